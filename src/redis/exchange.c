@@ -9,15 +9,15 @@ static uint64_t hold_us(const struct health_params *params)
 	return 2 * params->timeout_ns / 1000;
 }
 
-void exchange_begin(struct exchange *exchange, const char *id, uint64_t since, bool is_back)
+void exchange_begin(struct exchange *exchange, const struct exchange_server *server)
 {
 	const struct health_params *params = &exchange->job.step.limit->health;
 	struct numbers numbers = {0};
 
 	exchange->said.len = 0;
 	exchange->words = 2;
-	put(&numbers, since);
-	put(&numbers, is_back);
+	put(&numbers, server->since);
+	put(&numbers, server->is_back);
 	put(&numbers, params->quorum);
 	put(&numbers, params->sleep_ns / 1000);
 	put(&numbers, params->probes);
@@ -25,7 +25,8 @@ void exchange_begin(struct exchange *exchange, const char *id, uint64_t since, b
 	put(&numbers, params->together);
 	put(&numbers, params->failure_percent);
 	put(&numbers, params->slow_ns ? params->slow_percent : 0);
-	add_slice(&exchange->said, slice_of(id));
+	put(&numbers, server->lease_ns / 1000);
+	add_slice(&exchange->said, slice_of(server->id));
 	add_numbers(&exchange->said, &numbers);
 }
 
@@ -70,7 +71,7 @@ void exchange_say(struct exchange *exchange, const struct exchange_say *say)
 	exchange->words++;
 }
 
-static const char *const ends[] = {"keys", "turns", "ends"};
+static const char *const ends[EXCHANGE_KEYS] = {"keys", "turns", "ends", "servers"};
 
 void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange)
 {
@@ -83,7 +84,7 @@ void exchange_write_keys(struct slice first, struct buffer *out)
 {
 	struct buffer key = {0};
 
-	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+	for (size_t i = 0; i < EXCHANGE_KEYS; i++) {
 		key.len = 0;
 		buffer_add(&key, first.data, first.len - strlen(ends[0]));
 		buffer_add_text(&key, ends[i]);

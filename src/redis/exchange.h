@@ -14,6 +14,9 @@
 
 #define EXCHANGE_REPORTS_MAX 100 /* as scripts/reports.lua has it */
 #define EXCHANGE_ID_SIZE 17 /* of a server, in letters and digits, and a NUL */
+#define EXCHANGE_ID_MARK "s" /* in front of it: the server's votes end with its lease */
+
+#define EXCHANGE_KEYS 4
 
 /* The script that a call is of. */
 enum exchange_subject {
@@ -58,8 +61,16 @@ struct exchange_news {
 	struct slice key; /* in `heard` */
 };
 
-/** Begins a call of a server that knows all turns up to `since`; `is_back`: and nothing else. */
-void exchange_begin(struct exchange *exchange, const char *id, uint64_t since, bool is_back);
+/* A server in a call. */
+struct exchange_server {
+	const char *id;    /* begins with EXCHANGE_ID_MARK */
+	uint64_t since;    /* it knows all turns up to this one; ... */
+	bool is_back;      /* and nothing else */
+	uint64_t lease_ns; /* how long its votes count after the call; 0: it stops */
+};
+
+/** Begins a call. */
+void exchange_begin(struct exchange *exchange, const struct exchange_server *server);
 void exchange_say(struct exchange *exchange, const struct exchange_say *say);
 /** The next of what it heard. False: that was all, or it is nonsense. */
 bool exchange_next(struct slice *heard, struct exchange_news *news);
@@ -76,7 +87,7 @@ bool exchange_next_report(struct slice *heard, struct slice *report);
 
 /** Appends the name of the first of its keys, prefix:fleet:{LIMIT}:keys; the others end otherwise. */
 void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange);
-/** Appends all three, as words. */
+/** Appends all of them, EXCHANGE_KEYS words. */
 void exchange_write_keys(struct slice first, struct buffer *out);
 size_t exchange_words(const struct exchange *exchange);
 void exchange_write(const struct exchange *exchange, struct buffer *out);

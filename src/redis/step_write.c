@@ -530,15 +530,15 @@ const struct step_call *step_probe(void)
 	return &script_probe;
 }
 
-/* A call of its own, by three keys. */
+/* A call of its own. */
 static void add_exchange(const struct redis_step *step, const struct step_call *call,
                          struct buffer *out)
 {
 	buffer_add_text(out, "*");
-	buffer_add_u64(out, 6 + step->is_given + exchange_words(step->exchange));
+	buffer_add_u64(out, 3 + EXCHANGE_KEYS + step->is_given + exchange_words(step->exchange));
 	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
 	add_slice(out, slice_of(call->sha));
-	add_number(out, 3);
+	add_number(out, EXCHANGE_KEYS);
 	exchange_write_keys(step->key, out);
 	add_time(out, step);
 	exchange_write(step->exchange, out);

@@ -15,6 +15,7 @@
 #define QUIET        1024
 #define QUIET_TICKS  NS_PER_MS
 #define ASKS_QUIET   (10 * NS_PER_MS)
+#define LEASE_NS     (2 * NS_PER_S) /* and some polls: see lease_ns() */
 #define IDLE_NS      (600 * NS_PER_S) /* a closed key is remembered longer than the store does */
 
 struct fleet {
@@ -29,7 +30,8 @@ struct fleet {
 	bool is_back;                 /* the server knows nothing of what the fleet knows */
 	bool has_left;                /* it stops, and has given back what it had */
 	uint64_t since;               /* the newest turn that it knows */
-	uint64_t sent_ns;             /* the last call; monotonic, as are: */
+	uint64_t heard_ns;            /* the first answer; monotonic, as are: */
+	uint64_t sent_ns;             /* the last call */
 	uint64_t due_ns;              /* the next one, if there is nothing to say */
 	/* Keys told lately, by hash and until when, so that a crowd of requests takes no lock. */
 	_Atomic uint64_t quiet[QUIET];
@@ -86,7 +88,8 @@ static int draw_id(struct fleets *fleets)
 		return WEIR_OK;
 	if (os_random(&id, sizeof id) != 0)
 		return WEIR_EIO;
-	snprintf(fleets->id, sizeof fleets->id, "%016llx", (unsigned long long)id);
+	snprintf(fleets->id, sizeof fleets->id, EXCHANGE_ID_MARK "%015llx",
+	         (unsigned long long)id >> 4);
 	return WEIR_OK;
 }
 
@@ -257,6 +260,7 @@ static void take_phase(const struct tick *tick, struct fleet_key *key,
 	if (is_open && key->number == news->number && key->phase != FLEET_CLOSED && !key->waits)
 		return; /* it is known, and may have probes by now */
 	key->phase = is_open ? FLEET_OPEN : FLEET_CLOSED;
+	key->trips &= key->number == news->number; /* else a window of before has tripped */
 	key->number = news->number;
 	key->began_ns = sat_sub(tick->wall_ns, news->age_ns);
 	key->good = key->bad = key->slow = key->freed = 0;
@@ -344,7 +348,7 @@ static bool see(void *context, struct fleet_key *key)
 	return key->phase != FLEET_CLOSED || key->touched_ns + IDLE_NS > tick->wall_ns;
 }
 
-static void say_of(struct exchange *exchange, struct fleet_key *key)
+static void say_of(struct exchange *exchange, struct fleet_key *key, bool may_vote)
 {
 	struct exchange_say say = {.number = key->number, .key = {key->name, key->len}};
 
@@ -359,9 +363,10 @@ static void say_of(struct exchange *exchange, struct fleet_key *key)
 		say.word = EXCHANGE_RESETS;
 		exchange_say(exchange, &say);
 	}
-	if (key->trips) {
+	if (key->trips && may_vote) {
 		say.word = EXCHANGE_TRIPS;
 		exchange_say(exchange, &say);
+		key->trips = false;
 	}
 	if (key->asks > 0) {
 		say.word = EXCHANGE_ASKS;
@@ -369,7 +374,48 @@ static void say_of(struct exchange *exchange, struct fleet_key *key)
 		exchange_say(exchange, &say);
 	}
 	key->good = key->bad = key->slow = key->freed = key->asks = 0;
-	key->resets = key->trips = false;
+	key->resets = false;
+}
+
+/*
+ * How long the votes of a server count after its last call. So one that stalls for shorter keeps
+ * them, and those of one that was killed end.
+ */
+static uint64_t lease_ns(const struct tick *tick)
+{
+	return LEASE_NS + 4 * tick->worker->config->rules->store_poll_ns;
+}
+
+/*
+ * A server that was killed may be this one, which has another id since. Its votes must have ended
+ * before this one votes: one server must not count as two.
+ */
+static bool may_vote(const struct tick *tick)
+{
+	const struct health_params *params = &tick->limit->algo.health;
+	uint64_t heard_ns = tick->fleet->heard_ns;
+
+	return params->quorum <= 1 ||
+	       (heard_ns > 0 && tick->now_ns - heard_ns > u64_min(lease_ns(tick), params->sleep_ns));
+}
+
+/* Says what is queued; votes that may not be cast yet stay in the queue. */
+static void say_queued(struct tick *tick)
+{
+	struct fleet_keys *keys = &tick->fleet->keys;
+	struct fleet_key *early[SAYS_MAX], *key;
+	bool votes = may_vote(tick);
+	size_t count = 0;
+
+	for (size_t i = 0; i < SAYS_MAX && (key = fleet_keys_take(keys)); i++) {
+		if (key->waits)
+			put(tick, key);
+		say_of(&tick->fleet->exchange, key, votes);
+		if (key->trips)
+			early[count++] = key;
+	}
+	for (size_t i = 0; i < count; i++)
+		fleet_keys_queue(keys, early[i]);
 }
 
 /* Maybe when the turn has sent what it had, so that there has to be another one. */
@@ -386,8 +432,11 @@ static void send(struct tick *tick)
 	struct fleet *fleet = tick->fleet;
 	struct worker *worker = tick->worker;
 	struct store_job *job = &fleet->exchange.job;
-	struct fleet_key *key;
 	uint64_t poll_ns = worker->config->rules->store_poll_ns;
+	struct exchange_server server = {.id = worker->shared->fleets.id,
+	                                 .since = fleet->since,
+	                                 .is_back = fleet->is_back,
+	                                 .lease_ns = tick->leaves ? 0 : lease_ns(tick)};
 
 	*job = (struct store_job){
 	    .exchanges = true,
@@ -396,13 +445,9 @@ static void send(struct tick *tick)
 	    .limit_name = fleet->name,
 	    .done = ended,
 	};
-	exchange_begin(&fleet->exchange, worker->shared->fleets.id, fleet->since, fleet->is_back);
+	exchange_begin(&fleet->exchange, &server);
 	fleet_keys_sweep(&fleet->keys, tick->leaves ? FLEET_BUCKETS : SWEPT, see, tick);
-	for (size_t i = 0; i < SAYS_MAX && (key = fleet_keys_take(&fleet->keys)); i++) {
-		if (key->waits)
-			put(tick, key);
-		say_of(&fleet->exchange, key);
-	}
+	say_queued(tick);
 	fleet->sent_ns = tick->now_ns;
 	fleet->due_ns = tick->now_ns + poll_ns - poll_ns / 4;
 	fleet->has_left = tick->leaves;
@@ -416,10 +461,12 @@ static void finish(struct tick *tick)
 	struct fleet *fleet = tick->fleet;
 
 	fleet->is_done = false;
-	if (fleet->exchange.job.status == WEIR_OK)
+	if (fleet->exchange.job.status == WEIR_OK) {
+		fleet->heard_ns = fleet->heard_ns ? fleet->heard_ns : tick->now_ns;
 		hear(tick);
-	else
+	} else {
 		go_away(tick);
+	}
 	server_config_drop(fleet->config);
 	fleet->config = NULL;
 }

@@ -174,6 +174,35 @@ def test_nothing_lives_for_ever_and_scripts_may_be_lost(redis, fleet, key):
         f"weir:fleet:{{{limit}}}" for limit in ("up", "one", "soon", "three", "lost")}
 
 
+@pytest.mark.parametrize("ends", ["stop", "kill"])
+def test_one_bad_server_that_restarts_opens_nothing_and_a_second_one_does(redis, tmp_path, key, ends):
+    """Each start draws another id: a vote of that id is in Redis, and it is the only one that counts."""
+    good, bad = start(redis, tmp_path, 2)
+    voters = set()
+
+    def votes():
+        """Whether a server has voted that had not; the key's state is that after its vote."""
+        state = (redis.client.hget("weir:fleet:{up}:keys", key) or "").split()
+        found = {one.split(":")[0] for one in state[7:]} - voters
+        voters.update(found)
+        return found and state[0] == "closed"
+
+    for _ in range(3):
+        fail(bad, "up", key, 3)
+        until(votes, "the bad server votes")
+        assert not is_open(good, "up", key) and not is_open(bad, "up", key)
+        if ends == "stop":
+            assert bad.stop() == 0
+        else:
+            bad.process.kill()
+            bad.process.wait()
+        (bad,) = start(redis, tmp_path, 1)
+    fail(good, "up", key, 3)
+    fail(bad, "up", key, 3)
+    opened([good, bad], "up", key)
+    assert good.stop() == bad.stop() == 0
+
+
 def test_a_reload_keeps_what_the_fleet_has_decided(redis, tmp_path, key):
     servers = start(redis, tmp_path, 2)
     fail(servers[0], "one", key)

@@ -10,8 +10,8 @@ import redis
 
 SCRIPT = (pathlib.Path(__file__).parents[2] / "src/redis/scripts/fleet.lua").read_text()
 START = 1_700_000_000_000_000
-SLEEP, HOLD = 1000, 5000  # microseconds
-SERVERS = ["a", "b", "c"]
+SLEEP, HOLD, LEASE = 1000, 5000, 400  # microseconds
+SERVERS = ["sa", "sb", "sc", "0d"]  # the last one is of a version without leases
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +28,9 @@ def client(tmp_path_factory):
     process.wait()
 
 
+KEYS = ["{f}:keys", "{f}:turns", "{f}:ends", "{f}:servers"]
+
+
 class Model:
     """One key: who said what, kept as lists, and judged by the words of docs/breaker.md."""
 
@@ -35,6 +38,16 @@ class Model:
         self.quorum, self.probes = quorum, probes
         self.phase, self.turn, self.began = "closed", 0, 0
         self.votes, self.given, self.good, self.bad = {}, {}, 0, 0
+        self.leases = {}
+
+    def calls(self, server, now, stops=False):
+        if self.quorum > 1 and stops:
+            self.leases.pop(server, None)
+        elif self.leases.get(server, 0) < now + LEASE / 2:
+            self.leases[server] = now + LEASE
+
+    def runs(self, server, now):
+        return not server.startswith("s") or self.quorum == 1 or self.leases.get(server, 0) > now
 
     def go(self, phase, now):
         self.phase, self.turn, self.began = phase, max(self.turn + 1, now), now
@@ -52,6 +65,7 @@ class Model:
 
     def trips(self, server, known, now):
         if self.phase == "closed" and self.turn in (0, known):
+            self.votes = {voter: at for voter, at in self.votes.items() if self.runs(voter, now)}
             self.votes[server] = now
             if sum(at + SLEEP > now for at in self.votes.values()) >= self.quorum:
                 self.go("open", now)
@@ -86,11 +100,10 @@ class Model:
         self.settle(now)
 
 
-def call(client, script, now, server, since, model, says):
-    numbers = struct.pack("<9d", since, 0, model.quorum, SLEEP, model.probes, HOLD, 0, 50, 0)
+def call(client, script, now, server, since, model, says, stops=False):
+    numbers = struct.pack("<10d", since, 0, model.quorum, SLEEP, model.probes, HOLD, 0, 50, 0, 0 if stops else LEASE)
     words = [letter.encode() + struct.pack("<5d", *numbers) + b"key" for letter, *numbers in says]
-    heard, _ = script(keys=["{f}:keys", "{f}:turns", "{f}:ends"],
-                      args=[f"@{now}000", server, numbers, *words], client=client)
+    heard, _ = script(keys=KEYS, args=[f"@{now}000", server, numbers, *words], client=client)
     news = []
     while heard:
         kind, number, age, count, size = struct.unpack_from("<BdddH", heard)
@@ -105,11 +118,20 @@ def test_random_histories_are_those_of_the_model(client, seed):
     client.flushall()
     script = client.register_script(SCRIPT)
     model = Model(draw.randint(1, 3), draw.randint(1, 3))
-    known = dict.fromkeys(SERVERS, 0)
+    servers, known = list(SERVERS), dict.fromkeys(SERVERS, 0)
     now, turns = START, 0
     for _ in range(400):
         now += draw.choice([1, 10, 10, 10, 300, 1100, 6000])
-        server = draw.choice(SERVERS)
+        server = draw.choice(servers)
+        restarts = draw.random() < 0.1
+        if restarts:  # after a goodbye, or without
+            if draw.random() < 0.5:
+                model.calls(server, now, stops=True)
+                call(client, script, now, server, known[server], model, [], stops=True)
+            at = servers.index(server)
+            servers[at] = server = f"{server}x"
+            known[server] = 0
+        model.calls(server, now)
         before, given = model.turn, None
         say = draw.choice("vvaarrz-")
         counts = [0, 0, 0, 0]
@@ -147,10 +169,10 @@ def test_a_hostile_number_of_keys_is_bounded_and_leaves_those_that_are_open(clie
     model = Model(1, 1)
     call(client, script, START, "a", 0, model, [("v", 0, 0, 0, 0, 0)])
     model.quorum = 2
-    numbers = struct.pack("<9d", 0, 0, 2, SLEEP, 1, HOLD, 0, 50, 0)
+    numbers = struct.pack("<10d", 0, 0, 2, SLEEP, 1, HOLD, 0, 50, 0, LEASE)
     for n in range(0, 10200, 50):
         words = [b"v" + struct.pack("<5d", 0, 0, 0, 0, 0) + b"%d" % i for i in range(n, n + 50)]
-        script(keys=["{f}:keys", "{f}:turns", "{f}:ends"], args=[f"@{START}000", "a", numbers, *words])
+        script(keys=KEYS, args=[f"@{START}000", "a", numbers, *words])
     assert client.hlen("{f}:keys") == client.zcard("{f}:ends") == 10000
     assert client.hget("{f}:keys", "key").startswith(b"open ")
 

@@ -7,12 +7,13 @@
 --            grows with each turn, in microseconds of the time where that is more; BEGAN is when it
 --            was, and ENDS when all of it may be forgotten
 -- KEYS[2]    the keys in the order of their turns, KEYS[3] in that of their ends
+-- KEYS[4]    the ids of servers, and until when each counts as running: a lease after its last calls
 -- ARGV       the server's id; numbers as below; and then what it says, each one text: a letter, four
 --            numbers, the key. Tests put the time in front, in nanoseconds behind an @.
 --
 -- Returns what is new as one text, and the time.
 local call, floor, format, sub = redis.call, math.floor, string.format, string.sub
-local states, turns, ends = KEYS[1], KEYS[2], KEYS[3]
+local states, turns, ends, servers = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local clock, a = call('TIME'), 1
 local now = clock[1] * 1000000 + clock[2]
 if sub(ARGV[1], 1, 1) == '@' then
@@ -20,12 +21,29 @@ if sub(ARGV[1], 1, 1) == '@' then
 end
 local me = ARGV[a]
 -- `hold_us`: how long a server may keep a probe that it does not use, and then wait for its end.
-local since, is_back, quorum, sleep_us, probes, hold_us, together, failed_percent, slow_percent =
-  struct.unpack('<ddddddddd', ARGV[a + 1])
+-- `lease_us`: how long the server counts as running after this call; 0 when it stops.
+local since, is_back, quorum, sleep_us, probes, hold_us, together, failed_percent, slow_percent, lease_us =
+  struct.unpack('<dddddddddd', ARGV[a + 1])
 local keys_max, news_max, tries = 10000, 100, 20
 local learn_us, forgotten_us = 60000000, 86400000000
 local news, farthest = {}, 0
 local last = tonumber(call('ZREVRANGE', turns, 0, 0, 'WITHSCORES')[2]) or 0
+
+-- The lease is written only when half of it is over.
+local function renew_lease()
+  if lease_us == 0 then
+    call('ZREM', servers, me)
+  elseif tonumber(call('ZSCORE', servers, me) or 0) < now + lease_us / 2 then
+    call('ZREMRANGEBYSCORE', servers, '-inf', now)
+    call('ZADD', servers, format('%.0f', now + lease_us), me)
+    call('PEXPIRE', servers, floor((lease_us + learn_us) / 1000))
+  end
+end
+
+-- Servers of former versions have no lease; their ids have digits in front.
+local function is_running(id)
+  return not string.find(id, '^s') or tonumber(call('ZSCORE', servers, id) or 0) > now
+end
 
 local function tell(kind, key, number, age, count)
   news[#news + 1] = struct.pack('<BdddHc0', string.byte(kind), number, age, count, #key, key)
@@ -135,6 +153,15 @@ local function judge(key, state)
   return true
 end
 
+-- Votes of servers that have stopped. A server that starts anew has another id, and votes again.
+local function drop_stopped(state)
+  for i = #state, 1, -1 do
+    if not is_running(state[i].id) then
+      table.remove(state, i)
+    end
+  end
+end
+
 local say = {}
 
 -- Its window says that it is to open.
@@ -148,6 +175,7 @@ function say.v(key, state, number)
     return
   end
   take_out(state, me)
+  drop_stopped(state)
   state[#state + 1] = {id = me, count = 1, time = now + sleep_us}
   if #state >= quorum then
     turn(key, state, 'open')
@@ -210,6 +238,9 @@ function say.z(key, state)
   end
 end
 
+if quorum > 1 then
+  renew_lease()
+end
 for i = a + 2, #ARGV do
   local letter, number, one, two, three, four, at = struct.unpack('<c1ddddd', ARGV[i])
   local key = sub(ARGV[i], at)
