@@ -201,19 +201,21 @@ void task_fail_all(struct redis_lane *lane, struct task *first, int status)
 	}
 }
 
-void task_fill(struct redis_lane *lane, struct task *task, bool withheld)
+void task_fill(struct redis_lane *lane, struct task *task, enum step_end end)
 {
+	bool withheld = end != STEP_DONE;
 	size_t i = 0;
 
 	for (struct store_job *job = task->jobs; job; job = job->next) {
 		job->status = WEIR_OK;
 		job->withheld = withheld;
+		job->unasked = end == STEP_UNASKED;
 		job->outcome = lane->outcomes[i];
 		job->until_ns = lane->until_ns[i];
 		job->clock_ns = task->step.is_given ? job->step.at.wall_ns : lane->clock_ns;
 		i += i + 1 < task->step.repeat;
 	}
-	if (withheld || (task->step.call.op == ALGO_PEEK && lane->outcomes[0].allowed))
+	if (end == STEP_WITHHELD || (task->step.call.op == ALGO_PEEK && lane->outcomes[0].allowed))
 		known_passed(lane, task->jobs);
 	known_learn(lane, task, withheld ? NULL : &lane->outcomes[i], true);
 }

@@ -31,7 +31,7 @@ void job_fail(struct redis_lane *lane, struct store_job *job, int status);
 void task_fail(struct redis_lane *lane, struct task *task, int status);
 /** ... or with those that task_fill has taken over from the lane, where step_read puts them. */
 void task_finish(struct redis_lane *lane, struct task *task);
-void task_fill(struct redis_lane *lane, struct task *task, bool withheld);
+void task_fill(struct redis_lane *lane, struct task *task, enum step_end end);
 /** The same of a row of tasks. */
 void task_fail_all(struct redis_lane *lane, struct task *first, int status);
 

@@ -105,8 +105,8 @@ void call_finish(struct redis_lane *lane, struct call *call, const struct redis_
 	for (size_t i = 0; i < call->count; i++) {
 		fetch_step(call, i);
 		ends[i] = step_read(call->steps, call->count, i, reply, lane->outcomes, lane->until_ns);
-		if (ends[i] == STEP_DONE || ends[i] == STEP_WITHHELD)
-			task_fill(lane, (struct task *)call->steps[i], ends[i] == STEP_WITHHELD);
+		if (ends[i] == STEP_DONE || ends[i] == STEP_WITHHELD || ends[i] == STEP_UNASKED)
+			task_fill(lane, (struct task *)call->steps[i], ends[i]);
 	}
 	for (size_t i = 0; i < call->count; i++) {
 		struct task *task = (struct task *)call->steps[i];

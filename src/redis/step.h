@@ -50,6 +50,7 @@ enum step_end {
 	STEP_AGAIN,    /* nothing was changed: write it again, now that more is known */
 	STEP_LATER,    /* the same, but it is another's turn: wait a little */
 	STEP_WITHHELD, /* it would have been granted, but another of its group was refused */
+	STEP_UNASKED,  /* another of its group was refused before it was known whether this one is */
 	STEP_FAILED,   /* the reply is nonsense, or it was tried too often */
 };
 
@@ -75,8 +76,8 @@ const struct step_call *step_probe(void);
 int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
                struct step_call *call);
 /**
- * How the i-th of the `n` steps of a call ended. STEP_DONE and STEP_WITHHELD fill `repeat` outcomes, and of
- * those that took something the times by which a refund names it.
+ * How the i-th of the `n` steps of a call ended. STEP_DONE, STEP_WITHHELD and STEP_UNASKED fill `repeat`
+ * outcomes, and of those that took something the times by which a refund names it.
  */
 enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
                         const struct redis_reply *reply, struct algo_outcome *outcomes,

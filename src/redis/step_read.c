@@ -495,8 +495,14 @@ static enum step_end done(struct redis_step *step, struct seen *seen, struct alg
 	return STEP_DONE;
 }
 
-/* It would have passed, but takes nothing. */
-static enum step_end withhold(struct redis_step *step, struct seen *seen,
+/* Whether `seen` has all that decides the step. A script that could not decide may show less. */
+static bool is_seen(const struct redis_step *step, const struct seen *seen)
+{
+	return !seen->has_chunks && (is_swapped(step) || step_is_question(step) || seen->granted == -2);
+}
+
+/* Another of its group was refused, so it takes nothing, even where `own` asks for a further try. */
+static enum step_end withhold(struct redis_step *step, struct seen *seen, enum verdict own,
                               struct algo_outcome *outcomes, uint64_t *until_ns)
 {
 	struct redis_step peek = *step;
@@ -504,7 +510,7 @@ static enum step_end withhold(struct redis_step *step, struct seen *seen,
 	peek.call.op = ALGO_PEEK;
 	apply_all(&peek, -1, seen->time, &seen->value, outcomes, until_ns);
 	step->units.state = seen->value.word;
-	return STEP_WITHHELD;
+	return own == GRANTED || (is_seen(step, seen) && outcomes[0].allowed) ? STEP_WITHHELD : STEP_UNASKED;
 }
 
 /* How its group ends: REFUSED if any of it is refused, else PENDING if any of it is. */
@@ -548,7 +554,7 @@ static enum step_end finish(struct redis_step *step, struct seen *seen, enum ver
 		return end == STEP_AGAIN ? STEP_LATER : end;
 	case REFUSED:
 		if (own != REFUSED)
-			return withhold(step, seen, outcomes, until_ns);
+			return withhold(step, seen, own, outcomes, until_ns);
 		if (step->own.in_line)
 			return leave(step, STEP_AGAIN);
 		break;

@@ -474,8 +474,10 @@ static void groups_are_all_or_nothing(void **state)
 			struct algo_outcome out;
 
 			twin_step(&trace, &twins[of[k]], &call, &out);
-			expect_number(&trace, "end", ends[k].end,
-			              all || !out.allowed ? STEP_DONE : STEP_WITHHELD);
+			if (all || out.allowed)
+				expect_number(&trace, "end", ends[k].end, all ? STEP_DONE : STEP_WITHHELD);
+			else if (ends[k].end != STEP_UNASKED) /* it was refused before it could decide */
+				expect_number(&trace, "end", ends[k].end, STEP_DONE);
 			expect_outcome(&trace, &ends[k].outcomes[0], &out);
 			withheld += ends[k].end == STEP_WITHHELD;
 		}
