@@ -17,8 +17,13 @@ local function any_places()
     end)
   end
 
-  -- In its place among others, as where a clock lags.
-  local function insert_place(l, us, ns, units, name)
+  -- In its place among others, as where a clock lags. Spent uses go, so that none counts again when the
+  -- clock lags further. An old use is the first element until that is written.
+  local function insert_place(l, p, us, ns, units, name)
+    list.drop(l, p)
+    if l.trim > 0 then
+      call('LTRIM', l.key, format('%d', l.trim), '-1')
+    end
     local at = seek_end(l, list.start(), us, ns, true)
     local k, before = list.group_of(l, at)
     call('LINSERT', l.key, 'BEFORE', call('LINDEX', l.key, format('%d', at)),
@@ -157,7 +162,7 @@ local function any_places()
   local function take_places(l, p, units, us, ns, name, block)
     local last_us, last_ns = time_of(l.ends)
     if is_later(last_us, last_ns, us, ns) then
-      insert_place(l, us, ns, units, name)
+      insert_place(l, p, us, ns, units, name)
       return
     end
     list.drop(l, p)

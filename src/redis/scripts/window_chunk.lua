@@ -32,8 +32,9 @@ function kinds.window_chunk(a, first, last, dry)
   local is_open = is_later(ends, ends_ns, now, now_ns)
   local others, count, held, is_old, mine, spent, ended, ended_at, line =
     read_chunks(is_open and at and sub(old, at) or '', id, number, used)
-  local in_use = is_open and (tonumber(sub(front, -10)) or 0) + spent + ended or 0
-  local furthest = aligned and far or stop + 86400000000
+  local before = is_open and tonumber(sub(front, -10)) or 0
+  local in_use = is_open and before + spent + ended or 0
+  local stored_ends, furthest = ends, aligned and far or stop + 86400000000
   if not is_open or is_later(ends, ends_ns, furthest, 0) or (aligned and ends < stop) then
     ends, ends_ns = stop, stop_ns
   end
@@ -57,7 +58,9 @@ function kinds.window_chunk(a, first, last, dry)
   local take = (is_old == 1 or count >= CHUNKS_MAX) and 0 or
     math.max(0, math.min(want, limit - in_use - held))
   local tail = others .. write_chunk(id, take, used, number, 0) .. line
-  if in_use > 0 or tail ~= '' then
+  if op ~= 0 and is_open and in_use == before then -- only an acquire cuts back what stays as it is
+    put_chunks(first, op, old, (before > 0 or tail ~= '') and head .. front .. tail or '', stored_ends)
+  elseif in_use > 0 or tail ~= '' then
     put_chunks(first, op, old, text_of(in_use) .. tail, ends)
   elseif is_open or op == 3 then
     put_chunks(first, op, old, '', ends)

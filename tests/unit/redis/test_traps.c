@@ -471,6 +471,62 @@ static void a_refund_takes_from_no_slot_that_is_over(void **state)
 	algo_limit_free(&limit);
 }
 
+/* The clock was set back by more than a window, and comes forward again. */
+static void a_refund_that_gives_nothing_back_shortens_no_window(void **state)
+{
+	struct algo_limit limit =
+	    limit_of((struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {9}});
+	const char *before = "fixed_window s UTC 1700000031000000 0000000009";
+
+	(void)state;
+	for (unsigned knows_chunks = 0; knows_chunks < 2; knows_chunks++) {
+		struct redis_step step = {.limit = &limit,
+		                          .key = SLICE("key"),
+		                          .call = {.op = ALGO_REFUND,
+		                                   .cost = 1,
+		                                   .until_ns = 1700000030 * NS_PER_S},
+		                          .repeat = 1,
+		                          .at = moment_given(1700000028 * NS_PER_S),
+		                          .is_given = true,
+		                          .units = {.is_known = knows_chunks}};
+		redisReply *reply;
+
+		freeReplyObject(real_do(&real, "SET key %s", before));
+		real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+		assert_false(ends[0].outcomes[0].allowed);
+		reply = real_do(&real, "GET key");
+		assert_string_equal(reply->str, before);
+		freeReplyObject(reply);
+	}
+	freeReplyObject(real_do(&real, "DEL key"));
+	algo_limit_free(&limit);
+}
+
+/* A place is taken behind a clock that was ahead; one that has ended by then stays free when the clock lags. */
+static void a_place_that_has_ended_is_not_held_again(void **state)
+{
+	static const unsigned at_ms[] = {2000, 500, 1600, 1000};
+	struct algo_limit limit = limit_of(
+	    (struct weir_limit_options){.algorithm = WEIR_CONCURRENCY, .max = 5, .lease_ns = NS_PER_S});
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct redis_step step = {
+		    .limit = &limit,
+		    .key = SLICE("key"),
+		    .call = {.op = i < 3 ? ALGO_ACQUIRE : ALGO_PEEK, .cost = 1},
+		    .repeat = 1,
+		    .at = moment_given(1700000000 * NS_PER_S + at_ms[i] * NS_PER_MS),
+		    .is_given = true};
+
+		real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+		assert_true(ends[0].outcomes[0].allowed);
+	}
+	assert_int_equal(ends[0].outcomes[0].remaining, 3);
+	freeReplyObject(real_do(&real, "DEL key"));
+	algo_limit_free(&limit);
+}
+
 /* A mark beside the key says that the permit is spent: both go in one call, or none. */
 static void a_permit_gives_back_once_and_in_one_call(void **state)
 {
@@ -784,6 +840,8 @@ int main(void)
 	    cmocka_unit_test(a_refund_finds_the_window_by_the_clock_of_redis),
 	    cmocka_unit_test(a_refund_takes_from_no_slot_that_is_over),
 	    cmocka_unit_test(a_burst_that_is_lowered_and_raised_again_grants_no_more),
+	    cmocka_unit_test(a_refund_that_gives_nothing_back_shortens_no_window),
+	    cmocka_unit_test(a_place_that_has_ended_is_not_held_again),
 	    cmocka_unit_test(a_permit_gives_back_once_and_in_one_call),
 	    cmocka_unit_test(a_key_that_comes_twice_in_a_call_is_granted_once),
 	    cmocka_unit_test(a_clock_ten_seconds_apart_is_put_right),
