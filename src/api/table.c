@@ -135,6 +135,12 @@ int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size
 	                   now_ns, decision);
 }
 
+/*
+ * Beside the generation in `reserved` of a permit: memory counts the charge. A limit that a reload has moved to
+ * a remote store begins anew there, and so has nothing of the permit.
+ */
+#define IN_MEMORY (UINT64_C(1) << 8)
+
 /* `permit` may be NULL. */
 static int ask_table(struct weir_table *table, const struct weir_limit *limit, struct slice key,
                      const struct ask *ask, struct weir_decision *decision,
@@ -159,7 +165,7 @@ static int ask_table(struct weir_table *table, const struct weir_limit *limit, s
 		*permit = engine_permit_of(status == WEIR_OK ? plan.permit.id : 0, plan.only.until_ns,
 		                           ask->call.cost);
 	if (permit && permit->id != 0)
-		permit->reserved = engine_generation(&plan.only);
+		permit->reserved = engine_generation(&plan.only) | (plan.only.remote ? 0 : IN_MEMORY);
 	return status;
 }
 
@@ -204,7 +210,8 @@ static int prepare_permit(struct weir_table *table, const struct weir_limit *lim
 		plan->part = true;
 		plan->only.until_ns = permit->until_ns;
 		plan->only.generation = (uint8_t)permit->reserved;
-		plan->only.taken = permit->until_ns != 0;
+		plan->only.taken =
+		    permit->until_ns != 0 && !(plan->only.remote && permit->reserved & IN_MEMORY);
 	}
 	return status;
 }

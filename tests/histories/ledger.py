@@ -155,11 +155,17 @@ class Ledger:
         for pair, before, after in self.case.pairs(i):
             more = after["remaining"] - before["remaining"]
             most = taken.charged.get(pair, 0) * record.get("cost", taken.cost)
+            if pair in taken.charged and self._has_moved(i, taken, pair):
+                most = 0
             is_warm = algorithms.of(self.case.limit(i, pair[0])).paced  # its turns differ in length
             if is_warm or pair in taken.shadow or before["status"]:
                 continue
             if not 0 <= more <= most:
                 self._say(i, f"{pair}: at most {most} to give back, {more} came")
+
+    def _has_moved(self, i, taken, pair):
+        """Whether a limit counts at another store than when the permit was given."""
+        return self.case.limit(i, pair[0]).get("store") != self.case.limit(taken.i, pair[0]).get("store")
 
     def _first(self, i, record, taken, is_report, held):
         cost = taken.cost if is_report else record["cost"]
