@@ -37,6 +37,8 @@ def events_of(case):
 
     def add(pair, *words, **more):
         event = Event(*words, **more)
+        if case.is_redis and case.limits(event.i).get(pair[0], {}).get("store") != "memory":
+            event.at, event.since = event.at - event.at % 1000, event.since - event.since % 1000
         found.setdefault(pair, []).append(event)
         return event
 
@@ -259,17 +261,26 @@ def is_by_rules(case, event):
     return (record.get("again") or record["op"])["do"] == "check" and len(case.limits(event.i)) > 1
 
 
-def turns(case, events):
+def raises(case, name):
+    """The reloads that raise a limit's rate."""
+    rates = [Fraction(algorithms.count_of(limit), algorithms.period_of(limit))
+             if (limit := case.limits(i).get(name)) else 0 for i in range(len(case.records))]
+    return [i for i in range(1, len(rates)) if rates[i] > rates[i - 1]]
+
+
+def turns(case, events, name):
     """
     Grants when their turn comes, of requests of one unit; refunds make the rest uncertain. One list for
-    each time between two resets, since turns that were granted before a reset may come after it.
+    each time between two resets, or raised rates, since turns that were granted before may come after later ones.
     """
     if any(event.kind in ("back", "lost-reset") or event.units > 1 or is_by_rules(case, event) for event in events):
         return []
-    lives = [[]]
+    lives, raised = [[]], raises(case, name)
     for event in events:
-        if event.kind == "reset":
+        if event.kind == "reset" or (raised and event.i > raised[0]):
             lives.append([])
+            raised = [i for i in raised if i >= event.i]
+        if event.kind == "reset":
             continue
         # One who waits in the call has its turn when it returns.
         is_held = event.since < event.at
@@ -278,9 +289,9 @@ def turns(case, events):
     return [sorted(life, key=lambda event: event.at) for life in lives]
 
 
-def turns_in_all(case, events):
+def turns_in_all(case, events, name):
     """... as if there were no resets, but for the turns that somebody waits for at a reset."""
-    lives = turns(case, events)
+    lives = turns(case, events, name)
     ends = [event.at for event in events if event.kind == "reset"] + [float("inf")]
     return [event for life, end in zip(lives, ends) for event in life if event.at <= end]
 
@@ -318,7 +329,7 @@ def too_much(case):
             continue
         times = counts_of(case, limits)
         if kind in COUNTS and times:
-            lives = turns(case, events) if kind == "turns" else [events]
+            lives = turns(case, events, pair[0]) if kind == "turns" else [events]
             for i, units, quota in itertools.chain(*(worst(kind, limits, life, times) for life in lives)):
                 bound = documented(case, limits, quota, times)
                 if units > bound + ROUNDING:
@@ -420,7 +431,7 @@ def measured(case):
         kind, times = algorithms.of(limits[0]).bound, counts_of(case, limits)
         if times is None:
             return None
-        events = turns_in_all(case, events) if kind == "turns" else [one for one in events if one.kind != "reset"]
+        events = turns_in_all(case, events, pair[0]) if kind == "turns" else [one for one in events if one.kind != "reset"]
         quota = quota_of(kind, limits[0])
         used = max((units for _, units, _ in worst(kind, limits, events, times)), default=0)
         bound = documented(case, limits, quota, times)
