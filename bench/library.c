@@ -2,7 +2,8 @@
  * library: what a decision costs through the public interface of libweir.
  *
  * Prints `name value unit` lines, medians. Keys are 20 bytes, drawn at random,
- * made in registers so that fetching them is not measured. With --breaker only breakers.
+ * made in registers so that fetching them is not measured. With --permits only permits and
+ * their reports.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct bench {
 	weir_table *table;
 	weir_limit *limit, *hot;
 	uint64_t keys, operations, seed, now_ns, allowed;
+	bool refunds; /* permits are given back so */
 };
 
 struct key {
@@ -170,10 +172,10 @@ static double hot_key_2_threads(void *context)
 }
 
 /*
- * A permit and its report. Time is given, or it is the library's own: then a permit and its report
- * read a clock each.
+ * A permit and its report, or of a limit that learns nothing by reports its refund. Time is given,
+ * or it is the library's own: then a permit and its report read a clock each.
  */
-static inline void breaker(struct bench *bench, bool own_clock)
+static inline void permits(struct bench *bench, bool own_clock)
 {
 	struct weir_decision d;
 	struct weir_permit permit;
@@ -183,38 +185,41 @@ static inline void breaker(struct bench *bench, bool own_clock)
 
 		weir_limiter_acquire_permit(bench->limiter, 1, now_ns, &d, &permit);
 		bench->allowed += d.allowed;
-		weir_limiter_report(bench->limiter, &permit, WEIR_OUTCOME_SUCCESS, 1, now_ns);
+		if (bench->refunds)
+			weir_limiter_refund_permit(bench->limiter, &permit, now_ns, &d);
+		else
+			weir_limiter_report(bench->limiter, &permit, WEIR_OUTCOME_SUCCESS, 1, now_ns);
 	}
 }
 
-static void breaker_given(void *context)
+static void permits_given(void *context)
 {
-	breaker(context, false);
+	permits(context, false);
 }
 
-static double breaker_given_time(void *context)
+static double permits_given_time(void *context)
 {
 	uint64_t start = measure_now_ns();
 
-	breaker(context, false);
+	permits(context, false);
 	return per_operation(context, start);
 }
 
-static double breaker_own_clock(void *context)
+static double permits_own_clock(void *context)
 {
 	uint64_t start = measure_now_ns();
 
-	breaker(context, true);
+	permits(context, true);
 	return per_operation(context, start);
 }
 
-static double breaker_2_threads(void *context)
+static double permits_2_threads(void *context)
 {
-	return beside(context, breaker_given);
+	return beside(context, permits_given);
 }
 
 /* The same on a key of a table, always the same one. */
-static void breaker_key_given(void *context)
+static void permits_of_key(void *context)
 {
 	struct bench *bench = context;
 	struct weir_decision d;
@@ -226,25 +231,29 @@ static void breaker_key_given(void *context)
 		weir_acquire_permit(bench->table, bench->hot, &any_key, sizeof any_key, 1, now_ns, &d,
 		                    &permit);
 		bench->allowed += d.allowed;
-		weir_report(bench->table, bench->hot, &any_key, sizeof any_key, &permit,
-		            WEIR_OUTCOME_SUCCESS, 1, now_ns);
+		if (bench->refunds)
+			weir_refund_permit(bench->table, bench->hot, &any_key, sizeof any_key, &permit,
+			                   now_ns, &d);
+		else
+			weir_report(bench->table, bench->hot, &any_key, sizeof any_key, &permit,
+			            WEIR_OUTCOME_SUCCESS, 1, now_ns);
 	}
 }
 
-static double breaker_key_given_time(void *context)
+static double permits_of_key_given_time(void *context)
 {
 	uint64_t start = measure_now_ns();
 
-	breaker_key_given(context);
+	permits_of_key(context);
 	return per_operation(context, start);
 }
 
-static double breaker_key_2_threads(void *context)
+static double permits_of_key_2_threads(void *context)
 {
-	return beside(context, breaker_key_given);
+	return beside(context, permits_of_key);
 }
 
-/* A breaker of two threads is compared with this: one line that both count on. */
+/* Permits of two threads are compared with this: one line that both count on. */
 static struct {
 	_Alignas(128) uint64_t count;
 	uint64_t unused[15];
@@ -274,31 +283,57 @@ static double clock_reads(void *context)
 	return per_operation(bench, start);
 }
 
-/* Time that is given goes on in all of these: a breaker that reads its own comes before. */
-static bool measure_breaker(const struct bench *shared)
+/* Limits whose requests get permits, and the names of their figures. */
+static const struct {
+	struct weir_limit_options options;
+	bool refunds;
+	const char *own_clock, *given_time, *threads, *of_key, *of_key_threads;
+} permit_limits[] = {
+    {{.name = "breaker", .algorithm = WEIR_BREAKER}, false, "breaker_own_clock",
+     "breaker_given_time", "breaker_2_threads", "breaker_key_given_time", "breaker_key_2_threads"},
+    {{.name = "adaptive", .algorithm = WEIR_ADAPTIVE}, false, "adaptive_own_clock",
+     "adaptive_given_time", "adaptive_2_threads", "adaptive_key_given_time",
+     "adaptive_key_2_threads"},
+    {{.name = "concurrency", .algorithm = WEIR_CONCURRENCY, .max = 100}, true,
+     "concurrency_own_clock", "concurrency_given_time", "concurrency_2_threads",
+     "concurrency_key_given_time", "concurrency_key_2_threads"},
+};
+
+/* Time that is given goes on in all of these: what reads its own clock comes before. */
+static bool measure_permits_of(const struct bench *shared, size_t which)
 {
-	const struct weir_limit_options options = {.name = "breaker", .algorithm = WEIR_BREAKER};
+	const struct weir_limit_options *options = &permit_limits[which].options;
 	const struct weir_table_options small = {.capacity = 100000};
 	struct bench bench = *shared;
 
-	if (weir_limiter_open(&options, &bench.limiter, NULL) != 0 ||
-	    weir_limit_open(&options, &bench.hot, NULL) != 0 ||
+	bench.refunds = permit_limits[which].refunds;
+	if (weir_limiter_open(options, &bench.limiter, NULL) != 0 ||
+	    weir_limit_open(options, &bench.hot, NULL) != 0 ||
 	    weir_table_open(&small, &bench.table, NULL) != 0)
 		return false;
-	measure_print("clock_read_twice", clock_reads, &bench);
-	measure_print("breaker_own_clock", breaker_own_clock, &bench);
+	measure_print(permit_limits[which].own_clock, permits_own_clock, &bench);
 	weir_limiter_close(bench.limiter);
-	if (weir_limiter_open(&options, &bench.limiter, NULL) != 0)
+	if (weir_limiter_open(options, &bench.limiter, NULL) != 0)
 		return false;
-	measure_print("breaker_given_time", breaker_given_time, &bench);
-	measure_print("counter_2_threads", counter_2_threads, &bench);
-	measure_print("breaker_2_threads", breaker_2_threads, &bench);
-	measure_print("breaker_key_given_time", breaker_key_given_time, &bench);
-	measure_print("breaker_key_2_threads", breaker_key_2_threads, &bench);
+	measure_print(permit_limits[which].given_time, permits_given_time, &bench);
+	measure_print(permit_limits[which].threads, permits_2_threads, &bench);
+	measure_print(permit_limits[which].of_key, permits_of_key_given_time, &bench);
+	measure_print(permit_limits[which].of_key_threads, permits_of_key_2_threads, &bench);
 	weir_limiter_close(bench.limiter);
 	weir_limit_close(bench.hot);
 	weir_table_close(bench.table);
 	return true;
+}
+
+static bool measure_permits(struct bench *bench)
+{
+	bool ok = true;
+
+	measure_print("clock_read_twice", clock_reads, bench);
+	measure_print("counter_2_threads", counter_2_threads, bench);
+	for (size_t i = 0; ok && i < sizeof permit_limits / sizeof *permit_limits; i++)
+		ok = measure_permits_of(bench, i);
+	return ok;
 }
 
 /* Every key is there before anything is measured. */
@@ -444,8 +479,8 @@ static bool measure_open(struct bench *bench)
 
 int main(int argc, char **argv)
 {
-	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
-	bool breaker_alone = argc > 1 && strcmp(argv[1], "--breaker") == 0;
+	bool permits_alone = argc > 1 && strcmp(argv[1], "--permits") == 0;
+	bool quick = argc > 1 && strcmp(argv[argc - 1], "--quick") == 0;
 	/* A thousand an hour: keys stay live and most requests are allowed. */
 	const struct weir_limit_options often = {.rate = {1000, 1, WEIR_HOUR}};
 	const struct weir_limit_options always = {.rate = {1000000000}};
@@ -458,9 +493,9 @@ int main(int argc, char **argv)
 
 	clock_gettime(CLOCK_REALTIME, &now); /* where the library's own clock is, too */
 	bench.now_ns = (uint64_t)now.tv_sec * 1000000000;
-	if (!measure_breaker(&bench))
+	if (!measure_permits(&bench))
 		return 1;
-	if (breaker_alone)
+	if (permits_alone)
 		return 0;
 	if (weir_limit_open(&often, &bench.limit, NULL) != 0 ||
 	    weir_limiter_open(&always, &bench.limiter, NULL) != 0 || !measure_hot_key(&bench))

@@ -41,6 +41,9 @@ PEERS = {
     "rust": ["governor", "governor-array", "throttlecrab-adaptive", "throttlecrab-periodic"],
     "go": ["x/time/rate", "uber-go/ratelimit"],
 }
+# A permit and its report, of failsafe-go and of library.c.
+PERMIT_LIMITS = ("adaptive", "breaker", "concurrency")
+PERMIT_TURNS = 5
 PEER_FIGURES = {"ns": ("keyed 1m", "keyed_1m_own_clock"), "bytes": ("memory", "keyed_1m_memory")}
 YARDSTICKS = {
     "prefetched_read": "dependent_read",
@@ -67,6 +70,16 @@ YARDSTICKS = {
     "breaker_2_threads": "counter_2_threads",
     "breaker_key_given_time": "cas_16",
     "breaker_key_2_threads": "counter_2_threads",
+    "adaptive_own_clock": "clock_read_twice",
+    "adaptive_given_time": "cas_16",
+    "adaptive_2_threads": "counter_2_threads",
+    "adaptive_key_given_time": "cas_16",
+    "adaptive_key_2_threads": "counter_2_threads",
+    "concurrency_own_clock": "clock_read_twice",
+    "concurrency_given_time": "cas_16",
+    "concurrency_2_threads": "counter_2_threads",
+    "concurrency_key_given_time": "cas_16",
+    "concurrency_key_2_threads": "counter_2_threads",
 }
 # How often as much two threads do as one: (what, of one thread, of each of two).
 SCALING = [
@@ -248,15 +261,19 @@ def show_scaling(table):
             table.row(what, 2 * table.values[one] / table.values[two], "x", SCALING[0][0])
 
 
+def build_peer(language):
+    done = subprocess.run([ROOT / "bench/peers/build.sh", language, BUILD / "peers"],
+                          capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0:
+        raise Missing("not built: " + " ".join(done.stderr.split())[-200:])
+
+
 def run_peers(table, arguments):
     """Other limiters, each in a process of its own, on the keys of library.c."""
     fastest = []
     for language, peers in PEERS.items():
         try:
-            done = subprocess.run([ROOT / "bench/peers/build.sh", language, BUILD / "peers"],
-                                  capture_output=True, text=True, check=False, timeout=300)
-            if done.returncode != 0:
-                raise Missing("not built: " + " ".join(done.stderr.split())[-200:])
+            build_peer(language)
             for peer in peers:
                 for name, value, unit in figures(BUILD / "peers" / language, peer, *arguments):
                     what, ours = PEER_FIGURES[unit]
@@ -266,6 +283,29 @@ def run_peers(table, arguments):
             table.note(f"peers: {language}", why)
     if fastest:
         table.row("peer: fastest, to our batches", min(fastest), "ns", "keyed_1m_batch")
+
+
+def run_permits(table, arguments):
+    """A permit and its report: failsafe-go and the library take turns."""
+    samples = {name: [] for name in PERMIT_LIMITS}
+    try:
+        build_peer("failsafe-go")
+        for _ in range(PERMIT_TURNS):
+            ours = {name: value for name, value, _ in
+                    figures(built("bench/library"), "--permits", *arguments)}
+            for name in PERMIT_LIMITS:
+                [(_, theirs, _)] = figures(BUILD / "peers/failsafe-go", name, *arguments)
+                samples[name].append((ours[f"{name}_own_clock"], theirs))
+    except (Missing, subprocess.SubprocessError) as why:
+        table.note("permits: failsafe-go", why)
+        return
+    for name, pairs in samples.items():
+        for whose, values, unit in (
+                ("ours", [ours for ours, _ in pairs], "ns"),
+                ("failsafe-go's", [theirs for _, theirs in pairs], "ns"),
+                ("ratio", [ours / theirs for ours, theirs in pairs], "x")):
+            table.row(f"permits: {name}, {whose}", statistics.median(values), unit,
+                      spread=(min(values), max(values)))
 
 
 def run_servers(table, rounds, requests, keys):
@@ -440,6 +480,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--servers", action="store_true", help="nothing but the servers")
     parser.add_argument("--peers", action="store_true", help="the library beside its peers")
+    parser.add_argument("--permits", action="store_true",
+                        help="permits and their reports beside failsafe-go's")
     parser.add_argument("--attack", action="store_true",
                         help="evictions, and a flood of 100 million keys: minutes")
     parser.add_argument("--simulate", action="store_true", help="nothing but the simulator")
@@ -456,7 +498,7 @@ def main():
                                   *(["--quick"] if arguments.quick else [])]))
     everything = not (arguments.servers or arguments.peers or arguments.attack
                       or arguments.simulate or arguments.turns or arguments.redis or arguments.tls
-                      or arguments.http2)
+                      or arguments.http2 or arguments.permits)
     quick = arguments.quick
     flags = ["--quick"] if quick else []
     table = Table()
@@ -466,6 +508,8 @@ def main():
     show_scaling(table)
     if arguments.peers or everything and not quick:
         run_peers(table, flags)
+    if arguments.permits or arguments.peers or everything and not quick:
+        run_permits(table, flags)
     if arguments.attack or everything and not quick:
         for name in ATTACK:
             run_program(table, name, flags if arguments.attack else ["--quick"])

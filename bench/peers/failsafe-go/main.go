@@ -2,6 +2,10 @@
 // bench/closed_loop/gate.c, whose frames are in wire.h.
 //
 //	failsafe-go SERVER_PORT LIMITER TIMEOUT_MS
+//
+// or the cost of a permit and its report (cost.go):
+//
+//	failsafe-go adaptive|breaker|concurrency [--quick]
 package main
 
 import (
@@ -178,6 +182,13 @@ func (g *gate) serve(client net.Conn) {
 }
 
 func main() {
+	operations := 1_000_000
+	if len(os.Args) > 2 && os.Args[2] == "--quick" {
+		operations = 100_000
+	}
+	if len(os.Args) > 1 && cost(os.Args[1], operations) {
+		return
+	}
 	ms, _ := strconv.Atoi(os.Args[3])
 	g := &gate{newLimiter(os.Args[2]), "127.0.0.1:" + os.Args[1], time.Duration(ms) * time.Millisecond}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
