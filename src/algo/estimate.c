@@ -2,19 +2,21 @@
 
 #include "base/number.h"
 
-/* Fields of a cell, from the lowest bit on. */
+/* Fields of a cell, from the lowest bit on. A caller that wants one field is to read no other. */
+#define INLINE __attribute__((always_inline)) static inline
+
 struct bits {
 	u128 of;
 	unsigned at;
 };
 
-static void put(struct bits *bits, uint64_t value, unsigned width)
+INLINE void put(struct bits *bits, uint64_t value, unsigned width)
 {
 	bits->of |= (u128)value << bits->at;
 	bits->at += width;
 }
 
-static uint64_t take(struct bits *bits, unsigned width)
+INLINE uint64_t take(struct bits *bits, unsigned width)
 {
 	uint64_t value = (uint64_t)(bits->of >> bits->at) & (UINT64_MAX >> (64 - width));
 
@@ -22,7 +24,7 @@ static uint64_t take(struct bits *bits, unsigned width)
 	return value;
 }
 
-static struct bits bits_of(struct estimate_cell cell)
+INLINE struct bits bits_of(struct estimate_cell cell)
 {
 	return (struct bits){(u128)cell.high << 32 | cell.low, 0};
 }
@@ -47,7 +49,7 @@ static uint64_t clamp(uint64_t value, const struct flying_params *params)
 static bool changes(const struct estimate_report *report, struct estimate_cell before,
                     struct estimate_cell after, struct estimate_change *change)
 {
-	*change = (struct estimate_change){0, after, true};
+	*change = (struct estimate_change){0, after, true, true};
 	return !report->counted && (before.high != after.high || before.low != after.low);
 }
 
@@ -91,7 +93,7 @@ static struct estimate_cell pack_measured(const struct knee *knee)
 }
 
 /* None yet: as knee_begin has it, in window 1, so that a place 1 which is zero is of another. */
-static struct knee learned_of(const struct flying_params *params, struct estimate_cell cell)
+INLINE struct knee learned_of(const struct flying_params *params, struct estimate_cell cell)
 {
 	struct bits from = bits_of(cell);
 	struct knee knee = {0};
@@ -129,13 +131,14 @@ static bool read_measured(struct estimate_cell cell, struct knee *knee)
 
 static bool want_learned(const struct knee *knee, struct estimate_change *change)
 {
-	*change = (struct estimate_change){0, pack_learned(knee), false};
+	*change = (struct estimate_change){0, pack_learned(knee), false, false};
 	return true;
 }
 
 static bool want_measured(const struct knee *knee, bool counts, struct estimate_change *change)
 {
-	*change = (struct estimate_change){1, pack_measured(knee), counts};
+	*change = (struct estimate_change){1, pack_measured(knee), counts,
+	                                   counts && !knee_is_full(knee)};
 	return true;
 }
 
@@ -300,7 +303,7 @@ static bool step_bbr(const struct flying_params *params, const struct estimate_c
 	one.parts[place] = part;
 	bbr_sample(&one, &report->sample, report->now_ns);
 	part = one.parts[place];
-	*change = (struct estimate_change){1 + place, pack_part(&part), true};
+	*change = (struct estimate_change){1 + place, pack_part(&part), true, true};
 	return !report->counted && part.passes >> PASSES_BITS == 0 && part.sum_ns >> SUM_BITS == 0;
 }
 
@@ -322,7 +325,7 @@ bool estimate_deny(const struct flying_params *params, const struct estimate_cel
 		return false;
 	bbr = bbr_of(cells, cpu, now_ns);
 	bbr_allows(&bbr, &params->bounds, UINT64_MAX, now_ns);
-	*change = (struct estimate_change){0, {bbr.denied_ns, 0}, true};
+	*change = (struct estimate_change){0, {bbr.denied_ns, 0}, true, true};
 	return bbr.denied_ns != cells[0].high;
 }
 
@@ -364,24 +367,31 @@ static uint64_t quota_of(const struct flying_params *params, const struct estima
 	return bbr_quota(&bbr, &params->bounds, now_ns);
 }
 
+/* What else is known where requests have priorities. */
+__attribute__((noinline)) static void add_ordinary(const struct flying_params *params,
+                                                   struct estimate_cell learned,
+                                                   struct headroom_limits *limits)
+{
+	struct knee knee = learned_of(params, learned);
+
+	limits->ordinary = clamp(knee_ordinary(&knee, &params->bounds), params);
+	limits->probes_all = knee.phase == KNEE_PROBE_ALL;
+	limits->probes = knee.phase == KNEE_PROBE || limits->probes_all;
+}
+
 struct headroom_limits estimate_limits(const struct flying_params *params,
                                        const struct estimate_cell *cells, uint32_t cpu,
                                        uint64_t now_ns, bool has_priorities)
 {
 	struct headroom_limits limits = {0};
-	struct knee knee;
 
 	if (params->method != WEIR_METHOD_KNEE) {
 		limits.quota = limits.ordinary = quota_of(params, cells, cpu, now_ns);
 		return limits;
 	}
-	knee = learned_of(params, cells[0]);
-	limits.quota = clamp(knee.limit, params);
-	if (!has_priorities)
-		return limits;
-	limits.ordinary = clamp(knee_ordinary(&knee, &params->bounds), params);
-	limits.probes_all = knee.phase == KNEE_PROBE_ALL;
-	limits.probes = knee.phase == KNEE_PROBE || limits.probes_all;
+	limits.quota = clamp(learned_of(params, cells[0]).limit, params);
+	if (has_priorities)
+		add_ordinary(params, cells[0], &limits);
 	return limits;
 }
 

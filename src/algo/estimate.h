@@ -37,6 +37,7 @@ struct estimate_change {
 	unsigned place;
 	struct estimate_cell after;
 	bool counts; /* once it is made, the report is counted; a step may want more all the same */
+	bool last;   /* once it is made, a step wants nothing more */
 };
 
 /**

@@ -8,12 +8,11 @@
 #define VOID 1 /* a head's generation */
 
 #define PART_BITS  12
-#define GIVEN_BITS 14
-#define GIVEN_MAX  ((1U << GIVEN_BITS) - 1)
+#define GIVEN_MASK (((u128)1 << FLYING_PARTS * FLYING_GIVEN_BITS) - 1)
 #define PARTS_NEAR (1U << (PART_BITS - 1)) /* so far from a known part a number is clear */
 
-_Static_assert(ALGO_PERMITS_MAX <= GIVEN_MAX, "all may be given in one part");
-_Static_assert(PART_BITS + FLYING_PARTS * GIVEN_BITS == 96, "they fill a cell beside its tag");
+_Static_assert(ALGO_PERMITS_MAX <= FLYING_GIVEN_MAX, "all may be given in one part");
+_Static_assert(PART_BITS + FLYING_PARTS * FLYING_GIVEN_BITS == 96, "they fill a cell beside its tag");
 
 /* The head */
 
@@ -58,7 +57,7 @@ bool flying_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
 	int64_t ahead_ns = cell_ahead_ns(head, flying_end_ns(&limit->flying, part));
 
 	return cell_tag(head) == tag && cell_is_held(head) && ahead_ns >= 0 &&
-	       (uint64_t)ahead_ns / limit->flying.part_ns < PARTS_NEAR;
+	       (uint64_t)ahead_ns < PARTS_NEAR * limit->flying.part_ns;
 }
 
 struct cell flying_rest(uint32_t tag, uint64_t now_ns)
@@ -102,87 +101,101 @@ bool flying_clean(const struct algo_limit *limit, const struct row_state *at)
  * A part near to that of the flights. A held head has been made to fit them, and says it whatever the
  * clock does: a clock that was set back may be any number of parts from them.
  */
-static uint64_t near_part(const struct algo_limit *limit, struct cell head, uint64_t now_ns)
+static uint64_t near_part(const struct algo_limit *limit, struct cell head, uint64_t now_ns,
+                          uint64_t now_part)
 {
+	const struct flying_params *params = &limit->flying;
 	uint64_t end_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
 
-	return cell_is_held(head) ? end_ns / limit->flying.part_ns - FLYING_PARTS
-	                          : flying_part(&limit->flying, now_ns);
+	/* Mostly the head ends with the part of now, and no division is needed to find that. */
+	if (!cell_is_held(head) || end_ns - flying_end_ns(params, now_part) < params->part_ns)
+		return now_part;
+	return end_ns / params->part_ns - FLYING_PARTS;
 }
 
 static struct flights unpack(struct cell cell, uint64_t near)
 {
 	u128 bits = (u128)cell.high << 32 | cell_word(cell);
 	unsigned shift = 64 - PART_BITS;
-	struct flights flights;
 
-	flights.part = near + (uint64_t)((int64_t)((bits - near) << shift) >> shift);
-	bits >>= PART_BITS;
-	for (unsigned i = 0; i < FLYING_PARTS; i++, bits >>= GIVEN_BITS)
-		flights.given[i] = (uint32_t)bits & GIVEN_MAX;
-	return flights;
+	return (struct flights){near + (uint64_t)((int64_t)((bits - near) << shift) >> shift),
+	                        bits >> PART_BITS};
 }
 
 static struct cell pack(const struct flights *flights, uint32_t tag)
 {
-	u128 bits = 0;
+	u128 bits = flights->given << PART_BITS | (flights->part & ((1U << PART_BITS) - 1));
 
-	for (unsigned i = FLYING_PARTS; i-- > 0;)
-		bits = bits << GIVEN_BITS | flights->given[i];
-	bits = bits << PART_BITS | (flights->part & ((1U << PART_BITS) - 1));
 	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
 }
 
-uint64_t flights_sum(const struct flights *flights)
+static uint64_t sum_of(const struct flights *flights)
 {
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < FLYING_PARTS; i++)
-		sum += flights->given[i];
+		sum += flights_given(flights, i);
 	return sum;
 }
 
-/* A clock that lags counts in the newest part. */
+/* As it is in a later part. */
 static void go_on(struct flights *flights, uint64_t now_part)
 {
-	struct flights before = *flights;
+	uint64_t parts = now_part - flights->part;
 
-	if (before.part >= now_part)
-		return;
-	*flights = (struct flights){.part = now_part};
-	for (unsigned i = 0; i < FLYING_PARTS && now_part - before.part + i < FLYING_PARTS; i++)
-		flights->given[now_part - before.part + i] = before.given[i];
+	flights->part = now_part;
+	flights->given = parts < FLYING_PARTS
+	                     ? flights->given << parts * FLYING_GIVEN_BITS & GIVEN_MASK
+	                     : 0;
 }
 
 bool flights_give(struct flights *flights)
 {
-	if (flights->given[0] == GIVEN_MAX)
+	if (flights_given(flights, 0) == FLYING_GIVEN_MAX)
 		return false;
-	flights->given[0]++;
+	flights->given++;
 	return true;
 }
 
 bool flights_take(struct flights *flights, uint64_t part)
 {
-	if (part > flights->part || flights->part - part >= FLYING_PARTS ||
-	    flights->given[flights->part - part] == 0)
+	uint64_t before = flights->part - part; /* of a later part far more */
+
+	if (before >= FLYING_PARTS || flights_given(flights, (unsigned)before) == 0)
 		return false;
-	flights->given[flights->part - part]--;
+	flights->given -= (u128)1 << before * FLYING_GIVEN_BITS;
 	return true;
 }
 
-bool flying_swap(const struct row_state *at, const struct flying_look *look,
-                 const struct flights *after)
+bool flying_swap(const struct row_state *at, struct flying_look *look, const struct flights *after)
 {
-	return swap(at, FLIGHTS_AT, look->cell, pack(after, at->row.tag));
+	struct cell cell = pack(after, at->row.tag);
+
+	if (!swap(at, FLIGHTS_AT, look->cell, cell))
+		return false;
+	look->cell = cell;
+	look->flights = *after;
+	look->in_flight = sum_of(after);
+	look->lost = 0;
+	return true;
 }
 
-bool flying_learn(const struct row_state *at, const struct flying_look *look,
+bool flying_still(const struct row_state *at, const struct flying_look *look)
+{
+	return cell_bits(row_load(&at->row, FLIGHTS_AT)) == cell_bits(look->cell);
+}
+
+bool flying_learn(const struct row_state *at, struct flying_look *look,
                   const struct estimate_change *change)
 {
+	unsigned place = change->place;
 	struct cell after = {(uint64_t)at->row.tag << 32 | change->after.low, change->after.high};
 
-	return swap(at, ESTIMATE_AT + change->place, look->kept[change->place], after);
+	if (!swap(at, ESTIMATE_AT + place, look->kept[place], after))
+		return false;
+	look->kept[place] = after;
+	look->estimate[place] = change->after;
+	return true;
 }
 
 /* Headroom */
@@ -204,19 +217,14 @@ static struct cell cell_of(u128 bits, uint32_t tag)
 	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
 }
 
-static void unpack_headroom(const struct row *row, struct flying_look *look)
+static void unpack_headroom(uint32_t tag, struct flying_look *look)
 {
-	u128 seen, room;
+	u128 seen = bits_of(look->seen, tag), room = bits_of(look->room, tag);
 
-	look->seen = row->cells ? row_load(row, SEEN_AT) : (struct cell){0, 0};
-	look->room = row->cells ? row_load(row, ROOM_AT) : (struct cell){0, 0};
-	seen = bits_of(look->seen, row->tag);
-	room = bits_of(look->room, row->tag);
 	look->has_priorities = seen != 0;
-	if ((seen | room) == 0) {
-		look->headroom = (struct headroom){0};
+	look->headroom = (struct headroom){0};
+	if ((seen | room) == 0)
 		return;
-	}
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++, seen >>= SEEN_BITS)
 		look->headroom.seen[c] = (uint8_t)seen;
 	look->headroom.passed_below = (uint16_t)seen;
@@ -240,25 +248,39 @@ bool flying_prefer(const struct row_state *at, const struct flying_look *look,
 	       swap(at, ROOM_AT, look->room, cell_of(room, at->row.tag));
 }
 
-void flying_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
-                 const struct row *row, struct flying_look *look)
+static void look_at_flights(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                            const struct row *row, struct flying_look *look)
 {
-	unsigned cells = estimate_cells(limit->flying.method);
 	uint64_t now_part = flying_part(&limit->flying, now_ns), before;
 
 	look->flights = (struct flights){.part = now_part};
-	look->cell = row->cells ? row_load(row, FLIGHTS_AT) : (struct cell){0, 0};
 	if (cell_tag(look->cell) == row->tag)
-		look->flights = unpack(look->cell, near_part(limit, head, now_ns));
-	before = flights_sum(&look->flights);
-	if (before == 0) /* an old number may look as if it were to come */
+		look->flights = unpack(look->cell, near_part(limit, head, now_ns, now_part));
+	before = sum_of(&look->flights);
+	look->in_flight = before;
+	if (before == 0) { /* an old number may look as if it were to come */
 		look->flights.part = now_part;
-	go_on(&look->flights, now_part);
-	look->in_flight = flights_sum(&look->flights);
+	} else if (look->flights.part < now_part) { /* a lagging clock counts in it */
+		go_on(&look->flights, now_part);
+		look->in_flight = sum_of(&look->flights);
+	}
 	look->lost = before - look->in_flight;
-	unpack_headroom(row, look);
-	for (unsigned i = cells; i-- > 0;) { /* the first one last: what others are of, it says */
-		struct cell kept = row->cells ? row_load(row, ESTIMATE_AT + i) : (struct cell){0, 0};
+}
+
+void flying_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
+                 const struct row *row, struct flying_look *look)
+{
+	const struct cell none = {0, 0};
+	bool has_row = row->cells != NULL;
+
+	look->cell = has_row ? row_load(row, FLIGHTS_AT) : none;
+	look_at_flights(limit, now_ns, head, row, look);
+	look->seen = has_row ? row_load(row, SEEN_AT) : none;
+	look->room = has_row ? row_load(row, ROOM_AT) : none;
+	unpack_headroom(row->tag, look);
+	/* The first one last: what others are of, it says. */
+	for (unsigned i = estimate_cells(limit->flying.method); i-- > 0;) {
+		struct cell kept = has_row ? row_load(row, ESTIMATE_AT + i) : none;
 		bool own = cell_tag(kept) == row->tag;
 
 		look->kept[i] = kept;

@@ -24,9 +24,12 @@
 /* So long what was measured is kept without a request. */
 #define FLYING_KEEP_NS (3600 * NS_PER_S)
 
+#define FLYING_GIVEN_BITS 14
+#define FLYING_GIVEN_MAX  ((1U << FLYING_GIVEN_BITS) - 1)
+
 struct flights {
 	uint64_t part; /* the newest */
-	uint32_t given[FLYING_PARTS]; /* in that, in the one before, … */
+	u128 given;    /* FLYING_GIVEN_BITS each: in that, in the one before, … */
 };
 
 struct flying_look {
@@ -94,19 +97,24 @@ bool flying_clean(const struct algo_limit *limit, const struct row_state *at);
 void flying_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                  const struct row *row, struct flying_look *look);
 
-/** Swaps the flights that the look has found. */
-bool flying_swap(const struct row_state *at, const struct flying_look *look,
-                 const struct flights *after);
-/** Swaps a cell of the estimate that the look has found. */
-bool flying_learn(const struct row_state *at, const struct flying_look *look,
+/** Swaps the flights that the look has found, and changes the look so. */
+bool flying_swap(const struct row_state *at, struct flying_look *look, const struct flights *after);
+/** Whether the flights are still as the look has them. */
+bool flying_still(const struct row_state *at, const struct flying_look *look);
+/** Swaps a cell of the estimate that the look has found, and changes the look so. */
+bool flying_learn(const struct row_state *at, struct flying_look *look,
                   const struct estimate_change *change);
 
 /** Swaps what differs of the look's headroom; false: others have changed it. */
 bool flying_prefer(const struct row_state *at, const struct flying_look *look,
                    const struct headroom *after);
 
-/** How many fly. */
-uint64_t flights_sum(const struct flights *flights);
+/** How many fly that were given so many parts before the newest. */
+static inline uint32_t flights_given(const struct flights *flights, unsigned before)
+{
+	return (uint32_t)(flights->given >> before * FLYING_GIVEN_BITS) & FLYING_GIVEN_MAX;
+}
+
 /** One more in the newest part; false: no more fit. */
 bool flights_give(struct flights *flights);
 /** One less of a part. False: there is none. */

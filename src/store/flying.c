@@ -82,6 +82,13 @@ static void look_back(struct flown *flown)
 	}
 }
 
+/* What the estimate that was seen lets through. */
+static void set_limits(struct flown *flown)
+{
+	flown->limits = estimate_limits(&flown->limit->flying, flown->seen.estimate, flown->cpu,
+	                                flown->now_ns, flown->seen.has_priorities);
+}
+
 static void look(struct flown *flown)
 {
 	find(flown);
@@ -91,40 +98,38 @@ static void look(struct flown *flown)
 	if (flown->count > 1)
 		look_back(flown);
 	flown->cpu = flown->limit->cpu ? cpu_smoothed(flown->limit->cpu) : 0;
-	flown->limits = estimate_limits(&flown->limit->flying, flown->seen.estimate, flown->cpu,
-	                                flown->now_ns, flown->seen.has_priorities);
+	set_limits(flown);
 }
 
 /* Tells the estimator of a report, step by step; others may be at it. */
 static void learn(struct flown *flown, struct estimate_report *report)
 {
-	struct estimate_change change;
+	struct estimate_change change = {.last = false};
 
 	report->sample.draw = (uint16_t)draw_next();
-	while (flown->head == FLYING_OPEN &&
+	while (!change.last && flown->head == FLYING_OPEN &&
 	       estimate_step(&flown->limit->flying, flown->seen.estimate, report, &change)) {
-		if (flying_learn(&flown->states[0].at, &flown->seen, &change))
+		if (flying_learn(&flown->states[0].at, &flown->seen, &change)) {
 			report->counted |= change.counts;
-		look(flown);
+			set_limits(flown);
+		} else {
+			change.last = false;
+			look(flown);
+		}
 	}
 }
 
 /* Permits that nobody has reported leave, and are as one that timed out. False: look again. */
 static bool settle(struct flown *flown)
 {
-	struct estimate_report report = {.outcome = WEIR_OUTCOME_TIMEOUT,
-	                                 .sample = {flown->limit->flying.timeout_ns,
-	                                            in_flight(flown) + 1},
-	                                 .window = estimate_window(&flown->limit->flying,
-	                                                           flown->seen.estimate),
-	                                 .now_ns = flown->now_ns};
+	struct estimate_report report = {.outcome = WEIR_OUTCOME_TIMEOUT, .now_ns = flown->now_ns};
 
 	if (flown->seen.lost == 0)
 		return true;
-	if (flying_swap(&flown->states[0].at, &flown->seen, &flown->seen.flights)) {
-		look(flown);
+	report.sample = (struct adaptive_sample){flown->limit->flying.timeout_ns, in_flight(flown) + 1};
+	report.window = estimate_window(&flown->limit->flying, flown->seen.estimate);
+	if (flying_swap(&flown->states[0].at, &flown->seen, &flown->seen.flights))
 		learn(flown, &report);
-	}
 	return false;
 }
 
@@ -137,14 +142,15 @@ static void look_settled(struct flown *flown)
 
 enum kept { KEPT, CHANGED, NO_ROOM };
 
-static enum kept swap_head(struct flown *flown, struct cell head)
+/* False: it has changed, or there is no room for it. */
+static bool swap_head(struct flown *flown, struct cell head)
 {
 	struct row_step on = {.limit = flown->limit, .now_ns = flown->now_ns};
 
-	if (!wide_store_head(&flown->states[0], &on, head) &&
-	    wide_is_full(&flown->states[0], flown->now_ns))
-		return NO_ROOM;
-	return CHANGED;
+	if (!wide_store_head(&flown->states[0], &on, head))
+		return false;
+	flown->states[0].at.head = head;
+	return true;
 }
 
 /* A row that has just been cleaned takes along what a former one has measured. */
@@ -163,20 +169,25 @@ static enum kept keep(struct flown *flown)
 	const struct algo_limit *limit = flown->limit;
 	const struct row_state *at = &flown->states[0].at;
 	uint32_t tag = at->row.tag;
+	struct cell head = flying_held(limit, tag, flown->seen.flights.part);
 
 	switch (flown->head) {
 	case FLYING_NONE:
-		return swap_head(flown, flying_void(limit, tag, flown->now_ns));
+		head = flying_void(limit, tag, flown->now_ns);
+		return !swap_head(flown, head) && wide_is_full(&flown->states[0], flown->now_ns) ? NO_ROOM
+		                                                                                 : CHANGED;
 	case FLYING_VOID:
-		if (!flying_clean(limit, at))
-			return CHANGED;
-		inherit(flown);
-		break;
+		if (flying_clean(limit, at)) {
+			inherit(flown);
+			swap_head(flown, head);
+		}
+		return CHANGED;
 	case FLYING_OPEN:
-		if (flying_fits(limit, at->head, tag, flown->seen.flights.part))
-			return KEPT;
+		break;
 	}
-	return swap_head(flown, flying_held(limit, tag, flown->seen.flights.part));
+	return flying_fits(limit, at->head, tag, flown->seen.flights.part) || swap_head(flown, head)
+	           ? KEPT
+	           : CHANGED;
 }
 
 /* No permit is in flight: others may have the row's place if they need it. */
@@ -186,12 +197,13 @@ static void let_go(struct flown *flown)
 
 	if (flown->head != FLYING_OPEN || flown->seen.in_flight > 0 || !cell_is_held(at->head))
 		return;
-	if (swap_head(flown, flying_rest(at->row.tag, flown->now_ns)) == CHANGED) {
-		fence_behind_swap(); /* all see that before the second look */
-		look(flown);
-		if (flown->seen.in_flight > 0)
-			keep(flown); /* else the owner of that permit does */
-	}
+	swap_head(flown, flying_rest(at->row.tag, flown->now_ns));
+	fence_behind_swap(); /* all see that before the second look */
+	if (flying_still(at, &flown->seen))
+		return;
+	look(flown);
+	if (flown->seen.in_flight > 0)
+		keep(flown); /* else the owner of that permit does */
 }
 
 static void explain(const struct flown *flown, struct algo_outcome *out)
@@ -309,7 +321,6 @@ static bool give(struct flown *flown, uint64_t *until_ns)
 		take_off(flown, &flown->states[0], after.part);
 		return false;
 	}
-	flown->seen.in_flight++;
 	*until_ns = flying_until_ns(params, start_ns, estimate_window(params, flown->seen.estimate));
 	return true;
 }
@@ -348,39 +359,54 @@ static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
 	}
 }
 
-/* How the key stands once permits are given back. */
-static void tell(struct flown *flown, struct algo_outcome *out)
+/* Takes a permit of a part off the newest row, or else off a former one. False: it is in none. */
+static bool take_off_any(struct flown *flown, uint64_t part)
 {
-	look_settled(flown);
-	let_go(flown);
-	look_settled(flown);
-	explain(flown, out);
+	struct flights after = flown->seen.flights;
+
+	while (flown->head == FLYING_OPEN && flights_take(&after, part)) {
+		if (flying_swap(&flown->states[0].at, &flown->seen, &after))
+			return true;
+		look(flown);
+		after = flown->seen.flights;
+	}
+	for (size_t i = 1; i < flown->count; i++)
+		if (take_off(flown, &flown->states[i], part)) {
+			look(flown);
+			return true;
+		}
+	return false;
 }
 
 /* A report of one permit. False: it is not in flight. */
-static bool land(struct flown *flown, const struct algo_call *call, uint64_t until_ns)
+static bool land(struct flown *flown, const struct algo_call *call)
 {
-	const struct flying_params *params;
+	const struct flying_params *params = &flown->limit->flying;
+	uint64_t until_ns = call->until_ns, start_ns = flying_start_ns(params, until_ns);
 	bool counts = call->reports && call->report_part != ALGO_REPORT_ENDS;
-	struct estimate_report report = {.outcome = counts ? call->outcome : WEIR_OUTCOME_IGNORED,
-	                                 .window = (uint8_t)(until_ns % FLYING_START_NS),
-	                                 .now_ns = flown->now_ns};
-	uint64_t start_ns;
-	bool found = false;
+	struct estimate_report report = {
+	    .outcome = counts ? call->outcome : WEIR_OUTCOME_IGNORED,
+	    .sample = {call->latency_ns ? call->latency_ns : sat_sub(flown->now_ns, start_ns),
+	               in_flight(flown)},
+	    .window = (uint8_t)(until_ns % FLYING_START_NS),
+	    .now_ns = flown->now_ns};
 
-	look_settled(flown);
-	params = &flown->limit->flying;
-	start_ns = flying_start_ns(params, until_ns);
-	report.sample = (struct adaptive_sample){
-	    .latency_ns = call->latency_ns ? call->latency_ns : sat_sub(flown->now_ns, start_ns),
-	    .in_flight = in_flight(flown)};
-	for (size_t i = 0; i < flown->count && !found && until_ns > flown->now_ns; i++)
-		found = take_off(flown, &flown->states[i], start_ns / params->part_ns);
-	if (!found)
+	if (until_ns <= flown->now_ns || !take_off_any(flown, start_ns / params->part_ns))
 		return false;
-	look(flown);
 	learn(flown, &report);
 	return true;
+}
+
+/* Gives back the newest permit. */
+static bool take_back(struct flown *flown)
+{
+	unsigned newest = 0;
+
+	look_settled(flown);
+	while (newest < FLYING_PARTS && flights_given(&flown->seen.flights, newest) == 0)
+		newest++;
+	return newest < FLYING_PARTS &&
+	       take_off(flown, &flown->states[0], flown->seen.flights.part - newest);
 }
 
 /*
@@ -410,20 +436,13 @@ static void give_back(struct flown *flown, const struct algo_call *call, struct 
 		explain(flown, out);
 		return;
 	}
-	for (uint64_t n = 0; given && n < (call->until_ns ? 1 : call->cost); n++) {
-		unsigned newest = 0;
-
-		if (call->until_ns) {
-			given = land(flown, call, call->until_ns);
-			continue;
-		}
-		look_settled(flown);
-		while (newest < FLYING_PARTS && flown->seen.flights.given[newest] == 0)
-			newest++;
-		given = newest < FLYING_PARTS &&
-		        take_off(flown, &flown->states[0], flown->seen.flights.part - newest);
-	}
-	tell(flown, out);
+	for (uint64_t n = 0; !call->until_ns && given && n < call->cost; n++)
+		given = take_back(flown);
+	look_settled(flown);
+	if (call->until_ns && given)
+		given = land(flown, call);
+	let_go(flown);
+	explain(flown, out);
 	out->allowed = given || call->until_ns == 0;
 }
 
