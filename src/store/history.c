@@ -393,7 +393,7 @@ static uint64_t convert(const struct history_state *of, unsigned generation, uin
 	if (since_ns == 0) {
 		uint64_t end_ns = algo_convert_now(limit, known ? &from : NULL, now_ns, state);
 
-		return end_ns == state->until_ns ? end_ns : ALGO_CUT;
+		return end_ns == state->until_ns ? end_ns : HISTORY_HIDDEN;
 	}
 	find_chain(of, generation, now_ns, &chain);
 	chain.from = from;

@@ -22,9 +22,12 @@ struct history_state {
 	struct cell cell;
 };
 
+/* In place of an end: the use was cut for this call alone, since a limit in use elsewhere counts it whole. */
+#define HISTORY_HIDDEN (ALGO_CUT - 1)
+
 /**
  * The state as `limit` would have it; all in use if no note tells its parameters. Returns the end
- * that the state would have without a cut, or ALGO_CUT. `writes`: for an operation that may change
+ * that the state would have without a cut, ALGO_CUT or HISTORY_HIDDEN. `writes`: for an operation that may change
  * the state.
  */
 uint64_t history_convert(const struct history_state *of, bool writes, uint64_t now_ns,

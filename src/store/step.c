@@ -24,6 +24,7 @@ bool memory_apply_other(const struct memory_other *other, const struct algo_call
 	const struct history_state of = {other->store, limit, other->spot->hash, other->slot.value};
 	bool takes = call->op == ALGO_ACQUIRE && call->cost > 0, changed;
 	struct algo_state state = {0, 0};
+	struct algo_call done = *call;
 	uint64_t end_ns = 0;
 	struct cell after;
 
@@ -33,9 +34,13 @@ bool memory_apply_other(const struct memory_other *other, const struct algo_call
 	}
 	if (state.until_ns <= time->now_ns)
 		state = (struct algo_state){0, 0};
-	changed = algo_step(limit, call, time, &state, out);
+	if (call->op == ALGO_REFUND && end_ns == HISTORY_HIDDEN)
+		done.cost = 0; /* or it would store the state without what is hidden */
+	changed = algo_step(limit, &done, time, &state, out);
+	if (done.cost != call->cost)
+		algo_outcome_refund(out, call, false);
 	*until_ns = state.until_ns;
-	if (!changed && (!takes || end_ns == ALGO_CUT))
+	if (!changed && (!takes || end_ns >= HISTORY_HIDDEN))
 		return true;
 	after = memory_pack(other->spot->tag, state, limit->generation);
 	if (!table_store(&other->store->table, other->spot, other->slot, after, time->now_ns, NULL))

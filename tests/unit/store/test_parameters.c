@@ -287,6 +287,39 @@ static void a_process_of_the_old_parameters_is_believed(void **context)
 	end();
 }
 
+/*
+ * Two limits in use, as of two servers, and more than a day's worth in use beyond the lower burst: what a
+ * cut would hide counts for the higher burst, so the lower one gives nothing back.
+ */
+static void a_refund_by_a_lower_burst_hides_no_use(void **context)
+{
+	const struct weir_limit_options high = {DAILY(10), .burst = 60}, low = {DAILY(10), .burst = 5};
+	struct algo_call acquire = {.op = ALGO_ACQUIRE, .cost = 46}, refund = {.op = ALGO_REFUND, .cost = 3};
+	uint64_t now_ns, name_ns;
+
+	(void)context;
+	for (unsigned named = 0; named < 2; named++) {
+		open_store(NULL);
+		join(0, &high);
+		join(1, &low);
+		now_ns = clock_of_store();
+		for (unsigned i = 0; i < 4; i++) { /* both are seen to be in use */
+			it.limit = &it.limits[i % 2];
+			assert_true(run(ALGO_ACQUIRE, 1, now_ns).allowed);
+		}
+		it.limit = &it.limits[0];
+		assert_true(run_call(acquire, now_ns, &name_ns).allowed);
+		it.limit = &it.limits[1];
+		assert_false(run(ALGO_ACQUIRE, 1, now_ns).allowed);
+		refund.until_ns = named ? name_ns : 0;
+		assert_int_equal(run_call(refund, now_ns, &name_ns).allowed, !named);
+		assert_false(run(ALGO_ACQUIRE, 1, now_ns).allowed);
+		it.limit = &it.limits[0];
+		assert_int_equal(run(ALGO_PEEK, 1, now_ns).remaining, 10);
+		end();
+	}
+}
+
 #define HOUR (3600 * NS_PER_S)
 
 /* A reload after so long. */
@@ -389,6 +422,7 @@ int main(void)
 	    cmocka_unit_test(a_peek_says_when_the_next_request_passes),
 	    cmocka_unit_test(a_burst_that_was_lowered_and_raised_again_grants_no_more),
 	    cmocka_unit_test(two_that_take_turns_grant_what_one_would),
+	    cmocka_unit_test(a_refund_by_a_lower_burst_hides_no_use),
 	    cmocka_unit_test(a_key_leaks_by_each_rate_in_turn),
 	    cmocka_unit_test(a_key_leaks_by_a_slower_rate_beyond_its_time),
 	    cmocka_unit_test(reloads_by_turns_forget_nothing),
