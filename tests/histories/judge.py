@@ -371,27 +371,37 @@ def passes_then(case):
         if "listed" in (record["answer"]["reason"], reason_before(case, i)) or any(
                 times > 1 and case.limit(i, name)["algorithm"] == "warm_up" for (name, _), times in enforced.items()):
             continue  # never passes; and time makes a key of warm_up colder
+        if is_prolonged(case, i) or (case.is_redis and len(case.history["configs"]) > 1 and cost_of(record) == 0):
+            continue  # a question leaves a state of former parameters at its former speed
         yield i, "again", (f"denied again when its retry_after has passed, by {record['answer']['limit']}: "
                            f"{brief(record['answer'])}")
 
 
+def repeated_by(case, i):
+    """The request that operation `i` repeats."""
+    return max(k for k in range(i) if case.records[k]["op"].get("id") == case.records[i]["op"]["of"])
+
+
 def comes_next(case, i):
     """Whether only time passed since the request that is repeated."""
-    of = case.records[i]["op"]["of"]
-    while i > 0:
-        i -= 1
-        op = case.records[i]["op"]
-        if op.get("id") == of:
-            return True
-        if op["do"] not in ("pass", "peek"):
-            return False
-    return False
+    return all(record["op"]["do"] in ("pass", "peek") for record in case.records[repeated_by(case, i) + 1:i])
+
+
+def is_prolonged(case, i):
+    """
+    Whether a server may have repeated a denial, although another server has granted something within
+    `denied_cache`: after a reset, or by a higher limit.
+    """
+    of = repeated_by(case, i)
+    server = case.records[of]["op"].get("server", 0)
+    return any(
+        asked(record) and record["answer"]["allowed"] and record["op"].get("server", 0) != server and
+        case.now(k) + case.denied_ns > case.now(of) for k, record in enumerate(case.records[:of]))
 
 
 def reason_before(case, i):
     """Why the request was denied that is repeated."""
-    return next(record["answer"]["reason"] for record in reversed(case.records[:i])
-                if record["op"].get("id") == case.records[i]["op"]["of"])
+    return case.records[repeated_by(case, i)]["answer"]["reason"]
 
 
 def in_use(state):
