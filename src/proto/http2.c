@@ -133,7 +133,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghtt
 		                     NULL);
 	else
 		http2_message_add(message, name, value);
-	return message->lines.failed || message->target.failed ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+	return message->header.failed || message->target.failed ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
 	                                                       : 0;
 }
 

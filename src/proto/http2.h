@@ -2,8 +2,8 @@
  * http2.h: a connection that speaks HTTP/2, with nghttp2.
  *
  * Each call of parse gives nghttp2 one frame, so a call brings one request at most. A
- * header is gathered as the lines of a head, so the routes of HTTP/1 read it (http_call.h).
- * An answer is made as for HTTP/1, with its stream before it, and becomes frames when it is sent:
+ * header is gathered as fields, and the routes of HTTP/1 read it (http_call.h).
+ * An answer is kept as fields and a body, and becomes frames when it is sent:
  * frames must leave in the order in which nghttp2 makes them, and some answers wait.
  *
  * A stream keeps the part of its answer that the peer's window does not admit.

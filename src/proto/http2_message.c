@@ -29,24 +29,13 @@ void http2_message_clear(struct http2_message *message)
 	message->what = NULL;
 	message->bytes = 0;
 	clear(&message->target);
-	clear(&message->lines);
+	clear(&message->header);
 	http_fields_clear(&message->fields);
 }
 
-static void add_line(struct http2_message *message, struct slice name, struct slice value)
+static void add_field(struct http2_message *message, struct slice name, struct slice value)
 {
-	struct http_span span = {(uint32_t)(message->lines.len + name.len + 2), (uint32_t)value.len};
-
-	char *to = buffer_reserve(&message->lines, name.len + value.len + 4);
-
-	if (!to)
-		return;
-	to = mempcpy(to, name.data, name.len);
-	to = mempcpy(to, ": ", 2);
-	to = mempcpy(to, value.data, value.len);
-	memcpy(to, "\r\n", 2);
-	message->lines.len += name.len + value.len + 4;
-	http_fields_add(&message->fields, name, span);
+	http_fields_add(&message->fields, name, http_header_add(&message->header, name, value));
 	if (message->fields.too_many)
 		http2_message_refuse(message, HTTP1_HEADER_LONG, NULL);
 }
@@ -54,10 +43,10 @@ static void add_line(struct http2_message *message, struct slice name, struct sl
 /* Clients may send both :authority and Host, if both say the same. */
 static void add_host(struct http2_message *message, struct slice value)
 {
-	struct slice said = http_fields_value(&message->fields, message->lines.data, HTTP_FIELD_HOST, 0);
+	struct slice said = http_fields_value(&message->fields, message->header.data, HTTP_FIELD_HOST, 0);
 
 	if (!said.data)
-		add_line(message, SLICE("host"), value);
+		add_field(message, SLICE("host"), value);
 	else if (!slice_equal(said, value))
 		http2_message_refuse(message, HTTP1_BAD, "expected one Host, found several");
 }
@@ -74,27 +63,27 @@ void http2_message_add(struct http2_message *message, struct slice name, struct 
 	} else if (slice_equal(name, SLICE(":authority")) || slice_equal(name, SLICE("host"))) {
 		add_host(message, value);
 	} else if (name.len > 0 && name.data[0] != ':') {
-		add_line(message, name, value);
+		add_field(message, name, value);
 	}
 }
 
 bool http2_message_awaits_continue(const struct http2_message *message)
 {
 	return slice_equal_nocase(
-	    http_fields_value(&message->fields, message->lines.data, HTTP_FIELD_EXPECT, 0),
+	    http_fields_value(&message->fields, message->header.data, HTTP_FIELD_EXPECT, 0),
 	    SLICE("100-continue"));
 }
 
 size_t http2_message_size(const struct http2_message *message)
 {
-	return sizeof *message + message->target.capacity + message->lines.capacity +
+	return sizeof *message + message->target.capacity + message->header.capacity +
 	       message->body.capacity;
 }
 
 void http2_message_free(struct http2_message *message)
 {
 	buffer_free(&message->target);
-	buffer_free(&message->lines);
+	buffer_free(&message->header);
 	buffer_free(&message->body);
 }
 
@@ -118,7 +107,7 @@ static struct slice bytes_of(const struct buffer *buffer)
 void http2_message_read(const struct http2_message *message, const struct codec_limits *limits,
                         struct arena *arena, struct request *request)
 {
-	size_t len = message->target.len + message->lines.len + message->body.len;
+	size_t len = message->target.len + message->header.len + message->body.len;
 	char *room = arena_alloc(arena, sizeof message->method + len + 3);
 	struct http_call call = {
 	    .fill = {.request = request, .limits = limits, .arena = arena},
@@ -130,14 +119,14 @@ void http2_message_read(const struct http2_message *message, const struct codec_
 		error_set(&call.fill.error, WEIR_ENOMEM, "out of memory");
 		http_refuse_as(&call.fill, HTTP_ERROR_MEMORY);
 	} else if (message->error != HTTP1_MESSAGE) {
-		http_refuse_framing(&call.fill, message->error, message->what, message->lines.len);
+		http_refuse_framing(&call.fill, message->error, message->what, message->header.len);
 	} else {
 		call.method = memcpy(room, message->method, sizeof message->method);
 		room += sizeof message->method;
 		call.target = copy_to(&room, bytes_of(&message->target));
-		call.lines = copy_to(&room, bytes_of(&message->lines));
+		call.header.bytes = copy_to(&room, bytes_of(&message->header));
 		call.body = copy_to(&room, bytes_of(&message->body));
-		call.base = call.lines.data;
+		call.base = call.header.bytes.data;
 		http_read(&call);
 	}
 }

@@ -1,7 +1,7 @@
 /*
  * http2_message.h: the request of one stream, as far as it is here.
  *
- * Its header is kept as the lines of a head, so the routes read it as they read HTTP/1.
+ * The routes read it as they read one of HTTP/1.
  */
 #ifndef PROTO_HTTP2_MESSAGE_H
 #define PROTO_HTTP2_MESSAGE_H
@@ -16,9 +16,9 @@ struct http2_message {
 	char method[HTTP2_METHOD_MAX + 1];
 	enum http1_result error; /* HTTP1_MESSAGE: none yet */
 	const char *what;        /* of HTTP1_BAD */
-	struct buffer target, lines, body;
+	struct buffer target, header, body; /* see http_header_add */
 	size_t bytes;              /* of the header, as HTTP/1 would send it */
-	struct http_fields fields; /* of `lines` */
+	struct http_fields fields; /* of `header` */
 };
 
 /** The next request follows; what is small of its memory stays. */

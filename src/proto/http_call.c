@@ -253,7 +253,7 @@ static int read_proxied(struct http_call *call, struct slice path, struct slice 
 	    (status = fill_attribute(fill, SLICE("path"), path)) != 0 ||
 	    (host.len > 0 && (status = fill_attribute(fill, SLICE("host"), host)) != 0) || !wanted)
 		return status;
-	return http_carried(fill, wanted, call->lines, *query);
+	return http_carried(fill, wanted, &call->header, *query);
 }
 
 /* /auth?deny=403 */

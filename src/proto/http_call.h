@@ -8,7 +8,7 @@ struct http_call {
 	struct fill fill;
 	const struct http_fields *fields;
 	const char *base;    /* of their values */
-	struct slice lines;  /* all lines of the header, see http_next_line */
+	struct http_header header;
 	const char *method;
 	struct slice target, body;
 	struct slice query; /* of the target, behind '?' */

@@ -39,11 +39,11 @@ static void join_line(struct found *found, struct slice value)
 	found->end += value.len + 2;
 }
 
-static void take_lines(struct search *search, struct slice fields, take_line *take)
+static void take_lines(struct search *search, struct http_header header, take_line *take)
 {
 	struct slice name, value;
 
-	while (http_next_line(&fields, &name, &value))
+	while (http_header_next(&header, &name, &value))
 		for (size_t i = 0; i < search->wanted->count; i++)
 			if (search->wanted->items[i].in == CARRIED_HEADER &&
 			    slice_equal_nocase(search->wanted->items[i].name, name))
@@ -51,11 +51,11 @@ static void take_lines(struct search *search, struct slice fields, take_line *ta
 }
 
 /* The lines of a header are joined by ", ", as RFC 9110 has it. */
-static int find_headers(struct search *search, struct slice fields)
+static int find_headers(struct search *search, struct http_header header)
 {
 	bool again = false;
 
-	take_lines(search, fields, count_line);
+	take_lines(search, header, count_line);
 	for (size_t i = 0; i < search->wanted->count; i++) {
 		struct found *found = &search->found[i];
 
@@ -68,7 +68,7 @@ static int find_headers(struct search *search, struct slice fields)
 		again = true;
 	}
 	if (again)
-		take_lines(search, fields, join_line);
+		take_lines(search, header, join_line);
 	return 0;
 }
 
@@ -81,11 +81,11 @@ static void take_cookie(struct search *search, struct slice name, struct slice v
 }
 
 /* The first of each name, as it was sent: browsers put that of the longest path first. */
-static void find_cookies(struct search *search, struct slice fields)
+static void find_cookies(struct search *search, struct http_header header)
 {
 	struct slice name, pairs;
 
-	while (http_next_line(&fields, &name, &pairs)) {
+	while (http_header_next(&header, &name, &pairs)) {
 		if (!slice_equal_nocase(name, SLICE("cookie")))
 			continue;
 		while (pairs.len > 0) {
@@ -114,8 +114,8 @@ static int find_in_query(struct search *search, struct slice query)
 	return 0;
 }
 
-int http_carried(struct fill *fill, const struct carried_list *wanted, struct slice fields,
-                 struct slice query)
+int http_carried(struct fill *fill, const struct carried_list *wanted,
+                 const struct http_header *header, struct slice query)
 {
 	struct search search = {.arena = fill->arena, .wanted = wanted};
 	int status = 0;
@@ -123,9 +123,9 @@ int http_carried(struct fill *fill, const struct carried_list *wanted, struct sl
 	if (wanted->count == 0)
 		return 0;
 	search.found = arena_array(fill->arena, wanted->count, sizeof *search.found);
-	if (!search.found || find_headers(&search, fields) != 0 || find_in_query(&search, query) != 0)
+	if (!search.found || find_headers(&search, *header) != 0 || find_in_query(&search, query) != 0)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
-	find_cookies(&search, fields);
+	find_cookies(&search, *header);
 	for (size_t i = 0; status == 0 && i < wanted->count; i++)
 		if (search.found[i].value.data)
 			status = fill_attribute(fill, slice_of(wanted->items[i].attribute),

@@ -32,7 +32,7 @@ static void read_message(struct http_call *call, const struct http1_reader *read
 
 	call->fields = &reader->fields;
 	call->base = data.data;
-	call->lines = http1_head_lines(reader, data);
+	call->header = (struct http_header){http1_head_lines(reader, data), .is_text = true};
 	call->method = message->method;
 	call->target = message->target;
 	call->body = message->body;

@@ -78,7 +78,7 @@ struct slice http_fields_value(const struct http_fields *fields, const char *bas
 	return (struct slice){NULL, 0};
 }
 
-bool http_next_line(struct slice *lines, struct slice *name, struct slice *value)
+static bool next_line(struct slice *lines, struct slice *name, struct slice *value)
 {
 	struct slice line = slice_cut(lines, '\n');
 
@@ -86,6 +86,48 @@ bool http_next_line(struct slice *lines, struct slice *name, struct slice *value
 		return false;
 	line.len--;
 	*name = slice_cut(&line, ':');
-	*value = slice_trim(line);
+	*value = line;
+	return true;
+}
+
+/* What stands before the name and the value of a field that did not come as a line. */
+struct lengths {
+	uint32_t name, value;
+};
+
+struct http_span http_header_add(struct buffer *bytes, struct slice name, struct slice value)
+{
+	struct lengths lengths = {(uint32_t)name.len, (uint32_t)value.len};
+	char *to = buffer_reserve(bytes, sizeof lengths + name.len + value.len);
+
+	if (!to)
+		return (struct http_span){0, 0};
+	to = mempcpy(to, &lengths, sizeof lengths);
+	to = mempcpy(to, name.data, name.len);
+	memcpy(to, value.data, value.len);
+	bytes->len += sizeof lengths + name.len + value.len;
+	return (struct http_span){(uint32_t)(bytes->len - value.len), lengths.value};
+}
+
+static bool next_field(struct slice *bytes, struct slice *name, struct slice *value)
+{
+	struct lengths lengths;
+	const char *at = bytes->data + sizeof lengths;
+
+	if (bytes->len == 0)
+		return false;
+	memcpy(&lengths, bytes->data, sizeof lengths);
+	*name = (struct slice){at, lengths.name};
+	*value = (struct slice){at + lengths.name, lengths.value};
+	at = value->data + value->len;
+	*bytes = (struct slice){at, (size_t)(bytes->data + bytes->len - at)};
+	return true;
+}
+
+bool http_header_next(struct http_header *header, struct slice *name, struct slice *value)
+{
+	if (!(header->is_text ? next_line : next_field)(&header->bytes, name, value))
+		return false;
+	*value = slice_trim(*value);
 	return true;
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/slice.h"
 
 /* X(name, text): the header fields that are kept. */
@@ -79,7 +80,16 @@ static inline bool http_fields_has(const struct http_fields *fields, enum http_f
 struct slice http_fields_value(const struct http_fields *fields, const char *base,
                                enum http_field field, unsigned nth);
 
-/** Takes the next line from *lines, its value without blanks round it; false at the end. */
-bool http_next_line(struct slice *lines, struct slice *name, struct slice *value);
+/* All fields of a header, in their order. */
+struct http_header {
+	struct slice bytes;
+	bool is_text; /* lines of HTTP/1; else as http_header_add writes them */
+};
+
+/** Adds a field. Returns where in `bytes` its value is; without memory `bytes` has failed. */
+struct http_span http_header_add(struct buffer *bytes, struct slice name, struct slice value);
+
+/** Takes the next field from *header, its value without blanks round it; false at the end. */
+bool http_header_next(struct http_header *header, struct slice *name, struct slice *value);
 
 #endif

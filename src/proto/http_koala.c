@@ -33,9 +33,10 @@ static int out_of_memory(struct fill *fill)
 /* The value of the header field with this name; data NULL: the head has none. */
 static struct slice head_value(const struct http_call *call, struct slice wanted)
 {
-	struct slice fields = call->lines, name, value;
+	struct http_header header = call->header;
+	struct slice name, value;
 
-	while (http_next_line(&fields, &name, &value))
+	while (http_header_next(&header, &name, &value))
 		if (slice_equal_nocase(name, wanted))
 			return value;
 	return (struct slice){NULL, 0};

@@ -62,11 +62,11 @@ enum {
 /* request.detail: in a 405 the set of methods allowed; in /auth the status of denials, or 0. */
 
 /**
- * Fills in the attributes of `wanted` that a proxied request has: from `fields`, the
- * lines of a head, and the `query` of the URL that the visitor asked for.
+ * Fills in the attributes of `wanted` that a proxied request has: from its header, and the `query`
+ * of the URL that the visitor asked for.
  */
-int http_carried(struct fill *fill, const struct carried_list *wanted, struct slice fields,
-                 struct slice query);
+int http_carried(struct fill *fill, const struct carried_list *wanted,
+                 const struct http_header *header, struct slice query);
 
 /** The error that a status of the engine, or of fill.h, is told as. */
 enum http_verb http_error_of(int status);
