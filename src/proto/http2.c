@@ -4,6 +4,7 @@
 
 #include "base/number.h"
 #include "proto/http2_inside.h"
+#include "proto/http2_memory.h"
 
 #define FRAME_HEAD 9
 #define FRAME_MAX  16384 /* without its head; nobody may ask for less */
@@ -29,7 +30,7 @@ static void free_stream(struct http2 *http2, struct http2_stream *stream)
 		stream->next->link = stream->link;
 	if (http2->ready == stream)
 		http2->ready = NULL;
-	free(stream);
+	http2_memory()->free(stream, NULL);
 }
 
 void http2_reset(struct http2 *http2, int32_t id, uint32_t code)
@@ -97,7 +98,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 		http2_reset(http2, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
 		return 0;
 	}
-	stream = calloc(1, sizeof *stream);
+	stream = http2_memory()->calloc(1, sizeof *stream, NULL);
 	if (!stream)
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 	http2_message_clear(&http2->message);
@@ -234,7 +235,7 @@ static nghttp2_session *open_session(struct http2 *http2)
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_body);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
-	if (nghttp2_session_server_new(&session, callbacks, http2) != 0)
+	if (nghttp2_session_server_new3(&session, callbacks, http2, NULL, http2_memory()) != 0)
 		session = NULL;
 	nghttp2_session_callbacks_del(callbacks);
 	return session;
