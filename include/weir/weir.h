@@ -215,7 +215,9 @@ struct weir_health_options {
 	uint32_t initial;          /**< adaptive: the limit at first, from min to max; 0: the nearest to
 	                                20 */
 	uint64_t min;              /**< adaptive: the least limit, 1 to 10,000; 0: the method's */
-	uint64_t reserved[4];
+	uint32_t failures;         /**< opens at this many failed calls of the window, in place of
+	                                minimum and failure_percent; 1 to 1,000,000; 0: at a share */
+	uint64_t reserved[3];
 };
 
 /** Fields that the algorithm does not use must be 0. */

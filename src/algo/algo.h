@@ -235,7 +235,8 @@ struct algo_time {
 /* Why a breaker has gone from one phase to another. */
 enum algo_cause {
 	ALGO_BY_NOTHING,
-	ALGO_BY_FAILURES, /* too many calls of the window failed */
+	ALGO_BY_FAILURES,      /* too large a share of the window's calls failed, ... */
+	ALGO_BY_FAILURE_COUNT, /* or a number of them */
 	ALGO_BY_SLOWNESS, /* or were slow */
 	ALGO_BY_BAD_PROBE,
 	ALGO_BY_GOOD_PROBES,

@@ -23,7 +23,7 @@ struct algo_outcome;
 struct algo_state;
 struct algo_time;
 
-#define ALGO_PARAMETERS_MAX 16
+#define ALGO_PARAMETERS_MAX 24
 
 /* The pure step of an algorithm, see algo_step. */
 typedef bool algorithm_step(const struct algo_limit *limit, const struct algo_call *call,

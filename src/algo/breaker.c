@@ -13,6 +13,7 @@
 
 #define PERMITS_DEFAULT_NS (60 * NS_PER_S)
 #define QUORUM_MAX         1000 /* servers */
+#define FAILURES_MAX       1000000
 
 static const struct word preset_words[] = {{"none", WEIR_PRESET_NONE},
                                            {"hystrix", WEIR_PRESET_HYSTRIX},
@@ -50,6 +51,12 @@ static enum algo_use unless_window(const struct weir_limit_options *options)
 	return options->health && options->health->window_ns ? ALGO_REFUSED : ALGO_USED;
 }
 
+/* A number of failures stands in place of a share of calls. */
+static enum algo_use unless_failures(const struct weir_limit_options *options)
+{
+	return options->health && options->health->failures ? ALGO_REFUSED : ALGO_USED;
+}
+
 static uint32_t mix(uint64_t seal, uint64_t value)
 {
 	return (uint32_t)(((seal ^ value) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
@@ -59,7 +66,7 @@ static uint32_t mix(uint64_t seal, uint64_t value)
 static void prepare(struct health_params *params)
 {
 	const uint64_t judged_by[] = {params->part_ns, params->parts, params->calls, params->minimum,
-	                              params->failure_percent, params->slow_ns, params->slow_percent,
+	                              params->failures, params->failure_percent, params->slow_ns, params->slow_percent,
 	                              params->timeout_ns, params->max_concurrent, params->finished_only};
 
 	for (size_t i = 0; i < sizeof judged_by / sizeof *judged_by; i++)
@@ -72,12 +79,23 @@ static void prepare(struct health_params *params)
 	params->place_inverse = health_inverse(health_window_cells(params));
 }
 
+/*
+ * Probes that are judged together are judged by shares: the percentage that so many of them reach,
+ * and one less does not.
+ */
+static uint32_t share_of(uint32_t failures, uint32_t probes)
+{
+	return (uint32_t)u64_min(failures, probes) * 100 / probes;
+}
+
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)
 {
 	const struct weir_health_options *health = options->health;
 	const struct preset *named = &presets[health->preset];
 	uint32_t parts = health->calls ? 0 : named->parts;
+	uint64_t calls_most = health->calls ? health->calls : UINT32_MAX;
+	uint32_t failures = (uint32_t)u64_min(health->failures, calls_most);
 
 	(void)error;
 	limit->health = (struct health_params){
@@ -88,8 +106,9 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	    .timeout_ns = health->permit_timeout_ns,
 	    .parts = parts,
 	    .calls = (uint32_t)health->calls,
-	    .minimum = (uint32_t)u64_min(health->minimum, health->calls ? health->calls : UINT32_MAX),
-	    .failure_percent = health->failure_percent,
+	    .minimum = failures ? failures : (uint32_t)u64_min(health->minimum, calls_most),
+	    .failures = failures,
+	    .failure_percent = failures ? share_of(failures, health->probes) : health->failure_percent,
 	    .slow_percent = health->slow_percent,
 	    .probes = health->probes,
 	    .max_concurrent = (uint32_t)health->max_concurrent,
@@ -111,13 +130,18 @@ const struct algorithm algorithm_breaker = {
     .parameters = {{"preset", ALGO_WORD, ALGO_HEALTH_FIELD(preset), .words = preset_words},
                    {"window", ALGO_TIME, ALGO_HEALTH_FIELD(window_ns), .min = NS_PER_MS,
                     .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S, .use = unless_calls,
-                    .with = "no window of calls"},
+                    .with = "no window of calls", .found = "one"},
                    {"calls", ALGO_NUMBER, ALGO_HEALTH_FIELD(calls), .min = 1,
-                    .max = HEALTH_CALLS_MAX, .use = unless_window, .with = "no window of time"},
+                    .max = HEALTH_CALLS_MAX, .use = unless_window, .with = "no window of time",
+                    .found = "one"},
                    {"minimum", ALGO_NUMBER, ALGO_HEALTH_FIELD(minimum), .min = 1,
-                    .max = 1000000, .otherwise = 20},
+                    .max = FAILURES_MAX, .otherwise = 20, .use = unless_failures,
+                    .with = "no number of failures", .found = "one"},
                    {"failure_rate", ALGO_PERCENT, ALGO_HEALTH_FIELD(failure_percent), .min = 1,
-                    .max = 100, .otherwise = 50},
+                    .max = 100, .otherwise = 50, .use = unless_failures,
+                    .with = "no number of failures", .found = "one"},
+                   {"failures", ALGO_NUMBER, ALGO_HEALTH_FIELD(failures), .min = 1,
+                    .max = FAILURES_MAX},
                    {"slow", ALGO_TIME, ALGO_HEALTH_FIELD(slow_ns), .min = 1,
                     .max = ALGO_PERIOD_MAX_NS},
                    {"slow_rate", ALGO_PERCENT, ALGO_HEALTH_FIELD(slow_percent), .min = 1,

@@ -18,6 +18,7 @@ const char *health_cause_text(enum algo_cause cause)
 	static const char *const texts[ALGO_CAUSE_COUNT] = {
 	    [ALGO_BY_NOTHING] = "none",
 	    [ALGO_BY_FAILURES] = "failure_rate",
+	    [ALGO_BY_FAILURE_COUNT] = "failures",
 	    [ALGO_BY_SLOWNESS] = "slow_rate",
 	    [ALGO_BY_BAD_PROBE] = "probe_failed",
 	    [ALGO_BY_GOOD_PROBES] = "probes_passed",
@@ -185,22 +186,31 @@ void health_open(struct health_state *health, uint64_t now_ns)
 	begin(health, HEALTH_OPEN, now_ns);
 }
 
-/* For a tally as long as is needed. */
+/* For a tally as long as is needed, as is the next. */
+static enum algo_cause slowness(const struct health_params *params,
+                                const struct health_tally *tally)
+{
+	if (params->slow_ns > 0 && tally->slow * 100 >= tally->calls * params->slow_percent)
+		return ALGO_BY_SLOWNESS;
+	return ALGO_BY_NOTHING;
+}
+
 static enum algo_cause sickness(const struct health_params *params,
                                 const struct health_tally *tally)
 {
 	if (tally->failures * 100 >= tally->calls * params->failure_percent)
 		return ALGO_BY_FAILURES;
-	if (params->slow_ns > 0 && tally->slow * 100 >= tally->calls * params->slow_percent)
-		return ALGO_BY_SLOWNESS;
-	return ALGO_BY_NOTHING;
+	return slowness(params, tally);
 }
 
 enum algo_cause health_trips(const struct health_params *params, const struct health_tally *tally)
 {
 	if (tally->calls == 0 || tally->calls < params->minimum)
 		return ALGO_BY_NOTHING;
-	return sickness(params, tally);
+	if (params->failures == 0)
+		return sickness(params, tally);
+	return tally->failures >= params->failures ? ALGO_BY_FAILURE_COUNT
+	                                           : slowness(params, tally);
 }
 
 /* Spent is spent: what it found is the fleet's to judge. */

@@ -156,8 +156,8 @@ int parameter_check(const struct algo_parameter *parameter,
 	double value;
 
 	if (parameter_use(parameter, options) == ALGO_REFUSED && parameter_is_given(parameter, options))
-		return error_set(error, WEIR_EINVAL, "%s: expected with %s only", parameter->name,
-		                 parameter->with);
+		return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found %s", parameter->name,
+		                 parameter->with, parameter->found);
 	switch (parameter->type) {
 	case ALGO_RATE:
 	case ALGO_CALENDAR_RATE:

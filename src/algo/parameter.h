@@ -60,9 +60,9 @@ struct algo_parameter {
 	uint64_t otherwise; /* the default; one that is out of range stands for "none" */
 	const char *text;   /* the default of an ALGO_TEXT */
 	const struct word *words;
-	/* NULL: ALGO_USED. For limits that refuse it, `with` says what it belongs to. */
+	/* NULL: ALGO_USED. If it is refused, a message says `with` what it belongs, and what was found. */
 	enum algo_use (*use)(const struct weir_limit_options *options);
-	const char *with;
+	const char *with, *found;
 };
 
 /* The place of a parameter. */

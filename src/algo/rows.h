@@ -92,6 +92,7 @@ struct health_params {
 	uint64_t timeout_ns; /* of permits */
 	uint32_t parts, calls; /* of the window, one of them 0 */
 	uint32_t minimum;
+	uint32_t failures; /* so many are too many, whatever their share; 0: the share counts */
 	uint32_t failure_percent, slow_percent;
 	uint32_t probes;
 	uint32_t max_concurrent; /* 0: any number */

@@ -132,6 +132,11 @@ static void check_health(const struct advice *advice, const struct rules_limit *
 		       "\"%s\" is judged from %llu calls on",
 		       (unsigned long long)health.calls, (unsigned long long)given->minimum,
 		       limit->options.name, (unsigned long long)health.calls);
+	if (health.calls && given->failures > health.calls)
+		advise(advice, spot,
+		       "expected failures of at most the %llu calls of the window, found %u: limit \"%s\" "
+		       "opens when all of these calls failed",
+		       (unsigned long long)health.calls, given->failures, limit->options.name);
 }
 
 static void check_limit(const struct advice *advice, const struct rules_limit *limit,

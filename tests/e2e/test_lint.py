@@ -140,7 +140,9 @@ def test_a_file_of_nothing_but_mistakes_is_told_in_bounded_time_and_space(tmp_pa
     ("slow_rate: 30%", 'expected slow beside slow_rate, found none: no call of limit "a" is slow'),
     ("calls: 10, minimum: 20", 'expected a minimum of at most the 10 calls of the window, found 20: '
                                'limit "a" is judged from 10 calls on'),
-    ("quorum: 0", None), ("slow_rate: 30%, slow: 1s", None), ("calls: 10, minimum: 10", None), ("calls: 10", None),
+    ("calls: 10, failures: 20", 'expected failures of at most the 10 calls of the window, found 20: '
+                                'limit "a" opens when all of these calls failed'),
+    ("calls: 10, failures: 10", None), ("quorum: 0", None), ("slow_rate: 30%, slow: 1s", None), ("calls: 10, minimum: 10", None), ("calls: 10", None),
     ("preset: resilience4j, slow_rate: 30%", None)])
 def test_settings_without_effect_are_told(tmp_path, limit, told):
     code, remarks = lint(tmp_path, f"limits:\n  a: {{ algorithm: breaker, {limit} }}\n")

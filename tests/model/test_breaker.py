@@ -105,7 +105,11 @@ def parameters(draw):
                                    {"calls": st.integers(1, 40)}]))
     chosen = draw(st.sets(st.sampled_from(sorted(some))))
     given = {name: draw({**some, **window}[name]) for name in [*sorted(chosen), *window]}
-    given.setdefault("minimum", draw(st.integers(1, 8)))
+    if draw(st.booleans()):
+        given.setdefault("minimum", draw(st.integers(1, 8)))
+    else:
+        given.pop("minimum", None), given.pop("failure_rate", None)
+        given["failures"] = draw(st.integers(1, 8))
     return preset, given
 
 
@@ -288,6 +292,27 @@ def test_presets_have_the_defaults_of_what_they_are_named_after():
     assert resilience4j.peek()["retry_after_ns"] == 60 * S
 
 
+def test_a_number_of_failures_opens_it_whatever_their_share():
+    both = Both(failures=3)
+    both.calls(2, "failure")
+    both.calls(50, "success")
+    assert both.acquire()
+    both.report("failure")
+    assert both.model.phase == "open"
+
+
+def test_a_number_of_failures_above_that_of_probes_is_all_of_them():
+    both = Both("resilience4j", failures=40, probes=3)
+    both.calls(40, "failure")
+    for outcomes, phase in ((["failure"] * 3, "open"), (["failure", "failure", "success"], "closed")):
+        both.now += 60 * S
+        for _ in outcomes:
+            assert both.acquire()
+        for outcome in outcomes:
+            both.report(outcome)
+        assert both.model.phase == phase
+
+
 def test_half_open_is_not_stuck_after_an_ignored_probe():
     both = Both(ramp_ns=0).open()
     assert both.acquire(after=5 * S) and not both.acquire()
@@ -413,7 +438,9 @@ def test_a_permit_that_is_reported_late_says_nothing():
 
 
 @pytest.mark.parametrize("changes", [{"window_ns": S, "calls": 5}, {"calls": 1001}, {"probes": 101},
-                                     {"failure_percent": 101}, {"sleep_ns": 1}, {"preset": 3}])
+                                     {"failure_percent": 101}, {"sleep_ns": 1},
+                                     {"failures": 5, "minimum": 5}, {"failures": 5, "failure_percent": 50},
+                                     {"failures": 1000001}, {"preset": 3}])
 def test_impossible_parameters_are_refused(changes):
     health = weir.HealthOptions(**changes)
     with pytest.raises(weir.WeirError):

@@ -26,6 +26,8 @@ def breaker(preset="none", retry_ns=SECOND_NS, **given):
         full.pop("calls", None)
     elif "calls" not in full:
         full["window_ns"] = 10 * SECOND_NS
+    if "failures" in given:
+        del full["minimum"], full["failure_rate"]
     full.setdefault("ramp_ns", full["sleep_ns"])
     return Breaker({"preset": preset, "retry_ns": retry_ns, **full})
 
@@ -53,7 +55,9 @@ class Breaker(Model):
         self.most = p.get("max_concurrent", 0)
         self.quota, self.retry = self.most or NONE, p["retry_ns"]
         self.timeout = p["permit_timeout_ns"]
-        self.minimum = min(p["minimum"], p.get("calls", p["minimum"]))
+        calls = p.get("calls", 10**9)
+        self.enough = min(p.get("failures", 0), calls)
+        self.minimum = self.enough or min(p["minimum"], calls)
         self.slow = p.get("slow_ns", 0)
         self.part = None if "calls" in p else p["window_ns"] // p["parts"]
         self.flights = {}  # until: [permits, until] by part; with a bound a list under None
@@ -131,14 +135,18 @@ class Breaker(Model):
             seen = [r for r in seen if r[0] // self.part < now // self.part]
         return [len(seen), sum(r[1] for r in seen), sum(r[2] for r in seen)]
 
-    def sick(self, calls, failures, slow):
-        return (100 * failures >= self.p["failure_rate"] * calls or
-                bool(self.slow) and 100 * slow >= self.p["slow_rate"] * calls)
+    def sick(self, calls, failures, slow, enough):
+        """`enough` failures, if a number of them is given, or their share."""
+        if enough:
+            failed = failures >= enough
+        else:
+            failed = 100 * failures >= self.p["failure_rate"] * calls
+        return failed or bool(self.slow) and 100 * slow >= self.p["slow_rate"] * calls
 
     def judge(self, now):
         tally = self.tally(now)
         if (self.phase in ("closed", "ramp") and tally[0] >= max(self.minimum, 1)
-                and self.sick(*tally)):
+                and self.sick(*tally, self.enough)):
             self.begin("open", max(now, self.since))
 
     def count(self, now, ended, outcome, latency, n=1):
@@ -168,7 +176,8 @@ class Breaker(Model):
         if failed and not together:
             self.begin("open", at)
         elif self.good + self.bad >= self.p["probes"]:
-            if together and self.sick(self.good + self.bad, self.bad, self.slow_probes):
+            if together and self.sick(self.good + self.bad, self.bad, self.slow_probes,
+                                      min(self.enough, self.p["probes"])):
                 self.begin("open", at)
             else:
                 self.begin("ramp" if self.p["ramp_ns"] else "closed", at)
