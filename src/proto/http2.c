@@ -9,18 +9,6 @@
 #define FRAME_HEAD 9
 #define FRAME_MAX  16384 /* without its head; nobody may ask for less */
 
-void http2_drop_input(struct http2 *http2, struct http2_stream *stream)
-{
-	if (!stream->message)
-		return;
-	http2->input -= stream->kept;
-	http2_count(http2, -(ptrdiff_t)stream->kept);
-	stream->kept = 0;
-	http2_message_free(stream->message);
-	free(stream->message);
-	stream->message = NULL;
-}
-
 static void free_stream(struct http2 *http2, struct http2_stream *stream)
 {
 	http2_drop_input(http2, stream);
@@ -31,12 +19,6 @@ static void free_stream(struct http2 *http2, struct http2_stream *stream)
 	if (http2->ready == stream)
 		http2->ready = NULL;
 	http2_memory()->free(stream, NULL);
-}
-
-void http2_reset(struct http2 *http2, int32_t id, uint32_t code)
-{
-	if (nghttp2_submit_rst_stream(http2->session, NGHTTP2_FLAG_NONE, id, code) != 0)
-		http2->has_failed = true;
 }
 
 /* Drops what is here of a request, and what comes of it. */

@@ -21,28 +21,6 @@ struct record {
 /* The fields of an answer, and the status, type and length of its body. */
 #define FIELDS_MAX (HTTP_ANSWER_NAMES + 3)
 
-void http2_drop_unsent(struct http2 *http2, struct http2_stream *stream)
-{
-	if (stream->copy) {
-		http2->unsent -= stream->unsent.len;
-		http2_count(http2, -(ptrdiff_t)stream->unsent.len);
-	}
-	free(stream->copy);
-	stream->copy = NULL;
-	stream->unsent = (struct slice){NULL, 0};
-}
-
-void http2_drain(struct http2 *http2, struct buffer *out)
-{
-	const uint8_t *data;
-	ssize_t n;
-
-	while ((n = nghttp2_session_mem_send(http2->session, &data)) > 0)
-		buffer_add(out, data, (size_t)n);
-	if (n < 0)
-		http2->has_failed = true;
-}
-
 void http2_reply(const struct request *request, const struct reply *reply, struct buffer *out)
 {
 	struct record record = {.place = request->stream, .close = request->close};

@@ -1,4 +1,4 @@
-/* http2_inside.h: what http2.c, which reads, and http2_answer.c, which writes, share. */
+/* http2_inside.h: a connection and its streams, for http2.c, which reads, and http2_answer.c, which writes. */
 #ifndef PROTO_HTTP2_INSIDE_H
 #define PROTO_HTTP2_INSIDE_H
 

@@ -123,7 +123,6 @@ def test_a_cycle_is_found_and_what_leads_to_it_is_not():
 CIRCLES = [
     {"engine/away.c", "engine/remote.c", "engine/run.c"},
     {"net/conn.c", "net/dial.c", "net/filter.c", "net/gate.c", "net/listen.c", "net/loop.c", "net/out.c"},
-    {"proto/http2.c", "proto/http2_answer.c", "proto/http2_message.c", "proto/http_codec.c"},
     {"proto/resp_codec.c", "proto/resp_multi.c"},
     {"rows/log.c", "rows/log_refund.c"},
     {"store/carry.c", "store/wide.c"},
