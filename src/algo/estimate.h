@@ -63,6 +63,12 @@ bool estimate_step(const struct flying_params *params, const struct estimate_cel
 unsigned estimate_cells(enum weir_method method);
 struct adaptive_bounds estimate_bounds(enum weir_method method);
 
+/** Whether samples of it need a draw. */
+static inline bool estimate_draws(enum weir_method method)
+{
+	return method == WEIR_METHOD_VEGAS;
+}
+
 /** Whether it looks at the processors. */
 static inline bool estimate_has_cpu(enum weir_method method)
 {

@@ -156,7 +156,7 @@ int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t n
 		until_ns = store_alone_try_permit(&limiter->state, &limiter->limit.algo, id, at_ns, &outcome);
 		if (__builtin_expect(until_ns != 0, 1)) {
 			limit_explain(&limiter->limit, &limiter->limit.algo, &outcome, decision);
-			*permit = engine_permit_of(id, until_ns, cost);
+			*permit = engine_permit_of(outcome.allowed ? id : 0, until_ns, cost);
 			return WEIR_OK;
 		}
 	}

@@ -184,40 +184,67 @@ bool store_alone_try(struct store_alone *alone, const struct store_step *step,
 	return memory_try(&alone->cell, alone->load_is_atomic, MEMORY_TAG, step, out, until_ns);
 }
 
-/* Finds the state of such a limit. False: it has none yet, or the limit is another's. */
-static bool find_alone(struct store_alone *alone, const struct algo_limit *limit,
-                       struct row_state *at)
+static struct row_state row_of(struct store_alone *alone, const struct algo_limit *limit)
 {
-	*at = (struct row_state){
+	return (struct row_state){
 	    &alone->cell, .row = {alone->row, limit->width, MEMORY_TAG, alone->load_is_atomic}};
-	if (limit->rows != ALGO_ROWS_HEALTH)
-		return false;
+}
+
+/* Finds the state of a breaker. False: it has none yet. */
+static bool find_health(struct row_state *at)
+{
 	at->head = row_head(at);
 	return cell_tag(at->head) == MEMORY_TAG;
+}
+
+/* Of a limit with a measured number of permits in flight. */
+__attribute__((noinline)) static uint64_t apply_flying(const struct row_state *at,
+                                                       const struct algo_limit *limit,
+                                                       const struct algo_call *call,
+                                                       uint64_t now_ns, struct algo_outcome *out)
+{
+	const struct wide_state state = {.at = *at};
+
+	return flying_apply(&(struct holder){.alone = &state}, &limit, call, now_ns, out);
 }
 
 uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,
                                 uint64_t id, uint64_t now_ns, struct algo_outcome *out)
 {
-	struct row_state at;
+	struct row_state at = row_of(alone, limit);
 
-	return find_alone(alone, limit, &at) ? health_row_try(limit, &at, id, now_ns, out) : 0;
+	if (limit->rows == ALGO_ROWS_HEALTH)
+		return find_health(&at) ? health_row_try(limit, &at, id, now_ns, out) : 0;
+	if (limit->rows != ALGO_ROWS_FLYING)
+		return 0;
+	return u64_max(apply_flying(&at, limit,
+	                            &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id}, now_ns, out),
+	               STORE_DENIED);
 }
 
 bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *limit,
                             const struct health_report *report, uint64_t now_ns)
 {
-	struct row_state at;
+	struct row_state at = row_of(alone, limit);
+	struct algo_outcome out;
 
-	return find_alone(alone, limit, &at) && health_row_try_report(limit, &at, report, now_ns);
+	if (limit->rows == ALGO_ROWS_HEALTH)
+		return find_health(&at) && health_row_try_report(limit, &at, report, now_ns);
+	if (limit->rows != ALGO_ROWS_FLYING)
+		return false;
+	apply_flying(&at, limit,
+	             &(struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = report->until_ns,
+	                                 .permit = report->permit, .latency_ns = report->latency_ns,
+	                                 .outcome = report->outcome, .reports = true, .untold = true},
+	             now_ns, &out);
+	return out.allowed;
 }
 
 uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,
                          struct algo_outcome *out)
 {
 	struct algo_time time = algo_time_at(step->limit, step->at);
-	struct row_state at = {
-	    &alone->cell, .row = {alone->row, step->limit->width, MEMORY_TAG, alone->load_is_atomic}};
+	struct row_state at = row_of(alone, step->limit);
 
 	if (alone->row)
 		return wide_apply_cell(&at, step->limit, &step->call, &time, out);

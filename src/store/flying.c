@@ -82,13 +82,6 @@ static void look_back(struct flown *flown)
 	}
 }
 
-/* What the estimate that was seen lets through. */
-static void set_limits(struct flown *flown)
-{
-	flown->limits = estimate_limits(&flown->limit->flying, flown->seen.estimate, flown->cpu,
-	                                flown->now_ns, flown->seen.has_priorities);
-}
-
 static void look(struct flown *flown)
 {
 	find(flown);
@@ -97,8 +90,6 @@ static void look(struct flown *flown)
 	flown->others = 0;
 	if (flown->count > 1)
 		look_back(flown);
-	flown->cpu = flown->limit->cpu ? cpu_smoothed(flown->limit->cpu) : 0;
-	set_limits(flown);
 }
 
 /* Tells the estimator of a report, step by step; others may be at it. */
@@ -106,16 +97,15 @@ static void learn(struct flown *flown, struct estimate_report *report)
 {
 	struct estimate_change change = {.last = false};
 
-	report->sample.draw = (uint16_t)draw_next();
+	if (estimate_draws(flown->limit->flying.method))
+		report->sample.draw = (uint16_t)draw_next();
 	while (!change.last && flown->head == FLYING_OPEN &&
 	       estimate_step(&flown->limit->flying, flown->seen.estimate, report, &change)) {
-		if (flying_learn(&flown->states[0].at, &flown->seen, &change)) {
-			report->counted |= change.counts;
-			set_limits(flown);
-		} else {
-			change.last = false;
+		if (!flying_learn(&flown->states[0].at, &flown->seen, &change)) {
+			change.counts = change.last = false;
 			look(flown);
 		}
+		report->counted |= change.counts;
 	}
 }
 
@@ -206,6 +196,15 @@ static void let_go(struct flown *flown)
 		keep(flown); /* else the owner of that permit does */
 }
 
+/* What the estimate that was seen lets through. */
+static void set_limits(struct flown *flown)
+{
+	flown->cpu = flown->limit->cpu ? cpu_smoothed(flown->limit->cpu) : 0;
+	flown->limits = estimate_limits(&flown->limit->flying, flown->seen.estimate, flown->cpu,
+	                                flown->now_ns, flown->seen.has_priorities);
+}
+
+/* By the limits that were set. */
 static void explain(const struct flown *flown, struct algo_outcome *out)
 {
 	const struct row_state *at = &flown->states[0].at;
@@ -215,6 +214,13 @@ static void explain(const struct flown *flown, struct algo_outcome *out)
 	out->reset_after_ns = flown->head != FLYING_OPEN
 	                          ? 0
 	                          : (uint64_t)cell_ahead_ns(at->head, flown->now_ns);
+}
+
+/* How the key stands by what was last seen. */
+static void tell(struct flown *flown, struct algo_outcome *out)
+{
+	set_limits(flown);
+	explain(flown, out);
 }
 
 /* Notes that a class asks, where priorities are in use. False: look again. */
@@ -336,6 +342,7 @@ static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
 		look_settled(flown);
 		if (takes && !see(flown, priority))
 			continue;
+		set_limits(flown);
 		if (in_flight(flown) >= quota_of(flown, priority)) {
 			if (takes)
 				prefer(flown, priority, false);
@@ -433,7 +440,7 @@ static void give_back(struct flown *flown, const struct algo_call *call, struct 
 
 	if (call->report_part == ALGO_REPORT_COUNTS) {
 		learn_foreign(flown, call);
-		explain(flown, out);
+		tell(flown, out);
 		return;
 	}
 	for (uint64_t n = 0; !call->until_ns && given && n < call->cost; n++)
@@ -442,7 +449,10 @@ static void give_back(struct flown *flown, const struct algo_call *call, struct 
 	if (call->until_ns && given)
 		given = land(flown, call);
 	let_go(flown);
-	explain(flown, out);
+	if (call->untold)
+		out->quota = out->remaining = out->reset_after_ns = 0;
+	else
+		tell(flown, out);
 	out->allowed = given || call->until_ns == 0;
 }
 
@@ -460,7 +470,7 @@ static void reset(struct flown *flown, struct algo_outcome *out)
 			state->at.head = row_head(&state->at);
 	}
 	look(flown);
-	explain(flown, out);
+	tell(flown, out);
 }
 
 uint64_t flying_apply(const struct holder *holder, const struct algo_limit **by,

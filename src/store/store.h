@@ -217,8 +217,10 @@ bool store_alone_try(struct store_alone *alone, const struct store_step *step,
                      struct algo_outcome *out, uint64_t *until_ns);
 /**
  * The same of a limit that judges by outcomes: an acquire with a permit of this id, which returns when
- * its time is over, and a report. 0 or false: nothing has happened, and store_alone_run does it.
+ * its time is over, or STORE_DENIED, and a report. 0 or false: nothing has happened, and
+ * store_alone_run does it.
  */
+#define STORE_DENIED 1 /* no permit's time ends then */
 uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,
                                 uint64_t id, uint64_t now_ns, struct algo_outcome *out);
 bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *limit,
