@@ -18,7 +18,8 @@
 	X(ACCEL_BUFFERING, "X-Accel-Buffering", "x-accel-buffering", false)                            \
 	X(RATELIMIT_POLICY, "RateLimit-Policy", "ratelimit-policy", false)                             \
 	X(RATELIMIT, "RateLimit", "ratelimit", true)                                                   \
-	X(RETRY_AFTER, "Retry-After", "retry-after", true)
+	X(RETRY_AFTER, "Retry-After", "retry-after", true)                                             \
+	X(PERMIT, "X-Weir-Permit", "x-weir-permit", true)
 
 enum http_answer_name {
 #define X(name, field, http2, varies) HTTP_ANSWER_##name,
@@ -33,7 +34,7 @@ struct http_answer_field {
 };
 
 /* Holds the values of any answer: a limit's name has 64 bytes, which may be written as 192. */
-#define HTTP_ANSWER_VALUES_MAX 768
+#define HTTP_ANSWER_VALUES_MAX (768 + REPLY_PERMIT_MAX)
 
 struct http_answer {
 	const char *status; /* "200 OK" */

@@ -206,6 +206,12 @@ static void answer_decision(struct http_answer *answer, const struct request *re
 		add_decision(answer->body, reply);
 	if (d->limit && d->window_ns > 0) /* else it has no quota: it sheds by chance */
 		add_ratelimit(answer, d);
+	if (request->from_proxy && reply->permit.len > 0) {
+		size_t begin = answer->values.len;
+
+		buffer_add_slice(&answer->values, reply->permit);
+		add_field(answer, HTTP_ANSWER_PERMIT, begin);
+	}
 	if (!d->allowed && request->op != REQUEST_REFUND) {
 		size_t begin = answer->values.len;
 

@@ -163,11 +163,14 @@ struct request {
 #define REQUEST_SIZE_MAX 256
 _Static_assert(sizeof(struct request) <= REQUEST_SIZE_MAX, "a request is copied quickly");
 
+/* Bytes of a permit in a reply, which a header has room for. */
+#define REPLY_PERMIT_MAX 6400
+
 struct reply {
 	int status;                    /* 0: decision holds; else an enum weir_status */
 	const char *message;           /* of an error, in words */
 	struct weir_decision decision; /* REQUEST_LIMIT, _RULES, _ADHOC, _KEY */
-	struct slice permit;           /* beside it: what was handed out, or empty */
+	struct slice permit;           /* beside it: what was handed out, or empty; REPLY_PERMIT_MAX */
 	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY, REQUEST_ALIVE */
 	bool known;                    /* REQUEST_KEY: it has, or had, a state */
 	bool waits;                    /* the server's: it is to wait for a key, and is not decided */

@@ -154,6 +154,9 @@ static const struct node_table koala_table = {"koala", koala_keys,
 
 static const struct word orders[] = {{"all", RULES_ALL}, {"first", RULES_FIRST}, {0}};
 
+static const struct word auths[] = {
+    {"yes", RULES_AUTH_YES}, {"no", RULES_AUTH_NO}, {"reports", RULES_AUTH_REPORTS}, {0}};
+
 /* Rules depend on other keys, so these are read first, whatever the order in the file. */
 static const struct node_key file_keys[] = {
     {"listen", node_nested, .nested = &listen_table},
@@ -180,6 +183,7 @@ static const struct node_key file_keys[] = {
     {"path_variants", node_word, FIELD(path_variants), .words = read_switches},
     {"retry_jitter", node_decimal, FIELD(retry_jitter), .max = 1},
     {"trusted_proxies", node_list, ARRAY(trusted_proxies, trusted_proxy_count), .items = &ranges},
+    {"auth", node_word, FIELD(auth), .words = auths},
     {"connections", node_number, FIELD(connections), .min = 1, .max = CONNECTIONS_MAX},
     {"idle", node_nested, .nested = &idle_table},
     {"hosts", node_list, ARRAY(hosts, host_count), .items = &hosts},

@@ -176,6 +176,13 @@ struct rules_remarks {
 	size_t count, errors;
 };
 
+/* What `/auth` does for proxies. */
+enum rules_auth {
+	RULES_AUTH_YES = 0, /* it answers */
+	RULES_AUTH_NO,      /* it refuses them */
+	RULES_AUTH_REPORTS, /* it answers with permits, which they report */
+};
+
 /* Koala's callers. */
 #define RULES_KOALA_TIMEZONE "Asia/Shanghai"
 
@@ -233,6 +240,7 @@ struct weir_config {
 	size_t attribute_count;
 	const struct ip_range *trusted_proxies;
 	size_t trusted_proxy_count;
+	enum rules_auth auth;
 	const char *const *hosts; /* names that requests over HTTP may have for the server */
 	size_t host_count;
 	bool unprotected;                 /* every peer may change and administrate */

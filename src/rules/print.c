@@ -111,6 +111,15 @@ static bool print_order(struct buffer *out, const void *field, const void *other
 	return *(const enum rules_order *)field == RULES_FIRST;
 }
 
+static bool print_auth(struct buffer *out, const void *field, const void *otherwise)
+{
+	enum rules_auth value = *(const enum rules_auth *)field;
+
+	(void)otherwise;
+	buffer_add_text(out, value == RULES_AUTH_NO ? "no" : "reports");
+	return value != RULES_AUTH_YES;
+}
+
 /* An answer in JSON. */
 static bool print_json(struct buffer *out, const void *field, const void *otherwise)
 {
@@ -157,6 +166,7 @@ static const struct row file_rows[] = {
     {"retry_jitter", FIELD(retry_jitter), print_share},
     {"connections", FIELD(connections), print_number},
     {"order", FIELD(order), print_order},
+    {"auth", FIELD(auth), print_auth},
     {0},
 };
 

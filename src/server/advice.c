@@ -212,6 +212,52 @@ static void check_access(const struct advice *advice)
 		       "address");
 }
 
+/* Whether a request at /auth has the attribute: these four, and what it carries. */
+static bool is_at_auth(const char *attribute)
+{
+	static const char *const always[] = {"method", "host", "path", "ip"};
+	struct carried carried;
+
+	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+		if (strcmp(attribute, always[i]) == 0)
+			return true;
+	return carried_parse(attribute, &carried);
+}
+
+/* Whether a request without the attribute can meet the condition. */
+static bool admits_none(const struct rules_condition *condition)
+{
+	for (size_t i = 0; i < condition->value_count && !condition->negated; i++)
+		if (condition->values[i].test == RULES_NONE)
+			return true;
+	return false;
+}
+
+static bool may_apply_at_auth(const struct rules_rule *rule)
+{
+	for (size_t i = 0; i < rule->condition_count; i++)
+		if (!is_at_auth(rule->conditions[i].attribute) && !admits_none(&rule->conditions[i]))
+			return false;
+	return true;
+}
+
+/* A limit that waits for reports, which an answer at /auth gives no permit for. */
+static void check_reports(const struct advice *advice, const struct rules_rule *rule,
+                          const weir_engine *engine)
+{
+	const struct weir_limit *limit = NULL;
+
+	for (size_t i = 0; i < rule->limit_count && !limit; i++)
+		if (algo_is_reported(&engine_limit_at(engine, rule->limits[i])->algo))
+			limit = engine_limit_at(engine, rule->limits[i]);
+	if (limit && may_apply_at_auth(rule))
+		advise(advice, (struct spot){rule->file, rule->line, rule->column},
+		       "expected `auth: no`, `auth: reports`, or an attribute in `match` that no proxy sends, "
+		       "found none: limit \"%s\" waits for a report of each request that passes, and a proxy "
+		       "that asks at /auth for rule \"%s\" can't report",
+		       limit->name, rule->name);
+}
+
 void advice_give(const struct weir_config *config, const weir_engine *engine,
                  const struct tls_context *tls, const struct settings_plan *plan, advice_say *say,
                  void *context)
@@ -221,6 +267,8 @@ void advice_give(const struct weir_config *config, const weir_engine *engine,
 	check_nodes(&advice);
 	for (size_t i = 0; i < config->limit_count; i++)
 		check_limit(&advice, &config->limits[i], engine_limit_at(engine, i));
+	for (size_t i = 0; i < config->rule_count && config->auth == RULES_AUTH_YES; i++)
+		check_reports(&advice, &config->rules[i], engine);
 	if (tls)
 		check_tls(&advice, tls);
 	check_access(&advice);

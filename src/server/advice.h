@@ -1,6 +1,6 @@
 /*
- * advice.h: warnings about a configuration's stores, certificates, users and settings that are legal,
- * but unlikely meant.
+ * advice.h: warnings about a configuration's stores, proxies, certificates, users and settings that
+ * are legal, but unlikely meant.
  */
 #ifndef SERVER_ADVICE_H
 #define SERVER_ADVICE_H

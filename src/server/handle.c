@@ -56,6 +56,8 @@ static void finish_decision(struct worker *worker, struct work *work, struct rep
 		undo_all(worker, work);
 		return;
 	}
+	if (work->from_proxy && reply->permit.len > 0)
+		permit_withhold(worker, &work->plan, reply);
 	if (work->plan.op != ALGO_ACQUIRE)
 		return;
 	if (d->wait_ns > 0 && work->plan.cost > 0) { /* else it only tells of a wait */
@@ -198,7 +200,13 @@ static void prepare_rules(struct worker *worker, struct work *work, const struct
 	                                       r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX,
 	                                       run_permitted(worker)};
 	struct algo_call call = call_of(r);
-	int status = r->from_proxy ? add_client(worker, work->conn, r, &attributes) : WEIR_OK;
+	int status;
+
+	if (r->from_proxy && worker->config->rules->auth == RULES_AUTH_NO) {
+		rights_refuse_proxy(worker, work);
+		return;
+	}
+	status = r->from_proxy ? add_client(worker, work->conn, r, &attributes) : WEIR_OK;
 
 	if (status == WEIR_OK && !r->permit.data)
 		status = engine_prepare_rules(worker->config->engine, &call, &attributes, &worker->arena,

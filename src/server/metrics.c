@@ -237,6 +237,27 @@ static void add_failures(struct metrics *metrics, struct buffer *out)
 		}
 }
 
+/* Limits without such permits are left out: most hand out none. */
+static void add_withheld(struct metrics *metrics, struct buffer *out)
+{
+	struct named *limit = named_first(&metrics->limits);
+
+	add_head(out, "weir_permits_withheld_total", "counter",
+	         "Requests that passed at /auth and will not be reported, by the limit that waits for "
+	         "their reports.");
+	for (; limit; limit = limit->next) {
+		uint64_t value = 0;
+
+		for (size_t i = 0; i < metrics->loop_count; i++)
+			value += read_counter(&metrics_counts_of(limit, i)->withheld);
+		if (value == 0)
+			continue;
+		buffer_add_text(out, "weir_permits_withheld_total{limit=\"");
+		add_label_value(out, limit->name);
+		buffer_printf(out, "\"} %llu\n", (unsigned long long)value);
+	}
+}
+
 static void add_phase(const char *name, const char *label, const struct metrics_phases *of,
                       enum health_phase phase, uint64_t value, struct buffer *out)
 {
@@ -494,6 +515,7 @@ void metrics_render(struct metrics *metrics, const struct metrics_now *now, stru
 	add_requests(metrics, out);
 	add_errors(metrics, out);
 	add_permits(metrics, out);
+	add_withheld(metrics, out);
 	for (int h = 0; h < METRICS_HISTOGRAM_COUNT; h++)
 		add_histogram(metrics, (enum metrics_histogram)h, out);
 	add_reloads(metrics, out);

@@ -70,6 +70,7 @@ struct metrics_counts {
 	alignas(64) _Atomic uint64_t decisions[2][2][WEIR_REASON_COUNT]; /* [shadow][allowed][reason] */
 	_Atomic uint64_t failures[METRICS_FAILURE_COUNT]; /* of its store, by what happened instead */
 	_Atomic uint64_t turns[HEALTH_PHASE_COUNT];       /* of its keys, by the phase they came to */
+	_Atomic uint64_t withheld; /* permits that no proxy could have reported */
 };
 
 /* The answers of one rule in one loop to Koala's callers: decided, or passed on. */

@@ -97,3 +97,27 @@ int permit_answer(struct worker *worker, const struct plan *plan, struct reply *
 	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);
 	return WEIR_OK;
 }
+
+static void withhold_from(struct worker *worker, const struct step *step)
+{
+	size_t metric = engine_limit_index(worker->config->engine, step->limit);
+	_Atomic uint64_t *count =
+	    &metrics_counts_of(worker->config->metrics[metric], worker->index)->withheld;
+
+	if (atomic_load_explicit(count, memory_order_relaxed) == 0)
+		log_say(worker->shared->log, LOG_WARNING, "permit_withheld", {"limit", step->limit->name},
+		        {"rule", step->rule->name},
+		        {"message", "expected a report of each request that passes, found a request at /auth, "
+		                    "whose answer has no permit to report by; see `auth`"});
+	metrics_add(count, 1);
+}
+
+void permit_withhold(struct worker *worker, const struct plan *plan, struct reply *reply)
+{
+	if (worker->config->rules->auth == RULES_AUTH_REPORTS)
+		return;
+	reply->permit = (struct slice){NULL, 0};
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (plan->steps[i].taken && algo_is_reported(&plan->steps[i].limit->algo))
+			withhold_from(worker, &plan->steps[i]);
+}

@@ -21,4 +21,10 @@ int permit_ask(const struct request *request, struct plan *plan, struct weir_err
 /** Puts the permit of a decided request into the reply, and counts it. 0 or ENOMEM. */
 int permit_answer(struct worker *worker, const struct plan *plan, struct reply *reply);
 
+/**
+ * Takes the permit out of a reply at /auth, unless the configuration says that proxies report. Each
+ * limit that waits for the report counts this, and the first time a thread logs it.
+ */
+void permit_withhold(struct worker *worker, const struct plan *plan, struct reply *reply);
+
 #endif

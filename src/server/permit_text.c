@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "proto/request.h"
 
 #define WORDS_HEAD   2
 #define WORDS_CHARGE 3
@@ -18,6 +19,8 @@ struct sealed {
 	struct hash_key tag;
 	uint64_t words[WORDS_MAX];
 };
+
+_Static_assert((sizeof(struct sealed) + 2) / 3 * 4 <= REPLY_PERMIT_MAX, "a reply has room for it");
 
 struct keys {
 	struct hash_key tag, stream;

@@ -10,7 +10,7 @@ static void log_proxy(struct worker *worker, const struct work *work, const char
 
 	if (!run_may_log(&worker->refused_quiet_ns))
 		return;
-	if (!worker->user && worker->refusal.status == WEIR_OK)
+	if (worker->config->users && !worker->user && worker->refusal.status == WEIR_OK)
 		message = "expected a proxy that is a user, by Weir-Authorization, its certificate or its "
 		          "account, found no login";
 	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
@@ -59,6 +59,15 @@ bool rights_check(struct worker *worker, struct work *work, const struct request
 	if (r->from_proxy)
 		log_proxy(worker, work, error.message);
 	return false;
+}
+
+void rights_refuse_proxy(struct worker *worker, struct work *work)
+{
+	static const char message[] = "expected `auth: yes` or `auth: reports` in the configuration, found "
+	                              "`auth: no`: it says that no proxy asks here";
+
+	run_turn_away(worker, work, WEIR_EPERM, SLICE(message));
+	log_proxy(worker, work, message);
 }
 
 bool rights_check_steps(struct worker *worker, struct work *work)

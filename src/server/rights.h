@@ -26,6 +26,9 @@ __attribute__((noinline)) bool rights_check(struct worker *worker, struct work *
                                             const struct request *r,
                                             const struct request_origin *origin);
 
+/** For a request at /auth, where the configuration says that no proxy asks. */
+__attribute__((noinline)) void rights_refuse_proxy(struct worker *worker, struct work *work);
+
 /** Whether the sender may use the limits of all steps of the plan; if not, the answer says so. */
 bool rights_check_steps(struct worker *worker, struct work *work);
 

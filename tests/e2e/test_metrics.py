@@ -151,7 +151,9 @@ def busy(serve):
     # No Redis listens at that port: each step there fails.
     far = "limits:\n  far: { algorithm: token_bucket, rate: 1/h, store: 'redis://127.0.0.1:1' }\n"
     up = "  up: { algorithm: breaker }\n"
-    server = serve(config=CONFIG.replace("limits:\n", far + up))
+    at_auth = "rules:\n  - { match: { path: /up }, limits: [up] }\n"
+    server = serve(config=CONFIG.replace("limits:\n", far + up).replace("rules:\n", at_auth))
+    server.get("/auth", {"X-Forwarded-Uri": "/up"})
     with Wire(server.resp) as wire:
         for _ in range(3):
             wire.command("WEIR.CHECK", "ip", "1.1.1.1")
