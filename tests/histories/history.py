@@ -32,10 +32,9 @@ def yaml(config, without=()):
     text += "limits:\n"
     for name, limit in config["limits"].items():
         text += f"  {name}: {json.dumps({k: v for k, v in limit.items() if v is not None and k not in without})}\n"
-    if config.get("rules"):
-        text += "rules:\n"
-        for rule in config["rules"]:
-            text += f"  - {json.dumps(rule)}\n"
+    for part in ("rules", "users"):
+        if config.get(part):
+            text += f"{part}:\n" + "".join(f"  - {json.dumps(one)}\n" for one in config[part])
     return text
 
 

@@ -156,7 +156,7 @@ def generate_waits(seed):
     """Clients that wait for a place, or for units of a rate; they leave, and report."""
     draw = Draw(f"waits {seed}")
     places = draw.choice([1, 2, 3])
-    limit = {"algorithm": "concurrency", "max": places, "lease": "1h", "queue": draw.choice([2, 50]), "max_wait": "1h"}
+    limit = {"algorithm": "concurrency", "max": places, "lease": "1h", "queue": draw.choice([2, 50, 50]), "max_wait": "1h"}
     if draw.often(0.4):
         limit = dict(draw.choice(RATES))
     if draw.often(0.4):
@@ -165,7 +165,7 @@ def generate_waits(seed):
     config = {"limits": {"a": limit}, "rules": [{"name": "r0", "key": ["k"], "limits": ["a"]}]}
     ops = [{"do": draw.choice(["come", "come", "come", "leave", "reset", "report", "report", "reload"]),
             "server": draw.randrange(servers), "who": draw.randrange(100), "priority": draw.choice([0, 0, 3, 9]),
-            "wait_ms": draw.choice([0, 20, 200, 3_000_000]), "how": draw.choice(["resp", "http", "http2"])}
+            "wait_ms": draw.choice([0, 20, 200, 3_000_000, 3_000_000]), "how": draw.choice(["resp", "http", "http2"])}
            for _ in range(draw.choice([10, 20, 40]))]
     return {"world": "waits", "seed": seed, "configs": [config] * servers, "ops": ops}
 
@@ -297,6 +297,8 @@ class Waiting:
         just then keeps it.
         """
         long = [client for client in self.waiting if client.is_long]
+        if how is Client.reset:
+            long = [client for client in long if client.how == "http2"] or long
         if long and len(self.holding) == self.limit.get("max") and self.limit["queue"] > 10:
             client = long[who % len(long)]
             before = metric(client.server, "weir_waits_cancelled_total")

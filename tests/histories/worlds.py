@@ -1,9 +1,11 @@
 """The worlds of real servers: drawing, judging and shrinking."""
 
+import access
+import balanced
 import outages
 import servers
 
-WORLDS = {**servers.WORLDS, **outages.WORLDS}
+WORLDS = {**servers.WORLDS, **outages.WORLDS, **access.WORLDS, **balanced.WORLDS}
 Stage = servers.Stage
 
 
