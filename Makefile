@@ -16,7 +16,7 @@ FORMAT_PACKAGES = clang-format
 unless = $(if $(shell command -v $(1) 2>/dev/null),,$(2))
 PYTHON = /usr/bin/python3
 
-.PHONY: set-up build deps test-deps run test fuzz bench install deb format
+.PHONY: set-up build deps test-deps run check test fuzz bench install deb format
 .NOTPARALLEL:
 
 set-up:
@@ -39,6 +39,10 @@ run: deps build
 	@echo "  $(BUILD)/weir ask login 1.2.3.4"
 	@echo
 	@exec $(BUILD)/weir serve -c examples/weir.yaml
+
+# What a change most likely broke, in a minute.
+check: test-deps set-up
+	@$(PYTHON) tests/check.py
 
 test: test-deps set-up
 	@$(PYTHON) tests/run.py

@@ -46,6 +46,8 @@ FORMS = {
         BUILD / "tsan",
         ["-Dtests=enabled", "-Doptimization=1", "-Dwerror=false", "-Db_sanitize=thread", "-Db_lundef=false", "-Db_lto=false"],
     ),
+    # Of tests/check.py: optimizing as a whole takes longer than its tests.
+    "check": (BUILD / "check", ["-Dtests=enabled", "-Db_lto=false"]),
     "fuzz": (
         BUILD / "fuzz",
         ["-Dtests=disabled", "-Dfuzz=true", "-Doptimization=1", "-Dwerror=false", "-Db_sanitize=address,undefined",
@@ -177,13 +179,16 @@ def unit_tests(form):
     return [test for test in introspect(form, "tests") if form != "tsan" or "weir:threads" in test["suite"]]
 
 
+# The programs that the tests of a form do not use; of the other forms all are built.
+UNUSED = {"asan": "/bench/", "tsan": "/bench/|/tests/histories/", "check": "/bench/|/tests/histories/"}
+
+
 def targets(form):
     """What to build for the tests of a form: none stands for all."""
-    if form not in ("asan", "tsan"):
+    if form not in UNUSED:
         return []
-    unused = "/bench/|/tests/histories/" if form == "tsan" else "/bench/"
     files = {file for target in introspect(form, "targets") if target["build_by_default"]
-             for file in target["filename"] if not re.search(unused, file)}
+             for file in target["filename"] if not re.search(UNUSED[form], file)}
     files -= {test["cmd"][0] for test in introspect(form, "tests")}
     files |= {test["cmd"][0] for test in unit_tests(form)}
     return sorted(os.path.relpath(file, FORMS[form][0]) for file in files)
@@ -296,9 +301,9 @@ def each_file(form, folders):
     return sum(r[0] for r in results), sum(r[1] for r in results), "\n".join(r[2] for r in results if r[1])
 
 
-def each_test(form, folder):
-    """The tests of a folder, some at a time: a few of them take most of the time."""
-    return pytest(form, [folder], "-n", str(WORKERS), "--maxschedchunk", "1")
+def each_test(form, *paths):
+    """The tests of some files or a folder, some at a time: a few of them take most of the time."""
+    return pytest(form, list(paths), "-n", str(WORKERS), "--maxschedchunk", "1")
 
 
 def e2e(form):

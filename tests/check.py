@@ -1,0 +1,98 @@
+"""Builds what has changed, and runs what it most likely broke: in a minute, once all is built.
+
+All unit tests, the vectors, the models of the folders that were touched, and ten tests end to end. What
+was touched is what differs from the last commit; if nothing does, what that commit changed.
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+import run
+
+# The models of each folder of src/. CONTRIBUTING.md has the same table.
+MODELS = {
+    "base": "traps traces calendar",
+    "algo": "traps traces adaptive breaker calendar growth in_flight priorities throttle warm_up",
+    "rows": "traps traces breaker growth in_flight",
+    "table": "traps traces growth",
+    "store": "traps traces breaker growth in_flight",
+    "wait": "traps in_flight",
+    "engine": "traps traces in_flight rules koala",
+    "api": "binding traps",
+    "redis": "throttle votes",
+    "rules": "rules koala",
+    "readers": "rules koala",
+}
+EXAMPLES = "100"
+
+# One for each protocol and store, and for what lives longer than a request.
+END_TO_END = [
+    "test_breaker.py::test_a_probe_that_succeeds_closes_it",
+    "test_distributed.py::test_two_servers_share_exactly_one_limit",
+    "test_http.py::test_attributes_go_through_the_rules",
+    "test_http2.py::test_fifty_streams_are_answered",
+    "test_koala.py::test_update_counts_and_saturates",
+    "test_reload.py::test_a_permit_gives_back_its_due_after_the_rate_was_lowered",
+    "test_resp.py::test_pipelined_commands_are_answered_in_order",
+    "test_store.py::test_a_killed_server_continues_where_it_was",
+    "test_throttle.py::test_a_count_is_that_of_the_same_key_over_resp",
+    "test_users.py::test_a_request_over_http_is_of_its_own_user",
+]
+
+
+def git(*words):
+    done = subprocess.run(["git", *words], cwd=run.ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def touched():
+    """The files that differ from the last commit, or else those that it changed."""
+    changed = git("diff", "--name-only", "HEAD") + git("ls-files", "--others", "--exclude-standard")
+    return changed or git("show", "--name-only", "--format=", "HEAD")
+
+
+def models(files):
+    """The files of models for these, each once; a model that was touched is among them."""
+    folders = {name.split("/")[1] for name in files if name.startswith("src/") and name.count("/") > 1}
+    names = {name for folder in folders for name in MODELS.get(folder, "").split()} | {"vectors"}
+    wanted = [f"tests/model/test_{name}.py" for name in sorted(names)]
+    return wanted + [name for name in files if name.startswith("tests/model/test_") and name not in wanted]
+
+
+def build():
+    code, log = run.make_packages("python packages")
+    if code == 0:
+        code, log = run.build("check")
+    return 0, int(code != 0), log
+
+
+STEPS = {
+    "build": build,
+    "unit": lambda: run.unit("check"),
+    "house": lambda: run.pytest("check", ["tests/house"]),
+    "model": lambda: run.each_test("check", *models(touched())),
+    "e2e": lambda: run.pytest("check", [f"tests/e2e/{test}" for test in END_TO_END], "-n", str(run.E2E_WORKERS),
+                              name="e2e"),
+}
+
+
+def main():
+    os.environ.setdefault("WEIR_TEST_EXAMPLES", EXAMPLES)
+    run.make_temporary_directory()
+    tally = run.Tally()
+    for name, step in STEPS.items():
+        started = time.monotonic()
+        passed, failed, log = step()
+        tally.add(name, passed, failed, time.monotonic() - started, log)
+        if name == "build" and failed:
+            break
+    if not tally.failed:
+        run.remove_temporary_files(str(os.getpid()))
+    print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
