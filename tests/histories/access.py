@@ -139,12 +139,15 @@ def ask(server, how, requests, token=None):
 
 
 def left(server, config, token=None):
-    """All that requests may have left: the state of each key, and what `top` counts."""
+    """All that requests may have left: the state of each key, how many of each limit were decided, and who was denied."""
     states = [{"op": "peek", "limit": name} for name in sorted(config["limits"])]
     buckets = [{"op": op, "burst": 9, "cost": 0} for op in COMMANDS]
+    headers = {"authorization": f"Bearer {token}"} if token else {}
     with Http(server.http) as client:
-        top = client.request("GET", "/v1/top", None, {"authorization": f"Bearer {token}"} if token else {}).json
-    return ask(server, "pipeline", states + buckets, token), sorted(top, key=str)
+        top = client.request("GET", "/v1/top", None, headers).json
+        lines = client.request("GET", "/metrics", None, headers).text.splitlines()
+    counts = sorted(line for line in lines if line.startswith("weir_decisions_total{"))
+    return ask(server, "pipeline", states + buckets, token), counts, {(one["limit"], one["key"]) for one in top}
 
 
 def judge_access(stage, history):
@@ -164,9 +167,10 @@ def judge_access(stage, history):
             wanted = next(others) if may else ("refused",)
             if answer != wanted:
                 return [(i, "access", f"{request} of {op['user']}: {answer}, expected {wanted}")]
-    found, wanted = left(server, config, secret(ALL)), left(open_to_all, config)
-    if found != wanted:
-        return [(len(history["ops"]), "access", f"{found} is left, expected {wanted}")]
+    *wanted, all_denied = left(open_to_all, config)
+    *found, denied = left(server, config, secret(ALL))  # later, since these counts fade
+    if found != wanted or not denied <= all_denied:
+        return [(len(history["ops"]), "access", f"{found} and {denied} are left, expected {wanted} and {all_denied}")]
     return []
 
 
