@@ -1,7 +1,7 @@
 /*
  * A codec whose answers name their requests: each is written when it is done, whatever waits
  * before it. A worker speaks lines: "a" acquires a unit of the only limit, and waits for it;
- * "r" gives one back; all else is answered at once. The answer is the line.
+ * "r" gives one back; "e" follows the events; all else is answered at once. The answer is the line.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,8 @@ static enum codec_result lines_parse(void *session, struct slice data, size_t *c
 		return CODEC_MORE;
 	*consumed = (size_t)(end + 1 - data.data);
 	*request = (struct request){
-	    .kind = verb == 'a' || verb == 'r' ? REQUEST_LIMIT : REQUEST_LOCAL,
+	    .kind = verb == 'a' || verb == 'r' ? REQUEST_LIMIT : verb == 'e' ? REQUEST_EVENTS : REQUEST_LOCAL,
+	    .class = verb == 'e' ? REQUEST_ADMIN : REQUEST_FREE,
 	    .op = verb == 'r' ? REQUEST_REFUND : REQUEST_ACQUIRE,
 	    .verb = verb,
 	    .limit = SLICE("uses"),
@@ -53,7 +54,7 @@ static void lines_reply(void *session, const struct request *request, const stru
 	char line[] = {(char)request->verb, '\n'};
 
 	(void)session;
-	assert_true(request->kind == REQUEST_LOCAL || reply->decision.allowed);
+	assert_true(request->kind != REQUEST_LIMIT || reply->decision.allowed);
 	buffer_add(out, line, sizeof line);
 }
 
@@ -75,42 +76,81 @@ static void send_as_they_are(void *session, struct slice answers, struct buffer 
 	buffer_add_slice(out, answers);
 }
 
-/* Sends `said` as a client, and compares the answer. */
-static void converse(bool streams, const char *said, const char *want)
+struct scene {
+	struct worker_shared shared;
+	struct server_config *config; /* the reference of the server's thread */
+	struct codec codec;
+	struct worker_protocol protocol;
+	struct worker worker;
+	int client;
+};
+
+static struct server_config *compile(struct scene *it, const char *text)
+{
+	struct server_config *config = calloc(1, sizeof *config);
+
+	config->references = 1;
+	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &config->rules, NULL), 0);
+	assert_int_equal(server_config_compile(config, it->config, it->shared.table, &it->shared.stores,
+	                                       it->shared.metrics, NULL), 0);
+	return config;
+}
+
+static void begin(struct scene *it, bool streams)
 {
 	static const char text[] = "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n";
-	struct worker_shared shared = {.limits = CODEC_LIMITS_DEFAULT, .threads = 1, .gate.max = 10};
-	struct server_config *config = calloc(1, sizeof *config);
-	struct codec codec = lines;
-	struct worker_protocol protocol = {&codec, METRICS_RESP};
 	struct sockaddr_in address;
-	struct worker worker;
-	char got[16] = {0};
-	int fd;
 
-	codec.streams = streams ? always : NULL;
-	codec.send = send_as_they_are;
-	shared.metrics = metrics_open(1);
-	shared.top = top_open(1);
-	config->references = 1;
-	assert_int_equal(weir_table_open(NULL, &shared.table, NULL), 0);
-	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(config, NULL, shared.table, &shared.stores, shared.metrics, NULL), 0);
-	assert_int_equal(worker_open(&worker, &shared, 0, config), 0);
-	assert_int_equal(worker_listen(&worker, &protocol, false, listen_somewhere(&address)), 0);
-	assert_int_equal(worker_start(&worker), 0);
-	fd = dial_to(&address);
-	assert_int_equal(send(fd, said, strlen(said), MSG_NOSIGNAL), strlen(said));
-	assert_int_equal(recv(fd, got, strlen(want), MSG_WAITALL), strlen(want));
+	*it = (struct scene){.shared = {.limits = CODEC_LIMITS_DEFAULT, .threads = 1, .gate.max = 10},
+	                     .codec = lines};
+	it->protocol = (struct worker_protocol){&it->codec, METRICS_RESP};
+	it->codec.streams = streams ? always : NULL;
+	it->codec.send = send_as_they_are;
+	it->shared.metrics = metrics_open(1);
+	it->shared.top = top_open(1);
+	it->shared.events = events_open();
+	assert_int_equal(weir_table_open(NULL, &it->shared.table, NULL), 0);
+	it->config = compile(it, text);
+	assert_int_equal(worker_open(&it->worker, &it->shared, 0, server_config_take(it->config)), 0);
+	assert_int_equal(worker_listen(&it->worker, &it->protocol, false, listen_somewhere(&address)), 0);
+	assert_int_equal(worker_start(&it->worker), 0);
+	it->client = dial_to(&address);
+}
+
+static void say(const struct scene *it, const char *said)
+{
+	assert_int_equal(send(it->client, said, strlen(said), MSG_NOSIGNAL), strlen(said));
+}
+
+static void expect(const struct scene *it, const char *want)
+{
+	char got[64] = {0};
+
+	assert_int_equal(recv(it->client, got, strlen(want), MSG_WAITALL), strlen(want));
 	assert_string_equal(got, want);
-	close(fd);
-	net_loop_stop(worker.loop);
-	worker_join(&worker);
-	worker_close(&worker);
-	server_config_drop(config);
-	weir_table_close(shared.table);
-	metrics_close(shared.metrics);
-	top_close(shared.top);
+}
+
+static void end(struct scene *it)
+{
+	close(it->client);
+	net_loop_stop(it->worker.loop);
+	worker_join(&it->worker);
+	worker_close(&it->worker);
+	server_config_drop(it->config);
+	weir_table_close(it->shared.table);
+	metrics_close(it->shared.metrics);
+	top_close(it->shared.top);
+	events_close(it->shared.events);
+}
+
+static void converse(bool streams, const char *said, const char *want)
+{
+	struct scene it;
+
+	begin(&it, streams);
+	say(&it, said);
+	expect(&it, want);
+	end(&it);
 }
 
 static void each_answer_is_written_when_it_is_done(void **state)
@@ -125,11 +165,62 @@ static void without_streams_the_order_is_that_of_the_requests(void **state)
 	converse(false, "a\na\nx\nr\ny\n", "a\na\nx\nr\ny\n");
 }
 
+/* Events */
+
+static struct {
+	struct scene *scene;
+	struct server_config *next;
+} reload;
+
+uint64_t __real_events_read(struct events *events, uint64_t next, size_t room, struct buffer *out);
+uint64_t __wrap_events_read(struct events *events, uint64_t next, size_t room, struct buffer *out);
+
+/* A reload comes just before the worker reads, and is the last event that it finds. */
+uint64_t __wrap_events_read(struct events *events, uint64_t next, size_t room, struct buffer *out)
+{
+	if (reload.next) {
+		server_config_succeed(&reload.scene->config, reload.next);
+		reload.next = NULL;
+		events_add(events, "reloaded", SLICE("{}"));
+	}
+	return __real_events_read(events, next, room, out);
+}
+
+static void add_event(struct scene *it, const char *name)
+{
+	events_add(it->shared.events, name, SLICE("{}"));
+	net_loop_wake(it->worker.loop);
+}
+
+static void whoever_may_follow_no_more_gets_no_event_of_that_reload(void **state)
+{
+	static const char users[] =
+	    "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n"
+	    "users: [{ name: one, may: [ask], token: "
+	    "\"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\" }]\n";
+	struct scene it;
+	char rest[64];
+
+	(void)state;
+	begin(&it, false);
+	say(&it, "e\n");
+	expect(&it, "e\n");
+	add_event(&it, "first");
+	expect(&it, "id: 1\nevent: first\ndata: {}\n\n");
+	reload.scene = &it;
+	reload.next = compile(&it, users);
+	add_event(&it, "second");
+	assert_true(recv(it.client, rest, sizeof rest, 0) <= 0);
+	assert_null(reload.next);
+	end(&it);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_answer_is_written_when_it_is_done),
 	    cmocka_unit_test(without_streams_the_order_is_that_of_the_requests),
+	    cmocka_unit_test(whoever_may_follow_no_more_gets_no_event_of_that_reload),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
