@@ -39,8 +39,8 @@ def default(parameter):
         return ""
     if value == "rate":
         return " (the rate's count)"
-    if value == "sleep":
-        return " (as `sleep`)"
+    if str(value).startswith("as "):
+        return f" ({value})"
     return f" (`{value}`)"
 
 

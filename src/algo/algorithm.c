@@ -108,6 +108,8 @@ void algorithm_resolve(struct weir_limit_options *options, struct weir_health_op
 	options->health = health;
 	if (algorithm->preset)
 		resolve_preset(algorithm, options);
-	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-		parameter_resolve(row, options);
+	for (int derived = 0; derived <= 1; derived++)
+		for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
+			if ((row->otherwise == ALGO_DERIVED) == derived)
+				parameter_resolve(row, options);
 }

@@ -57,6 +57,21 @@ static enum algo_use unless_failures(const struct weir_limit_options *options)
 	return options->health && options->health->failures ? ALGO_REFUSED : ALGO_USED;
 }
 
+static uint64_t as_sleep(const struct weir_limit_options *options)
+{
+	return options->health->sleep_ns;
+}
+
+/* A slow probe shall be found slow, and not lost. Those that presets are named after lose none. */
+static uint64_t probe_timeout(const struct weir_limit_options *options)
+{
+	const struct weir_health_options *health = options->health;
+	uint64_t wanted_ns = u64_max(health->sleep_ns, 2 * health->slow_ns);
+
+	return health->preset == WEIR_PRESET_NONE ? u64_min(wanted_ns, health->permit_timeout_ns)
+	                                          : health->permit_timeout_ns;
+}
+
 static uint32_t mix(uint64_t seal, uint64_t value)
 {
 	return (uint32_t)(((seal ^ value) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
@@ -104,6 +119,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	    .sleep_ns = health->sleep_ns,
 	    .ramp_ns = health->ramp_ns,
 	    .timeout_ns = health->permit_timeout_ns,
+	    .probe_ns = u64_min(health->probe_timeout_ns, health->permit_timeout_ns),
 	    .parts = parts,
 	    .calls = (uint32_t)health->calls,
 	    .minimum = failures ? failures : (uint32_t)u64_min(health->minimum, calls_most),
@@ -150,8 +166,11 @@ const struct algorithm algorithm_breaker = {
                     .max = ALGO_PERIOD_MAX_NS, .otherwise = 5 * NS_PER_S},
                    {"probes", ALGO_NUMBER, ALGO_HEALTH_FIELD(probes), .min = 1,
                     .max = HEALTH_PROBES_MAX, .otherwise = 1},
+                   {"probe_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(probe_timeout_ns),
+                    .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DERIVED,
+                    .derive = probe_timeout, .text = "as `sleep`, see [breakers](breaker.md)"},
                    {"ramp", ALGO_TIME, ALGO_HEALTH_FIELD(ramp_ns), .max = ALGO_PERIOD_MAX_NS,
-                    .otherwise = ALGO_AS_SLEEP},
+                    .otherwise = ALGO_DERIVED, .derive = as_sleep, .text = "as `sleep`"},
                    {"max_concurrent", ALGO_NUMBER, ALGO_HEALTH_FIELD(max_concurrent), .min = 1,
                     .max = ALGO_PERMITS_MAX},
                    {"permit_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(permit_timeout_ns),

@@ -113,6 +113,21 @@ static inline bool health_counts(const struct health_state *health, uint64_t sta
 	       (health->phase <= HEALTH_RAMP || health->phase == HEALTH_HALF_OPEN);
 }
 
+/** When the time of a permit that ends so is over, if it is a probe's. */
+static inline uint64_t health_probe_end_ns(const struct health_params *params, uint64_t until_ns)
+{
+	return until_ns - params->timeout_ns + params->probe_ns;
+}
+
+/** Of two times at which probes were lost, when it opens; 0: no time. The last one decides where all are judged. */
+static inline uint64_t health_lost_ns(const struct health_params *params, uint64_t one_ns,
+                                      uint64_t other_ns)
+{
+	if (one_ns == 0 || other_ns == 0)
+		return one_ns | other_ns;
+	return params->together ? u64_max(one_ns, other_ns) : u64_min(one_ns, other_ns);
+}
+
 /**
  * Half-open: `count` of the probes that fly have ended so. Those of a fleet are spent, and it is
  * told.

@@ -182,9 +182,9 @@ int parameter_check(const struct algo_parameter *parameter,
 static uint64_t default_of(const struct algo_parameter *row,
                            const struct weir_limit_options *options)
 {
-	if (row->otherwise == ALGO_AS_RATE)
-		return options->rate.count;
-	return row->otherwise == ALGO_AS_SLEEP ? options->health->sleep_ns : row->otherwise;
+	if (row->otherwise == ALGO_DERIVED)
+		return row->derive(options);
+	return row->otherwise == ALGO_AS_RATE ? options->rate.count : row->otherwise;
 }
 
 void parameter_resolve(const struct algo_parameter *row, struct weir_limit_options *options)

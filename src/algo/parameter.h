@@ -36,8 +36,9 @@ enum algo_type {
 
 /* As a default: what the rate's count is. */
 #define ALGO_AS_RATE UINT64_MAX
-/* As a default: the value of `sleep`, one row before. */
-#define ALGO_AS_SLEEP (UINT64_MAX - 1)
+
+/* As a default: what `derive` returns. */
+#define ALGO_DERIVED (UINT64_MAX - 1)
 
 /* The effect of a parameter in a limit with certain others. */
 enum algo_use {
@@ -58,7 +59,9 @@ struct algo_parameter {
 	 */
 	uint64_t min, max;
 	uint64_t otherwise; /* the default; one that is out of range stands for "none" */
-	const char *text;   /* the default of an ALGO_TEXT */
+	/* ALGO_DERIVED: the default from options in which all other defaults are filled in. */
+	uint64_t (*derive)(const struct weir_limit_options *options);
+	const char *text; /* the default of an ALGO_TEXT; how a derived one is derived, in words */
 	const struct word *words;
 	/* NULL: ALGO_USED. If it is refused, a message says `with` what it belongs, and what was found. */
 	enum algo_use (*use)(const struct weir_limit_options *options);

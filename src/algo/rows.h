@@ -89,7 +89,8 @@ struct health_params {
 	uint64_t slow_ns; /* 0: no call is slow */
 	uint64_t sleep_ns;
 	uint64_t ramp_ns;
-	uint64_t timeout_ns; /* of permits */
+	uint64_t timeout_ns; /* of permits, ... */
+	uint64_t probe_ns;   /* and of probes, at most as long */
 	uint32_t parts, calls; /* of the window, one of them 0 */
 	uint32_t minimum;
 	uint32_t failures; /* so many are too many, whatever their share; 0: the share counts */

@@ -6,7 +6,7 @@
 /* How long a probe may be kept that no request comes for, and how long that takes then. */
 static uint64_t hold_us(const struct health_params *params)
 {
-	return 2 * params->timeout_ns / 1000;
+	return 2 * params->probe_ns / 1000;
 }
 
 void exchange_begin(struct exchange *exchange, const struct exchange_server *server)

@@ -72,12 +72,25 @@ struct places {
 	unsigned first, end;
 };
 
+/* A permit that is no probe in time: of before the phase, or lost. */
+__attribute__((noinline, cold)) static void look_at_lost(const struct health_params *params,
+                                                         struct cell cell, struct health_look *look)
+{
+	uint64_t first_ns = look->health.since_ns + params->timeout_ns;
+	int64_t more_ns = cell_ahead_ns(cell, first_ns);
+
+	if (more_ns >= 0)
+		look->lost_ns = health_lost_ns(params, look->lost_ns,
+		                               health_probe_end_ns(params, first_ns + (uint64_t)more_ns));
+}
+
 static void look_at_flight(const struct health_params *params, uint64_t now_ns,
                            const struct row *row, unsigned place, struct health_look *look)
 {
 	struct cell cell = cell_peek(&row->cells[place]);
 	int64_t ahead_ns = cell_ahead_ns(cell, now_ns);
-	uint64_t own_ns = look->health.since_ns + params->timeout_ns;
+	uint64_t own_ns = u64_max(look->health.since_ns, sat_sub(now_ns + 1, params->probe_ns)) +
+	                  params->timeout_ns;
 
 	if (!health_flies_anyhow(params, cell, row->tag))
 		return;
@@ -87,7 +100,10 @@ static void look_at_flight(const struct health_params *params, uint64_t now_ns,
 		return;
 	}
 	look->in_flight += cell_word(cell);
-	look->own += cell_ahead_ns(cell, own_ns) >= 0 ? cell_word(cell) : 0;
+	if (cell_ahead_ns(cell, own_ns) >= 0)
+		look->own += cell_word(cell);
+	else if (look->health.phase == HEALTH_HALF_OPEN)
+		look_at_lost(params, cell, look);
 	look->first_ns = u64_min(look->first_ns, (uint64_t)ahead_ns);
 	look->last_ns = u64_max(look->last_ns, (uint64_t)ahead_ns);
 }

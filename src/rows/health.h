@@ -53,10 +53,11 @@ struct health_look {
 	struct cell phase;          /* as it is kept, ... */
 	struct health_state health; /* and what time has made of it */
 	uint64_t in_flight;
-	uint64_t own;      /* of these, given since the phase began */
+	uint64_t own;      /* of these, given since the phase began, and in time as probes */
 	uint64_t first_ns; /* how far ahead the first of their ends is; UINT64_MAX: there is none */
 	uint64_t last_ns;
 	unsigned overdue; /* the place of a flight whose time is over; 0: there is none */
+	uint64_t lost_ns; /* half-open: when the time of probes was over that still fly; 0: of none */
 	bool mixed;
 	bool is_others; /* it was looked at by another max_concurrent before: health_row_adopt */
 };

@@ -132,6 +132,11 @@ static void check_health(const struct advice *advice, const struct rules_limit *
 		       "\"%s\" is judged from %llu calls on",
 		       (unsigned long long)health.calls, (unsigned long long)given->minimum,
 		       limit->options.name, (unsigned long long)health.calls);
+	if (given->probe_timeout_ns > health.permit_timeout_ns)
+		advise(advice, spot,
+		       "expected a probe_timeout of at most permit_timeout, found a longer one: probes of limit "
+		       "\"%s\" end with their permits",
+		       limit->options.name);
 	if (health.calls && given->failures > health.calls)
 		advise(advice, spot,
 		       "expected failures of at most the %llu calls of the window, found %u: limit \"%s\" "

@@ -337,11 +337,11 @@ static void go_away(struct tick *tick)
 static bool see(void *context, struct fleet_key *key)
 {
 	const struct tick *tick = context;
-	uint64_t timeout_ns = tick->limit->algo.health.timeout_ns;
+	uint64_t probe_ns = tick->limit->algo.health.probe_ns;
 
 	if (key->waits)
 		fleet_keys_queue(&tick->fleet->keys, key);
-	if (key->phase == FLEET_PROBING && (tick->leaves || key->began_ns + timeout_ns <= tick->wall_ns)) {
+	if (key->phase == FLEET_PROBING && (tick->leaves || key->began_ns + probe_ns <= tick->wall_ns)) {
 		key->began_ns = tick->wall_ns;
 		lapse(tick, key);
 	}

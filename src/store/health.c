@@ -147,7 +147,8 @@ static void look_settled(struct watch *watch)
 			if (n == 0 || !health_counts(&after, until_ns - params->timeout_ns))
 				continue;
 			if (after.phase == HEALTH_HALF_OPEN)
-				watch->lost_ns = u64_min(watch->lost_ns ? watch->lost_ns : watch->now_ns, until_ns);
+				watch->lost_ns = health_lost_ns(params, watch->lost_ns,
+				                                health_probe_end_ns(params, until_ns));
 			else
 				count(watch, (struct health_ends){timed_out(watch), n,
 				                                  u64_min(until_ns, watch->now_ns), 0});
@@ -158,8 +159,10 @@ static void look_settled(struct watch *watch)
 					return;
 				continue;
 			}
+			uint64_t lost_ns = health_lost_ns(params, watch->lost_ns, watch->seen.lost_ns);
+
 			turn_by_probes(watch, timed_out(watch), after.flying - (unsigned)watch->seen.own,
-			               watch->lost_ns ? watch->lost_ns : watch->now_ns);
+			               lost_ns ? u64_min(lost_ns, watch->now_ns) : watch->now_ns);
 		} else if (!params->finished_only || !watch->state.at.cell || !judge(watch, false)) {
 			return; /* else parts have finished since the last report */
 		}
@@ -275,6 +278,16 @@ static void tell(struct watch *watch, struct algo_outcome *out)
 	explain(watch, &watch->seen.health, 0, out);
 }
 
+/* Whether it is a probe of the half-open one that was seen, whose time is not over. */
+static bool is_probe(const struct watch *watch, const struct health_permit *permit)
+{
+	const struct health_state *health = &watch->seen.health;
+	uint64_t end_ns = health_probe_end_ns(&watch->limit->health, permit->until_ns);
+
+	return health->phase == HEALTH_HALF_OPEN && health_counts(health, permit->start_ns) &&
+	       end_ns > watch->now_ns;
+}
+
 /* Whether the permit was in flight. */
 static bool give(struct watch *watch, struct health_permit permit, struct health_result result,
                  bool counts)
@@ -293,8 +306,7 @@ static bool give(struct watch *watch, struct health_permit permit, struct health
 			return false;
 		if (!watch->state.at.cell && keep(watch, &after) != NO_ROOM)
 			continue; /* its result counts in the newest table */
-		if (watch->state.at.cell && after.phase == HEALTH_HALF_OPEN &&
-		    health_counts(&after, permit.start_ns)) {
+		if (watch->state.at.cell && is_probe(watch, &permit)) {
 			if (!turn_by_probes(watch, result, 1, watch->now_ns))
 				continue;
 			health_row_give(limit, row, permit);
@@ -302,7 +314,8 @@ static bool give(struct watch *watch, struct health_permit permit, struct health
 		}
 		if (!health_row_give(limit, row, permit))
 			return false;
-		if (counts && watch->state.at.cell && health_counts(&after, permit.start_ns))
+		if (counts && watch->state.at.cell && after.phase <= HEALTH_RAMP &&
+		    health_counts(&after, permit.start_ns))
 			count(watch, (struct health_ends){result, 1, watch->now_ns, permit.stripe});
 		return true;
 	}

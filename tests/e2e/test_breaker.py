@@ -8,10 +8,10 @@ RULES = """
 store_timeout: 30s
 limits:
   up: { algorithm: breaker, minimum: 3, sleep: 1h, permit_timeout: 1h }
-  soon: { algorithm: breaker, minimum: 1, sleep: 1ms, ramp: 0s }
+  soon: { algorithm: breaker, minimum: 1, sleep: 1ms, probe_timeout: 1m, ramp: 0s }
   alone: { algorithm: breaker, max_concurrent: 1 }
   few: { algorithm: fixed_window, rate: 2/d }
-  seldom: { algorithm: breaker, minimum: 1, sleep: 1ms, ramp: 0s, probes: 3, permit_timeout: 1h }
+  seldom: { algorithm: breaker, minimum: 1, sleep: 1ms, ramp: 0s, probes: 3, probe_timeout: 1h, permit_timeout: 1h }
   crowd: { algorithm: breaker, minimum: 1, sleep: 1h, permit_timeout: 1h, keys: 40 }
   late: { algorithm: fixed_window, rate: 1/52w, align: first_request }
 rules:

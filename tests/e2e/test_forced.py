@@ -13,7 +13,7 @@ from test_metrics import scrape, total
 CONFIG = """
 limits:
   up: { algorithm: breaker, minimum: 1, sleep: 1h, ramp: 0s, permit_timeout: 1h, keys: 2000 }
-  soon: { algorithm: breaker, minimum: 1, sleep: 1ms, ramp: 1ms, permit_timeout: 1h }
+  soon: { algorithm: breaker, minimum: 1, sleep: 1ms, probe_timeout: 1h, ramp: 1ms, permit_timeout: 1h }
   slow: { algorithm: breaker, minimum: 1, slow: 1s, sleep: 1h, keys: 100 }
   plain: { algorithm: token_bucket, rate: 1/h }
 rules:

@@ -142,7 +142,9 @@ def test_a_file_of_nothing_but_mistakes_is_told_in_bounded_time_and_space(tmp_pa
                                'limit "a" is judged from 10 calls on'),
     ("calls: 10, failures: 20", 'expected failures of at most the 10 calls of the window, found 20: '
                                 'limit "a" opens when all of these calls failed'),
-    ("calls: 10, failures: 10", None), ("quorum: 0", None), ("slow_rate: 30%, slow: 1s", None), ("calls: 10, minimum: 10", None), ("calls: 10", None),
+    ("probe_timeout: 2m", 'expected a probe_timeout of at most permit_timeout, found a longer one: probes of '
+                          'limit "a" end with their permits'),
+    ("probe_timeout: 1m", None), ("calls: 10, failures: 10", None), ("quorum: 0", None), ("slow_rate: 30%, slow: 1s", None), ("calls: 10, minimum: 10", None), ("calls: 10", None),
     ("preset: resilience4j, slow_rate: 30%", None)])
 def test_settings_without_effect_are_told(tmp_path, limit, told):
     code, remarks = lint(tmp_path, f"limits:\n  a: {{ algorithm: breaker, {limit} }}\n")

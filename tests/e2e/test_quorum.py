@@ -12,9 +12,10 @@ store_timeout: 30s
 limits:
   up: {{ algorithm: breaker, minimum: 3, quorum: 2, sleep: 1h, permit_timeout: 1h }}
   one: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1h, permit_timeout: 1h }}
-  soon: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1ms, ramp: 0s, permit_timeout: 1h }}
-  three: {{ algorithm: breaker, minimum: 1, quorum: 1, probes: 3, sleep: 1ms, ramp: 0s, permit_timeout: 1h }}
-  lost: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1ms, ramp: 0s, permit_timeout: 500ms }}
+  soon: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1ms, probe_timeout: 1h, ramp: 0s, permit_timeout: 1h }}
+  three: {{ algorithm: breaker, minimum: 1, quorum: 1, probes: 3, sleep: 1ms, probe_timeout: 1h, ramp: 0s,
+           permit_timeout: 1h }}
+  lost: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1ms, probe_timeout: 500ms, ramp: 0s, permit_timeout: 1h }}
 """
 
 

@@ -12,7 +12,7 @@ store_timeout: 10s
 limits:
   safe: {{ algorithm: breaker, minimum: 4, sleep: 1h, permit_timeout: 1h }}
   full: {{ algorithm: breaker, minimum: 4, sleep: 1h, permit_timeout: 1h, max_concurrent: 2 }}
-  soon: {{ algorithm: breaker, minimum: 2, sleep: 1ms, ramp: 0s, permit_timeout: 1h }}
+  soon: {{ algorithm: breaker, minimum: 2, sleep: 1ms, probe_timeout: 1h, ramp: 0s, permit_timeout: 1h }}
   quick: {{ algorithm: breaker, minimum: 1, sleep: 1h, permit_timeout: 2s }}
   measured: {{ algorithm: adaptive, initial: 2, max: 2, permit_timeout: 1h }}
   shed: {{ algorithm: throttle }}

@@ -17,8 +17,8 @@ static void add_default(struct buffer *out, const struct algo_parameter *row)
 		buffer_printf(out, "\"%s\"", row->words[0].name);
 	else if (row->otherwise == ALGO_AS_RATE)
 		buffer_add_text(out, "\"rate\"");
-	else if (row->otherwise == ALGO_AS_SLEEP)
-		buffer_add_text(out, "\"sleep\"");
+	else if (row->otherwise == ALGO_DERIVED)
+		buffer_printf(out, "\"%s\"", row->text);
 	else if (row->required || row->otherwise < row->min || row->otherwise > row->max)
 		buffer_add_text(out, "null");
 	else if (row->type == ALGO_NUMBER || row->type == ALGO_DECIMAL)

@@ -100,7 +100,7 @@ def parameters(draw):
         "slow_ns": st.integers(1, 3 * S), "slow_rate": st.integers(1, 100),
         "sleep_ns": st.integers(10**6, 20 * S), "probes": st.integers(1, 5),
         "ramp_ns": st.integers(0, 10 * S), "max_concurrent": st.integers(1, 5),
-        "permit_timeout_ns": st.integers(10**6, 40 * S)}
+        "permit_timeout_ns": st.integers(10**6, 40 * S), "probe_timeout_ns": st.integers(10**6, 40 * S)}
     window = draw(st.sampled_from([{}, {"window_ns": st.integers(10**6, 30 * S)},
                                    {"calls": st.integers(1, 40)}]))
     chosen = draw(st.sets(st.sampled_from(sorted(some))))
@@ -324,9 +324,40 @@ def test_half_open_is_not_stuck_after_an_ignored_probe():
 def test_half_open_is_not_stuck_after_a_lost_probe():
     both = Both().open()
     assert both.acquire(after=5 * S)
-    assert not both.acquire(after=60 * S - 1)
+    assert not both.acquire(after=5 * S - 1)
     assert not both.acquire(after=1)  # it counts as failed: open again, since then
     assert both.acquire(after=5 * S)
+
+
+@pytest.mark.parametrize("given_parameters, timeout", [
+    ({}, 5 * S), ({"slow_ns": 4 * S}, 8 * S), ({"slow_ns": 100 * S}, 60 * S), ({"permit_timeout_ns": S}, S),
+    ({"preset": "hystrix"}, 60 * S), ({"preset": "hystrix", "permit_timeout_ns": 9 * S}, 9 * S),
+    ({"probe_timeout_ns": 30 * S}, 30 * S), ({"probe_timeout_ns": 90 * S}, 60 * S)])
+def test_a_lost_probe_ends_after_its_own_time(given_parameters, timeout):
+    both = Both(**{"minimum": 1, **given_parameters})
+    both.acquire()
+    both.report("failure")
+    both.now += 5 * S
+    if "hystrix" in given_parameters.values():
+        both.acquire()  # its window counts finished parts only
+        both.now += 5 * S
+    while not both.acquire():
+        both.now += S // 10
+    assert both.model.phase == "half_open"
+    assert not both.acquire(after=timeout - 1) and both.model.phase == "half_open"
+    assert not both.acquire(after=1) and both.model.phase == "open"
+
+
+def test_a_lost_probe_keeps_its_place_of_the_bulkhead_until_its_permit_ends():
+    both = Both(minimum=1, max_concurrent=2, ramp_ns=0)
+    both.calls(1, "failure")
+    assert both.acquire(after=5 * S) and not both.acquire(after=5 * S)  # lost: open again
+    assert both.acquire(after=5 * S)
+    both.report("success", -1)
+    assert both.model.phase == "closed"
+    assert both.acquire() and not both.acquire()
+    assert both.report("success")  # of the lost probe: it ends the permit, and says nothing
+    assert both.acquire()
 
 
 def test_half_open_with_sparse_traffic_closes():

@@ -29,6 +29,8 @@ def breaker(preset="none", retry_ns=SECOND_NS, **given):
     if "failures" in given:
         del full["minimum"], full["failure_rate"]
     full.setdefault("ramp_ns", full["sleep_ns"])
+    full.setdefault("probe_timeout_ns", full["permit_timeout_ns"] if preset != "none" else
+                    min(full["permit_timeout_ns"], max(full["sleep_ns"], 2 * full.get("slow_ns", 0))))
     return Breaker({"preset": preset, "retry_ns": retry_ns, **full})
 
 
@@ -55,6 +57,7 @@ class Breaker(Model):
         self.most = p.get("max_concurrent", 0)
         self.quota, self.retry = self.most or NONE, p["retry_ns"]
         self.timeout = p["permit_timeout_ns"]
+        self.probe_timeout = min(p["probe_timeout_ns"], self.timeout)
         calls = p.get("calls", 10**9)
         self.enough = min(p.get("failures", 0), calls)
         self.minimum = self.enough or min(p["minimum"], calls)
@@ -85,9 +88,13 @@ class Breaker(Model):
     def in_flight(self):
         return sum(count for count, _ in self.flights.values())
 
-    def own(self):
+    def own(self, now):
+        """Probes in time."""
         return sum(count for count, until in self.flights.values()
-                   if until >= self.since + self.timeout)
+                   if until >= self.since + self.timeout and self.probe_end(until) > now)
+
+    def probe_end(self, until):
+        return until - self.timeout + self.probe_timeout
 
     # What time does
 
@@ -105,17 +112,20 @@ class Breaker(Model):
         if self.phase == "ramp" and self.since + p["ramp_ns"] <= now:
             self.phase = "closed"
         over = [(until, key) for key, (_, until) in self.flights.items() if until <= now]
-        lost = None
+        lost = []
         for until, key in sorted(over):
             count, _ = self.flights.pop(key)
             if not self.counts(until - self.timeout):
                 continue
             if self.phase == "half_open":
-                lost = min(lost or until, until)
+                lost.append(self.probe_end(until))
             else:
                 self.count(now, until, "timeout", self.timeout, count)
-        if self.phase == "half_open" and self.flying > self.own():
-            self.tell(lost or now, "timeout", self.timeout, self.flying - self.own())
+        if self.phase == "half_open" and self.flying > self.own(now):
+            lost += [self.probe_end(until) for _, until in self.flights.values()
+                     if until >= self.since + self.timeout and self.probe_end(until) <= now]
+            at = (max if p.get("together") else min)(lost, default=now)
+            self.tell(at, "timeout", self.timeout, self.flying - self.own(now))
             self.settle(now)
         elif p.get("finished"):
             self.judge(now)
@@ -267,7 +277,8 @@ class Breaker(Model):
         latency = latency or max(now - start, 0)
         if self.counts(start):
             if self.phase == "half_open":
-                self.tell(now, outcome, latency)
+                if self.probe_end(until) > now:
+                    self.tell(now, outcome, latency)
             else:
                 self.count(now, now, outcome, latency)
         return True
