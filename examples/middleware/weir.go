@@ -6,12 +6,20 @@
 // A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
 // answer within Timeout (100 ms if it is 0), the request passes (FailOpen) or is answered 503.
 // Where Weir has users, Token is one's; without it, WEIR_TOKEN of the environment is.
+//
+// Where a limit waits for a report of the request, it gets one when the handlers have returned: success, failure
+// (5xx or a panic), timeout (504, or the request's deadline), or ignored (4xx, or the client has left), and how long
+// the request took. If the report fails, that is logged and changes nothing for the client.
 package weir
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -45,7 +53,7 @@ func (m Middleware) Wrap(next http.Handler) http.Handler {
 	client := &http.Client{Timeout: timeout, Transport: transport}
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, told, err := m.ask(client, r)
+		status, told, permit, err := m.ask(client, r)
 		if err != nil {
 			log.Printf("weir: no decision: %v", err)
 			if m.FailOpen {
@@ -64,23 +72,131 @@ func (m Middleware) Wrap(next http.Handler) http.Handler {
 			http.Error(w, "too many requests", status)
 			return
 		}
-		next.ServeHTTP(w, r)
+		if permit == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		passed := &passed{ResponseWriter: w}
+		begun := time.Now()
+		defer func() {
+			cause := recover()
+			go m.report(client, permit, passed.outcome(r, cause), time.Since(begun))
+			if cause != nil {
+				panic(cause)
+			}
+		}()
+		next.ServeHTTP(passed, r)
 	})
 }
 
-func (m Middleware) ask(client *http.Client, r *http.Request) (int, http.Header, error) {
+// A request that Weir let pass, and the status of its answer.
+type passed struct {
+	http.ResponseWriter
+	status int
+}
+
+func (p *passed) outcome(r *http.Request, cause any) string {
+	status := p.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	switch {
+	case errors.Is(r.Context().Err(), context.Canceled):
+		return "ignored"
+	case errors.Is(r.Context().Err(), context.DeadlineExceeded), status == http.StatusGatewayTimeout:
+		return "timeout"
+	case cause != nil, status >= 500:
+		return "failure"
+	case status >= 400:
+		return "ignored"
+	}
+	return "success"
+}
+
+func (p *passed) WriteHeader(status int) {
+	if p.status < 200 { // else it is too late
+		p.status = status
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+func (p *passed) Write(data []byte) (int, error) {
+	if p.status < 200 {
+		p.status = http.StatusOK
+	}
+	return p.ResponseWriter.Write(data)
+}
+
+// What handlers look for in a ResponseWriter.
+
+func (p *passed) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+func (p *passed) ReadFrom(source io.Reader) (int64, error) {
+	if p.status < 200 {
+		p.status = http.StatusOK
+	}
+	return io.Copy(p.ResponseWriter, source)
+}
+
+func (p *passed) Flush() {
+	if flusher, ok := p.ResponseWriter.(http.Flusher); ok {
+		flusher.Flush()
+	}
+}
+
+func (p *passed) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	hijacker, ok := p.ResponseWriter.(http.Hijacker)
+	if !ok {
+		return nil, nil, errors.New("weir: this connection can't be hijacked")
+	}
+	return hijacker.Hijack()
+}
+
+func (m Middleware) ask(client *http.Client, r *http.Request) (int, http.Header, string, error) {
 	ip, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		ip = r.RemoteAddr
 	}
-	body, err := json.Marshal(map[string]any{"attributes": map[string]string{
-		"method": r.Method, "path": r.URL.Path, "ip": ip}})
-	if err != nil {
-		return 0, nil, err
+	var answer struct {
+		Allowed *bool  `json:"allowed"`
+		Permit  string `json:"permit"`
 	}
-	request, err := http.NewRequest("POST", strings.TrimRight(m.URL, "/")+"/v1/acquire", bytes.NewReader(body))
+	response, err := m.post(client, "/v1/acquire", map[string]any{"attributes": map[string]string{
+		"method": r.Method, "path": r.URL.Path, "ip": ip}}, &answer)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, "", err
+	}
+	if answer.Allowed == nil {
+		return 0, nil, "", fmt.Errorf("status %d without a decision", response.StatusCode)
+	}
+	return response.StatusCode, response.Header, answer.Permit, nil
+}
+
+func (m Middleware) report(client *http.Client, permit, outcome string, took time.Duration) {
+	latency := took.Milliseconds()
+	if latency == 0 {
+		latency = 1
+	}
+	var answer any
+	response, err := m.post(client, "/v1/report", map[string]any{
+		"permit": permit, "outcome": outcome, "latency_ms": latency}, &answer)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %v", response.Status, answer)
+	}
+	if err != nil {
+		log.Printf("weir: no report: %v", err)
+	}
+}
+
+// Sends a body, and decodes the one of the response.
+func (m Middleware) post(client *http.Client, path string, body, answer any) (*http.Response, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequest("POST", strings.TrimRight(m.URL, "/")+path, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	if m.Token != "" {
@@ -88,17 +204,8 @@ func (m Middleware) ask(client *http.Client, r *http.Request) (int, http.Header,
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	defer response.Body.Close()
-	var answer struct {
-		Allowed *bool `json:"allowed"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return 0, nil, err
-	}
-	if answer.Allowed == nil {
-		return 0, nil, fmt.Errorf("status %d without a decision", response.StatusCode)
-	}
-	return response.StatusCode, response.Header, nil
+	return response, json.NewDecoder(response.Body).Decode(answer)
 }

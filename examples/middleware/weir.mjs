@@ -7,19 +7,39 @@
 // answer within `timeout` milliseconds, the request passes (`failOpen`) or is answered 503. Where Weir has
 // users, `token` is one's; without it, WEIR_TOKEN of the environment is. Behind a proxy tell Express so
 // (`trust proxy`), so that `req.ip` is the visitor's. Node 18 or newer.
+//
+// Where a limit waits for a report of the request, it gets one when the answer has been sent: `success`,
+// `failure` (5xx, or an answer that broke off by an error), `timeout` (504), or `ignored` (4xx, or the client has
+// left), and how long the request took. If the report fails, that is logged and changes nothing for the client.
 
 const HEADERS = ["RateLimit", "RateLimit-Policy", "Retry-After"];
 
-async function ask(url, attributes, token, signal) {
-  const response = await fetch(`${url.replace(/\/+$/, "")}/v1/acquire`, {
+async function post(url, path, body, token, signal) {
+  const response = await fetch(url.replace(/\/+$/, "") + path, {
     method: "POST",
     headers: { "Content-Type": "application/json", ...(token && { Authorization: `Bearer ${token}` }) },
-    body: JSON.stringify({ attributes }),
+    body: JSON.stringify(body),
     signal,
   });
-  const answer = await response.json();
+  return { response, answer: await response.json() };
+}
+
+async function ask(url, attributes, token, signal) {
+  const { response, answer } = await post(url, "/v1/acquire", { attributes }, token, signal);
   if (answer?.allowed === undefined) throw new Error(`${response.status} ${JSON.stringify(answer)}`);
-  return response;
+  return { response, permit: answer.permit };
+}
+
+async function report(url, body, token, signal) {
+  const { response, answer } = await post(url, "/v1/report", body, token, signal);
+  if (!response.ok) throw new Error(`${response.status} ${JSON.stringify(answer)}`);
+}
+
+function outcomeOf(res) {
+  if (!res.writableFinished) return res.errored ? "failure" : "ignored";
+  const status = res.statusCode;
+  if (status === 504) return "timeout";
+  return status >= 500 ? "failure" : status >= 400 ? "ignored" : "success";
 }
 
 // Node 18 may lose the signal of an AbortController, so nobody waits for fetch() to hear it.
@@ -51,10 +71,10 @@ function decoded(path) {
 export default function weir(url, { failOpen = true, timeout = 100, token } = {}) {
   const login = token || process.env.WEIR_TOKEN;
   return async (req, res, next) => {
-    let response;
+    let response, permit;
     try {
       const attributes = { method: req.method, path: decoded(req.path), ip: req.ip ?? "" };
-      response = await within(timeout, (signal) => ask(url, attributes, login, signal));
+      ({ response, permit } = await within(timeout, (signal) => ask(url, attributes, login, signal)));
     } catch (error) {
       console.warn(`weir: no decision: ${error}`);
       return failOpen ? next() : res.status(503).send("try again later\n");
@@ -63,6 +83,16 @@ export default function weir(url, { failOpen = true, timeout = 100, token } = {}
       const value = response.headers.get(name);
       if (value !== null) res.set(name, value);
     }
-    return response.ok ? next() : res.status(response.status).send("too many requests\n");
+    if (!response.ok) return res.status(response.status).send("too many requests\n");
+    if (permit) {
+      const begun = performance.now();
+      res.once("close", () => {
+        const latency_ms = Math.max(Math.round(performance.now() - begun), 1);
+        const body = { permit, outcome: outcomeOf(res), latency_ms };
+        within(timeout, (signal) => report(url, body, login, signal))
+          .catch((error) => console.warn(`weir: no report: ${error}`));
+      });
+    }
+    return next();
   };
 }

@@ -9,6 +9,40 @@
 // ends. If Weir does not answer within `timeout` seconds, the request passes (`fail_open`) or is
 // answered 503. Where Weir has users, `token` is one's; without it, WEIR_TOKEN of the environment is.
 // PHP 8, no extensions but, for https, openssl.
+//
+// Where a limit waits for a report of the request, it gets one at the end of the script: `success`, `failure` (5xx or
+// an error that ended the script), `timeout` (504 or max_execution_time), or `ignored` (4xx, or the client has left),
+// and how long the request took. Under PHP-FPM the client has its answer by then. If the report fails, that is
+// logged and changes nothing for the client.
+
+// [status, header lines, answer]; status 0: none in time.
+function weir_post(string $url, array $body, float $timeout, string $token): array
+{
+    $context = stream_context_create(['http' => [
+        'method' => 'POST',
+        'header' => "Content-Type: application/json\r\nConnection: close" .
+            ($token === '' ? '' : "\r\nAuthorization: Bearer $token"),
+        'content' => json_encode($body, JSON_INVALID_UTF8_SUBSTITUTE),
+        'timeout' => $timeout,
+        'ignore_errors' => true, // 429 is an answer
+    ]]);
+    $answer = @file_get_contents($url, false, $context);
+    return $answer === false ? [0, [], 'no answer']
+        : [(int) explode(' ', $http_response_header[0])[1], $http_response_header, $answer];
+}
+
+function weir_outcome(): string
+{
+    $error = error_get_last();
+    if ($error && $error['type'] & (E_ERROR | E_PARSE | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR)) {
+        return str_starts_with($error['message'], 'Maximum execution time') ? 'timeout' : 'failure';
+    }
+    $status = http_response_code();
+    if ($status >= 500) {
+        return $status === 504 ? 'timeout' : 'failure';
+    }
+    return $status >= 400 || connection_aborted() ? 'ignored' : 'success';
+}
 
 function weir_limit(string $url, bool $fail_open = true, float $timeout = 0.1, string $token = ''): void
 {
@@ -18,31 +52,45 @@ function weir_limit(string $url, bool $fail_open = true, float $timeout = 0.1, s
         'ip' => $_SERVER['REMOTE_ADDR'],
     ];
     $token = $token ?: (string) getenv('WEIR_TOKEN');
-    $context = stream_context_create(['http' => [
-        'method' => 'POST',
-        'header' => "Content-Type: application/json\r\nConnection: close" .
-            ($token === '' ? '' : "\r\nAuthorization: Bearer $token"),
-        'content' => json_encode(['attributes' => $attributes], JSON_INVALID_UTF8_SUBSTITUTE),
-        'timeout' => $timeout,
-        'ignore_errors' => true, // 429 is an answer
-    ]]);
-    $body = @file_get_contents(rtrim($url, '/') . '/v1/acquire', false, $context);
-    $answer = $body === false ? null : json_decode($body, true);
+    $url = rtrim($url, '/');
+    [$status, $headers, $text] = weir_post("$url/v1/acquire", ['attributes' => $attributes], $timeout, $token);
+    $answer = json_decode($text, true);
     if (!isset($answer['allowed'])) {
-        error_log('weir: no decision: ' . ($body === false ? 'no answer' : $body));
+        error_log("weir: no decision: $text");
         if ($fail_open) {
             return;
         }
         http_response_code(503);
         exit("try again later\n");
     }
-    foreach ($http_response_header as $line) {
+    foreach ($headers as $line) {
         if (preg_match('/^(RateLimit|RateLimit-Policy|Retry-After):/i', $line)) {
             header($line);
         }
     }
     if (!$answer['allowed']) {
-        http_response_code((int) explode(' ', $http_response_header[0])[1]);
+        http_response_code($status);
         exit("too many requests\n");
     }
+    if (isset($answer['permit'])) {
+        weir_report_at_end("$url/v1/report", $answer['permit'], $timeout, $token);
+    }
+}
+
+// Behind the functions that the application has registered.
+function weir_report_at_end(string $url, string $permit, float $timeout, string $token): void
+{
+    $begun = hrtime(true);
+    $report = function () use ($url, $permit, $timeout, $token, $begun): void {
+        $ms = max(intdiv(hrtime(true) - $begun, 1000000), 1);
+        $body = ['permit' => $permit, 'outcome' => weir_outcome(), 'latency_ms' => $ms];
+        if (function_exists('fastcgi_finish_request')) {
+            fastcgi_finish_request();
+        }
+        [$status, , $text] = weir_post($url, $body, $timeout, $token);
+        if ($status !== 200) {
+            error_log("weir: no report: $text");
+        }
+    };
+    register_shutdown_function(fn() => register_shutdown_function($report));
 }

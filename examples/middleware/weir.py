@@ -6,6 +6,10 @@
 A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
 answer within `timeout` seconds, the request passes (`fail_open`) or is answered 503. Where Weir has
 users, `token` is one's; without it, WEIR_TOKEN of the environment is. Only the standard library is needed.
+
+Where a limit waits for a report of the request, it gets one when the answer has been sent: `success`, `failure`
+(5xx or an exception), `timeout` (504 or a TimeoutError), or `ignored` (4xx, or the client has left), and how long
+the request took. If the report fails, that is logged and changes nothing for the client.
 """
 
 import asyncio
@@ -14,10 +18,24 @@ import json
 import logging
 import os
 import threading
+import time
 import urllib.parse
 
 # What Weir tells the client, too.
 HEADERS = ("RateLimit", "RateLimit-Policy", "Retry-After")
+
+
+ERRORS = (OSError, http.client.HTTPException, ValueError)
+
+
+def outcome_of(status):
+    if status == 504:
+        return "timeout"
+    return "failure" if status >= 500 else "success" if 200 <= status < 400 else "ignored"
+
+
+def outcome_of_error(error):
+    return "timeout" if isinstance(error, (TimeoutError, asyncio.TimeoutError)) else "failure"
 
 
 class Weir:
@@ -32,19 +50,34 @@ class Weir:
         token = token or os.environ.get("WEIR_TOKEN")
         if token:
             self.headers["Authorization"] = f"Bearer {token}"
-        self.path = address.path.rstrip("/") + "/v1/acquire"
+        self.path = address.path.rstrip("/")
         self.fail_open, self.timeout = fail_open, timeout
         self.threads = threading.local()
 
     def ask(self, **attributes):
-        """(status, headers): 200 where the request may pass."""
+        """(status, headers, permit): 200 where the request may pass; permit: None, or to be reported."""
         try:
-            return self._post(json.dumps({"attributes": attributes}))
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            response, answer = self._post("/v1/acquire", {"attributes": attributes})
+            if "allowed" not in answer:
+                raise ValueError(f"{response.status} {answer}")
+        except ERRORS as error:
             logging.getLogger("weir").warning("no decision: %r", error)
-            return (200 if self.fail_open else 503), []
+            return (200 if self.fail_open else 503), [], None
+        return response.status, [(name, response.headers[name]) for name in HEADERS
+                                 if name in response.headers], answer.get("permit")
 
-    def _post(self, body):
+    def report(self, permit, outcome, seconds):
+        """How a request ended that passed with that permit."""
+        try:
+            response, answer = self._post("/v1/report", {
+                "permit": permit, "outcome": outcome, "latency_ms": max(round(seconds * 1000), 1)})
+            if response.status != 200:
+                raise ValueError(f"{response.status} {answer}")
+        except ERRORS as error:
+            logging.getLogger("weir").warning("no report: %r", error)
+
+    def _post(self, path, body):
+        """The response and its JSON object."""
         connection = getattr(self.threads, "connection", None)
         is_new = connection is None
         if is_new:
@@ -52,44 +85,102 @@ class Weir:
         # Back only once it has answered: what fails half-way is closed.
         self.threads.connection = None
         try:
-            connection.request("POST", self.path, body, self.headers)
+            connection.request("POST", self.path + path, json.dumps(body), self.headers)
             response = connection.getresponse()
+            text = response.read()
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             connection.close()
             if is_new:
                 raise
-            return self._post(body)  # Weir had closed the old one meanwhile
+            return self._post(path, body)  # Weir had closed the old one meanwhile
         except BaseException:
             connection.close()
             raise
-        answer = json.loads(response.read())
         self.threads.connection = connection
-        if not isinstance(answer, dict) or "allowed" not in answer:
+        answer = json.loads(text)
+        if not isinstance(answer, dict):
             raise ValueError(f"{response.status} {answer}")
-        return response.status, [(name, response.headers[name]) for name in HEADERS
-                                 if name in response.headers]
+        return response, answer
+
+
+class Passed:
+    """A request that Weir let pass, until its end is reported, once."""
+
+    def __init__(self, report, permit):
+        self.send_report, self.permit = report, permit
+        self.begun, self.status = time.monotonic(), 0
+
+    def ends(self, outcome=None):
+        permit, self.permit = self.permit, None
+        if permit:
+            self.send_report(permit, outcome or outcome_of(self.status), time.monotonic() - self.begun)
 
 
 class WeirASGI:
     def __init__(self, application, url, **options):
         self.application, self.weir = application, Weir(url, **options)
 
+    def report(self, *what):
+        """In a thread, so that a client that leaves cancels the request, but not its report."""
+        asyncio.get_running_loop().run_in_executor(None, self.weir.report, *what)
+
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
             return await self.application(scope, receive, send)
         client = scope.get("client") or [""]
-        status, headers = await asyncio.to_thread(
+        status, headers, permit = await asyncio.to_thread(
             self.weir.ask, method=scope["method"], path=scope["path"], ip=client[0])
         headers = [(name.lower().encode(), value.encode()) for name, value in headers]
         if status == 200:
-            async def send_with(message):
-                if message["type"] == "http.response.start":
-                    message = {**message, "headers": [*message.get("headers", []), *headers]}
-                await send(message)
-
-            return await self.application(scope, receive, send_with)
+            return await self.run(scope, receive, send, headers, Passed(self.report, permit))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"too many requests\n"})
+
+    async def run(self, scope, receive, send, headers, passed):
+        async def send_with(message):
+            if message["type"] == "http.response.start":
+                passed.status = message["status"]
+                message = {**message, "headers": [*message.get("headers", []), *headers]}
+            try:
+                await send(message)
+            except OSError:
+                passed.ends("ignored")  # the client has left
+                raise
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                passed.ends()
+
+        try:
+            await self.application(scope, receive, send_with)
+        except Exception as error:
+            passed.ends(outcome_of_error(error))
+            raise
+        finally:
+            passed.ends("ignored")  # cancelled, or ended without an answer: the client has left
+
+
+class Body:
+    """What a WSGI application answers. The server closes it at the end, or when the client leaves."""
+
+    def __init__(self, parts, passed):
+        self.parts, self.passed, self.is_whole = parts, passed, False
+
+    def __len__(self):
+        return len(self.parts)
+
+    def __iter__(self):
+        try:
+            yield from self.parts
+        except Exception as error:
+            self.passed.ends(outcome_of_error(error))
+            raise
+        self.is_whole = True
+
+    def close(self):
+        try:
+            if hasattr(self.parts, "close"):
+                self.parts.close()
+        finally:
+            self.passed.ends(None if self.is_whole else "ignored")
 
 
 class WeirWSGI:
@@ -99,13 +190,21 @@ class WeirWSGI:
     def __call__(self, environ, start_response):
         # WSGI gives the path's bytes as Latin-1.
         path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1")
-        status, headers = self.weir.ask(method=environ["REQUEST_METHOD"],
-                                        path=path.decode("utf-8", "replace"),
-                                        ip=environ.get("REMOTE_ADDR", ""))
-        if status == 200:
-            def start_with(line, more, *rest):
-                return start_response(line, [*more, *headers], *rest)
+        status, headers, permit = self.weir.ask(method=environ["REQUEST_METHOD"],
+                                                path=path.decode("utf-8", "replace"),
+                                                ip=environ.get("REMOTE_ADDR", ""))
+        if status != 200:
+            start_response(f"{status} {http.client.responses[status]}", headers)
+            return [b"too many requests\n"]
+        passed = Passed(self.weir.report, permit)
 
-            return self.application(environ, start_with)
-        start_response(f"{status} {http.client.responses[status]}", headers)
-        return [b"too many requests\n"]
+        def start_with(line, more, *rest):
+            passed.status = int(line.split()[0])
+            return start_response(line, [*more, *headers], *rest)
+
+        try:
+            parts = self.application(environ, start_with)
+        except Exception as error:
+            passed.ends(outcome_of_error(error))
+            raise
+        return Body(parts, passed) if permit else parts

@@ -1,14 +1,20 @@
 """examples/middleware in front of real applications, asking a real server."""
 
+import contextlib
 import hashlib
+import http.client
+import http.server
+import json
 import os
+import queue
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
-from harness import PATIENCE, ROOT, Http, programs_of_others, until
+from harness import PATIENCE, ROOT, Http, metric, programs_of_others, until
 from test_tls import papers  # pylint: disable=unused-import
 
 pytestmark = programs_of_others
@@ -37,6 +43,13 @@ class App:
         line = self.process.stdout.readline()
         assert line.strip().isdigit(), (line, self.process.poll())
         self.port = int(line)
+
+    def logs(self, text):
+        """Waits for a line of its log."""
+        timer = threading.Timer(PATIENCE, self.process.kill)
+        timer.start()
+        assert any(text in line for line in self.process.stderr)
+        timer.cancel()
 
     def stop(self):
         """What it has logged."""
@@ -165,3 +178,162 @@ def test_an_error_is_no_denial(start, serve):
     app = start(f"http://127.0.0.1:{server.http}/nowhere")
     assert get(app).status == 200
     assert "no decision" in app.stop()
+
+
+class Recorder(http.server.BaseHTTPRequestHandler):
+    """A Weir that numbers its permits and keeps what is reported; `fault` is what befalls a report."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, value):
+        text = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_POST(self):
+        server = self.server
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/v1/report":
+            server.reports.put(body)
+            if server.fault == "hangs":
+                server.ended.wait()
+            if server.fault in ("hangs", "breaks off"):
+                self.close_connection = True
+            else:
+                self.answer(server.fault or 200, {"ok": True})
+        elif body["attributes"]["path"] == "/denied":
+            self.answer(429, {"allowed": False})
+        elif body["attributes"]["path"] == "/free":
+            self.answer(200, {"allowed": True})
+        else:
+            server.given += 1
+            self.answer(200, {"allowed": True, "permit": f"permit-{server.given}"})
+
+
+@pytest.fixture
+def recorder():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
+        server.given, server.reports, server.fault, server.ended = 0, queue.Queue(), None, threading.Event()
+        server.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield server
+        server.ended.set()
+        server.shutdown()
+        thread.join()
+
+
+def reported(recorder, outcome, permit=None):
+    report = recorder.reports.get(timeout=PATIENCE)
+    assert report.keys() == {"permit", "outcome", "latency_ms"}
+    assert (report["permit"], report["outcome"]) == (permit or f"permit-{recorder.given}", outcome)
+    assert isinstance(report["latency_ms"], int) and report["latency_ms"] >= 1
+    return report
+
+
+@pytest.mark.parametrize(("path", "outcome"), [
+    ("/", "success"), ("/status/201", "success"), ("/status/302", "success"), ("/status/400", "ignored"),
+    ("/status/404", "ignored"), ("/status/429", "ignored"), ("/status/500", "failure"),
+    ("/status/503", "failure"), ("/status/504", "timeout"), ("/raise", "failure")])
+def test_a_request_that_passed_is_reported_once_and_how_it_ended(start, recorder, path, outcome):
+    app = start(recorder.url)
+    with contextlib.suppress(*[http.client.RemoteDisconnected] * (path == "/raise")):  # as Go's server does
+        answer = get(app, path)
+        if path != "/raise":
+            assert answer.status == int(path[8:] or 200)
+        if path == "/":
+            assert answer.text == "welcome\n"
+    reported(recorder, outcome, "permit-1")
+    assert get(app, "/").status == 200
+    reported(recorder, "success", "permit-2")
+    assert recorder.reports.empty()
+
+
+def test_a_report_says_how_long_the_request_took(start, recorder):
+    assert get(start(recorder.url), "/slow").text == "welcome\n"
+    assert 50 <= reported(recorder, "success")["latency_ms"] < PATIENCE * 1000
+
+
+def test_an_answer_that_breaks_off_is_a_failure(start, recorder):
+    app = start(recorder.url)
+    with contextlib.suppress(http.client.HTTPException, ConnectionError):
+        get(app, "/broken")
+    reported(recorder, "failure")
+
+
+@pytest.mark.parametrize("start", ["asgi", "wsgi", "php"], indirect=True)
+def test_a_request_that_took_too_long_for_the_application_is_a_timeout(start, recorder):
+    with contextlib.suppress(http.client.HTTPException, ConnectionError):
+        get(start(recorder.url), "/late")
+    reported(recorder, "timeout")
+
+
+def test_a_client_that_leaves_is_ignored(start, recorder):
+    app = start(recorder.url)
+    with socket.create_connection(("127.0.0.1", app.port), timeout=PATIENCE) as client:
+        client.sendall(b"GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        seen = b""
+        while b"welcome" not in seen:
+            seen += client.recv(4096)
+    reported(recorder, "ignored")
+
+
+def test_without_a_permit_there_is_nothing_to_report(start, recorder):
+    app = start(recorder.url)
+    assert get(app, "/denied").status == 429
+    assert get(app, "/free").status == 200
+    assert get(app, "/").status == 200
+    reported(recorder, "success", "permit-1")
+    assert recorder.reports.empty()
+
+
+@pytest.mark.parametrize("fault", [404, 500, "breaks off", "hangs"])
+def test_a_report_that_fails_changes_nothing_for_the_client(start, recorder, fault):
+    app = start(recorder.url, seconds="3" if fault == "hangs" else str(PATIENCE))
+    recorder.fault = fault
+    for n in range(1 if fault == "hangs" else 3):
+        answer = get(app, "/")
+        assert (answer.status, answer.text) == (200, "welcome\n")
+        while recorder.reports.get(timeout=PATIENCE)["permit"] != f"permit-{n + 1}":
+            pass  # Python sends a report again if its old connection broke
+        app.logs("no report")
+
+
+AT_WORK = """
+auth: no
+limits:
+  place: { algorithm: concurrency, max: 1, lease: 1h }
+  site: { algorithm: breaker, window: 1h, minimum: 5, sleep: 1h, permit_timeout: 1h }
+rules:
+  - { match: { path: "!/elsewhere" }, limits: [place, site] }
+"""
+
+
+def count(server, event):
+    return metric(server, f'weir_permits_total{{event="{event}"}}')
+
+
+def test_places_do_not_run_out_and_failures_open_the_breaker(start, serve):
+    server = serve(config=AT_WORK)
+    app = start(f"http://127.0.0.1:{server.http}")
+    for n, path in enumerate(["/"] * 10 + ["/status/404"] * 5 + ["/status/500"] * 10):
+        assert get(app, path).status == int(path[8:] or 200)
+        until(lambda n=n: count(server, "reported") == n + 1, "the report")
+    assert get(app, "/").status == 503
+    assert get(app, "/elsewhere").status == 200
+    assert [count(server, event) for event in ("handed_out", "reported", "not_held")] == [25, 25, 0]
+
+
+def test_a_user_reports(start, serve):
+    hashed = hashlib.sha256(b"weir_app").hexdigest()
+    server = serve(config=f"{AT_WORK}users: [{{ name: app, token: {hashed}, may: [ask] }}]\n")
+    app = start(f"http://127.0.0.1:{server.http}", "closed", TOKEN="weir_app")
+    for n in range(3):
+        assert get(app, "/").status == 200
+        until(lambda n=n: server.get("/metrics", {"Authorization": "Bearer weir_app"}).text.count(
+            f'weir_permits_total{{event="reported"}} {n + 1}\n'), "the report")

@@ -3,14 +3,40 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	weir "weir/examples/middleware"
 )
+
+// /status/404 asks for a status.
+func answer(w http.ResponseWriter, r *http.Request) {
+	if status, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/status/")); err == nil {
+		w.WriteHeader(status)
+	}
+	switch r.URL.Path {
+	case "/raise":
+		panic("raised")
+	case "/slow":
+		time.Sleep(50 * time.Millisecond)
+	}
+	fmt.Fprintln(w, "welcome")
+	switch r.URL.Path {
+	case "/endless":
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	case "/broken":
+		w.(http.Flusher).Flush()
+		panic("broken")
+	case "/copied":
+		io.Copy(w, strings.NewReader("copied\n"))
+	}
+}
 
 func main() {
 	seconds, err := strconv.ParseFloat(os.Args[3], 64)
@@ -25,6 +51,6 @@ func main() {
 	}
 	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
 	panic(http.Serve(listener, limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "welcome")
+		answer(w, r)
 	}))))
 }
