@@ -9,10 +9,10 @@
 #include "cli/command.h"
 #include "cli/simulate_limits.h"
 #include "cli/simulate_suggest.h"
-#include "simulate/leave_out.h"
-#include "simulate/pattern.h"
-#include "simulate/report.h"
-#include "simulate/trace.h"
+#include "simulate/input/leave_out.h"
+#include "simulate/input/pattern.h"
+#include "simulate/report/report.h"
+#include "simulate/input/trace.h"
 
 #define EXIT_TROUBLE 1
 #define BAR          30

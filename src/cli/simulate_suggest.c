@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "cli/simulate_limits.h"
 #include "simulate/smallest.h"
-#include "simulate/trace.h"
+#include "simulate/input/trace.h"
 
 #define WHOLE       UINT64_C(1000000000000) /* shares are counted in parts of it: exact decimals */
 #define PERCENT     (WHOLE / 100)

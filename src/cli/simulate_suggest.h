@@ -3,9 +3,9 @@
 #define CLI_SIMULATE_SUGGEST_H
 
 #include "base/arena.h"
-#include "simulate/kept.h"
+#include "simulate/input/kept.h"
 #include "simulate/replay.h"
-#include "simulate/report.h"
+#include "simulate/report/report.h"
 
 #define SUGGEST_DENY "0.1%" /* the default share */
 

@@ -8,9 +8,9 @@
 #ifndef SIMULATE_LANE_H
 #define SIMULATE_LANE_H
 
-#include "simulate/format.h"
+#include "simulate/input/format.h"
 #include "simulate/inflight.h"
-#include "simulate/tally.h"
+#include "simulate/report/tally.h"
 
 struct lane {
 	weir_table *table;

@@ -10,9 +10,9 @@
 
 #include <stdio.h>
 
-#include "simulate/ending.h"
+#include "simulate/input/ending.h"
 #include "simulate/lane.h"
-#include "simulate/order.h"
+#include "simulate/input/order.h"
 
 /* A source of requests. */
 struct source {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/when.h"
-#include "simulate/ending.h"
+#include "simulate/input/ending.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "simulate/burst.h"
+#include "simulate/report/burst.h"
 
 #define KEYS     5
 #define REQUESTS 4000

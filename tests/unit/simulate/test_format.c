@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "simulate/format.h"
+#include "simulate/input/format.h"
 
 #define T "14/Nov/2023:22:13:20 +0000"
 

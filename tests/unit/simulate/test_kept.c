@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "simulate/kept.h"
+#include "simulate/input/kept.h"
 
 /* The path of a pipe that holds `text` and has ended. */
 static void fill_pipe(int fds[2], const char *text, char path[32])

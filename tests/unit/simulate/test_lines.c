@@ -13,7 +13,7 @@
 
 #include <weir/weir.h>
 
-#include "simulate/lines.h"
+#include "simulate/input/lines.h"
 
 static struct lines open_text(const char *text, size_t len)
 {

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "simulate/lines.h"
-#include "simulate/order.h"
+#include "simulate/input/lines.h"
+#include "simulate/input/order.h"
 
 static char text[LINES_LENGTH_MAX];
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/number.h"
-#include "simulate/timeline.h"
+#include "simulate/report/timeline.h"
 
 static void nothing_is_lost_from_a_millisecond_to_all_of_time(void **state)
 {

@@ -10,8 +10,8 @@
 
 #include <stdio.h>
 
-#include "simulate/format.h"
-#include "simulate/lines.h"
+#include "simulate/input/format.h"
+#include "simulate/input/lines.h"
 
 #define TRACE_REPORTS_MAX 5
 

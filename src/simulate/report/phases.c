@@ -1,4 +1,4 @@
-#include "simulate/phases.h"
+#include "simulate/report/phases.h"
 
 #include <search.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "simulate/report.h"
+#include "simulate/report/report.h"
 
 #include "rules/show.h"
 #include "base/when.h"

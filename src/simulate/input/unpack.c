@@ -1,4 +1,4 @@
-#include "simulate/unpack.h"
+#include "simulate/input/unpack.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "simulate/hits.h"
+#include "simulate/report/hits.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "simulate/format.h"
+#include "simulate/input/format.h"
 
 /*
  * The value at *at, quotes undone in place, and *at past it, on the comma or

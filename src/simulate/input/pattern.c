@@ -1,4 +1,4 @@
-#include "simulate/pattern.h"
+#include "simulate/input/pattern.h"
 
 #include <math.h>
 #include <stdio.h>

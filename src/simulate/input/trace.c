@@ -1,4 +1,4 @@
-#include "simulate/trace.h"
+#include "simulate/input/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 #include "algo/algo.h"
 #include "base/error.h"
-#include "simulate/ending.h"
+#include "simulate/input/ending.h"
 
 int trace_take(struct trace *trace, int fd, const struct format *format,
                const struct fields *fields, FILE *reports, struct weir_error *error)

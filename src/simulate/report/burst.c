@@ -1,4 +1,4 @@
-#include "simulate/burst.h"
+#include "simulate/report/burst.h"
 
 #include <stdlib.h>
 

@@ -13,7 +13,7 @@
 
 #include "base/number.h"
 #include "base/path.h"
-#include "simulate/format.h"
+#include "simulate/input/format.h"
 #include "base/when.h"
 
 /* Columns, in the order of their names. */

@@ -10,7 +10,7 @@
 
 #include "base/buffer.h"
 #include "engine/limit.h"
-#include "simulate/format.h"
+#include "simulate/input/format.h"
 
 #define PATTERN_NAMES     "steady, edge-burst, ramp or flash-sale"
 #define PATTERN_COUNT_MAX 1000000 /* of the limit's rate */

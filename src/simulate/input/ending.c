@@ -1,4 +1,4 @@
-#include "simulate/ending.h"
+#include "simulate/input/ending.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "simulate/lines.h"
+#include "simulate/input/lines.h"
 
 #include <errno.h>
 #include <stdlib.h>

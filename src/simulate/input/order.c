@@ -1,11 +1,11 @@
-#include "simulate/order.h"
+#include "simulate/input/order.h"
 
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/number.h"
-#include "simulate/lines.h"
+#include "simulate/input/lines.h"
 
 /* Requests are cold by the time that they leave. */
 #define PREFETCH 8

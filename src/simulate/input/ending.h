@@ -8,7 +8,7 @@
 #define SIMULATE_ENDING_H
 
 #include "base/number.h"
-#include "simulate/format.h"
+#include "simulate/input/format.h"
 
 /* Longer than this no call takes. */
 #define ENDING_LATENCY_MAX_NS NS_PER_DAY

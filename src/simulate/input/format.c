@@ -1,4 +1,4 @@
-#include "simulate/format.h"
+#include "simulate/input/format.h"
 
 #include <string.h>
 

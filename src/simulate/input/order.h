@@ -14,7 +14,7 @@
 #ifndef SIMULATE_ORDER_H
 #define SIMULATE_ORDER_H
 
-#include "simulate/format.h"
+#include "simulate/input/format.h"
 
 #define ORDER_WINDOW 4096
 #define ORDER_BYTES  ((size_t)8 << 20)

@@ -4,10 +4,10 @@
 
 #include "engine/engine.h"
 #include "rules/model.h"
-#include "simulate/burst.h"
-#include "simulate/hits.h"
-#include "simulate/phases.h"
-#include "simulate/timeline.h"
+#include "simulate/report/burst.h"
+#include "simulate/report/hits.h"
+#include "simulate/report/phases.h"
+#include "simulate/report/timeline.h"
 #include "stats/histogram.h"
 #include "stats/top.h"
 

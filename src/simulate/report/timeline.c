@@ -1,4 +1,4 @@
-#include "simulate/timeline.h"
+#include "simulate/report/timeline.h"
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "simulate/tally.h"
+#include "simulate/report/tally.h"
 
 #include <stdlib.h>
 #include <string.h>

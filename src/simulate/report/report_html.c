@@ -1,4 +1,4 @@
-#include "simulate/report.h"
+#include "simulate/report/report.h"
 
 /* The page is linked in, see assets.S. */
 extern const char simulate_page[], simulate_page_end[];

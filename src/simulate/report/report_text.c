@@ -1,4 +1,4 @@
-#include "simulate/report.h"
+#include "simulate/report/report.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #define SIMULATE_PHASES_H
 
 #include "algo/health.h"
-#include "simulate/timeline.h"
+#include "simulate/report/timeline.h"
 
 #define PHASES_KEYS_MAX 65536
 

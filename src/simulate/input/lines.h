@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/slice.h"
-#include "simulate/unpack.h"
+#include "simulate/input/unpack.h"
 
 #define LINES_LENGTH_MAX ((size_t)64 << 10)
 

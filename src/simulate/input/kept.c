@@ -1,4 +1,4 @@
-#include "simulate/kept.h"
+#include "simulate/input/kept.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "simulate/format.h"
+#include "simulate/input/format.h"
 
 #define REPLACEMENT 0xfffd
 

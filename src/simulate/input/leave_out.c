@@ -1,4 +1,4 @@
-#include "simulate/leave_out.h"
+#include "simulate/input/leave_out.h"
 
 #include <string.h>
 
