@@ -11,7 +11,7 @@
 #include "base/buffer.h"
 #include "base/number.h"
 #include "engine/match.h"
-#include "rules/dictionary.h"
+#include "rules/match/dictionary.h"
 
 #include "measure.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 #include "readers/read.h"
 #include "rules/check.h"
 #include "rules/remark.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "algo/algorithm.h"
-#include "rules/pattern.h"
+#include "rules/match/pattern.h"
 #include "rules/remark.h"
 #include "rules/unmet.h"
 

@@ -15,7 +15,7 @@
 #include "base/carried.h"
 #include "base/ip.h"
 #include "base/number.h"
-#include "rules/dictionary.h"
+#include "rules/match/dictionary.h"
 
 enum rules_failure { RULES_LOCAL = 0, RULES_OPEN, RULES_CLOSED };
 enum rules_mode { RULES_ENFORCE = 0, RULES_SHADOW };

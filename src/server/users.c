@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/os.h"
-#include "rules/pattern.h"
+#include "rules/match/pattern.h"
 #include "server/account.h"
 
 /* At Redis the user of a login without a name; clients for it may send the name, too. */

@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "rules/dictionary.h"
+#include "rules/match/dictionary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

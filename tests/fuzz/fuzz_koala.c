@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 #include "rules/check.h"
 #include "rules/print.h"
 #include "rules/remark.h"

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/buffer.h"
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 #include "rules/check.h"
 #include "rules/remark.h"
 

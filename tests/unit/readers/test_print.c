@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/buffer.h"
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 #include "rules/print.h"
 
 static void assert_text(const char *a, const char *b)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/buffer.h"
-#include "rules/dictionary.h"
+#include "rules/match/dictionary.h"
 #include "rules/model.h"
 
 #define LINES 300

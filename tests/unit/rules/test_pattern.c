@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "rules/pattern.h"
+#include "rules/match/pattern.h"
 
 /* By its definition, in time that grows with the number of ways to split the name. */
 static bool expected(const char *pattern, const char *name)

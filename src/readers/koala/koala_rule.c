@@ -4,7 +4,7 @@
 #include "algo/algo.h"
 #include "algo/method.h"
 #include "base/error.h"
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 #include "rules/remark.h"
 
 enum part { METHOD, CONDITIONS, THRESHOLDS, ANSWER, PARTS };

@@ -1,4 +1,4 @@
-#include "rules/spans.h"
+#include "rules/match/spans.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
-#include "rules/dictionary.h"
+#include "rules/match/dictionary.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "rules/spans.h"
-#include "rules/spans4.h"
-#include "rules/words.h"
+#include "rules/match/spans.h"
+#include "rules/match/spans4.h"
+#include "rules/match/words.h"
 
 #define MASKS 16 /* which of the four bytes of an IPv4 address are free */
 

@@ -1,5 +1,5 @@
 /* koala.c: the sections and lines of a file, and the model that is made of them. */
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 
 #include "base/error.h"
 #include "rules/remark.h"

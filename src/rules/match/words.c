@@ -1,4 +1,4 @@
-#include "rules/words.h"
+#include "rules/match/words.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* koala_dictionary.c: the section [dicts], which names files of values. */
 #include "base/error.h"
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 #include "rules/remark.h"
 
 struct koala_dictionary *koala_dictionary(struct koala *koala, struct slice name)

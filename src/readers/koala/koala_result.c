@@ -1,7 +1,7 @@
 /* koala_result.c: `2 : { "Ret_type":2, … }`, an answer as JSON. */
 #include "base/number.h"
 #include "readers/compact.h"
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 #include "readers/reserved.h"
 
 #define CODE_MAX 64 /* bytes of that field, which a rule fills */

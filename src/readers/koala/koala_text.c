@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 #include "rules/remark.h"
 
 unsigned koala_column(const struct koala *koala, const char *at)

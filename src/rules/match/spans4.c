@@ -1,4 +1,4 @@
-#include "rules/spans4.h"
+#include "rules/match/spans4.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "rules/pattern.h"
+#include "rules/match/pattern.h"
 
 #include <stddef.h>
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/ip.h"
-#include "readers/koala.h"
+#include "readers/koala/koala.h"
 #include "rules/form.h"
 
 #define ADDRESSES "an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8"
