@@ -220,7 +220,9 @@ struct weir_health_options {
 	uint64_t probe_timeout_ns; /**< a probe without a report counts as failed after this time, and
 	                                its permit after its own; 1 ms to a year; 0: sleep_ns, at
 	                                least 2 slow_ns, at most permit_timeout_ns */
-	uint64_t reserved[2];
+	uint64_t sleep_max_ns;     /**< each failed probe doubles the time that it stays open, up to
+	                                this, +-10%; 1 ms to a year; 0: sleep_ns */
+	uint64_t reserved[1];
 };
 
 /** Fields that the algorithm does not use must be 0. */

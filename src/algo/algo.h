@@ -149,7 +149,8 @@ enum algo_force {
 	ALGO_FORCE_CLOSED, /* the same */
 	ALGO_FORCE_END,    /* if it was forced, it goes by its window again */
 	/* The fleet's word, unless an operator has forced the breaker: */
-	ALGO_FLEET_OPEN,   /* since call->until_ns */
+	ALGO_FLEET_OPEN,   /* since call->until_ns, after `cost` failed probes in a row; `draw` is a number
+	                      from which all servers take the same spread of the sleep */
 	ALGO_FLEET_CLOSED,
 	ALGO_FLEET_PROBES, /* half-open, with `cost` probes more */
 	ALGO_FLEET_LAPSE,  /* probes that no request has used go back: algo_told.freed */

@@ -42,12 +42,36 @@ struct health_result health_result_of(const struct health_params *params, enum w
 	};
 }
 
+unsigned health_spread(uint64_t number)
+{
+	return (unsigned)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 57);
+}
+
+_Static_assert(HEALTH_SPREADS == 1 << (64 - 57), "a spread has as many bits as it is shifted to");
+
+uint64_t health_sleep_ns(const struct health_params *params, unsigned doublings, unsigned spread)
+{
+	uint64_t first_ns = params->sleep_ns, max_ns = params->sleep_max_ns, ns, least_ns, most_ns;
+
+	if (doublings == 0 || max_ns <= first_ns)
+		return first_ns;
+	ns = first_ns > max_ns >> doublings ? max_ns : first_ns << doublings;
+	least_ns = u64_max(ns - ns / 10, first_ns);
+	most_ns = u64_min(ns + ns / 10, max_ns);
+	return least_ns + (most_ns - least_ns) * spread / (HEALTH_SPREADS - 1);
+}
+
+static uint64_t open_end(const struct health_params *params, const struct health_state *health)
+{
+	return health->since_ns + health_sleep_ns(params, health->doublings, health->spread);
+}
+
 /* When nothing is left of it if nobody comes; forced phases leave a beginning instead. */
 static uint64_t end_of(const struct health_params *params, const struct health_state *health)
 {
 	switch (health->phase) {
 	case HEALTH_OPEN:
-		return health->since_ns + params->sleep_ns + FORGOTTEN_NS;
+		return open_end(params, health) + FORGOTTEN_NS;
 	case HEALTH_HALF_OPEN:
 		return health->since_ns + params->timeout_ns + FORGOTTEN_NS;
 	default:
@@ -114,8 +138,8 @@ static bool phase_passes(const struct algo_limit *limit, struct health_state *he
 			*retry_ns = health->since_ns - now_ns;
 		return false;
 	case HEALTH_OPEN:
-		if (now_ns < health->since_ns + params->sleep_ns) {
-			*retry_ns = health->since_ns + params->sleep_ns - now_ns;
+		if (now_ns < open_end(params, health)) {
+			*retry_ns = open_end(params, health) - now_ns;
 			return false;
 		}
 		if (request->told)
@@ -134,6 +158,7 @@ static bool phase_passes(const struct algo_limit *limit, struct health_state *he
 	}
 	*health = (struct health_state){.phase = HEALTH_HALF_OPEN,
 	                                .since_ns = u64_max(now_ns, health->since_ns),
+	                                .doublings = health->doublings,
 	                                .ended = health->ended};
 	return true;
 }
@@ -186,6 +211,16 @@ void health_open(struct health_state *health, uint64_t now_ns)
 	begin(health, HEALTH_OPEN, now_ns);
 }
 
+/* A probe has failed. */
+static void open_again(struct health_state *health, uint64_t now_ns)
+{
+	unsigned doublings = health->doublings;
+
+	begin(health, HEALTH_OPEN, now_ns);
+	health->doublings = doublings < HEALTH_DOUBLINGS_MAX ? doublings + 1 : doublings;
+	health->spread = health_spread(health->since_ns);
+}
+
 /* For a tally as long as is needed, as is the next. */
 static enum algo_cause slowness(const struct health_params *params,
                                 const struct health_tally *tally)
@@ -236,12 +271,17 @@ bool health_obey(const struct health_params *params, struct health_state *health
                  const struct algo_call *call, uint64_t now_ns)
 {
 	unsigned more = (unsigned)u64_min(call->cost, params->probes);
+	unsigned doublings = health->doublings;
 
 	if (health->phase >= HEALTH_FORCED_OPEN)
 		return false;
 	switch (call->force) {
 	case ALGO_FLEET_OPEN:
-		*health = (struct health_state){.phase = HEALTH_OPEN, .since_ns = call->until_ns};
+		*health = (struct health_state){
+		    .phase = HEALTH_OPEN,
+		    .since_ns = call->until_ns,
+		    .doublings = (unsigned)u64_min(call->cost, HEALTH_DOUBLINGS_MAX),
+		    .spread = health_spread(call->draw)};
 		return true;
 	case ALGO_FLEET_CLOSED:
 		if (health->phase <= HEALTH_RAMP)
@@ -253,6 +293,7 @@ bool health_obey(const struct health_params *params, struct health_state *health
 			more += unused(params, health);
 		else
 			begin(health, HEALTH_HALF_OPEN, now_ns);
+		health->doublings = doublings;
 		health->bad = 0;
 		/* As if spent: those that others have. */
 		health->good = sat_sub(params->probes, health->flying + more);
@@ -285,12 +326,12 @@ void health_tell(const struct health_params *params, struct health_state *health
 	*(failed ? &health->bad : &health->good) += count;
 	health->slow += result.slow ? count : 0;
 	if (failed && !params->together) {
-		health_open(health, now_ns);
+		open_again(health, now_ns);
 	} else if (health->good + health->bad >= params->probes) {
 		struct health_tally tally = {health->good + health->bad, health->bad, health->slow};
 
 		if (params->together && sickness(params, &tally))
-			health_open(health, now_ns);
+			open_again(health, now_ns);
 		else
 			begin(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
 	}

@@ -51,8 +51,13 @@ struct health_state {
 	enum health_phase phase;
 	uint64_t since_ns; /* when it began; of a forced phase when it ends, or HEALTH_FOR_EVER */
 	unsigned flying, good, bad, slow; /* half-open: probes; slow ones are good or bad as well */
+	unsigned doublings; /* open or half-open: how many probes in a row have failed, ... */
+	unsigned spread;    /* and open: where the sleep lies in its range, see health_sleep_ns */
 	unsigned ended; /* half-open: steps by which probes ended, modulo HEALTH_ENDED */
 };
+
+#define HEALTH_DOUBLINGS_MAX 63
+#define HEALTH_SPREADS       128
 
 struct health_tally {
 	uint64_t calls, failures, slow;
@@ -145,6 +150,15 @@ enum algo_cause health_trips(const struct health_params *params, const struct he
 
 /** It opens now. */
 void health_open(struct health_state *health, uint64_t now_ns);
+
+/** A spread that follows from a time or another number, so that all who know it find the same. */
+unsigned health_spread(uint64_t number);
+
+/**
+ * How long it stays open: the first sleep, or that doubled up to the greatest one, and a tenth less
+ * or more, so that breakers that opened together do not probe together.
+ */
+uint64_t health_sleep_ns(const struct health_params *params, unsigned doublings, unsigned spread);
 
 /** Whether a window of time in `now_part` counts a part. */
 static inline bool health_has_part(const struct health_params *params, uint64_t part,

@@ -87,7 +87,8 @@ struct health_params {
 	uint64_t part_ns; /* of the window; 0: it counts calls */
 	uint64_t part_inverse, flight_inverse, place_inverse; /* of health_divide */
 	uint64_t slow_ns; /* 0: no call is slow */
-	uint64_t sleep_ns;
+	uint64_t sleep_ns;     /* the first; each failed probe doubles it, ... */
+	uint64_t sleep_max_ns; /* up to this, which is no less */
 	uint64_t ramp_ns;
 	uint64_t timeout_ns; /* of permits, ... */
 	uint64_t probe_ns;   /* and of probes, at most as long */

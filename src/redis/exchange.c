@@ -26,6 +26,7 @@ void exchange_begin(struct exchange *exchange, const struct exchange_server *ser
 	put(&numbers, params->failure_percent);
 	put(&numbers, params->slow_ns ? params->slow_percent : 0);
 	put(&numbers, server->lease_ns / 1000);
+	put(&numbers, params->sleep_max_ns / 1000);
 	add_slice(&exchange->said, slice_of(server->id));
 	add_numbers(&exchange->said, &numbers);
 }

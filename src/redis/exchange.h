@@ -49,7 +49,7 @@ struct exchange_say {
 
 enum exchange_kind {
 	EXCHANGE_END = '.',    /* `number` is the newest turn; count: there are more */
-	EXCHANGE_OPEN = 'o',   /* since age_ns */
+	EXCHANGE_OPEN = 'o',   /* since age_ns, after `count` failed probes in a row */
 	EXCHANGE_CLOSED = 'c',
 	EXCHANGE_GIVEN = 'p',  /* so many probes more */
 	EXCHANGE_FULL = 'x',   /* the fleet has no room for the key */

@@ -7,7 +7,9 @@
 
 static struct cell pack(const struct health_state *health, uint32_t tag)
 {
-	uint32_t word = health->phase | health->flying << 3 | health->good << 10 | health->bad << 17 |
+	bool is_open = health->phase == HEALTH_OPEN;
+	uint32_t word = health->phase | (is_open ? health->doublings : health->flying) << 3 |
+	                (is_open ? health->spread : health->good) << 10 | health->bad << 17 |
 	                health->slow << 24;
 	bool for_ever = health->since_ns == HEALTH_FOR_EVER;
 
@@ -17,24 +19,61 @@ static struct cell pack(const struct health_state *health, uint32_t tag)
 
 static struct health_state unpack(struct cell cell, uint32_t tag, uint64_t now_ns)
 {
+	struct health_state health;
 	uint32_t word = cell_word(cell);
 	uint64_t since_ns = now_ns + (uint64_t)cell_ahead_ns(cell, now_ns);
 	bool for_ever = cell_generation(cell) & FOR_EVER;
 
 	if (cell_tag(cell) != tag)
 		return (struct health_state){.phase = HEALTH_CLOSED};
-	return (struct health_state){.phase = word & 7,
-	                             .since_ns = for_ever ? HEALTH_FOR_EVER : since_ns,
-	                             .flying = word >> 3 & 127,
-	                             .good = word >> 10 & 127,
-	                             .bad = word >> 17 & 127,
-	                             .slow = word >> 24 & 127,
-	                             .ended = cell_generation(cell) >> 1};
+	health = (struct health_state){.phase = word & 7,
+	                               .since_ns = for_ever ? HEALTH_FOR_EVER : since_ns,
+	                               .ended = cell_generation(cell) >> 1};
+	if (health.phase == HEALTH_OPEN) {
+		health.doublings = word >> 3 & 127;
+		health.spread = word >> 10 & 127;
+	} else {
+		health.flying = word >> 3 & 127;
+		health.good = word >> 10 & 127;
+		health.bad = word >> 17 & 127;
+		health.slow = word >> 24 & 127;
+	}
+	return health;
+}
+
+/* The doublings of the open phase before a half-open one. */
+__attribute__((noinline, cold)) static unsigned doublings_before(const struct row *row,
+                                                                 uint64_t since_ns)
+{
+	struct cell sleep = row_load(row, HEALTH_SLEEP_AT);
+	bool is_own = cell_tag(sleep) == row->tag && cell_ahead_ns(sleep, since_ns) <= 0;
+
+	return is_own ? cell_word(sleep) & HEALTH_DOUBLINGS_MAX : 0;
+}
+
+/*
+ * Before a phase turns half-open. All calls that turn the same open phase write the same; if that
+ * phase has ended, whoever ended it has changed the cell, so that this swap fails.
+ */
+__attribute__((noinline, cold)) static void write_sleep(const struct row_state *at,
+                                                        const struct health_look *look,
+                                                        const struct health_state *after)
+{
+	bool was_open = look->health.phase == HEALTH_OPEN;
+	struct cell before = row_load(&at->row, HEALTH_SLEEP_AT), phase;
+	struct cell sleep = cell_make(at->row.tag, was_open ? look->health.since_ns : after->since_ns,
+	                              after->doublings, 0);
+
+	phase = row_load(&at->row, HEALTH_PHASE_AT);
+	if (cell_bits(before) != cell_bits(sleep) && cell_bits(phase) == cell_bits(look->phase))
+		health_row_swap(at, HEALTH_SLEEP_AT, before, sleep);
 }
 
 bool health_row_turn(const struct row_state *at, const struct health_look *look,
                      const struct health_state *after)
 {
+	if (after->phase == HEALTH_HALF_OPEN && look->health.phase != HEALTH_HALF_OPEN)
+		write_sleep(at, look, after);
 	return health_row_swap(at, HEALTH_PHASE_AT, look->phase, pack(after, at->row.tag));
 }
 
@@ -64,6 +103,8 @@ void health_row_phase(const struct algo_limit *limit, uint64_t now_ns, const str
 
 	*look = (struct health_look){.first_ns = UINT64_MAX, .phase = row_load(row, HEALTH_PHASE_AT)};
 	kept = unpack(look->phase, row->tag, now_ns);
+	if (__builtin_expect(kept.phase == HEALTH_HALF_OPEN, 0))
+		kept.doublings = doublings_before(row, kept.since_ns);
 	look->health = health_at(&limit->health, &kept, now_ns);
 }
 

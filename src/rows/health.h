@@ -6,8 +6,10 @@
  *
  *     the phase       tag 32 | slow 7 | bad 7 | good 7 | flying 7 | phase 3
  *                                                           since 60 | ended 3 | for ever 1
+ *                     or open, instead of probes: spread 7 | doublings 7
  *     calm            name 32 | span 32                                       from 64
  *     the layout      tag 32 | max_concurrent                                 mixed until 60 | 0
+ *     the sleep       tag 32 | doublings                                      opened at 60 | 0
  *
  * and then stripes, all alike, each of which has
  *
@@ -17,6 +19,10 @@
  *
  * The sum over stripes counts. A permit is counted in one stripe, which its id tells, from its
  * flight to its result. So threads change lines of their own, and only read those of others.
+ *
+ * The sleep is that of the last open phase, for the half-open one, which has no room for it: before
+ * the phase turns from open, the sleep is written. It tells when it opened, so a call that stalls and
+ * writes later changes nothing.
  *
  * While it is *calm*, from such a time and for such a span, the phase is closed, the window has its
  * minimum of calls and does not trip, and no part begins or ends, nor does a flight. So nothing

@@ -12,6 +12,7 @@
 #define HEALTH_PHASE_AT  0
 #define HEALTH_CALM_AT   1
 #define HEALTH_LAYOUT_AT 2
+#define HEALTH_SLEEP_AT  3
 
 /* In the first stripe. */
 #define HEALTH_WINDOW_AT HEALTH_FIRST_STRIPE

@@ -137,6 +137,11 @@ static void check_health(const struct advice *advice, const struct rules_limit *
 		       "expected a probe_timeout of at most permit_timeout, found a longer one: probes of limit "
 		       "\"%s\" end with their permits",
 		       limit->options.name);
+	if (given->sleep_max_ns && given->sleep_max_ns < health.sleep_ns)
+		advise(advice, spot,
+		       "expected a sleep_max of at least sleep, found a shorter one: each sleep of limit "
+		       "\"%s\" is as long as the first",
+		       limit->options.name);
 	if (health.calls && given->failures > health.calls)
 		advise(advice, spot,
 		       "expected failures of at most the %llu calls of the window, found %u: limit \"%s\" "

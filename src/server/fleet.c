@@ -220,7 +220,9 @@ static void put(const struct tick *tick, struct fleet_key *key)
 	key->waits = !obey(tick, key,
 	                   (struct algo_call){.force = key->phase == FLEET_CLOSED ? ALGO_FLEET_CLOSED
 	                                                                        : ALGO_FLEET_OPEN,
-	                                      .until_ns = key->began_ns},
+	                                      .until_ns = key->began_ns,
+	                                      .cost = key->doublings,
+	                                      .draw = key->number},
 	                   &told);
 }
 
@@ -263,6 +265,7 @@ static void take_phase(const struct tick *tick, struct fleet_key *key,
 	key->trips &= key->number == news->number; /* else a window of before has tripped */
 	key->number = news->number;
 	key->began_ns = sat_sub(tick->wall_ns, news->age_ns);
+	key->doublings = (unsigned)u64_min(news->count, HEALTH_DOUBLINGS_MAX);
 	key->good = key->bad = key->slow = key->freed = 0;
 	put(tick, key);
 }
@@ -312,8 +315,11 @@ static bool let_go(void *context, struct fleet_key *key)
 	const struct tick *tick = context;
 
 	if (key->phase == FLEET_PROBING) {
+		uint64_t sleep_ns = health_sleep_ns(&tick->limit->algo.health, key->doublings,
+		                                    health_spread(key->number));
+
 		key->phase = FLEET_OPEN;
-		key->began_ns = sat_sub(tick->wall_ns, tick->limit->algo.health.sleep_ns);
+		key->began_ns = sat_sub(tick->wall_ns, sleep_ns);
 		put(tick, key);
 	}
 	return true;

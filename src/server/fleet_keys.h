@@ -24,6 +24,7 @@ struct fleet_key {
 	uint64_t hash;            /* in the table */
 	enum fleet_phase phase;
 	uint64_t number;     /* of the turn that it is known from; 0: none is known */
+	unsigned doublings;  /* unless it is closed: failed probes in a row */
 	uint64_t began_ns;   /* by our clock; of FLEET_PROBING when the last probe came */
 	uint64_t since_ns;   /* of FLEET_PROBING: what its probes are told by */
 	uint64_t touched_ns; /* when it was of use last */

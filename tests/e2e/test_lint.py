@@ -144,7 +144,9 @@ def test_a_file_of_nothing_but_mistakes_is_told_in_bounded_time_and_space(tmp_pa
                                 'limit "a" opens when all of these calls failed'),
     ("probe_timeout: 2m", 'expected a probe_timeout of at most permit_timeout, found a longer one: probes of '
                           'limit "a" end with their permits'),
-    ("probe_timeout: 1m", None), ("calls: 10, failures: 10", None), ("quorum: 0", None), ("slow_rate: 30%, slow: 1s", None), ("calls: 10, minimum: 10", None), ("calls: 10", None),
+    ("sleep_max: 4s", 'expected a sleep_max of at least sleep, found a shorter one: each sleep of '
+                      'limit "a" is as long as the first'),
+    ("sleep_max: 5s", None), ("probe_timeout: 1m", None), ("calls: 10, failures: 10", None), ("quorum: 0", None), ("slow_rate: 30%, slow: 1s", None), ("calls: 10, minimum: 10", None), ("calls: 10", None),
     ("preset: resilience4j, slow_rate: 30%", None)])
 def test_settings_without_effect_are_told(tmp_path, limit, told):
     code, remarks = lint(tmp_path, f"limits:\n  a: {{ algorithm: breaker, {limit} }}\n")

@@ -15,6 +15,7 @@ limits:
   soon: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1ms, probe_timeout: 1h, ramp: 0s, permit_timeout: 1h }}
   three: {{ algorithm: breaker, minimum: 1, quorum: 1, probes: 3, sleep: 1ms, probe_timeout: 1h, ramp: 0s,
            permit_timeout: 1h }}
+  grows: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1ms, sleep_max: 300d, probe_timeout: 1h, ramp: 0s }}
   lost: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1ms, probe_timeout: 500ms, ramp: 0s, permit_timeout: 1h }}
 """
 
@@ -172,7 +173,7 @@ def test_nothing_lives_for_ever_and_scripts_may_be_lost(redis, fleet, key):
     names = list(redis.client.scan_iter("weir:fleet:*"))
     assert names and all(redis.client.pttl(name) > 0 for name in names)
     assert {name.rsplit(":", 1)[0] for name in names} <= {
-        f"weir:fleet:{{{limit}}}" for limit in ("up", "one", "soon", "three", "lost")}
+        f"weir:fleet:{{{limit}}}" for limit in ("up", "one", "soon", "three", "grows", "lost")}
 
 
 @pytest.mark.parametrize("ends", ["stop", "kill"])
@@ -213,6 +214,29 @@ def test_a_reload_keeps_what_the_fleet_has_decided(redis, tmp_path, key):
     assert is_open(servers[1], "one", key)
     fail(servers[1], "one", key + " 2")
     opened(servers, "one", key + " 2")
+    for server in servers:
+        assert server.stop() == 0
+
+
+def test_each_failed_probe_doubles_the_sleep_for_all(redis, tmp_path, key):
+    """A reload makes the first sleep an hour, so that the sleep of now can be read however slow the machine is."""
+    rules = RULES.format(url=redis.url)
+    servers = start(redis, tmp_path, 2)
+    fail(servers[0], "grows", key)
+    opened(servers, "grows", key)
+    for n in range(3):
+        server, permit = probe(servers[n % 2:] + servers[:n % 2], "grows", key)
+        report(server, permit)
+    for server in servers:
+        server.reload(rules.replace("sleep: 1ms, sleep_max", "sleep: 1h, sleep_max"))
+        server.line_with("reloaded")
+
+    def sleeps(server):
+        answer = server.post("/v1/peek", {"limit": "grows", "key": key})
+        return answer.json.get("retry_after_ms", 0) > 7.1 * 3600_000 and answer.json["retry_after_ms"]
+
+    found = [until(lambda server=server: sleeps(server), "it sleeps eight times as long") for server in servers]
+    assert max(found) <= 8.8 * 3600_000 and max(found) - min(found) < 120_000
     for server in servers:
         assert server.stop() == 0
 

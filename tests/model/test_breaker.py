@@ -100,7 +100,8 @@ def parameters(draw):
         "slow_ns": st.integers(1, 3 * S), "slow_rate": st.integers(1, 100),
         "sleep_ns": st.integers(10**6, 20 * S), "probes": st.integers(1, 5),
         "ramp_ns": st.integers(0, 10 * S), "max_concurrent": st.integers(1, 5),
-        "permit_timeout_ns": st.integers(10**6, 40 * S), "probe_timeout_ns": st.integers(10**6, 40 * S)}
+        "permit_timeout_ns": st.integers(10**6, 40 * S), "probe_timeout_ns": st.integers(10**6, 40 * S),
+        "sleep_max_ns": st.integers(10**6, 200 * S)}
     window = draw(st.sampled_from([{}, {"window_ns": st.integers(10**6, 30 * S)},
                                    {"calls": st.integers(1, 40)}]))
     chosen = draw(st.sets(st.sampled_from(sorted(some))))
@@ -238,7 +239,7 @@ def test_no_steps_of_the_clock_keep_a_breaker_from_closing_again(data):
     weir.lib.weir_seed(1)
     limiter, model = breaker(preset, **given_parameters)
     p, now, permits = model.p, NOW, []
-    latest, window = now, p.get("window_ns", 0)
+    latest, window, longest = now, p.get("window_ns", 0), max(p["sleep_ns"], p["sleep_max_ns"])
 
     def acquire(at):
         raw, permit = weir.RawDecision(), Permit()
@@ -264,9 +265,9 @@ def test_no_steps_of_the_clock_keep_a_breaker_from_closing_again(data):
             assert now < permit.until_ns <= latest + p["permit_timeout_ns"]
             permits.append(permit)
         else:
-            assert 0 < raw.retry_after_ns <= max(S, models.DAY_NS + p["sleep_ns"])
+            assert 0 < raw.retry_after_ns <= max(S, models.DAY_NS + longest)
     # Each call finds all over that an earlier one has begun. It is no day: nothing is forgotten.
-    step = p["permit_timeout_ns"] + p["sleep_ns"] + p["ramp_ns"] + window + 1
+    step = p["permit_timeout_ns"] + longest + p["ramp_ns"] + window + 1
     at = latest
     for n in range(p.get("calls", 0) + p["probes"] + 5):
         raw, permit = acquire(at)
@@ -372,6 +373,28 @@ def test_a_lost_probe_of_sparse_traffic_costs_no_further_denial():
     both = Both().open()
     assert both.acquire(after=3600 * S)
     assert both.acquire(after=3600 * S)  # it opened again when the probe's time was over
+
+
+def test_each_failed_probe_doubles_the_sleep_up_to_the_greatest_and_closing_resets_it():
+    both = Both(sleep_max_ns=60 * S, ramp_ns=0).open()
+
+    def sleeps():
+        both.now += both.peek()["retry_after_ns"] - 1
+        assert not both.acquire() and both.acquire(after=1)
+        return both.now - both.model.since
+
+    def retries():
+        return both.peek()["retry_after_ns"]
+
+    assert retries() == 5 * S
+    for about in (10, 20, 40, 60, 60, 60):
+        sleeps()
+        both.report("failure")
+        assert abs(retries() - about * S) <= about * S // 10 and retries() <= 60 * S
+    sleeps()
+    both.report("success")
+    assert both.model.phase == "closed"
+    assert both.open().peek()["retry_after_ns"] == 5 * S
 
 
 def test_minimum_calls_above_permitted_probes_does_not_keep_it_half_open():

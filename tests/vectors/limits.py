@@ -85,7 +85,8 @@ def breaker(**others):
     window = {} if "calls" in others else {"window_ns": 10 * zones.S}
     judged = {} if "failures" in others else {"minimum": 20, "failure_rate": 50}
     return limit(**{"preset": "none", **window, **judged, "slow_rate": 100, "sleep_ns": 5 * zones.S, "probes": 1,
-                    "probe_timeout_ns": 60 * zones.S, "ramp_ns": 5 * zones.S,
+                    "sleep_max_ns": others.get("sleep_ns", 5 * zones.S), "probe_timeout_ns": 60 * zones.S,
+                    "ramp_ns": 5 * zones.S,
                     "permit_timeout_ns": 60 * zones.S, "retry_ns": zones.S, **others})
 
 
@@ -199,7 +200,8 @@ ALGORITHMS = {
                  permit_timeout_ns=3 * zones.S),
          breaker(window_ns=10**6 + 7, minimum=3, sleep_ns=10**6, permit_timeout_ns=10**6,
                  ramp_ns=366 * zones.DAY, probes=100, retry_ns=1),
-         breaker(failures=3, slow_ns=zones.S, slow_rate=30, ramp_ns=0, probe_timeout_ns=5 * zones.S),
+         breaker(failures=3, slow_ns=zones.S, slow_rate=30, ramp_ns=0, probe_timeout_ns=5 * zones.S,
+                 sleep_max_ns=60 * zones.S),
          breaker(preset="resilience4j", calls=20, failures=30, probes=3, slow_ns=60 * zones.S, ramp_ns=0)]),
     "throttle": (
         models.Throttle,

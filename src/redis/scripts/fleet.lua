@@ -2,7 +2,7 @@
 -- says what is new and hears what is new to it.
 --
 -- KEYS[1]    a hash: of each key of the limit that is not merely closed its state,
---            'PHASE NUMBER BEGAN ENDS GOOD BAD SLOW ID:COUNT:TIME ...': closed, with the votes of
+--            'PHASE NUMBER BEGAN ENDS GOOD BAD SLOW ~DOUBLINGS ID:COUNT:TIME ...': closed, with the votes of
 --            servers that would open it; open; or half, with the probes that servers have. NUMBER
 --            grows with each turn, in microseconds of the time where that is more; BEGAN is when it
 --            was, and ENDS when all of it may be forgotten
@@ -10,6 +10,9 @@
 -- KEYS[4]    the ids of servers, and until when each counts as running: a lease after its last calls
 -- ARGV       the server's id; numbers as below; and then what it says, each one text: a letter, four
 --            numbers, the key. Tests put the time in front, in nanoseconds behind an @.
+--
+-- DOUBLINGS says how many probes in a row have failed; it is left out where that is none. How long a
+-- server sleeps then is its business, and it asks for a probe afterwards.
 --
 -- Returns what is new as one text, and the time.
 local call, floor, format, sub = redis.call, math.floor, string.format, string.sub
@@ -22,9 +25,9 @@ end
 local me = ARGV[a]
 -- `hold_us`: how long a server may keep a probe that it does not use, and then wait for its end.
 -- `lease_us`: how long the server counts as running after this call; 0 when it stops.
-local since, is_back, quorum, sleep_us, probes, hold_us, together, failed_percent, slow_percent, lease_us =
-  struct.unpack('<dddddddddd', ARGV[a + 1])
-local keys_max, news_max, tries = 10000, 100, 20
+local since, is_back, quorum, sleep_us, probes, hold_us, together, failed_percent, slow_percent, lease_us,
+  sleep_max_us = struct.unpack('<ddddddddddd', ARGV[a + 1])
+local keys_max, news_max, tries, doublings_max = 10000, 100, 20, 63
 local learn_us, forgotten_us = 60000000, 86400000000
 local news, farthest = {}, 0
 local last = tonumber(call('ZREVRANGE', turns, 0, 0, 'WITHSCORES')[2]) or 0
@@ -81,12 +84,14 @@ local function load(key)
   local text = call('HGET', states, key)
   local phase, number, began, over, good, bad, slow, rest =
     string.match(text or '', '^(%l+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local state = {phase = 'closed', number = 0, began = now, good = 0, bad = 0, slow = 0, is_new = not text}
+  local state = {phase = 'closed', number = 0, began = now, good = 0, bad = 0, slow = 0, doublings = 0,
+    is_new = not text}
   if not phase or tonumber(over) <= now then
     return state
   end
   state.phase, state.number, state.began = phase, tonumber(number), tonumber(began)
   state.good, state.bad, state.slow = tonumber(good), tonumber(bad), tonumber(slow)
+  state.doublings = tonumber(string.match(rest, ' ~(%d+)') or 0)
   for id, count, time in string.gmatch(rest, ' (%w+):(%d+):(%d+)') do
     state[#state + 1] = {id = id, count = tonumber(count), time = tonumber(time)}
   end
@@ -94,13 +99,16 @@ local function load(key)
 end
 
 local function save(key, state)
-  local life = state.phase == 'closed' and math.max(learn_us, sleep_us) or sleep_us + forgotten_us
+  local life = state.phase == 'closed' and math.max(learn_us, sleep_us) or sleep_max_us + forgotten_us
   local over = (state.phase == 'closed' and now or state.began) + life
   if over < now + hold_us and state.phase == 'half' then
     over = now + hold_us
   end
   local words = {format('%s %.0f %.0f %.0f %d %d %d', state.phase, state.number, state.began, over, state.good,
     state.bad, state.slow)}
+  if state.doublings > 0 then
+    words[2] = format('~%d', state.doublings)
+  end
   for _, one in ipairs(state) do
     words[#words + 1] = format('%s:%d:%.0f', one.id, one.count, one.time)
   end
@@ -112,11 +120,13 @@ end
 local function turn(key, state, phase)
   last = math.max(last + 1, now)
   call('ZADD', turns, format('%.0f', last), key)
-  save(key, {phase = phase, number = last, began = now, good = 0, bad = 0, slow = 0})
+  local fails_again = phase == 'open' and state.phase == 'half'
+  save(key, {phase = phase, number = last, began = now, good = 0, bad = 0, slow = 0,
+    doublings = fails_again and math.min(state.doublings + 1, doublings_max) or 0})
 end
 
 local function tell_state(key, state)
-  tell(state.phase == 'closed' and 'c' or 'o', key, state.number, now - state.began, 0)
+  tell(state.phase == 'closed' and 'c' or 'o', key, state.number, now - state.began, state.phase == 'closed' and 0 or state.doublings)
 end
 
 -- Takes out those whose time is over, and those of a server; how many of either.
@@ -186,7 +196,8 @@ end
 
 -- So many requests have come after the sleep.
 function say.a(key, state, number, wanted)
-  if state.phase == 'closed' or (state.phase == 'open' and now < state.began + sleep_us) then
+  local sleeps = now < state.began + sleep_us or (state.doublings > 0 and number ~= state.number)
+  if state.phase == 'closed' or (state.phase == 'open' and sleeps) then
     tell_state(key, state)
     return
   end
@@ -234,7 +245,8 @@ function say.z(key, state)
   if state.phase ~= 'closed' then
     turn(key, state, 'closed')
   elseif not state.is_new then
-    save(key, {phase = 'closed', number = state.number, began = state.began, good = 0, bad = 0, slow = 0})
+    save(key, {phase = 'closed', number = state.number, began = state.began, good = 0, bad = 0, slow = 0,
+      doublings = 0})
   end
 end
 

@@ -29,6 +29,7 @@ def breaker(preset="none", retry_ns=SECOND_NS, **given):
     if "failures" in given:
         del full["minimum"], full["failure_rate"]
     full.setdefault("ramp_ns", full["sleep_ns"])
+    full.setdefault("sleep_max_ns", full["sleep_ns"])
     full.setdefault("probe_timeout_ns", full["permit_timeout_ns"] if preset != "none" else
                     min(full["permit_timeout_ns"], max(full["sleep_ns"], 2 * full.get("slow_ns", 0))))
     return Breaker({"preset": preset, "retry_ns": retry_ns, **full})
@@ -64,9 +65,21 @@ class Breaker(Model):
         self.slow = p.get("slow_ns", 0)
         self.part = None if "calls" in p else p["window_ns"] // p["parts"]
         self.flights = {}  # until: [permits, until] by part; with a bound a list under None
+        self.phase = None
         self.begin("closed", 0)
 
+    def sleep(self):
+        """Doubled with each failed probe, and then drawn from its beginning, as vectors/README.md says."""
+        first, greatest = self.p["sleep_ns"], max(self.p["sleep_ns"], self.p["sleep_max_ns"])
+        if not self.doublings:
+            return first
+        about = min(first * 2**self.doublings, greatest)
+        least, most = max(first, about - about // 10), min(greatest, about + about // 10)
+        return least + (most - least) * (self.since * 0x9e3779b97f4a7c15 % 2**64 >> 57) // 127
+
     def begin(self, phase, since):
+        failed_again = phase == "open" and self.phase == "half_open"
+        self.doublings = self.doublings + failed_again if phase in ("open", "half_open") else 0
         self.phase, self.since = phase, since
         self.flying = self.good = self.bad = self.slow_probes = 0
         self.results = []  # (when its call ended, failed, slow)
@@ -105,8 +118,8 @@ class Breaker(Model):
         p = self.p
         if self.phase in FORCED and self.since <= now:
             self.phase = "closed"
-        if self.phase == "open" and self.since + p["sleep_ns"] + DAY_NS <= now:
-            self.begin("closed", self.since + p["sleep_ns"] + DAY_NS)
+        if self.phase == "open" and self.since + self.sleep() + DAY_NS <= now:
+            self.begin("closed", self.since + self.sleep() + DAY_NS)
         if self.phase == "half_open" and self.since + self.timeout + DAY_NS <= now:
             self.begin("closed", self.since + self.timeout + DAY_NS)
         if self.phase == "ramp" and self.since + p["ramp_ns"] <= now:
@@ -203,8 +216,8 @@ class Breaker(Model):
                 return "breaker_open", self.retry
         if self.phase == "forced_open":
             return "breaker_open", self.retry if self.since == FOR_EVER else self.since - now
-        if self.phase == "open" and now < self.since + self.p["sleep_ns"]:
-            return "breaker_open", self.since + self.p["sleep_ns"] - now
+        if self.phase == "open" and now < self.since + self.sleep():
+            return "breaker_open", self.since + self.sleep() - now
         if self.phase == "half_open" and self.used() >= self.p["probes"]:
             return "breaker_open", self.retry
         if self.most and self.in_flight() >= self.most:
@@ -301,7 +314,7 @@ class Breaker(Model):
                         (max(r[0] for r in kept) // self.part + parts) * self.part - now)
         phase_end = {"closed": now, **dict.fromkeys(FORCED, min(self.since, now + FARTHEST_NS)),
                      "ramp": self.since + self.p["ramp_ns"],
-                     "open": self.since + self.p["sleep_ns"] + DAY_NS,
+                     "open": self.since + self.sleep() + DAY_NS,
                      "half_open": self.since + self.timeout + DAY_NS}[self.phase]
         return max(0, phase_end - now, *ends)
 
