@@ -47,6 +47,8 @@ class Ledger:
                 self._void((op["limit"], op["key"]))
             elif op["do"] in ("restart", "flush", "fault"):
                 self._void(None)
+                if op["do"] == "flush":
+                    self._forget_spent()
             elif op["do"] == "kill":
                 self._kill(i)
             elif op["do"] == "reload":
@@ -79,6 +81,11 @@ class Ledger:
         for one in self.taken.values():
             if pair is None or pair in one.charged:
                 one.is_void = True
+
+    def _forget_spent(self):
+        """Redis has lost the marks of permits that were given back."""
+        for one in self.taken.values():
+            one.spent = False
 
     def _kill(self, i):
         """Permits of requests by rules end with their server. Others are valid for what is kept."""
