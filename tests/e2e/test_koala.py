@@ -517,6 +517,14 @@ def test_other_methods_are_refused(koala):
     assert server.get("/monitor/alive/", method="HEAD").status == 200
 
 
+def test_slashes_around_a_path_mean_nothing(koala):
+    server = koala()
+    for path in ("/rule/browse/", "//rule/browse", "///rule/browse//"):
+        assert server.get(f"{path}?uid=7").json == DENIED_101
+    for path in ("/rule//browse", "//v1/limits", "/v1/limits/"):
+        assert server.get(f"{path}?uid=7").status == 404
+
+
 @pytest.mark.parametrize("store", ["memory", "redis"])
 def test_a_leak_past_what_a_log_holds_counts_and_takes_back(serve, start_redis, tmp_path, store):
     path = tmp_path / "rules.conf"
