@@ -237,10 +237,14 @@ static bool would_pass(const struct redis_step *step, struct seen *seen)
 	return out.allowed;
 }
 
-/* Whether a state of other parameters is to be stored as these have it, though it is denied. */
+/*
+ * Whether a state of other parameters is to be stored as these have it, though it is denied. One that is over was not
+ * converted: under the name of these it would count by their rate where a clock lags.
+ */
 static bool keeps_converted(const struct redis_step *step, const struct seen *seen)
 {
-	return seen->fit == VALUE_CONVERTS && step->call.op == ALGO_ACQUIRE;
+	return seen->fit == VALUE_CONVERTS && step->call.op == ALGO_ACQUIRE &&
+	       seen->value.word.until_ns > seen->time.now_ns;
 }
 
 /* Whether a denial leaves another state: of one that no clock could have written, cut back. */

@@ -527,6 +527,36 @@ static void a_place_that_has_ended_is_not_held_again(void **state)
 	algo_limit_free(&limit);
 }
 
+/* A denial by other parameters finds a state that is over; then the clock lags, and the state counts again. */
+static void a_state_that_is_over_keeps_its_parameters(void **state)
+{
+	struct algo_limit pair[] = {
+	    limit_of((struct weir_limit_options){.rate = {5}, .burst = 4}),
+	    limit_of((struct weir_limit_options){.rate = {1}, .burst = 4}),
+	};
+	static const struct {
+		unsigned limit, at_ms, cost;
+		bool allowed;
+	} calls[] = {{0, 0, 4, true}, {1, 1000, 5, false}, {0, 500, 2, true}, {0, 500, 1, false}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+		struct redis_step step = {
+		    .limit = &pair[calls[i].limit],
+		    .key = SLICE("key"),
+		    .call = {.op = ALGO_ACQUIRE, .cost = calls[i].cost},
+		    .repeat = 1,
+		    .at = moment_given(1700000000 * NS_PER_S + calls[i].at_ms * NS_PER_MS),
+		    .is_given = true};
+
+		real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+		assert_int_equal(ends[0].outcomes[0].allowed, calls[i].allowed);
+	}
+	freeReplyObject(real_do(&real, "DEL key"));
+	algo_limit_free(&pair[0]);
+	algo_limit_free(&pair[1]);
+}
+
 /* A mark beside the key says that the permit is spent: both go in one call, or none. */
 static void a_permit_gives_back_once_and_in_one_call(void **state)
 {
@@ -842,6 +872,7 @@ int main(void)
 	    cmocka_unit_test(a_burst_that_is_lowered_and_raised_again_grants_no_more),
 	    cmocka_unit_test(a_refund_that_gives_nothing_back_shortens_no_window),
 	    cmocka_unit_test(a_place_that_has_ended_is_not_held_again),
+	    cmocka_unit_test(a_state_that_is_over_keeps_its_parameters),
 	    cmocka_unit_test(a_permit_gives_back_once_and_in_one_call),
 	    cmocka_unit_test(a_key_that_comes_twice_in_a_call_is_granted_once),
 	    cmocka_unit_test(a_clock_ten_seconds_apart_is_put_right),
