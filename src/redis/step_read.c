@@ -237,10 +237,7 @@ static bool would_pass(const struct redis_step *step, struct seen *seen)
 	return out.allowed;
 }
 
-/*
- * Whether a state of other parameters is to be stored as these have it, though it is denied. One that is over was not
- * converted: under the name of these it would count by their rate where a clock lags.
- */
+/* Whether a denial stores a state of other parameters as these have it. One that is over stays for clocks that lag. */
 static bool keeps_converted(const struct redis_step *step, const struct seen *seen)
 {
 	return seen->fit == VALUE_CONVERTS && step->call.op == ALGO_ACQUIRE &&
@@ -512,6 +509,8 @@ static enum step_end withhold(struct redis_step *step, struct seen *seen, enum v
 	struct redis_step peek = *step;
 
 	peek.call.op = ALGO_PEEK;
+	if (step->call.op == ALGO_REFUND)
+		peek.call.cost = 0; /* a permit of before may have taken more than the limit grants now */
 	apply_all(&peek, -1, seen->time, &seen->value, outcomes, until_ns);
 	step->units.state = seen->value.word;
 	return own == GRANTED || (is_seen(step, seen) && outcomes[0].allowed) ? STEP_WITHHELD : STEP_UNASKED;
