@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "engine/engine.h"
 #include "rules/model.h"
-#include "rules/print.h"
+#include "readers/yaml/print.h"
 #include "server/advice.h"
 #include "server/config.h"
 #include "server/log.h"
@@ -94,7 +94,7 @@ static int print(const weir_config *config, struct weir_error *error)
 	int status = WEIR_ENOMEM;
 
 	if (defaults) {
-		rules_print(config, defaults, &out);
+		yaml_print(config, defaults, &out);
 		status = out.failed ? WEIR_ENOMEM : WEIR_OK;
 	}
 	if (status == WEIR_OK)

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "readers/koala/koala.h"
-#include "readers/read.h"
+#include "readers/yaml/read.h"
 #include "rules/check.h"
 #include "rules/remark.h"
 

@@ -45,8 +45,8 @@ capcity: 5
         ("5", "expected rate in token_bucket, found none"),
         ("6", "expected each limit once, found \"dup\" again: the first is in line 4"),
         ("8", "expected the name of a limit (api, dup, dup, half, login), found \"lgin\": did you mean \"login\"?"),
-        ("9", "expected a key of a rule with limits (name, on_store_failure, ipv6_prefix, path_variants, priority, "
-              "match, key, limits, mode, ip_numbers, feedback, result), found \"limts\": did you mean \"limits\"?"),
+        ("9", "expected a key of a rule with limits (name, ipv6_prefix, path_variants, match, key, "
+              "limits, mode, on_store_failure, priority, ip_numbers, feedback, result), found \"limts\": did you mean \"limits\"?"),
         ("10", "expected each key of a rule with limits once, found \"limits\" again: the first is in line 10"),
         ("10", "expected mode to be one of enforce, shadow, found \"shadows\": did you mean \"shadow\"?"),
         ("11", "expected a key of listen (http, resp, admin), found \"htp\": did you mean \"http\"?"),

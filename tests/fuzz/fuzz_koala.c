@@ -4,7 +4,7 @@
 
 #include "readers/koala/koala.h"
 #include "rules/check.h"
-#include "rules/print.h"
+#include "readers/yaml/print.h"
 #include "rules/remark.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -18,7 +18,7 @@ static void print(const weir_config *config)
 
 	if (!defaults)
 		abort();
-	rules_print(config, defaults, &out);
+	yaml_print(config, defaults, &out);
 	if (out.failed || weir_config_read_yaml(out.data, out.len, NULL, &again, &error) != 0)
 		abort();
 	if (again->rule_count != config->rule_count || again->limit_count != config->limit_count)

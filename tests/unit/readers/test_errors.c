@@ -329,7 +329,7 @@ static void a_rule_has_limits_or_an_answer(void **state)
 	    {"rules: [{ answer: deny, match: { ip: 1.1.1.1 }, path_variants: false }]", 1, 64,
 	     "path in match or key beside path_variants"},
 	    {"rules: [{ answer: deny, match: { path: /a }, path_variants: 1 }]", 1, 61,
-	     "one of true, false, yes, no, found \"1\""},
+	     "one of yes, no, true, false, found \"1\""},
 	    {"rules: [{ answer: deny, ipv6_prefix: 56 }]", 1, 25, "found \"ipv6_prefix\""},
 	    {"rules: [{ answer: deny, key: [ip] }]", 1, 25, "found \"key\""},
 	    {"rules: [{ answer: deny, priority: 1 }]", 1, 25, "found \"priority\""},
@@ -427,7 +427,7 @@ static void rules_with_limits_answer_in_their_order_only(void **state)
 	    {"limits: { l: { algorithm: token_bucket, rate: 5/s } }\n"
 	     "rules: [{ answer: allow, limits: [l] }]",
 	     2, 26,
-	     "a rule with an answer (name, path_variants, answer, match, mode, ip_numbers, result), "
+	     "a rule with an answer (name, answer, path_variants, match, mode, ip_numbers, result), "
 	     "found \"limits\""},
 	    {"limits: { l: { algorithm: token_bucket, rate: 5/s } }\n"
 	     "rules: [{ answer: deny, limits: [l] }]\norder: first",

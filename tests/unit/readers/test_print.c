@@ -10,7 +10,7 @@
 
 #include "base/buffer.h"
 #include "readers/koala/koala.h"
-#include "rules/print.h"
+#include "readers/yaml/print.h"
 
 static void assert_text(const char *a, const char *b)
 {
@@ -160,7 +160,7 @@ static void assert_printed(weir_config *config)
 	weir_config *defaults = weir_private_config_new(), *again;
 	struct buffer out = {0};
 
-	rules_print(config, defaults, &out);
+	yaml_print(config, defaults, &out);
 	assert_false(out.failed);
 	again = read_yaml((struct slice){out.data ? out.data : "", out.len});
 	assert_config(config, again);

@@ -10,7 +10,7 @@
 #include <weir/rules.h>
 
 #include "base/buffer.h"
-#include "rules/print.h"
+#include "readers/yaml/print.h"
 
 #define DIGEST "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 #define TOKEN  "token: " DIGEST
@@ -100,7 +100,7 @@ static void what_is_printed_reads_as_the_same_users(void **state)
 	struct buffer text = {0};
 
 	(void)state;
-	rules_print(config, defaults, &text);
+	yaml_print(config, defaults, &text);
 	buffer_printf(&text, "%c", 0);
 	again = read_text(text.data);
 	assert_all(again);

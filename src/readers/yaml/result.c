@@ -1,8 +1,9 @@
 /* result.c: `result:`, plain data that a denial carries, rendered to JSON once. */
 #include "base/buffer.h"
 #include "readers/compact.h"
-#include "readers/read.h"
+#include "readers/yaml/read.h"
 #include "readers/reserved.h"
+#include "rules/scalar.h"
 
 static bool is_json_word(struct slice text)
 {
@@ -93,8 +94,8 @@ static int check_names(struct reader *reader, const yaml_node_t *node)
 	return WEIR_OK;
 }
 
-int read_result(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                void *field)
+static int read_result(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                       void *field)
 {
 	const char **result = field;
 	struct buffer out = {.max = RESULT_MAX};
@@ -113,3 +114,17 @@ int read_result(struct reader *reader, const struct node_key *key, const yaml_no
 	buffer_free(&out);
 	return status;
 }
+
+static bool print_result(const struct printer *printer, const struct node_key *key,
+                         const void *field, const void *otherwise)
+{
+	const char *json = *(const char *const *)field;
+
+	(void)key;
+	(void)otherwise;
+	if (json)
+		scalar_add_json(printer->out, slice_of(json));
+	return json != NULL;
+}
+
+const struct node_kind read_result_kind = {read_result, print_result};

@@ -1,7 +1,7 @@
 /* tls.c: `tls:`. The files are read by whoever uses them. */
 #include <string.h>
 
-#include "readers/read.h"
+#include "readers/yaml/read.h"
 
 #define FIELD(name) offsetof(struct rules_tls, name)
 
@@ -15,7 +15,7 @@ static int read_file(struct reader *reader, const struct node_key *key, const ya
                      void *field)
 {
 	const char **path = field;
-	int status = node_text(reader, key, value, path);
+	int status = node_read_text(reader, key, value, path);
 
 	if (status != WEIR_OK)
 		return status;
@@ -23,22 +23,25 @@ static int read_file(struct reader *reader, const struct node_key *key, const ya
 	return *path ? WEIR_OK : node_no_memory(reader);
 }
 
+static const struct node_kind file_kind = {read_file, node_print_text};
+
 #define PATH_MAX_LEN 4095
 
 enum { CERT, KEY, CA, CLIENTS, MINIMUM, KEYS };
 
 static const struct node_key keys[KEYS] = {
-    [CERT] = {"cert", read_file, FIELD(cert), .required = true, .min = 1, .max = PATH_MAX_LEN},
-    [KEY] = {"key", read_file, FIELD(key), .min = 1, .max = PATH_MAX_LEN},
-    [CA] = {"ca", read_file, FIELD(ca), .min = 1, .max = PATH_MAX_LEN},
-    [CLIENTS] = {"clients", node_word, FIELD(clients), .words = clients},
-    [MINIMUM] = {"minimum", node_word, FIELD(minimum), .words = versions},
+    [CERT] = {"cert", &file_kind, FIELD(cert), .required = true, .min = 1, .max = PATH_MAX_LEN},
+    [KEY] = {"key", &file_kind, FIELD(key), .min = 1, .max = PATH_MAX_LEN},
+    [CA] = {"ca", &file_kind, FIELD(ca), .min = 1, .max = PATH_MAX_LEN},
+    [CLIENTS] = {"clients", &node_word, FIELD(clients), .words = clients},
+    [MINIMUM] = {"minimum", &node_word, FIELD(minimum), .words = versions},
 };
 
-int read_tls(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-             void *field)
+static const struct node_table table = {"tls", keys, KEYS};
+
+static int read_tls(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                    void *field)
 {
-	static const struct node_table table = {"tls", keys, KEYS};
 	const yaml_node_t *values[NODE_KEYS_MAX] = {0};
 	struct rules_tls *tls = field;
 	int status = node_mapping(reader, value, &table, 0, tls, values);
@@ -53,3 +56,12 @@ int read_tls(struct reader *reader, const struct node_key *key, const yaml_node_
 	tls->column = (unsigned)value->start_mark.column + 1;
 	return WEIR_OK;
 }
+
+static bool print_tls(const struct printer *printer, const struct node_key *key, const void *field,
+                      const void *otherwise)
+{
+	(void)key;
+	return node_print_flow(printer, &(struct node_object){&table, 0, field, otherwise});
+}
+
+const struct node_kind read_tls_kind = {read_tls, print_tls};

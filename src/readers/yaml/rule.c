@@ -4,7 +4,8 @@
 #include "algo/parameter.h"
 #include "algo/priority.h"
 #include "base/near.h"
-#include "readers/read.h"
+#include "readers/yaml/read.h"
+#include "rules/scalar.h"
 #include "rules/show.h"
 
 /*
@@ -16,7 +17,7 @@ enum { BY_LIMITS = 1, BY_ANSWER = 2, BY_BOTH = 4, COUNTS = BY_LIMITS | BY_BOTH }
 static const struct word modes[] = {{"enforce", RULES_ENFORCE}, {"shadow", RULES_SHADOW}, {0}};
 
 const struct word read_switches[] = {
-    {"true", RULES_YES}, {"false", RULES_NO}, {"yes", RULES_YES}, {"no", RULES_NO}, {0}};
+    {"yes", RULES_YES}, {"no", RULES_NO}, {"true", RULES_YES}, {"false", RULES_NO}, {0}};
 
 static const struct word answers[] = {{"allow", RULES_ALLOW}, {"deny", RULES_DENY}, {0}};
 
@@ -25,7 +26,8 @@ static const struct node_items attributes = {.type = YAML_SEQUENCE_NODE,
                                              .each = "attribute",
                                              .size = sizeof(const char *),
                                              .required = true,
-                                             .read = read_attribute};
+                                             .read = read_attribute,
+                                             .print = read_print_name};
 
 static int unknown_limit(struct reader *reader, const yaml_node_t *node)
 {
@@ -61,12 +63,20 @@ static int read_limit_name(struct reader *reader, struct node_name *name, const 
 	return WEIR_OK;
 }
 
+static void print_limit_name(const struct printer *printer, const void *element)
+{
+	const struct rules_limit *limit = &printer->config->limits[*(const size_t *)element];
+
+	scalar_add(printer->out, slice_of(limit->options.name));
+}
+
 static const struct node_items limit_names = {.type = YAML_SEQUENCE_NODE,
                                               .expected = "a list of limits such as [login]",
                                               .each = "limit",
                                               .size = sizeof(size_t),
                                               .required = true,
-                                              .read = read_limit_name};
+                                              .read = read_limit_name,
+                                              .print = print_limit_name};
 
 static int read_rule_name(struct reader *reader, const struct node_key *key,
                           const yaml_node_t *value, void *field)
@@ -85,34 +95,49 @@ static int read_feedback(struct reader *reader, const struct node_key *key,
 	if (value->type != YAML_SEQUENCE_NODE || node_item_count(value) != 2)
 		return node_expected(reader, value, "two numbers such as [2, 4]");
 	for (size_t i = 0; i < 2 && status == WEIR_OK; i++)
-		status = node_number(reader, key, node_at(reader, value->data.sequence.items.start[i]),
+		status = node_read_number(reader, key, node_at(reader, value->data.sequence.items.start[i]),
 		                     &numbers[i]);
 	return status;
 }
 
-enum { RULE_NAME, RULE_ON_STORE_FAILURE, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS, RULE_ANSWER,
-       RULE_PRIORITY };
+static bool print_feedback(const struct printer *printer, const struct node_key *key,
+                           const void *field, const void *otherwise)
+{
+	const uint64_t *numbers = field;
+
+	(void)key;
+	(void)otherwise;
+	buffer_printf(printer->out, "[%llu, %llu]", (unsigned long long)numbers[0],
+	              (unsigned long long)numbers[1]);
+	return numbers[0] || numbers[1];
+}
+
+static const struct node_kind name_kind = {read_rule_name, node_print_text};
+static const struct node_kind feedback_kind = {read_feedback, print_feedback};
+
+enum { RULE_NAME, RULE_ANSWER, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS };
 
 #define FIELD(name) offsetof(struct rules_rule, name)
 #define ARRAY(elements, count) NODE_ARRAY(struct rules_rule, elements, count)
 
 static const struct node_key rule_keys[] = {
-    [RULE_NAME] = {"name", read_rule_name, FIELD(name)},
-    [RULE_ON_STORE_FAILURE] = {"on_store_failure", node_word, FIELD(on_store_failure), COUNTS,
-                               .words = rules_failures},
-    [RULE_IPV6_PREFIX] = {"ipv6_prefix", node_number, FIELD(ipv6_prefix), COUNTS, .min = 1,
+    [RULE_NAME] = {"name", &name_kind, FIELD(name)},
+    [RULE_ANSWER] = {"answer", &node_word, FIELD(answer), BY_ANSWER | BY_BOTH, .words = answers},
+    [RULE_IPV6_PREFIX] = {"ipv6_prefix", &node_number, FIELD(ipv6_prefix), COUNTS, .min = 1,
                           .max = 128},
-    [RULE_PATH_VARIANTS] = {"path_variants", node_word, FIELD(path_variants),
+    [RULE_PATH_VARIANTS] = {"path_variants", &node_word, FIELD(path_variants),
                             .words = read_switches},
-    [RULE_ANSWER] = {"answer", node_word, FIELD(answer), BY_ANSWER | BY_BOTH, .words = answers},
-    [RULE_PRIORITY] = {"priority", node_number, FIELD(priority), COUNTS, .max = PRIORITY_LOWEST},
-    {"match", read_match, ARRAY(conditions, condition_count)},
-    {"key", node_list, ARRAY(key, key_count), COUNTS, .items = &attributes},
-    {"limits", node_list, ARRAY(limits, limit_count), COUNTS, .items = &limit_names},
-    {"mode", node_word, FIELD(mode), .words = modes},
-    {"ip_numbers", node_word, FIELD(ip_numbers), .words = read_switches},
-    {"feedback", read_feedback, FIELD(feedback), COUNTS, .max = ALGO_COUNT_MAX},
-    {"result", read_result, FIELD(result)},
+    {"match", &read_match_kind, ARRAY(conditions, condition_count)},
+    {"key", &node_list, ARRAY(key, key_count), COUNTS, .items = &attributes},
+    {"limits", &node_list, ARRAY(limits, limit_count), COUNTS, .items = &limit_names},
+    {"mode", &node_word, FIELD(mode), .words = modes},
+    {"on_store_failure", &node_word, FIELD(on_store_failure), COUNTS,
+     .has = FIELD(has_on_store_failure), .words = rules_failures},
+    {"priority", &node_number, FIELD(priority), COUNTS, .has = FIELD(has_priority),
+     .max = PRIORITY_LOWEST},
+    {"ip_numbers", &node_word, FIELD(ip_numbers), .words = read_switches},
+    {"feedback", &feedback_kind, FIELD(feedback), COUNTS, .max = ALGO_COUNT_MAX},
+    {"result", &read_result_kind, FIELD(result)},
 };
 
 #define RULE_KEYS (sizeof rule_keys / sizeof *rule_keys)
@@ -194,8 +219,6 @@ static int read_rule(struct reader *reader, struct node_name *name, const yaml_n
 	         check_companions(reader, rule, values);
 	if (status != WEIR_OK)
 		return status;
-	rule->has_on_store_failure = values[RULE_ON_STORE_FAILURE] != NULL;
-	rule->has_priority = values[RULE_PRIORITY] != NULL;
 	if (!rule->name) {
 		snprintf(unnamed, sizeof unnamed, "rule-%zu", name->index + 1);
 		rule->name = arena_copy(&reader->config->arena, slice_of(unnamed));
@@ -210,8 +233,8 @@ static int read_rule(struct reader *reader, struct node_name *name, const yaml_n
 	return WEIR_OK;
 }
 
-int read_rules(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-               void *field)
+static int read_rules(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
 {
 	static const struct node_items rules = {.type = YAML_SEQUENCE_NODE,
 	                                        .expected = "a list of rules",
@@ -226,3 +249,23 @@ int read_rules(struct reader *reader, const struct node_key *key, const yaml_nod
 		status = read_shared_limits(reader, names) ?: read_unused_limits(reader);
 	return status != WEIR_OK ? status : node_names_sort(reader, names, array->count, "rule");
 }
+
+static bool print_rules(const struct printer *printer, const struct node_key *key,
+                        const void *field, const void *otherwise)
+{
+	static const struct node_table table = {"a rule", rule_keys, RULE_KEYS};
+	static const struct rules_rule none;
+	const struct node_array *array = field;
+	const struct rules_rule *rules = array->elements;
+
+	(void)key;
+	(void)otherwise;
+	for (size_t i = 0; i < array->count; i++) {
+		buffer_add_text(printer->out, "\n  - ");
+		node_print(printer, &(struct node_object){&table, COUNTS | BY_ANSWER, &rules[i], &none},
+		           "\n    ");
+	}
+	return array->count > 0;
+}
+
+const struct node_kind read_rules_kind = {read_rules, print_rules};

@@ -1,5 +1,5 @@
 /*
- * yaml.c: from the bytes of a file to one clean tree, and its topmost keys.
+ * yaml.c: from the bytes of a file to one clean tree, and its topmost keys, which also print it.
  *
  * A file is parsed twice. The first time, event by event, refuses what the
  * tables of keys should never meet: aliases (a few bytes could stand for
@@ -9,8 +9,10 @@
  */
 #include "base/error.h"
 #include "base/zone.h"
+#include "readers/yaml/print.h"
+#include "readers/yaml/read.h"
 #include "rules/rate.h"
-#include "readers/read.h"
+#include "rules/scalar.h"
 
 #define NODES_MAX    65536
 #define CONNECTIONS_MAX 10000000
@@ -30,11 +32,13 @@ static int refuse_grpc(struct reader *reader, const struct node_key *key, const 
 	                  "expected http, resp or admin, found grpc, which is not supported yet");
 }
 
+static const struct node_kind grpc_kind = {refuse_grpc, NULL};
+
 static const struct node_key listen_keys[] = {
-    {"http", read_listen, FIELD(listen_http)},
-    {"resp", read_listen, FIELD(listen_resp)},
-    {"admin", read_listen, FIELD(listen_admin)},
-    {"grpc", refuse_grpc, .hidden = true},
+    {"http", &read_listen_kind, FIELD(listen_http)},
+    {"resp", &read_listen_kind, FIELD(listen_resp)},
+    {"admin", &read_listen_kind, FIELD(listen_admin)},
+    {"grpc", &grpc_kind, .hidden = true},
 };
 
 static const struct node_table listen_table = {"listen", listen_keys,
@@ -49,10 +53,28 @@ static int read_range(struct reader *reader, struct node_name *name, const yaml_
 	return node_expected(reader, node, "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9");
 }
 
+static void print_range(const struct printer *printer, const void *element)
+{
+	const struct ip_range *range = element;
+	int bits = ip_range_prefix(range);
+	bool v4 = ip_is_v4(&range->first) && ip_is_v4(&range->last);
+	char text[2 * IP_TEXT_MAX + 8];
+	size_t len = ip_format(&range->first, text);
+
+	if (bits < 0) {
+		text[len++] = '-';
+		len += ip_format(&range->last, text + len);
+	} else if (bits < 128) {
+		len += (size_t)sprintf(text + len, "/%d", v4 ? bits - 96 : bits);
+	}
+	scalar_add(printer->out, (struct slice){text, len});
+}
+
 static const struct node_items ranges = {.type = YAML_SEQUENCE_NODE,
                                          .expected = "a list of addresses",
                                          .size = sizeof(struct ip_range),
-                                         .read = read_range};
+                                         .read = read_range,
+                                         .print = print_range};
 
 static int read_protected(struct reader *reader, const struct node_key *key,
                           const yaml_node_t *value, void *field)
@@ -68,6 +90,22 @@ static int read_protected(struct reader *reader, const struct node_key *key,
 		return WEIR_OK;
 	return node_expected(reader, value, "yes, no or a list of addresses");
 }
+
+static bool print_protected(const struct printer *printer, const struct node_key *key,
+                            const void *field, const void *otherwise)
+{
+	const struct node_array *array = field;
+
+	(void)key;
+	(void)otherwise;
+	if (printer->config->unprotected)
+		buffer_add_text(printer->out, "no");
+	else if (array->count > 0)
+		node_print_items(printer, &ranges, array);
+	return printer->config->unprotected || array->count > 0;
+}
+
+static const struct node_kind protected_kind = {read_protected, print_protected};
 
 /* As browsers write them: names that need other letters come as xn--. */
 static bool is_host_name(struct slice name)
@@ -95,7 +133,8 @@ static int read_host(struct reader *reader, struct node_name *name, const yaml_n
 static const struct node_items hosts = {.type = YAML_SEQUENCE_NODE,
                                         .expected = "a list of names",
                                         .size = sizeof(const char *),
-                                        .read = read_host};
+                                        .read = read_host,
+                                        .print = read_print_name};
 
 static int read_attribute_name(struct reader *reader, struct node_name *name,
                                const yaml_node_t *node, void *element)
@@ -108,27 +147,21 @@ static const struct node_items attributes = {.type = YAML_SEQUENCE_NODE,
                                              .expected = "a list of attributes such as [tenant]",
                                              .each = "attribute",
                                              .size = sizeof(const char *),
-                                             .read = read_attribute_name};
+                                             .read = read_attribute_name,
+                                             .print = read_print_name};
 
 static const struct node_key idle_keys[] = {
-    {"http", node_duration, FIELD(idle_http_ns), .expected = DURATION_EXPECTED, .max = UINT64_MAX},
-    {"resp", node_duration, FIELD(idle_resp_ns), .expected = DURATION_EXPECTED, .max = UINT64_MAX},
+    {"http", &node_duration, FIELD(idle_http_ns), .expected = DURATION_EXPECTED, .max = UINT64_MAX},
+    {"resp", &node_duration, FIELD(idle_resp_ns), .expected = DURATION_EXPECTED, .max = UINT64_MAX},
 };
 
 static const struct node_table idle_table = {"idle", idle_keys,
                                              sizeof idle_keys / sizeof *idle_keys};
 
-static int read_nodes(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                      void *field)
-{
-	reader->config->has_nodes = true;
-	return node_number(reader, key, value, field);
-}
-
 static int read_zone(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                      void *field)
 {
-	int status = node_text(reader, key, value, field);
+	int status = node_read_text(reader, key, value, field);
 	struct weir_error error = {0};
 	struct zone *zone;
 
@@ -143,10 +176,12 @@ static int read_zone(struct reader *reader, const struct node_key *key, const ya
 	return WEIR_OK;
 }
 
+static const struct node_kind zone_kind = {read_zone, node_print_text};
+
 static const struct node_key koala_keys[] = {
-    {"timezone", read_zone, FIELD(koala.timezone), .min = 1, .max = RULES_NAME_MAX},
-    {"unmatched", read_result, FIELD(koala.unmatched)},
-    {"unexceeded", read_result, FIELD(koala.unexceeded)},
+    {"timezone", &zone_kind, FIELD(koala.timezone), .min = 1, .max = RULES_NAME_MAX},
+    {"unmatched", &read_result_kind, FIELD(koala.unmatched)},
+    {"unexceeded", &read_result_kind, FIELD(koala.unexceeded)},
 };
 
 static const struct node_table koala_table = {"koala", koala_keys,
@@ -157,40 +192,43 @@ static const struct word orders[] = {{"all", RULES_ALL}, {"first", RULES_FIRST},
 static const struct word auths[] = {
     {"yes", RULES_AUTH_YES}, {"no", RULES_AUTH_NO}, {"reports", RULES_AUTH_REPORTS}, {0}};
 
-/* Rules depend on other keys, so these are read first, whatever the order in the file. */
+/* Rules depend on other keys, so they are read last, wherever they stand in the file. */
 static const struct node_key file_keys[] = {
-    {"listen", node_nested, .nested = &listen_table},
-    {"store", read_store, FIELD(store)},
-    {"store_owner", node_text, FIELD(store_owner), .min = 1, .max = RULES_NAME_MAX},
-    {"store_group", node_text, FIELD(store_group), .min = 1, .max = RULES_NAME_MAX},
-    {"capacity", node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
-    {"sync", node_duration, FIELD(sync_ns), .expected = DURATION_EXPECTED, .min = 1,
+    {"listen", &node_nested, .nested = &listen_table},
+    {"store", &read_store_kind, FIELD(store)},
+    {"store_owner", &node_text, FIELD(store_owner), .min = 1, .max = RULES_NAME_MAX},
+    {"store_group", &node_text, FIELD(store_group), .min = 1, .max = RULES_NAME_MAX},
+    {"capacity", &node_number, FIELD(capacity), .min = 1, .max = WEIR_CAPACITY_MAX},
+    {"sync", &node_duration, FIELD(sync_ns), .expected = DURATION_EXPECTED, .min = 1,
      .max = UINT64_MAX},
-    {"order", node_word, FIELD(order), .words = orders},
-    {"koala", node_nested, .nested = &koala_table},
-    {"attributes", node_list, ARRAY(attributes, attribute_count), .items = &attributes},
-    {"limits", read_limits, ARRAY(limits, limit_count)},
-    {"rules", read_rules, ARRAY(rules, rule_count)},
-    {"nodes", read_nodes, FIELD(nodes), .min = 1, .max = NODES_MAX},
-    {"prefix", read_prefix, FIELD(prefix)},
-    {"store_timeout", node_duration, FIELD(store_timeout_ns), .expected = SHORT_EXPECTED,
+    {"order", &node_word, FIELD(order), .words = orders},
+    {"koala", &node_nested, .nested = &koala_table},
+    {"attributes", &node_list, ARRAY(attributes, attribute_count), .items = &attributes},
+    {"nodes", &node_number, FIELD(nodes), .has = FIELD(has_nodes), .min = 1, .max = NODES_MAX},
+    {"prefix", &read_prefix_kind, FIELD(prefix)},
+    {"store_timeout", &node_duration, FIELD(store_timeout_ns), .expected = SHORT_EXPECTED,
      .min = NS_PER_MS, .max = SHORT_MAX_NS},
-    {"denied_cache", node_duration, FIELD(denied_cache_ns),
+    {"denied_cache", &node_duration, FIELD(denied_cache_ns),
      .expected = "a time of a minute at most such as 1s, or 0s", .max = SHORT_MAX_NS},
-    {"store_poll", node_duration, FIELD(store_poll_ns), .expected = SHORT_EXPECTED,
+    {"store_poll", &node_duration, FIELD(store_poll_ns), .expected = SHORT_EXPECTED,
      .min = NS_PER_MS, .max = SHORT_MAX_NS},
-    {"ipv6_prefix", node_number, FIELD(ipv6_prefix), .min = 1, .max = 128},
-    {"path_variants", node_word, FIELD(path_variants), .words = read_switches},
-    {"retry_jitter", node_decimal, FIELD(retry_jitter), .max = 1},
-    {"trusted_proxies", node_list, ARRAY(trusted_proxies, trusted_proxy_count), .items = &ranges},
-    {"auth", node_word, FIELD(auth), .words = auths},
-    {"connections", node_number, FIELD(connections), .min = 1, .max = CONNECTIONS_MAX},
-    {"idle", node_nested, .nested = &idle_table},
-    {"hosts", node_list, ARRAY(hosts, host_count), .items = &hosts},
-    {"tls", read_tls, FIELD(tls)},
-    {"users", read_users, ARRAY(users, user_count)},
-    {"protected", read_protected, ARRAY(protected, protected_count)},
+    {"ipv6_prefix", &node_number, FIELD(ipv6_prefix), .min = 1, .max = 128},
+    {"path_variants", &node_word, FIELD(path_variants), .words = read_switches},
+    {"retry_jitter", &node_decimal, FIELD(retry_jitter), .max = 1},
+    {"trusted_proxies", &node_list, ARRAY(trusted_proxies, trusted_proxy_count), .items = &ranges},
+    {"auth", &node_word, FIELD(auth), .words = auths},
+    {"connections", &node_number, FIELD(connections), .min = 1, .max = CONNECTIONS_MAX},
+    {"idle", &node_nested, .nested = &idle_table},
+    {"hosts", &node_list, ARRAY(hosts, host_count), .items = &hosts},
+    {"tls", &read_tls_kind, FIELD(tls)},
+    {"users", &read_users_kind, ARRAY(users, user_count)},
+    {"protected", &protected_kind, ARRAY(protected, protected_count)},
+    {"limits", &read_limits_kind, ARRAY(limits, limit_count)},
+    {"rules", &read_rules_kind, ARRAY(rules, rule_count)},
 };
+
+static const struct node_table file_table = {"the file", file_keys,
+                                             sizeof file_keys / sizeof *file_keys};
 
 /* Errors of the encoding come with an offset in bytes only. */
 static int encoding_error(const yaml_parser_t *parser, struct slice text, struct weir_error *error)
@@ -329,8 +367,6 @@ static int check_text(struct reader *reader, struct slice text)
 
 static int read_tree(struct reader *reader, struct slice text)
 {
-	static const struct node_table table = {"the file", file_keys,
-	                                        sizeof file_keys / sizeof *file_keys};
 	yaml_document_t document;
 	yaml_parser_t parser;
 	const yaml_node_t *root;
@@ -342,7 +378,7 @@ static int read_tree(struct reader *reader, struct slice text)
 		reader->document = &document;
 		root = yaml_document_get_root_node(&document);
 		if (root && !node_is_nothing(root))
-			status = node_mapping(reader, root, &table, 0, reader->config, NULL);
+			status = node_mapping(reader, root, &file_table, 0, reader->config, NULL);
 		yaml_document_delete(&document);
 	} else {
 		status = yaml_error(&parser, text, reader->error);
@@ -364,4 +400,13 @@ int yaml_read(struct weir_config *config, const struct source *source, struct we
 	if (status != WEIR_OK) /* which may be half read */
 		config->limit_count = config->rule_count = config->user_count = 0;
 	return status;
+}
+
+void yaml_print(const struct weir_config *config, const struct weir_config *defaults,
+                struct buffer *out)
+{
+	const struct printer printer = {config, out};
+
+	if (node_print(&printer, &(struct node_object){&file_table, 0, config, defaults}, "\n"))
+		buffer_add(out, "\n", 1);
 }

@@ -2,8 +2,9 @@
 #include <stdio.h>
 
 #include "algo/algo.h"
-#include "readers/read.h"
+#include "readers/yaml/read.h"
 #include "rules/rate.h"
+#include "rules/scalar.h"
 #include "rules/show.h"
 
 /* Kinds of limits, as keys tell them apart. */
@@ -35,21 +36,21 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 		                  ", such as 5/s, 10/100ms or 100/month, found %s",
 		                  node_found_near(value, meant_rate(value, text)).text);
 	case ALGO_DECIMAL:
-		return node_decimal(reader, &key, value, field);
+		return node_read_decimal(reader, &key, value, field);
 	case ALGO_WORD:
-		return node_word(reader, &key, value, field);
+		return node_read_word(reader, &key, value, field);
 	case ALGO_TEXT:
-		return node_text(reader, &key, value, field);
+		return node_read_text(reader, &key, value, field);
 	case ALGO_PERCENT:
 		key.expected = "a part of the calls from 1% to 100% such as 50%";
 		return read_percent(reader, &key, value, field);
 	case ALGO_NUMBER:
-		status = node_number(reader, &key, value, &number);
+		status = node_read_number(reader, &key, value, &number);
 		break;
 	default:
 		key.expected = key.min ? "a time from 1ms to a year such as 1s or 100ms"
 		                       : "a time of a year at most such as 30s or 100ms";
-		status = node_duration(reader, &key, value, &number);
+		status = node_read_duration(reader, &key, value, &number);
 		break;
 	}
 	if (status == WEIR_OK)
@@ -65,19 +66,21 @@ static int read_algorithm(struct reader *reader, const yaml_node_t *limit,
 
 	if (!value)
 		return node_error(reader, limit, "expected algorithm in a limit, found none");
-	return node_word(reader, &key, value, &options->algorithm);
+	return node_read_word(reader, &key, value, &options->algorithm);
 }
 
 /* Keys that limits have for their stores, behind those of the algorithm. */
 static const struct node_key store_keys[] = {
-    {"on_store_failure", node_word, offsetof(struct rules_limit, on_store_failure),
+    {"on_store_failure", &node_word, offsetof(struct rules_limit, on_store_failure),
      .words = rules_failures},
-    {"store", read_limit_store, offsetof(struct rules_limit, store), WITH_STATES},
-    {"chunk", read_percent, offsetof(struct rules_limit, chunk_percent), IN_CHUNKS,
+    {"store", &read_limit_store_kind, offsetof(struct rules_limit, store), WITH_STATES},
+    {"chunk", &read_percent_kind, offsetof(struct rules_limit, chunk_percent), IN_CHUNKS,
      .expected = "a part of the quota from 1% to 100% such as 5%"},
 };
 
 enum { STORE_KEYS = sizeof store_keys / sizeof *store_keys };
+
+static const struct node_table store_table = {"a limit", store_keys, STORE_KEYS};
 
 /*
  * Units of a bucket or a window are alike, so a server can take many and hand them out later. Units
@@ -180,8 +183,8 @@ static int read_limit(struct reader *reader, struct node_name *name, const yaml_
 	       read_algorithm(reader, node, &limit->options) ?: read_parameters(reader, node, limit);
 }
 
-int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                void *field)
+static int read_limits(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                       void *field)
 {
 	static const struct node_items limits = {.type = YAML_MAPPING_NODE,
 	                                         .expected = "a mapping of names to limits",
@@ -198,3 +201,52 @@ int read_limits(struct reader *reader, const struct node_key *key, const yaml_no
 	           ? node_both(reader, status, node_names_sort(reader, names, array->count, "limit"))
 	           : status;
 }
+
+static void print_parameter(const struct algo_parameter *parameter,
+                            const struct weir_limit_options *options, struct buffer *out)
+{
+	struct buffer value = {0};
+
+	rules_show_value(parameter, options, &value);
+	buffer_printf(out, ", %s: ", parameter->name);
+	scalar_add(out, (struct slice){value.data, value.len});
+	out->failed |= value.failed;
+	buffer_free(&value);
+}
+
+static void print_limit(const struct printer *printer, const struct rules_limit *limit)
+{
+	const struct algorithm *algorithm = algorithm_of(limit->options.algorithm);
+	const struct rules_limit none = {0};
+	struct buffer *out = printer->out;
+	size_t stores;
+
+	buffer_add_text(out, "\n  ");
+	scalar_add(out, slice_of(limit->options.name));
+	buffer_printf(out, ": { algorithm: %s", algorithm->name);
+	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
+		if (parameter_is_given(row, &limit->options))
+			print_parameter(row, &limit->options, out);
+	stores = out->len;
+	buffer_add_text(out, ", ");
+	if (!node_print(printer,
+	                &(struct node_object){&store_table, store_variant(algorithm), limit, &none},
+	                ", "))
+		out->len = stores;
+	buffer_add_text(out, " }");
+}
+
+static bool print_limits(const struct printer *printer, const struct node_key *key,
+                         const void *field, const void *otherwise)
+{
+	const struct node_array *array = field;
+	const struct rules_limit *limits = array->elements;
+
+	(void)key;
+	(void)otherwise;
+	for (size_t i = 0; i < array->count; i++)
+		print_limit(printer, &limits[i]);
+	return array->count > 0;
+}
+
+const struct node_kind read_limits_kind = {read_limits, print_limits};

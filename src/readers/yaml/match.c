@@ -5,8 +5,9 @@
  * too: behind a backslash all is literal.
  */
 #include "base/path.h"
-#include "readers/read.h"
+#include "readers/yaml/read.h"
 #include "rules/form.h"
+#include "rules/scalar.h"
 
 #define LITERAL "; write a backslash in front for the text itself"
 
@@ -319,8 +320,8 @@ static int read_attribute_conditions(struct reader *reader, struct node_name *na
 	return status == WEIR_OK ? read_forms(reader, node, conditions) : status;
 }
 
-int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-               void *field)
+static int read_match(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
 {
 	static const struct node_items attributes = {.type = YAML_MAPPING_NODE,
 	                                             .expected = "a mapping of attributes to values",
@@ -346,3 +347,104 @@ int read_match(struct reader *reader, const struct node_key *key, const yaml_nod
 			*all++ = each[i].items[j];
 	return WEIR_OK;
 }
+
+/* Behind a backslash all is text; without one only what has no other form. */
+static void add_literal(struct buffer *out, const char *attribute, struct slice text)
+{
+	static const char letters[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
+	struct rules_value value = {.text = text};
+	const char *expected;
+	bool plain = text.len > 0 && strcmp(attribute, "ip") != 0;
+	struct buffer copy = {0};
+
+	for (size_t i = 0; plain && i < text.len; i++)
+		plain = memchr(letters, text.data[i], sizeof letters - 1);
+	if (!plain || form_read(&value, false, &expected) != FORM_TEXT)
+		buffer_add(&copy, "\\", 1);
+	buffer_add_slice(&copy, text);
+	scalar_add(out, (struct slice){copy.data, copy.len});
+	out->failed |= copy.failed;
+	buffer_free(&copy);
+}
+
+static void add_value(struct buffer *out, const char *attribute, const struct rules_value *value)
+{
+	struct buffer prefix = {0};
+
+	switch (value->test) {
+	case RULES_EQUAL:
+		add_literal(out, attribute, value->text);
+		break;
+	case RULES_ANY:
+		scalar_add(out, SLICE("*"));
+		break;
+	case RULES_NONE:
+		scalar_add(out, SLICE("!*"));
+		break;
+	case RULES_PREFIX:
+		buffer_add_slice(&prefix, value->text);
+		buffer_add(&prefix, "*", 1);
+		scalar_add(out, (struct slice){prefix.data, prefix.len});
+		out->failed |= prefix.failed;
+		buffer_free(&prefix);
+		break;
+	default:
+		scalar_add(out, value->text);
+		break;
+	}
+}
+
+static void print_condition(struct buffer *out, const struct rules_condition *condition)
+{
+	static const char *const forms[2][2] = {{"", "{ not: "}, {"{ in: ", "{ not_in: "}};
+	bool listed = condition->value_count && condition->values->test == RULES_LISTED;
+	const char *form = forms[listed][condition->negated];
+
+	buffer_add_text(out, form);
+	buffer_add(out, "[", condition->value_count > 1);
+	for (size_t i = 0; i < condition->value_count; i++) {
+		buffer_add(out, ", ", i ? 2 : 0);
+		add_value(out, condition->attribute, &condition->values[i]);
+	}
+	buffer_add(out, "]", condition->value_count > 1);
+	buffer_add_text(out, *form ? " }" : "");
+}
+
+/* How many conditions from `first` on are about one attribute. */
+static size_t same_attribute(const struct rules_condition *conditions, size_t first, size_t count)
+{
+	size_t end = first + 1;
+
+	while (end < count && strcmp(conditions[first].attribute, conditions[end].attribute) == 0)
+		end++;
+	return end - first;
+}
+
+static bool print_match(const struct printer *printer, const struct node_key *key,
+                        const void *field, const void *otherwise)
+{
+	const struct node_array *array = field;
+	const struct rules_condition *conditions = array->elements;
+	struct buffer *out = printer->out;
+	size_t count;
+
+	(void)key;
+	(void)otherwise;
+	buffer_add_text(out, "{");
+	for (size_t i = 0; i < array->count; i += count) {
+		count = same_attribute(conditions, i, array->count);
+		buffer_add_text(out, i ? ", " : " ");
+		scalar_add(out, slice_of(conditions[i].attribute));
+		buffer_add_text(out, count > 1 ? ": { all: [" : ": ");
+		for (size_t j = 0; j < count; j++) {
+			buffer_add(out, ", ", j ? 2 : 0);
+			print_condition(out, &conditions[i + j]);
+		}
+		buffer_add_text(out, count > 1 ? "] }" : "");
+	}
+	buffer_add_text(out, " }");
+	return array->count > 0;
+}
+
+const struct node_kind read_match_kind = {read_match, print_match};

@@ -1,4 +1,4 @@
-#include "readers/node.h"
+#include "readers/yaml/node.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -146,14 +146,21 @@ static int sort_pair(struct reader *reader, const yaml_node_pair_t *pair, struct
 	return WEIR_OK;
 }
 
+static int read_value(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      char *object)
+{
+	if (key->has)
+		*(bool *)(object + key->has) = true;
+	return key->kind ? key->kind->read(reader, key, value, object + key->offset) : WEIR_OK;
+}
+
 static int read_key(struct reader *reader, const yaml_node_t *node, const struct pairs *pairs,
                     size_t row, void *object)
 {
 	const struct node_key *key = &pairs->table->keys[row];
 
 	if (pairs->values[row])
-		return key->read ? key->read(reader, key, pairs->values[row], (char *)object + key->offset)
-		                 : WEIR_OK;
+		return read_value(reader, key, pairs->values[row], object);
 	if (key->required && has_key(key, pairs->variant) && !pairs->meant[row])
 		return node_error(reader, node, "expected %s in %s, found none", key->name,
 		                  pairs->table->what);
@@ -190,7 +197,7 @@ static bool is_clean(struct slice text)
 	return true;
 }
 
-int node_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+int node_read_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
               void *field)
 {
 	const char **out = field;
@@ -213,10 +220,10 @@ int node_name(struct reader *reader, const yaml_node_t *node, const char **out)
 {
 	static const struct node_key name = {.name = "a name", .min = 1, .max = RULES_NAME_MAX};
 
-	return node_text(reader, &name, node, out);
+	return node_read_text(reader, &name, node, out);
 }
 
-int node_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+int node_read_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field)
 {
 	uint64_t *out = field;
@@ -230,7 +237,7 @@ int node_number(struct reader *reader, const struct node_key *key, const yaml_no
 	return node_expected(reader, value, expected);
 }
 
-int node_decimal(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+int node_read_decimal(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                  void *field)
 {
 	double *number = field;
@@ -245,7 +252,7 @@ int node_decimal(struct reader *reader, const struct node_key *key, const yaml_n
 	return node_expected(reader, value, expected);
 }
 
-int node_duration(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+int node_read_duration(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                   void *field)
 {
 	uint64_t *ns = field;
@@ -256,7 +263,7 @@ int node_duration(struct reader *reader, const struct node_key *key, const yaml_
 	return node_expected(reader, value, key->expected);
 }
 
-int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+int node_read_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
               void *field)
 {
 	bool scalar = value->type == YAML_SCALAR_NODE;
@@ -401,16 +408,4 @@ int node_items(struct reader *reader, const yaml_node_t *node, const struct node
 	else if (status == WEIR_OK && !mistaken && items->each)
 		status = node_names_sort(reader, own, out->count, items->each);
 	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
-}
-
-int node_list(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-              void *field)
-{
-	return node_items(reader, value, key->items, field, NULL);
-}
-
-int node_nested(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                void *field)
-{
-	return node_mapping(reader, value, key->nested, 0, field, NULL);
 }

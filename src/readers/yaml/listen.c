@@ -1,6 +1,7 @@
 #include "base/endpoint.h"
 #include "base/error.h"
-#include "readers/read.h"
+#include "readers/yaml/read.h"
+#include "rules/scalar.h"
 
 #define TEXT_MAX 4096
 #define MODE_MAX 0777
@@ -26,11 +27,38 @@ static int read_mode(struct reader *reader, const struct node_key *key, const ya
 	return WEIR_OK;
 }
 
+static bool print_mode(const struct printer *printer, const struct node_key *key, const void *field,
+                       const void *otherwise)
+{
+	unsigned mode = *(const unsigned *)field;
+
+	(void)key;
+	(void)otherwise;
+	buffer_printf(printer->out, "\"%04o\"", mode);
+	return mode != 0;
+}
+
+/* The address has `unix:` before the path. */
+static bool print_path(const struct printer *printer, const struct node_key *key, const void *field,
+                       const void *otherwise)
+{
+	struct slice path = slice_of(*(const char *const *)field);
+
+	(void)key;
+	(void)otherwise;
+	slice_skip(&path, SLICE(ENDPOINT_UNIX));
+	scalar_add(printer->out, path);
+	return true;
+}
+
+static const struct node_kind path_kind = {node_read_text, print_path};
+static const struct node_kind mode_kind = {read_mode, print_mode};
+
 static const struct node_key keys[] = {
-    {"path", node_text, FIELD(address.text), .required = true, .min = 1, .max = TEXT_MAX},
-    {"mode", read_mode, FIELD(mode)},
-    {"owner", node_text, FIELD(owner), .min = 1, .max = RULES_NAME_MAX},
-    {"group", node_text, FIELD(group), .min = 1, .max = RULES_NAME_MAX},
+    {"path", &path_kind, FIELD(address.text), .required = true, .min = 1, .max = TEXT_MAX},
+    {"mode", &mode_kind, FIELD(mode)},
+    {"owner", &node_text, FIELD(owner), .min = 1, .max = RULES_NAME_MAX},
+    {"group", &node_text, FIELD(group), .min = 1, .max = RULES_NAME_MAX},
 };
 
 static const struct node_table table = {"a Unix socket", keys, sizeof keys / sizeof *keys};
@@ -57,7 +85,7 @@ static int read_unix(struct reader *reader, const yaml_node_t *node, struct rule
 	return WEIR_OK;
 }
 
-int read_listen(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+static int read_listen(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                 void *field)
 {
 	struct node_key text = {.name = key->name, .min = 1, .max = TEXT_MAX};
@@ -67,7 +95,7 @@ int read_listen(struct reader *reader, const struct node_key *key, const yaml_no
 	struct weir_error inner;
 	int status = value->type == YAML_MAPPING_NODE
 	                 ? read_unix(reader, value, out, &place)
-	                 : node_text(reader, &text, value, &out->address.text);
+	                 : node_read_text(reader, &text, value, &out->address.text);
 
 	if (status != WEIR_OK)
 		return status;
@@ -78,3 +106,18 @@ int read_listen(struct reader *reader, const struct node_key *key, const yaml_no
 	out->address.column = (unsigned)place->start_mark.column + 1;
 	return WEIR_OK;
 }
+
+/* A mapping only for what the text of an address can't say. */
+static bool print_listen(const struct printer *printer, const struct node_key *key,
+                         const void *field, const void *otherwise)
+{
+	const struct rules_listen *listen = field;
+
+	if (!listen->address.text)
+		return false;
+	if (!listen->mode && !listen->owner && !listen->group)
+		return node_print_text(printer, key, &listen->address.text, otherwise);
+	return node_print_flow(printer, &(struct node_object){.table = &table, .fields = listen});
+}
+
+const struct node_kind read_listen_kind = {read_listen, print_listen};

@@ -1,9 +1,9 @@
 /*
- * node.h: YAML nodes read into structs by tables of keys.
+ * node.h: YAML nodes read into structs by tables of keys, and structs printed by them.
  *
- * A mapping is a table of rows: the key's name, the field that its value fills, and the
- * function that reads it. Unknown keys, duplicates, missing keys and wrong types are found
- * here, for all mappings alike.
+ * A mapping is a table of rows: the key's name, the field that its value fills, and the kind of the
+ * value, which reads and prints it. Unknown keys, duplicates, missing keys and wrong types are
+ * found here, for all mappings alike.
  *
  * Functions that return int return 0 or a negative status, with the reader's
  * error filled in. Text and arrays come from the config's arena.
@@ -17,6 +17,7 @@
 
 #include <yaml.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/word.h"
 #include "readers/phrase.h"
@@ -33,6 +34,8 @@ struct node_name {
 	size_t index; /* in the order of the file */
 };
 
+struct node_key;
+
 struct reader {
 	yaml_document_t *document;
 	struct weir_config *config;
@@ -43,15 +46,32 @@ struct reader {
 	const char *file;               /* that the text is of; NULL: none */
 };
 
-struct node_key {
-	const char *name;
-	/* NULL: the mapping's owner reads it. */
+struct printer {
+	const struct weir_config *config;
+	struct buffer *out;
+};
+
+/* What a value may be. */
+struct node_kind {
 	int (*read)(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
 	            void *field);
+	/*
+	 * Appends the value; on lines of its own if it begins with a newline. False: nobody need print
+	 * it, since it is what `otherwise` has, the default's field; that is NULL where any value counts.
+	 * NULL: it is never printed.
+	 */
+	bool (*print)(const struct printer *printer, const struct node_key *key, const void *field,
+	              const void *otherwise);
+};
+
+struct node_key {
+	const char *name;
+	const struct node_kind *kind;  /* NULL: the mapping's owner reads and prints it */
 	size_t offset;                 /* of the field in the object */
 	unsigned variants;             /* kinds of the object that have this key, as bits; 0: all */
 	bool required;                 /* in these */
 	bool hidden;                   /* known, but not among the keys that errors name */
+	size_t has;                    /* of a bool that says whether the key was given; 0: none */
 	union {
 		const struct word *words;        /* node_word */
 		const struct node_items *items;  /* node_list */
@@ -71,6 +91,7 @@ struct node_items {
 	/* `name` is the item, or the pair's key; an item that has its name inside puts it there. */
 	int (*read)(struct reader *reader, struct node_name *name, const yaml_node_t *node,
 	            void *element);
+	void (*print)(const struct printer *printer, const void *element);
 };
 
 /* How objects refer to an array. */
@@ -97,21 +118,46 @@ struct node_table {
 int node_mapping(struct reader *reader, const yaml_node_t *node, const struct node_table *table,
                  unsigned variant, void *object, const yaml_node_t *values[NODE_KEYS_MAX]);
 
-/* Readers for rows. */
-int node_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-              void *field); /* const char * without NUL or control characters */
-int node_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                void *field); /* uint64_t */
-int node_decimal(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                 void *field); /* double */
-int node_duration(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                  void *field); /* uint64_t, in nanoseconds */
-int node_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-              void *field); /* an enum */
-int node_list(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-              void *field); /* a pointer, and behind it a size_t: struct node_array */
-int node_nested(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                void *field); /* the object itself: a mapping whose keys fill it, too */
+/* An object that is printed by a table, and what it may leave out. */
+struct node_object {
+	const struct node_table *table;
+	unsigned variant;
+	const void *fields, *defaults; /* defaults NULL: all keys that have a value are printed */
+};
+
+/**
+ * Appends `name: value` of each key that is to be printed, with `between` between them. Whether
+ * there are any.
+ */
+bool node_print(const struct printer *printer, const struct node_object *object,
+                const char *between);
+/** The same as `{ name: value, … }`, or nothing. */
+bool node_print_flow(const struct printer *printer, const struct node_object *object);
+/** Appends `[a, b]`. */
+void node_print_items(const struct printer *printer, const struct node_items *items,
+                      const struct node_array *array);
+
+extern const struct node_kind node_text;     /* const char * without NUL or control characters */
+extern const struct node_kind node_number;   /* uint64_t */
+extern const struct node_kind node_decimal;  /* double */
+extern const struct node_kind node_duration; /* uint64_t, in nanoseconds */
+extern const struct node_kind node_word;     /* an enum */
+extern const struct node_kind node_list;     /* struct node_array */
+extern const struct node_kind node_nested;   /* the object itself: the mapping's keys fill it, too */
+
+/* What these do, for kinds that do more. */
+int node_read_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                   void *field);
+int node_read_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                     void *field);
+int node_read_decimal(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field);
+int node_read_duration(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                       void *field);
+int node_read_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                   void *field);
+bool node_print_text(const struct printer *printer, const struct node_key *key, const void *field,
+                     const void *otherwise);
 
 /**
  * Reads `node` into `out`. `names`, if not NULL, gets the items' names in the order of the file,

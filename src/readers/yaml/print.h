@@ -1,6 +1,6 @@
 /* print.h: a whole configuration as a file of our own language. */
-#ifndef RULES_PRINT_H
-#define RULES_PRINT_H
+#ifndef READERS_PRINT_H
+#define READERS_PRINT_H
 
 #include "base/buffer.h"
 #include "rules/model.h"
@@ -9,7 +9,7 @@
  * Appends YAML that reads as the same configuration where names of files mean the same: what the
  * defaults are is left out. `defaults` is a new configuration.
  */
-void rules_print(const struct weir_config *config, const struct weir_config *defaults,
-                 struct buffer *out);
+void yaml_print(const struct weir_config *config, const struct weir_config *defaults,
+                struct buffer *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* store.c: where counts live, and what may be said of a store that servers share. */
 #include "base/number.h"
-#include "readers/read.h"
+#include "readers/yaml/read.h"
 #include "rules/store.h"
 
 #define STORE_MAX  4096 /* bytes */
@@ -30,8 +30,8 @@ static int read_place(struct reader *reader, const yaml_node_t *value, struct ru
 	return WEIR_OK;
 }
 
-int read_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-               void *field)
+static int read_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
 {
 	enum rules_place place;
 
@@ -39,8 +39,8 @@ int read_store(struct reader *reader, const struct node_key *key, const yaml_nod
 	return read_place(reader, value, field, &place);
 }
 
-int read_limit_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                     void *field)
+static int read_limit_store(struct reader *reader, const struct node_key *key,
+                            const yaml_node_t *value, void *field)
 {
 	enum rules_place place;
 	int status = read_place(reader, value, field, &place);
@@ -68,12 +68,12 @@ int read_percent(struct reader *reader, const struct node_key *key, const yaml_n
 	return WEIR_OK;
 }
 
-int read_prefix(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                void *field)
+static int read_prefix(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                       void *field)
 {
 	static const struct node_key text = {.name = "prefix", .max = PREFIX_MAX};
 	const char **out = field;
-	int status = node_text(reader, &text, value, out);
+	int status = node_read_text(reader, &text, value, out);
 
 	(void)key;
 	if (status == WEIR_OK && strpbrk(*out, "{}"))
@@ -81,3 +81,20 @@ int read_prefix(struct reader *reader, const struct node_key *key, const yaml_no
 		                     "a prefix without { and }, which say where in a cluster a key lies");
 	return status;
 }
+
+static bool print_percent(const struct printer *printer, const struct node_key *key,
+                          const void *field, const void *otherwise)
+{
+	unsigned percent = *(const unsigned *)field;
+
+	(void)key;
+	(void)otherwise;
+	buffer_printf(printer->out, "%u%%", percent);
+	return percent != 0;
+}
+
+/* A struct rules_text begins with the text. */
+const struct node_kind read_store_kind = {read_store, node_print_text};
+const struct node_kind read_limit_store_kind = {read_limit_store, node_print_text};
+const struct node_kind read_percent_kind = {read_percent, print_percent};
+const struct node_kind read_prefix_kind = {read_prefix, node_print_text};

@@ -1,7 +1,8 @@
 /* user.c: `users:`. No message shows a secret, not even one that is no hash: it may be a password. */
 #include <string.h>
 
-#include "readers/read.h"
+#include "readers/yaml/read.h"
+#include "rules/scalar.h"
 
 #define USERS_MAX  1000
 #define SECRET_MAX 384 /* bytes */
@@ -106,7 +107,7 @@ static int read_right(struct reader *reader, struct node_name *name, const yaml_
 	static const struct node_key right = {"may", .words = rights};
 
 	(void)name;
-	return node_word(reader, &right, node, element);
+	return node_read_word(reader, &right, node, element);
 }
 
 static int read_may(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
@@ -128,6 +129,24 @@ static int read_may(struct reader *reader, const struct node_key *key, const yam
 	return status;
 }
 
+static bool print_may(const struct printer *printer, const struct node_key *key, const void *field,
+                      const void *otherwise)
+{
+	unsigned may = *(const unsigned *)field;
+	const char *between = "";
+
+	(void)key;
+	(void)otherwise;
+	buffer_add(printer->out, "[", 1);
+	for (const struct word *right = rights; right->name; right++)
+		if (may & right->value) {
+			buffer_printf(printer->out, "%s%s", between, right->name);
+			between = ", ";
+		}
+	buffer_add(printer->out, "]", 1);
+	return true;
+}
+
 /* Its limit may be in another file, so nothing is looked for yet. */
 static int read_pattern(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                         void *element)
@@ -141,25 +160,42 @@ static int read_pattern(struct reader *reader, struct node_name *name, const yam
 	return node_name(reader, node, &pattern->text);
 }
 
+static void print_pattern(const struct printer *printer, const void *element)
+{
+	scalar_add(printer->out, slice_of(((const struct rules_text *)element)->text));
+}
+
 static const struct node_items patterns = {.type = YAML_SEQUENCE_NODE,
                                            .expected = "a list of limits such as [login, \"api*\"]",
                                            .each = "limit",
                                            .size = sizeof(struct rules_text),
                                            .required = true,
-                                           .read = read_pattern};
+                                           .read = read_pattern,
+                                           .print = print_pattern};
+
+static const struct node_kind name_kind = {read_user_name, node_print_text};
+static const struct node_kind token_kind = {read_token, node_print_text};
+static const struct node_kind password_kind = {read_password, node_print_text};
+static const struct node_kind may_kind = {read_may, print_may};
+
+enum { USER_NAME, USER_PROOF, PROOFS = RULES_UNIX + 1 };
 
 /* The proofs stand in the order of enum rules_proof. */
 static const struct node_key user_keys[] = {
-    {"token", read_token, FIELD(secret), 1u << RULES_TOKEN},
-    {"password", read_password, FIELD(secret), 1u << RULES_PASSWORD},
-    {"certificate", node_text, FIELD(secret), 1u << RULES_CERTIFICATE, .min = 1, .max = SECRET_MAX},
-    {"unix", node_text, FIELD(secret), 1u << RULES_UNIX, .min = 1, .max = RULES_NAME_MAX},
-    {"name", read_user_name, FIELD(name), .required = true},
-    {"may", read_may, FIELD(may), .required = true},
-    {"limits", node_list, ARRAY(limits, limit_count), .items = &patterns},
+    [USER_NAME] = {"name", &name_kind, FIELD(name), .required = true},
+    [USER_PROOF + RULES_TOKEN] = {"token", &token_kind, FIELD(secret), 1u << RULES_TOKEN},
+    [USER_PROOF + RULES_PASSWORD] = {"password", &password_kind, FIELD(secret),
+                                     1u << RULES_PASSWORD},
+    [USER_PROOF + RULES_CERTIFICATE] = {"certificate", &node_text, FIELD(secret),
+                                        1u << RULES_CERTIFICATE, .min = 1, .max = SECRET_MAX},
+    [USER_PROOF + RULES_UNIX] = {"unix", &node_text, FIELD(secret), 1u << RULES_UNIX, .min = 1,
+                                 .max = RULES_NAME_MAX},
+    {"may", &may_kind, FIELD(may), .required = true},
+    {"limits", &node_list, ARRAY(limits, limit_count), .items = &patterns},
 };
 
-enum { PROOFS = RULES_UNIX + 1, USER_NAME = PROOFS, USER_KEYS = sizeof user_keys / sizeof *user_keys };
+static const struct node_table user_table = {"a user", user_keys,
+                                             sizeof user_keys / sizeof *user_keys};
 
 /* How many proofs the user has, and the last of them. */
 static int find_proof(struct reader *reader, const yaml_node_t *node, enum rules_proof *proof)
@@ -167,7 +203,7 @@ static int find_proof(struct reader *reader, const yaml_node_t *node, enum rules
 	int n = 0;
 
 	for (int i = 0; i < PROOFS; i++)
-		if (node_find(reader, node, user_keys[i].name)) {
+		if (node_find(reader, node, user_keys[USER_PROOF + i].name)) {
 			*proof = (enum rules_proof)i;
 			n++;
 		}
@@ -179,7 +215,6 @@ static int find_proof(struct reader *reader, const yaml_node_t *node, enum rules
 static int read_user(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                      void *element)
 {
-	static const struct node_table table = {"a user", user_keys, USER_KEYS};
 	const yaml_node_t *values[NODE_KEYS_MAX];
 	struct rules_user *user = element;
 	int proofs, status = node_expect(reader, node, YAML_MAPPING_NODE,
@@ -191,7 +226,7 @@ static int read_user(struct reader *reader, struct node_name *name, const yaml_n
 	if (proofs > 1)
 		return node_error(reader, node, ONE_PROOF "several");
 	/* Without a proof all keys are known, so that a mistyped one is told. */
-	status = node_mapping(reader, node, &table, proofs ? 1u << user->proof : (1u << PROOFS) - 1, user,
+	status = node_mapping(reader, node, &user_table, proofs ? 1u << user->proof : (1u << PROOFS) - 1, user,
 	                      values);
 	if (status == WEIR_OK && proofs == 0)
 		status = node_error(reader, node, ONE_PROOF "none");
@@ -219,12 +254,12 @@ static int check_proofs(struct reader *reader, const yaml_node_t *value,
 			if (is_same_proof(&users[i], &users[j]))
 				return node_error(reader, node_at(reader, value->data.sequence.items.start[i]),
 				                  "expected another %s than user '%s' has, found the same in user '%s'",
-				                  user_keys[users[i].proof].name, users[j].name, users[i].name);
+				                  user_keys[USER_PROOF + users[i].proof].name, users[j].name, users[i].name);
 	return WEIR_OK;
 }
 
-int read_users(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-               void *field)
+static int read_users(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
+                      void *field)
 {
 	static const struct node_items users = {.type = YAML_SEQUENCE_NODE,
 	                                        .expected = "a list of users",
@@ -244,3 +279,22 @@ int read_users(struct reader *reader, const struct node_key *key, const yaml_nod
 		status = check_proofs(reader, value, array->elements, array->count);
 	return status;
 }
+
+static bool print_users(const struct printer *printer, const struct node_key *key,
+                        const void *field, const void *otherwise)
+{
+	const struct node_array *array = field;
+	const struct rules_user *users = array->elements;
+
+	(void)key;
+	(void)otherwise;
+	for (size_t i = 0; i < array->count; i++) {
+		buffer_add_text(printer->out, "\n  - ");
+		node_print_flow(printer, &(struct node_object){.table = &user_table,
+		                                               .variant = 1u << users[i].proof,
+		                                               .fields = &users[i]});
+	}
+	return array->count > 0;
+}
+
+const struct node_kind read_users_kind = {read_users, print_users};

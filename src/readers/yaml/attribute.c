@@ -1,7 +1,8 @@
 /* attribute.c: names of attributes. */
 #include "base/near.h"
-#include "readers/read.h"
+#include "readers/yaml/read.h"
 #include "rules/attribute.h"
+#include "rules/scalar.h"
 
 /* Every request at /auth has these, and so does every request that a proxy asks about. */
 static const char *const common[] = {"method", "host", "path", "ip"};
@@ -57,4 +58,9 @@ int read_attribute(struct reader *reader, struct node_name *name, const yaml_nod
 	if (error.status)
 		return node_error(reader, node, "%s", error.message);
 	return status ?: doubt(reader, node, *out);
+}
+
+void read_print_name(const struct printer *printer, const void *element)
+{
+	scalar_add(printer->out, slice_of(*(const char *const *)element));
 }

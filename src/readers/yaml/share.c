@@ -6,7 +6,7 @@
  */
 #include <strings.h>
 
-#include "readers/read.h"
+#include "readers/yaml/read.h"
 
 /* Names of headers may differ in case. */
 static bool same_attribute(const char *a, const char *b)
