@@ -94,6 +94,16 @@ static inline struct cell cell_make(uint32_t tag, uint64_t until_ns, uint32_t wo
 	return (struct cell){(uint64_t)tag << 32 | word, until_ns << 4 | generation};
 }
 
+/* A test that bounds the work of a request compiles its own copies of callers, which count. */
+#ifdef CELL_COUNTS
+void cell_touch(const struct cell *cell);
+#else
+static inline void cell_touch(const struct cell *cell)
+{
+	(void)cell;
+}
+#endif
+
 /* Whether plain 16-byte loads are atomic on this processor. */
 bool cell_load_is_atomic(void);
 
@@ -108,6 +118,7 @@ CELL_AS_IT_IS static inline struct cell cell_load(struct cell *cell, bool load_i
 {
 	struct cell value;
 
+	cell_touch(cell);
 	if (__builtin_expect(load_is_atomic, 1)) {
 #if defined(__x86_64__)
 		long long whole __attribute__((vector_size(16)));
@@ -134,6 +145,7 @@ CELL_AS_IT_IS static inline struct cell cell_load(struct cell *cell, bool load_i
 /* The low word alone, relaxed: enough to see which key is there. */
 static inline uint64_t cell_peek_low(const struct cell *cell)
 {
+	cell_touch(cell);
 	return __atomic_load_n(&cell->low, __ATOMIC_RELAXED);
 }
 
@@ -143,6 +155,7 @@ static inline uint64_t cell_peek_low(const struct cell *cell)
  */
 static inline struct cell cell_peek(const struct cell *cell)
 {
+	cell_touch(cell);
 	return (struct cell){__atomic_load_n(&cell->low, __ATOMIC_ACQUIRE),
 	                     __atomic_load_n(&cell->high, __ATOMIC_ACQUIRE)};
 }
@@ -150,6 +163,7 @@ static inline struct cell cell_peek(const struct cell *cell)
 /* Acquire and release; for more see fence.h. */
 CELL_AS_IT_IS static inline bool cell_swap(struct cell *cell, struct cell before, struct cell after)
 {
+	cell_touch(cell);
 #if defined(__x86_64__)
 	bool swapped;
 

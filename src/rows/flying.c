@@ -163,14 +163,15 @@ bool flights_give(struct flights *flights)
 	return true;
 }
 
-bool flights_take(struct flights *flights, uint64_t part)
+uint64_t flights_take(struct flights *flights, uint64_t part, uint64_t n)
 {
 	uint64_t before = flights->part - part; /* of a later part far more */
 
-	if (before >= FLYING_PARTS || flights_given(flights, (unsigned)before) == 0)
-		return false;
-	flights->given -= (u128)1 << before * FLYING_GIVEN_BITS;
-	return true;
+	if (before >= FLYING_PARTS)
+		return 0;
+	n = u64_min(n, flights_given(flights, (unsigned)before));
+	flights->given -= (u128)n << before * FLYING_GIVEN_BITS;
+	return n;
 }
 
 bool flying_swap(const struct row_state *at, struct flying_look *look, const struct flights *after)

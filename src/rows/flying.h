@@ -117,7 +117,7 @@ static inline uint32_t flights_given(const struct flights *flights, unsigned bef
 
 /** One more in the newest part; false: no more fit. */
 bool flights_give(struct flights *flights);
-/** One less of a part. False: there is none. */
-bool flights_take(struct flights *flights, uint64_t part);
+/** Takes up to `n` permits of a part. Returns how many. */
+uint64_t flights_take(struct flights *flights, uint64_t part, uint64_t n);
 
 #endif

@@ -69,12 +69,18 @@ __attribute__((noinline, cold)) static void write_sleep(const struct row_state *
 		health_row_swap(at, HEALTH_SLEEP_AT, before, sleep);
 }
 
-bool health_row_turn(const struct row_state *at, const struct health_look *look,
+bool health_row_turn(const struct row_state *at, struct health_look *look,
                      const struct health_state *after)
 {
+	struct cell phase = pack(after, at->row.tag);
+
 	if (after->phase == HEALTH_HALF_OPEN && look->health.phase != HEALTH_HALF_OPEN)
 		write_sleep(at, look, after);
-	return health_row_swap(at, HEALTH_PHASE_AT, look->phase, pack(after, at->row.tag));
+	if (!health_row_swap(at, HEALTH_PHASE_AT, look->phase, phase))
+		return false;
+	look->phase = phase;
+	look->health = *after;
+	return true;
 }
 
 /* Flights */
@@ -113,6 +119,38 @@ struct places {
 	unsigned first, end;
 };
 
+/* Ends a flight whose time is over. Nothing is counted here: its permits count in the newest row. */
+__attribute__((noinline, cold)) static void sweep_out(const struct health_params *params,
+                                                      uint64_t now_ns, struct cell *at,
+                                                      struct cell flight,
+                                                      const struct health_look *look,
+                                                      struct health_sweep *sweep)
+{
+	uint64_t until_ns = now_ns + (uint64_t)cell_ahead_ns(flight, now_ns);
+	uint64_t over_ns = u64_min(until_ns, now_ns), before = 0;
+
+	if (!health_end(at, flight) || !health_counts(&look->health, until_ns - params->timeout_ns))
+		return;
+	sweep->lost += cell_word(flight);
+	sweep->first_ns = sweep->first_ns ? u64_min(sweep->first_ns, until_ns) : until_ns;
+	sweep->last_ns = u64_max(sweep->last_ns, until_ns);
+	if (params->part_ns)
+		before = health_part(params, now_ns) - health_part(params, over_ns);
+	if (before < HEALTH_PARTS_MAX + 2)
+		sweep->lost_in[before] += cell_word(flight);
+}
+
+/* One that is full lists no more. */
+static void list(struct health_list *list, struct cell *at, struct cell flight, uint64_t ahead_ns)
+{
+	if (cell_generation(flight) & 1) {
+		if (list->alone < ALGO_PERMITS_MAX)
+			list->alone_ns[list->alone++] = ahead_ns;
+	} else if (list->grouped < HEALTH_GROUPS_MAX) {
+		list->groups[list->grouped++] = (struct health_group){at, ahead_ns};
+	}
+}
+
 /* A permit that is no probe in time: of before the phase, or lost. */
 __attribute__((noinline, cold)) static void look_at_lost(const struct health_params *params,
                                                          struct cell cell, struct health_look *look)
@@ -126,7 +164,8 @@ __attribute__((noinline, cold)) static void look_at_lost(const struct health_par
 }
 
 static void look_at_flight(const struct health_params *params, uint64_t now_ns,
-                           const struct row *row, unsigned place, struct health_look *look)
+                           const struct row *row, unsigned place, struct health_look *look,
+                           struct health_sweep *sweep)
 {
 	struct cell cell = cell_peek(&row->cells[place]);
 	int64_t ahead_ns = cell_ahead_ns(cell, now_ns);
@@ -135,9 +174,10 @@ static void look_at_flight(const struct health_params *params, uint64_t now_ns,
 
 	if (!health_flies_anyhow(params, cell, row->tag))
 		return;
-	/* Or a clock that was set back since has put it too far ahead. */
-	if (ahead_ns <= 0 || ahead_ns > (int64_t)(params->timeout_ns + ALGO_SKEW_NS)) {
-		look->overdue = place;
+	if (health_is_overdue(params, ahead_ns)) {
+		if (sweep)
+			sweep_out(params, now_ns, &row->cells[place], cell, look, sweep);
+		look->overdue |= !sweep;
 		return;
 	}
 	look->in_flight += cell_word(cell);
@@ -147,29 +187,29 @@ static void look_at_flight(const struct health_params *params, uint64_t now_ns,
 		look_at_lost(params, cell, look);
 	look->first_ns = u64_min(look->first_ns, (uint64_t)ahead_ns);
 	look->last_ns = u64_max(look->last_ns, (uint64_t)ahead_ns);
+	if (__builtin_expect(sweep && sweep->list, 0))
+		list(sweep->list, &row->cells[place], cell, (uint64_t)ahead_ns);
 }
 
 /* Most cells count no permit, and their low words say so. */
 static void look_at_flights(const struct health_params *params, uint64_t now_ns,
-                            const struct row *row, struct places places, struct health_look *look)
+                            const struct row *row, struct places places, struct health_look *look,
+                            struct health_sweep *sweep)
 {
 	for (unsigned i = places.first; i < places.end; i++)
 		if (health_may_fly(health_low(row, i), row->tag))
-			look_at_flight(params, now_ns, row, i, look);
+			look_at_flight(params, now_ns, row, i, look, sweep);
 }
 
-static void look_at_layout(const struct health_params *params, uint64_t now_ns,
-                           const struct row *row, struct health_look *look)
+static void look_at_layout(uint64_t now_ns, const struct row *row, struct health_look *look)
 {
 	struct cell layout = row_load(row, HEALTH_LAYOUT_AT);
-	uint64_t own = (uint64_t)row->tag << 32 | params->max_concurrent;
 
-	look->is_others = layout.low != own;
 	look->mixed = cell_tag(layout) == row->tag && cell_ahead_ns(layout, now_ns) > 0;
 }
 
 void health_row_look(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
-                     struct health_look *look)
+                     struct health_look *look, struct health_sweep *sweep)
 {
 	const struct health_params *params = &limit->health;
 	unsigned cells = health_flight_cells(params), stride = health_stride(params);
@@ -180,20 +220,20 @@ void health_row_look(const struct algo_limit *limit, uint64_t now_ns, const stru
 		return;
 	}
 	health_row_phase(limit, now_ns, row, look);
-	look_at_layout(params, now_ns, row, look);
+	look_at_layout(now_ns, row, look);
 	if (look->mixed) {
-		health_row_look_former(limit, now_ns, row, look);
+		health_row_look_former(limit, now_ns, row, look, sweep);
 		return;
 	}
 	for (unsigned stripe = 0; stripe < stripes; stripe++, at += stride)
-		look_at_flights(params, now_ns, row, (struct places){at, at + cells}, look);
+		look_at_flights(params, now_ns, row, (struct places){at, at + cells}, look, sweep);
 }
 
 void health_row_look_former(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
-                            struct health_look *look)
+                            struct health_look *look, struct health_sweep *sweep)
 {
 	look_at_flights(&limit->health, now_ns, row, (struct places){HEALTH_FIRST_STRIPE, row->width},
-	                look);
+	                look, sweep);
 }
 
 /* The cell in which permits of one time are counted together. */
@@ -255,23 +295,31 @@ static enum health_taken take_cell(const struct algo_limit *limit, const struct 
                                    uint64_t now_ns)
 {
 	const struct health_params *params = &limit->health;
-	struct cell after = cell_make(at->row.tag, of.until_ns, 1, params->flight_mark | 1u);
+	struct cell after = cell_make(at->row.tag, of.until_ns, 1, params->flight_mark | 1u), results;
 	uint32_t tag = at->row.tag;
+	unsigned spare = 0; /* a place of results */
 
-	/* Results make room only if nothing else does. */
-	for (unsigned n = 0; n < 2 * of.count; n++) {
+	for (unsigned n = 0; n < of.count; n++) {
 		unsigned place = of.at + (of.first + n) % of.count;
 		struct cell before = row_load(&at->row, place);
 
-		if (health_flies_anyhow(params, before, tag) ||
-		    (n < of.count && has_results(before, tag)) ||
-		    !health_row_swap(at, place, before, after))
+		if (health_flies_anyhow(params, before, tag))
 			continue;
-		if (has_results(before, tag))
-			health_row_count_again(limit, at, look, before, now_ns);
-		return HEALTH_TAKEN;
+		if (!has_results(before, tag)) {
+			if (health_row_swap(at, place, before, after))
+				return HEALTH_TAKEN;
+		} else if (spare == 0) {
+			spare = place;
+		}
 	}
-	return HEALTH_FULL;
+	if (spare == 0)
+		return HEALTH_FULL;
+	/* Results make room only if nothing else does. */
+	results = row_load(&at->row, spare);
+	if (!has_results(results, tag) || !health_row_swap(at, spare, results, after))
+		return HEALTH_AGAIN;
+	health_row_count_again(limit, at, look, results, now_ns);
+	return HEALTH_TAKEN;
 }
 
 /* The row is mixed for as long as what is in it now may count. */
@@ -339,30 +387,38 @@ static unsigned find_together(const struct health_params *params, const struct r
 	}
 }
 
-/* The cell that a permit has of its own, anywhere. */
+/* Whether a cell is that of one permit alone, which ends then. */
+static bool is_alone(const struct health_params *params, struct cell cell, uint32_t tag,
+                     uint64_t until_ns)
+{
+	return health_flies_anyhow(params, cell, tag) && cell_generation(cell) & 1 &&
+	       cell_ahead_ns(cell, until_ns) == 0;
+}
+
+/* The cell that a permit has of its own: most likely near where it was taken, else anywhere. */
 static unsigned find_alone(const struct health_params *params, const struct row_state *at,
                            struct health_permit permit, struct cell *cell)
 {
-	for (unsigned i = HEALTH_FIRST_STRIPE; i < at->row.width; i++) {
+	unsigned first = HEALTH_FIRST_STRIPE, width = at->row.width, i;
+
+	i = health_flights_at(params) + first_place(params, permit.until_ns);
+	i = i < width ? i : first;
+	for (unsigned n = first; n < width; n++, i = i + 1 < width ? i + 1 : first) {
 		*cell = row_load(&at->row, i);
-		if (health_flies_anyhow(params, *cell, at->row.tag) && cell_generation(*cell) & 1 &&
-		    cell_ahead_ns(*cell, permit.until_ns) == 0)
+		if (is_alone(params, *cell, at->row.tag, permit.until_ns))
 			return i;
 	}
 	return 0;
 }
 
-/* The place of a permit that was given by another max_concurrent, or 0. */
+/* The place of a permit that was given before max_concurrent was set, or 0. */
 __attribute__((noinline, cold)) static unsigned find_former(const struct health_params *params,
                                                             const struct row_state *at,
                                                             struct health_permit permit,
                                                             struct cell *cell)
 {
 	struct health_params together = *params;
-	unsigned place = find_alone(params, at, permit, cell);
 
-	if (place != 0 || params->max_concurrent == 0)
-		return place;
 	together.max_concurrent = 0;
 	together.flight_mark &= (uint8_t)~1u;
 	permit.stripe = health_stripes(&together) > 1 ? permit.id_stripe : 0;
@@ -374,30 +430,29 @@ static unsigned find(const struct algo_limit *limit, const struct row_state *at,
                      struct health_permit permit, struct cell *cell)
 {
 	const struct health_params *params = &limit->health;
-	unsigned i = 0, flights = health_flights_at(params), place = 0;
+	unsigned place = 0;
 
-	if (permit.alone)
-		return find_alone(params, at, permit, cell);
-	if (params->max_concurrent == 0)
-		place = find_together(params, at, permit, cell);
-	else
-		i = first_place(params, permit.until_ns);
-	for (unsigned n = 0;
-	     n < params->max_concurrent && flights + params->max_concurrent <= at->row.width;
-	     n++, i = (i + 1) % params->max_concurrent) {
-		*cell = row_load(&at->row, flights + i);
-		if (health_flies(params, *cell, at->row.tag) && cell_ahead_ns(*cell, permit.until_ns) == 0)
-			return flights + i;
+	if (permit.place != 0) {
+		*cell = row_load(&at->row, permit.place);
+		if (is_alone(params, *cell, at->row.tag, permit.until_ns))
+			return permit.place;
 	}
-	return place ? place : find_former(params, at, permit, cell);
+	if (!permit.alone && params->max_concurrent == 0)
+		place = find_together(params, at, permit, cell);
+	if (place == 0)
+		place = find_alone(params, at, permit, cell);
+	if (place == 0 && !permit.alone && params->max_concurrent != 0)
+		place = find_former(params, at, permit, cell);
+	return place;
 }
 
 bool health_row_has(const struct algo_limit *limit, const struct row_state *at,
-                    struct health_permit permit)
+                    struct health_permit *permit)
 {
 	struct cell cell;
 
-	return find(limit, at, permit, &cell) != 0;
+	permit->place = find(limit, at, *permit, &cell);
+	return permit->place != 0;
 }
 
 bool health_row_give(const struct algo_limit *limit, const struct row_state *at,
@@ -415,26 +470,14 @@ bool health_row_give(const struct algo_limit *limit, const struct row_state *at,
 	return true;
 }
 
-uint64_t health_row_end(const struct health_params *params, const struct row_state *at,
-                        unsigned place, uint64_t now_ns, uint64_t *until_ns)
+void health_row_end_all(const struct algo_limit *limit, const struct row_state *at)
 {
-	struct cell before = row_load(&at->row, place);
-	uint32_t count = cell_word(before);
+	for (unsigned i = HEALTH_FIRST_STRIPE; i < at->row.width; i++) {
+		struct cell cell = row_load(&at->row, i);
 
-	*until_ns = now_ns + (uint64_t)cell_ahead_ns(before, now_ns);
-	if (!health_flies_anyhow(params, before, at->row.tag) ||
-	    !cell_swap(&at->row.cells[place], before, (struct cell){before.low - count, before.high}))
-		return 0;
-	return count;
-}
-
-void health_row_end_all(const struct algo_limit *limit, const struct row_state *at,
-                        uint64_t now_ns)
-{
-	uint64_t until_ns;
-
-	for (unsigned i = HEALTH_FIRST_STRIPE; i < at->row.width; i++)
-		health_row_end(&limit->health, at, i, now_ns, &until_ns);
+		if (health_flies_anyhow(&limit->health, cell, at->row.tag))
+			health_end(&at->row.cells[i], cell);
+	}
 }
 
 /* Calm: a call needs a few cells, and little else, so nothing of it goes through memory */

@@ -52,6 +52,8 @@
 #include "algo/health.h"
 #include "rows/rows.h"
 
+#define HEALTH_GROUPS_MAX (4 * ALGO_STRIPES * HEALTH_FLIGHT_PARTS)
+
 #define HEALTH_LEAST_NS NS_PER_DAY /* that a window of calls is kept at least */
 
 /* The phase and the flights that a look has found. */
@@ -62,10 +64,37 @@ struct health_look {
 	uint64_t own;      /* of these, given since the phase began, and in time as probes */
 	uint64_t first_ns; /* how far ahead the first of their ends is; UINT64_MAX: there is none */
 	uint64_t last_ns;
-	unsigned overdue; /* the place of a flight whose time is over; 0: there is none */
+	bool overdue; /* the time of some is over, and the look has not ended them */
 	uint64_t lost_ns; /* half-open: when the time of probes was over that still fly; 0: of none */
 	bool mixed;
-	bool is_others; /* it was looked at by another max_concurrent before: health_row_adopt */
+};
+
+/* Flights of which each is of one permit: by how far ahead their ends are; and those of several. */
+struct health_list {
+	uint64_t alone_ns[ALGO_PERMITS_MAX];
+	struct health_group {
+		struct cell *cell;
+		uint64_t ahead_ns;
+	} groups[HEALTH_GROUPS_MAX];
+	size_t alone, grouped;
+};
+
+/*
+ * What a look does besides. It ends flights whose time is over, and adds up those that count in the
+ * phase of the look: by the part in which their time was over, the part of now first. It lists all
+ * others, unless `list` is NULL.
+ */
+struct health_sweep {
+	uint64_t lost, lost_in[HEALTH_PARTS_MAX + 2];
+	uint64_t first_ns, last_ns; /* when the time of the first and of the last was over */
+	struct health_list *list;
+};
+
+/* Gives back flights of one permit each: all that end later than so far ahead, and some then. */
+struct health_newest {
+	uint64_t after_ns, then;
+	uint64_t given;
+	uint64_t last_ns; /* of those that stay: how far ahead the last end is */
 };
 
 /* The places in which a flight may be. */
@@ -74,6 +103,7 @@ struct health_permit {
 	unsigned stripe;
 	unsigned id_stripe; /* that of its id, where there are stripes or were */
 	bool has_no_id;     /* so it may be in any later stripe as well */
+	unsigned place;     /* where it seems to be, which is looked at first; 0: not known */
 	bool alone;         /* it is looked for in cells of one permit only */
 };
 
@@ -105,13 +135,20 @@ bool health_row_is_calm(const struct algo_limit *limit, uint64_t now_ns, const s
 void health_row_calm(const struct algo_limit *limit, const struct row_state *at,
                      const struct health_look *look, uint64_t now_ns);
 
-/** A row without cells is that of a key which has none yet. */
+/** A row without cells is that of a key which has none yet. `sweep` may be NULL. */
 void health_row_look(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
-                     struct health_look *look);
+                     struct health_look *look, struct health_sweep *sweep);
 
 /** Adds the flights of a row in a former table to a look. */
 void health_row_look_former(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
-                            struct health_look *look);
+                            struct health_look *look, struct health_sweep *sweep);
+
+/** In one pass over all flights of a row. */
+void health_row_give_newest(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
+                            struct health_newest *newest);
+/** Of several permits that are counted together, up to `n`. Returns how many were given back. */
+uint64_t health_group_give(const struct algo_limit *limit, uint32_t tag,
+                           const struct health_group *group, uint64_t n);
 
 /** Makes the row one of this limit's max_concurrent: mixed, if it was one of another. */
 void health_row_adopt(const struct algo_limit *limit, const struct row_state *at, uint64_t now_ns);
@@ -120,27 +157,22 @@ void health_row_adopt(const struct algo_limit *limit, const struct row_state *at
 void health_row_phase(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
                       struct health_look *look);
 
-/** Swaps the phase that the look has found. False: it has changed. */
-bool health_row_turn(const struct row_state *at, const struct health_look *look,
+/** Swaps the phase that the look has found, also in the look. False: it has changed. */
+bool health_row_turn(const struct row_state *at, struct health_look *look,
                      const struct health_state *after);
 
 /** Another permit in flight, in the phase of the look. */
 enum health_taken health_row_take(const struct algo_limit *limit, const struct row_state *at,
                                   const struct health_look *look, struct health_permit permit,
                                   uint64_t now_ns);
-/** Whether it seems to be in flight. */
+/** Whether it seems to be in flight; its place is noted then. */
 bool health_row_has(const struct algo_limit *limit, const struct row_state *at,
-                    struct health_permit permit);
+                    struct health_permit *permit);
 /** It is no more. False: nor was it. */
 bool health_row_give(const struct algo_limit *limit, const struct row_state *at,
                      struct health_permit permit);
-/** Ends the flight at a place; how many permits that were, and until when. */
-uint64_t health_row_end(const struct health_params *params, const struct row_state *at,
-                        unsigned place, uint64_t now_ns, uint64_t *until_ns);
-
 /** Ends all, wherever they are. */
-void health_row_end_all(const struct algo_limit *limit, const struct row_state *at,
-                        uint64_t now_ns);
+void health_row_end_all(const struct algo_limit *limit, const struct row_state *at);
 
 /** Counts results in the phase of the look. */
 void health_row_count(const struct algo_limit *limit, const struct row_state *at,

@@ -2,6 +2,7 @@
 #ifndef ROWS_HEALTH_CELLS_H
 #define ROWS_HEALTH_CELLS_H
 
+#include "algo/algo.h"
 #include "algo/health.h"
 #include "rows/rows.h"
 
@@ -26,6 +27,7 @@ static inline unsigned health_flights_at(const struct health_params *params)
 /** The low word alone of a cell, acquire. */
 static inline uint64_t health_low(const struct row *row, unsigned place)
 {
+	cell_touch(&row->cells[place]);
 	return __atomic_load_n(&row->cells[place].low, __ATOMIC_ACQUIRE);
 }
 
@@ -46,6 +48,18 @@ static inline bool health_flies_anyhow(const struct health_params *params, struc
 {
 	return health_may_fly(cell.low, tag) &&
 	       (cell_generation(cell) | 1) == (params->flight_mark | 1u);
+}
+
+/** Whether a flight's time is over, or a clock that was set back since has put it too far ahead. */
+static inline bool health_is_overdue(const struct health_params *params, int64_t ahead_ns)
+{
+	return ahead_ns <= 0 || ahead_ns > (int64_t)(params->timeout_ns + ALGO_SKEW_NS);
+}
+
+/** Ends a flight with all its permits. False: it has changed. */
+static inline bool health_end(struct cell *at, struct cell flight)
+{
+	return cell_swap(at, flight, (struct cell){flight.low - cell_word(flight), flight.high});
 }
 
 /** Whether the row is still the key's. */

@@ -195,20 +195,29 @@ static unsigned open_block(const struct health_params *params, const struct row 
 	return place;
 }
 
-static void add_to_block(const struct health_params *params, const struct row_state *at,
-                         const struct health_look *look, struct health_result result)
+/* Adds the same result `count` times, as many of them in one swap as a block has room for. */
+static void add_to_blocks(const struct health_params *params, const struct row_state *at,
+                          const struct health_look *look, struct health_result result,
+                          uint64_t count)
 {
 	uint64_t name = name_of(look, at->row.tag, 0);
 	uint64_t outcome = (uint64_t)(result.failed | result.slow << 1);
 	struct cell before, after;
 	unsigned place;
 
-	do {
+	while (count > 0) {
+		uint64_t left = count;
+
 		place = open_block(params, &at->row, name, &before, &after);
 		if (before.low != name && !may_begin(at, look))
 			return;
-		after.high += (UINT64_C(1) << BLOCK_OUTCOMES) | outcome << 2 * block_count(after);
-	} while (!health_row_swap(at, place, before, after) && health_row_is_own(at));
+		for (; left > 0 && block_count(after) < HEALTH_BLOCK; left--)
+			after.high += (UINT64_C(1) << BLOCK_OUTCOMES) | outcome << 2 * block_count(after);
+		if (health_row_swap(at, place, before, after))
+			count = left;
+		else if (!health_row_is_own(at))
+			return;
+	}
 }
 
 /* The last `calls` outcomes, from the newest on. */
@@ -264,8 +273,7 @@ void health_row_count(const struct algo_limit *limit, const struct row_state *at
 	const struct health_params *params = &limit->health;
 
 	if (params->part_ns == 0) {
-		for (uint64_t i = 0; i < u64_min(ends->count, params->calls); i++)
-			add_to_block(params, at, look, ends->result);
+		add_to_blocks(params, at, look, ends->result, u64_min(ends->count, params->calls));
 	} else if (health_part_end_ns(params, health_part(params, ends->at_ns)) > now_ns) {
 		add_part(params, at, look, ends);
 	}

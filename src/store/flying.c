@@ -291,14 +291,15 @@ static void no_room(const struct flown *flown, struct algo_outcome *out)
 	out->quota = flown->limits.quota;
 }
 
-/* Takes a permit of a part off a row. */
-static bool take_off(struct flown *flown, struct wide_state *state, uint64_t part)
+/* Takes up to `n` permits of a part off a row. Returns how many. */
+static uint64_t take_off(struct flown *flown, struct wide_state *state, uint64_t part, uint64_t n)
 {
 	struct flying_look look;
 	struct flights after;
+	uint64_t taken;
 
 	if (!state->at.cell)
-		return false;
+		return 0;
 	do {
 		enum flying_head head;
 
@@ -306,10 +307,9 @@ static bool take_off(struct flown *flown, struct wide_state *state, uint64_t par
 		head = flying_head_of(flown->limit, &state->at, flown->now_ns);
 		look_at(flown, state, head, &look);
 		after = look.flights;
-		if (head != FLYING_OPEN || !flights_take(&after, part))
-			return false;
-	} while (!flying_swap(&state->at, &look, &after));
-	return true;
+		taken = head == FLYING_OPEN ? flights_take(&after, part, n) : 0;
+	} while (taken > 0 && !flying_swap(&state->at, &look, &after));
+	return taken;
 }
 
 /* Swaps the cells that were checked. False: look again. */
@@ -324,7 +324,7 @@ static bool give(struct flown *flown, uint64_t *until_ns)
 	if (!flights_give(&after) || !flying_swap(&flown->states[0].at, &flown->seen, &after))
 		return false;
 	if (!is_kept(flown)) {
-		take_off(flown, &flown->states[0], after.part);
+		take_off(flown, &flown->states[0], after.part, 1);
 		return false;
 	}
 	*until_ns = flying_until_ns(params, start_ns, estimate_window(params, flown->seen.estimate));
@@ -371,14 +371,14 @@ static bool take_off_any(struct flown *flown, uint64_t part)
 {
 	struct flights after = flown->seen.flights;
 
-	while (flown->head == FLYING_OPEN && flights_take(&after, part)) {
+	while (flown->head == FLYING_OPEN && flights_take(&after, part, 1)) {
 		if (flying_swap(&flown->states[0].at, &flown->seen, &after))
 			return true;
 		look(flown);
 		after = flown->seen.flights;
 	}
 	for (size_t i = 1; i < flown->count; i++)
-		if (take_off(flown, &flown->states[i], part)) {
+		if (take_off(flown, &flown->states[i], part, 1)) {
 			look(flown);
 			return true;
 		}
@@ -404,16 +404,17 @@ static bool land(struct flown *flown, const struct algo_call *call)
 	return true;
 }
 
-/* Gives back the newest permit. */
-static bool take_back(struct flown *flown)
+/* Gives back up to `n` permits of the newest part that has any. Returns how many. */
+static uint64_t take_back(struct flown *flown, uint64_t n)
 {
 	unsigned newest = 0;
 
 	look_settled(flown);
 	while (newest < FLYING_PARTS && flights_given(&flown->seen.flights, newest) == 0)
 		newest++;
-	return newest < FLYING_PARTS &&
-	       take_off(flown, &flown->states[0], flown->seen.flights.part - newest);
+	if (newest == FLYING_PARTS)
+		return 0;
+	return take_off(flown, &flown->states[0], flown->seen.flights.part - newest, n);
 }
 
 /*
@@ -436,6 +437,7 @@ static void learn_foreign(struct flown *flown, const struct algo_call *call)
 /* Gives back a permit, or without a name the newest ones. */
 static void give_back(struct flown *flown, const struct algo_call *call, struct algo_outcome *out)
 {
+	uint64_t left = call->until_ns ? 0 : call->cost, taken;
 	bool given = call->cost > 0;
 
 	if (call->report_part == ALGO_REPORT_COUNTS) {
@@ -443,8 +445,8 @@ static void give_back(struct flown *flown, const struct algo_call *call, struct 
 		tell(flown, out);
 		return;
 	}
-	for (uint64_t n = 0; !call->until_ns && given && n < call->cost; n++)
-		given = take_back(flown);
+	while (left > 0 && (taken = take_back(flown, left)) > 0)
+		left -= taken;
 	look_settled(flown);
 	if (call->until_ns && given)
 		given = land(flown, call);

@@ -33,17 +33,16 @@ static enum kept keep(struct watch *watch, const struct health_state *health)
 	if (is_new && watch->seen.health.since_ns > 0) { /* of a former table */
 		struct health_state former = watch->seen.health;
 
-		health_rows_look(watch);
+		health_rows_look(watch, NULL);
 		if (state->at.cell && watch->seen.health.since_ns == 0)
 			health_row_turn(&state->at, &watch->seen, &former);
 	}
 	return CHANGED;
 }
 
-static void note(struct watch *watch, enum health_phase to, enum algo_cause cause)
+static void note(struct watch *watch, enum health_phase from, enum health_phase to,
+                 enum algo_cause cause)
 {
-	enum health_phase from = watch->seen.health.phase;
-
 	if (from == to)
 		return;
 	if (watch->turned < ALGO_TURNS_MAX)
@@ -55,9 +54,11 @@ static void note(struct watch *watch, enum health_phase to, enum algo_cause caus
 /* Puts the phase that was seen into another one, for this cause. False: it has changed. */
 static bool turn(struct watch *watch, const struct health_state *after, enum algo_cause cause)
 {
+	enum health_phase from = watch->seen.health.phase;
+
 	if (!health_row_turn(&watch->state.at, &watch->seen, after))
 		return false;
-	note(watch, after->phase, cause);
+	note(watch, from, after->phase, cause);
 	keep(watch, after); /* else the next call does */
 	return true;
 }
@@ -121,52 +122,61 @@ static struct health_result timed_out(const struct watch *watch)
 	                        watch->limit->health.timeout_ns);
 }
 
+/* Counts those permits in the parts in which their time was over. Whether the window trips. */
+static bool count_lost(struct watch *watch, const struct health_sweep *sweep)
+{
+	const struct health_params *params = &watch->limit->health;
+	struct health_ends ends = {.result = timed_out(watch), .at_ns = watch->now_ns};
+
+	for (unsigned before = 0; before < HEALTH_PARTS_MAX + 2; before++) {
+		ends.count = sweep->lost_in[before];
+		ends.at_ns = sat_sub(watch->now_ns, before * params->part_ns);
+		if (ends.count > 0)
+			health_row_count(watch->limit, &watch->state.at, &watch->seen, &ends, watch->now_ns);
+	}
+	return judge(watch, false);
+}
+
 /*
  * Before anything else: what permits that nobody has reported say. In half-open, probes that fly
  * by the phase but not by the row are lost, however that came.
  */
-static void look_settled(struct watch *watch)
+static void look_settled_and_list(struct watch *watch, struct health_list *list)
 {
 	for (;;) {
+		struct health_sweep sweep = {.list = list};
+		const struct health_state *health = &watch->seen.health;
 		const struct health_params *params;
-		struct health_state after;
-		uint64_t n, until_ns;
+		uint64_t lost_ns;
 
-		health_rows_look(watch);
+		if (list)
+			list->alone = list->grouped = 0;
+		health_rows_look(watch, &sweep);
 		params = &watch->limit->health;
-		after = watch->seen.health;
-		if (watch->seen.overdue) {
-			/* What it says counts in the newest table. */
+		if (sweep.lost > 0 && health->phase == HEALTH_HALF_OPEN)
+			health_rows_note_lost(watch, &sweep);
+		else if (sweep.lost > 0 && count_lost(watch, &sweep) && health->phase <= HEALTH_RAMP)
+			continue; /* others have changed the phase meanwhile */
+		if (watch->seen.overdue ||
+		    (health->phase == HEALTH_HALF_OPEN && health->flying > watch->seen.own)) {
+			/* What they say counts in the newest table, where the key has no row yet. */
 			if (!watch->state.at.cell) {
-				if (keep(watch, &after) == NO_ROOM)
+				if (keep(watch, health) == NO_ROOM)
 					return;
 				continue;
 			}
-			n = health_row_end(params, watch->is_former ? &watch->former.at : &watch->state.at,
-			                   watch->seen.overdue, watch->now_ns, &until_ns);
-			if (n == 0 || !health_counts(&after, until_ns - params->timeout_ns))
-				continue;
-			if (after.phase == HEALTH_HALF_OPEN)
-				watch->lost_ns = health_lost_ns(params, watch->lost_ns,
-				                                health_probe_end_ns(params, until_ns));
-			else
-				count(watch, (struct health_ends){timed_out(watch), n,
-				                                  u64_min(until_ns, watch->now_ns), 0});
-		} else if (after.phase == HEALTH_HALF_OPEN && after.flying > watch->seen.own) {
-			/* The phase is from a former table: the key has no row yet to turn it in. */
-			if (!watch->state.at.cell) {
-				if (keep(watch, &after) == NO_ROOM)
-					return;
-				continue;
-			}
-			uint64_t lost_ns = health_lost_ns(params, watch->lost_ns, watch->seen.lost_ns);
-
-			turn_by_probes(watch, timed_out(watch), after.flying - (unsigned)watch->seen.own,
+			lost_ns = health_lost_ns(params, watch->lost_ns, watch->seen.lost_ns);
+			turn_by_probes(watch, timed_out(watch), health->flying - (unsigned)watch->seen.own,
 			               lost_ns ? u64_min(lost_ns, watch->now_ns) : watch->now_ns);
 		} else if (!params->finished_only || !watch->state.at.cell || !judge(watch, false)) {
 			return; /* else parts have finished since the last report */
 		}
 	}
+}
+
+static void look_settled(struct watch *watch)
+{
+	look_settled_and_list(watch, NULL);
 }
 
 static void explain(const struct watch *watch, const struct health_state *health, uint64_t own_ns,
@@ -196,7 +206,7 @@ static void refuse(struct watch *watch, bool takes, struct algo_outcome *out)
 __attribute__((noinline, cold)) static bool are_too_many(struct watch again)
 {
 	fence_behind_swap();
-	health_rows_look(&again);
+	health_rows_look(&again, NULL);
 	return again.seen.in_flight > again.limit->health.max_concurrent;
 }
 
@@ -270,12 +280,18 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call, struc
 	}
 }
 
-/* How the key stands once a permit is given back. */
+/* How the key stands. */
+static void tell_seen(const struct watch *watch, struct algo_outcome *out)
+{
+	out->remaining = health_room(&watch->limit->health, &watch->seen.health, watch->seen.in_flight);
+	explain(watch, &watch->seen.health, 0, out);
+}
+
+/* The same, once a permit is given back. */
 static void tell(struct watch *watch, struct algo_outcome *out)
 {
 	look_settled(watch);
-	out->remaining = health_room(&watch->limit->health, &watch->seen.health, watch->seen.in_flight);
-	explain(watch, &watch->seen.health, 0, out);
+	tell_seen(watch, out);
 }
 
 /* Whether it is a probe of the half-open one that was seen, whose time is not over. */
@@ -353,33 +369,56 @@ static void count_foreign(struct watch *watch, const struct algo_call *call)
 		                                  1, watch->now_ns, permit.stripe});
 }
 
+/* Gives back the newest permits. Those of a half-open phase are probes, which then nobody judges. */
+__attribute__((noinline)) static void give_newest(struct watch *watch, uint64_t n,
+                                                  struct algo_outcome *out)
+{
+	static const struct health_result ignored = {.ignored = true};
+	struct health_list list;
+	bool turned = true;
+
+	do {
+		const struct health_state *health = &watch->seen.health;
+		unsigned probes;
+
+		look_settled_and_list(watch, &list);
+		probes = (unsigned)u64_min(u64_min(n, watch->seen.own), health->flying);
+		if (watch->state.at.cell && health->phase == HEALTH_HALF_OPEN && probes > 0)
+			turned = turn_by_probes(watch, ignored, probes, watch->now_ns);
+	} while (!turned);
+	health_rows_give_newest(watch, &list, n);
+	tell_seen(watch, out);
+}
+
 /* Gives back a permit, or without a name the newest ones. */
 static void give_back(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
-	uint64_t until_ns = call->until_ns;
-	bool given = call->cost > 0;
+	const struct algo_limit *limit = watch->limit;
+	struct health_permit permit;
+	bool given;
 
 	if (call->report_part == ALGO_REPORT_COUNTS) {
 		count_foreign(watch, call);
 		tell(watch, out);
 		return;
 	}
-	for (uint64_t n = 0; given && n < (until_ns ? 1 : call->cost); n++) {
-		struct health_permit permit;
-
-		if (until_ns == 0)
-			look_settled(watch);
-		permit = health_permit_of(&watch->limit->health,
-		                          until_ns ? until_ns : watch->now_ns + watch->seen.last_ns,
-		                          until_ns ? call->permit : 0);
-		given = give(watch, permit, result_of(watch->limit, call, permit.start_ns, watch->now_ns),
-		             call->report_part == ALGO_REPORT_WHOLE);
+	if (call->until_ns == 0 && !call->reports) {
+		give_newest(watch, call->cost, out);
+		return;
 	}
-	if (!call->untold)
+	if (call->until_ns == 0)
+		look_settled(watch); /* a report without a name is one of the newest permit */
+	permit = call->until_ns ? health_permit_of(&limit->health, call->until_ns, call->permit)
+	                        : health_permit_of(&limit->health, watch->now_ns + watch->seen.last_ns, 0);
+	given = call->cost > 0 && give(watch, permit, result_of(limit, call, permit.start_ns, watch->now_ns),
+	                               call->report_part == ALGO_REPORT_WHOLE);
+	if (!call->untold && !given && call->cost > 0)
+		tell_seen(watch, out); /* as it was found */
+	else if (!call->untold)
 		tell(watch, out);
 	else if (call->cost == 0)
 		look_settled(watch); /* else it would open later than a permit's time was over */
-	out->allowed = given || until_ns == 0;
+	out->allowed = given || call->until_ns == 0;
 }
 
 /* Its window is forgotten with the phase; permits of before are in flight no more. */
@@ -397,7 +436,7 @@ static void reset(struct watch *watch, struct algo_outcome *out)
 			break;
 		if (!watch->state.at.cell)
 			continue;
-		health_row_end_all(watch->limit, &watch->state.at, watch->now_ns);
+		health_row_end_all(watch->limit, &watch->state.at);
 		health_rows_end_former(watch);
 		after.since_ns = u64_max(after.since_ns, watch->seen.health.since_ns + 1);
 		if (watch->seen.health.phase >= HEALTH_FORCED_OPEN ||
@@ -405,7 +444,8 @@ static void reset(struct watch *watch, struct algo_outcome *out)
 		    turn(watch, &after, ALGO_BY_RESET))
 			break;
 	}
-	tell(watch, out);
+	watch->seen.in_flight = watch->seen.last_ns = 0;
+	tell_seen(watch, out);
 }
 
 /* A time that is further ahead than a cell can tell never comes. */
@@ -425,7 +465,7 @@ static void force(struct watch *watch, const struct algo_call *call, struct algo
 	enum kept kept;
 
 	do {
-		health_rows_look(watch);
+		health_rows_look(watch, NULL);
 		if (call->force == ALGO_FORCE_END && watch->seen.health.phase < HEALTH_FORCED_OPEN)
 			break;
 		after = (struct health_state){
@@ -450,7 +490,7 @@ static void obey(struct watch *watch, const struct algo_call *call, struct algo_
 	enum kept kept;
 
 	do {
-		health_rows_look(watch);
+		health_rows_look(watch, NULL);
 		if (watch->told)
 			*watch->told = (struct algo_told){0};
 		after = watch->seen.health;

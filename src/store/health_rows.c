@@ -7,6 +7,8 @@
  */
 #include "store/health_rows.h"
 
+#include <stdlib.h>
+
 /*
  * The key's rows in former tables, which were narrower: from `wide` on, the next that is live.
  * Another call goes on from `wide`, which is then the table before.
@@ -29,7 +31,7 @@ static struct wide_table *first_former(const struct watch *watch)
 }
 
 /* Adds the flights in former tables, and the phase, where the newest table has none. */
-static void look_back(struct watch *watch)
+static void look_back(struct watch *watch, struct health_sweep *sweep)
 {
 	struct wide_table *wide = first_former(watch);
 	struct wide_state former;
@@ -42,11 +44,7 @@ static void look_back(struct watch *watch)
 			watch->seen.health = look.health;
 		}
 		watch->has_former = true;
-		if (watch->seen.overdue)
-			return;
-		health_row_look_former(watch->limit, watch->now_ns, &former.at.row, &watch->seen);
-		watch->former = former;
-		watch->is_former = true;
+		health_row_look_former(watch->limit, watch->now_ns, &former.at.row, &watch->seen, sweep);
 	}
 }
 
@@ -63,18 +61,78 @@ static void find(struct watch *watch)
 	}
 }
 
-void health_rows_look(struct watch *watch)
+void health_rows_look(struct watch *watch, struct health_sweep *sweep)
 {
+	const struct algo_limit *limit;
+
 	find(watch);
-	watch->has_former = watch->is_former = false;
-	health_row_look(watch->limit, watch->now_ns, &watch->state.at.row, &watch->seen);
-	if (__builtin_expect(watch->seen.is_others, 0) &&
-	    cell_tag(watch->state.at.head) == watch->state.at.row.tag) {
-		health_row_adopt(watch->limit, &watch->state.at, watch->now_ns);
-		health_row_look(watch->limit, watch->now_ns, &watch->state.at.row, &watch->seen);
-	}
+	limit = watch->limit;
+	watch->has_former = false;
+	if (!watch->state.at.cell)
+		sweep = NULL;
+	if (cell_tag(watch->state.at.head) == watch->state.at.row.tag)
+		health_row_adopt(limit, &watch->state.at, watch->now_ns);
+	health_row_look(limit, watch->now_ns, &watch->state.at.row, &watch->seen, sweep);
 	if (__builtin_expect(first_former(watch) != NULL, 0))
-		look_back(watch);
+		look_back(watch, sweep);
+}
+
+void health_rows_note_lost(struct watch *watch, const struct health_sweep *sweep)
+{
+	const struct health_params *params = &watch->limit->health;
+
+	watch->lost_ns = health_lost_ns(params, watch->lost_ns,
+	                                health_probe_end_ns(params, sweep->first_ns));
+	watch->lost_ns = health_lost_ns(params, watch->lost_ns,
+	                                health_probe_end_ns(params, sweep->last_ns));
+}
+
+static int later_first(const void *a, const void *b)
+{
+	const struct health_group *one = a, *other = b;
+
+	return (one->ahead_ns < other->ahead_ns) - (one->ahead_ns > other->ahead_ns);
+}
+
+static uint64_t give_groups(struct watch *watch, struct health_list *list, uint64_t n)
+{
+	uint64_t given = 0;
+
+	qsort(list->groups, list->grouped, sizeof *list->groups, later_first);
+	for (size_t i = 0; i < list->grouped && given < n; i++)
+		given += health_group_give(watch->limit, watch->state.at.row.tag, &list->groups[i], n - given);
+	return given;
+}
+
+static uint64_t give_alone(struct watch *watch, struct health_list *list, uint64_t n)
+{
+	struct health_newest newest = {0};
+	struct wide_table *wide = watch->has_former ? first_former(watch) : NULL;
+	struct wide_state former;
+
+	n = u64_min(n, list->alone);
+	if (n == 0)
+		return 0;
+	newest.after_ns = rows_greatest(list->alone_ns, list->alone, n, &newest.then);
+	health_row_give_newest(watch->limit, watch->now_ns, &watch->state.at.row, &newest);
+	while (next_former(watch, &wide, &former))
+		health_row_give_newest(watch->limit, watch->now_ns, &former.at.row, &newest);
+	watch->seen.last_ns = newest.last_ns;
+	return newest.given;
+}
+
+uint64_t health_rows_give_newest(struct watch *watch, struct health_list *list, uint64_t n)
+{
+	bool bounded = watch->limit->health.max_concurrent != 0;
+	uint64_t given = bounded ? 0 : give_groups(watch, list, n);
+
+	given += give_alone(watch, list, n - given);
+	if (bounded && given < n)
+		given += give_groups(watch, list, n - given);
+	watch->seen.in_flight = sat_sub(watch->seen.in_flight, given);
+	if (watch->seen.in_flight == 0)
+		watch->seen.last_ns = 0;
+	return given;
 }
 
 uint64_t health_rows_tally(const struct watch *watch, struct health_tally *tally)
@@ -100,18 +158,21 @@ uint64_t health_rows_tally(const struct watch *watch, struct health_tally *tally
  * The oldest row that seems to have it: permits that are counted together in a later row all end
  * later than those in the row before.
  */
-static const struct row_state *find_in_rows(const struct watch *watch, struct health_permit permit,
+static const struct row_state *find_in_rows(const struct watch *watch, struct health_permit *permit,
                                             struct wide_state *former)
 {
 	bool is_here = watch->state.at.cell && health_row_has(watch->limit, &watch->state.at, permit);
 	const struct row_state *found = is_here ? &watch->state.at : NULL;
 	struct wide_table *wide = watch->has_former ? first_former(watch) : NULL;
+	struct health_permit there = *permit;
 	struct wide_state next;
 
 	while (next_former(watch, &wide, &next)) {
-		if (!health_row_has(watch->limit, &next.at, permit))
+		there.place = 0;
+		if (!health_row_has(watch->limit, &next.at, &there))
 			continue;
 		*former = next;
+		*permit = there;
 		found = &former->at;
 	}
 	return found;
@@ -125,11 +186,11 @@ const struct row_state *health_rows_find(const struct watch *watch, struct healt
 
 	permit->alone = watch->seen.mixed || watch->has_former;
 	if (permit->alone)
-		found = find_in_rows(watch, *permit, former);
+		found = find_in_rows(watch, permit, former);
 	if (found)
 		return found;
 	permit->alone = false;
-	return find_in_rows(watch, *permit, former);
+	return find_in_rows(watch, permit, former);
 }
 
 void health_rows_end_former(const struct watch *watch)
@@ -138,5 +199,5 @@ void health_rows_end_former(const struct watch *watch)
 	struct wide_state former;
 
 	while (next_former(watch, &wide, &former))
-		health_row_end_all(watch->limit, &former.at, watch->now_ns);
+		health_row_end_all(watch->limit, &former.at);
 }

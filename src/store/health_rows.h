@@ -16,16 +16,27 @@ struct watch {
 	uint64_t now_ns;
 	struct wide_state state;
 	struct health_look seen;
-	struct wide_state former; /* whose row has seen.overdue, ... */
-	bool is_former;           /* if it is not in the newest table */
 	bool has_former;          /* a former table's row may count still */
 	uint64_t lost_ns; /* when permits were lost that this call has found; 0: it has found none */
 	struct algo_turn turns[ALGO_TURNS_MAX]; /* that this call has made */
 	uint8_t turned;
 };
 
-/** Finds the key anew, by the limit that has taken over, and looks at its rows. */
-void health_rows_look(struct watch *watch);
+/**
+ * Finds the key anew, by the limit that has taken over, and looks at its rows. `sweep` may be NULL. A
+ * key without a row in the newest table is not swept.
+ */
+void health_rows_look(struct watch *watch, struct health_sweep *sweep);
+
+/**
+ * Gives back up to `n` of the permits that a look has listed, the newest first, and takes them off
+ * what it has seen. After a reload, permits of the present kind go before those of the former one:
+ * by themselves if there is a bound, else counted together. Returns how many were given back.
+ */
+uint64_t health_rows_give_newest(struct watch *watch, struct health_list *list, uint64_t n);
+
+/** Half-open: notes when the probes were lost that a look has ended. */
+void health_rows_note_lost(struct watch *watch, const struct health_sweep *sweep);
 
 /** The window of the phase that was seen, wherever it was counted. Returns as health_row_tally. */
 uint64_t health_rows_tally(const struct watch *watch, struct health_tally *tally);

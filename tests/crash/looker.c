@@ -52,7 +52,7 @@ static void look(struct place *place, uint64_t now_ns)
 		return;
 	switch (place->limit->rows) {
 	case ALGO_ROWS_HEALTH:
-		health_row_look(place->limit, now_ns, &state.at.row, &place->health);
+		health_row_look(place->limit, now_ns, &state.at.row, &place->health, NULL);
 		place->in_flight = place->health.in_flight;
 		break;
 	case ALGO_ROWS_ACCEPTS:

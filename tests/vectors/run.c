@@ -80,7 +80,7 @@ static void read_kept(struct kept *kept, const struct algo_limit *limit,
 	} else if (limit->rows == ALGO_ROWS_HEALTH) {
 		struct health_look look;
 
-		health_row_look(limit, time->now_ns, &row, &look);
+		health_row_look(limit, time->now_ns, &row, &look, NULL);
 		health_row_tally(limit, &row, &look, time->now_ns, &kept->state.tally);
 		kept->state.health = look.health;
 		kept->state.in_flight = look.in_flight;

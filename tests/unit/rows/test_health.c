@@ -31,7 +31,7 @@ static struct health_look look(uint64_t now_ns)
 {
 	struct health_look look;
 
-	health_row_look(&limit, now_ns, &at.row, &look);
+	health_row_look(&limit, now_ns, &at.row, &look, NULL);
 	return look;
 }
 
