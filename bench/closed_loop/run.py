@@ -36,7 +36,7 @@ class Ours(controllers.Controller):
 
     def report(self, now, latency, in_flight, then, timeout=False):
         window = self.knee.window
-        self.knee.sample(latency, in_flight)
+        self.knee.sample(latency, in_flight, dropped=timeout)
         if self.knee.window != window:
             self.value = self.knee.limit
 

@@ -17,7 +17,6 @@
 #include "wire.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 
@@ -42,7 +41,7 @@ struct server {
 	struct request queue[CONNECTIONS_MAX]; /* a ring */
 	unsigned first, waiting, inside;
 	struct connection connections[CONNECTIONS_MAX];
-	double (*service)(double uniform);
+	service_time *service;
 	double mean_ns;
 	unsigned workers;  /* at work, */
 	uint64_t since_ns; /* since then */
@@ -53,23 +52,6 @@ struct worker {
 	struct server *server;
 	unsigned index;
 };
-
-static double constant(double uniform)
-{
-	(void)uniform;
-	return 1;
-}
-
-/* One of ten takes 19 times as long as the others. */
-static double bimodal(double uniform)
-{
-	return uniform < 0.1 ? 19 / 2.8 : 1 / 2.8;
-}
-
-static const struct {
-	const char *name;
-	double (*draw)(double uniform);
-} services[] = {{"exponential", exponential}, {"constant", constant}, {"bimodal", bimodal}};
 
 /* The strain on a request that finds so many others. */
 static double strain(const struct server *server)
@@ -225,9 +207,8 @@ int main(int argc, char **argv)
 	static struct worker workers[WORKERS_MAX];
 	pthread_t thread;
 
-	for (size_t i = 0; argc == 6 && i < sizeof(services) / sizeof(services[0]); i++)
-		if (strcmp(argv[2], services[i].name) == 0)
-			server.service = services[i].draw;
+	if (argc == 6)
+		server.service = service_named(argv[2]);
 	if (!server.service || (unsigned)atoi(argv[4]) > WORKERS_MAX) {
 		fprintf(stderr, "usage: server PORT SERVICE MEAN_US WORKERS SEED\n");
 		return 2;

@@ -9,7 +9,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdbool.h>
@@ -19,6 +18,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "draw.h"
 
 #define CONNECTIONS_MAX 4096
 #define SECOND_NS       UINT64_C(1000000000)
@@ -43,25 +44,6 @@ static inline uint64_t clock_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
-
-/* From 0 to below 1, by chance, but always the same for a request. */
-static inline double draw(uint64_t seed, uint64_t number)
-{
-	uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + number;
-
-	for (int i = 0; i < 2; i++) { /* splitmix64 */
-		x += UINT64_C(0x9e3779b97f4a7c15);
-		x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-		x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-		x ^= x >> 31;
-	}
-	return (double)(x >> 11) / (double)(UINT64_C(1) << 53);
-}
-
-static inline double exponential(double uniform)
-{
-	return -log1p(-uniform);
 }
 
 _Noreturn static inline void die(const char *what)

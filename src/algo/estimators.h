@@ -29,7 +29,7 @@ struct adaptive_bounds {
 struct adaptive_sample {
 	uint64_t latency_ns;
 	uint64_t in_flight; /* with this one; at least 1 */
-	bool dropped;       /* vegas, aimd: its time was over */
+	bool dropped;       /* its time was over, or, for vegas and aimd, it failed */
 	uint16_t draw;      /* vegas: fair bits */
 };
 
@@ -42,7 +42,8 @@ enum knee_phase {
 
 #define KNEE_ONE     256  /* of `knee`: a request in flight */
 #define KNEE_BASE    1024 /* of a sample: as long as the baseline */
-#define KNEE_CLIP    3072 /* the most that one counts for */
+#define KNEE_CLIP    3072 /* the most that an answer counts for, */
+#define KNEE_LOST    4092 /* and what a timeout counts for */
 #define KNEE_LEAST   96   /* samples of a window; more where the limit is higher, ... */
 #define KNEE_MOST    4095 /* ... but no more than this */
 #define KNEE_WINDOWS 256  /* are told apart by their numbers */

@@ -15,6 +15,11 @@
  * counts only as far as it stands out of the noise that its own variance implies (part()). The
  * first answers of a window are ignored: these requests started under the limit before.
  *
+ * A timeout tells how long its caller waited, not how long the server takes, so it counts as 4 B,
+ * whatever its latency. If the mean of a window exceeds 3 B, timeouts are in it and answers are
+ * hardly faster. Such a window never moves the baseline, and the knee falls: requests that callers
+ * have given up may still fill the server, and no longer count as in flight.
+ *
  * tests/model/models/adaptive.py has the same operations on whole numbers.
  */
 #include "algo/estimators.h"
@@ -26,6 +31,10 @@
 #define SOON       4
 #define SELDOM     32
 #define STREAK_MAX 5
+
+_Static_assert(UINT64_C(1) * KNEE_MOST * KNEE_LOST < 1 << 24, "a sum has 24 bits");
+_Static_assert(UINT64_C(1) * KNEE_MOST * (KNEE_LOST / 4) * (KNEE_LOST / 4) <= UINT32_MAX,
+               "squares have 32");
 
 /* The measurements of one window. */
 struct measured {
@@ -205,6 +214,17 @@ static void end_full(struct knee *knee, const struct measured *measured)
 	}
 }
 
+/* Mostly timeouts: the baseline cannot be measured. */
+static void end_lost(struct knee *knee, const struct measured *measured)
+{
+	move(knee, part(knee, measured->flying - measured->waits - (int64_t)knee->knee, measured->noise));
+	if (is_probe(knee))
+		knee->phase = KNEE_FULL;
+	knee->streak = 0;
+	knee->since = 0;
+	knee->wait = SOON;
+}
+
 static struct measured measure(const struct knee *knee)
 {
 	uint64_t mean = u64_max(knee->sum / knee->count, 1);
@@ -221,7 +241,9 @@ static void end_window(struct knee *knee)
 {
 	struct measured measured = measure(knee);
 
-	if (knee->phase == KNEE_START) {
+	if (measured.mean > KNEE_CLIP) {
+		end_lost(knee, &measured);
+	} else if (knee->phase == KNEE_START) {
 		rebase(knee, measured.mean - BASE);
 		if (BASE / 2 < measured.mean && measured.mean < 2 * BASE)
 			knee->phase = KNEE_FULL;
@@ -251,7 +273,7 @@ void knee_add(struct knee *knee, const struct adaptive_sample *sample)
 	}
 	if (knee->base_ns == 0)
 		knee->base_ns = significant(latency_ns);
-	x = u64_min(latency_ns * BASE / knee->base_ns, KNEE_CLIP);
+	x = sample->dropped ? KNEE_LOST : u64_min(latency_ns * BASE / knee->base_ns, KNEE_CLIP);
 	knee->count++;
 	knee->sum += (uint32_t)x;
 	knee->squares += (uint32_t)((x / 4) * (x / 4));

@@ -12,6 +12,7 @@ from models import adaptive
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", "build"))
 PROBE = BUILD / "tests/model/adaptive_probe"
 MS = 10**6
+SECOND = 10**9
 SAMPLES = 2000
 EXTREMES = [0, 1, 2**25 - 1, 2**25, 2**40 - 1, 2**40, 2**63, 2**64 - 1]
 
@@ -44,8 +45,9 @@ class Served:
 
 def knee(model, rng, latency_ns, in_flight, now_ns):
     window = rng.choice([0, 0, 0, 0, 1, 1, 2, 200])
-    model.sample(latency_ns, in_flight, (model.window - window) % 256)
-    return (0, 0, window), (model.count, model.sum, model.squares, model.flying, model.knee, model.base_ns,
+    dropped = int(rng.random() < (0.9 if now_ns // SECOND % 8 == 0 else 0.02))
+    model.sample(latency_ns, in_flight, (model.window - window) % 256, dropped)
+    return (dropped, 0, window), (model.count, model.sum, model.squares, model.flying, model.knee, model.base_ns,
                             model.limit, model.phase, model.streak, model.since, model.wait, model.window)
 
 

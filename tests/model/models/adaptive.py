@@ -8,7 +8,8 @@ import math
 
 ONE = 256            # of the knee: a request in flight
 BASE = 1024          # of a sample: as long as the baseline
-CLIP = 3 * BASE      # the most that a sample counts for
+CLIP = 3 * BASE      # the most that an answer counts for,
+LOST = 4092          # and what a timeout counts for
 LEAST = 96           # samples of a window; more where the limit is higher, ...
 MOST = 4095          # ... but no more than this
 LIMIT_MAX = 65535
@@ -60,7 +61,7 @@ class Knee:
             return self.limit
         return clamp((self.knee + min(self.root(), self.knee)) // ONE, self.least, self.most)
 
-    def sample(self, latency_ns, in_flight, window=None):
+    def sample(self, latency_ns, in_flight, window=None, dropped=False):
         """An answer; `in_flight` counts it, too. `window` is of when it was let through."""
         if window is not None and (self.window - window) % WINDOWS > 1:
             return
@@ -71,7 +72,7 @@ class Knee:
         latency_ns = clamp(latency_ns, 1, LATENCY_MAX)
         if self.base_ns == 0:
             self.base_ns = self.significant(latency_ns)
-        x = min(latency_ns * BASE // self.base_ns, CLIP)
+        x = LOST if dropped else min(latency_ns * BASE // self.base_ns, CLIP)
         self.count += 1
         self.sum += x
         self.squares += (x // 4) ** 2
@@ -88,7 +89,9 @@ class Knee:
         variance = max(self.squares * 16 // self.count - mean * mean, 0)
         noise = n * math.isqrt(variance * 16 // self.count) // (4 * mean)
         waits = divide(n * (mean - BASE), mean)  # so many more than at the baseline
-        if self.phase == START:
+        if mean > CLIP:
+            self.lost(n, waits, noise)
+        elif self.phase == START:
             self.rebase(mean - BASE)
             if BASE // 2 < mean < 2 * BASE:
                 self.phase = FULL
@@ -131,6 +134,12 @@ class Knee:
         self.streak = min(self.streak + 1, STREAK_MAX) if falls else 0
         self.since = 0
         self.wait = SOON if 2 * abs(moved) > depth else min(2 * self.wait, SELDOM)
+
+    def lost(self, n, waits, noise):
+        """Mostly timeouts: the baseline cannot be measured."""
+        self.move(self.part(n - waits - self.knee, noise))
+        self.phase = START if self.phase == START else FULL
+        self.streak, self.since, self.wait = 0, 0, SOON
 
     def light(self, n, mean, waits):
         """A probe that nobody asked for."""

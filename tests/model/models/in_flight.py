@@ -66,7 +66,7 @@ class Adaptive:
         if outcome == "ignored" or (outcome == "failure" and not drops):
             return
         if self.method == "knee":
-            self.estimator.sample(latency, in_flight, (window - 1) % 256)
+            self.estimator.sample(latency, in_flight, (window - 1) % 256, outcome == "timeout")
         elif self.method == "bbr":
             self.estimator.sample(now, latency)
         else:

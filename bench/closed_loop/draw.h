@@ -1,0 +1,59 @@
+/*
+ * draw.h: numbers by chance that a seed decides, for the real server and for simulated ones.
+ */
+#ifndef CLOSED_LOOP_DRAW_H
+#define CLOSED_LOOP_DRAW_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* From 0 to below 1, by chance, but always the same for a seed and a number. */
+static inline double draw(uint64_t seed, uint64_t number)
+{
+	uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + number;
+
+	for (int i = 0; i < 2; i++) { /* splitmix64 */
+		x += UINT64_C(0x9e3779b97f4a7c15);
+		x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+		x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+		x ^= x >> 31;
+	}
+	return (double)(x >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+/* Service times, as parts of their mean, from a uniform draw. */
+typedef double service_time(double uniform);
+
+static inline double exponential(double uniform)
+{
+	return -log1p(-uniform);
+}
+
+static inline double constant(double uniform)
+{
+	(void)uniform;
+	return 1;
+}
+
+/* One of ten takes 19 times as long as the others. */
+static inline double bimodal(double uniform)
+{
+	return uniform < 0.1 ? 19 / 2.8 : 1 / 2.8;
+}
+
+/* NULL: there is none of that name. */
+static inline service_time *service_named(const char *name)
+{
+	static const struct {
+		const char *name;
+		service_time *draw;
+	} services[] = {{"exponential", exponential}, {"constant", constant}, {"bimodal", bimodal}};
+
+	for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++)
+		if (strcmp(name, services[i].name) == 0)
+			return services[i].draw;
+	return NULL;
+}
+
+#endif
