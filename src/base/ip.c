@@ -54,20 +54,13 @@ bool ip_parse(struct slice text, struct ip *out)
 	return inet_pton(AF_INET6, copy, out->bytes) == 1;
 }
 
-static struct slice without_zeros(struct slice digits)
-{
-	while (digits.len > 1 && *digits.data == '0')
-		slice_skip(&digits, SLICE("0"));
-	return digits;
-}
-
 /* Four parts of digits, each up to 255. */
 static bool read_parts(struct slice text, uint8_t out[4])
 {
 	uint64_t part;
 
 	for (unsigned i = 0; i < 4; i++) {
-		if (!parse_u64(without_zeros(slice_cut(&text, '.')), &part) || part > 255)
+		if (!parse_u64(slice_cut(&text, '.'), &part) || part > 255)
 			return false;
 		out[i] = (uint8_t)part;
 	}
@@ -82,7 +75,7 @@ bool ip_parse_number(struct slice text, struct ip *out)
 	memcpy(out->bytes, mapped, sizeof mapped);
 	if (text.len > 0 && memchr(text.data, '.', text.len))
 		return text.data[text.len - 1] != '.' && read_parts(text, bytes);
-	if (!parse_u64(without_zeros(text), &number) || number > UINT32_MAX)
+	if (!parse_u64(text, &number) || number > UINT32_MAX)
 		return false;
 	for (unsigned i = 0; i < 4; i++)
 		bytes[i] = (uint8_t)(number >> (24 - 8 * i));

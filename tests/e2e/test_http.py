@@ -5,6 +5,7 @@ import time
 
 import pytest
 from harness import ROOT, Http, Wire, until, weir
+from test_http2 import Http2
 
 HOUR_MS = 3_600_000
 
@@ -326,6 +327,15 @@ def test_broken_http_is_an_error_that_harms_no_other(server, key, name):
         line = wire.file.readline().split()
         assert line and int(line[1]) in statuses, line
         assert other.request("GET", f"/v1/peek/one?key={key}").json["remaining"] == 0
+
+
+@pytest.mark.parametrize("host, status", [
+    ("localhost:", 200), ("localhost:0", 200), ("localhost:65535", 200), ("[::1]:80", 200), ("[::1]", 200),
+    ("localhost:65536", 400), ("localhost:x", 400), ("localhost:-1", 400), ("[::1]:x", 400)])
+def test_a_host_has_a_port_or_none(server, host, status):
+    assert server.get("/healthz", {"Host": host}).status == status
+    with Http2(server) as client:
+        assert client.get("/healthz", authority=host)[0] == status
 
 
 def test_chunked_bodies_and_pipelines(server, key):

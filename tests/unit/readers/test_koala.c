@@ -312,6 +312,7 @@ static void what_koala_accepts_is_accepted(void **state)
 	assert_int_equal(config->limits[0].options.rate.count, 2);
 	assert_int_equal(config->limits[0].options.rate.period, 60);
 	assert_int_equal(config->rules[1].answer, RULES_BY_LIMITS);
+	assert_int_equal(config->rules[2].conditions[0].value_count, 2);
 	assert_int_equal(config->limits[2].options.algorithm, WEIR_SLIDING_LOG);
 	assert_int_equal(config->limits[3].options.algorithm, WEIR_SLIDING_WINDOW);
 	assert_int_equal(config->limits[3].options.rate.period,

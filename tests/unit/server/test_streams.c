@@ -111,7 +111,7 @@ static void begin(struct scene *it, bool streams)
 	it->shared.events = events_open();
 	assert_int_equal(weir_table_open(NULL, &it->shared.table, NULL), 0);
 	it->config = compile(it, text);
-	assert_int_equal(worker_open(&it->worker, &it->shared, 0, server_config_take(it->config)), 0);
+	assert_int_equal(worker_open(&it->worker, &it->shared, 0, it->config), 0);
 	assert_int_equal(worker_listen(&it->worker, &it->protocol, false, listen_somewhere(&address)), 0);
 	assert_int_equal(worker_start(&it->worker), 0);
 	it->client = dial_to(&address);
