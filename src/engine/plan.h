@@ -266,6 +266,24 @@ static inline bool engine_is_remote(const struct plan *plan)
 	return plan->remote;
 }
 
+/* A step that looks at so many records of a wide state is two units of work. */
+#define ENGINE_WORK_RECORDS 128
+
+__attribute__((noinline)) size_t engine_work_slow(const struct plan *plan);
+/**
+ * How much work it is to run a plan that was prepared, in units. A step is one: about half a
+ * microsecond in a server. It is more if the step looks at many records, at most: how many of them
+ * a key has is known later.
+ */
+static inline size_t engine_work(const struct plan *plan)
+{
+	if (__builtin_expect(plan->step_count == 0 || (plan->step_count == 1 &&
+	                                               plan->steps->limit->algo.width < ENGINE_WORK_RECORDS),
+	                     1))
+		return plan->step_count;
+	return engine_work_slow(plan);
+}
+
 /** Optional: starts fetching the cells. A plan without steps has none. */
 void engine_fetch(const struct weir_table *table, const struct plan *plan);
 

@@ -354,9 +354,15 @@ static void conn_linger(struct net_conn *conn)
 	set_paused(conn, false);
 }
 
+/* Its owner waits, too: neither is at work. */
+static bool waits_for_answer(const struct net_conn *conn)
+{
+	return conn->held > 0 && !(conn->put_off & NET_AT_WORK);
+}
+
 void conn_update(struct net_conn *conn)
 {
-	if (conn->eof && (conn->held > 0 || filter_greets(conn->filter))) {
+	if (conn->eof && (waits_for_answer(conn) || filter_greets(conn->filter))) {
 		conn_kill(conn);
 		return;
 	}
@@ -411,7 +417,7 @@ bool net_loop_is_busy(const struct net_loop *loop)
 
 void net_conn_put_off(struct net_conn *conn, unsigned char reason, bool put_off)
 {
-	conn->put_off = put_off ? conn->put_off | reason : conn->put_off & ~reason;
+	conn->put_off = (unsigned char)(put_off ? conn->put_off | reason : conn->put_off & ~reason);
 	conn_touch(conn);
 }
 
@@ -449,6 +455,12 @@ void net_conn_hold(struct net_conn *conn, size_t bytes)
 	conn->loop->held_bytes += bytes;
 	conn->loop->spent += bytes;
 	conn_touch(conn);
+}
+
+void net_conn_grow(struct net_conn *conn, size_t bytes)
+{
+	conn->held_bytes += bytes;
+	conn->loop->held_bytes += bytes;
 }
 
 /* The timeouts count as if its later input had come now. */
@@ -517,7 +529,7 @@ void conn_tick(struct net_conn *conn, uint64_t now)
 		if (now - since >= limit)
 			net_conn_reject(conn);
 	} else if (conn->held > 0 || conn->kept) {
-		if (conn->held > 0 && conn->paused && net_conn_is_gone(conn))
+		if (waits_for_answer(conn) && conn->paused && net_conn_is_gone(conn))
 			conn_kill(conn);
 		conn->part_ms = now;
 		return;

@@ -65,6 +65,7 @@ struct net_loop {
 	size_t spent;                          /* bytes consumed, kept and written in this round */
 	size_t held_bytes;                     /* of all connections */
 	bool kept;                             /* its owner has something to finish */
+	bool again;                            /* its owner asked for another turn at once */
 	struct net_conn *reserve[NET_RESERVE]; /* oldest first */
 	size_t reserve_count;
 	struct net_conn *writing; /* `out` holds its replies */

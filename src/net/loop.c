@@ -13,6 +13,7 @@ void loop_turn(struct net_loop *loop)
 {
 	struct net_conn *conn;
 
+	loop->again = false;
 	loop->owner->turn(loop->context);
 	net_loop_flush(loop);
 	while ((conn = loop->touched)) {
@@ -100,6 +101,17 @@ void loop_resume_soon(struct net_loop *loop)
 		uv_idle_start(&loop->resume, on_resume);
 }
 
+void net_loop_again(struct net_loop *loop)
+{
+	loop->again = true;
+	loop_resume_soon(loop);
+}
+
+void net_loop_spend(struct net_loop *loop, size_t bytes)
+{
+	loop->spent += bytes;
+}
+
 /* Runs after each poll: all that was ready has been read. */
 static void on_check(uv_check_t *check)
 {
@@ -107,7 +119,7 @@ static void on_check(uv_check_t *check)
 
 	loop_turn(loop);
 	begin_round(loop);
-	if (!loop->ready)
+	if (!loop->ready && !loop->again)
 		uv_idle_stop(&loop->resume);
 	switch (loop->phase) {
 	case LOOP_RUNNING:

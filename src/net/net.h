@@ -26,8 +26,8 @@
  *
  * The owner counts the answers of a connection that come in later turns (net_conn_hold),
  * and the memory that it keeps for them. While there are any, a peer that sends no more
- * has gone, for a half-close can't be told from a close, and `close` is called; no timeout
- * but that of writing applies.
+ * has gone, for a half-close can't be told from a close, and `close` is called, except while
+ * the owner is at work on an answer (NET_AT_WORK); no timeout but that of writing applies.
  *
  * A filter (struct net_filter) may stand between the socket and the owner of a connection,
  * such as for TLS. A library with a descriptor of its own uses net_watch.
@@ -220,10 +220,19 @@ void net_conn_yield(struct net_conn *conn);
  * and its owner consumes none.
  */
 void net_conn_put_off(struct net_conn *conn, unsigned char reason, bool put_off);
+/*
+ * A reason that the network knows, too: the owner works on a request, for several turns. It waits for
+ * nothing meanwhile, so a peer that sends no more gets the answer.
+ */
+#define NET_AT_WORK 0x80u
 /** The part of a `whole` share that a connection gets in this turn: less, the more ask at once. */
 size_t net_loop_share(const struct net_loop *loop, size_t whole);
 /** So much was answered in this round that costly requests should wait for the next. */
 bool net_loop_is_busy(const struct net_loop *loop);
+/** Its owner has done other work in this round, as much as so many bytes would be. */
+void net_loop_spend(struct net_loop *loop, size_t bytes);
+/** While its owner takes a turn: the next poll does not block, so that another turn follows at once. */
+void net_loop_again(struct net_loop *loop);
 /**
  * Ends it: no more input is handed over, and it closes when all replies are written, held ones
  * too. At once when it is not connected yet.
@@ -253,6 +262,8 @@ void net_conn_part(struct net_conn *conn, uint64_t part);
 
 /** One more answer comes in a later turn, and takes `bytes` of memory until then. */
 void net_conn_hold(struct net_conn *conn, size_t bytes);
+/** An answer that is to come takes so many bytes more. */
+void net_conn_grow(struct net_conn *conn, size_t bytes);
 /** That answer is in net_conn_out, or will not come. */
 void net_conn_release(struct net_conn *conn, size_t bytes);
 /** Whether its peer has left, even behind input that was not read yet. It will be closed. */

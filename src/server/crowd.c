@@ -28,12 +28,38 @@ static void join(struct worker *worker, struct net_conn *conn, size_t bytes)
 	if (client->link)
 		return;
 	client->conn = conn;
+	client->is_behind = false;
 	client->weight = u64_min(u64_max(queued(conn), 1 + bytes / STEP_BYTES), CROWD_STEPS);
 	client->next = NULL;
 	client->link = worker->crowd_end;
 	*worker->crowd_end = client;
 	worker->crowd_end = &client->next;
 	net_conn_put_off(conn, CLIENT_ADMISSION, true);
+}
+
+static bool is_behind(struct worker *worker, struct net_conn *conn, size_t requests)
+{
+	struct client *client = client_of(conn);
+	bool waits = worker->split_count >= CROWD_BATCHES && requests > LONG_COMMANDS && !client->is_next;
+
+	if (waits) {
+		join(worker, conn, 0);
+		client->is_behind = true;
+	}
+	return waits;
+}
+
+bool crowd_holds_transaction(struct worker *worker, struct net_conn *conn)
+{
+	return is_behind(worker, conn, queued(conn));
+}
+
+bool crowd_holds_batch(struct worker *worker, struct net_conn *conn, const struct request *batch)
+{
+	bool waits = !protocol_of(conn)->codec->queued && is_behind(worker, conn, batch->item_count);
+
+	client_of(conn)->is_next = false;
+	return waits;
 }
 
 void crowd_leave(struct worker *worker, struct client *client)
@@ -74,8 +100,11 @@ void crowd_let_in(struct worker *worker)
 {
 	struct client *client;
 	size_t steps = worker->crowd ? lanes_steps(&worker->lanes) : 0;
+	size_t batches = worker->split_count;
 
 	while ((client = worker->crowd) && steps < CROWD_STEPS) {
+		if (client->is_behind && batches++ >= CROWD_BATCHES)
+			break;
 		crowd_leave(worker, client);
 		client->is_next = true;
 		steps += client->weight;

@@ -8,6 +8,7 @@
 #include "wait/waitlist.h"
 #include "rules/model.h"
 #include "server/adhoc_key.h"
+#include "server/batch.h"
 #include "server/client_ip.h"
 #include "server/count.h"
 #include "server/each.h"
@@ -289,34 +290,6 @@ static void finish_report(struct worker *worker, struct work *work, struct reply
 		     SLICE("the permit is not held: it was given back before, or its time is over"));
 }
 
-static void keep_login(struct worker *worker, struct work *work, const struct request *r)
-{
-	if (worker->refusal.status == WEIR_OK)
-		login_keep(worker, work->conn, r->origin != NULL);
-	else
-		run_fail(worker, work, worker->refusal.status, slice_of(worker->refusal.message));
-}
-
-/* There is one user, without a password: as in a Redis that was never given one. */
-static void prepare_login(struct worker *worker, struct work *work, const struct request *r)
-{
-	const struct request_login *login = r->origin ? &r->origin->login : NULL;
-
-	if (worker->config->users) {
-		keep_login(worker, work, r);
-		return;
-	}
-	if (!login || slice_equal(login->user, SLICE("default")))
-		return;
-	if (login->user.data)
-		run_fail(worker, work, WEIR_EAUTH,
-		         SLICE("invalid username-password pair or user is disabled."));
-	else
-		run_fail(worker, work, WEIR_EINVAL,
-		         SLICE("AUTH <password> called without any password configured for the default "
-		               "user. Are you sure your configuration is correct?"));
-}
-
 static void prepare_nothing(struct worker *worker, struct work *work, const struct request *r)
 {
 	(void)worker;
@@ -344,6 +317,23 @@ static void finish_ready(struct worker *worker, struct work *work, struct reply 
 	reply->ready = !atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
 }
 
+/* As many of the next items as are work enough for a turn; a batch among them as a whole. */
+static void prepare_items(struct worker *worker, const struct work *work, struct batch *batch)
+{
+	const struct request *r = &batch->request;
+	size_t most = worker->slice;
+
+	worker->slice = SIZE_MAX;
+	for (batch->work = 0; batch->begun < r->item_count && batch->work < most; batch->begun++) {
+		struct work *item = &batch->items[batch->begun];
+
+		item->conn = work->conn;
+		prepare(worker, item, &r->items[batch->begun], r->origin);
+		batch->work += work_units(item);
+	}
+	worker->slice = most;
+}
+
 static void prepare_batch(struct worker *worker, struct work *work, const struct request *r)
 {
 	size_t n = r->item_count;
@@ -356,11 +346,10 @@ static void prepare_batch(struct worker *worker, struct work *work, const struct
 		return;
 	}
 	batch->request = *r;
+	batch->user = worker->user;
 	work->whole = &batch->request;
-	for (size_t i = 0; i < n; i++) {
-		batch->items[i].conn = work->conn;
-		prepare(worker, &batch->items[i], &r->items[i], r->origin);
-	}
+	prepare_items(worker, work, batch);
+	batch->is_split = batch->begun < n;
 }
 
 /* A batch waits for starts, but not for keys. */
@@ -372,19 +361,6 @@ static void refuse_waiting(struct worker *worker, struct work *item, struct repl
 		handle_deny(worker, item, d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason, reply);
 }
 
-/* They are all to be finished, as if they were at a store, at first. */
-static struct reply *replies_of(struct worker *worker, struct batch *batch)
-{
-	size_t n = batch->request.item_count;
-
-	if (batch->replies)
-		return batch->replies;
-	batch->replies = arena_array(&worker->arena, n, sizeof *batch->replies);
-	for (size_t i = 0; batch->replies && i < n; i++)
-		batch->replies[i].at_store = true;
-	return batch->replies;
-}
-
 static void finish_item(struct worker *worker, struct work *item, struct reply *reply)
 {
 	handle_finish(worker, item, reply);
@@ -393,29 +369,69 @@ static void finish_item(struct worker *worker, struct work *item, struct reply *
 		explain(item, reply);
 }
 
-static void finish_batch(struct worker *worker, struct work *work, struct reply *reply)
+/* What the batch began in its turn before is decided: begins its next items, with its user's rights. */
+static void go_on(struct worker *worker, struct work *work, struct batch *batch)
 {
-	size_t n;
-	struct work *items = items_of(work, &n);
-	struct item_order unfinished = {0};
-	struct reply *replies;
+	struct arena arena = worker->arena;
+	const struct user *user = worker->user;
+	size_t from = batch->begun;
 
-	if (work->status != WEIR_OK)
-		return;
-	replies = replies_of(worker, (struct batch *)work->whole);
-	if (!replies) {
-		run_check(work, WEIR_ENOMEM);
-		return;
-	}
+	worker->refusal.status = WEIR_OK; /* else it would not have begun */
+	worker->user = batch->user;
+	worker->arena = worker->plans;
+	prepare_items(worker, work, batch);
+	worker->plans = worker->arena;
+	worker->arena = arena;
+	worker->user = user;
+	net_loop_spend(worker->loop, batch->work * WORKER_UNIT_SIZE);
+	for (size_t i = from; i < batch->begun; i++)
+		batch_keep(worker, &batch->items[i]);
+	handle_fetch(worker->shared->table, batch->items + from, batch->begun - from);
+	handle_locate(&worker->turn, batch->items + from, batch->begun - from);
+}
+
+/* Runs the items that are begun and not finished. */
+static void run_items(struct worker *worker, struct batch *batch, struct reply *reply)
+{
+	struct item_order unfinished = {0};
+	struct reply *replies = batch->replies;
+	size_t n = batch->begun;
+
 	for (size_t i = 0; i < n; i++) {
-		if (replies[i].at_store && !item_order_waits(worker, &unfinished, items, i))
-			finish_item(worker, &items[i], &replies[i]);
+		if (replies[i].at_store && !item_order_waits(worker, &unfinished, batch->items, i))
+			finish_item(worker, &batch->items[i], &replies[i]);
 		if (replies[i].at_store)
-			item_order_add(worker, &unfinished, items, i, n);
+			item_order_add(worker, &unfinished, batch->items, i, n);
 		reply->at_store |= replies[i].at_store;
 		reply->wait_ns = u64_max(reply->wait_ns, replies[i].wait_ns);
 	}
 	item_order_free(&unfinished);
+}
+
+static void finish_batch(struct worker *worker, struct work *work, struct reply *reply)
+{
+	struct batch *batch = (struct batch *)work->whole;
+	struct reply *replies;
+	size_t n;
+
+	if (work->status != WEIR_OK)
+		return;
+	replies = batch_replies(worker, batch);
+	if (!replies) {
+		run_check(work, WEIR_ENOMEM);
+		return;
+	}
+	n = batch->request.item_count;
+	if (batch->is_split) {
+		batch_pass_time(worker, batch);
+		if (batch_is_settled(batch) && batch->begun < n)
+			go_on(worker, work, batch);
+	}
+	run_items(worker, batch, reply);
+	if (batch->is_split) {
+		batch_drop_plans(worker, batch);
+		reply->at_store |= batch->begun < n;
+	}
 	if (reply->at_store)
 		return;
 	for (size_t i = 0; i < n; i++)
@@ -450,7 +466,7 @@ static const struct {
     [REQUEST_COMPLETE] = {each_prepare_complete, each_finish_complete},
     [REQUEST_VALUE] = {each_prepare_value, each_finish_value},
     [REQUEST_ALIVE] = {each_prepare_alive, each_finish_alive},
-    [REQUEST_LOGIN] = {prepare_login, finish_nothing},
+    [REQUEST_LOGIN] = {login_prepare, finish_nothing},
 };
 
 /* Enough of a plan for requests that have none. */

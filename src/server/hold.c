@@ -110,6 +110,14 @@ void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns)
 	heap_add(&worker->holds, &held->node); /* where it just was there is room */
 }
 
+void hold_grow(struct held *held, size_t bytes)
+{
+	if (bytes == 0)
+		return;
+	held->size += bytes;
+	net_conn_grow(held->conn, bytes);
+}
+
 void hold_send(struct net_conn *conn, struct slice answers)
 {
 	if (__builtin_expect(conn_streams(conn), 0))

@@ -69,6 +69,8 @@ void hold_remove(struct worker *worker, struct held *held);
 void hold_free(struct held *held);
 /** Whether its answer, if it was there, could be written. */
 bool hold_is_next(const struct held *held);
+/** Its memory has grown by so many bytes. */
+void hold_grow(struct held *held, size_t bytes);
 /** It is due then. */
 void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns);
 

@@ -106,6 +106,53 @@ static void leave(struct worker *worker, struct parked *parked, const struct sce
 		make_ready(parked); /* a store has told at once of all that it was given */
 }
 
+/* No requests of the client are taken meanwhile, so none overtakes the items that are not begun. */
+void later_split(struct worker *worker, struct net_conn *conn)
+{
+	worker->splits = true;
+	worker->split_count++;
+	client_of(conn)->has_split = true;
+	net_conn_put_off(conn, NET_AT_WORK, true);
+}
+
+static void end_split(struct worker *worker, struct net_conn *conn)
+{
+	if (!client_of(conn)->has_split)
+		return;
+	worker->split_count--;
+	client_of(conn)->has_split = false;
+	net_conn_put_off(conn, NET_AT_WORK, false);
+}
+
+void later_drop(struct worker *worker, struct work *work)
+{
+	if (work_split(work))
+		end_split(worker, work->conn);
+	handle_drop(work);
+}
+
+/* A batch with items that are not begun goes on in the next turn. It counts until then. */
+static void add_split(struct worker *worker, struct parked *parked)
+{
+	parked->held.at_store++;
+	parked->next_ready = NULL;
+	*worker->split_end = parked;
+	worker->split_end = &parked->next_ready;
+}
+
+static bool take_split(struct worker *worker)
+{
+	struct parked *parked = worker->split;
+
+	if (!parked)
+		return false;
+	worker->split = parked->next_ready;
+	if (!worker->split)
+		worker->split_end = &worker->split;
+	make_ready(parked);
+	return true;
+}
+
 /* A work that waited for its turn among those of its client starts with those that are ready. */
 static void start(struct parked *parked)
 {
@@ -116,8 +163,12 @@ static void start(struct parked *parked)
 /* In a queue or not. */
 static void cancel(struct worker *worker, struct held *held)
 {
-	queue_leave(worker, (struct parked *)held);
-	order_leave(worker, (struct parked *)held, start);
+	struct parked *parked = (struct parked *)held;
+
+	if (work_split(&parked->work))
+		end_split(worker, held->conn);
+	queue_leave(worker, parked);
+	order_leave(worker, parked, start);
 }
 
 static void put_off(struct worker *worker, struct held *held, uint64_t now_ns)
@@ -136,11 +187,19 @@ static bool goes_on(struct worker *worker, struct parked *parked, struct reply *
 	struct scene saved;
 	uint64_t due_ns = HOLD_NEVER;
 
+	size_t used = parked->held.arena.used;
+	bool was_split = work_split(&parked->work) != NULL;
+
 	enter(worker, parked, &saved);
 	handle_finish(worker, &parked->work, reply);
 	if (!reply->at_store)
 		due_ns = queue_stays(worker, parked, reply);
 	leave(worker, parked, &saved);
+	hold_grow(&parked->held, parked->held.arena.used - used);
+	if (was_split && !work_split(&parked->work))
+		end_split(worker, parked->held.conn);
+	else if (was_split && parked->held.at_store == 0)
+		add_split(worker, parked);
 	if (reply->at_store)
 		order_join(worker, parked);
 	else
@@ -222,6 +281,7 @@ void later_run(struct worker *worker, struct work *work)
 	struct reply reply = {0};
 
 	if (!parked) {
+		end_split(worker, work->conn);
 		undo_all(worker, work);
 		hold_answer(worker, work, &reply);
 		return;
@@ -288,10 +348,24 @@ void later_resume_ready(struct worker *worker)
 	}
 }
 
+void later_go_on(struct worker *worker)
+{
+	for (size_t n = worker->split_count; n > 0 && take_split(worker); n--) {
+		metrics_add(&metrics_of(worker)->continued, 1);
+		later_resume_ready(worker);
+		if (net_loop_is_busy(worker->loop))
+			break;
+	}
+	if (worker->split)
+		net_loop_again(worker->loop);
+}
+
 void later_close(struct worker *worker)
 {
 	struct parked *parked;
 
+	while (take_split(worker))
+		;
 	while ((parked = take_ready(worker))) {
 		undo_drop(&parked->work);
 		hold_free(&parked->held);

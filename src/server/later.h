@@ -1,6 +1,6 @@
 /*
- * later.h: works that outlive their turn (park.h): they wait for a key, or for steps at stores that
- * complete them later.
+ * later.h: works that outlive their turn (park.h): they wait for a key, for steps at stores that
+ * complete them later, or, as batches with much work, for the turns of others in between.
  *
  * A work with steps at a store is parked before it runs, because the store knows its plan by its
  * address. When the store has answered all of them, the work is ready. It goes on after the turn's
@@ -17,6 +17,16 @@
 void later_run(struct worker *worker, struct work *work);
 /** Lets a work of the batch wait as its decision says. False: it does not, and its reply holds. */
 bool later_wait(struct worker *worker, struct work *work, struct reply *reply);
+
+/**
+ * A work of the batch is a batch with more items than a turn takes: no request of its client is taken
+ * until the last of them has begun, or the batch has ended.
+ */
+void later_split(struct worker *worker, struct net_conn *conn);
+/** A work of the batch was cancelled before it was decided. */
+void later_drop(struct worker *worker, struct work *work);
+/** Goes on with such batches, oldest first, until the round is busy: each as much as a turn takes of it. */
+void later_go_on(struct worker *worker);
 
 /** Goes on with all that are ready. */
 void later_resume_ready(struct worker *worker);

@@ -226,6 +226,34 @@ void login_keep(struct worker *worker, struct net_conn *conn, bool has_login)
 	meet(worker->config->users, conn);
 }
 
+static void keep_login(struct worker *worker, struct work *work, const struct request *r)
+{
+	if (worker->refusal.status == WEIR_OK)
+		login_keep(worker, work->conn, r->origin != NULL);
+	else
+		run_fail(worker, work, worker->refusal.status, slice_of(worker->refusal.message));
+}
+
+/* Without users there is one, without a password: as in a Redis that was never given one. */
+void login_prepare(struct worker *worker, struct work *work, const struct request *r)
+{
+	const struct request_login *login = r->origin ? &r->origin->login : NULL;
+
+	if (worker->config->users) {
+		keep_login(worker, work, r);
+		return;
+	}
+	if (!login || slice_equal(login->user, SLICE("default")))
+		return;
+	if (login->user.data)
+		run_fail(worker, work, WEIR_EAUTH,
+		         SLICE("invalid username-password pair or user is disabled."));
+	else
+		run_fail(worker, work, WEIR_EINVAL,
+		         SLICE("AUTH <password> called without any password configured for the default "
+		               "user. Are you sure your configuration is correct?"));
+}
+
 /* In the loop's thread. */
 static void finish(struct login_job *job)
 {

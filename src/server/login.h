@@ -17,6 +17,7 @@
 
 struct net_conn;
 struct user;
+struct work;
 struct worker;
 
 /**
@@ -30,6 +31,9 @@ bool login_take(struct worker *worker, struct net_conn *conn, const struct reque
 const struct user *login_user(struct worker *worker, struct net_conn *conn);
 /** From now on that is worker->user, who sent a login, or (false) the one of its beginning. */
 void login_keep(struct worker *worker, struct net_conn *conn, bool has_login);
+
+/** As in handle.c, of REQUEST_LOGIN: keeps the login, or says why it is refused. */
+void login_prepare(struct worker *worker, struct work *work, const struct request *r);
 
 /** Goes on with requests whose password was computed. */
 void login_resume(struct worker *worker);

@@ -60,6 +60,7 @@ struct metrics_loop {
 	} histograms[METRICS_HISTOGRAM_COUNT];
 	_Atomic uint64_t held;      /* answers, now */
 	_Atomic uint64_t cancelled; /* of those held: the client left */
+	_Atomic uint64_t continued; /* batches, once for each turn that they went on in */
 	_Atomic uint64_t kept;      /* bytes, now: of codec_limits.kept */
 };
 

@@ -10,6 +10,8 @@ static void add_keys(const struct worker *worker, struct order *order, const str
 
 	for (size_t i = 0; i < n; i++)
 		add_keys(worker, order, &items[i]);
+	if (work_split(work)) /* which keys its other items have is not known yet */
+		order->count = ORDER_KEYS + 1;
 	for (size_t i = 0; work_has_steps(work) && i < work->plan.step_count; i++, order->count++)
 		if (order->count < ORDER_KEYS)
 			order->keys[order->count] = work_key(worker, &work->plan.steps[i]);

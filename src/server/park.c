@@ -66,6 +66,62 @@ static void copy_request(struct pack *pack, const struct request *from, struct r
 		copy_request(pack, &from->items[i], items ? &items[i] : &ignored);
 }
 
+static struct slice copy_bytes(struct pack *pack, struct slice bytes)
+{
+	copy_text(pack, &bytes);
+	return bytes;
+}
+
+static const struct weir_attribute *copy_attributes(struct pack *pack,
+                                                    const struct weir_attribute *from, size_t n)
+{
+	struct weir_attribute *to = room(pack, n * sizeof *to), ignored;
+
+	for (size_t i = 0; i < n; i++) {
+		struct weir_attribute *one = to ? &to[i] : &ignored;
+
+		*one = from[i];
+		one->name = copy(pack, from[i].name, strlen(from[i].name) + 1);
+		one->value = copy(pack, from[i].value, from[i].value_len);
+	}
+	return to;
+}
+
+/* An item that is not prepared yet: copies the other fields, too. */
+static void copy_unprepared(struct pack *pack, const struct request *from, struct request *to)
+{
+	struct request *items = (struct request *)to->items, ignored = {0};
+
+	to->key = copy_bytes(pack, from->key);
+	to->permit = copy_bytes(pack, from->permit);
+	to->forwarded_for = copy_bytes(pack, from->forwarded_for);
+	to->attributes = copy_attributes(pack, from->attributes, from->attribute_count);
+	to->attribute_count = from->attribute_count;
+	for (size_t i = 0; i < from->item_count; i++)
+		copy_unprepared(pack, &from->items[i], items ? &items[i] : &ignored);
+}
+
+/* Its items came together with it. No login is proved again. */
+static const struct request_origin *copy_origin(struct pack *pack, const struct request_origin *from)
+{
+	struct request_origin *origin = from ? room(pack, sizeof *origin) : NULL;
+	struct slice host = from ? copy_bytes(pack, from->host) : (struct slice){NULL, 0};
+
+	if (origin)
+		*origin = (struct request_origin){host, from->foreign, from->forwarded, .login = {{0}, {0}}};
+	return origin;
+}
+
+/* What the items that are not begun need of the request. */
+static void copy_rest(struct pack *pack, const struct batch *from, struct request *to)
+{
+	struct request *items = (struct request *)to->items, ignored = {0};
+
+	to->origin = copy_origin(pack, from->request.origin);
+	for (size_t i = from->begun; i < from->request.item_count; i++)
+		copy_unprepared(pack, &from->request.items[i], items ? &items[i] : &ignored);
+}
+
 static void copy_work(const struct worker *worker, struct pack *pack, const struct work *from,
                       struct work *to);
 
@@ -74,19 +130,24 @@ static struct request *copy_batch(const struct worker *worker, struct pack *pack
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
-	struct batch *batch = room(pack, sizeof *batch + n * sizeof *batch->items);
-	struct reply *replies = room(pack, n * sizeof *replies);
+	const struct batch *from = (const struct batch *)work->whole;
+	size_t all = from->request.item_count;
+	struct batch *batch = room(pack, sizeof *batch + all * sizeof *batch->items);
+	struct reply *replies = room(pack, all * sizeof *replies);
 	struct request request;
 	struct work item;
 
 	copy_request(pack, work->whole, &request);
-	if (batch)
-		*batch = (struct batch){.request = request, .replies = replies};
-	for (size_t i = 0; i < n; i++) {
-		copy_work(worker, pack, &items[i], batch ? &batch->items[i] : &item);
-		if (replies)
-			replies[i] = (struct reply){.at_store = true}; /* to be finished, see handle.c */
+	copy_rest(pack, from, &request);
+	if (batch) {
+		*batch = *from;
+		batch->request = request;
+		batch->replies = replies;
 	}
+	for (size_t i = 0; i < n; i++)
+		copy_work(worker, pack, &items[i], batch ? &batch->items[i] : &item);
+	for (size_t i = 0; replies && i < all; i++)
+		replies[i] = (struct reply){.at_store = true}; /* to be finished, see handle.c */
 	return batch ? &batch->request : NULL;
 }
 
@@ -158,9 +219,8 @@ static size_t size_elsewhere(const struct work *work)
 
 size_t park_size(const struct work *work)
 {
-	size_t n;
+	size_t n = work->kind == REQUEST_BATCH && work->status == WEIR_OK ? work->whole->item_count : 0;
 
-	items_of(work, &n);
 	return HOLD_SIZE + n * (sizeof *work + sizeof(struct request) + sizeof(struct reply)) +
 	       size_elsewhere(work);
 }

@@ -77,3 +77,27 @@ bool rights_check_steps(struct worker *worker, struct work *work)
 			return false;
 	return true;
 }
+
+void rights_log_foreign(struct worker *worker, const struct work *work)
+{
+	char peer[IP_TEXT_MAX + 1];
+
+	if (!run_may_log(&worker->foreign_quiet_ns))
+		return;
+	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
+	log_say(worker->shared->log, LOG_WARNING, "foreign_protocol",
+	        {"listener", protocol_of(work->conn)->codec->name}, {"peer", peer},
+	        {"message", "closed: received HTTP, perhaps from a page in a browser"});
+}
+
+void rights_use_reserve(struct worker *worker, struct work *work, struct request *r)
+{
+	bool greets = (r->kind == REQUEST_LOCAL && r->status == WEIR_OK) || r->kind == REQUEST_LOGIN ||
+	              r->kind == REQUEST_INTERIM;
+
+	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
+		run_turn_away(worker, work, WEIR_EFULL, SLICE("max number of clients reached"));
+		net_conn_reject(work->conn);
+	}
+	work->close = r->close |= !greets;
+}

@@ -32,4 +32,15 @@ __attribute__((noinline)) void rights_refuse_proxy(struct worker *worker, struct
 /** Whether the sender may use the limits of all steps of the plan; if not, the answer says so. */
 bool rights_check_steps(struct worker *worker, struct work *work);
 
+/**
+ * Logs foreign bytes on a listener for RESP; a refused HTTP request does not count. Bounded by
+ * run_may_log.
+ */
+void rights_log_foreign(struct worker *worker, const struct work *work);
+/**
+ * A connection in the reserve is for health, metrics and what an operator does. Its
+ * first request is its last, but for greetings.
+ */
+void rights_use_reserve(struct worker *worker, struct work *work, struct request *r);
+
 #endif

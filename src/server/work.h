@@ -34,6 +34,8 @@
 #include "tls/tls.h"
 
 #define WORKER_ORDER_FILTER 4096
+#define WORKER_SLICE        1024         /* units of work of a batch in a turn, see engine_work */
+#define WORKER_UNIT_SIZE    ((size_t)64) /* so many bytes of a round count as a unit */
 
 struct worker_protocol {
 	const struct codec *codec;
@@ -95,6 +97,8 @@ struct client {
 	struct net_conn *conn;       /* then, and ... */
 	size_t weight;               /* about how many steps it would bring */
 	bool is_next;                /* it has waited, and has leave */
+	bool is_behind;              /* it waits with a batch for those of others */
+	bool has_split;              /* a batch of it has items that are not begun */
 	struct held *first, **last;  /* its works that are not answered, see hold.h */
 	struct parked *newest;       /* of those that keep others in order, see order.h, ... */
 	size_t wide;                 /* and how many of them have many keys */
@@ -128,10 +132,19 @@ struct work {
 
 _Static_assert(sizeof(struct work) <= 192, "a turn of a thousand fits into the second cache");
 
-/* The whole of a REQUEST_BATCH. */
+/*
+ * The whole of a REQUEST_BATCH. If its items are more work than a batch may be in one turn, only the
+ * first of them are prepared when it is read. It is parked, and goes on in the turns that follow:
+ * later.h.
+ */
 struct batch {
 	struct request request;
-	struct reply *replies; /* as many as items; NULL: not yet */
+	struct reply *replies;   /* as many as the request has items; NULL: not yet */
+	size_t begun;            /* so many of the items are prepared */
+	size_t work;             /* how much those are that were prepared last, as engine_work says */
+	bool is_split;           /* it takes several turns */
+	const struct user *user; /* its sender, of the configuration that it was read by */
+	uint64_t at_ns;          /* when the replies' times count from */
 	struct work items[];
 };
 
@@ -176,6 +189,12 @@ struct worker {
 	size_t *at_store;     /* of the parked work that is run: plans that stores have */
 	struct parked *ready; /* that stores have told of, oldest first; see later.c */
 	struct parked **ready_end;
+	struct parked *split; /* batches with items that are not begun, oldest first; see later.h */
+	struct parked **split_end;
+	size_t split_count;   /* clients with such batches */
+	bool splits;          /* the works of the batch have such a batch among them */
+	size_t slice;         /* as much work of a batch is prepared now */
+	struct arena plans;   /* of items that are run at once, in a turn that goes on with a batch */
 	struct parked *spare; /* memory of some that are no more, see park.c */
 	size_t spare_count;
 	struct submit_spares spares;
@@ -216,13 +235,33 @@ static inline bool conn_streams(struct net_conn *conn)
 	return codec->streams && codec->streams(client_of(conn)->session);
 }
 
-/* Its items, as many as its whole has; of what is no batch, and of an error, none. */
+/* Its items that are begun; of what is no batch, and of an error, none. */
 static inline struct work *items_of(const struct work *work, size_t *n)
 {
 	bool has = work->kind == REQUEST_BATCH && work->status == WEIR_OK;
 
-	*n = has ? work->whole->item_count : 0;
+	*n = has ? ((struct batch *)work->whole)->begun : 0;
 	return has ? ((struct batch *)work->whole)->items : NULL;
+}
+
+/* How much work it is in this turn, as engine_work says. */
+static inline size_t work_units(const struct work *work)
+{
+	if (__builtin_expect(work->status != WEIR_OK, 0))
+		return 1;
+	return __builtin_expect(work->kind == REQUEST_BATCH, 0)
+	           ? ((const struct batch *)work->whole)->work
+	           : engine_work(&work->plan);
+}
+
+/* The batch, if it has items that are not begun; else NULL. */
+static inline struct batch *work_split(const struct work *work)
+{
+	struct batch *batch = work->kind == REQUEST_BATCH && work->status == WEIR_OK
+	                          ? (struct batch *)work->whole
+	                          : NULL;
+
+	return batch && batch->begun < batch->request.item_count ? batch : NULL;
 }
 
 static inline struct metrics_loop *metrics_of(const struct worker *worker)

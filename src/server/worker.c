@@ -17,6 +17,7 @@
 #include "server/park.h"
 #include "server/queue.h"
 #include "server/reports.h"
+#include "server/rights.h"
 #include "server/run.h"
 #include "server/secure.h"
 #include "server/stream.h"
@@ -72,17 +73,23 @@ static void locate(void *context, size_t start, size_t end)
 	handle_locate(&worker->turn, worker->batch + start, end - start);
 }
 
+static bool must_park(const struct worker *worker, const struct work *work)
+{
+	return work_split(work) || (worker->config->stores != 0 &&
+	                            (park_is_needed(work) || order_is_behind(worker, work)));
+}
+
 static void decide(void *context, size_t start, size_t end)
 {
 	struct worker *worker = context;
+	bool may_park = worker->config->stores != 0 || worker->splits;
 	struct reply reply;
 
 	for (size_t i = start; i < end; i++) {
 		struct work *work = &worker->batch[i];
 
 		client_of(work->conn)->coming = 0;
-		if (__builtin_expect(worker->config->stores != 0, 0) &&
-		    (park_is_needed(work) || order_is_behind(worker, work))) {
+		if (__builtin_expect(may_park, 0) && must_park(worker, work)) {
 			later_run(worker, work);
 		} else {
 			handle_finish(worker, work, &reply);
@@ -114,6 +121,7 @@ static void answer(struct worker *worker)
 	worker->start_ns = end_ns;
 	worker->count = 0;
 	worker->coming = 0;
+	worker->splits = false;
 	worker->batches++;
 	adhoc_end_batch(&worker->adhoc);
 	reset(worker);
@@ -162,38 +170,6 @@ static inline size_t dear_as(const struct request *request)
 	return u64_max(request->item_count, request->reply_size / REPLY_SIZE);
 }
 
-/*
- * Logs foreign bytes on a listener for RESP; a refused HTTP request does not count. Bounded by
- * run_may_log.
- */
-static void log_foreign(struct worker *worker, const struct work *work)
-{
-	char peer[IP_TEXT_MAX + 1];
-
-	if (!run_may_log(&worker->foreign_quiet_ns))
-		return;
-	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
-	log_say(worker->shared->log, LOG_WARNING, "foreign_protocol",
-	        {"listener", protocol_of(work->conn)->codec->name}, {"peer", peer},
-	        {"message", "closed: received HTTP, perhaps from a page in a browser"});
-}
-
-/*
- * A connection in the reserve is for health, metrics and what an operator does. Its
- * first request is its last, but for greetings.
- */
-static void use_reserve(struct worker *worker, struct work *work, struct request *r)
-{
-	bool greets = (r->kind == REQUEST_LOCAL && r->status == WEIR_OK) || r->kind == REQUEST_LOGIN ||
-	              r->kind == REQUEST_INTERIM;
-
-	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
-		run_turn_away(worker, work, WEIR_EFULL, SLICE("max number of clients reached"));
-		net_conn_reject(work->conn);
-	}
-	work->close = r->close |= !greets;
-}
-
 /* NULL: nobody's. */
 static struct slice user_name(const struct worker *worker)
 {
@@ -202,8 +178,21 @@ static struct slice user_name(const struct worker *worker)
 	return worker->user ? slice_of(worker->user->rule->name) : (struct slice){NULL, 0};
 }
 
+/* A request of several units of work counts as several requests. */
+__attribute__((noinline)) static void charge(struct worker *worker, struct feed *feed,
+                                             const struct work *work)
+{
+	size_t counted = work->kind == REQUEST_BATCH ? work->whole->item_count : 1;
+	size_t more = sat_sub(work_units(work), counted);
+
+	feed->share = sat_sub(feed->share, more);
+	net_loop_spend(worker->loop, more * WORKER_UNIT_SIZE);
+	if (work_split(work))
+		later_split(worker, work->conn);
+}
+
 /* Adds the request to the batch. False: no more of its connection now. */
-static inline bool admit(struct worker *worker, struct request *request, const struct feed *feed,
+static inline bool admit(struct worker *worker, struct request *request, struct feed *feed,
                          size_t page)
 {
 	struct work *work = &worker->batch[worker->count++];
@@ -214,11 +203,14 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 	if (1u << request->kind & (1u << REQUEST_LOCAL | 1u << REQUEST_BATCH))
 		request->name = user_name(worker);
 	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
-		log_foreign(worker, work);
+		rights_log_foreign(worker, work);
 	handle_prepare(worker, work, request);
 	if (feed->reserved)
-		use_reserve(worker, work, request);
-	if (__builtin_expect(worker->config->stores != 0, 0) && park_is_needed(work))
+		rights_use_reserve(worker, work, request);
+	if (__builtin_expect(work_units(work) > 1, 0))
+		charge(worker, feed, work);
+	if (__builtin_expect(worker->config->stores != 0 || client->has_split, 0) &&
+	    (client->has_split || park_is_needed(work)))
 		reply += park_size(work);
 	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work)) /* those never do */
 		reply += HOLD_SIZE;
@@ -230,18 +222,17 @@ static inline bool admit(struct worker *worker, struct request *request, const s
 		net_conn_finish(work->conn);
 	else if (page > 0)
 		net_conn_yield(work->conn);
-	return !work->close && page == 0;
+	return !work->close && page == 0 && !client->has_split;
 }
 
-/* A work of the batch: nothing of it is decided yet. */
-static bool drop_from_batch(struct worker *worker, const struct net_conn *conn, unsigned stream)
+static bool drop_from_batch(struct worker *worker, struct net_conn *conn, unsigned stream)
 {
-	size_t i = client_of((struct net_conn *)conn)->coming > 0 ? worker->count : 0;
+	size_t i = client_of(conn)->coming > 0 ? worker->count : 0;
 
 	while (i > 0 && (worker->batch[i - 1].conn != conn || worker->batch[i - 1].stream != stream))
 		i--;
 	if (i > 0)
-		handle_drop(&worker->batch[i - 1]);
+		later_drop(worker, &worker->batch[i - 1]);
 	return i > 0;
 }
 
@@ -288,6 +279,9 @@ static inline bool take(struct worker *worker, struct feed *feed)
 	struct request *request = worker->parsing;
 	size_t consumed = 0, page = 0;
 
+	if (__builtin_expect(worker->split_count >= CROWD_BATCHES, 0) &&
+	    crowd_holds_transaction(worker, feed->conn))
+		return false;
 	switch (codec->parse(feed->client->session, feed->rest, &consumed, &worker->arena, request)) {
 	case CODEC_MORE:
 		return false;
@@ -303,6 +297,11 @@ static inline bool take(struct worker *worker, struct feed *feed)
 	}
 	if (__builtin_expect(worker->config->users != NULL, 0) &&
 	    !login_take(worker, feed->conn, request)) {
+		put_back(feed);
+		return false;
+	}
+	if (__builtin_expect(request->kind == REQUEST_BATCH, 0) &&
+	    crowd_holds_batch(worker, feed->conn, request)) {
 		put_back(feed);
 		return false;
 	}
@@ -370,7 +369,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	}
 	begin_turn(worker);
 	do {
-		while ((room = crowd_room(worker, conn, feed.rest.len)) > 0 &&
+		while (!feed.client->has_split && (room = crowd_room(worker, conn, feed.rest.len)) > 0 &&
 		       take_all(worker, &feed, room))
 			answer(worker);
 	} while (look_ahead(worker, &feed));
@@ -407,6 +406,7 @@ static void on_turn(void *context)
 	later_resume_ready(worker);
 	login_resume(worker);
 	answer(worker);
+	later_go_on(worker);
 	if (worker->holds.count > 0) {
 		begin_turn(worker);
 		queue_run(worker);
@@ -514,6 +514,8 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->limits.kept = &metrics_loop(shared->metrics, index)->kept;
 	worker->parsing = &worker->parsed;
 	worker->ready_end = &worker->ready;
+	worker->split_end = &worker->split;
+	worker->slice = WORKER_SLICE;
 	worker->polls_end = &worker->polls;
 	worker->crowd_end = &worker->crowd;
 	worker->turn.lanes = worker->lanes.ways;
@@ -589,6 +591,7 @@ void worker_close(struct worker *worker)
 	submit_free_spares(&worker->spares);
 	heap_free(&worker->holds);
 	arena_free(&worker->arena);
+	arena_free(&worker->plans);
 	buffer_free(&worker->out);
 	page_free_all(worker);
 	free(worker->batch);

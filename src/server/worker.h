@@ -8,7 +8,8 @@
  *
  * A connection gets WORKER_SHARE requests of a turn, or in a crowd a part of them (see
  * net_loop_share), or one page, and the others then; a request with a long answer counts
- * as several. A page that is asked for late in a busy turn waits for the next one. A reply
+ * as several, and so does one that is much work (engine_work). Of a batch a turn runs items of
+ * WORKER_SLICE units of work (later.h). A page that is asked for late in a busy turn waits for the next one. A reply
  * counts as unread output before it is written, so that no pipeline gets more than its bound.
  */
 #ifndef SERVER_WORKER_H

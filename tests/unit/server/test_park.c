@@ -31,7 +31,8 @@ static const char text[] =
     "  far: { algorithm: fixed_window, rate: 100/h, align: first_request }\n"
     "  places: { algorithm: concurrency, max: 2, lease: 1h, max_wait: 1h }\n"
     "  paced: { algorithm: pacer, rate: 1/h, slack: 0, max_wait: 6h }\n"
-    "  near: { algorithm: fixed_window, rate: 100/h, align: first_request, store: memory }\n";
+    "  near: { algorithm: fixed_window, rate: 100/h, align: first_request, store: memory }\n"
+    "  wide: { algorithm: concurrency, max: 10000, lease: 1h, store: memory }\n";
 
 struct fixture {
 	struct worker_shared shared;
@@ -324,6 +325,75 @@ static void a_start_that_a_store_has_given_is_held(void **state)
 	close(client);
 }
 
+/* Items that are so much work that the next ones have a turn of their own. */
+static void say_wide(int fd)
+{
+	for (size_t i = 0; i < 13; i++)
+		say(fd, "WEIR.PEEK wide k\r\n");
+}
+
+/* Each turn of the batch has items at the store. The next one begins when they are done. */
+static void ask_in_three_turns(int fd)
+{
+	say(fd, "WEIR.ACQUIRE near k\r\nMULTI\r\nWEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\n");
+	say_wide(fd);
+	say(fd, "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE far other\r\nWEIR.ACQUIRE near k\r\n");
+	say_wide(fd);
+	say(fd, "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nEXEC\r\nWEIR.ACQUIRE near k\r\nPING e\r\n");
+}
+
+static void expect_wide(int fd)
+{
+	for (size_t i = 0; i < 13; i++)
+		expect(fd, "*7\r\n:1\r\n:10000\r\n:10000\r\n:0\r\n:0\r\n$2\r\nok\r\n$0\r\n\r\n");
+}
+
+static void a_batch_goes_on_when_stores_have_done_its_turn(void **state)
+{
+	struct fixture *f = *state;
+	int slow = dial_to(&f->address), quick = dial_to(&f->address);
+
+	ask_in_three_turns(slow);
+	expect(slow, PASSED("99") "+OK\r\n");
+	for (size_t i = 0; i < 2 + 13 + 3 + 13 + 2; i++)
+		expect(slow, "+QUEUED\r\n");
+	for (size_t turn = 0; turn < 3; turn++) {
+		UNTIL(f->count == (turn == 1 ? 2 : 1));
+		say(quick, "PING f\r\n");
+		expect(quick, TEXT("f"));
+		assert_int_equal(f->count, turn == 1 ? 2 : 1);
+		assert_int_equal(in_use(f, "near"), turn + 2);
+		assert_true(is_silent(slow));
+		tell(f);
+	}
+	expect(slow, "*33\r\n" PASSED("99") PASSED("98"));
+	expect_wide(slow);
+	expect(slow, PASSED("98") PASSED("99") PASSED("97"));
+	expect_wide(slow);
+	expect(slow, PASSED("97") PASSED("96") PASSED("95") TEXT("e"));
+	assert_int_equal(in_use(f, "far"), 3);
+	close(slow);
+	close(quick);
+}
+
+/* Its items at the store go back, those in memory stay, and the rest does not begin. */
+static void a_client_leaves_in_the_midst_of_its_batch(void **state)
+{
+	struct fixture *f = *state;
+	int slow = dial_to(&f->address);
+
+	ask_in_three_turns(slow);
+	UNTIL(f->count == 1);
+	tell(f);
+	UNTIL(f->count == 2);
+	close(slow);
+	UNTIL(held(f) == 0);
+	f->is_prompt = true;
+	tell(f);
+	UNTIL(in_use(f, "far") == 1 && f->count == 0);
+	assert_int_equal(in_use(f, "near"), 3);
+}
+
 /* Whatever happens, each key has in use in the end what clients were told of. */
 static void nothing_is_lost_whoever_leaves_when(void **state)
 {
@@ -443,6 +513,8 @@ static void what_a_store_took_is_told_or_given_back_without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(a_batch_goes_on_when_stores_have_done_its_turn, start, finish),
+	    cmocka_unit_test_setup_teardown(a_client_leaves_in_the_midst_of_its_batch, start, finish),
 	    cmocka_unit_test_setup_teardown(
 	        answers_come_in_order_and_memory_does_not_wait_for_stores, start, finish),
 	    cmocka_unit_test_setup_teardown(
