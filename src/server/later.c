@@ -350,7 +350,7 @@ void later_resume_ready(struct worker *worker)
 
 void later_go_on(struct worker *worker)
 {
-	for (size_t n = worker->split_count; n > 0 && take_split(worker); n--) {
+	for (size_t n = 0; n < LATER_BATCHES && take_split(worker); n++) {
 		metrics_add(&metrics_of(worker)->continued, 1);
 		later_resume_ready(worker);
 		if (net_loop_is_busy(worker->loop))

@@ -25,7 +25,10 @@ bool later_wait(struct worker *worker, struct work *work, struct reply *reply);
 void later_split(struct worker *worker, struct net_conn *conn);
 /** A work of the batch was cancelled before it was decided. */
 void later_drop(struct worker *worker, struct work *work);
-/** Goes on with such batches, oldest first, until the round is busy: each as much as a turn takes of it. */
+/** In a turn so many batches go on: with the work that a turn takes of each, a millisecond in all. */
+#define LATER_BATCHES 2
+
+/** Goes on with such batches, oldest first. */
 void later_go_on(struct worker *worker);
 
 /** Goes on with all that are ready. */
