@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 
+import at_batches
 import at_http2
 import at_redis
 import at_tls
@@ -489,6 +490,7 @@ def main():
     parser.add_argument("--redis", action="store_true", help="what checks cost a Redis: minutes")
     parser.add_argument("--tls", action="store_true", help="what TLS costs servers")
     parser.add_argument("--http2", action="store_true", help="HTTP/2 beside a bare server")
+    parser.add_argument("--batches", action="store_true", help="what others wait for beside long batches")
     parser.add_argument("--closed-loop", action="store_true",
                         help="limits and breakers at a server that can be overloaded: minutes")
     arguments = parser.parse_args()
@@ -498,7 +500,7 @@ def main():
                                   *(["--quick"] if arguments.quick else [])]))
     everything = not (arguments.servers or arguments.peers or arguments.attack
                       or arguments.simulate or arguments.turns or arguments.redis or arguments.tls
-                      or arguments.http2 or arguments.permits)
+                      or arguments.http2 or arguments.permits or arguments.batches)
     quick = arguments.quick
     flags = ["--quick"] if quick else []
     table = Table()
@@ -523,6 +525,8 @@ def main():
         at_tls.run(table, 1 if quick else 5, quick)
     if everything or arguments.http2:
         at_http2.run(table, 1 if quick else 7, quick)
+    if everything or arguments.batches:
+        at_batches.run(table, 1 if quick else 5, 2 if quick else 5)
     if not (everything or arguments.servers):
         return
     if quick:
