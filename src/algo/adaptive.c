@@ -42,6 +42,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 {
 	const struct weir_health_options *health = options->health;
 	struct adaptive_bounds bounds = bounds_of(options);
+	uint64_t part_ns = health->permit_timeout_ns / (FLYING_PARTS - 1) + 1 + FLYING_START_NS;
 
 	if (bounds.least > bounds.most)
 		return error_set(error, WEIR_EINVAL, "min: expected at most max, which is %u, found %u",
@@ -50,8 +51,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 		return error_set(error, WEIR_EINVAL, "initial: expected %u to %u (min to max), found %u",
 		                 bounds.least, bounds.most, bounds.initial);
 	limit->flying = (struct flying_params){bounds, health->method, health->permit_timeout_ns,
-	                                       health->permit_timeout_ns / (FLYING_PARTS - 1) + 1 +
-	                                           FLYING_START_NS};
+	                                       part_ns, inverse_of(part_ns)};
 	limit->quota = bounds.most;
 	limit->is_measured = true;
 	limit->window_ns = health->permit_timeout_ns;

@@ -89,9 +89,9 @@ static void prepare(struct health_params *params)
 	params->flight_mark = (uint8_t)(mix(params->timeout_ns, health_window_cells(params)) >> 28);
 	params->flight_mark = (uint8_t)((params->flight_mark & ~1u) | (params->max_concurrent != 0));
 	if (params->part_ns)
-		params->part_inverse = health_inverse(params->part_ns);
-	params->flight_inverse = health_inverse(health_flight_ns(params));
-	params->place_inverse = health_inverse(health_window_cells(params));
+		params->part_inverse = inverse_of(params->part_ns);
+	params->flight_inverse = inverse_of(health_flight_ns(params));
+	params->place_inverse = inverse_of(health_window_cells(params));
 }
 
 /*

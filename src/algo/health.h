@@ -235,30 +235,16 @@ static inline uint64_t health_flight_ns(const struct health_params *params)
 	return params->timeout_ns / (HEALTH_FLIGHT_PARTS - 2) + 1;
 }
 
-/** 2^64 / n rounded down, or one less, for n > 1. */
-static inline uint64_t health_inverse(uint64_t n)
-{
-	return UINT64_MAX / n;
-}
-
-/** x / n by that: a division by the processor takes four times as long. */
-static inline uint64_t health_divide(uint64_t x, uint64_t n, uint64_t inverse)
-{
-	uint64_t least = (uint64_t)((u128)x * inverse >> 64); /* at most 1 too small */
-
-	return least + (x - least * n >= n);
-}
-
 /** The part of the window that a time is in, ... */
 static inline uint64_t health_part(const struct health_params *params, uint64_t ns)
 {
-	return health_divide(ns, params->part_ns, params->part_inverse);
+	return divide_by(ns, params->part_ns, params->part_inverse);
 }
 
 /** and the part of those in which permits are counted. */
 static inline uint64_t health_flight(const struct health_params *params, uint64_t ns)
 {
-	return health_divide(ns, health_flight_ns(params), params->flight_inverse);
+	return divide_by(ns, health_flight_ns(params), params->flight_inverse);
 }
 
 #endif

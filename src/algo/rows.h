@@ -85,7 +85,7 @@ struct places_params {
 
 struct health_params {
 	uint64_t part_ns; /* of the window; 0: it counts calls */
-	uint64_t part_inverse, flight_inverse, place_inverse; /* of health_divide */
+	uint64_t part_inverse, flight_inverse, place_inverse; /* of divide_by */
 	uint64_t slow_ns; /* 0: no call is slow */
 	uint64_t sleep_ns;     /* the first; each failed probe doubles it, ... */
 	uint64_t sleep_max_ns; /* up to this, which is no less */
@@ -139,6 +139,7 @@ struct flying_params {
 	enum weir_method method;
 	uint64_t timeout_ns; /* of permits, ... */
 	uint64_t part_ns;    /* and a fifth of it, rounded up */
+	uint64_t part_inverse; /* of divide_by */
 };
 
 /*

@@ -44,6 +44,20 @@ static inline uint64_t ceil_div(uint64_t a, uint64_t b)
 	return a / b + (a % b != 0);
 }
 
+/** 2^64 / n rounded down, or one less, for n > 1. */
+static inline uint64_t inverse_of(uint64_t n)
+{
+	return UINT64_MAX / n;
+}
+
+/** x / n by that: a division by the processor takes four times as long. */
+static inline uint64_t divide_by(uint64_t x, uint64_t n, uint64_t inverse)
+{
+	uint64_t least = (uint64_t)((u128)x * inverse >> 64); /* at most 1 too small */
+
+	return least + (x - least * n >= n);
+}
+
 static inline uint64_t sat_u64(u128 a)
 {
 	return a > UINT64_MAX ? UINT64_MAX : (uint64_t)a;

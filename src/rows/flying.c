@@ -102,39 +102,20 @@ bool flying_clean(const struct algo_limit *limit, const struct row_state *at)
  * A part near to that of the flights. A held head has been made to fit them, and says it whatever the
  * clock does: a clock that was set back may be any number of parts from them.
  */
-static uint64_t near_part(const struct algo_limit *limit, struct cell head, uint64_t now_ns,
-                          uint64_t now_part)
+static uint64_t near_part(const struct algo_limit *limit, struct cell head, uint64_t now_ns)
 {
 	const struct flying_params *params = &limit->flying;
 	uint64_t end_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
 
-	/* Mostly the head ends with the part of now, and no division is needed to find that. */
-	if (!cell_is_held(head) || end_ns - flying_end_ns(params, now_part) < params->part_ns)
-		return now_part;
-	return end_ns / params->part_ns - FLYING_PARTS;
-}
-
-static struct flights unpack(struct cell cell, uint64_t near)
-{
-	u128 bits = (u128)cell.high << 32 | cell_word(cell);
-	unsigned shift = 64 - PART_BITS;
-
-	return (struct flights){near + (uint64_t)((int64_t)((bits - near) << shift) >> shift),
-	                        bits >> PART_BITS};
-}
-
-static struct cell pack(const struct flights *flights, uint32_t tag)
-{
-	u128 bits = flights->given << PART_BITS | (flights->part & ((1U << PART_BITS) - 1));
-
-	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
+	return cell_is_held(head) ? flying_part_of(params, end_ns) - FLYING_PARTS
+	                          : flying_part(params, now_ns);
 }
 
 /* Of halves, since a shift of 64 bits takes one instruction. */
-static uint64_t sum_of(const struct flights *flights)
+static uint64_t sum_of(u128 given)
 {
-	uint64_t newer = (uint64_t)flights->given, sum = 0;
-	uint64_t older = (uint64_t)(flights->given >> FLYING_PARTS / 2 * FLYING_GIVEN_BITS);
+	uint64_t newer = (uint64_t)given, sum = 0;
+	uint64_t older = (uint64_t)(given >> FLYING_PARTS / 2 * FLYING_GIVEN_BITS);
 
 	for (unsigned i = 0; i < FLYING_PARTS / 2; i++) {
 		sum += (newer & FLYING_GIVEN_MAX) + (older & FLYING_GIVEN_MAX);
@@ -142,6 +123,22 @@ static uint64_t sum_of(const struct flights *flights)
 		older >>= FLYING_GIVEN_BITS;
 	}
 	return sum;
+}
+
+static struct flights unpack(struct cell cell, uint64_t near)
+{
+	u128 bits = (u128)cell.high << 32 | cell_word(cell), given = bits >> PART_BITS;
+	unsigned shift = 64 - PART_BITS;
+
+	return (struct flights){near + (uint64_t)((int64_t)((bits - near) << shift) >> shift), given,
+	                        sum_of(given)};
+}
+
+static struct cell pack(struct flights flights, uint32_t tag)
+{
+	u128 bits = flights.given << PART_BITS | (flights.part & ((1U << PART_BITS) - 1));
+
+	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
 }
 
 /* As it is in a later part. */
@@ -153,38 +150,44 @@ static void go_on(struct flights *flights, uint64_t now_part)
 	flights->given = parts < FLYING_PARTS
 	                     ? flights->given << parts * FLYING_GIVEN_BITS & GIVEN_MASK
 	                     : 0;
+	flights->sum = sum_of(flights->given);
 }
 
-bool flights_give(struct flights *flights)
-{
-	if (flights_given(flights, 0) == FLYING_GIVEN_MAX)
-		return false;
-	flights->given++;
-	return true;
-}
-
-uint64_t flights_take(struct flights *flights, uint64_t part, uint64_t n)
-{
-	uint64_t before = flights->part - part; /* of a later part far more */
-
-	if (before >= FLYING_PARTS)
-		return 0;
-	n = u64_min(n, flights_given(flights, (unsigned)before));
-	flights->given -= (u128)n << before * FLYING_GIVEN_BITS;
-	return n;
-}
-
-bool flying_swap(const struct row_state *at, struct flying_look *look, const struct flights *after)
+static inline bool swap_flights(const struct row_state *at, struct flying_look *look,
+                                struct flights after)
 {
 	struct cell cell = pack(after, at->row.tag);
 
 	if (!swap(at, FLIGHTS_AT, look->cell, cell))
 		return false;
 	look->cell = cell;
-	look->flights = *after;
-	look->in_flight = sum_of(after);
+	look->flights = after;
+	look->in_flight = after.sum;
 	look->lost = 0;
 	return true;
+}
+
+bool flying_settle(const struct row_state *at, struct flying_look *look)
+{
+	return swap_flights(at, look, look->flights);
+}
+
+bool flying_give(const struct row_state *at, struct flying_look *look)
+{
+	const struct flights *before = &look->flights;
+
+	return flights_given(before, 0) < FLYING_GIVEN_MAX &&
+	       swap_flights(at, look,
+	                    (struct flights){before->part, before->given + 1, before->sum + 1});
+}
+
+bool flying_take(const struct row_state *at, struct flying_look *look, uint64_t part, uint64_t n)
+{
+	const struct flights *before = &look->flights;
+	u128 less = (u128)n << (before->part - part) * FLYING_GIVEN_BITS;
+
+	return swap_flights(at, look,
+	                    (struct flights){before->part, before->given - less, before->sum - n});
 }
 
 bool flying_still(const struct row_state *at, const struct flying_look *look)
@@ -265,15 +268,13 @@ static void look_at_flights(const struct algo_limit *limit, uint64_t now_ns, str
 
 	look->flights = (struct flights){.part = now_part};
 	if (cell_tag(look->cell) == row->tag)
-		look->flights = unpack(look->cell, near_part(limit, head, now_ns, now_part));
-	before = sum_of(&look->flights);
-	look->in_flight = before;
-	if (before == 0) { /* an old number may look as if it were to come */
+		look->flights = unpack(look->cell, near_part(limit, head, now_ns));
+	before = look->flights.sum;
+	if (before == 0) /* an old number may look as if it were to come */
 		look->flights.part = now_part;
-	} else if (look->flights.part < now_part) { /* a lagging clock counts in it */
+	else if (look->flights.part < now_part) /* a lagging clock counts in it */
 		go_on(&look->flights, now_part);
-		look->in_flight = sum_of(&look->flights);
-	}
+	look->in_flight = look->flights.sum;
 	look->lost = before - look->in_flight;
 }
 

@@ -30,6 +30,7 @@
 struct flights {
 	uint64_t part; /* the newest */
 	u128 given;    /* FLYING_GIVEN_BITS each: in that, in the one before, … */
+	uint64_t sum;  /* of these */
 };
 
 struct flying_look {
@@ -50,9 +51,16 @@ static inline uint64_t flying_start_ns(const struct flying_params *params, uint6
 	return until_ns / FLYING_START_NS * FLYING_START_NS - params->timeout_ns;
 }
 
+/** The part that a permit is of which was given then. */
+static inline uint64_t flying_part_of(const struct flying_params *params, uint64_t start_ns)
+{
+	return divide_by(start_ns, params->part_ns, params->part_inverse);
+}
+
+/** The part of one that is given now. */
 static inline uint64_t flying_part(const struct flying_params *params, uint64_t now_ns)
 {
-	return flying_start_ns(params, now_ns + params->timeout_ns) / params->part_ns;
+	return flying_part_of(params, flying_start_ns(params, now_ns + params->timeout_ns));
 }
 
 /** When a permit that is given at a time, in a window, is over. */
@@ -97,13 +105,22 @@ bool flying_clean(const struct algo_limit *limit, const struct row_state *at);
 void flying_look(const struct algo_limit *limit, uint64_t now_ns, struct cell head,
                  const struct row *row, struct flying_look *look);
 
-/** Swaps the flights that the look has found, and changes the look so. */
-bool flying_swap(const struct row_state *at, struct flying_look *look, const struct flights *after);
-/** Whether the flights are still as the look has them. */
-bool flying_still(const struct row_state *at, const struct flying_look *look);
-/** Swaps a cell of the estimate that the look has found, and changes the look so. */
+/*
+ * The functions below swap a cell, if it is as the look has found it, and change the look so. False: it
+ * has changed, or as said.
+ */
+
+/** The flights as they are now. */
+bool flying_settle(const struct row_state *at, struct flying_look *look);
+/** One more in the newest part; also false: no more fit. */
+bool flying_give(const struct row_state *at, struct flying_look *look);
+/** So many less of a part, of which no fewer fly. */
+bool flying_take(const struct row_state *at, struct flying_look *look, uint64_t part, uint64_t n);
+/** A cell of the estimate. */
 bool flying_learn(const struct row_state *at, struct flying_look *look,
                   const struct estimate_change *change);
+/** Whether the flights are still as the look has them. */
+bool flying_still(const struct row_state *at, const struct flying_look *look);
 
 /** Swaps what differs of the look's headroom; false: others have changed it. */
 bool flying_prefer(const struct row_state *at, const struct flying_look *look,
@@ -115,9 +132,12 @@ static inline uint32_t flights_given(const struct flights *flights, unsigned bef
 	return (uint32_t)(flights->given >> before * FLYING_GIVEN_BITS) & FLYING_GIVEN_MAX;
 }
 
-/** One more in the newest part; false: no more fit. */
-bool flights_give(struct flights *flights);
-/** Takes up to `n` permits of a part. Returns how many. */
-uint64_t flights_take(struct flights *flights, uint64_t part, uint64_t n);
+/** How many fly that were given in a part. */
+static inline uint64_t flights_of(const struct flights *flights, uint64_t part)
+{
+	uint64_t before = flights->part - part; /* of a later part far more */
+
+	return before < FLYING_PARTS ? flights_given(flights, (unsigned)before) : 0;
+}
 
 #endif

@@ -30,7 +30,7 @@ static unsigned place_of_part(const struct health_params *params, uint64_t part)
 	unsigned cells = health_window_cells(params);
 
 	return HEALTH_WINDOW_AT +
-	       (unsigned)(part - cells * health_divide(part, cells, params->place_inverse));
+	       (unsigned)(part - cells * divide_by(part, cells, params->place_inverse));
 }
 
 /*

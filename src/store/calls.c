@@ -198,12 +198,12 @@ static bool find_health(struct row_state *at)
 }
 
 /* Of a limit with a measured number of permits in flight. */
-__attribute__((noinline)) static uint64_t apply_flying(const struct row_state *at,
+__attribute__((noinline)) static uint64_t apply_flying(struct store_alone *alone,
                                                        const struct algo_limit *limit,
                                                        const struct algo_call *call,
                                                        uint64_t now_ns, struct algo_outcome *out)
 {
-	const struct wide_state state = {.at = *at};
+	struct wide_state state = {.at = row_of(alone, limit)};
 
 	return flying_apply(&(struct holder){.alone = &state}, &limit, call, now_ns, out);
 }
@@ -211,13 +211,14 @@ __attribute__((noinline)) static uint64_t apply_flying(const struct row_state *a
 uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,
                                 uint64_t id, uint64_t now_ns, struct algo_outcome *out)
 {
-	struct row_state at = row_of(alone, limit);
+	if (limit->rows == ALGO_ROWS_HEALTH) {
+		struct row_state at = row_of(alone, limit);
 
-	if (limit->rows == ALGO_ROWS_HEALTH)
 		return find_health(&at) ? health_row_try(limit, &at, id, now_ns, out) : 0;
+	}
 	if (limit->rows != ALGO_ROWS_FLYING)
 		return 0;
-	return u64_max(apply_flying(&at, limit,
+	return u64_max(apply_flying(alone, limit,
 	                            &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id}, now_ns, out),
 	               STORE_DENIED);
 }
@@ -225,14 +226,16 @@ uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_lim
 bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *limit,
                             const struct health_report *report, uint64_t now_ns)
 {
-	struct row_state at = row_of(alone, limit);
 	struct algo_outcome out;
 
-	if (limit->rows == ALGO_ROWS_HEALTH)
+	if (limit->rows == ALGO_ROWS_HEALTH) {
+		struct row_state at = row_of(alone, limit);
+
 		return find_health(&at) && health_row_try_report(limit, &at, report, now_ns);
+	}
 	if (limit->rows != ALGO_ROWS_FLYING)
 		return false;
-	apply_flying(&at, limit,
+	apply_flying(alone, limit,
 	             &(struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = report->until_ns,
 	                                 .permit = report->permit, .latency_ns = report->latency_ns,
 	                                 .outcome = report->outcome, .reports = true, .untold = true},

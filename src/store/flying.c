@@ -17,6 +17,9 @@
 #include "base/fence.h"
 #include "store/wide.h"
 
+/* Kept out of the way of an acquire and its report, with the looks that it has on the stack. */
+#define RARE __attribute__((noinline, cold))
+
 #define ROWS_MAX (1 + SECTION_FORMERS)
 
 /* A key as one call sees it. */
@@ -24,13 +27,14 @@ struct flown {
 	const struct holder *holder;
 	const struct algo_limit *limit;
 	uint64_t now_ns;
-	struct wide_state states[ROWS_MAX]; /* the newest first */
+	struct wide_state *states; /* the newest first */
 	size_t count;
 	enum flying_head head; /* of the first */
 	struct flying_look seen; /* in the first */
 	uint64_t others;         /* in flight in the rest */
 	uint32_t cpu;
 	struct headroom_limits limits;
+	struct wide_state found[ROWS_MAX]; /* in a store */
 };
 
 static void find(struct flown *flown)
@@ -39,9 +43,7 @@ static void find(struct flown *flown)
 
 	flown->limit = algo_current(flown->limit);
 	if (!holder->store) {
-		flown->count = 1;
-		flown->states[0] = *holder->alone;
-		flown->states[0].at.head = row_head(&holder->alone->at);
+		flown->states[0].at.head = row_head(&flown->states[0].at);
 		return;
 	}
 	flown->count = 0;
@@ -54,11 +56,10 @@ static void find(struct flown *flown)
 static void look_at(const struct flown *flown, const struct wide_state *state, enum flying_head head,
                     struct flying_look *look)
 {
-	struct row row = state->at.row;
+	const struct row none = {.tag = state->at.row.tag};
 
-	if (head != FLYING_OPEN)
-		row.cells = NULL;
-	flying_look(flown->limit, flown->now_ns, state->at.head, &row, look);
+	flying_look(flown->limit, flown->now_ns, state->at.head,
+	            head == FLYING_OPEN ? &state->at.row : &none, look);
 }
 
 static uint64_t in_flight(const struct flown *flown)
@@ -67,7 +68,7 @@ static uint64_t in_flight(const struct flown *flown)
 }
 
 /* Takes over a former row's estimate, where the newest has none, and the flights there. */
-static void look_back(struct flown *flown)
+RARE static void look_back(struct flown *flown)
 {
 	for (size_t i = 1; i < flown->count; i++) {
 		struct wide_state *former = &flown->states[i];
@@ -109,25 +110,23 @@ static void learn(struct flown *flown, struct estimate_report *report)
 	}
 }
 
-/* Permits that nobody has reported leave, and are as one that timed out. False: look again. */
-static bool settle(struct flown *flown)
+/* Permits that nobody has reported leave, and are as one that timed out. */
+RARE static void settle(struct flown *flown)
 {
-	struct estimate_report report = {.outcome = WEIR_OUTCOME_TIMEOUT, .now_ns = flown->now_ns};
+	struct estimate_report report = {
+	    .outcome = WEIR_OUTCOME_TIMEOUT,
+	    .sample = {flown->limit->flying.timeout_ns, in_flight(flown) + 1},
+	    .window = estimate_window(&flown->limit->flying, flown->seen.estimate),
+	    .now_ns = flown->now_ns};
 
-	if (flown->seen.lost == 0)
-		return true;
-	report.sample = (struct adaptive_sample){flown->limit->flying.timeout_ns, in_flight(flown) + 1};
-	report.window = estimate_window(&flown->limit->flying, flown->seen.estimate);
-	if (flying_swap(&flown->states[0].at, &flown->seen, &flown->seen.flights))
+	if (flying_settle(&flown->states[0].at, &flown->seen))
 		learn(flown, &report);
-	return false;
 }
 
 static void look_settled(struct flown *flown)
 {
-	do
-		look(flown);
-	while (!settle(flown));
+	for (look(flown); flown->seen.lost > 0; look(flown))
+		settle(flown);
 }
 
 enum kept { KEPT, CHANGED, NO_ROOM };
@@ -144,7 +143,7 @@ static bool swap_head(struct flown *flown, struct cell head)
 }
 
 /* A row that has just been cleaned takes along what a former one has measured. */
-static void inherit(const struct flown *flown)
+RARE static void inherit(const struct flown *flown)
 {
 	struct estimate_change change = {.after = flown->seen.estimate[0]};
 	struct flying_look none = {.kept = {{0, 0}}};
@@ -292,10 +291,10 @@ static void no_room(const struct flown *flown, struct algo_outcome *out)
 }
 
 /* Takes up to `n` permits of a part off a row. Returns how many. */
-static uint64_t take_off(struct flown *flown, struct wide_state *state, uint64_t part, uint64_t n)
+RARE static uint64_t take_off(struct flown *flown, struct wide_state *state, uint64_t part,
+                              uint64_t n)
 {
 	struct flying_look look;
-	struct flights after;
 	uint64_t taken;
 
 	if (!state->at.cell)
@@ -306,9 +305,8 @@ static uint64_t take_off(struct flown *flown, struct wide_state *state, uint64_t
 		state->at.head = row_head(&state->at);
 		head = flying_head_of(flown->limit, &state->at, flown->now_ns);
 		look_at(flown, state, head, &look);
-		after = look.flights;
-		taken = head == FLYING_OPEN ? flights_take(&after, part, n) : 0;
-	} while (taken > 0 && !flying_swap(&state->at, &look, &after));
+		taken = head == FLYING_OPEN ? u64_min(n, flights_of(&look.flights, part)) : 0;
+	} while (taken > 0 && !flying_take(&state->at, &look, part, taken));
 	return taken;
 }
 
@@ -316,15 +314,14 @@ static uint64_t take_off(struct flown *flown, struct wide_state *state, uint64_t
 static bool give(struct flown *flown, uint64_t *until_ns)
 {
 	const struct flying_params *params = &flown->limit->flying;
-	struct flights after = flown->seen.flights;
-	uint64_t start_ns = flown->now_ns;
+	uint64_t start_ns = flown->now_ns, part = flown->seen.flights.part;
 
-	if (flying_part(params, start_ns) != after.part) /* the clock lags */
-		start_ns = after.part * params->part_ns + FLYING_START_NS;
-	if (!flights_give(&after) || !flying_swap(&flown->states[0].at, &flown->seen, &after))
+	if (flying_part(params, start_ns) != part) /* the clock lags */
+		start_ns = part * params->part_ns + FLYING_START_NS;
+	if (!flying_give(&flown->states[0].at, &flown->seen))
 		return false;
 	if (!is_kept(flown)) {
-		take_off(flown, &flown->states[0], after.part, 1);
+		take_off(flown, &flown->states[0], part, 1);
 		return false;
 	}
 	*until_ns = flying_until_ns(params, start_ns, estimate_window(params, flown->seen.estimate));
@@ -369,13 +366,10 @@ static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
 /* Takes a permit of a part off the newest row, or else off a former one. False: it is in none. */
 static bool take_off_any(struct flown *flown, uint64_t part)
 {
-	struct flights after = flown->seen.flights;
-
-	while (flown->head == FLYING_OPEN && flights_take(&after, part, 1)) {
-		if (flying_swap(&flown->states[0].at, &flown->seen, &after))
+	while (flown->head == FLYING_OPEN && flights_of(&flown->seen.flights, part) > 0) {
+		if (flying_take(&flown->states[0].at, &flown->seen, part, 1))
 			return true;
 		look(flown);
-		after = flown->seen.flights;
 	}
 	for (size_t i = 1; i < flown->count; i++)
 		if (take_off(flown, &flown->states[i], part, 1)) {
@@ -398,14 +392,14 @@ static bool land(struct flown *flown, const struct algo_call *call)
 	    .window = (uint8_t)(until_ns % FLYING_START_NS),
 	    .now_ns = flown->now_ns};
 
-	if (until_ns <= flown->now_ns || !take_off_any(flown, start_ns / params->part_ns))
+	if (until_ns <= flown->now_ns || !take_off_any(flown, flying_part_of(params, start_ns)))
 		return false;
 	learn(flown, &report);
 	return true;
 }
 
 /* Gives back up to `n` permits of the newest part that has any. Returns how many. */
-static uint64_t take_back(struct flown *flown, uint64_t n)
+RARE static uint64_t take_back(struct flown *flown, uint64_t n)
 {
 	unsigned newest = 0;
 
@@ -421,7 +415,7 @@ static uint64_t take_back(struct flown *flown, uint64_t n)
  * The outcome of another server's permit. Without the caller's latency there is no sample: the time
  * since the permit was given is that of two clocks.
  */
-static void learn_foreign(struct flown *flown, const struct algo_call *call)
+RARE static void learn_foreign(struct flown *flown, const struct algo_call *call)
 {
 	struct estimate_report report = {.outcome = call->outcome, .now_ns = flown->now_ns};
 
@@ -459,7 +453,7 @@ static void give_back(struct flown *flown, const struct algo_call *call, struct 
 }
 
 /* All that fly are forgotten with all that was measured; reports of before count no more. */
-static void reset(struct flown *flown, struct algo_outcome *out)
+RARE static void reset(struct flown *flown, struct algo_outcome *out)
 {
 	look(flown);
 	for (size_t i = 0; i < flown->count; i++) {
@@ -484,6 +478,8 @@ uint64_t flying_apply(const struct holder *holder, const struct algo_limit **by,
 	flown.holder = holder;
 	flown.limit = *by;
 	flown.now_ns = now_ns;
+	flown.states = holder->store ? flown.found : holder->alone;
+	flown.count = 1;
 	algo_outcome_open(out);
 	switch (call->op) {
 	case ALGO_ACQUIRE:

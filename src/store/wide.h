@@ -44,7 +44,7 @@ enum wide_carried wide_carry_log(struct wide_state *newest, const struct store_k
 struct holder {
 	struct memory *store;
 	const struct store_key *key;
-	const struct wide_state *alone;
+	struct wide_state *alone;
 };
 
 /** wide_apply and wide_apply_cell for a limit with phases, ... */
