@@ -1,12 +1,19 @@
 /*
- * load.c: clients in a closed loop.
+ * load.c: clients that ask a gate.
  *
- *     load PORT CLIENTS THINK_US SEED SECONDS LOW AGAIN
+ *     load PORT CLIENTS THINK_US SEED SECONDS LOW AGAIN ARRIVALS ATTEMPTS BACKOFF_US
  *
- * Each client thinks, asks, and waits for its answer. How long it thinks is exponential, drawn for
- * each of its requests from SEED alone, so all limiters meet the same clients. The first LOW ask
- * with a low priority. A client that was denied, or whose request failed, thinks AGAIN times as
- * long.
+ * ARRIVALS is `closed` or `open`. Each client of a closed loop thinks, asks, and waits for its
+ * answer. How long it thinks is exponential, drawn for each of its requests from SEED alone, so all
+ * limiters meet the same clients. A client that was denied, or whose request failed, thinks AGAIN
+ * times as long.
+ *
+ * Open arrivals do not wait for answers: one comes each THINK_US / CLIENTS, exponential, and takes an
+ * idle client. If none is idle, it has failed.
+ *
+ * A request that is denied or fails is asked again, ATTEMPTS times in all, after up to BACKOFF_US, the
+ * next time up to twice as much; 0: at once. The first LOW clients ask with a low priority; of open
+ * arrivals a share of LOW / CLIENTS does.
  *
  * Commands by standard input: `faster F`: from here on, all think a part of the time.
  * Output, binary: the start (of CLOCK_MONOTONIC, 8 bytes), then a struct record for each request.
@@ -33,7 +40,7 @@ struct client {
 	int fd;
 	uint32_t asked; /* so many times */
 	uint64_t at_ns; /* thinks until, or waits since */
-	uint8_t priority;
+	uint8_t priority, attempt;
 };
 
 struct load {
@@ -41,7 +48,11 @@ struct load {
 	unsigned n;
 	unsigned *thinking, thinkers; /* a heap of indices: who asks first */
 	uint64_t seed, start_ns, end_ns;
-	double think_ns, again;
+	double think_ns, again, low;
+	bool open;
+	unsigned attempts;
+	uint64_t backoff_ns, arrives_ns, arrived;
+	unsigned *idle, idlers; /* of open arrivals */
 	struct record *records;
 	size_t recorded, room;
 };
@@ -89,6 +100,7 @@ static void think(struct load *load, unsigned client, uint64_t now_ns, double pa
 	struct client *c = &load->clients[client];
 	double uniform = draw(~load->seed, (uint64_t)client << 32 | c->asked);
 
+	c->attempt = 0;
 	c->at_ns = now_ns + (uint64_t)(exponential(uniform) * load->think_ns * part);
 	push(load, client);
 }
@@ -98,9 +110,51 @@ static void ask(struct load *load, unsigned client)
 	struct client *c = &load->clients[client];
 	struct frame frame = {.number = (uint64_t)client << 32 | c->asked++, .priority = c->priority};
 
+	c->attempt++;
 	c->at_ns = clock_ns();
 	if (!send_frame(c->fd, &frame))
 		die("the gate is gone");
+}
+
+static void record(struct load *load, struct record record)
+{
+	if (load->recorded == load->room) {
+		load->room = load->room ? 2 * load->room : 65536;
+		load->records = realloc(load->records, load->room * sizeof(*load->records));
+		if (!load->records)
+			die("memory");
+	}
+	load->records[load->recorded++] = record;
+}
+
+/* The next attempt, if there is one. */
+static bool retry(struct load *load, unsigned client, uint64_t now_ns)
+{
+	struct client *c = &load->clients[client];
+	double uniform = draw(load->seed ^ 1, (uint64_t)client << 32 | c->asked);
+
+	if (c->attempt >= load->attempts)
+		return false;
+	c->at_ns = now_ns + (uint64_t)(uniform * (double)(load->backoff_ns << (c->attempt - 1)));
+	push(load, client);
+	return true;
+}
+
+static void arrive(struct load *load)
+{
+	uint64_t number = load->arrived++, at_ns = load->arrives_ns;
+	uint8_t priority = draw(load->seed ^ 2, number) < load->low ? 9 : 0;
+
+	load->arrives_ns += (uint64_t)(exponential(draw(~load->seed, number)) * load->think_ns / load->n) + 1;
+	if (load->idlers == 0) {
+		record(load, (struct record){at_ns - load->start_ns, 0, 0, 0, 0, STATUS_FAILED, priority});
+		return;
+	}
+	unsigned client = load->idle[--load->idlers];
+
+	load->clients[client].priority = priority;
+	load->clients[client].attempt = 0;
+	ask(load, client);
 }
 
 static void answered(struct load *load, unsigned client)
@@ -111,20 +165,14 @@ static void answered(struct load *load, unsigned client)
 
 	if (!receive_frame(c->fd, &frame))
 		die("the gate is gone");
-	if (load->recorded == load->room) {
-		load->room = load->room ? 2 * load->room : 65536;
-		load->records = realloc(load->records, load->room * sizeof(*load->records));
-		if (!load->records)
-			die("memory");
-	}
-	load->records[load->recorded++] = (struct record){c->at_ns - load->start_ns,
-	                                                  now_ns - c->at_ns,
-	                                                  frame.number,
-	                                                  frame.limit,
-	                                                  frame.inside,
-	                                                  frame.status,
-	                                                  frame.priority};
-	think(load, client, now_ns, frame.status == STATUS_ANSWERED ? 1 : load->again);
+	record(load, (struct record){c->at_ns - load->start_ns, now_ns - c->at_ns, frame.number,
+	                             frame.limit, frame.inside, frame.status, frame.priority});
+	if (frame.status != STATUS_ANSWERED && retry(load, client, now_ns))
+		return;
+	if (load->open)
+		load->idle[load->idlers++] = client;
+	else
+		think(load, client, now_ns, frame.status == STATUS_ANSWERED ? 1 : load->again);
 }
 
 /* Also for those that think just then: their order stays. false: there will be no more commands. */
@@ -154,6 +202,9 @@ static void run(struct load *load, int epoll)
 	while ((now_ns = clock_ns()) < load->end_ns) {
 		uint64_t until_ns =
 		    load->thinkers && at(load, 0) < load->end_ns ? at(load, 0) : load->end_ns;
+
+		if (load->arrives_ns < until_ns)
+			until_ns = load->arrives_ns;
 		uint64_t rest_ns = until_ns > now_ns ? until_ns - now_ns : 0;
 		struct timespec rest = {(time_t)(rest_ns / SECOND_NS), (long)(rest_ns % SECOND_NS)};
 		int n = epoll_pwait2(epoll, events, 64, &rest, NULL);
@@ -167,6 +218,8 @@ static void run(struct load *load, int epoll)
 		now_ns = clock_ns();
 		while (load->thinkers > 0 && at(load, 0) <= now_ns)
 			ask(load, pop(load));
+		while (load->arrives_ns <= now_ns)
+			arrive(load);
 	}
 }
 
@@ -175,8 +228,9 @@ int main(int argc, char **argv)
 	struct load load = {0};
 	int epoll = epoll_create1(0);
 
-	if (argc != 8) {
-		fprintf(stderr, "usage: load PORT CLIENTS THINK_US SEED SECONDS LOW AGAIN\n");
+	if (argc != 11) {
+		fprintf(stderr, "usage: load PORT CLIENTS THINK_US SEED SECONDS LOW AGAIN ARRIVALS "
+		                "ATTEMPTS BACKOFF_US\n");
 		return 2;
 	}
 	prctl(PR_SET_TIMERSLACK, 1);
@@ -185,9 +239,14 @@ int main(int argc, char **argv)
 	load.think_ns = atof(argv[3]) * 1000;
 	load.seed = strtoull(argv[4], NULL, 10);
 	load.again = atof(argv[7]);
+	load.low = atof(argv[6]) / load.n;
+	load.open = strcmp(argv[8], "open") == 0;
+	load.attempts = (unsigned)atoi(argv[9]);
+	load.backoff_ns = strtoull(argv[10], NULL, 10) * 1000;
 	load.clients = calloc(load.n, sizeof(*load.clients));
 	load.thinking = calloc(load.n, sizeof(*load.thinking));
-	if (!load.clients || !load.thinking)
+	load.idle = calloc(load.n, sizeof(*load.idle));
+	if (!load.clients || !load.thinking || !load.idle)
 		die("memory");
 	epoll_ctl(epoll, EPOLL_CTL_ADD, STDIN_FILENO,
 	          &(struct epoll_event){.events = EPOLLIN, .data.u32 = load.n});
@@ -195,15 +254,19 @@ int main(int argc, char **argv)
 		struct client *c = &load.clients[i];
 
 		*c =
-		    (struct client){connect_to((unsigned)atoi(argv[1])), 0, 0, i < (unsigned)atoi(argv[6]) ? 9 : 0};
+		    (struct client){connect_to((unsigned)atoi(argv[1])), 0, 0, i < (unsigned)atoi(argv[6]) ? 9 : 0, 0};
 		if (c->fd < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd,
 		                           &(struct epoll_event){.events = EPOLLIN, .data.u32 = i}) != 0)
 			die("connect");
 	}
 	load.start_ns = clock_ns();
 	load.end_ns = load.start_ns + (uint64_t)(atof(argv[5]) * 1e9);
+	load.arrives_ns = load.open ? load.start_ns : UINT64_MAX;
 	for (unsigned i = 0; i < load.n; i++)
-		think(&load, i, load.start_ns, 1);
+		if (load.open)
+			load.idle[load.idlers++] = i;
+		else
+			think(&load, i, load.start_ns, 1);
 	run(&load, epoll);
 	fwrite(&load.start_ns, sizeof(load.start_ns), 1, stdout);
 	fwrite(load.records, sizeof(*load.records), load.recorded, stdout);

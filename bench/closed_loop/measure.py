@@ -42,6 +42,9 @@ class Workload:
     low: int = 0          # clients of low priority
     again: float = 1.0    # so much shorter is the time to a retry
     timeout_ms: int = 0   # of a call
+    arrivals: str = "closed"  # clients that wait for answers; or "open"
+    attempts: int = 1
+    backoff_ms: int = 0   # the most of the first pause, doubled for the next
     changes: tuple = ()   # (second, who, line), who: server, load; or (second, "kill" | "start", "")
 
     @property
@@ -137,7 +140,8 @@ def run(gate, workload, seed):
                                               workload.timeout_ms))
         load = stack.enter_context(Process(
             built("bench/closed_loop_load"), between.wait_for("frames"), CLIENTS, workload.think_us, seed,
-            workload.seconds, workload.low, workload.again, out=out))
+            workload.seconds, workload.low, workload.again, workload.arrivals, workload.attempts,
+            workload.backoff_ms * 1000, out=out))
         began, changed, running = time.monotonic_ns(), [], {"server": server, "load": load}
         for at, who, line in workload.changes:
             sleep_until(began + int(at * SECOND))

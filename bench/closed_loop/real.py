@@ -121,6 +121,27 @@ def steady(workload, runs):
     return goodput_and_p99(runs, phases)
 
 
+def first_second(workload, runs, i):
+    """Goodput in the second after a change, of the capacity that is there then."""
+    part = 0.5 if workload.changes[i][2] == f"workers {workload.workers // 2}" else 1.0
+    return each(Phase.goodput, runs, [Phase(workload, done.changed[i], done.changed[i] + SECOND,
+                                            part * workload.workers) for done in runs])
+
+
+def first_seconds(workload, runs):
+    return [first_second(workload, runs, i) for i in range(len(workload.changes))]
+
+
+def storm(workload, runs):
+    """Before the fault, in the first seconds of it and after it, and in the last two."""
+    end = int(workload.seconds * SECOND)
+    asked = workload.workers * min(workload.load, 1)
+    before, last = ([Phase(workload, done.changed[0] - 2 * SECOND, done.changed[0], asked) for done in runs],
+                    [Phase(workload, end - 2 * SECOND, end, asked)] * len(runs))
+    return [each(Phase.goodput, runs, before), *first_seconds(workload, runs),
+            each(Phase.goodput, runs, last), each(Phase.p99, runs, last, "{:.2f}")]
+
+
 def halves(workload, runs):
     figures = steady(workload, runs)
     for i, part in ((0, 0.5), (1, 1.0)):
@@ -131,7 +152,7 @@ def halves(workload, runs):
         after = [phase.after(at) for phase in phases]
         figures += ["never" if at is None else str(at), each(Phase.lost, runs, after),
                     each(Phase.p99, runs, after, "{:.2f}")]
-    return figures
+    return figures + first_seconds(workload, runs)
 
 
 def spike(workload, runs):
@@ -141,7 +162,7 @@ def spike(workload, runs):
     before = Figure([1 - sum(record.status == ANSWERED for record in records) / len(records)
                      for records in (done.within(SECOND, done.changed[0]) for done in runs)])
     return [before, "never" if at is None else str(at),
-            *goodput_and_p99(runs, [phase.after(at) for phase in phases])]
+            *goodput_and_p99(runs, [phase.after(at) for phase in phases]), *first_seconds(workload, runs)]
 
 
 def full_after(done, workload):
@@ -195,21 +216,41 @@ RETURN = Workload("exponential", load=0.6, seconds=9, again=1 / 3, timeout_ms=50
                   changes=((3, "kill", ""), (5.5, "start", "")))
 PREFETCH = Workload("exponential", load=5.2, seconds=6, low=923)
 
+# Requests that do not wait for one another; clients give up after 200 ms, and ask three times in all.
+OPEN = Workload("exponential", seconds=6, arrivals="open", timeout_ms=200)
+RETRIES = {"at once": {"attempts": 3}, "backoff": {"attempts": 3, "backoff_ms": 100}}
+STORM = dataclasses.replace(OPEN, load=0.8, seconds=12,
+                            changes=((3, "server", "workers 8"), (5, "server", "workers 16")))
+HIGH = dataclasses.replace(OPEN, low=500)
+
+
+def with_retries(workload, **names):
+    return {name: dataclasses.replace(workload, **more) for name, more in {**names, **RETRIES}.items()}
+
+
 EXPERIMENTS = {
     "collapse": Experiment("3 x capacity, no limit", {name: steady_and_halves(name, 0) for name in SERVICES},
                            ("none",), steady, ("goodput", "p99")),
     "halves": Experiment(
         "3 x capacity; half of the workers go, and return",
         {name: steady_and_halves(name) for name in SERVICES}, ADAPTIVE, halves,
-        ("goodput", "p99", "settled", "lost", "p99", "settled", "lost", "p99")),
+        ("goodput", "p99", "settled", "lost", "p99", "settled", "lost", "p99", "first second", "first second back")),
     "spike": Experiment(
         "from 0.6 to 1.4 x capacity",
         {name: Workload(name, load=0.6, seconds=6, changes=((3, "load", f"faster {1.4 / 0.6}"),))
-         for name in SERVICES}, ADAPTIVE, spike, ("lost before", "settled", "goodput", "p99")),
+         for name in SERVICES}, ADAPTIVE, spike, ("lost before", "settled", "goodput", "p99", "first second")),
     "returns": Experiment(
         "the server is killed, and started 2.5 s later; breakers sleep 1 s", {"exponential": RETURN},
         ("none", "weir breaker", "resilience4j", "failsafe-go breaker"), returns,
         ("full after, s", "calls meanwhile", "most inside", "goodput in the last second")),
+    "open": Experiment("3 x capacity, arrivals that do not wait for answers", with_retries(OPEN, once={}),
+                       ("none", *ADAPTIVE), steady, ("goodput", "p99")),
+    "storm": Experiment(
+        "0.8 x capacity, three attempts; half of the workers go for 2 s", with_retries(STORM),
+        ("none", *ADAPTIVE), storm,
+        ("before", "first second", "first second back", "last two seconds", "p99")),
+    "high": Experiment("3 x capacity, half of it of high priority", with_retries(HIGH, once={}),
+                       ("weir", "failsafe-go priority"), passed, ("high passed", "low passed", "goodput", "p99")),
     "prefetch": Experiment(
         "12 of 13 requests have a low priority, 5.2 x capacity", {"exponential": PREFETCH},
         ("weir", "failsafe-go priority"), passed, ("high passed", "low passed", "goodput", "p99")),
@@ -263,7 +304,7 @@ def main():
         begun = {}
         for name in arguments.only.split(","):
             experiment = EXPERIMENTS[name]
-            for service in (name for name in experiment.workloads if name in services):
+            for service in (name for name in experiment.workloads if name not in SERVICES or name in services):
                 for gate in experiment.gates:
                     if not arguments.limits or gate in arguments.limits.split(","):
                         begun[name, service, gate] = [

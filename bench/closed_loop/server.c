@@ -147,8 +147,12 @@ static void join(struct server *server, int epoll, int listener)
 {
 	int fd = accept(listener, NULL, NULL), one = 1;
 
-	if (fd < 0 || fd >= CONNECTIONS_MAX)
+	if (fd < 0)
 		die("accept");
+	if (fd >= CONNECTIONS_MAX) { /* full of requests that their clients have given up */
+		close(fd);
+		return;
+	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	server->connections[fd] = (struct connection){0};
 	epoll_ctl(epoll, EPOLL_CTL_ADD, fd,

@@ -34,7 +34,7 @@ public final class Gate {
     }
 
     private static Guard gradient2() {
-        Gradient2Limit limit = Gradient2Limit.newBuilder().maxConcurrency(1000).build();
+        Gradient2Limit limit = Gradient2Limit.newBuilder().minLimit(1).maxConcurrency(1000).build();
         SimpleLimiter<Void> limiter = SimpleLimiter.newBuilder().limit(limit).build();
         return new Guard() {
             public Optional<Consumer<Boolean>> acquire() {
