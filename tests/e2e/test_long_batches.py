@@ -264,7 +264,7 @@ def in_the_midst(server, count):
         yield wire
 
 
-MANY = 400
+MANY = 1000
 
 
 def test_the_rest_of_a_batch_is_left_when_its_client_leaves(serve):
@@ -304,7 +304,7 @@ def test_a_stream_that_is_reset_at_once_is_never_decided(serve):
 
 def test_the_rules_of_its_beginning_hold_to_the_end_of_a_batch(serve):
     server = serve("--threads", "1", config=SLOW)
-    count = 100
+    count = 300
     with in_the_midst(server, count) as wire:
         server.reload(LIMITS)
         server.line_with("reloaded")
