@@ -332,7 +332,7 @@ def test_names_are_bounded_and_those_of_visitors_are_not_told(serve):
     assert answer.status == 200
     permit = server.post("/v1/acquire", {"attributes": {"cookie.session": "secret-of-a-visitor"}})
     server.post("/v1/report", {"permit": permit.json["permit"], "outcome": "failure"})
-    line = server.line_with("limit=soon")
+    line = server.line_with("breaker_turned limit=soon")
     assert re.search(r"key=#[0-9a-f]{8} from=closed to=open", line), line
     assert all(re.fullmatch("#[0-9a-f]{8}", key) for key in listed(server, "soon"))
     assert "secret" not in server.get("/v1/limits").text and "secret" not in "".join(server.log)
