@@ -10,7 +10,7 @@
 #include "readers/yaml/print.h"
 #include "server/advice.h"
 #include "server/config.h"
-#include "server/log.h"
+#include "server/admin/log.h"
 #include "server/settings.h"
 
 /* How many keys each limit has room for that has a table of its own, as a server would make it. */

@@ -11,7 +11,7 @@
 #include <weir/weir.h>
 
 #include "cli/command.h"
-#include "server/password.h"
+#include "server/access/password.h"
 
 #define NAME "passwd"
 

@@ -10,7 +10,7 @@
 #include "base/os.h"
 #include "cli/command.h"
 #include "cli/tables.h"
-#include "server/account.h"
+#include "server/access/account.h"
 
 enum { OWNER, GROUP, CAPACITY };
 

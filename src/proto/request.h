@@ -20,7 +20,7 @@ enum request_kind {
 	REQUEST_INTERIM, /* part of a request that is answered before all of it is here */
 	REQUEST_HEALTH,  /* /healthz */
 	REQUEST_READY,   /* /readyz */
-	REQUEST_METRICS, /* /metrics; the first of the pages, see server/page.h */
+	REQUEST_METRICS, /* /metrics; the first of the pages, see server/admin/page.h */
 	REQUEST_LIMITS,  /* /v1/limits */
 	REQUEST_TOP,     /* /v1/top */
 	REQUEST_POLICY,  /* /dump/policy */

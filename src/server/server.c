@@ -14,12 +14,12 @@
 #include "wait/waitlist.h"
 #include "rules/model.h"
 #include "server/advice.h"
-#include "server/fleet.h"
-#include "server/listener.h"
+#include "server/stores/fleet.h"
+#include "server/loop/listener.h"
 #include "server/notify.h"
-#include "server/reports.h"
+#include "server/stores/reports.h"
 #include "server/watch.h"
-#include "server/worker.h"
+#include "server/loop/worker.h"
 
 /* Descriptors beside those of connections: for the process, and for each of its threads. */
 #define DESCRIPTORS_PROCESS 32

@@ -11,7 +11,7 @@
 #include "rules/model.h"
 #include "rules/rate.h"
 #include "rules/store.h"
-#include "server/account.h"
+#include "server/access/account.h"
 
 #define DEFAULT_HTTP     "127.0.0.1:8080"
 #define DEFAULT_RESP     "127.0.0.1:6380"

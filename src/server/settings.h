@@ -5,7 +5,7 @@
 #include <weir/rules.h>
 
 #include "net/address.h"
-#include "server/log.h"
+#include "server/admin/log.h"
 
 /* Each is a flag --NAME and a variable WEIR_NAME. */
 #define SETTING_LIST(X)                                                                            \

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/permit_text.h"
+#include "server/requests/permit_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,7 +10,7 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include "proto/http2.h"
+#include "proto/http2/http2.h"
 
 #define UNKNOWN_FRAME 0x42
 #define END           NGHTTP2_FLAG_END_STREAM

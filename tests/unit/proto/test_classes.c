@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "proto/http_route.h"
-#include "proto/resp_session.h"
+#include "proto/http/http_route.h"
+#include "proto/resp/resp_session.h"
 
 static const char *const classes[] = {"free", "ask", "change", "admin"};
 

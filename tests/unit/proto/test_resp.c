@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#include "proto/resp.h"
-#include "proto/resp_session.h"
+#include "proto/resp/resp.h"
+#include "proto/resp/resp_session.h"
 
 static const struct reply passed = {
     .decision = {.allowed = true,

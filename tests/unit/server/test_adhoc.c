@@ -1,4 +1,4 @@
-#include "server/adhoc.h"
+#include "server/requests/adhoc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -15,7 +15,7 @@
 
 #include "base/os.h"
 #include "server/config.h"
-#include "server/worker.h"
+#include "server/loop/worker.h"
 
 #include "loopback.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/door.h"
+#include "server/access/door.h"
 
 #define LOCAL  "127.0.0.1"
 #define REMOTE "10.1.2.3"

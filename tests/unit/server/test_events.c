@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "server/events.h"
+#include "server/admin/events.h"
 
 #define ROOM ((size_t)1 << 20)
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/logins.h"
+#include "server/access/logins.h"
 
 #define FAILURES 10 /* of an address at once */
 

@@ -16,7 +16,7 @@
 
 #include "base/os.h"
 #include "server/config.h"
-#include "server/worker.h"
+#include "server/loop/worker.h"
 
 #include "../failing.h"
 #include "loopback.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/metrics.h"
+#include "server/admin/metrics.h"
 
 /* The rendered page, NUL-terminated. Free with buffer_free. */
 static struct buffer render(struct metrics *metrics)

@@ -18,7 +18,7 @@
 
 #include "engine/table.h"
 #include "server/config.h"
-#include "server/worker.h"
+#include "server/loop/worker.h"
 
 #include "../failing.h"
 #include "loopback.h"

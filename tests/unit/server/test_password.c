@@ -9,7 +9,7 @@
 
 #include <weir/weir.h>
 
-#include "server/password.h"
+#include "server/access/password.h"
 
 /* By `mkpasswd` of Debian's whois, of each method that is accepted. */
 static const char *const made_by_others[] = {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/permit_text.h"
+#include "server/requests/permit_text.h"
 
 static const struct hash_key secret = {1, 2}, other = {1, 3};
 

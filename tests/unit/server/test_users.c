@@ -10,7 +10,7 @@
 
 #include <weir/rules.h>
 
-#include "server/users.h"
+#include "server/access/users.h"
 
 #define TOKEN_A "df9d216f695873ebe1f8c9bf84f6b0a427478801d3a04aff0409c52d2d536bed"
 #define TOKEN_B "5818b0ef6a81c3d8e09d004c324e7640ec4b54a4c43b4ddc395b112ac26dd5a8"

@@ -1,0 +1,63 @@
+#include "proto/http/http1_form.h"
+
+void http1_form_learn(struct http1_form *form, struct slice head, struct slice target)
+{
+	const char *end = target.data + target.len;
+	size_t before = (size_t)(target.data - head.data), behind = head.len - before - target.len;
+
+	form->before = 0;
+	if (before + behind > HTTP1_FORM_MAX || *target.data != '/' || *end != ' ')
+		return;
+	form->before = (uint16_t)before;
+	form->behind = (uint16_t)behind;
+	memcpy(form->bytes, head.data, before);
+	memcpy(form->bytes + before, end, behind);
+}
+
+#define EACH_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* Not 0 if any byte of the word is less than `bound`, which is at most 128. */
+static uint64_t any_less(uint64_t word, uint64_t bound)
+{
+	return (word - EACH_BYTE(bound)) & ~word & EACH_BYTE(0x80);
+}
+
+/* Whether all eight bytes are ASCII, visible, and no '#'. */
+static bool are_plain(uint64_t word)
+{
+	return ((word & EACH_BYTE(0x80)) | any_less(word, '!') | any_less(word ^ EACH_BYTE(0x7f), 1) |
+	        any_less(word ^ EACH_BYTE('#'), 1)) == 0;
+}
+
+static bool is_plain(struct slice target)
+{
+	char last[8] = "////////"; /* the rest is filled up with what is plain */
+	uint64_t word;
+
+	if (target.len == 0 || *target.data != '/')
+		return false;
+	for (; target.len > 8; target = (struct slice){target.data + 8, target.len - 8}) {
+		memcpy(&word, target.data, 8);
+		if (!are_plain(word))
+			return false;
+	}
+	memcpy(last, target.data, target.len);
+	memcpy(&word, last, 8);
+	return are_plain(word);
+}
+
+struct slice http1_form_match(const struct http1_form *form, struct slice data)
+{
+	struct slice target = {data.data + form->before, 0}, none = {NULL, 0};
+	const char *end;
+
+	if (form->before == 0 || data.len < http1_form_len(form, 0) ||
+	    memcmp(data.data, form->bytes, form->before) != 0)
+		return none;
+	end = memchr(target.data, ' ', data.len - form->before);
+	if (!end || (size_t)(data.data + data.len - end) < form->behind ||
+	    memcmp(end, form->bytes + form->before, form->behind) != 0)
+		return none;
+	target.len = (size_t)(end - target.data);
+	return is_plain(target) ? target : none;
+}

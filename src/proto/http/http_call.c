@@ -1,0 +1,544 @@
+#include "proto/http/http_call.h"
+
+#include "base/base64.h"
+#include "base/error.h"
+#include "base/number.h"
+#include "proto/fill.h"
+#include "proto/json.h"
+#include "proto/http/query.h"
+
+static int out_of_memory(struct http_call *call)
+{
+	return error_set(&call->fill.error, WEIR_ENOMEM, "out of memory");
+}
+
+static int read_body(struct http_call *call)
+{
+	return json_read(&call->fill, call->body);
+}
+
+/* ?key=K&cost=N */
+static int read_query(struct http_call *call)
+{
+	struct fill *fill = &call->fill;
+	struct slice name, value;
+	bool coded = query_is_coded(call->query);
+	int status = 0;
+
+	while (status == 0 && query_next(&call->query, &name, &value)) {
+		if (coded && ((status = query_decode(fill->arena, name, &name)) != 0 ||
+		              (status = query_decode(fill->arena, value, &value)) != 0))
+			return error_set(&fill->error, status, "expected two hex digits after every %%");
+		status = fill_field(fill, name, value, false);
+	}
+	return status == 0 ? fill_finish(fill) : status;
+}
+
+/* /v1/acquire/LIMIT?key=K&cost=N */
+static int read_limit_query(struct http_call *call)
+{
+	struct fill *fill = &call->fill;
+	struct slice value;
+	int status;
+
+	if (query_decode_path(fill->arena, call->rest, &value) != 0)
+		return out_of_memory(call);
+	status = fill_field(fill, SLICE("limit"), value, false);
+	return status == 0 ? read_query(call) : status;
+}
+
+/* "http://host/path" as "/path": requests to proxies name the whole URL. */
+static struct slice without_authority(struct slice target)
+{
+	const char *end = target.data + target.len, *p = target.data;
+
+	if (target.len == 0 || *p == '/')
+		return target;
+	p = memmem(p, target.len, "://", 3);
+	p = p ? memchr(p + 3, '/', (size_t)(end - p) - 3) : NULL;
+	return p ? (struct slice){p, (size_t)(end - p)} : target;
+}
+
+/* Splits at the first '?'; a fragment has no business here and is dropped. */
+static void split_target(struct slice target, struct slice *path, struct slice *query)
+{
+	const char *mark;
+
+	*path = without_authority(target);
+	*query = (struct slice){NULL, 0};
+	mark = path->len ? memchr(path->data, '#', path->len) : NULL;
+	if (mark)
+		path->len = (size_t)(mark - path->data);
+	mark = path->len ? memchr(path->data, '?', path->len) : NULL;
+	if (mark) {
+		*query = (struct slice){mark + 1, (size_t)(path->data + path->len - mark) - 1};
+		path->len = (size_t)(mark - path->data);
+	}
+}
+
+/*
+ * Reads a value that the proxy gives in one of two fields; without either `*value` stays. One
+ * of them may come from the client, through a proxy that sets only the other: if they differ,
+ * Weir believes none.
+ */
+static int proxy_says(struct http_call *call, enum http_field a, enum http_field b,
+                      const char *what, struct slice *value)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < call->fields->count; i++) {
+		enum http_field field = call->fields->lines[i].field;
+		struct slice said;
+
+		if (field != a && field != b)
+			continue;
+		said = http_fields_line(call->fields, call->base, i);
+		if (said.len == 0)
+			continue;
+		if (found && !slice_equal(said, *value))
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected the X-Forwarded and X-Original headers to agree on the %s, "
+			                 "found '%.*s' and '%.*s'",
+			                 what, FILL_QUOTE(*value), FILL_QUOTE(said));
+		*value = said;
+		found = true;
+	}
+	return 0;
+}
+
+/* USER:SECRET in Base64. Without a colon there is no secret that any user has. */
+static int read_basic(struct http_call *call, struct slice text, struct request_login *login)
+{
+	size_t room = text.len / 4 * 3 + 3;
+	char *bytes = arena_alloc(call->fill.arena, room);
+
+	if (!bytes)
+		return out_of_memory(call);
+	login->secret = (struct slice){bytes, base64_decode(text, (uint8_t *)bytes, room)};
+	login->user = slice_cut(&login->secret, ':');
+	return 0;
+}
+
+/* Credentials in a form that Weir does not know are an empty secret, which no user has. */
+static int read_login(struct http_call *call, enum http_field field, struct request_login *login)
+{
+	struct slice rest = http_fields_value(call->fields, call->base, field, 0), scheme;
+
+	login->secret = SLICE("");
+	if (http_fields_value(call->fields, call->base, field, 1).data)
+		return 0;
+	scheme = slice_cut(&rest, ' ');
+	rest = slice_trim(rest);
+	if (slice_equal_nocase(scheme, SLICE("basic")))
+		return read_basic(call, rest, login);
+	if (slice_equal_nocase(scheme, SLICE("bearer")))
+		login->secret = rest;
+	return 0;
+}
+
+/* All of X-Forwarded-For, in the order in which proxies appended to it. */
+static int join_forwarded_for(struct http_call *call)
+{
+	struct slice *joined = &call->fill.request->forwarded_for;
+	struct slice line;
+	char *to = NULL;
+
+	*joined = http_fields_value(call->fields, call->base, HTTP_FIELD_FORWARDED_FOR, 0);
+	for (unsigned nth = 1;
+	     (line = http_fields_value(call->fields, call->base, HTTP_FIELD_FORWARDED_FOR, nth)).data; nth++) {
+		to = arena_alloc(call->fill.arena, joined->len + 1 + line.len);
+		if (!to)
+			return out_of_memory(call);
+		memcpy(to, joined->data, joined->len);
+		to[joined->len] = ',';
+		memcpy(to + joined->len + 1, line.data, line.len);
+		*joined = (struct slice){to, joined->len + 1 + line.len};
+	}
+	return 0;
+}
+
+/* "Login.Example.com.:8080" as "Login.Example.com". */
+static struct slice without_port(struct slice host)
+{
+	const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
+
+	if (colon && !memchr(colon, ']', (size_t)(host.data + host.len - colon)))
+		host.len = (size_t)(colon - host.data);
+	if (host.len > 0 && host.data[host.len - 1] == '.')
+		host.len--;
+	return host;
+}
+
+/* Whether behind the name of a Host stands no port, an empty one or one from 0 to 65535. */
+static bool has_good_port(struct slice host)
+{
+	struct slice name = without_port(host);
+	const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
+	struct slice port;
+	uint64_t number;
+
+	if (!colon || colon < name.data + name.len)
+		return true;
+	port = (struct slice){colon + 1, (size_t)(host.data + host.len - colon) - 1};
+	return port.len == 0 || (parse_u64(port, &number) && number <= UINT16_MAX);
+}
+
+/* "A, Login.Example.com.:8080" as "login.example.com": the last proxy's word, the name alone. */
+static int plain_host(struct http_call *call, struct slice *host)
+{
+	const char *mark = host->len ? memrchr(host->data, ',', host->len) : NULL;
+	char *copy;
+
+	if (mark)
+		*host = (struct slice){mark + 1, (size_t)(host->data + host->len - mark) - 1};
+	*host = without_port(slice_trim(*host));
+	copy = arena_copy(call->fill.arena, *host);
+	if (!copy)
+		return out_of_memory(call);
+	for (size_t i = 0; i < host->len; i++)
+		if (copy[i] >= 'A' && copy[i] <= 'Z')
+			copy[i] |= 32;
+	host->data = copy;
+	return 0;
+}
+
+/* `Authorization` is the visitor's. */
+static int read_proxy_login(struct http_call *call)
+{
+	struct request_origin *origin;
+
+	if (!http_fields_has(call->fields, HTTP_FIELD_WEIR_AUTHORIZATION))
+		return 0;
+	origin = arena_alloc(call->fill.arena, sizeof *origin);
+	if (!origin)
+		return out_of_memory(call);
+	call->fill.request->origin = origin;
+	return read_login(call, HTTP_FIELD_WEIR_AUTHORIZATION, &origin->login);
+}
+
+/*
+ * A proxy asks on behalf of another request: its attributes but the address. `path` and
+ * `query` are the visitor's unless the proxy says otherwise.
+ */
+static int read_proxied(struct http_call *call, struct slice path, struct slice *query)
+{
+	struct slice method = slice_of(call->method), uri = {NULL, 0};
+	struct slice host = http_fields_value(call->fields, call->base, HTTP_FIELD_HOST, 0);
+	const struct {
+		enum http_field a, b;
+		const char *what;
+		struct slice *value;
+	} told[] = {
+	    {HTTP_FIELD_FORWARDED_METHOD, HTTP_FIELD_ORIGINAL_METHOD, "method", &method},
+	    {HTTP_FIELD_FORWARDED_URI, HTTP_FIELD_ORIGINAL_URI, "URI", &uri},
+	    {HTTP_FIELD_FORWARDED_HOST, HTTP_FIELD_FORWARDED_HOST, "host", &host},
+	};
+	struct fill *fill = &call->fill;
+	const struct carried_list *wanted = fill->limits->carried;
+	int status = 0;
+
+	for (size_t i = 0; status == 0 && i < sizeof told / sizeof *told; i++)
+		status = proxy_says(call, told[i].a, told[i].b, told[i].what, told[i].value);
+	if (status != 0 || (status = plain_host(call, &host)) != 0 ||
+	    (status = join_forwarded_for(call)) != 0)
+		return status;
+	if (uri.data)
+		split_target(uri, &path, query);
+	if (query_normalize(fill->arena, path, &path) != 0)
+		return out_of_memory(call);
+	fill->request->from_proxy = true;
+	if ((status = read_proxy_login(call)) != 0 ||
+	    (status = fill_attribute_room(fill, 3 + (wanted ? wanted->count : 0))) != 0 ||
+	    (status = fill_attribute(fill, SLICE("method"), method)) != 0 ||
+	    (status = fill_attribute(fill, SLICE("path"), path)) != 0 ||
+	    (host.len > 0 && (status = fill_attribute(fill, SLICE("host"), host)) != 0) || !wanted)
+		return status;
+	return http_carried(fill, wanted, &call->header, *query);
+}
+
+/* /auth?deny=403 */
+static int read_auth(struct http_call *call)
+{
+	struct slice asked = {NULL, 0}, name, value;
+	uint64_t code;
+	int status = read_proxied(call, SLICE("/"), &asked);
+
+	/* Caddy replaces the path alone: a query that the client sent is none of ours. */
+	if (status != 0 || slice_equal(call->query, asked))
+		return status;
+	while (query_next(&call->query, &name, &value)) {
+		if (!slice_equal(name, SLICE("deny")))
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected only the parameter deny, found '%.*s'", FILL_QUOTE(name));
+		if (!parse_u64(value, &code) || code < 400 || code > 599)
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected deny to be a status from 400 to 599, found '%.*s'",
+			                 FILL_QUOTE(value));
+		call->fill.request->detail = (int)code;
+	}
+	return 0;
+}
+
+/*
+ * Envoy puts a prefix before the path it asks about; the query is the client's, then. It takes
+ * any 5xx for a failure of ours, and may let the request pass, so no denial is told as one.
+ */
+static int read_auth_below(struct http_call *call)
+{
+	struct slice path = {call->rest.data - 1, call->rest.len + 1}, query = call->query;
+
+	call->fill.request->detail = 429;
+	return read_proxied(call, path, &query);
+}
+
+void http_refuse_as(struct fill *fill, enum http_verb error)
+{
+	const char *text = arena_copy(fill->arena, slice_of(fill->error.message));
+
+	fill->request->kind = REQUEST_LOCAL;
+	fill->request->class = REQUEST_FREE;
+	fill->request->status = (signed char)fill->error.status;
+	fill->request->verb = error;
+	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
+}
+
+void http_refuse(struct fill *fill)
+{
+	int status = fill->error.status;
+
+	http_refuse_as(fill, fill->request->flags & HTTP_CRAB ? http_crab_error_of(status)
+	                                                 : http_error_of(status));
+}
+
+static int read_batch(struct http_call *call)
+{
+	int status = json_read_items(&call->fill, call->body, http_refuse);
+
+	call->fill.request->reply_size = call->fill.request->item_count * HTTP_ITEM_SIZE;
+	return status;
+}
+
+/* /v1/top?n=10 */
+static int read_top(struct http_call *call)
+{
+	struct request *request = call->fill.request;
+	struct slice name, value;
+
+	request->top = 10;
+	while (query_next(&call->query, &name, &value)) {
+		if (!slice_equal(name, SLICE("n")))
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected only the parameter n, found '%.*s'", FILL_QUOTE(name));
+		if (!parse_u64(value, &request->top) || request->top < 1 ||
+		    request->top > REQUEST_TOP_MAX)
+			return error_set(&call->fill.error, WEIR_EINVAL,
+			                 "expected n to be a number from 1 to %d, found '%.*s'",
+			                 REQUEST_TOP_MAX, FILL_QUOTE(value));
+	}
+	return 0;
+}
+
+/* A number that is not ours, as of another server, is none. */
+static int read_events(struct http_call *call)
+{
+	struct request *request = call->fill.request;
+	struct slice last = http_fields_value(call->fields, call->base, HTTP_FIELD_LAST_EVENT_ID, 0);
+
+	if (!last.data || !parse_u64(last, &request->after))
+		request->after = 0;
+	request->close = true; /* the stream ends with the connection */
+	return 0;
+}
+
+static int read_throttle(struct http_call *call)
+{
+	call->fill.request->flags |= HTTP_CRAB;
+	return json_read_throttle(&call->fill, call->body);
+}
+
+static int read_health(struct http_call *call)
+{
+	call->fill.request->text = SLICE("OK");
+	return 0;
+}
+
+static int read_nothing(struct http_call *call)
+{
+	(void)call;
+	return 0;
+}
+
+static const struct http_route routes[] = {
+#define ROUTE(path, class, methods, kind, op, read)                                                \
+	{SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, read_##read}
+    ROUTE("/auth", ASK, ANY, RULES, ACQUIRE, auth),
+    ROUTE("/v1/acquire", ASK, POST, LIMIT, ACQUIRE, body),
+    ROUTE("/v1/acquire/", ASK, GET, LIMIT, ACQUIRE, limit_query),
+    ROUTE("/auth/", ASK, ANY, RULES, ACQUIRE, auth_below),
+    ROUTE("/v1/peek", ASK, POST, LIMIT, PEEK, body),
+    ROUTE("/v1/peek/", ASK, READ, LIMIT, PEEK, limit_query),
+    ROUTE("/v1/refund", CHANGE, POST, LIMIT, REFUND, body),
+    ROUTE("/v1/reset", CHANGE, POST, LIMIT, RESET, body),
+    ROUTE("/v1/report", ASK, POST, REPORT, ACQUIRE, body),
+    ROUTE("/v1/shed", ADMIN, POST, SHED, ACQUIRE, body),
+    ROUTE("/v1/breaker", ADMIN, POST, FORCE, ACQUIRE, body),
+    ROUTE("/v1/batch", ASK, POST, BATCH, ACQUIRE, batch), /* its items have classes of their own */
+    ROUTE("/throttle", ASK, POST, ADHOC, ACQUIRE, throttle),
+    ROUTE("/health", FREE, READ, HEALTH, ACQUIRE, health),
+    ROUTE("/healthz", FREE, READ, HEALTH, ACQUIRE, nothing),
+    ROUTE("/readyz", FREE, READ, READY, ACQUIRE, nothing),
+    ROUTE("/metrics", ASK, READ, METRICS, ACQUIRE, nothing),
+    ROUTE("/v1/limits", ADMIN, READ, LIMITS, ACQUIRE, nothing),
+    ROUTE("/v1/top", ADMIN, READ, TOP, ACQUIRE, top),
+    ROUTE("/v1/events", ADMIN, GET, EVENTS, ACQUIRE, events),
+#undef ROUTE
+#define ROUTE(path, class, kind, op, read)                                                         \
+	{                                                                                              \
+		SLICE(path), REQUEST_##class, METHOD_KOALA, REQUEST_##kind, REQUEST_##op,                  \
+		    http_read_##read, true                                                                 \
+	}
+    ROUTE("/rule/browse", ASK, BROWSE, PEEK, browse),
+    ROUTE("/rule/update", ASK, EACH, ACQUIRE, each),
+    ROUTE("/rule/browse_complete", ASK, COMPLETE, PEEK, browse),
+    ROUTE("/rule/feedback", CHANGE, EACH, REFUND, feedback),
+    ROUTE("/rule/value", ASK, VALUE, PEEK, value),
+    ROUTE("/multi/browse", ASK, BATCH, ACQUIRE, browses),
+    ROUTE("/monitor/alive", FREE, ALIVE, ACQUIRE, alive),
+    ROUTE("/dump/policy", ADMIN, POLICY, ACQUIRE, dump),
+    ROUTE("/dump/counter", ADMIN, COUNTERS, ACQUIRE, dump),
+#undef ROUTE
+};
+
+#define ROUTE_COUNT (sizeof routes / sizeof *routes)
+
+const struct http_route *http_routes(size_t *n)
+{
+	*n = ROUTE_COUNT;
+	return routes;
+}
+
+/* "//rule/browse/" as "/rule/browse". */
+static struct slice without_slashes(struct slice path)
+{
+	while (path.len > 1 && path.data[0] == '/' && path.data[1] == '/')
+		slice_skip(&path, SLICE("/"));
+	while (path.len > 1 && path.data[path.len - 1] == '/')
+		path.len--;
+	return path;
+}
+
+static const struct http_route *find_route(struct slice path)
+{
+	struct slice bare = without_slashes(path);
+
+	for (size_t i = 0; i < ROUTE_COUNT; i++) {
+		struct slice want = routes[i].path, found = routes[i].is_koala ? bare : path;
+		bool begins = want.data[want.len - 1] == '/';
+
+		if ((begins ? found.len >= want.len : found.len == want.len) &&
+		    memcmp(found.data, want.data, want.len) == 0)
+			return &routes[i];
+	}
+	return NULL;
+}
+
+bool http_may_lack_host(struct slice target)
+{
+	struct slice path, query;
+	const struct http_route *route;
+
+	split_target(target, &path, &query);
+	route = find_route(path);
+	return route && route->is_koala;
+}
+
+static unsigned method_of(const char *method)
+{
+	return strcmp(method, "GET") == 0    ? METHOD_GET
+	       : strcmp(method, "HEAD") == 0 ? METHOD_HEAD
+	       : strcmp(method, "POST") == 0 ? METHOD_POST
+	       : strcmp(method, "PUT") == 0  ? METHOD_PUT
+	                                     : METHOD_OTHER;
+}
+
+/* By the set of methods that a route has. */
+static const char *const method_names[] = {
+    [METHOD_GET] = "GET",
+    [METHOD_READ] = "GET or HEAD",
+    [METHOD_POST] = "POST",
+    [METHOD_KOALA] = "GET, HEAD, POST or PUT",
+};
+
+/* Whether `origin`, such as "http://a.example:8080" or "null", is not that of our own pages. */
+static bool is_foreign(struct slice origin, struct slice host)
+{
+	const char *mark = origin.len ? memmem(origin.data, origin.len, "://", 3) : NULL;
+
+	if (!mark)
+		return true;
+	mark += 3;
+	return !slice_equal_nocase((struct slice){mark, (size_t)(origin.data + origin.len - mark)}, host);
+}
+
+/* The sender, by fields of the header that no browser lets a page write. */
+static int read_origin(struct http_call *call)
+{
+	struct request_origin *origin = arena_alloc(call->fill.arena, sizeof *origin);
+	struct slice host = http_fields_value(call->fields, call->base, HTTP_FIELD_HOST, 0);
+
+	if (!origin)
+		return out_of_memory(call);
+	*origin = (struct request_origin){.forwarded = call->fields->forwarded};
+	if (host.len > 0) {
+		if (!has_good_port(host))
+			return error_set(&call->fill.error, WEIR_ESYNTAX,
+			                 "expected a Host with a port from 0 to 65535, found '%.*s'",
+			                 FILL_QUOTE(host));
+		origin->host = without_port(host);
+	}
+	for (unsigned i = 0; i < call->fields->count; i++) {
+		enum http_field field = call->fields->lines[i].field;
+		struct slice value = http_fields_line(call->fields, call->base, i);
+
+		if (field == HTTP_FIELD_ORIGIN)
+			origin->foreign |= is_foreign(value, host);
+		else if (field == HTTP_FIELD_FETCH_SITE)
+			origin->foreign |= slice_equal_nocase(value, SLICE("cross-site"));
+	}
+	call->fill.request->origin = origin;
+	return http_fields_has(call->fields, HTTP_FIELD_AUTHORIZATION)
+	           ? read_login(call, HTTP_FIELD_AUTHORIZATION, &origin->login)
+	           : 0;
+}
+
+void http_read(struct http_call *call)
+{
+	struct fill *fill = &call->fill;
+	const struct http_route *route;
+	struct slice path;
+
+	if (strcmp(call->method, "HEAD") == 0)
+		fill->request->flags |= HTTP_NO_BODY;
+	split_target(call->target, &path, &call->query);
+	route = find_route(path);
+	if (!route) {
+		error_set(&fill->error, WEIR_ENOTFOUND, "expected a known path, found '%.*s'",
+		          FILL_QUOTE(path));
+		http_refuse_as(fill, HTTP_ERROR_NOT_FOUND);
+		return;
+	}
+	if (!(route->methods & method_of(call->method))) {
+		error_set(&fill->error, WEIR_EINVAL, "expected %s, found %s",
+		          method_names[route->methods], call->method);
+		http_refuse_as(fill, HTTP_ERROR_METHOD);
+		fill->request->detail = (int)route->methods;
+		return;
+	}
+	call->rest = (struct slice){path.data + route->path.len, path.len - route->path.len};
+	fill->request->kind = route->kind;
+	fill->request->op = route->op;
+	fill->request->class = route->class;
+	/* A proxy sends the header of another request. */
+	if (route->read(call) != 0 || (!fill->request->from_proxy && read_origin(call) != 0))
+		http_refuse(fill);
+}

@@ -1,0 +1,134 @@
+/*
+ * http_carried.c: what a proxied request carries of the attributes that rules want.
+ *
+ * A visitor chooses all of it. So each line, cookie and parameter is looked at once or
+ * twice, and compared with each wanted name (CARRIED_MAX); memory is bounded by the head.
+ */
+#include "base/error.h"
+#include "proto/http/http_session.h"
+#include "proto/http/query.h"
+
+/* One wanted attribute. */
+struct found {
+	struct slice value; /* data NULL: there is none */
+	size_t lines, len;  /* of a header, its lines with ", " behind each */
+	char *end;          /* of what is joined so far */
+};
+
+struct search {
+	struct arena *arena;
+	const struct carried_list *wanted;
+	struct found *found; /* as `wanted` */
+};
+
+typedef void take_line(struct found *found, struct slice value);
+
+static void count_line(struct found *found, struct slice value)
+{
+	found->value = value;
+	found->lines++;
+	found->len += value.len + 2;
+}
+
+static void join_line(struct found *found, struct slice value)
+{
+	if (found->lines < 2)
+		return;
+	memcpy(found->end, value.data, value.len);
+	memcpy(found->end + value.len, ", ", 2);
+	found->end += value.len + 2;
+}
+
+static void take_lines(struct search *search, struct http_header header, take_line *take)
+{
+	struct slice name, value;
+
+	while (http_header_next(&header, &name, &value))
+		for (size_t i = 0; i < search->wanted->count; i++)
+			if (search->wanted->items[i].in == CARRIED_HEADER &&
+			    slice_equal_nocase(search->wanted->items[i].name, name))
+				take(&search->found[i], value);
+}
+
+/* The lines of a header are joined by ", ", as RFC 9110 has it. */
+static int find_headers(struct search *search, struct http_header header)
+{
+	bool again = false;
+
+	take_lines(search, header, count_line);
+	for (size_t i = 0; i < search->wanted->count; i++) {
+		struct found *found = &search->found[i];
+
+		if (found->lines < 2)
+			continue;
+		found->end = arena_alloc(search->arena, found->len);
+		if (!found->end)
+			return WEIR_ENOMEM;
+		found->value = (struct slice){found->end, found->len - 2};
+		again = true;
+	}
+	if (again)
+		take_lines(search, header, join_line);
+	return 0;
+}
+
+static void take_cookie(struct search *search, struct slice name, struct slice value)
+{
+	for (size_t i = 0; i < search->wanted->count; i++)
+		if (search->wanted->items[i].in == CARRIED_COOKIE && !search->found[i].value.data &&
+		    slice_equal(search->wanted->items[i].name, name))
+			search->found[i].value = value;
+}
+
+/* The first of each name, as it was sent: browsers put that of the longest path first. */
+static void find_cookies(struct search *search, struct http_header header)
+{
+	struct slice name, pairs;
+
+	while (http_header_next(&header, &name, &pairs)) {
+		if (!slice_equal_nocase(name, SLICE("cookie")))
+			continue;
+		while (pairs.len > 0) {
+			struct slice value = slice_cut(&pairs, ';');
+			struct slice its_name = slice_trim(slice_cut(&value, '='));
+
+			take_cookie(search, its_name, slice_trim(value));
+		}
+	}
+}
+
+/* The first of each name. */
+static int find_in_query(struct search *search, struct slice query)
+{
+	struct slice name, value;
+
+	while (query_next(&query, &name, &value)) {
+		if (query_decode_form(search->arena, name, &name) != 0)
+			return WEIR_ENOMEM;
+		for (size_t i = 0; i < search->wanted->count; i++)
+			if (search->wanted->items[i].in == CARRIED_QUERY && !search->found[i].value.data &&
+			    slice_equal(search->wanted->items[i].name, name) &&
+			    query_decode_form(search->arena, value, &search->found[i].value) != 0)
+				return WEIR_ENOMEM;
+	}
+	return 0;
+}
+
+int http_carried(struct fill *fill, const struct carried_list *wanted,
+                 const struct http_header *header, struct slice query)
+{
+	struct search search = {.arena = fill->arena, .wanted = wanted};
+	int status = 0;
+
+	if (wanted->count == 0)
+		return 0;
+	search.found = arena_array(fill->arena, wanted->count, sizeof *search.found);
+	if (!search.found || find_headers(&search, *header) != 0 || find_in_query(&search, query) != 0)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	find_cookies(&search, *header);
+	for (size_t i = 0; status == 0 && i < wanted->count; i++)
+		if (search.found[i].value.data)
+			status = fill_attribute(fill, slice_of(wanted->items[i].attribute),
+			                        search.found[i].value);
+	return status;
+}

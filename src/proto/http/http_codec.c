@@ -1,0 +1,167 @@
+#include "base/number.h"
+#include "proto/http2/http2.h"
+#include "proto/http/http_call.h"
+
+static void read_message(struct http_call *call, const struct http1_reader *reader,
+                         struct slice data, const struct http1_message *message)
+{
+	struct request *request = call->fill.request;
+
+	call->fields = &reader->fields;
+	call->base = data.data;
+	call->header = (struct http_header){http1_head_lines(reader, data), .is_text = true};
+	call->method = message->method;
+	call->target = message->target;
+	call->body = message->body;
+	request->close = !message->keep_alive;
+	if (message->http_1_0 && message->keep_alive)
+		request->flags |= HTTP_KEEP_ALIVE;
+	http_read(call);
+}
+
+static enum codec_result parse_http1(struct http_session *session, struct slice data,
+                                     size_t *consumed, struct arena *arena, struct request *request)
+{
+	struct http1_message message;
+	enum http1_result result = http1_read(&session->reader, data, arena, &message);
+	struct http_call call = {
+	    .fill = {.request = request, .limits = &session->limits, .arena = arena},
+	};
+
+	if (result == HTTP1_MORE)
+		return CODEC_MORE;
+	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
+	if (result == HTTP1_CONTINUE) {
+		request->kind = REQUEST_INTERIM;
+		*consumed = 0;
+	} else if (result == HTTP1_MESSAGE) {
+		read_message(&call, &session->reader, data, &message);
+		*consumed = http1_len(&session->reader);
+		http1_next(&session->reader);
+	} else {
+		http_refuse_framing(&call.fill, result, message.error, message.error_at);
+		request->close = true;
+		*consumed = data.len;
+	}
+	return CODEC_REQUEST;
+}
+
+/* The preface of HTTP/2, or what there is of it. Without memory HTTP/1 refuses it. */
+static bool begins_http2(struct http_session *session, struct slice data)
+{
+	size_t len = u64_min(data.len, HTTP2_PREFACE.len);
+
+	if (memcmp(data.data, HTTP2_PREFACE.data, len) != 0)
+		return false;
+	if (len < HTTP2_PREFACE.len)
+		return true;
+	session->http2 = http2_open(&session->limits);
+	return session->http2;
+}
+
+static enum codec_result parse(void *state, struct slice data, size_t *consumed,
+                               struct arena *arena, struct request *request)
+{
+	struct http_session *session = state;
+
+	if (__builtin_expect(!session->is_http1, 0)) {
+		if (data.len == 0)
+			return CODEC_MORE;
+		if (session->http2 || begins_http2(session, data))
+			return session->http2 ? http2_parse(session->http2, data, consumed, arena, request)
+			                      : CODEC_MORE;
+		session->is_http1 = true;
+	}
+	return parse_http1(session, data, consumed, arena, request);
+}
+
+static void put_back(void *state)
+{
+	struct http_session *session = state;
+
+	if (session->http2)
+		http2_put_back(session->http2);
+}
+
+static uint64_t unfinished(const void *state)
+{
+	const struct http_session *session = state;
+
+	return session->http2 ? http2_unfinished(session->http2) : 0;
+}
+
+static void stop(void *state, struct buffer *out)
+{
+	struct http_session *session = state;
+
+	if (session->http2)
+		http2_stop(session->http2, out);
+}
+
+static unsigned cancelled(void *state)
+{
+	struct http_session *session = state;
+
+	return session->http2 ? http2_cancelled(session->http2) : 0;
+}
+
+static void look_ahead(void *state, struct slice data)
+{
+	struct http_session *session = state;
+
+	if (session->http2)
+		http2_look_ahead(session->http2, data);
+}
+
+static bool streams(const void *state)
+{
+	return ((const struct http_session *)state)->http2;
+}
+
+static void reply_to(void *state, const struct request *request, const struct reply *reply,
+                     struct buffer *out)
+{
+	struct http_session *session = state;
+
+	if (__builtin_expect(session->http2 != NULL, 0))
+		http2_reply(request, reply, out);
+	else
+		http1_answer(request, reply, out);
+}
+
+static void send(void *state, struct slice answers, struct buffer *out)
+{
+	http2_send(((struct http_session *)state)->http2, answers, out);
+}
+
+static void close_session(void *state)
+{
+	http2_close(((struct http_session *)state)->http2);
+}
+
+static void open_session(void *state, const struct codec_limits *limits, uint64_t id)
+{
+	struct http_session *session = state;
+
+	(void)id;
+	session->is_http1 = false;
+	session->http2 = NULL;
+	session->limits = *limits;
+	http1_open(&session->reader, limits->header_max, limits->request_max);
+}
+
+const struct codec http_codec = {
+    .name = "http",
+    .session_size = sizeof(struct http_session),
+    .open = open_session,
+    .streams = streams,
+    .close = close_session,
+    .parse = parse,
+    .put_back = put_back,
+    .unfinished = unfinished,
+    .cancelled = cancelled,
+    .look_ahead = look_ahead,
+    .stop = stop,
+    .reply = reply_to,
+    .send = send,
+};

@@ -1,0 +1,133 @@
+#include "proto/http/http_fields.h"
+
+/* Quickly leaves out most names of a request: no name that we look for begins like them. */
+static bool may_matter(struct slice name)
+{
+#define LETTER(c) 1u << ((c) - 'a')
+#define X(name, text) | LETTER(*text)
+	const unsigned letters = LETTER('f') | LETTER('v') | LETTER('x') HTTP_FIELD_LIST(X);
+#undef X
+	unsigned letter = name.len > 0 ? (*name.data | 32u) - 'a' : 26;
+
+	return letter < 26 && (letters & 1u << letter);
+#undef LETTER
+}
+
+static enum http_field find_field(struct slice name)
+{
+	static const struct slice names[] = {
+#define X(name, text) SLICE(text),
+	    HTTP_FIELD_LIST(X)
+#undef X
+	};
+	enum http_field field = 0;
+
+	while (field < HTTP_FIELD_COUNT && !slice_equal_nocase(name, names[field]))
+		field++;
+	return field;
+}
+
+/* Whether proxies add a field of that name. */
+static bool is_forwarded(struct slice name)
+{
+	/* Whole, or where they end in '-' the beginnings of names. */
+	static const struct slice names[] = {SLICE("x-forwarded-"), SLICE("x-real-ip"),
+	                                     SLICE("forwarded"), SLICE("via")};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		struct slice found = name, mark = names[i];
+
+		if (mark.data[mark.len - 1] == '-' && found.len > mark.len)
+			found.len = mark.len;
+		if (slice_equal_nocase(found, mark))
+			return true;
+	}
+	return false;
+}
+
+void http_fields_add(struct http_fields *fields, struct slice name, struct http_span value)
+{
+	enum http_field field;
+
+	if (!may_matter(name))
+		return;
+	field = find_field(name);
+	fields->forwarded = fields->forwarded || is_forwarded(name);
+	if (field == HTTP_FIELD_COUNT)
+		return;
+	fields->has |= 1u << field;
+	if (fields->count == HTTP_LINES_MAX)
+		fields->too_many = true;
+	else
+		fields->lines[fields->count++] = (struct http_line){field, value};
+}
+
+struct slice http_fields_line(const struct http_fields *fields, const char *base, unsigned index)
+{
+	struct http_span value = fields->lines[index].value;
+
+	return slice_trim((struct slice){base + value.at, value.len});
+}
+
+struct slice http_fields_value(const struct http_fields *fields, const char *base,
+                               enum http_field field, unsigned nth)
+{
+	for (unsigned i = 0; i < fields->count; i++)
+		if (fields->lines[i].field == field && nth-- == 0)
+			return http_fields_line(fields, base, i);
+	return (struct slice){NULL, 0};
+}
+
+static bool next_line(struct slice *lines, struct slice *name, struct slice *value)
+{
+	struct slice line = slice_cut(lines, '\n');
+
+	if (line.len <= 1) /* the empty line's CR */
+		return false;
+	line.len--;
+	*name = slice_cut(&line, ':');
+	*value = line;
+	return true;
+}
+
+/* What stands before the name and the value of a field that did not come as a line. */
+struct lengths {
+	uint32_t name, value;
+};
+
+struct http_span http_header_add(struct buffer *bytes, struct slice name, struct slice value)
+{
+	struct lengths lengths = {(uint32_t)name.len, (uint32_t)value.len};
+	char *to = buffer_reserve(bytes, sizeof lengths + name.len + value.len);
+
+	if (!to)
+		return (struct http_span){0, 0};
+	to = mempcpy(to, &lengths, sizeof lengths);
+	to = mempcpy(to, name.data, name.len);
+	memcpy(to, value.data, value.len);
+	bytes->len += sizeof lengths + name.len + value.len;
+	return (struct http_span){(uint32_t)(bytes->len - value.len), lengths.value};
+}
+
+static bool next_field(struct slice *bytes, struct slice *name, struct slice *value)
+{
+	struct lengths lengths;
+	const char *at = bytes->data + sizeof lengths;
+
+	if (bytes->len == 0)
+		return false;
+	memcpy(&lengths, bytes->data, sizeof lengths);
+	*name = (struct slice){at, lengths.name};
+	*value = (struct slice){at + lengths.name, lengths.value};
+	at = value->data + value->len;
+	*bytes = (struct slice){at, (size_t)(bytes->data + bytes->len - at)};
+	return true;
+}
+
+bool http_header_next(struct http_header *header, struct slice *name, struct slice *value)
+{
+	if (!(header->is_text ? next_line : next_field)(&header->bytes, name, value))
+		return false;
+	*value = slice_trim(*value);
+	return true;
+}

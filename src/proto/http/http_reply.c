@@ -1,0 +1,462 @@
+#include "proto/http/http_answer.h"
+
+#include "base/answer.h"
+#include "base/number.h"
+#include "base/when.h"
+#include "proto/adhoc.h"
+#include "proto/fill.h"
+#include "proto/http/http_session.h"
+
+#define FIELD(name) ANSWER_FIELD(",", name)
+
+#define JSON_TYPE  "application/json"
+#define PLAIN_TYPE "text/plain; charset=utf-8"
+
+enum http_verb http_error_of(int status)
+{
+	static const enum http_verb errors_of[] = {
+	    [-WEIR_ENOMEM] = HTTP_ERROR_MEMORY,
+	    [-WEIR_EINVAL] = HTTP_ERROR_BAD_REQUEST,
+	    [-WEIR_ECOST] = HTTP_ERROR_COST,
+	    [-WEIR_ERANGE] = HTTP_ERROR_BAD_REQUEST,
+	    [-WEIR_ENOTFOUND] = HTTP_ERROR_UNKNOWN_LIMIT,
+	    [-WEIR_ESYNTAX] = HTTP_ERROR_BAD_REQUEST,
+	    [-WEIR_EIO] = HTTP_ERROR_INTERNAL,
+	    [-WEIR_EUNSUPPORTED] = HTTP_ERROR_UNSUPPORTED,
+	    [-WEIR_ELONG] = HTTP_ERROR_TOO_LONG,
+	    [-WEIR_EFULL] = HTTP_ERROR_CROWDED,
+	    [-WEIR_EPERM] = HTTP_ERROR_FORBIDDEN,
+	    [-WEIR_ESTORE] = HTTP_ERROR_STORE,
+	    [-WEIR_EAUTH] = HTTP_ERROR_UNAUTHORIZED,
+	};
+	size_t index = (size_t)-status;
+
+	return index < sizeof errors_of / sizeof *errors_of ? errors_of[index] : HTTP_ERROR_INTERNAL;
+}
+
+enum http_verb http_crab_error_of(int status)
+{
+	return status == WEIR_ENOTFOUND                          ? HTTP_ERROR_FIELDS
+	       : status == WEIR_EINVAL || status == WEIR_ERANGE ? HTTP_ERROR_INTERNAL
+	                                                         : http_error_of(status);
+}
+
+static uint64_t seconds(uint64_t ns)
+{
+	return ceil_div(ns, NS_PER_S);
+}
+
+static uint64_t milliseconds(uint64_t ns)
+{
+	return ceil_div(ns, NS_PER_MS);
+}
+
+static void add_field(struct http_answer *answer, enum http_answer_name name, size_t begin)
+{
+	answer->fields[answer->field_count++] =
+	    (struct http_answer_field){name, (uint32_t)(answer->values.len - begin)};
+}
+
+static void add_text_field(struct http_answer *answer, enum http_answer_name name, const char *text)
+{
+	size_t begin = answer->values.len;
+
+	buffer_add_text(&answer->values, text);
+	add_field(answer, name, begin);
+}
+
+/* Whether a string of structured fields takes the byte as it is. */
+static bool is_plain(unsigned char byte)
+{
+	return byte >= ' ' && byte <= '~' && byte != '%' && byte != '"' && byte != '\\';
+}
+
+/*
+ * A name as a string of structured fields (RFC 9651), which know ASCII only: other bytes, and
+ * '%', as %XX, so that different names stay different.
+ */
+static void add_sf_string(struct buffer *head, const char *text)
+{
+	static const char digits[] = "0123456789ABCDEF";
+
+	buffer_add(head, "\"", 1);
+	for (;; text++) {
+		const char *begin = text;
+		unsigned char byte;
+
+		while (is_plain((unsigned char)*text))
+			text++;
+		buffer_add(head, begin, (size_t)(text - begin));
+		byte = (unsigned char)*text;
+		if (byte == '\0')
+			break;
+		if (byte == '"' || byte == '\\')
+			buffer_add(head, (const char[]){'\\', *text}, 2);
+		else
+			buffer_add(head, (const char[]){'%', digits[byte >> 4], digits[byte & 15]}, 3);
+	}
+	buffer_add(head, "\"", 1);
+}
+
+static void add_parameter(struct buffer *head, const char *text, uint64_t value)
+{
+	buffer_add_text(head, text);
+	buffer_add_u64(head, value);
+}
+
+/* The syntax of draft-ietf-httpapi-ratelimit-headers-10. */
+static void add_ratelimit(struct http_answer *answer, const struct weir_decision *d)
+{
+	struct buffer *values = &answer->values;
+	size_t begin = values->len, name_len;
+
+	add_sf_string(values, d->limit);
+	name_len = values->len - begin;
+	add_parameter(values, ";q=", d->quota);
+	add_parameter(values, ";w=", u64_max(seconds(d->window_ns), 1));
+	add_field(answer, HTTP_ANSWER_RATELIMIT_POLICY, begin);
+	buffer_add(values, values->data + begin, name_len); /* the values stay where they are */
+	begin = values->len - name_len;
+	add_parameter(values, ";r=", d->remaining);
+	add_parameter(values, ";t=", seconds(d->reset_after_ns));
+	add_field(answer, HTTP_ANSWER_RATELIMIT, begin);
+}
+
+static inline void add_name(struct buffer *out, const char *field, const char *name)
+{
+	buffer_add_text(out, field);
+	if (name) {
+		buffer_add(out, "\"", 1);
+		buffer_add_json(out, slice_of(name));
+		buffer_add(out, "\"", 1);
+	} else {
+		buffer_add(out, "null", 4);
+	}
+}
+
+/* The fields of a rule's result join ours: the inside of its braces. */
+static void add_result(struct buffer *out, const char *result)
+{
+	const char *begin = strchr(result, '{'), *end = strrchr(result, '}');
+
+	if (!begin || !end || begin + 1 + strspn(begin + 1, " \t\r\n") >= end)
+		return;
+	buffer_add(out, ",", 1);
+	buffer_add(out, begin + 1, (size_t)(end - begin) - 1);
+}
+
+static void add_decision(struct buffer *out, const struct reply *reply)
+{
+	const struct weir_decision *d = &reply->decision;
+
+	buffer_add_text(out, ANSWER_FIELD("{", allowed));
+	buffer_add_text(out, d->allowed ? "true" : "false");
+	add_name(out, FIELD(limit), d->limit);
+	add_parameter(out, FIELD(quota), d->quota);
+	add_parameter(out, FIELD(remaining), d->remaining);
+	add_parameter(out, FIELD(retry_after_ms), milliseconds(d->retry_after_ns));
+	add_parameter(out, FIELD(reset_after_ms), milliseconds(d->reset_after_ns));
+	if (d->paced || d->wait_ns > 0)
+		add_parameter(out, FIELD(wait_ms), milliseconds(d->wait_ns));
+	buffer_add_text(out, FIELD(reason));
+	buffer_add(out, "\"", 1);
+	buffer_add_text(out, weir_reason_text(d->reason)); /* lower-case letters and '_' */
+	buffer_add(out, "\"", 1);
+	if (d->degraded) {
+		buffer_add_text(out, FIELD(degraded));
+		buffer_add_text(out, "true");
+	}
+	if (d->rule)
+		add_name(out, FIELD(rule), d->rule);
+	if (reply->permit.len > 0) {
+		buffer_add_text(out, FIELD(permit));
+		buffer_add(out, "\"", 1);
+		buffer_add_slice(out, reply->permit);
+		buffer_add(out, "\"", 1);
+	}
+	if (!d->allowed && d->result)
+		add_result(out, d->result);
+	buffer_add(out, "}", 1);
+}
+
+/* A client that asks too much gets 429, and one that asked while something is unwell 503. */
+static const char *denial_status(enum weir_reason reason)
+{
+	bool unwell = reason == WEIR_REASON_SHED || reason == WEIR_REASON_BREAKER_OPEN ||
+	              reason == WEIR_REASON_STORE_FAILURE || reason == WEIR_REASON_NO_ROOM;
+
+	return unwell ? "503 Service Unavailable" : "429 Too Many Requests";
+}
+
+static void answer_decision(struct http_answer *answer, const struct request *request,
+                            const struct reply *reply)
+{
+	const struct weir_decision *d = &reply->decision;
+
+	if (!d->allowed && request->detail) {
+		memcpy(format_u64(answer->own_status, (uint64_t)request->detail), " Denied",
+		       sizeof " Denied");
+		answer->status = answer->own_status;
+	} else if (!d->allowed && request->op == REQUEST_ACQUIRE) {
+		answer->status = denial_status(d->reason);
+	}
+	if (request->from_proxy && d->allowed)
+		answer->type = NULL;
+	else
+		add_decision(answer->body, reply);
+	if (d->limit && d->window_ns > 0) /* else it has no quota: it sheds by chance */
+		add_ratelimit(answer, d);
+	if (request->from_proxy && reply->permit.len > 0) {
+		size_t begin = answer->values.len;
+
+		buffer_add_slice(&answer->values, reply->permit);
+		add_field(answer, HTTP_ANSWER_PERMIT, begin);
+	}
+	if (!d->allowed && request->op != REQUEST_REFUND) {
+		size_t begin = answer->values.len;
+
+		buffer_add_u64(&answer->values, u64_max(seconds(d->retry_after_ns), 1));
+		add_field(answer, HTTP_ANSWER_RETRY_AFTER, begin);
+	}
+}
+
+static const struct {
+	const char *status, *code;
+} errors[] = {
+#define X(name, status, code) [HTTP_ERROR_##name] = {status, code},
+    HTTP_ERROR_LIST(X)
+#undef X
+};
+
+static void add_error(struct buffer *out, enum http_verb error, struct slice message)
+{
+	buffer_add_text(out, ANSWER_FIELD("{", error));
+	buffer_add_text(out, "{\"code\":\"");
+	buffer_add_text(out, errors[error].code);
+	buffer_add_text(out, "\",\"message\":\"");
+	buffer_add_json(out, message);
+	buffer_add_text(out, "\"}}");
+}
+
+static void add_crab_error(struct buffer *out, struct slice message)
+{
+	buffer_add_text(out, ANSWER_FIELD("{", error));
+	buffer_add_text(out, "\"");
+	buffer_add_json(out, message);
+	buffer_add_text(out, "\"}");
+}
+
+/* Whether it is answered by an error; which, and in what words. */
+static bool is_error(const struct request *request, const struct reply *reply,
+                     enum http_verb *error, struct slice *message)
+{
+	if (request->kind == REQUEST_LOCAL) {
+		*error = (enum http_verb)request->verb;
+		*message = request->text;
+		return true;
+	}
+	if (request->kind == REQUEST_ADHOC && adhoc_is_decided(reply))
+		return false;
+	*error = request->flags & HTTP_CRAB ? http_crab_error_of(reply->status)
+	                                    : http_error_of(reply->status);
+	/* A browser would ask its user for the password that a 401 of Weir's is about. */
+	if ((reply->status == WEIR_EAUTH || reply->status == WEIR_EPERM) && request->from_proxy)
+		*error = HTTP_ERROR_PROXY;
+	if (reply->status == WEIR_ENOTFOUND && request->kind == REQUEST_REPORT)
+		*error = HTTP_ERROR_PERMIT;
+	if (reply->status == WEIR_ENOTFOUND && request->flags & HTTP_KOALA)
+		*error = HTTP_ERROR_UNKNOWN_RULE;
+	if (reply->status != 0)
+		*message = slice_of(reply->message ? reply->message : weir_strerror(reply->status));
+	return reply->status != 0;
+}
+
+static void answer_error(struct http_answer *answer, const struct request *request,
+                         enum http_verb error, struct slice message)
+{
+	static const char *const allow[] = {
+	    [METHOD_GET] = "GET",
+	    [METHOD_READ] = "GET, HEAD",
+	    [METHOD_POST] = "POST",
+	    [METHOD_KOALA] = "GET, HEAD, POST, PUT",
+	};
+
+	if (request->flags & HTTP_KOALA)
+		http_koala_error(answer->body, error, message);
+	else if (request->flags & HTTP_CRAB)
+		add_crab_error(answer->body, message);
+	else
+		add_error(answer->body, error, message);
+	/* Koala's callers look for err_no. */
+	if (!(request->flags & HTTP_KOALA && error == HTTP_ERROR_STORE))
+		answer->status = errors[error].status;
+	if (error == HTTP_ERROR_METHOD)
+		add_text_field(answer, HTTP_ANSWER_ALLOW, allow[request->detail]);
+	if (error == HTTP_ERROR_UNAUTHORIZED)
+		add_text_field(answer, HTTP_ANSWER_WWW_AUTHENTICATE,
+		               "Bearer, Basic realm=\"weir\", charset=\"UTF-8\"");
+}
+
+/* 200 also when it is denied, and nothing of our own beside it. */
+static void add_crab(struct buffer *out, const struct reply *reply)
+{
+	int64_t values[CRAB_COUNT];
+
+	adhoc_crab(reply, values);
+	buffer_add_text(out, values[CRAB_ALLOWED] ? "{\"allowed\":true" : "{\"allowed\":false");
+	add_parameter(out, ",\"limit\":", (uint64_t)values[CRAB_LIMIT]);
+	add_parameter(out, ",\"remaining\":", (uint64_t)values[CRAB_REMAINING]);
+	add_parameter(out, ",\"reset_after\":", (uint64_t)values[CRAB_RESET]);
+	add_parameter(out, ",\"retry_after\":", (uint64_t)values[CRAB_RETRY]);
+	buffer_add(out, "}", 1);
+}
+
+static void add_force(const struct request *request, struct buffer *out)
+{
+	buffer_add_text(out, "\",\"key\":\"");
+	buffer_add_json(out, request->key);
+	buffer_add_text(out, "\",\"state\":\"");
+	buffer_add_slice(out, fill_force_text(request->force));
+	buffer_add(out, "\"", 1);
+}
+
+static void add_share(const struct request *request, struct buffer *out)
+{
+	char deny[DECIMAL_TEXT_MAX];
+
+	format_decimal(deny, request->deny);
+	buffer_add_text(out, "\",\"deny\":");
+	buffer_add_text(out, deny);
+}
+
+/* Repeats the switch that was made. */
+static void add_switch(struct buffer *out, const struct request *request)
+{
+	buffer_add_text(out, "{\"limit\":\"");
+	buffer_add_json(out, request->limit);
+	(request->kind == REQUEST_FORCE ? add_force : add_share)(request, out);
+	if (request->until_ns != 0) {
+		buffer_add_text(out, ",\"until\":\"");
+		when_add_date(out, request->until_ns);
+		buffer_add(out, "\"", 1);
+	}
+	buffer_add(out, "}", 1);
+}
+
+static void add_item(struct buffer *out, bool koala, const struct request *item,
+                     const struct reply *reply)
+{
+	enum http_verb error;
+	struct slice message;
+	bool failed = is_error(item, reply, &error, &message);
+
+	if (koala)
+		http_koala_item(out, item);
+	if (failed)
+		(koala ? http_koala_error : add_error)(out, error, message);
+	else if (koala)
+		http_koala_body(item, reply, out);
+	else
+		add_decision(out, reply);
+	if (koala)
+		buffer_add(out, "}", 1);
+}
+
+static void add_batch(struct buffer *out, const struct request *request, const struct reply *reply)
+{
+	buffer_add(out, "[", 1);
+	for (size_t i = 0; i < request->item_count; i++) {
+		if (i > 0)
+			buffer_add(out, ",", 1);
+		add_item(out, request->flags & HTTP_KOALA, &request->items[i], &reply->items[i]);
+	}
+	buffer_add(out, "]", 1);
+}
+
+static void answer_koala(struct http_answer *answer, const struct request *request,
+                         const struct reply *reply)
+{
+	if (request->kind == REQUEST_POLICY || request->kind == REQUEST_COUNTERS)
+		answer->type = PLAIN_TYPE;
+	answer->status = http_koala_body(request, reply, answer->body);
+}
+
+static void answer_events(struct http_answer *answer)
+{
+	answer->type = "text/event-stream";
+	answer->is_stream = true;
+	add_text_field(answer, HTTP_ANSWER_CACHE_CONTROL, "no-store");
+	add_text_field(answer, HTTP_ANSWER_ACCEL_BUFFERING, "no");
+	buffer_add_text(answer->body, ":\n\n");
+}
+
+static void answer_health(struct http_answer *answer, const struct request *request,
+                          const struct reply *reply)
+{
+	answer->type = PLAIN_TYPE;
+	if (!reply->ready)
+		answer->status = "503 Service Unavailable";
+	buffer_add_slice(answer->body, !reply->ready            ? SLICE("not ready\n")
+	                               : request->text.len > 0 ? request->text
+	                                                        : SLICE("ok\n"));
+}
+
+static void answer_result(struct http_answer *answer, const struct request *request,
+                          const struct reply *reply)
+{
+	switch ((enum request_kind)request->kind) {
+	case REQUEST_ADHOC:
+		add_crab(answer->body, reply);
+		break;
+	case REQUEST_EVENTS:
+		answer_events(answer);
+		break;
+	case REQUEST_SHED:
+	case REQUEST_FORCE:
+		add_switch(answer->body, request);
+		break;
+	case REQUEST_REPORT:
+		buffer_add_text(answer->body, "{\"ok\":true}");
+		break;
+	case REQUEST_BATCH:
+		add_batch(answer->body, request, reply);
+		break;
+	case REQUEST_METRICS:
+		answer->type = "text/plain; version=0.0.4; charset=utf-8";
+		__attribute__((fallthrough));
+	case REQUEST_LIMITS:
+	case REQUEST_TOP:
+		buffer_add_slice(answer->body, reply->body);
+		break;
+	case REQUEST_HEALTH:
+	case REQUEST_READY:
+		answer_health(answer, request, reply);
+		break;
+	default:
+		if (request->flags & HTTP_KOALA)
+			answer_koala(answer, request, reply);
+		else
+			answer_decision(answer, request, reply);
+		break;
+	}
+}
+
+void http_answer_make(struct http_answer *answer, const struct request *request,
+                      const struct reply *reply, struct buffer *body)
+{
+	enum http_verb error;
+	struct slice message;
+
+	answer->status = "200 OK";
+	answer->type = JSON_TYPE;
+	answer->is_stream = false;
+	answer->field_count = 0;
+	answer->values = (struct buffer){
+	    .data = answer->room, .capacity = sizeof answer->room, .max = sizeof answer->room};
+	answer->body = body;
+	if (is_error(request, reply, &error, &message))
+		answer_error(answer, request, error, message);
+	else
+		answer_result(answer, request, reply);
+	body->failed |= answer->values.failed;
+}

@@ -1,0 +1,90 @@
+/* http_session.h: a connection that speaks HTTP, and how its answers are told apart. */
+#ifndef PROTO_HTTP_SESSION_H
+#define PROTO_HTTP_SESSION_H
+
+#include "proto/codec.h"
+#include "proto/fill.h"
+#include "proto/http/http1.h"
+#include "proto/http/http_route.h"
+
+struct http2;
+
+struct http_session {
+	struct codec_limits limits;
+	bool is_http1; /* its first bytes have told */
+	struct http2 *http2;
+	struct http1_reader reader;
+};
+
+/* Every error: X(name, status and phrase, code). */
+#define HTTP_ERROR_LIST(X)                                                                         \
+	X(BAD_REQUEST, "400 Bad Request", "bad_request")                                               \
+	X(COST, "400 Bad Request", "cost_too_large")                                                   \
+	X(TOO_LONG, "400 Bad Request", "too_long")                                                     \
+	X(UNSUPPORTED, "400 Bad Request", "unsupported")                                               \
+	X(UNAUTHORIZED, "401 Unauthorized", "unauthorized")                                            \
+	X(NOT_FOUND, "404 Not Found", "not_found")                                                     \
+	X(UNKNOWN_LIMIT, "404 Not Found", "unknown_limit")                                             \
+	X(UNKNOWN_RULE, "400 Bad Request", "unknown_rule")                                             \
+	X(FORBIDDEN, "403 Forbidden", "forbidden")                                                     \
+	X(PERMIT, "404 Not Found", "permit_not_held")                                                  \
+	X(METHOD, "405 Method Not Allowed", "method_not_allowed")                                      \
+	X(BODY_LONG, "413 Content Too Large", "body_too_large")                                        \
+	X(TARGET_LONG, "414 URI Too Long", "target_too_long")                                          \
+	X(HEADER_LONG, "431 Request Header Fields Too Large", "header_too_large")                      \
+	X(FIELDS, "422 Unprocessable Content", "bad_request")                                          \
+	X(PROXY, "500 Internal Server Error", "forbidden") /* a proxy that may not ask */              \
+	X(INTERNAL, "500 Internal Server Error", "internal_error")                                     \
+	X(CODING, "501 Not Implemented", "unknown_transfer_coding")                                    \
+	X(MEMORY, "503 Service Unavailable", "out_of_memory")                                          \
+	X(CROWDED, "503 Service Unavailable", "too_many_connections")                                  \
+	X(STORE, "503 Service Unavailable", "store_failure")                                           \
+	X(VERSION, "505 HTTP Version Not Supported", "unsupported_http_version")
+
+/* request.verb of a REQUEST_LOCAL: an error, of which request.text is the message. */
+enum http_verb {
+#define X(name, status, code) HTTP_ERROR_##name,
+	HTTP_ERROR_LIST(X)
+#undef X
+};
+
+/* request.flags */
+enum {
+	HTTP_NO_BODY = 1,    /* reply without the body */
+	HTTP_KEEP_ALIVE = 2, /* HTTP/1.0: say that the connection stays */
+	HTTP_CRAB = 4,       /* errors as throttlecrab has them */
+	HTTP_KOALA = 8,      /* answers and errors as Koala has them */
+};
+
+/* About what the reply to an item of a batch takes. */
+#define HTTP_ITEM_SIZE 256
+
+/* request.detail: in a 405 the set of methods allowed; in /auth the status of denials, or 0. */
+
+/**
+ * Fills in the attributes of `wanted` that a proxied request has: from its header, and the `query`
+ * of the URL that the visitor asked for.
+ */
+int http_carried(struct fill *fill, const struct carried_list *wanted,
+                 const struct http_header *header, struct slice query);
+
+/** The error that a status of the engine, or of fill.h, is told as. */
+enum http_verb http_error_of(int status);
+/** The same as throttlecrab has it, where ENOTFOUND is a missing field. */
+enum http_verb http_crab_error_of(int status);
+
+/*
+ * In http_koala_reply.c. Adds the body of an answer to a caller of Koala's routes; returns its
+ * status.
+ */
+const char *http_koala_body(const struct request *request, const struct reply *reply,
+                            struct buffer *out);
+/** The body of an error. */
+void http_koala_error(struct buffer *out, enum http_verb error, struct slice message);
+/** Adds the text before the body of an item's answer. A brace follows the body. */
+void http_koala_item(struct buffer *out, const struct request *item);
+
+/** Appends the answer as HTTP/1 has it. */
+void http1_answer(const struct request *request, const struct reply *reply, struct buffer *out);
+
+#endif

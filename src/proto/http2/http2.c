@@ -1,0 +1,416 @@
+#include "proto/http2/http2.h"
+
+#include <stdlib.h>
+
+#include "base/number.h"
+#include "proto/http2/http2_inside.h"
+#include "proto/http2/http2_memory.h"
+
+#define FRAME_HEAD 9
+#define FRAME_MAX  16384 /* without its head; nobody may ask for less */
+
+static void free_stream(struct http2 *http2, struct http2_stream *stream)
+{
+	http2_drop_input(http2, stream);
+	http2_drop_unsent(http2, stream);
+	*stream->link = stream->next;
+	if (stream->next)
+		stream->next->link = stream->link;
+	if (http2->ready == stream)
+		http2->ready = NULL;
+	http2_memory()->free(stream, NULL);
+}
+
+/* Drops what is here of a request, and what comes of it. */
+static void refuse_input(struct http2 *http2, struct http2_stream *stream, uint32_t code)
+{
+	stream->is_reset = true;
+	http2_drop_input(http2, stream);
+	http2_reset(http2, stream->id, code);
+}
+
+/* Counts the memory that the request takes now, and drops it if that is too much. */
+static void count_input(struct http2 *http2, struct http2_stream *stream)
+{
+	size_t size = http2_message_size(stream->message), more = size - stream->kept;
+
+	stream->kept = size;
+	http2->input += more;
+	http2_count(http2, (ptrdiff_t)more);
+	if (http2->input > HTTP2_INPUT_MAX && http2->input > size)
+		refuse_input(http2, stream, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+/*
+ * A body follows, and other streams may come first: the stream takes its header from the
+ * connection.
+ */
+static void keep_message(struct http2 *http2, struct http2_stream *stream)
+{
+	struct http2_message *message = malloc(sizeof *message);
+
+	if (!message) {
+		refuse_input(http2, stream, NGHTTP2_INTERNAL_ERROR);
+		return;
+	}
+	*message = http2->message;
+	message->body.max = http2->limits->request_max;
+	http2->message = (struct http2_message){.error = HTTP1_MESSAGE};
+	stream->message = message;
+	count_input(http2, stream);
+}
+
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *context)
+{
+	struct http2 *http2 = context;
+
+	if (head->type == NGHTTP2_HEADERS && !http2_ids_see(&http2->ids, head->stream_id))
+		nghttp2_session_terminate_session(session, NGHTTP2_PROTOCOL_ERROR);
+	return 0;
+}
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+{
+	struct http2 *http2 = context;
+	struct http2_stream *stream;
+
+	if (frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+		return 0;
+	if (http2->unsent > HTTP2_UNSENT_MAX) {
+		http2_reset(http2, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
+		return 0;
+	}
+	stream = http2_memory()->calloc(1, sizeof *stream, NULL);
+	if (!stream)
+		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+	http2_message_clear(&http2->message);
+	stream->id = frame->hd.stream_id;
+	stream->next = http2->streams;
+	stream->link = &http2->streams;
+	if (stream->next)
+		stream->next->link = &stream->next;
+	http2->streams = stream;
+	return nghttp2_session_set_stream_user_data(session, stream->id, stream);
+}
+
+static struct slice slice_of_rcbuf(nghttp2_rcbuf *rcbuf)
+{
+	nghttp2_vec vec = nghttp2_rcbuf_get_buf(rcbuf);
+
+	return (struct slice){(const char *)vec.base, vec.len};
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name_ref,
+                     nghttp2_rcbuf *value_ref, uint8_t flags, void *context)
+{
+	struct http2 *http2 = context;
+	struct http2_message *message = &http2->message;
+	struct slice name = slice_of_rcbuf(name_ref), value = slice_of_rcbuf(value_ref);
+
+	(void)session, (void)flags;
+	if (frame->headers.cat != NGHTTP2_HCAT_REQUEST || message->error != HTTP1_MESSAGE)
+		return 0;
+	message->bytes += name.len + value.len + 4;
+	if (message->bytes > http2->limits->header_max)
+		http2_message_refuse(message, name.data[0] == ':' ? HTTP1_TARGET_LONG : HTTP1_HEADER_LONG,
+		                     NULL);
+	else
+		http2_message_add(message, name, value);
+	return message->header.failed || message->target.failed ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+	                                                       : 0;
+}
+
+static int on_body(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
+                   size_t len, void *context)
+{
+	struct http2 *http2 = context;
+	struct http2_stream *stream = http2_find(http2, id);
+	struct http2_message *message = stream ? stream->message : NULL;
+
+	(void)session, (void)flags;
+	if (!message || message->error != HTTP1_MESSAGE)
+		return 0;
+	if (message->body.len + len > http2->limits->request_max) {
+		http2_message_refuse(message, HTTP1_BODY_LONG, NULL);
+	} else {
+		buffer_add(&message->body, data, len);
+		if (message->body.failed)
+			refuse_input(http2, stream, NGHTTP2_INTERNAL_ERROR);
+		else
+			count_input(http2, stream);
+	}
+	return 0;
+}
+
+static void tell_to_continue(struct http2 *http2, const struct http2_stream *stream)
+{
+	static const nghttp2_nv interim = {(uint8_t *)":status", (uint8_t *)"100", 7, 3, 0};
+
+	if (nghttp2_submit_headers(http2->session, 0, stream->id, NULL, &interim, 1, NULL) != 0)
+		http2->has_failed = true;
+}
+
+/* Of a stream whose header has just come, or that has kept it. */
+static struct http2_message *message_of(struct http2 *http2, const struct http2_stream *stream)
+{
+	return stream->message ? stream->message : &http2->message;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+{
+	struct http2 *http2 = context;
+	struct http2_stream *stream;
+
+	(void)session;
+	if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
+		return 0;
+	stream = http2_find(http2, frame->hd.stream_id);
+	if (!stream || stream->is_reset)
+		return 0;
+	stream->has_ended |= (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+	if (stream->is_asked)
+		return 0;
+	if (stream->has_ended || message_of(http2, stream)->error != HTTP1_MESSAGE) {
+		stream->is_asked = true;
+		http2->ready = stream;
+	} else if (!stream->message) {
+		if (http2_message_awaits_continue(&http2->message))
+			tell_to_continue(http2, stream);
+		keep_message(http2, stream);
+	}
+	return 0;
+}
+
+/* Nobody waits for its answer any more. */
+static void cancel(struct http2 *http2, struct http2_stream *stream)
+{
+	if (stream->place && !stream->is_answered)
+		http2_places_cancel(&http2->places, stream->place);
+	stream->place = 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *context)
+{
+	struct http2 *http2 = context;
+	struct http2_stream *stream = http2_find(http2, id);
+
+	(void)session, (void)code;
+	if (!stream)
+		return 0;
+	if (!stream->is_answered)
+		http2->patience -= HTTP2_RESET_COST;
+	cancel(http2, stream);
+	free_stream(http2, stream);
+	return 0;
+}
+
+static nghttp2_session *open_session(struct http2 *http2)
+{
+	nghttp2_session_callbacks *callbacks;
+	nghttp2_session *session = NULL;
+
+	if (nghttp2_session_callbacks_new(&callbacks) != 0)
+		return NULL;
+	nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
+	nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
+	nghttp2_session_callbacks_set_on_header_callback2(callbacks, on_header);
+	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_body);
+	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+	if (nghttp2_session_server_new3(&session, callbacks, http2, NULL, http2_memory()) != 0)
+		session = NULL;
+	nghttp2_session_callbacks_del(callbacks);
+	return session;
+}
+
+struct http2 *http2_open(const struct codec_limits *limits)
+{
+	const nghttp2_settings_entry settings[] = {
+	    {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, HTTP2_STREAMS_MAX},
+	    {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)limits->request_max + 1},
+	    {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)limits->header_max},
+	};
+	struct http2 *http2 = calloc(1, sizeof *http2);
+
+	if (!http2)
+		return NULL;
+	http2->limits = limits;
+	http2->message.error = HTTP1_MESSAGE;
+	http2->left = HTTP2_PREFACE.len;
+	http2->patience = HTTP2_PATIENCE;
+	http2->session = open_session(http2);
+	if (!http2->session || nghttp2_submit_settings(http2->session, NGHTTP2_FLAG_NONE, settings,
+	                                               sizeof settings / sizeof *settings) != 0) {
+		http2_close(http2);
+		return NULL;
+	}
+	return http2;
+}
+
+void http2_close(struct http2 *http2)
+{
+	if (!http2)
+		return;
+	nghttp2_session_del(http2->session);
+	while (http2->streams)
+		free_stream(http2, http2->streams);
+	http2_message_free(&http2->message);
+	buffer_free(&http2->wire);
+	free(http2->places.streams);
+	free(http2);
+}
+
+static size_t frame_len(const unsigned char *head)
+{
+	return FRAME_HEAD + ((size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2]);
+}
+
+/* How many bytes to give nghttp2 now: a frame, or part of one that may be longer than the input. */
+static size_t next_len(struct http2 *http2, struct slice data)
+{
+	const unsigned char *head = (const unsigned char *)data.data;
+	size_t len, room = http2->limits->header_max + http2->limits->request_max;
+
+	if (http2->left == 0) {
+		if (data.len < FRAME_HEAD)
+			return 0;
+		len = frame_len(head);
+		if (len > FRAME_HEAD + FRAME_MAX) /* nghttp2 refuses it by its head */
+			len = FRAME_HEAD;
+		if (data.len < len && data.len < room)
+			return 0;
+		http2->left = len;
+	}
+	len = u64_min(http2->left, data.len);
+	http2->left -= len;
+	return len;
+}
+
+/* Hands over the request of `id`; SKIPPED: nobody waits for it any more. */
+static enum codec_result hand_over(struct http2 *http2, int32_t id, struct arena *arena,
+                                   struct request *request)
+{
+	struct http2_stream *stream = http2_find(http2, id);
+
+	if (!stream || stream->is_reset)
+		return CODEC_SKIPPED;
+	http2_message_read(message_of(http2, stream), http2->limits, arena, request);
+	if (request->kind == REQUEST_EVENTS) { /* these need a connection of their own */
+		http2_reset(http2, id, NGHTTP2_HTTP_1_1_REQUIRED);
+		return CODEC_SKIPPED;
+	}
+	if (!stream->place)
+		stream->place = http2_places_take(&http2->places, id);
+	if (!stream->place) {
+		http2_reset(http2, id, NGHTTP2_REFUSED_STREAM);
+		return CODEC_SKIPPED;
+	}
+	request->stream = stream->place & ((1u << REQUEST_STREAM_BITS) - 1);
+	return CODEC_REQUEST;
+}
+
+static void feed(struct http2 *http2, struct slice bytes)
+{
+	http2->ready = NULL;
+	/* Below 0: it takes the peer for a flood, or has no memory. */
+	if (nghttp2_session_mem_recv(http2->session, (const uint8_t *)bytes.data, bytes.len) < 0)
+		http2->patience = 0;
+	http2->patience += http2->ready ? HTTP2_REQUEST_GAIN : -1;
+	if (http2->patience > HTTP2_PATIENCE)
+		http2->patience = HTTP2_PATIENCE;
+	if (http2->patience <= 0)
+		nghttp2_session_terminate_session(http2->session, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *consumed,
+                              struct arena *arena, struct request *request)
+{
+	enum codec_result result = CODEC_SKIPPED;
+	bool is_over;
+
+	if (http2->again) {
+		http2->again = false;
+		*consumed = http2->last_len;
+		result = hand_over(http2, http2->last, arena, request);
+	} else {
+		*consumed = next_len(http2, data);
+		if (*consumed == 0)
+			return CODEC_MORE;
+		feed(http2, (struct slice){data.data, *consumed});
+		if (http2->ready) {
+			http2->last = http2->ready->id;
+			http2->last_len = *consumed;
+			result = hand_over(http2, http2->last, arena, request);
+		}
+	}
+	if (nghttp2_session_want_write(http2->session))
+		http2_drain(http2, &http2->wire);
+	is_over = http2->has_failed || http2->wire.failed || !nghttp2_session_want_read(http2->session);
+	if (is_over || (result == CODEC_SKIPPED && http2->wire.len > 0)) {
+		*request = (struct request){.kind = REQUEST_INTERIM};
+		result = CODEC_REQUEST;
+	}
+	if (is_over) {
+		for (struct http2_stream *stream = http2->streams; stream; stream = stream->next)
+			cancel(http2, stream);
+		request->close = true;
+		*consumed = data.len;
+	}
+	return result;
+}
+
+/* Streams that it has not seen by then are safe to be sent elsewhere. */
+void http2_stop(struct http2 *http2, struct buffer *out)
+{
+	int32_t last = nghttp2_session_get_last_proc_stream_id(http2->session);
+
+	if (nghttp2_submit_goaway(http2->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0) ==
+	    0)
+		http2_drain(http2, out);
+}
+
+uint64_t http2_unfinished(const struct http2 *http2)
+{
+	int32_t oldest = 0;
+
+	for (const struct http2_stream *stream = http2->streams; stream; stream = stream->next)
+		if (!stream->is_asked && !stream->is_reset)
+			oldest = stream->id; /* the newest stand first */
+	return (uint64_t)oldest;
+}
+
+void http2_put_back(struct http2 *http2)
+{
+	http2->again = true;
+}
+
+unsigned http2_cancelled(struct http2 *http2)
+{
+	return http2_places_cancelled(&http2->places);
+}
+
+/* nghttp2 gets the frame in its turn, and then ends the stream. */
+static void see_reset(struct http2 *http2, const unsigned char *body)
+{
+	uint32_t id =
+	    (uint32_t)body[-4] << 24 | (uint32_t)body[-3] << 16 | (uint32_t)body[-2] << 8 | body[-1];
+	struct http2_stream *stream = http2_find(http2, (int32_t)(id & INT32_MAX));
+
+	if (!stream || !stream->is_asked)
+		return;
+	stream->is_reset = true;
+	cancel(http2, stream);
+}
+
+void http2_look_ahead(struct http2 *http2, struct slice data)
+{
+	const unsigned char *at = (const unsigned char *)data.data, *end = at + data.len;
+	size_t len = http2->again ? http2->last_len : http2->left;
+
+	while (len < (size_t)(end - at) && (size_t)(end - at) - len >= FRAME_HEAD) {
+		at += len;
+		len = frame_len(at);
+		if (at[3] == NGHTTP2_RST_STREAM && len == FRAME_HEAD + 4 && len <= (size_t)(end - at))
+			see_reset(http2, at + FRAME_HEAD);
+	}
+}

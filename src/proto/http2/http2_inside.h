@@ -1,0 +1,65 @@
+/* http2_inside.h: a connection and its streams, for http2.c, which reads, and http2_answer.c, which writes. */
+#ifndef PROTO_HTTP2_INSIDE_H
+#define PROTO_HTTP2_INSIDE_H
+
+#include <nghttp2/nghttp2.h>
+
+#include "proto/codec.h"
+#include "proto/http2/http2_ids.h"
+#include "proto/http2/http2_message.h"
+#include "proto/http2/http2_places.h"
+
+struct http2_stream {
+	struct http2_stream *next, **link; /* of the connection's */
+	int32_t id;
+	bool has_ended; /* the request is complete */
+	bool is_asked;  /* parse has handed it over */
+	bool is_answered;
+	bool is_reset;  /* what comes for it is dropped */
+	unsigned place; /* see http2_places.h; 0 until the request is handed over */
+	struct http2_message *message; /* of a request with a body; others' are the connection's */
+	size_t kept;                   /* bytes of it that are counted */
+	struct slice unsent;           /* of the answer's body ... */
+	char *copy;                    /* ... and its memory, if it outlives http2_send */
+};
+
+struct http2 {
+	nghttp2_session *session;
+	const struct codec_limits *limits;
+	struct http2_stream *streams;
+	struct http2_stream *ready;   /* its request came with the frame that is read */
+	struct http2_message message; /* of the last stream that began: headers come one at a time */
+	struct buffer wire;           /* frames that leave with the next answers */
+	size_t left;                  /* bytes of a frame that is given in parts */
+	size_t input, unsent;
+	struct http2_places places;
+	struct http2_ids ids;
+	int32_t last;    /* the stream of the last request ... */
+	size_t last_len; /* ... and the bytes of its last frame */
+	bool again;      /* it is to be handed over once more */
+	bool has_failed;
+	int patience;
+};
+
+/** Counts bytes that the session holds. */
+static inline void http2_count(struct http2 *http2, ptrdiff_t bytes)
+{
+	if (http2->limits->kept && bytes != 0)
+		atomic_fetch_add_explicit(http2->limits->kept, (uint64_t)bytes, memory_order_relaxed);
+}
+
+/** NULL: it has ended, or was refused. */
+static inline struct http2_stream *http2_find(const struct http2 *http2, int32_t id)
+{
+	return nghttp2_session_get_stream_user_data(http2->session, id);
+}
+
+void http2_reset(struct http2 *http2, int32_t id, uint32_t code);
+/** Frees what is kept of the request. */
+void http2_drop_input(struct http2 *http2, struct http2_stream *stream);
+/** Frees what is kept of the answer. */
+void http2_drop_unsent(struct http2 *http2, struct http2_stream *stream);
+/** Appends all frames that are to leave. */
+void http2_drain(struct http2 *http2, struct buffer *out);
+
+#endif

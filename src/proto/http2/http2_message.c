@@ -1,0 +1,132 @@
+#include "proto/http2/http2_message.h"
+
+#include "base/error.h"
+#include "proto/http/http_call.h"
+
+/* A connection keeps so many bytes of a buffer for its next header. */
+#define HTTP2_ROOM_MAX 1024
+
+void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what)
+{
+	if (message->error != HTTP1_MESSAGE)
+		return;
+	message->error = error;
+	message->what = what;
+}
+
+static void clear(struct buffer *buffer)
+{
+	if (buffer->capacity > HTTP2_ROOM_MAX)
+		buffer_free(buffer);
+	buffer->len = 0;
+	buffer->failed = false;
+}
+
+void http2_message_clear(struct http2_message *message)
+{
+	memset(message->method, 0, sizeof message->method);
+	message->error = HTTP1_MESSAGE;
+	message->what = NULL;
+	message->bytes = 0;
+	clear(&message->target);
+	clear(&message->header);
+	http_fields_clear(&message->fields);
+}
+
+static void add_field(struct http2_message *message, struct slice name, struct slice value)
+{
+	http_fields_add(&message->fields, name, http_header_add(&message->header, name, value));
+	if (message->fields.too_many)
+		http2_message_refuse(message, HTTP1_HEADER_LONG, NULL);
+}
+
+/* Clients may send both :authority and Host, if both say the same. */
+static void add_host(struct http2_message *message, struct slice value)
+{
+	struct slice said = http_fields_value(&message->fields, message->header.data, HTTP_FIELD_HOST, 0);
+
+	if (!said.data)
+		add_field(message, SLICE("host"), value);
+	else if (!slice_equal(said, value))
+		http2_message_refuse(message, HTTP1_BAD, "expected one Host, found several");
+}
+
+void http2_message_add(struct http2_message *message, struct slice name, struct slice value)
+{
+	if (slice_equal(name, SLICE(":method"))) {
+		if (value.len > HTTP2_METHOD_MAX)
+			http2_message_refuse(message, HTTP1_BAD, "expected a method of at most 16 bytes");
+		else
+			memcpy(message->method, value.data, value.len);
+	} else if (slice_equal(name, SLICE(":path"))) {
+		buffer_add_slice(&message->target, value);
+	} else if (slice_equal(name, SLICE(":authority")) || slice_equal(name, SLICE("host"))) {
+		add_host(message, value);
+	} else if (name.len > 0 && name.data[0] != ':') {
+		add_field(message, name, value);
+	}
+}
+
+bool http2_message_awaits_continue(const struct http2_message *message)
+{
+	return slice_equal_nocase(
+	    http_fields_value(&message->fields, message->header.data, HTTP_FIELD_EXPECT, 0),
+	    SLICE("100-continue"));
+}
+
+size_t http2_message_size(const struct http2_message *message)
+{
+	return sizeof *message + message->target.capacity + message->header.capacity +
+	       message->body.capacity;
+}
+
+void http2_message_free(struct http2_message *message)
+{
+	buffer_free(&message->target);
+	buffer_free(&message->header);
+	buffer_free(&message->body);
+}
+
+/* Appends a copy with a NUL behind it. */
+static struct slice copy_to(char **to, struct slice from)
+{
+	struct slice copy = {*to, from.len};
+
+	if (from.len > 0)
+		memcpy(*to, from.data, from.len);
+	(*to)[from.len] = '\0';
+	*to += from.len + 1;
+	return copy;
+}
+
+static struct slice bytes_of(const struct buffer *buffer)
+{
+	return (struct slice){buffer->data, buffer->len};
+}
+
+void http2_message_read(const struct http2_message *message, const struct codec_limits *limits,
+                        struct arena *arena, struct request *request)
+{
+	size_t len = message->target.len + message->header.len + message->body.len;
+	char *room = arena_alloc(arena, sizeof message->method + len + 3);
+	struct http_call call = {
+	    .fill = {.request = request, .limits = limits, .arena = arena},
+	    .fields = &message->fields,
+	};
+
+	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
+	if (!room) {
+		error_set(&call.fill.error, WEIR_ENOMEM, "out of memory");
+		http_refuse_as(&call.fill, HTTP_ERROR_MEMORY);
+	} else if (message->error != HTTP1_MESSAGE) {
+		http_refuse_framing(&call.fill, message->error, message->what, message->header.len);
+	} else {
+		call.method = memcpy(room, message->method, sizeof message->method);
+		room += sizeof message->method;
+		call.target = copy_to(&room, bytes_of(&message->target));
+		call.header.bytes = copy_to(&room, bytes_of(&message->header));
+		call.body = copy_to(&room, bytes_of(&message->body));
+		call.base = call.header.bytes.data;
+		http_read(&call);
+	}
+}

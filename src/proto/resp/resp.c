@@ -1,0 +1,337 @@
+#include "proto/resp/resp.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+
+static enum resp_result broken(struct resp_command *command, const char *what)
+{
+	snprintf(command->error, sizeof command->error, "Protocol error: %s", what);
+	return RESP_BROKEN;
+}
+
+/* ":10" is the word "10". It is too short to be read in parts. */
+static enum resp_result read_integer(struct resp_reader *reader, struct slice data,
+                                     struct resp_command *command)
+{
+	size_t index = reader->count - reader->left;
+	const char *begin = data.data + reader->at + 1, *end = data.data + data.len, *digits, *p;
+	bool plus = begin < end && *begin == '+', minus = begin < end && *begin == '-';
+
+	digits = p = begin + (plus || minus);
+	begin += plus;
+	while (p < end && p - digits < RESP_DIGITS_MAX && *p >= '0' && *p <= '9')
+		p++;
+	if (p < end && (p == digits || *p != '\r'))
+		return broken(command, "invalid integer");
+	if (end - p < 2)
+		return RESP_MORE;
+	if (p[1] != '\n')
+		return broken(command, "invalid integer");
+	if (index < command->capacity)
+		command->args[index] = (struct slice){begin, (size_t)(p - begin)};
+	reader->at = (size_t)(p + 2 - data.data);
+	reader->left--;
+	return RESP_COMMAND;
+}
+
+static enum resp_result read_element(struct resp_reader *reader, struct slice data,
+                                     struct resp_command *command)
+{
+	size_t index = reader->count - reader->left;
+	enum resp_result result;
+	uint32_t len;
+
+	if (!reader->payload) {
+		if (reader->at >= data.len)
+			return RESP_MORE;
+		if (data.data[reader->at] == ':')
+			return read_integer(reader, data, command);
+		if (data.data[reader->at] != '$') {
+			snprintf(command->error, sizeof command->error,
+			         "Protocol error: expected '$', got '%c'", data.data[reader->at]);
+			return RESP_BROKEN;
+		}
+		result = resp_read_length(data, &reader->at, RESP_BULK_MAX, &len);
+		if (result == RESP_BROKEN)
+			return broken(command, "invalid bulk length");
+		if (result == RESP_MORE)
+			return RESP_MORE;
+		if (index < command->capacity)
+			command->args[index] = (struct slice){data.data + reader->at, len};
+		reader->at += len;
+		reader->payload = true;
+	}
+	if (reader->at + 2 > data.len)
+		return RESP_MORE;
+	if (data.data[reader->at] != '\r' || data.data[reader->at + 1] != '\n')
+		return broken(command, "expected CRLF after an argument");
+	reader->at += 2;
+	reader->payload = false;
+	reader->left--;
+	return RESP_COMMAND;
+}
+
+static enum resp_result read_array(struct resp_reader *reader, struct slice data,
+                                   struct resp_command *command)
+{
+	enum resp_result result = RESP_COMMAND;
+
+	if (reader->at == 0 && !reader->skipping) {
+		result = resp_read_length(data, &reader->at, RESP_ELEMENTS_MAX, &reader->count);
+		if (result == RESP_BROKEN)
+			return broken(command, "invalid multibulk length");
+		reader->left = reader->count;
+	}
+	while (result == RESP_COMMAND && reader->left > 0)
+		result = read_element(reader, data, command);
+	command->count = reader->count;
+	return result;
+}
+
+/* Reads an escape behind its backslash, in double quotes; returns how many bytes it takes. */
+static size_t unescape(const char *p, const char *end, char *out)
+{
+	static const char names[] = "nrtba", values[] = "\n\r\t\b\a";
+	const char *name = memchr(names, *p, sizeof names - 1);
+
+	if (*p == 'x' && end - p > 2 && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0) {
+		*out = (char)(hex_digit(p[1]) << 4 | hex_digit(p[2]));
+		return 3;
+	}
+	*out = name ? values[name - names] : *p;
+	return 1;
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
+}
+
+/* One word from *from, unquoted in place: it never grows. False when its quotes do not match. */
+static bool read_word(char **from, char *end, struct slice *word)
+{
+	char *p = *from, *out = p, quote = 0;
+
+	*word = (struct slice){p, 0};
+	while (p < end && (quote || !is_blank(*p))) {
+		char c = *p++;
+
+		if (!quote && (c == '"' || c == '\'')) {
+			quote = c;
+		} else if (quote && c == quote) {
+			if (p < end && !is_blank(*p))
+				return false;
+			quote = 0;
+		} else if (quote == '"' && c == '\\' && p < end) {
+			p += unescape(p, end, out++);
+		} else if (quote == '\'' && c == '\\' && p < end && *p == '\'') {
+			*out++ = *p++;
+		} else {
+			*out++ = c;
+		}
+	}
+	word->len = (size_t)(out - word->data);
+	*from = p;
+	return !quote;
+}
+
+/* A method of HTTP, or "Host:" and the like: no command has a colon in its name. */
+static bool begins_like_http(struct slice word)
+{
+	/* Those that IANA has registered, but ACL, which is a command of Redis; and UPnP's. */
+	static const char methods[] =
+	    "BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK "
+	    "M-SEARCH MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE NOTIFY OPTIONS "
+	    "ORDERPATCH PATCH POST PRI PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH TRACE "
+	    "UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL";
+	size_t len;
+
+	if (word.len > 0 && memchr(word.data, ':', word.len))
+		return true;
+	for (const char *p = methods; *p; p += len + (p[len] == ' ')) {
+		len = strcspn(p, " ");
+		if (slice_equal_nocase(word, (struct slice){p, len}))
+			return true;
+	}
+	return false;
+}
+
+/* "WHATEVER /a b HTTP/1.1"; a command of ours may well end so, but has a dot in its name. */
+static bool is_request_line(struct slice first, struct slice last)
+{
+	static const struct slice versions[] = {SLICE("HTTP/"), SLICE("RTSP/"), SLICE("SIP/"),
+	                                        SLICE("ICAP/")};
+
+	for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
+		struct slice begin = {last.data, versions[i].len};
+
+		if (last.len > begin.len && slice_equal_nocase(begin, versions[i]))
+			return !memchr(first.data, '.', first.len);
+	}
+	return false;
+}
+
+static enum resp_result foreign(struct resp_command *command)
+{
+	broken(command, "expected RESP, found HTTP");
+	return RESP_FOREIGN;
+}
+
+/*
+ * A web page can make a browser send HTTP to any port, with commands of the page's choice
+ * in the body. The first line of that has the form of HTTP, whatever its path, and is
+ * where reading ends.
+ */
+static enum resp_result read_inline(struct resp_reader *reader, size_t max, struct slice data,
+                                    struct arena *arena, struct resp_command *command)
+{
+	const char *newline = memchr(data.data + reader->at, '\n', data.len - reader->at);
+	size_t len = newline ? (size_t)(newline - data.data) : data.len;
+	struct slice first = {NULL, 0}, word = first;
+	char *line, *end;
+
+	/* Such as the first byte of TLS, whose other bytes may never come to an end of line. */
+	if ((unsigned char)*data.data < ' ' && !is_blank(*data.data))
+		return broken(command, "expected '*' or a word, got a control byte");
+	reader->at = newline ? len + 1 : len;
+	if (reader->at > max)
+		return broken(command, "too big inline request");
+	if (!newline)
+		return RESP_MORE;
+	line = arena_copy(arena, (struct slice){data.data, len});
+	if (!line)
+		return broken(command, "out of memory");
+	end = line + len;
+	for (command->count = 0;; command->count++) {
+		while (line < end && is_blank(*line))
+			line++;
+		if (line == end)
+			break;
+		if (!read_word(&line, end, &word))
+			return broken(command, "unbalanced quotes in request");
+		if (command->count == 0)
+			first = word;
+		if (command->count == 0 && begins_like_http(first))
+			return foreign(command);
+		if (command->count < command->capacity)
+			command->args[command->count] = word;
+	}
+	return command->count > 1 && is_request_line(first, word) ? foreign(command) : RESP_COMMAND;
+}
+
+enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
+                           struct arena *arena, struct resp_command *command, size_t *consumed)
+{
+	bool resumed = reader->at > 0;
+	enum resp_result result;
+
+	*consumed = 0;
+	if (data.len == 0)
+		return RESP_MORE;
+	if (!reader->skipping && data.data[0] != '*') {
+		result = read_inline(reader, max, data, arena, command);
+	} else {
+		result = read_array(reader, data, command);
+		reader->skipping |= reader->at > max;
+		if (reader->skipping && result == RESP_COMMAND) {
+			result = RESP_TOO_LONG;
+		} else if (reader->skipping && result == RESP_MORE) {
+			*consumed = u64_min(reader->at, data.len);
+			reader->at -= *consumed;
+			return *consumed > 0 ? RESP_SKIPPED : RESP_MORE;
+		} else if (resumed && result == RESP_COMMAND) {
+			/* The data may have moved since the first arguments were seen. */
+			*reader = (struct resp_reader){0};
+			read_array(reader, data, command);
+		}
+	}
+	if (result == RESP_MORE)
+		return RESP_MORE;
+	*consumed = result == RESP_BROKEN || result == RESP_FOREIGN ? data.len : reader->at;
+	*reader = (struct resp_reader){0};
+	return result;
+}
+
+/* A type, a sign, 20 digits, CRLF. */
+#define NUMBER_MAX 24
+
+static inline char *put_number(char *to, char type, bool minus, uint64_t magnitude)
+{
+	*to++ = type;
+	if (minus)
+		*to++ = '-';
+	if (magnitude < 10) {
+		*to++ = (char)('0' + magnitude);
+	} else if (magnitude < 100) {
+		*to++ = (char)('0' + (unsigned)magnitude / 10);
+		*to++ = (char)('0' + (unsigned)magnitude % 10);
+	} else {
+		to = format_u64(to, magnitude);
+	}
+	return mempcpy(to, "\r\n", 2);
+}
+
+static inline char *put_integer(char *to, int64_t value)
+{
+	return value < 0 ? put_number(to, ':', true, 0 - (uint64_t)value)
+	                 : put_number(to, ':', false, (uint64_t)value);
+}
+
+void resp_write_head(struct buffer *out, char type, uint64_t n)
+{
+	char *to = buffer_reserve(out, NUMBER_MAX);
+
+	if (to)
+		out->len += (size_t)(put_number(to, type, false, n) - to);
+}
+
+void resp_write_integer(struct buffer *out, int64_t value)
+{
+	char *to = buffer_reserve(out, NUMBER_MAX);
+
+	if (to)
+		out->len += (size_t)(put_integer(to, value) - to);
+}
+
+void resp_write_integers(struct buffer *out, uint64_t elements, const int64_t *values, size_t n)
+{
+	char *to = buffer_reserve(out, (1 + n) * NUMBER_MAX), *end;
+
+	if (!to)
+		return;
+	end = put_number(to, '*', false, elements);
+	for (size_t i = 0; i < n; i++)
+		end = put_integer(end, values[i]);
+	out->len += (size_t)(end - to);
+}
+
+void resp_write_bulk(struct buffer *out, struct slice text)
+{
+	char *to = buffer_reserve(out, text.len + NUMBER_MAX + 2), *end;
+
+	if (!to)
+		return;
+	end = put_number(to, '$', false, text.len);
+	if (text.len > 0)
+		end = mempcpy(end, text.data, text.len);
+	end = mempcpy(end, "\r\n", 2);
+	out->len += (size_t)(end - to);
+}
+
+void resp_write_error(struct buffer *out, const char *code, struct slice text)
+{
+	char *to;
+
+	buffer_add(out, "-", 1);
+	buffer_add_text(out, code);
+	to = buffer_reserve(out, text.len + 3);
+	if (!to)
+		return;
+	*to++ = ' ';
+	for (size_t i = 0; i < text.len; i++)
+		*to++ = (unsigned char)text.data[i] < ' ' ? ' ' : text.data[i];
+	memcpy(to, "\r\n", 2);
+	out->len += text.len + 3;
+}

@@ -1,0 +1,96 @@
+/* resp_adhoc.c: CL.THROTTLE and THROTTLE, and what Redis has for their keys. */
+#include "base/error.h"
+#include "base/number.h"
+#include "proto/adhoc.h"
+#include "proto/resp/resp_session.h"
+
+int resp_read_cell(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                   size_t n)
+{
+	(void)spec;
+	return adhoc_read(fill, args[1], args + 2, n - 2, 0);
+}
+
+int resp_read_crab(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                   size_t n)
+{
+	(void)spec;
+	return adhoc_read(fill, args[1], args + 2, n - 2, 1);
+}
+
+int resp_read_key(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                  size_t n)
+{
+	(void)n;
+	return fill_key(fill, args[spec->key]);
+}
+
+/* One request for each key. */
+int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                   size_t n)
+{
+	size_t count = n - spec->key;
+	struct request *items;
+
+	if (count > fill->limits->batch_max)
+		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu keys, found %zu",
+		                 fill->limits->batch_max, count);
+	items = arena_array(fill->arena, count, sizeof *items);
+	if (!items)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < count; i++) {
+		struct fill item = {.request = &items[i], .limits = fill->limits};
+		int status = fill_key(&item, args[spec->key + i]);
+
+		if (status != 0) {
+			fill->error = item.error;
+			return status;
+		}
+		items[i].kind = REQUEST_KEY;
+		items[i].op = spec->op;
+		items[i].class = spec->class;
+	}
+	fill->request->kind = REQUEST_BATCH;
+	fill->request->items = items;
+	fill->request->item_count = count;
+	return 0;
+}
+
+void resp_write_cell(const struct reply *reply, struct buffer *out)
+{
+	const struct weir_decision *d = &reply->decision;
+	bool never = d->allowed || reply->status == WEIR_ECOST;
+	int64_t values[] = {
+	    !d->allowed,
+	    (int64_t)d->quota,
+	    (int64_t)d->remaining,
+	    never ? -1 : (int64_t)u64_max(adhoc_seconds(d->retry_after_ns), 1),
+	    (int64_t)adhoc_seconds(d->reset_after_ns),
+	};
+
+	resp_write_integers(out, 5, values, 5);
+}
+
+void resp_write_crab(const struct reply *reply, struct buffer *out)
+{
+	int64_t values[CRAB_COUNT];
+
+	adhoc_crab(reply, values);
+	resp_write_integers(out, CRAB_COUNT, values, CRAB_COUNT);
+}
+
+static uint64_t left_ms(const struct reply *reply)
+{
+	return ceil_div(reply->decision.reset_after_ns, NS_PER_MS);
+}
+
+void resp_write_pttl(const struct reply *reply, struct buffer *out)
+{
+	resp_write_integer(out, reply->known ? (int64_t)left_ms(reply) : -2);
+}
+
+/* To the nearest second, as Redis. */
+void resp_write_ttl(const struct reply *reply, struct buffer *out)
+{
+	resp_write_integer(out, reply->known ? (int64_t)((left_ms(reply) + 500) / 1000) : -2);
+}

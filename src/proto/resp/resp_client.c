@@ -1,0 +1,346 @@
+/* resp_client.c: what a client says of itself and of how it is to be answered. */
+#include "proto/resp/resp_call.h"
+
+#include <limits.h>
+
+#include "base/error.h"
+#include "base/number.h"
+
+/* Whether it can be the name of a client. If not, it is answered by an error. */
+static bool check_name(const struct resp_call *call, struct slice name)
+{
+	for (size_t i = 0; i < name.len; i++) {
+		if (name.data[i] >= '!' && name.data[i] <= '~')
+			continue;
+		resp_call_error(call,
+		                "Client names cannot contain spaces, newlines or special characters.");
+		return false;
+	}
+	if (name.len > RESP_NAME_MAX) {
+		resp_call_error(call, "expected a client name of at most %d bytes, found %zu",
+		                RESP_NAME_MAX, name.len);
+		return false;
+	}
+	return true;
+}
+
+static void set_name(const struct resp_call *call, struct slice name)
+{
+	memcpy(call->session->name, name.data, name.len);
+	call->session->name_len = name.len;
+}
+
+static int add_login(struct fill *fill, struct request_login login)
+{
+	struct request_origin *origin = arena_alloc(fill->arena, sizeof *origin);
+
+	if (!origin)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	origin->login = login;
+	fill->request->origin = origin;
+	fill->request->kind = REQUEST_LOGIN;
+	return 0;
+}
+
+/* AUTH [user] secret */
+int resp_read_auth(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                   size_t n)
+{
+	struct request_login login = {.secret = args[n - 1]};
+
+	(void)spec;
+	if (n == 3)
+		login.user = args[1];
+	return add_login(fill, login);
+}
+
+static void write_greeting(const struct resp_call *call)
+{
+	resp_call_map(call, 7);
+	resp_write_bulk(call->out, SLICE("server"));
+	resp_write_bulk(call->out, SLICE("weir"));
+	resp_write_bulk(call->out, SLICE("version"));
+	resp_write_bulk(call->out, SLICE(RESP_REDIS_VERSION));
+	resp_write_bulk(call->out, SLICE("proto"));
+	resp_write_integer(call->out, call->session->protocol);
+	resp_write_bulk(call->out, SLICE("id"));
+	resp_write_integer(call->out, (int64_t)call->session->id);
+	resp_write_bulk(call->out, SLICE("mode"));
+	resp_write_bulk(call->out, SLICE("standalone"));
+	resp_write_bulk(call->out, SLICE("role"));
+	resp_write_bulk(call->out, SLICE("master"));
+	resp_write_bulk(call->out, SLICE("modules"));
+	resp_write_head(call->out, '*', 0);
+}
+
+struct hello {
+	uint64_t version;
+	struct request_login login;
+	struct slice name; /* data NULL: not set */
+};
+
+/* HELLO [version [AUTH user password] [SETNAME name]]. False: it is answered by an error. */
+static bool read_hello(const struct resp_call *call, struct hello *hello)
+{
+	hello->version = (uint64_t)call->session->protocol;
+	if (call->count > 1 && !parse_u64(call->args[1], &hello->version)) {
+		resp_call_error(call, "Protocol version is not an integer or out of range");
+		return false;
+	}
+	if (hello->version != 2 && hello->version != 3) {
+		resp_write_error(call->out, "NOPROTO", SLICE("unsupported protocol version"));
+		return false;
+	}
+	for (size_t i = 2; i < call->count; i++) {
+		if (slice_equal_nocase(call->args[i], SLICE("AUTH")) && i + 2 < call->count) {
+			hello->login = (struct request_login){call->args[i + 1], call->args[i + 2]};
+			i += 2;
+		} else if (slice_equal_nocase(call->args[i], SLICE("SETNAME")) && i + 1 < call->count) {
+			hello->name = call->args[++i];
+		} else {
+			resp_call_error(call, "Syntax error in HELLO option '%.*s'", FILL_QUOTE(call->args[i]));
+			return false;
+		}
+	}
+	return !hello->name.data || check_name(call, hello->name);
+}
+
+/* With a login that is free of other errors it is one: all of HELLO is done, or nothing. */
+int resp_read_hello(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                    size_t n)
+{
+	struct resp_session any = {.protocol = 2};
+	struct buffer error = {0};
+	struct hello hello = {0};
+	bool valid = read_hello(&(struct resp_call){&any, args, n, {0}, &error}, &hello);
+	int status = resp_keep_words(fill, args, n);
+
+	(void)spec;
+	buffer_free(&error);
+	if (status != 0 || !valid || !hello.login.secret.data)
+		return status;
+	return add_login(fill, hello.login);
+}
+
+void resp_run_hello(const struct resp_call *call)
+{
+	struct hello hello = {0};
+
+	if (!read_hello(call, &hello))
+		return;
+	if (hello.name.data)
+		set_name(call, hello.name);
+	call->session->protocol = (int)hello.version;
+	write_greeting(call);
+}
+
+/* One space for all: a limit's keys are the same by whatever number they are asked for. */
+void resp_run_select(const struct resp_call *call)
+{
+	int64_t index;
+
+	if (!parse_i64(call->args[1], &index))
+		resp_call_error(call, "value is not an integer or out of range");
+	else if (index < 0 || index > INT_MAX)
+		resp_call_error(call, "DB index is out of range");
+	else
+		resp_call_ok(call);
+}
+
+void resp_run_reset(const struct resp_call *call)
+{
+	call->session->protocol = 2;
+	call->session->name_len = 0;
+	call->session->tracking = 0;
+	buffer_add_text(call->out, "+RESET\r\n");
+}
+
+static void client_setname(const struct resp_call *call)
+{
+	if (!check_name(call, call->args[2]))
+		return;
+	set_name(call, call->args[2]);
+	resp_call_ok(call);
+}
+
+static void client_getname(const struct resp_call *call)
+{
+	if (call->session->name_len > 0)
+		resp_write_bulk(call->out, (struct slice){call->session->name, call->session->name_len});
+	else
+		resp_call_null(call);
+}
+
+static void client_id(const struct resp_call *call)
+{
+	resp_write_integer(call->out, (int64_t)call->session->id);
+}
+
+static void client_info(const struct resp_call *call)
+{
+	const struct resp_session *session = call->session;
+	struct buffer text = {0};
+
+	buffer_printf(&text, "id=%llu name=%.*s db=0 user=%.*s resp=%d\n",
+	              (unsigned long long)session->id, (int)session->name_len, session->name,
+	              (int)call->user.len, call->user.data, session->protocol);
+	resp_call_verbatim(call, (struct slice){text.data, text.len});
+	buffer_free(&text);
+}
+
+/*
+ * A client that tracks keeps what it has read until it is told otherwise. Nothing that
+ * Weir answers may be kept: there is no command that reads a value, and so there is
+ * nothing to tell. The options are checked as Redis checks them, and remembered for the
+ * client's next question.
+ */
+enum {
+	TRACKING_ON = 1,
+	TRACKING_BCAST = 2,
+	TRACKING_OPTIN = 4,
+	TRACKING_OPTOUT = 8,
+	TRACKING_NOLOOP = 16,
+	TRACKING_PREFIX = 32, /* which one is not remembered */
+};
+
+static const struct {
+	struct slice name, shown;
+	unsigned flag;
+	bool value;  /* another word belongs to it, */
+	bool number; /* which is a whole number */
+} tracking_options[] = {
+    {SLICE("BCAST"), SLICE("bcast"), TRACKING_BCAST, false, false},
+    {SLICE("OPTIN"), SLICE("optin"), TRACKING_OPTIN, false, false},
+    {SLICE("OPTOUT"), SLICE("optout"), TRACKING_OPTOUT, false, false},
+    {SLICE("NOLOOP"), SLICE("noloop"), TRACKING_NOLOOP, false, false},
+    {SLICE("PREFIX"), SLICE(""), TRACKING_PREFIX, true, false},
+    {SLICE("REDIRECT"), SLICE(""), 0, true, true},
+};
+
+#define TRACKING_OPTION_COUNT (sizeof tracking_options / sizeof *tracking_options)
+
+/* False: a word is none of them, or its value is missing or no number. */
+static bool read_tracking(const struct resp_call *call, unsigned *flags)
+{
+	uint64_t id;
+
+	for (size_t i = 3; i < call->count; i++) {
+		size_t option = 0;
+
+		while (option < TRACKING_OPTION_COUNT &&
+		       !slice_equal_nocase(call->args[i], tracking_options[option].name))
+			option++;
+		if (option == TRACKING_OPTION_COUNT)
+			return false;
+		*flags |= tracking_options[option].flag;
+		i += tracking_options[option].value;
+		if (i >= call->count ||
+		    (tracking_options[option].number && !parse_u64(call->args[i], &id)))
+			return false;
+	}
+	return true;
+}
+
+/* Names options that contradict each other or the earlier ones; NULL: none do. */
+static const char *tracking_conflict(unsigned before, unsigned flags)
+{
+	if ((flags & TRACKING_PREFIX) && !(flags & TRACKING_BCAST))
+		return "PREFIX option requires BCAST mode to be enabled";
+	if ((before & TRACKING_ON) && ((before ^ flags) & TRACKING_BCAST))
+		return "You can't switch BCAST mode on/off before disabling tracking for this client, "
+		       "and then re-enabling it with a different mode.";
+	if ((flags & TRACKING_BCAST) && (flags & (TRACKING_OPTIN | TRACKING_OPTOUT)))
+		return "OPTIN and OPTOUT are not compatible with BCAST";
+	if ((flags & TRACKING_OPTIN) && (flags & TRACKING_OPTOUT))
+		return "You can't specify both OPTIN mode and OPTOUT mode";
+	if ((before & TRACKING_ON) && ((before ^ flags) & (TRACKING_OPTIN | TRACKING_OPTOUT)))
+		return "You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, "
+		       "and then re-enabling it with a different mode.";
+	return NULL;
+}
+
+static void client_tracking(const struct resp_call *call)
+{
+	bool on = slice_equal_nocase(call->args[2], SLICE("ON"));
+	unsigned flags = on ? TRACKING_ON : 0;
+	const char *conflict;
+
+	if ((!on && !slice_equal_nocase(call->args[2], SLICE("OFF"))) || !read_tracking(call, &flags)) {
+		resp_call_error(call, "syntax error");
+		return;
+	}
+	conflict = on ? tracking_conflict(call->session->tracking, flags) : NULL;
+	if (conflict) {
+		resp_call_error(call, "%s", conflict);
+		return;
+	}
+	call->session->tracking = on ? flags : 0;
+	resp_call_ok(call);
+}
+
+/* CLIENT CACHING YES, before what a client that opted in will keep. */
+static void client_caching(const struct resp_call *call)
+{
+	unsigned tracking = call->session->tracking;
+	bool yes = slice_equal_nocase(call->args[2], SLICE("YES"));
+
+	if (!(tracking & (TRACKING_OPTIN | TRACKING_OPTOUT)))
+		resp_call_error(call, "CLIENT CACHING can be called only when the client is in tracking "
+		                      "mode with OPTIN or OPTOUT mode enabled");
+	else if (!yes && !slice_equal_nocase(call->args[2], SLICE("NO")))
+		resp_call_error(call, "syntax error");
+	else if (!(tracking & (yes ? TRACKING_OPTIN : TRACKING_OPTOUT)))
+		resp_call_error(call,
+		                "CLIENT CACHING %s is only valid when tracking is enabled in %s mode.",
+		                yes ? "YES" : "NO", yes ? "OPTIN" : "OPTOUT");
+	else
+		resp_call_ok(call);
+}
+
+/* To no other connection; -1: tracking is off. */
+static void client_getredir(const struct resp_call *call)
+{
+	resp_write_integer(call->out, call->session->tracking & TRACKING_ON ? 0 : -1);
+}
+
+static void client_trackinginfo(const struct resp_call *call)
+{
+	unsigned tracking = call->session->tracking;
+	uint64_t shown = 1;
+
+	for (size_t i = 0; i < TRACKING_OPTION_COUNT; i++)
+		shown += tracking_options[i].shown.len > 0 && (tracking & tracking_options[i].flag);
+	resp_call_map(call, 3);
+	resp_write_bulk(call->out, SLICE("flags"));
+	resp_write_head(call->out, call->session->protocol == 3 ? '~' : '*', shown);
+	resp_write_bulk(call->out, tracking & TRACKING_ON ? SLICE("on") : SLICE("off"));
+	for (size_t i = 0; i < TRACKING_OPTION_COUNT; i++)
+		if (tracking_options[i].shown.len > 0 && (tracking & tracking_options[i].flag))
+			resp_write_bulk(call->out, tracking_options[i].shown);
+	resp_write_bulk(call->out, SLICE("redirect"));
+	client_getredir(call);
+	resp_write_bulk(call->out, SLICE("prefixes"));
+	resp_write_head(call->out, '*', 0);
+}
+
+void resp_run_client(const struct resp_call *call)
+{
+	static const struct resp_subcommand table[] = {
+	    {SLICE("SETINFO"), 4, 4, resp_call_ok},
+	    {SLICE("SETNAME"), 3, 3, client_setname},
+	    {SLICE("GETNAME"), 2, 2, client_getname},
+	    {SLICE("ID"), 2, 2, client_id},
+	    {SLICE("INFO"), 2, 2, client_info},
+	    {SLICE("LIST"), 2, RESP_ARGS_ANY, client_info},
+	    {SLICE("TRACKING"), 3, RESP_ARGS_ANY, client_tracking},
+	    {SLICE("TRACKINGINFO"), 2, 2, client_trackinginfo},
+	    {SLICE("CACHING"), 3, 3, client_caching},
+	    {SLICE("GETREDIR"), 2, 2, client_getredir},
+	    {SLICE("NO-EVICT"), 3, 3, resp_call_ok},
+	    {SLICE("NO-TOUCH"), 3, 3, resp_call_ok},
+	    {SLICE("CAPA"), 3, RESP_ARGS_ANY, resp_call_ok},
+	};
+
+	RESP_CALL_SUBCOMMAND(table);
+}
+

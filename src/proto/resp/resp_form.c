@@ -1,0 +1,42 @@
+#include "proto/resp/resp_form.h"
+
+#include "base/number.h"
+
+void resp_form_learn(struct resp_form *form, struct slice bytes, const struct slice *args,
+                     size_t key, const struct request *request)
+{
+	size_t head = (size_t)(args[key - 1].data + args[key - 1].len + 2 - bytes.data);
+	size_t behind = (size_t)(args[key].data + args[key].len - bytes.data);
+	size_t tail = bytes.len - behind;
+
+	form->head = 0;
+	if (head + tail > RESP_FORM_MAX)
+		return;
+	form->head = (uint8_t)head;
+	form->tail = (uint8_t)tail;
+	memcpy(form->bytes, bytes.data, head);
+	memcpy(form->bytes + head, bytes.data + behind, tail);
+	form->limit = request->limit.data ? (uint8_t)(request->limit.data - bytes.data) : 0;
+	form->request = *request;
+}
+
+bool resp_form_match(const struct resp_form *form, const struct resp_reader *reader,
+                     const struct codec_limits *limits, struct slice data, size_t *consumed,
+                     struct request *request)
+{
+	size_t at = form->head;
+	uint32_t len;
+
+	if (at == 0 || reader->at > 0 || reader->skipping || data.len <= at || data.data[at] != '$' ||
+	    memcmp(data.data, form->bytes, at) != 0 ||
+	    resp_read_length(data, &at, (uint32_t)u64_min(limits->key_max, RESP_BULK_MAX), &len) !=
+	        RESP_COMMAND ||
+	    data.len - at < len + form->tail || at + len + form->tail > limits->request_max ||
+	    memcmp(data.data + at + len, form->bytes + form->head, form->tail) != 0)
+		return false;
+	*request = form->request;
+	request->limit.data = data.data + form->limit;
+	request->key = (struct slice){data.data + at, len};
+	*consumed = at + len + form->tail;
+	return true;
+}

@@ -1,0 +1,186 @@
+/* resp_local.c: what clients ask of the server, and need no decision for. */
+#include "proto/resp/resp_call.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+void resp_run_ping(const struct resp_call *call)
+{
+	if (call->count > 1)
+		resp_write_bulk(call->out, call->args[1]);
+	else
+		buffer_add_text(call->out, "+PONG\r\n");
+}
+
+void resp_run_echo(const struct resp_call *call)
+{
+	resp_write_bulk(call->out, call->args[1]);
+}
+
+void resp_run_ok(const struct resp_call *call)
+{
+	resp_call_ok(call);
+}
+
+static void write_lower(struct buffer *out, struct slice name)
+{
+	char *to;
+
+	resp_write_head(out, '$', name.len);
+	to = buffer_reserve(out, name.len);
+	if (!to)
+		return;
+	for (size_t i = 0; i < name.len; i++)
+		to[i] = (char)tolower((unsigned char)name.data[i]);
+	out->len += name.len;
+	buffer_add(out, "\r\n", 2);
+}
+
+/* Name, arity, flags, and where the keys are: first, last, step. */
+static void write_spec(struct buffer *out, const struct resp_spec *spec)
+{
+	resp_write_head(out, '*', 6);
+	write_lower(out, spec->name);
+	resp_write_integer(out, spec->min == spec->max ? spec->min : -(int)spec->min);
+	buffer_add_text(out, spec->key == 0              ? "*1\r\n+fast\r\n"
+	                     : spec->op == REQUEST_PEEK ? "*2\r\n+readonly\r\n+fast\r\n"
+	                                                : "*2\r\n+write\r\n+fast\r\n");
+	resp_write_integer(out, spec->key);
+	resp_write_integer(out, spec->keys ? -1 : spec->key);
+	resp_write_integer(out, spec->key != 0);
+}
+
+static void command_info(const struct resp_call *call)
+{
+	size_t count;
+	const struct resp_spec *specs = resp_specs(&count);
+
+	if (call->count <= 2) {
+		resp_write_head(call->out, '*', count);
+		for (size_t i = 0; i < count; i++)
+			write_spec(call->out, &specs[i]);
+		return;
+	}
+	resp_write_head(call->out, '*', call->count - 2);
+	for (size_t i = 2; i < call->count; i++) {
+		const struct resp_spec *spec = resp_spec_find(call->args[i]);
+
+		if (spec)
+			write_spec(call->out, spec);
+		else
+			buffer_add_text(call->out, call->session->protocol == 3 ? "_\r\n" : "*-1\r\n");
+	}
+}
+
+static void command_count(const struct resp_call *call)
+{
+	size_t count;
+
+	resp_specs(&count);
+	resp_write_integer(call->out, (int64_t)count);
+}
+
+static void command_list(const struct resp_call *call)
+{
+	size_t count;
+	const struct resp_spec *specs = resp_specs(&count);
+
+	resp_write_head(call->out, '*', count);
+	for (size_t i = 0; i < count; i++)
+		write_lower(call->out, specs[i].name);
+}
+
+/* Documents no command: redis-cli then completes by the names that COMMAND gave. */
+static void command_docs(const struct resp_call *call)
+{
+	resp_call_map(call, 0);
+}
+
+void resp_run_command(const struct resp_call *call)
+{
+	static const struct resp_subcommand table[] = {
+	    {SLICE("INFO"), 2, RESP_ARGS_ANY, command_info},
+	    {SLICE("COUNT"), 2, 2, command_count},
+	    {SLICE("LIST"), 2, 2, command_list},
+	    {SLICE("DOCS"), 2, RESP_ARGS_ANY, command_docs},
+	};
+
+	if (call->count == 1)
+		command_info(call);
+	else
+		RESP_CALL_SUBCOMMAND(table);
+}
+
+void resp_run_info(const struct resp_call *call)
+{
+	char text[256];
+	int len = snprintf(text, sizeof text,
+	                   "# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\n"
+	                   "weir_version:%s\r\narch_bits:%zu\r\n\r\n"
+	                   "# Persistence\r\nloading:0\r\n\r\n"
+	                   "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
+	                   RESP_REDIS_VERSION, weir_version(), 8 * sizeof(void *));
+
+	resp_call_verbatim(call, (struct slice){text, (size_t)len});
+}
+
+/* Clients ask for these to learn which server they talk to; redis-benchmark for the first two. */
+static const struct {
+	struct slice name, value;
+} settings[] = {
+    {SLICE("save"), SLICE("")},
+    {SLICE("appendonly"), SLICE("no")},
+    {SLICE("databases"), SLICE("16")},
+    {SLICE("maxmemory"), SLICE("0")},
+};
+
+#define SETTING_COUNT (sizeof settings / sizeof *settings)
+
+static bool is_asked(struct slice name, const struct slice *args, size_t n)
+{
+	for (size_t i = 2; i < n; i++)
+		if (slice_equal(args[i], SLICE("*")) || slice_equal_nocase(args[i], name))
+			return true;
+	return false;
+}
+
+static void config_get(const struct resp_call *call)
+{
+	uint64_t found = 0;
+
+	for (size_t i = 0; i < SETTING_COUNT; i++)
+		found += is_asked(settings[i].name, call->args, call->count);
+	resp_call_map(call, found);
+	for (size_t i = 0; i < SETTING_COUNT; i++) {
+		if (!is_asked(settings[i].name, call->args, call->count))
+			continue;
+		resp_write_bulk(call->out, settings[i].name);
+		resp_write_bulk(call->out, settings[i].value);
+	}
+}
+
+void resp_run_config(const struct resp_call *call)
+{
+	static const struct resp_subcommand table[] = {
+	    {SLICE("GET"), 3, RESP_ARGS_ANY, config_get},
+	};
+
+	RESP_CALL_SUBCOMMAND(table);
+}
+
+static void acl_whoami(const struct resp_call *call)
+{
+	if (call->user.data)
+		resp_write_bulk(call->out, call->user);
+	else
+		resp_write_error(call->out, "NOAUTH", SLICE("Authentication required."));
+}
+
+void resp_run_acl(const struct resp_call *call)
+{
+	static const struct resp_subcommand table[] = {
+	    {SLICE("WHOAMI"), 2, 2, acl_whoami},
+	};
+
+	RESP_CALL_SUBCOMMAND(table);
+}

@@ -1,0 +1,206 @@
+#include "proto/resp/resp_multi.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+
+struct resp_multi {
+	struct buffer words; /* of each command: how many, and of each its length and its bytes */
+	size_t commands;
+	size_t requests; /* as `commands`, but for keys that count alone */
+	bool broken;
+};
+
+/* Answers by `text`, as it stands. */
+static void answer(struct fill *fill, int refused, struct slice text)
+{
+	fill->request->kind = REQUEST_LOCAL;
+	fill->request->class = REQUEST_FREE;
+	fill->request->status = (signed char)refused;
+	fill->request->verb = RESP_VERB_TEXT;
+	fill->request->text = text;
+}
+
+/* One loop alone adds to what its sessions keep. */
+static void count_kept(const struct resp_session *session, size_t before, size_t after)
+{
+	_Atomic uint64_t *kept = session->limits.kept;
+
+	if (kept)
+		atomic_store_explicit(
+		    kept, atomic_load_explicit(kept, memory_order_relaxed) + after - before,
+		    memory_order_relaxed);
+}
+
+size_t resp_multi_requests(const struct resp_session *session)
+{
+	return session->multi && !session->multi->broken ? session->multi->requests : 0;
+}
+
+void resp_multi_break(struct resp_session *session)
+{
+	struct resp_multi *multi = session->multi;
+
+	if (!multi)
+		return;
+	multi->broken = true;
+	count_kept(session, multi->words.capacity, 0);
+	buffer_free(&multi->words);
+}
+
+void resp_multi_end(struct resp_session *session)
+{
+	resp_multi_break(session);
+	free(session->multi);
+	session->multi = NULL;
+}
+
+static void add_word(struct buffer *words, struct slice word)
+{
+	uint32_t len = (uint32_t)word.len;
+
+	buffer_add(words, &len, sizeof len);
+	buffer_add_slice(words, word);
+}
+
+int resp_multi_add(struct resp_session *session, struct fill *fill, const struct resp_spec *spec,
+                   const struct slice *args, size_t n)
+{
+	struct resp_multi *multi = session->multi;
+	size_t before = multi->words.capacity;
+	uint32_t count = (uint32_t)n;
+
+	answer(fill, 0, SLICE("+QUEUED\r\n"));
+	if (multi->broken)
+		return 0;
+	multi->commands++;
+	multi->requests += spec->keys ? n - spec->key : 1;
+	if (multi->requests > session->limits.batch_max)
+		return error_set(&fill->error, WEIR_ELONG,
+		                 "expected a transaction of at most %zu commands and keys, found more",
+		                 session->limits.batch_max);
+	buffer_add(&multi->words, &count, sizeof count);
+	for (size_t i = 0; i < n; i++)
+		add_word(&multi->words, args[i]);
+	count_kept(session, before, multi->words.capacity);
+	if (multi->words.failed)
+		return error_set(&fill->error, WEIR_ELONG,
+		                 "expected a transaction of at most %zu bytes, found more",
+		                 multi->words.max);
+	return 0;
+}
+
+static const char *take_number(const char *at, uint32_t *out)
+{
+	memcpy(out, at, sizeof *out);
+	return at + sizeof *out;
+}
+
+/* The words at `at`, which are there; returns what is behind them. */
+static const char *take_words(const char *at, struct slice *args, size_t *n)
+{
+	uint32_t count, len;
+
+	at = take_number(at, &count);
+	for (size_t i = 0; i < count; i++) {
+		at = take_number(at, &len);
+		args[i] = (struct slice){at, len};
+		at += len;
+	}
+	*n = count;
+	return at;
+}
+
+/* About, beyond request.reply_size. */
+#define ITEM_REPLY_SIZE 100
+
+/* Nothing is held: its answers would have to wait for one another. */
+static int read_items(const struct resp_multi *multi, struct fill *fill)
+{
+	struct request *items = arena_array(fill->arena, multi->commands, sizeof *items);
+	const char *at = arena_copy(fill->arena, (struct slice){multi->words.data, multi->words.len});
+	struct slice args[RESP_WORDS_MAX];
+
+	if (!items || !at)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < multi->commands; i++) {
+		struct fill item = {.request = &items[i], .limits = fill->limits, .arena = fill->arena};
+		size_t n;
+
+		at = take_words(at, args, &n);
+		resp_read_words(&item, args, n);
+		items[i].wait_ns = WEIR_ZERO;
+		fill->request->reply_size += items[i].reply_size + ITEM_REPLY_SIZE;
+	}
+	fill->request->kind = REQUEST_BATCH;
+	fill->request->class = REQUEST_ASK; /* the items have classes of their own */
+	fill->request->items = items;
+	fill->request->item_count = multi->commands;
+	return 0;
+}
+
+void resp_take_multi(struct resp_session *session, struct fill *fill)
+{
+	if (session->multi) {
+		answer(fill, WEIR_EINVAL, SLICE("-ERR MULTI calls can not be nested\r\n"));
+		return;
+	}
+	session->multi = calloc(1, sizeof *session->multi);
+	if (!session->multi) {
+		answer(fill, WEIR_ENOMEM, SLICE("-ERR out of memory\r\n"));
+		return;
+	}
+	session->multi->words.max = 2 * session->limits.request_max;
+	session->form.head = 0; /* what is like the command before it is queued, too */
+	answer(fill, 0, SLICE("+OK\r\n"));
+}
+
+void resp_take_exec(struct resp_session *session, struct fill *fill)
+{
+	if (!session->multi)
+		answer(fill, WEIR_EINVAL, SLICE("-ERR EXEC without MULTI\r\n"));
+	else if (session->multi->broken)
+		answer(fill, WEIR_EINVAL,
+		       SLICE("-EXECABORT Transaction discarded because of previous errors.\r\n"));
+	else if (read_items(session->multi, fill) != 0)
+		answer(fill, WEIR_ENOMEM, SLICE("-EXECABORT Transaction discarded: out of memory\r\n"));
+	resp_multi_end(session);
+}
+
+void resp_take_discard(struct resp_session *session, struct fill *fill)
+{
+	if (session->multi)
+		answer(fill, 0, SLICE("+OK\r\n"));
+	else
+		answer(fill, WEIR_EINVAL, SLICE("-ERR DISCARD without MULTI\r\n"));
+	resp_multi_end(session);
+}
+
+void resp_take_watch(struct resp_session *session, struct fill *fill)
+{
+	if (session->multi)
+		answer(fill, WEIR_EINVAL, SLICE("-ERR WATCH inside MULTI is not allowed\r\n"));
+	else
+		answer(fill, 0, SLICE("+OK\r\n"));
+}
+
+void resp_take_reset(struct resp_session *session, struct fill *fill)
+{
+	(void)fill;
+	resp_multi_end(session);
+}
+
+void resp_take_quit(struct resp_session *session, struct fill *fill)
+{
+	resp_multi_end(session);
+	fill->request->close = true;
+	answer(fill, 0, SLICE("+OK\r\n"));
+}
+
+void resp_take_alone(struct resp_session *session, struct fill *fill)
+{
+	if (!session->multi)
+		return;
+	answer(fill, WEIR_EINVAL, SLICE("-ERR Command not allowed inside a transaction\r\n"));
+	resp_multi_break(session);
+}

@@ -1,0 +1,74 @@
+#include "server/access/door.h"
+
+#include "base/error.h"
+#include "proto/fill.h"
+
+/* A name that a page's author has chosen may lead here, too: only known ones count. */
+static bool knows_host(const struct weir_config *config, struct slice host)
+{
+	struct ip ip;
+
+	if (ip_parse(host, &ip) || slice_equal_nocase(host, SLICE("localhost")))
+		return true;
+	for (size_t i = 0; i < config->host_count; i++)
+		if (slice_equal_nocase(host, slice_of(config->hosts[i])))
+			return true;
+	return false;
+}
+
+static bool is_let_in(const struct weir_config *config, const struct ip *peer)
+{
+	for (size_t i = 0; i < config->protected_count; i++)
+		if (ip_in_range(peer, &config->protected[i]))
+			return true;
+	return ip_is_loopback(peer);
+}
+
+int door_check_peer(const struct weir_config *config, const struct ip *peer,
+                    enum request_class class, const struct request_origin *from,
+                    struct weir_error *error)
+{
+	char text[IP_TEXT_MAX];
+
+	if (class <= REQUEST_ASK || config->unprotected)
+		return WEIR_OK;
+	if (from && from->forwarded)
+		return error_set(error, WEIR_EPERM,
+		                 "expected a caller on this server's machine, found a request that a proxy "
+		                 "passes on (X-Forwarded-*, X-Real-IP, Forwarded, Via); see `protected`");
+	if (is_let_in(config, peer))
+		return WEIR_OK;
+	return error_set(error, WEIR_EPERM,
+	                 "expected a caller on this server's machine or in its `protected`, found %.*s",
+	                 (int)ip_format(peer, text), text);
+}
+
+int door_check_origin(const struct weir_config *config, const struct ip *peer,
+                      enum request_class class, const struct request_origin *from,
+                      struct weir_error *error)
+{
+	static const struct request_origin unknown;
+	const struct request_origin *origin = from ? from : &unknown;
+	bool only_asks = class <= REQUEST_ASK;
+
+	if (origin->foreign)
+		return error_set(error, WEIR_EPERM,
+		                 "expected no request from another site's page, found one (see its Origin "
+		                 "or Sec-Fetch-Site)");
+	if (origin->host.data && (!only_asks || ip_is_loopback(peer)) &&
+	    !knows_host(config, origin->host))
+		return error_set(error, WEIR_EPERM,
+		                 "expected a Host that is an address, localhost or one of `hosts`, found "
+		                 "'%.*s'",
+		                 FILL_QUOTE(origin->host));
+	return WEIR_OK;
+}
+
+int door_check_listener(bool is_admin, enum request_class class, struct weir_error *error)
+{
+	if (class < REQUEST_ADMIN || is_admin)
+		return WEIR_OK;
+	return error_set(error, WEIR_EPERM,
+	                 "expected an admin call at the listener for them (`listen.admin`), found it at "
+	                 "another");
+}

@@ -1,0 +1,306 @@
+#include "server/access/secret.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "base/os.h"
+#include "redis/connection.h"
+#include "redis/slots.h"
+#include "server/stores/port.h"
+
+#define LIFE_MS    "604800000" /* a week without any server */
+#define PERIOD_NS  (10 * NS_PER_S)
+#define RETRY_NS   NS_PER_S
+#define TIMEOUT_NS (2 * NS_PER_S)
+#define HOPS_MAX   4 /* redirections in a row */
+
+/* How often it is said that nobody can use what lies there. */
+#define WARN_NS (3600 * NS_PER_S)
+
+#define DIGITS 32
+
+/* SET, GET, and PEXPIRE if it is a secret */
+#define CALLS 3
+
+struct keeper_call {
+	struct link_call link; /* first */
+	struct secret_keeper *of;
+};
+
+struct secret_keeper {
+	struct secrets *secrets;
+	struct server_port port;
+	struct log *log;
+	const struct store *store;
+	struct redis_url url;
+	char *key;
+	struct hash_key drawn; /* ours, where nobody has made one */
+	struct redis_host host;
+	size_t tries; /* by which the next host of the URL is chosen */
+	unsigned hops;
+	struct redis_connection *connection; /* NULL while it rests */
+	uint64_t due_ns;
+	uint64_t tick_ns; /* when the connection is to be called */
+	uint64_t rest_ns; /* before it asks again */
+	struct keeper_call calls[CALLS];
+	unsigned said, replied;
+	uint64_t foreign;         /* times in a row that another value was found */
+	uint64_t warned_ns;       /* 0: never */
+};
+
+size_t secrets_count(const struct secrets *secrets)
+{
+	return atomic_load_explicit(&secrets->count, memory_order_acquire) + 1;
+}
+
+const struct hash_key *secrets_at(const struct secrets *secrets, size_t i,
+                                  const struct hash_key *own)
+{
+	size_t count = atomic_load_explicit(&secrets->count, memory_order_acquire);
+
+	return i < count ? &secrets->keys[count - 1 - i] : own;
+}
+
+/* It stays, whatever comes behind it. */
+static void adopt(struct secrets *secrets, const struct hash_key *key)
+{
+	size_t count = atomic_load_explicit(&secrets->count, memory_order_relaxed);
+	const struct hash_key *newest = count > 0 ? &secrets->keys[count - 1] : NULL;
+
+	if ((newest && newest->k0 == key->k0 && newest->k1 == key->k1) || count == SECRETS_MAX)
+		return;
+	secrets->keys[count] = *key;
+	atomic_store_explicit(&secrets->count, count + 1, memory_order_release);
+}
+
+static bool read_half(const char *digits, uint64_t *out)
+{
+	*out = 0;
+	for (size_t i = 0; i < DIGITS / 2; i++) {
+		int digit = hex_digit(digits[i]);
+
+		if (digit < 0)
+			return false;
+		*out = *out << 4 | (uint64_t)digit;
+	}
+	return true;
+}
+
+static bool read_key(struct slice text, struct hash_key *key)
+{
+	return text.len == DIGITS && read_half(text.data, &key->k0) &&
+	       read_half(text.data + DIGITS / 2, &key->k1);
+}
+
+static void hang_up(struct secret_keeper *keeper)
+{
+	if (keeper->connection)
+		connection_close(keeper->connection);
+	keeper->connection = NULL;
+	keeper->tick_ns = UINT64_MAX;
+	keeper->due_ns = os_monotonic_ns() + keeper->rest_ns;
+}
+
+/* Another node may be there. */
+static void fail(struct secret_keeper *keeper)
+{
+	keeper->host = keeper->url.hosts[++keeper->tries % keeper->url.host_count];
+	keeper->hops = 0;
+	keeper->rest_ns = RETRY_NS;
+	hang_up(keeper);
+}
+
+/* The node of a cluster that has the key says itself which it is. */
+static void follow(struct secret_keeper *keeper, const struct redis_reply *reply)
+{
+	unsigned slot;
+	struct redis_host host;
+
+	if (keeper->hops == HOPS_MAX || reply->type != REDIS_ERROR ||
+	    slots_redirect(reply->text, &keeper->host, &slot, &host) == SLOTS_STAY)
+		return;
+	keeper->hops++;
+	keeper->host = host;
+	keeper->rest_ns = 0;
+}
+
+/*
+ * Another's value is left alone, lifetime and all: where the prefix was chosen badly, somebody needs
+ * it. What it is stays untold, for it may be a secret that lost a digit.
+ */
+static void warn(struct secret_keeper *keeper, const char *found)
+{
+	uint64_t now_ns = os_monotonic_ns();
+	char message[256];
+
+	keeper->foreign++;
+	if (keeper->warned_ns != 0 && now_ns < keeper->warned_ns + WARN_NS)
+		return;
+	keeper->warned_ns = now_ns;
+	snprintf(message, sizeof message,
+	         "expected %d hexadecimal digits, found %s: servers that start now share no permits "
+	         "with others, until you delete the key or change `prefix`",
+	         DIGITS, found);
+	log_say(keeper->log, LOG_WARNING, "secret_unusable", {"store", redis_store_name(keeper->store)},
+	        {"key", keeper->key}, {"times", .number = keeper->foreign}, {"message", message});
+}
+
+static void look_at_other(struct secret_keeper *keeper, const struct redis_reply *reply)
+{
+	if (reply->type == REDIS_TEXT)
+		warn(keeper, "other text");
+	else if (reply->type == REDIS_ERROR && redis_error_is(reply->text, "WRONGTYPE"))
+		warn(keeper, "a value of another type");
+	else
+		follow(keeper, reply);
+}
+
+static void replied(struct link_call *call, const struct redis_reply *reply);
+
+static void say(struct secret_keeper *keeper, const struct slice *words, size_t count)
+{
+	struct keeper_call *call = &keeper->calls[keeper->said++];
+
+	call->of = keeper;
+	call->link.replied = replied;
+	link_write_words(link_command(connection_link(keeper->connection)), words, count);
+	link_sent(connection_link(keeper->connection), &call->link);
+}
+
+static void replied(struct link_call *call, const struct redis_reply *reply)
+{
+	struct secret_keeper *keeper = ((struct keeper_call *)call)->of;
+	bool is_get = call == &keeper->calls[1].link;
+	struct hash_key key;
+
+	keeper->replied++;
+	if (!reply || !is_get)
+		return;
+	if (reply->type != REDIS_TEXT || !read_key(reply->text, &key)) {
+		look_at_other(keeper, reply);
+		return;
+	}
+	adopt(keeper->secrets, &key);
+	keeper->hops = 0;
+	keeper->rest_ns = PERIOD_NS;
+	if (keeper->foreign > 0)
+		log_say(keeper->log, LOG_INFO, "secret_usable", {"store", redis_store_name(keeper->store)},
+		        {"key", keeper->key});
+	keeper->foreign = keeper->warned_ns = 0;
+	say(keeper, (struct slice[]){SLICE("PEXPIRE"), slice_of(keeper->key), SLICE(LIFE_MS)}, 3);
+}
+
+static void ask(void *context)
+{
+	struct secret_keeper *keeper = context;
+	const struct hash_key *known = secrets_at(keeper->secrets, 0, &keeper->drawn);
+	struct slice key = slice_of(keeper->key), life = SLICE(LIFE_MS);
+	char digits[DIGITS + 1];
+
+	snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)known->k0,
+	         (unsigned long long)known->k1);
+	say(keeper, (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life},
+	    6);
+	say(keeper, (struct slice[]){SLICE("GET"), key}, 2);
+	connection_send(keeper->connection);
+}
+
+static void take_in(void *context, struct slice bytes)
+{
+	struct secret_keeper *keeper = context;
+
+	if (link_in(connection_link(keeper->connection), bytes) != 0)
+		fail(keeper);
+	else if (keeper->replied == keeper->said)
+		hang_up(keeper);
+}
+
+static void lose(void *context, const char *why)
+{
+	struct secret_keeper *keeper = context;
+
+	(void)why; /* the store says it, too */
+	fail(keeper);
+}
+
+static void set_alarm(void *context, uint64_t at_ns)
+{
+	((struct secret_keeper *)context)->tick_ns = at_ns;
+}
+
+static const struct connection_owner owner = {ask, take_in, lose, set_alarm};
+
+static void begin(struct secret_keeper *keeper)
+{
+	struct connection_target target = {.url = &keeper->url};
+
+	keeper->said = keeper->replied = 0;
+	keeper->rest_ns = RETRY_NS;
+	if (keeper->url.master && !redis_store_master(keeper->store, &keeper->host)) {
+		hang_up(keeper);
+		return;
+	}
+	target.host = keeper->host;
+	keeper->connection = connection_open(&keeper->port.port, &target, &owner, keeper);
+	if (keeper->connection)
+		keeper->due_ns = os_monotonic_ns() + TIMEOUT_NS;
+	else
+		hang_up(keeper);
+}
+
+struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores *stores,
+                                         struct net_loop *loop)
+{
+	const struct stores_item *store = &stores->items[0];
+	struct secret_keeper *keeper = calloc(1, sizeof *keeper);
+	size_t size = strlen(store->prefix) + sizeof "secret";
+
+	if (!keeper)
+		return NULL;
+	keeper->secrets = secrets;
+	server_port_open(&keeper->port, loop);
+	keeper->tick_ns = UINT64_MAX;
+	keeper->log = stores->log;
+	keeper->store = store->store;
+	keeper->key = malloc(size);
+	if (!keeper->key || os_random(&keeper->drawn, sizeof keeper->drawn) != 0 ||
+	    redis_url_read(store->url, &keeper->url, NULL) != WEIR_OK) {
+		free(keeper->key);
+		free(keeper);
+		return NULL;
+	}
+	snprintf(keeper->key, size, "%ssecret", store->prefix);
+	keeper->host = keeper->url.hosts[0];
+	return keeper;
+}
+
+void secret_keeper_end(struct secret_keeper *keeper)
+{
+	if (keeper)
+		server_port_end(&keeper->port);
+}
+
+void secret_keeper_close(struct secret_keeper *keeper)
+{
+	if (!keeper)
+		return;
+	hang_up(keeper);
+	redis_url_free(&keeper->url);
+	free(keeper->key);
+	free(keeper);
+}
+
+uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns)
+{
+	if (keeper->connection && keeper->tick_ns <= now_ns) {
+		keeper->tick_ns = UINT64_MAX;
+		connection_tick(keeper->connection, now_ns);
+	}
+	if (now_ns >= keeper->due_ns && keeper->connection) /* too late */
+		fail(keeper);
+	else if (now_ns >= keeper->due_ns)
+		begin(keeper);
+	return u64_min(keeper->due_ns, keeper->tick_ns);
+}

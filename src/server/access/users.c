@@ -1,0 +1,337 @@
+#include "server/access/users.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/crypto.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/os.h"
+#include "rules/match/pattern.h"
+#include "server/access/account.h"
+
+/* At Redis the user of a login without a name; clients for it may send the name, too. */
+#define DEFAULT_NAME SLICE("default")
+
+/* Name and secret of a login, each behind its length. */
+#define MARK_MAX (2 * (sizeof(uint32_t) + PASSWORD_MAX))
+
+static size_t add_text(char *to, struct slice text)
+{
+	uint32_t len = (uint32_t)text.len;
+
+	memcpy(to, &len, sizeof len);
+	if (text.len > 0)
+		memcpy(to + sizeof len, text.data, text.len);
+	return sizeof len + text.len;
+}
+
+/* A password alone is that of the user `default`. */
+static bool is_nameless(const struct request_login *login)
+{
+	return login->user.len == 0 || slice_equal(login->user, DEFAULT_NAME);
+}
+
+bool users_mark(const struct users *users, const struct request_login *login,
+                struct hash_key *mark)
+{
+	char text[MARK_MAX];
+	size_t len;
+
+	if (login->user.len > PASSWORD_MAX || login->secret.len > PASSWORD_MAX)
+		return false;
+	len = add_text(text, is_nameless(login) ? DEFAULT_NAME : login->user);
+	len += add_text(text + len, login->secret);
+	*mark = hash_mac(&users->key, text, len);
+	explicit_bzero(text, len);
+	return true;
+}
+
+static int read_id(const struct users *users, struct user *user)
+{
+	const struct rules_user *rule = user->rule;
+	struct buffer text = {0};
+
+	buffer_printf(&text, "%d %s %s", (int)rule->proof, rule->name, rule->secret);
+	if (text.failed)
+		return WEIR_ENOMEM;
+	user->id = hash_mac(&users->key, text.data, text.len);
+	buffer_free(&text);
+	return WEIR_OK;
+}
+
+/* Whether one of its patterns stands for the name. */
+static bool has_pattern(const struct rules_user *rule, const char *name)
+{
+	for (size_t i = 0; i < rule->limit_count; i++)
+		if (pattern_matches(rule->limits[i].text, name))
+			return true;
+	return false;
+}
+
+static int read_limits(struct user *user, const struct weir_engine *engine)
+{
+	size_t n = engine_limit_count(engine);
+
+	if (user->rule->limit_count == 0)
+		return WEIR_OK;
+	user->limits = calloc(n / 64 + 1, sizeof *user->limits);
+	if (!user->limits)
+		return WEIR_ENOMEM;
+	for (size_t i = 0; i <= n; i++) {
+		bool may = i < n ? has_pattern(user->rule, engine_limit_at(engine, i)->name)
+		                 : has_pattern(user->rule, "CL.THROTTLE") ||
+		                       has_pattern(user->rule, "THROTTLE");
+
+		user->limits[i / 64] |= (uint64_t)may << i % 64;
+	}
+	return WEIR_OK;
+}
+
+static void keep_known(struct user *user, const struct users *before)
+{
+	const struct user *old = before ? users_find(before, user->id) : NULL;
+
+	for (int i = 0; old && i < 2; i++)
+		atomic_store_explicit(&user->known[i],
+		                      atomic_load_explicit(&old->known[i], memory_order_relaxed),
+		                      memory_order_relaxed);
+}
+
+/* The length of what says how a hash is computed: the method and its parameters. */
+static size_t parameters_len(const char *hash)
+{
+	const char *parameters = strchr(hash + 1, '$') + 1;
+
+	return (size_t)(parameters - hash) + strcspn(parameters, "$");
+}
+
+/* Whether libcrypt computes both or neither, unless a salt is mistaken. */
+static bool is_alike(const struct rules_user *a, const struct rules_user *b)
+{
+	return a->proof == RULES_PASSWORD && b->proof == RULES_PASSWORD &&
+	       strlen(a->secret) == strlen(b->secret) &&
+	       strncmp(a->secret, b->secret, parameters_len(a->secret)) == 0;
+}
+
+/* Each hash takes time, so of several that are alike the first is tried, and of those that are new. */
+static int try_password(const struct users *users, const struct user *user,
+                        const struct users *before, struct weir_error *error)
+{
+	const struct rules_user *rule = user->rule;
+	int status;
+
+	if (before && users_find(before, user->id))
+		return WEIR_OK;
+	for (const struct user *other = users->items; other < user; other++)
+		if (is_alike(other->rule, rule))
+			return WEIR_OK;
+	status = password_try(rule->secret);
+	if (status == WEIR_OK)
+		return WEIR_OK;
+	return error_set_at(error, status, rule->line, rule->column,
+	                    "password: expected a hash that libcrypt can compute, found one %s",
+	                    status == WEIR_ENOMEM ? "that takes more memory than there is"
+	                                          : "of other parameters, or damaged");
+}
+
+static int find_account(const struct users *users, struct user *user, struct weir_error *error)
+{
+	const struct rules_user *rule = user->rule;
+
+	if (!account_user(rule->secret, &user->account))
+		return error_set_at(error, WEIR_EINVAL, rule->line, rule->column,
+		                    "unix: expected a user of this system, found '%.64s'", rule->secret);
+	for (const struct user *other = users->items; other < user; other++)
+		if (other->rule->proof == RULES_UNIX && other->account == user->account)
+			return error_set_at(error, WEIR_EINVAL, rule->line, rule->column,
+			                    "unix: expected another account than user '%s' has, found the same",
+			                    other->rule->name);
+	return WEIR_OK;
+}
+
+static int open_user(const struct users *users, struct user *user, const struct rules_user *rule,
+                     const struct weir_engine *engine, const struct users *before,
+                     struct weir_error *error)
+{
+	int status;
+
+	user->rule = rule;
+	if (rule->proof == RULES_TOKEN)
+		token_read_digest(rule->secret, user->digest);
+	status = read_id(users, user);
+	if (status == WEIR_OK)
+		status = read_limits(user, engine);
+	if (status != WEIR_OK)
+		return error_set(error, status, "users: %s", weir_strerror(status));
+	if (rule->proof == RULES_UNIX)
+		status = find_account(users, user, error);
+	else if (rule->proof == RULES_PASSWORD)
+		status = try_password(users, user, before, error);
+	if (status != WEIR_OK)
+		return status;
+	keep_known(user, before);
+	return WEIR_OK;
+}
+
+int users_open(struct users **out, const struct weir_config *rules,
+               const struct weir_engine *engine, const struct users *before,
+               struct weir_error *error)
+{
+	size_t n = rules->user_count;
+	struct users *users;
+	int status = WEIR_OK;
+
+	*out = NULL;
+	if (n == 0)
+		return WEIR_OK;
+	users = calloc(1, sizeof *users + n * sizeof *users->items);
+	if (!users)
+		return error_set(error, WEIR_ENOMEM, "users: out of memory");
+	users->count = n;
+	if (os_random(&users->serial, sizeof users->serial) != WEIR_OK ||
+	    os_random(&users->key, sizeof users->key) != WEIR_OK)
+		status = error_set(error, WEIR_EIO, "users: no random numbers");
+	if (before)
+		users->key = before->key;
+	for (size_t i = 0; i < n && status == WEIR_OK; i++)
+		status = open_user(users, &users->items[i], &rules->users[i], engine, before, error);
+	if (status != WEIR_OK) {
+		users_close(users);
+		return status;
+	}
+	*out = users;
+	return WEIR_OK;
+}
+
+void users_close(struct users *users)
+{
+	if (!users)
+		return;
+	for (size_t i = 0; i < users->count; i++)
+		free(users->items[i].limits);
+	free(users);
+}
+
+const struct user *users_find(const struct users *users, struct hash_key id)
+{
+	for (size_t i = 0; i < users->count; i++)
+		if (hash_key_equal(users->items[i].id, id))
+			return &users->items[i];
+	return NULL;
+}
+
+const struct user *users_find_certificate(const struct users *users, const char *name)
+{
+	for (size_t i = 0; i < users->count; i++) {
+		const struct rules_user *rule = users->items[i].rule;
+
+		if (rule->proof == RULES_CERTIFICATE && strcmp(rule->secret, name) == 0)
+			return &users->items[i];
+	}
+	return NULL;
+}
+
+const struct user *users_find_account(const struct users *users, uint64_t account)
+{
+	for (size_t i = 0; i < users->count; i++)
+		if (users->items[i].rule->proof == RULES_UNIX && users->items[i].account == account)
+			return &users->items[i];
+	return NULL;
+}
+
+static struct user *find_name(struct users *users, struct slice name)
+{
+	for (size_t i = 0; i < users->count; i++)
+		if (slice_equal(slice_of(users->items[i].rule->name), name))
+			return &users->items[i];
+	return NULL;
+}
+
+/* Any that has a password; NULL: none has. */
+static struct user *find_password(struct users *users)
+{
+	for (size_t i = 0; i < users->count; i++)
+		if (users->items[i].rule->proof == RULES_PASSWORD)
+			return &users->items[i];
+	return NULL;
+}
+
+/* The user of the token, or NULL; of that name, unless that is empty. */
+static struct user *find_token(struct users *users, struct slice name, struct slice token)
+{
+	unsigned char digest[TOKEN_DIGEST_MAX];
+
+	token_digest(token, digest);
+	for (size_t i = 0; i < users->count; i++) {
+		struct user *user = &users->items[i];
+
+		if (user->rule->proof == RULES_TOKEN &&
+		    CRYPTO_memcmp(digest, user->digest, sizeof digest) == 0 &&
+		    (name.len == 0 || slice_equal(slice_of(user->rule->name), name)))
+			return user;
+	}
+	return NULL;
+}
+
+static bool is_known(const struct user *user, struct hash_key mark)
+{
+	const struct hash_key known = {atomic_load_explicit(&user->known[0], memory_order_relaxed),
+	                               atomic_load_explicit(&user->known[1], memory_order_relaxed)};
+
+	return hash_key_equal(known, mark);
+}
+
+enum users_login users_prove(struct users *users, const struct request_login *login,
+                             struct hash_key mark, struct user **user, bool *exists)
+{
+	bool nameless = is_nameless(login);
+	struct user *named = find_name(users, nameless ? DEFAULT_NAME : login->user);
+
+	*user = named;
+	*exists = named && named->rule->proof == RULES_PASSWORD;
+	if (*exists && is_known(named, mark))
+		return USERS_KNOWN;
+	if (!*exists || nameless) {
+		*user = find_token(users, nameless ? SLICE("") : login->user, login->secret);
+		if (*user)
+			return USERS_KNOWN;
+		/* Without a name and such a user it is a wrong token. */
+		*user = *exists ? named : nameless ? NULL : find_password(users);
+	}
+	/* libcrypt ends a password at its first NUL. */
+	return *user && !memchr(login->secret.data, '\0', login->secret.len) ? USERS_UNSEEN : USERS_WRONG;
+}
+
+void user_remember(struct user *user, struct hash_key mark)
+{
+	atomic_store_explicit(&user->known[0], mark.k0, memory_order_relaxed);
+	atomic_store_explicit(&user->known[1], mark.k1, memory_order_relaxed);
+}
+
+int user_check(const struct user *user, enum request_class class, struct weir_error *error)
+{
+	static const char *const words[] = {
+	    [REQUEST_FREE] = "",
+	    [REQUEST_ASK] = "ask",
+	    [REQUEST_CHANGE] = "change",
+	    [REQUEST_ADMIN] = "admin",
+	};
+	static const unsigned needed[] = {
+	    [REQUEST_FREE] = 0,
+	    [REQUEST_ASK] = RULES_MAY_ASK,
+	    [REQUEST_CHANGE] = RULES_MAY_CHANGE,
+	    [REQUEST_ADMIN] = RULES_MAY_ADMIN,
+	};
+
+	if (class == REQUEST_FREE)
+		return WEIR_OK;
+	if (!user)
+		return error_set(error, WEIR_EAUTH,
+		                 "expected the login of a user (a token, or a name and a password), found none");
+	if (!(user->rule->may & needed[class]))
+		return error_set(error, WEIR_EPERM, "expected a user who may %s, found '%s'", words[class],
+		                 user->rule->name);
+	return WEIR_OK;
+}

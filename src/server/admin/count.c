@@ -1,0 +1,127 @@
+#include "server/admin/count.h"
+
+#include <string.h>
+
+#include "engine/engine.h"
+#include "server/admin/phased.h"
+
+void count_decision(struct worker *worker, size_t metric, bool shadow, bool allowed,
+                    enum weir_reason reason)
+{
+	struct metrics_counts *counts =
+	    metrics_counts_of(worker->config->metrics[metric], worker->index);
+
+	metrics_add(&counts->decisions[shadow][allowed][reason], 1);
+}
+
+/*
+ * Tokens and cookies of visitors are told apart, but not shown: "#" and 8 hexadecimal digits.
+ * Apart: what passes needs no room for words.
+ */
+__attribute__((noinline)) static void count_denied(struct worker *worker, const struct step *step,
+                                                   const char *limit)
+{
+	char room[PHASED_HASH_TEXT];
+	struct slice name = step->secret ? phased_hash_text(step->key.hash, room) : step->key_name;
+
+	top_count(worker->shared->top, worker->index, step->key.hash, limit, name,
+	          worker->turn.at.now_ns);
+}
+
+void count_step(void *context, const struct step *step)
+{
+	struct worker *worker = context;
+	size_t metric = engine_limit_index(worker->config->engine, step->limit);
+
+	count_decision(worker, metric, step->shadow, step->allowed, step->reason);
+	if (!step->allowed && !step->shadow)
+		count_denied(worker, step, worker->config->metrics[metric]->name);
+}
+
+void count_failure(struct worker *worker, const struct step *step, enum rules_failure policy)
+{
+	size_t metric = engine_limit_index(worker->config->engine, step->limit);
+
+	metrics_add(&metrics_counts_of(worker->config->metrics[metric], worker->index)->failures[policy],
+	            1);
+}
+
+static void tell_turn(struct worker *worker, const char *limit, const struct phased_key *key,
+                      const struct algo_turn *turn)
+{
+	enum log_level level = turn->to == HEALTH_OPEN ? LOG_WARNING : LOG_INFO;
+	struct buffer name = {0};
+	struct log_field fields[] = {
+	    {"limit", limit, 0},
+	    {"key", NULL, 0},
+	    {"from", health_phase_text(turn->from), 0},
+	    {"to", health_phase_text(turn->to), 0},
+	    {"cause", health_cause_text(turn->cause), 0},
+	    {"by", worker->forced_by, 0},
+	};
+
+	phased_add_name(key, &name);
+	fields[1].text = name.failed ? "?" : name.data;
+	log_write(worker->shared->log, level, "breaker_turned", fields,
+	          turn->cause == ALGO_BY_FORCE && worker->forced_by ? 6 : 5);
+	buffer_free(&name);
+}
+
+/*
+ * Takes note of the key's phase as it is now, and fills in the turns to it. Returns how many.
+ *
+ * No call turns a phase that time alone has ended, so this does. An operator's force turns, and is
+ * noted, under the mutex taken here: the force that is seen is one that has been noted.
+ */
+static size_t note_phase(struct worker *worker, const struct step *step, struct phased_key *key,
+                         struct algo_turn *turns)
+{
+	struct turn turn = worker->turn;
+	struct algo_outcome outcome;
+	enum health_phase before;
+
+	turn.phased = NULL; /* else it would call count_phase again */
+	forced_lock(&worker->shared->forced);
+	engine_look(&turn, step->limit, key->hash, &outcome);
+	key->phase = outcome.phase;
+	before = phased_see(worker->shared->phases, key);
+	forced_unlock(&worker->shared->forced);
+	memcpy(turns, outcome.turns, sizeof outcome.turns);
+	if (outcome.turned == 0 && outcome.phase == HEALTH_CLOSED &&
+	    (before == HEALTH_RAMP || before >= HEALTH_FORCED_OPEN))
+		turns[outcome.turned++] = (struct algo_turn){(uint8_t)before, HEALTH_CLOSED, ALGO_BY_TIME};
+	return outcome.turned;
+}
+
+__attribute__((noinline)) static void see_phase(struct worker *worker, const struct step *step,
+                                                const struct algo_outcome *outcome)
+{
+	struct phased_key key = {.hash = step->key.hash,
+	                         .limit = step->limit->algo.identity,
+	                         .phase = outcome->phase};
+	size_t metric = engine_limit_index(worker->config->engine, step->limit);
+	const struct named *limit = worker->config->metrics[metric];
+	struct algo_turn turns[ALGO_TURNS_MAX];
+	size_t n = outcome->turned;
+	char room[PHASED_HASH_TEXT];
+
+	phased_name(&key, step->secret ? phased_hash_text(key.hash, room) : step->key_name);
+	memcpy(turns, outcome->turns, sizeof turns);
+	if (n > 0)
+		phased_see(worker->shared->phases, &key);
+	else
+		n = note_phase(worker, step, &key, turns);
+	for (size_t i = 0; i < n; i++) {
+		metrics_add(&metrics_counts_of(limit, worker->index)->turns[turns[i].to], 1);
+		tell_turn(worker, step->limit->name, &key, &turns[i]);
+	}
+}
+
+void count_phase(void *context, const struct step *step, const struct algo_outcome *outcome)
+{
+	struct worker *worker = context;
+
+	if (outcome->turned > 0 ||
+	    !phased_knows(worker->shared->phases, step->key.hash, outcome->phase))
+		see_phase(worker, step, outcome);
+}

@@ -1,0 +1,124 @@
+#include "server/admin/events.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/number.h"
+
+struct events {
+	pthread_mutex_t mutex; /* of `texts` */
+	struct buffer texts[EVENTS_KEPT]; /* of event n: at n % EVENTS_KEPT */
+	_Atomic uint64_t next;
+	_Atomic size_t followers;
+	void (*wake)(void *context);
+	void *context;
+};
+
+struct events *events_open(void)
+{
+	struct events *events = calloc(1, sizeof *events);
+
+	if (!events)
+		return NULL;
+	pthread_mutex_init(&events->mutex, NULL);
+	events->next = 1;
+	return events;
+}
+
+void events_close(struct events *events)
+{
+	if (!events)
+		return;
+	for (size_t i = 0; i < EVENTS_KEPT; i++)
+		buffer_free(&events->texts[i]);
+	pthread_mutex_destroy(&events->mutex);
+	free(events);
+}
+
+void events_wake(struct events *events, void (*wake)(void *context), void *context)
+{
+	events->wake = wake;
+	events->context = context;
+}
+
+void events_add(struct events *events, const char *event, struct slice json)
+{
+	struct buffer *text;
+	uint64_t number;
+
+	pthread_mutex_lock(&events->mutex);
+	number = atomic_load_explicit(&events->next, memory_order_relaxed);
+	text = &events->texts[number % EVENTS_KEPT];
+	buffer_free(text);
+	buffer_printf(text, "id: %llu\nevent: %s\ndata: ", (unsigned long long)number, event);
+	if (json.len <= EVENTS_TEXT_MAX)
+		buffer_add(text, json.data, json.len);
+	else
+		buffer_printf(text, "{\"event\":\"%s\",\"message\":\"too long: see the log\"}", event);
+	buffer_add(text, "\n\n", 2);
+	atomic_store_explicit(&events->next, number + 1, memory_order_release);
+	pthread_mutex_unlock(&events->mutex);
+	if (events->wake && events_followers(events) > 0)
+		events->wake(events->context);
+}
+
+bool events_follow(struct events *events)
+{
+	if (atomic_fetch_add(&events->followers, 1) < EVENTS_STREAMS)
+		return true;
+	events_leave(events);
+	return false;
+}
+
+void events_leave(struct events *events)
+{
+	atomic_fetch_sub(&events->followers, 1);
+}
+
+size_t events_followers(const struct events *events)
+{
+	return atomic_load(&events->followers);
+}
+
+uint64_t events_next(const struct events *events)
+{
+	return atomic_load_explicit(&events->next, memory_order_acquire);
+}
+
+/* The number of the oldest event that is kept. */
+static uint64_t oldest_of(uint64_t next)
+{
+	return next > EVENTS_KEPT ? next - EVENTS_KEPT : 1;
+}
+
+#define MISSED     "event: missed\ndata: {\"count\":%llu}\n\n"
+#define MISSED_MAX (sizeof MISSED + 20)
+
+uint64_t events_read(struct events *events, uint64_t next, size_t room, struct buffer *out)
+{
+	uint64_t end, oldest;
+
+	pthread_mutex_lock(&events->mutex);
+	end = events_next(events);
+	oldest = oldest_of(end);
+	if (next > end) /* it has followed a server that has ended */
+		next = oldest;
+	if (next < oldest && room >= MISSED_MAX) {
+		buffer_printf(out, MISSED, (unsigned long long)(oldest - next));
+		room -= MISSED_MAX;
+		next = oldest;
+	}
+	for (; next >= oldest && next < end; next++) {
+		const struct buffer *text = &events->texts[next % EVENTS_KEPT];
+
+		if (text->failed)
+			continue;
+		if (text->len > room)
+			break;
+		buffer_add(out, text->data, text->len);
+		room -= text->len;
+	}
+	pthread_mutex_unlock(&events->mutex);
+	return next;
+}

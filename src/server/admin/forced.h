@@ -1,0 +1,48 @@
+/*
+ * forced.h: the keys that an operator has forced into a phase, as switches.h has switched limits.
+ *
+ * The phase itself stands in the table, where it ends by itself and a file keeps it over a restart.
+ * Here stand the operator, the time, and the end.
+ */
+#ifndef SERVER_FORCED_H
+#define SERVER_FORCED_H
+
+#include "engine/plan.h"
+#include "server/admin/phased.h"
+#include "server/admin/switches.h"
+
+#define FORCED_MAX 1000 /* keys at once */
+
+struct forced_item;
+
+struct forced {
+	pthread_mutex_t mutex; /* of what follows; recursive, since a force is noted under it */
+	struct forced_item *items;
+	size_t count;
+	struct switches *switches; /* whose log is written to, and whose thread is woken */
+};
+
+void forced_open(struct forced *forced, struct switches *switches);
+void forced_close(struct forced *forced);
+
+/** Between these, no key is forced by another thread. */
+void forced_lock(struct forced *forced);
+void forced_unlock(struct forced *forced);
+
+/**
+ * Forces a key as switched->force says, at switched->at_ns, which turn->at is, too.
+ * Errors: as engine_force; EFULL: FORCED_MAX keys are forced, or the table is full; ENOMEM.
+ */
+int forced_set(struct forced *forced, const struct turn *turn, const weir_limit *limit,
+               struct slice key, const struct switched *switched);
+
+/** Whether somebody has forced the key of that hash, and how. */
+bool forced_find(struct forced *forced, uint64_t hash, struct switched *out);
+
+/** Copies the keys of a limit (its identity) that are forced: `out` has FORCED_MAX. How many. */
+size_t forced_list(struct forced *forced, uint64_t limit, struct phased_key *out);
+
+/** Forgets what is over; as switches_end. */
+uint64_t forced_end(struct forced *forced, const struct server_config *config, uint64_t now_ns);
+
+#endif

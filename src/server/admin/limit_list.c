@@ -1,0 +1,164 @@
+#include "server/admin/limit_list.h"
+
+#include "engine/engine.h"
+#include "engine/table.h"
+#include "redis/redis.h"
+#include "rules/model.h"
+#include "rules/show.h"
+
+/* A rule that uses a limit. */
+struct use {
+	const struct use *next;
+	const char *rule;
+};
+
+/* For each limit the rules that use it, in the order of the file; NULL: no memory. */
+static const struct use **find_uses(const struct weir_config *rules, struct arena *arena)
+{
+	const struct use **uses = arena_array(arena, rules->limit_count, sizeof *uses);
+
+	for (size_t i = rules->rule_count; uses && i-- > 0;) {
+		const struct rules_rule *rule = &rules->rules[i];
+		struct use *fresh = arena_array(arena, rule->limit_count, sizeof *fresh);
+
+		if (!fresh)
+			return NULL;
+		for (size_t j = 0; j < rule->limit_count; j++) {
+			fresh[j] = (struct use){uses[rule->limits[j]], rule->name};
+			uses[rule->limits[j]] = &fresh[j];
+		}
+	}
+	return uses;
+}
+
+static void add_room(const struct weir_table *table, const struct weir_limit *limit,
+                     struct buffer *out)
+{
+	struct store_capacity room;
+
+	if (limit->algo.algorithm->draws) { /* it keeps no states */
+		buffer_add_text(out, "null");
+		return;
+	}
+	room = engine_capacity_of(table, limit);
+	buffer_printf(out, "{\"keys\":%llu,\"bytes\":%llu,\"shared\":%s}",
+	              (unsigned long long)room.keys, (unsigned long long)room.bytes,
+	              room.is_shared ? "true" : "false");
+}
+
+/* Adds the store of a limit that counts elsewhere. */
+static void add_store(const struct weir_table *table, const struct weir_limit *limit,
+                      struct buffer *out)
+{
+	const struct store *store = engine_remote_store(table, limit);
+
+	if (!store)
+		return;
+	buffer_add_text(out, ",\"store\":\"");
+	buffer_add_json(out, slice_of(redis_store_name(store)));
+	buffer_add(out, "\"", 1);
+}
+
+/* Adds the operator that switched it, the time, and the end. */
+static void add_switched(const struct switched *switched, struct buffer *out)
+{
+	buffer_add_text(out, ",\"switched\":{\"by\":\"");
+	buffer_add_json(out, slice_of(switched->by));
+	buffer_add_text(out, "\",\"at\":\"");
+	when_add_date(out, switched->at_ns);
+	if (switched->until_ns != 0) {
+		buffer_add_text(out, "\",\"until\":\"");
+		when_add_date(out, switched->until_ns);
+	}
+	buffer_add(out, "\"}", 2);
+}
+
+static void add_share(struct switches *switches, const struct weir_limit *limit, struct buffer *out)
+{
+	struct switched switched;
+
+	if (limit->algo.algorithm->set_share && switches_find(switches, limit->name, &switched))
+		add_switched(&switched, out);
+}
+
+/* A key as it stands now: nothing, if it is closed. */
+static void add_phase(struct worker *worker, const struct weir_limit *limit,
+                      const struct phased_key *key, bool first, struct buffer *out)
+{
+	struct algo_outcome outcome;
+	struct switched switched;
+
+	engine_look(&worker->turn, limit, key->hash, &outcome);
+	if (outcome.phase == HEALTH_CLOSED)
+		return;
+	buffer_add_text(out, first ? "{\"key\":\"" : ",{\"key\":\"");
+	buffer_add_json(out, (struct slice){key->name, key->len});
+	buffer_printf(out, "%s\",\"phase\":\"%s\"", key->cut ? "…" : "",
+	              health_phase_text(outcome.phase));
+	if (outcome.phase >= HEALTH_FORCED_OPEN &&
+	    forced_find(&worker->shared->forced, key->hash, &switched))
+		add_switched(&switched, out);
+	buffer_add(out, "}", 1);
+}
+
+/* The keys that are not closed: all that were forced here, and some of the others. */
+static int add_phases(struct worker *worker, const struct weir_limit *limit, struct buffer *out)
+{
+	struct forced *all = &worker->shared->forced;
+	struct phased_key *keys = arena_array(&worker->arena, FORCED_MAX + LIMIT_LIST_PHASES, sizeof *keys);
+	struct switched switched;
+	size_t forced, n, begin;
+
+	if (!keys)
+		return WEIR_ENOMEM;
+	forced = forced_list(all, limit->algo.identity, keys);
+	n = forced + phased_list(worker->shared->phases, limit->algo.identity, &keys[forced],
+	                         LIMIT_LIST_PHASES);
+	buffer_add_text(out, ",\"breakers\":[");
+	begin = out->len;
+	for (size_t i = 0; i < n; i++)
+		if (i < forced || !forced_find(all, keys[i].hash, &switched))
+			add_phase(worker, limit, &keys[i], out->len == begin, out);
+	buffer_add(out, "]", 1);
+	return WEIR_OK;
+}
+
+int limit_list_render(struct worker *worker, struct buffer *out)
+{
+	const struct server_config *config = worker->config;
+	const struct weir_config *rules = config->rules;
+	const struct use **uses = find_uses(rules, &worker->arena);
+
+	if (!uses)
+		return WEIR_ENOMEM;
+	buffer_add(out, "[", 1);
+	for (size_t i = 0; i < rules->limit_count; i++) {
+		const struct weir_limit *limit = engine_limit_at(config->engine, i);
+		struct rules_limit shown;
+
+		buffer_add_text(out, i > 0 ? ",{\"name\":\"" : "{\"name\":\"");
+		buffer_add_json(out, slice_of(limit->name));
+		buffer_add_text(out, "\",");
+		shown = rules->limits[i];
+		if (limit->algo.algorithm->amend)
+			limit->algo.algorithm->amend(algo_current(&limit->algo), &shown.options);
+		rules_show_limit(&shown, out);
+		add_share(&worker->shared->switches, limit, out);
+		if (algo_has_phases(&limit->algo) && add_phases(worker, limit, out) != WEIR_OK)
+			return WEIR_ENOMEM;
+		add_store(engine_table(config->engine), limit, out);
+		buffer_add_text(out, ",\"quota\":");
+		buffer_add_u64(out, limit->algo.quota);
+		buffer_add_text(out, ",\"room\":");
+		add_room(engine_table(config->engine), limit, out);
+		buffer_add_text(out, ",\"rules\":[");
+		for (const struct use *use = uses[i]; use; use = use->next) {
+			buffer_add_text(out, use == uses[i] ? "\"" : ",\"");
+			buffer_add_json(out, slice_of(use->rule));
+			buffer_add(out, "\"", 1);
+		}
+		buffer_add(out, "]}", 2);
+	}
+	buffer_add(out, "]", 1);
+	return WEIR_OK;
+}

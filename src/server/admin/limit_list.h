@@ -1,0 +1,13 @@
+/* limit_list.h: the page that lists the limits that are in force. */
+#ifndef SERVER_LIMIT_LIST_H
+#define SERVER_LIMIT_LIST_H
+
+#include "server/loop/work.h"
+
+/* The list shows so many keys of a limit that are not closed, besides the forced ones. */
+#define LIMIT_LIST_PHASES 100
+
+/** Appends a JSON array, in the order of the file. 0 or ENOMEM. */
+int limit_list_render(struct worker *worker, struct buffer *out);
+
+#endif

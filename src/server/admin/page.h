@@ -1,0 +1,24 @@
+/*
+ * page.h: long answers that are the same for all clients: metrics, limits, denied keys.
+ *
+ * Many clients may ask at once, so a worker renders a page once a batch, for all of them.
+ */
+#ifndef SERVER_PAGE_H
+#define SERVER_PAGE_H
+
+#include "server/loop/work.h"
+
+static inline bool page_is_asked(const struct request *request)
+{
+	return request->kind >= REQUEST_METRICS && request->kind <= REQUEST_COUNTERS;
+}
+
+/** About how many bytes the page takes. */
+size_t page_size(const struct worker *worker, enum request_kind kind);
+
+/** Answers a request for a page, or by ENOMEM. */
+void page_finish(struct worker *worker, struct work *work, struct reply *reply);
+
+void page_free_all(struct worker *worker);
+
+#endif

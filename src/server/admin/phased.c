@@ -1,0 +1,158 @@
+#include "server/admin/phased.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+
+#define SET_KEYS 8
+#define SETS     (PHASED_KEPT / SET_KEYS)
+
+/* Hashes and phases stand apart from the rest: a sight reads no more. 0: no key. */
+struct set {
+	_Atomic uint64_t hashes[SET_KEYS];
+	_Atomic uint8_t phases[SET_KEYS];
+	uint8_t hand; /* the next that makes room, as does all that follows under the mutex */
+	struct phased_key keys[SET_KEYS];
+};
+
+struct phased {
+	pthread_mutex_t mutex;
+	struct set sets[SETS];
+};
+
+struct phased *phased_open(void)
+{
+	struct phased *phases = calloc(1, sizeof *phases);
+
+	if (phases)
+		pthread_mutex_init(&phases->mutex, NULL);
+	return phases;
+}
+
+void phased_close(struct phased *phases)
+{
+	if (!phases)
+		return;
+	pthread_mutex_destroy(&phases->mutex);
+	free(phases);
+}
+
+struct slice phased_hash_text(uint64_t hash, char room[PHASED_HASH_TEXT])
+{
+	int len = snprintf(room, PHASED_HASH_TEXT, "#%08x",
+	                   (unsigned)(hash * UINT64_C(0x9e3779b97f4a7c15) >> 32));
+
+	return (struct slice){room, (size_t)len};
+}
+
+static size_t set_of(uint64_t hash)
+{
+	return hash % SETS;
+}
+
+void phased_add_name(const struct phased_key *key, struct buffer *out)
+{
+	for (size_t i = 0; i < key->len; i++) /* NUL would end it */
+		buffer_add(out, key->name[i] ? &key->name[i] : "?", 1);
+	buffer_add(out, key->cut ? "…" : "", key->cut ? sizeof "…" : 1);
+}
+
+/* The place of the key with this hash, or SET_KEYS. */
+static size_t find(const struct set *set, uint64_t hash)
+{
+	size_t i = 0;
+
+	while (i < SET_KEYS && atomic_load_explicit(&set->hashes[i], memory_order_relaxed) != hash)
+		i++;
+	return i;
+}
+
+static enum health_phase phase_at(const struct set *set, size_t i)
+{
+	return (enum health_phase)atomic_load_explicit(&set->phases[i], memory_order_relaxed);
+}
+
+bool phased_knows(const struct phased *phases, uint64_t hash, enum health_phase phase)
+{
+	const struct set *set = &phases->sets[set_of(hash)];
+	size_t i = find(set, hash);
+
+	return i < SET_KEYS && phase_at(set, i) == phase;
+}
+
+void phased_name(struct phased_key *key, struct slice name)
+{
+	size_t len = u64_min(name.len, PHASED_NAME_MAX);
+
+	key->len = (uint8_t)len;
+	key->cut = name.len > len;
+	if (len > 0)
+		memcpy(key->name, name.data, len);
+}
+
+/* A place for another key: a free one, else one of a closed key, else SET_KEYS. */
+static size_t make_room(struct set *set)
+{
+	size_t i = find(set, 0);
+
+	for (size_t n = 0; i == SET_KEYS && n < SET_KEYS; n++) {
+		size_t at = set->hand++ % SET_KEYS;
+
+		if (phase_at(set, at) == HEALTH_CLOSED)
+			i = at;
+	}
+	return i;
+}
+
+static void take_name(struct phased_key *key, const struct phased_key *known)
+{
+	key->len = known->len;
+	key->cut = known->cut;
+	memcpy(key->name, known->name, sizeof key->name);
+}
+
+enum health_phase phased_see(struct phased *phases, struct phased_key *key)
+{
+	struct set *set = &phases->sets[set_of(key->hash)];
+	enum health_phase before = HEALTH_CLOSED;
+	char room[PHASED_HASH_TEXT];
+	size_t i;
+
+	pthread_mutex_lock(&phases->mutex);
+	i = find(set, key->hash);
+	if (i < SET_KEYS) {
+		before = phase_at(set, i);
+		if (key->len == 0)
+			take_name(key, &set->keys[i]);
+	} else if (key->len > 0 || key->phase != HEALTH_CLOSED) {
+		i = make_room(set);
+	}
+	if (key->len == 0)
+		phased_name(key, phased_hash_text(key->hash, room));
+	if (i < SET_KEYS) {
+		set->keys[i] = *key;
+		atomic_store_explicit(&set->phases[i], key->phase, memory_order_relaxed);
+		atomic_store_explicit(&set->hashes[i], key->hash, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&phases->mutex);
+	return before;
+}
+
+size_t phased_list(struct phased *phases, uint64_t limit, struct phased_key *out, size_t max)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&phases->mutex);
+	for (size_t i = 0; i < PHASED_KEPT && n < max; i++) {
+		const struct set *set = &phases->sets[i / SET_KEYS];
+
+		if (phase_at(set, i % SET_KEYS) != HEALTH_CLOSED && set->keys[i % SET_KEYS].limit == limit)
+			out[n++] = set->keys[i % SET_KEYS];
+	}
+	pthread_mutex_unlock(&phases->mutex);
+	return n;
+}

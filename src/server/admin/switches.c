@@ -1,0 +1,178 @@
+#include "server/admin/switches.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "engine/engine.h"
+#include "rules/model.h"
+
+struct switches_item {
+	struct switches_item *next;
+	struct switched switched;
+	double share; /* as the limit keeps it, which rounds */
+	char limit[]; /* its name */
+};
+
+int switches_open(struct switches *switches, struct log *log)
+{
+	*switches = (struct switches){.mutex = PTHREAD_MUTEX_INITIALIZER, .log = log};
+	switches->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return switches->fd >= 0 ? WEIR_OK : WEIR_EIO;
+}
+
+void switches_close(struct switches *switches)
+{
+	struct switches_item *item;
+
+	while ((item = switches->items)) {
+		switches->items = item->next;
+		free(item);
+	}
+	if (switches->fd >= 0)
+		close(switches->fd);
+}
+
+/* The place of the limit's switch, present or not. */
+static struct switches_item **find(struct switches *switches, const char *limit)
+{
+	struct switches_item **at = &switches->items;
+
+	while (*at && strcmp((*at)->limit, limit) != 0)
+		at = &(*at)->next;
+	return at;
+}
+
+/* The share that a limit denies now. */
+static double share_of(const weir_limit *limit)
+{
+	const struct algo_limit *algo = algo_current(&limit->algo);
+	struct weir_limit_options options = {0};
+
+	algo->algorithm->amend(algo, &options);
+	return options.deny;
+}
+
+static int put(struct switches *switches, const weir_limit *limit, const struct switched *switched)
+{
+	const char *name = weir_limit_name(limit);
+	struct switches_item **at = find(switches, name), *item = *at;
+	int status;
+
+	if (!item) {
+		item = malloc(sizeof *item + strlen(name) + 1);
+		if (!item)
+			return WEIR_ENOMEM;
+		item->next = NULL;
+		strcpy(item->limit, name);
+	}
+	status = weir_limit_shed(limit, switched->deny);
+	if (status != WEIR_OK) {
+		if (!*at)
+			free(item);
+		return status;
+	}
+	item->switched = *switched;
+	item->share = share_of(limit);
+	*at = item;
+	return WEIR_OK;
+}
+
+static void tell_shed(struct log *log, const char *limit, const struct switched *switched)
+{
+	char share[DECIMAL_TEXT_MAX];
+	struct buffer until = {0};
+
+	format_decimal(share, switched->deny);
+	when_add_date(&until, switched->until_ns);
+	buffer_add(&until, "", 1);
+	if (switched->until_ns == 0 || until.failed)
+		log_say(log, LOG_INFO, "shed", {"limit", limit}, {"deny", share}, {"by", switched->by});
+	else
+		log_say(log, LOG_INFO, "shed", {"limit", limit}, {"deny", share}, {"by", switched->by},
+		        {"until", until.data});
+	buffer_free(&until);
+}
+
+int switches_shed(struct switches *switches, const weir_limit *limit,
+                  const struct switched *switched)
+{
+	int status;
+
+	pthread_mutex_lock(&switches->mutex);
+	status = put(switches, limit, switched);
+	pthread_mutex_unlock(&switches->mutex);
+	if (status != WEIR_OK)
+		return status;
+	eventfd_write(switches->fd, 1);
+	tell_shed(switches->log, weir_limit_name(limit), switched);
+	return WEIR_OK;
+}
+
+bool switches_find(struct switches *switches, const char *limit, struct switched *out)
+{
+	const struct switches_item *item;
+
+	pthread_mutex_lock(&switches->mutex);
+	item = *find(switches, limit);
+	if (item)
+		*out = item->switched;
+	pthread_mutex_unlock(&switches->mutex);
+	return item;
+}
+
+/* The share that the file says of a limit. */
+static double filed_share(const struct weir_config *rules, const char *limit)
+{
+	size_t i = 0;
+
+	while (strcmp(rules->limits[i].options.name, limit) != 0)
+		i++;
+	return rules->limits[i].options.deny;
+}
+
+/* Whether the switch goes, since it is over or a reload has brought another share. */
+static bool ends(const struct switches *switches, const struct server_config *config,
+                 const struct switches_item *item, uint64_t now_ns)
+{
+	const weir_limit *limit = weir_engine_limit(config->engine, item->limit, strlen(item->limit));
+	bool is_over = item->switched.until_ns != 0 && item->switched.until_ns <= now_ns;
+	char share[DECIMAL_TEXT_MAX];
+	double filed;
+
+	if (!limit || !limit->algo.algorithm->amend || share_of(limit) != item->share)
+		return true;
+	if (!is_over)
+		return false;
+	filed = filed_share(config->rules, item->limit);
+	weir_limit_shed(limit, filed);
+	format_decimal(share, filed);
+	log_say(switches->log, LOG_INFO, "shed_ended", {"limit", item->limit}, {"deny", share});
+	return true;
+}
+
+uint64_t switches_end(struct switches *switches, const struct server_config *config,
+                      uint64_t now_ns)
+{
+	struct switches_item **at = &switches->items, *item;
+	uint64_t left_ns = UINT64_MAX;
+	eventfd_t count;
+
+	eventfd_read(switches->fd, &count);
+	pthread_mutex_lock(&switches->mutex);
+	while ((item = *at)) {
+		if (ends(switches, config, item, now_ns)) {
+			*at = item->next;
+			free(item);
+			continue;
+		}
+		if (item->switched.until_ns != 0)
+			left_ns = u64_min(left_ns, item->switched.until_ns - now_ns);
+		at = &item->next;
+	}
+	pthread_mutex_unlock(&switches->mutex);
+	return left_ns;
+}

@@ -1,0 +1,112 @@
+#include "server/loop/listener.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "rules/model.h"
+
+/* Whether `tls` of the configuration is for this address. */
+static bool is_secure(const struct net_address *address, const struct weir_config *config)
+{
+	return config->tls.cert && !address->plain && !net_address_is_unix(address);
+}
+
+size_t listeners_name(struct listener listeners[LISTENERS], const struct settings *settings,
+                      const struct settings_plan *plan, const struct weir_config *config)
+{
+	const struct {
+		const char *name;
+		const char *given; /* by a flag or a variable */
+		const struct net_address *address;
+		const struct rules_text *place;
+		const struct worker_protocol *protocol;
+	} named[LISTENERS] = {
+	    [LISTENER_HTTP] = {"http", settings->text[SETTING_HTTP], &plan->http,
+	                       &config->listen_http.address, &worker_http},
+	    [LISTENER_RESP] = {"resp", settings->text[SETTING_RESP], &plan->resp,
+	                       &config->listen_resp.address, &worker_resp},
+	    [LISTENER_ADMIN] = {"admin", NULL, &plan->admin, &config->listen_admin.address,
+	                        &worker_admin},
+	};
+
+	for (size_t i = 0; i < LISTENERS; i++) {
+		bool given = named[i].given != NULL;
+
+		listeners[i] = (struct listener){
+		    .name = named[i].name,
+		    .address = *named[i].address,
+		    .line = given ? 0 : named[i].place->line,
+		    .column = given ? 0 : named[i].place->column,
+		    .protocol = named[i].protocol,
+		    .secure = is_secure(named[i].address, config),
+		};
+	}
+	return plan->admin.any.sa_family ? LISTENERS : LISTENER_ADMIN;
+}
+
+static int refuse(const struct listener *listener, int status, const char *why,
+                  struct weir_error *error)
+{
+	return error_set_at(error, status, listener->line, listener->column, "%s: %s", listener->name,
+	                    why);
+}
+
+int listener_open(struct listener *listener, struct worker *workers, size_t worker_count,
+                  struct weir_error *error)
+{
+	int *sockets = calloc(worker_count, sizeof *sockets);
+	struct weir_error inner;
+	int status;
+
+	if (!sockets)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	status = net_address_listen(&listener->address, sockets, worker_count, &inner);
+	if (status != WEIR_OK)
+		refuse(listener, status, inner.message, error);
+	for (size_t i = 0; status == WEIR_OK && i < worker_count; i++) {
+		status = worker_listen(&workers[i], listener->protocol, listener->secure, sockets[i]);
+		if (status == WEIR_OK)
+			continue;
+		refuse(listener, status, weir_strerror(status), error);
+		while (++i < worker_count)
+			close(sockets[i]);
+	}
+	free(sockets);
+	return status;
+}
+
+/* Without users every caller that reaches a listener may use it. */
+void listener_warn(const struct listener *listener, const struct weir_config *config,
+                   struct log *log)
+{
+	static const char *const messages[] = {
+	    [false] = "every caller that reaches it may ask; `protected` says who may change and "
+	              "administer: see docs/security.md",
+	    [true] = "every caller that reaches it may ask, change and administer, because `protected` "
+	             "is no: see docs/security.md",
+	};
+	const struct ip ip = net_address_ip(&listener->address);
+	char address[NET_ADDRESS_TEXT_MAX];
+
+	net_address_format(&listener->address, address);
+	if (!ip_is_loopback(&ip) && config->user_count == 0)
+		log_say(log, LOG_WARNING, "exposed", {"listener", listener->name}, {"address", address},
+		        {"message", messages[config->unprotected]});
+}
+
+/* One write, so that no other line comes between its parts. */
+void listener_say(const struct listener *listener, struct log *log)
+{
+	char address[NET_ADDRESS_TEXT_MAX], line[NET_ADDRESS_TEXT_MAX + 64];
+
+	net_address_format(&listener->address, address);
+	snprintf(line, sizeof line, "listening: %s %s\n", listener->name, address);
+	log_plain(log, line);
+}
+
+void listener_remove(const struct listener *listener)
+{
+	net_address_remove(&listener->address);
+}

@@ -1,0 +1,51 @@
+#include "server/loop/work_key.h"
+
+bool work_has_steps(const struct work *work)
+{
+	return work->plan.step_count > 0 &&
+	       (work->status == WEIR_OK || work->kind == REQUEST_ADHOC);
+}
+
+uint64_t work_key(const struct worker *worker, const struct step *step)
+{
+	const struct weir_limit *origin = step->limit->origin;
+	const struct slice name = step->key_name;
+
+	if (__builtin_expect(origin == NULL, 1))
+		return step->key.hash;
+	return store_hash(worker->shared->table->store, origin->algo.identity, name.data, name.len);
+}
+
+static uint64_t mix(uint64_t sum, uint64_t value)
+{
+	sum = (sum ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+	return sum ^ sum >> 29;
+}
+
+/* Such a plan takes and gives back in several steps, between which an equal one may come. */
+static bool charges_a_key_twice(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		for (size_t j = 0; j < i; j++)
+			if (plan->steps[i].key.hash == plan->steps[j].key.hash)
+				return true;
+	return false;
+}
+
+uint64_t work_alike(const struct worker *worker, const struct work *work)
+{
+	const struct plan *plan = &work->plan;
+	uint64_t sum = mix(work->kind, plan->op);
+
+	if (charges_a_key_twice(plan))
+		return 0;
+	sum = mix(sum, plan->cost);
+	sum = mix(sum, plan->max_wait_ns);
+	sum = mix(sum, plan->permit.id);
+	sum = mix(sum, (uint64_t)plan->erases << 2 | plan->outcome);
+	for (size_t i = 0; i < plan->step_count; i++) {
+		sum = mix(sum, work_key(worker, &plan->steps[i]));
+		sum = mix(sum, (uintptr_t)plan->steps[i].rule);
+	}
+	return sum | 1;
+}

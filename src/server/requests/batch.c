@@ -1,0 +1,124 @@
+#include "server/requests/batch.h"
+
+#include <string.h>
+
+#include "server/requests/run.h"
+
+struct reply *batch_replies(struct worker *worker, struct batch *batch)
+{
+	size_t n = batch->request.item_count;
+
+	if (batch->replies)
+		return batch->replies;
+	batch->replies = arena_array(&worker->arena, n, sizeof *batch->replies);
+	for (size_t i = 0; batch->replies && i < n; i++)
+		batch->replies[i].at_store = true;
+	return batch->replies;
+}
+
+bool batch_is_settled(const struct batch *batch)
+{
+	for (size_t i = 0; i < batch->begun; i++)
+		if (batch->replies[i].at_store)
+			return false;
+	return true;
+}
+
+void batch_pass_time(const struct worker *worker, struct batch *batch)
+{
+	uint64_t now_ns = worker->turn.at.now_ns;
+	uint64_t passed_ns = batch->at_ns != 0 ? sat_sub(now_ns, batch->at_ns) : 0;
+
+	for (size_t i = 0; passed_ns > 0 && i < batch->begun; i++) {
+		struct reply *reply = &batch->replies[i];
+		uint64_t waited_ns = u64_min(passed_ns, reply->wait_ns);
+		struct weir_decision *d = &reply->decision;
+
+		reply->wait_ns -= waited_ns;
+		d->reset_after_ns = sat_sub(d->reset_after_ns, passed_ns - waited_ns);
+	}
+	batch->at_ns = now_ns;
+}
+
+/* Whether it runs at once and nothing of it can go back: then it needs no memory of its own. */
+static bool ends_with_turn(const struct plan *plan)
+{
+	return !engine_is_remote(plan) && plan->permit.id == 0 && !engine_may_wait(plan);
+}
+
+static bool is_error(const struct work *work)
+{
+	return work->status != WEIR_OK && work->kind != REQUEST_LOCAL;
+}
+
+static bool has_plan(const struct work *work)
+{
+	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;
+}
+
+static void keep_plan(struct worker *worker, struct work *work, const struct plan *from)
+{
+	void *memory = arena_alloc(&worker->arena, engine_extent(from));
+
+	if (memory) {
+		engine_suspend(worker->shared->table, &work->plan, from, memory);
+		return;
+	}
+	work->plan.step_count = 0;
+	run_check(work, WEIR_ENOMEM);
+}
+
+/* Of a batch among the items: these are few, so all of it is kept. */
+static void keep_batch(struct worker *worker, struct work *work)
+{
+	const struct batch *from = (const struct batch *)work->whole;
+	size_t size = sizeof *from + from->begun * sizeof *from->items;
+	struct batch *batch = arena_alloc(&worker->arena, size);
+
+	if (!batch) {
+		run_check(work, WEIR_ENOMEM);
+		return;
+	}
+	memcpy(batch, from, size);
+	work->whole = &batch->request;
+	for (size_t i = 0; i < batch->begun; i++) {
+		struct work *item = &batch->items[i];
+
+		if (is_error(item))
+			run_fail(worker, item, item->status, slice_of(item->message));
+		if (has_plan(item))
+			keep_plan(worker, item, &from->items[i].plan);
+	}
+}
+
+void batch_keep(struct worker *worker, struct work *item)
+{
+	struct plan plan = item->plan;
+
+	if (item->plan.steps == &item->plan.only)
+		plan.steps = &plan.only;
+	if (is_error(item))
+		run_fail(worker, item, item->status, slice_of(item->message));
+	else if (item->kind == REQUEST_BATCH)
+		keep_batch(worker, item);
+	if (has_plan(item) && !ends_with_turn(&plan))
+		keep_plan(worker, item, &plan);
+}
+
+static void drop_plan(struct plan *plan)
+{
+	plan->step_count = 0;
+	plan->permit.id = 0;
+	plan->stage = PLAN_PREPARED;
+}
+
+void batch_drop_plans(struct worker *worker, struct batch *batch)
+{
+	for (size_t i = 0; i < batch->begun; i++) {
+		const struct reply *reply = &batch->replies[i];
+
+		if (!reply->at_store && reply->wait_ns == 0 && reply->permit.len == 0)
+			drop_plan(&batch->items[i].plan);
+	}
+	arena_reset(&worker->plans);
+}

@@ -1,0 +1,104 @@
+#include "server/requests/each.h"
+
+#include "server/requests/koala.h"
+#include "server/requests/run.h"
+
+static void prepare(struct worker *worker, struct work *work, const struct request *r,
+                    const struct engine_each *each)
+{
+	const struct engine_attributes attributes = {r->attributes, r->attribute_count, WEIR_KEY_MAX,
+	                                             run_permitted(worker)};
+	int status =
+	    engine_prepare_each(worker->config->engine, each, &attributes, &worker->arena, &work->plan);
+
+	run_check_rules(worker, work, status, r);
+}
+
+void each_prepare(struct worker *worker, struct work *work, const struct request *r)
+{
+	prepare(worker, work, r, &(struct engine_each){.op = run_op(r->op), .erases = r->erases});
+}
+
+void each_finish(struct worker *worker, struct work *work, struct reply *reply)
+{
+	if (work->status == WEIR_OK && run_plan(worker, work, reply, engine_decide))
+		run_check(work, koala_check_each(&work->plan));
+}
+
+void each_prepare_complete(struct worker *worker, struct work *work, const struct request *r)
+{
+	enum algo_op op = run_op(r->op);
+
+	prepare(worker, work, r, &(struct engine_each){.op = op, .together = op == ALGO_ACQUIRE});
+}
+
+void each_finish_complete(struct worker *worker, struct work *work, struct reply *reply)
+{
+	if (work->status == WEIR_OK && run_plan(worker, work, reply, engine_decide))
+		run_check(work, koala_tell_complete(worker, &work->plan, reply));
+}
+
+void each_prepare_value(struct worker *worker, struct work *work, const struct request *r)
+{
+	const struct rules_rule *rule = koala_rule(worker, r->name);
+
+	if (rule)
+		prepare(worker, work, r, &(struct engine_each){.op = run_op(r->op), .only = rule});
+	else
+		run_fail_name(worker, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
+}
+
+void each_finish_value(struct worker *worker, struct work *work, struct reply *reply)
+{
+	const struct weir_decision *d = &reply->decision;
+
+	if (work->status != WEIR_OK || !run_plan(worker, work, reply, engine_decide))
+		return;
+	reply->used = d->limit ? d->quota - d->remaining : 0;
+	/* A request that passes without its store has nothing left. */
+	if (d->limit && (d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0)))
+		run_check(work, WEIR_ESTORE);
+}
+
+/* Adds a peek at the limit, if it is at a store that has none yet. `asked`: a bit for each that has. */
+static int add_peek(struct worker *worker, const struct weir_limit *limit, uint64_t *asked,
+                    struct plan *plan)
+{
+	const struct store *store = engine_remote_store(worker->shared->table, limit);
+	struct plan one;
+	int status;
+
+	if (!store || *asked & UINT64_C(1) << store->index)
+		return WEIR_OK;
+	status = engine_prepare_limit(worker->shared->table, limit, &(struct algo_call){ALGO_PEEK, 1},
+	                              SLICE(""), &one);
+	if (status != WEIR_OK)
+		return status;
+	*asked |= UINT64_C(1) << store->index;
+	plan->steps[plan->step_count++] = one.only;
+	plan->remote = true;
+	return WEIR_OK;
+}
+
+void each_prepare_alive(struct worker *worker, struct work *work, const struct request *r)
+{
+	const struct server_config *config = worker->config;
+	size_t n = engine_limit_count(config->engine);
+	uint64_t asked = 0;
+	int status;
+
+	(void)r;
+	engine_prepare_none(&(struct algo_call){ALGO_PEEK, 1}, &work->plan);
+	work->plan.apart = true;
+	work->plan.steps = arena_array(&worker->arena, STORES_MAX, sizeof *work->plan.steps);
+	status = work->plan.steps ? WEIR_OK : WEIR_ENOMEM;
+	for (size_t i = 0; i < n && status == WEIR_OK && asked != config->stores; i++)
+		status = add_peek(worker, engine_limit_at(config->engine, i), &asked, &work->plan);
+	run_check(work, status);
+}
+
+void each_finish_alive(struct worker *worker, struct work *work, struct reply *reply)
+{
+	if (work->status == WEIR_OK && run_plan(worker, work, reply, engine_decide))
+		reply->ready = koala_is_alive(worker);
+}

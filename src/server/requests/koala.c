@@ -1,0 +1,184 @@
+#include "server/requests/koala.h"
+
+#include "rules/show.h"
+
+/* An object with the fields that Koala's callers read. */
+#define RESULT(type, error, reason)                                                                \
+	"{\"Ret_type\":" #type ",\"Ret_code\":0,\"Err_no\":" #error ",\"Err_msg\":\"\","              \
+	"\"Str_reason\":\"" reason "\",\"Need_vcode\":0,\"Vcode_len\":0,\"Vcode_type\":0,"            \
+	"\"Other\":\"\",\"Version\":0}"
+
+/* For configurations without results. */
+static const char unmatched[] = RESULT(0, 0, "Allow"), unexceeded[] = RESULT(1, 0, "Allow"),
+                  denied[] = RESULT(2, 10, "Deny");
+
+static struct slice or_else(const char *given, const char *otherwise)
+{
+	return slice_of(given ? given : otherwise);
+}
+
+/* The result of a rule that has decided so. */
+static struct slice result_of(const struct weir_config *config, const struct rules_rule *rule,
+                              bool allowed)
+{
+	if (rule->result || !allowed)
+		return or_else(rule->result, denied);
+	return or_else(config->koala.unexceeded, unexceeded);
+}
+
+/* The result for a request that no rule refuses. */
+static struct slice result_of_none(const struct weir_config *config, bool any)
+{
+	return any ? or_else(config->koala.unexceeded, unexceeded)
+	           : or_else(config->koala.unmatched, unmatched);
+}
+
+static void count(struct worker *worker, const struct rules_rule *rule, bool allowed)
+{
+	size_t number = (size_t)(rule - worker->config->rules->rules);
+	const struct named *answers = worker->config->answers[number];
+
+	metrics_add(&metrics_answers_of(answers, worker->index)->answers[allowed], 1);
+}
+
+/*
+ * Whether the step's limit refuses. Of several steps together, one that is allowed may be taken
+ * back, or never have been asked at its store, since another one refused.
+ */
+static bool step_refuses(const struct plan *plan, const struct step *step)
+{
+	return plan->apart ? !step->allowed : step->refused;
+}
+
+/* The next rule that has enforced steps in the plan, from *i on; NULL: none is left. */
+static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, bool *refuses)
+{
+	const struct rules_rule *rule = NULL;
+
+	*refuses = false;
+	for (; *i < plan->step_count; ++*i) {
+		const struct step *step = &plan->steps[*i];
+
+		if (step->shadow || !step->rule)
+			continue;
+		if (rule && step->rule != rule)
+			break;
+		rule = step->rule;
+		*refuses |= step_refuses(plan, step);
+	}
+	return rule;
+}
+
+void koala_tell(struct worker *worker, const struct plan *plan, struct reply *reply)
+{
+	const struct weir_config *config = worker->config->rules;
+	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
+	bool any = rule != NULL, allowed = reply->decision.allowed, refuses;
+
+	if (rule) {
+		count(worker, rule, allowed);
+		reply->body = result_of(config, rule, allowed);
+		return;
+	}
+	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any = true)
+		count(worker, rule, true);
+	reply->body = result_of_none(config, any);
+}
+
+int koala_check_each(const struct plan *plan)
+{
+	for (uint32_t i = 0; i < plan->step_count; i++)
+		if (!plan->steps[i].allowed && plan->steps[i].reason == WEIR_REASON_STORE_FAILURE)
+			return WEIR_ESTORE;
+	return WEIR_OK;
+}
+
+int koala_tell_complete(struct worker *worker, const struct plan *plan, struct reply *reply)
+{
+	const struct weir_config *config = worker->config->rules;
+	const struct rules_rule *rule;
+	struct slice *results;
+	bool any = false, refuses;
+	size_t n = 0;
+
+	results = arena_array(&worker->arena, (size_t)plan->step_count + 1, sizeof *results);
+	if (!results)
+		return WEIR_ENOMEM;
+	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any = true) {
+		bool allows = refuses && rule->answer == RULES_ALLOW;
+
+		count(worker, rule, allows || !refuses);
+		if (refuses)
+			results[n++] = result_of(config, rule, allows);
+	}
+	if (n == 0)
+		results[n++] = result_of_none(config, any);
+	reply->results = results;
+	reply->result_count = n;
+	return WEIR_OK;
+}
+
+const struct rules_rule *koala_rule(const struct worker *worker, struct slice number)
+{
+	const struct rules_rule *rule = engine_rule(worker->config->engine, number);
+
+	if (rule)
+		return rule;
+	while (number.len > 1 && *number.data == '0')
+		slice_skip(&number, SLICE("0"));
+	return engine_rule(worker->config->engine, number);
+}
+
+bool koala_is_alive(const struct worker *worker)
+{
+	for (uint64_t rest = worker->config->stores; rest != 0; rest &= rest - 1) {
+		const struct store_lane *lane = worker->lanes.ways[__builtin_ctzll(rest)];
+		struct redis_stats stats;
+
+		redis_store_stats(lane->store, &stats);
+		if (!stats.is_up)
+			return false;
+	}
+	return true;
+}
+
+int koala_list_rules(struct worker *worker, struct buffer *out)
+{
+	const struct weir_config *config = worker->config->rules;
+
+	for (size_t i = 0; i < config->rule_count; i++) {
+		rules_show_rule(config, &config->rules[i], out);
+		buffer_add(out, "\n", 1);
+	}
+	return WEIR_OK;
+}
+
+int koala_list_counters(struct worker *worker, struct buffer *out)
+{
+	const struct weir_config *config = worker->config->rules;
+
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct named *answers = worker->config->answers[i];
+
+		buffer_add_text(out, "rule_no:");
+		buffer_add_json(out, slice_of(answers->name)); /* in one line */
+		for (int allowed = 1; allowed >= 0; allowed--) {
+			buffer_add_text(out, allowed ? "  allow:" : "  deny:");
+			buffer_add_u64(out, metrics_answered(worker->shared->metrics, answers, allowed));
+		}
+		buffer_add(out, "\n", 1);
+	}
+	return WEIR_OK;
+}
+
+struct slice koala_line(const struct worker *worker, struct slice page, struct slice name)
+{
+	const struct rules_rule *rule = koala_rule(worker, name);
+	struct slice line = {NULL, 0};
+
+	if (!rule)
+		return line;
+	for (const struct rules_rule *at = worker->config->rules->rules; at <= rule; at++)
+		line = slice_cut(&page, '\n');
+	return (struct slice){line.data, line.len + 1};
+}

@@ -1,0 +1,28 @@
+/* koala.h: what Koala's callers are told of a decision, and what is counted of it. */
+#ifndef SERVER_KOALA_H
+#define SERVER_KOALA_H
+
+#include "server/loop/work.h"
+
+/** The result that a decided REQUEST_BROWSE is answered by, which counts for its rules. */
+void koala_tell(struct worker *worker, const struct plan *plan, struct reply *reply);
+/** Of a decided REQUEST_EACH: 0 or ESTORE, a store could not be asked, and its limit fails closed.
+ */
+int koala_check_each(const struct plan *plan);
+/**
+ * Answers a decided REQUEST_COMPLETE with the results of the rules that refused it, or with the
+ * result for no refusal. 0 or ENOMEM.
+ */
+int koala_tell_complete(struct worker *worker, const struct plan *plan, struct reply *reply);
+/** The rule of that number, which may have zeros before it; or NULL. */
+const struct rules_rule *koala_rule(const struct worker *worker, struct slice number);
+/** Whether the stores of all limits can be reached. */
+bool koala_is_alive(const struct worker *worker);
+
+/** Pages: a line for each rule, in the order of the file. 0 or ENOMEM. */
+int koala_list_rules(struct worker *worker, struct buffer *out);
+int koala_list_counters(struct worker *worker, struct buffer *out);
+/** The line of one rule, of such a page; NULL: there is no such rule. */
+struct slice koala_line(const struct worker *worker, struct slice page, struct slice rule);
+
+#endif

@@ -1,0 +1,92 @@
+#include "server/requests/operate.h"
+
+#include <stdio.h>
+
+#include "server/requests/run.h"
+#include "wait/waitlist.h"
+
+/* The whole of such a request. */
+struct operation {
+	struct request request;
+	const struct user *user; /* NULL: there are no users */
+};
+
+void operate_prepare(struct worker *worker, struct work *work, const struct request *request)
+{
+	struct operation *operation = arena_alloc(&worker->arena, sizeof *operation);
+	const weir_limit *limit =
+	    weir_engine_limit(worker->config->engine, request->limit.data, request->limit.len);
+
+	if (limit && !run_may_use(worker, work, limit))
+		return;
+	if (!operation) {
+		run_check(work, WEIR_ENOMEM);
+		return;
+	}
+	operation->request = *request;
+	operation->user = worker->user;
+	work->whole = &operation->request;
+}
+
+/* Ends with a NUL, for the rest is zero. */
+static void name_operator(const struct work *work, char by[SWITCHED_BY_MAX])
+{
+	const struct user *user = ((const struct operation *)work->whole)->user;
+
+	if (user)
+		by += snprintf(by, SWITCHED_BY_MAX, "%s@", user->rule->name);
+	ip_format(net_conn_peer(work->conn), by);
+}
+
+static bool is_to_come(struct worker *worker, struct work *work, const struct switched *switched)
+{
+	if (switched->until_ns == 0 || switched->until_ns > switched->at_ns)
+		return true;
+	run_fail(worker, work, WEIR_EINVAL,
+	         SLICE("expected until to be in the future, found a time in the past"));
+	return false;
+}
+
+void operate_shed(struct worker *worker, struct work *work, struct reply *reply)
+{
+	const struct request *request = work->whole;
+	const weir_limit *limit = run_find_limit(worker, work, request->limit);
+	struct switched switched = {
+	    .deny = request->deny, .at_ns = os_wall_ns(), .until_ns = request->until_ns};
+	int status;
+
+	(void)reply;
+	if (!limit || !is_to_come(worker, work, &switched))
+		return;
+	name_operator(work, switched.by);
+	status = switches_shed(&worker->shared->switches, limit, &switched);
+	if (status == WEIR_OK)
+		waitlist_wake_all(&worker->shared->table->waiting);
+	else if (status == WEIR_EINVAL)
+		run_fail_name(worker, work, status, "a limit with a share to deny", request->limit);
+	else
+		run_check(work, status);
+}
+
+void operate_force(struct worker *worker, struct work *work, struct reply *reply)
+{
+	const struct request *request = work->whole;
+	const weir_limit *limit = run_find_limit(worker, work, request->limit);
+	struct switched switched = {
+	    .force = request->force, .at_ns = os_wall_ns(), .until_ns = request->until_ns};
+	int status;
+
+	(void)reply;
+	if (!limit || !is_to_come(worker, work, &switched))
+		return;
+	name_operator(work, switched.by);
+	worker->forced_by = switched.by;
+	status = forced_set(&worker->shared->forced, &worker->turn, limit, request->key, &switched);
+	worker->forced_by = NULL;
+	if (status == WEIR_EINVAL)
+		run_fail_name(worker, work, status, "a limit whose keys can be forced", request->limit);
+	else if (status == WEIR_EFULL)
+		run_fail(worker, work, status, SLICE("too many keys are forced or held already"));
+	else if (status != WEIR_OK)
+		run_check(work, status);
+}

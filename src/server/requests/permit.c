@@ -1,0 +1,123 @@
+#include "server/requests/permit.h"
+
+#include "base/error.h"
+#include "server/requests/permit_text.h"
+
+/* Compares a hash of limit and key, or both as text, because hashes of other servers differ. */
+static bool is_charge_of(const struct step *step, const struct weir_charge *charge,
+                         struct slice name)
+{
+	return charge->key == step->key.hash ||
+	       (name.data && charge->limit == step->limit->algo.identity &&
+	        slice_equal(name, step->key_name));
+}
+
+/* Any of its charges may be named: what was taken together is given back together. */
+static bool covers(const struct weir_permits *permits, const struct engine_names *names,
+                   const struct step *step)
+{
+	for (size_t i = 0; i < permits->count; i++)
+		if (is_charge_of(step, &permits->charges[i], names->of[i]))
+			return true;
+	return false;
+}
+
+/* 0: it shares its permits with no server. */
+static uint64_t giver_of(const struct worker *worker)
+{
+	return worker->turn.claims ? worker->turn.giver : 0;
+}
+
+bool permit_read(struct worker *worker, struct slice text, struct weir_permits *permits,
+                 struct engine_names *names)
+{
+	const struct secrets *secrets = &worker->shared->secrets;
+	const struct hash_key *own = engine_secret(worker->shared->table);
+	size_t n = secrets_count(secrets);
+
+	for (size_t i = 0; i < n; i++)
+		if (permit_text_read(text, secrets_at(secrets, i, own), &worker->arena, permits, names)) {
+			names->giver = giver_of(worker);
+			return true;
+		}
+	return false;
+}
+
+int permit_prepare(struct worker *worker, const struct request *r, struct plan *plan,
+                   struct weir_error *error)
+{
+	struct weir_permits permits;
+	struct engine_names names;
+	uint64_t covered;
+
+	if (!permit_read(worker, r->permit, &permits, &names))
+		return error_set(error, WEIR_EINVAL, "expected a permit that this server issued");
+	covered = permits.cost;
+	permits.cost = u64_min(covered, r->cost);
+	if (engine_prepare_permits(worker->config->engine, &permits, &names, &worker->arena, plan) !=
+	    WEIR_OK)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	if (r->kind == REQUEST_LIMIT && !covers(&permits, &names, &plan->only))
+		return error_set(error, WEIR_EINVAL,
+		                 "expected the limit and the key of the permit, found others");
+	plan->part = permits.cost < covered;
+	return WEIR_OK;
+}
+
+int permit_ask(const struct request *r, struct plan *plan, struct weir_error *error)
+{
+	if ((r->wants_permit || engine_is_reported(plan)) &&
+	    engine_want_permit(plan) != WEIR_OK)
+		return error_set(error, WEIR_ELONG,
+		                 "expected at most %d limits on a request with a permit, found %u",
+		                 WEIR_PERMITS_MAX, plan->step_count);
+	return WEIR_OK;
+}
+
+int permit_answer(struct worker *worker, const struct plan *plan, struct reply *reply)
+{
+	struct metrics_loop *metrics = metrics_of(worker);
+	struct weir_permits permits;
+	struct engine_names names;
+	bool refunded = reply->decision.allowed;
+
+	if (plan->op == ALGO_REFUND) {
+		metrics_add(&metrics->permits[refunded ? METRICS_PERMIT_REFUNDED
+		                                       : METRICS_PERMIT_NOT_HELD], 1);
+		return WEIR_OK;
+	}
+	names.giver = giver_of(worker);
+	engine_permits(plan, &permits, &names);
+	reply->permit = permit_text_write(&permits, &names,
+	                                  secrets_at(&worker->shared->secrets, 0,
+	                                             engine_secret(worker->shared->table)),
+	                                  &worker->arena);
+	if (!reply->permit.data)
+		return WEIR_ENOMEM;
+	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);
+	return WEIR_OK;
+}
+
+static void withhold_from(struct worker *worker, const struct step *step)
+{
+	size_t metric = engine_limit_index(worker->config->engine, step->limit);
+	_Atomic uint64_t *count =
+	    &metrics_counts_of(worker->config->metrics[metric], worker->index)->withheld;
+
+	if (atomic_load_explicit(count, memory_order_relaxed) == 0)
+		log_say(worker->shared->log, LOG_WARNING, "permit_withheld", {"limit", step->limit->name},
+		        {"rule", step->rule->name},
+		        {"message", "expected a report of each request that passes, found a request at /auth, "
+		                    "whose answer has no permit to report by; see `auth`"});
+	metrics_add(count, 1);
+}
+
+void permit_withhold(struct worker *worker, const struct plan *plan, struct reply *reply)
+{
+	if (worker->config->rules->auth == RULES_AUTH_REPORTS)
+		return;
+	reply->permit = (struct slice){NULL, 0};
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (plan->steps[i].taken && algo_is_reported(&plan->steps[i].limit->algo))
+			withhold_from(worker, &plan->steps[i]);
+}

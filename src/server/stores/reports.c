@@ -1,0 +1,215 @@
+#include "server/stores/reports.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "rules/model.h"
+#include "server/requests/permit.h"
+#include "server/requests/permit_text.h"
+
+/* A report waits for its giver as long as its permit lasts, and so much longer for clocks that differ. */
+#define CLOCKS_NS (60 * NS_PER_S)
+
+/* Before the permit's text. */
+struct report_head {
+	uint64_t latency_ns; /* in the order of bytes of this machine, as permits are */
+	uint8_t outcome;
+	uint8_t reports; /* 0: a refund */
+	uint8_t reserved[6];
+};
+
+/* A report on its way to its giver. */
+struct told {
+	struct exchange exchange; /* first */
+	char giver[REPORTS_NAME_SIZE];
+};
+
+static void name_giver(uint64_t giver, char name[REPORTS_NAME_SIZE])
+{
+	snprintf(name, REPORTS_NAME_SIZE, "%016llx", (unsigned long long)giver);
+}
+
+int reports_open(struct reports *reports, const struct weir_table *table)
+{
+	static const char purpose[] = "weir giver of permits";
+	const struct weir_limit_options options = {.rate = {1, 1, WEIR_SECOND}};
+
+	reports->giver = hash_mac(engine_secret(table), purpose, sizeof purpose).k0 | 1;
+	name_giver(reports->giver, reports->name);
+	return algo_limit_init(&reports->limit, &options, NULL);
+}
+
+void reports_begin(struct worker *worker)
+{
+	bool shares = lanes_count(&worker->lanes) > 0;
+
+	worker->turn.giver = worker->shared->reports.giver;
+	worker->turn.claims = shares ? worker->shared->stores.items[0].store : NULL;
+}
+
+static void submit(struct worker *worker, struct exchange *exchange, const char *name,
+                   void (*done)(struct store_job *job))
+{
+	struct store *store = worker->shared->stores.items[0].store;
+
+	exchange->job = (struct store_job){
+	    .exchanges = true,
+	    .step = {.store = store, .limit = &worker->shared->reports.limit, .at = worker->turn.at,
+	             .call = {.op = ALGO_PEEK}},
+	    .limit_name = name,
+	    .done = done,
+	};
+	store->kind->submit(worker->lanes.ways[store->index], &exchange->job);
+}
+
+/* Telling */
+
+/* Whatever became of it: if it is lost, the giver counts a timeout. */
+static void told_done(struct store_job *job)
+{
+	struct told *told = (struct told *)job;
+
+	exchange_free(&told->exchange);
+	free(told);
+}
+
+/* NULL in data: no memory. */
+static struct slice write_report(struct worker *worker, const struct plan *plan)
+{
+	const struct hash_key *own = engine_secret(worker->shared->table);
+	struct report_head head = {.latency_ns = plan->reports ? plan->latency_ns : 0,
+	                           .outcome = plan->outcome,
+	                           .reports = plan->reports};
+	struct weir_permits permits;
+	struct engine_names names;
+	struct slice text;
+	char *report;
+
+	engine_claimed(plan, &permits, &names);
+	text = permit_text_write(&permits, &names, secrets_at(&worker->shared->secrets, 0, own),
+	                         &worker->arena);
+	report = text.data ? arena_alloc(&worker->arena, sizeof head + text.len) : NULL;
+	if (!report)
+		return (struct slice){NULL, 0};
+	memcpy(report, &head, sizeof head);
+	memcpy(report + sizeof head, text.data, text.len);
+	return (struct slice){report, sizeof head + text.len};
+}
+
+void reports_claimed(void *context, const struct plan *plan)
+{
+	struct worker *worker = context;
+	struct slice report = write_report(worker, plan);
+	struct told *told = report.data ? calloc(1, sizeof *told) : NULL;
+	uint64_t until_ns = 0;
+
+	if (!told)
+		return;
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (plan->steps[i].foreign)
+			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
+	name_giver(plan->giver, told->giver);
+	exchange_tell_report(&told->exchange, report,
+	                     sat_sub(until_ns, worker->turn.at.now_ns) + CLOCKS_NS);
+	submit(worker, &told->exchange, told->giver, told_done);
+}
+
+/* Hearing */
+
+static void settle(struct worker *worker, struct slice report)
+{
+	struct report_head head;
+	struct slice text = {report.data + sizeof head, report.len - sizeof head};
+	struct weir_permits permits;
+	struct engine_names names;
+	struct plan plan;
+
+	if (report.len < sizeof head || !permit_read(worker, text, &permits, &names))
+		return;
+	memcpy(&head, report.data, sizeof head);
+	if (engine_prepare_permits(worker->config->engine, &permits, &names, &worker->arena, &plan) !=
+	    WEIR_OK)
+		return;
+	plan.outcome = head.outcome & 3;
+	plan.latency_ns = head.latency_ns;
+	engine_settle(&worker->turn, &plan, head.reports != 0);
+}
+
+static void hear(struct worker *worker)
+{
+	struct reports *reports = &worker->shared->reports;
+	struct slice heard = {reports->exchange.heard.data, reports->exchange.heard.len}, report;
+	size_t n = 0;
+
+	if (reports->exchange.job.status != WEIR_OK)
+		return;
+	for (; exchange_next_report(&heard, &report); n++)
+		settle(worker, report);
+	if (n == EXCHANGE_REPORTS_MAX) /* there may be more */
+		reports->due_ns = 0;
+}
+
+static void heard_done(struct store_job *job)
+{
+	struct reports *reports =
+	    (struct reports *)((char *)job - offsetof(struct reports, exchange));
+
+	reports->is_done = true;
+	if (reports->loop)
+		net_loop_wake(reports->loop);
+}
+
+/* Whether any permit of this server may be reported elsewhere. */
+static bool gives(const struct worker *worker)
+{
+	const struct weir_engine *engine = worker->config->engine;
+	const struct weir_table *table = worker->shared->table;
+
+	for (size_t i = 0; i < engine_limit_count(engine); i++) {
+		const struct weir_limit *limit = engine_limit_at(engine, i);
+
+		if (algo_is_reported(&limit->algo) && !engine_remote_store(table, limit))
+			return true;
+	}
+	return false;
+}
+
+static void ask(struct worker *worker, uint64_t now_ns)
+{
+	struct reports *reports = &worker->shared->reports;
+	uint64_t poll_ns = worker->config->rules->store_poll_ns;
+
+	reports->due_ns = now_ns + poll_ns - poll_ns / 4;
+	if (!gives(worker))
+		return;
+	reports->is_asking = true;
+	exchange_ask_reports(&reports->exchange);
+	submit(worker, &reports->exchange, reports->name, heard_done);
+}
+
+uint64_t reports_tick(struct worker *worker)
+{
+	struct reports *reports = &worker->shared->reports;
+	uint64_t now_ns;
+
+	if (__builtin_expect(worker->index > 0 || lanes_count(&worker->lanes) == 0, 1))
+		return 0;
+	now_ns = os_monotonic_ns();
+	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
+	reports_begin(worker);
+	if (reports->is_done) {
+		reports->is_done = reports->is_asking = false;
+		hear(worker);
+	}
+	if (!reports->is_asking && reports->due_ns <= now_ns &&
+	    !atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed))
+		ask(worker, now_ns);
+	return reports->is_asking ? 0 : reports->due_ns;
+}
+
+void reports_close(struct reports *reports)
+{
+	exchange_free(&reports->exchange);
+}

@@ -1,0 +1,37 @@
+/*
+ * crowd.h: clients that wait until stores, or this loop, have done earlier requests.
+ *
+ * A store works in order, and many clients can ask for more than it does within its timeout. So
+ * while a loop has CROWD_STEPS at stores, it takes one short request of each client, and none of a
+ * client that waits for an answer or sends a long request. Such clients form a queue, and go on one
+ * after another when stores have room.
+ *
+ * Clients that use only limits in memory wait here with a long batch alone, while the loop has
+ * CROWD_BATCHES that take several turns: each of these has its requests and replies in memory.
+ */
+#ifndef SERVER_CROWD_H
+#define SERVER_CROWD_H
+
+#include "server/loop/work.h"
+
+#define CROWD_STEPS   1024 /* some milliseconds of a Redis */
+#define CROWD_BATCHES 16
+
+/**
+ * How many bytes of replies a client may be given now that brings so many bytes: at most net_conn_room.
+ * 0: consume nothing further, it will come again.
+ */
+size_t crowd_room(struct worker *worker, struct net_conn *conn, size_t bytes);
+/**
+ * While there are CROWD_BATCHES: whether a client must wait here whose next command may end a long
+ * transaction. Once it is read it can't be put back.
+ */
+bool crowd_holds_transaction(struct worker *worker, struct net_conn *conn);
+/** Whether a batch that was read must wait here: put it back. */
+bool crowd_holds_batch(struct worker *worker, struct net_conn *conn, const struct request *batch);
+/** At the end of a turn: lets in those for which there is room. */
+void crowd_let_in(struct worker *worker);
+/** The client has gone. */
+void crowd_leave(struct worker *worker, struct client *client);
+
+#endif

@@ -1,0 +1,450 @@
+#include "server/waiting/hold.h"
+
+#include <stdlib.h>
+
+#include "server/requests/handle.h"
+#include "server/waiting/undo.h"
+
+/* The bytes that the heap adds to three allocations. */
+#define ALLOCATIONS 48
+
+static void count_held(const struct worker *worker)
+{
+	atomic_store_explicit(&metrics_of(worker)->held, worker->holds.count, memory_order_relaxed);
+}
+
+void hold_count(struct worker *worker, uint64_t wait_ns)
+{
+	metrics_observe(metrics_of(worker), METRICS_WAIT, wait_ns, 1);
+}
+
+/* Whether its plan is kept until it is answered. */
+static bool keeps_plan(const struct held *held)
+{
+	return held->owner && held->owner->give_back;
+}
+
+void hold_name(struct held *held, const struct worker *worker, const struct work *work)
+{
+	held->stream = work->stream;
+	held->sender = worker->config->users ? work->plan.sender : 0;
+}
+
+static void append(const struct worker *worker, struct held *held)
+{
+	struct client *client = client_of(held->conn);
+
+	held->next = NULL;
+	held->link = client->last;
+	*client->last = held;
+	client->last = &held->next;
+	held->config = server_config_take(worker->config);
+	net_conn_hold(held->conn, held->size);
+}
+
+static void unlink_held(struct held *held)
+{
+	*held->link = held->next;
+	*(held->next ? &held->next->link : &client_of(held->conn)->last) = held->link;
+	net_conn_release(held->conn, held->size);
+}
+
+void hold_free(struct held *held)
+{
+	if (!held)
+		return;
+	buffer_free(&held->reply);
+	held->conn = NULL;
+	if (held->at_store > 0)
+		return;
+	free(held->taken);
+	arena_free(&held->arena);
+	server_config_drop(held->config);
+	if (held->owner)
+		held->owner->release(held);
+	else
+		free(held);
+}
+
+/* It waits no more. */
+static void unheap(struct worker *worker, struct held *held)
+{
+	heap_remove(&worker->holds, &held->node);
+	held->kind = NULL;
+}
+
+static void finish(struct worker *worker, struct held *held)
+{
+	unheap(worker, held);
+	count_held(worker);
+}
+
+bool hold_add(struct worker *worker, struct held *held, const struct held_kind *kind,
+              struct net_conn *conn, uint64_t due_ns)
+{
+	held->node.due = due_ns;
+	held->conn = conn;
+	held->kind = kind;
+	if (!heap_add(&worker->holds, &held->node))
+		return false;
+	append(worker, held);
+	count_held(worker);
+	return true;
+}
+
+void hold_remove(struct worker *worker, struct held *held)
+{
+	finish(worker, held);
+	unlink_held(held);
+}
+
+bool hold_is_next(const struct held *held)
+{
+	return client_of(held->conn)->first == held || conn_streams(held->conn);
+}
+
+void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns)
+{
+	heap_remove(&worker->holds, &held->node);
+	held->node.due = due_ns;
+	heap_add(&worker->holds, &held->node); /* where it just was there is room */
+}
+
+void hold_grow(struct held *held, size_t bytes)
+{
+	if (bytes == 0)
+		return;
+	held->size += bytes;
+	net_conn_grow(held->conn, bytes);
+}
+
+void hold_send(struct net_conn *conn, struct slice answers)
+{
+	if (__builtin_expect(conn_streams(conn), 0))
+		protocol_of(conn)->codec->send(client_of(conn)->session, answers, net_conn_out(conn));
+	else if (answers.len > 0)
+		buffer_add_slice(net_conn_out(conn), answers);
+}
+
+static void write_answer(struct held *held)
+{
+	hold_send(held->conn, (struct slice){held->reply.data, held->reply.len});
+	unlink_held(held);
+	hold_free(held);
+}
+
+/* Writes what may be written now that `held` is done. */
+static void write_done(struct held *held)
+{
+	struct client *client = client_of(held->conn);
+
+	if (conn_streams(held->conn)) {
+		write_answer(held);
+		return;
+	}
+	while ((held = client->first) && !held->kind)
+		write_answer(held);
+}
+
+/*
+ * Of a waiting batch, returns what its waiting items took, and items whose permits no client
+ * knows yet. The other items have started.
+ */
+static size_t taken_of(const struct work *work, const struct reply *reply,
+                       struct engine_taken *taken)
+{
+	size_t n = 0, count;
+	const struct work *items = items_of(work, &count);
+
+	if (work->status == WEIR_OK && work->plan.op == ALGO_ACQUIRE)
+		n = engine_taken(&work->plan, taken);
+	for (size_t i = 0; i < count; i++) {
+		const struct reply *item = &reply->items[i];
+
+		if (reply->wait_ns == 0 || item->wait_ns > 0 || item->permit.len > 0)
+			n += taken_of(&items[i], item, taken ? taken + n : NULL);
+	}
+	return n;
+}
+
+/* Renders the answer, and notes what it took. False: no memory. */
+static bool fill(struct worker *worker, struct held *held, const struct work *work,
+                 struct reply *reply)
+{
+	held->wait_ns = reply->wait_ns;
+	held->decided = ++worker->decisions;
+	held->taken_count = keeps_plan(held) ? 0 : taken_of(work, reply, NULL);
+	if (held->taken_count > 0) {
+		held->taken = calloc(held->taken_count, sizeof *held->taken);
+		if (!held->taken)
+			return false;
+		taken_of(work, reply, held->taken);
+	}
+	handle_reply(worker, work, reply, &held->reply);
+	buffer_trim(&held->reply);
+	return !held->reply.failed;
+}
+
+static void give_answer(struct worker *worker, struct held *held, uint64_t now_ns)
+{
+	hold_count(worker, held->wait_ns + now_ns - held->node.due);
+	finish(worker, held);
+	write_done(held);
+}
+
+static const struct held_kind start_kind = {give_answer, NULL};
+
+static uint64_t start_of(const struct worker *worker, const struct reply *reply)
+{
+	return clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns) +
+	       reply->wait_ns;
+}
+
+/* Counts a request that is decided. */
+static void count_request(struct worker *worker, const struct work *work)
+{
+	if (work->kind != REQUEST_INTERIM)
+		metrics_add(&metrics_of(worker)->requests[protocol_of(work->conn)->metric], 1);
+}
+
+/* Without memory for one answer, those behind it could not be given in order. */
+static void let_go(struct worker *worker, struct net_conn *conn)
+{
+	hold_cancel(worker, conn);
+	net_conn_finish(conn);
+}
+
+/* let_go gives back what was not answered yet. */
+static void fail(struct worker *worker, struct held *held, struct work *work)
+{
+	if (!keeps_plan(held))
+		undo_all(worker, work);
+	let_go(worker, held->conn);
+}
+
+/* Counts the memory that it keeps now. */
+static void resize(struct held *held, size_t size)
+{
+	net_conn_release(held->conn, held->size);
+	held->size = size;
+	net_conn_hold(held->conn, size);
+}
+
+/* Without a copy. False: no memory. */
+static bool write_now(struct worker *worker, struct held *held, struct work *work,
+                      struct reply *reply)
+{
+	struct buffer *out = net_conn_out(held->conn);
+	size_t len = out->len;
+
+	handle_reply(worker, work, reply, out);
+	if (!out->failed)
+		return true;
+	out->failed = false;
+	out->len = len;
+	return false;
+}
+
+void hold_decided(struct worker *worker, struct held *held, struct work *work, struct reply *reply)
+{
+	count_request(worker, work);
+	if (reply->wait_ns == 0 && client_of(held->conn)->first == held && !conn_streams(held->conn)) {
+		if (!write_now(worker, held, work, reply)) {
+			fail(worker, held, work);
+			return;
+		}
+		finish(worker, held);
+		write_done(held);
+		return;
+	}
+	if (!fill(worker, held, work, reply)) {
+		fail(worker, held, work);
+		return;
+	}
+	resize(held, held->size + held->reply.capacity);
+	if (reply->wait_ns > 0) {
+		held->kind = &start_kind;
+		hold_put_off(worker, held, start_of(worker, reply));
+	} else {
+		finish(worker, held);
+		write_done(held);
+	}
+}
+
+/* False: no memory. */
+static bool keep(struct worker *worker, struct work *work, struct reply *reply)
+{
+	struct held *held = calloc(1, sizeof *held);
+
+	if (!held || !fill(worker, held, work, reply)) {
+		hold_free(held);
+		return false;
+	}
+	held->size =
+	    sizeof *held + held->reply.capacity + held->taken_count * sizeof *held->taken + ALLOCATIONS;
+	held->conn = work->conn;
+	hold_name(held, worker, work);
+	if (reply->wait_ns == 0)
+		append(worker, held);
+	else if (!hold_add(worker, held, &start_kind, work->conn, start_of(worker, reply))) {
+		hold_free(held);
+		return false;
+	}
+	return true;
+}
+
+void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
+{
+	bool behind = client_of(work->conn)->first && !conn_streams(work->conn);
+	size_t len;
+
+	count_request(worker, work);
+	if (reply->wait_ns > 0 || behind) {
+		if (keep(worker, work, reply))
+			return;
+		undo_all(worker, work);
+		if (behind) {
+			let_go(worker, work->conn);
+			return;
+		}
+	}
+	len = worker->out.len;
+	handle_reply(worker, work, reply, &worker->out);
+	if (worker->out.failed) {
+		worker->out.len = len;
+		worker->out.failed = false;
+		undo_all(worker, work);
+		let_go(worker, work->conn);
+	}
+}
+
+/* Takes it from its client. */
+static void take(struct worker *worker, struct held *held)
+{
+	if (held->kind) {
+		metrics_add(&metrics_of(worker)->cancelled, 1);
+		if (held->kind->cancel)
+			held->kind->cancel(worker, held);
+		unheap(worker, held);
+	}
+	unlink_held(held);
+}
+
+/* Takes all of its client's, in the order in which they were decided, newest first. */
+static struct held *take_all(struct worker *worker, struct client *client)
+{
+	struct held *newest = NULL, *held, **at;
+
+	while ((held = client->first)) {
+		take(worker, held);
+		for (at = &newest; *at && (*at)->decided > held->decided; at = &(*at)->next)
+			;
+		held->next = *at;
+		*at = held;
+	}
+	return newest;
+}
+
+/* What all of a list took goes back, at this moment. */
+static void give_back(struct worker *worker, struct held *held)
+{
+	struct held *older;
+
+	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
+	for (; held; held = older) {
+		older = held->next;
+		if (keeps_plan(held))
+			held->owner->give_back(worker, held);
+		for (size_t i = held->taken_count; i > 0; i--)
+			engine_give_back(&worker->turn, held->config->engine, &held->taken[i - 1]);
+		hold_free(held);
+	}
+	count_held(worker); /* now that nothing of theirs is taken any more */
+}
+
+void hold_cancel(struct worker *worker, struct net_conn *conn)
+{
+	give_back(worker, take_all(worker, client_of(conn)));
+}
+
+bool hold_cancel_stream(struct worker *worker, struct net_conn *conn, unsigned stream)
+{
+	struct held *held = client_of(conn)->first;
+
+	while (held && held->stream != stream)
+		held = held->next;
+	if (!held)
+		return false;
+	take(worker, held);
+	held->next = NULL;
+	give_back(worker, held);
+	return true;
+}
+
+static bool has_sender(const struct worker *worker, const struct held *held)
+{
+	const struct users *users = worker->config->users, *before = held->config->users;
+
+	return !users || users_find(users, before->items[held->sender - 1].id);
+}
+
+void hold_end_senders(struct worker *worker)
+{
+	const struct held *last = NULL; /* many that wait have the same user */
+	bool stays = true;
+
+	for (size_t i = 0; i < worker->holds.count; i++) {
+		struct held *held = (struct held *)worker->holds.nodes[i];
+
+		if (!held->sender || held->config == worker->config)
+			continue;
+		if (!last || last->config != held->config || last->sender != held->sender)
+			stays = has_sender(worker, held);
+		last = held;
+		if (!stays)
+			net_conn_abort(held->conn); /* its end comes later, and gives back what it took */
+	}
+}
+
+void hold_run(struct worker *worker)
+{
+	uint64_t now_ns = worker->holds.count > 0 ? os_monotonic_ns() : 0;
+	struct heap_node *first;
+
+	while ((first = heap_first(&worker->holds)) && first->due <= now_ns) {
+		struct held *held = (struct held *)first;
+
+		if (net_conn_is_gone(held->conn))
+			let_go(worker, held->conn);
+		else
+			held->kind->due(worker, held, now_ns);
+	}
+}
+
+uint64_t hold_due(const struct worker *worker)
+{
+	const struct heap_node *first = heap_first(&worker->holds);
+
+	return first && first->due != HOLD_NEVER ? first->due : 0;
+}
+
+void hold_give_up(struct worker *worker)
+{
+	uint64_t last_ns = os_monotonic_ns() + worker->stop_ns;
+	struct heap *holds = &worker->holds;
+	size_t sorted = 0;
+
+	/* By the newest start, which is the only one of its key that can be given back. */
+	for (;;) {
+		size_t n = holds->count;
+
+		if (n != sorted)
+			heap_sort(holds);
+		while (n > 0 && holds->nodes[n - 1]->due == HOLD_NEVER) /* stores tell soon */
+			n--;
+		if (n == 0 || holds->nodes[n - 1]->due <= last_ns)
+			break;
+		sorted = holds->count - 1;
+		let_go(worker, ((struct held *)holds->nodes[n - 1])->conn);
+	}
+}

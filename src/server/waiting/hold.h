@@ -1,0 +1,114 @@
+/*
+ * hold.h: answers in the order of requests, and answers that come later.
+ *
+ * A request may wait for its start or for a key; the requests behind it on the connection are
+ * decided when they come. So each client has a list of the works without an answer, oldest first.
+ * The first of them waits; each other waits too, or is done and keeps its answer here. When the
+ * first is done, its answer is written with all finished answers behind it. A codec that
+ * `streams` needs no order: each answer is written when it is done.
+ *
+ * A worker has one heap and one alarm, so a waiting work costs only memory. The network counts
+ * that memory, and hands over nothing more of a connection that has used its share.
+ *
+ * Each owns a reference to the configuration that it was prepared by.
+ */
+#ifndef SERVER_HOLD_H
+#define SERVER_HOLD_H
+
+#include "server/loop/work.h"
+
+/* About what a work that waits takes: so many of one client fit into its share. */
+#define HOLD_SIZE ((size_t)1 << 10)
+
+/* When nothing but an event makes it go on. */
+#define HOLD_NEVER UINT64_MAX
+
+/* A reason to wait. */
+struct held_kind {
+	/* It is due: puts it off, or hands its work to hold_decided. */
+	void (*due)(struct worker *worker, struct held *held, uint64_t now_ns);
+	/* Its client is gone, or could not be answered in order. NULL: nothing to do. */
+	void (*cancel)(struct worker *worker, struct held *held);
+};
+
+/* The owner of its memory. */
+struct held_owner {
+	/* Gives back what it took, as its plan knows. NULL: `taken` tells. */
+	void (*give_back)(struct worker *worker, struct held *held);
+	void (*release)(struct held *held);
+};
+
+/* A work that is not answered: the first member of what its kind keeps, and freed with it. */
+struct held {
+	struct heap_node node;     /* due by the monotonic clock; not in the heap when done */
+	struct held *next, **link; /* of its client, oldest first */
+	struct net_conn *conn;
+	struct server_config *config;
+	const struct held_kind *kind; /* NULL: it is done */
+	size_t size;                  /* of its memory, as the network counts it */
+	unsigned short stream;        /* as of struct request */
+	unsigned short sender;        /* the place of its user in `config`, from 1; 0: nobody's */
+	uint64_t decided;             /* the number of its decision in this worker; 0: none yet */
+	uint64_t wait_ns;             /* until it may start, from when it was decided */
+	struct buffer reply;
+	struct arena arena;         /* of what is finished in several turns, see later.c */
+	struct engine_taken *taken; /* what goes back if its client is gone before the answer */
+	size_t taken_count;
+	const struct held_owner *owner; /* NULL: malloc */
+	size_t at_store; /* plans that stores have of it, and one while it runs or is ready */
+};
+
+/** Notes whose request it is, and which of the connection's. */
+void hold_name(struct held *held, const struct worker *worker, const struct work *work);
+/** Adds a work that waits, of `size` bytes, behind all of its client. False: no memory. */
+bool hold_add(struct worker *worker, struct held *held, const struct held_kind *kind,
+              struct net_conn *conn, uint64_t due_ns);
+/** Takes it out again, as if it had not been added; hold_free follows. */
+void hold_remove(struct worker *worker, struct held *held);
+/** Now, or (without a connection from now on) when stores have told of all that they have of it. */
+void hold_free(struct held *held);
+/** Whether its answer, if it was there, could be written. */
+bool hold_is_next(const struct held *held);
+/** Its memory has grown by so many bytes. */
+void hold_grow(struct held *held, size_t bytes);
+/** It is due then. */
+void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns);
+
+/** The work of `held` is decided: its answer is due when the work may start. */
+void hold_decided(struct worker *worker, struct held *held, struct work *work, struct reply *reply);
+/**
+ * The same for a work of the batch: without a wait it is answered as soon as can be, in
+ * worker->out if that is now.
+ */
+void hold_answer(struct worker *worker, struct work *work, struct reply *reply);
+
+/** Hands answers, as the codec made them, to the network. */
+void hold_send(struct net_conn *conn, struct slice answers);
+
+/** Does what is due. */
+void hold_run(struct worker *worker);
+/** When the next is due; 0: nothing is. */
+uint64_t hold_due(const struct worker *worker);
+
+/**
+ * The client is gone, or is to be let go: its works end without an answer. What they took
+ * goes back, the newest first, for of starts no other can be given back.
+ */
+void hold_cancel(struct worker *worker, struct net_conn *conn);
+
+/** Ends the connections of which a request waits whose user a reload took away. */
+void hold_end_senders(struct worker *worker);
+
+/** As hold_cancel, for one request, which the client cancelled. False: it is not held. */
+bool hold_cancel_stream(struct worker *worker, struct net_conn *conn, unsigned stream);
+
+/**
+ * The server stops: lets those clients go that are due after its time, so that they can ask
+ * another one now. The others are answered still.
+ */
+void hold_give_up(struct worker *worker);
+
+/** Counts an answer that was held so long. */
+void hold_count(struct worker *worker, uint64_t wait_ns);
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * later.h: works that outlive their turn (park.h): they wait for a key, for steps at stores that
+ * complete them later, or, as batches with much work, for the turns of others in between.
+ *
+ * A work with steps at a store is parked before it runs, because the store knows its plan by its
+ * address. When the store has answered all of them, the work is ready. It goes on after the turn's
+ * reading, with all others that are ready: to the store again, to wait for a key, or to its answer.
+ * Its memory lasts until the store has answered, even if its client leaves; its plan gives back
+ * what it took.
+ */
+#ifndef SERVER_LATER_H
+#define SERVER_LATER_H
+
+#include "server/loop/work.h"
+
+/** Runs such a work of the batch, and answers it, or holds it until the store has told. */
+void later_run(struct worker *worker, struct work *work);
+/** Lets a work of the batch wait as its decision says. False: it does not, and its reply holds. */
+bool later_wait(struct worker *worker, struct work *work, struct reply *reply);
+
+/**
+ * A work of the batch is a batch with more items than a turn takes: no request of its client is taken
+ * until the last of them has begun, or the batch has ended.
+ */
+void later_split(struct worker *worker, struct net_conn *conn);
+/** A work of the batch was cancelled before it was decided. */
+void later_drop(struct worker *worker, struct work *work);
+/** In a turn so many batches go on: with the work that a turn takes of each, a millisecond in all. */
+#define LATER_BATCHES 2
+
+/** Goes on with such batches, oldest first. */
+void later_go_on(struct worker *worker);
+
+/** Goes on with all that are ready. */
+void later_resume_ready(struct worker *worker);
+/**
+ * Behind the end of all clients and lanes: frees all. What they hold at a store stays there until
+ * it ends.
+ */
+void later_close(struct worker *worker);
+
+#endif

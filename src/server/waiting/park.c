@@ -1,0 +1,302 @@
+#include "server/waiting/park.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/submit.h"
+
+#define ALIGNMENT alignof(max_align_t)
+
+/* The size of a small work, and how many of that size are kept. */
+#define SMALL     ((size_t)896)
+#define SPARE_MAX 2048
+
+/* Memory that is handed out. From when it is not enough, all room is NULL, and is only counted. */
+struct pack {
+	char *memory;
+	size_t size, used;
+};
+
+static void *room(struct pack *pack, size_t size)
+{
+	char *memory = pack->memory + pack->used;
+
+	pack->used += (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	return pack->used <= pack->size ? memory : NULL;
+}
+
+static void *copy(struct pack *pack, const void *from, size_t size)
+{
+	void *to = room(pack, size);
+
+	return to && size > 0 ? memcpy(to, from, size) : to;
+}
+
+static void copy_text(struct pack *pack, struct slice *text)
+{
+	if (text->data)
+		text->data = copy(pack, text->data, text->len);
+}
+
+/* Copies the fields that the answer needs. The others were needed only to prepare the plan. */
+static void copy_request(struct pack *pack, const struct request *from, struct request *to)
+{
+	struct slice *args = copy(pack, from->args, from->arg_count * sizeof *from->args);
+	struct request *items = copy(pack, from->items, from->item_count * sizeof *from->items);
+	struct request ignored;
+
+	*to = *from;
+	to->origin = NULL;
+	to->attributes = NULL;
+	to->attribute_count = 0;
+	to->key = to->permit = to->forwarded_for = (struct slice){NULL, 0};
+	to->args = args;
+	to->items = items;
+	copy_text(pack, &to->limit);
+	copy_text(pack, &to->name);
+	copy_text(pack, &to->text);
+	for (size_t i = 0; i < from->arg_count; i++) {
+		struct slice word = from->args[i];
+
+		copy_text(pack, &word);
+		if (args)
+			args[i] = word;
+	}
+	for (size_t i = 0; i < from->item_count; i++)
+		copy_request(pack, &from->items[i], items ? &items[i] : &ignored);
+}
+
+static struct slice copy_bytes(struct pack *pack, struct slice bytes)
+{
+	copy_text(pack, &bytes);
+	return bytes;
+}
+
+static const struct weir_attribute *copy_attributes(struct pack *pack,
+                                                    const struct weir_attribute *from, size_t n)
+{
+	struct weir_attribute *to = room(pack, n * sizeof *to), ignored;
+
+	for (size_t i = 0; i < n; i++) {
+		struct weir_attribute *one = to ? &to[i] : &ignored;
+
+		*one = from[i];
+		one->name = copy(pack, from[i].name, strlen(from[i].name) + 1);
+		one->value = copy(pack, from[i].value, from[i].value_len);
+	}
+	return to;
+}
+
+/* An item that is not prepared yet: copies the other fields, too. */
+static void copy_unprepared(struct pack *pack, const struct request *from, struct request *to)
+{
+	struct request *items = (struct request *)to->items, ignored = {0};
+
+	to->key = copy_bytes(pack, from->key);
+	to->permit = copy_bytes(pack, from->permit);
+	to->forwarded_for = copy_bytes(pack, from->forwarded_for);
+	to->attributes = copy_attributes(pack, from->attributes, from->attribute_count);
+	to->attribute_count = from->attribute_count;
+	for (size_t i = 0; i < from->item_count; i++)
+		copy_unprepared(pack, &from->items[i], items ? &items[i] : &ignored);
+}
+
+/* Its items came together with it. No login is proved again. */
+static const struct request_origin *copy_origin(struct pack *pack, const struct request_origin *from)
+{
+	struct request_origin *origin = from ? room(pack, sizeof *origin) : NULL;
+	struct slice host = from ? copy_bytes(pack, from->host) : (struct slice){NULL, 0};
+
+	if (origin)
+		*origin = (struct request_origin){host, from->foreign, from->forwarded, .login = {{0}, {0}}};
+	return origin;
+}
+
+/* What the items that are not begun need of the request. */
+static void copy_rest(struct pack *pack, const struct batch *from, struct request *to)
+{
+	struct request *items = (struct request *)to->items, ignored = {0};
+
+	to->origin = copy_origin(pack, from->request.origin);
+	for (size_t i = from->begun; i < from->request.item_count; i++)
+		copy_unprepared(pack, &from->request.items[i], items ? &items[i] : &ignored);
+}
+
+static void copy_work(const struct worker *worker, struct pack *pack, const struct work *from,
+                      struct work *to);
+
+static struct request *copy_batch(const struct worker *worker, struct pack *pack,
+                                  const struct work *work)
+{
+	size_t n;
+	const struct work *items = items_of(work, &n);
+	const struct batch *from = (const struct batch *)work->whole;
+	size_t all = from->request.item_count;
+	struct batch *batch = room(pack, sizeof *batch + all * sizeof *batch->items);
+	struct reply *replies = room(pack, all * sizeof *replies);
+	struct request request;
+	struct work item;
+
+	copy_request(pack, work->whole, &request);
+	copy_rest(pack, from, &request);
+	if (batch) {
+		*batch = *from;
+		batch->request = request;
+		batch->replies = replies;
+	}
+	for (size_t i = 0; i < n; i++)
+		copy_work(worker, pack, &items[i], batch ? &batch->items[i] : &item);
+	for (size_t i = 0; replies && i < all; i++)
+		replies[i] = (struct reply){.at_store = true}; /* to be finished, see handle.c */
+	return batch ? &batch->request : NULL;
+}
+
+static struct request *copy_whole(const struct worker *worker, struct pack *pack,
+                                  const struct work *work)
+{
+	struct request *whole, ignored;
+
+	if (!work->whole)
+		return NULL;
+	if (work->kind == REQUEST_BATCH)
+		return copy_batch(worker, pack, work);
+	whole = room(pack, sizeof *whole);
+	copy_request(pack, work->whole, whole ? whole : &ignored);
+	return whole;
+}
+
+static void copy_plan(const struct worker *worker, struct pack *pack, const struct work *from,
+                      struct work *to)
+{
+	void *memory = room(pack, engine_extent(&from->plan));
+
+	if (memory)
+		engine_suspend(worker->shared->table, &to->plan, &from->plan, memory);
+}
+
+/* If the plan was not prepared, nothing reads it. */
+static bool has_plan(const struct work *work)
+{
+	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;
+}
+
+static void copy_work(const struct worker *worker, struct pack *pack, const struct work *from,
+                      struct work *to)
+{
+	*to = *from;
+	if (has_plan(from))
+		copy_plan(worker, pack, from, to);
+	else
+		to->plan.step_count = 0;
+	if (from->status != WEIR_OK && from->kind != REQUEST_LOCAL)
+		to->message = copy(pack, from->message, strlen(from->message) + 1);
+	else
+		to->whole = copy_whole(worker, pack, from);
+}
+
+bool park_is_needed(const struct work *work)
+{
+	size_t n;
+	const struct work *items = items_of(work, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (park_is_needed(&items[i]))
+			return true;
+	return has_plan(work) && engine_is_remote(&work->plan);
+}
+
+/* The memory of a work whose plans are at stores. */
+static size_t size_elsewhere(const struct work *work)
+{
+	size_t n;
+	const struct work *items = items_of(work, &n);
+	size_t size = has_plan(work) && engine_is_remote(&work->plan) ? submit_size(&work->plan) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		size += size_elsewhere(&items[i]);
+	return size;
+}
+
+size_t park_size(const struct work *work)
+{
+	size_t n = work->kind == REQUEST_BATCH && work->status == WEIR_OK ? work->whole->item_count : 0;
+
+	return HOLD_SIZE + n * (sizeof *work + sizeof(struct request) + sizeof(struct reply)) +
+	       size_elsewhere(work);
+}
+
+/* Most works are small, and there are many in a turn: their memory is used again. */
+void park_release(struct held *held)
+{
+	struct parked *parked = (struct parked *)held;
+	struct worker *worker = parked->worker;
+
+	if (parked->size > SMALL || worker->spare_count == SPARE_MAX) {
+		free(parked);
+		return;
+	}
+	parked->next_ready = worker->spare;
+	worker->spare = parked;
+	worker->spare_count++;
+}
+
+/* Zero before its work. */
+static struct parked *take_memory(struct worker *worker, size_t size)
+{
+	struct parked *parked = size <= SMALL ? worker->spare : NULL;
+
+	if (parked) {
+		worker->spare = parked->next_ready;
+		worker->spare_count--;
+	} else {
+		parked = malloc(size <= SMALL ? SMALL : size);
+		if (!parked)
+			return NULL;
+	}
+	memset(parked, 0, offsetof(struct parked, work));
+	parked->size = size <= SMALL ? SMALL : size;
+	parked->worker = worker;
+	return parked;
+}
+
+/* Into memory of that size, or as much as it needs. NULL: no memory. */
+static struct parked *copy_into(struct worker *worker, const struct work *work, size_t size)
+{
+	struct parked *parked = take_memory(worker, size);
+	struct pack pack;
+
+	if (!parked)
+		return NULL;
+	pack = (struct pack){parked->bytes, size - sizeof *parked, 0};
+	copy_work(worker, &pack, work, &parked->work);
+	if (pack.used <= pack.size)
+		return parked;
+	park_release(&parked->held);
+	return copy_into(worker, work, sizeof *parked + pack.used);
+}
+
+struct parked *park_open(struct worker *worker, const struct work *work,
+                         const struct held_kind *kind, const struct held_owner *owner)
+{
+	struct parked *parked = copy_into(worker, work, SMALL);
+
+	if (!parked)
+		return NULL;
+	parked->held.size = parked->size + size_elsewhere(work);
+	hold_name(&parked->held, worker, work);
+	parked->held.owner = owner;
+	if (hold_add(worker, &parked->held, kind, work->conn, HOLD_NEVER))
+		return parked;
+	park_release(&parked->held);
+	return NULL;
+}
+
+void park_close(struct worker *worker)
+{
+	struct parked *parked;
+
+	while ((parked = worker->spare)) {
+		worker->spare = parked->next_ready;
+		free(parked);
+	}
+}

@@ -1,0 +1,240 @@
+#include "server/waiting/queue.h"
+
+#include "server/requests/handle.h"
+#include "server/waiting/park.h"
+
+/* As many steps as a call holds. */
+#define QUEUE_POLLS 64
+
+static struct parked *parked_of(struct waiter *waiter)
+{
+	return (struct parked *)((char *)waiter - offsetof(struct parked, place.waiter));
+}
+
+/* From any thread. */
+static void wake(struct waiter *waiter)
+{
+	struct parked *parked = parked_of(waiter);
+	struct queue_place *place = &parked->place;
+	struct worker *worker = parked->worker;
+
+	pthread_mutex_lock(&worker->lock);
+	place->is_dropped |= waiter->is_dropped;
+	if (!place->woken_link) {
+		place->next_woken = worker->woken;
+		place->woken_link = &worker->woken;
+		if (place->next_woken)
+			place->next_woken->place.woken_link = &place->next_woken;
+		worker->woken = parked;
+		net_loop_wake(worker->loop);
+	}
+	pthread_mutex_unlock(&worker->lock);
+}
+
+/* Under the lock. */
+static void forget_woken(struct queue_place *place)
+{
+	if (!place->woken_link)
+		return;
+	*place->woken_link = place->next_woken;
+	if (place->next_woken)
+		place->next_woken->place.woken_link = place->woken_link;
+	place->woken_link = NULL;
+}
+
+/*
+ * The queue of the key that its plan waits for. From its second move on its time does not
+ * begin anew: it may be sent from one queue to the other for ever.
+ */
+static bool enter(struct worker *worker, struct parked *parked, uint64_t now_ns)
+{
+	const struct plan *plan = &parked->work.plan;
+	const struct algo_limit *limit = &plan->refused->limit->algo;
+	struct queue_place *place = &parked->place;
+	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(limit, plan->max_wait_ns));
+	struct waitlist *list = waitlist_make(&worker->shared->table->waiting);
+	enum waitlist_joined joined;
+
+	if (!list)
+		return false;
+	place->end_ns = place->has_moved ? u64_min(place->end_ns, end_ns) : end_ns;
+	place->waiter = (struct waiter){
+	    .hash = plan->waits_at, .wake = wake, .priority = plan->refused->priority};
+	place->is_dropped = false;
+	joined = waitlist_join(list, &place->waiter, wait_queue_max(limit));
+	place->is_taken = joined != WAITLIST_FULL;
+	place->is_first = joined == WAITLIST_FIRST;
+	return place->is_taken;
+}
+
+/*
+ * Polling: all queues of a loop whose keys are at stores look at the same times, store_poll apart,
+ * so that few calls hold their steps. Only the first QUEUE_POLLS of them look at once, and then go
+ * to the end: a crowd of queues looks less often, and costs the stores no more.
+ */
+static void add_poll(struct worker *worker, struct parked *parked, uint64_t now_ns)
+{
+	struct queue_place *place = &parked->place;
+	uint64_t every_ns = worker->config->rules->store_poll_ns;
+
+	if (place->poll_link)
+		return;
+	if (!worker->polls)
+		worker->poll_ns = now_ns + every_ns - now_ns % every_ns;
+	place->next_poll = NULL;
+	place->poll_link = worker->polls_end;
+	*worker->polls_end = parked;
+	worker->polls_end = &place->next_poll;
+}
+
+static void forget_poll(struct worker *worker, struct queue_place *place)
+{
+	if (!place->poll_link)
+		return;
+	*place->poll_link = place->next_poll;
+	*(place->next_poll ? &place->next_poll->place.poll_link : &worker->polls_end) =
+	    place->poll_link;
+	place->poll_link = NULL;
+	if (!worker->polls)
+		worker->poll_ns = 0;
+}
+
+static void run_polls(struct worker *worker)
+{
+	uint64_t every_ns = worker->config->rules->store_poll_ns;
+	uint64_t now_ns = worker->poll_ns != 0 ? os_monotonic_ns() : 0;
+
+	if (worker->poll_ns == 0 || worker->poll_ns > now_ns)
+		return;
+	worker->poll_ns = now_ns + every_ns - now_ns % every_ns;
+	for (size_t i = 0; worker->polls && i < QUEUE_POLLS; i++) {
+		struct parked *parked = worker->polls;
+
+		forget_poll(worker, &parked->place);
+		if (parked->held.at_store == 0) /* else it is looking */
+			hold_put_off(worker, &parked->held, now_ns);
+	}
+}
+
+void queue_leave(struct worker *worker, struct parked *parked)
+{
+	struct queue_place *place = &parked->place;
+
+	if (!place->is_taken)
+		return;
+	forget_poll(worker, place);
+	waitlist_leave(waitlist_at(&worker->shared->table->waiting), &place->waiter);
+	place->is_taken = false;
+	pthread_mutex_lock(&worker->lock);
+	forget_woken(place);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void queue_run(struct worker *worker)
+{
+	struct parked *parked;
+
+	pthread_mutex_lock(&worker->lock);
+	while ((parked = worker->woken)) {
+		forget_woken(&parked->place);
+		parked->place.is_first = !parked->place.is_dropped;
+		if (parked->held.at_store > 0)
+			parked->place.was_woken = true;
+		else
+			hold_put_off(worker, &parked->held, os_monotonic_ns());
+	}
+	pthread_mutex_unlock(&worker->lock);
+	run_polls(worker);
+}
+
+/* Its place is another's now. */
+static bool is_dropped(struct worker *worker, const struct parked *parked)
+{
+	bool is_dropped;
+
+	pthread_mutex_lock(&worker->lock);
+	is_dropped = parked->place.is_dropped;
+	pthread_mutex_unlock(&worker->lock);
+	return is_dropped;
+}
+
+/* When the first of a queue tries again. */
+static uint64_t retry_at(struct worker *worker, struct parked *parked, const struct reply *reply,
+                         uint64_t now_ns)
+{
+	bool was_woken = parked->place.was_woken;
+
+	parked->place.was_woken = false;
+	if (was_woken)
+		return now_ns;
+	/* Nobody tells what another server gives back. */
+	if (engine_polls(&parked->work.plan))
+		add_poll(worker, parked, now_ns);
+	return sat_add(now_ns, reply->decision.retry_after_ns);
+}
+
+/* It has waited, and is decided. */
+static void end(struct worker *worker, struct parked *parked, struct reply *reply, uint64_t now_ns)
+{
+	uint64_t start_ns = parked->place.start_ns;
+
+	if (start_ns == 0)
+		return;
+	if (parked->work.status == WEIR_OK)
+		reply->decision.wait_ns += now_ns - start_ns;
+	hold_count(worker, now_ns - start_ns);
+}
+
+/* False: the queue of the key that denied it now has no room. */
+static bool move(struct worker *worker, struct parked *parked, uint64_t now_ns)
+{
+	struct queue_place *place = &parked->place;
+	bool moves = place->is_taken;
+
+	queue_leave(worker, parked);
+	if (!enter(worker, parked, now_ns))
+		return false;
+	place->has_moved |= moves;
+	if (place->start_ns == 0) {
+		place->start_ns = now_ns;
+		place->deadline_ns = sat_add(now_ns, parked->work.plan.max_wait_ns);
+	}
+	return true;
+}
+
+uint64_t queue_stays(struct worker *worker, struct parked *parked, struct reply *reply)
+{
+	struct queue_place *place = &parked->place;
+	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
+	bool stays = place->is_taken && parked->work.plan.waits_at == place->waiter.hash;
+
+	if (reply->waits &&
+	    (is_dropped(worker, parked) || (!stays && !move(worker, parked, now_ns))))
+		handle_deny(worker, &parked->work, WEIR_REASON_QUEUE_FULL, reply);
+	if (!reply->waits) {
+		queue_leave(worker, parked);
+		if (!reply->at_store)
+			end(worker, parked, reply, now_ns);
+		return HOLD_NEVER;
+	}
+	if (place->is_first) /* a new one in the next turn */
+		due_ns = stays ? retry_at(worker, parked, reply, now_ns) : now_ns + 1;
+	return u64_min(due_ns, place->end_ns);
+}
+
+void queue_prepare(struct worker *worker, struct parked *parked, uint64_t now_ns)
+{
+	struct queue_place *place = &parked->place;
+	struct plan *plan = &parked->work.plan;
+
+	if (now_ns >= place->end_ns)
+		plan->max_wait_ns = WEIR_ZERO;
+	else if (plan->max_wait_ns != 0)
+		plan->max_wait_ns = place->deadline_ns - now_ns;
+	plan->position = !place->is_first   ? WAIT_BEHIND
+	                 : place->has_moved ? WAIT_YIELDED
+	                                    : WAIT_FIRST;
+	plan->waits_at = place->waiter.hash;
+	if (parked->held.config != worker->config)
+		handle_adapt(worker, &parked->work);
+}
