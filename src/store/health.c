@@ -1,5 +1,5 @@
 /*
- * health.c: the loop in which permits and their reports meet on a key's health.
+ * health.c: acquires, reports, resets and forces a key of a limit with phases.
  *
  * rows/health.h keeps it in cells, each of which changes by itself; what each change is to be,
  * algo/health.h says. An acquire takes a flight, then, in half-open, a probe of the phase; a report
@@ -12,172 +12,8 @@
 #include "base/draw.h"
 #include "base/fence.h"
 #include "rows/health.h"
+#include "store/health_phase.h"
 #include "store/health_rows.h"
-
-enum kept { KEPT, CHANGED, NO_ROOM };
-
-/* Makes the head such that the row stays the key's, in that phase. */
-static enum kept keep(struct watch *watch, const struct health_state *health)
-{
-	struct row_step on = {.limit = watch->limit, .now_ns = watch->now_ns};
-	struct wide_state *state = &watch->state;
-	bool is_new = !state->at.cell;
-	struct cell head;
-
-	if (!is_new && health_row_fits(watch->limit, state->at.head, state->at.row.tag, health,
-	                               watch->now_ns))
-		return KEPT;
-	head = health_row_head(watch->limit, state->at.row.tag, health, watch->now_ns);
-	if (!wide_store_head(state, &on, head))
-		return wide_is_full(state, watch->now_ns) ? NO_ROOM : CHANGED;
-	if (is_new && watch->seen.health.since_ns > 0) { /* of a former table */
-		struct health_state former = watch->seen.health;
-
-		health_rows_look(watch, NULL);
-		if (state->at.cell && watch->seen.health.since_ns == 0)
-			health_row_turn(&state->at, &watch->seen, &former);
-	}
-	return CHANGED;
-}
-
-static void note(struct watch *watch, enum health_phase from, enum health_phase to,
-                 enum algo_cause cause)
-{
-	if (from == to)
-		return;
-	if (watch->turned < ALGO_TURNS_MAX)
-		watch->turns[watch->turned++].from = (uint8_t)from;
-	watch->turns[watch->turned - 1].to = (uint8_t)to;
-	watch->turns[watch->turned - 1].cause = (uint8_t)cause;
-}
-
-/* Puts the phase that was seen into another one, for this cause. False: it has changed. */
-static bool turn(struct watch *watch, const struct health_state *after, enum algo_cause cause)
-{
-	enum health_phase from = watch->seen.health.phase;
-
-	if (!health_row_turn(&watch->state.at, &watch->seen, after))
-		return false;
-	note(watch, from, after->phase, cause);
-	keep(watch, after); /* else the next call does */
-	return true;
-}
-
-/* So many probes of the half-open one that was seen have ended. False: it has changed. */
-static bool turn_by_probes(struct watch *watch, struct health_result result, unsigned count,
-                           uint64_t at_ns)
-{
-	struct health_state after = watch->seen.health;
-	struct algo_told told = watch->told ? *watch->told : (struct algo_told){0};
-
-	health_tell(&watch->limit->health, &after, result, count, at_ns, watch->told ? &told : NULL);
-	if (!turn(watch, &after, after.phase == HEALTH_OPEN ? ALGO_BY_BAD_PROBE : ALGO_BY_GOOD_PROBES))
-		return false;
-	if (watch->told)
-		*watch->told = told;
-	return true;
-}
-
-/*
- * Opens it, if the window says so. Whether it did; what others do meanwhile, they judge. A fleet
- * opens it itself. A call `has_counted` if it has added to the part of now.
- */
-static bool judge(struct watch *watch, bool has_counted)
-{
-	struct health_state after = watch->seen.health;
-	struct health_tally tally;
-	enum algo_cause cause;
-
-	if (after.phase > HEALTH_RAMP)
-		return false;
-	health_rows_tally(watch, &tally);
-	cause = health_trips(&watch->limit->health, &tally);
-	if (cause == ALGO_BY_NOTHING) {
-		if (has_counted && !watch->has_former && tally.calls >= watch->limit->health.minimum)
-			health_row_calm(watch->limit, &watch->state.at, &watch->seen, watch->now_ns);
-		return false;
-	}
-	if (watch->told) {
-		watch->told->trips = true;
-		return false;
-	}
-	health_open(&after, watch->now_ns);
-	turn(watch, &after, cause);
-	return true;
-}
-
-/* In the phase that was seen, which is closed. */
-static void count(struct watch *watch, struct health_ends ends)
-{
-	if (ends.result.ignored)
-		return;
-	health_row_count(watch->limit, &watch->state.at, &watch->seen, &ends, watch->now_ns);
-	judge(watch, ends.at_ns == watch->now_ns);
-}
-
-/* A permit that nobody has reported in its time. */
-static struct health_result timed_out(const struct watch *watch)
-{
-	return health_result_of(&watch->limit->health, WEIR_OUTCOME_TIMEOUT,
-	                        watch->limit->health.timeout_ns);
-}
-
-/* Counts those permits in the parts in which their time was over. Whether the window trips. */
-static bool count_lost(struct watch *watch, const struct health_sweep *sweep)
-{
-	const struct health_params *params = &watch->limit->health;
-	struct health_ends ends = {.result = timed_out(watch), .at_ns = watch->now_ns};
-
-	for (unsigned before = 0; before < HEALTH_PARTS_MAX + 2; before++) {
-		ends.count = sweep->lost_in[before];
-		ends.at_ns = sat_sub(watch->now_ns, before * params->part_ns);
-		if (ends.count > 0)
-			health_row_count(watch->limit, &watch->state.at, &watch->seen, &ends, watch->now_ns);
-	}
-	return judge(watch, false);
-}
-
-/*
- * Before anything else: what permits that nobody has reported say. In half-open, probes that fly
- * by the phase but not by the row are lost, however that came.
- */
-static void look_settled_and_list(struct watch *watch, struct health_list *list)
-{
-	for (;;) {
-		struct health_sweep sweep = {.list = list};
-		const struct health_state *health = &watch->seen.health;
-		const struct health_params *params;
-		uint64_t lost_ns;
-
-		if (list)
-			list->alone = list->grouped = 0;
-		health_rows_look(watch, &sweep);
-		params = &watch->limit->health;
-		if (sweep.lost > 0 && health->phase == HEALTH_HALF_OPEN)
-			health_rows_note_lost(watch, &sweep);
-		else if (sweep.lost > 0 && count_lost(watch, &sweep) && health->phase <= HEALTH_RAMP)
-			continue; /* others have changed the phase meanwhile */
-		if (watch->seen.overdue ||
-		    (health->phase == HEALTH_HALF_OPEN && health->flying > watch->seen.own)) {
-			/* What they say counts in the newest table, where the key has no row yet. */
-			if (!watch->state.at.cell) {
-				if (keep(watch, health) == NO_ROOM)
-					return;
-				continue;
-			}
-			lost_ns = health_lost_ns(params, watch->lost_ns, watch->seen.lost_ns);
-			turn_by_probes(watch, timed_out(watch), health->flying - (unsigned)watch->seen.own,
-			               lost_ns ? u64_min(lost_ns, watch->now_ns) : watch->now_ns);
-		} else if (!params->finished_only || !watch->state.at.cell || !judge(watch, false)) {
-			return; /* else parts have finished since the last report */
-		}
-	}
-}
-
-static void look_settled(struct watch *watch)
-{
-	look_settled_and_list(watch, NULL);
-}
 
 static void explain(const struct watch *watch, const struct health_state *health, uint64_t own_ns,
                     struct algo_outcome *out)
@@ -198,9 +34,9 @@ static void refuse(struct watch *watch, bool takes, struct algo_outcome *out)
 	explain(watch, &watch->seen.health, 0, out);
 	if (takes && out->reason == WEIR_REASON_OVER_LIMIT && watch->limit->health.refusals_fail &&
 	    watch->seen.health.phase <= HEALTH_RAMP)
-		count(watch, (struct health_ends){{.failed = true}, 1, watch->now_ns, 0});
+		health_phase_count(watch, (struct health_ends){{.failed = true}, 1, watch->now_ns, 0});
 	else if (takes)
-		keep(watch, &watch->seen.health);
+		health_phase_keep(watch, &watch->seen.health);
 }
 
 __attribute__((noinline, cold)) static bool are_too_many(struct watch again)
@@ -228,18 +64,18 @@ static bool take(struct watch *watch, const struct health_state *health, uint64_
 	struct health_permit permit =
 	    health_permit_of(&limit->health,
 	                     health_start(health, watch->now_ns) + limit->health.timeout_ns, id);
-	enum kept kept = keep(watch, &watch->seen.health);
+	enum health_kept kept = health_phase_keep(watch, &watch->seen.health);
 	bool turns = health->phase == HEALTH_HALF_OPEN;
 
-	if (kept == NO_ROOM) {
+	if (kept == HEALTH_NO_ROOM) {
 		algo_outcome_full(limit, out);
 		*until_ns = 0;
 		return true;
 	}
-	if (kept == CHANGED || health_row_take(limit, &watch->state.at, &watch->seen, permit,
-	                                       watch->now_ns) != HEALTH_TAKEN)
+	if (kept == HEALTH_CHANGED ||
+	    health_row_take(limit, &watch->state.at, &watch->seen, permit, watch->now_ns) != HEALTH_TAKEN)
 		return false;
-	if (is_one_too_many(watch) || (turns && !turn(watch, health, ALGO_BY_SLEEP))) {
+	if (is_one_too_many(watch) || (turns && !health_phase_change(watch, health, ALGO_BY_SLEEP))) {
 		health_row_give(limit, &watch->state.at, permit);
 		return false;
 	}
@@ -256,7 +92,7 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call, struc
 		struct health_request request;
 		struct health_state health;
 
-		look_settled(watch);
+		health_phase_settle(watch, NULL);
 		health = watch->seen.health;
 		if (takes && draw == 0 && health_draws(&health))
 			draw = draw_next();
@@ -290,7 +126,7 @@ static void tell_seen(const struct watch *watch, struct algo_outcome *out)
 /* The same, once a permit is given back. */
 static void tell(struct watch *watch, struct algo_outcome *out)
 {
-	look_settled(watch);
+	health_phase_settle(watch, NULL);
 	tell_seen(watch, out);
 }
 
@@ -315,15 +151,15 @@ static bool give(struct watch *watch, struct health_permit permit, struct health
 		const struct row_state *row;
 		struct wide_state former;
 
-		look_settled(watch);
+		health_phase_settle(watch, NULL);
 		after = watch->seen.health;
 		row = permit.until_ns > watch->now_ns ? health_rows_find(watch, &permit, &former) : NULL;
 		if (!row)
 			return false;
-		if (!watch->state.at.cell && keep(watch, &after) != NO_ROOM)
+		if (!watch->state.at.cell && health_phase_keep(watch, &after) != HEALTH_NO_ROOM)
 			continue; /* its result counts in the newest table */
 		if (watch->state.at.cell && is_probe(watch, &permit)) {
-			if (!turn_by_probes(watch, result, 1, watch->now_ns))
+			if (!health_phase_end_probes(watch, result, 1, watch->now_ns))
 				continue;
 			health_row_give(limit, row, permit);
 			return true;
@@ -332,7 +168,8 @@ static bool give(struct watch *watch, struct health_permit permit, struct health
 			return false;
 		if (counts && watch->state.at.cell && after.phase <= HEALTH_RAMP &&
 		    health_counts(&after, permit.start_ns))
-			count(watch, (struct health_ends){result, 1, watch->now_ns, permit.stripe});
+			health_phase_count(watch,
+			                   (struct health_ends){result, 1, watch->now_ns, permit.stripe});
 		return true;
 	}
 }
@@ -355,18 +192,19 @@ static struct health_result result_of(const struct algo_limit *limit, const stru
 static void count_foreign(struct watch *watch, const struct algo_call *call)
 {
 	struct health_permit permit;
-	enum kept kept = CHANGED;
+	enum health_kept kept = HEALTH_CHANGED;
 
-	while (kept == CHANGED) {
-		look_settled(watch);
-		kept = watch->state.at.cell ? KEPT : keep(watch, &watch->seen.health);
+	while (kept == HEALTH_CHANGED) {
+		health_phase_settle(watch, NULL);
+		kept = watch->state.at.cell ? HEALTH_KEPT : health_phase_keep(watch, &watch->seen.health);
 	}
 	permit = health_permit_of(&watch->limit->health, call->until_ns, call->permit);
-	if (kept == KEPT && watch->seen.health.phase <= HEALTH_RAMP &&
+	if (kept == HEALTH_KEPT && watch->seen.health.phase <= HEALTH_RAMP &&
 	    health_counts(&watch->seen.health, permit.start_ns))
-		count(watch, (struct health_ends){result_of(watch->limit, call, permit.start_ns,
-		                                            watch->now_ns),
-		                                  1, watch->now_ns, permit.stripe});
+		health_phase_count(watch,
+		                   (struct health_ends){result_of(watch->limit, call, permit.start_ns,
+		                                                  watch->now_ns),
+		                                        1, watch->now_ns, permit.stripe});
 }
 
 /* Gives back the newest permits. Those of a half-open phase are probes, which then nobody judges. */
@@ -381,10 +219,10 @@ __attribute__((noinline)) static void give_newest(struct watch *watch, uint64_t 
 		const struct health_state *health = &watch->seen.health;
 		unsigned probes;
 
-		look_settled_and_list(watch, &list);
+		health_phase_settle(watch, &list);
 		probes = (unsigned)u64_min(u64_min(n, watch->seen.own), health->flying);
 		if (watch->state.at.cell && health->phase == HEALTH_HALF_OPEN && probes > 0)
-			turned = turn_by_probes(watch, ignored, probes, watch->now_ns);
+			turned = health_phase_end_probes(watch, ignored, probes, watch->now_ns);
 	} while (!turned);
 	health_rows_give_newest(watch, &list, n);
 	tell_seen(watch, out);
@@ -407,7 +245,7 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 		return;
 	}
 	if (call->until_ns == 0)
-		look_settled(watch); /* a report without a name is one of the newest permit */
+		health_phase_settle(watch, NULL); /* without a name it reports the newest permit */
 	permit = call->until_ns ? health_permit_of(&limit->health, call->until_ns, call->permit)
 	                        : health_permit_of(&limit->health, watch->now_ns + watch->seen.last_ns, 0);
 	given = call->cost > 0 && give(watch, permit, result_of(limit, call, permit.start_ns, watch->now_ns),
@@ -417,7 +255,7 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 	else if (!call->untold)
 		tell(watch, out);
 	else if (call->cost == 0)
-		look_settled(watch); /* else it would open later than a permit's time was over */
+		health_phase_settle(watch, NULL); /* a permit whose time was over may open it now */
 	out->allowed = given || call->until_ns == 0;
 }
 
@@ -430,9 +268,9 @@ static void reset(struct watch *watch, struct algo_outcome *out)
 		struct health_state after = {.phase = HEALTH_CLOSED, .since_ns = watch->now_ns};
 		struct health_tally tally;
 
-		look_settled(watch);
+		health_phase_settle(watch, NULL);
 		if (!watch->state.at.cell &&
-		    !(watch->has_former && keep(watch, &watch->seen.health) != NO_ROOM))
+		    !(watch->has_former && health_phase_keep(watch, &watch->seen.health) != HEALTH_NO_ROOM))
 			break;
 		if (!watch->state.at.cell)
 			continue;
@@ -441,7 +279,7 @@ static void reset(struct watch *watch, struct algo_outcome *out)
 		after.since_ns = u64_max(after.since_ns, watch->seen.health.since_ns + 1);
 		if (watch->seen.health.phase >= HEALTH_FORCED_OPEN ||
 		    (watch->seen.health.phase == HEALTH_CLOSED && health_rows_tally(watch, &tally) == 0) ||
-		    turn(watch, &after, ALGO_BY_RESET))
+		    health_phase_change(watch, &after, ALGO_BY_RESET))
 			break;
 	}
 	watch->seen.in_flight = watch->seen.last_ns = 0;
@@ -462,7 +300,7 @@ static void force(struct watch *watch, const struct algo_call *call, struct algo
 	                                           [ALGO_FORCE_CLOSED] = HEALTH_FORCED_CLOSED,
 	                                           [ALGO_FORCE_END] = HEALTH_CLOSED};
 	struct health_state after;
-	enum kept kept;
+	enum health_kept kept;
 
 	do {
 		health_rows_look(watch, NULL);
@@ -472,12 +310,12 @@ static void force(struct watch *watch, const struct algo_call *call, struct algo
 		    .phase = phases[call->force],
 		    .since_ns = call->force == ALGO_FORCE_END ? watch->now_ns
 		                                              : forced_until(call, watch->now_ns)};
-		kept = keep(watch, &after);
-		if (kept == NO_ROOM) {
+		kept = health_phase_keep(watch, &after);
+		if (kept == HEALTH_NO_ROOM) {
 			algo_outcome_full(watch->limit, out);
 			return;
 		}
-	} while (kept == CHANGED || !turn(watch, &after, ALGO_BY_FORCE));
+	} while (kept == HEALTH_CHANGED || !health_phase_change(watch, &after, ALGO_BY_FORCE));
 	if (watch->told)
 		watch->told->rejoins = call->force == ALGO_FORCE_END;
 	tell(watch, out);
@@ -487,7 +325,7 @@ static void force(struct watch *watch, const struct algo_call *call, struct algo
 static void obey(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
 	struct health_state after;
-	enum kept kept;
+	enum health_kept kept;
 
 	do {
 		health_rows_look(watch, NULL);
@@ -496,12 +334,12 @@ static void obey(struct watch *watch, const struct algo_call *call, struct algo_
 		after = watch->seen.health;
 		if (!health_obey(&watch->limit->health, &after, call, watch->now_ns))
 			break;
-		kept = keep(watch, &after);
-		if (kept == NO_ROOM) {
+		kept = health_phase_keep(watch, &after);
+		if (kept == HEALTH_NO_ROOM) {
 			algo_outcome_full(watch->limit, out);
 			return;
 		}
-	} while (kept == CHANGED || !turn(watch, &after, ALGO_BY_FLEET));
+	} while (kept == HEALTH_CHANGED || !health_phase_change(watch, &after, ALGO_BY_FLEET));
 	tell(watch, out);
 	out->allowed = after.phase < HEALTH_FORCED_OPEN;
 	if (watch->told)
