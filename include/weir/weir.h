@@ -217,6 +217,7 @@ struct weir_health_options {
 	uint64_t min;              /**< adaptive: the least limit, 1 to 10,000; 0: the method's */
 	uint32_t failures;         /**< opens at this many failed calls of the window, in place of
 	                                minimum and failure_percent; 1 to 1,000,000; 0: at a share */
+	uint32_t judge_only;       /**< 1: phases and counts as ever, but every request passes */
 	uint64_t probe_timeout_ns; /**< a probe without a report counts as failed after this time, and
 	                                its permit after its own; 1 ms to a year; 0: sleep_ns, at
 	                                least 2 slow_ns, at most permit_timeout_ns */

@@ -20,6 +20,8 @@ static const struct word preset_words[] = {{"none", WEIR_PRESET_NONE},
                                            {"resilience4j", WEIR_PRESET_RESILIENCE4J},
                                            {0}};
 
+static const struct word judge_words[] = {{"no", 0}, {"yes", 1}, {0}};
+
 /* A preset: the options that it fills in, and other parameters. */
 static const struct preset {
 	struct weir_health_options options;
@@ -129,10 +131,12 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	    .slow_percent = health->slow_percent,
 	    .probes = health->probes,
 	    .max_concurrent = (uint32_t)health->max_concurrent,
+	    .layout = (uint32_t)health->max_concurrent | health->judge_only << 31,
 	    .quorum = (uint32_t)health->quorum,
 	    .finished_only = parts && named->finished_only,
 	    .together = named->together,
 	    .refusals_fail = named->refusals_fail,
+	    .judge_only = health->judge_only,
 	};
 	prepare(&limit->health);
 	limit->quota = health->max_concurrent ? health->max_concurrent : ALGO_COUNT_MAX;
@@ -180,6 +184,7 @@ const struct algorithm algorithm_breaker = {
                    {"permit_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(permit_timeout_ns),
                     .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
                    {"quorum", ALGO_NUMBER, ALGO_HEALTH_FIELD(quorum), .max = QUORUM_MAX},
+                   {"judge_only", ALGO_WORD, ALGO_HEALTH_FIELD(judge_only), .words = judge_words},
                    ALGO_RETRY_ROW, ALGO_KEYS_ROW},
     .rows = ALGO_ROWS_HEALTH,
     .judges = true,

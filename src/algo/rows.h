@@ -98,12 +98,14 @@ struct health_params {
 	uint32_t failure_percent, slow_percent;
 	uint32_t probes;
 	uint32_t max_concurrent; /* 0: any number */
+	uint32_t layout; /* tells rows with another max_concurrent or judge_only from the limit's own */
 	uint32_t quorum; /* of servers that say that it is to open; 0: it is not shared */
 	uint32_t seal;           /* tells parameters by which a window is judged from others */
 	uint8_t flight_mark;     /* the same of when permits end, 0 to 15; odd: each has its own cell */
 	bool finished_only;      /* the part of now does not count yet */
 	bool together;           /* probes are judged when all are back, as a window is */
 	bool refusals_fail;      /* a request that max_concurrent refuses counts as failed */
+	bool judge_only;         /* a request that would be denied passes, by a permit in no row */
 };
 
 #define ACCEPTS_PARTS_MAX 40 /* of a window */

@@ -330,17 +330,17 @@ static void mix(const struct algo_limit *limit, const struct row_state *at, stru
 	uint64_t until_ns = now_ns + needs_ns(limit, &closed, now_ns);
 
 	health_row_swap(at, HEALTH_LAYOUT_AT, layout,
-	                cell_make(at->row.tag, until_ns, limit->health.max_concurrent, 0));
+	                cell_make(at->row.tag, until_ns, limit->health.layout, 0));
 }
 
 void health_row_adopt(const struct algo_limit *limit, const struct row_state *at, uint64_t now_ns)
 {
 	struct cell layout = row_load(&at->row, HEALTH_LAYOUT_AT);
-	uint32_t tag = at->row.tag, max = limit->health.max_concurrent;
+	uint32_t tag = at->row.tag, own = limit->health.layout;
 
 	if (cell_tag(layout) != tag) { /* it is new */
-		health_row_swap(at, HEALTH_LAYOUT_AT, layout, cell_make(tag, now_ns, max, 0));
-	} else if (cell_word(layout) != max) {
+		health_row_swap(at, HEALTH_LAYOUT_AT, layout, cell_make(tag, now_ns, own, 0));
+	} else if (cell_word(layout) != own) {
 		mix(limit, at, layout, now_ns);
 		health_row_swap(at, HEALTH_CALM_AT, row_load(&at->row, HEALTH_CALM_AT),
 		                (struct cell){0, 0});
@@ -488,7 +488,7 @@ FLAT uint64_t health_row_try(const struct algo_limit *limit, const struct row_st
                              uint64_t now_ns, struct algo_outcome *out)
 {
 	const struct health_params *params = &limit->health;
-	struct health_permit permit = health_permit_of(params, now_ns + params->timeout_ns, id);
+	struct health_permit permit = health_permit_of(params, health_until_ns(params, now_ns), id);
 	struct health_look look;
 	uint64_t last_ns;
 
@@ -511,6 +511,7 @@ FLAT bool health_row_try_report(const struct algo_limit *limit, const struct row
 	struct health_look look;
 
 	if (result.failed || result.slow || report->until_ns <= now_ns ||
+	    health_is_bare(params, report->until_ns) ||
 	    !health_row_is_calm(limit, now_ns, &at->row, &look) ||
 	    !health_counts(&look.health, permit.start_ns) || !health_row_give(limit, at, permit))
 		return false;

@@ -8,7 +8,7 @@
  *                                                           since 60 | ended 3 | for ever 1
  *                     or open, instead of probes: spread 7 | doublings 7
  *     calm            name 32 | span 32                                       from 64
- *     the layout      tag 32 | max_concurrent                                 mixed until 60 | 0
+ *     the layout      tag 32 | judge_only 1 | max_concurrent 31               mixed until 60 | 0
  *     the sleep       tag 32 | doublings                                      opened at 60 | 0
  *
  * and then stripes, all alike, each of which has
@@ -33,6 +33,10 @@
  * max_concurrent each has its own, and there are no more. A part counts results in so much time, a
  * block has HEALTH_BLOCK of them in their order. Their names tell of which phase they are: what
  * another phase has counted is not seen, so nothing has to be cleaned.
+ *
+ * With judge_only, a request that would be denied passes by a permit that is in no row: it ends at an
+ * odd nanosecond, and the others end at even ones. In a mixed row permits of before a reload may end at
+ * any.
  *
  * A reload that changes max_concurrent gives the places of a row another meaning, but for the
  * window of the first stripe. So each cell says by itself what it is: flights and names differ by a
@@ -115,6 +119,25 @@ struct health_ends {
 };
 
 enum health_taken { HEALTH_TAKEN, HEALTH_FULL, HEALTH_AGAIN };
+
+/** When a permit ends that is given at a time. */
+static inline uint64_t health_until_ns(const struct health_params *params, uint64_t start_ns)
+{
+	uint64_t until_ns = start_ns + params->timeout_ns;
+
+	return until_ns + (until_ns & params->judge_only);
+}
+
+/** The same of a permit in no row, and whether a permit is one, in a row that is not mixed. */
+static inline uint64_t health_bare_until_ns(const struct health_params *params, uint64_t start_ns)
+{
+	return (start_ns + params->timeout_ns) | 1;
+}
+
+static inline bool health_is_bare(const struct health_params *params, uint64_t until_ns)
+{
+	return until_ns & params->judge_only;
+}
 
 static inline struct health_permit health_permit_of(const struct health_params *params,
                                                     uint64_t until_ns, uint64_t id)

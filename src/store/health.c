@@ -63,7 +63,7 @@ static bool take(struct watch *watch, const struct health_state *health, uint64_
 	const struct algo_limit *limit = watch->limit;
 	struct health_permit permit =
 	    health_permit_of(&limit->health,
-	                     health_start(health, watch->now_ns) + limit->health.timeout_ns, id);
+	                     health_until_ns(&limit->health, health_start(health, watch->now_ns)), id);
 	enum health_kept kept = health_phase_keep(watch, &watch->seen.health);
 	bool turns = health->phase == HEALTH_HALF_OPEN;
 
@@ -83,6 +83,24 @@ static bool take(struct watch *watch, const struct health_state *health, uint64_
 	return true;
 }
 
+/* A request that was denied; if the limit only judges, it passes. */
+static uint64_t pass_denied(const struct watch *watch, bool takes, struct algo_outcome *out)
+{
+	const struct health_params *params = &watch->limit->health;
+
+	if (!params->judge_only)
+		return 0;
+	algo_outcome_open(out);
+	return takes ? health_bare_until_ns(params, watch->now_ns) : 0;
+}
+
+/* Whether a permit is in no row. Permits of before a reload may only seem so. */
+static bool is_bare(const struct watch *watch, uint64_t until_ns)
+{
+	return health_is_bare(&watch->limit->health, until_ns) && !watch->seen.mixed &&
+	       !watch->has_former;
+}
+
 static uint64_t acquire(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
 	bool takes = call->op == ALGO_ACQUIRE && call->cost > 0;
@@ -99,19 +117,19 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call, struc
 		request = (struct health_request){takes ? &draw : NULL, watch->told, watch->seen.in_flight};
 		if (!health_ask(watch->limit, &health, watch->now_ns, &request, out)) {
 			refuse(watch, takes, out);
-			return 0;
+			return pass_denied(watch, takes, out);
 		}
 		if (!takes) {
 			if (wide_is_full(&watch->state, watch->now_ns))
 				algo_outcome_full(watch->limit, out);
 			else
 				explain(watch, &watch->seen.health, 0, out);
-			return 0;
+			return out->allowed ? 0 : pass_denied(watch, takes, out);
 		}
 		if (take(watch, &health, call->permit, out, &until_ns)) {
 			if (until_ns > 0)
 				explain(watch, &health, until_ns - watch->now_ns, out);
-			return until_ns;
+			return out->allowed ? until_ns : pass_denied(watch, takes, out);
 		}
 	}
 }
@@ -153,6 +171,8 @@ static bool give(struct watch *watch, struct health_permit permit, struct health
 
 		health_phase_settle(watch, NULL);
 		after = watch->seen.health;
+		if (is_bare(watch, permit.until_ns))
+			return permit.until_ns > watch->now_ns;
 		row = permit.until_ns > watch->now_ns ? health_rows_find(watch, &permit, &former) : NULL;
 		if (!row)
 			return false;
@@ -199,7 +219,8 @@ static void count_foreign(struct watch *watch, const struct algo_call *call)
 		kept = watch->state.at.cell ? HEALTH_KEPT : health_phase_keep(watch, &watch->seen.health);
 	}
 	permit = health_permit_of(&watch->limit->health, call->until_ns, call->permit);
-	if (kept == HEALTH_KEPT && watch->seen.health.phase <= HEALTH_RAMP &&
+	if (kept == HEALTH_KEPT && !is_bare(watch, call->until_ns) &&
+	    watch->seen.health.phase <= HEALTH_RAMP &&
 	    health_counts(&watch->seen.health, permit.start_ns))
 		health_phase_count(watch,
 		                   (struct health_ends){result_of(watch->limit, call, permit.start_ns,

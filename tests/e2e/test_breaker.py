@@ -10,6 +10,7 @@ limits:
   up: { algorithm: breaker, minimum: 3, sleep: 1h, permit_timeout: 1h }
   soon: { algorithm: breaker, minimum: 1, sleep: 1ms, probe_timeout: 1m, ramp: 0s }
   alone: { algorithm: breaker, max_concurrent: 1 }
+  judge: { algorithm: breaker, failures: 2, sleep: 1h, max_concurrent: 1, permit_timeout: 1h, judge_only: yes }
   few: { algorithm: fixed_window, rate: 2/d }
   seldom: { algorithm: breaker, minimum: 1, sleep: 1ms, ramp: 0s, probes: 3, probe_timeout: 1h, permit_timeout: 1h }
   crowd: { algorithm: breaker, minimum: 1, sleep: 1h, permit_timeout: 1h, keys: 40 }
@@ -125,6 +126,22 @@ def test_a_probe_refused_by_a_later_rule_is_free_again(server, protocol):
     for permit in permits:
         assert report(server, permit, "success").status == 200
     assert acquire(server, "seldom", key).json["allowed"]
+
+
+def test_a_breaker_that_only_judges_denies_nobody_until_a_reload_makes_it(server):
+    permits = [acquire(server, "judge", "j").json["permit"] for _ in range(3)]  # two above max_concurrent
+    assert [report(server, permit, "failure").status for permit in permits + permits] == [200] * 3 + [404] * 3
+    assert "j" not in phases(server, "judge")  # only the first one counts
+    assert report(server, acquire(server, "judge", "j").json["permit"], "failure").status == 200
+    assert phases(server, "judge")["j"] == "open"
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "judge", "j")[0] == 1
+    answer = acquire(server, "judge", "j")
+    assert (answer.status, answer.json["reason"], answer.json["remaining"]) == (200, "ok", 0)
+    server.reload(RULES.replace(", judge_only: yes", ""))
+    server.line_with("reloaded")
+    assert acquire(server, "judge", "j").status == 503
+    assert report(server, answer.json["permit"], "success").status == 404  # it was in no row
 
 
 def test_an_idle_open_breaker_is_not_evicted_by_a_flood_of_other_keys(server):

@@ -1,6 +1,7 @@
 """Breakers: the library against the model over random histories, and the traps by name."""
 
 import ctypes
+import random
 
 import models
 import pytest
@@ -101,7 +102,7 @@ def parameters(draw):
         "sleep_ns": st.integers(10**6, 20 * S), "probes": st.integers(1, 5),
         "ramp_ns": st.integers(0, 10 * S), "max_concurrent": st.integers(1, 5),
         "permit_timeout_ns": st.integers(10**6, 40 * S), "probe_timeout_ns": st.integers(10**6, 40 * S),
-        "sleep_max_ns": st.integers(10**6, 200 * S)}
+        "sleep_max_ns": st.integers(10**6, 200 * S), "judge_only": st.just(1)}
     window = draw(st.sampled_from([{}, {"window_ns": st.integers(10**6, 30 * S)},
                                    {"calls": st.integers(1, 40)}]))
     chosen = draw(st.sets(st.sampled_from(sorted(some))))
@@ -262,7 +263,7 @@ def test_no_steps_of_the_clock_keep_a_breaker_from_closing_again(data):
             continue
         raw, permit = acquire(now)
         if raw.allowed:
-            assert now < permit.until_ns <= latest + p["permit_timeout_ns"]
+            assert now < permit.until_ns <= latest + p["permit_timeout_ns"] + p.get("judge_only", 0)
             permits.append(permit)
         else:
             assert 0 < raw.retry_after_ns <= max(S, models.DAY_NS + longest)
@@ -291,6 +292,60 @@ def test_presets_have_the_defaults_of_what_they_are_named_after():
     resilience4j.calls(1, "success")
     assert resilience4j.model.phase == "open"
     assert resilience4j.peek()["retry_after_ns"] == 60 * S
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("bound", [{}, {"max_concurrent": 3}, {"preset": "hystrix"}])
+def test_a_breaker_that_only_judges_denies_nobody_and_counts_as_one_that_denies(bound, seed):
+    """The reports of requests that the other one denied are taken, and count for nothing. All times are even."""
+    draw, options = random.Random(seed), {"minimum": 3, "ramp_ns": 0, "sleep_max_ns": 60 * S, **bound}
+    judge, denies = Both(judge_only=1, **options), Both(**options)
+    judge.now = denies.now = NOW + 1
+    phases, denied = set(), 0
+    for _ in range(300):
+        after = draw.choice([0, 0, 0, 2, S, 2 * S, 5 * S, 9 * S])
+        if denies.permits and draw.random() < 0.5:
+            which, outcome = draw.randrange(len(denies.permits)), draw.choice(["success", "failure", "ignored"])
+            assert judge.report(outcome, which, after=after) == denies.report(outcome, which, after=after)
+        else:
+            assert judge.acquire(after)
+            if not denies.acquire(after):
+                denied += 1
+                assert judge.report(draw.choice(["success", "failure"]), -1)
+        assert judge.peek()["allowed"]
+        assert (judge.model.phase, judge.model.since) == (denies.model.phase, denies.model.since)
+        assert judge.model.in_flight() == denies.model.in_flight()
+        phases.add(judge.model.phase)
+    assert denied > 10 and phases == {"closed", "open", "half_open"}
+
+
+def test_a_breaker_that_only_judges_passes_while_it_is_forced_open():
+    table, limit = weir.Table(100), breaker_limit("none", judge_only=1)
+    key = Key(table, limit, b"key", models.breaker(judge_only=1))
+    key.force(NOW, "open", 0)
+    key.acquire(NOW + 1)
+    assert key.permits
+    key.report(NOW + 2, 0, "failure", 0)
+
+
+@pytest.mark.parametrize("bound", [{}, {"max_concurrent": 100}])
+@pytest.mark.parametrize("before, after", [({}, {"judge_only": 1}), ({"judge_only": 1}, {})])
+def test_a_reload_of_judge_only_loses_no_permit(bound, before, after):
+    """One permit that were lost would count as a timeout, and open it."""
+    table = weir.Table(1000)
+    one, other = (breaker_limit("none", failures=1, permit_timeout_ns=10 * S, **judges, **bound)
+                  for judges in (before, after))
+    keys = [Key(table, one, b"key", models.breaker(failures=1, permit_timeout_ns=10 * S, **bound))]
+    permits = []
+    for n in range(40):
+        raw, permit = weir.RawDecision(), Permit()
+        assert keys[0].ask(lib.weir_acquire_permit, 1, NOW + n, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
+        assert raw.allowed
+        permits.append(permit)
+    keys[0].limit = other
+    for permit in permits:
+        assert keys[0].ask(lib.weir_report, ctypes.byref(permit), 0, 1, NOW + S) == weir.OK
+    assert table.call(other, b"key", "peek", NOW + 11 * S)["remaining"] > 0  # as of one that is closed
 
 
 def test_a_number_of_failures_opens_it_whatever_their_share():

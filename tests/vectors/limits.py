@@ -87,7 +87,7 @@ def breaker(**others):
     return limit(**{"preset": "none", **window, **judged, "slow_rate": 100, "sleep_ns": 5 * zones.S, "probes": 1,
                     "sleep_max_ns": others.get("sleep_ns", 5 * zones.S), "probe_timeout_ns": 60 * zones.S,
                     "ramp_ns": 5 * zones.S,
-                    "permit_timeout_ns": 60 * zones.S, "retry_ns": zones.S, **others})
+                    "permit_timeout_ns": 60 * zones.S, "judge_only": "no", "retry_ns": zones.S, **others})
 
 
 def throttle(**others):
@@ -202,6 +202,7 @@ ALGORITHMS = {
                  ramp_ns=366 * zones.DAY, probes=100, retry_ns=1),
          breaker(failures=3, slow_ns=zones.S, slow_rate=30, ramp_ns=0, probe_timeout_ns=5 * zones.S,
                  sleep_max_ns=60 * zones.S),
+         breaker(minimum=3, max_concurrent=2, probes=2, ramp_ns=0, judge_only="yes"),
          breaker(preset="resilience4j", calls=20, failures=30, probes=3, slow_ns=60 * zones.S, ramp_ns=0)]),
     "throttle": (
         models.Throttle,

@@ -60,6 +60,7 @@ class Breaker(Model):
         self.timeout = p["permit_timeout_ns"]
         self.probe_timeout = min(p["probe_timeout_ns"], self.timeout)
         calls = p.get("calls", 10**9)
+        self.judge_only = p.get("judge_only") in (1, "yes")
         self.enough = min(p.get("failures", 0), calls)
         self.minimum = self.enough or min(p["minimum"], calls)
         self.slow = p.get("slow_ns", 0)
@@ -94,7 +95,10 @@ class Breaker(Model):
 
     def give_permit(self, now):
         start = now if self.phase in FORCED else max(now, self.since)
-        until, flight = start + self.timeout, self.flights.setdefault(self.key(start), [0, 0])
+        until = start + self.timeout
+        if self.judge_only:
+            until += until % 2  # those of requests that were not denied end at even times
+        flight = self.flights.setdefault(self.key(until - self.timeout), [0, 0])
         flight[0], flight[1] = flight[0] + 1, max(flight[1], until)
         return until
 
@@ -240,6 +244,10 @@ class Breaker(Model):
             reason, retry = self.ask(now, takes)
             if reason != "ok":
                 answer.update(allowed=False, reason=reason, retry_after_ns=retry, remaining=0)
+                if self.judge_only:
+                    answer.update(allowed=True, reason="ok", retry_after_ns=0)
+                    if takes and permit is not None:
+                        permit["until_ns"] = now + self.timeout | 1
                 refused = takes and reason == "over_limit" and self.p.get("refusals")
             else:
                 probes = self.phase in ("open", "half_open")
@@ -281,6 +289,8 @@ class Breaker(Model):
 
     def end(self, now, until, outcome, latency):
         start = until - self.timeout
+        if self.judge_only and until % 2:
+            return until > now
         flight = self.flights.get(self.key(start))
         if until <= now or not flight or flight[1] < until:
             return False
