@@ -13,14 +13,14 @@
 #include <pthread.h>
 
 #include "base/os.h"
-#include "redis/chunk.h"
-#include "redis/cluster.h"
-#include "redis/connection.h"
-#include "redis/denied.h"
-#include "redis/link.h"
+#include "redis/known/chunk.h"
+#include "redis/nodes/cluster.h"
+#include "redis/network/connection.h"
+#include "redis/known/denied.h"
+#include "redis/network/link.h"
 #include "redis/redis.h"
-#include "redis/sentinels.h"
-#include "redis/step.h"
+#include "redis/nodes/sentinels.h"
+#include "redis/steps/step.h"
 
 /*
  * A lane keeps at most so many. A whole chain beyond fails with ESTORE, unless it is the only one.

@@ -1,8 +1,8 @@
 #include "base/draw.h"
 #include "redis/batch.h"
 #include "redis/gather.h"
-#include "redis/known.h"
-#include "redis/node.h"
+#include "redis/known/known.h"
+#include "redis/nodes/node.h"
 
 #include <stdlib.h>
 

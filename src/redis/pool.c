@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "redis/blocking.h"
+#include "redis/network/blocking.h"
 
 struct loan {
 	struct store_loan loan; /* first */

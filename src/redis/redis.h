@@ -7,7 +7,7 @@
 #ifndef REDIS_REDIS_H
 #define REDIS_REDIS_H
 
-#include "redis/port.h"
+#include "redis/network/port.h"
 #include "store/store.h"
 
 struct redis_options {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "redis/url.h"
+#include "redis/network/url.h"
 #include "rules/model.h"
 #include "rules/rate.h"
 #include "rules/store.h"

@@ -6,9 +6,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "redis/cluster.h"
-#include "redis/link.h"
-#include "redis/sentinels.h"
+#include "redis/nodes/cluster.h"
+#include "redis/network/link.h"
+#include "redis/nodes/sentinels.h"
 
 #define CALLS 255
 

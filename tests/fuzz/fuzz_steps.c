@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "redis/link.h"
-#include "redis/step.h"
+#include "redis/network/link.h"
+#include "redis/steps/step.h"
 
 #define STEPS 4
 

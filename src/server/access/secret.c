@@ -6,8 +6,8 @@
 
 #include "base/number.h"
 #include "base/os.h"
-#include "redis/connection.h"
-#include "redis/slots.h"
+#include "redis/network/connection.h"
+#include "redis/nodes/slots.h"
 #include "server/stores/port.h"
 
 #define LIFE_MS    "604800000" /* a week without any server */

@@ -14,7 +14,7 @@
 
 #include "base/hash.h"
 #include "net/net.h"
-#include "redis/url.h"
+#include "redis/network/url.h"
 #include "server/stores/stores.h"
 
 /* Secrets at Redis. If a Redis forgets its secret, servers that start then agree on another. */

@@ -2,7 +2,7 @@
 #ifndef SERVER_FLEETS_H
 #define SERVER_FLEETS_H
 
-#include "redis/exchange.h"
+#include "redis/steps/exchange.h"
 
 struct fleet;
 struct net_loop;

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "net/address.h"
-#include "redis/address.h"
-#include "redis/connection.h"
-#include "redis/link.h"
-#include "redis/lookup.h"
+#include "redis/network/address.h"
+#include "redis/network/connection.h"
+#include "redis/network/link.h"
+#include "redis/network/lookup.h"
 
 /* The connection gives up sooner. */
 #define DIAL_TIMEOUT_MS 10000

@@ -1,12 +1,12 @@
 /*
  * port.h: a port to the network for connections to Redis, whose bytes the loop of a worker moves
- * (redis/port.h).
+ * (redis/network/port.h).
  */
 #ifndef SERVER_PORT_H
 #define SERVER_PORT_H
 
 #include "net/net.h"
-#include "redis/port.h"
+#include "redis/network/port.h"
 
 struct search;
 

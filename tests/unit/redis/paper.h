@@ -13,8 +13,8 @@
 
 #include "base/number.h"
 #include "base/os.h"
-#include "redis/address.h"
-#include "redis/link.h"
+#include "redis/network/address.h"
+#include "redis/network/link.h"
 #include "redis/redis.h"
 
 #define LINES_MAX 16

@@ -4,7 +4,7 @@
 
 #include <hiredis.h>
 
-#include "redis/step.h"
+#include "redis/steps/step.h"
 
 struct real {
 	redisContext *context;

@@ -5,7 +5,7 @@
 #include "server.h"
 
 #include "algo/algo.h"
-#include "redis/blocking.h"
+#include "redis/network/blocking.h"
 #include "redis/redis.h"
 
 #define TIMEOUT_NS (10 * NS_PER_S) /* on a busy machine, too */

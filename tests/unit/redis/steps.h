@@ -9,8 +9,8 @@
 
 #include <openssl/evp.h>
 
-#include "redis/link.h"
-#include "redis/step.h"
+#include "redis/network/link.h"
+#include "redis/steps/step.h"
 
 #define STEPS_WORDS_MAX (3 + 5 * STEP_CALL_MAX)
 

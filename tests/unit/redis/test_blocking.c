@@ -5,9 +5,9 @@
 
 #include "base/number.h"
 #include "base/os.h"
-#include "redis/address.h"
-#include "redis/blocking.h"
-#include "redis/link.h"
+#include "redis/network/address.h"
+#include "redis/network/blocking.h"
+#include "redis/network/link.h"
 #include "redis/redis.h"
 
 struct redis_attempt {

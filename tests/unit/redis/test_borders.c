@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "real.h"
-#include "redis/value.h"
+#include "redis/steps/value.h"
 #include "values.h"
 
 #define NOW_NS UINT64_C(1700000000000000000) /* no bound of a minute, nor of a day */

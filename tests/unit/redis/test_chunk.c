@@ -4,7 +4,7 @@
 
 #include "scene.h"
 
-#include "redis/chunk.h"
+#include "redis/known/chunk.h"
 #include "redis/inside.h"
 
 #define NOW UINT64_C(1700000000000000000)

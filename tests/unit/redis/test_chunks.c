@@ -20,7 +20,7 @@
 #include "algo/bucket.h"
 #include "base/draw.h"
 #include "base/hash.h"
-#include "redis/chunk.h"
+#include "redis/known/chunk.h"
 #include "values.h"
 
 #define START_NS UINT64_C(1700000000000000000)

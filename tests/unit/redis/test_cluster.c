@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "redis/cluster.h"
+#include "redis/nodes/cluster.h"
 
 #define SECOND CLUSTER_ASK_NS
 #define RANGES 3

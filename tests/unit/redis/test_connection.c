@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/os.h"
-#include "redis/connection.h"
+#include "redis/network/connection.h"
 
 #define ADDRESSES_TRIED 32
 

@@ -3,7 +3,7 @@
 
 #include "scene.h"
 
-#include "redis/denied.h"
+#include "redis/known/denied.h"
 
 #define NOW UINT64_C(1700000000000000000)
 

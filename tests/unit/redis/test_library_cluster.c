@@ -5,7 +5,7 @@
 
 #include "base/number.h"
 #include "base/os.h"
-#include "redis/slots.h"
+#include "redis/nodes/slots.h"
 
 #define NODES   3
 #define KEYS    100

@@ -1,7 +1,7 @@
 #include "server.h"
 
 #include "base/number.h"
-#include "redis/link.h"
+#include "redis/network/link.h"
 
 /* A command and what came of it. */
 struct asked {

@@ -2,7 +2,7 @@
 #include "paper.h"
 #include "steps.h"
 
-#include "redis/slots.h"
+#include "redis/nodes/slots.h"
 
 #define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
 #define SEED       7000

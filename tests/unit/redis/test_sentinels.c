@@ -2,7 +2,7 @@
 #include "paper.h"
 #include "steps.h"
 
-#include "redis/sentinels.h"
+#include "redis/nodes/sentinels.h"
 
 #define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
 #define URL        "redis+sentinel://h:1,h:2,h:3/m"

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "redis/slots.h"
+#include "redis/nodes/slots.h"
 
 #define INTEGER(value)                                                                             \
 	{                                                                                              \

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "redis/url.h"
+#include "redis/network/url.h"
 
 static struct redis_url read_url(const char *text)
 {

@@ -1,0 +1,37 @@
+/*
+ * addresses.h: which addresses of a host worked, and which failed, as all threads of a store saw.
+ *
+ * A host's name may have several addresses. The next connection tries the address first that worked
+ * last, and the address last that failed last.
+ */
+#ifndef REDIS_ADDRESSES_H
+#define REDIS_ADDRESSES_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "redis/network/address.h"
+
+#define ADDRESSES_MAX 64 /* of all hosts of a store; of more, the oldest are forgotten */
+
+struct addresses {
+	pthread_mutex_t lock;
+	uint64_t events; /* that were noted so far */
+	size_t count;
+	struct {
+		struct redis_address address;
+		uint64_t event; /* the number of its last one */
+		bool works;
+	} items[ADDRESSES_MAX];
+};
+
+void addresses_open(struct addresses *known);
+void addresses_close(struct addresses *known);
+
+void addresses_note(struct addresses *known, const struct redis_address *address, bool works);
+/** Sorts a list. Addresses that nothing is known of keep their order. */
+void addresses_sort(struct addresses *known, struct redis_address *list, size_t n);
+
+#endif

@@ -1,0 +1,130 @@
+#include "redis/network/lookup.h"
+
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Two threads share it; the last one frees it. */
+struct lookup {
+	struct redis_host host;
+	char port[6];
+	struct addrinfo *addresses;
+	int fd;
+	int status; /* written before the descriptor is, read behind it */
+	atomic_int users;
+};
+
+static void drop(struct lookup *lookup)
+{
+	if (atomic_fetch_sub_explicit(&lookup->users, 1, memory_order_acq_rel) > 1)
+		return;
+	if (lookup->addresses)
+		freeaddrinfo(lookup->addresses);
+	close(lookup->fd);
+	free(lookup);
+}
+
+static void look_up(struct lookup *lookup, int flags)
+{
+	const struct addrinfo hints = {.ai_flags = flags | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+
+	lookup->status = getaddrinfo(lookup->host.name, lookup->port, &hints, &lookup->addresses);
+}
+
+static void finish(struct lookup *lookup)
+{
+	uint64_t one = 1;
+	ssize_t written = write(lookup->fd, &one, sizeof one); /* a counter at 0 takes it */
+
+	(void)written;
+}
+
+static void *look_up_name(void *context)
+{
+	struct lookup *lookup = context;
+
+	look_up(lookup, AI_ADDRCONFIG);
+	finish(lookup);
+	drop(lookup);
+	return NULL;
+}
+
+/* Signals are left to the program's own threads. 0 or an errno. */
+static int start_thread(struct lookup *lookup)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&thread, NULL, look_up_name, lookup);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error == 0)
+		pthread_detach(thread);
+	return error;
+}
+
+static void begin(struct lookup *lookup)
+{
+	look_up(lookup, AI_NUMERICHOST);
+	if (lookup->status != 0) {
+		atomic_store_explicit(&lookup->users, 2, memory_order_relaxed);
+		if (start_thread(lookup) == 0)
+			return;
+		atomic_store_explicit(&lookup->users, 1, memory_order_relaxed);
+		lookup->status = EAI_MEMORY;
+	}
+	finish(lookup);
+}
+
+struct lookup *lookup_open(const struct redis_host *host)
+{
+	struct lookup *lookup = calloc(1, sizeof *lookup);
+
+	if (!lookup)
+		return NULL;
+	lookup->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (lookup->fd < 0) {
+		free(lookup);
+		return NULL;
+	}
+	lookup->host = *host;
+	snprintf(lookup->port, sizeof lookup->port, "%u", (unsigned)host->port);
+	atomic_init(&lookup->users, 1);
+	begin(lookup);
+	return lookup;
+}
+
+int lookup_fd(const struct lookup *lookup)
+{
+	return lookup->fd;
+}
+
+const char *lookup_result(const struct lookup *lookup, struct redis_address *out, size_t max,
+                          size_t *n)
+{
+	uint64_t one;
+	ssize_t len = read(lookup->fd, &one, sizeof one);
+
+	(void)len;
+	*n = 0;
+	for (const struct addrinfo *at = lookup->addresses; at && *n < max; at = at->ai_next) {
+		out[*n] = (struct redis_address){.len = at->ai_addrlen};
+		memcpy(&out[(*n)++].any, at->ai_addr, at->ai_addrlen);
+	}
+	return lookup->status != 0 ? gai_strerror(lookup->status) : NULL;
+}
+
+void lookup_close(struct lookup *lookup)
+{
+	if (lookup)
+		drop(lookup);
+}

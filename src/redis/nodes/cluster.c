@@ -1,0 +1,249 @@
+#include "redis/nodes/cluster.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "redis/nodes/cluster_inside.h"
+
+/* The node behind the Sentinels stands for the master until they have named one. */
+static void begin_with_sentinels(struct cluster *cluster, const char *master)
+{
+	for (unsigned i = 0; i < cluster->count; i++)
+		cluster->nodes[i].is_sentinel = true;
+	for (unsigned slot = 0; slot < SLOTS; slot++)
+		atomic_init(&cluster->node_of[slot], (uint16_t)cluster->count);
+	cluster->nodes[cluster->count].slots = SLOTS;
+	cluster->seeds = ++cluster->count;
+	cluster->has_sentinels = true;
+	cluster->master = strdup(master);
+}
+
+int cluster_open(struct cluster **out, const struct redis_url *url)
+{
+	struct cluster *cluster = calloc(1, sizeof(*cluster));
+
+	if (!cluster)
+		return WEIR_ENOMEM;
+	pthread_mutex_init(&cluster->mutex, NULL);
+	for (size_t i = 0; i < url->host_count && i < CLUSTER_NODES_MAX; i++)
+		cluster->nodes[cluster->count++].host = url->hosts[i];
+	cluster->seeds = cluster->count;
+	cluster->is_plain = !url->cluster && !url->master;
+	atomic_init(&cluster->in_doubt, !cluster->is_plain);
+	if (url->master)
+		begin_with_sentinels(cluster, url->master);
+	else
+		cluster->nodes[0].slots = SLOTS;
+	if (url->master && !cluster->master) {
+		cluster_close(cluster);
+		return WEIR_ENOMEM;
+	}
+	*out = cluster;
+	return 0;
+}
+
+void cluster_close(struct cluster *cluster)
+{
+	if (!cluster)
+		return;
+	pthread_mutex_destroy(&cluster->mutex);
+	free(cluster->master);
+	free(cluster);
+}
+
+unsigned cluster_node_of(const struct cluster *cluster, unsigned slot)
+{
+	/* Relaxed: a lane that sees an old map, or a number's last owner, is redirected. */
+	return atomic_load_explicit(&cluster->node_of[slot], memory_order_relaxed);
+}
+
+void cluster_hold(struct cluster *cluster, unsigned node, struct redis_host *host)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	cluster->nodes[node].held++;
+	*host = cluster->nodes[node].host;
+	pthread_mutex_unlock(&cluster->mutex);
+}
+
+void cluster_drop(struct cluster *cluster, unsigned node)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	cluster->nodes[node].held--;
+	pthread_mutex_unlock(&cluster->mutex);
+}
+
+static bool is_named(const struct cluster *cluster, unsigned node)
+{
+	return node < cluster->seeds || cluster->nodes[node].slots > 0 ||
+	       cluster->nodes[node].is_sentinel;
+}
+
+bool cluster_has(struct cluster *cluster, unsigned node)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	bool has = is_named(cluster, node);
+
+	pthread_mutex_unlock(&cluster->mutex);
+	return has;
+}
+
+bool cluster_serves(struct cluster *cluster, unsigned node)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	bool serves = cluster->nodes[node].slots > 0;
+
+	pthread_mutex_unlock(&cluster->mutex);
+	return serves;
+}
+
+struct health *cluster_health(struct cluster *cluster, unsigned node)
+{
+	return &cluster->nodes[node].health;
+}
+
+bool cluster_is_up(struct cluster *cluster)
+{
+	bool is_up = true;
+
+	pthread_mutex_lock(&cluster->mutex);
+	for (unsigned i = 0; i < cluster->count; i++)
+		is_up &= cluster->nodes[i].slots == 0 || health_is_up(&cluster->nodes[i].health);
+	pthread_mutex_unlock(&cluster->mutex);
+	return is_up;
+}
+
+/* Whether another host may get its place. */
+static bool is_free(const struct cluster *cluster, unsigned node)
+{
+	bool is = !is_named(cluster, node) && cluster->nodes[node].held == 0;
+
+	for (unsigned i = 0; i < cluster->count && is && cluster->has_sentinels; i++)
+		is = cluster->nodes[i].state != SENTINEL_NAMED || cluster->nodes[i].named != node;
+	return is;
+}
+
+unsigned cluster_find(struct cluster *cluster, const struct redis_host *host, bool is_sentinel)
+{
+	unsigned place = CLUSTER_NO_NODE;
+
+	for (unsigned i = 0; i < cluster->count; i++) {
+		const struct node *node = &cluster->nodes[i];
+
+		if (node->host.port == host->port && node->is_sentinel == is_sentinel &&
+		    strcmp(node->host.name, host->name) == 0)
+			return i;
+		if (place == CLUSTER_NO_NODE && is_free(cluster, i))
+			place = i;
+	}
+	if (place == CLUSTER_NO_NODE && cluster->count < CLUSTER_NODES_MAX)
+		place = cluster->count++;
+	if (place != CLUSTER_NO_NODE) {
+		cluster->nodes[place].host = *host;
+		cluster->nodes[place].is_sentinel = is_sentinel;
+		cluster->nodes[place].is_replica = false;
+		cluster->nodes[place].state = SENTINEL_IDLE;
+		health_back(&cluster->nodes[place].health);
+	}
+	return place;
+}
+
+void cluster_give_slot(struct cluster *cluster, unsigned slot, unsigned node)
+{
+	cluster->nodes[cluster_node_of(cluster, slot)].slots--;
+	cluster->nodes[node].slots++;
+	atomic_store_explicit(&cluster->node_of[slot], (uint16_t)node, memory_order_relaxed);
+}
+
+unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	unsigned node = cluster_find(cluster, to, false);
+
+	if (node != CLUSTER_NO_NODE)
+		cluster_give_slot(cluster, slot, node);
+	pthread_mutex_unlock(&cluster->mutex);
+	cluster_doubt(cluster);
+	return node;
+}
+
+unsigned cluster_asked(struct cluster *cluster, const struct redis_host *to)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	unsigned node = cluster_find(cluster, to, false);
+
+	pthread_mutex_unlock(&cluster->mutex);
+	return node;
+}
+
+void cluster_doubt(struct cluster *cluster)
+{
+	/* Read first: all lanes share the line, and doubt mostly comes in crowds. */
+	if (!cluster->is_plain && !atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
+		atomic_store_explicit(&cluster->in_doubt, true, memory_order_relaxed);
+}
+
+bool cluster_is_in_doubt(const struct cluster *cluster)
+{
+	return atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed);
+}
+
+/* Behind the last one: one that is up, or else any. */
+static unsigned next_to_ask(const struct cluster *cluster)
+{
+	unsigned any = CLUSTER_NO_NODE;
+
+	for (unsigned i = 1; i <= cluster->count; i++) {
+		unsigned node = (cluster->last_asked + i) % cluster->count;
+
+		if (!is_named(cluster, node))
+			continue;
+		if (health_is_up(&cluster->nodes[node].health))
+			return node;
+		any = any == CLUSTER_NO_NODE ? node : any;
+	}
+	return any;
+}
+
+bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node)
+{
+	uint64_t at_ns;
+
+	if (!atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
+		return false;
+	at_ns = atomic_load_explicit(&cluster->ask_at_ns, memory_order_relaxed);
+	/* The exchange picks one of the lanes that come here at once. */
+	if (monotonic_ns < at_ns || !atomic_compare_exchange_strong_explicit(
+	                                &cluster->ask_at_ns, &at_ns, monotonic_ns + CLUSTER_ASK_NS,
+	                                memory_order_relaxed, memory_order_relaxed))
+		return false;
+	/* Before the question, so that doubt which comes meanwhile stays. */
+	atomic_store_explicit(&cluster->in_doubt, false, memory_order_relaxed);
+	pthread_mutex_lock(&cluster->mutex);
+	*node = cluster->last_asked = next_to_ask(cluster);
+	pthread_mutex_unlock(&cluster->mutex);
+	return true;
+}
+
+void cluster_learn(struct cluster *cluster, const struct redis_reply *reply,
+                   const struct redis_host *asked)
+{
+	struct slots_range range;
+	unsigned learned = 0;
+
+	pthread_mutex_lock(&cluster->mutex);
+	/* A list that names slots twice makes no sense, and must not keep us for long. */
+	for (size_t i = 0; i < reply->count && learned < SLOTS; i++) {
+		unsigned node =
+		    slots_range(reply, i, asked, &range) ? cluster_find(cluster, &range.host, false) : CLUSTER_NO_NODE;
+
+		if (node == CLUSTER_NO_NODE)
+			continue;
+		for (unsigned slot = range.first; slot <= range.last; slot++)
+			cluster_give_slot(cluster, slot, node);
+		learned += range.last - range.first + 1;
+	}
+	pthread_mutex_unlock(&cluster->mutex);
+	if (learned == 0)
+		cluster_doubt(cluster);
+}

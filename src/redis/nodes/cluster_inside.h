@@ -1,0 +1,59 @@
+/* cluster_inside.h: the nodes of a store, for cluster.c and sentinels.c. */
+#ifndef REDIS_CLUSTER_INSIDE_H
+#define REDIS_CLUSTER_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "redis/nodes/health.h"
+#include "redis/nodes/slots.h"
+
+enum sentinel_state {
+	SENTINEL_IDLE, /* not asked in this round */
+	SENTINEL_ASKED,
+	SENTINEL_NAMED,
+	SENTINEL_FAILED,
+};
+
+struct node {
+	struct redis_host host;
+	unsigned slots; /* that the map gives it */
+	unsigned held;  /* by lanes */
+	struct health health;
+	bool is_replica;  /* it said so itself; only used with Sentinels */
+	bool is_sentinel;
+	enum sentinel_state state; /* of a Sentinel, ... */
+	unsigned named;            /* and the node that it named */
+};
+
+struct cluster {
+	bool is_plain;  /* its map is never in doubt */
+	bool has_sentinels;
+	unsigned seeds; /* the first nodes: hosts of the URL, which keep their numbers */
+	_Atomic uint16_t node_of[SLOTS];
+	/*
+	 * The map was proven wrong in some place. Whoever sees it asks, so nothing else depends on
+	 * its order with other stores.
+	 */
+	atomic_bool in_doubt;
+	_Atomic uint64_t ask_at_ns; /* not before */
+
+	pthread_mutex_t mutex; /* of all below, and of changes of the map */
+	unsigned count;        /* of nodes that ever were */
+	unsigned last_asked;
+	/* Only where Sentinels name the master: */
+	const void *asker;   /* of the last round */
+	uint64_t round_ns;   /* when it began */
+	bool round_is_open;
+	bool asks_learnt;    /* no Sentinel of the URL answered the last round */
+	char *master;        /* the name of the master */
+	char why[200];
+	struct node nodes[CLUSTER_NODES_MAX];
+};
+
+/** With the mutex held: the node at a host, known or new. CLUSTER_NO_NODE if no place is free. */
+unsigned cluster_find(struct cluster *cluster, const struct redis_host *host, bool is_sentinel);
+/** Likewise: a node serves a slot from now on. */
+void cluster_give_slot(struct cluster *cluster, unsigned slot, unsigned node);
+
+#endif

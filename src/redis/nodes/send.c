@@ -1,0 +1,431 @@
+#include "redis/nodes/send.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "redis/batch.h"
+#include "redis/call.h"
+#include "redis/known/known.h"
+
+#define WINDOW 256 /* tasks among which a call looks for those of its slot */
+
+/* Calls */
+
+static struct call *call_open(struct redis_node *node)
+{
+	struct redis_lane *lane = node->lane;
+	struct call *call = lane->free_calls;
+
+	if (!call)
+		call = malloc(sizeof *call);
+	else
+		lane->free_calls = call->next;
+	if (call) {
+		call->node = node;
+		call->count = call->weight = 0;
+	}
+	return call;
+}
+
+void send_end(struct call *call)
+{
+	struct redis_lane *lane = call->node->lane;
+
+	call->next = lane->free_calls;
+	lane->free_calls = call;
+}
+
+struct call *send_take(struct link_call *link)
+{
+	struct call *call = (struct call *)link;
+	struct redis_node *node = call->node;
+
+	node->first = call->next;
+	node->weight -= call->weight;
+	node->lane->on_the_way--;
+	if (!node->first)
+		node->last = &node->first;
+	return call;
+}
+
+static void send_call(struct call *call,
+                      void (*replied)(struct link_call *, const struct redis_reply *))
+{
+	struct redis_node *node = call->node;
+
+	call->sent_ns = lane_now_ns(node->lane);
+	call->link.replied = replied;
+	call->number = node->calls++;
+	call->next = NULL;
+	*node->last = call;
+	node->last = &call->next;
+	node->weight += call->weight;
+	node->lane->on_the_way++;
+	link_sent(node->link, &call->link);
+	lane_alarm_at(node->lane, call->deadline_ns);
+}
+
+bool send_words(struct redis_node *node, uint64_t deadline_ns,
+                void (*replied)(struct link_call *, const struct redis_reply *),
+                const struct slice *words, size_t n)
+{
+	struct call *call = call_open(node);
+
+	if (!call)
+		return false;
+	call->deadline_ns = deadline_ns;
+	link_write_words(link_command(node->link), words, n);
+	send_call(call, replied);
+	return true;
+}
+
+/* Why the node is away, as take_in() will find. */
+static void note_trouble(struct redis_node *node, struct slice text)
+{
+	snprintf(node->trouble, sizeof node->trouble, "Redis says %.*s", (int)u64_min(text.len, 160),
+	         text.data);
+}
+
+static void note_no_scripts(const struct redis_node *node)
+{
+	atomic_store(&cluster_health(node->lane->store->cluster, node->number)->runs_none, true);
+}
+
+static void loaded(struct link_call *link, const struct redis_reply *reply)
+{
+	struct call *call = send_take(link);
+
+	if (reply && reply->type == REDIS_ERROR) {
+		note_trouble(call->node, reply->text);
+		note_no_scripts(call->node);
+	}
+	send_end(call);
+}
+
+/* If Redis has not done it, the calls behind say so. */
+static void ignored(struct link_call *link, const struct redis_reply *reply)
+{
+	(void)reply;
+	send_end(send_take(link));
+}
+
+/* False: no memory. */
+static bool load_script(struct redis_node *node, const struct call *missing)
+{
+	/* Calls that were sent before it miss it once more. */
+	if (node->loaded == missing->script.source && missing->number < node->loaded_at)
+		return true;
+	if (!send_words(
+	        node, missing->deadline_ns, loaded,
+	        (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(missing->script.source)}, 3))
+		return false;
+	node->loaded = missing->script.source;
+	node->loaded_at = node->calls;
+	return true;
+}
+
+/* Times that a script is loaded for a step: an operator may flush scripts just then. */
+#define LOADS_MAX 3
+
+static void load_and_repeat(struct redis_node *node, struct call *call)
+{
+	bool can_load = load_script(node, call);
+
+	for (size_t i = 0; i < call->count; i++) {
+		struct task *task = (struct task *)call->steps[i];
+
+		if (can_load && task->loads++ < LOADS_MAX)
+			task_append(&node->lane->again, task);
+		else
+			task_fail(node->lane, task, WEIR_ESTORE);
+	}
+}
+
+/* Times that a step is sent elsewhere: nodes may each name the other. */
+#define REDIRECTS_MAX 8
+
+/* False: the text names no node that it could be sent to. */
+static bool redirect(struct redis_node *node, struct call *call, struct slice text)
+{
+	struct redis_store *store = node->lane->store;
+	struct redis_host to;
+	unsigned slot, number;
+	enum slots_redirect kind = slots_redirect(text, &node->host, &slot, &to);
+
+	if (!store->url.cluster || kind == SLOTS_STAY)
+		return false;
+	number = kind == SLOTS_MOVED ? cluster_moved(store->cluster, slot, &to)
+	                             : cluster_asked(store->cluster, &to);
+	if (number == CLUSTER_NO_NODE)
+		return false;
+	for (size_t i = 0; i < call->count; i++) {
+		struct task *task = (struct task *)call->steps[i];
+
+		task->ask = kind == SLOTS_ASK ? number + 1 : 0;
+		if (task->redirects++ < REDIRECTS_MAX)
+			task_append(&node->lane->again, task);
+		else
+			task_fail(node->lane, task, WEIR_ESTORE);
+	}
+	return true;
+}
+
+/*
+ * Redis does steps of several keys together only where all are, and new keys are made at the
+ * other node. So each goes by itself; only a group, and one that was alone, has to wait.
+ */
+static void repeat_later(struct redis_lane *lane, struct call *call)
+{
+	for (size_t i = 0; i < call->count; i++) {
+		struct task *task = (struct task *)call->steps[i];
+		bool waits = task->is_alone || task->step.group != 0;
+
+		task->is_alone = true;
+		task->ask = 0;
+		task->redirects = 0; /* its deadline ends that, as long as the slot may be moving */
+		if (waits)
+			task_later(lane, task);
+		else
+			task_append(&lane->again, task);
+	}
+}
+
+static void call_refused(struct redis_node *node, struct call *call, struct slice text)
+{
+	enum call_error error = call_error_of(text);
+
+	if (error == CALL_ERROR_SCRIPT) {
+		load_and_repeat(node, call);
+		return;
+	}
+	if (error == CALL_ERROR_SOON) {
+		repeat_later(node->lane, call);
+		return;
+	}
+	if (error == CALL_ERROR_MOVED && redirect(node, call, text))
+		return;
+	if (error != CALL_ERROR_OWN)
+		note_trouble(node, text);
+	if (error == CALL_ERROR_WITHIN)
+		note_no_scripts(node);
+	node->is_lost |= error == CALL_ERROR_LOST;
+	node->is_replica |= redis_error_is(text, "READONLY");
+	cluster_doubt(node->lane->store->cluster);
+	call_fail(node->lane, call);
+}
+
+/* A reply that no script gives means that replies are out of step, or that this is no Redis. */
+static void call_answered_by_nonsense(struct redis_node *node, struct call *call,
+                                      const struct redis_reply *reply)
+{
+	static const char *const names[] = {
+	    [REDIS_NIL] = "nothing", [REDIS_INTEGER] = "a number", [REDIS_TEXT] = "a text"};
+
+	if (reply->type == REDIS_ARRAY)
+		snprintf(node->trouble, sizeof node->trouble,
+		         "expected %zu values and a time from a script, found %zu values and no time",
+		         call->count, reply->count);
+	else
+		snprintf(node->trouble, sizeof node->trouble, "expected an array from a script, found %s",
+		         names[reply->type]);
+	node->is_lost = true;
+	call_fail(node->lane, call);
+}
+
+static void count_time(struct redis_lane *lane, uint64_t time_ns)
+{
+	size_t i = 0;
+
+	while (i < REDIS_TIMES - 1 && time_ns > redis_time_ns(i))
+		i++;
+	count_more(&lane->counts.times[i], 1);
+	count_more(&lane->counts.time_ns, time_ns);
+}
+
+static void replied(struct link_call *link, const struct redis_reply *reply)
+{
+	struct call *call = send_take(link);
+	struct redis_node *node = call->node;
+
+	if (reply)
+		count_time(node->lane, sat_sub(lane_now_ns(node->lane), call->sent_ns));
+	if (!reply)
+		call_fail(node->lane, call);
+	else if (reply->type == REDIS_ERROR)
+		call_refused(node, call, reply->text);
+	else if (call->count == 0)
+		; /* nobody awaits it any more */
+	else if (step_clock(reply, call->count) == 0)
+		call_answered_by_nonsense(node, call, reply);
+	else
+		call_finish(node->lane, call, reply, &node->lane->again);
+	send_end(call);
+}
+
+/* Sending */
+
+/* How many tasks of the group stand here, all of them. */
+static size_t group_size(const struct task *task)
+{
+	uint32_t group = task->step.group;
+	size_t n = 0;
+
+	for (; task && (task->step.group == group || n == 0); task = task->next)
+		n++;
+	return n;
+}
+
+/* Whether a call for `first` may hold `task`, too. */
+static bool go_together(const struct task *first, const struct task *task)
+{
+	return first->slot == task->slot && first->ask == task->ask &&
+	       ((!first->is_alone && !task->is_alone) || first == task ||
+	        (first->step.group != 0 && first->step.group == task->step.group));
+}
+
+/*
+ * The cost of a step for Redis, in requests for a bucket. A full call of any steps then keeps Redis
+ * no longer than a full call of these. Redis reads and writes all slots; it tries a group before it
+ * does it.
+ */
+static size_t weight_of(const struct task *task)
+{
+	static const unsigned char weights[] = {[ALGO_ROWS_NONE] = 1, [ALGO_ROWS_SLOTS] = 1,
+	                                        [ALGO_ROWS_LOG] = 8, [ALGO_ROWS_DAY] = 2,
+	                                        [ALGO_ROWS_PLACES] = 4, [ALGO_ROWS_HEALTH] = 16};
+	const struct redis_step *step = &task->step;
+	const struct algo_limit *limit = step->limit;
+	size_t weight = weights[limit->rows];
+
+	if (limit->rows == ALGO_ROWS_SLOTS)
+		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, STEP_CALL_FULL);
+	if (step->own.swap)
+		weight += 3;
+	if (step->units.is_known || task->chunk.takes)
+		weight += 3;
+	return step->group != 0 || step->call.op == ALGO_REFUND ? 2 * weight : weight;
+}
+
+/* Moves the first and those like it into a call, as many as it holds; a group as a whole. */
+static void fill_call(struct task_list *list, struct call *call, bool is_given)
+{
+	const struct task *first = list->first;
+	struct task **at = &list->first;
+	uint32_t group = 0;
+
+	for (size_t seen = 0; *at && seen < WINDOW && call->count < STEP_CALL_MAX; seen++) {
+		struct task *task = *at;
+		bool is_new = task->step.group == 0 || task->step.group != group;
+
+		if (is_new && call->weight >= STEP_CALL_FULL)
+			break;
+		if (!go_together(first, task)) {
+			at = &task->next;
+			continue;
+		}
+		if (is_new && task->step.group != 0 && call->count > 0 &&
+		    (group_size(task) > STEP_CALL_MAX - call->count || group_size(task) > WINDOW - seen))
+			break;
+		if (is_given && call->count > 0 && task->step.at.now_ns != call->steps[0]->at.now_ns)
+			break; /* a call has one time */
+		group = task->step.group;
+		*at = task->next;
+		call->deadline_ns = u64_min(call->deadline_ns, task->deadline_ns);
+		call->weight += weight_of(task);
+		call->steps[call->count++] = &task->step;
+	}
+	if (!*at)
+		list->last = at;
+}
+
+static const struct task *task_of(const struct call *call)
+{
+	return (const struct task *)call->steps[0];
+}
+
+/* False: no memory. */
+static bool write_call(struct call *call)
+{
+	struct redis_node *node = call->node;
+
+	return (task_of(call)->ask == 0 ||
+	        send_words(node, call->deadline_ns, ignored, &SLICE("ASKING"), 1)) &&
+	       step_write(call->steps, call->count, link_command(node->link), &call->script) == WEIR_OK;
+}
+
+/* When it is too late to send it: a call gets half of store_timeout at least. */
+static uint64_t last_ns(const struct redis_lane *lane, const struct task *task)
+{
+	return task->deadline_ns - lane->store->options.timeout_ns / 2;
+}
+
+/* Fails the tasks that have waited too long behind calls under way. */
+static void fail_late(struct redis_node *node)
+{
+	struct redis_lane *lane = node->lane;
+	struct task_list *waiting = &node->waiting;
+	struct task *late = NULL, **end = &late;
+
+	while (waiting->first && last_ns(lane, waiting->first) <= lane_now_ns(lane)) {
+		*end = waiting->first;
+		end = &(*end)->next;
+		waiting->first = *end;
+	}
+	*end = NULL;
+	if (!waiting->first)
+		task_list_clear(waiting);
+	task_fail_all(lane, late, WEIR_ESTORE);
+}
+
+void node_send(struct redis_node *node)
+{
+	struct redis_lane *lane = node->lane;
+	bool wrote = false, was_busy = node->is_busy;
+
+	if (node->ready_deadline_ns != 0)
+		return;
+	node->is_busy = true;
+	node->older = NULL;
+	if (node->was_full)
+		fail_late(node);
+	while (node->waiting.first && node->weight < NODE_WEIGHT_MAX) {
+		struct call *call = call_open(node);
+
+		if (!call) {
+			task_fail_all(lane, task_list_take(&node->waiting), WEIR_ENOMEM);
+			break;
+		}
+		call->deadline_ns = UINT64_MAX;
+		fill_call(&node->waiting, call, lane->store->options.given_time);
+		for (size_t i = 0; i < call->count; i++)
+			known_asked(lane, (struct task *)call->steps[i]);
+		if (!write_call(call)) {
+			call_fail(lane, call);
+			send_end(call);
+			continue;
+		}
+		call->weight += CALL_WEIGHT;
+		lane->gather.newest_key =
+		    ((struct task *)call->steps[call->count - 1])->jobs->step.key.hash;
+		count_more(&lane->counts.calls, 1);
+		count_more(&lane->counts.steps, call->count);
+		send_call(call, replied);
+		wrote = true;
+	}
+	node->is_busy = was_busy;
+	node->was_full = node->waiting.first != NULL;
+	if (node->was_full)
+		lane_alarm_at(lane, last_ns(lane, node->waiting.first));
+	if (wrote)
+		connection_send(node->connection);
+}
+
+void send_close(struct redis_lane *lane)
+{
+	while (lane->free_calls) {
+		struct call *call = lane->free_calls;
+
+		lane->free_calls = call->next;
+		free(call);
+	}
+}

@@ -1,0 +1,320 @@
+#include "redis/nodes/sentinels.h"
+
+#include <stdio.h>
+
+#include "base/number.h"
+#include "redis/nodes/cluster_inside.h"
+
+bool sentinels_know(const struct cluster *cluster, unsigned node)
+{
+	return !cluster->has_sentinels || node != cluster->seeds - 1;
+}
+
+bool sentinels_has(struct cluster *cluster, unsigned node)
+{
+	bool has;
+
+	if (!cluster->has_sentinels)
+		return false;
+	pthread_mutex_lock(&cluster->mutex);
+	has = cluster->nodes[node].is_sentinel;
+	pthread_mutex_unlock(&cluster->mutex);
+	return has;
+}
+
+/* Rounds */
+
+static bool is_learnt(const struct cluster *cluster, unsigned node)
+{
+	return node >= cluster->seeds;
+}
+
+/* Another lane may miss a round before this one takes over: it may be between two calls. */
+static uint64_t next_round_ns(const struct cluster *cluster, const void *asker)
+{
+	if (cluster->round_ns == 0)
+		return 0;
+	if (atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
+		return cluster->round_ns + SENTINELS_SOON_NS;
+	return cluster->round_ns + (asker == cluster->asker ? 1 : 2) * SENTINELS_POLL_NS;
+}
+
+/* Among the first `end` nodes. */
+static unsigned votes_for(const struct cluster *cluster, unsigned end, unsigned master)
+{
+	unsigned votes = 0;
+
+	for (unsigned i = 0; i < end; i++)
+		votes += cluster->nodes[i].is_sentinel && cluster->nodes[i].state == SENTINEL_NAMED &&
+		         cluster->nodes[i].named == master;
+	return votes;
+}
+
+/* The node that is named most often, and how often; CLUSTER_NO_NODE: none is named. */
+static unsigned elect_of(const struct cluster *cluster, unsigned end, unsigned *votes)
+{
+	unsigned best = CLUSTER_NO_NODE;
+
+	*votes = 0;
+	for (unsigned i = 0; i < end; i++) {
+		const struct node *sentinel = &cluster->nodes[i];
+		bool is_better;
+		unsigned more;
+
+		if (!sentinel->is_sentinel || sentinel->state != SENTINEL_NAMED)
+			continue;
+		more = votes_for(cluster, end, sentinel->named);
+		is_better = best == CLUSTER_NO_NODE ||
+		            (cluster->nodes[best].is_replica && !cluster->nodes[sentinel->named].is_replica);
+		if (is_better || (more > *votes && cluster->nodes[sentinel->named].is_replica ==
+		                                       cluster->nodes[best].is_replica)) {
+			best = sentinel->named;
+			*votes = more;
+		}
+	}
+	return best;
+}
+
+static unsigned elect(const struct cluster *cluster, unsigned *votes)
+{
+	unsigned best = elect_of(cluster, cluster->seeds, votes);
+
+	return best != CLUSTER_NO_NODE ? best : elect_of(cluster, cluster->count, votes);
+}
+
+/*
+ * While the old master is away, the store is away. The new master then has to pass a probe before
+ * it gets any call, so that no log says "back" on the word of a Sentinel alone.
+ */
+static void follow(struct cluster *cluster, unsigned master)
+{
+	unsigned before = cluster_node_of(cluster, 0);
+
+	if (master == before)
+		return;
+	if (!health_is_up(&cluster->nodes[before].health))
+		health_fail(&cluster->nodes[master].health, 0);
+	for (unsigned slot = 0; slot < SLOTS; slot++)
+		cluster_give_slot(cluster, slot, master);
+}
+
+static void end_round(struct cluster *cluster)
+{
+	unsigned votes, master = elect(cluster, &votes);
+
+	cluster->round_is_open = false;
+	cluster->asks_learnt = elect_of(cluster, cluster->seeds, &votes) == CLUSTER_NO_NODE;
+	if (master != CLUSTER_NO_NODE)
+		follow(cluster, master);
+	else if (!sentinels_know(cluster, cluster_node_of(cluster, 0)) &&
+	         health_is_up(&cluster->nodes[cluster->seeds - 1].health))
+		cluster_doubt(cluster);
+}
+
+/* Ends the round if further answers can't change its result. */
+static void look_at_answers(struct cluster *cluster)
+{
+	unsigned asked = 0, awaited = 0, votes, master = elect(cluster, &votes);
+
+	for (unsigned i = 0; i < cluster->count; i++) {
+		asked += cluster->nodes[i].is_sentinel && cluster->nodes[i].state != SENTINEL_IDLE;
+		awaited += cluster->nodes[i].is_sentinel && cluster->nodes[i].state == SENTINEL_ASKED;
+	}
+	if (!cluster->round_is_open || awaited == 0 ||
+	    (2 * votes > asked && !cluster->nodes[master].is_replica))
+		end_round(cluster);
+}
+
+static bool begin_round(struct cluster *cluster, const void *asker, uint64_t now_ns)
+{
+	if (now_ns < next_round_ns(cluster, asker))
+		return false;
+	if (cluster->round_is_open)
+		end_round(cluster);
+	atomic_store_explicit(&cluster->in_doubt, false, memory_order_relaxed);
+	cluster->asker = asker;
+	cluster->round_ns = now_ns;
+	cluster->round_is_open = true;
+	return true;
+}
+
+bool sentinels_begin(struct cluster *cluster, const void *asker, uint64_t now_ns,
+                     unsigned nodes[SENTINELS_MAX], size_t *n)
+{
+	bool begins;
+
+	*n = 0;
+	pthread_mutex_lock(&cluster->mutex);
+	begins = begin_round(cluster, asker, now_ns);
+	for (unsigned i = 0; i < cluster->count && begins; i++) {
+		struct node *node = &cluster->nodes[i];
+
+		if (!node->is_sentinel)
+			continue;
+		node->state = SENTINEL_IDLE;
+		if ((!is_learnt(cluster, i) || cluster->asks_learnt) && *n < SENTINELS_MAX) {
+			node->state = SENTINEL_ASKED;
+			nodes[(*n)++] = i;
+		}
+	}
+	pthread_mutex_unlock(&cluster->mutex);
+	return begins;
+}
+
+uint64_t sentinels_due_ns(struct cluster *cluster, const void *asker, uint64_t now_ns)
+{
+	uint64_t due_ns;
+
+	pthread_mutex_lock(&cluster->mutex);
+	if (cluster->round_is_open && now_ns >= cluster->round_ns + SENTINELS_SOON_NS)
+		end_round(cluster);
+	due_ns = cluster->round_is_open && asker == cluster->asker
+	             ? cluster->round_ns + SENTINELS_SOON_NS
+	             : next_round_ns(cluster, asker);
+	pthread_mutex_unlock(&cluster->mutex);
+	return due_ns;
+}
+
+bool sentinels_are_awaited(struct cluster *cluster, const void *asker)
+{
+	bool are;
+
+	if (!cluster->has_sentinels)
+		return false;
+	pthread_mutex_lock(&cluster->mutex);
+	are = cluster->round_is_open && cluster->asker == asker;
+	pthread_mutex_unlock(&cluster->mutex);
+	return are;
+}
+
+/* Answers */
+
+static void note_failure(struct cluster *cluster, unsigned node, const char *why)
+{
+	char host[REDIS_HOST_TEXT_MAX];
+
+	redis_host_write(&cluster->nodes[node].host, host);
+	snprintf(cluster->why, sizeof cluster->why, "%.60s: %.130s", host, why);
+	cluster->nodes[node].state = SENTINEL_FAILED;
+	look_at_answers(cluster);
+}
+
+void sentinels_fail(struct cluster *cluster, unsigned node, const char *why)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	note_failure(cluster, node, why);
+	pthread_mutex_unlock(&cluster->mutex);
+}
+
+static bool read_port(const struct redis_reply *reply, uint64_t *port)
+{
+	return reply->type == REDIS_TEXT && parse_u64(reply->text, port);
+}
+
+/* Two texts. */
+static bool read_master(const struct redis_reply *reply, struct redis_host *out)
+{
+	uint64_t port;
+
+	return reply->type == REDIS_ARRAY && reply->count == 2 &&
+	       reply->items[0].type == REDIS_TEXT && read_port(&reply->items[1], &port) &&
+	       slots_host(reply->items[0].text, port, NULL, out);
+}
+
+static void note_answer(struct cluster *cluster, unsigned node, const struct redis_reply *reply)
+{
+	struct redis_host host;
+	unsigned master = CLUSTER_NO_NODE;
+	char why[200];
+
+	if (read_master(reply, &host))
+		master = cluster_find(cluster, &host, false);
+	if (master != CLUSTER_NO_NODE) {
+		cluster->nodes[node].state = SENTINEL_NAMED;
+		cluster->nodes[node].named = master;
+		look_at_answers(cluster);
+		return;
+	}
+	if (reply->type == REDIS_NIL)
+		snprintf(why, sizeof why, "this Sentinel knows no master '%.100s'", cluster->master);
+	else if (reply->type == REDIS_ERROR)
+		snprintf(why, sizeof why, "this Sentinel says %.*s", (int)u64_min(reply->text.len, 150),
+		         reply->text.data);
+	else
+		snprintf(why, sizeof why, "expected the address of a master, found another reply");
+	note_failure(cluster, node, why);
+}
+
+void sentinels_answer(struct cluster *cluster, unsigned node, const struct redis_reply *reply)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	note_answer(cluster, node, reply);
+	pthread_mutex_unlock(&cluster->mutex);
+}
+
+/* Names and values in turn. */
+static bool read_sentinel(const struct redis_reply *fields, struct redis_host *out)
+{
+	struct slice name = {0};
+	uint64_t port = 0;
+
+	for (size_t i = 0; fields->type == REDIS_ARRAY && i + 1 < fields->count; i += 2) {
+		const struct redis_reply *field = &fields->items[i], *value = &fields->items[i + 1];
+
+		if (field->type != REDIS_TEXT || value->type != REDIS_TEXT)
+			continue;
+		if (slice_equal(field->text, SLICE("ip")))
+			name = value->text;
+		else if (slice_equal(field->text, SLICE("port")) && !read_port(value, &port))
+			return false;
+	}
+	return slots_host(name, port, NULL, out);
+}
+
+/* A place for one more: of a Sentinel that does not answer, if there are many. */
+static bool make_room(struct cluster *cluster)
+{
+	unsigned learnt = 0, dead = CLUSTER_NO_NODE;
+
+	for (unsigned i = cluster->seeds; i < cluster->count; i++) {
+		learnt += cluster->nodes[i].is_sentinel;
+		if (cluster->nodes[i].is_sentinel && !health_is_up(&cluster->nodes[i].health) &&
+		    cluster->nodes[i].held == 0)
+			dead = i;
+	}
+	if (learnt < SENTINELS_LEARNT_MAX)
+		return true;
+	if (dead != CLUSTER_NO_NODE)
+		cluster->nodes[dead].is_sentinel = false;
+	return dead != CLUSTER_NO_NODE;
+}
+
+void sentinels_learn(struct cluster *cluster, const struct redis_reply *reply)
+{
+	struct redis_host host;
+
+	pthread_mutex_lock(&cluster->mutex);
+	for (size_t i = 0; reply->type == REDIS_ARRAY && i < reply->count && i < SENTINELS_MAX; i++)
+		if (read_sentinel(&reply->items[i], &host) && make_room(cluster))
+			cluster_find(cluster, &host, true);
+	pthread_mutex_unlock(&cluster->mutex);
+}
+
+void sentinels_note_role(struct cluster *cluster, unsigned node, bool is_master)
+{
+	if (!cluster->has_sentinels)
+		return;
+	pthread_mutex_lock(&cluster->mutex);
+	cluster->nodes[node].is_replica = !is_master;
+	pthread_mutex_unlock(&cluster->mutex);
+	if (!is_master)
+		cluster_doubt(cluster);
+}
+
+void sentinels_why(struct cluster *cluster, char out[SENTINELS_WHY_MAX])
+{
+	pthread_mutex_lock(&cluster->mutex);
+	snprintf(out, SENTINELS_WHY_MAX, "no Sentinel names a master '%.40s'; %.200s", cluster->master,
+	         cluster->why[0] != '\0' ? cluster->why : "none has answered");
+	pthread_mutex_unlock(&cluster->mutex);
+}
