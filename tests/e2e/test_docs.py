@@ -258,7 +258,7 @@ def test_the_metrics_and_events_that_are_described_are_those_that_there_are(exam
     metrics = re.findall(r"^# TYPE (weir_\w+)", example.get("/metrics").text, re.M)
     described = set(re.findall(r"`(weir_\w+)`", text))
     assert set(metrics) == described
-    sources = "".join(path.read_text() for path in (ROOT / "src/server").glob("*.c"))
+    sources = "".join(path.read_text() for path in (ROOT / "src/server").rglob("*.c"))
     events = set(re.findall(r'log_(?:say|write)\([^;]*?(?:LOG_\w+|level),\s*"(\w+)"', sources))
     events |= set(re.findall(r'log_(?:error|remark)\([^;]*?"(\w+)"', sources))
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (?:info|warning|error) \|", text, re.M)
