@@ -82,11 +82,16 @@ class Preferred(Ours):
 
     def limit_of(self, is_high):
         room = min(self.headroom, self.most())
-        if self.knee.phase == PROBE_ALL and is_high:
+        if self.keeps_all():
             return self.value
         if self.knee.phase in (PROBE, PROBE_ALL):
-            return self.knee.ordinary() + room if is_high else self.value - min(room, self.value) // 2
+            ordinary = self.knee.ordinary()
+            fewer = min(min(room, self.value) // 2, (ordinary - self.value) // 3)
+            return ordinary + room if is_high else self.value - fewer
         return self.value + room * is_high
+
+    def keeps_all(self):
+        return self.knee.phase == PROBE_ALL or self.knee.is_guess()
 
     def most(self):
         ordinary = self.knee.ordinary()
@@ -94,7 +99,7 @@ class Preferred(Ours):
 
     def allows(self, now, in_flight, is_high):
         allowed = in_flight < self.limit_of(is_high)
-        if self.knee.phase == PROBE_ALL:
+        if self.keeps_all():
             return allowed
         if not is_high:
             self.passed_below |= allowed

@@ -375,7 +375,7 @@ __attribute__((noinline)) static void add_ordinary(const struct flying_params *p
 	struct knee knee = learned_of(params, learned);
 
 	limits->ordinary = clamp(knee_ordinary(&knee, &params->bounds), params);
-	limits->probes_all = knee.phase == KNEE_PROBE_ALL;
+	limits->probes_all = knee.phase == KNEE_PROBE_ALL || knee_is_guess(&knee);
 	limits->probes = knee.phase == KNEE_PROBE || limits->probes_all;
 }
 

@@ -66,7 +66,7 @@ struct knee {
 	enum knee_phase phase;
 	uint8_t streak; /* of windows in which more and more, or fewer and fewer, were let through: 3 */
 	uint8_t since;  /* full windows since the last probe: 6 */
-	uint8_t wait;   /* from one probe to the next: a power of 2, to 32: 3 */
+	uint8_t wait;   /* from one probe to the next: a power of 2, 1 before the first, to 32: 3 */
 	uint8_t window; /* its number */
 };
 
@@ -80,6 +80,12 @@ void knee_sample(struct knee *knee, const struct adaptive_bounds *bounds,
 static inline bool knee_is_late(const struct knee *knee, uint8_t window)
 {
 	return (uint8_t)(knee->window - window) > 1;
+}
+
+/** Whether answers were measured, and no probe has confirmed the baseline yet. */
+static inline bool knee_is_guess(const struct knee *knee)
+{
+	return knee->wait == 1 && knee->base_ns != 0;
 }
 
 /** Another sample of this window. */

@@ -70,7 +70,7 @@ uint64_t headroom_over(const struct headroom *headroom, unsigned priority, uint6
 static uint64_t in_probe(const struct headroom *headroom, unsigned priority,
                          const struct headroom_limits *limits)
 {
-	uint64_t room = 0;
+	uint64_t room = 0, fewer;
 
 	if (priority < PRIORITY_LOWEST && lower_asks(headroom, priority))
 		return limits->probes_all ? limits->quota
@@ -78,7 +78,9 @@ static uint64_t in_probe(const struct headroom *headroom, unsigned priority,
 		                                headroom_over(headroom, priority, limits->ordinary);
 	for (unsigned c = 0; c < priority; c++)
 		room = u64_max(room, headroom_over(headroom, c, limits->ordinary));
-	return limits->quota - u64_min(room, limits->quota) / 2;
+	fewer = u64_min(u64_min(room, limits->quota) / 2,
+	                sat_sub(limits->ordinary, limits->quota) / HEADROOM_DEEPER);
+	return limits->quota - fewer;
 }
 
 uint64_t headroom_quota(const struct headroom *headroom, unsigned priority,

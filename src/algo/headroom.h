@@ -11,8 +11,10 @@
  * capacity. More room would only let its requests wait, so half of the most room is kept then.
  *
  * A limit measures its baseline in a probe, a window with fewer requests in flight. A probe denies
- * lower classes alone, and half of the room more of them, so that higher ones fit in. If higher
- * classes alone had more in flight than a probe may, they keep to the next probe, too.
+ * lower classes alone, and some more of them, so that higher ones fit in: half of the room, but at
+ * most a HEADROOM_DEEPER-th of what the probe takes off the limit, since a deep probe leaves workers
+ * idle. If more were in flight than a probe may have, all classes keep to the next probe. From the
+ * first measured answer until a probe has confirmed the baseline, no class has room.
  */
 #ifndef ALGO_HEADROOM_H
 #define ALGO_HEADROOM_H
@@ -22,6 +24,7 @@
 #define HEADROOM_S      10  /* so long a class counts as asking */
 #define HEADROOM_ROOTS  4   /* of the limit, which is the most room, and at most the limit itself */
 #define HEADROOM_GROW   4
+#define HEADROOM_DEEPER 3
 #define HEADROOM_SHRINK 400 /* one request in so many that pass takes a place off it, */
 #define HEADROOM_VAIN   8   /* and one in so many that are denied while no lower class passes,
                               * down to half of the most room */

@@ -9,7 +9,8 @@
  * flight, or, if there is none for long, in one that a limit of K - (sqrt K)/2 makes: a probe. If B
  * was too high, fewer in flight are faster, so it falls, and the next probe goes twice as deep. If
  * it was too low, fewer in flight are as slow as before, so it rises, and K with it. A lasting
- * overload cannot raise it.
+ * overload cannot raise it. The first baseline is a guess, as it is measured at the initial limit,
+ * which may be far too high. So the first probe halves the limit.
  *
  * A latency counts as 3 B at most, so that a few long ones do not move the mean. A window's change
  * counts only as far as it stands out of the noise that its own variance implies (part()). The
@@ -188,6 +189,12 @@ static void end_light(struct knee *knee, const struct measured *measured)
 	knee->wait = twice(knee->wait);
 }
 
+/* As many as did not wait: at most the limit, since room for priorities above it comes and goes. */
+static uint32_t most_known(const struct knee *knee, const struct measured *measured)
+{
+	return (uint32_t)u64_min((uint64_t)measured->flying, (uint64_t)knee->limit * ONE);
+}
+
 /* The knee moves, and what it falls brings the next probe nearer: the baseline may be too low. */
 static void end_full(struct knee *knee, const struct measured *measured)
 {
@@ -203,14 +210,14 @@ static void end_full(struct knee *knee, const struct measured *measured)
 		move(knee, root / 2);
 		knee->streak = 0;
 	} else {
-		knee->knee = (uint32_t)u64_min((uint64_t)measured->flying, ADAPTIVE_LIMIT_MAX * ONE);
+		knee->knee = most_known(knee, measured);
 		knee->streak = longer(knee->streak);
 		knee->since += SELDOM / 4;
 	}
 	knee->since++;
 	if (knee->since >= knee->wait) {
 		knee->phase = KNEE_PROBE;
-		knee->streak = 0;
+		knee->streak = knee_is_guess(knee) ? STREAK_MAX : 0;
 	}
 }
 

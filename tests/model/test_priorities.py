@@ -19,14 +19,14 @@ import simulation
 from simulation import SECOND, Retries, Server
 
 NOW = 1_700_000_000 * SECOND
-WORKERS, MEAN_NS = 16, 10 * simulation.MS
-SECONDS, SETTLED = 9, 3
+MEAN_NS = 10 * simulation.MS
+TIMES = {4: (36, 12), 16: (9, 3)}  # by workers: seconds of a run, and from when on it counts
 LOW = 1.5          # times the capacity, beside what is high
 MOST_LIMIT = 1.5   # times that of one priority
 LEAST_GOODPUT = 0.9
 SHARES = (0.1, 0.5, 0.9, 1.5, 3)
 SERVICES = {"exponential": (simulation.exponential, 1), "constant": (simulation.constant, 1),
-            "bimodal": (simulation.bimodal, 3)}  # and so many runs, as chance tells much there
+            "bimodal": (simulation.bimodal, 2)}  # and so many runs, as chance tells much there
 
 
 class Ask(ctypes.Structure):
@@ -68,24 +68,26 @@ class Library(controllers.Controller):
                                        NOW + now) == weir.OK
 
 
-def play(service, load, high, retries):
+def play(service, workers, load, high, retries):
     """The most that the limit was, and the goodput, of the capacity."""
     draw, seeds = SERVICES[service]
+    seconds, settled = TIMES[workers]
     answers = limit = 0
     for seed in range(seeds):
-        run = simulation.run(Server(WORKERS, draw, MEAN_NS), Library(), SECONDS * SECOND, load=load,
+        run = simulation.run(Server(workers, draw, MEAN_NS), Library(), seconds * SECOND, load=load,
                              seed=seed, high=high, retries=retries)
-        answers += sum(when >= SETTLED * SECOND for when, _ in run.answers)
-        limit = max(limit, *run.limit[SETTLED * SECOND // run.bin_ns:])
-    return limit, answers / (WORKERS * SECOND / MEAN_NS * (SECONDS - SETTLED) * seeds)
+        answers += sum(when >= settled * SECOND for when, _ in run.answers)
+        limit = max(limit, *run.limit[settled * SECOND // run.bin_ns:])
+    return limit, answers / (workers * SECOND / MEAN_NS * (seconds - settled) * seeds)
 
 
 @pytest.mark.parametrize("retries", [None, Retries()], ids=["", "retries"])
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_limit_follows_no_overload_of_high_priority(service, retries):
+@pytest.mark.parametrize("workers", TIMES)
+def test_a_limit_follows_no_overload_of_high_priority(workers, service, retries):
     for high in SHARES:
-        one_limit, one = play(service, high + LOW, 1.0, retries)
-        limit, goodput = play(service, high + LOW, high / (high + LOW), retries)
+        one_limit, one = play(service, workers, high + LOW, 1.0, retries)
+        limit, goodput = play(service, workers, high + LOW, high / (high + LOW), retries)
         seen = f"{high} x capacity: limit {limit}, with one priority {one_limit}; goodput {goodput:.1%}, {one:.1%}"
         assert limit <= MOST_LIMIT * one_limit, seen
         assert goodput >= LEAST_GOODPUT * one, seen

@@ -48,6 +48,10 @@ class Knee:
         """So many fewer a probe lets through."""
         return min(self.root() << self.streak, self.knee) // 2
 
+    def is_guess(self):
+        """Whether answers were measured, and no probe has confirmed the baseline yet."""
+        return self.wait == 1 and self.base_ns != 0
+
     def at_rest(self):
         if self.phase in (PROBE, PROBE_ALL):
             limit = self.knee - self.depth()
@@ -162,12 +166,12 @@ class Knee:
             self.move(root // 2)
             self.streak = 0
         else:
-            self.knee = min(n, LIMIT_MAX * ONE)
+            self.knee = min(n, self.limit * ONE)  # priorities may have more
             self.streak = min(self.streak + 1, STREAK_MAX)
             self.since += SELDOM // 4
         self.since += 1
         if self.since >= self.wait:
-            self.phase, self.streak = PROBE, 0
+            self.phase, self.streak = PROBE, STREAK_MAX if self.is_guess() else 0
 
 
 PARTS = 65536        # of gradient2's limit

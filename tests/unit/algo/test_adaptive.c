@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "algo/estimate.h"
 #include "algo/estimators.h"
 #include "base/number.h"
 
@@ -102,10 +103,56 @@ static void a_baseline_from_an_overload_is_corrected(void **unused)
 	(void)unused;
 	begin();
 	server.workers = 4; /* overloaded five times over from the first request on */
+	while (knee.phase != KNEE_PROBE)
+		serve(server, 1);
+	assert_in_range(knee.limit, 1, 12); /* the first probe halves it: less would not stand out of noise */
 	serve(server, 40 * WINDOW);
 	serve(server, MANY * WINDOW);
 	assert_in_range(most, 4, 9);
 	assert_in_range(base_most_ns, MEAN_NS * 9 / 10, MEAN_NS * 11 / 10);
+}
+
+static void no_priority_has_room_until_a_probe_has_confirmed_the_baseline(void **unused)
+{
+	struct flying_params params = {.bounds = usual, .method = WEIR_METHOD_KNEE};
+	struct estimate_cell cells[ESTIMATE_CELLS_MAX] = {{0, 0}};
+	struct estimate_change change;
+	struct headroom_limits limits = estimate_limits(&params, cells, 0, 0, true);
+	unsigned answers = 0;
+
+	(void)unused;
+	assert_false(limits.probes_all); /* nothing was measured */
+	do {
+		struct estimate_report report = {.outcome = WEIR_OUTCOME_SUCCESS,
+		                                 .window = estimate_window(&params, cells)};
+
+		report.sample = (struct adaptive_sample){
+		    .latency_ns = u64_max(limits.quota, 4) * MEAN_NS / 4, .in_flight = limits.quota};
+		while (estimate_step(&params, cells, &report, &change)) {
+			cells[change.place] = change.after;
+			report.counted |= change.counts;
+		}
+		limits = estimate_limits(&params, cells, 0, 0, true);
+	} while (++answers <= 20 || (limits.probes_all && answers < 40 * WINDOW));
+	assert_in_range(answers, 3 * KNEE_LEAST, 40 * WINDOW - 1); /* the first window, one more, a probe */
+	assert_in_range(limits.quota, 1, 12); /* it was 20, beside 4 workers */
+}
+
+static void room_for_priorities_is_not_taken_for_capacity(void **unused)
+{
+	struct adaptive_sample fast = {.latency_ns = MEAN_NS};
+	uint32_t limit;
+
+	(void)unused;
+	begin();
+	serve(overloaded(), 20 * WINDOW);
+	while (knee.phase != KNEE_FULL || knee.count > 0)
+		serve(overloaded(), 1);
+	limit = knee.limit;
+	fast.in_flight = 2 * limit; /* and by chance none waits */
+	for (uint8_t window = knee.window; knee.window == window;)
+		knee_sample(&knee, &usual, &fast, window);
+	assert_in_range(knee.knee, 0, limit * KNEE_ONE);
 }
 
 static void a_service_that_became_slower_is_not_taken_for_an_overload(void **unused)
@@ -424,6 +471,8 @@ int main(void)
 	    cmocka_unit_test(one_lucky_sample_does_not_sink_the_limit),
 	    cmocka_unit_test(a_lasting_overload_does_not_drift_the_baseline_upwards),
 	    cmocka_unit_test(a_baseline_from_an_overload_is_corrected),
+	    cmocka_unit_test(no_priority_has_room_until_a_probe_has_confirmed_the_baseline),
+	    cmocka_unit_test(room_for_priorities_is_not_taken_for_capacity),
 	    cmocka_unit_test(a_service_that_became_slower_is_not_taken_for_an_overload),
 	    cmocka_unit_test(a_service_that_becomes_slower_bit_by_bit_is_followed),
 	    cmocka_unit_test(it_settles_in_three_windows_when_capacity_halves_and_returns),

@@ -91,7 +91,9 @@ static void a_probe_denies_lower_classes_first(void **state)
 	denied_beside(&headroom, 2, 9, 24);
 	denied_beside(&headroom, 2, 9, 24);
 	assert_int_equal(headroom_quota(&headroom, 2, &limits), 24 + 2 * HEADROOM_GROW);
-	assert_int_equal(headroom_quota(&headroom, 9, &limits), 18 - HEADROOM_GROW);
+	assert_int_equal(headroom_quota(&headroom, 9, &limits), 18 - 6 / HEADROOM_DEEPER);
+	limits.ordinary = 60;
+	assert_int_equal(headroom_quota(&headroom, 9, &limits), 18 - HEADROOM_GROW); /* half of the room */
 	limits.probes_all = true;
 	assert_int_equal(headroom_quota(&headroom, 2, &limits), 18);
 	limits.quota = 2;
