@@ -82,7 +82,8 @@ static inline bool knee_is_late(const struct knee *knee, uint8_t window)
 	return (uint8_t)(knee->window - window) > 1;
 }
 
-/** Whether answers were measured, and no probe has confirmed the baseline yet. */
+/** Whether answers were measured, and no probe has confirmed the baseline yet, although `least`
+ * allows one. */
 static inline bool knee_is_guess(const struct knee *knee)
 {
 	return knee->wait == 1 && knee->base_ns != 0;

@@ -156,6 +156,7 @@ static void repeat_probe(struct knee *knee)
 	knee->phase = again ? KNEE_PROBE_ALL : KNEE_FULL;
 	knee->streak = again ? knee->streak : 0;
 	knee->since = 0;
+	knee->wait = again ? knee->wait : twice(knee->wait); /* `min` allows none */
 }
 
 static void end_probe(struct knee *knee, const struct measured *measured)
@@ -221,7 +222,7 @@ static void end_full(struct knee *knee, const struct measured *measured)
 	}
 }
 
-/* Mostly timeouts: the baseline cannot be measured. */
+/* Mostly timeouts: the baseline cannot be measured, nor does this confirm it. */
 static void end_lost(struct knee *knee, const struct measured *measured)
 {
 	move(knee, part(knee, measured->flying - measured->waits - (int64_t)knee->knee, measured->noise));
@@ -229,7 +230,8 @@ static void end_lost(struct knee *knee, const struct measured *measured)
 		knee->phase = KNEE_FULL;
 	knee->streak = 0;
 	knee->since = 0;
-	knee->wait = SOON;
+	if (!knee_is_guess(knee))
+		knee->wait = SOON;
 }
 
 static struct measured measure(const struct knee *knee)

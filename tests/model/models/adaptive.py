@@ -129,6 +129,7 @@ class Knee:
             self.phase = PROBE_ALL if self.phase == PROBE else FULL
             self.streak = self.streak if self.phase == PROBE_ALL else 0
             self.since = 0
+            self.wait = self.wait if self.phase == PROBE_ALL else min(2 * self.wait, SELDOM)  # `least` allows none
             return
         moved = divide(waits + 3 * part, 4)
         self.rebase(divide(moved * mean, n))
@@ -140,10 +141,10 @@ class Knee:
         self.wait = SOON if 2 * abs(moved) > depth else min(2 * self.wait, SELDOM)
 
     def lost(self, n, waits, noise):
-        """Mostly timeouts: the baseline cannot be measured."""
+        """Mostly timeouts: the baseline cannot be measured, nor does this confirm it."""
         self.move(self.part(n - waits - self.knee, noise))
         self.phase = START if self.phase == START else FULL
-        self.streak, self.since, self.wait = 0, 0, SOON
+        self.streak, self.since, self.wait = 0, 0, self.wait if self.is_guess() else SOON
 
     def light(self, n, mean, waits):
         """A probe that nobody asked for."""

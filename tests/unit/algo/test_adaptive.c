@@ -138,6 +138,38 @@ static void no_priority_has_room_until_a_probe_has_confirmed_the_baseline(void *
 	assert_in_range(limits.quota, 1, 12); /* it was 20, beside 4 workers */
 }
 
+static void timeouts_do_not_confirm_the_first_baseline(void **unused)
+{
+	struct adaptive_sample timeout = {.latency_ns = MEAN_NS, .in_flight = 20, .dropped = true};
+
+	(void)unused;
+	begin();
+	while (knee.phase == KNEE_START)
+		serve(overloaded(), 1);
+	for (uint8_t window = knee.window; (uint8_t)(knee.window - window) < 2;)
+		knee_sample(&knee, &usual, &timeout, knee.window);
+	assert_true(knee_is_guess(&knee));
+	while (knee.phase != KNEE_PROBE)
+		serve(overloaded(), 1);
+	assert_in_range(knee.limit * KNEE_ONE, 0, (knee.knee + KNEE_ONE) / 2); /* as deep as the first one is */
+}
+
+static void a_min_that_allows_no_probe_leaves_priorities_their_room(void **unused)
+{
+	const struct adaptive_bounds bounds = {20, 20, 1000};
+	struct adaptive_sample sample = {0};
+	unsigned answers = 0;
+
+	(void)unused;
+	knee_begin(&knee, &bounds); /* beside 10 workers */
+	do {
+		sample.in_flight = knee.limit;
+		sample.latency_ns = knee.limit * MEAN_NS / 10;
+		knee_sample(&knee, &bounds, &sample, knee.window);
+	} while (++answers <= 20 || (knee_is_guess(&knee) && answers < 40 * WINDOW));
+	assert_in_range(answers, 4 * KNEE_LEAST, 6 * WINDOW); /* two windows, a probe, one for all priorities */
+}
+
 static void room_for_priorities_is_not_taken_for_capacity(void **unused)
 {
 	struct adaptive_sample fast = {.latency_ns = MEAN_NS};
@@ -472,6 +504,8 @@ int main(void)
 	    cmocka_unit_test(a_lasting_overload_does_not_drift_the_baseline_upwards),
 	    cmocka_unit_test(a_baseline_from_an_overload_is_corrected),
 	    cmocka_unit_test(no_priority_has_room_until_a_probe_has_confirmed_the_baseline),
+	    cmocka_unit_test(timeouts_do_not_confirm_the_first_baseline),
+	    cmocka_unit_test(a_min_that_allows_no_probe_leaves_priorities_their_room),
 	    cmocka_unit_test(room_for_priorities_is_not_taken_for_capacity),
 	    cmocka_unit_test(a_service_that_became_slower_is_not_taken_for_an_overload),
 	    cmocka_unit_test(a_service_that_becomes_slower_bit_by_bit_is_followed),
