@@ -75,6 +75,7 @@ struct row_change {
 	struct cell head;
 	unsigned place;
 	struct cell before, after;
+	unsigned older; /* cell: in so many places before it a refund may go on (slots_refund_older) */
 	bool then_head; /* cell: once that is done, swap the head for `head` as well */
 	uint64_t given_back; /* what is then to be taken off the cost of a refund */
 	uint64_t name_ns;    /* the time that a refund may name; 0: the head's */

@@ -426,6 +426,19 @@ static void settle(const struct row_step *on, const struct view *view, struct ro
 	want_head(change, head, false);
 }
 
+/* Refunds from the slot at `place`, whose cell is change->before. */
+static void refund_cell(const struct row_step *on, unsigned place, struct row_change *change)
+{
+	change->given_back = u64_min(on->call->cost, (uint64_t)cell_word(change->before) + 1);
+	change->want = ROW_WANT_CELL;
+	change->place = place;
+	change->after = change->before;
+	if (change->given_back > cell_word(change->before))
+		change->after = slots_void(change->before);
+	else
+		change->after.low -= change->given_back;
+}
+
 /*
  * Refunds from the slot that ends at `until_ns`, or with 0 from the newest that has a count. Before
  * that, completes a sealed head. If nothing is left to give back, settles.
@@ -458,14 +471,27 @@ static void refund(const struct row_step *on, struct view *view, struct row_chan
 		settle(on, view, change);
 		return;
 	}
-	change->given_back = u64_min(on->call->cost, (uint64_t)cell_word(change->before) + 1);
-	change->want = ROW_WANT_CELL;
-	change->place = (unsigned)place;
-	change->after = change->before;
-	if (change->given_back > cell_word(change->before))
-		change->after = slots_void(change->before);
-	else
-		change->after.low -= change->given_back;
+	refund_cell(on, (unsigned)place, change);
+	change->older = name_ns == 0 ? on->limit->slots.slots - 1 : 0;
+}
+
+bool slots_refund_older(const struct row_step *on, struct row_change *change)
+{
+	const struct slots_params *params = &on->limit->slots;
+	struct range range = range_of(params->period_ns, on->now_ns, on->head, on->row->tag);
+
+	for (; on->call->cost > 0 && change->older > 0; change->older--) {
+		unsigned place = change->place > 0 ? change->place - 1 : params->slots - 1;
+
+		change->place = place;
+		change->before = row_load(on->row, place);
+		if (in_range(&range, change->before)) {
+			refund_cell(on, place, change);
+			change->older--;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Until nothing is in use. */

@@ -21,6 +21,12 @@ bool slots_seal(const struct row_step *on, struct row_change *change);
 /** The change that it wants next, CELL or HEAD; the outcome stands after the latter. */
 void slots_open(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
 
+/**
+ * After a refund's change of a cell: whether an older slot has units that the refund still wants,
+ * and the change of that slot's cell. It needs the same head, not another step.
+ */
+bool slots_refund_older(const struct row_step *on, struct row_change *change);
+
 /** The cell, saying nothing. */
 struct cell slots_void(struct cell cell);
 

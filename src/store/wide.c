@@ -11,6 +11,7 @@
 
 #include "base/fence.h"
 #include "rows/log.h"
+#include "rows/slots.h"
 
 /* Cells of a page, if it is a small one. */
 #define PAGE_CELLS (4096 / sizeof(struct cell))
@@ -149,6 +150,20 @@ static void say_what_was_given(const struct algo_call *asked, const struct algo_
 		algo_outcome_refund(out, asked, rest->cost < asked->cost);
 }
 
+/* Changes the cell, and then those of older slots that a refund goes on to. */
+static bool change_cells(const struct wide_state *state, struct row_step *on,
+                         struct algo_call *rest, struct row_change *change)
+{
+	do {
+		if (!wide_still(state) ||
+		    !cell_swap(&state->at.row.cells[change->place], change->before, change->after))
+			return false;
+		if (!change->then_head)
+			go_on(on, rest, change);
+	} while (change->older > 0 && slots_refund_older(on, change));
+	return true;
+}
+
 /* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
 static bool attempt(struct wide_state *state, struct row_step *on, struct algo_call *rest,
                     struct algo_outcome *out, uint64_t *until_ns)
@@ -163,13 +178,8 @@ static bool attempt(struct wide_state *state, struct row_step *on, struct algo_c
 	case ROW_WANT_AGAIN:
 		return false;
 	case ROW_WANT_CELL:
-		if (!wide_still(state) ||
-		    !cell_swap(&state->at.row.cells[change.place], change.before, change.after))
+		if (!change_cells(state, on, rest, &change) || !change.then_head)
 			return false;
-		if (!change.then_head) {
-			go_on(on, rest, &change);
-			return false;
-		}
 		__attribute__((fallthrough));
 	case ROW_WANT_HEAD:
 		if ((change.clean && !clean(state)) || !wide_store_head(state, on, change.head))

@@ -367,11 +367,10 @@ static bool is_new(const struct algorithm *algorithm, struct variant variant)
 	return true;
 }
 
-/* Windows of slots, logs and places: a refund of many units takes a step for each record. */
+/* Logs and places: a refund of many units takes a step for each record. */
 static bool may_take_longer(const struct algorithm *algorithm)
 {
-	return algorithm->rows == ALGO_ROWS_SLOTS || algorithm->rows == ALGO_ROWS_LOG ||
-	       algorithm->rows == ALGO_ROWS_PLACES;
+	return algorithm->rows == ALGO_ROWS_LOG || algorithm->rows == ALGO_ROWS_PLACES;
 }
 
 static void test_every_call_is_bounded(void **state)
