@@ -29,7 +29,7 @@ def _burst(limit):
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
     """
-    `draws`: parameters, each with values to choose from.
+    `draws`: parameters, each with values to choose from. Parameters of which only one may be given are drawn as a tuple.
     `exact`: at one instant, `remaining` falls by the cost of each request, and rises by what is
     given back by permit.
     `clock`: a denied request passes when its `retry_after` has passed.
@@ -71,8 +71,10 @@ ALGORITHMS = {
     "warm_up": Algorithm({"rate": RATES, "warm_up": ["1s", "10s", "60s"], "cold": [None, 2],
                           "max_wait": ["0s", "1s", "1h"]}, exact=False, paced=True, bound="turns"),
     "random": Algorithm({"deny": [0, 0.5, 1]}, exact=False, clock=False, remote=False),
-    "breaker": Algorithm({"max_concurrent": [None, 2, 5], "failures": [None], "sleep": ["1s"],
-                          "minimum": [2], "keys": KEYS}, exact=False, clock=False, remote=False),
+    "breaker": Algorithm({"max_concurrent": [None, 2, 5], "sleep": ["1s"], "sleep_max": [None, "1s", "3s", "1m"],
+                          ("minimum", "failures"): [(2, None), (None, 1), (None, 2)],
+                          "probe_timeout": [None, "100ms", "10s", "5m"], "judge_only": [None, None, "yes"],
+                          "keys": KEYS}, exact=False, clock=False, remote=False),
     "throttle": Algorithm({"keys": KEYS}, exact=False, clock=False, remote=False),
     "adaptive": Algorithm({"min": [2], "max": [5, 10], "keys": KEYS}, exact=False, clock=False,
                           remote=False),

@@ -37,10 +37,16 @@ def draw_limit(draw, names):
     algorithm = draw.choice(names)
     limit = {"algorithm": algorithm}
     for name, values in algorithms.ALGORITHMS[algorithm].draws.items():
-        value = draw.choice(values)
-        if value is not None:
-            limit[name] = value
+        give(limit, name, draw.choice(values))
     return limit
+
+
+def give(limit, name, value):
+    """None: the parameter is not given. Of a tuple of parameters, each has its value."""
+    for one, its in zip(name, value) if isinstance(name, tuple) else [(name, value)]:
+        limit.pop(one, None)
+        if its is not None:
+            limit[one] = its
 
 
 def same_period(rate, values):
@@ -60,10 +66,7 @@ def change(draw, limit):
         values = draws[name]
         if name == "rate" and draw.often(0.85):
             values = same_period(limit["rate"], [v for v in values if v])
-        value = draw.choice(values)
-        changed.pop(name, None)
-        if value is not None:
-            changed[name] = value
+        give(changed, name, draw.choice(values))
     return changed
 
 
@@ -464,6 +467,34 @@ def faults(draw, kind=None, policy=None, algorithm=None):
     return {"store": "redis", "settings": {**settings(draw), "nodes": len(servers)}, "start": start(draw),
             "servers": servers, "keys": ["k"], "configs": ops.configs,
             "ops": ops.draw_some(weights, draw.choice([5, 10, 20]))}
+
+
+class BreakerOps(Ops):
+    """Requests whose end is reported at once, and probes after sleeps."""
+
+    def ended(self):
+        for _ in range(self.draw.choice([1, 2, 3])):
+            op = self.request(permit=True)
+            self.ops.append({"do": "report", **self._server(), "of": op["id"], "outcome": self.draw.choice([0, 1, 1, 2])})
+
+    def probes(self):
+        for _ in range(self.draw.choice([1, 2, 4])):
+            self.ops.append({"do": "pass", "ns": self.draw.choice([10**9, 4 * 10**9, 20 * 10**9, 70 * 10**9])})
+            self.ended()
+
+
+@world
+def breakers(draw):
+    """One server, in memory or a file, whose breakers are told how requests end."""
+    store = draw.choice(["memory", "file"])
+    configs = draw_configs(draw, ["breaker"], draw.choice([1, 1, 2, 3]), draw.often(0.5), limits=(1, 2))
+    keys = draw.choice([["k"], ["k", "j"]])
+    ops = BreakerOps(draw, configs, keys).draw_some({**WEIGHTS, "report": 4, "ended": 6, "probes": 4},
+                                                    draw.choice([4, 8, 15, 30]))
+    for op in ops:
+        if op["do"] == "reload" and store == "file" and draw.often(0.5):
+            op["do"] = "restart"
+    return {"store": store, "start": start(draw), "servers": [{}], "keys": keys, "configs": configs, "ops": ops}
 
 
 @world

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import algorithms
 import bounds
+import breakers
 import history as format_of
 from ledger import Ledger, rounding
 
@@ -527,4 +528,5 @@ def judge(history, records):
     found = [complaint for check in CHECKS for complaint in check(case)]
     found += Ledger(case).complaints()
     found += bounds.complaints(case)
+    found += breakers.complaints(case)
     return sorted(found)

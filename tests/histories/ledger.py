@@ -164,8 +164,9 @@ class Ledger:
             most = taken.charged.get(pair, 0) * record.get("cost", taken.cost)
             if pair in taken.charged and self._has_moved(i, taken, pair):
                 most = 0
-            is_warm = algorithms.of(self.case.limit(i, pair[0])).paced  # its turns differ in length
-            if is_warm or pair in taken.shadow or before["status"]:
+            algorithm = algorithms.of(self.case.limit(i, pair[0]))
+            # The turns of a paced limit differ in length, and a report may open a breaker.
+            if algorithm.paced or not algorithm.bound or pair in taken.shadow or before["status"]:
                 continue
             if not 0 <= more <= most:
                 self._say(i, f"{pair}: at most {most} to give back, {more} came")

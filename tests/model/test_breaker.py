@@ -452,6 +452,41 @@ def test_each_failed_probe_doubles_the_sleep_up_to_the_greatest_and_closing_rese
     assert both.open().peek()["retry_after_ns"] == 5 * S
 
 
+@pytest.mark.parametrize("later", [60 * S, 15 * S, 300 * S])
+@pytest.mark.parametrize("in_half_open", [False, True])
+def test_a_file_keeps_a_doubled_sleep_over_a_restart(tmp_path, in_half_open, later):
+    """Each probe fails, and the table is opened again after it, or while the probe is on its way."""
+    path = str(tmp_path / "state").encode()
+    given_parameters = {"failures": 1, "ramp_ns": 0, "sleep_max_ns": 60 * S}
+    table, limit, now = weir.Table(1000, path), breaker_limit("none", **given_parameters), NOW
+    key = Key(table, limit, b"key", models.breaker(**given_parameters))
+
+    def restart(sleep_max_ns):
+        key.table = None  # closes it
+        key.table = weir.Table(path=path)
+        key.limit = breaker_limit("none", **{**given_parameters, "sleep_max_ns": sleep_max_ns})
+        key.model.p["sleep_max_ns"] = sleep_max_ns
+        key.look("peek", now)
+
+    def fail(restarts):
+        key.acquire(now)
+        if restarts and in_half_open:
+            restart(later)
+        key.report(now, 0, "failure", 0)
+        if restarts and not in_half_open:
+            restart(later)
+
+    def retry():
+        return key.table.call(key.limit, key.name, "peek", now)["retry_after_ns"]
+
+    fail(restarts=False)
+    for about in (5, 10, 20, 40, 80, 160):
+        expected = min(about * S, later)
+        assert abs(retry() - expected) <= expected // 10 and retry() <= later
+        now += retry()
+        fail(restarts=True)
+
+
 def test_minimum_calls_above_permitted_probes_does_not_keep_it_half_open():
     both = Both("resilience4j", probes=2, minimum=50)
     both.calls(50, "failure")
