@@ -404,7 +404,8 @@ static uint64_t end_of(const struct log_view *view, uint64_t now_ns)
 	return now_ns + (uint64_t)log_ahead_ns(view->row, view->newest, now_ns);
 }
 
-static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
+static void look_and_step(const struct row_step *on, struct algo_outcome *out,
+                          struct row_change *change)
 {
 	uint64_t cost = u64_max(on->call->cost, 1);
 	struct log_view view = view_of(on);
@@ -436,6 +437,14 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 	}
 	out->remaining = sat_sub(on->limit->log.count, view.use);
 	out->reset_after_ns = view.use > 0 ? end_of(&view, on->now_ns) - on->now_ns : 0;
+}
+
+static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
+{
+	if (__builtin_expect(on->way.live > 0, 0))
+		log_refund_on(on, change);
+	else
+		look_and_step(on, out, change);
 }
 
 static void read(const struct row_step *on, struct uses *uses)

@@ -189,6 +189,9 @@ void log_want_entry(struct row_change *change, const struct log_view *view, unsi
 /* The next change that a refund wants. */
 void log_refund(const struct row_step *on, const struct log_view *view, struct row_change *change);
 
+/* The same for a step with a way, which needs no view. */
+void log_refund_on(const struct row_step *on, struct row_change *change);
+
 /*
  * The next change that forgets the oldest entry where the others alone fill the count: it is over
  * now. False: there is none.
@@ -207,10 +210,19 @@ void log_unpack(struct cell head, struct log_view *view);
 bool log_wants_closing(const struct row_step *on, struct row_change *change);
 /** The head as it was before it was closed. */
 struct cell log_reopened(const struct row_state *closed);
-/** Wants the next cell of a closed head's row to be frozen. False: all are. */
-bool log_wants_freezing(const struct row *row, struct row_change *change);
-/** Wants the next entry of a frozen row in the new one, at last the new head. */
-void log_want_copy(const struct row_state *closed, const struct row *to, struct row_change *change);
+/** Wants the next cell of a closed head's row, from a place on, to be frozen. False: all are. */
+bool log_wants_freezing(const struct row *row, unsigned from, struct row_change *change);
+
+/* What is copied from a frozen row. */
+struct log_copy {
+	struct log_view view;
+	unsigned entries, base; /* and the sum before the oldest */
+};
+
+struct log_copy log_copy_of(const struct row_state *closed);
+/** Wants the next entry, from a place on, in the new row, at last the new head. */
+void log_want_copy(const struct log_copy *copy, const struct row *to, unsigned from,
+                   struct row_change *change);
 
 /* The swaps of an acquire from a log, one after the other. */
 struct log_append {

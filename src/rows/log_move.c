@@ -48,14 +48,21 @@ static unsigned count_entries(const struct log_view *view)
 }
 
 /*
- * The entry for a place of the new row. What came before the oldest is not known, unless that is a
+ * The sum before the oldest of n entries. What came before it is not known, unless that is a
  * FIRST one: it counts one unit. Where the row was full, it is over.
  */
-static struct cell copy_of(const struct log_view *view, unsigned n, unsigned place,
+static unsigned base_of(const struct log_view *view, unsigned n)
+{
+	struct cell oldest = log_entry(view, n);
+
+	return log_is(oldest, LOG_FIRST) ? 0 : log_sum(oldest) - 1;
+}
+
+/* The entry for a place of the new row, of n. */
+static struct cell copy_of(const struct log_view *view, unsigned n, unsigned base, unsigned place,
                            const struct row *to)
 {
-	struct cell oldest = log_entry(view, n), entry = log_entry(view, n - place);
-	unsigned base = log_is(oldest, LOG_FIRST) ? 0 : log_sum(oldest) - 1;
+	struct cell entry = log_entry(view, n - place);
 	unsigned state = (cell_generation(entry) & ~FROZEN) | (place == 0 ? LOG_FIRST : 0);
 	unsigned span = (unsigned)u64_min(u64_max(log_span(view->row, entry), 1), place + 1);
 
@@ -74,7 +81,7 @@ static void want_new_head(const struct log_view *view, unsigned n, const struct 
 	head.span = (unsigned)u64_min(view->span, n);
 	head.first = n == 0 ? LOG_FIRST : LOG_LATER;
 	head.own = (struct cell){0, 0};
-	head.newest = n == 0 ? head.own : copy_of(view, n, n - 1, to);
+	head.newest = n == 0 ? head.own : copy_of(view, n, base_of(view, n), n - 1, to);
 	while (!log_fits(&head)) /* it ends by some nanoseconds later */
 		head.lead &= head.lead - 1;
 	log_want_head(change, &head, true);
@@ -87,9 +94,9 @@ struct cell log_reopened(const struct row_state *closed)
 	return cell_make(closed->row.tag, view.until_ns, cell_word(closed->head), view.first);
 }
 
-bool log_wants_freezing(const struct row *row, struct row_change *change)
+bool log_wants_freezing(const struct row *row, unsigned from, struct row_change *change)
 {
-	for (unsigned i = 0; i < row->width; i++) {
+	for (unsigned i = from; i < row->width; i++) {
 		struct cell cell = row_load(row, i);
 
 		if (cell_tag(cell) != row->tag || log_is(cell, FROZEN))
@@ -103,14 +110,22 @@ bool log_wants_freezing(const struct row *row, struct row_change *change)
 	return false;
 }
 
-void log_want_copy(const struct row_state *closed, const struct row *to, struct row_change *change)
+struct log_copy log_copy_of(const struct row_state *closed)
 {
-	struct log_view view = closed_view(&closed->row, closed->head);
-	unsigned n = count_entries(&view);
+	struct log_copy copy = {.view = closed_view(&closed->row, closed->head)};
 
+	copy.entries = count_entries(&copy.view);
+	copy.base = copy.entries > 0 ? base_of(&copy.view, copy.entries) : 0;
+	return copy;
+}
+
+void log_want_copy(const struct log_copy *copy, const struct row *to, unsigned from,
+                   struct row_change *change)
+{
 	*change = (struct row_change){.want = ROW_WANT_NOTHING};
-	for (unsigned place = 0; place < n; place++) {
-		struct cell before = row_load(to, place), after = copy_of(&view, n, place, to);
+	for (unsigned place = from; place < copy->entries; place++) {
+		struct cell before = row_load(to, place);
+		struct cell after = copy_of(&copy->view, copy->entries, copy->base, place, to);
 
 		if (cell_bits(before) == cell_bits(after))
 			continue;
@@ -120,5 +135,5 @@ void log_want_copy(const struct row_state *closed, const struct row *to, struct 
 		change->after = after;
 		return;
 	}
-	want_new_head(&view, n, to, change);
+	want_new_head(&copy->view, copy->entries, to, change);
 }

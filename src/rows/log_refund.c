@@ -7,6 +7,9 @@
  */
 #include "rows/log.h"
 
+/* So many entries are marked, at most, before the head leaves them all behind. */
+#define RUN 256
+
 /* An entry of the row with something else in it; it stays the same request. */
 static struct cell altered(const struct row *row, struct cell entry, unsigned sum, unsigned span,
                            unsigned state)
@@ -100,6 +103,11 @@ static unsigned follow(const struct log_view *view, uint64_t until_ns, unsigned 
 	return 0;
 }
 
+static struct row_way way_from(const struct log_view *view, unsigned back)
+{
+	return (struct row_way){.at = view->at, .live = view->live, .back = back};
+}
+
 static bool is_there(const struct log_view *view, unsigned back, struct cell cell)
 {
 	return cell_bits(log_entry(view, back)) == cell_bits(cell);
@@ -130,6 +138,59 @@ static void want_moved_on(const struct log_view *view, unsigned back, struct cel
 }
 
 /*
+ * How many of the newest entries are GONE as a whole, and the oldest of them. What is read as GONE
+ * behind those stays so under this head: nothing moves to its place but what is next to it.
+ */
+static unsigned count_gone(const struct log_view *view, struct cell *last)
+{
+	unsigned n = 0;
+
+	while (n < RUN && n < view->live && !(n > 0 && log_is(*last, LOG_FIRST))) {
+		struct cell cell = log_entry(view, n + 1);
+
+		if (!log_is(cell, LOG_GONE) || log_is_part(cell))
+			break;
+		*last = cell;
+		n++;
+	}
+	return n;
+}
+
+/* The head whose place is that of the entry `last`, so many places back, which is GONE. */
+static struct log_view head_back(const struct log_view *view, unsigned back, struct cell last)
+{
+	struct log_view head = *view;
+
+	head.place = row_back(view->row, view->place, back);
+	head.first = cell_generation(last) & LOG_FIRST;
+	head.span = view->live - back;
+	head.own = last;
+	head.newest = (struct cell){0, 0};
+	head.cost = (unsigned)u64_min(view->cost + (back == 1 ? rest_of_newest(view, last) : 0),
+	                              log_cost_max(view->row)); /* which is a full log at least */
+	return head;
+}
+
+/* All that are GONE next to the head go at once, if the head's end can be told without a note. */
+static bool want_run_out(const struct log_view *view, struct row_change *change)
+{
+	struct cell last = view->newest;
+	unsigned back = count_gone(view, &last);
+	uint64_t end_ns = view->until_ns - view->lead;
+	struct log_view head;
+
+	if (back == 0)
+		return false;
+	head = head_back(view, back, last);
+	if (!log_fits(&head) && head.cost == 0) /* nobody has its name */
+		log_name(&head, view->until_ns, end_ns);
+	if (!log_fits(&head) || head.until_ns - head.lead != end_ns)
+		return false;
+	log_want_head(change, &head, false);
+	return true;
+}
+
+/*
  * The head's place becomes that of the newest, which is GONE. Where the head's word has no
  * room for its lead, something that ends when it does is to be in that place before: by a
  * name that had its time, and is GONE as well.
@@ -137,15 +198,10 @@ static void want_moved_on(const struct log_view *view, unsigned back, struct cel
 static void want_newest_out(const struct log_view *view, struct cell newest,
                             struct row_change *change)
 {
-	struct log_view head = *view;
+	struct log_view head = head_back(view, 1, newest);
 
-	head.place = row_back(view->row, view->place, 1);
-	head.first = cell_generation(newest) & LOG_FIRST;
-	head.span = view->live - 1;
-	head.own = newest;
-	head.newest = (struct cell){0, 0};
-	head.cost = (unsigned)u64_min(view->cost + rest_of_newest(view, newest),
-	                              log_cost_max(view->row)); /* which is a full log at least */
+	if (want_run_out(view, change))
+		return;
 	if (log_is_part(newest) && !log_fits(&head)) /* the cell has no room for a note */
 		log_shorten_lead(&head);
 	if (log_fits(&head))
@@ -176,6 +232,7 @@ static bool want_move(const struct log_view *view, unsigned back, struct row_cha
 	if (back == 0)
 		return false;
 	change->gone_ns = name_of(view, cell);
+	change->way = way_from(view, back);
 	while (back > 1 && log_is(cell, LOG_GONE) &&
 	       log_is(next = log_entry(view, back - 1), LOG_GONE | LOG_MOVING)) {
 		cell = next;
@@ -188,8 +245,10 @@ static bool want_move(const struct log_view *view, unsigned back, struct row_cha
 	} else if (back > 1) {
 		log_want_entry(change, view, back - 1, next,
 		               altered(view->row, next, log_sum(next), log_span(view->row, next), LOG_MOVING));
-	} else {
+	} else if (view->written) {
 		want_newest_out(view, cell, change);
+	} else {
+		change->want = ROW_WANT_AGAIN; /* it takes more than is known on the way */
 	}
 	return true;
 }
@@ -201,8 +260,10 @@ bool log_forget_replaced(const struct log_view *view, uint64_t count, struct row
 
 	if (view->live == 0 || view->use <= count)
 		return false;
-	if (want_move(view, view->live, change)) /* until it has left it may count in another's place */
+	if (want_move(view, view->live, change)) { /* until it has left it may count in another's place */
+		change->way.live = 0;
 		return true;
+	}
 	oldest = log_entry(view, view->live);
 	cost = cost_of(view, view->live, oldest);
 	if (cost == 0 || view->use - cost < count)
@@ -234,6 +295,7 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 		               altered(view->row, cell, sum, span, cell_generation(cell) | LOG_GONE));
 		change->given_back = call->until_ns ? call->cost : cost;
 		change->gone_ns = name_of(view, cell);
+		change->way = way_from(view, back);
 	} else if (back == 1 && view->cost == 0) { /* else who appends may have read its sum */
 		log_want_entry(
 		    change, view, back, cell,
@@ -244,7 +306,39 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 		               gone_in_part(view->row, cell, (unsigned)call->cost));
 		change->given_back = call->cost;
 		change->gone_ns = name_of(view, cell);
+		change->way = way_from(view, back);
 	}
+}
+
+/*
+ * Behind what a refund without a name has marked, which are the newest, the next one that it marks.
+ * All of them go with one swap of the head, as if each had gone by itself at that instant.
+ */
+static bool want_next_gone(const struct algo_call *call, const struct log_view *view, unsigned back,
+                           struct row_change *change)
+{
+	struct cell last = log_entry(view, back), cell;
+	unsigned cost;
+
+	if (call->cost == 0 || back >= RUN || back >= view->live || log_is_part(last) ||
+	    !log_is(last, LOG_GONE) || log_is(last, LOG_FIRST))
+		return false;
+	cell = log_entry(view, back + 1);
+	cost = cost_of(view, back + 1, cell);
+	if (log_is(cell, LOG_GONE | LOG_MOVING) || cost == 0 || cost > call->cost)
+		return false;
+	refund_entry(call, view, back + 1, cell, change);
+	return true;
+}
+
+void log_refund_on(const struct row_step *on, struct row_change *change)
+{
+	struct log_head head = log_head(on->row->width, cell_word(on->head));
+	struct log_view view = {.row = on->row, .place = head.place, .at = on->way.at, .live = on->way.live};
+
+	if (on->call->until_ns != 0 ? !want_move(&view, on->way.back, change)
+	                            : !want_next_gone(on->call, &view, on->way.back, change))
+		change->want = ROW_WANT_AGAIN;
 }
 
 /*
@@ -269,7 +363,8 @@ void log_refund(const struct row_step *on, const struct log_view *view, struct r
 	}
 	if (view->live == 0)
 		return;
-	if (on->gone_ns != 0 && want_move(view, find(view, on->gone_ns), change))
+	if (on->gone_ns != 0 && (want_run_out(view, change) ||
+	                         want_move(view, find(view, on->gone_ns), change)))
 		return;
 	if (named && call->cost > 0) {
 		back = follow(view, call->until_ns, find(view, call->until_ns), &entry);

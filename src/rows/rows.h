@@ -68,6 +68,13 @@ enum row_want {
 	ROW_WANT_CELL,    /* if the head is still the same, swap `before` at `place` for `after` */
 };
 
+/* How far a refund has come in its row, for a next step under the same head. */
+struct row_way {
+	uint64_t at;   /* the time that the row was looked at for */
+	unsigned live; /* entries that were; 0: the next step looks anew */
+	unsigned back; /* the place from which it goes on, from the head's */
+};
+
 struct row_change {
 	enum row_want want;
 	bool last;  /* once it is done, the outcome stands */
@@ -80,6 +87,7 @@ struct row_change {
 	uint64_t given_back; /* what is then to be taken off the cost of a refund */
 	uint64_t name_ns;    /* the time that a refund may name; 0: the head's */
 	uint64_t gone_ns;    /* what is then `gone_ns` of the refund's steps, if not 0 */
+	struct row_way way;  /* cell: what is then `way` of the next step, if the head is the same */
 };
 
 /* The input of a step. If the head is empty, spent or claimed, no row is needed. */
@@ -90,7 +98,8 @@ struct row_step {
 	uint64_t window_end_ns; /* as in algo_time */
 	struct cell head;
 	const struct row *row;
-	uint64_t gone_ns; /* name of the entry that the refund has marked and not yet closed; 0: none */
+	uint64_t gone_ns; /* name of the oldest entry that the refund has marked and not yet closed; 0: none */
+	struct row_way way; /* if a log's refund goes on: then it wants a cell, or AGAIN to look anew */
 };
 
 /**

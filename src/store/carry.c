@@ -1,8 +1,8 @@
 /*
  * carry.c: a key whose log stands in a narrower row of a former table goes on in the newest one.
  *
- * Each call makes one change at most, for the caller starts over anyway. log_move.c says in which
- * order they come, and why threads that meet here do the same.
+ * Each call makes the changes of one kind, while the head stays, for the caller starts over anyway.
+ * log_move.c says in which order they come, and why threads that meet here do the same.
  */
 #include "rows/log.h"
 #include "store/wide.h"
@@ -62,6 +62,27 @@ static void close_head(const struct wide_state *narrower, const struct row_step 
 		*end = WIDE_NOTHING;
 }
 
+/* A place where a swap fails is looked at again: another thread may have done it. */
+static void freeze(const struct wide_state *narrower, struct row_change *change)
+{
+	do
+		swap_in(narrower, change);
+	while (wide_still(narrower) &&
+	       log_wants_freezing(&narrower->at.row, change->place, change));
+}
+
+/* The entries, and then the head. */
+static void copy(const struct wide_state *newest, const struct wide_state *narrower)
+{
+	struct log_copy all = log_copy_of(&narrower->at);
+	struct row_change change = {.place = 0};
+
+	do {
+		log_want_copy(&all, &newest->at.row, change.place, &change);
+		swap_in(newest, &change);
+	} while (change.want == ROW_WANT_CELL && wide_still(newest));
+}
+
 enum wide_carried wide_carry_log(struct wide_state *newest, const struct store_key *key,
                                  const struct row_step *on, struct algo_outcome *out)
 {
@@ -79,15 +100,13 @@ enum wide_carried wide_carry_log(struct wide_state *newest, const struct store_k
 		cell_swap(narrower.at.cell, narrower.at.head, (struct cell){0, 0});
 	else if (!is_moved(narrower.at.head))
 		close_head(&narrower, on, &end);
-	else if (log_wants_freezing(&narrower.at.row, &change))
-		swap_in(&narrower, &change);
+	else if (log_wants_freezing(&narrower.at.row, 0, &change))
+		freeze(&narrower, &change);
 	else if (!row_head_live(newest->at.head, on->now_ns))
 		wide_store_head(newest, on, narrower.at.head);
 	else if (cell_bits(newest->at.head) != cell_bits(narrower.at.head))
 		return WIDE_NOTHING;
-	else {
-		log_want_copy(&narrower.at, &newest->at.row, &change);
-		swap_in(newest, &change);
-	}
+	else
+		copy(newest, &narrower);
 	return end;
 }

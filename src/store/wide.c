@@ -160,17 +160,19 @@ static bool change_cells(const struct wide_state *state, struct row_step *on,
 			return false;
 		if (!change->then_head)
 			go_on(on, rest, change);
+		on->way = change->way;
 	} while (change->older > 0 && slots_refund_older(on, change));
 	return true;
 }
 
 /* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
-static bool attempt(struct wide_state *state, struct row_step *on, struct algo_call *rest,
-                    struct algo_outcome *out, uint64_t *until_ns)
+static bool attempt_step(struct wide_state *state, struct row_step *on, struct algo_call *rest,
+                         struct algo_outcome *out, uint64_t *until_ns)
 {
 	struct row_change change;
 
 	rows_step(on, out, &change);
+	on->way.live = 0;
 	switch (change.want) {
 	case ROW_WANT_NOTHING:
 		*until_ns = until_of(on->head, on->now_ns);
@@ -189,6 +191,18 @@ static bool attempt(struct wide_state *state, struct row_step *on, struct algo_c
 		return change.last;
 	}
 	__builtin_unreachable();
+}
+
+/* The same, with the steps that go on under the same head: one that changes makes them end. */
+static bool attempt(struct wide_state *state, struct row_step *on, struct algo_call *rest,
+                    struct algo_outcome *out, uint64_t *until_ns)
+{
+	bool done;
+
+	do
+		done = attempt_step(state, on, rest, out, until_ns);
+	while (on->way.live > 0);
+	return done;
 }
 
 void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)

@@ -300,6 +300,43 @@ inline want_moved_on()
 	fi
 }
 
+/* `far`: how many of the newest are GONE as a whole; `next`: the oldest of them. */
+inline count_gone()
+{
+	atomic { far = 0; next = 0 };
+	do
+	:: atomic {
+			far < live && !is(next, FIRST) ->
+			cell = load(far + 1);
+			if
+			:: is(cell, GONE) && !is(cell, PART) -> next = cell; far++; cell = 0
+			:: else -> cell = 0; break
+			fi
+		}
+	:: atomic { far >= live || is(next, FIRST) -> break }
+	od
+}
+
+/* They go at once. */
+inline want_run_out()
+{
+	count_gone();
+	atomic {
+		if
+#ifdef BREAK_RUN
+		:: far > 0 && far < live && !is(next, FIRST) -> far++; next = load(far)
+		:: else
+		fi;
+		if
+#endif
+		:: far > 0 -> to_head = head_of(head_time(seen), cost(seen), place_of(far), state(next) & FIRST)
+		:: else
+		fi;
+		far = 0;
+		next = 0
+	}
+}
+
 inline want_move()
 {
 	do
@@ -397,6 +434,28 @@ inline refund_entry()
 	fi
 }
 
+/* The one behind them, which a take that has marked them marks as well. */
+inline want_next_gone()
+{
+	count_gone();
+	atomic {
+		back = (far > 0 && far < live && !is(next, FIRST) -> far + 1 : 0);
+		far = 0;
+		next = 0
+	};
+	if
+	:: back > 0 ->
+		cell = load(back);
+		cost_of(back, cell);
+		if
+		:: is(cell, GONE | MOVING) || worth == 0 || worth > left -> goto again
+		:: else
+		fi;
+		refund_entry()
+	:: else -> goto again
+	fi
+}
+
 /* How many places back the oldest live entry is that is not from before `t`. */
 inline find(t)
 {
@@ -484,7 +543,13 @@ inline refund()
 		look();
 		atomic { at = 0; newest = 0 };
 		if
-		:: gone > 0 -> find(gone); want_move()
+		:: gone > 0 && op == TAKE && left > 0 -> want_next_gone()
+		:: gone > 0 ->
+			want_run_out();
+			if
+			:: to_head == 0 -> find(gone); want_move()
+			:: else
+			fi
 		:: else
 		fi;
 		if

@@ -11,6 +11,8 @@ BEHIND_A_GREATER = (*ONE_GONE, "NAME=2", "ENTRIES=4", "COST1=2", "COST2=1")
 OVERTAKEN = ("ACQUIRES=2", "REFUNDS=0", "TAKES=1", "TAKEN=2", "COST2=1")
 # Of one that others follow a part is given back, as others are, whole.
 PARTED = ("PARTED=2", "ENTRIES=3")
+# Three that are taken one after the other, and go at once.
+RUN = ("REFUNDS=0", "TAKES=1", "TAKEN=4", "ENTRIES=4", "COST2=1")
 ROUND = ("REFUNDS=0", "TAKES=1", "TAKEN=3", "ENTRIES=6", "COST2=1", "AFTER")
 
 
@@ -19,7 +21,8 @@ ROUND = ("REFUNDS=0", "TAKES=1", "TAKEN=3", "ENTRIES=6", "COST2=1", "AFTER")
     ("RESETS=1", "TIME=5"), ("ACQUIRES=2", "TIME=4"), ("ACQUIRES=2", "COST=2", "COST1=2"),
     ("REFUNDS=0", "TAKES=2", "COST2=2", "COST3=1"), OVERTAKEN,
     (*ONE_GONE, "REFUNDS=2", "NAME=2"), (*ONE_GONE, "REFUNDS=0", "TAKES=1", "TAKEN=2"),
-    BEHIND_A_GREATER, (*TWO_GONE, "NAME=3"), THREE_GONE, ROUND,
+    BEHIND_A_GREATER, (*TWO_GONE, "NAME=3"), THREE_GONE, ROUND, RUN,
+    (*RUN, "ACQUIRES=0", "REFUNDS=1", "NAME=2"),
     (*PARTED, "NAME=1"), (*PARTED, "NAME=3"), (*PARTED, "ACQUIRES=2", "REFUNDS=0"),
     (*PARTED, "REFUNDS=0", "TAKES=1", "TAKEN=2", "COST3=2"), (*PARTED, "REFUNDS=0", "RESETS=1"),
     ("ACQUIRES=0", "PARTED=2", "ENTRIES=4", "NAME=3"),
@@ -36,6 +39,6 @@ def test_what_is_in_use_counts_and_what_was_given_back_does_not(defines, errors)
     ("BREAK_FOLLOW", *ONE_GONE, "NAME=2"),
     ("BREAK_LEFT", *TWO_GONE, "NAME=3"), ("BREAK_AGAIN", *THREE_GONE),
     ("BREAK_OVER", *THREE_GONE), ("BREAK_GONE", *OVERTAKEN),
-    ("BREAK_REST", *PARTED, "ACQUIRES=0", "REFUNDS=0")])
+    ("BREAK_RUN", *RUN), ("BREAK_REST", *PARTED, "ACQUIRES=0", "REFUNDS=0")])
 def test_each_part_of_the_protocol_is_needed(broken, errors):
     assert errors(*broken)

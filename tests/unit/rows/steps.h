@@ -161,8 +161,15 @@ static bool go_on(struct row_step *on, struct algo_call *call, unsigned wants)
 	for (;; wants--) {
 		struct row_change change;
 
+		if (cell_bits(on->head) != cell_bits(state.head))
+			on->way.live = 0;
 		on->head = state.head;
 		rows_step(on, &state.out, &change);
+		if (on->way.live > 0 && change.want == ROW_WANT_AGAIN) { /* it has come to the way's end */
+			on->way.live = 0;
+			rows_step(on, &state.out, &change);
+		}
+		on->way.live = 0;
 		agree_at_once(call, now_ns, &change);
 		agree_to_open(on, &change, &opening);
 		agree_to_append(on, &change);
@@ -179,6 +186,7 @@ static bool go_on(struct row_step *on, struct algo_call *call, unsigned wants)
 		}
 		if (change.want == ROW_WANT_HEAD || !change.then_head) {
 			call->cost -= change.given_back;
+			on->way = change.way;
 			if (change.gone_ns != 0)
 				on->gone_ns = change.gone_ns;
 		}
