@@ -5,6 +5,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -169,7 +170,7 @@ static void without_streams_the_order_is_that_of_the_requests(void **state)
 
 static struct {
 	struct scene *scene;
-	struct server_config *next;
+	struct server_config *_Atomic next; /* set by the test's thread, taken by the worker's */
 } reload;
 
 uint64_t __real_events_read(struct events *events, uint64_t next, size_t room, struct buffer *out);
@@ -178,9 +179,10 @@ uint64_t __wrap_events_read(struct events *events, uint64_t next, size_t room, s
 /* A reload comes just before the worker reads, and is the last event that it finds. */
 uint64_t __wrap_events_read(struct events *events, uint64_t next, size_t room, struct buffer *out)
 {
-	if (reload.next) {
-		server_config_succeed(&reload.scene->config, reload.next);
-		reload.next = NULL;
+	struct server_config *config = atomic_exchange(&reload.next, NULL);
+
+	if (config) {
+		server_config_succeed(&reload.scene->config, config);
 		events_add(events, "reloaded", SLICE("{}"));
 	}
 	return __real_events_read(events, next, room, out);
@@ -211,7 +213,7 @@ static void whoever_may_follow_no_more_gets_no_event_of_that_reload(void **state
 	reload.next = compile(&it, users);
 	add_event(&it, "second");
 	assert_true(recv(it.client, rest, sizeof rest, 0) <= 0);
-	assert_null(reload.next);
+	assert_null(atomic_load(&reload.next));
 	end(&it);
 }
 
