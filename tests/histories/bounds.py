@@ -137,6 +137,7 @@ class Window:
         self.period = algorithms.period_of(limit)
         self.is_calendar = limit["algorithm"] == "fixed_window" and \
             limit.get("align", "calendar") == "calendar"
+        self.has_chunks = any("chunk" in each for each in limits)
         self.begin = None
         self.least = self.most = 0
         self.is_known = True  # when the window begins
@@ -148,6 +149,8 @@ class Window:
         if self.begin is not None and event.at >= self.begin + self.period:
             self.begin, self.least, self.most = None, 0, 0
         if event.kind == "reset":
+            if self.has_chunks and not self.is_calendar:
+                self.is_known = False  # the chunk of another server may keep the window that was open
             self.begin, self.least, self.most = None, 0, 0
         elif event.kind == "lost-reset":
             self.least = 0
