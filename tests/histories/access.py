@@ -8,7 +8,7 @@ import json
 
 import algorithms
 import history as format_of
-from asking import Http, Http2, Wire, comparable, encode, from_json, from_resp, http_reply, item, resp, verb
+from asking import Http, Http2, Wire, comparable, from_json, from_resp, http_reply, item, replies_of, resp, verb
 from generate import Draw
 from servers import draw_config
 
@@ -106,13 +106,7 @@ def ask_resp(server, how, requests, token):
     with Wire(server.resp) as wire:
         if token:
             assert wire.command("AUTH", token) == b"+OK"
-        commands = b"".join(encode(*words(request)) for request in requests)
-        if how == "multi":
-            wire.send(encode("MULTI") + commands + encode("EXEC"))
-            replies = [wire.reply() for _ in range(len(requests) + 2)][-1]
-        else:
-            wire.send(commands)
-            replies = [wire.reply() for _ in requests]
+        replies = replies_of(wire, how, [words(request) for request in requests])
     return [told_resp(request, reply) for request, reply in zip(requests, replies)]
 
 

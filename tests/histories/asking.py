@@ -87,17 +87,21 @@ def ask_batch(server, how, requests, key):
     return [from_json(request, value) for request, value in zip(requests, values)]
 
 
+def replies_of(wire, how, commands):
+    """The replies to commands that are sent together, in a transaction if `how` is "multi"."""
+    words = b"".join(encode(*command) for command in commands)
+    if how == "multi":
+        wire.send(encode("MULTI") + words + encode("EXEC"))
+        return [wire.reply() for _ in range(len(commands) + 2)][-1]
+    wire.send(words)
+    return [wire.reply() for _ in commands]
+
+
 def ask(server, how, requests, key):
     """The answers of requests that are sent together."""
     if how in ("pipeline", "multi"):
         with Wire(server.resp) as wire:
-            commands = b"".join(encode(*resp(request, key)) for request in requests)
-            if how == "multi":
-                wire.send(encode("MULTI") + commands + encode("EXEC"))
-                replies = [wire.reply() for _ in range(len(requests) + 2)][-1]
-            else:
-                wire.send(commands)
-                replies = [wire.reply() for _ in requests]
+            replies = replies_of(wire, how, [resp(request, key) for request in requests])
         return [from_resp(request, reply) for request, reply in zip(requests, replies)]
     if how == "http":
         with Wire(server.http) as wire:
