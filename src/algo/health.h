@@ -124,7 +124,10 @@ static inline uint64_t health_probe_end_ns(const struct health_params *params, u
 	return until_ns - params->timeout_ns + params->probe_ns;
 }
 
-/** Of two times at which probes were lost, when it opens; 0: no time. The last one decides where all are judged. */
+/**
+ * When a breaker opens whose probes were lost at these two times, of which 0 is none: at the later one
+ * where all probes are judged together, and at the earlier one elsewhere.
+ */
 static inline uint64_t health_lost_ns(const struct health_params *params, uint64_t one_ns,
                                       uint64_t other_ns)
 {

@@ -19,7 +19,7 @@
 struct flag {
 	const char *name;     /* as in --NAME */
 	const char *value;    /* what it takes, such as FILE; NULL: nothing */
-	const char *help;     /* what it does, and its default; NULL: shown nowhere */
+	const char *help;     /* what it does, and its default; a flag without one is shown nowhere */
 	char letter;          /* as in -c; 0: none */
 	const char *variable; /* the environment's, which counts if there is no flag; NULL: none */
 };

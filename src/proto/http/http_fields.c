@@ -90,7 +90,7 @@ static bool next_line(struct slice *lines, struct slice *name, struct slice *val
 	return true;
 }
 
-/* What stands before the name and the value of a field that did not come as a line. */
+/* A field that did not come as a line has these before its name and its value. */
 struct lengths {
 	uint32_t name, value;
 };

@@ -1,4 +1,4 @@
-/* http2_inside.h: a connection and its streams, for http2.c, which reads, and http2_answer.c, which writes. */
+/* http2_inside.h: a connection and its streams, for those who read and those who write. */
 #ifndef PROTO_HTTP2_INSIDE_H
 #define PROTO_HTTP2_INSIDE_H
 
