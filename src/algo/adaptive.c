@@ -8,8 +8,8 @@
 #include "algo/estimate.h"
 
 #include "algo/algo.h"
-#include "base/cpu.h"
 #include "base/error.h"
+#include "base/os/cpu.h"
 
 #define PERMITS_DEFAULT_NS (60 * NS_PER_S)
 #define INITIAL_DEFAULT    20

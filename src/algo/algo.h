@@ -28,8 +28,8 @@
 
 #include "algo/algorithm.h"
 #include "algo/rows.h"
-#include "base/clock.h"
 #include "base/number.h"
+#include "base/time/clock.h"
 
 /*
  * No state may reach further ahead than this. Cells count time modulo 2^60 ns,

@@ -1,8 +1,8 @@
 #include "algo/calendar.h"
 
-#include "base/civil.h"
 #include "base/number.h"
-#include "base/zone.h"
+#include "base/time/civil.h"
+#include "base/time/zone.h"
 
 #define S_PER_DAY INT64_C(86400)
 

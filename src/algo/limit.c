@@ -9,9 +9,9 @@
 #include "algo/bucket.h"
 #include "algo/calendar.h"
 #include "algo/demand.h"
-#include "base/cpu.h"
 #include "base/error.h"
-#include "base/zone.h"
+#include "base/os/cpu.h"
+#include "base/time/zone.h"
 
 /*
  * The last window found, so that the calendar is worked out once a window.

@@ -13,8 +13,8 @@
 
 #include <weir/weir.h>
 
-#include "base/clock.h"
-#include "base/word.h"
+#include "base/text/word.h"
+#include "base/time/clock.h"
 
 #define ALGO_COUNT_MAX     (UINT64_C(1) << 32)
 #define ALGO_PERIOD_MAX_NS (UINT64_C(366) * NS_PER_DAY)

@@ -4,8 +4,8 @@
  */
 #include "algo/estimators.h"
 
-#include "base/cpu.h"
 #include "base/number.h"
+#include "base/os/cpu.h"
 
 static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
 {

@@ -2,12 +2,12 @@
 #include <stdalign.h>
 #include <stddef.h>
 
-#include "base/os.h"
-#include "engine/engine.h"
 #include "api/ask.h"
 #include "api/names.h"
 #include "api/remote.h"
 #include "api/wait.h"
+#include "base/os/os.h"
+#include "engine/engine.h"
 
 /* Enough for a request that a dozen limits apply to; more comes from the heap. */
 #define CALL_ROOM 4096

@@ -1,11 +1,11 @@
 /* table.c: the public calls on tables. */
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "api/ask.h"
 #include "api/names.h"
 #include "api/remote.h"
 #include "api/wait.h"
+#include "base/error.h"
 #include "engine/apply.h"
 #include "engine/plan.h"
 #include "store/caller.h"

@@ -1,7 +1,7 @@
 #include "base/cell.h"
 
-#include "base/os.h"
-#include "base/prefetch.h"
+#include "base/os/os.h"
+#include "base/os/prefetch.h"
 
 #if defined(__aarch64__)
 #include <asm/hwcap.h>

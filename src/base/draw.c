@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 struct draw {
 	uint64_t state;

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/os/file.h"
+#include "base/text/base64.h"
 #include "load/dial.h"
 
 #define FILE_MAX   (1 << 20)

@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "engine/engine.h"
-#include "rules/model.h"
 #include "readers/yaml/print.h"
+#include "rules/model.h"
+#include "server/admin/log.h"
 #include "server/advice.h"
 #include "server/config.h"
-#include "server/admin/log.h"
 #include "server/settings.h"
 
 /* How many keys each limit has room for that has a table of its own, as a server would make it. */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/login.h"
+#include "base/text/login.h"
 #include "cli/command.h"
 #include "server/server.h"
 

@@ -11,8 +11,8 @@
 #include "cli/simulate_suggest.h"
 #include "simulate/input/leave_out.h"
 #include "simulate/input/pattern.h"
-#include "simulate/report/report.h"
 #include "simulate/input/trace.h"
+#include "simulate/report/report.h"
 
 #define EXIT_TROUBLE 1
 #define BAR          30

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "cli/simulate_limits.h"
-#include "simulate/smallest.h"
 #include "simulate/input/trace.h"
+#include "simulate/smallest.h"
 
 #define WHOLE       UINT64_C(1000000000000) /* shares are counted in parts of it: exact decimals */
 #define PERCENT     (WHOLE / 100)

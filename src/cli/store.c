@@ -7,7 +7,7 @@
 #include "algo/algo.h"
 #include "base/error.h"
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "cli/command.h"
 #include "cli/tables.h"
 #include "server/access/account.h"

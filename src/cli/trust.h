@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/ip.h"
+#include "base/network/ip.h"
 #include "load/dial.h"
 #include "net/address.h"
 

@@ -2,7 +2,7 @@
 #include "engine/index.h"
 
 #include "base/number.h"
-#include "base/path.h"
+#include "base/text/path.h"
 
 static bool slots_open(struct slots *slots, size_t most, struct arena *arena)
 {

@@ -1,7 +1,7 @@
 #include "engine/match.h"
 
 #include "base/number.h"
-#include "base/path.h"
+#include "base/text/path.h"
 #include "engine/index.h"
 
 struct match *match_new(const struct weir_config *config, const struct hash_key *key,

@@ -35,8 +35,8 @@
 
 #include "algo/algo.h"
 #include "base/arena.h"
-#include "base/clock.h"
 #include "base/slice.h"
+#include "base/time/clock.h"
 #include "engine/limit.h"
 #include "engine/table.h"
 #include "rules/model.h"

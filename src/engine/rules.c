@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "algo/algorithm.h"
-#include "base/carried.h"
 #include "base/error.h"
-#include "base/login.h"
 #include "base/number.h"
+#include "base/text/carried.h"
+#include "base/text/login.h"
 #include "store/caller.h"
 
 /* A limit that counts in memory takes its place there; a remote one gets what stands in for it. */

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "load/runner.h"
 
 #define HEAD_START (10 * NS_PER_MS) /* time for the threads to start before the first request */

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 
 /*
  * Bare epoll and not net/: a measuring tool must cost less than the server that it measures.

@@ -9,8 +9,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "base/endpoint.h"
 #include "base/error.h"
+#include "base/network/endpoint.h"
 
 #define BACKLOG     1024
 #define SOCKET_MODE 0600

@@ -13,7 +13,7 @@
 
 #include <weir/weir.h>
 
-#include "base/ip.h"
+#include "base/network/ip.h"
 #include "base/slice.h"
 
 struct net_address {

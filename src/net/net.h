@@ -52,7 +52,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "base/ip.h"
+#include "base/network/ip.h"
 #include "base/slice.h"
 
 #define NET_OUT_MAX  ((size_t)256 << 10)

@@ -18,8 +18,8 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/os.h"
-#include "base/until.h"
+#include "base/os/os.h"
+#include "base/os/until.h"
 #include "pool/pace.h"
 
 #define WORKERS_MAX    1024

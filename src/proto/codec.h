@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "base/carried.h"
+#include "base/text/carried.h"
 #include "proto/request.h"
 
 /* The limits on input, by INTERFACE and configurable; and what is wanted of it. */

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/when.h"
+#include "base/time/when.h"
 
 int fill_key(struct fill *fill, struct slice key)
 {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "readers/koala/koala.h"
 #include "readers/yaml/read.h"
 #include "rules/check.h"

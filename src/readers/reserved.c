@@ -1,6 +1,6 @@
 #include "readers/reserved.h"
 
-#include "base/answer.h"
+#include "base/text/answer.h"
 
 static const struct slice ours[] = {
 #define NAME(name) SLICE(#name),

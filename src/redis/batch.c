@@ -5,9 +5,9 @@
 #include "algo/algo.h"
 #include "algo/bucket.h"
 #include "algo/window.h"
-#include "redis/steps/exchange.h"
 #include "redis/known/known.h"
 #include "redis/nodes/slots.h"
+#include "redis/steps/exchange.h"
 
 /* The tasks that a lane keeps for later, and the room for a name that each keeps. */
 #define FREE_TASKS 4096

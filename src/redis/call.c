@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/prefetch.h"
+#include "base/os/prefetch.h"
 #include "redis/batch.h"
 
 static const struct {

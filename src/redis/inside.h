@@ -12,14 +12,14 @@
 
 #include <pthread.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/known/chunk.h"
-#include "redis/nodes/cluster.h"
-#include "redis/network/connection.h"
 #include "redis/known/denied.h"
+#include "redis/network/connection.h"
 #include "redis/network/link.h"
-#include "redis/redis.h"
+#include "redis/nodes/cluster.h"
 #include "redis/nodes/sentinels.h"
+#include "redis/redis.h"
 #include "redis/steps/step.h"
 
 /*

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/network/blocking.h"
 
 struct loan {

@@ -1,6 +1,6 @@
 #include "rows/places.h"
 
-#include "base/fence.h"
+#include "base/os/fence.h"
 
 #define SPAN_BITS 14
 #define SPAN      ((1U << SPAN_BITS) - 1)

@@ -12,9 +12,9 @@
 #include <weir/rules.h>
 
 #include "base/arena.h"
-#include "base/carried.h"
-#include "base/ip.h"
+#include "base/network/ip.h"
 #include "base/number.h"
+#include "base/text/carried.h"
 #include "rules/match/dictionary.h"
 
 enum rules_failure { RULES_LOCAL = 0, RULES_OPEN, RULES_CLOSED };

@@ -4,7 +4,7 @@
 
 #include "algo/parameter.h"
 #include "base/buffer.h"
-#include "base/word.h"
+#include "base/text/word.h"
 #include "rules/model.h"
 
 /**

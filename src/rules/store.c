@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/login.h"
 #include "base/slice.h"
+#include "base/text/login.h"
 
 static int unknown(const char *text, struct weir_error *error)
 {

@@ -14,9 +14,9 @@
 
 #include <weir/rules.h>
 
+#include "server/access/users.h"
 #include "server/admin/metrics.h"
 #include "server/stores/stores.h"
-#include "server/access/users.h"
 #include "tls/context.h"
 
 struct server_config {

@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 void notify(const char *state)
 {

@@ -11,15 +11,15 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "wait/waitlist.h"
 #include "rules/model.h"
 #include "server/advice.h"
-#include "server/stores/fleet.h"
 #include "server/loop/listener.h"
+#include "server/loop/worker.h"
 #include "server/notify.h"
+#include "server/stores/fleet.h"
 #include "server/stores/reports.h"
 #include "server/watch.h"
-#include "server/loop/worker.h"
+#include "wait/waitlist.h"
 
 /* Descriptors beside those of connections: for the process, and for each of its threads. */
 #define DESCRIPTORS_PROCESS 32

@@ -8,8 +8,8 @@
 #ifndef SIMULATE_LANE_H
 #define SIMULATE_LANE_H
 
-#include "simulate/input/format.h"
 #include "simulate/inflight.h"
+#include "simulate/input/format.h"
 #include "simulate/report/tally.h"
 
 struct lane {

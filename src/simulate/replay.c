@@ -5,8 +5,8 @@
 
 #include "base/draw.h"
 #include "base/error.h"
+#include "base/time/when.h"
 #include "engine/pipeline.h"
-#include "base/when.h"
 
 #define BATCH          32
 #define PROGRESS_EVERY 65536

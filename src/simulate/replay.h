@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 #include "simulate/input/ending.h"
-#include "simulate/lane.h"
 #include "simulate/input/order.h"
+#include "simulate/lane.h"
 
 /* A source of requests. */
 struct source {

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/login.h"
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
+#include "base/text/login.h"
 #include "store/section.h"
 
 static int fail(struct weir_error *error, const char *path, const char *what)

@@ -12,8 +12,8 @@
 
 #include <weir/weir.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
+#include "base/time/clock.h"
 #include "store/section.h"
 #include "table/table.h"
 

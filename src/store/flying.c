@@ -12,9 +12,9 @@
  */
 #include "rows/flying.h"
 
-#include "base/cpu.h"
 #include "base/draw.h"
-#include "base/fence.h"
+#include "base/os/cpu.h"
+#include "base/os/fence.h"
 #include "store/wide.h"
 
 /* Kept out of the way of an acquire and its report, with the looks that it has on the stack. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/draw.h"
-#include "base/fence.h"
+#include "base/os/fence.h"
 #include "rows/health.h"
 #include "store/health_phase.h"
 #include "store/health_rows.h"

@@ -5,8 +5,8 @@
 #include <weir/weir.h>
 
 #include "algo/algo.h"
-#include "base/clock.h"
 #include "base/keyhash.h"
+#include "base/time/clock.h"
 #include "store/section.h"
 #include "store/store.h"
 #include "table/table.h"

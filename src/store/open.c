@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "store/file.h"
 #include "store/section.h"
 #include "store/shared.h"

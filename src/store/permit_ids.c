@@ -14,7 +14,7 @@
 
 #include "base/draw.h"
 #include "base/hash.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "store/permit.h"
 
 #define PAGE ((size_t)4096)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/os.h"
+#include "base/os/os.h"
 
 static bool covers(const struct wide_table *wide, const struct section *section)
 {

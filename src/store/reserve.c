@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "store/shared.h"
 
 static bool is_served(const struct memory *store, const struct algo_limit *limit)

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "store/publish.h"
 
 static void keep_first(void *context, const char *text)

@@ -14,8 +14,8 @@
 #include "algo/algo.h"
 #include "algo/health.h"
 #include "base/cell.h"
-#include "base/clock.h"
 #include "base/hash.h"
+#include "base/time/clock.h"
 
 struct store;
 struct store_job;

@@ -9,7 +9,7 @@
  */
 #include "store/wide.h"
 
-#include "base/fence.h"
+#include "base/os/fence.h"
 #include "rows/log.h"
 #include "rows/slots.h"
 

@@ -6,7 +6,7 @@
  */
 #include "table/table.h"
 
-#include "base/fence.h"
+#include "base/os/fence.h"
 
 /* A thread that stops between claim and state (or dies) holds a cell this long. */
 #define CLAIM_NS (1 * NS_PER_MS)

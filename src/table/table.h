@@ -29,7 +29,7 @@
 
 #include "base/cell.h"
 #include "base/hash.h"
-#include "base/prefetch.h"
+#include "base/os/prefetch.h"
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
 #define TABLE_RUN_SETS  5

@@ -12,8 +12,8 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "base/os.h"
-#include "base/until.h"
+#include "base/os/os.h"
+#include "base/os/until.h"
 
 /* A waiter, and the thread behind it. */
 struct sleeper {

@@ -6,7 +6,7 @@
 #ifndef WAIT_SLEEP_H
 #define WAIT_SLEEP_H
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "wait/patience.h"
 #include "wait/waitlist.h"
 

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #define BUCKETS 1024 /* a bucket that is never used never takes memory */
 

@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/fence.h"
+#include "base/os/fence.h"
 
 struct waiter {
 	uint64_t hash;

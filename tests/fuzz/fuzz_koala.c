@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "readers/koala/koala.h"
-#include "rules/check.h"
 #include "readers/yaml/print.h"
+#include "rules/check.h"
 #include "rules/remark.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "redis/nodes/cluster.h"
 #include "redis/network/link.h"
+#include "redis/nodes/cluster.h"
 #include "redis/nodes/sentinels.h"
 
 #define CALLS 255

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/when.h"
+#include "base/time/when.h"
 #include "simulate/input/ending.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

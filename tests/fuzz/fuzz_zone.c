@@ -2,9 +2,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/tzif.h"
-#include "base/zone.h"
-#include "base/zone.h"
+#include "base/time/tzif.h"
+#include "base/time/zone.h"
+#include "base/time/zone.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
  * virtual.c). */
 #include "virtual.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 bool virtual_share_clock(const char *path)
 {

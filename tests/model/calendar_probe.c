@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "algo/calendar.h"
-#include "base/zone.h"
+#include "base/time/zone.h"
 
 int main(void)
 {

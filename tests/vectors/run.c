@@ -14,10 +14,10 @@
 
 #include "algo/algorithm.h"
 #include "compare.h"
-#include "state.h"
 #include "rows/accepts.h"
 #include "rows/flying.h"
 #include "rows/health.h"
+#include "state.h"
 #include "store/step.h"
 #include "vector.h"
 

@@ -1,11 +1,11 @@
 #include "proto/http/http_call.h"
 
-#include "base/base64.h"
 #include "base/error.h"
 #include "base/number.h"
+#include "base/text/base64.h"
 #include "proto/fill.h"
-#include "proto/json.h"
 #include "proto/http/query.h"
+#include "proto/json.h"
 
 static int out_of_memory(struct http_call *call)
 {

@@ -1,6 +1,6 @@
 #include "base/number.h"
-#include "proto/http2/http2.h"
 #include "proto/http/http_call.h"
+#include "proto/http2/http2.h"
 
 static void read_message(struct http_call *call, const struct http1_reader *reader,
                          struct slice data, const struct http1_message *message)

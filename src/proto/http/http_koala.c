@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "proto/http/http_call.h"
-#include "proto/json.h"
 #include "proto/http/query.h"
+#include "proto/json.h"
 
 /* A parameter that asks for something. */
 struct option {

@@ -1,8 +1,8 @@
 #include "proto/http/http_answer.h"
 
-#include "base/answer.h"
 #include "base/number.h"
-#include "base/when.h"
+#include "base/text/answer.h"
+#include "base/time/when.h"
 #include "proto/adhoc.h"
 #include "proto/fill.h"
 #include "proto/http/http_session.h"

@@ -3,7 +3,7 @@
 #include <weir/weir.h>
 
 #include "base/number.h"
-#include "base/path.h"
+#include "base/text/path.h"
 
 bool query_next(struct slice *rest, struct slice *name, struct slice *value)
 {

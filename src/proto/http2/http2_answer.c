@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/number.h"
-#include "proto/http2/http2_inside.h"
 #include "proto/http/http_answer.h"
 #include "proto/http/http_session.h"
+#include "proto/http2/http2_inside.h"
 
 /* An answer in what http2_reply makes; its body and the values of its fields follow. */
 struct record {

@@ -7,7 +7,7 @@
  */
 #include <stdio.h>
 
-#include "base/ip.h"
+#include "base/network/ip.h"
 #include "readers/koala/koala.h"
 #include "rules/form.h"
 

@@ -1,5 +1,5 @@
 /* attribute.c: names of attributes. */
-#include "base/near.h"
+#include "base/text/near.h"
 #include "readers/yaml/read.h"
 #include "rules/attribute.h"
 #include "rules/scalar.h"

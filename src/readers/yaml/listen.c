@@ -1,5 +1,5 @@
-#include "base/endpoint.h"
 #include "base/error.h"
+#include "base/network/endpoint.h"
 #include "readers/yaml/read.h"
 #include "rules/scalar.h"
 

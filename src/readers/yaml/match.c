@@ -4,7 +4,7 @@
  * The form of a value alone tells its meaning, so every form can be written as plain text,
  * too: behind a backslash all is literal.
  */
-#include "base/path.h"
+#include "base/text/path.h"
 #include "readers/yaml/read.h"
 #include "rules/form.h"
 #include "rules/scalar.h"

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/near.h"
 #include "base/number.h"
+#include "base/text/near.h"
 #include "rules/rate.h"
 #include "rules/remark.h"
 

@@ -19,7 +19,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/word.h"
+#include "base/text/word.h"
 #include "readers/phrase.h"
 #include "rules/model.h"
 

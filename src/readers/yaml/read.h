@@ -2,8 +2,8 @@
 #ifndef READERS_READ_H
 #define READERS_READ_H
 
-#include "readers/yaml/node.h"
 #include "readers/source.h"
+#include "readers/yaml/node.h"
 
 /**
  * Text in YAML into an empty config. On error the config has no limits and no rules; the mistakes

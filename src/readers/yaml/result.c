@@ -1,8 +1,8 @@
 /* result.c: `result:`, plain data that a denial carries, rendered to JSON once. */
 #include "base/buffer.h"
 #include "readers/compact.h"
-#include "readers/yaml/read.h"
 #include "readers/reserved.h"
+#include "readers/yaml/read.h"
 #include "rules/scalar.h"
 
 static bool is_json_word(struct slice text)

@@ -8,7 +8,7 @@
  * libyaml takes time by the square of the depth. The second time makes a tree.
  */
 #include "base/error.h"
-#include "base/zone.h"
+#include "base/time/zone.h"
 #include "readers/yaml/print.h"
 #include "readers/yaml/read.h"
 #include "rules/rate.h"

@@ -6,7 +6,7 @@
 #include "algo/algo.h"
 #include "algo/bucket.h"
 #include "base/draw.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/known/denied.h"
 
 #define SETS    1024

@@ -6,7 +6,7 @@
 #include "algo/algo.h"
 #include "algo/bucket.h"
 #include "algo/window.h"
-#include "base/os.h"
+#include "base/os/os.h"
 
 #define SETS   ((size_t)1 << 14)
 #define WAYS   4

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/network/connection.h"
 #include "redis/network/link.h"
 #include "redis/network/lookup.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 
 struct redis_attempt {
 	struct redis_connection *connection;

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/endpoint.h"
 #include "base/error.h"
-#include "base/login.h"
+#include "base/network/endpoint.h"
 #include "base/number.h"
-#include "base/path.h"
 #include "base/slice.h"
+#include "base/text/login.h"
+#include "base/text/path.h"
 #include "tls/context.h"
 
 enum kind { ONE_SERVER, UNIX_SOCKET, CLUSTER, SENTINELS };

@@ -11,10 +11,10 @@
 #ifndef REDIS_CLUSTER_H
 #define REDIS_CLUSTER_H
 
-#include "redis/nodes/health.h"
 #include "redis/network/reply.h"
-#include "redis/nodes/slots.h"
 #include "redis/network/url.h"
+#include "redis/nodes/health.h"
+#include "redis/nodes/slots.h"
 
 #define CLUSTER_ASK_NS    UINT64_C(1000000000) /* between two questions for the map */
 

@@ -5,7 +5,7 @@
 
 #include "algo/algo.h"
 #include "algo/bucket.h"
-#include "base/zone.h"
+#include "base/time/zone.h"
 
 #define US_DIGITS    16
 #define NS_DIGITS    19

@@ -14,7 +14,7 @@
 
 #include <weir/weir.h>
 
-#include "base/ip.h"
+#include "base/network/ip.h"
 #include "base/slice.h"
 
 struct dictionary;

@@ -6,7 +6,7 @@
 
 #include <weir/weir.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 int spans_open(struct spans *spans, size_t most)
 {

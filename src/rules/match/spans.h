@@ -8,7 +8,7 @@
 #ifndef RULES_SPANS_H
 #define RULES_SPANS_H
 
-#include "base/ip.h"
+#include "base/network/ip.h"
 
 #define SPANS_FAN        16
 #define SPANS_LEVELS_MAX 8 /* of 2^32 ranges */

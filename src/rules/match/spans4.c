@@ -4,7 +4,7 @@
 
 #include <weir/weir.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #define SLOT_SPANS 8 /* about so many ranges begin in a slot */
 #define BITS_MAX   24

@@ -6,7 +6,7 @@
 #include <weir/weir.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 
 #define BUCKET_WORDS 4
 #define LINE         64

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "server/requests/run.h"
 #include "server/loop/secure.h"
 #include "server/loop/work.h"
+#include "server/requests/run.h"
 
 /* A password whose hash is computed. */
 struct login_job {

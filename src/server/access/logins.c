@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 
 /* Failures of one address: so many at once, and as many again each minute. */
 #define FAILURES       10

@@ -16,7 +16,7 @@
 
 #include <weir/weir.h>
 
-#include "base/ip.h"
+#include "base/network/ip.h"
 
 #define LOGINS_WAITING 64
 

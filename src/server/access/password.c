@@ -9,7 +9,7 @@
 #include <openssl/sha.h>
 #include <weir/weir.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #define METHOD "$y$" /* yescrypt */
 

@@ -12,8 +12,8 @@
 
 #include <stdbool.h>
 
-#include "base/base64.h"
 #include "base/slice.h"
+#include "base/text/base64.h"
 
 #define PASSWORD_MAX      511 /* bytes; libcrypt takes no more */
 #define PASSWORD_HASH_MAX 384 /* with its NUL */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/network/connection.h"
 #include "redis/nodes/slots.h"
 #include "server/stores/port.h"

@@ -7,7 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "rules/match/pattern.h"
 #include "server/access/account.h"
 

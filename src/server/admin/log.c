@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 
 #define EVENTS_MAX 64 /* kinds of them; more would share buckets */
 

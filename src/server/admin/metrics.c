@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "rules/model.h"
 
 static const char *const protocol_names[METRICS_PROTOCOL_COUNT] = {"http", "resp"};

@@ -18,7 +18,7 @@
 
 #include "algo/health.h"
 #include "base/buffer.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/redis.h"
 #include "server/admin/named.h"
 

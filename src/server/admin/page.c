@@ -1,8 +1,8 @@
 #include "server/admin/page.h"
 
 #include "engine/engine.h"
-#include "server/requests/koala.h"
 #include "server/admin/limit_list.h"
+#include "server/requests/koala.h"
 #include "server/requests/run.h"
 
 /* The size that a page is taken to have before it was ever rendered. */

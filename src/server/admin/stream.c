@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "server/waiting/hold.h"
 #include "server/access/login.h"
 #include "server/requests/run.h"
+#include "server/waiting/hold.h"
 
 struct stream {
 	struct held held;

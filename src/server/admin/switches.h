@@ -12,11 +12,11 @@
 
 #include <weir/weir.h>
 
-#include "base/ip.h"
-#include "base/when.h"
+#include "base/network/ip.h"
+#include "base/time/when.h"
 #include "rules/model.h"
-#include "server/config.h"
 #include "server/admin/log.h"
+#include "server/config.h"
 
 #define SWITCHED_BY_MAX (RULES_NAME_MAX + 1 + IP_TEXT_MAX + 1)
 

@@ -2,8 +2,8 @@
 #ifndef SERVER_LISTENER_H
 #define SERVER_LISTENER_H
 
-#include "server/settings.h"
 #include "server/loop/worker.h"
+#include "server/settings.h"
 
 struct listener {
 	const char *name;

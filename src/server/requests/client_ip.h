@@ -2,7 +2,7 @@
 #ifndef SERVER_CLIENT_IP_H
 #define SERVER_CLIENT_IP_H
 
-#include "base/ip.h"
+#include "base/network/ip.h"
 #include "base/slice.h"
 
 /**

@@ -5,21 +5,21 @@
 
 #include "base/draw.h"
 #include "base/error.h"
-#include "wait/waitlist.h"
 #include "rules/model.h"
+#include "server/access/login.h"
+#include "server/access/rights.h"
+#include "server/admin/count.h"
+#include "server/admin/page.h"
 #include "server/requests/adhoc_key.h"
 #include "server/requests/batch.h"
 #include "server/requests/client_ip.h"
-#include "server/admin/count.h"
 #include "server/requests/each.h"
-#include "server/waiting/item_order.h"
 #include "server/requests/koala.h"
-#include "server/access/login.h"
 #include "server/requests/operate.h"
-#include "server/admin/page.h"
 #include "server/requests/permit.h"
-#include "server/access/rights.h"
 #include "server/requests/run.h"
+#include "server/waiting/item_order.h"
+#include "wait/waitlist.h"
 
 static void prepare(struct worker *worker, struct work *work, const struct request *r,
                     const struct request_origin *origin);

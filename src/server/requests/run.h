@@ -2,8 +2,8 @@
 #ifndef SERVER_RUN_H
 #define SERVER_RUN_H
 
-#include "server/waiting/undo.h"
 #include "server/loop/work.h"
+#include "server/waiting/undo.h"
 
 #define RUN_QUIET_NS (10 * NS_PER_S)
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "net/net.h"
 #include "rules/model.h"
 #include "server/stores/fleet_keys.h"

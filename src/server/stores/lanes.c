@@ -1,6 +1,6 @@
 #include "server/stores/lanes.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 int lanes_open(struct lanes *lanes, struct net_loop *loop, const struct stores *stores)
 {

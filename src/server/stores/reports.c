@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "rules/model.h"
 #include "server/requests/permit.h"
 #include "server/requests/permit_text.h"

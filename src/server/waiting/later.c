@@ -1,13 +1,13 @@
 #include "server/waiting/later.h"
 
-#include "base/prefetch.h"
+#include "base/os/prefetch.h"
 #include "server/admin/count.h"
-#include "server/stores/fleet.h"
 #include "server/requests/handle.h"
+#include "server/stores/fleet.h"
+#include "server/stores/reports.h"
 #include "server/waiting/order.h"
 #include "server/waiting/park.h"
 #include "server/waiting/queue.h"
-#include "server/stores/reports.h"
 #include "server/waiting/undo.h"
 
 /* The worker's fields that differ while it runs a parked work. */

@@ -1,7 +1,7 @@
 #include "server/waiting/order.h"
 
-#include "server/waiting/park.h"
 #include "server/loop/work_key.h"
+#include "server/waiting/park.h"
 
 static void add_keys(const struct worker *worker, struct order *order, const struct work *work)
 {

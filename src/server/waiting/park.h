@@ -5,8 +5,8 @@
 #ifndef SERVER_PARK_H
 #define SERVER_PARK_H
 
-#include "server/waiting/hold.h"
 #include "server/loop/work.h"
+#include "server/waiting/hold.h"
 #include "wait/waitlist.h"
 
 /* A place in the queue of a key; see queue.c. */

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "base/path.h"
+#include "base/text/path.h"
+#include "base/time/when.h"
 #include "simulate/input/format.h"
-#include "base/when.h"
 
 /* Columns, in the order of their names. */
 enum {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/when.h"
+#include "base/time/when.h"
 
 #define TIME_ABSENT UINT64_MAX
 #define FOUND_MAX   40

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/number.h"
-#include "base/os.h"
-#include "base/prefetch.h"
+#include "base/os/os.h"
+#include "base/os/prefetch.h"
 
 #define SLOTS_FIRST 1024
 #define LOG_FIRST   4  /* entries of the smallest log; a single entry needs no log */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 
 #define SLOTS_FIRST 1024
 

@@ -1,7 +1,7 @@
 #include "simulate/report/report.h"
 
+#include "base/time/when.h"
 #include "rules/show.h"
-#include "base/when.h"
 
 static void add_number(struct buffer *out, const char *before, uint64_t value)
 {

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "base/time/when.h"
 #include "rules/show.h"
-#include "base/when.h"
 
 #define CHART_COLUMNS 64
 #define TOP_SHOWN     3

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "base/civil.h"
-#include "base/zone.h"
+#include "base/time/civil.h"
+#include "base/time/zone.h"
 
 #define S    INT64_C(1000000000)
 #define HOUR (3600 * S)

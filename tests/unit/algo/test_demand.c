@@ -8,8 +8,8 @@
 #include <pthread.h>
 
 #include "algo/demand.h"
-#include "base/clock.h"
 #include "base/draw.h"
+#include "base/time/clock.h"
 
 #define NOW    (UINT64_C(1700000000) * NS_PER_S)
 #define ROUNDS 20000

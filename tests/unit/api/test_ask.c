@@ -12,7 +12,7 @@
 #include <weir/weir.h>
 
 #include "../engine/config.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "engine/table.h"
 #include "wait/waitlist.h"
 

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 #include <weir/weir.h>
 
-#include "base/os.h"
 #include "../engine/config.h"
+#include "base/os/os.h"
 #include "engine/limit.h"
 #include "engine/table.h"
 

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 #include <weir/weir.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "engine/limit.h"
 #include "engine/table.h"
 #include "wait/sleep.h"

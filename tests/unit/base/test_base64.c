@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/base64.h"
+#include "base/text/base64.h"
 
 static void assert_decoded(const char *text, const char *expected)
 {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #define MINUTE_NS (60 * NS_PER_S)
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "base/cpu.h"
+#include "base/os/cpu.h"
 
 #define MS UINT64_C(1000000)
 #define S  (1000 * MS)

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/ip.h"
+#include "base/network/ip.h"
 
 static void assert_ip(const char *text, const char *canonical)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/login.h"
+#include "base/text/login.h"
 
 static void assert_slice(struct slice found, const char *expected)
 {

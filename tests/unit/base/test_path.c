@@ -1,5 +1,5 @@
 /* One spelling for all that mean the same path. */
-#include "base/path.h"
+#include "base/text/path.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/number.h"
-#include "base/when.h"
+#include "base/time/when.h"
 
 #define NONE UINT64_MAX
 

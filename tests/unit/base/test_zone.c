@@ -1,4 +1,4 @@
-#include "base/zone.h"
+#include "base/time/zone.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "base/civil.h"
-#include "base/tzif.h"
+#include "base/time/civil.h"
+#include "base/time/tzif.h"
 
 #define HOUR 3600
 #define DAY  INT64_C(86400)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/path.h"
+#include "base/text/path.h"
 #include "config.h"
 
 static const char *const names[] = {"path", "ip", "user", "host", "method"};

@@ -28,7 +28,7 @@
 #include <pthread.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "net/address.h"
 #include "net/net.h"
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "base/endpoint.h"
+#include "base/network/endpoint.h"
 #include "net/address.h"
 
 static char directory[] = "/tmp/weir-address-XXXXXX";

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/network/address.h"
 #include "redis/network/link.h"
 #include "redis/redis.h"

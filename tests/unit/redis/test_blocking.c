@@ -4,7 +4,7 @@
 #include <netdb.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/network/address.h"
 #include "redis/network/blocking.h"
 #include "redis/network/link.h"

@@ -4,8 +4,8 @@
 
 #include "scene.h"
 
-#include "redis/known/chunk.h"
 #include "redis/inside.h"
+#include "redis/known/chunk.h"
 
 #define NOW UINT64_C(1700000000000000000)
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/network/connection.h"
 
 #define ADDRESSES_TRIED 32

@@ -14,7 +14,7 @@
 #include "steps.h"
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/redis.h"
 
 #define ONES_MAX 130

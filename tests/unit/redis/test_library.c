@@ -8,7 +8,7 @@
 #include <weir/rules.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 
 #define LONG_NS (20 * NS_PER_S) /* where no timeout is to be seen */
 

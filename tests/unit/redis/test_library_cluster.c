@@ -4,7 +4,7 @@
 #include <weir/redis.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "redis/nodes/slots.h"
 
 #define NODES   3

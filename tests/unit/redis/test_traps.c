@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/draw.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "real.h"
 
 static struct real real;

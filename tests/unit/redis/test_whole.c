@@ -2,9 +2,9 @@
  * A chain that is all or nothing is sent as a whole or not at all: where calls are nearly full, where
  * a lane has as much as it may, and where memory runs out. At nodes on paper (paper.h).
  */
+#include "../failing.h"
 #include "paper.h"
 #include "steps.h"
-#include "../failing.h"
 
 #include "redis/inside.h"
 

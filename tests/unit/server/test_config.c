@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "server/config.h"
 #include "server/loop/worker.h"
 

@@ -11,7 +11,7 @@
 #include <weir/weir.h>
 
 #include "base/number.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "path.h"
 
 #define KEYS    1000 /* that are put into each at most */

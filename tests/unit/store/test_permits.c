@@ -21,9 +21,9 @@
 
 #include <cmocka.h>
 
+#include "path.h"
 #include "rows/places.h"
 #include "store/memory.h"
-#include "path.h"
 
 #define NOW   (UINT64_C(1700000000) * NS_PER_S)
 #define LEASE (30 * NS_PER_S)

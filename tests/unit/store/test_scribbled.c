@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/number.h"
-#include "path.h"
 #include "engine/table.h"
+#include "path.h"
 #include "store/file.h"
 #include "store/memory.h"
 #include "store/section.h"

@@ -1,0 +1,70 @@
+#include "base/network/endpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "base/text/login.h"
+
+/* It may be the URL of a store. */
+static int refuse(struct slice text, struct weir_error *error)
+{
+	char copy[LOGIN_SHOWN_MAX], found[LOGIN_SHOWN_MAX];
+
+	snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
+	login_hide_in_other(text.len < sizeof copy ? copy : "a long text", found);
+	return error_set(error, WEIR_EINVAL,
+	                 "expected HOST:PORT with a numeric host, or unix:/PATH, found '%s'", found);
+}
+
+static int read_path(struct slice path, struct endpoint *out, struct weir_error *error)
+{
+	if (path.len > ENDPOINT_PATH_MAX)
+		return error_set(error, WEIR_EINVAL,
+		                 "expected a path of at most %d bytes behind " ENDPOINT_UNIX ", found %zu",
+		                 ENDPOINT_PATH_MAX, path.len);
+	out->path = path;
+	return WEIR_OK;
+}
+
+/* The text behind plain: is HOST:PORT. */
+static int read_plain(struct slice text, struct endpoint *out, struct weir_error *error)
+{
+	int status = endpoint_parse(text, out, error);
+
+	if (status == WEIR_OK && (out->plain || out->path.data))
+		return error_set(error, WEIR_EINVAL, "expected HOST:PORT behind " ENDPOINT_PLAIN
+		                 ", found '%.*s'", (int)text.len, text.data);
+	out->plain = true;
+	return status;
+}
+
+int endpoint_parse(struct slice text, struct endpoint *out, struct weir_error *error)
+{
+	const char *colon;
+	struct slice host, port_text, path = text;
+	uint64_t port;
+
+	*out = (struct endpoint){0};
+	if (slice_skip(&text, SLICE(ENDPOINT_PLAIN)))
+		return read_plain(text, out, error);
+	if (slice_skip(&path, SLICE(ENDPOINT_UNIX)) && path.len > 0 && path.data[0] == '/')
+		return read_path(path, out, error);
+	colon = text.len ? memrchr(text.data, ':', text.len) : NULL;
+	if (!colon)
+		return refuse(text, error);
+	host = (struct slice){text.data, (size_t)(colon - text.data)};
+	port_text = (struct slice){colon + 1, text.len - host.len - 1};
+	if (!parse_u64(port_text, &port) || port > UINT16_MAX)
+		return refuse(text, error);
+	out->port = (uint16_t)port;
+	if (slice_equal_nocase(host, SLICE("localhost")))
+		host = SLICE("127.0.0.1");
+	/* An IPv6 address without brackets would take its last group for the port. */
+	if (memchr(host.data, ':', host.len) && host.data[0] != '[')
+		return refuse(text, error);
+	if (host.len > 0 && !slice_equal(host, SLICE("*")) && !ip_parse(host, &out->ip))
+		return refuse(text, error);
+	return WEIR_OK;
+}

@@ -1,0 +1,91 @@
+#include "base/os/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "base/os/os.h"
+
+#define ROOM ((size_t)64 << 10)
+
+/* How long the writer of a pipe is waited for, all its writing together. */
+#define PIPE_NS (5 * NS_PER_S)
+
+/* read(), which waits no longer than until then; less than 0: errno says why. */
+static ssize_t read_until(int fd, void *to, size_t room, uint64_t until_ns)
+{
+	for (;;) {
+		uint64_t left_ms = sat_sub(until_ns, os_monotonic_ns()) / NS_PER_MS;
+		struct pollfd ready = {fd, POLLIN, 0};
+		ssize_t got;
+		int events = poll(&ready, 1, (int)left_ms);
+
+		if (events == 0) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
+		got = events > 0 ? read(fd, to, room) : -1;
+		if (got >= 0 || (errno != EINTR && errno != EAGAIN))
+			return got;
+	}
+}
+
+/* One byte more than is accepted, so that too much is noticed. */
+static int read_up_to(int fd, bool is_file, size_t max, struct buffer *out,
+                      struct weir_error *error)
+{
+	uint64_t until_ns = os_monotonic_ns() + PIPE_NS;
+	size_t before = out->len;
+	ssize_t got = 1;
+
+	while (got > 0 && out->len - before <= max) {
+		char *to = buffer_reserve(out, ROOM);
+
+		if (!to)
+			return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
+		got = is_file ? read(fd, to, ROOM) : read_until(fd, to, ROOM, until_ns);
+		out->len += got > 0 ? (size_t)got : 0;
+	}
+	if (got < 0)
+		return error_set(error, WEIR_EIO, "expected a readable file, found: %m");
+	if (out->len - before > max) {
+		out->len = before;
+		return error_set(error, WEIR_ELONG, "expected at most %zu MiB, found more", max >> 20);
+	}
+	return WEIR_OK;
+}
+
+static int read_path(const char *path, bool any, size_t max, struct buffer *out,
+                     struct weir_error *error)
+{
+	/* Without O_NONBLOCK a pipe that nobody writes to would not even be opened. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), status;
+	struct stat about;
+	bool is_file;
+
+	if (fd < 0)
+		return error_set(error, WEIR_EIO, "expected a readable file, found: %m");
+	is_file = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+	if (!is_file && !any)
+		status = error_set(error, WEIR_EIO, "expected a readable file, found: %s",
+		                   S_ISDIR(about.st_mode) ? strerror(EISDIR) : "not a regular file");
+	else
+		status = read_up_to(fd, is_file, max, out, error);
+	close(fd);
+	return status;
+}
+
+int file_read(const char *path, size_t max, struct buffer *out, struct weir_error *error)
+{
+	return read_path(path, false, max, out, error);
+}
+
+int file_read_any(const char *path, size_t max, struct buffer *out, struct weir_error *error)
+{
+	return read_path(path, true, max, out, error);
+}

@@ -1,0 +1,10 @@
+/* word.h: the words of an enumeration, as they stand in files and listings. */
+#ifndef BASE_TEXT_WORD_H
+#define BASE_TEXT_WORD_H
+
+struct word {
+	const char *name; /* NULL ends a list */
+	unsigned value;
+};
+
+#endif

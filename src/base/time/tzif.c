@@ -1,0 +1,321 @@
+#include "base/time/tzif.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/time/civil.h"
+
+#define HEADER_SIZE 44
+#define TYPE_SIZE   6
+#define TIME_MAX_S  (INT64_C(1) << 59) /* the Big Bang; nothing is earlier (RFC 8536, 3.2) */
+#define DAY_S       INT64_C(86400)
+
+/* Years that a rule is written out for: a cycle, and two more on either side. */
+#define RULE_YEARS (CIVIL_CYCLE_YEARS + 4)
+/* If a file has no transition before its rule, the rule begins here. */
+#define RULE_FROM_YEAR 1900
+
+/* A day of each year, in the three ways that POSIX writes it. */
+struct rule_day {
+	enum { RULE_JULIAN, RULE_ORDINAL, RULE_WEEKDAY } kind;
+	int day;        /* 1 to 365, never counting February 29; or 0 to 365; or 0 for Sunday to 6 */
+	int month;      /* of RULE_WEEKDAY */
+	int week;       /* 1 to 5, 5 being the last */
+	int32_t time_s; /* on the clock before the change, from midnight: may lie days away */
+};
+
+/* The rule for times after the last transition. */
+struct rule {
+	bool dst; /* clocks change twice a year; if not, the last transition goes on for ever */
+	int32_t std_offset_s, dst_offset_s;
+	struct rule_day start, end;
+};
+
+struct header {
+	int version;
+	uint32_t isutcnt, isstdcnt, leapcnt, timecnt, typecnt, charcnt;
+};
+
+/* One header and the data behind it. */
+struct block {
+	struct header header;
+	const uint8_t *data;
+	size_t time_size; /* bytes of a time in it */
+};
+
+struct reader {
+	const uint8_t *start, *at, *end;
+	struct weir_error *error;
+};
+
+#define damaged(reader, format, ...)                                                               \
+	error_set((reader)->error, WEIR_ESYNTAX, "byte %zu: expected " format,                         \
+	          (size_t)((reader)->at - (reader)->start), ##__VA_ARGS__)
+
+static uint32_t be32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static int64_t be_time(const uint8_t *p, size_t size)
+{
+	if (size == 4)
+		return (int32_t)be32(p);
+	return (int64_t)((uint64_t)be32(p) << 32 | be32(p + 4));
+}
+
+static int read_block(struct reader *reader, size_t time_size, struct block *out)
+{
+	size_t left = (size_t)(reader->end - reader->at);
+	const uint8_t *p = reader->at;
+	struct header *h = &out->header;
+	uint64_t size;
+
+	if (left < HEADER_SIZE || memcmp(p, "TZif", 4) != 0)
+		return damaged(reader, "the header of a TZif file, found something else");
+	*h = (struct header){
+	    .version = p[4] == 0 ? 1 : p[4] - '0',
+	    .isutcnt = be32(p + 20),
+	    .isstdcnt = be32(p + 24),
+	    .leapcnt = be32(p + 28),
+	    .timecnt = be32(p + 32),
+	    .typecnt = be32(p + 36),
+	    .charcnt = be32(p + 40),
+	};
+	if (h->version < 1 || h->version > 4)
+		return damaged(reader, "version 1 to 4, found %d", h->version);
+	size = h->timecnt * (uint64_t)(time_size + 1) + h->typecnt * (uint64_t)TYPE_SIZE + h->charcnt +
+	       h->leapcnt * (uint64_t)(time_size + 4) + h->isstdcnt + h->isutcnt;
+	if (size > left - HEADER_SIZE)
+		return damaged(reader, "%llu bytes of data, found %zu", (unsigned long long)size,
+		               left - HEADER_SIZE);
+	if (h->typecnt == 0 || h->typecnt > 256)
+		return damaged(reader, "1 to 256 kinds of local time, found %u", h->typecnt);
+	if (h->leapcnt != 0)
+		return damaged(reader, "no leap seconds, since Unix time has none, found %u", h->leapcnt);
+	out->data = p + HEADER_SIZE;
+	out->time_size = time_size;
+	reader->at = out->data + size;
+	return WEIR_OK;
+}
+
+/* From here to read_footer: the newline behind the text stops every reader, so none looks for an
+ * end. */
+
+static bool take(const char **text, char c)
+{
+	if (**text != c)
+		return false;
+	++*text;
+	return true;
+}
+
+/* Up to three digits. */
+static bool take_number(const char **text, int min, int max, int *out)
+{
+	const char *p = *text;
+	int value = 0;
+
+	while (p - *text < 3 && *p >= '0' && *p <= '9')
+		value = value * 10 + (*p++ - '0');
+	if (p == *text || value < min || value > max)
+		return false;
+	*text = p;
+	*out = value;
+	return true;
+}
+
+static bool take_time(const char **text, int max_hours, int32_t *out)
+{
+	int sign = take(text, '-') ? -1 : 1, hours, minutes = 0, seconds = 0;
+
+	if (sign > 0)
+		take(text, '+');
+	if (!take_number(text, 0, max_hours, &hours))
+		return false;
+	if (take(text, ':') && (!take_number(text, 0, 59, &minutes) ||
+	                        (take(text, ':') && !take_number(text, 0, 59, &seconds))))
+		return false;
+	*out = sign * (hours * 3600 + minutes * 60 + seconds);
+	return true;
+}
+
+/* The abbreviation; it is skipped. */
+static bool take_name(const char **text)
+{
+	bool quoted = take(text, '<');
+	size_t len =
+	    strspn(*text, quoted ? "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
+	                         : "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
+
+	*text += len;
+	return len >= 3 && (!quoted || take(text, '>'));
+}
+
+static bool take_day(const char **text, struct rule_day *out)
+{
+	bool ok;
+
+	*out = (struct rule_day){.kind = RULE_ORDINAL, .time_s = 2 * 3600};
+	if (take(text, 'J')) {
+		out->kind = RULE_JULIAN;
+		ok = take_number(text, 1, 365, &out->day);
+	} else if (take(text, 'M')) {
+		out->kind = RULE_WEEKDAY;
+		ok = take_number(text, 1, 12, &out->month) && take(text, '.') &&
+		     take_number(text, 1, 5, &out->week) && take(text, '.') &&
+		     take_number(text, 0, 6, &out->day);
+	} else {
+		ok = take_number(text, 0, 365, &out->day);
+	}
+	return ok && (!take(text, '/') || take_time(text, 167, &out->time_s));
+}
+
+static bool take_rule(const char **text, struct rule *rule)
+{
+	if (!take_name(text) || !take_time(text, 24, &rule->std_offset_s))
+		return false;
+	rule->std_offset_s = -rule->std_offset_s; /* POSIX counts westwards */
+	if (**text == '\n')
+		return true;
+	rule->dst = true;
+	if (!take_name(text))
+		return false;
+	rule->dst_offset_s = rule->std_offset_s + 3600;
+	if (**text != ',') {
+		if (!take_time(text, 24, &rule->dst_offset_s))
+			return false;
+		rule->dst_offset_s = -rule->dst_offset_s;
+	}
+	return take(text, ',') && take_day(text, &rule->start) && take(text, ',') &&
+	       take_day(text, &rule->end);
+}
+
+/* The line behind the data, which may be empty. */
+static int read_footer(struct reader *reader, struct rule *rule)
+{
+	const char *text;
+
+	if (reader->end - reader->at < 2 || reader->at[0] != '\n' || reader->end[-1] != '\n')
+		return damaged(reader, "a line with the rule for later years, found none");
+	text = (const char *)++reader->at;
+	if (*text != '\n' && !take_rule(&text, rule)) {
+		reader->at = (const uint8_t *)text;
+		return damaged(reader, "a POSIX time zone, found something else");
+	}
+	reader->at = (const uint8_t *)text + 1;
+	if (reader->at != reader->end)
+		return damaged(reader, "the end of the file, found more");
+	return WEIR_OK;
+}
+
+/* Unix time of the change in `year`, from clocks that are `offset_s` ahead. */
+static int64_t rule_instant(const struct rule_day *day, int64_t year, int32_t offset_s)
+{
+	int64_t n = civil_days(year, 1, 1) + day->day;
+
+	if (day->kind == RULE_JULIAN) {
+		n = day->day < 60 ? n - 1 : civil_days(year, 3, 1) + day->day - 60;
+	} else if (day->kind == RULE_WEEKDAY) {
+		n = day->week < 5 ? civil_days(year, day->month, 1) + (day->week - 1) * 7
+		                  : civil_days(year, day->month + 1, 1) - 7;
+		n += floor_mod(day->day - 1 - civil_weekday(n), 7);
+	}
+	return n * DAY_S + day->time_s - offset_s;
+}
+
+/* If two changes share an instant, the later one counts. A change before the last span is void. */
+static void add_span(struct zone *zone, int64_t start_s, int32_t offset_s)
+{
+	if (start_s < zone->spans[zone->n - 1].start_s)
+		return;
+	if (start_s > zone->spans[zone->n - 1].start_s)
+		zone->n++;
+	zone->spans[zone->n - 1] = (struct zone_span){start_s, offset_s};
+}
+
+static void add_rule(struct zone *zone, const struct rule *rule)
+{
+	int64_t year = RULE_FROM_YEAR;
+
+	if (zone->n > 1)
+		year = civil_date(floor_div(zone->spans[zone->n - 1].start_s, DAY_S)).year;
+	zone->fold_s = civil_days(year + 1 + CIVIL_CYCLE_YEARS, 1, 1) * DAY_S;
+	/* From a year early, since a change may lie days outside of its year. */
+	for (int64_t y = year - 1; y < year - 1 + RULE_YEARS; y++) {
+		int64_t start = rule_instant(&rule->start, y, rule->std_offset_s);
+		int64_t end = rule_instant(&rule->end, y, rule->dst_offset_s);
+
+		if (start < end)
+			add_span(zone, start, rule->dst_offset_s);
+		add_span(zone, end, rule->std_offset_s);
+		if (start >= end)
+			add_span(zone, start, rule->dst_offset_s);
+	}
+}
+
+static int add_transitions(struct reader *reader, const struct block *block, struct zone *zone)
+{
+	const struct header *h = &block->header;
+	const uint8_t *types = block->data + h->timecnt * (block->time_size + 1);
+	const uint8_t *indices = block->data + h->timecnt * block->time_size;
+
+	for (size_t i = 0; i < h->typecnt; i++) {
+		int32_t offset = (int32_t)be32(types + i * TYPE_SIZE);
+
+		reader->at = types + i * TYPE_SIZE;
+		if (offset <= -TZIF_OFFSET_MAX || offset >= TZIF_OFFSET_MAX)
+			return damaged(reader, "an offset from UTC of less than 26 hours, found %d s", offset);
+	}
+	zone->spans[0] = (struct zone_span){INT64_MIN, (int32_t)be32(types)};
+	zone->n = 1;
+	for (size_t i = 0; i < h->timecnt; i++) {
+		int64_t time = be_time(block->data + i * block->time_size, block->time_size);
+
+		reader->at = block->data + i * block->time_size;
+		if (time < -TIME_MAX_S || time > TIME_MAX_S || time <= zone->spans[i].start_s)
+			return damaged(reader, "rising times, found %lld", (long long)time);
+		reader->at = indices + i;
+		if (indices[i] >= h->typecnt)
+			return damaged(reader, "a kind below %u, found %u", h->typecnt, indices[i]);
+		add_span(zone, time, (int32_t)be32(types + indices[i] * TYPE_SIZE));
+	}
+	return WEIR_OK;
+}
+
+int tzif_parse(const uint8_t *data, size_t len, struct zone **out, struct weir_error *error)
+{
+	struct reader reader = {data, data, data + len, error};
+	struct rule rule = {0};
+	struct block block;
+	struct zone *zone;
+	int status;
+
+	*out = NULL;
+	if (len > TZIF_SIZE_MAX)
+		return damaged(&reader, "at most %d bytes, found more", TZIF_SIZE_MAX);
+	status = read_block(&reader, 4, &block);
+	if (status == WEIR_OK && block.header.version >= 2) {
+		status = read_block(&reader, 8, &block);
+		if (status == WEIR_OK)
+			status = read_footer(&reader, &rule);
+	}
+	if (status != WEIR_OK)
+		return status;
+	zone =
+	    malloc(sizeof *zone + sizeof zone->spans[0] * (1 + block.header.timecnt + 2 * RULE_YEARS));
+	if (!zone)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	zone->fold_s = INT64_MAX;
+	status = add_transitions(&reader, &block, zone);
+	if (status != WEIR_OK) {
+		free(zone);
+		return status;
+	}
+	if (rule.dst)
+		add_rule(zone, &rule);
+	*out = zone;
+	return WEIR_OK;
+}

@@ -1,0 +1,262 @@
+#include "base/time/when.h"
+
+#include "base/number.h"
+#include "base/time/civil.h"
+
+/* The text that is left to read. A reader that succeeds moves past what it has read. */
+struct cursor {
+	const char *at, *end;
+};
+
+static bool take(struct cursor *c, char expected)
+{
+	if (c->at == c->end || *c->at != expected)
+		return false;
+	c->at++;
+	return true;
+}
+
+static bool is_digit(const struct cursor *c)
+{
+	return c->at < c->end && (unsigned char)(*c->at - '0') <= 9;
+}
+
+/* Exactly `digits` of them, as a number from `min` to `max`. */
+static bool take_number(struct cursor *c, int digits, int min, int max, int *out)
+{
+	int value = 0;
+
+	for (; digits > 0; digits--) {
+		if (!is_digit(c))
+			return false;
+		value = value * 10 + (*c->at++ - '0');
+	}
+	*out = value;
+	return value >= min && value <= max;
+}
+
+/* ".25" or nothing; all digits are read, nine count. */
+static bool take_fraction(struct cursor *c, uint64_t *ns)
+{
+	uint64_t unit = NS_PER_S;
+
+	*ns = 0;
+	if (!take(c, '.'))
+		return true;
+	if (!is_digit(c))
+		return false;
+	while (is_digit(c)) {
+		unit /= 10;
+		*ns += unit * (unsigned)(*c->at++ - '0');
+	}
+	return true;
+}
+
+/* "+0530" or "+05:30". */
+static bool take_offset(struct cursor *c, int *seconds)
+{
+	bool west = take(c, '-');
+	int hours, minutes;
+
+	if (!west && !take(c, '+'))
+		return false;
+	if (!take_number(c, 2, 0, 23, &hours))
+		return false;
+	take(c, ':');
+	if (!take_number(c, 2, 0, 59, &minutes))
+		return false;
+	*seconds = (hours * 60 + minutes) * (west ? -60 : 60);
+	return true;
+}
+
+/* "22:13:20"; a leap second is the one before it, again. */
+static bool take_clock(struct cursor *c, int *seconds)
+{
+	int h, m, s;
+
+	if (!take_number(c, 2, 0, 23, &h) || !take(c, ':') || !take_number(c, 2, 0, 59, &m) ||
+	    !take(c, ':') || !take_number(c, 2, 0, 60, &s))
+		return false;
+	*seconds = (h * 60 + m) * 60 + (s == 60 ? 59 : s);
+	return true;
+}
+
+/* False for a day that does not exist, too. */
+static bool to_ns(const struct civil *date, int of_day, uint64_t fraction_ns, uint64_t *out_ns)
+{
+	int64_t days = civil_days(date->year, date->month, date->day);
+	int64_t seconds = days * 86400 + of_day;
+
+	if (civil_date(days).day != date->day || seconds < 0 ||
+	    (uint64_t)seconds >= WHEN_MAX_NS / NS_PER_S)
+		return false;
+	*out_ns = (uint64_t)seconds * NS_PER_S + fraction_ns;
+	return true;
+}
+
+static bool parse_rfc3339(struct slice text, uint64_t *out_ns)
+{
+	struct cursor c = {text.data, text.data + text.len};
+	struct civil date;
+	uint64_t fraction;
+	int year, of_day, offset = 0;
+
+	if (!take_number(&c, 4, 0, 9999, &year) || !take(&c, '-') ||
+	    !take_number(&c, 2, 1, 12, &date.month) || !take(&c, '-') ||
+	    !take_number(&c, 2, 1, 31, &date.day))
+		return false;
+	date.year = year;
+	if (!take(&c, 'T') && !take(&c, 't') && !take(&c, ' '))
+		return false;
+	if (!take_clock(&c, &of_day) || !take_fraction(&c, &fraction))
+		return false;
+	if (!take(&c, 'Z') && !take(&c, 'z') && !take_offset(&c, &offset))
+		return false;
+	return c.at == c.end && to_ns(&date, of_day - offset, fraction, out_ns);
+}
+
+/* "e9", "E-05" or nothing. */
+static bool take_exponent(struct cursor *c, int *out)
+{
+	bool minus;
+
+	*out = 0;
+	if (!take(c, 'e') && !take(c, 'E'))
+		return true;
+	minus = take(c, '-');
+	if (!minus)
+		take(c, '+');
+	if (!is_digit(c))
+		return false;
+	while (is_digit(c)) {
+		int digit = *c->at++ - '0';
+
+		*out = *out > 1000 ? *out : *out * 10 + digit;
+	}
+	*out = minus ? -*out : *out;
+	return true;
+}
+
+/* All digits make one number; where the point and the exponent put it is known at its end. */
+static bool parse_seconds(struct slice text, uint64_t *out_ns)
+{
+	struct cursor c = {text.data, text.data + text.len};
+	int scale = 9, exponent, digits = 0;
+	bool point = false;
+	u128 value = 0;
+
+	for (;; digits++) {
+		if (!point && take(&c, '.')) {
+			point = true;
+			if (digits == 0)
+				return false;
+		}
+		if (!is_digit(&c))
+			break;
+		if (value < (u128)1 << 120) {
+			value = value * 10 + (unsigned)(*c.at - '0');
+			scale -= point;
+		} else {
+			scale += !point;
+		}
+		c.at++;
+	}
+	if (digits == 0 || c.at[-1] == '.' || !take_exponent(&c, &exponent) || c.at != c.end)
+		return false;
+	for (scale += exponent; scale > 0 && value != 0 && value <= WHEN_MAX_NS; scale--)
+		value *= 10;
+	for (; scale < 0 && value != 0; scale++)
+		value /= 10;
+	*out_ns = (uint64_t)value;
+	return value <= WHEN_MAX_NS;
+}
+
+/* The short form that most logs have, at a sixth of the cost: few digits, at most one point. */
+static bool parse_short_seconds(struct slice text, uint64_t *out_ns)
+{
+	static const uint64_t units[] = {1000000000, 100000000, 10000000, 1000000, 100000,
+	                                 10000,      1000,      100,      10,      1};
+	size_t point = text.len, places;
+	uint64_t value = 0;
+
+	if (text.len > 20) /* 19 digits and a point */
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned digit = (unsigned char)text.data[i] - '0';
+
+		if (digit <= 9)
+			value = value * 10 + digit;
+		else if (text.data[i] == '.' && point == text.len)
+			point = i;
+		else
+			return false;
+	}
+	places = point < text.len ? text.len - point - 1 : 0;
+	if (point == 0 || point + 1 == text.len || places > 9 || text.len - (places > 0) > 19 ||
+	    value > WHEN_MAX_NS / units[places])
+		return false;
+	*out_ns = value * units[places];
+	return true;
+}
+
+/* A date's fourth byte is a digit: not so in 170e-2. */
+bool when_parse(struct slice text, uint64_t *out_ns)
+{
+	bool is_date = text.len > 4 && text.data[4] == '-' && text.data[3] <= '9';
+
+	if (is_date)
+		return parse_rfc3339(text, out_ns);
+	return parse_short_seconds(text, out_ns) || parse_seconds(text, out_ns);
+}
+
+static bool take_month(struct cursor *c, int *month)
+{
+	static const char names[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+
+	if (c->end - c->at < 3)
+		return false;
+	for (int i = 0; i < 12; i++)
+		if (memcmp(c->at, names + 3 * i, 3) == 0) {
+			*month = i + 1;
+			c->at += 3;
+			return true;
+		}
+	return false;
+}
+
+bool when_parse_log(struct slice text, uint64_t *out_ns)
+{
+	struct cursor c = {text.data, text.data + text.len};
+	struct civil date;
+	int year, of_day, offset;
+
+	if (!take_number(&c, 2, 1, 31, &date.day) || !take(&c, '/') || !take_month(&c, &date.month) ||
+	    !take(&c, '/') || !take_number(&c, 4, 0, 9999, &year) || !take(&c, ':') ||
+	    !take_clock(&c, &of_day) || !take(&c, ' ') || !take_offset(&c, &offset))
+		return false;
+	date.year = year;
+	return c.at == c.end && to_ns(&date, of_day - offset, 0, out_ns);
+}
+
+void when_add_seconds(struct buffer *out, uint64_t time_ns)
+{
+	uint64_t fraction = time_ns % NS_PER_S;
+	int digits = 9;
+
+	buffer_add_u64(out, time_ns / NS_PER_S);
+	if (fraction == 0)
+		return;
+	for (; fraction % 10 == 0; fraction /= 10)
+		digits--;
+	buffer_printf(out, ".%0*llu", digits, (unsigned long long)fraction);
+}
+
+void when_add_date(struct buffer *out, uint64_t time_ns)
+{
+	int64_t seconds = (int64_t)(time_ns / NS_PER_S);
+	struct civil date = civil_date(seconds / 86400);
+	int of_day = (int)(seconds % 86400);
+
+	buffer_printf(out, "%04d-%02d-%02dT%02d:%02d:%02dZ", (int)date.year, date.month, date.day,
+	              of_day / 3600, of_day / 60 % 60, of_day % 60);
+}
