@@ -10,7 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/number.h"
-#include "engine/match.h"
+#include "engine/rules/rule_match.h"
 #include "rules/match/dictionary.h"
 
 #include "measure.h"

@@ -74,7 +74,7 @@ class Moving(Ours):
 
 
 class Preferred(Ours):
-    """As src/algo/headroom.h does it: room over the limit while it helps, and none in a probe."""
+    """As src/algo/priority/headroom.h does it: room over the limit while it helps, and none in a probe."""
 
     def __init__(self, workers):
         super().__init__(workers)

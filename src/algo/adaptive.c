@@ -2,10 +2,10 @@
  * adaptive.c: measures how many requests in flight a backend can bear, and lets so many pass.
  *
  * Each request has a permit, and its report says how long it took. From these latencies an
- * estimator (estimators.h, estimate.h) computes the limit, between `min` and `max`. Permits count
+ * estimator (measured/estimate.h) computes the limit, between `min` and `max`. Permits count
  * requests, whatever their cost.
  */
-#include "algo/estimate.h"
+#include "algo/measured/estimate.h"
 
 #include "algo/algo.h"
 #include "base/error.h"

@@ -60,7 +60,7 @@ struct algo_converted {
 	struct algo_state cut;   /* with the use that the limit allows at most; mostly the same */
 };
 
-/* The calendar's windows, see calendar.c. */
+/* The calendar's windows, see rates/calendar.c. */
 struct calendar {
 	struct zone *zone; /* owned by the limit */
 	uint64_t period;   /* in units */
@@ -211,7 +211,7 @@ struct algo_call {
 	struct algo_told *told;    /* out: of a limit that a fleet decides; NULL: it decides by itself */
 	enum weir_outcome outcome : 8; /* refund that reports: so its request has ended */
 	enum algo_force force : 8; /* reset */
-	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST; priority.h */
+	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST */
 	bool reports;     /* refund: its request has ended */
 	bool part; /* refund by permit: the permit may have more places of this key that end at until_ns.
 	              They stay held, and lose its name, since a permit counts once */
@@ -249,7 +249,7 @@ enum algo_cause {
 	ALGO_CAUSE_COUNT,
 };
 
-/* That it has; the phases are those of algo/health.h. */
+/* That it has; the phases are those of outcomes/health.h. */
 struct algo_turn {
 	uint8_t from, to;
 	uint8_t cause; /* enum algo_cause */

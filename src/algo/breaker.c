@@ -4,11 +4,11 @@
  * While it is closed, all requests pass, and it counts their outcomes over a window. If too many of
  * at least `minimum` calls fail or are slow, it opens for `sleep`. Then it is half-open: the next
  * requests, `probes` at most, find out. If all go well, it closes, and over `ramp` lets 10% to 100%
- * of calls pass; if one fails, it opens again. health.h has the rest.
+ * of calls pass; if one fails, it opens again. outcomes/health.h has the rest.
  *
  * Permits count calls, whatever the cost of a request.
  */
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 #include "base/error.h"
 
 #define PERMITS_DEFAULT_NS (60 * NS_PER_S)

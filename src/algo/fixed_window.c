@@ -1,5 +1,5 @@
-/* fixed_window.c: a count that ends with its window, of the calendar or not; see window.c. */
-#include "algo/window.h"
+/* fixed_window.c: a count that ends with its window, of the calendar or not; see rates/window.c. */
+#include "algo/rates/window.h"
 #include "base/error.h"
 
 static const struct word aligns[] = {

@@ -1,5 +1,5 @@
-/* leaky_bucket.c: a token_bucket that is told by its level; see bucket.c. */
-#include "algo/bucket.h"
+/* leaky_bucket.c: a token_bucket that is told by its level; see rates/bucket.c. */
+#include "algo/rates/bucket.h"
 
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)

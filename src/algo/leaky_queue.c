@@ -1,5 +1,5 @@
-/* leaky_queue.c: requests start an interval apart, and so many may wait; see bucket.c. */
-#include "algo/bucket.h"
+/* leaky_queue.c: requests start an interval apart, and so many may wait; see rates/bucket.c. */
+#include "algo/rates/bucket.h"
 
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)

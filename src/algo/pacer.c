@@ -1,5 +1,5 @@
-/* pacer.c: requests start an interval apart, if they need not wait too long; see bucket.c. */
-#include "algo/bucket.h"
+/* pacer.c: requests start an interval apart, if they need not wait too long; see rates/bucket.c. */
+#include "algo/rates/bucket.h"
 
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)

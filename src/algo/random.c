@@ -10,7 +10,7 @@
  * For this the limit counts its recent demand, not that of each key.
  */
 #include "algo/algo.h"
-#include "algo/demand.h"
+#include "algo/priority/demand.h"
 #include "base/error.h"
 
 struct random_params {

@@ -1,5 +1,5 @@
-/* resetting_bucket.c: a fixed_window that its first request opens, see window.c. */
-#include "algo/window.h"
+/* resetting_bucket.c: a fixed_window that its first request opens, see rates/window.c. */
+#include "algo/rates/window.h"
 
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)

@@ -12,7 +12,7 @@
 
 #include <weir/weir.h>
 
-#include "algo/estimators.h"
+#include "algo/measured/estimators.h"
 #include "base/number.h"
 
 /* Cells of the narrowest rows and of the widest. */
@@ -29,9 +29,9 @@ enum algo_rows {
 	ALGO_ROWS_LOG,    /* append; entries leave as time goes on */
 	ALGO_ROWS_DAY,    /* a day's first units are free, all others count in a window */
 	ALGO_ROWS_PLACES, /* take a place and give it back */
-	ALGO_ROWS_HEALTH, /* permits whose outcomes count; see health.h */
-	ALGO_ROWS_ACCEPTS, /* requests, and how many of them were accepted; see accepts.h */
-	ALGO_ROWS_FLYING, /* permits in flight, at most as many as their reports let; see estimate.h */
+	ALGO_ROWS_HEALTH, /* permits whose outcomes count; see outcomes/health.h */
+	ALGO_ROWS_ACCEPTS, /* requests, and how many of them were accepted; see outcomes/success_ratio.h */
+	ALGO_ROWS_FLYING, /* permits in flight, at most as many as their reports let; see measured/estimate.h */
 };
 
 struct slots_params {

@@ -1,5 +1,5 @@
 /* sliding_counter.c: two slots of a period each, the earlier one weighted. */
-#include "algo/sliding.h"
+#include "algo/rates/sliding.h"
 
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)

@@ -1,5 +1,5 @@
 /* sliding_window.c: the slots that make up the last period, added up. */
-#include "algo/sliding.h"
+#include "algo/rates/sliding.h"
 
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)

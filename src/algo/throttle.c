@@ -4,11 +4,11 @@
  * Client-side throttling, as in Google's SRE book: requests in the window beyond `k` times the
  * accepted ones are too many, and a draw denies the same share of new requests. Denied requests
  * count, so the longer the backend accepts nothing, the fewer requests it gets, down to one a
- * second. accepts.h has the rest.
+ * second. outcomes/success_ratio.h has the rest.
  *
  * It counts requests, whatever their cost.
  */
-#include "algo/accepts.h"
+#include "algo/outcomes/success_ratio.h"
 
 #define PERMITS_DEFAULT_NS (60 * NS_PER_S)
 

@@ -1,5 +1,5 @@
-/* token_bucket.c: a burst at once, then one for each token that comes back; see bucket.c. */
-#include "algo/bucket.h"
+/* token_bucket.c: a burst at once, then one for each token that comes back; see rates/bucket.c. */
+#include "algo/rates/bucket.h"
 
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "api/remote.h"
-#include "engine/apply.h"
 #include "engine/pipeline.h"
+#include "engine/plan/apply.h"
 #include "engine/table.h"
 
 /* A request's home is fetched; it is looked for there, and in the next set; it is decided. */

@@ -4,7 +4,7 @@
 
 #include "api/ask.h"
 #include "base/error.h"
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 #include "wait/sleep.h"
 
 struct weir_limiter {

@@ -9,7 +9,7 @@
 #define API_NAMES_H
 
 #include "base/arena.h"
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 
 #define NAMES_MAX ((size_t)16 << 20)
 

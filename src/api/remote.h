@@ -6,7 +6,7 @@
 #ifndef API_REMOTE_H
 #define API_REMOTE_H
 
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 
 struct store_loan;
 

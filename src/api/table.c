@@ -6,8 +6,8 @@
 #include "api/remote.h"
 #include "api/wait.h"
 #include "base/error.h"
-#include "engine/apply.h"
-#include "engine/plan.h"
+#include "engine/plan/apply.h"
+#include "engine/plan/plan.h"
 #include "store/caller.h"
 
 int weir_table_open(const struct weir_table_options *options, weir_table **out,

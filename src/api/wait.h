@@ -2,7 +2,7 @@
 #ifndef API_WAIT_H
 #define API_WAIT_H
 
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 
 /**
  * As weir_acquire_wait, for a request to acquire that was prepared for `table`, with its

@@ -2,7 +2,7 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 
 /**
  * weir_engine_open where limits have stores of their own: for each limit of the configuration

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "algo/algo.h"
-#include "algo/bucket.h"
-#include "algo/window.h"
+#include "algo/rates/bucket.h"
+#include "algo/rates/window.h"
 #include "redis/known/known.h"
 #include "redis/nodes/slots.h"
 #include "redis/steps/exchange.h"

@@ -16,7 +16,7 @@
 #ifndef ROWS_ACCEPTS_H
 #define ROWS_ACCEPTS_H
 
-#include "algo/accepts.h"
+#include "algo/outcomes/success_ratio.h"
 #include "rows/rows.h"
 
 /** Puts the time of the state forward to that of the newest part in the row. */

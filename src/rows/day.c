@@ -15,7 +15,7 @@
  * after that, which is written before the head is swapped: on behalf of it, and
  * never to an earlier time. docs/design/wide-states.md says why that suffices.
  *
- * A day's end is judged as window.c does it: tomorrow's stands, one further ahead
+ * A day's end is judged as algo/rates/window.c does it: tomorrow's stands, one further ahead
  * is cut back, and the count stays. A window's that is more than ALGO_SKEW_NS too
  * far ahead is cut back, too.
  */

@@ -3,7 +3,7 @@
  *
  *     flights     tag 32 | part's number 12 | given in that part 14, in the one before 14, …
  *     seen, room  tag 32 | 96 bits of struct headroom: which priorities ask, and the room of each
- *     estimate    tag 32 | 96 bits of an estimator (algo/estimate.h), one cell or more
+ *     estimate    tag 32 | 96 bits of an estimator (algo/measured/estimate.h), one cell or more
  *
  * All permits in flight are in one cell, so check and add are one compare-and-swap, and no more are
  * in flight than the limit that was read. A part is a fifth of a permit's time, so those of
@@ -17,8 +17,8 @@
 #ifndef ROWS_FLYING_H
 #define ROWS_FLYING_H
 
-#include "algo/estimate.h"
-#include "algo/headroom.h"
+#include "algo/measured/estimate.h"
+#include "algo/priority/headroom.h"
 #include "rows/rows.h"
 
 /* So long what was measured is kept without a request. */

@@ -53,7 +53,7 @@
 #ifndef ROWS_HEALTH_H
 #define ROWS_HEALTH_H
 
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 #include "rows/rows.h"
 
 #define HEALTH_GROUPS_MAX (4 * ALGO_STRIPES * HEALTH_FLIGHT_PARTS)

@@ -3,7 +3,7 @@
 #define ROWS_HEALTH_CELLS_H
 
 #include "algo/algo.h"
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 #include "rows/rows.h"
 
 /* Names begin with this bit, which no flight counts up to: neither is read as the other. */

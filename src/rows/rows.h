@@ -15,7 +15,7 @@
 #define ROWS_ROWS_H
 
 #include "algo/algo.h"
-#include "algo/uses.h"
+#include "algo/uses/uses.h"
 #include "base/cell.h"
 
 /*

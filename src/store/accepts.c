@@ -2,7 +2,7 @@
  * accepts.c: the loop in which requests and their reports meet on how many were accepted.
  *
  * rows/accepts.h keeps it in cells, each of which changes by itself. A request looks, is decided on
- * by what it saw (algo/accepts.h), and is counted, whether it passes or not. Two that look at once
+ * by what it saw (algo/outcomes/success_ratio.h), and is counted, whether it passes or not. Two that look at once
  * may both be decided on without the other; counted are both. Of those that pass only since none has
  * for so long, one is noted as the last, and only that one passes. A larger table takes over with a
  * row of its own, so for the time of a window both are looked at, and the newer one counts.

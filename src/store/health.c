@@ -2,7 +2,7 @@
  * health.c: acquires, reports, resets and forces a key of a limit with phases.
  *
  * rows/health.h keeps it in cells, each of which changes by itself; what each change is to be,
- * algo/health.h says. An acquire takes a flight, then, in half-open, a probe of the phase; a report
+ * algo/outcomes/health.h says. An acquire takes a flight, then, in half-open, a probe of the phase; a report
  * gives back the probe, then the flight, and counts the outcome; whoever finds that the window
  * says so opens it, by one swap of the phase. docs/design/health.md tells why the order
  * is this, and what a process leaves that dies in between.

@@ -29,7 +29,7 @@
  */
 #include "store/history.h"
 
-#include "algo/bucket.h"
+#include "algo/rates/bucket.h"
 #include "store/memory.h"
 #include "store/shared.h"
 

@@ -12,7 +12,7 @@
 #include <weir/weir.h>
 
 #include "algo/algo.h"
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 #include "base/cell.h"
 #include "base/hash.h"
 #include "base/time/clock.h"

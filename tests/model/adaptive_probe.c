@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algo/estimators.h"
+#include "algo/measured/estimators.h"
 
 struct line {
 	struct adaptive_sample sample;

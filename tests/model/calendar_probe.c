@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "algo/calendar.h"
+#include "algo/rates/calendar.h"
 #include "base/time/zone.h"
 
 int main(void)

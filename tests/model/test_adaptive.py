@@ -1,4 +1,4 @@
-"""The measured limits of src/algo/estimators.h against their models: every bit of the state, in every step."""
+"""The measured limits of src/algo/measured/estimators.h against their models: every bit of the state, in every step."""
 
 import os
 import pathlib

@@ -4,9 +4,9 @@
 
 #include <jansson.h>
 
-#include "algo/accepts.h"
-#include "algo/health.h"
-#include "algo/uses.h"
+#include "algo/outcomes/health.h"
+#include "algo/outcomes/success_ratio.h"
+#include "algo/uses/uses.h"
 
 #define STATE_PERMITS_MAX 256 /* of a trace: ids are less */
 

@@ -2,9 +2,9 @@
 #include <stdio.h>
 
 #include "algo/algo.h"
-#include "algo/method.h"
 #include "base/error.h"
 #include "readers/koala/koala.h"
+#include "readers/koala/koala_method.h"
 #include "rules/remark.h"
 
 enum part { METHOD, CONDITIONS, THRESHOLDS, ANSWER, PARTS };
@@ -150,7 +150,7 @@ static void shorten_time(struct koala *koala, struct reading *rule, uint64_t max
 }
 
 static void warn_of_parts(struct koala *koala, const struct reading *rule,
-                          const struct algo_method *method)
+                          const struct koala_method *method)
 {
 	if (rule->value[COUNT] > method->exact_max)
 		koala_warning(
@@ -160,10 +160,10 @@ static void warn_of_parts(struct koala *koala, const struct reading *rule,
 		    (unsigned long long)method->exact_max, (unsigned long long)rule->value[COUNT]);
 }
 
-static bool read_thresholds(struct koala *koala, const struct algo_method *method,
+static bool read_thresholds(struct koala *koala, const struct koala_method *method,
                             struct reading *rule, struct koala_rule *out)
 {
-	uint64_t most = algo_method_count_max(method);
+	uint64_t most = koala_method_count_max(method);
 	bool good = required(koala, rule, TIME, INT32_MAX);
 
 	good &= required(koala, rule, COUNT, most);
@@ -179,10 +179,10 @@ static bool read_thresholds(struct koala *koala, const struct algo_method *metho
 	}
 	if (!good)
 		return false;
-	shorten_time(koala, rule, algo_method_time_max_s(method, rule->value[COUNT]));
+	shorten_time(koala, rule, koala_method_time_max_s(method, rule->value[COUNT]));
 	warn_of_parts(koala, rule, method);
-	algo_method_options(method,
-	                    &(struct algo_thresholds){rule->value[BASE], rule->value[TIME],
+	koala_method_options(method,
+	                    &(struct koala_thresholds){rule->value[BASE], rule->value[TIME],
 	                                              rule->value[COUNT],
 	                                              koala->config->koala.timezone},
 	                    &out->limit.options);
@@ -194,7 +194,7 @@ static bool read_thresholds(struct koala *koala, const struct algo_method *metho
 static bool read_method(struct koala *koala, struct reading *rule, struct koala_rule *out)
 {
 	struct slice name = rule->parts[METHOD];
-	const struct algo_method *method = algo_method_find(name);
+	const struct koala_method *method = koala_method_find(name);
 
 	if (method)
 		return read_thresholds(koala, method, rule, out);
@@ -205,7 +205,7 @@ static bool read_method(struct koala *koala, struct reading *rule, struct koala_
 		out->rule.answer = RULES_DENY;
 		return true;
 	}
-	koala_expected(koala, name, "a method (" DIRECT ", " ALGO_METHOD_NAMES ")");
+	koala_expected(koala, name, "a method (" DIRECT ", " KOALA_METHOD_NAMES ")");
 	return false;
 }
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "algo/parameter.h"
-#include "algo/priority.h"
+#include "algo/priority/priority.h"
 #include "base/text/near.h"
 #include "readers/yaml/read.h"
 #include "rules/scalar.h"

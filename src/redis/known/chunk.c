@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "algo/algo.h"
-#include "algo/bucket.h"
+#include "algo/rates/bucket.h"
 #include "base/draw.h"
 #include "base/os/os.h"
 #include "redis/known/denied.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "algo/algo.h"
-#include "algo/bucket.h"
-#include "algo/window.h"
+#include "algo/rates/bucket.h"
+#include "algo/rates/window.h"
 #include "base/os/os.h"
 
 #define SETS   ((size_t)1 << 14)

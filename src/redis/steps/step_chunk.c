@@ -1,5 +1,5 @@
 /* step_chunk.c: steps on keys with chunks, as scripts/bucket_chunk.lua and window_chunk.lua read them. */
-#include "algo/bucket.h"
+#include "algo/rates/bucket.h"
 #include "redis/steps/step_own.h"
 #include "redis/steps/value.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "algo/algorithm.h"
-#include "algo/bucket.h"
+#include "algo/rates/bucket.h"
 #include "base/number.h"
 #include "redis/steps/exchange.h"
 #include "redis/steps/step_own.h"

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "algo/algo.h"
-#include "algo/bucket.h"
-#include "algo/window.h"
+#include "algo/rates/bucket.h"
+#include "algo/rates/window.h"
 #include "base/number.h"
 #include "redis/steps/exchange.h"
 #include "redis/steps/step_own.h"

@@ -1,7 +1,7 @@
 #include "redis/steps/units.h"
 
-#include "algo/bucket.h"
-#include "algo/window.h"
+#include "algo/rates/bucket.h"
+#include "algo/rates/window.h"
 
 #define IDLE_NS        NS_PER_S
 #define IDLE_LEAST_NS  (50 * NS_PER_MS) /* all chunks are looked at so often at most */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "algo/algo.h"
-#include "algo/bucket.h"
+#include "algo/rates/bucket.h"
 #include "base/time/zone.h"
 
 #define US_DIGITS    16

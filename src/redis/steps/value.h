@@ -14,7 +14,7 @@
 #ifndef REDIS_VALUE_H
 #define REDIS_VALUE_H
 
-#include "algo/uses.h"
+#include "algo/uses/uses.h"
 #include "base/buffer.h"
 
 #define VALUE_HEAD_MAX 192

@@ -7,7 +7,7 @@
 #ifndef SERVER_FORCED_H
 #define SERVER_FORCED_H
 
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 #include "server/admin/phased.h"
 #include "server/admin/switches.h"
 

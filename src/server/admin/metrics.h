@@ -16,7 +16,7 @@
 
 #include <weir/weir.h>
 
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 #include "base/buffer.h"
 #include "base/os/os.h"
 #include "redis/redis.h"

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 #include "base/buffer.h"
 #include "base/slice.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/submit.h"
+#include "engine/remote/submit.h"
 
 #define ALIGNMENT alignof(max_align_t)
 

@@ -1,6 +1,6 @@
 #include "server/waiting/undo.h"
 
-#include "engine/submit.h"
+#include "engine/remote/submit.h"
 
 static void cancel(struct worker *worker, struct plan *plan)
 {

@@ -6,7 +6,7 @@
 #ifndef SIMULATE_PHASES_H
 #define SIMULATE_PHASES_H
 
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 #include "simulate/report/timeline.h"
 
 #define PHASES_KEYS_MAX 65536

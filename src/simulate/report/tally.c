@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 
 int tally_open(struct tally *tally, const struct weir_limit *limit,
                const struct rules_limit *declared, uint64_t keys_max)

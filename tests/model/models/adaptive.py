@@ -1,4 +1,4 @@
-"""Limits on what may be in flight that are measured, as src/algo/estimators.h has them.
+"""Limits on what may be in flight that are measured, as src/algo/measured/estimators.h has them.
 
 Whole numbers only and the same operations, so that C and the model agree in every bit.
 docs/design/adaptive.md says where the formula of `Knee` comes from; the others are published.

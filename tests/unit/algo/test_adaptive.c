@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "algo/estimate.h"
-#include "algo/estimators.h"
+#include "algo/measured/estimate.h"
+#include "algo/measured/estimators.h"
 #include "base/number.h"
 
 #define ROOM    100 /* workers, mostly */

@@ -1,4 +1,4 @@
-#include "algo/calendar.h"
+#include "algo/rates/calendar.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

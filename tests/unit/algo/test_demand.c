@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "algo/demand.h"
+#include "algo/priority/demand.h"
 #include "base/draw.h"
 #include "base/time/clock.h"
 

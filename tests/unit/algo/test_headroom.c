@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "algo/headroom.h"
+#include "algo/priority/headroom.h"
 #include "base/number.h"
 
 #define NOW (UINT64_C(1700000000) * NS_PER_S)

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 
 #define NOW (UINT64_C(1700000000) * NS_PER_S)
 

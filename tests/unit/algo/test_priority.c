@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "algo/priority.h"
+#include "algo/priority/priority.h"
 #include "base/draw.h"
 #include "base/number.h"
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "algo/algo.h"
-#include "algo/priority.h"
+#include "algo/priority/priority.h"
 #include "base/draw.h"
 
 #define NOW (UINT64_C(1700000000) * NS_PER_S)

@@ -1,5 +1,5 @@
 /* The index finds what asking every rule finds, over random rules and requests. */
-#include "engine/match.h"
+#include "engine/rules/rule_match.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "engine/apply.h"
+#include "engine/plan/apply.h"
 #include "engine/table.h"
 #include "store/file.h"
 #include "store/memory.h"

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "algo/bucket.h"
+#include "algo/rates/bucket.h"
 #include "base/draw.h"
 #include "base/hash.h"
 #include "redis/known/chunk.h"

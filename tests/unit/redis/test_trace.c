@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "algo/algorithm.h"
-#include "algo/bucket.h"
+#include "algo/rates/bucket.h"
 #include "base/draw.h"
 #include "values.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 #include "store/memory.h"
 
 #define NOW     (UINT64_C(1700000000) * NS_PER_S)

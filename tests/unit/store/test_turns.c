@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "algo/health.h"
+#include "algo/outcomes/health.h"
 #include "store/memory.h"
 
 #include "breaker.h"

@@ -1,0 +1,413 @@
+#include "algo/measured/estimate.h"
+
+#include "base/number.h"
+
+/* Fields of a cell, from the lowest bit on. A caller that wants one field is to read no other. */
+#define INLINE __attribute__((always_inline)) static inline
+
+struct bits {
+	u128 of;
+	unsigned at;
+};
+
+INLINE void put(struct bits *bits, uint64_t value, unsigned width)
+{
+	bits->of |= (u128)value << bits->at;
+	bits->at += width;
+}
+
+INLINE uint64_t take(struct bits *bits, unsigned width)
+{
+	uint64_t value = (uint64_t)(bits->of >> bits->at) & (UINT64_MAX >> (64 - width));
+
+	bits->at += width;
+	return value;
+}
+
+INLINE struct bits bits_of(struct estimate_cell cell)
+{
+	return (struct bits){(u128)cell.high << 32 | cell.low, 0};
+}
+
+static struct estimate_cell cell_of(struct bits bits)
+{
+	return (struct estimate_cell){(uint64_t)(bits.of >> 32), (uint32_t)bits.of};
+}
+
+static bool is_none(struct estimate_cell cell)
+{
+	return cell.high == 0 && cell.low == 0;
+}
+
+static uint64_t clamp(uint64_t value, const struct flying_params *params)
+{
+	return value < params->bounds.least ? params->bounds.least
+	                                    : u64_min(value, params->bounds.most);
+}
+
+/* Place 0 changes by the report, once. */
+static bool changes(const struct estimate_report *report, struct estimate_cell before,
+                    struct estimate_cell after, struct estimate_change *change)
+{
+	*change = (struct estimate_change){0, after, true, true};
+	return !report->counted && (before.high != after.high || before.low != after.low);
+}
+
+/*
+ * knee: place 0 has what came of the windows so far, place 1 what this window has measured, and the
+ * low bits of its number. A window ends in three changes: its last sample; place 0, with the next
+ * number; place 1, empty, with that number. So if the numbers differ, the third one is missing.
+ */
+
+#define WINDOW_BITS 2
+#define BASE_BITS   25
+
+static struct estimate_cell pack_learned(const struct knee *knee)
+{
+	unsigned bits = knee->base_ns ? 64 - (unsigned)__builtin_clzll(knee->base_ns) : 0;
+	unsigned shift = bits > BASE_BITS ? bits - BASE_BITS : 0;
+	struct bits to = {0};
+
+	put(&to, knee->knee, 24);
+	put(&to, knee->base_ns >> shift, BASE_BITS);
+	put(&to, shift, 4);
+	put(&to, knee->limit, 16);
+	put(&to, knee->phase, 2);
+	put(&to, knee->streak, 3);
+	put(&to, knee->since, 6);
+	put(&to, (unsigned)__builtin_ctz(knee->wait), 3);
+	put(&to, knee->window, 8);
+	return cell_of(to);
+}
+
+static struct estimate_cell pack_measured(const struct knee *knee)
+{
+	struct bits to = {0};
+
+	put(&to, knee->window & ((1U << WINDOW_BITS) - 1), WINDOW_BITS);
+	put(&to, knee->count, 12);
+	put(&to, knee->sum, 24);
+	put(&to, knee->squares, 32);
+	put(&to, knee->flying, 26);
+	return cell_of(to);
+}
+
+/* None yet: as knee_begin has it, in window 1, so that a place 1 which is zero is of another. */
+INLINE struct knee learned_of(const struct flying_params *params, struct estimate_cell cell)
+{
+	struct bits from = bits_of(cell);
+	struct knee knee = {0};
+
+	if (is_none(cell)) {
+		knee_begin(&knee, &params->bounds);
+		knee.window = 1;
+		return knee;
+	}
+	knee.knee = (uint32_t)take(&from, 24);
+	knee.base_ns = take(&from, BASE_BITS);
+	knee.base_ns <<= take(&from, 4);
+	knee.limit = (uint32_t)take(&from, 16);
+	knee.phase = (enum knee_phase)take(&from, 2);
+	knee.streak = (uint8_t)take(&from, 3);
+	knee.since = (uint8_t)take(&from, 6);
+	knee.wait = (uint8_t)(1U << take(&from, 3));
+	knee.window = (uint8_t)take(&from, 8);
+	return knee;
+}
+
+/* False: they are of another window. */
+static bool read_measured(struct estimate_cell cell, struct knee *knee)
+{
+	struct bits from = bits_of(cell);
+
+	if (take(&from, WINDOW_BITS) != (knee->window & ((1U << WINDOW_BITS) - 1)))
+		return false;
+	knee->count = (uint16_t)take(&from, 12);
+	knee->sum = (uint32_t)take(&from, 24);
+	knee->squares = (uint32_t)take(&from, 32);
+	knee->flying = (uint32_t)take(&from, 26);
+	return true;
+}
+
+static bool want_learned(const struct knee *knee, struct estimate_change *change)
+{
+	*change = (struct estimate_change){0, pack_learned(knee), false, false};
+	return true;
+}
+
+static bool want_measured(const struct knee *knee, bool counts, struct estimate_change *change)
+{
+	*change = (struct estimate_change){1, pack_measured(knee), counts,
+	                                   counts && !knee_is_full(knee)};
+	return true;
+}
+
+static bool step_knee(const struct flying_params *params, const struct estimate_cell *cells,
+                      const struct estimate_report *report, struct estimate_change *change)
+{
+	struct knee knee = learned_of(params, cells[0]), before;
+
+	if (is_none(cells[0]))
+		return want_learned(&knee, change);
+	if (!read_measured(cells[1], &knee)) {
+		knee_next(&knee, knee.base_ns ? report->sample.in_flight : params->bounds.initial + 1);
+		return want_measured(&knee, false, change);
+	}
+	if (knee_is_full(&knee)) {
+		knee_end(&knee, &params->bounds);
+		return want_learned(&knee, change);
+	}
+	if (report->counted || knee_is_late(&knee, report->window))
+		return false;
+	before = knee;
+	knee_add(&knee, &report->sample);
+	if (knee.base_ns == before.base_ns)
+		return want_measured(&knee, true, change);
+	before.base_ns = knee.base_ns; /* of the first sample, which is counted after that */
+	return want_learned(&before, change);
+}
+
+/* gradient2 */
+
+static struct gradient2 gradient2_of(const struct flying_params *params, struct estimate_cell cell)
+{
+	struct bits from = bits_of(cell);
+	struct gradient2 gradient;
+
+	gradient2_begin(&gradient, &params->bounds);
+	if (is_none(cell))
+		return gradient;
+	gradient.limit_parts = take(&from, 32);
+	gradient.long_parts = take(&from, 48);
+	gradient.count = (uint32_t)take(&from, 4);
+	return gradient;
+}
+
+static bool step_gradient2(const struct flying_params *params, const struct estimate_cell *cells,
+                           const struct estimate_report *report, struct estimate_change *change)
+{
+	struct gradient2 gradient = gradient2_of(params, cells[0]);
+	struct bits to = {0};
+
+	gradient2_sample(&gradient, &params->bounds, &report->sample);
+	put(&to, gradient.limit_parts, 32);
+	put(&to, gradient.long_parts, 48);
+	put(&to, gradient.count, 4);
+	return changes(report, cells[0], cell_of(to), change);
+}
+
+static uint64_t quota_gradient2(const struct flying_params *params,
+                                const struct estimate_cell *cells)
+{
+	struct gradient2 gradient = gradient2_of(params, cells[0]);
+
+	return gradient2_limit(&gradient);
+}
+
+/* vegas */
+
+static struct vegas vegas_of(const struct flying_params *params, struct estimate_cell cell)
+{
+	struct bits from = bits_of(cell);
+	struct vegas vegas;
+
+	vegas_begin(&vegas, &params->bounds);
+	if (is_none(cell))
+		return vegas;
+	vegas.least_ns = take(&from, 40);
+	vegas.limit = (uint32_t)take(&from, 16);
+	vegas.count = (uint32_t)take(&from, 24);
+	vegas.jitter = (uint16_t)take(&from, 16);
+	return vegas;
+}
+
+static bool step_vegas(const struct flying_params *params, const struct estimate_cell *cells,
+                       const struct estimate_report *report, struct estimate_change *change)
+{
+	struct vegas vegas = vegas_of(params, cells[0]);
+	struct bits to = {0};
+
+	vegas_sample(&vegas, &params->bounds, &report->sample);
+	put(&to, vegas.least_ns, 40);
+	put(&to, vegas.limit, 16);
+	put(&to, vegas.count, 24);
+	put(&to, vegas.jitter, 16);
+	return changes(report, cells[0], cell_of(to), change);
+}
+
+static uint64_t quota_vegas(const struct flying_params *params, const struct estimate_cell *cells)
+{
+	return vegas_of(params, cells[0]).limit;
+}
+
+/* aimd */
+
+static struct aimd aimd_of(const struct flying_params *params, struct estimate_cell cell)
+{
+	return (struct aimd){is_none(cell) ? params->bounds.initial : cell.low};
+}
+
+static bool step_aimd(const struct flying_params *params, const struct estimate_cell *cells,
+                      const struct estimate_report *report, struct estimate_change *change)
+{
+	struct aimd aimd = aimd_of(params, cells[0]);
+
+	aimd_sample(&aimd, &params->bounds, &report->sample);
+	return changes(report, cells[0], (struct estimate_cell){0, aimd.limit}, change);
+}
+
+static uint64_t quota_aimd(const struct flying_params *params, const struct estimate_cell *cells)
+{
+	return aimd_of(params, cells[0]).limit;
+}
+
+/*
+ * bbr: place 0 has when the first denial was, the others a part of time each. A sum that is full
+ * takes no more: it would need more in flight than there can be.
+ */
+
+#define SUM_BITS    44
+#define PASSES_BITS 20
+
+static struct bbr_part part_of(struct estimate_cell cell, uint64_t now_part)
+{
+	struct bits from = bits_of(cell);
+	struct bbr_part part = {0};
+
+	part.number = now_part + (uint64_t)(int64_t)(int32_t)((uint32_t)take(&from, 32) - (uint32_t)now_part);
+	part.sum_ns = take(&from, SUM_BITS);
+	part.passes = (uint32_t)take(&from, PASSES_BITS);
+	return part;
+}
+
+static struct estimate_cell pack_part(const struct bbr_part *part)
+{
+	struct bits to = {0};
+
+	put(&to, (uint32_t)part->number, 32);
+	put(&to, part->sum_ns, SUM_BITS);
+	put(&to, part->passes, PASSES_BITS);
+	return cell_of(to);
+}
+
+static bool step_bbr(const struct flying_params *params, const struct estimate_cell *cells,
+                     const struct estimate_report *report, struct estimate_change *change)
+{
+	uint64_t now_part = report->now_ns / BBR_PART_NS;
+	unsigned place = (unsigned)(now_part % BBR_PARTS);
+	struct bbr_part part = part_of(cells[1 + place], now_part);
+	struct bbr one;
+
+	(void)params;
+	bbr_begin(&one);
+	one.parts[place] = part;
+	bbr_sample(&one, &report->sample, report->now_ns);
+	part = one.parts[place];
+	*change = (struct estimate_change){1 + place, pack_part(&part), true, true};
+	return !report->counted && part.passes >> PASSES_BITS == 0 && part.sum_ns >> SUM_BITS == 0;
+}
+
+static struct bbr bbr_of(const struct estimate_cell *cells, uint32_t cpu, uint64_t now_ns)
+{
+	struct bbr bbr = {.cpu = cpu, .denied_ns = cells[0].high};
+
+	for (unsigned i = 0; i < BBR_PARTS; i++)
+		bbr.parts[i] = part_of(cells[1 + i], now_ns / BBR_PART_NS);
+	return bbr;
+}
+
+bool estimate_deny(const struct flying_params *params, const struct estimate_cell *cells,
+                   uint32_t cpu, uint64_t now_ns, struct estimate_change *change)
+{
+	struct bbr bbr;
+
+	if (params->method != WEIR_METHOD_BBR)
+		return false;
+	bbr = bbr_of(cells, cpu, now_ns);
+	bbr_allows(&bbr, &params->bounds, UINT64_MAX, now_ns);
+	*change = (struct estimate_change){0, {bbr.denied_ns, 0}, true, true};
+	return bbr.denied_ns != cells[0].high;
+}
+
+/* The methods */
+
+static const struct estimator {
+	uint64_t (*quota)(const struct flying_params *params, const struct estimate_cell *cells);
+	bool (*step)(const struct flying_params *params, const struct estimate_cell *cells,
+	             const struct estimate_report *report, struct estimate_change *change);
+	unsigned cells;
+	struct adaptive_bounds bounds;
+	bool drops; /* a failure says something */
+} estimators[] = {
+    [WEIR_METHOD_KNEE] = {NULL, step_knee, 2, {20, 1, 1000}, false},
+    [WEIR_METHOD_GRADIENT2] = {quota_gradient2, step_gradient2, 1, {20, 20, 200}, false},
+    [WEIR_METHOD_VEGAS] = {quota_vegas, step_vegas, 1, {20, 1, 1000}, true},
+    [WEIR_METHOD_AIMD] = {quota_aimd, step_aimd, 1, {20, 20, 200}, true},
+    [WEIR_METHOD_BBR] = {NULL, step_bbr, ESTIMATE_CELLS_MAX, {20, 1, ALGO_PERMITS_MAX}, false},
+};
+
+unsigned estimate_cells(enum weir_method method)
+{
+	return estimators[method].cells;
+}
+
+struct adaptive_bounds estimate_bounds(enum weir_method method)
+{
+	return estimators[method].bounds;
+}
+
+static uint64_t quota_of(const struct flying_params *params, const struct estimate_cell *cells,
+                         uint32_t cpu, uint64_t now_ns)
+{
+	struct bbr bbr;
+
+	if (estimators[params->method].quota)
+		return clamp(estimators[params->method].quota(params, cells), params);
+	bbr = bbr_of(cells, cpu, now_ns);
+	return bbr_quota(&bbr, &params->bounds, now_ns);
+}
+
+/* What else is known where requests have priorities. */
+__attribute__((noinline)) static void add_ordinary(const struct flying_params *params,
+                                                   struct estimate_cell learned,
+                                                   struct headroom_limits *limits)
+{
+	struct knee knee = learned_of(params, learned);
+
+	limits->ordinary = clamp(knee_ordinary(&knee, &params->bounds), params);
+	limits->probes_all = knee.phase == KNEE_PROBE_ALL || knee_is_guess(&knee);
+	limits->probes = knee.phase == KNEE_PROBE || limits->probes_all;
+}
+
+struct headroom_limits estimate_limits(const struct flying_params *params,
+                                       const struct estimate_cell *cells, uint32_t cpu,
+                                       uint64_t now_ns, bool has_priorities)
+{
+	struct headroom_limits limits = {0};
+
+	if (params->method != WEIR_METHOD_KNEE) {
+		limits.quota = limits.ordinary = quota_of(params, cells, cpu, now_ns);
+		return limits;
+	}
+	limits.quota = clamp(learned_of(params, cells[0]).limit, params);
+	if (has_priorities)
+		add_ordinary(params, cells[0], &limits);
+	return limits;
+}
+
+uint8_t estimate_window(const struct flying_params *params, const struct estimate_cell *cells)
+{
+	return params->method == WEIR_METHOD_KNEE ? learned_of(params, cells[0]).window : 0;
+}
+
+bool estimate_step(const struct flying_params *params, const struct estimate_cell *cells,
+                   const struct estimate_report *report, struct estimate_change *change)
+{
+	struct estimate_report told = *report;
+	bool drops = estimators[params->method].drops;
+
+	if (report->outcome == WEIR_OUTCOME_IGNORED || (report->outcome == WEIR_OUTCOME_FAILURE && !drops))
+		return false;
+	told.sample.dropped = report->outcome != WEIR_OUTCOME_SUCCESS;
+	return estimators[params->method].step(params, cells, &told, change);
+}

@@ -1,0 +1,316 @@
+/*
+ * knee.c: the number of requests that a backend holds before they wait.
+ *
+ * With n in flight and a mean latency R, where B is the mean latency without waiting (the
+ * baseline), n B / R of them are being worked on and the others wait. That is the knee, K. The
+ * limit is K + sqrt K, so that what comes and goes by chance finds no worker idle.
+ *
+ * The baseline is measured where nobody waits: in a window in which fewer than K - sqrt K were in
+ * flight, or, if there is none for long, in one that a limit of K - (sqrt K)/2 makes: a probe. If B
+ * was too high, fewer in flight are faster, so it falls, and the next probe goes twice as deep. If
+ * it was too low, fewer in flight are as slow as before, so it rises, and K with it. A lasting
+ * overload cannot raise it. The first baseline is a guess, as it is measured at the initial limit,
+ * which may be far too high. So the first probe halves the limit.
+ *
+ * A latency counts as 3 B at most, so that a few long ones do not move the mean. A window's change
+ * counts only as far as it stands out of the noise that its own variance implies (part()). The
+ * first answers of a window are ignored: these requests started under the limit before.
+ *
+ * A timeout tells how long its caller waited, not how long the server takes, so it counts as 4 B,
+ * whatever its latency. If the mean of a window exceeds 3 B, timeouts are in it and answers are
+ * hardly faster. Such a window never moves the baseline, and the knee falls: requests that callers
+ * have given up may still fill the server, and no longer count as in flight.
+ *
+ * tests/model/models/adaptive.py has the same operations on whole numbers.
+ */
+#include "algo/measured/estimators.h"
+#include "base/number.h"
+
+#define ONE        KNEE_ONE
+#define BASE       KNEE_BASE
+#define BASE_BITS  25
+#define SOON       4
+#define SELDOM     32
+#define STREAK_MAX 5
+
+_Static_assert(UINT64_C(1) * KNEE_MOST * KNEE_LOST < 1 << 24, "a sum has 24 bits");
+_Static_assert(UINT64_C(1) * KNEE_MOST * (KNEE_LOST / 4) * (KNEE_LOST / 4) <= UINT32_MAX,
+               "squares have 32");
+
+/* The measurements of one window. */
+struct measured {
+	int64_t mean;   /* of samples; BASE: as long as the baseline */
+	int64_t flying; /* in flight: ONE each, as are the next */
+	int64_t waits;  /* so many more than at the baseline wait; below 0: fewer */
+	int64_t noise;  /* the standard deviation of that */
+};
+
+static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+{
+	return value < least ? least : u64_min(value, most);
+}
+
+static uint64_t square_root(uint64_t value)
+{
+	uint64_t root = 0;
+
+	for (uint64_t bit = UINT64_C(1) << 31; bit > 0; bit >>= 1)
+		if ((root | bit) * (root | bit) <= value)
+			root |= bit;
+	return root;
+}
+
+static int64_t root_of(const struct knee *knee)
+{
+	return (int64_t)square_root((uint64_t)knee->knee * ONE);
+}
+
+/* So many fewer a probe lets through. */
+static int64_t depth_of(const struct knee *knee)
+{
+	return (int64_t)u64_min((uint64_t)root_of(knee) << knee->streak, knee->knee) / 2;
+}
+
+static bool is_probe(const struct knee *knee)
+{
+	return knee->phase == KNEE_PROBE || knee->phase == KNEE_PROBE_ALL;
+}
+
+static uint32_t limit_of(const struct knee *knee, const struct adaptive_bounds *bounds)
+{
+	uint64_t more = u64_min((uint64_t)root_of(knee) << knee->streak, knee->knee);
+	uint64_t limit = knee->knee;
+
+	if (is_probe(knee))
+		limit -= (uint64_t)depth_of(knee);
+	else
+		limit += more;
+	return (uint32_t)clamp(limit / ONE, bounds->least, bounds->most);
+}
+
+uint32_t knee_ordinary(const struct knee *knee, const struct adaptive_bounds *bounds)
+{
+	uint64_t root;
+
+	if (!is_probe(knee)) /* a root is long to compute */
+		return knee->limit;
+	root = u64_min((uint64_t)root_of(knee), knee->knee);
+	return (uint32_t)clamp((knee->knee + root) / ONE, bounds->least, bounds->most);
+}
+
+void knee_begin(struct knee *knee, const struct adaptive_bounds *bounds)
+{
+	*knee = (struct knee){
+	    .flying = bounds->initial, .knee = bounds->initial * ONE, .phase = KNEE_START,
+	    .limit = bounds->initial, .wait = 1};
+}
+
+/* As much of it as a cell keeps. */
+static uint64_t significant(uint64_t latency_ns)
+{
+	unsigned bits = 64 - (unsigned)__builtin_clzll(latency_ns);
+	unsigned shift = bits > BASE_BITS ? bits - BASE_BITS : 0;
+
+	return latency_ns >> shift << shift;
+}
+
+/* `by` is of BASE. */
+static void rebase(struct knee *knee, int64_t by)
+{
+	uint64_t base_ns = knee->base_ns * (uint64_t)(BASE + by) / BASE;
+
+	knee->base_ns = significant(clamp(base_ns, 1, ADAPTIVE_LATENCY_MAX_NS));
+}
+
+static void move(struct knee *knee, int64_t by)
+{
+	int64_t moved = (int64_t)knee->knee + by;
+
+	knee->knee = (uint32_t)clamp(moved > 0 ? (uint64_t)moved : 0, ONE, ADAPTIVE_LIMIT_MAX * ONE);
+}
+
+/* The part of a change that stands out of the noise. */
+static int64_t part(const struct knee *knee, int64_t change, int64_t noise)
+{
+	int64_t tells = 2 * noise + root_of(knee) / 4;
+	__int128 square = (__int128)change * change;
+
+	return square == 0 ? 0 : (int64_t)(change * square / (square + (__int128)tells * tells));
+}
+
+static uint8_t longer(uint8_t streak)
+{
+	return streak < STREAK_MAX ? streak + 1 : STREAK_MAX;
+}
+
+static uint8_t twice(uint8_t wait)
+{
+	return wait < SELDOM ? (uint8_t)(2 * wait) : SELDOM;
+}
+
+/* Higher priorities, or `min`, have let through too many: requests may have waited. */
+static void repeat_probe(struct knee *knee)
+{
+	bool again = knee->phase == KNEE_PROBE;
+
+	knee->phase = again ? KNEE_PROBE_ALL : KNEE_FULL;
+	knee->streak = again ? knee->streak : 0;
+	knee->since = 0;
+	knee->wait = again ? knee->wait : twice(knee->wait); /* `min` allows none */
+}
+
+static void end_probe(struct knee *knee, const struct measured *measured)
+{
+	int64_t depth = depth_of(knee), tells = part(knee, measured->waits, measured->noise);
+	int64_t moved = (measured->waits + 3 * tells) / 4;
+	int64_t fewer = measured->flying - (int64_t)knee->knee;
+	bool falls = 2 * tells < -depth;
+
+	rebase(knee, moved * measured->mean / measured->flying);
+	if (fewer > 0)
+		fewer = 0;
+	move(knee,
+	     moved < fewer ? fewer : moved); /* those in flight do not wait, by the new baseline */
+	knee->phase = falls ? knee->phase : KNEE_FULL;
+	knee->streak = falls ? longer(knee->streak) : 0;
+	knee->since = 0;
+	knee->wait = 2 * moved > depth || 2 * moved < -depth ? SOON : twice(knee->wait);
+}
+
+/* A probe that nobody asked for. Where all but reached the limit and nobody waited, it grows. */
+static void end_light(struct knee *knee, const struct measured *measured)
+{
+	int64_t root = root_of(knee);
+
+	if (measured->flying >= (int64_t)knee->knee - 2 * root && 4 * measured->waits < root)
+		move(knee, root / 2);
+	rebase(knee, (measured->mean - BASE) / 4);
+	knee->streak = 0;
+	knee->since = 0;
+	knee->wait = twice(knee->wait);
+}
+
+/* As many as did not wait: at most the limit, since room for priorities above it comes and goes. */
+static uint32_t most_known(const struct knee *knee, const struct measured *measured)
+{
+	return (uint32_t)u64_min((uint64_t)measured->flying, (uint64_t)knee->limit * ONE);
+}
+
+/* The knee moves, and what it falls brings the next probe nearer: the baseline may be too low. */
+static void end_full(struct knee *knee, const struct measured *measured)
+{
+	int64_t root = root_of(knee), waits = measured->waits, since, moved;
+
+	if (4 * waits >= root) {
+		moved = part(knee, measured->flying - waits - (int64_t)knee->knee, measured->noise);
+		move(knee, moved);
+		knee->streak = 0;
+		since = knee->since - moved * SELDOM / root;
+		knee->since = (uint8_t)clamp(since > 0 ? (uint64_t)since : 0, 0, SELDOM);
+	} else if (2 * (measured->flying - (int64_t)knee->knee) < root) {
+		move(knee, root / 2);
+		knee->streak = 0;
+	} else {
+		knee->knee = most_known(knee, measured);
+		knee->streak = longer(knee->streak);
+		knee->since += SELDOM / 4;
+	}
+	knee->since++;
+	if (knee->since >= knee->wait) {
+		knee->phase = KNEE_PROBE;
+		knee->streak = knee_is_guess(knee) ? STREAK_MAX : 0;
+	}
+}
+
+/* Mostly timeouts: the baseline cannot be measured, nor does this confirm it. */
+static void end_lost(struct knee *knee, const struct measured *measured)
+{
+	move(knee, part(knee, measured->flying - measured->waits - (int64_t)knee->knee, measured->noise));
+	if (is_probe(knee))
+		knee->phase = KNEE_FULL;
+	knee->streak = 0;
+	knee->since = 0;
+	if (!knee_is_guess(knee))
+		knee->wait = SOON;
+}
+
+static struct measured measure(const struct knee *knee)
+{
+	uint64_t mean = u64_max(knee->sum / knee->count, 1);
+	uint64_t flying = u64_max((uint64_t)knee->flying * ONE / knee->count, 1);
+	uint64_t variance = sat_sub((uint64_t)knee->squares * 16 / knee->count, mean * mean);
+	uint64_t noise = flying * square_root(variance * 16 / knee->count) / (4 * mean);
+	int64_t over = (int64_t)mean - BASE;
+
+	return (struct measured){(int64_t)mean, (int64_t)flying, (int64_t)flying * over / (int64_t)mean,
+	                         (int64_t)noise};
+}
+
+static void end_window(struct knee *knee)
+{
+	struct measured measured = measure(knee);
+
+	if (measured.mean > KNEE_CLIP) {
+		end_lost(knee, &measured);
+	} else if (knee->phase == KNEE_START) {
+		rebase(knee, measured.mean - BASE);
+		if (BASE / 2 < measured.mean && measured.mean < 2 * BASE)
+			knee->phase = KNEE_FULL;
+	} else if (is_probe(knee) && 2 * measured.flying > 2 * (int64_t)knee->knee - depth_of(knee)) {
+		repeat_probe(knee);
+	} else if (is_probe(knee)) {
+		end_probe(knee, &measured);
+	} else if (measured.flying < (int64_t)knee->knee - root_of(knee)) {
+		end_light(knee, &measured);
+	} else {
+		end_full(knee, &measured);
+	}
+}
+
+bool knee_is_full(const struct knee *knee)
+{
+	return knee->count >= clamp(knee->limit, KNEE_LEAST, KNEE_MOST);
+}
+
+void knee_add(struct knee *knee, const struct adaptive_sample *sample)
+{
+	uint64_t latency_ns = clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS), x;
+
+	if (knee->count == 0 && knee->flying > 0) { /* it was let through under another limit */
+		knee->flying--;
+		return;
+	}
+	if (knee->base_ns == 0)
+		knee->base_ns = significant(latency_ns);
+	x = sample->dropped ? KNEE_LOST : u64_min(latency_ns * BASE / knee->base_ns, KNEE_CLIP);
+	knee->count++;
+	knee->sum += (uint32_t)x;
+	knee->squares += (uint32_t)((x / 4) * (x / 4));
+	knee->flying += (uint32_t)u64_min(sample->in_flight, ADAPTIVE_LIMIT_MAX);
+}
+
+void knee_end(struct knee *knee, const struct adaptive_bounds *bounds)
+{
+	end_window(knee);
+	knee->window++;
+	knee->limit = limit_of(knee, bounds);
+}
+
+void knee_next(struct knee *knee, uint64_t in_flight)
+{
+	knee->count = 0;
+	knee->sum = knee->squares = 0;
+	knee->flying = (uint32_t)sat_sub(u64_min(in_flight, ADAPTIVE_LIMIT_MAX), 1);
+}
+
+void knee_sample(struct knee *knee, const struct adaptive_bounds *bounds,
+                 const struct adaptive_sample *sample, uint8_t window)
+{
+	if (knee_is_late(knee, window))
+		return;
+	knee_add(knee, sample);
+	if (!knee_is_full(knee))
+		return;
+	knee_end(knee, bounds);
+	knee_next(knee, sample->in_flight);
+}

@@ -1,0 +1,355 @@
+#include "algo/outcomes/health.h"
+
+/* An open breaker of nobody's is forgotten so long after its sleep, and one that is half-open. */
+#define FORGOTTEN_NS NS_PER_DAY
+
+const char *health_phase_text(enum health_phase phase)
+{
+	static const char *const texts[HEALTH_PHASE_COUNT] = {
+	    [HEALTH_CLOSED] = "closed",           [HEALTH_RAMP] = "ramp",
+	    [HEALTH_OPEN] = "open",               [HEALTH_HALF_OPEN] = "half_open",
+	    [HEALTH_FORCED_OPEN] = "forced_open", [HEALTH_FORCED_CLOSED] = "forced_closed"};
+
+	return texts[phase];
+}
+
+const char *health_cause_text(enum algo_cause cause)
+{
+	static const char *const texts[ALGO_CAUSE_COUNT] = {
+	    [ALGO_BY_NOTHING] = "none",
+	    [ALGO_BY_FAILURES] = "failure_rate",
+	    [ALGO_BY_FAILURE_COUNT] = "failures",
+	    [ALGO_BY_SLOWNESS] = "slow_rate",
+	    [ALGO_BY_BAD_PROBE] = "probe_failed",
+	    [ALGO_BY_GOOD_PROBES] = "probes_passed",
+	    [ALGO_BY_SLEEP] = "sleep_over",
+	    [ALGO_BY_TIME] = "time_over",
+	    [ALGO_BY_FORCE] = "forced",
+	    [ALGO_BY_RESET] = "reset",
+	    [ALGO_BY_FLEET] = "fleet",
+	};
+
+	return texts[cause];
+}
+
+struct health_result health_result_of(const struct health_params *params, enum weir_outcome outcome,
+                                      uint64_t latency_ns)
+{
+	return (struct health_result){
+	    .ignored = outcome == WEIR_OUTCOME_IGNORED,
+	    .failed = outcome == WEIR_OUTCOME_FAILURE || outcome == WEIR_OUTCOME_TIMEOUT,
+	    .slow = params->slow_ns > 0 && latency_ns > params->slow_ns,
+	};
+}
+
+unsigned health_spread(uint64_t number)
+{
+	return (unsigned)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 57);
+}
+
+_Static_assert(HEALTH_SPREADS == 1 << (64 - 57), "a spread has as many bits as it is shifted to");
+
+uint64_t health_sleep_ns(const struct health_params *params, unsigned doublings, unsigned spread)
+{
+	uint64_t first_ns = params->sleep_ns, max_ns = params->sleep_max_ns, ns, least_ns, most_ns;
+
+	if (doublings == 0 || max_ns <= first_ns)
+		return first_ns;
+	ns = first_ns > max_ns >> doublings ? max_ns : first_ns << doublings;
+	least_ns = u64_max(ns - ns / 10, first_ns);
+	most_ns = u64_min(ns + ns / 10, max_ns);
+	return least_ns + (most_ns - least_ns) * spread / (HEALTH_SPREADS - 1);
+}
+
+static uint64_t open_end(const struct health_params *params, const struct health_state *health)
+{
+	return health->since_ns + health_sleep_ns(params, health->doublings, health->spread);
+}
+
+/* When nothing is left of it if nobody comes; forced phases leave a beginning instead. */
+static uint64_t end_of(const struct health_params *params, const struct health_state *health)
+{
+	switch (health->phase) {
+	case HEALTH_OPEN:
+		return open_end(params, health) + FORGOTTEN_NS;
+	case HEALTH_HALF_OPEN:
+		return health->since_ns + params->timeout_ns + FORGOTTEN_NS;
+	default:
+		return UINT64_MAX;
+	}
+}
+
+struct health_state health_at(const struct health_params *params, const struct health_state *health,
+                        uint64_t now_ns)
+{
+	struct health_state at = *health;
+
+	if (health->phase >= HEALTH_FORCED_OPEN) {
+		if (health->since_ns <= now_ns)
+			at.phase = HEALTH_CLOSED;
+		return at;
+	}
+	/* Begun by a clock that has been set back since: it would last until that time comes again. */
+	if (health->since_ns > now_ns + ALGO_SKEW_NS)
+		return (struct health_state){.phase = HEALTH_CLOSED};
+	/* With a beginning of its own: a window of before must not be taken for its. */
+	if (end_of(params, health) <= now_ns)
+		return (struct health_state){.phase = HEALTH_CLOSED, .since_ns = end_of(params, health)};
+	if (health->phase == HEALTH_RAMP && health->since_ns + params->ramp_ns <= now_ns)
+		at.phase = HEALTH_CLOSED;
+	return at;
+}
+
+/* A tenth of all draws at first, then more and more. */
+static bool ramp_passes(const struct health_params *params, const struct health_state *health,
+                        uint64_t now_ns, uint64_t draw)
+{
+	uint64_t past_ns = sat_sub(now_ns, health->since_ns);
+	u128 passing = ((u128)(params->ramp_ns + 9 * past_ns) << 64) / ((u128)10 * params->ramp_ns);
+
+	return draw < passing;
+}
+
+static unsigned used(const struct health_state *health)
+{
+	return health->flying + health->good + health->bad;
+}
+
+/* A request has come for which the fleet has given no probe. */
+static bool wish_probe(const struct health_request *request)
+{
+	request->told->asks |= request->draw != NULL;
+	return false;
+}
+
+/* Whether the phase lets a request pass, and else for how long not. */
+static bool phase_passes(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
+                         const struct health_request *request, uint64_t *retry_ns)
+{
+	const struct health_params *params = &limit->health;
+	bool is_lost;
+
+	*retry_ns = limit->retry_ns;
+	switch (health->phase) {
+	case HEALTH_RAMP:
+		return !request->draw || ramp_passes(params, health, now_ns, *request->draw);
+	case HEALTH_FORCED_OPEN:
+		if (health->since_ns != HEALTH_FOR_EVER)
+			*retry_ns = health->since_ns - now_ns;
+		return false;
+	case HEALTH_OPEN:
+		if (now_ns < open_end(params, health)) {
+			*retry_ns = open_end(params, health) - now_ns;
+			return false;
+		}
+		if (request->told)
+			return wish_probe(request);
+		break;
+	case HEALTH_HALF_OPEN:
+		if (request->told)
+			return used(health) < params->probes || wish_probe(request);
+		/* The fleet that would end it is not there any more. */
+		is_lost = health->flying == 0 && used(health) >= params->probes;
+		if (used(health) > 0 && !is_lost)
+			return used(health) < params->probes;
+		break; /* nothing says when it began: it begins anew */
+	default:
+		return true;
+	}
+	*health = (struct health_state){.phase = HEALTH_HALF_OPEN,
+	                                .since_ns = u64_max(now_ns, health->since_ns),
+	                                .doublings = health->doublings,
+	                                .ended = health->ended};
+	return true;
+}
+
+uint64_t health_room(const struct health_params *params, const struct health_state *health,
+                     uint64_t in_flight)
+{
+	uint64_t most = params->max_concurrent ? sat_sub(params->max_concurrent, in_flight)
+	                                       : ALGO_COUNT_MAX;
+
+	switch (health->phase) {
+	case HEALTH_OPEN:
+	case HEALTH_FORCED_OPEN:
+		return 0;
+	case HEALTH_HALF_OPEN:
+		return u64_min(most, sat_sub(params->probes, used(health)));
+	default:
+		return most;
+	}
+}
+
+bool health_ask(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
+                const struct health_request *request, struct algo_outcome *out)
+{
+	const struct health_params *params = &limit->health;
+	struct health_state after = *health;
+	uint64_t retry_ns;
+	bool full = params->max_concurrent && request->in_flight >= params->max_concurrent;
+
+	algo_outcome_open(out);
+	out->remaining = 0;
+	if (!phase_passes(limit, &after, now_ns, request, &retry_ns))
+		return algo_outcome_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
+	if (full)
+		return algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
+	after.flying += after.phase == HEALTH_HALF_OPEN && request->draw;
+	out->remaining = health_room(params, &after, request->in_flight +
+	                                                 (request->draw && params->max_concurrent));
+	*health = after;
+	return true;
+}
+
+static void begin(struct health_state *health, enum health_phase phase, uint64_t now_ns)
+{
+	*health = (struct health_state){.phase = phase, .since_ns = u64_max(now_ns, health->since_ns)};
+}
+
+void health_open(struct health_state *health, uint64_t now_ns)
+{
+	begin(health, HEALTH_OPEN, now_ns);
+}
+
+/* A probe has failed. */
+static void open_again(struct health_state *health, uint64_t now_ns)
+{
+	unsigned doublings = health->doublings;
+
+	begin(health, HEALTH_OPEN, now_ns);
+	health->doublings = doublings < HEALTH_DOUBLINGS_MAX ? doublings + 1 : doublings;
+	health->spread = health_spread(health->since_ns);
+}
+
+/* For a tally as long as is needed, as is the next. */
+static enum algo_cause slowness(const struct health_params *params,
+                                const struct health_tally *tally)
+{
+	if (params->slow_ns > 0 && tally->slow * 100 >= tally->calls * params->slow_percent)
+		return ALGO_BY_SLOWNESS;
+	return ALGO_BY_NOTHING;
+}
+
+static enum algo_cause sickness(const struct health_params *params,
+                                const struct health_tally *tally)
+{
+	if (tally->failures * 100 >= tally->calls * params->failure_percent)
+		return ALGO_BY_FAILURES;
+	return slowness(params, tally);
+}
+
+enum algo_cause health_trips(const struct health_params *params, const struct health_tally *tally)
+{
+	if (tally->calls == 0 || tally->calls < params->minimum)
+		return ALGO_BY_NOTHING;
+	if (params->failures == 0)
+		return sickness(params, tally);
+	return tally->failures >= params->failures ? ALGO_BY_FAILURE_COUNT
+	                                           : slowness(params, tally);
+}
+
+/* Spent is spent: what it found is the fleet's to judge. */
+static void tell_fleet(struct health_state *health, struct health_result result, bool failed,
+                       unsigned count, struct algo_told *told)
+{
+	if (told->since_ns != health->since_ns)
+		*told = (struct algo_told){.since_ns = health->since_ns};
+	health->good += count;
+	*(result.ignored ? &told->freed : failed ? &told->bad : &told->good) += count;
+	told->slow += result.slow && !result.ignored ? count : 0;
+}
+
+/* So many of the probes have not been used. */
+static unsigned unused(const struct health_params *params, const struct health_state *health)
+{
+	unsigned of = used(health);
+
+	return of < params->probes ? params->probes - of : 0;
+}
+
+bool health_obey(const struct health_params *params, struct health_state *health,
+                 const struct algo_call *call, uint64_t now_ns)
+{
+	unsigned more = (unsigned)u64_min(call->cost, params->probes);
+	unsigned doublings = health->doublings;
+
+	if (health->phase >= HEALTH_FORCED_OPEN)
+		return false;
+	switch (call->force) {
+	case ALGO_FLEET_OPEN:
+		*health = (struct health_state){
+		    .phase = HEALTH_OPEN,
+		    .since_ns = call->until_ns,
+		    .doublings = (unsigned)u64_min(call->cost, HEALTH_DOUBLINGS_MAX),
+		    .spread = health_spread(call->draw)};
+		return true;
+	case ALGO_FLEET_CLOSED:
+		if (health->phase <= HEALTH_RAMP)
+			return false;
+		begin(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
+		return true;
+	case ALGO_FLEET_PROBES:
+		if (health->phase == HEALTH_HALF_OPEN)
+			more += unused(params, health);
+		else
+			begin(health, HEALTH_HALF_OPEN, now_ns);
+		health->doublings = doublings;
+		health->bad = 0;
+		/* As if spent: those that others have. */
+		health->good = sat_sub(params->probes, health->flying + more);
+		return true;
+	case ALGO_FLEET_LAPSE:
+		more = health->phase == HEALTH_HALF_OPEN ? unused(params, health) : 0;
+		tell_fleet(health, (struct health_result){.ignored = true}, false, more, call->told);
+		return more > 0;
+	default:
+		return false;
+	}
+}
+
+void health_tell(const struct health_params *params, struct health_state *health,
+                 struct health_result result, unsigned count, uint64_t now_ns,
+                 struct algo_told *told)
+{
+	bool failed = result.failed || (result.slow && !params->together);
+
+	if (count > health->flying)
+		count = health->flying;
+	health->flying -= count;
+	health->ended = (health->ended + 1) % HEALTH_ENDED;
+	if (told) {
+		tell_fleet(health, result, failed, count, told);
+		return;
+	}
+	if (result.ignored || count == 0)
+		return;
+	*(failed ? &health->bad : &health->good) += count;
+	health->slow += result.slow ? count : 0;
+	if (failed && !params->together) {
+		open_again(health, now_ns);
+	} else if (health->good + health->bad >= params->probes) {
+		struct health_tally tally = {health->good + health->bad, health->bad, health->slow};
+
+		if (params->together && sickness(params, &tally))
+			open_again(health, now_ns);
+		else
+			begin(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
+	}
+}
+
+uint64_t health_ahead_ns(const struct health_params *params, const struct health_state *health,
+                         uint64_t now_ns)
+{
+	switch (health->phase) {
+	case HEALTH_RAMP:
+		return sat_sub(health->since_ns + params->ramp_ns, now_ns);
+	case HEALTH_OPEN:
+	case HEALTH_HALF_OPEN:
+		return sat_sub(end_of(params, health), now_ns);
+	case HEALTH_FORCED_OPEN:
+	case HEALTH_FORCED_CLOSED:
+		return u64_min(sat_sub(health->since_ns, now_ns), ALGO_HORIZON_NS);
+	default:
+		return 0;
+	}
+}

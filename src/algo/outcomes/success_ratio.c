@@ -1,0 +1,125 @@
+#include "algo/outcomes/success_ratio.h"
+
+/* The sums of the window that matter. */
+struct sums {
+	uint64_t requests, accepts;
+	/* Up to now, without one of the other kind in between; parts without a report are none. */
+	unsigned failing, working;
+};
+
+static struct sums sum(const struct accepts_params *params, const struct accepts_state *state)
+{
+	struct sums sums = {0};
+
+	for (unsigned i = 0; i < params->parts; i++) {
+		const struct accepts_part *part = &state->parts[i];
+
+		sums.requests += part->requests;
+		sums.accepts += part->accepts;
+		if (part->failed)
+			sums.working = 0;
+		else if (part->accepts > 0)
+			sums.working++;
+		if (part->accepts > 0)
+			sums.failing = 0;
+		else if (part->failed)
+			sums.failing++;
+	}
+	return sums;
+}
+
+/*
+ * The share to deny after n requests, a of them accepted: (n - spared - k a) / (n + 1). Whole
+ * numbers hold it exactly: n times ACCEPTS_UNIT is less than 2^57, and with the parts less than
+ * 2^63.
+ */
+uint64_t accepts_share(const struct accepts_params *params, const struct accepts_state *state)
+{
+	struct sums sums = sum(params, state);
+	uint64_t k = params->k - (params->k - params->k_least) * sums.failing / params->parts;
+	uint64_t over = sat_sub(sums.requests, params->spared) * ACCEPTS_UNIT;
+	uint64_t of = (sums.requests + 1) * ACCEPTS_UNIT;
+	u128 fine = (u128)k * sums.accepts;
+
+	if (sums.requests < params->minimum || over <= fine)
+		return 0;
+	over -= (uint64_t)fine;
+	if (params->recovers) {
+		over *= params->parts - sums.working;
+		of *= params->parts;
+	}
+	return (uint64_t)((u128)over * PRIORITY_ALL / of);
+}
+
+#define DEMAND_SLOTS 5
+
+void accepts_plan_demand(struct accepts_params *params)
+{
+	uint64_t parts = u64_min(ceil_div(PRIORITY_WINDOW_NS, params->part_ns), params->parts);
+
+	params->demand_parts = (uint32_t)ceil_div(parts, DEMAND_SLOTS);
+	params->demand_slots = (uint32_t)ceil_div(parts, params->demand_parts);
+}
+
+/* All requests since the first slot of the demand, which is at most as old as the window. */
+static uint64_t requests_of_late(const struct accepts_params *params,
+                                 const struct accepts_state *state)
+{
+	uint64_t slot = accepts_slot_of(params, state->newest) + 1 - params->demand_slots;
+	uint64_t parts = state->newest + 1 - slot * params->demand_parts, requests = 0;
+
+	for (uint64_t i = params->parts - u64_min(parts, params->parts); i < params->parts; i++)
+		requests += state->parts[i].requests;
+	return requests;
+}
+
+uint64_t accepts_lost(const struct accepts_params *params, const struct accepts_state *state,
+                      uint64_t share, unsigned priority)
+{
+	struct priority_demand demand = state->demand;
+	uint64_t lower = 0;
+
+	for (unsigned i = 1; i < PRIORITY_CLASSES; i++)
+		lower += demand.calls[i];
+	if (lower == 0 && priority == 0)
+		return share;
+	demand.calls[0] = sat_sub(requests_of_late(params, state), lower);
+	demand.calls[priority]++;
+	return priority_share(share, &demand, priority);
+}
+
+enum accepts_verdict accepts_ask(const struct accepts_state *state, uint64_t share, uint64_t draw)
+{
+	if (share == 0)
+		return ACCEPTS_PASSES;
+	if (!priority_is_in(share, draw))
+		return ACCEPTS_DRAWN;
+	if (state->passed_ns == 0 || state->passed_ns + ACCEPTS_PASS_NS <= state->now_ns)
+		return ACCEPTS_FORCED;
+	return ACCEPTS_DENIED;
+}
+
+void accepts_count(const struct accepts_params *params, struct accepts_state *state,
+                   enum accepts_verdict verdict)
+{
+	state->parts[params->parts - 1].requests++;
+	if (verdict == ACCEPTS_DRAWN || verdict == ACCEPTS_FORCED)
+		state->passed_ns = u64_max(state->passed_ns, state->now_ns);
+}
+
+uint64_t accepts_ahead_ns(const struct accepts_params *params, const struct accepts_state *state,
+                          uint64_t now_ns)
+{
+	uint64_t until_ns = state->passed_ns ? state->passed_ns + ACCEPTS_PASS_NS : 0;
+
+	for (unsigned i = params->parts; i-- > 0;) {
+		const struct accepts_part *part = &state->parts[i];
+
+		if (part->requests == 0 && part->accepts == 0 && !part->failed)
+			continue;
+		until_ns =
+		    u64_max(until_ns, accepts_end_ns(params, state->newest + 1 + i - params->parts));
+		break;
+	}
+	return sat_sub(until_ns, now_ns);
+}

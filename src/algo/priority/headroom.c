@@ -1,0 +1,138 @@
+#include "algo/priority/headroom.h"
+
+#include "base/number.h"
+
+/* Seconds are kept by their number in 255, and one more. */
+#define SECONDS 255
+
+static unsigned age_s(uint8_t seen, uint64_t now_s)
+{
+	return (unsigned)((now_s % SECONDS + SECONDS - (seen - 1U)) % SECONDS);
+}
+
+/* A clock that lags a little sees it, too. */
+static bool asks(uint8_t seen, uint64_t now_s)
+{
+	return seen != 0 && (age_s(seen, now_s) < HEADROOM_S ||
+	                     age_s(seen, now_s) > SECONDS - HEADROOM_S);
+}
+
+static void forget(struct headroom *headroom, unsigned priority)
+{
+	headroom->seen[priority] = 0;
+	headroom->passed_below &= (uint16_t)~(1U << priority);
+	if (priority < PRIORITY_LOWEST)
+		headroom->room[priority] = 0;
+}
+
+bool headroom_see(struct headroom *headroom, unsigned priority, uint64_t now_ns)
+{
+	uint64_t now_s = now_ns / NS_PER_S;
+	uint8_t now = (uint8_t)(now_s % SECONDS + 1);
+	bool known = asks(headroom->seen[priority], now_s);
+
+	if (known && age_s(headroom->seen[priority], now_s) > SECONDS - HEADROOM_S)
+		return false; /* the clock lags */
+	if (headroom->seen[priority] == now)
+		return false;
+	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
+		if (headroom->seen[c] != 0 && !asks(headroom->seen[c], now_s))
+			forget(headroom, c);
+	headroom->seen[priority] = now;
+	return true;
+}
+
+static bool lower_asks(const struct headroom *headroom, unsigned priority)
+{
+	for (unsigned c = priority + 1; c < PRIORITY_CLASSES; c++)
+		if (headroom->seen[c] != 0)
+			return true;
+	return false;
+}
+
+static uint64_t most_room(uint64_t quota)
+{
+	uint64_t root = 1;
+
+	while ((root + 1) * (root + 1) <= quota)
+		root++;
+	return u64_min(HEADROOM_ROOTS * root, quota);
+}
+
+uint64_t headroom_over(const struct headroom *headroom, unsigned priority, uint64_t quota)
+{
+	if (priority >= PRIORITY_LOWEST || headroom->room[priority] == 0 ||
+	    !lower_asks(headroom, priority))
+		return 0;
+	return u64_min(headroom->room[priority], most_room(quota));
+}
+
+static uint64_t in_probe(const struct headroom *headroom, unsigned priority,
+                         const struct headroom_limits *limits)
+{
+	uint64_t room = 0, fewer;
+
+	if (priority < PRIORITY_LOWEST && lower_asks(headroom, priority))
+		return limits->probes_all ? limits->quota
+		                          : limits->ordinary +
+		                                headroom_over(headroom, priority, limits->ordinary);
+	for (unsigned c = 0; c < priority; c++)
+		room = u64_max(room, headroom_over(headroom, c, limits->ordinary));
+	fewer = u64_min(u64_min(room, limits->quota) / 2,
+	                sat_sub(limits->ordinary, limits->quota) / HEADROOM_DEEPER);
+	return limits->quota - fewer;
+}
+
+uint64_t headroom_quota(const struct headroom *headroom, unsigned priority,
+                        const struct headroom_limits *limits)
+{
+	if (limits->probes)
+		return in_probe(headroom, priority, limits);
+	return limits->quota + headroom_over(headroom, priority, limits->quota);
+}
+
+static bool grow(struct headroom *headroom, unsigned priority, uint64_t by, uint64_t most)
+{
+	uint64_t room = headroom->room[priority];
+
+	if (room >= most)
+		return false;
+	headroom->room[priority] = (uint16_t)u64_min(room + by, most);
+	return true;
+}
+
+static bool take_off(struct headroom *headroom, unsigned priority, uint64_t draw, unsigned one_in)
+{
+	if (headroom->room[priority] == 0 || draw % one_in != 0)
+		return false;
+	headroom->room[priority]--;
+	return true;
+}
+
+bool headroom_denied(struct headroom *headroom, unsigned priority, uint64_t quota, uint64_t draw)
+{
+	uint64_t most = most_room(quota);
+	bool yields;
+
+	if (priority >= PRIORITY_LOWEST || !lower_asks(headroom, priority))
+		return false;
+	yields = headroom->passed_below & 1U << priority;
+	if (!yields && headroom->room[priority] > most / 2)
+		return take_off(headroom, priority, draw, HEADROOM_VAIN);
+	headroom->passed_below &= (uint16_t)~(1U << priority);
+	return grow(headroom, priority, yields ? HEADROOM_GROW : 1, yields ? most : most / 2) || yields;
+}
+
+bool headroom_passed(struct headroom *headroom, unsigned priority, uint64_t quota, uint64_t draw)
+{
+	uint16_t above = 0;
+
+	for (unsigned c = 0; c < priority; c++)
+		above |= (uint16_t)((headroom->seen[c] != 0) << c);
+	if ((headroom->passed_below & above) != above) {
+		headroom->passed_below |= above;
+		return true;
+	}
+	return headroom_over(headroom, priority, quota) > 0 &&
+	       take_off(headroom, priority, draw, HEADROOM_SHRINK);
+}

@@ -1,0 +1,316 @@
+/*
+ * bucket.c: token_bucket, leaky_bucket, pacer and leaky_queue as one theoretical
+ * arrival time.
+ *
+ * GCRA (ITU-T I.371, annex A) in its virtual scheduling form: the state is the
+ * time TAT at which the bucket will be as new. With T = period / count and
+ * burst B, a request of cost c passes iff
+ *
+ *     max(TAT, now) + c T - now <= B T,    and then  TAT = max(TAT, now) + c T.
+ *
+ * leaky_bucket keeps the level instead of the tokens: level = (TAT - now) / T.
+ *
+ * The other two are buckets that lend: what is past `at_once` passes too, up to
+ * `depth`, but waits as long as it is past it. TAT - at_once is the newest turn.
+ *
+ *     pacer        at_once = (slack + 1) T,   depth = at_once + max_wait
+ *     leaky_queue  at_once = T,               depth = at_once + min(capacity T, max_wait)
+ *
+ * T is a rational number p/q of nanoseconds, and so is every TAT. It is kept
+ * exactly, as whole nanoseconds rounded up and the 1/q parts by which that is
+ * too much. So no rate drifts, and the rounded time alone tells whether the
+ * state still has something to say:
+ *
+ *     TAT = until_ns - word / q,    TAT > now  iff  until_ns > now.
+ */
+#include "algo/rates/bucket.h"
+
+#include "base/error.h"
+
+/* Further than any depth, and two of them add up. */
+#define TIME_MAX (UINT64_MAX / 4)
+
+static struct bucket_time time_of(u128 parts, uint64_t q)
+{
+	u128 ns = (parts + q - 1) / q;
+
+	if (ns > TIME_MAX)
+		return (struct bucket_time){TIME_MAX, 0};
+	return (struct bucket_time){(uint64_t)ns, (uint32_t)(ns * q - parts)};
+}
+
+/* False: what the shape admits reaches past ALGO_HORIZON_NS. */
+static bool derive(struct bucket_params *params, uint64_t count, uint64_t period_ns,
+                   const struct bucket_shape *shape)
+{
+	uint64_t divisor = gcd_u64(count, period_ns);
+	uint64_t p = period_ns / divisor, q = count / divisor;
+	u128 at_once = (u128)shape->at_once * p, queue = (u128)shape->queue * p;
+	u128 wait = (u128)shape->max_wait_ns * q;
+	u128 depth = at_once + (queue < wait ? queue : wait);
+
+	if (depth / q > ALGO_HORIZON_NS)
+		return false;
+	*params = (struct bucket_params){
+	    .count = count,
+	    .burst = (uint64_t)((depth + p - 1) / p),
+	    .p = p,
+	    .q = q,
+	    .interval = time_of(p, q),
+	    .depth = time_of(depth, q),
+	    .at_once = time_of(at_once, q),
+	    .denial = shape->queue == 0 ? WEIR_REASON_OVER_LIMIT
+	              : queue <= wait   ? WEIR_REASON_QUEUE_FULL
+	                                : WEIR_REASON_WAIT_TOO_LONG,
+	};
+	return true;
+}
+
+static struct bucket_time time_add(struct bucket_time a, struct bucket_time b, uint64_t q)
+{
+	uint64_t under = (uint64_t)a.under + b.under;
+	uint64_t carry = under >= q;
+
+	return (struct bucket_time){a.ns + b.ns - carry, (uint32_t)(under - (carry ? q : 0))};
+}
+
+/* a - b, where a >= b. */
+static struct bucket_time time_sub(struct bucket_time a, struct bucket_time b, uint64_t q)
+{
+	uint64_t borrow = a.under < b.under;
+
+	return (struct bucket_time){a.ns - b.ns + borrow,
+	                            (uint32_t)((borrow ? q : 0) + a.under - b.under)};
+}
+
+static bool time_at_most(struct bucket_time a, struct bucket_time b)
+{
+	return a.ns < b.ns || (a.ns == b.ns && a.under >= b.under);
+}
+
+static struct bucket_time cost_time(const struct bucket_params *params, uint64_t cost)
+{
+	return cost == 1 ? params->interval : time_of((u128)cost * params->p, params->q);
+}
+
+/* Whole tokens left when TAT is `ahead` of now. */
+static uint64_t tokens_left(const struct bucket_params *params, struct bucket_time ahead)
+{
+	struct bucket_time left;
+	u128 parts;
+
+	if (!time_at_most(ahead, params->depth))
+		return 0;
+	left = time_sub(params->depth, ahead, params->q);
+	parts = (u128)left.ns * params->q - left.under;
+	if (parts >> 64 == 0) /* one machine division where it suffices */
+		return (uint64_t)parts / params->p;
+	return (uint64_t)(parts / params->p);
+}
+
+uint64_t bucket_least_wait_ns(const struct algo_limit *limit, uint64_t cost)
+{
+	const struct bucket_params *params = &limit->bucket;
+	struct bucket_time after = cost_time(params, cost);
+
+	return time_at_most(after, params->at_once) ? 0
+	                                            : time_sub(after, params->at_once, params->q).ns;
+}
+
+int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_shape *shape,
+                const char *word, struct weir_error *error)
+{
+	if (!derive(&limit->bucket, count, limit->period_ns, shape))
+		return error_set(error, WEIR_ERANGE,
+		                 "%s: expected to be refilled within 16 years, found more", word);
+	limit->has_whole_interval = limit->bucket.q == 1;
+	limit->quota = tokens_left(&limit->bucket, (struct bucket_time){0, 0});
+	limit->window_ns = u64_max(limit->bucket.depth.ns, 1);
+	return WEIR_OK;
+}
+
+/*
+ * A refund that names `until` takes back what the request still has in the bucket. As
+ * a queue that leaks in order, its c T of water is gone by `until`, so
+ *
+ *     min(c T, until - now)
+ *
+ * of it is left, and the state is not below what it were if the request had never come:
+ * the two differ by c T when it comes. What comes later adds to both. Time takes from both,
+ * until the state without it is at 0, and then they differ by TAT - now >= until - now.
+ *
+ * The proof wants TAT >= until. If an earlier request has been taken back meanwhile, this
+ * one has moved forward in the queue, and its `until` says too much. What a row of such
+ * refunds can save up is the idle time in between: still no more passes, less what was
+ * given back, than the burst and what has leaked since the bucket was idle.
+ *
+ * Only the newest turn can go to the next request.
+ */
+static bool refund(const struct bucket_params *params, const struct algo_call *call,
+                   struct algo_state *state, struct bucket_time ahead, uint64_t now_ns)
+{
+	struct bucket_time back = cost_time(params, u64_min(call->cost, params->burst));
+
+	if (ahead.ns == 0 || call->cost == 0)
+		return false;
+	if (call->until_ns != 0 && call->until_ns != state->until_ns) {
+		/* It was rounded up. */
+		struct bucket_time left = {sat_sub(call->until_ns, now_ns + (params->q > 1)), 0};
+
+		if (bucket_refunds_newest(params) || left.ns == 0)
+			return false;
+		back = time_at_most(left, back) ? left : back;
+	}
+	if (time_at_most(ahead, back)) {
+		*state = (struct algo_state){0, 0};
+	} else {
+		ahead = time_sub(ahead, back, params->q);
+		*state = (struct algo_state){now_ns + ahead.ns, ahead.under};
+	}
+	return true;
+}
+
+/* A refund or a reset. Apart, so that an acquire keeps its registers. */
+__attribute__((noinline)) static bool take_back(const struct bucket_params *params,
+                                                const struct algo_call *call,
+                                                struct algo_state *state, struct bucket_time ahead,
+                                                uint64_t now_ns, struct algo_outcome *out)
+{
+	bool changed;
+
+	if (call->op == ALGO_RESET) {
+		changed = state->until_ns != 0;
+		*state = (struct algo_state){0, 0};
+	} else {
+		changed = refund(params, call, state, ahead, now_ns);
+		algo_outcome_refund(out, call, changed);
+	}
+	return changed;
+}
+
+/* A paced limit notes the low bits of its burst, just to tell its parameters from others. */
+struct algo_note bucket_note(const struct algo_limit *limit)
+{
+	return (struct algo_note){(uint32_t)(limit->bucket.count - 1),
+	                          (uint32_t)(limit->bucket.burst - 1)};
+}
+
+void bucket_cut(const struct algo_limit *limit, struct algo_state *state)
+{
+	state->word = limit->bucket.depth.under;
+}
+
+/*
+ * Whether all that is in use are turns that requests were given: none of them may be given again. If they
+ * reach so far ahead that a clock which was set back could have written them, they are cut.
+ */
+static bool keeps_turns(const struct bucket_params *params, struct bucket_time whole)
+{
+	return bucket_refunds_newest(params) && params->at_once.ns == params->interval.ns &&
+	       whole.ns <= params->depth.ns + ALGO_SKEW_NS;
+}
+
+struct algo_converted bucket_convert(const struct algo_limit *limit, const struct algo_note *note,
+                                     uint64_t since_ns, uint64_t now_ns, struct algo_state state)
+{
+	const struct bucket_params *to = &limit->bucket;
+	struct bucket_shape token = {1, 0, 0}; /* whatever it was: use is counted in tokens */
+	struct bucket_params from;
+	struct bucket_time cut, whole = to->depth;
+
+	if (note && derive(&from, (uint64_t)note->first + 1, limit->period_ns, &token)) {
+		/* ahead = parts / q ns, and a token is p / q ns, where p = period / divisor */
+		uint64_t divisor_from = from.count / from.q, divisor_to = to->count / to->q;
+		uint64_t depth_ns = time_of(((u128)note->second + 1) * from.p, from.q).ns;
+		u128 parts = 0;
+
+		if (sat_sub(state.until_ns, since_ns) > depth_ns)
+			since_ns = now_ns;
+		if (state.until_ns > since_ns)
+			parts = (u128)(state.until_ns - since_ns) * from.q - state.word;
+		whole = time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
+	}
+	cut = time_at_most(whole, to->depth) || keeps_turns(to, whole) ? whole : to->depth;
+	return (struct algo_converted){{since_ns + whole.ns, whole.under},
+	                               {since_ns + cut.ns, cut.under}};
+}
+
+bool bucket_recall(const struct algo_limit *limit, const struct algo_note *note,
+                   struct algo_limit *then)
+{
+	return derive(&then->bucket, (uint64_t)note->first + 1, limit->period_ns,
+	              &(struct bucket_shape){1, 0, 0});
+}
+
+bool bucket_is_whole(const struct algo_limit *limit, const struct algo_note *note)
+{
+	return limit->period_ns % ((uint64_t)note->first + 1) == 0;
+}
+
+/* Whether what goes past `at_once` passes all the same, for a wait. */
+static inline bool lend(const struct bucket_params *params, const struct algo_call *call,
+                        struct bucket_time after, struct algo_outcome *out)
+{
+	uint64_t too_late_ns = 0;
+
+	if (!time_at_most(after, params->depth)) {
+		too_late_ns = time_sub(after, params->depth, params->q).ns;
+		if (call->max_wait_ns == 0) /* as most are: there is no wait to look at */
+			return algo_outcome_deny(out, params->denial, too_late_ns);
+	}
+	return algo_outcome_wait(out, call, time_sub(after, params->at_once, params->q).ns, too_late_ns,
+	                         params->denial);
+}
+
+/* A fraction that other parameters wrote is off by less than a nanosecond. */
+static inline struct bucket_time ahead_of(const struct bucket_params *params,
+                                          const struct algo_state *state, uint64_t now_ns)
+{
+	if (state->until_ns <= now_ns)
+		return (struct bucket_time){0, 0};
+	return (struct bucket_time){state->until_ns - now_ns,
+	                            state->word < params->q ? state->word : 0};
+}
+
+__attribute__((always_inline)) static inline bool
+step(const struct bucket_params *params, const struct algo_call *call, const struct algo_time *time,
+     struct algo_state *state, struct algo_outcome *out)
+{
+	uint64_t now_ns = time->now_ns;
+	struct bucket_time ahead = ahead_of(params, state, now_ns), after;
+	bool changed = false;
+
+	if (call->op == ALGO_ACQUIRE || call->op == ALGO_PEEK) {
+		after = time_add(ahead, cost_time(params, u64_max(call->cost, 1)), params->q);
+		if ((time_at_most(after, params->at_once) || lend(params, call, after, out)) &&
+		    call->op == ALGO_ACQUIRE && call->cost > 0) {
+			*state = (struct algo_state){now_ns + after.ns, after.under};
+			ahead = after;
+			changed = true;
+		}
+	} else {
+		changed = take_back(params, call, state, ahead, now_ns, out);
+		ahead = ahead_of(params, state, now_ns);
+	}
+	out->remaining = tokens_left(params, ahead);
+	out->reset_after_ns = ahead.ns;
+	return changed;
+}
+
+bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+{
+	return step(&limit->bucket, call, time, state, out);
+}
+
+bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
+                     const struct algo_time *time, struct algo_state *state,
+                     struct algo_outcome *out)
+{
+	struct bucket_params whole = limit->bucket;
+
+	whole.q = 1;
+	whole.interval.under = whole.depth.under = whole.at_once.under = 0;
+	algo_outcome_open(out);
+	return step(&whole, call, time, state, out);
+}

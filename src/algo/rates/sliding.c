@@ -1,0 +1,18 @@
+#include "algo/rates/sliding.h"
+
+void sliding_init(struct algo_limit *limit)
+{
+	limit->generation = slots_generation(limit->slots.slots, limit->slots.count);
+	limit->head_has_sum = !(limit->generation & SLOTS_BARE);
+	limit->width = algo_width(limit->slots.slots);
+}
+
+/* The generation tells the number of slots from the one before; its form follows from the count. */
+void sliding_join(const struct algo_limit *limit, struct algo_limit *next)
+{
+	unsigned other = limit->generation & SLOTS_OTHER;
+
+	if (limit->slots.slots != next->slots.slots)
+		other ^= SLOTS_OTHER;
+	next->generation = (next->generation & SLOTS_BARE) | other;
+}

@@ -1,0 +1,99 @@
+/*
+ * window.c: fixed_window and resetting_bucket, a count that ends with its window.
+ *
+ * An aligned window ends where the calendar says; any other is opened by the
+ * first request that consumes and lasts one period. The state is the window's
+ * end and the count less one (a count of none is no state):
+ *
+ *     until_ns = end of the window,    word = count - 1.
+ *
+ * An aligned window that ends later than the current one was opened by a clock
+ * that was ahead. If it can be the next one, it is used as it is: around
+ * midnight two threads read different days, and their turns must not share out
+ * two quotas. If it is further ahead, the wall's clock has stepped back: the
+ * count is kept and its end cut back to the current window's, so that such a
+ * step neither frees a key nor locks it.
+ */
+#include "algo/rates/window.h"
+
+#include "algo/algo.h"
+
+struct window_params {
+	uint64_t count;
+	uint64_t period_ns;
+	bool aligned; /* to the calendar */
+};
+
+_Static_assert(sizeof(struct window_params) <= sizeof((struct algo_limit *)0)->own,
+               "a limit has room for them");
+
+void window_init(struct algo_limit *limit, uint64_t count, bool aligned)
+{
+	*(struct window_params *)limit->own =
+	    (struct window_params){count, limit->period_ns, aligned};
+}
+
+static uint64_t window_end(const struct window_params *params, const struct algo_time *time,
+                           const struct algo_state *state, uint64_t count)
+{
+	uint64_t end_ns = params->aligned ? time->window_end_ns : time->now_ns + params->period_ns;
+	/* A day of 25 hours is longer than its period. */
+	uint64_t longest_ns = params->period_ns + params->period_ns / 8;
+
+	if (count > 0 && (!params->aligned || state->until_ns - end_ns <= longest_ns))
+		return state->until_ns;
+	return end_ns;
+}
+
+static bool refund(const struct algo_call *call, struct algo_state *state, uint64_t *count,
+                   uint64_t end_ns)
+{
+	uint64_t back = u64_min(call->cost, *count);
+
+	if (back == 0 || (call->until_ns != 0 && call->until_ns != end_ns))
+		return false;
+	*count -= back;
+	*state = *count == 0 ? (struct algo_state){0, 0}
+	                     : (struct algo_state){end_ns, (uint32_t)(*count - 1)};
+	return true;
+}
+
+bool window_step(const struct algo_limit *limit, const struct algo_call *call,
+                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+{
+	const struct window_params *params = (const struct window_params *)limit->own;
+	uint64_t now_ns = time->now_ns;
+	uint64_t count = state->until_ns > now_ns ? (uint64_t)state->word + 1 : 0;
+	uint64_t end_ns = window_end(params, time, state, count);
+	uint64_t cost = u64_max(call->cost, 1);
+	bool changed = false;
+
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+	case ALGO_PEEK:
+		if (count + cost > params->count) {
+			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, end_ns - now_ns);
+			break;
+		}
+		if (count + cost == params->count)
+			out->reason = WEIR_REASON_HIT_QUOTA;
+		if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+			count += cost;
+			*state = (struct algo_state){end_ns, (uint32_t)(count - 1)};
+			changed = true;
+		}
+		break;
+	case ALGO_REFUND:
+		changed = refund(call, state, &count, end_ns);
+		algo_outcome_refund(out, call, changed);
+		break;
+	case ALGO_RESET:
+		changed = state->until_ns != 0;
+		*state = (struct algo_state){0, 0};
+		count = 0;
+		break;
+	}
+	out->remaining = sat_sub(params->count, count);
+	out->reset_after_ns = count > 0 ? end_ns - now_ns : 0;
+	return changed;
+}

@@ -1,0 +1,277 @@
+/*
+ * uses.c: the step on lists of uses.
+ *
+ * All kinds of rows add up what is in use, grant what fits into the quota beside it, and tell
+ * when enough will be gone. They differ in the use that a request adds to, and in the uses that
+ * a refund may take from. Days have a step of their own (uses_day.c).
+ */
+#include "algo/uses/uses.h"
+
+#include <string.h>
+
+/* A state as it stands for this call. */
+struct view {
+	const struct algo_limit *limit;
+	struct uses *uses;
+	size_t spent; /* uses that are over; they stay for clocks that lag until something is taken */
+	uint64_t now_ns;
+	uint64_t at_ns;   /* now, or the time of the newest use if that is later */
+	uint64_t life_ns; /* of a use, from its time on */
+	uint64_t fade_ns; /* at the end of its life it counts less and less for so long */
+	bool moved;       /* slots, log: all was put into one use, of now */
+};
+
+static uint64_t total(const struct view *view)
+{
+	uint64_t units = 0;
+
+	for (size_t i = view->spent; i < view->uses->count; i++)
+		units += view->uses->uses[i].units;
+	return units;
+}
+
+static uint64_t in_use(const struct view *view)
+{
+	uint64_t units = 0;
+
+	for (size_t i = view->spent; i < view->uses->count; i++) {
+		const struct uses_entry *use = &view->uses->uses[i];
+		uint64_t left_ns = use->until_ns - view->at_ns;
+
+		units += left_ns < view->fade_ns ? slots_fading(use->units, left_ns, view->fade_ns)
+		                                 : use->units;
+	}
+	return units;
+}
+
+/* When no more than `room` units are in use, if nothing comes. */
+static uint64_t when_room(const struct view *view, uint64_t room)
+{
+	uint64_t rest = total(view), fade_ns = view->fade_ns;
+	const struct uses_entry *use = &view->uses->uses[view->spent];
+
+	for (; rest - use->units > room; use++)
+		rest -= use->units;
+	rest -= use->units;
+	if (fade_ns == 0)
+		return use->until_ns;
+	return use->until_ns - fade_ns +
+	       (uint64_t)(((u128)sat_sub(use->units, room - rest) * fade_ns + use->units - 1) /
+	                  use->units);
+}
+
+static void drop_spent(struct view *view)
+{
+	struct uses *uses = view->uses;
+
+	uses->count -= view->spent;
+	memmove(uses->uses, uses->uses + view->spent, uses->count * sizeof *uses->uses);
+	view->spent = 0;
+}
+
+/* Forgets the oldest uses while the others alone fill the quota. */
+static void drop_replaced(struct view *view)
+{
+	const struct uses_entry *uses = view->uses->uses;
+	uint64_t units = total(view);
+	size_t before = view->spent;
+
+	while (view->spent < view->uses->count && units - uses[view->spent].units >= view->limit->quota)
+		units -= uses[view->spent++].units;
+	if (view->spent > before)
+		drop_spent(view);
+}
+
+static bool is_far(const struct view *view, uint64_t until_ns)
+{
+	return until_ns > view->now_ns + view->life_ns + ALGO_SKEW_NS;
+}
+
+/* Adds a use, or to one that is there; returns its name. */
+static uint64_t take(struct view *view, const struct algo_call *call)
+{
+	const struct algo_limit *limit = view->limit;
+	struct uses_entry use = {.units = call->cost};
+
+	drop_spent(view);
+	switch (limit->rows) {
+	case ALGO_ROWS_SLOTS:
+		use.until_ns = slots_start(&limit->slots, slots_number(&limit->slots, view->at_ns)) +
+		               view->life_ns;
+		use.id = use.until_ns;
+		break;
+	case ALGO_ROWS_LOG:
+		use.until_ns = view->at_ns + view->life_ns;
+		use.id = view->moved ? use.until_ns : u64_max(use.until_ns, view->uses->newest_id + 1);
+		view->uses->newest_id = use.id;
+		break;
+	default:
+		use.until_ns = view->now_ns + view->life_ns;
+		use.id = places_word(call->permit);
+		break;
+	}
+	if (limit->rows != ALGO_ROWS_PLACES)
+		view->uses->until_ns = use.until_ns;
+	uses_add(view->uses, use);
+	return limit->rows == ALGO_ROWS_LOG ? use.id : use.until_ns;
+}
+
+/* The units that a refund may take from a use. */
+static uint64_t refundable(const struct view *view, const struct algo_call *call,
+                           const struct uses_entry *use)
+{
+	bool named = call->until_ns != 0;
+
+	switch (view->limit->rows) {
+	case ALGO_ROWS_PLACES:
+		if (use->id != places_word(call->permit) || (named && use->until_ns != call->until_ns))
+			return 0;
+		return use->units;
+	default:
+		return named && use->id != call->until_ns ? 0 : use->units;
+	}
+}
+
+/* The rest of a use that a permit gave back in part stays, without the permit's name. */
+static void unname(struct view *view, const struct algo_call *call)
+{
+	struct uses *uses = view->uses;
+
+	for (size_t i = view->spent; i < uses->count; i++) {
+		struct uses_entry use = uses->uses[i];
+
+		if (use.id == 0 || refundable(view, call, &use) == 0)
+			continue;
+		memmove(&uses->uses[i], &uses->uses[i + 1], (--uses->count - i) * sizeof use);
+		use.id = 0;
+		uses_add(uses, use);
+		return; /* uses that are equal are one */
+	}
+}
+
+/* Gives back the newest uses first. Returns the units given back. */
+static uint64_t give_back(struct view *view, const struct algo_call *call)
+{
+	struct uses *uses = view->uses;
+	uint64_t left = call->cost;
+	size_t n = uses->count, kept = 0;
+
+	for (size_t i = n; i-- > view->spent;) {
+		struct uses_entry *use = &uses->uses[i];
+		uint64_t back = u64_min(left, refundable(view, call, use));
+
+		use->units -= back;
+		left -= back;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (uses->uses[i].units > 0)
+			uses->uses[kept++] = uses->uses[i];
+	uses->count = kept;
+	if (call->part && call->until_ns != 0 && left < call->cost &&
+	    view->limit->rows == ALGO_ROWS_PLACES)
+		unname(view, call);
+	return call->cost - left;
+}
+
+/* A clock that was set back since wrote the newest use: all is in use from now on, as one. */
+static void move(struct view *view)
+{
+	struct uses *uses = view->uses;
+	struct algo_call all = {.cost = u64_min(total(view), view->limit->quota)};
+
+	view->at_ns = view->now_ns;
+	view->moved = true;
+	uses->count = view->spent = 0;
+	if (all.cost > 0)
+		take(view, &all);
+}
+
+/* Leases that a clock since set back has put too far ahead begin now. */
+static void cut_back(struct view *view)
+{
+	struct uses *uses = view->uses;
+
+	while (uses->count > 0 && is_far(view, uses->uses[uses->count - 1].until_ns)) {
+		struct uses_entry use = uses->uses[--uses->count];
+
+		use.until_ns = view->now_ns + view->life_ns;
+		uses_add(uses, use);
+	}
+}
+
+static struct view view_of(const struct algo_limit *limit, const struct algo_time *time,
+                           struct uses *uses)
+{
+	struct view view = {limit, uses, .now_ns = time->now_ns, .at_ns = time->now_ns};
+
+	switch (limit->rows) {
+	case ALGO_ROWS_SLOTS:
+		view.life_ns = limit->slots.period_ns;
+		view.fade_ns = limit->slots.weighted ? limit->slots.slot_ns : 0;
+		break;
+	case ALGO_ROWS_LOG:
+		view.life_ns = limit->log.period_ns;
+		break;
+	default:
+		view.life_ns = limit->places.lease_ns;
+		break;
+	}
+	if (limit->rows != ALGO_ROWS_PLACES)
+		view.at_ns = u64_max(view.at_ns, sat_sub(uses->until_ns, view.life_ns));
+	while (view.spent < uses->count && uses->uses[view.spent].until_ns <= view.at_ns)
+		view.spent++;
+	if (view.at_ns > view.now_ns + ALGO_SKEW_NS)
+		move(&view);
+	return view;
+}
+
+uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
+                   const struct algo_time *time, struct uses *uses, struct algo_outcome *out)
+{
+	struct view view;
+	uint64_t cost = u64_max(call->cost, 1), name_ns = 0;
+	bool replaces, gave;
+
+	algo_outcome_open(out);
+	if (limit->rows == ALGO_ROWS_DAY)
+		return uses_day_step(limit, call, time, uses, out);
+	view = view_of(limit, time, uses);
+	replaces = call->replaces && call->cost > 0 && !view.moved;
+	if (replaces)
+		drop_replaced(&view);
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+		if (limit->rows == ALGO_ROWS_PLACES)
+			cut_back(&view);
+		__attribute__((fallthrough));
+	case ALGO_PEEK:
+		if (in_use(&view) + cost > limit->quota && !replaces) {
+			out->allowed = false;
+			out->reason = WEIR_REASON_OVER_LIMIT;
+			out->retry_after_ns = when_room(&view, limit->quota - cost) - view.now_ns;
+			if (limit->rows == ALGO_ROWS_PLACES) /* a lease is seldom held to its end */
+				out->retry_after_ns = u64_min(limit->retry_ns,
+				                              uses->uses[view.spent].until_ns - view.now_ns);
+		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+			name_ns = take(&view, call);
+		}
+		break;
+	case ALGO_REFUND:
+		gave = give_back(&view, call) > 0;
+		if (limit->rows == ALGO_ROWS_PLACES) /* which permits name, not times */
+			out->allowed = gave || call->permit == 0;
+		else
+			algo_outcome_refund(out, call, gave);
+		break;
+	case ALGO_RESET:
+		if (view.spent < uses->count)
+			uses->count = view.spent = 0;
+		break;
+	}
+	out->remaining = sat_sub(limit->quota, in_use(&view));
+	if (uses->count > view.spent)
+		out->reset_after_ns = uses->uses[uses->count - 1].until_ns - view.now_ns;
+	else
+		out->reset_after_ns = 0;
+	return name_ns;
+}

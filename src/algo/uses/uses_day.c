@@ -1,0 +1,153 @@
+/*
+ * uses_day.c: the step on days whose first units are free; all others count in a window.
+ *
+ * A list has up to two uses: those of the day, and those of a window (uses_day_id). If other
+ * parameters wrote it, the day's may be more than are free now, or fewer: what is more counts no
+ * more, and if there are fewer, units of the window, even if it is over, are the first. As src/rows
+ * has it, the day's stay as they were written while a window is open, for parameters may come back.
+ */
+#include "algo/uses/uses.h"
+
+/* A state as it stands for this call; count > 0 only where all that is free is in use. */
+struct view {
+	uint64_t end_ns;    /* of the day */
+	uint64_t window_ns; /* its end; 0: none is open */
+	uint64_t free;      /* units in use: free ones of today, ... */
+	uint64_t count;     /* and of the window, which has some */
+	uint64_t written;   /* free ones, as other parameters may have had them */
+	bool is_far;        /* written by a clock that was set back since */
+};
+
+static void look_at_window(const struct day_params *day, const struct uses_entry *use,
+                           uint64_t now_ns, struct view *view)
+{
+	uint64_t window_ns = uses_day_window(use->id, view->end_ns);
+
+	view->count = use->units;
+	if (window_ns <= now_ns)
+		return;
+	view->window_ns = window_ns;
+	if (window_ns > now_ns + day->period_ns + ALGO_SKEW_NS) {
+		view->window_ns = now_ns + day->period_ns;
+		view->is_far = true;
+	}
+}
+
+static struct view view_of(const struct day_params *day, const struct algo_time *time,
+                           const struct uses *uses)
+{
+	struct view view = {.end_ns = uses->until_ns};
+	uint64_t more;
+
+	if (uses->until_ns <= time->now_ns)
+		return (struct view){.end_ns = time->window_end_ns};
+	for (size_t i = 0; i < uses->count; i++) {
+		if (uses->uses[i].id == uses->until_ns)
+			view.written = uses->uses[i].units;
+		else
+			look_at_window(day, &uses->uses[i], time->now_ns, &view);
+	}
+	/* A day of 25 hours is followed by one of 24, or the other way round. */
+	if (view.end_ns > time->window_end_ns + NS_PER_DAY / 8 * 9) {
+		view.end_ns = time->window_end_ns;
+		view.is_far = true;
+	}
+	view.free = u64_min(view.written, day->free);
+	more = u64_min(view.count, day->free - view.free);
+	view.free += more;
+	view.count = view.window_ns > 0 ? u64_min(view.count - more, day->count) : 0;
+	if (view.count == 0)
+		view.window_ns = 0;
+	return view;
+}
+
+static void put(const struct day_params *day, const struct view *view, struct uses *uses)
+{
+	uint64_t free = view->count > 0 ? view->written : view->free;
+
+	uses->until_ns = view->end_ns;
+	uses->count = 0;
+	if (view->count > 0)
+		uses_add(uses, (struct uses_entry){view->count + sat_sub(day->free, free),
+		                                   u64_min(view->window_ns, view->end_ns),
+		                                   uses_day_id(view->window_ns, view->end_ns)});
+	if (free > 0)
+		uses_add(uses, (struct uses_entry){free, view->end_ns, view->end_ns});
+}
+
+/* Returns its name. */
+static uint64_t take(const struct day_params *day, uint64_t cost, uint64_t now_ns,
+                     struct view *view)
+{
+	uint64_t free = u64_min(cost, day->free - view->free);
+
+	if (view->count == 0 && cost > free) {
+		view->window_ns = now_ns + day->period_ns;
+		view->written = u64_max(view->written, day->free);
+	}
+	view->free += free;
+	view->count += cost - free;
+	return view->count > 0 ? u64_min(view->window_ns, view->end_ns) : view->end_ns;
+}
+
+/* Gives back the window's units first: all free units are in use while it has any. */
+static bool give_back(const struct algo_call *call, const struct algo_time *time,
+                      struct view *view)
+{
+	uint64_t back = u64_min(call->cost, view->free + view->count);
+	uint64_t of_window = u64_min(back, view->count);
+
+	if (back == 0 ||
+	    !day_covers(call->until_ns, view->end_ns, time->now_ns, time->window_end_ns))
+		return false;
+	view->count -= of_window;
+	view->free -= back - of_window;
+	return true;
+}
+
+static void explain(const struct view *view, uint64_t quota, uint64_t now_ns,
+                    struct algo_outcome *out)
+{
+	uint64_t until_ns = view->free > 0    ? view->end_ns
+	                    : view->count > 0 ? u64_min(view->window_ns, view->end_ns)
+	                                      : now_ns;
+
+	out->remaining = quota - (view->free + view->count);
+	out->reset_after_ns = until_ns - now_ns;
+}
+
+uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *call,
+                       const struct algo_time *time, struct uses *uses, struct algo_outcome *out)
+{
+	const struct day_params *day = &limit->day;
+	struct view view = view_of(day, time, uses);
+	uint64_t cost = u64_max(call->cost, 1), until_ns = view.end_ns, name_ns = 0;
+	bool acquires = call->op == ALGO_ACQUIRE, changed = false;
+
+	switch (call->op) {
+	case ALGO_ACQUIRE:
+	case ALGO_PEEK:
+		if (view.free + view.count + cost > limit->quota) {
+			if (view.count > 0 && cost <= day->count)
+				until_ns = u64_min(until_ns, view.window_ns);
+			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, until_ns - time->now_ns);
+			changed = acquires && view.is_far;
+		} else if (acquires && call->cost > 0) {
+			name_ns = take(day, cost, time->now_ns, &view);
+			changed = true;
+		}
+		break;
+	case ALGO_REFUND:
+		changed = give_back(call, time, &view);
+		algo_outcome_refund(out, call, changed);
+		break;
+	case ALGO_RESET:
+		changed = view.free + view.count > 0;
+		view.free = view.count = 0;
+		break;
+	}
+	if (changed)
+		put(day, &view, uses);
+	explain(&view, limit->quota, time->now_ns, out);
+	return name_ns;
+}

@@ -1,0 +1,23 @@
+/* uses_list.c: keeps a list of uses in its order. */
+#include <string.h>
+
+#include "algo/uses/uses.h"
+
+static bool is_before(const struct uses_entry *a, const struct uses_entry *b)
+{
+	return a->until_ns < b->until_ns || (a->until_ns == b->until_ns && a->id < b->id);
+}
+
+void uses_add(struct uses *uses, struct uses_entry fresh)
+{
+	struct uses_entry *use = &uses->uses[uses->count];
+
+	while (use > uses->uses && is_before(&fresh, use - 1))
+		use--;
+	if (use > uses->uses && !is_before(use - 1, &fresh)) {
+		use[-1].units += fresh.units;
+		return;
+	}
+	memmove(use + 1, use, (size_t)(&uses->uses[uses->count++] - use) * sizeof fresh);
+	*use = fresh;
+}

@@ -1,0 +1,151 @@
+#include "engine/plan/apply.h"
+#include "wait/waitlist.h"
+
+__attribute__((flatten)) uint64_t engine_apply_slow(const struct weir_limit *limit,
+                                                    const struct store_step *step,
+                                                    struct weir_decision *decision)
+{
+	const struct algo_limit *by = algo_current(step->limit);
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (by->algorithm->draws) {
+		struct algo_call call = step->call;
+
+		limit_draw(limit, &call, step->at, decision);
+		return 0;
+	}
+	until_ns = store_run(step, &by, &outcome);
+	limit_explain(limit, by, &outcome, decision);
+	return until_ns;
+}
+
+__attribute__((noinline)) static uint64_t try_open(const struct weir_limit *limit,
+                                                   const struct store_key *key, uint64_t cost,
+                                                   uint64_t now_ns, struct weir_decision *decision)
+{
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (!store_try_open(&limit->algo, key, cost, now_ns, &outcome, &until_ns))
+		return 0;
+	limit_explain(limit, &limit->algo, &outcome, decision);
+	return until_ns;
+}
+
+/* A call of its own for windows: a log's outcome has no address then (docs/design/speed.md). */
+uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, uint64_t cost,
+                        uint64_t now_ns, struct weir_decision *decision)
+{
+	struct algo_outcome outcome;
+	uint64_t until_ns;
+
+	if (limit->algo.head_has_sum)
+		return try_open(limit, &key, cost, now_ns, decision);
+	if (!store_try_log(&limit->algo, &key, cost, now_ns, &outcome, &until_ns))
+		return 0;
+	limit_explain(limit, &limit->algo, &outcome, decision);
+	return until_ns;
+}
+
+static uint64_t run_told(const struct turn *turn, const struct step *step,
+                           const struct algo_call *call, const struct algo_limit **by,
+                           struct algo_outcome *outcome)
+{
+	struct store_step whole = {turn->table->store, &step->limit->algo, step->key, *call, turn->at};
+	const struct limit_fleet *fleet = turn->told ? step->limit->fleet : NULL;
+	struct algo_told told;
+	uint64_t until_ns;
+
+	*by = whole.limit;
+	if (fleet && !call->told && atomic_load_explicit(&fleet->is_up, memory_order_relaxed)) {
+		told = (struct algo_told){0};
+		whole.call.told = &told;
+	}
+	until_ns = store_run(&whole, by, outcome);
+	if (whole.call.told == &told && algo_tells(&told))
+		turn->told(turn->context, step, &told);
+	if (turn->phased && algo_has_phases(&step->limit->algo))
+		turn->phased(turn->context, step, outcome);
+	return until_ns;
+}
+
+uint64_t engine_refund_end(const struct turn *turn, const struct step *step)
+{
+	const struct store_step whole = {.store = turn->table->store,
+	                                 .limit = &step->limit->algo,
+	                                 .key = step->key,
+	                                 .call = {.until_ns = step->until_ns},
+	                                 .at = turn->at};
+
+	if (step->remote || !step->limit->algo.algorithm->note || step->until_ns == 0)
+		return step->until_ns;
+	return store_refund_end(&whole, step->generation);
+}
+
+uint64_t engine_apply_told(const struct turn *turn, const struct step *step,
+                             const struct algo_call *call, struct weir_decision *decision)
+{
+	const struct algo_limit *by;
+	struct algo_outcome outcome;
+	uint64_t until_ns = run_told(turn, step, call, &by, &outcome);
+
+	limit_explain(step->limit, by, &outcome, decision);
+	return until_ns;
+}
+
+int engine_force(const struct turn *turn, const struct weir_limit *limit, struct slice key,
+                 enum algo_force force, uint64_t until_ns)
+{
+	struct algo_call call = {.op = ALGO_RESET, .until_ns = until_ns, .force = force};
+	const struct algo_limit *by;
+	struct algo_outcome outcome;
+	struct plan plan;
+	int status;
+
+	if (!algo_has_phases(&limit->algo) || force == ALGO_FORCE_NONE)
+		return WEIR_EINVAL;
+	if (until_ns != 0 && until_ns <= turn->at.now_ns)
+		return WEIR_ERANGE;
+	status = engine_prepare_limit(turn->table, limit, &call, key, &plan);
+	if (status != WEIR_OK)
+		return status;
+	run_told(turn, &plan.only, &call, &by, &outcome);
+	waitlist_wake(&turn->table->waiting, plan.only.key.hash);
+	return outcome.reason == WEIR_REASON_NO_ROOM ? WEIR_EFULL : WEIR_OK;
+}
+
+bool engine_obey(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+                 const struct algo_call *call)
+{
+	struct step step = {.limit = limit};
+	const struct algo_limit *by;
+	struct algo_outcome outcome;
+
+	if (store_admit(turn->table->store, &limit->algo, hash, &step.key) != WEIR_OK)
+		return false;
+	run_told(turn, &step, call, &by, &outcome);
+	return outcome.allowed;
+}
+
+void engine_look(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+                 struct algo_outcome *outcome)
+{
+	struct step step = {.limit = limit, .key = store_key(turn->table->store, &limit->algo, hash)};
+	const struct algo_limit *by;
+
+	run_told(turn, &step, &(struct algo_call){.op = ALGO_PEEK, .cost = 1}, &by, outcome);
+}
+
+bool engine_forget(const struct turn *turn, const struct plan *plan)
+{
+	const struct step *step = &plan->only;
+	bool had = store_forget(&(struct store_step){.store = turn->table->store,
+	                                             .limit = &step->limit->algo,
+	                                             .key = step->key,
+	                                             .call = {.op = ALGO_RESET},
+	                                             .at = turn->at});
+
+	waitlist_wake(&turn->table->waiting, step->key.hash);
+	return had;
+}

@@ -1,0 +1,344 @@
+/*
+ * permits.c: permits: the units that a plan took, and their way back.
+ *
+ * A step that knows the places of a request gives them back. All else that a permit covers goes
+ * back by one thread: the one that first takes the permit off the list of those held
+ * (store/permit.h).
+ */
+#include "engine/engine.h"
+#include "engine/plan/apply.h"
+#include "engine/plan/stage.h"
+#include "wait/waitlist.h"
+
+/*
+ * In permits->reserved[0], from the lowest bits on: the generation of each charge. In reserved[1]
+ * the server that gave the permit, where servers share permits.
+ */
+#define GENERATION_BITS 4
+
+_Static_assert(GENERATION_BITS *WEIR_PERMITS_MAX <= 64, "one word has all generations");
+
+/* None where the key's hash is enough. */
+static struct slice name_of(const struct step *step, uint64_t giver)
+{
+	bool shared = giver != 0 && algo_is_reported(&step->limit->algo);
+	struct slice name = step->key_name;
+
+	if (!step->remote && !step->limit->fleet && !shared)
+		return (struct slice){NULL, 0};
+	return name.data ? name : (struct slice){"", 0};
+}
+
+static struct weir_charge charge_of(const struct step *step)
+{
+	return (struct weir_charge){step->limit->algo.identity, step->key.hash, step->until_ns};
+}
+
+uint8_t engine_generation(const struct step *step)
+{
+	if (step->remote || !step->limit->algo.algorithm->note)
+		return 0;
+	return (uint8_t)algo_current(&step->limit->algo)->generation;
+}
+
+size_t engine_taken(const struct plan *plan, struct engine_taken *taken)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct step *step = &plan->steps[i];
+
+		if (step->taken && taken)
+			taken[n] = (struct engine_taken){charge_of(step), engine_generation(step), plan->cost,
+			                                 plan->permit.id};
+		n += step->taken;
+	}
+	return n;
+}
+
+void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
+                      const struct engine_taken *taken)
+{
+	const struct weir_limit *limit = engine_limit_of(engine, taken->charge.limit);
+	struct algo_call call = {.op = ALGO_REFUND, .cost = taken->cost, .permit = taken->permit};
+	struct store *store = turn->table->store;
+	struct weir_decision ignored;
+	struct step step;
+
+	if (!limit)
+		return;
+	step = (struct step){.limit = limit,
+	                     .key = store_key(store, &limit->algo, taken->charge.key),
+	                     .until_ns = taken->charge.until_ns,
+	                     .generation = taken->generation};
+	call.until_ns = engine_refund_end(turn, &step);
+	engine_apply_told(turn, &step, &call, &ignored);
+	waitlist_wake(&turn->table->waiting, taken->charge.key);
+}
+
+bool engine_is_reported(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (algo_is_reported(&plan->steps[i].limit->algo))
+			return true;
+	return false;
+}
+
+int engine_want_permit(struct plan *plan)
+{
+	if (plan->op != ALGO_ACQUIRE || plan->cost == 0)
+		return WEIR_OK;
+	plan->wants_permit = plan->step_count <= WEIR_PERMITS_MAX;
+	return plan->wants_permit ? WEIR_OK : WEIR_ELONG;
+}
+
+void engine_permits(const struct plan *plan, struct weir_permits *permits,
+                    struct engine_names *names)
+{
+	*permits = (struct weir_permits){.id = plan->permit.id};
+	if (permits->id == 0)
+		return;
+	permits->cost = plan->cost;
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct step *step = &plan->steps[i];
+
+		if (!step->taken)
+			continue;
+		if (names)
+			names->of[permits->count] = name_of(step, names->giver);
+		if (names && !step->remote && algo_is_reported(&step->limit->algo))
+			permits->reserved[1] = names->giver;
+		permits->reserved[0] |= (uint64_t)engine_generation(step) << GENERATION_BITS * permits->count;
+		permits->charges[permits->count++] = charge_of(step);
+	}
+}
+
+void engine_claimed(const struct plan *plan, struct weir_permits *permits,
+                    struct engine_names *names)
+{
+	*permits = (struct weir_permits){.id = plan->permit.id, .cost = plan->cost};
+	*names = (struct engine_names){0};
+	permits->reserved[1] = plan->giver;
+	permits->charges[0].key = plan->permit.keys; /* of all that the permit covers */
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct step *step = &plan->steps[i];
+		struct weir_charge *charge = &permits->charges[permits->count];
+
+		if (!step->foreign || !step->taken)
+			continue;
+		permits->reserved[0] |= (uint64_t)step->generation << GENERATION_BITS * permits->count;
+		names->of[permits->count++] = step->key_name;
+		charge->limit = step->limit->algo.identity;
+		charge->until_ns = step->until_ns;
+	}
+}
+
+/* The name of a charge's key, and the servers that gave the permit and that read it. */
+struct charge_origin {
+	struct slice name;
+	uint64_t giver, own;
+};
+
+/* Whether the charge is held in the memory of a server that shares permits with this one. */
+static bool is_shared(const struct step *step, const struct charge_origin *origin)
+{
+	return !step->remote && origin->giver != 0 && origin->own != 0 && origin->name.data &&
+	       algo_is_reported(&step->limit->algo);
+}
+
+/* NULL data in `name`: there is none. False: such a charge can't be given back. */
+static bool find_charge(const struct weir_engine *engine, const struct weir_charge *charge,
+                        const struct charge_origin *origin, struct step *step)
+{
+	struct slice name = origin->name;
+	const struct weir_table *table = engine_table(engine);
+	const struct weir_limit *limit = engine_limit_of(engine, charge->limit);
+	bool remote = limit && engine_remote_store(table, limit);
+
+	if (!limit || (remote && !name.data))
+		return false;
+	*step = (struct step){.limit = limit,
+	                      .generation = step->generation,
+	                      .key_name = name,
+	                      .until_ns = charge->until_ns,
+	                      .taken = charge->until_ns != 0,
+	                      .remote = remote};
+	/* Another server's memory has another secret, and so other hashes. */
+	step->key.hash = remote || is_shared(step, origin)
+	                     ? store_hash(table->store, charge->limit, name.data, name.len)
+	                     : charge->key;
+	step->key = store_key(table->store, &limit->algo, step->key.hash);
+	return true;
+}
+
+int engine_prepare_permits(const struct weir_engine *engine, const struct weir_permits *permits,
+                           const struct engine_names *names, struct arena *arena,
+                           struct plan *plan)
+{
+	size_t count = permits->id == 0 ? 0 : permits->count;
+
+	engine_prepare_none(&(struct algo_call){ALGO_REFUND, permits->cost}, plan);
+	plan->permit.id = permits->id;
+	plan->part = true;
+	if (count > WEIR_PERMITS_MAX)
+		return WEIR_EINVAL;
+	plan->steps = arena_array(arena, count, sizeof *plan->steps);
+	if (!plan->steps)
+		return WEIR_ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		struct step *step = &plan->steps[plan->step_count];
+		struct charge_origin origin = {.giver = permits->reserved[1]};
+
+		step->generation = permits->reserved[0] >> GENERATION_BITS * i & 15;
+		plan->permit.keys ^= permits->charges[i].key;
+		if (names) {
+			origin.name = names->of[i];
+			origin.own = names->giver;
+		}
+		if (!find_charge(engine, &permits->charges[i], &origin, step))
+			continue;
+		if (is_shared(step, &origin)) {
+			plan->claims = true;
+			plan->giver = origin.giver;
+			step->foreign = origin.giver != origin.own;
+		}
+		plan->remote |= step->remote | plan->claims;
+		plan->step_count++;
+	}
+	return WEIR_OK;
+}
+
+/* Whether a mark in memory says that it may be given back. A remote store has its own. */
+static bool is_marked(const struct step *step)
+{
+	return step->taken && !step->remote && !algo_holds_places(&step->limit->algo);
+}
+
+void permits_hold(const struct turn *turn, struct plan *plan)
+{
+	uint64_t until_ns = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct step *step = &plan->steps[i];
+
+		if (!step->taken)
+			continue;
+		any = true;
+		plan->permit.keys ^= step->key.hash;
+		if (is_marked(step))
+			until_ns = u64_max(until_ns, step->until_ns);
+	}
+	if (!any)
+		plan->permit.id = 0;
+	else if (until_ns > 0)
+		permit_hold(turn->table->store, plan->permit, until_ns, turn->at.now_ns);
+}
+
+static bool has_marked(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (is_marked(&plan->steps[i]))
+			return true;
+	return false;
+}
+
+/* Whether anything that a mark is of still counts, after find_ends. */
+static bool still_counts(const struct turn *turn, const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (is_marked(&plan->steps[i]) && plan->steps[i].until_ns > turn->at.now_ns)
+			return true;
+	return false;
+}
+
+/* By the parameters of now: once for each plan. */
+static void find_ends(const struct turn *turn, struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		plan->steps[i].until_ns = engine_refund_end(turn, &plan->steps[i]);
+}
+
+bool permits_are_held(const struct turn *turn, struct plan *plan)
+{
+	find_ends(turn, plan);
+	return still_counts(turn, plan) &&
+	       permit_is_held(turn->table->store, plan->permit, turn->at.now_ns);
+}
+
+void permits_begin(const struct turn *turn, struct plan *plan)
+{
+	find_ends(turn, plan);
+	if (!has_marked(plan))
+		plan->gives_rest = true;
+	else if (plan->cost == 0 || plan->claims) /* a claim takes it once it has succeeded */
+		plan->gives_rest = still_counts(turn, plan) &&
+		                   permit_is_held(turn->table->store, plan->permit, turn->at.now_ns);
+	else
+		plan->gives_rest = still_counts(turn, plan) &&
+		                   permit_take(turn->table->store, plan->permit, turn->at.now_ns);
+}
+
+void permits_take_claimed(const struct turn *turn, struct plan *plan)
+{
+	if (plan->gives_rest && has_marked(plan))
+		plan->gives_rest = permit_take(turn->table->store, plan->permit, turn->at.now_ns);
+}
+
+bool permits_take_name(const struct plan *plan, const struct step *step)
+{
+	const struct step *last = step;
+
+	if (!plan->part || plan->reports || !algo_holds_places(&step->limit->algo))
+		return false;
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct step *other = &plan->steps[stage_index(plan, i)];
+
+		if (other->limit == step->limit && other->key.hash == step->key.hash)
+			last = other;
+	}
+	return last == step;
+}
+
+void permits_drop_ended(const struct turn *turn, struct plan *plan)
+{
+	for (size_t i = 0; plan->remote && i < plan->step_count; i++) {
+		struct step *step = &plan->steps[i];
+
+		if (step->remote && sat_add(step->until_ns, PERMITS_CLOCKS_NS) <= turn->at.wall_ns)
+			step->taken = false;
+		if (step->foreign && step->until_ns <= turn->at.now_ns)
+			step->taken = false; /* its giver has counted a timeout */
+	}
+}
+
+enum algo_report_part permits_part_of(const struct plan *plan, const struct step *step)
+{
+	if (step->foreign)
+		return ALGO_REPORT_COUNTS;
+	return plan->settles && plan->reports ? ALGO_REPORT_ENDS : ALGO_REPORT_WHOLE;
+}
+
+bool permits_give(const struct plan *plan, const struct step *step)
+{
+	if (algo_holds_places(&step->limit->algo) || step->foreign)
+		return true;
+	if (plan->reports)
+		return plan->gives_rest && algo_is_reported(&step->limit->algo);
+	return plan->gives_rest || step->remote;
+}
+
+void permits_fold(struct plan *plan, struct step *step, const struct weir_decision *one,
+                  struct weir_decision *d)
+{
+	bool tells = permits_give(plan, step) || (step->remote && !plan->spends_rest);
+	bool held = d->allowed || (one->allowed && tells);
+	uint32_t i = (uint32_t)(step - plan->steps);
+
+	if (plan->tightest == PLAN_NO_STEP || one->remaining < d->remaining ||
+	    (one->remaining == d->remaining && i < plan->tightest)) {
+		*d = *one;
+		plan->tightest = i;
+	}
+	d->allowed = held;
+}

@@ -1,0 +1,96 @@
+/* stage.h: the steps of the stage that a plan is in. */
+#ifndef ENGINE_PLAN_STAGE_H
+#define ENGINE_PLAN_STAGE_H
+
+#include "engine/plan/plan.h"
+
+/** Whether it gives back. */
+static inline bool stage_gives(enum plan_stage stage)
+{
+	return stage >= PLAN_GIVE_BACK;
+}
+
+/**
+ * The index of the step that comes `i`-th in the stage. What is given back goes back newest first:
+ * of several turns in one paced count only the newest can be given back.
+ */
+static inline size_t stage_index(const struct plan *plan, size_t i)
+{
+	return stage_gives((enum plan_stage)plan->stage) ? plan->step_count - 1 - i : i;
+}
+
+/** Says in a decision which rule it is of. */
+static inline void stage_explain(const struct step *step, struct weir_decision *d)
+{
+	d->rule = step->rule ? step->rule->name : NULL;
+	d->result = step->rule && !d->allowed ? step->rule->result : NULL;
+}
+
+/**
+ * Whether the plan is the first that waits for the key. It would wake itself, and take and give
+ * back for ever, where two rules charge one key.
+ */
+static inline bool stage_is_first_of(const struct plan *plan, uint64_t hash)
+{
+	return plan->position >= WAIT_FIRST && plan->waits_at == hash;
+}
+
+/** Whether the stage asks only when a plan that is denied would pass. */
+static inline bool stage_explains(const struct plan *plan)
+{
+	return plan->stage == PLAN_EXPLAIN || plan->stage == PLAN_RETRY;
+}
+
+/** The rule whose answer decides the plan, as far as it is decided; or NULL. */
+static inline const struct rules_rule *stage_answering(const struct plan *plan)
+{
+	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
+
+	return rule && rule->answer != RULES_BY_LIMITS ? rule : NULL;
+}
+
+/** The same if the plan ends by it: it does not ask what else there is. */
+static inline const struct rules_rule *stage_ending(const struct plan *plan)
+{
+	const struct rules_rule *rule = stage_answering(plan);
+
+	return rule && !plan->complete ? rule : NULL;
+}
+
+/** Whether the step has a part in the stage. */
+bool stage_has(const struct plan *plan, const struct step *step);
+
+/** The call that the step makes to its store. */
+struct algo_call stage_call(const struct plan *plan, const struct step *step);
+
+/**
+ * Takes note of how a step of the stage ended: of the state that it left until_ns, with the
+ * decision `one`. `d` is the plan's so far.
+ */
+void stage_note(const struct turn *turn, struct plan *plan, struct step *step, uint64_t until_ns,
+                struct weir_decision *one, struct weir_decision *d);
+
+/**
+ * Runs those of the stage's steps that are at remote stores. False: the stage goes on when these
+ * are done. Of remote.c.
+ */
+bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d);
+
+/* The passes in which PLAN_TAKE comes to the steps in memory of a plan to acquire. */
+enum {
+	TAKE_SOON,
+	TAKE_UNASKED, /* before all others: the one that nobody has peeked at */
+	TAKE_LATE, /* paced: only the newest start can be given back, so it had better not be asked to
+	            */
+};
+
+#define STAGE_PASS(pass) (1u << (pass))
+#define STAGE_ANY_PASS   (~0u) /* of other stages */
+
+/**
+ * In arrange.c. Orders the steps when the plan starts. Returns whether to peek before anything is
+ * taken.
+ */
+bool stage_arrange(struct plan *plan);
+
+#endif

@@ -1,0 +1,22 @@
+/* work.c: how much work a plan is, before it runs. */
+#include "engine/plan/plan.h"
+
+/* Of a log, what is taken or asked for is at its end. All else may have to look at a whole row. */
+static size_t records_of(const struct plan *plan, const struct algo_limit *limit)
+{
+	if (limit->rows == ALGO_ROWS_LOG && plan->op <= ALGO_PEEK)
+		return u64_min(plan->cost, limit->width);
+	return limit->width;
+}
+
+size_t engine_work_slow(const struct plan *plan)
+{
+	size_t units = 0;
+
+	for (size_t i = 0; i < plan->step_count; i++) {
+		const struct step *step = &plan->steps[i];
+
+		units += 1 + (step->remote ? 0 : records_of(plan, &step->limit->algo) / ENGINE_WORK_RECORDS);
+	}
+	return units;
+}

@@ -1,0 +1,132 @@
+#include "engine/remote/away.h"
+
+#include "engine/plan/apply.h"
+#include "engine/plan/stage.h"
+#include "wait/waitlist.h"
+
+/* The limit that stands in for the step's limit, or NULL. */
+static const struct weir_limit *local_of(const struct turn *turn, const struct step *step)
+{
+	struct weir_limit *local = (struct weir_limit *)step->limit->local;
+
+	if (local && engine_is_adhoc(step->limit) &&
+	    limit_adhoc_local(local, step->limit, turn->nodes, turn->table->store) != WEIR_OK)
+		return NULL;
+	return local;
+}
+
+/* As denial_earlier, also of steps that have moved to memory. */
+static uint64_t earlier_local(const struct plan *plan, const struct step *step)
+{
+	uint64_t charges = 0;
+
+	for (const struct step *other = plan->steps; other < step && !step->shadow; other++)
+		charges += !other->shadow && other->limit->origin == step->limit &&
+		           slice_equal(other->key_name, step->key_name);
+	return sat_u64((u128)charges * plan->cost);
+}
+
+enum rules_failure away_policy(const struct turn *turn, const struct plan *plan,
+                               const struct step *step)
+{
+	const struct weir_limit *limit = step->limit;
+	enum rules_failure policy = step->rule && step->rule->has_on_store_failure
+	                                ? step->rule->on_store_failure
+	                                : limit->on_store_failure;
+	const struct weir_limit *local = policy == RULES_LOCAL ? local_of(turn, step) : NULL;
+
+	if (policy == RULES_LOCAL &&
+	    !(local && limit_could_grant(local, ALGO_ACQUIRE, plan->cost, earlier_local(plan, step),
+	                                 plan->max_wait_ns)))
+		return RULES_CLOSED;
+	return policy;
+}
+
+void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit)
+{
+	struct store *store = table->store;
+	uint64_t hash =
+	    store_hash(store, limit->algo.identity, step->key_name.data, step->key_name.len);
+
+	step->limit = limit;
+	step->remote = engine_remote_store(table, limit) != NULL;
+	step->key =
+	    step->remote ? (struct store_key){.hash = hash} : store_key(store, &limit->algo, hash);
+}
+
+void away_decide(const struct step *step, bool allowed, struct weir_decision *d)
+{
+	const struct algo_limit *algo = algo_current(&step->limit->algo);
+	struct algo_outcome outcome;
+
+	algo_outcome_full(algo, &outcome);
+	if (allowed) {
+		algo_outcome_open(&outcome);
+		outcome.reset_after_ns = 0;
+	}
+	outcome.reason = allowed ? WEIR_REASON_STORE_OPEN : WEIR_REASON_STORE_FAILURE;
+	limit_explain(step->limit, algo, &outcome, d);
+}
+
+/* Whether the policy of its limit decided it, and not the store. */
+static bool is_degraded(const struct step *step)
+{
+	return step->limit->origin || step->reason == WEIR_REASON_STORE_OPEN ||
+	       step->reason == WEIR_REASON_STORE_FAILURE;
+}
+
+/*
+ * A request passes by a policy if any of its limits does: WEIR_REASON_STORE_OPEN says more than
+ * WEIR_REASON_STORE_LOCAL, since nothing is counted. The limit that denies a request is enough.
+ */
+void away_explain(struct plan *plan, struct weir_decision *d)
+{
+	enum weir_reason reason = WEIR_REASON_OK;
+
+	if (stage_gives(plan->stage) || plan->op > ALGO_PEEK)
+		return;
+	for (size_t i = 0; i < plan->step_count; i++) {
+		struct step *step = &plan->steps[i];
+
+		if (!stage_has(plan, step) || !is_degraded(step))
+			continue;
+		if (step->allowed && step->reason != WEIR_REASON_STORE_OPEN)
+			step->reason = WEIR_REASON_STORE_LOCAL;
+		if (!step->shadow && reason != WEIR_REASON_STORE_OPEN)
+			reason = step->reason;
+	}
+	if (plan->stage == PLAN_SHADOW)
+		return;
+	if (plan->refused) {
+		d->degraded = is_degraded(plan->refused);
+	} else if (reason != WEIR_REASON_OK) {
+		d->degraded = true;
+		d->reason = reason;
+	}
+}
+
+void away_forget(const struct turn *turn, const struct step *step)
+{
+	const struct weir_limit *local = local_of(turn, step);
+	struct step moved = *step;
+	struct weir_decision ignored;
+
+	if (!local)
+		return;
+	away_move(turn->table, &moved, local);
+	engine_apply_slow(local,
+	                  &(struct store_step){.store = turn->table->store,
+	                                       .limit = &local->algo,
+	                                       .key = moved.key,
+	                                       .call = {.op = ALGO_RESET},
+	                                       .at = turn->at},
+	                  &ignored);
+	waitlist_wake(&turn->table->waiting, moved.key.hash);
+}
+
+void away_return(const struct weir_table *table, struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count && plan->op <= ALGO_PEEK; i++)
+		if (plan->steps[i].limit->origin)
+			away_move(table, &plan->steps[i], plan->steps[i].limit->origin);
+}

@@ -1,0 +1,198 @@
+#include "engine/plan/stage.h"
+#include "engine/remote/away.h"
+#include "engine/remote/submit.h"
+
+/*
+ * Goes on without the store of a step that acquires or peeks. Where it is local, it is done with
+ * the stage's other steps in memory.
+ */
+static void fall_back(const struct turn *turn, struct plan *plan, struct step *step,
+                      struct weir_decision *d)
+{
+	enum rules_failure policy = away_policy(turn, plan, step);
+	struct weir_decision one;
+
+	if (turn->failed)
+		turn->failed(turn->context, step, policy);
+	if (policy == RULES_LOCAL) {
+		away_move(turn->table, step, step->limit->local);
+		return;
+	}
+	away_decide(step, policy == RULES_OPEN, &one);
+	stage_note(turn, plan, step, 0, &one, d);
+}
+
+/* A step that its store could not do. What could not be given back stays taken until it ends. */
+static void fail(const struct turn *turn, struct plan *plan, struct step *step, int status,
+                 struct weir_decision *d)
+{
+	if (stage_gives(plan->stage) && plan->stage != PLAN_REFUND)
+		step->taken = false;
+	else if (plan->op >= ALGO_REFUND)
+		plan->status = (signed char)status;
+	else
+		fall_back(turn, plan, step, d);
+}
+
+/* Whether a mark tells that it was given back. A place that is held tells by itself. */
+static bool is_marked(const struct plan *plan, const struct step *step)
+{
+	return plan->stage == PLAN_REFUND && !algo_holds_places(&step->limit->algo);
+}
+
+/* Whether there is nothing left of a charge that a permit names, by the clock that has set its end. */
+static bool has_ended(const struct plan *plan, const struct submitted *submitted)
+{
+	return plan->stage == PLAN_REFUND && submitted->step->until_ns <= submitted->job.clock_ns;
+}
+
+/* Takes note of how a step at its store ended. */
+static void collect_one(const struct turn *turn, struct plan *plan,
+                        const struct submitted *submitted, struct weir_decision *d)
+{
+	const struct store_job *job = &submitted->job;
+	struct step *step = submitted->step;
+	struct weir_decision one;
+
+	if (submitted->marks)
+		return;
+	if (job->status != WEIR_OK) {
+		fail(turn, plan, step, job->status, d);
+		return;
+	}
+	limit_explain(step->limit, job->step.limit, &job->outcome, &one);
+	one.allowed &= !job->withheld && !has_ended(plan, submitted);
+	stage_note(turn, plan, step, job->until_ns, &one, d);
+}
+
+/* The steps in memory of a permit that another request has claimed, or whose claim failed. */
+static void drop_shared(struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		plan->steps[i].taken &= plan->steps[i].remote;
+}
+
+/*
+ * A claim that its store could not make fails the report of another server's permit: nobody knows
+ * whether it has counted. The giver itself knows from its memory.
+ */
+static void collect_claim(const struct turn *turn, struct plan *plan, const struct store_job *job)
+{
+	bool foreign = plan->giver != turn->giver;
+
+	plan->claims = false;
+	if (job->status == WEIR_OK && (!job->outcome.allowed || job->withheld)) {
+		drop_shared(plan);
+	} else if (!foreign) {
+		permits_take_claimed(turn, plan);
+	} else if (job->status != WEIR_OK) {
+		drop_shared(plan);
+		plan->status = (signed char)job->status;
+	} else if (turn->claimed) {
+		turn->claimed(turn->context, plan);
+	}
+}
+
+/*
+ * Takes note of what stores have completed. A step that a store withheld took nothing, since
+ * another was refused; if none was, the store has done nothing. What is withheld by a mark was
+ * given back before.
+ */
+static void collect(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	struct submitted *results;
+	size_t n = submit_results(plan, &results);
+
+	for (size_t i = 0; i < n; i++) {
+		if (results[i].claims) {
+			collect_claim(turn, plan, &results[i].job);
+			continue;
+		}
+		results[i].step->asked = !results[i].job.unasked;
+		if (!results[i].job.withheld || is_marked(plan, results[i].step))
+			collect_one(turn, plan, &results[i], d);
+	}
+	for (size_t i = 0; i < n && plan->passes; i++)
+		if (results[i].job.withheld && !results[i].claims && !is_marked(plan, results[i].step))
+			fail(turn, plan, results[i].step, WEIR_ESTORE, d);
+}
+
+/* The first step by which a permit is claimed, at each server the same, or NULL. */
+static struct step *claimed_by(struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++) {
+		struct step *step = &plan->steps[i];
+
+		if (step->taken && !step->remote && step->key_name.data &&
+		    algo_is_reported(&step->limit->algo))
+			return step;
+	}
+	return NULL;
+}
+
+/* Whether the stage begins with a claim. */
+static bool has_claim(const struct plan *plan)
+{
+	return plan->claims && plan->stage == PLAN_REFUND && (plan->reports || plan->cost > 0);
+}
+
+static bool has_remote(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (plan->steps[i].remote && stage_has(plan, &plan->steps[i]))
+			return true;
+	return false;
+}
+
+/* Without one, the giver goes on by its memory. */
+static void begin_claim(const struct turn *turn, struct plan *plan, bool has_room)
+{
+	struct step *step = claimed_by(plan);
+	bool can = has_room && turn->claims;
+
+	if (step && can && submit_claim(turn, plan, step))
+		return;
+	if (step || plan->giver == turn->giver)
+		collect_claim(turn, plan, &(struct store_job){.status = can ? WEIR_ENOMEM : WEIR_ESTORE});
+	plan->claims = false;
+}
+
+/* All remote steps of the stage are at their stores at once. False: they are to be waited for. */
+static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	bool together = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE && !plan->apart;
+	bool has_room = submit_open(turn, plan);
+	uint32_t n = plan->step_count;
+
+	plan->submitted = true;
+	if (has_claim(plan))
+		begin_claim(turn, plan, has_room);
+	for (uint32_t i = 0; i < n; i++) {
+		struct step *step = &plan->steps[stage_index(plan, i)];
+		struct algo_call call;
+
+		if (!step->remote || !stage_has(plan, step))
+			continue;
+		call = stage_call(plan, step);
+		if (call.op == ALGO_RESET)
+			away_forget(turn, step);
+		if (has_room && is_marked(plan, step))
+			submit_by_permit(turn, plan, step, &call);
+		else if (has_room)
+			submit_step(turn, plan, step, &call, together);
+		else
+			fail(turn, plan, step, WEIR_ENOMEM, d);
+	}
+	return !has_room || !submit_all(turn, plan, d);
+}
+
+bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	if (!plan->submitted && (has_remote(plan) || has_claim(plan)) && !submit_stage(turn, plan, d))
+		return false;
+	if (plan->submitted)
+		collect(turn, plan, d);
+	if (plan->cancelled && !stage_gives(plan->stage))
+		plan->passes = false;
+	return true;
+}

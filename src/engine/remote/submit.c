@@ -1,0 +1,286 @@
+#include "engine/remote/submit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/number.h"
+
+#define NAME_SIZE  (64 + sizeof ":spent:" + 16) /* of a limit, and the permit */
+#define LIFE_MAX_S (UINT64_C(365) * 24 * 3600)
+#define SPARES_MAX 2048
+
+/*
+ * That a charge of a permit is spent: a token which is taken once, of a key beside that of the
+ * charge, so that the store can take it and give back at once. It returns when there is nothing
+ * left to give back.
+ */
+struct mark {
+	struct algo_limit limit;
+	char name[NAME_SIZE];
+};
+
+struct submission {
+	struct plan *plan;
+	struct submit_spares *spares; /* where it goes in the end; NULL: it is freed */
+	struct submission *next_spare;
+	void (*ready)(void *context, struct plan *plan);
+	void *context;
+	struct weir_decision decision; /* so far */
+	uint32_t pending;              /* steps at a store, and one while others are being submitted */
+	uint32_t count;                /* of them not yet told */
+	uint32_t mark_count;
+	struct mark *marks;
+	struct submitted steps[];
+};
+
+/* Released, so that the thread that finds none pending finds the results of all. */
+static bool was_last(struct submission *submission)
+{
+	return __atomic_sub_fetch(&submission->pending, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+static void done(struct store_job *job)
+{
+	struct submission *submission = ((struct submitted *)job)->of;
+
+	if (was_last(submission))
+		submission->ready(submission->context, submission->plan);
+}
+
+/* Each of its steps may need a mark, which is a step, too. */
+static bool is_by_permit(const struct plan *plan)
+{
+	return plan->op == ALGO_REFUND && plan->permit.id != 0;
+}
+
+static size_t room_for(const struct plan *plan)
+{
+	return is_by_permit(plan) ? 2 * (size_t)plan->step_count : plan->step_count;
+}
+
+size_t submit_size(const struct plan *plan)
+{
+	return sizeof(struct submission) + room_for(plan) * sizeof(struct submitted) +
+	       (is_by_permit(plan) ? plan->step_count * sizeof(struct mark) : 0);
+}
+
+/* Most plans have one step, and there are many in a turn: their memory is used again. */
+static struct submission *take_memory(const struct turn *turn, const struct plan *plan)
+{
+	struct submit_spares *spares = room_for(plan) == 1 ? turn->spares : NULL;
+	struct submission *submission = spares ? spares->first : NULL;
+
+	if (submission) {
+		spares->first = submission->next_spare;
+		spares->count--;
+	} else {
+		submission = malloc(submit_size(plan));
+	}
+	if (submission)
+		submission->spares = spares;
+	return submission;
+}
+
+bool submit_open(const struct turn *turn, struct plan *plan)
+{
+	struct submission *submission = plan->submission;
+
+	if (!submission)
+		submission = take_memory(turn, plan);
+	if (!submission)
+		return false;
+	submission->marks = (struct mark *)&submission->steps[room_for(plan)];
+	submission->mark_count = 0;
+	submission->plan = plan;
+	submission->ready = turn->ready;
+	submission->context = turn->context;
+	submission->count = 0;
+	plan->submission = submission;
+	return true;
+}
+
+/* The last in the chain of those at a store, or NULL. */
+static struct submitted *last_at(struct submission *submission, const struct store *store)
+{
+	for (uint32_t i = submission->count; i > 0; i--) {
+		struct submitted *one = &submission->steps[i - 1];
+
+		if (one->job.step.store == store && !one->is_apart)
+			return one;
+	}
+	return NULL;
+}
+
+/* Behind `before`, or NULL. */
+static struct submitted *add(const struct turn *turn, struct plan *plan, struct step *step,
+                             const struct algo_call *call, struct submitted *before, bool together)
+{
+	struct submission *submission = plan->submission;
+	struct store *store = engine_remote_store(turn->table, step->limit);
+	struct submitted *one = &submission->steps[submission->count++];
+
+	*one = (struct submitted){
+	    .job = {.step = {store, algo_current(&step->limit->algo), step->key, *call, turn->at},
+	            .limit_name = step->limit->name,
+	            .key_name = step->key_name,
+	            .together = together && before,
+	            .explains = plan->stage == PLAN_EXPLAIN && !plan->complete,
+	            .anew = plan->stage == PLAN_RETRY,
+	            .done = done},
+	    .of = submission,
+	    .step = step,
+	    .follows = before != NULL,
+	};
+	if (before) {
+		before->job.next = &one->job;
+		before->job.together = together;
+	}
+	return one;
+}
+
+void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
+                 const struct algo_call *call, bool together)
+{
+	struct store *store = engine_remote_store(turn->table, step->limit);
+
+	add(turn, plan, step, call, last_at(plan->submission, store), together);
+}
+
+/*
+ * The permit's id, and another one for each further charge of the same limit and key, of which a
+ * request by several rules may have more than one.
+ */
+static uint64_t mark_id(const struct plan *plan, const struct step *step)
+{
+	uint64_t before = 0;
+
+	for (const struct step *other = plan->steps; other < step; other++)
+		before += other->limit == step->limit && other->key.hash == step->key.hash;
+	return plan->permit.id ^ before * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/*
+ * It lives as long as the charge is said to, and more by what clocks may differ; of short limits by
+ * their window.
+ */
+static bool open_mark(const struct turn *turn, const struct step *step, uint64_t id,
+                      struct mark *mark)
+{
+	const struct algo_limit *limit = algo_current(&step->limit->algo);
+	uint64_t now_ns = algo_time_at(limit, turn->at).now_ns;
+	uint64_t longest_ns = limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
+	uint64_t life_ns = sat_sub(step->until_ns, now_ns) + u64_min(longest_ns, PERMITS_CLOCKS_NS);
+	struct weir_limit_options options = {
+	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, LIFE_MAX_S), WEIR_SECOND}};
+
+	if (algo_limit_init(&mark->limit, &options, NULL) != WEIR_OK)
+		return false;
+	mark->limit.is_adhoc = true; /* its value does not say how long it lives */
+	mark->limit.identity = limit->identity ^ id;
+	snprintf(mark->name, sizeof mark->name, "%s:spent:%016llx", step->limit->name,
+	         (unsigned long long)id);
+	return true;
+}
+
+void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *step,
+                      const struct algo_call *call)
+{
+	struct submission *submission = plan->submission;
+	struct mark *mark = &submission->marks[submission->mark_count++];
+	bool spends = call->cost > 0 || plan->spends_rest;
+	struct algo_call once = {spends ? ALGO_ACQUIRE : ALGO_PEEK, 1};
+	uint64_t id = mark_id(plan, step);
+	struct submitted *one;
+
+	if (!open_mark(turn, step, id, mark))
+		return;
+	one = add(turn, plan, step, &once, NULL, false);
+	one->marks = one->is_apart = true;
+	one->job.step.limit = &mark->limit;
+	one->job.step.key.hash ^= id;
+	one->job.limit_name = mark->name;
+	add(turn, plan, step, call, one, true)->is_apart = true;
+}
+
+bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step)
+{
+	struct submission *submission = plan->submission;
+	struct mark *mark = &submission->marks[submission->mark_count++];
+	struct submitted *one;
+	uint64_t id = mark_id(plan, step);
+	struct store_key key = {.hash = step->key.hash ^ id};
+
+	if (!open_mark(turn, step, id, mark))
+		return false;
+	one = &submission->steps[submission->count++];
+	*one = (struct submitted){
+	    .job = {.step = {turn->claims, &mark->limit, key, {ALGO_ACQUIRE, 1}, turn->at},
+	            .limit_name = mark->name,
+	            .key_name = step->key_name,
+	            .done = done},
+	    .of = submission,
+	    .step = step,
+	    .is_apart = true,
+	    .claims = true,
+	};
+	return true;
+}
+
+bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_decision *decision)
+{
+	struct submission *submission = plan->submission;
+
+	submission->decision = *decision;
+	__atomic_store_n(&submission->pending, submission->count + 1, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < submission->count; i++) {
+		struct submitted *one = &submission->steps[i];
+		struct store *store = one->job.step.store;
+
+		if (!one->follows)
+			store->kind->submit(turn->lanes[store->index], &one->job);
+	}
+	return !was_last(submission);
+}
+
+void submit_decision(const struct plan *plan, struct weir_decision *decision)
+{
+	*decision = plan->submission->decision;
+}
+
+size_t submit_results(struct plan *plan, struct submitted **results)
+{
+	struct submission *submission = plan->submission;
+	size_t n = submission ? submission->count : 0;
+
+	if (submission) {
+		*results = submission->steps;
+		submission->count = 0;
+	}
+	return n;
+}
+
+void submit_close(struct plan *plan)
+{
+	struct submission *submission = plan->submission;
+	struct submit_spares *spares = submission ? submission->spares : NULL;
+
+	plan->submission = NULL;
+	if (!spares || spares->count == SPARES_MAX) {
+		free(submission);
+		return;
+	}
+	submission->next_spare = spares->first;
+	spares->first = submission;
+	spares->count++;
+}
+
+void submit_free_spares(struct submit_spares *spares)
+{
+	struct submission *submission;
+
+	while ((submission = spares->first)) {
+		spares->first = submission->next_spare;
+		free(submission);
+	}
+	spares->count = 0;
+}

@@ -1,0 +1,53 @@
+/* submit.h: the steps of a plan at remote stores, which complete them later. */
+#ifndef ENGINE_REMOTE_SUBMIT_H
+#define ENGINE_REMOTE_SUBMIT_H
+
+#include "engine/plan/plan.h"
+
+struct submitted {
+	struct store_job job; /* first, so that either is the other */
+	struct submission *of;
+	struct step *step;
+	bool follows;  /* another one is before it in its chain */
+	bool is_apart; /* in a chain of its own */
+	bool marks;    /* that a charge is spent: it is no step of the plan */
+	bool claims;   /* the permit, for what it covers in memory */
+};
+
+/** The memory that a plan has for its steps at stores, from the first until it is done or waits. */
+size_t submit_size(const struct plan *plan);
+
+/** Room for the steps of a stage. False: no memory. */
+bool submit_open(const struct turn *turn, struct plan *plan);
+
+/** Adds a step behind the others: to the chain of those at its store. */
+void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
+                 const struct algo_call *call, bool together);
+
+/**
+ * Adds a step that gives back by the plan's permit, in a chain of its own: only where the store
+ * finds no mark that this charge of the permit is spent. It marks that, if `call->cost` is not 0
+ * or the plan spends what it does not give back.
+ */
+void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *step,
+                      const struct algo_call *call);
+
+/** Adds a mark at turn->claims that the permit is given back, which is made once. False: no memory. */
+bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step);
+
+/**
+ * Hands each chain to its store. Whether a store still has any of the steps: then turn->ready is
+ * called later, and `decision` is kept until submit_decision.
+ */
+bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_decision *decision);
+
+/** The decision as it was kept. */
+void submit_decision(const struct plan *plan, struct weir_decision *decision);
+
+/** How many steps have come back, *results; they are not told again. */
+size_t submit_results(struct plan *plan, struct submitted **results);
+
+/** When the plan is done, or waits for a key. */
+void submit_close(struct plan *plan);
+
+#endif

@@ -1,0 +1,318 @@
+/* by_rules.c: the plan of a request, of the steps that the rules make of its attributes. */
+#include <string.h>
+
+#include "base/number.h"
+#include "engine/plan/denial.h"
+#include "engine/rules/compiled.h"
+
+static unsigned ipv6_prefix(const struct weir_config *config, const struct rules_rule *rule)
+{
+	uint64_t bits = rule->ipv6_prefix ? rule->ipv6_prefix : config->ipv6_prefix;
+
+	return (unsigned)(bits ? bits : RULES_IPV6_PREFIX);
+}
+
+/* The values that a request's keys are made of, and the memory for them. */
+struct source {
+	const struct weir_engine *engine;
+	struct match_value *values;
+	struct arena *arena;
+	size_t key_max;
+	uint8_t priority;          /* the caller's */
+	const uint64_t *permitted; /* see struct engine_attributes */
+	uint64_t enough;           /* see enough_quota */
+};
+
+/* Checks all limits of a rule, before any of them is looked at. WEIR_OK or WEIR_EPERM. */
+static int check_permitted(const struct source *source, size_t number, struct plan *plan)
+{
+	const struct rules_rule *rule = &source->engine->config->rules[number];
+
+	for (size_t i = 0; source->permitted && i < rule->limit_count; i++) {
+		size_t limit = rule->limits[i];
+
+		if (!(source->permitted[limit / 64] >> limit % 64 & 1)) {
+			plan->only.limit = &source->engine->limits[limit];
+			return WEIR_EPERM;
+		}
+	}
+	return WEIR_OK;
+}
+
+/*
+ * The part of an attribute that goes into a rule's key: its value, or the network of an IPv6
+ * address, since a client that has one address has all of its network. Data NULL: no memory.
+ */
+static struct slice key_value(const struct source *source, const struct rules_rule *rule,
+                              int attribute)
+{
+	struct match_value *value = &source->values[attribute];
+	char *network;
+
+	if (value->text.len == 0)
+		return SLICE("");
+	/* Without a colon it may still be IPv4, whose key is its text. */
+	if (attribute != source->engine->ip || !memchr(value->text.data, ':', value->text.len) ||
+	    !match_is_ip(value))
+		return value->text;
+	network = arena_alloc(source->arena, IP_TEXT_MAX);
+	return (struct slice){
+	    network, network ? ip_format_network(&value->ip, ipv6_prefix(source->engine->config, rule),
+	                                         network) : 0};
+}
+
+/*
+ * The key of a rule: the value of one attribute as it is, of several each with its length
+ * before it, so that no two lists of values look alike. An absent attribute counts as an
+ * empty value. Data NULL: no memory.
+ */
+static struct slice key_of(const struct source *source, size_t number)
+{
+	const struct rules_rule *rule = &source->engine->config->rules[number];
+	const int *attributes = source->engine->keys[number].attributes;
+	size_t size = IP_TEXT_MAX; /* a network's text may be longer than the address's */
+	char *key, *end;
+
+	if (rule->key_count == 0)
+		return SLICE("");
+	if (rule->key_count == 1)
+		return key_value(source, rule, attributes[0]);
+	for (size_t i = 0; i < rule->key_count; i++)
+		size += source->values[attributes[i]].text.len + 21;
+	end = key = arena_alloc(source->arena, size);
+	for (size_t i = 0; key && i < rule->key_count; i++) {
+		struct slice value = key_value(source, rule, attributes[i]);
+
+		if (!value.data)
+			return value;
+		end = format_u64(end, value.len);
+		*end++ = ':';
+		memcpy(end, value.data, value.len);
+		end += value.len;
+	}
+	return (struct slice){key, (size_t)(end - key)};
+}
+
+static struct store_key step_key_of(const struct weir_table *table, const struct weir_limit *limit,
+                                    struct slice key)
+{
+	uint64_t hash = store_hash(table->store, limit->algo.identity, key.data, key.len);
+
+	return store_key(table->store, &limit->algo, hash);
+}
+
+/* The quota with which any limit could grant all charges of a plan of so many steps. */
+static uint64_t enough_quota(const struct plan *plan, size_t steps)
+{
+	return plan->max_wait_ns != 0 ? UINT64_MAX : sat_u64((u128)u64_max(plan->cost, 1) * steps);
+}
+
+/* Whether the limit of the last step could ever grant what the request charges its key so far. */
+__attribute__((noinline, cold)) static bool could_grant(struct plan *plan, const struct step *step)
+{
+	uint64_t earlier = denial_earlier(plan, step);
+
+	if (limit_could_grant(step->limit, plan->op, plan->cost, earlier, plan->max_wait_ns))
+		return true;
+	plan->only =
+	    (struct step){.limit = step->limit, .dear = sat_add(u64_max(plan->cost, 1), earlier)};
+	return false;
+}
+
+/* Adds a step of a rule that applies. */
+static int add_step(const struct source *source, size_t number, const struct weir_limit *limit,
+                    struct slice key, struct plan *plan)
+{
+	const struct weir_engine *engine = source->engine;
+	const struct rules_rule *rule = &engine->config->rules[number];
+	struct step *step = &plan->steps[plan->step_count++];
+
+	*step = (struct step){
+	    .limit = limit,
+	    .rule = rule,
+	    .key = step_key_of(engine->table, limit, key),
+	    .key_name = key,
+	    .shadow = rule->mode == RULES_SHADOW,
+	    .secret = engine->keys[number].secret,
+	    .remote = engine_remote_store(engine->table, limit) != NULL,
+	    .priority = rule->has_priority ? (uint8_t)rule->priority : source->priority,
+	};
+	plan->remote |= step->remote;
+	if (__builtin_expect(source->enough <= limit->algo.quota, 1) || step->shadow)
+		return WEIR_OK;
+	return could_grant(plan, step) ? WEIR_OK : WEIR_ECOST;
+}
+
+/* Adds the steps that a rule which applies asks for. */
+static int add_steps(const struct source *source, size_t number, struct plan *plan)
+{
+	const struct weir_engine *engine = source->engine;
+	const struct rules_rule *rule = &engine->config->rules[number];
+	struct slice key = key_of(source, number);
+	int status = WEIR_OK;
+
+	if (!key.data)
+		return WEIR_ENOMEM;
+	if (key.len > source->key_max) {
+		plan->listed = rule;
+		return WEIR_ELONG;
+	}
+	for (size_t i = 0; i < rule->limit_count && status == WEIR_OK; i++)
+		status = add_step(source, number, &engine->limits[rule->limits[i]], key, plan);
+	return status;
+}
+
+static bool has_enforced(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (!plan->steps[i].shadow)
+			return true;
+	return false;
+}
+
+/*
+ * Where the order of rules decides, a rule above the last step, which could never be granted, may
+ * decide before it: then the plan ends in front of that step. WEIR_ECOST: no rule is above it.
+ */
+static int end_before_last(struct plan *plan)
+{
+	plan->step_count--;
+	plan->too_dear = true;
+	plan->listed = NULL;
+	return has_enforced(plan) ? WEIR_OK : WEIR_ECOST;
+}
+
+/* source->values NULL: no memory. */
+static bool find_rules(const struct source *source, struct match_found *found)
+{
+	return source->values &&
+	       match_rules(source->engine->match, source->values, source->arena, found);
+}
+
+static bool answers_by_itself(const struct rules_rule *rule)
+{
+	return rule->answer != RULES_BY_LIMITS && rule->limit_count == 0 &&
+	       rule->mode == RULES_ENFORCE;
+}
+
+static int prepare(struct source *source, struct plan *plan)
+{
+	const struct weir_config *config = source->engine->config;
+	size_t most = 0, count = 0;
+	struct match_found found;
+	int status = WEIR_OK;
+
+	if (!find_rules(source, &found))
+		return WEIR_ENOMEM;
+	plan->by_order = config->order == RULES_FIRST;
+	for (; count < found.count && !plan->listed; count++) {
+		const struct rules_rule *rule = &config->rules[found.rules[count]];
+
+		if (answers_by_itself(rule))
+			plan->listed = rule;
+		most += rule->limit_count;
+	}
+	if (plan->listed && !plan->by_order)
+		return WEIR_OK;
+	for (size_t i = 0; source->permitted && i < count && status == WEIR_OK; i++)
+		status = check_permitted(source, found.rules[i], plan);
+	if (status != WEIR_OK)
+		return status;
+	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
+	if (!plan->steps)
+		return WEIR_ENOMEM;
+	source->enough = enough_quota(plan, most);
+	for (size_t i = 0; i < count && status == WEIR_OK; i++)
+		status = add_steps(source, found.rules[i], plan);
+	if (__builtin_expect(status == WEIR_ECOST && plan->by_order, 0))
+		return end_before_last(plan);
+	return status;
+}
+
+int engine_prepare_rules(const struct weir_engine *engine, const struct algo_call *call,
+                         const struct engine_attributes *attributes, struct arena *arena,
+                         struct plan *plan)
+{
+	struct source source = {
+	    engine, NULL, arena, attributes->key_max, call->priority, attributes->permitted};
+
+	engine_prepare_none(call, plan);
+	if (attributes->count > WEIR_ATTRIBUTES_MAX)
+		return WEIR_ELONG;
+	source.values = match_values(engine->match, attributes->items, attributes->count, arena);
+	return prepare(&source, plan);
+}
+
+/* Whether a rule that applies has steps in a plan of each. */
+static bool has_part(const struct engine_each *each, const struct rules_rule *rule)
+{
+	if (each->only && each->only != rule)
+		return false;
+	return each->erases == 0 || rule->feedback[each->erases - 1] > 0;
+}
+
+static int prepare_each(struct source *source, const struct engine_each *each, struct plan *plan)
+{
+	const struct weir_engine *engine = source->engine;
+	struct match_found found;
+	int status = WEIR_OK;
+	size_t most = 0;
+
+	if (!find_rules(source, &found))
+		return WEIR_ENOMEM;
+	for (size_t i = 0; i < found.count; i++)
+		most += engine->config->rules[found.rules[i]].limit_count + 1;
+	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
+	if (!plan->steps)
+		return WEIR_ENOMEM;
+	source->enough = enough_quota(plan, most);
+	for (size_t i = 0; i < found.count; i++)
+		if (status == WEIR_OK && has_part(each, &engine->config->rules[found.rules[i]]))
+			status = check_permitted(source, found.rules[i], plan);
+	for (size_t i = 0; i < found.count; i++) {
+		const struct rules_rule *rule = &engine->config->rules[found.rules[i]];
+
+		if (status != WEIR_OK || !has_part(each, rule))
+			continue;
+		status = add_steps(source, found.rules[i], plan);
+		if (rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS && !each->only &&
+		    (each->op == ALGO_PEEK || each->together))
+			status = add_step(source, found.rules[i], &engine->listed, SLICE(""), plan);
+	}
+	return status;
+}
+
+int engine_prepare_each(const struct weir_engine *engine, const struct engine_each *each,
+                        const struct engine_attributes *attributes, struct arena *arena,
+                        struct plan *plan)
+{
+	struct source source = {engine, NULL, arena, attributes->key_max, 0, attributes->permitted};
+
+	engine_prepare_none(&(struct algo_call){each->op, 1}, plan);
+	plan->apart = !each->together;
+	plan->complete = each->together;
+	plan->erases = (unsigned char)(each->erases & 3);
+	if (attributes->count > WEIR_ATTRIBUTES_MAX)
+		return WEIR_ELONG;
+	source.values = match_values(engine->match, attributes->items, attributes->count, arena);
+	return prepare_each(&source, each, plan);
+}
+
+int engine_attribute(const struct weir_engine *engine, struct slice name)
+{
+	return match_attribute(engine->match, name);
+}
+
+int engine_prepare_values(const struct weir_engine *engine, const struct algo_call *call,
+                          const struct engine_values *values, struct arena *arena,
+                          struct plan *plan)
+{
+	struct source source = {
+	    engine, match_no_values(engine->match, arena), arena, WEIR_KEY_MAX, call->priority, NULL};
+
+	engine_prepare_none(call, plan);
+	for (size_t i = 0; source.values && i < values->count; i++)
+		if (values->numbers[i] >= 0)
+			source.values[values->numbers[i]].text = values->items[i];
+	return prepare(&source, plan);
+}

@@ -1,0 +1,337 @@
+/* compile.c: a configuration compiled for deciding. */
+#include "engine/rules/compiled.h"
+
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "algo/algorithm.h"
+#include "base/error.h"
+#include "base/number.h"
+#include "base/text/carried.h"
+#include "base/text/login.h"
+#include "store/caller.h"
+
+/* A limit that counts in memory takes its place there; a remote one gets what stands in for it. */
+static int place_limit(struct weir_engine *engine, struct weir_limit *limit,
+                       const struct rules_limit *from, struct weir_error *error)
+{
+	struct weir_limit *local = &engine->locals[engine->local_count];
+	uint64_t nodes = engine->table->nodes ? engine->table->nodes : engine->config->nodes;
+	struct weir_error inner;
+	int status;
+
+	if (!engine_remote_store(engine->table, limit)) {
+		store_join(engine->table->store, &limit->algo);
+		return WEIR_OK;
+	}
+	status = limit_init_local(local, limit, &from->options, nodes, engine->table->store, &inner);
+	if (status != WEIR_OK)
+		return error_set(error, status,
+		                 "expected a limit that %llu servers can divide while Redis is away, found "
+		                 "one that they can't: %s",
+		                 (unsigned long long)nodes, inner.message);
+	engine->local_count++;
+	store_join(engine->table->store, &local->algo);
+	limit->local = local;
+	return WEIR_OK;
+}
+
+static int open_limit(struct weir_engine *engine, struct weir_limit *limit, struct store *store,
+                      const struct rules_limit *from, struct weir_error *error)
+{
+	int status = limit_init(limit, &from->options, error);
+
+	if (status == WEIR_OK) {
+		engine->limit_count++;
+		limit->store = store;
+		limit->on_store_failure = from->on_store_failure;
+		limit->algo.chunk = (uint64_t)((u128)limit->algo.quota * from->chunk_percent / 100);
+		status = place_limit(engine, limit, from, error);
+	}
+	if (status != WEIR_OK && error) {
+		error->line = from->line;
+		error->column = from->column;
+	}
+	return status;
+}
+
+static int open_limits(struct weir_engine *engine, struct store *const *stores,
+                       struct weir_error *error)
+{
+	const struct weir_config *config = engine->config;
+	int status = WEIR_OK;
+
+	engine->limits = arena_array(&engine->arena, config->limit_count, sizeof *engine->limits);
+	engine->locals = arena_array(&engine->arena, config->limit_count, sizeof *engine->locals);
+	if (!engine->limits || !engine->locals)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++)
+		status = open_limit(engine, &engine->limits[i], stores ? stores[i] : NULL,
+		                    &config->limits[i], error);
+	return status;
+}
+
+/* By the numbers that the slots of `identities` hold, less one. */
+static struct weir_limit *counted_limit(const struct weir_engine *engine, size_t number)
+{
+	return number < engine->limit_count ? &engine->limits[number]
+	                                    : &engine->locals[number - engine->limit_count];
+}
+
+static uint32_t *name_slot(const struct weir_engine *engine, struct slice name)
+{
+	size_t i = store_hash(engine->table->store, 0, name.data, name.len) & engine->slot_mask;
+
+	while (engine->names[i] &&
+	       !slice_equal(slice_of(engine->limits[engine->names[i] - 1].name), name))
+		i = (i + 1) & engine->slot_mask;
+	return &engine->names[i];
+}
+
+static uint32_t *identity_slot(const struct weir_engine *engine, uint64_t identity)
+{
+	size_t i = identity & engine->slot_mask;
+
+	while (engine->identities[i] &&
+	       counted_limit(engine, engine->identities[i] - 1)->algo.identity != identity)
+		i = (i + 1) & engine->slot_mask;
+	return &engine->identities[i];
+}
+
+static int index_limits(struct weir_engine *engine, struct weir_error *error)
+{
+	size_t slots = 4, counted = engine->limit_count + engine->local_count;
+
+	while (slots < 2 * counted)
+		slots *= 2;
+	engine->slot_mask = slots - 1;
+	engine->names = arena_array(&engine->arena, slots, sizeof *engine->names);
+	engine->identities = arena_array(&engine->arena, slots, sizeof *engine->identities);
+	if (!engine->names || !engine->identities)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < engine->limit_count; i++)
+		*name_slot(engine, slice_of(engine->limits[i].name)) = (uint32_t)i + 1;
+	for (size_t i = 0; i < counted; i++)
+		*identity_slot(engine, counted_limit(engine, i)->algo.identity) = (uint32_t)i + 1;
+	return WEIR_OK;
+}
+
+static bool compile_key(struct weir_engine *engine, size_t number)
+{
+	const struct rules_rule *rule = &engine->config->rules[number];
+	struct rule_key *key = &engine->keys[number];
+	struct carried carried;
+
+	key->attributes = arena_array(&engine->arena, rule->key_count, sizeof *key->attributes);
+	for (size_t i = 0; key->attributes && i < rule->key_count; i++) {
+		key->attributes[i] = match_key_attribute(engine->match, number, slice_of(rule->key[i]));
+		key->secret |= carried_parse(rule->key[i], &carried);
+	}
+	return key->attributes != NULL;
+}
+
+static uint32_t *rule_slot(const struct weir_engine *engine, struct slice name)
+{
+	size_t i = store_hash(engine->table->store, 0, name.data, name.len) & engine->rule_mask;
+
+	while (engine->rule_names[i] &&
+	       !slice_equal(slice_of(engine->config->rules[engine->rule_names[i] - 1].name), name))
+		i = (i + 1) & engine->rule_mask;
+	return &engine->rule_names[i];
+}
+
+static int index_rules(struct weir_engine *engine, struct weir_error *error)
+{
+	const struct weir_config *config = engine->config;
+	size_t slots = 4;
+
+	while (slots < 2 * config->rule_count)
+		slots *= 2;
+	engine->rule_mask = slots - 1;
+	engine->rule_names = arena_array(&engine->arena, slots, sizeof *engine->rule_names);
+	if (!engine->rule_names)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < config->rule_count; i++)
+		*rule_slot(engine, slice_of(config->rules[i].name)) = (uint32_t)i + 1;
+	engine->has_listed = limit_init(&engine->listed, &algorithm_denies_all, error) == WEIR_OK;
+	return engine->has_listed ? WEIR_OK : WEIR_ENOMEM;
+}
+
+const struct rules_rule *engine_rule(const struct weir_engine *engine, struct slice name)
+{
+	uint32_t number = *rule_slot(engine, name);
+
+	return number ? &engine->config->rules[number - 1] : NULL;
+}
+
+static int compile_rules(struct weir_engine *engine, struct weir_error *error)
+{
+	const struct weir_config *config = engine->config;
+
+	engine->match = match_new(config, engine_secret(engine->table), &engine->arena);
+	engine->keys = arena_array(&engine->arena, config->rule_count, sizeof *engine->keys);
+	if (!engine->match || !engine->keys)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	engine->ip = match_attribute(engine->match, SLICE("ip"));
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (!compile_key(engine, i))
+			return error_set(error, WEIR_ENOMEM, "out of memory");
+	return WEIR_OK;
+}
+
+/* Room for the keys of all limits, or of none: last, since tables that are made stay. */
+static int reserve_limits(struct weir_engine *engine, struct weir_error *error)
+{
+	size_t counted = engine->limit_count + engine->local_count, n = 0;
+	const struct algo_limit **limits = arena_array(&engine->arena, counted, sizeof *limits);
+
+	if (!limits)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < counted; i++) {
+		const struct weir_limit *limit = counted_limit(engine, i);
+
+		if (!engine_remote_store(engine->table, limit))
+			limits[n++] = &limit->algo;
+	}
+	return store_reserve(engine->table->store, limits, n, error);
+}
+
+int engine_open(const struct weir_config *config, struct weir_table *table,
+                struct store *const *stores, struct weir_engine **out, struct weir_error *error)
+{
+	struct weir_engine *engine = calloc(1, sizeof *engine);
+	int status;
+
+	*out = NULL;
+	if (!engine)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	engine->table = table;
+	engine->config = config;
+	status = open_limits(engine, stores, error);
+	if (status == WEIR_OK)
+		status = index_limits(engine, error);
+	if (status == WEIR_OK)
+		status = index_rules(engine, error);
+	if (status == WEIR_OK)
+		status = compile_rules(engine, error);
+	if (status == WEIR_OK)
+		status = reserve_limits(engine, error);
+	if (status != WEIR_OK) {
+		weir_engine_close(engine);
+		return status;
+	}
+	*out = engine;
+	return WEIR_OK;
+}
+
+/* Whether a URL is that store's, whose name has no password. */
+static bool is_url_of(const struct store_caller *caller, const char *url)
+{
+	char *shown = caller ? malloc(strlen(url) + 1) : NULL;
+	bool is_same = false;
+
+	if (shown) {
+		login_strip(url, shown);
+		is_same = strcmp(shown, caller->name) == 0;
+	}
+	free(shown);
+	return is_same;
+}
+
+/* The store that a limit names, of those that a table of the library has; NULL: none. */
+static int find_store(const struct weir_table *table, const struct rules_limit *limit,
+                      struct store **out, struct weir_error *error)
+{
+	const char *name = limit->store.text;
+
+	*out = NULL;
+	if (!name || is_url_of(table->caller, name))
+		return WEIR_OK;
+	if (strcmp(name, "memory") == 0) {
+		*out = table->remote ? table->store : NULL;
+		return WEIR_OK;
+	}
+	return error_set_at(error, WEIR_EUNSUPPORTED, limit->store.line, limit->store.column,
+	                    "expected memory or the table's own store, found another");
+}
+
+int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
+                     struct weir_error *error)
+{
+	struct store **stores = calloc(config->limit_count + 1, sizeof *stores);
+	int status = WEIR_OK;
+
+	*out = NULL;
+	if (!stores)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++)
+		status = find_store(table, &config->limits[i], &stores[i], error);
+	if (status == WEIR_OK)
+		status = engine_open(config, table, stores, out, error);
+	free(stores);
+	return status;
+}
+
+void weir_engine_close(weir_engine *engine)
+{
+	if (!engine)
+		return;
+	for (size_t i = 0; i < engine->limit_count + engine->local_count; i++)
+		limit_free(counted_limit(engine, i));
+	if (engine->has_listed)
+		limit_free(&engine->listed);
+	arena_free(&engine->arena);
+	free(engine);
+}
+
+struct weir_limit *engine_limit_of(const struct weir_engine *engine, uint64_t identity)
+{
+	uint32_t number = *identity_slot(engine, identity);
+
+	return number ? counted_limit(engine, number - 1) : NULL;
+}
+
+/* A limit that has moved to another store begins anew there. */
+void engine_succeed(struct weir_engine *engine, struct weir_engine *next)
+{
+	for (size_t i = 0; i < next->limit_count + next->local_count; i++) {
+		struct weir_limit *now = counted_limit(next, i);
+		struct weir_limit *limit = engine_limit_of(engine, now->algo.identity);
+
+		if (limit && engine_remote_store(engine->table, limit) ==
+		                 engine_remote_store(next->table, now))
+			algo_succeed(&limit->algo, &now->algo);
+	}
+}
+
+size_t engine_limit_count(const struct weir_engine *engine)
+{
+	return engine->limit_count;
+}
+
+struct weir_table *engine_table(const struct weir_engine *engine)
+{
+	return engine->table;
+}
+
+const struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index)
+{
+	return &engine->limits[index];
+}
+
+size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit)
+{
+	const struct weir_limit *own = limit->origin ? limit->origin : limit;
+	size_t index = ((uintptr_t)own - (uintptr_t)engine->limits) / sizeof *own;
+
+	return index < engine->limit_count ? index : engine->limit_count;
+}
+
+const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name, size_t name_len)
+{
+	uint32_t number = *name_slot(engine, (struct slice){name, name_len});
+
+	return number ? &engine->limits[number - 1] : NULL;
+}

@@ -1,0 +1,33 @@
+/* compiled.h: what is inside of a weir_engine. */
+#ifndef ENGINE_RULES_COMPILED_H
+#define ENGINE_RULES_COMPILED_H
+
+#include "engine/engine.h"
+#include "engine/rules/rule_match.h"
+
+struct rule_key {
+	int *attributes; /* by number */
+	bool secret;     /* a proxied request carries one of them */
+};
+
+struct weir_engine {
+	struct weir_table *table;
+	const struct weir_config *config;
+	struct arena arena;
+	struct weir_limit *limits; /* as the config's */
+	size_t limit_count;        /* of them opened */
+	struct weir_limit *locals; /* of remote ones, in the order of `limits` */
+	size_t local_count;
+	uint32_t *names;           /* by hash of the name: 1 + the limit's index, 0 free */
+	uint32_t *identities;      /* the same by identity, which is a hash; then the locals */
+	size_t slot_mask;          /* of both */
+	uint32_t *rule_names;      /* by hash of the name: 1 + the rule's index, 0 free */
+	size_t rule_mask;
+	struct weir_limit listed;  /* denies all: of rules that answer by themselves */
+	bool has_listed;
+	struct match *match;
+	int ip;     /* the attribute of that name, by number, or -1 */
+	struct rule_key *keys; /* of each rule */
+};
+
+#endif

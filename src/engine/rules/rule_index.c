@@ -1,0 +1,408 @@
+/* rule_index.c: rules are filed, each under the values that the fewest share. */
+#include "engine/rules/rule_index.h"
+
+#include "base/number.h"
+#include "base/text/path.h"
+
+static bool slots_open(struct slots *slots, size_t most, struct arena *arena)
+{
+	size_t n = 16;
+
+	while (n < 2 * most)
+		n *= 2;
+	slots->mask = n - 1;
+	slots->items = arena_array(arena, n, sizeof *slots->items);
+	return slots->items != NULL;
+}
+
+static int attribute_add(struct match *match, const char *text)
+{
+	struct slice name = slice_of(text);
+	struct slot *slot = index_name(match, name);
+
+	if (slot->hash == 0) {
+		*slot = (struct slot){index_name_hash(match, name), (uint32_t)match->attribute_count++, 0, {0}};
+		match->attributes[slot->first].name = name;
+	}
+	return (int)slot->first;
+}
+
+static bool is_folded(const struct rule *rule, const char *attribute)
+{
+	return rule->path_variants && strcmp(attribute, "path") == 0;
+}
+
+/* attribute_add for a rule's condition or key. */
+static int rule_attribute_add(struct match *match, const struct rule *rule, const char *name)
+{
+	int number = attribute_add(match, name);
+
+	if (!is_folded(rule, name))
+		return number;
+	if (match->folded < 0) {
+		match->path = number;
+		match->folded = (int)match->attribute_count++;
+	}
+	return match->folded;
+}
+
+/* A path of a rule as the folded ones are to be compared with it: as one value or two. */
+static size_t fold_value(const struct rules_value *value, struct rules_value out[2],
+                         struct arena *arena)
+{
+	struct slice folded;
+	char *copy;
+
+	out[0] = *value;
+	if (value->test != RULES_EQUAL && value->test != RULES_PREFIX)
+		return 1;
+	if (path_fold(arena, value->text, &folded) != 0)
+		return 0;
+	out[0].text = folded;
+	if (value->test == RULES_EQUAL || folded.len <= 1 ||
+	    value->text.data[value->text.len - 1] != '/')
+		return 1;
+	/* A prefix /api/ includes /api itself, a variant of it. */
+	copy = arena_alloc(arena, folded.len + 1);
+	if (!copy)
+		return 0;
+	memcpy(copy, folded.data, folded.len);
+	copy[folded.len] = '/';
+	out[0].text = (struct slice){copy, folded.len + 1};
+	out[1] = (struct rules_value){.test = RULES_EQUAL, .text = folded};
+	return 2;
+}
+
+static const struct rules_condition *fold_condition(const struct rules_condition *from,
+                                                    struct arena *arena)
+{
+	struct rules_condition *condition = arena_alloc(arena, sizeof *condition);
+	struct rules_value *values = arena_array(arena, 2 * from->value_count, sizeof *values);
+
+	if (!condition || !values)
+		return NULL;
+	*condition = (struct rules_condition){
+	    .attribute = from->attribute, .values = values, .negated = from->negated};
+	for (size_t i = 0; i < from->value_count; i++) {
+		size_t n = fold_value(&from->values[i], &values[condition->value_count], arena);
+
+		if (n == 0)
+			return NULL;
+		condition->value_count += n;
+	}
+	return condition;
+}
+
+/* The probe that finds `value` in a request, and the bytes it is filed under; false: none does. */
+static bool probe_of(const struct rules_value *value, struct probe *probe, struct slice *bytes)
+{
+	int bits;
+
+	*bytes = value->text;
+	switch (value->test) {
+	case RULES_EQUAL:
+		*probe = (struct probe){PROBE_EQUAL, 0};
+		return true;
+	case RULES_PREFIX:
+		*probe = (struct probe){PROBE_PREFIX, (unsigned)value->text.len};
+		return true;
+	case RULES_IP_RANGE:
+		bits = ip_range_prefix(&value->range);
+		*probe = (struct probe){PROBE_IP, (unsigned)bits};
+		*bytes = (struct slice){(const char *)value->range.first.bytes, 16};
+		return bits >= 0;
+	case RULES_IP_PATTERN:
+	case RULES_LISTED:
+	case RULES_NUMBERS:
+	case RULES_ANY:
+	case RULES_NONE:
+		break;
+	}
+	return false;
+}
+
+/* Whether a rule can be filed under a condition: a lookup finds each of its values. */
+static bool is_useful(const struct rules_condition *condition)
+{
+	struct probe probe;
+	struct slice bytes;
+
+	if (condition->negated)
+		return false;
+	for (size_t i = 0; i < condition->value_count; i++)
+		if (!probe_of(&condition->values[i], &probe, &bytes))
+			return false;
+	return condition->value_count > 0;
+}
+
+/* The slot of a condition's value, which is taken from now on. */
+static struct slot *value_slot(struct match *match, const struct condition *condition, size_t i,
+                               struct probe *probe)
+{
+	struct slice bytes = {0};
+	struct slot *slot;
+	uint64_t hash;
+
+	probe_of(&condition->rule->values[i], probe, &bytes);
+	hash = index_hash(match, (size_t)condition->attribute, *probe, bytes);
+	slot = index_find(&match->values, hash);
+	slot->hash = hash;
+	return slot;
+}
+
+static bool probe_add(struct attribute *attribute, struct probe probe, struct arena *arena)
+{
+	struct probe *grown;
+
+	for (size_t i = 0; i < attribute->probe_count; i++)
+		if (attribute->probes[i].kind == probe.kind && attribute->probes[i].length == probe.length)
+			return true;
+	if (attribute->probe_count == attribute->probe_room) {
+		attribute->probe_room = attribute->probe_room ? 2 * attribute->probe_room : 4;
+		grown = arena_array(arena, attribute->probe_room, sizeof *grown);
+		if (!grown)
+			return false;
+		for (size_t i = 0; i < attribute->probe_count; i++)
+			grown[i] = attribute->probes[i];
+		attribute->probes = grown;
+	}
+	attribute->probes[attribute->probe_count++] = probe;
+	return true;
+}
+
+/* Notes the slot of a condition that is one whole value. Copies of texts lie close together. */
+static bool note_equal(const struct match *match, struct condition *condition, struct slot *slot,
+                       struct arena *arena)
+{
+	const struct rules_value *value = condition->rule->values;
+
+	if (condition->rule->value_count != 1 || value->test != RULES_EQUAL)
+		return true;
+	if (!slot->text.data)
+		slot->text = (struct slice){arena_copy(arena, value->text), value->text.len};
+	if (!slot->text.data)
+		return false;
+	if (slice_equal(slot->text, value->text)) /* else two values have one hash */
+		condition->equal = (uint32_t)(slot - match->values.items) + 1;
+	return true;
+}
+
+/* Makes room for the values that a rule could be filed under, each once: few lines of the cache. */
+static bool make_room(struct match *match, size_t most, struct arena *arena)
+{
+	struct arena scratch = {0};
+	size_t values = 0;
+
+	if (!slots_open(&match->values, most, &scratch))
+		return false;
+	for (size_t i = 0; i < match->rule_count; i++)
+		for (size_t j = 0; j < match->rules[i].condition_count; j++) {
+			const struct condition *condition = &match->rules[i].conditions[j];
+			struct probe probe;
+
+			for (size_t k = 0; is_useful(condition->rule) && k < condition->rule->value_count; k++)
+				value_slot(match, condition, k, &probe);
+		}
+	for (size_t i = 0; i <= match->values.mask; i++)
+		values += match->values.items[i].hash != 0;
+	arena_free(&scratch);
+	return slots_open(&match->values, values, arena);
+}
+
+/* Counts how many rules ask for each value that a rule could be filed under. */
+static bool count_values(struct match *match, struct arena *arena)
+{
+	for (size_t i = 0; i < match->rule_count; i++) {
+		const struct rule *rule = &match->rules[i];
+
+		for (size_t j = 0; j < rule->condition_count; j++) {
+			struct condition *condition = &rule->conditions[j];
+
+			for (size_t k = 0; is_useful(condition->rule) && k < condition->rule->value_count; k++) {
+				struct probe probe;
+				struct slot *slot = value_slot(match, condition, k, &probe);
+
+				slot->count++;
+				if (!note_equal(match, condition, slot, arena))
+					return false;
+			}
+		}
+	}
+	return true;
+}
+
+/* How much a beginning or a network, which many requests have, is worse than a whole value. */
+#define BROAD 8
+
+/* The rules that share a value of a condition, if a request has that one: they are all asked. */
+static uint64_t sharing(struct match *match, const struct condition *condition)
+{
+	uint64_t rules = 0;
+
+	for (size_t i = 0; i < condition->rule->value_count; i++) {
+		struct probe probe;
+		uint64_t count = value_slot(match, condition, i, &probe)->count;
+
+		rules = u64_max(rules, probe.kind == PROBE_EQUAL ? count : BROAD * count);
+	}
+	return rules;
+}
+
+/* Each rule by the condition whose values are the rarest, so that few rules are asked in vain. */
+static bool choose(struct match *match, struct arena *arena)
+{
+	for (size_t i = 0; i < match->rule_count; i++) {
+		struct rule *rule = &match->rules[i];
+		uint64_t least = UINT64_MAX;
+
+		rule->filed = NOT_FILED;
+		for (size_t j = 0; j < rule->condition_count; j++) {
+			uint64_t rules = is_useful(rule->conditions[j].rule)
+			                     ? sharing(match, &rule->conditions[j])
+			                     : UINT64_MAX;
+
+			if (rules < least) {
+				least = rules;
+				rule->filed = (uint32_t)j;
+			}
+		}
+		match->always_count += rule->filed == NOT_FILED;
+	}
+	match->always = arena_array(arena, match->always_count, sizeof *match->always);
+	return match->always != NULL;
+}
+
+/* Calls for each value that a rule is filed under. */
+static bool file_rules(struct match *match, struct arena *arena,
+                       bool (*file)(struct match *match, size_t rule, struct slot *slot,
+                                    struct probe probe, struct arena *arena))
+{
+	for (size_t i = 0; i < match->rule_count; i++) {
+		const struct rule *rule = &match->rules[i];
+		const struct condition *condition;
+
+		if (rule->filed == NOT_FILED)
+			continue;
+		condition = &rule->conditions[rule->filed];
+		for (size_t j = 0; j < condition->rule->value_count; j++) {
+			struct probe probe;
+			struct slot *slot = value_slot(match, condition, j, &probe);
+
+			if (!file(match, i, slot, probe, arena))
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool count_entry(struct match *match, size_t rule, struct slot *slot, struct probe probe,
+                        struct arena *arena)
+{
+	const struct condition *condition = &match->rules[rule].conditions[match->rules[rule].filed];
+
+	slot->count++;
+	return probe_add(&match->attributes[condition->attribute], probe, arena);
+}
+
+static bool add_entry(struct match *match, size_t rule, struct slot *slot, struct probe probe,
+                      struct arena *arena)
+{
+	(void)probe;
+	(void)arena;
+	match->entries[slot->first + slot->count++] = (uint32_t)rule;
+	return true;
+}
+
+static bool file_all(struct match *match, size_t most, struct arena *arena)
+{
+	size_t always = 0;
+	uint32_t entries = 0;
+
+	if (!make_room(match, most, arena) || !count_values(match, arena) || !choose(match, arena))
+		return false;
+	for (size_t i = 0; i < match->rule_count; i++)
+		if (match->rules[i].filed == NOT_FILED)
+			match->always[always++] = (uint32_t)i;
+	for (size_t i = 0; i <= match->values.mask; i++)
+		match->values.items[i].count = 0;
+	if (!file_rules(match, arena, count_entry))
+		return false;
+	for (size_t i = 0; i <= match->values.mask; i++) {
+		struct slot *slot = &match->values.items[i];
+
+		slot->first = entries;
+		entries += slot->count;
+		slot->count = 0;
+	}
+	match->entries = arena_array(arena, entries, sizeof *match->entries);
+	return match->entries && file_rules(match, arena, add_entry);
+}
+
+static bool wants_variants(const struct weir_config *config, const struct rules_rule *rule)
+{
+	return (rule->path_variants != RULES_UNSET ? rule->path_variants : config->path_variants) ==
+	       RULES_YES;
+}
+
+/* *values: how many there are at most. */
+static bool allocate(struct match *match, const struct weir_config *config, size_t *values,
+                     struct arena *arena)
+{
+	size_t names = 0;
+
+	*values = 0;
+
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct rules_rule *rule = &config->rules[i];
+		size_t most = wants_variants(config, rule) ? 2 : 1; /* a value's places in the index */
+
+		names += rule->condition_count + rule->key_count;
+		for (size_t j = 0; j < rule->condition_count; j++)
+			*values += most * rule->conditions[j].value_count;
+	}
+	match->attributes = arena_array(arena, names + 1, sizeof *match->attributes);
+	match->rules = arena_array(arena, config->rule_count, sizeof *match->rules);
+	match->rule_count = config->rule_count;
+	return slots_open(&match->names, names, arena) && match->attributes && match->rules;
+}
+
+static bool compile_rule(struct match *match, const struct rules_rule *from, struct rule *rule,
+                         struct arena *arena)
+{
+	rule->condition_count = (uint32_t)from->condition_count;
+	rule->conditions = arena_array(arena, from->condition_count, sizeof *rule->conditions);
+	if (!rule->conditions)
+		return false;
+	for (size_t i = 0; i < from->condition_count; i++) {
+		const struct rules_condition *condition = &from->conditions[i];
+		int attribute = rule_attribute_add(match, rule, condition->attribute);
+
+		if (is_folded(rule, condition->attribute))
+			condition = fold_condition(condition, arena);
+		if (!condition)
+			return false;
+		rule->conditions[i] = (struct condition){attribute, 0, condition};
+	}
+	for (size_t i = 0; i < from->key_count; i++)
+		rule_attribute_add(match, rule, from->key[i]);
+	return true;
+}
+
+struct match *index_new(const struct weir_config *config, const struct hash_key *key,
+                        struct arena *arena)
+{
+	struct match *match = arena_alloc(arena, sizeof *match);
+	size_t values;
+
+	if (!match || !allocate(match, config, &values, arena))
+		return NULL;
+	keyhash_init(&match->hash, key);
+	match->path = match->folded = -1;
+	for (size_t i = 0; i < config->rule_count; i++) {
+		match->rules[i].ip_numbers = config->rules[i].ip_numbers == RULES_YES;
+		match->rules[i].path_variants = wants_variants(config, &config->rules[i]);
+		if (!compile_rule(match, &config->rules[i], &match->rules[i], arena))
+			return NULL;
+	}
+	return file_all(match, values, arena) ? match : NULL;
+}

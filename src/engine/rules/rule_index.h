@@ -1,0 +1,106 @@
+/* rule_index.h: what is inside of a struct match: rules filed under the values that they ask for. */
+#ifndef ENGINE_RULES_RULE_INDEX_H
+#define ENGINE_RULES_RULE_INDEX_H
+
+#include "base/arena.h"
+#include "base/keyhash.h"
+#include "rules/model.h"
+
+/* A probe looks up a value, or the beginning of one. */
+enum probe_kind { PROBE_NAME, PROBE_EQUAL, PROBE_PREFIX, PROBE_IP };
+
+struct probe {
+	enum probe_kind kind;
+	unsigned length; /* bytes of a prefix, bits of an address */
+};
+
+struct attribute {
+	struct slice name;
+	struct probe *probes;
+	size_t probe_count, probe_room;
+};
+
+/* The numbers filed under a hash: of a name its attribute, of a value the rules that ask for it. */
+struct slot {
+	uint64_t hash;  /* 0: free */
+	uint32_t first; /* of `entries`, or the attribute */
+	uint32_t count;
+	struct slice text; /* of a whole value; data NULL: of none */
+};
+
+struct slots {
+	struct slot *items;
+	size_t mask;
+};
+
+struct condition {
+	int attribute;
+	/* 1 + the slot of a single whole value; 0: it is something else. A request looks its own value
+	 * up once, so this compares two numbers and no text that is outside the cache. */
+	uint32_t equal;
+	const struct rules_condition *rule;
+};
+
+struct rule {
+	struct condition *conditions;
+	uint32_t condition_count;
+	uint32_t filed; /* the condition that it is filed under, or NOT_FILED */
+	bool path_variants, ip_numbers;
+};
+
+#define NOT_FILED UINT32_MAX
+
+struct match {
+	struct keyhash hash;
+	struct attribute *attributes;
+	size_t attribute_count;
+	/* The attribute `path`, and folded to what its variants share: an attribute of its own,
+	 * without a name, so that it is indexed as any other. -1: no rule asks for it. */
+	int path, folded;
+	struct rule *rules;
+	size_t rule_count;
+	uint32_t *always; /* rules that are filed nowhere */
+	size_t always_count;
+	struct slots names, values;
+	uint32_t *entries; /* numbers of rules, in their order; those of a slot together */
+};
+
+static inline uint64_t index_hash(const struct match *match, size_t attribute, struct probe probe,
+                                  struct slice bytes)
+{
+	uint64_t salt = (uint64_t)attribute << 32 | (uint64_t)probe.length << 8 | probe.kind;
+
+	return u64_max(keyhash(&match->hash, salt, bytes.data, bytes.len), 1);
+}
+
+static inline struct slot *index_find(const struct slots *slots, uint64_t hash)
+{
+	size_t i = hash & slots->mask;
+
+	while (slots->items[i].hash != 0 && slots->items[i].hash != hash)
+		i = (i + 1) & slots->mask;
+	return &slots->items[i];
+}
+
+static inline uint64_t index_name_hash(const struct match *match, struct slice name)
+{
+	return index_hash(match, 0, (struct probe){PROBE_NAME, 0}, name);
+}
+
+/* The slot of a name, or the free one where it belongs: two names may have one hash. */
+static inline struct slot *index_name(const struct match *match, struct slice name)
+{
+	uint64_t hash = index_name_hash(match, name);
+	struct slot *slot = index_find(&match->names, hash);
+
+	while (slot->hash != 0 &&
+	       !(slot->hash == hash && slice_equal(match->attributes[slot->first].name, name)))
+		slot = slot == &match->names.items[match->names.mask] ? match->names.items : slot + 1;
+	return slot;
+}
+
+/** As match_new. */
+struct match *index_new(const struct weir_config *config, const struct hash_key *key,
+                        struct arena *arena);
+
+#endif

@@ -1,0 +1,331 @@
+#include "engine/rules/rule_match.h"
+
+#include "base/number.h"
+#include "base/text/path.h"
+#include "engine/rules/rule_index.h"
+
+struct match *match_new(const struct weir_config *config, const struct hash_key *key,
+                        struct arena *arena)
+{
+	return index_new(config, key, arena);
+}
+
+int match_attribute(const struct match *match, struct slice name)
+{
+	const struct slot *slot = index_name(match, name);
+
+	return slot->hash != 0 ? (int)slot->first : -1;
+}
+
+int match_key_attribute(const struct match *match, size_t rule, struct slice name)
+{
+	return match->rules[rule].path_variants && slice_equal(name, SLICE("path"))
+	           ? match->folded
+	           : match_attribute(match, name);
+}
+
+struct match_value *match_no_values(const struct match *match, struct arena *arena)
+{
+	return arena_array(arena, match->attribute_count, sizeof(struct match_value));
+}
+
+struct match_value *match_values(const struct match *match, const struct weir_attribute *attributes,
+                                 size_t n, struct arena *arena)
+{
+	struct match_value *values = match_no_values(match, arena);
+
+	if (!values)
+		return NULL;
+	for (size_t i = 0; i < n; i++) {
+		int number = match_attribute(match, slice_of(attributes[i].name));
+
+		if (number >= 0 && !values[number].text.data)
+			values[number].text = (struct slice){attributes[i].value, attributes[i].value_len};
+	}
+	return values;
+}
+
+/* Whether it is one in any form. */
+static bool is_address(struct match_value *value)
+{
+	if (value->form == IP_UNTRIED)
+		value->form = ip_parse(value->text, &value->ip)          ? IP_VALID
+		              : ip_parse_number(value->text, &value->ip) ? IP_NUMBER
+		                                                         : IP_INVALID;
+	return value->form != IP_INVALID;
+}
+
+bool match_is_ip(struct match_value *value)
+{
+	return is_address(value) && value->form == IP_VALID;
+}
+
+/* Whether it is a whole number in that range; one past int64_t counts as the end. */
+static bool number_holds(const struct rules_numbers *numbers, struct slice text)
+{
+	bool minus = slice_skip(&text, SLICE("-"));
+	uint64_t most = (uint64_t)INT64_MAX + minus, value = 0;
+	int64_t number;
+
+	if (text.len == 0)
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.data[i] < '0' || text.data[i] > '9')
+			return false;
+		value =
+		    value > most / 10 ? most : u64_min(10 * value + (uint64_t)(text.data[i] - '0'), most);
+	}
+	number = minus ? (int64_t)-value : (int64_t)value;
+	return number >= numbers->first && number <= numbers->last;
+}
+
+/* With `ip_numbers`: numbers with a sign before them, and of addresses. */
+static bool any_number_holds(const struct rules_numbers *numbers, struct match_value *value)
+{
+	struct slice text = value->text;
+	int64_t number;
+
+	if (slice_skip(&text, SLICE("+")) || !memchr(text.data, '.', text.len))
+		return number_holds(numbers, text);
+	if (!is_address(value) || !ip_is_v4(&value->ip))
+		return false;
+	number = ip_number(&value->ip);
+	return number >= numbers->first && number <= numbers->last;
+}
+
+/* The same of a range. An address alone is a text to Koala, so a number is not equal to it. */
+static bool any_address_holds(const struct ip_range *range, struct match_value *value)
+{
+	bool is_one = memcmp(&range->first, &range->last, sizeof range->first) == 0;
+
+	return (is_one ? match_is_ip(value) : is_address(value)) && ip_in_range(&value->ip, range);
+}
+
+static bool is_listed(const struct dictionary *dictionary, struct match_value *value)
+{
+	bool is_ip = dictionary_has_addresses(dictionary) && match_is_ip(value);
+
+	return dictionary_has(dictionary, value->text, is_ip ? &value->ip : NULL);
+}
+
+static bool value_holds(const struct rules_value *test, struct match_value *value, bool ip_numbers)
+{
+	bool present = value->text.data;
+
+	switch (test->test) {
+	case RULES_EQUAL:
+		return present && slice_equal(value->text, test->text);
+	case RULES_PREFIX:
+		return present && value->text.len >= test->text.len &&
+		       memcmp(value->text.data, test->text.data, test->text.len) == 0;
+	case RULES_IP_RANGE:
+		return present &&
+		       (ip_numbers ? any_address_holds(&test->range, value)
+		                   : match_is_ip(value) && ip_in_range(&value->ip, &test->range));
+	case RULES_IP_PATTERN:
+		return present && (ip_numbers ? is_address(value) : match_is_ip(value)) &&
+		       ip_is_like(&value->ip, &test->pattern);
+	case RULES_LISTED:
+		return present && is_listed(test->dictionary, value);
+	case RULES_NUMBERS:
+		return present && (ip_numbers ? any_number_holds(&test->numbers, value)
+		                              : number_holds(&test->numbers, value->text));
+	case RULES_ANY:
+		return value->text.len > 0;
+	case RULES_NONE:
+		return value->text.len == 0;
+	}
+	return false;
+}
+
+#define NOWHERE UINT32_MAX
+
+/* As condition.equal: the slot of a request's whole value; NOWHERE: no condition is that value. */
+static inline uint32_t equal_of(const struct match *match, size_t attribute,
+                                struct match_value *value)
+{
+	const struct slot *slot;
+
+	if (value->equal != 0)
+		return value->equal;
+	value->equal = NOWHERE;
+	if (value->text.data) {
+		slot = index_find(&match->values, index_hash(match, attribute, (struct probe){PROBE_EQUAL, 0},
+		                                             value->text));
+		if (slot->text.data && slice_equal(slot->text, value->text))
+			value->equal = (uint32_t)(slot - match->values.items) + 1;
+	}
+	return value->equal;
+}
+
+static bool condition_holds(const struct rules_condition *condition, struct match_value *value,
+                            bool ip_numbers)
+{
+	bool holds = false;
+
+	for (size_t i = 0; !holds && i < condition->value_count; i++)
+		holds = value_holds(&condition->values[i], value, ip_numbers);
+	return condition->negated ? !holds && value->text.len > 0 : holds;
+}
+
+static bool rule_holds(const struct match *match, const struct rule *rule,
+                       struct match_value *values)
+{
+	for (size_t i = 0; i < rule->condition_count; i++) {
+		const struct condition *condition = &rule->conditions[i];
+		struct match_value *value = &values[condition->attribute];
+
+		if (condition->equal != 0
+		        ? equal_of(match, (size_t)condition->attribute, value) != condition->equal
+		        : !condition_holds(condition->rule, value, rule->ip_numbers))
+			return false;
+	}
+	return true;
+}
+
+/* The bytes of `value` that this probe looks up; false when the value has none such. */
+static bool probe_bytes(struct probe probe, struct match_value *value, struct ip *room,
+                        struct slice *bytes)
+{
+	*bytes = value->text;
+	switch (probe.kind) {
+	case PROBE_PREFIX:
+		bytes->len = probe.length;
+		return value->text.len >= probe.length;
+	case PROBE_IP:
+		if (!is_address(value))
+			return false;
+		*room = ip_network(&value->ip, probe.length);
+		*bytes = (struct slice){(const char *)room->bytes, sizeof room->bytes};
+		return true;
+	default:
+		return true;
+	}
+}
+
+/* The rules that apply, as they are found. */
+struct finding {
+	const struct match *match;
+	struct match_value *values;
+	struct arena *arena;
+	struct match_found *found;
+	size_t room;
+	bool in_order;
+};
+
+#define ROOM_FIRST 16
+
+/* False: no memory. */
+static bool add_found(struct finding *finding, uint32_t rule)
+{
+	struct match_found *found = finding->found;
+
+	if (found->count == finding->room) {
+		uint32_t *grown = arena_array(finding->arena, 2 * finding->room, sizeof *grown);
+
+		if (!grown)
+			return false;
+		memcpy(grown, found->rules, found->count * sizeof *grown);
+		found->rules = grown;
+		finding->room *= 2;
+	}
+	finding->in_order &= found->count == 0 || found->rules[found->count - 1] < rule;
+	found->rules[found->count++] = rule;
+	return true;
+}
+
+/* Adds those of the rules that apply. */
+static bool verify(struct finding *finding, const uint32_t *rules, size_t n)
+{
+	const struct match *match = finding->match;
+
+	for (size_t i = 0; i < n; i++)
+		if (rule_holds(match, &match->rules[rules[i]], finding->values) && !add_found(finding, rules[i]))
+			return false;
+	return true;
+}
+
+static bool look_up(struct finding *finding, size_t number)
+{
+	const struct match *match = finding->match;
+	const struct attribute *attribute = &match->attributes[number];
+	struct match_value *value = &finding->values[number];
+
+	for (size_t i = 0; i < attribute->probe_count; i++) {
+		struct probe probe = attribute->probes[i];
+		const struct slot *slot;
+		struct slice bytes;
+		struct ip room;
+
+		if (!probe_bytes(probe, value, &room, &bytes))
+			continue;
+		slot = index_find(&match->values, index_hash(match, number, probe, bytes));
+		if (slot->hash == 0)
+			continue;
+		if (!verify(finding, match->entries + slot->first, slot->count))
+			return false;
+	}
+	return true;
+}
+
+/* A few are sorted by moving them; in case of many the bits of all rules are set and read. */
+#define SORTED_MAX 64
+
+static void sort_few(struct match_found *found)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < found->count; i++) {
+		uint32_t rule = found->rules[i];
+		size_t at = kept;
+
+		while (at > 0 && found->rules[at - 1] > rule)
+			at--;
+		if (at > 0 && found->rules[at - 1] == rule)
+			continue;
+		memmove(&found->rules[at + 1], &found->rules[at], (kept - at) * sizeof rule);
+		found->rules[at] = rule;
+		kept++;
+	}
+	found->count = kept;
+}
+
+static bool sort_many(const struct match *match, struct match_found *found, struct arena *arena)
+{
+	size_t words = match->rule_count / 64 + 1, kept = 0;
+	uint64_t *bits = arena_array(arena, words, sizeof *bits);
+
+	if (!bits)
+		return false;
+	for (size_t i = 0; i < found->count; i++)
+		bits[found->rules[i] / 64] |= UINT64_C(1) << (found->rules[i] % 64);
+	for (size_t i = 0; i < words; i++)
+		for (uint64_t rest = bits[i]; rest != 0; rest &= rest - 1)
+			found->rules[kept++] = (uint32_t)(64 * i + (size_t)__builtin_ctzll(rest));
+	found->count = kept;
+	return true;
+}
+
+bool match_rules(const struct match *match, struct match_value *values, struct arena *arena,
+                 struct match_found *found)
+{
+	struct finding finding = {match, values, arena, found, ROOM_FIRST, true};
+
+	*found = (struct match_found){arena_array(arena, ROOM_FIRST, sizeof *found->rules), 0};
+	if (!found->rules)
+		return false;
+	if (match->folded >= 0 && values[match->path].text.data &&
+	    path_fold(arena, values[match->path].text, &values[match->folded].text) != 0)
+		return false;
+	if (!verify(&finding, match->always, match->always_count))
+		return false;
+	for (size_t i = 0; i < match->attribute_count; i++)
+		if (values[i].text.data && !look_up(&finding, i))
+			return false;
+	if (finding.in_order)
+		return true;
+	if (found->count > SORTED_MAX)
+		return sort_many(match, found, arena);
+	sort_few(found);
+	return true;
+}
