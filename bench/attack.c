@@ -53,7 +53,8 @@ struct attack {
 	uint64_t flood_ticks, most_per_minute, honest_denied;
 };
 
-static const struct weir_limit_options per_minute = {.name = "api", .rate = {100, 1, WEIR_MINUTE}};
+static const struct weir_limit_options per_minute = {.name = "api",
+                                                     .rate = {100, 1, WEIR_UNIT_MINUTE}};
 
 static bool ask(struct attack *attack, const char *kind, uint64_t number, uint64_t now_ns)
 {
@@ -180,8 +181,8 @@ int main(int argc, char **argv)
 	/* The flood's states reach 0.6 s ahead, less than an offender's from its second grant on;
 	 * or a day, and nothing is promised. */
 	static const struct scenario scenarios[] = {
-	    {"short", {100, 1, WEIR_MINUTE}, 1},
-	    {"long", {1, 1, WEIR_DAY}, UINT64_MAX},
+	    {"short", {100, 1, WEIR_UNIT_MINUTE}, 1},
+	    {"long", {1, 1, WEIR_UNIT_DAY}, UINT64_MAX},
 	};
 	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0, good = true;
 

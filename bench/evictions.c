@@ -35,7 +35,7 @@ static double evicted(weir_table *table, uint64_t *before)
 static int change(const char *name, uint64_t least_cost, uint64_t alive)
 {
 	static const uint8_t secret[16] = "the same always";
-	const struct weir_limit_options options = {.rate = {COSTS, 1, WEIR_DAY}};
+	const struct weir_limit_options options = {.rate = {COSTS, 1, WEIR_UNIT_DAY}};
 	uint64_t seed = UINT64_C(0x9e3779b97f4a7c15), before = 0, key = 0;
 	uint64_t gap_ns = DAY_NS / COSTS * (least_cost + COSTS) / 2 / alive;
 	weir_table *table = NULL;

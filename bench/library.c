@@ -289,14 +289,27 @@ static const struct {
 	bool refunds;
 	const char *own_clock, *given_time, *threads, *of_key, *of_key_threads;
 } permit_limits[] = {
-    {{.name = "breaker", .algorithm = WEIR_BREAKER}, false, "breaker_own_clock",
-     "breaker_given_time", "breaker_2_threads", "breaker_key_given_time", "breaker_key_2_threads"},
-    {{.name = "adaptive", .algorithm = WEIR_ADAPTIVE}, false, "adaptive_own_clock",
-     "adaptive_given_time", "adaptive_2_threads", "adaptive_key_given_time",
+    {{.name = "breaker", .algorithm = WEIR_ALGORITHM_BREAKER},
+     false,
+     "breaker_own_clock",
+     "breaker_given_time",
+     "breaker_2_threads",
+     "breaker_key_given_time",
+     "breaker_key_2_threads"},
+    {{.name = "adaptive", .algorithm = WEIR_ALGORITHM_ADAPTIVE},
+     false,
+     "adaptive_own_clock",
+     "adaptive_given_time",
+     "adaptive_2_threads",
+     "adaptive_key_given_time",
      "adaptive_key_2_threads"},
-    {{.name = "concurrency", .algorithm = WEIR_CONCURRENCY, .max = 100}, true,
-     "concurrency_own_clock", "concurrency_given_time", "concurrency_2_threads",
-     "concurrency_key_given_time", "concurrency_key_2_threads"},
+    {{.name = "concurrency", .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 100},
+     true,
+     "concurrency_own_clock",
+     "concurrency_given_time",
+     "concurrency_2_threads",
+     "concurrency_key_given_time",
+     "concurrency_key_2_threads"},
 };
 
 /* Time that is given goes on in all of these: what reads its own clock comes before. */
@@ -384,14 +397,23 @@ static bool measure_sliding(struct bench *bench)
 		struct weir_limit_options options;
 		uint64_t keys;
 	} all[] = {
-	    {"bucket_1m_given_time", "bucket_1m_batch", {.rate = {1000, 1, WEIR_HOUR}}, 1000000},
-	    {"sliding_window_1m_given_time", "sliding_window_1m_batch",
-	     {.algorithm = WEIR_SLIDING_WINDOW, .rate = {1000, 1, WEIR_HOUR}}, 1000000},
-	    {"bucket_100k_given_time", "bucket_100k_batch", {.rate = {1000, 1, WEIR_HOUR}}, 100000},
-	    {"sliding_window_100k_given_time", "sliding_window_100k_batch",
-	     {.algorithm = WEIR_SLIDING_WINDOW, .rate = {1000, 1, WEIR_HOUR}}, 100000},
-	    {"sliding_log_100k_given_time", "sliding_log_100k_batch",
-	     {.algorithm = WEIR_SLIDING_LOG, .rate = {100, 1, WEIR_HOUR}}, 100000},
+	    {"bucket_1m_given_time", "bucket_1m_batch", {.rate = {1000, 1, WEIR_UNIT_HOUR}}, 1000000},
+	    {"sliding_window_1m_given_time",
+	     "sliding_window_1m_batch",
+	     {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {1000, 1, WEIR_UNIT_HOUR}},
+	     1000000},
+	    {"bucket_100k_given_time",
+	     "bucket_100k_batch",
+	     {.rate = {1000, 1, WEIR_UNIT_HOUR}},
+	     100000},
+	    {"sliding_window_100k_given_time",
+	     "sliding_window_100k_batch",
+	     {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {1000, 1, WEIR_UNIT_HOUR}},
+	     100000},
+	    {"sliding_log_100k_given_time",
+	     "sliding_log_100k_batch",
+	     {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {100, 1, WEIR_UNIT_HOUR}},
+	     100000},
 	};
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -407,7 +429,7 @@ static bool measure_sliding(struct bench *bench)
 static bool measure_hot_key(struct bench *bench)
 {
 	const struct weir_limit_options all = {.name = "all", .rate = {1000000000}},
-	                                none = {.name = "none", .rate = {1, 1, WEIR_DAY}};
+	                                none = {.name = "none", .rate = {1, 1, WEIR_UNIT_DAY}};
 
 	/* An empty table, so that the key is at home. */
 	if (weir_table_open(NULL, &bench->table, NULL) != 0 ||
@@ -482,7 +504,7 @@ int main(int argc, char **argv)
 	bool permits_alone = argc > 1 && strcmp(argv[1], "--permits") == 0;
 	bool quick = argc > 1 && strcmp(argv[argc - 1], "--quick") == 0;
 	/* A thousand an hour: keys stay live and most requests are allowed. */
-	const struct weir_limit_options often = {.rate = {1000, 1, WEIR_HOUR}};
+	const struct weir_limit_options often = {.rate = {1000, 1, WEIR_UNIT_HOUR}};
 	const struct weir_limit_options always = {.rate = {1000000000}};
 	struct timespec now;
 	uint64_t resident;

@@ -23,10 +23,11 @@ static const struct {
 	struct weir_limit_options options;
 } limiters[] = {
     {"none", {0}},
-    {"fixed", {.algorithm = WEIR_CONCURRENCY, .max = BEST_FOR_16, .lease_ns = 3600 * SECOND_NS}},
-    {"adaptive", {.algorithm = WEIR_ADAPTIVE, .max = 1000}},
+    {"fixed",
+     {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = BEST_FOR_16, .lease_ns = 3600 * SECOND_NS}},
+    {"adaptive", {.algorithm = WEIR_ALGORITHM_ADAPTIVE, .max = 1000}},
     {"breaker",
-     {.algorithm = WEIR_BREAKER,
+     {.algorithm = WEIR_ALGORITHM_BREAKER,
       .health = &(struct weir_health_options){.window_ns = 2 * SECOND_NS,
                                               .sleep_ns = SECOND_NS,
                                               .slow_ns = 200 * MS,

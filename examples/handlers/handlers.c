@@ -19,32 +19,32 @@
 static const struct weir_limit_options routes[] = {
     /* A count that starts anew a minute after the first request. */
     {.name = "/counter",
-     .algorithm = WEIR_FIXED_WINDOW,
-     .rate = {5, 1, WEIR_MINUTE},
+     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+     .rate = {5, 1, WEIR_UNIT_MINUTE},
      .align = WEIR_ALIGN_FIRST_REQUEST},
     /* A count over the last minute, which leaves in steps of six seconds. */
     {.name = "/sliding-window",
-     .algorithm = WEIR_SLIDING_WINDOW,
-     .rate = {5, 1, WEIR_MINUTE},
+     .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW,
+     .rate = {5, 1, WEIR_UNIT_MINUTE},
      .slots = 10},
     /* Five at once from a full bucket, then one each time that a token has come in. */
     {.name = "/token-bucket",
-     .algorithm = WEIR_TOKEN_BUCKET,
-     .rate = {5, 1, WEIR_MINUTE},
+     .algorithm = WEIR_ALGORITHM_TOKEN_BUCKET,
+     .rate = {5, 1, WEIR_UNIT_MINUTE},
      .burst = 5},
     /* Five at once into an empty bucket, then one each time that a drop has leaked. */
     {.name = "/leaky-bucket",
-     .algorithm = WEIR_LEAKY_BUCKET,
-     .rate = {5, 1, WEIR_MINUTE},
+     .algorithm = WEIR_ALGORITHM_LEAKY_BUCKET,
+     .rate = {5, 1, WEIR_UNIT_MINUTE},
      .burst = 5},
     /* One each 50 ms, whoever comes earlier waits for his turn, but not for long. */
     {.name = "/fixed-rate",
-     .algorithm = WEIR_PACER,
+     .algorithm = WEIR_ALGORITHM_PACER,
      .rate = {20},
      .slack = WEIR_ZERO,
      .max_wait_ns = 200 * MS_NS},
     /* Every second one, by a fair draw each. */
-    {.name = "/random", .algorithm = WEIR_RANDOM, .deny = 0.5},
+    {.name = "/random", .algorithm = WEIR_ALGORITHM_RANDOM, .deny = 0.5},
 };
 #define ROUTE_COUNT (sizeof routes / sizeof *routes)
 
@@ -88,7 +88,7 @@ static enum MHD_Result limited(struct app *app, size_t route, struct MHD_Connect
 		return answer(connection, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests\n",
 		              MHD_HTTP_HEADER_RETRY_AFTER, retry_after);
 	}
-	if (routes[route].algorithm != WEIR_RANDOM)
+	if (routes[route].algorithm != WEIR_ALGORITHM_RANDOM)
 		snprintf(text, sizeof text, "%llu of %llu left\n", (unsigned long long)d.remaining,
 		         (unsigned long long)d.quota);
 	return answer(connection, MHD_HTTP_OK, text, NULL, NULL);

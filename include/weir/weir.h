@@ -100,54 +100,68 @@ WEIR_API const char *weir_version(void);
 /* ------------------------------------------------------------------------- */
 /* Limits                                                                    */
 
-/** A request passes when the following holds; T = period / rate.count. */
+/**
+ * How a limit decides. A request passes when the condition of its algorithm holds;
+ * T = period / rate.count.
+ */
 enum weir_algorithm {
-	WEIR_TOKEN_BUCKET = 0, /**< the bucket has `cost` tokens; it holds `burst` at most and gains
-	                            one each T (GCRA, ITU-T I.371:
-	                            max(TAT, now) + cost T - now <= burst T) */
-	WEIR_LEAKY_BUCKET,     /**< level + cost <= burst, and one unit leaks each T; decides as
-	                            token_bucket does */
-	WEIR_FIXED_WINDOW,     /**< count + cost <= rate.count in the window, see `align` */
-	WEIR_RESETTING_BUCKET, /**< as fixed_window; the first request of a key opens the window */
-	WEIR_SLIDING_WINDOW,   /**< as fixed_window, over the current slot and the slots - 1 before it;
-	                            slots are aligned to the Unix epoch */
-	WEIR_SLIDING_LOG,      /**< as fixed_window, exactly over (now - period, now]; rate.count is
-	                            10,000 at most */
-	WEIR_PACER,            /**< its turn, max(last turn + T, now - slack T), comes within
-	                            max_wait_ns; the request waits for it, see `wait_ns` */
-	WEIR_LEAKY_QUEUE,      /**< as pacer, with the turn max(last turn + T, now), and fewer than
-	                            `burst` requests wait */
-	WEIR_RANDOM,           /**< a fair draw lets it, with probability 1 - deny; keeps no counts */
-	WEIR_SLIDING_COUNTER,  /**< previous (1 - elapsed / period) + current + cost <= rate.count: the
-	                            counts of two windows that are aligned to the Unix epoch */
-	WEIR_BASE,             /**< the key had fewer than `base` today, or the window of the rate has
-	                            room */
-	WEIR_CONCURRENCY,      /**< in flight + cost <= max; a request holds its place until the caller
-	                            gives it back (weir_report, weir_refund) or its lease ends */
-	WEIR_WARM_UP,          /**< its turn, max(now, end of the last), comes within max_wait_ns; a
-	                            turn takes T per unit, and up to cold T after the key has rested */
-	WEIR_BREAKER,          /**< reports of permits say that the backend is healthy, or this request
-	                            is a probe, see struct weir_health_options */
-	WEIR_THROTTLE,         /**< a draw lets it; the fewer successes the last requests reported, the
-	                            more the draw denies, see struct weir_health_options */
-	WEIR_ADAPTIVE,         /**< fewer requests are in flight than the measured limit, which follows
-	                            reports of permits and stays between `min` and `max` */
+	/** The bucket has `cost` tokens. It holds `burst` at most and gains one each T (GCRA of
+	    ITU-T I.371: max(TAT, now) + cost T - now <= burst T). */
+	WEIR_ALGORITHM_TOKEN_BUCKET = 0,
+	/** level + cost <= burst, and one unit leaks each T. Decides as token_bucket does. */
+	WEIR_ALGORITHM_LEAKY_BUCKET,
+	/** count + cost <= rate.count in the window, see `align`. */
+	WEIR_ALGORITHM_FIXED_WINDOW,
+	/** As fixed_window; the first request of a key opens the window. */
+	WEIR_ALGORITHM_RESETTING_BUCKET,
+	/** As fixed_window, over the current slot and the slots - 1 before it. Slots are aligned to
+	    the Unix epoch. */
+	WEIR_ALGORITHM_SLIDING_WINDOW,
+	/** As fixed_window, exactly over (now - period, now]. rate.count is 10,000 at most. */
+	WEIR_ALGORITHM_SLIDING_LOG,
+	/** Its turn, max(last turn + T, now - slack T), comes within max_wait_ns. The request waits
+	    for the turn, see `wait_ns`. */
+	WEIR_ALGORITHM_PACER,
+	/** As pacer, with the turn max(last turn + T, now), and fewer than `burst` requests wait. */
+	WEIR_ALGORITHM_LEAKY_QUEUE,
+	/** A fair draw lets it pass, with probability 1 - deny. Stores no counts. */
+	WEIR_ALGORITHM_RANDOM,
+	/** previous (1 - elapsed / period) + current + cost <= rate.count: the counts of two windows
+	    that are aligned to the Unix epoch. */
+	WEIR_ALGORITHM_SLIDING_COUNTER,
+	/** The key had fewer than `base` requests today, or the window of the rate has room. */
+	WEIR_ALGORITHM_BASE,
+	/** in flight + cost <= max. A request holds its place until the caller gives the place back
+	    (weir_report, weir_refund) or its lease ends. */
+	WEIR_ALGORITHM_CONCURRENCY,
+	/** Its turn, max(now, end of the last), comes within max_wait_ns. A turn takes T per unit,
+	    and up to cold T after the key has rested. */
+	WEIR_ALGORITHM_WARM_UP,
+	/** Reports of permits say that the backend is healthy, or this request is a probe, see
+	    struct weir_health_options. */
+	WEIR_ALGORITHM_BREAKER,
+	/** A draw lets it pass. The fewer successes the last requests reported, the more the draw
+	    denies, see struct weir_health_options. */
+	WEIR_ALGORITHM_THROTTLE,
+	/** Fewer requests are in flight than the measured limit, which follows reports of permits
+	    and stays between `min` and `max`. */
+	WEIR_ALGORITHM_ADAPTIVE,
 };
 
 /** Unit of a rate's period. Months and years exist for calendar windows only. */
 enum weir_unit {
-	WEIR_SECOND = 0,
-	WEIR_NANOSECOND,
-	WEIR_MILLISECOND,
-	WEIR_MINUTE,
-	WEIR_HOUR,
-	WEIR_DAY,
-	WEIR_WEEK,
-	WEIR_MONTH,
-	WEIR_YEAR,
+	WEIR_UNIT_SECOND = 0,
+	WEIR_UNIT_NANOSECOND,
+	WEIR_UNIT_MILLISECOND,
+	WEIR_UNIT_MINUTE,
+	WEIR_UNIT_HOUR,
+	WEIR_UNIT_DAY,
+	WEIR_UNIT_WEEK,
+	WEIR_UNIT_MONTH,
+	WEIR_UNIT_YEAR,
 };
 
-/** `count` per `period` units: 5/s is { 5 }, 10 per 100 ms { 10, 100, WEIR_MILLISECOND }. */
+/** `count` per `period` units: 5/s is { 5 }, 10 per 100 ms { 10, 100, WEIR_UNIT_MILLISECOND }. */
 struct weir_rate {
 	uint64_t count;      /**< 1 to 2^32 */
 	uint64_t period;     /**< number of units, a year in all at most; 0: 1 */
@@ -160,13 +174,13 @@ enum weir_align {
 };
 
 enum weir_weekday {
-	WEIR_MONDAY = 0,
-	WEIR_TUESDAY,
-	WEIR_WEDNESDAY,
-	WEIR_THURSDAY,
-	WEIR_FRIDAY,
-	WEIR_SATURDAY,
-	WEIR_SUNDAY,
+	WEIR_WEEKDAY_MONDAY = 0,
+	WEIR_WEEKDAY_TUESDAY,
+	WEIR_WEEKDAY_WEDNESDAY,
+	WEIR_WEEKDAY_THURSDAY,
+	WEIR_WEEKDAY_FRIDAY,
+	WEIR_WEEKDAY_SATURDAY,
+	WEIR_WEEKDAY_SUNDAY,
 };
 
 /** The defaults of a breaker or throttle. */

@@ -66,7 +66,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_adaptive = {
     .name = "adaptive",
-    .id = WEIR_ADAPTIVE,
+    .id = WEIR_ALGORITHM_ADAPTIVE,
     .parameters = {{"method", ALGO_WORD, ALGO_HEALTH_FIELD(method), .words = method_words},
                    {"initial", ALGO_NUMBER, ALGO_HEALTH_FIELD(initial), .min = 1,
                     .max = ALGO_PERMITS_MAX},

@@ -9,10 +9,10 @@
 #define DECLARE(name, NAME) extern const struct algorithm algorithm_##name;
 ALGORITHMS(DECLARE)
 
-#define BY_VALUE(name, NAME) [WEIR_##NAME] = &algorithm_##name,
+#define BY_VALUE(name, NAME) [WEIR_ALGORITHM_##NAME] = &algorithm_##name,
 static const struct algorithm *const by_value[] = {ALGORITHMS(BY_VALUE)};
 
-#define WORD(name, NAME) [WEIR_##NAME] = {#name, WEIR_##NAME},
+#define WORD(name, NAME) [WEIR_ALGORITHM_##NAME] = {#name, WEIR_ALGORITHM_##NAME},
 static const struct word words[sizeof by_value / sizeof *by_value + 1] = {ALGORITHMS(WORD)};
 
 #define IN_ORDER(name, NAME) &algorithm_##name,

@@ -15,12 +15,12 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	limit->quota = options->base - 1 + count;
 	limit->window_ns = NS_PER_DAY;
 	limit->width = ALGO_WIDTH_LEAST;
-	return algo_use_calendar(limit, options, 1, WEIR_DAY, error);
+	return algo_use_calendar(limit, options, 1, WEIR_UNIT_DAY, error);
 }
 
 const struct algorithm algorithm_base = {
     .name = "base",
-    .id = WEIR_BASE,
+    .id = WEIR_ALGORITHM_BASE,
     .parameters = {{"base", ALGO_NUMBER, ALGO_FIELD(base), .required = true, .min = 1,
                     .max = ALGO_COUNT_MAX},
                    ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_TIMEZONE_ROW(), ALGO_KEYS_ROW},

@@ -147,7 +147,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_breaker = {
     .name = "breaker",
-    .id = WEIR_BREAKER,
+    .id = WEIR_ALGORITHM_BREAKER,
     .parameters = {{"preset", ALGO_WORD, ALGO_HEALTH_FIELD(preset), .words = preset_words},
                    {"window", ALGO_TIME, ALGO_HEALTH_FIELD(window_ns), .min = NS_PER_MS,
                     .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S, .use = unless_calls,

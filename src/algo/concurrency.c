@@ -14,7 +14,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_concurrency = {
     .name = "concurrency",
-    .id = WEIR_CONCURRENCY,
+    .id = WEIR_ALGORITHM_CONCURRENCY,
     .parameters = {ALGO_MAX_WAIT_ROW(ALGO_WAIT_DEFAULT_NS),
                    {"max", ALGO_NUMBER, ALGO_FIELD(max), .required = true, .min = 1,
                     .max = ALGO_PERMITS_MAX},

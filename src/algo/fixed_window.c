@@ -6,9 +6,10 @@ static const struct word aligns[] = {
     {"calendar", WEIR_ALIGN_CALENDAR}, {"first_request", WEIR_ALIGN_FIRST_REQUEST}, {0}};
 
 static const struct word weekdays[] = {
-    {"monday", WEIR_MONDAY},     {"tuesday", WEIR_TUESDAY}, {"wednesday", WEIR_WEDNESDAY},
-    {"thursday", WEIR_THURSDAY}, {"friday", WEIR_FRIDAY},   {"saturday", WEIR_SATURDAY},
-    {"sunday", WEIR_SUNDAY},     {0}};
+    {"monday", WEIR_WEEKDAY_MONDAY},       {"tuesday", WEIR_WEEKDAY_TUESDAY},
+    {"wednesday", WEIR_WEEKDAY_WEDNESDAY}, {"thursday", WEIR_WEEKDAY_THURSDAY},
+    {"friday", WEIR_WEEKDAY_FRIDAY},       {"saturday", WEIR_WEEKDAY_SATURDAY},
+    {"sunday", WEIR_WEEKDAY_SUNDAY},       {0}};
 
 static enum algo_use in_calendar(const struct weir_limit_options *options)
 {
@@ -19,7 +20,7 @@ static enum algo_use in_weeks(const struct weir_limit_options *options)
 {
 	if (options->align != WEIR_ALIGN_CALENDAR)
 		return ALGO_REFUSED;
-	return options->rate.unit == WEIR_WEEK ? ALGO_USED : ALGO_IDLE;
+	return options->rate.unit == WEIR_UNIT_WEEK ? ALGO_USED : ALGO_IDLE;
 }
 
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
@@ -32,7 +33,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	if (aligned)
 		return algo_use_calendar(limit, options, rate->period ? rate->period : 1, rate->unit,
 		                         error);
-	if (rate->unit == WEIR_MONTH || rate->unit == WEIR_YEAR)
+	if (rate->unit == WEIR_UNIT_MONTH || rate->unit == WEIR_UNIT_YEAR)
 		return error_set(error, WEIR_EINVAL, "rate: " ALGO_FIXED_LENGTH);
 	return WEIR_OK;
 }
@@ -45,12 +46,12 @@ static void divide(struct weir_limit_options *own, const struct weir_limit_optio
 		return;
 	own->align = WEIR_ALIGN_FIRST_REQUEST;
 	own->timezone = NULL;
-	own->week_start = WEIR_MONDAY;
+	own->week_start = WEIR_WEEKDAY_MONDAY;
 }
 
 const struct algorithm algorithm_fixed_window = {
     .name = "fixed_window",
-    .id = WEIR_FIXED_WINDOW,
+    .id = WEIR_ALGORITHM_FIXED_WINDOW,
     .parameters = {{"rate", ALGO_CALENDAR_RATE, ALGO_FIELD(rate), .required = true, .min = 1,
                     .max = ALGO_COUNT_MAX},
                    {"align", ALGO_WORD, ALGO_FIELD(align), .words = aligns},

@@ -10,7 +10,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_leaky_bucket = {
     .name = "leaky_bucket",
-    .id = WEIR_LEAKY_BUCKET,
+    .id = WEIR_ALGORITHM_LEAKY_BUCKET,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_BURST_ROW("capacity")},
     .sample = "rate: 100/m, capacity: 20",
     .init = init,

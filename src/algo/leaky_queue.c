@@ -11,7 +11,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_leaky_queue = {
     .name = "leaky_queue",
-    .id = WEIR_LEAKY_QUEUE,
+    .id = WEIR_ALGORITHM_LEAKY_QUEUE,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_BURST_ROW("capacity"),
                    ALGO_MAX_WAIT_ROW(ALGO_HORIZON_NS)},
     .sample = "rate: 100/m, capacity: 20",

@@ -20,7 +20,7 @@ static void divide(struct weir_limit_options *own, const struct weir_limit_optio
 
 const struct algorithm algorithm_pacer = {
     .name = "pacer",
-    .id = WEIR_PACER,
+    .id = WEIR_ALGORITHM_PACER,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX),
                    {"slack", ALGO_NUMBER, ALGO_FIELD(slack), .max = ALGO_COUNT_MAX - 1,
                     .otherwise = 10},

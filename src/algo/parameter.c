@@ -8,15 +8,15 @@
 #include "base/number.h"
 
 static const uint64_t unit_ns[] = {
-    [WEIR_SECOND] = NS_PER_S,
-    [WEIR_NANOSECOND] = 1,
-    [WEIR_MILLISECOND] = NS_PER_MS,
-    [WEIR_MINUTE] = 60 * NS_PER_S,
-    [WEIR_HOUR] = 3600 * NS_PER_S,
-    [WEIR_DAY] = NS_PER_DAY,
-    [WEIR_WEEK] = 7 * NS_PER_DAY,
-    [WEIR_MONTH] = 31 * NS_PER_DAY, /* the longest; only the calendar has these */
-    [WEIR_YEAR] = 366 * NS_PER_DAY,
+    [WEIR_UNIT_SECOND] = NS_PER_S,
+    [WEIR_UNIT_NANOSECOND] = 1,
+    [WEIR_UNIT_MILLISECOND] = NS_PER_MS,
+    [WEIR_UNIT_MINUTE] = 60 * NS_PER_S,
+    [WEIR_UNIT_HOUR] = 3600 * NS_PER_S,
+    [WEIR_UNIT_DAY] = NS_PER_DAY,
+    [WEIR_UNIT_WEEK] = 7 * NS_PER_DAY,
+    [WEIR_UNIT_MONTH] = 31 * NS_PER_DAY, /* the longest; only the calendar has these */
+    [WEIR_UNIT_YEAR] = 366 * NS_PER_DAY,
 };
 
 const void *parameter_field(const struct algo_parameter *parameter,
@@ -100,12 +100,13 @@ static int check_rate(const struct algo_parameter *parameter, const struct weir_
 	if (rate->count < parameter->min || rate->count > parameter->max)
 		return error_set(error, WEIR_ERANGE, "rate: expected a count of 1 to %llu, found %llu",
 		                 (unsigned long long)parameter->max, (unsigned long long)rate->count);
-	if ((unsigned)rate->unit > WEIR_YEAR)
+	if ((unsigned)rate->unit > WEIR_UNIT_YEAR)
 		return error_set(error, WEIR_EINVAL, "rate: expected a unit of time, found %d",
 		                 (int)rate->unit);
-	if (parameter->type == ALGO_RATE && (rate->unit == WEIR_MONTH || rate->unit == WEIR_YEAR))
+	if (parameter->type == ALGO_RATE &&
+	    (rate->unit == WEIR_UNIT_MONTH || rate->unit == WEIR_UNIT_YEAR))
 		return error_set(error, WEIR_EINVAL, "rate: " ALGO_FIXED_LENGTH);
-	if (units > (rate->unit == WEIR_MONTH ? 12 : ALGO_PERIOD_MAX_NS / unit_ns[rate->unit]))
+	if (units > (rate->unit == WEIR_UNIT_MONTH ? 12 : ALGO_PERIOD_MAX_NS / unit_ns[rate->unit]))
 		return error_set(error, WEIR_ERANGE, "rate: expected a period of a year at most");
 	return WEIR_OK;
 }

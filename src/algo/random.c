@@ -115,12 +115,13 @@ static void amend(const struct algo_limit *limit, struct weir_limit_options *opt
 }
 
 const struct weir_limit_options algorithm_denies_all = {
-    .name = "denies-all", .algorithm = WEIR_RANDOM, .deny = 1};
+    .name = "denies-all", .algorithm = WEIR_ALGORITHM_RANDOM, .deny = 1};
 
 const struct algorithm algorithm_random = {
     .name = "random",
-    .id = WEIR_RANDOM,
-    .parameters = {{"deny", ALGO_DECIMAL, ALGO_FIELD(deny), .required = true, .max = 1}, ALGO_RETRY_ROW},
+    .id = WEIR_ALGORITHM_RANDOM,
+    .parameters = {{"deny", ALGO_DECIMAL, ALGO_FIELD(deny), .required = true, .max = 1},
+                   ALGO_RETRY_ROW},
     .sample = "deny: 0.2",
     .draws = true,
     .guesses = true,

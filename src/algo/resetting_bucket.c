@@ -11,7 +11,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_resetting_bucket = {
     .name = "resetting_bucket",
-    .id = WEIR_RESETTING_BUCKET,
+    .id = WEIR_ALGORITHM_RESETTING_BUCKET,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX)},
     .sample = "rate: 100/m",
     .init = init,

@@ -19,7 +19,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_sliding_counter = {
     .name = "sliding_counter",
-    .id = WEIR_SLIDING_COUNTER,
+    .id = WEIR_ALGORITHM_SLIDING_COUNTER,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_KEYS_ROW},
     .sample = "rate: 100/m",
     .rows = ALGO_ROWS_SLOTS,

@@ -12,7 +12,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_sliding_log = {
     .name = "sliding_log",
-    .id = WEIR_SLIDING_LOG,
+    .id = WEIR_ALGORITHM_SLIDING_LOG,
     .parameters = {ALGO_RATE_ROW(ALGO_LOG_MAX), ALGO_KEYS_ROW},
     .sample = "rate: 100/m",
     .rows = ALGO_ROWS_LOG,

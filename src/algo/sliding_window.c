@@ -21,7 +21,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_sliding_window = {
     .name = "sliding_window",
-    .id = WEIR_SLIDING_WINDOW,
+    .id = WEIR_ALGORITHM_SLIDING_WINDOW,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX),
                    {"slots", ALGO_NUMBER, ALGO_FIELD(slots), .min = 1, .max = ALGO_SLOTS_MAX,
                     .otherwise = 10},

@@ -10,7 +10,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 
 const struct algorithm algorithm_token_bucket = {
     .name = "token_bucket",
-    .id = WEIR_TOKEN_BUCKET,
+    .id = WEIR_ALGORITHM_TOKEN_BUCKET,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_BURST_ROW("burst")},
     .sample = "rate: 100/m",
     .init = init,

@@ -579,7 +579,7 @@ static bool recall(const struct algo_limit *limit, const struct algo_note *note,
 
 const struct algorithm algorithm_warm_up = {
     .name = "warm_up",
-    .id = WEIR_WARM_UP,
+    .id = WEIR_ALGORITHM_WARM_UP,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX),
                    {"warm_up", ALGO_TIME, ALGO_FIELD(warm_up_ns), .min = NS_PER_MS,
                     .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S},

@@ -105,10 +105,9 @@ static void share_rate(struct weir_rate *rate, const struct weir_limit *origin, 
 	if (rate->count >= nodes)
 		rate->count /= nodes;
 	else if (rate->count > 0)
-		*rate = (struct weir_rate){1,
-		                           lengthened(origin->algo.period_ns, rate->count, nodes,
-		                                      ALGO_PERIOD_MAX_NS),
-		                           WEIR_NANOSECOND};
+		*rate = (struct weir_rate){
+		    1, lengthened(origin->algo.period_ns, rate->count, nodes, ALGO_PERIOD_MAX_NS),
+		    WEIR_UNIT_NANOSECOND};
 }
 
 /* Each server has one unit at least. Times are not divided, except the period of the rate. */
@@ -247,7 +246,7 @@ int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count,
                        struct weir_error *error)
 {
 	struct weir_limit_options options = {
-	    .rate = {.count = count, .period = period_s, .unit = WEIR_SECOND},
+	    .rate = {.count = count, .period = period_s, .unit = WEIR_UNIT_SECOND},
 	    .burst = burst,
 	};
 	int status;

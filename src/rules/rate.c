@@ -10,14 +10,14 @@ static const struct unit {
 	enum weir_unit unit;
 	uint64_t ns; /* 0: it depends on the calendar */
 } units[] = {
-    {{"ms", 2}, WEIR_MILLISECOND, NS_PER_MS},
-    {{"s", 1}, WEIR_SECOND, NS_PER_S},
-    {{"m", 1}, WEIR_MINUTE, 60 * NS_PER_S},
-    {{"h", 1}, WEIR_HOUR, 3600 * NS_PER_S},
-    {{"d", 1}, WEIR_DAY, NS_PER_DAY},
-    {{"w", 1}, WEIR_WEEK, 7 * NS_PER_DAY},
-    {{"month", 5}, WEIR_MONTH, 0},
-    {{"year", 4}, WEIR_YEAR, 0},
+    {{"ms", 2}, WEIR_UNIT_MILLISECOND, NS_PER_MS},
+    {{"s", 1}, WEIR_UNIT_SECOND, NS_PER_S},
+    {{"m", 1}, WEIR_UNIT_MINUTE, 60 * NS_PER_S},
+    {{"h", 1}, WEIR_UNIT_HOUR, 3600 * NS_PER_S},
+    {{"d", 1}, WEIR_UNIT_DAY, NS_PER_DAY},
+    {{"w", 1}, WEIR_UNIT_WEEK, 7 * NS_PER_DAY},
+    {{"month", 5}, WEIR_UNIT_MONTH, 0},
+    {{"year", 4}, WEIR_UNIT_YEAR, 0},
 };
 enum { UNITS = sizeof units / sizeof *units };
 

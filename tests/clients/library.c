@@ -28,7 +28,7 @@ static void answer(weir_table *table, const weir_limit *limit)
 int main(int argc, char **argv)
 {
 	struct weir_redis_options where = {.denied_cache_ns = WEIR_ZERO};
-	struct weir_limit_options options = {.name = "one", .rate = {0, 1, WEIR_HOUR}};
+	struct weir_limit_options options = {.name = "one", .rate = {0, 1, WEIR_UNIT_HOUR}};
 	struct weir_error error;
 	weir_limit *limit;
 	weir_table *table;

@@ -82,12 +82,22 @@ static inline struct weir_limit_options judged_options(int limit)
 	                .permit_timeout_ns = TIMEOUT_NS},
 	};
 	static const struct weir_limit_options options[LIMITS] = {
-	    [BREAKER] = {.name = "breaker", .algorithm = WEIR_BREAKER, .health = &health[BREAKER]},
-	    [BULKHEAD] = {.name = "bulkhead", .algorithm = WEIR_BREAKER, .health = &health[BULKHEAD]},
-	    [THROTTLE] = {.name = "throttle", .algorithm = WEIR_THROTTLE, .health = &health[THROTTLE]},
-	    [MEASURED] = {.name = "measured", .algorithm = WEIR_ADAPTIVE, .max = 400,
+	    [BREAKER] = {.name = "breaker",
+	                 .algorithm = WEIR_ALGORITHM_BREAKER,
+	                 .health = &health[BREAKER]},
+	    [BULKHEAD] = {.name = "bulkhead",
+	                  .algorithm = WEIR_ALGORITHM_BREAKER,
+	                  .health = &health[BULKHEAD]},
+	    [THROTTLE] = {.name = "throttle",
+	                  .algorithm = WEIR_ALGORITHM_THROTTLE,
+	                  .health = &health[THROTTLE]},
+	    [MEASURED] = {.name = "measured",
+	                  .algorithm = WEIR_ALGORITHM_ADAPTIVE,
+	                  .max = 400,
 	                  .health = &health[MEASURED]},
-	    [NARROW] = {.name = "narrow", .algorithm = WEIR_ADAPTIVE, .max = 4,
+	    [NARROW] = {.name = "narrow",
+	                .algorithm = WEIR_ALGORITHM_ADAPTIVE,
+	                .max = 4,
 	                .health = &health[NARROW]},
 	};
 

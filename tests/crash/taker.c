@@ -118,9 +118,11 @@ static void look(weir_table *table, weir_limit *const limits[2], size_t keys, st
 int main(int argc, char **argv)
 {
 	struct weir_table_options options = {0};
-	struct weir_limit_options window = {.name = "window", .algorithm = WEIR_FIXED_WINDOW,
-		.rate = {.period = 13, .unit = WEIR_WEEK}, .align = WEIR_ALIGN_FIRST_REQUEST};
-	struct weir_limit_options bucket = {.name = "bucket", .rate = {1, 13, WEIR_WEEK}};
+	struct weir_limit_options window = {.name = "window",
+	                                    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+	                                    .rate = {.period = 13, .unit = WEIR_UNIT_WEEK},
+	                                    .align = WEIR_ALIGN_FIRST_REQUEST};
+	struct weir_limit_options bucket = {.name = "bucket", .rate = {1, 13, WEIR_UNIT_WEEK}};
 	struct weir_error error;
 	weir_limit *limits[2];
 	weir_table *table;

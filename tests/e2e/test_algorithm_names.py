@@ -18,7 +18,7 @@ def algorithms():
 
 def test_no_file_outside_its_folder_names_an_algorithm():
     names = algorithms()
-    words = [f"WEIR_{name.upper()}" for name in names] + [n for n in names if n not in PLAIN]
+    words = [f"WEIR_ALGORITHM_{name.upper()}" for name in names] + [n for n in names if n not in PLAIN]
     # The path of a call may have the name of what it is for.
     pattern = re.compile(rf"(?<!/v1/)\b({'|'.join(words)}|algorithm[ _]({'|'.join(PLAIN)}))\b", re.I)
     files = [path for path in sorted((ROOT / "src").rglob("*"))

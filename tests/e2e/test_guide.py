@@ -21,7 +21,7 @@ def test_every_algorithm_has_a_section_and_a_line_of_the_first_table():
     header = (ROOT / "include/weir/weir.h").read_text()
     names = re.search(r"^enum weir_algorithm \{(.*?)^\};", header, re.M | re.S)[1]
     text = (ROOT / GUIDE).read_text()
-    for name in re.findall(r"^\tWEIR_(\w+)", names, re.M):
+    for name in re.findall(r"^\tWEIR_ALGORITHM_(\w+)", names, re.M):
         assert f"\n### {name.lower()}\n" in text
         assert name == "LEAKY_BUCKET" or f"](#{name.lower()})" in text.split("\n## ")[0]
 

@@ -81,7 +81,7 @@ int main(int argc, char **argv)
 	weir_table *table;
 	if (argc < 2 ||
 	    weir_redis_open(&(struct weir_redis_options){.url = argv[1], .timeout_ns = 30000000000}, &table, &error) ||
-	    weir_limit_open(&(struct weir_limit_options){.rate = {2, 1, WEIR_HOUR}}, &limit, &error))
+	    weir_limit_open(&(struct weir_limit_options){.rate = {2, 1, WEIR_UNIT_HOUR}}, &limit, &error))
 		return 1;
 	struct weir_redis_stats before, after;
 	weir_acquire(table, limit, "other", 5, 1, WEIR_NOW, &d); // loads the script

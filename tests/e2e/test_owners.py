@@ -107,7 +107,7 @@ def test_a_service_and_a_program_of_another_user_share_a_file_as_documented(serv
 int main(void)
 {
 %s
-	struct weir_limit_options login = {.name = "login", .rate = {10, 1, WEIR_HOUR}};
+	struct weir_limit_options login = {.name = "login", .rate = {10, 1, WEIR_UNIT_HOUR}};
 	struct weir_decision d = {0};
 	struct weir_error error = {0};
 	weir_limit *limit;

@@ -12,18 +12,22 @@
 
 static const struct weir_limit_options options[] = {
     {.name = "l", .rate = {5}, .burst = 7},
-    {.name = "l", .algorithm = WEIR_FIXED_WINDOW, .rate = {20, 1, WEIR_DAY},
+    {.name = "l",
+     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+     .rate = {20, 1, WEIR_UNIT_DAY},
      .timezone = "UTC"},
-    {.name = "l", .algorithm = WEIR_FIXED_WINDOW, .rate = {6, 5},
+    {.name = "l",
+     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+     .rate = {6, 5},
      .align = WEIR_ALIGN_FIRST_REQUEST},
-    {.name = "l", .algorithm = WEIR_SLIDING_WINDOW, .rate = {10, 5}, .slots = 5},
-    {.name = "l", .algorithm = WEIR_SLIDING_COUNTER, .rate = {10, 5}},
-    {.name = "l", .algorithm = WEIR_SLIDING_LOG, .rate = {10, 5}},
-    {.name = "l", .algorithm = WEIR_PACER, .rate = {10}},
-    {.name = "l", .algorithm = WEIR_LEAKY_QUEUE, .rate = {10}, .burst = 5},
-    {.name = "l", .algorithm = WEIR_BASE, .rate = {2}, .base = 8},
-    {.name = "l", .algorithm = WEIR_WARM_UP, .rate = {10}},
-    {.name = "l", .algorithm = WEIR_CONCURRENCY, .max = 4},
+    {.name = "l", .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {10, 5}, .slots = 5},
+    {.name = "l", .algorithm = WEIR_ALGORITHM_SLIDING_COUNTER, .rate = {10, 5}},
+    {.name = "l", .algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {10, 5}},
+    {.name = "l", .algorithm = WEIR_ALGORITHM_PACER, .rate = {10}},
+    {.name = "l", .algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .rate = {10}, .burst = 5},
+    {.name = "l", .algorithm = WEIR_ALGORITHM_BASE, .rate = {2}, .base = 8},
+    {.name = "l", .algorithm = WEIR_ALGORITHM_WARM_UP, .rate = {10}},
+    {.name = "l", .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 4},
 };
 
 #define LIMITS (sizeof options / sizeof *options)

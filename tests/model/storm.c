@@ -363,8 +363,9 @@ static struct scenario scenario_of(uint64_t seed)
 static void open_limit(struct storm *storm, const char *name, unsigned workers)
 {
 	unsigned root = 1;
-	struct weir_limit_options fixed = {.algorithm = WEIR_CONCURRENCY, .lease_ns = 3600 * SECOND_NS},
-	                          adaptive = {.algorithm = WEIR_ADAPTIVE, .max = 1000};
+	struct weir_limit_options fixed = {.algorithm = WEIR_ALGORITHM_CONCURRENCY,
+	                                   .lease_ns = 3600 * SECOND_NS},
+	                          adaptive = {.algorithm = WEIR_ALGORITHM_ADAPTIVE, .max = 1000};
 
 	while ((root + 1) * (root + 1) <= workers)
 		root++;

@@ -15,7 +15,7 @@ HEADER = re.sub(r"/\*.*?\*/", "", (ROOT / "include/weir/weir.h").read_text(), fl
 def constants(enum):
     """The constants of an enumeration that counts from 0, without their prefix."""
     body = re.search(rf"^enum {enum} {{(.*?)^}};", HEADER, re.M | re.S)[1]
-    return re.findall(r"^\tWEIR_(\w+)", body, re.M)
+    return re.findall(rf"^\t{enum.upper()}_(\w+)", body, re.M)
 
 
 def _fields(body, types):

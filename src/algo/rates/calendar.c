@@ -8,9 +8,10 @@
 
 /* Lengths of the units that have one; a week, a month and a year are spans of dates. */
 static const uint64_t unit_ns[] = {
-    [WEIR_NANOSECOND] = 1,         [WEIR_MILLISECOND] = NS_PER_MS, [WEIR_SECOND] = NS_PER_S,
-    [WEIR_MINUTE] = 60 * NS_PER_S, [WEIR_HOUR] = 3600 * NS_PER_S,  [WEIR_DAY] = NS_PER_DAY,
-    [WEIR_WEEK] = 7 * NS_PER_DAY,
+    [WEIR_UNIT_NANOSECOND] = 1,         [WEIR_UNIT_MILLISECOND] = NS_PER_MS,
+    [WEIR_UNIT_SECOND] = NS_PER_S,      [WEIR_UNIT_MINUTE] = 60 * NS_PER_S,
+    [WEIR_UNIT_HOUR] = 3600 * NS_PER_S, [WEIR_UNIT_DAY] = NS_PER_DAY,
+    [WEIR_UNIT_WEEK] = 7 * NS_PER_DAY,
 };
 
 static int64_t sat_i64(__int128 a)
@@ -112,11 +113,11 @@ struct calendar_window calendar_window_at(const struct calendar *calendar, int64
 	int64_t day;
 
 	switch (calendar->unit) {
-	case WEIR_MONTH:
+	case WEIR_UNIT_MONTH:
 		return window_of_months(calendar, day_at(calendar, unix_s), period);
-	case WEIR_YEAR:
+	case WEIR_UNIT_YEAR:
 		return window_of_months(calendar, day_at(calendar, unix_s), period * 12);
-	case WEIR_WEEK:
+	case WEIR_UNIT_WEEK:
 		if (period == 1)
 			return window_of_week(calendar, day_at(calendar, unix_s));
 		break;

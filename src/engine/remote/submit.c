@@ -171,7 +171,7 @@ static bool open_mark(const struct turn *turn, const struct step *step, uint64_t
 	uint64_t longest_ns = limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
 	uint64_t life_ns = sat_sub(step->until_ns, now_ns) + u64_min(longest_ns, PERMITS_CLOCKS_NS);
 	struct weir_limit_options options = {
-	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, LIFE_MAX_S), WEIR_SECOND}};
+	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, LIFE_MAX_S), WEIR_UNIT_SECOND}};
 
 	if (algo_limit_init(&mark->limit, &options, NULL) != WEIR_OK)
 		return false;

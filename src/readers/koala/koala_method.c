@@ -5,9 +5,9 @@
 #include "base/number.h"
 
 static const struct koala_method methods[] = {
-    {"count", WEIR_FIXED_WINDOW, .has_days = true, .exact_max = UINT64_MAX},
-    {"base", WEIR_BASE, .has_base = true, .exact_max = UINT64_MAX},
-    {"leak", WEIR_SLIDING_LOG, .gives_back = true, .exact_max = ALGO_LOG_MAX},
+    {"count", WEIR_ALGORITHM_FIXED_WINDOW, .has_days = true, .exact_max = UINT64_MAX},
+    {"base", WEIR_ALGORITHM_BASE, .has_base = true, .exact_max = UINT64_MAX},
+    {"leak", WEIR_ALGORITHM_SLIDING_LOG, .gives_back = true, .exact_max = ALGO_LOG_MAX},
 };
 
 /* A sliding window of one part more than the time has: any `time` lies within its parts. */
@@ -32,7 +32,7 @@ uint64_t koala_method_time_max_s(const struct koala_method *method, uint64_t cou
 uint64_t koala_method_count_max(const struct koala_method *method)
 {
 	enum weir_algorithm id =
-	    method->exact_max < UINT64_MAX ? WEIR_SLIDING_WINDOW : method->algorithm;
+	    method->exact_max < UINT64_MAX ? WEIR_ALGORITHM_SLIDING_WINDOW : method->algorithm;
 	const struct algo_parameter *row = algorithm_of(id)->parameters;
 
 	while (row->type != ALGO_RATE && row->type != ALGO_CALENDAR_RATE)
@@ -48,12 +48,12 @@ void koala_method_options(const struct koala_method *method, const struct koala_
 	*out = (struct weir_limit_options){
 	    .algorithm = method->algorithm,
 	    .rate = {thresholds->count, is_day ? 1 : thresholds->time_s,
-	             is_day ? WEIR_DAY : WEIR_SECOND},
+	             is_day ? WEIR_UNIT_DAY : WEIR_UNIT_SECOND},
 	};
 	if (thresholds->count > method->exact_max) {
-		out->algorithm = WEIR_SLIDING_WINDOW;
+		out->algorithm = WEIR_ALGORITHM_SLIDING_WINDOW;
 		out->rate.period = PART_MS(thresholds->time_s) * (PARTS + 1);
-		out->rate.unit = WEIR_MILLISECOND;
+		out->rate.unit = WEIR_UNIT_MILLISECOND;
 		out->slots = PARTS + 1;
 	}
 	if (method->has_days && !is_day)

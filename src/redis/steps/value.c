@@ -47,9 +47,9 @@ static char *add_period(char *at, uint64_t ns)
 static char *add_calendar(char *at, const struct algo_limit *limit)
 {
 	static const char *const units[] = {
-	    [WEIR_NANOSECOND] = "ns", [WEIR_MILLISECOND] = "ms", [WEIR_SECOND] = "s",
-	    [WEIR_MINUTE] = "m",      [WEIR_HOUR] = "h",         [WEIR_DAY] = "d",
-	    [WEIR_WEEK] = "w",        [WEIR_MONTH] = "month",    [WEIR_YEAR] = "year"};
+	    [WEIR_UNIT_NANOSECOND] = "ns", [WEIR_UNIT_MILLISECOND] = "ms", [WEIR_UNIT_SECOND] = "s",
+	    [WEIR_UNIT_MINUTE] = "m",      [WEIR_UNIT_HOUR] = "h",         [WEIR_UNIT_DAY] = "d",
+	    [WEIR_UNIT_WEEK] = "w",        [WEIR_UNIT_MONTH] = "month",    [WEIR_UNIT_YEAR] = "year"};
 	static const char *const days[] = {"monday", "tuesday",  "wednesday", "thursday",
 	                                   "friday", "saturday", "sunday"};
 	const struct calendar *calendar = &limit->calendar;
@@ -63,7 +63,7 @@ static char *add_calendar(char *at, const struct algo_limit *limit)
 	}
 	*at++ = ' ';
 	at = add_text(at, zone_name(calendar->zone));
-	if (calendar->unit == WEIR_WEEK && calendar->week_start != WEIR_MONDAY) {
+	if (calendar->unit == WEIR_UNIT_WEEK && calendar->week_start != WEIR_WEEKDAY_MONDAY) {
 		*at++ = ' ';
 		at = add_text(at, days[calendar->week_start]);
 	}

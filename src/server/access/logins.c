@@ -15,7 +15,7 @@ int logins_open(struct logins *logins)
 	const struct weir_pool_options pool = {.workers = 1, .bucket = LOGINS_WAITING};
 	const struct weir_table_options table = {.capacity = FAILURES_NAMES};
 	const struct weir_limit_options limit = {.name = "logins",
-	                                         .rate = {FAILURES, 1, WEIR_MINUTE}};
+	                                         .rate = {FAILURES, 1, WEIR_UNIT_MINUTE}};
 	int status;
 
 	if (logins->pool)

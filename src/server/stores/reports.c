@@ -34,7 +34,7 @@ static void name_giver(uint64_t giver, char name[REPORTS_NAME_SIZE])
 int reports_open(struct reports *reports, const struct weir_table *table)
 {
 	static const char purpose[] = "weir giver of permits";
-	const struct weir_limit_options options = {.rate = {1, 1, WEIR_SECOND}};
+	const struct weir_limit_options options = {.rate = {1, 1, WEIR_UNIT_SECOND}};
 
 	reports->giver = hash_mac(engine_secret(table), purpose, sizeof purpose).k0 | 1;
 	name_giver(reports->giver, reports->name);

@@ -45,8 +45,8 @@ static uint64_t acquired(void)
 static void a_turn_is_given_back_only_while_nothing_came_after_it(void **unused)
 {
 	const struct weir_limit_options paced[] = {
-	    {.algorithm = WEIR_PACER, .slack = 1},
-	    {.algorithm = WEIR_LEAKY_QUEUE},
+	    {.algorithm = WEIR_ALGORITHM_PACER, .slack = 1},
+	    {.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE},
 	};
 
 	(void)unused;
@@ -66,7 +66,8 @@ static void a_turn_is_given_back_only_while_nothing_came_after_it(void **unused)
 }
 
 /* T is whole, and is not. */
-static const struct weir_rate rates[] = {{1, 4, WEIR_NANOSECOND}, {3, 10, WEIR_NANOSECOND}};
+static const struct weir_rate rates[] = {{1, 4, WEIR_UNIT_NANOSECOND},
+                                         {3, 10, WEIR_UNIT_NANOSECOND}};
 
 static void begin_ns(struct weir_rate rate, uint64_t burst)
 {
@@ -179,7 +180,8 @@ static void of_tokens_what_has_not_leaked_is_given_back(void **unused)
 	uint64_t first, second;
 
 	(void)unused;
-	begin((struct weir_limit_options){.algorithm = WEIR_TOKEN_BUCKET}); /* one per 100 ms */
+	begin(
+	    (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_TOKEN_BUCKET}); /* one per 100 ms */
 	first = acquired();
 	second = acquired();
 	step(&state, NOW + 70 * NS_PER_MS, ALGO_REFUND, 1, first);
@@ -193,7 +195,7 @@ static void of_tokens_any_is_given_back(void **unused)
 	uint64_t first;
 
 	(void)unused;
-	begin((struct weir_limit_options){.algorithm = WEIR_TOKEN_BUCKET});
+	begin((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_TOKEN_BUCKET});
 	first = acquired();
 	acquired();
 	call(ALGO_REFUND, 1, first);
@@ -204,7 +206,7 @@ static void of_tokens_any_is_given_back(void **unused)
 static void a_cost_beyond_all_time_is_denied_and_not_taken_for_a_small_one(void **unused)
 {
 	static const uint64_t costs[] = {UINT64_C(1) << 32, UINT64_C(1) << 53, UINT64_MAX};
-	struct weir_limit_options slow = {.rate = {1, 360, WEIR_DAY}, .burst = 2};
+	struct weir_limit_options slow = {.rate = {1, 360, WEIR_UNIT_DAY}, .burst = 2};
 
 	(void)unused;
 	for (uint64_t count = 1; count <= 3; count += 2) { /* of whole nanoseconds, and in parts */
@@ -228,7 +230,7 @@ static void a_denial_takes_no_turn(void **unused)
 	uint64_t until_ns;
 
 	(void)unused;
-	begin((struct weir_limit_options){.algorithm = WEIR_LEAKY_QUEUE, .burst = 1});
+	begin((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .burst = 1});
 	acquired();
 	until_ns = acquired();
 	assert_false(call(ALGO_ACQUIRE, 1, 0).allowed);
@@ -256,7 +258,7 @@ static void who_would_not_wait_for_the_turn_is_denied_and_takes_none(void **unus
 		struct algo_outcome out;
 		uint64_t until_ns;
 
-		begin((struct weir_limit_options){.algorithm = WEIR_LEAKY_QUEUE, .burst = 4});
+		begin((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .burst = 4});
 		until_ns = acquired();
 		for (int peek = 1; peek >= 0; peek--) {
 			impatient.op = peek ? ALGO_PEEK : ALGO_ACQUIRE;
@@ -278,7 +280,7 @@ static void who_waits_longer_than_the_limit_lets_him_is_denied_as_all(void **unu
 	struct algo_outcome out;
 
 	(void)unused;
-	begin((struct weir_limit_options){.algorithm = WEIR_LEAKY_QUEUE, .burst = 1});
+	begin((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .burst = 1});
 	acquired();
 	acquired();
 	algo_step(&limit, &patient, &time, &state, &out);
@@ -288,8 +290,8 @@ static void who_waits_longer_than_the_limit_lets_him_is_denied_as_all(void **unu
 
 static void what_is_admitted_comes_within_the_horizon(void **unused)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_PACER,
-	                                     .rate = {1, 365, WEIR_DAY},
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_PACER,
+	                                     .rate = {1, 365, WEIR_UNIT_DAY},
 	                                     .slack = 14,
 	                                     .max_wait_ns = 365 * NS_PER_DAY};
 
@@ -298,8 +300,8 @@ static void what_is_admitted_comes_within_the_horizon(void **unused)
 	assert_int_equal(limit.quota, 16);
 	options.slack = 15;
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_ERANGE);
-	options = (struct weir_limit_options){.algorithm = WEIR_PACER,
-	                                      .rate = {ALGO_COUNT_MAX, 1, WEIR_NANOSECOND},
+	options = (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_PACER,
+	                                      .rate = {ALGO_COUNT_MAX, 1, WEIR_UNIT_NANOSECOND},
 	                                      .max_wait_ns = ALGO_PERIOD_MAX_NS};
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
 	assert_int_equal(limit.quota, BUCKET_WAITING_MAX + 10 + 1);
@@ -308,7 +310,7 @@ static void what_is_admitted_comes_within_the_horizon(void **unused)
 /* T = 10/7 ns: a fraction of the time that was cut off must not be left over. */
 static void what_is_cut_back_is_a_full_bucket_to_the_fraction(void **unused)
 {
-	struct weir_limit_options options = {.rate = {7, 10, WEIR_NANOSECOND}};
+	struct weir_limit_options options = {.rate = {7, 10, WEIR_UNIT_NANOSECOND}};
 
 	(void)unused;
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
@@ -325,7 +327,7 @@ static void a_refund_of_more_than_there_is_takes_all_back(void **unused)
 
 	(void)unused;
 	for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
-		begin((struct weir_limit_options){.algorithm = WEIR_LEAKY_QUEUE,
+		begin((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE,
 		                                  .max_wait_ns = 150 * NS_PER_MS});
 		acquired();
 		acquired();

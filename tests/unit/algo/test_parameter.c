@@ -132,12 +132,12 @@ static void assert_taken(struct weir_limit_options options)
 	struct algo_limit limit;
 
 	if (options.rate.count)
-		options.rate.unit = WEIR_NANOSECOND;
+		options.rate.unit = WEIR_UNIT_NANOSECOND;
 	if (algo_limit_init(&limit, &options, NULL) == WEIR_OK) {
 		algo_limit_free(&limit);
 		return;
 	}
-	options.rate.unit = WEIR_DAY;
+	options.rate.unit = WEIR_UNIT_DAY;
 	assert_status(&options, WEIR_OK, "");
 }
 
@@ -186,11 +186,12 @@ static void a_number_that_is_set_is_the_one_that_is_resolved(void **state)
 
 static void words_and_decimals_are_checked(void **state)
 {
-	struct weir_limit_options options = {.rate = {1}, .algorithm = WEIR_FIXED_WINDOW, .align = 7};
+	struct weir_limit_options options = {
+	    .rate = {1}, .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .align = 7};
 
 	(void)state;
 	assert_status(&options, WEIR_EINVAL, "align: expected one of calendar, first_request, found 7");
-	options = (struct weir_limit_options){.algorithm = WEIR_RANDOM, .deny = 1.5};
+	options = (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_RANDOM, .deny = 1.5};
 	assert_status(&options, WEIR_ERANGE, "deny: expected 0 to 1, found 1.5");
 	options = (struct weir_limit_options){.algorithm = 99};
 	assert_int_equal(algo_limit_init(&(struct algo_limit){0}, &options, NULL), WEIR_EINVAL);

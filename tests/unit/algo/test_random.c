@@ -16,7 +16,7 @@ static struct algo_limit limit;
 
 static void begin(double deny)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_RANDOM, .deny = deny};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_RANDOM, .deny = deny};
 
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
 }

@@ -14,7 +14,7 @@ static struct algo_limit limit;
 static struct algo_state state;
 
 /* Cold, 10 ms a request: 1,000 are stored, half of them above the threshold. */
-static const struct weir_limit_options usual = {.algorithm = WEIR_WARM_UP,
+static const struct weir_limit_options usual = {.algorithm = WEIR_ALGORITHM_WARM_UP,
                                                 .rate = {100},
                                                 .warm_up_ns = 10 * NS_PER_S,
                                                 .cold = 3,
@@ -78,7 +78,7 @@ static void a_turn_that_took_the_last_stored_permits_is_given_back_whole(void **
 	struct algo_outcome out;
 
 	(void)unused;
-	slow.rate = (struct weir_rate){100, 1, WEIR_DAY};
+	slow.rate = (struct weir_rate){100, 1, WEIR_UNIT_DAY};
 	slow.max_wait_ns = 0;
 	begin(slow); /* 864 s a request: a hundredth of a permit is stored */
 	acquire(1, NOW);
@@ -191,8 +191,11 @@ static void a_clock_that_was_set_back_locks_no_key(void **unused)
 /* A file may hold anything. */
 static void any_state_is_decided_by(void **unused)
 {
-	static const struct weir_rate rates[] = {
-	    {100}, {3}, {4294967291, 1, WEIR_SECOND}, {1, 365, WEIR_DAY}, {4294967291, 366, WEIR_DAY}};
+	static const struct weir_rate rates[] = {{100},
+	                                         {3},
+	                                         {4294967291, 1, WEIR_UNIT_SECOND},
+	                                         {1, 365, WEIR_UNIT_DAY},
+	                                         {4294967291, 366, WEIR_UNIT_DAY}};
 
 	(void)unused;
 	for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {

@@ -21,21 +21,21 @@
 enum { FEW, RELIEF, LANE, SPACED, QUEUE };
 
 static const struct rules_limit limits[] = {
-    [FEW] = {.options = {.name = "few", .rate = {10, 1, WEIR_HOUR}, .burst = 10}},
-    [RELIEF] = {.options = {.name = "relief", .algorithm = WEIR_RANDOM, .deny = 0.3}},
+    [FEW] = {.options = {.name = "few", .rate = {10, 1, WEIR_UNIT_HOUR}, .burst = 10}},
+    [RELIEF] = {.options = {.name = "relief", .algorithm = WEIR_ALGORITHM_RANDOM, .deny = 0.3}},
     [LANE] = {.options = {.name = "lane",
-                          .algorithm = WEIR_CONCURRENCY,
+                          .algorithm = WEIR_ALGORITHM_CONCURRENCY,
                           .max = 1,
                           .queue = 2,
                           .max_wait_ns = 3600 * NS_PER_S,
                           .lease_ns = 3600 * NS_PER_S}},
     [SPACED] = {.options = {.name = "spaced",
-                            .algorithm = WEIR_PACER,
-                            .rate = {1000, 1, WEIR_SECOND},
+                            .algorithm = WEIR_ALGORITHM_PACER,
+                            .rate = {1000, 1, WEIR_UNIT_SECOND},
                             .slack = WEIR_ZERO}},
     [QUEUE] = {.options = {.name = "queue",
-                           .algorithm = WEIR_LEAKY_QUEUE,
-                           .rate = {1000, 1, WEIR_SECOND}}},
+                           .algorithm = WEIR_ALGORITHM_LEAKY_QUEUE,
+                           .rate = {1000, 1, WEIR_UNIT_SECOND}}},
 };
 static const size_t few[] = {FEW}, relief[] = {RELIEF}, lane[] = {LANE}, spaced[] = {SPACED},
                     queue[] = {QUEUE};
@@ -124,9 +124,8 @@ static void zero_is_the_default_of_all(void **state)
 
 	(void)state;
 	for (int kind = 0; kind < WAYS; kind++) {
-		struct way way = {.kind = kind,
-		                  .name = "few",
-		                  .options = {.rate = {10, 1, WEIR_HOUR}, .burst = 10}};
+		struct way way = {
+		    .kind = kind, .name = "few", .options = {.rate = {10, 1, WEIR_UNIT_HOUR}, .burst = 10}};
 		struct weir_decision d;
 
 		open_way(&way);
@@ -162,9 +161,8 @@ static void what_is_not_known_is_refused(void **state)
 
 	(void)state;
 	for (int kind = 0; kind < WAYS; kind++) {
-		struct way way = {.kind = kind,
-		                  .name = "few",
-		                  .options = {.rate = {10, 1, WEIR_HOUR}, .burst = 10}};
+		struct way way = {
+		    .kind = kind, .name = "few", .options = {.rate = {10, 1, WEIR_UNIT_HOUR}, .burst = 10}};
 		struct weir_decision d;
 
 		open_way(&way);
@@ -213,7 +211,7 @@ static void the_lowest_are_shed_first(void **state)
 	for (int kind = 0; kind < WAYS; kind++) {
 		struct way way = {.kind = kind,
 		                  .name = "relief",
-		                  .options = {.algorithm = WEIR_RANDOM, .deny = 0.3}};
+		                  .options = {.algorithm = WEIR_ALGORITHM_RANDOM, .deny = 0.3}};
 		struct weir_decision d;
 
 		open_way(&way);
@@ -319,7 +317,9 @@ static void a_thread_that_waits_is_dropped_for_a_higher_one(void **state)
 static void a_limiter_drops_its_threads_too(void **state)
 {
 	struct way way = {.kind = LIMITER,
-	                  .options = {.algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 1,
+	                  .options = {.algorithm = WEIR_ALGORITHM_CONCURRENCY,
+	                              .max = 1,
+	                              .queue = 1,
 	                              .max_wait_ns = 3600 * NS_PER_S,
 	                              .lease_ns = 3600 * NS_PER_S}};
 	struct caller callers[3];

@@ -17,10 +17,12 @@
 #define LONGEST 70 /* of a batch: more than are on their way at once, no multiple of a block */
 
 static const struct weir_limit_options kinds[] = {
-    {.name = "whole", .rate = {100, 1, WEIR_MINUTE}, .burst = 5},
-    {.name = "fractions", .rate = {7, 1, WEIR_SECOND}, .burst = 3},
-    {.name = "calendar", .algorithm = WEIR_FIXED_WINDOW, .rate = {4, 1, WEIR_HOUR}},
-    {.name = "resetting", .algorithm = WEIR_RESETTING_BUCKET, .rate = {3, 50, WEIR_MILLISECOND}},
+    {.name = "whole", .rate = {100, 1, WEIR_UNIT_MINUTE}, .burst = 5},
+    {.name = "fractions", .rate = {7, 1, WEIR_UNIT_SECOND}, .burst = 3},
+    {.name = "calendar", .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {4, 1, WEIR_UNIT_HOUR}},
+    {.name = "resetting",
+     .algorithm = WEIR_ALGORITHM_RESETTING_BUCKET,
+     .rate = {3, 50, WEIR_UNIT_MILLISECOND}},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 

@@ -23,20 +23,20 @@ enum { PLACES, HOURLY, FLIGHT, PACED, OTHER, BRIEF, MINUTE };
 
 static const struct rules_limit limits[] = {
     [PLACES] = {.options = {.name = "places",
-                            .algorithm = WEIR_CONCURRENCY,
+                            .algorithm = WEIR_ALGORITHM_CONCURRENCY,
                             .max = 3,
                             .queue = 1,
                             .lease_ns = 1000 * SECOND}},
-    [HOURLY] = {.options = {.name = "hourly", .rate = {3, 1, WEIR_HOUR}}},
-    [FLIGHT] = {.options = {.name = "flight", .algorithm = WEIR_CONCURRENCY, .max = 1}},
+    [HOURLY] = {.options = {.name = "hourly", .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    [FLIGHT] = {.options = {.name = "flight", .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 1}},
     [PACED] = {.options = {.name = "paced",
-                           .algorithm = WEIR_PACER,
-                           .rate = {1, 10, WEIR_MILLISECOND},
+                           .algorithm = WEIR_ALGORITHM_PACER,
+                           .rate = {1, 10, WEIR_UNIT_MILLISECOND},
                            .slack = WEIR_ZERO}},
-    [OTHER] = {.options = {.name = "other", .rate = {3, 1, WEIR_HOUR}}},
-    [MINUTE] = {.options = {.name = "minute", .rate = {3, 1, WEIR_MINUTE}}},
+    [OTHER] = {.options = {.name = "other", .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    [MINUTE] = {.options = {.name = "minute", .rate = {3, 1, WEIR_UNIT_MINUTE}}},
     [BRIEF] = {.options = {.name = "brief",
-                           .algorithm = WEIR_CONCURRENCY,
+                           .algorithm = WEIR_ALGORITHM_CONCURRENCY,
                            .max = 3,
                            .queue = 2,
                            .max_wait_ns = 20 * SECOND / 1000}},
@@ -295,7 +295,7 @@ static void permits_outlive_the_engine(void **state)
 
 static void seventeen_charges_are_too_long(void **state)
 {
-	struct weir_limit_options options = {.rate = {3, 1, WEIR_HOUR}};
+	struct weir_limit_options options = {.rate = {3, 1, WEIR_UNIT_HOUR}};
 	struct rules_limit many[WEIR_PERMITS_MAX + 1];
 	size_t all[WEIR_PERMITS_MAX + 1];
 	char names[WEIR_PERMITS_MAX + 1][2] = {0};

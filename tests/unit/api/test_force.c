@@ -22,8 +22,8 @@ static const struct weir_health_options one_failure = {.minimum = 1, .ramp_ns = 
 
 static void begin(const char *path, uint64_t keys)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = keys,
-	                                     .health = &one_failure};
+	struct weir_limit_options options = {
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = keys, .health = &one_failure};
 
 	assert_int_equal(
 	    weir_table_open(&(struct weir_table_options){.capacity = 1000, .path = path}, &table, NULL),
@@ -155,7 +155,7 @@ static void what_cannot_be_forced_is_refused(void **unused)
 
 static void a_limiter_is_forced_too(void **unused)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_BREAKER};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_BREAKER};
 	struct weir_decision d;
 	weir_limiter *limiter;
 

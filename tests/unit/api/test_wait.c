@@ -120,11 +120,14 @@ enum { BUCKET, CHANCE, PLACES, QUEUE, PACED, LIMITS };
 static void test_who_is_to_wait_and_how_long_at_most(void **state)
 {
 	static const struct weir_limit_options options[LIMITS] = {
-	    [BUCKET] = {.rate = {1, 1, WEIR_HOUR}},
-	    [CHANCE] = {.algorithm = WEIR_RANDOM, .deny = 1},
-	    [PLACES] = {.algorithm = WEIR_CONCURRENCY, .max = 1},
-	    [QUEUE] = {.algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 2, .max_wait_ns = 30},
-	    [PACED] = {.algorithm = WEIR_PACER, .rate = {1, 1, WEIR_HOUR}},
+	    [BUCKET] = {.rate = {1, 1, WEIR_UNIT_HOUR}},
+	    [CHANCE] = {.algorithm = WEIR_ALGORITHM_RANDOM, .deny = 1},
+	    [PLACES] = {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 1},
+	    [QUEUE] = {.algorithm = WEIR_ALGORITHM_CONCURRENCY,
+	               .max = 1,
+	               .queue = 2,
+	               .max_wait_ns = 30},
+	    [PACED] = {.algorithm = WEIR_ALGORITHM_PACER, .rate = {1, 1, WEIR_UNIT_HOUR}},
 	};
 	static const struct {
 		int limit;
@@ -171,8 +174,9 @@ static void test_who_is_to_wait_and_how_long_at_most(void **state)
 	}
 }
 
-static const struct weir_limit_options hourly = {
-    .algorithm = WEIR_TOKEN_BUCKET, .rate = {THREADS, THREADS, WEIR_HOUR}, .burst = THREADS};
+static const struct weir_limit_options hourly = {.algorithm = WEIR_ALGORITHM_TOKEN_BUCKET,
+                                                 .rate = {THREADS, THREADS, WEIR_UNIT_HOUR},
+                                                 .burst = THREADS};
 
 static void test_each_refund_goes_to_who_has_waited_longest(void **state)
 {
@@ -236,10 +240,10 @@ static void test_a_thread_that_is_cancelled_leaves_its_place(void **state)
 /* Each next is woken by the one before, within the window. */
 static void test_a_new_window_is_granted_in_the_order_of_arrival(void **state)
 {
-	struct scene scene = open_scene(
-	    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW,
-	                                 .align = WEIR_ALIGN_FIRST_REQUEST,
-	                                 .rate = {THREADS, 200, WEIR_MILLISECOND}});
+	struct scene scene =
+	    open_scene(&(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+	                                            .align = WEIR_ALIGN_FIRST_REQUEST,
+	                                            .rate = {THREADS, 200, WEIR_UNIT_MILLISECOND}});
 	struct caller callers[THREADS];
 
 	(void)state;
@@ -295,8 +299,8 @@ static void test_a_permit_comes_with_what_was_waited_for(void **state)
 /* A place has no time to wait for: only who gives it back brings it. */
 static void test_a_place_is_waited_for_and_the_queue_is_bounded(void **state)
 {
-	struct scene scene = open_scene(
-	    &(struct weir_limit_options){.algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 2});
+	struct scene scene = open_scene(&(struct weir_limit_options){
+	    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 1, .queue = 2});
 	struct weir_permit permit, next[2];
 	struct caller callers[2], third;
 	struct weir_decision d;
@@ -352,7 +356,7 @@ static void *hold_and_give_back(void *context)
 static void test_no_wake_is_lost(void **state)
 {
 	struct scene scene =
-	    open_scene(&(struct weir_limit_options){.rate = {1, 1, WEIR_HOUR}, .burst = 1});
+	    open_scene(&(struct weir_limit_options){.rate = {1, 1, WEIR_UNIT_HOUR}, .burst = 1});
 	unsigned inside = 0;
 	struct lock lock = {&scene, 3000, &inside};
 	pthread_t threads[3];
@@ -420,7 +424,7 @@ static void test_who_would_not_wait_is_not_let_by(void **state)
 static void test_a_deadline_is_kept(void **state)
 {
 	struct scene scene = open_scene(&(struct weir_limit_options){
-	    .algorithm = WEIR_RANDOM, .deny = 1, .retry_ns = 3600 * 1000 * MS});
+	    .algorithm = WEIR_ALGORITHM_RANDOM, .deny = 1, .retry_ns = 3600 * 1000 * MS});
 	uint64_t start_ns = os_monotonic_ns();
 	struct caller callers[2];
 
@@ -443,7 +447,7 @@ static void test_a_deadline_is_kept(void **state)
 static void test_a_limit_says_how_long_its_queue_waits_at_most(void **state)
 {
 	struct scene scene = open_scene(&(struct weir_limit_options){
-	    .algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 1, .max_wait_ns = 20 * MS});
+	    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 1, .queue = 1, .max_wait_ns = 20 * MS});
 	struct caller caller = {&scene, "key", 1, WEIR_FOREVER};
 
 	(void)state;
@@ -457,8 +461,10 @@ static void test_a_limit_says_how_long_its_queue_waits_at_most(void **state)
 
 static void test_turns_are_slept_for(void **state)
 {
-	struct scene scene = open_scene(&(struct weir_limit_options){
-	    .algorithm = WEIR_PACER, .rate = {1, 10, WEIR_MILLISECOND}, .slack = WEIR_ZERO});
+	struct scene scene =
+	    open_scene(&(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_PACER,
+	                                            .rate = {1, 10, WEIR_UNIT_MILLISECOND},
+	                                            .slack = WEIR_ZERO});
 	uint64_t start_ns = os_monotonic_ns();
 	struct caller caller, late;
 

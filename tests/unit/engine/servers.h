@@ -22,16 +22,19 @@
 enum { BUCKET, WINDOW, PLACES, HERE, OPEN, CLOSED, LIMITS };
 
 static struct rules_limit limits[LIMITS] = {
-    [BUCKET] = {.options = {.name = "bucket", .rate = {9, 1, WEIR_HOUR}, .burst = 7}},
+    [BUCKET] = {.options = {.name = "bucket", .rate = {9, 1, WEIR_UNIT_HOUR}, .burst = 7}},
     [WINDOW] = {.options = {.name = "window",
-                            .algorithm = WEIR_FIXED_WINDOW,
-                            .rate = {5, 1, WEIR_HOUR},
+                            .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+                            .rate = {5, 1, WEIR_UNIT_HOUR},
                             .align = WEIR_ALIGN_FIRST_REQUEST}},
-    [PLACES] = {.options = {.name = "places", .algorithm = WEIR_CONCURRENCY, .max = 1, .queue = 9}},
-    [HERE] = {.options = {.name = "here", .rate = {4, 1, WEIR_HOUR}}},
-    [OPEN] = {.options = {.name = "open", .rate = {6, 1, WEIR_HOUR}},
+    [PLACES] = {.options = {.name = "places",
+                            .algorithm = WEIR_ALGORITHM_CONCURRENCY,
+                            .max = 1,
+                            .queue = 9}},
+    [HERE] = {.options = {.name = "here", .rate = {4, 1, WEIR_UNIT_HOUR}}},
+    [OPEN] = {.options = {.name = "open", .rate = {6, 1, WEIR_UNIT_HOUR}},
               .on_store_failure = RULES_OPEN},
-    [CLOSED] = {.options = {.name = "closed", .rate = {6, 1, WEIR_HOUR}},
+    [CLOSED] = {.options = {.name = "closed", .rate = {6, 1, WEIR_UNIT_HOUR}},
                 .on_store_failure = RULES_CLOSED},
 };
 

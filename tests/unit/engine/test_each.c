@@ -17,9 +17,13 @@
 enum { SMALL, LARGE, LOG };
 
 static const struct rules_limit limits[] = {
-    [SMALL] = {.options = {.name = "small", .algorithm = WEIR_FIXED_WINDOW, .rate = {2, 1, WEIR_HOUR}}},
-    [LARGE] = {.options = {.name = "large", .rate = {9, 1, WEIR_HOUR}}},
-    [LOG] = {.options = {.name = "log", .algorithm = WEIR_SLIDING_LOG, .rate = {9, 1, WEIR_HOUR}}},
+    [SMALL] = {.options = {.name = "small",
+                           .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+                           .rate = {2, 1, WEIR_UNIT_HOUR}}},
+    [LARGE] = {.options = {.name = "large", .rate = {9, 1, WEIR_UNIT_HOUR}}},
+    [LOG] = {.options = {.name = "log",
+                         .algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+                         .rate = {9, 1, WEIR_UNIT_HOUR}}},
 };
 static const char *const by_user[] = {"user"};
 static const size_t small[] = {SMALL}, large[] = {LARGE}, log_only[] = {LOG};

@@ -37,10 +37,12 @@ struct shared {
 };
 
 static const struct rules_limit limits[] = {
-    {.options = {.name = "all", .algorithm = WEIR_RESETTING_BUCKET, .rate = {ALL, 1, WEIR_HOUR}}},
+    {.options = {.name = "all",
+                 .algorithm = WEIR_ALGORITHM_RESETTING_BUCKET,
+                 .rate = {ALL, 1, WEIR_UNIT_HOUR}}},
     {.options = {.name = "user",
-                 .algorithm = WEIR_RESETTING_BUCKET,
-                 .rate = {QUOTA, 1, WEIR_HOUR}}},
+                 .algorithm = WEIR_ALGORITHM_RESETTING_BUCKET,
+                 .rate = {QUOTA, 1, WEIR_UNIT_HOUR}}},
 };
 static const char *const by_user[] = {"user"};
 static const size_t first[] = {0}, second[] = {1};

@@ -23,10 +23,10 @@ static void begin(enum weir_algorithm algorithm)
 {
 	struct weir_limit_options options = {
 	    .algorithm = algorithm,
-	    .rate = {10, 10, WEIR_SECOND},
-	    .slack = algorithm == WEIR_PACER ? 9 : 0,
-	    .max_wait_ns = algorithm == WEIR_PACER ? WEIR_ZERO : 0,
-	    .base = algorithm == WEIR_BASE,
+	    .rate = {10, 10, WEIR_UNIT_SECOND},
+	    .slack = algorithm == WEIR_ALGORITHM_PACER ? 9 : 0,
+	    .max_wait_ns = algorithm == WEIR_ALGORITHM_PACER ? WEIR_ZERO : 0,
+	    .base = algorithm == WEIR_ALGORITHM_BASE,
 	};
 
 	assert_int_equal(weir_limit_open(&options, &limit, NULL), WEIR_OK);
@@ -67,9 +67,11 @@ static uint64_t remaining(const char *key, uint64_t now_ns)
 }
 
 static const enum weir_algorithm counting[] = {
-    WEIR_TOKEN_BUCKET,   WEIR_LEAKY_BUCKET, WEIR_FIXED_WINDOW,    WEIR_RESETTING_BUCKET,
-    WEIR_SLIDING_WINDOW, WEIR_SLIDING_LOG,  WEIR_SLIDING_COUNTER, WEIR_PACER,
-    WEIR_LEAKY_QUEUE,    WEIR_BASE,
+    WEIR_ALGORITHM_TOKEN_BUCKET,    WEIR_ALGORITHM_LEAKY_BUCKET,
+    WEIR_ALGORITHM_FIXED_WINDOW,    WEIR_ALGORITHM_RESETTING_BUCKET,
+    WEIR_ALGORITHM_SLIDING_WINDOW,  WEIR_ALGORITHM_SLIDING_LOG,
+    WEIR_ALGORITHM_SLIDING_COUNTER, WEIR_ALGORITHM_PACER,
+    WEIR_ALGORITHM_LEAKY_QUEUE,     WEIR_ALGORITHM_BASE,
 };
 
 #define FOR_EACH_COUNTING(i) for (size_t i = 0; i < sizeof counting / sizeof *counting; i++)
@@ -124,11 +126,13 @@ static void a_late_refund_goes_where_its_request_was(void **state)
 		enum weir_algorithm algorithm;
 		uint64_t first, others, before, after;
 	} cases[] = {
-	    {WEIR_FIXED_WINDOW, 3, 5, 2, 5},   {WEIR_RESETTING_BUCKET, 3, 5, 2, 5},
-	    {WEIR_SLIDING_WINDOW, 3, 5, 2, 5}, {WEIR_SLIDING_COUNTER, 3, 5, 2, 5},
-	    {WEIR_BASE, 3, 5, 2, 5},
-	    {WEIR_TOKEN_BUCKET, 8, 1, 7, 9}, /* 6 of the 8 have leaked */
-	    {WEIR_LEAKY_BUCKET, 7, 3, 6, 7},
+	    {WEIR_ALGORITHM_FIXED_WINDOW, 3, 5, 2, 5},
+	    {WEIR_ALGORITHM_RESETTING_BUCKET, 3, 5, 2, 5},
+	    {WEIR_ALGORITHM_SLIDING_WINDOW, 3, 5, 2, 5},
+	    {WEIR_ALGORITHM_SLIDING_COUNTER, 3, 5, 2, 5},
+	    {WEIR_ALGORITHM_BASE, 3, 5, 2, 5},
+	    {WEIR_ALGORITHM_TOKEN_BUCKET, 8, 1, 7, 9}, /* 6 of the 8 have leaked */
+	    {WEIR_ALGORITHM_LEAKY_BUCKET, 7, 3, 6, 7},
 	};
 
 	(void)state;
@@ -149,7 +153,7 @@ static void a_late_refund_goes_where_its_request_was(void **state)
 static void what_a_window_of_base_counted_is_given_back_until_it_ends(void **state)
 {
 	const struct weir_limit_options options = {
-	    .algorithm = WEIR_BASE, .base = 5, .rate = {2, 10, WEIR_SECOND}};
+	    .algorithm = WEIR_ALGORITHM_BASE, .base = 5, .rate = {2, 10, WEIR_UNIT_SECOND}};
 	struct weir_permit free, windows, late;
 
 	(void)state;
@@ -177,7 +181,7 @@ static void a_turn_behind_which_others_stand_is_not_given_back(void **state)
 	struct weir_permit first;
 
 	(void)state;
-	begin(WEIR_LEAKY_QUEUE);
+	begin(WEIR_ALGORITHM_LEAKY_QUEUE);
 	first = acquire("k", 2, NOW);
 	acquire("k", 1, NOW);
 	assert_int_equal(refund("k", &first, NOW), WEIR_ENOTFOUND);
@@ -208,12 +212,14 @@ static void refund_of_a_denied_request(void **state)
 static void what_takes_nothing_gets_no_permit(void **state)
 {
 	(void)state;
-	begin(WEIR_TOKEN_BUCKET);
+	begin(WEIR_ALGORITHM_TOKEN_BUCKET);
 	assert_int_equal(acquire("k", 0, NOW).id, 0);
 	assert_true(d.allowed);
 	end();
-	assert_int_equal(weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_RANDOM}, &limit,
-	                                 NULL), WEIR_OK);
+	assert_int_equal(
+	    weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_RANDOM}, &limit,
+	                    NULL),
+	    WEIR_OK);
 	assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
 	assert_int_equal(acquire("k", 1, NOW).id, 0);
 	assert_true(d.allowed);
@@ -226,13 +232,14 @@ static void permit_of_another_key_or_limit(void **state)
 	weir_limit *first, *second;
 
 	(void)state;
-	begin(WEIR_FIXED_WINDOW);
+	begin(WEIR_ALGORITHM_FIXED_WINDOW);
 	first = limit;
 	assert_int_equal(
 	    weir_limit_open(&(struct weir_limit_options){.name = "other",
-	                                                 .algorithm = WEIR_FIXED_WINDOW,
-	                                                 .rate = {10, 10, WEIR_SECOND}},
-	                    &second, NULL), WEIR_OK);
+	                                                 .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+	                                                 .rate = {10, 10, WEIR_UNIT_SECOND}},
+	                    &second, NULL),
+	    WEIR_OK);
 	permit = acquire("k", 4, NOW);
 	acquire("j", 4, NOW);
 	assert_int_equal(refund("j", &permit, NOW), WEIR_ENOTFOUND);
@@ -253,7 +260,7 @@ static void an_invented_or_altered_permit_gives_nothing_back(void **state)
 	struct weir_permit permit, altered;
 
 	(void)state;
-	begin(WEIR_FIXED_WINDOW);
+	begin(WEIR_ALGORITHM_FIXED_WINDOW);
 	permit = altered = acquire("k", 4, NOW);
 	altered.id ^= UINT64_C(1) << 40;
 	assert_int_equal(refund("k", &altered, NOW), WEIR_ENOTFOUND);
@@ -270,7 +277,7 @@ static void part_of_a_permit_is_given_back_once(void **state)
 	struct weir_permit permit;
 
 	(void)state;
-	begin(WEIR_FIXED_WINDOW);
+	begin(WEIR_ALGORITHM_FIXED_WINDOW);
 	permit = acquire("k", 4, NOW);
 	permit.cost = 1;
 	assert_int_equal(refund("k", &permit, NOW), WEIR_OK);
@@ -287,9 +294,11 @@ static void a_limiter_names_the_window(void **state)
 	struct weir_permit permit, denied;
 
 	(void)state;
-	assert_int_equal(weir_limiter_open(&(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW,
-	                                                                .rate = {2, 10, WEIR_SECOND}},
-	                                   &limiter, NULL), WEIR_OK);
+	assert_int_equal(
+	    weir_limiter_open(&(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+	                                                   .rate = {2, 10, WEIR_UNIT_SECOND}},
+	                      &limiter, NULL),
+	    WEIR_OK);
 	weir_limiter_acquire_permit(limiter, 2, NOW, &d, &permit);
 	weir_limiter_acquire_permit(limiter, 1, NOW, &d, &denied);
 	assert_int_equal(denied.id, 0);
@@ -308,7 +317,7 @@ static void a_limiter_names_the_window(void **state)
 }
 
 static const struct weir_limit_options flight = {
-    .algorithm = WEIR_CONCURRENCY, .max = 2, .lease_ns = 10 * SECOND};
+    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 2, .lease_ns = 10 * SECOND};
 
 static void a_report_takes_the_place_back_once(void **state)
 {
@@ -358,7 +367,7 @@ static void a_permit_that_had_to_make_room_gives_nothing_back(void **state)
 	struct weir_permit permit;
 
 	(void)state;
-	begin(WEIR_FIXED_WINDOW);
+	begin(WEIR_ALGORITHM_FIXED_WINDOW);
 	weir_table_close(table);
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, NULL), 0);
 	permit = acquire("k", 3, NOW);
@@ -379,7 +388,7 @@ static void permit_across_a_restart(void **state)
 	(void)state;
 	close(mkstemp(path));
 	unlink(path);
-	begin(WEIR_FIXED_WINDOW);
+	begin(WEIR_ALGORITHM_FIXED_WINDOW);
 	weir_table_close(table);
 	assert_int_equal(weir_table_open(&options, &table, NULL), WEIR_OK);
 	permit = acquire("k", 4, NOW);
@@ -399,7 +408,7 @@ static void part_of_an_older_entry_of_a_log_is_given_back(void **state)
 	struct weir_permit older, newer;
 
 	(void)state;
-	begin(WEIR_SLIDING_LOG);
+	begin(WEIR_ALGORITHM_SLIDING_LOG);
 	older = acquire("k", 3, NOW);
 	newer = acquire("k", 1, NOW);
 	acquire("k", 1, NOW);
@@ -449,9 +458,10 @@ static void of_several_who_give_back_at_once_one_does(void **state)
 
 	(void)state;
 	assert_int_equal(
-	    weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW,
-	                                                 .rate = {2 * ROUNDS, 1, WEIR_DAY}},
-	                    &limit, NULL), WEIR_OK);
+	    weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+	                                                 .rate = {2 * ROUNDS, 1, WEIR_UNIT_DAY}},
+	                    &limit, NULL),
+	    WEIR_OK);
 	assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		race->permits[i] = acquire("k", 1, NOW);
@@ -480,8 +490,8 @@ static void a_log_tells_when_it_has_no_entry_of_the_name(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 2; i++) {
-		struct weir_limit_options options = {.algorithm = WEIR_SLIDING_LOG,
-		                                     .rate = {counts[i], 10, WEIR_SECOND}};
+		struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+		                                     .rate = {counts[i], 10, WEIR_UNIT_SECOND}};
 		struct weir_permit first, second, third;
 		weir_limiter *limiter;
 
@@ -558,9 +568,10 @@ static void use_log(unsigned count)
 	unsigned in_use = 0;
 
 	assert_int_equal(
-	    weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_SLIDING_LOG,
-	                                                 .rate = {count, 1, WEIR_DAY}},
-	                    &limit, NULL), WEIR_OK);
+	    weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+	                                                 .rate = {count, 1, WEIR_UNIT_DAY}},
+	                    &limit, NULL),
+	    WEIR_OK);
 	assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
 	if (count > 127) { /* all that there is room for, too */
 		acquire("k", 129, NOW);

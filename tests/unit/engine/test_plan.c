@@ -50,13 +50,16 @@ static const struct rules_rule rules[] = {
 
 #define WINDOW(name_, quota, policy)                                                               \
 	{                                                                                              \
-		.on_store_failure = (policy),                                                              \
-		.options = {.name = (name_), .algorithm = WEIR_FIXED_WINDOW, .rate = {quota, 1, WEIR_HOUR}, \
-		            .align = WEIR_ALIGN_FIRST_REQUEST}                                             \
+		.on_store_failure = (policy), .options = {                                                 \
+			.name = (name_),                                                                       \
+			.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,                                              \
+			.rate = {quota, 1, WEIR_UNIT_HOUR},                                                    \
+			.align = WEIR_ALIGN_FIRST_REQUEST                                                      \
+		}                                                                                          \
 	}
 #define PLACES(name_, most)                                                                        \
 	{                                                                                              \
-		.options = {.name = (name_), .algorithm = WEIR_CONCURRENCY, .max = (most)}                 \
+		.options = {.name = (name_), .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = (most) }      \
 	}
 
 static struct rules_limit limits[] = {

@@ -310,9 +310,9 @@ static void local_grants_a_share_by_counts_of_its_own(void **state)
 static void a_share_that_can_not_be_is_an_error(void **state)
 {
 	const struct rules_limit limit = {.options = {.name = "long",
-	                                              .rate = {19, 365, WEIR_DAY},
+	                                              .rate = {19, 365, WEIR_UNIT_DAY},
 	                                              .burst = 300,
-	                                              .algorithm = WEIR_TOKEN_BUCKET},
+	                                              .algorithm = WEIR_ALGORITHM_TOKEN_BUCKET},
 	                                  .line = 7};
 	const struct weir_config config = {.limits = &limit, .limit_count = 1, .nodes = 10};
 	struct server s;
@@ -414,7 +414,7 @@ static void nobody_waits_for_a_store(void **state)
 
 static void a_limit_that_moves_begins_anew(void **state)
 {
-	const struct rules_limit moved = {.options = {.name = "here", .rate = {8, 1, WEIR_HOUR}}};
+	const struct rules_limit moved = {.options = {.name = "here", .rate = {8, 1, WEIR_UNIT_HOUR}}};
 	struct server s;
 	struct weir_config config = {.limits = &moved, .limit_count = 1};
 	weir_engine *next, *last;

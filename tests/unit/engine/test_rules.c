@@ -67,8 +67,8 @@ static uint64_t remaining(struct fixture *f, const char *limit, const char *key)
 }
 
 static const struct rules_limit limits[] = {
-    {.options = {.name = "small", .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "large", .rate = {10, 1, WEIR_HOUR}}},
+    {.options = {.name = "small", .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "large", .rate = {10, 1, WEIR_UNIT_HOUR}}},
 };
 static const char *const by_ip[] = {"ip"};
 static const char *const by_user[] = {"user"};
@@ -117,10 +117,15 @@ static void test_a_denied_request_consumes_from_no_limit(void **context)
 
 static void test_a_request_waits_for_the_slowest_of_its_limits(void **context)
 {
-	const struct rules_limit paced[] = {
-	    {.options = {.name = "slow", .algorithm = WEIR_PACER, .rate = {10}, .slack = WEIR_ZERO}},
-	    {.options = {.name = "fast", .algorithm = WEIR_PACER, .rate = {100}, .slack = WEIR_ZERO}},
-	    {.options = {.name = "tight", .rate = {3}}}};
+	const struct rules_limit paced[] = {{.options = {.name = "slow",
+	                                                 .algorithm = WEIR_ALGORITHM_PACER,
+	                                                 .rate = {10},
+	                                                 .slack = WEIR_ZERO}},
+	                                    {.options = {.name = "fast",
+	                                                 .algorithm = WEIR_ALGORITHM_PACER,
+	                                                 .rate = {100},
+	                                                 .slack = WEIR_ZERO}},
+	                                    {.options = {.name = "tight", .rate = {3}}}};
 	static const size_t all[] = {0, 1, 2};
 	const struct rules_rule rules[] = {
 	    {.name = "r", .key = by_ip, .key_count = 1, .limits = all, .limit_count = 3}};
@@ -199,19 +204,38 @@ static void test_shadow_rules_consume_on_their_own_and_never_deny(void **context
 }
 
 static const struct rules_limit of_all_kinds[] = {
-    {.options = {.name = "token_bucket", .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "in_parts", .rate = {7, 1, WEIR_HOUR}}},
-    {.options = {.name = "level", .algorithm = WEIR_LEAKY_BUCKET, .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "calendar", .algorithm = WEIR_FIXED_WINDOW, .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "window", .algorithm = WEIR_RESETTING_BUCKET, .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "slots", .algorithm = WEIR_SLIDING_WINDOW, .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "log", .algorithm = WEIR_SLIDING_LOG, .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "counter", .algorithm = WEIR_SLIDING_COUNTER, .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "base", .algorithm = WEIR_BASE, .base = 2, .rate = {2, 1, WEIR_HOUR}}},
-    {.options = {.name = "queue", .algorithm = WEIR_LEAKY_QUEUE, .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "pacer", .algorithm = WEIR_PACER, .rate = {3, 1, WEIR_HOUR}}},
-    {.options = {.name = "places", .algorithm = WEIR_CONCURRENCY, .max = 3}},
-    {.options = {.name = "random", .algorithm = WEIR_RANDOM}},
+    {.options = {.name = "token_bucket", .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "in_parts", .rate = {7, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "level",
+                 .algorithm = WEIR_ALGORITHM_LEAKY_BUCKET,
+                 .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "calendar",
+                 .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+                 .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "window",
+                 .algorithm = WEIR_ALGORITHM_RESETTING_BUCKET,
+                 .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "slots",
+                 .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW,
+                 .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "log",
+                 .algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+                 .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "counter",
+                 .algorithm = WEIR_ALGORITHM_SLIDING_COUNTER,
+                 .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "base",
+                 .algorithm = WEIR_ALGORITHM_BASE,
+                 .base = 2,
+                 .rate = {2, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "queue",
+                 .algorithm = WEIR_ALGORITHM_LEAKY_QUEUE,
+                 .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "pacer",
+                 .algorithm = WEIR_ALGORITHM_PACER,
+                 .rate = {3, 1, WEIR_UNIT_HOUR}}},
+    {.options = {.name = "places", .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 3}},
+    {.options = {.name = "random", .algorithm = WEIR_ALGORITHM_RANDOM}},
 };
 
 #define KINDS (sizeof of_all_kinds / sizeof *of_all_kinds)
@@ -523,9 +547,11 @@ static void *hammer(void *context)
 static void test_threads_over_two_limits_never_pass_more_than_the_smaller(void **context)
 {
 	static const struct rules_limit two[] = {
-	    {.options = {.name = "a", .algorithm = WEIR_FIXED_WINDOW, .rate = {700, 1, WEIR_HOUR},
+	    {.options = {.name = "a",
+	                 .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+	                 .rate = {700, 1, WEIR_UNIT_HOUR},
 	                 .align = WEIR_ALIGN_FIRST_REQUEST}},
-	    {.options = {.name = "b", .rate = {500, 1, WEIR_HOUR}}}};
+	    {.options = {.name = "b", .rate = {500, 1, WEIR_UNIT_HOUR}}}};
 	const struct rules_rule rules[] = {
 	    {.name = "a", .key = by_ip, .key_count = 1, .limits = small, .limit_count = 1},
 	    {.name = "b", .key = by_user, .key_count = 1, .limits = large, .limit_count = 1}};

@@ -320,8 +320,8 @@ static uint64_t wait_of(struct server *s)
 static void turns_in_one_count_go_back_newest_first(void **state)
 {
 	static struct rules_limit paced = {.options = {.name = "paced",
-	                                               .algorithm = WEIR_PACER,
-	                                               .rate = {1, 1, WEIR_SECOND},
+	                                               .algorithm = WEIR_ALGORITHM_PACER,
+	                                               .rate = {1, 1, WEIR_UNIT_SECOND},
 	                                               .slack = WEIR_ZERO,
 	                                               .max_wait_ns = 2500 * NS_PER_MS}};
 	struct rules_rule thrice[3];
@@ -360,21 +360,23 @@ static void two_charges_of_one_count_pass_when_the_answer_says(void **state)
 {
 	static const struct rules_limit all[] = {
 	    {.options = {.name = "counter",
-	                 .algorithm = WEIR_SLIDING_COUNTER,
-	                 .rate = {10, 1, WEIR_DAY}}},
-	    {.options = {.name = "log", .algorithm = WEIR_SLIDING_LOG, .rate = {10, 1, WEIR_HOUR}}},
+	                 .algorithm = WEIR_ALGORITHM_SLIDING_COUNTER,
+	                 .rate = {10, 1, WEIR_UNIT_DAY}}},
+	    {.options = {.name = "log",
+	                 .algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+	                 .rate = {10, 1, WEIR_UNIT_HOUR}}},
 	    {.options = {.name = "slots",
-	                 .algorithm = WEIR_SLIDING_WINDOW,
-	                 .rate = {10, 1, WEIR_HOUR}}},
-	    {.options = {.name = "bucket", .rate = {10, 3, WEIR_HOUR}}},
+	                 .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW,
+	                 .rate = {10, 1, WEIR_UNIT_HOUR}}},
+	    {.options = {.name = "bucket", .rate = {10, 3, WEIR_UNIT_HOUR}}},
 	    {.options = {.name = "pacer",
-	                 .algorithm = WEIR_PACER,
-	                 .rate = {10, 1, WEIR_HOUR},
+	                 .algorithm = WEIR_ALGORITHM_PACER,
+	                 .rate = {10, 1, WEIR_UNIT_HOUR},
 	                 .slack = 3,
 	                 .max_wait_ns = 3600 * NS_PER_S}},
 	    {.options = {.name = "queue",
-	                 .algorithm = WEIR_LEAKY_QUEUE,
-	                 .rate = {10, 1, WEIR_HOUR},
+	                 .algorithm = WEIR_ALGORITHM_LEAKY_QUEUE,
+	                 .rate = {10, 1, WEIR_UNIT_HOUR},
 	                 .burst = 8}},
 	};
 	struct rules_rule twice[2];
@@ -398,11 +400,13 @@ static void two_charges_of_one_count_pass_when_the_answer_says(void **state)
 /* A cost that the caller's wait can't grant, here with its wait in the request. */
 static void charges_of_one_paced_count_have_to_fit_into_the_wait(void **state)
 {
-	static const struct rules_limit paced = {
-	    .options = {
-	        .name = "paced", .algorithm = WEIR_PACER, .rate = {1, 1, WEIR_SECOND}, .slack = 1}};
-	static const struct rules_limit cold = {
-	    .options = {.name = "cold", .algorithm = WEIR_WARM_UP, .rate = {1, 1, WEIR_SECOND}}};
+	static const struct rules_limit paced = {.options = {.name = "paced",
+	                                                     .algorithm = WEIR_ALGORITHM_PACER,
+	                                                     .rate = {1, 1, WEIR_UNIT_SECOND},
+	                                                     .slack = 1}};
+	static const struct rules_limit cold = {.options = {.name = "cold",
+	                                                    .algorithm = WEIR_ALGORITHM_WARM_UP,
+	                                                    .rate = {1, 1, WEIR_UNIT_SECOND}}};
 	static const struct {
 		const struct rules_limit *limit;
 		uint64_t cost, wait_ns;
@@ -446,13 +450,14 @@ static void charges_of_one_paced_count_have_to_fit_into_the_wait(void **state)
  */
 static void a_log_counts_a_request_when_it_is_decided_and_not_at_its_turn(void **state)
 {
-	static const struct rules_limit both[] = {
-	    {.options = {.name = "log", .algorithm = WEIR_SLIDING_LOG, .rate = {4, 1, WEIR_HOUR}}},
-	    {.options = {.name = "paced",
-	                 .algorithm = WEIR_PACER,
-	                 .rate = {1, 1, WEIR_MINUTE},
-	                 .slack = WEIR_ZERO,
-	                 .max_wait_ns = 3600 * NS_PER_S}}};
+	static const struct rules_limit both[] = {{.options = {.name = "log",
+	                                                       .algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+	                                                       .rate = {4, 1, WEIR_UNIT_HOUR}}},
+	                                          {.options = {.name = "paced",
+	                                                       .algorithm = WEIR_ALGORITHM_PACER,
+	                                                       .rate = {1, 1, WEIR_UNIT_MINUTE},
+	                                                       .slack = WEIR_ZERO,
+	                                                       .max_wait_ns = 3600 * NS_PER_S}}};
 	static const size_t all[] = {0, 1};
 	const struct rules_rule rule = {
 	    .name = "r", .key = by_user, .key_count = 1, .limits = all, .limit_count = 2};

@@ -27,40 +27,75 @@ struct kind {
 	bool is_adhoc;
 };
 
-#define RATE(count_, period_, unit_) .rate = {count_, period_, WEIR_##unit_}
+#define RATE(count_, period_, unit_) .rate = {count_, period_, WEIR_UNIT_##unit_}
 
 static const struct kind kinds[] = {
     {"token_bucket", {RATE(60, 1, MINUTE), .burst = 100}, 100},
     {"token_bucket of the default burst", {RATE(51, 7, SECOND)}, 51},
     {"token_bucket, 1/s", {RATE(1, 1, SECOND), .burst = 1}, 1},
     {"token_bucket, slow and deep", {RATE(2, 1, HOUR), .burst = 60}, 60},
-    {"leaky_bucket", {.algorithm = WEIR_LEAKY_BUCKET, RATE(5, 1, MINUTE), .burst = 40}, 40},
+    {"leaky_bucket",
+     {.algorithm = WEIR_ALGORITHM_LEAKY_BUCKET, RATE(5, 1, MINUTE), .burst = 40},
+     40},
     {"leaky_queue",
-     {.algorithm = WEIR_LEAKY_QUEUE, RATE(30, 1, MINUTE), .burst = 25, .max_wait_ns = 5 * NS_PER_S}, 1},
-    {"leaky_queue of the default capacity", {.algorithm = WEIR_LEAKY_QUEUE, RATE(4, 1, MINUTE)}, 1},
+     {.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE,
+      RATE(30, 1, MINUTE),
+      .burst = 25,
+      .max_wait_ns = 5 * NS_PER_S},
+     1},
+    {"leaky_queue of the default capacity",
+     {.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, RATE(4, 1, MINUTE)},
+     1},
     {"pacer, slack 50",
-     {.algorithm = WEIR_PACER, RATE(60, 1, MINUTE), .slack = 50, .max_wait_ns = 2 * NS_PER_S}, 51},
-    {"pacer of the default slack", {.algorithm = WEIR_PACER, RATE(60, 1, MINUTE)}, 11},
+     {.algorithm = WEIR_ALGORITHM_PACER,
+      RATE(60, 1, MINUTE),
+      .slack = 50,
+      .max_wait_ns = 2 * NS_PER_S},
+     51},
+    {"pacer of the default slack", {.algorithm = WEIR_ALGORITHM_PACER, RATE(60, 1, MINUTE)}, 11},
     {"pacer, slack 0",
-     {.algorithm = WEIR_PACER, RATE(2, 1, MINUTE), .slack = WEIR_ZERO, .max_wait_ns = WEIR_ZERO}, 1},
-    {"warm_up", {.algorithm = WEIR_WARM_UP, RATE(40, 1, MINUTE), .max_wait_ns = 9 * NS_PER_S}, 1},
-    {"warm_up, 1/s", {.algorithm = WEIR_WARM_UP, RATE(1, 1, SECOND), .max_wait_ns = WEIR_ZERO}, 1},
-    {"fixed_window", {.algorithm = WEIR_FIXED_WINDOW, RATE(100, 1, MINUTE)}, 100},
+     {.algorithm = WEIR_ALGORITHM_PACER,
+      RATE(2, 1, MINUTE),
+      .slack = WEIR_ZERO,
+      .max_wait_ns = WEIR_ZERO},
+     1},
+    {"warm_up",
+     {.algorithm = WEIR_ALGORITHM_WARM_UP, RATE(40, 1, MINUTE), .max_wait_ns = 9 * NS_PER_S},
+     1},
+    {"warm_up, 1/s",
+     {.algorithm = WEIR_ALGORITHM_WARM_UP, RATE(1, 1, SECOND), .max_wait_ns = WEIR_ZERO},
+     1},
+    {"fixed_window", {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, RATE(100, 1, MINUTE)}, 100},
     {"fixed_window, 3/d",
-     {.algorithm = WEIR_FIXED_WINDOW, RATE(3, 1, DAY), .timezone = "Asia/Shanghai"}, 3, 3},
+     {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, RATE(3, 1, DAY), .timezone = "Asia/Shanghai"},
+     3,
+     3},
     {"fixed_window, 2/w",
-     {.algorithm = WEIR_FIXED_WINDOW, RATE(2, 1, WEEK), .week_start = WEIR_SUNDAY}, 2, 2},
-    {"fixed_window, 5/month", {.algorithm = WEIR_FIXED_WINDOW, RATE(5, 1, MONTH)}, 5, 5},
+     {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+      RATE(2, 1, WEEK),
+      .week_start = WEIR_WEEKDAY_SUNDAY},
+     2,
+     2},
+    {"fixed_window, 5/month", {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, RATE(5, 1, MONTH)}, 5, 5},
     {"fixed_window of the first request",
-     {.algorithm = WEIR_FIXED_WINDOW, RATE(7, 1, MINUTE), .align = WEIR_ALIGN_FIRST_REQUEST}, 7},
-    {"resetting_bucket", {.algorithm = WEIR_RESETTING_BUCKET, RATE(12, 10, SECOND)}, 12},
-    {"sliding_window", {.algorithm = WEIR_SLIDING_WINDOW, RATE(33, 1, MINUTE)}, 33, 33},
-    {"sliding_window, 1/s", {.algorithm = WEIR_SLIDING_WINDOW, RATE(1, 1, SECOND), .slots = 7}, 1, 1},
-    {"sliding_counter", {.algorithm = WEIR_SLIDING_COUNTER, RATE(50, 1, MINUTE)}, 50, 50},
-    {"sliding_counter, 2/s", {.algorithm = WEIR_SLIDING_COUNTER, RATE(2, 1, SECOND)}, 2, 2},
-    {"sliding_log", {.algorithm = WEIR_SLIDING_LOG, RATE(20, 1, MINUTE)}, 20},
-    {"base", {.algorithm = WEIR_BASE, .base = 31, RATE(10, 10, MINUTE)}, 10, 30},
-    {"base, little free", {.algorithm = WEIR_BASE, .base = 2, RATE(1, 1, MINUTE)}, 1, 1},
+     {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+      RATE(7, 1, MINUTE),
+      .align = WEIR_ALIGN_FIRST_REQUEST},
+     7},
+    {"resetting_bucket", {.algorithm = WEIR_ALGORITHM_RESETTING_BUCKET, RATE(12, 10, SECOND)}, 12},
+    {"sliding_window", {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, RATE(33, 1, MINUTE)}, 33, 33},
+    {"sliding_window, 1/s",
+     {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, RATE(1, 1, SECOND), .slots = 7},
+     1,
+     1},
+    {"sliding_counter", {.algorithm = WEIR_ALGORITHM_SLIDING_COUNTER, RATE(50, 1, MINUTE)}, 50, 50},
+    {"sliding_counter, 2/s",
+     {.algorithm = WEIR_ALGORITHM_SLIDING_COUNTER, RATE(2, 1, SECOND)},
+     2,
+     2},
+    {"sliding_log", {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, RATE(20, 1, MINUTE)}, 20},
+    {"base", {.algorithm = WEIR_ALGORITHM_BASE, .base = 31, RATE(10, 10, MINUTE)}, 10, 30},
+    {"base, little free", {.algorithm = WEIR_ALGORITHM_BASE, .base = 2, RATE(1, 1, MINUTE)}, 1, 1},
     {"a command's", {RATE(30, 60, SECOND), .burst = 16}, 16, .is_adhoc = true},
     {"a command's, 1/s", {RATE(1, 1, SECOND), .burst = 1}, 1, .is_adhoc = true},
 };
@@ -156,7 +191,7 @@ static void check_share(const struct kind *kind, uint64_t n)
 		open_node(&nodes[i], kind, &origin, n);
 	/* Six periods of a server; of a day's free units not more than the day. */
 	passes.step_ns = period_ns / STEPS * 6 * u64_max(1, ceil_div(n, rate));
-	if (kind->options.algorithm == WEIR_BASE)
+	if (kind->options.algorithm == WEIR_ALGORITHM_BASE)
 		passes.step_ns = u64_min(passes.step_ns, (NS_PER_DAY - 1) / STEPS);
 	ask_all(nodes, n, &passes);
 	for (uint64_t step = 0; step < STEPS; step++) {
@@ -198,8 +233,9 @@ static void places_are_divided(void **state)
 	(void)state;
 	for (size_t p = 0; p < sizeof places / sizeof *places; p++)
 		for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
-			const struct kind kind = {"concurrency",
-			                          {.algorithm = WEIR_CONCURRENCY, .max = places[p], .queue = 50}};
+			const struct kind kind = {
+			    "concurrency",
+			    {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = places[p], .queue = 50}};
 			uint64_t held = 0;
 			struct weir_limit origin;
 			struct weir_decision d;

@@ -22,12 +22,18 @@
 #define KINDS    (sizeof kinds / sizeof *kinds)
 
 static const struct weir_limit_options kinds[] = {
-    {.name = "token", .algorithm = WEIR_TOKEN_BUCKET, .rate = {QUOTA, 1, WEIR_HOUR}},
-    {.name = "leaky", .algorithm = WEIR_LEAKY_BUCKET, .rate = {QUOTA, 1, WEIR_HOUR}},
-    {.name = "resetting", .algorithm = WEIR_RESETTING_BUCKET, .rate = {QUOTA, 1, WEIR_HOUR}},
-    {.name = "first", .algorithm = WEIR_FIXED_WINDOW, .rate = {QUOTA, 1, WEIR_HOUR},
+    {.name = "token", .algorithm = WEIR_ALGORITHM_TOKEN_BUCKET, .rate = {QUOTA, 1, WEIR_UNIT_HOUR}},
+    {.name = "leaky", .algorithm = WEIR_ALGORITHM_LEAKY_BUCKET, .rate = {QUOTA, 1, WEIR_UNIT_HOUR}},
+    {.name = "resetting",
+     .algorithm = WEIR_ALGORITHM_RESETTING_BUCKET,
+     .rate = {QUOTA, 1, WEIR_UNIT_HOUR}},
+    {.name = "first",
+     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+     .rate = {QUOTA, 1, WEIR_UNIT_HOUR},
      .align = WEIR_ALIGN_FIRST_REQUEST},
-    {.name = "calendar", .algorithm = WEIR_FIXED_WINDOW, .rate = {QUOTA, 1, WEIR_MONTH}},
+    {.name = "calendar",
+     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+     .rate = {QUOTA, 1, WEIR_UNIT_MONTH}},
 };
 static const uint64_t steps[] = {NS_PER_S, HOUR, YEAR};
 static const uint64_t month_max = 31 * NS_PER_DAY;
@@ -37,12 +43,13 @@ static weir_limit *limits[KINDS];
 
 static bool by_calendar(size_t kind)
 {
-	return kinds[kind].rate.unit == WEIR_MONTH;
+	return kinds[kind].rate.unit == WEIR_UNIT_MONTH;
 }
 
 static bool is_bucket(size_t kind)
 {
-	return kinds[kind].algorithm == WEIR_TOKEN_BUCKET || kinds[kind].algorithm == WEIR_LEAKY_BUCKET;
+	return kinds[kind].algorithm == WEIR_ALGORITHM_TOKEN_BUCKET ||
+	       kinds[kind].algorithm == WEIR_ALGORITHM_LEAKY_BUCKET;
 }
 
 static int open_limits(void **state)

@@ -46,13 +46,13 @@ static struct weir_decision ask(struct setting *s, uint64_t cost, uint64_t now)
 
 static struct weir_limit_options bucket(uint64_t count, uint64_t burst)
 {
-	return (struct weir_limit_options){.rate = {count, 1, WEIR_HOUR}, .burst = burst};
+	return (struct weir_limit_options){.rate = {count, 1, WEIR_UNIT_HOUR}, .burst = burst};
 }
 
 static struct weir_limit_options window(uint64_t count)
 {
-	return (struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW,
-	                                   .rate = {count, 1, WEIR_HOUR},
+	return (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+	                                   .rate = {count, 1, WEIR_UNIT_HOUR},
 	                                   .align = WEIR_ALIGN_FIRST_REQUEST};
 }
 
@@ -60,12 +60,12 @@ static struct weir_limit_options window(uint64_t count)
 static void what_a_limit_of_slots_has_is_not_asked_of_others(void **state)
 {
 	const struct weir_limit_options pairs[][2] = {
-	    {{.algorithm = WEIR_CONCURRENCY, .max = 5, .queue = 1},
-	     {.algorithm = WEIR_CONCURRENCY, .max = 5, .queue = 2}},
-	    {{.algorithm = WEIR_BASE, .rate = {2, 1, WEIR_HOUR}, .base = 1},
-	     {.algorithm = WEIR_BASE, .rate = {2, 1, WEIR_HOUR}, .base = 2}},
-	    {{.algorithm = WEIR_SLIDING_LOG, .rate = {2, 1, WEIR_HOUR}},
-	     {.algorithm = WEIR_SLIDING_LOG, .rate = {3, 1, WEIR_HOUR}}},
+	    {{.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5, .queue = 1},
+	     {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5, .queue = 2}},
+	    {{.algorithm = WEIR_ALGORITHM_BASE, .rate = {2, 1, WEIR_UNIT_HOUR}, .base = 1},
+	     {.algorithm = WEIR_ALGORITHM_BASE, .rate = {2, 1, WEIR_UNIT_HOUR}, .base = 2}},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {2, 1, WEIR_UNIT_HOUR}},
+	     {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {3, 1, WEIR_UNIT_HOUR}}},
 	};
 
 	(void)state;
@@ -132,8 +132,10 @@ static void test_use_beyond_the_new_burst_is_cut_to_it(void **context)
 
 static struct weir_limit_options pacer(uint64_t count, uint64_t slack)
 {
-	return (struct weir_limit_options){.algorithm = WEIR_PACER, .rate = {count, 1, WEIR_HOUR},
-	                                   .slack = slack, .max_wait_ns = WEIR_ZERO};
+	return (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_PACER,
+	                                   .rate = {count, 1, WEIR_UNIT_HOUR},
+	                                   .slack = slack,
+	                                   .max_wait_ns = WEIR_ZERO};
 }
 
 static void test_a_pacer_keeps_its_turns_and_its_slack_is_cut(void **context)
@@ -153,8 +155,9 @@ static void test_what_is_shed_stays_until_the_file_says_another_share(void **con
 	(void)context;
 	assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
 	for (size_t i = 0; i < 4; i++) {
-		open_engine(&s[i], table,
-		            (struct weir_limit_options){.algorithm = WEIR_RANDOM, .deny = shares[i]});
+		open_engine(
+		    &s[i], table,
+		    (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_RANDOM, .deny = shares[i]});
 		if (i > 0)
 			engine_succeed(s[i - 1].engine, s[i].engine);
 		if (i == 0)
@@ -182,9 +185,10 @@ static void test_a_window_keeps_its_count(void **context)
 
 static struct weir_limit_options sliding(uint64_t count, uint32_t slots)
 {
-	return (struct weir_limit_options){
-	    .algorithm = slots ? WEIR_SLIDING_WINDOW : WEIR_SLIDING_LOG,
-	    .rate = {count, 1, WEIR_HOUR}, .slots = slots};
+	return (struct weir_limit_options){.algorithm = slots ? WEIR_ALGORITHM_SLIDING_WINDOW
+	                                                      : WEIR_ALGORITHM_SLIDING_LOG,
+	                                   .rate = {count, 1, WEIR_UNIT_HOUR},
+	                                   .slots = slots};
 }
 
 /* Whether its row becomes wider, narrower, or neither. */
@@ -233,8 +237,8 @@ static void test_a_wider_row_goes_on_where_the_narrower_one_was(void **context)
 
 static struct weir_limit_options base(uint64_t base, uint64_t count)
 {
-	return (struct weir_limit_options){.algorithm = WEIR_BASE, .base = base,
-	                                   .rate = {count, 1, WEIR_HOUR}};
+	return (struct weir_limit_options){
+	    .algorithm = WEIR_ALGORITHM_BASE, .base = base, .rate = {count, 1, WEIR_UNIT_HOUR}};
 }
 
 /* Today's units first: where more are free than were, the window's are the next of them. */
@@ -260,7 +264,7 @@ static void test_another_algorithm_or_period_begins_anew(void **context)
 	struct weir_limit_options minute = bucket(10, 10);
 
 	(void)context;
-	minute.rate.unit = WEIR_MINUTE;
+	minute.rate.unit = WEIR_UNIT_MINUTE;
 	assert_int_equal(reloaded(bucket(10, 10), window(10), 4).remaining, 10);
 	assert_int_equal(reloaded(bucket(10, 10), minute, 4).remaining, 10);
 }
@@ -462,7 +466,7 @@ static void give_back_after(const struct rates *rates, bool asks_first)
 static struct weir_limit_options queue(uint64_t count)
 {
 	return (struct weir_limit_options){
-	    .algorithm = WEIR_LEAKY_QUEUE, .rate = {count, 1, WEIR_HOUR}, .burst = 9};
+	    .algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .rate = {count, 1, WEIR_UNIT_HOUR}, .burst = 9};
 }
 
 /* A request may wait for each of its turns. */
@@ -540,7 +544,8 @@ static void test_a_permit_is_held_as_long_as_its_charge_counts(void **context)
 static void test_a_larger_table_takes_a_breaker_and_its_permits_along(void **state)
 {
 	const struct weir_health_options health = {.minimum = 1, .sleep_ns = HOUR, .ramp_ns = WEIR_ZERO};
-	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = 50, .health = &health};
+	struct weir_limit_options options = {
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 50, .health = &health};
 	struct weir_permits before, probe, permits;
 	struct setting small, large;
 	struct weir_decision d;

@@ -35,9 +35,9 @@ static void test_turns_do_not_drift_whatever_the_fraction(void **context)
 	} cases[] = {
 	    {{3}, 3000000, 1000000 * NS_PER_S},
 	    {{10000}, 20000, 2 * NS_PER_S},
-	    {{7, 11, WEIR_NANOSECOND}, 7000000, 11000000},
-	    {{30, 1, WEIR_NANOSECOND}, 3000000, 100000},
-	    {{1, 365, WEIR_DAY}, 3, 3 * 365 * NS_PER_DAY},
+	    {{7, 11, WEIR_UNIT_NANOSECOND}, 7000000, 11000000},
+	    {{30, 1, WEIR_UNIT_NANOSECOND}, 3000000, 100000},
+	    {{1, 365, WEIR_UNIT_DAY}, 3, 3 * 365 * NS_PER_DAY},
 	};
 
 	(void)context;

@@ -147,7 +147,7 @@ static void test_waiting_for_a_turn_costs_no_time_of_the_processor_and_ends_at_t
     void **context)
 {
 	weir_pool *pool = open_pool(
-	    (struct weir_pool_options){.workers = 3, .bucket = 5, .rate = {1, 1, WEIR_DAY}});
+	    (struct weir_pool_options){.workers = 3, .bucket = 5, .rate = {1, 1, WEIR_UNIT_DAY}});
 	uint64_t ns[8], before_ns;
 	weir_pool_ticket *first, *second;
 	unsigned returned = 0;

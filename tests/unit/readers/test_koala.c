@@ -114,7 +114,7 @@ static void rules_become_limits(void **state)
 	assert_int_equal(config->rule_count, 7);
 	assert_string_equal(limits[0].options.name, "111");
 	assert_int_equal(limits[0].options.rate.count, 1000);
-	assert_int_equal(limits[0].options.rate.unit, WEIR_DAY);
+	assert_int_equal(limits[0].options.rate.unit, WEIR_UNIT_DAY);
 	assert_int_equal(limits[0].options.align, WEIR_ALIGN_CALENDAR);
 	assert_string_equal(limits[0].options.timezone, "Asia/Shanghai");
 	assert_int_equal(limits[1].options.rate.count, 5);
@@ -313,11 +313,11 @@ static void what_koala_accepts_is_accepted(void **state)
 	assert_int_equal(config->limits[0].options.rate.period, 60);
 	assert_int_equal(config->rules[1].answer, RULES_BY_LIMITS);
 	assert_int_equal(config->rules[2].conditions[0].value_count, 2);
-	assert_int_equal(config->limits[2].options.algorithm, WEIR_SLIDING_LOG);
-	assert_int_equal(config->limits[3].options.algorithm, WEIR_SLIDING_WINDOW);
+	assert_int_equal(config->limits[2].options.algorithm, WEIR_ALGORITHM_SLIDING_LOG);
+	assert_int_equal(config->limits[3].options.algorithm, WEIR_ALGORITHM_SLIDING_WINDOW);
 	assert_int_equal(config->limits[3].options.rate.period,
 	                 101000); /* 101 parts, a hundred of which are `time` */
-	assert_int_equal(config->limits[3].options.rate.unit, WEIR_MILLISECOND);
+	assert_int_equal(config->limits[3].options.rate.unit, WEIR_UNIT_MILLISECOND);
 	assert_int_equal(config->rules[4].feedback[0], 2);
 	weir_config_close(config);
 }

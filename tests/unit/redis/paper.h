@@ -136,11 +136,11 @@ static inline struct paper *paper_open(const char *url, uint64_t timeout_ns)
 	struct paper *p = calloc(1, sizeof *p);
 
 	p->port.kind = &paper_kind;
-	assert_int_equal(
-	    algo_limit_init(&p->limit,
-	                    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {5}},
-	                    NULL),
-	    WEIR_OK);
+	assert_int_equal(algo_limit_init(&p->limit,
+	                                 &(struct weir_limit_options){
+	                                     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
+	                                 NULL),
+	                 WEIR_OK);
 	assert_int_equal(redis_store_open(&(struct redis_options){.url = url,
 	                                                          .prefix = "weir:",
 	                                                          .timeout_ns = timeout_ns,

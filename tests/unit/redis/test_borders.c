@@ -96,8 +96,8 @@ static bool same(const struct algo_limit *limit, const char *text, uint64_t now_
 static void a_bucket_is_full_to_the_microsecond(void **state)
 {
 	struct algo_limit limit = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
-	struct algo_limit thirds = limit_of((struct weir_limit_options){
-	    .rate = {3, 7, WEIR_MILLISECOND}, .burst = 4});
+	struct algo_limit thirds =
+	    limit_of((struct weir_limit_options){.rate = {3, 7, WEIR_UNIT_MILLISECOND}, .burst = 4});
 
 	(void)state;
 	assert_true(same(&limit, "token_bucket 5/s 2 1700000000200000", NOW_NS));
@@ -133,7 +133,7 @@ static void a_lifetime_is_renewed_where_the_next_block_begins(void **state)
 static void a_window_of_another_clock_is_kept_or_cut(void **state)
 {
 	struct algo_limit limit = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_FIXED_WINDOW, .rate = {9, 2, WEIR_SECOND}});
+	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {9, 2, WEIR_UNIT_SECOND}});
 
 	(void)state;
 	assert_true(same(&limit, "fixed_window 2s UTC 1700000002000000 0000000003", NOW_NS));
@@ -148,9 +148,9 @@ static void a_window_of_another_clock_is_kept_or_cut(void **state)
 static void a_value_of_another_period_does_not_count(void **state)
 {
 	struct algo_limit slots = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_SLIDING_WINDOW, .rate = {3, 2, WEIR_SECOND}});
+	    .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {3, 2, WEIR_UNIT_SECOND}});
 	struct algo_limit day = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_BASE, .base = 3, .rate = {1, 5, WEIR_MINUTE}});
+	    .algorithm = WEIR_ALGORITHM_BASE, .base = 3, .rate = {1, 5, WEIR_UNIT_MINUTE}});
 
 	(void)state;
 	assert_true(same(&slots, "sliding_window s 1700000000900000:3", NOW_NS));
@@ -162,9 +162,9 @@ static void a_value_of_another_period_does_not_count(void **state)
 static void a_day_and_its_window_end_together(void **state)
 {
 	struct algo_limit limit = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_BASE, .base = 3, .rate = {3, 5, WEIR_MINUTE}});
+	    .algorithm = WEIR_ALGORITHM_BASE, .base = 3, .rate = {3, 5, WEIR_UNIT_MINUTE}});
 	struct algo_limit less = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_BASE, .base = 1, .rate = {3, 5, WEIR_MINUTE}});
+	    .algorithm = WEIR_ALGORITHM_BASE, .base = 1, .rate = {3, 5, WEIR_UNIT_MINUTE}});
 	uint64_t now_ns = DAY_NS - 300 * NS_PER_S;
 
 	(void)state;
@@ -182,9 +182,9 @@ static void a_day_and_its_window_end_together(void **state)
 static void bounds_hold_from_their_start_to_before_their_end(void **state)
 {
 	static const struct weir_limit_options options[] = {
-	    {.algorithm = WEIR_FIXED_WINDOW, .rate = {9, 2, WEIR_SECOND}},
-	    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {9, 20, WEIR_SECOND}},
-	    {.algorithm = WEIR_BASE, .base = 3, .rate = {3, 5, WEIR_MINUTE}}};
+	    {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {9, 2, WEIR_UNIT_SECOND}},
+	    {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {9, 20, WEIR_UNIT_SECOND}},
+	    {.algorithm = WEIR_ALGORITHM_BASE, .base = 3, .rate = {3, 5, WEIR_UNIT_MINUTE}}};
 	static const uint64_t starts_ns[] = {NOW_NS, NOW_NS, DAY_NS - NS_PER_DAY};
 	static const uint64_t lengths_ns[] = {2 * NS_PER_S, 2 * NS_PER_S, NS_PER_DAY};
 
@@ -215,7 +215,7 @@ static void a_question_in_a_group_writes_nothing(void **state)
 {
 	struct algo_limit bucket = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
 	struct algo_limit window = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_FIXED_WINDOW, .rate = {9, 2, WEIR_SECOND}});
+	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {9, 2, WEIR_UNIT_SECOND}});
 	struct redis_step steps[] = {step_of(&window, "key", NOW_NS), step_of(&bucket, "other", NOW_NS)};
 
 	(void)state;
@@ -303,8 +303,8 @@ static void expect_ends(const struct algo_limit *limit, const char *const *texts
 static void a_call_grants_each_of_its_keys_by_itself(void **state)
 {
 	struct algo_limit bucket = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
-	struct algo_limit window =
-	    limit_of((struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {3, 1, WEIR_DAY}});
+	struct algo_limit window = limit_of((struct weir_limit_options){
+	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {3, 1, WEIR_UNIT_DAY}});
 	static const char *const values[2][8] = {
 	    {"token_bucket 5/s 2 1700000000100000", NULL, "token_bucket 5/s 2 1699999999900000",
 	     "token_bucket 5/s 2 1700000000200000", "token_bucket 5/s 2 1700000000200001",

@@ -28,12 +28,12 @@ static struct scene *begin(const struct weir_limit_options *options, uint64_t ch
 	return s;
 }
 
-static const struct weir_limit_options window = {.algorithm = WEIR_FIXED_WINDOW,
-                                                 .rate = {1000, 1, WEIR_HOUR}};
-static const struct weir_limit_options first = {.algorithm = WEIR_FIXED_WINDOW,
+static const struct weir_limit_options window = {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+                                                 .rate = {1000, 1, WEIR_UNIT_HOUR}};
+static const struct weir_limit_options first = {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
                                                 .align = WEIR_ALIGN_FIRST_REQUEST,
-                                                .rate = {1000, 1, WEIR_HOUR}};
-static const struct weir_limit_options bucket = {.rate = {1000, 1, WEIR_SECOND}, .burst = 100};
+                                                .rate = {1000, 1, WEIR_UNIT_HOUR}};
+static const struct weir_limit_options bucket = {.rate = {1000, 1, WEIR_UNIT_SECOND}, .burst = 100};
 
 /* Word by word as without a chunk, since there is but one server. */
 static void a_window_is_handed_out_in_chunks(void **state)
@@ -204,7 +204,8 @@ static void a_refund_forgets_nothing_that_is_used_of_chunks(void **state)
 /* A server with a lower burst converts the state, and leaves the entries as they are. */
 static void a_chunk_outlives_a_change_of_parameters(void **state)
 {
-	static const struct weir_limit_options lower = {.rate = {1000, 1, WEIR_SECOND}, .burst = 80};
+	static const struct weir_limit_options lower = {.rate = {1000, 1, WEIR_UNIT_SECOND},
+	                                                .burst = 80};
 	struct scene *s = begin(&bucket, 20, true), other;
 
 	(void)state;
@@ -350,7 +351,7 @@ static uint64_t in_use(struct scene *s)
 
 static void what_nobody_uses_is_given_back(void **state)
 {
-	static const struct weir_limit_options slow = {.rate = {1000, 1, WEIR_DAY}, .burst = 1000};
+	static const struct weir_limit_options slow = {.rate = {1000, 1, WEIR_UNIT_DAY}, .burst = 1000};
 	static const struct weir_limit_options *const options[] = {&first, &slow};
 
 	(void)state;
@@ -419,14 +420,14 @@ static void it_applies_to_units_that_are_alike(void **state)
 		bool applies;
 	} cases[] = {
 	    {{.rate = {50}}, true},
-	    {{.algorithm = WEIR_LEAKY_BUCKET, .rate = {50}}, true},
-	    {{.algorithm = WEIR_FIXED_WINDOW, .rate = {50}}, true},
-	    {{.algorithm = WEIR_RESETTING_BUCKET, .rate = {50}}, true},
-	    {{.algorithm = WEIR_SLIDING_WINDOW, .rate = {50}}, false},
-	    {{.algorithm = WEIR_SLIDING_LOG, .rate = {50}}, false},
-	    {{.algorithm = WEIR_PACER, .rate = {50}}, false},
-	    {{.algorithm = WEIR_LEAKY_QUEUE, .rate = {50}}, false},
-	    {{.algorithm = WEIR_CONCURRENCY, .max = 50}, false},
+	    {{.algorithm = WEIR_ALGORITHM_LEAKY_BUCKET, .rate = {50}}, true},
+	    {{.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {50}}, true},
+	    {{.algorithm = WEIR_ALGORITHM_RESETTING_BUCKET, .rate = {50}}, true},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {50}}, false},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {50}}, false},
+	    {{.algorithm = WEIR_ALGORITHM_PACER, .rate = {50}}, false},
+	    {{.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .rate = {50}}, false},
+	    {{.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 50}, false},
 	};
 
 	(void)state;

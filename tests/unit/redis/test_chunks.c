@@ -66,13 +66,22 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    {"token_bucket", {.rate = {1000, 1, WEIR_SECOND}, .burst = 100}, 20, NS_PER_MS},
-    {"token_bucket of fractions", {.rate = {7, 3, WEIR_SECOND}, .burst = 40}, 7, NS_PER_S / 4},
-    {"slow bucket", {.rate = {10000, 1, WEIR_DAY}, .burst = 10000}, 50, NS_PER_MS, true},
-    {"fixed_window", {.algorithm = WEIR_FIXED_WINDOW, .rate = {200, 1, WEIR_SECOND}}, 20, 5 * NS_PER_MS},
-    {"long window", {.algorithm = WEIR_FIXED_WINDOW, .rate = {10000, 1, WEIR_DAY}}, 50, NS_PER_MS, true},
+    {"token_bucket", {.rate = {1000, 1, WEIR_UNIT_SECOND}, .burst = 100}, 20, NS_PER_MS},
+    {"token_bucket of fractions", {.rate = {7, 3, WEIR_UNIT_SECOND}, .burst = 40}, 7, NS_PER_S / 4},
+    {"slow bucket", {.rate = {10000, 1, WEIR_UNIT_DAY}, .burst = 10000}, 50, NS_PER_MS, true},
+    {"fixed_window",
+     {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {200, 1, WEIR_UNIT_SECOND}},
+     20,
+     5 * NS_PER_MS},
+    {"long window",
+     {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {10000, 1, WEIR_UNIT_DAY}},
+     50,
+     NS_PER_MS,
+     true},
     {"resetting_bucket",
-     {.algorithm = WEIR_RESETTING_BUCKET, .rate = {100, 1, WEIR_SECOND}}, 30, 9 * NS_PER_MS},
+     {.algorithm = WEIR_ALGORITHM_RESETTING_BUCKET, .rate = {100, 1, WEIR_UNIT_SECOND}},
+     30,
+     9 * NS_PER_MS},
 };
 
 enum { WITH_REFUNDS = 1, WITH_FAULTS = 2 };

@@ -21,7 +21,7 @@ static struct scene *begin(void)
 
 	s->server = server_start(NULL);
 	open_store(s, "", (struct redis_options){.denied_cache_ns = NS_PER_S, .given_time = true});
-	init(&s->limit, &(struct weir_limit_options){.rate = {10, 1, WEIR_SECOND}, .burst = 5}, 1);
+	init(&s->limit, &(struct weir_limit_options){.rate = {10, 1, WEIR_UNIT_SECOND}, .burst = 5}, 1);
 	s->now_ns = NOW;
 	return s;
 }
@@ -90,8 +90,8 @@ static void it_is_asked_for_again_when_the_cache_says_so(void **state)
 
 	(void)state;
 	init(&s->limit,
-	     &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW,
-	                                  .rate = {1, 1, WEIR_DAY},
+	     &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW,
+	                                  .rate = {1, 1, WEIR_UNIT_DAY},
 	                                  .align = WEIR_ALIGN_FIRST_REQUEST},
 	     1);
 	assert_true(acquire(s, 1).allowed);
@@ -151,7 +151,7 @@ static void other_parameters_are_another_question(void **state)
 	(void)state;
 	assert_true(acquire(s, 5).allowed);
 	assert_false(acquire(s, 1).allowed);
-	init(&s->limit, &(struct weir_limit_options){.rate = {10, 1, WEIR_SECOND}, .burst = 8}, 1);
+	init(&s->limit, &(struct weir_limit_options){.rate = {10, 1, WEIR_UNIT_SECOND}, .burst = 8}, 1);
 	assert_true(acquire(s, 1).allowed);
 	assert_int_equal(known(s), 0);
 	end(s);
@@ -194,19 +194,19 @@ static void it_applies_where_it_is_right(void **state)
 		bool applies;
 	} cases[] = {
 	    {{.rate = {5}}, 3, 0, true},
-	    {{.algorithm = WEIR_LEAKY_BUCKET, .rate = {5}}, 1, 0, true},
-	    {{.algorithm = WEIR_FIXED_WINDOW, .rate = {5}}, 2, 0, true},
-	    {{.algorithm = WEIR_RESETTING_BUCKET, .rate = {5}}, 2, 0, true},
-	    {{.algorithm = WEIR_SLIDING_WINDOW, .rate = {5}}, 1, 0, true},
-	    {{.algorithm = WEIR_SLIDING_WINDOW, .rate = {5}}, 2, 0, false},
-	    {{.algorithm = WEIR_SLIDING_LOG, .rate = {5}}, 0, 0, true},
-	    {{.algorithm = WEIR_SLIDING_COUNTER, .rate = {5}}, 1, 0, true},
-	    {{.algorithm = WEIR_BASE, .rate = {5}, .base = 3}, 1, 0, true},
-	    {{.algorithm = WEIR_PACER, .rate = {5}}, 1, 0, true},
-	    {{.algorithm = WEIR_PACER, .rate = {5}}, 1, NS_PER_S, false},
-	    {{.algorithm = WEIR_LEAKY_QUEUE, .rate = {5}}, 1, 0, true},
-	    {{.algorithm = WEIR_WARM_UP, .rate = {5}}, 1, 0, false},
-	    {{.algorithm = WEIR_CONCURRENCY, .max = 5}, 1, 0, false},
+	    {{.algorithm = WEIR_ALGORITHM_LEAKY_BUCKET, .rate = {5}}, 1, 0, true},
+	    {{.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}}, 2, 0, true},
+	    {{.algorithm = WEIR_ALGORITHM_RESETTING_BUCKET, .rate = {5}}, 2, 0, true},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {5}}, 1, 0, true},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {5}}, 2, 0, false},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {5}}, 0, 0, true},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_COUNTER, .rate = {5}}, 1, 0, true},
+	    {{.algorithm = WEIR_ALGORITHM_BASE, .rate = {5}, .base = 3}, 1, 0, true},
+	    {{.algorithm = WEIR_ALGORITHM_PACER, .rate = {5}}, 1, 0, true},
+	    {{.algorithm = WEIR_ALGORITHM_PACER, .rate = {5}}, 1, NS_PER_S, false},
+	    {{.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .rate = {5}}, 1, 0, true},
+	    {{.algorithm = WEIR_ALGORITHM_WARM_UP, .rate = {5}}, 1, 0, false},
+	    {{.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5}, 1, 0, false},
 	};
 
 	(void)state;
@@ -267,9 +267,9 @@ static void compare_turn(struct scene *s, const struct one *ones, size_t n, uint
 
 static void a_turn_says_what_single_steps_say(void **state)
 {
-	static const enum weir_algorithm algorithms[] = {WEIR_TOKEN_BUCKET,    WEIR_FIXED_WINDOW,
-	                                                 WEIR_SLIDING_LOG,     WEIR_SLIDING_WINDOW,
-	                                                 WEIR_SLIDING_COUNTER, WEIR_LEAKY_QUEUE};
+	static const enum weir_algorithm algorithms[] = {
+	    WEIR_ALGORITHM_TOKEN_BUCKET,   WEIR_ALGORITHM_FIXED_WINDOW,    WEIR_ALGORITHM_SLIDING_LOG,
+	    WEIR_ALGORITHM_SLIDING_WINDOW, WEIR_ALGORITHM_SLIDING_COUNTER, WEIR_ALGORITHM_LEAKY_QUEUE};
 	static const enum algo_op ops[] = {ALGO_ACQUIRE, ALGO_ACQUIRE, ALGO_ACQUIRE, ALGO_ACQUIRE,
 	                                   ALGO_ACQUIRE, ALGO_PEEK,    ALGO_REFUND,  ALGO_RESET};
 	const char *given = getenv("WEIR_TEST_SEED");
@@ -285,7 +285,7 @@ static void a_turn_says_what_single_steps_say(void **state)
 
 		init(&s->limit,
 		     &(struct weir_limit_options){.algorithm = algorithms[algorithm],
-		                                  .rate = {7, 1, WEIR_SECOND}},
+		                                  .rate = {7, 1, WEIR_UNIT_SECOND}},
 		     1 + algorithm);
 		for (size_t i = 0; i < n; i++) {
 			char key[32];

@@ -132,11 +132,11 @@ static struct paper *begin(const struct redis_port_kind *kind)
 	struct paper *p = calloc(1, sizeof *p);
 
 	p->port.kind = kind;
-	assert_int_equal(
-	    algo_limit_init(&p->limit,
-	                    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {5}},
-	                    NULL),
-	    WEIR_OK);
+	assert_int_equal(algo_limit_init(&p->limit,
+	                                 &(struct weir_limit_options){
+	                                     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
+	                                 NULL),
+	                 WEIR_OK);
 	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis://127.0.0.1:7000",
 	                                                          .prefix = "weir:",
 	                                                          .timeout_ns = 3600 * NS_PER_S},
@@ -237,11 +237,11 @@ static void a_call_of_steps_that_cost_more_is_full_sooner(void **state)
 		struct weir_limit_options options;
 		unsigned keys;
 	} cases[] = {
-	    {{.algorithm = WEIR_CONCURRENCY, .max = 5}, 12},
-	    {{.algorithm = WEIR_SLIDING_LOG, .rate = {5}}, 6},
-	    {{.algorithm = WEIR_SLIDING_WINDOW, .rate = {5}, .slots = 10}, 6},
-	    {{.algorithm = WEIR_SLIDING_COUNTER, .rate = {5}}, 16},
-	    {{.algorithm = WEIR_BASE, .base = 3, .rate = {2}}, 24},
+	    {{.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5}, 12},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {5}}, 6},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {5}, .slots = 10}, 6},
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_COUNTER, .rate = {5}}, 16},
+	    {{.algorithm = WEIR_ALGORITHM_BASE, .base = 3, .rate = {2}}, 24},
 	};
 
 	(void)state;

@@ -7,11 +7,11 @@
 static void open_lane(struct scene *s, const char *user, uint64_t timeout_ns)
 {
 	open_store(s, user, (struct redis_options){.timeout_ns = timeout_ns});
-	assert_int_equal(
-	    algo_limit_init(&s->limit,
-	                    &(struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {5}},
-	                    NULL),
-	    WEIR_OK);
+	assert_int_equal(algo_limit_init(&s->limit,
+	                                 &(struct weir_limit_options){
+	                                     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
+	                                 NULL),
+	                 WEIR_OK);
 }
 
 /* With a Redis that has both scripts. */

@@ -29,8 +29,11 @@ static weir_limit *open_limit(const char *name, uint64_t quota)
 {
 	weir_limit *limit;
 
-	assert_int_equal(weir_limit_open(&(struct weir_limit_options){
-	    .name = name, .rate = {quota, 1, WEIR_HOUR}}, &limit, NULL), WEIR_OK);
+	assert_int_equal(
+	    weir_limit_open(
+	        &(struct weir_limit_options){.name = name, .rate = {quota, 1, WEIR_UNIT_HOUR}}, &limit,
+	        NULL),
+	    WEIR_OK);
 	return limit;
 }
 
@@ -298,8 +301,10 @@ static void a_known_denial_ends_in_time(void **state)
 	int granted = 0;
 
 	(void)state;
-	assert_int_equal(weir_limit_open(&(struct weir_limit_options){
-	    .rate = {1, 300, WEIR_MILLISECOND}}, &limit, NULL), WEIR_OK);
+	assert_int_equal(
+	    weir_limit_open(&(struct weir_limit_options){.rate = {1, 300, WEIR_UNIT_MILLISECOND}},
+	                    &limit, NULL),
+	    WEIR_OK);
 	for (int ms = 0; granted < 4 && ms < SERVER_WAIT_MS; ms++) {
 		assert_int_equal(acquire(table, limit, "k", &d), WEIR_OK);
 		granted += d.allowed;
@@ -656,9 +661,14 @@ static void a_thread_waits_for_a_place_that_another_process_frees(void **state)
 	pthread_t thread;
 
 	(void)state;
-	assert_int_equal(weir_limit_open(&(struct weir_limit_options){
-	    .name = "places", .algorithm = WEIR_CONCURRENCY, .max = 1, .lease_ns = 3600 * NS_PER_S,
-	    .max_wait_ns = 3600 * NS_PER_S}, &w.limit, NULL), WEIR_OK);
+	assert_int_equal(
+	    weir_limit_open(&(struct weir_limit_options){.name = "places",
+	                                                 .algorithm = WEIR_ALGORITHM_CONCURRENCY,
+	                                                 .max = 1,
+	                                                 .lease_ns = 3600 * NS_PER_S,
+	                                                 .max_wait_ns = 3600 * NS_PER_S},
+	                    &w.limit, NULL),
+	    WEIR_OK);
 	assert_int_equal(weir_acquire_permit(one, w.limit, "k", 1, 1, WEIR_NOW, &d, &permit), WEIR_OK);
 	assert_true(d.allowed);
 	assert_int_equal(pthread_create(&thread, NULL, wait_run, &w), 0);

@@ -136,8 +136,9 @@ static weir_limit *open_limit(void)
 	weir_limit *limit;
 
 	assert_int_equal(
-	    weir_limit_open(&(struct weir_limit_options){.name = "l", .rate = {QUOTA, 1, WEIR_DAY}},
-	                    &limit, NULL),
+	    weir_limit_open(
+	        &(struct weir_limit_options){.name = "l", .rate = {QUOTA, 1, WEIR_UNIT_DAY}}, &limit,
+	        NULL),
 	    WEIR_OK);
 	return limit;
 }

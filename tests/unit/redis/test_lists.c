@@ -51,14 +51,14 @@ static void begin(struct weir_limit_options options)
 
 static void begin_log(uint64_t count, uint64_t seconds)
 {
-	begin((struct weir_limit_options){.algorithm = WEIR_SLIDING_LOG,
-	                                  .rate = {count, seconds, WEIR_SECOND}});
+	begin((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+	                                  .rate = {count, seconds, WEIR_UNIT_SECOND}});
 }
 
 static void begin_places(uint64_t max, uint64_t lease_s)
 {
 	begin((struct weir_limit_options){
-	    .algorithm = WEIR_CONCURRENCY, .max = max, .lease_ns = lease_s * NS_PER_S});
+	    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = max, .lease_ns = lease_s * NS_PER_S});
 }
 
 static void change(struct weir_limit_options options)
@@ -384,15 +384,17 @@ static void other_parameters_keep_what_is_used(void **state)
 	(void)state;
 	begin_log(5, 60);
 	take(4, 0);
-	change((struct weir_limit_options){.algorithm = WEIR_SLIDING_LOG, .rate = {3, 1, WEIR_MINUTE}});
+	change((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+	                                   .rate = {3, 1, WEIR_UNIT_MINUTE}});
 	assert_false(step((struct algo_call){ALGO_ACQUIRE, 1}, 1)->allowed);
-	change((struct weir_limit_options){.algorithm = WEIR_SLIDING_LOG, .rate = {6, 1, WEIR_MINUTE}});
+	change((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+	                                   .rate = {6, 1, WEIR_UNIT_MINUTE}});
 	assert_true(step((struct algo_call){ALGO_ACQUIRE, 2}, 1)->allowed);
 	expect_state();
 	begin_places(5, 60);
 	take(4, 7);
 	change((struct weir_limit_options){
-	    .algorithm = WEIR_CONCURRENCY, .max = 3, .lease_ns = 60 * NS_PER_S});
+	    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 3, .lease_ns = 60 * NS_PER_S});
 	assert_false(step((struct algo_call){ALGO_ACQUIRE, 1}, 1)->allowed);
 	assert_true(give_back(4, START_NS + 60 * NS_PER_S, 7));
 	assert_true(step((struct algo_call){ALGO_ACQUIRE, 3}, 1)->allowed);
@@ -513,10 +515,10 @@ static void a_list_takes_as_much_memory_as_its_uses(void **state)
 static void lists_of_thousands_decide_as_memory_does(void **state)
 {
 	static const struct weir_limit_options options[2][2] = {
-	    {{.algorithm = WEIR_SLIDING_LOG, .rate = {1200, 20, WEIR_SECOND}},
-	     {.algorithm = WEIR_SLIDING_LOG, .rate = {1100, 20, WEIR_SECOND}}},
-	    {{.algorithm = WEIR_CONCURRENCY, .max = 1200, .lease_ns = 20 * NS_PER_S},
-	     {.algorithm = WEIR_CONCURRENCY, .max = 1100, .lease_ns = 20 * NS_PER_S}}};
+	    {{.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {1200, 20, WEIR_UNIT_SECOND}},
+	     {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {1100, 20, WEIR_UNIT_SECOND}}},
+	    {{.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 1200, .lease_ns = 20 * NS_PER_S},
+	     {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 1100, .lease_ns = 20 * NS_PER_S}}};
 	unsigned grouped = 0;
 
 	(void)state;

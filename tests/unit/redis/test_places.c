@@ -36,12 +36,13 @@ static struct both both;
 static void begin(uint64_t max)
 {
 	memset(&both, 0, sizeof both);
-	assert_int_equal(algo_limit_init(&both.limit,
-	                                 &(struct weir_limit_options){.algorithm = WEIR_CONCURRENCY,
-	                                                              .max = max,
-	                                                              .lease_ns = LEASE_NS},
-	                                 NULL),
-	                 WEIR_OK);
+	assert_int_equal(
+	    algo_limit_init(&both.limit,
+	                    &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_CONCURRENCY,
+	                                                 .max = max,
+	                                                 .lease_ns = LEASE_NS},
+	                    NULL),
+	    WEIR_OK);
 	both.twin.uses.uses = both.list;
 	both.now_ns = START_NS;
 	freeReplyObject(real_do(&real, "FLUSHALL"));

@@ -16,18 +16,23 @@ static struct real_end ends[STEP_CALL_MAX];
 
 /* Nothing comes back, and no key ends, while the machine stands still for seconds. */
 static const struct weir_limit_options all_kinds[] = {
-    {.rate = {5, 1, WEIR_MINUTE}, .burst = 10},
-    {.rate = {3, 1, WEIR_MINUTE}, .burst = 1},
-    {.algorithm = WEIR_LEAKY_QUEUE, .rate = {5, 1, WEIR_MINUTE}, .burst = 3},
-    {.algorithm = WEIR_PACER, .rate = {5, 1, WEIR_MINUTE}, .slack = 3, .max_wait_ns = NS_PER_S},
-    {.algorithm = WEIR_WARM_UP, .rate = {5, 1, WEIR_MINUTE}, .max_wait_ns = NS_PER_S},
-    {.algorithm = WEIR_FIXED_WINDOW, .rate = {5, 1, WEIR_DAY}},
-    {.algorithm = WEIR_RESETTING_BUCKET, .rate = {5, 1, WEIR_MINUTE}},
-    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {5, 1, WEIR_MINUTE}},
-    {.algorithm = WEIR_SLIDING_COUNTER, .rate = {5, 1, WEIR_MINUTE}},
-    {.algorithm = WEIR_SLIDING_LOG, .rate = {5, 1, WEIR_MINUTE}},
-    {.algorithm = WEIR_BASE, .base = 3, .rate = {2, 1, WEIR_MINUTE}},
-    {.algorithm = WEIR_CONCURRENCY, .max = 5},
+    {.rate = {5, 1, WEIR_UNIT_MINUTE}, .burst = 10},
+    {.rate = {3, 1, WEIR_UNIT_MINUTE}, .burst = 1},
+    {.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .rate = {5, 1, WEIR_UNIT_MINUTE}, .burst = 3},
+    {.algorithm = WEIR_ALGORITHM_PACER,
+     .rate = {5, 1, WEIR_UNIT_MINUTE},
+     .slack = 3,
+     .max_wait_ns = NS_PER_S},
+    {.algorithm = WEIR_ALGORITHM_WARM_UP,
+     .rate = {5, 1, WEIR_UNIT_MINUTE},
+     .max_wait_ns = NS_PER_S},
+    {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5, 1, WEIR_UNIT_DAY}},
+    {.algorithm = WEIR_ALGORITHM_RESETTING_BUCKET, .rate = {5, 1, WEIR_UNIT_MINUTE}},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {5, 1, WEIR_UNIT_MINUTE}},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_COUNTER, .rate = {5, 1, WEIR_UNIT_MINUTE}},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {5, 1, WEIR_UNIT_MINUTE}},
+    {.algorithm = WEIR_ALGORITHM_BASE, .base = 3, .rate = {2, 1, WEIR_UNIT_MINUTE}},
+    {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5},
 };
 
 #define KINDS (sizeof all_kinds / sizeof *all_kinds)
@@ -99,7 +104,7 @@ static void a_key_without_a_lifetime_denies_for_ever(void **state)
 static void a_window_that_every_hit_prolongs_never_ends(void **state)
 {
 	struct algo_limit window = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_RESETTING_BUCKET, .rate = {100, 1, WEIR_HOUR}});
+	    .algorithm = WEIR_ALGORITHM_RESETTING_BUCKET, .rate = {100, 1, WEIR_UNIT_HOUR}});
 	long long end_ms;
 
 	(void)state;
@@ -117,7 +122,7 @@ static void a_window_that_every_hit_prolongs_never_ends(void **state)
 static void a_lifetime_is_not_renewed_on_every_hit(void **state)
 {
 	struct algo_limit limit =
-	    limit_of((struct weir_limit_options){.rate = {1000, 1, WEIR_MINUTE}, .burst = 1000});
+	    limit_of((struct weir_limit_options){.rate = {1000, 1, WEIR_UNIT_MINUTE}, .burst = 1000});
 	unsigned renewed = 0;
 	long long end_ms = 0, sets = info("commandstats", "cmdstat_set:calls=");
 
@@ -157,14 +162,17 @@ static void a_lifetime_by_the_present_parameters_ends_before_the_use_of_others(v
 		bool is_adhoc;
 		uint64_t units;
 	} pairs[] = {
-	    {{.rate = {600, 1, WEIR_MINUTE}}, {.rate = {10, 20, WEIR_HOUR}}, true, 4},
-	    {{.rate = {10, 20, WEIR_HOUR}}, {.rate = {7, 31, WEIR_HOUR}, .burst = 5}, true, 5},
-	    {{.algorithm = WEIR_PACER,
-	      .rate = {1, 20, WEIR_HOUR},
+	    {{.rate = {600, 1, WEIR_UNIT_MINUTE}}, {.rate = {10, 20, WEIR_UNIT_HOUR}}, true, 4},
+	    {{.rate = {10, 20, WEIR_UNIT_HOUR}},
+	     {.rate = {7, 31, WEIR_UNIT_HOUR}, .burst = 5},
+	     true,
+	     5},
+	    {{.algorithm = WEIR_ALGORITHM_PACER,
+	      .rate = {1, 20, WEIR_UNIT_HOUR},
 	      .slack = WEIR_ZERO,
 	      .max_wait_ns = NS_PER_S},
-	     {.algorithm = WEIR_PACER,
-	      .rate = {1, 20, WEIR_HOUR},
+	     {.algorithm = WEIR_ALGORITHM_PACER,
+	      .rate = {1, 20, WEIR_UNIT_HOUR},
 	      .slack = WEIR_ZERO,
 	      .max_wait_ns = 71999 * NS_PER_S},
 	     false,
@@ -195,9 +203,9 @@ static void a_lifetime_of_zero_for_a_high_rate_with_a_small_burst(void **state)
 	struct weir_limit_options fast[] = {
 	    {.rate = {100}, .burst = 10},
 	    {.rate = {1000000}, .burst = 1},
-	    {.rate = {UINT32_MAX, 1, WEIR_MILLISECOND}, .burst = 1},
-	    {.algorithm = WEIR_RESETTING_BUCKET, .rate = {3, 1, WEIR_NANOSECOND}},
-	    {.algorithm = WEIR_FIXED_WINDOW, .rate = {3, 1, WEIR_MILLISECOND}}};
+	    {.rate = {UINT32_MAX, 1, WEIR_UNIT_MILLISECOND}, .burst = 1},
+	    {.algorithm = WEIR_ALGORITHM_RESETTING_BUCKET, .rate = {3, 1, WEIR_UNIT_NANOSECOND}},
+	    {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {3, 1, WEIR_UNIT_MILLISECOND}}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof fast / sizeof *fast; i++) {
@@ -307,11 +315,16 @@ static void a_refund_leaves_the_lifetime(void **state)
 static void a_burst_that_is_lowered_and_raised_again_grants_no_more(void **state)
 {
 	static const struct weir_limit_options pairs[][2] = {
-	    {{.rate = {30, 1, WEIR_DAY}, .burst = 30}, {.rate = {30, 1, WEIR_DAY}, .burst = 20}},
-	    {{.algorithm = WEIR_PACER, .rate = {30, 1, WEIR_DAY}, .slack = 29},
-	     {.algorithm = WEIR_PACER, .rate = {30, 1, WEIR_DAY}, .slack = 9}},
-	    {{.algorithm = WEIR_WARM_UP, .rate = {600, 1, WEIR_HOUR}, .max_wait_ns = 60 * NS_PER_S},
-	     {.algorithm = WEIR_WARM_UP, .rate = {600, 1, WEIR_HOUR}, .max_wait_ns = NS_PER_S}}};
+	    {{.rate = {30, 1, WEIR_UNIT_DAY}, .burst = 30},
+	     {.rate = {30, 1, WEIR_UNIT_DAY}, .burst = 20}},
+	    {{.algorithm = WEIR_ALGORITHM_PACER, .rate = {30, 1, WEIR_UNIT_DAY}, .slack = 29},
+	     {.algorithm = WEIR_ALGORITHM_PACER, .rate = {30, 1, WEIR_UNIT_DAY}, .slack = 9}},
+	    {{.algorithm = WEIR_ALGORITHM_WARM_UP,
+	      .rate = {600, 1, WEIR_UNIT_HOUR},
+	      .max_wait_ns = 60 * NS_PER_S},
+	     {.algorithm = WEIR_ALGORITHM_WARM_UP,
+	      .rate = {600, 1, WEIR_UNIT_HOUR},
+	      .max_wait_ns = NS_PER_S}}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -354,8 +367,9 @@ static struct algo_outcome warm_step(const struct algo_limit *limit, struct algo
 /* A key of warm_up that has 6 s to wait, of which other parameters allow one second. */
 static void a_converted_turn_counts_down_and_is_given_back(void **state)
 {
-	struct weir_limit_options options = {
-	    .algorithm = WEIR_WARM_UP, .rate = {600, 1, WEIR_HOUR}, .max_wait_ns = 60 * NS_PER_S};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_WARM_UP,
+	                                     .rate = {600, 1, WEIR_UNIT_HOUR},
+	                                     .max_wait_ns = 60 * NS_PER_S};
 	struct algo_call take = {.op = ALGO_ACQUIRE, .cost = 1}, peek = {.op = ALGO_PEEK, .cost = 1};
 	struct algo_call refund = {.op = ALGO_REFUND, .cost = 1};
 	uint64_t now_ns = UINT64_C(1800000000) * NS_PER_S, retry_ns;
@@ -388,10 +402,10 @@ static void a_converted_turn_counts_down_and_is_given_back(void **state)
 /* Another server holds 7 units of the bucket, which the parameters of now have made smaller. */
 static void a_peek_beside_chunks_writes_nothing_under_other_parameters(void **state)
 {
-	struct algo_limit before = limit_of((struct weir_limit_options){
-	    .rate = {100, 1, WEIR_HOUR}, .burst = 100});
-	struct algo_limit after = limit_of((struct weir_limit_options){
-	    .rate = {50, 1, WEIR_HOUR}, .burst = 50});
+	struct algo_limit before =
+	    limit_of((struct weir_limit_options){.rate = {100, 1, WEIR_UNIT_HOUR}, .burst = 100});
+	struct algo_limit after =
+	    limit_of((struct weir_limit_options){.rate = {50, 1, WEIR_UNIT_HOUR}, .burst = 50});
 	uint64_t now_ns = os_wall_ns();
 	struct redis_step peek = {.limit = &after,
 	                          .key = SLICE("key"),
@@ -418,8 +432,8 @@ static void a_peek_beside_chunks_writes_nothing_under_other_parameters(void **st
 
 static void a_refund_finds_the_window_by_the_clock_of_redis(void **state)
 {
-	struct algo_limit limit = limit_of(
-	    (struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {1000, 1, WEIR_YEAR}});
+	struct algo_limit limit = limit_of((struct weir_limit_options){
+	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {1000, 1, WEIR_UNIT_YEAR}});
 	struct moment at[] = {now(), moment_given(now().now_ns - limit.period_ns),
 	                      moment_given(now().now_ns + limit.period_ns)};
 
@@ -449,8 +463,8 @@ static void a_refund_finds_the_window_by_the_clock_of_redis(void **state)
 /* The clock was set back: half a second ago it was later, when the older slot was over. */
 static void a_refund_takes_from_no_slot_that_is_over(void **state)
 {
-	struct algo_limit limit = limit_of(
-	    (struct weir_limit_options){.algorithm = WEIR_SLIDING_WINDOW, .rate = {9}, .slots = 10});
+	struct algo_limit limit = limit_of((struct weir_limit_options){
+	    .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {9}, .slots = 10});
 	struct redis_step step = {.limit = &limit,
 	                          .key = SLICE("key"),
 	                          .call = {.op = ALGO_REFUND, .cost = 4},
@@ -474,8 +488,8 @@ static void a_refund_takes_from_no_slot_that_is_over(void **state)
 /* The clock was set back by more than a window, and comes forward again. */
 static void a_refund_that_gives_nothing_back_shortens_no_window(void **state)
 {
-	struct algo_limit limit =
-	    limit_of((struct weir_limit_options){.algorithm = WEIR_FIXED_WINDOW, .rate = {9}});
+	struct algo_limit limit = limit_of(
+	    (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {9}});
 	const char *before = "fixed_window s UTC 1700000031000000 0000000009";
 
 	(void)state;
@@ -506,8 +520,8 @@ static void a_refund_that_gives_nothing_back_shortens_no_window(void **state)
 static void a_place_that_has_ended_is_not_held_again(void **state)
 {
 	static const unsigned at_ms[] = {2000, 500, 1600, 1000};
-	struct algo_limit limit = limit_of(
-	    (struct weir_limit_options){.algorithm = WEIR_CONCURRENCY, .max = 5, .lease_ns = NS_PER_S});
+	struct algo_limit limit = limit_of((struct weir_limit_options){
+	    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5, .lease_ns = NS_PER_S});
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
@@ -560,7 +574,7 @@ static void a_state_that_is_over_keeps_its_parameters(void **state)
 /* A mark beside the key says that the permit is spent: both go in one call, or none. */
 static void a_permit_gives_back_once_and_in_one_call(void **state)
 {
-	struct algo_limit mark = limit_of((struct weir_limit_options){.rate = {1, 1, WEIR_HOUR}});
+	struct algo_limit mark = limit_of((struct weir_limit_options){.rate = {1, 1, WEIR_UNIT_HOUR}});
 
 	(void)state;
 	mark.is_adhoc = true;
@@ -626,7 +640,7 @@ static void a_key_that_comes_twice_in_a_call_is_granted_once(void **state)
 static void a_clock_ten_seconds_apart_is_put_right(void **state)
 {
 	struct algo_limit limit = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_FIXED_WINDOW, .rate = {1000000, 2, WEIR_SECOND}});
+	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {1000000, 2, WEIR_UNIT_SECOND}});
 	static const int64_t apart_s[] = {-10, 10, 0};
 	char window[64];
 

@@ -21,8 +21,10 @@ static uint64_t now_ns;
 
 /* Decided by C, a swap each: turns whose distance changes as the key warms up, and short slots. */
 static const struct weir_limit_options options[] = {
-    {.algorithm = WEIR_WARM_UP, .rate = {5, 1, WEIR_MINUTE}, .max_wait_ns = 100 * NS_PER_S},
-    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {7}, .slots = 100},
+    {.algorithm = WEIR_ALGORITHM_WARM_UP,
+     .rate = {5, 1, WEIR_UNIT_MINUTE},
+     .max_wait_ns = 100 * NS_PER_S},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {7}, .slots = 100},
 };
 
 #define LIMITS (sizeof options / sizeof *options)
@@ -222,11 +224,13 @@ static void a_turn_outlives_the_state(void **state)
 
 	(void)state;
 	freeReplyObject(real_do(&real, "DEL key"));
-	assert_int_equal(algo_limit_init(&limit,
-	                                 &(struct weir_limit_options){.algorithm = WEIR_WARM_UP,
-	                                                              .rate = {10, 1, WEIR_MINUTE},
-	                                                              .warm_up_ns = 20 * NS_PER_S},
-	                                 NULL), WEIR_OK);
+	assert_int_equal(
+	    algo_limit_init(&limit,
+	                    &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_WARM_UP,
+	                                                 .rate = {10, 1, WEIR_UNIT_MINUTE},
+	                                                 .warm_up_ns = 20 * NS_PER_S},
+	                    NULL),
+	    WEIR_OK);
 	for (uint32_t i = 0; i < 2; i++) {
 		steps[i] = server(&limit, i + 1);
 		steps[i].is_given = false;
@@ -372,11 +376,13 @@ static void a_group_fails_only_when_others_were_faster_32_times(void **state)
 	struct redis_step question;
 
 	(void)state;
-	assert_int_equal(algo_limit_init(&limit,
-	                                 &(struct weir_limit_options){.algorithm = WEIR_SLIDING_WINDOW,
-	                                                              .rate = {1000},
-	                                                              .slots = 100},
-	                                 NULL), WEIR_OK);
+	assert_int_equal(
+	    algo_limit_init(&limit,
+	                    &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW,
+	                                                 .rate = {1000},
+	                                                 .slots = 100},
+	                    NULL),
+	    WEIR_OK);
 	for (unsigned losses = 1; losses <= 33; losses++) { /* the first is before it has read */
 		bool has_won = losses <= 32;
 

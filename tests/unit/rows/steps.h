@@ -35,8 +35,9 @@ static unsigned at_once, opened, appended; /* decisions that needed no step */
 static void begin(enum weir_algorithm algorithm, uint64_t count, uint64_t period_ns, uint32_t slots)
 {
 	struct weir_limit_options options = {.algorithm = algorithm,
-	                                     .rate = {count, period_ns, WEIR_NANOSECOND},
-	                                     .slots = algorithm == WEIR_SLIDING_WINDOW ? slots : 0};
+	                                     .rate = {count, period_ns, WEIR_UNIT_NANOSECOND},
+	                                     .slots = algorithm == WEIR_ALGORITHM_SLIDING_WINDOW ? slots
+	                                                                                         : 0};
 
 	memset(&state, 0, sizeof state);
 	assert_int_equal(algo_limit_init(&state.limit, &options, NULL), WEIR_OK);
@@ -48,8 +49,9 @@ static inline void again(enum weir_algorithm algorithm, uint64_t count, uint64_t
 {
 	struct algo_limit before = state.limit, *next = &state.limit;
 	struct weir_limit_options options = {.algorithm = algorithm,
-	                                     .rate = {count, period_ns, WEIR_NANOSECOND},
-	                                     .slots = algorithm == WEIR_SLIDING_WINDOW ? slots : 0};
+	                                     .rate = {count, period_ns, WEIR_UNIT_NANOSECOND},
+	                                     .slots = algorithm == WEIR_ALGORITHM_SLIDING_WINDOW ? slots
+	                                                                                         : 0};
 
 	assert_int_equal(algo_limit_init(next, &options, NULL), WEIR_OK);
 	algo_succeed(&before, next);

@@ -34,8 +34,9 @@ static uint64_t first_day_ns = NS_PER_DAY; /* how long DAY is */
 /* The same key's, from now on. */
 static void become(uint64_t base, uint64_t count)
 {
-	struct weir_limit_options options = {
-	    .algorithm = WEIR_BASE, .base = base, .rate = {count, PERIOD, WEIR_NANOSECOND}};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_BASE,
+	                                     .base = base,
+	                                     .rate = {count, PERIOD, WEIR_UNIT_NANOSECOND}};
 
 	algo_limit_free(&limit);
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);

@@ -18,7 +18,7 @@ static struct row_state at;
 
 static void begin(struct weir_health_options health)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .health = &health};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_BREAKER, .health = &health};
 
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
 	assert_in_range(health_cells(&limit.health), 1, sizeof cells / sizeof *cells);

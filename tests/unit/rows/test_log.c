@@ -20,7 +20,7 @@ static void a_refund_from_a_log_takes_out_its_entry_or_nothing(void **unused)
 
 	(void)unused;
 	for (unsigned apart = 0; apart < 2; apart++) {
-		begin(WEIR_SLIDING_LOG, 20, NS_PER_S, 0);
+		begin(WEIR_ALGORITHM_SLIDING_LOG, 20, NS_PER_S, 0);
 		for (unsigned i = 0; i < 5; i++)
 			names[i] = take(i + 1, NOW + apart * i * NS_PER_S / 10);
 		assert_int_equal(give_back(2, names[1], later_ns), 13);
@@ -45,7 +45,7 @@ static void entries_of_one_instant_have_names_of_their_own_and_end_together(void
 	uint64_t name = 0;
 
 	(void)unused;
-	begin(WEIR_SLIDING_LOG, 100, NS_PER_S, 0);
+	begin(WEIR_ALGORITHM_SLIDING_LOG, 100, NS_PER_S, 0);
 	for (unsigned i = 0; i < 100; i++) {
 		uint64_t next = take(1, NOW);
 
@@ -58,7 +58,7 @@ static void entries_of_one_instant_have_names_of_their_own_and_end_together(void
 	assert_int_equal(state.out.remaining, 100);
 	assert_int_equal(state.out.reset_after_ns, 0);
 	assert_int_equal(admitted(200, NOW + NS_PER_S), 100);
-	begin(WEIR_SLIDING_LOG, 1, NS_PER_S, 0); /* nor are they used again */
+	begin(WEIR_ALGORITHM_SLIDING_LOG, 1, NS_PER_S, 0); /* nor are they used again */
 	name = take(1, NOW);
 	give_back(1, name, NOW);
 	assert_int_not_equal(take(1, NOW), name);
@@ -77,7 +77,7 @@ static void long_logs_end_with_their_ticks(void **unused)
 		uint64_t tick_ns = i & 1 ? NS_PER_S : NS_PER_MS, end_ns = NOW + 60 * tick_ns, first, middle;
 		unsigned count = (unsigned)counts[i / 2];
 
-		begin(WEIR_SLIDING_LOG, count, 60 * tick_ns, 0);
+		begin(WEIR_ALGORITHM_SLIDING_LOG, count, 60 * tick_ns, 0);
 		take(1, NOW - 7 * tick_ns); /* all of it given back, so that nothing of it tells */
 		call(ALGO_REFUND, 1, NOW - 7 * tick_ns);
 		first = take(1, NOW);
@@ -112,7 +112,7 @@ static void part_of_an_entry_is_given_back(void **unused)
 		unsigned many = (unsigned)counts[i] - 20;
 		uint64_t first, second, third, end_ns = NOW + NS_PER_S;
 
-		begin(WEIR_SLIDING_LOG, counts[i], NS_PER_S, 0);
+		begin(WEIR_ALGORITHM_SLIDING_LOG, counts[i], NS_PER_S, 0);
 		first = take(5 + many, NOW);
 		assert_int_equal(give_back(1, first, NOW), 4 + many);
 		second = take(4, NOW + gap_ns);
@@ -141,7 +141,7 @@ static void the_rest_of_an_entry_counts_until_the_next_one_ends(void **unused)
 			/* The head of a long log may end later than it should, by its lead. */
 			uint64_t end_ns = NOW + NS_PER_S + (apart || count < 128 ? 0 : 4);
 
-			begin(WEIR_SLIDING_LOG, count, NS_PER_S, 0);
+			begin(WEIR_ALGORITHM_SLIDING_LOG, count, NS_PER_S, 0);
 			for (unsigned i = 0; i < 6; i++)
 				names[i] = take(3, NOW + i * ms);
 			assert_int_equal(give_back(1, names[1], later_ns), 17);
@@ -166,7 +166,7 @@ static void a_part_that_died_anywhere_is_given_back_once(void **unused)
 		for (unsigned n = 0; n < 3; n++) {
 			uint64_t names[4], later_ns = NOW + NS_PER_S / 2, in_use;
 
-			begin(WEIR_SLIDING_LOG, 20, NS_PER_S, 0);
+			begin(WEIR_ALGORITHM_SLIDING_LOG, 20, NS_PER_S, 0);
 			for (unsigned i = 0; i < 4; i++)
 				names[i] = take(4, NOW + i * NS_PER_MS);
 			call_until(ALGO_REFUND, 3, names[n], later_ns, wants);
@@ -189,7 +189,7 @@ static void a_refund_that_died_anywhere_gives_nothing_twice(void **unused)
 	for (unsigned wants = 0; wants < 16; wants++) {
 		uint64_t names[4], later_ns = NOW + NS_PER_S / 2;
 
-		begin(WEIR_SLIDING_LOG, 11, NS_PER_S, 0);
+		begin(WEIR_ALGORITHM_SLIDING_LOG, 11, NS_PER_S, 0);
 		for (unsigned i = 0; i < 4; i++)
 			names[i] = take(i + 1, NOW + i * NS_PER_MS);
 		call_until(ALGO_REFUND, 1, names[0], later_ns, wants);
@@ -213,7 +213,7 @@ static void a_refund_that_others_come_between_gives_back_all(void **unused)
 			struct algo_call refund = {ALGO_REFUND, .cost = back ? 1 : 3};
 			struct row_step on = {.now_ns = NOW};
 
-			begin(WEIR_SLIDING_LOG, 11, NS_PER_S, 0);
+			begin(WEIR_ALGORITHM_SLIDING_LOG, 11, NS_PER_S, 0);
 			for (unsigned i = 4; i > 0; i--)
 				if (take(1, NOW) && i == back)
 					refund.until_ns = state.until_ns;
@@ -232,7 +232,7 @@ static void a_log_whose_narrower_row_is_lost_counts_as_full(void **unused)
 	struct cell closed = cell_make(TAG, NOW + NS_PER_S, 49, ROW_MOVED);
 
 	(void)unused;
-	begin(WEIR_SLIDING_LOG, 100, NS_PER_S, 0);
+	begin(WEIR_ALGORITHM_SLIDING_LOG, 100, NS_PER_S, 0);
 	state.head = closed;
 	assert_true(call_until(ALGO_PEEK, 60, 0, NOW, 0)); /* denied, it writes nothing */
 	for (unsigned i = 0; i < 2; i++) {

@@ -28,9 +28,9 @@ static uint64_t model_until(uint64_t now_ns)
 {
 	u128 period = state.limit.period_ns, slots = state.limit.slots.slots, slot;
 
-	if (state.limit.algorithm->id == WEIR_SLIDING_LOG)
+	if (state.limit.algorithm->id == WEIR_ALGORITHM_SLIDING_LOG)
 		return now_ns + (uint64_t)period;
-	if (state.limit.algorithm->id == WEIR_SLIDING_COUNTER)
+	if (state.limit.algorithm->id == WEIR_ALGORITHM_SLIDING_COUNTER)
 		return now_ns / (uint64_t)period * (uint64_t)period + 2 * (uint64_t)period;
 	slot = now_ns * slots / period;
 	return (uint64_t)((slot * period + slots - 1) / slots + period);
@@ -54,7 +54,7 @@ static uint64_t model_use(uint64_t now_ns)
 {
 	uint64_t use = 0;
 
-	if (state.limit.algorithm->id == WEIR_SLIDING_COUNTER)
+	if (state.limit.algorithm->id == WEIR_ALGORITHM_SLIDING_COUNTER)
 		return model_counter_use(now_ns);
 	for (size_t i = 0; i < model.n; i++)
 		use += model.taken[i].until_ns > now_ns ? model.taken[i].cost : 0;
@@ -74,7 +74,7 @@ static uint64_t model_counter_wait(uint64_t now_ns, uint64_t need)
 
 static uint64_t model_wait(uint64_t now_ns, uint64_t need)
 {
-	if (state.limit.algorithm->id == WEIR_SLIDING_COUNTER)
+	if (state.limit.algorithm->id == WEIR_ALGORITHM_SLIDING_COUNTER)
 		return model_counter_wait(now_ns, need);
 	for (size_t i = 0; i < model.n; i++) {
 		if (model.taken[i].until_ns <= now_ns)
@@ -92,7 +92,7 @@ static void model_take(uint64_t now_ns, uint64_t cost)
 {
 	struct taken taken = {model_until(now_ns), model_until(now_ns), cost};
 
-	if (state.limit.algorithm->id == WEIR_SLIDING_LOG) {
+	if (state.limit.algorithm->id == WEIR_ALGORITHM_SLIDING_LOG) {
 		assert_true(state.until_ns > model.name_ns && state.until_ns >= taken.until_ns);
 		taken.name_ns = model.name_ns = state.until_ns;
 	}
@@ -128,7 +128,7 @@ static void agree_on_ticks(uint64_t *seed, unsigned calls, uint64_t tick_ns)
 {
 	uint64_t at_ns = NOW + draw(seed, NS_PER_S), quota = state.limit.quota;
 	uint64_t period_ns = state.limit.period_ns, pace = 2 * period_ns / quota;
-	bool log = state.limit.algorithm->id == WEIR_SLIDING_LOG;
+	bool log = state.limit.algorithm->id == WEIR_ALGORITHM_SLIDING_LOG;
 
 	if (!log)
 		pace = u64_max(pace, period_ns / 25); /* from slot to slot, however great the quota */
@@ -195,22 +195,23 @@ static void random_calls_agree_with_a_list(void **unused)
 		static const uint64_t large[] = {65534, 65535, 65536, UINT64_C(1) << 32};
 		static const uint32_t slots[] = {1, 2, 7, 10, 12, 13, 128, 1000};
 
-		begin(WEIR_SLIDING_LOG, counts[i % 6], NS_PER_S, 0);
+		begin(WEIR_ALGORITHM_SLIDING_LOG, counts[i % 6], NS_PER_S, 0);
 		agree_on(&seed, 1500);
-		begin(WEIR_SLIDING_WINDOW, 1 + draw(&seed, 50), NS_PER_S, slots[i % 8]);
+		begin(WEIR_ALGORITHM_SLIDING_WINDOW, 1 + draw(&seed, 50), NS_PER_S, slots[i % 8]);
 		agree_on(&seed, 300);
-		begin(WEIR_SLIDING_WINDOW, large[i % 4], NS_PER_S, slots[i % 8]);
+		begin(WEIR_ALGORITHM_SLIDING_WINDOW, large[i % 4], NS_PER_S, slots[i % 8]);
 		agree_on(&seed, 300);
-		begin(WEIR_SLIDING_COUNTER, i & 1 ? large[i / 2 % 4] : 1 + draw(&seed, 50), NS_PER_S, 0);
+		begin(WEIR_ALGORITHM_SLIDING_COUNTER, i & 1 ? large[i / 2 % 4] : 1 + draw(&seed, 50),
+		      NS_PER_S, 0);
 		agree_on(&seed, 300);
 	}
 	assert_true(at_once > 1000 && opened > 500 && appended > 1000);
-	begin(WEIR_SLIDING_LOG, 10000, NS_PER_S, 0);
+	begin(WEIR_ALGORITHM_SLIDING_LOG, 10000, NS_PER_S, 0);
 	agree_on(&seed, 15000);
 	for (unsigned i = 0; i < 16; i++) {
 		static const uint64_t counts[] = {128, 200, 1000, 10000};
 
-		begin(WEIR_SLIDING_LOG, counts[i / 4], 60 * NS_PER_S, 0);
+		begin(WEIR_ALGORITHM_SLIDING_LOG, counts[i / 4], 60 * NS_PER_S, 0);
 		agree_on_ticks(&seed, 1500, i & 1 ? NS_PER_S : NS_PER_MS);
 	}
 }
@@ -256,7 +257,8 @@ static void any_death(enum weir_algorithm algorithm, enum algo_op op, enum algo_
 static void what_a_dead_writer_left_is_completed_by_the_next(void **unused)
 {
 	(void)unused;
-	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++)
+	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_LOG;
+	     a++)
 		for (enum algo_op next = ALGO_ACQUIRE; next <= ALGO_RESET; next++)
 			any_death(a, ALGO_ACQUIRE, next);
 }
@@ -267,7 +269,7 @@ static void a_denial_or_peek_wants_nothing_whatever_the_head(void **unused)
 	for (unsigned wants = 0; wants < 3; wants++) { /* open, sealed, sealed and copied */
 		struct state before;
 
-		begin(WEIR_SLIDING_WINDOW, 5, NS_PER_S, 10);
+		begin(WEIR_ALGORITHM_SLIDING_WINDOW, 5, NS_PER_S, 10);
 		admitted(1, NOW);
 		admitted(4, NOW + NS_PER_S / 10);
 		call_until(ALGO_ACQUIRE, 1, 0, NOW + NS_PER_S, wants);
@@ -284,12 +286,13 @@ static void a_denial_or_peek_wants_nothing_whatever_the_head(void **unused)
 static void what_another_key_left_in_a_row_says_nothing(void **unused)
 {
 	(void)unused;
-	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_LOG;
+	     a++) {
 		begin(a, 10, NS_PER_S, 10);
 		for (unsigned i = 0; i < 10; i++)
 			admitted(1, NOW + i * NS_PER_S / 10);
 		state.head = (struct cell){0, 0}; /* evicted; and the same key comes back, or another */
-		for (unsigned i = 0; a == WEIR_SLIDING_WINDOW && i < 12; i += 2)
+		for (unsigned i = 0; a == WEIR_ALGORITHM_SLIDING_WINDOW && i < 12; i += 2)
 			state.row[i].low += UINT64_C(1) << 32;
 		assert_int_equal(admitted(20, NOW + NS_PER_S), 10);
 		assert_int_equal(admitted(20, NOW + 2 * NS_PER_S - 1), 0);
@@ -304,7 +307,8 @@ static void what_another_key_left_in_a_row_says_nothing(void **unused)
 static void steady_excess_does_not_block_for_ever(void **unused)
 {
 	(void)unused;
-	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_LOG;
+	     a++) {
 		unsigned allowed = 0;
 
 		begin(a, 10, NS_PER_S, 10);
@@ -317,7 +321,8 @@ static void steady_excess_does_not_block_for_ever(void **unused)
 static void alternating_older_and_newer_times_mint_nothing(void **unused)
 {
 	(void)unused;
-	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_LOG;
+	     a++) {
 		unsigned allowed = 0;
 
 		begin(a, 10, NS_PER_S, 10);
@@ -337,7 +342,8 @@ static void a_clock_set_back_by_years_neither_frees_nor_locks_a_key(void **unuse
 	uint64_t back = NOW - UINT64_C(365) * NS_PER_DAY;
 
 	(void)unused;
-	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_LOG;
+	     a++) {
 		begin(a, 10, NS_PER_S, 10);
 		call(ALGO_ACQUIRE, 1, NOW);
 		call(ALGO_RESET, 0, NOW);
@@ -365,7 +371,8 @@ static void clocks_up_to_a_day_apart_share_one_quota(void **unused)
 	static const uint64_t lags[] = {1, 3600, 86400};
 
 	(void)unused;
-	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++)
+	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_LOG;
+	     a++)
 		for (unsigned i = 0; i < 3; i++) {
 			uint64_t lag_ns = lags[i] * NS_PER_S;
 
@@ -389,7 +396,7 @@ static void a_lagging_clock_begins_no_slot_that_a_reset_or_refund_has_ended(void
 	(void)unused;
 	for (unsigned wants = 2; wants <= 4; wants++) /* of which the third opens the later slot */
 		for (unsigned refund = 0; refund < 2; refund++) {
-			begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+			begin(WEIR_ALGORITHM_SLIDING_WINDOW, 10, NS_PER_S, 10);
 			call(ALGO_ACQUIRE, 2, NOW);
 			newest = state.until_ns + NS_PER_S / 10;
 			call_until(ALGO_ACQUIRE, 2, 0, later_ns, wants);
@@ -409,7 +416,7 @@ static void a_lagging_clock_goes_on_behind_a_sealed_head(void **unused)
 {
 	(void)unused;
 	for (unsigned wants = 1; wants <= 2; wants++) {
-		begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+		begin(WEIR_ALGORITHM_SLIDING_WINDOW, 10, NS_PER_S, 10);
 		call(ALGO_ACQUIRE, 5, NOW);
 		assert_false(call_until(ALGO_ACQUIRE, 1, 0, NOW + NS_PER_S / 10, wants));
 		assert_int_equal(admitted(20, NOW), 5);
@@ -423,12 +430,12 @@ static void another_number_of_slots_keeps_all_use_in_the_current_one(void **unus
 	uint64_t now_ns = NOW;
 
 	(void)unused;
-	begin(WEIR_SLIDING_WINDOW, 100, NS_PER_S, 10);
+	begin(WEIR_ALGORITHM_SLIDING_WINDOW, 100, NS_PER_S, 10);
 	for (unsigned i = 0; i < 10; i++, now_ns += NS_PER_S / 10)
 		admitted(2, now_ns);
 	now_ns -= NS_PER_S / 10;
 	for (unsigned i = 0; i < 4; i++) {
-		again(WEIR_SLIDING_WINDOW, 100, NS_PER_S, slots[i]);
+		again(WEIR_ALGORITHM_SLIDING_WINDOW, 100, NS_PER_S, slots[i]);
 		call(ALGO_PEEK, 1, now_ns);
 		assert_int_equal(state.out.remaining, 80 - i);
 		admitted(1, now_ns);
@@ -443,7 +450,7 @@ static void a_refund_by_name_goes_to_its_slot_or_nowhere(void **unused)
 	uint64_t first, now_ns = NOW + NS_PER_S / 2;
 
 	(void)unused;
-	begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+	begin(WEIR_ALGORITHM_SLIDING_WINDOW, 10, NS_PER_S, 10);
 	call(ALGO_ACQUIRE, 3, NOW);
 	first = state.until_ns;
 	call(ALGO_ACQUIRE, 2, now_ns);
@@ -462,7 +469,7 @@ static void a_refund_that_died_in_the_row_is_completed_by_the_next(void **unused
 
 	(void)unused;
 	for (unsigned refund = 0; refund < 2; refund++) {
-		begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+		begin(WEIR_ALGORITHM_SLIDING_WINDOW, 10, NS_PER_S, 10);
 		call(ALGO_ACQUIRE, 5, NOW);
 		first = state.until_ns;
 		call(ALGO_ACQUIRE, 1, now_ns);
@@ -485,8 +492,8 @@ static void a_count_that_crosses_2_to_the_16_keeps_all_use(void **unused)
 	uint64_t now_ns = NOW;
 
 	(void)unused;
-	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_COUNTER;
-	     a += WEIR_SLIDING_COUNTER - WEIR_SLIDING_WINDOW) {
+	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_COUNTER;
+	     a += WEIR_ALGORITHM_SLIDING_COUNTER - WEIR_ALGORITHM_SLIDING_WINDOW) {
 		begin(a, 70000, NS_PER_S, 10);
 		call(ALGO_ACQUIRE, 40, now_ns);
 		call(ALGO_ACQUIRE, 20, now_ns + NS_PER_S / 10);
@@ -512,9 +519,9 @@ static void a_count_that_crosses_2_to_the_16_keeps_all_use(void **unused)
 static void a_limit_cut_below_its_use_in_the_slot_has_no_room(void **unused)
 {
 	(void)unused;
-	begin(WEIR_SLIDING_WINDOW, 10, NS_PER_S, 10);
+	begin(WEIR_ALGORITHM_SLIDING_WINDOW, 10, NS_PER_S, 10);
 	admitted(8, NOW);
-	again(WEIR_SLIDING_WINDOW, 6, NS_PER_S, 10);
+	again(WEIR_ALGORITHM_SLIDING_WINDOW, 6, NS_PER_S, 10);
 	assert_false(call(ALGO_ACQUIRE, 1, NOW));
 	assert_int_equal(state.out.remaining, 0);
 }
@@ -522,13 +529,13 @@ static void a_limit_cut_below_its_use_in_the_slot_has_no_room(void **unused)
 static void all_of_2_to_the_32_fits_in_a_slot(void **unused)
 {
 	(void)unused;
-	begin(WEIR_SLIDING_WINDOW, UINT64_C(1) << 32, NS_PER_S, 10);
+	begin(WEIR_ALGORITHM_SLIDING_WINDOW, UINT64_C(1) << 32, NS_PER_S, 10);
 	assert_true(call(ALGO_ACQUIRE, UINT64_C(1) << 32, NOW));
 	assert_false(call(ALGO_ACQUIRE, 1, NOW + NS_PER_S - 1));
 	call(ALGO_REFUND, 1, NOW + NS_PER_S - 1);
 	assert_int_equal(admitted(2, NOW + NS_PER_S - 1), 1);
 	assert_int_equal(state.out.retry_after_ns, 1);
-	begin(WEIR_SLIDING_WINDOW, UINT64_C(1) << 32, NS_PER_S, 10); /* in an open head */
+	begin(WEIR_ALGORITHM_SLIDING_WINDOW, UINT64_C(1) << 32, NS_PER_S, 10); /* in an open head */
 	admitted(2, NOW);
 	call(ALGO_ACQUIRE, 1, NOW + NS_PER_S / 10);
 	call(ALGO_REFUND, 3, NOW + NS_PER_S / 10);

@@ -22,15 +22,15 @@ static void assert_rate(const char *text, uint64_t count, uint64_t period, enum 
 static void rates_in_every_unit(void **state)
 {
 	(void)state;
-	assert_rate("5/s", 5, 1, WEIR_SECOND);
-	assert_rate("10/100ms", 10, 100, WEIR_MILLISECOND);
-	assert_rate("1000/m", 1000, 1, WEIR_MINUTE);
-	assert_rate("1/2h", 1, 2, WEIR_HOUR);
-	assert_rate("5/d", 5, 1, WEIR_DAY);
-	assert_rate("5/w", 5, 1, WEIR_WEEK);
-	assert_rate("5/3month", 5, 3, WEIR_MONTH);
-	assert_rate("5/year", 5, 1, WEIR_YEAR);
-	assert_rate("18446744073709551615/s", UINT64_MAX, 1, WEIR_SECOND);
+	assert_rate("5/s", 5, 1, WEIR_UNIT_SECOND);
+	assert_rate("10/100ms", 10, 100, WEIR_UNIT_MILLISECOND);
+	assert_rate("1000/m", 1000, 1, WEIR_UNIT_MINUTE);
+	assert_rate("1/2h", 1, 2, WEIR_UNIT_HOUR);
+	assert_rate("5/d", 5, 1, WEIR_UNIT_DAY);
+	assert_rate("5/w", 5, 1, WEIR_UNIT_WEEK);
+	assert_rate("5/3month", 5, 3, WEIR_UNIT_MONTH);
+	assert_rate("5/year", 5, 1, WEIR_UNIT_YEAR);
+	assert_rate("18446744073709551615/s", UINT64_MAX, 1, WEIR_UNIT_SECOND);
 }
 
 static void what_is_no_rate_is_refused(void **state)

@@ -31,7 +31,7 @@ static struct {
 
 static void begin(struct weir_health_options health)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_THROTTLE, .health = &health};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_THROTTLE, .health = &health};
 
 	memset(&load, 0, sizeof load);
 	assert_int_equal(algo_limit_init(&load.limit, &options, NULL), WEIR_OK);
@@ -248,8 +248,8 @@ static unsigned calls(weir_table *table, weir_limit *limit, unsigned n, enum wei
 
 static weir_limit *limit_of(struct weir_health_options health, uint64_t keys)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_THROTTLE, .keys = keys,
-	                                     .health = &health};
+	struct weir_limit_options options = {
+	    .algorithm = WEIR_ALGORITHM_THROTTLE, .keys = keys, .health = &health};
 	weir_limit *limit;
 
 	assert_int_equal(weir_limit_open(&options, &limit, NULL), WEIR_OK);

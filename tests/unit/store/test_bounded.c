@@ -109,7 +109,7 @@ static void set(const struct algo_parameter *row, struct variant variant,
 		break;
 	case ALGO_RATE:
 	case ALGO_CALENDAR_RATE:
-		options->rate = (struct weir_rate){u64_min(count, row->max), 1, WEIR_HOUR};
+		options->rate = (struct weir_rate){u64_min(count, row->max), 1, WEIR_UNIT_HOUR};
 		break;
 	case ALGO_WORD:
 		memcpy(parameter_place(row, options), &(unsigned){variant.number / 8}, sizeof(unsigned));
@@ -136,7 +136,7 @@ static struct weir_limit_options options_of(const struct algorithm *algorithm,
 		if (row->required && row->type == ALGO_NUMBER)
 			parameter_set(row, 1, &options);
 		else if (row->required && row->type != ALGO_DECIMAL)
-			options.rate = (struct weir_rate){1, 1, WEIR_HOUR};
+			options.rate = (struct weir_rate){1, 1, WEIR_UNIT_HOUR};
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 		set(row, variant, &options, health);
 	return options;
@@ -396,7 +396,8 @@ static void test_every_call_is_bounded(void **state)
 /* A full log that goes on in the widest row, from one of 4,096 cells. */
 static void test_a_wider_row_is_bounded(void **state)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_SLIDING_LOG, .rate = {4090, 1, WEIR_HOUR}};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+	                                     .rate = {4090, 1, WEIR_UNIT_HOUR}};
 	weir_limit *before;
 
 	(void)state;

@@ -46,7 +46,8 @@ static weir_limit *open_limit(void)
 	weir_limit *limit;
 
 	assert_int_equal(
-	    weir_limit_open(&(struct weir_limit_options){.rate = {QUOTA, 1, WEIR_DAY}}, &limit, NULL),
+	    weir_limit_open(&(struct weir_limit_options){.rate = {QUOTA, 1, WEIR_UNIT_DAY}}, &limit,
+	                    NULL),
 	    WEIR_OK);
 	return limit;
 }

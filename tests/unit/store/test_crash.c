@@ -84,7 +84,8 @@ static void check(weir_table *table, weir_limit *limit, uint64_t now_ns, const u
 static void nothing_granted_is_lost(enum weir_algorithm algorithm, unsigned rounds,
                                     uint64_t step_ns)
 {
-	struct weir_limit_options options = {.algorithm = algorithm, .rate = {QUOTA, 1, WEIR_HOUR}};
+	struct weir_limit_options options = {.algorithm = algorithm,
+	                                     .rate = {QUOTA, 1, WEIR_UNIT_HOUR}};
 	const char *given = getenv("WEIR_TEST_SEED");
 	unsigned seed = given ? (unsigned)atoi(given) : (unsigned)time(NULL);
 	struct weir_table_stats stats;
@@ -95,7 +96,8 @@ static void nothing_granted_is_lost(enum weir_algorithm algorithm, unsigned roun
 	unlink(path);
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 2 * KEYS, .path = path},
 	                                 &table, NULL), WEIR_OK);
-	if (algorithm == WEIR_BASE) { /* two of the quota are free, the others open a window */
+	if (algorithm ==
+	    WEIR_ALGORITHM_BASE) { /* two of the quota are free, the others open a window */
 		options.base = 3;
 		options.rate.count -= 2;
 	}
@@ -134,16 +136,16 @@ static void nothing_granted_is_lost(enum weir_algorithm algorithm, unsigned roun
 static void nothing_granted_is_lost_when_processes_are_killed(void **state)
 {
 	(void)state;
-	nothing_granted_is_lost(WEIR_TOKEN_BUCKET, ROUNDS, 0);
+	nothing_granted_is_lost(WEIR_ALGORITHM_TOKEN_BUCKET, ROUNDS, 0);
 }
 
 /* Each grant is in a slot of its own, so that most are moved on while others are killed. */
 static void nothing_is_lost_between_a_head_and_its_row(void **state)
 {
 	(void)state;
-	nothing_granted_is_lost(WEIR_SLIDING_WINDOW, ROUNDS, HOUR / 10);
-	nothing_granted_is_lost(WEIR_SLIDING_LOG, ROUNDS, HOUR / 10);
-	nothing_granted_is_lost(WEIR_BASE, ROUNDS, HOUR / 10);
+	nothing_granted_is_lost(WEIR_ALGORITHM_SLIDING_WINDOW, ROUNDS, HOUR / 10);
+	nothing_granted_is_lost(WEIR_ALGORITHM_SLIDING_LOG, ROUNDS, HOUR / 10);
+	nothing_granted_is_lost(WEIR_ALGORITHM_BASE, ROUNDS, HOUR / 10);
 }
 
 int main(void)

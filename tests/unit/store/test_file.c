@@ -64,7 +64,8 @@ static weir_limit *open_limit(void)
 	weir_limit *limit;
 
 	assert_int_equal(
-	    weir_limit_open(&(struct weir_limit_options){.rate = {QUOTA, 1, WEIR_HOUR}}, &limit, NULL),
+	    weir_limit_open(&(struct weir_limit_options){.rate = {QUOTA, 1, WEIR_UNIT_HOUR}}, &limit,
+	                    NULL),
 	    WEIR_OK);
 	return limit;
 }
@@ -181,8 +182,10 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 /* A sliding window of 10 slots has a section behind them. */
 static size_t reserve_window(uint64_t keys)
 {
-	struct weir_limit_options options = {
-	    .name = "window", .algorithm = WEIR_SLIDING_WINDOW, .rate = {5, 1, WEIR_HOUR}, .keys = keys};
+	struct weir_limit_options options = {.name = "window",
+	                                     .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW,
+	                                     .rate = {5, 1, WEIR_UNIT_HOUR},
+	                                     .keys = keys};
 	weir_table *table = open_with(1000, NULL);
 	struct stat stat_;
 	weir_limit *limit;

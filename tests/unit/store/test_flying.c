@@ -30,7 +30,7 @@ static struct {
 
 static void begin(struct weir_limit_options options)
 {
-	options.algorithm = WEIR_ADAPTIVE;
+	options.algorithm = WEIR_ALGORITHM_ADAPTIVE;
 	weir_seed(1); /* draws take room back that denials have made */
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 1000}, &load.table, NULL),
 	                 WEIR_OK);
@@ -270,7 +270,8 @@ static void failures_are_drops_for_aimd_alone(void **unused)
 
 static void a_limiter_without_keys_does_the_same(void **unused)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_ADAPTIVE, .max = 2,
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_ADAPTIVE,
+	                                     .max = 2,
 	                                     .health = &(struct weir_health_options){.min = 2}};
 	struct weir_permit permits[2];
 	struct weir_decision d;

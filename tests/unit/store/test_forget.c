@@ -53,7 +53,7 @@ static bool forget(struct fixture *f, unsigned number, uint64_t now_ns)
 
 static void open_fixture(struct fixture *f)
 {
-	struct weir_limit_options options = {.rate = {1, 1, WEIR_HOUR}, .burst = 1};
+	struct weir_limit_options options = {.rate = {1, 1, WEIR_UNIT_HOUR}, .burst = 1};
 
 	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &f->store, NULL),
 	                 WEIR_OK);

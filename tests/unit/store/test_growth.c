@@ -30,7 +30,7 @@ struct change {
 	struct weir_limit_options before, after;
 };
 
-#define RATE(count) .rate = {count, 10, WEIR_SECOND}
+#define RATE(count) .rate = {count, 10, WEIR_UNIT_SECOND}
 #define BOTH(options, ...)                                                                         \
 	.before = {__VA_ARGS__, .keys = 60, options}, .after = {__VA_ARGS__, .keys = 3000, options}
 
@@ -44,27 +44,37 @@ static const struct weir_health_options flock = {
     .minimum = 3, .sleep_ns = 4 * S, .window_ns = 20 * S, .ramp_ns = WEIR_ZERO, .permit_timeout_ns = 30 * S};
 
 static const struct change more_keys[] = {
-    {"sliding_window", BOTH(RATE(6), .algorithm = WEIR_SLIDING_WINDOW, .slots = 5)},
-    {"sliding_counter", BOTH(RATE(6), .algorithm = WEIR_SLIDING_COUNTER)},
-    {"sliding_log", BOTH(RATE(6), .algorithm = WEIR_SLIDING_LOG)},
-    {"long sliding_log", BOTH(RATE(200), .algorithm = WEIR_SLIDING_LOG)},
-    {"base", BOTH(RATE(3), .algorithm = WEIR_BASE, .base = 4)},
-    {"concurrency", BOTH(.max = 5, .algorithm = WEIR_CONCURRENCY, .lease_ns = 20 * S)},
-    {"breaker with places", BOTH(.health = &some, .algorithm = WEIR_BREAKER)},
-    {"breaker", BOTH(.health = &flock, .algorithm = WEIR_BREAKER)},
-    {"adaptive", BOTH(.max = 8, .algorithm = WEIR_ADAPTIVE)},
-    {"throttle", BOTH(.retry_ns = S, .algorithm = WEIR_THROTTLE)},
+    {"sliding_window", BOTH(RATE(6), .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .slots = 5)},
+    {"sliding_counter", BOTH(RATE(6), .algorithm = WEIR_ALGORITHM_SLIDING_COUNTER)},
+    {"sliding_log", BOTH(RATE(6), .algorithm = WEIR_ALGORITHM_SLIDING_LOG)},
+    {"long sliding_log", BOTH(RATE(200), .algorithm = WEIR_ALGORITHM_SLIDING_LOG)},
+    {"base", BOTH(RATE(3), .algorithm = WEIR_ALGORITHM_BASE, .base = 4)},
+    {"concurrency", BOTH(.max = 5, .algorithm = WEIR_ALGORITHM_CONCURRENCY, .lease_ns = 20 * S)},
+    {"breaker with places", BOTH(.health = &some, .algorithm = WEIR_ALGORITHM_BREAKER)},
+    {"breaker", BOTH(.health = &flock, .algorithm = WEIR_ALGORITHM_BREAKER)},
+    {"adaptive", BOTH(.max = 8, .algorithm = WEIR_ALGORITHM_ADAPTIVE)},
+    {"throttle", BOTH(.retry_ns = S, .algorithm = WEIR_ALGORITHM_THROTTLE)},
 };
 
 /* Counts that need wider rows. */
 #define LOG(few, many)                                                                             \
-	{"sliding_log " #few " to " #many,                                                            \
-	 {RATE(few), .algorithm = WEIR_SLIDING_LOG}, {RATE(many), .algorithm = WEIR_SLIDING_LOG}}
+	{                                                                                              \
+		"sliding_log " #few " to " #many, {RATE(few), .algorithm = WEIR_ALGORITHM_SLIDING_LOG},    \
+		{                                                                                          \
+			RATE(many), .algorithm = WEIR_ALGORITHM_SLIDING_LOG                                    \
+		}                                                                                          \
+	}
 
 static const struct change wider_rows[] = {
-    LOG(8, 15), LOG(11, 40), LOG(5, 120), LOG(10, 400), LOG(30, 1000), LOG(150, 300),
-    {"concurrency", {.max = 5, .algorithm = WEIR_CONCURRENCY, .lease_ns = 20 * S},
-     {.max = 40, .algorithm = WEIR_CONCURRENCY, .lease_ns = 20 * S}},
+    LOG(8, 15),
+    LOG(11, 40),
+    LOG(5, 120),
+    LOG(10, 400),
+    LOG(30, 1000),
+    LOG(150, 300),
+    {"concurrency",
+     {.max = 5, .algorithm = WEIR_ALGORITHM_CONCURRENCY, .lease_ns = 20 * S},
+     {.max = 40, .algorithm = WEIR_ALGORITHM_CONCURRENCY, .lease_ns = 20 * S}},
 };
 
 static uint64_t u_min(uint64_t a, uint64_t b)
@@ -151,8 +161,9 @@ static void grow(struct side *side)
 
 static struct call draw_call(const struct change *change, uint64_t now_ns)
 {
-	bool many = change->before.algorithm != WEIR_BREAKER && change->before.algorithm != WEIR_ADAPTIVE &&
-	            change->before.algorithm != WEIR_THROTTLE;
+	bool many = change->before.algorithm != WEIR_ALGORITHM_BREAKER &&
+	            change->before.algorithm != WEIR_ALGORITHM_ADAPTIVE &&
+	            change->before.algorithm != WEIR_ALGORITHM_THROTTLE;
 	uint64_t kind = draw(40);
 	unsigned permit = (unsigned)draw(PERMITS);
 
@@ -275,8 +286,8 @@ static void play_forms(const struct weir_limit_options *options, const char *fil
 static void a_count_that_crosses_2_to_the_16_changes_nothing_else(void **context)
 {
 	static const struct weir_limit_options kinds[] = {
-	    {RATE(6), .algorithm = WEIR_SLIDING_WINDOW, .slots = 5},
-	    {RATE(6), .algorithm = WEIR_SLIDING_COUNTER},
+	    {RATE(6), .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .slots = 5},
+	    {RATE(6), .algorithm = WEIR_ALGORITHM_SLIDING_COUNTER},
 	};
 
 	(void)context;
@@ -289,8 +300,8 @@ static void a_count_that_crosses_2_to_the_16_changes_nothing_else(void **context
 static void a_large_count_keeps_its_time_under_a_small_limit(void **context)
 {
 	const struct change change = {
-	    .before = {RATE(100000), .algorithm = WEIR_SLIDING_WINDOW, .slots = 5},
-	    .after = {RATE(50000), .algorithm = WEIR_SLIDING_WINDOW, .slots = 5}};
+	    .before = {RATE(100000), .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .slots = 5},
+	    .after = {RATE(50000), .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .slots = 5}};
 	struct weir_permit permits[2];
 	struct weir_decision d;
 	struct side side;
@@ -336,10 +347,12 @@ static void play_breaker(const struct weir_health_options *kind, uint64_t few, u
                          uint64_t seed)
 {
 	struct weir_health_options before = *kind, after = *kind, same = *kind;
-	const struct change changing = {.before = {.health = &before, .algorithm = WEIR_BREAKER},
-	                                .after = {.health = &after, .algorithm = WEIR_BREAKER}};
-	const struct change constant = {.before = {.health = &same, .algorithm = WEIR_BREAKER},
-	                                .after = {.health = &same, .algorithm = WEIR_BREAKER}};
+	const struct change changing = {
+	    .before = {.health = &before, .algorithm = WEIR_ALGORITHM_BREAKER},
+	    .after = {.health = &after, .algorithm = WEIR_ALGORITHM_BREAKER}};
+	const struct change constant = {
+	    .before = {.health = &same, .algorithm = WEIR_ALGORITHM_BREAKER},
+	    .after = {.health = &same, .algorithm = WEIR_ALGORITHM_BREAKER}};
 	struct side sides[2];
 	uint64_t now_ns = NOW;
 	bool is_many = false;
@@ -408,8 +421,9 @@ static void permits_in_flight_count_towards_a_lower_bound(void **context)
 	(void)context;
 	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
 		struct weir_health_options before = by_time, after = by_time;
-		const struct change change = {.before = {.health = &before, .algorithm = WEIR_BREAKER},
-		                              .after = {.health = &after, .algorithm = WEIR_BREAKER}};
+		const struct change change = {
+		    .before = {.health = &before, .algorithm = WEIR_ALGORITHM_BREAKER},
+		    .after = {.health = &after, .algorithm = WEIR_ALGORITHM_BREAKER}};
 		uint64_t held = bounds[i][0] ? u_min(bounds[i][0], 30) : 30, most = bounds[i][1];
 		struct weir_permit permits[30], more;
 		struct weir_decision d;
@@ -548,8 +562,9 @@ static void no_more_are_in_flight_than_the_new_bound(void **context)
 	(void)context;
 	for (uint64_t round = 0; round < RACES; round++) {
 		struct weir_health_options before = by_time, after = by_time;
-		const struct change change = {.before = {.health = &before, .algorithm = WEIR_BREAKER},
-		                              .after = {.health = &after, .algorithm = WEIR_BREAKER}};
+		const struct change change = {
+		    .before = {.health = &before, .algorithm = WEIR_ALGORITHM_BREAKER},
+		    .after = {.health = &after, .algorithm = WEIR_ALGORITHM_BREAKER}};
 		pthread_t threads[THREADS];
 		struct weir_decision d;
 

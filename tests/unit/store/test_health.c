@@ -27,7 +27,8 @@ static struct {
 
 static void begin(struct weir_health_options health, uint64_t keys)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = keys, .health = &health};
+	struct weir_limit_options options = {
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = keys, .health = &health};
 
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 1000}, &load.table, NULL),
 	                 WEIR_OK);
@@ -336,7 +337,8 @@ static void a_permit_is_reported_once(void **unused)
 /* The same limit as a reload brings it. */
 static void reload(struct weir_health_options health, uint64_t keys)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = keys, .health = &health};
+	struct weir_limit_options options = {
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = keys, .health = &health};
 
 	weir_limit_close(load.limit);
 	assert_int_equal(weir_limit_open(&options, &load.limit, NULL), WEIR_OK);

@@ -32,7 +32,8 @@ static pthread_barrier_t barrier;
 
 static void begin(struct weir_health_options health)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_BREAKER, .keys = 10, .health = &health};
+	struct weir_limit_options options = {
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 10, .health = &health};
 
 	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &store, NULL),
 	                 WEIR_OK);

@@ -27,28 +27,44 @@ struct change {
 	uint64_t used, due_ns;
 };
 
-#define DAILY(count) .rate = {count, 1, WEIR_DAY}
+#define DAILY(count) .rate = {count, 1, WEIR_UNIT_DAY}
 
 static const struct change changes[] = {
     {"token_bucket", {DAILY(10), .burst = 5}, {DAILY(86400), .burst = 5}, 5, NS_PER_S},
-    {"token_bucket, parts of a nanosecond", {DAILY(7), .burst = 5}, {DAILY(86401), .burst = 5}, 5,
+    {"token_bucket, parts of a nanosecond",
+     {DAILY(7), .burst = 5},
+     {DAILY(86401), .burst = 5},
+     5,
      NS_PER_S},
-    {"token_bucket, burst", {DAILY(86400), .burst = 3600}, {DAILY(86400), .burst = 2}, 3600, NS_PER_S},
+    {"token_bucket, burst",
+     {DAILY(86400), .burst = 3600},
+     {DAILY(86400), .burst = 2},
+     3600,
+     NS_PER_S},
     {"leaky_bucket",
-     {DAILY(10), .burst = 5, .algorithm = WEIR_LEAKY_BUCKET},
-     {DAILY(86400), .burst = 5, .algorithm = WEIR_LEAKY_BUCKET}, 5, NS_PER_S},
+     {DAILY(10), .burst = 5, .algorithm = WEIR_ALGORITHM_LEAKY_BUCKET},
+     {DAILY(86400), .burst = 5, .algorithm = WEIR_ALGORITHM_LEAKY_BUCKET},
+     5,
+     NS_PER_S},
     {"pacer",
-     {DAILY(10), .slack = 4, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_PACER},
-     {DAILY(86400), .slack = 4, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_PACER}, 5, NS_PER_S},
+     {DAILY(10), .slack = 4, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_ALGORITHM_PACER},
+     {DAILY(86400), .slack = 4, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_ALGORITHM_PACER},
+     5,
+     NS_PER_S},
     {"leaky_queue",
-     {DAILY(10), .burst = 4, .algorithm = WEIR_LEAKY_QUEUE},
-     {DAILY(86400), .burst = 4, .algorithm = WEIR_LEAKY_QUEUE}, 5, NS_PER_S},
+     {DAILY(10), .burst = 4, .algorithm = WEIR_ALGORITHM_LEAKY_QUEUE},
+     {DAILY(86400), .burst = 4, .algorithm = WEIR_ALGORITHM_LEAKY_QUEUE},
+     5,
+     NS_PER_S},
     {"warm_up",
-     {DAILY(10), .cold = 1, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_WARM_UP},
-     {DAILY(86400), .cold = 1, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_WARM_UP}, 1, NS_PER_S},
+     {DAILY(10), .cold = 1, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_ALGORITHM_WARM_UP},
+     {DAILY(86400), .cold = 1, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_ALGORITHM_WARM_UP},
+     1,
+     NS_PER_S},
     {"warm_up, shorter wait",
-     {DAILY(86400), .cold = 1, .max_wait_ns = 7200 * NS_PER_S, .algorithm = WEIR_WARM_UP},
-     {DAILY(43200), .cold = 1, .max_wait_ns = NS_PER_S, .algorithm = WEIR_WARM_UP}, 7201,
+     {DAILY(86400), .cold = 1, .max_wait_ns = 7200 * NS_PER_S, .algorithm = WEIR_ALGORITHM_WARM_UP},
+     {DAILY(43200), .cold = 1, .max_wait_ns = NS_PER_S, .algorithm = WEIR_ALGORITHM_WARM_UP},
+     7201,
      2 * NS_PER_S},
 };
 
@@ -225,8 +241,8 @@ static void two_that_take_turns_grant_what_one_would(void **context)
 	    {{DAILY(10), .burst = 5}, {DAILY(86400), .burst = 5}},
 	    {{DAILY(86400), .burst = 5}, {DAILY(10), .burst = 100}},
 	    {{DAILY(86401), .burst = 50}, {DAILY(86399), .burst = 20}},
-	    {{DAILY(86400), .slack = 9, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_PACER},
-	     {DAILY(10), .slack = 4, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_PACER}},
+	    {{DAILY(86400), .slack = 9, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_ALGORITHM_PACER},
+	     {DAILY(10), .slack = 4, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_ALGORITHM_PACER}},
 	};
 
 	(void)context;
@@ -339,8 +355,8 @@ static void a_key_leaks_by_each_rate_in_turn(void **context)
 {
 	static const struct weir_limit_options slow[] = {
 	    {DAILY(1), .burst = 20},
-	    {DAILY(1), .burst = 20, .algorithm = WEIR_LEAKY_BUCKET},
-	    {DAILY(1), .slack = 19, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_PACER},
+	    {DAILY(1), .burst = 20, .algorithm = WEIR_ALGORITHM_LEAKY_BUCKET},
+	    {DAILY(1), .slack = 19, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_ALGORITHM_PACER},
 	};
 
 	(void)context;
@@ -373,7 +389,7 @@ static void a_key_leaks_by_a_slower_rate_beyond_its_time(void **context)
 {
 	static const struct weir_limit_options fast[] = {
 	    {DAILY(240), .burst = 20},
-	    {DAILY(240), .slack = 19, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_PACER},
+	    {DAILY(240), .slack = 19, .max_wait_ns = WEIR_ZERO, .algorithm = WEIR_ALGORITHM_PACER},
 	};
 
 	(void)context;

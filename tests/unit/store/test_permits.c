@@ -41,7 +41,7 @@ static void open_table(uint64_t capacity, const char *file)
 
 static void make(struct algo_limit *limit, uint64_t max)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_CONCURRENCY, .max = max};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = max};
 
 	assert_int_equal(algo_limit_init(limit, &options, NULL), WEIR_OK);
 	limit->identity = 1;
@@ -165,8 +165,8 @@ static void what_is_given_back_twice_or_too_late_changes_nothing(void **unused)
 
 static void a_lease_ends_to_the_nanosecond_and_retry_says_when(void **unused)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_CONCURRENCY, .max = 2,
-	                                     .lease_ns = 1000, .retry_ns = 700};
+	struct weir_limit_options options = {
+	    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 2, .lease_ns = 1000, .retry_ns = 700};
 	struct algo_limit limit;
 
 	(void)unused;
@@ -273,7 +273,8 @@ static void no_flood_takes_the_room_of_a_key_that_holds(void **unused)
 
 static void a_table_full_of_permits_denies_until_there_is_room(void **unused)
 {
-	struct weir_limit_options log = {.algorithm = WEIR_SLIDING_LOG, .rate = {1, 1, WEIR_HOUR}};
+	struct weir_limit_options log = {.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+	                                 .rate = {1, 1, WEIR_UNIT_HOUR}};
 	struct algo_limit limit, other;
 	unsigned held = 0;
 

@@ -37,8 +37,8 @@ static struct algo_outcome call(const struct algo_call *what)
 
 static void begin(void)
 {
-	const struct weir_limit_options options = {.algorithm = WEIR_SLIDING_LOG,
-	                                           .rate = {COUNT, 1, WEIR_HOUR}};
+	const struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
+	                                           .rate = {COUNT, 1, WEIR_UNIT_HOUR}};
 
 	memset(&log_state, 0, sizeof log_state);
 	log_state.now_ns = NOW;

@@ -64,7 +64,7 @@ static weir_limit *open_limit(struct weir_limit_options options)
 static weir_limit *places(const char *name, uint64_t max, uint64_t keys)
 {
 	return open_limit((struct weir_limit_options){
-	    .name = name, .algorithm = WEIR_CONCURRENCY, .max = max, .keys = keys});
+	    .name = name, .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = max, .keys = keys});
 }
 
 static struct weir_decision ask(const weir_limit *limit, uint64_t key, uint64_t cost,
@@ -97,14 +97,14 @@ static uint64_t evictions(void)
 /* ---- an offender among strangers ---- */
 
 static const struct weir_limit_options sliding[] = {
-    {.algorithm = WEIR_SLIDING_LOG, .rate = {20, 1, WEIR_HOUR}},
-    {.algorithm = WEIR_SLIDING_LOG, .rate = {100, 1, WEIR_HOUR}},
-    {.algorithm = WEIR_SLIDING_LOG, .rate = {2000, 1, WEIR_HOUR}},
-    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {100, 1, WEIR_HOUR}},
-    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {100000, 1, WEIR_HOUR}},
-    {.algorithm = WEIR_SLIDING_WINDOW, .rate = {100, 1, WEIR_HOUR}, .slots = 1000},
-    {.algorithm = WEIR_SLIDING_COUNTER, .rate = {100, 1, WEIR_HOUR}},
-    {.algorithm = WEIR_BASE, .base = 10, .rate = {90, 1, WEIR_HOUR}},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {20, 1, WEIR_UNIT_HOUR}},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {100, 1, WEIR_UNIT_HOUR}},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {2000, 1, WEIR_UNIT_HOUR}},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {100, 1, WEIR_UNIT_HOUR}},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {100000, 1, WEIR_UNIT_HOUR}},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {100, 1, WEIR_UNIT_HOUR}, .slots = 1000},
+    {.algorithm = WEIR_ALGORITHM_SLIDING_COUNTER, .rate = {100, 1, WEIR_UNIT_HOUR}},
+    {.algorithm = WEIR_ALGORITHM_BASE, .base = 10, .rate = {90, 1, WEIR_UNIT_HOUR}},
 };
 
 /* Entries of strangers are newer than his, and so last longer: what counts is how much they deny. */
@@ -154,7 +154,7 @@ static void fresh_keys_of_one_limit_deny_nobody_of_another(void **state)
 {
 	weir_limit *flooded = places("flooded", 2000, 0), *wide = places("wide", 2000, 0),
 	           *narrow = places("narrow", 2, 0), *window = open_limit(sliding[3]),
-	           *bucket = open_limit((struct weir_limit_options){.rate = {5, 1, WEIR_HOUR}});
+	           *bucket = open_limit((struct weir_limit_options){.rate = {5, 1, WEIR_UNIT_HOUR}});
 	uint64_t before;
 
 	(void)state;
@@ -210,7 +210,7 @@ static void a_limit_that_grows_at_a_call_has_room_for_its_keys(void **state)
 static void a_denial_for_want_of_room_says_so_and_when_to_ask_again(void **state)
 {
 	weir_limit *limit = open_limit((struct weir_limit_options){
-	    .algorithm = WEIR_CONCURRENCY, .max = 1, .keys = 1, .retry_ns = 7 * SECOND});
+	    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 1, .keys = 1, .retry_ns = 7 * SECOND});
 	struct weir_decision d;
 
 	(void)state;
@@ -264,7 +264,7 @@ static void a_limit_that_asks_for_more_keys_gets_them_and_keeps_its_counts(void 
 static void a_day_in_a_larger_table_keeps_its_counts(void **state)
 {
 	struct weir_limit_options options = {
-	    .algorithm = WEIR_BASE, .base = 5, .rate = {10, 1, WEIR_HOUR}, .keys = 40};
+	    .algorithm = WEIR_ALGORITHM_BASE, .base = 5, .rate = {10, 1, WEIR_UNIT_HOUR}, .keys = 40};
 	weir_limit *few = open_limit(options), *many;
 
 	(void)state;
@@ -352,8 +352,8 @@ static void what_finds_no_room_on_the_disk_is_an_error_and_changes_nothing(void 
 {
 	struct weir_table_options options = {.capacity = 1000000, .path = path};
 	struct rlimit before, little = {100 << 10, 100 << 10};
-	weir_limit *log = open_limit(sliding[2]), *bucket = open_limit((struct weir_limit_options){
-	                                              .rate = {5, 1, WEIR_HOUR}});
+	weir_limit *log = open_limit(sliding[2]),
+	           *bucket = open_limit((struct weir_limit_options){.rate = {5, 1, WEIR_UNIT_HOUR}});
 	struct weir_error error = {0};
 	struct weir_decision d;
 	struct stat stat_;

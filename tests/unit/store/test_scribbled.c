@@ -21,12 +21,12 @@
 #define NOW UINT64_C(1700000000000000000)
 
 static const struct weir_limit_options options[] = {
-    {.name = "bucket", .rate = {5, 1, WEIR_HOUR}},
-    {.name = "slots", .algorithm = WEIR_SLIDING_WINDOW, .rate = {5, 1, WEIR_HOUR}},
-    {.name = "log", .algorithm = WEIR_SLIDING_LOG, .rate = {5, 1, WEIR_HOUR}},
-    {.name = "long log", .algorithm = WEIR_SLIDING_LOG, .rate = {500, 1, WEIR_HOUR}},
-    {.name = "base", .algorithm = WEIR_BASE, .base = 3, .rate = {3, 1, WEIR_HOUR}},
-    {.name = "places", .algorithm = WEIR_CONCURRENCY, .max = 5},
+    {.name = "bucket", .rate = {5, 1, WEIR_UNIT_HOUR}},
+    {.name = "slots", .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {5, 1, WEIR_UNIT_HOUR}},
+    {.name = "log", .algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {5, 1, WEIR_UNIT_HOUR}},
+    {.name = "long log", .algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {500, 1, WEIR_UNIT_HOUR}},
+    {.name = "base", .algorithm = WEIR_ALGORITHM_BASE, .base = 3, .rate = {3, 1, WEIR_UNIT_HOUR}},
+    {.name = "places", .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5},
 };
 
 #define LIMITS (sizeof options / sizeof *options)
@@ -94,7 +94,7 @@ static bool is_mapped(void)
 static void use(int pattern)
 {
 	const struct weir_limit_options more = {
-	    .name = "more", .algorithm = WEIR_SLIDING_LOG, .rate = {5, 1, WEIR_HOUR}};
+	    .name = "more", .algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {5, 1, WEIR_UNIT_HOUR}};
 	weir_limit *limits[LIMITS], *later;
 	struct weir_table_stats stats;
 	weir_table *table;

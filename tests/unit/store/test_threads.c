@@ -68,18 +68,20 @@ static void meet(struct load *load, unsigned threads)
 static void open_all(struct load *load, uint64_t capacity, enum weir_algorithm algorithm)
 {
 	struct weir_error error = {0};
-	bool window = algorithm == WEIR_FIXED_WINDOW;
-	uint64_t base = algorithm == WEIR_BASE ? 10 : 0; /* nine are free, the others in a window */
+	bool window = algorithm == WEIR_ALGORITHM_FIXED_WINDOW;
+	uint64_t base =
+	    algorithm == WEIR_ALGORITHM_BASE ? 10 : 0; /* nine are free, the others in a window */
 
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = capacity},
 	                                 &load->table, &error), 0);
 	assert_int_equal(weir_limit_open(
 	                     &(struct weir_limit_options){
 	                         .algorithm = algorithm,
-	                         .rate = {QUOTA - (base ? base - 1 : 0), 1, WEIR_HOUR},
+	                         .rate = {QUOTA - (base ? base - 1 : 0), 1, WEIR_UNIT_HOUR},
 	                         .base = base,
 	                         .align = window ? WEIR_ALIGN_FIRST_REQUEST : WEIR_ALIGN_CALENDAR},
-	                     &load->limit, &error), 0);
+	                     &load->limit, &error),
+	                 0);
 }
 
 static void close_all(struct load *load)
@@ -91,9 +93,9 @@ static void close_all(struct load *load)
 
 static void exactly(uint64_t capacity, unsigned keys, unsigned rounds)
 {
-	static const enum weir_algorithm algorithms[] = {WEIR_TOKEN_BUCKET, WEIR_FIXED_WINDOW,
-	                                                 WEIR_SLIDING_WINDOW, WEIR_SLIDING_LOG,
-	                                                 WEIR_BASE};
+	static const enum weir_algorithm algorithms[] = {
+	    WEIR_ALGORITHM_TOKEN_BUCKET, WEIR_ALGORITHM_FIXED_WINDOW, WEIR_ALGORITHM_SLIDING_WINDOW,
+	    WEIR_ALGORITHM_SLIDING_LOG, WEIR_ALGORITHM_BASE};
 
 	for (unsigned a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
 		for (unsigned threads = 2; threads <= THREADS_MAX; threads *= 2) {
@@ -151,10 +153,10 @@ static void refund_and_acquire_at_once(enum weir_algorithm algorithm)
 static void test_refund_and_acquire_at_once(void **context)
 {
 	(void)context;
-	refund_and_acquire_at_once(WEIR_FIXED_WINDOW);
-	refund_and_acquire_at_once(WEIR_SLIDING_WINDOW);
-	refund_and_acquire_at_once(WEIR_SLIDING_LOG);
-	refund_and_acquire_at_once(WEIR_BASE);
+	refund_and_acquire_at_once(WEIR_ALGORITHM_FIXED_WINDOW);
+	refund_and_acquire_at_once(WEIR_ALGORITHM_SLIDING_WINDOW);
+	refund_and_acquire_at_once(WEIR_ALGORITHM_SLIDING_LOG);
+	refund_and_acquire_at_once(WEIR_ALGORITHM_BASE);
 }
 
 /* A sliding window's older slot, into which the refunds go that find none taken in the newest. */
@@ -186,7 +188,7 @@ static void test_refunds_to_older_slots_at_once_are_all_counted(void **context)
 	struct weir_decision d;
 
 	(void)context;
-	open_all(&load, 1000, WEIR_SLIDING_WINDOW);
+	open_all(&load, 1000, WEIR_ALGORITHM_SLIDING_WINDOW);
 	for (unsigned k = 0; k < load.keys; k++) {
 		weir_acquire(load.table, load.limit, &k, sizeof k, 40, NOW, &d);
 		weir_acquire(load.table, load.limit, &k, sizeof k, 1, NEXT_SLOT, &d);
@@ -243,7 +245,8 @@ static void *run_flow(void *context)
 static void test_threads_never_get_more_while_time_slides(void **context)
 {
 	(void)context;
-	for (enum weir_algorithm a = WEIR_SLIDING_WINDOW; a <= WEIR_SLIDING_LOG; a++) {
+	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_LOG;
+	     a++) {
 		struct flow flow = {.ticks = 0};
 		pthread_t ids[4];
 		unsigned all = 0;
@@ -289,10 +292,12 @@ static void test_threads_that_open_slots_at_once_lose_no_grant(void **context)
 	(void)context;
 	assert_int_equal(weir_table_open(NULL, &load.table, NULL), 0);
 	assert_int_equal(
-	    weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_SLIDING_WINDOW,
-	                                                 .rate = {1000, 100 * TICK, WEIR_NANOSECOND},
-	                                                 .slots = 100},
-	                    &load.limit, NULL), 0);
+	    weir_limit_open(
+	        &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW,
+	                                     .rate = {1000, 100 * TICK, WEIR_UNIT_NANOSECOND},
+	                                     .slots = 100},
+	        &load.limit, NULL),
+	    0);
 	pthread_barrier_init(&load.start, NULL, 4);
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&ids[i], NULL, run_slots, &load), 0);
@@ -315,9 +320,11 @@ static void test_a_full_width_evicts_and_counts(void **context)
 
 	(void)context;
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 10}, &table, NULL), 0);
-	assert_int_equal(weir_limit_open(&(struct weir_limit_options){.algorithm = WEIR_SLIDING_LOG,
-	                                                              .rate = {1000}},
-	                                 &limit, NULL), 0);
+	assert_int_equal(
+	    weir_limit_open(
+	        &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {1000}},
+	        &limit, NULL),
+	    0);
 	weir_table_stats(table, NOW, &stats);
 	assert_int_equal(stats.live, 0);
 	assert_int_equal(stats.cells, 48);
@@ -344,7 +351,7 @@ static void test_a_full_table_still_decides(void **context)
 	struct weir_table_stats stats;
 
 	(void)context;
-	open_all(&load, 100, WEIR_TOKEN_BUCKET);
+	open_all(&load, 100, WEIR_ALGORITHM_TOKEN_BUCKET);
 	meet(&load, 4);
 	weir_table_stats(load.table, NOW, &stats);
 	assert_true(stats.evictions > 0);
@@ -375,8 +382,10 @@ static void test_threads_on_a_limiter_without_keys(void **context)
 	weir_limiter *limiter;
 
 	(void)context;
-	assert_int_equal(weir_limiter_open(&(struct weir_limit_options){.rate = {QUOTA, 1, WEIR_HOUR}},
-	                                   &limiter, NULL), 0);
+	assert_int_equal(
+	    weir_limiter_open(&(struct weir_limit_options){.rate = {QUOTA, 1, WEIR_UNIT_HOUR}},
+	                      &limiter, NULL),
+	    0);
 	load.table = (weir_table *)limiter;
 	load.granted = calloc(1, sizeof *load.granted);
 	pthread_barrier_init(&load.start, NULL, 4);

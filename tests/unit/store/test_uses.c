@@ -188,18 +188,18 @@ static void agree_on(enum weir_algorithm algorithm, uint64_t most)
 		uint64_t period_ns = any_period(), count = draw(8) ? 1 + draw(draw(2) ? 12 : most) : 31;
 		struct weir_limit_options options = {.algorithm = algorithm};
 
-		if (algorithm == WEIR_CONCURRENCY)
+		if (algorithm == WEIR_ALGORITHM_CONCURRENCY)
 			options.max = count;
 		else
-			options.rate = (struct weir_rate){count, period_ns, WEIR_NANOSECOND};
-		if (algorithm == WEIR_SLIDING_WINDOW)
+			options.rate = (struct weir_rate){count, period_ns, WEIR_UNIT_NANOSECOND};
+		if (algorithm == WEIR_ALGORITHM_SLIDING_WINDOW)
 			options.slots = (uint32_t)(1 + draw(draw(2) ? 12 : 200));
-		if (algorithm == WEIR_BASE)
+		if (algorithm == WEIR_ALGORITHM_BASE)
 			options.base = 1 + draw(20);
-		if (algorithm == WEIR_CONCURRENCY && draw(2))
+		if (algorithm == WEIR_ALGORITHM_CONCURRENCY && draw(2))
 			options.lease_ns = 1 + draw(2 * NS_PER_S);
 		begin(&options, period_ns / (1 + draw(2 * count)) + 1);
-		if (algorithm == WEIR_BASE && draw(2)) {
+		if (algorithm == WEIR_ALGORITHM_BASE && draw(2)) {
 			options.base = 1 + draw(20);
 			options.rate.count = 1 + draw(12);
 			assert_int_equal(algo_limit_init(&state.other, &options, NULL), WEIR_OK);
@@ -215,31 +215,31 @@ static void agree_on(enum weir_algorithm algorithm, uint64_t most)
 static void slots_mean_what_they_decide(void **unused)
 {
 	(void)unused;
-	agree_on(WEIR_SLIDING_WINDOW, 200000);
+	agree_on(WEIR_ALGORITHM_SLIDING_WINDOW, 200000);
 }
 
 static void weighted_slots_mean_what_they_decide(void **unused)
 {
 	(void)unused;
-	agree_on(WEIR_SLIDING_COUNTER, 200000);
+	agree_on(WEIR_ALGORITHM_SLIDING_COUNTER, 200000);
 }
 
 static void logs_mean_what_they_decide(void **unused)
 {
 	(void)unused;
-	agree_on(WEIR_SLIDING_LOG, 300);
+	agree_on(WEIR_ALGORITHM_SLIDING_LOG, 300);
 }
 
 static void days_mean_what_they_decide(void **unused)
 {
 	(void)unused;
-	agree_on(WEIR_BASE, 50);
+	agree_on(WEIR_ALGORITHM_BASE, 50);
 }
 
 static void places_mean_what_they_decide(void **unused)
 {
 	(void)unused;
-	agree_on(WEIR_CONCURRENCY, 50);
+	agree_on(WEIR_ALGORITHM_CONCURRENCY, 50);
 }
 
 int main(void)
