@@ -1,32 +1,14 @@
 #include "net/internal.h"
 
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/number.h"
 
-/*
- * For so long a connection that we ended is still read. If it were closed with input unread, TCP
- * would reset it, and the peer might lose the reply that says why.
- */
-#define LINGER_MS 2000
-
 /* While answers are to come and no input is wanted, so much is read to see the peer's end. */
 #define AHEAD_MAX READ_MIN
-
-void conn_touch(struct net_conn *conn)
-{
-	if (conn->touched || conn->state == CONN_DEAD)
-		return;
-	if (!conn->loop->touched)
-		loop_resume_soon(conn->loop);
-	conn->touched = true;
-	conn->next_touched = conn->loop->touched;
-	conn->loop->touched = conn;
-}
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
@@ -45,18 +27,6 @@ static void set_paused(struct net_conn *conn, bool pause)
 		uv_read_stop((uv_stream_t *)&conn->tcp);
 	else if (uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read))
 		conn_kill(conn);
-}
-
-bool conn_is_unsent(const struct net_conn *conn)
-{
-	return conn->queued > 0 || (conn->filter && conn->filter->out.len > 0);
-}
-
-void conn_end_input(struct net_conn *conn)
-{
-	uv_read_stop((uv_stream_t *)&conn->tcp);
-	conn->eof = true;
-	conn_touch(conn);
 }
 
 /* Its owner takes no input now. */
@@ -92,7 +62,7 @@ static size_t deliver(struct net_conn *conn, struct slice bytes)
 	struct net_loop *loop = conn->loop;
 	size_t consumed;
 
-	loop_hand_over(loop);
+	round_hand_over(loop);
 	consumed = conn->kind->data(loop->context, conn, bytes);
 	conn->round = loop->round;
 	loop->spent += consumed;
@@ -212,82 +182,6 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 		loop_turn(conn->loop);
 }
 
-static void add_ready(struct net_conn *conn)
-{
-	struct net_loop *loop = conn->loop;
-
-	if (conn->ready_link)
-		return;
-	conn->next_ready = NULL;
-	conn->ready_link = loop->ready_end;
-	*loop->ready_end = conn;
-	loop->ready_end = &conn->next_ready;
-	loop->ready_count++;
-	loop_resume_soon(loop);
-}
-
-static void forget_ready(struct net_conn *conn)
-{
-	if (!conn->ready_link)
-		return;
-	*conn->ready_link = conn->next_ready;
-	if (conn->next_ready)
-		conn->next_ready->ready_link = conn->ready_link;
-	else
-		conn->loop->ready_end = conn->ready_link;
-	conn->loop->ready_count--;
-	conn->ready_link = NULL;
-}
-
-static void on_closed(uv_handle_t *handle)
-{
-	struct net_conn *conn = (struct net_conn *)handle;
-	struct net_loop *loop = conn->loop;
-
-	conn->kind->close(loop->context, conn);
-	if (conn->attempt)
-		dial_forget(conn->attempt);
-	if (loop->writing == conn) { /* appended since it was killed */
-		loop->writing = NULL;
-		loop->out.len = 0;
-	}
-	loop->held_bytes -= conn->held_bytes;
-	*conn->link = conn->next;
-	if (conn->next)
-		conn->next->link = conn->link;
-	if (!conn->is_dialled)
-		gate_give_back(loop, conn->reserved);
-	filter_free(conn->filter);
-	buffer_free(&conn->in);
-	free(conn);
-	loop_resume_accepting(loop); /* accepting may have paused for want of one */
-}
-
-struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind)
-{
-	size_t in_max = loop->options.input_max + (kind->filter ? READ_MAX : 0);
-	struct net_conn *conn = calloc(1, sizeof *conn + kind->conn_size);
-
-	if (!conn)
-		return NULL;
-	if ((kind->filter && !(conn->filter = filter_make(kind->filter))) ||
-	    uv_tcp_init(&loop->uv, &conn->tcp)) {
-		filter_free(conn->filter);
-		free(conn);
-		return NULL;
-	}
-	conn->loop = loop;
-	conn->kind = kind;
-	conn->in.max = in_max;
-	conn->active_ms = conn->since_ms = conn->opened_ms = conn_now_ms(conn);
-	conn->next = loop->conns;
-	conn->link = &loop->conns;
-	if (conn->next)
-		conn->next->link = &conn->next;
-	loop->conns = conn;
-	return conn;
-}
-
 void conn_start(struct net_conn *conn)
 {
 	conn->state = CONN_OPEN;
@@ -301,7 +195,7 @@ void conn_start(struct net_conn *conn)
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool reserved)
 {
-	struct net_conn *conn = conn_make(loop, kind);
+	struct net_conn *conn = conn_make(loop, kind), *oldest;
 
 	if (!conn) {
 		loop->owner->trouble(loop->context, "can't take a connection", "out of memory");
@@ -311,33 +205,15 @@ void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const
 	}
 	conn->peer = *peer;
 	conn->reserved = reserved;
-	if (reserved)
-		reserve_add(conn);
+	oldest = reserved ? reserve_add(conn) : NULL;
+	if (oldest)
+		conn_kill(oldest);
 	if (uv_tcp_open(&conn->tcp, fd))
 		close(fd);
 	conn_start(conn);
 }
 
-void conn_kill(struct net_conn *conn)
-{
-	if (conn->state == CONN_DEAD)
-		return;
-	conn->state = CONN_DEAD;
-	conn->kept = false;
-	forget_ready(conn);
-	if (conn->reserved)
-		reserve_remove(conn);
-	uv_close((uv_handle_t *)&conn->tcp, on_closed);
-}
-
-void conn_fail(struct net_conn *conn, int error)
-{
-	if (conn->error == 0)
-		conn->error = error;
-	conn_kill(conn);
-}
-
-static void conn_linger(struct net_conn *conn)
+static void linger(struct net_conn *conn)
 {
 	int fd;
 
@@ -354,28 +230,23 @@ static void conn_linger(struct net_conn *conn)
 	set_paused(conn, false);
 }
 
-/* Its owner waits, too: neither is at work. */
-static bool waits_for_answer(const struct net_conn *conn)
+/* Pauses, resumes, ends or closes it, as its state asks for. Not before the turn has answered. */
+static void update(struct net_conn *conn)
 {
-	return conn->held > 0 && !(conn->put_off & NET_AT_WORK);
-}
-
-void conn_update(struct net_conn *conn)
-{
-	if (conn->eof && (waits_for_answer(conn) || filter_greets(conn->filter))) {
+	if (conn->eof && (conn_waits_for_answer(conn) || filter_greets(conn->filter))) {
 		conn_kill(conn);
 		return;
 	}
 	if (conn->state == CONN_OPEN && conn->eof && !conn->kept)
 		conn->state = CONN_FINISHING;
 	if (conn->state == CONN_FINISHING && !conn_is_unsent(conn) && conn->held == 0)
-		conn_linger(conn);
+		linger(conn);
 	else if (conn->state == CONN_LINGERING && conn->eof)
 		conn_kill(conn);
 	else if (conn->state == CONN_OPEN)
 		set_paused(conn, should_pause(conn));
 	if (conn->kept && !must_wait(conn))
-		add_ready(conn);
+		round_add_ready(conn);
 }
 
 /* A connection that keeps some of its input again goes to the end, when the turn is over. */
@@ -384,13 +255,14 @@ void conn_resume_all(struct net_loop *loop)
 	struct net_conn *conn;
 
 	while ((conn = loop->ready) && loop->spent < ROUND_MAX) {
-		forget_ready(conn);
+		round_remove_ready(conn);
 		if (conn->kept && !must_wait(conn))
 			deliver_kept(conn);
 	}
 }
 
-void conn_settle(struct net_conn *conn)
+/* After a turn: drops the input that was answered, and updates the connection. */
+static void settle(struct net_conn *conn)
 {
 	if (conn->taken > 0)
 		buffer_consume(&conn->in, conn->taken);
@@ -401,7 +273,22 @@ void conn_settle(struct net_conn *conn)
 	else if (conn->held > 0 && conn->kept)
 		buffer_trim(&conn->in);
 	if (conn->state != CONN_DEAD)
-		conn_update(conn);
+		update(conn);
+}
+
+void loop_turn(struct net_loop *loop)
+{
+	struct net_conn *conn;
+
+	loop->again = false;
+	loop->owner->turn(loop->context);
+	net_loop_flush(loop);
+	while ((conn = loop->touched)) {
+		loop->touched = conn->next_touched;
+		conn->touched = false;
+		settle(conn);
+	}
+	loop->scratch_used = 0;
 }
 
 void net_conn_yield(struct net_conn *conn)
@@ -410,35 +297,10 @@ void net_conn_yield(struct net_conn *conn)
 	conn_touch(conn);
 }
 
-bool net_loop_is_busy(const struct net_loop *loop)
-{
-	return loop->spent + loop->out.len >= ROUND_MAX;
-}
-
 void net_conn_put_off(struct net_conn *conn, unsigned char reason, bool put_off)
 {
 	conn->put_off = (unsigned char)(put_off ? conn->put_off | reason : conn->put_off & ~reason);
 	conn_touch(conn);
-}
-
-void net_conn_finish(struct net_conn *conn)
-{
-	if (conn->state == CONN_CONNECTING)
-		conn_kill(conn);
-	if (conn->state == CONN_OPEN)
-		conn->state = CONN_FINISHING;
-	conn->kept = false;
-	conn_touch(conn);
-}
-
-void net_conn_abort(struct net_conn *conn)
-{
-	conn_kill(conn);
-}
-
-const char *net_conn_error(const struct net_conn *conn)
-{
-	return conn->error ? uv_strerror(conn->error) : NULL;
 }
 
 void net_conn_part(struct net_conn *conn, uint64_t part)
@@ -487,67 +349,6 @@ bool conn_is_idle(const struct net_conn *conn)
 {
 	return conn->held == 0 && !conn_is_unsent(conn) &&
 	       (conn->in.len == 0 || conn->state != CONN_OPEN);
-}
-
-static uint64_t idle_timeout_ms(const struct net_conn *conn)
-{
-	const _Atomic uint64_t *ms = conn->kind->idle_timeout_ms;
-
-	return ms ? atomic_load_explicit(ms, memory_order_relaxed) : 0;
-}
-
-bool conn_tell_end(struct net_conn *conn)
-{
-	if (!conn->kind->stop || conn->stop_is_told || conn->state != CONN_OPEN)
-		return false;
-	conn->stop_is_told = true;
-	return conn->kind->stop(conn->loop->context, conn);
-}
-
-void conn_tick(struct net_conn *conn, uint64_t now)
-{
-	const struct net_options *options = &conn->loop->options;
-	uint64_t since = conn->active_ms, limit = idle_timeout_ms(conn);
-	bool is_idle = false;
-
-	if (conn->state == CONN_CONNECTING)
-		return; /* net_loop_dial set a deadline */
-	if (conn->state == CONN_LINGERING) {
-		since = conn->since_ms;
-		limit = LINGER_MS;
-	} else if (conn->queued > 0) {
-		/* A long write reports only its end: progress shows in what is left of it. */
-		size_t left = uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp);
-
-		if (left != conn->left)
-			conn->active_ms = since = now;
-		conn->left = left;
-		limit = options->write_timeout_ms;
-	} else if (conn->reserved && conn->state == CONN_OPEN) {
-		since = conn->opened_ms;
-		limit = NET_RESERVE_MS;
-		if (now - since >= limit)
-			net_conn_reject(conn);
-	} else if (conn->held > 0 || conn->kept) {
-		if (waits_for_answer(conn) && conn->paused && net_conn_is_gone(conn))
-			conn_kill(conn);
-		conn->part_ms = now;
-		return;
-	} else if (conn->part) {
-		since = conn->part_ms;
-		limit = options->request_timeout_ms;
-	} else if (conn->in.len > 0 || filter_keeps(conn->filter)) {
-		since = conn->since_ms;
-		limit = options->request_timeout_ms;
-	} else {
-		is_idle = true;
-	}
-	if (limit == 0 || now - since < limit)
-		return;
-	if (is_idle && conn_tell_end(conn))
-		net_conn_finish(conn);
-	else
-		conn_fail(conn, conn->state == CONN_LINGERING ? 0 : UV_ETIMEDOUT);
 }
 
 void *net_conn_data(struct net_conn *conn)

@@ -1,28 +1,5 @@
 #include "net/internal.h"
 
-#include <stdlib.h>
-
-struct conn_filter *filter_make(const struct net_filter *type)
-{
-	struct conn_filter *filter = calloc(1, sizeof *filter + type->size);
-
-	if (filter) {
-		filter->type = type;
-		filter->state = NET_FILTER_GREETING;
-	}
-	return filter;
-}
-
-void filter_free(struct conn_filter *filter)
-{
-	if (!filter)
-		return;
-	if (filter->type->close)
-		filter->type->close(filter->type, filter->data);
-	buffer_free(&filter->out);
-	free(filter);
-}
-
 static void send_wire(struct net_conn *conn)
 {
 	struct buffer *wire = &conn->loop->wire;

@@ -54,17 +54,6 @@ void gate_tick(struct net_loop *loop)
 		loop->owner->full(loop->context, false);
 }
 
-void reserve_add(struct net_conn *conn)
-{
-	struct net_loop *loop = conn->loop;
-
-	if (loop->reserve_count == NET_RESERVE) {
-		net_conn_reject(loop->reserve[0]);
-		conn_kill(loop->reserve[0]); /* which removes it */
-	}
-	loop->reserve[loop->reserve_count++] = conn;
-}
-
 void reserve_remove(struct net_conn *conn)
 {
 	struct net_loop *loop = conn->loop;
@@ -77,6 +66,19 @@ void reserve_remove(struct net_conn *conn)
 	loop->reserve_count--;
 	memmove(&loop->reserve[i], &loop->reserve[i + 1],
 	        (loop->reserve_count - i) * sizeof *loop->reserve);
+}
+
+struct net_conn *reserve_add(struct net_conn *conn)
+{
+	struct net_loop *loop = conn->loop;
+	struct net_conn *oldest = loop->reserve_count == NET_RESERVE ? loop->reserve[0] : NULL;
+
+	if (oldest) {
+		net_conn_reject(oldest);
+		reserve_remove(oldest);
+	}
+	loop->reserve[loop->reserve_count++] = conn;
+	return oldest;
 }
 
 bool net_conn_enter(struct net_conn *conn)

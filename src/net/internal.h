@@ -53,11 +53,13 @@ struct net_loop {
 	void *context;
 	struct net_gate *gate;
 	struct listen_handle *listeners;
-	bool accepting; /* false: listeners rest until a connection closes, or the next tick */
+	bool accepting;  /* false: listeners rest until a connection closes, or the next tick */
+	bool may_accept; /* a connection has closed */
 	struct net_conn *conns;
 	struct net_conn *touched;            /* to be settled in this turn */
 	struct net_conn *ready, **ready_end; /* to be handed their kept input, oldest first */
-	uv_idle_t resume;                    /* active while there are some */
+	uv_idle_t resume;                    /* active while there are some ... */
+	uv_idle_cb on_resume;                /* ... and what it calls */
 	size_t ready_count;
 	uint64_t round;
 	size_t handed;                         /* connections handed over in this round */
@@ -82,7 +84,7 @@ enum conn_state {
 	CONN_CONNECTING,
 	CONN_OPEN,
 	CONN_FINISHING, /* takes no more requests; replies may still come */
-	CONN_LINGERING, /* our side has ended; input is read and dropped, see conn_linger */
+	CONN_LINGERING, /* our side has ended; input is read and dropped, see linger in conn.c */
 	CONN_DEAD,      /* closed; its memory lasts until the turn is over */
 };
 
@@ -105,7 +107,7 @@ struct net_conn {
 	struct net_conn *next_ready, **ready_link; /* NULL: not among them */
 	bool touched;
 	bool is_dialled;         /* we connected to it: the gate has not admitted it */
-	struct attempt *attempt; /* whose timer is still to open it, or NULL */
+	struct net_conn **opener; /* what its opener knows it by, NULL when it ends first; or NULL */
 	bool eof;                /* the peer has sent its last byte */
 	bool paused;             /* not read: output waits, or `in` is full */
 	bool reserved;           /* beyond the gate's `max` */
@@ -136,10 +138,6 @@ struct net_conn {
 	alignas(max_align_t) unsigned char data[];
 };
 
-struct attempt;
-
-/** The connection ends before the timer has opened it. */
-void dial_forget(struct attempt *attempt);
 /** Takes over an accepted `fd`; `reserved` unless gate_take admitted it. */
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool reserved);
@@ -156,14 +154,10 @@ void conn_touch(struct net_conn *conn);
 void conn_end_input(struct net_conn *conn);
 /** To the socket, or to what is queued. It may fail. */
 void conn_send(struct net_conn *conn, struct slice bytes);
-/** Pauses, resumes, ends or closes it, as its state asks for. Not before the turn has answered. */
-void conn_update(struct net_conn *conn);
 /** Ready for the next use; a long one gives its memory back. */
 void out_reset(struct buffer *out);
 /** Hands over kept input, as far as the round has room. */
 void conn_resume_all(struct net_loop *loop);
-/** After a turn: drops the input that was answered, and updates the connection. */
-void conn_settle(struct net_conn *conn);
 /** Once, before we end a connection that is idle. Returns whether its owner has something to say.
  */
 bool conn_tell_end(struct net_conn *conn);
@@ -181,9 +175,12 @@ static inline uint64_t conn_now_ms(const struct net_conn *conn)
 	return uv_now(&conn->loop->uv);
 }
 
-/** NULL: no memory. */
-struct conn_filter *filter_make(const struct net_filter *type);
-void filter_free(struct conn_filter *filter);
+/** Whether its owner waits, too: neither is at work. */
+static inline bool conn_waits_for_answer(const struct net_conn *conn)
+{
+	return conn->held > 0 && !(conn->put_off & NET_AT_WORK);
+}
+
 /** Bytes of the socket; what the owner is to see is appended to `in`. */
 void filter_read(struct net_conn *conn, struct slice bytes);
 /** Bytes of the owner; none: its output has ended. */
@@ -207,21 +204,25 @@ void gate_give_back(struct net_loop *loop, bool reserved);
 bool gate_is_full(const struct net_gate *gate);
 /** Tells the owner when there is room again. */
 void gate_tick(struct net_loop *loop);
-/** Adds a connection that gate_take has sent here. */
-void reserve_add(struct net_conn *conn);
+/** Adds a connection that gate_take has sent here. Returns one that must end for it, or NULL. */
+struct net_conn *reserve_add(struct net_conn *conn);
 void reserve_remove(struct net_conn *conn);
 
+/** Has the owner answer what was handed over, writes it, and settles the connections. */
 void loop_turn(struct net_loop *loop);
-/** Counts a connection that is handed over in this round. */
-void loop_hand_over(struct net_loop *loop);
-/** The next poll will not block: a turn follows. */
-void loop_resume_soon(struct net_loop *loop);
-void loop_pause_accepting(struct net_loop *loop);
-void loop_resume_accepting(struct net_loop *loop);
 
-void listen_start(struct listen_handle *handle);
-void listen_pause(struct listen_handle *handle);
-/** Accepts the connections that the kernel has already made, then closes. */
-void listen_end(struct listen_handle *handle);
+void round_begin(struct net_loop *loop);
+/** Counts a connection that is handed over in this round. */
+void round_hand_over(struct net_loop *loop);
+/** The next poll will not block: a turn follows. */
+void round_go_on(struct net_loop *loop);
+/** Its kept input is handed over in a later round, behind that of others. */
+void round_add_ready(struct net_conn *conn);
+void round_remove_ready(struct net_conn *conn);
+
+/** Starts the listeners again if they rest. */
+void accept_resume(struct net_loop *loop);
+/** Accepts what the kernel has connected already, then closes the listeners. */
+void accept_end(struct net_loop *loop);
 
 #endif

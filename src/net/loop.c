@@ -9,57 +9,10 @@
 
 #include "base/number.h"
 
-void loop_turn(struct net_loop *loop)
-{
-	struct net_conn *conn;
-
-	loop->again = false;
-	loop->owner->turn(loop->context);
-	net_loop_flush(loop);
-	while ((conn = loop->touched)) {
-		loop->touched = conn->next_touched;
-		conn->touched = false;
-		conn_settle(conn);
-	}
-	loop->scratch_used = 0;
-}
-
-static void share_among(struct net_loop *loop, size_t count)
-{
-	while (loop->halvings < SHARE_HALVINGS && count >= (size_t)SHARE_WHOLE << loop->halvings)
-		loop->halvings++;
-}
-
-void loop_hand_over(struct net_loop *loop)
-{
-	share_among(loop, ++loop->handed);
-}
-
-size_t net_loop_share(const struct net_loop *loop, size_t whole)
-{
-	return whole >> loop->halvings;
-}
-
-static void begin_round(struct net_loop *loop)
-{
-	loop->round++;
-	loop->spent = 0;
-	loop->halvings = 0;
-	share_among(loop, loop->handed + loop->ready_count);
-	loop->handed = 0;
-}
-
-static void end_listeners(struct net_loop *loop)
-{
-	loop->accepting = false;
-	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
-		listen_end(handle);
-}
-
 static void end_loop(struct net_loop *loop)
 {
 	loop->phase = LOOP_ENDED;
-	end_listeners(loop);
+	accept_end(loop);
 	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
 		conn_kill(conn);
 	uv_close((uv_handle_t *)&loop->check, NULL);
@@ -95,30 +48,15 @@ static void on_resume(uv_idle_t *resume)
 	conn_resume_all(resume->data);
 }
 
-void loop_resume_soon(struct net_loop *loop)
-{
-	if (loop->phase != LOOP_ENDED)
-		uv_idle_start(&loop->resume, on_resume);
-}
-
-void net_loop_again(struct net_loop *loop)
-{
-	loop->again = true;
-	loop_resume_soon(loop);
-}
-
-void net_loop_spend(struct net_loop *loop, size_t bytes)
-{
-	loop->spent += bytes;
-}
-
 /* Runs after each poll: all that was ready has been read. */
 static void on_check(uv_check_t *check)
 {
 	struct net_loop *loop = check->data;
 
 	loop_turn(loop);
-	begin_round(loop);
+	round_begin(loop);
+	if (loop->may_accept)
+		accept_resume(loop);
 	if (!loop->ready && !loop->again)
 		uv_idle_stop(&loop->resume);
 	switch (loop->phase) {
@@ -147,7 +85,7 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 	if (loop->phase == LOOP_RUNNING && atomic_load_explicit(&loop->stop, memory_order_acquire)) {
 		loop->phase = LOOP_STOPPING;
 		loop->stop_at_ms = uv_now(&loop->uv) + loop->options.stop_timeout_ms;
-		end_listeners(loop);
+		accept_end(loop);
 	}
 }
 
@@ -170,25 +108,7 @@ static void on_tick(uv_timer_t *tick)
 	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
 		conn_tick(conn, now);
 	gate_tick(loop);
-	loop_resume_accepting(loop);
-}
-
-void loop_pause_accepting(struct net_loop *loop)
-{
-	if (!loop->accepting)
-		return;
-	loop->accepting = false;
-	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
-		listen_pause(handle);
-}
-
-void loop_resume_accepting(struct net_loop *loop)
-{
-	if (loop->accepting || loop->phase != LOOP_RUNNING)
-		return;
-	loop->accepting = true;
-	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
-		listen_start(handle);
+	accept_resume(loop);
 }
 
 static bool watch(struct net_loop *loop, uv_poll_t *poll, int fd, uv_poll_cb callback)
@@ -230,6 +150,7 @@ int net_loop_open(struct net_loop **out, const struct net_options *options,
 	loop->context = context;
 	loop->gate = gate;
 	loop->accepting = true;
+	loop->on_resume = on_resume;
 	loop->ready_end = &loop->ready;
 	loop->round = 1; /* no connection was handed over in it */
 	loop->check.data = loop->tick.data = loop->resume.data = loop;

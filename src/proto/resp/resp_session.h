@@ -71,6 +71,15 @@ const struct resp_spec *resp_specs(size_t *n);
 /** The command of that name in any case, or NULL. */
 const struct resp_spec *resp_spec_find(struct slice name);
 
+/** The command of these words; NULL, and an error, if there is none that takes so many. */
+const struct resp_spec *resp_check_words(struct fill *fill, const struct slice *args, size_t n);
+/** Fills in what the request is from the table. */
+void resp_set_spec(struct fill *fill, const struct resp_spec *spec);
+/** Fills in the rest of the request from its words. 0 or a status. */
+int resp_read_command(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                      size_t n);
+/** The request is answered by fill->error. */
+void resp_refuse(struct fill *fill);
 /** Makes fill->request of one command's words, or of the error in them. */
 void resp_read_words(struct fill *fill, const struct slice *args, size_t n);
 

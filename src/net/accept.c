@@ -49,6 +49,19 @@ static enum trouble trouble_of(int error)
 
 static void close_listener(struct listen_handle *handle);
 
+static bool is_closed(const struct listen_handle *handle)
+{
+	return uv_is_closing((const uv_handle_t *)&handle->poll);
+}
+
+static void accept_pause(struct net_loop *loop)
+{
+	loop->accepting = false;
+	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
+		if (!is_closed(handle))
+			uv_poll_stop(&handle->poll);
+}
+
 /* Returns false when there is nothing more to accept for now. */
 static bool accept_failed(struct listen_handle *handle, int error)
 {
@@ -61,7 +74,7 @@ static bool accept_failed(struct listen_handle *handle, int error)
 		return true;
 	case TROUBLE_RESOURCES:
 		loop->owner->trouble(loop->context, "can't accept connections", strerror(error));
-		loop_pause_accepting(loop);
+		accept_pause(loop);
 		return false;
 	case TROUBLE_LISTENER:
 		loop->owner->trouble(loop->context, "can't accept connections any more", strerror(error));
@@ -98,21 +111,10 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
 			break;
 }
 
-static bool is_closed(const struct listen_handle *handle)
-{
-	return uv_is_closing((const uv_handle_t *)&handle->poll);
-}
-
-void listen_start(struct listen_handle *handle)
+static void start(struct listen_handle *handle)
 {
 	if (!is_closed(handle))
 		uv_poll_start(&handle->poll, UV_READABLE, on_acceptable);
-}
-
-void listen_pause(struct listen_handle *handle)
-{
-	if (!is_closed(handle))
-		uv_poll_stop(&handle->poll);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -126,7 +128,8 @@ static void close_listener(struct listen_handle *handle)
 	uv_close((uv_handle_t *)&handle->poll, on_closed);
 }
 
-void listen_end(struct listen_handle *handle)
+/* Accepts the connections that the kernel has already made, then closes. */
+static void end(struct listen_handle *handle)
 {
 	if (is_closed(handle))
 		return;
@@ -134,6 +137,23 @@ void listen_end(struct listen_handle *handle)
 		;
 	if (!is_closed(handle))
 		close_listener(handle);
+}
+
+void accept_end(struct net_loop *loop)
+{
+	loop->accepting = false;
+	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
+		end(handle);
+}
+
+void accept_resume(struct net_loop *loop)
+{
+	loop->may_accept = false;
+	if (loop->accepting || loop->phase != LOOP_RUNNING)
+		return;
+	loop->accepting = true;
+	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
+		start(handle);
 }
 
 int net_loop_listen(struct net_loop *loop, const struct net_listener *listener)
@@ -150,6 +170,6 @@ int net_loop_listen(struct net_loop *loop, const struct net_listener *listener)
 	handle->listener = *listener;
 	handle->next = loop->listeners;
 	loop->listeners = handle;
-	listen_start(handle);
+	start(handle);
 	return WEIR_OK;
 }

@@ -50,15 +50,10 @@ static void on_unix_connected(uv_timer_t *timer)
 	uv_close((uv_handle_t *)timer, free_attempt);
 	if (!conn)
 		return;
-	conn->attempt = NULL;
-	loop_resume_soon(conn->loop); /* timers come before the poll, and a turn behind it */
+	conn->opener = NULL;
+	round_go_on(conn->loop); /* timers come before the poll, and a turn behind it */
 	if (conn->state != CONN_DEAD)
 		conn_start(conn);
-}
-
-void dial_forget(struct attempt *attempt)
-{
-	attempt->conn = NULL;
 }
 
 /* 0, or an error of libuv. */
@@ -75,7 +70,7 @@ static int connect_unix(struct attempt *attempt, const struct net_address *to)
 		close(fd);
 		return status;
 	}
-	attempt->conn->attempt = attempt;
+	attempt->conn->opener = &attempt->conn;
 	uv_timer_start(&attempt->deadline, on_unix_connected, 0, 0);
 	return 0;
 }

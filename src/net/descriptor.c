@@ -26,7 +26,7 @@ static void on_time(uv_timer_t *timer)
 {
 	struct net_watch *watch = timer->data;
 
-	loop_resume_soon(watch->loop); /* timers come before the poll, and a turn behind it */
+	round_go_on(watch->loop); /* timers come before the poll, and a turn behind it */
 	watch->ready(watch->context, NET_TIME);
 }
 

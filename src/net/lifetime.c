@@ -1,0 +1,133 @@
+/* lifetime.c: makes connections, and ends them. */
+#include "net/internal.h"
+
+#include <stdlib.h>
+
+static struct conn_filter *make_filter(const struct net_filter *type)
+{
+	struct conn_filter *filter = calloc(1, sizeof *filter + type->size);
+
+	if (filter) {
+		filter->type = type;
+		filter->state = NET_FILTER_GREETING;
+	}
+	return filter;
+}
+
+static void free_filter(struct conn_filter *filter)
+{
+	if (!filter)
+		return;
+	if (filter->type->close)
+		filter->type->close(filter->type, filter->data);
+	buffer_free(&filter->out);
+	free(filter);
+}
+
+struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind)
+{
+	size_t in_max = loop->options.input_max + (kind->filter ? READ_MAX : 0);
+	struct net_conn *conn = calloc(1, sizeof *conn + kind->conn_size);
+
+	if (!conn)
+		return NULL;
+	if ((kind->filter && !(conn->filter = make_filter(kind->filter))) ||
+	    uv_tcp_init(&loop->uv, &conn->tcp)) {
+		free_filter(conn->filter);
+		free(conn);
+		return NULL;
+	}
+	conn->loop = loop;
+	conn->kind = kind;
+	conn->in.max = in_max;
+	conn->active_ms = conn->since_ms = conn->opened_ms = conn_now_ms(conn);
+	conn->next = loop->conns;
+	conn->link = &loop->conns;
+	if (conn->next)
+		conn->next->link = &conn->next;
+	loop->conns = conn;
+	return conn;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct net_conn *conn = (struct net_conn *)handle;
+	struct net_loop *loop = conn->loop;
+
+	conn->kind->close(loop->context, conn);
+	if (conn->opener)
+		*conn->opener = NULL;
+	if (loop->writing == conn) { /* appended since it was killed */
+		loop->writing = NULL;
+		loop->out.len = 0;
+	}
+	loop->held_bytes -= conn->held_bytes;
+	*conn->link = conn->next;
+	if (conn->next)
+		conn->next->link = conn->link;
+	if (!conn->is_dialled)
+		gate_give_back(loop, conn->reserved);
+	free_filter(conn->filter);
+	buffer_free(&conn->in);
+	free(conn);
+	loop->may_accept = true; /* accepting may have paused for want of a descriptor */
+	if (!loop->accepting)
+		round_go_on(loop);
+}
+
+void conn_touch(struct net_conn *conn)
+{
+	if (conn->touched || conn->state == CONN_DEAD)
+		return;
+	if (!conn->loop->touched)
+		round_go_on(conn->loop);
+	conn->touched = true;
+	conn->next_touched = conn->loop->touched;
+	conn->loop->touched = conn;
+}
+
+void conn_end_input(struct net_conn *conn)
+{
+	uv_read_stop((uv_stream_t *)&conn->tcp);
+	conn->eof = true;
+	conn_touch(conn);
+}
+
+void conn_kill(struct net_conn *conn)
+{
+	if (conn->state == CONN_DEAD)
+		return;
+	conn->state = CONN_DEAD;
+	conn->kept = false;
+	round_remove_ready(conn);
+	if (conn->reserved)
+		reserve_remove(conn);
+	uv_close((uv_handle_t *)&conn->tcp, on_closed);
+}
+
+void conn_fail(struct net_conn *conn, int error)
+{
+	if (conn->error == 0)
+		conn->error = error;
+	conn_kill(conn);
+}
+
+void net_conn_finish(struct net_conn *conn)
+{
+	if (conn->state == CONN_CONNECTING)
+		conn_kill(conn);
+	if (conn->state == CONN_OPEN)
+		conn->state = CONN_FINISHING;
+	conn->kept = false;
+	conn_touch(conn);
+}
+
+void net_conn_abort(struct net_conn *conn)
+{
+	conn_kill(conn);
+}
+
+const char *net_conn_error(const struct net_conn *conn)
+{
+	return conn->error ? uv_strerror(conn->error) : NULL;
+}

@@ -1,0 +1,76 @@
+/* write.c: writes to the socket, and queues what it does not take. */
+#include "net/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define OUT_KEEP ((size_t)1 << 20)
+
+struct write {
+	uv_write_t request;
+	struct net_conn *conn;
+	size_t size; /* of this struct too: small writes must not hide its cost */
+	char data[];
+};
+
+static void on_written(uv_write_t *request, int status)
+{
+	struct write *write = (struct write *)request;
+	struct net_conn *conn = write->conn;
+
+	conn->queued -= write->size;
+	free(write);
+	if (conn->state == CONN_DEAD)
+		return;
+	conn->active_ms = conn_now_ms(conn);
+	if (status < 0)
+		conn_fail(conn, status);
+	else
+		conn_touch(conn);
+}
+
+/* 0, or an error of libuv. */
+static int queue_write(struct net_conn *conn, struct slice bytes)
+{
+	struct write *write = malloc(sizeof *write + bytes.len);
+	uv_buf_t buf;
+	int status;
+
+	if (!write)
+		return UV_ENOMEM;
+	write->conn = conn;
+	write->size = sizeof *write + bytes.len;
+	memcpy(write->data, bytes.data, bytes.len);
+	buf = uv_buf_init(write->data, (unsigned)bytes.len);
+	status = uv_write(&write->request, (uv_stream_t *)&conn->tcp, &buf, 1, on_written);
+	if (status)
+		free(write);
+	else
+		conn->queued += write->size;
+	return status;
+}
+
+void conn_send(struct net_conn *conn, struct slice bytes)
+{
+	uv_buf_t buf = uv_buf_init((char *)bytes.data, (unsigned)bytes.len);
+	int n = UV_EAGAIN;
+
+	if (conn->queued == 0)
+		n = uv_try_write((uv_stream_t *)&conn->tcp, &buf, 1);
+	if (n == UV_EAGAIN)
+		n = 0;
+	if (n > 0)
+		conn->active_ms = conn_now_ms(conn);
+	if (n >= 0 && (size_t)n < bytes.len)
+		n = queue_write(conn, (struct slice){bytes.data + n, bytes.len - (size_t)n});
+	if (n < 0)
+		conn_fail(conn, n);
+}
+
+void out_reset(struct buffer *out)
+{
+	out->len = 0;
+	out->failed = false;
+	if (out->capacity > OUT_KEEP)
+		buffer_free(out);
+}
