@@ -114,9 +114,8 @@ void health_row_phase(const struct algo_limit *limit, uint64_t now_ns, const str
 	look->health = health_at(&limit->health, &kept, now_ns);
 }
 
-/* From the first on, before the end. */
 struct places {
-	unsigned first, end;
+	unsigned first, end; /* before the end */
 };
 
 /* Ends a flight whose time is over. Nothing is counted here: its permits count in the newest row. */
@@ -201,11 +200,13 @@ static void look_at_flights(const struct health_params *params, uint64_t now_ns,
 			look_at_flight(params, now_ns, row, i, look, sweep);
 }
 
+/* A half-open phase that began in a mixed row keeps it mixed: the cells say when probes were lost. */
 static void look_at_layout(uint64_t now_ns, const struct row *row, struct health_look *look)
 {
 	struct cell layout = row_load(row, HEALTH_LAYOUT_AT);
+	uint64_t since_ns = look->health.phase == HEALTH_HALF_OPEN ? look->health.since_ns : now_ns;
 
-	look->mixed = cell_tag(layout) == row->tag && cell_ahead_ns(layout, now_ns) > 0;
+	look->mixed = cell_tag(layout) == row->tag && cell_ahead_ns(layout, since_ns) > 0;
 }
 
 void health_row_look(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
@@ -481,7 +482,6 @@ void health_row_end_all(const struct algo_limit *limit, const struct row_state *
 }
 
 /* Calm: a call needs a few cells, and little else, so nothing of it goes through memory */
-
 #define FLAT __attribute__((flatten))
 
 FLAT uint64_t health_row_try(const struct algo_limit *limit, const struct row_state *at, uint64_t id,

@@ -61,12 +61,7 @@ def sleeps(case, pair):
 
 
 def wakes(case, pair):
-    """
-    A request passes after the time of a lost probe and the sleep that follows. After a reload that changes
-    max_concurrent, the sleep may begin only when the next request finds the probe lost.
-    """
-    if len({config["limits"][pair[0]].get("max_concurrent") for config in case.history["configs"]}) > 1:
-        return
+    """A request passes after the time of a lost probe and the sleep that follows."""
     for i, record in enumerate(case.records[1:], 1):
         before, after, limit = case.records[i - 1]["state"][pair], record["state"][pair], case.limit(i, pair[0])
         probe = min(algorithms.duration(limit.get("probe_timeout") or limit.get("sleep", SLEEP)), PERMIT_TIMEOUT)
