@@ -497,6 +497,38 @@ def breakers(draw):
     return {"store": store, "start": start(draw), "servers": [{}], "keys": keys, "configs": configs, "ops": ops}
 
 
+# Workers, and how long a limit needs to settle in front of them: a window of few lasts many service times.
+BACKENDS = [(4, 12_000), (8, 6_000), (16, 3_000), (16, 3_000), (32, 3_000)]
+
+
+@world
+def overload(draw):
+    """Clients of two priorities at a measured limit, and a server that they overload together."""
+    workers, settles_ms = draw.choice(BACKENDS)
+    silent = draw.choice([0, 0, 0.002, 0.01])
+    limit = {"algorithm": "adaptive", "max": draw.choice([200, 1000, 1000])}
+    for name, values in {"initial": [None, None, 5, 4 * workers], "min": [None, None, 2]}.items():
+        give(limit, name, draw.choice(values))
+    if silent:
+        limit["permit_timeout"] = draw.choice(["500ms", "1s"])
+    configs = [{"limits": {"a": limit}}]
+    while len(configs) < draw.choice([1, 1, 2]):
+        configs.append({"limits": {"a": {**limit, "max": draw.choice([200, 400, 1000])}}})
+    load = {"do": "load", "limit": "a", "key": "k", "high": draw.choice([0.1, 0.5, 0.9, 0.9, 1.5, 3]),
+            "low": draw.choice([0.5, 1.5, 1.5, 3]), "priorities": draw.choice([[0, 9], [0, 9], [3, 4], [0, 1]])}
+    ops = [{**load, "ms": settles_ms}]
+    for _ in range(draw.choice([1, 2, 3])):
+        if len(configs) > 1:
+            ops.append({"do": "reload", "config": draw.randrange(len(configs))})
+        ops.append({**load, "ms": 2 * settles_ms, "is_judged": True})
+    backend = {"workers": workers, "service": draw.choice(["exponential", "constant", "bimodal"]), "mean_ms": 10,
+               "strain": draw.choice([0.05, 0.1, 0.1, 0.2]), "attempts": draw.choice([1, 3, 3]),
+               "patience_ms": draw.choice([200, 500]), "backoff_ms": draw.choice([0, 20, 20]),
+               "notifies": draw.often(0.5), "silent": silent}
+    return {"store": draw.choice(["memory", "memory", "file"]), "backend": backend, "start": start(draw),
+            "servers": [{}], "keys": ["k"], "configs": configs, "ops": ops}
+
+
 @world
 def file(draw):
     """One server that counts in a file, and is started again."""

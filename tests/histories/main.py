@@ -16,6 +16,7 @@ import sys
 import time
 
 import algorithms
+import drift
 import generate as drawing
 import history as format_of
 import player as players
@@ -64,7 +65,8 @@ def complaints_of(players_of, history):
         return worlds.complaints_of(players_of.stage, history)
     player = players_of.player
     try:
-        return judge(history, player.play(history))
+        records = player.play(history)
+        return [*judge(history, records), *drift.complaints(player, history, records)]
     except players.Failed as failure:
         return [(len(history["ops"]), "failed", str(failure))]
 

@@ -23,6 +23,7 @@
 #include "base/number.h"
 #include "engine/engine.h"
 #include "engine/limit.h"
+#include "overload.h"
 #include "virtual.h"
 
 #define SLOTS     4096 /* permits of a history */
@@ -128,6 +129,7 @@ static void begin(const struct line *line)
 	if (redis)
 		freeReplyObject(redisCommand(redis, "FLUSHALL"));
 	memset(held, 0, sizeof held);
+	overload_begin(NULL, 0);
 	virtual_begin(number(line, 1));
 	weir_seed(number(line, 1));
 	answer(0);
@@ -341,6 +343,48 @@ static void ask_adhoc(const struct line *line)
 	answer_decision(status, &d, NULL);
 }
 
+/* A share or a factor, given in thousandths. */
+static double thousandths(const struct line *line, size_t i)
+{
+	return (double)number(line, i) / 1000;
+}
+
+/* backend SEED WORKERS SERVICE MEAN_NS STRAIN ATTEMPTS PATIENCE_NS BACKOFF_NS NOTIFIES SILENT */
+static void open_backend(const struct line *line)
+{
+	overload_begin(&(struct backend_options){.seed = number(line, 1),
+	                                         .workers = (unsigned)number(line, 2),
+	                                         .service = service_named(word(line, 3)),
+	                                         .mean_ns = (double)number(line, 4),
+	                                         .strain = thousandths(line, 5),
+	                                         .attempts = (unsigned)number(line, 6),
+	                                         .patience_ns = number(line, 7),
+	                                         .backoff_ns = number(line, 8),
+	                                         .notifies = number(line, 9),
+	                                         .silent = thousandths(line, 10)},
+	               virtual_wall_ns());
+	answer(0);
+}
+
+/* load N LIMIT KEY NS LOAD LOW PRIORITY PRIORITY: answers with the most limit, and with work */
+static void load(const struct line *line)
+{
+	struct server *server = server_of(line);
+	struct overload_key key = {server->table, limit_of(server, word(line, 2)), word(line, 3)};
+	struct backend_demand demand = {
+	    thousandths(line, 5),
+	    thousandths(line, 6),
+	    {(uint8_t)number(line, 7), (uint8_t)number(line, 8)},
+	};
+	struct overload_result result = {0};
+
+	if (key.limit)
+		result = overload_play(&key, demand, virtual_wall_ns(), number(line, 4));
+	virtual_pass(number(line, 4));
+	printf("%d %" PRIu64 " %" PRIu64 " %.3f %.3f\n", key.limit ? 0 : WEIR_ENOTFOUND,
+	       virtual_now_ns(), result.most, result.work.asked, result.work.done);
+}
+
 /* Calls by rules */
 
 /* The words from `i` on, which are NAME=VALUE. */
@@ -436,7 +480,8 @@ static bool run(const struct line *line)
 	    {"return", give_back},      {"report", report},
 	    {"adhoc", ask_adhoc},       {"check", check},
 	    {"checkpeek", check_peek},  {"return-all", give_back_all},
-	    {"report-all", report_all},
+	    {"report-all", report_all}, {"backend", open_backend},
+	    {"load", load},
 	};
 
 	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)

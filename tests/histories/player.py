@@ -174,6 +174,12 @@ class Performance:
         text = format_of.yaml(config, without=("chunk",) if server == OBSERVER else ())
         return f"config {server} {len(text.encode())}\n{text}"[:-1]
 
+    def _backend(self):
+        it = self.history["backend"]
+        return (f"backend {self.history['seed']} {it['workers']} {it['service']} {it['mean_ms'] * algorithms.MS} "
+                f"{it['strain'] * 1000:.0f} {it['attempts']} {it['patience_ms'] * algorithms.MS} "
+                f"{it['backoff_ms'] * algorithms.MS} {it['notifies']:d} {it['silent'] * 1000:.0f}")
+
     def _servers(self):
         return [*range(len(self.history["servers"])), *([OBSERVER] if self.is_redis else [])]
 
@@ -202,6 +208,8 @@ class Performance:
         self._must([f"begin {self.history.get('start', START)}"])
         for server in self._servers():
             self._must([self._open(server), self._configure(server)])
+        if "backend" in self.history:
+            self._must([self._backend()])
         self.records.append({"op": {"do": "begin"}, "answer": None, "config": 0, "state": self._look()})
         for op in self.history["ops"]:
             record = {"op": op, "answer": None}
@@ -256,6 +264,16 @@ class Performance:
         if self._knows(op):
             where = f"{op.get('server', 0)} {op['limit']} {escape(op['key'])}"
             record["answer"] = decision(self.player.ask([f"peek {where} {op.get('cost', 1)}"])[0])
+
+    def _load(self, op, record):
+        """Without `priorities` all requests have the same."""
+        if self._knows(op):
+            high, low = op.get("priorities", (0, 0))
+            words = self.player.ask([
+                f"load {op.get('server', 0)} {op['limit']} {escape(op['key'])} {op['ms'] * algorithms.MS} "
+                f"{(op['high'] + op['low']) * 1000:.0f} {op['low'] / (op['high'] + op['low']) * 1000:.0f} {high} {low}"])[0]
+            record["answer"] = {"status": int(words[0]), "now": int(words[1]), "most": int(words[2]),
+                                "asked": float(words[3]), "done": float(words[4])}
 
     def _refund(self, op, record):
         """Without `of`: of no permit."""

@@ -1,0 +1,69 @@
+#include "overload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+	struct backend *backend;
+	uint64_t start_ns;
+	const struct overload_key *key;
+	uint64_t most;
+} world;
+
+static bool allows(void *context, uint64_t priority, uint64_t now_ns, struct weir_permit *permit)
+{
+	const struct overload_key *of = world.key;
+	struct weir_ask ask = {.priority = priority, .now_ns = world.start_ns + now_ns};
+	struct weir_decision d;
+
+	(void)context;
+	*permit = (struct weir_permit){0};
+	if (weir_ask(of->table, of->limit, of->key, strlen(of->key), &ask, &d, permit) != 0)
+		abort();
+	if (d.quota > world.most)
+		world.most = d.quota;
+	return d.allowed;
+}
+
+/* A permit may have timed out, or a restart may have ended it. */
+static void report(void *context, const struct weir_permit *permit, enum weir_outcome outcome,
+                   uint64_t now_ns)
+{
+	const struct overload_key *of = world.key;
+	int status = weir_report(of->table, of->limit, of->key, strlen(of->key), permit, outcome, 0,
+	                         world.start_ns + now_ns);
+
+	(void)context;
+	if (status != 0 && status != WEIR_ENOTFOUND)
+		abort();
+}
+
+void overload_begin(const struct backend_options *options, uint64_t now_ns)
+{
+	backend_close(world.backend);
+	world.backend = NULL;
+	world.start_ns = now_ns;
+	if (!options)
+		return;
+	world.backend = backend_open(options, (struct backend_limit){NULL, allows, report});
+	if (!world.backend)
+		abort();
+}
+
+struct overload_result overload_play(const struct overload_key *key, struct backend_demand demand,
+                                     uint64_t now_ns, uint64_t ns)
+{
+	struct backend_work before, after;
+	uint64_t from_ns = now_ns - world.start_ns;
+
+	world.key = key;
+	backend_run_until(world.backend, from_ns);
+	world.most = 0;
+	before = backend_work(world.backend);
+	backend_set_demand(world.backend, demand);
+	backend_run_until(world.backend, from_ns + ns);
+	after = backend_work(world.backend);
+	backend_set_demand(world.backend, (struct backend_demand){0});
+	return (struct overload_result){world.most,
+	                                {after.asked - before.asked, after.done - before.done}};
+}
