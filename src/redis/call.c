@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/os/prefetch.h"
-#include "redis/batch.h"
+#include "redis/commands.h"
 
 static const struct {
 	const char *code;
@@ -84,46 +84,48 @@ enum call_error call_error_of(struct slice text)
 /* How many steps ahead their memory is fetched. */
 #define AHEAD 3
 
-/* Much has happened since it was sent: a step's memory, and that of its first job, is cold. */
+/* Much has happened since it was sent: a step's memory, and that of its first operation, is cold.
+ */
 static void fetch_step(const struct call *call, size_t i)
 {
 	if (i + 2 * AHEAD < call->count)
-		prefetch_all(call->steps[i + 2 * AHEAD], sizeof(struct task));
+		prefetch_all(call->commands[i + 2 * AHEAD], sizeof(struct redis_command));
 	if (i + AHEAD < call->count)
-		prefetch_all(((const struct task *)call->steps[i + AHEAD])->jobs, sizeof(struct store_job));
+		prefetch_all(call->commands[i + AHEAD]->operations, sizeof(struct store_operation));
 }
 
-void call_finish(struct redis_lane *lane, struct call *call, const struct redis_reply *reply,
-                 struct task_list *again)
+void call_finish(struct redis_client *client, struct call *call, const struct redis_reply *reply,
+                 struct command_list *again)
 {
-	enum step_end ends[STEP_CALL_MAX];
+	enum command_end ends[CALL_COMMANDS_MAX];
 
-	/* All are read before any job is told: `done` may submit more, and step_read looks at others. */
-	lane->clock_ns = step_clock(reply, call->count);
-	lane->gather.round_ns =
-	    sat_sub(lane_now_ns(lane) + lane->store->options.timeout_ns, call->deadline_ns);
+	/* All are read before any operation is told: `done` may submit more, and command_read looks at
+	 * others. */
+	client->clock_ns = command_clock(reply, call->count);
+	client->gather.round_ns =
+	    sat_sub(client_now_ns(client) + client->store->options.timeout_ns, call->deadline_ns);
 	for (size_t i = 0; i < call->count; i++) {
 		fetch_step(call, i);
-		ends[i] = step_read(call->steps, call->count, i, reply, lane->outcomes, lane->until_ns);
-		if (ends[i] == STEP_DONE || ends[i] == STEP_WITHHELD || ends[i] == STEP_UNASKED)
-			task_fill(lane, (struct task *)call->steps[i], ends[i]);
+		ends[i] = command_read(call->commands, call->count, i, reply, &client->result);
+		if (ends[i] == COMMAND_DONE || ends[i] == COMMAND_WITHHELD || ends[i] == COMMAND_UNASKED)
+			commands_fill(client, call->commands[i], ends[i]);
 	}
 	for (size_t i = 0; i < call->count; i++) {
-		struct task *task = (struct task *)call->steps[i];
+		struct redis_command *command = call->commands[i];
 
-		if (ends[i] == STEP_AGAIN)
-			task_append(again, task);
-		else if (ends[i] == STEP_LATER)
-			task_later(lane, task);
-		else if (ends[i] == STEP_FAILED)
-			task_fail(lane, task, WEIR_ESTORE);
+		if (ends[i] == COMMAND_AGAIN)
+			command_append(again, command);
+		else if (ends[i] == COMMAND_LATER)
+			command_later(client, command);
+		else if (ends[i] == COMMAND_FAILED)
+			commands_fail(client, command, WEIR_ESTORE);
 		else
-			task_finish(lane, task);
+			commands_finish(client, command);
 	}
 }
 
-void call_fail(struct redis_lane *lane, struct call *call)
+void call_fail(struct redis_client *client, struct call *call)
 {
 	for (size_t i = 0; i < call->count; i++)
-		task_fail(lane, (struct task *)call->steps[i], WEIR_ESTORE);
+		commands_fail(client, call->commands[i], WEIR_ESTORE);
 }

@@ -1,8 +1,8 @@
-/* call.h: what a reply to a call of a script means for its tasks. */
+/* call.h: what a reply to a call of a script means for its commands. */
 #ifndef REDIS_CALL_H
 #define REDIS_CALL_H
 
-#include "redis/inside.h"
+#include "redis/client_inside.h"
 
 /* The meaning of an error of Redis for later calls. */
 enum call_error {
@@ -19,12 +19,12 @@ enum call_error {
 enum call_error call_error_of(struct slice text);
 
 /**
- * Completes the tasks of a call by its reply. Appends those to `again` whose steps
+ * Completes the commands of a call by its reply. Appends those to `again` whose steps
  * have to be made again.
  */
-void call_finish(struct redis_lane *lane, struct call *call, const struct redis_reply *reply,
-                 struct task_list *again);
-/** Fails the tasks of a call. */
-void call_fail(struct redis_lane *lane, struct call *call);
+void call_finish(struct redis_client *client, struct call *call, const struct redis_reply *reply,
+                 struct command_list *again);
+/** Fails the commands of a call. */
+void call_fail(struct redis_client *client, struct call *call);
 
 #endif

@@ -13,10 +13,10 @@
 #define REST_MAX 64
 
 /* Ends a wait for clients. */
-static void end(struct redis_lane *lane)
+static void end(struct redis_client *client)
 {
-	struct gather *gather = &lane->gather;
-	bool has_paid = lane->jobs >= gather->least;
+	struct gather *gather = &client->gather;
+	bool has_paid = client->operations >= gather->least;
 
 	gather->until_ns = 0;
 	gather->penalty = has_paid ? 0 : u64_min(2 * gather->penalty + 1, REST_MAX);
@@ -24,53 +24,54 @@ static void end(struct redis_lane *lane)
 }
 
 /* It would be one step with those behind it, and the one on its way comes first. */
-static bool is_of_newest_key(const struct redis_lane *lane)
+static bool is_of_newest_key(const struct redis_client *client)
 {
-	const struct task *task = lane->batch.tasks.first;
+	const struct redis_command *command = client->batch.commands.first;
 
-	return lane->batch.count == 1 && task->jobs->step.key.hash == lane->gather.newest_key;
+	return client->batch.count == 1 &&
+	       command->operations->step.key.hash == client->gather.newest_key;
 }
 
-void gather_answered(struct redis_lane *lane)
+void gather_answered(struct redis_client *client)
 {
-	struct gather *gather = &lane->gather;
+	struct gather *gather = &client->gather;
 	uint64_t answered = gather->answered;
 
-	if (lane->on_the_way > 0 || answered == 0)
+	if (client->on_the_way > 0 || answered == 0)
 		return;
 	gather->answered = 0;
-	if (!lane->port->kind->has_clients || answered < MANY || lane->is_closing ||
-	    lane->store->url.cluster)
+	if (!client->transport->kind->has_clients || answered < MANY || client->is_closing ||
+	    client->store->url.cluster)
 		return;
 	if (gather->rest > 0) {
 		gather->rest--;
 		return;
 	}
-	gather->least = lane->jobs + answered - answered / 4;
-	gather->most = lane->jobs + answered;
-	gather->until_ns = lane_now_ns(lane) + u64_min(gather->round_ns, LONGEST_NS);
-	lane_alarm_at(lane, gather->until_ns);
+	gather->least = client->operations + answered - answered / 4;
+	gather->most = client->operations + answered;
+	gather->until_ns = client_now_ns(client) + u64_min(gather->round_ns, LONGEST_NS);
+	client_alarm_at(client, gather->until_ns);
 }
 
-bool gather_waits(struct redis_lane *lane)
+bool gather_waits(struct redis_client *client)
 {
-	struct gather *gather = &lane->gather;
+	struct gather *gather = &client->gather;
 
-	if (lane->has_sent || lane->store->url.cluster || lane->is_closing)
+	if (client->has_sent || client->store->url.cluster || client->is_closing)
 		return false;
-	if (lane->on_the_way > 0)
-		return lane->jobs > FEW || is_of_newest_key(lane);
-	if (gather->until_ns != 0 && lane->jobs >= gather->most)
-		end(lane);
+	if (client->on_the_way > 0)
+		return client->operations > FEW || is_of_newest_key(client);
+	if (gather->until_ns != 0 && client->operations >= gather->most)
+		end(client);
 	return gather->until_ns != 0;
 }
 
-void gather_tick(struct redis_lane *lane)
+void gather_tick(struct redis_client *client)
 {
-	if (lane->gather.until_ns == 0)
+	if (client->gather.until_ns == 0)
 		return;
-	if (lane->gather.until_ns <= lane_now_ns(lane))
-		end(lane);
+	if (client->gather.until_ns <= client_now_ns(client))
+		end(client);
 	else
-		lane_alarm_at(lane, lane->gather.until_ns);
+		client_alarm_at(client, client->gather.until_ns);
 }

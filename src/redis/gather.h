@@ -1,8 +1,8 @@
 /*
- * gather.h: decides how long a lane gathers requests before it sends.
+ * gather.h: decides how long a client gathers requests before it sends.
  *
  * A call costs Redis as much as several steps, and requests of one key in a call are one step. So
- * while calls are under way, a lane gathers new requests until these are answered. It sends a few
+ * while calls are under way, a client gathers new requests until these are answered. It sends a few
  * requests at once, because waiting would gain little. When it has answered many clients, they
  * often ask again at once: it then gathers a little longer, as long as that pays. At rest nothing
  * waits.
@@ -12,13 +12,13 @@
 #ifndef REDIS_GATHER_H
 #define REDIS_GATHER_H
 
-#include "redis/inside.h"
+#include "redis/client_inside.h"
 
 /** Replies have come. */
-void gather_answered(struct redis_lane *lane);
+void gather_answered(struct redis_client *client);
 /** Whether the batch has to wait: for replies, clients or an alarm. */
-bool gather_waits(struct redis_lane *lane);
+bool gather_waits(struct redis_client *client);
 /** The alarm may be due. */
-void gather_tick(struct redis_lane *lane);
+void gather_tick(struct redis_client *client);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "redis/pool.h"
+#include "redis/client_pool.h"
 
 #define PREFIX_DEFAULT        "weir:"
 #define TIMEOUT_DEFAULT_NS    (20 * NS_PER_MS)

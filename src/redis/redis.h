@@ -2,12 +2,12 @@
  * redis.h: a store on Redis.
  *
  * All threads share the store: its settings, its nodes and their health, the denials that need not
- * be asked again, and the chunks that were taken. Each thread reaches it by a lane of its own.
+ * be asked again, and the chunks that were taken. Each thread reaches it by a client of its own.
  */
 #ifndef REDIS_REDIS_H
 #define REDIS_REDIS_H
 
-#include "redis/network/port.h"
+#include "redis/network/transport.h"
 #include "store/store.h"
 
 struct redis_options {
@@ -43,7 +43,7 @@ struct redis_stats {
 /** Connects to nothing yet. Options are copied. EINVAL, ERANGE, ENOMEM, EUNSUPPORTED. */
 int redis_store_open(const struct redis_options *options, struct store **out,
                      struct weir_error *error);
-/** When its lanes are closed. */
+/** When its clients are closed. */
 void redis_store_close(struct store *store);
 /** The URL without its password. */
 const char *redis_store_name(const struct store *store);
@@ -54,26 +54,27 @@ void redis_store_stats(const struct store *store, struct redis_stats *stats);
 void redis_stats_add(struct redis_stats *sum, const struct redis_stats *more);
 
 /** `port` outlives it. ENOMEM. */
-int redis_lane_open(struct store *store, struct redis_port *port, struct store_lane **out);
-/** Its jobs are done with ESTORE first. */
-void redis_lane_close(struct store_lane *lane);
+int redis_client_open(struct store *store, struct redis_transport *transport,
+                      struct store_client **out);
+/** Its operations are done with ESTORE first. */
+void redis_client_close(struct store_client *client);
 /**
  * Before its end: it gives back what it has taken in advance, and takes nothing so any more. Go on
- * until redis_lane_steps is 0, as long as there is time.
+ * until redis_client_steps is 0, as long as there is time.
  */
-void redis_lane_stop(struct store_lane *lane);
+void redis_client_stop(struct store_client *client);
 /**
- * For a port without an event loop, at the start of a call: the lane reads the clock anew. A flush
- * ends a reading, too, but a call that needs nothing from Redis reaches no flush.
+ * For a transport without an event loop, at the start of a call: the client reads the clock anew. A
+ * flush ends a reading, too, but a call that needs nothing from Redis reaches no flush.
  */
-void redis_lane_begin(struct store_lane *lane);
+void redis_client_begin(struct store_client *client);
 /** At the end of a turn: sends what was submitted. */
-void redis_lane_flush(struct store_lane *lane);
-/** When the port's alarm goes off. */
-void redis_lane_tick(struct store_lane *lane, uint64_t monotonic_ns);
+void redis_client_flush(struct store_client *client);
+/** When the transport's alarm goes off. */
+void redis_client_tick(struct store_client *client, uint64_t monotonic_ns);
 /** How many steps it has by now, from when they are submitted until they are done. */
-size_t redis_lane_steps(const struct store_lane *lane);
-/** Whether Redis has something to answer, if only a probe: for ports that block. */
-bool redis_lane_is_awaited(const struct store_lane *lane);
+size_t redis_client_steps(const struct store_client *client);
+/** Whether Redis has something to answer, if only a probe: for transports that block. */
+bool redis_client_is_awaited(const struct store_client *client);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * caller.h: lends lanes to blocking calls, by which these reach a remote store.
+ * caller.h: lends store clients to blocking calls, by which these reach a remote store.
  *
  * libweir knows no such store by name; libweir_redis gives a table a caller.
  */
@@ -8,9 +8,9 @@
 
 #include "store/store.h"
 
-/* A lane that is lent to one call. */
+/* A store client that is lent to one call. */
 struct store_loan {
-	struct store_lane *lane;
+	struct store_client *client;
 };
 
 /* Any thread may use it. */
@@ -19,9 +19,9 @@ struct store_caller {
 	const char *name;    /* the store's URL without user and password */
 	/** NULL: no memory. */
 	struct store_loan *(*borrow)(struct store_caller *caller);
-	/** Blocks until *pending, which the `done` of the lane's jobs count down, is 0. */
+	/** Blocks until *pending, which the `done` of the client's operations count down, is 0. */
 	void (*run)(struct store_loan *loan, const size_t *pending);
-	/** When the lane has no jobs any more. */
+	/** When the client has no operations any more. */
 	void (*give_back)(struct store_caller *caller, struct store_loan *loan);
 	void (*close)(struct store_caller *caller);
 };

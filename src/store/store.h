@@ -18,8 +18,8 @@
 #include "base/time/clock.h"
 
 struct store;
-struct store_job;
-struct store_lane;
+struct store_operation;
+struct store_client;
 struct wide_table;
 
 /* A kind of remote store, which completes steps later. */
@@ -29,7 +29,7 @@ struct store_kind {
 	 * `done` of each once, maybe before it returns, and else on the thread of the lane. The jobs
 	 * stay until the `done` of the last one is called, and may be gone when it returns.
 	 */
-	void (*submit)(struct store_lane *lane, struct store_job *chain);
+	void (*submit)(struct store_client *lane, struct store_operation *chain);
 };
 
 struct store {
@@ -38,7 +38,7 @@ struct store {
 };
 
 /* One thread's way to a store that completes steps later. */
-struct store_lane {
+struct store_client {
 	struct store *store;
 };
 
@@ -183,16 +183,16 @@ uint64_t store_refund_end(const struct store_step *step, unsigned generation);
 bool store_forget(const struct store_step *step);
 
 /* A step at a store that completes it later. */
-struct store_job {
+struct store_operation {
 	struct store_step step;
 	const char *limit_name;
 	struct slice key_name;
-	struct store_job *next; /* of the chain; the store's own once it was submitted */
+	struct store_operation *next; /* of the chain; the store's own once it was submitted */
 	bool together; /* all or nothing with others of the chain, where their keys lie together */
-	bool exchanges; /* it is the first field of a struct exchange (redis/steps/exchange.h) */
+	bool exchanges; /* it is the first field of a struct exchange (redis/commands/exchange.h) */
 	bool explains; /* a peek for a denial: that it passes may be as old as a denial is repeated */
 	bool anew; /* the same request has charged the key since a denial of it may have been known */
-	void (*done)(struct store_job *job);
+	void (*done)(struct store_operation *job);
 	/* Set before `done`: */
 	int status; /* 0, or an error. ESTORE: the store was away, and took something or not */
 	bool withheld; /* it would have been granted, but took nothing: another was refused */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "redis/network/link.h"
+#include "redis/network/connection.h"
 #include "redis/nodes/cluster.h"
 #include "redis/nodes/sentinels.h"
 
@@ -73,12 +73,12 @@ static void ask_sentinel(const struct redis_reply *reply)
 		abort();
 }
 
-static void replied(struct link_call *call, const struct redis_reply *reply)
+static void replied(struct connection_call *call, const struct redis_reply *reply)
 {
 	(void)call;
 	if (!reply)
 		lost++;
-	else if (lost > 0 || read_all(reply) > LINK_ITEMS_MAX)
+	else if (lost > 0 || read_all(reply) > CONNECTION_ITEMS_MAX)
 		abort();
 	if (reply) {
 		learn(reply);
@@ -106,8 +106,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct redis_host hosts[3] = {{"a", 1}, {"b", 1}, {"c", 1}};
 	const struct redis_url of_sentinels = {.master = "m", .hosts = hosts, .host_count = 3};
 	struct slice rest = {(const char *)data, size};
-	struct link_call calls[CALLS];
-	struct link *link;
+	struct connection_call calls[CALLS];
+	struct connection *connection;
 	size_t sent = size > 0 ? data[0] : 0;
 	int status = WEIR_OK;
 
@@ -115,20 +115,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!cluster && (cluster_open(&cluster, &url) != WEIR_OK ||
 	                 cluster_open(&watched, &of_sentinels) != WEIR_OK))
 		abort();
-	if (size == 0 || link_open(&link, &url, LINK_STORE, "h") != WEIR_OK)
+	if (size == 0 || connection_open(&connection, &url, CONNECTION_STORE, "h") != WEIR_OK)
 		return 0;
 	slice_skip(&rest, (struct slice){rest.data, 1});
 	for (size_t i = 0; i < sent; i++) {
-		calls[i] = (struct link_call){.replied = replied};
-		link_write_words(link_command(link), &SLICE("X"), 1);
-		link_sent(link, &calls[i]);
+		calls[i] = (struct connection_call){.replied = replied};
+		connection_write_words(connection_command(connection), &SLICE("X"), 1);
+		connection_sent(connection, &calls[i]);
 	}
 	while (rest.len > 0 && status == WEIR_OK)
-		status = link_in(link, cut_piece(&rest));
-	if ((status != WEIR_OK) != (link_error(link)[0] != '\0'))
+		status = connection_in(connection, cut_piece(&rest));
+	if ((status != WEIR_OK) != (connection_error(connection)[0] != '\0'))
 		abort();
-	link_out_gone(link, link_out(link).len);
-	link_close(link);
+	connection_out_gone(connection, connection_out(connection).len);
+	connection_close(connection);
 	if (told != sent)
 		abort();
 	return 0;

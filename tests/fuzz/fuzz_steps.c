@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "redis/network/link.h"
-#include "redis/steps/step.h"
+#include "redis/network/connection.h"
+#include "redis/commands/redis_command.h"
 
 #define STEPS 4
 
@@ -36,14 +36,14 @@ static struct algo_limit limits[LIMITS];
 
 /* Two calls of the same steps, of which the second goes when the first is answered. */
 struct call {
-	struct link_call link; /* first */
-	struct redis_step *steps[STEPS];
+	struct connection_call base; /* first */
+	struct redis_command *steps[STEPS];
 	size_t count;
-	struct link *to;
+	struct connection *to;
 	struct call *next;
 };
 
-static void check(const struct redis_step *step, const struct algo_outcome *outcome)
+static void check(const struct redis_command *step, const struct algo_outcome *outcome)
 {
 	if (outcome->remaining > step->limit->quota)
 		abort();
@@ -53,31 +53,30 @@ static void check(const struct redis_step *step, const struct algo_outcome *outc
 
 static void ask(struct call *call);
 
-static void replied(struct link_call *link, const struct redis_reply *reply)
+static void replied(struct connection_call *base, const struct redis_reply *reply)
 {
-	static struct algo_outcome outcomes[STEP_REPEAT_MAX];
-	static uint64_t until_ns[STEP_REPEAT_MAX];
-	struct call *call = (struct call *)link;
+	static struct command_result result;
+	struct call *call = (struct call *)base;
 
 	if (!reply)
 		return;
-	step_clock(reply, call->count);
+	command_clock(reply, call->count);
 	for (size_t i = 0; i < call->count; i++)
-		if (step_read(call->steps, call->count, i, reply, outcomes, until_ns) == STEP_DONE)
+		if (command_read(call->steps, call->count, i, reply, &result) == COMMAND_DONE)
 			for (size_t k = 0; k < call->steps[i]->repeat; k++)
-				check(call->steps[i], &outcomes[k]);
+				check(call->steps[i], &result.outcomes[k]);
 	if (call->next)
 		ask(call->next);
 }
 
 static void ask(struct call *call)
 {
-	struct step_call script;
+	struct script_text script;
 
-	call->link.replied = replied;
-	if (step_write(call->steps, call->count, link_command(call->to), &script) != WEIR_OK)
+	call->base.replied = replied;
+	if (command_write(call->steps, call->count, connection_command(call->to), &script) != WEIR_OK)
 		abort();
-	link_sent(call->to, &call->link);
+	connection_sent(call->to, &call->base);
 }
 
 static void make_limits(void)
@@ -89,13 +88,13 @@ static void make_limits(void)
 			abort();
 }
 
-static void make_steps(const uint8_t *data, struct redis_step *steps, struct call *call)
+static void make_steps(const uint8_t *data, struct redis_command *steps, struct call *call)
 {
 	call->count = 1 + (data[1] >> 2 & 3);
 	for (size_t i = 0; i < STEPS; i++) {
 		bool refunds = data[1] & 64 && i == 1;
 
-		steps[i] = (struct redis_step){
+		steps[i] = (struct redis_command){
 		    .limit = &limits[(data[0] + i * (data[0] / LIMITS)) % LIMITS],
 		    .key = SLICE("weir:{k}:l"),
 		    .call = {.op = refunds ? ALGO_REFUND : ALGO_ACQUIRE, .cost = 1},
@@ -112,22 +111,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct redis_url url;
-	struct redis_step steps[STEPS];
+	struct redis_command steps[STEPS];
 	struct call calls[2] = {{.count = 0}};
-	struct link *link;
+	struct connection *connection;
 
-	if (size < 2 || link_open(&link, &url, LINK_STORE, "h") != WEIR_OK)
+	if (size < 2 || connection_open(&connection, &url, CONNECTION_STORE, "h") != WEIR_OK)
 		return 0;
 	make_limits();
 	make_steps(data, steps, &calls[0]);
-	calls[0].to = link;
+	calls[0].to = connection;
 	calls[1] = calls[0];
 	calls[0].next = &calls[1];
-	link_in(link, SLICE("+PONG\r\n"));
+	connection_in(connection, SLICE("+PONG\r\n"));
 	ask(&calls[0]);
-	link_in(link, (struct slice){(const char *)data + 2, size - 2});
-	link_close(link);
+	connection_in(connection, (struct slice){(const char *)data + 2, size - 2});
+	connection_close(connection);
 	for (size_t i = 0; i < STEPS; i++)
-		step_end(&steps[i]);
+		command_end(&steps[i]);
 	return 0;
 }

@@ -45,7 +45,7 @@ struct held {
 static struct server servers[VIRTUAL_SERVERS_MAX];
 static struct held held[SLOTS];
 static redisContext *redis;
-static const char *redis_port;
+static const char *redis_transport;
 
 struct line {
 	char text[LINE_MAX];
@@ -140,7 +140,7 @@ static int open_redis(struct server *server, const struct line *line, struct wei
 	uint64_t denied_ns = number(line, 4);
 	char url[64];
 
-	snprintf(url, sizeof url, "redis://127.0.0.1:%s", redis_port);
+	snprintf(url, sizeof url, "redis://127.0.0.1:%s", redis_transport);
 	return weir_redis_open(
 	    &(struct weir_redis_options){
 	        .url = url,
@@ -511,7 +511,7 @@ int main(int argc, char **argv)
 	static char out[1 << 16];
 
 	if (argc >= 2)
-		redis_port = argv[1];
+		redis_transport = argv[1];
 	if (argc == 3) {
 		redis = redisConnect("127.0.0.1", atoi(argv[1]));
 		if (!redis || redis->err || !virtual_share_clock(argv[2]))

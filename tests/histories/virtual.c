@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "redis/inside.h"
+#include "redis/client_inside.h"
 
 #define PATIENCE_MS 60000 /* for what Redis must answer, on a busy machine too */
-#define LANES_MAX   64
+#define CLIENTS_MAX 64
 #define KEPT_MAX    64
 
 /* Bytes that Redis has not read yet. */
@@ -32,8 +32,8 @@ static struct {
 	unsigned acting;
 	int64_t ahead_ns;
 	enum virtual_fault faults[VIRTUAL_SERVERS_MAX];
-	struct redis_lane *lanes[LANES_MAX];
-	unsigned owners[LANES_MAX]; /* their servers */
+	struct redis_client *clients[CLIENTS_MAX];
+	unsigned owners[CLIENTS_MAX]; /* their servers */
 	struct kept kept[KEPT_MAX];
 	size_t kept_count;
 } world;
@@ -153,41 +153,45 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
 
 /* Lanes: what a server awaits of Redis */
 
-int __real_redis_lane_open(struct store *store, struct redis_port *port, struct store_lane **out);
-int __wrap_redis_lane_open(struct store *store, struct redis_port *port, struct store_lane **out);
-int __wrap_redis_lane_open(struct store *store, struct redis_port *port, struct store_lane **out)
+int __real_redis_client_open(struct store *store, struct redis_transport *port,
+                             struct store_client **out);
+int __wrap_redis_client_open(struct store *store, struct redis_transport *port,
+                             struct store_client **out);
+int __wrap_redis_client_open(struct store *store, struct redis_transport *port,
+                             struct store_client **out)
 {
-	int status = __real_redis_lane_open(store, port, out);
+	int status = __real_redis_client_open(store, port, out);
 	size_t i = 0;
 
-	while (i < LANES_MAX && world.lanes[i])
+	while (i < CLIENTS_MAX && world.clients[i])
 		i++;
-	if (i == LANES_MAX)
-		fail("too many lanes");
+	if (i == CLIENTS_MAX)
+		fail("too many clients");
 	world.owners[i] = world.acting;
 	if (status == 0)
-		world.lanes[i] = (struct redis_lane *)*out;
+		world.clients[i] = (struct redis_client *)*out;
 	return status;
 }
 
-void __real_redis_lane_close(struct store_lane *lane);
-void __wrap_redis_lane_close(struct store_lane *lane);
-void __wrap_redis_lane_close(struct store_lane *lane)
+void __real_redis_client_close(struct store_client *client);
+void __wrap_redis_client_close(struct store_client *client);
+void __wrap_redis_client_close(struct store_client *client)
 {
-	for (size_t i = 0; i < LANES_MAX; i++)
-		if (world.lanes[i] == (struct redis_lane *)lane)
-			world.lanes[i] = NULL;
-	__real_redis_lane_close(lane);
+	for (size_t i = 0; i < CLIENTS_MAX; i++)
+		if (world.clients[i] == (struct redis_client *)client)
+			world.clients[i] = NULL;
+	__real_redis_client_close(client);
 }
 
 /* Whether Redis owes the acting server an answer. */
 static bool is_awaited(void)
 {
-	for (size_t i = 0; i < LANES_MAX; i++) {
-		const struct redis_lane *lane = world.owners[i] == world.acting ? world.lanes[i] : NULL;
+	for (size_t i = 0; i < CLIENTS_MAX; i++) {
+		const struct redis_client *client =
+		    world.owners[i] == world.acting ? world.clients[i] : NULL;
 
-		for (unsigned k = 0; lane && k < lane->node_end; k++) {
-			const struct redis_node *node = lane->nodes[k];
+		for (unsigned k = 0; client && k < client->node_end; k++) {
+			const struct redis_node *node = client->nodes[k];
 
 			if (node && (node->first || node->probe.deadline_ns || node->ready_deadline_ns))
 				return true;

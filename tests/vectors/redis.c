@@ -54,17 +54,17 @@ static void get_value(struct run *run, const struct algo_limit *limit, struct st
 static void step_at_redis(struct run *run, const struct algo_limit *limit, struct state *state,
                           const struct vector_step *step, bool knows_chunks)
 {
-	static struct real_end end;
-	struct redis_step at_redis = {.limit = limit,
-	                              .key = SLICE(KEY),
-	                              .call = compare_call(limit, state, step),
-	                              .repeat = 1,
-	                              .at = moment_given(step->time.now_ns),
-	                              .is_given = true,
-	                              .units = {.is_known = knows_chunks}};
+	static struct command_result end;
+	struct redis_command at_redis = {.limit = limit,
+	                                 .key = SLICE(KEY),
+	                                 .call = compare_call(limit, state, step),
+	                                 .repeat = 1,
+	                                 .at = moment_given(step->time.now_ns),
+	                                 .is_given = true,
+	                                 .units = {.is_known = knows_chunks}};
 
-	real_steps(&real, (struct redis_step *[]){&at_redis}, 1, &end);
-	compare(run, "end", end.end, STEP_DONE);
+	real_steps(&real, (struct redis_command *[]){&at_redis}, 1, &end);
+	compare(run, "end", end.end, COMMAND_DONE);
 	compare_outcomes(run, limit, &end.outcomes[0], step);
 	get_value(run, limit, state);
 	compare_name(run, limit, state, step, end.until_ns[0]);

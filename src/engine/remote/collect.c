@@ -50,7 +50,7 @@ static bool has_ended(const struct plan *plan, const struct submitted *submitted
 static void collect_one(const struct turn *turn, struct plan *plan,
                         const struct submitted *submitted, struct weir_decision *d)
 {
-	const struct store_job *job = &submitted->job;
+	const struct store_operation *job = &submitted->job;
 	struct step *step = submitted->step;
 	struct weir_decision one;
 
@@ -76,7 +76,8 @@ static void drop_shared(struct plan *plan)
  * A claim that its store could not make fails the report of another server's permit: nobody knows
  * whether it has counted. The giver itself knows from its memory.
  */
-static void collect_claim(const struct turn *turn, struct plan *plan, const struct store_job *job)
+static void collect_claim(const struct turn *turn, struct plan *plan,
+                          const struct store_operation *job)
 {
 	bool foreign = plan->giver != turn->giver;
 
@@ -153,7 +154,8 @@ static void begin_claim(const struct turn *turn, struct plan *plan, bool has_roo
 	if (step && can && submit_claim(turn, plan, step))
 		return;
 	if (step || plan->giver == turn->giver)
-		collect_claim(turn, plan, &(struct store_job){.status = can ? WEIR_ENOMEM : WEIR_ESTORE});
+		collect_claim(turn, plan,
+		              &(struct store_operation){.status = can ? WEIR_ENOMEM : WEIR_ESTORE});
 	plan->claims = false;
 }
 

@@ -39,7 +39,7 @@ static bool was_last(struct submission *submission)
 	return __atomic_sub_fetch(&submission->pending, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-static void done(struct store_job *job)
+static void done(struct store_operation *job)
 {
 	struct submission *submission = ((struct submitted *)job)->of;
 

@@ -5,7 +5,7 @@
 #include "engine/plan/plan.h"
 
 struct submitted {
-	struct store_job job; /* first, so that either is the other */
+	struct store_operation job; /* first, so that either is the other */
 	struct submission *of;
 	struct step *step;
 	bool follows;  /* another one is before it in its chain */

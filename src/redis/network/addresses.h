@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "redis/network/address.h"
+#include "redis/network/redis_address.h"
 
 #define ADDRESSES_MAX 64 /* of all hosts of a store; of more, the oldest are forgotten */
 

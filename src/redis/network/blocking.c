@@ -11,13 +11,13 @@
 
 #include "base/number.h"
 #include "base/os/os.h"
+#include "redis/network/dialer.h"
 #include "redis/network/connection.h"
-#include "redis/network/link.h"
 #include "redis/network/lookup.h"
 #include "redis/redis.h"
 
 #define READ_MAX ((size_t)64 << 10)
-/* The longest wait without looking at the lane: it sets alarms for all that it awaits. */
+/* The longest wait without looking at the client: it sets alarms for all that it awaits. */
 #define WAIT_MAX_NS NS_PER_S
 
 enum line_state {
@@ -30,7 +30,7 @@ enum line_state {
 
 /* A descriptor that is waited for: that of a lookup, or a socket. */
 struct line {
-	struct redis_connection *connection; /* of a lookup */
+	struct redis_dialer *dialer;         /* of a lookup */
 	struct lookup *lookup;               /* of a socket NULL */
 	struct redis_attempt *attempt;       /* of a socket */
 	int fd;                              /* -1: none */
@@ -41,8 +41,8 @@ struct line {
 };
 
 struct blocking {
-	struct redis_port port; /* first */
-	struct store_lane *lane;
+	struct redis_transport transport; /* first */
+	struct store_client *client;
 	struct line *lines;
 	struct pollfd *polled; /* room for all lines */
 	size_t room;
@@ -50,9 +50,9 @@ struct blocking {
 	char input[READ_MAX];
 };
 
-static struct blocking *blocking_of(struct redis_port *port)
+static struct blocking *blocking_of(struct redis_transport *transport)
 {
-	return (struct blocking *)port;
+	return (struct blocking *)transport;
 }
 
 /* Connecting */
@@ -105,12 +105,12 @@ static void finish_connecting(struct line *line)
 
 static void finish_lookup(struct line *line)
 {
-	struct redis_address addresses[CONNECTION_ADDRESSES_MAX];
+	struct redis_address addresses[DIALER_ADDRESSES_MAX];
 	size_t n;
-	const char *why = lookup_result(line->lookup, addresses, CONNECTION_ADDRESSES_MAX, &n);
+	const char *why = lookup_result(line->lookup, addresses, DIALER_ADDRESSES_MAX, &n);
 
 	line->state = LINE_DEAD;
-	redis_connection_found(line->connection, addresses, n, why);
+	redis_dialer_found(line->dialer, addresses, n, why);
 }
 
 /* The port */
@@ -145,27 +145,27 @@ static struct line *add_line(struct blocking *blocking, const struct line *line)
 	return added;
 }
 
-static void *look_up(struct redis_port *port, struct redis_connection *connection,
+static void *look_up(struct redis_transport *transport, struct redis_dialer *dialer,
                      const struct redis_host *host)
 {
 	struct lookup *lookup = lookup_open(host);
 	struct line *line = NULL;
 
 	if (lookup)
-		line = add_line(blocking_of(port), &(struct line){.connection = connection,
-		                                                  .lookup = lookup,
-		                                                  .fd = -1,
-		                                                  .state = LINE_LOOKS_UP});
+		line = add_line(
+		    blocking_of(transport),
+		    &(struct line){.dialer = dialer, .lookup = lookup, .fd = -1, .state = LINE_LOOKS_UP});
 	if (!line)
 		lookup_close(lookup);
 	return line;
 }
 
-static bool dial(struct redis_port *port, struct redis_attempt *attempt,
+static bool dial(struct redis_transport *transport, struct redis_attempt *attempt,
                  const struct redis_address *to, void **out)
 {
-	struct line *line = add_line(
-	    blocking_of(port), &(struct line){.attempt = attempt, .fd = -1, .state = LINE_CONNECTS});
+	struct line *line =
+	    add_line(blocking_of(transport),
+	             &(struct line){.attempt = attempt, .fd = -1, .state = LINE_CONNECTS});
 
 	if (line)
 		begin_connecting(line, to);
@@ -173,26 +173,26 @@ static bool dial(struct redis_port *port, struct redis_attempt *attempt,
 	return line != NULL;
 }
 
-static void send_soon(struct redis_port *port, void *line)
+static void send_soon(struct redis_transport *transport, void *line)
 {
-	(void)port;
+	(void)transport;
 	((struct line *)line)->sends = true;
 }
 
-/* It is freed later: the lane may be called for this very line. */
-static void hang_up(struct redis_port *port, void *line)
+/* It is freed later: the client may be called for this very line. */
+static void hang_up(struct redis_transport *transport, void *line)
 {
-	(void)port;
+	(void)transport;
 	close_fd(line);
 	((struct line *)line)->state = LINE_DEAD;
 }
 
-static void set_alarm(struct redis_port *port, uint64_t at_ns)
+static void set_alarm(struct redis_transport *transport, uint64_t at_ns)
 {
-	blocking_of(port)->alarm_ns = at_ns;
+	blocking_of(transport)->alarm_ns = at_ns;
 }
 
-static const struct redis_port_kind kind = {
+static const struct redis_transport_kind kind = {
     .look_up = look_up,
     .stop_look_up = hang_up,
     .dial = dial,
@@ -206,7 +206,7 @@ struct blocking *blocking_open(void)
 	struct blocking *blocking = calloc(1, sizeof *blocking);
 
 	if (blocking)
-		blocking->port.kind = &kind;
+		blocking->transport.kind = &kind;
 	return blocking;
 }
 
@@ -229,14 +229,14 @@ void blocking_close(struct blocking *blocking)
 	free(blocking);
 }
 
-struct redis_port *blocking_port(struct blocking *blocking)
+struct redis_transport *blocking_transport(struct blocking *blocking)
 {
-	return &blocking->port;
+	return &blocking->transport;
 }
 
-void blocking_serve(struct blocking *blocking, struct store_lane *lane)
+void blocking_serve(struct blocking *blocking, struct store_client *client)
 {
-	blocking->lane = lane;
+	blocking->client = client;
 }
 
 /* Moving bytes */
@@ -251,14 +251,14 @@ static void tell_lost(struct line *line)
 /* Writes as much as the kernel takes now. */
 static void write_line(struct line *line)
 {
-	struct link *link = redis_attempt_link(line->attempt);
+	struct connection *connection = redis_attempt_connection(line->attempt);
 	struct slice out;
 
-	while (line->state == LINE_OPEN && (out = link_out(link)).len > 0) {
+	while (line->state == LINE_OPEN && (out = connection_out(connection)).len > 0) {
 		ssize_t sent = send(line->fd, out.data, out.len, MSG_NOSIGNAL);
 
 		if (sent >= 0)
-			link_out_gone(link, (size_t)sent);
+			connection_out_gone(connection, (size_t)sent);
 		else if (errno == EAGAIN)
 			return;
 		else if (errno != EINTR)
@@ -304,7 +304,7 @@ static void move(struct blocking *blocking, struct line *line)
 	}
 }
 
-/* Writes, tells the lane of lost lines, and frees the dead. Whether it has told any. */
+/* Writes, tells the client of lost lines, and frees the dead. Whether it has told any. */
 static bool tend(struct blocking *blocking)
 {
 	bool told = false;
@@ -350,7 +350,7 @@ static void wait_ready(struct blocking *blocking, uint64_t wait_ns)
 			move(blocking, line);
 }
 
-/* An alarm of the lane that is due. */
+/* An alarm of the client that is due. */
 static void ring(struct blocking *blocking)
 {
 	uint64_t now_ns = os_monotonic_ns();
@@ -358,7 +358,7 @@ static void ring(struct blocking *blocking)
 	if (blocking->alarm_ns == 0 || now_ns < blocking->alarm_ns)
 		return;
 	blocking->alarm_ns = 0;
-	redis_lane_tick(blocking->lane, now_ns);
+	redis_client_tick(blocking->client, now_ns);
 }
 
 /* Once: lines that were lost are told, what is to be sent is sent, what comes is read. */
@@ -385,7 +385,7 @@ void blocking_look(struct blocking *blocking)
 void blocking_settle(struct blocking *blocking, uint64_t until_ns)
 {
 	blocking_look(blocking);
-	while (redis_lane_is_awaited(blocking->lane) && os_monotonic_ns() < until_ns)
+	while (redis_client_is_awaited(blocking->client) && os_monotonic_ns() < until_ns)
 		turn(blocking, until_ns);
 	tend(blocking);
 }

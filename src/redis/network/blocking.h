@@ -1,5 +1,5 @@
 /*
- * blocking.h: the port of a lane that blocks its thread, for calls of the library.
+ * blocking.h: the transport of a client that blocks its thread, for calls of the library.
  *
  * Between calls no thread looks at its connections. blocking_look, before a call, finds those that
  * have ended meanwhile.
@@ -7,27 +7,28 @@
 #ifndef REDIS_BLOCKING_H
 #define REDIS_BLOCKING_H
 
-#include "redis/network/port.h"
+#include "redis/network/transport.h"
 #include "store/store.h"
 
 struct blocking;
 
 /** NULL: no memory. */
 struct blocking *blocking_open(void);
-/** When its lane is closed. */
+/** When its client is closed. */
 void blocking_close(struct blocking *blocking);
 
-struct redis_port *blocking_port(struct blocking *blocking);
-/** The lane that it is the port of. */
-void blocking_serve(struct blocking *blocking, struct store_lane *lane);
+struct redis_transport *blocking_transport(struct blocking *blocking);
+/** The client that it is the transport of. */
+void blocking_serve(struct blocking *blocking, struct store_client *client);
 /** Moves what can be moved without waiting; then rings. */
 void blocking_look(struct blocking *blocking);
 /**
- * The same, and waits for what the lane still awaits, such as the answer to a probe; until then at
- * most, by the monotonic clock.
+ * The same, and waits for what the client still awaits, such as the answer to a probe; until then
+ * at most, by the monotonic clock.
  */
 void blocking_settle(struct blocking *blocking, uint64_t until_ns);
-/** Moves bytes, and tells the lane its alarms, until *pending is 0: the lane's callbacks do that. */
+/** Moves bytes, and tells the client its alarms, until *pending is 0: the client's callbacks do
+ * that. */
 void blocking_run(struct blocking *blocking, const size_t *pending);
 
 #endif

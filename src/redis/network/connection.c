@@ -1,280 +1,472 @@
 #include "redis/network/connection.h"
 
-#include <netdb.h>
+#include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include <hiredis/read.h>
+
+#include "base/arena.h"
 #include "base/number.h"
-#include "base/os/os.h"
+#include "tls/tls.h"
 
-struct redis_attempt {
-	struct redis_connection *connection;
-	struct link *link; /* NULL when it has failed */
-	void *line;        /* the port's, NULL when it has ended */
+/* The commands of a greeting. */
+enum { GREETING_AUTH, GREETING_ROLE, GREETING_SELECT, GREETING_PING, GREETINGS };
+
+struct greeting {
+	struct connection_call call; /* first */
+	struct connection *connection;
 };
 
-struct redis_connection {
-	struct redis_port *port;
-	struct connection_target target;
-	const struct connection_owner *owner;
-	void *context;
-	void *lookup; /* under way, or NULL */
-	struct redis_attempt *accepted;
-	size_t count, begun; /* addresses, and attempts */
-	bool is_of_replica;  /* the newest failure is that */
-	uint64_t next_ns;    /* when the next attempt begins, 0 if no address is left */
-	char why[160];       /* the newest failure */
-	struct redis_address addresses[CONNECTION_ADDRESSES_MAX];
-	struct redis_attempt attempts[CONNECTION_ADDRESSES_MAX]; /* one for each address */
+struct connection {
+	const struct redis_url *url;
+	struct tls *tls; /* NULL: none */
+	redisReader *reader;
+	struct buffer out;   /* for Redis; of it `gone` bytes are on the wire */
+	struct buffer held;  /* commands behind the greeting, until it is accepted */
+	struct buffer wire;  /* TLS: what became of `out`; `gone` is of this one */
+	struct buffer plain; /* TLS: what became of the bytes from the wire */
+	size_t gone;
+	struct connection_call *first, **last; /* whose replies are awaited */
+	struct greeting greetings[GREETINGS];
+	struct arena arena; /* of the reply that is being read */
+	struct redis_reply reply;
+	size_t items, texts; /* of that reply: how many values, and bytes in them */
+	bool is_ready, has_failed, is_of_replica;
+	char error[200];
 };
 
-static void note(const struct redis_connection *connection, const struct redis_attempt *attempt,
-                 bool works)
+/* Errors that say how all commands would fare, not one: the connection is of no use any more. */
+static const char *const fatal[] = {"NOAUTH", "LOADING", "MASTERDOWN", "READONLY"};
+
+__attribute__((format(printf, 2, 3))) static int fail(struct connection *connection,
+                                                      const char *format, ...)
 {
-	if (connection->target.known)
-		addresses_note(connection->target.known,
-		               &connection->addresses[attempt - connection->attempts], works);
+	va_list args;
+
+	if (connection->has_failed) /* the first reason counts */
+		return WEIR_EIO;
+	va_start(args, format);
+	vsnprintf(connection->error, sizeof connection->error, format, args);
+	va_end(args);
+	/* It holds words of Redis, and goes into logs. */
+	for (char *c = connection->error; *c; c++)
+		if (!isascii((unsigned char)*c) || iscntrl((unsigned char)*c))
+			*c = '?';
+	connection->has_failed = true;
+	return WEIR_EIO;
 }
 
-static void attempt_end(struct redis_attempt *attempt)
+/* Replies */
+
+/* The place for the value of a command; NULL: there are too many. */
+static struct redis_reply *place_of(const redisReadTask *command)
 {
-	struct redis_port *port = attempt->connection->port;
+	struct connection *connection = command->privdata;
+	const struct redis_reply *array = command->parent ? command->parent->obj : NULL;
 
-	if (attempt->line)
-		port->kind->hang_up(port, attempt->line);
-	attempt->line = NULL;
-	if (attempt->link)
-		link_close(attempt->link);
-	attempt->link = NULL;
-}
-
-/* False: no memory. */
-static bool attempt_begin(struct redis_connection *connection)
-{
-	struct redis_attempt *attempt = &connection->attempts[connection->begun];
-	const struct redis_address *to = &connection->addresses[connection->begun++];
-	struct redis_port *port = connection->port;
-
-	attempt->connection = connection;
-	if (link_open(&attempt->link, connection->target.url, connection->target.peer,
-	              connection->target.host.name) == WEIR_OK &&
-	    port->kind->dial(port, attempt, to, &attempt->line))
-		return true;
-	attempt_end(attempt);
-	return false;
-}
-
-static bool is_under_way(const struct redis_connection *connection)
-{
-	for (size_t i = 0; i < connection->begun; i++)
-		if (connection->attempts[i].link)
-			return true;
-	return false;
-}
-
-static uint64_t delay_ns(const struct redis_connection *connection)
-{
-	return u64_min(CONNECTION_DELAY_NS, CONNECTION_TIME_NS / 2 / connection->count);
-}
-
-/* Begins an attempt at the next address. False: there is none, or no memory for any. */
-static bool go_on(struct redis_connection *connection)
-{
-	bool has_begun = false;
-
-	while (!has_begun && connection->begun < connection->count)
-		has_begun = attempt_begin(connection);
-	connection->next_ns = 0;
-	if (connection->begun < connection->count) {
-		connection->next_ns = os_monotonic_ns() + delay_ns(connection);
-		connection->owner->alarm(connection->context, connection->next_ns);
-	}
-	return has_begun;
-}
-
-/* An attempt has failed. The connection may be gone afterwards. */
-static void fall_back(struct redis_connection *connection)
-{
-	if (!go_on(connection) && !is_under_way(connection))
-		connection->owner->lost(connection->context, connection->why);
-}
-
-static void attempt_fail(struct redis_attempt *attempt, const char *why)
-{
-	struct redis_connection *connection = attempt->connection;
-
-	snprintf(connection->why, sizeof connection->why, "%s", why);
-	connection->is_of_replica = link_is_of_replica(attempt->link);
-	note(connection, attempt, false);
-	attempt_end(attempt);
-	fall_back(connection);
-}
-
-static void accept_greeting(struct redis_attempt *attempt)
-{
-	struct redis_connection *connection = attempt->connection;
-
-	connection->accepted = attempt;
-	connection->is_of_replica = false;
-	connection->next_ns = 0;
-	for (size_t i = 0; i < connection->begun; i++)
-		if (&connection->attempts[i] != attempt)
-			attempt_end(&connection->attempts[i]);
-	note(connection, attempt, true);
-	connection->owner->accepted(connection->context);
-}
-
-/* For ports */
-
-struct link *redis_attempt_link(struct redis_attempt *attempt)
-{
-	return attempt->link;
-}
-
-void redis_attempt_in(struct redis_attempt *attempt, struct slice bytes)
-{
-	struct redis_connection *connection = attempt->connection;
-
-	if (connection->accepted == attempt)
-		connection->owner->in(connection->context, bytes);
-	else if (link_in(attempt->link, bytes) != WEIR_OK)
-		attempt_fail(attempt, link_error(attempt->link));
-	else if (link_is_ready(attempt->link))
-		accept_greeting(attempt);
-}
-
-void redis_attempt_lost(struct redis_attempt *attempt, const char *why)
-{
-	struct redis_connection *connection = attempt->connection;
-
-	attempt->line = NULL;
-	if (connection->accepted == attempt)
-		connection->owner->lost(connection->context, why);
-	else
-		attempt_fail(attempt, why);
-}
-
-void redis_connection_found(struct redis_connection *connection,
-                            const struct redis_address *addresses, size_t n, const char *why)
-{
-	connection->lookup = NULL;
-	connection->count = u64_min(n, CONNECTION_ADDRESSES_MAX);
-	memcpy(connection->addresses, addresses, connection->count * sizeof *addresses);
-	if (connection->target.known)
-		addresses_sort(connection->target.known, connection->addresses, connection->count);
-	snprintf(connection->why, sizeof connection->why, "%s",
-	         n > 0 ? "out of memory"
-	         : why ? why
-	               : "its host has no address");
-	fall_back(connection);
-}
-
-/* Opening */
-
-static bool read_path(const struct redis_host *host, struct redis_address *out)
-{
-	size_t len = strlen(host->name);
-
-	if (host->name[0] != '/' || len >= sizeof out->local.sun_path)
-		return false;
-	*out = (struct redis_address){.len = sizeof out->local, .local = {.sun_family = AF_UNIX}};
-	memcpy(out->local.sun_path, host->name, len);
-	return true;
-}
-
-/* An address written in digits needs no lookup. */
-static bool read_digits(const struct redis_host *host, struct redis_address *out)
-{
-	const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-	                               .ai_socktype = SOCK_STREAM};
-	struct addrinfo *found;
-	char port[8];
-
-	snprintf(port, sizeof port, "%u", (unsigned)host->port);
-	if (getaddrinfo(host->name, port, &hints, &found) != 0)
-		return false;
-	*out = (struct redis_address){.len = found->ai_addrlen};
-	memcpy(&out->any, found->ai_addr, found->ai_addrlen);
-	freeaddrinfo(found);
-	return true;
-}
-
-static bool begin(struct redis_connection *connection)
-{
-	const struct redis_host *host = &connection->target.host;
-	struct redis_port *port = connection->port;
-
-	if (read_path(host, &connection->addresses[0]) ||
-	    read_digits(host, &connection->addresses[0])) {
-		connection->count = 1;
-		return go_on(connection);
-	}
-	connection->lookup = port->kind->look_up(port, connection, host);
-	return connection->lookup != NULL;
-}
-
-struct redis_connection *connection_open(struct redis_port *port,
-                                         const struct connection_target *target,
-                                         const struct connection_owner *owner, void *context)
-{
-	struct redis_connection *connection = calloc(1, sizeof *connection);
-
-	if (!connection)
+	if (++connection->items > CONNECTION_ITEMS_MAX) {
+		fail(connection, "expected a reply of at most %zu values, found more",
+		     CONNECTION_ITEMS_MAX);
 		return NULL;
-	connection->port = port;
-	connection->target = *target;
-	connection->owner = owner;
-	connection->context = context;
-	if (begin(connection))
-		return connection;
-	connection_close(connection);
-	return NULL;
-}
-
-void connection_close(struct redis_connection *connection)
-{
-	struct redis_port *port = connection->port;
-
-	if (connection->lookup)
-		port->kind->stop_look_up(port, connection->lookup);
-	for (size_t i = 0; i < connection->begun; i++) {
-		struct redis_attempt *attempt = &connection->attempts[i];
-
-		if (!connection->accepted && attempt->link)
-			note(connection, attempt, false);
-		attempt_end(attempt);
 	}
-	free(connection);
+	/* Items are const for those that read them. */
+	return array ? (struct redis_reply *)&array->items[command->idx] : &connection->reply;
 }
 
-void connection_tick(struct redis_connection *connection, uint64_t now_ns)
+static void *make_text(const redisReadTask *command, char *text, size_t len)
 {
-	if (connection->next_ns == 0)
+	struct redis_reply *reply = place_of(command);
+	struct connection *connection = command->privdata;
+
+	if (!reply)
+		return NULL;
+	reply->type = command->type == REDIS_REPLY_ERROR ? REDIS_ERROR : REDIS_TEXT;
+	connection->texts += len;
+	reply->text = (struct slice){arena_copy(&connection->arena, (struct slice){text, len}), len};
+	return reply->text.data ? reply : NULL;
+}
+
+static void *make_array(const redisReadTask *command, int count)
+{
+	struct redis_reply *reply = place_of(command);
+	struct connection *connection = command->privdata;
+	struct redis_reply *items;
+
+	if (!reply)
+		return NULL;
+	if (count < 0 || (size_t)count > CONNECTION_ITEMS_MAX - connection->items) {
+		fail(connection, "expected a reply of at most %zu values, found an array of %d",
+		     CONNECTION_ITEMS_MAX, count);
+		return NULL;
+	}
+	items = arena_array(&connection->arena, (size_t)count, sizeof *items);
+	if (!items)
+		return NULL;
+	*reply = (struct redis_reply){.type = REDIS_ARRAY, .items = items, .count = (size_t)count};
+	return reply;
+}
+
+static void *make_integer(const redisReadTask *command, long long value)
+{
+	struct redis_reply *reply = place_of(command);
+
+	if (reply)
+		*reply = (struct redis_reply){.type = REDIS_INTEGER, .integer = value};
+	return reply;
+}
+
+static void *make_nil(const redisReadTask *command)
+{
+	struct redis_reply *reply = place_of(command);
+
+	if (reply)
+		*reply = (struct redis_reply){.type = REDIS_NIL};
+	return reply;
+}
+
+/* All of a reply is in the arena. */
+static void drop(void *reply)
+{
+	(void)reply;
+}
+
+static const redisReplyObjectFunctions functions = {
+    .createString = make_text,
+    .createArray = make_array,
+    .createInteger = make_integer,
+    .createNil = make_nil,
+    .freeObject = drop,
+};
+
+static void deliver(struct connection *connection)
+{
+	struct connection_call *call = connection->first;
+	struct redis_reply *reply = &connection->reply;
+
+	if (!call) {
+		fail(connection, "expected nothing, found a reply that no command asked for");
 		return;
-	if (connection->next_ns <= now_ns)
-		fall_back(connection);
-	else
-		connection->owner->alarm(connection->context, connection->next_ns);
+	}
+	connection->first = call->next;
+	if (!connection->first)
+		connection->last = &connection->first;
+	call->replied(call, reply);
+	for (size_t i = 0; reply->type == REDIS_ERROR && i < sizeof fatal / sizeof *fatal; i++)
+		if (redis_error_is(reply->text, fatal[i]))
+			fail(connection, "Redis says %.*s", (int)u64_min(reply->text.len, 160),
+			     reply->text.data);
 }
 
-struct link *connection_link(const struct redis_connection *connection)
+static void forget_reply(struct connection *connection)
 {
-	return connection->accepted ? connection->accepted->link : NULL;
+	connection->reply = (struct redis_reply){0};
+	connection->items = connection->texts = 0;
+	arena_reset(&connection->arena);
 }
 
-bool connection_is_of_replica(const struct redis_connection *connection)
+/* A line that does not end would be searched anew with each piece of it that comes. */
+static int check_rest(struct connection *connection)
+{
+	const redisReader *reader = connection->reader;
+	size_t rest = reader->len - reader->pos;
+	bool is_line = reader->ridx < 0 || reader->rstack[reader->ridx].type != REDIS_REPLY_STRING;
+
+	if (is_line && rest > CONNECTION_LINE_MAX)
+		return fail(connection, "expected a line of at most %zu bytes, found more",
+		            CONNECTION_LINE_MAX);
+	if (rest + connection->texts > CONNECTION_INPUT_MAX)
+		return fail(connection, "expected a reply of at most %zu bytes, found more",
+		            CONNECTION_INPUT_MAX);
+	return WEIR_OK;
+}
+
+static int read_replies(struct connection *connection, struct slice bytes)
+{
+	redisReader *reader = connection->reader;
+
+	if (redisReaderFeed(reader, bytes.data, bytes.len) != REDIS_OK)
+		return fail(connection, "out of memory");
+	while (!connection->has_failed) {
+		void *reply;
+
+		if (redisReaderGetReply(reader, &reply) != REDIS_OK)
+			return fail(connection, "expected a reply from Redis: %s", reader->errstr);
+		if (!reply)
+			return check_rest(connection);
+		deliver(connection);
+		forget_reply(connection);
+	}
+	return WEIR_EIO;
+}
+
+/* In pieces, so that the bounds are looked at before all is kept. */
+#define PIECE ((size_t)64 << 10)
+
+static int read_plain(struct connection *connection, struct slice bytes)
+{
+	int status = connection->has_failed ? WEIR_EIO : WEIR_OK;
+
+	while (bytes.len > 0 && status == WEIR_OK) {
+		size_t len = u64_min(bytes.len, PIECE);
+
+		status = read_replies(connection, (struct slice){bytes.data, len});
+		bytes = (struct slice){bytes.data + len, bytes.len - len};
+	}
+	return status;
+}
+
+int connection_in(struct connection *connection, struct slice bytes)
+{
+	int status;
+
+	if (!connection->tls || connection->has_failed)
+		return read_plain(connection, bytes);
+	status = tls_in(connection->tls, bytes, &connection->plain, &connection->wire);
+	if (status == WEIR_OK)
+		status =
+		    read_plain(connection, (struct slice){connection->plain.data, connection->plain.len});
+	else
+		fail(connection, "%s", tls_error(connection->tls));
+	connection->plain.len = 0;
+	return status;
+}
+
+const char *connection_error(const struct connection *connection)
+{
+	return connection->error;
+}
+
+bool connection_is_of_replica(const struct connection *connection)
 {
 	return connection->is_of_replica;
 }
 
-void connection_send(struct redis_connection *connection)
+bool connection_is_ready(const struct connection *connection)
 {
-	connection->port->kind->send(connection->port, connection->accepted->line);
+	return connection->is_ready;
 }
 
-void connection_blame(const struct redis_connection *connection)
+/* Commands */
+
+void connection_write_words(struct buffer *out, const struct slice *words, size_t count)
 {
-	if (connection->accepted)
-		note(connection, connection->accepted, false);
+	buffer_add(out, "*", 1);
+	buffer_add_u64(out, count);
+	for (size_t i = 0; i < count; i++) {
+		buffer_add(out, "\r\n$", 3);
+		buffer_add_u64(out, words[i].len);
+		buffer_add(out, "\r\n", 2);
+		buffer_add_slice(out, words[i]);
+	}
+	buffer_add(out, "\r\n", 2);
+}
+
+struct buffer *connection_command(struct connection *connection)
+{
+	return connection->is_ready ? &connection->out : &connection->held;
+}
+
+static void await(struct connection *connection, struct connection_call *call)
+{
+	call->next = NULL;
+	*connection->last = call;
+	connection->last = &call->next;
+}
+
+void connection_sent(struct connection *connection, struct connection_call *call)
+{
+	if (connection_command(connection)->failed)
+		fail(connection, "out of memory");
+	await(connection, call);
+}
+
+/* The part of a buffer that is still to be sent. */
+static struct slice rest_of(const struct connection *connection, const struct buffer *buffer)
+{
+	return (struct slice){buffer->data ? buffer->data + connection->gone : NULL,
+	                      buffer->len - connection->gone};
+}
+
+struct slice connection_out(struct connection *connection)
+{
+	if (connection->has_failed && !connection->tls)
+		return (struct slice){0};
+	if (!connection->tls)
+		return rest_of(connection, &connection->out);
+	if (connection->out.len > 0 && tls_is_ready(connection->tls) && !connection->has_failed) {
+		struct slice plain = {connection->out.data, connection->out.len};
+
+		if (tls_write(connection->tls, plain, &connection->wire) != WEIR_OK)
+			fail(connection, "%s", tls_error(connection->tls));
+		connection->out.len = 0;
+	}
+	return rest_of(connection, &connection->wire); /* of a connection that has failed, maybe why */
+}
+
+/* The most memory that a buffer keeps between two turns. */
+#define IDLE_MAX ((size_t)256 << 10)
+
+void connection_out_gone(struct connection *connection, size_t bytes)
+{
+	struct buffer *buffer = connection->tls ? &connection->wire : &connection->out;
+
+	connection->gone += bytes;
+	if (connection->gone < buffer->len)
+		return;
+	connection->gone = buffer->len = 0;
+	if (buffer->capacity > IDLE_MAX)
+		buffer_free(buffer);
+}
+
+/* The greeting */
+
+static void accept_greeting(struct connection *connection)
+{
+	connection->is_ready = true;
+	if (connection->held.len > 0)
+		buffer_add(&connection->out, connection->held.data, connection->held.len);
+	buffer_free(&connection->held);
+	if (connection->out.failed)
+		fail(connection, "out of memory");
+}
+
+/* The reply to HELLO: names and values in turn. An empty slice: it has no such text. */
+static struct slice find_text(const struct redis_reply *reply, struct slice name)
+{
+	for (size_t i = 0; reply->type == REDIS_ARRAY && i + 1 < reply->count; i += 2)
+		if (reply->items[i].type == REDIS_TEXT && slice_equal(reply->items[i].text, name) &&
+		    reply->items[i + 1].type == REDIS_TEXT)
+			return reply->items[i + 1].text;
+	return (struct slice){0};
+}
+
+static void look_at_role(struct connection *connection, const struct redis_reply *reply)
+{
+	struct slice role = find_text(reply, SLICE("role")), mode = find_text(reply, SLICE("mode"));
+
+	if (slice_equal(role, SLICE("master")))
+		return;
+	connection->is_of_replica = slice_equal(role, SLICE("replica"));
+	fail(connection, "expected a master, found %s",
+	     connection->is_of_replica              ? "a replica"
+	     : slice_equal(mode, SLICE("sentinel")) ? "a Sentinel"
+	                                            : "another reply to HELLO");
+}
+
+static void greeted(struct connection_call *call, const struct redis_reply *reply)
+{
+	struct connection *connection = ((struct greeting *)call)->connection;
+	size_t which = (size_t)((struct greeting *)call - connection->greetings);
+	static const char *const names[] = {"AUTH", "HELLO", "SELECT", "PING"};
+	struct slice text;
+
+	if (!reply || connection->has_failed)
+		return;
+	text = reply->text;
+	if (reply->type == REDIS_ERROR && which == GREETING_AUTH) {
+		/* Its code alone: a server that doesn't know AUTH quotes the password. */
+		text = slice_cut(&text, ' ');
+		fail(connection, "Redis refuses user or password: %.*s", (int)u64_min(text.len, 20),
+		     text.data);
+	} else if (reply->type == REDIS_ERROR) {
+		fail(connection, "Redis says %.*s", (int)u64_min(text.len, 160), text.data);
+	} else if (which == GREETING_ROLE) {
+		look_at_role(connection, reply);
+	} else if (reply->type != REDIS_TEXT ||
+	           !slice_equal(text, slice_of(which == GREETING_PING ? "PONG" : "OK"))) {
+		fail(connection, "expected %s to %s, found another reply",
+		     which == GREETING_PING ? "PONG" : "OK", names[which]);
+	} else if (which == GREETING_PING) {
+		accept_greeting(connection);
+	}
+}
+
+static void say(struct connection *connection, size_t which, const struct slice *words,
+                size_t count)
+{
+	struct greeting *greeting = &connection->greetings[which];
+
+	*greeting = (struct greeting){{greeted, NULL}, connection};
+	connection_write_words(&connection->out, words, count);
+	await(connection, &greeting->call);
+}
+
+static void log_in(struct connection *connection, const char *user, const char *password)
+{
+	struct slice words[3] = {SLICE("AUTH")};
+	size_t n = 1;
+
+	if (!password)
+		return;
+	if (user)
+		words[n++] = slice_of(user);
+	words[n++] = slice_of(password);
+	say(connection, GREETING_AUTH, words, n);
+}
+
+static void greet(struct connection *connection, enum connection_peer peer)
+{
+	const struct redis_url *url = connection->url;
+	char number[20];
+
+	if (peer == CONNECTION_SENTINEL)
+		log_in(connection, url->sentinel_user, url->sentinel_password);
+	else
+		log_in(connection, url->user, url->password);
+	/* No access list forbids HELLO, as it may ROLE. */
+	if (peer == CONNECTION_STORE && url->master)
+		say(connection, GREETING_ROLE, (struct slice[]){SLICE("HELLO"), SLICE("2")}, 2);
+	if (peer == CONNECTION_STORE && url->database > 0)
+		say(connection, GREETING_SELECT,
+		    (struct slice[]){SLICE("SELECT"),
+		                     {number, (size_t)(format_u64(number, url->database) - number)}},
+		    2);
+	say(connection, GREETING_PING, &SLICE("PING"), 1);
+}
+
+int connection_open(struct connection **out, const struct redis_url *url, enum connection_peer peer,
+                    const char *host)
+{
+	struct connection *connection = calloc(1, sizeof *connection);
+	int status = WEIR_OK;
+
+	*out = NULL;
+	if (!connection)
+		return WEIR_ENOMEM;
+	connection->url = url;
+	connection->last = &connection->first;
+	/* It only reads them. */
+	connection->reader = redisReaderCreateWithFunctions((redisReplyObjectFunctions *)&functions);
+	if (url->tls)
+		status = tls_open(&connection->tls, url->trust, host, &connection->wire);
+	greet(connection, peer);
+	if (!connection->reader || status != WEIR_OK || connection->out.failed) {
+		connection_close(connection);
+		return WEIR_ENOMEM;
+	}
+	connection->reader->privdata = connection;
+	*out = connection;
+	return WEIR_OK;
+}
+
+void connection_close(struct connection *connection)
+{
+	connection->has_failed = true;
+	while (connection->first) {
+		struct connection_call *call = connection->first;
+
+		connection->first = call->next;
+		call->replied(call, NULL);
+	}
+	if (connection->reader)
+		redisReaderFree(connection->reader);
+	tls_close(connection->tls);
+	buffer_free(&connection->out);
+	buffer_free(&connection->held);
+	buffer_free(&connection->wire);
+	buffer_free(&connection->plain);
+	arena_free(&connection->arena);
+	free(connection);
 }

@@ -1,60 +1,74 @@
 /*
- * connection.h: a connection to a Redis, from the name of its host to an accepted greeting.
+ * connection.h: one connection to a Redis, without input and output: commands become bytes, bytes
+ * become replies. One thread uses it.
  *
- * A name may have several addresses. One may refuse connections; another may swallow what is sent
- * to it, or accept a connection and never answer. Therefore a connection does not wait until an
- * address has failed: it makes an attempt at the next address a little later, as RFC 8305 ("Happy
- * Eyeballs") does. Each attempt has a link of its own, which greets. The first link whose greeting
- * is accepted becomes that of the connection, and the other attempts end.
+ * A connection greets by itself (AUTH, SELECT, PING; through TLS where the URL says so). Where
+ * Sentinels name the server, it also asks the server for its role, and refuses one that is no
+ * master. Commands may be added at once; they are sent when Redis has accepted the greeting, so
+ * none is carried out by a Redis that refuses the password or is loading. Replies come in the order
+ * of the commands.
  *
- * Names are looked up anew for each connection, so a connection follows a name that has moved.
+ * A connection fails when an error of Redis would meet all commands (NOAUTH, LOADING, MASTERDOWN,
+ * READONLY); it tells the call first. An error of one command leaves the connection as it is.
  */
 #ifndef REDIS_CONNECTION_H
 #define REDIS_CONNECTION_H
 
-#include "redis/network/addresses.h"
-#include "redis/network/link.h"
-#include "redis/network/port.h"
+#include "base/buffer.h"
+#include "redis/network/reply.h"
+#include "redis/network/url.h"
 
-#define CONNECTION_ADDRESSES_MAX 16 /* of a name; others are not tried */
-/* From one attempt to the next, unless there are so many that all of them need half of... */
-#define CONNECTION_DELAY_NS UINT64_C(250000000)
-/* ... the time that a connection may take until Redis has accepted the greeting. */
-#define CONNECTION_TIME_NS UINT64_C(1000000000)
+/* Bytes of replies that are kept until they are whole; more is nonsense. */
+#define CONNECTION_INPUT_MAX ((size_t)4 << 20)
+/* The same of a reply that is one line, and of values in a reply. */
+#define CONNECTION_LINE_MAX  ((size_t)64 << 10)
+#define CONNECTION_ITEMS_MAX ((size_t)256 << 10)
 
-/* The server at the other end of a connection. */
-struct connection_target {
-	const struct redis_url *url; /* outlives the connection */
-	enum link_peer peer;
-	struct redis_host host;
-	struct addresses *known; /* may be NULL */
+struct connection;
+
+/* A command whose reply is awaited: the first member of what the caller keeps of it. */
+struct connection_call {
+	/*
+	 * Called once; may add commands, and must not close the connection. The reply lives until it
+	 * returns. NULL: the connection ended before it came, and nobody knows whether the command
+	 * was carried out.
+	 */
+	void (*replied)(struct connection_call *call, const struct redis_reply *reply);
+	struct connection_call *next; /* the connection's */
 };
 
-struct connection_owner {
-	/* Redis has accepted the greeting: connection_link takes commands. */
-	void (*accepted)(void *context);
-	/* Bytes have come since then. May close the connection. */
-	void (*in)(void *context, struct slice bytes);
-	/* It has failed or ended. Close it. */
-	void (*lost)(void *context, const char *why);
-	/* Call connection_tick then, or earlier. */
-	void (*alarm)(void *context, uint64_t at_ns);
-};
+/* To whom a connection leads: their logins differ. */
+enum connection_peer { CONNECTION_STORE, CONNECTION_SENTINEL };
 
-/** Calls no function of `owner` but `alarm`. NULL if there is no memory. */
-struct redis_connection *connection_open(struct redis_port *port,
-                                         const struct connection_target *target,
-                                         const struct connection_owner *owner, void *context);
-/** Calls that await their reply get NULL. */
-void connection_close(struct redis_connection *connection);
-void connection_tick(struct redis_connection *connection, uint64_t now_ns);
-/** NULL as long as the greeting is not accepted. */
-struct link *connection_link(const struct redis_connection *connection);
-/** Whether all attempts failed, and the newest because its server is a replica (link.h). */
-bool connection_is_of_replica(const struct redis_connection *connection);
-/** Its link has bytes for the wire. */
-void connection_send(struct redis_connection *connection);
-/** The server at its address is of no use: other addresses of the host come first from now on. */
-void connection_blame(const struct redis_connection *connection);
+/** `url` outlives it. `host`: what its certificate must name. 0 or ENOMEM. */
+int connection_open(struct connection **out, const struct redis_url *url, enum connection_peer peer,
+                    const char *host);
+/** Its calls are told NULL first. */
+void connection_close(struct connection *connection);
+
+/** Append one whole command to this buffer, then call connection_sent before anything else. */
+struct buffer *connection_command(struct connection *connection);
+/** Its reply goes to `call`. */
+void connection_sent(struct connection *connection, struct connection_call *call);
+
+/**
+ * Bytes for the wire, and that so many of them are gone. There may be new ones after connection_sent
+ * and after link_in.
+ */
+struct slice connection_out(struct connection *connection);
+void connection_out_gone(struct connection *connection, size_t bytes);
+/**
+ * Bytes from the wire. 0, or EIO: the connection has failed, and link_error says why (nonsense, a
+ * refused password or certificate): close it.
+ */
+int connection_in(struct connection *connection, struct slice bytes);
+const char *connection_error(const struct connection *connection);
+/** Whether it failed because the server is a replica, where Sentinels named it as the master. */
+bool connection_is_of_replica(const struct connection *connection);
+/** Whether Redis has accepted the greeting. */
+bool connection_is_ready(const struct connection *connection);
+
+/** Appends a command of `count` words in Redis's own form. */
+void connection_write_words(struct buffer *out, const struct slice *words, size_t count);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "redis/network/address.h"
+#include "redis/network/redis_address.h"
 #include "redis/network/url.h"
 
 struct lookup;

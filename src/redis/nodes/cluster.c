@@ -54,7 +54,7 @@ void cluster_close(struct cluster *cluster)
 
 unsigned cluster_node_of(const struct cluster *cluster, unsigned slot)
 {
-	/* Relaxed: a lane that sees an old map, or a number's last owner, is redirected. */
+	/* Relaxed: a client that sees an old map, or a number's last owner, is redirected. */
 	return atomic_load_explicit(&cluster->node_of[slot], memory_order_relaxed);
 }
 
@@ -178,7 +178,7 @@ unsigned cluster_asked(struct cluster *cluster, const struct redis_host *to)
 
 void cluster_doubt(struct cluster *cluster)
 {
-	/* Read first: all lanes share the line, and doubt mostly comes in crowds. */
+	/* Read first: all clients share the line, and doubt mostly comes in crowds. */
 	if (!cluster->is_plain && !atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
 		atomic_store_explicit(&cluster->in_doubt, true, memory_order_relaxed);
 }
@@ -212,7 +212,7 @@ bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned
 	if (!atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
 		return false;
 	at_ns = atomic_load_explicit(&cluster->ask_at_ns, memory_order_relaxed);
-	/* The exchange picks one of the lanes that come here at once. */
+	/* The exchange picks one of the clients that come here at once. */
 	if (monotonic_ns < at_ns || !atomic_compare_exchange_strong_explicit(
 	                                &cluster->ask_at_ns, &at_ns, monotonic_ns + CLUSTER_ASK_NS,
 	                                memory_order_relaxed, memory_order_relaxed))

@@ -1,20 +1,20 @@
 /*
- * cluster.h: the nodes of a store, and which of them serves each slot. Shared by its lanes.
+ * cluster.h: the nodes of a store, and which of them serves each slot. Shared by its clients.
  *
  * With Sentinels, one server has all slots (sentinels.h). Without, the map begins as a guess: the
  * first host of the URL serves all slots. Redirections correct it slot by slot, CLUSTER SLOTS all
  * at once. A plain Redis is a cluster whose guess is right, and which is never asked.
  *
  * Nodes are numbers below CLUSTER_NODES_MAX. A number may be given to another node once no slot
- * and no lane has it; a lane that mixes them up is redirected.
+ * and no client has it; a client that mixes them up is redirected.
  */
 #ifndef REDIS_CLUSTER_H
 #define REDIS_CLUSTER_H
 
 #include "redis/network/reply.h"
 #include "redis/network/url.h"
-#include "redis/nodes/health.h"
-#include "redis/nodes/slots.h"
+#include "redis/nodes/node_health.h"
+#include "redis/nodes/hash_slots.h"
 
 #define CLUSTER_ASK_NS    UINT64_C(1000000000) /* between two questions for the map */
 
@@ -27,11 +27,12 @@ void cluster_close(struct cluster *cluster);
 /** The node that seems to serve a slot: one load, no lock. */
 unsigned cluster_node_of(const struct cluster *cluster, unsigned slot);
 
-/** A lane begins to use a node, and learns where it is. */
+/** A client begins to use a node, and learns where it is. */
 void cluster_hold(struct cluster *cluster, unsigned node, struct redis_host *host);
 /** And ends it. */
 void cluster_drop(struct cluster *cluster, unsigned node);
-/** Whether the map or the URL names a node. If not, a lane that expects nothing of it drops it. */
+/** Whether the map or the URL names a node. If not, a client that expects nothing of it drops it.
+ */
 bool cluster_has(struct cluster *cluster, unsigned node);
 /** Whether the map names it. */
 bool cluster_serves(struct cluster *cluster, unsigned node);
@@ -55,7 +56,7 @@ void cluster_doubt(struct cluster *cluster);
 bool cluster_is_in_doubt(const struct cluster *cluster);
 /**
  * Whether the caller is to ask *node for CLUSTER SLOTS now: when the map is in doubt, once in
- * CLUSTER_ASK_NS for all lanes, each time another node, which is up if there is one.
+ * CLUSTER_ASK_NS for all clients, each time another node, which is up if there is one.
  */
 bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node);
 /**

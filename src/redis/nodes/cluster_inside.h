@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "redis/nodes/health.h"
-#include "redis/nodes/slots.h"
+#include "redis/nodes/node_health.h"
+#include "redis/nodes/hash_slots.h"
 
 enum sentinel_state {
 	SENTINEL_IDLE, /* not asked in this round */
@@ -18,7 +18,7 @@ enum sentinel_state {
 struct node {
 	struct redis_host host;
 	unsigned slots; /* that the map gives it */
-	unsigned held;  /* by lanes */
+	unsigned held;  /* by clients */
 	struct health health;
 	bool is_replica;  /* it said so itself; only used with Sentinels */
 	bool is_sentinel;

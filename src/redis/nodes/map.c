@@ -3,30 +3,30 @@
 #include "redis/nodes/send.h"
 
 /* A long list takes its time, which says nothing of the node. */
-#define MAP_NS CONNECTION_TIME_NS
+#define MAP_NS DIALER_TIME_NS
 
 static void send_question(struct redis_node *node,
-                          void (*replied)(struct link_call *, const struct redis_reply *),
+                          void (*replied)(struct connection_call *, const struct redis_reply *),
                           const struct slice *words, size_t n)
 {
-	struct redis_lane *lane = node->lane;
+	struct redis_client *client = node->client;
 
-	if (!send_words(node, lane_now_ns(lane) + MAP_NS, replied, words, n))
-		cluster_doubt(lane->store->cluster);
-	connection_send(node->connection);
+	if (!send_words(node, client_now_ns(client) + MAP_NS, replied, words, n))
+		cluster_doubt(client->store->cluster);
+	dialer_send(node->dialer);
 }
 
 /* A cluster */
 
-static void on_slots(struct link_call *link, const struct redis_reply *reply)
+static void on_slots(struct connection_call *base, const struct redis_reply *reply)
 {
-	struct call *call = send_take(link);
+	struct call *call = send_take(base);
 	struct redis_node *node = call->node;
 
 	if (reply)
-		cluster_learn(node->lane->store->cluster, reply, &node->host);
+		cluster_learn(node->client->store->cluster, reply, &node->host);
 	else
-		cluster_doubt(node->lane->store->cluster);
+		cluster_doubt(node->client->store->cluster);
 	send_end(call);
 }
 
@@ -35,28 +35,28 @@ static void on_slots(struct link_call *link, const struct redis_reply *reply)
 /* Sentinels come and go seldom: they are asked for others when connected, and then each minute. */
 #define QUESTIONS_OF_OTHERS 60
 
-static void on_master(struct link_call *link, const struct redis_reply *reply)
+static void on_master(struct connection_call *base, const struct redis_reply *reply)
 {
-	struct call *call = send_take(link);
+	struct call *call = send_take(base);
 	struct redis_node *node = call->node;
 
 	if (reply) /* else the node was dropped, which counts as its answer */
-		sentinels_answer(node->lane->store->cluster, node->number, reply);
+		sentinels_answer(node->client->store->cluster, node->number, reply);
 	send_end(call);
 }
 
-static void on_others(struct link_call *link, const struct redis_reply *reply)
+static void on_others(struct connection_call *base, const struct redis_reply *reply)
 {
-	struct call *call = send_take(link);
+	struct call *call = send_take(base);
 
 	if (reply)
-		sentinels_learn(call->node->lane->store->cluster, reply);
+		sentinels_learn(call->node->client->store->cluster, reply);
 	send_end(call);
 }
 
 static void ask_sentinel(struct redis_node *node)
 {
-	struct slice name = slice_of(node->lane->store->url.master);
+	struct slice name = slice_of(node->client->store->url.master);
 
 	if (node->first) /* its answer to the last question counts */
 		return;
@@ -67,34 +67,34 @@ static void ask_sentinel(struct redis_node *node)
 		              (struct slice[]){SLICE("SENTINEL"), SLICE("sentinels"), name}, 3);
 }
 
-static size_t begin_round(struct redis_lane *lane, unsigned nodes[SENTINELS_MAX])
+static size_t begin_round(struct redis_client *client, unsigned nodes[SENTINELS_MAX])
 {
-	struct cluster *cluster = lane->store->cluster;
+	struct cluster *cluster = client->store->cluster;
 	size_t n = 0;
 
-	if (lane->map_ns <= lane_now_ns(lane) || cluster_is_in_doubt(cluster)) {
-		sentinels_begin(cluster, lane, lane_now_ns(lane), nodes, &n);
-		lane->map_ns = sentinels_due_ns(cluster, lane, lane_now_ns(lane));
+	if (client->map_ns <= client_now_ns(client) || cluster_is_in_doubt(cluster)) {
+		sentinels_begin(cluster, client, client_now_ns(client), nodes, &n);
+		client->map_ns = sentinels_due_ns(cluster, client, client_now_ns(client));
 	}
-	lane_alarm_at(lane, lane->map_ns);
+	client_alarm_at(client, client->map_ns);
 	return n;
 }
 
-size_t map_begin(struct redis_lane *lane, unsigned nodes[SENTINELS_MAX])
+size_t map_begin(struct redis_client *client, unsigned nodes[SENTINELS_MAX])
 {
-	if (lane->is_closing)
+	if (client->is_closing)
 		return 0;
-	if (lane->store->url.master)
-		return begin_round(lane, nodes);
-	return cluster_should_ask(lane->store->cluster, lane_now_ns(lane), nodes);
+	if (client->store->url.master)
+		return begin_round(client, nodes);
+	return cluster_should_ask(client->store->cluster, client_now_ns(client), nodes);
 }
 
-void map_fail(struct redis_lane *lane, unsigned number, const char *why)
+void map_fail(struct redis_client *client, unsigned number, const char *why)
 {
-	if (sentinels_has(lane->store->cluster, number))
-		sentinels_fail(lane->store->cluster, number, why);
+	if (sentinels_has(client->store->cluster, number))
+		sentinels_fail(client->store->cluster, number, why);
 	else
-		cluster_doubt(lane->store->cluster);
+		cluster_doubt(client->store->cluster);
 }
 
 void map_ask(struct redis_node *node)

@@ -6,56 +6,56 @@
 
 /* Health */
 
-static void tell_switch(const struct redis_lane *lane, const char *why)
+static void tell_switch(const struct redis_client *client, const char *why)
 {
-	const struct redis_options *options = &lane->store->options;
+	const struct redis_options *options = &client->store->options;
 
 	if (options->switched)
-		options->switched(options->context, &lane->store->store, why);
+		options->switched(options->context, &client->store->store, why);
 }
 
-void probe_go_away(struct redis_lane *lane, unsigned number, const char *why, uint64_t probe_ns)
+void probe_go_away(struct redis_client *client, unsigned number, const char *why, uint64_t probe_ns)
 {
-	struct health *health = health_of(lane, number);
+	struct health *health = health_of(client, number);
 	bool is_new = health_fail(health, probe_ns);
 
 	/* Others have no keys, so nobody misses them. */
-	if (!cluster_serves(lane->store->cluster, number))
+	if (!cluster_serves(client->store->cluster, number))
 		return;
 	if (is_new) {
-		atomic_store_explicit(&lane->store->is_away, true, memory_order_release);
-		count_more(&lane->counts.switches, 1);
-		tell_switch(lane, why);
+		atomic_store_explicit(&client->store->is_away, true, memory_order_release);
+		count_more(&client->counts.switches, 1);
+		tell_switch(client, why);
 	}
-	cluster_doubt(lane->store->cluster);
-	if (!lane->is_closing)
-		lane_alarm_at(lane, health_probe_ns(health));
+	cluster_doubt(client->store->cluster);
+	if (!client->is_closing)
+		client_alarm_at(client, health_probe_ns(health));
 }
 
-void probe_look_whether_back(const struct redis_lane *lane)
+void probe_look_whether_back(const struct redis_client *client)
 {
-	_Atomic bool *is_away = &lane->store->is_away;
+	_Atomic bool *is_away = &client->store->is_away;
 
 	if (atomic_load_explicit(is_away, memory_order_relaxed) &&
-	    cluster_is_up(lane->store->cluster) &&
+	    cluster_is_up(client->store->cluster) &&
 	    atomic_exchange_explicit(is_away, false, memory_order_acq_rel))
-		tell_switch(lane, NULL);
+		tell_switch(client, NULL);
 }
 
 static void come_back(struct redis_node *node)
 {
-	struct health *health = health_of(node->lane, node->number);
+	struct health *health = health_of(node->client, node->number);
 
 	node->era = health_era(health);
 	atomic_store(&health->runs_none, false);
 	health_back(health);
-	probe_look_whether_back(node->lane);
+	probe_look_whether_back(node->client);
 }
 
-static void probed(struct link_call *link, const struct redis_reply *reply)
+static void probed(struct connection_call *base, const struct redis_reply *reply)
 {
 	struct redis_node *node =
-	    (struct redis_node *)((char *)link - offsetof(struct redis_node, probe));
+	    (struct redis_node *)((char *)base - offsetof(struct redis_node, probe));
 	enum call_error error;
 
 	node->probe.deadline_ns = 0;
@@ -69,15 +69,15 @@ static void probed(struct link_call *link, const struct redis_reply *reply)
 	/* In a cluster the key may be another's; elsewhere nobody would serve it. */
 	else if (!node->probe.may_not &&
 	         (error == CALL_ERROR_OWN ||
-	          (error == CALL_ERROR_MOVED && node->lane->store->url.cluster)))
+	          (error == CALL_ERROR_MOVED && node->client->store->url.cluster)))
 		come_back(node);
 }
 
 /* There is no such script: that is what it should say, unless one was loaded. */
-static void told_whether_it_may(struct link_call *link, const struct redis_reply *reply)
+static void told_whether_it_may(struct connection_call *base, const struct redis_reply *reply)
 {
 	struct redis_node *node =
-	    (struct redis_node *)((char *)link - offsetof(struct redis_node, probe.may));
+	    (struct redis_node *)((char *)base - offsetof(struct redis_node, probe.may));
 	bool is_error = reply && reply->type == REDIS_ERROR;
 	enum call_error error = is_error ? call_error_of(reply->text) : CALL_ERROR_OWN;
 
@@ -86,9 +86,9 @@ static void told_whether_it_may(struct link_call *link, const struct redis_reply
 }
 
 /* The later replies say whether it was done. */
-static void told_of_load(struct link_call *link, const struct redis_reply *reply)
+static void told_of_load(struct connection_call *base, const struct redis_reply *reply)
 {
-	(void)link;
+	(void)base;
 	(void)reply;
 }
 
@@ -97,14 +97,16 @@ static void told_of_load(struct link_call *link, const struct redis_reply *reply
 /* Runs what scripts do, for a Redis that has refused it before. */
 static void send_probe_of_scripts(struct redis_node *node, struct slice key)
 {
-	const struct step_call *call = step_probe();
+	const struct script_text *call = command_probe();
 
-	link_write_words(link_command(node->link),
-	                 (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(call->source)}, 3);
+	connection_write_words(connection_command(node->connection),
+	                       (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(call->source)},
+	                       3);
 	node->probe.load.replied = told_of_load;
-	link_sent(node->link, &node->probe.load);
-	link_write_words(link_command(node->link),
-	                 (struct slice[]){SLICE("EVALSHA"), slice_of(call->sha), SLICE("0"), key}, 4);
+	connection_sent(node->connection, &node->probe.load);
+	connection_write_words(connection_command(node->connection),
+	                       (struct slice[]){SLICE("EVALSHA"), slice_of(call->sha), SLICE("0"), key},
+	                       4);
 }
 
 /*
@@ -113,30 +115,30 @@ static void send_probe_of_scripts(struct redis_node *node, struct slice key)
  */
 void probe_send(struct redis_node *node)
 {
-	struct redis_lane *lane = node->lane;
+	struct redis_client *client = node->client;
 	struct buffer key = {0};
 
 	if (node->probe.deadline_ns != 0)
 		return;
-	buffer_printf(&key, "%sprobe", lane->store->prefix); /* no key of a limit is without braces */
-	node->probe.loads = atomic_load(&health_of(lane, node->number)->runs_none);
+	buffer_printf(&key, "%sprobe", client->store->prefix); /* no key of a limit is without braces */
+	node->probe.loads = atomic_load(&health_of(client, node->number)->runs_none);
 	if (node->probe.loads)
 		send_probe_of_scripts(node, (struct slice){key.data, key.len});
 	else
-		link_write_words(
-		    link_command(node->link),
+		connection_write_words(
+		    connection_command(node->connection),
 		    (struct slice[]){SLICE("EVALSHA"), SLICE(NO_SCRIPT), SLICE("1"), {key.data, key.len}},
 		    4);
 	node->probe.may.replied = told_whether_it_may;
-	link_sent(node->link, &node->probe.may);
-	link_write_words(
-	    link_command(node->link),
+	connection_sent(node->connection, &node->probe.may);
+	connection_write_words(
+	    connection_command(node->connection),
 	    (struct slice[]){SLICE("SET"), {key.data, key.len}, SLICE("1"), SLICE("PX"), SLICE("1000")},
 	    5);
 	buffer_free(&key);
-	node->probe.link.replied = probed;
-	node->probe.deadline_ns = lane_now_ns(lane) + lane->store->options.timeout_ns;
-	link_sent(node->link, &node->probe.link);
-	connection_send(node->connection);
-	lane_alarm_at(lane, node->probe.deadline_ns);
+	node->probe.base.replied = probed;
+	node->probe.deadline_ns = client_now_ns(client) + client->store->options.timeout_ns;
+	connection_sent(node->connection, &node->probe.base);
+	dialer_send(node->dialer);
+	client_alarm_at(client, node->probe.deadline_ns);
 }

@@ -3,23 +3,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "redis/batch.h"
+#include "redis/commands.h"
 #include "redis/call.h"
-#include "redis/known/known.h"
+#include "redis/cache/cache.h"
 
-#define WINDOW 256 /* tasks among which a call looks for those of its slot */
+#define WINDOW 256 /* commands among which a call looks for those of its slot */
 
 /* Calls */
 
 static struct call *call_open(struct redis_node *node)
 {
-	struct redis_lane *lane = node->lane;
-	struct call *call = lane->free_calls;
+	struct redis_client *client = node->client;
+	struct call *call = client->free_calls;
 
 	if (!call)
 		call = malloc(sizeof *call);
 	else
-		lane->free_calls = call->next;
+		client->free_calls = call->next;
 	if (call) {
 		call->node = node;
 		call->count = call->weight = 0;
@@ -29,44 +29,44 @@ static struct call *call_open(struct redis_node *node)
 
 void send_end(struct call *call)
 {
-	struct redis_lane *lane = call->node->lane;
+	struct redis_client *client = call->node->client;
 
-	call->next = lane->free_calls;
-	lane->free_calls = call;
+	call->next = client->free_calls;
+	client->free_calls = call;
 }
 
-struct call *send_take(struct link_call *link)
+struct call *send_take(struct connection_call *base)
 {
-	struct call *call = (struct call *)link;
+	struct call *call = (struct call *)base;
 	struct redis_node *node = call->node;
 
 	node->first = call->next;
 	node->weight -= call->weight;
-	node->lane->on_the_way--;
+	node->client->on_the_way--;
 	if (!node->first)
 		node->last = &node->first;
 	return call;
 }
 
 static void send_call(struct call *call,
-                      void (*replied)(struct link_call *, const struct redis_reply *))
+                      void (*replied)(struct connection_call *, const struct redis_reply *))
 {
 	struct redis_node *node = call->node;
 
-	call->sent_ns = lane_now_ns(node->lane);
-	call->link.replied = replied;
+	call->sent_ns = client_now_ns(node->client);
+	call->base.replied = replied;
 	call->number = node->calls++;
 	call->next = NULL;
 	*node->last = call;
 	node->last = &call->next;
 	node->weight += call->weight;
-	node->lane->on_the_way++;
-	link_sent(node->link, &call->link);
-	lane_alarm_at(node->lane, call->deadline_ns);
+	node->client->on_the_way++;
+	connection_sent(node->connection, &call->base);
+	client_alarm_at(node->client, call->deadline_ns);
 }
 
 bool send_words(struct redis_node *node, uint64_t deadline_ns,
-                void (*replied)(struct link_call *, const struct redis_reply *),
+                void (*replied)(struct connection_call *, const struct redis_reply *),
                 const struct slice *words, size_t n)
 {
 	struct call *call = call_open(node);
@@ -74,7 +74,7 @@ bool send_words(struct redis_node *node, uint64_t deadline_ns,
 	if (!call)
 		return false;
 	call->deadline_ns = deadline_ns;
-	link_write_words(link_command(node->link), words, n);
+	connection_write_words(connection_command(node->connection), words, n);
 	send_call(call, replied);
 	return true;
 }
@@ -88,12 +88,12 @@ static void note_trouble(struct redis_node *node, struct slice text)
 
 static void note_no_scripts(const struct redis_node *node)
 {
-	atomic_store(&cluster_health(node->lane->store->cluster, node->number)->runs_none, true);
+	atomic_store(&cluster_health(node->client->store->cluster, node->number)->runs_none, true);
 }
 
-static void loaded(struct link_call *link, const struct redis_reply *reply)
+static void loaded(struct connection_call *base, const struct redis_reply *reply)
 {
-	struct call *call = send_take(link);
+	struct call *call = send_take(base);
 
 	if (reply && reply->type == REDIS_ERROR) {
 		note_trouble(call->node, reply->text);
@@ -103,10 +103,10 @@ static void loaded(struct link_call *link, const struct redis_reply *reply)
 }
 
 /* If Redis has not done it, the calls behind say so. */
-static void ignored(struct link_call *link, const struct redis_reply *reply)
+static void ignored(struct connection_call *base, const struct redis_reply *reply)
 {
 	(void)reply;
-	send_end(send_take(link));
+	send_end(send_take(base));
 }
 
 /* False: no memory. */
@@ -132,12 +132,12 @@ static void load_and_repeat(struct redis_node *node, struct call *call)
 	bool can_load = load_script(node, call);
 
 	for (size_t i = 0; i < call->count; i++) {
-		struct task *task = (struct task *)call->steps[i];
+		struct redis_command *command = call->commands[i];
 
-		if (can_load && task->loads++ < LOADS_MAX)
-			task_append(&node->lane->again, task);
+		if (can_load && command->loads++ < LOADS_MAX)
+			command_append(&node->client->again, command);
 		else
-			task_fail(node->lane, task, WEIR_ESTORE);
+			commands_fail(node->client, command, WEIR_ESTORE);
 	}
 }
 
@@ -147,7 +147,7 @@ static void load_and_repeat(struct redis_node *node, struct call *call)
 /* False: the text names no node that it could be sent to. */
 static bool redirect(struct redis_node *node, struct call *call, struct slice text)
 {
-	struct redis_store *store = node->lane->store;
+	struct redis_store *store = node->client->store;
 	struct redis_host to;
 	unsigned slot, number;
 	enum slots_redirect kind = slots_redirect(text, &node->host, &slot, &to);
@@ -159,13 +159,13 @@ static bool redirect(struct redis_node *node, struct call *call, struct slice te
 	if (number == CLUSTER_NO_NODE)
 		return false;
 	for (size_t i = 0; i < call->count; i++) {
-		struct task *task = (struct task *)call->steps[i];
+		struct redis_command *command = call->commands[i];
 
-		task->ask = kind == SLOTS_ASK ? number + 1 : 0;
-		if (task->redirects++ < REDIRECTS_MAX)
-			task_append(&node->lane->again, task);
+		command->ask = kind == SLOTS_ASK ? number + 1 : 0;
+		if (command->redirects++ < REDIRECTS_MAX)
+			command_append(&node->client->again, command);
 		else
-			task_fail(node->lane, task, WEIR_ESTORE);
+			commands_fail(node->client, command, WEIR_ESTORE);
 	}
 	return true;
 }
@@ -174,19 +174,19 @@ static bool redirect(struct redis_node *node, struct call *call, struct slice te
  * Redis does steps of several keys together only where all are, and new keys are made at the
  * other node. So each goes by itself; only a group, and one that was alone, has to wait.
  */
-static void repeat_later(struct redis_lane *lane, struct call *call)
+static void repeat_later(struct redis_client *client, struct call *call)
 {
 	for (size_t i = 0; i < call->count; i++) {
-		struct task *task = (struct task *)call->steps[i];
-		bool waits = task->is_alone || task->step.group != 0;
+		struct redis_command *command = call->commands[i];
+		bool waits = command->is_alone || command->group != 0;
 
-		task->is_alone = true;
-		task->ask = 0;
-		task->redirects = 0; /* its deadline ends that, as long as the slot may be moving */
+		command->is_alone = true;
+		command->ask = 0;
+		command->redirects = 0; /* its deadline ends that, as long as the slot may be moving */
 		if (waits)
-			task_later(lane, task);
+			command_later(client, command);
 		else
-			task_append(&lane->again, task);
+			command_append(&client->again, command);
 	}
 }
 
@@ -199,7 +199,7 @@ static void call_refused(struct redis_node *node, struct call *call, struct slic
 		return;
 	}
 	if (error == CALL_ERROR_SOON) {
-		repeat_later(node->lane, call);
+		repeat_later(node->client, call);
 		return;
 	}
 	if (error == CALL_ERROR_MOVED && redirect(node, call, text))
@@ -210,8 +210,8 @@ static void call_refused(struct redis_node *node, struct call *call, struct slic
 		note_no_scripts(node);
 	node->is_lost |= error == CALL_ERROR_LOST;
 	node->is_replica |= redis_error_is(text, "READONLY");
-	cluster_doubt(node->lane->store->cluster);
-	call_fail(node->lane, call);
+	cluster_doubt(node->client->store->cluster);
+	call_fail(node->client, call);
 }
 
 /* A reply that no script gives means that replies are out of step, or that this is no Redis. */
@@ -229,58 +229,58 @@ static void call_answered_by_nonsense(struct redis_node *node, struct call *call
 		snprintf(node->trouble, sizeof node->trouble, "expected an array from a script, found %s",
 		         names[reply->type]);
 	node->is_lost = true;
-	call_fail(node->lane, call);
+	call_fail(node->client, call);
 }
 
-static void count_time(struct redis_lane *lane, uint64_t time_ns)
+static void count_time(struct redis_client *client, uint64_t time_ns)
 {
 	size_t i = 0;
 
 	while (i < REDIS_TIMES - 1 && time_ns > redis_time_ns(i))
 		i++;
-	count_more(&lane->counts.times[i], 1);
-	count_more(&lane->counts.time_ns, time_ns);
+	count_more(&client->counts.times[i], 1);
+	count_more(&client->counts.time_ns, time_ns);
 }
 
-static void replied(struct link_call *link, const struct redis_reply *reply)
+static void replied(struct connection_call *base, const struct redis_reply *reply)
 {
-	struct call *call = send_take(link);
+	struct call *call = send_take(base);
 	struct redis_node *node = call->node;
 
 	if (reply)
-		count_time(node->lane, sat_sub(lane_now_ns(node->lane), call->sent_ns));
+		count_time(node->client, sat_sub(client_now_ns(node->client), call->sent_ns));
 	if (!reply)
-		call_fail(node->lane, call);
+		call_fail(node->client, call);
 	else if (reply->type == REDIS_ERROR)
 		call_refused(node, call, reply->text);
 	else if (call->count == 0)
 		; /* nobody awaits it any more */
-	else if (step_clock(reply, call->count) == 0)
+	else if (command_clock(reply, call->count) == 0)
 		call_answered_by_nonsense(node, call, reply);
 	else
-		call_finish(node->lane, call, reply, &node->lane->again);
+		call_finish(node->client, call, reply, &node->client->again);
 	send_end(call);
 }
 
 /* Sending */
 
-/* How many tasks of the group stand here, all of them. */
-static size_t group_size(const struct task *task)
+/* How many commands of the group stand here, all of them. */
+static size_t group_size(const struct redis_command *command)
 {
-	uint32_t group = task->step.group;
+	uint32_t group = command->group;
 	size_t n = 0;
 
-	for (; task && (task->step.group == group || n == 0); task = task->next)
+	for (; command && (command->group == group || n == 0); command = command->next)
 		n++;
 	return n;
 }
 
-/* Whether a call for `first` may hold `task`, too. */
-static bool go_together(const struct task *first, const struct task *task)
+/* Whether a call for `first` may hold `command`, too. */
+static bool go_together(const struct redis_command *first, const struct redis_command *command)
 {
-	return first->slot == task->slot && first->ask == task->ask &&
-	       ((!first->is_alone && !task->is_alone) || first == task ||
-	        (first->step.group != 0 && first->step.group == task->step.group));
+	return first->slot == command->slot && first->ask == command->ask &&
+	       ((!first->is_alone && !command->is_alone) || first == command ||
+	        (first->group != 0 && first->group == command->group));
 }
 
 /*
@@ -288,59 +288,60 @@ static bool go_together(const struct task *first, const struct task *task)
  * no longer than a full call of these. Redis reads and writes all slots; it tries a group before it
  * does it.
  */
-static size_t weight_of(const struct task *task)
+static size_t weight_of(const struct redis_command *command)
 {
 	static const unsigned char weights[] = {[ALGO_ROWS_NONE] = 1, [ALGO_ROWS_SLOTS] = 1,
 	                                        [ALGO_ROWS_LOG] = 8, [ALGO_ROWS_DAY] = 2,
 	                                        [ALGO_ROWS_PLACES] = 4, [ALGO_ROWS_HEALTH] = 16};
-	const struct redis_step *step = &task->step;
+	const struct redis_command *step = command;
 	const struct algo_limit *limit = step->limit;
 	size_t weight = weights[limit->rows];
 
 	if (limit->rows == ALGO_ROWS_SLOTS)
-		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, STEP_CALL_FULL);
+		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, CALL_COMMANDS_FULL);
 	if (step->own.swap)
 		weight += 3;
-	if (step->units.is_known || task->chunk.takes)
+	if (step->units.is_known || command->chunk.takes)
 		weight += 3;
 	return step->group != 0 || step->call.op == ALGO_REFUND ? 2 * weight : weight;
 }
 
 /* Moves the first and those like it into a call, as many as it holds; a group as a whole. */
-static void fill_call(struct task_list *list, struct call *call, bool is_given)
+static void fill_call(struct command_list *list, struct call *call, bool is_given)
 {
-	const struct task *first = list->first;
-	struct task **at = &list->first;
+	const struct redis_command *first = list->first;
+	struct redis_command **at = &list->first;
 	uint32_t group = 0;
 
-	for (size_t seen = 0; *at && seen < WINDOW && call->count < STEP_CALL_MAX; seen++) {
-		struct task *task = *at;
-		bool is_new = task->step.group == 0 || task->step.group != group;
+	for (size_t seen = 0; *at && seen < WINDOW && call->count < CALL_COMMANDS_MAX; seen++) {
+		struct redis_command *command = *at;
+		bool is_new = command->group == 0 || command->group != group;
 
-		if (is_new && call->weight >= STEP_CALL_FULL)
+		if (is_new && call->weight >= CALL_COMMANDS_FULL)
 			break;
-		if (!go_together(first, task)) {
-			at = &task->next;
+		if (!go_together(first, command)) {
+			at = &command->next;
 			continue;
 		}
-		if (is_new && task->step.group != 0 && call->count > 0 &&
-		    (group_size(task) > STEP_CALL_MAX - call->count || group_size(task) > WINDOW - seen))
+		if (is_new && command->group != 0 && call->count > 0 &&
+		    (group_size(command) > CALL_COMMANDS_MAX - call->count ||
+		     group_size(command) > WINDOW - seen))
 			break;
-		if (is_given && call->count > 0 && task->step.at.now_ns != call->steps[0]->at.now_ns)
+		if (is_given && call->count > 0 && command->at.now_ns != call->commands[0]->at.now_ns)
 			break; /* a call has one time */
-		group = task->step.group;
-		*at = task->next;
-		call->deadline_ns = u64_min(call->deadline_ns, task->deadline_ns);
-		call->weight += weight_of(task);
-		call->steps[call->count++] = &task->step;
+		group = command->group;
+		*at = command->next;
+		call->deadline_ns = u64_min(call->deadline_ns, command->deadline_ns);
+		call->weight += weight_of(command);
+		call->commands[call->count++] = command;
 	}
 	if (!*at)
 		list->last = at;
 }
 
-static const struct task *task_of(const struct call *call)
+static const struct redis_command *command_of(const struct call *call)
 {
-	return (const struct task *)call->steps[0];
+	return call->commands[0];
 }
 
 /* False: no memory. */
@@ -348,38 +349,39 @@ static bool write_call(struct call *call)
 {
 	struct redis_node *node = call->node;
 
-	return (task_of(call)->ask == 0 ||
+	return (command_of(call)->ask == 0 ||
 	        send_words(node, call->deadline_ns, ignored, &SLICE("ASKING"), 1)) &&
-	       step_write(call->steps, call->count, link_command(node->link), &call->script) == WEIR_OK;
+	       command_write(call->commands, call->count, connection_command(node->connection),
+	                     &call->script) == WEIR_OK;
 }
 
 /* When it is too late to send it: a call gets half of store_timeout at least. */
-static uint64_t last_ns(const struct redis_lane *lane, const struct task *task)
+static uint64_t last_ns(const struct redis_client *client, const struct redis_command *command)
 {
-	return task->deadline_ns - lane->store->options.timeout_ns / 2;
+	return command->deadline_ns - client->store->options.timeout_ns / 2;
 }
 
-/* Fails the tasks that have waited too long behind calls under way. */
+/* Fails the commands that have waited too long behind calls under way. */
 static void fail_late(struct redis_node *node)
 {
-	struct redis_lane *lane = node->lane;
-	struct task_list *waiting = &node->waiting;
-	struct task *late = NULL, **end = &late;
+	struct redis_client *client = node->client;
+	struct command_list *waiting = &node->waiting;
+	struct redis_command *late = NULL, **end = &late;
 
-	while (waiting->first && last_ns(lane, waiting->first) <= lane_now_ns(lane)) {
+	while (waiting->first && last_ns(client, waiting->first) <= client_now_ns(client)) {
 		*end = waiting->first;
 		end = &(*end)->next;
 		waiting->first = *end;
 	}
 	*end = NULL;
 	if (!waiting->first)
-		task_list_clear(waiting);
-	task_fail_all(lane, late, WEIR_ESTORE);
+		command_list_clear(waiting);
+	commands_fail_all(client, late, WEIR_ESTORE);
 }
 
 void node_send(struct redis_node *node)
 {
-	struct redis_lane *lane = node->lane;
+	struct redis_client *client = node->client;
 	bool wrote = false, was_busy = node->is_busy;
 
 	if (node->ready_deadline_ns != 0)
@@ -392,40 +394,39 @@ void node_send(struct redis_node *node)
 		struct call *call = call_open(node);
 
 		if (!call) {
-			task_fail_all(lane, task_list_take(&node->waiting), WEIR_ENOMEM);
+			commands_fail_all(client, command_list_take(&node->waiting), WEIR_ENOMEM);
 			break;
 		}
 		call->deadline_ns = UINT64_MAX;
-		fill_call(&node->waiting, call, lane->store->options.given_time);
+		fill_call(&node->waiting, call, client->store->options.given_time);
 		for (size_t i = 0; i < call->count; i++)
-			known_asked(lane, (struct task *)call->steps[i]);
+			known_asked(client, call->commands[i]);
 		if (!write_call(call)) {
-			call_fail(lane, call);
+			call_fail(client, call);
 			send_end(call);
 			continue;
 		}
 		call->weight += CALL_WEIGHT;
-		lane->gather.newest_key =
-		    ((struct task *)call->steps[call->count - 1])->jobs->step.key.hash;
-		count_more(&lane->counts.calls, 1);
-		count_more(&lane->counts.steps, call->count);
+		client->gather.newest_key = call->commands[call->count - 1]->operations->step.key.hash;
+		count_more(&client->counts.calls, 1);
+		count_more(&client->counts.steps, call->count);
 		send_call(call, replied);
 		wrote = true;
 	}
 	node->is_busy = was_busy;
 	node->was_full = node->waiting.first != NULL;
 	if (node->was_full)
-		lane_alarm_at(lane, last_ns(lane, node->waiting.first));
+		client_alarm_at(client, last_ns(client, node->waiting.first));
 	if (wrote)
-		connection_send(node->connection);
+		dialer_send(node->dialer);
 }
 
-void send_close(struct redis_lane *lane)
+void send_close(struct redis_client *client)
 {
-	while (lane->free_calls) {
-		struct call *call = lane->free_calls;
+	while (client->free_calls) {
+		struct call *call = client->free_calls;
 
-		lane->free_calls = call->next;
+		client->free_calls = call->next;
 		free(call);
 	}
 }

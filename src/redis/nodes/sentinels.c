@@ -29,7 +29,7 @@ static bool is_learnt(const struct cluster *cluster, unsigned node)
 	return node >= cluster->seeds;
 }
 
-/* Another lane may miss a round before this one takes over: it may be between two calls. */
+/* Another client may miss a round before this one takes over: it may be between two calls. */
 static uint64_t next_round_ns(const struct cluster *cluster, const void *asker)
 {
 	if (cluster->round_ns == 0)

@@ -4,12 +4,12 @@
  * The nodes of such a store (cluster.h) are Sentinels, the servers that they named, and one node
  * that stands for a master that is not known yet. All slots belong to the master.
  *
- * A lane asks all Sentinels of the URL at once: a round. The server that most of them name becomes
- * the master. A server that says itself that it is a replica does not, as long as another is named.
- * If two servers are named equally often, it is the one that an earlier Sentinel of the URL names,
- * so that all processes choose the same. Sentinels that are not in the URL are asked only while
- * none of the URL answers: else one Sentinel that lies could name many others, and outvote the
- * rest.
+ * A client asks all Sentinels of the URL at once: a round. The server that most of them name
+ * becomes the master. A server that says itself that it is a replica does not, as long as another
+ * is named. If two servers are named equally often, it is the one that an earlier Sentinel of the
+ * URL names, so that all processes choose the same. Sentinels that are not in the URL are asked
+ * only while none of the URL answers: else one Sentinel that lies could name many others, and
+ * outvote the rest.
  */
 #ifndef REDIS_SENTINELS_H
 #define REDIS_SENTINELS_H
@@ -29,7 +29,7 @@ bool sentinels_has(struct cluster *cluster, unsigned node);
 
 /**
  * Whether the caller is to ask the Sentinels now: when the master is in doubt, or the last
- * round of all lanes is old. Writes how many Sentinels, and which nodes they are.
+ * round of all clients is old. Writes how many Sentinels, and which nodes they are.
  */
 bool sentinels_begin(struct cluster *cluster, const void *asker, uint64_t now_ns,
                      unsigned nodes[SENTINELS_MAX], size_t *n);

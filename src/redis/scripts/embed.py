@@ -67,7 +67,7 @@ def call(source):
 
 def array(name, sources):
     rows = [f"\t[SCRIPT_{key.upper()}] = {call(source)}," for key, source in sources.items()]
-    return f"static const struct step_call {name}[] = {{\n" + "\n".join(rows) + "\n};\n"
+    return f"static const struct script_text {name}[] = {{\n" + "\n".join(rows) + "\n};\n"
 
 
 def main(directory, out):
@@ -82,7 +82,7 @@ def main(directory, out):
         f"/* Made by embed.py. */\nenum script {{ {names} }};\n\n"
         + array("scripts_alone", {name: alone(directory, parts) for name, parts in ALONE.items()})
         + array("scripts_of_runs", runs | any_kind)
-        + "".join(f"static const struct step_call script_{name} = {call(text(directory, name))};\n"
+        + "".join(f"static const struct script_text script_{name} = {call(text(directory, name))};\n"
                   for name in ["fleet", "probe", "reports"]))
 
 

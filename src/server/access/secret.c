@@ -6,9 +6,9 @@
 
 #include "base/number.h"
 #include "base/os/os.h"
-#include "redis/network/connection.h"
-#include "redis/nodes/slots.h"
-#include "server/stores/port.h"
+#include "redis/network/dialer.h"
+#include "redis/nodes/hash_slots.h"
+#include "server/stores/transport.h"
 
 #define LIFE_MS    "604800000" /* a week without any server */
 #define PERIOD_NS  (10 * NS_PER_S)
@@ -25,13 +25,13 @@
 #define CALLS 3
 
 struct keeper_call {
-	struct link_call link; /* first */
+	struct connection_call base; /* first */
 	struct secret_keeper *of;
 };
 
 struct secret_keeper {
 	struct secrets *secrets;
-	struct server_port port;
+	struct server_transport transport;
 	struct log *log;
 	const struct store *store;
 	struct redis_url url;
@@ -40,7 +40,7 @@ struct secret_keeper {
 	struct redis_host host;
 	size_t tries; /* by which the next host of the URL is chosen */
 	unsigned hops;
-	struct redis_connection *connection; /* NULL while it rests */
+	struct redis_dialer *dialer; /* NULL while it rests */
 	uint64_t due_ns;
 	uint64_t tick_ns; /* when the connection is to be called */
 	uint64_t rest_ns; /* before it asks again */
@@ -96,9 +96,9 @@ static bool read_key(struct slice text, struct hash_key *key)
 
 static void hang_up(struct secret_keeper *keeper)
 {
-	if (keeper->connection)
-		connection_close(keeper->connection);
-	keeper->connection = NULL;
+	if (keeper->dialer)
+		dialer_close(keeper->dialer);
+	keeper->dialer = NULL;
 	keeper->tick_ns = UINT64_MAX;
 	keeper->due_ns = os_monotonic_ns() + keeper->rest_ns;
 }
@@ -157,22 +157,22 @@ static void look_at_other(struct secret_keeper *keeper, const struct redis_reply
 		follow(keeper, reply);
 }
 
-static void replied(struct link_call *call, const struct redis_reply *reply);
+static void replied(struct connection_call *call, const struct redis_reply *reply);
 
 static void say(struct secret_keeper *keeper, const struct slice *words, size_t count)
 {
 	struct keeper_call *call = &keeper->calls[keeper->said++];
 
 	call->of = keeper;
-	call->link.replied = replied;
-	link_write_words(link_command(connection_link(keeper->connection)), words, count);
-	link_sent(connection_link(keeper->connection), &call->link);
+	call->base.replied = replied;
+	connection_write_words(connection_command(dialer_connection(keeper->dialer)), words, count);
+	connection_sent(dialer_connection(keeper->dialer), &call->base);
 }
 
-static void replied(struct link_call *call, const struct redis_reply *reply)
+static void replied(struct connection_call *call, const struct redis_reply *reply)
 {
 	struct secret_keeper *keeper = ((struct keeper_call *)call)->of;
-	bool is_get = call == &keeper->calls[1].link;
+	bool is_get = call == &keeper->calls[1].base;
 	struct hash_key key;
 
 	keeper->replied++;
@@ -204,14 +204,14 @@ static void ask(void *context)
 	say(keeper, (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life},
 	    6);
 	say(keeper, (struct slice[]){SLICE("GET"), key}, 2);
-	connection_send(keeper->connection);
+	dialer_send(keeper->dialer);
 }
 
 static void take_in(void *context, struct slice bytes)
 {
 	struct secret_keeper *keeper = context;
 
-	if (link_in(connection_link(keeper->connection), bytes) != 0)
+	if (connection_in(dialer_connection(keeper->dialer), bytes) != 0)
 		fail(keeper);
 	else if (keeper->replied == keeper->said)
 		hang_up(keeper);
@@ -230,11 +230,11 @@ static void set_alarm(void *context, uint64_t at_ns)
 	((struct secret_keeper *)context)->tick_ns = at_ns;
 }
 
-static const struct connection_owner owner = {ask, take_in, lose, set_alarm};
+static const struct dialer_owner owner = {ask, take_in, lose, set_alarm};
 
 static void begin(struct secret_keeper *keeper)
 {
-	struct connection_target target = {.url = &keeper->url};
+	struct dialer_target target = {.url = &keeper->url};
 
 	keeper->said = keeper->replied = 0;
 	keeper->rest_ns = RETRY_NS;
@@ -243,8 +243,8 @@ static void begin(struct secret_keeper *keeper)
 		return;
 	}
 	target.host = keeper->host;
-	keeper->connection = connection_open(&keeper->port.port, &target, &owner, keeper);
-	if (keeper->connection)
+	keeper->dialer = dialer_open(&keeper->transport.base, &target, &owner, keeper);
+	if (keeper->dialer)
 		keeper->due_ns = os_monotonic_ns() + TIMEOUT_NS;
 	else
 		hang_up(keeper);
@@ -260,7 +260,7 @@ struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct s
 	if (!keeper)
 		return NULL;
 	keeper->secrets = secrets;
-	server_port_open(&keeper->port, loop);
+	server_transport_open(&keeper->transport, loop);
 	keeper->tick_ns = UINT64_MAX;
 	keeper->log = stores->log;
 	keeper->store = store->store;
@@ -279,7 +279,7 @@ struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct s
 void secret_keeper_end(struct secret_keeper *keeper)
 {
 	if (keeper)
-		server_port_end(&keeper->port);
+		server_transport_end(&keeper->transport);
 }
 
 void secret_keeper_close(struct secret_keeper *keeper)
@@ -294,11 +294,11 @@ void secret_keeper_close(struct secret_keeper *keeper)
 
 uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns)
 {
-	if (keeper->connection && keeper->tick_ns <= now_ns) {
+	if (keeper->dialer && keeper->tick_ns <= now_ns) {
 		keeper->tick_ns = UINT64_MAX;
-		connection_tick(keeper->connection, now_ns);
+		dialer_tick(keeper->dialer, now_ns);
 	}
-	if (now_ns >= keeper->due_ns && keeper->connection) /* too late */
+	if (now_ns >= keeper->due_ns && keeper->dialer) /* too late */
 		fail(keeper);
 	else if (now_ns >= keeper->due_ns)
 		begin(keeper);

@@ -132,7 +132,7 @@ const struct rules_rule *koala_rule(const struct worker *worker, struct slice nu
 bool koala_is_alive(const struct worker *worker)
 {
 	for (uint64_t rest = worker->config->stores; rest != 0; rest &= rest - 1) {
-		const struct store_lane *lane = worker->lanes.ways[__builtin_ctzll(rest)];
+		const struct store_client *lane = worker->lanes.ways[__builtin_ctzll(rest)];
 		struct redis_stats stats;
 
 		redis_store_stats(lane->store, &stats);

@@ -26,7 +26,7 @@ struct fleet {
 	const struct fleets *fleets;
 	char *name;
 	struct server_config *config; /* of the call that is on its way; NULL: there is none */
-	bool is_done;                 /* it has ended, with exchange.job.status */
+	bool is_done;                 /* it has ended, with exchange.operation.status */
 	bool is_back;                 /* the server knows nothing of what the fleet knows */
 	bool has_left;                /* it stops, and has given back what it had */
 	uint64_t since;               /* the newest turn that it knows */
@@ -425,7 +425,7 @@ static void say_queued(struct tick *tick)
 }
 
 /* Maybe when the turn has sent what it had, so that there has to be another one. */
-static void ended(struct store_job *job)
+static void ended(struct store_operation *job)
 {
 	struct fleet *fleet = (struct fleet *)((char *)job - offsetof(struct fleet, exchange));
 
@@ -437,16 +437,18 @@ static void send(struct tick *tick)
 {
 	struct fleet *fleet = tick->fleet;
 	struct worker *worker = tick->worker;
-	struct store_job *job = &fleet->exchange.job;
+	struct store_operation *job = &fleet->exchange.operation;
 	uint64_t poll_ns = worker->config->rules->store_poll_ns;
 	struct exchange_server server = {.id = worker->shared->fleets.id,
 	                                 .since = fleet->since,
 	                                 .is_back = fleet->is_back,
 	                                 .lease_ns = tick->leaves ? 0 : lease_ns(tick)};
 
-	*job = (struct store_job){
+	*job = (struct store_operation){
 	    .exchanges = true,
-	    .step = {.store = fleet->store, .limit = &tick->limit->algo, .at = worker->turn.at,
+	    .step = {.store = fleet->store,
+	             .limit = &tick->limit->algo,
+	             .at = worker->turn.at,
 	             .call = {.op = ALGO_PEEK}},
 	    .limit_name = fleet->name,
 	    .done = ended,
@@ -467,7 +469,7 @@ static void finish(struct tick *tick)
 	struct fleet *fleet = tick->fleet;
 
 	fleet->is_done = false;
-	if (fleet->exchange.job.status == WEIR_OK) {
+	if (fleet->exchange.operation.status == WEIR_OK) {
 		fleet->heard_ns = fleet->heard_ns ? fleet->heard_ns : tick->now_ns;
 		hear(tick);
 	} else {

@@ -2,7 +2,7 @@
 #ifndef SERVER_FLEETS_H
 #define SERVER_FLEETS_H
 
-#include "redis/steps/exchange.h"
+#include "redis/commands/exchange.h"
 
 struct fleet;
 struct net_loop;

@@ -8,9 +8,9 @@ int lanes_open(struct lanes *lanes, struct net_loop *loop, const struct stores *
 		struct lane *lane = &lanes->items[i];
 		int status;
 
-		server_port_open(&lane->port, loop);
+		server_transport_open(&lane->transport, loop);
 		lane->armed_ns = 0;
-		status = redis_lane_open(stores->items[i].store, &lane->port.port, &lanes->ways[i]);
+		status = redis_client_open(stores->items[i].store, &lane->transport.base, &lanes->ways[i]);
 		if (status != WEIR_OK)
 			return status;
 		atomic_store_explicit(&lanes->count, i + 1, memory_order_release);
@@ -23,13 +23,13 @@ void lanes_end(struct lanes *lanes)
 	size_t n = lanes_count(lanes);
 
 	for (size_t i = 0; i < n; i++)
-		server_port_end(&lanes->items[i].port);
+		server_transport_end(&lanes->items[i].transport);
 }
 
 void lanes_close(struct lanes *lanes)
 {
 	for (size_t i = lanes_count(lanes); i > 0; i--)
-		redis_lane_close(lanes->ways[i - 1]);
+		redis_client_close(lanes->ways[i - 1]);
 	lanes->count = 0;
 }
 
@@ -43,10 +43,10 @@ void lanes_tick(struct lanes *lanes)
 
 		if (lane->armed_ns != 0 && lane->armed_ns <= now_ns)
 			lane->armed_ns = 0;
-		if (lane->port.alarm_ns == 0 || lane->port.alarm_ns > now_ns)
+		if (lane->transport.alarm_ns == 0 || lane->transport.alarm_ns > now_ns)
 			continue;
-		lane->port.alarm_ns = 0;
-		redis_lane_tick(lanes->ways[i], now_ns);
+		lane->transport.alarm_ns = 0;
+		redis_client_tick(lanes->ways[i], now_ns);
 	}
 }
 
@@ -55,7 +55,7 @@ size_t lanes_steps(const struct lanes *lanes)
 	size_t n = lanes_count(lanes), steps = 0;
 
 	for (size_t i = 0; i < n; i++)
-		steps += redis_lane_steps(lanes->ways[i]);
+		steps += redis_client_steps(lanes->ways[i]);
 	return steps;
 }
 
@@ -64,7 +64,7 @@ void lanes_flush(struct lanes *lanes)
 	size_t n = lanes_count(lanes);
 
 	for (size_t i = 0; i < n; i++)
-		redis_lane_flush(lanes->ways[i]);
+		redis_client_flush(lanes->ways[i]);
 }
 
 void lanes_stop(struct lanes *lanes)
@@ -72,7 +72,7 @@ void lanes_stop(struct lanes *lanes)
 	size_t n = lanes_count(lanes);
 
 	for (size_t i = 0; i < n; i++)
-		redis_lane_stop(lanes->ways[i]);
+		redis_client_stop(lanes->ways[i]);
 }
 
 uint64_t lanes_due(struct lanes *lanes)
@@ -83,8 +83,9 @@ uint64_t lanes_due(struct lanes *lanes)
 	for (size_t i = 0; i < n; i++) {
 		struct lane *lane = &lanes->items[i];
 
-		if (lane->port.alarm_ns != 0 && (lane->armed_ns == 0 || lane->port.alarm_ns < lane->armed_ns))
-			lane->armed_ns = lane->port.alarm_ns;
+		if (lane->transport.alarm_ns != 0 &&
+		    (lane->armed_ns == 0 || lane->transport.alarm_ns < lane->armed_ns))
+			lane->armed_ns = lane->transport.alarm_ns;
 		if (lane->armed_ns != 0 && (due_ns == 0 || lane->armed_ns < due_ns))
 			due_ns = lane->armed_ns;
 	}

@@ -11,19 +11,20 @@
 #include <stdatomic.h>
 
 #include "redis/redis.h"
-#include "server/stores/port.h"
+#include "server/stores/transport.h"
 #include "server/stores/stores.h"
 
-/* The port of a lane, and when it is to be called. */
+/* The transport of a lane, and when it is to be called. */
 struct lane {
-	struct server_port port;
-	uint64_t armed_ns; /* not after port.alarm_ns; never put off, which would cost a call a turn */
+	struct server_transport transport;
+	uint64_t
+	    armed_ns; /* not after transport.alarm_ns; never put off, which would cost a call a turn */
 };
 
 struct lanes {
 	_Atomic size_t count;
 	struct lane items[STORES_MAX];
-	struct store_lane *ways[STORES_MAX]; /* by the index of their store */
+	struct store_client *ways[STORES_MAX]; /* by the index of their store */
 };
 
 static inline size_t lanes_count(const struct lanes *lanes)

@@ -2,7 +2,7 @@
 #ifndef SERVER_REPORT_POLL_H
 #define SERVER_REPORT_POLL_H
 
-#include "redis/steps/exchange.h"
+#include "redis/commands/exchange.h"
 
 #define REPORTS_NAME_SIZE 17 /* of a giver, in hexadecimal digits, and a NUL */
 

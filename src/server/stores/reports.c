@@ -50,24 +50,26 @@ void reports_begin(struct worker *worker)
 }
 
 static void submit(struct worker *worker, struct exchange *exchange, const char *name,
-                   void (*done)(struct store_job *job))
+                   void (*done)(struct store_operation *job))
 {
 	struct store *store = worker->shared->stores.items[0].store;
 
-	exchange->job = (struct store_job){
+	exchange->operation = (struct store_operation){
 	    .exchanges = true,
-	    .step = {.store = store, .limit = &worker->shared->reports.limit, .at = worker->turn.at,
+	    .step = {.store = store,
+	             .limit = &worker->shared->reports.limit,
+	             .at = worker->turn.at,
 	             .call = {.op = ALGO_PEEK}},
 	    .limit_name = name,
 	    .done = done,
 	};
-	store->kind->submit(worker->lanes.ways[store->index], &exchange->job);
+	store->kind->submit(worker->lanes.ways[store->index], &exchange->operation);
 }
 
 /* Telling */
 
 /* Whatever became of it: if it is lost, the giver counts a timeout. */
-static void told_done(struct store_job *job)
+static void told_done(struct store_operation *job)
 {
 	struct told *told = (struct told *)job;
 
@@ -143,7 +145,7 @@ static void hear(struct worker *worker)
 	struct slice heard = {reports->exchange.heard.data, reports->exchange.heard.len}, report;
 	size_t n = 0;
 
-	if (reports->exchange.job.status != WEIR_OK)
+	if (reports->exchange.operation.status != WEIR_OK)
 		return;
 	for (; exchange_next_report(&heard, &report); n++)
 		settle(worker, report);
@@ -151,7 +153,7 @@ static void hear(struct worker *worker)
 		reports->due_ns = 0;
 }
 
-static void heard_done(struct store_job *job)
+static void heard_done(struct store_operation *job)
 {
 	struct reports *reports =
 	    (struct reports *)((char *)job - offsetof(struct reports, exchange));

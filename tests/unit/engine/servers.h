@@ -86,10 +86,10 @@ static const struct rules_rule rules[] = {
 /* The shared store. It does a chain when a test says so, or at once. */
 struct shared {
 	struct store store; /* first */
-	struct store_lane lane;
+	struct store_client lane;
 	struct store *states;
 	bool is_away, is_slow, withholds_all;
-	struct store_job *waiting[8]; /* chains that it has not done yet */
+	struct store_operation *waiting[8]; /* chains that it has not done yet */
 	size_t waiting_count;
 	uint64_t now_ns; /* by its own clock; 0: as that of the server that asks */
 	size_t chains, jobs;    /* so far */
@@ -100,7 +100,7 @@ struct server {
 	struct weir_config config;
 	weir_table *table;
 	weir_engine *engine;
-	struct store_lane *lane;
+	struct store_client *lane;
 	struct turn turn;
 	struct arena arena;
 	struct plan plan;
@@ -111,7 +111,7 @@ struct server {
 
 static struct shared redis;
 
-static inline void carry_out(struct store_job *job)
+static inline void carry_out(struct store_operation *job)
 {
 	struct store_step step = job->step;
 	const struct algo_limit *by = step.limit;
@@ -126,7 +126,7 @@ static inline void carry_out(struct store_job *job)
 }
 
 /* The rest of its answer counts for nothing. */
-static inline void withhold(struct store_job *job)
+static inline void withhold(struct store_operation *job)
 {
 	job->withheld = true;
 	job->outcome.allowed = true;
@@ -134,11 +134,11 @@ static inline void withhold(struct store_job *job)
 }
 
 /* Whether none is refused of those that are all or nothing. */
-static inline bool all_pass(struct store_job *chain)
+static inline bool all_pass(struct store_operation *chain)
 {
 	bool passes = true;
 
-	for (struct store_job *job = chain; job && job->together; job = job->next) {
+	for (struct store_operation *job = chain; job && job->together; job = job->next) {
 		enum algo_op op = job->step.call.op;
 
 		if (op == ALGO_REFUND)
@@ -151,7 +151,7 @@ static inline bool all_pass(struct store_job *chain)
 	return passes;
 }
 
-static inline void do_job(struct store_job *job, bool passes)
+static inline void do_job(struct store_operation *job, bool passes)
 {
 	if (redis.is_away)
 		job->status = WEIR_ESTORE;
@@ -163,14 +163,14 @@ static inline void do_job(struct store_job *job, bool passes)
 		withhold(job);
 }
 
-static inline void do_chain(struct store_job *chain)
+static inline void do_chain(struct store_operation *chain)
 {
-	struct store_job *next;
+	struct store_operation *next;
 	bool passes = all_pass(chain);
 
-	for (struct store_job *job = chain; job; job = job->next)
+	for (struct store_operation *job = chain; job; job = job->next)
 		do_job(job, passes);
-	for (struct store_job *job = chain; job; job = next) {
+	for (struct store_operation *job = chain; job; job = next) {
 		next = job->next;
 		job->done(job);
 	}
@@ -185,11 +185,11 @@ static inline void do_waiting(void)
 		do_chain(redis.waiting[i]);
 }
 
-static inline void submit(struct store_lane *lane, struct store_job *chain)
+static inline void submit(struct store_client *lane, struct store_operation *chain)
 {
 	assert_ptr_equal(lane->store, &redis.store);
 	redis.chains++;
-	for (struct store_job *job = chain; job; job = job->next, redis.jobs++)
+	for (struct store_operation *job = chain; job; job = job->next, redis.jobs++)
 		redis.limit_name = job->limit_name;
 	if (redis.is_slow)
 		redis.waiting[redis.waiting_count++] = chain;
@@ -262,7 +262,7 @@ static inline const struct weir_limit *limit_at(const struct server *s, size_t i
 /* The units that "u" has left, at the store, or in memory (of a local limit, or HERE). */
 static inline uint64_t left(const struct server *s, const struct weir_limit *limit)
 {
-	struct store_job job = {
+	struct store_operation job = {
 	    .step = {.limit = &limit->algo, .call = {.op = ALGO_PEEK}, .at = moment_given(NOW)},
 	    .key_name = SLICE("u")};
 	struct weir_decision d;

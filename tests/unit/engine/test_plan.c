@@ -31,9 +31,9 @@
 /* A store that keeps states in memory, but comes to a chain when it is told to. */
 struct later {
 	struct store store;
-	struct store_lane lane; /* that all threads share */
+	struct store_client lane; /* that all threads share */
 	struct store *states;
-	struct store_job *chains[JOBS];
+	struct store_operation *chains[JOBS];
 	size_t count;
 	pthread_mutex_t lock, states_lock;
 	pthread_cond_t filled;
@@ -92,7 +92,7 @@ struct scene {
 	weir_engine *engine;
 	struct weir_config config;
 	struct later later[2];
-	struct store_lane *lanes[2];
+	struct store_client *lanes[2];
 	struct request requests[ALIVE];
 	/* By plans that were allowed, and have not been cancelled since. */
 	uint64_t held[LIMITS][KEYS][PLACE_COUNT];
@@ -111,7 +111,7 @@ static uint64_t draw(uint64_t *seed, uint64_t n)
 	return (*seed >> 33) % n;
 }
 
-static void submit(struct store_lane *lane, struct store_job *chain)
+static void submit(struct store_client *lane, struct store_operation *chain)
 {
 	struct later *later = (struct later *)lane->store;
 
@@ -124,7 +124,7 @@ static void submit(struct store_lane *lane, struct store_job *chain)
 
 static const struct store_kind kind = {submit};
 
-static uint64_t carry_out(struct store *states, const struct store_job *job, enum algo_op op,
+static uint64_t carry_out(struct store *states, const struct store_operation *job, enum algo_op op,
                           struct algo_outcome *outcome)
 {
 	struct store_step step = job->step;
@@ -137,7 +137,7 @@ static uint64_t carry_out(struct store *states, const struct store_job *job, enu
 }
 
 /* Notes a step that failed but was done, or a refund that was not done. */
-static void lose(struct scene *s, const struct store_job *job)
+static void lose(struct scene *s, const struct store_operation *job)
 {
 	const struct weir_limit *limit = (const struct weir_limit *)job->step.limit;
 
@@ -148,7 +148,8 @@ static void lose(struct scene *s, const struct store_job *job)
 }
 
 /* A step that fails is done, half of the time, and nobody is told. */
-static void fail_step(struct scene *s, struct later *later, struct store_job *job, uint64_t *seed)
+static void fail_step(struct scene *s, struct later *later, struct store_operation *job,
+                      uint64_t *seed)
 {
 	enum algo_op op = job->step.call.op;
 	bool is_done = draw(seed, 2) == 0;
@@ -162,11 +163,11 @@ static void fail_step(struct scene *s, struct later *later, struct store_job *jo
 }
 
 /* Whether none is refused, of those that are all or nothing. */
-static bool all_pass(struct later *later, struct store_job *chain)
+static bool all_pass(struct later *later, struct store_operation *chain)
 {
 	bool pass = true;
 
-	for (struct store_job *job = chain; job; job = job->next) {
+	for (struct store_operation *job = chain; job; job = job->next) {
 		assert_true(job->together);
 		carry_out(later->states, job, ALGO_PEEK, &job->outcome);
 		pass &= job->outcome.allowed;
@@ -175,13 +176,14 @@ static bool all_pass(struct later *later, struct store_job *chain)
 }
 
 /* A chain whose keys lie together is one group, or all of it fails; else each is for itself. */
-static void decide(struct scene *s, struct later *later, struct store_job *chain, uint64_t *seed)
+static void decide(struct scene *s, struct later *later, struct store_operation *chain,
+                   uint64_t *seed)
 {
 	bool lies_together = chain->together && draw(seed, 2) == 0;
 	bool fails = draw(seed, 60) == 0;
 	bool passes = !lies_together || fails || all_pass(later, chain);
 
-	for (struct store_job *job = chain; job; job = job->next) {
+	for (struct store_operation *job = chain; job; job = job->next) {
 		job->status = WEIR_OK;
 		if (lies_together ? fails : draw(seed, 60) == 0) {
 			fail_step(s, later, job, seed);
@@ -195,24 +197,25 @@ static void decide(struct scene *s, struct later *later, struct store_job *chain
 	}
 }
 
-static void complete(struct scene *s, struct later *later, struct store_job *chain, uint64_t *seed)
+static void complete(struct scene *s, struct later *later, struct store_operation *chain,
+                     uint64_t *seed)
 {
-	struct store_job *next;
+	struct store_operation *next;
 
 	pthread_mutex_lock(&later->states_lock);
 	decide(s, later, chain, seed);
 	pthread_mutex_unlock(&later->states_lock);
-	for (struct store_job *job = chain; job; job = next) {
+	for (struct store_operation *job = chain; job; job = next) {
 		next = job->next;
 		job->done(job);
 	}
 }
 
 /* Takes any of the chains; NULL: there is none. Under the lock. */
-static struct store_job *take_chain(struct later *later, uint64_t *seed)
+static struct store_operation *take_chain(struct later *later, uint64_t *seed)
 {
 	size_t i = later->count > 0 ? draw(seed, later->count) : 0;
-	struct store_job *chain = later->chains[i];
+	struct store_operation *chain = later->chains[i];
 
 	if (later->count == 0)
 		return NULL;
@@ -386,7 +389,7 @@ static void open_scene(struct scene *s, uint64_t seed)
 static uint64_t in_use(const struct scene *s, const struct weir_limit *limit, struct store *states,
                        size_t key)
 {
-	struct store_job peek = {.step = {.limit = &limit->algo, .at = moment_given(NOW)}};
+	struct store_operation peek = {.step = {.limit = &limit->algo, .at = moment_given(NOW)}};
 	struct algo_outcome outcome;
 
 	if (!limit)
@@ -453,7 +456,7 @@ static void plans_end_with_what_they_should_have_taken(void **state)
 	open_scene(&s, given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec);
 	while (left) {
 		struct later *later = &s.later[draw(&s.seed, 2)];
-		struct store_job *chain = take_chain(later, &s.seed);
+		struct store_operation *chain = take_chain(later, &s.seed);
 
 		if (chain)
 			complete(&s, later, chain, &s.seed);
@@ -474,7 +477,7 @@ static void *complete_all(void *argument)
 {
 	struct worker *worker = argument;
 	struct later *later = worker->later;
-	struct store_job *chain;
+	struct store_operation *chain;
 
 	for (;;) {
 		pthread_mutex_lock(&later->lock);

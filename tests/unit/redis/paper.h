@@ -1,4 +1,4 @@
-/* paper.h: a lane at nodes on paper: the test is its port, and says what each node answers. */
+/* paper.h: a client at nodes on paper: the test is its port, and says what each node answers. */
 #ifndef TEST_REDIS_PAPER_H
 #define TEST_REDIS_PAPER_H
 
@@ -13,8 +13,8 @@
 
 #include "base/number.h"
 #include "base/os/os.h"
-#include "redis/network/address.h"
-#include "redis/network/link.h"
+#include "redis/network/redis_address.h"
+#include "redis/network/connection.h"
 #include "redis/redis.h"
 
 #define LINES_MAX 16
@@ -26,44 +26,44 @@ struct line {
 
 /* A name that is looked up; NULL: it is not any more. */
 struct look_up {
-	struct redis_connection *connection;
+	struct redis_dialer *dialer;
 	unsigned port;
 };
 
 struct paper {
-	struct redis_port port; /* first */
+	struct redis_transport transport; /* first */
 	struct line lines[LINES_MAX];
 	size_t count; /* that were dialled */
 	struct look_up look_ups[LINES_MAX];
 	size_t look_up_count;
 	struct store *store;
-	struct store_lane *lane;
+	struct store_client *client;
 	struct algo_limit limit;
 	size_t away, back; /* as often as it was told */
 	char why[200];     /* the last time */
 };
 
 struct one {
-	struct store_job job; /* first */
+	struct store_operation operation; /* first */
 	char key[16];
 	bool is_done;
 };
 
-static inline void *look_up(struct redis_port *port, struct redis_connection *connection,
+static inline void *look_up(struct redis_transport *transport, struct redis_dialer *dialer,
                             const struct redis_host *host)
 {
-	struct paper *p = (struct paper *)port;
+	struct paper *p = (struct paper *)transport;
 	struct look_up *new = &p->look_ups[p->look_up_count++];
 
 	assert_true(p->look_up_count <= LINES_MAX);
-	*new = (struct look_up){connection, host->port};
+	*new = (struct look_up){dialer, host->port};
 	return new;
 }
 
-static inline void stop_look_up(struct redis_port *port, void *look_up)
+static inline void stop_look_up(struct redis_transport *transport, void *look_up)
 {
-	(void)port;
-	((struct look_up *)look_up)->connection = NULL;
+	(void)transport;
+	((struct look_up *)look_up)->dialer = NULL;
 }
 
 static inline struct redis_address address_of(unsigned port)
@@ -81,17 +81,17 @@ static inline void find_names(struct paper *p)
 		struct look_up found = p->look_ups[i];
 		const struct redis_address address = address_of(found.port);
 
-		p->look_ups[i].connection = NULL;
-		if (found.connection)
-			redis_connection_found(found.connection, &address, 1, NULL);
+		p->look_ups[i].dialer = NULL;
+		if (found.dialer)
+			redis_dialer_found(found.dialer, &address, 1, NULL);
 	}
 	p->look_up_count = 0;
 }
 
-static inline bool dial(struct redis_port *port, struct redis_attempt *attempt,
+static inline bool dial(struct redis_transport *transport, struct redis_attempt *attempt,
                         const struct redis_address *to, void **line)
 {
-	struct paper *p = (struct paper *)port;
+	struct paper *p = (struct paper *)transport;
 	struct line *new = &p->lines[p->count++];
 
 	assert_true(p->count <= LINES_MAX);
@@ -100,26 +100,26 @@ static inline bool dial(struct redis_port *port, struct redis_attempt *attempt,
 	return true;
 }
 
-static inline void nothing_to_do(struct redis_port *port, void *line)
+static inline void nothing_to_do(struct redis_transport *transport, void *line)
 {
-	(void)port;
+	(void)transport;
 	(void)line;
 }
 
-static inline void hang_up(struct redis_port *port, void *line)
+static inline void hang_up(struct redis_transport *transport, void *line)
 {
-	(void)port;
+	(void)transport;
 	((struct line *)line)->attempt = NULL;
 }
 
-static inline void no_alarm(struct redis_port *port, uint64_t at_ns)
+static inline void no_alarm(struct redis_transport *transport, uint64_t at_ns)
 {
-	(void)port;
+	(void)transport;
 	(void)at_ns;
 }
 
-static const struct redis_port_kind paper_kind = {look_up,       stop_look_up, dial,
-                                                  nothing_to_do, hang_up,      no_alarm};
+static const struct redis_transport_kind paper_kind = {look_up,       stop_look_up, dial,
+                                                       nothing_to_do, hang_up,      no_alarm};
 
 static inline void switched(void *context, const struct store *store, const char *why)
 {
@@ -135,12 +135,12 @@ static inline struct paper *paper_open(const char *url, uint64_t timeout_ns)
 {
 	struct paper *p = calloc(1, sizeof *p);
 
-	p->port.kind = &paper_kind;
-	assert_int_equal(algo_limit_init(&p->limit,
-	                                 &(struct weir_limit_options){
-	                                     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
-	                                 NULL),
-	                 WEIR_OK);
+	p->transport.kind = &paper_kind;
+	assert_int_equal(
+	    algo_limit_init(&p->limit,
+	                    &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
+	                    NULL),
+	    WEIR_OK);
 	assert_int_equal(redis_store_open(&(struct redis_options){.url = url,
 	                                                          .prefix = "weir:",
 	                                                          .timeout_ns = timeout_ns,
@@ -148,28 +148,28 @@ static inline struct paper *paper_open(const char *url, uint64_t timeout_ns)
 	                                                          .context = p},
 	                                  &p->store, NULL),
 	                 WEIR_OK);
-	assert_int_equal(redis_lane_open(p->store, &p->port, &p->lane), WEIR_OK);
+	assert_int_equal(redis_client_open(p->store, &p->transport, &p->client), WEIR_OK);
 	return p;
 }
 
 static inline void end(struct paper *p)
 {
-	redis_lane_close(p->lane);
+	redis_client_close(p->client);
 	redis_store_close(p->store);
 	algo_limit_free(&p->limit);
 	free(p);
 }
 
-static inline void done(struct store_job *job)
+static inline void done(struct store_operation *operation)
 {
-	((struct one *)job)->is_done = true;
+	((struct one *)operation)->is_done = true;
 }
 
 static inline void make_one(struct paper *p, struct one *one, const char *key, uint64_t hash)
 {
 	*one = (struct one){0};
 	snprintf(one->key, sizeof one->key, "%s", key);
-	one->job = (struct store_job){
+	one->operation = (struct store_operation){
 	    .step = {.store = p->store,
 	             .limit = &p->limit,
 	             .key = {.hash = hash},
@@ -182,7 +182,7 @@ static inline void make_one(struct paper *p, struct one *one, const char *key, u
 
 static inline void submit(struct paper *p, struct one *one)
 {
-	p->store->kind->submit(p->lane, &one->job);
+	p->store->kind->submit(p->client, &one->operation);
 }
 
 /* The last one to a node, by its port. */
@@ -201,8 +201,8 @@ static inline const char *sent(struct paper *p, unsigned port)
 {
 	static char names[200];
 	struct line *line = line_to(p, port);
-	struct link *link = redis_attempt_link(line->attempt);
-	struct slice out = link_out(link);
+	struct connection *connection = redis_attempt_connection(line->attempt);
+	struct slice out = connection_out(connection);
 
 	names[0] = '\0';
 	while (out.len > 0) {
@@ -219,7 +219,7 @@ static inline const char *sent(struct paper *p, unsigned port)
 			out = (struct slice){out.data + len + 2, out.len - len - 2};
 		}
 	}
-	link_out_gone(link, link_out(link).len);
+	connection_out_gone(connection, connection_out(connection).len);
 	return names;
 }
 
@@ -239,14 +239,14 @@ static inline void accept_line(struct paper *p, unsigned port, const char *names
 static inline void assert_granted(const struct one *one)
 {
 	assert_true(one->is_done);
-	assert_int_equal(one->job.status, WEIR_OK);
-	assert_true(one->job.outcome.allowed);
+	assert_int_equal(one->operation.status, WEIR_OK);
+	assert_true(one->operation.outcome.allowed);
 }
 
 static inline void assert_failed(const struct one *one)
 {
 	assert_true(one->is_done);
-	assert_int_equal(one->job.status, WEIR_ESTORE);
+	assert_int_equal(one->operation.status, WEIR_ESTORE);
 }
 
 #endif

@@ -105,13 +105,13 @@ static redisReply *send_bytes(struct real *real, struct buffer *bytes)
 	return reply;
 }
 
-redisReply *real_call(struct real *real, struct redis_step *const *steps, size_t n)
+redisReply *real_call(struct real *real, struct redis_command *const *steps, size_t n)
 {
 	struct buffer bytes = {0};
-	struct step_call call;
+	struct script_text call;
 	redisReply *reply;
 
-	if (step_write(steps, n, &bytes, &call) != WEIR_OK)
+	if (command_write(steps, n, &bytes, &call) != WEIR_OK)
 		fail("step_write", "out of memory");
 	real->calls++;
 	reply = send_bytes(real, &bytes);
@@ -124,11 +124,11 @@ redisReply *real_call(struct real *real, struct redis_step *const *steps, size_t
 	return checked(real, reply, "script");
 }
 
-uint64_t real_steps(struct real *real, struct redis_step *const *steps, size_t n,
-                    struct real_end *ends)
+uint64_t real_steps(struct real *real, struct redis_command *const *steps, size_t n,
+                    struct command_result *ends)
 {
-	struct redis_step *left[STEP_CALL_MAX];
-	struct real_end *left_ends[STEP_CALL_MAX];
+	struct redis_command *left[CALL_COMMANDS_MAX];
+	struct command_result *left_ends[CALL_COMMANDS_MAX];
 	uint64_t clock_ns = 0;
 	size_t again = n;
 
@@ -141,13 +141,12 @@ uint64_t real_steps(struct real *real, struct redis_step *const *steps, size_t n
 		struct redis_reply *reply = real_reply(found);
 		size_t count = again;
 
-		clock_ns = step_clock(reply, count);
+		clock_ns = command_clock(reply, count);
 		for (size_t i = 0; i < count; i++)
-			left_ends[i]->end = step_read(left, count, i, reply, left_ends[i]->outcomes,
-			                              left_ends[i]->until_ns);
+			command_read(left, count, i, reply, left_ends[i]);
 		again = 0;
 		for (size_t i = 0; i < count; i++) {
-			if (left_ends[i]->end != STEP_AGAIN && left_ends[i]->end != STEP_LATER)
+			if (left_ends[i]->end != COMMAND_AGAIN && left_ends[i]->end != COMMAND_LATER)
 				continue;
 			left[again] = left[i];
 			left_ends[again++] = left_ends[i];
@@ -156,7 +155,7 @@ uint64_t real_steps(struct real *real, struct redis_step *const *steps, size_t n
 		freeReplyObject(found);
 	}
 	for (size_t i = 0; i < n; i++)
-		step_end(steps[i]);
+		command_end(steps[i]);
 	return clock_ns;
 }
 

@@ -4,7 +4,7 @@
 
 #include <hiredis.h>
 
-#include "redis/steps/step.h"
+#include "redis/commands/redis_command.h"
 
 struct real {
 	redisContext *context;
@@ -22,18 +22,12 @@ redisReply *real_do(struct real *real, const char *format, ...);
 /* The same where the reply is a number. */
 long long real_number(struct real *real, const char *format, ...);
 
-struct real_end {
-	enum step_end end;
-	struct algo_outcome outcomes[STEP_REPEAT_MAX];
-	uint64_t until_ns[STEP_REPEAT_MAX];
-};
-
 /* Takes steps, again where that is asked for. Returns Redis's clock at the last call. */
-uint64_t real_steps(struct real *real, struct redis_step *const *steps, size_t n,
-                    struct real_end *ends);
+uint64_t real_steps(struct real *real, struct redis_command *const *steps, size_t n,
+                    struct command_result *ends);
 
 /* One call, as it is. Free with freeReplyObject. */
-redisReply *real_call(struct real *real, struct redis_step *const *steps, size_t n);
+redisReply *real_call(struct real *real, struct redis_command *const *steps, size_t n);
 
 /* Converts a reply that hiredis read. Free with real_free. */
 struct redis_reply *real_reply(const redisReply *reply);

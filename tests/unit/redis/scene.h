@@ -1,4 +1,4 @@
-/* scene.h: a store at a real Redis, and a lane to it that blocks. */
+/* scene.h: a store at a real Redis, and a client to it that blocks. */
 #ifndef TEST_REDIS_SCENE_H
 #define TEST_REDIS_SCENE_H
 
@@ -13,8 +13,8 @@
 struct scene {
 	struct server server;
 	struct store *store;
-	struct store_lane *lane;
-	struct blocking *port;
+	struct store_client *client;
+	struct blocking *transport;
 	struct algo_limit limit;
 	uint64_t now_ns; /* of what is made, where the store takes times that are given */
 	size_t pending, away, back;
@@ -24,7 +24,7 @@ struct scene {
 };
 
 struct one {
-	struct store_job job; /* first */
+	struct store_operation operation; /* first */
 	struct scene *scene;
 	char key[48];
 	size_t order; /* in which it was done */
@@ -32,9 +32,9 @@ struct one {
 
 static size_t done_count;
 
-static inline void done(struct store_job *job)
+static inline void done(struct store_operation *operation)
 {
-	struct one *one = (struct one *)job;
+	struct one *one = (struct one *)operation;
 
 	one->scene->pending--;
 	one->order = ++done_count;
@@ -66,15 +66,16 @@ static inline void open_store(struct scene *s, const char *user, struct redis_op
 	more.switched = switched;
 	more.context = s;
 	assert_int_equal(redis_store_open(&more, &s->store, NULL), WEIR_OK);
-	s->port = blocking_open();
-	assert_int_equal(redis_lane_open(s->store, blocking_port(s->port), &s->lane), WEIR_OK);
-	blocking_serve(s->port, s->lane);
+	s->transport = blocking_open();
+	assert_int_equal(redis_client_open(s->store, blocking_transport(s->transport), &s->client),
+	                 WEIR_OK);
+	blocking_serve(s->transport, s->client);
 }
 
 static inline void end(struct scene *s)
 {
-	redis_lane_close(s->lane);
-	blocking_close(s->port);
+	redis_client_close(s->client);
+	blocking_close(s->transport);
 	redis_store_close(s->store);
 	server_stop(&s->server);
 	algo_limit_free(&s->limit);
@@ -85,7 +86,7 @@ static inline void make(struct scene *s, struct one *one, const char *key, uint6
 {
 	*one = (struct one){.scene = s};
 	snprintf(one->key, sizeof one->key, "%s", key);
-	one->job = (struct store_job){
+	one->operation = (struct store_operation){
 	    .step = {.store = s->store,
 	             .limit = &s->limit,
 	             .key = {.hash = hash_bytes(&(struct hash_key){1, 2}, key, strlen(key))},
@@ -102,35 +103,35 @@ static inline void make(struct scene *s, struct one *one, const char *key, uint6
 static inline void submit(struct scene *s, struct one *ones, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		s->store->kind->submit(s->lane, &ones[i].job);
-	redis_lane_flush(s->lane);
+		s->store->kind->submit(s->client, &ones[i].operation);
+	redis_client_flush(s->client);
 }
 
 static inline void run(struct scene *s, struct one *ones, size_t n)
 {
 	submit(s, ones, n);
-	blocking_run(s->port, &s->pending);
+	blocking_run(s->transport, &s->pending);
 }
 
 static inline int ask(struct scene *s, const char *key, struct one *one)
 {
-	blocking_look(s->port);
+	blocking_look(s->transport);
 	make(s, one, key, 1);
 	run(s, one, 1);
-	return one->job.status;
+	return one->operation.status;
 }
 
 /* One operation on the key "k", which must be done. */
-static inline struct store_job ask_op(struct scene *s, enum algo_op op, uint64_t cost)
+static inline struct store_operation ask_op(struct scene *s, enum algo_op op, uint64_t cost)
 {
 	struct one one;
 
-	blocking_look(s->port);
+	blocking_look(s->transport);
 	make(s, &one, "k", cost);
-	one.job.step.call.op = op;
+	one.operation.step.call.op = op;
 	run(s, &one, 1);
-	assert_int_equal(one.job.status, WEIR_OK);
-	return one.job;
+	assert_int_equal(one.operation.status, WEIR_OK);
+	return one.operation;
 }
 
 static inline struct algo_outcome acquire(struct scene *s, uint64_t cost)
@@ -141,7 +142,7 @@ static inline struct algo_outcome acquire(struct scene *s, uint64_t cost)
 static inline void until_back(struct scene *s)
 {
 	s->awaits_back = 1;
-	blocking_run(s->port, &s->awaits_back);
+	blocking_run(s->transport, &s->awaits_back);
 }
 
 /* Asks the server on a connection of its own. */

@@ -39,7 +39,7 @@ static inline struct sockaddr_in server_address(unsigned port)
 }
 
 /*
- * Below the ports that the kernel hands out: else a connection of anybody's could be given it
+ * Below the transports that the kernel hands out: else a connection of anybody's could be given it
  * before the server starts, or while it is down.
  */
 static inline unsigned server_free_port(void)

@@ -1,5 +1,5 @@
 /*
- * steps.h: steps of the tests' own, for what a lane does with any: counters that grant up to the
+ * steps.h: steps of the tests' own, for what a client does with any: counters that grant up to the
  * limit's quota. Of a key with "again" in its name the first two tries change nothing; of one
  * with "nonsense" the reply makes no sense. There are two scripts: for calls of one step, and of
  * several.
@@ -9,10 +9,10 @@
 
 #include <openssl/evp.h>
 
-#include "redis/network/link.h"
-#include "redis/steps/step.h"
+#include "redis/network/connection.h"
+#include "redis/commands/redis_command.h"
 
-#define STEPS_WORDS_MAX (3 + 5 * STEP_CALL_MAX)
+#define STEPS_WORDS_MAX (3 + 5 * CALL_COMMANDS_MAX)
 
 static const char *const steps_sources[2] = {
     /* For each step: key; cost, times, quota, group. */
@@ -56,20 +56,20 @@ static inline struct slice steps_number(uint64_t number)
 	return (struct slice){at, (size_t)(format_u64(at, number) - at)};
 }
 
-void step_key(struct buffer *out, const char *prefix, struct slice key, const char *limit)
+void command_key(struct buffer *out, const char *prefix, struct slice key, const char *limit)
 {
 	buffer_printf(out, "%s{%.*s}:%s", prefix, (int)key.len, key.data, limit);
 }
 
-const struct step_call *step_probe(void)
+const struct script_text *command_probe(void)
 {
-	static const struct step_call probe = {"return 1\n", "of the probe"};
+	static const struct script_text probe = {"return 1\n", "of the probe"};
 
 	return &probe;
 }
 
-int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
-               struct step_call *call)
+int command_write(struct redis_command *const *steps, size_t n, struct buffer *out,
+                  struct script_text *call)
 {
 	struct slice words[STEPS_WORDS_MAX] = {SLICE("EVALSHA")};
 	unsigned char digest[EVP_MAX_MD_SIZE];
@@ -89,43 +89,42 @@ int step_write(struct redis_step *const *steps, size_t n, struct buffer *out,
 		words[at++] = steps_number(steps[i]->limit->quota);
 		words[at++] = steps_number(steps[i]->group);
 	}
-	link_write_words(out, words, at);
+	connection_write_words(out, words, at);
 	return WEIR_OK;
 }
 
-enum step_end step_read(struct redis_step *const *steps, size_t n, size_t i,
-                        const struct redis_reply *reply, struct algo_outcome *outcomes,
-                        uint64_t *until_ns)
+enum command_end command_read(struct redis_command *const *steps, size_t n, size_t i,
+                              const struct redis_reply *reply, struct command_result *out)
 {
-	struct redis_step *step = steps[i];
+	struct redis_command *step = steps[i];
 	const struct redis_reply *items;
 
 	(void)n;
 
 	if (reply->type != REDIS_ARRAY || reply->count < i + 2 || reply->items[i + 1].count != 3 ||
 	    steps_name_has(step->key, "nonsense"))
-		return STEP_FAILED;
+		return out->end = COMMAND_FAILED;
 	if (steps_name_has(step->key, "again") && ++step->own.tries < 3)
-		return STEP_AGAIN;
+		return out->end = COMMAND_AGAIN;
 	items = reply->items[i + 1].items;
 	for (int64_t k = 0; k < step->repeat; k++) {
-		outcomes[k] = (struct algo_outcome){
+		out->outcomes[k] = (struct algo_outcome){
 		    .allowed = k < items[0].integer,
 		    .remaining = (uint64_t)items[1].integer,
 		    .retry_after_ns = k < items[0].integer ? 0 : NS_PER_S,
 		};
-		until_ns[k] = outcomes[k].allowed ? 1 : 0;
+		out->until_ns[k] = out->outcomes[k].allowed ? 1 : 0;
 	}
-	outcomes[0].allowed |= items[2].integer == 1;
-	return items[2].integer == 1 ? STEP_WITHHELD : STEP_DONE;
+	out->outcomes[0].allowed |= items[2].integer == 1;
+	return out->end = items[2].integer == 1 ? COMMAND_WITHHELD : COMMAND_DONE;
 }
 
-uint64_t step_clock(const struct redis_reply *reply, size_t n)
+uint64_t command_clock(const struct redis_reply *reply, size_t n)
 {
 	return reply->type == REDIS_ARRAY && reply->count > n;
 }
 
-void step_end(struct redis_step *step)
+void command_end(struct redis_command *step)
 {
 	(void)step;
 }

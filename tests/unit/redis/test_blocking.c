@@ -1,60 +1,61 @@
-/* The blocking port, with a lane of the test's own. */
+/* The blocking port, with a client of the test's own. */
 #include "server.h"
 
 #include <netdb.h>
 
 #include "base/number.h"
 #include "base/os/os.h"
-#include "redis/network/address.h"
+#include "redis/network/redis_address.h"
 #include "redis/network/blocking.h"
-#include "redis/network/link.h"
+#include "redis/network/connection.h"
 #include "redis/redis.h"
 
 struct redis_attempt {
-	struct link *link;
+	struct connection *connection;
 	void *line; /* NULL: none */
 	size_t lost;
 	char why[160];
 };
 
-/* A command of the lane, and what came of it. */
+/* A command of the client, and what came of it. */
 struct asked {
-	struct link_call call; /* first */
+	struct connection_call call; /* first */
 	char text[64];
 };
 
 static struct fixture {
-	struct store_lane lane;
+	struct store_client client;
 	struct redis_url url;
 	struct blocking *blocking;
-	struct redis_port *port;
+	struct redis_transport *transport;
 	struct redis_attempt attempt;
 	size_t pending, ticks;
 	bool dials_again; /* when a node is lost */
 } f;
 
-struct link *redis_attempt_link(struct redis_attempt *attempt)
+struct connection *redis_attempt_connection(struct redis_attempt *attempt)
 {
-	return attempt->link;
+	return attempt->connection;
 }
 
 void redis_attempt_in(struct redis_attempt *attempt, struct slice bytes)
 {
-	if (link_in(attempt->link, bytes) == WEIR_OK)
+	if (connection_in(attempt->connection, bytes) == WEIR_OK)
 		return;
-	snprintf(attempt->why, sizeof attempt->why, "%s", link_error(attempt->link));
-	f.port->kind->hang_up(f.port, attempt->line);
+	snprintf(attempt->why, sizeof attempt->why, "%s", connection_error(attempt->connection));
+	f.transport->kind->hang_up(f.transport, attempt->line);
 	attempt->line = NULL;
-	link_close(attempt->link);
-	attempt->link = NULL;
+	connection_close(attempt->connection);
+	attempt->connection = NULL;
 }
 
 /* The test is the connection, too, whose name is looked up. */
 static void dial(unsigned port)
 {
 	f.url.hosts[0].port = (uint16_t)port;
-	assert_int_equal(link_open(&f.attempt.link, &f.url, LINK_STORE, "h"), WEIR_OK);
-	f.attempt.line = f.port->kind->look_up(f.port, NULL, &f.url.hosts[0]);
+	assert_int_equal(connection_open(&f.attempt.connection, &f.url, CONNECTION_STORE, "h"),
+	                 WEIR_OK);
+	f.attempt.line = f.transport->kind->look_up(f.transport, NULL, &f.url.hosts[0]);
 	assert_non_null(f.attempt.line);
 }
 
@@ -63,37 +64,38 @@ void redis_attempt_lost(struct redis_attempt *attempt, const char *why)
 	attempt->lost++;
 	attempt->line = NULL;
 	snprintf(attempt->why, sizeof attempt->why, "%s", why);
-	link_close(attempt->link);
-	attempt->link = NULL;
+	connection_close(attempt->connection);
+	attempt->connection = NULL;
 	if (f.dials_again)
 		dial(f.url.hosts[0].port);
 }
 
-void redis_connection_found(struct redis_connection *connection,
-                            const struct redis_address *addresses, size_t n, const char *why)
+void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address *addresses,
+                        size_t n, const char *why)
 {
-	assert_null(connection);
+	assert_null(dialer);
 	if (n == 0)
 		redis_attempt_lost(&f.attempt, why);
 	else /* of IPv6 the last is not */
-		assert_true(f.port->kind->dial(f.port, &f.attempt, &addresses[n - 1], &f.attempt.line));
+		assert_true(
+		    f.transport->kind->dial(f.transport, &f.attempt, &addresses[n - 1], &f.attempt.line));
 }
 
-void redis_lane_tick(struct store_lane *lane, uint64_t monotonic_ns)
+void redis_client_tick(struct store_client *client, uint64_t monotonic_ns)
 {
-	assert_ptr_equal(lane, &f.lane);
+	assert_ptr_equal(client, &f.client);
 	assert_true(monotonic_ns <= os_monotonic_ns());
 	f.ticks++;
 	f.pending = 0;
 }
 
-bool redis_lane_is_awaited(const struct store_lane *lane)
+bool redis_client_is_awaited(const struct store_client *client)
 {
-	(void)lane;
+	(void)client;
 	return f.pending > 0;
 }
 
-static void replied(struct link_call *call, const struct redis_reply *reply)
+static void replied(struct connection_call *call, const struct redis_reply *reply)
 {
 	struct asked *asked = (struct asked *)call;
 
@@ -107,9 +109,9 @@ static void ask(struct asked *asked, const char *word)
 	const struct slice words[] = {SLICE("ECHO"), slice_of(word)};
 
 	*asked = (struct asked){.call = {.replied = replied}};
-	link_write_words(link_command(f.attempt.link), words, 2);
-	link_sent(f.attempt.link, &asked->call);
-	f.port->kind->send(f.port, f.attempt.line);
+	connection_write_words(connection_command(f.attempt.connection), words, 2);
+	connection_sent(f.attempt.connection, &asked->call);
+	f.transport->kind->send(f.transport, f.attempt.line);
 	f.pending++;
 }
 
@@ -119,17 +121,17 @@ static void begin(const char *host)
 
 	snprintf(text, sizeof text, "redis://%s", host);
 	f = (struct fixture){.blocking = blocking_open()};
-	f.port = blocking_port(f.blocking);
-	blocking_serve(f.blocking, &f.lane);
+	f.transport = blocking_transport(f.blocking);
+	blocking_serve(f.blocking, &f.client);
 	assert_int_equal(redis_url_read(text, &f.url, NULL), WEIR_OK);
 }
 
 static void end(void)
 {
 	if (f.attempt.line)
-		f.port->kind->hang_up(f.port, f.attempt.line);
-	if (f.attempt.link)
-		link_close(f.attempt.link);
+		f.transport->kind->hang_up(f.transport, f.attempt.line);
+	if (f.attempt.connection)
+		connection_close(f.attempt.connection);
 	blocking_close(f.blocking);
 	redis_url_free(&f.url);
 }
@@ -208,7 +210,7 @@ static void an_alarm_ends_a_call_to_a_server_that_hangs(void **state)
 	blocking_run(f.blocking, &f.pending);
 	kill(server.pid, SIGSTOP);
 	ask(&asked, "y");
-	f.port->kind->alarm(f.port, os_monotonic_ns() + 20 * NS_PER_MS);
+	f.transport->kind->alarm(f.transport, os_monotonic_ns() + 20 * NS_PER_MS);
 	blocking_run(f.blocking, &f.pending);
 	assert_int_equal(f.ticks, 1);
 	assert_string_equal(asked.text, "");

@@ -12,14 +12,14 @@
 #include <cmocka.h>
 
 #include "real.h"
-#include "redis/steps/value.h"
+#include "redis/commands/value.h"
 #include "values.h"
 
 #define NOW_NS UINT64_C(1700000000000000000) /* no bound of a minute, nor of a day */
 #define DAY_NS UINT64_C(1700006400000000000) /* the end of that day in UTC */
 
 static struct real real;
-static struct real_end ends[8];
+static struct command_result ends[8];
 
 static struct algo_limit made[32]; /* until the end */
 static size_t made_count;
@@ -33,14 +33,15 @@ static struct algo_limit limit_of(struct weir_limit_options options)
 	return *limit;
 }
 
-static struct redis_step step_of(const struct algo_limit *limit, const char *key, uint64_t now_ns)
+static struct redis_command step_of(const struct algo_limit *limit, const char *key,
+                                    uint64_t now_ns)
 {
-	return (struct redis_step){.limit = limit,
-	                           .key = slice_of(key),
-	                           .call = {.op = ALGO_ACQUIRE, .cost = 1},
-	                           .repeat = 1,
-	                           .at = moment_given(now_ns),
-	                           .is_given = true};
+	return (struct redis_command){.limit = limit,
+	                              .key = slice_of(key),
+	                              .call = {.op = ALGO_ACQUIRE, .cost = 1},
+	                              .repeat = 1,
+	                              .at = moment_given(now_ns),
+	                              .is_given = true};
 }
 
 static void set(const char *text)
@@ -60,15 +61,15 @@ static void expect_text(const char *expected)
 /* A request of cost 1 on that value does as the step of algo does. Whether it was granted. */
 static bool same(const struct algo_limit *limit, const char *text, uint64_t now_ns)
 {
-	struct redis_step step = step_of(limit, "key", now_ns);
+	struct redis_command step = step_of(limit, "key", now_ns);
 	struct algo_time time = algo_time_at(limit, step.at);
 	struct buffer expected = {0};
 	struct algo_outcome out;
 	struct value value;
 
 	set(text);
-	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
-	assert_int_equal(ends[0].end, STEP_DONE);
+	real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
+	assert_int_equal(ends[0].end, COMMAND_DONE);
 	if (value_read(limit, slice_of(text), 2, &value) == VALUE_OTHER) {
 		value.word = (struct algo_state){0, 0};
 		value.uses.count = value.uses.until_ns = 0;
@@ -96,8 +97,8 @@ static bool same(const struct algo_limit *limit, const char *text, uint64_t now_
 static void a_bucket_is_full_to_the_microsecond(void **state)
 {
 	struct algo_limit limit = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
-	struct algo_limit thirds =
-	    limit_of((struct weir_limit_options){.rate = {3, 7, WEIR_UNIT_MILLISECOND}, .burst = 4});
+	struct algo_limit thirds = limit_of((struct weir_limit_options){
+	    .rate = {3, 7, WEIR_UNIT_MILLISECOND}, .burst = 4});
 
 	(void)state;
 	assert_true(same(&limit, "token_bucket 5/s 2 1700000000200000", NOW_NS));
@@ -120,9 +121,9 @@ static void a_lifetime_is_renewed_where_the_next_block_begins(void **state)
 
 		freeReplyObject(real_do(&real, "DEL key"));
 		for (unsigned k = 0; k < 30; k++) {
-			struct redis_step step = step_of(&limit, "key", now_ns);
+			struct redis_command step = step_of(&limit, "key", now_ns);
 
-			real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+			real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 			assert_true(ends[0].outcomes[0].allowed);
 			assert_true(values_life_ms(&real, "key") * NS_PER_MS >= ends[0].until_ns[0]);
 			now_ns += i * NS_PER_S / 4;
@@ -196,16 +197,16 @@ static void bounds_hold_from_their_start_to_before_their_end(void **state)
 		                        starts_ns[i] + lengths_ns[i]};
 
 		for (size_t k = 0; k < 4; k++) {
-			struct redis_step clock = step_of(&limit, "other", clocks_ns[k]);
-			struct redis_step step = step_of(&limit, "key", starts_ns[i] + lengths_ns[i] / 2);
+			struct redis_command clock = step_of(&limit, "other", clocks_ns[k]);
+			struct redis_command step = step_of(&limit, "key", starts_ns[i] + lengths_ns[i] / 2);
 			redisReply *reply;
 
 			freeReplyObject(real_do(&real, "DEL key other"));
 			clock.call.op = ALGO_PEEK;
-			reply = real_call(&real, (struct redis_step *[]){&clock, &step}, 2);
+			reply = real_call(&real, (struct redis_command *[]){&clock, &step}, 2);
 			freeReplyObject(reply);
 			assert_int_equal(real_number(&real, "EXISTS key"), k == 1 || k == 2);
-			step_end(&step);
+			command_end(&step);
 		}
 	}
 }
@@ -216,15 +217,16 @@ static void a_question_in_a_group_writes_nothing(void **state)
 	struct algo_limit bucket = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
 	struct algo_limit window = limit_of((struct weir_limit_options){
 	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {9, 2, WEIR_UNIT_SECOND}});
-	struct redis_step steps[] = {step_of(&window, "key", NOW_NS), step_of(&bucket, "other", NOW_NS)};
+	struct redis_command steps[] = {step_of(&window, "key", NOW_NS),
+	                                step_of(&bucket, "other", NOW_NS)};
 
 	(void)state;
 	freeReplyObject(real_do(&real, "DEL key other"));
 	steps[0].call.op = ALGO_PEEK;
 	steps[0].group = steps[1].group = 1;
-	real_steps(&real, (struct redis_step *[]){&steps[0], &steps[1]}, 2, ends);
-	assert_int_equal(ends[0].end, STEP_DONE);
-	assert_int_equal(ends[1].end, STEP_DONE);
+	real_steps(&real, (struct redis_command *[]){&steps[0], &steps[1]}, 2, ends);
+	assert_int_equal(ends[0].end, COMMAND_DONE);
+	assert_int_equal(ends[1].end, COMMAND_DONE);
 	assert_int_equal(real_number(&real, "EXISTS key"), 0);
 	assert_int_equal(real_number(&real, "EXISTS other"), 1);
 }
@@ -237,11 +239,11 @@ static void a_group_takes_once(void **state)
 	(void)state;
 	freeReplyObject(real_do(&real, "DEL key other"));
 	for (unsigned n = 0; n < 3; n++) {
-		struct redis_step steps[] = {step_of(&bucket, "key", NOW_NS),
-		                             step_of(&bucket, "other", NOW_NS)};
+		struct redis_command steps[] = {step_of(&bucket, "key", NOW_NS),
+		                                step_of(&bucket, "other", NOW_NS)};
 
 		steps[0].group = steps[1].group = 1;
-		real_steps(&real, (struct redis_step *[]){&steps[0], &steps[1]}, 2, ends);
+		real_steps(&real, (struct redis_command *[]){&steps[0], &steps[1]}, 2, ends);
 		for (size_t i = 0; i < 2; i++) {
 			assert_int_equal(ends[i].outcomes[0].allowed, n < 2);
 			assert_int_equal(ends[i].outcomes[0].remaining, n == 0);
@@ -259,11 +261,11 @@ static void set_all(const char *const *texts, size_t n)
 	}
 }
 
-/* One call of a step on each of these values, and what a lane is told of it, in `ends`. */
+/* One call of a step on each of these values, and what a client is told of it, in `ends`. */
 static int reply_type(const struct algo_limit *limit, const char *const *texts, size_t n)
 {
 	static const char *const names[] = {"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"};
-	struct redis_step steps[8], *list[8];
+	struct redis_command steps[8], *list[8];
 	redisReply *reply;
 	int type;
 
@@ -292,7 +294,7 @@ static void expect_ends(const struct algo_limit *limit, const char *const *texts
 		if (value_read(limit, slice_of(texts[i] ? texts[i] : ""), 2, &value) == VALUE_OTHER)
 			value.word = (struct algo_state){0, 0};
 		algo_step(limit, &call, &time, &value.word, &out);
-		assert_int_equal(ends[i].end, STEP_DONE);
+		assert_int_equal(ends[i].end, COMMAND_DONE);
 		assert_int_equal(ends[i].outcomes[0].allowed, out.allowed);
 		assert_int_equal(ends[i].outcomes[0].remaining, out.remaining);
 		assert_int_equal(ends[i].outcomes[0].reset_after_ns, out.reset_after_ns);
@@ -303,8 +305,8 @@ static void expect_ends(const struct algo_limit *limit, const char *const *texts
 static void a_call_grants_each_of_its_keys_by_itself(void **state)
 {
 	struct algo_limit bucket = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
-	struct algo_limit window = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {3, 1, WEIR_UNIT_DAY}});
+	struct algo_limit window =
+	    limit_of((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {3, 1, WEIR_UNIT_DAY}});
 	static const char *const values[2][8] = {
 	    {"token_bucket 5/s 2 1700000000100000", NULL, "token_bucket 5/s 2 1699999999900000",
 	     "token_bucket 5/s 2 1700000000200000", "token_bucket 5/s 2 1700000000200001",
@@ -339,27 +341,24 @@ static void numbers_of_a_reply_may_be_anything(void **state)
 {
 	static const double numbers[] = {-1, 0.0 / 0.0, 1e300, -1e300, 0x1p53, 1.0 / 0.0, -0x1p63};
 	struct algo_limit limit = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
-	struct redis_step step = step_of(&limit, "key", NOW_NS);
-	struct redis_step *steps[2] = {&step, &step};
+	struct redis_command step = step_of(&limit, "key", NOW_NS);
+	struct redis_command *steps[2] = {&step, &step};
 	struct buffer bytes = {0};
-	struct step_call call;
+	struct script_text call;
 
 	(void)state;
-	assert_int_equal(step_write(steps, 1, &bytes, &call), WEIR_OK);
+	assert_int_equal(command_write(steps, 1, &bytes, &call), WEIR_OK);
 	buffer_free(&bytes);
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
 		double row[3] = {numbers[i], 0, 1700000000000000};
 		struct redis_reply reply = {.type = REDIS_TEXT, .text = {(char *)row, sizeof row}};
 
-		assert_int_equal(step_read(steps, 2, 0, &reply, ends[0].outcomes, ends[0].until_ns),
-		                 STEP_FAILED);
-		assert_int_equal(step_read(steps, 2, 1, &reply, ends[0].outcomes, ends[0].until_ns),
-		                 STEP_DONE);
+		assert_int_equal(command_read(steps, 2, 0, &reply, &ends[0]), COMMAND_FAILED);
+		assert_int_equal(command_read(steps, 2, 1, &reply, &ends[0]), COMMAND_DONE);
 		row[2] = numbers[i];
-		assert_int_equal(step_clock(&reply, 2), 0);
+		assert_int_equal(command_clock(&reply, 2), 0);
 		reply.text.len--;
-		assert_int_equal(step_read(steps, 2, 1, &reply, ends[0].outcomes, ends[0].until_ns),
-		                 STEP_FAILED);
+		assert_int_equal(command_read(steps, 2, 1, &reply, &ends[0]), COMMAND_FAILED);
 	}
 }
 

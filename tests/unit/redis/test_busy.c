@@ -1,9 +1,9 @@
-/* A lane that is asked for more than a Redis does in time, at one on paper (paper.h). */
+/* A client that is asked for more than a Redis does in time, at one on paper (paper.h). */
 #include "paper.h"
 #include "steps.h"
 
 #define PORT       6379
-#define TIMEOUT_NS (20 * NS_PER_S) /* as the lane's own clock counts, no test waits */
+#define TIMEOUT_NS (20 * NS_PER_S) /* as the client's own clock counts, no test waits */
 #define KEYS       1000
 
 /* It is connected, and was asked for as many keys as there are. */
@@ -15,7 +15,7 @@ static struct paper *begin(struct one *ones)
 
 	make_one(p, &first, "first", 1);
 	submit(p, &first);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 	accept_line(p, PORT, "EVALSHA ");
 	answer(p, PORT, "-ERR first\r\n");
 	assert_failed(&first);
@@ -24,7 +24,7 @@ static struct paper *begin(struct one *ones)
 		make_one(p, &ones[i], key, i);
 		submit(p, &ones[i]);
 	}
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 	return p;
 }
 
@@ -45,16 +45,16 @@ static void few_calls_are_on_their_way_and_each_reply_lets_another_go(void **sta
 
 	(void)state;
 	assert_string_equal(sent(p, PORT), "EVALSHA ");
-	assert_int_equal(redis_lane_steps(p->lane), KEYS);
+	assert_int_equal(redis_client_steps(p->client), KEYS);
 	while (done_of(ones) < KEYS) {
 		size_t before = done_of(ones);
 
 		answer(p, PORT, "-ERR an error of one call\r\n");
-		assert_in_range(done_of(ones) - before, 1, STEP_CALL_FULL);
+		assert_in_range(done_of(ones) - before, 1, CALL_COMMANDS_FULL);
 		calls += strlen(sent(p, PORT)) / strlen("EVALSHA ");
 	}
-	assert_int_equal(calls, ceil_div(KEYS, STEP_CALL_FULL));
-	assert_int_equal(redis_lane_steps(p->lane), 0);
+	assert_int_equal(calls, ceil_div(KEYS, CALL_COMMANDS_FULL));
+	assert_int_equal(redis_client_steps(p->client), 0);
 	assert_int_equal(p->away, 0);
 	end(p);
 }
@@ -66,10 +66,10 @@ static void those_behind_many_fail_in_time_and_redis_is_not_away(void **state)
 	uint64_t now_ns = os_monotonic_ns();
 
 	(void)state;
-	redis_lane_tick(p->lane, now_ns + TIMEOUT_NS / 4);
+	redis_client_tick(p->client, now_ns + TIMEOUT_NS / 4);
 	assert_int_equal(done_of(ones), 0);
-	redis_lane_tick(p->lane, now_ns + TIMEOUT_NS / 2);
-	assert_int_equal(done_of(ones), KEYS - STEP_CALL_FULL);
+	redis_client_tick(p->client, now_ns + TIMEOUT_NS / 2);
+	assert_int_equal(done_of(ones), KEYS - CALL_COMMANDS_FULL);
 	assert_failed(&ones[KEYS - 1]);
 	assert_int_equal(p->away, 0);
 	answer(p, PORT, "-ERR an error of one call\r\n");
@@ -85,8 +85,8 @@ static void a_redis_that_answers_none_of_them_is_away(void **state)
 	uint64_t now_ns = os_monotonic_ns();
 
 	(void)state;
-	redis_lane_tick(p->lane, now_ns + TIMEOUT_NS);
-	redis_lane_tick(p->lane, now_ns + TIMEOUT_NS + NS_PER_S); /* it has looked for replies */
+	redis_client_tick(p->client, now_ns + TIMEOUT_NS);
+	redis_client_tick(p->client, now_ns + TIMEOUT_NS + NS_PER_S); /* it has looked for replies */
 	assert_int_equal(done_of(ones), KEYS);
 	assert_int_equal(p->away, 1);
 	end(p);

@@ -4,8 +4,8 @@
 
 #include "scene.h"
 
-#include "redis/inside.h"
-#include "redis/known/chunk.h"
+#include "redis/client_inside.h"
+#include "redis/cache/chunks.h"
 
 #define NOW UINT64_C(1700000000000000000)
 
@@ -45,14 +45,14 @@ static void a_window_is_handed_out_in_chunks(void **state)
 		struct scene *s = begin(options[k], 50, true);
 
 		for (uint64_t i = 1; i <= 1000; i++) {
-			struct store_job job = ask_op(s, ALGO_ACQUIRE, 1);
+			struct store_operation operation = ask_op(s, ALGO_ACQUIRE, 1);
 
-			assert_true(job.outcome.allowed);
-			assert_int_equal(job.outcome.remaining, 1000 - i);
-			assert_int_equal(job.outcome.reason,
+			assert_true(operation.outcome.allowed);
+			assert_int_equal(operation.outcome.remaining, 1000 - i);
+			assert_int_equal(operation.outcome.reason,
 			                 i == 1000 ? WEIR_REASON_HIT_QUOTA : WEIR_REASON_OK);
-			assert_true(job.outcome.reset_after_ns > 0);
-			assert_int_equal(job.until_ns, NOW + job.outcome.reset_after_ns);
+			assert_true(operation.outcome.reset_after_ns > 0);
+			assert_int_equal(operation.until_ns, NOW + operation.outcome.reset_after_ns);
 		}
 		for (uint64_t i = 0; i < 10; i++)
 			assert_false(acquire(s, 1).allowed);
@@ -81,15 +81,16 @@ static void a_chunk_ends_with_its_window(void **state)
 static void give_back(struct scene *s)
 {
 	struct redis_store *store = (struct redis_store *)s->store;
-	struct redis_lane *lane = (struct redis_lane *)s->lane;
+	struct redis_client *client = (struct redis_client *)s->client;
 	uint64_t next_ns;
-	struct store_job *jobs = chunk_idle(store->chunks, lane, s->now_ns, true, &next_ns);
+	struct store_operation *operations =
+	    chunk_idle(store->chunks, client, s->now_ns, true, &next_ns);
 
-	lane->is_stopping = true;
-	if (jobs)
-		s->store->kind->submit(s->lane, jobs);
+	client->is_stopping = true;
+	if (operations)
+		s->store->kind->submit(s->client, operations);
 	ask_op(s, ALGO_PEEK, 1); /* behind them */
-	lane->is_stopping = false;
+	client->is_stopping = false;
 }
 
 static uint64_t draw(uint64_t *seed, uint64_t n)
@@ -108,8 +109,8 @@ static void join(struct scene *s, const struct scene *first_of_all)
 
 static void leave(struct scene *s)
 {
-	redis_lane_close(s->lane);
-	blocking_close(s->port);
+	redis_client_close(s->client);
+	blocking_close(s->transport);
 	redis_store_close(s->store);
 	algo_limit_free(&s->limit);
 }
@@ -324,8 +325,8 @@ static void a_turn_of_one_key_takes_what_there_is(void **state)
 		make(s, &ones[i], "k", 1);
 	run(s, ones, 1100);
 	for (size_t i = 0; i < 1100; i++) {
-		assert_int_equal(ones[i].job.status, WEIR_OK);
-		allowed += ones[i].job.outcome.allowed;
+		assert_int_equal(ones[i].operation.status, WEIR_OK);
+		allowed += ones[i].operation.outcome.allowed;
 	}
 	while (acquire(s, 1).allowed)
 		allowed++;
@@ -340,13 +341,13 @@ static uint64_t in_use(struct scene *s)
 	struct one one;
 
 	plain.chunk = 0;
-	blocking_look(s->port);
+	blocking_look(s->transport);
 	make(s, &one, "k", 1);
-	one.job.step.call.op = ALGO_PEEK;
-	one.job.step.limit = &plain;
+	one.operation.step.call.op = ALGO_PEEK;
+	one.operation.step.limit = &plain;
 	run(s, &one, 1);
-	assert_int_equal(one.job.status, WEIR_OK);
-	return plain.quota - one.job.outcome.remaining;
+	assert_int_equal(one.operation.status, WEIR_OK);
+	return plain.quota - one.operation.outcome.remaining;
 }
 
 static void what_nobody_uses_is_given_back(void **state)
@@ -384,10 +385,10 @@ static void a_chunk_is_served_while_redis_is_gone(void **state)
 	for (uint64_t i = 0; i < 5; i++)
 		assert_true(acquire(s, 1).allowed);
 	server_kill(&s->server);
-	while (ask(s, "k", &one) == WEIR_OK && one.job.outcome.allowed)
+	while (ask(s, "k", &one) == WEIR_OK && one.operation.outcome.allowed)
 		allowed++;
 	assert_in_range(allowed, 400, 500);
-	assert_int_equal(one.job.status, WEIR_ESTORE);
+	assert_int_equal(one.operation.status, WEIR_ESTORE);
 	end(s);
 }
 
@@ -408,7 +409,7 @@ static void keys_beyond_the_table_ask_for_each_request(void **state)
 			}
 			run(s, ones, 60);
 			for (size_t j = 0; j < 60; j++)
-				assert_int_equal(ones[j].job.outcome.remaining, 999 - round);
+				assert_int_equal(ones[j].operation.outcome.remaining, 999 - round);
 		}
 	end(s);
 }
@@ -433,15 +434,15 @@ static void it_applies_to_units_that_are_alike(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct algo_limit limit = {0};
-		struct store_job job = {.step = {.limit = &limit, .call = {.cost = 1}}};
+		struct store_operation operation = {.step = {.limit = &limit, .call = {.cost = 1}}};
 
 		init(&limit, &cases[i].options, 10);
-		assert_int_equal(chunk_applies(&job), cases[i].applies);
-		job.step.call.cost = 11;
-		assert_false(chunk_applies(&job));
-		job.step.call.cost = 1;
-		job.together = true;
-		assert_false(chunk_applies(&job));
+		assert_int_equal(chunk_applies(&operation), cases[i].applies);
+		operation.step.call.cost = 11;
+		assert_false(chunk_applies(&operation));
+		operation.step.call.cost = 1;
+		operation.together = true;
+		assert_false(chunk_applies(&operation));
 		algo_limit_free(&limit);
 	}
 }

@@ -20,7 +20,7 @@
 #include "algo/rates/bucket.h"
 #include "base/draw.h"
 #include "base/hash.h"
-#include "redis/known/chunk.h"
+#include "redis/cache/chunks.h"
 #include "values.h"
 
 #define START_NS UINT64_C(1700000000000000000)
@@ -41,19 +41,19 @@ enum stage {
 /* A step under way, of a thread of its own. */
 struct open_step {
 	enum stage stage;
-	struct redis_step step; /* its key must stay */
-	struct chunk_step chunk;
+	struct redis_command step; /* its key must stay */
+	struct command_chunk chunk;
 	struct buffer bytes;
-	struct step_call call;
+	struct script_text call;
 	redisReply *reply;
-	struct store_job *settling; /* that asks for it; NULL: a client does */
+	struct store_operation *settling; /* that asks for it; NULL: a client does */
 	uint64_t asked_ns, clock_ns;
 };
 
 struct server {
 	struct chunks *chunks;
 	struct open_step open[OPEN];
-	struct redis_step late; /* that Redis carries out after the server has given it up */
+	struct redis_command late; /* that Redis carries out after the server has given it up */
 	bool has_late;
 	uint64_t skew_ns; /* its clock is so much ahead */
 };
@@ -165,9 +165,9 @@ static uint64_t remaining(struct run *run)
 	return run->limit.quota - (run->now_ns < run->window_ns ? run->used : 0);
 }
 
-static struct store_job a_job(const struct run *run, enum algo_op op, uint64_t cost)
+static struct store_operation a_job(const struct run *run, enum algo_op op, uint64_t cost)
 {
-	return (struct store_job){
+	return (struct store_operation){
 	    .step = {.limit = &run->limit,
 	             .key = {.hash = hash_bytes(&(struct hash_key){1, 2}, KEY, strlen(KEY))},
 	             .call = {.op = op, .cost = cost},
@@ -189,8 +189,9 @@ static void write_step(struct run *run, struct server *server, struct open_step 
 	open->stage = WRITTEN;
 }
 
-static void begin_step(struct run *run, struct server *server, const struct store_job *job, bool takes,
-                       struct store_job *settling)
+static void begin_step(struct run *run, struct server *server,
+                       const struct store_operation *operation, bool takes,
+                       struct store_operation *settling)
 {
 	struct open_step *open = NULL;
 
@@ -199,21 +200,24 @@ static void begin_step(struct run *run, struct server *server, const struct stor
 			open = &server->open[i];
 	assert_non_null(open);
 	*open = (struct open_step){
-	    .step = {.limit = job->step.limit, .key = SLICE(KEY), .call = job->step.call, .repeat = 1,
+	    .step = {.limit = operation->step.limit,
+	             .key = SLICE(KEY),
+	             .call = operation->step.call,
+	             .repeat = 1,
 	             .is_given = true},
-	    .chunk = {.name = chunk_name(job), .settles = settling != NULL},
+	    .chunk = {.name = chunk_name(operation), .settles = settling != NULL},
 	    .settling = settling,
 	};
 	if (takes && drawn(3) == 0)
 		open->step.repeat = 1 + (uint32_t)drawn(8);
 	chunk_begin(server->chunks, &open->chunk, open);
-	open->chunk.takes = takes && open->chunk.is_counted && chunk_prepare(server->chunks, job);
+	open->chunk.takes = takes && open->chunk.is_counted && chunk_prepare(server->chunks, operation);
 	write_step(run, server, open);
 }
 
 static void carry_out(struct run *run, struct open_step *open)
 {
-	struct redis_step *steps[1] = {&open->step};
+	struct redis_command *steps[1] = {&open->step};
 
 	/* As it was written, at the time of now. */
 	open->step.at = moment_given(run->now_ns);
@@ -232,20 +236,20 @@ static void end_step(struct run *run, struct server *server, struct open_step *o
 		open->settling->done(open->settling);
 	if (open->reply)
 		freeReplyObject(open->reply);
-	step_end(&open->step);
+	command_end(&open->step);
 	open->stage = NONE;
 }
 
 /* What was carried out, whether anybody hears of it or not. */
-static void judge(struct run *run, struct open_step *open, struct real_end *end)
+static void judge(struct run *run, struct open_step *open, struct command_result *end)
 {
-	struct redis_step *steps[1] = {&open->step};
+	struct redis_command *steps[1] = {&open->step};
 	struct redis_reply *reply = real_reply(open->reply);
 
-	open->clock_ns = step_clock(reply, 1);
-	end->end = step_read(steps, 1, 0, reply, end->outcomes, end->until_ns);
+	open->clock_ns = command_clock(reply, 1);
+	command_read(steps, 1, 0, reply, end);
 	real_free(reply);
-	if (end->end != STEP_DONE)
+	if (end->end != COMMAND_DONE)
 		return;
 	if (open->step.call.op == ALGO_ACQUIRE)
 		for (uint32_t i = 0; i < open->step.repeat; i++)
@@ -257,21 +261,21 @@ static void judge(struct run *run, struct open_step *open, struct real_end *end)
 static void carry_out_and_judge(struct run *run, struct server *server, struct open_step *open,
                                 bool is_heard)
 {
-	static struct real_end end;
+	static struct command_result end;
 
 	if ((open->step.call.op == ALGO_REFUND && open->step.call.cost > 0) ||
 	    open->step.call.op == ALGO_RESET)
 		forget(run, open->step.call.op, open->step.call.cost);
 	carry_out(run, open);
 	judge(run, open, &end);
-	if (end.end == STEP_AGAIN || end.end == STEP_LATER) {
+	if (end.end == COMMAND_AGAIN || end.end == COMMAND_LATER) {
 		freeReplyObject(open->reply);
 		open->reply = NULL;
 		if (is_heard)
 			write_step(run, server, open);
 		return;
 	}
-	if (end.end != STEP_DONE)
+	if (end.end != COMMAND_DONE)
 		fail_run(run, "a step failed");
 	if (open->step.call.op == ALGO_ACQUIRE && !end.outcomes[open->step.repeat - 1].allowed &&
 	    end.outcomes[open->step.repeat - 1].retry_after_ns == 0)
@@ -292,43 +296,46 @@ static void request(struct run *run, struct server *server)
 {
 	uint64_t roll = drawn(run->what & WITH_REFUNDS ? 39 : 29);
 	uint64_t cost = drawn(3) == 0 ? 1 + drawn(run->kind->chunk + 5) : 1;
-	struct store_job job;
+	struct store_operation operation;
 
 	if (roll < 25)
-		job = a_job(run, ALGO_ACQUIRE, cost);
+		operation = a_job(run, ALGO_ACQUIRE, cost);
 	else if (roll < 30)
-		job = a_job(run, ALGO_PEEK, cost);
+		operation = a_job(run, ALGO_PEEK, cost);
 	else if (roll < 39)
-		job = a_job(run, ALGO_REFUND, cost);
+		operation = a_job(run, ALGO_REFUND, cost);
 	else
-		job = a_job(run, ALGO_RESET, 0);
+		operation = a_job(run, ALGO_RESET, 0);
 	if (roll < 3)
-		job.step.call.permit = 1 + drawn(1000);
-	if (chunk_applies(&job)) {
-		enum chunk_answer answer =
-		    chunk_take(server->chunks, &job, local_ns(run, server), &server->open[drawn(OPEN - 1)]);
+		operation.step.call.permit = 1 + drawn(1000);
+	if (chunk_applies(&operation)) {
+		enum chunk_answer answer = chunk_take(server->chunks, &operation, local_ns(run, server),
+		                                      &server->open[drawn(OPEN - 1)]);
 
-		if (answer == CHUNK_GRANTED && job.step.call.op == ALGO_ACQUIRE) {
+		if (answer == CHUNK_GRANTED && operation.step.call.op == ALGO_ACQUIRE) {
 			run->local++;
-			count(run, cost, job.until_ns);
+			count(run, cost, operation.until_ns);
 		}
 		if (answer == CHUNK_GRANTED)
 			return;
-		begin_step(run, server, &job, answer == CHUNK_ASK, NULL);
+		begin_step(run, server, &operation, answer == CHUNK_ASK, NULL);
 		return;
 	}
-	begin_step(run, server, &job, false, NULL);
+	begin_step(run, server, &operation, false, NULL);
 }
 
 /* A server without chunks takes all that it gets, by ones. */
 static void exhaust(struct run *run)
 {
-	struct redis_step step = {.limit = &run->limit, .key = SLICE(KEY), .is_given = true,
-	                          .repeat = (uint32_t)u64_min(run->limit.quota, STEP_REPEAT_MAX),
-	                          .call = {.op = ALGO_ACQUIRE, .cost = 1}, .at = moment_given(run->now_ns)};
-	static struct real_end end;
+	struct redis_command step = {.limit = &run->limit,
+	                             .key = SLICE(KEY),
+	                             .is_given = true,
+	                             .repeat = (uint32_t)u64_min(run->limit.quota, COMMAND_REPEAT_MAX),
+	                             .call = {.op = ALGO_ACQUIRE, .cost = 1},
+	                             .at = moment_given(run->now_ns)};
+	static struct command_result end;
 
-	real_steps(&real, (struct redis_step *[]){&step}, 1, &end);
+	real_steps(&real, (struct redis_command *[]){&step}, 1, &end);
 	for (uint32_t i = 0; i < step.repeat && end.outcomes[i].allowed; i++)
 		count(run, 1, end.until_ns[i]);
 }
@@ -339,13 +346,13 @@ static void settle(struct run *run, struct server *server, bool all)
 	uint64_t next_ns;
 
 	for (size_t i = 0; i < OPEN; i++) {
-		struct store_job *job =
+		struct store_operation *operation =
 		    has_room(server)
 		        ? chunk_idle(server->chunks, &server->open[i], local_ns(run, server), all, &next_ns)
 		        : NULL;
 
-		if (job)
-			begin_step(run, server, job, false, job);
+		if (operation)
+			begin_step(run, server, operation, false, operation);
 	}
 }
 
@@ -354,7 +361,7 @@ static void go_on(struct run *run, struct server *server, struct open_step *open
 	bool fails = (run->what & WITH_FAULTS) && drawn(30) == 0;
 
 	if (server->has_late && drawn(20) == 0) {
-		struct redis_step *late[1] = {&server->late};
+		struct redis_command *late[1] = {&server->late};
 
 		server->late.at = moment_given(run->now_ns);
 		freeReplyObject(real_call(&real, late, 1));
@@ -389,11 +396,15 @@ static void finish(struct run *run)
 static void expect_all_back(struct run *run)
 {
 	uint64_t expected = remaining(run);
-	struct redis_step step = {.limit = &run->limit, .key = SLICE(KEY), .repeat = 1, .is_given = true,
-	                          .call = {.op = ALGO_PEEK, .cost = 1}, .at = moment_given(run->now_ns)};
-	static struct real_end end;
+	struct redis_command step = {.limit = &run->limit,
+	                             .key = SLICE(KEY),
+	                             .repeat = 1,
+	                             .is_given = true,
+	                             .call = {.op = ALGO_PEEK, .cost = 1},
+	                             .at = moment_given(run->now_ns)};
+	static struct command_result end;
 
-	real_steps(&real, (struct redis_step *[]){&step}, 1, &end);
+	real_steps(&real, (struct redis_command *[]){&step}, 1, &end);
 	if (end.outcomes[0].remaining > expected)
 		fail_run(run, "in the end more remains than was left");
 	if (!(run->what & (WITH_FAULTS | WITH_REFUNDS)) && run->kind->is_slow &&
@@ -405,14 +416,18 @@ static void expect_all_back(struct run *run)
 /* Once it has waited as long as it is told, a request passes if nothing else has come. */
 static void expect_progress(struct run *run)
 {
-	struct store_job job = a_job(run, ALGO_ACQUIRE, run->limit.quota);
-	static struct real_end end;
+	struct store_operation operation = a_job(run, ALGO_ACQUIRE, run->limit.quota);
+	static struct command_result end;
 
 	for (unsigned tries = 0;; tries++) {
-		struct redis_step step = {.limit = &run->limit, .key = SLICE(KEY), .call = job.step.call,
-		                          .repeat = 1, .is_given = true, .at = moment_given(run->now_ns)};
+		struct redis_command step = {.limit = &run->limit,
+		                             .key = SLICE(KEY),
+		                             .call = operation.step.call,
+		                             .repeat = 1,
+		                             .is_given = true,
+		                             .at = moment_given(run->now_ns)};
 
-		real_steps(&real, (struct redis_step *[]){&step}, 1, &end);
+		real_steps(&real, (struct redis_command *[]){&step}, 1, &end);
 		if (end.outcomes[0].allowed)
 			break;
 		if (tries == 1 && !(run->what & WITH_FAULTS))

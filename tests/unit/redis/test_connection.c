@@ -1,440 +1,435 @@
-/* A connection to a host of several addresses. The test is the port, and each address answers or not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "server.h"
 
-#include <cmocka.h>
-
-#include "base/os/os.h"
+#include "base/number.h"
 #include "redis/network/connection.h"
 
-#define ADDRESSES_TRIED 32
-
-/* One attempt. */
-struct line {
-	struct redis_attempt *attempt; /* NULL: it has ended */
-	unsigned number;               /* of its address */
-};
-
-struct scene {
-	struct redis_port port; /* first */
-	struct redis_connection *connection;
-	struct addresses known;
-	struct redis_url url;
-	size_t look_ups;
-	struct line lines[ADDRESSES_TRIED];
+/* A command and what came of it. */
+struct asked {
+	struct connection_call call; /* first */
+	bool is_told, is_lost;
+	enum redis_type type;
+	int64_t integer;
 	size_t count;
-	size_t accepted, lost, bytes;
-	uint64_t alarm_ns;
-	char why[200];
+	char text[256]; /* of an array, of its last item */
 };
 
-static void *look_up(struct redis_port *port, struct redis_connection *connection,
-                     const struct redis_host *host)
+static void told(struct connection_call *call, const struct redis_reply *reply)
 {
-	struct scene *s = (struct scene *)port;
+	struct asked *asked = (struct asked *)call;
+	const struct redis_reply *last = reply;
 
-	(void)connection; /* known when connection_open has returned */
-	assert_string_equal(host->name, "store");
-	s->look_ups++;
-	return s;
+	assert_false(asked->is_told);
+	asked->is_told = true;
+	asked->is_lost = !reply;
+	if (!reply)
+		return;
+	asked->type = reply->type;
+	asked->integer = reply->integer;
+	asked->count = reply->count;
+	while (last->type == REDIS_ARRAY && last->count > 0)
+		last = &last->items[last->count - 1];
+	snprintf(asked->text, sizeof asked->text, "%.*s", (int)last->text.len,
+	         last->text.data ? last->text.data : "");
 }
 
-static void stop_look_up(struct redis_port *port, void *lookup)
+static void ask_words(struct connection *connection, struct asked *asked, const char *const *words)
 {
-	assert_ptr_equal(lookup, port);
-	((struct scene *)port)->look_ups = 0;
+	struct slice slices[8];
+	size_t n = 0;
+
+	*asked = (struct asked){.call = {.replied = told}};
+	for (; words[n]; n++)
+		slices[n] = slice_of(words[n]);
+	connection_write_words(connection_command(connection), slices, n);
+	connection_sent(connection, &asked->call);
 }
 
-static bool dial(struct redis_port *port, struct redis_attempt *attempt,
-                 const struct redis_address *to, void **line)
-{
-	struct scene *s = (struct scene *)port;
-	struct line *new = &s->lines[s->count++];
+#define ask(connection, asked, ...)                                                                \
+	ask_words(connection, asked, (const char *const[]){__VA_ARGS__, NULL})
 
-	assert_true(s->count <= ADDRESSES_TRIED);
-	*new = (struct line){attempt, ntohl(to->v4.sin_addr.s_addr) & 255};
-	*line = new;
-	return true;
+static struct redis_url read_url(const char *format, ...)
+{
+	struct weir_error error = {0};
+	struct redis_url url;
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	if (redis_url_read(text, &url, &error) != WEIR_OK)
+		fail_msg("%s: %s", text, error.message);
+	return url;
 }
 
-static void send_nothing(struct redis_port *port, void *line)
+static struct connection *open_link(const struct redis_url *url)
 {
-	(void)port;
-	(void)line;
+	struct connection *connection;
+
+	assert_int_equal(connection_open(&connection, url, CONNECTION_STORE, url->hosts[0].name),
+	                 WEIR_OK);
+	return connection;
 }
 
-static void hang_up(struct redis_port *port, void *line)
+static void write_out(struct connection *connection, int fd)
 {
-	(void)port;
-	((struct line *)line)->attempt = NULL;
-}
+	struct slice out;
 
-static const struct redis_port_kind kind = {look_up,      stop_look_up, dial,
-                                            send_nothing, hang_up,      NULL};
+	while ((out = connection_out(connection)).len > 0) {
+		ssize_t len = send(fd, out.data, out.len, MSG_NOSIGNAL);
 
-static void on_accepted(void *context)
-{
-	((struct scene *)context)->accepted++;
-}
-
-static void on_bytes(void *context, struct slice bytes)
-{
-	((struct scene *)context)->bytes += bytes.len;
-}
-
-static void on_lost(void *context, const char *why)
-{
-	struct scene *s = context;
-
-	s->lost++;
-	snprintf(s->why, sizeof s->why, "%s", why);
-	connection_close(s->connection);
-	s->connection = NULL;
-}
-
-static void on_alarm(void *context, uint64_t at_ns)
-{
-	((struct scene *)context)->alarm_ns = at_ns;
-}
-
-static const struct connection_owner owner = {on_accepted, on_bytes, on_lost, on_alarm};
-
-static struct scene *scene_open(const char *url)
-{
-	struct scene *s = calloc(1, sizeof *s);
-
-	s->port.kind = &kind;
-	addresses_open(&s->known);
-	assert_int_equal(redis_url_read(url, &s->url, NULL), WEIR_OK);
-	return s;
-}
-
-/* Forgets earlier connections, but not what is known of addresses. */
-static void begin(struct scene *s)
-{
-	const struct connection_target target = {&s->url, LINK_STORE, s->url.hosts[0], &s->known};
-
-	if (s->connection)
-		connection_close(s->connection);
-	s->count = s->accepted = s->lost = s->look_ups = 0;
-	s->connection = connection_open(&s->port, &target, &owner, s);
-	assert_non_null(s->connection);
-}
-
-static void end(struct scene *s)
-{
-	if (s->connection)
-		connection_close(s->connection);
-	addresses_close(&s->known);
-	redis_url_free(&s->url);
-	free(s);
-}
-
-/* The name has the addresses 1 to n. */
-static void find(struct scene *s, unsigned n)
-{
-	struct redis_address list[ADDRESSES_TRIED];
-
-	for (unsigned i = 0; i < n; i++)
-		list[i] = (struct redis_address){
-		    .len = sizeof(struct sockaddr_in),
-		    .v4 = {.sin_family = AF_INET,
-		           .sin_port = htons(6379),
-		           .sin_addr = {htonl(0x0a000001 + i)}}};
-	s->alarm_ns = 0;
-	redis_connection_found(s->connection, list, n, n == 0 ? "no such name" : NULL);
-}
-
-static void begin_found(struct scene *s, unsigned n)
-{
-	begin(s);
-	find(s, n);
-}
-
-static void refuse(struct scene *s, size_t i, const char *why)
-{
-	struct redis_attempt *attempt = s->lines[i].attempt;
-
-	s->lines[i].attempt = NULL;
-	redis_attempt_lost(attempt, why);
-}
-
-static void greet(struct scene *s, size_t i)
-{
-	redis_attempt_in(s->lines[i].attempt, SLICE("+PONG\r\n"));
-}
-
-static void pass_delay(struct scene *s)
-{
-	assert_int_not_equal(s->alarm_ns, 0);
-	connection_tick(s->connection, s->alarm_ns);
-}
-
-/* The numbers of the addresses that were tried, such as "1 2 ". */
-static const char *tried(const struct scene *s)
-{
-	static char text[200];
-
-	text[0] = '\0';
-	for (size_t i = 0; i < s->count; i++)
-		snprintf(text + strlen(text), sizeof text - strlen(text), "%u ", s->lines[i].number);
-	return text;
-}
-
-static void an_address_that_refuses_is_followed_by_the_next_at_once(void **state)
-{
-	struct scene *s = scene_open("redis://store");
-
-	(void)state;
-	begin_found(s, 3);
-	assert_string_equal(tried(s), "1 ");
-	refuse(s, 0, "refused");
-	assert_string_equal(tried(s), "1 2 ");
-	refuse(s, 1, "refused");
-	greet(s, 2);
-	assert_string_equal(tried(s), "1 2 3 ");
-	assert_int_equal(s->accepted, 1);
-	assert_int_equal(s->lost, 0);
-	assert_ptr_equal(connection_link(s->connection), redis_attempt_link(s->lines[2].attempt));
-	end(s);
-}
-
-static void an_address_that_swallows_is_followed_by_the_next_after_a_delay(void **state)
-{
-	struct scene *s = scene_open("redis://store");
-	uint64_t now_ns = os_monotonic_ns();
-
-	(void)state;
-	begin_found(s, 2);
-	assert_true(s->alarm_ns >= now_ns + CONNECTION_DELAY_NS);
-	connection_tick(s->connection, s->alarm_ns - 1);
-	assert_string_equal(tried(s), "1 ");
-	assert_null(connection_link(s->connection));
-	pass_delay(s);
-	assert_string_equal(tried(s), "1 2 ");
-	greet(s, 1);
-	assert_int_equal(s->accepted, 1);
-	assert_null(s->lines[0].attempt);
-	redis_attempt_in(s->lines[1].attempt, SLICE("x"));
-	assert_int_equal(s->bytes, 1);
-	end(s);
-}
-
-static void an_earlier_address_that_answers_late_may_still_win(void **state)
-{
-	struct scene *s = scene_open("redis://store");
-
-	(void)state;
-	begin_found(s, 2);
-	pass_delay(s);
-	greet(s, 0);
-	assert_int_equal(s->accepted, 1);
-	assert_null(s->lines[1].attempt);
-	end(s);
-}
-
-static void an_address_that_refuses_the_greeting_is_no_use(void **state)
-{
-	struct scene *s = scene_open("redis://:hunter2@store");
-
-	(void)state;
-	begin_found(s, 2);
-	redis_attempt_in(s->lines[0].attempt, SLICE("-WRONGPASS no\r\n"));
-	assert_null(s->lines[0].attempt);
-	redis_attempt_in(s->lines[1].attempt, SLICE("+OK\r\n+PO"));
-	assert_int_equal(s->accepted, 0);
-	redis_attempt_in(s->lines[1].attempt, SLICE("NG\r\n"));
-	assert_int_equal(s->accepted, 1);
-	end(s);
-}
-
-static void the_last_failure_is_told_once(void **state)
-{
-	struct scene *s = scene_open("redis://store");
-
-	(void)state;
-	begin_found(s, 2);
-	pass_delay(s);
-	refuse(s, 1, "first");
-	assert_int_equal(s->lost, 0);
-	refuse(s, 0, "last");
-	assert_int_equal(s->lost, 1);
-	assert_string_equal(s->why, "last");
-	begin_found(s, 0);
-	assert_int_equal(s->lost, 1);
-	assert_string_equal(s->why, "no such name");
-	end(s);
-}
-
-static void all_addresses_are_tried_within_half_of_the_time(void **state)
-{
-	struct scene *s = scene_open("redis://store");
-	uint64_t now_ns;
-
-	(void)state;
-	begin_found(s, CONNECTION_ADDRESSES_MAX + 1);
-	for (unsigned i = 1; i < CONNECTION_ADDRESSES_MAX; i++) {
-		now_ns = os_monotonic_ns();
-		s->alarm_ns = 0;
-		connection_tick(s->connection, UINT64_MAX);
-		if (i < CONNECTION_ADDRESSES_MAX - 1) {
-			uint64_t begun_ns = os_monotonic_ns();
-
-			assert_in_range(s->alarm_ns, now_ns,
-			                begun_ns + CONNECTION_TIME_NS / 2 / CONNECTION_ADDRESSES_MAX);
-		}
-	}
-	assert_int_equal(s->count, CONNECTION_ADDRESSES_MAX);
-	assert_int_equal(s->alarm_ns, 0);
-	greet(s, CONNECTION_ADDRESSES_MAX - 1);
-	assert_int_equal(s->accepted, 1);
-	end(s);
-}
-
-static void the_address_that_worked_comes_first_and_one_that_failed_last(void **state)
-{
-	struct scene *s = scene_open("redis://store");
-
-	(void)state;
-	begin_found(s, 4);
-	refuse(s, 0, "refused");
-	pass_delay(s);
-	greet(s, 2); /* the second swallowed what was sent to it */
-	begin_found(s, 4);
-	assert_string_equal(tried(s), "3 ");
-	refuse(s, 0, "refused");
-	pass_delay(s);
-	pass_delay(s);
-	assert_string_equal(tried(s), "3 2 4 1 ");
-	end(s);
-}
-
-/* A replica accepts the greeting, and then no writes. */
-static void an_address_that_is_blamed_comes_last(void **state)
-{
-	struct scene *s = scene_open("redis://store");
-
-	(void)state;
-	begin_found(s, 3);
-	greet(s, 0);
-	connection_blame(s->connection);
-	begin_found(s, 3);
-	assert_string_equal(tried(s), "2 ");
-	greet(s, 0);
-	connection_blame(s->connection);
-	begin_found(s, 3);
-	assert_string_equal(tried(s), "3 ");
-	end(s);
-}
-
-/* It was given up after CONNECTION_TIME_NS. */
-static void an_address_that_never_answered_comes_last(void **state)
-{
-	struct scene *s = scene_open("redis://store");
-
-	(void)state;
-	begin_found(s, 2);
-	begin_found(s, 2);
-	assert_string_equal(tried(s), "2 ");
-	end(s);
-}
-
-static void a_name_is_looked_up_for_each_connection_and_followed(void **state)
-{
-	struct scene *s = scene_open("redis://store");
-
-	(void)state;
-	begin_found(s, 1);
-	greet(s, 0);
-	begin(s);
-	assert_int_equal(s->look_ups, 1);
-	redis_connection_found(
-	    s->connection,
-	    &(struct redis_address){.len = sizeof(struct sockaddr_in),
-	                            .v4 = {.sin_family = AF_INET, .sin_addr = {htonl(0x0a000009)}}},
-	    1, NULL);
-	assert_string_equal(tried(s), "9 ");
-	end(s);
-}
-
-static void digits_are_not_looked_up(void **state)
-{
-	static const char *const urls[] = {"redis://10.0.0.7:1", "redis://[::1]"};
-
-	(void)state;
-	for (size_t i = 0; i < 2; i++) {
-		struct scene *s = scene_open(urls[i]);
-
-		begin(s);
-		assert_int_equal(s->look_ups, 0);
-		assert_int_equal(s->count, 1);
-		end(s);
+		if (len < 0)
+			return;
+		connection_out_gone(connection, (size_t)len);
 	}
 }
 
-static void a_connection_may_be_closed_at_any_time(void **state)
+/* Until the last is told, or the connection has failed: its error; NULL: none. */
+static const char *drive(struct connection *connection, unsigned port, const struct asked *last)
 {
-	struct scene *s = scene_open("redis://store");
+	int fd = server_connect(port);
+	const char *why = NULL;
 
-	(void)state;
-	begin(s);
-	assert_int_equal(s->look_ups, 1);
-	connection_close(s->connection);
-	assert_int_equal(s->look_ups, 0);
-	s->connection = NULL;
-	begin_found(s, 3);
-	pass_delay(s);
-	connection_close(s->connection);
-	s->connection = NULL;
-	assert_null(s->lines[0].attempt);
-	assert_null(s->lines[1].attempt);
-	end(s);
+	assert_true(fd >= 0);
+	while (!last->is_told && !why) {
+		struct pollfd ready = {fd, POLLIN, 0};
+		char bytes[4096];
+		ssize_t len;
+
+		write_out(connection, fd);
+		assert_int_equal(poll(&ready, 1, SERVER_WAIT_MS), 1);
+		len = recv(fd, bytes, sizeof bytes, 0);
+		if (len <= 0)
+			why = "closed";
+		else if (connection_in(connection, (struct slice){bytes, (size_t)len}) != WEIR_OK)
+			why = connection_error(connection);
+	}
+	write_out(connection, fd);
+	close(fd);
+	return why;
 }
 
-static void the_oldest_addresses_are_forgotten(void **state)
+/* Connects by a URL and pings; "" or why not. */
+static void try(const struct redis_url *url, unsigned port, char why[256])
 {
-	struct scene *s = scene_open("redis://store");
-	struct redis_address list[2] = {{.len = sizeof(struct sockaddr_in)},
-	                                {.len = sizeof(struct sockaddr_in)}};
+	struct connection *connection = open_link(url);
+	struct asked pong;
+	const char *error;
+
+	ask(connection, &pong, "ECHO", "hello");
+	error = drive(connection, port, &pong);
+	snprintf(why, 256, "%s", error ? error : "");
+	assert_int_equal(connection_is_ready(connection), !error);
+	connection_close(connection);
+	assert_true(pong.is_told);
+	assert_int_equal(pong.is_lost, error != NULL);
+	if (!error)
+		assert_string_equal(pong.text, "hello");
+}
+
+static void assert_try(unsigned port, const char *expected, const char *format, const char *login)
+{
+	struct redis_url url = read_url(format, login);
+	char why[256];
+
+	try(&url, port, why);
+	if (expected[0] ? !strstr(why, expected) : why[0])
+		fail_msg("%s%s: expected \"%s\", found \"%s\"", format, login, expected, why);
+	assert_null(strstr(why, "hunter2"));
+	redis_url_free(&url);
+}
+
+static void replies_come_in_the_order_of_commands(void **state)
+{
+	struct redis_url url = read_url("redis://localhost");
+	struct server server = server_start(NULL);
+	struct connection *connection = open_link(&url);
+	struct asked set, get, none, number, error, array;
 
 	(void)state;
-	list[0].v4.sin_port = 1;
-	addresses_note(&s->known, &list[0], false);
-	for (unsigned i = 0; i < ADDRESSES_MAX; i++) {
-		struct redis_address other = {.len = sizeof(struct sockaddr_in), .v4 = {.sin_family = 2}};
+	ask(connection, &set, "SET", "key", "a\r\nb");
+	ask(connection, &get, "GET", "key");
+	ask(connection, &none, "GET", "nothing");
+	ask(connection, &number, "INCRBY", "number", "-9007199254740993");
+	ask(connection, &error, "INCR", "key");
+	ask(connection, &array, "EVAL", "return {1, {'two', {}, 'three'}}", "0");
+	assert_null(drive(connection, server.port, &array));
+	connection_close(connection);
+	server_stop(&server);
+	redis_url_free(&url);
 
-		other.v4.sin_addr.s_addr = i;
-		addresses_sort(&s->known, list, 2);
-		assert_int_equal(list[0].v4.sin_port, 0);
-		addresses_note(&s->known, &other, true);
+	assert_int_equal(set.type, REDIS_TEXT);
+	assert_string_equal(set.text, "OK");
+	assert_string_equal(get.text, "a\r\nb");
+	assert_int_equal(none.type, REDIS_NIL);
+	assert_int_equal(number.type, REDIS_INTEGER);
+	assert_int_equal(number.integer, -9007199254740993);
+	assert_int_equal(error.type, REDIS_ERROR);
+	assert_string_equal(error.text, "ERR value is not an integer or out of range");
+	assert_int_equal(array.type, REDIS_ARRAY);
+	assert_int_equal(array.count, 2);
+	assert_string_equal(array.text, "three");
+}
+
+static void a_link_greets_with_what_the_url_says(void **state)
+{
+	struct server server =
+	    server_start((const char *const[]){"--requirepass", "hunter2", "--user", "weir", "on",
+	                                       ">hunter2too", "~*", "+@all", "--databases", "4", NULL});
+
+	(void)state;
+	assert_try(server.port, "", "redis://%s@h", ":hunter2");
+	assert_try(server.port, "", "redis://%s@h/3", "default:hunter2");
+	assert_try(server.port, "", "redis://%s@h", "weir:hunter2too");
+	assert_try(server.port, "WRONGPASS", "redis://%s@h", "weir:hunter2");
+	assert_try(server.port, "WRONGPASS", "redis://%s@h", "hunter2:nobody");
+	assert_try(server.port, "NOAUTH", "redis://%s", "h");
+	assert_try(server.port, "DB index is out of range", "redis://%s@h/4", ":hunter2");
+	server_stop(&server);
+}
+
+static void a_password_where_none_is_set_is_refused(void **state)
+{
+	struct server server = server_start(NULL);
+
+	(void)state;
+	assert_try(server.port, "refuses user or password: ERR", "redis://%s@h", ":hunter2");
+	server_stop(&server);
+}
+
+/* With nothing but bytes. */
+
+static struct connection *open_ready(struct redis_url *url)
+{
+	struct connection *connection;
+
+	*url = read_url("redis://h");
+	connection = open_link(url);
+	assert_int_equal(connection_in(connection, SLICE("+PONG\r\n")), WEIR_OK);
+	assert_true(connection_is_ready(connection));
+	connection_out_gone(connection, connection_out(connection).len);
+	return connection;
+}
+
+static void commands_wait_for_the_greeting(void **state)
+{
+	struct redis_url url = read_url("redis://weir:hunter2@h/7");
+	struct connection *connection = open_link(&url);
+	struct asked asked;
+	struct slice greeting = SLICE("*3\r\n$4\r\nAUTH\r\n$4\r\nweir\r\n$7\r\nhunter2\r\n"
+	                              "*2\r\n$6\r\nSELECT\r\n$1\r\n7\r\n*1\r\n$4\r\nPING\r\n");
+
+	(void)state;
+	ask(connection, &asked, "GET", "x");
+	assert_true(slice_equal(connection_out(connection), greeting));
+	connection_out_gone(connection, greeting.len - 1); /* the rest stays */
+	assert_true(slice_equal(connection_out(connection), SLICE("\n")));
+	connection_out_gone(connection, 1);
+	assert_int_equal(connection_out(connection).len, 0);
+	assert_int_equal(connection_in(connection, SLICE("+OK\r\n+OK\r\n")), WEIR_OK);
+	assert_int_equal(connection_out(connection).len, 0);
+	assert_int_equal(connection_in(connection, SLICE("+PONG\r\n")), WEIR_OK);
+	assert_true(slice_equal(connection_out(connection), SLICE("*2\r\n$3\r\nGET\r\n$1\r\nx\r\n")));
+	connection_close(connection);
+	assert_true(asked.is_lost);
+	redis_url_free(&url);
+}
+
+static void replies_may_come_in_any_pieces(void **state)
+{
+	struct slice bytes = SLICE("*3\r\n:-5\r\n$4\r\na\r\nb\r\n*1\r\n+last\r\n$-1\r\n-ERR no\r\n");
+
+	(void)state;
+	for (size_t at = 0; at <= bytes.len; at++) {
+		struct redis_url url;
+		struct connection *connection = open_ready(&url);
+		struct asked asked[3];
+
+		for (size_t i = 0; i < 3; i++)
+			ask(connection, &asked[i], "X");
+		assert_int_equal(connection_in(connection, (struct slice){bytes.data, at}), WEIR_OK);
+		assert_int_equal(connection_in(connection, (struct slice){bytes.data + at, bytes.len - at}),
+		                 WEIR_OK);
+		assert_int_equal(asked[0].count, 3);
+		assert_string_equal(asked[0].text, "last");
+		assert_int_equal(asked[1].type, REDIS_NIL);
+		assert_string_equal(asked[2].text, "ERR no");
+		connection_close(connection);
+		redis_url_free(&url);
 	}
-	list[0].v4.sin_port = 1;
-	list[1].v4.sin_port = 0;
-	addresses_sort(&s->known, list, 2);
-	assert_int_equal(list[0].v4.sin_port, 1);
-	end(s);
+}
+
+static void nonsense_ends_a_link_with_what_was_found(void **state)
+{
+	static const struct {
+		const char *bytes, *says;
+	} bad[] = {
+	    {"HTTP/1.1 400 Bad Request\r\n", "got \"H\""},
+	    {":12x\r\n", "expected a reply from Redis"},
+	    {"*-2\r\n", "expected a reply from Redis"},
+	    {"$-2\r\n", "expected a reply from Redis"},
+	    {"*300000\r\n", "found an array of 300000"},
+	    {"*2147483647\r\n", "found an array of 2147483647"},
+	    {"*2\r\n*200000\r\n", NULL},
+	    {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n",
+	     "expected a reply from Redis"},
+	    {"+fine\r\n+more\r\n", "no command asked for"},
+	    {"-LOADING Redis is \x1b[31m loading\r\n", "LOADING Redis is ?[31m loading"},
+	    {"-READONLY You can't write against a read only replica.\r\n", "READONLY"},
+	    {"-MASTERDOWN Link with MASTER is down\r\n", "MASTERDOWN"},
+	    {"-NOAUTH Authentication required.\r\n", "NOAUTH"},
+	    {"-LOADINGS\r\n", NULL},
+	    {"-ERR LOADING\r\n", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct redis_url url;
+		struct connection *connection = open_ready(&url);
+		struct asked asked;
+		int status;
+
+		ask(connection, &asked, "X");
+		status = connection_in(connection, slice_of(bad[i].bytes));
+		if (status != (bad[i].says ? WEIR_EIO : WEIR_OK) ||
+		    (bad[i].says && !strstr(connection_error(connection), bad[i].says)))
+			fail_msg("%s: %d %s", bad[i].bytes, status, connection_error(connection));
+		assert_int_equal(connection_in(connection, (struct slice){NULL, 0}), status);
+		assert_false(asked.is_told && asked.is_lost);
+		connection_close(connection);
+		assert_true(asked.is_told);
+		redis_url_free(&url);
+	}
+}
+
+/* Feeds `piece` until the connection fails: the bytes that it has taken. */
+static size_t feed(struct connection *connection, const char *first, const char *piece, size_t len)
+{
+	size_t bytes = strlen(first);
+	int status = connection_in(connection, slice_of(first));
+
+	while (status == WEIR_OK) {
+		status = connection_in(connection, (struct slice){piece, len});
+		bytes += len;
+		assert_true(bytes < (size_t)64 << 20);
+	}
+	return bytes;
+}
+
+static void what_is_kept_of_a_reply_is_bounded(void **state)
+{
+	static char piece[8192];
+	static const struct {
+		const char *first;
+		char fill;
+		size_t least, most;
+	} cases[] = {
+	    {"+", 'x', CONNECTION_LINE_MAX, CONNECTION_LINE_MAX + 2 * sizeof piece},
+	    {"$1000000000\r\n", 'x', CONNECTION_INPUT_MAX, CONNECTION_INPUT_MAX + 2 * sizeof piece},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct redis_url url;
+		struct connection *connection = open_ready(&url);
+		struct asked asked;
+		size_t bytes;
+
+		ask(connection, &asked, "X");
+		memset(piece, cases[i].fill, sizeof piece);
+		bytes = feed(connection, cases[i].first, piece, sizeof piece);
+		assert_true(bytes >= cases[i].least && bytes <= cases[i].most);
+		assert_non_null(strstr(connection_error(connection), "bytes, found more"));
+		connection_close(connection);
+		redis_url_free(&url);
+	}
+}
+
+/* TLS */
+
+static struct server start_tls(const char *clients)
+{
+	struct server server = server_make();
+
+	server_make_certificates(server.directory);
+	server_start_in(&server, "--tls-port",
+	                (const char *const[]){"--tls-cert-file", "server.pem", "--tls-key-file",
+	                                      "server.key", "--tls-ca-cert-file", "ca.pem",
+	                                      "--tls-auth-clients", clients, "--requirepass", "hunter2",
+	                                      NULL});
+	return server;
+}
+
+/* "DIR" in `query` is the server's directory. */
+static void assert_tls(const struct server *server, const char *host, const char *query,
+                       const char *expected)
+{
+	char files[512] = "", why[256];
+	const char *at;
+	struct redis_url url;
+
+	while ((at = strstr(query, "DIR"))) {
+		snprintf(files + strlen(files), sizeof files - strlen(files), "%.*s%s", (int)(at - query),
+		         query, server->directory);
+		query = at + 3;
+	}
+	url = read_url("rediss://:hunter2@%s?%s%s", host, files, query);
+	try(&url, server->port, why);
+	redis_url_free(&url);
+	if (expected[0] ? !strstr(why, expected) : why[0])
+		fail_msg("%s %s: expected \"%s\", found \"%s\"", host, files, expected, why);
+}
+
+static void tls_verifies_certificate_and_name(void **state)
+{
+	struct server server = start_tls("no");
+
+	(void)state;
+	assert_tls(&server, "store", "ca=DIR/ca.pem", "");
+	assert_tls(&server, "127.0.0.1", "ca=DIR/ca.pem", "");
+	assert_tls(&server, "other", "ca=DIR/ca.pem", "its certificate is refused: hostname mismatch");
+	assert_tls(&server, "127.0.0.2", "ca=DIR/ca.pem", "refused: IP address mismatch");
+	assert_tls(&server, "store", "ca=DIR/other.pem", "its certificate is refused: ");
+	assert_tls(&server, "store", "", "its certificate is refused: ");
+	server_stop(&server);
+}
+
+static void tls_shows_our_own_certificate(void **state)
+{
+	struct server server = start_tls("yes");
+
+	(void)state;
+	assert_tls(&server, "store", "ca=DIR/ca.pem&cert=DIR/client.pem&key=DIR/client.key", "");
+	assert_tls(&server, "store", "ca=DIR/ca.pem", "certificate required");
+	server_stop(&server);
+}
+
+static void tls_to_a_server_without_is_told(void **state)
+{
+	struct redis_url url = read_url("rediss://h");
+	struct connection *connection = open_link(&url);
+
+	(void)state;
+	assert_true(connection_out(connection).len > 0);
+	assert_int_equal(connection_in(connection, SLICE("-ERR unknown command\r\n")), WEIR_EIO);
+	assert_string_equal(connection_error(connection), "expected TLS: wrong version number");
+	connection_close(connection);
+	redis_url_free(&url);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(an_address_that_refuses_is_followed_by_the_next_at_once),
-	    cmocka_unit_test(an_address_that_swallows_is_followed_by_the_next_after_a_delay),
-	    cmocka_unit_test(an_earlier_address_that_answers_late_may_still_win),
-	    cmocka_unit_test(an_address_that_refuses_the_greeting_is_no_use),
-	    cmocka_unit_test(the_last_failure_is_told_once),
-	    cmocka_unit_test(all_addresses_are_tried_within_half_of_the_time),
-	    cmocka_unit_test(the_address_that_worked_comes_first_and_one_that_failed_last),
-	    cmocka_unit_test(an_address_that_is_blamed_comes_last),
-	    cmocka_unit_test(an_address_that_never_answered_comes_last),
-	    cmocka_unit_test(a_name_is_looked_up_for_each_connection_and_followed),
-	    cmocka_unit_test(digits_are_not_looked_up),
-	    cmocka_unit_test(a_connection_may_be_closed_at_any_time),
-	    cmocka_unit_test(the_oldest_addresses_are_forgotten),
+	    cmocka_unit_test(replies_come_in_the_order_of_commands),
+	    cmocka_unit_test(a_link_greets_with_what_the_url_says),
+	    cmocka_unit_test(a_password_where_none_is_set_is_refused),
+	    cmocka_unit_test(commands_wait_for_the_greeting),
+	    cmocka_unit_test(replies_may_come_in_any_pieces),
+	    cmocka_unit_test(nonsense_ends_a_link_with_what_was_found),
+	    cmocka_unit_test(what_is_kept_of_a_reply_is_bounded),
+	    cmocka_unit_test(tls_verifies_certificate_and_name),
+	    cmocka_unit_test(tls_shows_our_own_certificate),
+	    cmocka_unit_test(tls_to_a_server_without_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

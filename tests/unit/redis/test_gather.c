@@ -1,6 +1,6 @@
 /*
- * When a lane sends: the test is the port, and answers as Redis would. Steps are the test's own
- * (steps.h).
+ * When a client sends: the test is the transport, and answers as Redis would. Steps are the test's
+ * own (steps.h).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,16 +20,16 @@
 #define ONES_MAX 130
 
 struct one {
-	struct store_job job; /* first */
+	struct store_operation operation; /* first */
 	char key[16];
 	bool is_done;
 };
 
 struct paper {
-	struct redis_port port; /* first */
+	struct redis_transport transport; /* first */
 	struct redis_attempt *attempt;
 	struct store *store;
-	struct store_lane *lane;
+	struct store_client *client;
 	struct algo_limit limit;
 	uint64_t alarm_ns;
 	size_t calls[ONES_MAX], first, last; /* sent, not answered: the keys of each */
@@ -37,21 +37,21 @@ struct paper {
 	size_t asked;
 };
 
-static bool dial(struct redis_port *port, struct redis_attempt *attempt,
+static bool dial(struct redis_transport *transport, struct redis_attempt *attempt,
                  const struct redis_address *to, void **line)
 {
 	(void)to;
-	((struct paper *)port)->attempt = attempt;
-	*line = port;
+	((struct paper *)transport)->attempt = attempt;
+	*line = transport;
 	return true;
 }
 
 /* Notes how many keys each EVALSHA has. */
-static void send_out(struct redis_port *port, void *line)
+static void send_out(struct redis_transport *transport, void *line)
 {
-	struct paper *p = (struct paper *)port;
-	struct link *link = redis_attempt_link(p->attempt);
-	struct slice out = link_out(link), text = out;
+	struct paper *p = (struct paper *)transport;
+	struct connection *connection = redis_attempt_connection(p->attempt);
+	struct slice out = connection_out(connection), text = out;
 	const char *call;
 
 	(void)line;
@@ -64,28 +64,28 @@ static void send_out(struct redis_port *port, void *line)
 		assert_true(parse_u64(slice_cut(&text, '\r'), &n));
 		p->calls[p->last++] = (size_t)n;
 	}
-	link_out_gone(link, out.len);
+	connection_out_gone(connection, out.len);
 }
 
-static void hang_up(struct redis_port *port, void *line)
+static void hang_up(struct redis_transport *transport, void *line)
 {
-	(void)port;
+	(void)transport;
 	(void)line;
 }
 
-static void set_alarm(struct redis_port *port, uint64_t at_ns)
+static void set_alarm(struct redis_transport *transport, uint64_t at_ns)
 {
-	((struct paper *)port)->alarm_ns = at_ns;
+	((struct paper *)transport)->alarm_ns = at_ns;
 }
 
-static const struct redis_port_kind with_clients = {NULL,    NULL,      dial, send_out,
-                                                    hang_up, set_alarm, true},
-                                    without_clients = {NULL,    NULL,      dial, send_out,
-                                                       hang_up, set_alarm, false};
+static const struct redis_transport_kind with_clients = {NULL,    NULL,      dial, send_out,
+                                                         hang_up, set_alarm, true},
+                                         without_clients = {NULL,    NULL,      dial, send_out,
+                                                            hang_up, set_alarm, false};
 
-static void done(struct store_job *job)
+static void done(struct store_operation *operation)
 {
-	((struct one *)job)->is_done = true;
+	((struct one *)operation)->is_done = true;
 }
 
 /* A turn in which so many ask, of different keys or of one. */
@@ -97,7 +97,7 @@ static void ask(struct paper *p, size_t n, bool is_hot)
 		assert_true(p->asked <= ONES_MAX);
 		*one = (struct one){0};
 		snprintf(one->key, sizeof one->key, "%zu", is_hot ? 0 : p->asked);
-		one->job = (struct store_job){
+		one->operation = (struct store_operation){
 		    .step = {.store = p->store,
 		             .limit = &p->limit,
 		             .key = {.hash = is_hot ? 0 : p->asked},
@@ -106,9 +106,9 @@ static void ask(struct paper *p, size_t n, bool is_hot)
 		    .key_name = slice_of(one->key),
 		    .done = done,
 		};
-		p->store->kind->submit(p->lane, &one->job);
+		p->store->kind->submit(p->client, &one->operation);
 	}
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 }
 
 /* Answers the oldest call, then ends the turn. */
@@ -123,29 +123,29 @@ static void answer(struct paper *p)
 		buffer_add_text(&text, "*3\r\n:9\r\n:4\r\n:0\r\n");
 	redis_attempt_in(p->attempt, (struct slice){text.data, text.len});
 	buffer_free(&text);
-	send_out(&p->port, NULL);
-	redis_lane_flush(p->lane);
+	send_out(&p->transport, NULL);
+	redis_client_flush(p->client);
 }
 
-static struct paper *begin(const struct redis_port_kind *kind)
+static struct paper *begin(const struct redis_transport_kind *kind)
 {
 	struct paper *p = calloc(1, sizeof *p);
 
-	p->port.kind = kind;
-	assert_int_equal(algo_limit_init(&p->limit,
-	                                 &(struct weir_limit_options){
-	                                     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
-	                                 NULL),
-	                 WEIR_OK);
+	p->transport.kind = kind;
+	assert_int_equal(
+	    algo_limit_init(&p->limit,
+	                    &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
+	                    NULL),
+	    WEIR_OK);
 	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis://127.0.0.1:7000",
 	                                                          .prefix = "weir:",
 	                                                          .timeout_ns = 3600 * NS_PER_S},
 	                                  &p->store, NULL),
 	                 WEIR_OK);
-	assert_int_equal(redis_lane_open(p->store, &p->port, &p->lane), WEIR_OK);
+	assert_int_equal(redis_client_open(p->store, &p->transport, &p->client), WEIR_OK);
 	ask(p, 1, false);
 	redis_attempt_in(p->attempt, SLICE("+PONG\r\n"));
-	send_out(&p->port, NULL);
+	send_out(&p->transport, NULL);
 	answer(p);
 	assert_true(p->ones[0].is_done);
 	p->asked = p->first = p->last = 0;
@@ -154,7 +154,7 @@ static struct paper *begin(const struct redis_port_kind *kind)
 
 static void end(struct paper *p)
 {
-	redis_lane_close(p->lane);
+	redis_client_close(p->client);
 	redis_store_close(p->store);
 	algo_limit_free(&p->limit);
 	free(p);
@@ -302,10 +302,10 @@ static void clients_that_do_not_come_are_not_awaited_for_long(void **state)
 
 			waits++;
 			p->alarm_ns = 0;
-			redis_lane_tick(p->lane, until_ns - 1); /* another alarm */
+			redis_client_tick(p->client, until_ns - 1); /* another alarm */
 			assert_int_equal(on_the_way(p), 0);
 			assert_int_equal(p->alarm_ns, until_ns);
-			redis_lane_tick(p->lane, until_ns);
+			redis_client_tick(p->client, until_ns);
 		}
 		assert_int_equal(on_the_way(p), 1);
 		answer(p);

@@ -5,7 +5,7 @@
 
 #include "base/number.h"
 #include "base/os/os.h"
-#include "redis/nodes/slots.h"
+#include "redis/nodes/hash_slots.h"
 
 #define NODES   3
 #define KEYS    100
@@ -60,7 +60,7 @@ static unsigned free_port(void)
 	return port;
 }
 
-/* With `tls` also a port for TLS, which is where nodes send clients that come through it. */
+/* With `tls` also a transport for TLS, which is where nodes send clients that come through it. */
 static void node_start(struct cluster_of *cluster, size_t i)
 {
 	struct server *server = &cluster->nodes[i];

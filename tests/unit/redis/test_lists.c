@@ -22,13 +22,13 @@
 #define CALLS_MOST 64          /* and commands that it may take */
 
 static struct real real;
-static struct real_end ends[STEP_CALL_MAX];
+static struct command_result ends[CALL_COMMANDS_MAX];
 
 /* A limit with one key, at Redis and in memory. */
 struct both {
 	struct algo_limit limit;
 	struct value twin;
-	struct uses_entry list[ALGO_WIDTH_MOST + STEP_REPEAT_MAX + 2];
+	struct uses_entry list[ALGO_WIDTH_MOST + COMMAND_REPEAT_MAX + 2];
 	uint64_t now_ns;
 	unsigned steps;
 };
@@ -102,18 +102,18 @@ static void expect_state(void)
 /* The same at both. Returns the last outcome at Redis; names are in `ends`. */
 static const struct algo_outcome *step(struct algo_call call, uint32_t repeat)
 {
-	struct redis_step at_redis = {.limit = &both.limit,
-	                              .key = SLICE("key"),
-	                              .call = call,
-	                              .repeat = repeat,
-	                              .at = moment_given(both.now_ns),
-	                              .is_given = true};
+	struct redis_command at_redis = {.limit = &both.limit,
+	                                 .key = SLICE("key"),
+	                                 .call = call,
+	                                 .repeat = repeat,
+	                                 .at = moment_given(both.now_ns),
+	                                 .is_given = true};
 	struct algo_time time = algo_time_at(&both.limit, moment_given(both.now_ns));
 	unsigned calls = real.calls;
 
 	both.steps++;
-	real_steps(&real, (struct redis_step *[]){&at_redis}, 1, ends);
-	expect_number("end", ends[0].end, STEP_DONE);
+	real_steps(&real, (struct redis_command *[]){&at_redis}, 1, ends);
+	expect_number("end", ends[0].end, COMMAND_DONE);
 	expect_number("calls", real.calls - calls, 1);
 	for (uint32_t i = 0; i < repeat; i++) {
 		const struct algo_outcome *found = &ends[0].outcomes[i];

@@ -21,13 +21,13 @@
 #define CALL     48
 
 static struct real real;
-static struct real_end ends[STEP_CALL_MAX];
+static struct command_result ends[CALL_COMMANDS_MAX];
 
 /* A limit with one key, at Redis and in memory. */
 struct both {
 	struct algo_limit limit;
 	struct value twin;
-	struct uses_entry list[MANY + STEP_CALL_MAX];
+	struct uses_entry list[MANY + CALL_COMMANDS_MAX];
 	uint64_t now_ns;
 };
 
@@ -49,13 +49,13 @@ static void begin(uint64_t max)
 }
 
 /* As the server that was asked would answer from memory. */
-static void expect_same(const struct algo_call *call, const struct real_end *end)
+static void expect_same(const struct algo_call *call, const struct command_result *end)
 {
 	struct algo_time time = algo_time_at(&both.limit, moment_given(both.now_ns));
 	struct algo_outcome expected;
 
 	uses_step(&both.limit, call, &time, &both.twin.uses, &expected);
-	assert_int_equal(end->end, STEP_DONE);
+	assert_int_equal(end->end, COMMAND_DONE);
 	assert_int_equal(end->outcomes[0].allowed, expected.allowed);
 	assert_int_equal(end->outcomes[0].remaining, expected.remaining);
 	assert_int_equal(end->outcomes[0].retry_after_ns, expected.retry_after_ns);
@@ -82,18 +82,18 @@ static void expect_state(void)
 /* One call of so many steps; returns how many commands it took Redis. */
 static unsigned call(const struct algo_call *calls, size_t n)
 {
-	struct redis_step steps[STEP_CALL_MAX], *list[STEP_CALL_MAX];
+	struct redis_command steps[CALL_COMMANDS_MAX], *list[CALL_COMMANDS_MAX];
 	unsigned commands = 0, count;
 	redisReply *stats;
 	char *line, *rest;
 
 	for (size_t i = 0; i < n; i++) {
-		steps[i] = (struct redis_step){.limit = &both.limit,
-		                               .key = SLICE("key"),
-		                               .call = calls[i],
-		                               .repeat = 1,
-		                               .at = moment_given(both.now_ns),
-		                               .is_given = true};
+		steps[i] = (struct redis_command){.limit = &both.limit,
+		                                  .key = SLICE("key"),
+		                                  .call = calls[i],
+		                                  .repeat = 1,
+		                                  .at = moment_given(both.now_ns),
+		                                  .is_given = true};
 		list[i] = &steps[i];
 	}
 	freeReplyObject(real_do(&real, "CONFIG RESETSTAT"));

@@ -1,8 +1,8 @@
-/* A lane at a cluster on paper (paper.h). Steps are the test's own (steps.h). */
+/* A client at a cluster on paper (paper.h). Steps are the test's own (steps.h). */
 #include "paper.h"
 #include "steps.h"
 
-#include "redis/nodes/slots.h"
+#include "redis/nodes/hash_slots.h"
 
 #define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
 #define SEED       7000
@@ -36,7 +36,7 @@ static void ask(struct paper *p, struct one *one, bool is_upper)
 {
 	make(p, one, is_upper);
 	submit(p, one);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 }
 
 static void answer_redirect(struct paper *p, unsigned port, const char *word, const struct one *one,
@@ -82,7 +82,7 @@ static void settle(struct paper *p, unsigned lower, unsigned upper)
 {
 	unsigned asked = 0;
 
-	redis_lane_tick(p->lane, os_monotonic_ns() + 10 * NS_PER_S);
+	redis_client_tick(p->client, os_monotonic_ns() + 10 * NS_PER_S);
 	find_names(p);
 	for (size_t i = 0; i < p->count && asked == 0; i++)
 		if (p->lines[i].attempt && strstr(sent(p, p->lines[i].port), "CLUSTER"))
@@ -101,7 +101,7 @@ static void keys_go_to_the_nodes_that_the_map_names(void **state)
 	make(p, &upper, true);
 	submit(p, &lower);
 	submit(p, &upper);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 	assert_string_equal(sent(p, SEED), "EVALSHA ");
 	assert_string_equal(sent(p, 7001), "EVALSHA ");
 	answer(p, 7001, GRANTED);
@@ -123,7 +123,7 @@ static void keys_of_two_slots_are_two_calls(void **state)
 		make(p, &ones[i], false);
 		submit(p, &ones[i]);
 	}
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 	assert_string_equal(sent(p, SEED), "EVALSHA EVALSHA ");
 	end(p);
 	assert_failed(&ones[1]);
@@ -144,7 +144,7 @@ static void a_slot_that_has_moved_is_followed_and_remembered(void **state)
 	same = one;
 	same.is_done = false;
 	submit(p, &same);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 	assert_string_equal(sent(p, 7001), "EVALSHA ");
 	answer(p, 7001, GRANTED);
 	assert_granted(&same);
@@ -167,7 +167,7 @@ static void a_key_that_is_being_moved_is_asked_for_once(void **state)
 	same = one;
 	same.is_done = false;
 	submit(p, &same);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 	assert_string_equal(sent(p, SEED), "EVALSHA ");
 	end(p);
 }
@@ -196,9 +196,9 @@ static void make_two(struct paper *p, struct one *ones)
 		make(p, &ones[i], false);
 		memcpy(ones[i].key, ones[0].key, sizeof ones[0].key);
 	}
-	ones[1].job.limit_name = "m";
-	ones[1].job.step.limit = &p->limit;
-	ones[1].job.step.call.cost = 2;
+	ones[1].operation.limit_name = "m";
+	ones[1].operation.step.limit = &p->limit;
+	ones[1].operation.step.call.cost = 2;
 }
 
 static void steps_that_are_not_all_there_go_one_by_one(void **state)
@@ -210,7 +210,7 @@ static void steps_that_are_not_all_there_go_one_by_one(void **state)
 	make_two(p, ones);
 	submit(p, &ones[0]);
 	submit(p, &ones[1]);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 	assert_string_equal(sent(p, SEED), "EVALSHA ");
 	answer(p, SEED, TRYAGAIN);
 	assert_string_equal(sent(p, SEED), "EVALSHA EVALSHA ");
@@ -230,15 +230,15 @@ static void a_group_that_is_not_all_there_waits(void **state)
 
 	(void)state;
 	make_two(p, ones);
-	ones[0].job.together = ones[1].job.together = true;
-	ones[0].job.next = &ones[1].job;
+	ones[0].operation.together = ones[1].operation.together = true;
+	ones[0].operation.next = &ones[1].operation;
 	submit(p, &ones[0]);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_string_equal(sent(p, SEED), "EVALSHA ");
 		answer(p, SEED, TRYAGAIN);
 		assert_string_equal(sent(p, SEED), "");
-		redis_lane_tick(p->lane, os_monotonic_ns() + 100 * NS_PER_MS);
+		redis_client_tick(p->client, os_monotonic_ns() + 100 * NS_PER_MS);
 	}
 	assert_string_equal(sent(p, SEED), "EVALSHA ");
 	answer(p, SEED, GRANTED2);
@@ -256,11 +256,11 @@ static void make_again_too_late(struct paper *p, struct one *one, uint64_t *now_
 	answer(p, SEED, TRYAGAIN);
 	assert_string_equal(sent(p, SEED), "EVALSHA "); /* alone */
 	answer(p, SEED, TRYAGAIN);
-	redis_lane_tick(p->lane, *now_ns - NS_PER_S); /* its deadline was before */
+	redis_client_tick(p->client, *now_ns - NS_PER_S); /* its deadline was before */
 	assert_string_equal(sent(p, SEED), "EVALSHA ");
 	assert_false(one->is_done);
-	redis_lane_tick(p->lane, *now_ns);
-	redis_lane_tick(p->lane, *now_ns); /* what has come before was read */
+	redis_client_tick(p->client, *now_ns);
+	redis_client_tick(p->client, *now_ns); /* what has come before was read */
 	assert_failed(one);
 }
 
@@ -276,8 +276,8 @@ static void a_last_try_that_is_late_says_nothing_of_the_node(void **state)
 		make_again_too_late(p, &one, &now_ns);
 		assert_int_equal(p->away, 0);
 		if (answers == 0) {
-			redis_lane_tick(p->lane, now_ns + TIMEOUT_NS / 2);
-			redis_lane_tick(p->lane, now_ns + TIMEOUT_NS / 2);
+			redis_client_tick(p->client, now_ns + TIMEOUT_NS / 2);
+			redis_client_tick(p->client, now_ns + TIMEOUT_NS / 2);
 			assert_true(p->away > 0);
 		} else {
 			answer(p, SEED, answers == 1 ? GRANTED : "-WRONGTYPE Operation\r\n");
@@ -299,12 +299,12 @@ static void a_group_waits_until_its_deadline(void **state)
 
 	(void)state;
 	make_two(p, ones);
-	ones[0].job.together = ones[1].job.together = true;
-	ones[0].job.next = &ones[1].job;
+	ones[0].operation.together = ones[1].operation.together = true;
+	ones[0].operation.next = &ones[1].operation;
 	submit(p, &ones[0]);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 	answer(p, SEED, TRYAGAIN);
-	redis_lane_tick(p->lane, os_monotonic_ns() + TIMEOUT_NS);
+	redis_client_tick(p->client, os_monotonic_ns() + TIMEOUT_NS);
 	assert_failed(&ones[0]);
 	assert_failed(&ones[1]);
 	redis_store_stats(p->store, &stats);
@@ -351,7 +351,7 @@ static void a_node_that_is_lost_fails_its_own_keys_until_another_has_them(void *
 	answer(p, SEED, strstr(sent(p, SEED), "CLUSTER") ? NOTHING GRANTED : GRANTED);
 	assert_granted(&lower);
 	settle(p, SEED, 7003);
-	redis_lane_tick(p->lane, os_monotonic_ns() + 11 * NS_PER_S);
+	redis_client_tick(p->client, os_monotonic_ns() + 11 * NS_PER_S);
 	assert_int_equal(p->away, 1);
 	assert_int_equal(p->back, 1);
 	ask(p, &upper, true);
@@ -369,14 +369,14 @@ static void a_connection_from_before_it_was_away_is_opened_anew(void **state)
 	struct one one, two;
 
 	(void)state;
-	q->port.kind = &paper_kind;
+	q->transport.kind = &paper_kind;
 	q->limit = p->limit;
 	q->store = p->store;
-	assert_int_equal(redis_lane_open(q->store, &q->port, &q->lane), WEIR_OK);
+	assert_int_equal(redis_client_open(q->store, &q->transport, &q->client), WEIR_OK);
 	ask(q, &two, true);
 	accept_line(q, 7001, "EVALSHA ");
 	answer(q, 7001, GRANTED);
-	/* The other lane finds it away, and back. */
+	/* The other client finds it away, and back. */
 	ask(p, &one, true);
 	struct line *lost = line_to(p, 7001);
 	struct redis_attempt *attempt = lost->attempt;
@@ -392,7 +392,7 @@ static void a_connection_from_before_it_was_away_is_opened_anew(void **state)
 	assert_granted(&two);
 	ask(p, &one, true);
 	assert_string_equal(sent(p, 7001), "EVALSHA ");
-	redis_lane_close(q->lane);
+	redis_client_close(q->client);
 	free(q);
 	end(p);
 }
@@ -410,12 +410,12 @@ static void a_node_that_is_down_is_not_asked_again(void **state)
 	ask(p, &one, true);
 	assert_failed(&one);
 	assert_string_equal(sent(p, 7001), "");
-	redis_lane_tick(p->lane, os_monotonic_ns() + 2 * NS_PER_S);
+	redis_client_tick(p->client, os_monotonic_ns() + 2 * NS_PER_S);
 	assert_non_null(strstr(sent(p, 7001), "EVALSHA SET "));
 	answer(p, 7001, "-CLUSTERDOWN The cluster is down\r\n-CLUSTERDOWN The cluster is down\r\n");
 	ask(p, &one, true);
 	assert_failed(&one);
-	redis_lane_tick(p->lane, os_monotonic_ns() + 9 * NS_PER_S);
+	redis_client_tick(p->client, os_monotonic_ns() + 9 * NS_PER_S);
 	answer(p, 7001, "-MOVED 1 h:7000\r\n-MOVED 1 h:7000\r\n");
 	ask(p, &one, true);
 	assert_false(one.is_done);
@@ -436,7 +436,7 @@ static void a_node_without_slots_may_be_dead(void **state)
 	gone->attempt = NULL;
 	redis_attempt_lost(attempt, "reset");
 	for (unsigned i = 0; i < 3; i++)
-		redis_lane_tick(p->lane, os_monotonic_ns() + (20 + i) * NS_PER_S);
+		redis_client_tick(p->client, os_monotonic_ns() + (20 + i) * NS_PER_S);
 	assert_int_equal(p->away + p->back, 0);
 	end(p);
 }
@@ -463,7 +463,7 @@ static void nodes_that_are_gone_are_hung_up(void **state)
 
 	(void)state;
 	settle(p, SEED, 7003);
-	redis_lane_tick(p->lane, os_monotonic_ns() + 11 * NS_PER_S);
+	redis_client_tick(p->client, os_monotonic_ns() + 11 * NS_PER_S);
 	assert_null(gone->attempt);
 	assert_non_null(line_to(p, SEED)->attempt); /* the URL names it */
 	end(p);

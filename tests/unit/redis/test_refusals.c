@@ -1,5 +1,5 @@
 /*
- * A lane meets the errors of a Redis on paper (paper.h): the calls that fail, the words, the next
+ * A client meets the errors of a Redis on paper (paper.h): the calls that fail, the words, the next
  * calls.
  */
 #include "paper.h"
@@ -48,7 +48,7 @@ static void ask(struct paper *p, struct one *one, const char *key)
 {
 	make_one(p, one, key, (uint64_t)key[0]);
 	submit(p, one);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 }
 
 static void assert_told(const struct paper *p, const struct refusal *refusal)
@@ -73,7 +73,7 @@ static void assert_comes_back(struct paper *p, const struct refusal *refusal)
 
 	ask(p, &one, "c");
 	assert_failed(&one);
-	redis_lane_tick(p->lane, now_ns + 2 * NS_PER_S);
+	redis_client_tick(p->client, now_ns + 2 * NS_PER_S);
 	if (refusal->is_lost)
 		accept_line(p, PORT, "EVALSHA SET ");
 	else
@@ -82,7 +82,7 @@ static void assert_comes_back(struct paper *p, const struct refusal *refusal)
 	if (!refusal->is_lost) {
 		answer(p, PORT, text);
 		assert_int_equal(p->back, 0);
-		redis_lane_tick(p->lane, now_ns + 4 * NS_PER_S);
+		redis_client_tick(p->client, now_ns + 4 * NS_PER_S);
 		assert_string_equal(sent(p, PORT), asked);
 	}
 	snprintf(text, sizeof text, "%s%s\r\n+OK\r\n", loaded,
@@ -144,11 +144,11 @@ static void what_is_no_reply_of_a_script_ends_the_connection(void **state)
 		assert_int_equal(p->away, 1);
 		assert_non_null(strstr(p->why, replies[i][1]));
 		assert_null(p->lines[0].attempt);
-		redis_lane_tick(p->lane, os_monotonic_ns() + 2 * NS_PER_S);
+		redis_client_tick(p->client, os_monotonic_ns() + 2 * NS_PER_S);
 		accept_line(p, PORT, "EVALSHA SET ");
 		answer(p, PORT, "+OK\r\n+OK\r\n"); /* to a script that is not there */
 		assert_int_equal(p->back, 0);
-		redis_lane_tick(p->lane, os_monotonic_ns() + 4 * NS_PER_S);
+		redis_client_tick(p->client, os_monotonic_ns() + 4 * NS_PER_S);
 		assert_string_equal(sent(p, PORT), "EVALSHA SET ");
 		answer(p, PORT, "-NOSCRIPT No matching script.\r\n+OK\r\n");
 		assert_int_equal(p->back, 1);

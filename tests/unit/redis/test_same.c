@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/number.h"
-#include "redis/pool.h"
+#include "redis/client_pool.h"
 
 #define STEPS    400
 #define KEYS     3

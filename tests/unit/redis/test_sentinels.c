@@ -1,4 +1,5 @@
-/* A lane whose master Sentinels name, at servers on paper (paper.h). Steps are the test's own (steps.h). */
+/* A client whose master Sentinels name, at servers on paper (paper.h). Steps are the test's own
+ * (steps.h). */
 #include "paper.h"
 #include "steps.h"
 
@@ -17,7 +18,7 @@
 
 static void tick(struct paper *p, uint64_t after_ns)
 {
-	redis_lane_tick(p->lane, os_monotonic_ns() + after_ns);
+	redis_client_tick(p->client, os_monotonic_ns() + after_ns);
 	find_names(p);
 }
 
@@ -63,7 +64,7 @@ static void ask(struct paper *p, struct one *one)
 	snprintf(key, sizeof key, "%u", ++number);
 	make_one(p, one, key, number);
 	submit(p, one);
-	redis_lane_flush(p->lane);
+	redis_client_flush(p->client);
 }
 
 static void ask_granted(struct paper *p, unsigned port)
@@ -360,10 +361,10 @@ static void one_lane_asks_for_all(void **state)
 	struct paper *p = begin_at_first(), *q = calloc(1, sizeof *q);
 
 	(void)state;
-	q->port.kind = &paper_kind;
+	q->transport.kind = &paper_kind;
 	q->limit = p->limit;
 	q->store = p->store;
-	assert_int_equal(redis_lane_open(q->store, &q->port, &q->lane), WEIR_OK);
+	assert_int_equal(redis_client_open(q->store, &q->transport, &q->client), WEIR_OK);
 	tick(q, SENTINELS_POLL_NS);
 	assert_int_equal(q->count, 0);
 	begin_round(p, SENTINELS_POLL_NS);
@@ -372,7 +373,7 @@ static void one_lane_asks_for_all(void **state)
 	/* The other may be gone: it is a call of the library, maybe. */
 	tick(q, 4 * SENTINELS_POLL_NS);
 	assert_int_equal(q->count, 3);
-	redis_lane_close(q->lane);
+	redis_client_close(q->client);
 	free(q);
 	end(p);
 }

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "redis/nodes/slots.h"
+#include "redis/nodes/hash_slots.h"
 
 #define INTEGER(value)                                                                             \
 	{                                                                                              \

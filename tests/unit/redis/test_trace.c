@@ -24,7 +24,7 @@
 #define NAMES    32 /* of requests that a refund may name */
 
 static struct real real;
-static struct real_end ends[STEP_CALL_MAX];
+static struct command_result ends[CALL_COMMANDS_MAX];
 
 struct kind {
 	const char *name;
@@ -328,28 +328,30 @@ static struct algo_call a_call(const struct trace *trace, const struct taken *na
 }
 
 /* A step of one request or several. */
-static struct redis_step a_step(const struct trace *trace, const struct taken *names, char name[16])
+static struct redis_command a_step(const struct trace *trace, const struct taken *names,
+                                   char name[16])
 {
-	struct redis_step step = {.limit = &trace->limits[trace->limit],
-	                          .key = {name, (size_t)snprintf(name, 16, "key%zu", drawn(KEYS - 1))},
-	                          .call = a_call(trace, names),
-	                          .repeat = 1,
-	                          .at = moment_given(trace->now_ns),
-	                          .is_given = true,
-	                          /* By the scripts that know of chunks, where there are none. */
-	                          .units = {.is_known = drawn(2) == 0}};
+	struct redis_command step = {
+	    .limit = &trace->limits[trace->limit],
+	    .key = {name, (size_t)snprintf(name, 16, "key%zu", drawn(KEYS - 1))},
+	    .call = a_call(trace, names),
+	    .repeat = 1,
+	    .at = moment_given(trace->now_ns),
+	    .is_given = true,
+	    /* By the scripts that know of chunks, where there are none. */
+	    .units = {.is_known = drawn(2) == 0}};
 
 	if (step.call.op == ALGO_ACQUIRE && step.call.permit == 0 && !step.call.replaces &&
 	    drawn(2) == 0)
-		step.repeat = (uint32_t)(1 + drawn(drawn(9) == 0 ? STEP_REPEAT_MAX - 1 : 8));
+		step.repeat = (uint32_t)(1 + drawn(drawn(9) == 0 ? COMMAND_REPEAT_MAX - 1 : 8));
 	return step;
 }
 
 /* A call of so many steps at both. */
 static void steps_both(struct trace *trace, struct taken *names, size_t n)
 {
-	struct redis_step steps[STEP_CALL_MAX], *list[STEP_CALL_MAX];
-	char keys[STEP_CALL_MAX][16];
+	struct redis_command steps[CALL_COMMANDS_MAX], *list[CALL_COMMANDS_MAX];
+	char keys[CALL_COMMANDS_MAX][16];
 
 	for (size_t i = 0; i < n; i++) {
 		steps[i] = a_step(trace, names, keys[i]);
@@ -359,7 +361,7 @@ static void steps_both(struct trace *trace, struct taken *names, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct twin *twin = &trace->twins[keys[i][3] - '0'];
 
-		expect_number(trace, "end", ends[i].end, STEP_DONE);
+		expect_number(trace, "end", ends[i].end, COMMAND_DONE);
 		for (uint32_t k = 0; k < steps[i].repeat; k++) {
 			struct algo_outcome expected;
 			uint64_t name_ns = twin_step(trace, twin, &steps[i].call, &expected);
@@ -379,7 +381,7 @@ static void steps_both(struct trace *trace, struct taken *names, size_t n)
 static void run_kind(const struct kind *kind, bool has_ns, size_t most)
 {
 	struct trace trace = {.kind = kind, .now_ns = START_NS, .has_ns = has_ns};
-	static struct uses_entry lists[KEYS][ALGO_WIDTH_MOST + STEP_REPEAT_MAX + 2];
+	static struct uses_entry lists[KEYS][ALGO_WIDTH_MOST + COMMAND_REPEAT_MAX + 2];
 	struct taken names[NAMES] = {0};
 
 	freeReplyObject(real_do(&real, "FLUSHALL"));
@@ -448,7 +450,7 @@ static void groups_are_all_or_nothing(void **state)
 		twins[i].value.uses.uses = lists[i];
 	}
 	for (unsigned round = 0; round < 300; round++) {
-		struct redis_step steps[N], *list[N];
+		struct redis_command steps[N], *list[N];
 		char names[N][16];
 		size_t n = 0, of[N];
 		bool all = true;
@@ -462,7 +464,7 @@ static void groups_are_all_or_nothing(void **state)
 
 			if (drawn(3) != 0)
 				continue;
-			steps[n] = (struct redis_step){
+			steps[n] = (struct redis_command){
 			    .limit = &limits[i],
 			    .key = {names[n], (size_t)snprintf(names[n], sizeof names[n], "one%zu", i)},
 			    .call = {.op = ALGO_ACQUIRE, .cost = 1},
@@ -487,11 +489,11 @@ static void groups_are_all_or_nothing(void **state)
 
 			twin_step(&trace, &twins[of[k]], &call, &out);
 			if (all || out.allowed)
-				expect_number(&trace, "end", ends[k].end, all ? STEP_DONE : STEP_WITHHELD);
-			else if (ends[k].end != STEP_UNASKED) /* it was refused before it could decide */
-				expect_number(&trace, "end", ends[k].end, STEP_DONE);
+				expect_number(&trace, "end", ends[k].end, all ? COMMAND_DONE : COMMAND_WITHHELD);
+			else if (ends[k].end != COMMAND_UNASKED) /* it was refused before it could decide */
+				expect_number(&trace, "end", ends[k].end, COMMAND_DONE);
 			expect_outcome(&trace, &ends[k].outcomes[0], &out);
-			withheld += ends[k].end == STEP_WITHHELD;
+			withheld += ends[k].end == COMMAND_WITHHELD;
 		}
 		passed += all;
 	}

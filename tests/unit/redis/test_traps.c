@@ -12,20 +12,15 @@
 #include "real.h"
 
 static struct real real;
-static struct real_end ends[STEP_CALL_MAX];
+static struct command_result ends[CALL_COMMANDS_MAX];
 
 /* Nothing comes back, and no key ends, while the machine stands still for seconds. */
 static const struct weir_limit_options all_kinds[] = {
     {.rate = {5, 1, WEIR_UNIT_MINUTE}, .burst = 10},
     {.rate = {3, 1, WEIR_UNIT_MINUTE}, .burst = 1},
     {.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .rate = {5, 1, WEIR_UNIT_MINUTE}, .burst = 3},
-    {.algorithm = WEIR_ALGORITHM_PACER,
-     .rate = {5, 1, WEIR_UNIT_MINUTE},
-     .slack = 3,
-     .max_wait_ns = NS_PER_S},
-    {.algorithm = WEIR_ALGORITHM_WARM_UP,
-     .rate = {5, 1, WEIR_UNIT_MINUTE},
-     .max_wait_ns = NS_PER_S},
+    {.algorithm = WEIR_ALGORITHM_PACER, .rate = {5, 1, WEIR_UNIT_MINUTE}, .slack = 3, .max_wait_ns = NS_PER_S},
+    {.algorithm = WEIR_ALGORITHM_WARM_UP, .rate = {5, 1, WEIR_UNIT_MINUTE}, .max_wait_ns = NS_PER_S},
     {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5, 1, WEIR_UNIT_DAY}},
     {.algorithm = WEIR_ALGORITHM_RESETTING_BUCKET, .rate = {5, 1, WEIR_UNIT_MINUTE}},
     {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {5, 1, WEIR_UNIT_MINUTE}},
@@ -55,14 +50,14 @@ static struct algo_limit limit_of(struct weir_limit_options options)
 static const struct algo_outcome *take_at(const struct algo_limit *limit, const char *key,
                                           uint64_t cost, struct moment at)
 {
-	struct redis_step step = {.limit = limit,
-	                          .key = slice_of(key),
-	                          .call = {.op = ALGO_ACQUIRE, .cost = cost},
-	                          .repeat = 1,
-	                          .at = at};
+	struct redis_command step = {.limit = limit,
+	                             .key = slice_of(key),
+	                             .call = {.op = ALGO_ACQUIRE, .cost = cost},
+	                             .repeat = 1,
+	                             .at = at};
 
-	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
-	assert_int_equal(ends[0].end, STEP_DONE);
+	real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
+	assert_int_equal(ends[0].end, COMMAND_DONE);
 	return &ends[0].outcomes[0];
 }
 
@@ -163,10 +158,7 @@ static void a_lifetime_by_the_present_parameters_ends_before_the_use_of_others(v
 		uint64_t units;
 	} pairs[] = {
 	    {{.rate = {600, 1, WEIR_UNIT_MINUTE}}, {.rate = {10, 20, WEIR_UNIT_HOUR}}, true, 4},
-	    {{.rate = {10, 20, WEIR_UNIT_HOUR}},
-	     {.rate = {7, 31, WEIR_UNIT_HOUR}, .burst = 5},
-	     true,
-	     5},
+	    {{.rate = {10, 20, WEIR_UNIT_HOUR}}, {.rate = {7, 31, WEIR_UNIT_HOUR}, .burst = 5}, true, 5},
 	    {{.algorithm = WEIR_ALGORITHM_PACER,
 	      .rate = {1, 20, WEIR_UNIT_HOUR},
 	      .slack = WEIR_ZERO,
@@ -238,14 +230,14 @@ static void a_denial_writes_nothing(void **state)
 static bool refund(const struct algo_limit *limit, const char *key, uint64_t cost,
                    uint64_t until_ns)
 {
-	struct redis_step step = {.limit = limit,
-	                          .key = slice_of(key),
-	                          .call = {.op = ALGO_REFUND, .cost = cost, .until_ns = until_ns},
-	                          .repeat = 1,
-	                          .at = now()};
+	struct redis_command step = {.limit = limit,
+	                             .key = slice_of(key),
+	                             .call = {.op = ALGO_REFUND, .cost = cost, .until_ns = until_ns},
+	                             .repeat = 1,
+	                             .at = now()};
 
-	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
-	assert_int_equal(ends[0].end, STEP_DONE);
+	real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
+	assert_int_equal(ends[0].end, COMMAND_DONE);
 	return ends[0].outcomes[0].allowed;
 }
 
@@ -315,16 +307,11 @@ static void a_refund_leaves_the_lifetime(void **state)
 static void a_burst_that_is_lowered_and_raised_again_grants_no_more(void **state)
 {
 	static const struct weir_limit_options pairs[][2] = {
-	    {{.rate = {30, 1, WEIR_UNIT_DAY}, .burst = 30},
-	     {.rate = {30, 1, WEIR_UNIT_DAY}, .burst = 20}},
+	    {{.rate = {30, 1, WEIR_UNIT_DAY}, .burst = 30}, {.rate = {30, 1, WEIR_UNIT_DAY}, .burst = 20}},
 	    {{.algorithm = WEIR_ALGORITHM_PACER, .rate = {30, 1, WEIR_UNIT_DAY}, .slack = 29},
 	     {.algorithm = WEIR_ALGORITHM_PACER, .rate = {30, 1, WEIR_UNIT_DAY}, .slack = 9}},
-	    {{.algorithm = WEIR_ALGORITHM_WARM_UP,
-	      .rate = {600, 1, WEIR_UNIT_HOUR},
-	      .max_wait_ns = 60 * NS_PER_S},
-	     {.algorithm = WEIR_ALGORITHM_WARM_UP,
-	      .rate = {600, 1, WEIR_UNIT_HOUR},
-	      .max_wait_ns = NS_PER_S}}};
+	    {{.algorithm = WEIR_ALGORITHM_WARM_UP, .rate = {600, 1, WEIR_UNIT_HOUR}, .max_wait_ns = 60 * NS_PER_S},
+	     {.algorithm = WEIR_ALGORITHM_WARM_UP, .rate = {600, 1, WEIR_UNIT_HOUR}, .max_wait_ns = NS_PER_S}}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -352,24 +339,23 @@ static void a_burst_that_is_lowered_and_raised_again_grants_no_more(void **state
 static struct algo_outcome warm_step(const struct algo_limit *limit, struct algo_call call,
                                      uint64_t now_ns)
 {
-	struct redis_step step = {.limit = limit,
-	                          .key = SLICE("key"),
-	                          .call = call,
-	                          .repeat = 1,
-	                          .at = moment_given(now_ns),
-	                          .is_given = true};
+	struct redis_command step = {.limit = limit,
+	                             .key = SLICE("key"),
+	                             .call = call,
+	                             .repeat = 1,
+	                             .at = moment_given(now_ns),
+	                             .is_given = true};
 
-	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
-	assert_int_equal(ends[0].end, STEP_DONE);
+	real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
+	assert_int_equal(ends[0].end, COMMAND_DONE);
 	return ends[0].outcomes[0];
 }
 
 /* A key of warm_up that has 6 s to wait, of which other parameters allow one second. */
 static void a_converted_turn_counts_down_and_is_given_back(void **state)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_WARM_UP,
-	                                     .rate = {600, 1, WEIR_UNIT_HOUR},
-	                                     .max_wait_ns = 60 * NS_PER_S};
+	struct weir_limit_options options = {
+	    .algorithm = WEIR_ALGORITHM_WARM_UP, .rate = {600, 1, WEIR_UNIT_HOUR}, .max_wait_ns = 60 * NS_PER_S};
 	struct algo_call take = {.op = ALGO_ACQUIRE, .cost = 1}, peek = {.op = ALGO_PEEK, .cost = 1};
 	struct algo_call refund = {.op = ALGO_REFUND, .cost = 1};
 	uint64_t now_ns = UINT64_C(1800000000) * NS_PER_S, retry_ns;
@@ -402,16 +388,16 @@ static void a_converted_turn_counts_down_and_is_given_back(void **state)
 /* Another server holds 7 units of the bucket, which the parameters of now have made smaller. */
 static void a_peek_beside_chunks_writes_nothing_under_other_parameters(void **state)
 {
-	struct algo_limit before =
-	    limit_of((struct weir_limit_options){.rate = {100, 1, WEIR_UNIT_HOUR}, .burst = 100});
-	struct algo_limit after =
-	    limit_of((struct weir_limit_options){.rate = {50, 1, WEIR_UNIT_HOUR}, .burst = 50});
+	struct algo_limit before = limit_of((struct weir_limit_options){
+	    .rate = {100, 1, WEIR_UNIT_HOUR}, .burst = 100});
+	struct algo_limit after = limit_of((struct weir_limit_options){
+	    .rate = {50, 1, WEIR_UNIT_HOUR}, .burst = 50});
 	uint64_t now_ns = os_wall_ns();
-	struct redis_step peek = {.limit = &after,
-	                          .key = SLICE("key"),
-	                          .call = {.op = ALGO_PEEK, .cost = 1},
-	                          .repeat = 1,
-	                          .at = moment_given(now_ns)};
+	struct redis_command peek = {.limit = &after,
+	                             .key = SLICE("key"),
+	                             .call = {.op = ALGO_PEEK, .cost = 1},
+	                             .repeat = 1,
+	                             .at = moment_given(now_ns)};
 	redisReply *was, *is;
 
 	(void)state;
@@ -419,8 +405,8 @@ static void a_peek_beside_chunks_writes_nothing_under_other_parameters(void **st
 	freeReplyObject(real_do(&real, "APPEND key ;000000000000004:7:0:1:%llu",
 	                        (unsigned long long)(now_ns / 1000 + 3600000000)));
 	was = real_do(&real, "GET key");
-	real_steps(&real, (struct redis_step *[]){&peek}, 1, ends);
-	assert_int_equal(ends[0].end, STEP_DONE);
+	real_steps(&real, (struct redis_command *[]){&peek}, 1, ends);
+	assert_int_equal(ends[0].end, COMMAND_DONE);
 	assert_int_equal(ends[0].outcomes[0].remaining, 50 - 10 - 7);
 	is = real_do(&real, "GET key");
 	assert_string_equal(is->str, was->str);
@@ -432,15 +418,15 @@ static void a_peek_beside_chunks_writes_nothing_under_other_parameters(void **st
 
 static void a_refund_finds_the_window_by_the_clock_of_redis(void **state)
 {
-	struct algo_limit limit = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {1000, 1, WEIR_UNIT_YEAR}});
+	struct algo_limit limit = limit_of(
+	    (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {1000, 1, WEIR_UNIT_YEAR}});
 	struct moment at[] = {now(), moment_given(now().now_ns - limit.period_ns),
 	                      moment_given(now().now_ns + limit.period_ns)};
 
 	(void)state;
 	for (size_t i = 0; i < 6; i++) {
 		uint64_t end_us = os_wall_ns() / 1000 + 60000000;
-		struct redis_step step = {
+		struct redis_command step = {
 		    .limit = &limit,
 		    .key = SLICE("key"),
 		    .call = {.op = ALGO_REFUND, .cost = 1, .until_ns = i % 2 ? end_us * 1000 : 0},
@@ -450,8 +436,8 @@ static void a_refund_finds_the_window_by_the_clock_of_redis(void **state)
 		freeReplyObject(real_do(&real, "SET key fixed_window%byear%bUTC%b%llu%b0000000005 PX 90000",
 		                        " ", (size_t)1, " ", (size_t)1, " ", (size_t)1,
 		                        (unsigned long long)end_us, " ", (size_t)1));
-		real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
-		assert_int_equal(ends[0].end, STEP_DONE);
+		real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
+		assert_int_equal(ends[0].end, COMMAND_DONE);
 		assert_int_equal(ends[0].outcomes[0].remaining, i % 2 ? 995 : 996);
 		assert_int_equal(take(&limit, "key", 1)->remaining, i % 2 ? 994 : 995);
 		assert_true(ends[0].outcomes[0].reset_after_ns > 61 * NS_PER_S);
@@ -463,20 +449,20 @@ static void a_refund_finds_the_window_by_the_clock_of_redis(void **state)
 /* The clock was set back: half a second ago it was later, when the older slot was over. */
 static void a_refund_takes_from_no_slot_that_is_over(void **state)
 {
-	struct algo_limit limit = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {9}, .slots = 10});
-	struct redis_step step = {.limit = &limit,
-	                          .key = SLICE("key"),
-	                          .call = {.op = ALGO_REFUND, .cost = 4},
-	                          .repeat = 1,
-	                          .at = moment_given(1700000000 * NS_PER_S),
-	                          .is_given = true};
+	struct algo_limit limit = limit_of(
+	    (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {9}, .slots = 10});
+	struct redis_command step = {.limit = &limit,
+	                             .key = SLICE("key"),
+	                             .call = {.op = ALGO_REFUND, .cost = 4},
+	                             .repeat = 1,
+	                             .at = moment_given(1700000000 * NS_PER_S),
+	                             .is_given = true};
 	redisReply *reply;
 
 	(void)state;
 	freeReplyObject(
 	    real_do(&real, "SET key %s", "sliding_window s 1700000000300000:3 1700000001500000:2"));
-	real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+	real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 	assert_int_equal(ends[0].outcomes[0].remaining, 9);
 	reply = real_do(&real, "GET key");
 	assert_string_equal(reply->str, "sliding_window s 1700000000300000:3 1700000001500000:0");
@@ -488,25 +474,24 @@ static void a_refund_takes_from_no_slot_that_is_over(void **state)
 /* The clock was set back by more than a window, and comes forward again. */
 static void a_refund_that_gives_nothing_back_shortens_no_window(void **state)
 {
-	struct algo_limit limit = limit_of(
-	    (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {9}});
+	struct algo_limit limit =
+	    limit_of((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {9}});
 	const char *before = "fixed_window s UTC 1700000031000000 0000000009";
 
 	(void)state;
 	for (unsigned knows_chunks = 0; knows_chunks < 2; knows_chunks++) {
-		struct redis_step step = {.limit = &limit,
-		                          .key = SLICE("key"),
-		                          .call = {.op = ALGO_REFUND,
-		                                   .cost = 1,
-		                                   .until_ns = 1700000030 * NS_PER_S},
-		                          .repeat = 1,
-		                          .at = moment_given(1700000028 * NS_PER_S),
-		                          .is_given = true,
-		                          .units = {.is_known = knows_chunks}};
+		struct redis_command step = {
+		    .limit = &limit,
+		    .key = SLICE("key"),
+		    .call = {.op = ALGO_REFUND, .cost = 1, .until_ns = 1700000030 * NS_PER_S},
+		    .repeat = 1,
+		    .at = moment_given(1700000028 * NS_PER_S),
+		    .is_given = true,
+		    .units = {.is_known = knows_chunks}};
 		redisReply *reply;
 
 		freeReplyObject(real_do(&real, "SET key %s", before));
-		real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+		real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 		assert_false(ends[0].outcomes[0].allowed);
 		reply = real_do(&real, "GET key");
 		assert_string_equal(reply->str, before);
@@ -520,20 +505,20 @@ static void a_refund_that_gives_nothing_back_shortens_no_window(void **state)
 static void a_place_that_has_ended_is_not_held_again(void **state)
 {
 	static const unsigned at_ms[] = {2000, 500, 1600, 1000};
-	struct algo_limit limit = limit_of((struct weir_limit_options){
-	    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5, .lease_ns = NS_PER_S});
+	struct algo_limit limit = limit_of(
+	    (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5, .lease_ns = NS_PER_S});
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
-		struct redis_step step = {
-		    .limit = &limit,
-		    .key = SLICE("key"),
-		    .call = {.op = i < 3 ? ALGO_ACQUIRE : ALGO_PEEK, .cost = 1},
-		    .repeat = 1,
-		    .at = moment_given(1700000000 * NS_PER_S + at_ms[i] * NS_PER_MS),
-		    .is_given = true};
+		struct redis_command step = {.limit = &limit,
+		                             .key = SLICE("key"),
+		                             .call = {.op = i < 3 ? ALGO_ACQUIRE : ALGO_PEEK, .cost = 1},
+		                             .repeat = 1,
+		                             .at =
+		                                 moment_given(1700000000 * NS_PER_S + at_ms[i] * NS_PER_MS),
+		                             .is_given = true};
 
-		real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+		real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 		assert_true(ends[0].outcomes[0].allowed);
 	}
 	assert_int_equal(ends[0].outcomes[0].remaining, 3);
@@ -555,7 +540,7 @@ static void a_state_that_is_over_keeps_its_parameters(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-		struct redis_step step = {
+		struct redis_command step = {
 		    .limit = &pair[calls[i].limit],
 		    .key = SLICE("key"),
 		    .call = {.op = ALGO_ACQUIRE, .cost = calls[i].cost},
@@ -563,7 +548,7 @@ static void a_state_that_is_over_keeps_its_parameters(void **state)
 		    .at = moment_given(1700000000 * NS_PER_S + calls[i].at_ms * NS_PER_MS),
 		    .is_given = true};
 
-		real_steps(&real, (struct redis_step *[]){&step}, 1, ends);
+		real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 		assert_int_equal(ends[0].outcomes[0].allowed, calls[i].allowed);
 	}
 	freeReplyObject(real_do(&real, "DEL key"));
@@ -583,7 +568,7 @@ static void a_permit_gives_back_once_and_in_one_call(void **state)
 
 		take(limit, "key", 1);
 		for (unsigned n = 0; n < 2; n++) {
-			struct redis_step steps[] = {
+			struct redis_command steps[] = {
 			    {.limit = &mark,
 			     .key = SLICE("mark"),
 			     .call = {.op = ALGO_ACQUIRE, .cost = 1},
@@ -599,10 +584,10 @@ static void a_permit_gives_back_once_and_in_one_call(void **state)
 			};
 			unsigned before = real.calls;
 
-			real_steps(&real, (struct redis_step *[]){&steps[0], &steps[1]}, 2, ends);
+			real_steps(&real, (struct redis_command *[]){&steps[0], &steps[1]}, 2, ends);
 			assert_int_equal(real.calls, before + 1);
 			assert_int_equal(ends[0].outcomes[0].allowed, n == 0);
-			assert_int_equal(ends[1].end, n == 0 ? STEP_DONE : STEP_WITHHELD);
+			assert_int_equal(ends[1].end, n == 0 ? COMMAND_DONE : COMMAND_WITHHELD);
 			take(limit, "key", 1);
 		}
 		freeReplyObject(real_do(&real, "DEL key mark"));
@@ -616,19 +601,19 @@ static void a_key_that_comes_twice_in_a_call_is_granted_once(void **state)
 	(void)state;
 	for (size_t i = 0; i < SHORT_KINDS; i++) {
 		const struct algo_limit *limit = &limits[short_kinds[i]];
-		struct redis_step steps[2];
+		struct redis_command steps[2];
 		unsigned alone = 0, both = 0;
 
 		while (take(limit, "key", 1)->allowed)
 			alone++;
 		freeReplyObject(real_do(&real, "DEL key"));
 		for (size_t k = 0; k < 2; k++)
-			steps[k] = (struct redis_step){.limit = limit,
-			                               .key = SLICE("key"),
-			                               .call = {.op = ALGO_ACQUIRE, .cost = 1},
-			                               .repeat = 20,
-			                               .at = now()};
-		real_steps(&real, (struct redis_step *[]){&steps[0], &steps[1]}, 2, ends);
+			steps[k] = (struct redis_command){.limit = limit,
+			                                  .key = SLICE("key"),
+			                                  .call = {.op = ALGO_ACQUIRE, .cost = 1},
+			                                  .repeat = 20,
+			                                  .at = now()};
+		real_steps(&real, (struct redis_command *[]){&steps[0], &steps[1]}, 2, ends);
 		for (size_t k = 0; k < 40; k++)
 			both += ends[k / 20].outcomes[k % 20].allowed;
 		assert_int_equal(both, alone);
@@ -812,12 +797,12 @@ static void a_reply_may_be_anything(void **state)
 	for (unsigned round = 0; round < 200000; round++) {
 		struct redis_reply items[64], reply;
 		size_t left = sizeof items / sizeof *items;
-		struct redis_step steps[3], *list[3];
+		struct redis_command steps[3], *list[3];
 		struct buffer bytes = {0};
-		struct step_call call;
+		struct script_text call;
 
 		for (size_t i = 0; i < 3; i++) {
-			steps[i] = (struct redis_step){
+			steps[i] = (struct redis_command){
 			    .limit = &limits[drawn(KINDS - 1)],
 			    .key = SLICE("key"),
 			    .call = {.op = (enum algo_op)drawn(ALGO_RESET), .cost = drawn(3)},
@@ -829,16 +814,15 @@ static void a_reply_may_be_anything(void **state)
 			list[i] = &steps[i];
 		}
 		for (unsigned try = 0; try < 3; try++) {
-			assert_int_equal(step_write(list, 3, &bytes, &call), WEIR_OK);
+			assert_int_equal(command_write(list, 3, &bytes, &call), WEIR_OK);
 			left = sizeof items / sizeof *items;
 			reply = a_reply(items, &left, 0);
-			step_clock(&reply, 3);
+			command_clock(&reply, 3);
 			for (size_t i = 0; i < 3; i++)
-				read += step_read(list, 3, i, &reply, ends[0].outcomes, ends[0].until_ns) !=
-				        STEP_FAILED;
+				read += command_read(list, 3, i, &reply, &ends[0]) != COMMAND_FAILED;
 		}
 		for (size_t i = 0; i < 3; i++)
-			step_end(&steps[i]);
+			command_end(&steps[i]);
 		buffer_free(&bytes);
 	}
 	assert_true(read > 10000);

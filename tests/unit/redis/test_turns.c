@@ -16,7 +16,7 @@
 #define TURN_US  10000
 
 static struct real real;
-static struct real_end end;
+static struct command_result end;
 static uint64_t now_ns;
 
 /* Decided by C, a swap each: turns whose distance changes as the key warms up, and short slots. */
@@ -31,19 +31,19 @@ static const struct weir_limit_options options[] = {
 
 static struct algo_limit limits[LIMITS];
 
-static struct redis_step server(const struct algo_limit *limit, uint32_t number)
+static struct redis_command server(const struct algo_limit *limit, uint32_t number)
 {
-	return (struct redis_step){.limit = limit,
-	                           .key = SLICE("key"),
-	                           .call = {.op = ALGO_ACQUIRE, .cost = 1},
-	                           .repeat = 1,
-	                           .turn = number,
-	                           .turn_us = TURN_US,
-	                           .is_given = true};
+	return (struct redis_command){.limit = limit,
+	                              .key = SLICE("key"),
+	                              .call = {.op = ALGO_ACQUIRE, .cost = 1},
+	                              .repeat = 1,
+	                              .turn = number,
+	                              .turn_us = TURN_US,
+	                              .is_given = true};
 }
 
 /* One call. */
-static enum step_end ask(struct redis_step *step)
+static enum command_end ask(struct redis_command *step)
 {
 	redisReply *found;
 	struct redis_reply *reply;
@@ -51,33 +51,33 @@ static enum step_end ask(struct redis_step *step)
 	step->at = moment_given(now_ns);
 	found = real_call(&real, &step, 1);
 	reply = real_reply(found);
-	end.end = step_read(&step, 1, 0, reply, end.outcomes, end.until_ns);
+	command_read(&step, 1, 0, reply, &end);
 	real_free(reply);
 	freeReplyObject(found);
-	if (end.end == STEP_DONE)
-		step_end(step);
+	if (end.end == COMMAND_DONE)
+		command_end(step);
 	return end.end;
 }
 
 /* All of a request. Whether it was granted. */
 static bool take(const struct algo_limit *limit, uint32_t number)
 {
-	struct redis_step step = server(limit, number);
+	struct redis_command step = server(limit, number);
 
-	while (ask(&step) == STEP_AGAIN)
+	while (ask(&step) == COMMAND_AGAIN)
 		;
-	assert_int_equal(end.end, STEP_DONE);
+	assert_int_equal(end.end, COMMAND_DONE);
 	return end.outcomes[0].allowed;
 }
 
 /* A server that has read the value, and whose swap comes after another's. */
-static struct redis_step late_server(const struct algo_limit *limit, uint32_t number)
+static struct redis_command late_server(const struct algo_limit *limit, uint32_t number)
 {
-	struct redis_step step = server(limit, number);
+	struct redis_command step = server(limit, number);
 
-	assert_int_equal(ask(&step), STEP_AGAIN);
+	assert_int_equal(ask(&step), COMMAND_AGAIN);
 	assert_true(take(limit, 99));
-	assert_int_equal(ask(&step), STEP_AGAIN);
+	assert_int_equal(ask(&step), COMMAND_AGAIN);
 	return step;
 }
 
@@ -90,21 +90,21 @@ static void clear(void)
 /* A script writes it, and the servers behind the value stay in line. */
 static void a_refund_leaves_the_line(void **state)
 {
-	struct redis_step slow, fast = server(&limits[1], 2), refund = server(&limits[1], 3);
+	struct redis_command slow, fast = server(&limits[1], 2), refund = server(&limits[1], 3);
 
 	(void)state;
 	clear();
 	assert_true(take(&limits[1], 99));
 	slow = late_server(&limits[1], 1);
 	refund.call.op = ALGO_REFUND;
-	assert_int_equal(ask(&refund), STEP_DONE);
+	assert_int_equal(ask(&refund), COMMAND_DONE);
 	assert_int_equal(end.outcomes[0].remaining, limits[1].quota - 1);
-	assert_int_equal(ask(&fast), STEP_AGAIN);
-	assert_int_equal(ask(&fast), STEP_LATER);
-	assert_int_equal(ask(&slow), STEP_AGAIN);
-	assert_int_equal(ask(&slow), STEP_DONE);
+	assert_int_equal(ask(&fast), COMMAND_AGAIN);
+	assert_int_equal(ask(&fast), COMMAND_LATER);
+	assert_int_equal(ask(&slow), COMMAND_AGAIN);
+	assert_int_equal(ask(&slow), COMMAND_DONE);
 	assert_int_equal(end.outcomes[0].remaining, limits[1].quota - 2);
-	step_end(&fast);
+	command_end(&fast);
 }
 
 /* A server that is far from Redis reads, and finds the value changed whenever it writes. */
@@ -112,24 +112,24 @@ static void a_slow_server_is_not_starved_by_fast_ones(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < LIMITS; i++) {
-		struct redis_step slow, fast[3];
+		struct redis_command slow, fast[3];
 
 		clear();
 		slow = late_server(&limits[i], 1);
 		for (size_t k = 0; k < 3; k++) {
 			fast[k] = server(&limits[i], (uint32_t)k + 2);
-			assert_int_equal(ask(&fast[k]), STEP_AGAIN);
+			assert_int_equal(ask(&fast[k]), COMMAND_AGAIN);
 			for (unsigned tries = 0; tries < 40; tries++) /* and as often as they like */
-				assert_int_equal(ask(&fast[k]), STEP_LATER);
+				assert_int_equal(ask(&fast[k]), COMMAND_LATER);
 		}
-		assert_int_equal(ask(&slow), STEP_DONE);
+		assert_int_equal(ask(&slow), COMMAND_DONE);
 		assert_true(end.outcomes[0].allowed);
 		/* Then each of the others has its turn, in the order in which they came. */
 		for (size_t k = 0; k < 3; k++) {
 			for (size_t later = k + 1; later < 3; later++)
-				assert_int_equal(ask(&fast[later]), STEP_LATER);
-			assert_int_equal(ask(&fast[k]), STEP_AGAIN); /* the value is another */
-			assert_int_equal(ask(&fast[k]), STEP_DONE);
+				assert_int_equal(ask(&fast[later]), COMMAND_LATER);
+			assert_int_equal(ask(&fast[k]), COMMAND_AGAIN); /* the value is another */
+			assert_int_equal(ask(&fast[k]), COMMAND_DONE);
 			assert_true(end.outcomes[0].allowed);
 		}
 		assert_true(take(&limits[i], 99));
@@ -148,14 +148,14 @@ static void turns_grant_what_the_limit_has(void **state)
 			alone++;
 		clear();
 		for (unsigned round = 0; round < 20; round++) {
-			struct redis_step steps[3];
+			struct redis_command steps[3];
 			bool ended[3] = {false};
 
 			for (uint32_t k = 0; k < 3; k++)
 				steps[k] = server(&limits[i], k + 1);
 			for (unsigned left = 3; left > 0;) {
 				for (size_t k = 0; k < 3; k++) {
-					if (ended[k] || ask(&steps[k]) != STEP_DONE)
+					if (ended[k] || ask(&steps[k]) != COMMAND_DONE)
 						continue;
 					ended[k] = true;
 					together += end.outcomes[0].allowed;
@@ -171,21 +171,21 @@ static void a_server_that_dies_delays_others_as_long_as_its_turn_lasts(void **st
 {
 	(void)state;
 	for (size_t i = 0; i < LIMITS; i++) {
-		struct redis_step dead, waiting, other;
+		struct redis_command dead, waiting, other;
 
 		clear();
 		dead = late_server(&limits[i], 1);
-		step_end(&dead);
+		command_end(&dead);
 		waiting = server(&limits[i], 2);
-		assert_int_equal(ask(&waiting), STEP_AGAIN);
+		assert_int_equal(ask(&waiting), COMMAND_AGAIN);
 		other = server(&limits[i], 3);
-		assert_int_equal(ask(&other), STEP_AGAIN);
+		assert_int_equal(ask(&other), COMMAND_AGAIN);
 		now_ns = START_NS + (TURN_US - 1) * 1000;
-		assert_int_equal(ask(&waiting), STEP_LATER); /* and will never ask again */
-		assert_int_equal(ask(&other), STEP_LATER);
-		step_end(&waiting);
+		assert_int_equal(ask(&waiting), COMMAND_LATER); /* and will never ask again */
+		assert_int_equal(ask(&other), COMMAND_LATER);
+		command_end(&waiting);
 		now_ns = START_NS + TURN_US * 1000;
-		assert_int_equal(ask(&other), STEP_DONE);
+		assert_int_equal(ask(&other), COMMAND_DONE);
 		assert_true(end.outcomes[0].allowed);
 		assert_true(take(&limits[i], 4)); /* nobody is in line any more */
 	}
@@ -194,33 +194,33 @@ static void a_server_that_dies_delays_others_as_long_as_its_turn_lasts(void **st
 /* A key that nobody has used, with a turn, is gone when that is over. */
 static void a_turn_leaves_no_key_behind(void **state)
 {
-	struct redis_step step = server(&limits[0], 1);
+	struct redis_command step = server(&limits[0], 1);
 
 	(void)state;
 	clear();
-	assert_int_equal(ask(&step), STEP_AGAIN);
+	assert_int_equal(ask(&step), COMMAND_AGAIN);
 	assert_true(take(&limits[0], 2));
 	freeReplyObject(real_do(&real, "DEL key"));
 	assert_true(take(&limits[0], 2));
 	freeReplyObject(real_do(&real, "SET key %s", "nonsense"));
-	assert_int_equal(ask(&step), STEP_AGAIN);
+	assert_int_equal(ask(&step), COMMAND_AGAIN);
 	assert_true(real_number(&real, "EXISTS key") == 1);
 	freeReplyObject(real_do(&real, "DEL key"));
-	step_end(&step);
+	command_end(&step);
 	step = server(&limits[0], 1);
 	assert_true(take(&limits[0], 2));
-	assert_int_equal(ask(&step), STEP_AGAIN);
+	assert_int_equal(ask(&step), COMMAND_AGAIN);
 	freeReplyObject(real_do(&real, "DEL key"));
-	assert_int_equal(ask(&step), STEP_AGAIN); /* too late: it was not deleted then */
+	assert_int_equal(ask(&step), COMMAND_AGAIN); /* too late: it was not deleted then */
 	assert_true(real_number(&real, "PTTL key") > 0);
-	step_end(&step);
+	command_end(&step);
 }
 
 /* By Redis's own clock: a state that says nothing any more in 20 s. */
 static void a_turn_outlives_the_state(void **state)
 {
 	struct algo_limit limit;
-	struct redis_step steps[2];
+	struct redis_command steps[2];
 
 	(void)state;
 	freeReplyObject(real_do(&real, "DEL key"));
@@ -235,13 +235,13 @@ static void a_turn_outlives_the_state(void **state)
 		steps[i] = server(&limit, i + 1);
 		steps[i].is_given = false;
 		steps[i].turn_us = 60000000;
-		assert_int_equal(ask(&steps[i]), STEP_AGAIN);
+		assert_int_equal(ask(&steps[i]), COMMAND_AGAIN);
 	}
-	assert_int_equal(ask(&steps[0]), STEP_DONE);
+	assert_int_equal(ask(&steps[0]), COMMAND_DONE);
 	assert_in_range(real_number(&real, "PTTL key"), 1, 45000);
-	assert_int_equal(ask(&steps[1]), STEP_AGAIN);
+	assert_int_equal(ask(&steps[1]), COMMAND_AGAIN);
 	assert_in_range(real_number(&real, "PTTL key"), 50000, 60001);
-	step_end(&steps[1]);
+	command_end(&steps[1]);
 	freeReplyObject(real_do(&real, "DEL key"));
 	algo_limit_free(&limit);
 }
@@ -251,26 +251,26 @@ static void a_denied_server_leaves_the_line(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < LIMITS; i++) {
-		struct redis_step late, other, question;
+		struct redis_command late, other, question;
 
 		clear();
 		late = server(&limits[i], 1);
-		assert_int_equal(ask(&late), STEP_AGAIN);
+		assert_int_equal(ask(&late), COMMAND_AGAIN);
 		while (take(&limits[i], 2))
 			;
-		assert_int_equal(ask(&late), STEP_AGAIN); /* its turn, of which nothing comes */
-		assert_int_equal(ask(&late), STEP_DONE);
+		assert_int_equal(ask(&late), COMMAND_AGAIN); /* its turn, of which nothing comes */
+		assert_int_equal(ask(&late), COMMAND_DONE);
 		assert_false(end.outcomes[0].allowed);
 
 		other = server(&limits[i], 3);
 		other.call.op = ALGO_REFUND;
 		other.own.by_c = true;
-		while (ask(&other) == STEP_AGAIN)
+		while (ask(&other) == COMMAND_AGAIN)
 			;
-		assert_int_equal(end.end, STEP_DONE);
+		assert_int_equal(end.end, COMMAND_DONE);
 		question = server(&limits[i], 4);
 		question.call.op = ALGO_PEEK;
-		assert_int_equal(ask(&question), STEP_DONE);
+		assert_int_equal(ask(&question), COMMAND_DONE);
 		assert_true(end.outcomes[0].allowed);
 	}
 }
@@ -278,27 +278,27 @@ static void a_denied_server_leaves_the_line(void **state)
 /* While others wait, questions are answered, and a reset forgets the turn with the key. */
 static void questions_and_resets_do_not_wait(void **state)
 {
-	struct redis_step late, step;
+	struct redis_command late, step;
 
 	(void)state;
 	clear();
 	late = late_server(&limits[0], 1);
 	step = server(&limits[0], 2);
 	step.call.op = ALGO_PEEK;
-	assert_int_equal(ask(&step), STEP_DONE);
+	assert_int_equal(ask(&step), COMMAND_DONE);
 	assert_true(end.outcomes[0].reset_after_ns > 0);
 	step.call = (struct algo_call){.op = ALGO_RESET};
-	assert_int_equal(ask(&step), STEP_DONE);
+	assert_int_equal(ask(&step), COMMAND_DONE);
 	assert_true(end.until_ns[0] > now_ns && end.until_ns[0] < UINT64_MAX);
 	assert_true(take(&limits[0], 3));
-	step_end(&late);
+	command_end(&late);
 }
 
 /* All or nothing: such steps neither have turns nor overtake them. */
 static void a_group_waits_for_a_turn(void **state)
 {
-	struct redis_step late, steps[2];
-	struct real_end ends[2];
+	struct redis_command late, steps[2];
+	struct command_result ends[2];
 	unsigned later = 0;
 
 	(void)state;
@@ -311,33 +311,34 @@ static void a_group_waits_for_a_turn(void **state)
 	}
 	steps[1].key = SLICE("other");
 	for (unsigned call = 0; call < 4; call++) {
-		struct redis_step *list[] = {&steps[0], &steps[1]};
+		struct redis_command *list[] = {&steps[0], &steps[1]};
 		redisReply *found = real_call(&real, list, 2);
 		struct redis_reply *reply = real_reply(found);
 
 		for (size_t i = 0; i < 2; i++)
-			ends[i].end = step_read(list, 2, i, reply, ends[i].outcomes, ends[i].until_ns);
+			command_read(list, 2, i, reply, &ends[i]);
 		real_free(reply);
 		freeReplyObject(found);
 		assert_int_equal(ends[0].end, ends[1].end);
-		later += ends[0].end == STEP_LATER;
+		later += ends[0].end == COMMAND_LATER;
 		if (call == 2)
-			assert_int_equal(ask(&late), STEP_DONE);
+			assert_int_equal(ask(&late), COMMAND_DONE);
 	}
 	assert_int_equal(later, 2);
-	real_steps(&real, (struct redis_step *[]){&steps[0], &steps[1]}, 2, ends);
+	real_steps(&real, (struct redis_command *[]){&steps[0], &steps[1]}, 2, ends);
 	for (size_t i = 0; i < 2; i++) {
-		assert_int_equal(ends[i].end, STEP_DONE);
+		assert_int_equal(ends[i].end, COMMAND_DONE);
 		assert_true(ends[i].outcomes[0].allowed);
 	}
 	freeReplyObject(real_do(&real, "DEL other"));
 }
 
 /* A group of two, of which another server swaps the first in front of each of its calls, so often. */
-static enum step_end lose(const struct algo_limit *limit, unsigned losses, struct real_end ends[2])
+static enum command_end lose(const struct algo_limit *limit, unsigned losses,
+                             struct command_result ends[2])
 {
-	struct redis_step steps[2] = {server(limit, 2), server(&limits[0], 2)};
-	struct redis_step *list[] = {&steps[0], &steps[1]};
+	struct redis_command steps[2] = {server(limit, 2), server(&limits[0], 2)};
+	struct redis_command *list[] = {&steps[0], &steps[1]};
 
 	clear();
 	freeReplyObject(real_do(&real, "DEL other"));
@@ -355,13 +356,13 @@ static enum step_end lose(const struct algo_limit *limit, unsigned losses, struc
 		found = real_call(&real, list, 2);
 		reply = real_reply(found);
 		for (size_t i = 0; i < 2; i++)
-			ends[i].end = step_read(list, 2, i, reply, ends[i].outcomes, ends[i].until_ns);
+			command_read(list, 2, i, reply, &ends[i]);
 		real_free(reply);
 		freeReplyObject(found);
 		assert_int_equal(ends[0].end, ends[1].end);
-	} while (ends[0].end == STEP_AGAIN);
+	} while (ends[0].end == COMMAND_AGAIN);
 	for (size_t i = 0; i < 2; i++)
-		step_end(&steps[i]);
+		command_end(&steps[i]);
 	return ends[0].end;
 }
 
@@ -372,8 +373,8 @@ static enum step_end lose(const struct algo_limit *limit, unsigned losses, struc
 static void a_group_fails_only_when_others_were_faster_32_times(void **state)
 {
 	struct algo_limit limit;
-	struct real_end ends[2];
-	struct redis_step question;
+	struct command_result ends[2];
+	struct redis_command question;
 
 	(void)state;
 	assert_int_equal(
@@ -386,11 +387,11 @@ static void a_group_fails_only_when_others_were_faster_32_times(void **state)
 	for (unsigned losses = 1; losses <= 33; losses++) { /* the first is before it has read */
 		bool has_won = losses <= 32;
 
-		assert_int_equal(lose(&limit, losses, ends), has_won ? STEP_DONE : STEP_FAILED);
+		assert_int_equal(lose(&limit, losses, ends), has_won ? COMMAND_DONE : COMMAND_FAILED);
 		assert_int_equal(real_number(&real, "EXISTS other"), has_won);
 		question = server(&limit, 3);
 		question.call.op = ALGO_PEEK;
-		assert_int_equal(ask(&question), STEP_DONE);
+		assert_int_equal(ask(&question), COMMAND_DONE);
 		assert_int_equal(end.outcomes[0].remaining, 1000 - losses - has_won);
 	}
 	freeReplyObject(real_do(&real, "DEL other"));

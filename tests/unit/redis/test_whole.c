@@ -1,12 +1,12 @@
 /*
- * A chain that is all or nothing is sent as a whole or not at all: where calls are nearly full, where
- * a lane has as much as it may, and where memory runs out. At nodes on paper (paper.h).
+ * A group that is all or nothing is sent as a whole or not at all: where calls are nearly full,
+ * where a client has as much as it may, and where memory runs out. At nodes on paper (paper.h).
  */
 #include "../failing.h"
 #include "paper.h"
 #include "steps.h"
 
-#include "redis/inside.h"
+#include "redis/client_inside.h"
 
 #define PORT       7000
 #define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
@@ -16,8 +16,8 @@
 static const char *keys_sent(struct paper *p)
 {
 	static char counts[200];
-	struct link *link = redis_attempt_link(line_to(p, PORT)->attempt);
-	struct slice out = link_out(link);
+	struct connection *connection = redis_attempt_connection(line_to(p, PORT)->attempt);
+	struct slice out = connection_out(connection);
 	const char *at = out.data, *end = out.data + out.len;
 
 	counts[0] = '\0';
@@ -25,17 +25,17 @@ static const char *keys_sent(struct paper *p)
 		at = memchr(at + 14 + 40 + 2, '\n', 8); /* behind the length of the number */
 		snprintf(counts + strlen(counts), sizeof counts - strlen(counts), "%d ", atoi(at + 1));
 	}
-	link_out_gone(link, out.len);
+	connection_out_gone(connection, out.len);
 	return counts;
 }
 
-static void submit_chain(struct paper *p, struct one *chain, size_t n)
+static void submit_chain(struct paper *p, struct one *group, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		chain[i].job.together = true;
-		chain[i].job.next = i + 1 < n ? &chain[i + 1].job : NULL;
+		group[i].operation.together = true;
+		group[i].operation.next = i + 1 < n ? &group[i + 1].operation : NULL;
 	}
-	p->store->kind->submit(p->lane, &chain[0].job);
+	p->store->kind->submit(p->client, &group[0].operation);
 }
 
 /* A step on the key of that number; the names of limits tell steps on one key apart. */
@@ -45,27 +45,27 @@ static void make(struct paper *p, struct one *one, unsigned key, const char *lim
 
 	snprintf(name, sizeof name, "%u", key);
 	make_one(p, one, name, key);
-	one->job.step.key.hash = hash_bytes(&(struct hash_key){1, key}, limit, strlen(limit));
-	one->job.limit_name = limit;
+	one->operation.step.key.hash = hash_bytes(&(struct hash_key){1, key}, limit, strlen(limit));
+	one->operation.limit_name = limit;
 }
 
 static void groups_that_lie_between_others_are_not_cut_in_two(void **state)
 {
-	static char limits[STEP_CALL_FULL - 1][8];
-	static struct one ones[STEP_CALL_FULL - 1], chain[CHAIN];
+	static char limits[CALL_COMMANDS_FULL - 1][8];
+	static struct one ones[CALL_COMMANDS_FULL - 1], group[CHAIN];
 	struct paper *p = paper_open("redis-cluster://h:7000", TIMEOUT_NS);
 
 	(void)state;
-	for (size_t i = 0; i < STEP_CALL_FULL - 1; i++) {
+	for (size_t i = 0; i < CALL_COMMANDS_FULL - 1; i++) {
 		snprintf(limits[i], sizeof limits[i], "l%zu", i);
 		make(p, &ones[i], 1, limits[i]);
 		submit(p, &ones[i]);
 	}
-	make(p, &chain[0], 1, "first");
-	make(p, &chain[1], 2, "between");
-	make(p, &chain[2], 1, "last");
-	submit_chain(p, chain, CHAIN);
-	redis_lane_flush(p->lane);
+	make(p, &group[0], 1, "first");
+	make(p, &group[1], 2, "between");
+	make(p, &group[2], 1, "last");
+	submit_chain(p, group, CHAIN);
+	redis_client_flush(p->client);
 	assert_string_equal(sent(p, PORT), "PING ");
 	answer(p, PORT, "+PONG\r\n");
 	assert_string_equal(keys_sent(p), "49 "); /* the other goes when they are answered */
@@ -75,21 +75,21 @@ static void groups_that_lie_between_others_are_not_cut_in_two(void **state)
 static void a_chain_that_is_one_too_many_fails_as_a_whole(void **state)
 {
 	struct paper *p = paper_open("redis://h:7000", TIMEOUT_NS);
-	struct one *ones = calloc(LANE_JOBS_MAX - 1, sizeof *ones), chain[2];
+	struct one *ones = calloc(CLIENT_OPERATIONS_MAX - 1, sizeof *ones), group[2];
 
 	(void)state;
-	for (size_t i = 0; i < LANE_JOBS_MAX - 1; i++) {
+	for (size_t i = 0; i < CLIENT_OPERATIONS_MAX - 1; i++) {
 		make(p, &ones[i], 1, "l");
 		submit(p, &ones[i]);
 	}
-	make(p, &chain[0], 2, "token");
-	make(p, &chain[1], 2, "refund");
-	submit_chain(p, chain, 2);
-	assert_failed(&chain[0]);
-	assert_failed(&chain[1]);
-	make(p, &chain[0], 2, "alone");
-	submit(p, &chain[0]);
-	assert_false(chain[0].is_done);
+	make(p, &group[0], 2, "token");
+	make(p, &group[1], 2, "refund");
+	submit_chain(p, group, 2);
+	assert_failed(&group[0]);
+	assert_failed(&group[1]);
+	make(p, &group[0], 2, "alone");
+	submit(p, &group[0]);
+	assert_false(group[0].is_done);
 	end(p);
 	free(ones);
 }
@@ -108,24 +108,24 @@ static void a_chain_without_memory_is_not_sent_in_part(void **state)
 	(void)state;
 	for (unsigned nth = 1; !had_enough; nth++) {
 		struct paper *p = paper_open("redis://h:7000", TIMEOUT_NS);
-		struct one chain[CHAIN];
+		struct one group[CHAIN];
 
 		for (unsigned i = 0; i < CHAIN; i++)
-			make(p, &chain[i], 1, i == 0 ? "a" : i == 1 ? "b" : "c");
+			make(p, &group[i], 1, i == 0 ? "a" : i == 1 ? "b" : "c");
 		failing = nth;
-		submit_chain(p, chain, CHAIN);
-		redis_lane_flush(p->lane);
+		submit_chain(p, group, CHAIN);
+		redis_client_flush(p->client);
 		if (is_connected(p))
 			answer(p, PORT, "+PONG\r\n");
 		had_enough = failing > 0;
 		failing = 0;
 		for (unsigned i = 0; i < CHAIN; i++) {
-			assert_int_equal(chain[i].is_done, chain[0].is_done);
-			assert_true(!chain[i].is_done || chain[i].job.status != WEIR_OK);
+			assert_int_equal(group[i].is_done, group[0].is_done);
+			assert_true(!group[i].is_done || group[i].operation.status != WEIR_OK);
 		}
 		if (is_connected(p))
-			assert_string_equal(keys_sent(p), chain[0].is_done ? "" : "3 ");
-		assert_true(chain[0].is_done || is_connected(p));
+			assert_string_equal(keys_sent(p), group[0].is_done ? "" : "3 ");
+		assert_true(group[0].is_done || is_connected(p));
 		end(p);
 	}
 }

@@ -3,7 +3,7 @@
 #define TEST_REDIS_VALUES_H
 
 #include "real.h"
-#include "redis/steps/value.h"
+#include "redis/commands/value.h"
 
 /* Scripts that are given the time put lifetimes a century ahead. */
 #define VALUES_AHEAD_MS UINT64_C(3155760000000)

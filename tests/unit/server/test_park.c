@@ -40,11 +40,11 @@ struct fixture {
 	struct worker worker;
 	struct sockaddr_in address;
 	struct store store;
-	struct store_lane lane;
+	struct store_client lane;
 	struct store *states;
 	struct net_watch *watch;
 	int told;
-	struct store_job *jobs[JOBS_MAX];
+	struct store_operation *jobs[JOBS_MAX];
 	_Atomic size_t count;
 	_Atomic bool is_prompt; /* it comes to all by itself, in a later turn */
 	uint64_t seed;
@@ -56,7 +56,7 @@ static uint64_t draw(uint64_t *seed, uint64_t n)
 	return (*seed >> 33) % n;
 }
 
-static void submit(struct store_lane *lane, struct store_job *chain)
+static void submit(struct store_client *lane, struct store_operation *chain)
 {
 	struct fixture *f = (struct fixture *)((char *)lane - offsetof(struct fixture, lane));
 	size_t n = f->count;
@@ -72,7 +72,7 @@ static void submit(struct store_lane *lane, struct store_job *chain)
 
 static const struct store_kind kind = {submit};
 
-static void carry_out(struct fixture *f, struct store_job *job)
+static void carry_out(struct fixture *f, struct store_operation *job)
 {
 	struct store_step step = job->step;
 	const struct algo_limit *by = step.limit;
@@ -92,7 +92,7 @@ static void complete(void *context, unsigned events)
 	eventfd_read(f->told, &ignored);
 	while (f->count > 0) {
 		size_t i = draw(&f->seed, f->count);
-		struct store_job *job = f->jobs[i];
+		struct store_operation *job = f->jobs[i];
 
 		f->jobs[i] = f->jobs[f->count - 1];
 		f->count--;

@@ -1,0 +1,293 @@
+#include "redis/cache/denials.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "algo/algo.h"
+#include "algo/rates/bucket.h"
+#include "algo/rates/window.h"
+#include "base/os/os.h"
+
+#define SETS   ((size_t)1 << 14)
+#define WAYS   4
+#define COUNTS 1024
+
+struct entry {
+	_Atomic uint64_t which, known_ns, until_ns, reset_ns, remaining, reason;
+};
+
+/* `sequence` is odd while the set is being written; it has changed when it was. */
+struct set {
+	_Alignas(64) _Atomic uint32_t sequence;
+	_Atomic uint64_t keys[WAYS]; /* 0: none. On one line: most sets are looked at in vain */
+	struct entry entries[WAYS];
+};
+
+/*
+ * Most keys are never denied, and their sets are not to be fetched from memory: `used` has a bit
+ * for each set, and sets share the counts of what was forgotten.
+ */
+struct denied {
+	_Atomic uint64_t used[SETS / 64];
+	_Atomic uint32_t forgotten[COUNTS];
+	struct set sets[SETS];
+};
+
+struct denied *denied_open(void)
+{
+	/* Pages without denials take no memory. */
+	struct denied *denied = os_pages_map(sizeof *denied);
+
+	return denied;
+}
+
+void denied_close(struct denied *denied)
+{
+	if (denied)
+		os_pages_unmap(denied, sizeof *denied);
+}
+
+static struct set *set_of(const struct denied *denied, uint64_t key)
+{
+	return (struct set *)&denied->sets[key % SETS];
+}
+
+static bool is_used(const struct denied *denied, uint64_t key)
+{
+	const _Atomic uint64_t *bits = &denied->used[key % SETS / 64];
+
+	return atomic_load_explicit((_Atomic uint64_t *)bits, memory_order_acquire) >> key % 64 & 1;
+}
+
+/* By the writer of the set. */
+static void set_used(struct denied *denied, uint64_t key, bool used)
+{
+	_Atomic uint64_t *bits = &denied->used[key % SETS / 64];
+	uint64_t bit = UINT64_C(1) << key % 64;
+
+	if (used)
+		atomic_fetch_or_explicit(bits, bit, memory_order_release);
+	else
+		atomic_fetch_and_explicit(bits, ~bit, memory_order_release);
+}
+
+/* Questions */
+
+static bool is_bucket(const struct algo_limit *limit)
+{
+	return algo_steps_by(limit, bucket_step);
+}
+
+/*
+ * Uses in rows leave one by one, so only a request of one unit gets the same denial until it
+ * passes. At a limit that lends turns, only a request that leaves the patience to the limit does.
+ */
+bool denied_applies(const struct algo_limit *limit, const struct algo_call *call)
+{
+	if (call->op > ALGO_PEEK || call->replaces || call->max_wait_ns != 0 || limit->algorithm->guesses)
+		return false;
+	if (is_bucket(limit) || algo_steps_by(limit, window_step))
+		return true;
+	return !limit->paced && call->cost <= 1 && limit->rows != ALGO_ROWS_NONE &&
+	       limit->rows != ALGO_ROWS_PLACES;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+	u128 product = (u128)(hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Two kinds of limits may have the same counts; these words tell them apart. */
+struct cache_name denied_question(const struct algo_limit *limit, const struct algo_call *call,
+                                  uint64_t key)
+{
+	uint64_t which = mix(limit->identity, u64_max(call->cost, 1));
+
+	if (is_bucket(limit)) {
+		which = mix(which, limit->bucket.count);
+		which = mix(which, limit->bucket.depth.ns);
+		which = mix(which, limit->bucket.at_once.ns);
+	} else {
+		for (size_t i = 0; i < ALGO_OWN_WORDS; i++)
+			which = mix(which, limit->own[i]);
+	}
+	return (struct cache_name){key, which | 1};
+}
+
+/* Sets */
+
+static uint64_t read_word(const _Atomic uint64_t *word)
+{
+	return atomic_load_explicit((_Atomic uint64_t *)word, memory_order_acquire);
+}
+
+/* A release, so that a reader that sees the word sees that the set is being written, too. */
+static void write_word(_Atomic uint64_t *word, uint64_t value)
+{
+	atomic_store_explicit(word, value, memory_order_release);
+}
+
+static bool asks(const struct set *set, size_t i, const struct cache_name *question)
+{
+	return read_word(&set->keys[i]) == question->key &&
+	       read_word(&set->entries[i].which) == question->which;
+}
+
+static void begin_writing(struct set *set)
+{
+	uint32_t sequence = atomic_load_explicit(&set->sequence, memory_order_relaxed);
+
+	while (sequence % 2 == 1 ||
+	       !atomic_compare_exchange_weak_explicit(&set->sequence, &sequence, sequence + 1,
+	                                              memory_order_acquire, memory_order_relaxed)) {
+		sched_yield();
+		sequence = atomic_load_explicit(&set->sequence, memory_order_relaxed);
+	}
+}
+
+static void end_writing(struct set *set)
+{
+	atomic_fetch_add_explicit(&set->sequence, 1, memory_order_release);
+}
+
+/* All loads are acquires, so that `sequence` is read last: if it is the same, they saw one entry.
+ */
+static bool read_entry(const struct set *set, const struct cache_name *question,
+                       struct denied_answer *answer)
+{
+	uint32_t sequence = atomic_load_explicit(&((struct set *)set)->sequence, memory_order_acquire);
+	bool found = false;
+
+	for (size_t i = 0; i < WAYS && !found && sequence % 2 == 0; i++) {
+		const struct entry *entry = &set->entries[i];
+
+		if (!asks(set, i, question))
+			continue;
+		*answer = (struct denied_answer){
+		    .known_ns = read_word(&entry->known_ns),
+		    .until_ns = read_word(&entry->until_ns),
+		    .reset_ns = read_word(&entry->reset_ns),
+		    .remaining = read_word(&entry->remaining),
+		    .reason = read_word(&entry->reason),
+		};
+		found =
+		    atomic_load_explicit(&((struct set *)set)->sequence, memory_order_relaxed) == sequence;
+	}
+	return found;
+}
+
+/* A bucket that is `left_ns` short of `cost` fills while it is. */
+static uint64_t remaining_of_bucket(const struct bucket_params *params, uint64_t cost,
+                                    uint64_t left_ns)
+{
+	u128 tokens = ((u128)left_ns * params->q + params->p - 1) / params->p;
+
+	return tokens < cost ? cost - (uint64_t)tokens : 0;
+}
+
+bool denied_find(const struct denied *denied, const struct algo_limit *limit,
+                 const struct algo_call *call, const struct cache_name *question, uint64_t now_ns,
+                 struct algo_outcome *out)
+{
+	struct denied_answer answer;
+	uint64_t left_ns;
+
+	if (!is_used(denied, question->key) ||
+	    !read_entry(set_of(denied, question->key), question, &answer) || now_ns >= answer.known_ns)
+		return false;
+	left_ns = answer.until_ns - now_ns;
+	*out = (struct algo_outcome){
+	    .reason = (enum weir_reason)answer.reason,
+	    .remaining = is_bucket(limit)
+	                     ? remaining_of_bucket(&limit->bucket, u64_max(call->cost, 1), left_ns)
+	                     : answer.remaining,
+	    .retry_after_ns = left_ns,
+	    .reset_after_ns = sat_sub(answer.reset_ns, now_ns),
+	};
+	return true;
+}
+
+uint32_t denied_count(const struct denied *denied, uint64_t key)
+{
+	return atomic_load_explicit((_Atomic uint32_t *)&denied->forgotten[key % COUNTS],
+	                            memory_order_acquire);
+}
+
+/* The place of a question: its own, or of the one that ends soonest. */
+static size_t place_of(const struct set *set, const struct cache_name *question)
+{
+	size_t best = 0;
+
+	for (size_t i = 0; i < WAYS; i++) {
+		if (asks(set, i, question))
+			return i;
+		if (read_word(&set->entries[i].known_ns) < read_word(&set->entries[best].known_ns))
+			best = i;
+	}
+	return best;
+}
+
+void denied_note(struct denied *denied, const struct cache_name *question, uint32_t count,
+                 const struct denied_answer *answer)
+{
+	struct set *set = set_of(denied, question->key);
+
+	begin_writing(set);
+	if (denied_count(denied, question->key) == count) {
+		size_t i = place_of(set, question);
+		struct entry *entry = &set->entries[i];
+
+		set_used(denied, question->key, true);
+		write_word(&set->keys[i], question->key);
+		write_word(&entry->which, question->which);
+		write_word(&entry->known_ns, answer->known_ns);
+		write_word(&entry->until_ns, answer->until_ns);
+		write_word(&entry->reset_ns, answer->reset_ns);
+		write_word(&entry->remaining, answer->remaining);
+		write_word(&entry->reason, answer->reason);
+	}
+	end_writing(set);
+}
+
+static void clear_key(struct denied *denied, struct set *set, uint64_t key)
+{
+	uint64_t others = 0;
+
+	for (size_t i = 0; i < WAYS; i++) {
+		others |= read_word(&set->keys[i]) == key ? 0 : read_word(&set->keys[i]);
+		if (read_word(&set->keys[i]) != key)
+			continue;
+		write_word(&set->keys[i], 0);
+		write_word(&set->entries[i].known_ns, 0);
+	}
+	if (others == 0)
+		set_used(denied, key, false);
+}
+
+void denied_taken(struct denied *denied, uint64_t key)
+{
+	struct set *set = set_of(denied, key);
+	bool has = false;
+
+	if (!is_used(denied, key))
+		return;
+	for (size_t i = 0; i < WAYS; i++)
+		has |= read_word(&set->keys[i]) == key;
+	if (!has)
+		return;
+	begin_writing(set);
+	clear_key(denied, set, key);
+	end_writing(set);
+}
+
+void denied_forget(struct denied *denied, uint64_t key)
+{
+	struct set *set = set_of(denied, key);
+
+	begin_writing(set);
+	atomic_fetch_add_explicit(&denied->forgotten[key % COUNTS], 1, memory_order_release);
+	clear_key(denied, set, key);
+	end_writing(set);
+}

@@ -1,0 +1,160 @@
+#include "base/draw.h"
+#include "redis/commands.h"
+#include "redis/gather.h"
+#include "redis/cache/cache.h"
+#include "redis/nodes/redis_node.h"
+
+#include <stdlib.h>
+
+static struct redis_client *client_of(struct store_client *client)
+{
+	return (struct redis_client *)client;
+}
+
+static void send_batch(struct redis_client *client)
+{
+	struct redis_command *first = commands_take(&client->batch);
+
+	if (!first)
+		return;
+	client->has_sent = true;
+	nodes_send(client, first);
+}
+
+/* Cuts up to STEP_CALL_MAX operations off the group. */
+static struct store_operation *cut(struct store_operation **group, size_t *n)
+{
+	struct store_operation *first = *group, **end = group;
+
+	for (*n = 0; *end && *n < CALL_COMMANDS_MAX; ++*n)
+		end = &(*end)->next;
+	*group = *end;
+	*end = NULL;
+	return first;
+}
+
+void redis_client_submit(struct store_client *store_client, struct store_operation *group)
+{
+	struct redis_client *client = client_of(store_client);
+	bool together = group && group->next && group->together;
+	size_t jobs_before = client->operations;
+
+	for (const struct store_operation *operation = group; operation; operation = operation->next)
+		client->operations++;
+	if (client->operations > CLIENT_OPERATIONS_MAX && jobs_before > 0) {
+		commands_refuse(client, group, WEIR_ESTORE);
+		return;
+	}
+	while (group) {
+		size_t n;
+		struct store_operation *operations = cut(&group, &n);
+
+		together &= !group; /* what is in one call can be all or nothing */
+		if (client->batch.count > 0 && client->batch.count + n > CALL_COMMANDS_FULL)
+			send_batch(client);
+		commands_add(client, operations, together);
+	}
+}
+
+/* Gives back units that the client took from Redis in advance and nobody uses. */
+static void give_back(struct redis_client *client)
+{
+	struct store_operation *operations = known_idle(client);
+
+	if (operations)
+		redis_client_submit(&client->client, operations);
+	if (client->idle_ns != 0 && !client->is_closing)
+		client_alarm_at(client, client->idle_ns);
+}
+
+void redis_client_stop(struct store_client *client)
+{
+	client_of(client)->is_stopping = true;
+}
+
+void redis_client_begin(struct store_client *client)
+{
+	client_of(client)->now_ns = 0;
+}
+
+void redis_client_flush(struct store_client *store_client)
+{
+	struct redis_client *client = client_of(store_client);
+
+	if (client->is_stopping)
+		give_back(client);
+	client->is_held = client->batch.count > 0 && gather_waits(client);
+	if (!client->is_held)
+		send_batch(client);
+	client->has_sent = false;
+	client->now_ns = 0;
+}
+
+void redis_client_tick(struct store_client *store_client, uint64_t monotonic_ns)
+{
+	struct redis_client *client = client_of(store_client);
+
+	client->now_ns = monotonic_ns;
+	client->alarm_ns = 0;
+	nodes_tick(client);
+	give_back(client);
+	gather_tick(client);
+	redis_client_flush(store_client);
+}
+
+size_t redis_client_steps(const struct store_client *client)
+{
+	return ((const struct redis_client *)client)->steps;
+}
+
+bool redis_client_is_awaited(const struct store_client *client)
+{
+	return nodes_are_awaited((const struct redis_client *)client);
+}
+
+int redis_client_open(struct store *store, struct redis_transport *transport,
+                      struct store_client **out)
+{
+	struct redis_client *client = calloc(1, sizeof *client);
+
+	*out = NULL;
+	if (!client)
+		return WEIR_ENOMEM;
+	client->client.store = store;
+	client->store = (struct redis_store *)store;
+	client->transport = transport;
+	client->turn = (uint32_t)draw_next() | 1; /* never 0 */
+	commands_open(&client->batch);
+	if (client->store->url.master)
+		client_alarm_at(client, 1); /* at once: to ask Sentinels */
+	command_list_clear(&client->again);
+	command_list_clear(&client->later);
+	pthread_mutex_lock(&client->store->lock);
+	client->next = client->store->clients;
+	client->store->clients = client;
+	pthread_mutex_unlock(&client->store->lock);
+	*out = &client->client;
+	return WEIR_OK;
+}
+
+void redis_client_close(struct store_client *store_client)
+{
+	struct redis_client *client = client_of(store_client), **at;
+	struct redis_store *store = client->store;
+
+	client->is_closing = true;
+	give_back(client);
+	send_batch(client); /* which fails them */
+	nodes_close(client);
+	send_batch(client); /* what was submitted meanwhile */
+	if (client->alarm_ns != 0)
+		client->transport->kind->alarm(client->transport, 0);
+	pthread_mutex_lock(&store->lock);
+	for (at = &store->clients; *at != client;)
+		at = &(*at)->next;
+	*at = client->next;
+	store_add_counts(&store->closed, &client->counts);
+	pthread_mutex_unlock(&store->lock);
+	commands_close(client);
+	free(client);
+}

@@ -1,0 +1,561 @@
+#include "redis/commands.h"
+
+#include <stdlib.h>
+
+#include "algo/algo.h"
+#include "algo/rates/bucket.h"
+#include "algo/rates/window.h"
+#include "redis/cache/cache.h"
+#include "redis/nodes/hash_slots.h"
+#include "redis/commands/exchange.h"
+
+/* The commands that a client keeps for later, and the room for a name that each keeps. */
+#define FREE_TASKS 4096
+#define FREE_NAME  256
+
+/* So long others wait at most for one whose swap came too late; mostly half of the timeout. */
+#define TURN_MAX_NS (100 * NS_PER_MS)
+
+void commands_open(struct batch *batch)
+{
+	command_list_clear(&batch->commands);
+	batch->turn = 1;
+}
+
+struct redis_command *commands_take(struct batch *batch)
+{
+	batch->count = 0;
+	batch->turn++;
+	return command_list_take(&batch->commands);
+}
+
+/* Commands */
+
+static struct redis_command *command_open(struct redis_client *client)
+{
+	struct redis_command *command = client->free_tasks;
+
+	if (!command) {
+		command = calloc(1, sizeof *command);
+	} else {
+		client->free_tasks = command->next;
+		client->free_task_count--;
+	}
+	client->steps += command != NULL;
+	return command;
+}
+
+static void command_close(struct redis_client *client, struct redis_command *command)
+{
+	struct buffer name = command->name;
+
+	client->steps--;
+	command_end(command);
+	if (client->free_task_count >= FREE_TASKS || name.capacity > FREE_NAME) {
+		buffer_free(&name);
+		name = (struct buffer){0};
+	}
+	if (client->free_task_count >= FREE_TASKS) {
+		free(command);
+		return;
+	}
+	name.len = 0;
+	*command = (struct redis_command){.name = name, .next = client->free_tasks};
+	client->free_tasks = command;
+	client->free_task_count++;
+}
+
+void commands_close(struct redis_client *client)
+{
+	while (client->free_tasks) {
+		struct redis_command *command = client->free_tasks;
+
+		client->free_tasks = command->next;
+		buffer_free(&command->name);
+		free(command);
+	}
+}
+
+/* Order: what follows a command that may have to be made again waits for its end. */
+
+/* Others are done by one call, in which steps are carried out in order. */
+static bool is_slow(const struct algo_limit *limit, const struct algo_call *call)
+{
+	if (limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES)
+		return false;
+	switch (call->op) {
+	case ALGO_PEEK:
+	case ALGO_RESET:
+		return false;
+	default:
+		return !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
+	}
+}
+
+static bool is_of_key(const struct redis_command *command, const struct store_operation *operation)
+{
+	return command->operations->step.key.hash == operation->step.key.hash &&
+	       slice_equal(command->operations->key_name, operation->key_name);
+}
+
+static struct redis_command **slow_place(struct redis_client *client,
+                                         const struct store_operation *operation)
+{
+	return &client->slow[operation->step.key.hash % CLIENT_SLOW];
+}
+
+/* The one of this key that is on its way, or NULL. */
+static struct redis_command *find_slow(struct redis_client *client,
+                                       const struct store_operation *operation)
+{
+	struct redis_command *command = client->slow_count > 0 ? *slow_place(client, operation) : NULL;
+
+	while (command && !is_of_key(command, operation))
+		command = command->slow_next;
+	return command;
+}
+
+static void begin_order(struct redis_client *client, struct redis_command *command)
+{
+	struct redis_command **place = slow_place(client, command->operations);
+
+	command_list_clear(&command->followers);
+	command->is_slow = command->chunk.takes || is_slow(command->limit, &command->call);
+	if (!command->is_slow)
+		return;
+	command->slow_next = *place;
+	*place = command;
+	client->slow_count++;
+}
+
+static void follow(struct redis_command *slow, struct redis_command *command)
+{
+	command_append(&slow->followers, command);
+	slow->newest = command;
+}
+
+/* Lets the followers go, up to one that others have to wait for again. */
+static void end_order(struct redis_client *client, struct redis_command *command)
+{
+	struct redis_command **at, *next = command->followers.first;
+
+	if (!command->is_slow)
+		return;
+	at = slow_place(client, command->operations);
+	while (*at != command)
+		at = &(*at)->slow_next;
+	*at = command->slow_next;
+	client->slow_count--;
+	while (next) {
+		struct redis_command *follower = next;
+
+		next = follower->next;
+		command_append(&client->again, follower);
+		begin_order(client, follower);
+		if (!follower->is_slow)
+			continue;
+		for (; next; next = command) {
+			command = next->next;
+			follow(follower, next);
+		}
+	}
+}
+
+/* Operations */
+
+static void done(struct redis_client *client, struct store_operation *operation)
+{
+	client->operations--;
+	operation->done(operation);
+}
+
+void commands_fail_operation(struct redis_client *client, struct store_operation *operation,
+                             int status)
+{
+	operation->status = status;
+	count_more(&client->counts.failed, 1);
+	done(client, operation);
+}
+
+/* `done` may submit operations, also of the command's key. */
+void commands_fail(struct redis_client *client, struct redis_command *command, int status)
+{
+	struct store_operation *operation = command->operations;
+
+	known_learn(client, command, NULL, false);
+	*command->last = command->waiters;
+	end_order(client, command);
+	command_close(client, command);
+	while (operation) {
+		struct store_operation *next = operation->next;
+
+		commands_fail_operation(client, operation, status);
+		operation = next;
+	}
+}
+
+void commands_fail_all(struct redis_client *client, struct redis_command *first, int status)
+{
+	while (first) {
+		struct redis_command *command = first;
+
+		first = command->next;
+		commands_fail(client, command, status);
+	}
+}
+
+void commands_fill(struct redis_client *client, struct redis_command *command, enum command_end end)
+{
+	bool withheld = end != COMMAND_DONE;
+	size_t i = 0;
+
+	for (struct store_operation *operation = command->operations; operation;
+	     operation = operation->next) {
+		operation->status = WEIR_OK;
+		operation->withheld = withheld;
+		operation->unasked = end == COMMAND_UNASKED;
+		operation->outcome = client->result.outcomes[i];
+		operation->until_ns = client->result.until_ns[i];
+		operation->clock_ns = command->is_given ? operation->step.at.wall_ns : client->clock_ns;
+		i += i + 1 < command->repeat;
+	}
+	if (end == COMMAND_WITHHELD ||
+	    (command->call.op == ALGO_PEEK && client->result.outcomes[0].allowed))
+		known_passed(client, command->operations);
+	known_learn(client, command, withheld ? NULL : &client->result.outcomes[i], true);
+}
+
+/* From operations to commands */
+
+static struct spot *spot_of(struct batch *batch, const struct store_operation *operation)
+{
+	for (size_t i = operation->step.key.hash;; i++) {
+		struct spot *spot = &batch->spots[i % BATCH_SPOTS];
+
+		if (spot->turn != batch->turn ||
+		    (spot->command->operations->step.key.hash == operation->step.key.hash &&
+		     slice_equal(spot->command->operations->key_name, operation->key_name)))
+			return spot;
+	}
+}
+
+/* A permit is of its own request. Equal peeks are one question, asked once. */
+static bool may_repeat(const struct store_operation *operation)
+{
+	const struct algo_call *call = &operation->step.call;
+
+	return call->op <= ALGO_PEEK && call->cost > 0 && call->permit == 0 && !call->replaces &&
+	       !operation->together;
+}
+
+/* `is_given`: the time counts, too. */
+static bool is_alike(const struct redis_command *command, const struct store_operation *operation,
+                     bool is_given)
+{
+	const struct store_operation *first = command->operations;
+
+	return command->repeat < COMMAND_REPEAT_MAX && may_repeat(first) && may_repeat(operation) &&
+	       first->step.call.op == operation->step.call.op &&
+	       first->step.limit == operation->step.limit &&
+	       first->step.call.cost == operation->step.call.cost &&
+	       first->step.call.earlier == operation->step.call.earlier &&
+	       first->step.call.max_wait_ns == operation->step.call.max_wait_ns &&
+	       (!is_given || first->step.at.now_ns == operation->step.at.now_ns);
+}
+
+static void append(struct redis_command *command, struct store_operation *operation)
+{
+	operation->next = NULL;
+	*command->last = operation;
+	command->last = &operation->next;
+}
+
+/* NULL: no memory. */
+static struct redis_command *make_task(struct redis_client *client,
+                                       struct store_operation *operation)
+{
+	struct redis_command *command = command_open(client);
+	const struct store_step *step = &operation->step;
+
+	if (!command)
+		return NULL;
+	if (operation->exchanges)
+		exchange_key(&command->name, client->store->prefix, (const struct exchange *)operation);
+	else
+		command_key(&command->name, client->store->prefix, operation->key_name,
+		            operation->limit_name);
+	if (command->name.failed) {
+		buffer_free(&command->name);
+		command_close(client, command);
+		return NULL;
+	}
+	*command = (struct redis_command){
+	    .name = command->name,
+	    .limit = step->limit,
+	    .key = {command->name.data, command->name.len},
+	    .call = step->call,
+	    .repeat = 1,
+	    .at = step->at,
+	    .is_given = client->store->options.given_time,
+	    .turn = client->turn,
+	    .exchange = operation->exchanges ? (struct exchange *)operation : NULL,
+	    .turn_us = (uint32_t)(u64_min(client->store->options.timeout_ns / 2, TURN_MAX_NS) / 1000),
+	};
+	command->is_alone = command->exchange != NULL;
+	command->last = &command->operations;
+	command->last_waiter = &command->waiters;
+	append(command, operation);
+	command_list_clear(&command->followers);
+	if (client->store->url.cluster)
+		command->slot = slots_of(command->key);
+	if (!operation->exchanges)
+		known_ask(client, command, operation);
+	return command;
+}
+
+/* Whether the operation has joined the command. */
+static bool join(const struct redis_client *client, struct redis_command *command,
+                 struct store_operation *operation)
+{
+	if (!is_alike(command, operation, client->store->options.given_time))
+		return false;
+	append(command, operation);
+	command->repeat += operation->step.call.op == ALGO_ACQUIRE;
+	return true;
+}
+
+/* A command of the operation; one that takes a chunk, if it is time for that. NULL: no memory. */
+static struct redis_command *make_asking(struct redis_client *client,
+                                         struct store_operation *operation, bool takes)
+{
+	struct redis_command *command = make_task(client, operation);
+
+	if (command && takes)
+		known_take_units(client, command);
+	return command;
+}
+
+/* Operations that have waited for a chunk. Returns those that it covers. */
+static struct store_operation *serve(struct redis_client *client,
+                                     struct store_operation *operations)
+{
+	struct store_operation *served = NULL, **last = &served;
+	struct redis_command *command = NULL;
+
+	while (operations) {
+		struct store_operation *operation = operations;
+
+		operations = operation->next;
+		operation->next = NULL;
+		if (!command && known_serve(client, operation)) {
+			*last = operation;
+			last = &operation->next;
+			continue;
+		}
+		if (command && join(client, command, operation))
+			continue;
+		command =
+		    make_asking(client, operation, !command && known_units(client, operation) == CHUNK_ASK);
+		if (!command) {
+			commands_fail_operation(client, operation, WEIR_ENOMEM);
+			continue;
+		}
+		begin_order(client, command);
+		command_append(&client->again, command);
+	}
+	return served;
+}
+
+void commands_finish(struct redis_client *client, struct redis_command *command)
+{
+	struct store_operation *operation = command->operations;
+
+	/* Before those that follow. */
+	*command->last = serve(client, command->waiters);
+	end_order(client, command);
+	command_close(client, command);
+	while (operation) {
+		struct store_operation *next = operation->next;
+
+		client->gather.answered++;
+		done(client, operation);
+		operation = next;
+	}
+}
+
+/* Whether the operation has joined a command that is to be sent. */
+static bool join_any(struct redis_client *client, struct redis_command *gathered,
+                     struct redis_command *slow, struct store_operation *operation)
+{
+	if (gathered && !gathered->followers.first)
+		return join(client, gathered, operation);
+	return slow && slow->followers.first && join(client, slow->newest, operation);
+}
+
+/* Whether the operation has joined a command that takes a chunk, or waits for that chunk. */
+static bool await_units(struct redis_client *client, struct redis_command *gathered,
+                        struct redis_command *slow, struct store_operation *operation)
+{
+	if (!slow || !slow->chunk.takes || slow->followers.first ||
+	    operation->step.call.op != ALGO_ACQUIRE || !chunk_applies(operation) ||
+	    chunk_name(operation).which != slow->chunk.name.which)
+		return false;
+	if (gathered == slow && !slow->waiters && join(client, slow, operation))
+		return true;
+	operation->next = NULL;
+	*slow->last_waiter = operation;
+	slow->last_waiter = &operation->next;
+	return true;
+}
+
+/* From now on it is the newest of its key. */
+static void join_batch(struct redis_client *client, struct redis_command *command)
+{
+	struct batch *batch = &client->batch;
+
+	begin_order(client, command);
+	*spot_of(batch, command->operations) = (struct spot){batch->turn, command};
+	command_append(&batch->commands, command);
+	batch->count++;
+}
+
+/* Makes it a command of the batch, of an earlier one, or to follow one. Whether it has ended
+ * instead. */
+static bool gather(struct redis_client *client, struct store_operation *operation)
+{
+	struct batch *batch = &client->batch;
+	struct spot *spot = spot_of(batch, operation);
+	struct redis_command *gathered = spot->turn == batch->turn ? spot->command : NULL;
+	/* Chains do not wait: their keys would have to wait for one another. */
+	struct redis_command *slow = operation->together ? NULL : find_slow(client, operation),
+	                     *command;
+	enum chunk_answer units;
+
+	operation->status = WEIR_OK;
+	/* Operations submitted before this one may change what is known. */
+	if (!gathered && !slow && !operation->together && known_answer(client, operation))
+		return true;
+	if (await_units(client, gathered, slow, operation))
+		return false;
+	units = slow ? CHUNK_NONE : known_units(client, operation);
+	if (units == CHUNK_GRANTED)
+		return true;
+	if (units == CHUNK_NONE && join_any(client, gathered, slow, operation))
+		return false;
+	command = make_asking(client, operation, units == CHUNK_ASK);
+	if (!command) {
+		operation->status = WEIR_ENOMEM;
+		return true;
+	}
+	if (slow)
+		follow(slow, command);
+	else
+		join_batch(client, command);
+	return false;
+}
+
+/* Whether two steps are on one key. Tried before either takes, each would find room of its own. */
+static bool has_key_twice(const struct redis_command *first)
+{
+	for (const struct redis_command *command = first; command; command = command->next)
+		for (const struct redis_command *other = command->next; other; other = other->next)
+			if (slice_equal(command->key, other->key))
+				return true;
+	return false;
+}
+
+/* Moves the first to the batch, and with it those of its slot: they stand together, as a group. */
+static void join_by_slot(struct redis_client *client, struct redis_command **from, bool is_group)
+{
+	struct redis_command **at = from, *command, *first = *from;
+	unsigned slot = first->slot;
+	uint32_t group = 0;
+
+	while ((command = *at)) {
+		if (command->slot != slot) {
+			at = &command->next;
+			continue;
+		}
+		*at = command->next;
+		if (command != first && group == 0 && is_group)
+			group = first->group = ++client->groups ? client->groups : ++client->groups;
+		command->group = group;
+		join_batch(client, command);
+	}
+}
+
+/* All or nothing, and so is the memory for it. */
+static void add_chain(struct redis_client *client, struct store_operation *operations)
+{
+	struct redis_command *first = NULL, **last = &first;
+	bool is_group;
+
+	while (operations) {
+		struct store_operation *operation = operations;
+		struct redis_command *command;
+
+		operations = operation->next;
+		command = make_task(client, operation);
+		if (!command) {
+			operation->next = operations;
+			commands_fail_all(client, first, WEIR_ENOMEM);
+			commands_refuse(client, operation, WEIR_ENOMEM);
+			return;
+		}
+		command->next = NULL;
+		*last = command;
+		last = &command->next;
+	}
+	is_group = !has_key_twice(first);
+	while (first)
+		join_by_slot(client, &first, is_group);
+}
+
+/* Ends operations that have no command: answered, or with a status. */
+static void end_all(struct redis_client *client, struct store_operation *operations)
+{
+	while (operations) {
+		struct store_operation *operation = operations;
+
+		operations = operation->next;
+		if (operation->status == WEIR_OK)
+			done(client, operation);
+		else
+			commands_fail_operation(client, operation, operation->status);
+	}
+}
+
+void commands_refuse(struct redis_client *client, struct store_operation *operations, int status)
+{
+	while (operations) {
+		struct store_operation *operation = operations;
+
+		operations = operation->next;
+		commands_fail_operation(client, operation, status);
+	}
+}
+
+void commands_add(struct redis_client *client, struct store_operation *operations, bool together)
+{
+	struct store_operation *ended = NULL, **last = &ended;
+
+	if (together && known_answer_all(client, operations)) {
+		end_all(client, operations);
+		return;
+	}
+	if (together) {
+		add_chain(client, operations);
+		return;
+	}
+	while (operations) {
+		struct store_operation *operation = operations;
+
+		operations = operation->next;
+		if (gather(client, operation)) {
+			*last = operation;
+			last = &operation->next;
+		}
+	}
+	*last = NULL;
+	end_all(client, ended); /* now, since `done` may submit more */
+}

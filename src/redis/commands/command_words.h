@@ -1,0 +1,79 @@
+/* command_words.h: the words of a call, as command_write.c writes them. */
+#ifndef REDIS_COMMAND_WORDS_H
+#define REDIS_COMMAND_WORDS_H
+
+#include <endian.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "algo/algo.h"
+#include "base/buffer.h"
+#include "base/number.h"
+
+static inline void add_slice(struct buffer *out, struct slice text)
+{
+	char *at = buffer_reserve(out, 1 + 20 + 2 + text.len + 2);
+
+	if (!at)
+		return;
+	*at++ = '$';
+	at = format_u64(at, text.len);
+	at = mempcpy(at, "\r\n", 2);
+	if (text.len > 0)
+		at = mempcpy(at, text.data, text.len);
+	at = mempcpy(at, "\r\n", 2);
+	out->len = (size_t)(at - out->data);
+}
+
+static inline void add_number(struct buffer *out, uint64_t number)
+{
+	char text[20];
+
+	add_slice(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
+}
+
+#define NUMBERS_MAX 20
+
+/* Numbers below 2^53, as struct.unpack of Lua takes them: doubles, the lowest byte first. */
+struct numbers {
+	size_t count;
+	char bytes[NUMBERS_MAX * sizeof(double)];
+};
+
+static inline void put(struct numbers *numbers, uint64_t number)
+{
+	double value = (double)number;
+	uint64_t bits;
+
+	memcpy(&bits, &value, sizeof bits);
+	bits = htole64(bits);
+	memcpy(numbers->bytes + numbers->count++ * sizeof bits, &bits, sizeof bits);
+}
+
+static inline void add_numbers(struct buffer *out, const struct numbers *numbers)
+{
+	add_slice(out, (struct slice){numbers->bytes, numbers->count * sizeof(double)});
+}
+
+/* Microseconds, and nanoseconds. */
+static inline void put_ns(struct numbers *numbers, uint64_t ns)
+{
+	put(numbers, ns / 1000);
+	put(numbers, ns % 1000);
+}
+
+static inline u128 parts_of(struct bucket_time time, uint64_t q)
+{
+	return (u128)time.ns * q - time.under;
+}
+
+/* An exact length: so many parts of which 1000 q are a microsecond. */
+static inline void put_parts(struct numbers *numbers, u128 parts, uint64_t q)
+{
+	u128 unit = (u128)1000 * q;
+
+	put(numbers, (uint64_t)(parts / unit));
+	put(numbers, (uint64_t)(parts % unit));
+}
+
+#endif

@@ -1,0 +1,176 @@
+#include "redis/commands/exchange.h"
+
+#include "redis/commands/redis_command.h"
+#include "redis/commands/command_words.h"
+
+/* How long a probe may be kept that no request comes for, and how long that takes then. */
+static uint64_t hold_us(const struct health_params *params)
+{
+	return 2 * params->probe_ns / 1000;
+}
+
+void exchange_begin(struct exchange *exchange, const struct exchange_server *server)
+{
+	const struct health_params *params = &exchange->operation.step.limit->health;
+	struct numbers numbers = {0};
+
+	exchange->said.len = 0;
+	exchange->words = 2;
+	put(&numbers, server->since);
+	put(&numbers, server->is_back);
+	put(&numbers, params->quorum);
+	put(&numbers, params->sleep_ns / 1000);
+	put(&numbers, params->probes);
+	put(&numbers, hold_us(params));
+	put(&numbers, params->together);
+	put(&numbers, params->failure_percent);
+	put(&numbers, params->slow_ns ? params->slow_percent : 0);
+	put(&numbers, server->lease_ns / 1000);
+	put(&numbers, params->sleep_max_ns / 1000);
+	add_slice(&exchange->said, slice_of(server->id));
+	add_numbers(&exchange->said, &numbers);
+}
+
+static void begin_reports(struct exchange *exchange, uint64_t life_ns, size_t words)
+{
+	struct numbers numbers = {0};
+
+	exchange->subject = EXCHANGE_REPORTS;
+	exchange->said.len = 0;
+	exchange->words = words;
+	put(&numbers, life_ns / 1000000 + 1);
+	add_numbers(&exchange->said, &numbers);
+}
+
+void exchange_tell_report(struct exchange *exchange, struct slice report, uint64_t life_ns)
+{
+	begin_reports(exchange, life_ns, 2);
+	add_slice(&exchange->said, report);
+}
+
+void exchange_ask_reports(struct exchange *exchange)
+{
+	begin_reports(exchange, 0, 1);
+}
+
+#define SAY_MAX (1 + 5 * sizeof(double) + WEIR_KEY_MAX)
+
+void exchange_say(struct exchange *exchange, const struct exchange_say *say)
+{
+	char text[SAY_MAX] = {(char)say->word};
+	struct numbers numbers = {0};
+	size_t size;
+
+	put(&numbers, say->number);
+	for (size_t i = 0; i < 4; i++)
+		put(&numbers, say->counts[i]);
+	size = numbers.count * sizeof(double);
+	memcpy(text + 1, numbers.bytes, size);
+	if (say->key.len > 0)
+		memcpy(text + 1 + size, say->key.data, say->key.len);
+	add_slice(&exchange->said, (struct slice){text, 1 + size + say->key.len});
+	exchange->words++;
+}
+
+static const char *const ends[EXCHANGE_KEYS] = {"keys", "turns", "ends", "servers"};
+
+void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange)
+{
+	buffer_add_text(out, prefix);
+	command_key(out, exchange->subject == EXCHANGE_REPORTS ? "reports:" : "fleet:",
+	            slice_of(exchange->operation.limit_name), ends[0]);
+}
+
+void exchange_write_keys(struct slice first, struct buffer *out)
+{
+	struct buffer key = {0};
+
+	for (size_t i = 0; i < EXCHANGE_KEYS; i++) {
+		key.len = 0;
+		buffer_add(&key, first.data, first.len - strlen(ends[0]));
+		buffer_add_text(&key, ends[i]);
+		add_slice(out, (struct slice){key.data, key.len});
+	}
+	out->failed |= key.failed;
+	buffer_free(&key);
+}
+
+size_t exchange_words(const struct exchange *exchange)
+{
+	return exchange->words;
+}
+
+void exchange_write(const struct exchange *exchange, struct buffer *out)
+{
+	buffer_add(out, exchange->said.data, exchange->said.len);
+	out->failed |= exchange->said.failed;
+}
+
+bool exchange_heard(struct exchange *exchange, const struct redis_reply *reply)
+{
+	const struct redis_reply *text = reply->items;
+
+	exchange->heard.len = 0;
+	if (reply->type != REDIS_ARRAY || reply->count != 2 || text->type != REDIS_TEXT)
+		return false;
+	buffer_add_slice(&exchange->heard, text->text);
+	return !exchange->heard.failed;
+}
+
+static bool take(struct slice *from, void *to, size_t size)
+{
+	if (from->len < size)
+		return false;
+	memcpy(to, from->data, size);
+	*from = (struct slice){from->data + size, from->len - size};
+	return true;
+}
+
+static bool take_number(struct slice *from, uint64_t *out)
+{
+	uint64_t bits;
+	double value;
+
+	if (!take(from, &bits, sizeof bits))
+		return false;
+	bits = le64toh(bits);
+	memcpy(&value, &bits, sizeof value);
+	*out = value > 0 && value < 0x1p53 ? (uint64_t)value : 0;
+	return true;
+}
+
+bool exchange_next(struct slice *heard, struct exchange_news *news)
+{
+	unsigned char kind, size[2];
+	uint64_t age_us;
+
+	if (!take(heard, &kind, 1) || !take_number(heard, &news->number) ||
+	    !take_number(heard, &age_us) || !take_number(heard, &news->count) || !take(heard, size, 2))
+		return false;
+	news->kind = kind;
+	news->age_ns = age_us <= UINT64_MAX / 1000 ? age_us * 1000 : UINT64_MAX;
+	news->key = (struct slice){heard->data, (size_t)size[0] | (size_t)size[1] << 8};
+	if (news->key.len > heard->len)
+		return false;
+	*heard = (struct slice){heard->data + news->key.len, heard->len - news->key.len};
+	return true;
+}
+
+bool exchange_next_report(struct slice *heard, struct slice *report)
+{
+	unsigned char size[2];
+
+	if (!take(heard, size, 2))
+		return false;
+	*report = (struct slice){heard->data, (size_t)size[0] | (size_t)size[1] << 8};
+	if (report->len > heard->len)
+		return false;
+	*heard = (struct slice){heard->data + report->len, heard->len - report->len};
+	return true;
+}
+
+void exchange_free(struct exchange *exchange)
+{
+	buffer_free(&exchange->said);
+	buffer_free(&exchange->heard);
+}

@@ -1,0 +1,97 @@
+/*
+ * exchange.h: the reports of a server to the fleet that decides a limit, and the fleet's answers:
+ * one call of scripts/fleet.lua, which has the rules.
+ *
+ * It is an operation of a client. Its limit and `limit_name` tell whose keys it is about;
+ * `key_name` means nothing.
+ */
+#ifndef REDIS_EXCHANGE_H
+#define REDIS_EXCHANGE_H
+
+#include "base/buffer.h"
+#include "redis/network/reply.h"
+#include "store/store.h"
+
+#define EXCHANGE_REPORTS_MAX 100 /* as scripts/reports.lua has it */
+#define EXCHANGE_ID_SIZE 17 /* of a server, in letters and digits, and a NUL */
+#define EXCHANGE_ID_MARK "s" /* in front of it: the server's votes end with its lease */
+
+#define EXCHANGE_KEYS 4
+
+/* The script that a call is of. */
+enum exchange_subject {
+	EXCHANGE_FLEET,
+	EXCHANGE_REPORTS, /* scripts/reports.lua: of permits of the server that limit_name names */
+};
+
+struct exchange {
+	struct store_operation operation; /* first */
+	enum exchange_subject subject;
+	struct buffer said;   /* the words of the call behind its keys */
+	size_t words;
+	struct buffer heard; /* when the operation is done without an error */
+};
+
+enum exchange_word {
+	EXCHANGE_TRIPS = 'v',
+	EXCHANGE_ASKS = 'a',    /* first: for so many probes */
+	EXCHANGE_PROBES = 'r',  /* good, bad, slow, freed */
+	EXCHANGE_RESETS = 'z',
+};
+
+/* An answer for a key: after which turn, the word, and how often. */
+struct exchange_say {
+	enum exchange_word word;
+	uint64_t number;
+	uint32_t counts[4];
+	struct slice key;
+};
+
+enum exchange_kind {
+	EXCHANGE_END = '.',    /* `number` is the newest turn; count: there are more */
+	EXCHANGE_OPEN = 'o',   /* since age_ns, after `count` failed probes in a row */
+	EXCHANGE_CLOSED = 'c',
+	EXCHANGE_GIVEN = 'p',  /* so many probes more */
+	EXCHANGE_FULL = 'x',   /* the fleet has no room for the key */
+};
+
+struct exchange_news {
+	enum exchange_kind kind;
+	uint64_t number, age_ns, count;
+	struct slice key; /* in `heard` */
+};
+
+/* A server in a call. */
+struct exchange_server {
+	const char *id;    /* begins with EXCHANGE_ID_MARK */
+	uint64_t since;    /* it knows all turns up to this one; ... */
+	bool is_back;      /* and nothing else */
+	uint64_t lease_ns; /* how long its votes count after the call; 0: it stops */
+};
+
+/** Begins a call. */
+void exchange_begin(struct exchange *exchange, const struct exchange_server *server);
+void exchange_say(struct exchange *exchange, const struct exchange_say *say);
+/** The next of what it heard. False: that was all, or it is nonsense. */
+bool exchange_next(struct slice *heard, struct exchange_news *news);
+void exchange_free(struct exchange *exchange);
+
+/** Begins a call that tells another server of a report, which is read within `life_ns`; ... */
+void exchange_tell_report(struct exchange *exchange, struct slice report, uint64_t life_ns);
+/** ... and one that takes the reports of this server's permits, EXCHANGE_REPORTS_MAX at most. */
+void exchange_ask_reports(struct exchange *exchange);
+/** The next of them. False: that was all. */
+bool exchange_next_report(struct slice *heard, struct slice *report);
+
+/* For clients: */
+
+/** Appends the name of the first of its keys, prefix:fleet:{LIMIT}:keys; the others end otherwise. */
+void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange);
+/** Appends all of them, EXCHANGE_KEYS words. */
+void exchange_write_keys(struct slice first, struct buffer *out);
+size_t exchange_words(const struct exchange *exchange);
+void exchange_write(const struct exchange *exchange, struct buffer *out);
+/** False: nonsense, or no memory. */
+bool exchange_heard(struct exchange *exchange, const struct redis_reply *reply);
+
+#endif

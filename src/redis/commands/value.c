@@ -1,0 +1,356 @@
+/* value.c: states as text, and back. What is read comes from outside and may be anything. */
+#include "redis/commands/value.h"
+
+#include <stdlib.h>
+
+#include "algo/algo.h"
+#include "algo/rates/bucket.h"
+#include "base/time/zone.h"
+
+#define US_DIGITS    16
+#define NS_DIGITS    19
+#define UNDER_DIGITS 10
+#define COUNT_DIGITS 10
+#define BLOCK_US     UINT64_C(60000000)
+#define BLOCK_TOKENS 16
+#define UNITS_MAX    (UINT64_C(1) << 33) /* more are nonsense */
+
+/* Heads */
+
+static char *add_text(char *at, const char *text)
+{
+	size_t len = strlen(text);
+
+	memcpy(at, text, len);
+	return at + len;
+}
+
+/* A length as rule files have it: 10m, 100ms; one of a unit without its number: s. */
+static char *add_period(char *at, uint64_t ns)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {{"w", 7 * NS_PER_DAY}, {"d", NS_PER_DAY},   {"h", 3600 * NS_PER_S},
+	             {"m", 60 * NS_PER_S},  {"s", NS_PER_S},     {"ms", NS_PER_MS},
+	             {"ns", 1}};
+	size_t i = 0;
+
+	while (ns % units[i].ns != 0)
+		i++;
+	if (ns != units[i].ns)
+		at = format_u64(at, ns / units[i].ns);
+	return add_text(at, units[i].name);
+}
+
+/* Adds a calendar window's length in its units, its zone, and its week's start. */
+static char *add_calendar(char *at, const struct algo_limit *limit)
+{
+	static const char *const units[] = {
+	    [WEIR_UNIT_NANOSECOND] = "ns", [WEIR_UNIT_MILLISECOND] = "ms", [WEIR_UNIT_SECOND] = "s",
+	    [WEIR_UNIT_MINUTE] = "m",      [WEIR_UNIT_HOUR] = "h",         [WEIR_UNIT_DAY] = "d",
+	    [WEIR_UNIT_WEEK] = "w",        [WEIR_UNIT_MONTH] = "month",    [WEIR_UNIT_YEAR] = "year"};
+	static const char *const days[] = {"monday", "tuesday",  "wednesday", "thursday",
+	                                   "friday", "saturday", "sunday"};
+	const struct calendar *calendar = &limit->calendar;
+
+	if (limit->rows == ALGO_ROWS_DAY) {
+		at = add_period(at, limit->period_ns);
+	} else {
+		if (calendar->period != 1)
+			at = format_u64(at, calendar->period);
+		at = add_text(at, units[calendar->unit]);
+	}
+	*at++ = ' ';
+	at = add_text(at, zone_name(calendar->zone));
+	if (calendar->unit == WEIR_UNIT_WEEK && calendar->week_start != WEIR_WEEKDAY_MONDAY) {
+		*at++ = ' ';
+		at = add_text(at, days[calendar->week_start]);
+	}
+	return at;
+}
+
+/* Two numbers that tell parameters apart stand on both sides of the period: 5/s 10. */
+static char *add_noted(char *at, const struct algo_limit *limit)
+{
+	struct algo_note note = limit->algorithm->note(limit);
+
+	at = format_u64(at, (uint64_t)note.first + 1);
+	*at++ = '/';
+	at = add_period(at, limit->period_ns);
+	*at++ = ' ';
+	return format_u64(at, (uint64_t)note.second + 1);
+}
+
+size_t value_head(const struct algo_limit *limit, char head[VALUE_HEAD_MAX])
+{
+	char *at = add_text(head, limit->algorithm->name);
+
+	*at++ = ' ';
+	if (!limit->is_adhoc) {
+		if (limit->cache)
+			at = add_calendar(at, limit);
+		else if (limit->algorithm->note)
+			at = add_noted(at, limit);
+		else
+			at = add_period(at, limit->rows == ALGO_ROWS_PLACES ? limit->places.lease_ns
+			                                                    : limit->period_ns);
+		*at++ = ' ';
+	}
+	return (size_t)(at - head);
+}
+
+/* Whether a head differs from ours in nothing but parameters: takes it off *text. */
+static bool skip_other_head(const struct algo_limit *limit, struct slice *text,
+                            struct algo_note *from)
+{
+	char period[VALUE_HEAD_MAX];
+	uint64_t first, second;
+	struct slice part;
+
+	if (!limit->algorithm->note || limit->is_adhoc)
+		return false;
+	if (!slice_equal(slice_cut(text, ' '), slice_of(limit->algorithm->name)))
+		return false;
+	part = slice_cut(text, '/');
+	if (!parse_u64(part, &first) || first == 0 || first - 1 > UINT32_MAX)
+		return false;
+	part = slice_cut(text, ' ');
+	if (!slice_equal(part, (struct slice){period, (size_t)(add_period(period, limit->period_ns) -
+	                                                       period)}))
+		return false;
+	part = slice_cut(text, ' ');
+	if (!parse_u64(part, &second) || second == 0 || second - 1 > UINT32_MAX)
+		return false;
+	*from = (struct algo_note){(uint32_t)(first - 1), (uint32_t)(second - 1)};
+	return true;
+}
+
+/* Fields */
+
+static bool read_time(struct slice text, uint64_t *ns)
+{
+	if ((text.len != US_DIGITS && text.len != NS_DIGITS) || !parse_u64(text, ns))
+		return false;
+	if (text.len == US_DIGITS)
+		*ns *= 1000;
+	return true;
+}
+
+static void write_digits(struct buffer *out, uint64_t number, size_t digits)
+{
+	char *at = buffer_reserve(out, digits);
+
+	if (!at)
+		return;
+	out->len += digits;
+	for (size_t i = digits; i-- > 0; number /= 10)
+		at[i] = (char)('0' + number % 10);
+}
+
+static void write_time(struct buffer *out, uint64_t ns)
+{
+	if (ns % 1000 == 0)
+		write_digits(out, ns / 1000, US_DIGITS);
+	else
+		write_digits(out, ns, NS_DIGITS);
+}
+
+/* A time, and a word if it isn't 0 or the algorithm counts by it. */
+static bool read_word(const struct algo_limit *limit, struct slice text, struct value *value)
+{
+	unsigned less = limit->algorithm->word_less;
+	uint64_t word = less;
+
+	if (!read_time(slice_cut(&text, ' '), &value->word.until_ns) ||
+	    (text.len > 0 && !parse_u64(text, &word)) || word < less || word - less > UINT32_MAX)
+		return false;
+	value->word.word = (uint32_t)(word - less);
+	return true;
+}
+
+static void write_word(const struct algo_limit *limit, const struct algo_state *state,
+                       struct buffer *out)
+{
+	unsigned less = limit->algorithm->word_less;
+	bool has_parts = state->until_ns % 1000 != 0 || state->word != 0;
+
+	if (less == 0 && has_parts)
+		write_digits(out, state->until_ns, NS_DIGITS);
+	else
+		write_time(out, state->until_ns);
+	if (less > 0 || has_parts) {
+		buffer_add_text(out, " ");
+		write_digits(out, (uint64_t)state->word + less, UNDER_DIGITS);
+	}
+}
+
+/*
+ * A use is end:units, or end:units:name where the name isn't the end. The state's own end and name
+ * are those of the last use; if they are not, because that was given back, they stand behind it as
+ * a use of no units.
+ */
+static bool read_use(struct slice text, struct uses_entry *use)
+{
+	struct slice units;
+
+	if (!read_time(slice_cut(&text, ':'), &use->until_ns))
+		return false;
+	units = slice_cut(&text, ':');
+	use->id = use->until_ns;
+	return parse_u64(units, &use->units) && use->units <= UINT32_MAX + 1ULL &&
+	       (text.len == 0 || parse_u64(text, &use->id));
+}
+
+static void write_use(struct buffer *out, struct uses_entry use)
+{
+	write_time(out, use.until_ns);
+	buffer_add_text(out, ":");
+	buffer_add_u64(out, use.units);
+	if (use.id != use.until_ns) {
+		buffer_add_text(out, ":");
+		buffer_add_u64(out, use.id);
+	}
+	buffer_add_text(out, " ");
+}
+
+static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
+{
+	return a->until_ns > b->until_ns || (a->until_ns == b->until_ns && a->id > b->id);
+}
+
+/* The rest of the state besides its uses, as a use of no units. */
+static struct uses_entry end_of(const struct algo_limit *limit, const struct uses_entry *last)
+{
+	if (limit->rows == ALGO_ROWS_PLACES)
+		return (struct uses_entry){0};
+	return (struct uses_entry){0, last->until_ns,
+	                           limit->rows == ALGO_ROWS_LOG ? last->id : last->until_ns};
+}
+
+static bool read_uses(const struct algo_limit *limit, struct slice text, struct value *value)
+{
+	struct uses *uses = &value->uses;
+	struct uses_entry end = {0};
+	uint64_t units = 0;
+
+	while (text.len > 0) {
+		struct uses_entry *use = &uses->uses[uses->count];
+
+		if (uses->count > limit->width || !read_use(slice_cut(&text, ' '), use) ||
+		    (uses->count > 0 && !is_after(use, use - 1) && use->units > 0))
+			return false;
+		if (use->units == 0 && text.len > 0)
+			return false;
+		end = end_of(limit, use);
+		if (use->units == 0)
+			end.id = use->id;
+		else
+			uses->count++;
+		units += use->units;
+	}
+	uses->until_ns = end.until_ns;
+	uses->newest_id = limit->rows == ALGO_ROWS_LOG ? end.id : 0;
+	return end.until_ns > 0 || uses->count > 0 ? units <= UNITS_MAX : false;
+}
+
+/* Writes slots and days. Only scripts write lists of uses. */
+static uint64_t write_uses(const struct uses *uses, struct buffer *out)
+{
+	uint64_t last_ns = 0, until_ns = uses->until_ns;
+
+	for (size_t i = 0; i < uses->count; i++) {
+		write_use(out, uses->uses[i]);
+		last_ns = uses->uses[i].until_ns;
+		until_ns = u64_max(until_ns, last_ns);
+	}
+	if (last_ns != uses->until_ns)
+		write_use(out, (struct uses_entry){0, uses->until_ns, uses->until_ns});
+	if (until_ns > 0)
+		out->len--; /* the last blank */
+	return until_ns;
+}
+
+/* Uses that the text may have, and `more`. */
+static bool make_room(struct slice text, size_t more, struct value *value)
+{
+	size_t most = more + 1;
+
+	for (size_t i = 0; i < text.len; i++)
+		most += text.data[i] == ' ';
+	value->uses.uses = malloc(most * sizeof *value->uses.uses);
+	return value->uses.uses != NULL;
+}
+
+enum value_fit value_read(const struct algo_limit *limit, struct slice text, size_t more,
+                          struct value *value)
+{
+	char head[VALUE_HEAD_MAX];
+	enum value_fit fit = VALUE_OURS;
+	bool reads = true;
+
+	value->word = (struct algo_state){0, 0};
+	value->uses = (struct uses){0};
+	value->from = (struct algo_note){0};
+	if (limit->rows != ALGO_ROWS_NONE && !make_room(text, more, value))
+		return VALUE_NO_MEMORY;
+	if (text.len == 0)
+		return VALUE_OURS;
+	if (!slice_skip(&text, (struct slice){head, value_head(limit, head)})) {
+		if (!skip_other_head(limit, &text, &value->from))
+			return VALUE_OTHER;
+		fit = VALUE_CONVERTS;
+	}
+	if (limit->rows != ALGO_ROWS_NONE)
+		reads = read_uses(limit, text, value);
+	else
+		reads = read_word(limit, text, value);
+	return reads ? fit : VALUE_OTHER;
+}
+
+void value_free(struct value *value)
+{
+	free(value->uses.uses);
+	value->uses.uses = NULL;
+}
+
+uint64_t value_block_us(const struct algo_limit *limit)
+{
+	uint64_t tokens;
+
+	if (limit->is_adhoc)
+		return BLOCK_US;
+	/* Paced limits whose depths differ by less than a token share a head, which has this depth. */
+	tokens = (uint64_t)limit->algorithm->note(limit).second + 1;
+	return u64_max(BLOCK_US, limit->bucket.interval.ns / 1000 * u64_min(tokens, BLOCK_TOKENS));
+}
+
+/* How long a state lives that ends then. */
+static uint64_t life_ms(const struct algo_limit *limit, uint64_t until_ns, uint64_t now_ns)
+{
+	if (algo_steps_by(limit, bucket_step)) {
+		uint64_t block_us = value_block_us(limit);
+
+		until_ns = (until_ns / 1000 / block_us + 1) * block_us * 1000;
+	}
+	return sat_sub(until_ns, now_ns) / NS_PER_MS + 2;
+}
+
+uint64_t value_write(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
+                     struct buffer *out)
+{
+	size_t start = out->len;
+	char head[VALUE_HEAD_MAX];
+	uint64_t until_ns;
+
+	buffer_add(out, head, value_head(limit, head));
+	if (limit->rows != ALGO_ROWS_NONE) {
+		until_ns = write_uses(&value->uses, out);
+	} else {
+		until_ns = value->word.until_ns;
+		write_word(limit, &value->word, out);
+	}
+	if (until_ns == 0)
+		out->len = start;
+	return life_ms(limit, until_ns, now_ns);
+}

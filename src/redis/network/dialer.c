@@ -1,0 +1,277 @@
+#include "redis/network/dialer.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "base/os/os.h"
+
+struct redis_attempt {
+	struct redis_dialer *dialer;
+	struct connection *connection; /* NULL when it has failed */
+	void *line;                    /* the transport's, NULL when it has ended */
+};
+
+struct redis_dialer {
+	struct redis_transport *transport;
+	struct dialer_target target;
+	const struct dialer_owner *owner;
+	void *context;
+	void *lookup; /* under way, or NULL */
+	struct redis_attempt *accepted;
+	size_t count, begun; /* addresses, and attempts */
+	bool is_of_replica;  /* the newest failure is that */
+	uint64_t next_ns;    /* when the next attempt begins, 0 if no address is left */
+	char why[160];       /* the newest failure */
+	struct redis_address addresses[DIALER_ADDRESSES_MAX];
+	struct redis_attempt attempts[DIALER_ADDRESSES_MAX]; /* one for each address */
+};
+
+static void note(const struct redis_dialer *dialer, const struct redis_attempt *attempt, bool works)
+{
+	if (dialer->target.known)
+		addresses_note(dialer->target.known, &dialer->addresses[attempt - dialer->attempts], works);
+}
+
+static void attempt_end(struct redis_attempt *attempt)
+{
+	struct redis_transport *transport = attempt->dialer->transport;
+
+	if (attempt->line)
+		transport->kind->hang_up(transport, attempt->line);
+	attempt->line = NULL;
+	if (attempt->connection)
+		connection_close(attempt->connection);
+	attempt->connection = NULL;
+}
+
+/* False: no memory. */
+static bool attempt_begin(struct redis_dialer *dialer)
+{
+	struct redis_attempt *attempt = &dialer->attempts[dialer->begun];
+	const struct redis_address *to = &dialer->addresses[dialer->begun++];
+	struct redis_transport *transport = dialer->transport;
+
+	attempt->dialer = dialer;
+	if (connection_open(&attempt->connection, dialer->target.url, dialer->target.peer,
+	                    dialer->target.host.name) == WEIR_OK &&
+	    transport->kind->dial(transport, attempt, to, &attempt->line))
+		return true;
+	attempt_end(attempt);
+	return false;
+}
+
+static bool is_under_way(const struct redis_dialer *dialer)
+{
+	for (size_t i = 0; i < dialer->begun; i++)
+		if (dialer->attempts[i].connection)
+			return true;
+	return false;
+}
+
+static uint64_t delay_ns(const struct redis_dialer *dialer)
+{
+	return u64_min(DIALER_DELAY_NS, DIALER_TIME_NS / 2 / dialer->count);
+}
+
+/* Begins an attempt at the next address. False: there is none, or no memory for any. */
+static bool go_on(struct redis_dialer *dialer)
+{
+	bool has_begun = false;
+
+	while (!has_begun && dialer->begun < dialer->count)
+		has_begun = attempt_begin(dialer);
+	dialer->next_ns = 0;
+	if (dialer->begun < dialer->count) {
+		dialer->next_ns = os_monotonic_ns() + delay_ns(dialer);
+		dialer->owner->alarm(dialer->context, dialer->next_ns);
+	}
+	return has_begun;
+}
+
+/* An attempt has failed. The dialer may be gone afterwards. */
+static void fall_back(struct redis_dialer *dialer)
+{
+	if (!go_on(dialer) && !is_under_way(dialer))
+		dialer->owner->lost(dialer->context, dialer->why);
+}
+
+static void attempt_fail(struct redis_attempt *attempt, const char *why)
+{
+	struct redis_dialer *dialer = attempt->dialer;
+
+	snprintf(dialer->why, sizeof dialer->why, "%s", why);
+	dialer->is_of_replica = connection_is_of_replica(attempt->connection);
+	note(dialer, attempt, false);
+	attempt_end(attempt);
+	fall_back(dialer);
+}
+
+static void accept_greeting(struct redis_attempt *attempt)
+{
+	struct redis_dialer *dialer = attempt->dialer;
+
+	dialer->accepted = attempt;
+	dialer->is_of_replica = false;
+	dialer->next_ns = 0;
+	for (size_t i = 0; i < dialer->begun; i++)
+		if (&dialer->attempts[i] != attempt)
+			attempt_end(&dialer->attempts[i]);
+	note(dialer, attempt, true);
+	dialer->owner->accepted(dialer->context);
+}
+
+/* For transports */
+
+struct connection *redis_attempt_connection(struct redis_attempt *attempt)
+{
+	return attempt->connection;
+}
+
+void redis_attempt_in(struct redis_attempt *attempt, struct slice bytes)
+{
+	struct redis_dialer *dialer = attempt->dialer;
+
+	if (dialer->accepted == attempt)
+		dialer->owner->in(dialer->context, bytes);
+	else if (connection_in(attempt->connection, bytes) != WEIR_OK)
+		attempt_fail(attempt, connection_error(attempt->connection));
+	else if (connection_is_ready(attempt->connection))
+		accept_greeting(attempt);
+}
+
+void redis_attempt_lost(struct redis_attempt *attempt, const char *why)
+{
+	struct redis_dialer *dialer = attempt->dialer;
+
+	attempt->line = NULL;
+	if (dialer->accepted == attempt)
+		dialer->owner->lost(dialer->context, why);
+	else
+		attempt_fail(attempt, why);
+}
+
+void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address *addresses,
+                        size_t n, const char *why)
+{
+	dialer->lookup = NULL;
+	dialer->count = u64_min(n, DIALER_ADDRESSES_MAX);
+	memcpy(dialer->addresses, addresses, dialer->count * sizeof *addresses);
+	if (dialer->target.known)
+		addresses_sort(dialer->target.known, dialer->addresses, dialer->count);
+	snprintf(dialer->why, sizeof dialer->why, "%s",
+	         n > 0 ? "out of memory"
+	         : why ? why
+	               : "its host has no address");
+	fall_back(dialer);
+}
+
+/* Opening */
+
+static bool read_path(const struct redis_host *host, struct redis_address *out)
+{
+	size_t len = strlen(host->name);
+
+	if (host->name[0] != '/' || len >= sizeof out->local.sun_path)
+		return false;
+	*out = (struct redis_address){.len = sizeof out->local, .local = {.sun_family = AF_UNIX}};
+	memcpy(out->local.sun_path, host->name, len);
+	return true;
+}
+
+/* An address written in digits needs no lookup. */
+static bool read_digits(const struct redis_host *host, struct redis_address *out)
+{
+	const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+	                               .ai_socktype = SOCK_STREAM};
+	struct addrinfo *found;
+	char port[8];
+
+	snprintf(port, sizeof port, "%u", (unsigned)host->port);
+	if (getaddrinfo(host->name, port, &hints, &found) != 0)
+		return false;
+	*out = (struct redis_address){.len = found->ai_addrlen};
+	memcpy(&out->any, found->ai_addr, found->ai_addrlen);
+	freeaddrinfo(found);
+	return true;
+}
+
+static bool begin(struct redis_dialer *dialer)
+{
+	const struct redis_host *host = &dialer->target.host;
+	struct redis_transport *transport = dialer->transport;
+
+	if (read_path(host, &dialer->addresses[0]) || read_digits(host, &dialer->addresses[0])) {
+		dialer->count = 1;
+		return go_on(dialer);
+	}
+	dialer->lookup = transport->kind->look_up(transport, dialer, host);
+	return dialer->lookup != NULL;
+}
+
+struct redis_dialer *dialer_open(struct redis_transport *transport,
+                                 const struct dialer_target *target,
+                                 const struct dialer_owner *owner, void *context)
+{
+	struct redis_dialer *dialer = calloc(1, sizeof *dialer);
+
+	if (!dialer)
+		return NULL;
+	dialer->transport = transport;
+	dialer->target = *target;
+	dialer->owner = owner;
+	dialer->context = context;
+	if (begin(dialer))
+		return dialer;
+	dialer_close(dialer);
+	return NULL;
+}
+
+void dialer_close(struct redis_dialer *dialer)
+{
+	struct redis_transport *transport = dialer->transport;
+
+	if (dialer->lookup)
+		transport->kind->stop_look_up(transport, dialer->lookup);
+	for (size_t i = 0; i < dialer->begun; i++) {
+		struct redis_attempt *attempt = &dialer->attempts[i];
+
+		if (!dialer->accepted && attempt->connection)
+			note(dialer, attempt, false);
+		attempt_end(attempt);
+	}
+	free(dialer);
+}
+
+void dialer_tick(struct redis_dialer *dialer, uint64_t now_ns)
+{
+	if (dialer->next_ns == 0)
+		return;
+	if (dialer->next_ns <= now_ns)
+		fall_back(dialer);
+	else
+		dialer->owner->alarm(dialer->context, dialer->next_ns);
+}
+
+struct connection *dialer_connection(const struct redis_dialer *dialer)
+{
+	return dialer->accepted ? dialer->accepted->connection : NULL;
+}
+
+bool dialer_is_of_replica(const struct redis_dialer *dialer)
+{
+	return dialer->is_of_replica;
+}
+
+void dialer_send(struct redis_dialer *dialer)
+{
+	dialer->transport->kind->send(dialer->transport, dialer->accepted->line);
+}
+
+void dialer_blame(const struct redis_dialer *dialer)
+{
+	if (dialer->accepted)
+		note(dialer, dialer->accepted, false);
+}

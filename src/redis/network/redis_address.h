@@ -1,0 +1,20 @@
+/* redis_address.h: the address of a server, in the kernel's form. */
+#ifndef REDIS_ADDRESS_H
+#define REDIS_ADDRESS_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* Equal addresses have equal bytes: what an address does not use is zero. */
+struct redis_address {
+	socklen_t len;
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+		struct sockaddr_un local;
+	};
+};
+
+#endif

@@ -1,0 +1,105 @@
+#include "redis/nodes/hash_slots.h"
+
+#include "base/number.h"
+
+/* CRC-16/XMODEM, four bits at a time. */
+static unsigned crc16(struct slice text)
+{
+	static const uint16_t table[16] = {
+	    0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
+	    0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef,
+	};
+	uint16_t crc = 0;
+
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char byte = (unsigned char)text.data[i];
+
+		crc = (uint16_t)(crc << 4) ^ table[crc >> 12 ^ byte >> 4];
+		crc = (uint16_t)(crc << 4) ^ table[crc >> 12 ^ (byte & 15)];
+	}
+	return crc;
+}
+
+unsigned slots_of(struct slice name)
+{
+	struct slice rest = name;
+
+	slice_cut(&rest, '{');
+	struct slice tag = slice_cut(&rest, '}');
+	bool is_closed = tag.data && tag.data + tag.len < name.data + name.len;
+
+	return crc16(is_closed && tag.len > 0 ? tag : name) % SLOTS;
+}
+
+bool slots_host(struct slice name, uint64_t port, const struct redis_host *asked,
+                struct redis_host *out)
+{
+	if (port == 0 || port > UINT16_MAX || name.len > REDIS_HOST_MAX || (name.len == 0 && !asked))
+		return false;
+	for (size_t i = 0; i < name.len; i++) {
+		/* A slash would name a socket of this machine. */
+		if (name.data[i] <= ' ' || name.data[i] > '~' || name.data[i] == '?' ||
+		    name.data[i] == '/')
+			return false;
+	}
+	*out = (struct redis_host){.port = (uint16_t)port};
+	if (name.len == 0)
+		memcpy(out->name, asked->name, sizeof(out->name));
+	else
+		memcpy(out->name, name.data, name.len);
+	return true;
+}
+
+static bool is_slot(const struct redis_reply *reply)
+{
+	return reply->type == REDIS_INTEGER && reply->integer >= 0 && reply->integer < SLOTS;
+}
+
+bool slots_range(const struct redis_reply *reply, size_t i, const struct redis_host *asked,
+                 struct slots_range *out)
+{
+	if (reply->type != REDIS_ARRAY || i >= reply->count)
+		return false;
+	const struct redis_reply *entry = &reply->items[i];
+
+	/* First slot, last slot, master, replicas. */
+	if (entry->type != REDIS_ARRAY || entry->count < 3 || !is_slot(&entry->items[0]) ||
+	    !is_slot(&entry->items[1]) || entry->items[0].integer > entry->items[1].integer)
+		return false;
+	const struct redis_reply *master = &entry->items[2];
+
+	/* Address, port, and more that does not matter. */
+	if (master->type != REDIS_ARRAY || master->count < 2 ||
+	    (master->items[0].type != REDIS_TEXT && master->items[0].type != REDIS_NIL) ||
+	    master->items[1].type != REDIS_INTEGER || master->items[1].integer < 0)
+		return false;
+	struct slice name = master->items[0].type == REDIS_TEXT ? master->items[0].text : SLICE("");
+
+	out->first = (unsigned)entry->items[0].integer;
+	out->last = (unsigned)entry->items[1].integer;
+	return slots_host(name, (uint64_t)master->items[1].integer, asked, &out->host);
+}
+
+enum slots_redirect slots_redirect(struct slice error, const struct redis_host *asked,
+                                   unsigned *slot, struct redis_host *to)
+{
+	enum slots_redirect kind = slice_skip(&error, SLICE("MOVED ")) ? SLOTS_MOVED
+	                           : slice_skip(&error, SLICE("ASK ")) ? SLOTS_ASK
+	                                                               : SLOTS_STAY;
+	uint64_t number, port;
+
+	if (kind == SLOTS_STAY || !parse_u64(slice_cut(&error, ' '), &number) || number >= SLOTS)
+		return SLOTS_STAY;
+	const char *colon = memrchr(error.data, ':', error.len);
+
+	/* An address of IPv6 has colons, too, and no brackets. */
+	if (!colon)
+		return SLOTS_STAY;
+	struct slice name = {error.data, (size_t)(colon - error.data)};
+	struct slice digits = {colon + 1, error.len - name.len - 1};
+
+	if (!parse_u64(digits, &port) || !slots_host(name, port, asked, to))
+		return SLOTS_STAY;
+	*slot = (unsigned)number;
+	return kind;
+}

@@ -1,0 +1,504 @@
+#include "redis/nodes/redis_node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "redis/commands.h"
+#include "redis/call.h"
+#include "redis/gather.h"
+#include "redis/nodes/map.h"
+#include "redis/nodes/probe.h"
+#include "redis/nodes/send.h"
+
+/* The client's own delay past a deadline, from which on replies may have come unseen. */
+#define LATE_NS UINT64_C(1000000)
+
+/* Nodes */
+
+/* This client comes back to it by itself. */
+static void go_away(const struct redis_node *node, const char *why, uint64_t probe_ns)
+{
+	char host[REDIS_HOST_TEXT_MAX], told[sizeof host + sizeof node->trouble + 2];
+
+	redis_host_write(&node->host, host);
+	snprintf(told, sizeof told, "%s: %.*s", host, (int)sizeof node->trouble, why);
+	probe_go_away(node->client, node->number, told, probe_ns);
+}
+
+static void node_free(struct redis_node *node)
+{
+	if (node->dialer)
+		dialer_close(node->dialer);
+	cluster_drop(node->client->store->cluster, node->number);
+	free(node);
+}
+
+static const struct dialer_owner owner;
+
+static struct redis_node *node_open(struct redis_client *client, unsigned number)
+{
+	struct redis_node *node = calloc(1, sizeof *node);
+
+	if (!node)
+		return NULL;
+	node->client = client;
+	node->number = number;
+	cluster_hold(client->store->cluster, number, &node->host);
+	node->is_sentinel = sentinels_has(client->store->cluster, number);
+	node->era = health_era(health_of(client, number));
+	node->last = &node->first;
+	node->ready_deadline_ns = client_now_ns(client) + DIALER_TIME_NS;
+	command_list_clear(&node->waiting);
+	node->dialer = dialer_open(
+	    client->transport,
+	    &(struct dialer_target){&client->store->url,
+	                            node->is_sentinel ? CONNECTION_SENTINEL : CONNECTION_STORE,
+	                            node->host, &client->store->addresses},
+	    &owner, node);
+	if (!node->dialer) {
+		node_free(node);
+		return NULL;
+	}
+	client->nodes[number] = node;
+	if (number >= client->node_end)
+		client->node_end = number + 1;
+	client_alarm_at(client, node->ready_deadline_ns);
+	return node;
+}
+
+/* Claims the probe that is due, if it is. */
+static void node_probe(struct redis_client *client, unsigned number)
+{
+	struct redis_node *node = client->nodes[number];
+	struct health *health = health_of(client, number);
+
+	if (health_is_up(health) || client->is_closing)
+		return;
+	if (health_claim(health, client_now_ns(client))) {
+		if (node && node->ready_deadline_ns == 0)
+			probe_send(node);
+		else if (!node && sentinels_know(client->store->cluster, number))
+			node_open(client, number); /* which probes when it is ready */
+		cluster_doubt(client->store->cluster);
+	}
+	client_alarm_at(client, health_probe_ns(health));
+}
+
+/* Whether it is connected, and neither probed nor to send anything. */
+static bool is_still(const struct redis_node *node)
+{
+	return node->ready_deadline_ns == 0 && node->probe.deadline_ns == 0 && !node->waiting.first;
+}
+
+/* Hangs up, unless anything is under way. */
+static void leave(struct redis_node *node)
+{
+	struct redis_client *client = node->client;
+
+	if (node->first || !is_still(node) || node->is_busy)
+		return;
+	client->nodes[node->number] = NULL;
+	node_free(node);
+}
+
+/* Hangs up; its commands fail. */
+static void drop(struct redis_node *node, const char *why, uint64_t probe_ns)
+{
+	struct redis_client *client = node->client;
+	unsigned number = node->number;
+	/* Redis may close what has nothing to say. */
+	bool was_idle = !node->first && is_still(node) && !node->is_lost;
+	bool says_it = !was_idle && node->era == health_era(health_of(client, number));
+	struct redis_command *waiting = command_list_take(&node->waiting);
+
+	client->nodes[number] = NULL;
+	if (node->is_sentinel || node->asks_map)
+		map_fail(client, number, why);
+	if (node->is_replica || dialer_is_of_replica(node->dialer))
+		sentinels_note_role(client->store->cluster, number, false);
+	if (says_it)
+		go_away(node, why, probe_ns);
+	node_free(node);
+	commands_fail_all(client, waiting, WEIR_ESTORE);
+	if (says_it && cluster_serves(client->store->cluster, number))
+		node_probe(client, number);
+}
+
+/* The node of that number, if it is up. 0, or why there is none. */
+static int node_get(struct redis_client *client, unsigned number, struct redis_node **node)
+{
+	const struct health *health = health_of(client, number);
+
+	if (!health_is_up(health))
+		node_probe(client, number);
+	if (!health_is_up(health))
+		return WEIR_ESTORE;
+	if (client->nodes[number] && client->nodes[number]->era != health_era(health))
+		leave(client->nodes[number]);
+	*node = client->nodes[number] ? client->nodes[number] : node_open(client, number);
+	return *node ? WEIR_OK : WEIR_ENOMEM;
+}
+
+/* Commands for a master that no Sentinel has named yet: they wait, or have waited long enough. */
+static void await_master(struct redis_client *client, struct redis_command *first)
+{
+	unsigned number = cluster_node_of(client->store->cluster, first->slot);
+	bool is_up = health_is_up(health_of(client, number));
+	bool is_late = first->deadline_ns <= client_now_ns(client);
+	char why[SENTINELS_WHY_MAX];
+	struct redis_command *next;
+
+	if (is_up && is_late) {
+		sentinels_why(client->store->cluster, why);
+		probe_go_away(client, number, why, client_now_ns(client) + HEALTH_PROBE_NS);
+	}
+	if (!is_up || is_late || client->is_closing) {
+		commands_fail_all(client, first, WEIR_ESTORE);
+		return;
+	}
+	for (; first; first = next) {
+		next = first->next;
+		command_later(client, first);
+	}
+}
+
+/* Hands out the first, and all of its group, or ends them. Returns the rest. */
+static struct redis_command *hand_out(struct redis_client *client, struct redis_command *first)
+{
+	uint64_t now_ns = client_now_ns(client);
+	uint32_t group = first->group;
+	struct command_list list;
+	struct redis_node *node;
+	struct redis_command *next = first;
+	unsigned number;
+	int status = WEIR_ESTORE;
+
+	command_list_clear(&list);
+	do {
+		struct redis_command *command = next;
+
+		next = command->next;
+		if (command->deadline_ns == 0)
+			command->deadline_ns = now_ns + client->store->options.timeout_ns;
+		command_append(&list, command);
+	} while (next && group != 0 && next->group == group);
+	number =
+	    first->ask != 0 ? first->ask - 1 : cluster_node_of(client->store->cluster, first->slot);
+	if (!sentinels_know(client->store->cluster, number)) {
+		await_master(client, list.first);
+		return next;
+	}
+	if (first->deadline_ns > now_ns && !client->is_closing)
+		status = node_get(client, number, &node);
+	if (status != WEIR_OK) {
+		commands_fail_all(client, list.first, status);
+		return next;
+	}
+	client_alarm_at(client, first->deadline_ns);
+	*node->waiting.last = list.first;
+	node->waiting.last = list.last;
+	return next;
+}
+
+static void ask_for_map(struct redis_client *client)
+{
+	struct cluster *cluster = client->store->cluster;
+	unsigned numbers[SENTINELS_MAX];
+	size_t n = map_begin(client, numbers);
+
+	for (size_t i = 0; i < n; i++) {
+		struct redis_node *node = client->nodes[numbers[i]];
+
+		if (!node)
+			node = node_open(client, numbers[i]);
+		if (!node) {
+			map_fail(client, numbers[i], "out of memory");
+			continue;
+		}
+		node->asks_map = true;
+		map_ask(node);
+	}
+	/* A new master is probed at once if the one before was away. */
+	if (client->store->url.master && sentinels_know(cluster, cluster_node_of(cluster, 0)))
+		node_probe(client, cluster_node_of(cluster, 0));
+}
+
+/* The commands of a node behind that place come before all others. */
+static void put_in_front(struct redis_node *node)
+{
+	struct command_list *waiting = &node->waiting;
+	struct redis_command **older = node->older, *again = older ? *older : NULL;
+
+	node->older = NULL;
+	if (!again || older == &waiting->first)
+		return;
+	*waiting->last = waiting->first;
+	waiting->first = again;
+	waiting->last = older;
+	*older = NULL;
+}
+
+/* In front of what came later. */
+static void hand_out_again(struct redis_client *client)
+{
+	struct redis_command *first = command_list_take(&client->again);
+
+	if (!first)
+		return;
+	for (unsigned i = 0; i < client->node_end; i++)
+		if (client->nodes[i])
+			client->nodes[i]->older = client->nodes[i]->waiting.last;
+	while (first)
+		first = hand_out(client, first);
+	for (unsigned i = 0; i < client->node_end; i++)
+		if (client->nodes[i])
+			put_in_front(client->nodes[i]);
+}
+
+void nodes_send(struct redis_client *client, struct redis_command *first)
+{
+	do {
+		hand_out_again(client);
+		while (first)
+			first = hand_out(client, first);
+		ask_for_map(client);
+		for (unsigned i = 0; i < client->node_end; i++)
+			if (client->nodes[i])
+				node_send(client->nodes[i]);
+	} while (client->again.first);
+}
+
+/* Deadlines */
+
+static void fail_waiting(struct redis_node *node, uint64_t now_ns)
+{
+	struct redis_client *client = node->client;
+	uint64_t dialled_ns = node->ready_deadline_ns - DIALER_TIME_NS;
+
+	if (node->ready_deadline_ns == 0 || !node->waiting.first ||
+	    node->waiting.first->deadline_ns > now_ns)
+		return;
+	count_more(&client->counts.timeouts, 1);
+	/* A command that another node has sent here may have no time left; the others have. */
+	if (now_ns < dialled_ns + client->store->options.timeout_ns) {
+		nodes_send(client, command_list_take(&node->waiting));
+		return;
+	}
+	/* All of them: nothing is sent to what is away. */
+	go_away(node, "it takes long to connect", now_ns + HEALTH_PROBE_NS);
+	commands_fail_all(client, command_list_take(&node->waiting), WEIR_ESTORE);
+}
+
+/*
+ * Steps that are made again may have little of their time left. That a node does not answer within
+ * it says nothing of the node: they fail, and their call has half of store_timeout, as every other.
+ */
+static void fail_short(struct redis_node *node, uint64_t now_ns)
+{
+	struct redis_client *client = node->client;
+
+	for (struct call *call = node->first; call; call = call->next) {
+		uint64_t least_ns = call->sent_ns + client->store->options.timeout_ns / 2;
+
+		if (call->deadline_ns > now_ns || least_ns <= now_ns)
+			continue;
+		count_more(&client->counts.timeouts, 1);
+		call->deadline_ns = least_ns;
+		call_fail(client, call);
+		call->count = 0;
+	}
+}
+
+/* The first of what it awaits. */
+static uint64_t first_deadline(const struct redis_node *node)
+{
+	uint64_t first_ns = UINT64_MAX;
+
+	for (const struct call *call = node->first; call; call = call->next)
+		first_ns = u64_min(first_ns, call->deadline_ns);
+	if (node->probe.deadline_ns != 0)
+		first_ns = u64_min(first_ns, node->probe.deadline_ns);
+	if (node->ready_deadline_ns != 0)
+		first_ns = u64_min(first_ns, node->ready_deadline_ns);
+	return first_ns;
+}
+
+static void node_tick(struct redis_node *node, uint64_t now_ns)
+{
+	struct redis_client *client = node->client;
+	uint64_t first_ns;
+	char why[64];
+
+	fail_waiting(node, now_ns);
+	first_ns = first_deadline(node);
+	if (first_ns + LATE_NS >= now_ns || node->was_late) {
+		fail_short(node, now_ns);
+		first_ns = first_deadline(node);
+	}
+	if (first_ns > now_ns) {
+		node->was_late = false;
+		if (node->waiting.first && node->ready_deadline_ns != 0)
+			first_ns = u64_min(first_ns, node->waiting.first->deadline_ns);
+		if (first_ns != UINT64_MAX)
+			client_alarm_at(client, first_ns);
+		return;
+	}
+	if (first_ns + LATE_NS < now_ns && !node->was_late) {
+		/* The client itself has slept: what has come meanwhile is to be read first. */
+		node->was_late = true;
+		client_alarm_at(client, now_ns + LATE_NS);
+		return;
+	}
+	count_more(&client->counts.timeouts, 1);
+	if (node->ready_deadline_ns != 0)
+		snprintf(why, sizeof why, "no connection within 1 s");
+	else if (node->is_sentinel)
+		snprintf(why, sizeof why, "no answer within 1 s");
+	else
+		snprintf(why, sizeof why, "no answer within %.6g ms",
+		         (double)client->store->options.timeout_ns / NS_PER_MS);
+	drop(node, why, now_ns + HEALTH_PROBE_NS);
+}
+
+/* It is late enough. */
+static void again_later(struct redis_client *client)
+{
+	struct redis_command *command = command_list_take(&client->later), *next;
+
+	for (; command; command = next) {
+		next = command->next;
+		command_append(&client->again, command);
+	}
+}
+
+void nodes_tick(struct redis_client *client)
+{
+	uint64_t now_ns = client_now_ns(client);
+
+	for (unsigned i = 0; i < client->node_end; i++) {
+		if (client->nodes[i])
+			dialer_tick(client->nodes[i]->dialer, now_ns);
+		if (client->nodes[i])
+			node_tick(client->nodes[i], now_ns);
+		/* The cluster has it no more, or it was only asked. */
+		if (client->nodes[i] && !cluster_has(client->store->cluster, i))
+			leave(client->nodes[i]);
+		/* Others are tried when something is to be sent there. */
+		if (!health_is_up(health_of(client, i)) && cluster_serves(client->store->cluster, i))
+			node_probe(client, i);
+	}
+	probe_look_whether_back(client);
+	if (client->later_ns <= now_ns)
+		again_later(client);
+	nodes_send(client, NULL);
+	if (client->later.first)
+		client_alarm_at(client, client->later_ns);
+}
+
+bool nodes_are_awaited(const struct redis_client *client)
+{
+	bool are = client->later.first || sentinels_are_awaited(client->store->cluster, client);
+
+	/* A Sentinel that hangs must not hold up calls. */
+	for (unsigned i = 0; i < client->node_end && !are; i++)
+		are = client->nodes[i] && !client->nodes[i]->is_sentinel &&
+		      (first_deadline(client->nodes[i]) != UINT64_MAX || client->nodes[i]->waiting.first);
+	return are;
+}
+
+void nodes_close(struct redis_client *client)
+{
+	for (unsigned i = 0; i < client->node_end; i++)
+		if (client->nodes[i]) {
+			struct redis_node *node = client->nodes[i];
+			struct redis_command *waiting = command_list_take(&node->waiting);
+
+			client->nodes[i] = NULL;
+			node_free(node);
+			commands_fail_all(client, waiting, WEIR_ESTORE);
+		}
+	commands_fail_all(client, command_list_take(&client->later), WEIR_ESTORE);
+	while (client->again.first)
+		commands_fail_all(client, command_list_take(&client->again), WEIR_ESTORE);
+	send_close(client);
+}
+
+/* What happens to a connection. The client may be used again afterwards. */
+
+/* Sends what must be sent again, and what has waited for answers. */
+static void send_on(struct redis_client *client)
+{
+	nodes_send(client, NULL);
+	gather_answered(client);
+	if (client->is_held && !gather_waits(client)) {
+		client->is_held = false;
+		nodes_send(client, commands_take(&client->batch));
+	}
+	client->now_ns = 0;
+}
+
+static void on_accepted(void *context)
+{
+	struct redis_node *node = context;
+	struct redis_client *client = node->client;
+
+	node->connection = dialer_connection(node->dialer);
+	node->ready_deadline_ns = 0;
+	sentinels_note_role(client->store->cluster, node->number, true);
+	if (node->is_sentinel)
+		health_back(health_of(client, node->number));
+	else if (!health_is_up(health_of(client, node->number)))
+		probe_send(node);
+	map_ask(node);
+	send_on(client);
+}
+
+static void take_in(struct redis_node *node, struct slice bytes)
+{
+	uint64_t probe_ns = client_now_ns(node->client) + HEALTH_PROBE_NS;
+	char why[sizeof node->trouble];
+	bool is_lost;
+
+	node->is_busy = true;
+	is_lost = connection_in(node->connection, bytes) != WEIR_OK || node->is_lost;
+	node->is_busy = false;
+	if (!is_lost && node->trouble[0] == '\0')
+		return;
+	snprintf(why, sizeof why, "%s",
+	         node->trouble[0] != '\0' ? node->trouble : connection_error(node->connection));
+	node->trouble[0] = '\0';
+	if (is_lost) {
+		node->is_lost = true;
+		dialer_blame(node->dialer);
+		drop(node, why, probe_ns);
+	} else {
+		go_away(node, why, probe_ns);
+	}
+}
+
+static void on_bytes(void *context, struct slice bytes)
+{
+	struct redis_node *node = context;
+	struct redis_client *client = node->client;
+
+	take_in(node, bytes);
+	send_on(client);
+}
+
+static void on_lost(void *context, const char *why)
+{
+	struct redis_node *node = context;
+	struct redis_client *client = node->client;
+	/* One that was there may be there again at once; one that could not be reached is not. */
+	uint64_t wait_ns = node->ready_deadline_ns == 0 ? 0 : HEALTH_PROBE_NS;
+
+	drop(node, why, client_now_ns(client) + wait_ns);
+	send_on(client);
+}
+
+static void on_alarm(void *context, uint64_t at_ns)
+{
+	client_alarm_at(((struct redis_node *)context)->client, at_ns);
+}
+
+static const struct dialer_owner owner = {on_accepted, on_bytes, on_lost, on_alarm};

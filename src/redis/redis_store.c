@@ -1,0 +1,122 @@
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "redis/client_inside.h"
+
+static const struct store_kind kind = {redis_client_submit};
+
+int redis_store_open(const struct redis_options *options, struct store **out,
+                     struct weir_error *error)
+{
+	struct redis_store *store = calloc(1, sizeof *store);
+	int status;
+
+	*out = NULL;
+	if (!store)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	status = redis_url_read(options->url, &store->url, error);
+	if (status != WEIR_OK) {
+		free(store);
+		return status;
+	}
+	status = cluster_open(&store->cluster, &store->url);
+	pthread_mutex_init(&store->lock, NULL);
+	addresses_open(&store->addresses);
+	store->store.kind = &kind;
+	store->options = *options;
+	store->options.url = NULL; /* it has the password */
+	store->prefix = strdup(options->prefix);
+	store->options.prefix = store->prefix;
+	store->chunks = chunks_open();
+	if (options->denied_cache_ns > 0)
+		store->denied = denied_open();
+	if (!store->prefix || !store->chunks || status != WEIR_OK ||
+	    (options->denied_cache_ns > 0 && !store->denied)) {
+		redis_store_close(&store->store);
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	}
+	*out = &store->store;
+	return WEIR_OK;
+}
+
+void redis_store_close(struct store *base)
+{
+	struct redis_store *store = (struct redis_store *)base;
+
+	if (!store)
+		return;
+	cluster_close(store->cluster);
+	redis_url_free(&store->url);
+	denied_close(store->denied);
+	chunks_close(store->chunks);
+	pthread_mutex_destroy(&store->lock);
+	addresses_close(&store->addresses);
+	free(store->prefix);
+	free(store);
+}
+
+const char *redis_store_name(const struct store *store)
+{
+	return ((const struct redis_store *)store)->url.shown;
+}
+
+bool redis_store_master(const struct store *base, struct redis_host *master)
+{
+	struct cluster *cluster = ((const struct redis_store *)base)->cluster;
+	unsigned node = cluster_node_of(cluster, 0);
+
+	if (!sentinels_know(cluster, node))
+		return false;
+	cluster_hold(cluster, node, master);
+	cluster_drop(cluster, node);
+	return true;
+}
+
+void store_add_counts(struct redis_stats *stats, const struct client_counts *counts)
+{
+	stats->calls += counts->calls;
+	stats->steps += counts->steps;
+	stats->failed += counts->failed;
+	stats->timeouts += counts->timeouts;
+	stats->switches += counts->switches;
+	stats->denied += counts->denied;
+	stats->chunk += counts->chunk;
+	stats->time_ns += counts->time_ns;
+	for (size_t i = 0; i < REDIS_TIMES; i++)
+		stats->times[i] += counts->times[i];
+}
+
+void redis_stats_add(struct redis_stats *sum, const struct redis_stats *more)
+{
+	sum->is_up &= more->is_up;
+	sum->calls += more->calls;
+	sum->steps += more->steps;
+	sum->failed += more->failed;
+	sum->timeouts += more->timeouts;
+	sum->switches += more->switches;
+	sum->denied += more->denied;
+	sum->chunk += more->chunk;
+	sum->time_ns += more->time_ns;
+	for (size_t i = 0; i < REDIS_TIMES; i++)
+		sum->times[i] += more->times[i];
+}
+
+uint64_t redis_time_ns(size_t bucket)
+{
+	static const uint64_t us[REDIS_TIMES - 1] = {100,   250,   500,   1000,   2500,   5000,
+	                                             10000, 20000, 50000, 100000, 250000, 1000000};
+
+	return us[bucket] * 1000;
+}
+
+void redis_store_stats(const struct store *base, struct redis_stats *stats)
+{
+	struct redis_store *store = (struct redis_store *)base; /* for its lock */
+
+	pthread_mutex_lock(&store->lock);
+	*stats = store->closed;
+	for (const struct redis_client *client = store->clients; client; client = client->next)
+		store_add_counts(stats, &client->counts);
+	pthread_mutex_unlock(&store->lock);
+	stats->is_up = cluster_is_up(store->cluster);
+}

@@ -1,0 +1,465 @@
+/* A client at a real Redis that breaks in all ways, with steps of the test's own (steps.h). */
+#include "scene.h"
+#include "steps.h"
+
+#define KEYS_MAX 300
+
+static void open_lane(struct scene *s, const char *user, uint64_t timeout_ns)
+{
+	open_store(s, user, (struct redis_options){.timeout_ns = timeout_ns});
+	assert_int_equal(algo_limit_init(&s->limit,
+	                                 &(struct weir_limit_options){
+	                                     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
+	                                 NULL),
+	                 WEIR_OK);
+}
+
+/* With a Redis that has both scripts. */
+static struct scene *begin(const char *const *more)
+{
+	struct scene *s = calloc(1, sizeof *s);
+	struct one ones[2];
+
+	s->server = server_start(more);
+	open_lane(s, "", 0);
+	make(s, &ones[0], "first", 1);
+	make(s, &ones[1], "second", 1);
+	run(s, ones, 2);
+	assert_int_equal(ask(s, "first", &ones[0]), WEIR_OK);
+	redis_store_stats(s->store, &s->before);
+	return s;
+}
+
+static void requests_alike_are_one_step(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[9];
+	struct redis_stats stats;
+
+	(void)state;
+	for (size_t i = 0; i < 9; i++)
+		make(s, &ones[i], i == 4 ? "other" : "hot", 1);
+	run(s, ones, 9);
+	for (size_t i = 0; i < 9; i++) {
+		assert_int_equal(ones[i].operation.status, WEIR_OK);
+		assert_int_equal(ones[i].operation.outcome.allowed,
+		                 i < 6); /* five of eight, and the other */
+	}
+	stats = stats_of(s);
+	assert_int_equal(stats.calls, 1);
+	assert_int_equal(stats.steps, 2);
+	assert_true(stats.is_up);
+	end(s);
+}
+
+static void what_comes_while_calls_are_on_their_way_is_gathered(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[10];
+
+	(void)state;
+	for (size_t i = 0; i < 10; i++) {
+		make(s, &ones[i], i == 9 ? "other" : "hot", 1);
+		submit(s, &ones[i], 1); /* a turn each */
+	}
+	blocking_run(s->transport, &s->pending);
+	for (size_t i = 0; i < 10; i++) {
+		assert_int_equal(ones[i].operation.status, WEIR_OK);
+		assert_int_equal(ones[i].operation.outcome.allowed, i < 5 || i == 9);
+	}
+	assert_int_equal(stats_of(s).calls, 2);
+	assert_int_equal(stats_of(s).steps, 3);
+	end(s);
+}
+
+static void another_cost_of_a_key_keeps_its_turn(void **state)
+{
+	static const uint64_t costs[] = {2, 2, 1, 2, 1};
+	static const bool allowed[] = {true, true, true, false, false};
+	struct scene *s = begin(NULL);
+	struct one ones[5];
+
+	(void)state;
+	for (size_t i = 0; i < 5; i++)
+		make(s, &ones[i], "k", costs[i]);
+	run(s, ones, 5);
+	for (size_t i = 0; i < 5; i++)
+		assert_int_equal(ones[i].operation.outcome.allowed, allowed[i]);
+	assert_int_equal(stats_of(s).steps, 4);
+	end(s);
+}
+
+static void a_turn_of_many_keys_is_a_few_calls(void **state)
+{
+	struct scene *s = begin(NULL);
+	static struct one ones[KEYS_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < KEYS_MAX; i++) {
+		char key[16];
+
+		snprintf(key, sizeof key, "k%zu", i);
+		make(s, &ones[i], key, 1);
+	}
+	run(s, ones, KEYS_MAX);
+	for (size_t i = 0; i < KEYS_MAX; i++)
+		assert_true(ones[i].operation.status == WEIR_OK && ones[i].operation.outcome.allowed);
+	assert_int_equal(stats_of(s).calls, (KEYS_MAX + CALL_COMMANDS_FULL - 1) / CALL_COMMANDS_FULL);
+	end(s);
+}
+
+/* Submits them as one group. */
+static void run_chain(struct scene *s, struct one *ones, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		ones[i].operation.together = true;
+		ones[i].operation.next = i + 1 < n ? &ones[i + 1].operation : NULL;
+	}
+	s->store->kind->submit(s->client, &ones[0].operation);
+	redis_client_flush(s->client);
+	blocking_run(s->transport, &s->pending);
+}
+
+static void a_chain_is_all_or_nothing(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[3], one;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		make(s, &ones[i], i == 1 ? "little" : i == 0 ? "a" : "b", i == 1 ? 4 : 1);
+	run_chain(s, ones, 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(ones[i].operation.outcome.allowed && !ones[i].operation.withheld);
+	for (size_t i = 0; i < 3; i++)
+		make(s, &ones[i], i == 1 ? "little" : i == 0 ? "a" : "b", i == 1 ? 4 : 1);
+	run_chain(s, ones, 3);
+	assert_true(ones[0].operation.withheld && !ones[1].operation.withheld &&
+	            ones[2].operation.withheld);
+	assert_false(ones[1].operation.outcome.allowed);
+	assert_int_equal(ask(s, "a", &one), WEIR_OK);
+	assert_int_equal(one.operation.outcome.remaining, 3); /* as the group left it before */
+	end(s);
+}
+
+/* Each alone has room; the first takes, and whoever made the group gives that back. */
+static void steps_on_one_key_are_no_group(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2];
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		make(s, &ones[i], "little", 3);
+	run_chain(s, ones, 2);
+	assert_true(ones[0].operation.outcome.allowed && !ones[0].operation.withheld);
+	assert_true(!ones[1].operation.outcome.allowed && !ones[1].operation.withheld);
+	end(s);
+}
+
+static void a_group_is_never_cut_in_two(void **state)
+{
+	struct scene *s = begin(NULL);
+	static struct one ones[CALL_COMMANDS_MAX - 1], group[3];
+
+	(void)state;
+	for (size_t i = 0; i < CALL_COMMANDS_MAX - 1; i++) {
+		char key[16];
+
+		snprintf(key, sizeof key, "k%zu", i);
+		make(s, &ones[i], key, 1);
+		s->store->kind->submit(s->client, &ones[i].operation);
+	}
+	for (size_t i = 0; i < 3; i++)
+		make(s, &group[i], i == 2 ? "none" : i == 1 ? "h" : "g", i == 2 ? 6 : 1);
+	run_chain(s, group, 3);
+	assert_true(group[0].operation.withheld && group[1].operation.withheld);
+	assert_int_equal(stats_of(s).calls, 2);
+	end(s);
+}
+
+static void steps_are_made_again(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2];
+
+	(void)state;
+	make(s, &ones[0], "again", 1);
+	make(s, &ones[1], "at once", 1);
+	run(s, ones, 2);
+	assert_int_equal(ones[0].operation.status, WEIR_OK);
+	assert_int_equal(ones[1].operation.status, WEIR_OK);
+	assert_true(ones[1].order < ones[0].order);
+	assert_int_equal(stats_of(s).calls, 3);
+	end(s);
+}
+
+static void a_step_that_is_answered_by_nonsense_fails_alone(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2];
+
+	(void)state;
+	make(s, &ones[0], "nonsense", 1);
+	make(s, &ones[1], "sense", 1);
+	run(s, ones, 2);
+	assert_int_equal(ones[0].operation.status, WEIR_ESTORE);
+	assert_int_equal(ones[1].operation.status, WEIR_OK);
+	assert_int_equal(stats_of(s).failed, 1);
+	assert_int_equal(s->away, 0);
+	end(s);
+}
+
+static void flushed_scripts_are_loaded_again(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2 * CALL_COMMANDS_MAX], one;
+	char answer[64];
+
+	(void)state;
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	for (size_t round = 0; round < 3; round++) {
+		command(s, answer, sizeof answer, "SCRIPT FLUSH");
+		for (size_t i = 0; i < 2 * CALL_COMMANDS_MAX; i++) {
+			char key[16];
+
+			snprintf(key, sizeof key, "k%zu", i);
+			make(s, &ones[i], key, 1);
+		}
+		run(s, ones, 2 * CALL_COMMANDS_MAX);
+		for (size_t i = 0; i < 2 * CALL_COMMANDS_MAX; i++)
+			assert_true(ones[i].operation.status == WEIR_OK && ones[i].operation.outcome.allowed);
+		assert_int_equal(ask(s, "k", &one), WEIR_OK);
+		assert_int_equal(one.operation.outcome.remaining, 3 - round);
+	}
+	assert_int_equal(s->away, 0);
+	end(s);
+}
+
+static void a_redis_that_dies_costs_one_round_and_comes_back_by_itself(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one one;
+
+	(void)state;
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	server_kill(&s->server);
+	assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+	assert_int_equal(s->away, 1);
+	assert_non_null(strstr(s->why, "127.0.0.1:"));
+	for (size_t i = 0; i < 20; i++)
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+	assert_false(stats_of(s).is_up);
+	server_start_in(&s->server, "--port", NULL);
+	until_back(s); /* nobody asks for anything */
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	assert_int_equal(stats_of(s).switches, 1);
+	assert_int_equal(s->back, 1);
+	end(s);
+}
+
+static void a_redis_that_is_missing_at_the_start_is_found(void **state)
+{
+	struct scene *s = calloc(1, sizeof *s);
+	struct one one;
+
+	(void)state;
+	s->server = server_make();
+	open_lane(s, "", 0);
+	assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+	assert_int_equal(s->away, 1);
+	server_start_in(&s->server, "--port", NULL);
+	until_back(s);
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	end(s);
+}
+
+/* For a new key; again, where the timeout was too short for a machine that stands still. */
+static void ask_patiently(struct scene *s, struct one *one)
+{
+	static unsigned number;
+	char key[16];
+
+	snprintf(key, sizeof key, "new %u", ++number);
+	while (ask(s, key, one) != WEIR_OK) {
+		until_back(s);
+		snprintf(key, sizeof key, "new %u", ++number);
+	}
+}
+
+/* It may carry out what was sent to it; nothing is sent again. */
+static void a_redis_that_hangs_costs_one_timeout(void **state)
+{
+	struct scene *s = calloc(1, sizeof *s);
+	struct one ones[8], one;
+	struct redis_stats stats;
+	unsigned long before;
+
+	(void)state;
+	s->server = server_start(NULL);
+	open_lane(s, "", 200 * NS_PER_MS);
+	ask_patiently(s, &one);
+	before = calls_of(s);
+	stats = stats_of(s);
+	kill(s->server.pid, SIGSTOP);
+	for (size_t i = 0; i < 8; i++)
+		make(s, &ones[i], "k", 1);
+	run(s, ones, 8);
+	for (size_t i = 0; i < 8; i++)
+		assert_int_equal(ones[i].operation.status, WEIR_ESTORE);
+	for (size_t i = 0; i < 20; i++)
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+	assert_int_equal(stats_of(s).calls, stats.calls + 1);
+	assert_int_equal(stats_of(s).switches, stats.switches + 1);
+	assert_true(stats_of(s).timeouts > stats.timeouts);
+	assert_non_null(strstr(s->why, "no answer within 200 ms"));
+	kill(s->server.pid, SIGCONT);
+	until_back(s);
+	assert_in_range(calls_of(s), before, before + 1);
+	ask_patiently(s, &one);
+	assert_int_equal(one.operation.outcome.remaining, 4);
+	end(s);
+}
+
+static void a_connection_that_is_cut_is_made_anew_at_once(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one one;
+	char answer[64];
+
+	(void)state;
+	assert_int_equal(ask(s, "k", &one), WEIR_OK);
+	command(s, answer, sizeof answer, "CLIENT KILL TYPE normal SKIPME yes");
+	assert_int_equal(ask(s, "k", &one), WEIR_OK); /* it had nothing on its way */
+	assert_int_equal(s->away, 0);
+	make(s, &one, "k", 1);
+	kill(s->server.pid, SIGSTOP);
+	submit(s, &one, 1);
+	blocking_look(s->transport);
+	server_kill(&s->server);
+	blocking_run(s->transport, &s->pending);
+	assert_int_equal(one.operation.status, WEIR_ESTORE);
+	assert_int_equal(stats_of(s).timeouts, 0);
+	server_start_in(&s->server, "--port", NULL);
+	until_back(s);
+	end(s);
+}
+
+static void a_redis_that_takes_no_writes_is_away(void **state)
+{
+	static const struct {
+		const char *spoil, *mend, *why;
+	} cases[] = {
+	    {"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"},
+	    {"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", ""},
+	    {"CONFIG SET min-replicas-to-write 3", "CONFIG SET min-replicas-to-write 0", "NOREPLICAS"},
+	};
+	static const char *const protected[] = {"--replica-serve-stale-data", "yes", NULL};
+	char answer[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct scene *s = begin(protected);
+		struct one one;
+
+		assert_int_equal(ask(s, "k", &one), WEIR_OK);
+		command(s, answer, sizeof answer, cases[i].spoil);
+		assert_int_equal(answer[0], '+');
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+		assert_int_equal(s->away, 1);
+		assert_non_null(strstr(s->why, cases[i].why));
+		/* A probe that is due finds it as it was. */
+		s->awaits_back = 1;
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+		assert_int_equal(s->back, 0);
+		command(s, answer, sizeof answer, cases[i].mend);
+		assert_int_equal(answer[0], '+');
+		until_back(s);
+		assert_int_equal(ask(s, "k", &one), WEIR_OK);
+		assert_int_equal(one.operation.outcome.remaining, 3);
+		end(s);
+	}
+}
+
+static void a_password_that_is_wrong_or_missing_is_told_without_it(void **state)
+{
+	static const char *const more[] = {"--requirepass", "right", NULL};
+	static const char *const users[] = {"", ":wrong-one@"};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct scene *s = calloc(1, sizeof *s);
+		struct one one;
+
+		s->server = server_start(more);
+		open_lane(s, users[i], 0);
+		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
+		assert_int_equal(s->away, 1);
+		assert_non_null(strstr(s->why, i == 0 ? "NOAUTH" : "refuses"));
+		assert_null(strstr(s->why, "wrong-one"));
+		assert_null(strstr(redis_store_name(s->store), "wrong-one"));
+		end(s);
+	}
+}
+
+/* No more than it can keep; those beyond fail at once. */
+static void jobs_are_bounded(void **state)
+{
+	const size_t n = (64 << 10) + 10;
+	struct scene *s = begin(NULL);
+	struct one *ones = calloc(n, sizeof *ones);
+	size_t failed = 0;
+
+	(void)state;
+	s->limit.quota = n;
+	for (size_t i = 0; i < n; i++)
+		make(s, &ones[i], i % 2 ? "a" : "b", 1);
+	run(s, ones, n);
+	for (size_t i = 0; i < n; i++)
+		failed += ones[i].operation.status == WEIR_ESTORE;
+	assert_int_equal(failed, 10);
+	assert_true(stats_of(s).steps < 200);
+	free(ones);
+	end(s);
+}
+
+static void a_lane_that_closes_fails_what_it_has(void **state)
+{
+	struct scene *s = begin(NULL);
+	struct one ones[2];
+
+	(void)state;
+	make(s, &ones[0], "k", 1);
+	make(s, &ones[1], "l", 1);
+	submit(s, ones, 1);
+	s->store->kind->submit(s->client, &ones[1].operation);
+	end(s);
+	assert_int_equal(ones[0].operation.status, WEIR_ESTORE);
+	assert_int_equal(ones[1].operation.status, WEIR_ESTORE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(requests_alike_are_one_step),
+	    cmocka_unit_test(what_comes_while_calls_are_on_their_way_is_gathered),
+	    cmocka_unit_test(another_cost_of_a_key_keeps_its_turn),
+	    cmocka_unit_test(a_turn_of_many_keys_is_a_few_calls),
+	    cmocka_unit_test(a_chain_is_all_or_nothing),
+	    cmocka_unit_test(steps_on_one_key_are_no_group),
+	    cmocka_unit_test(a_group_is_never_cut_in_two),
+	    cmocka_unit_test(steps_are_made_again),
+	    cmocka_unit_test(a_step_that_is_answered_by_nonsense_fails_alone),
+	    cmocka_unit_test(flushed_scripts_are_loaded_again),
+	    cmocka_unit_test(a_redis_that_dies_costs_one_round_and_comes_back_by_itself),
+	    cmocka_unit_test(a_redis_that_is_missing_at_the_start_is_found),
+	    cmocka_unit_test(a_redis_that_hangs_costs_one_timeout),
+	    cmocka_unit_test(a_connection_that_is_cut_is_made_anew_at_once),
+	    cmocka_unit_test(a_redis_that_takes_no_writes_is_away),
+	    cmocka_unit_test(a_password_that_is_wrong_or_missing_is_told_without_it),
+	    cmocka_unit_test(jobs_are_bounded),
+	    cmocka_unit_test(a_lane_that_closes_fails_what_it_has),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
