@@ -59,7 +59,7 @@ void redis_client_submit(struct store_client *store_client, struct store_operati
 /* Gives back units that the client took from Redis in advance and nobody uses. */
 static void give_back(struct redis_client *client)
 {
-	struct store_operation *operations = known_idle(client);
+	struct store_operation *operations = cache_idle(client);
 
 	if (operations)
 		redis_client_submit(&client->client, operations);

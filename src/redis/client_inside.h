@@ -51,7 +51,7 @@ struct redis_store {
 	struct cluster *cluster;
 	struct addresses addresses;
 	_Atomic bool is_away;  /* as `switched` was told */
-	struct denied *denied; /* NULL: none are kept */
+	struct denials *denials; /* NULL where none are stored */
 	struct chunks *chunks;
 	pthread_mutex_t lock; /* of: */
 	struct redis_client *clients;
@@ -134,15 +134,6 @@ struct gather {
 
 #define CLIENT_SLOW 256 /* a power of two */
 
-#define CLIENT_PASSED 256 /* a power of two */
-
-/* A request of this cost would have passed at the key; see known.c. */
-struct passed {
-	uint64_t key; /* its hash */
-	uint64_t cost;
-	uint64_t until_ns; /* when that is too old */
-};
-
 struct redis_client {
 	struct store_client client; /* first */
 	struct redis_store *store;
@@ -154,7 +145,6 @@ struct redis_client {
 	struct command_list later;                   /* and those for which it is too early, ... */
 	uint64_t later_ns;                           /* until then */
 	struct batch batch;
-	struct passed passed[CLIENT_PASSED];
 	struct redis_command
 	    *slow[CLIENT_SLOW]; /* commands that may have to be made again, by key; newest first */
 	size_t slow_count;

@@ -182,7 +182,7 @@ void commands_fail(struct redis_client *client, struct redis_command *command, i
 {
 	struct store_operation *operation = command->operations;
 
-	known_learn(client, command, NULL, false);
+	cache_learn(client, command, COMMAND_FAILED);
 	*command->last = command->waiters;
 	end_order(client, command);
 	command_close(client, command);
@@ -219,10 +219,7 @@ void commands_fill(struct redis_client *client, struct redis_command *command, e
 		operation->clock_ns = command->is_given ? operation->step.at.wall_ns : client->clock_ns;
 		i += i + 1 < command->repeat;
 	}
-	if (end == COMMAND_WITHHELD ||
-	    (command->call.op == ALGO_PEEK && client->result.outcomes[0].allowed))
-		known_passed(client, command->operations);
-	known_learn(client, command, withheld ? NULL : &client->result.outcomes[i], true);
+	cache_learn(client, command, end);
 }
 
 /* From operations to commands */
@@ -271,8 +268,8 @@ static void append(struct redis_command *command, struct store_operation *operat
 }
 
 /* NULL: no memory. */
-static struct redis_command *make_task(struct redis_client *client,
-                                       struct store_operation *operation)
+static struct redis_command *make_command(struct redis_client *client,
+                                          struct store_operation *operation)
 {
 	struct redis_command *command = command_open(client);
 	const struct store_step *step = &operation->step;
@@ -309,7 +306,7 @@ static struct redis_command *make_task(struct redis_client *client,
 	if (client->store->url.cluster)
 		command->slot = slots_of(command->key);
 	if (!operation->exchanges)
-		known_ask(client, command, operation);
+		cache_begin(client, command, operation);
 	return command;
 }
 
@@ -324,14 +321,16 @@ static bool join(const struct redis_client *client, struct redis_command *comman
 	return true;
 }
 
-/* A command of the operation; one that takes a chunk, if it is time for that. NULL: no memory. */
+/* A command of the operation, which takes a chunk if the cache said so. NULL if there is no memory.
+ */
 static struct redis_command *make_asking(struct redis_client *client,
-                                         struct store_operation *operation, bool takes)
+                                         struct store_operation *operation,
+                                         enum cache_answer answer)
 {
-	struct redis_command *command = make_task(client, operation);
+	struct redis_command *command = make_command(client, operation);
 
-	if (command && takes)
-		known_take_units(client, command);
+	if (command && answer == CACHE_TAKES_CHUNK)
+		cache_take_chunk(client, command);
 	return command;
 }
 
@@ -341,21 +340,22 @@ static struct store_operation *serve(struct redis_client *client,
 {
 	struct store_operation *served = NULL, **last = &served;
 	struct redis_command *command = NULL;
+	enum cache_answer answer = CACHE_NONE;
 
 	while (operations) {
 		struct store_operation *operation = operations;
 
 		operations = operation->next;
 		operation->next = NULL;
-		if (!command && known_serve(client, operation)) {
+		if (!command && (cache_serve(client, operation) ||
+		                 (answer = cache_answer(client, operation, false)) == CACHE_ANSWERED)) {
 			*last = operation;
 			last = &operation->next;
 			continue;
 		}
 		if (command && join(client, command, operation))
 			continue;
-		command =
-		    make_asking(client, operation, !command && known_units(client, operation) == CHUNK_ASK);
+		command = make_asking(client, operation, command ? CACHE_NONE : answer);
 		if (!command) {
 			commands_fail_operation(client, operation, WEIR_ENOMEM);
 			continue;
@@ -396,9 +396,8 @@ static bool join_any(struct redis_client *client, struct redis_command *gathered
 static bool await_units(struct redis_client *client, struct redis_command *gathered,
                         struct redis_command *slow, struct store_operation *operation)
 {
-	if (!slow || !slow->chunk.takes || slow->followers.first ||
-	    operation->step.call.op != ALGO_ACQUIRE || !chunk_applies(operation) ||
-	    chunk_name(operation).which != slow->chunk.name.which)
+	if (!slow->chunk.takes || slow->followers.first || operation->step.call.op != ALGO_ACQUIRE ||
+	    !chunk_applies(operation) || chunk_name(operation).which != slow->chunk.name.which)
 		return false;
 	if (gathered == slow && !slow->waiters && join(client, slow, operation))
 		return true;
@@ -419,30 +418,31 @@ static void join_batch(struct redis_client *client, struct redis_command *comman
 	batch->count++;
 }
 
-/* Makes it a command of the batch, of an earlier one, or to follow one. Whether it has ended
- * instead. */
+/*
+ * Answers the operation from the cache, which operations submitted before it may have changed, or
+ * makes it part of a command: of the batch, of an earlier one, or one to follow that. Whether it
+ * has ended.
+ */
 static bool gather(struct redis_client *client, struct store_operation *operation)
 {
 	struct batch *batch = &client->batch;
 	struct spot *spot = spot_of(batch, operation);
 	struct redis_command *gathered = spot->turn == batch->turn ? spot->command : NULL;
-	/* Chains do not wait: their keys would have to wait for one another. */
-	struct redis_command *slow = operation->together ? NULL : find_slow(client, operation),
-	                     *command;
-	enum chunk_answer units;
+	/* Operations of a group do not wait: their keys would have to wait for one another. */
+	struct redis_command *slow = operation->together ? NULL : find_slow(client, operation);
+	struct redis_command *command;
+	enum cache_answer answer = CACHE_NONE;
 
 	operation->status = WEIR_OK;
-	/* Operations submitted before this one may change what is known. */
-	if (!gathered && !slow && !operation->together && known_answer(client, operation))
-		return true;
-	if (await_units(client, gathered, slow, operation))
+	if (slow && await_units(client, gathered, slow, operation))
 		return false;
-	units = slow ? CHUNK_NONE : known_units(client, operation);
-	if (units == CHUNK_GRANTED)
+	if (!slow)
+		answer = cache_answer(client, operation, !gathered);
+	if (answer == CACHE_ANSWERED)
 		return true;
-	if (units == CHUNK_NONE && join_any(client, gathered, slow, operation))
+	if (answer == CACHE_NONE && join_any(client, gathered, slow, operation))
 		return false;
-	command = make_asking(client, operation, units == CHUNK_ASK);
+	command = make_asking(client, operation, answer);
 	if (!command) {
 		operation->status = WEIR_ENOMEM;
 		return true;
@@ -495,7 +495,7 @@ static void add_chain(struct redis_client *client, struct store_operation *opera
 		struct redis_command *command;
 
 		operations = operation->next;
-		command = make_task(client, operation);
+		command = make_command(client, operation);
 		if (!command) {
 			operation->next = operations;
 			commands_fail_all(client, first, WEIR_ENOMEM);
@@ -539,7 +539,7 @@ void commands_add(struct redis_client *client, struct store_operation *operation
 {
 	struct store_operation *ended = NULL, **last = &ended;
 
-	if (together && known_answer_all(client, operations)) {
+	if (together && cache_answer_group(client, operations)) {
 		end_all(client, operations);
 		return;
 	}

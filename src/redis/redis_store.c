@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "redis/client_inside.h"
+#include "redis/cache/cache.h"
 
 static const struct store_kind kind = {redis_client_submit};
 
@@ -27,11 +27,7 @@ int redis_store_open(const struct redis_options *options, struct store **out,
 	store->options.url = NULL; /* it has the password */
 	store->prefix = strdup(options->prefix);
 	store->options.prefix = store->prefix;
-	store->chunks = chunks_open();
-	if (options->denied_cache_ns > 0)
-		store->denied = denied_open();
-	if (!store->prefix || !store->chunks || status != WEIR_OK ||
-	    (options->denied_cache_ns > 0 && !store->denied)) {
+	if (cache_open(store) != WEIR_OK || !store->prefix || status != WEIR_OK) {
 		redis_store_close(&store->store);
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
@@ -47,8 +43,7 @@ void redis_store_close(struct store *base)
 		return;
 	cluster_close(store->cluster);
 	redis_url_free(&store->url);
-	denied_close(store->denied);
-	chunks_close(store->chunks);
+	cache_close(store);
 	pthread_mutex_destroy(&store->lock);
 	addresses_close(&store->addresses);
 	free(store->prefix);

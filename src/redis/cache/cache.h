@@ -1,45 +1,48 @@
 /*
- * cache.h: the operations of a client that need not ask Redis: known denials (denied.h), and
- * requests that a chunk covers (chunk.h).
+ * cache.h: the cache in front of Redis: denials (denials.h) and chunks of quota (chunks.h).
+ *
+ * An operation passes the cache on its way out (cache_answer). If that has no answer, it becomes
+ * part of a command, which the cache follows from its beginning over each write to its end
+ * (cache_learn).
  */
 #ifndef REDIS_CACHE_H
 #define REDIS_CACHE_H
 
 #include "redis/client_inside.h"
 
-/**
- * Whether the operation was answered, by a known denial, or (if it explains one) because the
- * request would have passed just now: all is set but that `done` is to be called.
- */
-bool known_answer(struct redis_client *client, struct store_operation *operation);
-/** Whether a known denial holds for an operation of an all-or-nothing group. Answers all, as
- * known_answer.
- */
-bool known_answer_all(struct redis_client *client, struct store_operation *operations);
+/** ENOMEM. */
+int cache_open(struct redis_store *store);
+void cache_close(struct redis_store *store);
 
-/** As chunk_take, of an operation that a chunk may cover; otherwise CHUNK_NONE. */
-enum chunk_answer known_units(struct redis_client *client, struct store_operation *operation);
+/**
+ * Answers an operation, if the cache can: all is set but that `done` is to be called. `is_first`:
+ * no operation on the key is before it, so a denial may be repeated. CACHE_TAKES_CHUNK: ask Redis,
+ * and take a chunk with the answer (cache_take_chunk).
+ */
+enum cache_answer cache_answer(struct redis_client *client, struct store_operation *operation,
+                               bool is_first);
+/** Answers a group that is all or nothing, if the cache has a denial for one of its operations. */
+bool cache_answer_group(struct redis_client *client, struct store_operation *operations);
 /** Whether an operation that has waited for a chunk is granted from it. */
-bool known_serve(struct redis_client *client, struct store_operation *operation);
-/** After CHUNK_ASK: the operation's command takes a chunk, if there is memory. */
-void known_take_units(struct redis_client *client, struct redis_command *command);
-/** Operations that settle chunks which nobody has used for a while; of a client that closes all. */
-struct store_operation *known_idle(struct redis_client *client);
+bool cache_serve(struct redis_client *client, struct store_operation *operation);
 
-/** The operation would pass: peeks that explain a denial need not ask for a while (`denied_cache`).
- */
-void known_passed(struct redis_client *client, const struct store_operation *operation);
-
-/** A command of this operation begins to ask. */
-void known_ask(const struct redis_client *client, struct redis_command *command,
-               const struct store_operation *operation);
-/** It is about to be written. */
-void known_asked(struct redis_client *client, struct redis_command *command);
+/** A command of this operation begins. */
+void cache_begin(const struct redis_client *client, struct redis_command *command,
+                 const struct store_operation *operation);
+/** After CACHE_TAKES_CHUNK: the command takes a chunk, if there is memory. */
+void cache_take_chunk(struct redis_client *client, struct redis_command *command);
+/** The command is about to be written. */
+void cache_write(struct redis_client *client, struct redis_command *command);
 /**
- * It has ended: `outcome` is that of its last operation, or NULL: there is none. `answered`: Redis
- * has carried out the step.
+ * The command has ended; its outcomes are in client->result unless it failed. A command that failed
+ * with COMMAND_FAILED may or may not have been carried out.
  */
-void known_learn(struct redis_client *client, struct redis_command *command,
-                 const struct algo_outcome *outcome, bool answered);
+void cache_learn(struct redis_client *client, struct redis_command *command, enum command_end end);
+
+/**
+ * Operations that give back chunks which nobody has used for a while; of a client that closes, all
+ * of its chunks.
+ */
+struct store_operation *cache_idle(struct redis_client *client);
 
 #endif

@@ -10,26 +10,18 @@
 #include "redis/cache/denials.h"
 
 #define SETS    1024
-#define WAYS    4
-#define LIMITS  256
+#define WAYS          4
 #define SOON_NS NS_PER_S
 #define IDLE_AGAIN_NS (20 * NS_PER_MS) /* to look again for one of which steps are under way */
 #define ID_MAX  (UINT64_C(1) << 48) /* scripts count by doubles, and write 15 digits */
-
-/* A copy of a limit, whatever becomes of the one that operations have. */
-struct kept {
-	uint64_t which;
-	size_t references;
-	struct algo_limit limit;
-};
 
 /* An operation that settles a chunk. */
 struct settling {
 	struct store_operation operation; /* first */
 	struct chunks *chunks;
-	struct kept *kept;
 	struct cache_name name;
-	char texts[]; /* key, and name of the limit */
+	struct algo_limit limit; /* a copy, because the configuration may go meanwhile */
+	char texts[];            /* key, and name of the limit */
 };
 
 /*
@@ -65,9 +57,6 @@ struct set {
 
 struct chunks {
 	struct set sets[SETS];
-	pthread_mutex_t lock; /* of: */
-	struct kept *kept[LIMITS];
-	size_t kept_count;
 };
 
 struct chunks *chunks_open(void)
@@ -76,67 +65,13 @@ struct chunks *chunks_open(void)
 
 	for (size_t i = 0; chunks && i < SETS; i++)
 		pthread_mutex_init(&chunks->sets[i].lock, NULL);
-	if (chunks)
-		pthread_mutex_init(&chunks->lock, NULL);
 	return chunks;
-}
-
-/* Parameters */
-
-static struct kept *find_kept(struct chunks *chunks, const struct algo_limit *limit, uint64_t which)
-{
-	struct kept *kept = NULL;
-
-	pthread_mutex_lock(&chunks->lock);
-	for (size_t i = 0; i < chunks->kept_count && !kept; i++)
-		if (chunks->kept[i]->which == which)
-			kept = chunks->kept[i];
-	if (!kept && chunks->kept_count < LIMITS && (kept = malloc(sizeof *kept))) {
-		kept->which = which;
-		kept->references = 0;
-		if (algo_limit_copy(&kept->limit, limit) == WEIR_OK) {
-			kept->limit.chunk = limit->chunk;
-			chunks->kept[chunks->kept_count++] = kept;
-		} else {
-			free(kept);
-			kept = NULL;
-		}
-	}
-	if (kept)
-		kept->references++;
-	pthread_mutex_unlock(&chunks->lock);
-	return kept;
-}
-
-static void drop(struct chunks *chunks, struct kept *kept)
-{
-	size_t i = 0;
-
-	pthread_mutex_lock(&chunks->lock);
-	if (--kept->references == 0) {
-		while (chunks->kept[i] != kept)
-			i++;
-		chunks->kept[i] = chunks->kept[--chunks->kept_count];
-		algo_limit_free(&kept->limit);
-		free(kept);
-	}
-	pthread_mutex_unlock(&chunks->lock);
-}
-
-size_t chunk_limits(struct chunks *chunks)
-{
-	size_t count;
-
-	pthread_mutex_lock(&chunks->lock);
-	count = chunks->kept_count;
-	pthread_mutex_unlock(&chunks->lock);
-	return count;
 }
 
 static void free_settling(struct settling *settling)
 {
 	if (settling)
-		drop(settling->chunks, settling->kept);
+		algo_limit_free(&settling->limit);
 	free(settling);
 }
 
@@ -149,7 +84,6 @@ void chunks_close(struct chunks *chunks)
 			free_settling(chunks->sets[i].chunks[j].settling);
 		pthread_mutex_destroy(&chunks->sets[i].lock);
 	}
-	pthread_mutex_destroy(&chunks->lock);
 	os_pages_unmap(chunks, sizeof *chunks);
 }
 
@@ -168,10 +102,9 @@ bool chunk_applies(const struct store_operation *operation)
 
 struct cache_name chunk_name(const struct store_operation *operation)
 {
-	const struct cache_name question = denied_question(
-	    operation->step.limit, &(struct algo_call){.cost = 1}, operation->step.key.hash);
+	const struct algo_call one = {.cost = 1};
 
-	return (struct cache_name){question.key, question.which};
+	return denials_name(operation->step.limit, &one, operation->step.key.hash);
 }
 
 /* Sets */
@@ -197,34 +130,6 @@ static struct chunk *find(struct set *set, struct cache_name name)
 static bool holds(const struct chunk *chunk)
 {
 	return chunk->left > 0 || chunk->is_unsure || chunk->used != chunk->used_known;
-}
-
-/* Forgets parameters that only chunks refer to in which there is nothing. */
-static void sweep(struct chunks *chunks)
-{
-	for (size_t i = 0; i < SETS; i++) {
-		struct set *set = lock_set(chunks, i);
-
-		for (size_t j = 0; j < WAYS; j++) {
-			struct chunk *chunk = &set->chunks[j];
-
-			if (chunk->steps > 0 || holds(chunk))
-				continue;
-			free_settling(chunk->settling);
-			chunk->settling = NULL;
-		}
-		pthread_mutex_unlock(&set->lock);
-	}
-}
-
-static struct kept *keep(struct chunks *chunks, const struct algo_limit *limit, uint64_t which)
-{
-	struct kept *kept = find_kept(chunks, limit, which);
-
-	if (kept || chunk_limits(chunks) < LIMITS)
-		return kept;
-	sweep(chunks);
-	return find_kept(chunks, limit, which);
 }
 
 /* A place for another: one that is not used, else the one that was asked for longest ago; or NULL. */
@@ -279,32 +184,31 @@ static bool grant(struct chunk *chunk, struct store_operation *operation, uint64
 	return true;
 }
 
-enum chunk_answer chunk_take(struct chunks *chunks, struct store_operation *operation,
+enum cache_answer chunk_take(struct chunks *chunks, struct store_operation *operation,
                              uint64_t now_ns, const void *client)
 {
 	struct cache_name name = chunk_name(operation);
 	struct set *set = lock_set(chunks, name.key);
 	struct chunk *chunk = find(set, name);
-	enum chunk_answer answer = CHUNK_NONE;
+	enum cache_answer answer = CACHE_NONE;
 	bool is_behind = chunk && chunk->steps > 0 && (!chunk->stepper || chunk->stepper == client);
 
 	if (!chunk) {
 		place_for(set, name, now_ns);
 	} else if (!is_behind && grant(chunk, operation, now_ns)) {
-		answer = CHUNK_GRANTED;
+		answer = CACHE_ANSWERED;
 	} else {
 		bool soon = sat_sub(now_ns, chunk->asked_ns) <= SOON_NS;
 
 		chunk->asked_ns = now_ns;
 		if (soon && chunk->said == 0 && operation->step.call.op == ALGO_ACQUIRE)
-			answer = CHUNK_ASK;
+			answer = CACHE_TAKES_CHUNK;
 	}
 	pthread_mutex_unlock(&set->lock);
 	return answer;
 }
 
-enum chunk_answer chunk_serve(struct chunks *chunks, struct store_operation *operation,
-                              uint64_t now_ns)
+bool chunk_serve(struct chunks *chunks, struct store_operation *operation, uint64_t now_ns)
 {
 	struct cache_name name = chunk_name(operation);
 	struct set *set = lock_set(chunks, name.key);
@@ -312,7 +216,7 @@ enum chunk_answer chunk_serve(struct chunks *chunks, struct store_operation *ope
 	bool granted = chunk && grant(chunk, operation, now_ns);
 
 	pthread_mutex_unlock(&set->lock);
-	return granted ? CHUNK_GRANTED : CHUNK_NONE;
+	return granted;
 }
 
 /* Settling */
@@ -333,19 +237,23 @@ static void settled(struct store_operation *operation)
 }
 
 static struct settling *make_settling(struct chunks *chunks,
-                                      const struct store_operation *operation, struct kept *kept)
+                                      const struct store_operation *operation)
 {
 	size_t name_len = strlen(operation->limit_name) + 1, key_len = operation->key_name.len;
 	struct settling *settling = malloc(sizeof *settling + name_len + key_len);
 
 	if (!settling)
 		return NULL;
+	if (algo_limit_copy(&settling->limit, operation->step.limit) != WEIR_OK) {
+		free(settling);
+		return NULL;
+	}
+	settling->limit.chunk = operation->step.limit->chunk;
 	settling->chunks = chunks;
-	settling->kept = kept;
 	settling->name = chunk_name(operation);
 	settling->operation = (struct store_operation){
 	    .step = {.store = operation->step.store,
-	             .limit = &kept->limit,
+	             .limit = &settling->limit,
 	             .key = operation->step.key,
 	             .call = {.op = ALGO_REFUND}},
 	    .limit_name = settling->texts,
@@ -358,20 +266,14 @@ static struct settling *make_settling(struct chunks *chunks,
 	return settling;
 }
 
-bool chunk_prepare(struct chunks *chunks, const struct store_operation *operation)
+/* Gives `made` to the chunk, if it has none. Whether the chunk has one. */
+static bool put_settling(struct chunks *chunks, struct cache_name name, struct settling *made)
 {
-	struct cache_name name = chunk_name(operation);
-	struct kept *kept = keep(chunks, operation->step.limit, name.which);
-	struct settling *made = kept ? make_settling(chunks, operation, kept) : NULL;
-	struct chunk *chunk;
-	struct set *set;
-	bool has = false;
+	struct set *set = lock_set(chunks, name.key);
+	struct chunk *chunk = find(set, name);
+	bool has;
 
-	if (kept && !made)
-		drop(chunks, kept);
-	set = lock_set(chunks, name.key);
-	chunk = find(set, name);
-	if (chunk && !chunk->settling && made) {
+	if (chunk && !chunk->settling) {
 		chunk->settling = made;
 		made = NULL;
 	}
@@ -381,14 +283,22 @@ bool chunk_prepare(struct chunks *chunks, const struct store_operation *operatio
 	return has;
 }
 
-/* Steps */
-
-void chunk_begin(struct chunks *chunks, struct command_chunk *step, const void *client)
+bool chunk_prepare(struct chunks *chunks, const struct store_operation *operation)
 {
-	struct set *set = lock_set(chunks, step->name.key);
-	struct chunk *chunk = find(set, step->name);
+	struct cache_name name = chunk_name(operation);
 
-	step->is_counted = chunk != NULL;
+	return put_settling(chunks, name, NULL) ||
+	       put_settling(chunks, name, make_settling(chunks, operation));
+}
+
+/* Commands */
+
+void chunk_begin(struct chunks *chunks, struct redis_command *command, const void *client)
+{
+	struct set *set = lock_set(chunks, command->chunk.name.key);
+	struct chunk *chunk = find(set, command->chunk.name);
+
+	command->chunk.is_counted = chunk != NULL;
 	if (chunk) {
 		chunk->stepper = chunk->steps == 0 || chunk->stepper == client ? client : NULL;
 		chunk->steps++;
@@ -397,102 +307,93 @@ void chunk_begin(struct chunks *chunks, struct command_chunk *step, const void *
 }
 
 /* Whether nobody has asked for it for a while. */
-static bool is_idle(const struct chunk *chunk, const struct algo_limit *limit, uint64_t now_ns)
+static bool is_idle(const struct chunk *chunk, const struct redis_command *command)
 {
-	return sat_sub(now_ns, chunk->asked_ns) >= units_idle_ns(limit);
+	return sat_sub(command->asked_ns, chunk->asked_ns) >= units_idle_ns(command->limit);
 }
 
-/* Writes into `asked` what Redis is to do with the chunk. */
-static void say(struct chunk *chunk, const struct command_chunk *step, struct redis_command *asked,
-                bool gives_all)
+/* Writes into the command what Redis is to do with the chunk. */
+static void settle(struct chunk *chunk, struct redis_command *command, bool gives_all)
 {
-	struct command_units *units = &asked->units;
+	struct command_units *units = &command->units;
 
 	chunk->overlaps = chunk->said > 1;
 	if (chunk->id == 0)
 		chunk->id = 1 + draw_next() % (ID_MAX - 1);
+	units->is_known = true;
 	units->id = chunk->id;
 	units->number = ++chunk->number;
 	units->used = chunk->used;
 	units->own = chunk->own;
-	units->lease_ns = units_lease_ns(asked->limit);
-	if (gives_all || asked->call.op == ALGO_RESET)
-		units->want = 0;
-	else
-		units->want = step->takes ? asked->limit->chunk : chunk->left;
+	units->lease_ns = units_lease_ns(command->limit);
+	if (!gives_all && command->call.op != ALGO_RESET)
+		units->want = command->chunk.takes ? command->limit->chunk : chunk->left;
 	chunk->is_unsure |= holds(chunk);
 	chunk->left = 0;
 }
 
-void chunk_write(struct chunks *chunks, struct command_chunk *step, struct redis_command *asked,
-                 uint64_t now_ns, const void *client, bool stops)
+void chunk_write(struct chunks *chunks, struct redis_command *command, const void *client,
+                 bool stops)
 {
-	struct command_units *units = &asked->units;
-	struct set *set = lock_set(chunks, step->name.key);
-	struct chunk *chunk = find(set, step->name);
-	bool insists = step->insists || asked->call.op != ALGO_ACQUIRE;
-	size_t others = chunk ? chunk->said - step->is_said : 0;
-	bool has = chunk && (step->takes || holds(chunk) || others > 0 || step->is_said);
+	struct command_units *units = &command->units;
+	struct command_chunk *own = &command->chunk;
+	struct set *set = lock_set(chunks, own->name.key);
+	struct chunk *chunk = find(set, own->name);
+	bool insists = command->own.tries > 0 || command->call.op != ALGO_ACQUIRE;
+	size_t others = chunk ? chunk->said - own->is_said : 0;
 
 	*units = (struct command_units){.is_known = units->is_known || (chunk && chunk->has_others)};
-	if (!step->is_counted || !has) {
+	if (!chunk || (!own->takes && !holds(chunk) && others == 0 && !own->is_said)) {
 		; /* there is nothing to be said */
 	} else if (others > 0 && !insists) {
 		units->is_known = units->is_whole = true;
 	} else {
-		units->is_known = true;
-		chunk->said += !step->is_said;
-		step->is_said = true;
+		chunk->said += !own->is_said;
+		own->is_said = true;
 		chunk->client = client;
-		say(chunk, step, asked, stops || (step->settles && is_idle(chunk, asked->limit, now_ns)));
+		settle(chunk, command, stops || (own->settles && is_idle(chunk, command)));
 	}
 	pthread_mutex_unlock(&set->lock);
 }
 
-/* The answer to the newest step. */
-static void learn(struct chunk *chunk, const struct chunk_told *told)
+/* The answer to the newest command. */
+static void learn(struct chunk *chunk, const struct redis_command *command, uint64_t clock_ns)
 {
-	const struct command_units *units = told->units;
+	const struct command_units *units = &command->units;
 
-	/* Without an entry, Redis takes an older step that comes later for a new one. */
+	/* Without an entry, Redis takes an older command that comes later for a new one. */
 	chunk->is_unsure = chunk->overlaps && units->held == 0;
 	chunk->left = units->held;
 	chunk->used_known = units->used;
 	chunk->reserved = units->reserved;
 	if (units->lease_ns > 0) /* clocks do not run quite alike */
 		chunk->reserved.until_ns -= units->lease_ns / 16;
-	chunk->offset_ns = told->clock_ns - told->asked_ns;
+	chunk->offset_ns = clock_ns - command->asked_ns;
 	chunk->state = units->state;
 	chunk->own = (struct algo_state){0, 0};
 }
 
-uint64_t chunk_end(struct chunks *chunks, struct command_chunk *step,
-                   const struct algo_limit *limit, const struct chunk_told *told, uint64_t now_ns,
-                   const void *client)
+uint64_t chunk_end(struct chunks *chunks, struct redis_command *command, const void *client,
+                   uint64_t now_ns, uint64_t clock_ns)
 {
-	const struct command_units *units = told->units;
-	struct set *set;
-	struct chunk *chunk;
+	const struct command_units *units = &command->units;
+	struct set *set = lock_set(chunks, command->chunk.name.key);
+	struct chunk *chunk = find(set, command->chunk.name);
+	bool is_said = command->chunk.is_said, answered = clock_ns != 0;
 	uint64_t at_ns = 0;
 
-	if (!step->is_counted)
-		return 0;
-	set = lock_set(chunks, step->name.key);
-	chunk = find(set, step->name);
 	chunk->steps--;
-	chunk->said -= step->is_said;
-	if (!step->is_said)
-		;
-	else if (units && units->number == chunk->number)
-		learn(chunk, told);
-	else
-		chunk->is_unsure |= !units || units->held > 0;
-	if (units && units->is_known)
+	chunk->said -= is_said;
+	if (is_said && answered && units->number == chunk->number)
+		learn(chunk, command, clock_ns);
+	else if (is_said)
+		chunk->is_unsure |= !answered || units->held > 0;
+	if (answered && units->is_known)
 		chunk->has_others = units->reserved.others > 0;
 	if (holds(chunk)) {
 		if (chunk->said == 0)
 			chunk->client = client;
-		at_ns = now_ns + units_idle_ns(limit);
+		at_ns = now_ns + units_idle_ns(command->limit);
 	}
 	pthread_mutex_unlock(&set->lock);
 	return at_ns;
@@ -501,7 +402,7 @@ uint64_t chunk_end(struct chunks *chunks, struct command_chunk *step,
 /* When its client is to look at it. */
 static uint64_t due_ns(const struct chunk *chunk)
 {
-	const struct algo_limit *limit = &chunk->settling->kept->limit;
+	const struct algo_limit *limit = &chunk->settling->limit;
 	uint64_t idle_ns = chunk->asked_ns + units_idle_ns(limit);
 	uint64_t lease_ns = units_lease_ns(limit);
 

@@ -25,13 +25,13 @@
 
 struct chunks;
 
-enum chunk_answer {
-	CHUNK_NONE,    /* ask Redis for the request itself */
-	CHUNK_GRANTED, /* the operation's outcome and name are set */
-	CHUNK_ASK,     /* the same, and take a chunk: chunk_prepare */
+enum cache_answer {
+	CACHE_NONE,        /* ask Redis for the request itself */
+	CACHE_ANSWERED,    /* the operation's outcome and name are set */
+	CACHE_TAKES_CHUNK, /* ask Redis, and take a chunk: chunk_prepare */
 };
 
-/** NULL: no memory. */
+/** NULL if there is no memory. */
 struct chunks *chunks_open(void);
 /** NULL does nothing. */
 void chunks_close(struct chunks *chunks);
@@ -40,44 +40,39 @@ void chunks_close(struct chunks *chunks);
 bool chunk_is_for(const struct algo_limit *limit);
 /** Whether this one may. */
 bool chunk_applies(const struct store_operation *operation);
+/** A chunk belongs to a key and to a limit with all its parameters. */
 struct cache_name chunk_name(const struct store_operation *operation);
 
-/** `client`: who asks. */
-enum chunk_answer chunk_take(struct chunks *chunks, struct store_operation *operation,
+/** `client` asks, here and below. */
+enum cache_answer chunk_take(struct chunks *chunks, struct store_operation *operation,
                              uint64_t now_ns, const void *client);
-/** The same of an operation that waits for a step of this client to end: CHUNK_NONE or
- * CHUNK_GRANTED. */
-enum chunk_answer chunk_serve(struct chunks *chunks, struct store_operation *operation,
-                              uint64_t now_ns);
-/** After CHUNK_ASK: makes ready to give the chunk back one day. False: no memory for that. */
+/** Whether an operation is granted that has waited for a command of this client to end. */
+bool chunk_serve(struct chunks *chunks, struct store_operation *operation, uint64_t now_ns);
+/** After CACHE_TAKES_CHUNK: makes ready to give the chunk back one day. False: no memory for that.
+ */
 bool chunk_prepare(struct chunks *chunks, const struct store_operation *operation);
 
-void chunk_begin(struct chunks *chunks, struct command_chunk *step, const void *client);
-/** It is written now, as `asked`, whose units it sets. `stops`: the client holds nothing any more.
+/** A command on a key of such a limit begins. Sets command->chunk.is_counted. */
+void chunk_begin(struct chunks *chunks, struct redis_command *command, const void *client);
+/**
+ * The counted command is written now, at command->asked_ns: sets its `units`. `stops`: the client
+ * gives back all units.
  */
-void chunk_write(struct chunks *chunks, struct command_chunk *step, struct redis_command *asked,
-                 uint64_t now_ns, const void *client, bool stops);
-
-/* Redis's answer about the chunk. */
-struct chunk_told {
-	const struct command_units *units; /* NULL: it is not known what became of the step */
-	uint64_t asked_ns, clock_ns;       /* when it was written, and Redis's clock at the step */
-};
-
-/** The step has ended. Returns when to look at the chunk again, 0: there is nothing in it. */
-uint64_t chunk_end(struct chunks *chunks, struct command_chunk *step,
-                   const struct algo_limit *limit, const struct chunk_told *told, uint64_t now_ns,
-                   const void *client);
+void chunk_write(struct chunks *chunks, struct redis_command *command, const void *client,
+                 bool stops);
+/**
+ * The counted command has ended, with an answer in its `units` if `clock_ns`, Redis's clock at the
+ * command, is not 0. Returns when the chunk is to be settled, or 0 if there is nothing in it.
+ */
+uint64_t chunk_end(struct chunks *chunks, struct redis_command *command, const void *client,
+                   uint64_t now_ns, uint64_t clock_ns);
 
 /**
  * Operations that settle the client's chunks: those that nobody has asked for lately, and those
- * whose time ends soon. A list by `next`; they free themselves. *next_ns is when to look again, 0:
- * the client has none. `all`: all of its chunks.
+ * whose time ends soon; or `all` of its chunks. A list by `next`; they free themselves. *next_ns is
+ * when to call this again, or 0 if the client has no more chunks.
  */
 struct store_operation *chunk_idle(struct chunks *chunks, const void *client, uint64_t now_ns,
                                    bool all, uint64_t *next_ns);
-
-/** The number of parameter sets that chunks refer to: for tests. */
-size_t chunk_limits(struct chunks *chunks);
 
 #endif

@@ -24,45 +24,43 @@ struct set {
 };
 
 /*
- * Most keys are never denied, and their sets are not to be fetched from memory: `used` has a bit
+ * Most keys are never denials, and their sets are not to be fetched from memory: `used` has a bit
  * for each set, and sets share the counts of what was forgotten.
  */
-struct denied {
+struct denials {
 	_Atomic uint64_t used[SETS / 64];
 	_Atomic uint32_t forgotten[COUNTS];
 	struct set sets[SETS];
 };
 
-struct denied *denied_open(void)
+struct denials *denials_open(void)
 {
-	/* Pages without denials take no memory. */
-	struct denied *denied = os_pages_map(sizeof *denied);
-
-	return denied;
+	/* Pages without answers take no memory. */
+	return os_pages_map(sizeof(struct denials));
 }
 
-void denied_close(struct denied *denied)
+void denials_close(struct denials *denials)
 {
-	if (denied)
-		os_pages_unmap(denied, sizeof *denied);
+	if (denials)
+		os_pages_unmap(denials, sizeof *denials);
 }
 
-static struct set *set_of(const struct denied *denied, uint64_t key)
+static struct set *set_of(const struct denials *denials, uint64_t key)
 {
-	return (struct set *)&denied->sets[key % SETS];
+	return (struct set *)&denials->sets[key % SETS];
 }
 
-static bool is_used(const struct denied *denied, uint64_t key)
+static bool is_used(const struct denials *denials, uint64_t key)
 {
-	const _Atomic uint64_t *bits = &denied->used[key % SETS / 64];
+	const _Atomic uint64_t *bits = &denials->used[key % SETS / 64];
 
 	return atomic_load_explicit((_Atomic uint64_t *)bits, memory_order_acquire) >> key % 64 & 1;
 }
 
 /* By the writer of the set. */
-static void set_used(struct denied *denied, uint64_t key, bool used)
+static void set_used(struct denials *denials, uint64_t key, bool used)
 {
-	_Atomic uint64_t *bits = &denied->used[key % SETS / 64];
+	_Atomic uint64_t *bits = &denials->used[key % SETS / 64];
 	uint64_t bit = UINT64_C(1) << key % 64;
 
 	if (used)
@@ -82,7 +80,7 @@ static bool is_bucket(const struct algo_limit *limit)
  * Uses in rows leave one by one, so only a request of one unit gets the same denial until it
  * passes. At a limit that lends turns, only a request that leaves the patience to the limit does.
  */
-bool denied_applies(const struct algo_limit *limit, const struct algo_call *call)
+bool denials_apply(const struct algo_limit *limit, const struct algo_call *call)
 {
 	if (call->op > ALGO_PEEK || call->replaces || call->max_wait_ns != 0 || limit->algorithm->guesses)
 		return false;
@@ -100,8 +98,8 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 }
 
 /* Two kinds of limits may have the same counts; these words tell them apart. */
-struct cache_name denied_question(const struct algo_limit *limit, const struct algo_call *call,
-                                  uint64_t key)
+struct cache_name denials_name(const struct algo_limit *limit, const struct algo_call *call,
+                               uint64_t key)
 {
 	uint64_t which = mix(limit->identity, u64_max(call->cost, 1));
 
@@ -129,10 +127,10 @@ static void write_word(_Atomic uint64_t *word, uint64_t value)
 	atomic_store_explicit(word, value, memory_order_release);
 }
 
-static bool asks(const struct set *set, size_t i, const struct cache_name *question)
+static bool asks(const struct set *set, size_t i, const struct cache_name *name)
 {
-	return read_word(&set->keys[i]) == question->key &&
-	       read_word(&set->entries[i].which) == question->which;
+	return read_word(&set->keys[i]) == name->key &&
+	       read_word(&set->entries[i].which) == name->which;
 }
 
 static void begin_writing(struct set *set)
@@ -154,8 +152,8 @@ static void end_writing(struct set *set)
 
 /* All loads are acquires, so that `sequence` is read last: if it is the same, they saw one entry.
  */
-static bool read_entry(const struct set *set, const struct cache_name *question,
-                       struct denied_answer *answer)
+static bool read_entry(const struct set *set, const struct cache_name *name,
+                       struct denials_answer *answer)
 {
 	uint32_t sequence = atomic_load_explicit(&((struct set *)set)->sequence, memory_order_acquire);
 	bool found = false;
@@ -163,9 +161,9 @@ static bool read_entry(const struct set *set, const struct cache_name *question,
 	for (size_t i = 0; i < WAYS && !found && sequence % 2 == 0; i++) {
 		const struct entry *entry = &set->entries[i];
 
-		if (!asks(set, i, question))
+		if (!asks(set, i, name))
 			continue;
-		*answer = (struct denied_answer){
+		*answer = (struct denials_answer){
 		    .known_ns = read_word(&entry->known_ns),
 		    .until_ns = read_word(&entry->until_ns),
 		    .reset_ns = read_word(&entry->reset_ns),
@@ -187,16 +185,21 @@ static uint64_t remaining_of_bucket(const struct bucket_params *params, uint64_t
 	return tokens < cost ? cost - (uint64_t)tokens : 0;
 }
 
-bool denied_find(const struct denied *denied, const struct algo_limit *limit,
-                 const struct algo_call *call, const struct cache_name *question, uint64_t now_ns,
-                 struct algo_outcome *out)
+bool denials_find(const struct denials *denials, const struct algo_limit *limit,
+                  const struct algo_call *call, const struct cache_name *name, uint64_t now_ns,
+                  struct algo_outcome *out)
 {
-	struct denied_answer answer;
+	struct denials_answer answer;
 	uint64_t left_ns;
 
-	if (!is_used(denied, question->key) ||
-	    !read_entry(set_of(denied, question->key), question, &answer) || now_ns >= answer.known_ns)
+	if (!is_used(denials, name->key) || !read_entry(set_of(denials, name->key), name, &answer) ||
+	    now_ns >= answer.known_ns)
 		return false;
+	if (answer.reason == WEIR_REASON_OK) {
+		algo_outcome_full(limit, out);
+		algo_outcome_open(out);
+		return true;
+	}
 	left_ns = answer.until_ns - now_ns;
 	*out = (struct algo_outcome){
 	    .reason = (enum weir_reason)answer.reason,
@@ -209,19 +212,19 @@ bool denied_find(const struct denied *denied, const struct algo_limit *limit,
 	return true;
 }
 
-uint32_t denied_count(const struct denied *denied, uint64_t key)
+uint32_t denials_count(const struct denials *denials, uint64_t key)
 {
-	return atomic_load_explicit((_Atomic uint32_t *)&denied->forgotten[key % COUNTS],
+	return atomic_load_explicit((_Atomic uint32_t *)&denials->forgotten[key % COUNTS],
 	                            memory_order_acquire);
 }
 
 /* The place of a question: its own, or of the one that ends soonest. */
-static size_t place_of(const struct set *set, const struct cache_name *question)
+static size_t place_of(const struct set *set, const struct cache_name *name)
 {
 	size_t best = 0;
 
 	for (size_t i = 0; i < WAYS; i++) {
-		if (asks(set, i, question))
+		if (asks(set, i, name))
 			return i;
 		if (read_word(&set->entries[i].known_ns) < read_word(&set->entries[best].known_ns))
 			best = i;
@@ -229,19 +232,19 @@ static size_t place_of(const struct set *set, const struct cache_name *question)
 	return best;
 }
 
-void denied_note(struct denied *denied, const struct cache_name *question, uint32_t count,
-                 const struct denied_answer *answer)
+void denials_store(struct denials *denials, const struct cache_name *name, uint32_t count,
+                   const struct denials_answer *answer)
 {
-	struct set *set = set_of(denied, question->key);
+	struct set *set = set_of(denials, name->key);
 
 	begin_writing(set);
-	if (denied_count(denied, question->key) == count) {
-		size_t i = place_of(set, question);
+	if (denials_count(denials, name->key) == count) {
+		size_t i = place_of(set, name);
 		struct entry *entry = &set->entries[i];
 
-		set_used(denied, question->key, true);
-		write_word(&set->keys[i], question->key);
-		write_word(&entry->which, question->which);
+		set_used(denials, name->key, true);
+		write_word(&set->keys[i], name->key);
+		write_word(&entry->which, name->which);
 		write_word(&entry->known_ns, answer->known_ns);
 		write_word(&entry->until_ns, answer->until_ns);
 		write_word(&entry->reset_ns, answer->reset_ns);
@@ -251,7 +254,7 @@ void denied_note(struct denied *denied, const struct cache_name *question, uint3
 	end_writing(set);
 }
 
-static void clear_key(struct denied *denied, struct set *set, uint64_t key)
+static void clear_key(struct denials *denials, struct set *set, uint64_t key)
 {
 	uint64_t others = 0;
 
@@ -263,31 +266,31 @@ static void clear_key(struct denied *denied, struct set *set, uint64_t key)
 		write_word(&set->entries[i].known_ns, 0);
 	}
 	if (others == 0)
-		set_used(denied, key, false);
+		set_used(denials, key, false);
 }
 
-void denied_taken(struct denied *denied, uint64_t key)
+void denials_clear(struct denials *denials, uint64_t key)
 {
-	struct set *set = set_of(denied, key);
+	struct set *set = set_of(denials, key);
 	bool has = false;
 
-	if (!is_used(denied, key))
+	if (!is_used(denials, key))
 		return;
 	for (size_t i = 0; i < WAYS; i++)
 		has |= read_word(&set->keys[i]) == key;
 	if (!has)
 		return;
 	begin_writing(set);
-	clear_key(denied, set, key);
+	clear_key(denials, set, key);
 	end_writing(set);
 }
 
-void denied_forget(struct denied *denied, uint64_t key)
+void denials_forget(struct denials *denials, uint64_t key)
 {
-	struct set *set = set_of(denied, key);
+	struct set *set = set_of(denials, key);
 
 	begin_writing(set);
-	atomic_fetch_add_explicit(&denied->forgotten[key % COUNTS], 1, memory_order_release);
-	clear_key(denied, set, key);
+	atomic_fetch_add_explicit(&denials->forgotten[key % COUNTS], 1, memory_order_release);
+	clear_key(denials, set, key);
 	end_writing(set);
 }

@@ -1,12 +1,17 @@
 /*
- * denials.h: the denials of a store that need not be asked for again. Shared by clients.
+ * denials.h: the answers of a store that a process may repeat without asking again. Its threads
+ * share them.
  *
- * A table of fixed size, in sets of four. The key, the parameters and the cost of the question
- * find a denial, which is never kept longer than it holds. A full set drops the denial that ends
- * soonest.
+ * Most are denials. A request that explains a denial also asks the limits that did not deny, so
+ * "this request would pass" is an answer, too, for such questions alone.
  *
- * A refund or a reset of a key forgets all its denials, also those still on their way. It raises a
- * count that the key shares with others; a denial carries the count from before its question.
+ * A table of fixed size, in sets of four. The key, the parameters and the cost of the question find
+ * an answer. The table repeats a denial no longer than Redis would give it. A full set drops the
+ * answer that ends soonest.
+ *
+ * A refund or a reset of a key removes all its answers, and those under way are not stored. For
+ * this, it raises a count, which the key shares with others; an answer carries the count from
+ * before its question.
  *
  * Reading takes no lock; writers of one set take turns, for a few stores each.
  */
@@ -15,46 +20,45 @@
 
 #include "algo/algo.h"
 
-struct denied;
+struct denials;
 
-/* A question that Redis answered. */
+/* A question about a key; of a chunk (chunks.h) that for one unit. */
 struct cache_name {
 	uint64_t key;   /* a keyed hash */
-	uint64_t which; /* a hash of the rest */
+	uint64_t which; /* a hash of the limit with all its parameters, and the cost */
 };
 
-/* The answer. Times are of one clock, which the caller knows. */
-struct denied_answer {
+/* An answer to it. Times are of one clock, which the caller knows. */
+struct denials_answer {
 	uint64_t known_ns; /* until then it need not be asked again */
-	uint64_t until_ns; /* the same request passes then, if nothing else comes */
+	uint64_t until_ns; /* the same request passes then, if no other comes first */
 	uint64_t reset_ns; /* the key is as new then */
 	uint64_t remaining;
-	uint64_t reason; /* enum weir_reason */
+	uint64_t reason; /* enum weir_reason; WEIR_REASON_OK: the request would pass */
 };
 
-/** NULL: no memory. */
-struct denied *denied_open(void);
+/** NULL if there is no memory. */
+struct denials *denials_open(void);
 /** NULL does nothing. */
-void denied_close(struct denied *denied);
+void denials_close(struct denials *denials);
 
-/** Whether a request is of a kind whose denials can be repeated without asking. */
-bool denied_applies(const struct algo_limit *limit, const struct algo_call *call);
-/** The question of a call for which denied_applies holds. `key` is its keyed hash. */
-struct cache_name denied_question(const struct algo_limit *limit, const struct algo_call *call,
-                                  uint64_t key);
+/** Whether denials of such a request may be repeated. */
+bool denials_apply(const struct algo_limit *limit, const struct algo_call *call);
+struct cache_name denials_name(const struct algo_limit *limit, const struct algo_call *call,
+                               uint64_t key);
 
-/** Whether it is known to be denied at that time; fills `out`. */
-bool denied_find(const struct denied *denied, const struct algo_limit *limit,
-                 const struct algo_call *call, const struct cache_name *question, uint64_t now_ns,
-                 struct algo_outcome *out);
-/** How often the key was made to forget so far. */
-uint32_t denied_count(const struct denied *denied, uint64_t key);
-/** Keeps a denial; `count` is denied_count from before it was asked for. */
-void denied_note(struct denied *denied, const struct cache_name *question, uint32_t count,
-                 const struct denied_answer *answer);
-/** A request of the key was granted: what is known of others holds, but in other words. */
-void denied_taken(struct denied *denied, uint64_t key);
+/** Whether there is an answer at that time; fills `out`. */
+bool denials_find(const struct denials *denials, const struct algo_limit *limit,
+                  const struct algo_call *call, const struct cache_name *name, uint64_t now_ns,
+                  struct algo_outcome *out);
+/** How many refunds and resets of the key there were so far, at least. */
+uint32_t denials_count(const struct denials *denials, uint64_t key);
+/** Stores an answer; `count` is denials_count from before the question. */
+void denials_store(struct denials *denials, const struct cache_name *name, uint32_t count,
+                   const struct denials_answer *answer);
+/** A request of the key was granted: its answers would be given in other words now. */
+void denials_clear(struct denials *denials, uint64_t key);
 /** A request of the key is given back. */
-void denied_forget(struct denied *denied, uint64_t key);
+void denials_forget(struct denials *denials, uint64_t key);
 
 #endif

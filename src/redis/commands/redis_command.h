@@ -37,10 +37,9 @@ struct command_list {
 struct command_chunk {
 	struct cache_name name;
 	bool is_counted; /* chunk_begin has found the chunk */
-	bool takes;      /* the answer was CHUNK_ASK */
+	bool takes;      /* the answer was CACHE_TAKES_CHUNK */
 	bool settles;    /* the command was made to settle the chunk */
 	bool is_said;    /* the call that is under way settles the chunk */
-	bool insists;    /* it settles the chunk even while another command does */
 };
 
 struct redis_command {

@@ -400,7 +400,7 @@ void node_send(struct redis_node *node)
 		call->deadline_ns = UINT64_MAX;
 		fill_call(&node->waiting, call, client->store->options.given_time);
 		for (size_t i = 0; i < call->count; i++)
-			known_asked(client, call->commands[i]);
+			cache_write(client, call->commands[i]);
 		if (!write_call(call)) {
 			call_fail(client, call);
 			send_end(call);

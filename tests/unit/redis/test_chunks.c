@@ -42,7 +42,6 @@ enum stage {
 struct open_step {
 	enum stage stage;
 	struct redis_command step; /* its key must stay */
-	struct command_chunk chunk;
 	struct buffer bytes;
 	struct script_text call;
 	redisReply *reply;
@@ -183,9 +182,9 @@ static void write_step(struct run *run, struct server *server, struct open_step 
 {
 	open->asked_ns = local_ns(run, server);
 	open->step.at = moment_given(run->now_ns);
-	open->chunk.insists = open->step.own.tries > 0;
-	if (open->chunk.is_counted)
-		chunk_write(server->chunks, &open->chunk, &open->step, open->asked_ns, open, run->stops);
+	open->step.asked_ns = open->asked_ns;
+	if (open->step.chunk.is_counted)
+		chunk_write(server->chunks, &open->step, open, run->stops);
 	open->stage = WRITTEN;
 }
 
@@ -204,14 +203,15 @@ static void begin_step(struct run *run, struct server *server,
 	             .key = SLICE(KEY),
 	             .call = operation->step.call,
 	             .repeat = 1,
-	             .is_given = true},
-	    .chunk = {.name = chunk_name(operation), .settles = settling != NULL},
+	             .is_given = true,
+	             .chunk = {.name = chunk_name(operation), .settles = settling != NULL}},
 	    .settling = settling,
 	};
 	if (takes && drawn(3) == 0)
 		open->step.repeat = 1 + (uint32_t)drawn(8);
-	chunk_begin(server->chunks, &open->chunk, open);
-	open->chunk.takes = takes && open->chunk.is_counted && chunk_prepare(server->chunks, operation);
+	chunk_begin(server->chunks, &open->step, open);
+	open->step.chunk.takes =
+	    takes && open->step.chunk.is_counted && chunk_prepare(server->chunks, operation);
 	write_step(run, server, open);
 }
 
@@ -227,11 +227,9 @@ static void carry_out(struct run *run, struct open_step *open)
 
 static void end_step(struct run *run, struct server *server, struct open_step *open, bool answered)
 {
-	chunk_end(server->chunks, &open->chunk, open->step.limit,
-	          &(struct chunk_told){.units = answered ? &open->step.units : NULL,
-	                               .asked_ns = open->asked_ns,
-	                               .clock_ns = open->clock_ns},
-	          local_ns(run, server), open);
+	if (open->step.chunk.is_counted)
+		chunk_end(server->chunks, &open->step, open, local_ns(run, server),
+		          answered ? open->clock_ns : 0);
 	if (open->settling)
 		open->settling->done(open->settling);
 	if (open->reply)
@@ -309,16 +307,16 @@ static void request(struct run *run, struct server *server)
 	if (roll < 3)
 		operation.step.call.permit = 1 + drawn(1000);
 	if (chunk_applies(&operation)) {
-		enum chunk_answer answer = chunk_take(server->chunks, &operation, local_ns(run, server),
+		enum cache_answer answer = chunk_take(server->chunks, &operation, local_ns(run, server),
 		                                      &server->open[drawn(OPEN - 1)]);
 
-		if (answer == CHUNK_GRANTED && operation.step.call.op == ALGO_ACQUIRE) {
+		if (answer == CACHE_ANSWERED && operation.step.call.op == ALGO_ACQUIRE) {
 			run->local++;
 			count(run, cost, operation.until_ns);
 		}
-		if (answer == CHUNK_GRANTED)
+		if (answer == CACHE_ANSWERED)
 			return;
-		begin_step(run, server, &operation, answer == CHUNK_ASK, NULL);
+		begin_step(run, server, &operation, answer == CACHE_TAKES_CHUNK, NULL);
 		return;
 	}
 	begin_step(run, server, &operation, false, NULL);

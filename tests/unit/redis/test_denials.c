@@ -187,6 +187,44 @@ static void a_chain_is_denied_by_what_is_known_of_one(void **state)
 	end(s);
 }
 
+static struct algo_outcome explain(struct scene *s)
+{
+	struct one one;
+
+	make(s, &one, "k", 1);
+	one.operation.step.call.op = ALGO_PEEK;
+	one.operation.explains = true;
+	run(s, &one, 1);
+	return one.operation.outcome;
+}
+
+/* It answers no other question, and no longer than until the next grant. */
+static void that_a_request_passes_explains_denials_for_a_while(void **state)
+{
+	struct scene *s = begin();
+	uint64_t steps;
+
+	(void)state;
+	assert_true(acquire(s, 5).allowed); /* so the scripts are loaded */
+	ask_op(s, ALGO_RESET, 0);
+	assert_true(explain(s).allowed);
+	steps = stats_of(s).steps;
+	assert_true(explain(s).allowed);
+	assert_int_equal(stats_of(s).steps, steps);
+	assert_true(ask_op(s, ALGO_PEEK, 1).outcome.allowed);
+	assert_int_equal(stats_of(s).steps, steps + 1);
+	assert_true(acquire(s, 5).allowed);
+	assert_false(explain(s).allowed);
+	assert_int_equal(stats_of(s).steps, steps + 3);
+	s->now_ns += NS_PER_S;
+	assert_true(explain(s).allowed);
+	s->now_ns += NS_PER_S;
+	assert_true(explain(s).allowed);
+	assert_int_equal(stats_of(s).steps, steps + 5);
+	assert_int_equal(known(s), 0);
+	end(s);
+}
+
 static void it_applies_where_it_is_right(void **state)
 {
 	static const struct {
@@ -216,10 +254,10 @@ static void it_applies_where_it_is_right(void **state)
 		struct algo_call call = {.cost = cases[i].cost, .max_wait_ns = cases[i].max_wait_ns};
 
 		assert_int_equal(algo_limit_init(&limit, &cases[i].options, NULL), WEIR_OK);
-		if (denied_applies(&limit, &call) != cases[i].applies)
+		if (denials_apply(&limit, &call) != cases[i].applies)
 			fail_msg("case %zu", i);
 		call.op = ALGO_REFUND;
-		assert_false(denied_applies(&limit, &call));
+		assert_false(denials_apply(&limit, &call));
 		algo_limit_free(&limit);
 	}
 }
@@ -305,16 +343,16 @@ static void a_turn_says_what_single_steps_say(void **state)
 
 /* The table by itself */
 
-static struct denied_answer answer_until(uint64_t ns)
+static struct denials_answer answer_until(uint64_t ns)
 {
-	return (struct denied_answer){ns, ns, ns, 0, WEIR_REASON_OVER_LIMIT};
+	return (struct denials_answer){ns, ns, ns, 0, WEIR_REASON_OVER_LIMIT};
 }
 
 static void what_was_asked_for_before_a_refund_is_not_kept(void **state)
 {
 	const struct algo_call call = {.cost = 1};
-	const struct denied_answer answer = answer_until(1000);
-	struct denied *denied = denied_open();
+	const struct denials_answer answer = answer_until(1000);
+	struct denials *denied = denials_open();
 	struct cache_name question;
 	struct algo_limit limit;
 	struct algo_outcome out;
@@ -322,23 +360,23 @@ static void what_was_asked_for_before_a_refund_is_not_kept(void **state)
 
 	(void)state;
 	assert_int_equal(algo_limit_init(&limit, &(struct weir_limit_options){.rate = {5}}, NULL), 0);
-	question = denied_question(&limit, &call, 7);
-	before = denied_count(denied, 7);
-	denied_forget(denied, 7);
-	denied_note(denied, &question, before, &answer);
-	assert_false(denied_find(denied, &limit, &call, &question, 0, &out));
-	denied_note(denied, &question, denied_count(denied, 7), &answer);
-	assert_true(denied_find(denied, &limit, &call, &question, 0, &out));
-	denied_forget(denied, 7);
-	assert_false(denied_find(denied, &limit, &call, &question, 0, &out));
+	question = denials_name(&limit, &call, 7);
+	before = denials_count(denied, 7);
+	denials_forget(denied, 7);
+	denials_store(denied, &question, before, &answer);
+	assert_false(denials_find(denied, &limit, &call, &question, 0, &out));
+	denials_store(denied, &question, denials_count(denied, 7), &answer);
+	assert_true(denials_find(denied, &limit, &call, &question, 0, &out));
+	denials_forget(denied, 7);
+	assert_false(denials_find(denied, &limit, &call, &question, 0, &out));
 	algo_limit_free(&limit);
-	denied_close(denied);
+	denials_close(denied);
 }
 
 static void many_denials_take_no_more_memory(void **state)
 {
 	const struct algo_call call = {.cost = 1};
-	struct denied *denied = denied_open();
+	struct denials *denied = denials_open();
 	struct algo_limit limit;
 	struct algo_outcome out;
 	size_t kept = 0;
@@ -346,24 +384,24 @@ static void many_denials_take_no_more_memory(void **state)
 	(void)state;
 	assert_int_equal(algo_limit_init(&limit, &(struct weir_limit_options){.rate = {5}}, NULL), 0);
 	for (uint64_t i = 1; i <= 200000; i++) {
-		struct cache_name question = denied_question(&limit, &call, i);
-		struct denied_answer answer = answer_until(1000 + i);
+		struct cache_name question = denials_name(&limit, &call, i);
+		struct denials_answer answer = answer_until(1000 + i);
 
-		denied_note(denied, &question, 0, &answer);
-		assert_true(denied_find(denied, &limit, &call, &question, 0, &out));
+		denials_store(denied, &question, 0, &answer);
+		assert_true(denials_find(denied, &limit, &call, &question, 0, &out));
 	}
 	for (uint64_t i = 1; i <= 200000; i++) {
-		struct cache_name question = denied_question(&limit, &call, i);
+		struct cache_name question = denials_name(&limit, &call, i);
 
-		kept += denied_find(denied, &limit, &call, &question, 0, &out);
+		kept += denials_find(denied, &limit, &call, &question, 0, &out);
 	}
 	assert_int_equal(kept, 1 << 16);
 	algo_limit_free(&limit);
-	denied_close(denied);
+	denials_close(denied);
 }
 
 struct race {
-	struct denied *denied;
+	struct denials *denied;
 	struct algo_limit limit;
 	_Atomic bool ends;
 	_Atomic uint64_t found;
@@ -377,10 +415,10 @@ static void *read_all(void *context)
 	uint64_t found = 0;
 
 	for (uint64_t i = 0; !race->ends || found == 0; i++) {
-		struct cache_name question = denied_question(&race->limit, &call, 1 + i % 8);
+		struct cache_name question = denials_name(&race->limit, &call, 1 + i % 8);
 		struct algo_outcome out;
 
-		if (!denied_find(race->denied, &race->limit, &call, &question, 0, &out))
+		if (!denials_find(race->denied, &race->limit, &call, &question, 0, &out))
 			continue;
 		found++;
 		if (out.reset_after_ns != out.retry_after_ns || out.retry_after_ns % 8 != i % 8)
@@ -397,19 +435,19 @@ static void *write_all(void *context)
 	const struct algo_call call = {.cost = 1};
 
 	for (uint64_t i = 0; !race->ends; i++) {
-		struct cache_name question = denied_question(&race->limit, &call, 1 + i % 8);
-		struct denied_answer answer = answer_until(800 + i * 8 + i % 8);
+		struct cache_name question = denials_name(&race->limit, &call, 1 + i % 8);
+		struct denials_answer answer = answer_until(800 + i * 8 + i % 8);
 
-		denied_note(race->denied, &question, denied_count(race->denied, question.key), &answer);
+		denials_store(race->denied, &question, denials_count(race->denied, question.key), &answer);
 		if (i % 100 == 99)
-			denied_forget(race->denied, question.key);
+			denials_forget(race->denied, question.key);
 	}
 	return NULL;
 }
 
 static void threads_see_whole_answers(void **state)
 {
-	struct race race = {.denied = denied_open()};
+	struct race race = {.denied = denials_open()};
 	pthread_t threads[4];
 
 	(void)state;
@@ -423,7 +461,7 @@ static void threads_see_whole_answers(void **state)
 		pthread_join(threads[i], NULL);
 	assert_true(race.found > 0);
 	algo_limit_free(&race.limit);
-	denied_close(race.denied);
+	denials_close(race.denied);
 }
 
 int main(void)
@@ -437,6 +475,7 @@ int main(void)
 	    cmocka_unit_test(other_parameters_are_another_question),
 	    cmocka_unit_test(a_chain_is_denied_by_what_is_known_of_one),
 	    cmocka_unit_test(a_turn_says_what_single_steps_say),
+	    cmocka_unit_test(that_a_request_passes_explains_denials_for_a_while),
 	    cmocka_unit_test(it_applies_where_it_is_right),
 	    cmocka_unit_test(what_was_asked_for_before_a_refund_is_not_kept),
 	    cmocka_unit_test(many_denials_take_no_more_memory),
