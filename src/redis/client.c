@@ -153,7 +153,7 @@ void redis_client_close(struct store_client *store_client)
 	for (at = &store->clients; *at != client;)
 		at = &(*at)->next;
 	*at = client->next;
-	store_add_counts(&store->closed, &client->counts);
+	redis_stats_add(&store->closed, &client->counts);
 	pthread_mutex_unlock(&store->lock);
 	commands_close(client);
 	free(client);

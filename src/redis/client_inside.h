@@ -37,12 +37,6 @@
 #define NODE_WEIGHT_MAX 48
 #define CALL_WEIGHT     4 /* of a call beside its steps */
 
-/* The counts of a client. Only its thread writes them; any thread reads them. */
-struct client_counts {
-	_Atomic uint64_t calls, steps, failed, timeouts, switches, denied, chunk;
-	_Atomic uint64_t times[REDIS_TIMES], time_ns;
-};
-
 struct redis_store {
 	struct store store; /* first */
 	struct redis_options options;
@@ -167,19 +161,17 @@ struct redis_client {
 	struct call *free_calls;
 	size_t free_task_count;
 	struct command_result result; /* of the command that is being read */
-	struct client_counts counts;
+	/* Only the client's thread writes them; any thread reads them, by atomics. */
+	struct redis_stats counts;
 };
 
-/** In store.c. Adds the counts of a client. */
-void store_add_counts(struct redis_stats *stats, const struct client_counts *counts);
 /** In client.c. The store's kind. */
 void redis_client_submit(struct store_client *client, struct store_operation *group);
 
-static inline void count_more(_Atomic uint64_t *count, uint64_t n)
+static inline void count_more(uint64_t *count, uint64_t n)
 {
 	/* One thread writes, so that no locked instruction is needed. */
-	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n,
-	                      memory_order_relaxed);
+	__atomic_store_n(count, *count + n, __ATOMIC_RELAXED);
 }
 
 static inline uint64_t client_now_ns(struct redis_client *client)

@@ -27,17 +27,17 @@ struct redis_options {
 /** Up to which time a bucket goes, but for the last. */
 uint64_t redis_time_ns(size_t bucket);
 
-/* Counts since the store was opened. All only grow, except is_up. */
+/* Counts since the store was opened, which only grow. */
 struct redis_stats {
-	bool is_up;
-	uint64_t calls, steps; /* that were sent */
-	uint64_t failed;       /* steps that were not done, or nobody knows */
-	uint64_t timeouts;     /* calls */
-	uint64_t switches;     /* that it was found away */
-	uint64_t denied;       /* steps answered by a denial that was known */
-	uint64_t chunk;        /* steps answered from a chunk */
+	uint64_t calls, steps;       /* sent; a step is a command of a call */
+	uint64_t failed;             /* operations that were not done, or nobody knows */
+	uint64_t timeouts;           /* of calls */
+	uint64_t switches;           /* times that the store was found unavailable */
+	uint64_t denied;             /* operations that the cache has denied */
+	uint64_t chunk;              /* operations that a chunk has granted */
 	uint64_t times[REDIS_TIMES]; /* calls that were answered, by how long that took */
 	uint64_t time_ns;            /* of all of these */
+	bool is_up;                  /* behind the counts; now */
 };
 
 /** Connects to nothing yet. Options are copied. EINVAL, ERANGE, ENOMEM, EUNSUPPORTED. */

@@ -67,33 +67,14 @@ bool redis_store_master(const struct store *base, struct redis_host *master)
 	return true;
 }
 
-void store_add_counts(struct redis_stats *stats, const struct client_counts *counts)
-{
-	stats->calls += counts->calls;
-	stats->steps += counts->steps;
-	stats->failed += counts->failed;
-	stats->timeouts += counts->timeouts;
-	stats->switches += counts->switches;
-	stats->denied += counts->denied;
-	stats->chunk += counts->chunk;
-	stats->time_ns += counts->time_ns;
-	for (size_t i = 0; i < REDIS_TIMES; i++)
-		stats->times[i] += counts->times[i];
-}
-
 void redis_stats_add(struct redis_stats *sum, const struct redis_stats *more)
 {
+	uint64_t *to = (uint64_t *)sum;
+	const uint64_t *from = (const uint64_t *)more;
+
+	for (size_t i = 0; i < offsetof(struct redis_stats, is_up) / sizeof *to; i++)
+		to[i] += __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 	sum->is_up &= more->is_up;
-	sum->calls += more->calls;
-	sum->steps += more->steps;
-	sum->failed += more->failed;
-	sum->timeouts += more->timeouts;
-	sum->switches += more->switches;
-	sum->denied += more->denied;
-	sum->chunk += more->chunk;
-	sum->time_ns += more->time_ns;
-	for (size_t i = 0; i < REDIS_TIMES; i++)
-		sum->times[i] += more->times[i];
 }
 
 uint64_t redis_time_ns(size_t bucket)
@@ -111,7 +92,7 @@ void redis_store_stats(const struct store *base, struct redis_stats *stats)
 	pthread_mutex_lock(&store->lock);
 	*stats = store->closed;
 	for (const struct redis_client *client = store->clients; client; client = client->next)
-		store_add_counts(stats, &client->counts);
+		redis_stats_add(stats, &client->counts);
 	pthread_mutex_unlock(&store->lock);
 	stats->is_up = cluster_is_up(store->cluster);
 }

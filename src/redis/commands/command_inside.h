@@ -67,12 +67,16 @@ static inline bool command_knows_chunks(const struct redis_command *step)
 	return step->own.kind == STEP_BUCKET_CHUNK || step->own.kind == STEP_WINDOW_CHUNK;
 }
 
-/** The calendar's window by Redis's clock, whose end it returns; or 0, and the period. */
-uint64_t command_put_window(struct numbers *numbers, const struct redis_command *step);
+/* In command_arguments.c: */
 
-/** The arguments of a step on a key with chunks, in step_chunk.c. */
-void command_add_bucket_chunk(struct buffer *out, const struct redis_command *step);
-void command_add_window_chunk(struct buffer *out, const struct redis_command *step);
+#define TIME_DIGITS_MAX 20
+#define SWAP_ARGUMENTS  5
+
+/** Appends the arguments of so many commands that are one run. */
+void command_add_arguments(struct buffer *out, struct redis_command *const *commands, size_t n);
+void command_add_swap(struct buffer *out, const struct redis_command *command);
+/** Whether commands of a run may differ in more than their keys. */
+bool command_varies(const struct redis_command *command);
 
 /**
  * In step_reply.c: the i-th of what a reply says of `n` steps: their values, and then the clock. Where all was granted,
@@ -85,7 +89,10 @@ struct redis_reply command_item(const struct redis_reply *reply, size_t n, size_
  */
 bool command_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted);
 
-/** The time of a step by Redis's clock. */
-struct moment command_moment(const struct redis_command *step, uint64_t clock_ns);
+/** The time of a command by Redis's clock. */
+static inline struct moment command_moment(const struct redis_command *command, uint64_t clock_ns)
+{
+	return command->is_given ? command->at : moment_given(clock_ns);
+}
 
 #endif

@@ -19,11 +19,6 @@
 
 #define KEYS_HASHED 256 /* a power of two, and more than STEP_CALL_MAX */
 
-struct moment command_moment(const struct redis_command *step, uint64_t clock_ns)
-{
-	return step->is_given ? step->at : moment_given(clock_ns);
-}
-
 void command_end(struct redis_command *step)
 {
 	free(step->own.swap);
@@ -75,294 +70,29 @@ static enum step_kind kind_of(const struct redis_command *step)
 	return step->own.swap && !step->own.mends ? STEP_SWAP : STEP_READ;
 }
 
-/* The arguments of a run. */
-
-#define TIME_DIGITS_MAX 20
-
-/* Numbers of each step, one after the other, in one text. */
-static void add_column(struct buffer *out, struct redis_command *const *steps, size_t n,
-                       void (*put_step)(struct numbers *numbers, const struct redis_command *step))
-{
-	char column[CALL_COMMANDS_MAX * sizeof(struct numbers)];
-	size_t len = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		struct numbers numbers = {0};
-
-		put_step(&numbers, steps[i]);
-		memcpy(column + len, numbers.bytes, numbers.count * sizeof(double));
-		len += numbers.count * sizeof(double);
-	}
-	add_slice(out, (struct slice){column, len});
-}
-
-/* The most that may be in use after the request: less if it would not wait as long as others. */
-static u128 depth_of(const struct bucket_params *params, const struct algo_call *call)
-{
-	u128 depth = parts_of(params->depth, params->q);
-	u128 at_once = parts_of(params->at_once, params->q), with_wait;
-
-	if (call->max_wait_ns == 0)
-		return depth;
-	with_wait = at_once;
-	if (call->max_wait_ns != WEIR_ZERO)
-		with_wait += (u128)call->max_wait_ns * params->q;
-	return with_wait < depth ? with_wait : depth;
-}
-
-static void add_head(struct buffer *out, const struct algo_limit *limit)
-{
-	char head[VALUE_HEAD_MAX];
-
-	add_slice(out, (struct slice){head, value_head(limit, head)});
-}
-
-/* A text, its length as text, and numbers, as struct.unpack takes them; one argument costs less. */
-static void add_packed(struct buffer *out, struct slice text, const struct numbers *numbers)
-{
-	char all[VALUE_HEAD_MAX + TIME_DIGITS_MAX + 20 + sizeof numbers->bytes + 3];
-	char *at = mempcpy(all, text.data, text.len);
-
-	*at++ = '\0';
-	at = format_u64(at, text.len);
-	*at++ = '\0';
-	at = mempcpy(at, numbers->bytes, numbers->count * sizeof(double));
-	add_slice(out, (struct slice){all, (size_t)(at - all)});
-}
-
-static void add_bucket(struct buffer *out, const struct redis_command *step)
-{
-	const struct bucket_params *params = &step->limit->bucket;
-	char head[VALUE_HEAD_MAX];
-	struct numbers numbers = {0};
-
-	put(&numbers, params->q);
-	put(&numbers, step->repeat);
-	put_parts(&numbers, (u128)step->call.cost * params->p, params->q);
-	put_parts(&numbers, depth_of(params, &step->call), params->q);
-	put(&numbers, value_block_us(step->limit));
-	add_packed(out, (struct slice){head, value_head(step->limit, head)}, &numbers);
-}
-
-/* Redis's clock as it was heard, or ours. */
-static uint64_t clock_of(const struct redis_command *step)
-{
-	return step->own.clock_ns ? step->own.clock_ns : step->at.wall_ns;
-}
-
-uint64_t command_put_window(struct numbers *numbers, const struct redis_command *step)
-{
-	const struct algo_limit *limit = step->limit;
-
-	if (limit->cache) {
-		struct algo_window window =
-		    algo_window_at(limit, command_moment(step, clock_of(step)).wall_ns);
-
-		put(numbers, window.start_ns / 1000);
-		put(numbers, window.end_ns / 1000);
-		put(numbers, (window.end_ns + limit->period_ns + limit->period_ns / 8) / 1000);
-		return window.end_ns;
-	}
-	put(numbers, 0);
-	put_ns(numbers, limit->period_ns);
-	return 0;
-}
-
-static void add_window(struct buffer *out, const struct redis_command *step)
-{
-	char head[VALUE_HEAD_MAX + TIME_DIGITS_MAX + 1], *at;
-	struct numbers numbers = {0};
-	uint64_t end_ns;
-
-	at = head + value_head(step->limit, head);
-	put(&numbers, (uint64_t)(at - head));
-	put(&numbers, step->repeat);
-	put(&numbers, step->call.cost);
-	put(&numbers, step->limit->quota);
-	end_ns = command_put_window(&numbers, step);
-	if (end_ns > 0) {
-		at = format_u64(at, end_ns / 1000);
-		*at++ = ' ';
-	}
-	add_packed(out, (struct slice){head, (size_t)(at - head)}, &numbers);
-}
-
-/* The slot that Redis's clock is in, if ours is right. */
-static void add_slots(struct buffer *out, const struct redis_command *step)
-{
-	const struct algo_limit *limit = step->limit;
-	uint64_t now_ns = command_moment(step, clock_of(step)).now_ns;
-	uint64_t slot = slots_number(&limit->slots, now_ns);
-	uint64_t start_ns = slots_start(&limit->slots, slot);
-	uint64_t until_ns = start_ns + limit->slots.period_ns;
-	struct numbers numbers = {0};
-
-	add_head(out, limit);
-	add_number(out, until_ns % 1000 ? until_ns : until_ns / 1000);
-	put(&numbers, step->repeat);
-	put(&numbers, step->call.cost);
-	put(&numbers, limit->quota);
-	put_ns(&numbers, start_ns);
-	put_ns(&numbers, slots_start(&limit->slots, slot + 1));
-	put(&numbers, limit->slots.weighted ? limit->slots.slot_ns / 1000 : 0);
-	add_numbers(out, &numbers);
-}
-
-/* A use's lifetime is renewed when its end reaches into the next block of so many microseconds. */
-static uint64_t list_block_us(uint64_t life_ns)
-{
-	return u64_max(life_ns / 8, NS_PER_S) / 1000;
-}
-
-/* Writes the question to a list. A refund of nothing peeks, and wants nothing: so it passes. */
-static void put_question(struct numbers *numbers, const struct redis_command *step)
-{
-	bool wants_nothing = command_is_question(step) && step->call.op == ALGO_REFUND;
-
-	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3,
-	               "scripts/uses.lua knows them by number");
-	put(numbers, command_is_question(step)
-	                 ? ALGO_PEEK
-	                 : step->call.op + (step->call.replaces || step->call.part ? 8u : 0));
-	put(numbers, wants_nothing ? 0 : step->repeat);
-	put(numbers, u64_max(step->call.cost, 1));
-}
-
-/* For a list: the most that may be in use, and the time that a use counts. */
-static void put_life(struct numbers *numbers, const struct redis_command *step, uint64_t life_ns)
-{
-	put(numbers, step->limit->quota);
-	put_ns(numbers, life_ns);
-	put(numbers, list_block_us(life_ns));
-}
-
-static void add_log(struct buffer *out, const struct redis_command *step)
-{
-	struct numbers numbers = {0};
-
-	add_head(out, step->limit);
-	put_question(&numbers, step);
-	put_life(&numbers, step, step->limit->log.period_ns);
-	put_ns(&numbers, step->call.until_ns);
-	add_numbers(out, &numbers);
-}
-
-static void add_places(struct buffer *out, const struct redis_command *step)
-{
-	struct numbers numbers = {0};
-
-	add_head(out, step->limit);
-	put_life(&numbers, step, step->limit->places.lease_ns);
-	add_numbers(out, &numbers);
-}
-
-static void put_place(struct numbers *numbers, const struct redis_command *step)
-{
-	put_question(numbers, step);
-	put(numbers, places_word(step->call.permit));
-	put_ns(numbers, step->call.until_ns);
-}
-
-static void add_bucket_refund(struct buffer *out, const struct redis_command *step)
-{
-	const struct bucket_params *params = &step->limit->bucket;
-	uint64_t cost = u64_min(step->call.cost, params->burst);
-	struct numbers numbers = {0};
-
-	add_head(out, step->limit);
-	put_ns(&numbers, step->call.until_ns);
-	put(&numbers, params->q);
-	put_parts(&numbers, (u128)cost * params->p, params->q);
-	put(&numbers, bucket_refunds_newest(params));
-	add_numbers(out, &numbers);
-}
-
-static void add_window_refund(struct buffer *out, const struct redis_command *step)
-{
-	struct numbers numbers = {0};
-
-	add_head(out, step->limit);
-	put_ns(&numbers, step->call.until_ns);
-	put(&numbers, step->call.cost);
-	command_put_window(&numbers, step);
-	add_numbers(out, &numbers);
-}
-
-static void add_slots_refund(struct buffer *out, const struct redis_command *step)
-{
-	struct numbers numbers = {0};
-
-	add_head(out, step->limit);
-	put_ns(&numbers, step->call.until_ns);
-	put(&numbers, step->call.cost);
-	put_ns(&numbers, step->limit->slots.period_ns);
-	add_numbers(out, &numbers);
-}
-
-/* Adds the day, also for a refund. */
-static void add_day(struct buffer *out, const struct redis_command *step)
-{
-	const struct day_params *day = &step->limit->day;
-	struct algo_window today =
-	    algo_window_at(step->limit, command_moment(step, clock_of(step)).wall_ns);
-	struct numbers numbers = {0};
-
-	add_head(out, step->limit);
-	put(&numbers, step->call.op == ALGO_REFUND);
-	put(&numbers, step->repeat);
-	put(&numbers, step->call.cost);
-	put(&numbers, day->free);
-	put(&numbers, day->count);
-	put(&numbers, today.start_ns / 1000);
-	put(&numbers, today.end_ns / 1000);
-	put_ns(&numbers, day->period_ns);
-	put_ns(&numbers, step->call.until_ns);
-	add_numbers(out, &numbers);
-}
-
-static void add_swap(struct buffer *out, const struct redis_command *step)
-{
-	const struct command_swap *swap = step->own.swap;
-
-	add_slice(out, swap_old(swap));
-	add_slice(out, swap_new(swap));
-	add_number(out, swap->life_ms);
-	/* Limits that follow each other in a group could wait for one another. */
-	add_number(out, step->group ? 0 : step->turn);
-	add_number(out, step->turn_us);
-}
-
-static void add_leave(struct buffer *out, const struct redis_command *step)
-{
-	add_number(out, step->turn);
-	add_number(out, step->turn_us);
-}
-
+/* How scripts know a kind, and how many arguments a run of it has. */
 static const struct kind {
 	const char *name;
-	unsigned arguments;
-	void (*add)(struct buffer *out, const struct redis_command *step);
 	enum script script;
-	/* Writes the numbers of one step of a run, besides its key; NULL: there are none. */
-	void (*put)(struct numbers *numbers, const struct redis_command *step);
+	unsigned arguments;
 } kinds[STEP_KINDS] = {
-    [STEP_ASK] = {"read", 0, NULL, SCRIPT_ANY},
-    [STEP_PASS] = {"pass", 0, NULL, SCRIPT_ANY},
-    [STEP_READ] = {"read", 0, NULL, SCRIPT_ANY},
-    [STEP_SWAP] = {"swap", 5, add_swap, SCRIPT_ANY},
-    [STEP_LEAVE] = {"leave", 2, add_leave, SCRIPT_ANY},
-    [STEP_RESET] = {"reset", 0, NULL, SCRIPT_ANY},
-    [STEP_BUCKET_REFUND] = {"bucket_refund", 2, add_bucket_refund, SCRIPT_BUCKET_REFUND},
-    [STEP_SLOTS_REFUND] = {"slots_refund", 2, add_slots_refund, SCRIPT_SLOTS_REFUND},
-    [STEP_WINDOW_REFUND] = {"window_refund", 2, add_window_refund, SCRIPT_WINDOW_REFUND},
-    [STEP_BUCKET] = {"bucket", 1, add_bucket, SCRIPT_BUCKET},
-    [STEP_DAY] = {"day", 2, add_day, SCRIPT_DAY},
-    [STEP_LOG] = {"log", 2, add_log, SCRIPT_LOG},
-    [STEP_PLACES] = {"places", 3, add_places, SCRIPT_PLACES, put_place},
-    [STEP_SLOTS] = {"slots", 3, add_slots, SCRIPT_SLOTS},
-    [STEP_WINDOW] = {"window", 1, add_window, SCRIPT_WINDOW},
-    [STEP_BUCKET_CHUNK] = {"bucket_chunk", 1, command_add_bucket_chunk, SCRIPT_BUCKET_CHUNK},
-    [STEP_WINDOW_CHUNK] = {"window_chunk", 1, command_add_window_chunk, SCRIPT_WINDOW_CHUNK},
+    [STEP_ASK] = {"read", SCRIPT_ANY, 0},
+    [STEP_PASS] = {"pass", SCRIPT_ANY, 0},
+    [STEP_READ] = {"read", SCRIPT_ANY, 0},
+    [STEP_SWAP] = {"swap", SCRIPT_ANY, SWAP_ARGUMENTS},
+    [STEP_LEAVE] = {"leave", SCRIPT_ANY, 2},
+    [STEP_RESET] = {"reset", SCRIPT_ANY, 0},
+    [STEP_BUCKET_REFUND] = {"bucket_refund", SCRIPT_BUCKET_REFUND, 1},
+    [STEP_SLOTS_REFUND] = {"slots_refund", SCRIPT_SLOTS_REFUND, 1},
+    [STEP_WINDOW_REFUND] = {"window_refund", SCRIPT_WINDOW_REFUND, 1},
+    [STEP_BUCKET] = {"bucket", SCRIPT_BUCKET, 1},
+    [STEP_DAY] = {"day", SCRIPT_DAY, 1},
+    [STEP_LOG] = {"log", SCRIPT_LOG, 1},
+    [STEP_PLACES] = {"places", SCRIPT_PLACES, 2},
+    [STEP_SLOTS] = {"slots", SCRIPT_SLOTS, 1},
+    [STEP_WINDOW] = {"window", SCRIPT_WINDOW, 1},
+    [STEP_BUCKET_CHUNK] = {"bucket_chunk", SCRIPT_BUCKET_CHUNK, 1},
+    [STEP_WINDOW_CHUNK] = {"window_chunk", SCRIPT_WINDOW_CHUNK, 1},
 };
 
 static bool has_first(const struct redis_command *step)
@@ -372,18 +102,7 @@ static bool has_first(const struct redis_command *step)
 
 static size_t run_arguments(const struct redis_command *step)
 {
-	return 2 + kinds[step->own.kind].arguments + (has_first(step) ? 7 : 0);
-}
-
-/* The arguments of so many steps that are one run. */
-static void add_arguments(struct buffer *out, struct redis_command *const *steps, size_t n)
-{
-	const struct kind *kind = &kinds[steps[0]->own.kind];
-
-	if (kind->add)
-		kind->add(out, steps[0]);
-	if (kind->put)
-		add_column(out, steps, n, kind->put);
+	return 2 + kinds[step->own.kind].arguments + (has_first(step) ? 2 + SWAP_ARGUMENTS : 0);
 }
 
 static void add_run(struct buffer *out, struct redis_command *const *steps, size_t n)
@@ -393,11 +112,11 @@ static void add_run(struct buffer *out, struct redis_command *const *steps, size
 	if (has_first(step)) {
 		add_slice(out, SLICE("first"));
 		add_number(out, 1);
-		add_swap(out, step);
+		command_add_swap(out, step);
 	}
 	add_slice(out, slice_of(kinds[step->own.kind].name));
 	add_number(out, n);
-	add_arguments(out, steps, n);
+	command_add_arguments(out, steps, n);
 }
 
 /* Calls */
@@ -412,7 +131,7 @@ static bool is_alike(const struct redis_command *a, const struct redis_command *
 	if (a->limit != b->limit || a->own.kind != b->own.kind || a->group != 0 || b->group != 0 ||
 	    command_knows_chunks(a))
 		return false;
-	if (kinds[a->own.kind].put)
+	if (command_varies(a))
 		return true;
 	return a->call.op != ALGO_REFUND && !a->own.swap && !b->own.swap && a->repeat == b->repeat &&
 	       a->call.cost == b->call.cost &&
@@ -579,7 +298,7 @@ int command_write(struct redis_command *const *steps, size_t n, struct buffer *o
 		add_slice(out, steps[i]->key);
 	add_time(out, steps[0]);
 	if (alone)
-		add_arguments(out, steps, n);
+		command_add_arguments(out, steps, n);
 	else
 		add_runs(out, steps, n, ahead);
 	if (!out->failed)

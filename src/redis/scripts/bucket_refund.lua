@@ -1,14 +1,13 @@
 -- head; then numbers: the name, q, what is given back: us and parts; 1: only to the newest
 function kinds.bucket_refund(a, first, last, dry)
-  local head, name, name_ns, q, back, back_parts, newest =
-    args[a], unpacked('<dddddd', args[a + 1])
+  local head, name, name_ns, q, back, back_parts, newest = unpacked('<sdddddd', args[a])
   local old, known = look(first, head)
   if not old then
-    return a + 2, known
+    return a + 1, known
   end
   if #old > #head + 30 then
     note(first, -4) -- there are chunks
-    return a + 2, false
+    return a + 1, false
   end
 
   local us, parts = read_parts(old, #head + 1, q)
@@ -20,5 +19,5 @@ function kinds.bucket_refund(a, first, last, dry)
       put(first, old, #head, left > 0 and write_parts(left, left_parts, q) or '', dry)
     end
   end
-  return a + 2, true
+  return a + 1, true
 end

@@ -8,7 +8,7 @@
 -- day's start and end; how long a window is: us and ns; what a refund names: us and ns, or 0
 function kinds.day(a, first, last, dry)
   local head, refund, wanted, cost, most_free, most, start, stop, life, life_ns, name, name_ns =
-    args[a], unpacked('<ddddddddddd', args[a + 1])
+    unpacked('<sddddddddddd', args[a])
   local length, granted, day = #head, wanted, format('%d', stop)
   local open, open_ns = now + life, now_ns + life_ns -- the end of a window that opens now
   if open_ns >= 1000 then
@@ -93,5 +93,5 @@ function kinds.day(a, first, last, dry)
       note(i, granted)
     end
   end
-  return a + 2, granted == wanted
+  return a + 1, granted == wanted
 end

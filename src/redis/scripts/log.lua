@@ -274,9 +274,8 @@ end
 -- head; numbers: what to do (8 more: it replaces the oldest uses), wanted, cost, limit; how long a
 -- use counts: us and ns; block; for a refund a name, or 0
 function kinds.log(a, first, last, dry)
-  local head = args[a]
-  local op, wanted, cost, limit, life, life_ns, block, name_us, name_ns =
-    unpacked('<ddddddddd', args[a + 1])
+  local head, op, wanted, cost, limit, life, life_ns, block, name_us, name_ns =
+    unpacked('<sddddddddd', args[a])
   local length, granted, any = #head, wanted, nil
   local at, size, until_us = length + 1, length + 29, now + life
   local is_plain = op <= PEEK and wanted == 1 and now_ns == 0 and life_ns == 0
@@ -341,5 +340,5 @@ function kinds.log(a, first, last, dry)
       note(i, granted)
     end
   end
-  return a + 2, granted == wanted
+  return a + 1, granted == wanted
 end

@@ -217,8 +217,8 @@ end
 -- Steps of one key that follow one another read and write the first element of its list once, and
 -- their places are one command. That stands here as one, since a function costs as much as a command.
 function kinds.places(a, first, last, dry)
-  local head, own, i, any, granted, wanted = args[a], args[a + 2], first, nil, nil, nil
-  local limit, us, ns, block = unpacked('<dddd', args[a + 1])
+  local own, i, any, granted, wanted = args[a + 1], first, nil, nil, nil
+  local head, limit, us, ns, block = unpacked('<sdddd', args[a])
   us, ns = now + us, now_ns + ns
   if ns >= 1000 then
     us, ns = us + 1, ns - 1000
@@ -351,5 +351,5 @@ function kinds.places(a, first, last, dry)
       i = i + 1
     end
   end
-  return a + 3, granted == wanted
+  return a + 2, granted == wanted
 end

@@ -33,9 +33,8 @@ end
 -- head; when the slot ends to count, as it is written; then numbers: wanted, cost, limit; the slot's
 -- start and end, each us and ns; for how long slots fade, or 0
 function kinds.slots(a, first, last, dry)
-  local head, current = args[a], args[a + 1]
-  local wanted, cost, limit, start, start_ns, stop, stop_ns, fade =
-    unpacked('<dddddddd', args[a + 2])
+  local head, current, wanted, cost, limit, start, start_ns, stop, stop_ns, fade =
+    unpacked('<ssdddddddd', args[a])
   local newest, newest_ns = tonumber(sub(current, 1, 16)), tonumber(sub(current, 17)) or 0
   local length, granted = #head, wanted
   local known = (now > start or (now == start and now_ns >= start_ns)) and
@@ -86,5 +85,5 @@ function kinds.slots(a, first, last, dry)
       note(i, granted)
     end
   end
-  return a + 3, granted == wanted
+  return a + 1, granted == wanted
 end

@@ -1,9 +1,9 @@
 -- head; then numbers: the name, cost; for how long a slot counts: us and ns
 function kinds.slots_refund(a, first, last, dry)
-  local head, name, name_ns, left, life, life_ns = args[a], unpacked('<ddddd', args[a + 1])
+  local head, name, name_ns, left, life, life_ns = unpacked('<sddddd', args[a])
   local old, known = look(first, head)
   if not old then
-    return a + 2, known
+    return a + 1, known
   end
 
   local slots, n, last_us, last_ns, changed = {}, 0, 0, 0, false
@@ -14,7 +14,7 @@ function kinds.slots_refund(a, first, last, dry)
   end
   if is_later(last_us, last_ns, now + life, now_ns + life_ns) then
     note(first, -2) -- another clock's
-    return a + 2, false
+    return a + 1, false
   end
   for k = n, 1, -1 do -- from the newest ones
     local slot = slots[k]
@@ -36,5 +36,5 @@ function kinds.slots_refund(a, first, last, dry)
     local line = string.match(old, '|.*$') or ''
     put(first, old, #head, table.concat(list, ' ') .. line, dry)
   end
-  return a + 2, true
+  return a + 1, true
 end

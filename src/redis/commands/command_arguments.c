@@ -1,0 +1,366 @@
+/*
+ * command_arguments.c: the arguments of a run of commands, as the scripts take them.
+ *
+ * Most kinds have one argument: texts with a NUL behind each, and then numbers, as struct.unpack of
+ * Lua takes them. One argument costs Redis less than several.
+ */
+#include "algo/algo.h"
+#include "algo/rates/bucket.h"
+#include "base/number.h"
+#include "redis/commands/command_inside.h"
+#include "redis/commands/value.h"
+
+#define TEXTS_MAX (VALUE_HEAD_MAX + 2 * (TIME_DIGITS_MAX + 1))
+
+static char *add_head(char *at, const struct redis_command *command)
+{
+	at += value_head(command->limit, at);
+	*at++ = '\0';
+	return at;
+}
+
+/* The head, and its length as SETRANGE takes it. */
+static char *add_bucket_texts(char *texts, const struct redis_command *command)
+{
+	char *at = add_head(texts, command);
+
+	at = format_u64(at, (uint64_t)(at - texts) - 1);
+	*at++ = '\0';
+	return at;
+}
+
+/* The most that may be in use after the request: less if it would not wait as long as others. */
+static u128 depth_of(const struct bucket_params *params, const struct algo_call *call)
+{
+	u128 depth = parts_of(params->depth, params->q);
+	u128 at_once = parts_of(params->at_once, params->q), with_wait;
+
+	if (call->max_wait_ns == 0)
+		return depth;
+	with_wait = at_once;
+	if (call->max_wait_ns != WEIR_ZERO)
+		with_wait += (u128)call->max_wait_ns * params->q;
+	return with_wait < depth ? with_wait : depth;
+}
+
+static void put_bucket(struct numbers *numbers, const struct redis_command *command)
+{
+	const struct bucket_params *params = &command->limit->bucket;
+
+	put(numbers, params->q);
+	put(numbers, command->repeat);
+	put_parts(numbers, (u128)command->call.cost * params->p, params->q);
+	put_parts(numbers, depth_of(params, &command->call), params->q);
+	put(numbers, value_block_us(command->limit));
+}
+
+/* Redis's clock from its last reply, or ours. */
+static struct moment clock_of(const struct redis_command *command)
+{
+	uint64_t clock_ns = command->own.clock_ns;
+
+	return command_moment(command, clock_ns ? clock_ns : command->at.wall_ns);
+}
+
+static struct algo_window window_of(const struct redis_command *command)
+{
+	return algo_window_at(command->limit, clock_of(command).wall_ns);
+}
+
+/* The calendar's window as its start, its end and the latest end that is used; or 0, and the
+ * period. */
+static void put_calendar(struct numbers *numbers, const struct redis_command *command)
+{
+	const struct algo_limit *limit = command->limit;
+	uint64_t period_ns = limit->period_ns;
+	struct algo_window window;
+
+	if (!limit->cache) {
+		put(numbers, 0);
+		put_ns(numbers, period_ns);
+		return;
+	}
+	window = window_of(command);
+	put(numbers, window.start_ns / 1000);
+	put(numbers, window.end_ns / 1000);
+	put(numbers, (window.end_ns + period_ns + period_ns / 8) / 1000);
+}
+
+/* The head, with the end of the calendar's window, and the length of that. */
+static char *add_window_texts(char *texts, const struct redis_command *command)
+{
+	char *at = texts + value_head(command->limit, texts);
+
+	if (command->limit->cache) {
+		at = format_u64(at, window_of(command).end_ns / 1000);
+		*at++ = ' ';
+	}
+	*at = '\0';
+	at = format_u64(at + 1, (uint64_t)(at - texts));
+	*at++ = '\0';
+	return at;
+}
+
+static void put_window(struct numbers *numbers, const struct redis_command *command)
+{
+	char head[VALUE_HEAD_MAX];
+
+	put(numbers, value_head(command->limit, head));
+	put(numbers, command->repeat);
+	put(numbers, command->call.cost);
+	put(numbers, command->limit->quota);
+	put_calendar(numbers, command);
+}
+
+/* The slot that Redis's clock is in, if ours is right. */
+static uint64_t slot_of(const struct redis_command *command)
+{
+	return slots_number(&command->limit->slots, clock_of(command).now_ns);
+}
+
+/* The head, and when the slot ends to count. */
+static char *add_slots_texts(char *texts, const struct redis_command *command)
+{
+	const struct slots_params *slots = &command->limit->slots;
+	uint64_t until_ns = slots_start(slots, slot_of(command)) + slots->period_ns;
+	char *at = add_head(texts, command);
+
+	at = format_u64(at, until_ns % 1000 ? until_ns : until_ns / 1000);
+	*at++ = '\0';
+	return at;
+}
+
+static void put_slots(struct numbers *numbers, const struct redis_command *command)
+{
+	const struct slots_params *slots = &command->limit->slots;
+	uint64_t slot = slot_of(command);
+
+	put(numbers, command->repeat);
+	put(numbers, command->call.cost);
+	put(numbers, command->limit->quota);
+	put_ns(numbers, slots_start(slots, slot));
+	put_ns(numbers, slots_start(slots, slot + 1));
+	put(numbers, slots->weighted ? slots->slot_ns / 1000 : 0);
+}
+
+/* A use's lifetime is renewed when its end reaches into the next block of so many microseconds. */
+static uint64_t list_block_us(uint64_t life_ns)
+{
+	return u64_max(life_ns / 8, NS_PER_S) / 1000;
+}
+
+/* Writes the question to a list. A refund of nothing peeks, and wants nothing: so it passes. */
+static void put_question(struct numbers *numbers, const struct redis_command *command)
+{
+	const struct algo_call *call = &command->call;
+	bool is_question = command_is_question(command);
+
+	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3,
+	               "scripts/uses.lua knows them by number");
+	put(numbers, is_question ? ALGO_PEEK : call->op + (call->replaces || call->part ? 8u : 0));
+	put(numbers, is_question && call->op == ALGO_REFUND ? 0 : command->repeat);
+	put(numbers, u64_max(call->cost, 1));
+}
+
+/* For a list: the most that may be in use, and the time that a use counts. */
+static void put_life(struct numbers *numbers, const struct redis_command *command, uint64_t life_ns)
+{
+	put(numbers, command->limit->quota);
+	put_ns(numbers, life_ns);
+	put(numbers, list_block_us(life_ns));
+}
+
+static void put_log(struct numbers *numbers, const struct redis_command *command)
+{
+	put_question(numbers, command);
+	put_life(numbers, command, command->limit->log.period_ns);
+	put_ns(numbers, command->call.until_ns);
+}
+
+static void put_places(struct numbers *numbers, const struct redis_command *command)
+{
+	put_life(numbers, command, command->limit->places.lease_ns);
+}
+
+/* Each command of a run on places has these, besides its key. */
+static void put_place(struct numbers *numbers, const struct redis_command *command)
+{
+	put_question(numbers, command);
+	put(numbers, places_word(command->call.permit));
+	put_ns(numbers, command->call.until_ns);
+}
+
+static void put_bucket_refund(struct numbers *numbers, const struct redis_command *command)
+{
+	const struct bucket_params *params = &command->limit->bucket;
+	uint64_t cost = u64_min(command->call.cost, params->burst);
+
+	put_ns(numbers, command->call.until_ns);
+	put(numbers, params->q);
+	put_parts(numbers, (u128)cost * params->p, params->q);
+	put(numbers, bucket_refunds_newest(params));
+}
+
+static void put_window_refund(struct numbers *numbers, const struct redis_command *command)
+{
+	put_ns(numbers, command->call.until_ns);
+	put(numbers, command->call.cost);
+	put_calendar(numbers, command);
+}
+
+static void put_slots_refund(struct numbers *numbers, const struct redis_command *command)
+{
+	put_ns(numbers, command->call.until_ns);
+	put(numbers, command->call.cost);
+	put_ns(numbers, command->limit->slots.period_ns);
+}
+
+/* Adds the day, also for a refund. */
+static void put_day(struct numbers *numbers, const struct redis_command *command)
+{
+	const struct day_params *day = &command->limit->day;
+	struct algo_window today = window_of(command);
+
+	put(numbers, command->call.op == ALGO_REFUND);
+	put(numbers, command->repeat);
+	put(numbers, command->call.cost);
+	put(numbers, day->free);
+	put(numbers, day->count);
+	put(numbers, today.start_ns / 1000);
+	put(numbers, today.end_ns / 1000);
+	put_ns(numbers, day->period_ns);
+	put_ns(numbers, command->call.until_ns);
+}
+
+/* The operation that a script carries out at a key with chunks. */
+static void put_operation(struct numbers *numbers, const struct redis_command *command,
+                          uint64_t cost)
+{
+	const struct algo_call *call = &command->call;
+	bool is_refund = call->op == ALGO_REFUND;
+
+	put(numbers, command_is_question(command) && !is_refund ? ALGO_PEEK : call->op);
+	put(numbers, command->units.is_whole);
+	put(numbers, command->repeat);
+	put(numbers, is_refund ? cost : u64_max(cost, 1));
+	put_ns(numbers, is_refund ? call->until_ns : 0);
+}
+
+static void put_chunk(struct numbers *numbers, const struct command_units *units)
+{
+	put(numbers, units->id);
+	put(numbers, units->number);
+	put(numbers, units->used);
+}
+
+static void put_bucket_chunk(struct numbers *numbers, const struct redis_command *command)
+{
+	const struct bucket_params *params = &command->limit->bucket;
+	const struct command_units *units = &command->units;
+	struct bucket_time own = {units->own.until_ns, units->own.word};
+	uint64_t cost = command->call.cost;
+
+	put_operation(numbers, command,
+	              command->call.op == ALGO_REFUND ? u64_min(cost, params->burst) : cost);
+	put(numbers, bucket_refunds_newest(params));
+	put(numbers, params->q);
+	put_parts(numbers, params->p, params->q);
+	put_parts(numbers, parts_of(params->depth, params->q), params->q);
+	put_chunk(numbers, units);
+	put_parts(numbers, parts_of(own, params->q), params->q);
+	put(numbers, units->want);
+	put(numbers, units->lease_ns / 1000);
+	put(numbers, value_block_us(command->limit));
+}
+
+static void put_window_chunk(struct numbers *numbers, const struct redis_command *command)
+{
+	put_operation(numbers, command, command->call.cost);
+	put(numbers, command->limit->quota);
+	put_calendar(numbers, command);
+	put_chunk(numbers, &command->units);
+	put(numbers, command->units.want);
+}
+
+void command_add_swap(struct buffer *out, const struct redis_command *command)
+{
+	const struct command_swap *swap = command->own.swap;
+
+	add_slice(out, swap_old(swap));
+	add_slice(out, swap_new(swap));
+	add_number(out, swap->life_ms);
+	/* Limits that follow each other in a group could wait for one another. */
+	add_number(out, command->group ? 0 : command->turn);
+	add_number(out, command->turn_us);
+}
+
+static void add_leave(struct buffer *out, const struct redis_command *command)
+{
+	add_number(out, command->turn);
+	add_number(out, command->turn_us);
+}
+
+/* The arguments of each kind, unless it has none. */
+static const struct kind {
+	/* Texts, whose end is returned, and numbers, which are one argument; ... */
+	char *(*add_texts)(char *texts, const struct redis_command *command);
+	void (*put)(struct numbers *numbers, const struct redis_command *command);
+	/* ... the numbers of each command, which are a second one; ... */
+	void (*put_each)(struct numbers *numbers, const struct redis_command *command);
+	/* ... or all arguments. */
+	void (*add)(struct buffer *out, const struct redis_command *command);
+} kinds[STEP_KINDS] = {
+    [STEP_SWAP] = {.add = command_add_swap},
+    [STEP_LEAVE] = {.add = add_leave},
+    [STEP_BUCKET_REFUND] = {add_head, put_bucket_refund},
+    [STEP_SLOTS_REFUND] = {add_head, put_slots_refund},
+    [STEP_WINDOW_REFUND] = {add_head, put_window_refund},
+    [STEP_BUCKET] = {add_bucket_texts, put_bucket},
+    [STEP_DAY] = {add_head, put_day},
+    [STEP_LOG] = {add_head, put_log},
+    [STEP_PLACES] = {add_head, put_places, put_place},
+    [STEP_SLOTS] = {add_slots_texts, put_slots},
+    [STEP_WINDOW] = {add_window_texts, put_window},
+    [STEP_BUCKET_CHUNK] = {add_head, put_bucket_chunk},
+    [STEP_WINDOW_CHUNK] = {add_head, put_window_chunk},
+};
+
+bool command_varies(const struct redis_command *command)
+{
+	return kinds[command->own.kind].put_each != NULL;
+}
+
+/* The numbers of each command, one after the other, in one text. */
+static void add_each(struct buffer *out, struct redis_command *const *commands, size_t n,
+                     const struct kind *kind)
+{
+	char column[CALL_COMMANDS_MAX * sizeof(struct numbers)];
+	size_t len = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct numbers numbers = {0};
+
+		kind->put_each(&numbers, commands[i]);
+		memcpy(column + len, numbers.bytes, numbers.count * sizeof(double));
+		len += numbers.count * sizeof(double);
+	}
+	add_slice(out, (struct slice){column, len});
+}
+
+void command_add_arguments(struct buffer *out, struct redis_command *const *commands, size_t n)
+{
+	const struct kind *kind = &kinds[commands[0]->own.kind];
+	char argument[TEXTS_MAX + sizeof(struct numbers)], *at;
+	struct numbers numbers = {0};
+
+	if (kind->add)
+		kind->add(out, commands[0]);
+	if (kind->put) {
+		kind->put(&numbers, commands[0]);
+		at = kind->add_texts(argument, commands[0]);
+		at = mempcpy(at, numbers.bytes, numbers.count * sizeof(double));
+		add_slice(out, (struct slice){argument, (size_t)(at - argument)});
+	}
+	if (kind->put_each)
+		add_each(out, commands, n, kind);
+}
