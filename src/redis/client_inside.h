@@ -157,9 +157,9 @@ struct redis_client {
 	bool is_held;      /* the batch waits: gather.h */
 	bool is_stopping;  /* it takes nothing in advance any more */
 	bool is_closing;
-	struct redis_command *free_tasks;
+	struct redis_command *free_commands;
 	struct call *free_calls;
-	size_t free_task_count;
+	size_t free_count;
 	struct command_result result; /* of the command that is being read */
 	/* Only the client's thread writes them; any thread reads them, by atomics. */
 	struct redis_stats counts;

@@ -10,7 +10,7 @@
 #include "redis/commands/exchange.h"
 
 /* The commands that a client keeps for later, and the room for a name that each keeps. */
-#define FREE_TASKS 4096
+#define FREE_MAX   4096
 #define FREE_NAME  256
 
 /* So long others wait at most for one whose swap came too late; mostly half of the timeout. */
@@ -33,13 +33,13 @@ struct redis_command *commands_take(struct batch *batch)
 
 static struct redis_command *command_open(struct redis_client *client)
 {
-	struct redis_command *command = client->free_tasks;
+	struct redis_command *command = client->free_commands;
 
 	if (!command) {
 		command = calloc(1, sizeof *command);
 	} else {
-		client->free_tasks = command->next;
-		client->free_task_count--;
+		client->free_commands = command->next;
+		client->free_count--;
 	}
 	client->steps += command != NULL;
 	return command;
@@ -51,26 +51,27 @@ static void command_close(struct redis_client *client, struct redis_command *com
 
 	client->steps--;
 	command_end(command);
-	if (client->free_task_count >= FREE_TASKS || name.capacity > FREE_NAME) {
+	if (client->free_count >= FREE_MAX || name.capacity > FREE_NAME) {
 		buffer_free(&name);
 		name = (struct buffer){0};
 	}
-	if (client->free_task_count >= FREE_TASKS) {
+	if (client->free_count >= FREE_MAX) {
 		free(command);
 		return;
 	}
 	name.len = 0;
-	*command = (struct redis_command){.name = name, .next = client->free_tasks};
-	client->free_tasks = command;
-	client->free_task_count++;
+	command->name = name; /* the rest is set when the command is used again */
+	command->next = client->free_commands;
+	client->free_commands = command;
+	client->free_count++;
 }
 
 void commands_close(struct redis_client *client)
 {
-	while (client->free_tasks) {
-		struct redis_command *command = client->free_tasks;
+	while (client->free_commands) {
+		struct redis_command *command = client->free_commands;
 
-		client->free_tasks = command->next;
+		client->free_commands = command->next;
 		buffer_free(&command->name);
 		free(command);
 	}
@@ -161,37 +162,36 @@ static void end_order(struct redis_client *client, struct redis_command *command
 	}
 }
 
-/* Operations */
+/* Operations end. `done` may submit others, also on the key of these. */
 
-static void done(struct redis_client *client, struct store_operation *operation)
+static void end_all(struct redis_client *client, struct store_operation *first)
 {
-	client->operations--;
-	operation->done(operation);
+	while (first) {
+		struct store_operation *operation = first;
+
+		first = operation->next;
+		client->operations--;
+		count_more(&client->counts.failed, operation->status != WEIR_OK);
+		operation->done(operation);
+	}
 }
 
-void commands_fail_operation(struct redis_client *client, struct store_operation *operation,
-                             int status)
+void commands_refuse(struct redis_client *client, struct store_operation *first, int status)
 {
-	operation->status = status;
-	count_more(&client->counts.failed, 1);
-	done(client, operation);
+	for (struct store_operation *operation = first; operation; operation = operation->next)
+		operation->status = status;
+	end_all(client, first);
 }
 
-/* `done` may submit operations, also of the command's key. */
 void commands_fail(struct redis_client *client, struct redis_command *command, int status)
 {
-	struct store_operation *operation = command->operations;
+	struct store_operation *operations = command->operations;
 
 	cache_learn(client, command, COMMAND_FAILED);
 	*command->last = command->waiters;
 	end_order(client, command);
 	command_close(client, command);
-	while (operation) {
-		struct store_operation *next = operation->next;
-
-		commands_fail_operation(client, operation, status);
-		operation = next;
-	}
+	commands_refuse(client, operations, status);
 }
 
 void commands_fail_all(struct redis_client *client, struct redis_command *first, int status)
@@ -218,6 +218,7 @@ void commands_fill(struct redis_client *client, struct redis_command *command, e
 		operation->until_ns = client->result.until_ns[i];
 		operation->clock_ns = command->is_given ? operation->step.at.wall_ns : client->clock_ns;
 		i += i + 1 < command->repeat;
+		client->gather.answered++;
 	}
 	cache_learn(client, command, end);
 }
@@ -351,13 +352,14 @@ static struct store_operation *serve(struct redis_client *client,
 		                 (answer = cache_answer(client, operation, false)) == CACHE_ANSWERED)) {
 			*last = operation;
 			last = &operation->next;
+			client->gather.answered++;
 			continue;
 		}
 		if (command && join(client, command, operation))
 			continue;
 		command = make_asking(client, operation, command ? CACHE_NONE : answer);
 		if (!command) {
-			commands_fail_operation(client, operation, WEIR_ENOMEM);
+			commands_refuse(client, operation, WEIR_ENOMEM);
 			continue;
 		}
 		begin_order(client, command);
@@ -368,19 +370,13 @@ static struct store_operation *serve(struct redis_client *client,
 
 void commands_finish(struct redis_client *client, struct redis_command *command)
 {
-	struct store_operation *operation = command->operations;
+	struct store_operation *operations = command->operations;
 
 	/* Before those that follow. */
 	*command->last = serve(client, command->waiters);
 	end_order(client, command);
 	command_close(client, command);
-	while (operation) {
-		struct store_operation *next = operation->next;
-
-		client->gather.answered++;
-		done(client, operation);
-		operation = next;
-	}
+	end_all(client, operations);
 }
 
 /* Whether the operation has joined a command that is to be sent. */
@@ -485,7 +481,7 @@ static void join_by_slot(struct redis_client *client, struct redis_command **fro
 }
 
 /* All or nothing, and so is the memory for it. */
-static void add_chain(struct redis_client *client, struct store_operation *operations)
+static void add_group(struct redis_client *client, struct store_operation *operations)
 {
 	struct redis_command *first = NULL, **last = &first;
 	bool is_group;
@@ -511,30 +507,6 @@ static void add_chain(struct redis_client *client, struct store_operation *opera
 		join_by_slot(client, &first, is_group);
 }
 
-/* Ends operations that have no command: answered, or with a status. */
-static void end_all(struct redis_client *client, struct store_operation *operations)
-{
-	while (operations) {
-		struct store_operation *operation = operations;
-
-		operations = operation->next;
-		if (operation->status == WEIR_OK)
-			done(client, operation);
-		else
-			commands_fail_operation(client, operation, operation->status);
-	}
-}
-
-void commands_refuse(struct redis_client *client, struct store_operation *operations, int status)
-{
-	while (operations) {
-		struct store_operation *operation = operations;
-
-		operations = operation->next;
-		commands_fail_operation(client, operation, status);
-	}
-}
-
 void commands_add(struct redis_client *client, struct store_operation *operations, bool together)
 {
 	struct store_operation *ended = NULL, **last = &ended;
@@ -544,7 +516,7 @@ void commands_add(struct redis_client *client, struct store_operation *operation
 		return;
 	}
 	if (together) {
-		add_chain(client, operations);
+		add_group(client, operations);
 		return;
 	}
 	while (operations) {

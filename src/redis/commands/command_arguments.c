@@ -309,20 +309,20 @@ static const struct kind {
 	void (*put_each)(struct numbers *numbers, const struct redis_command *command);
 	/* ... or all arguments. */
 	void (*add)(struct buffer *out, const struct redis_command *command);
-} kinds[STEP_KINDS] = {
-    [STEP_SWAP] = {.add = command_add_swap},
-    [STEP_LEAVE] = {.add = add_leave},
-    [STEP_BUCKET_REFUND] = {add_head, put_bucket_refund},
-    [STEP_SLOTS_REFUND] = {add_head, put_slots_refund},
-    [STEP_WINDOW_REFUND] = {add_head, put_window_refund},
-    [STEP_BUCKET] = {add_bucket_texts, put_bucket},
-    [STEP_DAY] = {add_head, put_day},
-    [STEP_LOG] = {add_head, put_log},
-    [STEP_PLACES] = {add_head, put_places, put_place},
-    [STEP_SLOTS] = {add_slots_texts, put_slots},
-    [STEP_WINDOW] = {add_window_texts, put_window},
-    [STEP_BUCKET_CHUNK] = {add_head, put_bucket_chunk},
-    [STEP_WINDOW_CHUNK] = {add_head, put_window_chunk},
+} kinds[KIND_COUNT] = {
+    [KIND_SWAP] = {.add = command_add_swap},
+    [KIND_LEAVE] = {.add = add_leave},
+    [KIND_BUCKET_REFUND] = {add_head, put_bucket_refund},
+    [KIND_SLOTS_REFUND] = {add_head, put_slots_refund},
+    [KIND_WINDOW_REFUND] = {add_head, put_window_refund},
+    [KIND_BUCKET] = {add_bucket_texts, put_bucket},
+    [KIND_DAY] = {add_head, put_day},
+    [KIND_LOG] = {add_head, put_log},
+    [KIND_PLACES] = {add_head, put_places, put_place},
+    [KIND_SLOTS] = {add_slots_texts, put_slots},
+    [KIND_WINDOW] = {add_window_texts, put_window},
+    [KIND_BUCKET_CHUNK] = {add_head, put_bucket_chunk},
+    [KIND_WINDOW_CHUNK] = {add_head, put_window_chunk},
 };
 
 bool command_varies(const struct redis_command *command)

@@ -1,33 +1,33 @@
-/* command_inside.h: what command_write.c and command_read.c share. */
+/* command_inside.h: what the files of commands/ share. */
 #ifndef REDIS_COMMAND_INSIDE_H
 #define REDIS_COMMAND_INSIDE_H
 
 #include "redis/commands/redis_command.h"
 #include "redis/commands/command_words.h"
 
-/* The role of a step in a call. */
-enum step_kind {
-	STEP_ASK,    /* the value is read, and C knows the answer */
-	STEP_PASS,   /* the same in a group, once it is known to pass */
-	STEP_READ,   /* the value is read, for a swap */
-	STEP_SWAP,   /* writes what C has made of the value, if that has not changed since */
-	STEP_LEAVE,  /* others need not wait for a swap any more; and the value is read again */
-	STEP_RESET,  /* any value is deleted */
+/* The role of a command in a call. */
+enum command_kind {
+	KIND_ASK,   /* the value is read, and C knows the answer */
+	KIND_PASS,  /* the same in a group, once it is known to pass */
+	KIND_READ,  /* the value is read, for a swap */
+	KIND_SWAP,  /* writes what C has made of the value, if that has not changed since */
+	KIND_LEAVE, /* others need not wait for a swap any more; and the value is read again */
+	KIND_RESET, /* any value is deleted */
 	/* Refunds, of which C tells what they gave back: */
-	STEP_BUCKET_REFUND,
-	STEP_SLOTS_REFUND,
-	STEP_WINDOW_REFUND,
+	KIND_BUCKET_REFUND,
+	KIND_SLOTS_REFUND,
+	KIND_WINDOW_REFUND,
 	/* Acquires, of which the script tells how many were granted: */
-	STEP_BUCKET,
-	STEP_DAY,    /* a refund, too */
-	STEP_LOG,    /* this and places: whatever is asked of it */
-	STEP_PLACES,
-	STEP_SLOTS,
-	STEP_WINDOW,
+	KIND_BUCKET,
+	KIND_DAY, /* a refund, too */
+	KIND_LOG, /* this and places: whatever is asked of it */
+	KIND_PLACES,
+	KIND_SLOTS,
+	KIND_WINDOW,
 	/* All that is asked of a key of which servers may hold chunks: */
-	STEP_BUCKET_CHUNK,
-	STEP_WINDOW_CHUNK,
-	STEP_KINDS,
+	KIND_BUCKET_CHUNK,
+	KIND_WINDOW_CHUNK,
+	KIND_COUNT,
 };
 
 /* A value that takes the place of another. */
@@ -49,22 +49,22 @@ static inline struct slice swap_new(const struct command_swap *swap)
 }
 
 /** Whether it takes nothing, whatever the state: a peek, or a request that costs nothing. */
-static inline bool command_is_question(const struct redis_command *step)
+static inline bool command_is_question(const struct redis_command *command)
 {
-	return step->call.op == ALGO_PEEK || step->limit->algorithm->draws ||
-	       (step->call.op != ALGO_RESET && step->call.cost == 0);
+	return command->call.op == ALGO_PEEK || command->limit->algorithm->draws ||
+	       (command->call.op != ALGO_RESET && command->call.cost == 0);
 }
 
 /** Whether its state is a list at Redis, of which scripts decide all and return what says the same. */
-static inline bool command_is_listed(const struct redis_command *step)
+static inline bool command_is_listed(const struct redis_command *command)
 {
-	return step->limit->rows == ALGO_ROWS_LOG || step->limit->rows == ALGO_ROWS_PLACES;
+	return command->limit->rows == ALGO_ROWS_LOG || command->limit->rows == ALGO_ROWS_PLACES;
 }
 
 /** Whether its script knows of chunks. */
-static inline bool command_knows_chunks(const struct redis_command *step)
+static inline bool command_knows_chunks(const struct redis_command *command)
 {
-	return step->own.kind == STEP_BUCKET_CHUNK || step->own.kind == STEP_WINDOW_CHUNK;
+	return command->own.kind == KIND_BUCKET_CHUNK || command->own.kind == KIND_WINDOW_CHUNK;
 }
 
 /* In command_arguments.c: */
@@ -78,16 +78,18 @@ void command_add_swap(struct buffer *out, const struct redis_command *command);
 /** Whether commands of a run may differ in more than their keys. */
 bool command_varies(const struct redis_command *command);
 
+/* In command_reply.c: */
+
+struct value;
+
 /**
- * In step_reply.c: the i-th of what a reply says of `n` steps: their values, and then the clock. Where all was granted,
- * it may be one text, of a double for each: below 2^53.
+ * Reads the value of the i-th of `n` commands. False: nonsense, or no memory. Free with value_free
+ * in any case.
  */
-struct redis_reply command_item(const struct redis_reply *reply, size_t n, size_t i);
-/**
- * How many requests of the i-th step were granted: all, unless the values behind the clock say
- * otherwise: pairs of a step's number, counted from 1, and that. False: nonsense.
- */
-bool command_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted);
+bool command_read_value(struct redis_command *command, size_t n, size_t i,
+                        const struct redis_reply *reply, struct value *value);
+/** Reads the state of value->text, at value->time. False: no memory. */
+bool command_read_state(const struct redis_command *command, struct value *value);
 
 /** The time of a command by Redis's clock. */
 static inline struct moment command_moment(const struct redis_command *command, uint64_t clock_ns)

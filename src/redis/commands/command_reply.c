@@ -1,13 +1,20 @@
 /*
- * command_reply.c: the parts of a reply to a call of several steps. A reply comes from outside and
+ * command_reply.c: the value of each command in the reply to a call. A reply comes from outside and
  * may be anything.
  */
 #include <endian.h>
 #include <string.h>
 
+#include "algo/algorithm.h"
+#include "base/number.h"
 #include "redis/commands/command_inside.h"
+#include "redis/commands/value.h"
 
-struct redis_reply command_item(const struct redis_reply *reply, size_t n, size_t i)
+/*
+ * The i-th item of a reply to `n` commands: their values, and then the clock. Where all was
+ * granted, the reply may be one text, of a double below 2^53 for each.
+ */
+static struct redis_reply item_of(const struct redis_reply *reply, size_t n, size_t i)
 {
 	struct redis_reply item = {.type = REDIS_ERROR};
 	uint64_t bits;
@@ -29,7 +36,7 @@ struct redis_reply command_item(const struct redis_reply *reply, size_t n, size_
 
 uint64_t command_clock(const struct redis_reply *reply, size_t n)
 {
-	struct redis_reply clock = command_item(reply, n, n);
+	struct redis_reply clock = item_of(reply, n, n);
 
 	if (clock.type != REDIS_INTEGER || clock.integer <= 0 ||
 	    (uint64_t)clock.integer > UINT64_MAX / 1000)
@@ -37,7 +44,11 @@ uint64_t command_clock(const struct redis_reply *reply, size_t n)
 	return (uint64_t)clock.integer * 1000;
 }
 
-bool command_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted)
+/*
+ * How many requests of the i-th command were granted: all, unless the reply has a pair for the
+ * command behind the clock: its number, counted from 1, and that. False: nonsense.
+ */
+static bool read_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted)
 {
 	const struct redis_reply *odd = reply->type == REDIS_ARRAY ? reply->items + n + 1 : NULL;
 	size_t low = 0, high = odd ? (reply->count - n - 1) / 2 : 0;
@@ -59,5 +70,128 @@ bool command_granted(const struct redis_reply *reply, size_t n, size_t i, int64_
 		else
 			high = middle;
 	}
+	return true;
+}
+
+bool command_read_state(const struct redis_command *command, struct value *value)
+{
+	const struct algo_limit *limit = command->limit;
+	struct slice text = {value->text.data, value->text.len - value->chunks.len};
+
+	value->fit = value_read(limit, text, command->repeat + 1, value);
+	/* As of now: no server knows when the others began to use other parameters. */
+	if (value->fit == VALUE_CONVERTS && value->word.until_ns > value->time.now_ns) {
+		if (value->former_ns == 0) /* else nothing was granted since an earlier conversion */
+			value->former_ns = value->word.until_ns;
+		value->hidden_ns = algo_convert_now(limit, &value->from, value->time.now_ns, &value->word);
+		value->hidden_ns -= value->word.until_ns;
+	}
+	if (value->fit == VALUE_OTHER) {
+		value->word = (struct algo_state){0, 0};
+		value->uses.count = 0;
+		value->uses.until_ns = value->uses.newest_id = 0;
+	}
+	return value->fit != VALUE_NO_MEMORY;
+}
+
+/* A number alone: a bucket's time in microseconds, or the count of the window that is open. */
+static bool read_number(const struct redis_command *command, uint64_t number, struct value *value)
+{
+	const struct algo_limit *limit = command->limit;
+	unsigned less = limit->algorithm->word_less;
+
+	if (command->own.kind == KIND_BUCKET) {
+		value->word.until_ns = number * 1000;
+		return number <= INT64_MAX / 1000;
+	}
+	if (command->own.kind != KIND_WINDOW || !limit->cache || number < less ||
+	    number - less > UINT32_MAX)
+		return false;
+	value->word.until_ns =
+	    algo_window_at(limit, command_moment(command, value->clock_ns).wall_ns).end_ns;
+	value->word.word = (uint32_t)(number - less);
+	return true;
+}
+
+/* Reads the answer about chunks, which stands behind the state: others' units, this server's, ...
+ */
+static bool read_units(struct slice text, struct command_units *units)
+{
+	uint64_t is_old;
+
+	if (!parse_u64(slice_cut(&text, ':'), &units->reserved.others) ||
+	    !parse_u64(slice_cut(&text, ':'), &units->held) ||
+	    !parse_u64(slice_cut(&text, ':'), &units->reserved.until_ns) || !parse_u64(text, &is_old))
+		return false;
+	units->is_old = is_old != 0;
+	return true;
+}
+
+/* Takes what stands behind a state off its text. */
+static bool read_behind(struct redis_command *command, struct value *value)
+{
+	struct slice text = slice_cut(&value->text, '|'), state;
+
+	if (!parse_u64(value->text, &value->former_ns)) /* else it is others' turns */
+		value->former_ns = 0;
+	value->text = state = text;
+	state = slice_cut(&text, ';');
+	if (state.len == value->text.len)
+		return !command_knows_chunks(command) || value->granted == -1;
+	if (!command_knows_chunks(command)) {
+		value->has_chunks = units_apply(command->limit);
+	} else if (value->granted == -1) {
+		value->chunks = (struct slice){state.data + state.len, value->text.len - state.len};
+	} else {
+		value->text = state;
+		return read_units(text, &command->units);
+	}
+	return true;
+}
+
+/* Reads a script's answer about the value: the text, a number, or none (0 also means none). */
+static bool read_found(struct redis_command *command, const struct redis_reply *found,
+                       struct value *value)
+{
+	switch (found->type) {
+	case REDIS_INTEGER:
+		if (found->integer != 0)
+			return found->integer > 0 && read_number(command, (uint64_t)found->integer, value);
+		return command_read_state(command, value);
+	case REDIS_TEXT:
+		value->has_text = true;
+		value->text = found->text;
+		return read_behind(command, value) && command_read_state(command, value);
+	case REDIS_NIL:
+		return command_read_state(command, value);
+	default:
+		return false;
+	}
+}
+
+/* A refund that names the state by its end before a conversion names it by its present end. */
+static void rename_refund(struct redis_command *command, const struct value *value)
+{
+	struct algo_call *call = &command->call;
+
+	if (call->op == ALGO_REFUND && call->until_ns != 0 && call->until_ns == value->former_ns &&
+	    value->word.until_ns > value->time.now_ns)
+		call->until_ns = value->word.until_ns;
+}
+
+bool command_read_value(struct redis_command *command, size_t n, size_t i,
+                        const struct redis_reply *reply, struct value *value)
+{
+	struct redis_reply found;
+
+	*value = (struct value){.clock_ns = command_clock(reply, n),
+	                        .granted = command->own.kind == KIND_SWAP ? 1 : command->repeat};
+	if (value->clock_ns == 0 || !read_granted(reply, n, i, &value->granted))
+		return false;
+	found = item_of(reply, n, i);
+	value->time = algo_time_at(command->limit, command_moment(command, value->clock_ns));
+	if (!read_found(command, &found, value))
+		return false;
+	rename_refund(command, value);
 	return true;
 }

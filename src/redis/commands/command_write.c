@@ -1,7 +1,7 @@
 /*
- * command_write.c: steps as calls of scripts.
+ * command_write.c: commands as calls of scripts.
  *
- * Consecutive steps that differ only in their keys are one run, whose parameters stand once.
+ * Consecutive commands that differ only in their keys are one run, whose parameters stand once.
  */
 #include "redis/commands/redis_command.h"
 
@@ -19,10 +19,10 @@
 
 #define KEYS_HASHED 256 /* a power of two, and more than STEP_CALL_MAX */
 
-void command_end(struct redis_command *step)
+void command_end(struct redis_command *command)
 {
-	free(step->own.swap);
-	step->own.swap = NULL;
+	free(command->own.swap);
+	command->own.swap = NULL;
 }
 
 /* Kinds */
@@ -31,43 +31,43 @@ void command_end(struct redis_command *step)
 #define SLOT_LEAST_NS (50 * NS_PER_MS)
 
 /* Whether a script decides it. */
-static bool has_kind(const struct redis_command *step, enum step_kind *kind)
+static bool has_kind(const struct redis_command *command, enum command_kind *kind)
 {
-	bool refund = step->call.op == ALGO_REFUND;
+	bool refund = command->call.op == ALGO_REFUND;
 
-	if ((step->call.op != ALGO_ACQUIRE && !refund) || step->own.by_c)
+	if ((command->call.op != ALGO_ACQUIRE && !refund) || command->own.by_c)
 		return false;
-	if (algo_steps_by(step->limit, bucket_step))
-		*kind = refund ? STEP_BUCKET_REFUND : STEP_BUCKET;
-	else if (algo_steps_by(step->limit, window_step))
-		*kind = refund ? STEP_WINDOW_REFUND : STEP_WINDOW;
-	else if (step->limit->rows == ALGO_ROWS_DAY)
-		*kind = STEP_DAY;
-	else if (step->limit->rows == ALGO_ROWS_SLOTS &&
-	         (refund || step->limit->slots.slot_ns >= SLOT_LEAST_NS))
-		*kind = refund ? STEP_SLOTS_REFUND : STEP_SLOTS;
+	if (algo_steps_by(command->limit, bucket_step))
+		*kind = refund ? KIND_BUCKET_REFUND : KIND_BUCKET;
+	else if (algo_steps_by(command->limit, window_step))
+		*kind = refund ? KIND_WINDOW_REFUND : KIND_WINDOW;
+	else if (command->limit->rows == ALGO_ROWS_DAY)
+		*kind = KIND_DAY;
+	else if (command->limit->rows == ALGO_ROWS_SLOTS &&
+	         (refund || command->limit->slots.slot_ns >= SLOT_LEAST_NS))
+		*kind = refund ? KIND_SLOTS_REFUND : KIND_SLOTS;
 	else
 		return false;
 	return true;
 }
 
-static enum step_kind kind_of(const struct redis_command *step)
+static enum command_kind kind_of(const struct redis_command *command)
 {
-	enum step_kind kind;
+	enum command_kind kind;
 
-	if (command_is_listed(step))
-		return step->limit->rows == ALGO_ROWS_LOG ? STEP_LOG : STEP_PLACES;
-	if (step->units.is_known && units_apply(step->limit))
-		return algo_steps_by(step->limit, bucket_step) ? STEP_BUCKET_CHUNK : STEP_WINDOW_CHUNK;
-	if (step->call.op == ALGO_RESET)
-		return STEP_RESET;
-	if (command_is_question(step))
-		return step->group != 0 && step->own.clock_ns != 0 ? STEP_PASS : STEP_ASK;
-	if (has_kind(step, &kind))
+	if (command_is_listed(command))
+		return command->limit->rows == ALGO_ROWS_LOG ? KIND_LOG : KIND_PLACES;
+	if (command->units.is_known && units_apply(command->limit))
+		return algo_steps_by(command->limit, bucket_step) ? KIND_BUCKET_CHUNK : KIND_WINDOW_CHUNK;
+	if (command->call.op == ALGO_RESET)
+		return KIND_RESET;
+	if (command_is_question(command))
+		return command->group != 0 && command->own.clock_ns != 0 ? KIND_PASS : KIND_ASK;
+	if (has_kind(command, &kind))
 		return kind;
-	if (step->own.leaves)
-		return STEP_LEAVE;
-	return step->own.swap && !step->own.mends ? STEP_SWAP : STEP_READ;
+	if (command->own.leaves)
+		return KIND_LEAVE;
+	return command->own.swap && !command->own.mends ? KIND_SWAP : KIND_READ;
 }
 
 /* How scripts know a kind, and how many arguments a run of it has. */
@@ -75,48 +75,48 @@ static const struct kind {
 	const char *name;
 	enum script script;
 	unsigned arguments;
-} kinds[STEP_KINDS] = {
-    [STEP_ASK] = {"read", SCRIPT_ANY, 0},
-    [STEP_PASS] = {"pass", SCRIPT_ANY, 0},
-    [STEP_READ] = {"read", SCRIPT_ANY, 0},
-    [STEP_SWAP] = {"swap", SCRIPT_ANY, SWAP_ARGUMENTS},
-    [STEP_LEAVE] = {"leave", SCRIPT_ANY, 2},
-    [STEP_RESET] = {"reset", SCRIPT_ANY, 0},
-    [STEP_BUCKET_REFUND] = {"bucket_refund", SCRIPT_BUCKET_REFUND, 1},
-    [STEP_SLOTS_REFUND] = {"slots_refund", SCRIPT_SLOTS_REFUND, 1},
-    [STEP_WINDOW_REFUND] = {"window_refund", SCRIPT_WINDOW_REFUND, 1},
-    [STEP_BUCKET] = {"bucket", SCRIPT_BUCKET, 1},
-    [STEP_DAY] = {"day", SCRIPT_DAY, 1},
-    [STEP_LOG] = {"log", SCRIPT_LOG, 1},
-    [STEP_PLACES] = {"places", SCRIPT_PLACES, 2},
-    [STEP_SLOTS] = {"slots", SCRIPT_SLOTS, 1},
-    [STEP_WINDOW] = {"window", SCRIPT_WINDOW, 1},
-    [STEP_BUCKET_CHUNK] = {"bucket_chunk", SCRIPT_BUCKET_CHUNK, 1},
-    [STEP_WINDOW_CHUNK] = {"window_chunk", SCRIPT_WINDOW_CHUNK, 1},
+} kinds[KIND_COUNT] = {
+    [KIND_ASK] = {"read", SCRIPT_ANY, 0},
+    [KIND_PASS] = {"pass", SCRIPT_ANY, 0},
+    [KIND_READ] = {"read", SCRIPT_ANY, 0},
+    [KIND_SWAP] = {"swap", SCRIPT_ANY, SWAP_ARGUMENTS},
+    [KIND_LEAVE] = {"leave", SCRIPT_ANY, 2},
+    [KIND_RESET] = {"reset", SCRIPT_ANY, 0},
+    [KIND_BUCKET_REFUND] = {"bucket_refund", SCRIPT_BUCKET_REFUND, 1},
+    [KIND_SLOTS_REFUND] = {"slots_refund", SCRIPT_SLOTS_REFUND, 1},
+    [KIND_WINDOW_REFUND] = {"window_refund", SCRIPT_WINDOW_REFUND, 1},
+    [KIND_BUCKET] = {"bucket", SCRIPT_BUCKET, 1},
+    [KIND_DAY] = {"day", SCRIPT_DAY, 1},
+    [KIND_LOG] = {"log", SCRIPT_LOG, 1},
+    [KIND_PLACES] = {"places", SCRIPT_PLACES, 2},
+    [KIND_SLOTS] = {"slots", SCRIPT_SLOTS, 1},
+    [KIND_WINDOW] = {"window", SCRIPT_WINDOW, 1},
+    [KIND_BUCKET_CHUNK] = {"bucket_chunk", SCRIPT_BUCKET_CHUNK, 1},
+    [KIND_WINDOW_CHUNK] = {"window_chunk", SCRIPT_WINDOW_CHUNK, 1},
 };
 
-static bool has_first(const struct redis_command *step)
+static bool has_first(const struct redis_command *command)
 {
-	return step->own.swap && step->own.mends;
+	return command->own.swap && command->own.mends;
 }
 
-static size_t run_arguments(const struct redis_command *step)
+static size_t run_arguments(const struct redis_command *command)
 {
-	return 2 + kinds[step->own.kind].arguments + (has_first(step) ? 2 + SWAP_ARGUMENTS : 0);
+	return 2 + kinds[command->own.kind].arguments + (has_first(command) ? 2 + SWAP_ARGUMENTS : 0);
 }
 
-static void add_run(struct buffer *out, struct redis_command *const *steps, size_t n)
+static void add_run(struct buffer *out, struct redis_command *const *commands, size_t n)
 {
-	const struct redis_command *step = steps[0];
+	const struct redis_command *command = commands[0];
 
-	if (has_first(step)) {
+	if (has_first(command)) {
 		add_slice(out, SLICE("first"));
 		add_number(out, 1);
-		command_add_swap(out, step);
+		command_add_swap(out, command);
 	}
-	add_slice(out, slice_of(kinds[step->own.kind].name));
+	add_slice(out, slice_of(kinds[command->own.kind].name));
 	add_number(out, n);
-	command_add_arguments(out, steps, n);
+	command_add_arguments(out, commands, n);
 }
 
 /* Calls */
@@ -140,12 +140,13 @@ static bool is_alike(const struct redis_command *a, const struct redis_command *
 }
 
 /* The end of the run, or of the group, that begins at `first`. */
-static size_t end_of(struct redis_command *const *steps, size_t n, size_t first)
+static size_t end_of(struct redis_command *const *commands, size_t n, size_t first)
 {
-	uint32_t group = steps[first]->group;
+	uint32_t group = commands[first]->group;
 	size_t end = first + 1;
 
-	while (end < n && (group ? steps[end]->group == group : is_alike(steps[first], steps[end])))
+	while (end < n &&
+	       (group ? commands[end]->group == group : is_alike(commands[first], commands[end])))
 		end++;
 	return end;
 }
@@ -164,86 +165,89 @@ static size_t hash_name(struct slice name)
 	return (size_t)(hash >> 32) % KEYS_HASHED;
 }
 
-/* Whether all values can be read before the first step, and some are: lists are not. */
-static bool can_read_ahead(struct redis_command *const *steps, size_t n)
+/* Whether all values can be read before the first command, and some are: lists are not. */
+static bool can_read_ahead(struct redis_command *const *commands, size_t n)
 {
 	struct slice seen[KEYS_HASHED];
 	bool has_text = false;
 
 	memset(seen, 0, sizeof seen);
 	for (size_t i = 0; i < n; i++) {
-		size_t at = hash_name(steps[i]->key);
+		size_t at = hash_name(commands[i]->key);
 
 		for (; seen[at].data; at = (at + 1) % KEYS_HASHED)
-			if (slice_equal(seen[at], steps[i]->key))
+			if (slice_equal(seen[at], commands[i]->key))
 				return false;
-		seen[at] = steps[i]->key;
-		if (steps[i]->own.swap)
+		seen[at] = commands[i]->key;
+		if (commands[i]->own.swap)
 			return false;
-		has_text |= !command_is_listed(steps[i]);
+		has_text |= !command_is_listed(commands[i]);
 	}
 	return has_text;
 }
 
-static enum script script_of(struct redis_command *const *steps, size_t n)
+static enum script script_of(struct redis_command *const *commands, size_t n)
 {
-	enum script script = kinds[steps[0]->own.kind].script;
+	enum script script = kinds[commands[0]->own.kind].script;
 
 	bool knows_chunks = false;
 
 	for (size_t i = 0; i < n; i++) {
-		knows_chunks |= command_knows_chunks(steps[i]);
-		if (kinds[steps[i]->own.kind].script != script || has_first(steps[i]))
+		knows_chunks |= command_knows_chunks(commands[i]);
+		if (kinds[commands[i]->own.kind].script != script || has_first(commands[i]))
 			script = SCRIPT_ANY;
 	}
 	return script == SCRIPT_ANY && knows_chunks ? SCRIPT_EVERY : script;
 }
 
-/* Whether all steps are one run, of a kind that has a script for that alone. */
-static bool is_alone(struct redis_command *const *steps, size_t n, enum script script, bool ahead)
+/* Whether all commands are one run, of a kind that has a script for that alone. */
+static bool is_alone(struct redis_command *const *commands, size_t n, enum script script,
+                     bool ahead)
 {
-	return script < SCRIPT_ANY && (ahead || command_is_listed(steps[0])) && !steps[0]->group &&
-	       end_of(steps, n, 0) == n;
+	return script < SCRIPT_ANY && (ahead || command_is_listed(commands[0])) &&
+	       !commands[0]->group && end_of(commands, n, 0) == n;
 }
 
 /* For tests: in front of the arguments. */
-static void add_time(struct buffer *out, const struct redis_command *step)
+static void add_time(struct buffer *out, const struct redis_command *command)
 {
 	char text[1 + TIME_DIGITS_MAX] = "@";
 
-	if (step->is_given)
-		add_slice(out, (struct slice){text, (size_t)(format_u64(text + 1, step->at.now_ns) - text)});
+	if (command->is_given)
+		add_slice(out,
+		          (struct slice){text, (size_t)(format_u64(text + 1, command->at.now_ns) - text)});
 }
 
 /* How many words the runs of a call have. */
-static size_t count_words(struct redis_command *const *steps, size_t n)
+static size_t count_words(struct redis_command *const *commands, size_t n)
 {
 	size_t words = 0, end;
 
 	for (size_t i = 0; i < n; i = end) {
-		end = end_of(steps, n, i);
-		words += steps[i]->group ? 2 : run_arguments(steps[i]);
-		for (size_t j = i; j < end && steps[i]->group; j++)
-			words += run_arguments(steps[j]);
+		end = end_of(commands, n, i);
+		words += commands[i]->group ? 2 : run_arguments(commands[i]);
+		for (size_t j = i; j < end && commands[i]->group; j++)
+			words += run_arguments(commands[j]);
 	}
 	return words;
 }
 
-static void add_runs(struct buffer *out, struct redis_command *const *steps, size_t n, bool ahead)
+static void add_runs(struct buffer *out, struct redis_command *const *commands, size_t n,
+                     bool ahead)
 {
 	size_t end;
 
 	add_slice(out, ahead ? SLICE("") : SLICE("1"));
 	for (size_t i = 0; i < n; i = end) {
-		end = end_of(steps, n, i);
-		if (!steps[i]->group) {
-			add_run(out, steps + i, end - i);
+		end = end_of(commands, n, i);
+		if (!commands[i]->group) {
+			add_run(out, commands + i, end - i);
 			continue;
 		}
 		add_slice(out, SLICE("group"));
 		add_number(out, end - i);
 		for (size_t j = i; j < end; j++)
-			add_run(out, steps + j, 1);
+			add_run(out, commands + j, 1);
 	}
 }
 
@@ -253,20 +257,20 @@ const struct script_text *command_probe(void)
 }
 
 /* A call of its own. */
-static void add_exchange(const struct redis_command *step, const struct script_text *call,
+static void add_exchange(const struct redis_command *command, const struct script_text *call,
                          struct buffer *out)
 {
 	buffer_add_text(out, "*");
-	buffer_add_u64(out, 3 + EXCHANGE_KEYS + step->is_given + exchange_words(step->exchange));
+	buffer_add_u64(out, 3 + EXCHANGE_KEYS + command->is_given + exchange_words(command->exchange));
 	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
 	add_slice(out, slice_of(call->sha));
 	add_number(out, EXCHANGE_KEYS);
-	exchange_write_keys(step->key, out);
-	add_time(out, step);
-	exchange_write(step->exchange, out);
+	exchange_write_keys(command->key, out);
+	add_time(out, command);
+	exchange_write(command->exchange, out);
 }
 
-int command_write(struct redis_command *const *steps, size_t n, struct buffer *out,
+int command_write(struct redis_command *const *commands, size_t n, struct buffer *out,
                   struct script_text *call)
 {
 	size_t start = out->len;
@@ -274,33 +278,34 @@ int command_write(struct redis_command *const *steps, size_t n, struct buffer *o
 	enum script script;
 	bool ahead, alone;
 
-	if (steps[0]->exchange) {
-		*call = steps[0]->exchange->subject == EXCHANGE_REPORTS ? script_reports : script_fleet;
-		add_exchange(steps[0], call, out);
+	if (commands[0]->exchange) {
+		*call = commands[0]->exchange->subject == EXCHANGE_REPORTS ? script_reports : script_fleet;
+		add_exchange(commands[0], call, out);
 		if (!out->failed)
 			return WEIR_OK;
 		out->len = start;
 		return WEIR_ENOMEM;
 	}
-	ahead = can_read_ahead(steps, n);
+	ahead = can_read_ahead(commands, n);
 	for (size_t i = 0; i < n; i++)
-		steps[i]->own.kind = (unsigned char)kind_of(steps[i]);
-	kind = &kinds[steps[0]->own.kind];
-	script = script_of(steps, n);
-	alone = is_alone(steps, n, script, ahead);
+		commands[i]->own.kind = (unsigned char)kind_of(commands[i]);
+	kind = &kinds[commands[0]->own.kind];
+	script = script_of(commands, n);
+	alone = is_alone(commands, n, script, ahead);
 	*call = alone ? scripts_alone[script] : scripts_of_runs[script];
 	buffer_add_text(out, "*");
-	buffer_add_u64(out, 3 + n + steps[0]->is_given + (alone ? kind->arguments : 1 + count_words(steps, n)));
+	buffer_add_u64(out, 3 + n + commands[0]->is_given +
+	                        (alone ? kind->arguments : 1 + count_words(commands, n)));
 	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
 	add_slice(out, slice_of(call->sha));
 	add_number(out, n);
 	for (size_t i = 0; i < n; i++)
-		add_slice(out, steps[i]->key);
-	add_time(out, steps[0]);
+		add_slice(out, commands[i]->key);
+	add_time(out, commands[0]);
 	if (alone)
-		command_add_arguments(out, steps, n);
+		command_add_arguments(out, commands, n);
 	else
-		add_runs(out, steps, n, ahead);
+		add_runs(out, commands, n, ahead);
 	if (!out->failed)
 		return WEIR_OK;
 	out->len = start;
