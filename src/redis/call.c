@@ -14,13 +14,13 @@ static const struct {
     {"ASK", CALL_ERROR_MOVED},
     {"TRYAGAIN", CALL_ERROR_SOON}, /* a slot is being moved, and only some of its keys are here */
     {"CLUSTERDOWN Hash slot", CALL_ERROR_OWN}, /* no node serves it */
-    {"CLUSTERDOWN", CALL_ERROR_AWAY},          /* most nodes are away, for this one */
-    {"BUSY", CALL_ERROR_AWAY},                 /* a script that does not end */
-    {"OOM", CALL_ERROR_AWAY},                  /* no room for writes, ... */
-    {"MISCONF", CALL_ERROR_AWAY},              /* nor on the disk, ... */
-    {"NOREPLICAS", CALL_ERROR_AWAY},           /* nor replicas for them */
-    {"NOPERM", CALL_ERROR_AWAY},               /* the user may not call scripts, or not their keys */
-    {"ERR unknown command", CALL_ERROR_AWAY},  /* it is no Redis, or one without scripts */
+    {"CLUSTERDOWN", CALL_ERROR_UNAVAILABLE},   /* most nodes are unavailable, for this one */
+    {"BUSY", CALL_ERROR_UNAVAILABLE},          /* a script that does not end */
+    {"OOM", CALL_ERROR_UNAVAILABLE},           /* no room for writes, ... */
+    {"MISCONF", CALL_ERROR_UNAVAILABLE},       /* nor on the disk, ... */
+    {"NOREPLICAS", CALL_ERROR_UNAVAILABLE},    /* nor replicas for them */
+    {"NOPERM", CALL_ERROR_UNAVAILABLE}, /* the user may not call scripts, or not their keys */
+    {"ERR unknown command", CALL_ERROR_UNAVAILABLE}, /* it is no Redis, or one without scripts */
     {"LOADING", CALL_ERROR_LOST},
     {"MASTERDOWN", CALL_ERROR_LOST},
     {"READONLY", CALL_ERROR_LOST},

@@ -6,13 +6,13 @@
 
 /* The meaning of an error of Redis for later calls. */
 enum call_error {
-	CALL_ERROR_OWN,    /* nothing: it is of this call */
-	CALL_ERROR_SCRIPT, /* the script has to be loaded */
-	CALL_ERROR_MOVED,  /* another node of the cluster is named (slots.h) */
-	CALL_ERROR_SOON,   /* this one may be done soon, or steps of it alone */
-	CALL_ERROR_AWAY,   /* they would fare alike for now */
-	CALL_ERROR_WITHIN, /* the same, for Redis refuses what the script does */
-	CALL_ERROR_LOST,   /* as AWAY, and it will not change on this connection */
+	CALL_ERROR_OWN,         /* nothing: it is of this call */
+	CALL_ERROR_SCRIPT,      /* the script has to be loaded */
+	CALL_ERROR_MOVED,       /* another node of the cluster is named (slots.h) */
+	CALL_ERROR_SOON,        /* this one may be done soon, or steps of it alone */
+	CALL_ERROR_UNAVAILABLE, /* they would fare alike for now */
+	CALL_ERROR_WITHIN,      /* the same, for Redis refuses what the script does */
+	CALL_ERROR_LOST,        /* as AWAY, and it will not change on this connection */
 };
 
 /** Reads the kind of an error from its text. */

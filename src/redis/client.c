@@ -21,7 +21,7 @@ static void send_batch(struct redis_client *client)
 	nodes_send(client, first);
 }
 
-/* Cuts up to STEP_CALL_MAX operations off the group. */
+/* Cuts up to CALL_COMMANDS_MAX operations off the group. */
 static struct store_operation *cut(struct store_operation **group, size_t *n)
 {
 	struct store_operation *first = *group, **end = group;

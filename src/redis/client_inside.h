@@ -1,12 +1,11 @@
 /*
- * client_inside.h: a store on Redis from inside: the store, its clients, their nodes, calls and
- * commands.
+ * client_inside.h: a store on Redis from inside: the store, its clients, their nodes and calls.
  *
  *     operation -> command -> call -> node
  *
  * A client makes a command of each operation, or adds the operation to a command that asks the same
- * (batch.h). At the end of a turn it hands its commands to nodes, which write them as calls of
- * scripts (node.h). The reply of a call completes its commands (call.h).
+ * (commands.h). At the end of an iteration of the loop it hands its commands to nodes, which write them
+ * as calls of scripts (redis_node.h, send.h). The reply to a call completes its commands (call.h).
  */
 #ifndef REDIS_CLIENT_INSIDE_H
 #define REDIS_CLIENT_INSIDE_H
@@ -23,19 +22,16 @@
 #include "redis/redis.h"
 #include "redis/commands/redis_command.h"
 
-/*
- * A client keeps at most so many. A whole group beyond fails with ESTORE, unless it is the only
- * one.
- */
+/* The most operations of a client. A group beyond fails with ESTORE, unless it is the only one. */
 #define CLIENT_OPERATIONS_MAX ((size_t)64 << 10)
 
 /*
- * A node that has calls of this weight on their way gets more when they are answered. Redis carries
- * out what it has read of a connection before it looks at others, so these have their turn; and
- * what waits long for a node is late by the load that others bring, or by a node that hangs.
+ * A node with calls of this weight under way gets no more until it answers. Redis carries out all that
+ * it has read of a connection before it serves another, so this leaves room for others. And a command
+ * that waits longer waits because of others' load, or because of a node that hangs.
  */
 #define NODE_WEIGHT_MAX 48
-#define CALL_WEIGHT     4 /* of a call beside its steps */
+#define CALL_WEIGHT     4 /* of a call, beside its commands */
 
 struct redis_store {
 	struct store store; /* first */
@@ -44,12 +40,12 @@ struct redis_store {
 	struct redis_url url;
 	struct cluster *cluster;
 	struct addresses addresses;
-	_Atomic bool is_away;  /* as `switched` was told */
+	_Atomic bool is_unavailable; /* the last that `switched` was called for */
 	struct denials *denials; /* NULL where none are stored */
 	struct chunks *chunks;
-	pthread_mutex_t lock; /* of: */
+	pthread_mutex_t lock; /* of the two below */
 	struct redis_client *clients;
-	struct redis_stats closed; /* sums of clients that are closed */
+	struct redis_stats closed; /* the counts of clients that were closed */
 };
 
 struct call {
@@ -57,9 +53,9 @@ struct call {
 	struct redis_node *node;
 	struct call *next; /* of those that were sent behind it */
 	struct redis_command *commands[CALL_COMMANDS_MAX];
-	size_t count; /* 0: they had no time left, or there were none */
+	size_t count; /* 0 for other calls, and where no time was left for the commands */
 	struct script_text script;
-	size_t weight;   /* what it costs Redis, in steps */
+	size_t weight;   /* its cost to Redis, in acquires on buckets */
 	uint64_t number; /* of the node's calls */
 	uint64_t sent_ns;
 	uint64_t deadline_ns;
@@ -72,31 +68,31 @@ struct redis_node {
 	struct redis_host host;
 	struct redis_dialer *dialer;
 	struct connection *connection; /* NULL until it is ready */
-	struct command_list waiting;   /* for the connection to be ready, or for replies */
-	struct redis_command *
-	    *older;                 /* while commands are handed out again: the end of the newer ones */
-	struct call *first, **last; /* sent, without a reply, ... */
-	size_t weight;              /* and what they cost Redis, in steps */
-	bool was_full;              /* as much as may be: others wait for them */
-	uint64_t calls;             /* so far */
-	const char *loaded;         /* the source of the script that was loaded last, ... */
-	uint64_t loaded_at;         /* and how many calls there were before */
+	struct command_list waiting;   /* until the connection is ready, or replies have come */
+	/* While commands are handed out again: the end of those that were waiting before. */
+	struct redis_command **older;
+	struct call *first, **last; /* sent, without a reply */
+	size_t weight;              /* of these */
+	bool was_full;              /* commands wait because of the weight */
+	uint64_t calls;             /* sent so far */
+	const char *loaded;         /* the source of the script that was loaded last */
+	uint64_t loaded_at;         /* `calls` at that time */
 	struct {
 		struct connection_call base; /* first */
 		struct connection_call load, may;
-		bool loads;           /* a script of its own, which is to succeed */
+		bool loads;           /* it loads a script of its own, whose call has to succeed */
 		bool may_not;         /* the user may not call scripts, or Redis runs none now */
-		uint64_t deadline_ns; /* 0: none is sent */
+		uint64_t deadline_ns; /* 0 while no probe is under way */
 	} probe;
-	uint64_t ready_deadline_ns; /* 0: the connection is ready */
-	bool was_late;              /* the client itself looked too late at its deadlines */
-	uint64_t era;               /* of its health, when it was connected or found back */
-	bool is_busy;               /* one of its functions is under way: it must stay */
-	bool asks_map;              /* is to be asked for the map when it is ready */
+	uint64_t ready_deadline_ns; /* 0 once the connection is ready */
+	bool was_late;              /* the client itself checked its deadlines too late */
+	uint64_t era;               /* of its health, when it was connected or found recovered */
+	bool is_busy;               /* one of its functions is under way, so it must not be freed */
+	bool asks_map;              /* ask it for the map when it is ready */
 	bool is_sentinel;
 	bool is_replica;   /* it has refused a write, because it follows another */
 	unsigned asked;    /* times that a Sentinel was asked for the master */
-	char trouble[200]; /* why it is away; "": it is not */
+	char trouble[200]; /* why it is unavailable, or "" */
 	bool is_lost;      /* with trouble: the connection is of no use */
 };
 
@@ -104,7 +100,7 @@ struct redis_node {
 
 /* The place of the batch's newest command for a key. */
 struct spot {
-	uint64_t turn; /* another one than the batch's: empty */
+	uint64_t turn; /* the batch's, or the place is empty */
 	struct redis_command *command;
 };
 
@@ -118,12 +114,12 @@ struct batch {
 
 /* The state of gather.c. */
 struct gather {
-	uint64_t newest_key;  /* the hash of the last one that was sent */
-	uint64_t answered;    /* operations, since calls were on their way */
-	uint64_t round_ns;    /* how long the newest call took */
-	uint64_t until_ns;    /* clients that were answered may ask again until then; 0: none */
-	uint64_t least, most; /* the operations there are when that has paid, and when all have asked */
-	uint64_t rest, penalty; /* times that none are awaited, for they did not come */
+	uint64_t newest_key;    /* the hash of the key that was sent last */
+	uint64_t answered;      /* operations, since calls were under way */
+	uint64_t round_ns;      /* how long the newest call took */
+	uint64_t until_ns;      /* clients that were answered may ask again until then, or 0 */
+	uint64_t least, most;   /* the operations at which the wait has paid, and at which it ends */
+	uint64_t rest, penalty; /* times without a wait, because the last waits were in vain */
 };
 
 #define CLIENT_SLOW 256 /* a power of two */
@@ -133,29 +129,28 @@ struct redis_client {
 	struct redis_store *store;
 	struct redis_transport *transport;
 	struct redis_client *next;                   /* of the store's */
-	struct redis_node *nodes[CLUSTER_NODES_MAX]; /* NULL: not connected */
-	unsigned node_end;                           /* no number is as great */
-	struct command_list again;                   /* to be handed to nodes anew, ... */
-	struct command_list later;                   /* and those for which it is too early, ... */
-	uint64_t later_ns;                           /* until then */
+	struct redis_node *nodes[CLUSTER_NODES_MAX]; /* by number, or NULL */
+	unsigned node_end;                           /* above all numbers in use */
+	struct command_list again; /* to be handed to nodes anew */
+	struct command_list later; /* the same, at later_ns */
+	uint64_t later_ns;
 	struct batch batch;
-	struct redis_command
-	    *slow[CLIENT_SLOW]; /* commands that may have to be made again, by key; newest first */
+	struct redis_command *slow[CLIENT_SLOW]; /* that may need several calls: by key, newest first */
 	size_t slow_count;
 	size_t operations;
 	size_t steps;      /* commands */
-	uint32_t groups;   /* the last that was named */
+	uint32_t groups;   /* the number of the newest */
 	uint32_t turn;     /* the client's number among those of all servers */
-	uint64_t alarm_ns; /* 0: none */
-	uint64_t now_ns;   /* of this turn, by the monotonic clock; 0: not asked yet */
+	uint64_t alarm_ns; /* or 0 */
+	uint64_t now_ns;   /* of this iteration, by the monotonic clock; 0 before it is read */
 	uint64_t clock_ns; /* Redis's, at the call that is being read */
 	uint64_t map_ns;   /* when to ask Sentinels again */
-	uint64_t idle_ns;  /* when to look for chunks that nobody uses; 0: there are none */
+	uint64_t idle_ns;  /* when to search for idle chunks, or 0 if there are none */
 	struct gather gather;
 	size_t on_the_way; /* calls */
-	bool has_sent;     /* in this turn */
+	bool has_sent;     /* in this iteration */
 	bool is_held;      /* the batch waits: gather.h */
-	bool is_stopping;  /* it takes nothing in advance any more */
+	bool is_stopping;  /* it takes no chunks any more */
 	bool is_closing;
 	struct redis_command *free_commands;
 	struct call *free_calls;

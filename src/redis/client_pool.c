@@ -72,7 +72,8 @@ static struct store_loan *borrow(struct store_caller *caller)
 		loan = make_loan(caller->store);
 		return loan ? &loan->loan : NULL;
 	}
-	/* So a Redis that is back is found so by the first call that tries, not by one that fails. */
+	/* So a Redis that has recovered is found so by the first call that tries, not by one that
+	 * fails. */
 	blocking_settle(loan->blocking, os_monotonic_ns() + ((struct pool *)caller)->timeout_ns);
 	redis_client_begin(loan->loan.client);
 	return &loan->loan;

@@ -16,7 +16,8 @@ struct redis_options {
 	uint64_t timeout_ns;      /* of a call */
 	uint64_t denied_cache_ns; /* how long a denial may be repeated without asking; 0: never */
 	bool given_time;          /* for tests: the time of a step is the caller's */
-	/* Told of each switch, by the thread that sees it: `why` it is away, or NULL: it is back. */
+	/* Told of each switch, by the thread that sees it: `why` it is unavailable, or NULL: it has
+	 * recovered. */
 	void (*switched)(void *context, const struct store *store, const char *why);
 	void *context;
 };

@@ -1,4 +1,4 @@
-"""scripts/fleet.lua at a real Redis, against a model of its own, over random histories."""
+"""scripts/quorum.lua at a real Redis, against a model of its own, over random histories."""
 
 import pathlib
 import random
@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import redis
 
-SCRIPT = (pathlib.Path(__file__).parents[2] / "src/redis/scripts/fleet.lua").read_text()
+SCRIPT = (pathlib.Path(__file__).parents[2] / "src/redis/scripts/quorum.lua").read_text()
 START = 1_700_000_000_000_000
 SLEEP, HOLD, LEASE, SLEEP_MAX = 1000, 5000, 400, 4000  # microseconds
 SERVERS = ["sa", "sb", "sc", "0d"]  # the last one is of a version without leases

@@ -459,7 +459,8 @@ enum command_end command_read(struct redis_command *const *commands, size_t n, s
 	if (command->exchange) {
 		out->outcomes[0] = (struct algo_outcome){.allowed = true};
 		out->until_ns[0] = 0;
-		return out->end = exchange_heard(command->exchange, reply) ? COMMAND_DONE : COMMAND_FAILED;
+		return out->end =
+		           exchange_read_answer(command->exchange, reply) ? COMMAND_DONE : COMMAND_FAILED;
 	}
 	if (command_read_value(command, n, i, reply, &value)) {
 		enum verdict all = command->group ? judge_group(commands, n, i, reply) : GRANTED;

@@ -17,7 +17,7 @@
 #include "redis/commands/value.h"
 #include "scripts.h" /* made by scripts/embed.py */
 
-#define KEYS_HASHED 256 /* a power of two, and more than STEP_CALL_MAX */
+#define KEYS_HASHED 256 /* a power of two, and more than CALL_COMMANDS_MAX */
 
 void command_end(struct redis_command *command)
 {
@@ -279,7 +279,7 @@ int command_write(struct redis_command *const *commands, size_t n, struct buffer
 	bool ahead, alone;
 
 	if (commands[0]->exchange) {
-		*call = commands[0]->exchange->subject == EXCHANGE_REPORTS ? script_reports : script_fleet;
+		*call = commands[0]->exchange->subject == EXCHANGE_REPORTS ? script_reports : script_quorum;
 		add_exchange(commands[0], call, out);
 		if (!out->failed)
 			return WEIR_OK;

@@ -14,7 +14,7 @@ void exchange_begin(struct exchange *exchange, const struct exchange_server *ser
 	const struct health_params *params = &exchange->operation.step.limit->health;
 	struct numbers numbers = {0};
 
-	exchange->said.len = 0;
+	exchange->message.len = 0;
 	exchange->words = 2;
 	put(&numbers, server->since);
 	put(&numbers, server->is_back);
@@ -27,8 +27,8 @@ void exchange_begin(struct exchange *exchange, const struct exchange_server *ser
 	put(&numbers, params->slow_ns ? params->slow_percent : 0);
 	put(&numbers, server->lease_ns / 1000);
 	put(&numbers, params->sleep_max_ns / 1000);
-	add_slice(&exchange->said, slice_of(server->id));
-	add_numbers(&exchange->said, &numbers);
+	add_slice(&exchange->message, slice_of(server->id));
+	add_numbers(&exchange->message, &numbers);
 }
 
 static void begin_reports(struct exchange *exchange, uint64_t life_ns, size_t words)
@@ -36,39 +36,39 @@ static void begin_reports(struct exchange *exchange, uint64_t life_ns, size_t wo
 	struct numbers numbers = {0};
 
 	exchange->subject = EXCHANGE_REPORTS;
-	exchange->said.len = 0;
+	exchange->message.len = 0;
 	exchange->words = words;
 	put(&numbers, life_ns / 1000000 + 1);
-	add_numbers(&exchange->said, &numbers);
+	add_numbers(&exchange->message, &numbers);
 }
 
-void exchange_tell_report(struct exchange *exchange, struct slice report, uint64_t life_ns)
+void exchange_send_report(struct exchange *exchange, struct slice report, uint64_t life_ns)
 {
 	begin_reports(exchange, life_ns, 2);
-	add_slice(&exchange->said, report);
+	add_slice(&exchange->message, report);
 }
 
-void exchange_ask_reports(struct exchange *exchange)
+void exchange_take_reports(struct exchange *exchange)
 {
 	begin_reports(exchange, 0, 1);
 }
 
-#define SAY_MAX (1 + 5 * sizeof(double) + WEIR_KEY_MAX)
+#define ENTRY_MAX (1 + 5 * sizeof(double) + WEIR_KEY_MAX)
 
-void exchange_say(struct exchange *exchange, const struct exchange_say *say)
+void exchange_add(struct exchange *exchange, const struct exchange_entry *entry)
 {
-	char text[SAY_MAX] = {(char)say->word};
+	char text[ENTRY_MAX] = {(char)entry->word};
 	struct numbers numbers = {0};
 	size_t size;
 
-	put(&numbers, say->number);
+	put(&numbers, entry->number);
 	for (size_t i = 0; i < 4; i++)
-		put(&numbers, say->counts[i]);
+		put(&numbers, entry->counts[i]);
 	size = numbers.count * sizeof(double);
 	memcpy(text + 1, numbers.bytes, size);
-	if (say->key.len > 0)
-		memcpy(text + 1 + size, say->key.data, say->key.len);
-	add_slice(&exchange->said, (struct slice){text, 1 + size + say->key.len});
+	if (entry->key.len > 0)
+		memcpy(text + 1 + size, entry->key.data, entry->key.len);
+	add_slice(&exchange->message, (struct slice){text, 1 + size + entry->key.len});
 	exchange->words++;
 }
 
@@ -102,19 +102,19 @@ size_t exchange_words(const struct exchange *exchange)
 
 void exchange_write(const struct exchange *exchange, struct buffer *out)
 {
-	buffer_add(out, exchange->said.data, exchange->said.len);
-	out->failed |= exchange->said.failed;
+	buffer_add(out, exchange->message.data, exchange->message.len);
+	out->failed |= exchange->message.failed;
 }
 
-bool exchange_heard(struct exchange *exchange, const struct redis_reply *reply)
+bool exchange_read_answer(struct exchange *exchange, const struct redis_reply *reply)
 {
 	const struct redis_reply *text = reply->items;
 
-	exchange->heard.len = 0;
+	exchange->answer.len = 0;
 	if (reply->type != REDIS_ARRAY || reply->count != 2 || text->type != REDIS_TEXT)
 		return false;
-	buffer_add_slice(&exchange->heard, text->text);
-	return !exchange->heard.failed;
+	buffer_add_slice(&exchange->answer, text->text);
+	return !exchange->answer.failed;
 }
 
 static bool take(struct slice *from, void *to, size_t size)
@@ -139,38 +139,39 @@ static bool take_number(struct slice *from, uint64_t *out)
 	return true;
 }
 
-bool exchange_next(struct slice *heard, struct exchange_news *news)
+bool exchange_next(struct slice *answer, struct exchange_news *news)
 {
 	unsigned char kind, size[2];
 	uint64_t age_us;
 
-	if (!take(heard, &kind, 1) || !take_number(heard, &news->number) ||
-	    !take_number(heard, &age_us) || !take_number(heard, &news->count) || !take(heard, size, 2))
+	if (!take(answer, &kind, 1) || !take_number(answer, &news->number) ||
+	    !take_number(answer, &age_us) || !take_number(answer, &news->count) ||
+	    !take(answer, size, 2))
 		return false;
 	news->kind = kind;
 	news->age_ns = age_us <= UINT64_MAX / 1000 ? age_us * 1000 : UINT64_MAX;
-	news->key = (struct slice){heard->data, (size_t)size[0] | (size_t)size[1] << 8};
-	if (news->key.len > heard->len)
+	news->key = (struct slice){answer->data, (size_t)size[0] | (size_t)size[1] << 8};
+	if (news->key.len > answer->len)
 		return false;
-	*heard = (struct slice){heard->data + news->key.len, heard->len - news->key.len};
+	*answer = (struct slice){answer->data + news->key.len, answer->len - news->key.len};
 	return true;
 }
 
-bool exchange_next_report(struct slice *heard, struct slice *report)
+bool exchange_next_report(struct slice *answer, struct slice *report)
 {
 	unsigned char size[2];
 
-	if (!take(heard, size, 2))
+	if (!take(answer, size, 2))
 		return false;
-	*report = (struct slice){heard->data, (size_t)size[0] | (size_t)size[1] << 8};
-	if (report->len > heard->len)
+	*report = (struct slice){answer->data, (size_t)size[0] | (size_t)size[1] << 8};
+	if (report->len > answer->len)
 		return false;
-	*heard = (struct slice){heard->data + report->len, heard->len - report->len};
+	*answer = (struct slice){answer->data + report->len, answer->len - report->len};
 	return true;
 }
 
 void exchange_free(struct exchange *exchange)
 {
-	buffer_free(&exchange->said);
-	buffer_free(&exchange->heard);
+	buffer_free(&exchange->message);
+	buffer_free(&exchange->answer);
 }

@@ -1,9 +1,12 @@
 /*
- * exchange.h: the reports of a server to the fleet that decides a limit, and the fleet's answers:
- * one call of scripts/fleet.lua, which has the rules.
+ * exchange.h: messages between the servers of one Redis, each one call of a script.
  *
- * It is an operation of a client. Its limit and `limit_name` tell whose keys it is about;
- * `key_name` means nothing.
+ * A quorum group decides a limit together: each server sends what its requests have found, and
+ * reads the changes of phase that follow (scripts/quorum.lua has the rules). A server also notifies
+ * another of reports on that one's permits (scripts/reports.lua).
+ *
+ * An exchange is an operation of a store client. Its limit and `limit_name` say whose keys it is
+ * about; `key_name` means nothing.
  */
 #ifndef REDIS_EXCHANGE_H
 #define REDIS_EXCHANGE_H
@@ -20,16 +23,16 @@
 
 /* The script that a call is of. */
 enum exchange_subject {
-	EXCHANGE_FLEET,
+	EXCHANGE_QUORUM,
 	EXCHANGE_REPORTS, /* scripts/reports.lua: of permits of the server that limit_name names */
 };
 
 struct exchange {
 	struct store_operation operation; /* first */
 	enum exchange_subject subject;
-	struct buffer said;   /* the words of the call behind its keys */
+	struct buffer message; /* the words of the call behind its keys */
 	size_t words;
-	struct buffer heard; /* when the operation is done without an error */
+	struct buffer answer; /* when the operation is done without an error */
 };
 
 enum exchange_word {
@@ -39,8 +42,8 @@ enum exchange_word {
 	EXCHANGE_RESETS = 'z',
 };
 
-/* An answer for a key: after which turn, the word, and how often. */
-struct exchange_say {
+/* An entry of a message, for a key: after which phase change, the word, and how often. */
+struct exchange_entry {
 	enum exchange_word word;
 	uint64_t number;
 	uint32_t counts[4];
@@ -48,11 +51,11 @@ struct exchange_say {
 };
 
 enum exchange_kind {
-	EXCHANGE_END = '.',    /* `number` is the newest turn; count: there are more */
-	EXCHANGE_OPEN = 'o',   /* since age_ns, after `count` failed probes in a row */
+	EXCHANGE_END = '.',  /* `number` is the newest turn; count: there are more */
+	EXCHANGE_OPEN = 'o', /* since age_ns, after `count` failed probes in a row */
 	EXCHANGE_CLOSED = 'c',
-	EXCHANGE_GIVEN = 'p',  /* so many probes more */
-	EXCHANGE_FULL = 'x',   /* the fleet has no room for the key */
+	EXCHANGE_GIVEN = 'p', /* so many probes more */
+	EXCHANGE_FULL = 'x',  /* the quorum group has no room for the key */
 };
 
 struct exchange_news {
@@ -71,17 +74,17 @@ struct exchange_server {
 
 /** Begins a call. */
 void exchange_begin(struct exchange *exchange, const struct exchange_server *server);
-void exchange_say(struct exchange *exchange, const struct exchange_say *say);
-/** The next of what it heard. False: that was all, or it is nonsense. */
-bool exchange_next(struct slice *heard, struct exchange_news *news);
+void exchange_add(struct exchange *exchange, const struct exchange_entry *entry);
+/** Reads the next of an answer. False: that was all, or it is nonsense. */
+bool exchange_next(struct slice *answer, struct exchange_news *news);
 void exchange_free(struct exchange *exchange);
 
-/** Begins a call that tells another server of a report, which is read within `life_ns`; ... */
-void exchange_tell_report(struct exchange *exchange, struct slice report, uint64_t life_ns);
+/** Begins a call that notifies another server of a report, which it reads within `life_ns`; ... */
+void exchange_send_report(struct exchange *exchange, struct slice report, uint64_t life_ns);
 /** ... and one that takes the reports of this server's permits, EXCHANGE_REPORTS_MAX at most. */
-void exchange_ask_reports(struct exchange *exchange);
+void exchange_take_reports(struct exchange *exchange);
 /** The next of them. False: that was all. */
-bool exchange_next_report(struct slice *heard, struct slice *report);
+bool exchange_next_report(struct slice *answer, struct slice *report);
 
 /* For clients: */
 
@@ -92,6 +95,6 @@ void exchange_write_keys(struct slice first, struct buffer *out);
 size_t exchange_words(const struct exchange *exchange);
 void exchange_write(const struct exchange *exchange, struct buffer *out);
 /** False: nonsense, or no memory. */
-bool exchange_heard(struct exchange *exchange, const struct redis_reply *reply);
+bool exchange_read_answer(struct exchange *exchange, const struct redis_reply *reply);
 
 #endif

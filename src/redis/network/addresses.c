@@ -38,7 +38,7 @@ static size_t oldest(const struct addresses *known)
 	return least;
 }
 
-void addresses_note(struct addresses *known, const struct redis_address *address, bool works)
+void addresses_record(struct addresses *known, const struct redis_address *address, bool works)
 {
 	size_t i;
 

@@ -30,7 +30,7 @@ struct addresses {
 void addresses_open(struct addresses *known);
 void addresses_close(struct addresses *known);
 
-void addresses_note(struct addresses *known, const struct redis_address *address, bool works);
+void addresses_record(struct addresses *known, const struct redis_address *address, bool works);
 /** Sorts a list. Addresses that nothing is known of keep their order. */
 void addresses_sort(struct addresses *known, struct redis_address *list, size_t n);
 

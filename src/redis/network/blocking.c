@@ -241,7 +241,7 @@ void blocking_serve(struct blocking *blocking, struct store_client *client)
 
 /* Moving bytes */
 
-static void tell_lost(struct line *line)
+static void report_lost(struct line *line)
 {
 	line->state = LINE_DEAD;
 	redis_attempt_lost(line->attempt, line->error == 0 ? "it has closed the connection"
@@ -313,7 +313,7 @@ static bool tend(struct blocking *blocking)
 		if (line->sends && line->state == LINE_OPEN)
 			write_line(line);
 		if (line->state == LINE_LOST) {
-			tell_lost(line);
+			report_lost(line);
 			told = true;
 		}
 	}
@@ -375,7 +375,7 @@ static void turn(struct blocking *blocking, uint64_t until_ns)
 	ring(blocking);
 }
 
-void blocking_look(struct blocking *blocking)
+void blocking_poll(struct blocking *blocking)
 {
 	wait_ready(blocking, 0);
 	ring(blocking);
@@ -384,7 +384,7 @@ void blocking_look(struct blocking *blocking)
 
 void blocking_settle(struct blocking *blocking, uint64_t until_ns)
 {
-	blocking_look(blocking);
+	blocking_poll(blocking);
 	while (redis_client_is_awaited(blocking->client) && os_monotonic_ns() < until_ns)
 		turn(blocking, until_ns);
 	tend(blocking);

@@ -21,7 +21,7 @@ struct redis_transport *blocking_transport(struct blocking *blocking);
 /** The client that it is the transport of. */
 void blocking_serve(struct blocking *blocking, struct store_client *client);
 /** Moves what can be moved without waiting; then rings. */
-void blocking_look(struct blocking *blocking);
+void blocking_poll(struct blocking *blocking);
 /**
  * The same, and waits for what the client still awaits, such as the answer to a probe; until then
  * at most, by the monotonic clock.

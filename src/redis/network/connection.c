@@ -342,7 +342,7 @@ static struct slice find_text(const struct redis_reply *reply, struct slice name
 	return (struct slice){0};
 }
 
-static void look_at_role(struct connection *connection, const struct redis_reply *reply)
+static void check_role(struct connection *connection, const struct redis_reply *reply)
 {
 	struct slice role = find_text(reply, SLICE("role")), mode = find_text(reply, SLICE("mode"));
 
@@ -373,7 +373,7 @@ static void greeted(struct connection_call *call, const struct redis_reply *repl
 	} else if (reply->type == REDIS_ERROR) {
 		fail(connection, "Redis says %.*s", (int)u64_min(text.len, 160), text.data);
 	} else if (which == GREETING_ROLE) {
-		look_at_role(connection, reply);
+		check_role(connection, reply);
 	} else if (reply->type != REDIS_TEXT ||
 	           !slice_equal(text, slice_of(which == GREETING_PING ? "PONG" : "OK"))) {
 		fail(connection, "expected %s to %s, found another reply",

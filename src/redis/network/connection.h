@@ -52,14 +52,14 @@ struct buffer *connection_command(struct connection *connection);
 void connection_sent(struct connection *connection, struct connection_call *call);
 
 /**
- * Bytes for the wire, and that so many of them are gone. There may be new ones after connection_sent
- * and after link_in.
+ * Bytes for the wire, and that so many of them are gone. There may be new ones after
+ * connection_sent and after connection_in.
  */
 struct slice connection_out(struct connection *connection);
 void connection_out_gone(struct connection *connection, size_t bytes);
 /**
- * Bytes from the wire. 0, or EIO: the connection has failed, and link_error says why (nonsense, a
- * refused password or certificate): close it.
+ * Bytes from the wire. 0, or EIO: the connection has failed, and connection_error says why
+ * (nonsense, a refused password or certificate): close it.
  */
 int connection_in(struct connection *connection, struct slice bytes);
 const char *connection_error(const struct connection *connection);

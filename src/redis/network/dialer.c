@@ -29,10 +29,12 @@ struct redis_dialer {
 	struct redis_attempt attempts[DIALER_ADDRESSES_MAX]; /* one for each address */
 };
 
-static void note(const struct redis_dialer *dialer, const struct redis_attempt *attempt, bool works)
+static void record(const struct redis_dialer *dialer, const struct redis_attempt *attempt,
+                   bool works)
 {
 	if (dialer->target.known)
-		addresses_note(dialer->target.known, &dialer->addresses[attempt - dialer->attempts], works);
+		addresses_record(dialer->target.known, &dialer->addresses[attempt - dialer->attempts],
+		                 works);
 }
 
 static void attempt_end(struct redis_attempt *attempt)
@@ -104,7 +106,7 @@ static void attempt_fail(struct redis_attempt *attempt, const char *why)
 
 	snprintf(dialer->why, sizeof dialer->why, "%s", why);
 	dialer->is_of_replica = connection_is_of_replica(attempt->connection);
-	note(dialer, attempt, false);
+	record(dialer, attempt, false);
 	attempt_end(attempt);
 	fall_back(dialer);
 }
@@ -119,7 +121,7 @@ static void accept_greeting(struct redis_attempt *attempt)
 	for (size_t i = 0; i < dialer->begun; i++)
 		if (&dialer->attempts[i] != attempt)
 			attempt_end(&dialer->attempts[i]);
-	note(dialer, attempt, true);
+	record(dialer, attempt, true);
 	dialer->owner->accepted(dialer->context);
 }
 
@@ -239,7 +241,7 @@ void dialer_close(struct redis_dialer *dialer)
 		struct redis_attempt *attempt = &dialer->attempts[i];
 
 		if (!dialer->accepted && attempt->connection)
-			note(dialer, attempt, false);
+			record(dialer, attempt, false);
 		attempt_end(attempt);
 	}
 	free(dialer);
@@ -273,5 +275,5 @@ void dialer_send(struct redis_dialer *dialer)
 void dialer_blame(const struct redis_dialer *dialer)
 {
 	if (dialer->accepted)
-		note(dialer, dialer->accepted, false);
+		record(dialer, dialer->accepted, false);
 }

@@ -33,7 +33,7 @@ struct redis_transport_kind {
 	 */
 	bool (*dial)(struct redis_transport *transport, struct redis_attempt *attempt,
 	             const struct redis_address *to, void **line);
-	/* link_out has bytes to be written, soon and without being asked again. */
+	/* connection_out has bytes to be written, soon and without being asked again. */
 	void (*send)(struct redis_transport *transport, void *line);
 	/* Ends it; redis_attempt_lost is not called. May be called within redis_attempt_in. */
 	void (*hang_up)(struct redis_transport *transport, void *line);

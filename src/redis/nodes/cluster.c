@@ -143,7 +143,7 @@ unsigned cluster_find(struct cluster *cluster, const struct redis_host *host, bo
 		cluster->nodes[place].is_sentinel = is_sentinel;
 		cluster->nodes[place].is_replica = false;
 		cluster->nodes[place].state = SENTINEL_IDLE;
-		health_back(&cluster->nodes[place].health);
+		health_recover(&cluster->nodes[place].health);
 	}
 	return place;
 }

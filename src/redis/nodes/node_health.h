@@ -3,7 +3,7 @@
  * second, without a lock.
  *
  * It is up until a client reports a failure. From then on no client sends steps, until a client
- * that has claimed a probe finds it back.
+ * that has claimed a probe finds that it has recovered.
  */
 #ifndef REDIS_NODE_HEALTH_H
 #define REDIS_NODE_HEALTH_H
@@ -16,15 +16,15 @@
 
 /* Zero: up. */
 struct health {
-	_Atomic bool away;
-	_Atomic uint64_t probe_ns; /* away: when the next probe is due, by the monotonic clock */
-	_Atomic uint64_t era;      /* how often it was found away */
+	_Atomic bool unavailable;
+	_Atomic uint64_t probe_ns; /* unavailable: when the next probe is due, by the monotonic clock */
+	_Atomic uint64_t era;      /* how often it was found unavailable */
 	_Atomic bool runs_none;    /* it refused what a script does, or to load one */
 };
 
 static inline bool health_is_up(const struct health *health)
 {
-	return !atomic_load_explicit(&health->away, memory_order_acquire);
+	return !atomic_load_explicit(&health->unavailable, memory_order_acquire);
 }
 
 /** When the next probe is due. */
@@ -42,11 +42,11 @@ static inline uint64_t health_era(const struct health *health)
 	return atomic_load_explicit(&health->era, memory_order_relaxed);
 }
 
-/** It is away; the first probe is due then, or later after another. Whether it was up. */
+/** It is unavailable; the first probe is due then, or later after another. Whether it was up. */
 bool health_fail(struct health *health, uint64_t probe_ns);
 /** Whether the caller is to probe now: of all clients that ask, one in HEALTH_PROBE_NS. */
 bool health_claim(struct health *health, uint64_t now_ns);
-/** A probe has succeeded. Whether it was away. */
-bool health_back(struct health *health);
+/** A probe has succeeded. Whether it was unavailable. */
+bool health_recover(struct health *health);
 
 #endif

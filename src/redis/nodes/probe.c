@@ -6,7 +6,7 @@
 
 /* Health */
 
-static void tell_switch(const struct redis_client *client, const char *why)
+static void notify_switch(const struct redis_client *client, const char *why)
 {
 	const struct redis_options *options = &client->store->options;
 
@@ -14,7 +14,8 @@ static void tell_switch(const struct redis_client *client, const char *why)
 		options->switched(options->context, &client->store->store, why);
 }
 
-void probe_go_away(struct redis_client *client, unsigned number, const char *why, uint64_t probe_ns)
+void probe_set_unavailable(struct redis_client *client, unsigned number, const char *why,
+                           uint64_t probe_ns)
 {
 	struct health *health = health_of(client, number);
 	bool is_new = health_fail(health, probe_ns);
@@ -23,33 +24,33 @@ void probe_go_away(struct redis_client *client, unsigned number, const char *why
 	if (!cluster_serves(client->store->cluster, number))
 		return;
 	if (is_new) {
-		atomic_store_explicit(&client->store->is_away, true, memory_order_release);
+		atomic_store_explicit(&client->store->is_unavailable, true, memory_order_release);
 		count_more(&client->counts.switches, 1);
-		tell_switch(client, why);
+		notify_switch(client, why);
 	}
 	cluster_doubt(client->store->cluster);
 	if (!client->is_closing)
 		client_alarm_at(client, health_probe_ns(health));
 }
 
-void probe_look_whether_back(const struct redis_client *client)
+void probe_check_recovered(const struct redis_client *client)
 {
-	_Atomic bool *is_away = &client->store->is_away;
+	_Atomic bool *is_unavailable = &client->store->is_unavailable;
 
-	if (atomic_load_explicit(is_away, memory_order_relaxed) &&
+	if (atomic_load_explicit(is_unavailable, memory_order_relaxed) &&
 	    cluster_is_up(client->store->cluster) &&
-	    atomic_exchange_explicit(is_away, false, memory_order_acq_rel))
-		tell_switch(client, NULL);
+	    atomic_exchange_explicit(is_unavailable, false, memory_order_acq_rel))
+		notify_switch(client, NULL);
 }
 
-static void come_back(struct redis_node *node)
+static void recover(struct redis_node *node)
 {
 	struct health *health = health_of(node->client, node->number);
 
 	node->era = health_era(health);
 	atomic_store(&health->runs_none, false);
-	health_back(health);
-	probe_look_whether_back(node->client);
+	health_recover(health);
+	probe_check_recovered(node->client);
 }
 
 static void probed(struct connection_call *base, const struct redis_reply *reply)
@@ -70,23 +71,24 @@ static void probed(struct connection_call *base, const struct redis_reply *reply
 	else if (!node->probe.may_not &&
 	         (error == CALL_ERROR_OWN ||
 	          (error == CALL_ERROR_MOVED && node->client->store->url.cluster)))
-		come_back(node);
+		recover(node);
 }
 
 /* There is no such script: that is what it should say, unless one was loaded. */
-static void told_whether_it_may(struct connection_call *base, const struct redis_reply *reply)
+static void on_may_reply(struct connection_call *base, const struct redis_reply *reply)
 {
 	struct redis_node *node =
 	    (struct redis_node *)((char *)base - offsetof(struct redis_node, probe.may));
 	bool is_error = reply && reply->type == REDIS_ERROR;
 	enum call_error error = is_error ? call_error_of(reply->text) : CALL_ERROR_OWN;
 
-	node->probe.may_not = (!is_error && !node->probe.loads) || error == CALL_ERROR_AWAY || error == CALL_ERROR_WITHIN ||
+	node->probe.may_not = (!is_error && !node->probe.loads) || error == CALL_ERROR_UNAVAILABLE ||
+	                      error == CALL_ERROR_WITHIN ||
 	                      (error == CALL_ERROR_SCRIPT && node->probe.loads);
 }
 
 /* The later replies say whether it was done. */
-static void told_of_load(struct connection_call *base, const struct redis_reply *reply)
+static void on_load_reply(struct connection_call *base, const struct redis_reply *reply)
 {
 	(void)base;
 	(void)reply;
@@ -102,7 +104,7 @@ static void send_probe_of_scripts(struct redis_node *node, struct slice key)
 	connection_write_words(connection_command(node->connection),
 	                       (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(call->source)},
 	                       3);
-	node->probe.load.replied = told_of_load;
+	node->probe.load.replied = on_load_reply;
 	connection_sent(node->connection, &node->probe.load);
 	connection_write_words(connection_command(node->connection),
 	                       (struct slice[]){SLICE("EVALSHA"), slice_of(call->sha), SLICE("0"), key},
@@ -129,7 +131,7 @@ void probe_send(struct redis_node *node)
 		    connection_command(node->connection),
 		    (struct slice[]){SLICE("EVALSHA"), SLICE(NO_SCRIPT), SLICE("1"), {key.data, key.len}},
 		    4);
-	node->probe.may.replied = told_whether_it_may;
+	node->probe.may.replied = on_may_reply;
 	connection_sent(node->connection, &node->probe.may);
 	connection_write_words(
 	    connection_command(node->connection),

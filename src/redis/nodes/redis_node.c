@@ -16,13 +16,13 @@
 /* Nodes */
 
 /* This client comes back to it by itself. */
-static void go_away(const struct redis_node *node, const char *why, uint64_t probe_ns)
+static void set_unavailable(const struct redis_node *node, const char *why, uint64_t probe_ns)
 {
 	char host[REDIS_HOST_TEXT_MAX], told[sizeof host + sizeof node->trouble + 2];
 
 	redis_host_write(&node->host, host);
 	snprintf(told, sizeof told, "%s: %.*s", host, (int)sizeof node->trouble, why);
-	probe_go_away(node->client, node->number, told, probe_ns);
+	probe_set_unavailable(node->client, node->number, told, probe_ns);
 }
 
 static void node_free(struct redis_node *node)
@@ -115,9 +115,9 @@ static void drop(struct redis_node *node, const char *why, uint64_t probe_ns)
 	if (node->is_sentinel || node->asks_map)
 		map_fail(client, number, why);
 	if (node->is_replica || dialer_is_of_replica(node->dialer))
-		sentinels_note_role(client->store->cluster, number, false);
+		sentinels_record_role(client->store->cluster, number, false);
 	if (says_it)
-		go_away(node, why, probe_ns);
+		set_unavailable(node, why, probe_ns);
 	node_free(node);
 	commands_fail_all(client, waiting, WEIR_ESTORE);
 	if (says_it && cluster_serves(client->store->cluster, number))
@@ -150,7 +150,7 @@ static void await_master(struct redis_client *client, struct redis_command *firs
 
 	if (is_up && is_late) {
 		sentinels_why(client->store->cluster, why);
-		probe_go_away(client, number, why, client_now_ns(client) + HEALTH_PROBE_NS);
+		probe_set_unavailable(client, number, why, client_now_ns(client) + HEALTH_PROBE_NS);
 	}
 	if (!is_up || is_late || client->is_closing) {
 		commands_fail_all(client, first, WEIR_ESTORE);
@@ -218,7 +218,7 @@ static void ask_for_map(struct redis_client *client)
 		node->asks_map = true;
 		map_ask(node);
 	}
-	/* A new master is probed at once if the one before was away. */
+	/* A new master is probed at once if the one before was unavailable. */
 	if (client->store->url.master && sentinels_know(cluster, cluster_node_of(cluster, 0)))
 		node_probe(client, cluster_node_of(cluster, 0));
 }
@@ -284,8 +284,8 @@ static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 		nodes_send(client, command_list_take(&node->waiting));
 		return;
 	}
-	/* All of them: nothing is sent to what is away. */
-	go_away(node, "it takes long to connect", now_ns + HEALTH_PROBE_NS);
+	/* All of them: nothing is sent to what is unavailable. */
+	set_unavailable(node, "it takes long to connect", now_ns + HEALTH_PROBE_NS);
 	commands_fail_all(client, command_list_take(&node->waiting), WEIR_ESTORE);
 }
 
@@ -387,7 +387,7 @@ void nodes_tick(struct redis_client *client)
 		if (!health_is_up(health_of(client, i)) && cluster_serves(client->store->cluster, i))
 			node_probe(client, i);
 	}
-	probe_look_whether_back(client);
+	probe_check_recovered(client);
 	if (client->later_ns <= now_ns)
 		again_later(client);
 	nodes_send(client, NULL);
@@ -444,9 +444,9 @@ static void on_accepted(void *context)
 
 	node->connection = dialer_connection(node->dialer);
 	node->ready_deadline_ns = 0;
-	sentinels_note_role(client->store->cluster, node->number, true);
+	sentinels_record_role(client->store->cluster, node->number, true);
 	if (node->is_sentinel)
-		health_back(health_of(client, node->number));
+		health_recover(health_of(client, node->number));
 	else if (!health_is_up(health_of(client, node->number)))
 		probe_send(node);
 	map_ask(node);
@@ -472,7 +472,7 @@ static void take_in(struct redis_node *node, struct slice bytes)
 		dialer_blame(node->dialer);
 		drop(node, why, probe_ns);
 	} else {
-		go_away(node, why, probe_ns);
+		set_unavailable(node, why, probe_ns);
 	}
 }
 

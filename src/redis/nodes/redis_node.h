@@ -15,7 +15,7 @@
  * which send them now or when they are ready.
  */
 void nodes_send(struct redis_client *client, struct redis_command *first);
-/** Looks at all deadlines, and probes what is away. */
+/** Looks at all deadlines, and probes what is unavailable. */
 void nodes_tick(struct redis_client *client);
 /** Whether any of them has to answer. */
 bool nodes_are_awaited(const struct redis_client *client);

@@ -79,14 +79,14 @@ bool send_words(struct redis_node *node, uint64_t deadline_ns,
 	return true;
 }
 
-/* Why the node is away, as take_in() will find. */
-static void note_trouble(struct redis_node *node, struct slice text)
+/* Why the node is unavailable, as take_in() will find. */
+static void set_trouble(struct redis_node *node, struct slice text)
 {
 	snprintf(node->trouble, sizeof node->trouble, "Redis says %.*s", (int)u64_min(text.len, 160),
 	         text.data);
 }
 
-static void note_no_scripts(const struct redis_node *node)
+static void set_runs_none(const struct redis_node *node)
 {
 	atomic_store(&cluster_health(node->client->store->cluster, node->number)->runs_none, true);
 }
@@ -96,8 +96,8 @@ static void loaded(struct connection_call *base, const struct redis_reply *reply
 	struct call *call = send_take(base);
 
 	if (reply && reply->type == REDIS_ERROR) {
-		note_trouble(call->node, reply->text);
-		note_no_scripts(call->node);
+		set_trouble(call->node, reply->text);
+		set_runs_none(call->node);
 	}
 	send_end(call);
 }
@@ -205,9 +205,9 @@ static void call_refused(struct redis_node *node, struct call *call, struct slic
 	if (error == CALL_ERROR_MOVED && redirect(node, call, text))
 		return;
 	if (error != CALL_ERROR_OWN)
-		note_trouble(node, text);
+		set_trouble(node, text);
 	if (error == CALL_ERROR_WITHIN)
-		note_no_scripts(node);
+		set_runs_none(node);
 	node->is_lost |= error == CALL_ERROR_LOST;
 	node->is_replica |= redis_error_is(text, "READONLY");
 	cluster_doubt(node->client->store->cluster);

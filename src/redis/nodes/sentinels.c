@@ -83,8 +83,8 @@ static unsigned elect(const struct cluster *cluster, unsigned *votes)
 }
 
 /*
- * While the old master is away, the store is away. The new master then has to pass a probe before
- * it gets any call, so that no log says "back" on the word of a Sentinel alone.
+ * While the old master is unavailable, the store is unavailable. The new master then has to pass a
+ * probe before it gets any call, so that no log says "back" on the word of a Sentinel alone.
  */
 static void follow(struct cluster *cluster, unsigned master)
 {
@@ -112,7 +112,7 @@ static void end_round(struct cluster *cluster)
 }
 
 /* Ends the round if further answers can't change its result. */
-static void look_at_answers(struct cluster *cluster)
+static void check_answers(struct cluster *cluster)
 {
 	unsigned asked = 0, awaited = 0, votes, master = elect(cluster, &votes);
 
@@ -189,20 +189,20 @@ bool sentinels_are_awaited(struct cluster *cluster, const void *asker)
 
 /* Answers */
 
-static void note_failure(struct cluster *cluster, unsigned node, const char *why)
+static void record_failure(struct cluster *cluster, unsigned node, const char *why)
 {
 	char host[REDIS_HOST_TEXT_MAX];
 
 	redis_host_write(&cluster->nodes[node].host, host);
 	snprintf(cluster->why, sizeof cluster->why, "%.60s: %.130s", host, why);
 	cluster->nodes[node].state = SENTINEL_FAILED;
-	look_at_answers(cluster);
+	check_answers(cluster);
 }
 
 void sentinels_fail(struct cluster *cluster, unsigned node, const char *why)
 {
 	pthread_mutex_lock(&cluster->mutex);
-	note_failure(cluster, node, why);
+	record_failure(cluster, node, why);
 	pthread_mutex_unlock(&cluster->mutex);
 }
 
@@ -221,7 +221,7 @@ static bool read_master(const struct redis_reply *reply, struct redis_host *out)
 	       slots_host(reply->items[0].text, port, NULL, out);
 }
 
-static void note_answer(struct cluster *cluster, unsigned node, const struct redis_reply *reply)
+static void record_answer(struct cluster *cluster, unsigned node, const struct redis_reply *reply)
 {
 	struct redis_host host;
 	unsigned master = CLUSTER_NO_NODE;
@@ -232,7 +232,7 @@ static void note_answer(struct cluster *cluster, unsigned node, const struct red
 	if (master != CLUSTER_NO_NODE) {
 		cluster->nodes[node].state = SENTINEL_NAMED;
 		cluster->nodes[node].named = master;
-		look_at_answers(cluster);
+		check_answers(cluster);
 		return;
 	}
 	if (reply->type == REDIS_NIL)
@@ -242,13 +242,13 @@ static void note_answer(struct cluster *cluster, unsigned node, const struct red
 		         reply->text.data);
 	else
 		snprintf(why, sizeof why, "expected the address of a master, found another reply");
-	note_failure(cluster, node, why);
+	record_failure(cluster, node, why);
 }
 
 void sentinels_answer(struct cluster *cluster, unsigned node, const struct redis_reply *reply)
 {
 	pthread_mutex_lock(&cluster->mutex);
-	note_answer(cluster, node, reply);
+	record_answer(cluster, node, reply);
 	pthread_mutex_unlock(&cluster->mutex);
 }
 
@@ -300,7 +300,7 @@ void sentinels_learn(struct cluster *cluster, const struct redis_reply *reply)
 	pthread_mutex_unlock(&cluster->mutex);
 }
 
-void sentinels_note_role(struct cluster *cluster, unsigned node, bool is_master)
+void sentinels_record_role(struct cluster *cluster, unsigned node, bool is_master)
 {
 	if (!cluster->has_sentinels)
 		return;

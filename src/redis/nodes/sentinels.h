@@ -46,7 +46,7 @@ void sentinels_fail(struct cluster *cluster, unsigned node, const char *why);
 void sentinels_learn(struct cluster *cluster, const struct redis_reply *reply);
 
 /** A node said of itself whether it is a master. */
-void sentinels_note_role(struct cluster *cluster, unsigned node, bool is_master);
+void sentinels_record_role(struct cluster *cluster, unsigned node, bool is_master);
 
 #define SENTINELS_WHY_MAX 300
 

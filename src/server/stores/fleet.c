@@ -291,7 +291,7 @@ static void take_news(const struct tick *tick, const struct exchange_news *news)
 static void hear(struct tick *tick)
 {
 	struct fleet *fleet = tick->fleet;
-	struct slice heard = {fleet->exchange.heard.data, fleet->exchange.heard.len};
+	struct slice heard = {fleet->exchange.answer.data, fleet->exchange.answer.len};
 	struct exchange_news news;
 
 	while (exchange_next(&heard, &news)) {
@@ -356,28 +356,28 @@ static bool see(void *context, struct fleet_key *key)
 
 static void say_of(struct exchange *exchange, struct fleet_key *key, bool may_vote)
 {
-	struct exchange_say say = {.number = key->number, .key = {key->name, key->len}};
+	struct exchange_entry say = {.number = key->number, .key = {key->name, key->len}};
 
 	if ((key->good | key->bad | key->freed) != 0) {
 		say.word = EXCHANGE_PROBES;
 		memcpy(say.counts, (uint32_t[]){key->good, key->bad, key->slow, key->freed},
 		       sizeof say.counts);
-		exchange_say(exchange, &say);
+		exchange_add(exchange, &say);
 		memset(say.counts, 0, sizeof say.counts);
 	}
 	if (key->resets) {
 		say.word = EXCHANGE_RESETS;
-		exchange_say(exchange, &say);
+		exchange_add(exchange, &say);
 	}
 	if (key->trips && may_vote) {
 		say.word = EXCHANGE_TRIPS;
-		exchange_say(exchange, &say);
+		exchange_add(exchange, &say);
 		key->trips = false;
 	}
 	if (key->asks > 0) {
 		say.word = EXCHANGE_ASKS;
 		say.counts[0] = key->asks;
-		exchange_say(exchange, &say);
+		exchange_add(exchange, &say);
 	}
 	key->good = key->bad = key->slow = key->freed = key->asks = 0;
 	key->resets = false;

@@ -113,7 +113,7 @@ void reports_claimed(void *context, const struct plan *plan)
 		if (plan->steps[i].foreign)
 			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
 	name_giver(plan->giver, told->giver);
-	exchange_tell_report(&told->exchange, report,
+	exchange_send_report(&told->exchange, report,
 	                     sat_sub(until_ns, worker->turn.at.now_ns) + CLOCKS_NS);
 	submit(worker, &told->exchange, told->giver, told_done);
 }
@@ -142,7 +142,7 @@ static void settle(struct worker *worker, struct slice report)
 static void hear(struct worker *worker)
 {
 	struct reports *reports = &worker->shared->reports;
-	struct slice heard = {reports->exchange.heard.data, reports->exchange.heard.len}, report;
+	struct slice heard = {reports->exchange.answer.data, reports->exchange.answer.len}, report;
 	size_t n = 0;
 
 	if (reports->exchange.operation.status != WEIR_OK)
@@ -187,7 +187,7 @@ static void ask(struct worker *worker, uint64_t now_ns)
 	if (!gives(worker))
 		return;
 	reports->is_asking = true;
-	exchange_ask_reports(&reports->exchange);
+	exchange_take_reports(&reports->exchange);
 	submit(worker, &reports->exchange, reports->name, heard_done);
 }
 

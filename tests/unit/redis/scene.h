@@ -115,7 +115,7 @@ static inline void run(struct scene *s, struct one *ones, size_t n)
 
 static inline int ask(struct scene *s, const char *key, struct one *one)
 {
-	blocking_look(s->transport);
+	blocking_poll(s->transport);
 	make(s, one, key, 1);
 	run(s, one, 1);
 	return one->operation.status;
@@ -126,7 +126,7 @@ static inline struct store_operation ask_op(struct scene *s, enum algo_op op, ui
 {
 	struct one one;
 
-	blocking_look(s->transport);
+	blocking_poll(s->transport);
 	make(s, &one, "k", cost);
 	one.operation.step.call.op = op;
 	run(s, &one, 1);

@@ -233,7 +233,7 @@ static void a_connection_that_ended_between_calls_is_found_before_the_next(void 
 	server_start_in(&server, "--port", NULL);
 	f.dials_again = true;
 	for (int ms = 0; f.attempt.lost == 0 && ms < SERVER_WAIT_MS; ms++) {
-		blocking_look(f.blocking);
+		blocking_poll(f.blocking);
 		poll(NULL, 0, 1);
 	}
 	assert_int_equal(f.attempt.lost, 1);

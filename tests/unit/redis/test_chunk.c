@@ -341,7 +341,7 @@ static uint64_t in_use(struct scene *s)
 	struct one one;
 
 	plain.chunk = 0;
-	blocking_look(s->transport);
+	blocking_poll(s->transport);
 	make(s, &one, "k", 1);
 	one.operation.step.call.op = ALGO_PEEK;
 	one.operation.step.limit = &plain;

@@ -335,7 +335,7 @@ static void a_connection_that_is_cut_is_made_anew_at_once(void **state)
 	make(s, &one, "k", 1);
 	kill(s->server.pid, SIGSTOP);
 	submit(s, &one, 1);
-	blocking_look(s->transport);
+	blocking_poll(s->transport);
 	server_kill(&s->server);
 	blocking_run(s->transport, &s->pending);
 	assert_int_equal(one.operation.status, WEIR_ESTORE);

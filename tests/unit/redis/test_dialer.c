@@ -403,14 +403,14 @@ static void the_oldest_addresses_are_forgotten(void **state)
 
 	(void)state;
 	list[0].v4.sin_port = 1;
-	addresses_note(&s->known, &list[0], false);
+	addresses_record(&s->known, &list[0], false);
 	for (unsigned i = 0; i < ADDRESSES_MAX; i++) {
 		struct redis_address other = {.len = sizeof(struct sockaddr_in), .v4 = {.sin_family = 2}};
 
 		other.v4.sin_addr.s_addr = i;
 		addresses_sort(&s->known, list, 2);
 		assert_int_equal(list[0].v4.sin_port, 0);
-		addresses_note(&s->known, &other, true);
+		addresses_record(&s->known, &other, true);
 	}
 	list[0].v4.sin_port = 1;
 	list[1].v4.sin_port = 0;

@@ -10,7 +10,7 @@
 
 struct refusal {
 	const char *text;
-	bool is_away;   /* for all calls: else this one fails alone */
+	bool is_unavailable; /* for all calls: else this one fails alone */
 	bool is_lost;   /* and the connection is of no use */
 	bool is_within; /* what a script does is refused: a probe tries that */
 };
@@ -57,8 +57,8 @@ static void assert_told(const struct paper *p, const struct refusal *refusal)
 	char word[16];
 
 	sscanf(code ? code + 3 : refusal->text, "%15s", word);
-	assert_int_equal(p->away, refusal->is_away);
-	if (refusal->is_away)
+	assert_int_equal(p->away, refusal->is_unavailable);
+	if (refusal->is_unavailable)
 		assert_non_null(strstr(p->why, word));
 }
 
@@ -110,7 +110,7 @@ static void each_error_is_of_its_call_or_of_the_node(void **state)
 		assert_failed(&first);
 		assert_failed(&second);
 		assert_told(p, refusal);
-		if (refusal->is_away) {
+		if (refusal->is_unavailable) {
 			assert_int_equal(p->lines[0].attempt == NULL, refusal->is_lost);
 			assert_comes_back(p, refusal);
 		}
