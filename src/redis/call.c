@@ -99,8 +99,8 @@ void call_finish(struct redis_client *client, struct call *call, const struct re
 {
 	enum command_end ends[CALL_COMMANDS_MAX];
 
-	/* All are read before any operation is told: `done` may submit more, and command_read looks at
-	 * others. */
+	/* All are read before any operation ends, because `done` may submit more, and command_read
+	 * reads the whole group. */
 	client->clock_ns = command_clock(reply, call->count);
 	client->gather.round_ns =
 	    sat_sub(client_now_ns(client) + client->store->options.timeout_ns, call->deadline_ns);

@@ -9,7 +9,7 @@
 #include "redis/nodes/hash_slots.h"
 #include "redis/commands/exchange.h"
 
-/* The commands that a client keeps for later, and the room for a name that each keeps. */
+/* The most unused commands of a client, and the longest name for which each has room. */
 #define FREE_MAX   4096
 #define FREE_NAME  256
 
@@ -268,7 +268,7 @@ static void append(struct redis_command *command, struct store_operation *operat
 	command->last = &operation->next;
 }
 
-/* NULL: no memory. */
+/* NULL if there is no memory. */
 static struct redis_command *make_command(struct redis_client *client,
                                           struct store_operation *operation)
 {

@@ -1,11 +1,11 @@
 /*
- * gather.h: decides how long a client gathers requests before it sends.
+ * gather.h: decides how long a store client gathers requests before it sends them.
  *
- * A call costs Redis as much as several steps, and requests of one key in a call are one step. So
- * while calls are under way, a client gathers new requests until these are answered. It sends a few
- * requests at once, because waiting would gain little. When it has answered many clients, they
- * often ask again at once: it then gathers a little longer, as long as that pays. At rest nothing
- * waits.
+ * A call costs Redis as much as several commands, and requests of one key in a call are one
+ * command. Therefore, while calls are under way, the store client gathers new requests until these
+ * are answered. It sends a few requests at once, because waiting would gain little. The clients
+ * that it has answered often ask again at once: it then gathers a little longer, as long as that
+ * pays. At rest nothing waits.
  *
  * Nodes of a cluster do not wait for one another, so there nothing is gathered.
  */
@@ -14,7 +14,7 @@
 
 #include "redis/client_inside.h"
 
-/** Replies have come. */
+/** Replies were read. */
 void gather_answered(struct redis_client *client);
 /** Whether the batch has to wait: for replies, clients or an alarm. */
 bool gather_waits(struct redis_client *client);

@@ -1,8 +1,8 @@
 /*
  * redis.h: a store on Redis.
  *
- * All threads share the store: its settings, its nodes and their health, the denials that need not
- * be asked again, and the chunks that were taken. Each thread reaches it by a client of its own.
+ * All threads share the store: its settings, its nodes and their health, and its cache. Each thread
+ * reaches it by a store client of its own.
  */
 #ifndef REDIS_REDIS_H
 #define REDIS_REDIS_H
@@ -14,10 +14,12 @@ struct redis_options {
 	const char *url;
 	const char *prefix;       /* of every key */
 	uint64_t timeout_ns;      /* of a call */
-	uint64_t denied_cache_ns; /* how long a denial may be repeated without asking; 0: never */
+	uint64_t denied_cache_ns; /* how long a denial may be repeated without asking, or 0 */
 	bool given_time;          /* for tests: the time of a step is the caller's */
-	/* Told of each switch, by the thread that sees it: `why` it is unavailable, or NULL: it has
-	 * recovered. */
+	/*
+	 * Called when the store becomes unavailable, for the reason `why`, or has recovered (NULL), by
+	 * the thread that finds it.
+	 */
 	void (*switched)(void *context, const struct store *store, const char *why);
 	void *context;
 };
@@ -48,20 +50,20 @@ int redis_store_open(const struct redis_options *options, struct store **out,
 void redis_store_close(struct store *store);
 /** The URL without its password. */
 const char *redis_store_name(const struct store *store);
-/** The master that Sentinels named; false: they have named none yet. */
+/** The master that Sentinels named. False if they have named none yet. */
 bool redis_store_master(const struct store *store, struct redis_host *master);
 void redis_store_stats(const struct store *store, struct redis_stats *stats);
 /** Adds those of another store, or of the same one before. */
 void redis_stats_add(struct redis_stats *sum, const struct redis_stats *more);
 
-/** `port` outlives it. ENOMEM. */
+/** `transport` outlives it. ENOMEM. */
 int redis_client_open(struct store *store, struct redis_transport *transport,
                       struct store_client **out);
-/** Its operations are done with ESTORE first. */
+/** Its operations end with ESTORE first. */
 void redis_client_close(struct store_client *client);
 /**
- * Before its end: it gives back what it has taken in advance, and takes nothing so any more. Go on
- * until redis_client_steps is 0, as long as there is time.
+ * Before its end: it gives its chunks back, and takes no more. Go on until redis_client_steps is 0,
+ * as long as there is time.
  */
 void redis_client_stop(struct store_client *client);
 /**
@@ -69,11 +71,11 @@ void redis_client_stop(struct store_client *client);
  * flush ends a reading, too, but a call that needs nothing from Redis reaches no flush.
  */
 void redis_client_begin(struct store_client *client);
-/** At the end of a turn: sends what was submitted. */
+/** At the end of an iteration of the loop: sends the operations that were submitted. */
 void redis_client_flush(struct store_client *client);
-/** When the transport's alarm goes off. */
+/** When the transport's alarm rings. */
 void redis_client_tick(struct store_client *client, uint64_t monotonic_ns);
-/** How many steps it has by now, from when they are submitted until they are done. */
+/** How many commands it has, from when their operations are submitted until they are done. */
 size_t redis_client_steps(const struct store_client *client);
 /** Whether Redis has something to answer, if only a probe: for transports that block. */
 bool redis_client_is_awaited(const struct store_client *client);

@@ -25,29 +25,31 @@ struct settling {
 };
 
 /*
- * Of a key. While steps are `said`, `left` is 0. Else Redis holds `left` units for this process, unless
- * it is_unsure.
+ * The chunk of a key. Redis holds `left` units for this process, unless the chunk is_unsure. While
+ * commands that settle the chunk are under way, `left` is 0.
  */
 struct chunk {
 	struct cache_name name;
 	bool is_used;
-	bool has_others;     /* other servers held units when Redis was asked last */
+	bool has_others;     /* other servers held units at Redis's last answer */
 	bool is_unsure;      /* Redis may hold another number of units */
-	uint64_t asked_ns;   /* when somebody asked for the key last, by the local clock */
-	size_t steps;        /* of it that have not ended */
-	const void *stepper; /* whose steps these are; NULL: of several clients */
-	size_t said;         /* of these: that settle the chunk */
+	uint64_t asked_ns;   /* the last request for the key, by the local clock */
+	size_t commands;     /* on the key, that have not ended */
+	const void *owner;   /* the client of these, or NULL if they are of several */
+	size_t settling;     /* how many of these settle the chunk */
 	bool overlaps;       /* the newest was written while others were under way */
-	const void *client;  /* that has the chunk; it settles it */
-	uint64_t id, number; /* of the entry at Redis, 0: there was none yet; and of the newest step */
-	uint64_t used;       /* units granted so far, ... */
-	uint64_t used_known; /* and of these that Redis knows */
+	const void *client;  /* has the chunk, and settles it */
+	uint64_t id;         /* of the entry at Redis, or 0 before there is one */
+	uint64_t number;     /* of the newest command that settled it */
+	uint64_t used;       /* units granted so far */
+	uint64_t used_known; /* how many of these Redis knows */
 	uint64_t left;
 	struct units_reserved reserved;
-	uint64_t offset_ns;        /* so much Redis's clock is ahead, modulo 2^64 */
-	struct algo_state state;   /* the key's, as if nobody held units */
-	struct algo_state own;     /* of a bucket: what `used` did since Redis knew it last */
-	struct settling *settling; /* NULL: none, or it is under way */
+	uint64_t offset_ns;      /* Redis's clock is ahead by this, modulo 2^64 */
+	struct algo_state state; /* the key's, as if nobody held units */
+	struct algo_state own;   /* of a bucket: the effect of `used` since Redis knew it last */
+	struct settling
+	    *idle; /* the operation that settles the chunk when it is idle; NULL while it does */
 };
 
 struct set {
@@ -81,7 +83,7 @@ void chunks_close(struct chunks *chunks)
 		return;
 	for (size_t i = 0; i < SETS; i++) {
 		for (size_t j = 0; j < WAYS; j++)
-			free_settling(chunks->sets[i].chunks[j].settling);
+			free_settling(chunks->sets[i].chunks[j].idle);
 		pthread_mutex_destroy(&chunks->sets[i].lock);
 	}
 	os_pages_unmap(chunks, sizeof *chunks);
@@ -140,12 +142,13 @@ static struct chunk *place_for(struct set *set, struct cache_name name, uint64_t
 	for (size_t i = 0; i < WAYS; i++) {
 		struct chunk *chunk = &set->chunks[i];
 
-		if (chunk->steps == 0 && !holds(chunk) && (!oldest || chunk->asked_ns < oldest->asked_ns))
+		if (chunk->commands == 0 && !holds(chunk) &&
+		    (!oldest || chunk->asked_ns < oldest->asked_ns))
 			oldest = chunk;
 	}
 	if (!oldest)
 		return NULL;
-	free_settling(oldest->settling);
+	free_settling(oldest->idle);
 	*oldest = (struct chunk){.name = name, .is_used = true, .asked_ns = now_ns};
 	return oldest;
 }
@@ -191,7 +194,7 @@ enum cache_answer chunk_take(struct chunks *chunks, struct store_operation *oper
 	struct set *set = lock_set(chunks, name.key);
 	struct chunk *chunk = find(set, name);
 	enum cache_answer answer = CACHE_NONE;
-	bool is_behind = chunk && chunk->steps > 0 && (!chunk->stepper || chunk->stepper == client);
+	bool is_behind = chunk && chunk->commands > 0 && (!chunk->owner || chunk->owner == client);
 
 	if (!chunk) {
 		place_for(set, name, now_ns);
@@ -201,7 +204,7 @@ enum cache_answer chunk_take(struct chunks *chunks, struct store_operation *oper
 		bool soon = sat_sub(now_ns, chunk->asked_ns) <= SOON_NS;
 
 		chunk->asked_ns = now_ns;
-		if (soon && chunk->said == 0 && operation->step.call.op == ALGO_ACQUIRE)
+		if (soon && chunk->settling == 0 && operation->step.call.op == ALGO_ACQUIRE)
 			answer = CACHE_TAKES_CHUNK;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -228,8 +231,8 @@ static void settled(struct store_operation *operation)
 	struct set *set = lock_set(settling->chunks, settling->name.key);
 	struct chunk *chunk = find(set, settling->name);
 
-	if (chunk && !chunk->settling && (holds(chunk) || chunk->steps > 0)) {
-		chunk->settling = settling;
+	if (chunk && !chunk->idle && (holds(chunk) || chunk->commands > 0)) {
+		chunk->idle = settling;
 		settling = NULL;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -273,11 +276,11 @@ static bool put_settling(struct chunks *chunks, struct cache_name name, struct s
 	struct chunk *chunk = find(set, name);
 	bool has;
 
-	if (chunk && !chunk->settling) {
-		chunk->settling = made;
+	if (chunk && !chunk->idle) {
+		chunk->idle = made;
 		made = NULL;
 	}
-	has = chunk && chunk->settling;
+	has = chunk && chunk->idle;
 	pthread_mutex_unlock(&set->lock);
 	free_settling(made);
 	return has;
@@ -300,8 +303,8 @@ void chunk_begin(struct chunks *chunks, struct redis_command *command, const voi
 
 	command->chunk.is_counted = chunk != NULL;
 	if (chunk) {
-		chunk->stepper = chunk->steps == 0 || chunk->stepper == client ? client : NULL;
-		chunk->steps++;
+		chunk->owner = chunk->commands == 0 || chunk->owner == client ? client : NULL;
+		chunk->commands++;
 	}
 	pthread_mutex_unlock(&set->lock);
 }
@@ -317,7 +320,7 @@ static void settle(struct chunk *chunk, struct redis_command *command, bool give
 {
 	struct command_units *units = &command->units;
 
-	chunk->overlaps = chunk->said > 1;
+	chunk->overlaps = chunk->settling > 1;
 	if (chunk->id == 0)
 		chunk->id = 1 + draw_next() % (ID_MAX - 1);
 	units->is_known = true;
@@ -340,16 +343,16 @@ void chunk_write(struct chunks *chunks, struct redis_command *command, const voi
 	struct set *set = lock_set(chunks, own->name.key);
 	struct chunk *chunk = find(set, own->name);
 	bool insists = command->own.tries > 0 || command->call.op != ALGO_ACQUIRE;
-	size_t others = chunk ? chunk->said - own->is_said : 0;
+	size_t others = chunk ? chunk->settling - own->settles_now : 0;
 
 	*units = (struct command_units){.is_known = units->is_known || (chunk && chunk->has_others)};
-	if (!chunk || (!own->takes && !holds(chunk) && others == 0 && !own->is_said)) {
+	if (!chunk || (!own->takes && !holds(chunk) && others == 0 && !own->settles_now)) {
 		; /* there is nothing to be said */
 	} else if (others > 0 && !insists) {
 		units->is_known = units->is_whole = true;
 	} else {
-		chunk->said += !own->is_said;
-		own->is_said = true;
+		chunk->settling += !own->settles_now;
+		own->settles_now = true;
 		chunk->client = client;
 		settle(chunk, command, stops || (own->settles && is_idle(chunk, command)));
 	}
@@ -379,19 +382,19 @@ uint64_t chunk_end(struct chunks *chunks, struct redis_command *command, const v
 	const struct command_units *units = &command->units;
 	struct set *set = lock_set(chunks, command->chunk.name.key);
 	struct chunk *chunk = find(set, command->chunk.name);
-	bool is_said = command->chunk.is_said, answered = clock_ns != 0;
+	bool settles = command->chunk.settles_now, answered = clock_ns != 0;
 	uint64_t at_ns = 0;
 
-	chunk->steps--;
-	chunk->said -= is_said;
-	if (is_said && answered && units->number == chunk->number)
+	chunk->commands--;
+	chunk->settling -= settles;
+	if (settles && answered && units->number == chunk->number)
 		learn(chunk, command, clock_ns);
-	else if (is_said)
+	else if (settles)
 		chunk->is_unsure |= !answered || units->held > 0;
 	if (answered && units->is_known)
 		chunk->has_others = units->reserved.others > 0;
 	if (holds(chunk)) {
-		if (chunk->said == 0)
+		if (chunk->settling == 0)
 			chunk->client = client;
 		at_ns = now_ns + units_idle_ns(command->limit);
 	}
@@ -399,10 +402,10 @@ uint64_t chunk_end(struct chunks *chunks, struct redis_command *command, const v
 	return at_ns;
 }
 
-/* When its client is to look at it. */
+/* When its client has to settle it. */
 static uint64_t due_ns(const struct chunk *chunk)
 {
-	const struct algo_limit *limit = &chunk->settling->limit;
+	const struct algo_limit *limit = &chunk->idle->limit;
 	uint64_t idle_ns = chunk->asked_ns + units_idle_ns(limit);
 	uint64_t lease_ns = units_lease_ns(limit);
 
@@ -425,17 +428,17 @@ struct store_operation *chunk_idle(struct chunks *chunks, const void *client, ui
 			struct store_operation *operation;
 			uint64_t at_ns;
 
-			if (!chunk->is_used || chunk->client != client || !holds(chunk) || !chunk->settling)
+			if (!chunk->is_used || chunk->client != client || !holds(chunk) || !chunk->idle)
 				continue;
 			at_ns = due_ns(chunk);
-			if (!all && (at_ns > now_ns || chunk->steps > 0)) {
+			if (!all && (at_ns > now_ns || chunk->commands > 0)) {
 				if (at_ns <= now_ns)
 					at_ns = now_ns + IDLE_AGAIN_NS;
 				*next_ns = *next_ns == 0 ? at_ns : u64_min(*next_ns, at_ns);
 				continue;
 			}
-			operation = &chunk->settling->operation;
-			chunk->settling = NULL;
+			operation = &chunk->idle->operation;
+			chunk->idle = NULL;
 			operation->step.at = moment_given(now_ns + chunk->offset_ns);
 			operation->next = operations;
 			operations = operation;

@@ -1,21 +1,21 @@
 /*
- * chunks.h: units of limits that this process holds, to grant them without asking Redis. Shared by
- * threads.
+ * chunks.h: units of limits that this process holds, to grant them without asking Redis. Threads
+ * share them.
  *
- * When a key is asked for again soon, the step of that request also takes a chunk of the limit's
- * quota. Redis keeps an entry for it (scripts/chunks.lua): so many units are this process's. The
- * chunk then grants requests, until it is used up, or its window or its time ends.
+ * When a key is asked for again soon, the command of that request also takes a chunk of the limit's
+ * quota. Redis then has an entry for the units that this process holds (scripts/chunks.lua). The
+ * chunk grants requests until it is used up, or its window or its time ends.
  *
- * Each step of this process on the key settles the chunk: it says how many units were used, gives
- * back the others, and holds some again. So other operations find all units that the process does
- * not use. From when such a step is written until its answer is read the chunk grants nothing.
- * Where several are under way, only the answer to the newest counts. If that is lost, the next step
- * says the same again.
+ * Each command of this process on the key settles the chunk: it says how many units were used,
+ * gives back the others, and takes some again. So other operations find all units that the process
+ * does not use. The chunk grants nothing from when such a command is written until its answer is
+ * read. If several are under way, only the answer to the newest counts. If that is lost, the next
+ * command says the same again.
  *
- * Times of the parameter `now_ns` are of the local clock; all others are of Redis's, which is known
- * from when Redis was asked, so it seems later than it is, never earlier.
+ * The parameter `now_ns` is by the local clock. All other times are by Redis's clock, which is
+ * known from when Redis was asked; so it seems later than it is, never earlier.
  *
- * A fixed number of keys has chunks; others ask for each request.
+ * A fixed number of keys has chunks; requests for others ask Redis.
  */
 #ifndef REDIS_CHUNKS_H
 #define REDIS_CHUNKS_H
@@ -48,7 +48,8 @@ enum cache_answer chunk_take(struct chunks *chunks, struct store_operation *oper
                              uint64_t now_ns, const void *client);
 /** Whether an operation is granted that has waited for a command of this client to end. */
 bool chunk_serve(struct chunks *chunks, struct store_operation *operation, uint64_t now_ns);
-/** After CACHE_TAKES_CHUNK: makes ready to give the chunk back one day. False: no memory for that.
+/** After CACHE_TAKES_CHUNK: makes ready to give the chunk back one day. False if there is no memory
+ * for that.
  */
 bool chunk_prepare(struct chunks *chunks, const struct store_operation *operation);
 

@@ -19,7 +19,8 @@ struct entry {
 /* `sequence` is odd while the set is being written; it has changed when it was. */
 struct set {
 	_Alignas(64) _Atomic uint32_t sequence;
-	_Atomic uint64_t keys[WAYS]; /* 0: none. On one line: most sets are looked at in vain */
+	_Atomic uint64_t
+	    keys[WAYS]; /* 0 if there is none. On one line, because most searches find nothing */
 	struct entry entries[WAYS];
 };
 

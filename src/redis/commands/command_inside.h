@@ -13,11 +13,11 @@ enum command_kind {
 	KIND_SWAP,  /* writes what C has made of the value, if that has not changed since */
 	KIND_LEAVE, /* others need not wait for a swap any more; and the value is read again */
 	KIND_RESET, /* any value is deleted */
-	/* Refunds, of which C tells what they gave back: */
+	/* Refunds; C finds how much they gave back: */
 	KIND_BUCKET_REFUND,
 	KIND_SLOTS_REFUND,
 	KIND_WINDOW_REFUND,
-	/* Acquires, of which the script tells how many were granted: */
+	/* Acquires; the script says how many were granted: */
 	KIND_BUCKET,
 	KIND_DAY, /* a refund, too */
 	KIND_LOG, /* this and places: whatever is asked of it */
@@ -33,7 +33,8 @@ enum command_kind {
 /* A value that takes the place of another. */
 struct command_swap {
 	uint64_t at_ns;   /* the time that the new one is of */
-	uint64_t life_ms; /* of the new one; 0: a question, which supposes it and writes nothing */
+	uint64_t life_ms; /* of the new one; 0 for a question, which supposes the new value and writes
+	                     nothing */
 	size_t old_len, new_len;
 	char text[]; /* both; empty: none */
 };
@@ -83,12 +84,12 @@ bool command_varies(const struct redis_command *command);
 struct value;
 
 /**
- * Reads the value of the i-th of `n` commands. False: nonsense, or no memory. Free with value_free
- * in any case.
+ * Reads the value of the i-th of `n` commands. False if that is nonsense, or if there is no memory.
+ * Free with value_free in any case.
  */
 bool command_read_value(struct redis_command *command, size_t n, size_t i,
                         const struct redis_reply *reply, struct value *value);
-/** Reads the state of value->text, at value->time. False: no memory. */
+/** Reads the state of value->text, at value->time. False if there is no memory. */
 bool command_read_state(const struct redis_command *command, struct value *value);
 
 /** The time of a command by Redis's clock. */

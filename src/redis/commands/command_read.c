@@ -25,14 +25,14 @@ enum verdict {
 	BROKEN,
 };
 
-/* One request on the state. Returns the name of what it took; 0: nothing. */
+/* One request on the state. Returns the name of what it took, or 0. */
 static uint64_t apply(const struct redis_command *command, const struct algo_call *call,
                       struct value *value, struct algo_outcome *out)
 {
 	struct algo_call rest = *call;
 
 	if (call->op == ALGO_REFUND)
-		rest.replaces = false; /* the script has told what was left without those */
+		rest.replaces = false; /* the script has returned the state without those */
 	if (command_knows_chunks(command))
 		return units_step(command->limit, call, &value->time, &command->units.reserved,
 		                  &value->word, out);
@@ -143,7 +143,7 @@ static enum verdict judge_converted(const struct redis_command *command, struct 
 	return acquires ? REFUSED : GRANTED;
 }
 
-/* Times that a denial is looked into: it may be of units that this server itself holds. */
+/* Times that a denial is asked again, because this server itself may hold the units. */
 #define DENIALS_MAX 3
 
 static enum verdict judge_chunk(const struct redis_command *command, struct value *value)
@@ -322,7 +322,8 @@ static uint64_t forgotten_until(const struct redis_command *command, const struc
 	return until_ns > value->time.now_ns ? until_ns : 0;
 }
 
-/* Nothing passes, or comes back, until what a cut hides has ended. Only a bucket tells when. */
+/* Nothing passes, or comes back, until what a cut hides has ended. Only for a bucket it is known
+ * when. */
 static void apply_hidden(const struct redis_command *command, struct value *value,
                          struct command_result *out)
 {

@@ -46,7 +46,7 @@ uint64_t command_clock(const struct redis_reply *reply, size_t n)
 
 /*
  * How many requests of the i-th command were granted: all, unless the reply has a pair for the
- * command behind the clock: its number, counted from 1, and that. False: nonsense.
+ * command behind the clock: its number, counted from 1, and that. False if that is nonsense.
  */
 static bool read_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted)
 {

@@ -3,7 +3,7 @@
 #include "redis/commands/redis_command.h"
 #include "redis/commands/command_words.h"
 
-/* How long a probe may be kept that no request comes for, and how long that takes then. */
+/* How long a server may have a probe before a request comes for it, and then for its outcome. */
 static uint64_t hold_us(const struct health_params *params)
 {
 	return 2 * params->probe_ns / 1000;

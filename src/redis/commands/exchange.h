@@ -61,7 +61,7 @@ enum exchange_kind {
 struct exchange_news {
 	enum exchange_kind kind;
 	uint64_t number, age_ns, count;
-	struct slice key; /* in `heard` */
+	struct slice key; /* in the answer */
 };
 
 /* A server in a call. */
@@ -69,13 +69,13 @@ struct exchange_server {
 	const char *id;    /* begins with EXCHANGE_ID_MARK */
 	uint64_t since;    /* it knows all turns up to this one; ... */
 	bool is_back;      /* and nothing else */
-	uint64_t lease_ns; /* how long its votes count after the call; 0: it stops */
+	uint64_t lease_ns; /* how long its votes count after the call, or 0 if the server stops */
 };
 
 /** Begins a call. */
 void exchange_begin(struct exchange *exchange, const struct exchange_server *server);
 void exchange_add(struct exchange *exchange, const struct exchange_entry *entry);
-/** Reads the next of an answer. False: that was all, or it is nonsense. */
+/** Reads the next of an answer. False at the end, and if it is nonsense. */
 bool exchange_next(struct slice *answer, struct exchange_news *news);
 void exchange_free(struct exchange *exchange);
 
@@ -83,7 +83,7 @@ void exchange_free(struct exchange *exchange);
 void exchange_send_report(struct exchange *exchange, struct slice report, uint64_t life_ns);
 /** ... and one that takes the reports of this server's permits, EXCHANGE_REPORTS_MAX at most. */
 void exchange_take_reports(struct exchange *exchange);
-/** The next of them. False: that was all. */
+/** The next of them. False at the end. */
 bool exchange_next_report(struct slice *answer, struct slice *report);
 
 /* For clients: */
@@ -94,7 +94,7 @@ void exchange_key(struct buffer *out, const char *prefix, const struct exchange 
 void exchange_write_keys(struct slice first, struct buffer *out);
 size_t exchange_words(const struct exchange *exchange);
 void exchange_write(const struct exchange *exchange, struct buffer *out);
-/** False: nonsense, or no memory. */
+/** False if it is nonsense, or if there is no memory. */
 bool exchange_read_answer(struct exchange *exchange, const struct redis_reply *reply);
 
 #endif

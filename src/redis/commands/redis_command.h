@@ -39,7 +39,7 @@ struct command_chunk {
 	bool is_counted; /* chunk_begin has found the chunk */
 	bool takes;      /* the answer was CACHE_TAKES_CHUNK */
 	bool settles;    /* the command was made to settle the chunk */
-	bool is_said;    /* the call that is under way settles the chunk */
+	bool settles_now; /* the call that is under way settles the chunk */
 };
 
 struct redis_command {
@@ -51,7 +51,7 @@ struct redis_command {
 	uint32_t group;   /* 0 outside of groups */
 	struct moment at; /* our clock; Redis's counts */
 	bool is_given;    /* for tests: `at` counts, and is the same for all commands of a call */
-	uint32_t turn;    /* the server's number in the line for a swap, or 0: it takes no turns */
+	uint32_t turn;    /* the server's number in the line for a swap, or 0 if it takes no turns */
 	uint32_t turn_us; /* how long its turn is at most, by Redis's clock */
 	struct command_units units; /* of a limit of which servers may hold chunks */
 	struct exchange *exchange;  /* a server's message to its quorum group, or NULL */
@@ -73,7 +73,7 @@ struct redis_command {
 	struct store_operation *operations, **last; /* in order, by `next` */
 	struct buffer name;                         /* the memory of `key` */
 	unsigned slot;
-	unsigned ask;         /* 1 + the node that gets it with ASKING, or 0: the node of the slot */
+	unsigned ask;         /* 1 + the node that gets it with ASKING, or 0 for the node of the slot */
 	bool is_alone;        /* Redis could not do it together with others */
 	unsigned loads;       /* times that its script had to be loaded */
 	unsigned redirects;   /* times that another node was named for it */

@@ -4,7 +4,8 @@
 #include "algo/rates/window.h"
 
 #define IDLE_NS        NS_PER_S
-#define IDLE_LEAST_NS  (50 * NS_PER_MS) /* all chunks are looked at so often at most */
+#define IDLE_LEAST_NS  (50 * NS_PER_MS) /* the shortest time between two searches for idle chunks  \
+	                                     */
 #define LEASE_LEAST_NS (10 * NS_PER_S)
 #define LEASE_MOST_NS  (3600 * NS_PER_S)
 
@@ -57,7 +58,7 @@ static struct algo_state with_others(const struct algo_limit *limit, uint64_t no
 
 /*
  * When a request that others' chunks deny may pass: what they do not use they give back when it
- * was idle, and a little later. What they hold does not leak, so it can be longer than of a bucket.
+ * was idle, and a little later. Units that they hold do not leak, so that can take longer than a bucket does.
  */
 static uint64_t retry_ns(const struct algo_limit *limit, const struct algo_call *call,
                          const struct algo_time *time, uint64_t others, struct algo_state state,

@@ -1,9 +1,9 @@
 /*
- * units.h: what a step says of its server's chunk, and what Redis answers; and the state of a key of
- * which servers hold chunks.
+ * units.h: the units of a key that servers hold as chunks: in a command, in Redis's answer, and in
+ * a step of the algorithm.
  *
- * The state at Redis is what was used. What servers hold is reserved beside it: for the others that is
- * as good as used.
+ * The state at Redis has the units that were used. Units that servers hold are reserved beside it:
+ * for other servers they are as good as used.
  */
 #ifndef REDIS_UNITS_H
 #define REDIS_UNITS_H
@@ -20,7 +20,7 @@ struct units_reserved {
 /* A step on a key with chunks carries this. Times are Redis's. */
 struct command_units {
 	/* Before it is written: */
-	uint64_t id;          /* of the server's entry; 0: it says nothing of it */
+	uint64_t id;          /* of the server's entry, or 0 to leave that alone */
 	uint64_t number;      /* of the step, among those that said something of it */
 	uint64_t used;        /* units that the server has granted by itself so far */
 	struct algo_state own; /* of a bucket: what those alone would have made of it that Redis may
@@ -48,7 +48,7 @@ uint64_t units_step(const struct algo_limit *limit, const struct algo_call *call
                     const struct algo_time *time, const struct units_reserved *reserved,
                     struct algo_state *state, struct algo_outcome *out);
 
-/** How long a server keeps units that nobody asks for. */
+/** After how long without requests a server gives units back. */
 uint64_t units_idle_ns(const struct algo_limit *limit);
 /** How long a server may use the units of a bucket before it has to ask again. */
 uint64_t units_lease_ns(const struct algo_limit *limit);

@@ -1,4 +1,4 @@
-/* value.c: states as text, and back. What is read comes from outside and may be anything. */
+/* value.c: states as text, and back. A text comes from outside and may be anything. */
 #include "redis/commands/value.h"
 
 #include <stdlib.h>

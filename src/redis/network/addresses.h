@@ -31,7 +31,7 @@ void addresses_open(struct addresses *known);
 void addresses_close(struct addresses *known);
 
 void addresses_record(struct addresses *known, const struct redis_address *address, bool works);
-/** Sorts a list. Addresses that nothing is known of keep their order. */
+/** Sorts a list. Unknown addresses stay in their order. */
 void addresses_sort(struct addresses *known, struct redis_address *list, size_t n);
 
 #endif

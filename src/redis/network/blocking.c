@@ -24,7 +24,7 @@ enum line_state {
 	LINE_LOOKS_UP,
 	LINE_CONNECTS,
 	LINE_OPEN,
-	LINE_LOST, /* to be told */
+	LINE_LOST, /* the attempt has still to learn this */
 	LINE_DEAD, /* to be freed */
 };
 
@@ -46,7 +46,7 @@ struct blocking {
 	struct line *lines;
 	struct pollfd *polled; /* room for all lines */
 	size_t room;
-	uint64_t alarm_ns; /* 0: none */
+	uint64_t alarm_ns; /* or 0 */
 	char input[READ_MAX];
 };
 
@@ -304,7 +304,7 @@ static void move(struct blocking *blocking, struct line *line)
 	}
 }
 
-/* Writes, tells the client of lost lines, and frees the dead. Whether it has told any. */
+/* Writes, reports lost lines, and frees the dead. Whether it has reported any. */
 static bool tend(struct blocking *blocking)
 {
 	bool told = false;

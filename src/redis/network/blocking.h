@@ -12,7 +12,7 @@
 
 struct blocking;
 
-/** NULL: no memory. */
+/** NULL if there is no memory. */
 struct blocking *blocking_open(void);
 /** When its client is closed. */
 void blocking_close(struct blocking *blocking);
@@ -27,8 +27,8 @@ void blocking_poll(struct blocking *blocking);
  * at most, by the monotonic clock.
  */
 void blocking_settle(struct blocking *blocking, uint64_t until_ns);
-/** Moves bytes, and tells the client its alarms, until *pending is 0: the client's callbacks do
- * that. */
+/** Moves bytes, and rings the client's alarms, until the client's callbacks have made *pending 0.
+ */
 void blocking_run(struct blocking *blocking, const size_t *pending);
 
 #endif

@@ -21,7 +21,7 @@ struct greeting {
 
 struct connection {
 	const struct redis_url *url;
-	struct tls *tls; /* NULL: none */
+	struct tls *tls; /* NULL without TLS */
 	redisReader *reader;
 	struct buffer out;   /* for Redis; of it `gone` bytes are on the wire */
 	struct buffer held;  /* commands behind the greeting, until it is accepted */
@@ -60,7 +60,7 @@ __attribute__((format(printf, 2, 3))) static int fail(struct connection *connect
 
 /* Replies */
 
-/* The place for the value of a command; NULL: there are too many. */
+/* The place for the value of a command; NULL if there are too many. */
 static struct redis_reply *place_of(const redisReadTask *command)
 {
 	struct connection *connection = command->privdata;
@@ -201,7 +201,7 @@ static int read_replies(struct connection *connection, struct slice bytes)
 	return WEIR_EIO;
 }
 
-/* In pieces, so that the bounds are looked at before all is kept. */
+/* In pieces, so that the bounds are checked before all is stored. */
 #define PIECE ((size_t)64 << 10)
 
 static int read_plain(struct connection *connection, struct slice bytes)
@@ -305,7 +305,7 @@ struct slice connection_out(struct connection *connection)
 	return rest_of(connection, &connection->wire); /* of a connection that has failed, maybe why */
 }
 
-/* The most memory that a buffer keeps between two turns. */
+/* The most memory of an empty buffer. */
 #define IDLE_MAX ((size_t)256 << 10)
 
 void connection_out_gone(struct connection *connection, size_t bytes)

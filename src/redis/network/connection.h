@@ -9,7 +9,7 @@
  * of the commands.
  *
  * A connection fails when an error of Redis would meet all commands (NOAUTH, LOADING, MASTERDOWN,
- * READONLY); it tells the call first. An error of one command leaves the connection as it is.
+ * READONLY); the call gets its reply first. An error of one command leaves the connection as it is.
  */
 #ifndef REDIS_CONNECTION_H
 #define REDIS_CONNECTION_H
@@ -18,7 +18,7 @@
 #include "redis/network/reply.h"
 #include "redis/network/url.h"
 
-/* Bytes of replies that are kept until they are whole; more is nonsense. */
+/* The most bytes of a reply; more is nonsense. */
 #define CONNECTION_INPUT_MAX ((size_t)4 << 20)
 /* The same of a reply that is one line, and of values in a reply. */
 #define CONNECTION_LINE_MAX  ((size_t)64 << 10)
@@ -26,11 +26,11 @@
 
 struct connection;
 
-/* A command whose reply is awaited: the first member of what the caller keeps of it. */
+/* A command whose reply is awaited: the first member of the caller's own struct. */
 struct connection_call {
 	/*
 	 * Called once; may add commands, and must not close the connection. The reply lives until it
-	 * returns. NULL: the connection ended before it came, and nobody knows whether the command
+	 * returns. NULL if the connection ended before, so nobody knows whether the command
 	 * was carried out.
 	 */
 	void (*replied)(struct connection_call *call, const struct redis_reply *reply);
@@ -43,7 +43,7 @@ enum connection_peer { CONNECTION_STORE, CONNECTION_SENTINEL };
 /** `url` outlives it. `host`: what its certificate must name. 0 or ENOMEM. */
 int connection_open(struct connection **out, const struct redis_url *url, enum connection_peer peer,
                     const char *host);
-/** Its calls are told NULL first. */
+/** Its calls get NULL first. */
 void connection_close(struct connection *connection);
 
 /** Append one whole command to this buffer, then call connection_sent before anything else. */

@@ -49,7 +49,7 @@ static void attempt_end(struct redis_attempt *attempt)
 	attempt->connection = NULL;
 }
 
-/* False: no memory. */
+/* False if there is no memory. */
 static bool attempt_begin(struct redis_dialer *dialer)
 {
 	struct redis_attempt *attempt = &dialer->attempts[dialer->begun];
@@ -78,7 +78,7 @@ static uint64_t delay_ns(const struct redis_dialer *dialer)
 	return u64_min(DIALER_DELAY_NS, DIALER_TIME_NS / 2 / dialer->count);
 }
 
-/* Begins an attempt at the next address. False: there is none, or no memory for any. */
+/* Begins an attempt at the next address. False if there is none, or no memory for any. */
 static bool go_on(struct redis_dialer *dialer)
 {
 	bool has_begun = false;

@@ -7,7 +7,7 @@
  * Eyeballs") does. Each attempt has a connection of its own, which greets. The first connection
  * whose greeting is accepted becomes that of the dialer, and the other attempts end.
  *
- * Names are looked up anew for each dialer, so a dialer follows a name that has moved.
+ * Each dialer resolves its name anew, so it follows a name that has moved.
  */
 #ifndef REDIS_DIALER_H
 #define REDIS_DIALER_H

@@ -12,7 +12,7 @@
 
 struct lookup;
 
-/** Begins it. NULL: no memory, or no descriptor. */
+/** Begins it. NULL if there is no memory or no descriptor. */
 struct lookup *lookup_open(const struct redis_host *host);
 /** Readable when it has ended. */
 int lookup_fd(const struct lookup *lookup);

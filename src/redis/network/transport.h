@@ -37,7 +37,7 @@ struct redis_transport_kind {
 	void (*send)(struct redis_transport *transport, void *line);
 	/* Ends it; redis_attempt_lost is not called. May be called within redis_attempt_in. */
 	void (*hang_up)(struct redis_transport *transport, void *line);
-	/* Call redis_client_tick then (of the monotonic clock; 0: not any more). The last call counts.
+	/* Call redis_client_tick then, by the monotonic clock; at 0 no more. The last call counts.
 	 */
 	void (*alarm)(struct redis_transport *transport, uint64_t at_ns);
 	/* Its answers go to clients, which may ask again at once. */

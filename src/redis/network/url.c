@@ -82,7 +82,7 @@ static int read_login(struct slice login, struct redis_url *out, struct weir_err
 	return status == WEIR_OK ? copy_decoded(password, &out->password, error) : status;
 }
 
-/* The name of a host, off the beginning of *text. False: brackets that do not close. */
+/* The name of a host, off the beginning of *text. False if brackets do not close. */
 static bool cut_name(struct slice *text, struct slice *name)
 {
 	const char *end;

@@ -33,7 +33,8 @@
 struct tls_context;
 
 struct redis_host {
-	/* An address or a name; of IPv6 without brackets. What begins with a slash is a Unix socket. */
+	/* An address or a name; of IPv6 without brackets. A name that begins with a slash is a Unix
+	 * socket. */
 	char name[REDIS_HOST_MAX + 1];
 	uint16_t port; /* of a Unix socket 0 */
 };
@@ -42,7 +43,7 @@ struct redis_url {
 	bool tls;
 	bool cluster;
 	unsigned database;        /* 0 in a cluster */
-	char *user, *password;    /* NULL: none; never one without a password */
+	char *user, *password;    /* or NULL; never a user without a password */
 	char *master; /* by this name Sentinels know the master; NULL if no hosts are Sentinels */
 	char *sentinel_user, *sentinel_password; /* as user and password */
 	struct tls_context *trust;  /* with `tls`: by which certificates are verified; else NULL */

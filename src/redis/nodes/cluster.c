@@ -232,7 +232,7 @@ void cluster_learn(struct cluster *cluster, const struct redis_reply *reply,
 	unsigned learned = 0;
 
 	pthread_mutex_lock(&cluster->mutex);
-	/* A list that names slots twice makes no sense, and must not keep us for long. */
+	/* A list that names slots twice makes no sense, and must not take long. */
 	for (size_t i = 0; i < reply->count && learned < SLOTS; i++) {
 		unsigned node =
 		    slots_range(reply, i, asked, &range) ? cluster_find(cluster, &range.host, false) : CLUSTER_NO_NODE;

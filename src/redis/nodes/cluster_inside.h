@@ -29,11 +29,11 @@ struct node {
 struct cluster {
 	bool is_plain;  /* its map is never in doubt */
 	bool has_sentinels;
-	unsigned seeds; /* the first nodes: hosts of the URL, which keep their numbers */
+	unsigned seeds; /* the first nodes: hosts of the URL, whose numbers never change */
 	_Atomic uint16_t node_of[SLOTS];
 	/*
-	 * The map was proven wrong in some place. Whoever sees it asks, so nothing else depends on
-	 * its order with other stores.
+	 * The map was proven wrong in some place. A client that sees it asks, so nothing else depends
+	 * on its order with other stores.
 	 */
 	atomic_bool in_doubt;
 	_Atomic uint64_t ask_at_ns; /* not before */

@@ -29,13 +29,13 @@ struct slots_range {
 
 /**
  * Reads the i-th entry of a reply to CLUSTER SLOTS. A node that doesn't know its own address
- * leaves it out: then it is that of `asked`, which sent the reply. False: nonsense.
+ * leaves it out: then it is that of `asked`, which sent the reply. False if that is nonsense.
  */
 bool slots_range(const struct redis_reply *reply, size_t i, const struct redis_host *asked,
                  struct slots_range *out);
 
 /**
- * A host that a server names. False: no host can be named so. An empty name
+ * A host that a server names. False if no host can have this name. An empty name
  * stands for `asked`, which may be NULL.
  */
 bool slots_host(struct slice name, uint64_t port, const struct redis_host *asked,

@@ -1,6 +1,6 @@
 /*
- * node_health.h: tells all clients whether a Redis is there: by one failure, and one probe a
- * second, without a lock.
+ * node_health.h: whether a Redis is there, for all clients: by one failure, and one probe a second,
+ * without a lock.
  *
  * It is up until a client reports a failure. From then on no client sends steps, until a client
  * that has claimed a probe finds that it has recovered.

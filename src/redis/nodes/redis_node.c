@@ -423,7 +423,7 @@ void nodes_close(struct redis_client *client)
 	send_close(client);
 }
 
-/* What happens to a connection. The client may be used again afterwards. */
+/* Events of a connection. The client may be used again afterwards. */
 
 /* Sends what must be sent again, and what has waited for answers. */
 static void send_on(struct redis_client *client)

@@ -109,7 +109,7 @@ static void ignored(struct connection_call *base, const struct redis_reply *repl
 	send_end(send_take(base));
 }
 
-/* False: no memory. */
+/* False if there is no memory. */
 static bool load_script(struct redis_node *node, const struct call *missing)
 {
 	/* Calls that were sent before it miss it once more. */
@@ -144,7 +144,7 @@ static void load_and_repeat(struct redis_node *node, struct call *call)
 /* Times that a step is sent elsewhere: nodes may each name the other. */
 #define REDIRECTS_MAX 8
 
-/* False: the text names no node that it could be sent to. */
+/* False if the text names no node. */
 static bool redirect(struct redis_node *node, struct call *call, struct slice text)
 {
 	struct redis_store *store = node->client->store;
@@ -284,9 +284,9 @@ static bool go_together(const struct redis_command *first, const struct redis_co
 }
 
 /*
- * The cost of a step for Redis, in requests for a bucket. A full call of any steps then keeps Redis
- * no longer than a full call of these. Redis reads and writes all slots; it tries a group before it
- * does it.
+ * The cost of a step for Redis, in requests for a bucket. A full call of any commands then takes
+ * Redis no longer than a full call of these. Redis reads and writes all slots; it tries a group
+ * before it does it.
  */
 static size_t weight_of(const struct redis_command *command)
 {
@@ -344,7 +344,7 @@ static const struct redis_command *command_of(const struct call *call)
 	return call->commands[0];
 }
 
-/* False: no memory. */
+/* False if there is no memory. */
 static bool write_call(struct call *call)
 {
 	struct redis_node *node = call->node;

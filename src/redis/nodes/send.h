@@ -11,7 +11,7 @@
 
 /** Writes the calls of the commands that wait, if the node is ready. */
 void node_send(struct redis_node *node);
-/** Sends a command that has no commands. False: no memory. */
+/** Sends a command that has no commands. False if there is no memory. */
 bool send_words(struct redis_node *node, uint64_t deadline_ns,
                 void (*replied)(struct connection_call *, const struct redis_reply *),
                 const struct slice *words, size_t n);
@@ -20,7 +20,7 @@ struct call *send_take(struct connection_call *base);
 /** Then. */
 void send_end(struct call *call);
 
-/** Frees the calls that the client keeps for later. */
+/** Frees the client's unused calls. */
 void send_close(struct redis_client *client);
 
 #endif
