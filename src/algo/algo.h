@@ -135,32 +135,58 @@ struct algo_limit {
 #define ALGO_STRIPES      4
 #define ALGO_STRIPE_SHIFT 62
 
+/*
+ * What a call does to the state of a key. All limits know the first four, whose numbers the scripts
+ * of Redis know as well; algo_op_asks and its neighbours rely on the order of all.
+ */
 enum algo_op {
 	ALGO_ACQUIRE,
 	ALGO_PEEK,
 	ALGO_REFUND,
 	ALGO_RESET,
+	/* Of limits that judge by outcomes (algorithm->judges): */
+	ALGO_REPORT, /* ends a permit, and counts how its request ended */
+	ALGO_COUNT,  /* only counts that: the permit is another server's */
+	ALGO_SETTLE, /* only ends a permit: another server has counted how its request ended */
+	/* Of limits with phases: */
+	ALGO_FORCE, /* an operator's: into a phase, or out of it */
+	/* What a quorum group has decided, unless an operator has forced the breaker: */
+	ALGO_GROUP_OPEN, /* since `until_ns`, after `cost` failed probes in a row; all servers take the
+	                    same spread of the sleep from `draw` */
+	ALGO_GROUP_CLOSED,
+	ALGO_GROUP_PROBES, /* half-open, with `cost` probes more */
+	ALGO_GROUP_LAPSE,  /* takes back probes that no request has used: algo_notification.freed */
 };
 
-/* Other effects of a reset on a breaker. */
-enum algo_force {
-	ALGO_FORCE_NONE,
-	ALGO_FORCE_OPEN,   /* until call->until_ns, 0: for ever */
-	ALGO_FORCE_CLOSED, /* the same */
-	ALGO_FORCE_END,    /* if it was forced, it goes by its window again */
-	/* The fleet's word, unless an operator has forced the breaker: */
-	ALGO_FLEET_OPEN,   /* since call->until_ns, after `cost` failed probes in a row; `draw` is a number
-	                      from which all servers take the same spread of the sleep */
-	ALGO_FLEET_CLOSED,
-	ALGO_FLEET_PROBES, /* half-open, with `cost` probes more */
-	ALGO_FLEET_LAPSE,  /* probes that no request has used go back: algo_told.freed */
-};
+/** Whether the operation asks for units: they must fit the quota, and the answer may be a denial. */
+static inline bool algo_op_asks(enum algo_op op)
+{
+	return op <= ALGO_PEEK;
+}
+
+/** Whether it says that the request of a permit has ended. */
+static inline bool algo_op_reports(enum algo_op op)
+{
+	return op >= ALGO_REPORT && op <= ALGO_SETTLE;
+}
+
+/** Whether it brings the outcome of a request. */
+static inline bool algo_op_counts(enum algo_op op)
+{
+	return op == ALGO_REPORT || op == ALGO_COUNT;
+}
+
+/** Whether it gives back units or a permit. */
+static inline bool algo_op_gives(enum algo_op op)
+{
+	return op == ALGO_REFUND || algo_op_reports(op);
+}
 
 /*
- * A limit's report to the fleet that decides it: the probes that have ended, and the requests that
- * follow.
+ * What a limit's own server tells its quorum group: the probes that have ended, and the requests
+ * that follow.
  */
-struct algo_told {
+struct algo_notification {
 	uint64_t since_ns; /* when the phase began that the probes are of */
 	uint32_t good, bad, slow, freed; /* slow ones are good or bad as well */
 	bool trips;  /* its window says that it is to open */
@@ -169,62 +195,48 @@ struct algo_told {
 	bool rejoins; /* an operator forces it no more */
 };
 
-/** For one of enum weir_force; ALGO_FORCE_NONE: that is none. */
-static inline enum algo_force algo_force_of(enum weir_force force)
-{
-	static const enum algo_force forces[] = {[WEIR_FORCE_AUTO] = ALGO_FORCE_END,
-	                                         [WEIR_FORCE_OPEN] = ALGO_FORCE_OPEN,
-	                                         [WEIR_FORCE_CLOSED] = ALGO_FORCE_CLOSED};
-
-	return (unsigned)force < sizeof forces / sizeof *forces ? forces[force] : ALGO_FORCE_NONE;
-}
-
 /** Whether it says anything. */
-static inline bool algo_tells(const struct algo_told *told)
+static inline bool algo_notifies(const struct algo_notification *notification)
 {
-	return told->trips || told->asks || told->resets || told->rejoins ||
-	       (told->good | told->bad | told->freed) != 0;
+	return notification->trips || notification->asks || notification->resets ||
+	       notification->rejoins ||
+	       (notification->good | notification->bad | notification->freed) != 0;
 }
 
-/* A question to a state. */
-/* Servers report permits of each other: which part of a report a server does. */
-enum algo_report_part {
-	ALGO_REPORT_WHOLE,
-	ALGO_REPORT_COUNTS, /* the permit is another server's: only the outcome counts here */
-	ALGO_REPORT_ENDS,   /* another server has counted the outcome: only the permit ends here */
-};
-
+/* An operation with its arguments: first those of several, then of one each. */
 struct algo_call {
 	enum algo_op op;
 	uint64_t cost;     /* acquire and peek: at most the limit's quota */
-	uint64_t until_ns; /* refund: only into the window, or of the turn, that ends then;
-	                      0: current use */
+	uint64_t until_ns; /* refund: only into the window, or of the turn, that ends then, or 0 for
+	                      current use; report, count, settle: of the permit, or 0 for the newest;
+	                      force: until when, or 0 for ever */
 	uint64_t draw;     /* acquire from a random limit: 64 fair bits; of others that draw now and
 	                      then, 0: they draw when they have to */
-	uint64_t permit;   /* acquire: the id that the request's places carry, 0: none; refund: of
-	                      which permit; random bits, and a stripe (ALGO_STRIPE_SHIFT) */
-	union {
-		uint64_t latency_ns; /* of the work that a report ends; 0: the time that the permit was held */
-		uint64_t earlier;    /* peek at a limit whose requests pay later (algorithm.h): so many units
-		                        does the same request take first, by charges of `cost` */
-	};
-	struct algo_told *told;    /* out: of a limit that a fleet decides; NULL: it decides by itself */
-	enum weir_outcome outcome : 8; /* refund that reports: so its request has ended */
-	enum algo_force force : 8; /* reset */
+	uint64_t permit;   /* acquire: the id that the request's places carry, or 0; refund and report:
+	                      of which permit; random bits, and a stripe (ALGO_STRIPE_SHIFT) */
+	struct algo_notification *notification; /* out, if a quorum group decides the limit, or NULL */
 	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST */
-	bool reports;     /* refund: its request has ended */
 	bool part; /* refund by permit: the permit may have more places of this key that end at until_ns.
 	              They stay held, and lose its name, since a permit counts once */
-	enum algo_report_part report_part : 8; /* refund by permit */
-	bool untold; /* refund: nobody reads how the key stands then; only `allowed` says something */
 	/*
 	 * Acquire from a log: it is never refused; what it takes counts in the place of the oldest
 	 * uses. Refund to a log: first forgets the uses that others so replaced. For a clock that
 	 * lags they count on until the time of that.
 	 */
 	bool replaces;
-	uint64_t max_wait_ns; /* acquire and peek of a paced limit: 0: as the limit says, WEIR_ZERO:
-	                         no wait, else at most so long, and never longer than the limit says */
+	union {
+		struct { /* acquire and peek */
+			uint64_t max_wait_ns; /* of a paced limit: 0: as the limit says, WEIR_ZERO: no wait, else
+			                         at most so long, and never longer than the limit says */
+			uint64_t earlier; /* peek at a limit whose requests pay later (algorithm.h): so many
+			                     units does the same request take first, by charges of `cost` */
+		};
+		struct { /* report and count */
+			uint64_t latency_ns; /* of the request, or 0 for the time that the permit was held */
+			enum weir_outcome outcome;
+		};
+		enum weir_force force; /* force */
+	};
 };
 
 /* When: the same for every key of a limit, so found once and not part of the step. */
@@ -414,10 +426,22 @@ static inline bool algo_has_phases(const struct algo_limit *limit)
 	return limit->rows == ALGO_ROWS_HEALTH;
 }
 
+/** Whether an operator may force a key of it so. */
+static inline bool algo_can_force(const struct algo_limit *limit, enum weir_force force)
+{
+	return algo_has_phases(limit) && (unsigned)force <= WEIR_FORCE_CLOSED;
+}
+
 /** Whether its requests are to be reported when they end, and so get permits unasked. */
 static inline bool algo_is_reported(const struct algo_limit *limit)
 {
 	return algo_holds_places(limit) || limit->algorithm->judges;
+}
+
+/** The operation by which a permit is reported: a limit that does not judge just takes it back. */
+static inline enum algo_op algo_report_op(const struct algo_limit *limit)
+{
+	return limit->algorithm->judges ? ALGO_REPORT : ALGO_REFUND;
 }
 
 /** Whether it is decided in this process's table, wherever other limits count. */

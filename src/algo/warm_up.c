@@ -357,7 +357,7 @@ static bool step(const struct algo_limit *limit, const struct algo_call *call,
 		changed = live && refund(warm, call, now_ns, state, &use);
 		algo_outcome_refund(out, call, changed);
 		break;
-	case ALGO_RESET:
+	default: /* reset */
 		changed = state->until_ns != 0;
 		*state = (struct algo_state){0, 0};
 		break;

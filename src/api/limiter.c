@@ -171,18 +171,16 @@ static bool limiter_has(const struct weir_limiter *limiter, const struct weir_pe
 	return permit->id != 0 && permit->until_ns > algo_time_at(&limiter->limit.algo, at).now_ns;
 }
 
-/* A refund of it, but for op and cost as `call` has it. */
+/* A refund or report of it, which `call` has otherwise. */
 static int limiter_give(struct weir_limiter *limiter, const struct weir_permit *permit,
                         struct algo_call call, uint64_t now_ns, struct weir_decision *decision)
 {
 	struct moment at = limiter_moment(limiter, now_ns);
 	bool held = limiter_has(limiter, permit, at);
 
-	call.op = ALGO_REFUND;
 	call.cost = held ? permit->cost : 0;
 	call.until_ns = permit->until_ns;
 	call.permit = permit->id;
-	call.part = !call.reports;
 	limiter_step(limiter, &call, at, decision);
 	waitlist_wake(&limiter->waiting, 0);
 	decision->allowed &= held;
@@ -192,7 +190,8 @@ static int limiter_give(struct weir_limiter *limiter, const struct weir_permit *
 int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
                                uint64_t now_ns, struct weir_decision *decision)
 {
-	return limiter_give(limiter, permit, (struct algo_call){0}, now_ns, decision);
+	return limiter_give(limiter, permit, (struct algo_call){.op = ALGO_REFUND, .part = true}, now_ns,
+	                    decision);
 }
 
 /* Reports at a limiter that is not calm, or judges nothing. */
@@ -205,8 +204,8 @@ __attribute__((noinline)) static int report_slowly(struct weir_limiter *limiter,
 
 	if (algo_is_reported(&limiter->limit.algo))
 		return limiter_give(limiter, permit,
-		                    (struct algo_call){.reports = true, .outcome = outcome,
-		                                       .latency_ns = latency_ns, .untold = true},
+		                    (struct algo_call){.op = algo_report_op(&limiter->limit.algo),
+		                                       .outcome = outcome, .latency_ns = latency_ns},
 		                    now_ns, &ignored);
 	return limiter_has(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK : WEIR_ENOTFOUND;
 }
@@ -322,11 +321,11 @@ int weir_limiter_force(weir_limiter *limiter, enum weir_force force, uint64_t un
                        uint64_t now_ns)
 {
 	struct algo_call call = {
-	    .op = ALGO_RESET, .until_ns = until_ns, .force = algo_force_of(force)};
+	    .op = ALGO_FORCE, .until_ns = until_ns, .force = force};
 	struct moment at = limiter_moment(limiter, now_ns);
 	struct weir_decision ignored;
 
-	if (!algo_has_phases(&limiter->limit.algo) || call.force == ALGO_FORCE_NONE)
+	if (!algo_can_force(&limiter->limit.algo, force))
 		return WEIR_EINVAL;
 	if (until_ns != 0 && until_ns <= at.now_ns)
 		return WEIR_ERANGE;

@@ -266,5 +266,5 @@ int weir_force(weir_table *table, const weir_limit *limit, const void *key, size
 {
 	struct turn turn = turn_of(table, limit, now_ns);
 
-	return engine_force(&turn, limit, (struct slice){key, key_len}, algo_force_of(force), until_ns);
+	return engine_force(&turn, limit, (struct slice){key, key_len}, force, until_ns);
 }

@@ -220,7 +220,7 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 	case ALGO_REFUND:
 		refund(on, &view, change);
 		break;
-	case ALGO_RESET:
+	default: /* reset */
 		if (view.free + view.count > 0) {
 			view.free = view.count = 0;
 			want_head(on, &view, true, change);

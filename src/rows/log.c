@@ -430,7 +430,7 @@ static void look_and_step(const struct row_step *on, struct algo_outcome *out,
 	case ALGO_REFUND:
 		log_refund(on, &view, change);
 		break;
-	case ALGO_RESET:
+	default: /* reset */
 		if (view.use > 0)
 			forget(&view, change);
 		break;

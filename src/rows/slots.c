@@ -531,7 +531,7 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 	case ALGO_REFUND:
 		refund(on, &view, change);
 		break;
-	case ALGO_RESET:
+	default: /* reset */
 		if (view.before + view.count > 0)
 			forget(on, &view, true, change);
 		view.before = view.count = 0;

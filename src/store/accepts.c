@@ -180,16 +180,15 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 	const struct accepts_params *params;
 	uint64_t until_ns = call->until_ns;
 	bool held = call->cost > 0 && until_ns > watch->now_ns;
+	bool counts = algo_op_counts(call->op) && call->outcome != WEIR_OUTCOME_IGNORED;
 
 	look(watch);
 	params = &watch->limit->accepts;
 	if (until_ns == 0)
 		take_newest(watch, call->cost);
-	else if (call->report_part == ALGO_REPORT_ENDS)
-		; /* the request stays counted here, as its outcome is elsewhere */
-	else if (held && call->reports && call->outcome != WEIR_OUTCOME_IGNORED)
+	else if (held && counts)
 		count(watch, call->outcome);
-	else if (held && call->report_part == ALGO_REPORT_WHOLE)
+	else if (held && (call->op == ALGO_REFUND || call->op == ALGO_REPORT))
 		take_back(watch, accepts_part_of(params, until_ns - params->timeout_ns), 1);
 	look(watch);
 	explain(watch, out);
@@ -219,7 +218,7 @@ uint64_t accepts_apply(const struct holder *holder, const struct algo_limit **by
 	algo_outcome_open(out);
 	if (call->op == ALGO_RESET)
 		reset(&watch, out);
-	else if (call->op == ALGO_REFUND)
+	else if (algo_op_gives(call->op))
 		give_back(&watch, call, out);
 	else if (call->op == ALGO_ACQUIRE && call->cost > 0)
 		until_ns = acquire(&watch, call, out);

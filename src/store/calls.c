@@ -236,9 +236,9 @@ bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *
 	if (limit->rows != ALGO_ROWS_FLYING)
 		return false;
 	apply_flying(alone, limit,
-	             &(struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = report->until_ns,
+	             &(struct algo_call){.op = ALGO_REPORT, .cost = 1, .until_ns = report->until_ns,
 	                                 .permit = report->permit, .latency_ns = report->latency_ns,
-	                                 .outcome = report->outcome, .reports = true, .untold = true},
+	                                 .outcome = report->outcome},
 	             now_ns, &out);
 	return out.allowed;
 }

@@ -384,7 +384,7 @@ static bool land(struct flown *flown, const struct algo_call *call)
 {
 	const struct flying_params *params = &flown->limit->flying;
 	uint64_t until_ns = call->until_ns, start_ns = flying_start_ns(params, until_ns);
-	bool counts = call->reports && call->report_part != ALGO_REPORT_ENDS;
+	bool counts = call->op == ALGO_REPORT;
 	struct estimate_report report = {
 	    .outcome = counts ? call->outcome : WEIR_OUTCOME_IGNORED,
 	    .sample = {call->latency_ns ? call->latency_ns : sat_sub(flown->now_ns, start_ns),
@@ -420,7 +420,7 @@ RARE static void learn_foreign(struct flown *flown, const struct algo_call *call
 	struct estimate_report report = {.outcome = call->outcome, .now_ns = flown->now_ns};
 
 	look_settled(flown);
-	if (!call->reports || call->latency_ns == 0)
+	if (call->outcome == WEIR_OUTCOME_IGNORED || call->latency_ns == 0)
 		return;
 	report.window = estimate_window(&flown->limit->flying, flown->seen.estimate);
 	report.sample = (struct adaptive_sample){.latency_ns = call->latency_ns,
@@ -434,7 +434,7 @@ static void give_back(struct flown *flown, const struct algo_call *call, struct 
 	uint64_t left = call->until_ns ? 0 : call->cost, taken;
 	bool given = call->cost > 0;
 
-	if (call->report_part == ALGO_REPORT_COUNTS) {
+	if (call->op == ALGO_COUNT) {
 		learn_foreign(flown, call);
 		tell(flown, out);
 		return;
@@ -445,7 +445,7 @@ static void give_back(struct flown *flown, const struct algo_call *call, struct 
 	if (call->until_ns && given)
 		given = land(flown, call);
 	let_go(flown);
-	if (call->untold)
+	if (algo_op_reports(call->op)) /* no report is answered with how its key stands */
 		out->quota = out->remaining = out->reset_after_ns = 0;
 	else
 		tell(flown, out);
@@ -486,11 +486,11 @@ uint64_t flying_apply(const struct holder *holder, const struct algo_limit **by,
 	case ALGO_PEEK:
 		until_ns = acquire(&flown, call->op == ALGO_ACQUIRE && call->cost > 0, call->priority, out);
 		break;
-	case ALGO_REFUND:
-		give_back(&flown, call, out);
-		break;
 	case ALGO_RESET:
 		reset(&flown, out);
+		break;
+	default:
+		give_back(&flown, call, out);
 		break;
 	}
 	*by = flown.limit;

@@ -198,11 +198,10 @@ static bool give(struct watch *watch, struct health_permit permit, struct health
 static struct health_result result_of(const struct algo_limit *limit, const struct algo_call *call,
                                       uint64_t start_ns, uint64_t now_ns)
 {
-	uint64_t latency_ns = call->latency_ns ? call->latency_ns : sat_sub(now_ns, start_ns);
-
-	if (!call->reports)
+	if (!algo_op_reports(call->op))
 		return (struct health_result){.ignored = true};
-	return health_result_of(&limit->health, call->outcome, latency_ns);
+	return health_result_of(&limit->health, call->outcome,
+	                        call->latency_ns ? call->latency_ns : sat_sub(now_ns, start_ns));
 }
 
 /*
@@ -256,12 +255,12 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 	struct health_permit permit;
 	bool given;
 
-	if (call->report_part == ALGO_REPORT_COUNTS) {
+	if (call->op == ALGO_COUNT) {
 		count_foreign(watch, call);
 		tell(watch, out);
 		return;
 	}
-	if (call->until_ns == 0 && !call->reports) {
+	if (call->until_ns == 0 && call->op == ALGO_REFUND) {
 		give_newest(watch, call->cost, out);
 		return;
 	}
@@ -270,10 +269,10 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 	permit = call->until_ns ? health_permit_of(&limit->health, call->until_ns, call->permit)
 	                        : health_permit_of(&limit->health, watch->now_ns + watch->seen.last_ns, 0);
 	given = call->cost > 0 && give(watch, permit, result_of(limit, call, permit.start_ns, watch->now_ns),
-	                               call->report_part == ALGO_REPORT_WHOLE);
-	if (!call->untold && !given && call->cost > 0)
+	                               call->op != ALGO_SETTLE);
+	if (call->op == ALGO_REFUND && !given && call->cost > 0)
 		tell_seen(watch, out); /* as it was found */
-	else if (!call->untold)
+	else if (call->op == ALGO_REFUND)
 		tell(watch, out);
 	else if (call->cost == 0)
 		health_phase_settle(watch, NULL); /* a permit whose time was over may open it now */
@@ -317,19 +316,19 @@ static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
 
 static void force(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
-	static const enum health_phase phases[] = {[ALGO_FORCE_OPEN] = HEALTH_FORCED_OPEN,
-	                                           [ALGO_FORCE_CLOSED] = HEALTH_FORCED_CLOSED,
-	                                           [ALGO_FORCE_END] = HEALTH_CLOSED};
+	static const enum health_phase phases[] = {[WEIR_FORCE_OPEN] = HEALTH_FORCED_OPEN,
+	                                           [WEIR_FORCE_CLOSED] = HEALTH_FORCED_CLOSED,
+	                                           [WEIR_FORCE_AUTO] = HEALTH_CLOSED};
 	struct health_state after;
 	enum health_kept kept;
 
 	do {
 		health_rows_look(watch, NULL);
-		if (call->force == ALGO_FORCE_END && watch->seen.health.phase < HEALTH_FORCED_OPEN)
+		if (call->force == WEIR_FORCE_AUTO && watch->seen.health.phase < HEALTH_FORCED_OPEN)
 			break;
 		after = (struct health_state){
 		    .phase = phases[call->force],
-		    .since_ns = call->force == ALGO_FORCE_END ? watch->now_ns
+		    .since_ns = call->force == WEIR_FORCE_AUTO ? watch->now_ns
 		                                              : forced_until(call, watch->now_ns)};
 		kept = health_phase_keep(watch, &after);
 		if (kept == HEALTH_NO_ROOM) {
@@ -338,7 +337,7 @@ static void force(struct watch *watch, const struct algo_call *call, struct algo
 		}
 	} while (kept == HEALTH_CHANGED || !health_phase_change(watch, &after, ALGO_BY_FORCE));
 	if (watch->told)
-		watch->told->rejoins = call->force == ALGO_FORCE_END;
+		watch->told->rejoins = call->force == WEIR_FORCE_AUTO;
 	tell(watch, out);
 }
 
@@ -351,7 +350,7 @@ static void obey(struct watch *watch, const struct algo_call *call, struct algo_
 	do {
 		health_rows_look(watch, NULL);
 		if (watch->told)
-			*watch->told = (struct algo_told){0};
+			*watch->told = (struct algo_notification){0};
 		after = watch->seen.health;
 		if (!health_obey(&watch->limit->health, &after, call, watch->now_ns))
 			break;
@@ -390,10 +389,10 @@ static bool apply_calmly(const struct holder *holder, const struct algo_limit **
                          uint64_t *until_ns)
 {
 	const struct algo_limit *limit = algo_current(*by);
-	bool takes = call->op == ALGO_ACQUIRE, reports = call->op == ALGO_REFUND && call->untold;
+	bool takes = call->op == ALGO_ACQUIRE;
 	struct row_state at;
 
-	if (!(takes || reports) || call->cost == 0 || call->report_part != ALGO_REPORT_WHOLE ||
+	if (!(takes || call->op == ALGO_REPORT) || call->cost == 0 ||
 	    !find_row(holder, limit, &at))
 		return false;
 	*by = limit;
@@ -406,8 +405,7 @@ static bool apply_calmly(const struct holder *holder, const struct algo_limit **
 	out->remaining = out->reset_after_ns = 0;
 	return health_row_try_report(limit, &at,
 	                             &(struct health_report){call->until_ns, call->permit, call->latency_ns,
-	                                                     call->reports ? call->outcome
-	                                                                   : WEIR_OUTCOME_IGNORED},
+	                                                     call->outcome},
 	                             now_ns);
 }
 
@@ -415,7 +413,7 @@ __attribute__((noinline)) static uint64_t
 apply_watched(const struct holder *holder, const struct algo_limit **by,
               const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
 {
-	struct watch watch = {.holder = holder, .limit = *by, .told = call->told, .now_ns = now_ns};
+	struct watch watch = {.holder = holder, .limit = *by, .told = call->notification, .now_ns = now_ns};
 	uint64_t until_ns = 0;
 
 	algo_outcome_open(out);
@@ -425,17 +423,20 @@ apply_watched(const struct holder *holder, const struct algo_limit **by,
 		until_ns = acquire(&watch, call, out);
 		break;
 	case ALGO_REFUND:
-		if (call->untold)
-			out->remaining = out->reset_after_ns = 0;
+	case ALGO_REPORT:
+	case ALGO_COUNT:
+	case ALGO_SETTLE:
+		out->remaining = out->reset_after_ns = 0;
 		give_back(&watch, call, out);
 		break;
 	case ALGO_RESET:
-		if (call->force >= ALGO_FLEET_OPEN)
-			obey(&watch, call, out);
-		else if (call->force != ALGO_FORCE_NONE)
-			force(&watch, call, out);
-		else
-			reset(&watch, out);
+		reset(&watch, out);
+		break;
+	case ALGO_FORCE:
+		force(&watch, call, out);
+		break;
+	default:
+		obey(&watch, call, out);
 		break;
 	}
 	*by = watch.limit;

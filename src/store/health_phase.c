@@ -58,7 +58,7 @@ bool health_phase_end_probes(struct watch *watch, struct health_result result, u
                              uint64_t at_ns)
 {
 	struct health_state after = watch->seen.health;
-	struct algo_told told = watch->told ? *watch->told : (struct algo_told){0};
+	struct algo_notification told = watch->told ? *watch->told : (struct algo_notification){0};
 
 	health_tell(&watch->limit->health, &after, result, count, at_ns, watch->told ? &told : NULL);
 	if (!health_phase_change(watch, &after,

@@ -12,7 +12,7 @@
 struct watch {
 	const struct holder *holder;
 	const struct algo_limit *limit;
-	struct algo_told *told; /* what a fleet is to be told, which decides; or NULL */
+	struct algo_notification *told; /* what a fleet is to be told, which decides; or NULL */
 	uint64_t now_ns;
 	struct wide_state state;
 	struct health_look seen;

@@ -350,7 +350,7 @@ static uint64_t apply_reported(const struct holder *holder, const struct algo_li
 	    [ALGO_ROWS_FLYING] = flying_apply,
 	};
 
-	if (call->report_part == ALGO_REPORT_COUNTS && (*by)->rows == ALGO_ROWS_PLACES) {
+	if (call->op == ALGO_COUNT && (*by)->rows == ALGO_ROWS_PLACES) {
 		algo_outcome_open(out); /* a place ends where it is held */
 		out->remaining = out->reset_after_ns = 0;
 		return 0;

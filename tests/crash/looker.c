@@ -79,7 +79,7 @@ static void close_again(struct place *place, uint64_t now_ns, unsigned *denials,
 
 		if (out.allowed) {
 			apply(place,
-			      (struct algo_call){ALGO_REFUND, 1, until_ns, .permit = i + 1, .reports = true},
+			      (struct algo_call){ALGO_REPORT, 1, until_ns, .permit = i + 1},
 			      now_ns, &out);
 			++*probes;
 		} else {

@@ -65,7 +65,7 @@ struct algo_call compare_call(const struct algo_limit *limit, const struct state
 {
 	struct algo_call call = step->call;
 
-	if (call.op == ALGO_REFUND && call.permit)
+	if (algo_op_gives(call.op) && call.permit)
 		call.until_ns = state_name(limit, state, call.permit, call.until_ns);
 	return call;
 }

@@ -154,9 +154,9 @@ static int refund(struct replay *on, const struct vector_step *step, struct weir
 	uint64_t latency_ns = step->call.latency_ns;
 
 	permit.cost = cost;
-	if (on->limiter && step->call.reports)
+	if (on->limiter && step->call.op == ALGO_REPORT)
 		return weir_limiter_report(on->limiter, &permit, outcome, latency_ns, now_ns);
-	if (step->call.reports)
+	if (step->call.op == ALGO_REPORT)
 		return weir_report(on->table, on->limit, KEY, &permit, outcome, latency_ns, now_ns);
 	if (on->limiter && step->call.permit)
 		return weir_limiter_refund_permit(on->limiter, &permit, now_ns, d);
@@ -178,12 +178,14 @@ static int call(struct replay *on, const struct vector_step *step, struct weir_d
 		return on->limiter ? weir_limiter_peek(on->limiter, cost, now_ns, d)
 		                   : weir_peek(on->table, on->limit, KEY, cost, now_ns, d);
 	case ALGO_REFUND:
+	case ALGO_REPORT:
 		return refund(on, step, d);
 	case ALGO_RESET:
 		return on->limiter ? weir_limiter_reset(on->limiter, now_ns, d)
 		                   : weir_reset(on->table, on->limit, KEY, now_ns, d);
+	default:
+		return WEIR_EINVAL;
 	}
-	return WEIR_EINVAL;
 }
 
 /*
@@ -193,7 +195,7 @@ static int call(struct replay *on, const struct vector_step *step, struct weir_d
 static bool replay_step(struct run *run, struct replay *on, const struct vector_step *step)
 {
 	struct weir_decision expected = step->decision, found = {0};
-	bool by_name = step->call.op == ALGO_REFUND && step->call.permit, again = false;
+	bool by_name = algo_op_gives(step->call.op) && step->call.permit, again = false;
 	int status;
 
 	if (by_name) {
@@ -208,7 +210,7 @@ static bool replay_step(struct run *run, struct replay *on, const struct vector_
 		compare(run, "allowed", found.allowed, false);
 		return false;
 	}
-	if (!step->call.reports) /* which answers by its status alone */
+	if (step->call.op != ALGO_REPORT) /* which answers by its status alone */
 		compare_decisions(run, &found, &expected);
 	return true;
 }

@@ -191,12 +191,11 @@ static enum weir_outcome outcome_of(const json_t *line)
 
 static void add_step(const json_t *line, struct vector_trace *trace)
 {
-	enum { REPORT = ALGO_RESET + 1 };
 	static const char *const operations[] = {[ALGO_ACQUIRE] = "acquire",
 	                                         [ALGO_PEEK] = "peek",
 	                                         [ALGO_REFUND] = "refund",
 	                                         [ALGO_RESET] = "reset",
-	                                         [REPORT] = "report"};
+	                                         [ALGO_REPORT] = "report"};
 	unsigned operation = WORD(line, "operation", operations);
 	const json_t *permit = json_object_get(line, "permit");
 	bool bounded = json_object_get(line, "max_wait_ns") != NULL;
@@ -207,9 +206,7 @@ static void add_step(const json_t *line, struct vector_trace *trace)
 	step = &trace->steps[trace->count];
 	*step = (struct vector_step){
 	    .line = reader.line,
-	    .call = {.op = operation == REPORT ? ALGO_REFUND : operation,
-	             .reports = operation == REPORT,
-	             .latency_ns = number_or_0(line, "latency_ns"),
+	    .call = {.op = operation,
 	             .cost = number_or_0(line, "cost"),
 	             .draw = number_or_0(line, "draw"),
 	             .permit = permit ? vector_number(permit, "id") : 0,
@@ -219,9 +216,11 @@ static void add_step(const json_t *line, struct vector_trace *trace)
 	    .after = field(line, "state"),
 	    .draws = json_object_get(line, "draw") != NULL,
 	};
-	if (step->call.reports)
+	if (operation == ALGO_REPORT) {
 		step->call.outcome = outcome_of(line);
-	if (permit && step->call.op == ALGO_REFUND)
+		step->call.latency_ns = number_or_0(line, "latency_ns");
+	}
+	if (permit && algo_op_gives(operation))
 		step->call.until_ns = vector_number(permit, "until_ns");
 	else if (permit)
 		step->taken_until_ns = vector_number(permit, "until_ns");

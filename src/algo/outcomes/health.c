@@ -250,10 +250,10 @@ enum algo_cause health_trips(const struct health_params *params, const struct he
 
 /* Spent is spent: what it found is the fleet's to judge. */
 static void tell_fleet(struct health_state *health, struct health_result result, bool failed,
-                       unsigned count, struct algo_told *told)
+                       unsigned count, struct algo_notification *told)
 {
 	if (told->since_ns != health->since_ns)
-		*told = (struct algo_told){.since_ns = health->since_ns};
+		*told = (struct algo_notification){.since_ns = health->since_ns};
 	health->good += count;
 	*(result.ignored ? &told->freed : failed ? &told->bad : &told->good) += count;
 	told->slow += result.slow && !result.ignored ? count : 0;
@@ -275,20 +275,20 @@ bool health_obey(const struct health_params *params, struct health_state *health
 
 	if (health->phase >= HEALTH_FORCED_OPEN)
 		return false;
-	switch (call->force) {
-	case ALGO_FLEET_OPEN:
+	switch (call->op) {
+	case ALGO_GROUP_OPEN:
 		*health = (struct health_state){
 		    .phase = HEALTH_OPEN,
 		    .since_ns = call->until_ns,
 		    .doublings = (unsigned)u64_min(call->cost, HEALTH_DOUBLINGS_MAX),
 		    .spread = health_spread(call->draw)};
 		return true;
-	case ALGO_FLEET_CLOSED:
+	case ALGO_GROUP_CLOSED:
 		if (health->phase <= HEALTH_RAMP)
 			return false;
 		begin(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
 		return true;
-	case ALGO_FLEET_PROBES:
+	case ALGO_GROUP_PROBES:
 		if (health->phase == HEALTH_HALF_OPEN)
 			more += unused(params, health);
 		else
@@ -298,9 +298,9 @@ bool health_obey(const struct health_params *params, struct health_state *health
 		/* As if spent: those that others have. */
 		health->good = sat_sub(params->probes, health->flying + more);
 		return true;
-	case ALGO_FLEET_LAPSE:
+	case ALGO_GROUP_LAPSE:
 		more = health->phase == HEALTH_HALF_OPEN ? unused(params, health) : 0;
-		tell_fleet(health, (struct health_result){.ignored = true}, false, more, call->told);
+		tell_fleet(health, (struct health_result){.ignored = true}, false, more, call->notification);
 		return more > 0;
 	default:
 		return false;
@@ -309,7 +309,7 @@ bool health_obey(const struct health_params *params, struct health_state *health
 
 void health_tell(const struct health_params *params, struct health_state *health,
                  struct health_result result, unsigned count, uint64_t now_ns,
-                 struct algo_told *told)
+                 struct algo_notification *told)
 {
 	bool failed = result.failed || (result.slow && !params->together);
 

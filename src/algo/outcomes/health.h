@@ -88,7 +88,7 @@ struct health_state health_at(const struct health_params *params, const struct h
 /* How a request asks. */
 struct health_request {
 	const uint64_t *draw;   /* 64 fair bits; NULL: it only asks */
-	struct algo_told *told; /* here and below: a fleet decides, see algo_told; or NULL */
+	struct algo_notification *told; /* here and below: a fleet decides, see algo_told; or NULL */
 	uint64_t in_flight;     /* others, where max_concurrent counts */
 };
 
@@ -142,9 +142,9 @@ static inline uint64_t health_lost_ns(const struct health_params *params, uint64
  */
 void health_tell(const struct health_params *params, struct health_state *health,
                  struct health_result result, unsigned count, uint64_t now_ns,
-                 struct algo_told *told);
+                 struct algo_notification *told);
 
-/** Does what a fleet says (ALGO_FLEET_OPEN and on). False: it is so, or nothing may change it. */
+/** Does what a quorum group says (ALGO_GROUP_OPEN and on). False: it is so, or nothing may change it. */
 bool health_obey(const struct health_params *params, struct health_state *health,
                  const struct algo_call *call, uint64_t now_ns);
 

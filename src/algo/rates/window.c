@@ -87,7 +87,7 @@ bool window_step(const struct algo_limit *limit, const struct algo_call *call,
 		changed = refund(call, state, &count, end_ns);
 		algo_outcome_refund(out, call, changed);
 		break;
-	case ALGO_RESET:
+	default: /* reset */
 		changed = state->until_ns != 0;
 		*state = (struct algo_state){0, 0};
 		count = 0;

@@ -263,7 +263,7 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 		else
 			algo_outcome_refund(out, call, gave);
 		break;
-	case ALGO_RESET:
+	default: /* reset */
 		if (view.spent < uses->count)
 			uses->count = view.spent = 0;
 		break;

@@ -141,7 +141,7 @@ uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *c
 		changed = give_back(call, time, &view);
 		algo_outcome_refund(out, call, changed);
 		break;
-	case ALGO_RESET:
+	default: /* reset */
 		changed = view.free + view.count > 0;
 		view.free = view.count = 0;
 		break;

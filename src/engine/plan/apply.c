@@ -54,16 +54,16 @@ static uint64_t run_told(const struct turn *turn, const struct step *step,
 {
 	struct store_step whole = {turn->table->store, &step->limit->algo, step->key, *call, turn->at};
 	const struct limit_fleet *fleet = turn->told ? step->limit->fleet : NULL;
-	struct algo_told told;
+	struct algo_notification told;
 	uint64_t until_ns;
 
 	*by = whole.limit;
-	if (fleet && !call->told && atomic_load_explicit(&fleet->is_up, memory_order_relaxed)) {
-		told = (struct algo_told){0};
-		whole.call.told = &told;
+	if (fleet && !call->notification && atomic_load_explicit(&fleet->is_up, memory_order_relaxed)) {
+		told = (struct algo_notification){0};
+		whole.call.notification = &told;
 	}
 	until_ns = store_run(&whole, by, outcome);
-	if (whole.call.told == &told && algo_tells(&told))
+	if (whole.call.notification == &told && algo_notifies(&told))
 		turn->told(turn->context, step, &told);
 	if (turn->phased && algo_has_phases(&step->limit->algo))
 		turn->phased(turn->context, step, outcome);
@@ -95,15 +95,15 @@ uint64_t engine_apply_told(const struct turn *turn, const struct step *step,
 }
 
 int engine_force(const struct turn *turn, const struct weir_limit *limit, struct slice key,
-                 enum algo_force force, uint64_t until_ns)
+                 enum weir_force force, uint64_t until_ns)
 {
-	struct algo_call call = {.op = ALGO_RESET, .until_ns = until_ns, .force = force};
+	struct algo_call call = {.op = ALGO_FORCE, .until_ns = until_ns, .force = force};
 	const struct algo_limit *by;
 	struct algo_outcome outcome;
 	struct plan plan;
 	int status;
 
-	if (!algo_has_phases(&limit->algo) || force == ALGO_FORCE_NONE)
+	if (!algo_can_force(&limit->algo, force))
 		return WEIR_EINVAL;
 	if (until_ns != 0 && until_ns <= turn->at.now_ns)
 		return WEIR_ERANGE;

@@ -13,13 +13,8 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 	if (stage_gives(plan->stage)) {
 		call.op = ALGO_REFUND;
 		call.until_ns = step->until_ns;
-		call.reports = call.untold = plan->reports;
-		call.outcome = plan->outcome;
-		call.latency_ns = plan->reports ? plan->latency_ns : 0;
-		if (plan->stage == PLAN_REFUND && !permits_give(plan, step))
-			call.cost = 0;
-		call.part = plan->stage == PLAN_REFUND && permits_take_name(plan, step);
-		call.report_part = permits_part_of(plan, step);
+		if (plan->stage == PLAN_REFUND)
+			permits_call(plan, step, &call);
 		return call;
 	}
 	call.op = plan->stage == PLAN_TAKE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
@@ -552,18 +547,18 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
  */
 static void leave_rest(struct plan *plan)
 {
-	plan->spends_rest = true;
 	for (size_t i = 0; i < plan->step_count; i++)
 		plan->steps[i].taken &=
 		    plan->steps[i].remote || algo_is_reported(&plan->steps[i].limit->algo);
 }
 
-enum engine_state engine_report(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+static enum engine_state report(const struct turn *turn, struct plan *plan, enum algo_op op,
+                                struct weir_decision *d)
 {
 	struct store *store = turn->table->store;
 
 	*d = (struct weir_decision){.reason = WEIR_REASON_OK};
-	plan->reports = true;
+	plan->op = (unsigned char)op;
 	permits_drop_ended(turn, plan);
 	if (engine_is_reported(plan)) {
 		plan->gives_rest = plan->claims ? permit_is_held(store, plan->permit, turn->at.now_ns)
@@ -574,6 +569,24 @@ enum engine_state engine_report(const struct turn *turn, struct plan *plan, stru
 	}
 	begin(plan, PLAN_REFUND);
 	return advance(turn, plan, d);
+}
+
+enum engine_state engine_report(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+{
+	return report(turn, plan, ALGO_REPORT, d);
+}
+
+void engine_settle(const struct turn *turn, struct plan *plan, bool reports)
+{
+	struct weir_decision ignored;
+
+	plan->claims = plan->remote = false;
+	for (size_t i = 0; i < plan->step_count; i++)
+		plan->steps[i].taken &= !plan->steps[i].remote;
+	if (reports)
+		report(turn, plan, ALGO_SETTLE, &ignored);
+	else
+		engine_run(turn, plan, &ignored);
 }
 
 bool engine_others_wait(const struct weir_table *table)

@@ -285,11 +285,15 @@ void permits_take_claimed(const struct turn *turn, struct plan *plan)
 		plan->gives_rest = permit_take(turn->table->store, plan->permit, turn->at.now_ns);
 }
 
-bool permits_take_name(const struct plan *plan, const struct step *step)
+/*
+ * Whether a refund of a part takes the permit's name off the places that stay held. Where the request
+ * took places of one key more than once, only the last of its steps to be carried out does so: for all.
+ */
+static bool takes_name(const struct plan *plan, const struct step *step)
 {
 	const struct step *last = step;
 
-	if (!plan->part || plan->reports || !algo_holds_places(&step->limit->algo))
+	if (!plan->part || plan->op != ALGO_REFUND || !algo_holds_places(&step->limit->algo))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct step *other = &plan->steps[stage_index(plan, i)];
@@ -312,26 +316,40 @@ void permits_drop_ended(const struct turn *turn, struct plan *plan)
 	}
 }
 
-enum algo_report_part permits_part_of(const struct plan *plan, const struct step *step)
-{
-	if (step->foreign)
-		return ALGO_REPORT_COUNTS;
-	return plan->settles && plan->reports ? ALGO_REPORT_ENDS : ALGO_REPORT_WHOLE;
-}
-
-bool permits_give(const struct plan *plan, const struct step *step)
+/* Whether it gives back what the step took. A remote store knows by itself. */
+static bool gives(const struct plan *plan, const struct step *step)
 {
 	if (algo_holds_places(&step->limit->algo) || step->foreign)
 		return true;
-	if (plan->reports)
+	if (algo_op_reports(plan->op))
 		return plan->gives_rest && algo_is_reported(&step->limit->algo);
 	return plan->gives_rest || step->remote;
+}
+
+void permits_call(const struct plan *plan, const struct step *step, struct algo_call *call)
+{
+	bool reports = algo_op_reports(plan->op);
+
+	if (!gives(plan, step))
+		call->cost = 0;
+	call->part = takes_name(plan, step);
+	call->latency_ns = reports ? plan->latency_ns : 0;
+	call->outcome = reports ? (enum weir_outcome)plan->outcome : WEIR_OUTCOME_IGNORED;
+	if (step->foreign)
+		call->op = ALGO_COUNT;
+	else if (step->limit->algo.algorithm->judges)
+		call->op = plan->op;
+}
+
+bool permits_spend_rest(const struct plan *plan)
+{
+	return algo_op_reports(plan->op) && engine_is_reported(plan);
 }
 
 void permits_fold(struct plan *plan, struct step *step, const struct weir_decision *one,
                   struct weir_decision *d)
 {
-	bool tells = permits_give(plan, step) || (step->remote && !plan->spends_rest);
+	bool tells = gives(plan, step) || (step->remote && !permits_spend_rest(plan));
 	bool held = d->allowed || (one->allowed && tells);
 	uint32_t i = (uint32_t)(step - plan->steps);
 

@@ -98,15 +98,13 @@ struct plan {
 	bool wants_permit : 1;      /* see engine_want_permit */
 	bool gives_rest : 1;        /* by permit: all that it covers in memory, else places alone; of a
 	                               report: what is judged by it */
-	bool part : 1;              /* by permit: it may cover more, which it is not to give back later */
+	bool part : 1;              /* a refund by permit: it may cover more, which it is not to give back
+	                               later */
 	bool passes : 1;            /* no step of the stage was refused so far */
 	bool cancelled : 1;
-	bool reports : 1;           /* by permit: the work has ended, and places alone are given */
-	bool spends_rest : 1;       /* so there are some; what else it covers is never given back */
 	bool remote : 1;            /* when it was prepared, a step was at a remote store */
 	bool claims : 1;            /* by permit: it counts once among all servers, so it is claimed at
 	                               turn->claims before it is given back in memory */
-	bool settles : 1;           /* by permit: another server has claimed and counted the report */
 	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
 	bool apart : 1;             /* each step is decided by itself, whatever becomes of others; a log
 	                               takes in the place of its oldest uses */
@@ -171,7 +169,7 @@ struct turn {
 	 */
 	void (*phased)(void *context, const struct step *step, const struct algo_outcome *outcome);
 	/* Told of each step of a limit whose fleet is to be told something. Or NULL. */
-	void (*told)(void *context, const struct step *step, const struct algo_told *told);
+	void (*told)(void *context, const struct step *step, const struct algo_notification *told);
 	/* Told, by any thread, that the stores have completed what a plan waits for. */
 	void (*ready)(void *context, struct plan *plan);
 	/* Told that the plan has claimed a permit of another server (engine_claimed), or NULL. */
@@ -431,15 +429,14 @@ void engine_settle(const struct turn *turn, struct plan *plan, bool reports);
 bool engine_forget(const struct turn *turn, const struct plan *plan);
 
 /**
- * Forces a key into a phase, or ends that (ALGO_FORCE_END), as struct algo_call says of `force`
- * and `until_ns`. Errors: EINVAL (the limit has no phases), ERANGE (until_ns is over), EFULL (the
+ * Forces a key into a phase until then (0: for ever), or ends that. Errors: EINVAL (the limit has
+ * no phases, or there is no such force), ERANGE (until_ns is over), EFULL (the
  * table has no room for the key), and those of engine_prepare_limit.
  */
 int engine_force(const struct turn *turn, const struct weir_limit *limit, struct slice key,
-                 enum algo_force force, uint64_t until_ns);
+                 enum weir_force force, uint64_t until_ns);
 /**
- * Does what a fleet says of a key (ALGO_FLEET_OPEN and on), by its hash; `told` as in struct
- * algo_call. False: an operator has forced it, or there is no room.
+ * Does what a quorum group says of a key (ALGO_GROUP_OPEN and on), by its hash. False: an operator has forced it, or there is no room.
  */
 bool engine_obey(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  const struct algo_call *call);
@@ -454,8 +451,8 @@ void engine_look(const struct turn *turn, const struct weir_limit *limit, uint64
 void permits_hold(const struct turn *turn, struct plan *plan);
 /** Before a refund by permit: takes the permit from those that are held, and sets `gives_rest`. */
 void permits_begin(const struct turn *turn, struct plan *plan);
-/** Which part of a report this server does for a step. */
-enum algo_report_part permits_part_of(const struct plan *plan, const struct step *step);
+/** The rest of the call by which a step is given back by permit. */
+void permits_call(const struct plan *plan, const struct step *step, struct algo_call *call);
 /**
  * Takes a permit of this server from those that are held once it is claimed. Not before: if another
  * server has claimed it, its report is to find the permit held.
@@ -463,11 +460,6 @@ enum algo_report_part permits_part_of(const struct plan *plan, const struct step
 void permits_take_claimed(const struct turn *turn, struct plan *plan);
 /** Before a report of a permit without places: whether it is held. */
 bool permits_are_held(const struct turn *turn, struct plan *plan);
-/**
- * Whether a refund of a part takes the permit's name off the places that stay held. Where the request
- * took places of one key more than once, only the last of its steps to be carried out does so: for all.
- */
-bool permits_take_name(const struct plan *plan, const struct step *step);
 /** So far may the clocks of servers and of their stores be apart. */
 #define PERMITS_CLOCKS_NS (3600 * NS_PER_S)
 
@@ -476,8 +468,8 @@ bool permits_take_name(const struct plan *plan, const struct step *step);
  * The store's clock decides whether the other charges have ended.
  */
 void permits_drop_ended(const struct turn *turn, struct plan *plan);
-/** Whether a refund by permit gives back what the step took. A remote store knows by itself. */
-bool permits_give(const struct plan *plan, const struct step *step);
+/** Whether the plan reports to any limit: then nothing else that the permit covers is given back. */
+bool permits_spend_rest(const struct plan *plan);
 /**
  * Adds a step of such a refund to the plan's decision: it is allowed if anything was held, and says
  * how the tightest of all stands.

@@ -17,8 +17,7 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 	plan->refused = NULL;
 	plan->each = NULL;
 	plan->listed = NULL;
-	plan->cancelled = plan->remote = plan->reports = plan->spends_rest = plan->apart = false;
-	plan->claims = plan->settles = false;
+	plan->cancelled = plan->remote = plan->apart = plan->claims = false;
 	plan->by_order = plan->adds_up = plan->too_dear = plan->part = plan->complete = false;
 	plan->has_shadow = false;
 	plan->erases = 0;

@@ -134,7 +134,7 @@ static struct step *claimed_by(struct plan *plan)
 /* Whether the stage begins with a claim. */
 static bool has_claim(const struct plan *plan)
 {
-	return plan->claims && plan->stage == PLAN_REFUND && (plan->reports || plan->cost > 0);
+	return plan->claims && plan->stage == PLAN_REFUND && (algo_op_reports(plan->op) || plan->cost > 0);
 }
 
 static bool has_remote(const struct plan *plan)

@@ -50,7 +50,7 @@ static void done(struct store_operation *job)
 /* Each of its steps may need a mark, which is a step, too. */
 static bool is_by_permit(const struct plan *plan)
 {
-	return plan->op == ALGO_REFUND && plan->permit.id != 0;
+	return algo_op_gives(plan->op) && plan->permit.id != 0;
 }
 
 static size_t room_for(const struct plan *plan)
@@ -187,7 +187,7 @@ void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *s
 {
 	struct submission *submission = plan->submission;
 	struct mark *mark = &submission->marks[submission->mark_count++];
-	bool spends = call->cost > 0 || plan->spends_rest;
+	bool spends = call->cost > 0 || permits_spend_rest(plan);
 	struct algo_call once = {spends ? ALGO_ACQUIRE : ALGO_PEEK, 1};
 	uint64_t id = mark_id(plan, step);
 	struct submitted *one;

@@ -108,7 +108,7 @@ static int put(struct forced *forced, const struct turn *turn, const weir_limit 
 	status = switched->force == WEIR_FORCE_AUTO ? WEIR_OK : get(forced, limit, &named, &item);
 	if (status != WEIR_OK)
 		return status;
-	status = engine_force(turn, limit, key, algo_force_of(switched->force),
+	status = engine_force(turn, limit, key, (enum weir_force)switched->force,
 	                      table_time(turn, switched));
 	if (status == WEIR_OK && item)
 		item->switched = *switched;

@@ -81,7 +81,7 @@ int permit_answer(struct worker *worker, const struct plan *plan, struct reply *
 	struct engine_names names;
 	bool refunded = reply->decision.allowed;
 
-	if (plan->op == ALGO_REFUND) {
+	if (plan->op != ALGO_ACQUIRE) {
 		metrics_add(&metrics->permits[refunded ? METRICS_PERMIT_REFUNDED
 		                                       : METRICS_PERMIT_NOT_HELD], 1);
 		return WEIR_OK;

@@ -152,7 +152,7 @@ static bool is_quiet(struct fleet *fleet, uint64_t hash, uint64_t now_ns, uint64
 }
 
 /* A request that finds what others have found before says nothing new. */
-static bool is_told(struct fleet *fleet, const struct step *step, const struct algo_told *told,
+static bool is_told(struct fleet *fleet, const struct step *step, const struct algo_notification *told,
                     uint64_t now_ns)
 {
 	const struct health_params *params = &step->limit->algo.health;
@@ -164,7 +164,7 @@ static bool is_told(struct fleet *fleet, const struct step *step, const struct a
 	return is_quiet(fleet, ~step->key.hash, now_ns, ASKS_QUIET);
 }
 
-static void take_note(struct fleet *fleet, struct fleet_key *key, const struct algo_told *told)
+static void take_note(struct fleet *fleet, struct fleet_key *key, const struct algo_notification *told)
 {
 	if (key->phase == FLEET_PROBING && told->since_ns == key->since_ns) {
 		key->good += told->good;
@@ -180,7 +180,7 @@ static void take_note(struct fleet *fleet, struct fleet_key *key, const struct a
 	fleet_keys_queue(&fleet->keys, key);
 }
 
-void fleets_told(void *context, const struct step *step, const struct algo_told *told)
+void fleets_told(void *context, const struct step *step, const struct algo_notification *told)
 {
 	struct worker *worker = context;
 	struct fleet *fleet = (struct fleet *)step->limit->fleet;
@@ -203,11 +203,10 @@ void fleets_told(void *context, const struct step *step, const struct algo_told 
 
 /* With what comes back in `told`. */
 static bool obey(const struct tick *tick, struct fleet_key *key, struct algo_call call,
-                 struct algo_told *told)
+                 struct algo_notification *told)
 {
-	*told = (struct algo_told){0};
-	call.op = ALGO_RESET;
-	call.told = told;
+	*told = (struct algo_notification){0};
+	call.notification = told;
 	key->touched_ns = tick->wall_ns;
 	return engine_obey(&tick->worker->turn, tick->limit, key->hash, &call);
 }
@@ -215,11 +214,11 @@ static bool obey(const struct tick *tick, struct fleet_key *key, struct algo_cal
 /* Open or closed, as it is known. */
 static void put(const struct tick *tick, struct fleet_key *key)
 {
-	struct algo_told told;
+	struct algo_notification told;
 
 	key->waits = !obey(tick, key,
-	                   (struct algo_call){.force = key->phase == FLEET_CLOSED ? ALGO_FLEET_CLOSED
-	                                                                        : ALGO_FLEET_OPEN,
+	                   (struct algo_call){.op = key->phase == FLEET_CLOSED ? ALGO_GROUP_CLOSED
+	                                                                     : ALGO_GROUP_OPEN,
 	                                      .until_ns = key->began_ns,
 	                                      .cost = key->doublings,
 	                                      .draw = key->number},
@@ -229,20 +228,20 @@ static void put(const struct tick *tick, struct fleet_key *key)
 /* Gives back the probes that the key was given and does not use. */
 static void lapse(const struct tick *tick, struct fleet_key *key)
 {
-	struct algo_told told;
+	struct algo_notification told;
 
-	obey(tick, key, (struct algo_call){.force = ALGO_FLEET_LAPSE}, &told);
+	obey(tick, key, (struct algo_call){.op = ALGO_GROUP_LAPSE}, &told);
 	take_note(tick->fleet, key, &told);
 }
 
 static void take_probes(const struct tick *tick, struct fleet_key *key,
                         const struct exchange_news *news)
 {
-	struct algo_told told;
+	struct algo_notification told;
 
 	if (news->count == 0)
 		return;
-	if (!obey(tick, key, (struct algo_call){.force = ALGO_FLEET_PROBES, .cost = news->count}, &told)) {
+	if (!obey(tick, key, (struct algo_call){.op = ALGO_GROUP_PROBES, .cost = news->count}, &told)) {
 		told.since_ns = key->since_ns = tick->wall_ns; /* they go back */
 		told.freed = (uint32_t)news->count;
 	}
@@ -250,7 +249,7 @@ static void take_probes(const struct tick *tick, struct fleet_key *key,
 	key->number = news->number;
 	key->began_ns = tick->wall_ns;
 	key->since_ns = told.since_ns;
-	if (algo_tells(&told))
+	if (algo_notifies(&told))
 		take_note(tick->fleet, key, &told);
 }
 
@@ -275,14 +274,14 @@ static void take_news(const struct tick *tick, const struct exchange_news *news)
 	const struct store *store = tick->worker->shared->table->store;
 	uint64_t hash = store_hash(store, tick->limit->algo.identity, news->key.data, news->key.len);
 	struct fleet_key *key = fleet_keys_add(&tick->fleet->keys, hash, news->key);
-	struct algo_told told;
+	struct algo_notification told;
 
 	if (!key)
 		return;
 	if (news->kind == EXCHANGE_GIVEN)
 		take_probes(tick, key, news);
 	else if (news->kind == EXCHANGE_FULL) /* by its own window then */
-		obey(tick, key, (struct algo_call){.force = ALGO_FLEET_OPEN, .until_ns = tick->wall_ns},
+		obey(tick, key, (struct algo_call){.op = ALGO_GROUP_OPEN, .until_ns = tick->wall_ns},
 		     &told);
 	else
 		take_phase(tick, key, news);

@@ -19,7 +19,7 @@
 /** Has the limits of an engine decided by fleets that are to be. Before workers see it. ENOMEM, EIO. */
 int fleets_join(struct fleets *fleets, const struct weir_engine *engine);
 /** A turn's `told`; its context is the worker. */
-void fleets_told(void *context, const struct step *step, const struct algo_told *told);
+void fleets_told(void *context, const struct step *step, const struct algo_notification *told);
 /** By the worker that talks, in each turn: when it is to be called again; 0: any time. */
 uint64_t fleets_tick(struct worker *worker);
 /** When no lane is left. */

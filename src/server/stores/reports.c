@@ -81,9 +81,9 @@ static void told_done(struct store_operation *job)
 static struct slice write_report(struct worker *worker, const struct plan *plan)
 {
 	const struct hash_key *own = engine_secret(worker->shared->table);
-	struct report_head head = {.latency_ns = plan->reports ? plan->latency_ns : 0,
+	struct report_head head = {.latency_ns = algo_op_reports(plan->op) ? plan->latency_ns : 0,
 	                           .outcome = plan->outcome,
-	                           .reports = plan->reports};
+	                           .reports = algo_op_reports(plan->op)};
 	struct weir_permits permits;
 	struct engine_names names;
 	struct slice text;

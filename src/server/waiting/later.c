@@ -29,7 +29,7 @@ static void see_phase(void *context, const struct step *step, const struct algo_
 	count_phase(((struct parked *)context)->worker, step, outcome);
 }
 
-static void tell_fleet(void *context, const struct step *step, const struct algo_told *told)
+static void tell_fleet(void *context, const struct step *step, const struct algo_notification *told)
 {
 	fleets_told(((struct parked *)context)->worker, step, told);
 }

@@ -62,7 +62,7 @@ static void report(uint64_t until_ns, enum weir_outcome outcome)
 {
 	struct algo_outcome out;
 
-	apply((struct algo_call){ALGO_REFUND, 1, until_ns, .reports = true, .outcome = outcome}, &out);
+	apply((struct algo_call){ALGO_REPORT, 1, until_ns, .outcome = outcome}, &out);
 	if (!out.allowed)
 		abort();
 }

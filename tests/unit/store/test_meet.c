@@ -69,8 +69,8 @@ static void report(struct worker *worker)
 
 	if (worker->permit_ns == 0)
 		return;
-	call((struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = worker->permit_ns,
-	                        .reports = true, .outcome = worker->outcome, .latency_ns = 1},
+	call((struct algo_call){.op = ALGO_REPORT, .cost = 1, .until_ns = worker->permit_ns,
+	                        .outcome = worker->outcome, .latency_ns = 1},
 	     worker->now_ns, &out);
 	note(worker, &out);
 }

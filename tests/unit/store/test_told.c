@@ -15,13 +15,13 @@
 #define NOW (UINT64_C(1700000000) * NS_PER_S)
 #define S   NS_PER_S
 
-static struct algo_told told;
+static struct algo_notification told;
 
 /* While the fleet is there. */
 static uint64_t call(struct algo_call call, uint64_t now_ns)
 {
-	told = (struct algo_told){0};
-	call.told = &told;
+	told = (struct algo_notification){0};
+	call.notification = &told;
 	return run(call, now_ns);
 }
 
@@ -32,14 +32,13 @@ static uint64_t acquire(uint64_t now_ns)
 
 static void report(uint64_t permit_ns, enum weir_outcome outcome, uint64_t now_ns)
 {
-	call((struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = permit_ns, .reports = true,
+	call((struct algo_call){.op = ALGO_REPORT, .cost = 1, .until_ns = permit_ns,
 	                        .outcome = outcome, .latency_ns = S}, now_ns);
 }
 
-static void say(enum algo_force force, uint64_t probes, uint64_t now_ns)
+static void say(enum algo_op op, uint64_t probes, uint64_t now_ns)
 {
-	call((struct algo_call){.op = ALGO_RESET, .force = force, .cost = probes, .until_ns = now_ns},
-	     now_ns);
+	call((struct algo_call){.op = op, .cost = probes, .until_ns = now_ns}, now_ns);
 }
 
 static void report_failures(unsigned times, uint64_t now_ns)
@@ -60,7 +59,7 @@ static void test_a_window_that_fails_tells_and_goes_on(void **context)
 	acquire(NOW);
 	assert_true(out.allowed);
 	/* The fleet is away: the next failure opens it here. */
-	run((struct algo_call){.op = ALGO_REFUND, .cost = 1, .reports = true,
+	run((struct algo_call){.op = ALGO_REPORT, .cost = 1,
 	                       .outcome = WEIR_OUTCOME_FAILURE}, NOW);
 	assert_int_equal(out.phase, HEALTH_OPEN);
 	end();
@@ -72,7 +71,7 @@ static void test_after_its_sleep_a_request_asks_for_a_probe(void **context)
 
 	(void)context;
 	begin((struct weir_health_options){.sleep_ns = S, .probes = 3, .quorum = 2});
-	say(ALGO_FLEET_OPEN, 0, NOW);
+	say(ALGO_GROUP_OPEN, 0, NOW);
 	acquire(NOW + S - 1);
 	assert_int_equal(out.reason, WEIR_REASON_BREAKER_OPEN);
 	assert_false(told.asks);
@@ -83,7 +82,7 @@ static void test_after_its_sleep_a_request_asks_for_a_probe(void **context)
 	assert_int_equal(out.retry_after_ns, S); /* the limit's `retry` */
 	assert_int_equal(out.phase, HEALTH_OPEN);
 
-	say(ALGO_FLEET_PROBES, 1, NOW + S);
+	say(ALGO_GROUP_PROBES, 1, NOW + S);
 	permit_ns = acquire(NOW + S);
 	assert_true(out.allowed && !told.asks);
 	acquire(NOW + S);
@@ -93,9 +92,9 @@ static void test_after_its_sleep_a_request_asks_for_a_probe(void **context)
 	assert_int_equal(told.since_ns, NOW + S);
 	assert_int_equal(out.phase, HEALTH_HALF_OPEN); /* the fleet closes it */
 
-	say(ALGO_FLEET_PROBES, 2, NOW + S);
+	say(ALGO_GROUP_PROBES, 2, NOW + S);
 	acquire(NOW + S);
-	say(ALGO_FLEET_PROBES, 1, NOW + S); /* two, with the one that is left */
+	say(ALGO_GROUP_PROBES, 1, NOW + S); /* two, with the one that is left */
 	permit_ns = acquire(NOW + S);
 	acquire(NOW + S);
 	assert_true(out.allowed);
@@ -116,20 +115,20 @@ static void test_probes_that_nobody_used_go_back(void **context)
 
 	(void)context;
 	begin((struct weir_health_options){.probes = 5, .quorum = 1});
-	say(ALGO_FLEET_OPEN, 0, NOW);
-	say(ALGO_FLEET_LAPSE, 0, NOW);
+	say(ALGO_GROUP_OPEN, 0, NOW);
+	say(ALGO_GROUP_LAPSE, 0, NOW);
 	assert_int_equal(told.freed, 0);
-	say(ALGO_FLEET_PROBES, 3, NOW + 5 * S);
+	say(ALGO_GROUP_PROBES, 3, NOW + 5 * S);
 	permit_ns = acquire(NOW + 5 * S);
-	say(ALGO_FLEET_LAPSE, 0, NOW + 6 * S);
+	say(ALGO_GROUP_LAPSE, 0, NOW + 6 * S);
 	assert_int_equal(told.freed, 2);
 	assert_int_equal(told.since_ns, NOW + 5 * S);
-	say(ALGO_FLEET_LAPSE, 0, NOW + 6 * S);
+	say(ALGO_GROUP_LAPSE, 0, NOW + 6 * S);
 	assert_int_equal(told.freed, 0);
 	acquire(NOW + 6 * S);
 	assert_true(!out.allowed && told.asks);
 	/* Results of before a turn say nothing. */
-	say(ALGO_FLEET_CLOSED, 0, NOW + 7 * S);
+	say(ALGO_GROUP_CLOSED, 0, NOW + 7 * S);
 	assert_int_equal(out.phase, HEALTH_RAMP);
 	report(permit_ns, WEIR_OUTCOME_FAILURE, NOW + 7 * S);
 	assert_true(out.allowed && told.bad == 0 && !told.trips);
@@ -140,13 +139,13 @@ static void test_what_an_operator_forces_the_fleet_leaves_alone(void **context)
 {
 	(void)context;
 	begin((struct weir_health_options){.quorum = 1});
-	call((struct algo_call){.op = ALGO_RESET, .force = ALGO_FORCE_CLOSED}, NOW);
-	say(ALGO_FLEET_OPEN, 0, NOW);
+	call((struct algo_call){.op = ALGO_FORCE, .force = WEIR_FORCE_CLOSED}, NOW);
+	say(ALGO_GROUP_OPEN, 0, NOW);
 	assert_false(out.allowed);
 	assert_int_equal(out.phase, HEALTH_FORCED_CLOSED);
-	call((struct algo_call){.op = ALGO_RESET, .force = ALGO_FORCE_END}, NOW);
+	call((struct algo_call){.op = ALGO_FORCE, .force = WEIR_FORCE_AUTO}, NOW);
 	assert_true(told.rejoins && !told.resets);
-	say(ALGO_FLEET_OPEN, 0, NOW);
+	say(ALGO_GROUP_OPEN, 0, NOW);
 	assert_true(out.allowed);
 	assert_int_equal(out.phase, HEALTH_OPEN);
 	call((struct algo_call){.op = ALGO_RESET}, NOW);
@@ -162,8 +161,8 @@ static void test_half_open_is_not_stuck_when_the_fleet_goes_away(void **context)
 
 	(void)context;
 	begin((struct weir_health_options){.sleep_ns = S, .probes = 3, .quorum = 2});
-	say(ALGO_FLEET_OPEN, 0, NOW);
-	say(ALGO_FLEET_PROBES, 1, NOW + S);
+	say(ALGO_GROUP_OPEN, 0, NOW);
+	say(ALGO_GROUP_PROBES, 1, NOW + S);
 	permit_ns = acquire(NOW + S);
 	run((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, NOW + S);
 	assert_false(out.allowed);
@@ -172,7 +171,7 @@ static void test_half_open_is_not_stuck_when_the_fleet_goes_away(void **context)
 		permit_ns = run((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, NOW + 2 * S);
 		assert_true(out.allowed);
 		assert_int_equal(out.phase, HEALTH_HALF_OPEN);
-		run((struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = permit_ns, .reports = true},
+		run((struct algo_call){.op = ALGO_REPORT, .cost = 1, .until_ns = permit_ns},
 		    NOW + 2 * S);
 	}
 	assert_int_equal(out.phase, HEALTH_RAMP);
@@ -186,7 +185,7 @@ static void test_a_key_that_is_closed_takes_no_room(void **context)
 
 	(void)context;
 	begin((struct weir_health_options){.quorum = 1});
-	say(ALGO_FLEET_CLOSED, 0, NOW);
+	say(ALGO_GROUP_CLOSED, 0, NOW);
 	assert_true(out.allowed);
 	store_stats(store, NOW, &stats);
 	assert_int_equal(stats.live, 0);

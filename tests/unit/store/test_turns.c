@@ -22,13 +22,13 @@ static uint64_t acquire(uint64_t now_ns)
 
 static void report(uint64_t permit_ns, enum weir_outcome outcome, uint64_t now_ns)
 {
-	run((struct algo_call){.op = ALGO_REFUND, .cost = 1, .until_ns = permit_ns, .reports = true,
+	run((struct algo_call){.op = ALGO_REPORT, .cost = 1, .until_ns = permit_ns,
 	                       .outcome = outcome, .latency_ns = S}, now_ns);
 }
 
-static void force(enum algo_force how, uint64_t until_ns, uint64_t now_ns)
+static void force(enum weir_force how, uint64_t until_ns, uint64_t now_ns)
 {
-	run((struct algo_call){.op = ALGO_RESET, .force = how, .until_ns = until_ns}, now_ns);
+	run((struct algo_call){.op = ALGO_FORCE, .force = how, .until_ns = until_ns}, now_ns);
 }
 
 static void peek(uint64_t now_ns)
@@ -107,16 +107,16 @@ static void force_and_reset_are_told_too(void **unused)
 {
 	(void)unused;
 	begin((struct weir_health_options){.minimum = 1});
-	force(ALGO_FORCE_OPEN, NOW + 9 * S, NOW);
+	force(WEIR_FORCE_OPEN, NOW + 9 * S, NOW);
 	assert_turn(0, HEALTH_CLOSED, HEALTH_FORCED_OPEN, ALGO_BY_FORCE);
-	force(ALGO_FORCE_OPEN, 0, NOW);
+	force(WEIR_FORCE_OPEN, 0, NOW);
 	assert_stays(HEALTH_FORCED_OPEN); /* only longer */
-	force(ALGO_FORCE_CLOSED, 0, NOW);
+	force(WEIR_FORCE_CLOSED, 0, NOW);
 	assert_turn(0, HEALTH_FORCED_OPEN, HEALTH_FORCED_CLOSED, ALGO_BY_FORCE);
-	force(ALGO_FORCE_END, 0, NOW);
+	force(WEIR_FORCE_AUTO, 0, NOW);
 	assert_turn(0, HEALTH_FORCED_CLOSED, HEALTH_CLOSED, ALGO_BY_FORCE);
 	report(acquire(NOW + 1), WEIR_OUTCOME_FAILURE, NOW + 1);
-	force(ALGO_FORCE_END, 0, NOW + 2);
+	force(WEIR_FORCE_AUTO, 0, NOW + 2);
 	assert_stays(HEALTH_OPEN); /* it was not forced */
 	run((struct algo_call){.op = ALGO_RESET}, NOW + 3);
 	assert_turn(0, HEALTH_OPEN, HEALTH_CLOSED, ALGO_BY_RESET);
