@@ -237,7 +237,7 @@ bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
 	bool changed = dispatch(limit, call, time, state, out);
 
 	if (__builtin_expect(!out->allowed, 0) &&
-	    __builtin_expect(algo_is_far(limit, time, state), 0) && call->op <= ALGO_PEEK) {
+	    __builtin_expect(algo_is_far(limit, time, state), 0) && algo_op_asks(call->op)) {
 		uint64_t until_ns = cut_back(limit, time->now_ns, time->window_end_ns, state->until_ns);
 
 		if (until_ns != state->until_ns) {

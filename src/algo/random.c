@@ -51,7 +51,7 @@ static inline bool decide(const struct algo_limit *limit, const struct algo_call
 	bool draws = call->op == ALGO_ACQUIRE && call->cost > 0;
 
 	out->remaining = deny == PRIORITY_ALL ? 0 : ALGO_COUNT_MAX;
-	if (call->op <= ALGO_PEEK &&
+	if (algo_op_asks(call->op) &&
 	    (draws ? priority_is_in(deny, call->draw) : deny == PRIORITY_ALL)) {
 		algo_outcome_deny(out, WEIR_REASON_SHED, limit->retry_ns);
 		out->remaining = 0;

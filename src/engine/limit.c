@@ -79,7 +79,7 @@ bool limit_could_grant(const struct weir_limit *limit, enum algo_op op, uint64_t
 	                   : max_wait_ns == 0       ? ALGO_NEVER - 1
 	                                            : max_wait_ns;
 
-	if (op > ALGO_PEEK)
+	if (!algo_op_asks(op))
 		return true;
 	return together <= algo->quota && algo_least_wait_ns(algo, units, earlier) <= wait_ns;
 }

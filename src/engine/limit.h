@@ -76,7 +76,7 @@ static inline struct moment limit_moment(const struct clock *clock, uint64_t now
 /** Whether `cost` could ever be granted. */
 static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op op, uint64_t cost)
 {
-	return cost <= limit->algo.quota || op == ALGO_REFUND || op == ALGO_RESET;
+	return cost <= limit->algo.quota || !algo_op_asks(op);
 }
 
 /**

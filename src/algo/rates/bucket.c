@@ -280,7 +280,7 @@ step(const struct bucket_params *params, const struct algo_call *call, const str
 	struct bucket_time ahead = ahead_of(params, state, now_ns), after;
 	bool changed = false;
 
-	if (call->op == ALGO_ACQUIRE || call->op == ALGO_PEEK) {
+	if (algo_op_asks(call->op)) {
 		after = time_add(ahead, cost_time(params, u64_max(call->cost, 1)), params->q);
 		if ((time_at_most(after, params->at_once) || lend(params, call, after, out)) &&
 		    call->op == ALGO_ACQUIRE && call->cost > 0) {

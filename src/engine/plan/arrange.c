@@ -9,7 +9,7 @@ static bool asks_first(const struct plan *plan)
 {
 	size_t enforced = 0, remote = 0;
 
-	if (plan->apart || plan->op > ALGO_PEEK)
+	if (plan->apart || !algo_op_asks(plan->op))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		enforced += !plan->steps[i].shadow;
@@ -71,7 +71,7 @@ bool stage_arrange(struct plan *plan)
 	/* With a paced limit, too: a turn that was taken is not always given back exactly. */
 	if (plan->op != ALGO_ACQUIRE || plan->by_order || plan->cost == 0 ||
 	    passes & STAGE_PASS(TAKE_LATE))
-		plan->adds_up = plan->op <= ALGO_PEEK && !plan->apart && may_share(plan);
+		plan->adds_up = algo_op_asks(plan->op) && !plan->apart && may_share(plan);
 	/*
 	 * If the steps before it would pass, it is taken first: its refusal then leaves nothing taken.
 	 */

@@ -1,259 +1,12 @@
 /* decide.c: a plan from stage to stage. */
-#include "engine/plan/apply.h"
 #include "engine/plan/denial.h"
+#include "engine/plan/permits.h"
 #include "engine/plan/stage.h"
+#include "engine/plan/stage_steps.h"
 #include "engine/remote/away.h"
+#include "engine/remote/collect.h"
 #include "engine/remote/submit.h"
 #include "wait/waitlist.h"
-
-static inline struct algo_call call_of(const struct plan *plan, const struct step *step)
-{
-	struct algo_call call = {.cost = plan->cost, .permit = plan->permit.id};
-
-	if (stage_gives(plan->stage)) {
-		call.op = ALGO_REFUND;
-		call.until_ns = step->until_ns;
-		if (plan->stage == PLAN_REFUND)
-			permits_call(plan, step, &call);
-		return call;
-	}
-	call.op = plan->stage == PLAN_TAKE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
-	call.max_wait_ns = plan->max_wait_ns;
-	call.priority = step->priority;
-	if (__builtin_expect(plan->apart | plan->adds_up, 0)) {
-		if (plan->erases)
-			call.cost = step->rule->feedback[plan->erases - 1];
-		if (plan->adds_up && (call.op == ALGO_PEEK || call.cost == 0)) {
-			call.op = ALGO_PEEK;
-			denial_charge(plan, step, &call);
-		}
-		call.replaces =
-		    plan->apart && call.op != ALGO_PEEK && step->limit->algo.rows == ALGO_ROWS_LOG;
-	}
-	/* No step may see a cost that its limit could never grant: it is only peeked at. */
-	if (plan->stage == PLAN_SHADOW && !limit_cost_fits(step->limit, call.op, call.cost))
-		call = (struct algo_call){.op = ALGO_PEEK};
-	return call;
-}
-
-static struct store_step store_step_of(const struct turn *turn, const struct step *step,
-                                       const struct algo_call *call)
-{
-	return (struct store_step){turn->table->store, &step->limit->algo, step->key, *call, turn->at};
-}
-
-/*
- * Of a step that gives back, or explains a denial. Whether it says how the step ended: a plan that
- * is denied learns only of steps that it did not know to be refused.
- */
-static bool record_late(const struct turn *turn, const struct plan *plan, const struct step *step,
-                        const struct weir_decision *d)
-{
-	bool gave = stage_gives(plan->stage);
-
-	if ((gave || plan->op >= ALGO_REFUND) && !stage_is_first_of(plan, step->key.hash))
-		waitlist_wake(&turn->table->waiting, step->key.hash);
-	return !gave && !(stage_explains(plan) && (d->allowed || step->refused));
-}
-
-/* Notes how a step ended; `d` says how its key stands. */
-static inline void record(const struct turn *turn, const struct plan *plan, struct step *step,
-                          uint64_t until_ns, struct weir_decision *d)
-{
-	if (__builtin_expect(plan->stage >= PLAN_EXPLAIN || plan->op >= ALGO_REFUND, 0) &&
-	    !record_late(turn, plan, step, d))
-		return;
-	step->until_ns = until_ns;
-	step->allowed = d->allowed;
-	step->reason = d->reason;
-	stage_explain(step, d);
-}
-
-/* In memory, at once. */
-__attribute__((flatten)) static void apply(const struct turn *turn, const struct plan *plan,
-                                           struct step *step, const struct algo_call *call,
-                                           struct weir_decision *d)
-{
-	uint64_t until_ns = __builtin_expect(algo_has_phases(&step->limit->algo), 0)
-	                        ? engine_apply_told(turn, step, call, d)
-	                        : engine_apply(step->limit, store_step_of(turn, step, call), d);
-
-	record(turn, plan, step, until_ns, d);
-}
-
-/* Whether the order of rules ends before the step: a rule above it has decided. */
-static bool is_below(const struct plan *plan, const struct step *step)
-{
-	return plan->by_order && plan->refused && step > plan->refused;
-}
-
-/* Whether the step has a part in the plan's stage. */
-static inline bool belongs(const struct plan *plan, const struct step *step)
-{
-	switch ((enum plan_stage)plan->stage) {
-	case PLAN_OWN:
-		return !step->shadow && (stage_is_first_of(plan, step->key.hash) ||
-		                         (plan->by_order && step < plan->refused));
-	case PLAN_OTHERS:
-		return step == plan->refused;
-	case PLAN_PEEK:
-		return !step->shadow && step->pass != TAKE_UNASKED &&
-		       (!step->remote || denial_asks_ahead(plan, step));
-	case PLAN_TAKE:
-		return !step->shadow;
-	case PLAN_EXPLAIN:
-		return denial_needs(plan, step);
-	case PLAN_RETRY:
-		return denial_is_shadowed(plan, step);
-	case PLAN_SHADOW:
-		return step->shadow && !is_below(plan, step);
-	case PLAN_DROP:
-		return step->taken && step->shadow;
-	default:
-		return step->taken;
-	}
-}
-
-/* The `i`-th step of the stage, if it is in memory and has a part in such a pass; else NULL. */
-static inline struct step *pick(const struct plan *plan, size_t i, unsigned pass)
-{
-	struct step *step = &plan->steps[stage_index(plan, i)];
-
-	return STAGE_PASS(step->pass) & pass && !step->remote && belongs(plan, step) ? step : NULL;
-}
-
-/* The decision of a plan is that of its tightest step, but the longest wait is that of all. */
-static void fold(struct plan *plan, struct step *step, const struct weir_decision *one,
-                 struct weir_decision *d)
-{
-	bool first = plan->tightest == PLAN_NO_STEP;
-	bool paced = one->paced || (!first && d->paced);
-	uint64_t wait_ns = u64_max(one->wait_ns, first ? 0 : d->wait_ns);
-	uint32_t i = (uint32_t)(step - plan->steps);
-
-	if (first || !one->allowed || one->remaining < d->remaining ||
-	    (one->remaining == d->remaining && i < plan->tightest)) {
-		*d = *one;
-		plan->tightest = i;
-	}
-	d->paced = paced;
-	d->wait_ns = one->allowed ? wait_ns : 0;
-}
-
-/*
- * Whether the pass goes on to a step although another was refused. Remote steps are asked before
- * those in memory, whichever rule stands first, and a peek at a step before the refused one may
- * name that step instead.
- */
-static bool goes_on(const struct plan *plan, size_t i)
-{
-	bool peeks = plan->stage <= PLAN_PEEK || plan->op == ALGO_PEEK;
-
-	return stage_explains(plan) || (peeks && i < (size_t)(plan->refused - plan->steps));
-}
-
-/* Takes note of how a step of the stage ended. Whether the plan passes it. */
-static bool note(struct plan *plan, struct step *step, struct weir_decision *one,
-                 struct weir_decision *d)
-{
-	bool takes = plan->op == ALGO_ACQUIRE && plan->cost > 0 && one->allowed && step->until_ns != 0;
-
-	switch ((enum plan_stage)plan->stage) {
-	case PLAN_TAKE:
-		step->taken = takes;
-		__attribute__((fallthrough));
-	case PLAN_PEEK:
-		if (plan->passes)
-			fold(plan, step, one, d);
-		break;
-	case PLAN_EXPLAIN:
-	case PLAN_RETRY:
-		if (step->refused || plan->stage == PLAN_RETRY)
-			return one->allowed;
-		break;
-	case PLAN_SHADOW:
-		/* Shadow rules give nothing back but what a request holds until it ends. */
-		if (!limit_cost_fits(step->limit, plan->op, plan->cost))
-			denial_of_cost(step, one);
-		else
-			step->taken = takes && algo_is_reported(&step->limit->algo);
-		break;
-	case PLAN_REFUND:
-		permits_fold(plan, step, one, d);
-		return true;
-	case PLAN_OWN:
-	case PLAN_OTHERS:
-		*d = *one;
-		break;
-	default:
-		step->taken = false;
-		return true;
-	}
-	if (plan->each)
-		plan->each[step - plan->steps] = *one;
-	return one->allowed || plan->stage == PLAN_SHADOW;
-}
-
-__attribute__((always_inline)) static inline void
-pass_on(struct plan *plan, struct step *step, struct weir_decision *one, struct weir_decision *d)
-{
-	if (!note(plan, step, one, d) && !plan->apart)
-		denial_note(plan, step, one, d);
-}
-
-struct algo_call stage_call(const struct plan *plan, const struct step *step)
-{
-	return call_of(plan, step);
-}
-
-bool stage_has(const struct plan *plan, const struct step *step)
-{
-	return belongs(plan, step);
-}
-
-void stage_note(const struct turn *turn, struct plan *plan, struct step *step, uint64_t until_ns,
-                struct weir_decision *one, struct weir_decision *d)
-{
-	record(turn, plan, step, until_ns, one);
-	pass_on(plan, step, one, d);
-}
-
-/* One pass over the steps of the stage, until one is refused, which plan->refused is then. */
-static void run_pass(const struct turn *turn, struct plan *plan, unsigned pass,
-                     struct weir_decision *d)
-{
-	for (size_t i = 0; i < plan->step_count; i++) {
-		struct step *step;
-		struct algo_call call;
-		struct weir_decision one;
-
-		if (!plan->passes && !goes_on(plan, i))
-			break;
-		step = pick(plan, i, pass);
-		if (!step)
-			continue;
-		call = call_of(plan, step);
-		apply(turn, plan, step, &call, &one);
-		pass_on(plan, step, &one, d);
-	}
-}
-
-/* Runs the steps of the stage that are in memory. */
-__attribute__((always_inline)) static inline void
-run_in_memory(const struct turn *turn, struct plan *plan, struct weir_decision *d)
-{
-	static const unsigned char order[] = {TAKE_UNASKED, TAKE_SOON, TAKE_LATE};
-
-	if (plan->stage == PLAN_SHADOW && !plan->has_shadow)
-		return;
-	if (plan->stage != PLAN_TAKE || plan->op != ALGO_ACQUIRE) {
-		run_pass(turn, plan, STAGE_ANY_PASS, d);
-		return;
-	}
-	for (size_t i = 0; i < sizeof order; i++)
-		if (plan->passes_of & STAGE_PASS(order[i]))
-			run_pass(turn, plan, STAGE_PASS(order[i]), d);
-}
 
 /* Apart: a plan in memory pays one branch. */
 __attribute__((noinline, cold)) static bool
@@ -261,7 +14,7 @@ run_stage_at_stores(const struct turn *turn, struct plan *plan, struct weir_deci
 {
 	if (!remote_run(turn, plan, d))
 		return false;
-	run_in_memory(turn, plan, d);
+	stage_run(turn, plan, d);
 	away_explain(plan, d);
 	return true;
 }
@@ -271,7 +24,7 @@ static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_de
 {
 	if (__builtin_expect(plan->remote, 0))
 		return run_stage_at_stores(turn, plan, d);
-	run_in_memory(turn, plan, d);
+	stage_run(turn, plan, d);
 	return true;
 }
 
@@ -327,7 +80,7 @@ static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
 	for (size_t i = 0; is_observed(turn, plan) && i < plan->step_count; i++) {
 		const struct step *step = &plan->steps[i];
 
-		if (step->shadow ? !is_below(plan, step) : counts && (!refused || refused == step))
+		if (step->shadow ? !stage_is_below(plan, step) : counts && (!refused || refused == step))
 			turn->observe(turn->context, step);
 	}
 	return settle(turn, plan);
@@ -336,7 +89,7 @@ static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
 /* How a plan that is refused for good goes on. */
 static enum plan_stage refused_stage(struct plan *plan, struct weir_decision *d)
 {
-	bool is_denial = !denial_is_alone(plan) && plan->op <= ALGO_PEEK && !stage_ending(plan);
+	bool is_denial = !denial_is_alone(plan) && algo_op_asks(plan->op) && !stage_ending(plan);
 
 	plan->adds_up = is_denial && denial_asks(plan);
 	if (is_denial && !plan->adds_up)
@@ -430,12 +183,8 @@ static enum engine_state advance(const struct turn *turn, struct plan *plan,
 static void run_direct(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
 	struct step *step = &plan->only;
-	struct algo_call call;
 
-	plan->stage = PLAN_TAKE;
-	call = call_of(plan, step);
-	apply(turn, plan, step, &call, d);
-	step->taken = plan->op == ALGO_ACQUIRE && d->allowed && plan->cost > 0 && step->until_ns != 0;
+	stage_run_alone(turn, plan, d);
 	plan->refused = d->allowed ? NULL : step;
 	if (is_observed(turn, plan))
 		turn->observe(turn->context, step);
@@ -501,7 +250,7 @@ enum engine_state engine_decide(const struct turn *turn, struct plan *plan, stru
 enum engine_state engine_run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
 	plan->in_order =
-	    plan->op <= ALGO_PEEK && (engine_may_wait(plan) || engine_others_wait(turn->table));
+	    algo_op_asks(plan->op) && (engine_may_wait(plan) || engine_others_wait(turn->table));
 	return start(turn, plan, d);
 }
 

@@ -1,10 +1,5 @@
-/*
- * permits.c: permits: the units that a plan took, and their way back.
- *
- * A step that knows the places of a request gives them back. All else that a permit covers goes
- * back by one thread: the one that first takes the permit off the list of those held
- * (store/permit.h).
- */
+#include "engine/plan/permits.h"
+
 #include "engine/engine.h"
 #include "engine/plan/apply.h"
 #include "engine/plan/stage.h"

@@ -371,6 +371,9 @@ bool engine_is_reported(const struct plan *plan);
  */
 int engine_want_permit(struct plan *plan);
 
+/* So far may the clocks of servers and of their stores be apart. */
+#define PERMITS_CLOCKS_NS (3600 * NS_PER_S)
+
 /*
  * The names of the keys that permits are of, charge by charge, where a remote store has to be
  * told what to give back. Where data is NULL the key's hash is enough.
@@ -430,51 +433,19 @@ bool engine_forget(const struct turn *turn, const struct plan *plan);
 
 /**
  * Forces a key into a phase until then (0: for ever), or ends that. Errors: EINVAL (the limit has
- * no phases, or there is no such force), ERANGE (until_ns is over), EFULL (the
- * table has no room for the key), and those of engine_prepare_limit.
+ * no phases, or there is no such force), ERANGE (until_ns is over), EFULL (the table has no room for
+ * the key), and those of engine_prepare_limit.
  */
 int engine_force(const struct turn *turn, const struct weir_limit *limit, struct slice key,
                  enum weir_force force, uint64_t until_ns);
 /**
- * Does what a quorum group says of a key (ALGO_GROUP_OPEN and on), by its hash. False: an operator has forced it, or there is no room.
+ * Does what a quorum group says of a key (ALGO_GROUP_OPEN and on), by its hash. False: an operator
+ * has forced it, or there is no room.
  */
 bool engine_obey(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  const struct algo_call *call);
 /** Looks at a key, by its hash: its phase (algo/health.h), and the turns that were due. */
 void engine_look(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  struct algo_outcome *outcome);
-
-/**
- * In permits.c. Call this when a plan with a permit was allowed: the permit is held from now on,
- * if the plan took anything.
- */
-void permits_hold(const struct turn *turn, struct plan *plan);
-/** Before a refund by permit: takes the permit from those that are held, and sets `gives_rest`. */
-void permits_begin(const struct turn *turn, struct plan *plan);
-/** The rest of the call by which a step is given back by permit. */
-void permits_call(const struct plan *plan, const struct step *step, struct algo_call *call);
-/**
- * Takes a permit of this server from those that are held once it is claimed. Not before: if another
- * server has claimed it, its report is to find the permit held.
- */
-void permits_take_claimed(const struct turn *turn, struct plan *plan);
-/** Before a report of a permit without places: whether it is held. */
-bool permits_are_held(const struct turn *turn, struct plan *plan);
-/** So far may the clocks of servers and of their stores be apart. */
-#define PERMITS_CLOCKS_NS (3600 * NS_PER_S)
-
-/**
- * Before that, and before a report: leaves out charges that have surely ended at their remote stores.
- * The store's clock decides whether the other charges have ended.
- */
-void permits_drop_ended(const struct turn *turn, struct plan *plan);
-/** Whether the plan reports to any limit: then nothing else that the permit covers is given back. */
-bool permits_spend_rest(const struct plan *plan);
-/**
- * Adds a step of such a refund to the plan's decision: it is allowed if anything was held, and says
- * how the tightest of all stands.
- */
-void permits_fold(struct plan *plan, struct step *step, const struct weir_decision *one,
-                  struct weir_decision *d);
 
 #endif

@@ -57,24 +57,11 @@ static inline const struct rules_rule *stage_ending(const struct plan *plan)
 	return rule && !plan->complete ? rule : NULL;
 }
 
-/** Whether the step has a part in the stage. */
-bool stage_has(const struct plan *plan, const struct step *step);
-
-/** The call that the step makes to its store. */
-struct algo_call stage_call(const struct plan *plan, const struct step *step);
-
-/**
- * Takes note of how a step of the stage ended: of the state that it left until_ns, with the
- * decision `one`. `d` is the plan's so far.
- */
-void stage_note(const struct turn *turn, struct plan *plan, struct step *step, uint64_t until_ns,
-                struct weir_decision *one, struct weir_decision *d);
-
-/**
- * Runs those of the stage's steps that are at remote stores. False: the stage goes on when these
- * are done. Of remote.c.
- */
-bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d);
+/** Whether the order of rules ends before the step: a rule above it has decided. */
+static inline bool stage_is_below(const struct plan *plan, const struct step *step)
+{
+	return plan->by_order && plan->refused && step > plan->refused;
+}
 
 /* The passes in which PLAN_TAKE comes to the steps in memory of a plan to acquire. */
 enum {

@@ -4,7 +4,7 @@
 /* Of a log, what is taken or asked for is at its end. All else may have to look at a whole row. */
 static size_t records_of(const struct plan *plan, const struct algo_limit *limit)
 {
-	if (limit->rows == ALGO_ROWS_LOG && plan->op <= ALGO_PEEK)
+	if (limit->rows == ALGO_ROWS_LOG && algo_op_asks(plan->op))
 		return u64_min(plan->cost, limit->width);
 	return limit->width;
 }

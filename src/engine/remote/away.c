@@ -2,6 +2,7 @@
 
 #include "engine/plan/apply.h"
 #include "engine/plan/stage.h"
+#include "engine/plan/stage_steps.h"
 #include "wait/waitlist.h"
 
 /* The limit that stands in for the step's limit, or NULL. */
@@ -83,7 +84,7 @@ void away_explain(struct plan *plan, struct weir_decision *d)
 {
 	enum weir_reason reason = WEIR_REASON_OK;
 
-	if (stage_gives(plan->stage) || plan->op > ALGO_PEEK)
+	if (stage_gives(plan->stage) || !algo_op_asks(plan->op))
 		return;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		struct step *step = &plan->steps[i];
@@ -126,7 +127,7 @@ void away_forget(const struct turn *turn, const struct step *step)
 
 void away_return(const struct weir_table *table, struct plan *plan)
 {
-	for (size_t i = 0; i < plan->step_count && plan->op <= ALGO_PEEK; i++)
+	for (size_t i = 0; i < plan->step_count && algo_op_asks(plan->op); i++)
 		if (plan->steps[i].limit->origin)
 			away_move(table, &plan->steps[i], plan->steps[i].limit->origin);
 }

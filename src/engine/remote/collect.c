@@ -1,4 +1,8 @@
+#include "engine/remote/collect.h"
+
+#include "engine/plan/permits.h"
 #include "engine/plan/stage.h"
+#include "engine/plan/stage_steps.h"
 #include "engine/remote/away.h"
 #include "engine/remote/submit.h"
 
@@ -28,7 +32,7 @@ static void fail(const struct turn *turn, struct plan *plan, struct step *step, 
 {
 	if (stage_gives(plan->stage) && plan->stage != PLAN_REFUND)
 		step->taken = false;
-	else if (plan->op >= ALGO_REFUND)
+	else if (!algo_op_asks(plan->op))
 		plan->status = (signed char)status;
 	else
 		fall_back(turn, plan, step, d);

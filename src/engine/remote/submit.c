@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/number.h"
+#include "engine/plan/permits.h"
 
 #define NAME_SIZE  (64 + sizeof ":spent:" + 16) /* of a limit, and the permit */
 #define LIFE_MAX_S (UINT64_C(365) * 24 * 3600)
