@@ -71,6 +71,12 @@ def until(condition, what):
     raise AssertionError(f"waited {PATIENCE} s for {what}")
 
 
+def is_listening(path):
+    """Whether a socket of that path accepts connections: its file is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 class Server:
     """`weir serve`, its ports and what it says on stderr."""
 

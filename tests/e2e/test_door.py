@@ -14,7 +14,7 @@ import threading
 
 import pytest
 from browser import Browser
-from harness import CONFIG, PATIENCE, ROOT, Http, Server, Wire, until, weir
+from harness import CONFIG, PATIENCE, ROOT, Http, Server, Wire, is_listening, until, weir
 from test_tls import papers  # pylint: disable=unused-import
 
 STRANGER = pathlib.Path(__file__).parent / "stranger.py"
@@ -166,7 +166,7 @@ def test_a_proxy_that_says_so_of_itself_opens_nothing(shedding, tmp_path, key):
             return int(client.makefile("rb").read().split()[1])
 
     try:
-        until(path.exists, "nginx to listen")
+        until(lambda: is_listening(path), "nginx to listen")
         before = state(shedding, key)
         reset = json.dumps({"limit": "login", "key": key}).encode()
         assert ask("GET", "/metrics") == 200

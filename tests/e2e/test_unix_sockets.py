@@ -15,7 +15,7 @@ import tempfile
 
 import pytest
 import redis
-from harness import CONFIG, PATIENCE, WEIR, Answer, Server, encode, until, weir
+from harness import CONFIG, PATIENCE, WEIR, Answer, Server, encode, is_listening, until, weir
 from test_proxies import NGINX
 
 QUEUE = CONFIG.replace("limits:", "limits:\n  queue: "
@@ -297,7 +297,7 @@ def nginx(place):
         NGINX.format(user=getpass.getuser(), site=SITE.format(place=place)))
     process = subprocess.Popen(["/usr/sbin/nginx", "-e", "stderr", "-p", place, "-c", "nginx.conf"],
                                cwd=place)
-    until((place / "site.sock").exists, "nginx")
+    until(lambda: is_listening(place / "site.sock"), "nginx to listen")
     yield place / "site.sock"
     process.send_signal(signal.SIGTERM)
     process.wait(PATIENCE)
