@@ -9,6 +9,8 @@ pytestmark = little_of_ours
 ALGO = ROOT / "src/algo"
 # Words of their own in plain English, so only their constants can be told.
 PLAIN = {"base", "random", "throttle"}
+# Koala has names of its own for some of them.
+TRANSLATES = ROOT / "src/readers/koala/koala_method.c"
 
 
 def algorithms():
@@ -22,7 +24,7 @@ def test_no_file_outside_its_folder_names_an_algorithm():
     # The path of a call may have the name of what it is for.
     pattern = re.compile(rf"(?<!/v1/)\b({'|'.join(words)}|algorithm[ _]({'|'.join(PLAIN)}))\b", re.I)
     files = [path for path in sorted((ROOT / "src").rglob("*"))
-             if path.suffix in {".c", ".h", ".html"} and ALGO not in path.parents]
+             if path.suffix in {".c", ".h", ".html"} and ALGO not in path.parents and path != TRANSLATES]
     found = [f"{path.relative_to(ROOT)}:{number}: {line.strip()}" for path in files
              for number, line in enumerate(path.read_text().splitlines(), 1)
              if pattern.search(line)]
