@@ -14,7 +14,7 @@ import run
 # The models of each folder of src/. CONTRIBUTING.md has the same table.
 MODELS = {
     "base": "traps traces calendar",
-    "algo": "traps traces adaptive breaker calendar growth in_flight priorities throttle warm_up",
+    "algo": "traps traces adaptive breaker calendar growth in_flight storms throttle warm_up",
     "rows": "traps traces breaker growth in_flight",
     "table": "traps traces growth",
     "store": "traps traces breaker growth in_flight",
@@ -25,7 +25,7 @@ MODELS = {
     "rules": "rules koala",
     "readers": "rules koala",
 }
-EXAMPLES = "100"
+EXAMPLES, STORMS = "100", "20"
 
 # One for each protocol and store, and for what lives longer than a request.
 END_TO_END = [
@@ -80,6 +80,7 @@ STEPS = {
 
 def main():
     os.environ.setdefault("WEIR_TEST_EXAMPLES", EXAMPLES)
+    os.environ.setdefault("WEIR_TEST_STORMS", STORMS)
     run.make_temporary_directory()
     tally = run.Tally()
     for name, step in STEPS.items():
