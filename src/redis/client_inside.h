@@ -33,6 +33,8 @@
 #define NODE_WEIGHT_MAX 48
 #define CALL_WEIGHT     4 /* of a call, beside its commands */
 
+struct redis_node;
+
 struct redis_store {
 	struct store store; /* first */
 	struct redis_options options;
@@ -48,10 +50,13 @@ struct redis_store {
 	struct redis_stats closed; /* the counts of clients that were closed */
 };
 
+typedef void send_on_reply(struct redis_node *node, const struct redis_reply *reply);
+
 struct call {
 	struct connection_call base; /* first */
 	struct redis_node *node;
-	struct call *next; /* of those that were sent behind it */
+	struct call *next;       /* of those that were sent behind it */
+	send_on_reply *on_reply; /* of other words than a script; or NULL */
 	struct redis_command *commands[CALL_COMMANDS_MAX];
 	size_t count; /* 0 for other calls, and where no time was left for the commands */
 	struct script_text script;

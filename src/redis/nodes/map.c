@@ -5,29 +5,24 @@
 /* A long list takes its time, which says nothing of the node. */
 #define MAP_NS DIALER_TIME_NS
 
-static void send_question(struct redis_node *node,
-                          void (*replied)(struct connection_call *, const struct redis_reply *),
+static void send_question(struct redis_node *node, send_on_reply *on_reply,
                           const struct slice *words, size_t n)
 {
 	struct redis_client *client = node->client;
 
-	if (!send_words(node, client_now_ns(client) + MAP_NS, replied, words, n))
+	if (!send_words(node, client_now_ns(client) + MAP_NS, on_reply, words, n))
 		cluster_doubt(client->store->cluster);
 	dialer_send(node->dialer);
 }
 
 /* A cluster */
 
-static void on_slots(struct connection_call *base, const struct redis_reply *reply)
+static void on_slots(struct redis_node *node, const struct redis_reply *reply)
 {
-	struct call *call = send_take(base);
-	struct redis_node *node = call->node;
-
 	if (reply)
 		cluster_learn(node->client->store->cluster, reply, &node->host);
 	else
 		cluster_doubt(node->client->store->cluster);
-	send_end(call);
 }
 
 /* Sentinels */
@@ -35,23 +30,17 @@ static void on_slots(struct connection_call *base, const struct redis_reply *rep
 /* Sentinels come and go seldom: they are asked for others when connected, and then each minute. */
 #define QUESTIONS_OF_OTHERS 60
 
-static void on_master(struct connection_call *base, const struct redis_reply *reply)
+/* Without a reply the node is dropped, which counts as its answer. */
+static void on_master(struct redis_node *node, const struct redis_reply *reply)
 {
-	struct call *call = send_take(base);
-	struct redis_node *node = call->node;
-
-	if (reply) /* else the node was dropped, which counts as its answer */
+	if (reply)
 		sentinels_answer(node->client->store->cluster, node->number, reply);
-	send_end(call);
 }
 
-static void on_others(struct connection_call *base, const struct redis_reply *reply)
+static void on_others(struct redis_node *node, const struct redis_reply *reply)
 {
-	struct call *call = send_take(base);
-
 	if (reply)
-		sentinels_learn(call->node->client->store->cluster, reply);
-	send_end(call);
+		sentinels_learn(node->client->store->cluster, reply);
 }
 
 static void ask_sentinel(struct redis_node *node)

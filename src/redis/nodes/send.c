@@ -23,19 +23,15 @@ static struct call *call_open(struct redis_node *node)
 	if (call) {
 		call->node = node;
 		call->count = call->weight = 0;
+		call->on_reply = NULL;
 	}
 	return call;
 }
 
-void send_end(struct call *call)
-{
-	struct redis_client *client = call->node->client;
+static void call_replied(struct call *call, const struct redis_reply *reply);
 
-	call->next = client->free_calls;
-	client->free_calls = call;
-}
-
-struct call *send_take(struct connection_call *base)
+/* The oldest call of its node. */
+static void replied(struct connection_call *base, const struct redis_reply *reply)
 {
 	struct call *call = (struct call *)base;
 	struct redis_node *node = call->node;
@@ -45,11 +41,15 @@ struct call *send_take(struct connection_call *base)
 	node->client->on_the_way--;
 	if (!node->first)
 		node->last = &node->first;
-	return call;
+	if (call->on_reply)
+		call->on_reply(node, reply);
+	else
+		call_replied(call, reply);
+	call->next = node->client->free_calls;
+	node->client->free_calls = call;
 }
 
-static void send_call(struct call *call,
-                      void (*replied)(struct connection_call *, const struct redis_reply *))
+static void send_call(struct call *call)
 {
 	struct redis_node *node = call->node;
 
@@ -65,8 +65,7 @@ static void send_call(struct call *call,
 	client_alarm_at(node->client, call->deadline_ns);
 }
 
-bool send_words(struct redis_node *node, uint64_t deadline_ns,
-                void (*replied)(struct connection_call *, const struct redis_reply *),
+bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on_reply,
                 const struct slice *words, size_t n)
 {
 	struct call *call = call_open(node);
@@ -74,8 +73,9 @@ bool send_words(struct redis_node *node, uint64_t deadline_ns,
 	if (!call)
 		return false;
 	call->deadline_ns = deadline_ns;
+	call->on_reply = on_reply;
 	connection_write_words(connection_command(node->connection), words, n);
-	send_call(call, replied);
+	send_call(call);
 	return true;
 }
 
@@ -91,22 +91,19 @@ static void set_runs_none(const struct redis_node *node)
 	atomic_store(&cluster_health(node->client->store->cluster, node->number)->runs_none, true);
 }
 
-static void loaded(struct connection_call *base, const struct redis_reply *reply)
+static void on_loaded(struct redis_node *node, const struct redis_reply *reply)
 {
-	struct call *call = send_take(base);
-
-	if (reply && reply->type == REDIS_ERROR) {
-		set_trouble(call->node, reply->text);
-		set_runs_none(call->node);
-	}
-	send_end(call);
+	if (!reply || reply->type != REDIS_ERROR)
+		return;
+	set_trouble(node, reply->text);
+	set_runs_none(node);
 }
 
 /* If Redis has not done it, the calls behind say so. */
-static void ignored(struct connection_call *base, const struct redis_reply *reply)
+static void on_asking(struct redis_node *node, const struct redis_reply *reply)
 {
+	(void)node;
 	(void)reply;
-	send_end(send_take(base));
 }
 
 /* False if there is no memory. */
@@ -116,7 +113,7 @@ static bool load_script(struct redis_node *node, const struct call *missing)
 	if (node->loaded == missing->script.source && missing->number < node->loaded_at)
 		return true;
 	if (!send_words(
-	        node, missing->deadline_ns, loaded,
+	        node, missing->deadline_ns, on_loaded,
 	        (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(missing->script.source)}, 3))
 		return false;
 	node->loaded = missing->script.source;
@@ -242,24 +239,22 @@ static void count_time(struct redis_client *client, uint64_t time_ns)
 	count_more(&client->counts.time_ns, time_ns);
 }
 
-static void replied(struct connection_call *base, const struct redis_reply *reply)
+static void call_replied(struct call *call, const struct redis_reply *reply)
 {
-	struct call *call = send_take(base);
-	struct redis_node *node = call->node;
+	struct redis_client *client = call->node->client;
 
 	if (reply)
-		count_time(node->client, sat_sub(client_now_ns(node->client), call->sent_ns));
+		count_time(client, sat_sub(client_now_ns(client), call->sent_ns));
 	if (!reply)
-		call_fail(node->client, call);
+		call_fail(client, call);
 	else if (reply->type == REDIS_ERROR)
-		call_refused(node, call, reply->text);
+		call_refused(call->node, call, reply->text);
 	else if (call->count == 0)
 		; /* nobody awaits it any more */
 	else if (command_clock(reply, call->count) == 0)
-		call_answered_by_nonsense(node, call, reply);
+		call_answered_by_nonsense(call->node, call, reply);
 	else
-		call_finish(node->client, call, reply, &node->client->again);
-	send_end(call);
+		call_finish(client, call, reply, &client->again);
 }
 
 /* Sending */
@@ -350,7 +345,7 @@ static bool write_call(struct call *call)
 	struct redis_node *node = call->node;
 
 	return (command_of(call)->ask == 0 ||
-	        send_words(node, call->deadline_ns, ignored, &SLICE("ASKING"), 1)) &&
+	        send_words(node, call->deadline_ns, on_asking, &SLICE("ASKING"), 1)) &&
 	       command_write(call->commands, call->count, connection_command(node->connection),
 	                     &call->script) == WEIR_OK;
 }
@@ -403,14 +398,15 @@ void node_send(struct redis_node *node)
 			cache_write(client, call->commands[i]);
 		if (!write_call(call)) {
 			call_fail(client, call);
-			send_end(call);
+			call->next = client->free_calls;
+			client->free_calls = call;
 			continue;
 		}
 		call->weight += CALL_WEIGHT;
 		client->gather.newest_key = call->commands[call->count - 1]->operations->step.key.hash;
 		count_more(&client->counts.calls, 1);
 		count_more(&client->counts.steps, call->count);
-		send_call(call, replied);
+		send_call(call);
 		wrote = true;
 	}
 	node->is_busy = was_busy;

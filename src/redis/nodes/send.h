@@ -11,14 +11,12 @@
 
 /** Writes the calls of the commands that wait, if the node is ready. */
 void node_send(struct redis_node *node);
-/** Sends a command that has no commands. False if there is no memory. */
-bool send_words(struct redis_node *node, uint64_t deadline_ns,
-                void (*replied)(struct connection_call *, const struct redis_reply *),
+/**
+ * Sends words of Redis without commands of its own; `on_reply` gets the reply, or NULL if the connection
+ * ended before. False if there is no memory.
+ */
+bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on_reply,
                 const struct slice *words, size_t n);
-/** For `replied`: the call, which is the oldest of its node. It is not on its way any more. */
-struct call *send_take(struct connection_call *base);
-/** Then. */
-void send_end(struct call *call);
 
 /** Frees the client's unused calls. */
 void send_close(struct redis_client *client);
