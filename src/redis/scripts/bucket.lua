@@ -37,10 +37,7 @@ function kinds.bucket(a, first, last, dry)
     local size, at = length + 16, length + 1
     local fresh, edge, expiry
     for i = first, last do
-      local old, before = values[i], 0
-      if old == nil then
-        old = read(i)
-      end
+      local old, before = VALUE(i), 0
       if old and #old == size and find(old, head, 1, true) == 1 then
         local b, c, d, e, f, g, h, j, k, l, m, n, o, p, r, s = byte(old, at, size)
         before = (((((((b * 10 + c) * 10 + d) * 10 + e) * 10 + f) * 10 + g) * 10 + h) * 10 + j
@@ -55,7 +52,7 @@ function kinds.bucket(a, first, last, dry)
       elseif not dry then
         local key, text, start = keys[i], is_fresh and fresh or format('%d', after), after - after % block
         if before < start and start ~= edge then
-          edge, expiry = start, format('%d', now_ms + floor((start + block - now) / 1000) + 2)
+          edge, expiry = start, EXPIRY(start + block)
         end
         if not old then
           call('SET', key, head .. text, 'PXAT', expiry)
@@ -72,10 +69,7 @@ function kinds.bucket(a, first, last, dry)
       end
     end
   else
-    rest = {}
-    for i = first, last do
-      rest[i - first + 1] = i
-    end
+    EVERY(rest)
   end
 
   if rest then
@@ -108,14 +102,11 @@ function kinds.bucket(a, first, last, dry)
           if before >= start and #old == length + #text then
             call('SETRANGE', keys[i], offset, text)
           else
-            call('SET', keys[i], head .. text, 'PXAT',
-              format('%d', now_ms + floor((start + block - now) / 1000) + 2))
+            call('SET', keys[i], head .. text, 'PXAT', EXPIRY(start + block))
           end
         end
       end
-      if granted ~= wanted then
-        note(i, granted)
-      end
+      NOTE_PART(i)
     end
   end
   return a + 1, granted == wanted

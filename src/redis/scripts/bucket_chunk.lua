@@ -51,7 +51,7 @@ end
 -- that it has used, and when these alone would make the bucket as new, us and parts; how many it wants to
 -- hold, for how long, and the block of lifetimes
 --
--- C is told the state before the operation, what others hold, what the server holds now, until when in
+-- C reads the state before the operation, what others hold, what the server holds now, until when in
 -- nanoseconds, and whether the step came too late to say something.
 function kinds.bucket_chunk(a, first, last, dry)
   local head, op, whole, wanted, cost, name, name_ns, newest, q, length, length_parts, depth,
@@ -142,8 +142,6 @@ function kinds.bucket_chunk(a, first, last, dry)
       life - life % block + block)
   end
   values[first] = text .. format(';%d:%d:%d000:%d', held, take, now + lease, is_old)
-  if granted ~= wanted then
-    note(first, granted)
-  end
+  NOTE_PART(first)
   return a + 1, granted == wanted
 end

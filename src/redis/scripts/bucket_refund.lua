@@ -1,13 +1,9 @@
 -- head; then numbers: the name, q, what is given back: us and parts; 1: only to the newest
 function kinds.bucket_refund(a, first, last, dry)
   local head, name, name_ns, q, back, back_parts, newest = unpacked('<sdddddd', args[a])
-  local old, known = look(first, head)
+  local old, known = find_value(first, head, 30)
   if not old then
     return a + 1, known
-  end
-  if #old > #head + 30 then
-    note(first, -4) -- there are chunks
-    return a + 1, false
   end
 
   local us, parts = read_parts(old, #head + 1, q)

@@ -5,7 +5,7 @@
 --     ;ID:HELD:USED:NUMBER:END
 --
 -- HELD units are reserved. USED is how many units the server has granted from all of its chunks so far,
--- so a server that has not heard a reply just says it again. NUMBER is that of the server's newest step:
+-- so a server that has not read a reply just says it again. NUMBER is that of the server's newest step:
 -- an older one that comes late says nothing. At END, in microseconds, the units count as used; at 0
 -- they last as long as the window. The state says only what was used.
 
@@ -15,15 +15,10 @@ local CHUNKS_MAX = 64
 local raws = {}
 
 local function raw_of(i)
-  local old = raws[i]
-  if old == nil then
-    old = values[i]
-    if old == nil then
-      old = read(i)
-    end
+  if raws[i] == nil then
+    raws[i] = VALUE(i)
   end
-  raws[i] = old
-  return old
+  return raws[i]
 end
 
 -- Reads an entry's parts of what stands behind a state, as a server sees it: the entries of others,
@@ -71,7 +66,7 @@ local function put_chunks(i, op, old, value, life)
       call('DEL', keys[i])
     end
   elseif value ~= old then
-    call('SET', keys[i], value, 'PXAT', format('%d', now_ms + floor((life - now) / 1000) + 2))
+    call('SET', keys[i], value, 'PXAT', EXPIRY(life))
   end
   raws[i] = value ~= '' and value
 end

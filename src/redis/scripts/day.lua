@@ -11,15 +11,10 @@ function kinds.day(a, first, last, dry)
     unpacked('<sddddddddddd', args[a])
   local length, granted, day = #head, wanted, format('%d', stop)
   local open, open_ns = now + life, now_ns + life_ns -- the end of a window that opens now
-  if open_ns >= 1000 then
-    open, open_ns = open + 1, open_ns - 1000
-  end
+  CARRY(open, open_ns)
 
   for i = first, last do
-    local old = values[i]
-    if old == nil then
-      old = read(i)
-    end
+    local old = VALUE(i)
     granted = wanted
     if now < start or now >= stop then
       granted, values[i] = -1, false
@@ -84,14 +79,11 @@ function kinds.day(a, first, last, dry)
         if lives then
           call('SET', keys[i], head .. text, 'KEEPTTL')
         else
-          call('SET', keys[i], head .. text, 'PXAT',
-            format('%d', now_ms + floor((stop - now) / 1000) + 2))
+          call('SET', keys[i], head .. text, 'PXAT', EXPIRY(stop))
         end
       end
     end
-    if granted ~= wanted then
-      note(i, granted)
-    end
+    NOTE_PART(i)
   end
   return a + 1, granted == wanted
 end

@@ -24,6 +24,16 @@ ALONE = {name: ["note", *uses, name] for name, uses in ALONE.items()}
 COMMON = ["common"]
 # Kinds that are not in the script for all others: each call of that makes the functions of all.
 SELDOM = ["bucket_chunk", "window_chunk"]
+# What scripts share without a function, since to make one costs each call as much as a command. In a script
+# of one kind alone all values are there.
+MACROS = {
+    "VALUE(i)": "values[i] == nil and read(i) or values[i]",
+    "EXPIRY(us)": "format('%d', now_ms + floor((us - now) / 1000) + 2)",
+    "NOTE_PART(i)": "if granted ~= wanted then note(i, granted) end",
+    "EVERY(list)": "list = {} for k = first, last do list[k - first + 1] = k end",
+    "CARRY(us, ns)": "if ns >= 1000 then us, ns = us + 1, ns - 1000 end",
+}
+VALUE_ALONE = {"VALUE(i)": "values[i]"}
 # Where a kind alone has what it uses, if most calls come past it: making a function costs.
 HELPERS = "-- helpers"
 
@@ -35,6 +45,19 @@ def text(directory, name):
     return "".join(line + "\n" for line in lines if line)
 
 
+def expand(source, macros):
+    """Without macros; their arguments have no commas or brackets of their own."""
+    for macro, body in macros.items():
+        name, parameters = re.fullmatch(r"(\w+)\((.*)\)", macro).groups()
+
+        def insert(use):
+            given = dict(zip(parameters.split(", "), use[1].split(", "), strict=True))
+            return re.sub(r"\w+", lambda word: given.get(word[0], word[0]), body)
+
+        source = re.sub(rf"\b{name}\(([^()]*)\)", insert, source)
+    return source
+
+
 def alone(directory, parts):
     """The last part's function, with its two results in place of a call of it."""
     *helpers, kind = (text(directory, name) for name in parts)
@@ -43,17 +66,18 @@ def alone(directory, parts):
     body = re.sub(r"^return a .*$", "return values", body, flags=re.M)
     helpers = "".join([*helpers, before])
     start = text(directory, "begin"), text(directory, "alone")
+    macros = MACROS | VALUE_ALONE
     if HELPERS not in body:
-        return start[0] + helpers + start[1] + body
+        return expand(start[0] + helpers + start[1] + body, macros)
     first, rest = body.split(HELPERS + "\n")
     most, end = rest.rsplit("return values\n", 1)
-    return "".join([*start, first, helpers, most, text(directory, "packed"), "return values\n", end])
+    return expand("".join([*start, first, helpers, most, text(directory, "packed"), "return values\n", end]), macros)
 
 
 def of_runs(directory, parts):
     """Helpers that several kinds have, once."""
     names = ["begin", "runs", *dict.fromkeys(parts), "end"]
-    return "".join(text(directory, name) for name in names).replace(HELPERS + "\n", "")
+    return expand("".join(text(directory, name) for name in names).replace(HELPERS + "\n", ""), MACROS)
 
 
 def literal(source):

@@ -201,9 +201,7 @@ local function any_log()
       us, ns = now, now_ns
     end
     us, ns = us + life, ns + life_ns
-    if ns >= 1000 then
-      us, ns = us + 1, ns - 1000
-    end
+    CARRY(us, ns)
     if is_far and used > 0 then
       told, in_use = list.tell(l, used), used < limit and used or limit
       l, fresh = move_log(l, in_use, time_text(us, ns))
@@ -336,9 +334,7 @@ function kinds.log(a, first, last, dry)
       any = any or any_log()
       granted = any(i, head, op, wanted, cost, limit, life, life_ns, block, name_us, name_ns, dry)
     end
-    if granted ~= wanted then
-      note(i, granted)
-    end
+    NOTE_PART(i)
   end
   return a + 1, granted == wanted
 end

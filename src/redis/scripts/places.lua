@@ -220,9 +220,7 @@ function kinds.places(a, first, last, dry)
   local own, i, any, granted, wanted = args[a + 1], first, nil, nil, nil
   local head, limit, us, ns, block = unpacked('<sdddd', args[a])
   us, ns = now + us, now_ns + ns
-  if ns >= 1000 then
-    us, ns = us + 1, ns - 1000
-  end
+  CARRY(us, ns)
   local at, is_whole, new_ends = #head + 1, now_ns == 0 and ns == 0, format('%d', us)
 
   while i <= last do
@@ -315,9 +313,7 @@ function kinds.places(a, first, last, dry)
         break
       end
       values[i] = told
-      if granted ~= wanted then
-        note(i, granted)
-      end
+      NOTE_PART(i)
       i = i + 1
     end
 
@@ -345,9 +341,7 @@ function kinds.places(a, first, last, dry)
       any = any or any_places()
       granted = any(i, head, limit, us, ns, block, op, wanted, cost, sub(name, 2),
         (own_us > 0 or own_ns > 0) and time_text(own_us, own_ns) or '', dry)
-      if granted ~= wanted then
-        note(i, granted)
-      end
+      NOTE_PART(i)
       i = i + 1
     end
   end

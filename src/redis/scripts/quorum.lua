@@ -1,5 +1,5 @@
--- One limit that servers decide together, by what each of them has seen: a call of one server, which
--- says what is new and hears what is new to it.
+-- A limit that a quorum group of servers decides together, by the findings of each: a call of one server,
+-- which reports its news and reads the news of the others.
 --
 -- KEYS[1]    a hash: of each key of the limit that is not merely closed its state,
 --            'PHASE NUMBER BEGAN ENDS GOOD BAD SLOW ~DOUBLINGS ID:COUNT:TIME ...': closed, with the votes of

@@ -13,14 +13,15 @@ local function put(i, old, length, text, dry)
   end
 end
 
--- The value, or nil if there is nothing to give back, and whether that is known.
-local function look(i, head)
-  local old = values[i]
-  if old == nil then
-    old = read(i)
-  end
+-- The value, or nil if there is nothing to give back, and whether that is known. A value that is more than
+-- `most` longer than its head has chunks.
+local function find_value(i, head, most)
+  local old = VALUE(i)
   if old and sub(old, 1, #head) ~= head then
     note(i, -1)
+    return nil, false
+  elseif old and #old > #head + most then
+    note(i, -4)
     return nil, false
   end
   return old or nil, true

@@ -39,13 +39,10 @@ function kinds.slots(a, first, last, dry)
   local length, granted = #head, wanted
   local known = (now > start or (now == start and now_ns >= start_ns)) and
     (now < stop or (now == stop and now_ns < stop_ns))
-  local expiry = format('%d', now_ms + floor((newest - now) / 1000) + 2)
+  local expiry = EXPIRY(newest)
 
   for i = first, last do
-    local old = values[i]
-    if old == nil then
-      old = read(i)
-    end
+    local old = VALUE(i)
     granted = wanted
     if not known then
       granted, values[i] = -1, false
@@ -81,9 +78,7 @@ function kinds.slots(a, first, last, dry)
         end
       end
     end
-    if granted ~= wanted then
-      note(i, granted)
-    end
+    NOTE_PART(i)
   end
   return a + 1, granted == wanted
 end

@@ -1,7 +1,7 @@
 -- head; then numbers: the name, cost; for how long a slot counts: us and ns
 function kinds.slots_refund(a, first, last, dry)
   local head, name, name_ns, left, life, life_ns = unpacked('<sddddd', args[a])
-  local old, known = look(first, head)
+  local old, known = find_value(first, head, math.huge)
   if not old then
     return a + 1, known
   end

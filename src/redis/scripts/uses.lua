@@ -35,8 +35,7 @@ local function read_count(text, at)
 end
 
 local function expire(key, us, block)
-  call('PEXPIREAT', key,
-    format('%d', now_ms + floor((us - us % block + block - now) / 1000) + 2))
+  call('PEXPIREAT', key, EXPIRY(us - us % block + block))
 end
 
 local function uses()
@@ -322,7 +321,7 @@ local function uses()
     call('LSET', l.key, '0', write_first(l))
   end
 
-  -- What C is told.
+  -- What C reads.
 
   local function fit(used, wanted, cost, limit)
     if used + wanted * cost <= limit then

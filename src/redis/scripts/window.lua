@@ -17,10 +17,7 @@ function kinds.window(a, first, last, dry)
     local size, all = #opened, wanted * cost
     local most, prior, count, digits, counts, texts, expiry = limit - all, nil, 0, nil, nil, nil, nil
     for i = first, last do
-      local old = values[i]
-      if old == nil then
-        old = read(i)
-      end
+      local old = VALUE(i)
       if old ~= prior then -- many keys have the same
         digits, prior = texts and texts[old], old
         if digits then
@@ -45,16 +42,13 @@ function kinds.window(a, first, last, dry)
         if old then
           call('SETRANGE', keys[i], offset, digits)
         else
-          expiry = expiry or format('%d', now_ms + floor((stop - now) / 1000) + 2)
+          expiry = expiry or EXPIRY(stop)
           call('SET', keys[i], opened .. digits, 'PXAT', expiry)
         end
       end
     end
   else
-    rest = {}
-    for i = first, last do
-      rest[i - first + 1] = i
-    end
+    EVERY(rest)
   end
 
   if rest then
@@ -62,9 +56,7 @@ function kinds.window(a, first, last, dry)
     local aligned, stop_ns, head = start > 0, 0, sub(opened, 1, length)
     if not aligned then
       stop, stop_ns = now + stop, now_ns + far
-      if stop_ns >= 1000 then
-        stop, stop_ns = stop + 1, stop_ns - 1000
-      end
+      CARRY(stop, stop_ns)
       opened = head .. format(stop_ns == 0 and '%d' or '%d%03d', stop, stop_ns) .. ' '
     end
     for _, i in ipairs(rest) do
@@ -98,13 +90,10 @@ function kinds.window(a, first, last, dry)
           call('SETRANGE', keys[i], format('%d', #old == length + 27 and length + 17 or length + 20),
             digits)
         else
-          call('SET', keys[i], opened .. digits, 'PXAT',
-            format('%d', now_ms + floor((stop - now) / 1000) + 2))
+          call('SET', keys[i], opened .. digits, 'PXAT', EXPIRY(stop))
         end
       end
-      if granted ~= wanted then
-        note(i, granted)
-      end
+      NOTE_PART(i)
     end
   end
   return a + 1, granted == wanted

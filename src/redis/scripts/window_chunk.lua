@@ -6,7 +6,7 @@
 -- of the chunk the server's id, the step's number, the units that it has used, and how many it wants to
 -- hold
 --
--- C is told the same as of a bucket.
+-- C reads the same as of a bucket.
 function kinds.window_chunk(a, first, last, dry)
   local head, op, whole, wanted, cost, name, name_ns, limit, start, stop, far, id, number, used, want =
     unpacked('<sdddddddddddddd', args[a])
@@ -21,9 +21,7 @@ function kinds.window_chunk(a, first, last, dry)
     return a + 1, false
   elseif not aligned then
     stop, stop_ns = now + stop, now_ns + far
-    if stop_ns >= 1000 then
-      stop, stop_ns = stop + 1, stop_ns - 1000
-    end
+    CARRY(stop, stop_ns)
   end
 
   local at = old and find(old, '[;|]', #head + 1)
@@ -66,8 +64,6 @@ function kinds.window_chunk(a, first, last, dry)
     put_chunks(first, op, old, '', ends)
   end
   values[first] = text .. format(';%d:%d:%d%03d:%d', held, take, ends, ends_ns, is_old)
-  if granted ~= wanted then
-    note(first, granted)
-  end
+  NOTE_PART(first)
   return a + 1, granted == wanted
 end

@@ -2,14 +2,9 @@
 -- that is used as it is; or 0
 function kinds.window_refund(a, first, last, dry)
   local head, name, name_ns, cost, start, stop, far = unpacked('<sdddddd', args[a])
-  local old, known = look(first, head)
+  local old, known = find_value(first, head, 30)
   if not old then
     return a + 1, known
-  end
-
-  if #old > #head + 30 then
-    note(first, -4) -- there are chunks
-    return a + 1, false
   end
 
   local ends, ends_ns = time_of(sub(old, #head + 1, -12))
