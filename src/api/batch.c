@@ -186,7 +186,7 @@ static void run_remote(struct remote_batch *batch)
 	}
 }
 
-/* As many requests as a lane takes at once. */
+/* As many requests as a store client takes at once. */
 #define REMOTE_MAX ((size_t)16 << 10)
 
 static int acquire_remote(struct weir_table *table, struct weir_request *requests, size_t n,

@@ -1,7 +1,7 @@
 /*
  * remote.h: calls of the library that wait for the remote store of their table.
  *
- * A call borrows a lane only where it has steps there; all others pay for a branch.
+ * A call borrows a store client only where it has steps there; all others pay for a branch.
  */
 #ifndef API_REMOTE_H
 #define API_REMOTE_H
@@ -16,7 +16,7 @@ struct remote {
 	bool failed;             /* a step could not be done there */
 };
 
-/** Before the plans of `turn` run: gives it a lane, if they need one. 0 or ENOMEM. */
+/** Before the plans of `turn` run: gives it a store client, if they need one. 0 or ENOMEM. */
 int remote_begin(struct remote *remote, struct turn *turn, bool is_needed);
 /**
  * Behind engine_run or its like, which returned `state`: goes on until the plan is done, or waits

@@ -22,7 +22,7 @@ int fleets_join(struct fleets *fleets, const struct weir_engine *engine);
 void fleets_told(void *context, const struct step *step, const struct algo_notification *told);
 /** By the worker that talks, in each turn: when it is to be called again; 0: any time. */
 uint64_t fleets_tick(struct worker *worker);
-/** When no lane is left. */
+/** When no store client is left. */
 void fleets_close(struct fleets *fleets);
 
 #endif

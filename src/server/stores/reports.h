@@ -19,7 +19,7 @@ void reports_begin(struct worker *worker);
 void reports_claimed(void *context, const struct plan *plan);
 /** In each turn of the first worker: when it is to be called again; 0: any time. */
 uint64_t reports_tick(struct worker *worker);
-/** When no lane is left. */
+/** When no store client is left. */
 void reports_close(struct reports *reports);
 
 #endif

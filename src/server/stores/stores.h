@@ -39,7 +39,7 @@ int stores_open(struct stores *stores, const char *url, const struct weir_config
 /** The same of limits that name none, which then count there; NULL: in the table. */
 int stores_open_main(struct stores *stores, const char *url, const struct weir_config *rules,
                      weir_table *table, struct weir_error *error);
-/** When no lane is left. */
+/** When no store client is left. */
 void stores_close(struct stores *stores);
 
 #endif
