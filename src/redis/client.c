@@ -1,10 +1,10 @@
+#include <stdlib.h>
+
 #include "base/draw.h"
+#include "redis/cache/cache.h"
 #include "redis/commands.h"
 #include "redis/gather.h"
-#include "redis/cache/cache.h"
 #include "redis/nodes/redis_node.h"
-
-#include <stdlib.h>
 
 static struct redis_client *client_of(struct store_client *client)
 {
@@ -37,11 +37,11 @@ void redis_client_submit(struct store_client *store_client, struct store_operati
 {
 	struct redis_client *client = client_of(store_client);
 	bool together = group && group->next && group->together;
-	size_t jobs_before = client->operations;
+	size_t before = client->operations;
 
 	for (const struct store_operation *operation = group; operation; operation = operation->next)
 		client->operations++;
-	if (client->operations > CLIENT_OPERATIONS_MAX && jobs_before > 0) {
+	if (client->operations > CLIENT_OPERATIONS_MAX && before > 0) {
 		commands_refuse(client, group, WEIR_ESTORE);
 		return;
 	}

@@ -15,12 +15,12 @@
 #include "base/os/os.h"
 #include "redis/cache/chunks.h"
 #include "redis/cache/denials.h"
-#include "redis/network/dialer.h"
+#include "redis/commands/redis_command.h"
 #include "redis/network/connection.h"
+#include "redis/network/dialer.h"
 #include "redis/nodes/cluster.h"
 #include "redis/nodes/sentinels.h"
 #include "redis/redis.h"
-#include "redis/commands/redis_command.h"
 
 /* The most operations of a client. A group beyond fails with ESTORE, unless it is the only one. */
 #define CLIENT_OPERATIONS_MAX ((size_t)64 << 10)

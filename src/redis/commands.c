@@ -6,8 +6,8 @@
 #include "algo/rates/bucket.h"
 #include "algo/rates/window.h"
 #include "redis/cache/cache.h"
-#include "redis/nodes/hash_slots.h"
 #include "redis/commands/exchange.h"
+#include "redis/nodes/hash_slots.h"
 
 /* The most unused commands of a client, and the longest name for which each has room. */
 #define FREE_MAX   4096

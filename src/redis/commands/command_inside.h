@@ -2,8 +2,8 @@
 #ifndef REDIS_COMMAND_INSIDE_H
 #define REDIS_COMMAND_INSIDE_H
 
-#include "redis/commands/redis_command.h"
 #include "redis/commands/command_words.h"
+#include "redis/commands/redis_command.h"
 
 /* The role of a command in a call. */
 enum command_kind {

@@ -9,8 +9,8 @@
 #include "algo/algorithm.h"
 #include "algo/rates/bucket.h"
 #include "base/number.h"
-#include "redis/commands/exchange.h"
 #include "redis/commands/command_inside.h"
+#include "redis/commands/exchange.h"
 #include "redis/commands/value.h"
 
 /* Swaps are tried so often; others may change the value in between. */

@@ -11,9 +11,9 @@
 #include "algo/rates/bucket.h"
 #include "algo/rates/window.h"
 #include "base/number.h"
-#include "redis/commands/exchange.h"
 #include "redis/commands/command_inside.h"
 #include "redis/commands/command_words.h"
+#include "redis/commands/exchange.h"
 #include "redis/commands/value.h"
 #include "scripts.h" /* made by scripts/embed.py */
 

@@ -1,7 +1,7 @@
 #include "redis/commands/exchange.h"
 
-#include "redis/commands/redis_command.h"
 #include "redis/commands/command_words.h"
+#include "redis/commands/redis_command.h"
 
 /* How long a server may have a probe before a request comes for it, and then for its outcome. */
 static uint64_t hold_us(const struct health_params *params)

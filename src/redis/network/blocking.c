@@ -11,8 +11,8 @@
 
 #include "base/number.h"
 #include "base/os/os.h"
-#include "redis/network/dialer.h"
 #include "redis/network/connection.h"
+#include "redis/network/dialer.h"
 #include "redis/network/lookup.h"
 #include "redis/redis.h"
 

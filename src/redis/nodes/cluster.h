@@ -13,8 +13,8 @@
 
 #include "redis/network/reply.h"
 #include "redis/network/url.h"
-#include "redis/nodes/node_health.h"
 #include "redis/nodes/hash_slots.h"
+#include "redis/nodes/node_health.h"
 
 #define CLUSTER_ASK_NS    UINT64_C(1000000000) /* between two questions for the map */
 

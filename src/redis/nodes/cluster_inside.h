@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "redis/nodes/node_health.h"
 #include "redis/nodes/hash_slots.h"
+#include "redis/nodes/node_health.h"
 
 enum sentinel_state {
 	SENTINEL_IDLE, /* not asked in this round */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "redis/commands.h"
 #include "redis/call.h"
+#include "redis/commands.h"
 #include "redis/gather.h"
 #include "redis/nodes/map.h"
 #include "redis/nodes/probe.h"

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "redis/commands.h"
-#include "redis/call.h"
 #include "redis/cache/cache.h"
+#include "redis/call.h"
+#include "redis/commands.h"
 
 #define WINDOW 256 /* commands among which a call looks for those of its slot */
 

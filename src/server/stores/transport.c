@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "net/address.h"
-#include "redis/network/redis_address.h"
-#include "redis/network/dialer.h"
 #include "redis/network/connection.h"
+#include "redis/network/dialer.h"
 #include "redis/network/lookup.h"
+#include "redis/network/redis_address.h"
 
 /* The connection gives up sooner. */
 #define DIAL_TIMEOUT_MS 10000
