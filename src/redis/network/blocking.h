@@ -1,8 +1,8 @@
 /*
- * blocking.h: the transport of a client that blocks its thread, for calls of the library.
+ * blocking.h: the transport of a store client that blocks its thread, for calls of the library.
  *
- * Between calls no thread looks at its connections. blocking_look, before a call, finds those that
- * have ended meanwhile.
+ * Between calls no thread serves the connections. blocking_poll, before a call, finds connections
+ * that have ended meanwhile.
  */
 #ifndef REDIS_BLOCKING_H
 #define REDIS_BLOCKING_H

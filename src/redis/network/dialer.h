@@ -1,11 +1,11 @@
 /*
- * dialer.h: a dialer to a Redis, from the name of its host to an accepted greeting.
+ * dialer.h: connects to a Redis, from the name of its host to an accepted greeting.
  *
  * A name may have several addresses. One may refuse connections; another may swallow what is sent
- * to it, or accept a dialer and never answer. Therefore a dialer does not wait until an
- * address has failed: it makes an attempt at the next address a little later, as RFC 8305 ("Happy
- * Eyeballs") does. Each attempt has a connection of its own, which greets. The first connection
- * whose greeting is accepted becomes that of the dialer, and the other attempts end.
+ * to it, or accept a connection and never answer. Therefore a dialer does not wait until an address
+ * has failed: it makes an attempt at the next address a little later, as RFC 8305 ("Happy
+ * Eyeballs") does. Each attempt has a connection of its own, which greets. The dialer takes the
+ * first connection whose greeting is accepted, and ends the other attempts.
  *
  * Each dialer resolves its name anew, so it follows a name that has moved.
  */
@@ -22,7 +22,7 @@
 /* ... the time that a dialer may take until Redis has accepted the greeting. */
 #define DIALER_TIME_NS UINT64_C(1000000000)
 
-/* The server at the other end of a dialer. */
+/* The server that a dialer connects to. */
 struct dialer_target {
 	const struct redis_url *url; /* outlives the dialer */
 	enum connection_peer peer;
@@ -31,13 +31,13 @@ struct dialer_target {
 };
 
 struct dialer_owner {
-	/* Redis has accepted the greeting: connection_link takes commands. */
+	/* Redis has accepted the greeting: dialer_connection takes commands. */
 	void (*accepted)(void *context);
 	/* Bytes have come since then. May close the dialer. */
 	void (*in)(void *context, struct slice bytes);
 	/* It has failed or ended. Close it. */
 	void (*lost)(void *context, const char *why);
-	/* Call connection_tick then, or earlier. */
+	/* Call dialer_tick then, or earlier. */
 	void (*alarm)(void *context, uint64_t at_ns);
 };
 

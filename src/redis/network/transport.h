@@ -1,6 +1,6 @@
 /*
- * transport.h: a client's way to the network. The event loop of a server has one, and so has a call
- * of the library, which blocks.
+ * transport.h: a store client's way to the network. The event loop of a server has one, and so has
+ * a call of the library, which blocks.
  */
 #ifndef REDIS_TRANSPORT_H
 #define REDIS_TRANSPORT_H
@@ -19,17 +19,17 @@ struct redis_transport;
 
 struct redis_transport_kind {
 	/*
-	 * Looks up a host without blocking: redis_connection_found is called once, but not before this
+	 * Looks up a host without blocking: redis_dialer_found is called once, but not before this
 	 * function returns. NULL if there is no memory.
 	 */
 	void *(*look_up)(struct redis_transport *transport, struct redis_dialer *dialer,
 	                 const struct redis_host *host);
-	/* redis_connection_found is not called any more. */
+	/* redis_dialer_found is not called any more. */
 	void (*stop_look_up)(struct redis_transport *transport, void *lookup);
 	/*
-	 * Begins to connect to an address. Moves bytes between it and redis_attempt_link, and calls
-	 * redis_attempt_lost once if it fails or ends. Neither happens before this function returns.
-	 * False if there is no memory.
+	 * Begins to connect to an address. Moves bytes between it and redis_attempt_connection, and
+	 * calls redis_attempt_lost once if it fails or ends. Neither happens before this function
+	 * returns. False if there is no memory.
 	 */
 	bool (*dial)(struct redis_transport *transport, struct redis_attempt *attempt,
 	             const struct redis_address *to, void **line);

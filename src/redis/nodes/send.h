@@ -1,7 +1,7 @@
 /*
  * send.h: the calls of one node: written, sent, replied to.
  *
- * If Redis refuses a whole call, it is made again: at another node that Redis names, or after a
+ * A call that Redis refuses as a whole is made again: at another node that Redis names, or after a
  * script that Redis misses. Its commands wait in the client until the caller hands them out anew.
  */
 #ifndef REDIS_SEND_H

@@ -331,7 +331,7 @@ static void an_address_that_is_blamed_comes_last(void **state)
 	end(s);
 }
 
-/* It was given up after CONNECTION_TIME_NS. */
+/* It was given up after DIALER_TIME_NS. */
 static void an_address_that_never_answered_comes_last(void **state)
 {
 	struct scene *s = scene_open("redis://store");
