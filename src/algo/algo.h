@@ -195,7 +195,7 @@ struct algo_notification {
 	bool rejoins; /* an operator forces it no more */
 };
 
-/** Whether it says anything. */
+/** Whether there is anything to notify. */
 static inline bool algo_notifies(const struct algo_notification *notification)
 {
 	return notification->trips || notification->asks || notification->resets ||
@@ -239,6 +239,12 @@ struct algo_call {
 	};
 };
 
+/** Whether the call takes units, if it is allowed: one of cost 0 only asks. */
+static inline bool algo_takes(const struct algo_call *call)
+{
+	return call->op == ALGO_ACQUIRE && call->cost > 0;
+}
+
 /* When: the same for every key of a limit, so found once and not part of the step. */
 struct algo_time {
 	uint64_t now_ns;        /* the wall's for aligned windows, else the anchored clock's */
@@ -255,9 +261,9 @@ enum algo_cause {
 	ALGO_BY_GOOD_PROBES,
 	ALGO_BY_SLEEP, /* which is over */
 	ALGO_BY_TIME,  /* a ramp or force was over; no call turns it then, so none tells of that */
-	ALGO_BY_FORCE, /* somebody has told it to */
+	ALGO_BY_FORCE, /* an operator */
 	ALGO_BY_RESET,
-	ALGO_BY_FLEET, /* so many servers say so, or their probes */
+	ALGO_BY_GROUP, /* the quorum group, by its windows or its probes */
 	ALGO_CAUSE_COUNT,
 };
 
@@ -267,7 +273,7 @@ struct algo_turn {
 	uint8_t cause; /* enum algo_cause */
 };
 
-/* One call seldom turns it twice. More would be told as two, the last of which goes further. */
+/* A call rarely causes two phase changes; further ones are merged into the last. */
 #define ALGO_TURNS_MAX 2
 
 struct algo_outcome {
@@ -383,7 +389,7 @@ bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step);
  * A state that is stored must not hide from them what a cut takes off. So the state has all use, and
  * reaches further ahead than the limit admits; or, where it would be taken for one of a clock that was
  * set back, it is cut: do not store it. Returns the end of the state with all use, which is another than
- * the state's if it is cut; UINT64_MAX: further than can be told.
+ * the state's if it is cut; UINT64_MAX: further than a time can say.
  */
 uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_note *from,
                           uint64_t now_ns, struct algo_state *state);
@@ -410,7 +416,7 @@ int algo_shed(const struct algo_limit *limit, double deny);
 /**
  * Lets `next`, of the same identity, take over: whoever still decides by `limit`
  * and meets a state of other parameters, or any that is wide, decides by `next`
- * from then on. Of wide states `next` is told where they are.
+ * from then on. `next` then knows where the wide states are.
  */
 void algo_succeed(struct algo_limit *limit, struct algo_limit *next);
 

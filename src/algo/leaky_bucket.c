@@ -1,4 +1,4 @@
-/* leaky_bucket.c: a token_bucket that is told by its level; see rates/bucket.c. */
+/* leaky_bucket.c: a token_bucket that is described by its level; see rates/bucket.c. */
 #include "algo/rates/bucket.h"
 
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,

@@ -48,7 +48,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 static inline bool decide(const struct algo_limit *limit, const struct algo_call *call,
                           uint64_t deny, struct algo_outcome *out)
 {
-	bool draws = call->op == ALGO_ACQUIRE && call->cost > 0;
+	bool draws = algo_takes(call);
 
 	out->remaining = deny == PRIORITY_ALL ? 0 : ALGO_COUNT_MAX;
 	if (algo_op_asks(call->op) &&
@@ -66,7 +66,7 @@ __attribute__((noinline)) static bool decide_by_priority(const struct algo_limit
                                                          uint64_t now_ns, uint64_t deny,
                                                          struct algo_outcome *out)
 {
-	bool counts = call->op == ALGO_ACQUIRE && call->cost > 0;
+	bool counts = algo_takes(call);
 	struct priority_demand demand = counts ? demand_add(limit->demand, call->priority, now_ns)
 	                                       : demand_with(limit->demand, call->priority, now_ns);
 

@@ -216,7 +216,7 @@ void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct m
 	struct algo_state none = {0};
 	struct algo_outcome outcome;
 
-	if (call->op == ALGO_ACQUIRE && call->cost > 0)
+	if (algo_takes(call))
 		call->draw = draw_next();
 	algo_step(algo, call, &time, &none, &outcome);
 	limit_explain(limit, algo, &outcome, d);

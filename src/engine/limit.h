@@ -11,7 +11,7 @@
 #include "rules/model.h"
 
 /* Servers that decide a limit together: whether this one is among them now. */
-struct limit_fleet {
+struct limit_group {
 	_Atomic bool is_up;
 };
 
@@ -26,7 +26,7 @@ struct weir_limit {
 	 */
 	const struct weir_limit *local;
 	const struct weir_limit *origin; /* of such a limit: the one that it stands in for */
-	struct limit_fleet *fleet; /* others that decide with this server, told of by turn->told; NULL */
+	struct limit_group *group; /* the servers that decide it with this one (turn->notify), or NULL */
 };
 
 /** As weir_limit_open, in place. Free with limit_free. */

@@ -36,7 +36,7 @@ static inline struct store *engine_remote_store(const struct weir_table *table,
 }
 
 /** The remote store at which servers decide a limit together, or NULL: each by itself. */
-static inline struct store *engine_fleet_store(const struct weir_table *table,
+static inline struct store *engine_group_store(const struct weir_table *table,
                                                const struct weir_limit *limit)
 {
 	struct store *store = limit->store ? limit->store : table->remote;

@@ -352,14 +352,14 @@ static void obey(struct watch *watch, const struct algo_call *call, struct algo_
 		if (watch->told)
 			*watch->told = (struct algo_notification){0};
 		after = watch->seen.health;
-		if (!health_obey(&watch->limit->health, &after, call, watch->now_ns))
+		if (!health_follow_group(&watch->limit->health, &after, call, watch->now_ns))
 			break;
 		kept = health_phase_keep(watch, &after);
 		if (kept == HEALTH_NO_ROOM) {
 			algo_outcome_full(watch->limit, out);
 			return;
 		}
-	} while (kept == HEALTH_CHANGED || !health_phase_change(watch, &after, ALGO_BY_FLEET));
+	} while (kept == HEALTH_CHANGED || !health_phase_change(watch, &after, ALGO_BY_GROUP));
 	tell(watch, out);
 	out->allowed = after.phase < HEALTH_FORCED_OPEN;
 	if (watch->told)

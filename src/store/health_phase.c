@@ -60,7 +60,7 @@ bool health_phase_end_probes(struct watch *watch, struct health_result result, u
 	struct health_state after = watch->seen.health;
 	struct algo_notification told = watch->told ? *watch->told : (struct algo_notification){0};
 
-	health_tell(&watch->limit->health, &after, result, count, at_ns, watch->told ? &told : NULL);
+	health_end_probes(&watch->limit->health, &after, result, count, at_ns, watch->told ? &told : NULL);
 	if (!health_phase_change(watch, &after,
 	                         after.phase == HEALTH_OPEN ? ALGO_BY_BAD_PROBE : ALGO_BY_GOOD_PROBES))
 		return false;

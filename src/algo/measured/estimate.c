@@ -403,11 +403,11 @@ uint8_t estimate_window(const struct flying_params *params, const struct estimat
 bool estimate_step(const struct flying_params *params, const struct estimate_cell *cells,
                    const struct estimate_report *report, struct estimate_change *change)
 {
-	struct estimate_report told = *report;
+	struct estimate_report judged = *report;
 	bool drops = estimators[params->method].drops;
 
 	if (report->outcome == WEIR_OUTCOME_IGNORED || (report->outcome == WEIR_OUTCOME_FAILURE && !drops))
 		return false;
-	told.sample.dropped = report->outcome != WEIR_OUTCOME_SUCCESS;
-	return estimators[params->method].step(params, cells, &told, change);
+	judged.sample.dropped = report->outcome != WEIR_OUTCOME_SUCCESS;
+	return estimators[params->method].step(params, cells, &judged, change);
 }

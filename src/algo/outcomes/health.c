@@ -26,7 +26,7 @@ const char *health_cause_text(enum algo_cause cause)
 	    [ALGO_BY_TIME] = "time_over",
 	    [ALGO_BY_FORCE] = "forced",
 	    [ALGO_BY_RESET] = "reset",
-	    [ALGO_BY_FLEET] = "fleet",
+	    [ALGO_BY_GROUP] = "fleet",
 	};
 
 	return texts[cause];
@@ -115,10 +115,10 @@ static unsigned used(const struct health_state *health)
 	return health->flying + health->good + health->bad;
 }
 
-/* A request has come for which the fleet has given no probe. */
+/* A request has come for which the quorum group has given no probe. */
 static bool wish_probe(const struct health_request *request)
 {
-	request->told->asks |= request->draw != NULL;
+	request->notification->asks |= request->draw != NULL;
 	return false;
 }
 
@@ -142,13 +142,13 @@ static bool phase_passes(const struct algo_limit *limit, struct health_state *he
 			*retry_ns = open_end(params, health) - now_ns;
 			return false;
 		}
-		if (request->told)
+		if (request->notification)
 			return wish_probe(request);
 		break;
 	case HEALTH_HALF_OPEN:
-		if (request->told)
+		if (request->notification)
 			return used(health) < params->probes || wish_probe(request);
-		/* The fleet that would end it is not there any more. */
+		/* The quorum group that would end it is not there any more. */
 		is_lost = health->flying == 0 && used(health) >= params->probes;
 		if (used(health) > 0 && !is_lost)
 			return used(health) < params->probes;
@@ -248,15 +248,15 @@ enum algo_cause health_trips(const struct health_params *params, const struct he
 	                                           : slowness(params, tally);
 }
 
-/* Spent is spent: what it found is the fleet's to judge. */
-static void tell_fleet(struct health_state *health, struct health_result result, bool failed,
-                       unsigned count, struct algo_notification *told)
+/* The probes are spent, because the quorum group judges their results. */
+static void notify(struct health_state *health, struct health_result result, bool failed,
+                       unsigned count, struct algo_notification *notification)
 {
-	if (told->since_ns != health->since_ns)
-		*told = (struct algo_notification){.since_ns = health->since_ns};
+	if (notification->since_ns != health->since_ns)
+		*notification = (struct algo_notification){.since_ns = health->since_ns};
 	health->good += count;
-	*(result.ignored ? &told->freed : failed ? &told->bad : &told->good) += count;
-	told->slow += result.slow && !result.ignored ? count : 0;
+	*(result.ignored ? &notification->freed : failed ? &notification->bad : &notification->good) += count;
+	notification->slow += result.slow && !result.ignored ? count : 0;
 }
 
 /* So many of the probes have not been used. */
@@ -267,7 +267,7 @@ static unsigned unused(const struct health_params *params, const struct health_s
 	return of < params->probes ? params->probes - of : 0;
 }
 
-bool health_obey(const struct health_params *params, struct health_state *health,
+bool health_follow_group(const struct health_params *params, struct health_state *health,
                  const struct algo_call *call, uint64_t now_ns)
 {
 	unsigned more = (unsigned)u64_min(call->cost, params->probes);
@@ -300,16 +300,16 @@ bool health_obey(const struct health_params *params, struct health_state *health
 		return true;
 	case ALGO_GROUP_LAPSE:
 		more = health->phase == HEALTH_HALF_OPEN ? unused(params, health) : 0;
-		tell_fleet(health, (struct health_result){.ignored = true}, false, more, call->notification);
+		notify(health, (struct health_result){.ignored = true}, false, more, call->notification);
 		return more > 0;
 	default:
 		return false;
 	}
 }
 
-void health_tell(const struct health_params *params, struct health_state *health,
+void health_end_probes(const struct health_params *params, struct health_state *health,
                  struct health_result result, unsigned count, uint64_t now_ns,
-                 struct algo_notification *told)
+                 struct algo_notification *notification)
 {
 	bool failed = result.failed || (result.slow && !params->together);
 
@@ -317,8 +317,8 @@ void health_tell(const struct health_params *params, struct health_state *health
 		count = health->flying;
 	health->flying -= count;
 	health->ended = (health->ended + 1) % HEALTH_ENDED;
-	if (told) {
-		tell_fleet(health, result, failed, count, told);
+	if (notification) {
+		notify(health, result, failed, count, notification);
 		return;
 	}
 	if (result.ignored || count == 0)

@@ -1,8 +1,8 @@
 /*
  * health.h: the health of the thing behind a limit, and what a breaker makes of it.
  *
- * A limit that judges by outcomes gives each request a permit, and is told how the request ended.
- * All that such a limit decides is decided here, on a meaning; src/rows keeps it in cells. The
+ * A limit that judges by outcomes gives each request a permit, whose report says how the request
+ * ended. All that such a limit decides is decided here, on a meaning; src/rows keeps it in cells. The
  * meaning has three parts, each of which changes by itself:
  *
  *     struct health_state    the phase, and in half-open how its probes fared
@@ -88,7 +88,7 @@ struct health_state health_at(const struct health_params *params, const struct h
 /* How a request asks. */
 struct health_request {
 	const uint64_t *draw;   /* 64 fair bits; NULL: it only asks */
-	struct algo_notification *told; /* here and below: a fleet decides, see algo_told; or NULL */
+	struct algo_notification *notification; /* if a quorum group decides, here and below, or NULL */
 	uint64_t in_flight;     /* others, where max_concurrent counts */
 };
 
@@ -137,15 +137,15 @@ static inline uint64_t health_lost_ns(const struct health_params *params, uint64
 }
 
 /**
- * Half-open: `count` of the probes that fly have ended so. Those of a fleet are spent, and it is
- * told.
+ * Half-open: ends `count` of the probes in flight. Probes that a quorum group gave are spent, and the
+ * notification has their results.
  */
-void health_tell(const struct health_params *params, struct health_state *health,
+void health_end_probes(const struct health_params *params, struct health_state *health,
                  struct health_result result, unsigned count, uint64_t now_ns,
-                 struct algo_notification *told);
+                 struct algo_notification *notification);
 
 /** Does what a quorum group says (ALGO_GROUP_OPEN and on). False: it is so, or nothing may change it. */
-bool health_obey(const struct health_params *params, struct health_state *health,
+bool health_follow_group(const struct health_params *params, struct health_state *health,
                  const struct algo_call *call, uint64_t now_ns);
 
 /** Closed: why such a window opens it; ALGO_BY_NOTHING: it does not. */

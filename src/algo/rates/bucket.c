@@ -283,7 +283,7 @@ step(const struct bucket_params *params, const struct algo_call *call, const str
 	if (algo_op_asks(call->op)) {
 		after = time_add(ahead, cost_time(params, u64_max(call->cost, 1)), params->q);
 		if ((time_at_most(after, params->at_once) || lend(params, call, after, out)) &&
-		    call->op == ALGO_ACQUIRE && call->cost > 0) {
+		    algo_takes(call)) {
 			*state = (struct algo_state){now_ns + after.ns, after.under};
 			ahead = after;
 			changed = true;

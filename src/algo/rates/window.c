@@ -77,7 +77,7 @@ bool window_step(const struct algo_limit *limit, const struct algo_call *call,
 		}
 		if (count + cost == params->count)
 			out->reason = WEIR_REASON_HIT_QUOTA;
-		if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+		if (algo_takes(call)) {
 			count += cost;
 			*state = (struct algo_state){end_ns, (uint32_t)(count - 1)};
 			changed = true;

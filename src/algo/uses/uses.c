@@ -252,7 +252,7 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 			if (limit->rows == ALGO_ROWS_PLACES) /* a lease is seldom held to its end */
 				out->retry_after_ns = u64_min(limit->retry_ns,
 				                              uses->uses[view.spent].until_ns - view.now_ns);
-		} else if (call->op == ALGO_ACQUIRE && call->cost > 0) {
+		} else if (algo_takes(call)) {
 			name_ns = take(&view, call);
 		}
 		break;

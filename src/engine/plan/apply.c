@@ -48,23 +48,23 @@ uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, ui
 	return until_ns;
 }
 
-static uint64_t run_told(const struct turn *turn, const struct step *step,
+static uint64_t run_observed(const struct turn *turn, const struct step *step,
                            const struct algo_call *call, const struct algo_limit **by,
                            struct algo_outcome *outcome)
 {
 	struct store_step whole = {turn->table->store, &step->limit->algo, step->key, *call, turn->at};
-	const struct limit_fleet *fleet = turn->told ? step->limit->fleet : NULL;
-	struct algo_notification told;
+	const struct limit_group *group = turn->notify ? step->limit->group : NULL;
+	struct algo_notification notification;
 	uint64_t until_ns;
 
 	*by = whole.limit;
-	if (fleet && !call->notification && atomic_load_explicit(&fleet->is_up, memory_order_relaxed)) {
-		told = (struct algo_notification){0};
-		whole.call.notification = &told;
+	if (group && !call->notification && atomic_load_explicit(&group->is_up, memory_order_relaxed)) {
+		notification = (struct algo_notification){0};
+		whole.call.notification = &notification;
 	}
 	until_ns = store_run(&whole, by, outcome);
-	if (whole.call.notification == &told && algo_notifies(&told))
-		turn->told(turn->context, step, &told);
+	if (whole.call.notification == &notification && algo_notifies(&notification))
+		turn->notify(turn->context, step, &notification);
 	if (turn->phased && algo_has_phases(&step->limit->algo))
 		turn->phased(turn->context, step, outcome);
 	return until_ns;
@@ -83,12 +83,12 @@ uint64_t engine_refund_end(const struct turn *turn, const struct step *step)
 	return store_refund_end(&whole, step->generation);
 }
 
-uint64_t engine_apply_told(const struct turn *turn, const struct step *step,
+uint64_t engine_apply_observed(const struct turn *turn, const struct step *step,
                              const struct algo_call *call, struct weir_decision *decision)
 {
 	const struct algo_limit *by;
 	struct algo_outcome outcome;
-	uint64_t until_ns = run_told(turn, step, call, &by, &outcome);
+	uint64_t until_ns = run_observed(turn, step, call, &by, &outcome);
 
 	limit_explain(step->limit, by, &outcome, decision);
 	return until_ns;
@@ -110,12 +110,12 @@ int engine_force(const struct turn *turn, const struct weir_limit *limit, struct
 	status = engine_prepare_limit(turn->table, limit, &call, key, &plan);
 	if (status != WEIR_OK)
 		return status;
-	run_told(turn, &plan.only, &call, &by, &outcome);
+	run_observed(turn, &plan.only, &call, &by, &outcome);
 	waitlist_wake(&turn->table->waiting, plan.only.key.hash);
 	return outcome.reason == WEIR_REASON_NO_ROOM ? WEIR_EFULL : WEIR_OK;
 }
 
-bool engine_obey(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+bool engine_follow_group(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  const struct algo_call *call)
 {
 	struct step step = {.limit = limit};
@@ -124,17 +124,17 @@ bool engine_obey(const struct turn *turn, const struct weir_limit *limit, uint64
 
 	if (store_admit(turn->table->store, &limit->algo, hash, &step.key) != WEIR_OK)
 		return false;
-	run_told(turn, &step, call, &by, &outcome);
+	run_observed(turn, &step, call, &by, &outcome);
 	return outcome.allowed;
 }
 
-void engine_look(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+void engine_view(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  struct algo_outcome *outcome)
 {
 	struct step step = {.limit = limit, .key = store_key(turn->table->store, &limit->algo, hash)};
 	const struct algo_limit *by;
 
-	run_told(turn, &step, &(struct algo_call){.op = ALGO_PEEK, .cost = 1}, &by, outcome);
+	run_observed(turn, &step, &(struct algo_call){.op = ALGO_PEEK, .cost = 1}, &by, outcome);
 }
 
 bool engine_forget(const struct turn *turn, const struct plan *plan)

@@ -21,7 +21,7 @@ __attribute__((noinline)) uint64_t engine_try_row(const struct weir_limit *limit
                                                   struct weir_decision *decision);
 
 /** Any step of a limit that does not draw. Tells turn->phased. Returns as store_run. */
-__attribute__((noinline)) uint64_t engine_apply_told(const struct turn *turn,
+__attribute__((noinline)) uint64_t engine_apply_observed(const struct turn *turn,
                                                        const struct step *step,
                                                        const struct algo_call *call,
                                                        struct weir_decision *decision);

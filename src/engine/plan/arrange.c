@@ -69,7 +69,7 @@ bool stage_arrange(struct plan *plan)
 		plan->has_shadow |= step->shadow;
 	}
 	/* With a paced limit, too: a turn that was taken is not always given back exactly. */
-	if (plan->op != ALGO_ACQUIRE || plan->by_order || plan->cost == 0 ||
+	if (!plan_takes(plan) || plan->by_order ||
 	    passes & STAGE_PASS(TAKE_LATE))
 		plan->adds_up = algo_op_asks(plan->op) && !plan->apart && may_share(plan);
 	/*

@@ -47,7 +47,7 @@ static bool waits(struct plan *plan, struct weir_decision *d)
 	return false;
 }
 
-/* Whether anything passes or is denied that somebody is to be told of. */
+/* Whether the observer counts what passes and what is denied. */
 static bool is_observed(const struct turn *turn, const struct plan *plan)
 {
 	return turn->observe && plan->op == ALGO_ACQUIRE && !plan->apart;
@@ -60,7 +60,7 @@ static bool is_denied(const struct plan *plan)
 	return rule ? rule->answer == RULES_DENY : plan->refused != NULL;
 }
 
-/* The end of a plan, when all observers are told. */
+/* The end of a plan, after its steps were observed. */
 static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
 {
 	plan->position = WAIT_NEW;
@@ -292,7 +292,7 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
 
 /*
  * Gives back only what ends with the request; all else that the permit covers stays taken. A
- * remote store is told that the rest is spent.
+ * remote store marks the rest as spent.
  */
 static void leave_rest(struct plan *plan)
 {
@@ -357,5 +357,5 @@ bool engine_may_wait(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->step_count && !may; i++)
 		may = may_wait(&plan->steps[i], plan->max_wait_ns);
-	return may && plan->op == ALGO_ACQUIRE && plan->cost > 0 && plan->max_wait_ns != WEIR_ZERO;
+	return may && plan_takes(plan) && plan->max_wait_ns != WEIR_ZERO;
 }

@@ -62,7 +62,7 @@ bool denial_is_shadowed(const struct plan *plan, const struct step *step)
 
 bool denial_is_early(struct plan *plan)
 {
-	if (!plan->has_shadow || plan->op != ALGO_ACQUIRE || plan->cost == 0)
+	if (!plan->has_shadow || !plan_takes(plan))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++)
 		if (denial_is_shadowed(plan, &plan->steps[i])) {
@@ -83,7 +83,7 @@ bool denial_asks(const struct plan *plan)
 enum weir_reason denial_reason(const struct plan *plan, const struct step *step,
                                const struct weir_decision *d)
 {
-	bool asks = plan->op != ALGO_ACQUIRE || plan->cost == 0 || plan->too_dear;
+	bool asks = !plan_takes(plan) || plan->too_dear;
 
 	return wait_refusal(&step->limit->algo, plan->position, asks ? WEIR_ZERO : plan->max_wait_ns,
 	                    d);

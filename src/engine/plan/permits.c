@@ -19,7 +19,7 @@ static struct slice name_of(const struct step *step, uint64_t giver)
 	bool shared = giver != 0 && algo_is_reported(&step->limit->algo);
 	struct slice name = step->key_name;
 
-	if (!step->remote && !step->limit->fleet && !shared)
+	if (!step->remote && !step->limit->group && !shared)
 		return (struct slice){NULL, 0};
 	return name.data ? name : (struct slice){"", 0};
 }
@@ -67,7 +67,7 @@ void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
 	                     .until_ns = taken->charge.until_ns,
 	                     .generation = taken->generation};
 	call.until_ns = engine_refund_end(turn, &step);
-	engine_apply_told(turn, &step, &call, &ignored);
+	engine_apply_observed(turn, &step, &call, &ignored);
 	waitlist_wake(&turn->table->waiting, taken->charge.key);
 }
 
@@ -81,7 +81,7 @@ bool engine_is_reported(const struct plan *plan)
 
 int engine_want_permit(struct plan *plan)
 {
-	if (plan->op != ALGO_ACQUIRE || plan->cost == 0)
+	if (!plan_takes(plan))
 		return WEIR_OK;
 	plan->wants_permit = plan->step_count <= WEIR_PERMITS_MAX;
 	return plan->wants_permit ? WEIR_OK : WEIR_ELONG;

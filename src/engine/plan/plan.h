@@ -140,6 +140,12 @@ struct plan {
 
 #define PLAN_NO_STEP UINT32_MAX
 
+/** Whether the plan takes units, if it is allowed: one of cost 0 only asks. */
+static inline bool plan_takes(const struct plan *plan)
+{
+	return plan->op == ALGO_ACQUIRE && plan->cost > 0;
+}
+
 enum engine_state {
 	ENGINE_DONE,
 	ENGINE_WAITS,     /* it has taken nothing, and is to wait for the key of plan->refused */
@@ -168,8 +174,9 @@ struct turn {
 	 * metrics. Or NULL.
 	 */
 	void (*phased)(void *context, const struct step *step, const struct algo_outcome *outcome);
-	/* Told of each step of a limit whose fleet is to be told something. Or NULL. */
-	void (*told)(void *context, const struct step *step, const struct algo_notification *told);
+	/* Gets what a step of a limit has for its quorum group. Or NULL. */
+	void (*notify)(void *context, const struct step *step,
+	               const struct algo_notification *notification);
 	/* Told, by any thread, that the stores have completed what a plan waits for. */
 	void (*ready)(void *context, struct plan *plan);
 	/* Told that the plan has claimed a permit of another server (engine_claimed), or NULL. */
@@ -442,10 +449,10 @@ int engine_force(const struct turn *turn, const struct weir_limit *limit, struct
  * Does what a quorum group says of a key (ALGO_GROUP_OPEN and on), by its hash. False: an operator
  * has forced it, or there is no room.
  */
-bool engine_obey(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+bool engine_follow_group(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  const struct algo_call *call);
 /** Looks at a key, by its hash: its phase (algo/health.h), and the turns that were due. */
-void engine_look(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
+void engine_view(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  struct algo_outcome *outcome);
 
 #endif

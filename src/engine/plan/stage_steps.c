@@ -75,7 +75,7 @@ __attribute__((flatten)) static void apply(const struct turn *turn, const struct
                                            struct weir_decision *d)
 {
 	uint64_t until_ns = __builtin_expect(algo_has_phases(&step->limit->algo), 0)
-	                        ? engine_apply_told(turn, step, call, d)
+	                        ? engine_apply_observed(turn, step, call, d)
 	                        : engine_apply(step->limit, store_step_of(turn, step, call), d);
 
 	record(turn, plan, step, until_ns, d);
@@ -149,7 +149,7 @@ static bool goes_on(const struct plan *plan, size_t i)
 static bool note(struct plan *plan, struct step *step, struct weir_decision *one,
                  struct weir_decision *d)
 {
-	bool takes = plan->op == ALGO_ACQUIRE && plan->cost > 0 && one->allowed && step->until_ns != 0;
+	bool takes = plan_takes(plan) && one->allowed && step->until_ns != 0;
 
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_TAKE:
@@ -245,5 +245,5 @@ void stage_run_alone(const struct turn *turn, struct plan *plan, struct weir_dec
 	plan->stage = PLAN_TAKE;
 	call = stage_call(plan, step);
 	apply(turn, plan, step, &call, d);
-	step->taken = plan->op == ALGO_ACQUIRE && d->allowed && plan->cost > 0 && step->until_ns != 0;
+	step->taken = plan_takes(plan) && d->allowed && step->until_ns != 0;
 }

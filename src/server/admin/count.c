@@ -82,7 +82,7 @@ static size_t note_phase(struct worker *worker, const struct step *step, struct 
 
 	turn.phased = NULL; /* else it would call count_phase again */
 	forced_lock(&worker->shared->forced);
-	engine_look(&turn, step->limit, key->hash, &outcome);
+	engine_view(&turn, step->limit, key->hash, &outcome);
 	key->phase = outcome.phase;
 	before = phased_see(worker->shared->phases, key);
 	forced_unlock(&worker->shared->forced);

@@ -504,7 +504,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	                          .turn = {.table = shared->table,
 	                                   .observe = count_step,
 	                                   .phased = count_phase,
-	                                   .told = fleets_told,
+	                                   .notify = fleets_told,
 	                                   .claimed = reports_claimed,
 	                                   .context = worker},
 	                          .lock = PTHREAD_MUTEX_INITIALIZER};

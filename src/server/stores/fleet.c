@@ -19,7 +19,7 @@
 #define IDLE_NS      (600 * NS_PER_S) /* a closed key is remembered longer than the store does */
 
 struct fleet {
-	struct limit_fleet limit; /* first: what limits point to */
+	struct limit_group limit; /* first: what limits point to */
 	struct exchange exchange;
 	struct fleet *next;
 	struct store *store;
@@ -99,12 +99,12 @@ int fleets_join(struct fleets *fleets, const struct weir_engine *engine)
 
 	for (size_t i = 0; i < engine_limit_count(engine) && status == WEIR_OK; i++) {
 		struct weir_limit *limit = (struct weir_limit *)engine_limit_at(engine, i);
-		struct store *store = engine_fleet_store(engine_table(engine), limit);
+		struct store *store = engine_group_store(engine_table(engine), limit);
 		struct fleet *fleet = store ? find(fleets, store, limit->name) : NULL;
 
 		if (store && !fleet)
 			fleet = add(fleets, store, limit->name);
-		limit->fleet = fleet ? &fleet->limit : NULL;
+		limit->group = fleet ? &fleet->limit : NULL;
 		status = store && !fleet ? WEIR_ENOMEM : WEIR_OK;
 	}
 	return status;
@@ -183,7 +183,7 @@ static void take_note(struct fleet *fleet, struct fleet_key *key, const struct a
 void fleets_told(void *context, const struct step *step, const struct algo_notification *told)
 {
 	struct worker *worker = context;
-	struct fleet *fleet = (struct fleet *)step->limit->fleet;
+	struct fleet *fleet = (struct fleet *)step->limit->group;
 	struct fleet_key *key;
 
 	if (is_told(fleet, step, told, worker->turn.at.now_ns))
@@ -208,7 +208,7 @@ static bool obey(const struct tick *tick, struct fleet_key *key, struct algo_cal
 	*told = (struct algo_notification){0};
 	call.notification = told;
 	key->touched_ns = tick->wall_ns;
-	return engine_obey(&tick->worker->turn, tick->limit, key->hash, &call);
+	return engine_follow_group(&tick->worker->turn, tick->limit, key->hash, &call);
 }
 
 /* Open or closed, as it is known. */
@@ -500,7 +500,7 @@ static bool find_limit(struct tick *tick)
 	const struct server_config *config = fleet->config ? fleet->config : worker->config;
 
 	tick->limit = weir_engine_limit(config->engine, fleet->name, strlen(fleet->name));
-	return tick->limit && tick->limit->fleet == &fleet->limit &&
+	return tick->limit && tick->limit->group == &fleet->limit &&
 	       fleet->store->index < lanes_count(&worker->lanes);
 }
 

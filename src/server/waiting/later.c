@@ -79,7 +79,7 @@ static void enter(struct worker *worker, struct parked *parked, struct scene *sa
 	worker->turn.context = parked;
 	worker->turn.observe = observe;
 	worker->turn.phased = see_phase;
-	worker->turn.told = tell_fleet;
+	worker->turn.notify = tell_fleet;
 	worker->turn.claimed = claim;
 	worker->turn.failed = fail;
 	worker->turn.ready = become_ready;
@@ -98,7 +98,7 @@ static void leave(struct worker *worker, struct parked *parked, const struct sce
 	worker->turn.context = saved->context;
 	worker->turn.observe = saved->observe;
 	worker->turn.phased = count_phase;
-	worker->turn.told = fleets_told;
+	worker->turn.notify = fleets_told;
 	worker->turn.claimed = reports_claimed;
 	if (parked->held.at_store > 1 || !parked->was_told)
 		parked->held.at_store--;

@@ -46,7 +46,7 @@ static struct algo_outcome ask(uint64_t now_ns)
 
 static void tell(struct health_result result, uint64_t now_ns)
 {
-	health_tell(&limit.health, &health, result, 1, now_ns, NULL);
+	health_end_probes(&limit.health, &health, result, 1, now_ns, NULL);
 }
 
 static void it_opens_at_the_rate_and_not_below_the_minimum(void **unused)

@@ -119,7 +119,7 @@ static void ignore(struct health_permit permit, uint64_t now_ns)
 	struct health_look seen = look(now_ns);
 	struct health_state after = seen.health;
 
-	health_tell(&limit.health, &after, (struct health_result){.ignored = true}, 1, now_ns, NULL);
+	health_end_probes(&limit.health, &after, (struct health_result){.ignored = true}, 1, now_ns, NULL);
 	assert_true(health_row_turn(&at, &seen, &after));
 	assert_true(health_row_give(&limit, &at, permit));
 }
