@@ -3,10 +3,9 @@
 #include <stdlib.h>
 
 #include "algo/algo.h"
-#include "algo/rates/bucket.h"
-#include "algo/rates/window.h"
 #include "redis/cache/cache.h"
 #include "redis/commands/exchange.h"
+#include "redis/followers.h"
 #include "redis/nodes/hash_slots.h"
 
 /* The most unused commands of a client, and the longest name for which each has room. */
@@ -77,91 +76,6 @@ void commands_close(struct redis_client *client)
 	}
 }
 
-/* Order: what follows a command that may have to be made again waits for its end. */
-
-/* Others are done by one call, in which steps are carried out in order. */
-static bool is_slow(const struct algo_limit *limit, const struct algo_call *call)
-{
-	if (limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES)
-		return false;
-	switch (call->op) {
-	case ALGO_PEEK:
-	case ALGO_RESET:
-		return false;
-	default:
-		return !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
-	}
-}
-
-static bool is_of_key(const struct redis_command *command, const struct store_operation *operation)
-{
-	return command->operations->step.key.hash == operation->step.key.hash &&
-	       slice_equal(command->operations->key_name, operation->key_name);
-}
-
-static struct redis_command **slow_place(struct redis_client *client,
-                                         const struct store_operation *operation)
-{
-	return &client->slow[operation->step.key.hash % CLIENT_SLOW];
-}
-
-/* The one of this key that is on its way, or NULL. */
-static struct redis_command *find_slow(struct redis_client *client,
-                                       const struct store_operation *operation)
-{
-	struct redis_command *command = client->slow_count > 0 ? *slow_place(client, operation) : NULL;
-
-	while (command && !is_of_key(command, operation))
-		command = command->slow_next;
-	return command;
-}
-
-static void begin_order(struct redis_client *client, struct redis_command *command)
-{
-	struct redis_command **place = slow_place(client, command->operations);
-
-	command_list_clear(&command->followers);
-	command->is_slow = command->chunk.takes || is_slow(command->limit, &command->call);
-	if (!command->is_slow)
-		return;
-	command->slow_next = *place;
-	*place = command;
-	client->slow_count++;
-}
-
-static void follow(struct redis_command *slow, struct redis_command *command)
-{
-	command_append(&slow->followers, command);
-	slow->newest = command;
-}
-
-/* Lets the followers go, up to one that others have to wait for again. */
-static void end_order(struct redis_client *client, struct redis_command *command)
-{
-	struct redis_command **at, *next = command->followers.first;
-
-	if (!command->is_slow)
-		return;
-	at = slow_place(client, command->operations);
-	while (*at != command)
-		at = &(*at)->slow_next;
-	*at = command->slow_next;
-	client->slow_count--;
-	while (next) {
-		struct redis_command *follower = next;
-
-		next = follower->next;
-		command_append(&client->again, follower);
-		begin_order(client, follower);
-		if (!follower->is_slow)
-			continue;
-		for (; next; next = command) {
-			command = next->next;
-			follow(follower, next);
-		}
-	}
-}
-
 /* Operations end. `done` may submit others, also on the key of these. */
 
 static void end_all(struct redis_client *client, struct store_operation *first)
@@ -189,7 +103,7 @@ void commands_fail(struct redis_client *client, struct redis_command *command, i
 
 	cache_learn(client, command, COMMAND_FAILED);
 	*command->last = command->waiters;
-	end_order(client, command);
+	followers_release(client, command);
 	command_close(client, command);
 	commands_refuse(client, operations, status);
 }
@@ -362,7 +276,7 @@ static struct store_operation *serve(struct redis_client *client,
 			commands_refuse(client, operation, WEIR_ENOMEM);
 			continue;
 		}
-		begin_order(client, command);
+		followers_begin(client, command);
 		command_append(&client->again, command);
 	}
 	return served;
@@ -374,7 +288,7 @@ void commands_finish(struct redis_client *client, struct redis_command *command)
 
 	/* Before those that follow. */
 	*command->last = serve(client, command->waiters);
-	end_order(client, command);
+	followers_release(client, command);
 	command_close(client, command);
 	end_all(client, operations);
 }
@@ -408,7 +322,7 @@ static void join_batch(struct redis_client *client, struct redis_command *comman
 {
 	struct batch *batch = &client->batch;
 
-	begin_order(client, command);
+	followers_begin(client, command);
 	*spot_of(batch, command->operations) = (struct spot){batch->turn, command};
 	command_append(&batch->commands, command);
 	batch->count++;
@@ -425,7 +339,7 @@ static bool gather(struct redis_client *client, struct store_operation *operatio
 	struct spot *spot = spot_of(batch, operation);
 	struct redis_command *gathered = spot->turn == batch->turn ? spot->command : NULL;
 	/* Operations of a group do not wait: their keys would have to wait for one another. */
-	struct redis_command *slow = operation->together ? NULL : find_slow(client, operation);
+	struct redis_command *slow = operation->together ? NULL : followers_find(client, operation);
 	struct redis_command *command;
 	enum cache_answer answer = CACHE_NONE;
 
@@ -444,13 +358,13 @@ static bool gather(struct redis_client *client, struct store_operation *operatio
 		return true;
 	}
 	if (slow)
-		follow(slow, command);
+		followers_add(slow, command);
 	else
 		join_batch(client, command);
 	return false;
 }
 
-/* Whether two steps are on one key. Tried before either takes, each would find room of its own. */
+/* Whether two commands are on one key. Tried before either takes, each would find room of its own. */
 static bool has_key_twice(const struct redis_command *first)
 {
 	for (const struct redis_command *command = first; command; command = command->next)

@@ -1,0 +1,86 @@
+#include "redis/followers.h"
+
+#include "algo/algo.h"
+#include "algo/rates/bucket.h"
+#include "algo/rates/window.h"
+
+/* Other commands are done by one call, which carries its commands out in order. */
+static bool is_slow(const struct algo_limit *limit, const struct algo_call *call)
+{
+	if (limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES)
+		return false;
+	switch (call->op) {
+	case ALGO_PEEK:
+	case ALGO_RESET:
+		return false;
+	default:
+		return !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
+	}
+}
+
+static bool is_of_key(const struct redis_command *command, const struct store_operation *operation)
+{
+	return command->operations->step.key.hash == operation->step.key.hash &&
+	       slice_equal(command->operations->key_name, operation->key_name);
+}
+
+static struct redis_command **slow_place(struct redis_client *client,
+                                         const struct store_operation *operation)
+{
+	return &client->slow[operation->step.key.hash % CLIENT_SLOW];
+}
+
+struct redis_command *followers_find(struct redis_client *client,
+                                     const struct store_operation *operation)
+{
+	struct redis_command *command = client->slow_count > 0 ? *slow_place(client, operation) : NULL;
+
+	while (command && !is_of_key(command, operation))
+		command = command->slow_next;
+	return command;
+}
+
+void followers_begin(struct redis_client *client, struct redis_command *command)
+{
+	struct redis_command **place = slow_place(client, command->operations);
+
+	command_list_clear(&command->followers);
+	command->is_slow = command->chunk.takes || is_slow(command->limit, &command->call);
+	if (!command->is_slow)
+		return;
+	command->slow_next = *place;
+	*place = command;
+	client->slow_count++;
+}
+
+void followers_add(struct redis_command *slow, struct redis_command *command)
+{
+	command_append(&slow->followers, command);
+	slow->newest = command;
+}
+
+void followers_release(struct redis_client *client, struct redis_command *command)
+{
+	struct redis_command **at, *next = command->followers.first;
+
+	if (!command->is_slow)
+		return;
+	at = slow_place(client, command->operations);
+	while (*at != command)
+		at = &(*at)->slow_next;
+	*at = command->slow_next;
+	client->slow_count--;
+	while (next) {
+		struct redis_command *follower = next;
+
+		next = follower->next;
+		command_append(&client->again, follower);
+		followers_begin(client, follower);
+		if (!follower->is_slow)
+			continue;
+		for (; next; next = command) {
+			command = next->next;
+			followers_add(follower, next);
+		}
+	}
+}
