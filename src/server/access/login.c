@@ -10,7 +10,7 @@
 
 /* A password whose hash is computed. */
 struct login_job {
-	struct login_job *next;
+	struct list_node node;
 	struct worker *worker;
 	struct client *client;        /* NULL: gone. Its loop's thread alone looks at it */
 	struct server_config *config; /* the user's */
@@ -38,8 +38,7 @@ static void *compute(void *argument)
 		job->result = password_check(job->user->rule->secret, job->password);
 	explicit_bzero(job->password, sizeof job->password);
 	pthread_mutex_lock(&worker->lock);
-	job->next = worker->logins;
-	worker->logins = job;
+	list_append(&worker->logins, &job->node);
 	pthread_mutex_unlock(&worker->lock);
 	net_loop_wake(worker->loop);
 	return NULL;
@@ -273,28 +272,23 @@ static void finish(struct login_job *job)
 	free_job(job);
 }
 
-/* Those that are done. */
+/* One that is done, or NULL. */
 static struct login_job *take_done(struct worker *worker)
 {
-	struct login_job *done;
+	struct list_node *node;
 
 	pthread_mutex_lock(&worker->lock);
-	done = worker->logins;
-	worker->logins = NULL;
+	node = list_take(&worker->logins);
 	pthread_mutex_unlock(&worker->lock);
-	return done;
+	return list_of(node, struct login_job, node);
 }
 
 void login_resume(struct worker *worker)
 {
-	struct login_job *job = take_done(worker);
+	struct login_job *job;
 
-	while (job) {
-		struct login_job *next = job->next;
-
+	while ((job = take_done(worker)))
 		finish(job);
-		job = next;
-	}
 }
 
 void login_cancel(struct net_conn *conn)
@@ -310,12 +304,8 @@ void login_cancel(struct net_conn *conn)
 
 void login_close(struct worker *worker)
 {
-	struct login_job *job = worker->logins;
+	struct login_job *job;
 
-	while (job) {
-		struct login_job *next = job->next;
-
+	while ((job = take_done(worker)))
 		free_job(job);
-		job = next;
-	}
 }

@@ -8,7 +8,7 @@
 #include "proto/fill.h"
 
 struct forced_item {
-	struct forced_item *next;
+	struct list_node node;
 	struct switched switched;
 	struct phased_key key;
 	char *limit; /* its name */
@@ -35,20 +35,17 @@ void forced_unlock(struct forced *forced)
 	pthread_mutex_unlock(&forced->mutex);
 }
 
-static struct forced_item **find(struct forced *forced, uint64_t hash)
+static struct forced_item *find(const struct forced *forced, uint64_t hash)
 {
-	struct forced_item **at = &forced->items;
-
-	while (*at && (*at)->key.hash != hash)
-		at = &(*at)->next;
-	return at;
+	LIST_EACH(&forced->items, struct forced_item, node, item)
+		if (item->key.hash == hash)
+			return item;
+	return NULL;
 }
 
-static void drop(struct forced *forced, struct forced_item **at)
+static void drop(struct forced *forced, struct forced_item *item)
 {
-	struct forced_item *item = *at;
-
-	*at = item->next;
+	list_remove(&forced->items, &item->node);
 	forced->count--;
 	free(item->limit);
 	free(item);
@@ -56,8 +53,8 @@ static void drop(struct forced *forced, struct forced_item **at)
 
 void forced_close(struct forced *forced)
 {
-	while (forced->items)
-		drop(forced, &forced->items);
+	LIST_EACH(&forced->items, struct forced_item, node, item)
+		drop(forced, item);
 	pthread_mutex_destroy(&forced->mutex);
 }
 
@@ -65,7 +62,7 @@ void forced_close(struct forced *forced)
 static int get(struct forced *forced, const weir_limit *limit, const struct phased_key *key,
                struct forced_item **out)
 {
-	struct forced_item *item = *find(forced, key->hash);
+	struct forced_item *item = find(forced, key->hash);
 
 	*out = item;
 	if (item)
@@ -80,8 +77,8 @@ static int get(struct forced *forced, const weir_limit *limit, const struct phas
 		return WEIR_ENOMEM;
 	}
 	item->key = *key;
-	item->next = forced->items;
-	forced->items = *out = item;
+	list_insert(&forced->items, &item->node, forced->items.first);
+	*out = item;
 	forced->count++;
 	return WEIR_OK;
 }
@@ -100,7 +97,7 @@ static int put(struct forced *forced, const struct turn *turn, const weir_limit 
 	struct phased_key named = {
 	    .hash = store_hash(turn->table->store, limit->algo.identity, key.data, key.len),
 	    .limit = limit->algo.identity};
-	bool is_new = !*find(forced, named.hash);
+	bool is_new = !find(forced, named.hash);
 	struct forced_item *item = NULL;
 	int status;
 
@@ -112,7 +109,7 @@ static int put(struct forced *forced, const struct turn *turn, const weir_limit 
 	                      table_time(turn, switched));
 	if (status == WEIR_OK && item)
 		item->switched = *switched;
-	else if (*find(forced, named.hash) && (is_new || status == WEIR_OK))
+	else if (find(forced, named.hash) && (is_new || status == WEIR_OK))
 		drop(forced, find(forced, named.hash));
 	return status;
 }
@@ -162,7 +159,7 @@ bool forced_find(struct forced *forced, uint64_t hash, struct switched *out)
 	const struct forced_item *item;
 
 	forced_lock(forced);
-	item = *find(forced, hash);
+	item = find(forced, hash);
 	if (item)
 		*out = item->switched;
 	forced_unlock(forced);
@@ -174,7 +171,7 @@ size_t forced_list(struct forced *forced, uint64_t limit, struct phased_key *out
 	size_t n = 0;
 
 	forced_lock(forced);
-	for (const struct forced_item *item = forced->items; item; item = item->next)
+	LIST_EACH(&forced->items, struct forced_item, node, item)
 		if (item->key.limit == limit)
 			out[n++] = item->key;
 	forced_unlock(forced);
@@ -193,22 +190,20 @@ static void tell_end(struct log *log, const struct forced_item *item)
 
 uint64_t forced_end(struct forced *forced, const struct server_config *config, uint64_t now_ns)
 {
-	struct forced_item **at = &forced->items, *item;
 	uint64_t left_ns = UINT64_MAX;
 
 	forced_lock(forced);
-	while ((item = *at)) {
+	LIST_EACH(&forced->items, struct forced_item, node, item) {
 		const weir_limit *limit = engine_limit_of(config->engine, item->key.limit);
 		uint64_t until_ns = item->switched.until_ns;
 
 		if (limit && (until_ns == 0 || until_ns > now_ns)) {
 			left_ns = until_ns != 0 ? u64_min(left_ns, until_ns - now_ns) : left_ns;
-			at = &item->next;
 			continue;
 		}
 		if (limit)
 			tell_end(forced->switches->log, item);
-		drop(forced, at);
+		drop(forced, item);
 	}
 	forced_unlock(forced);
 	return left_ns;

@@ -13,11 +13,9 @@
 
 #define FORCED_MAX 1000 /* keys at once */
 
-struct forced_item;
-
 struct forced {
 	pthread_mutex_t mutex; /* of what follows; recursive, since a force is noted under it */
-	struct forced_item *items;
+	struct list items;
 	size_t count;
 	struct switches *switches; /* whose log is written to, and whose thread is woken */
 };

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/number.h"
 #include "base/os/os.h"
 
@@ -19,7 +20,7 @@
 
 /* A line that waits to be written. */
 struct line {
-	struct line *next;
+	struct list_node node;
 	uint64_t untold; /* lines dropped before it, as it says */
 	size_t len;
 	char text[];
@@ -36,7 +37,7 @@ struct log {
 	_Atomic uint64_t untold; /* of them, since the last line */
 	pthread_mutex_t mutex; /* of what follows */
 	pthread_cond_t changed;
-	struct line *first, **end;
+	struct list lines;
 	size_t waiting; /* bytes, also of the line that is being written */
 	bool closing, has_writer;
 	pthread_t writer;
@@ -75,12 +76,9 @@ static void *run_writer(void *argument)
 
 	pthread_mutex_lock(&log->mutex);
 	for (;;) {
-		struct line *line = log->first;
+		struct line *line = list_of(list_take(&log->lines), struct line, node);
 
 		if (line) {
-			log->first = line->next;
-			if (!log->first)
-				log->end = &log->first;
 			pthread_mutex_unlock(&log->mutex);
 			if (!write_all(log, line))
 				drop(log, line->untold);
@@ -114,7 +112,6 @@ static void open_queue(struct log *log)
 {
 	pthread_condattr_t attributes;
 
-	log->end = &log->first;
 	pthread_mutex_init(&log->mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -191,8 +188,7 @@ static void hand_over(struct log *log, const char *text, size_t len, uint64_t un
 		pthread_mutex_lock(&log->mutex);
 		fits = log->waiting + len <= LOG_WAITING_MAX;
 		if (fits) {
-			*log->end = line;
-			log->end = &line->next;
+			list_append(&log->lines, &line->node);
 			log->waiting += len;
 			pthread_cond_broadcast(&log->changed);
 		}

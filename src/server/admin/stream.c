@@ -8,25 +8,9 @@
 
 struct stream {
 	struct held held;
-	struct stream *next, **link; /* of its worker's */
+	struct list_node node; /* of its worker's */
 	uint64_t number; /* of the event that is next */
 };
-
-static void unlink_stream(struct stream *stream)
-{
-	*stream->link = stream->next;
-	if (stream->next)
-		stream->next->link = stream->link;
-}
-
-static void link_stream(struct stream *stream, struct stream **list)
-{
-	stream->next = *list;
-	stream->link = list;
-	if (*list)
-		(*list)->link = &stream->next;
-	*list = stream;
-}
 
 /* Whether a reload has left it the right. */
 static bool may_follow(struct worker *worker, struct net_conn *conn)
@@ -70,7 +54,7 @@ static void beat(struct worker *worker, struct held *held, uint64_t now_ns)
 static void leave(struct worker *worker, struct held *held)
 {
 	events_leave(worker->shared->events);
-	unlink_stream((struct stream *)held);
+	list_remove(&worker->streams, &((struct stream *)held)->node);
 }
 
 static const struct held_kind kind = {beat, leave};
@@ -90,7 +74,7 @@ static void begin(struct worker *worker, struct net_conn *conn)
 		free(stream);
 		return;
 	}
-	link_stream(stream, &worker->streams);
+	list_append(&worker->streams, &stream->node);
 	send(worker, stream);
 }
 
@@ -108,6 +92,6 @@ void stream_begin(struct worker *worker)
 
 void stream_run(struct worker *worker)
 {
-	for (struct stream *stream = worker->streams; stream; stream = stream->next)
+	LIST_EACH(&worker->streams, struct stream, node, stream)
 		send(worker, stream);
 }

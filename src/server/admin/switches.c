@@ -11,7 +11,7 @@
 #include "rules/model.h"
 
 struct switches_item {
-	struct switches_item *next;
+	struct list_node node;
 	struct switched switched;
 	double share; /* as the limit keeps it, which rounds */
 	char limit[]; /* its name */
@@ -26,24 +26,19 @@ int switches_open(struct switches *switches, struct log *log)
 
 void switches_close(struct switches *switches)
 {
-	struct switches_item *item;
-
-	while ((item = switches->items)) {
-		switches->items = item->next;
+	LIST_EACH(&switches->items, struct switches_item, node, item)
 		free(item);
-	}
 	if (switches->fd >= 0)
 		close(switches->fd);
 }
 
-/* The place of the limit's switch, present or not. */
-static struct switches_item **find(struct switches *switches, const char *limit)
+/* The limit's switch, or NULL. */
+static struct switches_item *find(const struct switches *switches, const char *limit)
 {
-	struct switches_item **at = &switches->items;
-
-	while (*at && strcmp((*at)->limit, limit) != 0)
-		at = &(*at)->next;
-	return at;
+	LIST_EACH(&switches->items, struct switches_item, node, item)
+		if (strcmp(item->limit, limit) == 0)
+			return item;
+	return NULL;
 }
 
 /* The share that a limit denies now. */
@@ -59,25 +54,26 @@ static double share_of(const weir_limit *limit)
 static int put(struct switches *switches, const weir_limit *limit, const struct switched *switched)
 {
 	const char *name = weir_limit_name(limit);
-	struct switches_item **at = find(switches, name), *item = *at;
+	struct switches_item *item = find(switches, name);
+	bool is_new = !item;
 	int status;
 
-	if (!item) {
-		item = malloc(sizeof *item + strlen(name) + 1);
+	if (is_new) {
+		item = calloc(1, sizeof *item + strlen(name) + 1);
 		if (!item)
 			return WEIR_ENOMEM;
-		item->next = NULL;
 		strcpy(item->limit, name);
 	}
 	status = weir_limit_shed(limit, switched->deny);
 	if (status != WEIR_OK) {
-		if (!*at)
+		if (is_new)
 			free(item);
 		return status;
 	}
+	if (is_new)
+		list_append(&switches->items, &item->node);
 	item->switched = *switched;
 	item->share = share_of(limit);
-	*at = item;
 	return WEIR_OK;
 }
 
@@ -117,7 +113,7 @@ bool switches_find(struct switches *switches, const char *limit, struct switched
 	const struct switches_item *item;
 
 	pthread_mutex_lock(&switches->mutex);
-	item = *find(switches, limit);
+	item = find(switches, limit);
 	if (item)
 		*out = item->switched;
 	pthread_mutex_unlock(&switches->mutex);
@@ -157,21 +153,18 @@ static bool ends(const struct switches *switches, const struct server_config *co
 uint64_t switches_end(struct switches *switches, const struct server_config *config,
                       uint64_t now_ns)
 {
-	struct switches_item **at = &switches->items, *item;
 	uint64_t left_ns = UINT64_MAX;
 	eventfd_t count;
 
 	eventfd_read(switches->fd, &count);
 	pthread_mutex_lock(&switches->mutex);
-	while ((item = *at)) {
+	LIST_EACH(&switches->items, struct switches_item, node, item) {
 		if (ends(switches, config, item, now_ns)) {
-			*at = item->next;
+			list_remove(&switches->items, &item->node);
 			free(item);
-			continue;
-		}
-		if (item->switched.until_ns != 0)
+		} else if (item->switched.until_ns != 0) {
 			left_ns = u64_min(left_ns, item->switched.until_ns - now_ns);
-		at = &item->next;
+		}
 	}
 	pthread_mutex_unlock(&switches->mutex);
 	return left_ns;

@@ -12,6 +12,7 @@
 
 #include <weir/weir.h>
 
+#include "base/list.h"
 #include "base/network/ip.h"
 #include "base/time/when.h"
 #include "rules/model.h"
@@ -32,7 +33,7 @@ struct switched {
 
 struct switches {
 	pthread_mutex_t mutex; /* of what follows */
-	struct switches_item *items;
+	struct list items;
 	int fd; /* readable when the server's thread should look (switches_end) */
 	struct log *log;
 };

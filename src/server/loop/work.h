@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/heap.h"
+#include "base/list.h"
 #include "engine/engine.h"
 #include "net/net.h"
 #include "proto/codec.h"
@@ -68,7 +69,6 @@ struct worker_shared {
 
 struct held;
 struct parked;
-struct stream;
 
 struct login_job;
 
@@ -93,14 +93,14 @@ enum client_put_off {
 
 /* The server's part of a connection. */
 struct client {
-	struct client *next, **link; /* of those that wait for stores, see crowd.h; link NULL: none */
+	struct list_node in_crowd;   /* while it waits for stores, see crowd.h */
 	struct net_conn *conn;       /* then, and ... */
 	size_t weight;               /* about how many steps it would bring */
 	bool is_next;                /* it has waited, and has leave */
 	bool is_behind;              /* it waits with a batch for those of others */
 	bool has_split;              /* a batch of it has items that are not begun */
-	struct held *first, **last;  /* its works that are not answered, see hold.h */
-	struct parked *newest;       /* of those that keep others in order, see order.h, ... */
+	struct list held;            /* its works that are not answered, see hold.h */
+	struct list ordered;         /* those that keep others in order, see order.h, ... */
 	size_t wide;                 /* and how many of them have many keys */
 	uint64_t event;              /* the number of the first one that it is told of, if it follows */
 	size_t coming;               /* about how many bytes of replies the batch has for it */
@@ -187,23 +187,21 @@ struct worker {
 	uint64_t decisions;   /* of what was held */
 	uint64_t stop_ns;     /* how long what is unfinished is waited for */
 	size_t *at_store;     /* of the parked work that is run: plans that stores have */
-	struct parked *ready; /* that stores have told of, oldest first; see later.c */
-	struct parked **ready_end;
-	struct parked *split; /* batches with items that are not begun, oldest first; see later.h */
-	struct parked **split_end;
+	struct list ready; /* parked works that stores have told of, oldest first; see later.c */
+	struct list split; /* batches with items that are not begun, oldest first; see later.h */
 	size_t split_count;   /* clients with such batches */
 	bool splits;          /* the works of the batch have such a batch among them */
 	size_t slice;         /* as much work of a batch is prepared now */
 	struct arena plans;   /* of items that are run at once, in a turn that goes on with a batch */
-	struct parked *spare; /* memory of some that are no more, see park.c */
+	struct list spare; /* memory of some that are no more, see park.c */
 	size_t spare_count;
 	struct submit_spares spares;
 	uint32_t order_filter[WORKER_ORDER_FILTER]; /* see order.h: works of clients, by key */
-	struct parked *polls, **polls_end; /* first of queues, which look at stores; see queue.c */
+	struct list polls; /* parked works, first of queues, which look at stores; see queue.c */
 	uint64_t poll_ns;                  /* when some do; 0: there are none */
-	struct client *crowd, **crowd_end; /* see crowd.h */
+	struct list crowd; /* see crowd.h */
 	size_t beginning;                  /* streams that the batch begins; see stream.h */
-	struct stream *streams;
+	struct list streams;
 	struct lanes lanes;
 	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
 	uint64_t foreign_quiet_ns;    /* until when another foreign_protocol is not told */
@@ -211,8 +209,8 @@ struct worker {
 	uint64_t insecure_quiet_ns;   /* and of tls_failed */
 	uint64_t guessing_quiet_ns;   /* and of login_refused */
 	pthread_mutex_t lock;
-	struct parked *woken;     /* under the lock; see queue.c */
-	struct login_job *logins; /* likewise: whose passwords were computed */
+	struct list woken;  /* under the lock; see queue.c */
+	struct list logins; /* likewise: jobs whose passwords were computed */
 	struct page pages[REQUEST_KIND_COUNT];
 	struct top_ends top_ends; /* of the page REQUEST_TOP */
 };

@@ -130,11 +130,9 @@ static void answer(struct worker *worker)
 static void on_open(void *context, struct net_conn *conn)
 {
 	struct worker *worker = context;
-	struct client *client = net_conn_data(conn);
 
-	client->last = &client->first;
 	worker->opened++;
-	protocol_of(conn)->codec->open(client->session, &worker->limits,
+	protocol_of(conn)->codec->open(client_of(conn)->session, &worker->limits,
 	                               worker->opened * worker->shared->threads + worker->index);
 }
 
@@ -419,7 +417,7 @@ static void on_turn(void *context)
 	hold_run(worker);
 	others_ns = earlier(fleets_tick(worker), reports_tick(worker));
 	lanes_flush(&worker->lanes);
-	while (worker->ready) {
+	while (worker->ready.first) {
 		later_resume_ready(worker);
 		lanes_flush(&worker->lanes);
 	}
@@ -448,7 +446,7 @@ static void on_close(void *context, struct net_conn *conn)
 	login_cancel(conn);
 	if (net_conn_error(conn))
 		secure_tell(worker, conn);
-	if (client->first) {
+	if (client->held.first) {
 		hold_cancel(worker, conn);
 		net_loop_wake(worker->loop); /* a turn sends to stores what goes back */
 	}
@@ -513,11 +511,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	worker->limits.carried = &worker->carried;
 	worker->limits.kept = &metrics_loop(shared->metrics, index)->kept;
 	worker->parsing = &worker->parsed;
-	worker->ready_end = &worker->ready;
-	worker->split_end = &worker->split;
 	worker->slice = WORKER_SLICE;
-	worker->polls_end = &worker->polls;
-	worker->crowd_end = &worker->crowd;
 	worker->turn.lanes = worker->lanes.ways;
 	worker->turn.spares = &worker->spares;
 	adhoc_open(&worker->adhoc);

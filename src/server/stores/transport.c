@@ -125,7 +125,8 @@ struct search {
 	struct redis_dialer *dialer;
 	struct lookup *lookup;
 	struct net_watch *watch; /* NULL when the transport has ended */
-	struct search *next, **connection;
+	struct server_transport *transport;
+	struct list_node node; /* of its transport's */
 };
 
 static void end_search(struct search *search)
@@ -133,9 +134,7 @@ static void end_search(struct search *search)
 	if (search->watch)
 		net_watch_close(search->watch);
 	lookup_close(search->lookup);
-	*search->connection = search->next;
-	if (search->next)
-		search->next->connection = search->connection;
+	list_remove(&search->transport->searches, &search->node);
 	free(search);
 }
 
@@ -160,11 +159,8 @@ static void *look_up(struct redis_transport *transport, struct redis_dialer *dia
 
 	if (!search)
 		return NULL;
-	search->connection = &of->searches;
-	search->next = of->searches;
-	if (search->next)
-		search->next->connection = &search->next;
-	of->searches = search;
+	search->transport = of;
+	list_append(&of->searches, &search->node);
 	search->dialer = dialer;
 	search->lookup = lookup_open(host);
 	if (!search->lookup || net_watch_open(&search->watch, of->loop, lookup_fd(search->lookup),
@@ -198,7 +194,7 @@ void server_transport_open(struct server_transport *transport, struct net_loop *
 void server_transport_end(struct server_transport *transport)
 {
 	transport->has_ended = true;
-	for (struct search *search = transport->searches; search; search = search->next) {
+	LIST_EACH(&transport->searches, struct search, node, search) {
 		net_watch_close(search->watch);
 		search->watch = NULL;
 	}

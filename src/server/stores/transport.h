@@ -5,16 +5,15 @@
 #ifndef SERVER_TRANSPORT_H
 #define SERVER_TRANSPORT_H
 
+#include "base/list.h"
 #include "net/net.h"
 #include "redis/network/transport.h"
-
-struct search;
 
 struct server_transport {
 	struct redis_transport base; /* first */
 	struct net_loop *loop;
 	uint64_t alarm_ns;       /* when its client wants to be called, or 0 */
-	struct search *searches; /* names that are looked up */
+	struct list searches;    /* names that are looked up */
 	bool has_ended;
 };
 

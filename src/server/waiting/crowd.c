@@ -25,15 +25,12 @@ static void join(struct worker *worker, struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
 
-	if (client->link)
+	if (list_has(&client->in_crowd))
 		return;
 	client->conn = conn;
 	client->is_behind = false;
 	client->weight = u64_min(u64_max(queued(conn), 1 + bytes / STEP_BYTES), CROWD_STEPS);
-	client->next = NULL;
-	client->link = worker->crowd_end;
-	*worker->crowd_end = client;
-	worker->crowd_end = &client->next;
+	list_append(&worker->crowd, &client->in_crowd);
 	net_conn_put_off(conn, CLIENT_ADMISSION, true);
 }
 
@@ -64,11 +61,7 @@ bool crowd_holds_batch(struct worker *worker, struct net_conn *conn, const struc
 
 void crowd_leave(struct worker *worker, struct client *client)
 {
-	if (!client->link)
-		return;
-	*client->link = client->next;
-	*(client->next ? &client->next->link : &worker->crowd_end) = client->link;
-	client->link = NULL;
+	list_remove(&worker->crowd, &client->in_crowd);
 }
 
 /* Apart: the hot path needs none of it. */
@@ -84,7 +77,7 @@ __attribute__((noinline)) static size_t room_in_crowd(struct worker *worker, str
 		client->is_next = false;
 		return room;
 	}
-	if (!client->first && !is_long(conn, bytes))
+	if (!client->held.first && !is_long(conn, bytes))
 		return u64_min(room, 1);
 	join(worker, conn, bytes);
 	return 0;
@@ -99,10 +92,10 @@ size_t crowd_room(struct worker *worker, struct net_conn *conn, size_t bytes)
 void crowd_let_in(struct worker *worker)
 {
 	struct client *client;
-	size_t steps = worker->crowd ? lanes_steps(&worker->lanes) : 0;
+	size_t steps = worker->crowd.first ? lanes_steps(&worker->lanes) : 0;
 	size_t batches = worker->split_count;
 
-	while ((client = worker->crowd) && steps < CROWD_STEPS) {
+	while ((client = list_of(worker->crowd.first, struct client, in_crowd)) && steps < CROWD_STEPS) {
 		if (client->is_behind && batches++ >= CROWD_BATCHES)
 			break;
 		crowd_leave(worker, client);

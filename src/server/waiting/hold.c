@@ -32,20 +32,14 @@ void hold_name(struct held *held, const struct worker *worker, const struct work
 
 static void append(const struct worker *worker, struct held *held)
 {
-	struct client *client = client_of(held->conn);
-
-	held->next = NULL;
-	held->link = client->last;
-	*client->last = held;
-	client->last = &held->next;
+	list_append(&client_of(held->conn)->held, &held->of_client);
 	held->config = server_config_take(worker->config);
 	net_conn_hold(held->conn, held->size);
 }
 
 static void unlink_held(struct held *held)
 {
-	*held->link = held->next;
-	*(held->next ? &held->next->link : &client_of(held->conn)->last) = held->link;
+	list_remove(&client_of(held->conn)->held, &held->of_client);
 	net_conn_release(held->conn, held->size);
 }
 
@@ -98,9 +92,15 @@ void hold_remove(struct worker *worker, struct held *held)
 	unlink_held(held);
 }
 
+/* The oldest work of a connection that has no answer, or NULL. */
+static struct held *first_of(struct net_conn *conn)
+{
+	return list_of(client_of(conn)->held.first, struct held, of_client);
+}
+
 bool hold_is_next(const struct held *held)
 {
-	return client_of(held->conn)->first == held || conn_streams(held->conn);
+	return first_of(held->conn) == held || conn_streams(held->conn);
 }
 
 void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns)
@@ -136,13 +136,13 @@ static void write_answer(struct held *held)
 /* Writes what may be written now that `held` is done. */
 static void write_done(struct held *held)
 {
-	struct client *client = client_of(held->conn);
+	struct net_conn *conn = held->conn;
 
-	if (conn_streams(held->conn)) {
+	if (conn_streams(conn)) {
 		write_answer(held);
 		return;
 	}
-	while ((held = client->first) && !held->kind)
+	while ((held = first_of(conn)) && !held->kind)
 		write_answer(held);
 }
 
@@ -248,7 +248,7 @@ static bool write_now(struct worker *worker, struct held *held, struct work *wor
 void hold_decided(struct worker *worker, struct held *held, struct work *work, struct reply *reply)
 {
 	count_request(worker, work);
-	if (reply->wait_ns == 0 && client_of(held->conn)->first == held && !conn_streams(held->conn)) {
+	if (reply->wait_ns == 0 && first_of(held->conn) == held && !conn_streams(held->conn)) {
 		if (!write_now(worker, held, work, reply)) {
 			fail(worker, held, work);
 			return;
@@ -295,7 +295,7 @@ static bool keep(struct worker *worker, struct work *work, struct reply *reply)
 
 void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
 {
-	bool behind = client_of(work->conn)->first && !conn_streams(work->conn);
+	bool behind = client_of(work->conn)->held.first && !conn_streams(work->conn);
 	size_t len;
 
 	count_request(worker, work);
@@ -330,29 +330,22 @@ static void take(struct worker *worker, struct held *held)
 	unlink_held(held);
 }
 
-/* Takes all of its client's, in the order in which they were decided, newest first. */
-static struct held *take_all(struct worker *worker, struct client *client)
+/* Takes it, and puts it into a list of those that were taken, of which the first was decided last. */
+static void move(struct worker *worker, struct held *held, struct list *taken)
 {
-	struct held *newest = NULL, *held, **at;
+	struct list_node *at = taken->first;
 
-	while ((held = client->first)) {
-		take(worker, held);
-		for (at = &newest; *at && (*at)->decided > held->decided; at = &(*at)->next)
-			;
-		held->next = *at;
-		*at = held;
-	}
-	return newest;
+	take(worker, held);
+	while (at && list_of(at, struct held, of_client)->decided > held->decided)
+		at = at->next;
+	list_insert(taken, &held->of_client, at);
 }
 
 /* What all of a list took goes back, at this moment. */
-static void give_back(struct worker *worker, struct held *held)
+static void give_back(struct worker *worker, struct list *taken)
 {
-	struct held *older;
-
 	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
-	for (; held; held = older) {
-		older = held->next;
+	LIST_EACH(taken, struct held, of_client, held) {
 		if (keeps_plan(held))
 			held->owner->give_back(worker, held);
 		for (size_t i = held->taken_count; i > 0; i--)
@@ -364,21 +357,25 @@ static void give_back(struct worker *worker, struct held *held)
 
 void hold_cancel(struct worker *worker, struct net_conn *conn)
 {
-	give_back(worker, take_all(worker, client_of(conn)));
+	struct list taken = {0};
+	struct held *held;
+
+	while ((held = first_of(conn)))
+		move(worker, held, &taken);
+	give_back(worker, &taken);
 }
 
 bool hold_cancel_stream(struct worker *worker, struct net_conn *conn, unsigned stream)
 {
-	struct held *held = client_of(conn)->first;
+	struct list taken = {0};
 
-	while (held && held->stream != stream)
-		held = held->next;
-	if (!held)
-		return false;
-	take(worker, held);
-	held->next = NULL;
-	give_back(worker, held);
-	return true;
+	LIST_EACH(&client_of(conn)->held, struct held, of_client, held)
+		if (held->stream == stream) {
+			move(worker, held, &taken);
+			give_back(worker, &taken);
+			return true;
+		}
+	return false;
 }
 
 static bool has_sender(const struct worker *worker, const struct held *held)

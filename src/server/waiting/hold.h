@@ -41,7 +41,7 @@ struct held_owner {
 /* A work that is not answered: the first member of what its kind keeps, and freed with it. */
 struct held {
 	struct heap_node node;     /* due by the monotonic clock; not in the heap when done */
-	struct held *next, **link; /* of its client, oldest first */
+	struct list_node of_client; /* oldest first */
 	struct net_conn *conn;
 	struct server_config *config;
 	const struct held_kind *kind; /* NULL: it is done */

@@ -47,11 +47,7 @@ static void fail(void *context, const struct step *step, enum rules_failure poli
 /* It counts until it goes on. On this loop's thread, as its lanes are. */
 static void make_ready(struct parked *parked)
 {
-	struct worker *worker = parked->worker;
-
-	parked->next_ready = NULL;
-	*worker->ready_end = parked;
-	worker->ready_end = &parked->next_ready;
+	list_append(&parked->worker->ready, &parked->ready);
 }
 
 /* The last plan that stores had of it makes it ready: while it runs, others may follow. */
@@ -135,22 +131,16 @@ void later_drop(struct worker *worker, struct work *work)
 static void add_split(struct worker *worker, struct parked *parked)
 {
 	parked->held.at_store++;
-	parked->next_ready = NULL;
-	*worker->split_end = parked;
-	worker->split_end = &parked->next_ready;
+	list_append(&worker->split, &parked->ready);
 }
 
 static bool take_split(struct worker *worker)
 {
-	struct parked *parked = worker->split;
+	struct parked *parked = list_of(list_take(&worker->split), struct parked, ready);
 
-	if (!parked)
-		return false;
-	worker->split = parked->next_ready;
-	if (!worker->split)
-		worker->split_end = &worker->split;
-	make_ready(parked);
-	return true;
+	if (parked)
+		make_ready(parked);
+	return parked;
 }
 
 /* A work that waited for its turn among those of its client starts with those that are ready. */
@@ -315,13 +305,8 @@ static struct parked *take_ready(struct worker *worker)
 	struct parked *parked;
 
 	do {
-		parked = worker->ready;
-		if (!parked)
-			return NULL;
-		worker->ready = parked->next_ready;
-		if (!worker->ready)
-			worker->ready_end = &worker->ready;
-	} while (--parked->held.at_store > 0);
+		parked = list_of(list_take(&worker->ready), struct parked, ready);
+	} while (parked && --parked->held.at_store > 0);
 	return parked;
 }
 
@@ -336,11 +321,11 @@ void later_resume_ready(struct worker *worker)
 {
 	struct parked *parked;
 
-	if (worker->ready)
+	if (worker->ready.first)
 		worker->turn.at = clock_moment(engine_clock(worker->shared->table));
 	while ((parked = take_ready(worker))) {
-		if (worker->ready) /* what stores had is cold */
-			prefetch_all(worker->ready, sizeof *worker->ready);
+		if (worker->ready.first) /* what stores had is cold */
+			prefetch_all(list_of(worker->ready.first, struct parked, ready), sizeof *parked);
 		if (is_undecided(parked))
 			resume(worker, parked);
 		else
@@ -356,7 +341,7 @@ void later_go_on(struct worker *worker)
 		if (net_loop_is_busy(worker->loop))
 			break;
 	}
-	if (worker->split)
+	if (worker->split.first)
 		net_loop_again(worker->loop);
 }
 

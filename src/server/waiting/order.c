@@ -60,10 +60,12 @@ static bool may_meet(const struct worker *worker, const struct client *client,
 	return false;
 }
 
-/* The work that one with `order` must wait for, of `newest` and those before it; or NULL. */
-static struct parked *leader(struct parked *newest, const struct order *order)
+/* The work that one with `order` must wait for, of the list from `newest` back; or NULL. */
+static struct parked *leader(const struct list *list, struct list_node *newest,
+                             const struct order *order)
 {
-	for (struct parked *parked = newest; parked; parked = parked->order.older) {
+	for (struct list_node *node = newest; node; node = list_previous(list, node)) {
+		struct parked *parked = list_of(node, struct parked, order.node);
 		const struct order *other = &parked->order;
 
 		if (!meet(other, order))
@@ -79,10 +81,11 @@ bool order_is_behind(const struct worker *worker, const struct work *work)
 	const struct client *client = client_of(work->conn);
 	struct order order;
 
-	if (!client->newest)
+	if (!client->ordered.first)
 		return false;
 	order = order_of(worker, work);
-	return may_meet(worker, client, &order) && leader(client->newest, &order) != NULL;
+	return may_meet(worker, client, &order) &&
+	       leader(&client->ordered, list_last(&client->ordered), &order) != NULL;
 }
 
 static void count_keys(struct worker *worker, struct client *client, const struct order *order,
@@ -98,11 +101,7 @@ static void append(struct worker *worker, struct parked *parked)
 {
 	struct client *client = client_of(parked->held.conn);
 
-	parked->order.is_in = true;
-	parked->order.older = client->newest;
-	if (client->newest)
-		client->newest->order.newer = parked;
-	client->newest = parked;
+	list_append(&client->ordered, &parked->order.node);
 	count_keys(worker, client, &parked->order, 1);
 }
 
@@ -122,7 +121,9 @@ bool order_waits(struct worker *worker, struct parked *parked)
 	if (conn_streams(parked->held.conn))
 		return false;
 	*order = order_of(worker, &parked->work);
-	first = client->newest && may_meet(worker, client, order) ? leader(client->newest, order) : NULL;
+	if (!client->ordered.first || !may_meet(worker, client, order))
+		return false;
+	first = leader(&client->ordered, list_last(&client->ordered), order);
 	if (!first)
 		return false;
 	append(worker, parked);
@@ -132,7 +133,7 @@ bool order_waits(struct worker *worker, struct parked *parked)
 
 void order_join(struct worker *worker, struct parked *parked)
 {
-	if (!parked->order.is_in && parked->order.count > 0)
+	if (!list_has(&parked->order.node) && parked->order.count > 0)
 		append(worker, parked);
 }
 
@@ -141,27 +142,26 @@ static void take_out(struct worker *worker, struct parked *parked)
 	struct client *client = client_of(parked->held.conn);
 	struct order *order = &parked->order;
 
-	*(order->newer ? &order->newer->order.older : &client->newest) = order->older;
-	if (order->older)
-		order->older->order.newer = order->newer;
+	list_remove(&client->ordered, &order->node);
 	count_keys(worker, client, order, -1);
-	order->is_in = false;
 	order->count = 0; /* it does not join again */
 }
 
 void order_leave(struct worker *worker, struct parked *parked, void (*start)(struct parked *parked))
 {
-	struct parked *next = parked->order.newer;
+	struct list_node *node = parked->order.node.next;
+	const struct list *list;
 
-	if (!parked->order.is_in)
+	if (!list_has(&parked->order.node))
 		return;
+	list = &client_of(parked->held.conn)->ordered;
 	take_out(worker, parked);
-	for (; parked->order.leads && next; next = next->order.newer) {
-		struct parked *first;
+	for (; parked->order.leads && node; node = node->next) {
+		struct parked *next = list_of(node, struct parked, order.node), *first;
 
 		if (next->order.behind != parked)
 			continue;
-		first = leader(next->order.older, &next->order);
+		first = leader(list, list_previous(list, node), &next->order);
 		next->order.behind = NULL;
 		if (first)
 			follow(next, first);

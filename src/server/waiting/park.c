@@ -235,18 +235,17 @@ void park_release(struct held *held)
 		free(parked);
 		return;
 	}
-	parked->next_ready = worker->spare;
-	worker->spare = parked;
+	list_insert(&worker->spare, &parked->ready, worker->spare.first);
 	worker->spare_count++;
 }
 
 /* Zero before its work. */
 static struct parked *take_memory(struct worker *worker, size_t size)
 {
-	struct parked *parked = size <= SMALL ? worker->spare : NULL;
+	struct list_node *spare = size <= SMALL ? list_take(&worker->spare) : NULL;
+	struct parked *parked = list_of(spare, struct parked, ready);
 
 	if (parked) {
-		worker->spare = parked->next_ready;
 		worker->spare_count--;
 	} else {
 		parked = malloc(size <= SMALL ? SMALL : size);
@@ -293,10 +292,6 @@ struct parked *park_open(struct worker *worker, const struct work *work,
 
 void park_close(struct worker *worker)
 {
-	struct parked *parked;
-
-	while ((parked = worker->spare)) {
-		worker->spare = parked->next_ready;
+	LIST_EACH(&worker->spare, struct parked, ready, parked)
 		free(parked);
-	}
 }

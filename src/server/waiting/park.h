@@ -17,8 +17,7 @@ struct queue_place {
 	bool was_woken; /* while a store had steps of it */
 	bool is_dropped; /* under the worker's lock: it was, for a waiter of a higher priority */
 	struct waiter waiter;
-	struct parked *next_woken, **woken_link; /* see struct worker; NULL when it is not woken */
-	struct parked *next_poll, **poll_link; /* likewise; NULL when it does not look */
+	struct list_node woken, polls; /* see struct worker */
 	uint64_t start_ns;    /* of the monotonic clock, as all that follow; 0: it never waited */
 	uint64_t end_ns;      /* in this queue */
 	uint64_t deadline_ns; /* the caller's own, for all that it waits for */
@@ -31,17 +30,16 @@ struct queue_place {
 struct order {
 	uint64_t keys[ORDER_KEYS];
 	uint64_t alike; /* the same for equal works; 0: it equals none */
-	struct parked *older, *newer;
+	struct list_node node; /* of the client's, oldest first */
 	struct parked *behind; /* it waits until this one leaves; NULL: it does not wait */
 	unsigned count;        /* of keys */
-	bool is_in;
 	bool leads; /* others are behind it */
 };
 
 struct parked {
 	struct held held; /* first */
 	struct worker *worker;
-	struct parked *next_ready; /* or next spare */
+	struct list_node ready; /* or among the split batches, or spare */
 	size_t size;   /* of this, with all that is behind it */
 	bool was_told; /* a store has told of a plan since it runs */
 	struct queue_place place;

@@ -20,26 +20,11 @@ static void wake(struct waiter *waiter)
 
 	pthread_mutex_lock(&worker->lock);
 	place->is_dropped |= waiter->is_dropped;
-	if (!place->woken_link) {
-		place->next_woken = worker->woken;
-		place->woken_link = &worker->woken;
-		if (place->next_woken)
-			place->next_woken->place.woken_link = &place->next_woken;
-		worker->woken = parked;
+	if (!list_has(&place->woken)) {
+		list_append(&worker->woken, &place->woken);
 		net_loop_wake(worker->loop);
 	}
 	pthread_mutex_unlock(&worker->lock);
-}
-
-/* Under the lock. */
-static void forget_woken(struct queue_place *place)
-{
-	if (!place->woken_link)
-		return;
-	*place->woken_link = place->next_woken;
-	if (place->next_woken)
-		place->next_woken->place.woken_link = place->woken_link;
-	place->woken_link = NULL;
 }
 
 /*
@@ -77,25 +62,17 @@ static void add_poll(struct worker *worker, struct parked *parked, uint64_t now_
 	struct queue_place *place = &parked->place;
 	uint64_t every_ns = worker->config->rules->store_poll_ns;
 
-	if (place->poll_link)
+	if (list_has(&place->polls))
 		return;
-	if (!worker->polls)
+	if (!worker->polls.first)
 		worker->poll_ns = now_ns + every_ns - now_ns % every_ns;
-	place->next_poll = NULL;
-	place->poll_link = worker->polls_end;
-	*worker->polls_end = parked;
-	worker->polls_end = &place->next_poll;
+	list_append(&worker->polls, &place->polls);
 }
 
 static void forget_poll(struct worker *worker, struct queue_place *place)
 {
-	if (!place->poll_link)
-		return;
-	*place->poll_link = place->next_poll;
-	*(place->next_poll ? &place->next_poll->place.poll_link : &worker->polls_end) =
-	    place->poll_link;
-	place->poll_link = NULL;
-	if (!worker->polls)
+	list_remove(&worker->polls, &place->polls);
+	if (!worker->polls.first)
 		worker->poll_ns = 0;
 }
 
@@ -107,8 +84,8 @@ static void run_polls(struct worker *worker)
 	if (worker->poll_ns == 0 || worker->poll_ns > now_ns)
 		return;
 	worker->poll_ns = now_ns + every_ns - now_ns % every_ns;
-	for (size_t i = 0; worker->polls && i < QUEUE_POLLS; i++) {
-		struct parked *parked = worker->polls;
+	for (size_t i = 0; worker->polls.first && i < QUEUE_POLLS; i++) {
+		struct parked *parked = list_of(worker->polls.first, struct parked, place.polls);
 
 		forget_poll(worker, &parked->place);
 		if (parked->held.at_store == 0) /* else it is looking */
@@ -126,7 +103,7 @@ void queue_leave(struct worker *worker, struct parked *parked)
 	waitlist_leave(waitlist_at(&worker->shared->table->waiting), &place->waiter);
 	place->is_taken = false;
 	pthread_mutex_lock(&worker->lock);
-	forget_woken(place);
+	list_remove(&worker->woken, &place->woken);
 	pthread_mutex_unlock(&worker->lock);
 }
 
@@ -135,8 +112,7 @@ void queue_run(struct worker *worker)
 	struct parked *parked;
 
 	pthread_mutex_lock(&worker->lock);
-	while ((parked = worker->woken)) {
-		forget_woken(&parked->place);
+	while ((parked = list_of(list_take(&worker->woken), struct parked, place.woken))) {
 		parked->place.is_first = !parked->place.is_dropped;
 		if (parked->held.at_store > 0)
 			parked->place.was_woken = true;
