@@ -5,13 +5,14 @@
 
 #include "base/error.h"
 #include "server/loop/secure.h"
-#include "server/loop/work.h"
+#include "server/requests/decider.h"
 #include "server/requests/run.h"
 
 /* A password whose hash is computed. */
 struct login_job {
 	struct list_node node;
-	struct worker *worker;
+	struct login_queue *queue;
+	struct logins *logins;
 	struct client *client;        /* NULL: gone. Its loop's thread alone looks at it */
 	struct server_config *config; /* the user's */
 	struct user *user;
@@ -32,15 +33,15 @@ static int refuse_wrong(struct weir_error *error)
 static void *compute(void *argument)
 {
 	struct login_job *job = argument;
-	struct worker *worker = job->worker;
+	struct login_queue *queue = job->queue;
 
-	if (!atomic_load_explicit(&worker->shared->logins.closing, memory_order_relaxed))
+	if (!atomic_load_explicit(&job->logins->closing, memory_order_relaxed))
 		job->result = password_check(job->user->rule->secret, job->password);
 	explicit_bzero(job->password, sizeof job->password);
-	pthread_mutex_lock(&worker->lock);
-	list_append(&worker->logins, &job->node);
-	pthread_mutex_unlock(&worker->lock);
-	net_loop_wake(worker->loop);
+	pthread_mutex_lock(&queue->lock);
+	list_append(&queue->done, &job->node);
+	pthread_mutex_unlock(&queue->lock);
+	net_loop_wake(queue->loop);
 	return NULL;
 }
 
@@ -52,15 +53,16 @@ static void free_job(struct login_job *job)
 }
 
 /* Counts a login that may be a guess. False: its address guesses too often, which the log tells. */
-static bool charge(struct worker *worker, struct net_conn *conn, struct weir_error *error)
+static bool charge(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
+                   struct weir_error *error)
 {
 	char peer[IP_TEXT_MAX + 1];
 
-	if (logins_charge(&worker->shared->logins, net_conn_peer(conn), error))
+	if (logins_charge(&decider->shared->logins, net_conn_peer(conn), error))
 		return true;
-	if (run_may_log(&worker->guessing_quiet_ns)) {
+	if (run_may_log(&queue->quiet_ns)) {
 		peer[ip_format(net_conn_peer(conn), peer)] = '\0';
-		log_say(worker->shared->log, LOG_WARNING, "login_refused",
+		log_say(decider->shared->log, LOG_WARNING, "login_refused",
 		        {"listener", protocol_of(conn)->codec->name}, {"peer", peer},
 		        {"message", error->message});
 	}
@@ -68,9 +70,10 @@ static bool charge(struct worker *worker, struct net_conn *conn, struct weir_err
 }
 
 /* False: the login is refused, and `error` says why. */
-static bool begin(struct worker *worker, struct net_conn *conn, const struct request_login *login,
-                  const struct login_job *as, struct weir_error *error)
+static bool begin(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
+                  const struct request_login *login, const struct login_job *as)
 {
+	struct weir_error *error = &decider->refusal;
 	struct client *client = client_of(conn);
 	struct login_job *job = malloc(sizeof *job);
 
@@ -81,16 +84,17 @@ static bool begin(struct worker *worker, struct net_conn *conn, const struct req
 	*job = *as;
 	memcpy(job->password, login->secret.data, login->secret.len);
 	job->password[login->secret.len] = '\0';
-	job->worker = worker;
+	job->queue = queue;
+	job->logins = &decider->shared->logins;
 	job->client = client;
-	job->config = server_config_take(worker->config);
+	job->config = server_config_take(decider->config);
 	job->address = *net_conn_peer(conn);
-	if (!charge(worker, conn, error)) {
+	if (!charge(decider, queue, conn, error)) {
 		free_job(job);
 		return false;
 	}
-	if (weir_pool_submit(worker->shared->logins.pool, compute, job, NULL) != WEIR_OK) {
-		logins_give_back(&worker->shared->logins, &job->address);
+	if (weir_pool_submit(job->logins->pool, compute, job, NULL) != WEIR_OK) {
+		logins_give_back(job->logins, &job->address);
 		free_job(job);
 		error_set(error, WEIR_EFULL, "too many logins wait already: try again in 1 s");
 		return false;
@@ -139,16 +143,17 @@ static void meet(const struct users *users, struct net_conn *conn)
 }
 
 /* Of a login that is not the connection's last one. Apart: a job takes much of the stack. */
-__attribute__((noinline)) static bool prove_new(struct worker *worker, struct net_conn *conn,
+__attribute__((noinline)) static bool prove_new(struct decider *decider, struct login_queue *queue,
+                                                struct net_conn *conn,
                                                 const struct request_login *login, uint64_t tag)
 {
 	struct client_login *of = &client_of(conn)->login;
-	struct weir_error *refusal = &worker->refusal;
+	struct weir_error *refusal = &decider->refusal;
 	struct login_job job = {0};
 
 	if (of->job)
 		return false;
-	if (!users_mark(worker->config->users, login, &job.mark)) {
+	if (!users_mark(decider->config->users, login, &job.mark)) {
 		refuse_wrong(refusal);
 		return true;
 	}
@@ -160,29 +165,30 @@ __attribute__((noinline)) static bool prove_new(struct worker *worker, struct ne
 		of->status = WEIR_OK;
 		return true;
 	}
-	switch (users_prove(worker->config->users, login, job.mark, &job.user, &job.exists)) {
+	switch (users_prove(decider->config->users, login, job.mark, &job.user, &job.exists)) {
 	case USERS_KNOWN:
 		of->tag = tag;
-		of->proved = worker->user = job.user;
+		of->proved = decider->user = job.user;
 		return true;
 	case USERS_WRONG:
-		if (charge(worker, conn, refusal))
+		if (charge(decider, queue, conn, refusal))
 			refuse_wrong(refusal);
 		return true;
 	case USERS_UNSEEN:
 		break;
 	}
-	return !begin(worker, conn, login, &job, refusal);
+	return !begin(decider, queue, conn, login, &job);
 }
 
-static bool prove(struct worker *worker, struct net_conn *conn, const struct request_login *login)
+static bool prove(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
+                  const struct request_login *login)
 {
 	const struct client_login *of = &client_of(conn)->login;
-	uint64_t tag = users_tag(worker->config->users, login);
+	uint64_t tag = users_tag(decider->config->users, login);
 
 	if (!of->proved || of->tag != tag)
-		return prove_new(worker, conn, login, tag);
-	worker->user = of->proved;
+		return prove_new(decider, queue, conn, login, tag);
+	decider->user = of->proved;
 	return true;
 }
 
@@ -193,62 +199,63 @@ static bool has_login(const struct request *request)
 	       (request->class != REQUEST_FREE || request->kind == REQUEST_LOGIN);
 }
 
-const struct user *login_user(struct worker *worker, struct net_conn *conn)
+const struct user *login_user(struct decider *decider, struct net_conn *conn)
 {
 	struct client_login *of = &client_of(conn)->login;
 
-	if (of->serial != worker->config->users->serial)
-		meet(worker->config->users, conn);
+	if (of->serial != decider->config->users->serial)
+		meet(decider->config->users, conn);
 	return of->user;
 }
 
-bool login_take(struct worker *worker, struct net_conn *conn, const struct request *request)
+bool login_take(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
+                const struct request *request)
 {
-	worker->refusal.status = WEIR_OK;
-	worker->user = login_user(worker, conn);
+	decider->refusal.status = WEIR_OK;
+	decider->user = login_user(decider, conn);
 	if (!has_login(request))
 		return true;
-	worker->user = NULL;
-	if (prove(worker, conn, &request->origin->login))
+	decider->user = NULL;
+	if (prove(decider, queue, conn, &request->origin->login))
 		return true;
 	net_conn_put_off(conn, CLIENT_LOGIN, true);
 	return false;
 }
 
-void login_keep(struct worker *worker, struct net_conn *conn, bool has_login)
+void login_keep(struct decider *decider, struct net_conn *conn, bool has_login)
 {
 	struct client_login *of = &client_of(conn)->login;
 
 	of->is_kept = has_login;
 	if (has_login)
-		of->kept = worker->user->id;
-	meet(worker->config->users, conn);
+		of->kept = decider->user->id;
+	meet(decider->config->users, conn);
 }
 
-static void keep_login(struct worker *worker, struct work *work, const struct request *r)
+static void keep_login(struct decider *decider, struct work *work, const struct request *r)
 {
-	if (worker->refusal.status == WEIR_OK)
-		login_keep(worker, work->conn, r->origin != NULL);
+	if (decider->refusal.status == WEIR_OK)
+		login_keep(decider, work->conn, r->origin != NULL);
 	else
-		run_fail(worker, work, worker->refusal.status, slice_of(worker->refusal.message));
+		run_fail(decider, work, decider->refusal.status, slice_of(decider->refusal.message));
 }
 
 /* Without users there is one, without a password: as in a Redis that was never given one. */
-void login_prepare(struct worker *worker, struct work *work, const struct request *r)
+void login_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
 	const struct request_login *login = r->origin ? &r->origin->login : NULL;
 
-	if (worker->config->users) {
-		keep_login(worker, work, r);
+	if (decider->config->users) {
+		keep_login(decider, work, r);
 		return;
 	}
 	if (!login || slice_equal(login->user, SLICE("default")))
 		return;
 	if (login->user.data)
-		run_fail(worker, work, WEIR_EAUTH,
+		run_fail(decider, work, WEIR_EAUTH,
 		         SLICE("invalid username-password pair or user is disabled."));
 	else
-		run_fail(worker, work, WEIR_EINVAL,
+		run_fail(decider, work, WEIR_EINVAL,
 		         SLICE("AUTH <password> called without any password configured for the default "
 		               "user. Are you sure your configuration is correct?"));
 }
@@ -260,7 +267,7 @@ static void finish(struct login_job *job)
 	bool right = job->result == 1 && job->exists;
 
 	if (job->result < 0 || right)
-		logins_give_back(&job->worker->shared->logins, &job->address);
+		logins_give_back(job->logins, &job->address);
 	if (right)
 		user_remember(job->user, job->mark);
 	if (of) {
@@ -273,21 +280,21 @@ static void finish(struct login_job *job)
 }
 
 /* One that is done, or NULL. */
-static struct login_job *take_done(struct worker *worker)
+static struct login_job *take_done(struct login_queue *queue)
 {
 	struct list_node *node;
 
-	pthread_mutex_lock(&worker->lock);
-	node = list_take(&worker->logins);
-	pthread_mutex_unlock(&worker->lock);
+	pthread_mutex_lock(&queue->lock);
+	node = list_take(&queue->done);
+	pthread_mutex_unlock(&queue->lock);
 	return list_of(node, struct login_job, node);
 }
 
-void login_resume(struct worker *worker)
+void login_resume(struct login_queue *queue)
 {
 	struct login_job *job;
 
-	while ((job = take_done(worker)))
+	while ((job = take_done(queue)))
 		finish(job);
 }
 
@@ -302,10 +309,10 @@ void login_cancel(struct net_conn *conn)
 	net_conn_put_off(conn, CLIENT_LOGIN, false);
 }
 
-void login_close(struct worker *worker)
+void login_close(struct login_queue *queue)
 {
 	struct login_job *job;
 
-	while ((job = take_done(worker)))
+	while ((job = take_done(queue)))
 		free_job(job);
 }

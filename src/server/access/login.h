@@ -11,35 +11,47 @@
 #ifndef SERVER_LOGIN_H
 #define SERVER_LOGIN_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "proto/request.h"
 
+#include "base/list.h"
+
+struct decider;
 struct net_conn;
+struct net_loop;
 struct user;
 struct work;
-struct worker;
+
+/* Logins of a loop's connections whose hash is computed by another thread. */
+struct login_queue {
+	struct net_loop *loop;
+	pthread_mutex_t lock;
+	struct list done;  /* under the lock: jobs whose hash is there */
+	uint64_t quiet_ns; /* until when another login_refused is not logged */
+};
 
 /**
- * Finds who sends a request: worker->user, or NULL for nobody, and if its login is refused
- * worker->refusal. False: its password is being computed, and the request is to be parsed again.
+ * Finds who sends a request: decider->user, or NULL for nobody, and if its login is refused
+ * decider->refusal. False: its password is being computed, and the request is to be parsed again.
  * Only where there are users.
  */
-bool login_take(struct worker *worker, struct net_conn *conn, const struct request *request);
+bool login_take(struct decider *decider, struct login_queue *queue, struct net_conn *conn, const struct request *request);
 
 /** The user of a connection; NULL: nobody. Only where there are users. */
-const struct user *login_user(struct worker *worker, struct net_conn *conn);
-/** From now on that is worker->user, who sent a login, or (false) the one of its beginning. */
-void login_keep(struct worker *worker, struct net_conn *conn, bool has_login);
+const struct user *login_user(struct decider *decider, struct net_conn *conn);
+/** From now on that is decider->user, who sent a login, or (false) the one of its beginning. */
+void login_keep(struct decider *decider, struct net_conn *conn, bool has_login);
 
 /** As in handle.c, of REQUEST_LOGIN: keeps the login, or says why it is refused. */
-void login_prepare(struct worker *worker, struct work *work, const struct request *r);
+void login_prepare(struct decider *decider, struct work *work, const struct request *r);
 
 /** Goes on with requests whose password was computed. */
-void login_resume(struct worker *worker);
+void login_resume(struct login_queue *queue);
 /** The connection ends, or its client cancels the request whose login is computed. */
 void login_cancel(struct net_conn *conn);
 /** When no loop runs any more. */
-void login_close(struct worker *worker);
+void login_close(struct login_queue *queue);
 
 #endif

@@ -4,17 +4,17 @@
 #include "server/requests/run.h"
 
 /* The log tells the operator why; the proxy's client does not see the message. */
-static void log_proxy(struct worker *worker, const struct work *work, const char *message)
+static void log_proxy(struct decider *decider, const struct work *work, const char *message)
 {
 	char peer[IP_TEXT_MAX + 1];
 
-	if (!run_may_log(&worker->refused_quiet_ns))
+	if (!run_may_log(&decider->refused_quiet_ns))
 		return;
-	if (worker->config->users && !worker->user && worker->refusal.status == WEIR_OK)
+	if (decider->config->users && !decider->user && decider->refusal.status == WEIR_OK)
 		message = "expected a proxy that is a user, by Weir-Authorization, its certificate or its "
 		          "account, found no login";
 	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
-	log_say(worker->shared->log, LOG_WARNING, "proxy_refused", {"peer", peer}, {"message", message});
+	log_say(decider->shared->log, LOG_WARNING, "proxy_refused", {"peer", peer}, {"message", message});
 }
 
 /* These show all limits, so a user of some may not see them. */
@@ -22,14 +22,14 @@ static void log_proxy(struct worker *worker, const struct work *work, const char
 	(1u << REQUEST_LIMITS | 1u << REQUEST_TOP | 1u << REQUEST_POLICY | 1u << REQUEST_COUNTERS |    \
 	 1u << REQUEST_EVENTS)
 
-static int check_user(const struct worker *worker, const struct request *r,
+static int check_user(const struct decider *decider, const struct request *r,
                       struct weir_error *error)
 {
-	const struct user *user = worker->user;
+	const struct user *user = decider->user;
 	int status;
 
-	if (r->class != REQUEST_FREE && worker->refusal.status != WEIR_OK) {
-		*error = worker->refusal;
+	if (r->class != REQUEST_FREE && decider->refusal.status != WEIR_OK) {
+		*error = decider->refusal;
 		return error->status;
 	}
 	status = user_check(user, r->class, error);
@@ -40,63 +40,63 @@ static int check_user(const struct worker *worker, const struct request *r,
 	return status;
 }
 
-bool rights_check(struct worker *worker, struct work *work, const struct request *r,
+bool rights_check(struct decider *decider, struct work *work, const struct request *r,
                   const struct request_origin *origin)
 {
 	struct weir_error error;
-	const struct server_config *config = worker->config;
+	const struct server_config *config = decider->config;
 	int status = door_check_origin(config->rules, net_conn_peer(work->conn), r->class, origin, &error);
 
-	if (status == WEIR_OK && worker->shared->has_admin)
+	if (status == WEIR_OK && decider->shared->has_admin)
 		status = door_check_listener(protocol_of(work->conn)->is_admin, r->class, &error);
 	if (status == WEIR_OK && !config->users)
 		status = door_check_peer(config->rules, net_conn_peer(work->conn), r->class, origin, &error);
 	else if (status == WEIR_OK)
-		status = check_user(worker, r, &error);
+		status = check_user(decider, r, &error);
 	if (status == WEIR_OK)
 		return true;
-	run_turn_away(worker, work, status, slice_of(error.message));
+	run_turn_away(decider, work, status, slice_of(error.message));
 	if (r->from_proxy)
-		log_proxy(worker, work, error.message);
+		log_proxy(decider, work, error.message);
 	return false;
 }
 
-void rights_refuse_proxy(struct worker *worker, struct work *work)
+void rights_refuse_proxy(struct decider *decider, struct work *work)
 {
 	static const char message[] = "expected `auth: yes` or `auth: reports` in the configuration, found "
 	                              "`auth: no`: it says that no proxy asks here";
 
-	run_turn_away(worker, work, WEIR_EPERM, SLICE(message));
-	log_proxy(worker, work, message);
+	run_turn_away(decider, work, WEIR_EPERM, SLICE(message));
+	log_proxy(decider, work, message);
 }
 
-bool rights_check_steps(struct worker *worker, struct work *work)
+bool rights_check_steps(struct decider *decider, struct work *work)
 {
 	for (uint32_t i = 0; i < work->plan.step_count; i++)
-		if (!run_may_use(worker, work, work->plan.steps[i].limit))
+		if (!run_may_use(decider, work, work->plan.steps[i].limit))
 			return false;
 	return true;
 }
 
-void rights_log_foreign(struct worker *worker, const struct work *work)
+void rights_log_foreign(struct decider *decider, const struct work *work)
 {
 	char peer[IP_TEXT_MAX + 1];
 
-	if (!run_may_log(&worker->foreign_quiet_ns))
+	if (!run_may_log(&decider->foreign_quiet_ns))
 		return;
 	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
-	log_say(worker->shared->log, LOG_WARNING, "foreign_protocol",
+	log_say(decider->shared->log, LOG_WARNING, "foreign_protocol",
 	        {"listener", protocol_of(work->conn)->codec->name}, {"peer", peer},
 	        {"message", "closed: received HTTP, perhaps from a page in a browser"});
 }
 
-void rights_use_reserve(struct worker *worker, struct work *work, struct request *r)
+void rights_use_reserve(struct decider *decider, struct work *work, struct request *r)
 {
 	bool greets = (r->kind == REQUEST_LOCAL && r->status == WEIR_OK) || r->kind == REQUEST_LOGIN ||
 	              r->kind == REQUEST_INTERIM;
 
 	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
-		run_turn_away(worker, work, WEIR_EFULL, SLICE("max number of clients reached"));
+		run_turn_away(decider, work, WEIR_EFULL, SLICE("max number of clients reached"));
 		net_conn_reject(work->conn);
 	}
 	work->close = r->close |= !greets;

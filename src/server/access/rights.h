@@ -9,38 +9,38 @@
 #define SERVER_RIGHTS_H
 
 #include "server/access/door.h"
-#include "server/loop/work.h"
+#include "server/requests/decider.h"
 
 /** Whether no more is to be looked at: so it is for what is asked on most connections. */
-static inline bool rights_are_plain(const struct worker *worker, enum request_class class,
+static inline bool rights_are_plain(const struct decider *decider, enum request_class class,
                                     const struct request_origin *origin)
 {
 	if (door_matters(class, origin))
 		return false;
-	return __builtin_expect(!worker->config->users, 1) || class == REQUEST_FREE ||
-	       (worker->user && worker->user->rule->may & RULES_MAY_ASK);
+	return __builtin_expect(!decider->config->users, 1) || class == REQUEST_FREE ||
+	       (decider->user && decider->user->rule->may & RULES_MAY_ASK);
 }
 
 /** Otherwise: whether it may be made. If not, the answer says why. `r` is the request or an item of it. */
-__attribute__((noinline)) bool rights_check(struct worker *worker, struct work *work,
+__attribute__((noinline)) bool rights_check(struct decider *decider, struct work *work,
                                             const struct request *r,
                                             const struct request_origin *origin);
 
 /** For a request at /auth, where the configuration says that no proxy asks. */
-__attribute__((noinline)) void rights_refuse_proxy(struct worker *worker, struct work *work);
+__attribute__((noinline)) void rights_refuse_proxy(struct decider *decider, struct work *work);
 
 /** Whether the sender may use the limits of all steps of the plan; if not, the answer says so. */
-bool rights_check_steps(struct worker *worker, struct work *work);
+bool rights_check_steps(struct decider *decider, struct work *work);
 
 /**
  * Logs foreign bytes on a listener for RESP; a refused HTTP request does not count. Bounded by
  * run_may_log.
  */
-void rights_log_foreign(struct worker *worker, const struct work *work);
+void rights_log_foreign(struct decider *decider, const struct work *work);
 /**
  * A connection in the reserve is for health, metrics and what an operator does. Its
  * first request is its last, but for greetings.
  */
-void rights_use_reserve(struct worker *worker, struct work *work, struct request *r);
+void rights_use_reserve(struct decider *decider, struct work *work, struct request *r);
 
 #endif

@@ -5,11 +5,11 @@
 #include "engine/engine.h"
 #include "server/admin/phased.h"
 
-void count_decision(struct worker *worker, size_t metric, bool shadow, bool allowed,
+void count_decision(struct decider *decider, size_t metric, bool shadow, bool allowed,
                     enum weir_reason reason)
 {
 	struct metrics_counts *counts =
-	    metrics_counts_of(worker->config->metrics[metric], worker->index);
+	    metrics_counts_of(decider->config->metrics[metric], decider->index);
 
 	metrics_add(&counts->decisions[shadow][allowed][reason], 1);
 }
@@ -18,35 +18,36 @@ void count_decision(struct worker *worker, size_t metric, bool shadow, bool allo
  * Tokens and cookies of visitors are told apart, but not shown: "#" and 8 hexadecimal digits.
  * Apart: what passes needs no room for words.
  */
-__attribute__((noinline)) static void count_denied(struct worker *worker, const struct step *step,
+__attribute__((noinline)) static void count_denied(struct decider *decider, const struct step *step,
                                                    const char *limit)
 {
 	char room[PHASED_HASH_TEXT];
 	struct slice name = step->secret ? phased_hash_text(step->key.hash, room) : step->key_name;
 
-	top_count(worker->shared->top, worker->index, step->key.hash, limit, name,
-	          worker->turn.at.now_ns);
+	top_count(decider->shared->top, decider->index, step->key.hash, limit, name,
+	          decider->turn.at.now_ns);
 }
 
 void count_step(void *context, const struct step *step)
 {
-	struct worker *worker = context;
-	size_t metric = engine_limit_index(worker->config->engine, step->limit);
+	struct decider *decider = decider_of(context);
+	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 
-	count_decision(worker, metric, step->shadow, step->allowed, step->reason);
+	count_decision(decider, metric, step->shadow, step->allowed, step->reason);
 	if (!step->allowed && !step->shadow)
-		count_denied(worker, step, worker->config->metrics[metric]->name);
+		count_denied(decider, step, decider->config->metrics[metric]->name);
 }
 
-void count_failure(struct worker *worker, const struct step *step, enum rules_failure policy)
+void count_failure(void *context, const struct step *step, enum rules_failure policy)
 {
-	size_t metric = engine_limit_index(worker->config->engine, step->limit);
+	struct decider *decider = decider_of(context);
+	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 
-	metrics_add(&metrics_counts_of(worker->config->metrics[metric], worker->index)->failures[policy],
+	metrics_add(&metrics_counts_of(decider->config->metrics[metric], decider->index)->failures[policy],
 	            1);
 }
 
-static void tell_turn(struct worker *worker, const char *limit, const struct phased_key *key,
+static void tell_turn(struct decider *decider, const char *limit, const struct phased_key *key,
                       const struct algo_turn *turn)
 {
 	enum log_level level = turn->to == HEALTH_OPEN ? LOG_WARNING : LOG_INFO;
@@ -57,13 +58,13 @@ static void tell_turn(struct worker *worker, const char *limit, const struct pha
 	    {"from", health_phase_text(turn->from), 0},
 	    {"to", health_phase_text(turn->to), 0},
 	    {"cause", health_cause_text(turn->cause), 0},
-	    {"by", worker->forced_by, 0},
+	    {"by", decider->forced_by, 0},
 	};
 
 	phased_add_name(key, &name);
 	fields[1].text = name.failed ? "?" : name.data;
-	log_write(worker->shared->log, level, "breaker_turned", fields,
-	          turn->cause == ALGO_BY_FORCE && worker->forced_by ? 6 : 5);
+	log_write(decider->shared->log, level, "breaker_turned", fields,
+	          turn->cause == ALGO_BY_FORCE && decider->forced_by ? 6 : 5);
 	buffer_free(&name);
 }
 
@@ -73,19 +74,19 @@ static void tell_turn(struct worker *worker, const char *limit, const struct pha
  * No call turns a phase that time alone has ended, so this does. An operator's force turns, and is
  * noted, under the mutex taken here: the force that is seen is one that has been noted.
  */
-static size_t note_phase(struct worker *worker, const struct step *step, struct phased_key *key,
+static size_t note_phase(struct decider *decider, const struct step *step, struct phased_key *key,
                          struct algo_turn *turns)
 {
-	struct turn turn = worker->turn;
+	struct turn turn = decider->turn;
 	struct algo_outcome outcome;
 	enum health_phase before;
 
 	turn.phased = NULL; /* else it would call count_phase again */
-	forced_lock(&worker->shared->forced);
+	forced_lock(&decider->shared->forced);
 	engine_view(&turn, step->limit, key->hash, &outcome);
 	key->phase = outcome.phase;
-	before = phased_see(worker->shared->phases, key);
-	forced_unlock(&worker->shared->forced);
+	before = phased_see(decider->shared->phases, key);
+	forced_unlock(&decider->shared->forced);
 	memcpy(turns, outcome.turns, sizeof outcome.turns);
 	if (outcome.turned == 0 && outcome.phase == HEALTH_CLOSED &&
 	    (before == HEALTH_RAMP || before >= HEALTH_FORCED_OPEN))
@@ -93,14 +94,14 @@ static size_t note_phase(struct worker *worker, const struct step *step, struct 
 	return outcome.turned;
 }
 
-__attribute__((noinline)) static void see_phase(struct worker *worker, const struct step *step,
+__attribute__((noinline)) static void see_phase(struct decider *decider, const struct step *step,
                                                 const struct algo_outcome *outcome)
 {
 	struct phased_key key = {.hash = step->key.hash,
 	                         .limit = step->limit->algo.identity,
 	                         .phase = outcome->phase};
-	size_t metric = engine_limit_index(worker->config->engine, step->limit);
-	const struct named *limit = worker->config->metrics[metric];
+	size_t metric = engine_limit_index(decider->config->engine, step->limit);
+	const struct named *limit = decider->config->metrics[metric];
 	struct algo_turn turns[ALGO_TURNS_MAX];
 	size_t n = outcome->turned;
 	char room[PHASED_HASH_TEXT];
@@ -108,20 +109,20 @@ __attribute__((noinline)) static void see_phase(struct worker *worker, const str
 	phased_name(&key, step->secret ? phased_hash_text(key.hash, room) : step->key_name);
 	memcpy(turns, outcome->turns, sizeof turns);
 	if (n > 0)
-		phased_see(worker->shared->phases, &key);
+		phased_see(decider->shared->phases, &key);
 	else
-		n = note_phase(worker, step, &key, turns);
+		n = note_phase(decider, step, &key, turns);
 	for (size_t i = 0; i < n; i++) {
-		metrics_add(&metrics_counts_of(limit, worker->index)->turns[turns[i].to], 1);
-		tell_turn(worker, step->limit->name, &key, &turns[i]);
+		metrics_add(&metrics_counts_of(limit, decider->index)->turns[turns[i].to], 1);
+		tell_turn(decider, step->limit->name, &key, &turns[i]);
 	}
 }
 
 void count_phase(void *context, const struct step *step, const struct algo_outcome *outcome)
 {
-	struct worker *worker = context;
+	struct decider *decider = decider_of(context);
 
 	if (outcome->turned > 0 ||
-	    !phased_knows(worker->shared->phases, step->key.hash, outcome->phase))
-		see_phase(worker, step, outcome);
+	    !phased_knows(decider->shared->phases, step->key.hash, outcome->phase))
+		see_phase(decider, step, outcome);
 }

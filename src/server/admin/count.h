@@ -2,16 +2,17 @@
 #ifndef SERVER_COUNT_H
 #define SERVER_COUNT_H
 
-#include "server/loop/work.h"
+#include "server/requests/decider.h"
 
 /** Counts a decision of the limit with those metrics. */
-void count_decision(struct worker *worker, size_t metric, bool shadow, bool allowed,
+void count_decision(struct decider *decider, size_t metric, bool shadow, bool allowed,
                     enum weir_reason reason);
-/** For engine_observer, of a worker. */
-void count_step(void *worker, const struct step *step);
-/** For turn.phased, of a worker: events and metrics of phases, and their names. */
-void count_phase(void *worker, const struct step *step, const struct algo_outcome *outcome);
-/** A step that its store could not do. */
-void count_failure(struct worker *worker, const struct step *step, enum rules_failure policy);
+/**
+ * Of a turn, whose context they get: `observe`, `phased` (events and metrics of phases, and their names)
+ * and `failed` (a step that its store could not do).
+ */
+void count_step(void *context, const struct step *step);
+void count_phase(void *context, const struct step *step, const struct algo_outcome *outcome);
+void count_failure(void *context, const struct step *step, enum rules_failure policy);
 
 #endif

@@ -82,13 +82,13 @@ static void add_share(struct switches *switches, const struct weir_limit *limit,
 }
 
 /* A key as it stands now: nothing, if it is closed. */
-static void add_phase(struct worker *worker, const struct weir_limit *limit,
+static void add_phase(struct decider *decider, const struct weir_limit *limit,
                       const struct phased_key *key, bool first, struct buffer *out)
 {
 	struct algo_outcome outcome;
 	struct switched switched;
 
-	engine_view(&worker->turn, limit, key->hash, &outcome);
+	engine_view(&decider->turn, limit, key->hash, &outcome);
 	if (outcome.phase == HEALTH_CLOSED)
 		return;
 	buffer_add_text(out, first ? "{\"key\":\"" : ",{\"key\":\"");
@@ -96,38 +96,38 @@ static void add_phase(struct worker *worker, const struct weir_limit *limit,
 	buffer_printf(out, "%s\",\"phase\":\"%s\"", key->cut ? "…" : "",
 	              health_phase_text(outcome.phase));
 	if (outcome.phase >= HEALTH_FORCED_OPEN &&
-	    forced_find(&worker->shared->forced, key->hash, &switched))
+	    forced_find(&decider->shared->forced, key->hash, &switched))
 		add_switched(&switched, out);
 	buffer_add(out, "}", 1);
 }
 
 /* The keys that are not closed: all that were forced here, and some of the others. */
-static int add_phases(struct worker *worker, const struct weir_limit *limit, struct buffer *out)
+static int add_phases(struct decider *decider, const struct weir_limit *limit, struct buffer *out)
 {
-	struct forced *all = &worker->shared->forced;
-	struct phased_key *keys = arena_array(&worker->arena, FORCED_MAX + LIMIT_LIST_PHASES, sizeof *keys);
+	struct forced *all = &decider->shared->forced;
+	struct phased_key *keys = arena_array(&decider->arena, FORCED_MAX + LIMIT_LIST_PHASES, sizeof *keys);
 	struct switched switched;
 	size_t forced, n, begin;
 
 	if (!keys)
 		return WEIR_ENOMEM;
 	forced = forced_list(all, limit->algo.identity, keys);
-	n = forced + phased_list(worker->shared->phases, limit->algo.identity, &keys[forced],
+	n = forced + phased_list(decider->shared->phases, limit->algo.identity, &keys[forced],
 	                         LIMIT_LIST_PHASES);
 	buffer_add_text(out, ",\"breakers\":[");
 	begin = out->len;
 	for (size_t i = 0; i < n; i++)
 		if (i < forced || !forced_find(all, keys[i].hash, &switched))
-			add_phase(worker, limit, &keys[i], out->len == begin, out);
+			add_phase(decider, limit, &keys[i], out->len == begin, out);
 	buffer_add(out, "]", 1);
 	return WEIR_OK;
 }
 
-int limit_list_render(struct worker *worker, struct buffer *out)
+int limit_list_render(struct decider *decider, struct buffer *out)
 {
-	const struct server_config *config = worker->config;
+	const struct server_config *config = decider->config;
 	const struct weir_config *rules = config->rules;
-	const struct use **uses = find_uses(rules, &worker->arena);
+	const struct use **uses = find_uses(rules, &decider->arena);
 
 	if (!uses)
 		return WEIR_ENOMEM;
@@ -143,8 +143,8 @@ int limit_list_render(struct worker *worker, struct buffer *out)
 		if (limit->algo.algorithm->amend)
 			limit->algo.algorithm->amend(algo_current(&limit->algo), &shown.options);
 		rules_show_limit(&shown, out);
-		add_share(&worker->shared->switches, limit, out);
-		if (algo_has_phases(&limit->algo) && add_phases(worker, limit, out) != WEIR_OK)
+		add_share(&decider->shared->switches, limit, out);
+		if (algo_has_phases(&limit->algo) && add_phases(decider, limit, out) != WEIR_OK)
 			return WEIR_ENOMEM;
 		add_store(engine_table(config->engine), limit, out);
 		buffer_add_text(out, ",\"quota\":");

@@ -11,16 +11,16 @@
 _Static_assert(TOP_SHOWN_MAX == REQUEST_TOP_MAX, "any list asked for is the beginning of the page");
 
 /* Those that this worker reaches. A reload may have brought others to the same Redis. */
-static bool find_stores(struct worker *worker, struct metrics_now *now)
+static bool find_stores(struct decider *decider, struct metrics_now *now)
 {
-	size_t n = lanes_count(&worker->lanes);
-	struct metrics_store *found = arena_array(&worker->arena, n, sizeof *found);
+	size_t n = lanes_count(decider->lanes);
+	struct metrics_store *found = arena_array(&decider->arena, n, sizeof *found);
 
 	if (!found)
 		return false;
 	now->stores = found;
 	for (size_t i = 0; i < n; i++) {
-		const struct store *store = worker->lanes.ways[i]->store;
+		const struct store *store = decider->lanes->ways[i]->store;
 		const char *name = redis_store_name(store);
 		struct redis_stats stats;
 		size_t at = 0;
@@ -36,11 +36,11 @@ static bool find_stores(struct worker *worker, struct metrics_now *now)
 	return true;
 }
 
-static bool find_phases(struct worker *worker, struct metrics_now *now)
+static bool find_phases(struct decider *decider, struct metrics_now *now)
 {
-	const struct weir_engine *engine = worker->config->engine;
+	const struct weir_engine *engine = decider->config->engine;
 	size_t n = engine_limit_count(engine);
-	struct metrics_phases *found = arena_array(&worker->arena, n, sizeof *found);
+	struct metrics_phases *found = arena_array(&decider->arena, n, sizeof *found);
 
 	for (size_t i = 0; found && i < n; i++) {
 		const weir_limit *limit = engine_limit_at(engine, i);
@@ -48,17 +48,17 @@ static bool find_phases(struct worker *worker, struct metrics_now *now)
 
 		if (!algo_has_phases(&limit->algo))
 			continue;
-		of->limit = worker->config->metrics[i];
-		store_phases(worker->shared->table->store, &limit->algo, worker->turn.at.now_ns, of->counts);
+		of->limit = decider->config->metrics[i];
+		store_phases(decider->shared->table->store, &limit->algo, decider->turn.at.now_ns, of->counts);
 		now->phases_count++;
 	}
 	now->phases = found;
 	return found;
 }
 
-static int render_metrics(struct worker *worker, struct buffer *out)
+static int render_metrics(struct decider *decider, struct buffer *out)
 {
-	struct worker_shared *shared = worker->shared;
+	struct worker_shared *shared = decider->shared;
 	struct metrics_now now = {
 	    .connections = atomic_load_explicit(&shared->gate.open, memory_order_relaxed) +
 	                   atomic_load_explicit(&shared->gate.reserved, memory_order_relaxed),
@@ -70,25 +70,25 @@ static int render_metrics(struct worker *worker, struct buffer *out)
 	    .usage = os_usage(),
 	};
 
-	if (!find_stores(worker, &now) || !find_phases(worker, &now))
+	if (!find_stores(decider, &now) || !find_phases(decider, &now))
 		return WEIR_ENOMEM;
-	weir_table_stats(shared->table, worker->turn.at.now_ns, &now.table);
+	weir_table_stats(shared->table, decider->turn.at.now_ns, &now.table);
 	metrics_render(shared->metrics, &now, out);
 	return WEIR_OK;
 }
 
-static int render_limits(struct worker *worker, struct buffer *out)
+static int render_limits(struct decider *decider, struct buffer *out)
 {
-	return limit_list_render(worker, out);
+	return limit_list_render(decider, out);
 }
 
-static int render_top(struct worker *worker, struct buffer *out)
+static int render_top(struct decider *decider, struct buffer *out)
 {
-	return top_render(worker->shared->top, worker->turn.at.now_ns, &worker->arena, out,
-	                  &worker->top_ends);
+	return top_render(decider->shared->top, decider->turn.at.now_ns, &decider->arena, out,
+	                  &decider->pages.top_ends);
 }
 
-static int (*const renderers[REQUEST_KIND_COUNT])(struct worker *worker, struct buffer *out) = {
+static int (*const renderers[REQUEST_KIND_COUNT])(struct decider *decider, struct buffer *out) = {
     [REQUEST_METRICS] = render_metrics,
     [REQUEST_LIMITS] = render_limits,
     [REQUEST_TOP] = render_top,
@@ -96,54 +96,54 @@ static int (*const renderers[REQUEST_KIND_COUNT])(struct worker *worker, struct 
     [REQUEST_COUNTERS] = koala_list_counters,
 };
 
-size_t page_size(const struct worker *worker, enum request_kind kind)
+size_t page_size(const struct pages *pages, enum request_kind kind)
 {
-	return u64_max(worker->pages[kind].text.len, SIZE_MIN);
+	return u64_max(pages->of[kind].text.len, SIZE_MIN);
 }
 
 /* Renders it, unless it was in this batch. */
-static int render(struct worker *worker, enum request_kind kind)
+static int render(struct decider *decider, enum request_kind kind)
 {
-	struct page *page = &worker->pages[kind];
+	struct page *page = &decider->pages.of[kind];
 	int status;
 
-	if (page->batch == worker->batches)
+	if (page->batch == decider->pages.batch)
 		return WEIR_OK;
 	page->text.len = 0;
-	status = renderers[kind](worker, &page->text);
+	status = renderers[kind](decider, &page->text);
 	if (status == WEIR_OK && page->text.failed)
 		status = WEIR_ENOMEM;
 	if (status == WEIR_OK)
-		page->batch = worker->batches;
+		page->batch = decider->pages.batch;
 	else
 		buffer_free(&page->text);
 	return status;
 }
 
-void page_finish(struct worker *worker, struct work *work, struct reply *reply)
+void page_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	enum request_kind kind = work->kind;
-	const struct buffer *text = &worker->pages[kind].text;
-	int status = render(worker, kind);
+	const struct buffer *text = &decider->pages.of[kind].text;
+	int status = render(decider, kind);
 	struct slice body = {text->data, text->len};
 
 	if (status == WEIR_OK && kind == REQUEST_TOP)
-		body = top_first(body, &worker->top_ends, work->whole->top, &worker->arena);
+		body = top_first(body, &decider->pages.top_ends, work->whole->top, &decider->arena);
 	if (status == WEIR_OK && kind >= REQUEST_POLICY && work->whole->name.len > 0) {
-		body = koala_line(worker, body, work->whole->name);
+		body = koala_line(decider, body, work->whole->name);
 		status = body.data ? WEIR_OK : WEIR_ENOTFOUND;
 	} else if (!body.data) {
 		status = WEIR_ENOMEM;
 	}
 	if (status == WEIR_ENOTFOUND)
-		run_fail_name(worker, work, status, "the name of a rule", work->whole->name);
+		run_fail_name(decider, work, status, "the name of a rule", work->whole->name);
 	else
 		run_check(work, status);
 	reply->body = body;
 }
 
-void page_free_all(struct worker *worker)
+void page_free_all(struct pages *pages)
 {
 	for (size_t i = 0; i < REQUEST_KIND_COUNT; i++)
-		buffer_free(&worker->pages[i].text);
+		buffer_free(&pages->of[i].text);
 }

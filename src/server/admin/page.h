@@ -6,7 +6,7 @@
 #ifndef SERVER_PAGE_H
 #define SERVER_PAGE_H
 
-#include "server/loop/work.h"
+#include "server/requests/decider.h"
 
 static inline bool page_is_asked(const struct request *request)
 {
@@ -14,11 +14,11 @@ static inline bool page_is_asked(const struct request *request)
 }
 
 /** About how many bytes the page takes. */
-size_t page_size(const struct worker *worker, enum request_kind kind);
+size_t page_size(const struct pages *pages, enum request_kind kind);
 
 /** Answers a request for a page, or by ENOMEM. */
-void page_finish(struct worker *worker, struct work *work, struct reply *reply);
+void page_finish(struct decider *decider, struct work *work, struct reply *reply);
 
-void page_free_all(struct worker *worker);
+void page_free_all(struct pages *pages);
 
 #endif

@@ -8,90 +8,95 @@
 
 struct stream {
 	struct held held;
-	struct list_node node; /* of its worker's */
+	struct streams *of;
+	struct list_node node;
 	uint64_t number; /* of the event that is next */
 };
 
 /* Whether a reload has left it the right. */
-static bool may_follow(struct worker *worker, struct net_conn *conn)
+static bool may_follow(struct decider *decider, struct net_conn *conn)
 {
 	const struct user *user;
 	struct weir_error error;
 
-	if (!worker->config->users)
+	if (!decider->config->users)
 		return true;
-	user = login_user(worker, conn);
+	user = login_user(decider, conn);
 	return user_check(user, REQUEST_ADMIN, &error) == WEIR_OK && !user->limits;
 }
 
 /* The right is looked at behind the events, so that a reload before the last of them counts. */
-static void send(struct worker *worker, struct stream *stream)
+static void send(struct stream *stream)
 {
-	struct events *events = worker->shared->events;
+	struct decider *decider = stream->of->pending->decider;
+	struct events *events = decider->shared->events;
 	struct net_conn *conn = stream->held.conn;
 	struct buffer *out = net_conn_out(conn);
 	size_t len = out->len;
 
 	if (hold_is_next(&stream->held) && stream->number != events_next(events))
 		stream->number = events_read(events, stream->number, net_conn_room(conn), out);
-	run_advance(worker);
-	if (may_follow(worker, conn))
+	run_advance(decider);
+	if (may_follow(decider, conn))
 		return;
 	out->len = len;
 	net_conn_abort(conn);
 }
 
-static void beat(struct worker *worker, struct held *held, uint64_t now_ns)
+static void beat(struct pending *pending, struct held *held, uint64_t now_ns)
 {
 	struct stream *stream = (struct stream *)held;
 
-	send(worker, stream);
+	send(stream);
 	if (hold_is_next(held))
 		buffer_add(net_conn_out(stream->held.conn), ":\n\n", 3);
-	hold_put_off(worker, held, now_ns + STREAM_BEAT_NS);
+	hold_put_off(pending, held, now_ns + STREAM_BEAT_NS);
 }
 
-static void leave(struct worker *worker, struct held *held)
+static void leave(struct pending *pending, struct held *held)
 {
-	events_leave(worker->shared->events);
-	list_remove(&worker->streams, &((struct stream *)held)->node);
+	struct stream *stream = (struct stream *)held;
+
+	events_leave(pending->decider->shared->events);
+	list_remove(&stream->of->all, &stream->node);
 }
 
 static const struct held_kind kind = {beat, leave};
 
-static void begin(struct worker *worker, struct net_conn *conn)
+static void begin(struct streams *streams, struct net_conn *conn)
 {
 	struct stream *stream = calloc(1, sizeof *stream);
 
 	if (stream) {
+		stream->of = streams;
 		stream->number = client_of(conn)->event;
 		stream->held.size = sizeof *stream;
 	}
 	if (!stream ||
-	    !hold_add(worker, &stream->held, &kind, conn, os_monotonic_ns() + STREAM_BEAT_NS)) {
+	    !hold_add(streams->pending, &stream->held, &kind, conn, os_monotonic_ns() + STREAM_BEAT_NS)) {
 		net_conn_abort(conn);
-		events_leave(worker->shared->events);
+		events_leave(streams->pending->decider->shared->events);
 		free(stream);
 		return;
 	}
-	list_append(&worker->streams, &stream->node);
-	send(worker, stream);
+	list_append(&streams->all, &stream->node);
+	send(stream);
 }
 
-void stream_begin(struct worker *worker)
+void streams_begin(struct streams *streams, const struct work *works, size_t n)
 {
-	for (size_t i = 0; i < worker->count && worker->beginning > 0; i++) {
-		const struct work *work = &worker->batch[i];
+	size_t *left = &streams->pending->decider->new_streams;
 
-		if (work->kind != REQUEST_EVENTS || work->status != WEIR_OK)
+	for (size_t i = 0; i < n && *left > 0; i++) {
+		if (works[i].kind != REQUEST_EVENTS || works[i].status != WEIR_OK)
 			continue;
-		begin(worker, work->conn);
-		worker->beginning--;
+		begin(streams, works[i].conn);
+		--*left;
 	}
 }
 
-void stream_run(struct worker *worker)
+void streams_run(struct streams *streams)
 {
-	LIST_EACH(&worker->streams, struct stream, node, stream)
-		send(worker, stream);
+	LIST_EACH(&streams->all, struct stream, node, stream)
+		send(stream);
 }

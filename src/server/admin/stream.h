@@ -8,13 +8,19 @@
 #ifndef SERVER_STREAM_H
 #define SERVER_STREAM_H
 
-#include "server/loop/work.h"
+#include "server/waiting/hold.h"
 
 #define STREAM_BEAT_NS (15 * NS_PER_S)
 
-/** Begins the streams of the batch, once it is answered. */
-void stream_begin(struct worker *worker);
+/* The streams of a worker. */
+struct streams {
+	struct pending *pending;
+	struct list all;
+};
+
+/** Begins those of the `n` works of a batch that ask for one, once the batch is answered. */
+void streams_begin(struct streams *streams, const struct work *works, size_t n);
 /** Writes what has happened since. */
-void stream_run(struct worker *worker);
+void streams_run(struct streams *streams);
 
 #endif

@@ -2,74 +2,69 @@
 
 #include "server/requests/run.h"
 
-struct secure {
+struct secured {
 	struct tls *tls; /* NULL: not begun */
 };
-
-/* The filter of a worker is inside of it. */
-static struct worker *worker_of(const struct net_filter *filter)
-{
-	return (struct worker *)((char *)filter - offsetof(struct worker, secure));
-}
 
 static int on_read(const struct net_filter *filter, void *state, struct slice bytes,
                    struct buffer *in, struct buffer *wire)
 {
-	struct secure *secure = state;
-	struct worker *worker = worker_of(filter);
+	struct secured *conn = state;
+	struct secure *of = (struct secure *)filter; /* its first member */
 	int status = WEIR_OK;
 
-	if (!secure->tls) /* a reload holds at once: the worker's turn may not have begun since */
-		status = tls_accept(&secure->tls, server_config_newest(worker->config)->tls, &worker->recent);
+	if (!conn->tls) /* a reload holds at once: the worker's turn may not have begun since */
+		status = tls_accept(&conn->tls, server_config_newest(*of->config)->tls, &of->recent);
 	if (status != WEIR_OK)
 		return status;
-	status = tls_in(secure->tls, bytes, in, wire);
+	status = tls_in(conn->tls, bytes, in, wire);
 	if (status != WEIR_OK)
 		return status;
-	return tls_has_ended(secure->tls)  ? NET_FILTER_END
-	       : !tls_is_ready(secure->tls) ? NET_FILTER_GREETING
-	       : tls_has_part(secure->tls)  ? NET_FILTER_PARTIAL
+	return tls_has_ended(conn->tls)  ? NET_FILTER_END
+	       : !tls_is_ready(conn->tls) ? NET_FILTER_GREETING
+	       : tls_has_part(conn->tls)  ? NET_FILTER_PARTIAL
 	                                    : NET_FILTER_READY;
 }
 
 static void on_write(const struct net_filter *filter, void *state, struct slice bytes,
                      struct buffer *wire)
 {
-	struct secure *secure = state;
+	struct secured *conn = state;
 
 	(void)filter;
 	if (bytes.len > 0)
-		tls_write(secure->tls, bytes, wire);
+		tls_write(conn->tls, bytes, wire);
 	else
-		tls_end(secure->tls, wire);
+		tls_end(conn->tls, wire);
 }
 
 static void on_close(const struct net_filter *filter, void *state)
 {
 	(void)filter;
-	tls_close(((struct secure *)state)->tls);
+	tls_close(((struct secured *)state)->tls);
 }
 
-struct net_filter secure_filter(void)
+void secure_open(struct secure *secure, struct server_config *const *config)
 {
-	return (struct net_filter){sizeof(struct secure), on_read, on_write, on_close};
+	*secure = (struct secure){.filter = {sizeof(struct secured), on_read, on_write, on_close},
+	                          .config = config};
 }
 
 struct tls *secure_of(struct net_conn *conn)
 {
-	struct secure *secure = net_conn_filter(conn);
+	const struct secured *secured = net_conn_filter(conn);
 
-	return secure ? secure->tls : NULL;
+	return secured ? secured->tls : NULL;
 }
 
-void secure_tell(struct worker *worker, struct net_conn *conn)
+void secure_tell(struct secure *secure, struct net_conn *conn, struct log *log)
 {
 	struct tls *tls = secure_of(conn);
 	char peer[IP_TEXT_MAX + 1];
 
-	if (!tls || !*tls_error(tls) || !run_may_log(&worker->insecure_quiet_ns))
+	if (!tls || !*tls_error(tls) || !run_may_log(&secure->quiet_ns))
 		return;
 	peer[ip_format(net_conn_peer(conn), peer)] = '\0';
-	log_say(worker->shared->log, LOG_WARNING, "tls_failed",
+	log_say(log, LOG_WARNING, "tls_failed",
 	        {"listener", protocol_of(conn)->codec->name}, {"peer", peer}, {"message", tls_error(tls)});
 }

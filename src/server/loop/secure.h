@@ -8,16 +8,23 @@
 #define SERVER_SECURE_H
 
 #include "net/net.h"
-#include "server/loop/work.h"
+#include "server/config.h"
 #include "tls/tls.h"
 
-/** A filter for the listeners of a worker, whose configuration has TLS. */
-struct net_filter secure_filter(void);
+/* The TLS of a worker's listeners. */
+struct secure {
+	struct net_filter filter;             /* first */
+	struct tls_recent recent;             /* of the connections to them */
+	struct server_config *const *config; /* the worker's, which has TLS */
+	uint64_t quiet_ns;                    /* until when another tls_failed is not logged */
+};
+
+void secure_open(struct secure *secure, struct server_config *const *config);
 
 /** The TLS of a connection, or NULL. */
 struct tls *secure_of(struct net_conn *conn);
 
-/** Logs that the connection, which ends, failed to speak TLS; once in 10 s for a worker. */
-void secure_tell(struct worker *worker, struct net_conn *conn);
+/** Logs that the connection, which ends, failed to speak TLS; once in RUN_QUIET_NS for a worker. */
+void secure_tell(struct secure *secure, struct net_conn *conn, struct log *log);
 
 #endif

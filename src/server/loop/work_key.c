@@ -6,14 +6,14 @@ bool work_has_steps(const struct work *work)
 	       (work->status == WEIR_OK || work->kind == REQUEST_ADHOC);
 }
 
-uint64_t work_key(const struct worker *worker, const struct step *step)
+uint64_t work_key(const struct weir_table *table, const struct step *step)
 {
 	const struct weir_limit *origin = step->limit->origin;
 	const struct slice name = step->key_name;
 
 	if (__builtin_expect(origin == NULL, 1))
 		return step->key.hash;
-	return store_hash(worker->shared->table->store, origin->algo.identity, name.data, name.len);
+	return store_hash(table->store, origin->algo.identity, name.data, name.len);
 }
 
 static uint64_t mix(uint64_t sum, uint64_t value)
@@ -32,7 +32,7 @@ static bool charges_a_key_twice(const struct plan *plan)
 	return false;
 }
 
-uint64_t work_alike(const struct worker *worker, const struct work *work)
+uint64_t work_alike(const struct weir_table *table, const struct work *work)
 {
 	const struct plan *plan = &work->plan;
 	uint64_t sum = mix(work->kind, plan->op);
@@ -44,7 +44,7 @@ uint64_t work_alike(const struct worker *worker, const struct work *work)
 	sum = mix(sum, plan->permit.id);
 	sum = mix(sum, (uint64_t)plan->erases << 2 | plan->outcome);
 	for (size_t i = 0; i < plan->step_count; i++) {
-		sum = mix(sum, work_key(worker, &plan->steps[i]));
+		sum = mix(sum, work_key(table, &plan->steps[i]));
 		sum = mix(sum, (uintptr_t)plan->steps[i].rule);
 	}
 	return sum | 1;

@@ -8,12 +8,12 @@
 bool work_has_steps(const struct work *work);
 
 /** The key of a step as its request has it, also where a local limit stands in for another. */
-uint64_t work_key(const struct worker *worker, const struct step *step);
+uint64_t work_key(const struct weir_table *table, const struct step *step);
 
 /**
  * The same for works that do the same, and may do it at once. Others have another value, but for
  * chance. 0: the work goes on alone.
  */
-uint64_t work_alike(const struct worker *worker, const struct work *work);
+uint64_t work_alike(const struct weir_table *table, const struct work *work);
 
 #endif

@@ -3,24 +3,24 @@
 #include "rules/model.h"
 #include "server/requests/run.h"
 
-void adhoc_key_prepare(struct worker *worker, struct work *work, const struct request *r)
+void adhoc_key_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
-	if (!run_may_use(worker, work, &worker->adhoc.any))
+	if (!run_may_use(decider, work, &decider->adhoc.any))
 		return;
-	run_check(work, engine_prepare_limit(worker->shared->table, &worker->adhoc.any,
+	run_check(work, engine_prepare_limit(decider->shared->table, &decider->adhoc.any,
 	                                     &(struct algo_call){run_op(r->op)}, r->key, &work->plan));
 }
 
 /* False: it is at a store. */
-static bool forget(struct worker *worker, struct work *work, struct reply *reply)
+static bool forget(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct plan *plan = &work->plan;
 
 	if (!engine_is_remote(plan)) {
-		reply->known = engine_forget(&worker->turn, plan);
+		reply->known = engine_forget(&decider->turn, plan);
 		return true;
 	}
-	if (!run_plan(worker, work, reply, engine_decide))
+	if (!run_plan(decider, work, reply, engine_decide))
 		return false;
 	reply->known =
 	    plan->only.until_ns != 0; /* what had ended by the store's clock counts as none */
@@ -28,18 +28,18 @@ static bool forget(struct worker *worker, struct work *work, struct reply *reply
 }
 
 /* Without its parameters nothing can be told of a bucket but until when it has something to say. */
-void adhoc_key_finish(struct worker *worker, struct work *work, struct reply *reply)
+void adhoc_key_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
 
 	if (work->status != WEIR_OK)
 		return;
 	if (work->op == REQUEST_RESET) {
-		if (!forget(worker, work, reply))
+		if (!forget(decider, work, reply))
 			return;
 		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	} else {
-		if (!run_plan(worker, work, reply, engine_decide))
+		if (!run_plan(decider, work, reply, engine_decide))
 			return;
 		reply->known = d->reset_after_ns > 0;
 	}

@@ -2,9 +2,9 @@
 #ifndef SERVER_ADHOC_KEY_H
 #define SERVER_ADHOC_KEY_H
 
-#include "server/loop/work.h"
+#include "server/requests/decider.h"
 
-void adhoc_key_prepare(struct worker *worker, struct work *work, const struct request *r);
-void adhoc_key_finish(struct worker *worker, struct work *work, struct reply *reply);
+void adhoc_key_prepare(struct decider *decider, struct work *work, const struct request *r);
+void adhoc_key_finish(struct decider *decider, struct work *work, struct reply *reply);
 
 #endif

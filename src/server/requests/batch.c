@@ -4,13 +4,13 @@
 
 #include "server/requests/run.h"
 
-struct reply *batch_replies(struct worker *worker, struct batch *batch)
+struct reply *batch_replies(struct decider *decider, struct batch *batch)
 {
 	size_t n = batch->request.item_count;
 
 	if (batch->replies)
 		return batch->replies;
-	batch->replies = arena_array(&worker->arena, n, sizeof *batch->replies);
+	batch->replies = arena_array(&decider->arena, n, sizeof *batch->replies);
 	for (size_t i = 0; batch->replies && i < n; i++)
 		batch->replies[i].at_store = true;
 	return batch->replies;
@@ -24,9 +24,9 @@ bool batch_is_settled(const struct batch *batch)
 	return true;
 }
 
-void batch_pass_time(const struct worker *worker, struct batch *batch)
+void batch_pass_time(const struct decider *decider, struct batch *batch)
 {
-	uint64_t now_ns = worker->turn.at.now_ns;
+	uint64_t now_ns = decider->turn.at.now_ns;
 	uint64_t passed_ns = batch->at_ns != 0 ? sat_sub(now_ns, batch->at_ns) : 0;
 
 	for (size_t i = 0; passed_ns > 0 && i < batch->begun; i++) {
@@ -56,12 +56,12 @@ static bool has_plan(const struct work *work)
 	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;
 }
 
-static void keep_plan(struct worker *worker, struct work *work, const struct plan *from)
+static void keep_plan(struct decider *decider, struct work *work, const struct plan *from)
 {
-	void *memory = arena_alloc(&worker->arena, engine_extent(from));
+	void *memory = arena_alloc(&decider->arena, engine_extent(from));
 
 	if (memory) {
-		engine_suspend(worker->shared->table, &work->plan, from, memory);
+		engine_suspend(decider->shared->table, &work->plan, from, memory);
 		return;
 	}
 	work->plan.step_count = 0;
@@ -69,11 +69,11 @@ static void keep_plan(struct worker *worker, struct work *work, const struct pla
 }
 
 /* Of a batch among the items: these are few, so all of it is kept. */
-static void keep_batch(struct worker *worker, struct work *work)
+static void keep_batch(struct decider *decider, struct work *work)
 {
 	const struct batch *from = (const struct batch *)work->whole;
 	size_t size = sizeof *from + from->begun * sizeof *from->items;
-	struct batch *batch = arena_alloc(&worker->arena, size);
+	struct batch *batch = arena_alloc(&decider->arena, size);
 
 	if (!batch) {
 		run_check(work, WEIR_ENOMEM);
@@ -85,24 +85,24 @@ static void keep_batch(struct worker *worker, struct work *work)
 		struct work *item = &batch->items[i];
 
 		if (is_error(item))
-			run_fail(worker, item, item->status, slice_of(item->message));
+			run_fail(decider, item, item->status, slice_of(item->message));
 		if (has_plan(item))
-			keep_plan(worker, item, &from->items[i].plan);
+			keep_plan(decider, item, &from->items[i].plan);
 	}
 }
 
-void batch_keep(struct worker *worker, struct work *item)
+void batch_keep(struct decider *decider, struct work *item)
 {
 	struct plan plan = item->plan;
 
 	if (item->plan.steps == &item->plan.only)
 		plan.steps = &plan.only;
 	if (is_error(item))
-		run_fail(worker, item, item->status, slice_of(item->message));
+		run_fail(decider, item, item->status, slice_of(item->message));
 	else if (item->kind == REQUEST_BATCH)
-		keep_batch(worker, item);
+		keep_batch(decider, item);
 	if (has_plan(item) && !ends_with_turn(&plan))
-		keep_plan(worker, item, &plan);
+		keep_plan(decider, item, &plan);
 }
 
 static void drop_plan(struct plan *plan)
@@ -112,7 +112,7 @@ static void drop_plan(struct plan *plan)
 	plan->stage = PLAN_PREPARED;
 }
 
-void batch_drop_plans(struct worker *worker, struct batch *batch)
+void batch_drop_plans(struct decider *decider, struct batch *batch)
 {
 	for (size_t i = 0; i < batch->begun; i++) {
 		const struct reply *reply = &batch->replies[i];
@@ -120,5 +120,5 @@ void batch_drop_plans(struct worker *worker, struct batch *batch)
 		if (!reply->at_store && reply->wait_ns == 0 && reply->permit.len == 0)
 			drop_plan(&batch->items[i].plan);
 	}
-	arena_reset(&worker->plans);
+	arena_reset(&decider->plans);
 }

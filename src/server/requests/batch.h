@@ -9,20 +9,23 @@
 #ifndef SERVER_BATCH_H
 #define SERVER_BATCH_H
 
-#include "server/loop/work.h"
+#include "server/requests/decider.h"
 
-/** Memory for them, in worker->arena; at first all are to be finished, as if at a store. NULL: there is none. */
-struct reply *batch_replies(struct worker *worker, struct batch *batch);
+#define BATCH_SLICE      1024         /* units of work of a batch in a turn, see engine_work */
+#define BATCH_UNIT_BYTES ((size_t)64) /* so many bytes of a round count as a unit */
+
+/** Memory for them, in decider->arena; at first all are to be finished, as if at a store. NULL: there is none. */
+struct reply *batch_replies(struct decider *decider, struct batch *batch);
 /** Whether all items that are begun are decided, or wait for their start. */
 bool batch_is_settled(const struct batch *batch);
-/** The replies' times count from worker->turn.at from now on. */
-void batch_pass_time(const struct worker *worker, struct batch *batch);
+/** The replies' times count from decider->turn.at from now on. */
+void batch_pass_time(const struct decider *decider, struct batch *batch);
 /**
- * Gives an item of worker->plans that was prepared memory of the batch's own, worker->arena, for as much
+ * Gives an item of decider->plans that was prepared memory of the batch's own, decider->arena, for as much
  * as outlives the turn.
  */
-void batch_keep(struct worker *worker, struct work *item);
+void batch_keep(struct decider *decider, struct work *item);
 /** Behind the items' last pass in a turn: frees the plans that nothing needs. */
-void batch_drop_plans(struct worker *worker, struct batch *batch);
+void batch_drop_plans(struct decider *decider, struct batch *batch);
 
 #endif

@@ -3,56 +3,56 @@
 #include "server/requests/koala.h"
 #include "server/requests/run.h"
 
-static void prepare(struct worker *worker, struct work *work, const struct request *r,
+static void prepare(struct decider *decider, struct work *work, const struct request *r,
                     const struct engine_each *each)
 {
 	const struct engine_attributes attributes = {r->attributes, r->attribute_count, WEIR_KEY_MAX,
-	                                             run_permitted(worker)};
+	                                             run_permitted(decider)};
 	int status =
-	    engine_prepare_each(worker->config->engine, each, &attributes, &worker->arena, &work->plan);
+	    engine_prepare_each(decider->config->engine, each, &attributes, &decider->arena, &work->plan);
 
-	run_check_rules(worker, work, status, r);
+	run_check_rules(decider, work, status, r);
 }
 
-void each_prepare(struct worker *worker, struct work *work, const struct request *r)
+void each_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
-	prepare(worker, work, r, &(struct engine_each){.op = run_op(r->op), .erases = r->erases});
+	prepare(decider, work, r, &(struct engine_each){.op = run_op(r->op), .erases = r->erases});
 }
 
-void each_finish(struct worker *worker, struct work *work, struct reply *reply)
+void each_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
-	if (work->status == WEIR_OK && run_plan(worker, work, reply, engine_decide))
+	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
 		run_check(work, koala_check_each(&work->plan));
 }
 
-void each_prepare_complete(struct worker *worker, struct work *work, const struct request *r)
+void each_prepare_complete(struct decider *decider, struct work *work, const struct request *r)
 {
 	enum algo_op op = run_op(r->op);
 
-	prepare(worker, work, r, &(struct engine_each){.op = op, .together = op == ALGO_ACQUIRE});
+	prepare(decider, work, r, &(struct engine_each){.op = op, .together = op == ALGO_ACQUIRE});
 }
 
-void each_finish_complete(struct worker *worker, struct work *work, struct reply *reply)
+void each_finish_complete(struct decider *decider, struct work *work, struct reply *reply)
 {
-	if (work->status == WEIR_OK && run_plan(worker, work, reply, engine_decide))
-		run_check(work, koala_tell_complete(worker, &work->plan, reply));
+	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
+		run_check(work, koala_tell_complete(decider, &work->plan, reply));
 }
 
-void each_prepare_value(struct worker *worker, struct work *work, const struct request *r)
+void each_prepare_value(struct decider *decider, struct work *work, const struct request *r)
 {
-	const struct rules_rule *rule = koala_rule(worker, r->name);
+	const struct rules_rule *rule = koala_rule(decider, r->name);
 
 	if (rule)
-		prepare(worker, work, r, &(struct engine_each){.op = run_op(r->op), .only = rule});
+		prepare(decider, work, r, &(struct engine_each){.op = run_op(r->op), .only = rule});
 	else
-		run_fail_name(worker, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
+		run_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
 }
 
-void each_finish_value(struct worker *worker, struct work *work, struct reply *reply)
+void each_finish_value(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 
-	if (work->status != WEIR_OK || !run_plan(worker, work, reply, engine_decide))
+	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_decide))
 		return;
 	reply->used = d->limit ? d->quota - d->remaining : 0;
 	/* A request that passes without its store has nothing left. */
@@ -61,16 +61,16 @@ void each_finish_value(struct worker *worker, struct work *work, struct reply *r
 }
 
 /* Adds a peek at the limit, if it is at a store that has none yet. `asked`: a bit for each that has. */
-static int add_peek(struct worker *worker, const struct weir_limit *limit, uint64_t *asked,
+static int add_peek(struct decider *decider, const struct weir_limit *limit, uint64_t *asked,
                     struct plan *plan)
 {
-	const struct store *store = engine_remote_store(worker->shared->table, limit);
+	const struct store *store = engine_remote_store(decider->shared->table, limit);
 	struct plan one;
 	int status;
 
 	if (!store || *asked & UINT64_C(1) << store->index)
 		return WEIR_OK;
-	status = engine_prepare_limit(worker->shared->table, limit, &(struct algo_call){ALGO_PEEK, 1},
+	status = engine_prepare_limit(decider->shared->table, limit, &(struct algo_call){ALGO_PEEK, 1},
 	                              SLICE(""), &one);
 	if (status != WEIR_OK)
 		return status;
@@ -80,9 +80,9 @@ static int add_peek(struct worker *worker, const struct weir_limit *limit, uint6
 	return WEIR_OK;
 }
 
-void each_prepare_alive(struct worker *worker, struct work *work, const struct request *r)
+void each_prepare_alive(struct decider *decider, struct work *work, const struct request *r)
 {
-	const struct server_config *config = worker->config;
+	const struct server_config *config = decider->config;
 	size_t n = engine_limit_count(config->engine);
 	uint64_t asked = 0;
 	int status;
@@ -90,15 +90,15 @@ void each_prepare_alive(struct worker *worker, struct work *work, const struct r
 	(void)r;
 	engine_prepare_none(&(struct algo_call){ALGO_PEEK, 1}, &work->plan);
 	work->plan.apart = true;
-	work->plan.steps = arena_array(&worker->arena, STORES_MAX, sizeof *work->plan.steps);
+	work->plan.steps = arena_array(&decider->arena, STORES_MAX, sizeof *work->plan.steps);
 	status = work->plan.steps ? WEIR_OK : WEIR_ENOMEM;
 	for (size_t i = 0; i < n && status == WEIR_OK && asked != config->stores; i++)
-		status = add_peek(worker, engine_limit_at(config->engine, i), &asked, &work->plan);
+		status = add_peek(decider, engine_limit_at(config->engine, i), &asked, &work->plan);
 	run_check(work, status);
 }
 
-void each_finish_alive(struct worker *worker, struct work *work, struct reply *reply)
+void each_finish_alive(struct decider *decider, struct work *work, struct reply *reply)
 {
-	if (work->status == WEIR_OK && run_plan(worker, work, reply, engine_decide))
-		reply->ready = koala_is_alive(worker);
+	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
+		reply->ready = koala_is_alive(decider);
 }

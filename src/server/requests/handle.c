@@ -19,9 +19,9 @@
 #include "server/requests/permit.h"
 #include "server/requests/run.h"
 #include "server/waiting/item_order.h"
-#include "wait/waitlist.h"
+#include "server/waiting/undo.h"
 
-static void prepare(struct worker *worker, struct work *work, const struct request *r,
+static void prepare(struct decider *decider, struct work *work, const struct request *r,
                     const struct request_origin *origin);
 
 /* The reply says what became of the work. */
@@ -38,51 +38,51 @@ static void tell_later(struct weir_decision *d, uint64_t wait_ns)
 }
 
 /* So that those who are denied together do not come back together. */
-static void spread(const struct worker *worker, struct weir_decision *d)
+static void spread(const struct decider *decider, struct weir_decision *d)
 {
-	double jitter = worker->config->rules->retry_jitter;
+	double jitter = decider->config->rules->retry_jitter;
 
 	if (!d->allowed && jitter > 0)
 		d->retry_after_ns = sat_add(d->retry_after_ns,
 		                            (uint64_t)(jitter * draw_share() * (double)d->retry_after_ns));
 }
 
-static void finish_decision(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_decision(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
 
-	if (work->status != WEIR_OK || !run_plan(worker, work, reply, engine_run))
+	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_run))
 		return;
-	if (work->plan.permit.id != 0 && permit_answer(worker, &work->plan, reply) != WEIR_OK) {
-		undo_all(worker, work);
+	if (work->plan.permit.id != 0 && permit_answer(decider, &work->plan, reply) != WEIR_OK) {
+		undo_all(decider, work);
 		return;
 	}
 	if (work->from_proxy && reply->permit.len > 0)
-		permit_withhold(worker, &work->plan, reply);
+		permit_withhold(decider, &work->plan, reply);
 	if (work->plan.op != ALGO_ACQUIRE)
 		return;
 	if (d->wait_ns > 0 && work->plan.cost > 0) { /* else it only tells of a wait */
 		reply->wait_ns = d->wait_ns;
 		tell_later(d, d->wait_ns);
 	}
-	spread(worker, d);
+	spread(decider, d);
 }
 
-void handle_deny(struct worker *worker, struct work *work, enum weir_reason reason,
+void handle_deny(struct decider *decider, struct work *work, enum weir_reason reason,
                  struct reply *reply)
 {
-	reply->at_store = undo_at_store(worker, engine_deny(&worker->turn, &work->plan, reason,
+	reply->at_store = decider_at_store(decider, engine_deny(&decider->turn, &work->plan, reason,
 	                                                  &reply->decision));
 	reply->waits = false;
 	if (reply->at_store)
 		return;
-	spread(worker, &reply->decision);
+	spread(decider, &reply->decision);
 	if (work->kind == REQUEST_BROWSE)
-		koala_tell(worker, &work->plan, reply);
+		koala_tell(decider, &work->plan, reply);
 }
 
 /* Their requests bring a limit along; what can be done to a key without one is to forget it. */
-static void prepare_reserved(struct worker *worker, struct work *work, const struct request *r)
+static void prepare_reserved(struct decider *decider, struct work *work, const struct request *r)
 {
 	struct slice name = r->limit;
 	char message[128];
@@ -90,54 +90,54 @@ static void prepare_reserved(struct worker *worker, struct work *work, const str
 
 	if (r->op == REQUEST_RESET) {
 		work->kind = REQUEST_KEY;
-		adhoc_key_prepare(worker, work, r);
+		adhoc_key_prepare(decider, work, r);
 		return;
 	}
 	len = snprintf(message, sizeof message,
 	               "expected a limit of the rule file, found '%.*s', which is a command: to peek, "
 	               "send quantity 0",
 	               (int)name.len, name.data);
-	run_fail(worker, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
+	run_fail(decider, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
 }
 
 /* The stream ends when its user loses the right. */
-static void prepare_events(struct worker *worker, struct work *work, const struct request *r)
+static void prepare_events(struct decider *decider, struct work *work, const struct request *r)
 {
 	(void)r;
-	if (worker->config->users)
-		login_keep(worker, work->conn, worker->user != NULL);
+	if (decider->config->users)
+		login_keep(decider, work->conn, decider->user != NULL);
 }
 
 /* The answer begins a stream (stream.h). */
-static void finish_events(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_events(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct events *events = worker->shared->events;
+	struct events *events = decider->shared->events;
 	uint64_t after = work->whole->after;
 
 	(void)reply;
 	if (!events_follow(events)) {
-		run_fail(worker, work, WEIR_EFULL, SLICE("too many clients follow the events already"));
+		run_fail(decider, work, WEIR_EFULL, SLICE("too many clients follow the events already"));
 		return;
 	}
 	client_of(work->conn)->event = after > 0 ? sat_add(after, 1) : events_next(events);
-	worker->beginning++;
+	decider->new_streams++;
 }
 
 /* Charges that are known: by the permit that the request names, or by themselves. */
-static void prepare_permit(struct worker *worker, struct work *work, const struct request *r)
+static void prepare_permit(struct decider *decider, struct work *work, const struct request *r)
 {
 	struct weir_error error;
-	int status = r->permit.data ? permit_prepare(worker, r, &work->plan, &error)
+	int status = r->permit.data ? permit_prepare(decider, r, &work->plan, &error)
 	                            : permit_ask(r, &work->plan, &error);
 
 	if (status == WEIR_OK && r->kind == REQUEST_REPORT) {
 		work->plan.outcome = r->outcome & 3;
 		work->plan.latency_ns = sat_u64((u128)r->latency_ms * NS_PER_MS);
 	}
-	if (r->permit.data && !rights_check_steps(worker, work))
+	if (r->permit.data && !rights_check_steps(decider, work))
 		return;
 	if (status != WEIR_OK)
-		run_fail(worker, work, status, slice_of(error.message));
+		run_fail(decider, work, status, slice_of(error.message));
 }
 
 static struct algo_call call_of(const struct request *r)
@@ -146,39 +146,39 @@ static struct algo_call call_of(const struct request *r)
 	                          .max_wait_ns = r->wait_ns};
 }
 
-static void prepare_limit(struct worker *worker, struct work *work, const struct request *r)
+static void prepare_limit(struct decider *decider, struct work *work, const struct request *r)
 {
-	const weir_limit *limit = run_find_limit(worker, work, r->limit);
+	const weir_limit *limit = run_find_limit(decider, work, r->limit);
 	struct algo_call call = call_of(r);
 	int status;
 
 	if (!limit) {
 		if (rules_reserved_name(r->limit))
-			prepare_reserved(worker, work, r);
+			prepare_reserved(decider, work, r);
 		return;
 	}
-	if (!run_may_use(worker, work, limit))
+	if (!run_may_use(decider, work, limit))
 		return;
-	status = engine_prepare_limit(worker->shared->table, limit, &call, r->key, &work->plan);
+	status = engine_prepare_limit(decider->shared->table, limit, &call, r->key, &work->plan);
 	if (__builtin_expect(status == WEIR_ECOST, 0))
-		run_fail_cost(worker, work);
+		run_fail_cost(decider, work);
 	else
 		run_check(work, status);
 	if (work->status == WEIR_OK)
-		prepare_permit(worker, work, r);
+		prepare_permit(decider, work, r);
 }
 
 /* The attributes with `ip` as the address of who asked the proxy. */
-static int add_client(struct worker *worker, const struct net_conn *conn, const struct request *r,
+static int add_client(struct decider *decider, const struct net_conn *conn, const struct request *r,
                       struct engine_attributes *out)
 {
-	const struct weir_config *rules = worker->config->rules;
+	const struct weir_config *rules = decider->config->rules;
 	struct ip ip = client_ip(net_conn_peer(conn), r->forwarded_for, rules->trusted_proxies,
 	                         rules->trusted_proxy_count);
 	size_t n = 0;
 	struct weir_attribute *attributes =
-	    arena_array(&worker->arena, r->attribute_count + 1, sizeof *attributes);
-	char *text = arena_alloc(&worker->arena, IP_TEXT_MAX);
+	    arena_array(&decider->arena, r->attribute_count + 1, sizeof *attributes);
+	char *text = arena_alloc(&decider->arena, IP_TEXT_MAX);
 
 	if (!attributes || !text)
 		return WEIR_ENOMEM;
@@ -195,150 +195,150 @@ static int add_client(struct worker *worker, const struct net_conn *conn, const 
  * Behind a proxy the key may be as long as a head: an error would let whoever sends a long
  * header pass a proxy that is told to let requests pass when Weir fails.
  */
-static void prepare_rules(struct worker *worker, struct work *work, const struct request *r)
+static void prepare_rules(struct decider *decider, struct work *work, const struct request *r)
 {
 	struct engine_attributes attributes = {r->attributes, r->attribute_count,
 	                                       r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX,
-	                                       run_permitted(worker)};
+	                                       run_permitted(decider)};
 	struct algo_call call = call_of(r);
 	int status;
 
-	if (r->from_proxy && worker->config->rules->auth == RULES_AUTH_NO) {
-		rights_refuse_proxy(worker, work);
+	if (r->from_proxy && decider->config->rules->auth == RULES_AUTH_NO) {
+		rights_refuse_proxy(decider, work);
 		return;
 	}
-	status = r->from_proxy ? add_client(worker, work->conn, r, &attributes) : WEIR_OK;
+	status = r->from_proxy ? add_client(decider, work->conn, r, &attributes) : WEIR_OK;
 
 	if (status == WEIR_OK && !r->permit.data)
-		status = engine_prepare_rules(worker->config->engine, &call, &attributes, &worker->arena,
+		status = engine_prepare_rules(decider->config->engine, &call, &attributes, &decider->arena,
 		                              &work->plan);
-	run_check_rules(worker, work, status, r);
+	run_check_rules(decider, work, status, r);
 	if (work->status == WEIR_OK)
-		prepare_permit(worker, work, r);
+		prepare_permit(decider, work, r);
 }
 
-static void finish_rules(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_rules(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 
-	finish_decision(worker, work, reply);
+	finish_decision(decider, work, reply);
 	if (work->status == WEIR_OK && work->plan.op == ALGO_ACQUIRE && !reply->waits &&
 	    !reply->at_store && !d->limit)
-		count_decision(worker, worker->config->metric_none, false, d->allowed, d->reason);
+		count_decision(decider, decider->config->metric_none, false, d->allowed, d->reason);
 }
 
-static void finish_browse(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_browse(struct decider *decider, struct work *work, struct reply *reply)
 {
-	finish_rules(worker, work, reply);
+	finish_rules(decider, work, reply);
 	if (work->status == WEIR_OK && !reply->waits && !reply->at_store)
-		koala_tell(worker, &work->plan, reply);
+		koala_tell(decider, &work->plan, reply);
 }
 
-static void prepare_adhoc(struct worker *worker, struct work *work, const struct request *r)
+static void prepare_adhoc(struct decider *decider, struct work *work, const struct request *r)
 {
 	struct weir_limit *limit;
 	struct weir_error error;
-	int status = adhoc_limit(&worker->adhoc, &r->adhoc, &worker->arena, &limit, &error);
+	int status = adhoc_limit(&decider->adhoc, &r->adhoc, &decider->arena, &limit, &error);
 
 	if (status != WEIR_OK) {
-		run_fail(worker, work, status, slice_of(error.message));
+		run_fail(decider, work, status, slice_of(error.message));
 		return;
 	}
-	if (!run_may_use(worker, work, limit))
+	if (!run_may_use(decider, work, limit))
 		return;
-	status = engine_prepare_limit(worker->shared->table, limit,
+	status = engine_prepare_limit(decider->shared->table, limit,
 	                              &(struct algo_call){run_op(r->op), r->cost}, r->key, &work->plan);
 	/* These commands deny what could never pass, and say how the key stands: a peek does. */
 	if (status == WEIR_ECOST)
-		engine_prepare_limit(worker->shared->table, limit, &(struct algo_call){ALGO_PEEK}, r->key,
+		engine_prepare_limit(decider->shared->table, limit, &(struct algo_call){ALGO_PEEK}, r->key,
 		                     &work->plan);
 	if (status != WEIR_OK)
 		run_check(work, status);
 }
 
 /* A cost that could never pass was peeked at. */
-static void finish_never(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_never(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
 
-	if (!run_plan(worker, work, reply, engine_decide))
+	if (!run_plan(decider, work, reply, engine_decide))
 		return;
 	work->plan.only.allowed = d->allowed = false;
 	work->plan.only.reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	count_step(worker, &work->plan.only);
+	count_step(&decider->self, &work->plan.only);
 }
 
-static void finish_adhoc(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_adhoc(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_ECOST)
-		finish_never(worker, work, reply);
+		finish_never(decider, work, reply);
 	else
-		finish_decision(worker, work, reply);
+		finish_decision(decider, work, reply);
 }
 
-static void finish_report(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_report(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct metrics_loop *metrics = metrics_of(worker);
+	struct metrics_loop *metrics = decider->metrics;
 	bool held;
 
-	if (work->status != WEIR_OK || !run_plan(worker, work, reply, engine_report))
+	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_report))
 		return;
 	held = reply->decision.allowed;
 	metrics_add(&metrics->permits[held ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
 	if (!held)
-		run_fail(worker, work, WEIR_ENOTFOUND,
+		run_fail(decider, work, WEIR_ENOTFOUND,
 		     SLICE("the permit is not held: it was given back before, or its time is over"));
 }
 
-static void prepare_nothing(struct worker *worker, struct work *work, const struct request *r)
+static void prepare_nothing(struct decider *decider, struct work *work, const struct request *r)
 {
-	(void)worker;
+	(void)decider;
 	(void)work;
 	(void)r;
 }
 
-static void finish_nothing(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_nothing(struct decider *decider, struct work *work, struct reply *reply)
 {
-	(void)worker;
+	(void)decider;
 	(void)work;
 	(void)reply;
 }
 
-static void finish_health(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_health(struct decider *decider, struct work *work, struct reply *reply)
 {
-	(void)worker;
+	(void)decider;
 	(void)work;
 	reply->ready = true;
 }
 
-static void finish_ready(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_ready(struct decider *decider, struct work *work, struct reply *reply)
 {
 	(void)work;
-	reply->ready = !atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
+	reply->ready = !atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed);
 }
 
 /* As many of the next items as are work enough for a turn; a batch among them as a whole. */
-static void prepare_items(struct worker *worker, const struct work *work, struct batch *batch)
+static void prepare_items(struct decider *decider, const struct work *work, struct batch *batch)
 {
 	const struct request *r = &batch->request;
-	size_t most = worker->slice;
+	size_t most = decider->slice;
 
-	worker->slice = SIZE_MAX;
+	decider->slice = SIZE_MAX;
 	for (batch->work = 0; batch->begun < r->item_count && batch->work < most; batch->begun++) {
 		struct work *item = &batch->items[batch->begun];
 
 		item->conn = work->conn;
-		prepare(worker, item, &r->items[batch->begun], r->origin);
+		prepare(decider, item, &r->items[batch->begun], r->origin);
 		batch->work += work_units(item);
 	}
-	worker->slice = most;
+	decider->slice = most;
 }
 
-static void prepare_batch(struct worker *worker, struct work *work, const struct request *r)
+static void prepare_batch(struct decider *decider, struct work *work, const struct request *r)
 {
 	size_t n = r->item_count;
 	struct batch *batch = n < SIZE_MAX / sizeof *batch->items
-	                          ? arena_alloc(&worker->arena, sizeof *batch + n * sizeof *batch->items)
+	                          ? arena_alloc(&decider->arena, sizeof *batch + n * sizeof *batch->items)
 	                          : NULL;
 
 	if (!batch) {
@@ -346,69 +346,69 @@ static void prepare_batch(struct worker *worker, struct work *work, const struct
 		return;
 	}
 	batch->request = *r;
-	batch->user = worker->user;
+	batch->user = decider->user;
 	work->whole = &batch->request;
-	prepare_items(worker, work, batch);
+	prepare_items(decider, work, batch);
 	batch->is_split = batch->begun < n;
 }
 
 /* A batch waits for starts, but not for keys. */
-static void refuse_waiting(struct worker *worker, struct work *item, struct reply *reply)
+static void refuse_waiting(struct decider *decider, struct work *item, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 
 	if (reply->waits)
-		handle_deny(worker, item, d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason, reply);
+		handle_deny(decider, item, d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason, reply);
 }
 
-static void finish_item(struct worker *worker, struct work *item, struct reply *reply)
+static void finish_item(struct decider *decider, struct work *item, struct reply *reply)
 {
-	handle_finish(worker, item, reply);
-	refuse_waiting(worker, item, reply);
+	handle_finish(decider, item, reply);
+	refuse_waiting(decider, item, reply);
 	if (!reply->at_store)
 		explain(item, reply);
 }
 
 /* What the batch began in its turn before is decided: begins its next items, with its user's rights. */
-static void go_on(struct worker *worker, struct work *work, struct batch *batch)
+static void go_on(struct decider *decider, struct work *work, struct batch *batch)
 {
-	struct arena arena = worker->arena;
-	const struct user *user = worker->user;
+	struct arena arena = decider->arena;
+	const struct user *user = decider->user;
 	size_t from = batch->begun;
 
-	worker->refusal.status = WEIR_OK; /* else it would not have begun */
-	worker->user = batch->user;
-	worker->arena = worker->plans;
-	prepare_items(worker, work, batch);
-	worker->plans = worker->arena;
-	worker->arena = arena;
-	worker->user = user;
-	net_loop_spend(worker->loop, batch->work * WORKER_UNIT_SIZE);
+	decider->refusal.status = WEIR_OK; /* else it would not have begun */
+	decider->user = batch->user;
+	decider->arena = decider->plans;
+	prepare_items(decider, work, batch);
+	decider->plans = decider->arena;
+	decider->arena = arena;
+	decider->user = user;
+	net_loop_spend(decider->loop, batch->work * BATCH_UNIT_BYTES);
 	for (size_t i = from; i < batch->begun; i++)
-		batch_keep(worker, &batch->items[i]);
-	handle_fetch(worker->shared->table, batch->items + from, batch->begun - from);
-	handle_locate(&worker->turn, batch->items + from, batch->begun - from);
+		batch_keep(decider, &batch->items[i]);
+	handle_fetch(decider->shared->table, batch->items + from, batch->begun - from);
+	handle_locate(&decider->turn, batch->items + from, batch->begun - from);
 }
 
 /* Runs the items that are begun and not finished. */
-static void run_items(struct worker *worker, struct batch *batch, struct reply *reply)
+static void run_items(struct decider *decider, struct batch *batch, struct reply *reply)
 {
 	struct item_order unfinished = {0};
 	struct reply *replies = batch->replies;
 	size_t n = batch->begun;
 
 	for (size_t i = 0; i < n; i++) {
-		if (replies[i].at_store && !item_order_waits(worker, &unfinished, batch->items, i))
-			finish_item(worker, &batch->items[i], &replies[i]);
+		if (replies[i].at_store && !item_order_waits(decider->shared->table, &unfinished, batch->items, i))
+			finish_item(decider, &batch->items[i], &replies[i]);
 		if (replies[i].at_store)
-			item_order_add(worker, &unfinished, batch->items, i, n);
+			item_order_add(decider->shared->table, &unfinished, batch->items, i, n);
 		reply->at_store |= replies[i].at_store;
 		reply->wait_ns = u64_max(reply->wait_ns, replies[i].wait_ns);
 	}
 	item_order_free(&unfinished);
 }
 
-static void finish_batch(struct worker *worker, struct work *work, struct reply *reply)
+static void finish_batch(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct batch *batch = (struct batch *)work->whole;
 	struct reply *replies;
@@ -416,20 +416,20 @@ static void finish_batch(struct worker *worker, struct work *work, struct reply 
 
 	if (work->status != WEIR_OK)
 		return;
-	replies = batch_replies(worker, batch);
+	replies = batch_replies(decider, batch);
 	if (!replies) {
 		run_check(work, WEIR_ENOMEM);
 		return;
 	}
 	n = batch->request.item_count;
 	if (batch->is_split) {
-		batch_pass_time(worker, batch);
+		batch_pass_time(decider, batch);
 		if (batch_is_settled(batch) && batch->begun < n)
-			go_on(worker, work, batch);
+			go_on(decider, work, batch);
 	}
-	run_items(worker, batch, reply);
+	run_items(decider, batch, reply);
 	if (batch->is_split) {
-		batch_drop_plans(worker, batch);
+		batch_drop_plans(decider, batch);
 		reply->at_store |= batch->begun < n;
 	}
 	if (reply->at_store)
@@ -440,8 +440,8 @@ static void finish_batch(struct worker *worker, struct work *work, struct reply 
 }
 
 static const struct {
-	void (*prepare)(struct worker *worker, struct work *work, const struct request *request);
-	void (*finish)(struct worker *worker, struct work *work, struct reply *reply);
+	void (*prepare)(struct decider *decider, struct work *work, const struct request *request);
+	void (*finish)(struct decider *decider, struct work *work, struct reply *reply);
 } kinds[REQUEST_KIND_COUNT] = {
     [REQUEST_LIMIT] = {prepare_limit, finish_decision},
     [REQUEST_RULES] = {prepare_rules, finish_rules},
@@ -485,26 +485,26 @@ void handle_drop(struct work *work)
 	plan_nothing(work);
 }
 
-static void prepare(struct worker *worker, struct work *work, const struct request *r,
+static void prepare(struct decider *decider, struct work *work, const struct request *r,
                     const struct request_origin *origin)
 {
 	work->head = r->head;
 	plan_nothing(work);
 	if (r->kind == REQUEST_LOCAL)
 		work->whole = r;
-	if (rights_are_plain(worker, r->class, origin) || rights_check(worker, work, r, origin))
-		kinds[r->kind].prepare(worker, work, r);
-	if (__builtin_expect(worker->user != NULL, 0))
-		work->plan.sender = users_number(worker->config->users, worker->user);
+	if (rights_are_plain(decider, r->class, origin) || rights_check(decider, work, r, origin))
+		kinds[r->kind].prepare(decider, work, r);
+	if (__builtin_expect(decider->user != NULL, 0))
+		work->plan.sender = users_number(decider->config->users, decider->user);
 	else
 		work->plan.sender = 0;
 	if (work->status == WEIR_OK && !work->whole && !(1u << work->kind & REQUEST_HEAD_KINDS))
 		work->whole = r;
 }
 
-void handle_prepare(struct worker *worker, struct work *work, const struct request *request)
+void handle_prepare(struct decider *decider, struct work *work, const struct request *request)
 {
-	prepare(worker, work, request, request->origin);
+	prepare(decider, work, request, request->origin);
 }
 
 bool handle_may_wait(const struct work *work)
@@ -552,7 +552,7 @@ static int error_of(const struct work *work)
 	return work->kind == REQUEST_ADHOC && work->status == WEIR_ECOST ? WEIR_OK : work->status;
 }
 
-void handle_finish(struct worker *worker, struct work *work, struct reply *reply)
+void handle_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	int error;
 
@@ -560,32 +560,34 @@ void handle_finish(struct worker *worker, struct work *work, struct reply *reply
 	reply->waits = reply->at_store = false;
 	reply->wait_ns = 0;
 	if (!work->refused)
-		kinds[work->kind].finish(worker, work, reply);
+		kinds[work->kind].finish(decider, work, reply);
 	if (__builtin_expect(reply->at_store, 0))
+		return;
+	if (__builtin_expect(work->status == WEIR_OK, 1))
 		return;
 	error = error_of(work);
 	if (error != WEIR_OK)
-		metrics_add(&metrics_of(worker)->errors[protocol_of(work->conn)->metric][-error], 1);
+		metrics_add(&decider->metrics->errors[protocol_of(work->conn)->metric][-error], 1);
 }
 
-void handle_adapt(struct worker *worker, struct work *work)
+void handle_adapt(struct decider *decider, struct work *work)
 {
-	if (!engine_adapt(&work->plan, worker->config->engine))
-		run_fail_name(worker, work, WEIR_ENOTFOUND, "the name of a limit",
+	if (!engine_adapt(&work->plan, decider->config->engine))
+		run_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit",
 		           slice_of(work->plan.only.limit->name));
 }
 
-void handle_reply(struct worker *worker, const struct work *work, struct reply *reply,
+void handle_reply(struct decider *decider, const struct work *work, struct reply *reply,
                   struct buffer *out)
 {
 	const struct net_conn *conn = work->conn;
 	bool is_local = work->kind == REQUEST_LOCAL;
-	const struct request *request = &worker->blank;
+	const struct request *request = &decider->blank;
 
 	explain(work, reply);
 	if (is_local || (work->status == WEIR_OK && work->whole))
 		request = work->whole;
 	else
-		worker->blank.head = work->head;
+		decider->blank.head = work->head;
 	protocol_of(conn)->codec->reply(client_of(work->conn)->session, request, reply, out);
 }

@@ -33,12 +33,12 @@ static struct slice result_of_none(const struct weir_config *config, bool any)
 	           : or_else(config->koala.unmatched, unmatched);
 }
 
-static void count(struct worker *worker, const struct rules_rule *rule, bool allowed)
+static void count(struct decider *decider, const struct rules_rule *rule, bool allowed)
 {
-	size_t number = (size_t)(rule - worker->config->rules->rules);
-	const struct named *answers = worker->config->answers[number];
+	size_t number = (size_t)(rule - decider->config->rules->rules);
+	const struct named *answers = decider->config->answers[number];
 
-	metrics_add(&metrics_answers_of(answers, worker->index)->answers[allowed], 1);
+	metrics_add(&metrics_answers_of(answers, decider->index)->answers[allowed], 1);
 }
 
 /*
@@ -69,19 +69,19 @@ static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, 
 	return rule;
 }
 
-void koala_tell(struct worker *worker, const struct plan *plan, struct reply *reply)
+void koala_tell(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
-	const struct weir_config *config = worker->config->rules;
+	const struct weir_config *config = decider->config->rules;
 	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
 	bool any = rule != NULL, allowed = reply->decision.allowed, refuses;
 
 	if (rule) {
-		count(worker, rule, allowed);
+		count(decider, rule, allowed);
 		reply->body = result_of(config, rule, allowed);
 		return;
 	}
 	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any = true)
-		count(worker, rule, true);
+		count(decider, rule, true);
 	reply->body = result_of_none(config, any);
 }
 
@@ -93,21 +93,21 @@ int koala_check_each(const struct plan *plan)
 	return WEIR_OK;
 }
 
-int koala_tell_complete(struct worker *worker, const struct plan *plan, struct reply *reply)
+int koala_tell_complete(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
-	const struct weir_config *config = worker->config->rules;
+	const struct weir_config *config = decider->config->rules;
 	const struct rules_rule *rule;
 	struct slice *results;
 	bool any = false, refuses;
 	size_t n = 0;
 
-	results = arena_array(&worker->arena, (size_t)plan->step_count + 1, sizeof *results);
+	results = arena_array(&decider->arena, (size_t)plan->step_count + 1, sizeof *results);
 	if (!results)
 		return WEIR_ENOMEM;
 	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any = true) {
 		bool allows = refuses && rule->answer == RULES_ALLOW;
 
-		count(worker, rule, allows || !refuses);
+		count(decider, rule, allows || !refuses);
 		if (refuses)
 			results[n++] = result_of(config, rule, allows);
 	}
@@ -118,21 +118,21 @@ int koala_tell_complete(struct worker *worker, const struct plan *plan, struct r
 	return WEIR_OK;
 }
 
-const struct rules_rule *koala_rule(const struct worker *worker, struct slice number)
+const struct rules_rule *koala_rule(const struct decider *decider, struct slice number)
 {
-	const struct rules_rule *rule = engine_rule(worker->config->engine, number);
+	const struct rules_rule *rule = engine_rule(decider->config->engine, number);
 
 	if (rule)
 		return rule;
 	while (number.len > 1 && *number.data == '0')
 		slice_skip(&number, SLICE("0"));
-	return engine_rule(worker->config->engine, number);
+	return engine_rule(decider->config->engine, number);
 }
 
-bool koala_is_alive(const struct worker *worker)
+bool koala_is_alive(const struct decider *decider)
 {
-	for (uint64_t rest = worker->config->stores; rest != 0; rest &= rest - 1) {
-		const struct store_client *lane = worker->lanes.ways[__builtin_ctzll(rest)];
+	for (uint64_t rest = decider->config->stores; rest != 0; rest &= rest - 1) {
+		const struct store_client *lane = decider->lanes->ways[__builtin_ctzll(rest)];
 		struct redis_stats stats;
 
 		redis_store_stats(lane->store, &stats);
@@ -142,9 +142,9 @@ bool koala_is_alive(const struct worker *worker)
 	return true;
 }
 
-int koala_list_rules(struct worker *worker, struct buffer *out)
+int koala_list_rules(struct decider *decider, struct buffer *out)
 {
-	const struct weir_config *config = worker->config->rules;
+	const struct weir_config *config = decider->config->rules;
 
 	for (size_t i = 0; i < config->rule_count; i++) {
 		rules_show_rule(config, &config->rules[i], out);
@@ -153,32 +153,32 @@ int koala_list_rules(struct worker *worker, struct buffer *out)
 	return WEIR_OK;
 }
 
-int koala_list_counters(struct worker *worker, struct buffer *out)
+int koala_list_counters(struct decider *decider, struct buffer *out)
 {
-	const struct weir_config *config = worker->config->rules;
+	const struct weir_config *config = decider->config->rules;
 
 	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct named *answers = worker->config->answers[i];
+		const struct named *answers = decider->config->answers[i];
 
 		buffer_add_text(out, "rule_no:");
 		buffer_add_json(out, slice_of(answers->name)); /* in one line */
 		for (int allowed = 1; allowed >= 0; allowed--) {
 			buffer_add_text(out, allowed ? "  allow:" : "  deny:");
-			buffer_add_u64(out, metrics_answered(worker->shared->metrics, answers, allowed));
+			buffer_add_u64(out, metrics_answered(decider->shared->metrics, answers, allowed));
 		}
 		buffer_add(out, "\n", 1);
 	}
 	return WEIR_OK;
 }
 
-struct slice koala_line(const struct worker *worker, struct slice page, struct slice name)
+struct slice koala_line(const struct decider *decider, struct slice page, struct slice name)
 {
-	const struct rules_rule *rule = koala_rule(worker, name);
+	const struct rules_rule *rule = koala_rule(decider, name);
 	struct slice line = {NULL, 0};
 
 	if (!rule)
 		return line;
-	for (const struct rules_rule *at = worker->config->rules->rules; at <= rule; at++)
+	for (const struct rules_rule *at = decider->config->rules->rules; at <= rule; at++)
 		line = slice_cut(&page, '\n');
 	return (struct slice){line.data, line.len + 1};
 }

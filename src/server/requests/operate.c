@@ -11,20 +11,20 @@ struct operation {
 	const struct user *user; /* NULL: there are no users */
 };
 
-void operate_prepare(struct worker *worker, struct work *work, const struct request *request)
+void operate_prepare(struct decider *decider, struct work *work, const struct request *request)
 {
-	struct operation *operation = arena_alloc(&worker->arena, sizeof *operation);
+	struct operation *operation = arena_alloc(&decider->arena, sizeof *operation);
 	const weir_limit *limit =
-	    weir_engine_limit(worker->config->engine, request->limit.data, request->limit.len);
+	    weir_engine_limit(decider->config->engine, request->limit.data, request->limit.len);
 
-	if (limit && !run_may_use(worker, work, limit))
+	if (limit && !run_may_use(decider, work, limit))
 		return;
 	if (!operation) {
 		run_check(work, WEIR_ENOMEM);
 		return;
 	}
 	operation->request = *request;
-	operation->user = worker->user;
+	operation->user = decider->user;
 	work->whole = &operation->request;
 }
 
@@ -38,55 +38,55 @@ static void name_operator(const struct work *work, char by[SWITCHED_BY_MAX])
 	ip_format(net_conn_peer(work->conn), by);
 }
 
-static bool is_to_come(struct worker *worker, struct work *work, const struct switched *switched)
+static bool is_to_come(struct decider *decider, struct work *work, const struct switched *switched)
 {
 	if (switched->until_ns == 0 || switched->until_ns > switched->at_ns)
 		return true;
-	run_fail(worker, work, WEIR_EINVAL,
+	run_fail(decider, work, WEIR_EINVAL,
 	         SLICE("expected until to be in the future, found a time in the past"));
 	return false;
 }
 
-void operate_shed(struct worker *worker, struct work *work, struct reply *reply)
+void operate_shed(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct request *request = work->whole;
-	const weir_limit *limit = run_find_limit(worker, work, request->limit);
+	const weir_limit *limit = run_find_limit(decider, work, request->limit);
 	struct switched switched = {
 	    .deny = request->deny, .at_ns = os_wall_ns(), .until_ns = request->until_ns};
 	int status;
 
 	(void)reply;
-	if (!limit || !is_to_come(worker, work, &switched))
+	if (!limit || !is_to_come(decider, work, &switched))
 		return;
 	name_operator(work, switched.by);
-	status = switches_shed(&worker->shared->switches, limit, &switched);
+	status = switches_shed(&decider->shared->switches, limit, &switched);
 	if (status == WEIR_OK)
-		waitlist_wake_all(&worker->shared->table->waiting);
+		waitlist_wake_all(&decider->shared->table->waiting);
 	else if (status == WEIR_EINVAL)
-		run_fail_name(worker, work, status, "a limit with a share to deny", request->limit);
+		run_fail_name(decider, work, status, "a limit with a share to deny", request->limit);
 	else
 		run_check(work, status);
 }
 
-void operate_force(struct worker *worker, struct work *work, struct reply *reply)
+void operate_force(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct request *request = work->whole;
-	const weir_limit *limit = run_find_limit(worker, work, request->limit);
+	const weir_limit *limit = run_find_limit(decider, work, request->limit);
 	struct switched switched = {
 	    .force = request->force, .at_ns = os_wall_ns(), .until_ns = request->until_ns};
 	int status;
 
 	(void)reply;
-	if (!limit || !is_to_come(worker, work, &switched))
+	if (!limit || !is_to_come(decider, work, &switched))
 		return;
 	name_operator(work, switched.by);
-	worker->forced_by = switched.by;
-	status = forced_set(&worker->shared->forced, &worker->turn, limit, request->key, &switched);
-	worker->forced_by = NULL;
+	decider->forced_by = switched.by;
+	status = forced_set(&decider->shared->forced, &decider->turn, limit, request->key, &switched);
+	decider->forced_by = NULL;
 	if (status == WEIR_EINVAL)
-		run_fail_name(worker, work, status, "a limit whose keys can be forced", request->limit);
+		run_fail_name(decider, work, status, "a limit whose keys can be forced", request->limit);
 	else if (status == WEIR_EFULL)
-		run_fail(worker, work, status, SLICE("too many keys are forced or held already"));
+		run_fail(decider, work, status, SLICE("too many keys are forced or held already"));
 	else if (status != WEIR_OK)
 		run_check(work, status);
 }

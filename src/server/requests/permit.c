@@ -23,38 +23,38 @@ static bool covers(const struct weir_permits *permits, const struct engine_names
 }
 
 /* 0: it shares its permits with no server. */
-static uint64_t giver_of(const struct worker *worker)
+static uint64_t giver_of(const struct decider *decider)
 {
-	return worker->turn.claims ? worker->turn.giver : 0;
+	return decider->turn.claims ? decider->turn.giver : 0;
 }
 
-bool permit_read(struct worker *worker, struct slice text, struct weir_permits *permits,
+bool permit_read(struct decider *decider, struct slice text, struct weir_permits *permits,
                  struct engine_names *names)
 {
-	const struct secrets *secrets = &worker->shared->secrets;
-	const struct hash_key *own = engine_secret(worker->shared->table);
+	const struct secrets *secrets = &decider->shared->secrets;
+	const struct hash_key *own = engine_secret(decider->shared->table);
 	size_t n = secrets_count(secrets);
 
 	for (size_t i = 0; i < n; i++)
-		if (permit_text_read(text, secrets_at(secrets, i, own), &worker->arena, permits, names)) {
-			names->giver = giver_of(worker);
+		if (permit_text_read(text, secrets_at(secrets, i, own), &decider->arena, permits, names)) {
+			names->giver = giver_of(decider);
 			return true;
 		}
 	return false;
 }
 
-int permit_prepare(struct worker *worker, const struct request *r, struct plan *plan,
+int permit_prepare(struct decider *decider, const struct request *r, struct plan *plan,
                    struct weir_error *error)
 {
 	struct weir_permits permits;
 	struct engine_names names;
 	uint64_t covered;
 
-	if (!permit_read(worker, r->permit, &permits, &names))
+	if (!permit_read(decider, r->permit, &permits, &names))
 		return error_set(error, WEIR_EINVAL, "expected a permit that this server issued");
 	covered = permits.cost;
 	permits.cost = u64_min(covered, r->cost);
-	if (engine_prepare_permits(worker->config->engine, &permits, &names, &worker->arena, plan) !=
+	if (engine_prepare_permits(decider->config->engine, &permits, &names, &decider->arena, plan) !=
 	    WEIR_OK)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	if (r->kind == REQUEST_LIMIT && !covers(&permits, &names, &plan->only))
@@ -74,9 +74,9 @@ int permit_ask(const struct request *r, struct plan *plan, struct weir_error *er
 	return WEIR_OK;
 }
 
-int permit_answer(struct worker *worker, const struct plan *plan, struct reply *reply)
+int permit_answer(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
-	struct metrics_loop *metrics = metrics_of(worker);
+	struct metrics_loop *metrics = decider->metrics;
 	struct weir_permits permits;
 	struct engine_names names;
 	bool refunded = reply->decision.allowed;
@@ -86,38 +86,38 @@ int permit_answer(struct worker *worker, const struct plan *plan, struct reply *
 		                                       : METRICS_PERMIT_NOT_HELD], 1);
 		return WEIR_OK;
 	}
-	names.giver = giver_of(worker);
+	names.giver = giver_of(decider);
 	engine_permits(plan, &permits, &names);
 	reply->permit = permit_text_write(&permits, &names,
-	                                  secrets_at(&worker->shared->secrets, 0,
-	                                             engine_secret(worker->shared->table)),
-	                                  &worker->arena);
+	                                  secrets_at(&decider->shared->secrets, 0,
+	                                             engine_secret(decider->shared->table)),
+	                                  &decider->arena);
 	if (!reply->permit.data)
 		return WEIR_ENOMEM;
 	metrics_add(&metrics->permits[METRICS_PERMIT_HANDED_OUT], 1);
 	return WEIR_OK;
 }
 
-static void withhold_from(struct worker *worker, const struct step *step)
+static void withhold_from(struct decider *decider, const struct step *step)
 {
-	size_t metric = engine_limit_index(worker->config->engine, step->limit);
+	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 	_Atomic uint64_t *count =
-	    &metrics_counts_of(worker->config->metrics[metric], worker->index)->withheld;
+	    &metrics_counts_of(decider->config->metrics[metric], decider->index)->withheld;
 
 	if (atomic_load_explicit(count, memory_order_relaxed) == 0)
-		log_say(worker->shared->log, LOG_WARNING, "permit_withheld", {"limit", step->limit->name},
+		log_say(decider->shared->log, LOG_WARNING, "permit_withheld", {"limit", step->limit->name},
 		        {"rule", step->rule->name},
 		        {"message", "expected a report of each request that passes, found a request at /auth, "
 		                    "whose answer has no permit to report by; see `auth`"});
 	metrics_add(count, 1);
 }
 
-void permit_withhold(struct worker *worker, const struct plan *plan, struct reply *reply)
+void permit_withhold(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
-	if (worker->config->rules->auth == RULES_AUTH_REPORTS)
+	if (decider->config->rules->auth == RULES_AUTH_REPORTS)
 		return;
 	reply->permit = (struct slice){NULL, 0};
 	for (size_t i = 0; i < plan->step_count; i++)
 		if (plan->steps[i].taken && algo_is_reported(&plan->steps[i].limit->algo))
-			withhold_from(worker, &plan->steps[i]);
+			withhold_from(decider, &plan->steps[i]);
 }

@@ -2,29 +2,29 @@
 #ifndef SERVER_PERMIT_H
 #define SERVER_PERMIT_H
 
-#include "server/loop/work.h"
+#include "server/requests/decider.h"
 
 /**
  * Reads the permit that a request names, and prepares its refund. 0, or EINVAL (the permit is
  * not ours, or is of another limit and key), ENOTFOUND, ENOMEM, with the reason in `error`.
  */
-int permit_prepare(struct worker *worker, const struct request *request, struct plan *plan,
+int permit_prepare(struct decider *decider, const struct request *request, struct plan *plan,
                    struct weir_error *error);
 
 /** Reads a permit under any secret that it may have been written under. False: it is not ours. */
-bool permit_read(struct worker *worker, struct slice text, struct weir_permits *permits,
+bool permit_read(struct decider *decider, struct slice text, struct weir_permits *permits,
                  struct engine_names *names);
 
 /** Asks for a permit for a request that acquires, once its charges are known. 0 or ELONG. */
 int permit_ask(const struct request *request, struct plan *plan, struct weir_error *error);
 
 /** Puts the permit of a decided request into the reply, and counts it. 0 or ENOMEM. */
-int permit_answer(struct worker *worker, const struct plan *plan, struct reply *reply);
+int permit_answer(struct decider *decider, const struct plan *plan, struct reply *reply);
 
 /**
  * Takes the permit out of a reply at /auth, unless the configuration says that proxies report. Each
  * limit that waits for the report counts this, and the first time a thread logs it.
  */
-void permit_withhold(struct worker *worker, const struct plan *plan, struct reply *reply);
+void permit_withhold(struct decider *decider, const struct plan *plan, struct reply *reply);
 
 #endif

@@ -3,36 +3,36 @@
 #include "base/error.h"
 #include "rules/model.h"
 
-void run_advance(struct worker *worker)
+void run_advance(struct decider *decider)
 {
-	if (server_config_advance(&worker->config)) {
-		worker->was_reloaded = true;
-		worker->user = NULL; /* of the configuration before */
+	if (server_config_advance(&decider->config)) {
+		decider->was_reloaded = true;
+		decider->user = NULL; /* of the configuration before */
 	}
-	worker->carried = worker->config->rules->carried;
-	worker->turn.nodes = worker->config->rules->nodes;
+	decider->carried = decider->config->rules->carried;
+	decider->turn.nodes = decider->config->rules->nodes;
 }
 
-void run_fail(struct worker *worker, struct work *work, int status, struct slice message)
+void run_fail(struct decider *decider, struct work *work, int status, struct slice message)
 {
-	const char *copy = arena_copy(&worker->arena, message);
+	const char *copy = arena_copy(&decider->arena, message);
 
 	run_refuse(work, status, copy ? copy : weir_strerror(status));
 }
 
-void run_turn_away(struct worker *worker, struct work *work, int status, struct slice message)
+void run_turn_away(struct decider *decider, struct work *work, int status, struct slice message)
 {
-	run_fail(worker, work, status, message);
+	run_fail(decider, work, status, message);
 	work->refused = work->kind != REQUEST_LOCAL;
 }
 
-void run_turn_away_limit(struct worker *worker, struct work *work, const weir_limit *limit)
+void run_turn_away_limit(struct decider *decider, struct work *work, const weir_limit *limit)
 {
 	struct weir_error error;
 
 	error_set(&error, WEIR_EPERM, "expected a limit of user '%s', found '%s'",
-	          worker->user->rule->name, limit->name);
-	run_turn_away(worker, work, WEIR_EPERM, slice_of(error.message));
+	          decider->user->rule->name, limit->name);
+	run_turn_away(decider, work, WEIR_EPERM, slice_of(error.message));
 }
 
 bool run_may_log(uint64_t *quiet_ns)
@@ -46,14 +46,14 @@ bool run_may_log(uint64_t *quiet_ns)
 }
 
 /* The message is freed. */
-static void fail_with(struct worker *worker, struct work *work, int status, struct buffer *message)
+static void fail_with(struct decider *decider, struct work *work, int status, struct buffer *message)
 {
-	run_fail(worker, work, status,
+	run_fail(decider, work, status,
 	         message->failed ? SLICE("out of memory") : (struct slice){message->data, message->len});
 	buffer_free(message);
 }
 
-void run_fail_name(struct worker *worker, struct work *work, int status, const char *expected,
+void run_fail_name(struct decider *decider, struct work *work, int status, const char *expected,
                    struct slice name)
 {
 	struct buffer message = {0};
@@ -61,7 +61,7 @@ void run_fail_name(struct worker *worker, struct work *work, int status, const c
 	buffer_printf(&message, "expected %s, found '", expected);
 	buffer_add_shown(&message, (struct slice){name.data, name.len < 64 ? name.len : 64});
 	buffer_add(&message, "'", 1);
-	fail_with(worker, work, status, &message);
+	fail_with(decider, work, status, &message);
 }
 
 static uint64_t ms_of(uint64_t ns)
@@ -69,7 +69,7 @@ static uint64_t ms_of(uint64_t ns)
 	return (ns + NS_PER_MS - 1) / NS_PER_MS;
 }
 
-void run_fail_cost(struct worker *worker, struct work *work)
+void run_fail_cost(struct decider *decider, struct work *work)
 {
 	const struct plan *plan = &work->plan;
 	const struct weir_limit *limit = plan->only.limit;
@@ -86,7 +86,7 @@ void run_fail_cost(struct worker *worker, struct work *work)
 		    "expected a wait of at least %llu ms for a cost of %llu of limit '%s', found %llu ms",
 		    (unsigned long long)ms_of(algo_least_wait_ns(&limit->algo, last, cost - last)),
 		    (unsigned long long)cost, limit->name, (unsigned long long)(wait_ns / NS_PER_MS));
-	run_fail(worker, work, WEIR_ECOST, slice_of(error.message));
+	run_fail(decider, work, WEIR_ECOST, slice_of(error.message));
 }
 
 /* The longest part of the rule's key; NULL: it has none. */
@@ -103,18 +103,18 @@ static const struct weir_attribute *longest_part(const struct request *r,
 	return longest;
 }
 
-void run_check_rules(struct worker *worker, struct work *work, int status, const struct request *r)
+void run_check_rules(struct decider *decider, struct work *work, int status, const struct request *r)
 {
 	const struct rules_rule *rule = status == WEIR_ELONG ? work->plan.listed : NULL;
 	const struct weir_attribute *part = rule ? longest_part(r, rule) : NULL;
 	struct buffer message = {0};
 
 	if (status == WEIR_EPERM) {
-		run_turn_away_limit(worker, work, work->plan.only.limit);
+		run_turn_away_limit(decider, work, work->plan.only.limit);
 		return;
 	}
 	if (status == WEIR_ECOST) {
-		run_fail_cost(worker, work);
+		run_fail_cost(decider, work);
 		return;
 	}
 	if (!part) {
@@ -125,14 +125,14 @@ void run_check_rules(struct worker *worker, struct work *work, int status, const
 	              "expected a key of at most %d bytes for rule '%s', found a longer one, in which "
 	              "'%s' has %zu",
 	              WEIR_KEY_MAX, rule->name, part->name, part->value_len);
-	fail_with(worker, work, status, &message);
+	fail_with(decider, work, status, &message);
 }
 
-const weir_limit *run_find_limit(struct worker *worker, struct work *work, struct slice name)
+const weir_limit *run_find_limit(struct decider *decider, struct work *work, struct slice name)
 {
-	const weir_limit *limit = weir_engine_limit(worker->config->engine, name.data, name.len);
+	const weir_limit *limit = weir_engine_limit(decider->config->engine, name.data, name.len);
 
 	if (!limit)
-		run_fail_name(worker, work, WEIR_ENOTFOUND, "the name of a limit", name);
+		run_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit", name);
 	return limit;
 }

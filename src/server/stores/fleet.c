@@ -41,7 +41,7 @@ struct fleet {
 
 /* The data of one tick. */
 struct tick {
-	struct worker *worker;
+	struct decider *decider;
 	struct fleet *fleet;
 	const struct weir_limit *limit;
 	uint64_t now_ns;      /* monotonic */
@@ -182,21 +182,21 @@ static void take_note(struct fleet *fleet, struct fleet_key *key, const struct a
 
 void fleets_told(void *context, const struct step *step, const struct algo_notification *told)
 {
-	struct worker *worker = context;
+	struct decider *decider = decider_of(context);
 	struct fleet *fleet = (struct fleet *)step->limit->group;
 	struct fleet_key *key;
 
-	if (is_told(fleet, step, told, worker->turn.at.now_ns))
+	if (is_told(fleet, step, told, decider->turn.at.now_ns))
 		return;
 	pthread_mutex_lock(&fleet->lock);
 	key = step->key_name.data ? fleet_keys_add(&fleet->keys, step->key.hash, step->key_name)
 	                          : fleet_keys_find(&fleet->keys, step->key.hash);
 	if (key) {
-		key->touched_ns = worker->turn.at.now_ns;
+		key->touched_ns = decider->turn.at.now_ns;
 		take_note(fleet, key, told);
 	}
 	pthread_mutex_unlock(&fleet->lock);
-	wake(&worker->shared->fleets);
+	wake(&decider->shared->fleets);
 }
 
 /* Doing what the fleet says */
@@ -208,7 +208,7 @@ static bool obey(const struct tick *tick, struct fleet_key *key, struct algo_cal
 	*told = (struct algo_notification){0};
 	call.notification = told;
 	key->touched_ns = tick->wall_ns;
-	return engine_follow_group(&tick->worker->turn, tick->limit, key->hash, &call);
+	return engine_follow_group(&tick->decider->turn, tick->limit, key->hash, &call);
 }
 
 /* Open or closed, as it is known. */
@@ -271,7 +271,7 @@ static void take_phase(const struct tick *tick, struct fleet_key *key,
 
 static void take_news(const struct tick *tick, const struct exchange_news *news)
 {
-	const struct store *store = tick->worker->shared->table->store;
+	const struct store *store = tick->decider->shared->table->store;
 	uint64_t hash = store_hash(store, tick->limit->algo.identity, news->key.data, news->key.len);
 	struct fleet_key *key = fleet_keys_add(&tick->fleet->keys, hash, news->key);
 	struct algo_notification told;
@@ -388,7 +388,7 @@ static void say_of(struct exchange *exchange, struct fleet_key *key, bool may_vo
  */
 static uint64_t lease_ns(const struct tick *tick)
 {
-	return LEASE_NS + 4 * tick->worker->config->rules->store_poll_ns;
+	return LEASE_NS + 4 * tick->decider->config->rules->store_poll_ns;
 }
 
 /*
@@ -435,19 +435,17 @@ static void ended(struct store_operation *job)
 static void send(struct tick *tick)
 {
 	struct fleet *fleet = tick->fleet;
-	struct worker *worker = tick->worker;
+	struct decider *decider = tick->decider;
 	struct store_operation *job = &fleet->exchange.operation;
-	uint64_t poll_ns = worker->config->rules->store_poll_ns;
-	struct exchange_server server = {.id = worker->shared->fleets.id,
+	uint64_t poll_ns = decider->config->rules->store_poll_ns;
+	struct exchange_server server = {.id = decider->shared->fleets.id,
 	                                 .since = fleet->since,
 	                                 .is_back = fleet->is_back,
 	                                 .lease_ns = tick->leaves ? 0 : lease_ns(tick)};
 
 	*job = (struct store_operation){
 	    .exchanges = true,
-	    .step = {.store = fleet->store,
-	             .limit = &tick->limit->algo,
-	             .at = worker->turn.at,
+	    .step = {.store = fleet->store, .limit = &tick->limit->algo, .at = decider->turn.at,
 	             .call = {.op = ALGO_PEEK}},
 	    .limit_name = fleet->name,
 	    .done = ended,
@@ -458,8 +456,8 @@ static void send(struct tick *tick)
 	fleet->sent_ns = tick->now_ns;
 	fleet->due_ns = tick->now_ns + poll_ns - poll_ns / 4;
 	fleet->has_left = tick->leaves;
-	fleet->config = server_config_take(worker->config);
-	fleet->store->kind->submit(worker->lanes.ways[fleet->store->index], job);
+	fleet->config = server_config_take(decider->config);
+	fleet->store->kind->submit(decider->lanes->ways[fleet->store->index], job);
 }
 
 /* Takes in the results of the tick's call. */
@@ -482,7 +480,7 @@ static void finish(struct tick *tick)
 static uint64_t due(const struct tick *tick)
 {
 	const struct fleet *fleet = tick->fleet;
-	uint64_t soon_ns = fleet->sent_ns + tick->worker->config->rules->store_poll_ns / 4;
+	uint64_t soon_ns = fleet->sent_ns + tick->decider->config->rules->store_poll_ns / 4;
 
 	if (tick->leaves)
 		return fleet->has_left ? UINT64_MAX : 0;
@@ -496,12 +494,12 @@ static uint64_t due(const struct tick *tick)
 static bool find_limit(struct tick *tick)
 {
 	const struct fleet *fleet = tick->fleet;
-	const struct worker *worker = tick->worker;
-	const struct server_config *config = fleet->config ? fleet->config : worker->config;
+	const struct decider *decider = tick->decider;
+	const struct server_config *config = fleet->config ? fleet->config : decider->config;
 
 	tick->limit = weir_engine_limit(config->engine, fleet->name, strlen(fleet->name));
 	return tick->limit && tick->limit->group == &fleet->limit &&
-	       fleet->store->index < lanes_count(&worker->lanes);
+	       fleet->store->index < lanes_count(decider->lanes);
 }
 
 /* Returns when it is due again; 0: when the store has answered. */
@@ -526,20 +524,20 @@ static uint64_t tick_one(struct tick *tick)
 	return due_ns == UINT64_MAX ? 0 : due_ns;
 }
 
-uint64_t fleets_tick(struct worker *worker)
+uint64_t fleets_tick(struct decider *decider)
 {
-	struct fleets *fleets = &worker->shared->fleets;
+	struct fleets *fleets = &decider->shared->fleets;
 	struct fleet *fleet = atomic_load_explicit(&fleets->first, memory_order_acquire);
-	struct tick tick = {.worker = worker,
-	                    .leaves = atomic_load_explicit(&worker->shared->stopping,
+	struct tick tick = {.decider = decider,
+	                    .leaves = atomic_load_explicit(&decider->shared->stopping,
 	                                                   memory_order_relaxed)};
 	uint64_t due_ns = 0;
 
-	if (__builtin_expect(!fleet || worker->index > 0, 1))
+	if (__builtin_expect(!fleet || decider->index > 0, 1))
 		return 0;
-	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
+	decider_read_clock(decider);
 	tick.now_ns = os_monotonic_ns();
-	tick.wall_ns = worker->turn.at.now_ns;
+	tick.wall_ns = decider->turn.at.now_ns;
 	for (; fleet; fleet = fleet->next) {
 		uint64_t one_ns = 0;
 

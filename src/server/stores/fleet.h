@@ -14,14 +14,14 @@
 #define SERVER_FLEET_H
 
 #include "engine/engine.h"
-#include "server/loop/work.h"
+#include "server/requests/decider.h"
 
 /** Has the limits of an engine decided by fleets that are to be. Before workers see it. ENOMEM, EIO. */
 int fleets_join(struct fleets *fleets, const struct weir_engine *engine);
-/** A turn's `told`; its context is the worker. */
+/** A turn's `told`; its context is the worker's decider. */
 void fleets_told(void *context, const struct step *step, const struct algo_notification *told);
 /** By the worker that talks, in each turn: when it is to be called again; 0: any time. */
-uint64_t fleets_tick(struct worker *worker);
+uint64_t fleets_tick(struct decider *decider);
 /** When no store client is left. */
 void fleets_close(struct fleets *fleets);
 

@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 
 #include "redis/redis.h"
-#include "server/stores/transport.h"
 #include "server/stores/stores.h"
+#include "server/stores/transport.h"
 
 /* The transport of a lane, and when it is to be called. */
 struct lane {

@@ -41,29 +41,27 @@ int reports_open(struct reports *reports, const struct weir_table *table)
 	return algo_limit_init(&reports->limit, &options, NULL);
 }
 
-void reports_begin(struct worker *worker)
+void reports_begin(struct decider *decider)
 {
-	bool shares = lanes_count(&worker->lanes) > 0;
+	bool shares = lanes_count(decider->lanes) > 0;
 
-	worker->turn.giver = worker->shared->reports.giver;
-	worker->turn.claims = shares ? worker->shared->stores.items[0].store : NULL;
+	decider->turn.giver = decider->shared->reports.giver;
+	decider->turn.claims = shares ? decider->shared->stores.items[0].store : NULL;
 }
 
-static void submit(struct worker *worker, struct exchange *exchange, const char *name,
+static void submit(struct decider *decider, struct exchange *exchange, const char *name,
                    void (*done)(struct store_operation *job))
 {
-	struct store *store = worker->shared->stores.items[0].store;
+	struct store *store = decider->shared->stores.items[0].store;
 
 	exchange->operation = (struct store_operation){
 	    .exchanges = true,
-	    .step = {.store = store,
-	             .limit = &worker->shared->reports.limit,
-	             .at = worker->turn.at,
+	    .step = {.store = store, .limit = &decider->shared->reports.limit, .at = decider->turn.at,
 	             .call = {.op = ALGO_PEEK}},
 	    .limit_name = name,
 	    .done = done,
 	};
-	store->kind->submit(worker->lanes.ways[store->index], &exchange->operation);
+	store->kind->submit(decider->lanes->ways[store->index], &exchange->operation);
 }
 
 /* Telling */
@@ -78,9 +76,9 @@ static void told_done(struct store_operation *job)
 }
 
 /* NULL in data: no memory. */
-static struct slice write_report(struct worker *worker, const struct plan *plan)
+static struct slice write_report(struct decider *decider, const struct plan *plan)
 {
-	const struct hash_key *own = engine_secret(worker->shared->table);
+	const struct hash_key *own = engine_secret(decider->shared->table);
 	struct report_head head = {.latency_ns = algo_op_reports(plan->op) ? plan->latency_ns : 0,
 	                           .outcome = plan->outcome,
 	                           .reports = algo_op_reports(plan->op)};
@@ -90,9 +88,9 @@ static struct slice write_report(struct worker *worker, const struct plan *plan)
 	char *report;
 
 	engine_claimed(plan, &permits, &names);
-	text = permit_text_write(&permits, &names, secrets_at(&worker->shared->secrets, 0, own),
-	                         &worker->arena);
-	report = text.data ? arena_alloc(&worker->arena, sizeof head + text.len) : NULL;
+	text = permit_text_write(&permits, &names, secrets_at(&decider->shared->secrets, 0, own),
+	                         &decider->arena);
+	report = text.data ? arena_alloc(&decider->arena, sizeof head + text.len) : NULL;
 	if (!report)
 		return (struct slice){NULL, 0};
 	memcpy(report, &head, sizeof head);
@@ -102,8 +100,8 @@ static struct slice write_report(struct worker *worker, const struct plan *plan)
 
 void reports_claimed(void *context, const struct plan *plan)
 {
-	struct worker *worker = context;
-	struct slice report = write_report(worker, plan);
+	struct decider *decider = decider_of(context);
+	struct slice report = write_report(decider, plan);
 	struct told *told = report.data ? calloc(1, sizeof *told) : NULL;
 	uint64_t until_ns = 0;
 
@@ -114,13 +112,13 @@ void reports_claimed(void *context, const struct plan *plan)
 			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
 	name_giver(plan->giver, told->giver);
 	exchange_send_report(&told->exchange, report,
-	                     sat_sub(until_ns, worker->turn.at.now_ns) + CLOCKS_NS);
-	submit(worker, &told->exchange, told->giver, told_done);
+	                     sat_sub(until_ns, decider->turn.at.now_ns) + CLOCKS_NS);
+	submit(decider, &told->exchange, told->giver, told_done);
 }
 
 /* Hearing */
 
-static void settle(struct worker *worker, struct slice report)
+static void settle(struct decider *decider, struct slice report)
 {
 	struct report_head head;
 	struct slice text = {report.data + sizeof head, report.len - sizeof head};
@@ -128,27 +126,27 @@ static void settle(struct worker *worker, struct slice report)
 	struct engine_names names;
 	struct plan plan;
 
-	if (report.len < sizeof head || !permit_read(worker, text, &permits, &names))
+	if (report.len < sizeof head || !permit_read(decider, text, &permits, &names))
 		return;
 	memcpy(&head, report.data, sizeof head);
-	if (engine_prepare_permits(worker->config->engine, &permits, &names, &worker->arena, &plan) !=
+	if (engine_prepare_permits(decider->config->engine, &permits, &names, &decider->arena, &plan) !=
 	    WEIR_OK)
 		return;
 	plan.outcome = head.outcome & 3;
 	plan.latency_ns = head.latency_ns;
-	engine_settle(&worker->turn, &plan, head.reports != 0);
+	engine_settle(&decider->turn, &plan, head.reports != 0);
 }
 
-static void hear(struct worker *worker)
+static void hear(struct decider *decider)
 {
-	struct reports *reports = &worker->shared->reports;
+	struct reports *reports = &decider->shared->reports;
 	struct slice heard = {reports->exchange.answer.data, reports->exchange.answer.len}, report;
 	size_t n = 0;
 
 	if (reports->exchange.operation.status != WEIR_OK)
 		return;
 	for (; exchange_next_report(&heard, &report); n++)
-		settle(worker, report);
+		settle(decider, report);
 	if (n == EXCHANGE_REPORTS_MAX) /* there may be more */
 		reports->due_ns = 0;
 }
@@ -164,10 +162,10 @@ static void heard_done(struct store_operation *job)
 }
 
 /* Whether any permit of this server may be reported elsewhere. */
-static bool gives(const struct worker *worker)
+static bool gives(const struct decider *decider)
 {
-	const struct weir_engine *engine = worker->config->engine;
-	const struct weir_table *table = worker->shared->table;
+	const struct weir_engine *engine = decider->config->engine;
+	const struct weir_table *table = decider->shared->table;
 
 	for (size_t i = 0; i < engine_limit_count(engine); i++) {
 		const struct weir_limit *limit = engine_limit_at(engine, i);
@@ -178,36 +176,36 @@ static bool gives(const struct worker *worker)
 	return false;
 }
 
-static void ask(struct worker *worker, uint64_t now_ns)
+static void ask(struct decider *decider, uint64_t now_ns)
 {
-	struct reports *reports = &worker->shared->reports;
-	uint64_t poll_ns = worker->config->rules->store_poll_ns;
+	struct reports *reports = &decider->shared->reports;
+	uint64_t poll_ns = decider->config->rules->store_poll_ns;
 
 	reports->due_ns = now_ns + poll_ns - poll_ns / 4;
-	if (!gives(worker))
+	if (!gives(decider))
 		return;
 	reports->is_asking = true;
 	exchange_take_reports(&reports->exchange);
-	submit(worker, &reports->exchange, reports->name, heard_done);
+	submit(decider, &reports->exchange, reports->name, heard_done);
 }
 
-uint64_t reports_tick(struct worker *worker)
+uint64_t reports_tick(struct decider *decider)
 {
-	struct reports *reports = &worker->shared->reports;
+	struct reports *reports = &decider->shared->reports;
 	uint64_t now_ns;
 
-	if (__builtin_expect(worker->index > 0 || lanes_count(&worker->lanes) == 0, 1))
+	if (__builtin_expect(decider->index > 0 || lanes_count(decider->lanes) == 0, 1))
 		return 0;
 	now_ns = os_monotonic_ns();
-	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
-	reports_begin(worker);
+	decider_read_clock(decider);
+	reports_begin(decider);
 	if (reports->is_done) {
 		reports->is_done = reports->is_asking = false;
-		hear(worker);
+		hear(decider);
 	}
 	if (!reports->is_asking && reports->due_ns <= now_ns &&
-	    !atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed))
-		ask(worker, now_ns);
+	    !atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed))
+		ask(decider, now_ns);
 	return reports->is_asking ? 0 : reports->due_ns;
 }
 

@@ -9,16 +9,16 @@
 #ifndef SERVER_REPORTS_H
 #define SERVER_REPORTS_H
 
-#include "server/loop/work.h"
+#include "server/requests/decider.h"
 
 /** Before workers start: names this server's memory. 0 or an error. */
 int reports_open(struct reports *reports, const struct weir_table *table);
 /** At the beginning of a turn: where the worker claims permits. */
-void reports_begin(struct worker *worker);
-/** A turn's `claimed`; its context is the worker. */
+void reports_begin(struct decider *decider);
+/** A turn's `claimed`; its context is the worker's decider. */
 void reports_claimed(void *context, const struct plan *plan);
 /** In each turn of the first worker: when it is to be called again; 0: any time. */
-uint64_t reports_tick(struct worker *worker);
+uint64_t reports_tick(struct decider *decider);
 /** When no store client is left. */
 void reports_close(struct reports *reports);
 

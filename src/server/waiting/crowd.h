@@ -13,25 +13,33 @@
 #define SERVER_CROWD_H
 
 #include "server/loop/work.h"
+#include "server/stores/lanes.h"
 
 #define CROWD_STEPS   1024 /* some milliseconds of a Redis */
 #define CROWD_BATCHES 16
+
+struct admission {
+	const struct lanes *lanes;
+	bool has_stores; /* whether limits of the configuration are at stores */
+	struct list clients; /* that wait, oldest first */
+	size_t batches;      /* of all clients, those with items that are not begun */
+};
 
 /**
  * How many bytes of replies a client may be given now that brings so many bytes: at most net_conn_room.
  * 0: consume nothing further, it will come again.
  */
-size_t crowd_room(struct worker *worker, struct net_conn *conn, size_t bytes);
+size_t crowd_room(struct admission *admission, struct net_conn *conn, size_t bytes);
 /**
  * While there are CROWD_BATCHES: whether a client must wait here whose next command may end a long
  * transaction. Once it is read it can't be put back.
  */
-bool crowd_holds_transaction(struct worker *worker, struct net_conn *conn);
+bool crowd_holds_transaction(struct admission *admission, struct net_conn *conn);
 /** Whether a batch that was read must wait here: put it back. */
-bool crowd_holds_batch(struct worker *worker, struct net_conn *conn, const struct request *batch);
+bool crowd_holds_batch(struct admission *admission, struct net_conn *conn, const struct request *batch);
 /** At the end of a turn: lets in those for which there is room. */
-void crowd_let_in(struct worker *worker);
+void crowd_let_in(struct admission *admission);
 /** The client has gone. */
-void crowd_leave(struct worker *worker, struct client *client);
+void crowd_leave(struct admission *admission, struct client *client);
 
 #endif

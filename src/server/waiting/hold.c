@@ -8,14 +8,14 @@
 /* The bytes that the heap adds to three allocations. */
 #define ALLOCATIONS 48
 
-static void count_held(const struct worker *worker)
+static void count_held(const struct pending *pending)
 {
-	atomic_store_explicit(&metrics_of(worker)->held, worker->holds.count, memory_order_relaxed);
+	atomic_store_explicit(&pending->decider->metrics->held, pending->due.count, memory_order_relaxed);
 }
 
-void hold_count(struct worker *worker, uint64_t wait_ns)
+void hold_count(struct decider *decider, uint64_t wait_ns)
 {
-	metrics_observe(metrics_of(worker), METRICS_WAIT, wait_ns, 1);
+	metrics_observe(decider->metrics, METRICS_WAIT, wait_ns, 1);
 }
 
 /* Whether its plan is kept until it is answered. */
@@ -24,16 +24,16 @@ static bool keeps_plan(const struct held *held)
 	return held->owner && held->owner->give_back;
 }
 
-void hold_name(struct held *held, const struct worker *worker, const struct work *work)
+void hold_name(struct held *held, const struct decider *decider, const struct work *work)
 {
 	held->stream = work->stream;
-	held->sender = worker->config->users ? work->plan.sender : 0;
+	held->sender = decider->config->users ? work->plan.sender : 0;
 }
 
-static void append(const struct worker *worker, struct held *held)
+static void append(const struct pending *pending, struct held *held)
 {
 	list_append(&client_of(held->conn)->held, &held->of_client);
-	held->config = server_config_take(worker->config);
+	held->config = server_config_take(pending->decider->config);
 	net_conn_hold(held->conn, held->size);
 }
 
@@ -61,34 +61,34 @@ void hold_free(struct held *held)
 }
 
 /* It waits no more. */
-static void unheap(struct worker *worker, struct held *held)
+static void unheap(struct pending *pending, struct held *held)
 {
-	heap_remove(&worker->holds, &held->node);
+	heap_remove(&pending->due, &held->node);
 	held->kind = NULL;
 }
 
-static void finish(struct worker *worker, struct held *held)
+static void finish(struct pending *pending, struct held *held)
 {
-	unheap(worker, held);
-	count_held(worker);
+	unheap(pending, held);
+	count_held(pending);
 }
 
-bool hold_add(struct worker *worker, struct held *held, const struct held_kind *kind,
+bool hold_add(struct pending *pending, struct held *held, const struct held_kind *kind,
               struct net_conn *conn, uint64_t due_ns)
 {
 	held->node.due = due_ns;
 	held->conn = conn;
 	held->kind = kind;
-	if (!heap_add(&worker->holds, &held->node))
+	if (!heap_add(&pending->due, &held->node))
 		return false;
-	append(worker, held);
-	count_held(worker);
+	append(pending, held);
+	count_held(pending);
 	return true;
 }
 
-void hold_remove(struct worker *worker, struct held *held)
+void hold_remove(struct pending *pending, struct held *held)
 {
-	finish(worker, held);
+	finish(pending, held);
 	unlink_held(held);
 }
 
@@ -103,11 +103,11 @@ bool hold_is_next(const struct held *held)
 	return first_of(held->conn) == held || conn_streams(held->conn);
 }
 
-void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns)
+void hold_put_off(struct pending *pending, struct held *held, uint64_t due_ns)
 {
-	heap_remove(&worker->holds, &held->node);
+	heap_remove(&pending->due, &held->node);
 	held->node.due = due_ns;
-	heap_add(&worker->holds, &held->node); /* where it just was there is room */
+	heap_add(&pending->due, &held->node); /* where it just was there is room */
 }
 
 void hold_grow(struct held *held, size_t bytes)
@@ -168,11 +168,11 @@ static size_t taken_of(const struct work *work, const struct reply *reply,
 }
 
 /* Renders the answer, and notes what it took. False: no memory. */
-static bool fill(struct worker *worker, struct held *held, const struct work *work,
+static bool fill(struct pending *pending, struct held *held, const struct work *work,
                  struct reply *reply)
 {
 	held->wait_ns = reply->wait_ns;
-	held->decided = ++worker->decisions;
+	held->decided = ++pending->decisions;
 	held->taken_count = keeps_plan(held) ? 0 : taken_of(work, reply, NULL);
 	if (held->taken_count > 0) {
 		held->taken = calloc(held->taken_count, sizeof *held->taken);
@@ -180,46 +180,46 @@ static bool fill(struct worker *worker, struct held *held, const struct work *wo
 			return false;
 		taken_of(work, reply, held->taken);
 	}
-	handle_reply(worker, work, reply, &held->reply);
+	handle_reply(pending->decider, work, reply, &held->reply);
 	buffer_trim(&held->reply);
 	return !held->reply.failed;
 }
 
-static void give_answer(struct worker *worker, struct held *held, uint64_t now_ns)
+static void give_answer(struct pending *pending, struct held *held, uint64_t now_ns)
 {
-	hold_count(worker, held->wait_ns + now_ns - held->node.due);
-	finish(worker, held);
+	hold_count(pending->decider, held->wait_ns + now_ns - held->node.due);
+	finish(pending, held);
 	write_done(held);
 }
 
 static const struct held_kind start_kind = {give_answer, NULL};
 
-static uint64_t start_of(const struct worker *worker, const struct reply *reply)
+static uint64_t start_of(const struct pending *pending, const struct reply *reply)
 {
-	return clock_monotonic(engine_clock(worker->shared->table), worker->turn.at.now_ns) +
+	return clock_monotonic(engine_clock(pending->decider->shared->table), pending->decider->turn.at.now_ns) +
 	       reply->wait_ns;
 }
 
 /* Counts a request that is decided. */
-static void count_request(struct worker *worker, const struct work *work)
+static void count_request(struct pending *pending, const struct work *work)
 {
 	if (work->kind != REQUEST_INTERIM)
-		metrics_add(&metrics_of(worker)->requests[protocol_of(work->conn)->metric], 1);
+		metrics_add(&pending->decider->metrics->requests[protocol_of(work->conn)->metric], 1);
 }
 
 /* Without memory for one answer, those behind it could not be given in order. */
-static void let_go(struct worker *worker, struct net_conn *conn)
+static void let_go(struct pending *pending, struct net_conn *conn)
 {
-	hold_cancel(worker, conn);
+	hold_cancel(pending, conn);
 	net_conn_finish(conn);
 }
 
 /* let_go gives back what was not answered yet. */
-static void fail(struct worker *worker, struct held *held, struct work *work)
+static void fail(struct pending *pending, struct held *held, struct work *work)
 {
 	if (!keeps_plan(held))
-		undo_all(worker, work);
-	let_go(worker, held->conn);
+		undo_all(pending->decider, work);
+	let_go(pending, held->conn);
 }
 
 /* Counts the memory that it keeps now. */
@@ -231,13 +231,13 @@ static void resize(struct held *held, size_t size)
 }
 
 /* Without a copy. False: no memory. */
-static bool write_now(struct worker *worker, struct held *held, struct work *work,
+static bool write_now(struct pending *pending, struct held *held, struct work *work,
                       struct reply *reply)
 {
 	struct buffer *out = net_conn_out(held->conn);
 	size_t len = out->len;
 
-	handle_reply(worker, work, reply, out);
+	handle_reply(pending->decider, work, reply, out);
 	if (!out->failed)
 		return true;
 	out->failed = false;
@@ -245,190 +245,190 @@ static bool write_now(struct worker *worker, struct held *held, struct work *wor
 	return false;
 }
 
-void hold_decided(struct worker *worker, struct held *held, struct work *work, struct reply *reply)
+void hold_decided(struct pending *pending, struct held *held, struct work *work, struct reply *reply)
 {
-	count_request(worker, work);
+	count_request(pending, work);
 	if (reply->wait_ns == 0 && first_of(held->conn) == held && !conn_streams(held->conn)) {
-		if (!write_now(worker, held, work, reply)) {
-			fail(worker, held, work);
+		if (!write_now(pending, held, work, reply)) {
+			fail(pending, held, work);
 			return;
 		}
-		finish(worker, held);
+		finish(pending, held);
 		write_done(held);
 		return;
 	}
-	if (!fill(worker, held, work, reply)) {
-		fail(worker, held, work);
+	if (!fill(pending, held, work, reply)) {
+		fail(pending, held, work);
 		return;
 	}
 	resize(held, held->size + held->reply.capacity);
 	if (reply->wait_ns > 0) {
 		held->kind = &start_kind;
-		hold_put_off(worker, held, start_of(worker, reply));
+		hold_put_off(pending, held, start_of(pending, reply));
 	} else {
-		finish(worker, held);
+		finish(pending, held);
 		write_done(held);
 	}
 }
 
 /* False: no memory. */
-static bool keep(struct worker *worker, struct work *work, struct reply *reply)
+static bool keep(struct pending *pending, struct work *work, struct reply *reply)
 {
 	struct held *held = calloc(1, sizeof *held);
 
-	if (!held || !fill(worker, held, work, reply)) {
+	if (!held || !fill(pending, held, work, reply)) {
 		hold_free(held);
 		return false;
 	}
 	held->size =
 	    sizeof *held + held->reply.capacity + held->taken_count * sizeof *held->taken + ALLOCATIONS;
 	held->conn = work->conn;
-	hold_name(held, worker, work);
+	hold_name(held, pending->decider, work);
 	if (reply->wait_ns == 0)
-		append(worker, held);
-	else if (!hold_add(worker, held, &start_kind, work->conn, start_of(worker, reply))) {
+		append(pending, held);
+	else if (!hold_add(pending, held, &start_kind, work->conn, start_of(pending, reply))) {
 		hold_free(held);
 		return false;
 	}
 	return true;
 }
 
-void hold_answer(struct worker *worker, struct work *work, struct reply *reply)
+void hold_answer(struct pending *pending, struct work *work, struct reply *reply)
 {
 	bool behind = client_of(work->conn)->held.first && !conn_streams(work->conn);
 	size_t len;
 
-	count_request(worker, work);
+	count_request(pending, work);
 	if (reply->wait_ns > 0 || behind) {
-		if (keep(worker, work, reply))
+		if (keep(pending, work, reply))
 			return;
-		undo_all(worker, work);
+		undo_all(pending->decider, work);
 		if (behind) {
-			let_go(worker, work->conn);
+			let_go(pending, work->conn);
 			return;
 		}
 	}
-	len = worker->out.len;
-	handle_reply(worker, work, reply, &worker->out);
-	if (worker->out.failed) {
-		worker->out.len = len;
-		worker->out.failed = false;
-		undo_all(worker, work);
-		let_go(worker, work->conn);
+	len = pending->out.len;
+	handle_reply(pending->decider, work, reply, &pending->out);
+	if (pending->out.failed) {
+		pending->out.len = len;
+		pending->out.failed = false;
+		undo_all(pending->decider, work);
+		let_go(pending, work->conn);
 	}
 }
 
 /* Takes it from its client. */
-static void take(struct worker *worker, struct held *held)
+static void take(struct pending *pending, struct held *held)
 {
 	if (held->kind) {
-		metrics_add(&metrics_of(worker)->cancelled, 1);
+		metrics_add(&pending->decider->metrics->cancelled, 1);
 		if (held->kind->cancel)
-			held->kind->cancel(worker, held);
-		unheap(worker, held);
+			held->kind->cancel(pending, held);
+		unheap(pending, held);
 	}
 	unlink_held(held);
 }
 
 /* Takes it, and puts it into a list of those that were taken, of which the first was decided last. */
-static void move(struct worker *worker, struct held *held, struct list *taken)
+static void move(struct pending *pending, struct held *held, struct list *taken)
 {
 	struct list_node *at = taken->first;
 
-	take(worker, held);
+	take(pending, held);
 	while (at && list_of(at, struct held, of_client)->decided > held->decided)
 		at = at->next;
 	list_insert(taken, &held->of_client, at);
 }
 
 /* What all of a list took goes back, at this moment. */
-static void give_back(struct worker *worker, struct list *taken)
+static void give_back(struct pending *pending, struct list *taken)
 {
-	worker->turn.at = clock_moment(engine_clock(worker->shared->table));
+	decider_read_clock(pending->decider);
 	LIST_EACH(taken, struct held, of_client, held) {
 		if (keeps_plan(held))
-			held->owner->give_back(worker, held);
+			held->owner->give_back(held);
 		for (size_t i = held->taken_count; i > 0; i--)
-			engine_give_back(&worker->turn, held->config->engine, &held->taken[i - 1]);
+			engine_give_back(&pending->decider->turn, held->config->engine, &held->taken[i - 1]);
 		hold_free(held);
 	}
-	count_held(worker); /* now that nothing of theirs is taken any more */
+	count_held(pending); /* now that nothing of theirs is taken any more */
 }
 
-void hold_cancel(struct worker *worker, struct net_conn *conn)
+void hold_cancel(struct pending *pending, struct net_conn *conn)
 {
 	struct list taken = {0};
 	struct held *held;
 
 	while ((held = first_of(conn)))
-		move(worker, held, &taken);
-	give_back(worker, &taken);
+		move(pending, held, &taken);
+	give_back(pending, &taken);
 }
 
-bool hold_cancel_stream(struct worker *worker, struct net_conn *conn, unsigned stream)
+bool hold_cancel_stream(struct pending *pending, struct net_conn *conn, unsigned stream)
 {
 	struct list taken = {0};
 
 	LIST_EACH(&client_of(conn)->held, struct held, of_client, held)
 		if (held->stream == stream) {
-			move(worker, held, &taken);
-			give_back(worker, &taken);
+			move(pending, held, &taken);
+			give_back(pending, &taken);
 			return true;
 		}
 	return false;
 }
 
-static bool has_sender(const struct worker *worker, const struct held *held)
+static bool has_sender(const struct pending *pending, const struct held *held)
 {
-	const struct users *users = worker->config->users, *before = held->config->users;
+	const struct users *users = pending->decider->config->users, *before = held->config->users;
 
 	return !users || users_find(users, before->items[held->sender - 1].id);
 }
 
-void hold_end_senders(struct worker *worker)
+void hold_end_senders(struct pending *pending)
 {
 	const struct held *last = NULL; /* many that wait have the same user */
 	bool stays = true;
 
-	for (size_t i = 0; i < worker->holds.count; i++) {
-		struct held *held = (struct held *)worker->holds.nodes[i];
+	for (size_t i = 0; i < pending->due.count; i++) {
+		struct held *held = (struct held *)pending->due.nodes[i];
 
-		if (!held->sender || held->config == worker->config)
+		if (!held->sender || held->config == pending->decider->config)
 			continue;
 		if (!last || last->config != held->config || last->sender != held->sender)
-			stays = has_sender(worker, held);
+			stays = has_sender(pending, held);
 		last = held;
 		if (!stays)
 			net_conn_abort(held->conn); /* its end comes later, and gives back what it took */
 	}
 }
 
-void hold_run(struct worker *worker)
+void hold_run(struct pending *pending)
 {
-	uint64_t now_ns = worker->holds.count > 0 ? os_monotonic_ns() : 0;
+	uint64_t now_ns = pending->due.count > 0 ? os_monotonic_ns() : 0;
 	struct heap_node *first;
 
-	while ((first = heap_first(&worker->holds)) && first->due <= now_ns) {
+	while ((first = heap_first(&pending->due)) && first->due <= now_ns) {
 		struct held *held = (struct held *)first;
 
 		if (net_conn_is_gone(held->conn))
-			let_go(worker, held->conn);
+			let_go(pending, held->conn);
 		else
-			held->kind->due(worker, held, now_ns);
+			held->kind->due(pending, held, now_ns);
 	}
 }
 
-uint64_t hold_due(const struct worker *worker)
+uint64_t hold_due(const struct pending *pending)
 {
-	const struct heap_node *first = heap_first(&worker->holds);
+	const struct heap_node *first = heap_first(&pending->due);
 
 	return first && first->due != HOLD_NEVER ? first->due : 0;
 }
 
-void hold_give_up(struct worker *worker)
+void hold_give_up(struct pending *pending)
 {
-	uint64_t last_ns = os_monotonic_ns() + worker->stop_ns;
-	struct heap *holds = &worker->holds;
+	uint64_t last_ns = os_monotonic_ns() + pending->stop_ns;
+	struct heap *holds = &pending->due;
 	size_t sorted = 0;
 
 	/* By the newest start, which is the only one of its key that can be given back. */
@@ -442,6 +442,6 @@ void hold_give_up(struct worker *worker)
 		if (n == 0 || holds->nodes[n - 1]->due <= last_ns)
 			break;
 		sorted = holds->count - 1;
-		let_go(worker, ((struct held *)holds->nodes[n - 1])->conn);
+		let_go(pending, ((struct held *)holds->nodes[n - 1])->conn);
 	}
 }

@@ -15,7 +15,8 @@
 #ifndef SERVER_HOLD_H
 #define SERVER_HOLD_H
 
-#include "server/loop/work.h"
+#include "base/heap.h"
+#include "server/requests/decider.h"
 
 /* About what a work that waits takes: so many of one client fit into its share. */
 #define HOLD_SIZE ((size_t)1 << 10)
@@ -23,18 +24,29 @@
 /* When nothing but an event makes it go on. */
 #define HOLD_NEVER UINT64_MAX
 
+struct held;
+
+/* The answers of a worker that are to come. */
+struct pending {
+	struct decider *decider;
+	struct heap due;    /* works that wait, by when they are due */
+	uint64_t decisions; /* of works that waited */
+	uint64_t stop_ns;   /* how long what is unfinished is waited for when the server stops */
+	struct buffer out;  /* the batch's answers, as they were rendered */
+};
+
 /* A reason to wait. */
 struct held_kind {
 	/* It is due: puts it off, or hands its work to hold_decided. */
-	void (*due)(struct worker *worker, struct held *held, uint64_t now_ns);
+	void (*due)(struct pending *pending, struct held *held, uint64_t now_ns);
 	/* Its client is gone, or could not be answered in order. NULL: nothing to do. */
-	void (*cancel)(struct worker *worker, struct held *held);
+	void (*cancel)(struct pending *pending, struct held *held);
 };
 
 /* The owner of its memory. */
 struct held_owner {
 	/* Gives back what it took, as its plan knows. NULL: `taken` tells. */
-	void (*give_back)(struct worker *worker, struct held *held);
+	void (*give_back)(struct held *held);
 	void (*release)(struct held *held);
 };
 
@@ -47,7 +59,7 @@ struct held {
 	const struct held_kind *kind; /* NULL: it is done */
 	size_t size;                  /* of its memory, as the network counts it */
 	unsigned short stream;        /* as of struct request */
-	unsigned short sender;        /* the place of its user in `config`, from 1; 0: nobody's */
+	unsigned short sender;        /* the number of its user in `config`, from 1; 0: nobody's */
 	uint64_t decided;             /* the number of its decision in this worker; 0: none yet */
 	uint64_t wait_ns;             /* until it may start, from when it was decided */
 	struct buffer reply;
@@ -59,12 +71,12 @@ struct held {
 };
 
 /** Notes whose request it is, and which of the connection's. */
-void hold_name(struct held *held, const struct worker *worker, const struct work *work);
+void hold_name(struct held *held, const struct decider *decider, const struct work *work);
 /** Adds a work that waits, of `size` bytes, behind all of its client. False: no memory. */
-bool hold_add(struct worker *worker, struct held *held, const struct held_kind *kind,
+bool hold_add(struct pending *pending, struct held *held, const struct held_kind *kind,
               struct net_conn *conn, uint64_t due_ns);
 /** Takes it out again, as if it had not been added; hold_free follows. */
-void hold_remove(struct worker *worker, struct held *held);
+void hold_remove(struct pending *pending, struct held *held);
 /** Now, or (without a connection from now on) when stores have told of all that they have of it. */
 void hold_free(struct held *held);
 /** Whether its answer, if it was there, could be written. */
@@ -72,43 +84,43 @@ bool hold_is_next(const struct held *held);
 /** Its memory has grown by so many bytes. */
 void hold_grow(struct held *held, size_t bytes);
 /** It is due then. */
-void hold_put_off(struct worker *worker, struct held *held, uint64_t due_ns);
+void hold_put_off(struct pending *pending, struct held *held, uint64_t due_ns);
 
 /** The work of `held` is decided: its answer is due when the work may start. */
-void hold_decided(struct worker *worker, struct held *held, struct work *work, struct reply *reply);
+void hold_decided(struct pending *pending, struct held *held, struct work *work, struct reply *reply);
 /**
  * The same for a work of the batch: without a wait it is answered as soon as can be, in
- * worker->out if that is now.
+ * pending->out if that is now.
  */
-void hold_answer(struct worker *worker, struct work *work, struct reply *reply);
+void hold_answer(struct pending *pending, struct work *work, struct reply *reply);
 
 /** Hands answers, as the codec made them, to the network. */
 void hold_send(struct net_conn *conn, struct slice answers);
 
 /** Does what is due. */
-void hold_run(struct worker *worker);
+void hold_run(struct pending *pending);
 /** When the next is due; 0: nothing is. */
-uint64_t hold_due(const struct worker *worker);
+uint64_t hold_due(const struct pending *pending);
 
 /**
  * The client is gone, or is to be let go: its works end without an answer. What they took
  * goes back, the newest first, for of starts no other can be given back.
  */
-void hold_cancel(struct worker *worker, struct net_conn *conn);
+void hold_cancel(struct pending *pending, struct net_conn *conn);
 
 /** Ends the connections of which a request waits whose user a reload took away. */
-void hold_end_senders(struct worker *worker);
+void hold_end_senders(struct pending *pending);
 
 /** As hold_cancel, for one request, which the client cancelled. False: it is not held. */
-bool hold_cancel_stream(struct worker *worker, struct net_conn *conn, unsigned stream);
+bool hold_cancel_stream(struct pending *pending, struct net_conn *conn, unsigned stream);
 
 /**
  * The server stops: lets those clients go that are due after its time, so that they can ask
  * another one now. The others are answered still.
  */
-void hold_give_up(struct worker *worker);
+void hold_give_up(struct pending *pending);
 
 /** Counts an answer that was held so long. */
-void hold_count(struct worker *worker, uint64_t wait_ns);
+void hold_count(struct decider *decider, uint64_t wait_ns);
 
 #endif

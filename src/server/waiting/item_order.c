@@ -23,7 +23,7 @@ static bool is_begun(const struct work *item)
 	return item->plan.stage != PLAN_PREPARED;
 }
 
-bool item_order_waits(const struct worker *worker, const struct item_order *items,
+bool item_order_waits(const struct weir_table *table, const struct item_order *items,
                       const struct work *works, size_t i)
 {
 	const struct work *item = &works[i];
@@ -31,10 +31,10 @@ bool item_order_waits(const struct worker *worker, const struct item_order *item
 	if (!work_has_steps(item) || is_begun(item))
 		return false;
 	for (size_t j = 0; items->slots && j < item->plan.step_count; j++) {
-		size_t before = slot_of(items, work_key(worker, &item->plan.steps[j]))->item;
+		size_t before = slot_of(items, work_key(table, &item->plan.steps[j]))->item;
 
-		if (before > 0 && (!is_begun(&works[before - 1]) || work_alike(worker, item) == 0 ||
-		                   work_alike(worker, &works[before - 1]) != work_alike(worker, item)))
+		if (before > 0 && (!is_begun(&works[before - 1]) || work_alike(table, item) == 0 ||
+		                   work_alike(table, &works[before - 1]) != work_alike(table, item)))
 			return true;
 	}
 	return items->is_lost;
@@ -54,7 +54,7 @@ static bool open_items(struct item_order *items, const struct work *works, size_
 	return items->slots != NULL;
 }
 
-void item_order_add(const struct worker *worker, struct item_order *items,
+void item_order_add(const struct weir_table *table, struct item_order *items,
                     const struct work *works, size_t i, size_t n)
 {
 	const struct plan *plan = &works[i].plan;
@@ -63,7 +63,7 @@ void item_order_add(const struct worker *worker, struct item_order *items,
 	    (!items->slots && !open_items(items, works, n)))
 		return;
 	for (size_t j = 0; j < plan->step_count; j++) {
-		uint64_t key = work_key(worker, &plan->steps[j]);
+		uint64_t key = work_key(table, &plan->steps[j]);
 
 		*slot_of(items, key) = (struct item_slot){key, i + 1};
 	}

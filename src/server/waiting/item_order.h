@@ -12,10 +12,10 @@ struct item_order {
 };
 
 /** Whether the item must not start before others, which are not finished. */
-bool item_order_waits(const struct worker *worker, const struct item_order *items,
+bool item_order_waits(const struct weir_table *table, const struct item_order *items,
                       const struct work *works, size_t i);
 /** The item is not finished. There are `n` of them. */
-void item_order_add(const struct worker *worker, struct item_order *items,
+void item_order_add(const struct weir_table *table, struct item_order *items,
                     const struct work *works, size_t i, size_t n);
 void item_order_free(struct item_order *items);
 

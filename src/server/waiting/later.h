@@ -11,32 +11,34 @@
 #ifndef SERVER_LATER_H
 #define SERVER_LATER_H
 
-#include "server/loop/work.h"
+#include "server/waiting/park.h"
 
 /** Runs such a work of the batch, and answers it, or holds it until the store has told. */
-void later_run(struct worker *worker, struct work *work);
+void later_run(struct waiting *waiting, struct work *work);
 /** Lets a work of the batch wait as its decision says. False: it does not, and its reply holds. */
-bool later_wait(struct worker *worker, struct work *work, struct reply *reply);
+bool later_wait(struct waiting *waiting, struct work *work, struct reply *reply);
 
 /**
  * A work of the batch is a batch with more items than a turn takes: no request of its client is taken
  * until the last of them has begun, or the batch has ended.
  */
-void later_split(struct worker *worker, struct net_conn *conn);
+void later_split(struct waiting *waiting, struct net_conn *conn);
 /** A work of the batch was cancelled before it was decided. */
-void later_drop(struct worker *worker, struct work *work);
+void later_drop(struct waiting *waiting, struct work *work);
 /** In a turn so many batches go on: with the work that a turn takes of each, a millisecond in all. */
 #define LATER_BATCHES 2
 
 /** Goes on with such batches, oldest first. */
-void later_go_on(struct worker *worker);
+void later_go_on(struct waiting *waiting);
 
+/** A turn's `ready`; its context is that of a parked work. */
+void later_ready(void *context, struct plan *plan);
 /** Goes on with all that are ready. */
-void later_resume_ready(struct worker *worker);
+void later_resume_ready(struct waiting *waiting);
 /**
  * Behind the end of all clients and lanes: frees all. What they hold at a store stays there until
  * it ends.
  */
-void later_close(struct worker *worker);
+void later_close(struct waiting *waiting);
 
 #endif

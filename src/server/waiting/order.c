@@ -3,27 +3,27 @@
 #include "server/loop/work_key.h"
 #include "server/waiting/park.h"
 
-static void add_keys(const struct worker *worker, struct order *order, const struct work *work)
+static void add_keys(const struct key_order *keys, struct order *order, const struct work *work)
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
 
 	for (size_t i = 0; i < n; i++)
-		add_keys(worker, order, &items[i]);
+		add_keys(keys, order, &items[i]);
 	if (work_split(work)) /* which keys its other items have is not known yet */
 		order->count = ORDER_KEYS + 1;
 	for (size_t i = 0; work_has_steps(work) && i < work->plan.step_count; i++, order->count++)
 		if (order->count < ORDER_KEYS)
-			order->keys[order->count] = work_key(worker, &work->plan.steps[i]);
+			order->keys[order->count] = work_key(keys->table, &work->plan.steps[i]);
 }
 
-static struct order order_of(const struct worker *worker, const struct work *work)
+static struct order order_of(const struct key_order *keys, const struct work *work)
 {
 	struct order order = {0};
 
-	add_keys(worker, &order, work);
+	add_keys(keys, &order, work);
 	if (work->kind != REQUEST_BATCH && order.count > 0)
-		order.alike = work_alike(worker, work);
+		order.alike = work_alike(keys->table, work);
 	return order;
 }
 
@@ -45,17 +45,17 @@ static bool meet(const struct order *a, const struct order *b)
 
 static size_t filter_at(const struct client *client, uint64_t key)
 {
-	return (key ^ (uintptr_t)client >> 6) % WORKER_ORDER_FILTER;
+	return (key ^ (uintptr_t)client >> 6) % ORDER_FILTER;
 }
 
 /* Whether any work of the list may have one of the keys. */
-static bool may_meet(const struct worker *worker, const struct client *client,
+static bool may_meet(const struct key_order *keys, const struct client *client,
                      const struct order *order)
 {
 	if (is_wide(order) || client->wide > 0)
 		return true;
 	for (size_t i = 0; i < order->count; i++)
-		if (worker->order_filter[filter_at(client, order->keys[i])] > 0)
+		if (keys->filter[filter_at(client, order->keys[i])] > 0)
 			return true;
 	return false;
 }
@@ -76,33 +76,33 @@ static struct parked *leader(const struct list *list, struct list_node *newest,
 	return NULL;
 }
 
-bool order_is_behind(const struct worker *worker, const struct work *work)
+bool order_is_behind(const struct key_order *keys, const struct work *work)
 {
 	const struct client *client = client_of(work->conn);
 	struct order order;
 
 	if (!client->ordered.first)
 		return false;
-	order = order_of(worker, work);
-	return may_meet(worker, client, &order) &&
+	order = order_of(keys, work);
+	return may_meet(keys, client, &order) &&
 	       leader(&client->ordered, list_last(&client->ordered), &order) != NULL;
 }
 
-static void count_keys(struct worker *worker, struct client *client, const struct order *order,
+static void count_keys(struct key_order *keys, struct client *client, const struct order *order,
                        int by)
 {
 	if (is_wide(order))
 		client->wide += (size_t)by;
 	for (size_t i = 0; !is_wide(order) && i < order->count; i++)
-		worker->order_filter[filter_at(client, order->keys[i])] += (uint32_t)by;
+		keys->filter[filter_at(client, order->keys[i])] += (uint32_t)by;
 }
 
-static void append(struct worker *worker, struct parked *parked)
+static void append(struct key_order *keys, struct parked *parked)
 {
 	struct client *client = client_of(parked->held.conn);
 
 	list_append(&client->ordered, &parked->order.node);
-	count_keys(worker, client, &parked->order, 1);
+	count_keys(keys, client, &parked->order, 1);
 }
 
 static void follow(struct parked *parked, struct parked *leader)
@@ -111,7 +111,7 @@ static void follow(struct parked *parked, struct parked *leader)
 	leader->order.leads = true;
 }
 
-bool order_waits(struct worker *worker, struct parked *parked)
+bool order_waits(struct key_order *keys, struct parked *parked)
 {
 	struct client *client = client_of(parked->held.conn);
 	struct order *order = &parked->order;
@@ -120,34 +120,34 @@ bool order_waits(struct worker *worker, struct parked *parked)
 	*order = (struct order){0};
 	if (conn_streams(parked->held.conn))
 		return false;
-	*order = order_of(worker, &parked->work);
-	if (!client->ordered.first || !may_meet(worker, client, order))
+	*order = order_of(keys, &parked->work);
+	if (!client->ordered.first || !may_meet(keys, client, order))
 		return false;
 	first = leader(&client->ordered, list_last(&client->ordered), order);
 	if (!first)
 		return false;
-	append(worker, parked);
+	append(keys, parked);
 	follow(parked, first);
 	return true;
 }
 
-void order_join(struct worker *worker, struct parked *parked)
+void order_join(struct key_order *keys, struct parked *parked)
 {
 	if (!list_has(&parked->order.node) && parked->order.count > 0)
-		append(worker, parked);
+		append(keys, parked);
 }
 
-static void take_out(struct worker *worker, struct parked *parked)
+static void take_out(struct key_order *keys, struct parked *parked)
 {
 	struct client *client = client_of(parked->held.conn);
 	struct order *order = &parked->order;
 
 	list_remove(&client->ordered, &order->node);
-	count_keys(worker, client, order, -1);
+	count_keys(keys, client, order, -1);
 	order->count = 0; /* it does not join again */
 }
 
-void order_leave(struct worker *worker, struct parked *parked, void (*start)(struct parked *parked))
+void order_leave(struct key_order *keys, struct parked *parked, void (*start)(struct parked *parked))
 {
 	struct list_node *node = parked->order.node.next;
 	const struct list *list;
@@ -155,7 +155,7 @@ void order_leave(struct worker *worker, struct parked *parked, void (*start)(str
 	if (!list_has(&parked->order.node))
 		return;
 	list = &client_of(parked->held.conn)->ordered;
-	take_out(worker, parked);
+	take_out(keys, parked);
 	for (; parked->order.leads && node; node = node->next) {
 		struct parked *next = list_of(node, struct parked, order.node), *first;
 

@@ -16,16 +16,16 @@
 #ifndef SERVER_ORDER_H
 #define SERVER_ORDER_H
 
-#include "server/loop/work.h"
+#include "server/waiting/park.h"
 
 /** Whether a work of the batch must wait for earlier works of its connection. */
-bool order_is_behind(const struct worker *worker, const struct work *work);
+bool order_is_behind(const struct key_order *keys, const struct work *work);
 
 /** Before a parked work starts. True: it waits, and starts when order_leave says so. */
-bool order_waits(struct worker *worker, struct parked *parked);
+bool order_waits(struct key_order *keys, struct parked *parked);
 /** Stores have it now. */
-void order_join(struct worker *worker, struct parked *parked);
+void order_join(struct key_order *keys, struct parked *parked);
 /** It is decided, or waits for a key: calls `start` for each work that need not wait any more. */
-void order_leave(struct worker *worker, struct parked *parked, void (*start)(struct parked *parked));
+void order_leave(struct key_order *keys, struct parked *parked, void (*start)(struct parked *parked));
 
 #endif

@@ -122,10 +122,10 @@ static void copy_rest(struct pack *pack, const struct batch *from, struct reques
 		copy_unprepared(pack, &from->request.items[i], items ? &items[i] : &ignored);
 }
 
-static void copy_work(const struct worker *worker, struct pack *pack, const struct work *from,
+static void copy_work(const struct weir_table *table, struct pack *pack, const struct work *from,
                       struct work *to);
 
-static struct request *copy_batch(const struct worker *worker, struct pack *pack,
+static struct request *copy_batch(const struct weir_table *table, struct pack *pack,
                                   const struct work *work)
 {
 	size_t n;
@@ -145,13 +145,13 @@ static struct request *copy_batch(const struct worker *worker, struct pack *pack
 		batch->replies = replies;
 	}
 	for (size_t i = 0; i < n; i++)
-		copy_work(worker, pack, &items[i], batch ? &batch->items[i] : &item);
+		copy_work(table, pack, &items[i], batch ? &batch->items[i] : &item);
 	for (size_t i = 0; replies && i < all; i++)
 		replies[i] = (struct reply){.at_store = true}; /* to be finished, see handle.c */
 	return batch ? &batch->request : NULL;
 }
 
-static struct request *copy_whole(const struct worker *worker, struct pack *pack,
+static struct request *copy_whole(const struct weir_table *table, struct pack *pack,
                                   const struct work *work)
 {
 	struct request *whole, ignored;
@@ -159,19 +159,19 @@ static struct request *copy_whole(const struct worker *worker, struct pack *pack
 	if (!work->whole)
 		return NULL;
 	if (work->kind == REQUEST_BATCH)
-		return copy_batch(worker, pack, work);
+		return copy_batch(table, pack, work);
 	whole = room(pack, sizeof *whole);
 	copy_request(pack, work->whole, whole ? whole : &ignored);
 	return whole;
 }
 
-static void copy_plan(const struct worker *worker, struct pack *pack, const struct work *from,
+static void copy_plan(const struct weir_table *table, struct pack *pack, const struct work *from,
                       struct work *to)
 {
 	void *memory = room(pack, engine_extent(&from->plan));
 
 	if (memory)
-		engine_suspend(worker->shared->table, &to->plan, &from->plan, memory);
+		engine_suspend(table, &to->plan, &from->plan, memory);
 }
 
 /* If the plan was not prepared, nothing reads it. */
@@ -180,18 +180,18 @@ static bool has_plan(const struct work *work)
 	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;
 }
 
-static void copy_work(const struct worker *worker, struct pack *pack, const struct work *from,
+static void copy_work(const struct weir_table *table, struct pack *pack, const struct work *from,
                       struct work *to)
 {
 	*to = *from;
 	if (has_plan(from))
-		copy_plan(worker, pack, from, to);
+		copy_plan(table, pack, from, to);
 	else
 		to->plan.step_count = 0;
 	if (from->status != WEIR_OK && from->kind != REQUEST_LOCAL)
 		to->message = copy(pack, from->message, strlen(from->message) + 1);
 	else
-		to->whole = copy_whole(worker, pack, from);
+		to->whole = copy_whole(table, pack, from);
 }
 
 bool park_is_needed(const struct work *work)
@@ -229,24 +229,24 @@ size_t park_size(const struct work *work)
 void park_release(struct held *held)
 {
 	struct parked *parked = (struct parked *)held;
-	struct worker *worker = parked->worker;
+	struct waiting *waiting = parked->waiting;
 
-	if (parked->size > SMALL || worker->spare_count == SPARE_MAX) {
+	if (parked->size > SMALL || waiting->spare_count == SPARE_MAX) {
 		free(parked);
 		return;
 	}
-	list_insert(&worker->spare, &parked->ready, worker->spare.first);
-	worker->spare_count++;
+	list_insert(&waiting->spare, &parked->ready, waiting->spare.first);
+	waiting->spare_count++;
 }
 
 /* Zero before its work. */
-static struct parked *take_memory(struct worker *worker, size_t size)
+static struct parked *take_memory(struct waiting *waiting, size_t size)
 {
-	struct list_node *spare = size <= SMALL ? list_take(&worker->spare) : NULL;
+	struct list_node *spare = size <= SMALL ? list_take(&waiting->spare) : NULL;
 	struct parked *parked = list_of(spare, struct parked, ready);
 
 	if (parked) {
-		worker->spare_count--;
+		waiting->spare_count--;
 	} else {
 		parked = malloc(size <= SMALL ? SMALL : size);
 		if (!parked)
@@ -254,44 +254,45 @@ static struct parked *take_memory(struct worker *worker, size_t size)
 	}
 	memset(parked, 0, offsetof(struct parked, work));
 	parked->size = size <= SMALL ? SMALL : size;
-	parked->worker = worker;
+	parked->waiting = waiting;
+	parked->decider = waiting->decider;
 	return parked;
 }
 
 /* Into memory of that size, or as much as it needs. NULL: no memory. */
-static struct parked *copy_into(struct worker *worker, const struct work *work, size_t size)
+static struct parked *copy_into(struct waiting *waiting, const struct work *work, size_t size)
 {
-	struct parked *parked = take_memory(worker, size);
+	struct parked *parked = take_memory(waiting, size);
 	struct pack pack;
 
 	if (!parked)
 		return NULL;
 	pack = (struct pack){parked->bytes, size - sizeof *parked, 0};
-	copy_work(worker, &pack, work, &parked->work);
+	copy_work(waiting->decider->shared->table, &pack, work, &parked->work);
 	if (pack.used <= pack.size)
 		return parked;
 	park_release(&parked->held);
-	return copy_into(worker, work, sizeof *parked + pack.used);
+	return copy_into(waiting, work, sizeof *parked + pack.used);
 }
 
-struct parked *park_open(struct worker *worker, const struct work *work,
+struct parked *park_open(struct waiting *waiting, const struct work *work,
                          const struct held_kind *kind, const struct held_owner *owner)
 {
-	struct parked *parked = copy_into(worker, work, SMALL);
+	struct parked *parked = copy_into(waiting, work, SMALL);
 
 	if (!parked)
 		return NULL;
 	parked->held.size = parked->size + size_elsewhere(work);
-	hold_name(&parked->held, worker, work);
+	hold_name(&parked->held, waiting->decider, work);
 	parked->held.owner = owner;
-	if (hold_add(worker, &parked->held, kind, work->conn, HOLD_NEVER))
+	if (hold_add(&waiting->pending, &parked->held, kind, work->conn, HOLD_NEVER))
 		return parked;
 	park_release(&parked->held);
 	return NULL;
 }
 
-void park_close(struct worker *worker)
+void park_close(struct waiting *waiting)
 {
-	LIST_EACH(&worker->spare, struct parked, ready, parked)
+	LIST_EACH(&waiting->spare, struct parked, ready, parked)
 		free(parked);
 }

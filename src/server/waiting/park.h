@@ -5,7 +5,9 @@
 #ifndef SERVER_PARK_H
 #define SERVER_PARK_H
 
-#include "server/loop/work.h"
+#include <pthread.h>
+
+#include "server/waiting/crowd.h"
 #include "server/waiting/hold.h"
 #include "wait/waitlist.h"
 
@@ -15,9 +17,9 @@ struct queue_place {
 	bool is_first;  /* as its own loop knows */
 	bool has_moved; /* from one key's queue to another's */
 	bool was_woken; /* while a store had steps of it */
-	bool is_dropped; /* under the worker's lock: it was, for a waiter of a higher priority */
+	bool is_dropped; /* under the queues' lock: it was, for a waiter of a higher priority */
 	struct waiter waiter;
-	struct list_node woken, polls; /* see struct worker */
+	struct list_node woken, polls; /* see struct key_queues */
 	uint64_t start_ns;    /* of the monotonic clock, as all that follow; 0: it never waited */
 	uint64_t end_ns;      /* in this queue */
 	uint64_t deadline_ns; /* the caller's own, for all that it waits for */
@@ -38,7 +40,8 @@ struct order {
 
 struct parked {
 	struct held held; /* first */
-	struct worker *worker;
+	struct waiting *waiting; /* of its worker, as is ... */
+	struct decider *decider; /* the turn's context points to this while it runs */
 	struct list_node ready; /* or among the split batches, or spare */
 	size_t size;   /* of this, with all that is behind it */
 	bool was_told; /* a store has told of a plan since it runs */
@@ -48,17 +51,47 @@ struct parked {
 	alignas(max_align_t) char bytes[];
 };
 
+#define ORDER_FILTER 4096
+
+/* How many works of clients keep others in order, by client and key; see order.h. */
+struct key_order {
+	const struct weir_table *table;
+	uint32_t filter[ORDER_FILTER];
+};
+
+/* Parked works that wait for keys; see queue.c. */
+struct key_queues {
+	struct list polls; /* the first ones of their queues, which look at stores */
+	uint64_t poll_ns;  /* when some do; 0: there are none */
+	pthread_mutex_t lock;
+	struct list woken; /* under the lock */
+};
+
+/* The part of a worker in which works outlive their turn. */
+struct waiting {
+	struct decider *decider;
+	struct admission *admission;
+	struct pending pending;
+	struct key_order order;
+	struct key_queues queues;
+	struct list ready; /* parked works that stores have told of, oldest first; see later.c */
+	struct list split; /* batches with items that are not begun, oldest first; see later.h */
+	bool splits;       /* the works of the batch have such a batch among them */
+	struct list spare; /* memory of some that are no more, see park.c */
+	size_t spare_count;
+};
+
 /** Whether a work of the batch has steps at a store that completes them later. */
 bool park_is_needed(const struct work *work);
 /** About how much memory that will take. */
 size_t park_size(const struct work *work);
 
 /** A copy that is held behind all of its client, due never. NULL: no memory. */
-struct parked *park_open(struct worker *worker, const struct work *work,
+struct parked *park_open(struct waiting *waiting, const struct work *work,
                          const struct held_kind *kind, const struct held_owner *owner);
 /** For owners: its memory is used again, or freed. */
 void park_release(struct held *held);
 /** When there are none any more. */
-void park_close(struct worker *worker);
+void park_close(struct waiting *waiting);
 
 #endif

@@ -1,7 +1,6 @@
 #include "server/waiting/queue.h"
 
 #include "server/requests/handle.h"
-#include "server/waiting/park.h"
 
 /* As many steps as a call holds. */
 #define QUEUE_POLLS 64
@@ -16,28 +15,28 @@ static void wake(struct waiter *waiter)
 {
 	struct parked *parked = parked_of(waiter);
 	struct queue_place *place = &parked->place;
-	struct worker *worker = parked->worker;
+	struct waiting *waiting = parked->waiting;
 
-	pthread_mutex_lock(&worker->lock);
+	pthread_mutex_lock(&waiting->queues.lock);
 	place->is_dropped |= waiter->is_dropped;
 	if (!list_has(&place->woken)) {
-		list_append(&worker->woken, &place->woken);
-		net_loop_wake(worker->loop);
+		list_append(&waiting->queues.woken, &place->woken);
+		net_loop_wake(waiting->decider->loop);
 	}
-	pthread_mutex_unlock(&worker->lock);
+	pthread_mutex_unlock(&waiting->queues.lock);
 }
 
 /*
  * The queue of the key that its plan waits for. From its second move on its time does not
  * begin anew: it may be sent from one queue to the other for ever.
  */
-static bool enter(struct worker *worker, struct parked *parked, uint64_t now_ns)
+static bool enter(struct waiting *waiting, struct parked *parked, uint64_t now_ns)
 {
 	const struct plan *plan = &parked->work.plan;
 	const struct algo_limit *limit = &plan->refused->limit->algo;
 	struct queue_place *place = &parked->place;
 	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(limit, plan->max_wait_ns));
-	struct waitlist *list = waitlist_make(&worker->shared->table->waiting);
+	struct waitlist *list = waitlist_make(&waiting->decider->shared->table->waiting);
 	enum waitlist_joined joined;
 
 	if (!list)
@@ -57,85 +56,85 @@ static bool enter(struct worker *worker, struct parked *parked, uint64_t now_ns)
  * so that few calls hold their steps. Only the first QUEUE_POLLS of them look at once, and then go
  * to the end: a crowd of queues looks less often, and costs the stores no more.
  */
-static void add_poll(struct worker *worker, struct parked *parked, uint64_t now_ns)
+static void add_poll(struct waiting *waiting, struct parked *parked, uint64_t now_ns)
 {
 	struct queue_place *place = &parked->place;
-	uint64_t every_ns = worker->config->rules->store_poll_ns;
+	uint64_t every_ns = waiting->decider->config->rules->store_poll_ns;
 
 	if (list_has(&place->polls))
 		return;
-	if (!worker->polls.first)
-		worker->poll_ns = now_ns + every_ns - now_ns % every_ns;
-	list_append(&worker->polls, &place->polls);
+	if (!waiting->queues.polls.first)
+		waiting->queues.poll_ns = now_ns + every_ns - now_ns % every_ns;
+	list_append(&waiting->queues.polls, &place->polls);
 }
 
-static void forget_poll(struct worker *worker, struct queue_place *place)
+static void forget_poll(struct waiting *waiting, struct queue_place *place)
 {
-	list_remove(&worker->polls, &place->polls);
-	if (!worker->polls.first)
-		worker->poll_ns = 0;
+	list_remove(&waiting->queues.polls, &place->polls);
+	if (!waiting->queues.polls.first)
+		waiting->queues.poll_ns = 0;
 }
 
-static void run_polls(struct worker *worker)
+static void run_polls(struct waiting *waiting)
 {
-	uint64_t every_ns = worker->config->rules->store_poll_ns;
-	uint64_t now_ns = worker->poll_ns != 0 ? os_monotonic_ns() : 0;
+	uint64_t every_ns = waiting->decider->config->rules->store_poll_ns;
+	uint64_t now_ns = waiting->queues.poll_ns != 0 ? os_monotonic_ns() : 0;
 
-	if (worker->poll_ns == 0 || worker->poll_ns > now_ns)
+	if (waiting->queues.poll_ns == 0 || waiting->queues.poll_ns > now_ns)
 		return;
-	worker->poll_ns = now_ns + every_ns - now_ns % every_ns;
-	for (size_t i = 0; worker->polls.first && i < QUEUE_POLLS; i++) {
-		struct parked *parked = list_of(worker->polls.first, struct parked, place.polls);
+	waiting->queues.poll_ns = now_ns + every_ns - now_ns % every_ns;
+	for (size_t i = 0; waiting->queues.polls.first && i < QUEUE_POLLS; i++) {
+		struct parked *parked = list_of(waiting->queues.polls.first, struct parked, place.polls);
 
-		forget_poll(worker, &parked->place);
+		forget_poll(waiting, &parked->place);
 		if (parked->held.at_store == 0) /* else it is looking */
-			hold_put_off(worker, &parked->held, now_ns);
+			hold_put_off(&waiting->pending, &parked->held, now_ns);
 	}
 }
 
-void queue_leave(struct worker *worker, struct parked *parked)
+void queue_leave(struct waiting *waiting, struct parked *parked)
 {
 	struct queue_place *place = &parked->place;
 
 	if (!place->is_taken)
 		return;
-	forget_poll(worker, place);
-	waitlist_leave(waitlist_at(&worker->shared->table->waiting), &place->waiter);
+	forget_poll(waiting, place);
+	waitlist_leave(waitlist_at(&waiting->decider->shared->table->waiting), &place->waiter);
 	place->is_taken = false;
-	pthread_mutex_lock(&worker->lock);
-	list_remove(&worker->woken, &place->woken);
-	pthread_mutex_unlock(&worker->lock);
+	pthread_mutex_lock(&waiting->queues.lock);
+	list_remove(&waiting->queues.woken, &place->woken);
+	pthread_mutex_unlock(&waiting->queues.lock);
 }
 
-void queue_run(struct worker *worker)
+void queue_run(struct waiting *waiting)
 {
 	struct parked *parked;
 
-	pthread_mutex_lock(&worker->lock);
-	while ((parked = list_of(list_take(&worker->woken), struct parked, place.woken))) {
+	pthread_mutex_lock(&waiting->queues.lock);
+	while ((parked = list_of(list_take(&waiting->queues.woken), struct parked, place.woken))) {
 		parked->place.is_first = !parked->place.is_dropped;
 		if (parked->held.at_store > 0)
 			parked->place.was_woken = true;
 		else
-			hold_put_off(worker, &parked->held, os_monotonic_ns());
+			hold_put_off(&waiting->pending, &parked->held, os_monotonic_ns());
 	}
-	pthread_mutex_unlock(&worker->lock);
-	run_polls(worker);
+	pthread_mutex_unlock(&waiting->queues.lock);
+	run_polls(waiting);
 }
 
 /* Its place is another's now. */
-static bool is_dropped(struct worker *worker, const struct parked *parked)
+static bool is_dropped(struct waiting *waiting, const struct parked *parked)
 {
 	bool is_dropped;
 
-	pthread_mutex_lock(&worker->lock);
+	pthread_mutex_lock(&waiting->queues.lock);
 	is_dropped = parked->place.is_dropped;
-	pthread_mutex_unlock(&worker->lock);
+	pthread_mutex_unlock(&waiting->queues.lock);
 	return is_dropped;
 }
 
 /* When the first of a queue tries again. */
-static uint64_t retry_at(struct worker *worker, struct parked *parked, const struct reply *reply,
+static uint64_t retry_at(struct waiting *waiting, struct parked *parked, const struct reply *reply,
                          uint64_t now_ns)
 {
 	bool was_woken = parked->place.was_woken;
@@ -145,12 +144,12 @@ static uint64_t retry_at(struct worker *worker, struct parked *parked, const str
 		return now_ns;
 	/* Nobody tells what another server gives back. */
 	if (engine_polls(&parked->work.plan))
-		add_poll(worker, parked, now_ns);
+		add_poll(waiting, parked, now_ns);
 	return sat_add(now_ns, reply->decision.retry_after_ns);
 }
 
 /* It has waited, and is decided. */
-static void end(struct worker *worker, struct parked *parked, struct reply *reply, uint64_t now_ns)
+static void end(struct waiting *waiting, struct parked *parked, struct reply *reply, uint64_t now_ns)
 {
 	uint64_t start_ns = parked->place.start_ns;
 
@@ -158,17 +157,17 @@ static void end(struct worker *worker, struct parked *parked, struct reply *repl
 		return;
 	if (parked->work.status == WEIR_OK)
 		reply->decision.wait_ns += now_ns - start_ns;
-	hold_count(worker, now_ns - start_ns);
+	hold_count(waiting->decider, now_ns - start_ns);
 }
 
 /* False: the queue of the key that denied it now has no room. */
-static bool move(struct worker *worker, struct parked *parked, uint64_t now_ns)
+static bool move(struct waiting *waiting, struct parked *parked, uint64_t now_ns)
 {
 	struct queue_place *place = &parked->place;
 	bool moves = place->is_taken;
 
-	queue_leave(worker, parked);
-	if (!enter(worker, parked, now_ns))
+	queue_leave(waiting, parked);
+	if (!enter(waiting, parked, now_ns))
 		return false;
 	place->has_moved |= moves;
 	if (place->start_ns == 0) {
@@ -178,27 +177,27 @@ static bool move(struct worker *worker, struct parked *parked, uint64_t now_ns)
 	return true;
 }
 
-uint64_t queue_stays(struct worker *worker, struct parked *parked, struct reply *reply)
+uint64_t queue_stays(struct waiting *waiting, struct parked *parked, struct reply *reply)
 {
 	struct queue_place *place = &parked->place;
 	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
 	bool stays = place->is_taken && parked->work.plan.waits_at == place->waiter.hash;
 
 	if (reply->waits &&
-	    (is_dropped(worker, parked) || (!stays && !move(worker, parked, now_ns))))
-		handle_deny(worker, &parked->work, WEIR_REASON_QUEUE_FULL, reply);
+	    (is_dropped(waiting, parked) || (!stays && !move(waiting, parked, now_ns))))
+		handle_deny(waiting->decider, &parked->work, WEIR_REASON_QUEUE_FULL, reply);
 	if (!reply->waits) {
-		queue_leave(worker, parked);
+		queue_leave(waiting, parked);
 		if (!reply->at_store)
-			end(worker, parked, reply, now_ns);
+			end(waiting, parked, reply, now_ns);
 		return HOLD_NEVER;
 	}
 	if (place->is_first) /* a new one in the next turn */
-		due_ns = stays ? retry_at(worker, parked, reply, now_ns) : now_ns + 1;
+		due_ns = stays ? retry_at(waiting, parked, reply, now_ns) : now_ns + 1;
 	return u64_min(due_ns, place->end_ns);
 }
 
-void queue_prepare(struct worker *worker, struct parked *parked, uint64_t now_ns)
+void queue_prepare(struct waiting *waiting, struct parked *parked, uint64_t now_ns)
 {
 	struct queue_place *place = &parked->place;
 	struct plan *plan = &parked->work.plan;
@@ -211,6 +210,6 @@ void queue_prepare(struct worker *worker, struct parked *parked, uint64_t now_ns
 	                 : place->has_moved ? WAIT_YIELDED
 	                                    : WAIT_FIRST;
 	plan->waits_at = place->waiter.hash;
-	if (parked->held.config != worker->config)
-		handle_adapt(worker, &parked->work);
+	if (parked->held.config != waiting->decider->config)
+		handle_adapt(waiting->decider, &parked->work);
 }

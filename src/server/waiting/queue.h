@@ -8,7 +8,7 @@
 #ifndef SERVER_QUEUE_H
 #define SERVER_QUEUE_H
 
-#include "server/loop/work.h"
+#include "server/waiting/park.h"
 
 /**
  * Keeps a parked work in the queue, if its `reply` says that it waits: for the same key as before,
@@ -16,13 +16,13 @@
  * queue. If the queue that it should join has no room, or its own queue dropped it for a waiter of
  * a higher priority, `reply` says so.
  */
-uint64_t queue_stays(struct worker *worker, struct parked *parked, struct reply *reply);
+uint64_t queue_stays(struct waiting *waiting, struct parked *parked, struct reply *reply);
 /** It leaves the queue that it stands in, if any. */
-void queue_leave(struct worker *worker, struct parked *parked);
+void queue_leave(struct waiting *waiting, struct parked *parked);
 /** Before it is tried again. A limit that a reload took away is forgotten. */
-void queue_prepare(struct worker *worker, struct parked *parked, uint64_t now_ns);
+void queue_prepare(struct waiting *waiting, struct parked *parked, uint64_t now_ns);
 
 /** Makes the works due now that were woken since, or are to look at a store. Before hold_run. */
-void queue_run(struct worker *worker);
+void queue_run(struct waiting *waiting);
 
 #endif

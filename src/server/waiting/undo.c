@@ -2,28 +2,28 @@
 
 #include "engine/remote/submit.h"
 
-static void cancel(struct worker *worker, struct plan *plan)
+static void cancel(struct decider *decider, struct plan *plan)
 {
 	bool was_there = plan->submission != NULL;
-	enum engine_state state = engine_cancel(&worker->turn, plan);
+	enum engine_state state = engine_cancel(&decider->turn, plan);
 
 	if (!was_there)
-		undo_at_store(worker, state);
+		decider_at_store(decider, state);
 }
 
 /* Undoes all items of a batch: none of them has an answer. */
-static void undo(struct worker *worker, struct work *work)
+static void undo(struct decider *decider, struct work *work)
 {
 	size_t n;
 	struct work *items = items_of(work, &n);
 
 	for (size_t i = n; i > 0; i--)
-		undo(worker, &items[i - 1]);
+		undo(decider, &items[i - 1]);
 	if (work->status == WEIR_OK)
-		cancel(worker, &work->plan);
+		cancel(decider, &work->plan);
 }
 
-void undo_untold(struct worker *worker, struct work *work, uint64_t wait_ns)
+void undo_untold(struct decider *decider, struct work *work, uint64_t wait_ns)
 {
 	size_t n;
 	struct work *items = items_of(work, &n);
@@ -32,22 +32,22 @@ void undo_untold(struct worker *worker, struct work *work, uint64_t wait_ns)
 		const struct reply *reply = &((const struct batch *)work->whole)->replies[i - 1];
 
 		if (wait_ns == 0 || reply->wait_ns > 0 || reply->permit.len > 0)
-			undo_untold(worker, &items[i - 1], reply->wait_ns);
+			undo_untold(decider, &items[i - 1], reply->wait_ns);
 	}
 	if (work->status == WEIR_OK)
-		cancel(worker, &work->plan);
+		cancel(decider, &work->plan);
 }
 
-void undo_go_on(struct worker *worker, struct work *work)
+void undo_go_on(struct decider *decider, struct work *work)
 {
 	size_t n;
 	struct work *items = items_of(work, &n);
 	struct weir_decision ignored;
 
 	for (size_t i = n; i > 0; i--)
-		undo_go_on(worker, &items[i - 1]);
+		undo_go_on(decider, &items[i - 1]);
 	if (work->plan.submission)
-		undo_at_store(worker, engine_resume(&worker->turn, &work->plan, &ignored));
+		decider_at_store(decider, engine_resume(&decider->turn, &work->plan, &ignored));
 }
 
 void undo_drop(struct work *work)
@@ -61,9 +61,9 @@ void undo_drop(struct work *work)
 		submit_close(&work->plan);
 }
 
-void undo_all(struct worker *worker, struct work *work)
+void undo_all(struct decider *decider, struct work *work)
 {
-	undo(worker, work);
+	undo(decider, work);
 	if (work->kind == REQUEST_LOCAL) /* it has an answer of its own */
 		return;
 	work->status = WEIR_ENOMEM;

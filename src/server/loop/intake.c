@@ -1,0 +1,422 @@
+#include "server/loop/intake.h"
+
+#include <stdlib.h>
+
+#include "engine/pipeline.h"
+#include "rules/model.h"
+#include "server/access/rights.h"
+#include "server/admin/page.h"
+#include "server/requests/batch.h"
+#include "server/requests/handle.h"
+#include "server/requests/run.h"
+#include "server/stores/reports.h"
+#include "server/waiting/later.h"
+#include "server/waiting/order.h"
+
+/* About what a reply takes, or an error, beyond request.reply_size. */
+#define REPLY_SIZE 256
+
+/* Nothing refers to the batch's memory any more. */
+static void reset(struct worker *worker)
+{
+	arena_reset(&worker->decider.arena);
+	worker->intake.parsing = &worker->intake.parsed;
+}
+
+/*
+ * Hands over the answers, with one write for each connection. Not while the batch is decided:
+ * each write would drive the code that decides out of the first cache.
+ */
+static void hand_over(struct worker *worker)
+{
+	size_t from = 0;
+
+	for (size_t i = 0; i < worker->intake.count; i++) {
+		struct net_conn *conn = worker->intake.works[i].conn;
+		size_t end = worker->intake.works[i].end;
+
+		if (i + 1 < worker->intake.count && worker->intake.works[i + 1].conn == conn)
+			continue;
+		hold_send(conn, (struct slice){worker->waiting.pending.out.data + from, end - from});
+		from = end;
+	}
+	net_loop_flush(worker->loop);
+	worker->waiting.pending.out.len = 0;
+	if (worker->waiting.pending.out.capacity > INTAKE_OUT_KEEP)
+		buffer_free(&worker->waiting.pending.out);
+}
+
+static void fetch(void *context, size_t start, size_t end)
+{
+	const struct worker *worker = context;
+
+	handle_fetch(worker->shared->table, worker->intake.works + start, end - start);
+}
+
+static void locate(void *context, size_t start, size_t end)
+{
+	const struct worker *worker = context;
+
+	handle_locate(&worker->decider.turn, worker->intake.works + start, end - start);
+}
+
+static bool must_park(const struct worker *worker, const struct work *work)
+{
+	return work_split(work) || (worker->decider.config->stores != 0 &&
+	                            (park_is_needed(work) || order_is_behind(&worker->waiting.order, work)));
+}
+
+static void decide(void *context, size_t start, size_t end)
+{
+	struct worker *worker = context;
+	bool may_park = worker->decider.config->stores != 0 || worker->waiting.splits;
+	struct reply reply;
+
+	for (size_t i = start; i < end; i++) {
+		struct work *work = &worker->intake.works[i];
+
+		client_of(work->conn)->coming = 0;
+		if (__builtin_expect(may_park, 0) && must_park(worker, work)) {
+			later_run(&worker->waiting, work);
+		} else {
+			handle_finish(&worker->decider, work, &reply);
+			if (!reply.waits || !later_wait(&worker->waiting, work, &reply))
+				hold_answer(&worker->waiting.pending, work, &reply);
+		}
+		work->end = worker->waiting.pending.out.len;
+	}
+}
+
+void intake_answer(struct worker *worker)
+{
+	struct metrics_loop *metrics = worker->decider.metrics;
+	uint64_t end_ns;
+
+	if (worker->intake.count == 0) {
+		reset(worker);
+		return;
+	}
+	decider_read_clock(&worker->decider);
+	pipeline_run((struct pipeline){worker->intake.count, {fetch, locate, decide}}, worker->intake.count, worker);
+	hand_over(worker);
+	if (__builtin_expect(worker->decider.new_streams > 0, 0))
+		streams_begin(&worker->streams, worker->intake.works, worker->intake.count);
+	end_ns = os_monotonic_ns();
+	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->intake.start_ns), worker->intake.count);
+	metrics_observe(metrics, METRICS_TURN, worker->intake.count, 1);
+	worker->intake.start_ns = end_ns;
+	worker->intake.count = 0;
+	worker->intake.coming = 0;
+	worker->waiting.splits = false;
+	worker->decider.pages.batch++;
+	adhoc_end_batch(&worker->decider.adhoc);
+	reset(worker);
+}
+
+static void on_open(void *context, struct net_conn *conn)
+{
+	struct worker *worker = context;
+
+	worker->intake.opened++;
+	protocol_of(conn)->codec->open(client_of(conn)->session, &worker->intake.limits,
+	                               worker->intake.opened * worker->shared->threads + worker->index);
+}
+
+void intake_begin_turn(struct worker *worker)
+{
+	if (worker->intake.in_turn)
+		return;
+	worker->intake.in_turn = true;
+	run_advance(&worker->decider);
+	worker->admission.has_stores = worker->decider.config->stores != 0;
+	reports_begin(&worker->decider);
+	worker->intake.start_ns = os_monotonic_ns();
+}
+
+/* The rest of a connection's bytes, and of its share of the turn in requests. */
+struct feed {
+	struct net_conn *conn;
+	const struct worker_protocol *protocol;
+	struct client *client;
+	struct slice rest;
+	size_t share;
+	bool reserved; /* the connection is one too many */
+};
+
+static void consume(struct feed *feed, size_t bytes, size_t requests)
+{
+	feed->rest = (struct slice){feed->rest.data + bytes, feed->rest.len - bytes};
+	feed->share = sat_sub(feed->share, requests);
+}
+
+/* As how many more requests it counts. */
+static inline size_t dear_as(const struct request *request)
+{
+	return u64_max(request->item_count, request->reply_size / REPLY_SIZE);
+}
+
+/* NULL: nobody's. */
+static struct slice user_name(const struct worker *worker)
+{
+	if (!worker->decider.config->users)
+		return SLICE("default");
+	return worker->decider.user ? slice_of(worker->decider.user->rule->name) : (struct slice){NULL, 0};
+}
+
+/* A request of several units of work counts as several requests. */
+__attribute__((noinline)) static void charge(struct worker *worker, struct feed *feed,
+                                             const struct work *work)
+{
+	size_t counted = work->kind == REQUEST_BATCH ? work->whole->item_count : 1;
+	size_t more = sat_sub(work_units(work), counted);
+
+	feed->share = sat_sub(feed->share, more);
+	net_loop_spend(worker->loop, more * BATCH_UNIT_BYTES);
+	if (work_split(work))
+		later_split(&worker->waiting, work->conn);
+}
+
+/* Adds the request to the batch. False: no more of its connection now. */
+static inline bool admit(struct worker *worker, struct request *request, struct feed *feed,
+                         size_t page)
+{
+	struct work *work = &worker->intake.works[worker->intake.count++];
+	struct client *client = feed->client;
+	size_t reply = REPLY_SIZE + request->reply_size + page;
+
+	work->conn = feed->conn;
+	if (1u << request->kind & (1u << REQUEST_LOCAL | 1u << REQUEST_BATCH))
+		request->name = user_name(worker);
+	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
+		rights_log_foreign(&worker->decider, work);
+	handle_prepare(&worker->decider, work, request);
+	if (feed->reserved)
+		rights_use_reserve(&worker->decider, work, request);
+	if (__builtin_expect(work_units(work) > 1, 0))
+		charge(worker, feed, work);
+	if (__builtin_expect(worker->admission.has_stores || client->has_split, 0) &&
+	    (client->has_split || park_is_needed(work)))
+		reply += park_size(work);
+	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work)) /* those never do */
+		reply += HOLD_SIZE;
+	client->coming += reply;
+	worker->intake.coming += reply;
+	if (work->whole == request)
+		worker->intake.parsing = arena_alloc(&worker->decider.arena, sizeof *request);
+	if (work->close)
+		net_conn_finish(work->conn);
+	else if (page > 0)
+		net_conn_yield(work->conn);
+	return !work->close && page == 0 && !client->has_split;
+}
+
+static bool drop_from_batch(struct worker *worker, struct net_conn *conn, unsigned stream)
+{
+	size_t i = client_of(conn)->coming > 0 ? worker->intake.count : 0;
+
+	while (i > 0 && (worker->intake.works[i - 1].conn != conn || worker->intake.works[i - 1].stream != stream))
+		i--;
+	if (i > 0)
+		later_drop(&worker->waiting, &worker->intake.works[i - 1]);
+	return i > 0;
+}
+
+/*
+ * Ends the requests that the client has cancelled. One that nobody holds was put back for its
+ * login. False: there is none.
+ */
+__attribute__((noinline)) static bool end_cancelled(struct worker *worker, const struct feed *feed)
+{
+	const struct codec *codec = feed->protocol->codec;
+	unsigned stream;
+	bool any = false;
+
+	for (; (stream = codec->cancelled(feed->client->session)) != 0; any = true)
+		if (!hold_cancel_stream(&worker->waiting.pending, feed->conn, stream) &&
+		    !drop_from_batch(worker, feed->conn, stream))
+			login_cancel(feed->conn);
+	return any;
+}
+
+/* Input that is not taken now may cancel what keeps it from being taken. */
+static bool look_ahead(struct worker *worker, const struct feed *feed)
+{
+	const struct codec *codec = feed->protocol->codec;
+
+	if (feed->rest.len == 0 || !codec->look_ahead)
+		return false;
+	codec->look_ahead(feed->client->session, feed->rest);
+	return end_cancelled(worker, feed);
+}
+
+static void put_back(struct feed *feed)
+{
+	const struct codec *codec = feed->protocol->codec;
+
+	if (codec->put_back)
+		codec->put_back(feed->client->session);
+}
+
+/* Takes the next request of a connection. False: no more of it now. */
+static inline bool take(struct worker *worker, struct feed *feed)
+{
+	const struct codec *codec = feed->protocol->codec;
+	struct request *request = worker->intake.parsing;
+	size_t consumed = 0, page = 0;
+
+	if (__builtin_expect(worker->admission.batches >= CROWD_BATCHES, 0) &&
+	    crowd_holds_transaction(&worker->admission, feed->conn))
+		return false;
+	switch (codec->parse(feed->client->session, feed->rest, &consumed, &worker->decider.arena, request)) {
+	case CODEC_MORE:
+		return false;
+	case CODEC_SKIPPED:
+		if (codec->cancelled)
+			end_cancelled(worker, feed);
+		consume(feed, consumed, 1);
+		return true;
+	case CODEC_REQUEST:
+		if (__builtin_expect(request->kind == REQUEST_INTERIM, 0))
+			end_cancelled(worker, feed);
+		break;
+	}
+	if (__builtin_expect(worker->decider.config->users != NULL, 0) &&
+	    !login_take(&worker->decider, &worker->logins, feed->conn, request)) {
+		put_back(feed);
+		return false;
+	}
+	if (__builtin_expect(request->kind == REQUEST_BATCH, 0) &&
+	    crowd_holds_batch(&worker->admission, feed->conn, request)) {
+		put_back(feed);
+		return false;
+	}
+	if (page_is_asked(request)) {
+		page = page_size(&worker->decider.pages, request->kind);
+		if (net_loop_is_busy(worker->loop)) {
+			net_conn_yield(feed->conn);
+			put_back(feed);
+			return false;
+		}
+	}
+	consume(feed, consumed, 1 + dear_as(request));
+	return admit(worker, request, feed, page);
+}
+
+/* Whether the batch must be answered before it gets another request of this client. */
+static inline bool must_answer(const struct worker *worker, const struct client *client,
+                               size_t room)
+{
+	return client->coming >= room || worker->intake.count == INTAKE_BATCH || !worker->intake.parsing ||
+	       worker->intake.coming > INTAKE_OUT_MAX || worker->decider.arena.used > INTAKE_ARENA_MAX;
+}
+
+/* Takes what there is, as long as the replies have `room`. False: no more now. */
+static bool take_all(struct worker *worker, struct feed *feed, size_t room)
+{
+	while (feed->rest.len > 0) {
+		if (feed->share == 0) {
+			net_conn_yield(feed->conn);
+			return false;
+		}
+		if (must_answer(worker, feed->client, room))
+			return true;
+		if (!take(worker, feed))
+			return false;
+	}
+	return false;
+}
+
+/* A transaction is dear, and may end together with many others. */
+static bool must_put_off(const struct worker *worker, const struct feed *feed)
+{
+	const struct codec *codec = feed->protocol->codec;
+
+	return net_loop_is_busy(worker->loop) && codec->queued &&
+	       codec->queued(feed->client->session) > INTAKE_PUT_OFF;
+}
+
+static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
+{
+	struct worker *worker = context;
+	struct feed feed = {
+	    .conn = conn,
+	    .protocol = net_conn_tag(conn),
+	    .client = net_conn_data(conn),
+	    .rest = bytes,
+	    .share = net_loop_share(worker->loop, INTAKE_SHARE),
+	    .reserved = !net_conn_enter(conn),
+	};
+	size_t room;
+
+	if (must_put_off(worker, &feed)) {
+		net_conn_yield(conn);
+		return 0;
+	}
+	intake_begin_turn(worker);
+	do {
+		while (!feed.client->has_split && (room = crowd_room(&worker->admission, conn, feed.rest.len)) > 0 &&
+		       take_all(worker, &feed, room))
+			intake_answer(worker);
+	} while (look_ahead(worker, &feed));
+	if (feed.protocol->codec->unfinished)
+		net_conn_part(conn, feed.protocol->codec->unfinished(feed.client->session));
+	return bytes.len - feed.rest.len;
+}
+
+static void on_close(void *context, struct net_conn *conn)
+{
+	struct worker *worker = context;
+	const struct codec *codec = protocol_of(conn)->codec;
+	struct client *client = net_conn_data(conn);
+
+	crowd_leave(&worker->admission, client);
+	login_cancel(conn);
+	if (net_conn_error(conn))
+		secure_tell(&worker->secure, conn, worker->shared->log);
+	if (client->held.first) {
+		hold_cancel(&worker->waiting.pending, conn);
+		net_loop_wake(worker->loop); /* a turn sends to stores what goes back */
+	}
+	if (codec->close)
+		codec->close(client->session);
+}
+
+static bool on_stop(void *context, struct net_conn *conn)
+{
+	struct buffer words = {0};
+	bool any;
+
+	(void)context;
+	protocol_of(conn)->codec->stop(client_of(conn)->session, &words);
+	any = words.len > 0;
+	if (any)
+		buffer_add_slice(net_conn_out(conn), (struct slice){words.data, words.len});
+	buffer_free(&words);
+	return any;
+}
+
+struct net_kind intake_kind(struct worker *worker, const struct worker_protocol *protocol, bool secure)
+{
+	return (struct net_kind){
+	    .open = on_open,
+	    .data = on_data,
+	    .close = on_close,
+	    .stop = protocol->codec->stop ? on_stop : NULL,
+	    .conn_size = sizeof(struct client) + protocol->codec->session_size,
+	    .idle_timeout_ms = &worker->shared->idle_timeout_ms[protocol->metric],
+	    .tag = protocol,
+	    .filter = secure ? &worker->secure.filter : NULL,
+	};
+}
+
+int intake_open(struct worker *worker)
+{
+	struct intake *intake = &worker->intake;
+
+	intake->limits = worker->shared->limits;
+	intake->limits.carried = &worker->decider.carried;
+	intake->limits.kept = &worker->decider.metrics->kept;
+	intake->parsing = &intake->parsed;
+	intake->works = calloc(INTAKE_BATCH, sizeof *intake->works);
+	return intake->works ? WEIR_OK : WEIR_ENOMEM;
+}

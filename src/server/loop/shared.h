@@ -1,0 +1,44 @@
+/* shared.h: the parts of the server that all workers share. */
+#ifndef SERVER_SHARED_H
+#define SERVER_SHARED_H
+
+#include <stdatomic.h>
+
+#include "net/net.h"
+#include "proto/codec.h"
+#include "server/access/logins.h"
+#include "server/access/secret.h"
+#include "server/admin/events.h"
+#include "server/admin/forced.h"
+#include "server/admin/log.h"
+#include "server/admin/metrics.h"
+#include "server/admin/phased.h"
+#include "server/admin/switches.h"
+#include "server/stores/fleets.h"
+#include "server/stores/report_poll.h"
+#include "server/stores/stores.h"
+#include "stats/top.h"
+
+struct worker_shared {
+	bool has_admin; /* a listener takes the admin calls away from the others */
+	weir_table *table;
+	struct metrics *metrics;
+	struct top *top;
+	struct phased *phases;
+	struct log *log;
+	struct events *events; /* the log's */
+	struct stores stores;
+	struct secrets secrets; /* of permits */
+	struct switches switches;
+	struct fleets fleets;
+	struct reports reports;
+	struct forced forced;
+	struct logins logins;
+	struct net_gate gate;
+	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
+	struct codec_limits limits;
+	size_t threads; /* workers */
+	_Atomic bool stopping;
+};
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * decider.h: the part of a worker by which requests are prepared and decided: the configuration, the
+ * time and the memory of the turn, the sender, and the counters.
+ */
+#ifndef SERVER_DECIDER_H
+#define SERVER_DECIDER_H
+
+#include "base/arena.h"
+#include "server/config.h"
+#include "server/loop/shared.h"
+#include "server/loop/work.h"
+#include "server/requests/adhoc.h"
+#include "server/stores/lanes.h"
+
+/* An answer that is the same for all clients; see page.h. */
+struct page {
+	struct buffer text;
+	uint64_t batch; /* in which it was rendered; 0: never */
+};
+
+struct pages {
+	uint64_t batch; /* the number of this one, from 1 */
+	struct page of[REQUEST_KIND_COUNT];
+	struct top_ends top_ends; /* of the page REQUEST_TOP */
+};
+
+struct decider {
+	struct worker_shared *shared;
+	size_t index;                 /* of the worker: it writes the counters of that loop */
+	struct metrics_loop *metrics; /* these */
+	struct net_loop *loop;
+	struct lanes *lanes;
+	struct server_config *config; /* the newest when the turn began; owns a reference */
+	bool was_reloaded;            /* some of what waits may have lost its user */
+	struct carried_list carried;  /* the configuration's, for the codecs */
+	struct decider *self;
+	struct turn turn;             /* its context points to `self`, or to the same of a parked work */
+	struct arena arena;           /* memory for the requests of the batch */
+	const struct user *user;      /* of the request that is read; NULL: nobody, or there are none */
+	struct weir_error refusal;    /* of its login; status 0: it is right, or there is none */
+	const char *forced_by;        /* struct switched's `by` of what is forced now, or NULL */
+	size_t *at_store;             /* of the parked work that is run: plans that stores have */
+	size_t slice;                 /* as much work of a batch is prepared now, see batch.h */
+	struct arena plans;           /* of items that are run at once, in a turn that goes on with a batch */
+	struct request blank;         /* of which only the head is ever set */
+	struct adhoc adhoc;
+	struct pages pages;
+	size_t new_streams;           /* that the batch begins; see stream.h */
+	uint64_t foreign_quiet_ns;    /* until when another foreign_protocol is not logged */
+	uint64_t refused_quiet_ns;    /* the same of proxy_refused */
+};
+
+/** The decider of a turn's context. */
+static inline struct decider *decider_of(void *context)
+{
+	return *(struct decider **)context;
+}
+
+/** Decisions are made for this moment from now on. */
+static inline void decider_read_clock(struct decider *decider)
+{
+	decider->turn.at = clock_moment(engine_clock(decider->shared->table));
+}
+
+/** Whether a store has a plan of the work that is run now; that is counted. */
+static inline bool decider_at_store(struct decider *decider, enum engine_state state)
+{
+	if (__builtin_expect(state != ENGINE_SUBMITTED, 1))
+		return false;
+	++*decider->at_store;
+	return true;
+}
+
+#endif
