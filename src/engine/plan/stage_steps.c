@@ -6,7 +6,7 @@
 #include "engine/plan/stage.h"
 #include "wait/waitlist.h"
 
-struct algo_call stage_call(const struct plan *plan, const struct step *step)
+static inline struct algo_call call_of(const struct plan *plan, const struct step *step)
 {
 	struct algo_call call = {.cost = plan->cost, .permit = plan->permit.id};
 
@@ -81,7 +81,8 @@ __attribute__((flatten)) static void apply(const struct turn *turn, const struct
 	record(turn, plan, step, until_ns, d);
 }
 
-bool stage_has(const struct plan *plan, const struct step *step)
+/* Whether the step has a part in the plan's stage. */
+static inline bool belongs(const struct plan *plan, const struct step *step)
 {
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_OWN:
@@ -112,7 +113,7 @@ static inline struct step *pick(const struct plan *plan, size_t i, unsigned pass
 {
 	struct step *step = &plan->steps[stage_index(plan, i)];
 
-	return STAGE_PASS(step->pass) & pass && !step->remote && stage_has(plan, step) ? step : NULL;
+	return STAGE_PASS(step->pass) & pass && !step->remote && belongs(plan, step) ? step : NULL;
 }
 
 /* The decision of a plan is that of its tightest step, but the longest wait is that of all. */
@@ -194,6 +195,16 @@ pass_on(struct plan *plan, struct step *step, struct weir_decision *one, struct 
 		denial_note(plan, step, one, d);
 }
 
+struct algo_call stage_call(const struct plan *plan, const struct step *step)
+{
+	return call_of(plan, step);
+}
+
+bool stage_has(const struct plan *plan, const struct step *step)
+{
+	return belongs(plan, step);
+}
+
 void stage_note(const struct turn *turn, struct plan *plan, struct step *step, uint64_t until_ns,
                 struct weir_decision *one, struct weir_decision *d)
 {
@@ -215,7 +226,7 @@ static void run_pass(const struct turn *turn, struct plan *plan, unsigned pass,
 		step = pick(plan, i, pass);
 		if (!step)
 			continue;
-		call = stage_call(plan, step);
+		call = call_of(plan, step);
 		apply(turn, plan, step, &call, &one);
 		pass_on(plan, step, &one, d);
 	}
@@ -243,7 +254,7 @@ void stage_run_alone(const struct turn *turn, struct plan *plan, struct weir_dec
 	struct algo_call call;
 
 	plan->stage = PLAN_TAKE;
-	call = stage_call(plan, step);
+	call = call_of(plan, step);
 	apply(turn, plan, step, &call, d);
 	step->taken = plan_takes(plan) && d->allowed && step->until_ns != 0;
 }
