@@ -98,7 +98,7 @@ struct algo_limit {
 	bool is_measured;        /* its quota changes: an outcome says what it is */
 	bool head_has_sum;       /* a sliding window whose heads say all that is in use */
 	uint64_t quota;       /* what it grants at once; also the greatest cost */
-	uint64_t chunk;       /* units that a server takes from a remote store at once; 0: none */
+	uint64_t chunk;       /* units that a server takes from a remote store at once, or 0 */
 	uint64_t period_ns;   /* the rate's; of months and years the longest */
 	uint64_t farthest_ns; /* no state of it is further ahead, but of clocks that were set back */
 	uint64_t window_ns;   /* for explanations: the period, of a bucket what it takes to fill */
@@ -116,13 +116,13 @@ struct algo_limit {
 	enum algo_rows rows;  /* the algorithm's, ... */
 	bool paced;           /* as is this */
 	uint64_t retry_ns;    /* after which a request asks again where nothing better is known */
-	uint64_t queue;       /* how many may wait for a key without being asked to; 0: none */
+	uint64_t queue;       /* how many may wait for a key without being asked to, or 0 */
 	uint64_t max_wait_ns; /* and how long at most; of paced limits for a turn */
 	uint64_t count;       /* the rate's */
-	unsigned width; /* of wide states: least cells of a row; 0: a state is one time and one word */
-	uint64_t keys;  /* of wide states: how many to have room for at least; 0: the store's share */
+	unsigned width; /* of wide states: least cells of a row; of other states 0 */
+	uint64_t keys;  /* of wide states: how many to have room for at least, or 0 for the store's share */
 	struct calendar calendar; /* aligned windows and days only, as is the cache */
-	struct cpu *cpu;          /* how busy the processors are; NULL: it makes no difference */
+	struct cpu *cpu;          /* how busy the processors are, or NULL if it makes no difference */
 	struct algo_cache *cache; /* the calendar's window last asked for */
 	struct demand *demand;    /* of limits that shed a share by priority; owned by the limit */
 	const struct algo_limit *_Atomic successor; /* the last: once other parameters have taken over */
@@ -144,11 +144,11 @@ enum algo_op {
 	ALGO_PEEK,
 	ALGO_REFUND,
 	ALGO_RESET,
-	/* Of limits that judge by outcomes (algorithm->judges): */
+	/* For limits that judge by outcomes (algorithm->judges): */
 	ALGO_REPORT, /* ends a permit, and counts how its request ended */
 	ALGO_COUNT,  /* only counts that: the permit is another server's */
 	ALGO_SETTLE, /* only ends a permit: another server has counted how its request ended */
-	/* Of limits with phases: */
+	/* For limits with phases: */
 	ALGO_FORCE, /* an operator's: into a phase, or out of it */
 	/* What a quorum group has decided, unless an operator has forced the breaker: */
 	ALGO_GROUP_OPEN, /* since `until_ns`, after `cost` failed probes in a row; all servers take the
@@ -211,7 +211,7 @@ struct algo_call {
 	                      current use; report, count, settle: of the permit, or 0 for the newest;
 	                      force: until when, or 0 for ever */
 	uint64_t draw;     /* acquire from a random limit: 64 fair bits; of others that draw now and
-	                      then, 0: they draw when they have to */
+	                      then 0, since they draw when they have to */
 	uint64_t permit;   /* acquire: the id that the request's places carry, or 0; refund and report:
 	                      of which permit; random bits, and a stripe (ALGO_STRIPE_SHIFT) */
 	struct algo_notification *notification; /* out, if a quorum group decides the limit, or NULL */
@@ -226,8 +226,8 @@ struct algo_call {
 	bool replaces;
 	union {
 		struct { /* acquire and peek */
-			uint64_t max_wait_ns; /* of a paced limit: 0: as the limit says, WEIR_ZERO: no wait, else
-			                         at most so long, and never longer than the limit says */
+			uint64_t max_wait_ns; /* of a paced limit: 0 for the limit's own, WEIR_ZERO for no wait, else
+			                         at most so long, and never longer than the limit's own */
 			uint64_t earlier; /* peek at a limit whose requests pay later (algorithm.h): so many
 			                     units does the same request take first, by charges of `cost` */
 		};
@@ -348,7 +348,7 @@ static inline void algo_outcome_full(const struct algo_limit *limit, struct algo
 /** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */
 int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *options,
                     struct weir_error *error);
-/** A copy that outlives it, and that nothing takes over. 0, ENOMEM, or ENOTFOUND: its zone. */
+/** A copy that outlives it, and that nothing takes over. Errors: ENOMEM, ENOTFOUND (its zone). */
 int algo_limit_copy(struct algo_limit *copy, const struct algo_limit *limit);
 void algo_limit_free(struct algo_limit *limit);
 
@@ -389,14 +389,14 @@ bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step);
  * A state that is stored must not hide from them what a cut takes off. So the state has all use, and
  * reaches further ahead than the limit admits; or, where it would be taken for one of a clock that was
  * set back, it is cut: do not store it. Returns the end of the state with all use, which is another than
- * the state's if it is cut; UINT64_MAX: further than a time can say.
+ * the state's if it is cut, or UINT64_MAX if that is further than a time can say.
  */
 uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_note *from,
                           uint64_t now_ns, struct algo_state *state);
 #define ALGO_NEVER UINT64_MAX
 /**
  * How long a request waits at least, whatever the state of its key, if it charges the key `earlier`
- * units before. ALGO_NEVER: surely longer than the limit lets it wait.
+ * units before; or ALGO_NEVER if that is surely longer than the limit lets it wait.
  */
 uint64_t algo_least_wait_ns(const struct algo_limit *limit, uint64_t cost, uint64_t earlier);
 

@@ -35,7 +35,7 @@ const struct algorithm *algorithm_listed(size_t index)
 	return index < sizeof in_order / sizeof *in_order ? in_order[index] : NULL;
 }
 
-/* The algorithm's parameter in the same field as another one's; NULL: it has none. */
+/* The algorithm's parameter in the same field as another one's, or NULL. */
 static const struct algo_parameter *counterpart(const struct algorithm *algorithm,
                                                 const struct algo_parameter *parameter)
 {

@@ -43,7 +43,7 @@ struct algorithm {
 	enum weir_algorithm id;
 	struct algo_parameter parameters[ALGO_PARAMETERS_MAX + 1]; /* in the order of listings */
 	const char
-	    *sample; /* parameters at some 100 a minute, to compare it; NULL: it is not compared */
+	    *sample; /* parameters at some 100 a minute, by which it is compared, or NULL */
 
 	enum algo_rows rows; /* how states are kept that are wider than a word; without them, `step` */
 	bool paced;          /* a request may have to wait for its start */
@@ -68,7 +68,7 @@ struct algorithm {
 
 	/* For states of one time and one word, see algo_step. */
 	algorithm_step *step;
-	const char *word;   /* what the word counts, NULL: nothing; tests/vectors/README.md */
+	const char *word;   /* what the word counts, or NULL; tests/vectors/README.md */
 	unsigned word_less; /* and how much less than that it is */
 	/**
 	 * Optional: state->until_ns has been cut back to window_ns from now; makes it the furthest that
@@ -78,7 +78,7 @@ struct algorithm {
 	/** Optional, all or none: what to remember of parameters, ... */
 	struct algo_note (*note)(const struct algo_limit *limit);
 	/**
-	 * ... and a state written under `from` (NULL: not known) as `limit` would have it: until
+	 * ... and a state written under `from` (NULL if not known) as `limit` would have it: until
 	 * `since_ns`, at most `now_ns`, the use leaked as `from` says, and from then on as `limit`
 	 * says.
 	 */
@@ -86,7 +86,8 @@ struct algorithm {
 	                                 uint64_t since_ns, uint64_t now_ns, struct algo_state state);
 	/**
 	 * Makes `then` what `convert` needs of a limit with the parameters of a note, for a state with
-	 * all of the use. It has its algorithm and period already. False: the note is not enough.
+	 * all of the use. It has its algorithm and period already. Returns false if the note
+	 * is not enough.
 	 */
 	bool (*recall)(const struct algo_limit *limit, const struct algo_note *note,
 	               struct algo_limit *then);

@@ -48,7 +48,7 @@ enum algo_use {
 };
 
 struct algo_parameter {
-	const char *name; /* NULL: the end of a list */
+	const char *name; /* or NULL at the end of a list */
 	enum algo_type type;
 	uint16_t offset, size; /* of its field in struct weir_limit_options, ... */
 	bool in_health;        /* or in struct weir_health_options */
@@ -100,7 +100,7 @@ struct algo_parameter {
 	"expected a period of fixed length, found months or years, which only calendar windows "       \
 	"(fixed_window) have"
 
-/** The place of its value; NULL: no option of its kind is given. */
+/** The place of its value, or NULL if no option of its kind is given. */
 const void *parameter_field(const struct algo_parameter *parameter,
                             const struct weir_limit_options *options);
 /** The same to write to: options->health is the caller's own. */

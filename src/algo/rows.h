@@ -84,9 +84,9 @@ struct places_params {
 #define HEALTH_FLIGHT_PARTS 10
 
 struct health_params {
-	uint64_t part_ns; /* of the window; 0: it counts calls */
+	uint64_t part_ns; /* of the window, or 0 if it counts calls */
 	uint64_t part_inverse, flight_inverse, place_inverse; /* of divide_by */
-	uint64_t slow_ns; /* 0: no call is slow */
+	uint64_t slow_ns; /* from which a call is slow, or 0 */
 	uint64_t sleep_ns;     /* the first; each failed probe doubles it, ... */
 	uint64_t sleep_max_ns; /* up to this, which is no less */
 	uint64_t ramp_ns;
@@ -94,12 +94,12 @@ struct health_params {
 	uint64_t probe_ns;   /* and of probes, at most as long */
 	uint32_t parts, calls; /* of the window, one of them 0 */
 	uint32_t minimum;
-	uint32_t failures; /* so many are too many, whatever their share; 0: the share counts */
+	uint32_t failures; /* so many are too many, whatever their share; or 0 if the share counts */
 	uint32_t failure_percent, slow_percent;
 	uint32_t probes;
-	uint32_t max_concurrent; /* 0: any number */
+	uint32_t max_concurrent; /* or 0 for any number */
 	uint32_t layout; /* tells rows with another max_concurrent or judge_only from the limit's own */
-	uint32_t quorum; /* of servers that say that it is to open; 0: it is not shared */
+	uint32_t quorum; /* of servers that say that it is to open, or 0 if it is not shared */
 	uint32_t seal;           /* tells parameters by which a window is judged from others */
 	uint8_t flight_mark;     /* the same of when permits end, 0 to 15; odd: each has its own cell */
 	bool finished_only;      /* the part of now does not count yet */

@@ -23,7 +23,7 @@ static const struct word preset_words[] = {{"none", WEIR_PRESET_NONE},
 static const struct preset {
 	struct weir_health_options options;
 	uint32_t parts, spared;
-	double k_least; /* when all parts fail; 0: as ever */
+	double k_least; /* when all parts fail, or 0 for `k` */
 	bool recovers;
 } presets[] = {
     [WEIR_PRESET_NONE] = {.parts = 40},

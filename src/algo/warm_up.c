@@ -294,7 +294,7 @@ static bool give_back_unknown(const struct warm_up *warm, uint64_t cost, struct 
 
 /*
  * Gives the newest permits to the next request, and stores again those that were taken from there.
- * False: the key is cold then, or more would be stored than a word has room for. It is as new.
+ * False if the key is as new: cold, or with more stored than a word has room for.
  */
 static bool give_back(const struct warm_up *warm, uint64_t cost, struct use *use)
 {
@@ -396,7 +396,7 @@ static void set_interval(struct warm_up *warm, u128 p, uint64_t q)
 
 /*
  * Chooses D, so that one word tells all parts and all q-ths. Where more than 2^31 permits can be
- * stored that takes a smaller q, which makes T longer. False: more than 2^32 can be stored.
+ * stored that takes a smaller q, which makes T longer. False if more than 2^32 can be stored.
  */
 static bool count_parts(struct warm_up *warm)
 {

@@ -6,7 +6,7 @@
 
 /**
  * weir_engine_open where limits have stores of their own: for each limit of the configuration
- * its store, or NULL: the table's. The table's `store` is its memory. `stores` is only read here,
+ * its store, or NULL for the table's. The table's `store` is its memory. `stores` is only read here,
  * and the stores outlive the engine.
  */
 int engine_open(const struct weir_config *config, struct weir_table *table,

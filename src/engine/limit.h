@@ -18,11 +18,11 @@ struct limit_group {
 struct weir_limit {
 	struct algo_limit algo;
 	const char *name;
-	struct store *store; /* where its states are; NULL: where the table says */
+	struct store *store; /* where its states are, or NULL for where the table says */
 	enum rules_failure on_store_failure;
 	/*
 	 * The limit that counts in the table's memory while the store is away, with this server's
-	 * share of the quota. It has its own counts and identity. NULL: there is none.
+	 * share of the quota. It has its own counts and identity. Or NULL.
 	 */
 	const struct weir_limit *local;
 	const struct weir_limit *origin; /* of such a limit: the one that it stands in for */

@@ -10,11 +10,11 @@
 
 struct weir_table {
 	struct store *store;  /* its memory */
-	struct store *remote; /* where limits count that name no store; NULL: in `store` */
+	struct store *remote; /* where limits count that name no store, or NULL for `store` */
 	struct store_caller *caller; /* of `remote`, which calls of the library block on; or NULL */
 	struct names *names; /* of the keys of permits at `remote`; NULL without a caller */
-	uint64_t nodes; /* that share the quota of what is local; 0: as the rule file says */
-	struct waitlist *waiting; /* the requests of this process that wait; NULL: none yet */
+	uint64_t nodes; /* that share the quota of what is local, or 0 for what the rule file says */
+	struct waitlist *waiting; /* the requests of this process that wait, or NULL */
 };
 
 /* engine_remote_store where either has named one. Apart: checks in memory have no room for it. */
@@ -26,7 +26,7 @@ engine_named_store(const struct weir_table *table, const struct weir_limit *limi
 	return store && store->kind && !algo_is_local(&limit->algo) ? store : NULL;
 }
 
-/** The remote store that completes the steps of a limit, or NULL: they are done in memory. */
+/** The remote store that completes the steps of a limit, or NULL if they are done in memory. */
 static inline struct store *engine_remote_store(const struct weir_table *table,
                                                 const struct weir_limit *limit)
 {
@@ -35,7 +35,7 @@ static inline struct store *engine_remote_store(const struct weir_table *table,
 	return engine_named_store(table, limit);
 }
 
-/** The remote store at which servers decide a limit together, or NULL: each by itself. */
+/** The remote store at which servers decide a limit together, or NULL if each decides by itself. */
 static inline struct store *engine_group_store(const struct weir_table *table,
                                                const struct weir_limit *limit)
 {

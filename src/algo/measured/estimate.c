@@ -115,7 +115,7 @@ INLINE struct knee learned_of(const struct flying_params *params, struct estimat
 	return knee;
 }
 
-/* False: they are of another window. */
+/* Returns false if they are of another window. */
 static bool read_measured(struct estimate_cell cell, struct knee *knee)
 {
 	struct bits from = bits_of(cell);

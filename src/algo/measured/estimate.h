@@ -48,14 +48,14 @@ struct headroom_limits estimate_limits(const struct flying_params *params,
                                        const struct estimate_cell *cells, uint32_t cpu,
                                        uint64_t now_ns, bool has_priorities);
 
-/** A request has been denied beside so many. False: that changes nothing. */
+/** A request was denied beside so many. Returns false if that changes nothing. */
 bool estimate_deny(const struct flying_params *params, const struct estimate_cell *cells,
                    uint32_t cpu, uint64_t now_ns, struct estimate_change *change);
 
 /** Tells permits of one time from those of another. */
 uint8_t estimate_window(const struct flying_params *params, const struct estimate_cell *cells);
 
-/** The next change for a report. False: there is nothing left to do. */
+/** The next change for a report. Returns false if there is nothing left to do. */
 bool estimate_step(const struct flying_params *params, const struct estimate_cell *cells,
                    const struct estimate_report *report, struct estimate_change *change);
 

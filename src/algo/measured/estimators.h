@@ -61,7 +61,7 @@ struct knee {
 	    flying; /* sum of what was in flight: 28; while count is 0, so many answers are let by */
 	/* The result of earlier windows: 91 bits. */
 	uint32_t knee;    /* 24 */
-	uint64_t base_ns; /* the baseline: 25 bits, shifted by up to 15; 0: none yet */
+	uint64_t base_ns; /* the baseline: 25 bits, shifted by up to 15, or 0 if none yet */
 	uint32_t limit;   /* 16 */
 	enum knee_phase phase;
 	uint8_t streak; /* of windows in which more and more, or fewer and fewer, were let through: 3 */
@@ -118,7 +118,7 @@ void gradient2_sample(struct gradient2 *gradient, const struct adaptive_bounds *
                       const struct adaptive_sample *sample);
 
 struct vegas {
-	uint64_t least_ns; /* 0: none yet */
+	uint64_t least_ns; /* or 0 if none yet */
 	uint32_t limit;
 	uint32_t count; /* of samples since the least was measured anew */
 	uint16_t jitter;
@@ -149,7 +149,7 @@ struct bbr {
 	struct bbr_part parts[BBR_PARTS];
 	uint32_t cpu;       /* smoothed, in millionths */
 	uint64_t cpu_at_ns; /* when it was last told */
-	uint64_t denied_ns; /* the first denial; 0: none lately */
+	uint64_t denied_ns; /* the first denial, or 0 if none lately */
 };
 
 void bbr_begin(struct bbr *bbr);

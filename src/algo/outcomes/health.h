@@ -66,7 +66,7 @@ struct health_tally {
 /* A caller's report of a permit. */
 struct health_report {
 	uint64_t until_ns, permit;
-	uint64_t latency_ns; /* 0: as long as it was held */
+	uint64_t latency_ns; /* or 0 for the time that it was held */
 	enum weir_outcome outcome;
 };
 
@@ -87,7 +87,7 @@ struct health_state health_at(const struct health_params *params, const struct h
 
 /* How a request asks. */
 struct health_request {
-	const uint64_t *draw;   /* 64 fair bits; NULL: it only asks */
+	const uint64_t *draw;   /* 64 fair bits, or NULL if the request only asks */
 	struct algo_notification *notification; /* if a quorum group decides, here and below, or NULL */
 	uint64_t in_flight;     /* others, where max_concurrent counts */
 };
@@ -144,11 +144,14 @@ void health_end_probes(const struct health_params *params, struct health_state *
                  struct health_result result, unsigned count, uint64_t now_ns,
                  struct algo_notification *notification);
 
-/** Does what a quorum group says (ALGO_GROUP_OPEN and on). False: it is so, or nothing may change it. */
+/**
+ * Does what a quorum group has decided (ALGO_GROUP_OPEN and on). Returns false if nothing changes or
+ * an operator has forced the key.
+ */
 bool health_follow_group(const struct health_params *params, struct health_state *health,
                  const struct algo_call *call, uint64_t now_ns);
 
-/** Closed: why such a window opens it; ALGO_BY_NOTHING: it does not. */
+/** Why such a window opens a closed breaker, or ALGO_BY_NOTHING. */
 enum algo_cause health_trips(const struct health_params *params, const struct health_tally *tally);
 
 /** It opens now. */

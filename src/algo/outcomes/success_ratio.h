@@ -26,7 +26,7 @@ struct accepts_state {
 	uint64_t now_ns;    /* never before the newest part */
 	uint64_t newest;    /* the number of the part of now */
 	struct priority_demand demand; /* but for priority 0, which all others have: see accepts_lost */
-	uint64_t passed_ns; /* when the last passed of those that a draw decided on; 0: none has */
+	uint64_t passed_ns; /* when the last passed of those that a draw decided on, or 0 */
 	struct accepts_part parts[ACCEPTS_PARTS_MAX]; /* the last is the newest, at [params->parts - 1] */
 };
 

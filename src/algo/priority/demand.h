@@ -21,14 +21,14 @@
 #define DEMAND_PART_NS (PRIORITY_WINDOW_NS / DEMAND_PARTS)
 
 struct demand {
-	_Atomic uint64_t until_ns; /* so long a priority other than 0 counts; 0: none was seen */
+	_Atomic uint64_t until_ns; /* so long a priority other than 0 counts, or 0 if none was seen */
 	/* On lines that those who only look at until_ns do not need. */
 	_Alignas(64) _Atomic uint64_t part; /* the newest */
 	_Atomic uint64_t totals[PRIORITY_CLASSES];
 	_Atomic uint64_t calls[DEMAND_PARTS][PRIORITY_CLASSES]; /* by part modulo DEMAND_PARTS */
 };
 
-/** Nothing was asked yet. NULL: no memory. */
+/** Makes one without requests. Returns NULL if there is no memory. */
 struct demand *demand_open(void);
 void demand_close(struct demand *demand);
 

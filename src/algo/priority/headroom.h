@@ -30,7 +30,7 @@
                               * down to half of the most room */
 
 struct headroom {
-	uint8_t seen[PRIORITY_CLASSES]; /* the second in which it last asked, see headroom.c; 0: it does not */
+	uint8_t seen[PRIORITY_CLASSES]; /* the second in which it last asked, or 0 if it does not */
 	uint16_t room[PRIORITY_CLASSES - 1];
 	uint16_t passed_below; /* a bit for each class: a lower one has passed since its room last grew */
 };

@@ -39,7 +39,7 @@ static struct bucket_time time_of(u128 parts, uint64_t q)
 	return (struct bucket_time){(uint64_t)ns, (uint32_t)(ns * q - parts)};
 }
 
-/* False: what the shape admits reaches past ALGO_HORIZON_NS. */
+/* Returns false if what the shape admits reaches past ALGO_HORIZON_NS. */
 static bool derive(struct bucket_params *params, uint64_t count, uint64_t period_ns,
                    const struct bucket_shape *shape)
 {

@@ -51,7 +51,7 @@ static inline uint64_t uses_day_window(uint64_t id, uint64_t day_ns)
 
 /**
  * One step, as algo_step. `uses->uses` has room for limit->width uses and one more. Returns the
- * name by which a refund can ask for what was acquired; 0: nothing was.
+ * name by which a refund can ask for what was acquired, or 0 if nothing was.
  *
  * `time` is what algo_time_at says. The state may be of another time, also of a later one.
  * A peek leaves a state that equals the one before, unless a clock was set back since.

@@ -11,7 +11,7 @@
 /* A state as it stands for this call; count > 0 only where all that is free is in use. */
 struct view {
 	uint64_t end_ns;    /* of the day */
-	uint64_t window_ns; /* its end; 0: none is open */
+	uint64_t window_ns; /* its end, or 0 if none is open */
 	uint64_t free;      /* units in use: free ones of today, ... */
 	uint64_t count;     /* and of the window, which has some */
 	uint64_t written;   /* free ones, as other parameters may have had them */

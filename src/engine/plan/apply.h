@@ -12,8 +12,8 @@ __attribute__((noinline)) uint64_t engine_apply_slow(const struct weir_limit *li
 
 /**
  * An acquire from a wide state that is in key.cell, where it is done at once. Returns the end
- * of the state that it left; 0: nothing has happened. Told no more than it needs: a step that
- * is passed whole would be in memory for all.
+ * of the state that it left, or 0 if nothing has happened. It gets no more than it needs, because a
+ * step that is passed whole would be in memory for all callers.
  */
 __attribute__((noinline)) uint64_t engine_try_row(const struct weir_limit *limit,
                                                   struct store_key key, uint64_t cost,
@@ -29,7 +29,7 @@ __attribute__((noinline)) uint64_t engine_apply_observed(const struct turn *turn
 /** The time by which a refund by permit names what the step took (store_refund_end). */
 uint64_t engine_refund_end(const struct turn *turn, const struct step *step);
 
-/** Does a step at once on a key that was found before. False: it has done nothing. */
+/** Does a step at once on a key that was found before. Returns false if it has done nothing. */
 static inline bool engine_try(const struct weir_limit *limit, const struct store_step *step,
                               struct weir_decision *decision, uint64_t *until_ns)
 {

@@ -19,7 +19,7 @@ run_stage_at_stores(const struct turn *turn, struct plan *plan, struct weir_deci
 	return true;
 }
 
-/* Runs the steps of the stage. False: it goes on when its remote steps are done. */
+/* Runs the steps of the stage. Returns false if remote steps are still on their way. */
 static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
 	if (__builtin_expect(plan->remote, 0))

@@ -81,7 +81,7 @@ bool denial_is_early(struct plan *plan);
 /** Whether it has yet to ask any. */
 bool denial_asks(const struct plan *plan);
 
-/** Why a plan is denied by this step; WEIR_REASON_OK: the plan could wait for it. */
+/** Why a plan is denied by this step, or WEIR_REASON_OK if the plan could wait for it. */
 enum weir_reason denial_reason(const struct plan *plan, const struct step *step,
                                const struct weir_decision *d);
 

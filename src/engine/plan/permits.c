@@ -141,7 +141,7 @@ static bool is_shared(const struct step *step, const struct charge_origin *origi
 	       algo_is_reported(&step->limit->algo);
 }
 
-/* NULL data in `name`: there is none. False: such a charge can't be given back. */
+/* NULL data in `name` means none. Returns false if the charge can't be given back. */
 static bool find_charge(const struct weir_engine *engine, const struct weir_charge *charge,
                         const struct charge_origin *origin, struct step *step)
 {

@@ -112,7 +112,7 @@ struct plan {
 	bool adds_up : 1;           /* steps on one count ask for what they would take together */
 	bool by_order : 1;          /* of RULES_FIRST: the first step that is refused decides */
 	unsigned char erases : 2;   /* a refund: of a step as much as this one of its rule's `feedback`
-	                               says, from 1; 0: `cost` of each */
+	                               says, from 1; or 0 for `cost` of each */
 	unsigned char passes_of : 3;   /* the passes of PLAN_TAKE that its steps are in: see stage.h */
 	bool has_shadow : 1;        /* a step of a shadow rule */
 	unsigned char outcome : 2;  /* of engine_report: enum weir_outcome */
@@ -127,7 +127,7 @@ struct plan {
 	};
 	union {
 		uint64_t waits_at;   /* the hash of the key that it waits for, or waited for last */
-		uint64_t latency_ns; /* of engine_report: how long it took; 0: as long as it was held */
+		uint64_t latency_ns; /* of engine_report: how long it took, or 0 for as long as it was held */
 	};
 	struct permit permit; /* acquire: out, what was handed out; refund: which one it is */
 	struct step *refused; /* by this one; or it waits for its key; or NULL */
@@ -153,8 +153,8 @@ enum engine_state {
 };
 
 /**
- * Told of each step that counts in a plan to acquire, with `allowed` and `reason` set: for
- * metrics. Of a denied plan that is the step that was denied, and all of shadow rules.
+ * Gets each step that counts in a plan to acquire, with `allowed` and `reason` set: for metrics. In a
+ * denied plan these are the step that was denied, and all of shadow rules.
  */
 typedef void engine_observer(void *context, const struct step *step);
 
@@ -184,8 +184,8 @@ struct turn {
 	struct store *claims; /* where servers claim each other's permits, or NULL */
 	uint64_t giver;       /* by which permits name this server's memory; not 0 */
 	struct store_client *const *lanes; /* of this thread, by the index of their store */
-	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0: one */
-	struct submit_spares *spares; /* of this thread; or NULL: none are kept */
+	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0 counts as one */
+	struct submit_spares *spares; /* of this thread, or NULL */
 };
 
 /* Submissions that plans of one step have left, to be used again: all zero at first. */
@@ -214,7 +214,7 @@ struct engine_attributes {
 	size_t count;
 	size_t key_max;            /* bytes that a key made of them may have */
 	const uint64_t *permitted; /* a bit for each limit, by its index: the request may use no other;
-	                              NULL: all */
+	                              or NULL for all */
 };
 
 /**
@@ -231,7 +231,7 @@ struct engine_each {
 	bool together; /* to acquire: of all rules, or of none. Which of them refuse stands in the steps
 	                */
 	unsigned erases;               /* a refund: see struct plan */
-	const struct rules_rule *only; /* of this rule alone; NULL: of all */
+	const struct rules_rule *only; /* of this rule alone, or NULL for all */
 };
 
 /**
@@ -338,7 +338,8 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
                     void *memory);
 /**
  * Call this before a waiting plan resumes after `now` has taken over from its engine. It forgets
- * the steps whose limits `now` does not have. False: it was a direct call of such a limit.
+ * the steps whose limits `now` does not have. Returns false if the plan was a direct call of such a
+ * limit.
  */
 bool engine_adapt(struct plan *plan, const struct weir_engine *now);
 
@@ -358,12 +359,12 @@ struct engine_taken {
 	struct weir_charge charge;
 	uint8_t generation; /* as in struct step */
 	uint64_t cost;
-	uint64_t permit; /* the permit's id; 0: none */
+	uint64_t permit; /* the permit's id, or 0 */
 };
 
 /**
- * How many steps of the plan have taken something; `taken` (or NULL) holds as many. Of a plan
- * that is not remote: another one is kept, and engine_cancel gives back.
+ * How many steps of the plan have taken something; `taken` (or NULL) holds as many. For
+ * plans in memory; a remote plan is stored whole, and engine_cancel gives back.
  */
 size_t engine_taken(const struct plan *plan, struct engine_taken *taken);
 /** Gives it back where it came from, by the limits of `engine`, which may no longer have it. */
@@ -404,7 +405,7 @@ void engine_claimed(const struct plan *plan, struct weir_permits *permits,
 /** The generation of the parameters by which a step in memory took; 0 if its limit has none. */
 uint8_t engine_generation(const struct step *step);
 
-/* The one of a single key, as the public calls tell it; `id` 0: nothing was taken. */
+/* The one of a single key, as the public calls return it; `id` is 0 if nothing was taken. */
 static inline struct weir_permit engine_permit_of(uint64_t id, uint64_t until_ns, uint64_t cost)
 {
 	return id != 0 ? (struct weir_permit){id, until_ns, cost, 0} : (struct weir_permit){0};
@@ -434,20 +435,20 @@ void engine_settle(const struct turn *turn, struct plan *plan, bool reports);
 
 /**
  * Instead of engine_run, for a reset of a bucket's key in memory by a direct call: whether there
- * was anything to forget. Of two at once one says so.
+ * was anything to forget. If two calls forget a key at once, one of them says so.
  */
 bool engine_forget(const struct turn *turn, const struct plan *plan);
 
 /**
- * Forces a key into a phase until then (0: for ever), or ends that. Errors: EINVAL (the limit has
- * no phases, or there is no such force), ERANGE (until_ns is over), EFULL (the table has no room for
- * the key), and those of engine_prepare_limit.
+ * Forces a key into a phase until then, or for ever if that is 0, or ends the force. Errors: EINVAL
+ * (the limit has no phases, or there is no such force), ERANGE (until_ns is over), EFULL (the table
+ * has no room for the key), and those of engine_prepare_limit.
  */
 int engine_force(const struct turn *turn, const struct weir_limit *limit, struct slice key,
                  enum weir_force force, uint64_t until_ns);
 /**
- * Does what a quorum group says of a key (ALGO_GROUP_OPEN and on), by its hash. False: an operator
- * has forced it, or there is no room.
+ * Does what a quorum group says of a key (ALGO_GROUP_OPEN and on), by its hash. Returns false if
+ * an operator has forced it, or if there is no room.
  */
 bool engine_follow_group(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  const struct algo_call *call);

@@ -43,8 +43,8 @@ static struct store_step store_step_of(const struct turn *turn, const struct ste
 }
 
 /*
- * Of a step that gives back, or explains a denial. Whether it says how the step ended: a plan that
- * is denied learns only of steps that it did not know to be refused.
+ * For a step that gives back, or explains a denial: whether its result is recorded. A plan that is
+ * denied learns only of steps that it did not know to be refused.
  */
 static bool record_late(const struct turn *turn, const struct plan *plan, const struct step *step,
                         const struct weir_decision *d)

@@ -1,7 +1,7 @@
 /* work.c: how much work a plan is, before it runs. */
 #include "engine/plan/plan.h"
 
-/* Of a log, what is taken or asked for is at its end. All else may have to look at a whole row. */
+/* A log takes and asks at its end. Other operations may have to read a whole row. */
 static size_t records_of(const struct plan *plan, const struct algo_limit *limit)
 {
 	if (limit->rows == ALGO_ROWS_LOG && algo_op_asks(plan->op))

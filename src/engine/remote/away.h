@@ -6,7 +6,7 @@
 
 /**
  * Chooses what happens if the store of a step could not do it. Makes the `local` of a limit that
- * a command brought. RULES_CLOSED in place of RULES_LOCAL: the share could never grant the plan's
+ * a command brought. RULES_CLOSED replaces RULES_LOCAL where the share could never grant the plan's
  * charges on it.
  */
 enum rules_failure away_policy(const struct turn *turn, const struct plan *plan,

@@ -163,7 +163,7 @@ static void begin_claim(const struct turn *turn, struct plan *plan, bool has_roo
 	plan->claims = false;
 }
 
-/* All remote steps of the stage are at their stores at once. False: they are to be waited for. */
+/* All remote steps of the stage are at their stores at once. False if the plan waits for them. */
 static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
 	bool together = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE && !plan->apart;

@@ -5,8 +5,8 @@
 #include "engine/plan/plan.h"
 
 /**
- * Runs those of the stage's steps that are at remote stores. False: the stage goes on when these
- * are done.
+ * Runs those of the stage's steps that are at remote stores. Returns false if the stage goes on
+ * only when these are done.
  */
 bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d);
 

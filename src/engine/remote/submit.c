@@ -22,13 +22,13 @@ struct mark {
 
 struct submission {
 	struct plan *plan;
-	struct submit_spares *spares; /* where it goes in the end; NULL: it is freed */
+	struct submit_spares *spares; /* where it goes in the end, or NULL if it is freed */
 	struct submission *next_spare;
 	void (*ready)(void *context, struct plan *plan);
 	void *context;
 	struct weir_decision decision; /* so far */
 	uint32_t pending;              /* steps at a store, and one while others are being submitted */
-	uint32_t count;                /* of them not yet told */
+	uint32_t count;                /* of them not yet returned */
 	uint32_t mark_count;
 	struct mark *marks;
 	struct submitted steps[];

@@ -17,7 +17,7 @@ struct submitted {
 /** The memory that a plan has for its steps at stores, from the first until it is done or waits. */
 size_t submit_size(const struct plan *plan);
 
-/** Room for the steps of a stage. False: no memory. */
+/** Makes room for the steps of a stage. Returns false if there is no memory. */
 bool submit_open(const struct turn *turn, struct plan *plan);
 
 /** Adds a step behind the others: to the chain of those at its store. */
@@ -32,7 +32,10 @@ void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
 void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *step,
                       const struct algo_call *call);
 
-/** Adds a mark at turn->claims that the permit is given back, which is made once. False: no memory. */
+/**
+ * Adds a mark, made once, at turn->claims that the permit is given back. Returns false if there is no
+ * memory.
+ */
 bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step);
 
 /**
@@ -44,7 +47,7 @@ bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_de
 /** The decision as it was kept. */
 void submit_decision(const struct plan *plan, struct weir_decision *decision);
 
-/** How many steps have come back, *results; they are not told again. */
+/** How many steps have come back, *results; each is returned once. */
 size_t submit_results(struct plan *plan, struct submitted **results);
 
 /** When the plan is done, or waits for a key. */

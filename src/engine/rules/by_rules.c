@@ -23,12 +23,12 @@ struct source {
 	uint64_t enough;           /* see enough_quota */
 };
 
-/* Checks all limits of a rule, before any of them is looked at. WEIR_OK or WEIR_EPERM. */
+/* Whether the request may use all limits of a rule: WEIR_OK or WEIR_EPERM. */
 static int check_permitted(const struct source *source, size_t number, struct plan *plan)
 {
 	const struct rules_rule *rule = &source->engine->config->rules[number];
 
-	for (size_t i = 0; source->permitted && i < rule->limit_count; i++) {
+	for (size_t i = 0; i < rule->limit_count; i++) {
 		size_t limit = rule->limits[i];
 
 		if (!(source->permitted[limit / 64] >> limit % 64 & 1)) {
@@ -41,7 +41,8 @@ static int check_permitted(const struct source *source, size_t number, struct pl
 
 /*
  * The part of an attribute that goes into a rule's key: its value, or the network of an IPv6
- * address, since a client that has one address has all of its network. Data NULL: no memory.
+ * address, since a client that has one address has all of its network. Its data is NULL if there is
+ * no memory.
  */
 static struct slice key_value(const struct source *source, const struct rules_rule *rule,
                               int attribute)
@@ -64,7 +65,7 @@ static struct slice key_value(const struct source *source, const struct rules_ru
 /*
  * The key of a rule: the value of one attribute as it is, of several each with its length
  * before it, so that no two lists of values look alike. An absent attribute counts as an
- * empty value. Data NULL: no memory.
+ * empty value. Its data is NULL if there is no memory.
  */
 static struct slice key_of(const struct source *source, size_t number)
 {
@@ -172,7 +173,8 @@ static bool has_enforced(const struct plan *plan)
 
 /*
  * Where the order of rules decides, a rule above the last step, which could never be granted, may
- * decide before it: then the plan ends in front of that step. WEIR_ECOST: no rule is above it.
+ * decide before it: then the plan ends in front of that step. Returns WEIR_ECOST if no
+ * rule is above it.
  */
 static int end_before_last(struct plan *plan)
 {
@@ -182,7 +184,6 @@ static int end_before_last(struct plan *plan)
 	return has_enforced(plan) ? WEIR_OK : WEIR_ECOST;
 }
 
-/* source->values NULL: no memory. */
 static bool find_rules(const struct source *source, struct match_found *found)
 {
 	return source->values &&
@@ -195,35 +196,67 @@ static bool answers_by_itself(const struct rules_rule *rule)
 	       rule->mode == RULES_ENFORCE;
 }
 
-static int prepare(struct source *source, struct plan *plan)
+/* Whether a rule that applies has steps in a plan of each. `each` is NULL in any other plan. */
+static inline bool has_part(const struct engine_each *each, const struct rules_rule *rule)
 {
-	const struct weir_config *config = source->engine->config;
-	size_t most = 0, count = 0;
-	struct match_found found;
+	if (each && each->only && each->only != rule)
+		return false;
+	return !each || each->erases == 0 || rule->feedback[each->erases - 1] > 0;
+}
+
+/* A rule that answers by itself, in a plan of each: whether it has a step that is refused. */
+static inline bool has_answer(const struct engine_each *each, const struct rules_rule *rule)
+{
+	return each && rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS && !each->only &&
+	       (each->op == ALGO_PEEK || each->together);
+}
+
+/* Adds the steps of the first `count` rules that were found; all are checked before any is added. */
+static inline int add_rules(struct source *source, const struct match_found *found, size_t count,
+                            const struct engine_each *each, struct plan *plan)
+{
+	const struct rules_rule *rules = source->engine->config->rules;
 	int status = WEIR_OK;
+	size_t most = 0;
 
-	if (!find_rules(source, &found))
-		return WEIR_ENOMEM;
-	plan->by_order = config->order == RULES_FIRST;
-	for (; count < found.count && !plan->listed; count++) {
-		const struct rules_rule *rule = &config->rules[found.rules[count]];
-
-		if (answers_by_itself(rule))
-			plan->listed = rule;
-		most += rule->limit_count;
+	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
+		most += rules[found->rules[i]].limit_count + (each != NULL);
+		if (source->permitted && has_part(each, &rules[found->rules[i]]))
+			status = check_permitted(source, found->rules[i], plan);
 	}
-	if (plan->listed && !plan->by_order)
-		return WEIR_OK;
-	for (size_t i = 0; source->permitted && i < count && status == WEIR_OK; i++)
-		status = check_permitted(source, found.rules[i], plan);
 	if (status != WEIR_OK)
 		return status;
 	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
 	if (!plan->steps)
 		return WEIR_ENOMEM;
 	source->enough = enough_quota(plan, most);
-	for (size_t i = 0; i < count && status == WEIR_OK; i++)
-		status = add_steps(source, found.rules[i], plan);
+	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
+		const struct rules_rule *rule = &rules[found->rules[i]];
+
+		if (has_part(each, rule))
+			status = add_steps(source, found->rules[i], plan);
+		if (status == WEIR_OK && has_part(each, rule) && has_answer(each, rule))
+			status = add_step(source, found->rules[i], &source->engine->listed, SLICE(""), plan);
+	}
+	return status;
+}
+
+static int prepare(struct source *source, struct plan *plan)
+{
+	const struct weir_config *config = source->engine->config;
+	struct match_found found;
+	size_t count = 0;
+	int status;
+
+	if (!find_rules(source, &found))
+		return WEIR_ENOMEM;
+	plan->by_order = config->order == RULES_FIRST;
+	for (; count < found.count && !plan->listed; count++)
+		if (answers_by_itself(&config->rules[found.rules[count]]))
+			plan->listed = &config->rules[found.rules[count]];
+	if (plan->listed && !plan->by_order)
+		return WEIR_OK;
+	status = add_rules(source, &found, count, NULL, plan);
 	if (__builtin_expect(status == WEIR_ECOST && plan->by_order, 0))
 		return end_before_last(plan);
 	return status;
@@ -243,50 +276,12 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
 	return prepare(&source, plan);
 }
 
-/* Whether a rule that applies has steps in a plan of each. */
-static bool has_part(const struct engine_each *each, const struct rules_rule *rule)
-{
-	if (each->only && each->only != rule)
-		return false;
-	return each->erases == 0 || rule->feedback[each->erases - 1] > 0;
-}
-
-static int prepare_each(struct source *source, const struct engine_each *each, struct plan *plan)
-{
-	const struct weir_engine *engine = source->engine;
-	struct match_found found;
-	int status = WEIR_OK;
-	size_t most = 0;
-
-	if (!find_rules(source, &found))
-		return WEIR_ENOMEM;
-	for (size_t i = 0; i < found.count; i++)
-		most += engine->config->rules[found.rules[i]].limit_count + 1;
-	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
-	if (!plan->steps)
-		return WEIR_ENOMEM;
-	source->enough = enough_quota(plan, most);
-	for (size_t i = 0; i < found.count; i++)
-		if (status == WEIR_OK && has_part(each, &engine->config->rules[found.rules[i]]))
-			status = check_permitted(source, found.rules[i], plan);
-	for (size_t i = 0; i < found.count; i++) {
-		const struct rules_rule *rule = &engine->config->rules[found.rules[i]];
-
-		if (status != WEIR_OK || !has_part(each, rule))
-			continue;
-		status = add_steps(source, found.rules[i], plan);
-		if (rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS && !each->only &&
-		    (each->op == ALGO_PEEK || each->together))
-			status = add_step(source, found.rules[i], &engine->listed, SLICE(""), plan);
-	}
-	return status;
-}
-
 int engine_prepare_each(const struct weir_engine *engine, const struct engine_each *each,
                         const struct engine_attributes *attributes, struct arena *arena,
                         struct plan *plan)
 {
 	struct source source = {engine, NULL, arena, attributes->key_max, 0, attributes->permitted};
+	struct match_found found;
 
 	engine_prepare_none(&(struct algo_call){each->op, 1}, plan);
 	plan->apart = !each->together;
@@ -295,7 +290,9 @@ int engine_prepare_each(const struct weir_engine *engine, const struct engine_ea
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
 	source.values = match_values(engine->match, attributes->items, attributes->count, arena);
-	return prepare_each(&source, each, plan);
+	if (!find_rules(&source, &found))
+		return WEIR_ENOMEM;
+	return add_rules(&source, &found, found.count, each, plan);
 }
 
 int engine_attribute(const struct weir_engine *engine, struct slice name)

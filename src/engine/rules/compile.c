@@ -240,7 +240,7 @@ static bool is_url_of(const struct store_caller *caller, const char *url)
 	return is_same;
 }
 
-/* The store that a limit names, of those that a table of the library has; NULL: none. */
+/* The store that a limit names, of those that a table of the library has, or NULL. */
 static int find_store(const struct weir_table *table, const struct rules_limit *limit,
                       struct store **out, struct weir_error *error)
 {

@@ -93,7 +93,7 @@ static const struct rules_condition *fold_condition(const struct rules_condition
 	return condition;
 }
 
-/* The probe that finds `value` in a request, and the bytes it is filed under; false: none does. */
+/* The probe that finds `value` in a request, and the bytes it is filed under. False if none does. */
 static bool probe_of(const struct rules_value *value, struct probe *probe, struct slice *bytes)
 {
 	int bits;

@@ -22,10 +22,10 @@ struct attribute {
 
 /* The numbers filed under a hash: of a name its attribute, of a value the rules that ask for it. */
 struct slot {
-	uint64_t hash;  /* 0: free */
+	uint64_t hash;  /* 0 if free */
 	uint32_t first; /* of `entries`, or the attribute */
 	uint32_t count;
-	struct slice text; /* of a whole value; data NULL: of none */
+	struct slice text; /* of a whole value; its data is NULL if there is none */
 };
 
 struct slots {
@@ -35,7 +35,7 @@ struct slots {
 
 struct condition {
 	int attribute;
-	/* 1 + the slot of a single whole value; 0: it is something else. A request looks its own value
+	/* 1 + the slot of a single whole value, or 0 if it is something else. A request looks its own value
 	 * up once, so this compares two numbers and no text that is outside the cache. */
 	uint32_t equal;
 	const struct rules_condition *rule;

@@ -140,7 +140,7 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 
 #define NOWHERE UINT32_MAX
 
-/* As condition.equal: the slot of a request's whole value; NOWHERE: no condition is that value. */
+/* As condition.equal: the slot of a request's whole value, or NOWHERE. */
 static inline uint32_t equal_of(const struct match *match, size_t attribute,
                                 struct match_value *value)
 {
@@ -215,7 +215,7 @@ struct finding {
 
 #define ROOM_FIRST 16
 
-/* False: no memory. */
+/* Returns false if there is no memory. */
 static bool add_found(struct finding *finding, uint32_t rule)
 {
 	struct match_found *found = finding->found;

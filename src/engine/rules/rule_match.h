@@ -18,13 +18,13 @@ struct match;
 
 /** An attribute's value in a request. */
 struct match_value {
-	struct slice text; /* data NULL: absent */
+	struct slice text; /* its data is NULL if absent */
 	enum { IP_UNTRIED, IP_VALID, IP_NUMBER, IP_INVALID } form; /* IP_NUMBER: as ip_parse_number */
 	struct ip ip;
 	uint32_t equal; /* of match.c: 0 until it is looked up; then where, or that it is nowhere */
 };
 
-/** Compiles the rules of `config`, which must live as long; memory from `arena`. NULL: none left.
+/** Compiles the rules of `config`, which must live as long; memory from `arena`, or NULL if none is left.
  */
 struct match *match_new(const struct weir_config *config, const struct hash_key *key,
                         struct arena *arena);
@@ -55,7 +55,8 @@ struct match_found {
 };
 
 /**
- * The rules that apply, in `arena`. Fills in the values that derive from others. False: no memory.
+ * The rules that apply, in `arena`. Fills in the values that derive from others. Returns
+ * false if there is no memory.
  */
 bool match_rules(const struct match *match, struct match_value *values, struct arena *arena,
                  struct match_found *found);
