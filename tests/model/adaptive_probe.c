@@ -31,7 +31,7 @@ static void take_knee(const struct line *line)
 		knee_begin(&knee, bounds);
 	knee_sample(&knee, bounds, &line->sample, (uint8_t)(knee.window - line->window));
 	printf("%u %u %u %u %u %" PRIu64 " %u %u %u %u %u %u\n", knee.count, knee.sum, knee.squares,
-	       knee.flying, knee.knee, knee.base_ns, knee.limit, (unsigned)knee.phase, knee.streak,
+	       knee.in_flight, knee.knee, knee.base_ns, knee.limit, (unsigned)knee.phase, knee.streak,
 	       knee.since, knee.wait, knee.window);
 }
 

@@ -88,7 +88,7 @@ static struct estimate_cell pack_measured(const struct knee *knee)
 	put(&to, knee->count, 12);
 	put(&to, knee->sum, 24);
 	put(&to, knee->squares, 32);
-	put(&to, knee->flying, 26);
+	put(&to, knee->in_flight, 26);
 	return cell_of(to);
 }
 
@@ -125,7 +125,7 @@ static bool read_measured(struct estimate_cell cell, struct knee *knee)
 	knee->count = (uint16_t)take(&from, 12);
 	knee->sum = (uint32_t)take(&from, 24);
 	knee->squares = (uint32_t)take(&from, 32);
-	knee->flying = (uint32_t)take(&from, 26);
+	knee->in_flight = (uint32_t)take(&from, 26);
 	return true;
 }
 

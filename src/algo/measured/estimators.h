@@ -58,7 +58,7 @@ struct knee {
 	uint32_t sum;     /* of samples: 24 */
 	uint32_t squares; /* of their fourths: 32 */
 	uint32_t
-	    flying; /* sum of what was in flight: 28; while count is 0, so many answers are let by */
+	    in_flight; /* sum of what was in flight: 28; while count is 0, so many answers are let by */
 	/* The result of earlier windows: 91 bits. */
 	uint32_t knee;    /* 24 */
 	uint64_t base_ns; /* the baseline: 25 bits, shifted by up to 15, or 0 if none yet */

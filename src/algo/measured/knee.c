@@ -40,7 +40,7 @@ _Static_assert(UINT64_C(1) * KNEE_MOST * (KNEE_LOST / 4) * (KNEE_LOST / 4) <= UI
 /* The measurements of one window. */
 struct measured {
 	int64_t mean;   /* of samples; BASE: as long as the baseline */
-	int64_t flying; /* in flight: ONE each, as are the next */
+	int64_t in_flight; /* ONE each, as are the next */
 	int64_t waits;  /* so many more than at the baseline wait; below 0: fewer */
 	int64_t noise;  /* the standard deviation of that */
 };
@@ -101,7 +101,7 @@ uint32_t knee_ordinary(const struct knee *knee, const struct adaptive_bounds *bo
 void knee_begin(struct knee *knee, const struct adaptive_bounds *bounds)
 {
 	*knee = (struct knee){
-	    .flying = bounds->initial, .knee = bounds->initial * ONE, .phase = KNEE_START,
+	    .in_flight = bounds->initial, .knee = bounds->initial * ONE, .phase = KNEE_START,
 	    .limit = bounds->initial, .wait = 1};
 }
 
@@ -163,10 +163,10 @@ static void end_probe(struct knee *knee, const struct measured *measured)
 {
 	int64_t depth = depth_of(knee), tells = part(knee, measured->waits, measured->noise);
 	int64_t moved = (measured->waits + 3 * tells) / 4;
-	int64_t fewer = measured->flying - (int64_t)knee->knee;
+	int64_t fewer = measured->in_flight - (int64_t)knee->knee;
 	bool falls = 2 * tells < -depth;
 
-	rebase(knee, moved * measured->mean / measured->flying);
+	rebase(knee, moved * measured->mean / measured->in_flight);
 	if (fewer > 0)
 		fewer = 0;
 	move(knee,
@@ -182,7 +182,7 @@ static void end_light(struct knee *knee, const struct measured *measured)
 {
 	int64_t root = root_of(knee);
 
-	if (measured->flying >= (int64_t)knee->knee - 2 * root && 4 * measured->waits < root)
+	if (measured->in_flight >= (int64_t)knee->knee - 2 * root && 4 * measured->waits < root)
 		move(knee, root / 2);
 	rebase(knee, (measured->mean - BASE) / 4);
 	knee->streak = 0;
@@ -193,7 +193,7 @@ static void end_light(struct knee *knee, const struct measured *measured)
 /* As many as did not wait: at most the limit, since room for priorities above it comes and goes. */
 static uint32_t most_known(const struct knee *knee, const struct measured *measured)
 {
-	return (uint32_t)u64_min((uint64_t)measured->flying, (uint64_t)knee->limit * ONE);
+	return (uint32_t)u64_min((uint64_t)measured->in_flight, (uint64_t)knee->limit * ONE);
 }
 
 /* The knee moves, and what it falls brings the next probe nearer: the baseline may be too low. */
@@ -202,12 +202,12 @@ static void end_full(struct knee *knee, const struct measured *measured)
 	int64_t root = root_of(knee), waits = measured->waits, since, moved;
 
 	if (4 * waits >= root) {
-		moved = part(knee, measured->flying - waits - (int64_t)knee->knee, measured->noise);
+		moved = part(knee, measured->in_flight - waits - (int64_t)knee->knee, measured->noise);
 		move(knee, moved);
 		knee->streak = 0;
 		since = knee->since - moved * SELDOM / root;
 		knee->since = (uint8_t)clamp(since > 0 ? (uint64_t)since : 0, 0, SELDOM);
-	} else if (2 * (measured->flying - (int64_t)knee->knee) < root) {
+	} else if (2 * (measured->in_flight - (int64_t)knee->knee) < root) {
 		move(knee, root / 2);
 		knee->streak = 0;
 	} else {
@@ -225,7 +225,7 @@ static void end_full(struct knee *knee, const struct measured *measured)
 /* Mostly timeouts: the baseline cannot be measured, nor does this confirm it. */
 static void end_lost(struct knee *knee, const struct measured *measured)
 {
-	move(knee, part(knee, measured->flying - measured->waits - (int64_t)knee->knee, measured->noise));
+	move(knee, part(knee, measured->in_flight - measured->waits - (int64_t)knee->knee, measured->noise));
 	if (is_probe(knee))
 		knee->phase = KNEE_FULL;
 	knee->streak = 0;
@@ -237,12 +237,12 @@ static void end_lost(struct knee *knee, const struct measured *measured)
 static struct measured measure(const struct knee *knee)
 {
 	uint64_t mean = u64_max(knee->sum / knee->count, 1);
-	uint64_t flying = u64_max((uint64_t)knee->flying * ONE / knee->count, 1);
+	uint64_t in_flight = u64_max((uint64_t)knee->in_flight * ONE / knee->count, 1);
 	uint64_t variance = sat_sub((uint64_t)knee->squares * 16 / knee->count, mean * mean);
-	uint64_t noise = flying * square_root(variance * 16 / knee->count) / (4 * mean);
+	uint64_t noise = in_flight * square_root(variance * 16 / knee->count) / (4 * mean);
 	int64_t over = (int64_t)mean - BASE;
 
-	return (struct measured){(int64_t)mean, (int64_t)flying, (int64_t)flying * over / (int64_t)mean,
+	return (struct measured){(int64_t)mean, (int64_t)in_flight, (int64_t)in_flight * over / (int64_t)mean,
 	                         (int64_t)noise};
 }
 
@@ -256,11 +256,11 @@ static void end_window(struct knee *knee)
 		rebase(knee, measured.mean - BASE);
 		if (BASE / 2 < measured.mean && measured.mean < 2 * BASE)
 			knee->phase = KNEE_FULL;
-	} else if (is_probe(knee) && 2 * measured.flying > 2 * (int64_t)knee->knee - depth_of(knee)) {
+	} else if (is_probe(knee) && 2 * measured.in_flight > 2 * (int64_t)knee->knee - depth_of(knee)) {
 		repeat_probe(knee);
 	} else if (is_probe(knee)) {
 		end_probe(knee, &measured);
-	} else if (measured.flying < (int64_t)knee->knee - root_of(knee)) {
+	} else if (measured.in_flight < (int64_t)knee->knee - root_of(knee)) {
 		end_light(knee, &measured);
 	} else {
 		end_full(knee, &measured);
@@ -276,8 +276,8 @@ void knee_add(struct knee *knee, const struct adaptive_sample *sample)
 {
 	uint64_t latency_ns = clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS), x;
 
-	if (knee->count == 0 && knee->flying > 0) { /* it was let through under another limit */
-		knee->flying--;
+	if (knee->count == 0 && knee->in_flight > 0) { /* it was let through under another limit */
+		knee->in_flight--;
 		return;
 	}
 	if (knee->base_ns == 0)
@@ -286,7 +286,7 @@ void knee_add(struct knee *knee, const struct adaptive_sample *sample)
 	knee->count++;
 	knee->sum += (uint32_t)x;
 	knee->squares += (uint32_t)((x / 4) * (x / 4));
-	knee->flying += (uint32_t)u64_min(sample->in_flight, ADAPTIVE_LIMIT_MAX);
+	knee->in_flight += (uint32_t)u64_min(sample->in_flight, ADAPTIVE_LIMIT_MAX);
 }
 
 void knee_end(struct knee *knee, const struct adaptive_bounds *bounds)
@@ -300,7 +300,7 @@ void knee_next(struct knee *knee, uint64_t in_flight)
 {
 	knee->count = 0;
 	knee->sum = knee->squares = 0;
-	knee->flying = (uint32_t)sat_sub(u64_min(in_flight, ADAPTIVE_LIMIT_MAX), 1);
+	knee->in_flight = (uint32_t)sat_sub(u64_min(in_flight, ADAPTIVE_LIMIT_MAX), 1);
 }
 
 void knee_sample(struct knee *knee, const struct adaptive_bounds *bounds,

@@ -344,8 +344,8 @@ bool permits_spend_rest(const struct plan *plan)
 void permits_fold(struct plan *plan, struct step *step, const struct weir_decision *one,
                   struct weir_decision *d)
 {
-	bool tells = gives(plan, step) || (step->remote && !permits_spend_rest(plan));
-	bool held = d->allowed || (one->allowed && tells);
+	bool counts = gives(plan, step) || (step->remote && !permits_spend_rest(plan));
+	bool held = d->allowed || (one->allowed && counts);
 	uint32_t i = (uint32_t)(step - plan->steps);
 
 	if (plan->tightest == PLAN_NO_STEP || one->remaining < d->remaining ||

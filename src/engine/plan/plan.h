@@ -21,7 +21,7 @@
  * `local`, which the step belongs to from then on.
  *
  * A plan that waits for a key has taken nothing. The owner puts it into the waitlist of that
- * key, tells its position there, and resumes it.
+ * key, sets its position there, and resumes it.
  *
  * A turn puts all plans that it has read through a pipeline (pipeline.h): engine_fetch starts
  * fetching their cells, engine_locate looks which are where they should be, engine_run runs the
@@ -165,21 +165,21 @@ struct turn {
 	engine_observer *observe; /* or NULL */
 	void *context;            /* of all calls here */
 	/*
-	 * Told of each step that its store could not do, with what happens instead: for metrics. Not
+	 * Gets each step that its store could not do, with what happens instead: for metrics. Not
 	 * of what could not be given back. Or NULL.
 	 */
 	void (*failed)(void *context, const struct step *step, enum rules_failure policy);
 	/*
-	 * Told of each step of a limit that has phases, with what became of the phase: for events and
+	 * Gets each step of a limit that has phases, with what became of the phase: for events and
 	 * metrics. Or NULL.
 	 */
 	void (*phased)(void *context, const struct step *step, const struct algo_outcome *outcome);
 	/* Gets what a step of a limit has for its quorum group. Or NULL. */
 	void (*notify)(void *context, const struct step *step,
 	               const struct algo_notification *notification);
-	/* Told, by any thread, that the stores have completed what a plan waits for. */
+	/* Called by any thread when the stores have completed what a plan waits for. */
 	void (*ready)(void *context, struct plan *plan);
-	/* Told that the plan has claimed a permit of another server (engine_claimed), or NULL. */
+	/* Called when the plan has claimed a permit of another server (engine_claimed), or NULL. */
 	void (*claimed)(void *context, const struct plan *plan);
 	struct store *claims; /* where servers claim each other's permits, or NULL */
 	uint64_t giver;       /* by which permits name this server's memory; not 0 */
@@ -322,7 +322,7 @@ enum engine_state engine_resume(const struct turn *turn, struct plan *plan,
                                 struct weir_decision *decision);
 
 /**
- * Whether other servers also take from the key that a plan waits for. They don't tell what they
+ * Whether other servers also take from the key that a plan waits for. No message says what they
  * give back, so try the plan now and then, even before its retry_after_ns.
  */
 bool engine_polls(const struct plan *plan);
@@ -371,7 +371,7 @@ size_t engine_taken(const struct plan *plan, struct engine_taken *taken);
 void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
                       const struct engine_taken *taken);
 
-/** Whether a limit wants to know when it ends: then only a permit can tell that it has. */
+/** Whether a limit wants reports: then the request needs a permit. */
 bool engine_is_reported(const struct plan *plan);
 /**
  * Asks for a permit for a prepared plan that acquires, if it takes anything. 0, or ELONG: the
@@ -384,7 +384,7 @@ int engine_want_permit(struct plan *plan);
 
 /*
  * The names of the keys that permits are of, charge by charge, where a remote store has to be
- * told what to give back. Where data is NULL the key's hash is enough.
+ * sent what to give back. Where data is NULL the key's hash is enough.
  */
 struct engine_names {
 	struct slice of[WEIR_PERMITS_MAX];

@@ -38,7 +38,7 @@ static void fail(const struct turn *turn, struct plan *plan, struct step *step, 
 		fall_back(turn, plan, step, d);
 }
 
-/* Whether a mark tells that it was given back. A place that is held tells by itself. */
+/* Whether a mark says that it was given back. A place that is held needs none. */
 static bool is_marked(const struct plan *plan, const struct step *step)
 {
 	return plan->stage == PLAN_REFUND && !algo_holds_places(&step->limit->algo);

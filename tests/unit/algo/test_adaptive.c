@@ -298,8 +298,8 @@ static void what_the_limit_before_let_through_is_not_measured(void **unused)
 	serve(overloaded(), 20 * WINDOW);
 	for (window = knee.window; knee.window == window;)
 		serve(overloaded(), 1);
-	assert_in_range(knee.flying, ROOM * 8 / 10, ROOM * 13 / 10);
-	for (uint64_t left = knee.flying; left > 0; left--) {
+	assert_in_range(knee.in_flight, ROOM * 8 / 10, ROOM * 13 / 10);
+	for (uint64_t left = knee.in_flight; left > 0; left--) {
 		knee_sample(&knee, &usual, &slow, knee.window);
 		assert_int_equal(knee.sum, 0);
 	}
