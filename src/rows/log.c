@@ -442,7 +442,7 @@ static void look_and_step(const struct row_step *on, struct algo_outcome *out,
 static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
 {
 	if (__builtin_expect(on->way.live > 0, 0))
-		log_refund_on(on, change);
+		log_step_on(on, change);
 	else
 		look_and_step(on, out, change);
 }

@@ -189,8 +189,15 @@ void log_want_entry(struct row_change *change, const struct log_view *view, unsi
 /* The next change that a refund wants. */
 void log_refund(const struct row_step *on, const struct log_view *view, struct row_change *change);
 
-/* The same for a step with a way, which needs no view. */
-void log_refund_on(const struct row_step *on, struct row_change *change);
+/* What a step with a way does. */
+enum log_next {
+	LOG_REFUNDS, /* a refund continues */
+	LOG_MOVES,   /* entries move to the places of those that are GONE */
+	LOG_FORGETS, /* the next oldest entry ends */
+};
+
+/* The next change of a step with a way, which needs no view. */
+void log_step_on(const struct row_step *on, struct row_change *change);
 
 /*
  * The next change that forgets the oldest entry where the others alone fill the count: it is over

@@ -105,7 +105,8 @@ static unsigned follow(const struct log_view *view, uint64_t until_ns, unsigned 
 
 static struct row_way way_from(const struct log_view *view, unsigned back)
 {
-	return (struct row_way){.at = view->at, .live = view->live, .back = back};
+	return (struct row_way){
+	    .at = view->at, .live = (uint16_t)view->live, .back = (uint16_t)back};
 }
 
 static bool is_there(const struct log_view *view, unsigned back, struct cell cell)
@@ -253,26 +254,34 @@ static bool want_move(const struct log_view *view, unsigned back, struct row_cha
 	return true;
 }
 
-bool log_forget_replaced(const struct log_view *view, uint64_t count, struct row_change *change)
+/* Ends the oldest entry, so many places back, if the others alone fill the count. */
+static bool want_forgotten(const struct log_view *view, unsigned back, uint64_t count,
+                           struct row_change *change)
 {
-	struct cell oldest;
-	unsigned cost;
+	struct cell oldest = log_entry(view, back);
+	unsigned cost = cost_of(view, back, oldest);
 
-	if (view->live == 0 || view->use <= count)
+	if (log_is(oldest, LOG_GONE | LOG_MOVING) || cost == 0 || view->use < count + cost)
 		return false;
-	if (want_move(view, view->live, change)) { /* until it has left it may count in another's place */
-		change->way.live = 0;
-		return true;
-	}
-	oldest = log_entry(view, view->live);
-	cost = cost_of(view, view->live, oldest);
-	if (cost == 0 || view->use - cost < count)
-		return false;
-	log_want_entry(change, view, view->live, oldest,
+	log_want_entry(change, view, back, oldest,
 	               log_make(view->row, (struct log_fields){view->at, log_sum(oldest),
 	                                                       log_span(view->row, oldest), 0,
 	                                                       cell_generation(oldest)}));
+	change->way = way_from(view, back);
+	change->way.use = (uint16_t)(view->use - cost);
+	change->way.next = LOG_FORGETS;
 	return true;
+}
+
+bool log_forget_replaced(const struct log_view *view, uint64_t count, struct row_change *change)
+{
+	if (view->live == 0 || view->use <= count)
+		return false;
+	if (want_move(view, view->live, change)) { /* until it has left it may count in another's place */
+		change->way.next = LOG_MOVES;
+		return true;
+	}
+	return want_forgotten(view, view->live, count, change);
 }
 
 /* Refunds one entry of the row, or a part of it. */
@@ -331,13 +340,24 @@ static bool want_next_gone(const struct algo_call *call, const struct log_view *
 	return true;
 }
 
-void log_refund_on(const struct row_step *on, struct row_change *change)
+/* In a view of which only this is known, what takes more is done once the row is read anew. */
+void log_step_on(const struct row_step *on, struct row_change *change)
 {
+	const struct row_way *way = &on->way;
 	struct log_head head = log_head(on->row->width, cell_word(on->head));
-	struct log_view view = {.row = on->row, .place = head.place, .at = on->way.at, .live = on->way.live};
+	struct log_view view = {.row = on->row, .place = head.place, .at = way->at, .live = way->live,
+	                        .use = way->use};
+	bool wants;
 
-	if (on->call->until_ns != 0 ? !want_move(&view, on->way.back, change)
-	                            : !want_next_gone(on->call, &view, on->way.back, change))
+	if (way->next == LOG_FORGETS)
+		wants = way->back > 1 && want_forgotten(&view, way->back - 1u, on->limit->log.count, change);
+	else if (way->next == LOG_MOVES || on->call->until_ns != 0)
+		wants = want_move(&view, way->back, change);
+	else
+		wants = want_next_gone(on->call, &view, way->back, change);
+	if (wants)
+		change->way.next = way->next;
+	else
 		change->want = ROW_WANT_AGAIN;
 }
 

@@ -68,11 +68,13 @@ enum row_want {
 	ROW_WANT_CELL,    /* if the head is still the same, swap `before` at `place` for `after` */
 };
 
-/* How far a refund has come in its row, for a next step under the same head. */
+/* How far a call has come in the row of a log, for a next step under the same head. */
 struct row_way {
-	uint64_t at;   /* the time that the row was looked at for */
-	unsigned live; /* entries that were; 0: the next step looks anew */
-	unsigned back; /* the place from which it goes on, from the head's */
+	uint64_t at;   /* the time for which the row was read */
+	uint16_t live; /* entries that were; if 0, the next step reads the row anew */
+	uint16_t back; /* the place from which it continues, from the head's */
+	uint16_t use;  /* units, while the oldest entries are forgotten */
+	uint16_t next; /* what the step does: enum log_next */
 };
 
 struct row_change {
