@@ -12,8 +12,7 @@ _Static_assert(ALGO_PERMITS_MAX <= SPAN, "a span fits in a head");
 struct cell places_make(const struct algo_limit *limit, const struct algo_call *call,
                         uint64_t now_ns, uint32_t tag)
 {
-	return cell_make(tag, now_ns + limit->places.lease_ns, places_word(call->permit),
-	                 CELL_HELD);
+	return cell_make(tag, now_ns + limit->places.lease_ns, places_word(call->permit), CELL_HELD);
 }
 
 static bool is_meant(const struct places_match *match, struct cell place)
@@ -40,7 +39,7 @@ void places_look(const struct algo_limit *limit, uint64_t now_ns, struct cell he
                  const struct row *row, struct places_use *use)
 {
 	unsigned span = places_span(head, row);
-	uint64_t held = 0, first = UINT64_MAX, last = 0, nameless = 0; /* 1/16 ns, from now on */
+	uint64_t held = 0, first = UINT64_MAX, last = 0; /* 1/16 ns, from now on */
 
 	for (unsigned i = 0; i < span; i++) { /* without a branch: a row may have 10,000 */
 		struct cell place = cell_peek(&row->cells[i]);
@@ -51,12 +50,10 @@ void places_look(const struct algo_limit *limit, uint64_t now_ns, struct cell he
 		held += is_held;
 		first = u64_min(first, mine - 1); /* of none the greatest */
 		last = u64_max(last, mine);
-		nameless = u64_max(nameless, cell_word(place) == 0 ? mine : 0);
 	}
 	use->held += held;
 	use->first_ns = u64_min(use->first_ns, first == UINT64_MAX ? first : (first + 1) >> 4);
 	use->last_ns = u64_max(use->last_ns, last >> 4);
-	use->nameless_ns = u64_max(use->nameless_ns, nameless >> 4);
 	use->far |= last >> 4 > limit->places.lease_ns + ALGO_SKEW_NS;
 }
 
@@ -98,7 +95,7 @@ static struct cell spent(struct cell head, uint64_t now_ns)
 
 /* On behalf of a head, which is looked at before each swap. */
 static inline bool swap_place(const struct row_state *state, unsigned i, struct cell before,
-                       struct cell after)
+                              struct cell after)
 {
 	return cell_tag(row_head(state)) == state->row.tag &&
 	       cell_swap(&state->row.cells[i], before, after);
@@ -138,71 +135,119 @@ static bool is_idle(const struct row_state *state, unsigned span, uint64_t now_n
 }
 
 /*
+ * After places were freed, in the pass before which the head was read, and which found others held
+ * unless it is `idle`. If the head has changed since, others have freed places in the same time.
+ *
  * An acquire that takes a place sees afterwards that the head is closing, or took the place
  * before the second look here.
  */
-static void after_release(const struct row_state *state, uint64_t now_ns)
+static void after_release(const struct row_state *state, const struct places_release *release,
+                          bool idle)
 {
-	struct cell head, after;
-	unsigned span;
-	bool idle;
+	unsigned span = places_span(state->head, &state->row);
+	bool closing = idle && !release->alone;
+	struct cell head = state->head, after = released(head, closing);
 
-	do {
+	while (!cell_swap(state->cell, head, after)) {
 		head = row_head(state);
 		span = places_span(head, &state->row);
 		if (span == 0)
 			return; /* another key's by now */
-		idle = is_idle(state, span, now_ns);
-		after = released(head, idle);
-	} while (!cell_swap(state->cell, head, after));
+		closing = !release->alone && is_idle(state, span, release->now_ns);
+		after = released(head, closing);
+	}
 	fence_behind_swap(); /* all see that it is closing before the second look */
-	if (idle && is_idle(state, span, now_ns))
-		cell_swap(state->cell, after, spent(after, now_ns));
+	if (closing && is_idle(state, span, release->now_ns))
+		cell_swap(state->cell, after, spent(after, release->now_ns));
 }
 
-uint64_t places_release(const struct row_state *state, const struct places_match *match, uint64_t n,
-                        uint64_t now_ns)
+/* How far ahead the lease of a held place ends; 0: it is not held. */
+static uint64_t held_ns(struct cell place, uint32_t tag, uint64_t now_ns)
 {
-	unsigned places = places_span(state->head, &state->row), freed = 0;
-	unsigned at = start_of(match->until_ns & UINT64_MAX >> 4, match->word, places);
-
-	for (unsigned i = 0; i < places && freed < n; i++, at = at + 1 == places ? 0 : at + 1) {
-		struct cell place = row_load(&state->row, at);
-
-		if (places_is_held(place, state->row.tag, now_ns) &&
-		    is_meant(match, place))
-			freed += swap_place(state, at, place, free_place(place));
-	}
-	if (freed > 0)
-		after_release(state, now_ns);
-	return freed;
+	return places_is_held(place, tag, now_ns) ? (uint64_t)cell_ahead_ns(place, now_ns) : 0;
 }
 
-void places_unname(const struct row_state *state, const struct places_match *match, uint64_t now_ns)
+static void add_use(const struct algo_limit *limit, uint64_t ahead_ns, struct places_use *use)
 {
-	unsigned places = places_span(state->head, &state->row);
+	use->held++;
+	use->first_ns = u64_min(use->first_ns, ahead_ns);
+	use->last_ns = u64_max(use->last_ns, ahead_ns);
+	use->far |= ahead_ns > limit->places.lease_ns + ALGO_SKEW_NS;
+}
 
-	for (unsigned at = 0; at < places; at++) {
-		struct cell place = row_load(&state->row, at), nameless = place;
+/* Whether a place that is held so far ahead is freed, or loses its name once `n` are. */
+static bool give_back(const struct row_state *state, struct places_release *release, unsigned at)
+{
+	struct cell place = row_load(&state->row, at), nameless = place;
+	uint64_t ahead_ns = held_ns(place, state->row.tag, release->now_ns);
+	bool is_newest = !release->newest || newest_has(release->newest, ahead_ns);
 
+	if (ahead_ns == 0 || !is_meant(&release->match, place) || !is_newest)
+		return false;
+	if (release->freed == release->n) {
 		nameless.low = place.low >> 32 << 32;
-		if (places_is_held(place, state->row.tag, now_ns) && is_meant(match, place))
+		if (release->unnames)
 			swap_place(state, at, place, nameless);
+		return false;
 	}
+	if (!swap_place(state, at, place, free_place(place)))
+		return false;
+	if (release->newest)
+		newest_take(release->newest, ahead_ns);
+	release->freed++;
+	return true;
 }
 
-void places_cut_back(const struct algo_limit *limit, const struct row_state *state, uint64_t now_ns)
+void places_release(const struct algo_limit *limit, const struct row_state *state,
+                    struct places_release *release, struct places_use *use)
+{
+	const struct places_match *match = &release->match;
+	unsigned places = places_span(state->head, &state->row);
+	unsigned at = start_of(match->until_ns & UINT64_MAX >> 4, match->word, places);
+	uint64_t before = release->freed, others = use->held;
+
+	for (unsigned i = 0; i < places; i++, at = at + 1 == places ? 0 : at + 1) {
+		struct cell place = cell_peek(&state->row.cells[at]);
+		uint64_t ahead_ns = held_ns(place, state->row.tag, release->now_ns);
+
+		if (ahead_ns > 0 && !(is_meant(match, place) && give_back(state, release, at)))
+			add_use(limit, ahead_ns, use);
+	}
+	if (release->freed > before)
+		after_release(state, release, use->held == others);
+}
+
+void places_each_end(const struct row_state *state, uint64_t now_ns,
+                     void (*visit)(struct newest *newest, uint64_t end), struct newest *newest)
 {
 	unsigned places = places_span(state->head, &state->row);
 
+	for (unsigned i = 0; i < places; i++) {
+		struct cell place = cell_peek(&state->row.cells[i]);
+		uint64_t ahead_ns = held_ns(place, state->row.tag, now_ns);
+
+		if (ahead_ns > 0 && cell_word(place) == 0)
+			visit(newest, ahead_ns);
+	}
+}
+
+void places_cut_back(const struct algo_limit *limit, const struct row_state *state, uint64_t now_ns,
+                     struct places_use *use)
+{
+	unsigned places = places_span(state->head, &state->row);
+	uint64_t lease_ns = limit->places.lease_ns;
+
 	for (unsigned at = 0; at < places; at++) {
 		struct cell place = row_load(&state->row, at);
+		uint64_t ahead_ns = held_ns(place, state->row.tag, now_ns);
 
-		if (places_is_held(place, state->row.tag, now_ns) &&
-		    cell_ahead_ns(place, now_ns) > (int64_t)(limit->places.lease_ns + ALGO_SKEW_NS))
+		if (ahead_ns > lease_ns + ALGO_SKEW_NS) {
 			swap_place(state, at, place,
-			           cell_make(cell_tag(place), now_ns + limit->places.lease_ns,
-			                     cell_word(place), CELL_HELD));
+			           cell_make(cell_tag(place), now_ns + lease_ns, cell_word(place), CELL_HELD));
+			ahead_ns = lease_ns;
+		}
+		if (ahead_ns > 0)
+			add_use(limit, ahead_ns, use);
 	}
 }
 

@@ -14,12 +14,15 @@
  *
  * All held places lie before span. Each release raises the version, so a request that found no
  * free place and then the same head was right. Closing says that a thread looks whether any place
- * is still held. A release (1) frees places; (2) looks, and counts itself in the head, which is
- * closing if none is held; (3) then, if again none is held, lets the head go.
+ * is still held. A release (1) reads the head; (2) frees places and sees in the same pass whether
+ * others are held; (3) counts itself in that head, which is closing if none is held; (4) if a
+ * second pass again finds none, marks the head as spent. The head of a limit without keys is never
+ * closing, because no other key can take it.
  */
 #ifndef ROWS_PLACES_H
 #define ROWS_PLACES_H
 
+#include "rows/newest.h"
 #include "rows/rows.h"
 
 /* Held places: how many, and how far ahead their leases end. */
@@ -27,7 +30,6 @@ struct places_use {
 	uint64_t held;
 	uint64_t first_ns; /* the first to end; UINT64_MAX: none */
 	uint64_t last_ns;
-	uint64_t nameless_ns; /* the last of those without a permit; 0: none */
 	bool far; /* some end further ahead than the limit lets them: the clock was set back */
 };
 
@@ -68,17 +70,33 @@ struct cell places_raise(const struct algo_limit *limit, struct cell head, uint3
 uint64_t places_take(const struct algo_limit *limit, const struct row_state *state,
                      struct cell place, uint64_t n, uint64_t now_ns);
 
-/** Frees up to `n` of the places that are meant, and tells by the head; returns how many. */
-uint64_t places_release(const struct row_state *state, const struct places_match *match, uint64_t n,
-                        uint64_t now_ns);
+/* What a release frees, and how far it is. */
+struct places_release {
+	struct places_match match;
+	uint64_t n;             /* so many at most */
+	struct newest *newest;  /* if not NULL, only these of the places that are meant */
+	bool unnames;           /* once `n` are free, the others that are meant lose their permit */
+	bool alone;             /* no other key can take the head */
+	uint64_t now_ns, freed; /* so many are free */
+};
 
-/** All places that are meant stay held and have no permit from then on. */
-void places_unname(const struct row_state *state, const struct places_match *match,
-                   uint64_t now_ns);
+/**
+ * Frees places of the row, counts the release in the head if there were any, and adds up in `use`
+ * those that stay held, as places_look does.
+ */
+void places_release(const struct algo_limit *limit, const struct row_state *state,
+                    struct places_release *release, struct places_use *use);
 
-/** Leases that a clock since set back has put too far ahead begin now. */
-void places_cut_back(const struct algo_limit *limit, const struct row_state *state,
-                     uint64_t now_ns);
+/** Visits how far ahead the leases of the row end that have no permit. */
+void places_each_end(const struct row_state *state, uint64_t now_ns,
+                     void (*visit)(struct newest *newest, uint64_t end), struct newest *newest);
+
+/**
+ * Leases that a clock since set back has put too far ahead begin now. Adds up all that are held in
+ * `use`, as places_look does.
+ */
+void places_cut_back(const struct algo_limit *limit, const struct row_state *state, uint64_t now_ns,
+                     struct places_use *use);
 
 /** Explains `use` in `out`, which says already whether it is allowed. */
 void places_explain(const struct algo_limit *limit, const struct places_use *use,

@@ -45,14 +45,31 @@ static bool is_newest(const struct holder *holder, const struct algo_limit *limi
 	return !holder->store || memory_newest(holder->store, limit->identity) == state->asked;
 }
 
-static void look(const struct holder *holder, const struct algo_limit *limit, uint64_t now_ns,
-                 struct view *view)
+static void find_unused(const struct holder *holder, const struct algo_limit *limit,
+                        struct view *view)
 {
 	find(holder, limit, view);
 	view->use = (struct places_use){.first_ns = UINT64_MAX};
+}
+
+static void look(const struct holder *holder, const struct algo_limit *limit, uint64_t now_ns,
+                 struct view *view)
+{
+	find_unused(holder, limit, view);
 	for (size_t i = 0; i < view->count; i++)
-		places_look(limit, now_ns, view->states[i].at.head, &view->states[i].at.row,
-		            &view->use);
+		places_look(limit, now_ns, view->states[i].at.head, &view->states[i].at.row, &view->use);
+}
+
+/* Before an acquire: after the clock was set back, a second pass corrects the leases. */
+static void look_and_cut_back(const struct holder *holder, const struct algo_limit *limit,
+                              uint64_t now_ns, struct view *view)
+{
+	look(holder, limit, now_ns, view);
+	if (!view->use.far)
+		return;
+	view->use = (struct places_use){.first_ns = UINT64_MAX};
+	for (size_t i = 0; i < view->count; i++)
+		places_cut_back(limit, &view->states[i].at, now_ns, &view->use);
 }
 
 /* A release in between may have made the room that was not found. */
@@ -64,16 +81,6 @@ static bool unchanged(const struct view *view)
 	return true;
 }
 
-static uint64_t release(const struct view *view, const struct places_match *match, uint64_t n,
-                        uint64_t now_ns)
-{
-	uint64_t freed = 0;
-
-	for (size_t i = 0; i < view->count && freed < n; i++)
-		freed += places_release(&view->states[i].at, match, n - freed, now_ns);
-	return freed;
-}
-
 /* The places that an acquire has so far: `n` like `place` in the row of `state`. */
 struct taken {
 	struct wide_state state;
@@ -82,14 +89,17 @@ struct taken {
 	uint64_t n;
 };
 
-static void put_back(struct taken *taken, uint64_t now_ns)
+static void put_back(const struct holder *holder, struct taken *taken, uint64_t now_ns)
 {
-	struct places_match match = {.word = cell_word(taken->place)};
+	struct places_use use = {.first_ns = UINT64_MAX};
+	struct places_release release = {.match = {.until_ns = now_ns + taken->limit->places.lease_ns,
+	                                           .word = cell_word(taken->place)},
+	                                 .n = taken->n,
+	                                 .alone = !holder->store,
+	                                 .now_ns = now_ns};
 
-	if (taken->n == 0)
-		return;
-	match.until_ns = now_ns + taken->limit->places.lease_ns;
-	places_release(&taken->state.at, &match, taken->n, now_ns);
+	taken->state.at.head = row_head(&taken->state.at);
+	places_release(taken->limit, &taken->state.at, &release, &use);
 	taken->n = 0;
 }
 
@@ -141,32 +151,82 @@ static void peek(const struct holder *holder, const struct algo_limit **by,
 		places_explain(*by, &view.use, out);
 }
 
-static void refund(const struct holder *holder, const struct algo_limit **by,
-                   const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+/* Finds which of the places without a permit are the n newest. */
+static void find_newest(const struct holder *holder, const struct algo_limit *limit, uint64_t n,
+                        uint64_t now_ns, struct newest *newest)
 {
-	bool newest = call->op == ALGO_REFUND && call->permit == 0 && call->until_ns == 0;
-	struct places_match match = {call->until_ns, places_word(call->permit),
-	                             call->op == ALGO_RESET};
-	uint64_t cost = call->op == ALGO_RESET ? UINT64_MAX : call->cost, freed = 0;
 	struct view view;
 
 	do {
-		*by = algo_current(*by);
-		if (newest) { /* a lease's places at a time */
-			look(holder, *by, now_ns, &view);
-			if (view.use.nameless_ns == 0)
-				break;
-			match.until_ns = now_ns + view.use.nameless_ns;
-		} else {
-			find(holder, *by, &view);
-		}
-		freed += release(&view, &match, cost - freed, now_ns);
-	} while (newest && freed < cost);
-	for (size_t i = 0; call->part && call->until_ns != 0 && freed > 0 && i < view.count; i++)
-		places_unname(&view.states[i].at, &match, now_ns);
-	look(holder, *by, now_ns, &view);
+		find(holder, limit, &view);
+		newest_begin(newest, n);
+		for (size_t i = 0; i < view.count; i++)
+			places_each_end(&view.states[i].at, now_ns, newest_add, newest);
+		if (!newest_needs_count(newest))
+			return;
+		for (size_t i = 0; i < view.count; i++)
+			places_each_end(&view.states[i].at, now_ns, newest_count, newest);
+	} while (!newest_end(newest));
+}
+
+static void release(const struct holder *holder, const struct algo_limit **by,
+                    struct places_release *release, struct algo_outcome *out)
+{
+	struct view view;
+
+	*by = algo_current(*by);
+	find_unused(holder, *by, &view);
+	for (size_t i = 0; i < view.count; i++)
+		places_release(*by, &view.states[i].at, release, &view.use);
 	places_explain(*by, &view.use, out);
-	out->allowed = freed > 0 || call->permit == 0;
+}
+
+/* Apart, so that the other calls have no sample on the stack. */
+__attribute__((noinline)) static void release_newest(const struct holder *holder,
+                                                     const struct algo_limit **by,
+                                                     struct places_release *of,
+                                                     struct algo_outcome *out)
+{
+	struct newest newest;
+
+	find_newest(holder, *by, of->n, of->now_ns, &newest);
+	of->newest = &newest;
+	release(holder, by, of, out);
+}
+
+static void refund(const struct holder *holder, const struct algo_limit **by,
+                   const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+{
+	bool resets = call->op == ALGO_RESET;
+	struct places_release of = {.match = {call->until_ns, places_word(call->permit), resets},
+	                            .n = resets ? UINT64_MAX : call->cost,
+	                            .unnames = call->part && call->until_ns != 0 && call->cost > 0,
+	                            .alone = !holder->store,
+	                            .now_ns = now_ns};
+
+	if (!resets && call->permit == 0 && call->until_ns == 0 && call->cost > 0)
+		release_newest(holder, by, &of, out);
+	else
+		release(holder, by, &of, out);
+	out->allowed = of.freed > 0 || call->permit == 0;
+}
+
+enum fit { FITS, CHANGED, NO_ROOM };
+
+/* Makes the head fit. What was seen of the places stays as good as it was. */
+static enum fit fit(struct wide_state *own, const struct row_step *on)
+{
+	const struct algo_limit *limit = on->limit;
+	struct row_state *at = &own->at;
+	struct cell head;
+
+	if (places_fits(limit, at->head, at->row.tag, on->now_ns + limit->places.lease_ns))
+		return FITS;
+	head = places_raise(limit, at->head, at->row.tag, on->now_ns);
+	if (!wide_store_head(own, on, head))
+		return wide_is_full(own, on->now_ns) ? NO_ROOM : CHANGED;
+	at->head = head;
+	return at->cell ? FITS : CHANGED; /* a new head has to be found first */
 }
 
 static uint64_t acquire(const struct holder *holder, const struct algo_limit **by,
@@ -181,32 +241,28 @@ static uint64_t acquire(const struct holder *holder, const struct algo_limit **b
 		struct wide_state *own = &view.states[0];
 		uint64_t missing;
 
-		look(holder, limit, now_ns, &view);
+		look_and_cut_back(holder, limit, now_ns, &view);
 		if (taken.n > 0 && (limit != taken.limit || own->at.cell != taken.state.at.cell)) {
-			put_back(&taken, now_ns);
-			continue;
-		}
-		if (view.use.far) {
-			for (size_t i = 0; i < view.count; i++)
-				places_cut_back(limit, &view.states[i].at, now_ns);
+			put_back(holder, &taken, now_ns);
 			continue;
 		}
 		out->allowed = has_room(limit, &view, call->cost, taken.n);
 		if (!out->allowed) {
 			if (taken.n == 0 && !unchanged(&view))
 				continue;
-			put_back(&taken, now_ns);
+			if (taken.n > 0)
+				put_back(holder, &taken, now_ns);
 			places_explain(limit, &view.use, out);
 			return 0;
 		}
 		taken.limit = limit;
 		taken.place = places_make(limit, call, now_ns, own->at.row.tag);
-		if (!places_fits(limit, own->at.head, own->at.row.tag,
-		                 now_ns + limit->places.lease_ns)) {
-			struct cell head = places_raise(limit, own->at.head, own->at.row.tag, now_ns);
-
-			if (wide_store_head(own, &on, head) || !wide_is_full(own, now_ns))
-				continue;
+		switch (fit(own, &on)) {
+		case FITS:
+			break;
+		case CHANGED:
+			continue;
+		case NO_ROOM:
 			algo_outcome_full(limit, out);
 			return 0;
 		}

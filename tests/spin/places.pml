@@ -8,7 +8,7 @@
  * further step has died. That a key has one head at most is insert.pml's business.
  *
  * Checked: no more than MAX are in flight; whoever releases finds his place; and with
- * no more clients than places nobody is denied.
+ * no more clients than places nobody is denied, and at last no head is held.
  *
  * BEFORE: one place beyond MAX is held by a permit from before a reload.
  *
@@ -51,6 +51,7 @@ short head[HEADS];
 byte lives; /* of the head: no two have the same end */
 byte row[HEADS * MAX]; /* who holds, 0: nobody */
 byte flying;
+byte done;
 
 inline swap(cell, before, after)
 {
@@ -84,16 +85,11 @@ inline look()
 	od
 }
 
-/* After a place in the row of `at` was freed: (b), (c). */
+/* After a place in the row of `at` was freed, and `held` others were seen: (b), (c). */
 inline after_release()
 {
 	do
-	:: atomic { seen = head[at] };
-		if
-		:: !is_ours(seen) -> break
-		:: else
-		fi;
-		look();
+	:: is_ours(seen) ->
 #ifdef BREAK_CLOSING
 		swap(head[at], seen, make((held == 0 -> SPENT : FIT), version(seen) + 1));
 #else
@@ -121,8 +117,44 @@ inline after_release()
 		if
 		:: ok -> break
 		:: else
-		fi
+		fi;
+		atomic { seen = head[at] };
+		look()
+	:: else -> break
 	od
+}
+
+/* Gives back `place` in the row of `at`: (a), and what one pass over the row sees besides. */
+inline release()
+{
+	atomic {
+		seen = head[at];
+		i = 0;
+		held = HELD_BEFORE;
+		if
+		:: free = 0
+		:: free = 1 /* where the pass begins */
+		fi
+	};
+	do
+	:: i < MAX ->
+		atomic {
+			if
+			:: (free + i) % MAX == place -> row[at * MAX + place] = 0
+			:: else ->
+				if
+				:: row[at * MAX + (free + i) % MAX] != 0 -> held++
+				:: else
+				fi
+			fi;
+			i++
+		}
+	:: else -> break
+	od;
+#ifdef BREAK_READ
+	atomic { seen = head[at] };
+#endif
+	after_release()
 }
 
 proctype client(byte me)
@@ -160,9 +192,8 @@ again:
 	if
 	:: taken != HEADS && taken != at ->
 		at = taken;
-		row[at * MAX + place] = 0;
 		taken = HEADS;
-		after_release();
+		release();
 		goto again
 	:: else
 	fi;
@@ -173,9 +204,8 @@ again:
 		if
 		:: taken == HEADS && head[at] != seen -> goto again
 		:: taken != HEADS ->
-			row[at * MAX + place] = 0;
 			taken = HEADS;
-			after_release()
+			release()
 		:: else -> assert(CLIENTS + HELD_BEFORE > MAX)
 		fi;
 		goto next
@@ -184,7 +214,10 @@ again:
 	if
 	:: kind(seen) != FIT ->
 		swap(head[at], seen, make(FIT, version(seen)));
-		goto again
+		if
+		:: !ok -> goto again
+		:: else -> seen = make(FIT, version(seen))
+		fi
 	:: else
 	fi;
 	if
@@ -226,14 +259,19 @@ grant:
 		at = taken;
 		taken = HEADS
 	};
-	row[at * MAX + place] = 0; /* (a) */
-	after_release();
+	release();
 next:
 	atomic { rounds++; place = 0; taken = HEADS };
 	if
 	:: rounds < ROUNDS -> goto again
 	:: else
-	fi
+	fi;
+	atomic {
+		done++;
+		/* Nobody was denied after a head had been made to fit, so none is held for nothing. */
+		assert(done < CLIENTS || CLIENTS > MAX || HELD_BEFORE ||
+		       (kind(head[0]) != FIT && kind(head[1]) != FIT))
+	}
 }
 
 /* They take what says nothing, and leave again. */

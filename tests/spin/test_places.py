@@ -12,6 +12,6 @@ def test_no_more_than_max_are_in_flight(defines, errors):
 
 @pytest.mark.parametrize("broken", [
     ("BREAK_CLOSING",), ("BREAK_FIT",), ("BREAK_BACK",), ("BREAK_COUNT", "BEFORE", "MAX=3"),
-    ("BREAK_LOOK", "BEFORE"), ("BREAK_FENCE_4",), ("BREAK_FENCE_C",)])
+    ("BREAK_LOOK", "BEFORE"), ("BREAK_FENCE_4",), ("BREAK_FENCE_C",), ("BREAK_READ",)])
 def test_each_part_of_it_is_needed(broken, errors):
     assert errors(*broken)
