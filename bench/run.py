@@ -491,6 +491,8 @@ def main():
     parser.add_argument("--tls", action="store_true", help="what TLS costs servers")
     parser.add_argument("--http2", action="store_true", help="HTTP/2 beside a bare server")
     parser.add_argument("--batches", action="store_true", help="what others wait for beside long batches")
+    parser.add_argument("--dearest", action="store_true",
+                        help="the dearest call of each algorithm, on keys that are full")
     parser.add_argument("--closed-loop", action="store_true",
                         help="limits and breakers at a server that can be overloaded: minutes")
     arguments = parser.parse_args()
@@ -500,7 +502,7 @@ def main():
                                   *(["--quick"] if arguments.quick else [])]))
     everything = not (arguments.servers or arguments.peers or arguments.attack
                       or arguments.simulate or arguments.turns or arguments.redis or arguments.tls
-                      or arguments.http2 or arguments.permits or arguments.batches)
+                      or arguments.http2 or arguments.permits or arguments.batches or arguments.dearest)
     quick = arguments.quick
     flags = ["--quick"] if quick else []
     table = Table()
@@ -512,6 +514,8 @@ def main():
         run_peers(table, flags)
     if arguments.permits or arguments.peers or everything and not quick:
         run_permits(table, flags)
+    if arguments.dearest or everything and not quick:
+        run_program(table, "dearest", [])
     if arguments.attack or everything and not quick:
         for name in ATTACK:
             run_program(table, name, flags if arguments.attack else ["--quick"])
