@@ -164,6 +164,9 @@ def build(form, *prefix):
     env = {"CC": "clang"} if form == "fuzz" else {}
     verb = ["configure"] if (directory / "build.ninja").exists() else ["setup"]
     code, log = run(["meson", *verb, directory, *options], env)
+    if code == 0:
+        # What has changed in the build's description, before it is asked for its targets.
+        code, log = run(["ninja", "-C", directory, "build.ninja"])
     if code:
         return code, log
     return run([*prefix, "ninja", "-j", WORKERS, "-C", directory, *targets(form)], timeout=BUILD_SECONDS)

@@ -8,17 +8,21 @@ import pytest
 PATIENCE = 300  # seconds, on a busy machine
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "large: the search takes longer than a compiler that optimizes its program")
+
+
 @pytest.fixture
 def errors(tmp_path, request):
     """Of the model of the test's name: whether there is a counterexample."""
     model = pathlib.Path(request.path.parent, request.path.stem.removeprefix("test_") + ".pml")
+    optimize = "-O1" if request.node.get_closest_marker("large") else "-O0"
 
     def search(*defines):
         flags = [f"-D{define}" for define in defines]
         subprocess.run(["spin", *flags, "-a", model], cwd=tmp_path, check=True, timeout=PATIENCE,
                        capture_output=True)
-        # A search takes less time than a compiler that optimizes its program.
-        subprocess.run(["clang", "-O0", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=4000", "-o", "pan",
+        subprocess.run(["clang", optimize, "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=4000", "-o", "pan",
                         "pan.c"], cwd=tmp_path, check=True, timeout=PATIENCE)
         # In a model where all but the last one die, those who died have not come to their end.
         ends = ["-E"] if "LAST" in defines else []

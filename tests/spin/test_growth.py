@@ -4,7 +4,7 @@ finds one as soon as something is left out."""
 import pytest
 
 
-@pytest.mark.parametrize("defines", [(), ("MOVE",)])
+@pytest.mark.parametrize("defines", [(), pytest.param(("MOVE",), marks=pytest.mark.large)])
 def test_no_use_is_missed_and_none_given_back_twice(defines, errors):
     assert not errors(*defines)
 

@@ -5,7 +5,8 @@ import pytest
 
 
 @pytest.mark.parametrize("defines", [
-    ("THREADS=3",), ("THREADS=3", "LIMIT=2"), ("THREADS=2", "RESET", "MOVES=2")])
+    pytest.param(("THREADS=3",), marks=pytest.mark.large), pytest.param(("THREADS=3", "LIMIT=2"), marks=pytest.mark.large),
+    ("THREADS=2", "RESET", "MOVES=2")])
 def test_one_state_per_key_and_exactly_the_limit(defines, errors):
     assert not errors(*defines)
 
