@@ -91,9 +91,14 @@ size_t utf8_sequence(const unsigned char *p, size_t len)
 /* How many bytes from the first on are ASCII that JSON takes as it is. */
 static size_t plain_run(const unsigned char *p, size_t len)
 {
+	static const bool is_plain[256] = {
+	    [' ' ... '!'] = true,
+	    ['#' ... '['] = true,
+	    [']' ... '~'] = true,
+	};
 	size_t n = 0;
 
-	while (n < len && p[n] >= 0x20 && p[n] < 0x7f && p[n] != '"' && p[n] != '\\')
+	while (n < len && is_plain[p[n]])
 		n++;
 	return n;
 }

@@ -134,7 +134,7 @@ static unsigned count_digits(uint64_t value)
 	return least + ((value | 1) >= powers[least]);
 }
 
-char *format_u64(char *out, uint64_t value)
+char *format_u64_slow(char *out, uint64_t value)
 {
 	static const char pairs[] = "00010203040506070809101112131415161718192021222324"
 	                            "25262728293031323334353637383940414243444546474849"

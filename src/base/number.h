@@ -106,7 +106,15 @@ bool parse_share(struct slice text, double *out);
  */
 void format_decimal(char out[DECIMAL_TEXT_MAX], double value);
 
+char *format_u64_slow(char *out, uint64_t value);
+
 /** Writes `value` in decimal, returns the end; `out` holds at least 20 bytes. */
-char *format_u64(char *out, uint64_t value);
+static inline char *format_u64(char *out, uint64_t value)
+{
+	if (value >= 10)
+		return format_u64_slow(out, value);
+	*out = (char)('0' + value);
+	return out + 1;
+}
 
 #endif

@@ -169,18 +169,15 @@ static struct slice without_port(struct slice host)
 	return host;
 }
 
-/* Whether behind the name of a Host stands no port, an empty one or one from 0 to 65535. */
-static bool has_good_port(struct slice host)
+/* Whether behind `name`, which is that of the Host, stands no port, an empty one or one from 0 to 65535. */
+static bool has_good_port(struct slice host, struct slice name)
 {
-	struct slice name = without_port(host);
-	const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
-	struct slice port;
+	struct slice port = {name.data + name.len, host.len - name.len};
 	uint64_t number;
 
-	if (!colon || colon < name.data + name.len)
-		return true;
-	port = (struct slice){colon + 1, (size_t)(host.data + host.len - colon) - 1};
-	return port.len == 0 || (parse_u64(port, &number) && number <= UINT16_MAX);
+	slice_skip(&port, SLICE("."));
+	return !slice_skip(&port, SLICE(":")) || port.len == 0 ||
+	       (parse_u64(port, &number) && number <= UINT16_MAX);
 }
 
 /* "A, Login.Example.com.:8080" as "login.example.com": the last proxy's word, the name alone. */
@@ -490,11 +487,11 @@ static int read_origin(struct http_call *call)
 		return out_of_memory(call);
 	*origin = (struct request_origin){.forwarded = call->fields->forwarded};
 	if (host.len > 0) {
-		if (!has_good_port(host))
+		origin->host = without_port(host);
+		if (!has_good_port(host, origin->host))
 			return error_set(&call->fill.error, WEIR_ESYNTAX,
 			                 "expected a Host with a port from 0 to 65535, found '%.*s'",
 			                 FILL_QUOTE(host));
-		origin->host = without_port(host);
 	}
 	for (unsigned i = 0; i < call->fields->count; i++) {
 		enum http_field field = call->fields->lines[i].field;

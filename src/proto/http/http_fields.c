@@ -53,13 +53,8 @@ void http_fields_add(struct http_fields *fields, struct slice name, struct http_
 		return;
 	field = find_field(name);
 	fields->forwarded = fields->forwarded || is_forwarded(name);
-	if (field == HTTP_FIELD_COUNT)
-		return;
-	fields->has |= 1u << field;
-	if (fields->count == HTTP_LINES_MAX)
-		fields->too_many = true;
-	else
-		fields->lines[fields->count++] = (struct http_line){field, value};
+	if (field < HTTP_FIELD_COUNT)
+		http_fields_keep(fields, field, value);
 }
 
 struct slice http_fields_line(const struct http_fields *fields, const char *base, unsigned index)

@@ -59,6 +59,16 @@ struct http_fields {
 
 /** Keeps the field if anybody may look for it. */
 void http_fields_add(struct http_fields *fields, struct slice name, struct http_span value);
+/** Keeps this field. */
+static inline void http_fields_keep(struct http_fields *fields, enum http_field field,
+                                    struct http_span value)
+{
+	fields->has |= 1u << field;
+	if (fields->count == HTTP_LINES_MAX)
+		fields->too_many = true;
+	else
+		fields->lines[fields->count++] = (struct http_line){field, value};
+}
 
 /** None, for the next message; the lines stay where they are. */
 static inline void http_fields_clear(struct http_fields *fields)

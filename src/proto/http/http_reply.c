@@ -12,6 +12,11 @@
 #define JSON_TYPE  "application/json"
 #define PLAIN_TYPE "text/plain; charset=utf-8"
 
+/* Four numbers and what stands before them. */
+#define RATELIMIT_ROOM 128
+/* A decision in JSON without names and permit. */
+#define DECISION_ROOM 384
+
 enum http_verb http_error_of(int status)
 {
 	static const enum http_verb errors_of[] = {
@@ -65,12 +70,6 @@ static void add_text_field(struct http_answer *answer, enum http_answer_name nam
 	add_field(answer, name, begin);
 }
 
-/* Whether a string of structured fields takes the byte as it is. */
-static bool is_plain(unsigned char byte)
-{
-	return byte >= ' ' && byte <= '~' && byte != '%' && byte != '"' && byte != '\\';
-}
-
 /*
  * A name as a string of structured fields (RFC 9651), which know ASCII only: other bytes, and
  * '%', as %XX, so that different names stay different.
@@ -78,13 +77,20 @@ static bool is_plain(unsigned char byte)
 static void add_sf_string(struct buffer *head, const char *text)
 {
 	static const char digits[] = "0123456789ABCDEF";
+	/* Bytes that a string of structured fields takes as they are. */
+	static const bool is_plain[256] = {
+	    [' ' ... '!'] = true,
+	    ['#' ... '$'] = true,
+	    ['&' ... '['] = true,
+	    [']' ... '~'] = true,
+	};
 
 	buffer_add(head, "\"", 1);
 	for (;; text++) {
 		const char *begin = text;
 		unsigned char byte;
 
-		while (is_plain((unsigned char)*text))
+		while (is_plain[(unsigned char)*text])
 			text++;
 		buffer_add(head, begin, (size_t)(text - begin));
 		byte = (unsigned char)*text;
@@ -98,10 +104,16 @@ static void add_sf_string(struct buffer *head, const char *text)
 	buffer_add(head, "\"", 1);
 }
 
-static void add_parameter(struct buffer *head, const char *text, uint64_t value)
+/* `text` is a literal, so that its length is known. */
+static inline __attribute__((always_inline)) char *put_text(char *to, const char *text)
 {
-	buffer_add_text(head, text);
-	buffer_add_u64(head, value);
+	return mempcpy(to, text, strlen(text));
+}
+
+static inline __attribute__((always_inline)) char *put_number(char *to, const char *text,
+                                                              uint64_t value)
+{
+	return format_u64(put_text(to, text), value);
 }
 
 /* The syntax of draft-ietf-httpapi-ratelimit-headers-10. */
@@ -109,29 +121,40 @@ static void add_ratelimit(struct http_answer *answer, const struct weir_decision
 {
 	struct buffer *values = &answer->values;
 	size_t begin = values->len, name_len;
+	char *to;
 
 	add_sf_string(values, d->limit);
 	name_len = values->len - begin;
-	add_parameter(values, ";q=", d->quota);
-	add_parameter(values, ";w=", u64_max(seconds(d->window_ns), 1));
+	to = buffer_reserve(values, name_len + RATELIMIT_ROOM);
+	if (!to)
+		return;
+	to = put_number(to, ";q=", d->quota);
+	to = put_number(to, ";w=", u64_max(seconds(d->window_ns), 1));
+	values->len = (size_t)(to - values->data);
 	add_field(answer, HTTP_ANSWER_RATELIMIT_POLICY, begin);
-	buffer_add(values, values->data + begin, name_len); /* the values stay where they are */
-	begin = values->len - name_len;
-	add_parameter(values, ";r=", d->remaining);
-	add_parameter(values, ";t=", seconds(d->reset_after_ns));
+	to = mempcpy(to, values->data + begin, name_len);
+	begin = values->len;
+	to = put_number(to, ";r=", d->remaining);
+	to = put_number(to, ";t=", seconds(d->reset_after_ns));
+	values->len = (size_t)(to - values->data);
 	add_field(answer, HTTP_ANSWER_RATELIMIT, begin);
 }
 
-static inline void add_name(struct buffer *out, const char *field, const char *name)
+/* Writes `name` as JSON, for which there are 6 bytes for each of its own. */
+static char *put_name(char *to, const char *field, const char *name)
 {
-	buffer_add_text(out, field);
-	if (name) {
-		buffer_add(out, "\"", 1);
-		buffer_add_json(out, slice_of(name));
-		buffer_add(out, "\"", 1);
-	} else {
-		buffer_add(out, "null", 4);
-	}
+	struct slice text = name ? slice_of(name) : (struct slice){NULL, 0};
+	struct buffer out = {.capacity = 6 * text.len + 1};
+
+	to = put_text(to, field);
+	if (!name)
+		return put_text(to, "null");
+	*to++ = '"';
+	out.data = to;
+	buffer_add_json(&out, text);
+	to += out.len;
+	*to++ = '"';
+	return to;
 }
 
 /* The fields of a rule's result join ours: the inside of its braces. */
@@ -145,35 +168,41 @@ static void add_result(struct buffer *out, const char *result)
 	buffer_add(out, begin + 1, (size_t)(end - begin) - 1);
 }
 
+static size_t room_of(const char *name)
+{
+	return name ? 6 * strlen(name) + 1 : 0;
+}
+
 static void add_decision(struct buffer *out, const struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
+	char *to = buffer_reserve(out, DECISION_ROOM + room_of(d->limit) + room_of(d->rule) +
+	                                   reply->permit.len);
 
-	buffer_add_text(out, ANSWER_FIELD("{", allowed));
-	buffer_add_text(out, d->allowed ? "true" : "false");
-	add_name(out, FIELD(limit), d->limit);
-	add_parameter(out, FIELD(quota), d->quota);
-	add_parameter(out, FIELD(remaining), d->remaining);
-	add_parameter(out, FIELD(retry_after_ms), milliseconds(d->retry_after_ns));
-	add_parameter(out, FIELD(reset_after_ms), milliseconds(d->reset_after_ns));
+	if (!to)
+		return;
+	to = put_text(to, ANSWER_FIELD("{", allowed));
+	to = d->allowed ? put_text(to, "true") : put_text(to, "false");
+	to = put_name(to, FIELD(limit), d->limit);
+	to = put_number(to, FIELD(quota), d->quota);
+	to = put_number(to, FIELD(remaining), d->remaining);
+	to = put_number(to, FIELD(retry_after_ms), milliseconds(d->retry_after_ns));
+	to = put_number(to, FIELD(reset_after_ms), milliseconds(d->reset_after_ns));
 	if (d->paced || d->wait_ns > 0)
-		add_parameter(out, FIELD(wait_ms), milliseconds(d->wait_ns));
-	buffer_add_text(out, FIELD(reason));
-	buffer_add(out, "\"", 1);
-	buffer_add_text(out, weir_reason_text(d->reason)); /* lower-case letters and '_' */
-	buffer_add(out, "\"", 1);
-	if (d->degraded) {
-		buffer_add_text(out, FIELD(degraded));
-		buffer_add_text(out, "true");
-	}
+		to = put_number(to, FIELD(wait_ms), milliseconds(d->wait_ns));
+	to = put_text(put_text(to, FIELD(reason)), "\"");
+	to = put_text(to, weir_reason_text(d->reason)); /* lower-case letters and '_' */
+	*to++ = '"';
+	if (d->degraded)
+		to = put_text(put_text(to, FIELD(degraded)), "true");
 	if (d->rule)
-		add_name(out, FIELD(rule), d->rule);
+		to = put_name(to, FIELD(rule), d->rule);
 	if (reply->permit.len > 0) {
-		buffer_add_text(out, FIELD(permit));
-		buffer_add(out, "\"", 1);
-		buffer_add_slice(out, reply->permit);
-		buffer_add(out, "\"", 1);
+		to = put_text(put_text(to, FIELD(permit)), "\"");
+		to = mempcpy(to, reply->permit.data, reply->permit.len);
+		*to++ = '"';
 	}
+	out->len = (size_t)(to - out->data);
 	if (!d->allowed && d->result)
 		add_result(out, d->result);
 	buffer_add(out, "}", 1);
@@ -301,14 +330,19 @@ static void answer_error(struct http_answer *answer, const struct request *reque
 static void add_crab(struct buffer *out, const struct reply *reply)
 {
 	int64_t values[CRAB_COUNT];
+	char *to;
 
 	adhoc_crab(reply, values);
-	buffer_add_text(out, values[CRAB_ALLOWED] ? "{\"allowed\":true" : "{\"allowed\":false");
-	add_parameter(out, ",\"limit\":", (uint64_t)values[CRAB_LIMIT]);
-	add_parameter(out, ",\"remaining\":", (uint64_t)values[CRAB_REMAINING]);
-	add_parameter(out, ",\"reset_after\":", (uint64_t)values[CRAB_RESET]);
-	add_parameter(out, ",\"retry_after\":", (uint64_t)values[CRAB_RETRY]);
-	buffer_add(out, "}", 1);
+	to = buffer_reserve(out, DECISION_ROOM);
+	if (!to)
+		return;
+	to = values[CRAB_ALLOWED] ? put_text(to, "{\"allowed\":true") : put_text(to, "{\"allowed\":false");
+	to = put_number(to, ",\"limit\":", (uint64_t)values[CRAB_LIMIT]);
+	to = put_number(to, ",\"remaining\":", (uint64_t)values[CRAB_REMAINING]);
+	to = put_number(to, ",\"reset_after\":", (uint64_t)values[CRAB_RESET]);
+	to = put_number(to, ",\"retry_after\":", (uint64_t)values[CRAB_RETRY]);
+	*to++ = '}';
+	out->len = (size_t)(to - out->data);
 }
 
 static void add_force(const struct request *request, struct buffer *out)

@@ -18,6 +18,8 @@ static void free_stream(struct http2 *http2, struct http2_stream *stream)
 		stream->next->link = stream->link;
 	if (http2->ready == stream)
 		http2->ready = NULL;
+	if (http2->answered == stream)
+		http2->answered = NULL;
 	http2_memory()->free(stream, NULL);
 }
 
@@ -286,23 +288,21 @@ static size_t next_len(struct http2 *http2, struct slice data)
 	return len;
 }
 
-/* Hands over the request of `id`; SKIPPED: nobody waits for it any more. */
-static enum codec_result hand_over(struct http2 *http2, int32_t id, struct arena *arena,
-                                   struct request *request)
+/* Hands over the request of `stream`; SKIPPED: nobody waits for it any more. */
+static enum codec_result hand_over(struct http2 *http2, struct http2_stream *stream,
+                                   struct arena *arena, struct request *request)
 {
-	struct http2_stream *stream = http2_find(http2, id);
-
 	if (!stream || stream->is_reset)
 		return CODEC_SKIPPED;
 	http2_message_read(message_of(http2, stream), http2->limits, arena, request);
 	if (request->kind == REQUEST_EVENTS) { /* these need a connection of their own */
-		http2_reset(http2, id, NGHTTP2_HTTP_1_1_REQUIRED);
+		http2_reset(http2, stream->id, NGHTTP2_HTTP_1_1_REQUIRED);
 		return CODEC_SKIPPED;
 	}
 	if (!stream->place)
-		stream->place = http2_places_take(&http2->places, id);
+		stream->place = http2_places_take(&http2->places, stream->id);
 	if (!stream->place) {
-		http2_reset(http2, id, NGHTTP2_REFUSED_STREAM);
+		http2_reset(http2, stream->id, NGHTTP2_REFUSED_STREAM);
 		return CODEC_SKIPPED;
 	}
 	request->stream = stream->place & ((1u << REQUEST_STREAM_BITS) - 1);
@@ -326,12 +326,12 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
                               struct arena *arena, struct request *request)
 {
 	enum codec_result result = CODEC_SKIPPED;
-	bool is_over;
+	bool is_header, is_over;
 
 	if (http2->again) {
 		http2->again = false;
 		*consumed = http2->last_len;
-		result = hand_over(http2, http2->last, arena, request);
+		result = hand_over(http2, http2_find(http2, http2->last), arena, request);
 	} else {
 		*consumed = next_len(http2, data);
 		if (*consumed == 0)
@@ -340,12 +340,15 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 		if (http2->ready) {
 			http2->last = http2->ready->id;
 			http2->last_len = *consumed;
-			result = hand_over(http2, http2->last, arena, request);
+			result = hand_over(http2, http2->ready, arena, request);
 		}
 	}
-	if (nghttp2_session_want_write(http2->session))
+	/* A header brings no frame of nghttp2's own; a body may bring a window update. */
+	is_header = result == CODEC_REQUEST && http2->ready && !http2->ready->message;
+	if (!is_header && nghttp2_session_want_write(http2->session))
 		http2_drain(http2, &http2->wire);
-	is_over = http2->has_failed || http2->wire.failed || !nghttp2_session_want_read(http2->session);
+	is_over = http2->has_failed || http2->wire.failed || http2->patience <= 0 ||
+	          (!is_header && !nghttp2_session_want_read(http2->session));
 	if (is_over || (result == CODEC_SKIPPED && http2->wire.len > 0)) {
 		*request = (struct request){.kind = REQUEST_INTERIM};
 		result = CODEC_REQUEST;

@@ -117,6 +117,13 @@ static void keep_unsent(struct http2 *http2, struct http2_stream *stream)
 	http2_count(http2, (ptrdiff_t)len);
 }
 
+/* Appends all frames up to the answer's last. The search for more is left to the end. */
+static void drain_answer(struct http2 *http2, struct buffer *out)
+{
+	while (http2->answered && http2_drain_frame(http2, out))
+		;
+}
+
 /* `body` is the answer's, and its values follow. */
 static void answer(struct http2 *http2, const struct record *record, const char *body,
                    struct buffer *out)
@@ -137,10 +144,12 @@ static void answer(struct http2 *http2, const struct record *record, const char 
 	if (nghttp2_submit_response(http2->session, id, fields, n,
 	                            record->body_len > 0 ? &source : NULL) != 0)
 		http2->has_failed = true;
-	http2_drain(http2, out);
-	stream = http2_find(http2, id);
+	http2->answered = stream;
+	drain_answer(http2, out);
+	stream = http2->answered;
 	if (!stream)
 		return;
+	http2->answered = NULL;
 	if (stream->unsent.len > 0)
 		keep_unsent(http2, stream);
 	else if (!stream->has_ended) /* its answer did not need the rest of the request */

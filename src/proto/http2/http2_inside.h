@@ -28,6 +28,7 @@ struct http2 {
 	const struct codec_limits *limits;
 	struct http2_stream *streams;
 	struct http2_stream *ready;   /* its request came with the frame that is read */
+	struct http2_stream *answered; /* its answer is being written; NULL once it has ended */
 	struct http2_message message; /* of the last stream that began: headers come one at a time */
 	struct buffer wire;           /* frames that leave with the next answers */
 	size_t left;                  /* bytes of a frame that is given in parts */
@@ -51,6 +52,10 @@ static inline void http2_count(struct http2 *http2, ptrdiff_t bytes)
 /** NULL: it has ended, or was refused. */
 static inline struct http2_stream *http2_find(const struct http2 *http2, int32_t id)
 {
+	struct http2_stream *newest = http2->streams; /* of which most is asked */
+
+	if (newest && newest->id == id)
+		return newest;
 	return nghttp2_session_get_stream_user_data(http2->session, id);
 }
 
@@ -59,6 +64,8 @@ void http2_reset(struct http2 *http2, int32_t id, uint32_t code);
 void http2_drop_input(struct http2 *http2, struct http2_stream *stream);
 /** Frees what is kept of the answer. */
 void http2_drop_unsent(struct http2 *http2, struct http2_stream *stream);
+/** Appends one frame. False: there is none that may leave now. */
+bool http2_drain_frame(struct http2 *http2, struct buffer *out);
 /** Appends all frames that are to leave. */
 void http2_drain(struct http2 *http2, struct buffer *out);
 

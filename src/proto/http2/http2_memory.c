@@ -19,8 +19,8 @@
 
 #define STEP_BYTES 64 /* between the sizes */
 #define SIZES      16
-/* The address sanitizer sees the use of freed memory only if it is freed. */
-#define KEPT_MAX ((size_t)(SANITIZED ? 0 : 128 << 10))
+/* Steps of all pieces kept. The address sanitizer sees the use of freed memory only if it is freed. */
+#define KEPT_MAX ((size_t)(SANITIZED ? 0 : (128 << 10) / STEP_BYTES))
 
 /* Before each piece, whose alignment is that of malloc. */
 struct piece {
@@ -30,17 +30,12 @@ struct piece {
 
 static _Thread_local struct {
 	struct piece *free[SIZES + 1];
-	size_t kept; /* bytes */
+	size_t kept; /* steps of these, where a piece counts one more for itself */
 } pool;
 
 static void *of_piece(struct piece *piece)
 {
 	return piece ? piece + 1 : NULL;
-}
-
-static size_t bytes_of(size_t steps)
-{
-	return sizeof(struct piece) + steps * STEP_BYTES;
 }
 
 static void *take(size_t size, void *context)
@@ -55,10 +50,10 @@ static void *take(size_t size, void *context)
 	} else if (pool.free[steps]) {
 		piece = pool.free[steps];
 		pool.free[steps] = piece->next;
-		pool.kept -= bytes_of(steps);
+		pool.kept -= steps + 1;
 		return of_piece(piece);
 	} else {
-		piece = malloc(bytes_of(steps));
+		piece = malloc(sizeof *piece + steps * STEP_BYTES);
 	}
 	if (piece)
 		piece->steps = steps;
@@ -72,13 +67,13 @@ static void give_back(void *memory, void *context)
 	(void)context;
 	if (!piece)
 		return;
-	if (piece->steps == 0 || pool.kept + bytes_of(piece->steps) > KEPT_MAX) {
+	if (piece->steps == 0 || pool.kept + piece->steps >= KEPT_MAX) {
 		free(piece);
 		return;
 	}
 	piece->next = pool.free[piece->steps];
 	pool.free[piece->steps] = piece;
-	pool.kept += bytes_of(piece->steps);
+	pool.kept += piece->steps + 1;
 }
 
 static void *take_zeroed(size_t count, size_t size, void *context)

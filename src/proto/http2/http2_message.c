@@ -33,38 +33,52 @@ void http2_message_clear(struct http2_message *message)
 	http_fields_clear(&message->fields);
 }
 
-static void add_field(struct http2_message *message, struct slice name, struct slice value)
-{
-	http_fields_add(&message->fields, name, http_header_add(&message->header, name, value));
-	if (message->fields.too_many)
-		http2_message_refuse(message, HTTP1_HEADER_LONG, NULL);
-}
-
 /* Clients may send both :authority and Host, if both say the same. */
 static void add_host(struct http2_message *message, struct slice value)
 {
-	struct slice said = http_fields_value(&message->fields, message->header.data, HTTP_FIELD_HOST, 0);
+	struct slice said;
 
-	if (!said.data)
-		add_field(message, SLICE("host"), value);
-	else if (!slice_equal(said, value))
+	if (!http_fields_has(&message->fields, HTTP_FIELD_HOST)) {
+		http_fields_keep(&message->fields, HTTP_FIELD_HOST,
+		                 http_header_add(&message->header, SLICE("host"), value));
+		return;
+	}
+	said = http_fields_value(&message->fields, message->header.data, HTTP_FIELD_HOST, 0);
+	if (!slice_equal(said, value))
 		http2_message_refuse(message, HTTP1_BAD, "expected one Host, found several");
+}
+
+static void add_method(struct http2_message *message, struct slice value)
+{
+	if (value.len > HTTP2_METHOD_MAX)
+		http2_message_refuse(message, HTTP1_BAD, "expected a method of at most 16 bytes");
+	else
+		memcpy(message->method, value.data, value.len);
+}
+
+/* nghttp2 has refused all pseudo-headers but the four of a request, and a second one of each. */
+static void add_pseudo(struct http2_message *message, char initial, struct slice value)
+{
+	if (initial == 'm')
+		add_method(message, value);
+	else if (initial == 'p')
+		buffer_add_slice(&message->target, value);
+	else if (initial == 'a')
+		add_host(message, value);
 }
 
 void http2_message_add(struct http2_message *message, struct slice name, struct slice value)
 {
-	if (slice_equal(name, SLICE(":method"))) {
-		if (value.len > HTTP2_METHOD_MAX)
-			http2_message_refuse(message, HTTP1_BAD, "expected a method of at most 16 bytes");
+	if (name.len < 2 || name.data[0] != ':') {
+		if (slice_equal(name, SLICE("host")))
+			add_host(message, value);
 		else
-			memcpy(message->method, value.data, value.len);
-	} else if (slice_equal(name, SLICE(":path"))) {
-		buffer_add_slice(&message->target, value);
-	} else if (slice_equal(name, SLICE(":authority")) || slice_equal(name, SLICE("host"))) {
-		add_host(message, value);
-	} else if (name.len > 0 && name.data[0] != ':') {
-		add_field(message, name, value);
+			http_fields_add(&message->fields, name, http_header_add(&message->header, name, value));
+	} else {
+		add_pseudo(message, name.data[1], value);
 	}
+	if (message->fields.too_many)
+		http2_message_refuse(message, HTTP1_HEADER_LONG, NULL);
 }
 
 bool http2_message_awaits_continue(const struct http2_message *message)

@@ -32,13 +32,20 @@ void http2_reset(struct http2 *http2, int32_t id, uint32_t code)
 		http2->has_failed = true;
 }
 
-void http2_drain(struct http2 *http2, struct buffer *out)
+bool http2_drain_frame(struct http2 *http2, struct buffer *out)
 {
 	const uint8_t *data;
-	ssize_t n;
+	ssize_t n = nghttp2_session_mem_send(http2->session, &data);
 
-	while ((n = nghttp2_session_mem_send(http2->session, &data)) > 0)
+	if (n > 0)
 		buffer_add(out, data, (size_t)n);
 	if (n < 0)
 		http2->has_failed = true;
+	return n > 0;
+}
+
+void http2_drain(struct http2 *http2, struct buffer *out)
+{
+	while (http2_drain_frame(http2, out))
+		;
 }

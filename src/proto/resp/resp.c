@@ -262,9 +262,7 @@ static inline char *put_number(char *to, char type, bool minus, uint64_t magnitu
 	*to++ = type;
 	if (minus)
 		*to++ = '-';
-	if (magnitude < 10) {
-		*to++ = (char)('0' + magnitude);
-	} else if (magnitude < 100) {
+	if (magnitude >= 10 && magnitude < 100) {
 		*to++ = (char)('0' + (unsigned)magnitude / 10);
 		*to++ = (char)('0' + (unsigned)magnitude % 10);
 	} else {

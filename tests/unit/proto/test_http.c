@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "proto/http/http_answer.h"
+
 static const struct reply passed = {
     .ready = true,
     .body = {"weir_up 1\n", 10},
@@ -204,6 +206,38 @@ static void test_names_in_ratelimit_fields_stay_different(void **state)
 	reply = denied;
 	reply.decision.limit = longest;
 	assert_answer(&reply, "POST /auth HTTP/1.1\r\n" HOST "\r\n", "429", field, false);
+}
+
+/* The longest names and numbers fill the room that an answer reserves. */
+static void test_a_decision_may_have_names_that_json_escapes(void **state)
+{
+	char controls[65], escaped[64 * 6 + 1] = "", body[2048];
+	struct reply reply = {.decision = {.quota = UINT64_MAX,
+	                                   .remaining = UINT64_MAX,
+	                                   .retry_after_ns = UINT64_MAX,
+	                                   .reset_after_ns = UINT64_MAX,
+	                                   .limit = controls,
+	                                   .rule = controls,
+	                                   .degraded = true}};
+	struct request request = {.kind = REQUEST_LIMIT};
+	static struct http_answer answer;
+	struct buffer out = {0};
+
+	(void)state;
+	memset(controls, 1, 64);
+	controls[64] = '\0';
+	for (int i = 0; i < 64; i++)
+		strcat(escaped, "\\u0001");
+	snprintf(body, sizeof body,
+	         "{\"allowed\":false,\"limit\":\"%s\",\"quota\":18446744073709551615,"
+	         "\"remaining\":18446744073709551615,\"retry_after_ms\":18446744073710,"
+	         "\"reset_after_ms\":18446744073710,\"reason\":\"ok\",\"degraded\":true,\"rule\":\"%s\"}",
+	         escaped, escaped);
+	http_answer_make(&answer, &request, &reply, &out);
+	assert_false(out.failed);
+	assert_int_equal(out.len, strlen(body));
+	assert_memory_equal(out.data, body, out.len);
+	buffer_free(&out);
 }
 
 static void test_a_limit_without_a_quota_has_no_ratelimit_fields(void **state)
@@ -637,6 +671,7 @@ int main(void)
 	    cmocka_unit_test(test_permits_are_in_the_answer_and_reports_have_their_own),
 	    cmocka_unit_test(test_only_a_denied_acquire_has_a_status_of_its_own),
 	    cmocka_unit_test(test_names_in_ratelimit_fields_stay_different),
+	    cmocka_unit_test(test_a_decision_may_have_names_that_json_escapes),
 	    cmocka_unit_test(test_a_limit_without_a_quota_has_no_ratelimit_fields),
 	    cmocka_unit_test(test_where_no_limit_decided_there_are_no_ratelimit_fields),
 	    cmocka_unit_test(test_an_error_of_the_server_is_told_by_its_status),
