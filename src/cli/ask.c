@@ -6,6 +6,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <hiredis/hiredis.h>
+
 #include "base/buffer.h"
 #include "base/number.h"
 #include "cli/command.h"
@@ -16,6 +18,7 @@
 #define DEFAULT_SERVER "127.0.0.1:6380"
 #define TIMEOUT_S      5
 #define REPLY_MAX      4096
+#define ANSWER_MAX     (4 * REPLY_MAX)
 
 /* The reply of WEIR.ACQUIRE and WEIR.PEEK, in its order. Those of the rules have two texts more. */
 enum field {
@@ -31,67 +34,7 @@ enum field {
 	FIELD_COUNT
 };
 
-struct answer {
-	uint64_t number[REASON];
-	char text[FIELD_COUNT]
-	         [REPLY_MAX]; /* from REASON on; as REASON also an error's words behind their "-" */
-};
-
-/* Reads a line, without its CRLF; false with errno when there is no whole one. */
-static bool next_line(FILE *from, char line[REPLY_MAX])
-{
-	char *end = fgets(line, REPLY_MAX, from) ? strstr(line, "\r\n") : NULL;
-
-	if (end)
-		*end = '\0';
-	else if (!ferror(from))
-		errno = feof(from) ? ECONNRESET : EMSGSIZE;
-	return end != NULL;
-}
-
 enum reading { READ_NOTHING, READ_DONE, READ_ERROR, READ_NONSENSE };
-
-/* A null, as of the rule where none applied, is empty. */
-static enum reading read_text(FILE *from, char text[REPLY_MAX])
-{
-	char line[REPLY_MAX];
-	uint64_t len;
-
-	text[0] = '\0';
-	if (!next_line(from, line))
-		return READ_NOTHING;
-	if (strcmp(line, "$-1") == 0)
-		return READ_DONE;
-	if (line[0] != '$' || !parse_u64(slice_of(line + 1), &len))
-		return READ_NONSENSE;
-	if (!next_line(from, text))
-		return READ_NOTHING;
-	return strlen(text) == len ? READ_DONE : READ_NONSENSE;
-}
-
-static enum reading read_answer(FILE *from, struct answer *answer)
-{
-	char line[REPLY_MAX], *first = answer->text[REASON];
-	enum reading reading = READ_DONE;
-	uint64_t fields;
-
-	if (!next_line(from, first))
-		return READ_NOTHING;
-	if (first[0] == '-')
-		return READ_ERROR;
-	if (first[0] != '*' || !parse_u64(slice_of(first + 1), &fields) ||
-	    (fields != LIMIT && fields != FIELD_COUNT))
-		return READ_NONSENSE;
-	for (int i = 0; i < REASON; i++) {
-		if (!next_line(from, line))
-			return READ_NOTHING;
-		if (line[0] != ':' || !parse_u64(slice_of(line + 1), &answer->number[i]))
-			return READ_NONSENSE;
-	}
-	for (uint64_t i = REASON; i < fields && reading == READ_DONE; i++)
-		reading = read_text(from, answer->text[i]);
-	return reading;
-}
 
 /* The connection to a server. */
 struct line {
@@ -141,31 +84,74 @@ static bool send_request(struct line *line, struct slice request)
 	return sent;
 }
 
-/* The server answers a login by +OK or an error. */
-static enum reading read_welcome(FILE *from, struct answer *answer)
+/* Reads a reply, which the caller frees. READ_NOTHING leaves the reason in errno. */
+static enum reading next_reply(struct line *line, redisReader *reader, redisReply **reply)
 {
-	char *line = answer->text[REASON];
+	char bytes[REPLY_MAX];
+	size_t sum = 0;
 
-	if (!next_line(from, line))
+	for (;;) {
+		ssize_t got;
+
+		if (redisReaderGetReply(reader, (void **)reply) != REDIS_OK)
+			return READ_NONSENSE;
+		if (*reply)
+			return (*reply)->type == REDIS_REPLY_ERROR ? READ_ERROR : READ_DONE;
+		got = read_line(line, bytes, sizeof bytes);
+		if (got == 0)
+			errno = ECONNRESET;
+		else if (got > 0 && (sum += (size_t)got) > ANSWER_MAX)
+			errno = EMSGSIZE;
+		else if (got > 0 && redisReaderFeed(reader, bytes, (size_t)got) != REDIS_OK)
+			errno = ENOMEM;
+		else if (got > 0)
+			continue;
 		return READ_NOTHING;
-	return line[0] == '-' ? READ_ERROR : strcmp(line, "+OK") == 0 ? READ_DONE : READ_NONSENSE;
+	}
 }
 
+static bool is_answer(const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ARRAY ||
+	    (reply->elements != LIMIT && reply->elements != FIELD_COUNT))
+		return false;
+	for (size_t i = 0; i < reply->elements; i++) {
+		const redisReply *field = reply->element[i];
+
+		if (i < REASON ? field->type != REDIS_REPLY_INTEGER || field->integer < 0
+		               : field->type != REDIS_REPLY_STRING && field->type != REDIS_REPLY_NIL)
+			return false;
+	}
+	return true;
+}
+
+/* The server answers a login by +OK or an error. */
+static bool is_welcome(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0;
+}
+
+/* *answer is the last reply that came, or NULL. */
 static enum reading exchange(struct line *line, const struct buffer *request, bool has_login,
-                             struct answer *answer)
+                             redisReply **answer)
 {
 	bool sent = send_request(line, (struct slice){request->data, request->len});
-	cookie_io_functions_t calls = {.read = read_line};
-	FILE *from = sent ? fopencookie(line, "r", calls) : NULL;
-	enum reading reading = !from ? READ_NOTHING : has_login ? read_welcome(from, answer) : READ_DONE;
+	redisReader *reader = sent ? redisReaderCreate() : NULL;
+	enum reading reading = reader ? next_reply(line, reader, answer) : READ_NOTHING;
 	int failure;
 
-	if (reading == READ_DONE)
-		reading = read_answer(from, answer);
-	failure = errno;
+	if (has_login && reading == READ_DONE) {
+		bool welcome = is_welcome(*answer);
 
-	if (from)
-		fclose(from);
+		freeReplyObject(*answer);
+		*answer = NULL;
+		reading = welcome ? next_reply(line, reader, answer) : READ_NONSENSE;
+	}
+	if (reading == READ_DONE && !is_answer(*answer))
+		reading = READ_NONSENSE;
+	failure = errno;
+	if (reader)
+		redisReaderFree(reader);
 	errno = failure;
 	return reading;
 }
@@ -185,34 +171,47 @@ static void add_argument(struct question *question, const char *word)
 	question->count++;
 }
 
-static int report(const struct question *question, const struct answer *answer)
+static unsigned long long number_of(const redisReply *answer, enum field field)
 {
-	const uint64_t *number = answer->number;
+	return (unsigned long long)answer->element[field]->integer;
+}
+
+/* A null, as of the rule where none applied, is empty; so is a field that the answer lacks. */
+static const char *text_of(const redisReply *answer, enum field field)
+{
+	const char *text = field < answer->elements ? answer->element[field]->str : NULL;
+
+	return text ? text : "";
+}
+
+static int report(const struct question *question, const redisReply *answer)
+{
+	const char *rule = text_of(answer, RULE), *limit = text_of(answer, LIMIT);
+	bool allowed = number_of(answer, ALLOWED);
 	struct buffer text = {0};
 
 	buffer_add(&text, question->shown.data, question->shown.len);
-	buffer_printf(&text, ": %s (%s)", number[ALLOWED] ? "allowed" : "denied", answer->text[REASON]);
+	buffer_printf(&text, ": %s (%s)", allowed ? "allowed" : "denied", text_of(answer, REASON));
 	if (question->by_rules)
-		buffer_printf(&text, answer->text[RULE][0] ? " by the rule %s%s%s" : " by no rule",
-		              answer->text[RULE], answer->text[LIMIT][0] ? " and its limit " : "",
-		              answer->text[LIMIT]);
-	if (!question->by_rules || answer->text[LIMIT][0])
-		buffer_printf(&text, ", %llu of %llu left", (unsigned long long)number[REMAINING],
-		              (unsigned long long)number[QUOTA]);
-	if (!number[ALLOWED])
-		buffer_printf(&text, ", retry in %llu ms", (unsigned long long)number[RETRY_MS]);
-	buffer_printf(&text, ", reset in %llu ms", (unsigned long long)number[RESET_MS]);
+		buffer_printf(&text, *rule ? " by the rule %s%s%s" : " by no rule", rule,
+		              *limit ? " and its limit " : "", limit);
+	if (!question->by_rules || *limit)
+		buffer_printf(&text, ", %llu of %llu left", number_of(answer, REMAINING),
+		              number_of(answer, QUOTA));
+	if (!allowed)
+		buffer_printf(&text, ", retry in %llu ms", number_of(answer, RETRY_MS));
+	buffer_printf(&text, ", reset in %llu ms", number_of(answer, RESET_MS));
 	buffer_add(&text, "", 1);
 	if (text.failed)
 		return command_fail("ask", "out of memory");
 	command_show(stdout, text.data);
 	putchar('\n');
 	buffer_free(&text);
-	return number[ALLOWED] ? 0 : 1;
+	return allowed ? 0 : 1;
 }
 
 static int say(const char *server, const struct question *question, const struct line *line,
-               enum reading reading, const struct answer *answer)
+               enum reading reading, const redisReply *answer)
 {
 	const char *why = line->tls ? tls_error(line->tls) : "";
 
@@ -220,7 +219,7 @@ static int say(const char *server, const struct question *question, const struct
 	case READ_DONE:
 		return report(question, answer);
 	case READ_ERROR:
-		return command_fail("ask", "%s", answer->text[REASON] + 1);
+		return command_fail("ask", "%s", answer->str);
 	case READ_NONSENSE:
 		return command_fail("ask", "--server: expected Weir's RESP address, not HTTP's; found %s",
 		                    server);
@@ -235,8 +234,9 @@ static int ask_at(const struct net_address *address, const struct dial_trust *tr
 {
 	struct line line = {0};
 	struct weir_error error;
-	struct answer answer = {0};
+	redisReply *answer = NULL;
 	struct buffer request = {0};
+	enum reading reading;
 	struct timeval for_ever = {0}; /* an answer may be held until its turn */
 	int status;
 
@@ -249,12 +249,13 @@ static int ask_at(const struct net_address *address, const struct dial_trust *tr
 	line.fd = dial_open(address, trust, TIMEOUT_S, &line.tls, &error);
 	if (line.fd >= 0) {
 		setsockopt(line.fd, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
-		status = say(server, question, &line,
-		             exchange(&line, &request, question->login.secret != NULL, &answer), &answer);
+		reading = exchange(&line, &request, question->login.secret != NULL, &answer);
+		status = say(server, question, &line, reading, answer);
 		close(line.fd);
 	} else {
 		status = command_fail("ask", "can't reach %s: %s", server, error.message);
 	}
+	freeReplyObject(answer);
 	tls_close(line.tls);
 	buffer_free(&line.plain);
 	buffer_wipe(&request);
