@@ -67,8 +67,8 @@ struct metrics *metrics_open(size_t loops)
 	if (!metrics)
 		return NULL;
 	metrics->loop_count = loops;
-	metrics->limits = (struct named_set){.loops = loops, .stride = sizeof(struct metrics_counts)};
-	metrics->rules = (struct named_set){.loops = loops, .stride = sizeof(struct metrics_answers)};
+	metrics->limits = named_open(loops, sizeof(struct metrics_counts));
+	metrics->rules = named_open(loops, sizeof(struct metrics_answers));
 	metrics->start_ns = os_wall_ns();
 	metrics->loaded_ns = metrics->start_ns;
 	metrics->loops = aligned_zeroed(loops, sizeof *metrics->loops);

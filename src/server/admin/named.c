@@ -6,33 +6,24 @@
 
 #include "base/hash.h"
 
-static struct named **slot_of(const struct named_set *set, const char *name)
+struct named_set named_open(size_t loops, size_t stride)
 {
-	static const struct hash_key key; /* names are the operator's: nobody looks for equal hashes */
-	size_t i = hash_bytes(&key, name, strlen(name)) & (set->slot_count - 1);
-
-	while (set->slots[i] && strcmp(set->slots[i]->name, name) != 0)
-		i = (i + 1) & (set->slot_count - 1);
-	return &set->slots[i];
+	return (struct named_set){.loops = loops,
+	                          .stride = stride,
+	                          .by_name = MAP_OF(struct named_entry, SIZE_MAX)};
 }
 
-/* Room for one more. */
-static bool grow(struct named_set *set)
+/* Of two names with one hash the later one has the next number. NULL if there is no memory. */
+static struct named_entry *entry_of(struct named_set *set, const char *name)
 {
-	size_t count = set->slot_count ? 2 * set->slot_count : 64;
-	struct named **slots;
+	static const struct hash_key key; /* names are the operator's: nobody looks for equal hashes */
+	uint64_t hash = hash_bytes(&key, name, strlen(name));
+	struct named_entry *entry;
 
-	if (2 * (set->count + 1) <= set->slot_count)
-		return true;
-	slots = calloc(count, sizeof *slots);
-	if (!slots)
-		return false;
-	free(set->slots);
-	set->slots = slots;
-	set->slot_count = count;
-	for (struct named *named = set->first; named; named = named->next)
-		*slot_of(set, named->name) = named;
-	return true;
+	do
+		entry = map_add(&set->by_name, hash++);
+	while (entry && entry->named && strcmp(entry->named->name, name) != 0);
+	return entry;
 }
 
 static void free_one(struct named *named)
@@ -44,13 +35,11 @@ static void free_one(struct named *named)
 
 struct named *named_get(struct named_set *set, const char *name)
 {
-	struct named *named, **slot;
+	struct named_entry *entry = entry_of(set, name);
+	struct named *named;
 
-	if (!grow(set))
-		return NULL;
-	slot = slot_of(set, name);
-	if (*slot)
-		return *slot;
+	if (!entry || entry->named)
+		return entry ? entry->named : NULL;
 	named = calloc(1, sizeof *named);
 	if (!named)
 		return NULL;
@@ -62,8 +51,7 @@ struct named *named_get(struct named_set *set, const char *name)
 	}
 	memset(named->loops, 0, set->loops * set->stride);
 	named->next = set->first;
-	*slot = named;
-	set->count++;
+	entry->named = named;
 	/* Released: a scrape that sees the name sees its zeros. */
 	atomic_store_explicit(&set->first, named, memory_order_release);
 	return named;
@@ -77,5 +65,5 @@ void named_free_all(struct named_set *set)
 		next = named->next;
 		free_one(named);
 	}
-	free(set->slots);
+	map_free(&set->by_name);
 }

@@ -10,19 +10,27 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "base/map.h"
+
 struct named {
 	struct named *next;
 	char *name;
 	void *loops; /* `stride` bytes for each, on cache lines of their own, zero at first */
 };
 
+struct named_entry {
+	uint64_t hash;
+	struct named *named; /* NULL if there was no memory for it */
+};
+
 struct named_set {
 	size_t loops, stride;         /* stride: a multiple of 64 */
 	_Atomic(struct named *) first; /* only ever grows at its head */
-	struct named **slots;         /* the same by hash of the name; NULL: free */
-	size_t slot_count, count;     /* slots: a power of two, at most half of them taken */
+	struct map by_name;           /* of struct named_entry, by hash of the name */
 };
 
+/** An empty set. */
+struct named_set named_open(size_t loops, size_t stride);
 /** Finds or makes the counters of `name`; NULL: out of memory. One thread at a time. */
 struct named *named_get(struct named_set *set, const char *name);
 void named_free_all(struct named_set *set);

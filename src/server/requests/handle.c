@@ -393,7 +393,7 @@ static void go_on(struct decider *decider, struct work *work, struct batch *batc
 /* Runs the items that are begun and not finished. */
 static void run_items(struct decider *decider, struct batch *batch, struct reply *reply)
 {
-	struct item_order unfinished = {0};
+	struct item_order unfinished = ITEM_ORDER_NONE;
 	struct reply *replies = batch->replies;
 	size_t n = batch->begun;
 
@@ -401,7 +401,7 @@ static void run_items(struct decider *decider, struct batch *batch, struct reply
 		if (replies[i].at_store && !item_order_waits(decider->shared->table, &unfinished, batch->items, i))
 			finish_item(decider, &batch->items[i], &replies[i]);
 		if (replies[i].at_store)
-			item_order_add(decider->shared->table, &unfinished, batch->items, i, n);
+			item_order_add(decider->shared->table, &unfinished, batch->items, i);
 		reply->at_store |= replies[i].at_store;
 		reply->wait_ns = u64_max(reply->wait_ns, replies[i].wait_ns);
 	}

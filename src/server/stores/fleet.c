@@ -11,7 +11,6 @@
 #include "server/stores/fleet_keys.h"
 
 #define SAYS_MAX     64  /* keys of which a call says something */
-#define SWEPT        8   /* buckets that are looked through for each call */
 #define QUIET        1024
 #define QUIET_TICKS  NS_PER_MS
 #define ASKS_QUIET   (10 * NS_PER_MS)
@@ -74,6 +73,7 @@ static struct fleet *add(struct fleets *fleets, struct store *store, const char 
 	fleet->store = store;
 	fleet->fleets = fleets;
 	fleet->is_back = true;
+	fleet->keys = FLEET_KEYS_NONE;
 	pthread_mutex_init(&fleet->lock, NULL);
 	fleet->next = atomic_load_explicit(&fleets->first, memory_order_relaxed);
 	atomic_store_explicit(&fleets->first, fleet, memory_order_release);
@@ -329,7 +329,7 @@ static void go_away(struct tick *tick)
 	struct fleet *fleet = tick->fleet;
 
 	atomic_store_explicit(&fleet->limit.is_up, false, memory_order_relaxed);
-	fleet_keys_sweep(&fleet->keys, FLEET_BUCKETS, let_go, tick);
+	fleet_keys_sweep(&fleet->keys, true, let_go, tick);
 	fleet_keys_clear(&fleet->keys);
 	for (size_t i = 0; i < QUIET; i++)
 		atomic_store_explicit(&fleet->quiet[i], 0, memory_order_relaxed);
@@ -451,7 +451,7 @@ static void send(struct tick *tick)
 	    .done = ended,
 	};
 	exchange_begin(&fleet->exchange, &server);
-	fleet_keys_sweep(&fleet->keys, tick->leaves ? FLEET_BUCKETS : SWEPT, see, tick);
+	fleet_keys_sweep(&fleet->keys, tick->leaves, see, tick);
 	say_queued(tick);
 	fleet->sent_ns = tick->now_ns;
 	fleet->due_ns = tick->now_ns + poll_ns - poll_ns / 4;
@@ -484,7 +484,7 @@ static uint64_t due(const struct tick *tick)
 
 	if (tick->leaves)
 		return fleet->has_left ? UINT64_MAX : 0;
-	return fleet->keys.first && !fleet->is_back ? u64_min(soon_ns, fleet->due_ns) : fleet->due_ns;
+	return fleet->keys.queue.first && !fleet->is_back ? u64_min(soon_ns, fleet->due_ns) : fleet->due_ns;
 }
 
 /*

@@ -3,89 +3,72 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PARTS 32 /* in so many sweeps all keys are seen */
+
 struct fleet_key *fleet_keys_find(const struct fleet_keys *keys, uint64_t hash)
 {
-	struct fleet_key *key = keys->buckets[hash % FLEET_BUCKETS];
+	const struct fleet_entry *entry = map_find(&keys->by_hash, hash);
 
-	while (key && key->hash != hash)
-		key = key->next;
-	return key;
+	return entry ? entry->key : NULL;
 }
 
 struct fleet_key *fleet_keys_add(struct fleet_keys *keys, uint64_t hash, struct slice name)
 {
-	struct fleet_key **bucket = &keys->buckets[hash % FLEET_BUCKETS];
 	struct fleet_key *key = fleet_keys_find(keys, hash);
+	struct fleet_entry *entry;
 
-	if (key || keys->count == FLEET_KEYS_MAX)
+	if (key)
 		return key;
 	key = malloc(sizeof *key + name.len);
-	if (!key)
+	entry = key ? map_add(&keys->by_hash, hash) : NULL;
+	if (!entry) {
+		free(key);
 		return NULL;
-	*key = (struct fleet_key){.next = *bucket, .hash = hash, .len = name.len};
+	}
+	*key = (struct fleet_key){.hash = hash, .len = name.len};
 	if (name.len > 0)
 		memcpy(key->name, name.data, name.len);
-	*bucket = key;
-	keys->count++;
+	entry->key = key;
 	return key;
 }
 
 void fleet_keys_queue(struct fleet_keys *keys, struct fleet_key *key)
 {
-	if (key->queued)
-		return;
-	key->queued = true;
-	key->behind = NULL;
-	if (keys->first)
-		keys->last->behind = key;
-	else
-		keys->first = key;
-	keys->last = key;
+	if (!list_has(&key->queued))
+		list_append(&keys->queue, &key->queued);
 }
 
 struct fleet_key *fleet_keys_take(struct fleet_keys *keys)
 {
-	struct fleet_key *key = keys->first;
-
-	if (key) {
-		keys->first = key->behind;
-		key->queued = false;
-	}
-	return key;
+	return list_of(list_take(&keys->queue), struct fleet_key, queued);
 }
 
-static void sweep_bucket(struct fleet_keys *keys, size_t bucket,
-                         bool (*see)(void *context, struct fleet_key *key), void *context)
-{
-	struct fleet_key **at = &keys->buckets[bucket], *key;
-
-	while ((key = *at)) {
-		if (see(context, key) || key->queued) {
-			at = &key->next;
-			continue;
-		}
-		*at = key->next;
-		free(key);
-		keys->count--;
-	}
-}
-
-void fleet_keys_sweep(struct fleet_keys *keys, size_t buckets,
+void fleet_keys_sweep(struct fleet_keys *keys, bool all,
                       bool (*see)(void *context, struct fleet_key *key), void *context)
 {
-	for (size_t i = 0; i < buckets; i++)
-		sweep_bucket(keys, keys->swept++ % FLEET_BUCKETS, see, context);
+	struct map *map = &keys->by_hash;
+	size_t at = all ? 0 : keys->swept, end = all ? map->mask + 1 : at + map->mask / PARTS + 1;
+	struct fleet_entry *entry;
+
+	while ((entry = map_next(map, &at)) && at <= end) {
+		struct fleet_key *key = entry->key;
+
+		if (see(context, key) || list_has(&key->queued))
+			continue;
+		map_remove(map, entry);
+		at--;
+		free(key);
+	}
+	keys->swept = end <= map->mask ? end : 0;
 }
 
 void fleet_keys_clear(struct fleet_keys *keys)
 {
-	for (size_t i = 0; i < FLEET_BUCKETS; i++) {
-		struct fleet_key *key;
+	const struct fleet_entry *entry;
+	size_t at = 0;
 
-		while ((key = keys->buckets[i])) {
-			keys->buckets[i] = key->next;
-			free(key);
-		}
-	}
-	*keys = (struct fleet_keys){0};
+	while ((entry = map_next(&keys->by_hash, &at)))
+		free(entry->key);
+	map_free(&keys->by_hash);
+	*keys = FLEET_KEYS_NONE;
 }

@@ -11,16 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
+#include "base/map.h"
 #include "base/slice.h"
 
 #define FLEET_KEYS_MAX 10000
-#define FLEET_BUCKETS  256
 
 enum fleet_phase { FLEET_CLOSED, FLEET_OPEN, FLEET_PROBING };
 
 struct fleet_key {
-	struct fleet_key *next;   /* of its bucket */
-	struct fleet_key *behind; /* in the queue of those of which something is to be said or done */
+	struct list_node queued;  /* among those of which something is to be said or done */
 	uint64_t hash;            /* in the table */
 	enum fleet_phase phase;
 	uint64_t number;     /* of the turn that it is known from; 0: none is known */
@@ -32,18 +32,22 @@ struct fleet_key {
 	uint32_t good, bad, slow, freed, asks;
 	bool trips, resets;
 	bool waits;  /* the row could not do what the fleet says, or does it no more */
-	bool queued;
 	size_t len;
 	char name[];
 };
 
-/* Zero: none. */
-struct fleet_keys {
-	struct fleet_key *buckets[FLEET_BUCKETS];
-	size_t count;
-	struct fleet_key *first, *last; /* of the queue */
-	size_t swept;
+struct fleet_entry {
+	uint64_t hash;
+	struct fleet_key *key;
 };
+
+struct fleet_keys {
+	struct map by_hash; /* of struct fleet_entry */
+	struct list queue;
+	size_t swept; /* the place of the map from which the next part is swept */
+};
+
+#define FLEET_KEYS_NONE ((struct fleet_keys){.by_hash = MAP_OF(struct fleet_entry, FLEET_KEYS_MAX)})
 
 /** NULL: not there. */
 struct fleet_key *fleet_keys_find(const struct fleet_keys *keys, uint64_t hash);
@@ -53,8 +57,8 @@ struct fleet_key *fleet_keys_add(struct fleet_keys *keys, uint64_t hash, struct 
 void fleet_keys_queue(struct fleet_keys *keys, struct fleet_key *key);
 /** Takes the first, or NULL. */
 struct fleet_key *fleet_keys_take(struct fleet_keys *keys);
-/** Shows all, or those of the next `buckets` buckets; drops those for which `see` returns false. */
-void fleet_keys_sweep(struct fleet_keys *keys, size_t buckets,
+/** Shows all, or those in the next part of the map; drops those for which `see` returns false. */
+void fleet_keys_sweep(struct fleet_keys *keys, bool all,
                       bool (*see)(void *context, struct fleet_key *key), void *context);
 /** Forgets all. */
 void fleet_keys_clear(struct fleet_keys *keys);
