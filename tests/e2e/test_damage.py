@@ -9,7 +9,7 @@ import struct
 import time
 
 import pytest
-from harness import one_thread, weir
+from harness import BUILD, SANITIZED, one_thread, weir
 
 HEADER, FIXED, COPY, PAGE = 8192, 80, 4096, 4096
 CONFIG = """
@@ -33,7 +33,8 @@ def sections(data):
 
 
 YEAR_NS = 365 * 86400 * 10**9
-DAMAGES = int(os.environ.get("WEIR_TEST_DAMAGES", 150))
+# With a sanitizer it takes long to start a program.
+DAMAGES = int(os.environ.get("WEIR_TEST_DAMAGES", 50 if BUILD.name in SANITIZED else 150))
 CLOCK, SEEN, CHECKSUM, END = slice(80, 96), slice(96, 104), slice(104, 112), slice(112, 120)
 # What means something in a header: the rest is zero. Only the first has a clock and an end.
 KNOWN = [slice(0, FIXED), CHECKSUM, slice(120, 128), slice(128, 136), slice(256, 264),
@@ -236,7 +237,7 @@ def empty(serve, tmp_path):
 
 @one_thread
 def test_random_damage_is_told_and_repaired(serve, tmp_path, empty):
-    seed = int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 2**32))
+    seed = int(os.environ.get("WEIR_TEST_SEED", 1))
     print(f"WEIR_TEST_SEED={seed}")
     chance = random.Random(seed)
     path = tmp_path / "state"
