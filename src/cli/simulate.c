@@ -10,8 +10,8 @@
 #include "cli/simulate_limits.h"
 #include "cli/simulate_suggest.h"
 #include "simulate/input/leave_out.h"
-#include "simulate/input/pattern.h"
 #include "simulate/input/trace.h"
+#include "simulate/input/traffic_pattern.h"
 #include "simulate/report/report.h"
 
 #define EXIT_TROUBLE 1

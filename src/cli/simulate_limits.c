@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "simulate/input/pattern.h"
+#include "simulate/input/traffic_pattern.h"
 
 #define BEFORE_TEXT  "limits: {\n" /* so that columns are those of the text */
 #define LINES_BEFORE 1

@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "proto/adhoc.h"
+#include "proto/adhoc_command.h"
 
 /* Room for any number as text. */
 #define SCALAR_MAX 64

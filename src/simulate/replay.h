@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "simulate/input/ending.h"
-#include "simulate/input/order.h"
+#include "simulate/input/time_order.h"
 #include "simulate/lane.h"
 
 /* A source of requests. */

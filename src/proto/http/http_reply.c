@@ -3,7 +3,7 @@
 #include "base/number.h"
 #include "base/text/answer.h"
 #include "base/time/when.h"
-#include "proto/adhoc.h"
+#include "proto/adhoc_command.h"
 #include "proto/fill.h"
 #include "proto/http/http_session.h"
 

@@ -1,7 +1,7 @@
 /* resp_adhoc.c: CL.THROTTLE and THROTTLE, and what Redis has for their keys. */
 #include "base/error.h"
 #include "base/number.h"
-#include "proto/adhoc.h"
+#include "proto/adhoc_command.h"
 #include "proto/resp/resp_session.h"
 
 int resp_read_cell(struct fill *fill, const struct resp_spec *spec, const struct slice *args,

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "proto/adhoc.h"
+#include "proto/adhoc_command.h"
 #include "proto/resp/resp_call.h"
 #include "proto/resp/resp_multi.h"
 

@@ -1,6 +1,6 @@
 /* node_kind.c: the kinds of values that keys of several mappings have, and how they are printed. */
 #include "base/number.h"
-#include "readers/yaml/node.h"
+#include "readers/yaml/yaml_node.h"
 #include "rules/rate.h"
 #include "rules/scalar.h"
 #include "rules/show.h"

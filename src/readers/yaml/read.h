@@ -1,9 +1,9 @@
-/* read.h: the parts of a rule file, each read by its own file. Errors as in node.h. */
+/* read.h: the parts of a rule file, each read by its own file. Errors as in yaml_node.h. */
 #ifndef READERS_READ_H
 #define READERS_READ_H
 
 #include "readers/source.h"
-#include "readers/yaml/node.h"
+#include "readers/yaml/yaml_node.h"
 
 /**
  * Text in YAML into an empty config. On error the config has no limits and no rules; the mistakes

@@ -6,7 +6,7 @@
 #include "rules/model.h"
 #include "simulate/report/burst.h"
 #include "simulate/report/hits.h"
-#include "simulate/report/phases.h"
+#include "simulate/report/phase_times.h"
 #include "simulate/report/timeline.h"
 #include "stats/histogram.h"
 #include "stats/top.h"

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "simulate/input/lines.h"
-#include "simulate/input/order.h"
+#include "simulate/input/time_order.h"
 
 static char text[LINES_LENGTH_MAX];
 

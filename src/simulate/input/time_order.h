@@ -1,5 +1,5 @@
 /*
- * order.h: requests by their time, from a log that is only nearly so.
+ * time_order.h: requests by their time, from a log that is only nearly so.
  *
  * Servers log a request when it ends, so its line stands behind later ones. A
  * window of ORDER_WINDOW requests is kept sorted; the oldest leaves it when the
@@ -11,8 +11,8 @@
  * Requests leave in the order of their times, and are released in that of the
  * log, when all before them are done.
  */
-#ifndef SIMULATE_ORDER_H
-#define SIMULATE_ORDER_H
+#ifndef SIMULATE_TIME_ORDER_H
+#define SIMULATE_TIME_ORDER_H
 
 #include "simulate/input/format.h"
 

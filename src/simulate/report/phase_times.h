@@ -1,10 +1,10 @@
 /*
- * phases.h: how long a limit's keys were open, half-open or in their ramp, over time.
+ * phase_times.h: how long a limit's keys were open, half-open or in their ramp, over time.
  *
  * Only keys that are not closed are remembered, PHASES_KEYS_MAX of them at most.
  */
-#ifndef SIMULATE_PHASES_H
-#define SIMULATE_PHASES_H
+#ifndef SIMULATE_PHASE_TIMES_H
+#define SIMULATE_PHASE_TIMES_H
 
 #include "algo/outcomes/health.h"
 #include "simulate/report/timeline.h"

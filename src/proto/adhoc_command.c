@@ -1,4 +1,4 @@
-#include "proto/adhoc.h"
+#include "proto/adhoc_command.h"
 
 #include "base/error.h"
 #include "base/number.h"

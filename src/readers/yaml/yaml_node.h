@@ -1,5 +1,5 @@
 /*
- * node.h: YAML nodes read into structs by tables of keys, and structs printed by them.
+ * yaml_node.h: YAML nodes read into structs by tables of keys, and structs printed by them.
  *
  * A mapping is a table of rows: the key's name, the field that its value fills, and the kind of the
  * value, which reads and prints it. Unknown keys, duplicates, missing keys and wrong types are
@@ -12,8 +12,8 @@
  * read: it becomes a remark of the config, and the status of the whole says that there was one,
  * with no message in the reader's error then.
  */
-#ifndef READERS_NODE_H
-#define READERS_NODE_H
+#ifndef READERS_YAML_NODE_H
+#define READERS_YAML_NODE_H
 
 #include <yaml.h>
 

@@ -1,4 +1,4 @@
-#include "readers/yaml/node.h"
+#include "readers/yaml/yaml_node.h"
 
 #include <assert.h>
 #include <stdarg.h>

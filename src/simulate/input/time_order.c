@@ -1,4 +1,4 @@
-#include "simulate/input/order.h"
+#include "simulate/input/time_order.h"
 
 #include <stdalign.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* adhoc.h: limits that travel in requests, as redis-cell and throttlecrab have them. */
-#ifndef PROTO_ADHOC_H
-#define PROTO_ADHOC_H
+/* adhoc_command.h: limits that travel in requests, as redis-cell and throttlecrab have them. */
+#ifndef PROTO_ADHOC_COMMAND_H
+#define PROTO_ADHOC_COMMAND_H
 
 #include "proto/fill.h"
 

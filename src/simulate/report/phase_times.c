@@ -1,4 +1,4 @@
-#include "simulate/report/phases.h"
+#include "simulate/report/phase_times.h"
 
 #include <search.h>
 #include <stdlib.h>

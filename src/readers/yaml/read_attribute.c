@@ -1,4 +1,4 @@
-/* attribute.c: names of attributes. */
+/* read_attribute.c: names of attributes. */
 #include "base/text/near.h"
 #include "readers/yaml/read.h"
 #include "rules/attribute.h"

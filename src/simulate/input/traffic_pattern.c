@@ -1,4 +1,4 @@
-#include "simulate/input/pattern.h"
+#include "simulate/input/traffic_pattern.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /*
- * pattern.h: traffic made up to show limits at work.
+ * traffic_pattern.h: traffic made up to show limits at work.
  *
  * Its shape is relative to the rate that a limit declares, and so are its
  * times: `edge-burst` sends a whole quota just before the end of a window and
  * another just after it.
  */
-#ifndef SIMULATE_PATTERN_H
-#define SIMULATE_PATTERN_H
+#ifndef SIMULATE_TRAFFIC_PATTERN_H
+#define SIMULATE_TRAFFIC_PATTERN_H
 
 #include "base/buffer.h"
 #include "engine/limit.h"

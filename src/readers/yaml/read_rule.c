@@ -1,4 +1,4 @@
-/* rule.c: `rules:`, a list of what applies to which requests. */
+/* read_rule.c: `rules:`, a list of what applies to which requests. */
 #include <stdio.h>
 
 #include "algo/parameter.h"
