@@ -12,13 +12,13 @@
 
 #include "base/error.h"
 #include "rules/model.h"
-#include "server/advice.h"
+#include "server/config_warnings.h"
+#include "server/file_watch.h"
 #include "server/loop/listener.h"
 #include "server/loop/worker.h"
 #include "server/notify.h"
 #include "server/stores/fleet.h"
 #include "server/stores/reports.h"
-#include "server/watch.h"
 #include "wait/waitlist.h"
 
 /* Descriptors beside those of connections: for the process, and for each of its threads. */
@@ -34,8 +34,8 @@ struct server {
 	struct worker_shared shared;
 	struct server_config *config; /* the one that the workers see */
 	struct worker *workers;
-	size_t worker_count; /* of them opened */
-	struct watch watch;  /* of all files that it reads */
+	size_t worker_count;     /* of them opened */
+	struct file_watch watch; /* of all files that it reads */
 	struct listener listeners[LISTENERS];
 	size_t listener_count;
 };
@@ -84,8 +84,7 @@ static int open_workers(struct server *server, struct weir_error *error)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	while (server->worker_count < n) {
 		struct worker *worker = &server->workers[server->worker_count];
-		int status = worker_open(worker, &server->shared, server->worker_count,
-		                         server->config);
+		int status = worker_open(worker, &server->shared, server->worker_count, server->config);
 
 		server->worker_count++;
 		if (status == WEIR_OK)
@@ -156,13 +155,13 @@ static int open_server(struct server *server, struct weir_error *error)
 		return status;
 	if (switches_open(&shared->switches, shared->log) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "out of descriptors");
-	forced_open(&shared->forced, &shared->switches);
+	forced_keys_open(&shared->forced, &shared->switches);
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->threads = server->plan.threads;
 	apply_connections(server);
 	shared->metrics = metrics_open(server->plan.threads);
 	shared->top = top_open(server->plan.threads);
-	shared->phases = phased_open();
+	shared->phases = key_phases_open();
 	if (!shared->metrics || !shared->top || !shared->phases)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	options = (struct weir_table_options){
@@ -199,10 +198,10 @@ static void close_server(struct server *server)
 	weir_table_close(server->shared.table);
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
-	phased_close(server->shared.phases);
-	forced_close(&server->shared.forced);
+	key_phases_close(server->shared.phases);
+	forced_keys_close(&server->shared.forced);
 	switches_close(&server->shared.switches);
-	watch_close(&server->watch);
+	file_watch_close(&server->watch);
 	log_close(server->shared.log);
 	events_close(server->shared.events);
 }
@@ -214,8 +213,8 @@ static bool same_address(const struct net_address *a, const struct net_address *
 	net_address_format(a, left);
 	net_address_format(b, right);
 	return a->any.sa_family == b->any.sa_family && strcmp(left, right) == 0 && a->mode == b->mode &&
-	       a->has_owner == b->has_owner && a->owner == b->owner &&
-	       a->has_group == b->has_group && a->group == b->group && a->plain == b->plain;
+	       a->has_owner == b->has_owner && a->owner == b->owner && a->has_group == b->has_group &&
+	       a->group == b->group && a->plain == b->plain;
 }
 
 /* Either may be NULL. */
@@ -284,8 +283,9 @@ static void say_advice(struct server *server)
 {
 	const struct server_config *config = server->config;
 
-	advice_give(config->rules, config->engine, config->rules->tls.cert ? config->tls : NULL,
-	            &server->plan, say_warning, server);
+	config_warnings_give(config->rules, config->engine,
+	                     config->rules->tls.cert ? config->tls : NULL, &server->plan, say_warning,
+	                     server);
 }
 
 /* Tells of warnings, and of errors in files as the event that they prevent, which it remembers. */
@@ -293,7 +293,7 @@ struct teller {
 	struct log *log;
 	const char *event;
 	bool told;
-	struct watch *watch; /* gets the files */
+	struct file_watch *watch; /* gets the files */
 };
 
 static void tell(void *context, const struct weir_config_remark *remark)
@@ -311,7 +311,7 @@ static void watch_file(void *context, const char *path)
 {
 	struct teller *teller = context;
 
-	if (teller->watch->fd >= 0 && !watch_add(teller->watch, path))
+	if (teller->watch->fd >= 0 && !file_watch_add(teller->watch, path))
 		log_say(teller->log, LOG_WARNING, "not_watched", {"file", path});
 }
 
@@ -327,7 +327,7 @@ static int read_files(struct server *server, const char *event, struct server_co
 	                                        .context = &teller};
 	int status;
 
-	watch_forget(&server->watch);
+	file_watch_forget(&server->watch);
 	status = server_config_open(&files, out, error);
 	return teller.told ? error_set(error, status, "%s", "") : status;
 }
@@ -437,7 +437,7 @@ static uint64_t end_switches(struct server *server)
 {
 	uint64_t now_ns = os_wall_ns();
 	uint64_t left_ns = u64_min(switches_end(&server->shared.switches, server->config, now_ns),
-	                           forced_end(&server->shared.forced, server->config, now_ns));
+	                           forced_keys_end(&server->shared.forced, server->config, now_ns));
 
 	return left_ns == UINT64_MAX ? left_ns : u64_min(left_ns, NS_PER_S);
 }
@@ -446,7 +446,7 @@ static uint64_t end_switches(struct server *server)
 static int wait_ms(struct server *server, uint64_t synced_ns)
 {
 	uint64_t now_ns = os_monotonic_ns();
-	uint64_t left_ns = u64_min(watch_wait_ns(&server->watch, now_ns), end_switches(server));
+	uint64_t left_ns = u64_min(file_watch_wait_ns(&server->watch, now_ns), end_switches(server));
 	uint64_t interval_ns = server->plan.sync_ns; /* which a reload may change */
 
 	if (interval_ns != 0)
@@ -470,13 +470,13 @@ static int wait_for_signals(struct server *server, const sigset_t *signals)
 		                          {server->shared.switches.fd, POLLIN, 0}};
 
 		/* Without a descriptor for signals they are looked for in between. */
-		poll(polled, sizeof polled / sizeof *polled, wake < 0 ? WAIT_MS : wait_ms(server, synced_ns));
+		poll(polled, sizeof polled / sizeof *polled,
+		     wake < 0 ? WAIT_MS : wait_ms(server, synced_ns));
 		caught = sigtimedwait(signals, NULL, &at_once);
-		watch_look(&server->watch, os_monotonic_ns());
-		if (caught == SIGHUP || watch_wait_ns(&server->watch, os_monotonic_ns()) == 0)
+		file_watch_look(&server->watch, os_monotonic_ns());
+		if (caught == SIGHUP || file_watch_wait_ns(&server->watch, os_monotonic_ns()) == 0)
 			reload(server);
-		if (server->plan.sync_ns != 0 &&
-		    os_monotonic_ns() >= synced_ns + server->plan.sync_ns) {
+		if (server->plan.sync_ns != 0 && os_monotonic_ns() >= synced_ns + server->plan.sync_ns) {
 			sync_table(server);
 			synced_ns = os_monotonic_ns();
 		}
@@ -568,7 +568,7 @@ int server_run(const struct settings *flags)
 		return 1;
 	}
 	log_listen(server.shared.log, hear, server.shared.events);
-	if (server.settings.file_count > 0 && !watch_open(&server.watch))
+	if (server.settings.file_count > 0 && !file_watch_open(&server.watch))
 		log_say(server.shared.log, LOG_WARNING, "not_watched", {"file", server.files});
 	if (status == WEIR_OK)
 		status = read_files(&server, "start_failed", &server.config, &error);
@@ -579,8 +579,8 @@ int server_run(const struct settings *flags)
 	if (status == WEIR_OK)
 		log_say(server.shared.log, LOG_INFO, "stopped");
 	else if (*error.message)
-		log_error(server.shared.log, "start_failed", server.config ? server.config->rules->file : NULL,
-		          &error);
+		log_error(server.shared.log, "start_failed",
+		          server.config ? server.config->rules->file : NULL, &error);
 	close_server(&server);
 	return status == WEIR_OK ? 0 : 1;
 }

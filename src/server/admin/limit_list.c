@@ -83,7 +83,7 @@ static void add_share(struct switches *switches, const struct weir_limit *limit,
 
 /* A key as it stands now: nothing, if it is closed. */
 static void add_phase(struct decider *decider, const struct weir_limit *limit,
-                      const struct phased_key *key, bool first, struct buffer *out)
+                      const struct key_phase *key, bool first, struct buffer *out)
 {
 	struct algo_outcome outcome;
 	struct switched switched;
@@ -96,7 +96,7 @@ static void add_phase(struct decider *decider, const struct weir_limit *limit,
 	buffer_printf(out, "%s\",\"phase\":\"%s\"", key->cut ? "…" : "",
 	              health_phase_text(outcome.phase));
 	if (outcome.phase >= HEALTH_FORCED_OPEN &&
-	    forced_find(&decider->shared->forced, key->hash, &switched))
+	    forced_keys_find(&decider->shared->forced, key->hash, &switched))
 		add_switched(&switched, out);
 	buffer_add(out, "}", 1);
 }
@@ -104,20 +104,21 @@ static void add_phase(struct decider *decider, const struct weir_limit *limit,
 /* The keys that are not closed: all that were forced here, and some of the others. */
 static int add_phases(struct decider *decider, const struct weir_limit *limit, struct buffer *out)
 {
-	struct forced *all = &decider->shared->forced;
-	struct phased_key *keys = arena_array(&decider->arena, FORCED_MAX + LIMIT_LIST_PHASES, sizeof *keys);
+	struct forced_keys *all = &decider->shared->forced;
+	struct key_phase *keys =
+	    arena_array(&decider->arena, FORCED_KEYS_MAX + LIMIT_LIST_PHASES, sizeof *keys);
 	struct switched switched;
 	size_t forced, n, begin;
 
 	if (!keys)
 		return WEIR_ENOMEM;
-	forced = forced_list(all, limit->algo.identity, keys);
-	n = forced + phased_list(decider->shared->phases, limit->algo.identity, &keys[forced],
-	                         LIMIT_LIST_PHASES);
+	forced = forced_keys_list(all, limit->algo.identity, keys);
+	n = forced + key_phases_list(decider->shared->phases, limit->algo.identity, &keys[forced],
+	                             LIMIT_LIST_PHASES);
 	buffer_add_text(out, ",\"breakers\":[");
 	begin = out->len;
 	for (size_t i = 0; i < n; i++)
-		if (i < forced || !forced_find(all, keys[i].hash, &switched))
+		if (i < forced || !forced_keys_find(all, keys[i].hash, &switched))
 			add_phase(decider, limit, &keys[i], out->len == begin, out);
 	buffer_add(out, "]", 1);
 	return WEIR_OK;

@@ -4,7 +4,7 @@
 
 #include "server/access/login.h"
 #include "server/requests/run.h"
-#include "server/waiting/hold.h"
+#include "server/waiting/pending.h"
 
 struct stream {
 	struct held held;
@@ -34,7 +34,7 @@ static void send(struct stream *stream)
 	struct buffer *out = net_conn_out(conn);
 	size_t len = out->len;
 
-	if (hold_is_next(&stream->held) && stream->number != events_next(events))
+	if (pending_is_next(&stream->held) && stream->number != events_next(events))
 		stream->number = events_read(events, stream->number, net_conn_room(conn), out);
 	run_advance(decider);
 	if (may_follow(decider, conn))
@@ -48,9 +48,9 @@ static void beat(struct pending *pending, struct held *held, uint64_t now_ns)
 	struct stream *stream = (struct stream *)held;
 
 	send(stream);
-	if (hold_is_next(held))
+	if (pending_is_next(held))
 		buffer_add(net_conn_out(stream->held.conn), ":\n\n", 3);
-	hold_put_off(pending, held, now_ns + STREAM_BEAT_NS);
+	pending_put_off(pending, held, now_ns + STREAM_BEAT_NS);
 }
 
 static void leave(struct pending *pending, struct held *held)
@@ -72,8 +72,8 @@ static void begin(struct streams *streams, struct net_conn *conn)
 		stream->number = client_of(conn)->event;
 		stream->held.size = sizeof *stream;
 	}
-	if (!stream ||
-	    !hold_add(streams->pending, &stream->held, &kind, conn, os_monotonic_ns() + STREAM_BEAT_NS)) {
+	if (!stream || !pending_add(streams->pending, &stream->held, &kind, conn,
+	                            os_monotonic_ns() + STREAM_BEAT_NS)) {
 		net_conn_abort(conn);
 		events_leave(streams->pending->decider->shared->events);
 		free(stream);
@@ -87,7 +87,7 @@ void streams_begin(struct streams *streams, const struct work *works, size_t n)
 {
 	size_t *left = &streams->pending->decider->new_streams;
 
-	for (size_t i = 0; i < n && *left > 0; i++) {
+	for (size_t i = 0; i<n && * left> 0; i++) {
 		if (works[i].kind != REQUEST_EVENTS || works[i].status != WEIR_OK)
 			continue;
 		begin(streams, works[i].conn);
@@ -98,5 +98,5 @@ void streams_begin(struct streams *streams, const struct work *works, size_t n)
 void streams_run(struct streams *streams)
 {
 	LIST_EACH(&streams->all, struct stream, node, stream)
-		send(stream);
+	send(stream);
 }

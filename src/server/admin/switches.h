@@ -3,7 +3,7 @@
  *
  * A limit has one switch: the last one counts. At its end the limit denies the share of its file
  * again. A reload that brings another share also ends it. Any thread may switch; the server's
- * thread, which reads files, ends switches that are over. forced.h has those of keys.
+ * thread, which reads files, ends switches that are over. forced_keys.h has those of keys.
  */
 #ifndef SERVER_SWITCHES_H
 #define SERVER_SWITCHES_H

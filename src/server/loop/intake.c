@@ -4,14 +4,14 @@
 
 #include "engine/pipeline.h"
 #include "rules/model.h"
-#include "server/access/rights.h"
+#include "server/access/permissions.h"
 #include "server/admin/page.h"
 #include "server/requests/batch.h"
 #include "server/requests/handle.h"
 #include "server/requests/run.h"
 #include "server/stores/reports.h"
+#include "server/waiting/key_order.h"
 #include "server/waiting/later.h"
-#include "server/waiting/order.h"
 
 /* About what a reply takes, or an error, beyond request.reply_size. */
 #define REPLY_SIZE 256
@@ -37,7 +37,7 @@ static void hand_over(struct worker *worker)
 
 		if (i + 1 < worker->intake.count && worker->intake.works[i + 1].conn == conn)
 			continue;
-		hold_send(conn, (struct slice){worker->waiting.pending.out.data + from, end - from});
+		pending_send(conn, (struct slice){worker->waiting.pending.out.data + from, end - from});
 		from = end;
 	}
 	net_loop_flush(worker->loop);
@@ -62,8 +62,9 @@ static void locate(void *context, size_t start, size_t end)
 
 static bool must_park(const struct worker *worker, const struct work *work)
 {
-	return work_split(work) || (worker->decider.config->stores != 0 &&
-	                            (park_is_needed(work) || order_is_behind(&worker->waiting.order, work)));
+	return work_split(work) ||
+	       (worker->decider.config->stores != 0 &&
+	        (suspend_is_needed(work) || key_order_is_behind(&worker->waiting.order, work)));
 }
 
 static void decide(void *context, size_t start, size_t end)
@@ -81,7 +82,7 @@ static void decide(void *context, size_t start, size_t end)
 		} else {
 			handle_finish(&worker->decider, work, &reply);
 			if (!reply.waits || !later_wait(&worker->waiting, work, &reply))
-				hold_answer(&worker->waiting.pending, work, &reply);
+				pending_answer(&worker->waiting.pending, work, &reply);
 		}
 		work->end = worker->waiting.pending.out.len;
 	}
@@ -97,12 +98,14 @@ void intake_answer(struct worker *worker)
 		return;
 	}
 	decider_read_clock(&worker->decider);
-	pipeline_run((struct pipeline){worker->intake.count, {fetch, locate, decide}}, worker->intake.count, worker);
+	pipeline_run((struct pipeline){worker->intake.count, {fetch, locate, decide}},
+	             worker->intake.count, worker);
 	hand_over(worker);
 	if (__builtin_expect(worker->decider.new_streams > 0, 0))
 		streams_begin(&worker->streams, worker->intake.works, worker->intake.count);
 	end_ns = os_monotonic_ns();
-	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->intake.start_ns), worker->intake.count);
+	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->intake.start_ns),
+	                worker->intake.count);
 	metrics_observe(metrics, METRICS_TURN, worker->intake.count, 1);
 	worker->intake.start_ns = end_ns;
 	worker->intake.count = 0;
@@ -160,7 +163,8 @@ static struct slice user_name(const struct worker *worker)
 {
 	if (!worker->decider.config->users)
 		return SLICE("default");
-	return worker->decider.user ? slice_of(worker->decider.user->rule->name) : (struct slice){NULL, 0};
+	return worker->decider.user ? slice_of(worker->decider.user->rule->name)
+	                            : (struct slice){NULL, 0};
 }
 
 /* A request of several units of work counts as several requests. */
@@ -188,17 +192,17 @@ static inline bool admit(struct worker *worker, struct request *request, struct 
 	if (1u << request->kind & (1u << REQUEST_LOCAL | 1u << REQUEST_BATCH))
 		request->name = user_name(worker);
 	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
-		rights_log_foreign(&worker->decider, work);
+		permissions_log_foreign(&worker->decider, work);
 	handle_prepare(&worker->decider, work, request);
 	if (feed->reserved)
-		rights_use_reserve(&worker->decider, work, request);
+		permissions_use_reserve(&worker->decider, work, request);
 	if (__builtin_expect(work_units(work) > 1, 0))
 		charge(worker, feed, work);
 	if (__builtin_expect(worker->admission.has_stores || client->has_split, 0) &&
-	    (client->has_split || park_is_needed(work)))
-		reply += park_size(work);
+	    (client->has_split || suspend_is_needed(work)))
+		reply += suspend_size(work);
 	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work)) /* those never do */
-		reply += HOLD_SIZE;
+		reply += PENDING_SIZE;
 	client->coming += reply;
 	worker->intake.coming += reply;
 	if (work->whole == request)
@@ -214,7 +218,8 @@ static bool drop_from_batch(struct worker *worker, struct net_conn *conn, unsign
 {
 	size_t i = client_of(conn)->coming > 0 ? worker->intake.count : 0;
 
-	while (i > 0 && (worker->intake.works[i - 1].conn != conn || worker->intake.works[i - 1].stream != stream))
+	while (i > 0 && (worker->intake.works[i - 1].conn != conn ||
+	                 worker->intake.works[i - 1].stream != stream))
 		i--;
 	if (i > 0)
 		later_drop(&worker->waiting, &worker->intake.works[i - 1]);
@@ -232,7 +237,7 @@ __attribute__((noinline)) static bool end_cancelled(struct worker *worker, const
 	bool any = false;
 
 	for (; (stream = codec->cancelled(feed->client->session)) != 0; any = true)
-		if (!hold_cancel_stream(&worker->waiting.pending, feed->conn, stream) &&
+		if (!pending_cancel_stream(&worker->waiting.pending, feed->conn, stream) &&
 		    !drop_from_batch(worker, feed->conn, stream))
 			login_cancel(feed->conn);
 	return any;
@@ -264,10 +269,11 @@ static inline bool take(struct worker *worker, struct feed *feed)
 	struct request *request = worker->intake.parsing;
 	size_t consumed = 0, page = 0;
 
-	if (__builtin_expect(worker->admission.batches >= CROWD_BATCHES, 0) &&
-	    crowd_holds_transaction(&worker->admission, feed->conn))
+	if (__builtin_expect(worker->admission.batches >= ADMISSION_BATCHES, 0) &&
+	    admission_holds_transaction(&worker->admission, feed->conn))
 		return false;
-	switch (codec->parse(feed->client->session, feed->rest, &consumed, &worker->decider.arena, request)) {
+	switch (codec->parse(feed->client->session, feed->rest, &consumed, &worker->decider.arena,
+	                     request)) {
 	case CODEC_MORE:
 		return false;
 	case CODEC_SKIPPED:
@@ -286,7 +292,7 @@ static inline bool take(struct worker *worker, struct feed *feed)
 		return false;
 	}
 	if (__builtin_expect(request->kind == REQUEST_BATCH, 0) &&
-	    crowd_holds_batch(&worker->admission, feed->conn, request)) {
+	    admission_holds_batch(&worker->admission, feed->conn, request)) {
 		put_back(feed);
 		return false;
 	}
@@ -306,8 +312,9 @@ static inline bool take(struct worker *worker, struct feed *feed)
 static inline bool must_answer(const struct worker *worker, const struct client *client,
                                size_t room)
 {
-	return client->coming >= room || worker->intake.count == INTAKE_BATCH || !worker->intake.parsing ||
-	       worker->intake.coming > INTAKE_OUT_MAX || worker->decider.arena.used > INTAKE_ARENA_MAX;
+	return client->coming >= room || worker->intake.count == INTAKE_BATCH ||
+	       !worker->intake.parsing || worker->intake.coming > INTAKE_OUT_MAX ||
+	       worker->decider.arena.used > INTAKE_ARENA_MAX;
 }
 
 /* Takes what there is, as long as the replies have `room`. False: no more now. */
@@ -354,7 +361,8 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	}
 	intake_begin_turn(worker);
 	do {
-		while (!feed.client->has_split && (room = crowd_room(&worker->admission, conn, feed.rest.len)) > 0 &&
+		while (!feed.client->has_split &&
+		       (room = admission_room(&worker->admission, conn, feed.rest.len)) > 0 &&
 		       take_all(worker, &feed, room))
 			intake_answer(worker);
 	} while (look_ahead(worker, &feed));
@@ -369,12 +377,12 @@ static void on_close(void *context, struct net_conn *conn)
 	const struct codec *codec = protocol_of(conn)->codec;
 	struct client *client = net_conn_data(conn);
 
-	crowd_leave(&worker->admission, client);
+	admission_leave(&worker->admission, client);
 	login_cancel(conn);
 	if (net_conn_error(conn))
 		secure_tell(&worker->secure, conn, worker->shared->log);
 	if (client->held.first) {
-		hold_cancel(&worker->waiting.pending, conn);
+		pending_cancel(&worker->waiting.pending, conn);
 		net_loop_wake(worker->loop); /* a turn sends to stores what goes back */
 	}
 	if (codec->close)
@@ -395,7 +403,8 @@ static bool on_stop(void *context, struct net_conn *conn)
 	return any;
 }
 
-struct net_kind intake_kind(struct worker *worker, const struct worker_protocol *protocol, bool secure)
+struct net_kind intake_kind(struct worker *worker, const struct worker_protocol *protocol,
+                            bool secure)
 {
 	return (struct net_kind){
 	    .open = on_open,

@@ -6,7 +6,7 @@
 #include "server/admin/stream.h"
 #include "server/loop/secure.h"
 #include "server/requests/decider.h"
-#include "server/waiting/park.h"
+#include "server/waiting/suspend.h"
 
 /* The batch: requests that are read, and not decided yet. */
 struct intake {

@@ -9,10 +9,10 @@
 #include "server/access/logins.h"
 #include "server/access/secret.h"
 #include "server/admin/events.h"
-#include "server/admin/forced.h"
+#include "server/admin/forced_keys.h"
+#include "server/admin/key_phases.h"
 #include "server/admin/log.h"
 #include "server/admin/metrics.h"
-#include "server/admin/phased.h"
 #include "server/admin/switches.h"
 #include "server/stores/fleets.h"
 #include "server/stores/report_poll.h"
@@ -24,7 +24,7 @@ struct worker_shared {
 	weir_table *table;
 	struct metrics *metrics;
 	struct top *top;
-	struct phased *phases;
+	struct key_phases *phases;
 	struct log *log;
 	struct events *events; /* the log's */
 	struct stores stores;
@@ -32,7 +32,7 @@ struct worker_shared {
 	struct switches switches;
 	struct fleets fleets;
 	struct reports reports;
-	struct forced forced;
+	struct forced_keys forced;
 	struct logins logins;
 	struct net_gate gate;
 	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];

@@ -38,7 +38,7 @@ struct client_login {
 	struct login_job *job;     /* that computes its hash; or NULL */
 };
 
-/* A client in the admission queue; see crowd.h. */
+/* A client in the admission queue; see admission.h. */
 struct client_admission {
 	struct list_node node;
 	size_t weight;  /* about how many steps it would bring */
@@ -49,19 +49,19 @@ struct client_admission {
 /* Why a connection is put off (net_conn_put_off), as a set. */
 enum client_put_off {
 	CLIENT_LOGIN = 1,     /* a login's hash is computed */
-	CLIENT_ADMISSION = 2, /* it is in the admission queue, see crowd.h */
+	CLIENT_ADMISSION = 2, /* it is in the admission queue, see admission.h */
 };
 
 /* The server's part of a connection. */
 struct client {
-	struct net_conn *conn;       /* while it waits for admission or for a login */
+	struct net_conn *conn; /* while it waits for admission or for a login */
 	struct client_admission admission;
-	bool has_split;              /* a batch of it has items that are not begun */
-	struct list held;            /* its works that are not answered, see hold.h */
-	struct list ordered;         /* those that keep others in order, see order.h, ... */
-	size_t wide;                 /* and how many of them have many keys */
-	uint64_t event;              /* the number of the first one that it is told of, if it follows */
-	size_t coming;               /* about how many bytes of replies the batch has for it */
+	bool has_split;      /* a batch of it has items that are not begun */
+	struct list held;    /* its works that are not answered, see pending.h */
+	struct list ordered; /* those that keep others in order, see key_order.h, ... */
+	size_t wide;         /* and how many of them have many keys */
+	uint64_t event;      /* the number of the first one that it is told of, if it follows */
+	size_t coming;       /* about how many bytes of replies the batch has for it */
 	struct client_login login;
 	alignas(max_align_t) unsigned char session[]; /* the codec's */
 };
@@ -69,7 +69,7 @@ struct client {
 /*
  * A request on its way through the server, from the batch of its loop: what its plan and its
  * answer need, and no decision, for that is rendered when it is made. A work that outlives the
- * turn is copied, once, to memory of its own (park.h).
+ * turn is copied, once, to memory of its own (suspend.h).
  */
 struct work {
 	struct net_conn *conn;
@@ -91,9 +91,9 @@ struct work {
 _Static_assert(sizeof(struct work) <= 192, "a turn of a thousand fits into the second cache");
 
 /*
- * The whole of a REQUEST_BATCH. If its items are more work than a batch may be in one turn, only the
- * first of them are prepared when it is read. It is parked, and goes on in the turns that follow:
- * later.h.
+ * The whole of a REQUEST_BATCH. If its items are more work than a batch may be in one turn, only
+ * the first of them are prepared when it is read. It is suspended, and goes on in the turns that
+ * follow: later.h.
  */
 struct batch {
 	struct request request;
@@ -146,9 +146,8 @@ static inline size_t work_units(const struct work *work)
 /* The batch, if it has items that are not begun; else NULL. */
 static inline struct batch *work_split(const struct work *work)
 {
-	struct batch *batch = work->kind == REQUEST_BATCH && work->status == WEIR_OK
-	                          ? (struct batch *)work->whole
-	                          : NULL;
+	struct batch *batch =
+	    work->kind == REQUEST_BATCH && work->status == WEIR_OK ? (struct batch *)work->whole : NULL;
 
 	return batch && batch->begun < batch->request.item_count ? batch : NULL;
 }

@@ -4,16 +4,16 @@
 
 #include "rules/model.h"
 #include "server/access/login.h"
-#include "server/access/rights.h"
-#include "server/admin/count.h"
+#include "server/access/permissions.h"
+#include "server/admin/decisions.h"
 #include "server/admin/page.h"
 #include "server/loop/intake.h"
 #include "server/requests/batch.h"
 #include "server/requests/run.h"
 #include "server/stores/fleet.h"
 #include "server/stores/reports.h"
+#include "server/waiting/key_queue.h"
 #include "server/waiting/later.h"
-#include "server/waiting/queue.h"
 
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
@@ -50,14 +50,14 @@ static void on_turn(void *context)
 	later_go_on(&worker->waiting);
 	if (worker->waiting.pending.due.count > 0) {
 		intake_begin_turn(worker);
-		queue_run(&worker->waiting);
+		key_queue_run(&worker->waiting);
 	}
 	if (stops) {
-		hold_give_up(&worker->waiting.pending);
+		pending_give_up(&worker->waiting.pending);
 		lanes_stop(&worker->lanes);
 	}
 	streams_run(&worker->streams);
-	hold_run(&worker->waiting.pending);
+	pending_run(&worker->waiting.pending);
 	others_ns = earlier(fleets_tick(&worker->decider), reports_tick(&worker->decider));
 	lanes_flush(&worker->lanes);
 	while (worker->waiting.ready.first) {
@@ -65,8 +65,8 @@ static void on_turn(void *context)
 		lanes_flush(&worker->lanes);
 	}
 	/* By now all that waits is there: a store that is away has told at once. */
-	due_ns = earlier(hold_due(&worker->waiting.pending), worker->waiting.queues.poll_ns);
-	crowd_let_in(&worker->admission);
+	due_ns = earlier(pending_due(&worker->waiting.pending), worker->waiting.queues.poll_ns);
+	admission_let_in(&worker->admission);
 	if (stops)
 		net_loop_keep(worker->loop, lanes_steps(&worker->lanes) > 0);
 	due_ns = earlier(due_ns, keep_secret(worker));
@@ -75,7 +75,7 @@ static void on_turn(void *context)
 	worker->intake.in_turn = false;
 	run_advance(&worker->decider); /* a loop with nothing to do lets go of the old one */
 	if (worker->decider.was_reloaded)
-		hold_end_senders(&worker->waiting.pending);
+		pending_end_senders(&worker->waiting.pending);
 	worker->decider.was_reloaded = false;
 }
 
@@ -113,9 +113,9 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                            .turn = {.table = shared->table,
 	                                     .lanes = worker->lanes.ways,
 	                                     .spares = &worker->spares,
-	                                     .observe = count_step,
-	                                     .phased = count_phase,
-	                                     .failed = count_failure,
+	                                     .observe = decisions_count_step,
+	                                     .phased = decisions_count_phase,
+	                                     .failed = decisions_count_failure,
 	                                     .notify = fleets_told,
 	                                     .claimed = reports_claimed,
 	                                     .ready = later_ready,

@@ -1,6 +1,6 @@
 /*
- * decider.h: the part of a worker by which requests are prepared and decided: the configuration, the
- * time and the memory of the turn, the sender, and the counters.
+ * decider.h: the part of a worker by which requests are prepared and decided: the configuration,
+ * the time and the memory of the turn, the sender, and the counters.
  */
 #ifndef SERVER_DECIDER_H
 #define SERVER_DECIDER_H
@@ -34,20 +34,20 @@ struct decider {
 	bool was_reloaded;            /* some of what waits may have lost its user */
 	struct carried_list carried;  /* the configuration's, for the codecs */
 	struct decider *self;
-	struct turn turn;             /* its context points to `self`, or to the same of a parked work */
-	struct arena arena;           /* memory for the requests of the batch */
-	const struct user *user;      /* of the request that is read; NULL: nobody, or there are none */
-	struct weir_error refusal;    /* of its login; status 0: it is right, or there is none */
-	const char *forced_by;        /* struct switched's `by` of what is forced now, or NULL */
-	size_t *at_store;             /* of the parked work that is run: plans that stores have */
-	size_t slice;                 /* as much work of a batch is prepared now, see batch.h */
-	struct arena plans;           /* of items that are run at once, in a turn that goes on with a batch */
-	struct request blank;         /* of which only the head is ever set */
+	struct turn turn;        /* its context points to `self`, or to the same of a suspended work */
+	struct arena arena;      /* memory for the requests of the batch */
+	const struct user *user; /* of the request that is read; NULL: nobody, or there are none */
+	struct weir_error refusal; /* of its login; status 0: it is right, or there is none */
+	const char *forced_by;     /* struct switched's `by` of what is forced now, or NULL */
+	size_t *at_store;          /* of the suspended work that is run: plans that stores have */
+	size_t slice;              /* as much work of a batch is prepared now, see batch.h */
+	struct arena plans;   /* of items that are run at once, in a turn that goes on with a batch */
+	struct request blank; /* of which only the head is ever set */
 	struct adhoc adhoc;
 	struct pages pages;
-	size_t new_streams;           /* that the batch begins; see stream.h */
-	uint64_t foreign_quiet_ns;    /* until when another foreign_protocol is not logged */
-	uint64_t refused_quiet_ns;    /* the same of proxy_refused */
+	size_t new_streams;        /* that the batch begins; see stream.h */
+	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not logged */
+	uint64_t refused_quiet_ns; /* the same of proxy_refused */
 };
 
 /** The decider of a turn's context. */

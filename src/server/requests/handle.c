@@ -7,15 +7,15 @@
 #include "base/error.h"
 #include "rules/model.h"
 #include "server/access/login.h"
-#include "server/access/rights.h"
-#include "server/admin/count.h"
+#include "server/access/permissions.h"
+#include "server/admin/decisions.h"
 #include "server/admin/page.h"
 #include "server/requests/adhoc_key.h"
 #include "server/requests/batch.h"
 #include "server/requests/client_ip.h"
-#include "server/requests/each.h"
+#include "server/requests/each_rule.h"
 #include "server/requests/koala.h"
-#include "server/requests/operate.h"
+#include "server/requests/operator.h"
 #include "server/requests/permit.h"
 #include "server/requests/run.h"
 #include "server/waiting/item_order.h"
@@ -71,8 +71,8 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 void handle_deny(struct decider *decider, struct work *work, enum weir_reason reason,
                  struct reply *reply)
 {
-	reply->at_store = decider_at_store(decider, engine_deny(&decider->turn, &work->plan, reason,
-	                                                  &reply->decision));
+	reply->at_store = decider_at_store(
+	    decider, engine_deny(&decider->turn, &work->plan, reason, &reply->decision));
 	reply->waits = false;
 	if (reply->at_store)
 		return;
@@ -134,7 +134,7 @@ static void prepare_permit(struct decider *decider, struct work *work, const str
 		work->plan.outcome = r->outcome & 3;
 		work->plan.latency_ns = sat_u64((u128)r->latency_ms * NS_PER_MS);
 	}
-	if (r->permit.data && !rights_check_steps(decider, work))
+	if (r->permit.data && !permissions_check_steps(decider, work))
 		return;
 	if (status != WEIR_OK)
 		run_fail(decider, work, status, slice_of(error.message));
@@ -204,7 +204,7 @@ static void prepare_rules(struct decider *decider, struct work *work, const stru
 	int status;
 
 	if (r->from_proxy && decider->config->rules->auth == RULES_AUTH_NO) {
-		rights_refuse_proxy(decider, work);
+		permissions_refuse_proxy(decider, work);
 		return;
 	}
 	status = r->from_proxy ? add_client(decider, work->conn, r, &attributes) : WEIR_OK;
@@ -224,7 +224,7 @@ static void finish_rules(struct decider *decider, struct work *work, struct repl
 	finish_decision(decider, work, reply);
 	if (work->status == WEIR_OK && work->plan.op == ALGO_ACQUIRE && !reply->waits &&
 	    !reply->at_store && !d->limit)
-		count_decision(decider, decider->config->metric_none, false, d->allowed, d->reason);
+		decisions_count(decider, decider->config->metric_none, false, d->allowed, d->reason);
 }
 
 static void finish_browse(struct decider *decider, struct work *work, struct reply *reply)
@@ -265,7 +265,7 @@ static void finish_never(struct decider *decider, struct work *work, struct repl
 		return;
 	work->plan.only.allowed = d->allowed = false;
 	work->plan.only.reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	count_step(&decider->self, &work->plan.only);
+	decisions_count_step(&decider->self, &work->plan.only);
 }
 
 static void finish_adhoc(struct decider *decider, struct work *work, struct reply *reply)
@@ -287,7 +287,7 @@ static void finish_report(struct decider *decider, struct work *work, struct rep
 	metrics_add(&metrics->permits[held ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
 	if (!held)
 		run_fail(decider, work, WEIR_ENOTFOUND,
-		     SLICE("the permit is not held: it was given back before, or its time is over"));
+		         SLICE("the permit is not held: it was given back before, or its time is over"));
 }
 
 static void prepare_nothing(struct decider *decider, struct work *work, const struct request *r)
@@ -337,9 +337,10 @@ static void prepare_items(struct decider *decider, const struct work *work, stru
 static void prepare_batch(struct decider *decider, struct work *work, const struct request *r)
 {
 	size_t n = r->item_count;
-	struct batch *batch = n < SIZE_MAX / sizeof *batch->items
-	                          ? arena_alloc(&decider->arena, sizeof *batch + n * sizeof *batch->items)
-	                          : NULL;
+	struct batch *batch =
+	    n < SIZE_MAX / sizeof *batch->items
+	        ? arena_alloc(&decider->arena, sizeof *batch + n * sizeof *batch->items)
+	        : NULL;
 
 	if (!batch) {
 		run_check(work, WEIR_ENOMEM);
@@ -369,7 +370,8 @@ static void finish_item(struct decider *decider, struct work *item, struct reply
 		explain(item, reply);
 }
 
-/* What the batch began in its turn before is decided: begins its next items, with its user's rights. */
+/* What the batch began in its turn before is decided: begins its next items, with its user's
+ * rights. */
 static void go_on(struct decider *decider, struct work *work, struct batch *batch)
 {
 	struct arena arena = decider->arena;
@@ -398,7 +400,8 @@ static void run_items(struct decider *decider, struct batch *batch, struct reply
 	size_t n = batch->begun;
 
 	for (size_t i = 0; i < n; i++) {
-		if (replies[i].at_store && !item_order_waits(decider->shared->table, &unfinished, batch->items, i))
+		if (replies[i].at_store &&
+		    !item_order_waits(decider->shared->table, &unfinished, batch->items, i))
 			finish_item(decider, &batch->items[i], &replies[i]);
 		if (replies[i].at_store)
 			item_order_add(decider->shared->table, &unfinished, batch->items, i);
@@ -456,16 +459,16 @@ static const struct {
     [REQUEST_POLICY] = {prepare_nothing, page_finish},
     [REQUEST_COUNTERS] = {prepare_nothing, page_finish},
     [REQUEST_EVENTS] = {prepare_events, finish_events},
-    [REQUEST_SHED] = {operate_prepare, operate_shed},
-    [REQUEST_FORCE] = {operate_prepare, operate_force},
+    [REQUEST_SHED] = {operator_prepare, operator_shed},
+    [REQUEST_FORCE] = {operator_prepare, operator_force},
     [REQUEST_REPORT] = {prepare_permit, finish_report},
     [REQUEST_KEY] = {adhoc_key_prepare, adhoc_key_finish},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
     [REQUEST_BROWSE] = {prepare_rules, finish_browse},
-    [REQUEST_EACH] = {each_prepare, each_finish},
-    [REQUEST_COMPLETE] = {each_prepare_complete, each_finish_complete},
-    [REQUEST_VALUE] = {each_prepare_value, each_finish_value},
-    [REQUEST_ALIVE] = {each_prepare_alive, each_finish_alive},
+    [REQUEST_EACH] = {each_rule_prepare, each_rule_finish},
+    [REQUEST_COMPLETE] = {each_rule_prepare_complete, each_rule_finish_complete},
+    [REQUEST_VALUE] = {each_rule_prepare_value, each_rule_finish_value},
+    [REQUEST_ALIVE] = {each_rule_prepare_alive, each_rule_finish_alive},
     [REQUEST_LOGIN] = {login_prepare, finish_nothing},
 };
 
@@ -492,7 +495,8 @@ static void prepare(struct decider *decider, struct work *work, const struct req
 	plan_nothing(work);
 	if (r->kind == REQUEST_LOCAL)
 		work->whole = r;
-	if (rights_are_plain(decider, r->class, origin) || rights_check(decider, work, r, origin))
+	if (permissions_are_plain(decider, r->class, origin) ||
+	    permissions_check(decider, work, r, origin))
 		kinds[r->kind].prepare(decider, work, r);
 	if (__builtin_expect(decider->user != NULL, 0))
 		work->plan.sender = users_number(decider->config->users, decider->user);
@@ -574,7 +578,7 @@ void handle_adapt(struct decider *decider, struct work *work)
 {
 	if (!engine_adapt(&work->plan, decider->config->engine))
 		run_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit",
-		           slice_of(work->plan.only.limit->name));
+		              slice_of(work->plan.only.limit->name));
 }
 
 void handle_reply(struct decider *decider, const struct work *work, struct reply *reply,

@@ -1,4 +1,4 @@
-/* item_order.h: the items of a batch at one key take effect in their order, as in order.h. */
+/* item_order.h: the items of a batch at one key take effect in their order, as in key_order.h. */
 #ifndef SERVER_ITEM_ORDER_H
 #define SERVER_ITEM_ORDER_H
 

@@ -1,15 +1,15 @@
 #include "server/waiting/later.h"
 
 #include "base/os/prefetch.h"
-#include "server/admin/count.h"
+#include "server/admin/decisions.h"
 #include "server/requests/handle.h"
 #include "server/stores/fleet.h"
 #include "server/stores/reports.h"
-#include "server/waiting/order.h"
-#include "server/waiting/queue.h"
+#include "server/waiting/key_order.h"
+#include "server/waiting/key_queue.h"
 #include "server/waiting/undo.h"
 
-/* The decider's fields that differ while it runs a parked work. */
+/* The decider's fields that differ while it runs a suspended work. */
 struct scene {
 	struct server_config *config;
 	size_t *at_store;
@@ -18,55 +18,56 @@ struct scene {
 };
 
 /* It counts until it goes on. On this loop's thread, as its lanes are. */
-static void make_ready(struct parked *parked)
+static void make_ready(struct suspended *suspended)
 {
-	list_append(&parked->waiting->ready, &parked->ready);
+	list_append(&suspended->waiting->ready, &suspended->ready);
 }
 
 /* The last plan that stores had of it makes it ready: while it runs, others may follow. */
 void later_ready(void *context, struct plan *plan)
 {
-	struct parked *parked = (struct parked *)((char *)context - offsetof(struct parked, decider));
+	struct suspended *suspended =
+	    (struct suspended *)((char *)context - offsetof(struct suspended, decider));
 
 	(void)plan;
-	parked->was_told = true;
-	if (parked->held.at_store > 1)
-		parked->held.at_store--;
+	suspended->was_told = true;
+	if (suspended->held.at_store > 1)
+		suspended->held.at_store--;
 	else
-		make_ready(parked);
+		make_ready(suspended);
 }
 
 /* The replies of a batch may be finished in several turns, so they are in memory of its own. */
-static void enter(struct parked *parked, struct scene *saved)
+static void enter(struct suspended *suspended, struct scene *saved)
 {
-	struct decider *decider = parked->decider;
+	struct decider *decider = suspended->decider;
 
-	*saved = (struct scene){decider->config, decider->at_store, decider->turn.context,
-	                        decider->arena};
-	decider->config = parked->held.config;
-	decider->at_store = &parked->held.at_store;
-	parked->held.at_store++; /* it must not be ready while it runs */
-	parked->was_told = false;
-	decider->turn.context = &parked->decider;
-	if (parked->work.kind == REQUEST_BATCH)
-		decider->arena = parked->held.arena;
+	*saved =
+	    (struct scene){decider->config, decider->at_store, decider->turn.context, decider->arena};
+	decider->config = suspended->held.config;
+	decider->at_store = &suspended->held.at_store;
+	suspended->held.at_store++; /* it must not be ready while it runs */
+	suspended->was_told = false;
+	decider->turn.context = &suspended->decider;
+	if (suspended->work.kind == REQUEST_BATCH)
+		decider->arena = suspended->held.arena;
 }
 
-static void leave(struct parked *parked, const struct scene *saved)
+static void leave(struct suspended *suspended, const struct scene *saved)
 {
-	struct decider *decider = parked->decider;
+	struct decider *decider = suspended->decider;
 
-	if (parked->work.kind == REQUEST_BATCH) {
-		parked->held.arena = decider->arena;
+	if (suspended->work.kind == REQUEST_BATCH) {
+		suspended->held.arena = decider->arena;
 		decider->arena = saved->arena;
 	}
 	decider->config = saved->config;
 	decider->at_store = saved->at_store;
 	decider->turn.context = saved->context;
-	if (parked->held.at_store > 1 || !parked->was_told)
-		parked->held.at_store--;
+	if (suspended->held.at_store > 1 || !suspended->was_told)
+		suspended->held.at_store--;
 	else
-		make_ready(parked); /* a store has told at once of all that it was given */
+		make_ready(suspended); /* a store has told at once of all that it was given */
 }
 
 /* No requests of the client are taken meanwhile, so none overtakes the items that are not begun. */
@@ -95,45 +96,45 @@ void later_drop(struct waiting *waiting, struct work *work)
 }
 
 /* A batch with items that are not begun goes on in the next turn. It counts until then. */
-static void add_split(struct waiting *waiting, struct parked *parked)
+static void add_split(struct waiting *waiting, struct suspended *suspended)
 {
-	parked->held.at_store++;
-	list_append(&waiting->split, &parked->ready);
+	suspended->held.at_store++;
+	list_append(&waiting->split, &suspended->ready);
 }
 
 static bool take_split(struct waiting *waiting)
 {
-	struct parked *parked = list_of(list_take(&waiting->split), struct parked, ready);
+	struct suspended *suspended = list_of(list_take(&waiting->split), struct suspended, ready);
 
-	if (parked)
-		make_ready(parked);
-	return parked;
+	if (suspended)
+		make_ready(suspended);
+	return suspended;
 }
 
 /* A work that waited for its turn among those of its client starts with those that are ready. */
-static void start(struct parked *parked)
+static void start(struct suspended *suspended)
 {
-	parked->held.at_store++;
-	make_ready(parked);
+	suspended->held.at_store++;
+	make_ready(suspended);
 }
 
 /* In a queue or not. */
 static void cancel(struct pending *pending, struct held *held)
 {
-	struct parked *parked = (struct parked *)held;
-	struct waiting *waiting = parked->waiting;
+	struct suspended *suspended = (struct suspended *)held;
+	struct waiting *waiting = suspended->waiting;
 
 	(void)pending;
-	if (work_split(&parked->work))
+	if (work_split(&suspended->work))
 		end_split(waiting, held->conn);
-	queue_leave(waiting, parked);
-	order_leave(&waiting->order, parked, start);
+	key_queue_leave(waiting, suspended);
+	key_order_leave(&waiting->order, suspended, start);
 }
 
 static void put_off(struct pending *pending, struct held *held, uint64_t now_ns)
 {
 	(void)now_ns;
-	hold_put_off(pending, held, HOLD_NEVER);
+	pending_put_off(pending, held, PENDING_NEVER);
 }
 
 static void try_again(struct pending *pending, struct held *held, uint64_t now_ns);
@@ -141,166 +142,167 @@ static void try_again(struct pending *pending, struct held *held, uint64_t now_n
 static const struct held_kind at_store = {put_off, cancel}, in_queue = {try_again, cancel};
 
 /* False: it is decided, and `reply` is filled. */
-static bool goes_on(struct waiting *waiting, struct parked *parked, struct reply *reply)
+static bool goes_on(struct waiting *waiting, struct suspended *suspended, struct reply *reply)
 {
 	struct scene saved;
-	uint64_t due_ns = HOLD_NEVER;
+	uint64_t due_ns = PENDING_NEVER;
 
-	size_t used = parked->held.arena.used;
-	bool was_split = work_split(&parked->work) != NULL;
+	size_t used = suspended->held.arena.used;
+	bool was_split = work_split(&suspended->work) != NULL;
 
-	enter(parked, &saved);
-	handle_finish(waiting->decider, &parked->work, reply);
+	enter(suspended, &saved);
+	handle_finish(waiting->decider, &suspended->work, reply);
 	if (!reply->at_store)
-		due_ns = queue_stays(waiting, parked, reply);
-	leave(parked, &saved);
-	hold_grow(&parked->held, parked->held.arena.used - used);
-	if (was_split && !work_split(&parked->work))
-		end_split(waiting, parked->held.conn);
-	else if (was_split && parked->held.at_store == 0)
-		add_split(waiting, parked);
+		due_ns = key_queue_stays(waiting, suspended, reply);
+	leave(suspended, &saved);
+	pending_grow(&suspended->held, suspended->held.arena.used - used);
+	if (was_split && !work_split(&suspended->work))
+		end_split(waiting, suspended->held.conn);
+	else if (was_split && suspended->held.at_store == 0)
+		add_split(waiting, suspended);
 	if (reply->at_store)
-		order_join(&waiting->order, parked);
+		key_order_join(&waiting->order, suspended);
 	else
-		order_leave(&waiting->order, parked, start);
+		key_order_leave(&waiting->order, suspended, start);
 	if (!reply->at_store && !reply->waits)
 		return false;
-	parked->held.kind = reply->at_store ? &at_store : &in_queue;
-	hold_put_off(&waiting->pending, &parked->held, due_ns);
+	suspended->held.kind = reply->at_store ? &at_store : &in_queue;
+	pending_put_off(&waiting->pending, &suspended->held, due_ns);
 	return true;
 }
 
-static void resume(struct waiting *waiting, struct parked *parked)
+static void resume(struct waiting *waiting, struct suspended *suspended)
 {
 	struct reply reply;
 
-	if (!goes_on(waiting, parked, &reply))
-		hold_decided(&waiting->pending, &parked->held, &parked->work, &reply);
+	if (!goes_on(waiting, suspended, &reply))
+		pending_decided(&waiting->pending, &suspended->held, &suspended->work, &reply);
 }
 
 static void try_again(struct pending *pending, struct held *held, uint64_t now_ns)
 {
-	struct waiting *waiting = ((struct parked *)held)->waiting;
+	struct waiting *waiting = ((struct suspended *)held)->waiting;
 
 	decider_read_clock(pending->decider);
-	queue_prepare(waiting, (struct parked *)held, now_ns);
-	resume(waiting, (struct parked *)held);
+	key_queue_prepare(waiting, (struct suspended *)held, now_ns);
+	resume(waiting, (struct suspended *)held);
 	arena_reset(&pending->decider->arena);
 }
 
 /* Its memory ends with its answer, or with the last that a store has of it. */
 static void give_back(struct held *held)
 {
-	struct parked *parked = (struct parked *)held;
+	struct suspended *suspended = (struct suspended *)held;
 	struct scene saved;
 
-	enter(parked, &saved);
-	undo_untold(parked->decider, &parked->work, held->wait_ns);
-	leave(parked, &saved);
+	enter(suspended, &saved);
+	undo_untold(suspended->decider, &suspended->work, held->wait_ns);
+	leave(suspended, &saved);
 }
 
 /* The plan of a work that has been at a store knows what it took. */
-static const struct held_owner of_store = {give_back, park_release},
-                               of_memory = {NULL, park_release};
+static const struct held_owner of_store = {give_back, suspend_release},
+                               of_memory = {NULL, suspend_release};
 
 bool later_wait(struct waiting *waiting, struct work *work, struct reply *reply)
 {
-	struct parked *parked = waitlist_make(&waiting->decider->shared->table->waiting)
-	                            ? park_open(waiting, work, &in_queue, &of_memory)
-	                            : NULL;
+	struct suspended *suspended = waitlist_make(&waiting->decider->shared->table->waiting)
+	                                  ? suspend_open(waiting, work, &in_queue, &of_memory)
+	                                  : NULL;
 	uint64_t due_ns;
 
-	if (!parked) {
+	if (!suspended) {
 		undo_all(waiting->decider, work);
 		return false;
 	}
-	due_ns = queue_stays(waiting, parked, reply);
+	due_ns = key_queue_stays(waiting, suspended, reply);
 	if (reply->waits) {
-		hold_put_off(&waiting->pending, &parked->held, due_ns);
+		pending_put_off(&waiting->pending, &suspended->held, due_ns);
 		return true;
 	}
-	hold_remove(&waiting->pending, &parked->held);
-	hold_free(&parked->held);
+	pending_remove(&waiting->pending, &suspended->held);
+	pending_free(&suspended->held);
 	return false;
 }
 
 /* Among the answers of the batch: as if it had not been held. */
-static void answer_now(struct waiting *waiting, struct parked *parked, struct reply *reply)
+static void answer_now(struct waiting *waiting, struct suspended *suspended, struct reply *reply)
 {
 	struct scene saved;
 
-	hold_remove(&waiting->pending, &parked->held);
-	enter(parked, &saved);
-	hold_answer(&waiting->pending, &parked->work, reply);
-	leave(parked, &saved);
-	hold_free(&parked->held);
+	pending_remove(&waiting->pending, &suspended->held);
+	enter(suspended, &saved);
+	pending_answer(&waiting->pending, &suspended->work, reply);
+	leave(suspended, &saved);
+	pending_free(&suspended->held);
 }
 
 void later_run(struct waiting *waiting, struct work *work)
 {
-	struct parked *parked = park_open(waiting, work, &at_store, &of_store);
+	struct suspended *suspended = suspend_open(waiting, work, &at_store, &of_store);
 	struct reply reply = {0};
 
-	if (!parked) {
+	if (!suspended) {
 		end_split(waiting, work->conn);
 		undo_all(waiting->decider, work);
-		hold_answer(&waiting->pending, work, &reply);
+		pending_answer(&waiting->pending, work, &reply);
 		return;
 	}
-	if (order_waits(&waiting->order, parked) || goes_on(waiting, parked, &reply))
+	if (key_order_waits(&waiting->order, suspended) || goes_on(waiting, suspended, &reply))
 		return;
-	if (reply.wait_ns > 0 || !hold_is_next(&parked->held))
-		hold_decided(&waiting->pending, &parked->held, &parked->work, &reply);
+	if (reply.wait_ns > 0 || !pending_is_next(&suspended->held))
+		pending_decided(&waiting->pending, &suspended->held, &suspended->work, &reply);
 	else
-		answer_now(waiting, parked, &reply);
+		answer_now(waiting, suspended, &reply);
 }
 
 /*
  * Ends a work whose client has left or has its answer. Each plan goes on until it has given back
  * all.
  */
-static void end(struct waiting *waiting, struct parked *parked)
+static void end(struct waiting *waiting, struct suspended *suspended)
 {
 	struct scene saved;
 
-	enter(parked, &saved);
-	undo_go_on(waiting->decider, &parked->work);
-	leave(parked, &saved);
-	if (!parked->held.conn)
-		hold_free(&parked->held);
+	enter(suspended, &saved);
+	undo_go_on(waiting->decider, &suspended->work);
+	leave(suspended, &saved);
+	if (!suspended->held.conn)
+		pending_free(&suspended->held);
 }
 
-/* One of which a store has something again was given back meanwhile, and becomes ready once more. */
-static struct parked *take_ready(struct waiting *waiting)
+/* One of which a store has something again was given back meanwhile, and becomes ready once more.
+ */
+static struct suspended *take_ready(struct waiting *waiting)
 {
-	struct parked *parked;
+	struct suspended *suspended;
 
 	do {
-		parked = list_of(list_take(&waiting->ready), struct parked, ready);
-	} while (parked && --parked->held.at_store > 0);
-	return parked;
+		suspended = list_of(list_take(&waiting->ready), struct suspended, ready);
+	} while (suspended && --suspended->held.at_store > 0);
+	return suspended;
 }
 
-static bool is_undecided(const struct parked *parked)
+static bool is_undecided(const struct suspended *suspended)
 {
-	const struct held *held = &parked->held;
+	const struct held *held = &suspended->held;
 
 	return held->conn && (held->kind == &at_store || held->kind == &in_queue);
 }
 
 void later_resume_ready(struct waiting *waiting)
 {
-	struct parked *parked;
+	struct suspended *suspended;
 
 	if (waiting->ready.first)
 		decider_read_clock(waiting->decider);
-	while ((parked = take_ready(waiting))) {
+	while ((suspended = take_ready(waiting))) {
 		if (waiting->ready.first) /* what stores had is cold */
-			prefetch_all(list_of(waiting->ready.first, struct parked, ready), sizeof *parked);
-		if (is_undecided(parked))
-			resume(waiting, parked);
+			prefetch_all(list_of(waiting->ready.first, struct suspended, ready), sizeof *suspended);
+		if (is_undecided(suspended))
+			resume(waiting, suspended);
 		else
-			end(waiting, parked);
+			end(waiting, suspended);
 	}
 }
 
@@ -318,13 +320,13 @@ void later_go_on(struct waiting *waiting)
 
 void later_close(struct waiting *waiting)
 {
-	struct parked *parked;
+	struct suspended *suspended;
 
 	while (take_split(waiting))
 		;
-	while ((parked = take_ready(waiting))) {
-		undo_drop(&parked->work);
-		hold_free(&parked->held);
+	while ((suspended = take_ready(waiting))) {
+		undo_drop(&suspended->work);
+		pending_free(&suspended->held);
 	}
-	park_close(waiting);
+	suspend_close(waiting);
 }

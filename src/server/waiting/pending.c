@@ -1,4 +1,4 @@
-#include "server/waiting/hold.h"
+#include "server/waiting/pending.h"
 
 #include <stdlib.h>
 
@@ -10,10 +10,11 @@
 
 static void count_held(const struct pending *pending)
 {
-	atomic_store_explicit(&pending->decider->metrics->held, pending->due.count, memory_order_relaxed);
+	atomic_store_explicit(&pending->decider->metrics->held, pending->due.count,
+	                      memory_order_relaxed);
 }
 
-void hold_count(struct decider *decider, uint64_t wait_ns)
+void pending_count(struct decider *decider, uint64_t wait_ns)
 {
 	metrics_observe(decider->metrics, METRICS_WAIT, wait_ns, 1);
 }
@@ -24,7 +25,7 @@ static bool keeps_plan(const struct held *held)
 	return held->owner && held->owner->give_back;
 }
 
-void hold_name(struct held *held, const struct decider *decider, const struct work *work)
+void pending_name(struct held *held, const struct decider *decider, const struct work *work)
 {
 	held->stream = work->stream;
 	held->sender = decider->config->users ? work->plan.sender : 0;
@@ -43,7 +44,7 @@ static void unlink_held(struct held *held)
 	net_conn_release(held->conn, held->size);
 }
 
-void hold_free(struct held *held)
+void pending_free(struct held *held)
 {
 	if (!held)
 		return;
@@ -73,8 +74,8 @@ static void finish(struct pending *pending, struct held *held)
 	count_held(pending);
 }
 
-bool hold_add(struct pending *pending, struct held *held, const struct held_kind *kind,
-              struct net_conn *conn, uint64_t due_ns)
+bool pending_add(struct pending *pending, struct held *held, const struct held_kind *kind,
+                 struct net_conn *conn, uint64_t due_ns)
 {
 	held->node.due = due_ns;
 	held->conn = conn;
@@ -86,7 +87,7 @@ bool hold_add(struct pending *pending, struct held *held, const struct held_kind
 	return true;
 }
 
-void hold_remove(struct pending *pending, struct held *held)
+void pending_remove(struct pending *pending, struct held *held)
 {
 	finish(pending, held);
 	unlink_held(held);
@@ -98,19 +99,19 @@ static struct held *first_of(struct net_conn *conn)
 	return list_of(client_of(conn)->held.first, struct held, of_client);
 }
 
-bool hold_is_next(const struct held *held)
+bool pending_is_next(const struct held *held)
 {
 	return first_of(held->conn) == held || conn_streams(held->conn);
 }
 
-void hold_put_off(struct pending *pending, struct held *held, uint64_t due_ns)
+void pending_put_off(struct pending *pending, struct held *held, uint64_t due_ns)
 {
 	heap_remove(&pending->due, &held->node);
 	held->node.due = due_ns;
 	heap_add(&pending->due, &held->node); /* where it just was there is room */
 }
 
-void hold_grow(struct held *held, size_t bytes)
+void pending_grow(struct held *held, size_t bytes)
 {
 	if (bytes == 0)
 		return;
@@ -118,7 +119,7 @@ void hold_grow(struct held *held, size_t bytes)
 	net_conn_grow(held->conn, bytes);
 }
 
-void hold_send(struct net_conn *conn, struct slice answers)
+void pending_send(struct net_conn *conn, struct slice answers)
 {
 	if (__builtin_expect(conn_streams(conn), 0))
 		protocol_of(conn)->codec->send(client_of(conn)->session, answers, net_conn_out(conn));
@@ -128,9 +129,9 @@ void hold_send(struct net_conn *conn, struct slice answers)
 
 static void write_answer(struct held *held)
 {
-	hold_send(held->conn, (struct slice){held->reply.data, held->reply.len});
+	pending_send(held->conn, (struct slice){held->reply.data, held->reply.len});
 	unlink_held(held);
-	hold_free(held);
+	pending_free(held);
 }
 
 /* Writes what may be written now that `held` is done. */
@@ -187,7 +188,7 @@ static bool fill(struct pending *pending, struct held *held, const struct work *
 
 static void give_answer(struct pending *pending, struct held *held, uint64_t now_ns)
 {
-	hold_count(pending->decider, held->wait_ns + now_ns - held->node.due);
+	pending_count(pending->decider, held->wait_ns + now_ns - held->node.due);
 	finish(pending, held);
 	write_done(held);
 }
@@ -196,7 +197,8 @@ static const struct held_kind start_kind = {give_answer, NULL};
 
 static uint64_t start_of(const struct pending *pending, const struct reply *reply)
 {
-	return clock_monotonic(engine_clock(pending->decider->shared->table), pending->decider->turn.at.now_ns) +
+	return clock_monotonic(engine_clock(pending->decider->shared->table),
+	                       pending->decider->turn.at.now_ns) +
 	       reply->wait_ns;
 }
 
@@ -210,7 +212,7 @@ static void count_request(struct pending *pending, const struct work *work)
 /* Without memory for one answer, those behind it could not be given in order. */
 static void let_go(struct pending *pending, struct net_conn *conn)
 {
-	hold_cancel(pending, conn);
+	pending_cancel(pending, conn);
 	net_conn_finish(conn);
 }
 
@@ -245,7 +247,8 @@ static bool write_now(struct pending *pending, struct held *held, struct work *w
 	return false;
 }
 
-void hold_decided(struct pending *pending, struct held *held, struct work *work, struct reply *reply)
+void pending_decided(struct pending *pending, struct held *held, struct work *work,
+                     struct reply *reply)
 {
 	count_request(pending, work);
 	if (reply->wait_ns == 0 && first_of(held->conn) == held && !conn_streams(held->conn)) {
@@ -264,7 +267,7 @@ void hold_decided(struct pending *pending, struct held *held, struct work *work,
 	resize(held, held->size + held->reply.capacity);
 	if (reply->wait_ns > 0) {
 		held->kind = &start_kind;
-		hold_put_off(pending, held, start_of(pending, reply));
+		pending_put_off(pending, held, start_of(pending, reply));
 	} else {
 		finish(pending, held);
 		write_done(held);
@@ -277,23 +280,23 @@ static bool keep(struct pending *pending, struct work *work, struct reply *reply
 	struct held *held = calloc(1, sizeof *held);
 
 	if (!held || !fill(pending, held, work, reply)) {
-		hold_free(held);
+		pending_free(held);
 		return false;
 	}
 	held->size =
 	    sizeof *held + held->reply.capacity + held->taken_count * sizeof *held->taken + ALLOCATIONS;
 	held->conn = work->conn;
-	hold_name(held, pending->decider, work);
+	pending_name(held, pending->decider, work);
 	if (reply->wait_ns == 0)
 		append(pending, held);
-	else if (!hold_add(pending, held, &start_kind, work->conn, start_of(pending, reply))) {
-		hold_free(held);
+	else if (!pending_add(pending, held, &start_kind, work->conn, start_of(pending, reply))) {
+		pending_free(held);
 		return false;
 	}
 	return true;
 }
 
-void hold_answer(struct pending *pending, struct work *work, struct reply *reply)
+void pending_answer(struct pending *pending, struct work *work, struct reply *reply)
 {
 	bool behind = client_of(work->conn)->held.first && !conn_streams(work->conn);
 	size_t len;
@@ -330,7 +333,8 @@ static void take(struct pending *pending, struct held *held)
 	unlink_held(held);
 }
 
-/* Takes it, and puts it into a list of those that were taken, of which the first was decided last. */
+/* Takes it, and puts it into a list of those that were taken, of which the first was decided last.
+ */
 static void move(struct pending *pending, struct held *held, struct list *taken)
 {
 	struct list_node *at = taken->first;
@@ -345,17 +349,18 @@ static void move(struct pending *pending, struct held *held, struct list *taken)
 static void give_back(struct pending *pending, struct list *taken)
 {
 	decider_read_clock(pending->decider);
-	LIST_EACH(taken, struct held, of_client, held) {
+	LIST_EACH(taken, struct held, of_client, held)
+	{
 		if (keeps_plan(held))
 			held->owner->give_back(held);
 		for (size_t i = held->taken_count; i > 0; i--)
 			engine_give_back(&pending->decider->turn, held->config->engine, &held->taken[i - 1]);
-		hold_free(held);
+		pending_free(held);
 	}
 	count_held(pending); /* now that nothing of theirs is taken any more */
 }
 
-void hold_cancel(struct pending *pending, struct net_conn *conn)
+void pending_cancel(struct pending *pending, struct net_conn *conn)
 {
 	struct list taken = {0};
 	struct held *held;
@@ -365,16 +370,16 @@ void hold_cancel(struct pending *pending, struct net_conn *conn)
 	give_back(pending, &taken);
 }
 
-bool hold_cancel_stream(struct pending *pending, struct net_conn *conn, unsigned stream)
+bool pending_cancel_stream(struct pending *pending, struct net_conn *conn, unsigned stream)
 {
 	struct list taken = {0};
 
 	LIST_EACH(&client_of(conn)->held, struct held, of_client, held)
-		if (held->stream == stream) {
-			move(pending, held, &taken);
-			give_back(pending, &taken);
-			return true;
-		}
+	if (held->stream == stream) {
+		move(pending, held, &taken);
+		give_back(pending, &taken);
+		return true;
+	}
 	return false;
 }
 
@@ -385,7 +390,7 @@ static bool has_sender(const struct pending *pending, const struct held *held)
 	return !users || users_find(users, before->items[held->sender - 1].id);
 }
 
-void hold_end_senders(struct pending *pending)
+void pending_end_senders(struct pending *pending)
 {
 	const struct held *last = NULL; /* many that wait have the same user */
 	bool stays = true;
@@ -403,7 +408,7 @@ void hold_end_senders(struct pending *pending)
 	}
 }
 
-void hold_run(struct pending *pending)
+void pending_run(struct pending *pending)
 {
 	uint64_t now_ns = pending->due.count > 0 ? os_monotonic_ns() : 0;
 	struct heap_node *first;
@@ -418,14 +423,14 @@ void hold_run(struct pending *pending)
 	}
 }
 
-uint64_t hold_due(const struct pending *pending)
+uint64_t pending_due(const struct pending *pending)
 {
 	const struct heap_node *first = heap_first(&pending->due);
 
-	return first && first->due != HOLD_NEVER ? first->due : 0;
+	return first && first->due != PENDING_NEVER ? first->due : 0;
 }
 
-void hold_give_up(struct pending *pending)
+void pending_give_up(struct pending *pending)
 {
 	uint64_t last_ns = os_monotonic_ns() + pending->stop_ns;
 	struct heap *holds = &pending->due;
@@ -437,7 +442,7 @@ void hold_give_up(struct pending *pending)
 
 		if (n != sorted)
 			heap_sort(holds);
-		while (n > 0 && holds->nodes[n - 1]->due == HOLD_NEVER) /* stores tell soon */
+		while (n > 0 && holds->nodes[n - 1]->due == PENDING_NEVER) /* stores tell soon */
 			n--;
 		if (n == 0 || holds->nodes[n - 1]->due <= last_ns)
 			break;

@@ -1,4 +1,4 @@
-#include "server/requests/each.h"
+#include "server/requests/each_rule.h"
 
 #include "server/requests/koala.h"
 #include "server/requests/run.h"
@@ -8,37 +8,37 @@ static void prepare(struct decider *decider, struct work *work, const struct req
 {
 	const struct engine_attributes attributes = {r->attributes, r->attribute_count, WEIR_KEY_MAX,
 	                                             run_permitted(decider)};
-	int status =
-	    engine_prepare_each(decider->config->engine, each, &attributes, &decider->arena, &work->plan);
+	int status = engine_prepare_each(decider->config->engine, each, &attributes, &decider->arena,
+	                                 &work->plan);
 
 	run_check_rules(decider, work, status, r);
 }
 
-void each_prepare(struct decider *decider, struct work *work, const struct request *r)
+void each_rule_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
 	prepare(decider, work, r, &(struct engine_each){.op = run_op(r->op), .erases = r->erases});
 }
 
-void each_finish(struct decider *decider, struct work *work, struct reply *reply)
+void each_rule_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
 		run_check(work, koala_check_each(&work->plan));
 }
 
-void each_prepare_complete(struct decider *decider, struct work *work, const struct request *r)
+void each_rule_prepare_complete(struct decider *decider, struct work *work, const struct request *r)
 {
 	enum algo_op op = run_op(r->op);
 
 	prepare(decider, work, r, &(struct engine_each){.op = op, .together = op == ALGO_ACQUIRE});
 }
 
-void each_finish_complete(struct decider *decider, struct work *work, struct reply *reply)
+void each_rule_finish_complete(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
 		run_check(work, koala_tell_complete(decider, &work->plan, reply));
 }
 
-void each_prepare_value(struct decider *decider, struct work *work, const struct request *r)
+void each_rule_prepare_value(struct decider *decider, struct work *work, const struct request *r)
 {
 	const struct rules_rule *rule = koala_rule(decider, r->name);
 
@@ -48,7 +48,7 @@ void each_prepare_value(struct decider *decider, struct work *work, const struct
 		run_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
 }
 
-void each_finish_value(struct decider *decider, struct work *work, struct reply *reply)
+void each_rule_finish_value(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 
@@ -60,7 +60,8 @@ void each_finish_value(struct decider *decider, struct work *work, struct reply 
 		run_check(work, WEIR_ESTORE);
 }
 
-/* Adds a peek at the limit, if it is at a store that has none yet. `asked`: a bit for each that has. */
+/* Adds a peek at the limit, if it is at a store that has none yet. `asked`: a bit for each that
+ * has. */
 static int add_peek(struct decider *decider, const struct weir_limit *limit, uint64_t *asked,
                     struct plan *plan)
 {
@@ -80,7 +81,7 @@ static int add_peek(struct decider *decider, const struct weir_limit *limit, uin
 	return WEIR_OK;
 }
 
-void each_prepare_alive(struct decider *decider, struct work *work, const struct request *r)
+void each_rule_prepare_alive(struct decider *decider, struct work *work, const struct request *r)
 {
 	const struct server_config *config = decider->config;
 	size_t n = engine_limit_count(config->engine);
@@ -97,7 +98,7 @@ void each_prepare_alive(struct decider *decider, struct work *work, const struct
 	run_check(work, status);
 }
 
-void each_finish_alive(struct decider *decider, struct work *work, struct reply *reply)
+void each_rule_finish_alive(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
 		reply->ready = koala_is_alive(decider);

@@ -1,22 +1,22 @@
 /*
- * park.h: the memory of works that outlive their turn (later.h). Such a work is copied, once, with
- * all that its plan and its answer need, and is held in the order of its client (hold.h).
+ * suspend.h: the memory of works that outlive their turn (later.h). Such a work is copied, once,
+ * with all that its plan and its answer need, and is held in the order of its client (pending.h).
  */
-#ifndef SERVER_PARK_H
-#define SERVER_PARK_H
+#ifndef SERVER_SUSPEND_H
+#define SERVER_SUSPEND_H
 
 #include <pthread.h>
 
-#include "server/waiting/crowd.h"
-#include "server/waiting/hold.h"
+#include "server/waiting/admission.h"
+#include "server/waiting/pending.h"
 #include "wait/waitlist.h"
 
-/* A place in the queue of a key; see queue.c. */
+/* A place in the queue of a key; see key_queue.c. */
 struct queue_place {
 	bool is_taken;
-	bool is_first;  /* as its own loop knows */
-	bool has_moved; /* from one key's queue to another's */
-	bool was_woken; /* while a store had steps of it */
+	bool is_first;   /* as its own loop knows */
+	bool has_moved;  /* from one key's queue to another's */
+	bool was_woken;  /* while a store had steps of it */
 	bool is_dropped; /* under the queues' lock: it was, for a waiter of a higher priority */
 	struct waiter waiter;
 	struct list_node woken, polls; /* see struct key_queues */
@@ -28,23 +28,23 @@ struct queue_place {
 /* The keys that are noted of a work; one with more keys meets all works of its client. */
 #define ORDER_KEYS 3
 
-/* The place of a work in the order of its client; see order.h. */
+/* The place of a work in the order of its client; see key_order.h. */
 struct order {
 	uint64_t keys[ORDER_KEYS];
-	uint64_t alike; /* the same for equal works; 0: it equals none */
-	struct list_node node; /* of the client's, oldest first */
-	struct parked *behind; /* it waits until this one leaves; NULL: it does not wait */
-	unsigned count;        /* of keys */
-	bool leads; /* others are behind it */
+	uint64_t alike;           /* the same for equal works; 0: it equals none */
+	struct list_node node;    /* of the client's, oldest first */
+	struct suspended *behind; /* it waits until this one leaves; NULL: it does not wait */
+	unsigned count;           /* of keys */
+	bool leads;               /* others are behind it */
 };
 
-struct parked {
-	struct held held; /* first */
+struct suspended {
+	struct held held;        /* first */
 	struct waiting *waiting; /* of its worker, as is ... */
 	struct decider *decider; /* the turn's context points to this while it runs */
-	struct list_node ready; /* or among the split batches, or spare */
-	size_t size;   /* of this, with all that is behind it */
-	bool was_told; /* a store has told of a plan since it runs */
+	struct list_node ready;  /* or among the split batches, or spare */
+	size_t size;             /* of this, with all that is behind it */
+	bool was_told;           /* a store has told of a plan since it runs */
 	struct queue_place place;
 	struct order order;
 	struct work work; /* what it points to is in `bytes` */
@@ -53,13 +53,13 @@ struct parked {
 
 #define ORDER_FILTER 4096
 
-/* How many works of clients keep others in order, by client and key; see order.h. */
+/* How many works of clients keep others in order, by client and key; see key_order.h. */
 struct key_order {
 	const struct weir_table *table;
 	uint32_t filter[ORDER_FILTER];
 };
 
-/* Parked works that wait for keys; see queue.c. */
+/* Suspended works that wait for keys; see key_queue.c. */
 struct key_queues {
 	struct list polls; /* the first ones of their queues, which look at stores */
 	uint64_t poll_ns;  /* when some do; 0: there are none */
@@ -74,24 +74,24 @@ struct waiting {
 	struct pending pending;
 	struct key_order order;
 	struct key_queues queues;
-	struct list ready; /* parked works that stores have told of, oldest first; see later.c */
+	struct list ready; /* suspended works that stores have told of, oldest first; see later.c */
 	struct list split; /* batches with items that are not begun, oldest first; see later.h */
 	bool splits;       /* the works of the batch have such a batch among them */
-	struct list spare; /* memory of some that are no more, see park.c */
+	struct list spare; /* memory of some that are no more, see suspend.c */
 	size_t spare_count;
 };
 
 /** Whether a work of the batch has steps at a store that completes them later. */
-bool park_is_needed(const struct work *work);
+bool suspend_is_needed(const struct work *work);
 /** About how much memory that will take. */
-size_t park_size(const struct work *work);
+size_t suspend_size(const struct work *work);
 
 /** A copy that is held behind all of its client, due never. NULL: no memory. */
-struct parked *park_open(struct waiting *waiting, const struct work *work,
-                         const struct held_kind *kind, const struct held_owner *owner);
+struct suspended *suspend_open(struct waiting *waiting, const struct work *work,
+                               const struct held_kind *kind, const struct held_owner *owner);
 /** For owners: its memory is used again, or freed. */
-void park_release(struct held *held);
+void suspend_release(struct held *held);
 /** When there are none any more. */
-void park_close(struct waiting *waiting);
+void suspend_close(struct waiting *waiting);
 
 #endif

@@ -1,4 +1,4 @@
-#include "server/admin/phased.h"
+#include "server/admin/key_phases.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,31 +9,31 @@
 #include "base/number.h"
 
 #define SET_KEYS 8
-#define SETS     (PHASED_KEPT / SET_KEYS)
+#define SETS     (KEY_PHASES_KEPT / SET_KEYS)
 
 /* Hashes and phases stand apart from the rest: a sight reads no more. 0: no key. */
 struct set {
 	_Atomic uint64_t hashes[SET_KEYS];
 	_Atomic uint8_t phases[SET_KEYS];
 	uint8_t hand; /* the next that makes room, as does all that follows under the mutex */
-	struct phased_key keys[SET_KEYS];
+	struct key_phase keys[SET_KEYS];
 };
 
-struct phased {
+struct key_phases {
 	pthread_mutex_t mutex;
 	struct set sets[SETS];
 };
 
-struct phased *phased_open(void)
+struct key_phases *key_phases_open(void)
 {
-	struct phased *phases = calloc(1, sizeof *phases);
+	struct key_phases *phases = calloc(1, sizeof *phases);
 
 	if (phases)
 		pthread_mutex_init(&phases->mutex, NULL);
 	return phases;
 }
 
-void phased_close(struct phased *phases)
+void key_phases_close(struct key_phases *phases)
 {
 	if (!phases)
 		return;
@@ -41,9 +41,9 @@ void phased_close(struct phased *phases)
 	free(phases);
 }
 
-struct slice phased_hash_text(uint64_t hash, char room[PHASED_HASH_TEXT])
+struct slice key_phases_hash_text(uint64_t hash, char room[KEY_PHASES_HASH_TEXT])
 {
-	int len = snprintf(room, PHASED_HASH_TEXT, "#%08x",
+	int len = snprintf(room, KEY_PHASES_HASH_TEXT, "#%08x",
 	                   (unsigned)(hash * UINT64_C(0x9e3779b97f4a7c15) >> 32));
 
 	return (struct slice){room, (size_t)len};
@@ -54,7 +54,7 @@ static size_t set_of(uint64_t hash)
 	return hash % SETS;
 }
 
-void phased_add_name(const struct phased_key *key, struct buffer *out)
+void key_phases_add_name(const struct key_phase *key, struct buffer *out)
 {
 	for (size_t i = 0; i < key->len; i++) /* NUL would end it */
 		buffer_add(out, key->name[i] ? &key->name[i] : "?", 1);
@@ -76,7 +76,7 @@ static enum health_phase phase_at(const struct set *set, size_t i)
 	return (enum health_phase)atomic_load_explicit(&set->phases[i], memory_order_relaxed);
 }
 
-bool phased_knows(const struct phased *phases, uint64_t hash, enum health_phase phase)
+bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum health_phase phase)
 {
 	const struct set *set = &phases->sets[set_of(hash)];
 	size_t i = find(set, hash);
@@ -84,9 +84,9 @@ bool phased_knows(const struct phased *phases, uint64_t hash, enum health_phase 
 	return i < SET_KEYS && phase_at(set, i) == phase;
 }
 
-void phased_name(struct phased_key *key, struct slice name)
+void key_phases_name(struct key_phase *key, struct slice name)
 {
-	size_t len = u64_min(name.len, PHASED_NAME_MAX);
+	size_t len = u64_min(name.len, KEY_PHASES_NAME_MAX);
 
 	key->len = (uint8_t)len;
 	key->cut = name.len > len;
@@ -108,18 +108,18 @@ static size_t make_room(struct set *set)
 	return i;
 }
 
-static void take_name(struct phased_key *key, const struct phased_key *known)
+static void take_name(struct key_phase *key, const struct key_phase *known)
 {
 	key->len = known->len;
 	key->cut = known->cut;
 	memcpy(key->name, known->name, sizeof key->name);
 }
 
-enum health_phase phased_see(struct phased *phases, struct phased_key *key)
+enum health_phase key_phases_see(struct key_phases *phases, struct key_phase *key)
 {
 	struct set *set = &phases->sets[set_of(key->hash)];
 	enum health_phase before = HEALTH_CLOSED;
-	char room[PHASED_HASH_TEXT];
+	char room[KEY_PHASES_HASH_TEXT];
 	size_t i;
 
 	pthread_mutex_lock(&phases->mutex);
@@ -132,7 +132,7 @@ enum health_phase phased_see(struct phased *phases, struct phased_key *key)
 		i = make_room(set);
 	}
 	if (key->len == 0)
-		phased_name(key, phased_hash_text(key->hash, room));
+		key_phases_name(key, key_phases_hash_text(key->hash, room));
 	if (i < SET_KEYS) {
 		set->keys[i] = *key;
 		atomic_store_explicit(&set->phases[i], key->phase, memory_order_relaxed);
@@ -142,12 +142,12 @@ enum health_phase phased_see(struct phased *phases, struct phased_key *key)
 	return before;
 }
 
-size_t phased_list(struct phased *phases, uint64_t limit, struct phased_key *out, size_t max)
+size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_phase *out, size_t max)
 {
 	size_t n = 0;
 
 	pthread_mutex_lock(&phases->mutex);
-	for (size_t i = 0; i < PHASED_KEPT && n < max; i++) {
+	for (size_t i = 0; i < KEY_PHASES_KEPT && n < max; i++) {
 		const struct set *set = &phases->sets[i / SET_KEYS];
 
 		if (phase_at(set, i % SET_KEYS) != HEALTH_CLOSED && set->keys[i % SET_KEYS].limit == limit)

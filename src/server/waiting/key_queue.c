@@ -1,21 +1,21 @@
-#include "server/waiting/queue.h"
+#include "server/waiting/key_queue.h"
 
 #include "server/requests/handle.h"
 
 /* As many steps as a call holds. */
 #define QUEUE_POLLS 64
 
-static struct parked *parked_of(struct waiter *waiter)
+static struct suspended *suspended_of(struct waiter *waiter)
 {
-	return (struct parked *)((char *)waiter - offsetof(struct parked, place.waiter));
+	return (struct suspended *)((char *)waiter - offsetof(struct suspended, place.waiter));
 }
 
 /* From any thread. */
 static void wake(struct waiter *waiter)
 {
-	struct parked *parked = parked_of(waiter);
-	struct queue_place *place = &parked->place;
-	struct waiting *waiting = parked->waiting;
+	struct suspended *suspended = suspended_of(waiter);
+	struct queue_place *place = &suspended->place;
+	struct waiting *waiting = suspended->waiting;
 
 	pthread_mutex_lock(&waiting->queues.lock);
 	place->is_dropped |= waiter->is_dropped;
@@ -30,11 +30,11 @@ static void wake(struct waiter *waiter)
  * The queue of the key that its plan waits for. From its second move on its time does not
  * begin anew: it may be sent from one queue to the other for ever.
  */
-static bool enter(struct waiting *waiting, struct parked *parked, uint64_t now_ns)
+static bool enter(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
-	const struct plan *plan = &parked->work.plan;
+	const struct plan *plan = &suspended->work.plan;
 	const struct algo_limit *limit = &plan->refused->limit->algo;
-	struct queue_place *place = &parked->place;
+	struct queue_place *place = &suspended->place;
 	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(limit, plan->max_wait_ns));
 	struct waitlist *list = waitlist_make(&waiting->decider->shared->table->waiting);
 	enum waitlist_joined joined;
@@ -42,8 +42,8 @@ static bool enter(struct waiting *waiting, struct parked *parked, uint64_t now_n
 	if (!list)
 		return false;
 	place->end_ns = place->has_moved ? u64_min(place->end_ns, end_ns) : end_ns;
-	place->waiter = (struct waiter){
-	    .hash = plan->waits_at, .wake = wake, .priority = plan->refused->priority};
+	place->waiter =
+	    (struct waiter){.hash = plan->waits_at, .wake = wake, .priority = plan->refused->priority};
 	place->is_dropped = false;
 	joined = waitlist_join(list, &place->waiter, wait_queue_max(limit));
 	place->is_taken = joined != WAITLIST_FULL;
@@ -56,9 +56,9 @@ static bool enter(struct waiting *waiting, struct parked *parked, uint64_t now_n
  * so that few calls hold their steps. Only the first QUEUE_POLLS of them look at once, and then go
  * to the end: a crowd of queues looks less often, and costs the stores no more.
  */
-static void add_poll(struct waiting *waiting, struct parked *parked, uint64_t now_ns)
+static void add_poll(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
-	struct queue_place *place = &parked->place;
+	struct queue_place *place = &suspended->place;
 	uint64_t every_ns = waiting->decider->config->rules->store_poll_ns;
 
 	if (list_has(&place->polls))
@@ -84,17 +84,18 @@ static void run_polls(struct waiting *waiting)
 		return;
 	waiting->queues.poll_ns = now_ns + every_ns - now_ns % every_ns;
 	for (size_t i = 0; waiting->queues.polls.first && i < QUEUE_POLLS; i++) {
-		struct parked *parked = list_of(waiting->queues.polls.first, struct parked, place.polls);
+		struct suspended *suspended =
+		    list_of(waiting->queues.polls.first, struct suspended, place.polls);
 
-		forget_poll(waiting, &parked->place);
-		if (parked->held.at_store == 0) /* else it is looking */
-			hold_put_off(&waiting->pending, &parked->held, now_ns);
+		forget_poll(waiting, &suspended->place);
+		if (suspended->held.at_store == 0) /* else it is looking */
+			pending_put_off(&waiting->pending, &suspended->held, now_ns);
 	}
 }
 
-void queue_leave(struct waiting *waiting, struct parked *parked)
+void key_queue_leave(struct waiting *waiting, struct suspended *suspended)
 {
-	struct queue_place *place = &parked->place;
+	struct queue_place *place = &suspended->place;
 
 	if (!place->is_taken)
 		return;
@@ -106,110 +107,110 @@ void queue_leave(struct waiting *waiting, struct parked *parked)
 	pthread_mutex_unlock(&waiting->queues.lock);
 }
 
-void queue_run(struct waiting *waiting)
+void key_queue_run(struct waiting *waiting)
 {
-	struct parked *parked;
+	struct suspended *suspended;
 
 	pthread_mutex_lock(&waiting->queues.lock);
-	while ((parked = list_of(list_take(&waiting->queues.woken), struct parked, place.woken))) {
-		parked->place.is_first = !parked->place.is_dropped;
-		if (parked->held.at_store > 0)
-			parked->place.was_woken = true;
+	while (
+	    (suspended = list_of(list_take(&waiting->queues.woken), struct suspended, place.woken))) {
+		suspended->place.is_first = !suspended->place.is_dropped;
+		if (suspended->held.at_store > 0)
+			suspended->place.was_woken = true;
 		else
-			hold_put_off(&waiting->pending, &parked->held, os_monotonic_ns());
+			pending_put_off(&waiting->pending, &suspended->held, os_monotonic_ns());
 	}
 	pthread_mutex_unlock(&waiting->queues.lock);
 	run_polls(waiting);
 }
 
 /* Its place is another's now. */
-static bool is_dropped(struct waiting *waiting, const struct parked *parked)
+static bool is_dropped(struct waiting *waiting, const struct suspended *suspended)
 {
 	bool is_dropped;
 
 	pthread_mutex_lock(&waiting->queues.lock);
-	is_dropped = parked->place.is_dropped;
+	is_dropped = suspended->place.is_dropped;
 	pthread_mutex_unlock(&waiting->queues.lock);
 	return is_dropped;
 }
 
 /* When the first of a queue tries again. */
-static uint64_t retry_at(struct waiting *waiting, struct parked *parked, const struct reply *reply,
-                         uint64_t now_ns)
+static uint64_t retry_at(struct waiting *waiting, struct suspended *suspended,
+                         const struct reply *reply, uint64_t now_ns)
 {
-	bool was_woken = parked->place.was_woken;
+	bool was_woken = suspended->place.was_woken;
 
-	parked->place.was_woken = false;
+	suspended->place.was_woken = false;
 	if (was_woken)
 		return now_ns;
 	/* Nobody tells what another server gives back. */
-	if (engine_polls(&parked->work.plan))
-		add_poll(waiting, parked, now_ns);
+	if (engine_polls(&suspended->work.plan))
+		add_poll(waiting, suspended, now_ns);
 	return sat_add(now_ns, reply->decision.retry_after_ns);
 }
 
 /* It has waited, and is decided. */
-static void end(struct waiting *waiting, struct parked *parked, struct reply *reply, uint64_t now_ns)
+static void end(struct waiting *waiting, struct suspended *suspended, struct reply *reply,
+                uint64_t now_ns)
 {
-	uint64_t start_ns = parked->place.start_ns;
+	uint64_t start_ns = suspended->place.start_ns;
 
 	if (start_ns == 0)
 		return;
-	if (parked->work.status == WEIR_OK)
+	if (suspended->work.status == WEIR_OK)
 		reply->decision.wait_ns += now_ns - start_ns;
-	hold_count(waiting->decider, now_ns - start_ns);
+	pending_count(waiting->decider, now_ns - start_ns);
 }
 
 /* False: the queue of the key that denied it now has no room. */
-static bool move(struct waiting *waiting, struct parked *parked, uint64_t now_ns)
+static bool move(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
-	struct queue_place *place = &parked->place;
+	struct queue_place *place = &suspended->place;
 	bool moves = place->is_taken;
 
-	queue_leave(waiting, parked);
-	if (!enter(waiting, parked, now_ns))
+	key_queue_leave(waiting, suspended);
+	if (!enter(waiting, suspended, now_ns))
 		return false;
 	place->has_moved |= moves;
 	if (place->start_ns == 0) {
 		place->start_ns = now_ns;
-		place->deadline_ns = sat_add(now_ns, parked->work.plan.max_wait_ns);
+		place->deadline_ns = sat_add(now_ns, suspended->work.plan.max_wait_ns);
 	}
 	return true;
 }
 
-uint64_t queue_stays(struct waiting *waiting, struct parked *parked, struct reply *reply)
+uint64_t key_queue_stays(struct waiting *waiting, struct suspended *suspended, struct reply *reply)
 {
-	struct queue_place *place = &parked->place;
+	struct queue_place *place = &suspended->place;
 	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
-	bool stays = place->is_taken && parked->work.plan.waits_at == place->waiter.hash;
+	bool stays = place->is_taken && suspended->work.plan.waits_at == place->waiter.hash;
 
 	if (reply->waits &&
-	    (is_dropped(waiting, parked) || (!stays && !move(waiting, parked, now_ns))))
-		handle_deny(waiting->decider, &parked->work, WEIR_REASON_QUEUE_FULL, reply);
+	    (is_dropped(waiting, suspended) || (!stays && !move(waiting, suspended, now_ns))))
+		handle_deny(waiting->decider, &suspended->work, WEIR_REASON_QUEUE_FULL, reply);
 	if (!reply->waits) {
-		queue_leave(waiting, parked);
+		key_queue_leave(waiting, suspended);
 		if (!reply->at_store)
-			end(waiting, parked, reply, now_ns);
-		return HOLD_NEVER;
+			end(waiting, suspended, reply, now_ns);
+		return PENDING_NEVER;
 	}
 	if (place->is_first) /* a new one in the next turn */
-		due_ns = stays ? retry_at(waiting, parked, reply, now_ns) : now_ns + 1;
+		due_ns = stays ? retry_at(waiting, suspended, reply, now_ns) : now_ns + 1;
 	return u64_min(due_ns, place->end_ns);
 }
 
-void queue_prepare(struct waiting *waiting, struct parked *parked, uint64_t now_ns)
+void key_queue_prepare(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
-	struct queue_place *place = &parked->place;
-	struct plan *plan = &parked->work.plan;
+	struct queue_place *place = &suspended->place;
+	struct plan *plan = &suspended->work.plan;
 
 	if (now_ns >= place->end_ns)
 		plan->max_wait_ns = WEIR_ZERO;
 	else if (plan->max_wait_ns != 0)
 		plan->max_wait_ns = place->deadline_ns - now_ns;
-	plan->position = !place->is_first   ? WAIT_BEHIND
-	                 : place->has_moved ? WAIT_YIELDED
-	                                    : WAIT_FIRST;
+	plan->position = !place->is_first ? WAIT_BEHIND : place->has_moved ? WAIT_YIELDED : WAIT_FIRST;
 	plan->waits_at = place->waiter.hash;
-	if (parked->held.config != waiting->decider->config)
-		handle_adapt(waiting->decider, &parked->work);
+	if (suspended->held.config != waiting->decider->config)
+		handle_adapt(waiting->decider, &suspended->work);
 }

@@ -1,4 +1,4 @@
-#include "server/requests/operate.h"
+#include "server/requests/operator.h"
 
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ struct operation {
 	const struct user *user; /* NULL: there are no users */
 };
 
-void operate_prepare(struct decider *decider, struct work *work, const struct request *request)
+void operator_prepare(struct decider *decider, struct work *work, const struct request *request)
 {
 	struct operation *operation = arena_alloc(&decider->arena, sizeof *operation);
 	const weir_limit *limit =
@@ -47,7 +47,7 @@ static bool is_to_come(struct decider *decider, struct work *work, const struct 
 	return false;
 }
 
-void operate_shed(struct decider *decider, struct work *work, struct reply *reply)
+void operator_shed(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct request *request = work->whole;
 	const weir_limit *limit = run_find_limit(decider, work, request->limit);
@@ -68,7 +68,7 @@ void operate_shed(struct decider *decider, struct work *work, struct reply *repl
 		run_check(work, status);
 }
 
-void operate_force(struct decider *decider, struct work *work, struct reply *reply)
+void operator_force(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct request *request = work->whole;
 	const weir_limit *limit = run_find_limit(decider, work, request->limit);
@@ -81,7 +81,8 @@ void operate_force(struct decider *decider, struct work *work, struct reply *rep
 		return;
 	name_operator(work, switched.by);
 	decider->forced_by = switched.by;
-	status = forced_set(&decider->shared->forced, &decider->turn, limit, request->key, &switched);
+	status =
+	    forced_keys_set(&decider->shared->forced, &decider->turn, limit, request->key, &switched);
 	decider->forced_by = NULL;
 	if (status == WEIR_EINVAL)
 		run_fail_name(decider, work, status, "a limit whose keys can be forced", request->limit);

@@ -1,4 +1,4 @@
-#include "server/access/door.h"
+#include "server/access/access.h"
 
 #include "base/error.h"
 #include "proto/fill.h"
@@ -26,9 +26,9 @@ static bool is_let_in(const struct weir_config *config, const struct ip *peer)
 	return ip_is_loopback(peer);
 }
 
-int door_check_peer(const struct weir_config *config, const struct ip *peer,
-                    enum request_class class, const struct request_origin *from,
-                    struct weir_error *error)
+int access_check_peer(const struct weir_config *config, const struct ip *peer,
+                      enum request_class class, const struct request_origin *from,
+                      struct weir_error *error)
 {
 	char text[IP_TEXT_MAX];
 
@@ -45,9 +45,9 @@ int door_check_peer(const struct weir_config *config, const struct ip *peer,
 	                 (int)ip_format(peer, text), text);
 }
 
-int door_check_origin(const struct weir_config *config, const struct ip *peer,
-                      enum request_class class, const struct request_origin *from,
-                      struct weir_error *error)
+int access_check_origin(const struct weir_config *config, const struct ip *peer,
+                        enum request_class class, const struct request_origin *from,
+                        struct weir_error *error)
 {
 	static const struct request_origin unknown;
 	const struct request_origin *origin = from ? from : &unknown;
@@ -66,11 +66,12 @@ int door_check_origin(const struct weir_config *config, const struct ip *peer,
 	return WEIR_OK;
 }
 
-int door_check_listener(bool is_admin, enum request_class class, struct weir_error *error)
+int access_check_listener(bool is_admin, enum request_class class, struct weir_error *error)
 {
 	if (class < REQUEST_ADMIN || is_admin)
 		return WEIR_OK;
-	return error_set(error, WEIR_EPERM,
-	                 "expected an admin call at the listener for them (`listen.admin`), found it at "
-	                 "another");
+	return error_set(
+	    error, WEIR_EPERM,
+	    "expected an admin call at the listener for them (`listen.admin`), found it at "
+	    "another");
 }

@@ -1,4 +1,4 @@
-#include "server/watch.h"
+#include "server/file_watch.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -16,23 +16,23 @@
 	 IN_DELETE_SELF | IN_MOVE_SELF)
 #define LINKS_MAX 40 /* on the way to a file, as Linux has it */
 
-bool watch_open(struct watch *watch)
+bool file_watch_open(struct file_watch *watch)
 {
-	*watch = (struct watch){.fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+	*watch = (struct file_watch){.fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
 	return watch->fd >= 0;
 }
 
-void watch_close(struct watch *watch)
+void file_watch_close(struct file_watch *watch)
 {
 	if (watch->fd >= 0)
 		close(watch->fd);
 	for (size_t i = 0; i < watch->count; i++)
 		free(watch->names[i].path);
 	free(watch->names);
-	*watch = (struct watch){.fd = -1};
+	*watch = (struct file_watch){.fd = -1};
 }
 
-static struct watch_name *find(const struct watch *watch, int directory, const char *name)
+static struct file_watch_name *find(const struct file_watch *watch, int directory, const char *name)
 {
 	for (size_t i = 0; i < watch->count; i++)
 		if (watch->names[i].directory == directory && strcmp(watch->names[i].name, name) == 0)
@@ -56,9 +56,9 @@ static char *cut_name(char *path, char name[NAME_MAX + 1])
 	return name;
 }
 
-static bool keep(struct watch *watch, int number, const char *directory, const char *name)
+static bool keep(struct file_watch *watch, int number, const char *directory, const char *name)
 {
-	struct watch_name *grown = realloc(watch->names, (watch->count + 1) * sizeof *grown);
+	struct file_watch_name *grown = realloc(watch->names, (watch->count + 1) * sizeof *grown);
 	char *path;
 
 	if (!grown)
@@ -66,12 +66,13 @@ static bool keep(struct watch *watch, int number, const char *directory, const c
 	watch->names = grown;
 	if (asprintf(&path, "%s/%s", directory, name) < 0)
 		return false;
-	grown[watch->count++] = (struct watch_name){number, path, path + strlen(directory) + 1, false};
+	grown[watch->count++] =
+	    (struct file_watch_name){number, path, path + strlen(directory) + 1, false};
 	return true;
 }
 
 /* A directory that is gone. */
-static void drop(struct watch *watch, int directory)
+static void drop(struct file_watch *watch, int directory)
 {
 	size_t kept = 0;
 
@@ -85,7 +86,7 @@ static void drop(struct watch *watch, int directory)
 }
 
 /* If a directory is missing, watches the first existing one above it: the directory may come. */
-static bool add_name(struct watch *watch, const char *path)
+static bool add_name(struct file_watch *watch, const char *path)
 {
 	char directory[PATH_MAX], name[NAME_MAX + 1];
 	int number;
@@ -125,7 +126,7 @@ static size_t find_link(const char *path, char target[PATH_MAX])
 	return 0;
 }
 
-bool watch_add(struct watch *watch, const char *path)
+bool file_watch_add(struct file_watch *watch, const char *path)
 {
 	char now[PATH_MAX], target[PATH_MAX], next[PATH_MAX];
 	size_t end;
@@ -158,9 +159,9 @@ static bool is_new(const char *path)
 	return lstat(path, &file) == 0 && S_ISREG(file.st_mode) && file.st_nlink == 1;
 }
 
-static void note(struct watch *watch, const struct inotify_event *event, uint64_t now_ns)
+static void note(struct file_watch *watch, const struct inotify_event *event, uint64_t now_ns)
 {
-	struct watch_name *name = event->len > 0 ? find(watch, event->wd, event->name) : NULL;
+	struct file_watch_name *name = event->len > 0 ? find(watch, event->wd, event->name) : NULL;
 
 	if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_Q_OVERFLOW))
 		watch->changed_ns = now_ns;
@@ -172,7 +173,7 @@ static void note(struct watch *watch, const struct inotify_event *event, uint64_
 	name->is_open = event->mask & IN_MODIFY || (event->mask & IN_CREATE && is_new(name->path));
 }
 
-void watch_look(struct watch *watch, uint64_t now_ns)
+void file_watch_look(struct file_watch *watch, uint64_t now_ns)
 {
 	_Alignas(struct inotify_event) char events[4096];
 	ssize_t got;
@@ -186,21 +187,21 @@ void watch_look(struct watch *watch, uint64_t now_ns)
 		}
 }
 
-uint64_t watch_wait_ns(const struct watch *watch, uint64_t now_ns)
+uint64_t file_watch_wait_ns(const struct file_watch *watch, uint64_t now_ns)
 {
-	uint64_t quiet_ns = WATCH_QUIET_NS;
+	uint64_t quiet_ns = FILE_WATCH_QUIET_NS;
 
 	if (watch->changed_ns == 0)
 		return UINT64_MAX;
 	for (size_t i = 0; i < watch->count; i++)
 		if (watch->names[i].is_open)
-			quiet_ns = WATCH_OPEN_NS;
+			quiet_ns = FILE_WATCH_OPEN_NS;
 	return sat_sub(watch->changed_ns + quiet_ns, now_ns);
 }
 
-void watch_forget(struct watch *watch)
+void file_watch_forget(struct file_watch *watch)
 {
-	watch_look(watch, 0);
+	file_watch_look(watch, 0);
 	watch->changed_ns = 0;
 	for (size_t i = 0; i < watch->count; i++)
 		watch->names[i].is_open = false;

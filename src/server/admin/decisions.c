@@ -1,12 +1,12 @@
-#include "server/admin/count.h"
+#include "server/admin/decisions.h"
 
 #include <string.h>
 
 #include "engine/engine.h"
-#include "server/admin/phased.h"
+#include "server/admin/key_phases.h"
 
-void count_decision(struct decider *decider, size_t metric, bool shadow, bool allowed,
-                    enum weir_reason reason)
+void decisions_count(struct decider *decider, size_t metric, bool shadow, bool allowed,
+                     enum weir_reason reason)
 {
 	struct metrics_counts *counts =
 	    metrics_counts_of(decider->config->metrics[metric], decider->index);
@@ -21,33 +21,33 @@ void count_decision(struct decider *decider, size_t metric, bool shadow, bool al
 __attribute__((noinline)) static void count_denied(struct decider *decider, const struct step *step,
                                                    const char *limit)
 {
-	char room[PHASED_HASH_TEXT];
-	struct slice name = step->secret ? phased_hash_text(step->key.hash, room) : step->key_name;
+	char room[KEY_PHASES_HASH_TEXT];
+	struct slice name = step->secret ? key_phases_hash_text(step->key.hash, room) : step->key_name;
 
 	top_count(decider->shared->top, decider->index, step->key.hash, limit, name,
 	          decider->turn.at.now_ns);
 }
 
-void count_step(void *context, const struct step *step)
+void decisions_count_step(void *context, const struct step *step)
 {
 	struct decider *decider = decider_of(context);
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 
-	count_decision(decider, metric, step->shadow, step->allowed, step->reason);
+	decisions_count(decider, metric, step->shadow, step->allowed, step->reason);
 	if (!step->allowed && !step->shadow)
 		count_denied(decider, step, decider->config->metrics[metric]->name);
 }
 
-void count_failure(void *context, const struct step *step, enum rules_failure policy)
+void decisions_count_failure(void *context, const struct step *step, enum rules_failure policy)
 {
 	struct decider *decider = decider_of(context);
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 
-	metrics_add(&metrics_counts_of(decider->config->metrics[metric], decider->index)->failures[policy],
-	            1);
+	metrics_add(
+	    &metrics_counts_of(decider->config->metrics[metric], decider->index)->failures[policy], 1);
 }
 
-static void tell_turn(struct decider *decider, const char *limit, const struct phased_key *key,
+static void tell_turn(struct decider *decider, const char *limit, const struct key_phase *key,
                       const struct algo_turn *turn)
 {
 	enum log_level level = turn->to == HEALTH_OPEN ? LOG_WARNING : LOG_INFO;
@@ -61,7 +61,7 @@ static void tell_turn(struct decider *decider, const char *limit, const struct p
 	    {"by", decider->forced_by, 0},
 	};
 
-	phased_add_name(key, &name);
+	key_phases_add_name(key, &name);
 	fields[1].text = name.failed ? "?" : name.data;
 	log_write(decider->shared->log, level, "breaker_turned", fields,
 	          turn->cause == ALGO_BY_FORCE && decider->forced_by ? 6 : 5);
@@ -74,19 +74,19 @@ static void tell_turn(struct decider *decider, const char *limit, const struct p
  * No call turns a phase that time alone has ended, so this does. An operator's force turns, and is
  * noted, under the mutex taken here: the force that is seen is one that has been noted.
  */
-static size_t note_phase(struct decider *decider, const struct step *step, struct phased_key *key,
+static size_t note_phase(struct decider *decider, const struct step *step, struct key_phase *key,
                          struct algo_turn *turns)
 {
 	struct turn turn = decider->turn;
 	struct algo_outcome outcome;
 	enum health_phase before;
 
-	turn.phased = NULL; /* else it would call count_phase again */
-	forced_lock(&decider->shared->forced);
+	turn.phased = NULL; /* else it would call decisions_count_phase again */
+	forced_keys_lock(&decider->shared->forced);
 	engine_view(&turn, step->limit, key->hash, &outcome);
 	key->phase = outcome.phase;
-	before = phased_see(decider->shared->phases, key);
-	forced_unlock(&decider->shared->forced);
+	before = key_phases_see(decider->shared->phases, key);
+	forced_keys_unlock(&decider->shared->forced);
 	memcpy(turns, outcome.turns, sizeof outcome.turns);
 	if (outcome.turned == 0 && outcome.phase == HEALTH_CLOSED &&
 	    (before == HEALTH_RAMP || before >= HEALTH_FORCED_OPEN))
@@ -97,19 +97,18 @@ static size_t note_phase(struct decider *decider, const struct step *step, struc
 __attribute__((noinline)) static void see_phase(struct decider *decider, const struct step *step,
                                                 const struct algo_outcome *outcome)
 {
-	struct phased_key key = {.hash = step->key.hash,
-	                         .limit = step->limit->algo.identity,
-	                         .phase = outcome->phase};
+	struct key_phase key = {
+	    .hash = step->key.hash, .limit = step->limit->algo.identity, .phase = outcome->phase};
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 	const struct named *limit = decider->config->metrics[metric];
 	struct algo_turn turns[ALGO_TURNS_MAX];
 	size_t n = outcome->turned;
-	char room[PHASED_HASH_TEXT];
+	char room[KEY_PHASES_HASH_TEXT];
 
-	phased_name(&key, step->secret ? phased_hash_text(key.hash, room) : step->key_name);
+	key_phases_name(&key, step->secret ? key_phases_hash_text(key.hash, room) : step->key_name);
 	memcpy(turns, outcome->turns, sizeof turns);
 	if (n > 0)
-		phased_see(decider->shared->phases, &key);
+		key_phases_see(decider->shared->phases, &key);
 	else
 		n = note_phase(decider, step, &key, turns);
 	for (size_t i = 0; i < n; i++) {
@@ -118,11 +117,12 @@ __attribute__((noinline)) static void see_phase(struct decider *decider, const s
 	}
 }
 
-void count_phase(void *context, const struct step *step, const struct algo_outcome *outcome)
+void decisions_count_phase(void *context, const struct step *step,
+                           const struct algo_outcome *outcome)
 {
 	struct decider *decider = decider_of(context);
 
 	if (outcome->turned > 0 ||
-	    !phased_knows(decider->shared->phases, step->key.hash, outcome->phase))
+	    !key_phases_knows(decider->shared->phases, step->key.hash, outcome->phase))
 		see_phase(decider, step, outcome);
 }

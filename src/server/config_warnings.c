@@ -1,4 +1,4 @@
-#include "server/advice.h"
+#include "server/config_warnings.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 struct advice {
 	const struct weir_config *config;
 	const struct settings_plan *plan;
-	advice_say *say;
+	config_warnings_say *say;
 	void *context;
 };
 
@@ -72,8 +72,9 @@ static const struct rules_text *local_redis(const struct advice *advice)
 static void check_nodes(const struct advice *advice)
 {
 	const struct rules_text *store = advice->config->has_nodes ? NULL : local_redis(advice);
-	bool in_file = store && store->text &&
-	               (store != &advice->config->store || strcmp(store->text, advice->plan->redis) == 0);
+	bool in_file =
+	    store && store->text &&
+	    (store != &advice->config->store || strcmp(store->text, advice->plan->redis) == 0);
 
 	if (store)
 		advise(advice,
@@ -134,7 +135,8 @@ static void check_health(const struct advice *advice, const struct rules_limit *
 		       limit->options.name, (unsigned long long)health.calls);
 	if (given->probe_timeout_ns > health.permit_timeout_ns)
 		advise(advice, spot,
-		       "expected a probe_timeout of at most permit_timeout, found a longer one: probes of limit "
+		       "expected a probe_timeout of at most permit_timeout, found a longer one: probes of "
+		       "limit "
 		       "\"%s\" end with their permits",
 		       limit->options.name);
 	if (given->sleep_max_ns && given->sleep_max_ns < health.sleep_ns)
@@ -181,9 +183,10 @@ static void check_tls(const struct advice *advice, const struct tls_context *tls
 		advise(advice, spot, "expected a key that other users can't read, found mode %04o: key=%s",
 		       (unsigned)file.st_mode & 07777, key);
 	if (rules->ca && rules->clients == RULES_CLIENTS_NONE)
-		advise(advice, spot,
-		       "expected `clients: required` or `clients: optional` beside ca, found none: no client "
-		       "is asked for a certificate");
+		advise(
+		    advice, spot,
+		    "expected `clients: required` or `clients: optional` beside ca, found none: no client "
+		    "is asked for a certificate");
 }
 
 static bool has_unix_socket(const struct settings_plan *plan)
@@ -261,16 +264,17 @@ static void check_reports(const struct advice *advice, const struct rules_rule *
 		if (algo_is_reported(&engine_limit_at(engine, rule->limits[i])->algo))
 			limit = engine_limit_at(engine, rule->limits[i]);
 	if (limit && may_apply_at_auth(rule))
-		advise(advice, (struct spot){rule->file, rule->line, rule->column},
-		       "expected `auth: no`, `auth: reports`, or an attribute in `match` that no proxy sends, "
-		       "found none: limit \"%s\" waits for a report of each request that passes, and a proxy "
-		       "that asks at /auth for rule \"%s\" can't report",
-		       limit->name, rule->name);
+		advise(
+		    advice, (struct spot){rule->file, rule->line, rule->column},
+		    "expected `auth: no`, `auth: reports`, or an attribute in `match` that no proxy sends, "
+		    "found none: limit \"%s\" waits for a report of each request that passes, and a proxy "
+		    "that asks at /auth for rule \"%s\" can't report",
+		    limit->name, rule->name);
 }
 
-void advice_give(const struct weir_config *config, const weir_engine *engine,
-                 const struct tls_context *tls, const struct settings_plan *plan, advice_say *say,
-                 void *context)
+void config_warnings_give(const struct weir_config *config, const weir_engine *engine,
+                          const struct tls_context *tls, const struct settings_plan *plan,
+                          config_warnings_say *say, void *context)
 {
 	const struct advice advice = {config, plan, say, context};
 

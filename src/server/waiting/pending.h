@@ -1,5 +1,5 @@
 /*
- * hold.h: answers in the order of requests, and answers that come later.
+ * pending.h: answers in the order of requests, and answers that come later.
  *
  * A request may wait for its start or for a key; the requests behind it on the connection are
  * decided when they come. So each client has a list of the works without an answer, oldest first.
@@ -12,17 +12,17 @@
  *
  * Each owns a reference to the configuration that it was prepared by.
  */
-#ifndef SERVER_HOLD_H
-#define SERVER_HOLD_H
+#ifndef SERVER_PENDING_H
+#define SERVER_PENDING_H
 
 #include "base/heap.h"
 #include "server/requests/decider.h"
 
 /* About what a work that waits takes: so many of one client fit into its share. */
-#define HOLD_SIZE ((size_t)1 << 10)
+#define PENDING_SIZE ((size_t)1 << 10)
 
 /* When nothing but an event makes it go on. */
-#define HOLD_NEVER UINT64_MAX
+#define PENDING_NEVER UINT64_MAX
 
 struct held;
 
@@ -37,7 +37,7 @@ struct pending {
 
 /* A reason to wait. */
 struct held_kind {
-	/* It is due: puts it off, or hands its work to hold_decided. */
+	/* It is due: puts it off, or hands its work to pending_decided. */
 	void (*due)(struct pending *pending, struct held *held, uint64_t now_ns);
 	/* Its client is gone, or could not be answered in order. NULL: nothing to do. */
 	void (*cancel)(struct pending *pending, struct held *held);
@@ -52,7 +52,7 @@ struct held_owner {
 
 /* A work that is not answered: the first member of what its kind keeps, and freed with it. */
 struct held {
-	struct heap_node node;     /* due by the monotonic clock; not in the heap when done */
+	struct heap_node node;      /* due by the monotonic clock; not in the heap when done */
 	struct list_node of_client; /* oldest first */
 	struct net_conn *conn;
 	struct server_config *config;
@@ -71,56 +71,57 @@ struct held {
 };
 
 /** Notes whose request it is, and which of the connection's. */
-void hold_name(struct held *held, const struct decider *decider, const struct work *work);
+void pending_name(struct held *held, const struct decider *decider, const struct work *work);
 /** Adds a work that waits, of `size` bytes, behind all of its client. False: no memory. */
-bool hold_add(struct pending *pending, struct held *held, const struct held_kind *kind,
-              struct net_conn *conn, uint64_t due_ns);
-/** Takes it out again, as if it had not been added; hold_free follows. */
-void hold_remove(struct pending *pending, struct held *held);
+bool pending_add(struct pending *pending, struct held *held, const struct held_kind *kind,
+                 struct net_conn *conn, uint64_t due_ns);
+/** Takes it out again, as if it had not been added; pending_free follows. */
+void pending_remove(struct pending *pending, struct held *held);
 /** Now, or (without a connection from now on) when stores have told of all that they have of it. */
-void hold_free(struct held *held);
+void pending_free(struct held *held);
 /** Whether its answer, if it was there, could be written. */
-bool hold_is_next(const struct held *held);
+bool pending_is_next(const struct held *held);
 /** Its memory has grown by so many bytes. */
-void hold_grow(struct held *held, size_t bytes);
+void pending_grow(struct held *held, size_t bytes);
 /** It is due then. */
-void hold_put_off(struct pending *pending, struct held *held, uint64_t due_ns);
+void pending_put_off(struct pending *pending, struct held *held, uint64_t due_ns);
 
 /** The work of `held` is decided: its answer is due when the work may start. */
-void hold_decided(struct pending *pending, struct held *held, struct work *work, struct reply *reply);
+void pending_decided(struct pending *pending, struct held *held, struct work *work,
+                     struct reply *reply);
 /**
  * The same for a work of the batch: without a wait it is answered as soon as can be, in
  * pending->out if that is now.
  */
-void hold_answer(struct pending *pending, struct work *work, struct reply *reply);
+void pending_answer(struct pending *pending, struct work *work, struct reply *reply);
 
 /** Hands answers, as the codec made them, to the network. */
-void hold_send(struct net_conn *conn, struct slice answers);
+void pending_send(struct net_conn *conn, struct slice answers);
 
 /** Does what is due. */
-void hold_run(struct pending *pending);
+void pending_run(struct pending *pending);
 /** When the next is due; 0: nothing is. */
-uint64_t hold_due(const struct pending *pending);
+uint64_t pending_due(const struct pending *pending);
 
 /**
  * The client is gone, or is to be let go: its works end without an answer. What they took
  * goes back, the newest first, for of starts no other can be given back.
  */
-void hold_cancel(struct pending *pending, struct net_conn *conn);
+void pending_cancel(struct pending *pending, struct net_conn *conn);
 
 /** Ends the connections of which a request waits whose user a reload took away. */
-void hold_end_senders(struct pending *pending);
+void pending_end_senders(struct pending *pending);
 
-/** As hold_cancel, for one request, which the client cancelled. False: it is not held. */
-bool hold_cancel_stream(struct pending *pending, struct net_conn *conn, unsigned stream);
+/** As pending_cancel, for one request, which the client cancelled. False: it is not held. */
+bool pending_cancel_stream(struct pending *pending, struct net_conn *conn, unsigned stream);
 
 /**
  * The server stops: lets those clients go that are due after its time, so that they can ask
  * another one now. The others are answered still.
  */
-void hold_give_up(struct pending *pending);
+void pending_give_up(struct pending *pending);
 
 /** Counts an answer that was held so long. */
-void hold_count(struct decider *decider, uint64_t wait_ns);
+void pending_count(struct decider *decider, uint64_t wait_ns);
 
 #endif

@@ -1,4 +1,4 @@
-#include "server/waiting/park.h"
+#include "server/waiting/suspend.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,13 +102,15 @@ static void copy_unprepared(struct pack *pack, const struct request *from, struc
 }
 
 /* Its items came together with it. No login is proved again. */
-static const struct request_origin *copy_origin(struct pack *pack, const struct request_origin *from)
+static const struct request_origin *copy_origin(struct pack *pack,
+                                                const struct request_origin *from)
 {
 	struct request_origin *origin = from ? room(pack, sizeof *origin) : NULL;
 	struct slice host = from ? copy_bytes(pack, from->host) : (struct slice){NULL, 0};
 
 	if (origin)
-		*origin = (struct request_origin){host, from->foreign, from->forwarded, .login = {{0}, {0}}};
+		*origin =
+		    (struct request_origin){host, from->foreign, from->forwarded, .login = {{0}, {0}}};
 	return origin;
 }
 
@@ -194,13 +196,13 @@ static void copy_work(const struct weir_table *table, struct pack *pack, const s
 		to->whole = copy_whole(table, pack, from);
 }
 
-bool park_is_needed(const struct work *work)
+bool suspend_is_needed(const struct work *work)
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
 
 	for (size_t i = 0; i < n; i++)
-		if (park_is_needed(&items[i]))
+		if (suspend_is_needed(&items[i]))
 			return true;
 	return has_plan(work) && engine_is_remote(&work->plan);
 }
@@ -217,82 +219,82 @@ static size_t size_elsewhere(const struct work *work)
 	return size;
 }
 
-size_t park_size(const struct work *work)
+size_t suspend_size(const struct work *work)
 {
 	size_t n = work->kind == REQUEST_BATCH && work->status == WEIR_OK ? work->whole->item_count : 0;
 
-	return HOLD_SIZE + n * (sizeof *work + sizeof(struct request) + sizeof(struct reply)) +
+	return PENDING_SIZE + n * (sizeof *work + sizeof(struct request) + sizeof(struct reply)) +
 	       size_elsewhere(work);
 }
 
 /* Most works are small, and there are many in a turn: their memory is used again. */
-void park_release(struct held *held)
+void suspend_release(struct held *held)
 {
-	struct parked *parked = (struct parked *)held;
-	struct waiting *waiting = parked->waiting;
+	struct suspended *suspended = (struct suspended *)held;
+	struct waiting *waiting = suspended->waiting;
 
-	if (parked->size > SMALL || waiting->spare_count == SPARE_MAX) {
-		free(parked);
+	if (suspended->size > SMALL || waiting->spare_count == SPARE_MAX) {
+		free(suspended);
 		return;
 	}
-	list_insert(&waiting->spare, &parked->ready, waiting->spare.first);
+	list_insert(&waiting->spare, &suspended->ready, waiting->spare.first);
 	waiting->spare_count++;
 }
 
 /* Zero before its work. */
-static struct parked *take_memory(struct waiting *waiting, size_t size)
+static struct suspended *take_memory(struct waiting *waiting, size_t size)
 {
 	struct list_node *spare = size <= SMALL ? list_take(&waiting->spare) : NULL;
-	struct parked *parked = list_of(spare, struct parked, ready);
+	struct suspended *suspended = list_of(spare, struct suspended, ready);
 
-	if (parked) {
+	if (suspended) {
 		waiting->spare_count--;
 	} else {
-		parked = malloc(size <= SMALL ? SMALL : size);
-		if (!parked)
+		suspended = malloc(size <= SMALL ? SMALL : size);
+		if (!suspended)
 			return NULL;
 	}
-	memset(parked, 0, offsetof(struct parked, work));
-	parked->size = size <= SMALL ? SMALL : size;
-	parked->waiting = waiting;
-	parked->decider = waiting->decider;
-	return parked;
+	memset(suspended, 0, offsetof(struct suspended, work));
+	suspended->size = size <= SMALL ? SMALL : size;
+	suspended->waiting = waiting;
+	suspended->decider = waiting->decider;
+	return suspended;
 }
 
 /* Into memory of that size, or as much as it needs. NULL: no memory. */
-static struct parked *copy_into(struct waiting *waiting, const struct work *work, size_t size)
+static struct suspended *copy_into(struct waiting *waiting, const struct work *work, size_t size)
 {
-	struct parked *parked = take_memory(waiting, size);
+	struct suspended *suspended = take_memory(waiting, size);
 	struct pack pack;
 
-	if (!parked)
+	if (!suspended)
 		return NULL;
-	pack = (struct pack){parked->bytes, size - sizeof *parked, 0};
-	copy_work(waiting->decider->shared->table, &pack, work, &parked->work);
+	pack = (struct pack){suspended->bytes, size - sizeof *suspended, 0};
+	copy_work(waiting->decider->shared->table, &pack, work, &suspended->work);
 	if (pack.used <= pack.size)
-		return parked;
-	park_release(&parked->held);
-	return copy_into(waiting, work, sizeof *parked + pack.used);
+		return suspended;
+	suspend_release(&suspended->held);
+	return copy_into(waiting, work, sizeof *suspended + pack.used);
 }
 
-struct parked *park_open(struct waiting *waiting, const struct work *work,
-                         const struct held_kind *kind, const struct held_owner *owner)
+struct suspended *suspend_open(struct waiting *waiting, const struct work *work,
+                               const struct held_kind *kind, const struct held_owner *owner)
 {
-	struct parked *parked = copy_into(waiting, work, SMALL);
+	struct suspended *suspended = copy_into(waiting, work, SMALL);
 
-	if (!parked)
+	if (!suspended)
 		return NULL;
-	parked->held.size = parked->size + size_elsewhere(work);
-	hold_name(&parked->held, waiting->decider, work);
-	parked->held.owner = owner;
-	if (hold_add(&waiting->pending, &parked->held, kind, work->conn, HOLD_NEVER))
-		return parked;
-	park_release(&parked->held);
+	suspended->held.size = suspended->size + size_elsewhere(work);
+	pending_name(&suspended->held, waiting->decider, work);
+	suspended->held.owner = owner;
+	if (pending_add(&waiting->pending, &suspended->held, kind, work->conn, PENDING_NEVER))
+		return suspended;
+	suspend_release(&suspended->held);
 	return NULL;
 }
 
-void park_close(struct waiting *waiting)
+void suspend_close(struct waiting *waiting)
 {
-	LIST_EACH(&waiting->spare, struct parked, ready, parked)
-		free(parked);
+	LIST_EACH(&waiting->spare, struct suspended, ready, suspended)
+	free(suspended);
 }

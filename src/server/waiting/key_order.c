@@ -1,7 +1,7 @@
-#include "server/waiting/order.h"
+#include "server/waiting/key_order.h"
 
 #include "server/loop/work_key.h"
-#include "server/waiting/park.h"
+#include "server/waiting/suspend.h"
 
 static void add_keys(const struct key_order *keys, struct order *order, const struct work *work)
 {
@@ -61,22 +61,23 @@ static bool may_meet(const struct key_order *keys, const struct client *client,
 }
 
 /* The work that one with `order` must wait for, of the list from `newest` back; or NULL. */
-static struct parked *leader(const struct list *list, struct list_node *newest,
-                             const struct order *order)
+static struct suspended *leader(const struct list *list, struct list_node *newest,
+                                const struct order *order)
 {
 	for (struct list_node *node = newest; node; node = list_previous(list, node)) {
-		struct parked *parked = list_of(node, struct parked, order.node);
-		const struct order *other = &parked->order;
+		struct suspended *suspended = list_of(node, struct suspended, order.node);
+		const struct order *other = &suspended->order;
 
 		if (!meet(other, order))
 			continue;
 		/* Where an equal work may go on, this one may, too: their keys are the same. */
-		return other->behind || other->alike == 0 || other->alike != order->alike ? parked : NULL;
+		return other->behind || other->alike == 0 || other->alike != order->alike ? suspended
+		                                                                          : NULL;
 	}
 	return NULL;
 }
 
-bool order_is_behind(const struct key_order *keys, const struct work *work)
+bool key_order_is_behind(const struct key_order *keys, const struct work *work)
 {
 	const struct client *client = client_of(work->conn);
 	struct order order;
@@ -97,69 +98,70 @@ static void count_keys(struct key_order *keys, struct client *client, const stru
 		keys->filter[filter_at(client, order->keys[i])] += (uint32_t)by;
 }
 
-static void append(struct key_order *keys, struct parked *parked)
+static void append(struct key_order *keys, struct suspended *suspended)
 {
-	struct client *client = client_of(parked->held.conn);
+	struct client *client = client_of(suspended->held.conn);
 
-	list_append(&client->ordered, &parked->order.node);
-	count_keys(keys, client, &parked->order, 1);
+	list_append(&client->ordered, &suspended->order.node);
+	count_keys(keys, client, &suspended->order, 1);
 }
 
-static void follow(struct parked *parked, struct parked *leader)
+static void follow(struct suspended *suspended, struct suspended *leader)
 {
-	parked->order.behind = leader;
+	suspended->order.behind = leader;
 	leader->order.leads = true;
 }
 
-bool order_waits(struct key_order *keys, struct parked *parked)
+bool key_order_waits(struct key_order *keys, struct suspended *suspended)
 {
-	struct client *client = client_of(parked->held.conn);
-	struct order *order = &parked->order;
-	struct parked *first;
+	struct client *client = client_of(suspended->held.conn);
+	struct order *order = &suspended->order;
+	struct suspended *first;
 
 	*order = (struct order){0};
-	if (conn_streams(parked->held.conn))
+	if (conn_streams(suspended->held.conn))
 		return false;
-	*order = order_of(keys, &parked->work);
+	*order = order_of(keys, &suspended->work);
 	if (!client->ordered.first || !may_meet(keys, client, order))
 		return false;
 	first = leader(&client->ordered, list_last(&client->ordered), order);
 	if (!first)
 		return false;
-	append(keys, parked);
-	follow(parked, first);
+	append(keys, suspended);
+	follow(suspended, first);
 	return true;
 }
 
-void order_join(struct key_order *keys, struct parked *parked)
+void key_order_join(struct key_order *keys, struct suspended *suspended)
 {
-	if (!list_has(&parked->order.node) && parked->order.count > 0)
-		append(keys, parked);
+	if (!list_has(&suspended->order.node) && suspended->order.count > 0)
+		append(keys, suspended);
 }
 
-static void take_out(struct key_order *keys, struct parked *parked)
+static void take_out(struct key_order *keys, struct suspended *suspended)
 {
-	struct client *client = client_of(parked->held.conn);
-	struct order *order = &parked->order;
+	struct client *client = client_of(suspended->held.conn);
+	struct order *order = &suspended->order;
 
 	list_remove(&client->ordered, &order->node);
 	count_keys(keys, client, order, -1);
 	order->count = 0; /* it does not join again */
 }
 
-void order_leave(struct key_order *keys, struct parked *parked, void (*start)(struct parked *parked))
+void key_order_leave(struct key_order *keys, struct suspended *suspended,
+                     void (*start)(struct suspended *suspended))
 {
-	struct list_node *node = parked->order.node.next;
+	struct list_node *node = suspended->order.node.next;
 	const struct list *list;
 
-	if (!list_has(&parked->order.node))
+	if (!list_has(&suspended->order.node))
 		return;
-	list = &client_of(parked->held.conn)->ordered;
-	take_out(keys, parked);
-	for (; parked->order.leads && node; node = node->next) {
-		struct parked *next = list_of(node, struct parked, order.node), *first;
+	list = &client_of(suspended->held.conn)->ordered;
+	take_out(keys, suspended);
+	for (; suspended->order.leads && node; node = node->next) {
+		struct suspended *next = list_of(node, struct suspended, order.node), *first;
 
-		if (next->order.behind != parked)
+		if (next->order.behind != suspended)
 			continue;
 		first = leader(list, list_previous(list, node), &next->order);
 		next->order.behind = NULL;

@@ -1,4 +1,4 @@
-#include "server/waiting/crowd.h"
+#include "server/waiting/admission.h"
 
 #include "base/number.h"
 
@@ -29,7 +29,8 @@ static void join(struct admission *admission, struct net_conn *conn, size_t byte
 		return;
 	client->conn = conn;
 	client->admission.is_behind = false;
-	client->admission.weight = u64_min(u64_max(queued(conn), 1 + bytes / STEP_BYTES), CROWD_STEPS);
+	client->admission.weight =
+	    u64_min(u64_max(queued(conn), 1 + bytes / STEP_BYTES), ADMISSION_STEPS);
 	list_append(&admission->clients, &client->admission.node);
 	net_conn_put_off(conn, CLIENT_ADMISSION, true);
 }
@@ -37,7 +38,8 @@ static void join(struct admission *admission, struct net_conn *conn, size_t byte
 static bool is_behind(struct admission *admission, struct net_conn *conn, size_t requests)
 {
 	struct client *client = client_of(conn);
-	bool waits = admission->batches >= CROWD_BATCHES && requests > LONG_COMMANDS && !client->admission.is_next;
+	bool waits = admission->batches >= ADMISSION_BATCHES && requests > LONG_COMMANDS &&
+	             !client->admission.is_next;
 
 	if (waits) {
 		join(admission, conn, 0);
@@ -46,12 +48,13 @@ static bool is_behind(struct admission *admission, struct net_conn *conn, size_t
 	return waits;
 }
 
-bool crowd_holds_transaction(struct admission *admission, struct net_conn *conn)
+bool admission_holds_transaction(struct admission *admission, struct net_conn *conn)
 {
 	return is_behind(admission, conn, queued(conn));
 }
 
-bool crowd_holds_batch(struct admission *admission, struct net_conn *conn, const struct request *batch)
+bool admission_holds_batch(struct admission *admission, struct net_conn *conn,
+                           const struct request *batch)
 {
 	bool waits = !protocol_of(conn)->codec->queued && is_behind(admission, conn, batch->item_count);
 
@@ -59,19 +62,19 @@ bool crowd_holds_batch(struct admission *admission, struct net_conn *conn, const
 	return waits;
 }
 
-void crowd_leave(struct admission *admission, struct client *client)
+void admission_leave(struct admission *admission, struct client *client)
 {
 	list_remove(&admission->clients, &client->admission.node);
 }
 
 /* Apart: the hot path needs none of it. */
-__attribute__((noinline)) static size_t room_in_crowd(struct admission *admission, struct net_conn *conn,
-                                                      size_t bytes)
+__attribute__((noinline)) static size_t room_in_crowd(struct admission *admission,
+                                                      struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
 	size_t room = net_conn_room(conn);
 
-	if (lanes_steps(admission->lanes) < CROWD_STEPS)
+	if (lanes_steps(admission->lanes) < ADMISSION_STEPS)
 		return room;
 	if (client->admission.is_next) {
 		client->admission.is_next = false;
@@ -83,22 +86,23 @@ __attribute__((noinline)) static size_t room_in_crowd(struct admission *admissio
 	return 0;
 }
 
-size_t crowd_room(struct admission *admission, struct net_conn *conn, size_t bytes)
+size_t admission_room(struct admission *admission, struct net_conn *conn, size_t bytes)
 {
 	return __builtin_expect(admission->has_stores, 0) ? room_in_crowd(admission, conn, bytes)
-	                                                        : net_conn_room(conn);
+	                                                  : net_conn_room(conn);
 }
 
-void crowd_let_in(struct admission *admission)
+void admission_let_in(struct admission *admission)
 {
 	struct client *client;
 	size_t steps = admission->clients.first ? lanes_steps(admission->lanes) : 0;
 	size_t batches = admission->batches;
 
-	while ((client = list_of(admission->clients.first, struct client, admission.node)) && steps < CROWD_STEPS) {
-		if (client->admission.is_behind && batches++ >= CROWD_BATCHES)
+	while ((client = list_of(admission->clients.first, struct client, admission.node)) &&
+	       steps < ADMISSION_STEPS) {
+		if (client->admission.is_behind && batches++ >= ADMISSION_BATCHES)
 			break;
-		crowd_leave(admission, client);
+		admission_leave(admission, client);
 		client->admission.is_next = true;
 		steps += client->admission.weight;
 		net_conn_put_off(client->conn, CLIENT_ADMISSION, false);

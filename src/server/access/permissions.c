@@ -1,4 +1,4 @@
-#include "server/access/rights.h"
+#include "server/access/permissions.h"
 
 #include "base/error.h"
 #include "server/requests/run.h"
@@ -14,7 +14,8 @@ static void log_proxy(struct decider *decider, const struct work *work, const ch
 		message = "expected a proxy that is a user, by Weir-Authorization, its certificate or its "
 		          "account, found no login";
 	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
-	log_say(decider->shared->log, LOG_WARNING, "proxy_refused", {"peer", peer}, {"message", message});
+	log_say(decider->shared->log, LOG_WARNING, "proxy_refused", {"peer", peer},
+	        {"message", message});
 }
 
 /* These show all limits, so a user of some may not see them. */
@@ -40,17 +41,19 @@ static int check_user(const struct decider *decider, const struct request *r,
 	return status;
 }
 
-bool rights_check(struct decider *decider, struct work *work, const struct request *r,
-                  const struct request_origin *origin)
+bool permissions_check(struct decider *decider, struct work *work, const struct request *r,
+                       const struct request_origin *origin)
 {
 	struct weir_error error;
 	const struct server_config *config = decider->config;
-	int status = door_check_origin(config->rules, net_conn_peer(work->conn), r->class, origin, &error);
+	int status =
+	    access_check_origin(config->rules, net_conn_peer(work->conn), r->class, origin, &error);
 
 	if (status == WEIR_OK && decider->shared->has_admin)
-		status = door_check_listener(protocol_of(work->conn)->is_admin, r->class, &error);
+		status = access_check_listener(protocol_of(work->conn)->is_admin, r->class, &error);
 	if (status == WEIR_OK && !config->users)
-		status = door_check_peer(config->rules, net_conn_peer(work->conn), r->class, origin, &error);
+		status =
+		    access_check_peer(config->rules, net_conn_peer(work->conn), r->class, origin, &error);
 	else if (status == WEIR_OK)
 		status = check_user(decider, r, &error);
 	if (status == WEIR_OK)
@@ -61,16 +64,17 @@ bool rights_check(struct decider *decider, struct work *work, const struct reque
 	return false;
 }
 
-void rights_refuse_proxy(struct decider *decider, struct work *work)
+void permissions_refuse_proxy(struct decider *decider, struct work *work)
 {
-	static const char message[] = "expected `auth: yes` or `auth: reports` in the configuration, found "
-	                              "`auth: no`: it says that no proxy asks here";
+	static const char message[] =
+	    "expected `auth: yes` or `auth: reports` in the configuration, found "
+	    "`auth: no`: it says that no proxy asks here";
 
 	run_turn_away(decider, work, WEIR_EPERM, SLICE(message));
 	log_proxy(decider, work, message);
 }
 
-bool rights_check_steps(struct decider *decider, struct work *work)
+bool permissions_check_steps(struct decider *decider, struct work *work)
 {
 	for (uint32_t i = 0; i < work->plan.step_count; i++)
 		if (!run_may_use(decider, work, work->plan.steps[i].limit))
@@ -78,7 +82,7 @@ bool rights_check_steps(struct decider *decider, struct work *work)
 	return true;
 }
 
-void rights_log_foreign(struct decider *decider, const struct work *work)
+void permissions_log_foreign(struct decider *decider, const struct work *work)
 {
 	char peer[IP_TEXT_MAX + 1];
 
@@ -90,7 +94,7 @@ void rights_log_foreign(struct decider *decider, const struct work *work)
 	        {"message", "closed: received HTTP, perhaps from a page in a browser"});
 }
 
-void rights_use_reserve(struct decider *decider, struct work *work, struct request *r)
+void permissions_use_reserve(struct decider *decider, struct work *work, struct request *r)
 {
 	bool greets = (r->kind == REQUEST_LOCAL && r->status == WEIR_OK) || r->kind == REQUEST_LOGIN ||
 	              r->kind == REQUEST_INTERIM;

@@ -1,4 +1,4 @@
-#include "server/admin/forced.h"
+#include "server/admin/forced_keys.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,43 +7,43 @@
 #include "engine/engine.h"
 #include "proto/fill.h"
 
-struct forced_item {
+struct forced_key {
 	struct list_node node;
 	struct switched switched;
-	struct phased_key key;
+	struct key_phase key;
 	char *limit; /* its name */
 };
 
-void forced_open(struct forced *forced, struct switches *switches)
+void forced_keys_open(struct forced_keys *forced, struct switches *switches)
 {
 	pthread_mutexattr_t recursive;
 
-	*forced = (struct forced){.switches = switches};
+	*forced = (struct forced_keys){.switches = switches};
 	pthread_mutexattr_init(&recursive);
 	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&forced->mutex, &recursive);
 	pthread_mutexattr_destroy(&recursive);
 }
 
-void forced_lock(struct forced *forced)
+void forced_keys_lock(struct forced_keys *forced)
 {
 	pthread_mutex_lock(&forced->mutex);
 }
 
-void forced_unlock(struct forced *forced)
+void forced_keys_unlock(struct forced_keys *forced)
 {
 	pthread_mutex_unlock(&forced->mutex);
 }
 
-static struct forced_item *find(const struct forced *forced, uint64_t hash)
+static struct forced_key *find(const struct forced_keys *forced, uint64_t hash)
 {
-	LIST_EACH(&forced->items, struct forced_item, node, item)
-		if (item->key.hash == hash)
-			return item;
+	LIST_EACH(&forced->items, struct forced_key, node, item)
+	if (item->key.hash == hash)
+		return item;
 	return NULL;
 }
 
-static void drop(struct forced *forced, struct forced_item *item)
+static void drop(struct forced_keys *forced, struct forced_key *item)
 {
 	list_remove(&forced->items, &item->node);
 	forced->count--;
@@ -51,23 +51,23 @@ static void drop(struct forced *forced, struct forced_item *item)
 	free(item);
 }
 
-void forced_close(struct forced *forced)
+void forced_keys_close(struct forced_keys *forced)
 {
-	LIST_EACH(&forced->items, struct forced_item, node, item)
-		drop(forced, item);
+	LIST_EACH(&forced->items, struct forced_key, node, item)
+	drop(forced, item);
 	pthread_mutex_destroy(&forced->mutex);
 }
 
 /* The key's item, or a new one without a switch. */
-static int get(struct forced *forced, const weir_limit *limit, const struct phased_key *key,
-               struct forced_item **out)
+static int get(struct forced_keys *forced, const weir_limit *limit, const struct key_phase *key,
+               struct forced_key **out)
 {
-	struct forced_item *item = find(forced, key->hash);
+	struct forced_key *item = find(forced, key->hash);
 
 	*out = item;
 	if (item)
 		return WEIR_OK;
-	if (forced->count == FORCED_MAX)
+	if (forced->count == FORCED_KEYS_MAX)
 		return WEIR_EFULL;
 	item = calloc(1, sizeof *item);
 	if (item)
@@ -91,17 +91,17 @@ static uint64_t table_time(const struct turn *turn, const struct switched *switc
 	return sat_add(turn->at.now_ns, sat_sub(switched->until_ns, switched->at_ns));
 }
 
-static int put(struct forced *forced, const struct turn *turn, const weir_limit *limit,
+static int put(struct forced_keys *forced, const struct turn *turn, const weir_limit *limit,
                struct slice key, const struct switched *switched)
 {
-	struct phased_key named = {
+	struct key_phase named = {
 	    .hash = store_hash(turn->table->store, limit->algo.identity, key.data, key.len),
 	    .limit = limit->algo.identity};
 	bool is_new = !find(forced, named.hash);
-	struct forced_item *item = NULL;
+	struct forced_key *item = NULL;
 	int status;
 
-	phased_name(&named, key);
+	key_phases_name(&named, key);
 	status = switched->force == WEIR_FORCE_AUTO ? WEIR_OK : get(forced, limit, &named, &item);
 	if (status != WEIR_OK)
 		return status;
@@ -114,7 +114,7 @@ static int put(struct forced *forced, const struct turn *turn, const weir_limit 
 	return status;
 }
 
-static void tell(struct log *log, const char *limit, const struct phased_key *key,
+static void tell(struct log *log, const char *limit, const struct key_phase *key,
                  const struct switched *switched)
 {
 	struct buffer name = {0}, until = {0};
@@ -125,7 +125,7 @@ static void tell(struct log *log, const char *limit, const struct phased_key *ke
 	                             {"until", NULL, 0}};
 	size_t n = switched->until_ns != 0 ? 5 : 4;
 
-	phased_add_name(key, &name);
+	key_phases_add_name(key, &name);
 	when_add_date(&until, switched->until_ns);
 	buffer_add(&until, "", 1);
 	fields[1].text = name.failed ? "?" : name.data;
@@ -135,65 +135,67 @@ static void tell(struct log *log, const char *limit, const struct phased_key *ke
 	buffer_free(&until);
 }
 
-int forced_set(struct forced *forced, const struct turn *turn, const weir_limit *limit,
-               struct slice key, const struct switched *switched)
+int forced_keys_set(struct forced_keys *forced, const struct turn *turn, const weir_limit *limit,
+                    struct slice key, const struct switched *switched)
 {
-	struct phased_key named = {0};
+	struct key_phase named = {0};
 	int status;
 
 	if (!algo_has_phases(&limit->algo))
 		return WEIR_EINVAL;
-	forced_lock(forced);
+	forced_keys_lock(forced);
 	status = put(forced, turn, limit, key, switched);
-	forced_unlock(forced);
+	forced_keys_unlock(forced);
 	if (status != WEIR_OK)
 		return status;
 	eventfd_write(forced->switches->fd, 1);
-	phased_name(&named, key);
+	key_phases_name(&named, key);
 	tell(forced->switches->log, weir_limit_name(limit), &named, switched);
 	return WEIR_OK;
 }
 
-bool forced_find(struct forced *forced, uint64_t hash, struct switched *out)
+bool forced_keys_find(struct forced_keys *forced, uint64_t hash, struct switched *out)
 {
-	const struct forced_item *item;
+	const struct forced_key *item;
 
-	forced_lock(forced);
+	forced_keys_lock(forced);
 	item = find(forced, hash);
 	if (item)
 		*out = item->switched;
-	forced_unlock(forced);
+	forced_keys_unlock(forced);
 	return item;
 }
 
-size_t forced_list(struct forced *forced, uint64_t limit, struct phased_key *out)
+size_t forced_keys_list(struct forced_keys *forced, uint64_t limit, struct key_phase *out)
 {
 	size_t n = 0;
 
-	forced_lock(forced);
-	LIST_EACH(&forced->items, struct forced_item, node, item)
-		if (item->key.limit == limit)
-			out[n++] = item->key;
-	forced_unlock(forced);
+	forced_keys_lock(forced);
+	LIST_EACH(&forced->items, struct forced_key, node, item)
+	if (item->key.limit == limit)
+		out[n++] = item->key;
+	forced_keys_unlock(forced);
 	return n;
 }
 
-static void tell_end(struct log *log, const struct forced_item *item)
+static void tell_end(struct log *log, const struct forced_key *item)
 {
 	struct buffer name = {0};
 
-	phased_add_name(&item->key, &name);
+	key_phases_add_name(&item->key, &name);
 	log_say(log, LOG_INFO, "breaker_ended", {"limit", item->limit},
 	        {"key", name.failed ? "?" : name.data});
 	buffer_free(&name);
 }
 
-uint64_t forced_end(struct forced *forced, const struct server_config *config, uint64_t now_ns)
+uint64_t forced_keys_end(struct forced_keys *forced, const struct server_config *config,
+                         uint64_t now_ns)
 {
 	uint64_t left_ns = UINT64_MAX;
 
-	forced_lock(forced);
-	LIST_EACH(&forced->items, struct forced_item, node, item) {
+	forced_keys_lock(forced);
+	LIST_EACH(&forced->items, struct forced_key, node, item)
+	{
 		const weir_limit *limit = engine_limit_of(config->engine, item->key.limit);
 		uint64_t until_ns = item->switched.until_ns;
 
@@ -205,6 +207,6 @@ uint64_t forced_end(struct forced *forced, const struct server_config *config, u
 			tell_end(forced->switches->log, item);
 		drop(forced, item);
 	}
-	forced_unlock(forced);
+	forced_keys_unlock(forced);
 	return left_ns;
 }

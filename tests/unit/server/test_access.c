@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/access/door.h"
+#include "server/access/access.h"
 
 #define LOCAL  "127.0.0.1"
 #define REMOTE "10.1.2.3"
@@ -24,16 +24,16 @@ static bool comes_in(const struct weir_config *config, const char *peer, enum re
 	int status;
 
 	assert_true(ip_parse(slice_of(peer), &ip));
-	status = door_check_origin(config, &ip, request.class, request.origin, &error);
+	status = access_check_origin(config, &ip, request.class, request.origin, &error);
 	if (status == WEIR_OK)
-		status = door_check_peer(config, &ip, request.class, request.origin, &error);
+		status = access_check_peer(config, &ip, request.class, request.origin, &error);
 	assert_true(status == WEIR_OK || status == WEIR_EPERM);
 	if (status == WEIR_OK || !why)
 		return status == WEIR_OK;
 	if (!strstr(error.message, why))
 		fail_msg("expected '%s' in '%s'", why, error.message);
 	assert_true(strlen(error.message) < sizeof error.message - 1); /* nothing is cut */
-	assert_true(door_matters(request.class, request.origin));
+	assert_true(access_matters(request.class, request.origin));
 	return false;
 }
 
@@ -130,11 +130,11 @@ static void a_listener_for_admin_calls_takes_them_from_the_others(void **state)
 
 	(void)state;
 	for (enum request_class class = REQUEST_FREE; class < REQUEST_ADMIN; class++) {
-		assert_int_equal(door_check_listener(false, class, &error), WEIR_OK);
-		assert_int_equal(door_check_listener(true, class, &error), WEIR_OK);
+		assert_int_equal(access_check_listener(false, class, &error), WEIR_OK);
+		assert_int_equal(access_check_listener(true, class, &error), WEIR_OK);
 	}
-	assert_int_equal(door_check_listener(true, REQUEST_ADMIN, &error), WEIR_OK);
-	assert_int_equal(door_check_listener(false, REQUEST_ADMIN, &error), WEIR_EPERM);
+	assert_int_equal(access_check_listener(true, REQUEST_ADMIN, &error), WEIR_OK);
+	assert_int_equal(access_check_listener(false, REQUEST_ADMIN, &error), WEIR_EPERM);
 	assert_non_null(strstr(error.message, "`listen.admin`"));
 }
 

@@ -1,0 +1,23 @@
+/*
+ * config_warnings.h: warnings about a configuration's stores, proxies, certificates, users and
+ * settings that are legal, but unlikely meant.
+ */
+#ifndef SERVER_CONFIG_WARNINGS_H
+#define SERVER_CONFIG_WARNINGS_H
+
+#include "rules/model.h"
+#include "server/settings.h"
+#include "tls/context.h"
+
+/* `warning` lives until it returns; its line is 0 where a flag says it. */
+typedef weir_config_say config_warnings_say;
+
+/**
+ * Tells `say` of each, in the order of the file. `engine` is compiled from `config`, `tls` (NULL:
+ * none) made of its files.
+ */
+void config_warnings_give(const struct weir_config *config, const weir_engine *engine,
+                          const struct tls_context *tls, const struct settings_plan *plan,
+                          config_warnings_say *say, void *context);
+
+#endif
