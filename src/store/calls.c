@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "store/step.h"
-#include "store/wide.h"
+#include "store/wide/wide.h"
 
 int store_open(const struct weir_table_options *options, struct store **out,
                struct weir_error *error)

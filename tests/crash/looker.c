@@ -15,7 +15,7 @@
 #include "rows/accepts.h"
 #include "rows/flying.h"
 #include "rows/health.h"
-#include "store/wide.h"
+#include "store/wide/wide.h"
 
 /* A breaker that is not closed after so many calls is stuck. */
 #define TRIES 20

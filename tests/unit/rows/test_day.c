@@ -203,7 +203,7 @@ static bool same(struct cell a, struct cell b)
 	return cell_bits(a) == cell_bits(b);
 }
 
-/* As store/wide.c does it: whatever happens in between, it happens in one of these gaps. */
+/* As store/wide/wide.c does it: whatever happens in between, it happens in one of these gaps. */
 static void move(struct state *on, struct caller *caller)
 {
 	const struct row_change *change = &caller->change;

@@ -1,5 +1,5 @@
 /*
- * flying.c: the loop in which permits and their reports meet on what may be in flight.
+ * call_in_flight.c: the loop in which permits and their reports meet on what may be in flight.
  *
  * rows/flying.h keeps it in cells, each of which changes by itself. An acquire makes the head such
  * that it keeps the row, adds its permit to the flights by one swap, on the very number that it
@@ -15,7 +15,7 @@
 #include "base/draw.h"
 #include "base/os/cpu.h"
 #include "base/os/fence.h"
-#include "store/wide.h"
+#include "store/wide/wide.h"
 
 /* Kept out of the way of an acquire and its report, with the looks that it has on the stack. */
 #define RARE __attribute__((noinline, cold))

@@ -6,7 +6,7 @@
 #define STORE_HEALTH_ROWS_H
 
 #include "rows/health.h"
-#include "store/wide.h"
+#include "store/wide/wide.h"
 
 /* A key as one call sees it. */
 struct watch {

@@ -7,7 +7,7 @@
  * docs/design/wide-states.md. An answer that changes nothing stands if the head
  * is the same after the row was read.
  */
-#include "store/wide.h"
+#include "store/wide/wide.h"
 
 #include "base/os/fence.h"
 #include "rows/log.h"

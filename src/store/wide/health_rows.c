@@ -5,7 +5,7 @@
  * its permits and its results count until they end, and each call adds them to those of the newest
  * row.
  */
-#include "store/health_rows.h"
+#include "store/wide/health_rows.h"
 
 #include <stdlib.h>
 

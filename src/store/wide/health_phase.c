@@ -4,7 +4,7 @@
  * Each change of the phase is one compare-and-swap of its cell. A change that finds another phase
  * than the one read does nothing, and the caller reads the key anew.
  */
-#include "store/health_phase.h"
+#include "store/wide/health_phase.h"
 
 #include <stddef.h>
 

@@ -1,11 +1,11 @@
 /*
- * carry.c: a key whose log stands in a narrower row of a former table goes on in the newest one.
+ * log_carry.c: a key whose log stands in a narrower row of a former table goes on in the newest one.
  *
  * Each call makes the changes of one kind, while the head stays, for the caller starts over anyway.
  * log_move.c says in which order they come, and why threads that meet here do the same.
  */
 #include "rows/log.h"
-#include "store/wide.h"
+#include "store/wide/wide.h"
 
 static bool is_moved(struct cell head)
 {

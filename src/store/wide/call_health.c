@@ -1,5 +1,5 @@
 /*
- * health.c: acquires, reports, resets and forces a key of a limit with phases.
+ * call_health.c: acquires, reports, resets and forces a key of a limit with phases.
  *
  * rows/health.h keeps it in cells, each of which changes by itself; what each change is to be,
  * algo/outcomes/health.h says. An acquire takes a flight, then, in half-open, a probe of the phase; a report
@@ -12,8 +12,8 @@
 #include "base/draw.h"
 #include "base/os/fence.h"
 #include "rows/health.h"
-#include "store/health_phase.h"
-#include "store/health_rows.h"
+#include "store/wide/health_phase.h"
+#include "store/wide/health_rows.h"
 
 static void explain(const struct watch *watch, const struct health_state *health, uint64_t own_ns,
                     struct algo_outcome *out)

@@ -1,5 +1,5 @@
 /*
- * places.c: the loop in which permits meet on places.
+ * call_places.c: the loop in which permits meet on places.
  *
  * rows/places.h takes and gives back places in one row. A key may have several rows: that of
  * its limit's table and those of former ones; and parameters may change meanwhile. So an acquire
@@ -13,7 +13,7 @@
  * last to take sees the others. docs/design/wide-states.md has the proof.
  */
 #include "rows/places.h"
-#include "store/wide.h"
+#include "store/wide/wide.h"
 
 /* All places of a key: first those of the limit's table, then of those that it had before. */
 #define VIEW_MAX (1 + SECTION_FORMERS)

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "rows/health.h"
-#include "store/health_rows.h"
+#include "store/wide/health_rows.h"
 
 enum health_kept { HEALTH_KEPT, HEALTH_CHANGED, HEALTH_NO_ROOM };
 

@@ -1,5 +1,5 @@
 /*
- * accepts.c: the loop in which requests and their reports meet on how many were accepted.
+ * call_accepts.c: the loop in which requests and their reports meet on how many were accepted.
  *
  * rows/accepts.h keeps it in cells, each of which changes by itself. A request looks, is decided on
  * by what it saw (algo/outcomes/success_ratio.h), and is counted, whether it passes or not. Two that look at once
@@ -9,7 +9,7 @@
  */
 #include "base/draw.h"
 #include "rows/accepts.h"
-#include "store/wide.h"
+#include "store/wide/wide.h"
 
 /* A key as one call sees it. */
 struct watch {
