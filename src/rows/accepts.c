@@ -118,17 +118,6 @@ void accepts_row_look(const struct algo_limit *limit, const struct row *row,
 	}
 }
 
-/* Whether the row is the key's. */
-static bool is_own(const struct row_state *at)
-{
-	return has_tag(cell_peek_low(at->cell), at->row.tag);
-}
-
-static bool swap(const struct row_state *at, unsigned place, struct cell before, struct cell after)
-{
-	return is_own(at) && cell_swap(&at->row.cells[place], before, after);
-}
-
 struct cell accepts_row_passed(const struct row *row)
 {
 	return row->cells ? row_load(row, PASSED_AT) : (struct cell){0, 0};
@@ -136,7 +125,7 @@ struct cell accepts_row_passed(const struct row *row)
 
 bool accepts_row_pass(const struct row_state *at, struct cell before, uint64_t now_ns)
 {
-	return swap(at, PASSED_AT, before, cell_make(at->row.tag, now_ns, 0, 0));
+	return row_swap(at, PASSED_AT, before, cell_make(at->row.tag, now_ns, 0, 0));
 }
 
 /* If a sum would not fit, halves both counts, so that their ratio stays. */
@@ -169,7 +158,7 @@ void accepts_row_add(const struct algo_limit *limit, const struct row_state *at,
 		before = row_load(&at->row, place);
 		counts = before.low == low ? unpack(before) : (struct accepts_part){0};
 		add(&counts, more);
-	} while (!swap(at, place, before, pack(low, counts)) && is_own(at));
+	} while (!row_swap(at, place, before, pack(low, counts)) && row_is_own(at));
 }
 
 void accepts_row_demand(const struct algo_limit *limit, const struct row_state *at, uint64_t part,
@@ -190,7 +179,7 @@ void accepts_row_demand(const struct algo_limit *limit, const struct row_state *
 		if ((after.high >> shift & DEMAND_MAX) == DEMAND_MAX)
 			return;
 		after.high += UINT64_C(1) << shift;
-	} while (!swap(at, place, before, after) && is_own(at));
+	} while (!row_swap(at, place, before, after) && row_is_own(at));
 }
 
 uint64_t accepts_row_take(const struct algo_limit *limit, const struct row_state *at, uint64_t part,
@@ -209,7 +198,7 @@ uint64_t accepts_row_take(const struct algo_limit *limit, const struct row_state
 		counts = before.low == low ? unpack(before) : (struct accepts_part){0};
 		taken = u64_min(counts.requests, n);
 		counts.requests -= taken;
-	} while (taken > 0 && !swap(at, place, before, pack(low, counts)) && is_own(at));
+	} while (taken > 0 && !row_swap(at, place, before, pack(low, counts)) && row_is_own(at));
 	return taken;
 }
 
@@ -220,7 +209,7 @@ void accepts_row_clear(const struct algo_limit *limit, const struct row_state *a
 
 		do
 			before = row_load(&at->row, i);
-		while (has_tag(before.low, at->row.tag) && is_own(at) &&
+		while (has_tag(before.low, at->row.tag) && row_is_own(at) &&
 		       !cell_swap(&at->row.cells[i], before, (struct cell){0, 0}));
 	}
 }

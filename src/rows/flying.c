@@ -68,18 +68,6 @@ struct cell flying_rest(uint32_t tag, uint64_t now_ns)
 
 /* Cells */
 
-/* Whether the row is the key's. */
-static bool is_own(const struct row_state *at)
-{
-	return (uint32_t)(cell_peek_low(at->cell) >> 32) == at->row.tag;
-}
-
-/* Looks whether the row is the key's. Only the key changes cells of its own row. */
-static bool swap(const struct row_state *at, unsigned place, struct cell before, struct cell after)
-{
-	return is_own(at) && cell_swap(&at->row.cells[place], before, after);
-}
-
 bool flying_clean(const struct algo_limit *limit, const struct row_state *at)
 {
 	unsigned end = ESTIMATE_AT + estimate_cells(limit->flying.method);
@@ -158,7 +146,7 @@ static inline bool swap_flights(const struct row_state *at, struct flying_look *
 {
 	struct cell cell = pack(after, at->row.tag);
 
-	if (!swap(at, FLIGHTS_AT, look->cell, cell))
+	if (!row_swap(at, FLIGHTS_AT, look->cell, cell))
 		return false;
 	look->cell = cell;
 	look->flights = after;
@@ -201,7 +189,7 @@ bool flying_learn(const struct row_state *at, struct flying_look *look,
 	unsigned place = change->place;
 	struct cell after = {(uint64_t)at->row.tag << 32 | change->after.low, change->after.high};
 
-	if (!swap(at, ESTIMATE_AT + place, look->kept[place], after))
+	if (!row_swap(at, ESTIMATE_AT + place, look->kept[place], after))
 		return false;
 	look->kept[place] = after;
 	look->estimate[place] = change->after;
@@ -255,10 +243,10 @@ bool flying_prefer(const struct row_state *at, const struct flying_look *look,
 	for (unsigned c = PRIORITY_LOWEST; c-- > 0;)
 		room = room << ROOM_BITS | after->room[c];
 	if (seen != bits_of(look->seen, at->row.tag) &&
-	    !swap(at, SEEN_AT, look->seen, cell_of(seen, at->row.tag)))
+	    !row_swap(at, SEEN_AT, look->seen, cell_of(seen, at->row.tag)))
 		return false;
 	return room == bits_of(look->room, at->row.tag) ||
-	       swap(at, ROOM_AT, look->room, cell_of(room, at->row.tag));
+	       row_swap(at, ROOM_AT, look->room, cell_of(room, at->row.tag));
 }
 
 static void look_at_flights(const struct algo_limit *limit, uint64_t now_ns, struct cell head,

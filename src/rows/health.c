@@ -66,7 +66,7 @@ __attribute__((noinline, cold)) static void write_sleep(const struct row_state *
 
 	phase = row_load(&at->row, HEALTH_PHASE_AT);
 	if (cell_bits(before) != cell_bits(sleep) && cell_bits(phase) == cell_bits(look->phase))
-		health_row_swap(at, HEALTH_SLEEP_AT, before, sleep);
+		row_swap(at, HEALTH_SLEEP_AT, before, sleep);
 }
 
 bool health_row_turn(const struct row_state *at, struct health_look *look,
@@ -76,7 +76,7 @@ bool health_row_turn(const struct row_state *at, struct health_look *look,
 
 	if (after->phase == HEALTH_HALF_OPEN && look->health.phase != HEALTH_HALF_OPEN)
 		write_sleep(at, look, after);
-	if (!health_row_swap(at, HEALTH_PHASE_AT, look->phase, phase))
+	if (!row_swap(at, HEALTH_PHASE_AT, look->phase, phase))
 		return false;
 	look->phase = phase;
 	look->health = *after;
@@ -267,7 +267,7 @@ static enum health_taken take_together(const struct health_params *params,
 	}
 	*last_ns = until_ns;
 	after = flight(params, at->row.tag, until_ns, count + 1);
-	return health_row_swap(at, place, before, after) ? HEALTH_TAKEN : HEALTH_AGAIN;
+	return row_swap(at, place, before, after) ? HEALTH_TAKEN : HEALTH_AGAIN;
 }
 
 /* The places in which a permit may have a cell of its own, and the first that is tried. */
@@ -307,7 +307,7 @@ static enum health_taken take_cell(const struct algo_limit *limit, const struct 
 		if (health_flies_anyhow(params, before, tag))
 			continue;
 		if (!has_results(before, tag)) {
-			if (health_row_swap(at, place, before, after))
+			if (row_swap(at, place, before, after))
 				return HEALTH_TAKEN;
 		} else if (spare == 0) {
 			spare = place;
@@ -317,7 +317,7 @@ static enum health_taken take_cell(const struct algo_limit *limit, const struct 
 		return HEALTH_FULL;
 	/* Results make room only if nothing else does. */
 	results = row_load(&at->row, spare);
-	if (!has_results(results, tag) || !health_row_swap(at, spare, results, after))
+	if (!has_results(results, tag) || !row_swap(at, spare, results, after))
 		return HEALTH_AGAIN;
 	health_row_count_again(limit, at, look, results, now_ns);
 	return HEALTH_TAKEN;
@@ -330,8 +330,8 @@ static void mix(const struct algo_limit *limit, const struct row_state *at, stru
 	static const struct health_state closed = {.phase = HEALTH_CLOSED};
 	uint64_t until_ns = now_ns + needs_ns(limit, &closed, now_ns);
 
-	health_row_swap(at, HEALTH_LAYOUT_AT, layout,
-	                cell_make(at->row.tag, until_ns, limit->health.layout, 0));
+	row_swap(at, HEALTH_LAYOUT_AT, layout,
+	         cell_make(at->row.tag, until_ns, limit->health.layout, 0));
 }
 
 void health_row_adopt(const struct algo_limit *limit, const struct row_state *at, uint64_t now_ns)
@@ -340,11 +340,11 @@ void health_row_adopt(const struct algo_limit *limit, const struct row_state *at
 	uint32_t tag = at->row.tag, own = limit->health.layout;
 
 	if (cell_tag(layout) != tag) { /* it is new */
-		health_row_swap(at, HEALTH_LAYOUT_AT, layout, cell_make(tag, now_ns, own, 0));
+		row_swap(at, HEALTH_LAYOUT_AT, layout, cell_make(tag, now_ns, own, 0));
 	} else if (cell_word(layout) != own) {
 		mix(limit, at, layout, now_ns);
-		health_row_swap(at, HEALTH_CALM_AT, row_load(&at->row, HEALTH_CALM_AT),
-		                (struct cell){0, 0});
+		row_swap(at, HEALTH_CALM_AT, row_load(&at->row, HEALTH_CALM_AT),
+		         (struct cell){0, 0});
 	}
 }
 
@@ -595,5 +595,5 @@ void health_row_calm(const struct algo_limit *limit, const struct row_state *at,
 	                                   health_flight_ns(params)));
 	span_ns = u64_min(span_ns, (uint64_t)head_ns);
 	after.low = calm_name(params, look->phase, at->row.tag) << 32 | span_ns;
-	health_row_swap(at, HEALTH_CALM_AT, before, after);
+	row_swap(at, HEALTH_CALM_AT, before, after);
 }

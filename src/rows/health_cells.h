@@ -62,20 +62,4 @@ static inline bool health_end(struct cell *at, struct cell flight)
 	return cell_swap(at, flight, (struct cell){flight.low - cell_word(flight), flight.high});
 }
 
-/** Whether the row is still the key's. */
-static inline bool health_row_is_own(const struct row_state *at)
-{
-	return (uint32_t)(cell_peek_low(at->cell) >> 32) == at->row.tag;
-}
-
-/**
- * Swaps a cell that may be another key's, so it looks at the head first. Only the key itself
- * changes cells that have its tag.
- */
-static inline bool health_row_swap(const struct row_state *at, unsigned place, struct cell before,
-                                   struct cell after)
-{
-	return health_row_is_own(at) && cell_swap(&at->row.cells[place], before, after);
-}
-
 #endif

@@ -85,7 +85,7 @@ static void add_part(const struct health_params *params, const struct row_state 
 			return;
 		after.high += count | (ends->result.failed ? count << COUNT_BITS : 0) |
 		              (ends->result.slow ? count << 2 * COUNT_BITS : 0);
-	} while (!health_row_swap(at, place, before, after) && health_row_is_own(at));
+	} while (!row_swap(at, place, before, after) && row_is_own(at));
 }
 
 /* A part of all stripes, or only of those that the row has. False: nothing was counted in it. */
@@ -213,9 +213,9 @@ static void add_to_blocks(const struct health_params *params, const struct row_s
 			return;
 		for (; left > 0 && block_count(after) < HEALTH_BLOCK; left--)
 			after.high += (UINT64_C(1) << BLOCK_OUTCOMES) | outcome << 2 * block_count(after);
-		if (health_row_swap(at, place, before, after))
+		if (row_swap(at, place, before, after))
 			count = left;
-		else if (!health_row_is_own(at))
+		else if (!row_is_own(at))
 			return;
 	}
 }
@@ -263,7 +263,7 @@ void health_row_count_again(const struct algo_limit *limit, const struct row_sta
 		after = (struct cell){part.low, part.high + (before.low == part.low ? before.high : 0)};
 		if ((after.high & COUNT_MAX) < (part.high & COUNT_MAX))
 			return;
-	} while (!health_row_swap(at, place, before, after) && health_row_is_own(at));
+	} while (!row_swap(at, place, before, after) && row_is_own(at));
 }
 
 void health_row_count(const struct algo_limit *limit, const struct row_state *at,

@@ -93,14 +93,6 @@ static struct cell spent(struct cell head, uint64_t now_ns)
 	return cell_make(cell_tag(head), now_ns, cell_word(head) & ~CLOSING, CELL_HELD);
 }
 
-/* On behalf of a head, which is looked at before each swap. */
-static inline bool swap_place(const struct row_state *state, unsigned i, struct cell before,
-                              struct cell after)
-{
-	return cell_tag(row_head(state)) == state->row.tag &&
-	       cell_swap(&state->row.cells[i], before, after);
-}
-
 /* The place from which a permit's are looked for: threads seldom meet there. */
 static unsigned start_of(uint64_t until_ns, uint32_t word, unsigned places)
 {
@@ -119,7 +111,7 @@ uint64_t places_take(const struct algo_limit *limit, const struct row_state *sta
 		struct cell before = row_load(&state->row, at);
 
 		if (!places_is_held(before, state->row.tag, now_ns))
-			taken += swap_place(state, at, before, place);
+			taken += row_swap(state, at, before, place);
 	}
 	fence_behind_swap(); /* all see the places before the caller looks at the head */
 	return taken;
@@ -187,10 +179,10 @@ static bool give_back(const struct row_state *state, struct places_release *rele
 	if (release->freed == release->n) {
 		nameless.low = place.low >> 32 << 32;
 		if (release->unnames)
-			swap_place(state, at, place, nameless);
+			row_swap(state, at, place, nameless);
 		return false;
 	}
-	if (!swap_place(state, at, place, free_place(place)))
+	if (!row_swap(state, at, place, free_place(place)))
 		return false;
 	if (release->newest)
 		newest_take(release->newest, ahead_ns);
@@ -242,8 +234,8 @@ void places_cut_back(const struct algo_limit *limit, const struct row_state *sta
 		uint64_t ahead_ns = held_ns(place, state->row.tag, now_ns);
 
 		if (ahead_ns > lease_ns + ALGO_SKEW_NS) {
-			swap_place(state, at, place,
-			           cell_make(cell_tag(place), now_ns + lease_ns, cell_word(place), CELL_HELD));
+			row_swap(state, at, place,
+			         cell_make(cell_tag(place), now_ns + lease_ns, cell_word(place), CELL_HELD));
 			ahead_ns = lease_ns;
 		}
 		if (ahead_ns > 0)

@@ -50,6 +50,22 @@ static inline struct cell row_load(const struct row *row, unsigned place)
 	return cell_load(&row->cells[place], row->load_is_atomic);
 }
 
+/** Whether the row is still that of the key. */
+static inline bool row_is_own(const struct row_state *state)
+{
+	return (uint32_t)(cell_peek_low(state->cell) >> 32) == state->row.tag;
+}
+
+/**
+ * Swaps a cell of a row that may be another key's, so it reads the head first. Only the key itself
+ * changes cells that have its tag.
+ */
+static inline bool row_swap(const struct row_state *state, unsigned place, struct cell before,
+                            struct cell after)
+{
+	return row_is_own(state) && cell_swap(&state->row.cells[place], before, after);
+}
+
 /* The place after another, and that so many before it, round and round. */
 static inline unsigned row_next(const struct row *row, unsigned place)
 {
