@@ -1,6 +1,6 @@
 #include "readers/compact.h"
 
-#include "base/number.h"
+#include "base/text/json.h"
 
 static bool fail(struct compact *compact, const char *expected)
 {
@@ -32,66 +32,20 @@ static bool copy(struct compact *compact, char c)
 	return true;
 }
 
-static bool read_hex(struct slice *text, unsigned *out)
-{
-	if (text->len < 4)
-		return false;
-	*out = 0;
-	for (size_t i = 0; i < 4; i++) {
-		int digit = hex_digit(text->data[i]);
-
-		if (digit < 0)
-			return false;
-		*out = *out * 16 + (unsigned)digit;
-	}
-	*text = (struct slice){text->data + 4, text->len - 4};
-	return true;
-}
-
-static void add_utf8(struct buffer *out, unsigned c)
-{
-	static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-	char bytes[4];
-
-	for (size_t i = n - 1; i > 0; i--, c >>= 6)
-		bytes[i] = (char)(0x80 | (c & 0x3f));
-	bytes[0] = (char)(lead[n] | c);
-	buffer_add(out, bytes, n);
-}
-
-/* \u and four digits; two halves of a pair are one character. */
-static bool read_unicode(struct compact *compact, struct buffer *text)
-{
-	struct slice rest = compact->rest;
-	unsigned c, low;
-
-	if (!slice_skip(&rest, SLICE("u")) || !read_hex(&rest, &c))
-		return fail(compact, "an escape of JSON");
-	if (c >= 0xd800 && c < 0xdc00) {
-		if (!slice_skip(&rest, SLICE("\\u")) || !read_hex(&rest, &low) || low < 0xdc00 ||
-		    low > 0xdfff)
-			return fail(compact, "both halves of a character");
-		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
-	} else if (c >= 0xdc00 && c < 0xe000) {
-		return fail(compact, "both halves of a character");
-	}
-	add_utf8(text, c);
-	compact->rest = rest;
-	return true;
-}
-
 static bool read_escape(struct compact *compact, struct buffer *text)
 {
-	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-	const char *name;
+	struct slice rest;
+	char character[4], *end = character;
+	enum json_escape escape;
 
 	skip(compact, 1);
-	name = compact->rest.len ? memchr(names, *compact->rest.data, sizeof names - 1) : NULL;
-	if (!name)
-		return read_unicode(compact, text);
-	buffer_add(text, &values[name - names], 1);
-	skip(compact, 1);
+	rest = compact->rest;
+	escape = json_read_escape(&rest, &end);
+	if (escape != JSON_ESCAPE_GOOD)
+		return fail(compact, escape == JSON_ESCAPE_HALF ? "both halves of a character"
+		                                                : "an escape of JSON");
+	buffer_add(text, character, (size_t)(end - character));
+	compact->rest = rest;
 	return true;
 }
 
@@ -136,42 +90,10 @@ static bool copy_string(struct compact *compact)
 	return read;
 }
 
-static size_t digits(struct slice text, size_t from)
-{
-	while (from < text.len && text.data[from] >= '0' && text.data[from] <= '9')
-		from++;
-	return from;
-}
-
-/* JSON has no leading zeros and no plus, and a digit round each point. */
-size_t compact_number(struct slice text)
-{
-	size_t first = text.len > 0 && text.data[0] == '-', end = digits(text, first), more;
-
-	if (end == first || (text.data[first] == '0' && end > first + 1))
-		return 0;
-	if (end < text.len && text.data[end] == '.') {
-		more = digits(text, end + 1);
-		if (more == end + 1)
-			return 0;
-		end = more;
-	}
-	if (end < text.len && (text.data[end] | 32) == 'e') {
-		size_t from = end + 1;
-
-		from += from < text.len && (text.data[from] == '-' || text.data[from] == '+');
-		more = digits(text, from);
-		if (more == from)
-			return 0;
-		end = more;
-	}
-	return end;
-}
-
 static bool copy_scalar(struct compact *compact)
 {
 	static const struct slice words[] = {SLICE("true"), SLICE("false"), SLICE("null")};
-	size_t length = compact_number(compact->rest);
+	size_t length = json_number_len(compact->rest);
 
 	for (size_t i = 0; i < sizeof words / sizeof *words && length == 0; i++) {
 		struct slice rest = compact->rest;

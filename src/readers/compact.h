@@ -22,9 +22,6 @@ struct compact {
 	size_t wanted_begin, wanted_end; /* ... its value in `out`; 0: there is none */
 };
 
-/** The length of the number that `text` begins with, 0: none. */
-size_t compact_number(struct slice text);
-
 /** Reads one object, and what is behind it stays in `rest`. */
 bool compact_object(struct compact *compact);
 

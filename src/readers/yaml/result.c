@@ -1,6 +1,6 @@
 /* result.c: `result:`, plain data that a denial carries, rendered to JSON once. */
 #include "base/buffer.h"
-#include "readers/compact.h"
+#include "base/text/json.h"
 #include "readers/reserved.h"
 #include "readers/yaml/read.h"
 #include "rules/scalar.h"
@@ -25,7 +25,7 @@ static void add_scalar(const yaml_node_t *node, struct buffer *out)
 
 	if (node_is_nothing(node))
 		buffer_add_text(out, "null");
-	else if (plain && (is_json_word(text) || (text.len > 0 && compact_number(text) == text.len)))
+	else if (plain && (is_json_word(text) || (text.len > 0 && json_number_len(text) == text.len)))
 		buffer_add_slice(out, text);
 	else
 		add_string(text, out);

@@ -9,9 +9,8 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/text/json.h"
 #include "simulate/input/format.h"
-
-#define REPLACEMENT 0xfffd
 
 struct scan {
 	struct slice line;
@@ -42,82 +41,6 @@ static bool take(struct scan *s, char c)
 	return true;
 }
 
-/* The four digits at `p`, or -1. */
-static int hex_quad(const char *p, const char *end)
-{
-	int value = 0;
-
-	if (end - p < 4)
-		return -1;
-	for (int i = 0; i < 4; i++) {
-		if (hex_digit(p[i]) < 0)
-			return -1;
-		value = value << 4 | hex_digit(p[i]);
-	}
-	return value;
-}
-
-static char *add_utf8(char *out, int code)
-{
-	if (code < 0x80) {
-		*out++ = (char)code;
-		return out;
-	}
-	if (code < 0x800) {
-		*out++ = (char)(0xc0 | code >> 6);
-	} else {
-		if (code < 0x10000) {
-			*out++ = (char)(0xe0 | code >> 12);
-		} else {
-			*out++ = (char)(0xf0 | code >> 18);
-			*out++ = (char)(0x80 | (code >> 12 & 0x3f));
-		}
-		*out++ = (char)(0x80 | (code >> 6 & 0x3f));
-	}
-	*out++ = (char)(0x80 | (code & 0x3f));
-	return out;
-}
-
-/* \uXXXX, or two that make a pair; half a pair is replaced. `at` is on the u. */
-static char *take_unicode(struct scan *s, char *out)
-{
-	int code = hex_quad(s->at + 1, s->end), low;
-
-	if (code < 0)
-		return NULL;
-	s->at += 5;
-	if (code >= 0xd800 && code < 0xe000) {
-		bool pair = code < 0xdc00 && s->end - s->at >= 6 && s->at[0] == '\\' && s->at[1] == 'u';
-
-		low = pair ? hex_quad(s->at + 2, s->end) : -1;
-		if (low >= 0xdc00 && low < 0xe000) {
-			s->at += 6;
-			code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-		} else {
-			code = REPLACEMENT;
-		}
-	}
-	return add_utf8(out, code);
-}
-
-/* Reads the rest of an escape, behind its backslash. */
-static char *take_escape(struct scan *s, char *out)
-{
-	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-	const char *name;
-
-	if (s->at == s->end)
-		return NULL;
-	if (*s->at == 'u')
-		return take_unicode(s, out);
-	name = memchr(names, *s->at, sizeof names - 1);
-	if (!name)
-		return NULL;
-	s->at++;
-	*out++ = values[name - names];
-	return out;
-}
-
 /* The first quote, backslash or control character, eight bytes at a time; or the end. */
 static const char *plain_end(const char *p, const char *end)
 {
@@ -145,6 +68,7 @@ static const char *plain_end(const char *p, const char *end)
 static int take_string(struct scan *s, struct slice *value)
 {
 	char *out = (char *)s->at;
+	struct slice rest;
 
 	value->data = s->at;
 	for (;;) {
@@ -161,9 +85,10 @@ static int take_string(struct scan *s, struct slice *value)
 		if (*s->at != '\\')
 			return expected(s, "no control character in a string");
 		s->at++;
-		out = take_escape(s, out);
-		if (!out)
+		rest = (struct slice){s->at, (size_t)(s->end - s->at)};
+		if (json_read_escape(&rest, &out) == JSON_ESCAPE_BAD)
 			return expected(s, "an escape of JSON");
+		s->at = rest.data;
 	}
 	value->len = (size_t)(out - value->data);
 	s->at++;
