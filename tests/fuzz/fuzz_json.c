@@ -1,7 +1,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "proto/json.h"
+#include "proto/json_body.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

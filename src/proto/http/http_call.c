@@ -5,7 +5,7 @@
 #include "base/text/base64.h"
 #include "proto/fill.h"
 #include "proto/http/query.h"
-#include "proto/json.h"
+#include "proto/json_body.h"
 
 static int out_of_memory(struct http_call *call)
 {

@@ -10,7 +10,7 @@
 #include "base/number.h"
 #include "proto/http/http_call.h"
 #include "proto/http/query.h"
-#include "proto/json.h"
+#include "proto/json_body.h"
 
 /* A parameter that asks for something. */
 struct option {

@@ -1,4 +1,4 @@
-#include "proto/json.h"
+#include "proto/json_body.h"
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
-/* json.h: a request's body in JSON. */
-#ifndef PROTO_JSON_H
-#define PROTO_JSON_H
+/* json_body.h: a request's body in JSON. */
+#ifndef PROTO_JSON_BODY_H
+#define PROTO_JSON_BODY_H
 
 #include "base/slice.h"
 #include "proto/fill.h"
