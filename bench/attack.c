@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include <weir/weir.h>
+#include <weir/limiter.h>
 
 #include "measure.h"
 
@@ -62,7 +62,8 @@ static bool ask(struct attack *attack, const char *kind, uint64_t number, uint64
 	struct weir_decision d;
 
 	memcpy(key.kind, kind, strnlen(kind, sizeof key.kind));
-	return weir_acquire(attack->table, attack->limit, &key, sizeof key, 1, now_ns, &d) == 0 &&
+	return weir_acquire(attack->table, attack->limit, (struct weir_key){&key, sizeof key}, 1,
+	                    now_ns, &d) == 0 &&
 	       d.allowed;
 }
 
@@ -94,7 +95,7 @@ static void flood(struct attack *attack, uint64_t tick, uint64_t now_ns)
 	for (uint64_t i = 0; i < FLOOD_PER_TICK; i++) {
 		keys[i] = (struct key){"fresh", tick * FLOOD_PER_TICK + i};
 		requests[i] =
-		    (struct weir_request){attack->flood_limit, &keys[i], sizeof keys[i], 1, WEIR_OK};
+		    (struct weir_request){attack->flood_limit, {&keys[i], sizeof keys[i]}, 1, WEIR_OK};
 	}
 	weir_acquire_batch(attack->table, requests, FLOOD_PER_TICK, now_ns, d);
 }

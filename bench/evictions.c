@@ -52,7 +52,7 @@ static int change(const char *name, uint64_t least_cost, uint64_t alive)
 	}
 	for (int lap = 0; lap < LAPS; lap++) {
 		for (int i = 0; i < CAPACITY; i++, key++)
-			weir_acquire(table, limit, &key, sizeof key,
+			weir_acquire(table, limit, (struct weir_key){&key, sizeof key},
 			             least_cost + measure_draw_below(&seed, COSTS + 1 - least_cost),
 			             START_NS + key * gap_ns, &d);
 		percent = evicted(table, &before);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <weir/weir.h>
+#include <weir/limiter.h>
 
 #include "measure.h"
 
@@ -80,7 +80,7 @@ static double keyed(struct bench *bench, bool own_clock)
 
 	for (uint64_t i = 0; i < bench->operations; i++) {
 		key_number(&key, measure_draw_below(&bench->seed, bench->keys));
-		weir_acquire(bench->table, bench->limit, &key, sizeof key, 1,
+		weir_acquire(bench->table, bench->limit, (struct weir_key){&key, sizeof key}, 1,
 		             own_clock ? WEIR_NOW : bench->now_ns++, &d);
 		bench->allowed += d.allowed;
 	}
@@ -110,7 +110,7 @@ static void batches(void *context)
 		for (int j = 0; j < BATCH; j++) {
 			key_number(&keys[j], measure_draw_below(&bench->seed, bench->keys));
 			requests[j] =
-			    (struct weir_request){bench->limit, &keys[j], sizeof keys[j], 1, WEIR_OK};
+			    (struct weir_request){bench->limit, {&keys[j], sizeof keys[j]}, 1, WEIR_OK};
 		}
 		weir_acquire_batch(bench->table, requests, BATCH, bench->now_ns++, d);
 		bench->allowed += d[0].allowed;
@@ -152,7 +152,8 @@ static void hot_key(void *context)
 	struct weir_decision d;
 
 	for (uint64_t i = 0; i < bench->operations; i++) {
-		weir_acquire(bench->table, bench->hot, &any_key, sizeof any_key, 1, bench->now_ns, &d);
+		weir_acquire(bench->table, bench->hot, (struct weir_key){&any_key, sizeof any_key}, 1,
+		             bench->now_ns, &d);
 		allowed += d.allowed;
 	}
 	bench->allowed += allowed;
@@ -183,12 +184,14 @@ static inline void permits(struct bench *bench, bool own_clock)
 	for (uint64_t i = 0; i < bench->operations; i++) {
 		uint64_t now_ns = own_clock ? WEIR_NOW : bench->now_ns++;
 
-		weir_limiter_acquire_permit(bench->limiter, 1, now_ns, &d, &permit);
+		weir_limiter_ask(bench->limiter, &(struct weir_ask){.now_ns = now_ns, .permit = &permit},
+		                 &d);
 		bench->allowed += d.allowed;
 		if (bench->refunds)
 			weir_limiter_refund_permit(bench->limiter, &permit, now_ns, &d);
 		else
-			weir_limiter_report(bench->limiter, &permit, WEIR_OUTCOME_SUCCESS, 1, now_ns);
+			weir_limiter_report(bench->limiter, &permit,
+			                    &(struct weir_report){.latency_ns = 1, .now_ns = now_ns});
 	}
 }
 
@@ -228,15 +231,15 @@ static void permits_of_key(void *context)
 	for (uint64_t i = 0; i < bench->operations; i++) {
 		uint64_t now_ns = bench->now_ns++;
 
-		weir_acquire_permit(bench->table, bench->hot, &any_key, sizeof any_key, 1, now_ns, &d,
-		                    &permit);
+		weir_ask(bench->table, bench->hot, (struct weir_key){&any_key, sizeof any_key},
+		         &(struct weir_ask){.now_ns = now_ns, .permit = &permit}, &d);
 		bench->allowed += d.allowed;
 		if (bench->refunds)
-			weir_refund_permit(bench->table, bench->hot, &any_key, sizeof any_key, &permit,
-			                   now_ns, &d);
+			weir_refund_permit(bench->table, bench->hot,
+			                   (struct weir_key){&any_key, sizeof any_key}, &permit, now_ns, &d);
 		else
-			weir_report(bench->table, bench->hot, &any_key, sizeof any_key, &permit,
-			            WEIR_OUTCOME_SUCCESS, 1, now_ns);
+			weir_report(bench->table, bench->hot, (struct weir_key){&any_key, sizeof any_key},
+			            &permit, &(struct weir_report){.latency_ns = 1, .now_ns = now_ns});
 	}
 }
 
@@ -363,7 +366,8 @@ static bool open_table(struct bench *bench, const struct weir_table_options *opt
 		return false;
 	for (uint64_t i = 0; i < keys; i++) {
 		key_number(&key, i);
-		weir_acquire(bench->table, bench->limit, &key, sizeof key, 1, bench->now_ns, &d);
+		weir_acquire(bench->table, bench->limit, (struct weir_key){&key, sizeof key}, 1,
+		             bench->now_ns, &d);
 	}
 	return true;
 }
@@ -385,7 +389,8 @@ static bool open_sliding(struct bench *bench, const struct weir_limit_options *o
 	for (int slot = 0; slot < 5; slot++, bench->now_ns += UINT64_C(600000000000))
 		for (uint64_t i = 0; i < bench->keys; i++) {
 			key_number(&key, i);
-			weir_acquire(bench->table, bench->limit, &key, sizeof key, 1, bench->now_ns, &d);
+			weir_acquire(bench->table, bench->limit, (struct weir_key){&key, sizeof key}, 1,
+			             bench->now_ns, &d);
 		}
 	return true;
 }
@@ -463,7 +468,7 @@ static bool measure_memory(struct bench *bench, const char *name, size_t len)
 	keys = stats.cells * 8 / 10;
 	for (uint64_t i = 0; i < keys; i++) {
 		memcpy(key, &i, sizeof i);
-		weir_acquire(table, bench->limit, key, len, 1, bench->now_ns, &d);
+		weir_acquire(table, bench->limit, (struct weir_key){key, len}, 1, bench->now_ns, &d);
 	}
 	printf("%s %.2f bytes\n", name, (double)(measure_resident_bytes() - before) / (double)keys);
 	weir_table_close(table);

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <weir/weir.h>
+#include <weir/limiter.h>
 
 #define STACK_BYTES 65536
 
@@ -86,13 +86,13 @@ static void answer(struct connection *connection, struct frame *frame)
 	enum weir_outcome outcome;
 
 	if (limiter)
-		weir_limiter_ask(limiter, &(struct weir_ask){.priority = frame->priority}, &decision,
-		                 &permit);
+		weir_limiter_ask(
+		    limiter, &(struct weir_ask){.priority = frame->priority, .permit = &permit}, &decision);
 	frame->status = STATUS_DENIED;
 	if (decision.allowed) {
 		outcome = call(connection, frame);
 		if (limiter)
-			weir_limiter_report(limiter, &permit, outcome, 0, WEIR_NOW);
+			weir_limiter_report(limiter, &permit, &(struct weir_report){.outcome = outcome});
 		frame->status = outcome == WEIR_OUTCOME_SUCCESS ? STATUS_ANSWERED : STATUS_FAILED;
 	}
 	frame->limit = (uint32_t)decision.quota;

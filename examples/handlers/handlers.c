@@ -78,8 +78,9 @@ static enum MHD_Result limited(struct app *app, size_t route, struct MHD_Connect
 	struct weir_decision d;
 	char text[64] = "served\n", retry_after[24];
 
-	if (weir_acquire_wait(app->table, app->limits[route], &client->sin_addr,
-	                      sizeof client->sin_addr, 1, deadline, &d, NULL) != WEIR_OK)
+	if (weir_ask(app->table, app->limits[route],
+	             (struct weir_key){&client->sin_addr, sizeof client->sin_addr},
+	             &(struct weir_ask){.deadline_ns = deadline}, &d) != WEIR_OK)
 		return answer(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no decision\n", NULL, NULL);
 	if (!d.allowed) {
 		/* Whole seconds, rounded up: who comes back then is not too early. */

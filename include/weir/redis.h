@@ -6,7 +6,7 @@
  *
  *   blocking  A call with such a table blocks its thread for one round trip, at most
  *             `timeout_ns`. While Redis is away, one call a second tries to reach it, and takes
- *             twice that at most. *_acquire_wait may make several such round trips. A batch is
+ *             twice that at most. A call with a deadline may make several. A batch is
  *             one round trip, and so is a request by rules whose limits lie at one node. No call
  *             repeats a request that Redis did not answer.
  *   errors    ESTORE: Redis did not answer, or could not do it. Nobody knows whether it took
@@ -15,7 +15,7 @@
  *             limits say what happens instead (`on_store_failure`), and the decision says that
  *             they decided (`degraded`). After a timeout or a lost
  *             connection calls fail at once until Redis answers again.
- *   permits   A permit of weir_acquire_permit is valid for all tables at the same Redis. Permits
+ *   permits   A permit of weir_ask is valid for all tables at the same Redis. Permits
  *             of rules are valid only for their table. It keeps the names of their keys, the
  *             newest 16 MiB of them.
  *   time      Redis's clock decides. A time that you pass in counts for limits in memory.

@@ -1,29 +1,35 @@
 /*
  * weir.h: decide for each request and key whether it may pass now.
  *
- * Conventions of every function here:
+ * This header has limits, tables of keys, permits and batches. Beside it there are
  *
- *   units     Durations and times are nanoseconds (`_ns`). `now_ns` is Unix time
- *             in nanoseconds: WEIR_NOW makes the library read its clock once. A
- *             caller that passes a time gets virtual time: the library then reads
- *             no clock. `cost` is in the unit that the limit's rate counts:
- *             requests, bytes, ...
- *   errors    A function that can fail returns int: 0 or a negative
- *             enum weir_status, whose text is weir_strerror(). A denied
- *             request is not an error. A `struct weir_error *` receives the error
- *             in words; it may be NULL. The library never prints, aborts or exits.
- *   memory    *_open makes handles and *_close frees them; *_close(NULL) does
- *             nothing. The library copies strings and option structs that it is
- *             given. Pointers may be NULL only where the comment says so. Deciding
- *             does not allocate, with two exceptions: a call that waits, and a
- *             request by rules to which dozens of limits apply.
- *   threads   Several threads may use one handle at once. Only *_close must be
- *             the last call. Only *_acquire_wait, a `deadline_ns` in struct weir_ask,
- *             weir_table_sync and some calls of pools block. The library has no
- *             global state, and no threads except the workers of a pool.
+ *     <weir/limiter.h>  one limit without keys
+ *     <weir/engine.h>   rules that choose the limits of a request
+ *     <weir/pool.h>     threads that run tasks at a rate
+ *     <weir/rules.h>    reads rule files (libweir_rules)
+ *     <weir/redis.h>    tables whose limits count at Redis (libweir_redis)
+ *
+ * Conventions of every function in all of them:
+ *
+ *   units     Durations and times are nanoseconds (`_ns`). `now_ns` is Unix time in
+ *             nanoseconds. For WEIR_NOW the library reads its clock once. If the caller passes
+ *             a time, the library reads no clock, so that tests and simulations run in virtual
+ *             time. `cost` is in the unit that the limit's rate counts: requests, bytes, ...
+ *   errors    A function that can fail returns int: 0 or a negative enum weir_status, whose text
+ *             is weir_strerror(). A denied request is not an error. A `struct weir_error *`
+ *             receives the error in words; it may be NULL. The library never prints, aborts or
+ *             exits.
+ *   memory    *_open makes a handle and *_close frees it; *_close(NULL) does nothing. On an error
+ *             *_open sets the handle to NULL. The library copies strings and option structs that
+ *             it is given, and only reads keys. Pointers may be NULL only where the comment says
+ *             so. A decision does not allocate, with two exceptions: a call with a deadline, and
+ *             a request by rules to which dozens of limits apply.
+ *   threads   Several threads may use one handle at once. Only *_close must be the last call.
+ *             Only a call with a deadline, weir_table_sync and some calls of pools block. The
+ *             library has no global state, and no threads except the workers of a pool.
  *   options   In option structs zero means the default, so
- *             `(struct weir_limit_options){ .rate = { 5 } }` is a token bucket
- *             of five a second. `reserved` fields must be zero.
+ *             `(struct weir_limit_options){ .rate = { 5 } }` is a token bucket of five a second.
+ *             `reserved` fields must be zero.
  */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
@@ -36,8 +42,8 @@
 extern "C" {
 #endif
 
-#define WEIR_VERSION_MAJOR 0
-#define WEIR_VERSION_MINOR 1
+#define WEIR_VERSION_MAJOR 1
+#define WEIR_VERSION_MINOR 0
 #define WEIR_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -46,14 +52,14 @@ extern "C" {
 #define WEIR_API
 #endif
 
-/** Instead of a time: the library reads its own clock, once. */
+/** As `now_ns` or `deadline_ns`: the present. The library reads its own clock, once. */
 #define WEIR_NOW UINT64_MAX
 
-/** No deadline. */
+/** As `deadline_ns`: none. */
 #define WEIR_FOREVER (UINT64_MAX - 1)
 
-/** An explicit 0 in options where 0 means the default. */
-#define WEIR_ZERO UINT64_MAX
+/** In a field of options whose 0 means the default: an explicit 0. It is not a time. */
+#define WEIR_ZERO (UINT64_MAX - 2)
 
 /* ------------------------------------------------------------------------- */
 /* Errors                                                                    */
@@ -83,7 +89,7 @@ enum weir_status {
 #undef WEIR_STATUS_ENUM
 };
 
-/** An error in words and its place. `line` and `column` start at 1; 0: unknown. */
+/** An error in words, and its place. `line` and `column` start at 1, or are 0 if unknown. */
 struct weir_error {
 	int status;
 	unsigned line;
@@ -91,10 +97,19 @@ struct weir_error {
 	char message[240];
 };
 
-/** Text of a status: static, never NULL. */
+/**
+ * Returns the text of a status. The text is static and never NULL.
+ *
+ *     fprintf(stderr, "%s\n", weir_strerror(status));
+ */
 WEIR_API const char *weir_strerror(int status);
 
-/** The version of the linked library, as "MAJOR.MINOR.PATCH". */
+/**
+ * Returns the version of the library that the program runs with, as "MAJOR.MINOR.PATCH". The text
+ * is static.
+ *
+ *     printf("libweir %s\n", weir_version());
+ */
 WEIR_API const char *weir_version(void);
 
 /* ------------------------------------------------------------------------- */
@@ -240,7 +255,7 @@ struct weir_health_options {
 	uint64_t reserved[1];
 };
 
-/** Fields that the algorithm does not use must be 0. */
+/** Parameters of a limit. Fields that the algorithm does not use must be 0. */
 struct weir_limit_options {
 	const char *name; /**< 1 to 64 bytes; NULL: "default". In one table, limits of the
 	                       same name, algorithm and period share their counts (calendar
@@ -254,21 +269,17 @@ struct weir_limit_options {
 	const char *timezone;         /**< calendar windows, base: IANA name; NULL: "UTC" */
 	enum weir_weekday week_start; /**< calendar windows of weeks; 0: monday */
 	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
-	union {
-		uint64_t slack;      /**< pacer: turns that idle time saves up, less than 2^32; slack /
-		                          rate is 16 years at most; 0: 10, WEIR_ZERO: none */
-		uint64_t warm_up_ns; /**< warm_up: a cold key is warm after this time of use, 1 ms to a
-		                          year, and at most 2^32 requests; 0: 10 s */
-	};
+	uint64_t slack;               /**< pacer: turns that idle time saves up, less than 2^32;
+	                                   slack / rate is 16 years at most; 0: 10, WEIR_ZERO: none */
+	uint64_t warm_up_ns;          /**< warm_up: a cold key is warm after this time of use, 1 ms to
+	                                   a year, and at most 2^32 requests; 0: 10 s */
 	uint64_t max_wait_ns;         /**< pacer, warm_up, concurrency, adaptive: a year at most;
 	                                   0: 30 s.
 	                                   leaky_queue: a year at most; 0: as long as there is room.
 	                                   WEIR_ZERO: no wait */
-	union {
-		double deny; /**< random: the share that is denied, 0 to 1; 0: none */
-		double cold; /**< warm_up: a cold key's first turn takes this many T, 1 to 10,000, to
-		                  thousandths; 0: 3 */
-	};
+	double deny;                  /**< random: the share that is denied, 0 to 1; 0: none */
+	double cold;                  /**< warm_up: a cold key's first turn takes this many T, 1 to
+	                                   10,000, to thousandths; 0: 3 */
 	uint64_t retry_ns;            /**< random, concurrency, breaker, throttle, adaptive:
 	                                   `retry_after_ns` of a denial where nothing better is known, a
 	                                   year at most; 0: 1 s */
@@ -278,8 +289,8 @@ struct weir_limit_options {
 	uint64_t max;                 /**< concurrency: requests in flight, 1 to 10,000; required.
 	                                   adaptive: the greatest limit, 1 to 10,000; 0: the method's */
 	uint64_t queue;               /**< concurrency, adaptive: how many may wait for a place of a
-	                                   key, 1,000,000 at most; 0: only *_acquire_wait waits, any
-	                                   number of threads */
+	                                   key, 1,000,000 at most; 0: only calls with a deadline
+	                                   wait, any number of threads */
 	uint64_t lease_ns;            /**< concurrency: a place is held for this time at most, a year
 	                                   at most; 0: 30 s */
 	uint64_t keys;                /**< sliding limits, base, concurrency, breaker, throttle,
@@ -287,35 +298,59 @@ struct weir_limit_options {
 	                                   weir_table_reserve; 0: as `capacity` of struct
 	                                   weir_table_options says */
 	const struct weir_health_options *health; /**< breaker, throttle, adaptive; NULL: defaults */
+	uint64_t reserved[4];
 };
 
 /** A validated limit: parameters only, no counts. Only weir_limit_shed changes it. */
 typedef struct weir_limit weir_limit;
 
 /**
- * Checks `options` and makes a limit from them.
- * Errors: EINVAL (impossible or missing value), ERANGE (does not fit),
- * ENOTFOUND (no such time zone), ENOMEM. On error *out is NULL.
+ * Checks `options` and makes a limit from them. The limit must outlive the calls that use it, not
+ * the table.
+ *
+ *     struct weir_limit_options five = {.name = "login", .rate = {5, 1, WEIR_UNIT_MINUTE}};
+ *     weir_limit *limit;
+ *     if (weir_limit_open(&five, &limit, &error) != 0)
+ *         fprintf(stderr, "%s\n", error.message);
+ *
+ * Errors: EINVAL (impossible or missing value), ERANGE (does not fit), ENOTFOUND (no such time
+ * zone), ENOMEM.
  */
 WEIR_API int weir_limit_open(const struct weir_limit_options *options, weir_limit **out,
                              struct weir_error *error);
+
+/**
+ * Frees a limit. `limit` may be NULL. Counts of the limit in tables stay.
+ *
+ *     weir_limit_close(limit);
+ */
 WEIR_API void weir_limit_close(weir_limit *limit);
 
 /**
- * Changes the share of requests that a random limit denies from now on. For a limit
- * of an engine (weir_engine_limit) the share stays until a reload brings another `deny`.
+ * Changes the share of requests that a random limit denies from now on. For a limit of an engine
+ * (weir_engine_limit) the share stays until a reload brings another `deny`. Other threads may
+ * decide meanwhile.
+ *
+ *     weir_limit_shed(limit, 0.25); // every fourth request
+ *
  * Errors: EINVAL (a limit of another algorithm), ERANGE (not 0 to 1).
  */
 WEIR_API int weir_limit_shed(const weir_limit *limit, double deny);
 
 /**
- * Makes the draws of this thread follow from `seed`, for tests and simulations.
+ * Returns the limit's name, which lives as long as the limit.
+ *
+ *     puts(weir_limit_name(limit));
+ */
+WEIR_API const char *weir_limit_name(const weir_limit *limit);
+
+/**
+ * Makes the random draws of the calling thread follow from `seed`, for tests and simulations.
  * Without this call, the system seeds each thread.
+ *
+ *     weir_seed(1); // the same draws in every run
  */
 WEIR_API void weir_seed(uint64_t seed);
-
-/** The limit's name; lives as long as the limit. */
-WEIR_API const char *weir_limit_name(const weir_limit *limit);
 
 /* ------------------------------------------------------------------------- */
 /* Decisions                                                                 */
@@ -342,7 +377,11 @@ enum weir_reason {
 	WEIR_REASON_COUNT
 };
 
-/** Text of a reason: static, never NULL. */
+/**
+ * Returns the text of a reason. The text is static and never NULL.
+ *
+ *     puts(weir_reason_text(WEIR_REASON_OVER_LIMIT)); // "over_limit"
+ */
 WEIR_API const char *weir_reason_text(enum weir_reason reason);
 
 /** The answer to one request, with its explanation. */
@@ -365,7 +404,7 @@ struct weir_decision {
 	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL */
 	uint64_t wait_ns;        /**< if allowed: wait this long before you act, or refund if you
 	                              leave instead; the library does not sleep. From
-	                              *_acquire_wait: the time that it took; act now */
+	                              a call with a deadline: the time that it took; act now */
 	bool degraded;           /**< the store did not answer, and `on_store_failure` decided: allowed
 	                              with WEIR_REASON_STORE_OPEN or WEIR_REASON_STORE_LOCAL, or
 	                              denied */
@@ -431,8 +470,8 @@ enum weir_force {
 #define WEIR_PRIORITY_LOWEST 9
 
 /**
- * All options of a request to acquire; zero means the default. The *_ask functions take and answer
- * as weir_limiter_acquire, weir_acquire and weir_engine_acquire do.
+ * A request to acquire with every option. Zero means the default, so `(struct weir_ask){0}` is a
+ * request for one unit, now.
  */
 struct weir_ask {
 	uint64_t cost;        /**< 0: 1; WEIR_ZERO: 0, to take nothing */
@@ -442,85 +481,46 @@ struct weir_ask {
 	                           full `queue` drops its newest waiter of the lowest priority for a
 	                           higher one (WEIR_REASON_QUEUE_FULL). A rule's own priority wins. */
 	uint64_t now_ns;      /**< 0 or WEIR_NOW: the library reads its clock */
-	uint64_t deadline_ns; /**< 0: decide at once. Otherwise block the thread as weir_acquire_wait
-	                           does; now_ns must then be 0 or WEIR_NOW */
-	uint64_t reserved[4];
+	uint64_t deadline_ns; /**< 0: decide at once. Otherwise block the thread until the request
+	                           passes or this time of the system's clock comes, WEIR_NOW (do not
+	                           wait) or WEIR_FOREVER, see weir_ask; now_ns must then be 0 or
+	                           WEIR_NOW */
+	struct weir_permit *permit;   /**< weir_ask and weir_limiter_ask: receives a permit; NULL: none
+	                                   is wanted */
+	struct weir_permits *permits; /**< weir_engine_ask: the same, of all limits */
+	uint64_t reserved[2];
+};
+
+/** How the work that a permit allowed ended. Zero means the default: a success. */
+struct weir_report {
+	enum weir_outcome outcome;
+	uint64_t latency_ns; /**< 0: as long as the permit was held */
+	uint64_t now_ns;     /**< 0 or WEIR_NOW: the library reads its clock */
+	uint64_t reserved[1];
 };
 
 /* ------------------------------------------------------------------------- */
-/* One limit without keys                                                    */
+/* Tables of keys                                                            */
 
-/** One limit with one count. */
-typedef struct weir_limiter weir_limiter;
-
-/**
- * Makes a limiter. Errors as weir_limit_open.
- *
- *     weir_limiter *limiter;
- *     struct weir_decision d;
- *     weir_limiter_open(&(struct weir_limit_options){ .rate = { 5 } }, &limiter, NULL);
- *     if (weir_limiter_acquire(limiter, 1, WEIR_NOW, &d) == 0 && d.allowed)
- *         serve();
- */
-WEIR_API int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **out,
-                               struct weir_error *error);
-WEIR_API void weir_limiter_close(weir_limiter *limiter);
+/** Longer keys are refused with ELONG. */
+#define WEIR_KEY_MAX 1024
 
 /**
- * Takes `cost` if the limit grants it now, and explains the decision. A denied
- * request consumes nothing. Cost 0 consumes nothing and tells whether 1 would pass.
- * Errors: ECOST (`cost` is more than the limit could ever grant).
+ * A key: any bytes, such as { "alice", 5 }. The library only reads them, during the call. NULL
+ * with a `len` other than 0 is refused with EINVAL.
  */
-WEIR_API int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
-                                  struct weir_decision *decision);
-/** Answers as weir_limiter_acquire would, and consumes nothing. Errors: ECOST. */
-WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
-                               struct weir_decision *decision);
-/** Gives back up to `cost` units that are in use now. Of turns it gives back the newest. */
-WEIR_API int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
-                                 struct weir_decision *decision);
-/** Forgets all use. */
-WEIR_API int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns,
-                                struct weir_decision *decision);
-/**
- * As weir_acquire_permit, weir_refund_permit and weir_report, with one difference: a limiter
- * recognizes a second refund (ENOTFOUND) only of places and of a log's entries. It keeps no list
- * of other permits, so a caller must not refund or report one twice before its time is over. A
- * throttle counts each such report as another outcome. A breaker and an adaptive limit may take it
- * for the report of another permit that was given at about the same time, else say ENOTFOUND. A
- * table recognizes all of them.
- */
-WEIR_API int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
-                                         struct weir_decision *decision,
-                                         struct weir_permit *permit);
-WEIR_API int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
-                                        uint64_t now_ns, struct weir_decision *decision);
-WEIR_API int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
-                                 enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
-/** As weir_acquire_wait. */
-WEIR_API int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
-                                       struct weir_decision *decision, struct weir_permit *permit);
-/**
- * Acquires as `ask` says. `permit` may be NULL; otherwise it is filled as by weir_acquire_permit.
- *
- *     weir_limiter_ask(limiter, &(struct weir_ask){ .priority = 9 }, &d, NULL);
- *
- * Errors: ECOST, EINVAL (reserved; a time and a deadline), ERANGE (no such priority), ENOMEM.
- */
-WEIR_API int weir_limiter_ask(weir_limiter *limiter, const struct weir_ask *ask,
-                              struct weir_decision *decision, struct weir_permit *permit);
-/** As weir_limit_shed. */
-WEIR_API int weir_limiter_shed(weir_limiter *limiter, double deny);
-/** As weir_force. */
-WEIR_API int weir_limiter_force(weir_limiter *limiter, enum weir_force force, uint64_t until_ns,
-                                uint64_t now_ns);
+struct weir_key {
+	const void *data;
+	size_t len;
+};
 
-/* ------------------------------------------------------------------------- */
-/* Keyed tables                                                              */
+/** The greatest `capacity` of a table. */
+#define WEIR_CAPACITY_MAX (UINT64_C(1) << 32)
 
 /** The counts of many keys, in bounded memory. */
 typedef struct weir_table weir_table;
 
+/** Where a table is, and how large. */
 struct weir_table_options {
 	uint64_t capacity;     /**< keys to hold; 0: 1,000,000. A key takes 20 bytes, however
 	                            long its name. When more are live, the key that would be
@@ -542,36 +542,35 @@ struct weir_table_options {
 	uint64_t reserved[3];
 };
 
-/** The greatest `capacity` of a table. */
-#define WEIR_CAPACITY_MAX (UINT64_C(1) << 32)
-
-/** Longer keys are refused with ELONG. */
-#define WEIR_KEY_MAX 1024
-
 /**
- * Opens a table. `options` may be NULL. An existing file keeps its capacity and secret:
- * if you give them, they must be the same. The library refuses, and never writes to, a
- * symbolic link, a file without a table that fits, and one that somebody else owns or may
- * write.
- * Errors: ERANGE (capacity), EINVAL (reserved; a file that is refused), EIO (no
- * random bytes; the file cannot be opened, made, locked or mapped), EFULL (no room on the
- * disk), ENOTFOUND (the file has gone again), ENOMEM.
+ * Opens a table in memory or in a file. `options` may be NULL. An existing file keeps its capacity
+ * and secret: if you give them, they must be the same. The library refuses, and never writes to, a
+ * symbolic link, a file without a table that fits, and one that somebody else owns or may write.
+ * The child of a fork may use the table.
+ *
+ *     weir_table *table;
+ *     struct weir_table_options shared = {.path = "/run/app/counts.weir"};
+ *     if (weir_table_open(&shared, &table, &error) != 0)
+ *         fprintf(stderr, "%s\n", error.message);
+ *
+ * Errors: ERANGE (capacity), EINVAL (reserved; a file that is refused), EIO (no random bytes; the
+ * file cannot be opened, made, locked or mapped), EFULL (no room on the disk), ENOTFOUND (the file
+ * has gone again), ENOMEM.
  */
 WEIR_API int weir_table_open(const struct weir_table_options *options, weir_table **out,
                              struct weir_error *error);
+
+/**
+ * Frees a table. `table` may be NULL. Counts in a file stay there. Close the engines that use the
+ * table first.
+ *
+ *     weir_table_close(table);
+ */
 WEIR_API void weir_table_close(weir_table *table);
 
 /**
- * Writes the changes of a table's file to the disk: decisions before this call then
- * outlive a power loss. This may take seconds; other calls go on meanwhile. Does nothing
- * for a table in memory.
- * Errors: EIO.
- */
-WEIR_API int weir_table_sync(weir_table *table);
-
-/**
- * Makes the room for the keys of a limit now. Without this call, the first call with the
- * limit makes it.
+ * Makes the room for the keys of a limit now. Without this call, the first call with the limit
+ * makes it.
  * The states of sliding_window, sliding_counter, sliding_log, base, concurrency, breaker,
  * throttle and adaptive are wide, so each such limit has its own table, for as many keys as
  * its `keys` says. In memory that takes only address space until keys come; in a file it takes
@@ -589,133 +588,18 @@ WEIR_API int weir_table_reserve(weir_table *table, const weir_limit *limit,
                                 struct weir_error *error);
 
 /**
- * As weir_limiter_acquire, for one key of one limit. A key may be any bytes; a new key
- * starts as one that has long been idle. `key` is only read.
- * Errors: ECOST, ELONG. Every call with a table and a limit may have to make the limit's own
- * table, and then fail as weir_table_reserve: ENOMEM, EFULL, EIO, EINVAL.
- */
-WEIR_API int weir_acquire(weir_table *table, const weir_limit *limit, const void *key,
-                          size_t key_len, uint64_t cost, uint64_t now_ns,
-                          struct weir_decision *decision);
-/** As the calls on a limiter, for one key of one limit. Errors: ELONG, and ECOST of weir_peek. */
-WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-                       uint64_t cost, uint64_t now_ns, struct weir_decision *decision);
-WEIR_API int weir_refund(weir_table *table, const weir_limit *limit, const void *key,
-                         size_t key_len, uint64_t cost, uint64_t now_ns,
-                         struct weir_decision *decision);
-WEIR_API int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-                        uint64_t now_ns, struct weir_decision *decision);
-
-/**
- * As weir_acquire, and fills *permit for the units that it took, with `id` 0 if it took none.
- * Until you give it back or its time is over, a permit takes the room of a key; a permit of
- * concurrency takes only its place. If that room had to go to others, the permit counts as
- * given back.
+ * Writes the changes of a table's file to the disk: decisions before this call then outlive a
+ * power loss. This may take seconds; other calls go on meanwhile. Does nothing for a table in
+ * memory.
  *
- *     weir_acquire_permit(table, at_once, key, len, 1, WEIR_NOW, &d, &permit);
- *     if (d.allowed) {
- *         serve(); // at most `max` at once
- *         weir_report(table, at_once, key, len, &permit, WEIR_OUTCOME_SUCCESS, 0, WEIR_NOW);
- *     }
+ *     if (weir_table_sync(table) != 0)
+ *         puts("counts may be lost with the power");
  *
- * Errors: ECOST, ELONG.
+ * Errors: EIO.
  */
-WEIR_API int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *key,
-                                 size_t key_len, uint64_t cost, uint64_t now_ns,
-                                 struct weir_decision *decision, struct weir_permit *permit);
+WEIR_API int weir_table_sync(weir_table *table);
 
-/**
- * Gives back the units of a permit, once, to the very window, slot, entry or turn that they
- * came from. A bucket takes back what has not leaked since; of turns only the newest returns.
- * `decision` tells the state of the key, on ENOTFOUND too.
- *
- *     weir_acquire_permit(table, limit, key, len, 1, WEIR_NOW, &d, &permit);
- *     if (d.allowed && !serve())
- *         weir_refund_permit(table, limit, key, len, &permit, WEIR_NOW, &d);
- *
- * Errors: ENOTFOUND (it was given back before, its time is over, or nothing of it is left: after a
- * reset, or of a turn that others follow), ELONG.
- */
-WEIR_API int weir_refund_permit(weir_table *table, const weir_limit *limit, const void *key,
-                                size_t key_len, const struct weir_permit *permit, uint64_t now_ns,
-                                struct weir_decision *decision);
-
-/**
- * Reports how the work of a permit ended. Concurrency frees its places, whatever the outcome. A
- * breaker, throttle or adaptive limit counts the outcome and `latency_ns` (0: as long as the permit
- * was held). For any other limit this does nothing, and the permit stays valid.
- * Errors: ENOTFOUND as weir_refund_permit, EINVAL (no such outcome), ELONG.
- */
-WEIR_API int weir_report(weir_table *table, const weir_limit *limit, const void *key,
-                         size_t key_len, const struct weir_permit *permit,
-                         enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
-
-/**
- * Forces the breaker of a key, for all processes that share the table, until `until_ns` (as
- * `now_ns`; 0 or more than 16 years ahead: for ever) or until the next force. weir_reset does not
- * end it. Reports made meanwhile count for nothing, and the key is never evicted. At the end the
- * breaker is closed, and its window begins anew.
- *
- *     weir_force(table, payments, key, len, WEIR_FORCE_OPEN, now_ns + 600000000000, now_ns);
- *
- * Errors: EINVAL (a limit that is no breaker, or no such `force`), ERANGE (until_ns has passed),
- * EFULL (no room for the key), ELONG.
- */
-WEIR_API int weir_force(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-                        enum weir_force force, uint64_t until_ns, uint64_t now_ns);
-
-/**
- * weir_acquire that blocks its thread until the request passes or `deadline_ns` comes.
- * The deadline is a time of the system's clock, WEIR_NOW (do not wait) or WEIR_FOREVER. A request
- * that can't pass by then is denied at once (WEIR_REASON_WAIT_TOO_LONG); if that is not known
- * before, it is denied at the deadline. ECOST: no request of that cost could pass by then, because
- * its turns of a paced limit are further apart. `wait_ns` tells how long the call took.
- *
- *     clock_gettime(CLOCK_REALTIME, &t);
- *     deadline_ns = t.tv_sec * 1000000000ULL + t.tv_nsec + 500000000; // in half a second
- *     weir_acquire_wait(table, limit, key, len, 1, deadline_ns, &d, NULL);
- *     if (d.allowed)
- *         serve();
- *
- * In one process, the threads that wait for a key of a limit are served in the order of their
- * calls. Calls that do not wait, and those of other processes, may come in between. The first
- * thread gets what this process refunds or resets at once. Waiting takes no processor time, and
- * goes on through signals and steps of the clock. The call waits no longer than the limit's own
- * `max_wait_ns`. Where the limit sets `queue`, at most so many threads wait
- * (WEIR_REASON_QUEUE_FULL). `permit` may be NULL; otherwise it is filled as by
- * weir_acquire_permit.
- * Errors: ECOST, ELONG, ENOMEM.
- */
-WEIR_API int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key,
-                               size_t key_len, uint64_t cost, uint64_t deadline_ns,
-                               struct weir_decision *decision, struct weir_permit *permit);
-
-/**
- * Acquires as `ask` says. `permit` may be NULL; otherwise it is filled as by weir_acquire_permit.
- * Errors: as weir_limiter_ask; ELONG.
- */
-WEIR_API int weir_ask(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-                      const struct weir_ask *ask, struct weir_decision *decision,
-                      struct weir_permit *permit);
-
-/** One request of a batch. */
-struct weir_request {
-	const weir_limit *limit;
-	const void *key;
-	size_t key_len;
-	uint64_t cost;
-	int status; /**< out: 0 or the error of this request */
-};
-
-/**
- * weir_acquire for `n` requests in order, at one time. On a large table this is several
- * times as fast as single calls, because their memory is fetched ahead. Each request's
- * `status` tells its own error; the others are decided all the same. Returns 0, or the
- * first error.
- */
-WEIR_API int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t n,
-                                uint64_t now_ns, struct weir_decision *decisions);
-
+/** What a table holds. */
 struct weir_table_stats {
 	uint64_t capacity;  /**< as asked for */
 	uint64_t cells;     /**< places for keys, with those of limits' own tables once used */
@@ -725,203 +609,181 @@ struct weir_table_stats {
 	uint64_t reserved[3];
 };
 
+/**
+ * Counts what a table holds. A large table counts its keys on a sample, so the call takes less than
+ * a millisecond.
+ *
+ *     struct weir_table_stats stats;
+ *     weir_table_stats(table, WEIR_NOW, &stats);
+ *     printf("%llu keys\n", (unsigned long long)stats.live);
+ */
 WEIR_API void weir_table_stats(const weir_table *table, uint64_t now_ns,
                                struct weir_table_stats *stats);
 
 /* ------------------------------------------------------------------------- */
-/* Rules                                                                     */
+/* Requests                                                                  */
 
 /**
- * Rules over a table: a request's attributes tell which limits apply to it.
- * <weir/rules.h> reads configurations.
+ * Takes `cost` from one key of one limit if the limit grants it now, and explains the decision. A
+ * denied request consumes nothing. Cost 0 consumes nothing and answers whether 1 would pass. A new
+ * key starts as one that has long been idle.
+ *
+ *     struct weir_key key = {name, strlen(name)};
+ *     struct weir_decision d;
+ *     if (weir_acquire(table, limit, key, 1, WEIR_NOW, &d) == 0 && d.allowed)
+ *         serve();
+ *
+ * Errors: ECOST (`cost` is more than the limit could ever grant), ELONG, EINVAL (the key). Every
+ * call with a table and a limit may have to make the limit's own table, and then fail as
+ * weir_table_reserve: ENOMEM, EFULL, EIO, EINVAL. Then `decision` is not set.
  */
-typedef struct weir_engine weir_engine;
-typedef struct weir_config weir_config;
+WEIR_API int weir_acquire(weir_table *table, const weir_limit *limit, struct weir_key key,
+                          uint64_t cost, uint64_t now_ns, struct weir_decision *decision);
 
-/** Close the engines that use it first. */
-WEIR_API void weir_config_close(weir_config *config);
+/**
+ * Answers as weir_acquire would, and consumes nothing.
+ *
+ *     weir_peek(table, limit, key, 1, WEIR_NOW, &d);
+ *     printf("%llu left\n", (unsigned long long)d.remaining);
+ *
+ * Errors: as weir_acquire.
+ */
+WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, struct weir_key key,
+                       uint64_t cost, uint64_t now_ns, struct weir_decision *decision);
 
-struct weir_attribute {
-	const char *name; /**< NUL-terminated */
-	const char *value;
-	size_t value_len;
+/**
+ * Acquires with every option of `ask`: a priority, a deadline, a permit. If `ask->permit` is not
+ * NULL, it receives what the request took, with `id` 0 if that is nothing. Until you give it back
+ * or its time is over, a permit takes the room of a key; a permit of concurrency takes only its
+ * place. If that room had to go to others, the permit counts as given back.
+ *
+ *     struct weir_permit permit;
+ *     if (weir_ask(table, limit, key, &(struct weir_ask){.permit = &permit}, &d) == 0 && d.allowed)
+ *         weir_report(table, limit, key, &permit, &(struct weir_report){0}); // a success
+ *
+ * A call with a deadline blocks its thread until the request passes or the deadline comes. A
+ * request that can't pass by then is denied at once (WEIR_REASON_WAIT_TOO_LONG); if that is not
+ * known before, it is denied at the deadline. `wait_ns` of the decision is the time that the call
+ * took.
+ *
+ *     clock_gettime(CLOCK_REALTIME, &t);
+ *     ask.deadline_ns = t.tv_sec * 1000000000ULL + t.tv_nsec + 500000000; // in half a second
+ *
+ * In one process, the threads that wait for a key of a limit are served in the order of their
+ * calls. Calls that do not wait, and those of other processes, may come in between. The first
+ * thread gets what this process refunds or resets at once. Waiting takes no processor time, and
+ * goes on through signals and steps of the clock. The call waits no longer than the limit's own
+ * `max_wait_ns`. Where the limit sets `queue`, at most so many threads wait
+ * (WEIR_REASON_QUEUE_FULL).
+ *
+ * Errors: as weir_acquire; EINVAL (reserved; both a time and a deadline; `permits`), ERANGE (no
+ * such priority), ENOMEM, ECOST (also if no request of that cost could pass by the deadline,
+ * because its turns of a paced limit are further apart).
+ */
+WEIR_API int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
+                      const struct weir_ask *ask, struct weir_decision *decision);
+
+/** One request of a batch. */
+struct weir_request {
+	const weir_limit *limit;
+	struct weir_key key;
+	uint64_t cost;
+	int status; /**< out: 0 or the error of this request */
 };
 
-/** More attributes in a request are refused with ELONG. */
-#define WEIR_ATTRIBUTES_MAX 64
-
 /**
- * Compiles `config` for deciding, and makes the room for all of its limits, or for none.
- * `config` and `table` must outlive the engine. Limits count where the table does. On a
- * table at Redis (<weir/redis.h>), limits whose `store` is `memory` count in this process.
- * Errors: as weir_limit_open and weir_table_reserve; EUNSUPPORTED (a limit names another
- * `store`).
- */
-WEIR_API int weir_engine_open(const weir_config *config, weir_table *table, weir_engine **out,
-                              struct weir_error *error);
-WEIR_API void weir_engine_close(weir_engine *engine);
-
-/**
- * Decides a request by all rules that apply to it, all or nothing: a denied
- * request consumes from none of the enforced limits. A request is allowed if no rule
- * applies. An allowed answer reports the tightest limit, a denied one the first that
- * denied, with the longest `retry_after_ns` of all limits that deny. Places of `concurrency` stay held until their leases end; to give them back
- * before, use weir_engine_acquire.
- * Errors: ECOST, ELONG (too many attributes, too long a key), ENOMEM.
- */
-WEIR_API int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes,
-                               size_t n, uint64_t cost, uint64_t now_ns,
-                               struct weir_decision *decision);
-
-/**
- * weir_engine_check that also fills *permits, with which you give back all that was taken.
- * `permits` may be NULL; otherwise it is filled whatever the outcome.
+ * As weir_acquire for `n` requests in order, at one time. On a large table this is several times as
+ * fast as single calls, because their memory is fetched ahead. Each request's `status` is its own
+ * error; the others are decided all the same. `decisions` has room for `n`; that of a request with
+ * an error is not set. Returns 0, or the first error.
  *
- *     struct weir_permits permits;
- *     weir_engine_acquire(engine, attributes, n, 1, WEIR_NOW, &d, &permits);
- *     if (d.allowed)
- *         weir_engine_report(engine, &permits, serve(), 0, WEIR_NOW);
+ *     struct weir_request requests[2] = {{limit, {"ann", 3}, 1}, {limit, {"bob", 3}, 1}};
+ *     struct weir_decision d[2];
+ *     if (weir_acquire_batch(table, requests, 2, WEIR_NOW, d) == 0)
+ *         printf("%d %d\n", d[0].allowed, d[1].allowed);
  *
- * Errors: ECOST, ELONG (also more than WEIR_PERMITS_MAX limits apply), ENOMEM.
+ * Errors: as weir_acquire.
  */
-WEIR_API int weir_engine_acquire(weir_engine *engine, const struct weir_attribute *attributes,
-                                 size_t n, uint64_t cost, uint64_t now_ns,
-                                 struct weir_decision *decision, struct weir_permits *permits);
+WEIR_API int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t n,
+                                uint64_t now_ns, struct weir_decision *decisions);
 
 /**
- * weir_engine_acquire that blocks its thread as weir_acquire_wait does: it waits for the key
- * that denies the request, then for the next that denies it, and last for the latest turn.
- * Errors: as weir_engine_acquire.
+ * Gives back up to `cost` units that are in use now, the newest turns or places first. `decision`
+ * is the state of the key afterwards.
+ *
+ *     weir_refund(table, limit, key, 1, WEIR_NOW, &d);
+ *
+ * Errors: ELONG, EINVAL (the key), and as weir_table_reserve.
  */
-WEIR_API int weir_engine_acquire_wait(weir_engine *engine,
-                                      const struct weir_attribute *attributes, size_t n,
-                                      uint64_t cost, uint64_t deadline_ns,
-                                      struct weir_decision *decision,
-                                      struct weir_permits *permits);
+WEIR_API int weir_refund(weir_table *table, const weir_limit *limit, struct weir_key key,
+                         uint64_t cost, uint64_t now_ns, struct weir_decision *decision);
 
 /**
- * weir_engine_acquire as `ask` says. `permits` may be NULL.
- * Errors: as weir_engine_acquire; EINVAL and ERANGE as weir_limiter_ask.
+ * Gives back what a permit took, or `permit->cost` of it if that is less, once. `permit` is of
+ * weir_ask with the same table, limit and key. Units that have come back by time are not given back
+ * twice, and of turns only the newest returns. `decision` is the state of the key, also on
+ * ENOTFOUND.
+ *
+ *     weir_ask(table, limit, key, &(struct weir_ask){.permit = &permit}, &d);
+ *     if (d.allowed && !serve())
+ *         weir_refund_permit(table, limit, key, &permit, WEIR_NOW, &d);
+ *
+ * Errors: ENOTFOUND (it was given back before, its time is over, or nothing of it is left: after a
+ * reset, or of a turn that others follow), ELONG, EINVAL (the key).
  */
-WEIR_API int weir_engine_ask(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
-                             const struct weir_ask *ask, struct weir_decision *decision,
-                             struct weir_permits *permits);
+WEIR_API int weir_refund_permit(weir_table *table, const weir_limit *limit, struct weir_key key,
+                                const struct weir_permit *permit, uint64_t now_ns,
+                                struct weir_decision *decision);
 
 /**
- * As weir_refund_permit, for all limits of the permits. `decision` tells the state of the
- * tightest of them. Limits that `engine` no longer has are left out.
- * Errors: ENOTFOUND (given back before, its time is over, or there is none), EINVAL (no
- * such `count`), ENOMEM.
+ * Reports how the work of a permit ended. Concurrency frees its places, whatever the outcome. A
+ * breaker, throttle or adaptive limit counts the outcome and the latency. For any other limit this
+ * does nothing, and the permit stays valid.
+ *
+ *     struct weir_report failed = {.outcome = WEIR_OUTCOME_FAILURE};
+ *     weir_report(table, limit, key, &permit, &failed);
+ *
+ * Errors: ENOTFOUND as weir_refund_permit, EINVAL (no such outcome; reserved; the key), ELONG.
  */
-WEIR_API int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits,
-                                uint64_t now_ns, struct weir_decision *decision);
+WEIR_API int weir_report(weir_table *table, const weir_limit *limit, struct weir_key key,
+                         const struct weir_permit *permit, const struct weir_report *report);
 
 /**
- * As weir_report, for all limits of the permits. It frees places; all else stays taken.
- * Permits with places end; others stay valid.
- * Errors: ENOTFOUND as weir_engine_refund, EINVAL (no such outcome or `count`), ENOMEM.
+ * Forgets all use of a key. `decision` is the state of the key afterwards.
+ *
+ *     weir_reset(table, limit, key, WEIR_NOW, &d);
+ *
+ * Errors: ELONG, EINVAL (the key), and as weir_table_reserve.
  */
-WEIR_API int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
-                                enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns);
+WEIR_API int weir_reset(weir_table *table, const weir_limit *limit, struct weir_key key,
+                        uint64_t now_ns, struct weir_decision *decision);
 
-/** The engine's limit with this name, or NULL; lives as long as the engine. */
-WEIR_API const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name,
-                                             size_t name_len);
+/**
+ * Forces the breaker of a key, for all processes that share the table, until `until_ns` (as
+ * `now_ns`; 0 or more than 16 years ahead: for ever) or until the next force. weir_reset does not
+ * end it. Reports made meanwhile count for nothing, and the key is never evicted. At the end the
+ * breaker is closed, and its window begins anew.
+ *
+ *     weir_force(table, payments, key, WEIR_FORCE_OPEN, now_ns + 600000000000, now_ns);
+ *
+ * Errors: EINVAL (a limit that is no breaker, no such `force`, or the key), ERANGE (until_ns has
+ * passed), EFULL (no room for the key), ELONG.
+ */
+WEIR_API int weir_force(weir_table *table, const weir_limit *limit, struct weir_key key,
+                        enum weir_force force, uint64_t until_ns, uint64_t now_ns);
 
 /* ------------------------------------------------------------------------- */
-/* Worker pools                                                              */
+/* Configurations                                                            */
+
+/** Limits and rules. <weir/rules.h> reads them from files, <weir/engine.h> decides by them. */
+typedef struct weir_config weir_config;
 
 /**
- * Workers that run tasks from a bounded bucket, first in first out. A task starts as soon
- * as a worker is free, or at a fixed rate.
+ * Frees a configuration. `config` may be NULL. Close the engines that use it first.
  *
- *     static void *twice(void *number) { ... return number; }
- *
- *     weir_pool *pool;
- *     weir_pool_ticket *ticket;
- *     weir_pool_open(&(struct weir_pool_options){ .workers = 4, .bucket = 100 }, &pool, NULL);
- *     if (weir_pool_submit(pool, twice, &number, &ticket) == 0) {
- *         weir_pool_wait(ticket, WEIR_FOREVER, &result);
- *         weir_pool_ticket_close(ticket);
- *     }
- *     weir_pool_close(pool);
+ *     weir_config_close(config);
  */
-typedef struct weir_pool weir_pool;
-
-/** Tells the fate of one task. */
-typedef struct weir_pool_ticket weir_pool_ticket;
-
-/** A task that a worker runs; returns its result. `argument` stays the caller's. */
-typedef void *weir_pool_run(void *argument);
-
-/** Receives a task that the pool will not run. Must not stop or close the pool. */
-typedef void weir_pool_return(void *context, weir_pool_run *run, void *argument);
-
-struct weir_pool_options {
-	uint32_t workers;      /**< threads, 1 to 1,024; 0: one for each processor online */
-	uint32_t bucket;       /**< tasks that may wait while all workers are busy, 1 to 2^24;
-	                            0: 1,000. 24 bytes each. */
-	struct weir_rate rate; /**< count 0: none. Otherwise tasks start evenly spaced, never early,
-	                            by the monotonic clock. If the system or all workers were late,
-	                            the pool catches up the turns of the last 100 ms at once and
-	                            loses older ones. Idle time saves up no turns. */
-	uint64_t reserved[5];
-};
-
-/**
- * Starts the workers. They block signals, so the process's other threads get them. The
- * child of a fork has no workers, and must not use the pool. `options` may be NULL.
- * Errors: ERANGE and EINVAL (the rate, as weir_limit_open; reserved), ENOMEM (threads, too).
- */
-WEIR_API int weir_pool_open(const struct weir_pool_options *options, weir_pool **out,
-                            struct weir_error *error);
-/** Runs all accepted tasks as weir_pool_stop does, then frees the pool. Not from a task. */
-WEIR_API void weir_pool_close(weir_pool *pool);
-
-/**
- * Puts a task into the bucket and never waits: while `bucket` + `workers` tasks are
- * unfinished, it refuses with EFULL. An accepted task is run or returned, once.
- * `ticket` may be NULL if nobody will ask for the result. Otherwise the caller closes
- * *ticket, which is NULL on error.
- * Tasks may submit tasks. A task that waits for another holds its worker meanwhile.
- * Errors: EFULL, ESTOPPED, EINVAL (no function), ENOMEM (only with a ticket).
- */
-WEIR_API int weir_pool_submit(weir_pool *pool, weir_pool_run *run, void *argument,
-                              weir_pool_ticket **ticket);
-
-/**
- * Waits until a task has finished or `deadline_ns` comes: as in weir_acquire_wait a time of the
- * system's clock, WEIR_NOW (only look) or WEIR_FOREVER. The task goes on after a timeout, and you
- * may wait for it again. Only success sets *result; `result` may be NULL.
- * Errors: ETIMEDOUT, ESTOPPED (weir_pool_stop returned the task instead of running it).
- */
-WEIR_API int weir_pool_wait(weir_pool_ticket *ticket, uint64_t deadline_ns, void **result);
-/** Allowed at any time, also before the task has finished or after the pool is closed. */
-WEIR_API void weir_pool_ticket_close(weir_pool_ticket *ticket);
-
-/**
- * Accepts no more tasks, and returns when all accepted tasks have run, at the pool's
- * rate. With `give_back`, it first passes the tasks not yet started to it, with
- * `context`, in order, on this thread; then it waits for the others. You may call it
- * again; a second call with `give_back` cuts a first one short.
- * Errors: EINVAL (a task of this pool calls it, and it would wait for that task).
- */
-WEIR_API int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context);
-
-struct weir_pool_stats {
-	uint64_t workers;      /**< as opened */
-	uint64_t bucket;       /**< as opened */
-	uint64_t waiting;      /**< tasks not yet started */
-	uint64_t unfinished;   /**< tasks waiting, running, or being given back */
-	uint64_t accepted;     /**< since the pool was opened, as all below */
-	uint64_t refused;      /**< with EFULL */
-	uint64_t finished;     /**< run to their end */
-	uint64_t returned;     /**< given back */
-	uint64_t missed_turns; /**< turns of the rate that were lost because none took them in time */
-	uint64_t reserved[3];  /**< 0 */
-};
-
-WEIR_API void weir_pool_stats(weir_pool *pool, struct weir_pool_stats *stats);
+WEIR_API void weir_config_close(weir_config *config);
 
 #ifdef __cplusplus
 }

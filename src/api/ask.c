@@ -1,24 +1,26 @@
 #include "api/ask.h"
 
-int ask_read(const struct weir_ask *from, struct ask *ask)
-{
-	bool has_time = from->now_ns != 0 && from->now_ns != WEIR_NOW;
+#include "wait/sleep.h"
 
-	for (size_t i = 0; i < sizeof from->reserved / sizeof *from->reserved; i++)
-		if (from->reserved[i])
-			return WEIR_EINVAL;
-	if (from->priority > WEIR_PRIORITY_LOWEST)
+static bool is_time(uint64_t now_ns)
+{
+	return now_ns != 0 && now_ns != WEIR_NOW;
+}
+
+int ask_read(const struct weir_ask *ask, const void *other, struct algo_call *call)
+{
+	if (ask->priority > WEIR_PRIORITY_LOWEST)
 		return WEIR_ERANGE;
-	*ask = (struct ask){
-	    .call = {.op = ALGO_ACQUIRE,
-	             .cost = from->cost == 0           ? 1
-	                     : from->cost == WEIR_ZERO ? 0
-	                                               : from->cost,
-	             .priority = (uint8_t)from->priority},
-	    .waits = from->deadline_ns != 0,
-	    .time_ns = has_time ? from->now_ns : WEIR_NOW,
+	if (other || ask->reserved[0] || ask->reserved[1] || ask->now_ns == WEIR_ZERO ||
+	    ask->deadline_ns == WEIR_ZERO || (ask->deadline_ns != 0 && is_time(ask->now_ns)))
+		return WEIR_EINVAL;
+	*call = (struct algo_call){
+	    .op = ALGO_ACQUIRE,
+	    .cost = ask->cost == 0           ? 1
+	            : ask->cost == WEIR_ZERO ? 0
+	                                     : ask->cost,
+	    .priority = (uint8_t)ask->priority,
+	    .max_wait_ns = ask->deadline_ns != 0 ? wait_until(ask->deadline_ns) : 0,
 	};
-	if (ask->waits)
-		ask->time_ns = from->deadline_ns;
-	return ask->waits && has_time ? WEIR_EINVAL : WEIR_OK;
+	return WEIR_OK;
 }

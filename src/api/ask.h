@@ -1,27 +1,26 @@
-/* ask.h: a request to acquire as struct weir_ask says it, of limiters, tables and rules alike. */
+/* ask.h: what struct weir_ask and struct weir_report say, for limiters, tables and rules alike. */
 #ifndef API_ASK_H
 #define API_ASK_H
 
 #include "algo/algo.h"
-#include "wait/sleep.h"
 
-struct ask {
-	struct algo_call call;
-	bool waits;       /* its thread blocks until it passes, or ... */
-	uint64_t time_ns; /* until this deadline. Else: when it is asked, or WEIR_NOW */
-};
-
-/** Its call, with the time that is left until its deadline. */
-static inline struct algo_call ask_call(const struct ask *ask)
+/** The time that the caller gave, or WEIR_NOW. */
+static inline uint64_t ask_time(uint64_t now_ns)
 {
-	struct algo_call call = ask->call;
-
-	if (__builtin_expect(ask->waits, 0))
-		call.max_wait_ns = wait_until(ask->time_ns);
-	return call;
+	return now_ns != 0 ? now_ns : WEIR_NOW;
 }
 
-/** 0, or EINVAL and ERANGE as weir_ask. */
-int ask_read(const struct weir_ask *from, struct ask *ask);
+/**
+ * Makes the call, with the time that is left until the deadline. `other` is the permit that only
+ * another kind of handle fills, and must be NULL. Returns 0, EINVAL or ERANGE as weir_ask.
+ */
+int ask_read(const struct weir_ask *ask, const void *other, struct algo_call *call);
+
+/** Returns 0 or EINVAL as weir_report. */
+static inline int ask_check_report(const struct weir_report *report)
+{
+	return (unsigned)report->outcome < WEIR_OUTCOME_COUNT && report->reserved[0] == 0 ? WEIR_OK
+	                                                                                  : WEIR_EINVAL;
+}
 
 #endif

@@ -48,11 +48,12 @@ __attribute__((noinline, flatten)) static void fetch(void *context, size_t start
 	for (size_t i = start; i < end; i++) {
 		struct weir_request *r = &batch->requests[i];
 		const struct weir_limit *limit = r->limit;
-		int status = limit_check(limit, ALGO_ACQUIRE, r->key_len, r->cost, 0);
+		struct slice key = {r->key.data, r->key.len};
+		int status = limit_check(limit, ALGO_ACQUIRE, key, r->cost, 0);
 
 		if (__builtin_expect(status == WEIR_OK, 1))
 			status = store_admit(store, &limit->algo,
-			                     store_hash(store, limit->algo.identity, r->key, r->key_len),
+			                     store_hash(store, limit->algo.identity, key.data, key.len),
 			                     &flight->key);
 		r->status = status;
 		if (__builtin_expect(status != WEIR_OK, 0)) {
@@ -153,7 +154,7 @@ static int prepare_remote(struct remote_batch *batch, struct weir_request *r,
 
 	r->status = engine_prepare_limit(batch->turn.table, r->limit,
 	                                 &(struct algo_call){ALGO_ACQUIRE, r->cost},
-	                                 (struct slice){r->key, r->key_len}, &item->plan);
+	                                 (struct slice){r->key.data, r->key.len}, &item->plan);
 	if (r->status == WEIR_OK) {
 		item->request = r;
 		item->decision = decision;

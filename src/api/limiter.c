@@ -1,6 +1,7 @@
 /* limiter.c: the public calls on limits without keys. */
 #include <stdlib.h>
-#include <string.h>
+
+#include <weir/limiter.h>
 
 #include "api/ask.h"
 #include "base/error.h"
@@ -130,38 +131,30 @@ int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decis
 	return limiter_other(limiter, ALGO_RESET, 0, now_ns, decision);
 }
 
-static inline int acquire_now(struct weir_limiter *limiter, const struct algo_call *call, uint64_t now_ns,
-                       struct weir_decision *decision, struct weir_permit *permit)
+/* Nothing but a cost of one or more, a time and a permit. */
+static inline bool is_plain(const struct weir_ask *ask)
 {
-	uint64_t until_ns;
-
-	if (!limit_cost_fits(&limiter->limit, ALGO_ACQUIRE, call->cost))
-		return WEIR_ECOST;
-	until_ns = limiter_step(limiter, call, limiter_moment(limiter, now_ns), decision);
-	if (permit)
-		*permit = engine_permit_of(decision->allowed && call->cost > 0 ? call->permit : 0, until_ns,
-		                           call->cost);
-	return WEIR_OK;
+	return (ask->priority | ask->deadline_ns | (uintptr_t)ask->permits | ask->reserved[0] |
+	        ask->reserved[1]) == 0;
 }
 
-int weir_limiter_acquire_permit(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
-                                struct weir_decision *decision, struct weir_permit *permit)
+/* A permit of a limit that judges, where the short way can give one. */
+static inline bool ask_quickly(struct weir_limiter *limiter, const struct weir_ask *ask,
+                               uint64_t id, struct weir_decision *decision)
 {
-	uint64_t id = permit_number();
+	const struct algo_limit *algo = &limiter->limit.algo;
+	uint64_t cost = ask->cost == 0 ? 1 : ask->cost, until_ns;
+	struct algo_outcome outcome;
 
-	if (limiter->limit.algo.algorithm->judges && cost > 0 && cost <= limiter->limit.algo.quota) {
-		uint64_t at_ns = limiter_moment(limiter, now_ns).now_ns, until_ns;
-		struct algo_outcome outcome;
-
-		until_ns = store_alone_try_permit(&limiter->state, &limiter->limit.algo, id, at_ns, &outcome);
-		if (__builtin_expect(until_ns != 0, 1)) {
-			limit_explain(&limiter->limit, &limiter->limit.algo, &outcome, decision);
-			*permit = engine_permit_of(outcome.allowed ? id : 0, until_ns, cost);
-			return WEIR_OK;
-		}
-	}
-	return acquire_now(limiter, &(struct algo_call){ALGO_ACQUIRE, cost, .permit = id}, now_ns,
-	                   decision, permit);
+	if (!algo->algorithm->judges || cost > algo->quota || !is_plain(ask))
+		return false;
+	until_ns = store_alone_try_permit(
+	    &limiter->state, algo, id, limiter_moment(limiter, ask_time(ask->now_ns)).now_ns, &outcome);
+	if (__builtin_expect(until_ns == 0, 0))
+		return false;
+	limit_explain(&limiter->limit, algo, &outcome, decision);
+	*ask->permit = engine_permit_of(outcome.allowed ? id : 0, until_ns, cost);
+	return true;
 }
 
 /* Whether there may be something of it to give back. */
@@ -197,7 +190,7 @@ int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *
 /* Reports at a limiter that is not calm, or judges nothing. */
 __attribute__((noinline)) static int report_slowly(struct weir_limiter *limiter,
                                                    const struct weir_permit *permit,
-                                                   enum weir_outcome outcome, uint64_t latency_ns,
+                                                   const struct weir_report *report,
                                                    uint64_t now_ns)
 {
 	struct weir_decision ignored;
@@ -205,26 +198,30 @@ __attribute__((noinline)) static int report_slowly(struct weir_limiter *limiter,
 	if (algo_is_reported(&limiter->limit.algo))
 		return limiter_give(limiter, permit,
 		                    (struct algo_call){.op = algo_report_op(&limiter->limit.algo),
-		                                       .outcome = outcome, .latency_ns = latency_ns},
+		                                       .outcome = report->outcome,
+		                                       .latency_ns = report->latency_ns},
 		                    now_ns, &ignored);
 	return limiter_has(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
 int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
-                        enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns)
+                        const struct weir_report *report)
 {
-	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
+	uint64_t now_ns = ask_time(report->now_ns);
+
+	if (ask_check_report(report) != WEIR_OK)
 		return WEIR_EINVAL;
 	if (limiter->limit.algo.algorithm->judges && permit->id != 0) {
-		const struct health_report report = {permit->until_ns, permit->id, latency_ns, outcome};
+		const struct health_report told = {permit->until_ns, permit->id, report->latency_ns,
+		                                   report->outcome};
 
-		if (store_alone_try_report(&limiter->state, &limiter->limit.algo, &report,
+		if (store_alone_try_report(&limiter->state, &limiter->limit.algo, &told,
 		                           limiter_moment(limiter, now_ns).now_ns)) {
 			waitlist_wake(&limiter->waiting, 0);
 			return WEIR_OK;
 		}
 	}
-	return report_slowly(limiter, permit, outcome, latency_ns, now_ns);
+	return report_slowly(limiter, permit, report, now_ns);
 }
 
 struct limiter_wait {
@@ -265,9 +262,9 @@ static void deny_limiter(struct wait *wait, enum weir_reason reason, struct mome
 	wait_deny(d, reason);
 }
 
-static int acquire_in_time(struct weir_limiter *limiter, const struct algo_call *call,
-                           uint64_t deadline_ns, struct weir_decision *decision,
-                           struct weir_permit *permit)
+/* Returns the end of the permit in *until_ns. */
+static int wait_limiter(struct weir_limiter *limiter, const struct algo_call *call,
+                        struct weir_decision *decision, uint64_t *until_ns)
 {
 	struct limiter_wait waiting = {
 	    .wait = {.clock = &limiter->clock,
@@ -279,37 +276,39 @@ static int acquire_in_time(struct weir_limiter *limiter, const struct algo_call 
 	    .limiter = limiter,
 	    .call = *call,
 	};
-	uint64_t max_wait_ns = wait_until(deadline_ns);
-	int status;
+	int status = wait_sleep(&waiting.wait, call->max_wait_ns, decision);
 
-	if (!limit_could_grant(&limiter->limit, ALGO_ACQUIRE, call->cost, 0, max_wait_ns))
-		return WEIR_ECOST;
-	status = wait_sleep(&waiting.wait, max_wait_ns, decision);
-	if (status == WEIR_OK && permit)
-		*permit = engine_permit_of(decision->allowed && call->cost > 0 ? call->permit : 0,
-		                           waiting.until_ns, call->cost);
+	*until_ns = waiting.until_ns;
 	return status;
 }
 
-int weir_limiter_acquire_wait(weir_limiter *limiter, uint64_t cost, uint64_t deadline_ns,
-                              struct weir_decision *decision, struct weir_permit *permit)
-{
-	const struct algo_call call = {ALGO_ACQUIRE, cost, .permit = permit ? permit_number() : 0};
-
-	return acquire_in_time(limiter, &call, deadline_ns, decision, permit);
-}
-
 int weir_limiter_ask(weir_limiter *limiter, const struct weir_ask *ask,
-                     struct weir_decision *decision, struct weir_permit *permit)
+                     struct weir_decision *decision)
 {
-	struct ask asked;
-	int status = ask_read(ask, &asked);
+	struct algo_call call;
+	uint64_t id = 0, until_ns;
+	int status;
 
+	if (ask->permit) {
+		id = permit_number();
+		if (__builtin_expect(ask_quickly(limiter, ask, id, decision), 1))
+			return WEIR_OK;
+	}
+	status = ask_read(ask, ask->permits, &call);
 	if (status != WEIR_OK)
 		return status;
-	asked.call.permit = permit ? permit_number() : 0;
-	return (asked.waits ? acquire_in_time : acquire_now)(limiter, &asked.call, asked.time_ns,
-	                                                    decision, permit);
+	if (!limit_could_grant(&limiter->limit, ALGO_ACQUIRE, call.cost, 0, call.max_wait_ns))
+		return WEIR_ECOST;
+	call.permit = id;
+	if (call.max_wait_ns != 0)
+		status = wait_limiter(limiter, &call, decision, &until_ns);
+	else
+		until_ns =
+		    limiter_step(limiter, &call, limiter_moment(limiter, ask_time(ask->now_ns)), decision);
+	if (status == WEIR_OK && ask->permit)
+		*ask->permit =
+		    engine_permit_of(decision->allowed && call.cost > 0 ? id : 0, until_ns, call.cost);
+	return status;
 }
 
 int weir_limiter_shed(weir_limiter *limiter, double deny)

@@ -31,25 +31,6 @@ static void set_time(struct call *call, uint64_t now_ns)
 	call->turn.at = clock_moment_at(engine_clock(call->turn.table), now_ns);
 }
 
-/* `permits`, or NULL, covers nothing where this fails. */
-static int open_acquire(struct call *call, const struct weir_engine *engine,
-                        const struct weir_attribute *attributes, size_t n,
-                        const struct algo_call *asked, struct weir_permits *permits)
-{
-	int status;
-
-	open_call(call, engine);
-	status = engine_prepare_rules(engine, asked,
-	                              &(struct engine_attributes){attributes, n, WEIR_KEY_MAX},
-	                              &call->arena, &call->plan);
-	if (permits) {
-		*permits = (struct weir_permits){0};
-		if (status == WEIR_OK)
-			status = engine_want_permit(&call->plan);
-	}
-	return status;
-}
-
 static void tell_permits(const struct call *call, struct weir_permits *permits)
 {
 	struct names *names = call->turn.table->names;
@@ -67,59 +48,56 @@ static int decide_now(struct call *call, uint64_t now_ns, struct weir_decision *
 	return remote_decide(&call->turn, &call->plan, false, decision);
 }
 
-static int ask_rules(const struct weir_engine *engine, const struct weir_attribute *attributes,
-                     size_t n, const struct ask *ask, struct weir_decision *decision,
-                     struct weir_permits *permits)
+static bool have_addresses(const struct engine_attributes *attributes)
 {
-	struct algo_call asked = ask_call(ask);
-	struct call call;
-	int status = open_acquire(&call, engine, attributes, n, &asked, permits);
+	for (size_t i = 0; i < attributes->count && i < WEIR_ATTRIBUTES_MAX; i++)
+		if (!attributes->items[i].value && attributes->items[i].value_len > 0)
+			return false;
+	return true;
+}
 
+static int ask_rules(const struct weir_engine *engine, const struct engine_attributes *attributes,
+                     const struct algo_call *asked, uint64_t now_ns, struct weir_permits *permits,
+                     struct weir_decision *decision)
+{
+	struct call call;
+	int status;
+
+	if (!have_addresses(attributes))
+		return WEIR_EINVAL;
+	open_call(&call, engine);
+	status = engine_prepare_rules(engine, asked, attributes, &call.arena, &call.plan);
+	if (status == WEIR_OK && permits)
+		status = engine_want_permit(&call.plan);
 	if (status == WEIR_OK)
-		status = ask->waits ? wait_request(call.turn.table, &call.plan, false, decision)
-		                    : decide_now(&call, ask->time_ns, decision);
+		status = asked->max_wait_ns != 0
+		             ? wait_request(call.turn.table, &call.plan, false, decision)
+		             : decide_now(&call, now_ns, decision);
 	if (status == WEIR_OK && permits)
 		tell_permits(&call, permits);
 	arena_free(&call.arena);
 	return status;
 }
 
-int weir_engine_ask(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
-                    const struct weir_ask *ask, struct weir_decision *decision,
-                    struct weir_permits *permits)
+int weir_engine_acquire(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
+                        uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
 {
-	struct ask asked;
-	int status = ask_read(ask, &asked);
+	return ask_rules(engine, &(struct engine_attributes){attributes, n, WEIR_KEY_MAX},
+	                 &(struct algo_call){ALGO_ACQUIRE, cost}, now_ns, NULL, decision);
+}
 
-	if (permits)
-		*permits = (struct weir_permits){0};
+int weir_engine_ask(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
+                    const struct weir_ask *ask, struct weir_decision *decision)
+{
+	struct algo_call asked;
+	int status = ask_read(ask, ask->permit, &asked);
+
+	if (ask->permits)
+		*ask->permits = (struct weir_permits){0};
 	if (status != WEIR_OK)
 		return status;
-	return ask_rules(engine, attributes, n, &asked, decision, permits);
-}
-
-int weir_engine_acquire(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
-                        uint64_t cost, uint64_t now_ns, struct weir_decision *decision,
-                        struct weir_permits *permits)
-{
-	const struct ask ask = {{ALGO_ACQUIRE, cost}, false, now_ns};
-
-	return ask_rules(engine, attributes, n, &ask, decision, permits);
-}
-
-int weir_engine_check(weir_engine *engine, const struct weir_attribute *attributes, size_t n,
-                      uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
-{
-	return weir_engine_acquire(engine, attributes, n, cost, now_ns, decision, NULL);
-}
-
-int weir_engine_acquire_wait(weir_engine *engine, const struct weir_attribute *attributes,
-                             size_t n, uint64_t cost, uint64_t deadline_ns,
-                             struct weir_decision *decision, struct weir_permits *permits)
-{
-	const struct ask ask = {{ALGO_ACQUIRE, cost}, true, deadline_ns};
-
-	return ask_rules(engine, attributes, n, &ask, decision, permits);
+	return ask_rules(engine, &(struct engine_attributes){attributes, n, WEIR_KEY_MAX}, &asked,
+	                 ask_time(ask->now_ns), ask->permits, decision);
 }
 
 static int open_permits(struct call *call, const struct weir_engine *engine,
@@ -158,19 +136,19 @@ int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, 
 }
 
 int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
-                       enum weir_outcome outcome, uint64_t latency_ns, uint64_t now_ns)
+                       const struct weir_report *report)
 {
 	struct weir_decision decision;
 	struct call call;
-	int status;
+	int status = ask_check_report(report);
 
-	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
-		return WEIR_EINVAL;
+	if (status != WEIR_OK)
+		return status;
 	status = open_permits(&call, engine, permits);
 	if (status == WEIR_OK) {
-		set_time(&call, now_ns);
-		call.plan.outcome = outcome & 3;
-		call.plan.latency_ns = latency_ns;
+		set_time(&call, ask_time(report->now_ns));
+		call.plan.outcome = report->outcome & 3;
+		call.plan.latency_ns = report->latency_ns;
 		status = remote_report(&call.turn, &call.plan, &decision);
 		if (status == WEIR_OK && !decision.allowed)
 			status = WEIR_ENOTFOUND;

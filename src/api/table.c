@@ -81,7 +81,7 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 
 	if (__builtin_expect(engine_remote_store(table, limit) != NULL, 0))
 		return table_call_remote(table, limit, call, key, now_ns, decision);
-	status = limit_check(limit, call.op, key.len, call.cost, 0);
+	status = limit_check(limit, call.op, key, call.cost, 0);
 	if (status != WEIR_OK)
 		return status;
 	status = store_admit(store, &limit->algo,
@@ -98,13 +98,18 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	return WEIR_OK;
 }
 
+static inline struct slice bytes_of(struct weir_key key)
+{
+	return (struct slice){key.data, key.len};
+}
+
 /* All of a decision is inlined and its kind known; the other calls share one that asks. */
 __attribute__((flatten)) int weir_acquire(weir_table *table, const weir_limit *limit,
-                                          const void *key, size_t key_len, uint64_t cost,
-                                          uint64_t now_ns, struct weir_decision *decision)
+                                          struct weir_key key, uint64_t cost, uint64_t now_ns,
+                                          struct weir_decision *decision)
 {
-	return table_call(table, limit, (struct algo_call){ALGO_ACQUIRE, cost},
-	                  (struct slice){key, key_len}, now_ns, decision);
+	return table_call(table, limit, (struct algo_call){ALGO_ACQUIRE, cost}, bytes_of(key), now_ns,
+	                  decision);
 }
 
 __attribute__((noinline, flatten)) static int
@@ -114,25 +119,25 @@ table_other(struct weir_table *table, const struct weir_limit *limit, struct alg
 	return table_call(table, limit, call, key, now_ns, decision);
 }
 
-int weir_peek(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-              uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
+int weir_peek(weir_table *table, const weir_limit *limit, struct weir_key key, uint64_t cost,
+              uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_other(table, limit, (struct algo_call){ALGO_PEEK, cost},
-	                   (struct slice){key, key_len}, now_ns, decision);
+	return table_other(table, limit, (struct algo_call){ALGO_PEEK, cost}, bytes_of(key), now_ns,
+	                   decision);
 }
 
-int weir_refund(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-                uint64_t cost, uint64_t now_ns, struct weir_decision *decision)
+int weir_refund(weir_table *table, const weir_limit *limit, struct weir_key key, uint64_t cost,
+                uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_other(table, limit, (struct algo_call){ALGO_REFUND, cost},
-	                   (struct slice){key, key_len}, now_ns, decision);
+	return table_other(table, limit, (struct algo_call){ALGO_REFUND, cost}, bytes_of(key), now_ns,
+	                   decision);
 }
 
-int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-               uint64_t now_ns, struct weir_decision *decision)
+int weir_reset(weir_table *table, const weir_limit *limit, struct weir_key key, uint64_t now_ns,
+               struct weir_decision *decision)
 {
-	return table_other(table, limit, (struct algo_call){ALGO_RESET}, (struct slice){key, key_len},
-	                   now_ns, decision);
+	return table_other(table, limit, (struct algo_call){ALGO_RESET}, bytes_of(key), now_ns,
+	                   decision);
 }
 
 /*
@@ -141,61 +146,33 @@ int weir_reset(weir_table *table, const weir_limit *limit, const void *key, size
  */
 #define IN_MEMORY (UINT64_C(1) << 8)
 
-/* `permit` may be NULL. */
-static int ask_table(struct weir_table *table, const struct weir_limit *limit, struct slice key,
-                     const struct ask *ask, struct weir_decision *decision,
-                     struct weir_permit *permit)
+int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
+             const struct weir_ask *ask, struct weir_decision *decision)
 {
-	struct algo_call call = ask_call(ask);
-	struct turn turn;
+	struct weir_permit *permit = ask->permit;
+	struct algo_call call;
 	struct plan plan;
-	int status = engine_prepare_limit(table, limit, &call, key, &plan);
+	int status = ask_read(ask, ask->permits, &call);
 
+	if (status == WEIR_OK)
+		status = engine_prepare_limit(table, limit, &call, bytes_of(key), &plan);
 	if (status == WEIR_OK && permit)
 		status = engine_want_permit(&plan);
 	if (status != WEIR_OK)
 		return status;
-	if (ask->waits) {
+	if (call.max_wait_ns != 0) {
 		status = wait_request(table, &plan, true, decision);
 	} else {
-		turn = turn_of(table, limit, ask->time_ns);
+		struct turn turn = turn_of(table, limit, ask_time(ask->now_ns));
+
 		status = remote_decide(&turn, &plan, true, decision);
 	}
 	if (permit)
-		*permit = engine_permit_of(status == WEIR_OK ? plan.permit.id : 0, plan.only.until_ns,
-		                           ask->call.cost);
+		*permit =
+		    engine_permit_of(status == WEIR_OK ? plan.permit.id : 0, plan.only.until_ns, call.cost);
 	if (permit && permit->id != 0)
 		permit->reserved = engine_generation(&plan.only) | (plan.only.remote ? 0 : IN_MEMORY);
 	return status;
-}
-
-int weir_ask(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-             const struct weir_ask *ask, struct weir_decision *decision, struct weir_permit *permit)
-{
-	struct ask asked;
-	int status = ask_read(ask, &asked);
-
-	if (status != WEIR_OK)
-		return status;
-	return ask_table(table, limit, (struct slice){key, key_len}, &asked, decision, permit);
-}
-
-int weir_acquire_permit(weir_table *table, const weir_limit *limit, const void *key,
-                        size_t key_len, uint64_t cost, uint64_t now_ns,
-                        struct weir_decision *decision, struct weir_permit *permit)
-{
-	const struct ask ask = {{ALGO_ACQUIRE, cost}, false, now_ns};
-
-	return ask_table(table, limit, (struct slice){key, key_len}, &ask, decision, permit);
-}
-
-int weir_acquire_wait(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-                      uint64_t cost, uint64_t deadline_ns, struct weir_decision *decision,
-                      struct weir_permit *permit)
-{
-	const struct ask ask = {{ALGO_ACQUIRE, cost}, true, deadline_ns};
-
-	return ask_table(table, limit, (struct slice){key, key_len}, &ask, decision, permit);
 }
 
 /* A refund of the permit; of nothing where there is none. */
@@ -216,12 +193,12 @@ static int prepare_permit(struct weir_table *table, const struct weir_limit *lim
 	return status;
 }
 
-int weir_refund_permit(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+int weir_refund_permit(weir_table *table, const weir_limit *limit, struct weir_key key,
                        const struct weir_permit *permit, uint64_t now_ns,
                        struct weir_decision *decision)
 {
 	struct plan plan;
-	int status = prepare_permit(table, limit, (struct slice){key, key_len}, permit, &plan);
+	int status = prepare_permit(table, limit, bytes_of(key), permit, &plan);
 	struct turn turn;
 
 	if (status != WEIR_OK)
@@ -234,22 +211,21 @@ int weir_refund_permit(weir_table *table, const weir_limit *limit, const void *k
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
-int weir_report(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
-                const struct weir_permit *permit, enum weir_outcome outcome, uint64_t latency_ns,
-                uint64_t now_ns)
+int weir_report(weir_table *table, const weir_limit *limit, struct weir_key key,
+                const struct weir_permit *permit, const struct weir_report *report)
 {
 	struct plan plan;
-	int status = prepare_permit(table, limit, (struct slice){key, key_len}, permit, &plan);
+	int status = ask_check_report(report);
 	struct weir_decision decision;
 	struct turn turn;
 
-	if ((unsigned)outcome >= WEIR_OUTCOME_COUNT)
-		return WEIR_EINVAL;
+	if (status == WEIR_OK)
+		status = prepare_permit(table, limit, bytes_of(key), permit, &plan);
 	if (status != WEIR_OK)
 		return status;
-	plan.outcome = outcome & 3;
-	plan.latency_ns = latency_ns;
-	turn = turn_of(table, limit, now_ns);
+	plan.outcome = report->outcome & 3;
+	plan.latency_ns = report->latency_ns;
+	turn = turn_of(table, limit, ask_time(report->now_ns));
 	status = remote_report(&turn, &plan, &decision);
 	if (status != WEIR_OK)
 		return status;
@@ -261,10 +237,10 @@ void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_tabl
 	store_stats(table->store, now_ns == WEIR_NOW ? clock_now(engine_clock(table)) : now_ns, stats);
 }
 
-int weir_force(weir_table *table, const weir_limit *limit, const void *key, size_t key_len,
+int weir_force(weir_table *table, const weir_limit *limit, struct weir_key key,
                enum weir_force force, uint64_t until_ns, uint64_t now_ns)
 {
 	struct turn turn = turn_of(table, limit, now_ns);
 
-	return engine_force(&turn, limit, (struct slice){key, key_len}, force, until_ns);
+	return engine_force(&turn, limit, bytes_of(key), force, until_ns);
 }

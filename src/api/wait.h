@@ -5,7 +5,7 @@
 #include "engine/plan/plan.h"
 
 /**
- * As weir_acquire_wait, for a request to acquire that was prepared for `table`, with its
+ * As weir_ask with a deadline, for a request to acquire that was prepared for `table`, with its
  * max_wait_ns. 0, ENOMEM, ECOST of a plan by order, or ESTORE where it `is_direct` and its store
  * failed.
  */

@@ -44,6 +44,14 @@ static uint64_t identity_of(const char *name, const struct weir_limit_options *o
 	return hash_bytes(&identity_key, text, (size_t)len);
 }
 
+static bool has_reserved(const struct weir_limit_options *options)
+{
+	const uint64_t *own = options->reserved;
+
+	return own[0] || own[1] || own[2] || own[3] ||
+	       (options->health && options->health->reserved[0]);
+}
+
 int limit_init(struct weir_limit *limit, const struct weir_limit_options *options,
                struct weir_error *error)
 {
@@ -51,9 +59,8 @@ int limit_init(struct weir_limit *limit, const struct weir_limit_options *option
 	int status;
 
 	*limit = (struct weir_limit){0};
-	for (size_t i = 0; options->health && i < sizeof options->health->reserved / sizeof(uint64_t); i++)
-		if (options->health->reserved[i])
-			return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
+	if (has_reserved(options))
+		return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
 	if (*name == '\0' || strlen(name) > NAME_MAX_BYTES)
 		return error_set(error, WEIR_EINVAL, "name: expected 1 to %d bytes, found %zu",
 		                 NAME_MAX_BYTES, strlen(name));

@@ -86,12 +86,14 @@ static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op 
 bool limit_could_grant(const struct weir_limit *limit, enum algo_op op, uint64_t cost,
                        uint64_t earlier, uint64_t max_wait_ns);
 
-/** Checks a call as far as it can be checked without its state: 0, ELONG or ECOST. */
-static inline int limit_check(const struct weir_limit *limit, enum algo_op op, size_t key_len,
+/** Checks a call as far as it can be checked without its state: 0, ELONG, EINVAL or ECOST. */
+static inline int limit_check(const struct weir_limit *limit, enum algo_op op, struct slice key,
                               uint64_t cost, uint64_t max_wait_ns)
 {
-	if (key_len > WEIR_KEY_MAX)
+	if (key.len > WEIR_KEY_MAX)
 		return WEIR_ELONG;
+	if (__builtin_expect(!key.data && key.len > 0, 0))
+		return WEIR_EINVAL;
 	if (__builtin_expect(max_wait_ns != 0, 0))
 		return limit_could_grant(limit, op, cost, 0, max_wait_ns) ? WEIR_OK : WEIR_ECOST;
 	return limit_cost_fits(limit, op, cost) ? WEIR_OK : WEIR_ECOST;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <weir/weir.h>
+#include <weir/pool.h>
 
 #include "base/error.h"
 #include "base/number.h"

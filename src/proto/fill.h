@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "base/arena.h"
 #include "base/slice.h"

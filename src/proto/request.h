@@ -8,7 +8,7 @@
 #ifndef PROTO_REQUEST_H
 #define PROTO_REQUEST_H
 
-#include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "base/slice.h"
 

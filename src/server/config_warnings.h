@@ -5,6 +5,8 @@
 #ifndef SERVER_CONFIG_WARNINGS_H
 #define SERVER_CONFIG_WARNINGS_H
 
+#include <weir/engine.h>
+
 #include "rules/model.h"
 #include "server/settings.h"
 #include "tls/context.h"

@@ -32,7 +32,7 @@ struct wait {
 /** How long it is until a deadline, as in struct algo_call: WEIR_ZERO if that is over. */
 uint64_t wait_until(uint64_t deadline_ns);
 
-/** As weir_acquire_wait, for so long, as wait_until says it. 0 or ENOMEM. */
+/** As weir_ask with a deadline, for so long as wait_until returned. 0 or ENOMEM. */
 int wait_sleep(struct wait *wait, uint64_t max_wait_ns, struct weir_decision *decision);
 
 #endif

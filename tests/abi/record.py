@@ -13,7 +13,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-LIBRARIES = {"weir": "weir/weir.h", "weir_rules": "weir/rules.h", "weir_redis": "weir/redis.h"}
+LIBRARIES = {"weir": ["weir/weir.h", "weir/limiter.h", "weir/engine.h", "weir/pool.h"],
+             "weir_rules": ["weir/rules.h"], "weir_redis": ["weir/redis.h"]}
+HEADERS = [header for headers in LIBRARIES.values() for header in headers]
 PRIVATE = "WEIR_PRIVATE_"
 
 
@@ -31,15 +33,15 @@ def preprocess(headers, *flags):
                   text=includes(headers))
 
 
-def functions(header):
-    """{name: prototype} of what `header` and those that it includes declare."""
-    text = " ".join(preprocess([header]).split())
+def functions(headers):
+    """{name: prototype} of what `headers` and those that they include declare."""
+    text = " ".join(preprocess(headers).split())
     found = re.findall(r'__attribute__\(\(visibility\("default"\)\)\) ([^;{]*?(\w+)\([^;{]*\));', text)
     return {name: prototype for prototype, name in found}
 
 
 def declared(library):
-    """{name: prototype} of `library`'s own header."""
+    """{name: prototype} of `library`'s own headers."""
     others = functions(LIBRARIES["weir"]) if library != "weir" else {}
     return {name: prototype for name, prototype in functions(LIBRARIES[library]).items()
             if name not in others}
@@ -59,9 +61,8 @@ def dynamic(build, library, tag):
 
 
 def structs(text):
-    """{struct: {field: type}}; of a union without a name its fields, each at the same place."""
+    """{struct: {field: type}}"""
     found = {}
-    text = re.sub(r"\bunion \{(.*?)\};", r"\1", text, flags=re.S)
     for name, body in re.findall(r"\bstruct (weir_\w+) \{(.*?)\}", text, re.S):
         found[name] = {}
         for field in filter(None, map(str.strip, body.split(";"))):
@@ -85,8 +86,7 @@ def macros(headers):
 
 def layout():
     """Sizes, offsets and values, by the compiler's word."""
-    headers = LIBRARIES.values()
-    text = preprocess(headers)
+    text = preprocess(HEADERS)
     rows = []
     for struct, fields in sorted(structs(text).items()):
         rows.append((f"struct {struct}: %zu bytes", f"sizeof(struct {struct})"))
@@ -101,9 +101,9 @@ def layout():
     with tempfile.TemporaryDirectory() as directory:
         probe = pathlib.Path(directory, "probe")
         output("cc", "-I", ROOT / "include", "-x", "c", "-", "-o", probe, text=(
-            f"#include <stdio.h>\n{includes(headers)}\nint main(void)\n{{\n{prints}\n}}\n"))
+            f"#include <stdio.h>\n{includes(HEADERS)}\nint main(void)\n{{\n{prints}\n}}\n"))
         lines = output(probe)
-    return lines + "".join(f"macro {name}: {value}\n" for name, value in macros(headers))
+    return lines + "".join(f"macro {name}: {value}\n" for name, value in macros(HEADERS))
 
 
 def record(build):

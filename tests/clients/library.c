@@ -18,7 +18,8 @@ static void answer(weir_table *table, const weir_limit *limit)
 
 	while (fgets(key, sizeof key, stdin)) {
 		struct weir_decision d = {.allowed = false};
-		int status = weir_acquire(table, limit, key, strcspn(key, "\n"), 1, WEIR_NOW, &d);
+		int status =
+		    weir_acquire(table, limit, (struct weir_key){key, strcspn(key, "\n")}, 1, WEIR_NOW, &d);
 
 		printf("%d %d %llu\n", status, d.allowed, (unsigned long long)d.remaining);
 		fflush(stdout);

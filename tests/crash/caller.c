@@ -52,8 +52,9 @@ static void acquire(struct calls *calls, unsigned i)
 	own->permits[i].step = ASKING;
 	if (place / KEYS == THROTTLE)
 		own->counts[place % KEYS].asked++;
-	if (weir_acquire_permit(calls->table, calls->limits[place / KEYS], name, len, 1, tick(calls),
-	                        &d, &own->permits[i].permit) != WEIR_OK)
+	if (weir_ask(calls->table, calls->limits[place / KEYS], (struct weir_key){name, len},
+	             &(struct weir_ask){.now_ns = tick(calls), .permit = &own->permits[i].permit},
+	             &d) != WEIR_OK)
 		fail("no decision");
 	if (place / KEYS == THROTTLE)
 		own->counts[place % KEYS].answered++;
@@ -88,8 +89,8 @@ static void report(struct calls *calls, unsigned i)
 	own->permits[i].step = REPORTING;
 	if (succeeds)
 		own->counts[place % KEYS].succeeds++;
-	status = weir_report(calls->table, calls->limits[place / KEYS], name, len, &permit, outcome, 0,
-	                     now_ns);
+	status = weir_report(calls->table, calls->limits[place / KEYS], (struct weir_key){name, len},
+	                     &permit, &(struct weir_report){.outcome = outcome, .now_ns = now_ns});
 	if (succeeds && status != WEIR_OK)
 		own->counts[place % KEYS].succeeds--;
 	else if (succeeds)

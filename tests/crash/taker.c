@@ -85,7 +85,8 @@ static void take(weir_table *table, weir_limit *const limits[2], size_t keys, st
 		int len = name_of(name, key);
 
 		report->keys[place].asked++;
-		if (weir_acquire(table, limits[which], name, (size_t)len, 1, WEIR_NOW, &d) != WEIR_OK)
+		if (weir_acquire(table, limits[which], (struct weir_key){name, (size_t)len}, 1, WEIR_NOW,
+		                 &d) != WEIR_OK)
 			fail("no decision");
 		if (d.allowed)
 			report->keys[place].granted++;
@@ -110,7 +111,8 @@ static void look(weir_table *table, weir_limit *const limits[2], size_t keys, st
 	for (size_t place = 0; place < 2 * keys; place++) {
 		int len = name_of(name, place % keys);
 
-		weir_peek(table, limits[place / keys], name, (size_t)len, 1, WEIR_NOW, &d);
+		weir_peek(table, limits[place / keys], (struct weir_key){name, (size_t)len}, 1, WEIR_NOW,
+		          &d);
 		report->keys[place].granted = (uint32_t)(d.quota - d.remaining);
 	}
 }

@@ -140,7 +140,7 @@ def test_a_life_is_logged_in_lines_of_one_form(serve, form):
         assert all(TIME.fullmatch(line.split()[0]) for line in lines)
         told = [tuple(line.split()[1:3]) for line in lines]
         assert f" error reload_failed {server.config}:1:47: error: expected a rate" in lines[3]
-        assert f" info started version=0.1.0 file={server.config} limits=5 rules=1 " in lines[0]
+        assert f" info started version=1.0.0 file={server.config} limits=5 rules=1 " in lines[0]
     assert told == [("info", "started"), ("warning", "restart_needed"), ("info", "reloaded"),
                     ("error", "reload_failed"), ("info", "stopping"), ("info", "stopped")]
 

@@ -21,7 +21,7 @@ PROGRAM = """
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <weir/weir.h>
+#include <weir/limiter.h>
 int main(void)
 {
 	const char *key = "1.2.3.4";

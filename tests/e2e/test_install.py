@@ -16,7 +16,7 @@ pytestmark = [plain_build_only, pytest.mark.first]
 # Compiles as C and as C++: a limiter by the library alone, and its version.
 LIMITER = """
 #include <stdio.h>
-#include <weir/weir.h>
+#include <weir/limiter.h>
 int main(void)
 {
 	struct weir_limit_options options = {};
@@ -40,6 +40,7 @@ int main(void)
 # Has functions of its own with names that the libraries use inside.
 ENGINE = """
 #include <stdio.h>
+#include <weir/engine.h>
 #include <weir/rules.h>
 int arena_copy = 7;
 int error_set(void) { return arena_copy; }
@@ -59,7 +60,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	for (int i = 0; i < 11; i++)
-		weir_engine_check(engine, attributes, 2, 1, WEIR_NOW, &d);
+		weir_engine_acquire(engine, attributes, 2, 1, WEIR_NOW, &d);
 	printf("%s %s %s\\n", weir_reason_text(d.reason), d.limit, d.rule);
 	weir_engine_close(engine);
 	weir_table_close(table);
@@ -84,9 +85,9 @@ int main(int argc, char **argv)
 	    weir_limit_open(&(struct weir_limit_options){.rate = {2, 1, WEIR_UNIT_HOUR}}, &limit, &error))
 		return 1;
 	struct weir_redis_stats before, after;
-	weir_acquire(table, limit, "other", 5, 1, WEIR_NOW, &d); // loads the script
+	weir_acquire(table, limit, (struct weir_key){"other", 5}, 1, WEIR_NOW, &d); // loads the script
 	weir_redis_stats(table, &before);
-	weir_acquire(table, limit, "k", 1, 1, WEIR_NOW, &d);
+	weir_acquire(table, limit, (struct weir_key){"k", 1}, 1, WEIR_NOW, &d);
 	weir_redis_stats(table, &after);
 	printf("%s %d by %d call\\n", weir_reason_text(d.reason), (int)d.remaining,
 	       (int)(after.calls - before.calls));
@@ -118,22 +119,24 @@ SHARED = {
     *(f"share/doc/weir/{path}" for path in DOCUMENTS),
 }
 FILES = {
-    "bin/weir", "include/weir/redis.h", "include/weir/rules.h", "include/weir/weir.h",
-    "lib/libweir.a", "lib/libweir.so", "lib/libweir.so.0", "lib/libweir.so.0.1.0",
-    "lib/libweir_redis.a", "lib/libweir_redis.so", "lib/libweir_redis.so.0",
-    "lib/libweir_redis.so.0.1.0",
-    "lib/libweir_rules.a", "lib/libweir_rules.so", "lib/libweir_rules.so.0",
-    "lib/libweir_rules.so.0.1.0", "lib/pkgconfig/weir.pc", "lib/pkgconfig/weir_redis.pc",
+    "bin/weir", "include/weir/engine.h", "include/weir/limiter.h", "include/weir/pool.h",
+    "include/weir/redis.h", "include/weir/rules.h", "include/weir/weir.h",
+    "lib/libweir.a", "lib/libweir.so", "lib/libweir.so.1", "lib/libweir.so.1.0.0",
+    "lib/libweir_redis.a", "lib/libweir_redis.so", "lib/libweir_redis.so.1",
+    "lib/libweir_redis.so.1.0.0",
+    "lib/libweir_rules.a", "lib/libweir_rules.so", "lib/libweir_rules.so.1",
+    "lib/libweir_rules.so.1.0.0", "lib/pkgconfig/weir.pc", "lib/pkgconfig/weir_redis.pc",
     "lib/pkgconfig/weir_rules.pc",
     *SHARED,
 }
 PACKAGED = {
     "weir": {"etc/weir/weir.yaml", "lib/systemd/system/weir.service", "usr/bin/weir",
              *(f"usr/{path}" for path in SHARED)},
-    "libweir0": {"usr/lib/libweir.so.0", "usr/lib/libweir.so.0.1.0"},
-    "libweir-redis0": {"usr/lib/libweir_redis.so.0", "usr/lib/libweir_redis.so.0.1.0"},
-    "libweir-rules0": {"usr/lib/libweir_rules.so.0", "usr/lib/libweir_rules.so.0.1.0"},
+    "libweir1": {"usr/lib/libweir.so.1", "usr/lib/libweir.so.1.0.0"},
+    "libweir-redis1": {"usr/lib/libweir_redis.so.1", "usr/lib/libweir_redis.so.1.0.0"},
+    "libweir-rules1": {"usr/lib/libweir_rules.so.1", "usr/lib/libweir_rules.so.1.0.0"},
     "libweir-dev": {
+        "usr/include/weir/engine.h", "usr/include/weir/limiter.h", "usr/include/weir/pool.h",
         "usr/include/weir/redis.h", "usr/include/weir/rules.h", "usr/include/weir/weir.h",
         "usr/lib/libweir.a", "usr/lib/libweir.so", "usr/lib/libweir_redis.a",
         "usr/lib/libweir_redis.so", "usr/lib/libweir_rules.a", "usr/lib/libweir_rules.so",
@@ -272,7 +275,7 @@ def test_each_package_holds_its_part_and_needs_no_more(packages, tmp_path):
         documents = {path for path in found if path.startswith("usr/share/doc/")}
         assert found - documents | PACKAGED[name] & documents == PACKAGED[name]
         run("dpkg-deb", "--control", package, tmp_path / name / "DEBIAN")
-    assert [word.split()[0] for word in field(packages["libweir0"], "Depends").split(", ")] == ["libc6"]
+    assert [word.split()[0] for word in field(packages["libweir1"], "Depends").split(", ")] == ["libc6"]
     assert (tmp_path / "weir/DEBIAN/conffiles").read_text() == "/etc/weir/weir.yaml\n"
 
 

@@ -34,7 +34,7 @@ def shared():
         directory = pathlib.Path(name)
         directory.chmod(0o1777)
         shutil.copy(WEIR, directory / "weir")
-        shutil.copy(BUILD / "src" / "libweir.so.0", directory / "libweir.so.0")
+        shutil.copy(BUILD / "src" / "libweir.so.1", directory / "libweir.so.1")
         yield directory
 
 
@@ -115,7 +115,7 @@ int main(void)
 	if (weir_table_open(&options, &table, &error) != 0)
 		return puts(error.message), 1;
 	weir_limit_open(&login, &limit, NULL);
-	weir_acquire(table, limit, "k", 1, 4, WEIR_NOW, &d);
+	weir_acquire(table, limit, (struct weir_key){"k", 1}, 4, WEIR_NOW, &d);
 	printf("%%d\\n", (int)d.remaining);
 	weir_limit_close(limit);
 	weir_table_close(table);
@@ -123,7 +123,7 @@ int main(void)
 }
 """ % code)
     subprocess.run(["gcc", "-Wall", f"-I{ROOT}/include", shared / "program.c", "-o", shared / "program",
-                    shared / "libweir.so.0", f"-Wl,-rpath,{shared}", *sanitize()], check=True)
+                    shared / "libweir.so.1", f"-Wl,-rpath,{shared}", *sanitize()], check=True)
     program = lambda group: subprocess.run([*run_as(OTHER, group), shared / "program"], check=False,
                                            capture_output=True, text=True, timeout=PATIENCE).stdout
     assert service.get("/v1/acquire/login?key=k").json["remaining"] == 9

@@ -104,7 +104,7 @@ class Library:
             self.engine, limit, ctypes.c_size_t(len(limit)))
         decision = self.binding.RawDecision()
         assert self.binding.lib.weir_acquire(
-            self.table.handle, handle, key, len(key), cost, now, ctypes.byref(decision)) == 0
+            self.table.handle, handle, self.binding.Key(key, len(key)), cost, now, ctypes.byref(decision)) == 0
         return decision
 
     def answer(self, d):

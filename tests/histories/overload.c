@@ -13,12 +13,13 @@ static struct {
 static bool allows(void *context, uint64_t priority, uint64_t now_ns, struct weir_permit *permit)
 {
 	const struct overload_key *of = world.key;
-	struct weir_ask ask = {.priority = priority, .now_ns = world.start_ns + now_ns};
+	struct weir_ask ask = {
+	    .priority = priority, .now_ns = world.start_ns + now_ns, .permit = permit};
 	struct weir_decision d;
 
 	(void)context;
 	*permit = (struct weir_permit){0};
-	if (weir_ask(of->table, of->limit, of->key, strlen(of->key), &ask, &d, permit) != 0)
+	if (weir_ask(of->table, of->limit, (struct weir_key){of->key, strlen(of->key)}, &ask, &d) != 0)
 		abort();
 	if (d.quota > world.most)
 		world.most = d.quota;
@@ -30,8 +31,9 @@ static void report(void *context, const struct weir_permit *permit, enum weir_ou
                    uint64_t now_ns)
 {
 	const struct overload_key *of = world.key;
-	int status = weir_report(of->table, of->limit, of->key, strlen(of->key), permit, outcome, 0,
-	                         world.start_ns + now_ns);
+	int status =
+	    weir_report(of->table, of->limit, (struct weir_key){of->key, strlen(of->key)}, permit,
+	                &(struct weir_report){.outcome = outcome, .now_ns = world.start_ns + now_ns});
 
 	(void)context;
 	if (status != 0 && status != WEIR_ENOTFOUND)

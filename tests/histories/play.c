@@ -265,11 +265,12 @@ static void acquire(const struct line *line)
 	struct weir_decision d = {0};
 	int status = WEIR_ENOTFOUND;
 
-	if (permit)
+	if (permit) {
 		*permit = (struct held){0};
+		ask.permit = &permit->one;
+	}
 	if (limit)
-		status = weir_ask(server->table, limit, key, strlen(key), &ask, &d,
-		                  permit ? &permit->one : NULL);
+		status = weir_ask(server->table, limit, (struct weir_key){key, strlen(key)}, &ask, &d);
 	answer_decision(status, &d, permit);
 }
 
@@ -286,11 +287,13 @@ static void operate(const struct line *line)
 	if (!limit)
 		;
 	else if (line->words[0][0] == 'p')
-		status = weir_peek(server->table, limit, key, strlen(key), number(line, 4), now_ns, &d);
+		status = weir_peek(server->table, limit, (struct weir_key){key, strlen(key)},
+		                   number(line, 4), now_ns, &d);
 	else if (strcmp(line->words[0], "refund") == 0)
-		status = weir_refund(server->table, limit, key, strlen(key), number(line, 4), now_ns, &d);
+		status = weir_refund(server->table, limit, (struct weir_key){key, strlen(key)},
+		                     number(line, 4), now_ns, &d);
 	else
-		status = weir_reset(server->table, limit, key, strlen(key), now_ns, &d);
+		status = weir_reset(server->table, limit, (struct weir_key){key, strlen(key)}, now_ns, &d);
 	answer_decision(status, &d, NULL);
 }
 
@@ -306,8 +309,8 @@ static void give_back(const struct line *line)
 
 	permit.cost = number(line, 5);
 	if (limit)
-		status = weir_refund_permit(server->table, limit, key, strlen(key), &permit,
-		                            virtual_wall_ns(), &d);
+		status = weir_refund_permit(server->table, limit, (struct weir_key){key, strlen(key)},
+		                            &permit, virtual_wall_ns(), &d);
 	answer_decision(status, &d, NULL);
 }
 
@@ -321,8 +324,10 @@ static void report(const struct line *line)
 	int status = WEIR_ENOTFOUND;
 
 	if (limit)
-		status = weir_report(server->table, limit, key, strlen(key), &permit->one,
-		                     (enum weir_outcome)number(line, 5), 0, virtual_wall_ns());
+		status =
+		    weir_report(server->table, limit, (struct weir_key){key, strlen(key)}, &permit->one,
+		                &(struct weir_report){.outcome = (enum weir_outcome)number(line, 5),
+		                                      .now_ns = virtual_wall_ns()});
 	answer(status);
 }
 
@@ -337,8 +342,8 @@ static void ask_adhoc(const struct line *line)
 	    engine_adhoc_limit(&limit, number(line, 3), number(line, 4), number(line, 5), NULL);
 
 	if (status == 0)
-		status = weir_acquire(server->table, &limit, key, strlen(key), number(line, 6),
-		                      virtual_wall_ns(), &d);
+		status = weir_acquire(server->table, &limit, (struct weir_key){key, strlen(key)},
+		                      number(line, 6), virtual_wall_ns(), &d);
 	d.limit = NULL;
 	answer_decision(status, &d, NULL);
 }
@@ -414,9 +419,11 @@ static void check(const struct line *line)
 	struct weir_decision d = {0};
 	int status;
 
-	if (permit)
+	if (permit) {
 		*permit = (struct held){0};
-	status = weir_engine_ask(server->engine, attributes, n, &ask, &d, permit ? &permit->all : NULL);
+		ask.permits = &permit->all;
+	}
+	status = weir_engine_ask(server->engine, attributes, n, &ask, &d);
 	answer_decision(status, &d, permit);
 }
 
@@ -463,7 +470,8 @@ static void report_all(const struct line *line)
 	struct server *server = server_of(line);
 
 	answer(weir_engine_report(server->engine, &slot(line, 2)->all,
-	                          (enum weir_outcome)number(line, 3), 0, virtual_wall_ns()));
+	                          &(struct weir_report){.outcome = (enum weir_outcome)number(line, 3),
+	                                                .now_ns = virtual_wall_ns()}));
 }
 
 static bool run(const struct line *line)

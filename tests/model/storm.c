@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <weir/limiter.h>
+
 #include "backend.h"
 
 #define MS        UINT64_C(1000000)
@@ -56,8 +58,10 @@ static bool allows(void *context, uint64_t priority, uint64_t now_ns, struct wei
 {
 	struct weir_decision decision;
 
-	if (weir_limiter_ask(context, &(struct weir_ask){.priority = priority, .now_ns = NOW_NS + now_ns},
-	                     &decision, permit) != 0)
+	if (weir_limiter_ask(
+	        context,
+	        &(struct weir_ask){.priority = priority, .now_ns = NOW_NS + now_ns, .permit = permit},
+	        &decision) != 0)
 		abort();
 	return decision.allowed;
 }
@@ -65,7 +69,9 @@ static bool allows(void *context, uint64_t priority, uint64_t now_ns, struct wei
 static void report(void *context, const struct weir_permit *permit, enum weir_outcome outcome,
                    uint64_t now_ns)
 {
-	if (weir_limiter_report(context, permit, outcome, 0, NOW_NS + now_ns) != 0)
+	if (weir_limiter_report(context, permit,
+	                        &(struct weir_report){.outcome = outcome, .now_ns = NOW_NS + now_ns}) !=
+	    0)
 		abort();
 }
 

@@ -8,7 +8,7 @@ import pytest
 import weir
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permits import OUTCOMES, Permit, lib
+from permits import OUTCOMES, Permit, key_force, key_permit, key_refund, key_report, lib, limiter_permit, limiter_report
 
 NOW = 1_700_000_000_123_456_789
 S = 10**9
@@ -46,7 +46,7 @@ class Both:
     def acquire(self, after=0):
         self.now += after
         raw, permit = weir.RawDecision(), Permit()
-        assert lib.weir_limiter_acquire_permit(
+        assert limiter_permit(
             self.limiter.handle, 1, self.now, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
         known = {"id": 1}
         expected = self.model.call("acquire", self.now, 1, known)
@@ -65,7 +65,7 @@ class Both:
         """Whether the permit was held."""
         self.now += after
         permit, known = self.permits[which] if keep else self.permits.pop(which)
-        status = lib.weir_limiter_report(
+        status = limiter_report(
             self.limiter.handle, ctypes.byref(permit), OUTCOMES.index(outcome), latency, self.now)
         expected = self.model.call("report", self.now, 1, known, outcome=outcome,
                                    latency_ns=latency)
@@ -155,11 +155,11 @@ class Key:
         self.permits = []
 
     def ask(self, function, *args):
-        return function(self.table.handle, self.limit.handle, self.name, len(self.name), *args)
+        return function(self.table.handle, self.limit.handle, self.name, *args)
 
     def acquire(self, now):
         raw, permit, known = weir.RawDecision(), Permit(), {"id": 1}
-        assert self.ask(lib.weir_acquire_permit, 1, now, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
+        assert self.ask(key_permit, 1, now, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
         assert weir._plain(raw) == self.model.call("acquire", now, 1, known)
         if raw.allowed:
             self.permits.append((permit, known))
@@ -171,11 +171,11 @@ class Key:
         assert status == (weir.OK if held else weir.ENOTFOUND)
 
     def report(self, now, which, outcome, latency):
-        self.end(now, which, lib.weir_report, OUTCOMES.index(outcome), latency, now,
+        self.end(now, which, key_report, OUTCOMES.index(outcome), latency, now,
                  outcome=outcome, latency_ns=latency)
 
     def refund(self, now, which):
-        self.end(now, which, lib.weir_refund_permit, now, ctypes.byref(weir.RawDecision()))
+        self.end(now, which, key_refund, now, ctypes.byref(weir.RawDecision()))
 
     def look(self, operation, now):
         found = self.table.call(self.limit, self.name, operation, now)
@@ -185,7 +185,7 @@ class Key:
 
     def force(self, now, how, after):
         until = now + after if after else 0
-        assert self.ask(lib.weir_force, HOW.index(how), until, now) == weir.OK
+        assert self.ask(key_force, HOW.index(how), until, now) == weir.OK
         self.model.force(how, until, now)
 
 
@@ -244,12 +244,12 @@ def test_no_steps_of_the_clock_keep_a_breaker_from_closing_again(data):
 
     def acquire(at):
         raw, permit = weir.RawDecision(), Permit()
-        assert lib.weir_limiter_acquire_permit(
+        assert limiter_permit(
             limiter.handle, 1, at, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
         return raw, permit
 
     def report(permit, outcome, at):
-        return lib.weir_limiter_report(limiter.handle, ctypes.byref(permit), outcome, 1, at)
+        return limiter_report(limiter.handle, ctypes.byref(permit), outcome, 1, at)
 
     steps = st.sampled_from([0, 0, 1, S, p["sleep_ns"], p["permit_timeout_ns"], 3600 * S, 5 * 3600 * S,
                              -S, -7 * S, -p["sleep_ns"], -3600 * S, -5 * 3600 * S, -2 * models.DAY_NS])
@@ -339,12 +339,12 @@ def test_a_reload_of_judge_only_loses_no_permit(bound, before, after):
     permits = []
     for n in range(40):
         raw, permit = weir.RawDecision(), Permit()
-        assert keys[0].ask(lib.weir_acquire_permit, 1, NOW + n, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
+        assert keys[0].ask(key_permit, 1, NOW + n, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
         assert raw.allowed
         permits.append(permit)
     keys[0].limit = other
     for permit in permits:
-        assert keys[0].ask(lib.weir_report, ctypes.byref(permit), 0, 1, NOW + S) == weir.OK
+        assert keys[0].ask(key_report, ctypes.byref(permit), 0, 1, NOW + S) == weir.OK
     assert table.call(other, b"key", "peek", NOW + 11 * S)["remaining"] > 0  # as of one that is closed
 
 

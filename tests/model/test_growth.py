@@ -10,7 +10,7 @@ import time
 
 import pytest
 import weir
-from permits import OUTCOMES, Permit, lib
+from permits import OUTCOMES, Permit, key_permit, key_refund, key_report, lib
 
 S, HOUR = 10**9, 3600 * 10**9
 KEYS = [f"key {n}".encode() for n in range(12)]
@@ -65,7 +65,7 @@ class Twin:
 
     def acquire(self, key, now, cost):
         raw, permit = weir.RawDecision(), Permit()
-        assert lib.weir_acquire_permit(self.table.handle, self.limit.handle, key, len(key), cost, now,
+        assert key_permit(self.table.handle, self.limit.handle, key, cost, now,
                                        ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
         if raw.allowed:
             self.permits.append((key, permit))
@@ -73,11 +73,11 @@ class Twin:
 
     def give_back(self, which, now, how):
         key, permit = self.permits[which]
-        words = self.table.handle, self.limit.handle, key, len(key), ctypes.byref(permit)
+        words = self.table.handle, self.limit.handle, key, ctypes.byref(permit)
         if how != "refund":
-            return lib.weir_report(*words, OUTCOMES.index(how), 0, now)
+            return key_report(*words, OUTCOMES.index(how), 0, now)
         raw = weir.RawDecision()
-        status = lib.weir_refund_permit(*words, now, ctypes.byref(raw))
+        status = key_refund(*words, now, ctypes.byref(raw))
         return status, weir._plain(raw) if status == weir.OK else None
 
 

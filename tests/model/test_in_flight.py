@@ -7,7 +7,7 @@ import pytest
 import weir
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_breaker import OUTCOMES, Permit, lib
+from permits import OUTCOMES, Permit, key_permit, key_report, lib, limiter_permit, limiter_report
 
 NOW = 1_700_000_000_123_456_789
 S = 10**9
@@ -36,7 +36,7 @@ class Both:
 
     def acquire(self):
         raw, permit, known = weir.RawDecision(), Permit(), {"id": 1}
-        assert lib.weir_limiter_acquire_permit(
+        assert limiter_permit(
             self.limiter.handle, 1, self.now, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
         assert weir._plain(raw) == self.model.call("acquire", self.now, 1, known)
         assert permit.until_ns == known.get("until_ns", 0)
@@ -46,7 +46,7 @@ class Both:
 
     def report(self, outcome="success", which=0, latency=0):
         permit, known = self.permits.pop(which)
-        status = lib.weir_limiter_report(
+        status = limiter_report(
             self.limiter.handle, ctypes.byref(permit), OUTCOMES.index(outcome), latency, self.now)
         expected = self.model.call("report", self.now, 1 if known["until_ns"] > self.now else 0,
                                    known, outcome=outcome, latency_ns=latency)
@@ -104,7 +104,7 @@ def test_a_clock_that_goes_back_and_returns_holds_no_permit_for_longer(method):
         for now in (NOW, NOW - hours * 3600 * S, NOW - hours * 3600 * S + 1, NOW, NOW + part):
             raw, permit = weir.RawDecision(), Permit()
             latest = max(latest, now)
-            assert lib.weir_limiter_acquire_permit(both.limiter.handle, 1, now, ctypes.byref(raw),
+            assert limiter_permit(both.limiter.handle, 1, now, ctypes.byref(raw),
                                                    ctypes.byref(permit)) == weir.OK
             assert raw.allowed and now < permit.until_ns <= latest + timeout + part
         after = both.limiter.call("peek", latest + PARTS * part)
@@ -163,10 +163,10 @@ def test_a_report_of_a_key_that_was_reset_and_has_made_room_is_refused():
     """Its head is gone while its permit is still held."""
     limit = weir.Limit(weir.options(weir.ADAPTIVE, keys=40))
     table, raw, permit, key = weir.Table(1000), weir.RawDecision(), Permit(), b"key"
-    assert lib.weir_acquire_permit(table.handle, limit.handle, key, len(key), 1, NOW, ctypes.byref(raw),
+    assert key_permit(table.handle, limit.handle, key, 1, NOW, ctypes.byref(raw),
                                    ctypes.byref(permit)) == weir.OK and raw.allowed
     table.call(limit, key, "reset", NOW)
     for n in range(400):
         table.call(limit, b"other %d" % n, "acquire", NOW + S)
-    assert lib.weir_report(table.handle, limit.handle, key, len(key), ctypes.byref(permit), 0, 0,
+    assert key_report(table.handle, limit.handle, key, ctypes.byref(permit), 0, 0,
                            NOW + S) == weir.ENOTFOUND

@@ -40,8 +40,8 @@ class Engine:
             Attribute(name.encode(), value.encode(), len(value.encode()))
             for name, value in parameters.items()))
         raw = weir.RawDecision()
-        status = weir.lib.weir_engine_check(self.engine, attributes, ctypes.c_size_t(len(parameters)),
-                                            weir.U64(1), weir.U64(now), ctypes.byref(raw))
+        status = weir.lib.weir_engine_acquire(self.engine, attributes, ctypes.c_size_t(len(parameters)),
+                                              weir.U64(1), weir.U64(now), ctypes.byref(raw))
         assert status == weir.OK
         decided = not raw.allowed or weir.lib.weir_reason_text(raw.reason) == b"listed"
         return (raw.allowed, int(raw.rule) if decided else None,

@@ -229,7 +229,7 @@ class Library:
         decision = weir.RawDecision()
         status = weir.lib.weir_engine_acquire(
             self.engine, items, ctypes.c_size_t(len(request)), weir.U64(1), weir.U64(NOW_NS),
-            ctypes.byref(decision), None)
+            ctypes.byref(decision))
         if status == weir.ECOST:
             return False, None, None
         assert status == weir.OK

@@ -8,7 +8,7 @@ import pytest
 import weir
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permits import OUTCOMES, Permit, lib
+from permits import OUTCOMES, Permit, key_permit, key_report, lib, limiter_permit, limiter_report
 
 NOW = 1_700_000_000_123_456_789
 S = 10**9
@@ -45,7 +45,7 @@ class Both:
     def acquire(self, after=0, cost=1):
         self.now += after
         raw, permit = weir.RawDecision(), Permit()
-        assert lib.weir_limiter_acquire_permit(
+        assert limiter_permit(
             self.limiter.handle, cost, self.now, ctypes.byref(raw), ctypes.byref(permit)) == weir.OK
         known = {"id": 1}
         assert weir._plain(raw) == self.model.call("acquire", self.now, cost, known)
@@ -63,7 +63,7 @@ class Both:
         """Whether the permit was held."""
         self.now += after
         permit, known = self.permits[which] if keep else self.permits.pop(which)
-        status = lib.weir_limiter_report(
+        status = limiter_report(
             self.limiter.handle, ctypes.byref(permit), OUTCOMES.index(outcome), 0, self.now)
         expected = self.model.call("report", self.now, 1, known, outcome=outcome)
         assert status == (weir.OK if expected["allowed"] else weir.ENOTFOUND)
@@ -251,17 +251,17 @@ def test_a_limiter_without_keys_counts_each_report_of_a_permit():
 def test_a_second_report_of_a_tables_permit_has_no_effect():
     health = weir.HealthOptions()
     limit = weir.Limit(weir.options(weir.THROTTLE, health=ctypes.pointer(health)))
-    table, one = weir.Table(1000), (b"one", 3)
+    table, one = weir.Table(1000), (b"one",)
     raw, permit, passed = weir.RawDecision(), Permit(), 0
     weir.lib.weir_seed(5)
     for _ in range(200):
-        assert lib.weir_acquire_permit(table.handle, limit.handle, *one, 1, NOW, ctypes.byref(raw),
+        assert key_permit(table.handle, limit.handle, *one, 1, NOW, ctypes.byref(raw),
                                        ctypes.byref(permit)) == weir.OK
         if not raw.allowed:
             continue
         passed += 1
         for status, outcome in ((weir.OK, "failure"), *3 * [(weir.ENOTFOUND, "success")]):
-            assert lib.weir_report(table.handle, limit.handle, *one, ctypes.byref(permit),
+            assert key_report(table.handle, limit.handle, *one, ctypes.byref(permit),
                                    OUTCOMES.index(outcome), 0, NOW) == status
     assert passed < 40  # each success that counted would let two more through
 

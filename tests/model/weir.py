@@ -18,22 +18,12 @@ def constants(enum):
     return re.findall(rf"^\t{enum.upper()}_(\w+)", body, re.M)
 
 
-def _fields(body, types):
+def fields(struct, types):
+    """The fields of a struct, by the types that they have."""
+    body = re.search(rf"^struct {struct} {{(.*?)^}};", HEADER, re.M | re.S)[1]
     found = re.findall(r"^\t([a-z_0-9 ]+?[ *]+)(\w+)(?:\[(\d+)\])?;", body, re.M)
     return [(name, types[kind.strip()] * int(count) if count else types[kind.strip()])
             for kind, name, count in found]
-
-
-def fields(struct, types):
-    """The fields of a struct by the types that they have; `_0`, … are unions without a name."""
-    body, found = re.search(rf"^struct {struct} {{(.*?)^}};", HEADER, re.M | re.S)[1], []
-    for i, (before, union) in enumerate(re.findall(r"(.*?)(?:^\tunion {\n(.*?)^\t};|\Z)", body,
-                                                   re.M | re.S)):
-        found += _fields(before, types)
-        if union:
-            one = {"_fields_": _fields(union.replace("\n\t", "\n")[1:], types)}
-            found.append((f"_{i}", type("Union", (ctypes.Union,), one)))
-    return found
 
 
 # OK, ENOMEM, …, TOKEN_BUCKET, …, SECOND, …
@@ -41,7 +31,7 @@ vars().update({name: int(value) for name, value in re.findall(r"X\((\w+), (-?\d+
 for _enum in ("weir_algorithm", "weir_unit"):
     vars().update({name: value for value, name in enumerate(constants(_enum))})
 CALENDAR, FIRST_REQUEST = range(2)
-NOW = ZERO = 2**64 - 1
+NOW, ZERO = 2**64 - 1, 2**64 - 3
 REASONS = ("ok", "hit_quota", "over_limit", "queue_full", "wait_too_long")
 
 UNIT_NS = {
@@ -80,7 +70,6 @@ class LimitOptions(ctypes.Structure):
         "double": ctypes.c_double, "struct weir_rate": Rate, "enum weir_algorithm": ctypes.c_int,
         "enum weir_align": ctypes.c_int, "enum weir_weekday": ctypes.c_int,
         "const struct weir_health_options *": ctypes.POINTER(HealthOptions)})
-    _anonymous_ = [name for name, _ in _fields_ if name.startswith("_")]
 
 
 class RawDecision(ctypes.Structure):
@@ -108,11 +97,14 @@ class TableOptions(ctypes.Structure):
         ("owner", U64), ("group", U64), ("reserved", U64 * 3)]
 
 
+class Key(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_char_p), ("len", ctypes.c_size_t)]
+
+
 class Request(ctypes.Structure):
     _fields_ = [
         ("limit", ctypes.c_void_p),
-        ("key", ctypes.c_char_p),
-        ("key_len", ctypes.c_size_t),
+        ("key", Key),
         ("cost", U64),
         ("status", ctypes.c_int),
     ]
@@ -130,6 +122,7 @@ STRUCTS = {
     "weir_limit_options": LimitOptions,
     "weir_decision": RawDecision,
     "weir_table_options": TableOptions,
+    "weir_key": Key,
     "weir_request": Request,
     "weir_table_stats": TableStats,
 }
@@ -139,7 +132,6 @@ def _load():
     lib = ctypes.CDLL(str(BUILD / "src" / "libweir.so"))
     handle, out = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
     error, decision = ctypes.POINTER(Error), ctypes.POINTER(RawDecision)
-    key = [ctypes.c_char_p, ctypes.c_size_t]
     signatures = {
         "weir_limit_open": [ctypes.POINTER(LimitOptions), out, error],
         "weir_limiter_open": [ctypes.POINTER(LimitOptions), out, error],
@@ -148,15 +140,15 @@ def _load():
         "weir_limiter_peek": [handle, U64, U64, decision],
         "weir_limiter_refund": [handle, U64, U64, decision],
         "weir_limiter_reset": [handle, U64, decision],
-        "weir_acquire": [handle, handle, *key, U64, U64, decision],
-        "weir_peek": [handle, handle, *key, U64, U64, decision],
-        "weir_refund": [handle, handle, *key, U64, U64, decision],
-        "weir_reset": [handle, handle, *key, U64, decision],
+        "weir_acquire": [handle, handle, Key, U64, U64, decision],
+        "weir_peek": [handle, handle, Key, U64, U64, decision],
+        "weir_refund": [handle, handle, Key, U64, U64, decision],
+        "weir_reset": [handle, handle, Key, U64, decision],
         "weir_acquire_batch": [handle, ctypes.POINTER(Request), ctypes.c_size_t, U64, decision],
         "weir_limit_shed": [handle, ctypes.c_double],
         "weir_limiter_shed": [handle, ctypes.c_double],
         "weir_limiter_force": [handle, ctypes.c_int, U64, U64],
-        "weir_force": [handle, handle, *key, ctypes.c_int, U64, U64],
+        "weir_force": [handle, handle, Key, ctypes.c_int, U64, U64],
         "weir_seed": [U64],
         "weir_limit_close": [handle],
         "weir_limiter_close": [handle],
@@ -258,13 +250,13 @@ class Table(_Handle):
         raw = RawDecision()
         cost = [] if operation == "reset" else [cost]
         _check(getattr(lib, f"weir_{operation}")(
-            self.handle, limit.handle, key, len(key), *cost, now, ctypes.byref(raw)))
+            self.handle, limit.handle, Key(key, len(key)), *cost, now, ctypes.byref(raw)))
         return _plain(raw)
 
     def batch(self, now, requests):
         """`requests` are (limit, key, cost); returns a list of (status, decision)."""
         array = (Request * len(requests))(
-            *(Request(limit.handle, key, len(key), cost) for limit, key, cost in requests))
+            *(Request(limit.handle, Key(key, len(key)), cost) for limit, key, cost in requests))
         raws = (RawDecision * len(requests))()
         lib.weir_acquire_batch(self.handle, array, len(requests), now, raws)
         return [(request.status, _plain(raw)) for request, raw in zip(array, raws)]

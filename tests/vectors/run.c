@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <weir/limiter.h>
+
 #include "algo/algorithm.h"
 #include "compare.h"
 #include "rows/accepts.h"
@@ -133,19 +135,21 @@ struct replay {
 	bool given_back[STATE_PERMITS_MAX];
 };
 
-#define KEY "key", 3
+#define KEY ((struct weir_key){"key", 3})
 
 static int acquire(struct replay *on, const struct vector_step *step, struct weir_decision *d)
 {
 	uint64_t cost = step->call.cost, now_ns = step->time.now_ns;
 	struct weir_permit *permit = step->call.permit ? &on->permits[step->call.permit] : NULL;
+	const struct weir_ask ask = {
+	    .cost = cost != 0 ? cost : WEIR_ZERO, .now_ns = now_ns, .permit = permit};
 
 	if (on->limiter && permit)
-		return weir_limiter_acquire_permit(on->limiter, cost, now_ns, d, permit);
+		return weir_limiter_ask(on->limiter, &ask, d);
 	if (on->limiter)
 		return weir_limiter_acquire(on->limiter, cost, now_ns, d);
 	if (permit)
-		return weir_acquire_permit(on->table, on->limit, KEY, cost, now_ns, d, permit);
+		return weir_ask(on->table, on->limit, KEY, &ask, d);
 	return weir_acquire(on->table, on->limit, KEY, cost, now_ns, d);
 }
 
@@ -153,14 +157,13 @@ static int refund(struct replay *on, const struct vector_step *step, struct weir
 {
 	uint64_t cost = step->call.cost, now_ns = step->time.now_ns;
 	struct weir_permit permit = on->permits[step->call.permit];
-	enum weir_outcome outcome = step->call.outcome;
-	uint64_t latency_ns = step->call.latency_ns;
+	const struct weir_report report = {step->call.outcome, step->call.latency_ns, now_ns};
 
 	permit.cost = cost;
 	if (on->limiter && step->call.op == ALGO_REPORT)
-		return weir_limiter_report(on->limiter, &permit, outcome, latency_ns, now_ns);
+		return weir_limiter_report(on->limiter, &permit, &report);
 	if (step->call.op == ALGO_REPORT)
-		return weir_report(on->table, on->limit, KEY, &permit, outcome, latency_ns, now_ns);
+		return weir_report(on->table, on->limit, KEY, &permit, &report);
 	if (on->limiter && step->call.permit)
 		return weir_limiter_refund_permit(on->limiter, &permit, now_ns, d);
 	if (on->limiter)

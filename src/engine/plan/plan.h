@@ -31,7 +31,7 @@
 #ifndef ENGINE_PLAN_PLAN_H
 #define ENGINE_PLAN_PLAN_H
 
-#include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "algo/algo.h"
 #include "base/arena.h"

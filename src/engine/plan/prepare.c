@@ -39,7 +39,7 @@ static void prepare_direct(const struct weir_limit *limit, const struct algo_cal
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
                          const struct algo_call *call, struct slice key, struct plan *plan)
 {
-	int status = limit_check(limit, call->op, key.len, call->cost, call->max_wait_ns);
+	int status = limit_check(limit, call->op, key, call->cost, call->max_wait_ns);
 	struct store_key wanted = {0};
 
 	if (status == WEIR_ECOST) {

@@ -10,6 +10,8 @@
 #ifndef ENGINE_RULES_RULE_MATCH_H
 #define ENGINE_RULES_RULE_MATCH_H
 
+#include <weir/engine.h>
+
 #include "base/arena.h"
 #include "base/hash.h"
 #include "rules/model.h"

@@ -1,6 +1,8 @@
 /* koala_condition.c: the second part of a rule: `act=ask; uid>5; ip @ crawlers`. */
 #include <stdlib.h>
 
+#include <weir/engine.h>
+
 #include "readers/koala/koala.h"
 #include "rules/attribute.h"
 #include "rules/form.h"

@@ -50,8 +50,9 @@ static size_t network_len(const struct ip *address)
 bool logins_charge(struct logins *logins, const struct ip *address, struct weir_error *error)
 {
 	struct weir_decision d;
-	int status = weir_acquire(logins->failures, logins->failures_limit, address->bytes,
-	                          network_len(address), 1, WEIR_NOW, &d);
+	int status =
+	    weir_acquire(logins->failures, logins->failures_limit,
+	                 (struct weir_key){address->bytes, network_len(address)}, 1, WEIR_NOW, &d);
 
 	if (status == WEIR_OK && d.allowed)
 		return true;
@@ -64,6 +65,6 @@ void logins_give_back(struct logins *logins, const struct ip *address)
 {
 	struct weir_decision d;
 
-	weir_refund(logins->failures, logins->failures_limit, address->bytes, network_len(address), 1,
-	            WEIR_NOW, &d);
+	weir_refund(logins->failures, logins->failures_limit,
+	            (struct weir_key){address->bytes, network_len(address)}, 1, WEIR_NOW, &d);
 }

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include <weir/weir.h>
+#include <weir/pool.h>
 
 #include "base/network/ip.h"
 

@@ -317,8 +317,8 @@ void log_write(struct log *log, enum log_level level, const char *event,
 	struct weir_decision decision;
 	struct buffer text = {0};
 
-	if (weir_acquire(log->buckets, log->limit, event, strlen(event), 1, WEIR_NOW, &decision) ==
-	        WEIR_OK &&
+	if (weir_acquire(log->buckets, log->limit, (struct weir_key){event, strlen(event)}, 1, WEIR_NOW,
+	                 &decision) == WEIR_OK &&
 	    !decision.allowed) {
 		drop(log, 0);
 		return;

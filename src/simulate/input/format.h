@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "base/slice.h"
 

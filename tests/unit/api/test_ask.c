@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/engine.h>
+#include <weir/limiter.h>
 
 #include "../engine/config.h"
 #include "base/time/clock.h"
@@ -96,15 +97,20 @@ static int ask(const struct way *way, const char *kind, const struct weir_ask *a
 	const struct weir_attribute attribute = {"kind", kind, strlen(kind)};
 	struct weir_permits permits;
 	struct weir_permit permit;
+	struct weir_ask asked = *ask;
 
+	if (way->kind == RULES)
+		asked.permits = &permits;
+	else
+		asked.permit = &permit;
 	switch (way->kind) {
 	case LIMITER:
-		return weir_limiter_ask(way->limiter, ask, d, &permit);
+		return weir_limiter_ask(way->limiter, &asked, d);
 	case TABLE:
 		return weir_ask(way->table, weir_engine_limit(way->engine, way->name, strlen(way->name)),
-		                "", 0, ask, d, &permit);
+		                (struct weir_key){"", 0}, &asked, d);
 	default:
-		return weir_engine_ask(way->engine, &attribute, 1, ask, d, &permits);
+		return weir_engine_ask(way->engine, &attribute, 1, &asked, d);
 	}
 }
 
@@ -145,6 +151,79 @@ static void zero_is_the_default_of_all(void **state)
 	}
 }
 
+/* Each constant has one meaning, so one that is given by mistake is refused. */
+_Static_assert(WEIR_ZERO != WEIR_NOW && WEIR_ZERO != WEIR_FOREVER && WEIR_NOW != WEIR_FOREVER,
+               "an explicit zero, the present and no deadline differ");
+
+static void a_permit_of_another_kind_is_refused(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < WAYS; kind++) {
+		struct way way = {.kind = kind, .name = "few", .options = {.rate = {10}}};
+		const struct weir_attribute attribute = {"kind", "few", 3};
+		struct weir_permits permits;
+		struct weir_permit permit;
+		struct weir_decision d;
+		const struct weir_ask one = {.permit = &permit}, all = {.permits = &permits};
+
+		open_way(&way);
+		if (kind == LIMITER)
+			assert_int_equal(weir_limiter_ask(way.limiter, &all, &d), WEIR_EINVAL);
+		else if (kind == TABLE)
+			assert_int_equal(weir_ask(way.table, weir_engine_limit(way.engine, "few", 3),
+			                          (struct weir_key){"", 0}, &all, &d),
+			                 WEIR_EINVAL);
+		else
+			assert_int_equal(weir_engine_ask(way.engine, &attribute, 1, &one, &d), WEIR_EINVAL);
+		close_way(&way);
+	}
+}
+
+/* Every call that takes a key. An empty key needs no address. */
+static void a_key_without_an_address_is_refused(void **state)
+{
+	const struct weir_key bad = {NULL, 1}, empty = {NULL, 0};
+	const struct weir_report success = {0};
+	struct weir_request request = {.key = bad, .cost = 1};
+	struct weir_permit permit = {0};
+	struct weir_decision d;
+	weir_limit *limit;
+	weir_table *table;
+
+	(void)state;
+	assert_int_equal(weir_limit_open(&(struct weir_limit_options){.rate = {5}}, &limit, NULL), 0);
+	assert_int_equal(weir_table_open(NULL, &table, NULL), 0);
+	request.limit = limit;
+	assert_int_equal(weir_acquire(table, limit, bad, 1, WEIR_NOW, &d), WEIR_EINVAL);
+	assert_int_equal(weir_peek(table, limit, bad, 1, WEIR_NOW, &d), WEIR_EINVAL);
+	assert_int_equal(weir_refund(table, limit, bad, 1, WEIR_NOW, &d), WEIR_EINVAL);
+	assert_int_equal(weir_reset(table, limit, bad, WEIR_NOW, &d), WEIR_EINVAL);
+	assert_int_equal(weir_ask(table, limit, bad, &(struct weir_ask){0}, &d), WEIR_EINVAL);
+	assert_int_equal(weir_refund_permit(table, limit, bad, &permit, WEIR_NOW, &d), WEIR_EINVAL);
+	assert_int_equal(weir_report(table, limit, bad, &permit, &success), WEIR_EINVAL);
+	assert_int_equal(weir_acquire_batch(table, &request, 1, WEIR_NOW, &d), WEIR_EINVAL);
+	assert_int_equal(request.status, WEIR_EINVAL);
+	assert_int_equal(weir_acquire(table, limit, empty, 1, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(d.remaining, 4);
+	weir_table_close(table);
+	weir_limit_close(limit);
+}
+
+static void a_report_with_an_unknown_field_is_refused(void **state)
+{
+	const struct weir_report unknown = {.reserved = {1}};
+	struct weir_permit permit;
+	struct weir_decision d;
+	weir_limiter *limiter;
+
+	(void)state;
+	assert_int_equal(weir_limiter_open(&(struct weir_limit_options){.rate = {5}}, &limiter, NULL),
+	                 0);
+	assert_int_equal(weir_limiter_ask(limiter, &(struct weir_ask){.permit = &permit}, &d), 0);
+	assert_int_equal(weir_limiter_report(limiter, &permit, &unknown), WEIR_EINVAL);
+	weir_limiter_close(limiter);
+}
+
 static void what_is_not_known_is_refused(void **state)
 {
 	static const struct {
@@ -153,7 +232,9 @@ static void what_is_not_known_is_refused(void **state)
 	} cases[] = {
 	    {{.priority = 10}, WEIR_ERANGE},
 	    {{.priority = UINT64_MAX}, WEIR_ERANGE},
-	    {{.reserved = {0, 0, 0, 1}}, WEIR_EINVAL},
+	    {{.reserved = {0, 1}}, WEIR_EINVAL},
+	    {{.now_ns = WEIR_ZERO}, WEIR_EINVAL},
+	    {{.deadline_ns = WEIR_ZERO}, WEIR_EINVAL},
 	    {{.now_ns = NOW, .deadline_ns = WEIR_FOREVER}, WEIR_EINVAL},
 	    {{.cost = 11, .now_ns = NOW}, WEIR_ECOST},
 	    {{.cost = 11, .deadline_ns = WEIR_FOREVER}, WEIR_ECOST},
@@ -304,7 +385,8 @@ static void a_thread_that_waits_is_dropped_for_a_higher_one(void **state)
 			assert_true(callers[dropped[i - 2]].d.retry_after_ns > 0);
 		}
 		for (size_t i = 2; i < 4; i++) { /* each is woken by a reset, which frees its place */
-			weir_reset(way.table, weir_engine_limit(way.engine, "lane", 4), "", 0, WEIR_NOW, &d);
+			weir_reset(way.table, weir_engine_limit(way.engine, "lane", 4),
+			           (struct weir_key){"", 0}, WEIR_NOW, &d);
 			pthread_join(callers[i].thread, NULL);
 			assert_true(callers[i].d.allowed);
 			assert_true(i == 3 || !is_done(&callers[3]));
@@ -328,7 +410,7 @@ static void a_limiter_drops_its_threads_too(void **state)
 
 	(void)state;
 	open_way(&way);
-	assert_int_equal(weir_limiter_acquire_permit(way.limiter, 1, WEIR_NOW, &d, &held), 0);
+	assert_int_equal(weir_limiter_ask(way.limiter, &(struct weir_ask){.permit = &held}, &d), 0);
 	for (size_t i = 0; i < 3; i++) {
 		callers[i] = (struct caller){.way = &way, .priority = 9 - 4 * i};
 		pthread_create(&callers[i].thread, NULL, wait_for_it, &callers[i]);
@@ -339,7 +421,7 @@ static void a_limiter_drops_its_threads_too(void **state)
 		assert_int_equal(callers[i].d.reason, WEIR_REASON_QUEUE_FULL);
 	}
 	assert_false(is_done(&callers[2]));
-	assert_int_equal(weir_limiter_report(way.limiter, &held, WEIR_OUTCOME_SUCCESS, 0, WEIR_NOW), 0);
+	assert_int_equal(weir_limiter_report(way.limiter, &held, &(struct weir_report){0}), 0);
 	pthread_join(callers[2].thread, NULL);
 	assert_true(callers[2].d.allowed);
 	close_way(&way);
@@ -350,6 +432,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(zero_is_the_default_of_all),
 	    cmocka_unit_test(what_is_not_known_is_refused),
+	    cmocka_unit_test(a_permit_of_another_kind_is_refused),
+	    cmocka_unit_test(a_key_without_an_address_is_refused),
+	    cmocka_unit_test(a_report_with_an_unknown_field_is_refused),
 	    cmocka_unit_test(a_cost_that_no_caller_with_such_a_deadline_can_have_is_an_error),
 	    cmocka_unit_test(the_lowest_are_shed_first),
 	    cmocka_unit_test(a_rule_beats_the_caller),

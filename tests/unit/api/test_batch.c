@@ -76,17 +76,17 @@ static void decides_as_one_by_one(void **state)
 			size_t len = 1 + draw(&seed, sizeof keys[i]);
 
 			memset(keys[i], (int)draw(&seed, 1 + (uint64_t)round / 4), sizeof keys[i]);
-			requests[i] = (struct weir_request){limits[draw(&seed, KINDS)], keys[i], len,
-			                                    draw(&seed, 3), 99};
+			requests[i] = (struct weir_request){
+			    limits[draw(&seed, KINDS)], {keys[i], len}, draw(&seed, 3), 99};
 			if (draw(&seed, 20) == 0)
 				requests[i].cost = 1000;
 			if (draw(&seed, 20) == 0)
-				requests[i].key = bytes, requests[i].key_len = sizeof bytes;
+				requests[i].key = (struct weir_key){bytes, sizeof bytes};
 		}
 		found = weir_acquire_batch(batched, requests, n, now, decisions);
 		for (size_t i = 0; i < n; i++) {
 			const struct weir_request *r = &requests[i];
-			int status = weir_acquire(single, r->limit, r->key, r->key_len, r->cost, now, &d);
+			int status = weir_acquire(single, r->limit, r->key, r->cost, now, &d);
 
 			first = first ? first : status;
 			assert_int_equal(r->status, status);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "../engine/config.h"
 #include "base/os/os.h"
@@ -96,7 +96,10 @@ static int acquire_with(struct scene *s, uint64_t cost, struct weir_permits *per
 {
 	struct weir_attribute attributes[] = {{"key", "k", 1}, {"user", s->user, 1}};
 
-	return weir_engine_acquire(s->engine, attributes, 2, cost, NOW, &s->d, permits);
+	return weir_engine_ask(
+	    s->engine, attributes, 2,
+	    &(struct weir_ask){.cost = cost ? cost : WEIR_ZERO, .now_ns = NOW, .permits = permits},
+	    &s->d);
 }
 
 static bool acquire(struct scene *s, uint64_t cost)
@@ -113,15 +116,16 @@ static int refund(struct scene *s, uint64_t now_ns)
 
 static int report(struct scene *s)
 {
-	return weir_engine_report(s->engine, &s->permits, WEIR_OUTCOME_SUCCESS, 0, NOW);
+	return weir_engine_report(s->engine, &s->permits, &(struct weir_report){.now_ns = NOW});
 }
 
 static uint64_t left(struct scene *s, const char *limit, const char *key)
 {
 	struct weir_decision d;
 
-	assert_int_equal(weir_peek(s->table, weir_engine_limit(s->engine, limit, strlen(limit)), key, 1,
-	                           1, NOW, &d), 0);
+	assert_int_equal(weir_peek(s->table, weir_engine_limit(s->engine, limit, strlen(limit)),
+	                           (struct weir_key){key, 1}, 1, NOW, &d),
+	                 0);
 	return d.remaining;
 }
 
@@ -129,6 +133,17 @@ static void assert_left(struct scene *s, uint64_t of_places, uint64_t of_hour)
 {
 	assert_int_equal(left(s, "places", "k"), of_places);
 	assert_int_equal(left(s, "hourly", "k"), of_hour);
+}
+
+static void a_value_without_an_address_is_refused(void **state)
+{
+	const struct weir_attribute bad = {"key", NULL, 1};
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_both);
+	assert_int_equal(weir_engine_acquire(s.engine, &bad, 1, 1, NOW, &s.d), WEIR_EINVAL);
+	close_scene(&s);
 }
 
 static void what_is_denied_has_no_permits_and_holds_nothing(void **state)
@@ -192,7 +207,8 @@ static void part_of_it_is_given_back(void **state)
 
 	(void)state;
 	OPEN(&s, by_buckets);
-	weir_acquire(s.table, weir_engine_limit(s.engine, "other", 5), "k", 1, 1, NOW, &s.d);
+	weir_acquire(s.table, weir_engine_limit(s.engine, "other", 5), (struct weir_key){"k", 1}, 1,
+	             NOW, &s.d);
 	acquire(&s, 2);
 	s.permits.cost = 0;
 	assert_int_equal(refund(&s, NOW), 0); /* it asks, and is still held */
@@ -259,9 +275,13 @@ static void a_report_frees_places_once_and_all_else_stays_taken(void **state)
 	acquire(&s, 1);
 	acquire(&s, 1);
 	assert_int_equal(
-	    weir_engine_report(s.engine, &s.permits, WEIR_OUTCOME_COUNT, 0, NOW), WEIR_EINVAL);
-	assert_int_equal(
-	    weir_engine_report(s.engine, &s.permits, (enum weir_outcome)-1, 0, NOW), WEIR_EINVAL);
+	    weir_engine_report(s.engine, &s.permits,
+	                       &(struct weir_report){.outcome = WEIR_OUTCOME_COUNT, .now_ns = NOW}),
+	    WEIR_EINVAL);
+	assert_int_equal(weir_engine_report(
+	                     s.engine, &s.permits,
+	                     &(struct weir_report){.outcome = (enum weir_outcome) - 1, .now_ns = NOW}),
+	                 WEIR_EINVAL);
 	assert_int_equal(report(&s), 0);
 	assert_left(&s, 2, 1);
 	assert_int_equal(report(&s), WEIR_ENOTFOUND);
@@ -389,8 +409,10 @@ static void *call(void *context)
 	struct caller *caller = context;
 	struct weir_attribute key = {"key", "k", 1};
 
-	caller->status = weir_engine_acquire_wait(caller->scene->engine, &key, 1, 1,
-	                                          caller->deadline_ns, &caller->d, &caller->permits);
+	caller->status = weir_engine_ask(
+	    caller->scene->engine, &key, 1,
+	    &(struct weir_ask){.deadline_ns = caller->deadline_ns, .permits = &caller->permits},
+	    &caller->d);
 	return NULL;
 }
 
@@ -424,15 +446,18 @@ static struct weir_permits take_now(struct scene *s, uint64_t cost)
 	struct weir_permits permits;
 
 	assert_int_equal(
-	    weir_engine_acquire(s->engine, &key, 1, cost, WEIR_NOW, &s->d, &permits), 0);
+	    weir_engine_ask(s->engine, &key, 1,
+	                    &(struct weir_ask){.cost = cost ? cost : WEIR_ZERO, .permits = &permits},
+	                    &s->d),
+	    0);
 	assert_true(s->d.allowed);
 	return permits;
 }
 
 static void reset(struct scene *s, const char *limit)
 {
-	weir_reset(s->table, weir_engine_limit(s->engine, limit, strlen(limit)), "k", 1, WEIR_NOW,
-	           &s->d);
+	weir_reset(s->table, weir_engine_limit(s->engine, limit, strlen(limit)),
+	           (struct weir_key){"k", 1}, WEIR_NOW, &s->d);
 }
 
 static void a_place_is_waited_for_and_its_queue_is_bounded(void **state)
@@ -458,7 +483,9 @@ static void a_place_is_waited_for_and_its_queue_is_bounded(void **state)
 	call(&third);
 	assert_int_equal(third.d.reason, WEIR_REASON_OVER_LIMIT);
 
-	assert_int_equal(weir_engine_report(s.engine, &first, WEIR_OUTCOME_FAILURE, 0, WEIR_NOW), 0);
+	assert_int_equal(weir_engine_report(s.engine, &first,
+	                                    &(struct weir_report){.outcome = WEIR_OUTCOME_FAILURE}),
+	                 0);
 	pthread_join(next.thread, NULL);
 	assert_int_equal(next.status, 0);
 	assert_true(next.d.allowed);
@@ -479,7 +506,8 @@ static void each_key_that_denies_is_waited_for(void **state)
 	call_for_ever(&s, &caller, "hourly");
 	reset(&s, "hourly");
 	until_it_waits_for(&s, "other");
-	weir_peek(s.table, weir_engine_limit(s.engine, "hourly", 6), "k", 1, 1, WEIR_NOW, &s.d);
+	weir_peek(s.table, weir_engine_limit(s.engine, "hourly", 6), (struct weir_key){"k", 1}, 1,
+	          WEIR_NOW, &s.d);
 	assert_int_equal(s.d.remaining, 3);
 	reset(&s, "other");
 	pthread_join(caller.thread, NULL);
@@ -542,7 +570,8 @@ static void the_first_for_one_key_does_not_overtake_at_another(void **state)
 	waitlist_leave(queues.room, &queues.before);
 	while (waitlist_has(queues.room, queues.before.hash))
 		sched_yield();
-	weir_peek(s.table, weir_engine_limit(s.engine, "other", 5), "k", 1, 1, WEIR_NOW, &s.d);
+	weir_peek(s.table, weir_engine_limit(s.engine, "other", 5), (struct weir_key){"k", 1}, 1,
+	          WEIR_NOW, &s.d);
 	assert_int_equal(s.d.remaining, 3);
 	while (waitlist_count(queues.room) < 2)
 		sched_yield();
@@ -595,6 +624,7 @@ static void a_turn_is_slept_for(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_value_without_an_address_is_refused),
 	    cmocka_unit_test(what_is_denied_has_no_permits_and_holds_nothing),
 	    cmocka_unit_test(places_are_given_back_when_a_later_limit_refuses),
 	    cmocka_unit_test(a_refund_gives_all_back_once),

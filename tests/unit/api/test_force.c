@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/limiter.h>
 
 #define S    UINT64_C(1000000000)
 #define NOW  (UINT64_C(1700000000) * S)
@@ -39,15 +39,16 @@ static void end(void)
 
 static int force(const char *key, enum weir_force how, uint64_t until_ns, uint64_t now_ns)
 {
-	return weir_force(table, limit, key, strlen(key), how, until_ns, now_ns);
+	return weir_force(table, limit, (struct weir_key){key, strlen(key)}, how, until_ns, now_ns);
 }
 
 static struct weir_decision acquire(const char *key, struct weir_permit *permit, uint64_t now_ns)
 {
 	struct weir_decision d;
 
-	assert_int_equal(
-	    weir_acquire_permit(table, limit, key, strlen(key), 1, now_ns, &d, permit), WEIR_OK);
+	assert_int_equal(weir_ask(table, limit, (struct weir_key){key, strlen(key)},
+	                          &(struct weir_ask){.now_ns = now_ns, .permit = permit}, &d),
+	                 WEIR_OK);
 	return d;
 }
 
@@ -66,8 +67,10 @@ static void trip(const char *key, uint64_t now_ns)
 	struct weir_permit permit;
 
 	assert_true(acquire(key, &permit, now_ns).allowed);
-	assert_int_equal(weir_report(table, limit, key, strlen(key), &permit, WEIR_OUTCOME_FAILURE, 1,
-	                             now_ns),
+	assert_int_equal(weir_report(table, limit, (struct weir_key){key, strlen(key)}, &permit,
+	                             &(struct weir_report){.outcome = WEIR_OUTCOME_FAILURE,
+	                                                   .latency_ns = 1,
+	                                                   .now_ns = now_ns}),
 	                 WEIR_OK);
 }
 
@@ -84,7 +87,7 @@ static void a_key_is_forced_until_its_time_and_others_are_not(void **unused)
 	assert_int_equal(d.reason, WEIR_REASON_BREAKER_OPEN);
 	assert_int_equal(d.retry_after_ns, 7 * S);
 	assert_true(passes("b", NOW));
-	weir_reset(table, limit, "a", 1, NOW, &d);
+	weir_reset(table, limit, (struct weir_key){"a", 1}, NOW, &d);
 	assert_false(passes("a", NOW + 9 * S - 1));
 	assert_true(passes("a", NOW + 9 * S));
 	trip("a", NOW + 9 * S); /* it goes by its window again */
@@ -137,7 +140,8 @@ static void what_cannot_be_forced_is_refused(void **unused)
 	assert_int_equal(force("a", WEIR_FORCE_OPEN, NOW, NOW), WEIR_ERANGE);
 	assert_int_equal(force("a", (enum weir_force)3, 0, NOW), WEIR_EINVAL);
 	assert_int_equal(weir_limit_open(&bucket, &other, NULL), WEIR_OK);
-	assert_int_equal(weir_force(table, other, "a", 1, WEIR_FORCE_OPEN, 0, NOW), WEIR_EINVAL);
+	assert_int_equal(weir_force(table, other, (struct weir_key){"a", 1}, WEIR_FORCE_OPEN, 0, NOW),
+	                 WEIR_EINVAL);
 	assert_int_equal(weir_limiter_open(&bucket, &limiter, NULL), WEIR_OK);
 	assert_int_equal(weir_limiter_force(limiter, WEIR_FORCE_OPEN, 0, NOW), WEIR_EINVAL);
 	weir_limiter_close(limiter);

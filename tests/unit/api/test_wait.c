@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/limiter.h>
 
 #include "base/os/os.h"
 #include "engine/limit.h"
@@ -59,7 +59,8 @@ static void take(struct scene *scene, const char *key, uint64_t cost)
 {
 	struct weir_decision d;
 
-	assert_int_equal(weir_acquire(scene->table, scene->limit, key, strlen(key), cost, WEIR_NOW, &d),
+	assert_int_equal(weir_acquire(scene->table, scene->limit, (struct weir_key){key, strlen(key)},
+	                              cost, WEIR_NOW, &d),
 	                 0);
 	assert_true(d.allowed);
 }
@@ -68,16 +69,19 @@ static void give_back(struct scene *scene, const char *key)
 {
 	struct weir_decision d;
 
-	weir_refund(scene->table, scene->limit, key, strlen(key), 1, WEIR_NOW, &d);
+	weir_refund(scene->table, scene->limit, (struct weir_key){key, strlen(key)}, 1, WEIR_NOW, &d);
 }
 
 static void *call(void *context)
 {
 	struct caller *caller = context;
 
-	caller->status = weir_acquire_wait(caller->scene->table, caller->scene->limit, caller->key,
-	                                   strlen(caller->key), caller->cost,
-	                                   caller->deadline_ns, &caller->d, caller->permit);
+	caller->status = weir_ask(caller->scene->table, caller->scene->limit,
+	                          (struct weir_key){caller->key, strlen(caller->key)},
+	                          &(struct weir_ask){.cost = caller->cost,
+	                                             .deadline_ns = caller->deadline_ns,
+	                                             .permit = caller->permit},
+	                          &caller->d);
 	__atomic_store_n(&caller->done, true, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -211,7 +215,7 @@ static void test_a_reset_serves_all_who_wait(void **state)
 	(void)state;
 	take(&scene, "key", THREADS);
 	call_in_order(callers, THREADS, &scene, "key", 1, WEIR_FOREVER);
-	weir_reset(scene.table, scene.limit, "key", 3, WEIR_NOW, &d);
+	weir_reset(scene.table, scene.limit, (struct weir_key){"key", 3}, WEIR_NOW, &d);
 	join_all(callers, THREADS);
 	for (size_t i = 0; i < THREADS; i++)
 		assert_int_equal(callers[i].d.remaining, THREADS - 1 - i);
@@ -272,7 +276,7 @@ static void test_a_permit_comes_with_what_was_waited_for(void **state)
 	pthread_create(&caller.thread, NULL, call, &caller);
 	while (waiting(&scene) == 0)
 		sched_yield();
-	weir_reset(scene.table, scene.limit, "key", 3, WEIR_NOW, &d);
+	weir_reset(scene.table, scene.limit, (struct weir_key){"key", 3}, WEIR_NOW, &d);
 	pthread_join(caller.thread, NULL);
 	assert_true(caller.d.allowed);
 	assert_int_equal(permit.cost, 2);
@@ -283,11 +287,14 @@ static void test_a_permit_comes_with_what_was_waited_for(void **state)
 	pthread_create(&caller.thread, NULL, call, &caller);
 	while (waiting(&scene) == 0)
 		sched_yield();
-	assert_int_equal(weir_refund_permit(scene.table, scene.limit, "key", 3, &permit, WEIR_NOW, &d), 0);
+	assert_int_equal(weir_refund_permit(scene.table, scene.limit, (struct weir_key){"key", 3},
+	                                    &permit, WEIR_NOW, &d),
+	                 0);
 	pthread_join(caller.thread, NULL);
 	assert_true(caller.d.allowed);
 	assert_int_not_equal(again.id, permit.id);
-	assert_int_equal(weir_refund_permit(scene.table, scene.limit, "key", 3, &permit, WEIR_NOW, &d),
+	assert_int_equal(weir_refund_permit(scene.table, scene.limit, (struct weir_key){"key", 3},
+	                                    &permit, WEIR_NOW, &d),
 	                 WEIR_ENOTFOUND);
 	caller = (struct caller){&scene, "key", 2, WEIR_NOW, &again};
 	call(&caller);
@@ -306,8 +313,9 @@ static void test_a_place_is_waited_for_and_the_queue_is_bounded(void **state)
 	struct weir_decision d;
 
 	(void)state;
-	assert_int_equal(
-	    weir_acquire_permit(scene.table, scene.limit, "key", 3, 1, WEIR_NOW, &d, &permit), 0);
+	assert_int_equal(weir_ask(scene.table, scene.limit, (struct weir_key){"key", 3},
+	                          &(struct weir_ask){.permit = &permit}, &d),
+	                 0);
 	for (size_t i = 0; i < 2; i++) {
 		callers[i] = (struct caller){&scene, "key", 1, WEIR_FOREVER, &next[i]};
 		pthread_create(&callers[i].thread, NULL, call, &callers[i]);
@@ -321,8 +329,9 @@ static void test_a_place_is_waited_for_and_the_queue_is_bounded(void **state)
 	call(&third);
 	assert_int_equal(third.d.reason, WEIR_REASON_OVER_LIMIT);
 	for (size_t i = 0; i < 2; i++) {
-		assert_int_equal(weir_report(scene.table, scene.limit, "key", 3, &permit,
-		                             WEIR_OUTCOME_SUCCESS, 0, WEIR_NOW), 0);
+		assert_int_equal(weir_report(scene.table, scene.limit, (struct weir_key){"key", 3}, &permit,
+		                             &(struct weir_report){0}),
+		                 0);
 		pthread_join(callers[i].thread, NULL);
 		assert_true(callers[i].d.allowed);
 		permit = next[i];
@@ -341,8 +350,9 @@ static void *hold_and_give_back(void *context)
 	struct weir_decision d;
 
 	for (unsigned r = 0; r < lock->rounds; r++) {
-		if (weir_acquire_wait(lock->scene->table, lock->scene->limit, "key", 3, 1, WEIR_FOREVER,
-		                      &d, NULL) != 0 || !d.allowed)
+		if (weir_ask(lock->scene->table, lock->scene->limit, (struct weir_key){"key", 3},
+		             &(struct weir_ask){.deadline_ns = WEIR_FOREVER}, &d) != 0 ||
+		    !d.allowed)
 			abort();
 		if (__atomic_fetch_add(lock->inside, 1, __ATOMIC_ACQ_REL) != 0)
 			abort();
@@ -415,8 +425,10 @@ static void test_who_would_not_wait_is_not_let_by(void **state)
 	give_back(&scene, "key");
 	join_all(&first, 1);
 	assert_true(first.d.allowed);
-	assert_int_equal(weir_acquire_wait(scene.table, scene.limit, "key", 3, THREADS + 1, WEIR_NOW,
-	                                   &first.d, NULL), WEIR_ECOST);
+	assert_int_equal(weir_ask(scene.table, scene.limit, (struct weir_key){"key", 3},
+	                          &(struct weir_ask){.cost = THREADS + 1, .deadline_ns = WEIR_NOW},
+	                          &first.d),
+	                 WEIR_ECOST);
 	close_scene(&scene);
 }
 
@@ -488,8 +500,10 @@ static void *call_limiter(void *context)
 {
 	struct weir_decision d;
 
-	return weir_limiter_acquire_wait(context, 1, WEIR_FOREVER, &d, NULL) == 0 && d.allowed ? context
-	                                                                                   : NULL;
+	return weir_limiter_ask(context, &(struct weir_ask){.deadline_ns = WEIR_FOREVER}, &d) == 0 &&
+	               d.allowed
+	           ? context
+	           : NULL;
 }
 
 static void test_a_limiter_wakes_who_waits_for_it(void **state)
@@ -514,7 +528,10 @@ static void test_a_limiter_wakes_who_waits_for_it(void **state)
 		} while (pthread_tryjoin_np(thread, &result) != 0);
 		assert_ptr_equal(result, limiter);
 	}
-	assert_int_equal(weir_limiter_acquire_wait(limiter, THREADS + 1, WEIR_NOW, &d, NULL), WEIR_ECOST);
+	assert_int_equal(
+	    weir_limiter_ask(limiter, &(struct weir_ask){.cost = THREADS + 1, .deadline_ns = WEIR_NOW},
+	                     &d),
+	    WEIR_ECOST);
 	weir_limiter_close(limiter);
 }
 

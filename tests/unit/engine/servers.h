@@ -271,7 +271,7 @@ static inline uint64_t left(const struct server *s, const struct weir_limit *lim
 		carry_out(&job);
 		return job.outcome.remaining;
 	}
-	assert_int_equal(weir_peek(s->table, limit, "u", 1, 1, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_peek(s->table, limit, (struct weir_key){"u", 1}, 1, NOW, &d), WEIR_OK);
 	return d.remaining;
 }
 

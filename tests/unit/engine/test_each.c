@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "config.h"
 #include "engine/engine.h"
@@ -97,8 +97,9 @@ static uint64_t left(struct fixture *f, size_t limit, const char *user)
 {
 	struct weir_decision d;
 
-	assert_int_equal(weir_peek(f->table, engine_limit_at(f->engine, limit), user, strlen(user), 1,
-	                           f->now_ns, &d), 0);
+	assert_int_equal(weir_peek(f->table, engine_limit_at(f->engine, limit),
+	                           (struct weir_key){user, strlen(user)}, 1, f->now_ns, &d),
+	                 0);
 	return d.remaining;
 }
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "config.h"
 
@@ -63,7 +63,7 @@ static void ask_until_killed(weir_engine *engine, struct shared *shared)
 		       __atomic_load_n(&shared->stop, __ATOMIC_RELAXED))
 			sched_yield();
 		user = __atomic_fetch_add(&shared->asked, 1, __ATOMIC_RELAXED) / TRIES;
-		if (weir_engine_check(engine, &attribute, 1, 1, NOW, &d) == WEIR_OK && d.allowed)
+		if (weir_engine_acquire(engine, &attribute, 1, 1, NOW, &d) == WEIR_OK && d.allowed)
 			__atomic_fetch_add(&shared->granted, 1, __ATOMIC_RELAXED);
 	}
 }
@@ -73,7 +73,8 @@ static uint64_t used(weir_table *table, weir_engine *engine, const char *name, c
 {
 	struct weir_decision d;
 
-	weir_peek(table, weir_engine_limit(engine, name, strlen(name)), key, len, 1, NOW, &d);
+	weir_peek(table, weir_engine_limit(engine, name, strlen(name)), (struct weir_key){key, len}, 1,
+	          NOW, &d);
 	return d.quota - d.remaining;
 }
 

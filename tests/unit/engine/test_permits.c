@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/limiter.h>
 
 #define SECOND UINT64_C(1000000000)
 #define NOW    (UINT64_C(1700000000) * SECOND + SECOND / 4)
@@ -43,13 +43,18 @@ static struct weir_permit acquire(const char *key, uint64_t cost, uint64_t now_n
 {
 	struct weir_permit permit;
 
-	assert_int_equal(weir_acquire_permit(table, limit, key, 1, cost, now_ns, &d, &permit), WEIR_OK);
+	assert_int_equal(weir_ask(table, limit, (struct weir_key){key, 1},
+	                          &(struct weir_ask){.cost = cost ? cost : WEIR_ZERO,
+	                                             .now_ns = now_ns,
+	                                             .permit = &permit},
+	                          &d),
+	                 WEIR_OK);
 	return permit;
 }
 
 static int refund(const char *key, const struct weir_permit *permit, uint64_t now_ns)
 {
-	int status = weir_refund_permit(table, limit, key, 1, permit, now_ns, &d);
+	int status = weir_refund_permit(table, limit, (struct weir_key){key, 1}, permit, now_ns, &d);
 
 	assert_int_equal(d.allowed, status == WEIR_OK);
 	return status;
@@ -57,12 +62,13 @@ static int refund(const char *key, const struct weir_permit *permit, uint64_t no
 
 static int report(const char *key, const struct weir_permit *permit, uint64_t now_ns)
 {
-	return weir_report(table, limit, key, 1, permit, WEIR_OUTCOME_SUCCESS, 0, now_ns);
+	return weir_report(table, limit, (struct weir_key){key, 1}, permit,
+	                   &(struct weir_report){.now_ns = now_ns});
 }
 
 static uint64_t remaining(const char *key, uint64_t now_ns)
 {
-	assert_int_equal(weir_peek(table, limit, key, 1, 1, now_ns, &d), WEIR_OK);
+	assert_int_equal(weir_peek(table, limit, (struct weir_key){key, 1}, 1, now_ns, &d), WEIR_OK);
 	return d.remaining;
 }
 
@@ -164,7 +170,7 @@ static void what_a_window_of_base_counted_is_given_back_until_it_ends(void **sta
 	windows = acquire("k", 2, NOW);
 	assert_int_equal(windows.until_ns, NOW + 10 * SECOND);
 	/* Its units come back without it. The window of its request is closed, but not over. */
-	weir_refund(table, limit, "k", 1, 2, NOW, &d);
+	weir_refund(table, limit, (struct weir_key){"k", 1}, 2, NOW, &d);
 	late = acquire("k", 1, NOW + SECOND);
 	assert_int_equal(d.remaining, 1);
 	assert_int_equal(refund("k", &windows, NOW + SECOND), WEIR_OK);
@@ -267,8 +273,10 @@ static void an_invented_or_altered_permit_gives_nothing_back(void **state)
 	altered.id = 0;
 	assert_int_equal(refund("k", &altered, NOW), WEIR_ENOTFOUND);
 	assert_int_equal(remaining("k", NOW), 6);
-	assert_int_equal(weir_report(table, limit, "k", 1, &permit, WEIR_OUTCOME_COUNT, 0, NOW),
-	                 WEIR_EINVAL);
+	assert_int_equal(
+	    weir_report(table, limit, (struct weir_key){"k", 1}, &permit,
+	                &(struct weir_report){.outcome = WEIR_OUTCOME_COUNT, .now_ns = NOW}),
+	    WEIR_EINVAL);
 	end();
 }
 
@@ -299,20 +307,24 @@ static void a_limiter_names_the_window(void **state)
 	                                                   .rate = {2, 10, WEIR_UNIT_SECOND}},
 	                      &limiter, NULL),
 	    WEIR_OK);
-	weir_limiter_acquire_permit(limiter, 2, NOW, &d, &permit);
-	weir_limiter_acquire_permit(limiter, 1, NOW, &d, &denied);
+	weir_limiter_ask(limiter, &(struct weir_ask){.cost = 2, .now_ns = NOW, .permit = &permit}, &d);
+	weir_limiter_ask(limiter, &(struct weir_ask){.now_ns = NOW, .permit = &denied}, &d);
 	assert_int_equal(denied.id, 0);
 	assert_int_equal(weir_limiter_refund_permit(limiter, &denied, NOW, &d), WEIR_ENOTFOUND);
-	assert_int_equal(weir_limiter_report(limiter, &permit, WEIR_OUTCOME_FAILURE, 0, NOW), WEIR_OK);
+	assert_int_equal(
+	    weir_limiter_report(limiter, &permit,
+	                        &(struct weir_report){.outcome = WEIR_OUTCOME_FAILURE, .now_ns = NOW}),
+	    WEIR_OK);
 	assert_int_equal(weir_limiter_refund_permit(limiter, &permit, NOW, &d), WEIR_OK);
 	assert_int_equal(d.remaining, 2);
 	weir_limiter_acquire(limiter, 2, permit.until_ns, &d);
 	assert_int_equal(weir_limiter_refund_permit(limiter, &permit, permit.until_ns, &d),
 	                 WEIR_ENOTFOUND);
 	assert_int_equal(d.remaining, 0);
-	assert_int_equal(
-	    weir_limiter_report(limiter, &permit, WEIR_OUTCOME_FAILURE, 0, permit.until_ns),
-	    WEIR_ENOTFOUND);
+	assert_int_equal(weir_limiter_report(limiter, &permit,
+	                                     &(struct weir_report){.outcome = WEIR_OUTCOME_FAILURE,
+	                                                           .now_ns = permit.until_ns}),
+	                 WEIR_ENOTFOUND);
 	weir_limiter_close(limiter);
 }
 
@@ -351,11 +363,16 @@ static void a_limiter_takes_a_place_back_once(void **state)
 	(void)state;
 	assert_int_equal(weir_limiter_open(&flight, &limiter, NULL), WEIR_OK);
 	for (size_t i = 0; i < 3; i++)
-		weir_limiter_acquire_permit(limiter, 1, NOW, &d, &permits[i]);
+		weir_limiter_ask(limiter, &(struct weir_ask){.now_ns = NOW, .permit = &permits[i]}, &d);
 	assert_int_equal(permits[2].id, 0);
-	assert_int_equal(weir_limiter_report(limiter, &permits[0], WEIR_OUTCOME_TIMEOUT, 0, NOW), 0);
-	assert_int_equal(weir_limiter_report(limiter, &permits[0], WEIR_OUTCOME_TIMEOUT, 0, NOW),
-	                 WEIR_ENOTFOUND);
+	assert_int_equal(
+	    weir_limiter_report(limiter, &permits[0],
+	                        &(struct weir_report){.outcome = WEIR_OUTCOME_TIMEOUT, .now_ns = NOW}),
+	    0);
+	assert_int_equal(
+	    weir_limiter_report(limiter, &permits[0],
+	                        &(struct weir_report){.outcome = WEIR_OUTCOME_TIMEOUT, .now_ns = NOW}),
+	    WEIR_ENOTFOUND);
 	assert_int_equal(weir_limiter_refund_permit(limiter, &permits[0], NOW, &d), WEIR_ENOTFOUND);
 	assert_int_equal(d.remaining, 1);
 	weir_limiter_close(limiter);
@@ -371,9 +388,9 @@ static void a_permit_that_had_to_make_room_gives_nothing_back(void **state)
 	weir_table_close(table);
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 1}, &table, NULL), 0);
 	permit = acquire("k", 3, NOW);
-	weir_acquire(table, limit, "k", 1, 5, NOW, &d);
+	weir_acquire(table, limit, (struct weir_key){"k", 1}, 5, NOW, &d);
 	for (unsigned key = 0; key < 500; key++)
-		weir_acquire(table, limit, &key, sizeof key, 1, NOW, &d);
+		weir_acquire(table, limit, (struct weir_key){&key, sizeof key}, 1, NOW, &d);
 	assert_int_equal(refund("k", &permit, NOW), WEIR_ENOTFOUND);
 	assert_int_equal(d.remaining, 2);
 	end();
@@ -444,7 +461,8 @@ static void *run(void *argument)
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		if (i % 100 == 0)
 			pthread_barrier_wait(&runner->race->start);
-		if (weir_refund_permit(table, limit, "k", 1, &runner->race->permits[i], NOW, &mine) == 0)
+		if (weir_refund_permit(table, limit, (struct weir_key){"k", 1}, &runner->race->permits[i],
+		                       NOW, &mine) == 0)
 			runner->race->won[runner->number]++;
 	}
 	return NULL;
@@ -499,7 +517,7 @@ static void a_log_tells_when_it_has_no_entry_of_the_name(void **state)
 		assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
 		first = acquire("k", 2, NOW);
 		second = acquire("k", 3, NOW);
-		weir_reset(table, limit, "k", 1, NOW, &d);
+		weir_reset(table, limit, (struct weir_key){"k", 1}, NOW, &d);
 		third = acquire("k", 4, NOW);
 		assert_int_equal(refund("k", &first, NOW), WEIR_ENOTFOUND);
 		assert_int_equal(refund("k", &second, NOW), WEIR_ENOTFOUND);
@@ -508,8 +526,10 @@ static void a_log_tells_when_it_has_no_entry_of_the_name(void **state)
 		assert_int_equal(d.remaining, counts[i]);
 		end();
 		assert_int_equal(weir_limiter_open(&options, &limiter, NULL), WEIR_OK);
-		weir_limiter_acquire_permit(limiter, 2, NOW, &d, &first);
-		weir_limiter_acquire_permit(limiter, 3, NOW, &d, &second);
+		weir_limiter_ask(limiter, &(struct weir_ask){.cost = 2, .now_ns = NOW, .permit = &first},
+		                 &d);
+		weir_limiter_ask(limiter, &(struct weir_ask){.cost = 3, .now_ns = NOW, .permit = &second},
+		                 &d);
 		assert_int_equal(weir_limiter_refund_permit(limiter, &first, NOW, &d), WEIR_OK);
 		assert_int_equal(weir_limiter_refund_permit(limiter, &first, NOW, &d), WEIR_ENOTFOUND);
 		assert_int_equal(d.remaining, counts[i] - 3);
@@ -538,16 +558,21 @@ static void *use_and_give_back(void *argument)
 
 		if (permit->id != 0) { /* the oldest, or one with later ones of its own */
 			__atomic_fetch_sub(user->in_use, (unsigned)permit->cost, __ATOMIC_SEQ_CST);
-			user->lost += weir_refund_permit(table, limit, "k", 1, permit, NOW, &mine) != WEIR_OK;
+			user->lost += weir_refund_permit(table, limit, (struct weir_key){"k", 1}, permit, NOW,
+			                                 &mine) != WEIR_OK;
 		}
-		weir_acquire_permit(table, limit, "k", 1, cost, NOW + i % 3, &mine, permit);
+		weir_ask(table, limit, (struct weir_key){"k", 1},
+		         &(struct weir_ask){
+		             .cost = cost ? cost : WEIR_ZERO, .now_ns = NOW + i % 3, .permit = permit},
+		         &mine);
 		if (mine.allowed)
 			user->over += __atomic_add_fetch(user->in_use, cost, __ATOMIC_SEQ_CST) > user->quota;
 	}
 	for (unsigned i = 1; i < HELD; i++) /* one of them is kept */
 		if (held[i].id != 0) {
 			__atomic_fetch_sub(user->in_use, (unsigned)held[i].cost, __ATOMIC_SEQ_CST);
-			user->lost += weir_refund_permit(table, limit, "k", 1, &held[i], NOW, &mine) != WEIR_OK;
+			user->lost += weir_refund_permit(table, limit, (struct weir_key){"k", 1}, &held[i], NOW,
+			                                 &mine) != WEIR_OK;
 		}
 	return NULL;
 }

@@ -44,7 +44,8 @@ static void the_store_gets_back_what_memory_refuses(void **state)
 	redis.is_slow = true;
 	assert_int_equal(check(&s, "three", true), ENGINE_SUBMITTED);
 	assert_int_equal(left(&s, limit_at(&s, HERE)), 4); /* it is charged last */
-	assert_int_equal(weir_acquire(s.table, limit_at(&s, HERE), "u", 1, 4, NOW, &d), WEIR_OK);
+	assert_int_equal(
+	    weir_acquire(s.table, limit_at(&s, HERE), (struct weir_key){"u", 1}, 4, NOW, &d), WEIR_OK);
 	do_waiting();
 	assert_true(s.is_ready);
 	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 4);

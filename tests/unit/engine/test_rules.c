@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "config.h"
 #include "engine/engine.h"
@@ -53,7 +53,7 @@ static struct weir_decision check(struct fixture *f, const char *path, const cha
 		attributes[n++] = (struct weir_attribute){"ip", ip, strlen(ip)};
 	if (user)
 		attributes[n++] = (struct weir_attribute){"user", user, strlen(user)};
-	assert_int_equal(weir_engine_check(f->engine, attributes, n, cost, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_engine_acquire(f->engine, attributes, n, cost, NOW, &d), WEIR_OK);
 	return d;
 }
 
@@ -61,8 +61,9 @@ static uint64_t remaining(struct fixture *f, const char *limit, const char *key)
 {
 	struct weir_decision d;
 
-	assert_int_equal(weir_peek(f->table, weir_engine_limit(f->engine, limit, strlen(limit)), key,
-	                           strlen(key), 1, NOW, &d), 0);
+	assert_int_equal(weir_peek(f->table, weir_engine_limit(f->engine, limit, strlen(limit)),
+	                           (struct weir_key){key, strlen(key)}, 1, NOW, &d),
+	                 0);
 	return d.remaining;
 }
 
@@ -466,8 +467,8 @@ static void test_a_cost_that_can_never_pass_is_an_error(void **context)
 	struct weir_decision d;
 
 	(void)context;
-	assert_int_equal(weir_engine_check(f.engine, &ip, 1, 4, NOW, &d), WEIR_ECOST);
-	assert_int_equal(weir_engine_check(f.engine, &ip, 1, 3, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_engine_acquire(f.engine, &ip, 1, 4, NOW, &d), WEIR_ECOST);
+	assert_int_equal(weir_engine_acquire(f.engine, &ip, 1, 3, NOW, &d), WEIR_OK);
 	assert_true(d.allowed);
 	teardown(&f);
 }
@@ -485,15 +486,15 @@ static void test_too_long_keys_and_too_many_attributes_are_errors(void **context
 	(void)context;
 	memset(key, 'x', sizeof key);
 	attributes[0] = (struct weir_attribute){"ip", key, WEIR_KEY_MAX};
-	assert_int_equal(weir_engine_check(f.engine, attributes, 1, 1, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_engine_acquire(f.engine, attributes, 1, 1, NOW, &d), WEIR_OK);
 	attributes[0].value_len++;
-	assert_int_equal(weir_engine_check(f.engine, attributes, 1, 1, NOW, &d), WEIR_ELONG);
+	assert_int_equal(weir_engine_acquire(f.engine, attributes, 1, 1, NOW, &d), WEIR_ELONG);
 	for (size_t i = 0; i <= WEIR_ATTRIBUTES_MAX; i++)
 		attributes[i] = (struct weir_attribute){"other", "v", 1};
-	assert_int_equal(
-	    weir_engine_check(f.engine, attributes, WEIR_ATTRIBUTES_MAX, 1, NOW, &d), WEIR_OK);
-	assert_int_equal(
-	    weir_engine_check(f.engine, attributes, WEIR_ATTRIBUTES_MAX + 1, 1, NOW, &d), WEIR_ELONG);
+	assert_int_equal(weir_engine_acquire(f.engine, attributes, WEIR_ATTRIBUTES_MAX, 1, NOW, &d),
+	                 WEIR_OK);
+	assert_int_equal(weir_engine_acquire(f.engine, attributes, WEIR_ATTRIBUTES_MAX + 1, 1, NOW, &d),
+	                 WEIR_ELONG);
 	teardown(&f);
 }
 
@@ -537,7 +538,7 @@ static void *hammer(void *context)
 	struct weir_decision d;
 
 	for (int i = 0; i < 2000; i++) {
-		weir_engine_check(load->f.engine, attributes, 2, 1, NOW, &d);
+		weir_engine_acquire(load->f.engine, attributes, 2, 1, NOW, &d);
 		if (d.allowed)
 			__atomic_fetch_add(&load->allowed, 1, __ATOMIC_RELAXED);
 	}

@@ -309,7 +309,8 @@ static uint64_t wait_of(struct server *s)
 {
 	struct weir_decision d;
 
-	assert_int_equal(weir_peek(s->table, limit_at(s, 0), "u", 1, 1, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_peek(s->table, limit_at(s, 0), (struct weir_key){"u", 1}, 1, NOW, &d),
+	                 WEIR_OK);
 	return d.wait_ns;
 }
 
@@ -335,8 +336,9 @@ static void turns_in_one_count_go_back_newest_first(void **state)
 		if (remote)
 			ask(s, 0, ALGO_ACQUIRE, 1);
 		else
-			assert_int_equal(weir_acquire(s->table, limit_at(s, 0), "u", 1, 1, NOW, &s->d),
-			                 WEIR_OK);
+			assert_int_equal(
+			    weir_acquire(s->table, limit_at(s, 0), (struct weir_key){"u", 1}, 1, NOW, &s->d),
+			    WEIR_OK);
 		for (int i = 0; i < 3; i++) {
 			run(&scene, ALGO_ACQUIRE, 1);
 			assert_false(s->d.allowed);

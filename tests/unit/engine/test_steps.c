@@ -180,7 +180,8 @@ static unsigned granted(weir_table *table, size_t kind, struct weir_decision *d)
 	unsigned n = 0;
 
 	for (int i = 0; i < 3 * QUOTA; i++) {
-		assert_int_equal(weir_acquire(table, limits[kind], "k", 1, 1, WEIR_NOW, d), WEIR_OK);
+		assert_int_equal(
+		    weir_acquire(table, limits[kind], (struct weir_key){"k", 1}, 1, WEIR_NOW, d), WEIR_OK);
 		n += d->allowed;
 	}
 	return n;
@@ -264,7 +265,7 @@ static void the_time_is_kept_in_the_file_while_it_is_read(void **state)
 	(void)state;
 	*seen_ns = now_ns - HOUR;
 	while (*seen_ns < now_ns && os_monotonic_ns() < end_ns)
-		weir_acquire(table, limits[0], "k", 1, 1, WEIR_NOW, &d);
+		weir_acquire(table, limits[0], (struct weir_key){"k", 1}, 1, WEIR_NOW, &d);
 	assert_true(*seen_ns >= now_ns);
 	weir_table_close(table);
 }

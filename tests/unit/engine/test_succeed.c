@@ -40,7 +40,7 @@ static struct weir_decision ask(struct setting *s, uint64_t cost, uint64_t now)
 	struct weir_attribute key = {"key", "k", 1};
 	struct weir_decision d;
 
-	assert_int_equal(weir_engine_check(s->engine, &key, 1, cost, now, &d), 0);
+	assert_int_equal(weir_engine_acquire(s->engine, &key, 1, cost, now, &d), 0);
 	return d;
 }
 
@@ -413,7 +413,9 @@ static struct weir_decision acquire(struct setting *s, const char *key, uint64_t
 	struct weir_attribute attribute = {"key", key, strlen(key)};
 	struct weir_decision d;
 
-	assert_int_equal(weir_engine_acquire(s->engine, &attribute, 1, 1, now, &d, permits), 0);
+	assert_int_equal(weir_engine_ask(s->engine, &attribute, 1,
+	                                 &(struct weir_ask){.now_ns = now, .permits = permits}, &d),
+	                 0);
 	return d;
 }
 
@@ -525,7 +527,9 @@ static void test_a_permit_is_held_as_long_as_its_charge_counts(void **context)
 		/* The old rate would have given back all units in ten minutes. */
 		now_ns += HOUR / 2;
 		assert_int_equal(
-		    weir_engine_report(after.engine, &permits[9], WEIR_OUTCOME_SUCCESS, 1, now_ns), 0);
+		    weir_engine_report(after.engine, &permits[9],
+		                       &(struct weir_report){.latency_ns = 1, .now_ns = now_ns}),
+		    0);
 		assert_int_equal(weir_engine_refund(after.engine, &permits[9], now_ns, &d), 0);
 		assert_true(d.allowed);
 		assert_int_equal(weir_engine_refund(after.engine, &permits[9], now_ns, &d), WEIR_ENOTFOUND);
@@ -533,7 +537,8 @@ static void test_a_permit_is_held_as_long_as_its_charge_counts(void **context)
 		/* And when all is given back, a permit says nothing. */
 		now_ns += 11 * HOUR;
 		assert_int_equal(
-		    weir_engine_report(after.engine, &permits[8], WEIR_OUTCOME_SUCCESS, 1, now_ns),
+		    weir_engine_report(after.engine, &permits[8],
+		                       &(struct weir_report){.latency_ns = 1, .now_ns = now_ns}),
 		    WEIR_ENOTFOUND);
 		assert_int_equal(weir_engine_refund(after.engine, &permits[8], now_ns, &d), WEIR_ENOTFOUND);
 		weir_engine_close(after.engine);
@@ -556,9 +561,17 @@ static void test_a_larger_table_takes_a_breaker_and_its_permits_along(void **sta
 	open_engine(&small, table, options);
 	assert_true(acquire(&small, "open", NOW, &permits).allowed);
 	assert_true(acquire(&small, "open", NOW, &before).allowed);
-	assert_int_equal(weir_engine_report(small.engine, &permits, WEIR_OUTCOME_FAILURE, 1, NOW), 0);
+	assert_int_equal(
+	    weir_engine_report(
+	        small.engine, &permits,
+	        &(struct weir_report){.outcome = WEIR_OUTCOME_FAILURE, .latency_ns = 1, .now_ns = NOW}),
+	    0);
 	assert_true(acquire(&small, "half", NOW - HOUR, &permits).allowed);
-	assert_int_equal(weir_engine_report(small.engine, &permits, WEIR_OUTCOME_FAILURE, 1, NOW - HOUR), 0);
+	assert_int_equal(weir_engine_report(small.engine, &permits,
+	                                    &(struct weir_report){.outcome = WEIR_OUTCOME_FAILURE,
+	                                                          .latency_ns = 1,
+	                                                          .now_ns = NOW - HOUR}),
+	                 0);
 	assert_true(acquire(&small, "half", NOW, &probe).allowed);
 
 	options.keys = 5000;
@@ -570,14 +583,20 @@ static void test_a_larger_table_takes_a_breaker_and_its_permits_along(void **sta
 	assert_int_equal(d.reason, WEIR_REASON_BREAKER_OPEN);
 	assert_int_equal(d.retry_after_ns, HOUR - 60);
 	/* A permit from before says nothing, not even that the backend is well. */
-	weir_engine_report(large.engine, &before, WEIR_OUTCOME_SUCCESS, 1, NOW + 60);
+	weir_engine_report(large.engine, &before,
+	                   &(struct weir_report){.latency_ns = 1, .now_ns = NOW + 60});
 	assert_false(acquire(&large, "open", NOW + HOUR - 1, &permits).allowed);
 	assert_true(acquire(&large, "open", NOW + HOUR, &permits).allowed);
-	assert_int_equal(weir_engine_report(large.engine, &permits, WEIR_OUTCOME_SUCCESS, 1, NOW + HOUR), 0);
+	assert_int_equal(
+	    weir_engine_report(large.engine, &permits,
+	                       &(struct weir_report){.latency_ns = 1, .now_ns = NOW + HOUR}),
+	    0);
 	assert_true(acquire(&large, "open", NOW + HOUR, &permits).allowed);
 	/* The probe from before is in flight still, and its report counts. */
 	assert_false(acquire(&large, "half", NOW + 60, &permits).allowed);
-	assert_int_equal(weir_engine_report(large.engine, &probe, WEIR_OUTCOME_SUCCESS, 1, NOW + 60), 0);
+	assert_int_equal(weir_engine_report(large.engine, &probe,
+	                                    &(struct weir_report){.latency_ns = 1, .now_ns = NOW + 60}),
+	                 0);
 	assert_true(acquire(&large, "half", NOW + 60, &permits).allowed);
 	weir_engine_close(large.engine);
 	weir_table_close(table);

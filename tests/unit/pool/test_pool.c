@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/pool.h>
 
 #define MS UINT64_C(1000000)
 

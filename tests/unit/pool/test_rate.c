@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/pool.h>
 
 #define MS UINT64_C(1000000)
 

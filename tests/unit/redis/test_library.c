@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include <weir/engine.h>
 #include <weir/redis.h>
 #include <weir/rules.h>
 
@@ -40,7 +41,7 @@ static weir_limit *open_limit(const char *name, uint64_t quota)
 static int acquire(weir_table *table, const weir_limit *limit, const char *key,
                    struct weir_decision *d)
 {
-	return weir_acquire(table, limit, key, strlen(key), 1, WEIR_NOW, d);
+	return weir_acquire(table, limit, (struct weir_key){key, strlen(key)}, 1, WEIR_NOW, d);
 }
 
 /* How often Redis was told a command, as its own statistics say. */
@@ -209,7 +210,7 @@ static void a_batch_is_one_call(void **state)
 	for (size_t i = 0; i < BATCH; i++) {
 		int len = snprintf(keys[i], sizeof keys[i], "key-%zu", i / 3);
 
-		requests[i] = (struct weir_request){limit, keys[i], (size_t)len, 1, -1};
+		requests[i] = (struct weir_request){limit, {keys[i], (size_t)len}, 1, -1};
 	}
 	/* The other limit comes first, so that the script is there. */
 	requests[0].limit = other;
@@ -429,7 +430,7 @@ static int ask_rules(struct ruled *r, const char *user, struct weir_decision *d,
 {
 	const struct weir_attribute attribute = {"user", user, strlen(user)};
 
-	return weir_engine_acquire(r->engine, &attribute, 1, 1, WEIR_NOW, d, permits);
+	return weir_engine_ask(r->engine, &attribute, 1, &(struct weir_ask){.permits = permits}, d);
 }
 
 #define TWO_LIMITS                                                                                 \
@@ -457,8 +458,9 @@ static void a_request_by_rules_takes_of_all_or_none(void **state)
 	assert_string_equal(d.limit, "hour");
 	assert_string_equal(d.rule, "by-user");
 	assert_int_equal(stats.calls, before.calls + 1);
-	assert_int_equal(weir_peek(r.table, weir_engine_limit(r.engine, "burst", 5), "ann", 3, 1,
-	                           WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_peek(r.table, weir_engine_limit(r.engine, "burst", 5),
+	                           (struct weir_key){"ann", 3}, 1, WEIR_NOW, &d),
+	                 WEIR_OK);
 	assert_int_equal(d.remaining, 2);
 	close_rules(&r);
 }
@@ -473,8 +475,7 @@ static void what_rules_took_is_given_back_once(void **state)
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(ask_rules(&r, "ann", &d, &permits[i]), WEIR_OK);
 	assert_int_equal(permits[1].count, 2);
-	assert_int_equal(weir_engine_report(r.engine, &permits[1], WEIR_OUTCOME_SUCCESS, 0, WEIR_NOW),
-	                 WEIR_OK);
+	assert_int_equal(weir_engine_report(r.engine, &permits[1], &(struct weir_report){0}), WEIR_OK);
 	assert_int_equal(weir_engine_refund(r.engine, &permits[1], WEIR_NOW, &d), WEIR_OK);
 	assert_int_equal(d.remaining, 1);
 	assert_int_equal(weir_engine_refund(r.engine, &permits[1], WEIR_NOW, &d), WEIR_ENOTFOUND);
@@ -557,12 +558,13 @@ static void a_table_that_closes_gives_back_what_it_took_in_advance(void **state)
 
 	(void)state;
 	for (int i = 0; i < 5; i++)
-		assert_int_equal(weir_acquire(r.table, limit, "k", 1, 1, WEIR_NOW, &d), WEIR_OK);
-	assert_int_equal(weir_peek(other, limit, "k", 1, 1, WEIR_NOW, &d), WEIR_OK);
+		assert_int_equal(weir_acquire(r.table, limit, (struct weir_key){"k", 1}, 1, WEIR_NOW, &d),
+		                 WEIR_OK);
+	assert_int_equal(weir_peek(other, limit, (struct weir_key){"k", 1}, 1, WEIR_NOW, &d), WEIR_OK);
 	assert_true(d.remaining < 600);
 	weir_table_close(r.table);
 	r.table = other;
-	assert_int_equal(weir_peek(other, limit, "k", 1, 1, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_peek(other, limit, (struct weir_key){"k", 1}, 1, WEIR_NOW, &d), WEIR_OK);
 	assert_int_equal(d.remaining, 995);
 	close_rules(&r);
 }
@@ -646,7 +648,8 @@ static void *wait_run(void *context)
 {
 	struct waiting *w = context;
 
-	w->status = weir_acquire_wait(w->table, w->limit, "k", 1, 1, WEIR_FOREVER, &w->d, NULL);
+	w->status = weir_ask(w->table, w->limit, (struct weir_key){"k", 1},
+	                     &(struct weir_ask){.deadline_ns = WEIR_FOREVER}, &w->d);
 	return NULL;
 }
 
@@ -669,7 +672,9 @@ static void a_thread_waits_for_a_place_that_another_process_frees(void **state)
 	                                                 .max_wait_ns = 3600 * NS_PER_S},
 	                    &w.limit, NULL),
 	    WEIR_OK);
-	assert_int_equal(weir_acquire_permit(one, w.limit, "k", 1, 1, WEIR_NOW, &d, &permit), WEIR_OK);
+	assert_int_equal(weir_ask(one, w.limit, (struct weir_key){"k", 1},
+	                          &(struct weir_ask){.permit = &permit}, &d),
+	                 WEIR_OK);
 	assert_true(d.allowed);
 	assert_int_equal(pthread_create(&thread, NULL, wait_run, &w), 0);
 	for (int ms = 0; ms < SERVER_WAIT_MS; ms++) {
@@ -679,8 +684,9 @@ static void a_thread_waits_for_a_place_that_another_process_frees(void **state)
 		poll(NULL, 0, 1);
 	}
 	assert_true(stats.steps > 1);
-	assert_int_equal(weir_report(one, w.limit, "k", 1, &permit, WEIR_OUTCOME_SUCCESS, 0, WEIR_NOW),
-	                 WEIR_OK);
+	assert_int_equal(
+	    weir_report(one, w.limit, (struct weir_key){"k", 1}, &permit, &(struct weir_report){0}),
+	    WEIR_OK);
 	pthread_join(thread, NULL);
 	assert_int_equal(w.status, WEIR_OK);
 	assert_true(w.d.allowed);
@@ -726,16 +732,21 @@ static void a_permit_is_good_in_any_process(void **state)
 	struct weir_decision d;
 
 	(void)state;
-	assert_int_equal(weir_acquire_permit(one, limit, "k", 1, 2, WEIR_NOW, &d, &permit), WEIR_OK);
+	assert_int_equal(weir_ask(one, limit, (struct weir_key){"k", 1},
+	                          &(struct weir_ask){.cost = 2, .permit = &permit}, &d),
+	                 WEIR_OK);
 	assert_true(d.allowed);
-	assert_int_equal(weir_refund_permit(two, limit, "k", 1, &permit, WEIR_NOW, &d), WEIR_OK);
-	assert_int_equal(weir_refund_permit(one, limit, "k", 1, &permit, WEIR_NOW, &d), WEIR_ENOTFOUND);
+	assert_int_equal(
+	    weir_refund_permit(two, limit, (struct weir_key){"k", 1}, &permit, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(
+	    weir_refund_permit(one, limit, (struct weir_key){"k", 1}, &permit, WEIR_NOW, &d),
+	    WEIR_ENOTFOUND);
 	assert_int_equal(d.remaining, 2);
-	assert_int_equal(weir_acquire(one, limit, "k", 1, 2, WEIR_NOW, &d), WEIR_OK);
-	assert_int_equal(weir_reset(two, limit, "k", 1, WEIR_NOW, &d), WEIR_OK);
-	assert_int_equal(weir_acquire(one, limit, "k", 1, 2, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_acquire(one, limit, (struct weir_key){"k", 1}, 2, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_reset(two, limit, (struct weir_key){"k", 1}, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_acquire(one, limit, (struct weir_key){"k", 1}, 2, WEIR_NOW, &d), WEIR_OK);
 	assert_true(d.allowed);
-	assert_int_equal(weir_refund(two, limit, "k", 1, 1, WEIR_NOW, &d), WEIR_OK);
+	assert_int_equal(weir_refund(two, limit, (struct weir_key){"k", 1}, 1, WEIR_NOW, &d), WEIR_OK);
 	assert_int_equal(d.remaining, 1);
 	weir_limit_close(limit);
 	weir_table_close(one);

@@ -168,8 +168,8 @@ static void decide_a_batch(bool tls)
 
 	for (size_t i = 0; i < KEYS; i++) {
 		snprintf(keys[i], sizeof keys[i], "k%zu", i);
-		requests[i] = (struct weir_request){
-		    .limit = limit, .key = keys[i], .key_len = strlen(keys[i]), .cost = 1};
+		requests[i] =
+		    (struct weir_request){.limit = limit, .key = {keys[i], strlen(keys[i])}, .cost = 1};
 		at[node_of(keys[i])]++;
 	}
 	for (size_t i = 0; i < NODES; i++)
@@ -212,7 +212,8 @@ static void a_node_that_dies_fails_its_own_keys(void **state)
 			int status;
 
 			snprintf(key, sizeof key, "k%u", i);
-			status = weir_acquire(table, limit, key, strlen(key), 1, WEIR_NOW, &decision);
+			status = weir_acquire(table, limit, (struct weir_key){key, strlen(key)}, 1, WEIR_NOW,
+			                      &decision);
 			assert_int_equal(status, round == 1 && node_of(key) == 2 ? WEIR_ESTORE : WEIR_OK);
 			assert_int_equal(decision.allowed, status == WEIR_OK);
 		}

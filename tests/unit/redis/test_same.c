@@ -100,18 +100,21 @@ static int ask(weir_table *table, const weir_limit *limit, const struct asked *a
 	*d = (struct weir_decision){0};
 	switch (asked->op) {
 	case 0:
-		return weir_peek(table, limit, key, 1, asked->cost, asked->now_ns, d);
+		return weir_peek(table, limit, (struct weir_key){key, 1}, asked->cost, asked->now_ns, d);
 	case 1:
-		return weir_refund(table, limit, key, 1, asked->cost, asked->now_ns, d);
+		return weir_refund(table, limit, (struct weir_key){key, 1}, asked->cost, asked->now_ns, d);
 	case 2:
-		return weir_reset(table, limit, key, 1, asked->now_ns, d);
+		return weir_reset(table, limit, (struct weir_key){key, 1}, asked->now_ns, d);
 	case 3:
-		return weir_acquire_permit(table, limit, key, 1, asked->cost, asked->now_ns, d,
-		                           asked->permit);
+		return weir_ask(table, limit, (struct weir_key){key, 1},
+		                &(struct weir_ask){
+		                    .cost = asked->cost, .now_ns = asked->now_ns, .permit = asked->permit},
+		                d);
 	case 4:
-		return weir_refund_permit(table, limit, key, 1, asked->permit, asked->now_ns, d);
+		return weir_refund_permit(table, limit, (struct weir_key){key, 1}, asked->permit,
+		                          asked->now_ns, d);
 	default:
-		return weir_acquire(table, limit, key, 1, asked->cost, asked->now_ns, d);
+		return weir_acquire(table, limit, (struct weir_key){key, 1}, asked->cost, asked->now_ns, d);
 	}
 }
 

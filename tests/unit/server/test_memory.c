@@ -74,8 +74,9 @@ static uint64_t left(const struct fixture *f, const char *limit)
 	struct weir_decision d;
 
 	assert_int_equal(weir_peek(f->shared.table,
-	                           weir_engine_limit(f->config->engine, limit, strlen(limit)), "k", 1,
-	                           1, WEIR_NOW, &d), 0);
+	                           weir_engine_limit(f->config->engine, limit, strlen(limit)),
+	                           (struct weir_key){"k", 1}, 1, WEIR_NOW, &d),
+	                 0);
 	return d.remaining;
 }
 
@@ -195,8 +196,8 @@ static void reset(const struct fixture *f, const char *limit)
 {
 	struct weir_decision d;
 
-	weir_reset(f->shared.table, weir_engine_limit(f->config->engine, limit, strlen(limit)), "k", 1,
-	           WEIR_NOW, &d);
+	weir_reset(f->shared.table, weir_engine_limit(f->config->engine, limit, strlen(limit)),
+	           (struct weir_key){"k", 1}, WEIR_NOW, &d);
 }
 
 static void what_an_answer_does_not_tell_of_was_not_taken(void **state)

@@ -16,7 +16,7 @@
 #include "algo/algo.h"
 
 #define NOW  (UINT64_C(19675) * NS_PER_DAY + NS_PER_DAY / 2)
-#define KEY  "key", 3
+#define KEY  ((struct weir_key){"key", 3})
 
 /* Records of a key. With a sanitizer a fork and a full key take long, and fewer lines tell nothing. */
 #ifdef __SANITIZE_ADDRESS__
@@ -132,7 +132,9 @@ static struct weir_decision peek(void)
 
 static void report(const struct weir_permit *permit, enum weir_outcome outcome)
 {
-	weir_report(full.table, full.limit, KEY, permit, outcome, NS_PER_MS, full.now_ns);
+	weir_report(
+	    full.table, full.limit, KEY, permit,
+	    &(struct weir_report){.outcome = outcome, .latency_ns = NS_PER_MS, .now_ns = full.now_ns});
 }
 
 /* Takes as many permits as there are, `step_ns` apart. */
@@ -142,8 +144,10 @@ static void fill(uint64_t step_ns)
 	struct weir_decision d;
 
 	for (full.count = 0; full.count < MOST; full.count++, full.now_ns += step_ns)
-		if (weir_acquire_permit(full.table, full.limit, KEY, cost, full.now_ns, &d,
-		                        &full.permits[full.count]) != WEIR_OK ||
+		if (weir_ask(full.table, full.limit, KEY,
+		             &(struct weir_ask){
+		                 .cost = cost, .now_ns = full.now_ns, .permit = &full.permits[full.count]},
+		             &d) != WEIR_OK ||
 		    !d.allowed)
 			break;
 }
@@ -169,7 +173,8 @@ static void begin(const struct algorithm *algorithm, struct variant variant, boo
 	for (unsigned i = 0; algorithm->judges && i < 1000; i++) {
 		struct weir_permit permit;
 
-		if (weir_acquire_permit(full.table, full.limit, KEY, 1, full.now_ns, &d, &permit) == 0)
+		if (weir_ask(full.table, full.limit, KEY,
+		             &(struct weir_ask){.now_ns = full.now_ns, .permit = &permit}, &d) == 0)
 			report(&permit, WEIR_OUTCOME_SUCCESS);
 	}
 	d = peek();
@@ -190,8 +195,11 @@ static void acquire(unsigned share)
 	struct weir_permit permit;
 	struct weir_decision d;
 
-	weir_acquire_permit(full.table, full.limit, KEY, u64_max(full.quota * share / 100, 1),
-	                    full.now_ns, &d, &permit);
+	weir_ask(full.table, full.limit, KEY,
+	         &(struct weir_ask){.cost = u64_max(full.quota * share / 100, 1),
+	                            .now_ns = full.now_ns,
+	                            .permit = &permit},
+	         &d);
 }
 
 static void ask(unsigned priority)
@@ -199,7 +207,7 @@ static void ask(unsigned priority)
 	struct weir_decision d;
 
 	weir_ask(full.table, full.limit, KEY,
-	         &(struct weir_ask){.priority = priority, .now_ns = full.now_ns}, &d, NULL);
+	         &(struct weir_ask){.priority = priority, .now_ns = full.now_ns}, &d);
 }
 
 static void in_batch(unsigned share)
@@ -253,14 +261,14 @@ static void give_back(unsigned share)
 
 static void report_success(unsigned share)
 {
-	weir_report(full.table, full.limit, KEY, permit_at(share), WEIR_OUTCOME_SUCCESS, 0,
-	            full.now_ns);
+	weir_report(full.table, full.limit, KEY, permit_at(share),
+	            &(struct weir_report){.now_ns = full.now_ns});
 }
 
 static void report_failure(unsigned share)
 {
-	weir_report(full.table, full.limit, KEY, permit_at(share), WEIR_OUTCOME_FAILURE, 0,
-	            full.now_ns);
+	weir_report(full.table, full.limit, KEY, permit_at(share),
+	            &(struct weir_report){.outcome = WEIR_OUTCOME_FAILURE, .now_ns = full.now_ns});
 }
 
 /* A permit of all units, which is given back, whole or in part. */
@@ -270,7 +278,8 @@ static void take_and_give_back(unsigned share)
 	struct weir_decision d;
 
 	weir_reset(full.table, full.limit, KEY, full.now_ns, &d);
-	weir_acquire_permit(full.table, full.limit, KEY, full.quota, full.now_ns, &d, &permit);
+	weir_ask(full.table, full.limit, KEY,
+	         &(struct weir_ask){.cost = full.quota, .now_ns = full.now_ns, .permit = &permit}, &d);
 	permit.cost = u64_max(permit.cost * share / 100, 1);
 	full.start();
 	weir_refund_permit(full.table, full.limit, KEY, &permit, full.now_ns, &d);

@@ -237,11 +237,15 @@ static unsigned calls(weir_table *table, weir_limit *limit, unsigned n, enum wei
 		struct weir_permit permit;
 		struct weir_decision d;
 
-		assert_int_equal(weir_acquire_permit(table, limit, "key", 3, 1, NOW, &d, &permit), WEIR_OK);
+		assert_int_equal(weir_ask(table, limit, (struct weir_key){"key", 3},
+		                          &(struct weir_ask){.now_ns = NOW, .permit = &permit}, &d),
+		                 WEIR_OK);
 		if (!d.allowed)
 			continue;
 		passed++;
-		assert_int_equal(weir_report(table, limit, "key", 3, &permit, outcome, 0, NOW), WEIR_OK);
+		assert_int_equal(weir_report(table, limit, (struct weir_key){"key", 3}, &permit,
+		                             &(struct weir_report){.outcome = outcome, .now_ns = NOW}),
+		                 WEIR_OK);
 	}
 	return passed;
 }
@@ -272,7 +276,7 @@ static void a_larger_table_and_other_parameters_keep_what_is_counted(void **unus
 	assert_in_range(calls(table, many, 100, WEIR_OUTCOME_SUCCESS), 0, 5);
 	assert_in_range(calls(table, few, 100, WEIR_OUTCOME_SUCCESS), 0, 5);
 	assert_int_equal(calls(table, other, 50, WEIR_OUTCOME_SUCCESS), 50); /* it begins anew */
-	assert_int_equal(weir_reset(table, few, "key", 3, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_reset(table, few, (struct weir_key){"key", 3}, NOW, &d), WEIR_OK);
 	assert_int_equal(calls(table, few, 50, WEIR_OUTCOME_SUCCESS), 50); /* in both tables */
 	weir_table_close(table);
 	weir_limit_close(few);
@@ -308,7 +312,8 @@ static void a_flood_of_keys_denies_none(void **unused)
 	(void)unused;
 	assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
 	for (uint64_t key = 0; key < 5000; key++) {
-		assert_int_equal(weir_acquire(table, limit, &key, sizeof key, 1, NOW, &d), WEIR_OK);
+		assert_int_equal(
+		    weir_acquire(table, limit, (struct weir_key){&key, sizeof key}, 1, NOW, &d), WEIR_OK);
 		full += !d.allowed;
 	}
 	assert_int_equal(full, 0); /* the oldest are forgotten: they say least */

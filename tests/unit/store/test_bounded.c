@@ -149,8 +149,11 @@ static void test_places_in_all_former_tables_are_bounded(void **state)
 		opened[n++] = full.limit;
 		full.quota = options.max;
 		for (; d.allowed; full.count += d.allowed)
-			weir_acquire_permit(full.table, full.limit, KEY, 1 + options.max / 1000, ++full.now_ns,
-			                    &d, &full.permits[full.count]);
+			weir_ask(full.table, full.limit, KEY,
+			         &(struct weir_ask){.cost = 1 + options.max / 1000,
+			                            .now_ns = ++full.now_ns,
+			                            .permit = &full.permits[full.count]},
+			         &d);
 		if (options.max == MOST)
 			break;
 	}

@@ -60,7 +60,9 @@ static uint64_t take_each(weir_table *table, const weir_limit *limit, uint64_t k
 	for (uint64_t key = 0; key < keys; key++) {
 		struct weir_decision d;
 
-		assert_int_equal(weir_acquire(table, limit, &key, sizeof key, 1, WEIR_NOW, &d), WEIR_OK);
+		assert_int_equal(
+		    weir_acquire(table, limit, (struct weir_key){&key, sizeof key}, 1, WEIR_NOW, &d),
+		    WEIR_OK);
 		granted += d.allowed;
 	}
 	return granted;

@@ -51,7 +51,8 @@ static void acquire_until_killed(weir_limit *limit, uint64_t now_ns, uint64_t st
 			int len = key_name(name, sizeof name, key);
 			struct weir_decision d;
 
-			weir_acquire(table, limit, name, (size_t)len, 1, now_ns + (unsigned)i * step_ns, &d);
+			weir_acquire(table, limit, (struct weir_key){name, (size_t)len}, 1,
+			             now_ns + (unsigned)i * step_ns, &d);
 			if (d.allowed && write(to, &key, sizeof key) != sizeof key)
 				_exit(1);
 		}
@@ -69,12 +70,12 @@ static void check(weir_table *table, weir_limit *limit, uint64_t now_ns, const u
 		unsigned used, rest = 0;
 		struct weir_decision d;
 
-		weir_peek(table, limit, name, (size_t)len, 1, now_ns, &d);
+		weir_peek(table, limit, (struct weir_key){name, (size_t)len}, 1, now_ns, &d);
 		used = QUOTA - (unsigned)d.remaining;
 		assert_in_range(used, reported[key], QUOTA);
 		silent += used - reported[key];
 		do
-			weir_acquire(table, limit, name, (size_t)len, 1, now_ns, &d);
+			weir_acquire(table, limit, (struct weir_key){name, (size_t)len}, 1, now_ns, &d);
 		while (d.allowed && ++rest <= QUOTA);
 		assert_int_equal(used + rest, QUOTA);
 	}

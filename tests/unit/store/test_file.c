@@ -89,7 +89,7 @@ static void a_file_keeps_capacity_secret_and_counts(void **state)
 	struct stat stat_;
 
 	(void)state;
-	assert_int_equal(weir_acquire(table, limit, "a", 1, 20, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_acquire(table, limit, (struct weir_key){"a", 1}, 20, NOW, &d), WEIR_OK);
 	weir_table_close(table);
 	assert_int_equal(stat(path, &stat_), 0);
 	assert_int_equal(stat_.st_mode & 07777, 0600);
@@ -97,7 +97,7 @@ static void a_file_keeps_capacity_secret_and_counts(void **state)
 	table = open_with(0, NULL);
 	weir_table_stats(table, NOW, &stats);
 	assert_int_equal(stats.capacity, 1000);
-	assert_int_equal(weir_peek(table, limit, "a", 1, 1, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_peek(table, limit, (struct weir_key){"a", 1}, 1, NOW, &d), WEIR_OK);
 	assert_int_equal(d.remaining, 30);
 	weir_table_close(table);
 	refused(&other, WEIR_EINVAL, "capacity: expected 999, found 1000, which the file keeps: ");
@@ -327,7 +327,8 @@ static void acquire_all(unsigned *arrived, int to, unsigned keys, unsigned round
 		for (unsigned k = 0; k < keys; k++) {
 			int len = snprintf(key, sizeof key, "key%u", k);
 
-			if (weir_acquire(table, limit, key, (size_t)len, 1, NOW, &d) != WEIR_OK)
+			if (weir_acquire(table, limit, (struct weir_key){key, (size_t)len}, 1, NOW, &d) !=
+			    WEIR_OK)
 				_exit(1);
 			granted[k] += d.allowed;
 		}
@@ -387,14 +388,14 @@ static void a_child_of_a_fork_makes_claims_of_its_own(void **state)
 	int status;
 
 	(void)state;
-	weir_acquire(table, limit, "parent", 6, 1, NOW, &d);
+	weir_acquire(table, limit, (struct weir_key){"parent", 6}, 1, NOW, &d);
 	if (fork() == 0)
-		_exit(weir_acquire(table, limit, "child", 5, 1, NOW, &d));
+		_exit(weir_acquire(table, limit, (struct weir_key){"child", 5}, 1, NOW, &d));
 	assert_true(wait(&status) > 0);
 	assert_int_equal(status, 0);
-	weir_acquire(table, limit, "parent again", 12, 1, NOW, &d);
+	weir_acquire(table, limit, (struct weir_key){"parent again", 12}, 1, NOW, &d);
 	assert_int_equal(memory_of(table->store)->table.header->claims, 3);
-	assert_int_equal(weir_peek(table, limit, "child", 5, 1, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_peek(table, limit, (struct weir_key){"child", 5}, 1, NOW, &d), WEIR_OK);
 	assert_int_equal(d.remaining, QUOTA - 1);
 	weir_table_close(table);
 	weir_limit_close(limit);
@@ -434,7 +435,9 @@ static void a_sync_writes_everything_out(void **state)
 	assert_int_equal(weir_table_sync(table), WEIR_OK);
 	seen_ns = memory_of(table->store)->table.header->seen_ns;
 	for (int i = 0; i < 1000; i++)
-		weir_acquire(table, limit, key, (size_t)snprintf(key, sizeof key, "%d", i), 1, NOW, &d);
+		weir_acquire(table, limit,
+		             (struct weir_key){key, (size_t)snprintf(key, sizeof key, "%d", i)}, 1, NOW,
+		             &d);
 	assert_int_not_equal(dirty_kb(table), 0);
 	assert_int_equal(weir_table_sync(table), WEIR_OK);
 	assert_true(memory_of(table->store)->table.header->seen_ns > seen_ns);
@@ -464,9 +467,12 @@ static void a_clock_never_goes_back(void **state)
 		table = open_with(0, NULL);
 		before = clock_now(engine_clock(table));
 		assert_true(before > os_wall_ns() + hour / 2);
-		assert_int_equal(weir_acquire(table, limit, "a", 1, QUOTA / 2, WEIR_NOW, &d), WEIR_OK);
+		assert_int_equal(
+		    weir_acquire(table, limit, (struct weir_key){"a", 1}, QUOTA / 2, WEIR_NOW, &d),
+		    WEIR_OK);
 		assert_int_equal(d.allowed, true);
-		assert_int_equal(weir_reset(table, limit, "a", 1, WEIR_NOW, &d), WEIR_OK);
+		assert_int_equal(weir_reset(table, limit, (struct weir_key){"a", 1}, WEIR_NOW, &d),
+		                 WEIR_OK);
 		weir_table_close(table);
 		if (boots == 1)
 			change(offsetof(struct table_header, clock), &other_boot, sizeof other_boot);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/limiter.h>
 
 #define NOW     UINT64_C(1700000000000000000)
 #define MS      UINT64_C(1000000)
@@ -57,7 +57,8 @@ static bool acquire(const char *key, struct weir_permit *permit)
 {
 	struct weir_decision d;
 
-	if (weir_acquire_permit(load.table, load.limit, key, 3, 1, load.now_ns, &d, permit) != WEIR_OK)
+	if (weir_ask(load.table, load.limit, (struct weir_key){key, 3},
+	             &(struct weir_ask){.now_ns = load.now_ns, .permit = permit}, &d) != WEIR_OK)
 		abort();
 	if (d.remaining > d.quota || (!d.allowed && d.reason != WEIR_REASON_OVER_LIMIT))
 		abort();
@@ -66,15 +67,16 @@ static bool acquire(const char *key, struct weir_permit *permit)
 
 static int report(const char *key, const struct weir_permit *permit, uint64_t latency_ns)
 {
-	return weir_report(load.table, load.limit, key, 3, permit, WEIR_OUTCOME_SUCCESS, latency_ns,
-	                   load.now_ns);
+	return weir_report(load.table, load.limit, (struct weir_key){key, 3}, permit,
+	                   &(struct weir_report){.latency_ns = latency_ns, .now_ns = load.now_ns});
 }
 
 static struct weir_decision peek(const char *key)
 {
 	struct weir_decision d;
 
-	assert_int_equal(weir_peek(load.table, load.limit, key, 3, 1, load.now_ns, &d), WEIR_OK);
+	assert_int_equal(
+	    weir_peek(load.table, load.limit, (struct weir_key){key, 3}, 1, load.now_ns, &d), WEIR_OK);
 	return d;
 }
 
@@ -217,7 +219,8 @@ static void samples_from_before_a_reset_do_not_count(void **unused)
 	begin((struct weir_limit_options){.health = &(struct weir_health_options){.method = WEIR_METHOD_AIMD}});
 	serve(100, 100, 50);
 	assert_true(acquire("key", &permit));
-	assert_int_equal(weir_reset(load.table, load.limit, "key", 3, load.now_ns, &d), WEIR_OK);
+	assert_int_equal(
+	    weir_reset(load.table, load.limit, (struct weir_key){"key", 3}, load.now_ns, &d), WEIR_OK);
 	assert_int_equal(d.quota, 20);
 	assert_int_equal(d.remaining, 20);
 	assert_int_equal(d.reset_after_ns, 0);
@@ -257,8 +260,10 @@ static void failures_are_drops_for_aimd_alone(void **unused)
 		for (unsigned n = 0; n < 3; n++) {
 			assert_true(acquire("key", &permit));
 			load.now_ns += MS;
-			assert_int_equal(weir_report(load.table, load.limit, "key", 3, &permit,
-			                             WEIR_OUTCOME_FAILURE, 0, load.now_ns),
+			assert_int_equal(weir_report(load.table, load.limit, (struct weir_key){"key", 3},
+			                             &permit,
+			                             &(struct weir_report){.outcome = WEIR_OUTCOME_FAILURE,
+			                                                   .now_ns = load.now_ns}),
 			                 WEIR_OK);
 		}
 		assert_int_equal(peek("key").quota, methods[i] == WEIR_METHOD_AIMD  ? 72
@@ -281,7 +286,8 @@ static void a_limiter_without_keys_does_the_same(void **unused)
 	assert_int_equal(weir_limiter_open(&options, &limiter, NULL), WEIR_OK);
 	for (unsigned round = 0; round < 1000; round++) {
 		for (unsigned i = 0; i < 2; i++) {
-			weir_limiter_acquire_permit(limiter, 1, NOW + round * MS, &d, &permits[i]);
+			weir_limiter_ask(
+			    limiter, &(struct weir_ask){.now_ns = NOW + round * MS, .permit = &permits[i]}, &d);
 			assert_true(d.allowed);
 			assert_int_equal(d.remaining, 1 - i);
 		}
@@ -289,9 +295,10 @@ static void a_limiter_without_keys_does_the_same(void **unused)
 		assert_false(d.allowed);
 		assert_int_equal(d.retry_after_ns, S);
 		for (unsigned i = 0; i < 2; i++)
-			assert_int_equal(weir_limiter_report(limiter, &permits[i], WEIR_OUTCOME_SUCCESS, 0,
-			                                     NOW + round * MS + MS / 2),
-			                 WEIR_OK);
+			assert_int_equal(
+			    weir_limiter_report(limiter, &permits[i],
+			                        &(struct weir_report){.now_ns = NOW + round * MS + MS / 2}),
+			    WEIR_OK);
 	}
 	weir_limiter_close(limiter);
 }
@@ -300,10 +307,11 @@ static bool ask(unsigned priority, struct weir_permit *permit)
 {
 	struct weir_decision d;
 
-	assert_int_equal(weir_ask(load.table, load.limit, "key", 3,
-	                          &(struct weir_ask){.priority = priority, .now_ns = load.now_ns}, &d,
-	                          permit),
-	                 WEIR_OK);
+	assert_int_equal(
+	    weir_ask(load.table, load.limit, (struct weir_key){"key", 3},
+	             &(struct weir_ask){.priority = priority, .now_ns = load.now_ns, .permit = permit},
+	             &d),
+	    WEIR_OK);
 	return d.allowed;
 }
 
@@ -332,8 +340,9 @@ static void the_lowest_priority_alone_keeps_to_the_limit(void **state)
 	assert_int_equal(asked(9), 0);
 	assert_int_equal(asked(0), 0); /* it has the same room, */
 	for (unsigned i = 1; i < 4; i++)
-		assert_int_equal(weir_report(load.table, load.limit, "key", 3, &held[i],
-		                             WEIR_OUTCOME_IGNORED, 0, load.now_ns),
+		assert_int_equal(weir_report(load.table, load.limit, (struct weir_key){"key", 3}, &held[i],
+		                             &(struct weir_report){.outcome = WEIR_OUTCOME_IGNORED,
+		                                                   .now_ns = load.now_ns}),
 		                 WEIR_OK);
 	assert_int_equal(asked(4) + asked(9), 3);
 	assert_int_equal(asked(0), 4); /* and more, as 4 has passed */

@@ -133,23 +133,32 @@ static int run(struct side *side, const struct call *call, struct weir_decision 
 		part.cost--;
 	switch (call->op) {
 	case 0:
-		return weir_peek(side->table, side->limit, &call->key, 1, call->cost, call->now_ns, d);
+		return weir_peek(side->table, side->limit, (struct weir_key){&call->key, 1}, call->cost,
+		                 call->now_ns, d);
 	case 1:
-		return weir_refund_permit(side->table, side->limit, &call->key, 1, &part, call->now_ns, d);
+		return weir_refund_permit(side->table, side->limit, (struct weir_key){&call->key, 1}, &part,
+		                          call->now_ns, d);
 	case 2:
 	case 3:
-		status = weir_report(side->table, side->limit, &call->key, 1, permit,
-		                     call->op == 2 ? WEIR_OUTCOME_SUCCESS : WEIR_OUTCOME_FAILURE, S,
-		                     call->now_ns);
-		assert_int_equal(weir_peek(side->table, side->limit, &call->key, 1, 1, call->now_ns, d), 0);
+		status = weir_report(side->table, side->limit, (struct weir_key){&call->key, 1}, permit,
+		                     &(struct weir_report){.outcome = call->op == 2 ? WEIR_OUTCOME_SUCCESS
+		                                                                    : WEIR_OUTCOME_FAILURE,
+		                                           .latency_ns = S,
+		                                           .now_ns = call->now_ns});
+		assert_int_equal(weir_peek(side->table, side->limit, (struct weir_key){&call->key, 1}, 1,
+		                           call->now_ns, d),
+		                 0);
 		return status;
 	case 4:
-		return weir_refund(side->table, side->limit, &call->key, 1, call->cost, call->now_ns, d);
+		return weir_refund(side->table, side->limit, (struct weir_key){&call->key, 1}, call->cost,
+		                   call->now_ns, d);
 	case 5:
-		return weir_reset(side->table, side->limit, &call->key, 1, call->now_ns, d);
+		return weir_reset(side->table, side->limit, (struct weir_key){&call->key, 1}, call->now_ns,
+		                  d);
 	default:
-		return weir_acquire_permit(side->table, side->limit, &call->key, 1, call->cost, call->now_ns,
-		                           d, permit);
+		return weir_ask(
+		    side->table, side->limit, (struct weir_key){&call->key, 1},
+		    &(struct weir_ask){.cost = call->cost, .now_ns = call->now_ns, .permit = permit}, d);
 	}
 }
 
@@ -309,19 +318,22 @@ static void a_large_count_keeps_its_time_under_a_small_limit(void **context)
 	(void)context;
 	open_side(&side, &change, NULL);
 	for (unsigned i = 0; i < 2; i++) {
-		assert_int_equal(weir_acquire_permit(side.table, side.limits[0], "k", 1, 45000, NOW, &d,
-		                                     &permits[i]), WEIR_OK);
+		assert_int_equal(
+		    weir_ask(side.table, side.limits[0], (struct weir_key){"k", 1},
+		             &(struct weir_ask){.cost = 45000, .now_ns = NOW, .permit = &permits[i]}, &d),
+		    WEIR_OK);
 		assert_true(d.allowed);
 	}
-	weir_acquire(side.table, side.limits[1], "k", 1, 1, NOW + 5 * S, &d);
+	weir_acquire(side.table, side.limits[1], (struct weir_key){"k", 1}, 1, NOW + 5 * S, &d);
 	assert_false(d.allowed);
 	assert_int_equal(d.retry_after_ns, 5 * S);
-	weir_refund_permit(side.table, side.limits[1], "k", 1, &permits[1], NOW + 7 * S, &d);
+	weir_refund_permit(side.table, side.limits[1], (struct weir_key){"k", 1}, &permits[1],
+	                   NOW + 7 * S, &d);
 	assert_true(d.allowed);
 	assert_int_equal(d.remaining, 5000);
-	weir_acquire(side.table, side.limits[1], "k", 1, 5000, NOW + 7 * S, &d);
+	weir_acquire(side.table, side.limits[1], (struct weir_key){"k", 1}, 5000, NOW + 7 * S, &d);
 	assert_true(d.allowed);
-	weir_peek(side.table, side.limits[1], "k", 1, 45000, NOW + 8 * S, &d);
+	weir_peek(side.table, side.limits[1], (struct weir_key){"k", 1}, 45000, NOW + 8 * S, &d);
 	assert_false(d.allowed);
 	assert_int_equal(d.retry_after_ns, 2 * S);
 	close_side(&side);
@@ -433,28 +445,34 @@ static void permits_in_flight_count_towards_a_lower_bound(void **context)
 		after.max_concurrent = most;
 		open_side(&side, &change, i % 2 ? path : NULL);
 		for (uint64_t n = 0; n < held; n++) {
-			assert_int_equal(weir_acquire_permit(side.table, side.limits[0], "k", 1, 1, NOW + n, &d,
-			                                     &permits[n]),
+			assert_int_equal(weir_ask(side.table, side.limits[0], (struct weir_key){"k", 1},
+			                          &(struct weir_ask){.now_ns = NOW + n, .permit = &permits[n]},
+			                          &d),
 			                 WEIR_OK);
 			assert_true(d.allowed);
 		}
 		for (uint64_t n = held; n > 0; n--) {
-			assert_int_equal(
-			    weir_acquire_permit(side.table, side.limits[1], "k", 1, 1, NOW + 100, &d, &more),
-			    WEIR_OK);
+			assert_int_equal(weir_ask(side.table, side.limits[1], (struct weir_key){"k", 1},
+			                          &(struct weir_ask){.now_ns = NOW + 100, .permit = &more}, &d),
+			                 WEIR_OK);
 			assert_int_equal(d.allowed, n < most);
 			if (d.allowed)
-				assert_int_equal(weir_report(side.table, side.limits[1], "k", 1, &more,
-				                             WEIR_OUTCOME_SUCCESS, 1, NOW + 100),
-				                 WEIR_OK);
-			assert_int_equal(weir_report(side.table, side.limits[1], "k", 1, &permits[n - 1],
-			                             WEIR_OUTCOME_SUCCESS, 1, NOW + 100),
-			                 WEIR_OK);
-			assert_int_equal(weir_report(side.table, side.limits[1], "k", 1, &permits[n - 1],
-			                             WEIR_OUTCOME_SUCCESS, 1, NOW + 100),
-			                 WEIR_ENOTFOUND);
+				assert_int_equal(
+				    weir_report(side.table, side.limits[1], (struct weir_key){"k", 1}, &more,
+				                &(struct weir_report){.latency_ns = 1, .now_ns = NOW + 100}),
+				    WEIR_OK);
+			assert_int_equal(
+			    weir_report(side.table, side.limits[1], (struct weir_key){"k", 1}, &permits[n - 1],
+			                &(struct weir_report){.latency_ns = 1, .now_ns = NOW + 100}),
+			    WEIR_OK);
+			assert_int_equal(
+			    weir_report(side.table, side.limits[1], (struct weir_key){"k", 1}, &permits[n - 1],
+			                &(struct weir_report){.latency_ns = 1, .now_ns = NOW + 100}),
+			    WEIR_ENOTFOUND);
 		}
-		assert_int_equal(weir_peek(side.table, side.limits[1], "k", 1, 1, NOW + 100, &d), WEIR_OK);
+		assert_int_equal(
+		    weir_peek(side.table, side.limits[1], (struct weir_key){"k", 1}, 1, NOW + 100, &d),
+		    WEIR_OK);
 		assert_int_equal(d.remaining, most);
 		close_side(&side);
 		if (i % 2)
@@ -485,12 +503,14 @@ static void *take_and_give(void *context)
 		const weir_limit *limit = __atomic_load_n(&race.limit, __ATOMIC_ACQUIRE);
 
 		permits[i].id = 0;
-		if (weir_acquire_permit(race.side.table, limit, "k", 1, 1, NOW, &d, &permits[i]) != WEIR_OK)
+		if (weir_ask(race.side.table, limit, (struct weir_key){"k", 1},
+		             &(struct weir_ask){.now_ns = NOW, .permit = &permits[i]}, &d) != WEIR_OK)
 			abort();
 		taken += d.allowed;
 		mix = mix * UINT64_C(6364136223846793005) + 1;
 		if (i > 0 && (mix >> 60) % 2 == 0 && permits[i - 1].id != 0 &&
-		    weir_refund_permit(race.side.table, limit, "k", 1, &permits[i - 1], NOW, &d) == WEIR_OK &&
+		    weir_refund_permit(race.side.table, limit, (struct weir_key){"k", 1}, &permits[i - 1],
+		                       NOW, &d) == WEIR_OK &&
 		    d.allowed)
 			taken--;
 		__atomic_fetch_add(&race.done, 1, __ATOMIC_RELEASE);
@@ -523,7 +543,9 @@ static void rows_widen_while_others_take_and_give_back(void **context)
 		__atomic_store_n(&race.limit, race.side.limits[1], __ATOMIC_RELEASE);
 		for (unsigned i = 0; i < THREADS; i++)
 			pthread_join(threads[i], NULL);
-		assert_int_equal(weir_peek(race.side.table, race.side.limits[1], "k", 1, 0, NOW, &d), WEIR_OK);
+		assert_int_equal(
+		    weir_peek(race.side.table, race.side.limits[1], (struct weir_key){"k", 1}, 0, NOW, &d),
+		    WEIR_OK);
 		if (d.quota - d.remaining != (uint64_t)race.taken)
 			fail_msg("%s, round %llu: %lld taken, %llu in use", change->name,
 			         (unsigned long long)round, (long long)race.taken,
@@ -541,15 +563,16 @@ static void *take_the_last(void *unused)
 		struct weir_permit permit;
 		struct weir_decision d;
 
-		if (weir_acquire_permit(race.side.table, limit, "k", 1, 1, NOW + i, &d, &permit) != WEIR_OK)
+		if (weir_ask(race.side.table, limit, (struct weir_key){"k", 1},
+		             &(struct weir_ask){.now_ns = NOW + i, .permit = &permit}, &d) != WEIR_OK)
 			abort();
 		if (!d.allowed)
 			continue;
 		if (__atomic_add_fetch(&race.taken, 1, __ATOMIC_SEQ_CST) > 1)
 			__atomic_store_n(&race.done, 1, __ATOMIC_RELAXED);
 		__atomic_sub_fetch(&race.taken, 1, __ATOMIC_SEQ_CST);
-		if (weir_report(race.side.table, limit, "k", 1, &permit, WEIR_OUTCOME_SUCCESS, 1,
-		                NOW + i) != WEIR_OK)
+		if (weir_report(race.side.table, limit, (struct weir_key){"k", 1}, &permit,
+		                &(struct weir_report){.latency_ns = 1, .now_ns = NOW + i}) != WEIR_OK)
 			abort();
 	}
 	return NULL;
@@ -576,8 +599,9 @@ static void no_more_are_in_flight_than_the_new_bound(void **context)
 		for (uint64_t n = 1; n < after.max_concurrent; n++) {
 			struct weir_permit permit;
 
-			assert_int_equal(weir_acquire_permit(race.side.table, race.side.limits[0], "k", 1, 1,
-			                                     NOW, &d, &permit),
+			assert_int_equal(weir_ask(race.side.table, race.side.limits[0],
+			                          (struct weir_key){"k", 1},
+			                          &(struct weir_ask){.now_ns = NOW, .permit = &permit}, &d),
 			                 WEIR_OK);
 			assert_true(d.allowed);
 		}
@@ -588,7 +612,8 @@ static void no_more_are_in_flight_than_the_new_bound(void **context)
 		for (unsigned i = 0; i < THREADS; i++)
 			pthread_join(threads[i], NULL);
 		assert_int_equal(race.done, 0);
-		assert_int_equal(weir_peek(race.side.table, race.limit, "k", 1, 1, NOW + 20 * STEPS, &d),
+		assert_int_equal(weir_peek(race.side.table, race.limit, (struct weir_key){"k", 1}, 1,
+		                           NOW + 20 * STEPS, &d),
 		                 WEIR_OK);
 		assert_int_equal(d.remaining, 1);
 		close_side(&race.side);

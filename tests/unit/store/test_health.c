@@ -49,14 +49,17 @@ static bool acquire(const char *key, size_t len, struct weir_permit *permit)
 {
 	struct weir_decision d;
 
-	if (weir_acquire_permit(load.table, load.limit, key, len, 1, load.now_ns, &d, permit) != WEIR_OK)
+	if (weir_ask(load.table, load.limit, (struct weir_key){key, len},
+	             &(struct weir_ask){.now_ns = load.now_ns, .permit = permit}, &d) != WEIR_OK)
 		abort();
 	return d.allowed;
 }
 
 static int report(const char *key, size_t len, const struct weir_permit *permit)
 {
-	return weir_report(load.table, load.limit, key, len, permit, load.outcome, 1, load.now_ns);
+	return weir_report(
+	    load.table, load.limit, (struct weir_key){key, len}, permit,
+	    &(struct weir_report){.outcome = load.outcome, .latency_ns = 1, .now_ns = load.now_ns});
 }
 
 static void note_most(unsigned in_flight)
@@ -153,7 +156,7 @@ static struct weir_decision peek(const char *key, size_t len)
 {
 	struct weir_decision d;
 
-	weir_peek(load.table, load.limit, key, len, 1, load.now_ns, &d);
+	weir_peek(load.table, load.limit, (struct weir_key){key, len}, 1, load.now_ns, &d);
 	return d;
 }
 
@@ -326,8 +329,9 @@ static void a_permit_is_reported_once(void **unused)
 	assert_true(acquire("key", 3, &second));
 	assert_int_equal(report("key", 3, &first), WEIR_OK);
 	assert_int_equal(report("key", 3, &first), WEIR_ENOTFOUND);
-	assert_int_equal(weir_refund_permit(load.table, load.limit, "key", 3, &first, NOW, &d),
-	                 WEIR_ENOTFOUND);
+	assert_int_equal(
+	    weir_refund_permit(load.table, load.limit, (struct weir_key){"key", 3}, &first, NOW, &d),
+	    WEIR_ENOTFOUND);
 	assert_true(peek("key", 3).allowed);
 	assert_int_equal(report("key", 3, &second), WEIR_OK);
 	assert_false(peek("key", 3).allowed);

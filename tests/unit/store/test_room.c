@@ -72,7 +72,8 @@ static struct weir_decision ask(const weir_limit *limit, uint64_t key, uint64_t 
 {
 	struct weir_decision d;
 
-	assert_int_equal(weir_acquire(table, limit, &key, sizeof key, cost, now_ns, &d), WEIR_OK);
+	assert_int_equal(
+	    weir_acquire(table, limit, (struct weir_key){&key, sizeof key}, cost, now_ns, &d), WEIR_OK);
 	return d;
 }
 
@@ -303,10 +304,10 @@ static void more_limits_than_there_may_be_are_an_error(void **state)
 	assert_int_equal(made, 1024);
 	assert_int_equal(status, WEIR_EFULL);
 	assert_non_null(strstr(error.message, "expected at most 1024 tables of limits"));
-	assert_int_equal(weir_acquire(table, limit, "k", 1, 1, NOW, &d), WEIR_EFULL);
+	assert_int_equal(weir_acquire(table, limit, (struct weir_key){"k", 1}, 1, NOW, &d), WEIR_EFULL);
 	weir_limit_close(limit);
 	limit = places("limit77", 1, 1);
-	assert_int_equal(weir_acquire(table, limit, "k", 1, 1, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_acquire(table, limit, (struct weir_key){"k", 1}, 1, NOW, &d), WEIR_OK);
 	weir_limit_close(limit);
 }
 
@@ -369,7 +370,7 @@ static void what_finds_no_room_on_the_disk_is_an_error_and_changes_nothing(void 
 	assert_int_equal(weir_table_reserve(table, log, &error), WEIR_EFULL);
 	assert_non_null(strstr(error.message, path));
 	assert_non_null(strstr(error.message, "expected leave for "));
-	assert_int_equal(weir_acquire(table, log, "k", 1, 1, NOW, &d), WEIR_EFULL);
+	assert_int_equal(weir_acquire(table, log, (struct weir_key){"k", 1}, 1, NOW, &d), WEIR_EFULL);
 	assert_true(ask(bucket, 1, 1, NOW).allowed);
 	assert_int_equal(stat(path, &stat_), 0);
 	assert_int_equal(stat_.st_size, size);
@@ -422,7 +423,8 @@ static void add_until_killed(unsigned me, unsigned from, unsigned *done)
 
 		snprintf(name, sizeof name, "limit %u", i % 300);
 		limit = places(name, 5, 1 + i % 300);
-		if (weir_acquire(mine, limit, &me, sizeof me, 1, NOW + i / 300 * HOUR, &d) != WEIR_OK ||
+		if (weir_acquire(mine, limit, (struct weir_key){&me, sizeof me}, 1, NOW + i / 300 * HOUR,
+		                 &d) != WEIR_OK ||
 		    !d.allowed)
 			_exit(1);
 		__atomic_store_n(done, i + 1, __ATOMIC_SEQ_CST);
@@ -461,7 +463,8 @@ static void whoever_is_killed_while_adding_a_table_leaves_a_sound_file(void **st
 				continue;
 			snprintf(name, sizeof name, "limit %u", last % 300);
 			limit = places(name, 5, 0);
-			assert_int_equal(weir_peek(table, limit, &i, sizeof i, 1, NOW + last / 300 * HOUR, &d),
+			assert_int_equal(weir_peek(table, limit, (struct weir_key){&i, sizeof i}, 1,
+			                           NOW + last / 300 * HOUR, &d),
 			                 WEIR_OK);
 			assert_in_range(d.remaining, 3, 4); /* taken, maybe once more by who was killed then */
 			weir_limit_close(limit);

@@ -73,7 +73,8 @@ static uint64_t acquire(weir_table *table, const weir_limit *limit, const char *
 {
 	struct weir_decision d;
 
-	assert_int_equal(weir_acquire(table, limit, key, strlen(key), 1, NOW, &d), WEIR_OK);
+	assert_int_equal(weir_acquire(table, limit, (struct weir_key){key, strlen(key)}, 1, NOW, &d),
+	                 WEIR_OK);
 	assert_true(d.allowed);
 	return d.quota - d.remaining;
 }
@@ -167,7 +168,7 @@ static void what_others_use_is_not_written_over(void **state)
 
 	assert_int_equal(weir_table_reserve(second, log, &error), WEIR_EINVAL);
 	assert_non_null(strstr(error.message, "section at byte "));
-	assert_int_equal(weir_acquire(second, log, "k", 1, 1, NOW, &d), WEIR_EINVAL);
+	assert_int_equal(weir_acquire(second, log, (struct weir_key){"k", 1}, 1, NOW, &d), WEIR_EINVAL);
 	assert_int_equal(acquire(first, slots, "k"), 2);
 
 	os_pages_unmap(map.memory, map.size);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-#include <weir/weir.h>
+#include <weir/limiter.h>
 
 #define NOW UINT64_C(1700000000000000000)
 #define THREADS_MAX 8
@@ -37,12 +37,14 @@ static void *run(void *context)
 			int len = snprintf(key, sizeof key, "key%u", k);
 			struct weir_decision d;
 
-			if (weir_acquire(load->table, load->limit, key, (size_t)len, 1, NOW, &d) != WEIR_OK)
+			if (weir_acquire(load->table, load->limit, (struct weir_key){key, (size_t)len}, 1, NOW,
+			                 &d) != WEIR_OK)
 				abort();
 			if (!d.allowed)
 				continue;
 			if (load->back && (r & 1)) {
-				weir_refund(load->table, load->limit, key, (size_t)len, 1, NOW, &d);
+				weir_refund(load->table, load->limit, (struct weir_key){key, (size_t)len}, 1, NOW,
+				            &d);
 				continue;
 			}
 			__atomic_fetch_add(&load->granted[k], 1, __ATOMIC_RELAXED);
@@ -144,7 +146,7 @@ static void refund_and_acquire_at_once(enum weir_algorithm algorithm)
 		int len = snprintf(key, sizeof key, "key%u", k);
 
 		assert_int_equal(load.granted[k], QUOTA);
-		weir_peek(load.table, load.limit, key, (size_t)len, 1, NOW, &d);
+		weir_peek(load.table, load.limit, (struct weir_key){key, (size_t)len}, 1, NOW, &d);
 		assert_int_equal(d.remaining, 0);
 	}
 	close_all(&load);
@@ -171,11 +173,14 @@ static void *run_older(void *context)
 		for (unsigned k = 0; k < load->keys; k++) {
 			struct weir_decision d;
 
-			weir_refund(load->table, load->limit, &k, sizeof k, 1, NEXT_SLOT, &d);
-			weir_acquire(load->table, load->limit, &k, sizeof k, 1, NEXT_SLOT, &d);
+			weir_refund(load->table, load->limit, (struct weir_key){&k, sizeof k}, 1, NEXT_SLOT,
+			            &d);
+			weir_acquire(load->table, load->limit, (struct weir_key){&k, sizeof k}, 1, NEXT_SLOT,
+			             &d);
 			if (!d.allowed)
 				abort();
-			weir_refund(load->table, load->limit, &k, sizeof k, 1, NEXT_SLOT, &d);
+			weir_refund(load->table, load->limit, (struct weir_key){&k, sizeof k}, 1, NEXT_SLOT,
+			            &d);
 		}
 	}
 	return NULL;
@@ -190,8 +195,8 @@ static void test_refunds_to_older_slots_at_once_are_all_counted(void **context)
 	(void)context;
 	open_all(&load, 1000, WEIR_ALGORITHM_SLIDING_WINDOW);
 	for (unsigned k = 0; k < load.keys; k++) {
-		weir_acquire(load.table, load.limit, &k, sizeof k, 40, NOW, &d);
-		weir_acquire(load.table, load.limit, &k, sizeof k, 1, NEXT_SLOT, &d);
+		weir_acquire(load.table, load.limit, (struct weir_key){&k, sizeof k}, 40, NOW, &d);
+		weir_acquire(load.table, load.limit, (struct weir_key){&k, sizeof k}, 1, NEXT_SLOT, &d);
 	}
 	pthread_barrier_init(&load.start, NULL, 4);
 	for (unsigned i = 0; i < 4; i++)
@@ -202,7 +207,8 @@ static void test_refunds_to_older_slots_at_once_are_all_counted(void **context)
 	for (unsigned k = 0; k < load.keys; k++) {
 		unsigned granted = 0;
 
-		while (weir_acquire(load.table, load.limit, &k, sizeof k, 1, NEXT_SLOT, &d) == WEIR_OK &&
+		while (weir_acquire(load.table, load.limit, (struct weir_key){&k, sizeof k}, 1, NEXT_SLOT,
+		                    &d) == WEIR_OK &&
 		       d.allowed)
 			granted++;
 		assert_int_equal(granted, QUOTA - (41 - 4 * load.rounds));
@@ -231,11 +237,13 @@ static void *run_flow(void *context)
 
 		if (n >= TICKS)
 			return NULL;
-		weir_acquire(flow->load.table, flow->load.limit, "k", 1, 1, NOW + n * TICK, &d);
+		weir_acquire(flow->load.table, flow->load.limit, (struct weir_key){"k", 1}, 1,
+		             NOW + n * TICK, &d);
 		if (d.allowed)
 			__atomic_fetch_add(&flow->granted[n], 1, __ATOMIC_RELAXED);
 		if (d.allowed && n % 7 == 0) {
-			weir_refund(flow->load.table, flow->load.limit, "k", 1, 1, NOW + n * TICK, &d);
+			weir_refund(flow->load.table, flow->load.limit, (struct weir_key){"k", 1}, 1,
+			            NOW + n * TICK, &d);
 			__atomic_fetch_sub(&flow->granted[n], 1, __ATOMIC_RELAXED);
 		}
 	}
@@ -278,7 +286,8 @@ static void *run_slots(void *context)
 	pthread_barrier_wait(&load->start);
 	for (unsigned k = 0; k < load->keys; k++)
 		for (unsigned r = 0; r < load->rounds; r++)
-			weir_acquire(load->table, load->limit, &k, sizeof k, 1, NOW + r * TICK, &d);
+			weir_acquire(load->table, load->limit, (struct weir_key){&k, sizeof k}, 1,
+			             NOW + r * TICK, &d);
 	return NULL;
 }
 
@@ -305,7 +314,7 @@ static void test_threads_that_open_slots_at_once_lose_no_grant(void **context)
 		pthread_join(ids[i], NULL);
 	pthread_barrier_destroy(&load.start);
 	for (unsigned k = 0; k < load.keys; k++) {
-		weir_peek(load.table, load.limit, &k, sizeof k, 1, NOW + 99 * TICK, &d);
+		weir_peek(load.table, load.limit, (struct weir_key){&k, sizeof k}, 1, NOW + 99 * TICK, &d);
 		assert_int_equal(d.remaining, 1000 - 4 * load.rounds);
 	}
 	close_all(&load);
@@ -332,7 +341,7 @@ static void test_a_full_width_evicts_and_counts(void **context)
 		struct weir_decision d;
 
 		for (unsigned j = 0; j < 3; j++) {
-			weir_acquire(table, limit, &i, sizeof i, 1, NOW + i, &d);
+			weir_acquire(table, limit, (struct weir_key){&i, sizeof i}, 1, NOW + i, &d);
 			assert_int_equal(d.remaining, 999 - j);
 		}
 	}

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include <weir/weir.h>
+#include <weir/limiter.h>
 
 #define STEP (UINT64_C(1) << 56)
 #define END  (UINT64_C(1) << 61)
@@ -24,10 +24,12 @@ static void a_key_never_seen_is_idle_at_every_time(void **state)
 		weir_table *table;
 
 		assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
-		assert_int_equal(weir_acquire(table, limit, "a", 1, 1, now, &d), WEIR_OK);
+		assert_int_equal(weir_acquire(table, limit, (struct weir_key){"a", 1}, 1, now, &d),
+		                 WEIR_OK);
 		assert_true(d.allowed);
 		assert_int_equal(d.remaining, 9);
-		assert_int_equal(weir_acquire(table, limit, "a", 1, 1, now, &d), WEIR_OK);
+		assert_int_equal(weir_acquire(table, limit, (struct weir_key){"a", 1}, 1, now, &d),
+		                 WEIR_OK);
 		assert_int_equal(d.remaining, 8);
 		weir_table_close(table);
 		assert_int_equal(weir_limiter_open(&options, &limiter, NULL), WEIR_OK);
