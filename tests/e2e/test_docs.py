@@ -279,8 +279,8 @@ def test_the_settings_that_need_a_restart_are_those_of_the_server():
 def test_the_design_tells_what_each_error_of_redis_means():
     source = (ROOT / "src/redis/call.c").read_text()
     means = {"SCRIPT": "the script has to be loaded", "MOVED": "another node has the slot",
-             "SOON": "the call is made again soon", "AWAY": "the node is away",
-             "LOST": "it is away, and so is this connection", "OWN": "this call alone fails"}
+             "SOON": "the call is made again soon", "UNAVAILABLE": "the node is unavailable",
+             "LOST": "the node is unavailable, and this connection is of no use", "OWN": "this call alone fails"}
     in_code = {}
     for code, error in re.findall(r'\{"([^"]+)", CALL_ERROR_(\w+)\}', source):
         in_code.setdefault(means[error], set()).add(code)
