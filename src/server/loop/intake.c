@@ -180,7 +180,10 @@ __attribute__((noinline)) static void charge(struct worker *worker, struct feed 
 		later_split(&worker->waiting, work->conn);
 }
 
-/* Adds the request to the batch. False: no more of its connection now. */
+/*
+ * Adds the request to the batch. Returns false if no more of its connection is taken now. An ad hoc request
+ * is one step on a bucket: it is one unit of work, and never waits.
+ */
 static inline bool admit(struct worker *worker, struct request *request, struct feed *feed,
                          size_t page)
 {
@@ -196,12 +199,12 @@ static inline bool admit(struct worker *worker, struct request *request, struct 
 	handle_prepare(&worker->decider, work, request);
 	if (feed->reserved)
 		permissions_use_reserve(&worker->decider, work, request);
-	if (__builtin_expect(work_units(work) > 1, 0))
+	if (work->kind != REQUEST_ADHOC && __builtin_expect(work_units(work) > 1, 0))
 		charge(worker, feed, work);
 	if (__builtin_expect(worker->admission.has_stores || client->has_split, 0) &&
 	    (client->has_split || suspend_is_needed(work)))
 		reply += suspend_size(work);
-	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work)) /* those never do */
+	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work))
 		reply += PENDING_SIZE;
 	client->coming += reply;
 	worker->intake.coming += reply;
