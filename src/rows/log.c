@@ -12,99 +12,6 @@
  */
 #include "rows/log.h"
 
-/* Leads in 4 bits: 0, powers of two, and: */
-enum { SIMPLE_BITS = 13, LIKE_OWN = 14, LIKE_NEWEST = 15 };
-
-static unsigned bits_of(unsigned n)
-{
-	return n == 0 ? 0 : 32 - (unsigned)__builtin_clz(n);
-}
-
-static struct cell make(const struct row *row, struct log_fields entry, unsigned low)
-{
-	return cell_make(row->tag, entry.until_ns, (entry.sum & LOG_SUM) << 17 | low, entry.state);
-}
-
-/* An entry of which no part is given back. */
-static inline struct cell make_whole(const struct row *row, struct log_fields entry)
-{
-	unsigned span = log_is_narrow(row->width) ? entry.span : (bits_of(entry.span) - 1) / 2;
-
-	return make(row, entry, span << log_lead_bits(row) | entry.lead);
-}
-
-struct cell log_make(const struct row *row, struct log_fields entry)
-{
-	if ((entry.state & LOG_PART) != LOG_PART)
-		return make_whole(row, entry);
-	if (log_is_narrow(row->width))
-		return make(row, entry, entry.part << log_lead_bits(row) | entry.lead);
-	entry.lead = entry.part;
-	return make_whole(row, entry);
-}
-
-static bool ends_then(const struct row *row, struct cell entry, uint64_t end_ns)
-{
-	return cell_tag(entry) == row->tag && log_ahead_ns(row, entry, end_ns) == 0;
-}
-
-static bool ends_with_newest(const struct log_view *head, uint64_t end_ns)
-{
-	return !head->first && ends_then(head->row, head->newest, end_ns);
-}
-
-static unsigned pack_lead(const struct log_view *head)
-{
-	unsigned bits = bits_of(head->lead);
-
-	if ((head->lead & (head->lead - 1)) == 0 && bits <= SIMPLE_BITS)
-		return bits;
-	return ends_with_newest(head, head->until_ns - head->lead) ? LIKE_NEWEST : LIKE_OWN;
-}
-
-bool log_fits(const struct log_view *head)
-{
-	return log_is_narrow(head->row->width) || pack_lead(head) != LIKE_OWN ||
-	       ends_then(head->row, head->own, head->until_ns - head->lead);
-}
-
-void log_shorten_lead(struct log_view *head)
-{
-	head->lead = head->lead == 0 ? 0 : 1u << (u64_min(bits_of(head->lead), SIMPLE_BITS) - 1);
-}
-
-void log_name(struct log_view *head, uint64_t least_ns, uint64_t end_ns)
-{
-	head->lead = (unsigned)u64_min(sat_sub(least_ns, end_ns), log_lead_max(head->row));
-	head->until_ns = u64_max(least_ns, end_ns);
-	if (log_fits(head))
-		return;
-	head->lead = 1u << u64_min(bits_of(head->lead - 1), SIMPLE_BITS - 1);
-	head->until_ns = u64_max(least_ns, end_ns + head->lead);
-}
-
-void log_want_head(struct row_change *change, const struct log_view *head, bool last)
-{
-	uint32_t word;
-
-	if (log_is_narrow(head->row->width))
-		word = head->cost << 25 | head->place << 18 | head->span << 11 | head->lead << 4;
-	else
-		word = head->cost << 18 | head->place << 4 | pack_lead(head);
-	change->want = ROW_WANT_HEAD;
-	change->head = cell_make(head->row->tag, head->until_ns, word, head->first);
-	change->last = last;
-}
-
-void log_want_entry(struct row_change *change, const struct log_view *view, unsigned back,
-                    struct cell before, struct cell after)
-{
-	change->want = ROW_WANT_CELL;
-	change->place = row_back(view->row, view->place, back);
-	change->before = before;
-	change->after = after;
-}
-
 /*
  * Whether what is `back` places before is an entry that is live, from before `later`, which is live
  * and was `known` places back, or a copy of it. One that came after it is what is left of others,
@@ -195,9 +102,9 @@ static unsigned unpack_lead(const struct log_view *view, unsigned lead)
 {
 	int64_t ns;
 
-	if (lead <= SIMPLE_BITS)
+	if (lead <= LOG_LEAD_SIMPLE)
 		return lead == 0 ? 0 : 1u << (lead - 1);
-	ns = -log_ahead_ns(view->row, lead == LIKE_OWN ? view->own : view->newest, view->until_ns);
+	ns = -log_ahead_ns(view->row, lead == LOG_LEAD_OWN ? view->own : view->newest, view->until_ns);
 	return ns >= 0 && ns <= log_lead_max(view->row) ? (unsigned)ns : 0; /* unless damaged */
 }
 
@@ -271,7 +178,7 @@ want_place(struct cell head, const struct log_view *view, struct row_change *cha
 	unsigned first = view->live == 0 ? LOG_FIRST : LOG_LATER;
 	unsigned sum = (log_sum(view->newest) + view->cost) & LOG_SUM;
 	struct cell want =
-	    make_whole(view->row, (struct log_fields){view->until_ns, first ? view->cost : sum,
+	    log_make(view->row, (struct log_fields){view->until_ns, first ? view->cost : sum,
 	                                              view->live + 1, view->lead, first});
 	bool same = cell_tag(have) == view->row->tag && (have.high | 15) == (head.high | 15);
 
@@ -305,11 +212,11 @@ static void want_instead(struct row_change *change, const struct log_view *view,
 	bool known = view->own.high >> 4 == view->until_ns << 4 >> 4;
 
 	if (lead >= 0 && lead <= log_lead_max(view->row) && !known)
-		head->own = make_whole(view->row,
+		head->own = log_make(view->row,
 		                       (struct log_fields){view->until_ns, 0, 1, (unsigned)lead, LOG_GONE});
 	log_name(head, least_ns, end_ns);
 	log_want_head(change, head, true);
-	if (log_is_narrow(view->row->width) || pack_lead(head) != LIKE_OWN ||
+	if (log_is_narrow(view->row->width) || log_pack_lead(head) != LOG_LEAD_OWN ||
 	    cell_bits(head->own) == cell_bits(view->own))
 		return;
 	log_want_entry(change, view, 0, view->own, head->own);
@@ -339,7 +246,7 @@ static void take(const struct row_step *on, unsigned cost, struct log_view *view
 		next.first = LOG_LATER;
 		next.own = (struct cell){0, 0}; /* unknown */
 		next.newest =
-		    make_whole(view->row, (struct log_fields){view->until_ns, 0, 1, view->lead, LOG_LATER});
+		    log_make(view->row, (struct log_fields){view->until_ns, 0, 1, view->lead, LOG_LATER});
 		log_name(&next, view->until_ns + 1, end_ns);
 		log_want_head(change, &next, true);
 		want_place(on->head, view, change);

@@ -1,5 +1,5 @@
 /*
- * log.h: the cells of a log, as log.c and log_refund.c see them.
+ * log.h: the cells of a log, for the files of rows/log*.c.
  *
  * An entry is an allowed request: its time T and its cost. The head is the newest; the
  * others stand in the row in the order in which they came, round and round. In both
@@ -176,6 +176,14 @@ void log_name(struct log_view *head, uint64_t least_ns, uint64_t end_ns);
 
 /* Makes the lead one that any head can tell. The entry then ends later, by microseconds at most. */
 void log_shorten_lead(struct log_view *head);
+
+/* The lead of a head in 4 bits: the number of bits of a power of two, 0 for 0, or one of the last two. */
+enum {
+	LOG_LEAD_SIMPLE = 13, /* the greatest of the former */
+	LOG_LEAD_OWN = 14,    /* the head ends when the entry in its own place does */
+	LOG_LEAD_NEWEST = 15, /* or when the entry before it does */
+};
+unsigned log_pack_lead(const struct log_view *head);
 
 /* Whether a head with that name, lead, first, own and newest can be told from its cell. */
 bool log_fits(const struct log_view *head);

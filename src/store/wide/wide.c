@@ -9,7 +9,6 @@
  */
 #include "store/wide/wide.h"
 
-#include "base/os/fence.h"
 #include "rows/log.h"
 #include "rows/slots.h"
 
@@ -18,25 +17,6 @@
 
 /* Rows of a set that are wider have too many pages. */
 #define TOUCHED_WIDTH 128
-
-static struct row row_of(const struct wide_table *wide, struct cell *head, uint32_t tag)
-{
-	ptrdiff_t index = head ? head - wide->table.cells : 0;
-	unsigned width = wide->section.row_cells;
-
-	return (struct row){wide->rows + index * (ptrdiff_t)width, width, tag,
-	                    wide->table.load_is_atomic};
-}
-
-static bool is_still(struct cell *cell, struct cell value, const struct row *row)
-{
-	return cell_bits(cell_load(cell, row->load_is_atomic)) == cell_bits(value);
-}
-
-bool wide_still(const struct wide_state *state)
-{
-	return !state->at.cell || is_still(state->at.cell, state->at.head, &state->at.row);
-}
 
 /* Cells that an earlier life of the key left would count once the row is looked at. */
 static bool clean(const struct wide_state *state)
@@ -51,82 +31,6 @@ static bool clean(const struct wide_state *state)
 		cell_swap(&state->at.row.cells[i], cell, none); /* else somebody else has just done it */
 	}
 	return true;
-}
-
-/* By this the states of a table, all of one limit, are judged. */
-struct judge {
-	struct table_judge judge; /* first, so that either is the other */
-	const struct wide_table *wide;
-	const struct row_step *on; /* the step that needs room */
-};
-
-/* The units that a key has in use: it denies itself these, and would get them back. */
-static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, struct cell head)
-{
-	const struct judge *judge = (const struct judge *)table_judge;
-	struct row row = row_of(judge->wide, cell, cell_tag(head));
-	struct algo_call peek = {.op = ALGO_PEEK};
-	struct row_step on = *judge->on;
-	struct algo_outcome out;
-	struct row_change change;
-
-	on.call = &peek;
-	on.head = head;
-	on.row = &row;
-	rows_step(&on, &out, &change);
-	return on.limit->quota - out.remaining;
-}
-
-/* A held state is never evicted, whatever its weight. */
-static bool weighs(const struct algo_limit *limit)
-{
-	return !algo_is_reported(limit);
-}
-
-/*
- * Whether a new head, which was stored as `head`, is in the limit's newest table. A thread that has
- * not seen a larger table must leave no head in the former one: another thread may have looked for
- * it there before. The larger table is announced before it is used, so either the other thread
- * finds the head, or this thread finds the announcement and removes the head.
- */
-__attribute__((noinline)) static bool is_in_newest(struct wide_table *wide,
-                                                   const struct table_spot *spot, struct cell head)
-{
-	struct table_slot slot;
-
-	fence_behind_swap();
-	if (__builtin_expect(!__atomic_load_n(&wide->table.header->is_former, __ATOMIC_ACQUIRE), 1))
-		return true;
-	slot = table_find(&wide->table, spot);
-	/* If another thread has changed the head since, that thread's request counts in it, too. */
-	return !slot.cell || cell_bits(slot.value) != cell_bits(head) ||
-	       !cell_swap(slot.cell, head, (struct cell){0, 0});
-}
-
-bool wide_store_head(struct wide_state *state, const struct row_step *on, struct cell after)
-{
-	struct judge judge = {{weigh}, state->wide, on};
-
-	if (!state->wide)
-		return cell_swap(state->at.cell, state->at.head, after);
-	if (__builtin_expect(state->wide != state->asked, 0) &&
-	    cell_ahead_ns(state->at.head, on->now_ns) <= 0) {
-		/* Spent, so the key is free to leave the former table. */
-		cell_swap(state->at.cell, state->at.head, (struct cell){0, 0});
-		return false;
-	}
-	if (state->at.cell)
-		return table_store(&state->wide->table, &state->spot,
-		                   (struct table_slot){state->at.cell, state->at.head}, after, on->now_ns,
-		                   weighs(on->limit) ? &judge.judge : NULL);
-	return table_store(&state->wide->table, &state->spot, (struct table_slot){NULL, {0, 0}}, after,
-	                   on->now_ns, weighs(on->limit) ? &judge.judge : NULL) &&
-	       is_in_newest(state->wide, &state->spot, after);
-}
-
-bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
-{
-	return !state->at.cell && table_is_full(&state->wide->table, &state->spot, now_ns);
 }
 
 static uint64_t until_of(struct cell head, uint64_t now_ns)
@@ -205,30 +109,6 @@ static bool attempt(struct wide_state *state, struct row_step *on, struct algo_c
 	return done;
 }
 
-void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)
-{
-	struct wide_table *asked = wide, *before = wide_before(wide);
-	struct table_spot spot = table_spot(&wide->table, key->hash), there;
-	struct table_slot slot = memory_find(&wide->table, &spot, key->wide == wide ? key->cell : NULL);
-
-	for (; !slot.cell && __builtin_expect(before != NULL, 0); before = wide_before(before)) {
-		struct table_slot found;
-
-		there = table_spot(&before->table, key->hash);
-		found = table_find(&before->table, &there);
-		/* A head that has moved on says that the key is elsewhere by now. */
-		if (!found.cell || cell_is_claim(found.value) || cell_is_note(found.value))
-			continue;
-		slot = found;
-		spot = there;
-		wide = before;
-	}
-	*state = (struct wide_state){
-	    asked, wide, spot, {slot.cell, slot.value, row_of(wide, slot.cell, spot.tag)}};
-	if (!slot.cell)
-		state->at.row.cells = NULL;
-}
-
 /*
  * For a key that has no state in its limit's table: what it has in the one that the limit
  * had before. That is closed there first, so that it is the last word; whoever dies in
@@ -278,8 +158,8 @@ static inline bool try_log(struct cell *cell, const struct row_step *on, uint64_
 		return false;
 	*until_ns = append.until_ns;
 	if (!out->allowed)
-		return is_still(cell, on->head, row);
-	if (!append.is_there && (!is_still(cell, on->head, row) ||
+		return wide_is_still(cell, on->head, row);
+	if (!append.is_there && (!wide_is_still(cell, on->head, row) ||
 	                         !cell_swap(&row->cells[append.place], append.before, append.entry)))
 		return false;
 	return cell_swap(cell, on->head, append.head);
@@ -307,7 +187,7 @@ static bool try_open(struct cell *cell, struct row_step *on, struct algo_outcome
 	on->head = change.head;
 	slots_open(on, out, &change);
 	if (change.want == ROW_WANT_CELL) {
-		if (!is_still(cell, on->head, row) ||
+		if (!wide_is_still(cell, on->head, row) ||
 		    !cell_swap(&row->cells[change.place], change.before, change.after))
 			return false;
 		slots_open(on, out, &change);
@@ -321,7 +201,7 @@ __attribute__((flatten)) bool store_try_log(const struct algo_limit *limit,
                                             uint64_t now_ns, struct algo_outcome *out,
                                             uint64_t *until_ns)
 {
-	struct row row = row_of(key->wide, key->cell, table_tag(key->hash));
+	struct row row = wide_row(key->wide, key->cell, table_tag(key->hash));
 	struct row_step on = {limit, NULL, now_ns, 0, cell_load(key->cell, row.load_is_atomic), &row};
 
 	return try_log(key->cell, &on, cost, out, until_ns);
@@ -330,7 +210,7 @@ __attribute__((flatten)) bool store_try_log(const struct algo_limit *limit,
 bool store_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
                     uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
 {
-	struct row row = row_of(key->wide, key->cell, table_tag(key->hash));
+	struct row row = wide_row(key->wide, key->cell, table_tag(key->hash));
 	struct algo_call call = {.cost = cost};
 	struct row_step on = {limit, &call, now_ns, 0, cell_load(key->cell, row.load_is_atomic), &row};
 
@@ -465,7 +345,7 @@ static void fetch_log(const struct row *row, struct log_head head)
 void wide_fetch_row(const struct algo_limit *limit, const struct store_key *key, uint64_t now_ns)
 {
 	struct cell head = cell_load(key->cell, key->wide->table.load_is_atomic);
-	struct row row = row_of(key->wide, key->cell, 0);
+	struct row row = wide_row(key->wide, key->cell, 0);
 
 	if (limit->rows == ALGO_ROWS_LOG)
 		fetch_log(&row, log_head(row.width, cell_word(head)));

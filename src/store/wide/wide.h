@@ -12,6 +12,22 @@ struct wide_state {
 	struct row_state at;
 };
 
+/** The row behind a cell of the table, whose entries carry this tag. */
+static inline struct row wide_row(const struct wide_table *wide, struct cell *head, uint32_t tag)
+{
+	ptrdiff_t index = head ? head - wide->table.cells : 0;
+	unsigned width = wide->section.row_cells;
+
+	return (struct row){wide->rows + index * (ptrdiff_t)width, width, tag,
+	                    wide->table.load_is_atomic};
+}
+
+/** Whether a header has still this value. */
+static inline bool wide_is_still(struct cell *cell, struct cell value, const struct row *row)
+{
+	return cell_bits(cell_load(cell, row->load_is_atomic)) == cell_bits(value);
+}
+
 /**
  * The key's head in a table, or in those before it whose keys stay there (wide_before). It is in
  * one of them at most.

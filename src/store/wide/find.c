@@ -1,0 +1,114 @@
+/*
+ * find.c: finds the header of a key and the row behind it, and stores a header.
+ *
+ * A header may be in a former table of the limit. A new header goes into the newest table, where
+ * the states of other keys may have to make room for it.
+ */
+#include "store/wide/wide.h"
+
+#include "base/os/fence.h"
+
+bool wide_still(const struct wide_state *state)
+{
+	return !state->at.cell || wide_is_still(state->at.cell, state->at.head, &state->at.row);
+}
+
+/* By this the states of a table, all of one limit, are judged. */
+struct judge {
+	struct table_judge judge; /* first, so that either is the other */
+	const struct wide_table *wide;
+	const struct row_step *on; /* the step that needs room */
+};
+
+/* The units that a key has in use: it denies itself these, and would get them back. */
+static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, struct cell head)
+{
+	const struct judge *judge = (const struct judge *)table_judge;
+	struct row row = wide_row(judge->wide, cell, cell_tag(head));
+	struct algo_call peek = {.op = ALGO_PEEK};
+	struct row_step on = *judge->on;
+	struct algo_outcome out;
+	struct row_change change;
+
+	on.call = &peek;
+	on.head = head;
+	on.row = &row;
+	rows_step(&on, &out, &change);
+	return on.limit->quota - out.remaining;
+}
+
+/* A held state is never evicted, whatever its weight. */
+static bool weighs(const struct algo_limit *limit)
+{
+	return !algo_is_reported(limit);
+}
+
+/*
+ * Whether a new head, which was stored as `head`, is in the limit's newest table. A thread that has
+ * not seen a larger table must leave no head in the former one: another thread may have looked for
+ * it there before. The larger table is announced before it is used, so either the other thread
+ * finds the head, or this thread finds the announcement and removes the head.
+ */
+__attribute__((noinline)) static bool is_in_newest(struct wide_table *wide,
+                                                   const struct table_spot *spot, struct cell head)
+{
+	struct table_slot slot;
+
+	fence_behind_swap();
+	if (__builtin_expect(!__atomic_load_n(&wide->table.header->is_former, __ATOMIC_ACQUIRE), 1))
+		return true;
+	slot = table_find(&wide->table, spot);
+	/* If another thread has changed the head since, that thread's request counts in it, too. */
+	return !slot.cell || cell_bits(slot.value) != cell_bits(head) ||
+	       !cell_swap(slot.cell, head, (struct cell){0, 0});
+}
+
+bool wide_store_head(struct wide_state *state, const struct row_step *on, struct cell after)
+{
+	struct judge judge = {{weigh}, state->wide, on};
+
+	if (!state->wide)
+		return cell_swap(state->at.cell, state->at.head, after);
+	if (__builtin_expect(state->wide != state->asked, 0) &&
+	    cell_ahead_ns(state->at.head, on->now_ns) <= 0) {
+		/* Spent, so the key is free to leave the former table. */
+		cell_swap(state->at.cell, state->at.head, (struct cell){0, 0});
+		return false;
+	}
+	if (state->at.cell)
+		return table_store(&state->wide->table, &state->spot,
+		                   (struct table_slot){state->at.cell, state->at.head}, after, on->now_ns,
+		                   weighs(on->limit) ? &judge.judge : NULL);
+	return table_store(&state->wide->table, &state->spot, (struct table_slot){NULL, {0, 0}}, after,
+	                   on->now_ns, weighs(on->limit) ? &judge.judge : NULL) &&
+	       is_in_newest(state->wide, &state->spot, after);
+}
+
+bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
+{
+	return !state->at.cell && table_is_full(&state->wide->table, &state->spot, now_ns);
+}
+
+void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)
+{
+	struct wide_table *asked = wide, *before = wide_before(wide);
+	struct table_spot spot = table_spot(&wide->table, key->hash), there;
+	struct table_slot slot = memory_find(&wide->table, &spot, key->wide == wide ? key->cell : NULL);
+
+	for (; !slot.cell && __builtin_expect(before != NULL, 0); before = wide_before(before)) {
+		struct table_slot found;
+
+		there = table_spot(&before->table, key->hash);
+		found = table_find(&before->table, &there);
+		/* A head that has moved on says that the key is elsewhere by now. */
+		if (!found.cell || cell_is_claim(found.value) || cell_is_note(found.value))
+			continue;
+		slot = found;
+		spot = there;
+		wide = before;
+	}
+	*state = (struct wide_state){
+	    asked, wide, spot, {slot.cell, slot.value, wide_row(wide, slot.cell, spot.tag)}};
+	if (!slot.cell)
+		state->at.row.cells = NULL;
+}
