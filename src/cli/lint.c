@@ -9,8 +9,8 @@
 #include "readers/yaml/print.h"
 #include "rules/model.h"
 #include "server/admin/log.h"
-#include "server/config_warnings.h"
 #include "server/config.h"
+#include "server/config_warnings.h"
 #include "server/settings.h"
 
 /* How many keys each limit has room for that has a table of its own, as a server would make it. */

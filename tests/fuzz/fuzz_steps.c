@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "redis/network/connection.h"
 #include "redis/commands/redis_command.h"
+#include "redis/network/connection.h"
 
 #define STEPS 4
 

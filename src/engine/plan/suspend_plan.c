@@ -1,4 +1,4 @@
-/* suspend.c: plans that outlive the turn, and the configuration, in which they were prepared. */
+/* suspend_plan.c: plans that outlive the turn, and the configuration, in which they were prepared. */
 #include "engine/engine.h"
 
 /* A direct call whose limit came with it. */

@@ -1,4 +1,4 @@
-#include "redis/nodes/map.h"
+#include "redis/nodes/key_map.h"
 
 #include "redis/nodes/send.h"
 

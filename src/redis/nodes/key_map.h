@@ -1,6 +1,6 @@
-/* map.h: which server has which keys: asked of a cluster, or of Sentinels. */
-#ifndef REDIS_MAP_H
-#define REDIS_MAP_H
+/* key_map.h: which server has which keys: asked of a cluster, or of Sentinels. */
+#ifndef REDIS_KEY_MAP_H
+#define REDIS_KEY_MAP_H
 
 #include "redis/client_inside.h"
 

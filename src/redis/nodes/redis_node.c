@@ -6,7 +6,7 @@
 #include "redis/call.h"
 #include "redis/commands.h"
 #include "redis/gather.h"
-#include "redis/nodes/map.h"
+#include "redis/nodes/key_map.h"
 #include "redis/nodes/probe.h"
 #include "redis/nodes/send.h"
 

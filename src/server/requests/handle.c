@@ -16,7 +16,7 @@
 #include "server/requests/each_rule.h"
 #include "server/requests/koala.h"
 #include "server/requests/operator.h"
-#include "server/requests/permit.h"
+#include "server/requests/request_permit.h"
 #include "server/requests/run.h"
 #include "server/waiting/item_order.h"
 #include "server/waiting/undo.h"

@@ -1,4 +1,4 @@
-#include "server/requests/permit.h"
+#include "server/requests/request_permit.h"
 
 #include "base/error.h"
 #include "server/requests/permit_text.h"

@@ -1,6 +1,6 @@
-/* permit.h: the permits of requests, between their text and the engine. */
-#ifndef SERVER_PERMIT_H
-#define SERVER_PERMIT_H
+/* request_permit.h: the permits of requests, between their text and the engine. */
+#ifndef SERVER_REQUEST_PERMIT_H
+#define SERVER_REQUEST_PERMIT_H
 
 #include "server/requests/decider.h"
 

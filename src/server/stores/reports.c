@@ -6,8 +6,8 @@
 
 #include "base/os/os.h"
 #include "rules/model.h"
-#include "server/requests/permit.h"
 #include "server/requests/permit_text.h"
+#include "server/requests/request_permit.h"
 
 /* A report waits for its giver as long as its permit lasts, and so much longer for clocks that differ. */
 #define CLOCKS_NS (60 * NS_PER_S)

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "base/map.h"
 #include "../failing.h"
+#include "base/map.h"
 
 #define KEYS 64
 

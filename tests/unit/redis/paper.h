@@ -13,8 +13,8 @@
 
 #include "base/number.h"
 #include "base/os/os.h"
-#include "redis/network/redis_address.h"
 #include "redis/network/connection.h"
+#include "redis/network/redis_address.h"
 #include "redis/redis.h"
 
 #define LINES_MAX 16

@@ -9,8 +9,8 @@
 
 #include <openssl/evp.h>
 
-#include "redis/network/connection.h"
 #include "redis/commands/redis_command.h"
+#include "redis/network/connection.h"
 
 #define STEPS_WORDS_MAX (3 + 5 * CALL_COMMANDS_MAX)
 

@@ -5,9 +5,9 @@
 
 #include "base/number.h"
 #include "base/os/os.h"
-#include "redis/network/redis_address.h"
 #include "redis/network/blocking.h"
 #include "redis/network/connection.h"
+#include "redis/network/redis_address.h"
 #include "redis/redis.h"
 
 struct redis_attempt {

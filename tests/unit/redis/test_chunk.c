@@ -4,8 +4,8 @@
 
 #include "scene.h"
 
-#include "redis/client_inside.h"
 #include "redis/cache/chunks.h"
+#include "redis/client_inside.h"
 
 #define NOW UINT64_C(1700000000000000000)
 
