@@ -315,7 +315,7 @@ def options_of(build):
 @pytest.mark.parametrize("move", [["mv"], ["cp", "-a"]], ids=["moved", "copied"])
 def test_a_tree_in_another_place_is_set_up_anew_with_its_options(tmp_path, move):
     first, second = tmp_path / "first", tmp_path / "sécond tree"
-    unused = shutil.ignore_patterns("build*", ".git", "*cache*")
+    unused = shutil.ignore_patterns("build*", ".git", "__pycache__", ".*cache*")
     shutil.copytree(ROOT, first, symlinks=True, ignore=unused)
     subprocess.run(["meson", "setup", "-Doptimization=1", "build"], cwd=first, check=True, capture_output=True)
     (first / "build" / "kept").touch()
