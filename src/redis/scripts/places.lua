@@ -67,12 +67,11 @@ local function any_places()
   end
 
   -- What a refund takes from: uses under the name that end then, or the newest ones. `found` tells of
-  -- them as one, which ends as the oldest does.
-
-  local function take_from(l, found, at, ends, units, name)
+  -- them as one, which ends as the oldest does. Returns how many units the use gives.
+  local function find_use(found, ends, units)
     local back = found.left < units and found.left or units
-    found.group = list.take_out(l, at, ends, units, name, back)
     found.ends, found.units, found.left = ends, found.units + units, found.left - back
+    return back
   end
 
   -- A permit that has given back a part keeps no name for the rest.
@@ -108,7 +107,8 @@ local function any_places()
       local own, units = mine[i][1], mine[i][2]
       local back = found.left < units and found.left or units
       if back > 0 then
-        take_from(l, found, own, ends, units, name)
+        find_use(found, ends, units)
+        found.group = list.take_out(l, own, ends, units, name, back)
       end
       if part and back < units then
         unname(l, own, ends, units - back)
@@ -116,6 +116,7 @@ local function any_places()
     end
   end
 
+  -- The uses of a group are counted together, since finding the group of each would take long.
   local function take_newest(l, p, found, name)
     local k, from = list.group_count(l), l.n
     while from > p.n and found.left > 0 do
@@ -123,11 +124,18 @@ local function any_places()
       local least = from - n + 1
       if name ~= '' or bare > 0 then
         local page = call('LRANGE', l.key, format('%d', least), format('%d', from))
+        local gone, taken = 0, 0
         for at = from, least > p.n and least or p.n + 1, -1 do
           local own, units, own_name = list.use_of(page[at - least + 1])
           if found.left > 0 and own_name == name then
-            take_from(l, found, at, own, units, name)
+            local back = find_use(found, own, units)
+            list.cut_use(l, at, own, units, name, back)
+            gone, taken = gone + (back == units and 1 or 0), taken + back
           end
+        end
+        if taken > 0 then
+          list.change(l, k, -gone, -taken, name == '' and -taken or 0)
+          found.group = k
         end
       end
       from, k = from - n, k - 1

@@ -17,6 +17,7 @@
 
 local ACQUIRE, PEEK, REFUND, RESET = 0, 1, 2, 3
 local LONG = 128 -- a group
+local FEW = 64 -- uses that are taken from a list one by one
 local pcall = redis.pcall
 values = values or {} -- lists are not read as values
 
@@ -293,17 +294,56 @@ local function uses()
     end
   end
 
-  -- A use is marked, and goes with all that are. Returns its group.
-  local function take_out(l, n, ends, units, name, back)
-    local k = group_of(l, n)
+  -- Fewer units of a use. One that has none left is taken from the list by save_less.
+  local function cut_use(l, n, ends, units, name, back)
     if back < units then
       call('LSET', l.key, format('%d', n), use_text(ends, units - back, name))
     else
-      call('LSET', l.key, format('%d', n), '')
-      l.marked, l.is_early = (l.marked or 0) + 1, n < l.n / 2
+      l.out = l.out or {}
+      l.out[#l.out + 1] = n
     end
+  end
+
+  -- The same, counted in its group, which is returned.
+  local function take_out(l, n, ends, units, name, back)
+    local k = group_of(l, n)
+    cut_use(l, n, ends, units, name, back)
     change(l, k, back < units and 0 or -1, -back, name == '' and -back or 0)
     return k
+  end
+
+  -- Writes all behind the n-th use anew, without those that go: Redis would search for each of them.
+  local function rewrite(l, n, size)
+    local goes, kept = {}, {}
+    local page = call('LRANGE', l.key, format('%d', n), format('%d', size))
+    for _, out in ipairs(l.out) do
+      goes[out] = true
+    end
+    call('LTRIM', l.key, '0', format('%d', n - 1))
+    for at = n, size do
+      if not goes[at] then
+        kept[#kept + 1] = page[at - n + 1]
+      end
+      if #kept == 1000 or (at == size and #kept > 0) then
+        call('RPUSH', l.key, unpack(kept))
+        kept = {}
+      end
+    end
+  end
+
+  local function remove_out(l)
+    local out, size = l.out, l.n + #l.out
+    table.sort(out)
+    if out[1] == l.n + 1 then
+      call('LTRIM', l.key, '0', format('%d', l.n))
+    elseif #out > FEW then
+      rewrite(l, out[1], size)
+    else
+      for _, n in ipairs(out) do
+        call('LSET', l.key, format('%d', n), '')
+      end
+      call('LREM', l.key, format('%d', out[1] < size / 2 and #out or -#out), '')
+    end
   end
 
   -- Fewer are left, of these groups.
@@ -311,10 +351,10 @@ local function uses()
     for k = last or 0, (first or 1) - 1, -1 do
       join_group(l, k)
     end
-    if l.marked then
-      call('LREM', l.key, format('%d', l.is_early and l.marked or -l.marked), '')
+    if l.out then
+      remove_out(l)
     end
-    if l.marked and l.named then -- the last one may have gone
+    if l.out and l.named then -- the last one may have gone
       local _
       l.ends, _, l.name = use_of(call('LINDEX', l.key, '-1'))
     end
@@ -356,7 +396,7 @@ local function uses()
 
   return {open = open, element = element, tell = tell, fit = fit, spent = spent, start = start,
     walk = walk, seek = seek, drop = drop, append = append, save = save, save_less = save_less,
-    take_out = take_out, change = change, group = group, group_of = group_of,
+    cut_use = cut_use, take_out = take_out, change = change, group = group, group_of = group_of,
     group_count = group_count, group_text = group_text,
     split_group = split_group, use_of = use_of, use_text = use_text,
     write_first = write_first, SKEW = SKEW}

@@ -489,6 +489,32 @@ static void a_step_reads_little_of_a_list_of_thousands(void **state)
 	}
 }
 
+/*
+ * A refund of many reads each entry once, to see which are meant. If the entries that stay lie among
+ * them, it reads and writes these once more, and never changes one by one.
+ */
+static void a_refund_of_many_makes_a_few_passes(void **state)
+{
+	static const struct algo_call refunds[] = {{.op = ALGO_REFUND, .cost = 1},
+	                                           {.op = ALGO_REFUND, .cost = MANY / 4},
+	                                           {.op = ALGO_REFUND, .cost = MANY}};
+
+	(void)state;
+	for (unsigned every = 1; every <= 3; every++) { /* one of so many has no permit */
+		begin_places(MANY, 3600);
+		for (unsigned i = 0; i < MANY; i++, both.now_ns += NS_PER_MS)
+			take(1, i % every == 0 ? 0 : i);
+		for (size_t i = 0; i < sizeof refunds / sizeof *refunds; i++) {
+			struct watched watched = watch(refunds[i]);
+
+			assert_in_range(watched.read, 1, 2 * MANY + READ_MOST);
+			assert_in_range(watched.writes, 1, CALLS_MOST);
+			expect_state();
+		}
+		assert_int_equal(real_number(&real, "EXISTS key"), every > 1);
+	}
+}
+
 static void a_list_takes_as_much_memory_as_its_uses(void **state)
 {
 	static uint64_t names[MANY];
@@ -612,6 +638,7 @@ int main(void)
 	    cmocka_unit_test(scripts_that_redis_has_forgotten_are_loaded_again),
 	    cmocka_unit_test(other_parameters_keep_what_is_used),
 	    cmocka_unit_test(a_step_reads_little_of_a_list_of_thousands),
+	    cmocka_unit_test(a_refund_of_many_makes_a_few_passes),
 	    cmocka_unit_test(a_list_takes_as_much_memory_as_its_uses),
 	    cmocka_unit_test(lists_of_thousands_decide_as_memory_does),
 	};
