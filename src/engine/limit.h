@@ -90,10 +90,9 @@ bool limit_could_grant(const struct weir_limit *limit, enum algo_op op, uint64_t
 static inline int limit_check(const struct weir_limit *limit, enum algo_op op, struct slice key,
                               uint64_t cost, uint64_t max_wait_ns)
 {
-	if (key.len > WEIR_KEY_MAX)
-		return WEIR_ELONG;
-	if (__builtin_expect(!key.data && key.len > 0, 0))
-		return WEIR_EINVAL;
+	/* A key without an address has no bytes. One comparison, since each request makes it. */
+	if (__builtin_expect(key.len > (key.data ? WEIR_KEY_MAX : 0), 0))
+		return key.data ? WEIR_ELONG : WEIR_EINVAL;
 	if (__builtin_expect(max_wait_ns != 0, 0))
 		return limit_could_grant(limit, op, cost, 0, max_wait_ns) ? WEIR_OK : WEIR_ECOST;
 	return limit_cost_fits(limit, op, cost) ? WEIR_OK : WEIR_ECOST;

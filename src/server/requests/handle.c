@@ -53,12 +53,14 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 
 	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_run))
 		return;
-	if (work->plan.permit.id != 0 && permit_answer(decider, &work->plan, reply) != WEIR_OK) {
-		undo_all(decider, work);
-		return;
+	if (work->plan.permit.id != 0) {
+		if (permit_answer(decider, &work->plan, reply) != WEIR_OK) {
+			undo_all(decider, work);
+			return;
+		}
+		if (work->from_proxy && reply->permit.len > 0)
+			permit_withhold(decider, &work->plan, reply);
 	}
-	if (work->from_proxy && reply->permit.len > 0)
-		permit_withhold(decider, &work->plan, reply);
 	if (work->plan.op != ALGO_ACQUIRE)
 		return;
 	if (d->wait_ns > 0 && work->plan.cost > 0) { /* else it only tells of a wait */
