@@ -204,3 +204,22 @@ def test_what_starts_threads_is_run_with_the_thread_sanitizer():
                 for path in (ROOT / "tests/unit").glob("*/test_*.c")
                 if "pthread_create(" in path.read_text()}
     assert starting and starting <= sanitized
+
+
+def named_files(text, folders):
+    """The files of src/ and tests/ that a text names by their path."""
+    found = re.findall(rf"\b(?:src/)?((?:{'|'.join(folders)})/[\w/]+\.(?:c|h|lua))\b", text)
+    return {f"src/{name}" for name in found} | set(re.findall(r"\btests/[\w/]+\.(?:c|h|py|pml)\b", text))
+
+
+def test_named_files_are_found():
+    text = "see store/wide/find.c (`src/base/map.h`), tests/spin/places.pml; not https://a/store.c or x/y.c"
+    assert named_files(text, ["base", "store"]) == {"src/store/wide/find.c", "src/base/map.h", "tests/spin/places.pml"}
+
+
+def test_files_that_comments_and_pages_name_are_there():
+    pages = [*(ROOT / "docs").rglob("*.md"), *SRC.rglob("*.md"), *(ROOT / "tests").rglob("*.md"), ROOT / "CONTRIBUTING.md"]
+    gone = {(str(path.relative_to(ROOT)), name) for path in [*pages, *FILES, *SRC.rglob("*.lua")]
+            for name in named_files(path.read_text(), sees())
+            if not re.search("NAME", name) and not (ROOT / name).exists() and not (ROOT / "tests/unit" / name[4:]).exists()}
+    assert not gone

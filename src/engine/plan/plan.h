@@ -452,7 +452,7 @@ int engine_force(const struct turn *turn, const struct weir_limit *limit, struct
  */
 bool engine_follow_group(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  const struct algo_call *call);
-/** Looks at a key, by its hash: its phase (algo/health.h), and the turns that were due. */
+/** Looks at a key, by its hash: its phase (algo/outcomes/health.h), and the turns that were due. */
 void engine_view(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
                  struct algo_outcome *outcome);
 

@@ -1,7 +1,7 @@
 /*
  * reports.h: reports of permits that another server gave, between the servers of one Redis.
  *
- * The server that takes such a report in claims the permit at the store (engine/remote.c), counts
+ * The server that takes such a report in claims the permit at the store (engine/remote/collect.c), counts
  * the outcome, and tells the giver by scripts/reports.lua. The giver's first worker takes its reports
  * from there in three quarters of `store_poll`, and ends the permits. docs/design/permits.md says
  * why.
