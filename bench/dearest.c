@@ -18,7 +18,7 @@
 
 #define ROUNDS 5
 
-/* Of the process that made the call. */
+/* Shared with the process that makes the call. */
 static struct {
 	uint64_t started_ns, ns;
 } * result;

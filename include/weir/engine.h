@@ -15,7 +15,7 @@ extern "C" {
 /** A configuration that decides requests at a table. */
 typedef struct weir_engine weir_engine;
 
-/** What is known of a request, such as { "user", "ann", 3 }. */
+/** A fact about a request that rules may ask for, such as { "user", "ann", 3 }. */
 struct weir_attribute {
 	const char *name; /**< NUL-terminated */
 	const char *value;

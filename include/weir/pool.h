@@ -106,7 +106,7 @@ WEIR_API void weir_pool_ticket_close(weir_pool_ticket *ticket);
  */
 WEIR_API int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context);
 
-/** What a pool did and has to do. */
+/** The workers of a pool, and counts of its tasks. */
 struct weir_pool_stats {
 	uint64_t workers;      /**< as opened */
 	uint64_t bucket;       /**< as opened */
@@ -121,7 +121,7 @@ struct weir_pool_stats {
 };
 
 /**
- * Counts what a pool did and has to do.
+ * Counts the tasks of a pool.
  *
  *     struct weir_pool_stats stats;
  *     weir_pool_stats(pool, &stats);

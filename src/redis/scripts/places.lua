@@ -105,9 +105,8 @@ local function any_places()
     end
     for i = #mine, 1, -1 do
       local own, units = mine[i][1], mine[i][2]
-      local back = found.left < units and found.left or units
+      local back = found.left > 0 and find_use(found, ends, units) or 0
       if back > 0 then
-        find_use(found, ends, units)
         found.group = list.take_out(l, own, ends, units, name, back)
       end
       if part and back < units then

@@ -353,10 +353,10 @@ local function uses()
     end
     if l.out then
       remove_out(l)
-    end
-    if l.out and l.named then -- the last one may have gone
-      local _
-      l.ends, _, l.name = use_of(call('LINDEX', l.key, '-1'))
+      if l.named then -- the last one may have gone
+        local _
+        l.ends, _, l.name = use_of(call('LINDEX', l.key, '-1'))
+      end
     end
     call('LSET', l.key, '0', write_first(l))
   end

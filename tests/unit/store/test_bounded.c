@@ -26,7 +26,7 @@
 
 #define BOUND 10000 /* lines */
 
-/* Of the process that made the call. */
+/* Shared with the process that makes the call. */
 static struct {
 	uint64_t lines;
 } * result;
