@@ -9,9 +9,9 @@
 #include "readers/yaml/print.h"
 #include "rules/model.h"
 #include "server/admin/log.h"
-#include "server/config.h"
-#include "server/config_warnings.h"
-#include "server/settings.h"
+#include "server/config/config.h"
+#include "server/config/config_warnings.h"
+#include "server/config/settings.h"
 
 /* How many keys each limit has room for that has a table of its own, as a server would make it. */
 static void say_room(const char *path, const weir_engine *engine, uint64_t capacity)

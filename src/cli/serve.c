@@ -4,7 +4,7 @@
 
 #include "base/text/login.h"
 #include "cli/command.h"
-#include "server/server.h"
+#include "server/start/server.h"
 
 /* Lists of processes show arguments to everyone: logins are taken out of them. NULL: no memory. */
 static char *take_store(char *text)

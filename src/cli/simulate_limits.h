@@ -3,7 +3,7 @@
 #define CLI_SIMULATE_LIMITS_H
 
 #include "rules/model.h"
-#include "server/settings.h"
+#include "server/config/settings.h"
 
 struct simulate_limits {
 	struct settings settings;

@@ -266,7 +266,7 @@ def test_the_metrics_and_events_that_are_described_are_those_that_there_are(exam
 
 
 def test_the_settings_that_need_a_restart_are_those_of_the_server():
-    source = (ROOT / "src/server/server.c").read_text()
+    source = (ROOT / "src/server/config/reload.c").read_text()
     table = re.search(r"fixed\[\] = \{\n(.*?)\};", source[source.index("say_what_needs_a_restart("):], re.S)[1]
     in_code = re.findall(r'\{"([\w.]+)",', table)
     assert "store_timeout" in in_code

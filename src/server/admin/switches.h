@@ -17,7 +17,7 @@
 #include "base/time/when.h"
 #include "rules/model.h"
 #include "server/admin/log.h"
-#include "server/config.h"
+#include "server/config/config.h"
 
 #define SWITCHED_BY_MAX (RULES_NAME_MAX + 1 + IP_TEXT_MAX + 1)
 

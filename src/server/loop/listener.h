@@ -3,7 +3,7 @@
 #define SERVER_LISTENER_H
 
 #include "server/loop/worker.h"
-#include "server/settings.h"
+#include "server/config/settings.h"
 
 struct listener {
 	const char *name;

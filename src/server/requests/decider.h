@@ -6,7 +6,7 @@
 #define SERVER_DECIDER_H
 
 #include "base/arena.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/loop/shared.h"
 #include "server/loop/work.h"
 #include "server/requests/adhoc.h"

@@ -350,7 +350,7 @@ static struct redis_command a_step(const struct trace *trace, const struct taken
 /* A call of so many steps at both. */
 static void steps_both(struct trace *trace, struct taken *names, size_t n)
 {
-	struct redis_command steps[CALL_COMMANDS_MAX], *list[CALL_COMMANDS_MAX];
+	struct redis_command steps[CALL_COMMANDS_MAX], *list[CALL_COMMANDS_MAX] = {NULL};
 	char keys[CALL_COMMANDS_MAX][16];
 
 	for (size_t i = 0; i < n; i++) {

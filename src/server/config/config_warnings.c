@@ -1,4 +1,4 @@
-#include "server/config_warnings.h"
+#include "server/config/config_warnings.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "server/config.h"
+#include "server/config/config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,8 @@ int server_config_compile(struct server_config *config, const struct server_conf
 	}
 	if (status != WEIR_OK)
 		return status;
-	status = users_open(&config->users, rules, config->engine, before ? before->users : NULL, error);
+	status =
+	    users_open(&config->users, rules, config->engine, before ? before->users : NULL, error);
 	if (status == WEIR_OK)
 		status = open_tls(config, before, error);
 	return status == WEIR_OK ? find_metrics(config, metrics, error) : status;
@@ -174,10 +175,8 @@ struct server_config *server_config_take(struct server_config *config)
 void server_config_drop(struct server_config *config)
 {
 	/* All that any thread did with it happens before it is freed. */
-	while (config &&
-	       atomic_fetch_sub_explicit(&config->references, 1, memory_order_acq_rel) == 1) {
-		struct server_config *next =
-		    atomic_load_explicit(&config->successor, memory_order_relaxed);
+	while (config && atomic_fetch_sub_explicit(&config->references, 1, memory_order_acq_rel) == 1) {
+		struct server_config *next = atomic_load_explicit(&config->successor, memory_order_relaxed);
 
 		close_config(config); /* first: its limits point to those of the next */
 		config = next;

@@ -8,7 +8,7 @@
 #include <weir/engine.h>
 
 #include "rules/model.h"
-#include "server/settings.h"
+#include "server/config/settings.h"
 #include "tls/context.h"
 
 /* `warning` lives until it returns; its line is 0 where a flag says it. */

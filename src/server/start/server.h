@@ -2,7 +2,7 @@
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
-#include "server/settings.h"
+#include "server/config/settings.h"
 
 /**
  * Serves until SIGTERM or SIGINT, reloads on SIGHUP. Returns the exit status: 0,

@@ -24,13 +24,13 @@ struct server_config {
 	struct server_config *_Atomic successor; /* once another has taken over */
 	struct weir_config *rules;
 	weir_engine *engine;
-	struct users *users;    /* NULL: there are none */
+	struct users *users;     /* NULL: there are none */
 	struct tls_context *tls; /* of its listeners; NULL: they have none */
-	struct named **metrics; /* as the limits of `engine` */
-	struct named **answers; /* as the rules of `rules` */
-	size_t metric_adhoc;            /* the index of those that requests bring along */
-	size_t metric_none; /* and of requests to which no limit applied */
-	uint64_t stores;    /* that complete steps later and that limits are at: a bit for each index */
+	struct named **metrics;  /* as the limits of `engine` */
+	struct named **answers;  /* as the rules of `rules` */
+	size_t metric_adhoc;     /* the index of those that requests bring along */
+	size_t metric_none;      /* and of requests to which no limit applied */
+	uint64_t stores; /* that complete steps later and that limits are at: a bit for each index */
 };
 
 /**
@@ -41,8 +41,8 @@ int server_config_open(const struct weir_config_files *files, struct server_conf
                        struct weir_error *error);
 
 /**
- * The engine of `rules`, whose limits are at the stores that they name: opens these, and connects to
- * nothing. Errors as engine_open and stores_open.
+ * The engine of `rules`, whose limits are at the stores that they name: opens these, and connects
+ * to nothing. Errors as engine_open and stores_open.
  */
 int server_config_engine(const struct weir_config *rules, weir_table *table, struct stores *stores,
                          weir_engine **out, struct weir_error *error);
@@ -56,8 +56,8 @@ int server_config_tls(const struct weir_config *rules, struct tls_context **out,
 
 /**
  * Compiles what server_config_open has read, for one table, and opens the stores that its limits
- * name. `before` is the configuration whose users may stay known, or NULL. Errors as engine_open and
- * stores_open.
+ * name. `before` is the configuration whose users may stay known, or NULL. Errors as engine_open
+ * and stores_open.
  */
 int server_config_compile(struct server_config *config, const struct server_config *before,
                           weir_table *table, struct stores *stores, struct metrics *metrics,
@@ -74,7 +74,8 @@ void server_config_drop(struct server_config *config);
  * the old one meanwhile.
  */
 void server_config_succeed(struct server_config **config, struct server_config *next);
-/** The newest that took over from it, or itself. Lasts for as long as the caller's reference to this one. */
+/** The newest that took over from it, or itself. Lasts for as long as the caller's reference to
+ * this one. */
 struct server_config *server_config_newest(struct server_config *config);
 /** Moves the caller's reference to the newest that took over. True: there was one. */
 bool server_config_advance(struct server_config **config);

@@ -1,4 +1,4 @@
-#include "server/settings.h"
+#include "server/config/settings.h"
 
 #include <sched.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 #include "rules/store.h"
 #include "server/access/account.h"
 
-#define DEFAULT_HTTP     "127.0.0.1:8080"
-#define DEFAULT_RESP     "127.0.0.1:6380"
+#define DEFAULT_HTTP "127.0.0.1:8080"
+#define DEFAULT_RESP "127.0.0.1:6380"
 
 void settings_add(struct settings *settings, enum setting setting, const char *text)
 {
@@ -147,16 +147,16 @@ static int read_account(const char *name, const char *text, const char *expected
 {
 	*out = 0;
 	if (text && !find(text, out))
-		return error_set(error, WEIR_EINVAL, "%s: expected a %s of this system, found '%.64s'", name,
-		                 expected, text);
+		return error_set(error, WEIR_EINVAL, "%s: expected a %s of this system, found '%.64s'",
+		                 name, expected, text);
 	return WEIR_OK;
 }
 
 static int place_error(const struct rules_text *place, const char *name, int status,
                        const char *message, struct weir_error *error)
 {
-	return error_set_at(error, status, place ? place->line : 0, place ? place->column : 0,
-	                    "%s: %s", name, message);
+	return error_set_at(error, status, place ? place->line : 0, place ? place->column : 0, "%s: %s",
+	                    name, message);
 }
 
 /* The file of a Unix socket. */
@@ -219,8 +219,8 @@ static int check_addresses(const struct settings *settings, const struct weir_co
 		for (size_t j = 0; j < i; j++) {
 			char message[64];
 
-			snprintf(message, sizeof message, "expected another address than %s has, found the same",
-			         all[j].name);
+			snprintf(message, sizeof message,
+			         "expected another address than %s has, found the same", all[j].name);
 			if (is_same_address(all[j].address, all[i].address))
 				return place_error(all[i].place, all[i].name, WEIR_EINVAL, message, error);
 		}

@@ -2,7 +2,7 @@
  * notify.c: the protocol of sd_notify(3): a datagram of text to a socket that the
  * environment names. A name that begins with @ is in the abstract name space.
  */
-#include "server/notify.h"
+#include "server/start/notify.h"
 
 #include <stddef.h>
 #include <stdio.h>

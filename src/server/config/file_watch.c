@@ -1,4 +1,4 @@
-#include "server/file_watch.h"
+#include "server/config/file_watch.h"
 
 #include <errno.h>
 #include <limits.h>

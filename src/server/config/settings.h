@@ -23,25 +23,25 @@ enum setting {
 #define SETTING_ENUM(name, flag, variable) SETTING_##name,
 	SETTING_LIST(SETTING_ENUM)
 #undef SETTING_ENUM
-	SETTING_COUNT
+	    SETTING_COUNT
 };
 
 #define SETTINGS_FILES_MAX 64
 
 struct settings {
-	const char *text[SETTING_COUNT]; /* as given; NULL: not given */
+	const char *text[SETTING_COUNT];           /* as given; NULL: not given */
 	const char *files[SETTINGS_FILES_MAX + 1]; /* of each CONFIG; one more than may be */
 	size_t file_count;
 };
 
 #define SETTINGS_CAPACITY_DEFAULT 1000000 /* as the library's */
-#define SETTINGS_PATH_MAX 4096 /* with its NUL, as Linux has it */
+#define SETTINGS_PATH_MAX         4096    /* with its NUL, as Linux has it */
 
 /* The same, understood. */
 struct settings_plan {
 	struct net_address http, resp;
-	struct net_address admin; /* without a family: none */
-	bool tls; /* for those that are not `plain` */
+	struct net_address admin;     /* without a family: none */
+	bool tls;                     /* for those that are not `plain` */
 	char path[SETTINGS_PATH_MAX]; /* of the table's file; empty: in memory */
 	const char *redis;            /* where limits are that name no store: a URL; NULL: the table */
 	uint64_t owner, group;        /* of that file, as struct weir_table_options has them */

@@ -1,0 +1,24 @@
+/* running.h: all that a running server has: how it runs, what its threads share, and these threads. */
+#ifndef SERVER_RUNNING_H
+#define SERVER_RUNNING_H
+
+#include "server/config/config.h"
+#include "server/config/file_watch.h"
+#include "server/config/settings.h"
+#include "server/loop/listener.h"
+#include "server/loop/worker.h"
+
+struct server {
+	struct settings settings;
+	char files[SETTINGS_NAMES_MAX];
+	struct settings_plan plan;
+	struct worker_shared shared;
+	struct server_config *config; /* the one that the workers see */
+	struct worker *workers;
+	size_t worker_count;     /* of them opened */
+	struct file_watch watch; /* of all files that it reads */
+	struct listener listeners[LISTENERS];
+	size_t listener_count;
+};
+
+#endif

@@ -1,0 +1,279 @@
+#include "server/start/server.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "rules/model.h"
+#include "server/config/reload.h"
+#include "server/start/notify.h"
+#include "server/stores/fleet.h"
+#include "server/stores/reports.h"
+
+#define WAIT_MS 100
+
+static int open_workers(struct server *server, struct weir_error *error)
+{
+	size_t n = server->plan.threads;
+
+	server->workers = calloc(n, sizeof *server->workers);
+	if (!server->workers)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	while (server->worker_count < n) {
+		struct worker *worker = &server->workers[server->worker_count];
+		int status = worker_open(worker, &server->shared, server->worker_count, server->config);
+
+		server->worker_count++;
+		if (status == WEIR_OK)
+			status = worker_reach(worker);
+		if (status != WEIR_OK)
+			return error_set(error, status, "can't start thread %zu: %s", server->worker_count,
+			                 weir_strerror(status));
+	}
+	return WEIR_OK;
+}
+
+/* The store of limits that name none. The plan keeps its URL: it outlives the configuration. */
+static int open_main_store(struct server *server, struct weir_error *error)
+{
+	struct stores *stores = &server->shared.stores;
+	int status;
+
+	stores->log = server->shared.log;
+	status = stores_open_main(stores, server->plan.redis, server->config->rules,
+	                          server->shared.table, error);
+	if (status == WEIR_OK && stores->main)
+		server->plan.redis = stores->items[stores->main->index].url;
+	return status;
+}
+
+static void hear(void *context, const char *event, struct slice json)
+{
+	events_add(context, event, json);
+}
+
+static int open_server(struct server *server, struct weir_error *error)
+{
+	struct worker_shared *shared = &server->shared;
+	struct weir_table_options options;
+	int status = settings_resolve(&server->settings, server->config->rules, &server->plan, error);
+
+	if (status != WEIR_OK)
+		return status;
+	if (switches_open(&shared->switches, shared->log) != WEIR_OK)
+		return error_set(error, WEIR_EIO, "out of descriptors");
+	forced_keys_open(&shared->forced, &shared->switches);
+	shared->limits = CODEC_LIMITS_DEFAULT;
+	shared->threads = server->plan.threads;
+	reload_apply_connections(server);
+	shared->metrics = metrics_open(server->plan.threads);
+	shared->top = top_open(server->plan.threads);
+	shared->phases = key_phases_open();
+	if (!shared->metrics || !shared->top || !shared->phases)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	options = (struct weir_table_options){
+	    .capacity = server->plan.capacity,
+	    .path = *server->plan.path ? server->plan.path : NULL,
+	    .owner = server->plan.owner,
+	    .group = server->plan.group,
+	};
+	status = weir_table_open(&options, &shared->table, error);
+	if (status == WEIR_OK)
+		status = reports_open(&shared->reports, shared->table);
+	if (status == WEIR_OK)
+		status = open_main_store(server, error);
+	if (status == WEIR_OK)
+		status = reload_compile(server, server->config, NULL, error);
+	if (status == WEIR_OK)
+		status = open_workers(server, error);
+	if (status == WEIR_OK)
+		events_wake(shared->events, reload_wake, server);
+	return status;
+}
+
+static void close_server(struct server *server)
+{
+	events_wake(server->shared.events, NULL, NULL);
+	logins_close(&server->shared.logins);
+	for (size_t i = 0; i < server->worker_count; i++)
+		worker_close(&server->workers[i]);
+	free(server->workers);
+	fleets_close(&server->shared.fleets);
+	reports_close(&server->shared.reports);
+	server_config_drop(server->config);
+	stores_close(&server->shared.stores);
+	weir_table_close(server->shared.table);
+	metrics_close(server->shared.metrics);
+	top_close(server->shared.top);
+	key_phases_close(server->shared.phases);
+	forced_keys_close(&server->shared.forced);
+	switches_close(&server->shared.switches);
+	file_watch_close(&server->watch);
+	log_close(server->shared.log);
+	events_close(server->shared.events);
+}
+
+static void sync_table(struct server *server)
+{
+	struct worker_shared *shared = &server->shared;
+
+	if (weir_table_sync(shared->table) != WEIR_OK)
+		log_say(shared->log, LOG_ERROR, "sync_failed", {"file", server->plan.path});
+}
+
+/* Switches end by the wall clock, which may be set meanwhile. */
+static uint64_t end_switches(struct server *server)
+{
+	uint64_t now_ns = os_wall_ns();
+	uint64_t left_ns = u64_min(switches_end(&server->shared.switches, server->config, now_ns),
+	                           forced_keys_end(&server->shared.forced, server->config, now_ns));
+
+	return left_ns == UINT64_MAX ? left_ns : u64_min(left_ns, NS_PER_S);
+}
+
+/* How long nothing is to be done but to wait for a signal or a change; -1: for ever. */
+static int wait_ms(struct server *server, uint64_t synced_ns)
+{
+	uint64_t now_ns = os_monotonic_ns();
+	uint64_t left_ns = u64_min(file_watch_wait_ns(&server->watch, now_ns), end_switches(server));
+	uint64_t interval_ns = server->plan.sync_ns; /* which a reload may change */
+
+	if (interval_ns != 0)
+		left_ns = u64_min(left_ns, sat_sub(synced_ns + interval_ns, now_ns));
+	return left_ns == UINT64_MAX ? -1 : (int)u64_min(ceil_div(left_ns, NS_PER_MS), INT_MAX);
+}
+
+/*
+ * Until it is told to stop: returns the signal. Syncs are made here, and files are read, by the
+ * thread that decides nothing: a disk may take seconds.
+ */
+static int wait_for_signals(struct server *server, const sigset_t *signals)
+{
+	static const struct timespec at_once = {0};
+	uint64_t synced_ns = os_monotonic_ns();
+	int wake = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK), caught = 0;
+
+	while (caught != SIGTERM && caught != SIGINT) {
+		struct pollfd polled[] = {{wake, POLLIN, 0},
+		                          {server->watch.fd, POLLIN, 0},
+		                          {server->shared.switches.fd, POLLIN, 0}};
+
+		/* Without a descriptor for signals they are looked for in between. */
+		poll(polled, sizeof polled / sizeof *polled,
+		     wake < 0 ? WAIT_MS : wait_ms(server, synced_ns));
+		caught = sigtimedwait(signals, NULL, &at_once);
+		file_watch_look(&server->watch, os_monotonic_ns());
+		if (caught == SIGHUP || file_watch_wait_ns(&server->watch, os_monotonic_ns()) == 0)
+			reload(server);
+		if (server->plan.sync_ns != 0 && os_monotonic_ns() >= synced_ns + server->plan.sync_ns) {
+			sync_table(server);
+			synced_ns = os_monotonic_ns();
+		}
+	}
+	if (wake >= 0)
+		close(wake);
+	return caught;
+}
+
+static void say_started(struct server *server)
+{
+	log_say(server->shared.log, LOG_INFO, "started", {"version", weir_version()},
+	        {"file", server->files}, {"limits", .number = server->config->rules->limit_count},
+	        {"rules", .number = server->config->rules->rule_count},
+	        {"threads", .number = server->worker_count},
+	        {"capacity", .number = engine_capacity(server->shared.table)});
+	reload_say_advice(server);
+}
+
+/* Whatever the format of the log: those who start a server wait for these lines. */
+static int serve(struct server *server, struct weir_error *error)
+{
+	const struct weir_config *rules = server->config->rules;
+	struct listener *listeners = server->listeners;
+	size_t count;
+	int status = WEIR_OK, caught;
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGHUP);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	count = server->listener_count =
+	    listeners_name(listeners, &server->settings, &server->plan, rules);
+	server->shared.has_admin = count > LISTENER_ADMIN;
+	for (size_t i = 0; status == WEIR_OK && i < count; i++)
+		status = listener_open(&listeners[i], server->workers, server->worker_count, error);
+	if (status == WEIR_OK)
+		reload_warn_of_exposure(server);
+	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
+		status = worker_start(&server->workers[i]);
+		if (status != WEIR_OK)
+			error_set(error, status, "can't start thread %zu", i + 1);
+	}
+	if (status == WEIR_OK)
+		say_started(server);
+	for (size_t i = 0; status == WEIR_OK && i < count; i++)
+		listener_say(&listeners[i], server->shared.log);
+	if (status == WEIR_OK) {
+		notify("READY=1");
+		caught = wait_for_signals(server, &signals);
+		notify("STOPPING=1");
+		log_say(server->shared.log, LOG_INFO, "stopping",
+		        {"signal", caught == SIGTERM ? "SIGTERM" : "SIGINT"});
+	}
+	for (size_t i = 0; i < count; i++)
+		listener_remove(&listeners[i]);
+	atomic_store_explicit(&server->shared.stopping, true, memory_order_relaxed);
+	for (size_t i = 0; i < server->worker_count; i++)
+		net_loop_stop(server->workers[i].loop);
+	for (size_t i = 0; i < server->worker_count; i++)
+		worker_join(&server->workers[i]);
+	sync_table(server);
+	return status;
+}
+
+int server_run(const struct settings *flags)
+{
+	struct server server = {.settings = *flags, .watch.fd = -1, .shared.switches.fd = -1};
+	struct weir_error error = {0};
+	enum log_format format;
+	int status;
+
+	settings_add_environment(&server.settings, getenv);
+	settings_names(&server.settings, server.files);
+	status = settings_log_format(&server.settings, &format, &error);
+	server.shared.log = log_open(format, STDERR_FILENO);
+	if (!server.shared.log) {
+		fputs("weir: out of memory\n", stderr);
+		return 1;
+	}
+	server.shared.events = events_open();
+	if (!server.shared.events) {
+		log_close(server.shared.log);
+		fputs("weir: out of memory\n", stderr);
+		return 1;
+	}
+	log_listen(server.shared.log, hear, server.shared.events);
+	if (server.settings.file_count > 0 && !file_watch_open(&server.watch))
+		log_say(server.shared.log, LOG_WARNING, "not_watched", {"file", server.files});
+	if (status == WEIR_OK)
+		status = reload_read(&server, "start_failed", &server.config, &error);
+	if (status == WEIR_OK)
+		status = open_server(&server, &error);
+	if (status == WEIR_OK)
+		status = serve(&server, &error);
+	if (status == WEIR_OK)
+		log_say(server.shared.log, LOG_INFO, "stopped");
+	else if (*error.message)
+		log_error(server.shared.log, "start_failed",
+		          server.config ? server.config->rules->file : NULL, &error);
+	close_server(&server);
+	return status == WEIR_OK ? 0 : 1;
+}
