@@ -8,6 +8,7 @@
 #include "rules/model.h"
 #include "server/config/config_warnings.h"
 #include "server/start/notify.h"
+#include "server/stores/fleet.h"
 #include "wait/waitlist.h"
 
 /* Descriptors beside those of connections: for the process, and for each of its threads. */
@@ -148,7 +149,7 @@ static void say_warning(void *context, const struct weir_config_remark *warning)
 	log_warning(server->shared.log, warning);
 }
 
-void reload_say_advice(const struct server *server)
+void reload_say_advice(struct server *server)
 {
 	const struct server_config *config = server->config;
 

@@ -24,7 +24,7 @@ int reload_compile(struct server *server, struct server_config *config,
 void reload_apply_connections(struct server *server);
 
 /** Logs how many keys limits have room for, and likely mistakes in the configuration. */
-void reload_say_advice(const struct server *server);
+void reload_say_advice(struct server *server);
 
 /** Warns of listeners that other machines reach without access control. */
 void reload_warn_of_exposure(const struct server *server);

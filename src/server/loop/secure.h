@@ -8,7 +8,7 @@
 #define SERVER_SECURE_H
 
 #include "net/net.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "tls/tls.h"
 
 /* The TLS of a worker's listeners. */

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/os/os.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/loop/worker.h"
 
 #include "../failing.h"

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "rules/model.h"
-#include "server/settings.h"
+#include "server/config/settings.h"
 
 static char *environment(const char *name)
 {

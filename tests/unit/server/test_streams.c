@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/loop/worker.h"
 
 #include "loopback.h"

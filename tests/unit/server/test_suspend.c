@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "engine/table.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/loop/worker.h"
 
 #include "../failing.h"
