@@ -1,5 +1,6 @@
 #include "base/number.h"
 
+#include <endian.h>
 #include <string.h>
 
 bool parse_u64(struct slice text, uint64_t *out)
@@ -103,52 +104,50 @@ void format_decimal(char out[DECIMAL_TEXT_MAX], double value)
 	out[places] = '\0';
 }
 
-/* 1 to 20. */
-static unsigned count_digits(uint64_t value)
+/*
+ * The decimal digits of `value`, below 10^8, as the bytes of a number: the first digit is the
+ * lowest byte. Halves, quarters and then single digits are split side by side, each division
+ * being a multiplication whose result is exact in this range.
+ */
+static inline uint64_t eight_digits(uint64_t value)
 {
-	static const uint64_t powers[] = {
-	    1,
-	    10,
-	    100,
-	    1000,
-	    10000,
-	    100000,
-	    1000000,
-	    10000000,
-	    100000000,
-	    1000000000,
-	    UINT64_C(10000000000),
-	    UINT64_C(100000000000),
-	    UINT64_C(1000000000000),
-	    UINT64_C(10000000000000),
-	    UINT64_C(100000000000000),
-	    UINT64_C(1000000000000000),
-	    UINT64_C(10000000000000000),
-	    UINT64_C(100000000000000000),
-	    UINT64_C(1000000000000000000),
-	    UINT64_C(10000000000000000000),
-	};
-	unsigned bits = 64 - (unsigned)__builtin_clzll(value | 1);
-	unsigned least = bits * 1233 >> 12; /* 1233 / 4096: the digits of a bit, from below */
+	uint64_t halves = value / 10000 | value % 10000 << 32;
+	uint64_t hundreds = halves * 10486 >> 20 & UINT64_C(0x0000007f0000007f);
+	uint64_t quarters = hundreds | (halves - 100 * hundreds) << 16;
+	uint64_t tens = quarters * 103 >> 10 & UINT64_C(0x000f000f000f000f);
 
-	return least + ((value | 1) >= powers[least]);
+	return tens | (quarters - 10 * tens) << 8;
 }
+
+/* Writes the `n` lowest bytes of `bytes`, 2 to 8, and no other. */
+static inline char *put_bytes(char *out, uint64_t bytes, unsigned n)
+{
+	unsigned size = n >= 4 ? 4 : 2; /* two pieces of this size, which may overlap */
+	uint64_t first = htole64(bytes), last = htole64(bytes >> 8 * (n - size));
+
+	if (size == 4) {
+		memcpy(out, &first, 4);
+		memcpy(out + n - 4, &last, 4);
+	} else {
+		memcpy(out, &first, 2);
+		memcpy(out + n - 2, &last, 2);
+	}
+	return out + n;
+}
+
+#define EIGHT_DIGITS UINT64_C(100000000)
+#define EIGHT_ZEROS  UINT64_C(0x3030303030303030) /* '0' in each byte */
 
 char *format_u64_slow(char *out, uint64_t value)
 {
-	static const char pairs[] = "00010203040506070809101112131415161718192021222324"
-	                            "25262728293031323334353637383940414243444546474849"
-	                            "50515253545556575859606162636465666768697071727374"
-	                            "75767778798081828384858687888990919293949596979899";
-	char *end = out + count_digits(value), *p = end;
+	uint64_t digits;
+	unsigned zeros;
 
-	for (; value >= 100; value /= 100) {
-		p -= 2;
-		memcpy(p, pairs + 2 * (value % 100), 2);
+	if (value >= EIGHT_DIGITS) {
+		out = format_u64(out, value / EIGHT_DIGITS);
+		return put_bytes(out, eight_digits(value % EIGHT_DIGITS) | EIGHT_ZEROS, 8);
 	}
-	if (value >= 10)
-		memcpy(out, pairs + 2 * value, 2);
-	else
-		*out = (char)('0' + value);
-	return end;
+	digits = eight_digits(value);
+	zeros = (unsigned)__builtin_ctzll(digits) / 8;
+	return put_bytes(out, (digits | EIGHT_ZEROS) >> 8 * zeros, 8 - zeros);
 }

@@ -32,6 +32,22 @@ struct fill {
 /* For "%.*s" in messages: as much of a slice as is worth quoting. */
 #define FILL_QUOTE(text) (int)((text).len < 40 ? (text).len : 40), (text).data
 
+/** Nothing is read yet. Sets all but the text of the error, which is long. */
+static inline void fill_begin(struct fill *fill, struct request *request,
+                              const struct codec_limits *limits, struct arena *arena)
+{
+	fill->request = request;
+	fill->limits = limits;
+	fill->arena = arena;
+	fill->error.status = WEIR_OK;
+	fill->error.line = fill->error.column = 0;
+	fill->error.message[0] = '\0';
+	fill->attributes = NULL;
+	fill->attribute_room = 0;
+	fill->has_cost = false;
+	fill->seen = 0;
+}
+
 int fill_key(struct fill *fill, struct slice key);
 int fill_cost(struct fill *fill, struct slice text);
 /** Milliseconds, FILL_WAIT_MAX_MS at most. */

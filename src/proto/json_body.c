@@ -189,8 +189,9 @@ static int read_items(struct fill *fill, const json_t *array, const struct items
 	if (!items)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++) {
-		struct fill item = {.request = &items[i], .limits = fill->limits, .arena = fill->arena};
+		struct fill item;
 
+		fill_begin(&item, &items[i], fill->limits, fill->arena);
 		items[i].cost = 1;
 		items[i].class = REQUEST_ASK;
 		if (how->read(how, &item, json_array_get(array, i)) != 0)

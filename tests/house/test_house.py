@@ -162,7 +162,7 @@ def test_files_are_short():
 
 
 # Callbacks, as libraries want them.
-CALLBACKS = {"read_unsent"}
+CALLBACKS = {"on_header", "read_unsent"}
 
 
 def test_lists_of_parameters_fit_in_a_hand():

@@ -37,9 +37,9 @@ static char *put_head(char *to, const struct http_answer *answer, const struct r
 {
 	to = put(to, SLICE("HTTP/1.1 "));
 	to = put(to, slice_of(answer->status));
-	if (answer->type) {
+	if (answer->type.data) {
 		to = put(to, SLICE("\r\nContent-Type: "));
-		to = put(to, slice_of(answer->type));
+		to = put(to, answer->type);
 	}
 	if (!answer->is_stream) {
 		to = put(to, SLICE("\r\nContent-Length: "));

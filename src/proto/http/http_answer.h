@@ -38,7 +38,7 @@ struct http_answer_field {
 
 struct http_answer {
 	const char *status; /* "200 OK" */
-	const char *type;   /* Content-Type, or NULL where the answer has none */
+	struct slice type;  /* Content-Type; without data where the answer has none */
 	bool is_stream;     /* the body has no end */
 	unsigned field_count;
 	struct http_answer_field fields[HTTP_ANSWER_NAMES];

@@ -219,7 +219,7 @@ static int read_proxy_login(struct http_call *call)
  */
 static int read_proxied(struct http_call *call, struct slice path, struct slice *query)
 {
-	struct slice method = slice_of(call->method), uri = {NULL, 0};
+	struct slice method = call->method, uri = {NULL, 0};
 	struct slice host = http_fields_value(call->fields, call->base, HTTP_FIELD_HOST, 0);
 	const struct {
 		enum http_field a, b;
@@ -449,13 +449,13 @@ bool http_may_lack_host(struct slice target)
 	return route && route->is_koala;
 }
 
-static unsigned method_of(const char *method)
+static unsigned method_of(struct slice method)
 {
-	return strcmp(method, "GET") == 0    ? METHOD_GET
-	       : strcmp(method, "HEAD") == 0 ? METHOD_HEAD
-	       : strcmp(method, "POST") == 0 ? METHOD_POST
-	       : strcmp(method, "PUT") == 0  ? METHOD_PUT
-	                                     : METHOD_OTHER;
+	return slice_equal(method, SLICE("GET"))    ? METHOD_GET
+	       : slice_equal(method, SLICE("HEAD")) ? METHOD_HEAD
+	       : slice_equal(method, SLICE("POST")) ? METHOD_POST
+	       : slice_equal(method, SLICE("PUT"))  ? METHOD_PUT
+	                                            : METHOD_OTHER;
 }
 
 /* By the set of methods that a route has. */
@@ -513,8 +513,9 @@ void http_read(struct http_call *call)
 	struct fill *fill = &call->fill;
 	const struct http_route *route;
 	struct slice path;
+	unsigned method = method_of(call->method);
 
-	if (strcmp(call->method, "HEAD") == 0)
+	if (method == METHOD_HEAD)
 		fill->request->flags |= HTTP_NO_BODY;
 	split_target(call->target, &path, &call->query);
 	route = find_route(path);
@@ -524,9 +525,9 @@ void http_read(struct http_call *call)
 		http_refuse_as(fill, HTTP_ERROR_NOT_FOUND);
 		return;
 	}
-	if (!(route->methods & method_of(call->method))) {
-		error_set(&fill->error, WEIR_EINVAL, "expected %s, found %s",
-		          method_names[route->methods], call->method);
+	if (!(route->methods & method)) {
+		error_set(&fill->error, WEIR_EINVAL, "expected %s, found %.*s",
+		          method_names[route->methods], FILL_QUOTE(call->method));
 		http_refuse_as(fill, HTTP_ERROR_METHOD);
 		fill->request->detail = (int)route->methods;
 		return;

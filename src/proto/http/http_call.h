@@ -7,10 +7,9 @@
 struct http_call {
 	struct fill fill;
 	const struct http_fields *fields;
-	const char *base;    /* of their values */
+	const char *base; /* of their values */
 	struct http_header header;
-	const char *method;
-	struct slice target, body;
+	struct slice method, target, body;
 	struct slice query; /* of the target, behind '?' */
 	struct slice rest;  /* of the path, behind the route's */
 };

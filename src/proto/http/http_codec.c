@@ -10,7 +10,7 @@ static void read_message(struct http_call *call, const struct http1_reader *read
 	call->fields = &reader->fields;
 	call->base = data.data;
 	call->header = (struct http_header){http1_head_lines(reader, data), .is_text = true};
-	call->method = message->method;
+	call->method = slice_of(message->method);
 	call->target = message->target;
 	call->body = message->body;
 	request->close = !message->keep_alive;
@@ -24,12 +24,11 @@ static enum codec_result parse_http1(struct http_session *session, struct slice 
 {
 	struct http1_message message;
 	enum http1_result result = http1_read(&session->reader, data, arena, &message);
-	struct http_call call = {
-	    .fill = {.request = request, .limits = &session->limits, .arena = arena},
-	};
+	struct http_call call;
 
 	if (result == HTTP1_MORE)
 		return CODEC_MORE;
+	fill_begin(&call.fill, request, &session->limits, arena);
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	if (result == HTTP1_CONTINUE) {
 		request->kind = REQUEST_INTERIM;

@@ -98,7 +98,8 @@ struct http_span http_header_add(struct buffer *bytes, struct slice name, struct
 	if (!to)
 		return (struct http_span){0, 0};
 	to = mempcpy(to, &lengths, sizeof lengths);
-	to = mempcpy(to, name.data, name.len);
+	if (name.len > 0)
+		to = mempcpy(to, name.data, name.len);
 	memcpy(to, value.data, value.len);
 	bytes->len += sizeof lengths + name.len + value.len;
 	return (struct http_span){(uint32_t)(bytes->len - value.len), lengths.value};
@@ -121,8 +122,10 @@ static bool next_field(struct slice *bytes, struct slice *name, struct slice *va
 
 bool http_header_next(struct http_header *header, struct slice *name, struct slice *value)
 {
-	if (!(header->is_text ? next_line : next_field)(&header->bytes, name, value))
-		return false;
+	do {
+		if (!(header->is_text ? next_line : next_field)(&header->bytes, name, value))
+			return false;
+	} while (!header->is_text && name->len == 0);
 	*value = slice_trim(*value);
 	return true;
 }

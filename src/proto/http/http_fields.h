@@ -99,7 +99,7 @@ struct http_header {
 /** Adds a field. Returns where in `bytes` its value is; without memory `bytes` has failed. */
 struct http_span http_header_add(struct buffer *bytes, struct slice name, struct slice value);
 
-/** Takes the next field from *header, its value without blanks round it; false at the end. */
+/** Takes the next field that has a name from *header, its value without blanks round it; false at the end. */
 bool http_header_next(struct http_header *header, struct slice *name, struct slice *value);
 
 #endif

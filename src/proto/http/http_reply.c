@@ -9,8 +9,8 @@
 
 #define FIELD(name) ANSWER_FIELD(",", name)
 
-#define JSON_TYPE  "application/json"
-#define PLAIN_TYPE "text/plain; charset=utf-8"
+#define JSON_TYPE  SLICE("application/json")
+#define PLAIN_TYPE SLICE("text/plain; charset=utf-8")
 
 /* Four numbers and what stands before them. */
 #define RATELIMIT_ROOM 128
@@ -141,17 +141,16 @@ static void add_ratelimit(struct http_answer *answer, const struct weir_decision
 }
 
 /* Writes `name` as JSON, for which there are 6 bytes for each of its own. */
-static char *put_name(char *to, const char *field, const char *name)
+static char *put_name(char *to, const char *field, struct slice name)
 {
-	struct slice text = name ? slice_of(name) : (struct slice){NULL, 0};
-	struct buffer out = {.capacity = 6 * text.len + 1};
+	struct buffer out = {.capacity = 6 * name.len + 1};
 
 	to = put_text(to, field);
-	if (!name)
+	if (!name.data)
 		return put_text(to, "null");
 	*to++ = '"';
 	out.data = to;
-	buffer_add_json(&out, text);
+	buffer_add_json(&out, name);
 	to += out.len;
 	*to++ = '"';
 	return to;
@@ -168,22 +167,22 @@ static void add_result(struct buffer *out, const char *result)
 	buffer_add(out, begin + 1, (size_t)(end - begin) - 1);
 }
 
-static size_t room_of(const char *name)
+static struct slice name_of(const char *name)
 {
-	return name ? 6 * strlen(name) + 1 : 0;
+	return name ? slice_of(name) : (struct slice){NULL, 0};
 }
 
 static void add_decision(struct buffer *out, const struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
-	char *to = buffer_reserve(out, DECISION_ROOM + room_of(d->limit) + room_of(d->rule) +
-	                                   reply->permit.len);
+	struct slice limit = name_of(d->limit), rule = name_of(d->rule);
+	char *to = buffer_reserve(out, DECISION_ROOM + 6 * (limit.len + rule.len) + reply->permit.len);
 
 	if (!to)
 		return;
 	to = put_text(to, ANSWER_FIELD("{", allowed));
 	to = d->allowed ? put_text(to, "true") : put_text(to, "false");
-	to = put_name(to, FIELD(limit), d->limit);
+	to = put_name(to, FIELD(limit), limit);
 	to = put_number(to, FIELD(quota), d->quota);
 	to = put_number(to, FIELD(remaining), d->remaining);
 	to = put_number(to, FIELD(retry_after_ms), milliseconds(d->retry_after_ns));
@@ -196,7 +195,7 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 	if (d->degraded)
 		to = put_text(put_text(to, FIELD(degraded)), "true");
 	if (d->rule)
-		to = put_name(to, FIELD(rule), d->rule);
+		to = put_name(to, FIELD(rule), rule);
 	if (reply->permit.len > 0) {
 		to = put_text(put_text(to, FIELD(permit)), "\"");
 		to = mempcpy(to, reply->permit.data, reply->permit.len);
@@ -230,7 +229,7 @@ static void answer_decision(struct http_answer *answer, const struct request *re
 		answer->status = denial_status(d->reason);
 	}
 	if (request->from_proxy && d->allowed)
-		answer->type = NULL;
+		answer->type = (struct slice){NULL, 0};
 	else
 		add_decision(answer->body, reply);
 	if (d->limit && d->window_ns > 0) /* else it has no quota: it sheds by chance */
@@ -417,7 +416,7 @@ static void answer_koala(struct http_answer *answer, const struct request *reque
 
 static void answer_events(struct http_answer *answer)
 {
-	answer->type = "text/event-stream";
+	answer->type = SLICE("text/event-stream");
 	answer->is_stream = true;
 	add_text_field(answer, HTTP_ANSWER_CACHE_CONTROL, "no-store");
 	add_text_field(answer, HTTP_ANSWER_ACCEL_BUFFERING, "no");
@@ -456,7 +455,7 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 		add_batch(answer->body, request, reply);
 		break;
 	case REQUEST_METRICS:
-		answer->type = "text/plain; version=0.0.4; charset=utf-8";
+		answer->type = SLICE("text/plain; version=0.0.4; charset=utf-8");
 		__attribute__((fallthrough));
 	case REQUEST_LIMITS:
 	case REQUEST_TOP:

@@ -95,19 +95,14 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 	return nghttp2_session_set_stream_user_data(session, stream->id, stream);
 }
 
-static struct slice slice_of_rcbuf(nghttp2_rcbuf *rcbuf)
-{
-	nghttp2_vec vec = nghttp2_rcbuf_get_buf(rcbuf);
-
-	return (struct slice){(const char *)vec.base, vec.len};
-}
-
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name_ref,
-                     nghttp2_rcbuf *value_ref, uint8_t flags, void *context)
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name_bytes,
+                     size_t name_len, const uint8_t *value_bytes, size_t value_len, uint8_t flags,
+                     void *context)
 {
 	struct http2 *http2 = context;
 	struct http2_message *message = &http2->message;
-	struct slice name = slice_of_rcbuf(name_ref), value = slice_of_rcbuf(value_ref);
+	struct slice name = {(const char *)name_bytes, name_len};
+	struct slice value = {(const char *)value_bytes, value_len};
 
 	(void)session, (void)flags;
 	if (frame->headers.cat != NGHTTP2_HCAT_REQUEST || message->error != HTTP1_MESSAGE)
@@ -118,8 +113,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghtt
 		                     NULL);
 	else
 		http2_message_add(message, name, value);
-	return message->header.failed || message->target.failed ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
-	                                                       : 0;
+	return message->header.failed ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
 }
 
 static int on_body(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
@@ -215,7 +209,7 @@ static nghttp2_session *open_session(struct http2 *http2)
 		return NULL;
 	nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
 	nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
-	nghttp2_session_callbacks_set_on_header_callback2(callbacks, on_header);
+	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_body);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);

@@ -14,7 +14,7 @@ struct record {
 	char status[3];
 	bool close;
 	unsigned char field_count;
-	const char *type;
+	struct slice type; /* see struct http_answer */
 	struct http_answer_field fields[HTTP_ANSWER_NAMES];
 };
 
@@ -23,14 +23,17 @@ struct record {
 
 void http2_reply(const struct request *request, const struct reply *reply, struct buffer *out)
 {
-	struct record record = {.place = request->stream, .close = request->close};
+	struct record record;
 	struct http_answer answer;
 	size_t at = out->len, body = at + sizeof record;
 
 	if (request->kind == REQUEST_INTERIM)
 		return;
-	buffer_add(out, &record, sizeof record);
+	if (buffer_reserve(out, sizeof record))
+		out->len = body;
 	http_answer_make(&answer, request, reply, out);
+	record.place = request->stream;
+	record.close = request->close;
 	record.content_len = (uint32_t)(out->len - body);
 	if (request->flags & HTTP_NO_BODY)
 		out->len = body;
@@ -87,8 +90,8 @@ static size_t fields_of(const struct record *record, const char *values, char *l
 	size_t n = 0;
 
 	fields[n++] = field_of(SLICE(":status"), (struct slice){record->status, 3}, false);
-	if (record->type)
-		fields[n++] = field_of(SLICE("content-type"), slice_of(record->type), false);
+	if (record->type.data)
+		fields[n++] = field_of(SLICE("content-type"), record->type, false);
 	fields[n++] = field_of(SLICE("content-length"), digits, false);
 	for (unsigned i = 0; i < record->field_count; i++) {
 		const struct http_answer_field *field = &record->fields[i];

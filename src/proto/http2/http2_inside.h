@@ -52,10 +52,13 @@ static inline void http2_count(struct http2 *http2, ptrdiff_t bytes)
 /** NULL: it has ended, or was refused. */
 static inline struct http2_stream *http2_find(const struct http2 *http2, int32_t id)
 {
-	struct http2_stream *newest = http2->streams; /* of which most is asked */
+	struct http2_stream *newest = http2->streams, *answered = http2->answered;
 
+	/* Most calls are about one of these. */
 	if (newest && newest->id == id)
 		return newest;
+	if (answered && answered->id == id)
+		return answered;
 	return nghttp2_session_get_stream_user_data(http2->session, id);
 }
 

@@ -28,7 +28,7 @@ struct piece {
 	struct piece *next;        /* in the list of its size */
 };
 
-static _Thread_local struct {
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
 	struct piece *free[SIZES + 1];
 	size_t kept; /* steps of these, where a piece counts one more for itself */
 } pool;

@@ -24,11 +24,10 @@ static void clear(struct buffer *buffer)
 
 void http2_message_clear(struct http2_message *message)
 {
-	memset(message->method, 0, sizeof message->method);
+	message->method = message->target = (struct http_span){0, 0};
 	message->error = HTTP1_MESSAGE;
 	message->what = NULL;
 	message->bytes = 0;
-	clear(&message->target);
 	clear(&message->header);
 	http_fields_clear(&message->fields);
 }
@@ -48,12 +47,15 @@ static void add_host(struct http2_message *message, struct slice value)
 		http2_message_refuse(message, HTTP1_BAD, "expected one Host, found several");
 }
 
+/* The name that pseudo-headers are kept by: none, so that those who look for a field pass them. */
+#define PSEUDO (struct slice){NULL, 0}
+
 static void add_method(struct http2_message *message, struct slice value)
 {
 	if (value.len > HTTP2_METHOD_MAX)
 		http2_message_refuse(message, HTTP1_BAD, "expected a method of at most 16 bytes");
 	else
-		memcpy(message->method, value.data, value.len);
+		message->method = http_header_add(&message->header, PSEUDO, value);
 }
 
 /* nghttp2 has refused all pseudo-headers but the four of a request, and a second one of each. */
@@ -62,7 +64,7 @@ static void add_pseudo(struct http2_message *message, char initial, struct slice
 	if (initial == 'm')
 		add_method(message, value);
 	else if (initial == 'p')
-		buffer_add_slice(&message->target, value);
+		message->target = http_header_add(&message->header, PSEUDO, value);
 	else if (initial == 'a')
 		add_host(message, value);
 }
@@ -90,57 +92,43 @@ bool http2_message_awaits_continue(const struct http2_message *message)
 
 size_t http2_message_size(const struct http2_message *message)
 {
-	return sizeof *message + message->target.capacity + message->header.capacity +
-	       message->body.capacity;
+	return sizeof *message + message->header.capacity + message->body.capacity;
 }
 
 void http2_message_free(struct http2_message *message)
 {
-	buffer_free(&message->target);
 	buffer_free(&message->header);
 	buffer_free(&message->body);
 }
 
-/* Appends a copy with a NUL behind it. */
-static struct slice copy_to(char **to, struct slice from)
+static struct slice value_at(const char *header, struct http_span span)
 {
-	struct slice copy = {*to, from.len};
-
-	if (from.len > 0)
-		memcpy(*to, from.data, from.len);
-	(*to)[from.len] = '\0';
-	*to += from.len + 1;
-	return copy;
-}
-
-static struct slice bytes_of(const struct buffer *buffer)
-{
-	return (struct slice){buffer->data, buffer->len};
+	return (struct slice){header + span.at, span.len};
 }
 
 void http2_message_read(const struct http2_message *message, const struct codec_limits *limits,
                         struct arena *arena, struct request *request)
 {
-	size_t len = message->target.len + message->header.len + message->body.len;
-	char *room = arena_alloc(arena, sizeof message->method + len + 3);
-	struct http_call call = {
-	    .fill = {.request = request, .limits = limits, .arena = arena},
-	    .fields = &message->fields,
-	};
+	const struct buffer *header = &message->header, *body = &message->body;
+	char *copy = arena_alloc(arena, header->len + body->len + 1);
+	struct http_call call;
 
+	fill_begin(&call.fill, request, limits, arena);
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
-	if (!room) {
+	if (!copy) {
 		error_set(&call.fill.error, WEIR_ENOMEM, "out of memory");
 		http_refuse_as(&call.fill, HTTP_ERROR_MEMORY);
 	} else if (message->error != HTTP1_MESSAGE) {
-		http_refuse_framing(&call.fill, message->error, message->what, message->header.len);
+		http_refuse_framing(&call.fill, message->error, message->what, header->len);
 	} else {
-		call.method = memcpy(room, message->method, sizeof message->method);
-		room += sizeof message->method;
-		call.target = copy_to(&room, bytes_of(&message->target));
-		call.header.bytes = copy_to(&room, bytes_of(&message->header));
-		call.body = copy_to(&room, bytes_of(&message->body));
-		call.base = call.header.bytes.data;
+		call.fields = &message->fields;
+		call.base = memcpy(copy, header->data, header->len);
+		call.header = (struct http_header){{copy, header->len}, .is_text = false};
+		call.method = value_at(copy, message->method);
+		call.target = value_at(copy, message->target);
+		call.body = (struct slice){copy + header->len, body->len};
+		if (body->len > 0)
+			memcpy(copy + header->len, body->data, body->len);
 		http_read(&call);
 	}
 }

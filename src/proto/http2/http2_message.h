@@ -13,12 +13,13 @@
 
 /* Zero but for `error`: none of it is here. */
 struct http2_message {
-	char method[HTTP2_METHOD_MAX + 1];
 	enum http1_result error; /* HTTP1_MESSAGE: none yet */
 	const char *what;        /* of HTTP1_BAD */
-	struct buffer target, header, body; /* see http_header_add */
-	size_t bytes;              /* of the header, as HTTP/1 would send it */
-	struct http_fields fields; /* of `header` */
+	struct buffer header;    /* see http_header_add */
+	struct buffer body;
+	struct http_span method, target; /* in `header` */
+	struct http_fields fields;       /* of `header` */
+	size_t bytes;                    /* of the header, as HTTP/1 would send it */
 };
 
 /** The next request follows; what is small of its memory stays. */

@@ -39,9 +39,11 @@ int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct
 	if (!items)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < count; i++) {
-		struct fill item = {.request = &items[i], .limits = fill->limits};
-		int status = fill_key(&item, args[spec->key + i]);
+		struct fill item;
+		int status;
 
+		fill_begin(&item, &items[i], fill->limits, fill->arena);
+		status = fill_key(&item, args[spec->key + i]);
 		if (status != 0) {
 			fill->error = item.error;
 			return status;

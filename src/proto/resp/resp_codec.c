@@ -36,7 +36,7 @@ parse_slow(struct resp_session *session, struct slice data, size_t *consumed, st
 	static const struct request_origin browser = {.foreign = true};
 	struct slice args[RESP_WORDS_MAX];
 	struct resp_command command = {.args = args, .capacity = RESP_WORDS_MAX};
-	struct fill fill = {.request = request, .limits = &session->limits, .arena = arena};
+	struct fill fill;
 	enum resp_result result =
 	    resp_read(&session->reader, session->limits.request_max, data, arena, &command, consumed);
 	int status = 0;
@@ -45,6 +45,7 @@ parse_slow(struct resp_session *session, struct slice data, size_t *consumed, st
 		return CODEC_MORE;
 	if (result == RESP_SKIPPED || (result == RESP_COMMAND && command.count == 0))
 		return CODEC_SKIPPED;
+	fill_begin(&fill, request, &session->limits, arena);
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	request->origin = result == RESP_FOREIGN ? &browser : NULL;
 	request->close = result == RESP_BROKEN || result == RESP_FOREIGN;

@@ -124,9 +124,10 @@ static int read_items(const struct resp_multi *multi, struct fill *fill)
 	if (!items || !at)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < multi->commands; i++) {
-		struct fill item = {.request = &items[i], .limits = fill->limits, .arena = fill->arena};
+		struct fill item;
 		size_t n;
 
+		fill_begin(&item, &items[i], fill->limits, fill->arena);
 		at = take_words(at, args, &n);
 		resp_read_words(&item, args, n);
 		items[i].wait_ns = WEIR_ZERO;

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -10,10 +11,13 @@
 
 static void assert_text(uint64_t value)
 {
-	char expected[21], found[21];
+	char expected[21], found[21], *end;
 
 	snprintf(expected, sizeof expected, "%llu", (unsigned long long)value);
-	*format_u64(found, value) = '\0';
+	memset(found, '#', sizeof found);
+	end = format_u64(found, value);
+	assert_int_equal(*end, '#'); /* it writes no byte beyond */
+	*end = '\0';
 	assert_string_equal(found, expected);
 }
 
@@ -25,8 +29,11 @@ static void numbers_of_every_length_have_their_digits(void **state)
 	for (int n = 0; n < 20; n++, power *= 10)
 		for (int i = -1; i <= 1; i++)
 			assert_text(power + (uint64_t)i);
-	for (uint64_t i = 0; i < 10000; i++)
+	for (uint64_t i = 0; i < 10000; i++) {
 		assert_text(i);
+		assert_text(i * 10007);
+		assert_text(i * UINT64_C(0x9e3779b97f4a7c15) >> i % 64);
+	}
 	assert_text(UINT64_MAX);
 	assert_text(UINT64_MAX / 7);
 }
