@@ -11,7 +11,7 @@ void decisions_count(struct decider *decider, size_t metric, bool shadow, bool a
 	struct metrics_counts *counts =
 	    metrics_counts_of(decider->config->metrics[metric], decider->index);
 
-	metrics_add(&counts->decisions[shadow][allowed][reason], 1);
+	metrics_add(&counts->decisions[shadow][reason][allowed], 1);
 }
 
 /*

@@ -1,5 +1,6 @@
 #include "server/admin/metrics.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,51 +8,141 @@
 #include "base/os/os.h"
 #include "rules/model.h"
 
-static const char *const protocol_names[METRICS_PROTOCOL_COUNT] = {"http", "resp"};
+/* A label, and the text of each of its values; a NULL among them is left out. */
+struct label {
+	const char *name;
+	const char *const *texts;
+	size_t count;
+};
 
-static const char *const status_names[METRICS_STATUS_COUNT] = {
-#define STATUS_NAME(name, value, text) [-(value)] = #name,
+static const char *const protocols[METRICS_PROTOCOL_COUNT] = {"http", "resp"};
+static const char *const booleans[] = {"false", "true"};
+static const char *const results[] = {"failure", "success"};
+static const char *const policies[METRICS_FAILURE_COUNT] = {
+    [RULES_LOCAL] = "local", [RULES_OPEN] = "open", [RULES_CLOSED] = "closed"};
+static const char *const fates[METRICS_PERMIT_COUNT] = {
+    [METRICS_PERMIT_HANDED_OUT] = "handed_out",
+    [METRICS_PERMIT_REFUNDED] = "refunded",
+    [METRICS_PERMIT_REPORTED] = "reported",
+    [METRICS_PERMIT_NOT_HELD] = "not_held",
+};
+static const char *const reasons[WEIR_REASON_COUNT] = {
+#define REASON_TEXT(name, text) [WEIR_REASON_##name] = text,
+    WEIR_REASON_LIST(REASON_TEXT)
+#undef REASON_TEXT
+};
+static const char *const errors[METRICS_STATUS_COUNT] = {
+#define STATUS_NAME(name, value, text) [-(value)] = (value) == WEIR_OK ? NULL : #name,
     WEIR_STATUS_LIST(STATUS_NAME)
 #undef STATUS_NAME
 };
 
-static const struct {
+/* clang-format off */
+#define LABEL(name, texts) {name, texts, sizeof(texts) / sizeof *(texts)}
+/* clang-format on */
+
+/*
+ * Counters with labels: an array in the counters of each loop, whose last index is the last
+ * label's.
+ */
+struct family {
+	const char *name, *type, *help;
+	size_t at;      /* the array's offset */
+	size_t also;    /* of another one that is added; 0: none */
+	uint64_t zeros; /* a bit for each counter that is shown if it is 0 */
+	struct label labels[2];
+};
+
+#define ALL             UINT64_MAX
+#define BIT(number)     (UINT64_C(1) << (number))
+#define OF_LOOP(field)  offsetof(struct metrics_loop, field)
+#define OF_LIMIT(field) offsetof(struct metrics_counts, field)
+
+/* For each limit in each loop. */
+static const struct family of_limits[] = {
+    {"weir_decisions_total", "counter",
+     "Decisions by limit and reason; no limit: no rule applied, or one answered by itself.",
+     OF_LIMIT(decisions), .labels = {LABEL("reason", reasons), LABEL("allowed", booleans)},
+     /* Every limit is watched by these two. */
+     .zeros = BIT(2 * WEIR_REASON_OK + true) | BIT(2 * WEIR_REASON_OVER_LIMIT + false)},
+    {"weir_shadow_decisions_total", "counter",
+     "Decisions of rules in shadow mode, which change no answer.", OF_LIMIT(decisions[1]),
+     .labels = {LABEL("reason", reasons), LABEL("allowed", booleans)}},
+    /* Enforced rules, direct calls and shadow rules together: the remedy is the same. */
+    {"weir_no_room_total", "counter",
+     "Denials because all places of the limit's own table were held.",
+     OF_LIMIT(decisions[0][WEIR_REASON_NO_ROOM]), OF_LIMIT(decisions[1][WEIR_REASON_NO_ROOM]), ALL},
+    {"weir_store_failures_total", "counter",
+     "Steps of limits that their Redis could not do, by what Weir did instead.", OF_LIMIT(failures),
+     .labels = {LABEL("policy", policies)}},
+    {"weir_permits_withheld_total", "counter",
+     "Requests that passed at /auth and will not be reported, by the limit that waits for their "
+     "reports.",
+     OF_LIMIT(withheld)},
+};
+
+/* For each loop. */
+static const struct family of_loops[] = {
+    {"weir_requests_total", "counter", "Requests answered; a batch is one.", OF_LOOP(requests),
+     .zeros = ALL, .labels = {LABEL("protocol", protocols)}},
+    {"weir_errors_total", "counter", "Requests, and elements of batches, answered with an error.",
+     OF_LOOP(errors), .zeros = ALL,
+     .labels = {LABEL("protocol", protocols), LABEL("status", errors)}},
+    {"weir_permits_total", "counter",
+     "Permits by their fate; not_held: refunded or reported too late, or twice.", OF_LOOP(permits),
+     .zeros = ALL, .labels = {LABEL("event", fates)}},
+    {"weir_transactions_bytes", "gauge", "Memory of commands between MULTI and EXEC.",
+     OF_LOOP(kept), .zeros = ALL},
+    {"weir_answers_held", "gauge", "Answers that wait for their requests' turns, or for a Redis.",
+     OF_LOOP(held), .zeros = ALL},
+    {"weir_batches_continued_total", "counter",
+     "Turns in which a batch went on that was too much work for one.", OF_LOOP(continued),
+     .zeros = ALL},
+    {"weir_waits_cancelled_total", "counter",
+     "Answers that were held when their client left, or the server stopped.", OF_LOOP(cancelled),
+     .zeros = ALL},
+};
+
+struct histogram {
 	const char *name, *help;
-	bool seconds; /* shown as such, observed in nanoseconds */
-	struct {
-		uint64_t value;
-		const char *text;
-	} bounds[METRICS_BUCKETS_MAX + 1]; /* the last: 0 */
-} histograms[METRICS_HISTOGRAM_COUNT] = {
+	bool seconds;                             /* shown as such, observed in nanoseconds */
+	uint64_t bounds[METRICS_BUCKETS_MAX + 1]; /* the last: 0 */
+};
+
+_Static_assert(REDIS_TIMES <= METRICS_BUCKETS_MAX + 1, "those of calls fit, too");
+
+static const struct histogram histograms[METRICS_HISTOGRAM_COUNT] = {
     [METRICS_DURATION] = {"weir_request_duration_seconds",
-                          "Time from reading a request to writing its reply, or to holding it.", true,
-                          {{5000, "0.000005"}, {10000, "0.00001"}, {25000, "0.000025"},
-                           {50000, "0.00005"}, {100000, "0.0001"}, {250000, "0.00025"},
-                           {500000, "0.0005"}, {1000000, "0.001"}, {2500000, "0.0025"},
-                           {5000000, "0.005"}, {10000000, "0.01"}, {50000000, "0.05"},
-                           {250000000, "0.25"}, {1000000000, "1"}}},
+                          "Time from reading a request to writing its reply, or to holding it.",
+                          true,
+                          .bounds = {5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000,
+                                     2500000, 5000000, 10000000, 50000000, 250000000, NS_PER_S}},
     [METRICS_TURN] = {"weir_turn_requests",
                       "Requests that a thread decided together, with one reading of the clock.",
-                      false,
-                      {{1, "1"}, {2, "2"}, {4, "4"}, {8, "8"}, {16, "16"}, {32, "32"}, {64, "64"},
-                       {128, "128"}, {256, "256"}, {512, "512"}, {1024, "1024"}}},
+                      .bounds = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
     [METRICS_WAIT] = {"weir_wait_duration_seconds",
                       "How long answers were held until their requests' turns.", true,
-                      {{1000000, "0.001"}, {5000000, "0.005"}, {10000000, "0.01"},
-                       {25000000, "0.025"}, {50000000, "0.05"}, {100000000, "0.1"},
-                       {250000000, "0.25"}, {500000000, "0.5"}, {1000000000, "1"},
-                       {2500000000, "2.5"}, {5000000000, "5"}, {10000000000, "10"},
-                       {30000000000, "30"}, {60000000000, "60"}}},
+                      .bounds = {1000000, 5000000, 10000000, 25000000, 50000000, 100000000,
+                                 250000000, 500000000, NS_PER_S, 5 * NS_PER_S / 2, 5 * NS_PER_S,
+                                 10 * NS_PER_S, 30 * NS_PER_S, 60 * NS_PER_S}},
 };
 
 struct metrics {
 	size_t loop_count;
 	struct metrics_loop *loops;
 	struct named_set limits, rules;
-	_Atomic uint64_t reloads[2];            /* [success] */
-	_Atomic uint64_t loaded_ns;             /* when a configuration was last taken over */
+	_Atomic uint64_t reloads[2]; /* [success] */
+	_Atomic uint64_t loaded_ns;  /* when a configuration was last taken over */
 	uint64_t start_ns;
 };
+
+/* Once for all loops. */
+static const struct family of_all = {"weir_reloads_total",
+                                     "counter",
+                                     "Reloads of the configuration.",
+                                     offsetof(struct metrics, reloads),
+                                     .zeros = ALL,
+                                     .labels = {LABEL("result", results)}};
 
 static void *aligned_zeroed(size_t n, size_t size)
 {
@@ -114,9 +205,10 @@ void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_n
 void metrics_observe(struct metrics_loop *loop, enum metrics_histogram histogram, uint64_t value,
                      uint64_t n)
 {
+	const uint64_t *bounds = histograms[histogram].bounds;
 	size_t i = 0;
 
-	while (histograms[histogram].bounds[i].text && value > histograms[histogram].bounds[i].value)
+	while (bounds[i] != 0 && value > bounds[i])
 		i++;
 	metrics_add(&loop->histograms[histogram].buckets[i], n);
 	metrics_add(&loop->histograms[histogram].sum, value * n);
@@ -127,13 +219,37 @@ static uint64_t read_counter(_Atomic uint64_t *counter)
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-uint64_t metrics_answered(const struct metrics *metrics, const struct named *rule, bool allowed)
+/* Counters of the same kind, one for each loop. */
+struct counters {
+	const void *first;
+	size_t stride, count;
+};
+
+static struct counters counters_of(const struct metrics *metrics, const struct named *limit)
+{
+	return (struct counters){limit->loops, sizeof(struct metrics_counts), metrics->loop_count};
+}
+
+static struct counters loops_of(const struct metrics *metrics)
+{
+	return (struct counters){metrics->loops, sizeof *metrics->loops, metrics->loop_count};
+}
+
+static uint64_t sum(struct counters counters, size_t at)
 {
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i < metrics->loop_count; i++)
-		sum += read_counter(&metrics_answers_of(rule, i)->answers[allowed]);
+	for (size_t i = 0; i < counters.count; i++)
+		sum +=
+		    read_counter((_Atomic uint64_t *)((char *)counters.first + i * counters.stride + at));
 	return sum;
+}
+
+uint64_t metrics_answered(const struct metrics *metrics, const struct named *rule, bool allowed)
+{
+	struct counters answers = {rule->loops, sizeof(struct metrics_answers), metrics->loop_count};
+
+	return sum(answers, offsetof(struct metrics_answers, answers) + allowed * sizeof(uint64_t));
 }
 
 static void add_head(struct buffer *out, const char *name, const char *type, const char *help)
@@ -154,117 +270,81 @@ static void add_label_value(struct buffer *out, const char *text)
 	}
 }
 
-/* Zeros are left out, except for the two that every limit is watched by. */
-static bool worth_showing(uint64_t value, bool shadow, bool allowed, enum weir_reason reason)
-{
-	return value > 0 ||
-	       (!shadow && reason == (allowed ? WEIR_REASON_OK : WEIR_REASON_OVER_LIMIT));
-}
+struct pair {
+	const char *label; /* NULL: there is none */
+	const char *value;
+};
 
-static void add_limit(const struct metrics *metrics, struct named *limit, bool shadow,
-                      const char *name, struct buffer *out)
-{
-	for (int pair = 0; pair < 2 * WEIR_REASON_COUNT; pair++) {
-		bool allowed = pair < WEIR_REASON_COUNT;
-		enum weir_reason reason = (enum weir_reason)(pair % WEIR_REASON_COUNT);
-		uint64_t value = 0;
+#define PAIRS_MAX 3
 
-		for (size_t i = 0; i < metrics->loop_count; i++)
-			value += read_counter(&metrics_counts_of(limit, i)->decisions[shadow][allowed][reason]);
-		if (!worth_showing(value, shadow, allowed, reason))
+/* add_line(out, name, "_sum", PAIRS({"store", url}), ns, true) */
+#define PAIRS(...) ((const struct pair[PAIRS_MAX]){__VA_ARGS__})
+
+static void add_pairs(struct buffer *out, const struct pair pairs[PAIRS_MAX])
+{
+	const char *before = "{";
+
+	for (size_t i = 0; i < PAIRS_MAX; i++) {
+		if (!pairs[i].label)
 			continue;
-		buffer_printf(out, "%s{limit=\"", name);
-		add_label_value(out, limit->name);
-		buffer_printf(out, "\",reason=\"%s\",allowed=\"%s\"} %llu\n", weir_reason_text(reason),
-		              allowed ? "true" : "false", (unsigned long long)value);
+		buffer_printf(out, "%s%s=\"", before, pairs[i].label);
+		add_label_value(out, pairs[i].value);
+		buffer_add(out, "\"", 1);
+		before = ",";
+	}
+	buffer_add_text(out, *before == ',' ? "}" : "");
+}
+
+/* `value` as it is, or nanoseconds in seconds. */
+static void add_line(struct buffer *out, const char *name, const char *suffix,
+                     const struct pair pairs[PAIRS_MAX], uint64_t value, bool seconds)
+{
+	uint64_t unit = seconds ? NS_PER_S : 1;
+
+	buffer_printf(out, "%s%s", name, suffix);
+	add_pairs(out, pairs);
+	buffer_printf(out, " %llu", (unsigned long long)(value / unit));
+	if (seconds)
+		buffer_printf(out, ".%09llu", (unsigned long long)(value % unit));
+	buffer_add(out, "\n", 1);
+}
+
+/* `limit`: of which one the counters are, or NULL. */
+static void add_counters(struct buffer *out, const struct family *family, struct counters counters,
+                         const char *limit)
+{
+	const struct label *a = &family->labels[0], *b = &family->labels[1];
+	size_t inner = u64_max(b->count, 1), n = u64_max(a->count, 1) * inner;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t offset = i * sizeof(uint64_t);
+		uint64_t value = sum(counters, family->at + offset);
+		const char *first = a->name ? a->texts[i / inner] : "";
+		const char *second = b->name ? b->texts[i % inner] : "";
+
+		if (family->also)
+			value += sum(counters, family->also + offset);
+		if (first && second && (value > 0 || family->zeros >> i & 1))
+			add_line(out, family->name, "",
+			         PAIRS({limit ? "limit" : NULL, limit}, {a->name, first}, {b->name, second}),
+			         value, false);
 	}
 }
 
-static void add_decisions(struct metrics *metrics, struct buffer *out)
+static void add_family(struct buffer *out, const struct family *family, struct counters counters)
 {
-	static const char *const names[] = {"weir_decisions_total", "weir_shadow_decisions_total"};
-	static const char *const helps[] = {
-	    "Decisions by limit and reason; no limit: no rule applied, or one answered by itself.",
-	    "Decisions of rules in shadow mode, which change no answer."};
-
-	for (int shadow = 0; shadow < 2; shadow++) {
-		add_head(out, names[shadow], "counter", helps[shadow]);
-		for (struct named *limit = named_first(&metrics->limits); limit; limit = limit->next)
-			add_limit(metrics, limit, shadow, names[shadow], out);
-	}
+	add_head(out, family->name, family->type, family->help);
+	add_counters(out, family, counters, NULL);
 }
 
-/* Counts enforced rules, direct calls and shadow rules together: the remedy is the same. */
-static void add_no_room(struct metrics *metrics, struct buffer *out)
+static void add_family_of_limits(struct buffer *out, const struct family *family,
+                                 struct metrics *metrics)
 {
-	struct named *limit = named_first(&metrics->limits);
+	const struct named *limit = named_first(&metrics->limits);
 
-	add_head(out, "weir_no_room_total", "counter",
-	         "Denials because all places of the limit's own table were held.");
-	for (; limit; limit = limit->next) {
-		uint64_t value = 0;
-
-		for (size_t i = 0; i < metrics->loop_count; i++)
-			for (int shadow = 0; shadow < 2; shadow++)
-				value += read_counter(
-				    &metrics_counts_of(limit, i)->decisions[shadow][false][WEIR_REASON_NO_ROOM]);
-		buffer_add_text(out, "weir_no_room_total{limit=\"");
-		add_label_value(out, limit->name);
-		buffer_printf(out, "\"} %llu\n", (unsigned long long)value);
-	}
-}
-
-/* Limits that never failed so are left out: only those at Redis can. */
-static void add_failures(struct metrics *metrics, struct buffer *out)
-{
-	static const char *const policies[METRICS_FAILURE_COUNT] = {
-	    [RULES_LOCAL] = "local", [RULES_OPEN] = "open", [RULES_CLOSED] = "closed"};
-	struct named *limit = named_first(&metrics->limits);
-
-	add_head(out, "weir_store_failures_total", "counter",
-	         "Steps of limits that their Redis could not do, by what Weir did instead.");
+	add_head(out, family->name, family->type, family->help);
 	for (; limit; limit = limit->next)
-		for (int p = 0; p < METRICS_FAILURE_COUNT; p++) {
-			uint64_t value = 0;
-
-			for (size_t i = 0; i < metrics->loop_count; i++)
-				value += read_counter(&metrics_counts_of(limit, i)->failures[p]);
-			if (value == 0)
-				continue;
-			buffer_add_text(out, "weir_store_failures_total{limit=\"");
-			add_label_value(out, limit->name);
-			buffer_printf(out, "\",policy=\"%s\"} %llu\n", policies[p], (unsigned long long)value);
-		}
-}
-
-/* Limits without such permits are left out: most hand out none. */
-static void add_withheld(struct metrics *metrics, struct buffer *out)
-{
-	struct named *limit = named_first(&metrics->limits);
-
-	add_head(out, "weir_permits_withheld_total", "counter",
-	         "Requests that passed at /auth and will not be reported, by the limit that waits for "
-	         "their reports.");
-	for (; limit; limit = limit->next) {
-		uint64_t value = 0;
-
-		for (size_t i = 0; i < metrics->loop_count; i++)
-			value += read_counter(&metrics_counts_of(limit, i)->withheld);
-		if (value == 0)
-			continue;
-		buffer_add_text(out, "weir_permits_withheld_total{limit=\"");
-		add_label_value(out, limit->name);
-		buffer_printf(out, "\"} %llu\n", (unsigned long long)value);
-	}
-}
-
-static void add_phase(const char *name, const char *label, const struct metrics_phases *of,
-                      enum health_phase phase, uint64_t value, struct buffer *out)
-{
-	buffer_printf(out, "%s{limit=\"", name);
-	add_label_value(out, of->limit->name);
-	buffer_printf(out, "\",%s=\"%s\"} %llu\n", label, health_phase_text(phase),
-	              (unsigned long long)value);
+		add_counters(out, family, counters_of(metrics, limit), limit->name);
 }
 
 /* No series for each key: callers make as many keys as they like. */
@@ -276,16 +356,17 @@ static void add_phases(const struct metrics *metrics, const struct metrics_now *
 	add_head(out, breakers, "gauge", "Keys that are not closed now, by phase.");
 	for (size_t i = 0; i < now->phases_count; i++)
 		for (int phase = HEALTH_CLOSED + 1; phase < HEALTH_PHASE_COUNT; phase++)
-			add_phase(breakers, "phase", &now->phases[i], phase, now->phases[i].counts[phase], out);
+			add_line(
+			    out, breakers, "",
+			    PAIRS({"limit", now->phases[i].limit->name}, {"phase", health_phase_text(phase)}),
+			    now->phases[i].counts[phase], false);
 	add_head(out, turns, "counter", "Keys that changed their phase, by the new phase.");
 	for (size_t i = 0; i < now->phases_count; i++)
-		for (int phase = HEALTH_CLOSED; phase < HEALTH_PHASE_COUNT; phase++) {
-			uint64_t value = 0;
-
-			for (size_t l = 0; l < metrics->loop_count; l++)
-				value += read_counter(&metrics_counts_of(now->phases[i].limit, l)->turns[phase]);
-			add_phase(turns, "to", &now->phases[i], phase, value, out);
-		}
+		for (int phase = HEALTH_CLOSED; phase < HEALTH_PHASE_COUNT; phase++)
+			add_line(out, turns, "",
+			         PAIRS({"limit", now->phases[i].limit->name}, {"to", health_phase_text(phase)}),
+			         sum(counters_of(metrics, now->phases[i].limit), OF_LIMIT(turns[phase])),
+			         false);
 }
 
 static void add_stores(const struct metrics_now *now, struct buffer *out)
@@ -301,8 +382,7 @@ static void add_stores(const struct metrics_now *now, struct buffer *out)
 	     OF_STORE(failed)},
 	    {"weir_store_timeouts_total", "Calls without an answer in time.", OF_STORE(timeouts)},
 	    {"weir_store_switches_total", "Times that Redis was found away.", OF_STORE(switches)},
-	    {"weir_store_denied_hits_total", "Steps answered by a known denial.",
-	     OF_STORE(denied)},
+	    {"weir_store_denied_hits_total", "Steps answered by a known denial.", OF_STORE(denied)},
 	    {"weir_store_chunk_hits_total", "Steps answered from a chunk that was taken before.",
 	     OF_STORE(chunk)},
 	};
@@ -310,146 +390,63 @@ static void add_stores(const struct metrics_now *now, struct buffer *out)
 
 	add_head(out, "weir_store_up", "gauge", "Whether a Redis can be used.");
 	for (size_t i = 0; i < now->store_count; i++)
-		buffer_printf(out, "weir_store_up{store=\"%s\"} %d\n", now->stores[i].name,
-		              now->stores[i].stats.is_up);
+		add_line(out, "weir_store_up", "", PAIRS({"store", now->stores[i].name}),
+		         now->stores[i].stats.is_up, false);
 	for (size_t c = 0; c < sizeof counters / sizeof *counters; c++) {
 		add_head(out, counters[c].name, "counter", counters[c].help);
 		for (size_t i = 0; i < now->store_count; i++) {
 			uint64_t value;
 
 			memcpy(&value, (const char *)&now->stores[i].stats + counters[c].offset, sizeof value);
-			buffer_printf(out, "%s{store=\"%s\"} %llu\n", counters[c].name, now->stores[i].name,
-			              (unsigned long long)value);
+			add_line(out, counters[c].name, "", PAIRS({"store", now->stores[i].name}), value,
+			         false);
 		}
 	}
 }
 
-/* `value` as it is, or nanoseconds in seconds. */
-static void add_value(struct buffer *out, uint64_t value, bool seconds)
+/* Of one store, or (`of` is empty) of the server. `counts`: of each bound, and above them all. */
+static void add_buckets(struct buffer *out, const struct histogram *histogram, struct pair of,
+                        const uint64_t *counts, uint64_t sum)
 {
-	uint64_t unit = seconds ? NS_PER_S : 1;
+	bool seconds = histogram->seconds;
+	uint64_t count = 0;
+	size_t i = 0;
 
-	buffer_printf(out, " %llu", (unsigned long long)(value / unit));
-	if (seconds)
-		buffer_printf(out, ".%09llu", (unsigned long long)(value % unit));
-	buffer_add(out, "\n", 1);
+	do {
+		char bound[DECIMAL_TEXT_MAX] = "+Inf";
+		uint64_t value = histogram->bounds[i];
+
+		if (value > 0)
+			format_decimal(bound, (double)value / (seconds ? (double)NS_PER_S : 1));
+		count += counts[i];
+		add_line(out, histogram->name, "_bucket", PAIRS(of, {"le", bound}), count, false);
+	} while (histogram->bounds[i++] > 0);
+	add_line(out, histogram->name, "_sum", PAIRS(of), sum, seconds);
+	add_line(out, histogram->name, "_count", PAIRS(of), count, false);
 }
 
 static void add_times(const struct metrics_now *now, struct buffer *out)
 {
-	const char *name = "weir_store_call_duration_seconds";
+	struct histogram times = {"weir_store_call_duration_seconds",
+	                          "Time from sending a call to a Redis to its answer.", true};
 
-	add_head(out, name, "histogram", "Time from sending a call to a Redis to its answer.");
-	for (size_t i = 0; i < now->store_count; i++) {
-		const struct metrics_store *store = &now->stores[i];
-		uint64_t count = 0;
-
-		for (size_t b = 0; b < REDIS_TIMES; b++) {
-			count += store->stats.times[b];
-			buffer_printf(out, "%s_bucket{store=\"%s\",le=\"", name, store->name);
-			if (b < REDIS_TIMES - 1)
-				buffer_printf(out, "%.6g", (double)redis_time_ns(b) / NS_PER_S);
-			else
-				buffer_add_text(out, "+Inf");
-			buffer_printf(out, "\"} %llu\n", (unsigned long long)count);
-		}
-		buffer_printf(out, "%s_sum{store=\"%s\"}", name, store->name);
-		add_value(out, store->stats.time_ns, true);
-		buffer_printf(out, "%s_count{store=\"%s\"} %llu\n", name, store->name,
-		              (unsigned long long)count);
-	}
+	for (size_t b = 0; b < REDIS_TIMES - 1; b++)
+		times.bounds[b] = redis_time_ns(b);
+	add_head(out, times.name, "histogram", times.help);
+	for (size_t i = 0; i < now->store_count; i++)
+		add_buckets(out, &times, (struct pair){"store", now->stores[i].name},
+		            now->stores[i].stats.times, now->stores[i].stats.time_ns);
 }
 
-/* Sums the counter at this offset in each loop. */
-static uint64_t sum_at(const struct metrics *metrics, size_t offset)
+static void add_histogram(const struct metrics *metrics, size_t h, struct buffer *out)
 {
-	uint64_t sum = 0;
+	uint64_t counts[METRICS_BUCKETS_MAX + 1];
 
-	for (size_t i = 0; i < metrics->loop_count; i++)
-		sum += read_counter((_Atomic uint64_t *)((char *)&metrics->loops[i] + offset));
-	return sum;
-}
-
-static void add_requests(struct metrics *metrics, struct buffer *out)
-{
-	add_head(out, "weir_requests_total", "counter", "Requests answered; a batch is one.");
-	for (int p = 0; p < METRICS_PROTOCOL_COUNT; p++) {
-		uint64_t value = 0;
-
-		for (size_t i = 0; i < metrics->loop_count; i++)
-			value += read_counter(&metrics->loops[i].requests[p]);
-		buffer_printf(out, "weir_requests_total{protocol=\"%s\"} %llu\n", protocol_names[p],
-		              (unsigned long long)value);
-	}
-}
-
-static void add_errors(struct metrics *metrics, struct buffer *out)
-{
-	add_head(out, "weir_errors_total", "counter",
-	         "Requests, and elements of batches, answered with an error.");
-	for (int pair = 0; pair < METRICS_PROTOCOL_COUNT * METRICS_STATUS_COUNT; pair++) {
-		int p = pair / METRICS_STATUS_COUNT, status = pair % METRICS_STATUS_COUNT;
-		uint64_t value = 0;
-
-		if (status == WEIR_OK)
-			continue;
-		for (size_t i = 0; i < metrics->loop_count; i++)
-			value += read_counter(&metrics->loops[i].errors[p][status]);
-		buffer_printf(out, "weir_errors_total{protocol=\"%s\",status=\"%s\"} %llu\n",
-		              protocol_names[p], status_names[status], (unsigned long long)value);
-	}
-}
-
-static void add_permits(struct metrics *metrics, struct buffer *out)
-{
-	static const char *const events[METRICS_PERMIT_COUNT] = {
-	    [METRICS_PERMIT_HANDED_OUT] = "handed_out",
-	    [METRICS_PERMIT_REFUNDED] = "refunded",
-	    [METRICS_PERMIT_REPORTED] = "reported",
-	    [METRICS_PERMIT_NOT_HELD] = "not_held",
-	};
-
-	add_head(out, "weir_permits_total", "counter",
-	         "Permits by their fate; not_held: refunded or reported too late, or twice.");
-	for (int e = 0; e < METRICS_PERMIT_COUNT; e++) {
-		uint64_t value = 0;
-
-		for (size_t i = 0; i < metrics->loop_count; i++)
-			value += read_counter(&metrics->loops[i].permits[e]);
-		buffer_printf(out, "weir_permits_total{event=\"%s\"} %llu\n", events[e],
-		              (unsigned long long)value);
-	}
-}
-
-static void add_histogram(struct metrics *metrics, enum metrics_histogram h, struct buffer *out)
-{
-	const char *name = histograms[h].name, *bound;
-	uint64_t count = 0, sum = 0;
-	size_t b = 0;
-
-	add_head(out, name, "histogram", histograms[h].help);
-	do {
-		bound = histograms[h].bounds[b].text;
-		for (size_t i = 0; i < metrics->loop_count; i++)
-			count += read_counter(&metrics->loops[i].histograms[h].buckets[b]);
-		buffer_printf(out, "%s_bucket{le=\"%s\"} %llu\n", name, bound ? bound : "+Inf",
-		              (unsigned long long)count);
-		b++;
-	} while (bound);
-	for (size_t i = 0; i < metrics->loop_count; i++)
-		sum += read_counter(&metrics->loops[i].histograms[h].sum);
-	buffer_printf(out, "%s_sum", name);
-	add_value(out, sum, histograms[h].seconds);
-	buffer_printf(out, "%s_count %llu\n", name, (unsigned long long)count);
-}
-
-static void add_reloads(struct metrics *metrics, struct buffer *out)
-{
-	add_head(out, "weir_reloads_total", "counter", "Reloads of the configuration.");
-	for (int success = 0; success < 2; success++)
-		buffer_printf(out, "weir_reloads_total{result=\"%s\"} %llu\n",
-		              success ? "success" : "failure",
-		              (unsigned long long)read_counter(&metrics->reloads[success]));
+	for (size_t b = 0; b <= METRICS_BUCKETS_MAX; b++)
+		counts[b] = sum(loops_of(metrics), OF_LOOP(histograms[h].buckets[b]));
+	add_head(out, histograms[h].name, "histogram", histograms[h].help);
+	add_buckets(out, &histograms[h], (struct pair){0}, counts,
+	            sum(loops_of(metrics), OF_LOOP(histograms[h].sum)));
 }
 
 static void add_singles(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
@@ -470,57 +467,45 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	    {"weir_connections_rejected_total", "counter",
 	     "Connections closed or refused because too many were open.", now->connections_rejected,
 	     false},
-	    {"weir_event_streams", "gauge", "Clients that follow /v1/events.", now->event_streams, false},
-	    {"weir_transactions_bytes", "gauge", "Memory of commands between MULTI and EXEC.",
-	     sum_at(metrics, offsetof(struct metrics_loop, kept)), false},
-	    {"weir_answers_held", "gauge", "Answers that wait for their requests' turns, or for a Redis.",
-	     sum_at(metrics, offsetof(struct metrics_loop, held)), false},
-	    {"weir_batches_continued_total", "counter",
-	     "Turns in which a batch went on that was too much work for one.",
-	     sum_at(metrics, offsetof(struct metrics_loop, continued)), false},
-	    {"weir_waits_cancelled_total", "counter",
-	     "Answers that were held when their client left, or the server stopped.",
-	     sum_at(metrics, offsetof(struct metrics_loop, cancelled)), false},
+	    {"weir_event_streams", "gauge", "Clients that follow /v1/events.", now->event_streams,
+	     false},
 	    {"weir_table_cells", "gauge", "Places in the key table.", now->table.cells, false},
 	    {"weir_table_live_keys", "gauge",
 	     "Keys in use now, estimated from a sample in large tables.", now->table.live, false},
 	    {"weir_table_evictions_total", "counter", "Keys in use that had to make room for others.",
 	     now->table.evictions, false},
 	    {"weir_table_bytes", "gauge", "Memory of the key table.", now->table.bytes, false},
-	    {"weir_log_lines_dropped_total", "counter", "Log lines left out because there were too many.",
-	     now->log_lines_dropped, false},
+	    {"weir_log_lines_dropped_total", "counter",
+	     "Log lines left out because there were too many.", now->log_lines_dropped, false},
 	    {"process_start_time_seconds", "gauge", "When the server started, in Unix time.",
 	     metrics->start_ns, true},
 	    {"process_cpu_seconds_total", "counter", "Processor time taken, user and system.",
 	     now->usage.cpu_ns, true},
-	    {"process_resident_memory_bytes", "gauge", "Memory in use.", now->usage.resident_bytes, false},
-	    {"process_virtual_memory_bytes", "gauge", "Address space in use.",
-	     now->usage.virtual_bytes, false},
+	    {"process_resident_memory_bytes", "gauge", "Memory in use.", now->usage.resident_bytes,
+	     false},
+	    {"process_virtual_memory_bytes", "gauge", "Address space in use.", now->usage.virtual_bytes,
+	     false},
 	};
 
 	for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
 		add_head(out, singles[i].name, singles[i].type, singles[i].help);
-		buffer_add_text(out, singles[i].name);
-		add_value(out, singles[i].value, singles[i].seconds);
+		add_line(out, singles[i].name, "", PAIRS({0}), singles[i].value, singles[i].seconds);
 	}
 	add_head(out, "weir_build_info", "gauge", "The version that runs.");
-	buffer_printf(out, "weir_build_info{version=\"%s\"} 1\n", weir_version());
+	add_line(out, "weir_build_info", "", PAIRS({"version", weir_version()}), 1, false);
 }
 
 void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
 {
-	add_decisions(metrics, out);
-	add_no_room(metrics, out);
-	add_failures(metrics, out);
+	for (size_t i = 0; i < sizeof of_limits / sizeof *of_limits; i++)
+		add_family_of_limits(out, &of_limits[i], metrics);
 	add_phases(metrics, now, out);
 	add_stores(now, out);
 	add_times(now, out);
-	add_requests(metrics, out);
-	add_errors(metrics, out);
-	add_permits(metrics, out);
-	add_withheld(metrics, out);
-	for (int h = 0; h < METRICS_HISTOGRAM_COUNT; h++)
-		add_histogram(metrics, (enum metrics_histogram)h, out);
-	add_reloads(metrics, out);
+	for (size_t i = 0; i < sizeof of_loops / sizeof *of_loops; i++)
+		add_family(out, &of_loops[i], loops_of(metrics));
+	for (size_t h = 0; h < METRICS_HISTOGRAM_COUNT; h++)
+		add_histogram(metrics, h, out);
+	add_family(out, &of_all, (struct counters){metrics, 0, 1});
 	add_singles(metrics, now, out);
 }

@@ -68,7 +68,7 @@ struct metrics_loop {
 
 /* The counters of one limit in one loop. */
 struct metrics_counts {
-	alignas(64) _Atomic uint64_t decisions[2][2][WEIR_REASON_COUNT]; /* [shadow][allowed][reason] */
+	alignas(64) _Atomic uint64_t decisions[2][WEIR_REASON_COUNT][2]; /* [shadow][reason][allowed] */
 	_Atomic uint64_t failures[METRICS_FAILURE_COUNT]; /* of its store, by what happened instead */
 	_Atomic uint64_t turns[HEALTH_PHASE_COUNT];       /* of its keys, by the phase they came to */
 	_Atomic uint64_t withheld; /* permits that no proxy could have reported */

@@ -1,11 +1,5 @@
 #include "server/loop/work_key.h"
 
-bool work_has_steps(const struct work *work)
-{
-	return work->plan.step_count > 0 &&
-	       (work->status == WEIR_OK || work->kind == REQUEST_ADHOC);
-}
-
 uint64_t work_key(const struct weir_table *table, const struct step *step)
 {
 	const struct weir_limit *origin = step->limit->origin;

@@ -4,9 +4,6 @@
 
 #include "server/loop/work.h"
 
-/** Whether the work has a plan with steps. */
-bool work_has_steps(const struct work *work);
-
 /** The key of a step as its request has it, also where a local limit stands in for another. */
 uint64_t work_key(const struct weir_table *table, const struct step *step);
 

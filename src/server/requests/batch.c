@@ -51,11 +51,6 @@ static bool is_error(const struct work *work)
 	return work->status != WEIR_OK && work->kind != REQUEST_LOCAL;
 }
 
-static bool has_plan(const struct work *work)
-{
-	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;
-}
-
 static void keep_plan(struct decider *decider, struct work *work, const struct plan *from)
 {
 	void *memory = arena_alloc(&decider->arena, engine_extent(from));
@@ -86,7 +81,7 @@ static void keep_batch(struct decider *decider, struct work *work)
 
 		if (is_error(item))
 			run_fail(decider, item, item->status, slice_of(item->message));
-		if (has_plan(item))
+		if (work_has_plan(item))
 			keep_plan(decider, item, &from->items[i].plan);
 	}
 }
@@ -101,7 +96,7 @@ void batch_keep(struct decider *decider, struct work *item)
 		run_fail(decider, item, item->status, slice_of(item->message));
 	else if (item->kind == REQUEST_BATCH)
 		keep_batch(decider, item);
-	if (has_plan(item) && !ends_with_turn(&plan))
+	if (work_has_plan(item) && !ends_with_turn(&plan))
 		keep_plan(decider, item, &plan);
 }
 

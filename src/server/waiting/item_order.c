@@ -12,7 +12,7 @@ bool item_order_waits(const struct weir_table *table, const struct item_order *i
 {
 	const struct work *item = &works[i];
 
-	if (!work_has_steps(item) || is_begun(item))
+	if (!work_has_plan(item) || is_begun(item))
 		return false;
 	for (size_t j = 0; j < item->plan.step_count; j++) {
 		uint64_t key = work_key(table, &item->plan.steps[j]);
@@ -31,7 +31,7 @@ void item_order_add(const struct weir_table *table, struct item_order *items,
 {
 	const struct plan *plan = &works[i].plan;
 
-	if (!work_has_steps(&works[i]))
+	if (!work_has_plan(&works[i]))
 		return;
 	for (size_t j = 0; j < plan->step_count && !items->is_lost; j++) {
 		struct item_entry *entry = map_add(&items->newest, work_key(table, &plan->steps[j]));

@@ -12,7 +12,7 @@ static void add_keys(const struct key_order *keys, struct order *order, const st
 		add_keys(keys, order, &items[i]);
 	if (work_split(work)) /* which keys its other items have is not known yet */
 		order->count = ORDER_KEYS + 1;
-	for (size_t i = 0; work_has_steps(work) && i < work->plan.step_count; i++, order->count++)
+	for (size_t i = 0; work_has_plan(work) && i < work->plan.step_count; i++, order->count++)
 		if (order->count < ORDER_KEYS)
 			order->keys[order->count] = work_key(keys->table, &work->plan.steps[i]);
 }

@@ -176,17 +176,11 @@ static void copy_plan(const struct weir_table *table, struct pack *pack, const s
 		engine_suspend(table, &to->plan, &from->plan, memory);
 }
 
-/* If the plan was not prepared, nothing reads it. */
-static bool has_plan(const struct work *work)
-{
-	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;
-}
-
 static void copy_work(const struct weir_table *table, struct pack *pack, const struct work *from,
                       struct work *to)
 {
 	*to = *from;
-	if (has_plan(from))
+	if (work_has_plan(from))
 		copy_plan(table, pack, from, to);
 	else
 		to->plan.step_count = 0;
@@ -204,7 +198,7 @@ bool suspend_is_needed(const struct work *work)
 	for (size_t i = 0; i < n; i++)
 		if (suspend_is_needed(&items[i]))
 			return true;
-	return has_plan(work) && engine_is_remote(&work->plan);
+	return work_has_plan(work) && engine_is_remote(&work->plan);
 }
 
 /* The memory of a work whose plans are at stores. */
@@ -212,7 +206,7 @@ static size_t size_elsewhere(const struct work *work)
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
-	size_t size = has_plan(work) && engine_is_remote(&work->plan) ? submit_size(&work->plan) : 0;
+	size_t size = work_has_plan(work) && engine_is_remote(&work->plan) ? submit_size(&work->plan) : 0;
 
 	for (size_t i = 0; i < n; i++)
 		size += size_elsewhere(&items[i]);

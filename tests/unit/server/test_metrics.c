@@ -38,11 +38,11 @@ static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 	(void)state;
 	metrics_limit(metrics, "other");
 	assert_ptr_equal(metrics_limit(metrics, "login"), limit);
-	metrics_add(&metrics_counts_of(limit, 0)->decisions[0][1][WEIR_REASON_OK], 2);
-	metrics_add(&metrics_counts_of(limit, 1)->decisions[0][1][WEIR_REASON_OK], 3);
-	metrics_add(&metrics_counts_of(limit, 1)->decisions[1][0][WEIR_REASON_OVER_LIMIT], 4);
-	metrics_add(&metrics_counts_of(limit, 0)->decisions[0][0][WEIR_REASON_NO_ROOM], 1);
-	metrics_add(&metrics_counts_of(limit, 1)->decisions[1][0][WEIR_REASON_NO_ROOM], 6);
+	metrics_add(&metrics_counts_of(limit, 0)->decisions[0][WEIR_REASON_OK][1], 2);
+	metrics_add(&metrics_counts_of(limit, 1)->decisions[0][WEIR_REASON_OK][1], 3);
+	metrics_add(&metrics_counts_of(limit, 1)->decisions[1][WEIR_REASON_OVER_LIMIT][0], 4);
+	metrics_add(&metrics_counts_of(limit, 0)->decisions[0][WEIR_REASON_NO_ROOM][0], 1);
+	metrics_add(&metrics_counts_of(limit, 1)->decisions[1][WEIR_REASON_NO_ROOM][0], 6);
 	metrics_add(&metrics_loop(metrics, 1)->requests[METRICS_RESP], 5);
 	metrics_add(&metrics_loop(metrics, 0)->errors[METRICS_HTTP][-WEIR_ECOST], 6);
 	metrics_count_reload(metrics, true, 1700000000123456789);
