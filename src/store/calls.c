@@ -205,7 +205,9 @@ __attribute__((noinline)) static uint64_t apply_flying(struct store_alone *alone
 {
 	struct wide_state state = {.at = row_of(alone, limit)};
 
-	return flying_apply(&(struct holder){.alone = &state}, &limit, call, now_ns, out);
+	algo_outcome_open(out);
+	return flying_apply(&(struct holder){.alone = &state, .by = &limit, .now_ns = now_ns}, call,
+	                    out);
 }
 
 uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,

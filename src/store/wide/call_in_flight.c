@@ -15,42 +15,20 @@
 #include "base/draw.h"
 #include "base/os/cpu.h"
 #include "base/os/fence.h"
-#include "store/wide/wide.h"
+#include "store/wide/held.h"
 
 /* Kept out of the way of an acquire and its report, with the looks that it has on the stack. */
 #define RARE __attribute__((noinline, cold))
 
-#define ROWS_MAX (1 + SECTION_FORMERS)
-
-/* A key as one call sees it. */
+/* A key as one call reads it. */
 struct flown {
-	const struct holder *holder;
-	const struct algo_limit *limit;
-	uint64_t now_ns;
-	struct wide_state *states; /* the newest first */
-	size_t count;
-	enum flying_head head; /* of the first */
-	struct flying_look seen; /* in the first */
-	uint64_t others;         /* in flight in the rest */
+	struct held held;
+	enum flying_head head;   /* of the newest row */
+	struct flying_look seen; /* in that row */
+	uint64_t others;         /* in flight in the others */
 	uint32_t cpu;
 	struct headroom_limits limits;
-	struct wide_state found[ROWS_MAX]; /* in a store */
 };
-
-static void find(struct flown *flown)
-{
-	const struct holder *holder = flown->holder;
-
-	flown->limit = algo_current(flown->limit);
-	if (!holder->store) {
-		flown->states[0].at.head = row_head(&flown->states[0].at);
-		return;
-	}
-	flown->count = 0;
-	for (struct wide_table *wide = memory_newest(holder->store, flown->limit->identity);
-	     wide && flown->count < ROWS_MAX; wide = flown->states[flown->count++].wide->former)
-		wide_find(wide, holder->key, &flown->states[flown->count]);
-}
 
 /* Without cells unless the head says that they are the key's. */
 static void look_at(const struct flown *flown, const struct wide_state *state, enum flying_head head,
@@ -58,7 +36,7 @@ static void look_at(const struct flown *flown, const struct wide_state *state, e
 {
 	const struct row none = {.tag = state->at.row.tag};
 
-	flying_look(flown->limit, flown->now_ns, state->at.head,
+	flying_look(flown->held.limit, flown->held.now_ns, state->at.head,
 	            head == FLYING_OPEN ? &state->at.row : &none, look);
 }
 
@@ -70,9 +48,9 @@ static uint64_t in_flight(const struct flown *flown)
 /* Takes over a former row's estimate, where the newest has none, and the flights there. */
 RARE static void look_back(struct flown *flown)
 {
-	for (size_t i = 1; i < flown->count; i++) {
-		struct wide_state *former = &flown->states[i];
-		enum flying_head head = flying_head_of(flown->limit, &former->at, flown->now_ns);
+	for (size_t i = 1; i < flown->held.count; i++) {
+		struct wide_state *former = &flown->held.rows[i];
+		enum flying_head head = flying_head_of(flown->held.limit, &former->at, flown->held.now_ns);
 		struct flying_look look;
 
 		look_at(flown, former, head, &look);
@@ -85,11 +63,11 @@ RARE static void look_back(struct flown *flown)
 
 static void look(struct flown *flown)
 {
-	find(flown);
-	flown->head = flying_head_of(flown->limit, &flown->states[0].at, flown->now_ns);
-	look_at(flown, &flown->states[0], flown->head, &flown->seen);
+	held_find(&flown->held);
+	flown->head = flying_head_of(flown->held.limit, &flown->held.rows[0].at, flown->held.now_ns);
+	look_at(flown, &flown->held.rows[0], flown->head, &flown->seen);
 	flown->others = 0;
-	if (flown->count > 1)
+	if (flown->held.count > 1)
 		look_back(flown);
 }
 
@@ -98,11 +76,11 @@ static void learn(struct flown *flown, struct estimate_report *report)
 {
 	struct estimate_change change = {.last = false};
 
-	if (estimate_draws(flown->limit->flying.method))
+	if (estimate_draws(flown->held.limit->flying.method))
 		report->sample.draw = (uint16_t)draw_next();
 	while (!change.last && flown->head == FLYING_OPEN &&
-	       estimate_step(&flown->limit->flying, flown->seen.estimate, report, &change)) {
-		if (!flying_learn(&flown->states[0].at, &flown->seen, &change)) {
+	       estimate_step(&flown->held.limit->flying, flown->seen.estimate, report, &change)) {
+		if (!flying_learn(&flown->held.rows[0].at, &flown->seen, &change)) {
 			change.counts = change.last = false;
 			look(flown);
 		}
@@ -115,11 +93,11 @@ RARE static void settle(struct flown *flown)
 {
 	struct estimate_report report = {
 	    .outcome = WEIR_OUTCOME_TIMEOUT,
-	    .sample = {flown->limit->flying.timeout_ns, in_flight(flown) + 1},
-	    .window = estimate_window(&flown->limit->flying, flown->seen.estimate),
-	    .now_ns = flown->now_ns};
+	    .sample = {flown->held.limit->flying.timeout_ns, in_flight(flown) + 1},
+	    .window = estimate_window(&flown->held.limit->flying, flown->seen.estimate),
+	    .now_ns = flown->held.now_ns};
 
-	if (flying_settle(&flown->states[0].at, &flown->seen))
+	if (flying_settle(&flown->held.rows[0].at, &flown->seen))
 		learn(flown, &report);
 }
 
@@ -129,64 +107,48 @@ static void look_settled(struct flown *flown)
 		settle(flown);
 }
 
-enum kept { KEPT, CHANGED, NO_ROOM };
-
-/* False: it has changed, or there is no room for it. */
-static bool swap_head(struct flown *flown, struct cell head)
-{
-	struct row_step on = {.limit = flown->limit, .now_ns = flown->now_ns};
-
-	if (!wide_store_head(&flown->states[0], &on, head))
-		return false;
-	flown->states[0].at.head = head;
-	return true;
-}
-
 /* A row that has just been cleaned takes along what a former one has measured. */
 RARE static void inherit(const struct flown *flown)
 {
 	struct estimate_change change = {.after = flown->seen.estimate[0]};
 	struct flying_look none = {.kept = {{0, 0}}};
 
-	if (flown->count > 1 && (change.after.high || change.after.low))
-		flying_learn(&flown->states[0].at, &none, &change);
+	if (flown->held.count > 1 && (change.after.high || change.after.low))
+		flying_learn(&flown->held.rows[0].at, &none, &change);
 }
 
 /* Makes the head such that the row stays the key's while permits of the newest part fly. */
-static enum kept keep(struct flown *flown)
+static enum held_kept keep(struct flown *flown)
 {
-	const struct algo_limit *limit = flown->limit;
-	const struct row_state *at = &flown->states[0].at;
+	const struct algo_limit *limit = flown->held.limit;
+	const struct row_state *at = &flown->held.rows[0].at;
 	uint32_t tag = at->row.tag;
-	struct cell head = flying_held(limit, tag, flown->seen.flights.part);
+	uint64_t part = flown->seen.flights.part;
 
-	switch (flown->head) {
-	case FLYING_NONE:
-		head = flying_void(limit, tag, flown->now_ns);
-		return !swap_head(flown, head) && wide_is_full(&flown->states[0], flown->now_ns) ? NO_ROOM
-		                                                                                 : CHANGED;
-	case FLYING_VOID:
+	if (flown->head == FLYING_NONE)
+		return held_store(&flown->held, flying_void(limit, tag, flown->held.now_ns)) == HELD_NO_ROOM
+		           ? HELD_NO_ROOM
+		           : HELD_CHANGED;
+	if (flown->head == FLYING_VOID) {
 		if (flying_clean(limit, at)) {
 			inherit(flown);
-			swap_head(flown, head);
+			held_store(&flown->held, flying_held(limit, tag, part));
 		}
-		return CHANGED;
-	case FLYING_OPEN:
-		break;
+		return HELD_CHANGED;
 	}
-	return flying_fits(limit, at->head, tag, flown->seen.flights.part) || swap_head(flown, head)
-	           ? KEPT
-	           : CHANGED;
+	if (flying_fits(limit, at->head, tag, part))
+		return HELD_KEPT;
+	return held_store(&flown->held, flying_held(limit, tag, part));
 }
 
 /* No permit is in flight: others may have the row's place if they need it. */
 static void let_go(struct flown *flown)
 {
-	struct row_state *at = &flown->states[0].at;
+	struct row_state *at = &flown->held.rows[0].at;
 
 	if (flown->head != FLYING_OPEN || flown->seen.in_flight > 0 || !cell_is_held(at->head))
 		return;
-	swap_head(flown, flying_rest(at->row.tag, flown->now_ns));
+	held_store(&flown->held, flying_rest(at->row.tag, flown->held.now_ns));
 	fence_behind_swap(); /* all see that before the second look */
 	if (flying_still(at, &flown->seen))
 		return;
@@ -198,21 +160,20 @@ static void let_go(struct flown *flown)
 /* What the estimate that was seen lets through. */
 static void set_limits(struct flown *flown)
 {
-	flown->cpu = flown->limit->cpu ? cpu_smoothed(flown->limit->cpu) : 0;
-	flown->limits = estimate_limits(&flown->limit->flying, flown->seen.estimate, flown->cpu,
-	                                flown->now_ns, flown->seen.has_priorities);
+	flown->cpu = flown->held.limit->cpu ? cpu_smoothed(flown->held.limit->cpu) : 0;
+	flown->limits = estimate_limits(&flown->held.limit->flying, flown->seen.estimate, flown->cpu,
+	                                flown->held.now_ns, flown->seen.has_priorities);
 }
 
 /* By the limits that were set. */
 static void explain(const struct flown *flown, struct algo_outcome *out)
 {
-	const struct row_state *at = &flown->states[0].at;
+	const struct row_state *at = &flown->held.rows[0].at;
 
 	out->quota = flown->limits.quota;
 	out->remaining = sat_sub(flown->limits.quota, in_flight(flown));
-	out->reset_after_ns = flown->head != FLYING_OPEN
-	                          ? 0
-	                          : (uint64_t)cell_ahead_ns(at->head, flown->now_ns);
+	out->reset_after_ns =
+	    flown->head != FLYING_OPEN ? 0 : (uint64_t)cell_ahead_ns(at->head, flown->held.now_ns);
 }
 
 /* How the key stands by what was last seen. */
@@ -230,9 +191,9 @@ static bool see(const struct flown *flown, unsigned priority)
 	if (flown->head != FLYING_OPEN || (priority == 0 && !flown->seen.has_priorities))
 		return true;
 	after = flown->seen.headroom;
-	if (!headroom_see(&after, priority, flown->now_ns))
+	if (!headroom_see(&after, priority, flown->held.now_ns))
 		return true;
-	flying_prefer(&flown->states[0].at, &flown->seen, &after);
+	flying_prefer(&flown->held.rows[0].at, &flown->seen, &after);
 	return false;
 }
 
@@ -244,7 +205,7 @@ static uint64_t quota_of(const struct flown *flown, unsigned priority)
 	if (!flown->seen.has_priorities)
 		return flown->limits.quota;
 	quota = headroom_quota(&flown->seen.headroom, priority, &flown->limits);
-	return u64_min(quota, u64_max(flown->limits.quota, flown->limit->flying.bounds.most));
+	return u64_min(quota, u64_max(flown->limits.quota, flown->held.limit->flying.bounds.most));
 }
 
 /* Counts a request that passed or was denied for its class, unless others are faster. */
@@ -257,7 +218,7 @@ static void prefer(const struct flown *flown, unsigned priority, bool passed)
 	after = flown->seen.headroom;
 	if (passed ? headroom_passed(&after, priority, flown->limits.ordinary, draw_next())
 	           : headroom_denied(&after, priority, flown->limits.ordinary, draw_next()))
-		flying_prefer(&flown->states[0].at, &flown->seen, &after);
+		flying_prefer(&flown->held.rows[0].at, &flown->seen, &after);
 }
 
 static void refuse(struct flown *flown, bool takes, struct algo_outcome *out)
@@ -265,28 +226,26 @@ static void refuse(struct flown *flown, bool takes, struct algo_outcome *out)
 	struct estimate_change change;
 
 	if (takes && flown->head == FLYING_OPEN &&
-	    estimate_deny(&flown->limit->flying, flown->seen.estimate, flown->cpu, flown->now_ns,
-	                  &change))
-		flying_learn(&flown->states[0].at, &flown->seen, &change);
-	algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, flown->limit->retry_ns);
+	    estimate_deny(&flown->held.limit->flying, flown->seen.estimate, flown->cpu,
+	                  flown->held.now_ns, &change))
+		flying_learn(&flown->held.rows[0].at, &flown->seen, &change);
+	algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, flown->held.limit->retry_ns);
 	explain(flown, out);
 }
 
 /* Whether whoever looks from now on looks into the same row, and it is kept. */
 static bool is_kept(const struct flown *flown)
 {
-	const struct wide_state *state = &flown->states[0];
-	const struct holder *holder = flown->holder;
+	const struct row_state *at = &flown->held.rows[0].at;
 
 	fence_behind_swap(); /* all see the permit before the look at the head */
-	return flying_fits(flown->limit, row_head(&state->at), state->at.row.tag,
-	                   flown->seen.flights.part) &&
-	       (!holder->store || memory_newest(holder->store, flown->limit->identity) == state->asked);
+	return flying_fits(flown->held.limit, row_head(at), at->row.tag, flown->seen.flights.part) &&
+	       held_is_newest(&flown->held);
 }
 
 static void no_room(const struct flown *flown, struct algo_outcome *out)
 {
-	algo_outcome_full(flown->limit, out);
+	algo_outcome_full(flown->held.limit, out);
 	out->quota = flown->limits.quota;
 }
 
@@ -303,7 +262,7 @@ RARE static uint64_t take_off(struct flown *flown, struct wide_state *state, uin
 		enum flying_head head;
 
 		state->at.head = row_head(&state->at);
-		head = flying_head_of(flown->limit, &state->at, flown->now_ns);
+		head = flying_head_of(flown->held.limit, &state->at, flown->held.now_ns);
 		look_at(flown, state, head, &look);
 		taken = head == FLYING_OPEN ? u64_min(n, flights_of(&look.flights, part)) : 0;
 	} while (taken > 0 && !flying_take(&state->at, &look, part, taken));
@@ -313,15 +272,15 @@ RARE static uint64_t take_off(struct flown *flown, struct wide_state *state, uin
 /* Swaps the cells that were checked. False: look again. */
 static bool give(struct flown *flown, uint64_t *until_ns)
 {
-	const struct flying_params *params = &flown->limit->flying;
-	uint64_t start_ns = flown->now_ns, part = flown->seen.flights.part;
+	const struct flying_params *params = &flown->held.limit->flying;
+	uint64_t start_ns = flown->held.now_ns, part = flown->seen.flights.part;
 
 	if (flying_part(params, start_ns) != part) /* the clock lags */
 		start_ns = part * params->part_ns + FLYING_START_NS;
-	if (!flying_give(&flown->states[0].at, &flown->seen))
+	if (!flying_give(&flown->held.rows[0].at, &flown->seen))
 		return false;
 	if (!is_kept(flown)) {
-		take_off(flown, &flown->states[0], part, 1);
+		take_off(flown, &flown->held.rows[0], part, 1);
 		return false;
 	}
 	*until_ns = flying_until_ns(params, start_ns, estimate_window(params, flown->seen.estimate));
@@ -334,7 +293,7 @@ static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
 	uint64_t until_ns = 0;
 
 	for (;;) {
-		enum kept kept;
+		enum held_kept kept;
 
 		look_settled(flown);
 		if (takes && !see(flown, priority))
@@ -346,8 +305,8 @@ static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
 			refuse(flown, takes, out);
 			return 0;
 		}
-		kept = takes ? keep(flown) : wide_is_full(&flown->states[0], flown->now_ns) ? NO_ROOM : KEPT;
-		if (kept == NO_ROOM) {
+		kept = takes ? keep(flown) : held_is_full(&flown->held) ? HELD_NO_ROOM : HELD_KEPT;
+		if (kept == HELD_NO_ROOM) {
 			no_room(flown, out);
 			return 0;
 		}
@@ -355,7 +314,7 @@ static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
 			explain(flown, out);
 			return 0;
 		}
-		if (kept == KEPT && give(flown, &until_ns)) {
+		if (kept == HELD_KEPT && give(flown, &until_ns)) {
 			prefer(flown, priority, true);
 			explain(flown, out);
 			return until_ns;
@@ -367,12 +326,12 @@ static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
 static bool take_off_any(struct flown *flown, uint64_t part)
 {
 	while (flown->head == FLYING_OPEN && flights_of(&flown->seen.flights, part) > 0) {
-		if (flying_take(&flown->states[0].at, &flown->seen, part, 1))
+		if (flying_take(&flown->held.rows[0].at, &flown->seen, part, 1))
 			return true;
 		look(flown);
 	}
-	for (size_t i = 1; i < flown->count; i++)
-		if (take_off(flown, &flown->states[i], part, 1)) {
+	for (size_t i = 1; i < flown->held.count; i++)
+		if (take_off(flown, &flown->held.rows[i], part, 1)) {
 			look(flown);
 			return true;
 		}
@@ -382,17 +341,17 @@ static bool take_off_any(struct flown *flown, uint64_t part)
 /* A report of one permit. False: it is not in flight. */
 static bool land(struct flown *flown, const struct algo_call *call)
 {
-	const struct flying_params *params = &flown->limit->flying;
+	const struct flying_params *params = &flown->held.limit->flying;
 	uint64_t until_ns = call->until_ns, start_ns = flying_start_ns(params, until_ns);
 	bool counts = call->op == ALGO_REPORT;
 	struct estimate_report report = {
 	    .outcome = counts ? call->outcome : WEIR_OUTCOME_IGNORED,
-	    .sample = {call->latency_ns ? call->latency_ns : sat_sub(flown->now_ns, start_ns),
+	    .sample = {call->latency_ns ? call->latency_ns : sat_sub(flown->held.now_ns, start_ns),
 	               in_flight(flown)},
 	    .window = (uint8_t)(until_ns % FLYING_START_NS),
-	    .now_ns = flown->now_ns};
+	    .now_ns = flown->held.now_ns};
 
-	if (until_ns <= flown->now_ns || !take_off_any(flown, flying_part_of(params, start_ns)))
+	if (until_ns <= flown->held.now_ns || !take_off_any(flown, flying_part_of(params, start_ns)))
 		return false;
 	learn(flown, &report);
 	return true;
@@ -408,7 +367,7 @@ RARE static uint64_t take_back(struct flown *flown, uint64_t n)
 		newest++;
 	if (newest == FLYING_PARTS)
 		return 0;
-	return take_off(flown, &flown->states[0], flown->seen.flights.part - newest, n);
+	return take_off(flown, &flown->held.rows[0], flown->seen.flights.part - newest, n);
 }
 
 /*
@@ -417,12 +376,12 @@ RARE static uint64_t take_back(struct flown *flown, uint64_t n)
  */
 RARE static void learn_foreign(struct flown *flown, const struct algo_call *call)
 {
-	struct estimate_report report = {.outcome = call->outcome, .now_ns = flown->now_ns};
+	struct estimate_report report = {.outcome = call->outcome, .now_ns = flown->held.now_ns};
 
 	look_settled(flown);
 	if (call->outcome == WEIR_OUTCOME_IGNORED || call->latency_ns == 0)
 		return;
-	report.window = estimate_window(&flown->limit->flying, flown->seen.estimate);
+	report.window = estimate_window(&flown->held.limit->flying, flown->seen.estimate);
 	report.sample = (struct adaptive_sample){.latency_ns = call->latency_ns,
 	                                         .in_flight = u64_max(in_flight(flown), 1)};
 	learn(flown, &report);
@@ -456,12 +415,12 @@ static void give_back(struct flown *flown, const struct algo_call *call, struct 
 RARE static void reset(struct flown *flown, struct algo_outcome *out)
 {
 	look(flown);
-	for (size_t i = 0; i < flown->count; i++) {
-		struct wide_state *state = &flown->states[i];
-		struct row_step on = {.limit = flown->limit, .now_ns = flown->now_ns};
-		struct cell head = flying_spent(state->at.row.tag, flown->now_ns);
+	for (size_t i = 0; i < flown->held.count; i++) {
+		struct wide_state *state = &flown->held.rows[i];
+		struct row_step on = {.limit = flown->held.limit, .now_ns = flown->held.now_ns};
+		struct cell head = flying_spent(state->at.row.tag, flown->held.now_ns);
 
-		while (flying_head_of(flown->limit, &state->at, flown->now_ns) != FLYING_NONE &&
+		while (flying_head_of(flown->held.limit, &state->at, flown->held.now_ns) != FLYING_NONE &&
 		       !wide_store_head(state, &on, head))
 			state->at.head = row_head(&state->at);
 	}
@@ -469,30 +428,17 @@ RARE static void reset(struct flown *flown, struct algo_outcome *out)
 	tell(flown, out);
 }
 
-uint64_t flying_apply(const struct holder *holder, const struct algo_limit **by,
-                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+uint64_t flying_apply(const struct holder *holder, const struct algo_call *call,
+                      struct algo_outcome *out)
 {
 	struct flown flown;
-	uint64_t until_ns = 0;
 
-	flown.holder = holder;
-	flown.limit = *by;
-	flown.now_ns = now_ns;
-	flown.states = holder->store ? flown.found : holder->alone;
-	flown.count = 1;
-	algo_outcome_open(out);
-	switch (call->op) {
-	case ALGO_ACQUIRE:
-	case ALGO_PEEK:
-		until_ns = acquire(&flown, call->op == ALGO_ACQUIRE && call->cost > 0, call->priority, out);
-		break;
-	case ALGO_RESET:
+	held_begin(&flown.held, holder);
+	if (algo_op_asks(call->op))
+		return acquire(&flown, call->op == ALGO_ACQUIRE && call->cost > 0, call->priority, out);
+	if (call->op == ALGO_RESET)
 		reset(&flown, out);
-		break;
-	default:
+	else
 		give_back(&flown, call, out);
-		break;
-	}
-	*by = flown.limit;
-	return until_ns;
+	return 0;
 }

@@ -13,72 +13,41 @@
  * last to take sees the others. docs/design/wide-states.md has the proof.
  */
 #include "rows/places.h"
-#include "store/wide/wide.h"
+#include "store/wide/held.h"
 
-/* All places of a key: first those of the limit's table, then of those that it had before. */
-#define VIEW_MAX (1 + SECTION_FORMERS)
-
+/* A key as one call reads it. */
 struct view {
-	struct wide_state states[VIEW_MAX];
-	size_t count;
+	struct held held;
 	struct places_use use;
 };
 
-static void find(const struct holder *holder, const struct algo_limit *limit, struct view *view)
+static void find_unused(struct view *view)
 {
-	if (!holder->store) {
-		view->count = 1;
-		view->states[0] = *holder->alone;
-		view->states[0].at.head = row_head(&holder->alone->at);
-		return;
-	}
-	view->count = 0;
-	for (struct wide_table *wide = memory_newest(holder->store, limit->identity);
-	     wide && view->count < VIEW_MAX; wide = view->states[view->count++].wide->former)
-		wide_find(wide, holder->key, &view->states[view->count]);
-}
-
-/* Whether whoever looks from now on looks into the same tables. */
-static bool is_newest(const struct holder *holder, const struct algo_limit *limit,
-                      const struct wide_state *state)
-{
-	return !holder->store || memory_newest(holder->store, limit->identity) == state->asked;
-}
-
-static void find_unused(const struct holder *holder, const struct algo_limit *limit,
-                        struct view *view)
-{
-	find(holder, limit, view);
+	held_find(&view->held);
 	view->use = (struct places_use){.first_ns = UINT64_MAX};
 }
 
-static void look(const struct holder *holder, const struct algo_limit *limit, uint64_t now_ns,
-                 struct view *view)
+static void look(struct view *view)
 {
-	find_unused(holder, limit, view);
-	for (size_t i = 0; i < view->count; i++)
-		places_look(limit, now_ns, view->states[i].at.head, &view->states[i].at.row, &view->use);
+	const struct held *held = &view->held;
+
+	find_unused(view);
+	for (size_t i = 0; i < held->count; i++)
+		places_look(held->limit, held->now_ns, held->rows[i].at.head, &held->rows[i].at.row,
+		            &view->use);
 }
 
 /* Before an acquire: after the clock was set back, a second pass corrects the leases. */
-static void look_and_cut_back(const struct holder *holder, const struct algo_limit *limit,
-                              uint64_t now_ns, struct view *view)
+static void look_and_cut_back(struct view *view)
 {
-	look(holder, limit, now_ns, view);
+	const struct held *held = &view->held;
+
+	look(view);
 	if (!view->use.far)
 		return;
 	view->use = (struct places_use){.first_ns = UINT64_MAX};
-	for (size_t i = 0; i < view->count; i++)
-		places_cut_back(limit, &view->states[i].at, now_ns, &view->use);
-}
-
-/* A release in between may have made the room that was not found. */
-static bool unchanged(const struct view *view)
-{
-	for (size_t i = 0; i < view->count; i++)
-		if (!wide_still(&view->states[i]))
-			return false;
-	return true;
+	for (size_t i = 0; i < held->count; i++)
+		places_cut_back(held->limit, &held->rows[i].at, held->now_ns, &view->use);
 }
 
 /* The places that an acquire has so far: `n` like `place` in the row of `state`. */
@@ -89,14 +58,15 @@ struct taken {
 	uint64_t n;
 };
 
-static void put_back(const struct holder *holder, struct taken *taken, uint64_t now_ns)
+static void put_back(const struct held *held, struct taken *taken)
 {
 	struct places_use use = {.first_ns = UINT64_MAX};
-	struct places_release release = {.match = {.until_ns = now_ns + taken->limit->places.lease_ns,
-	                                           .word = cell_word(taken->place)},
-	                                 .n = taken->n,
-	                                 .alone = !holder->store,
-	                                 .now_ns = now_ns};
+	struct places_release release = {
+	    .match = {.until_ns = held->now_ns + taken->limit->places.lease_ns,
+	              .word = cell_word(taken->place)},
+	    .n = taken->n,
+	    .alone = !held->holder->store,
+	    .now_ns = held->now_ns};
 
 	taken->state.at.head = row_head(&taken->state.at);
 	places_release(taken->limit, &taken->state.at, &release, &use);
@@ -104,183 +74,160 @@ static void put_back(const struct holder *holder, struct taken *taken, uint64_t 
 }
 
 /* Takes what is missing. Whether that can be granted without a look at all places. */
-static bool take_rest(const struct holder *holder, struct taken *taken, const struct view *view,
-                      uint64_t cost, uint64_t now_ns)
+static bool take_rest(const struct held *held, struct taken *taken, uint64_t cost)
 {
-	const struct algo_limit *limit = taken->limit;
-	const struct wide_state *state = &view->states[0];
+	const struct algo_limit *limit = held->limit;
+	const struct row_state *at = &held->rows[0].at;
 
-	taken->state = *state;
-	taken->n += places_take(limit, &state->at, taken->place, cost - taken->n, now_ns);
-	return taken->n == cost && view->count == 1 &&
-	       places_span(state->at.head, &state->at.row) == limit->places.max &&
-	       places_fits(limit, row_head(&state->at), state->at.row.tag,
-	                   now_ns + limit->places.lease_ns) &&
-	       algo_is_current(limit) && is_newest(holder, limit, state);
+	taken->state = held->rows[0];
+	taken->n += places_take(limit, at, taken->place, cost - taken->n, held->now_ns);
+	return taken->n == cost && held->count == 1 &&
+	       places_span(at->head, &at->row) == limit->places.max &&
+	       places_fits(limit, row_head(at), at->row.tag, held->now_ns + limit->places.lease_ns) &&
+	       held_is_newest(held);
 }
 
 /* `fresh` of the places that are held now the look has not seen. */
-static uint64_t grant(const struct algo_limit *limit, struct places_use *use, uint64_t fresh,
-                      uint64_t now_ns, struct algo_outcome *out)
+static uint64_t grant(struct view *view, uint64_t fresh, struct algo_outcome *out)
 {
-	use->held += fresh;
-	use->last_ns = u64_max(use->last_ns, limit->places.lease_ns);
-	places_explain(limit, use, out);
-	return now_ns + limit->places.lease_ns;
+	const struct algo_limit *limit = view->held.limit;
+
+	view->use.held += fresh;
+	view->use.last_ns = u64_max(view->use.last_ns, limit->places.lease_ns);
+	places_explain(limit, &view->use, out);
+	return view->held.now_ns + limit->places.lease_ns;
 }
 
-static bool has_room(const struct algo_limit *limit, const struct view *view, uint64_t cost,
-                     uint64_t own)
+static bool has_room(const struct view *view, uint64_t cost, uint64_t own)
 {
-	return sat_sub(view->use.held, own) + cost <= limit->places.max;
+	return sat_sub(view->use.held, own) + cost <= view->held.limit->places.max;
 }
 
-static void peek(const struct holder *holder, const struct algo_limit **by,
-                 const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+static void peek(struct view *view, const struct algo_call *call, struct algo_outcome *out)
 {
-	struct view view;
-
-	do {
-		*by = algo_current(*by);
-		look(holder, *by, now_ns, &view);
-		out->allowed = has_room(*by, &view, u64_max(call->cost, 1), 0);
-	} while (!out->allowed && !unchanged(&view));
-	if (out->allowed && wide_is_full(&view.states[0], now_ns))
-		algo_outcome_full(*by, out);
+	do { /* a release in between may have made the room that was not found */
+		look(view);
+		out->allowed = has_room(view, u64_max(call->cost, 1), 0);
+	} while (!out->allowed && !held_is_unchanged(&view->held));
+	if (out->allowed && held_is_full(&view->held))
+		algo_outcome_full(view->held.limit, out);
 	else
-		places_explain(*by, &view.use, out);
+		places_explain(view->held.limit, &view->use, out);
 }
 
 /* Finds which of the places without a permit are the n newest. */
-static void find_newest(const struct holder *holder, const struct algo_limit *limit, uint64_t n,
-                        uint64_t now_ns, struct newest *newest)
+static void find_newest(struct held *held, uint64_t n, struct newest *newest)
 {
-	struct view view;
-
 	do {
-		find(holder, limit, &view);
+		held_find(held);
 		newest_begin(newest, n);
-		for (size_t i = 0; i < view.count; i++)
-			places_each_end(&view.states[i].at, now_ns, newest_add, newest);
+		for (size_t i = 0; i < held->count; i++)
+			places_each_end(&held->rows[i].at, held->now_ns, newest_add, newest);
 		if (!newest_needs_count(newest))
 			return;
-		for (size_t i = 0; i < view.count; i++)
-			places_each_end(&view.states[i].at, now_ns, newest_count, newest);
+		for (size_t i = 0; i < held->count; i++)
+			places_each_end(&held->rows[i].at, held->now_ns, newest_count, newest);
 	} while (!newest_end(newest));
 }
 
-static void release(const struct holder *holder, const struct algo_limit **by,
-                    struct places_release *release, struct algo_outcome *out)
+static void release(struct view *view, struct places_release *release, struct algo_outcome *out)
 {
-	struct view view;
+	const struct held *held = &view->held;
 
-	*by = algo_current(*by);
-	find_unused(holder, *by, &view);
-	for (size_t i = 0; i < view.count; i++)
-		places_release(*by, &view.states[i].at, release, &view.use);
-	places_explain(*by, &view.use, out);
+	find_unused(view);
+	for (size_t i = 0; i < held->count; i++)
+		places_release(held->limit, &held->rows[i].at, release, &view->use);
+	places_explain(held->limit, &view->use, out);
 }
 
 /* Apart, so that the other calls have no sample on the stack. */
-__attribute__((noinline)) static void release_newest(const struct holder *holder,
-                                                     const struct algo_limit **by,
-                                                     struct places_release *of,
+__attribute__((noinline)) static void release_newest(struct view *view, struct places_release *of,
                                                      struct algo_outcome *out)
 {
 	struct newest newest;
 
-	find_newest(holder, *by, of->n, of->now_ns, &newest);
+	find_newest(&view->held, of->n, &newest);
 	of->newest = &newest;
-	release(holder, by, of, out);
+	release(view, of, out);
 }
 
-static void refund(const struct holder *holder, const struct algo_limit **by,
-                   const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+static void refund(struct view *view, const struct algo_call *call, struct algo_outcome *out)
 {
 	bool resets = call->op == ALGO_RESET;
 	struct places_release of = {.match = {call->until_ns, places_word(call->permit), resets},
 	                            .n = resets ? UINT64_MAX : call->cost,
 	                            .unnames = call->part && call->until_ns != 0 && call->cost > 0,
-	                            .alone = !holder->store,
-	                            .now_ns = now_ns};
+	                            .alone = !view->held.holder->store,
+	                            .now_ns = view->held.now_ns};
 
 	if (!resets && call->permit == 0 && call->until_ns == 0 && call->cost > 0)
-		release_newest(holder, by, &of, out);
+		release_newest(view, &of, out);
 	else
-		release(holder, by, &of, out);
+		release(view, &of, out);
 	out->allowed = of.freed > 0 || call->permit == 0;
 }
 
-enum fit { FITS, CHANGED, NO_ROOM };
-
 /* Makes the head fit. What was seen of the places stays as good as it was. */
-static enum fit fit(struct wide_state *own, const struct row_step *on)
+static enum held_kept fit(struct held *held)
 {
-	const struct algo_limit *limit = on->limit;
-	struct row_state *at = &own->at;
-	struct cell head;
+	const struct algo_limit *limit = held->limit;
+	const struct row_state *at = &held->rows[0].at;
 
-	if (places_fits(limit, at->head, at->row.tag, on->now_ns + limit->places.lease_ns))
-		return FITS;
-	head = places_raise(limit, at->head, at->row.tag, on->now_ns);
-	if (!wide_store_head(own, on, head))
-		return wide_is_full(own, on->now_ns) ? NO_ROOM : CHANGED;
-	at->head = head;
-	return at->cell ? FITS : CHANGED; /* a new head has to be found first */
+	if (places_fits(limit, at->head, at->row.tag, held->now_ns + limit->places.lease_ns))
+		return HELD_KEPT;
+	return held_store(held, places_raise(limit, at->head, at->row.tag, held->now_ns));
 }
 
-static uint64_t acquire(const struct holder *holder, const struct algo_limit **by,
-                        const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+static uint64_t acquire(struct view *view, const struct algo_call *call, struct algo_outcome *out)
 {
-	struct row_step on = {.now_ns = now_ns};
-	struct taken taken = {.n = 0};
+	struct held *held = &view->held;
+	struct taken taken;
 
-	for (;;) {
-		const struct algo_limit *limit = on.limit = *by = algo_current(*by);
-		struct view view;
-		struct wide_state *own = &view.states[0];
+	for (taken.n = 0;;) {
+		const struct row_state *at = &held->rows[0].at;
+		enum held_kept kept;
 		uint64_t missing;
 
-		look_and_cut_back(holder, limit, now_ns, &view);
-		if (taken.n > 0 && (limit != taken.limit || own->at.cell != taken.state.at.cell)) {
-			put_back(holder, &taken, now_ns);
+		look_and_cut_back(view);
+		if (taken.n > 0 && (held->limit != taken.limit || at->cell != taken.state.at.cell)) {
+			put_back(held, &taken);
 			continue;
 		}
-		out->allowed = has_room(limit, &view, call->cost, taken.n);
+		out->allowed = has_room(view, call->cost, taken.n);
 		if (!out->allowed) {
-			if (taken.n == 0 && !unchanged(&view))
+			if (taken.n == 0 && !held_is_unchanged(held))
 				continue;
 			if (taken.n > 0)
-				put_back(holder, &taken, now_ns);
-			places_explain(limit, &view.use, out);
+				put_back(held, &taken);
+			places_explain(held->limit, &view->use, out);
 			return 0;
 		}
-		taken.limit = limit;
-		taken.place = places_make(limit, call, now_ns, own->at.row.tag);
-		switch (fit(own, &on)) {
-		case FITS:
-			break;
-		case CHANGED:
-			continue;
-		case NO_ROOM:
-			algo_outcome_full(limit, out);
+		taken.limit = held->limit;
+		taken.place = places_make(held->limit, call, held->now_ns, at->row.tag);
+		kept = fit(held);
+		if (kept == HELD_NO_ROOM) {
+			algo_outcome_full(held->limit, out);
 			return 0;
 		}
 		missing = call->cost - taken.n;
-		if (missing == 0 || take_rest(holder, &taken, &view, call->cost, now_ns))
-			return grant(limit, &view.use, missing, now_ns, out);
+		if (kept == HELD_KEPT && (missing == 0 || take_rest(held, &taken, call->cost)))
+			return grant(view, missing, out);
 	}
 }
 
-uint64_t places_apply(const struct holder *holder, const struct algo_limit **by,
-                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out)
+uint64_t places_apply(const struct holder *holder, const struct algo_call *call,
+                      struct algo_outcome *out)
 {
-	algo_outcome_open(out);
+	struct view view;
+
+	held_begin(&view.held, holder);
 	if (call->op == ALGO_ACQUIRE && call->cost > 0)
-		return acquire(holder, by, call, now_ns, out);
-	if (call->op <= ALGO_PEEK)
-		peek(holder, by, call, now_ns, out);
+		return acquire(&view, call, out);
+	if (algo_op_asks(call->op))
+		peek(&view, call, out);
+	else if (call->op == ALGO_COUNT) /* a place ends where it is held */
+		out->remaining = out->reset_after_ns = 0;
 	else
-		refund(holder, by, call, now_ns, out);
+		refund(&view, call, out);
 	return 0;
 }

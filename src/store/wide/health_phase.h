@@ -10,13 +10,8 @@
 #include "rows/health.h"
 #include "store/wide/health_rows.h"
 
-enum health_kept { HEALTH_KEPT, HEALTH_CHANGED, HEALTH_NO_ROOM };
-
-/**
- * Makes the head such that the row stays the key's, in that phase. After HEALTH_CHANGED the caller
- * reads the key anew.
- */
-enum health_kept health_phase_keep(struct watch *watch, const struct health_state *health);
+/** Makes the head such that the row stays the key's, in that phase. */
+enum held_kept health_phase_keep(struct watch *watch, const struct health_state *health);
 
 /** Puts the phase that was read into another one, for this cause. False: others have changed it. */
 bool health_phase_change(struct watch *watch, const struct health_state *after,

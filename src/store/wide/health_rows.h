@@ -6,17 +6,13 @@
 #define STORE_HEALTH_ROWS_H
 
 #include "rows/health.h"
-#include "store/wide/wide.h"
+#include "store/wide/held.h"
 
 /* A key as one call sees it. */
 struct watch {
-	const struct holder *holder;
-	const struct algo_limit *limit;
+	struct held held;               /* of former rows only those that are live */
 	struct algo_notification *told; /* what a fleet is to be told, which decides; or NULL */
-	uint64_t now_ns;
-	struct wide_state state;
 	struct health_look seen;
-	bool has_former;          /* a former table's row may count still */
 	uint64_t lost_ns; /* when permits were lost that this call has found; 0: it has found none */
 	struct algo_turn turns[ALGO_TURNS_MAX]; /* that this call has made */
 	uint8_t turned;
@@ -41,12 +37,9 @@ void health_rows_note_lost(struct watch *watch, const struct health_sweep *sweep
 /** The window of the phase that was seen, wherever it was counted. Returns as health_row_tally. */
 uint64_t health_rows_tally(const struct watch *watch, struct health_tally *tally);
 
-/**
- * The row in which a permit is in flight, and whether it has a cell of its own there; `former` is
- * room for it. NULL: it is in none.
+/** The row in which a permit is in flight, and whether it has a cell of its own there. NULL: none.
  */
-const struct row_state *health_rows_find(const struct watch *watch, struct health_permit *permit,
-                                         struct wide_state *former);
+const struct row_state *health_rows_find(const struct watch *watch, struct health_permit *permit);
 
 /** Ends all flights in former tables. */
 void health_rows_end_former(const struct watch *watch);

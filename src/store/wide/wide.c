@@ -218,24 +218,19 @@ bool store_try_open(const struct algo_limit *limit, const struct store_key *key,
 }
 
 /* A permit that is given back when its request ends may be in more than one head. */
-static uint64_t apply_reported(const struct holder *holder, const struct algo_limit **by,
-                               const struct algo_call *call, uint64_t now_ns,
+static uint64_t apply_reported(const struct holder *holder, const struct algo_call *call,
                                struct algo_outcome *out)
 {
-	static uint64_t (*const apply[])(const struct holder *, const struct algo_limit **,
-	                                 const struct algo_call *, uint64_t, struct algo_outcome *) = {
+	static uint64_t (*const apply[])(const struct holder *, const struct algo_call *,
+	                                 struct algo_outcome *) = {
 	    [ALGO_ROWS_PLACES] = places_apply,
 	    [ALGO_ROWS_HEALTH] = health_apply,
 	    [ALGO_ROWS_ACCEPTS] = accepts_apply,
 	    [ALGO_ROWS_FLYING] = flying_apply,
 	};
 
-	if (call->op == ALGO_COUNT && (*by)->rows == ALGO_ROWS_PLACES) {
-		algo_outcome_open(out); /* a place ends where it is held */
-		out->remaining = out->reset_after_ns = 0;
-		return 0;
-	}
-	return apply[(*by)->rows](holder, by, call, now_ns, out);
+	algo_outcome_open(out);
+	return apply[(*holder->by)->rows](holder, call, out);
 }
 
 uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const struct store_key *key,
@@ -248,8 +243,9 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const st
 	uint64_t until_ns;
 
 	if (algo_is_reported(*by))
-		return apply_reported(&(struct holder){.store = store, .key = key}, by, call, time->now_ns,
-		                      out);
+		return apply_reported(
+		    &(struct holder){.store = store, .key = key, .by = by, .now_ns = time->now_ns}, call,
+		    out);
 	for (;; on.limit = *by) {
 		struct wide_table *wide = memory_newest(store, on.limit->identity);
 
@@ -293,7 +289,8 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
 	uint64_t until_ns;
 
 	if (algo_is_reported(limit))
-		return apply_reported(&(struct holder){.alone = &state}, &limit, call, time->now_ns, out);
+		return apply_reported(
+		    &(struct holder){.alone = &state, .by = &limit, .now_ns = time->now_ns}, call, out);
 	if (call->op == ALGO_ACQUIRE && !call->replaces &&
 	    (limit->head_has_sum ? try_open(alone->cell, &on, out, &until_ns)
 	                         : try_log(alone->cell, &on, call->cost, out, &until_ns)))

@@ -56,24 +56,26 @@ enum wide_carried {
 enum wide_carried wide_carry_log(struct wide_state *newest, const struct store_key *key,
                                  const struct row_step *on, struct algo_outcome *out);
 
-/* The owner of places: a key in a store, or one head and row. */
+/* Whose records a call is on: those of a key in a store, or one header and row. */
 struct holder {
 	struct memory *store;
 	const struct store_key *key;
-	struct wide_state *alone;
+	const struct wide_state *alone;
+	const struct algo_limit **by; /* in: the limit; out: the one that has taken over from it */
+	uint64_t now_ns;
 };
 
-/** wide_apply and wide_apply_cell for a limit with phases, ... */
-uint64_t health_apply(const struct holder *holder, const struct algo_limit **by,
-                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
-/** for one that judges by how many were accepted, ... */
-uint64_t accepts_apply(const struct holder *holder, const struct algo_limit **by,
-                       const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
-/** for one with a measured limit of what is in flight, ... */
-uint64_t flying_apply(const struct holder *holder, const struct algo_limit **by,
-                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
-/** and for one of what is in flight. */
-uint64_t places_apply(const struct holder *holder, const struct algo_limit **by,
-                      const struct algo_call *call, uint64_t now_ns, struct algo_outcome *out);
+/**
+ * wide_apply and wide_apply_cell for a limit whose requests are reported: with places, phases, a
+ * count of accepted requests, or a measured limit of those in flight.
+ */
+uint64_t places_apply(const struct holder *holder, const struct algo_call *call,
+                      struct algo_outcome *out);
+uint64_t health_apply(const struct holder *holder, const struct algo_call *call,
+                      struct algo_outcome *out);
+uint64_t accepts_apply(const struct holder *holder, const struct algo_call *call,
+                       struct algo_outcome *out);
+uint64_t flying_apply(const struct holder *holder, const struct algo_call *call,
+                      struct algo_outcome *out);
 
 #endif
