@@ -56,16 +56,10 @@ static void free_job(struct login_job *job)
 static bool charge(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
                    struct weir_error *error)
 {
-	char peer[IP_TEXT_MAX + 1];
-
 	if (logins_charge(&decider->shared->logins, net_conn_peer(conn), error))
 		return true;
-	if (run_may_log(&queue->quiet_ns)) {
-		peer[ip_format(net_conn_peer(conn), peer)] = '\0';
-		log_say(decider->shared->log, LOG_WARNING, "login_refused",
-		        {"listener", protocol_of(conn)->codec->name}, {"peer", peer},
-		        {"message", error->message});
-	}
+	run_log_client(decider->shared->log, &queue->quiet_ns, "login_refused",
+	               protocol_of(conn)->codec->name, conn, error->message);
 	return false;
 }
 

@@ -6,16 +6,11 @@
 /* The log tells the operator why; the proxy's client does not see the message. */
 static void log_proxy(struct decider *decider, const struct work *work, const char *message)
 {
-	char peer[IP_TEXT_MAX + 1];
-
-	if (!run_may_log(&decider->refused_quiet_ns))
-		return;
 	if (decider->config->users && !decider->user && decider->refusal.status == WEIR_OK)
 		message = "expected a proxy that is a user, by Weir-Authorization, its certificate or its "
 		          "account, found no login";
-	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
-	log_say(decider->shared->log, LOG_WARNING, "proxy_refused", {"peer", peer},
-	        {"message", message});
+	run_log_client(decider->shared->log, &decider->refused_quiet_ns, "proxy_refused", NULL, work->conn,
+	               message);
 }
 
 /* These show all limits, so a user of some may not see them. */
@@ -84,14 +79,9 @@ bool permissions_check_steps(struct decider *decider, struct work *work)
 
 void permissions_log_foreign(struct decider *decider, const struct work *work)
 {
-	char peer[IP_TEXT_MAX + 1];
-
-	if (!run_may_log(&decider->foreign_quiet_ns))
-		return;
-	peer[ip_format(net_conn_peer(work->conn), peer)] = '\0';
-	log_say(decider->shared->log, LOG_WARNING, "foreign_protocol",
-	        {"listener", protocol_of(work->conn)->codec->name}, {"peer", peer},
-	        {"message", "closed: received HTTP, perhaps from a page in a browser"});
+	run_log_client(decider->shared->log, &decider->foreign_quiet_ns, "foreign_protocol",
+	               protocol_of(work->conn)->codec->name, work->conn,
+	               "closed: received HTTP, perhaps from a page in a browser");
 }
 
 void permissions_use_reserve(struct decider *decider, struct work *work, struct request *r)

@@ -35,7 +35,7 @@ bool permissions_check_steps(struct decider *decider, struct work *work);
 
 /**
  * Logs foreign bytes on a listener for RESP; a refused HTTP request does not count. Bounded by
- * run_may_log.
+ * run_log_client.
  */
 void permissions_log_foreign(struct decider *decider, const struct work *work);
 /**

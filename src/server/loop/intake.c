@@ -60,11 +60,11 @@ static void locate(void *context, size_t start, size_t end)
 	handle_locate(&worker->decider.turn, worker->intake.works + start, end - start);
 }
 
-static bool must_park(const struct worker *worker, const struct work *work)
+static bool must_park(const struct waiting *waiting, const struct work *work)
 {
 	return work_split(work) ||
-	       (worker->decider.config->stores != 0 &&
-	        (suspend_is_needed(work) || key_order_is_behind(&worker->waiting.order, work)));
+	       (waiting->decider->config->stores != 0 &&
+	        (suspend_is_needed(work) || key_order_is_behind(&waiting->order, work)));
 }
 
 static void decide(void *context, size_t start, size_t end)
@@ -77,7 +77,7 @@ static void decide(void *context, size_t start, size_t end)
 		struct work *work = &worker->intake.works[i];
 
 		client_of(work->conn)->coming = 0;
-		if (__builtin_expect(may_park, 0) && must_park(worker, work)) {
+		if (__builtin_expect(may_park, 0) && must_park(&worker->waiting, work)) {
 			later_run(&worker->waiting, work);
 		} else {
 			handle_finish(&worker->decider, work, &reply);
@@ -159,25 +159,24 @@ static inline size_t dear_as(const struct request *request)
 }
 
 /* NULL: nobody's. */
-static struct slice user_name(const struct worker *worker)
+static struct slice user_name(const struct decider *decider)
 {
-	if (!worker->decider.config->users)
+	if (!decider->config->users)
 		return SLICE("default");
-	return worker->decider.user ? slice_of(worker->decider.user->rule->name)
-	                            : (struct slice){NULL, 0};
+	return decider->user ? slice_of(decider->user->rule->name) : (struct slice){NULL, 0};
 }
 
 /* A request of several units of work counts as several requests. */
-__attribute__((noinline)) static void charge(struct worker *worker, struct feed *feed,
+__attribute__((noinline)) static void charge(struct waiting *waiting, struct feed *feed,
                                              const struct work *work)
 {
 	size_t counted = work->kind == REQUEST_BATCH ? work->whole->item_count : 1;
 	size_t more = sat_sub(work_units(work), counted);
 
 	feed->share = sat_sub(feed->share, more);
-	net_loop_spend(worker->loop, more * BATCH_UNIT_BYTES);
+	net_loop_spend(waiting->decider->loop, more * BATCH_UNIT_BYTES);
 	if (work_split(work))
-		later_split(&worker->waiting, work->conn);
+		later_split(waiting, work->conn);
 }
 
 /*
@@ -193,14 +192,14 @@ static inline bool admit(struct worker *worker, struct request *request, struct 
 
 	work->conn = feed->conn;
 	if (1u << request->kind & (1u << REQUEST_LOCAL | 1u << REQUEST_BATCH))
-		request->name = user_name(worker);
+		request->name = user_name(&worker->decider);
 	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
 		permissions_log_foreign(&worker->decider, work);
 	handle_prepare(&worker->decider, work, request);
 	if (feed->reserved)
 		permissions_use_reserve(&worker->decider, work, request);
 	if (work->kind != REQUEST_ADHOC && __builtin_expect(work_units(work) > 1, 0))
-		charge(worker, feed, work);
+		charge(&worker->waiting, feed, work);
 	if (__builtin_expect(worker->admission.has_stores || client->has_split, 0) &&
 	    (client->has_split || suspend_is_needed(work)))
 		reply += suspend_size(work);
@@ -337,11 +336,11 @@ static bool take_all(struct worker *worker, struct feed *feed, size_t room)
 }
 
 /* A transaction is dear, and may end together with many others. */
-static bool must_put_off(const struct worker *worker, const struct feed *feed)
+static bool must_put_off(const struct net_loop *loop, const struct feed *feed)
 {
 	const struct codec *codec = feed->protocol->codec;
 
-	return net_loop_is_busy(worker->loop) && codec->queued &&
+	return net_loop_is_busy(loop) && codec->queued &&
 	       codec->queued(feed->client->session) > INTAKE_PUT_OFF;
 }
 
@@ -358,7 +357,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	};
 	size_t room;
 
-	if (must_put_off(worker, &feed)) {
+	if (must_put_off(worker->loop, &feed)) {
 		net_conn_yield(conn);
 		return 0;
 	}

@@ -60,11 +60,7 @@ struct tls *secure_of(struct net_conn *conn)
 void secure_tell(struct secure *secure, struct net_conn *conn, struct log *log)
 {
 	struct tls *tls = secure_of(conn);
-	char peer[IP_TEXT_MAX + 1];
-
-	if (!tls || !*tls_error(tls) || !run_may_log(&secure->quiet_ns))
-		return;
-	peer[ip_format(net_conn_peer(conn), peer)] = '\0';
-	log_say(log, LOG_WARNING, "tls_failed",
-	        {"listener", protocol_of(conn)->codec->name}, {"peer", peer}, {"message", tls_error(tls)});
+	if (tls && *tls_error(tls))
+		run_log_client(log, &secure->quiet_ns, "tls_failed", protocol_of(conn)->codec->name, conn,
+		               tls_error(tls));
 }

@@ -26,15 +26,15 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 }
 
 /* Returns when it is to be called again; 0: any time. */
-static uint64_t keep_secret(struct worker *worker)
+static uint64_t keep_secret(struct decider *decider, struct secret_keeper **keeper)
 {
-	const struct stores *stores = &worker->shared->stores;
+	struct worker_shared *shared = decider->shared;
 
-	if (__builtin_expect(worker->index > 0 || lanes_count(&worker->lanes) == 0, 1))
+	if (__builtin_expect(decider->index > 0 || lanes_count(decider->lanes) == 0, 1))
 		return 0;
-	if (!worker->keeper)
-		worker->keeper = secret_keeper_open(&worker->shared->secrets, stores, worker->loop);
-	return worker->keeper ? secret_keeper_tick(worker->keeper, os_monotonic_ns()) : 0;
+	if (!*keeper)
+		*keeper = secret_keeper_open(&shared->secrets, &shared->stores, decider->loop);
+	return *keeper ? secret_keeper_tick(*keeper, os_monotonic_ns()) : 0;
 }
 
 static void on_turn(void *context)
@@ -69,7 +69,7 @@ static void on_turn(void *context)
 	admission_let_in(&worker->admission);
 	if (stops)
 		net_loop_keep(worker->loop, lanes_steps(&worker->lanes) > 0);
-	due_ns = earlier(due_ns, keep_secret(worker));
+	due_ns = earlier(due_ns, keep_secret(&worker->decider, &worker->keeper));
 	due_ns = earlier(due_ns, others_ns);
 	net_loop_alarm(worker->loop, earlier(due_ns, lanes_due(&worker->lanes)));
 	worker->intake.in_turn = false;

@@ -38,56 +38,61 @@ static void name_operator(const struct work *work, char by[SWITCHED_BY_MAX])
 	ip_format(net_conn_peer(work->conn), by);
 }
 
-static bool is_to_come(struct decider *decider, struct work *work, const struct switched *switched)
+/* Fills in who switches and when. NULL: there is no such limit, or it is to end in the past. */
+static const weir_limit *begin(struct decider *decider, struct work *work, struct switched *switched)
 {
+	const struct request *request = work->whole;
+	const weir_limit *limit = run_find_limit(decider, work, request->limit);
+
+	if (!limit)
+		return NULL;
+	switched->at_ns = os_wall_ns();
+	switched->until_ns = request->until_ns;
+	name_operator(work, switched->by);
 	if (switched->until_ns == 0 || switched->until_ns > switched->at_ns)
-		return true;
+		return limit;
 	run_fail(decider, work, WEIR_EINVAL,
 	         SLICE("expected until to be in the future, found a time in the past"));
-	return false;
+	return NULL;
 }
 
-void operator_shed(struct decider *decider, struct work *work, struct reply *reply)
+/* `expected`: what a limit must be that can be switched so. */
+static void end(struct decider *decider, struct work *work, int status, const char *expected)
 {
-	const struct request *request = work->whole;
-	const weir_limit *limit = run_find_limit(decider, work, request->limit);
-	struct switched switched = {
-	    .deny = request->deny, .at_ns = os_wall_ns(), .until_ns = request->until_ns};
-	int status;
-
-	(void)reply;
-	if (!limit || !is_to_come(decider, work, &switched))
-		return;
-	name_operator(work, switched.by);
-	status = switches_shed(&decider->shared->switches, limit, &switched);
-	if (status == WEIR_OK)
-		waitlist_wake_all(&decider->shared->table->waiting);
-	else if (status == WEIR_EINVAL)
-		run_fail_name(decider, work, status, "a limit with a share to deny", request->limit);
-	else
-		run_check(work, status);
-}
-
-void operator_force(struct decider *decider, struct work *work, struct reply *reply)
-{
-	const struct request *request = work->whole;
-	const weir_limit *limit = run_find_limit(decider, work, request->limit);
-	struct switched switched = {
-	    .force = request->force, .at_ns = os_wall_ns(), .until_ns = request->until_ns};
-	int status;
-
-	(void)reply;
-	if (!limit || !is_to_come(decider, work, &switched))
-		return;
-	name_operator(work, switched.by);
-	decider->forced_by = switched.by;
-	status =
-	    forced_keys_set(&decider->shared->forced, &decider->turn, limit, request->key, &switched);
-	decider->forced_by = NULL;
 	if (status == WEIR_EINVAL)
-		run_fail_name(decider, work, status, "a limit whose keys can be forced", request->limit);
+		run_fail_name(decider, work, status, expected, work->whole->limit);
 	else if (status == WEIR_EFULL)
 		run_fail(decider, work, status, SLICE("too many keys are forced or held already"));
 	else if (status != WEIR_OK)
 		run_check(work, status);
+}
+
+void operator_shed(struct decider *decider, struct work *work, struct reply *reply)
+{
+	struct switched switched = {.deny = work->whole->deny};
+	const weir_limit *limit = begin(decider, work, &switched);
+	int status;
+
+	(void)reply;
+	if (!limit)
+		return;
+	status = switches_shed(&decider->shared->switches, limit, &switched);
+	if (status == WEIR_OK)
+		waitlist_wake_all(&decider->shared->table->waiting);
+	end(decider, work, status, "a limit with a share to deny");
+}
+
+void operator_force(struct decider *decider, struct work *work, struct reply *reply)
+{
+	struct switched switched = {.force = work->whole->force};
+	const weir_limit *limit = begin(decider, work, &switched);
+
+	(void)reply;
+	if (!limit)
+		return;
+	decider->forced_by = switched.by;
+	end(decider, work,
+	    forced_keys_set(&decider->shared->forced, &decider->turn, limit, work->whole->key, &switched),
+	    "a limit whose keys can be forced");
+	decider->forced_by = NULL;
 }

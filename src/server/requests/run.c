@@ -35,14 +35,19 @@ void run_turn_away_limit(struct decider *decider, struct work *work, const weir_
 	run_turn_away(decider, work, WEIR_EPERM, slice_of(error.message));
 }
 
-bool run_may_log(uint64_t *quiet_ns)
+void run_log_client(struct log *log, uint64_t *quiet_ns, const char *event, const char *where,
+                    const struct net_conn *conn, const char *message)
 {
 	uint64_t now_ns = os_monotonic_ns();
+	char peer[IP_TEXT_MAX + 1];
+	const struct log_field fields[] = {
+	    {"listener", where, 0}, {"peer", peer, 0}, {"message", message, 0}};
 
 	if (now_ns < *quiet_ns)
-		return false;
+		return;
 	*quiet_ns = now_ns + RUN_QUIET_NS;
-	return true;
+	peer[ip_format(net_conn_peer(conn), peer)] = '\0';
+	log_write(log, LOG_WARNING, event, where ? fields : fields + 1, where ? 3 : 2);
 }
 
 /* The message is freed. */

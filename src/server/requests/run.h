@@ -66,10 +66,12 @@ static inline const uint64_t *run_permitted(const struct decider *decider)
 }
 
 /**
- * Whether to log what clients can cause as often as they like: once in RUN_QUIET_NS, so that nobody
- * can fill the disk. *quiet_ns keeps until when not.
+ * Warns of what the client of a connection can cause as often as it likes: once in RUN_QUIET_NS, so
+ * that nobody can fill the disk. *quiet_ns keeps until when not. `where`: the protocol of the
+ * listener, or NULL.
  */
-bool run_may_log(uint64_t *quiet_ns);
+void run_log_client(struct log *log, uint64_t *quiet_ns, const char *event, const char *where,
+                    const struct net_conn *conn, const char *message);
 /** "expected …, found 'NAME'". */
 void run_fail_name(struct decider *decider, struct work *work, int status, const char *expected,
                    struct slice name);
