@@ -33,25 +33,26 @@ STEP_SECONDS = 900
 BUILD_SECONDS = 1800  # while the tests of another form run
 
 # Where each form of the build is, and how Meson is asked for it. With a sanitizer, optimizing more
-# takes longer to build than the tests gain. Warnings are the plain form's: with less optimization
+# takes longer to build than the tests gain; -g1 has the lines that a report names, and no more. Warnings are the plain form's: with less optimization
 # there are false ones.
 FORMS = {
     "plain": (BUILD, ["-Dtests=enabled"]),
     "asan": (
         BUILD / "asan",
         ["-Dtests=enabled", "-Doptimization=1", "-Dwerror=false", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Db_lto=false",
-         "-Dc_args=-fno-sanitize-recover=all -fno-omit-frame-pointer"],
+         "-Dc_args=-g1 -fno-sanitize-recover=all -fno-omit-frame-pointer"],
     ),
     "tsan": (
         BUILD / "tsan",
-        ["-Dtests=enabled", "-Doptimization=1", "-Dwerror=false", "-Db_sanitize=thread", "-Db_lundef=false", "-Db_lto=false"],
+        ["-Dtests=enabled", "-Doptimization=1", "-Dwerror=false", "-Db_sanitize=thread", "-Db_lundef=false", "-Db_lto=false",
+         "-Dc_args=-g1"],
     ),
     # Of tests/check.py: optimizing as a whole takes longer than its tests.
     "check": (BUILD / "check", ["-Dtests=enabled", "-Db_lto=false"]),
     "fuzz": (
         BUILD / "fuzz",
         ["-Dtests=disabled", "-Dfuzz=true", "-Doptimization=1", "-Dwerror=false", "-Db_sanitize=address,undefined",
-         "-Db_lundef=false", "-Db_lto=false", "-Dc_args=-fno-sanitize-recover=all"],
+         "-Db_lundef=false", "-Db_lto=false", "-Dc_args=-g1 -fno-sanitize-recover=all"],
     ),
 }
 

@@ -200,7 +200,7 @@ def test_a_batch_of_a_thousand_items_of_little_work_takes_one_turn(serve):
 
 
 def test_errors_permits_and_waits_survive_the_turns(serve):
-    server = serve("--threads", "1", config=LIMITS)
+    server = serve("--threads", "1", config=LIMITS.replace("20/s", "1/s"))
     wide = [{"limit": "wide", "key": "w"}] * 50
     first = [{"limit": "nowhere", "key": "k"}, {"limit": "wide", "key": "p", "permit": True},
              {"limit": "paced", "key": "t", "wait_ms": 0}]
@@ -211,7 +211,7 @@ def test_errors_permits_and_waits_survive_the_turns(serve):
     assert [one["error"]["code"] for one in named] == ["unknown_limit"] * 3
     assert {one["error"]["message"] for one in named} == {"expected the name of a limit, found 'nowhere'"}
     assert "error" in answer[-1]
-    assert answer[2]["allowed"] and answer[56]["allowed"] and 0 < answer[56]["wait_ms"] <= 50
+    assert answer[2]["allowed"] and answer[56]["allowed"] and 0 < answer[56]["wait_ms"] <= 1000
     permits = [answer[at]["permit"] for at in (1, 54, 108)]
     assert len(set(permits)) == 3
     for permit in permits:
