@@ -27,6 +27,7 @@
 #include <weir/weir.h>
 
 #include "algo/algorithm.h"
+#include "algo/op.h"
 #include "algo/rows.h"
 #include "base/number.h"
 #include "base/time/clock.h"
@@ -136,53 +137,6 @@ struct algo_limit {
 #define ALGO_STRIPE_SHIFT 62
 
 /*
- * What a call does to the state of a key. All limits know the first four, whose numbers the scripts
- * of Redis know as well; algo_op_asks and its neighbours rely on the order of all.
- */
-enum algo_op {
-	ALGO_ACQUIRE,
-	ALGO_PEEK,
-	ALGO_REFUND,
-	ALGO_RESET,
-	/* For limits that judge by outcomes (algorithm->judges): */
-	ALGO_REPORT, /* ends a permit, and counts how its request ended */
-	ALGO_COUNT,  /* only counts that: the permit is another server's */
-	ALGO_SETTLE, /* only ends a permit: another server has counted how its request ended */
-	/* For limits with phases: */
-	ALGO_FORCE, /* an operator's: into a phase, or out of it */
-	/* What a quorum group has decided, unless an operator has forced the breaker: */
-	ALGO_GROUP_OPEN, /* since `until_ns`, after `cost` failed probes in a row; all servers take the
-	                    same spread of the sleep from `draw` */
-	ALGO_GROUP_CLOSED,
-	ALGO_GROUP_PROBES, /* half-open, with `cost` probes more */
-	ALGO_GROUP_LAPSE,  /* takes back probes that no request has used: algo_notification.freed */
-};
-
-/** Whether the operation asks for units: they must fit the quota, and the answer may be a denial. */
-static inline bool algo_op_asks(enum algo_op op)
-{
-	return op <= ALGO_PEEK;
-}
-
-/** Whether it says that the request of a permit has ended. */
-static inline bool algo_op_reports(enum algo_op op)
-{
-	return op >= ALGO_REPORT && op <= ALGO_SETTLE;
-}
-
-/** Whether it brings the outcome of a request. */
-static inline bool algo_op_counts(enum algo_op op)
-{
-	return op == ALGO_REPORT || op == ALGO_COUNT;
-}
-
-/** Whether it gives back units or a permit. */
-static inline bool algo_op_gives(enum algo_op op)
-{
-	return op == ALGO_REFUND || algo_op_reports(op);
-}
-
-/*
  * What a limit's own server tells its quorum group: the probes that have ended, and the requests
  * that follow.
  */
@@ -216,14 +170,6 @@ struct algo_call {
 	                      of which permit; random bits, and a stripe (ALGO_STRIPE_SHIFT) */
 	struct algo_notification *notification; /* out, if a quorum group decides the limit, or NULL */
 	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST */
-	bool part; /* refund by permit: the permit may have more places of this key that end at until_ns.
-	              They stay held, and lose its name, since a permit counts once */
-	/*
-	 * Acquire from a log: it is never refused; what it takes counts in the place of the oldest
-	 * uses. Refund to a log: first forgets the uses that others so replaced. For a clock that
-	 * lags they count on until the time of that.
-	 */
-	bool replaces;
 	union {
 		struct { /* acquire and peek */
 			uint64_t max_wait_ns; /* of a paced limit: 0 for the limit's own, WEIR_ZERO for no wait, else
@@ -242,7 +188,7 @@ struct algo_call {
 /** Whether the call takes units, if it is allowed: one of cost 0 only asks. */
 static inline bool algo_takes(const struct algo_call *call)
 {
-	return call->op == ALGO_ACQUIRE && call->cost > 0;
+	return algo_op_takes(call->op) && call->cost > 0;
 }
 
 /* When: the same for every key of a limit, so found once and not part of the step. */

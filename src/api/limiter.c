@@ -94,7 +94,7 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 	if (!limit_cost_fits(&limiter->limit, op, cost))
 		return WEIR_ECOST;
 	limiter_step(limiter, &call, limiter_moment(limiter, now_ns), d);
-	if (op >= ALGO_REFUND)
+	if (!algo_op_asks(op))
 		waitlist_wake(&limiter->waiting, 0);
 	return WEIR_OK;
 }
@@ -183,8 +183,9 @@ static int limiter_give(struct weir_limiter *limiter, const struct weir_permit *
 int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
                                uint64_t now_ns, struct weir_decision *decision)
 {
-	return limiter_give(limiter, permit, (struct algo_call){.op = ALGO_REFUND, .part = true}, now_ns,
-	                    decision);
+	enum algo_op op = limiter->limit.algo.rows == ALGO_ROWS_PLACES ? ALGO_REFUND_LAST : ALGO_REFUND;
+
+	return limiter_give(limiter, permit, (struct algo_call){.op = op}, now_ns, decision);
 }
 
 /* Reports at a limiter that is not calm, or judges nothing. */

@@ -93,7 +93,7 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	             (struct store_step){store, &limit->algo, wanted, call,
 	                                 limit_moment(store_clock(store), now_ns, limit)},
 	             decision);
-	if (call.op >= ALGO_REFUND)
+	if (!algo_op_asks(call.op))
 		waitlist_wake(&table->waiting, wanted.hash);
 	return WEIR_OK;
 }
@@ -179,12 +179,14 @@ int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
 static int prepare_permit(struct weir_table *table, const struct weir_limit *limit,
                           struct slice key, const struct weir_permit *permit, struct plan *plan)
 {
-	int status = engine_prepare_limit(
-	    table, limit, &(struct algo_call){ALGO_REFUND, permit->id != 0 ? permit->cost : 0}, key, plan);
+	struct algo_call call = {.op = ALGO_REFUND};
+	int status;
 
+	if (permit->id != 0)
+		call = (struct algo_call){ALGO_REFUND_LAST, permit->cost};
+	status = engine_prepare_limit(table, limit, &call, key, plan);
 	if (status == WEIR_OK) {
 		plan->permit = (struct permit){permit->id, plan->only.key.hash};
-		plan->part = true;
 		plan->only.until_ns = permit->until_ns;
 		plan->only.generation = (uint8_t)permit->reserved;
 		plan->only.taken =

@@ -156,8 +156,8 @@ static bool may_repeat(const struct store_operation *operation)
 {
 	const struct algo_call *call = &operation->step.call;
 
-	return call->op <= ALGO_PEEK && call->cost > 0 && call->permit == 0 && !call->replaces &&
-	       !operation->together;
+	return algo_op_asks(call->op) && !algo_op_replaces(call->op) && call->cost > 0 &&
+	       call->permit == 0 && !operation->together;
 }
 
 /* `is_given`: the time counts, too. */
@@ -191,7 +191,7 @@ static struct redis_command *make_command(struct redis_client *client,
 
 	if (!command)
 		return NULL;
-	if (operation->exchanges)
+	if (algo_op_exchanges(step->call.op))
 		exchange_key(&command->name, client->store->prefix, (const struct exchange *)operation);
 	else
 		command_key(&command->name, client->store->prefix, operation->key_name,
@@ -210,7 +210,7 @@ static struct redis_command *make_command(struct redis_client *client,
 	    .at = step->at,
 	    .is_given = client->store->options.given_time,
 	    .turn = client->turn,
-	    .exchange = operation->exchanges ? (struct exchange *)operation : NULL,
+	    .exchange = algo_op_exchanges(step->call.op) ? (struct exchange *)operation : NULL,
 	    .turn_us = (uint32_t)(u64_min(client->store->options.timeout_ns / 2, TURN_MAX_NS) / 1000),
 	};
 	command->is_alone = command->exchange != NULL;
@@ -220,7 +220,7 @@ static struct redis_command *make_command(struct redis_client *client,
 	command_list_clear(&command->followers);
 	if (client->store->url.cluster)
 		command->slot = slots_of(command->key);
-	if (!operation->exchanges)
+	if (!command->exchange)
 		cache_begin(client, command, operation);
 	return command;
 }
@@ -232,7 +232,7 @@ static bool join(const struct redis_client *client, struct redis_command *comman
 	if (!is_alike(command, operation, client->store->options.given_time))
 		return false;
 	append(command, operation);
-	command->repeat += operation->step.call.op == ALGO_ACQUIRE;
+	command->repeat += algo_op_takes(operation->step.call.op);
 	return true;
 }
 
@@ -306,7 +306,7 @@ static bool join_any(struct redis_client *client, struct redis_command *gathered
 static bool await_units(struct redis_client *client, struct redis_command *gathered,
                         struct redis_command *slow, struct store_operation *operation)
 {
-	if (!slow->chunk.takes || slow->followers.first || operation->step.call.op != ALGO_ACQUIRE ||
+	if (!slow->chunk.takes || slow->followers.first || !algo_op_takes(operation->step.call.op) ||
 	    !chunk_applies(operation) || chunk_name(operation).which != slow->chunk.name.which)
 		return false;
 	if (gathered == slow && !slow->waiters && join(client, slow, operation))

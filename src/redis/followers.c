@@ -9,13 +9,8 @@ static bool is_slow(const struct algo_limit *limit, const struct algo_call *call
 {
 	if (limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES)
 		return false;
-	switch (call->op) {
-	case ALGO_PEEK:
-	case ALGO_RESET:
-		return false;
-	default:
-		return !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
-	}
+	return (algo_op_takes(call->op) || algo_op_gives(call->op)) &&
+	       !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
 }
 
 static bool is_of_key(const struct redis_command *command, const struct store_operation *operation)

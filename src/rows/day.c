@@ -213,7 +213,7 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 			    view.count > 0 && cost <= on->limit->day.count ? u64_min(view.window_ns, day_ns) : day_ns;
 			if (on->call->op == ALGO_ACQUIRE)
 				cut_back(on, &view, change);
-		} else if (on->call->op == ALGO_ACQUIRE && on->call->cost > 0) {
+		} else if (algo_takes(on->call)) {
 			take(on, cost, &view, change);
 		}
 		break;

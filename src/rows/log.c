@@ -316,31 +316,26 @@ static void look_and_step(const struct row_step *on, struct algo_outcome *out,
 {
 	uint64_t cost = u64_max(on->call->cost, 1);
 	struct log_view view = view_of(on);
-	bool replaces = on->call->replaces && on->call->cost > 0 && !view.moved;
+	enum algo_op op = on->call->op;
+	bool replaces = algo_op_replaces(op) && on->call->cost > 0 && !view.moved;
 
 	if (view.moved)
 		view.use = u64_min(view.use, on->limit->log.count);
 	if (replaces && log_forget_replaced(&view, on->limit->log.count, change))
 		return;
-	switch (on->call->op) {
-	case ALGO_ACQUIRE:
-	case ALGO_PEEK:
+	if (algo_op_asks(op)) {
 		if (view.use + cost > on->limit->log.count && !replaces) {
 			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT,
 			                  when_room(&view, on->now_ns, view.use + cost - on->limit->log.count));
-			if (view.moved && on->call->op == ALGO_ACQUIRE)
+			if (view.moved && algo_op_takes(op))
 				want_moved(&view, change);
-		} else if (on->call->op == ALGO_ACQUIRE && on->call->cost > 0) {
+		} else if (algo_takes(on->call)) {
 			take(on, (unsigned)cost, &view, change);
 		}
-		break;
-	case ALGO_REFUND:
+	} else if (algo_op_gives(op)) {
 		log_refund(on, &view, change);
-		break;
-	default: /* reset */
-		if (view.use > 0)
-			forget(&view, change);
-		break;
+	} else if (view.use > 0) {
+		forget(&view, change);
 	}
 	out->remaining = sat_sub(on->limit->log.count, view.use);
 	out->reset_after_ns = view.use > 0 ? end_of(&view, on->now_ns) - on->now_ns : 0;

@@ -524,7 +524,7 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 			                                   : when_room(on, &view, use + cost - params->count));
 			if (view.moved && on->call->op == ALGO_ACQUIRE)
 				want_head(change, make_head(on, view.start_ns, VOID, 0, view.count), true);
-		} else if (on->call->op == ALGO_ACQUIRE && on->call->cost > 0) {
+		} else if (algo_takes(on->call)) {
 			take(on, cost, &view, change);
 		}
 		break;

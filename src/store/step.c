@@ -22,7 +22,7 @@ bool memory_apply_other(const struct memory_other *other, const struct algo_call
 {
 	const struct algo_limit *limit = other->limit;
 	const struct history_state of = {other->store, limit, other->spot->hash, other->slot.value};
-	bool takes = call->op == ALGO_ACQUIRE && call->cost > 0, changed;
+	bool takes = algo_takes(call), changed;
 	struct algo_state state = {0, 0};
 	struct algo_call done = *call;
 	uint64_t end_ns = 0;

@@ -189,7 +189,6 @@ struct store_operation {
 	struct slice key_name;
 	struct store_operation *next; /* of the chain; the store's own once it was submitted */
 	bool together; /* all or nothing with others of the chain, where their keys lie together */
-	bool exchanges; /* it is the first field of a struct exchange (redis/commands/exchange.h) */
 	bool explains; /* a peek for a denial: that it passes may be as old as a denial is repeated */
 	bool anew; /* the same request has charged the key since a denial of it may have been known */
 	void (*done)(struct store_operation *job);

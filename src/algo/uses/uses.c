@@ -167,8 +167,7 @@ static uint64_t give_back(struct view *view, const struct algo_call *call)
 		if (uses->uses[i].units > 0)
 			uses->uses[kept++] = uses->uses[i];
 	uses->count = kept;
-	if (call->part && call->until_ns != 0 && left < call->cost &&
-	    view->limit->rows == ALGO_ROWS_PLACES)
+	if (call->op == ALGO_REFUND_LAST && call->until_ns != 0 && left < call->cost)
 		unname(view, call);
 	return call->cost - left;
 }
@@ -225,49 +224,56 @@ static struct view view_of(const struct algo_limit *limit, const struct algo_tim
 	return view;
 }
 
+/* Returns the name of what it took, or 0. */
+static uint64_t ask(struct view *view, const struct algo_call *call, bool replaces,
+                    struct algo_outcome *out)
+{
+	const struct algo_limit *limit = view->limit;
+	bool holds_places = limit->rows == ALGO_ROWS_PLACES;
+	uint64_t cost = u64_max(call->cost, 1), retry_ns;
+
+	if (holds_places && algo_op_takes(call->op))
+		cut_back(view);
+	if (in_use(view) + cost <= limit->quota || replaces)
+		return algo_takes(call) ? take(view, call) : 0;
+	retry_ns = when_room(view, limit->quota - cost) - view->now_ns;
+	if (holds_places) /* a lease is seldom held to its end */
+		retry_ns = u64_min(limit->retry_ns,
+		                   view->uses->uses[view->spent].until_ns - view->now_ns);
+	algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, retry_ns);
+	return 0;
+}
+
+static void refund(struct view *view, const struct algo_call *call, struct algo_outcome *out)
+{
+	bool gave = give_back(view, call) > 0;
+
+	if (view->limit->rows == ALGO_ROWS_PLACES) /* which permits name, not times */
+		out->allowed = gave || call->permit == 0;
+	else
+		algo_outcome_refund(out, call, gave);
+}
+
 uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
                    const struct algo_time *time, struct uses *uses, struct algo_outcome *out)
 {
 	struct view view;
-	uint64_t cost = u64_max(call->cost, 1), name_ns = 0;
-	bool replaces, gave;
+	uint64_t name_ns = 0;
+	bool replaces;
 
 	algo_outcome_open(out);
 	if (limit->rows == ALGO_ROWS_DAY)
 		return uses_day_step(limit, call, time, uses, out);
 	view = view_of(limit, time, uses);
-	replaces = call->replaces && call->cost > 0 && !view.moved;
+	replaces = algo_op_replaces(call->op) && call->cost > 0 && !view.moved;
 	if (replaces)
 		drop_replaced(&view);
-	switch (call->op) {
-	case ALGO_ACQUIRE:
-		if (limit->rows == ALGO_ROWS_PLACES)
-			cut_back(&view);
-		__attribute__((fallthrough));
-	case ALGO_PEEK:
-		if (in_use(&view) + cost > limit->quota && !replaces) {
-			out->allowed = false;
-			out->reason = WEIR_REASON_OVER_LIMIT;
-			out->retry_after_ns = when_room(&view, limit->quota - cost) - view.now_ns;
-			if (limit->rows == ALGO_ROWS_PLACES) /* a lease is seldom held to its end */
-				out->retry_after_ns = u64_min(limit->retry_ns,
-				                              uses->uses[view.spent].until_ns - view.now_ns);
-		} else if (algo_takes(call)) {
-			name_ns = take(&view, call);
-		}
-		break;
-	case ALGO_REFUND:
-		gave = give_back(&view, call) > 0;
-		if (limit->rows == ALGO_ROWS_PLACES) /* which permits name, not times */
-			out->allowed = gave || call->permit == 0;
-		else
-			algo_outcome_refund(out, call, gave);
-		break;
-	default: /* reset */
-		if (view.spent < uses->count)
-			uses->count = view.spent = 0;
-		break;
-	}
+	if (algo_op_asks(call->op))
+		name_ns = ask(&view, call, replaces, out);
+	else if (algo_op_gives(call->op))
+		refund(&view, call, out);
+	else if (view.spent < uses->count)
+		uses->count = view.spent = 0;
 	out->remaining = sat_sub(limit->quota, in_use(&view));
 	if (uses->count > view.spent)
 		out->reset_after_ns = uses->uses[uses->count - 1].until_ns - view.now_ns;

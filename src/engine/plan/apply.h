@@ -38,8 +38,7 @@ static inline bool engine_try(const struct weir_limit *limit, const struct store
 	if (__builtin_expect(!step->key.cell || !algo_is_current(step->limit), 0))
 		return false;
 	if (__builtin_expect(!store_try(step, &outcome, until_ns), 0)) {
-		if (step->limit->width == 0 || step->call.op != ALGO_ACQUIRE ||
-		    step->call.replaces)
+		if (step->limit->width == 0 || step->call.op != ALGO_ACQUIRE)
 			return false;
 		*until_ns = engine_try_row(limit, step->key, step->call.cost, step->at.now_ns, decision);
 		return *until_ns != 0;

@@ -17,7 +17,7 @@ static bool asks_first(const struct plan *plan)
 	}
 	if (plan->by_order)
 		return plan->listed || plan->too_dear || (enforced > 1 && remote < enforced);
-	return plan->op == ALGO_ACQUIRE && enforced > 1;
+	return algo_op_takes(plan->op) && enforced > 1;
 }
 
 /*
@@ -75,7 +75,7 @@ bool stage_arrange(struct plan *plan)
 	/*
 	 * If the steps before it would pass, it is taken first: its refusal then leaves nothing taken.
 	 */
-	if (asks && plan->op == ALGO_ACQUIRE && !plan->listed && !plan->too_dear && !plan->remote &&
+	if (asks && algo_op_takes(plan->op) && !plan->listed && !plan->too_dear && !plan->remote &&
 	    can_be_unasked(plan, last)) {
 		last->pass = TAKE_UNASKED;
 		passes |= STAGE_PASS(TAKE_UNASKED);

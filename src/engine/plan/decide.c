@@ -50,7 +50,7 @@ static bool waits(struct plan *plan, struct weir_decision *d)
 /* Whether the observer counts what passes and what is denied. */
 static bool is_observed(const struct turn *turn, const struct plan *plan)
 {
-	return turn->observe && plan->op == ALGO_ACQUIRE && !plan->apart;
+	return turn->observe && algo_op_takes(plan->op) && !plan->apart;
 }
 
 static bool is_denied(const struct plan *plan)
@@ -64,7 +64,7 @@ static bool is_denied(const struct plan *plan)
 static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
 {
 	plan->position = WAIT_NEW;
-	if (is_denied(plan) && plan->op == ALGO_ACQUIRE)
+	if (is_denied(plan) && algo_op_takes(plan->op))
 		return PLAN_DROP;
 	if (__builtin_expect(plan->permit.id != 0, 0))
 		permits_hold(turn, plan);
@@ -115,7 +115,7 @@ static enum plan_stage next_stage(const struct turn *turn, struct plan *plan)
 			plan->permit.id = 0;
 			return PLAN_DONE;
 		}
-		return plan->listed || plan->op == ALGO_PEEK ? PLAN_SHADOW : PLAN_TAKE;
+		return plan->listed || !algo_op_takes(plan->op) ? PLAN_SHADOW : PLAN_TAKE;
 	case PLAN_TAKE:
 		return passed ? PLAN_SHADOW : denial_stage(plan);
 	case PLAN_SHADOW:
@@ -210,7 +210,7 @@ static struct step *waited_for(const struct turn *turn, const struct plan *plan)
 
 static enum engine_state start(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	bool refunds = plan->op == ALGO_REFUND && plan->permit.id != 0;
+	bool refunds = algo_op_gives(plan->op) && plan->permit.id != 0;
 
 	if (__builtin_expect(plan->wants_permit && plan->permit.id == 0, 0))
 		plan->permit.id = permit_draw();
@@ -282,7 +282,7 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
 		plan->cancelled = true;
 		return ENGINE_SUBMITTED;
 	}
-	if (plan->op != ALGO_ACQUIRE)
+	if (!algo_op_takes(plan->op))
 		return ENGINE_DONE;
 	if (plan->permit.id != 0)
 		permit_take(turn->table->store, plan->permit, turn->at.now_ns);

@@ -172,9 +172,8 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 {
 	size_t count = permits->id == 0 ? 0 : permits->count;
 
-	engine_prepare_none(&(struct algo_call){ALGO_REFUND, permits->cost}, plan);
+	engine_prepare_none(&(struct algo_call){ALGO_REFUND_LAST, permits->cost}, plan);
 	plan->permit.id = permits->id;
-	plan->part = true;
 	if (count > WEIR_PERMITS_MAX)
 		return WEIR_EINVAL;
 	plan->steps = arena_array(arena, count, sizeof *plan->steps);
@@ -288,7 +287,7 @@ static bool takes_name(const struct plan *plan, const struct step *step)
 {
 	const struct step *last = step;
 
-	if (!plan->part || plan->op != ALGO_REFUND || !algo_holds_places(&step->limit->algo))
+	if (plan->op != ALGO_REFUND_LAST || !algo_holds_places(&step->limit->algo))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct step *other = &plan->steps[stage_index(plan, i)];
@@ -327,13 +326,14 @@ void permits_call(const struct plan *plan, const struct step *step, struct algo_
 
 	if (!gives(plan, step))
 		call->cost = 0;
-	call->part = takes_name(plan, step);
 	call->latency_ns = reports ? plan->latency_ns : 0;
 	call->outcome = reports ? (enum weir_outcome)plan->outcome : WEIR_OUTCOME_IGNORED;
 	if (step->foreign)
 		call->op = ALGO_COUNT;
 	else if (step->limit->algo.algorithm->judges)
-		call->op = plan->op;
+		call->op = reports ? plan->op : ALGO_REFUND;
+	else if (takes_name(plan, step))
+		call->op = ALGO_REFUND_LAST;
 }
 
 bool permits_spend_rest(const struct plan *plan)

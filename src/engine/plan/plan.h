@@ -98,8 +98,6 @@ struct plan {
 	bool wants_permit : 1;      /* see engine_want_permit */
 	bool gives_rest : 1;        /* by permit: all that it covers in memory, else places alone; of a
 	                               report: what is judged by it */
-	bool part : 1;              /* a refund by permit: it may cover more, which it is not to give back
-	                               later */
 	bool passes : 1;            /* no step of the stage was refused so far */
 	bool cancelled : 1;
 	bool remote : 1;            /* when it was prepared, a step was at a remote store */
@@ -143,7 +141,7 @@ struct plan {
 /** Whether the plan takes units, if it is allowed: one of cost 0 only asks. */
 static inline bool plan_takes(const struct plan *plan)
 {
-	return plan->op == ALGO_ACQUIRE && plan->cost > 0;
+	return algo_op_takes(plan->op) && plan->cost > 0;
 }
 
 enum engine_state {

@@ -18,7 +18,7 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 	plan->each = NULL;
 	plan->listed = NULL;
 	plan->cancelled = plan->remote = plan->apart = plan->claims = false;
-	plan->by_order = plan->adds_up = plan->too_dear = plan->part = plan->complete = false;
+	plan->by_order = plan->adds_up = plan->too_dear = plan->complete = false;
 	plan->has_shadow = false;
 	plan->erases = 0;
 	plan->outcome = 0;

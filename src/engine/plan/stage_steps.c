@@ -27,8 +27,8 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 			call.op = ALGO_PEEK;
 			denial_charge(plan, step, &call);
 		}
-		call.replaces =
-		    plan->apart && call.op != ALGO_PEEK && step->limit->algo.rows == ALGO_ROWS_LOG;
+		if (plan->apart && step->limit->algo.rows == ALGO_ROWS_LOG)
+			call.op = algo_op_replacing(call.op);
 	}
 	/* No step may see a cost that its limit could never grant: it is only peeked at. */
 	if (plan->stage == PLAN_SHADOW && !limit_cost_fits(step->limit, call.op, call.cost))
@@ -238,7 +238,7 @@ void stage_run(const struct turn *turn, struct plan *plan, struct weir_decision 
 
 	if (plan->stage == PLAN_SHADOW && !plan->has_shadow)
 		return;
-	if (plan->stage != PLAN_TAKE || plan->op != ALGO_ACQUIRE) {
+	if (plan->stage != PLAN_TAKE || !algo_op_takes(plan->op)) {
 		run_pass(turn, plan, STAGE_ANY_PASS, d);
 		return;
 	}

@@ -166,7 +166,7 @@ static void begin_claim(const struct turn *turn, struct plan *plan, bool has_roo
 /* All remote steps of the stage are at their stores at once. False if the plan waits for them. */
 static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
 {
-	bool together = plan->stage == PLAN_TAKE && plan->op == ALGO_ACQUIRE && !plan->apart;
+	bool together = plan->stage == PLAN_TAKE && algo_op_takes(plan->op) && !plan->apart;
 	bool has_room = submit_open(turn, plan);
 	uint32_t n = plan->step_count;
 

@@ -23,7 +23,7 @@ static uint64_t time_of(struct redis_client *client, struct moment at)
 
 static bool gives_back(const struct algo_call *call)
 {
-	return call->op == ALGO_REFUND || call->op == ALGO_RESET;
+	return algo_op_gives(call->op) || call->op == ALGO_RESET;
 }
 
 /* Answers */
@@ -107,7 +107,7 @@ void cache_begin(const struct redis_client *client, struct redis_command *comman
 	if (chunk_is_for(command->limit)) {
 		command->chunk = (struct command_chunk){
 		    .name = chunk_name(operation),
-		    .settles = command->call.op == ALGO_REFUND && command->call.cost == 0,
+		    .settles = algo_op_gives(command->call.op) && command->call.cost == 0,
 		};
 		chunk_begin(client->store->chunks, command, client);
 	}
@@ -196,7 +196,7 @@ void cache_learn(struct redis_client *client, struct redis_command *command, enu
 		return;
 	if (gives_back(call))
 		denials_forget(denials, key);
-	if (end == COMMAND_DONE && call->op == ALGO_ACQUIRE && allowed)
+	if (end == COMMAND_DONE && algo_op_takes(call->op) && allowed)
 		denials_clear(denials, key);
 	if (end == COMMAND_DONE)
 		learn_denial(client, command);

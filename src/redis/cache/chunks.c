@@ -98,7 +98,7 @@ bool chunk_applies(const struct store_operation *operation)
 {
 	const struct algo_call *call = &operation->step.call;
 
-	return chunk_is_for(operation->step.limit) && call->op <= ALGO_PEEK && call->cost > 0 &&
+	return chunk_is_for(operation->step.limit) && algo_op_asks(call->op) && call->cost > 0 &&
 	       call->cost <= operation->step.limit->chunk && call->permit == 0 && !operation->together;
 }
 
@@ -204,7 +204,7 @@ enum cache_answer chunk_take(struct chunks *chunks, struct store_operation *oper
 		bool soon = sat_sub(now_ns, chunk->asked_ns) <= SOON_NS;
 
 		chunk->asked_ns = now_ns;
-		if (soon && chunk->settling == 0 && operation->step.call.op == ALGO_ACQUIRE)
+		if (soon && chunk->settling == 0 && algo_op_takes(operation->step.call.op))
 			answer = CACHE_TAKES_CHUNK;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -342,7 +342,7 @@ void chunk_write(struct chunks *chunks, struct redis_command *command, const voi
 	struct command_chunk *own = &command->chunk;
 	struct set *set = lock_set(chunks, own->name.key);
 	struct chunk *chunk = find(set, own->name);
-	bool insists = command->own.tries > 0 || command->call.op != ALGO_ACQUIRE;
+	bool insists = command->own.tries > 0 || !algo_op_takes(command->call.op);
 	size_t others = chunk ? chunk->settling - own->settles_now : 0;
 
 	*units = (struct command_units){.is_known = units->is_known || (chunk && chunk->has_others)};

@@ -83,7 +83,8 @@ static bool is_bucket(const struct algo_limit *limit)
  */
 bool denials_apply(const struct algo_limit *limit, const struct algo_call *call)
 {
-	if (call->op > ALGO_PEEK || call->replaces || call->max_wait_ns != 0 || limit->algorithm->guesses)
+	if (!algo_op_asks(call->op) || algo_op_replaces(call->op) || call->max_wait_ns != 0 ||
+	    limit->algorithm->guesses)
 		return false;
 	if (is_bucket(limit) || algo_steps_by(limit, window_step))
 		return true;

@@ -155,10 +155,11 @@ static void put_question(struct numbers *numbers, const struct redis_command *co
 	const struct algo_call *call = &command->call;
 	bool is_question = command_is_question(command);
 
-	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3,
+	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3 &&
+	                   ALGO_REPLACE == 4 && ALGO_REFUND_REPLACED == 5 && ALGO_REFUND_LAST == 6,
 	               "scripts/uses.lua knows them by number");
-	put(numbers, is_question ? ALGO_PEEK : call->op + (call->replaces || call->part ? 8u : 0));
-	put(numbers, is_question && call->op == ALGO_REFUND ? 0 : command->repeat);
+	put(numbers, is_question ? ALGO_PEEK : call->op);
+	put(numbers, is_question && algo_op_gives(call->op) ? 0 : command->repeat);
 	put(numbers, u64_max(call->cost, 1));
 }
 
@@ -221,7 +222,7 @@ static void put_day(struct numbers *numbers, const struct redis_command *command
 	const struct day_params *day = &command->limit->day;
 	struct algo_window today = window_of(command);
 
-	put(numbers, command->call.op == ALGO_REFUND);
+	put(numbers, algo_op_gives(command->call.op));
 	put(numbers, command->repeat);
 	put(numbers, command->call.cost);
 	put(numbers, day->free);
@@ -237,7 +238,7 @@ static void put_operation(struct numbers *numbers, const struct redis_command *c
                           uint64_t cost)
 {
 	const struct algo_call *call = &command->call;
-	bool is_refund = call->op == ALGO_REFUND;
+	bool is_refund = algo_op_gives(call->op);
 
 	put(numbers, command_is_question(command) && !is_refund ? ALGO_PEEK : call->op);
 	put(numbers, command->units.is_whole);
@@ -261,7 +262,7 @@ static void put_bucket_chunk(struct numbers *numbers, const struct redis_command
 	uint64_t cost = command->call.cost;
 
 	put_operation(numbers, command,
-	              command->call.op == ALGO_REFUND ? u64_min(cost, params->burst) : cost);
+	              algo_op_gives(command->call.op) ? u64_min(cost, params->burst) : cost);
 	put(numbers, bucket_refunds_newest(params));
 	put(numbers, params->q);
 	put_parts(numbers, params->p, params->q);

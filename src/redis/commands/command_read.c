@@ -31,8 +31,8 @@ static uint64_t apply(const struct redis_command *command, const struct algo_cal
 {
 	struct algo_call rest = *call;
 
-	if (call->op == ALGO_REFUND)
-		rest.replaces = false; /* the script has returned the state without those */
+	if (call->op == ALGO_REFUND_REPLACED)
+		rest.op = ALGO_REFUND; /* the script has returned the state without those */
 	if (command_knows_chunks(command))
 		return units_step(command->limit, call, &value->time, &command->units.reserved,
 		                  &value->word, out);
@@ -55,7 +55,7 @@ static void apply_all(const struct redis_command *command, int64_t granted, stru
 		out->until_ns[n] = apply(command, &command->call, value, &out->outcomes[n]);
 		if (granted >= 0)
 			out->outcomes[n].allowed = true;
-		else if (!out->outcomes[n].allowed && command->call.op == ALGO_ACQUIRE)
+		else if (!out->outcomes[n].allowed && algo_op_takes(command->call.op))
 			break;
 	}
 	if (n == command->repeat)
@@ -88,10 +88,9 @@ static bool would_pass(const struct redis_command *command, struct value *value)
 	struct algo_call peek = command->call;
 	struct algo_outcome out;
 
-	if (peek.op == ALGO_ACQUIRE)
-		peek.op = ALGO_PEEK;
-	else if (peek.op != ALGO_PEEK)
+	if (!algo_op_asks(peek.op))
 		return true;
+	peek.op = ALGO_PEEK;
 	apply(command, &peek, value, &out);
 	value->word = before;
 	return out.allowed;
@@ -101,7 +100,7 @@ static bool would_pass(const struct redis_command *command, struct value *value)
  * clocks that lag. */
 static bool keeps_converted(const struct redis_command *command, const struct value *value)
 {
-	return value->fit == VALUE_CONVERTS && command->call.op == ALGO_ACQUIRE &&
+	return value->fit == VALUE_CONVERTS && algo_op_takes(command->call.op) &&
 	       value->word.until_ns > value->time.now_ns;
 }
 
@@ -128,7 +127,7 @@ static bool is_mended(const struct redis_command *command, struct value *value)
 static enum verdict judge_converted(const struct redis_command *command, struct value *value)
 {
 	struct algo_state state = value->word;
-	bool acquires = command->call.op == ALGO_ACQUIRE;
+	bool acquires = algo_op_takes(command->call.op);
 	struct algo_outcome out;
 
 	if (command_is_question(command) && value->chunks.len == 0)
@@ -167,7 +166,7 @@ static bool is_hidden(const struct redis_command *command, const struct value *v
 static enum verdict judge(const struct redis_command *command, struct value *value)
 {
 	if (is_hidden(command, value))
-		return command->call.op == ALGO_REFUND ? GRANTED : REFUSED;
+		return algo_op_gives(command->call.op) ? GRANTED : REFUSED;
 	if (value->has_chunks || value->granted == -4)
 		return units_apply(command->limit) ? PENDING : judge_converted(command, value);
 	switch (command->own.kind) {
@@ -328,7 +327,7 @@ static void apply_hidden(const struct redis_command *command, struct value *valu
                          struct command_result *out)
 {
 	uint64_t more_ns = algo_steps_by(command->limit, bucket_step) ? value->hidden_ns : 0;
-	bool refunds = command->call.op == ALGO_REFUND;
+	bool refunds = algo_op_gives(command->call.op);
 	struct redis_command none = *command;
 
 	if (refunds)
@@ -352,7 +351,7 @@ static enum command_end done(struct redis_command *command, struct value *value,
 	if (command->own.kind == KIND_SWAP && value->granted > 0)
 		return explain_swap(command, out) ? COMMAND_DONE : COMMAND_FAILED;
 	if (command->own.kind < KIND_BUCKET || command_is_question(command) ||
-	    command->call.op != ALGO_ACQUIRE)
+	    !algo_op_takes(command->call.op))
 		value->granted = -1;
 	if (is_hidden(command, value))
 		apply_hidden(command, value, out);
@@ -379,7 +378,7 @@ static enum command_end withhold(struct redis_command *command, struct value *va
 	struct redis_command peek = *command;
 
 	peek.call.op = ALGO_PEEK;
-	if (command->call.op == ALGO_REFUND)
+	if (algo_op_gives(command->call.op))
 		peek.call.cost = 0; /* a permit of before may have taken more than the limit grants now */
 	apply_all(&peek, -1, value, out);
 	command->units.state = value->word;

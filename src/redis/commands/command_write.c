@@ -33,9 +33,9 @@ void command_end(struct redis_command *command)
 /* Whether a script decides it. */
 static bool has_kind(const struct redis_command *command, enum command_kind *kind)
 {
-	bool refund = command->call.op == ALGO_REFUND;
+	bool refund = algo_op_gives(command->call.op);
 
-	if ((command->call.op != ALGO_ACQUIRE && !refund) || command->own.by_c)
+	if ((!algo_op_takes(command->call.op) && !refund) || command->own.by_c)
 		return false;
 	if (algo_steps_by(command->limit, bucket_step))
 		*kind = refund ? KIND_BUCKET_REFUND : KIND_BUCKET;
@@ -123,7 +123,7 @@ static void add_run(struct buffer *out, struct redis_command *const *commands, s
 
 static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
 {
-	return a->op == b->op && a->until_ns == b->until_ns && a->replaces == b->replaces;
+	return a->op == b->op && a->until_ns == b->until_ns;
 }
 
 static bool is_alike(const struct redis_command *a, const struct redis_command *b)
@@ -133,7 +133,7 @@ static bool is_alike(const struct redis_command *a, const struct redis_command *
 		return false;
 	if (command_varies(a))
 		return true;
-	return a->call.op != ALGO_REFUND && !a->own.swap && !b->own.swap && a->repeat == b->repeat &&
+	return !algo_op_gives(a->call.op) && !a->own.swap && !b->own.swap && a->repeat == b->repeat &&
 	       a->call.cost == b->call.cost &&
 	       (!command_is_listed(a) || is_same_call(&a->call, &b->call)) &&
 	       a->call.max_wait_ns == b->call.max_wait_ns && !a->own.clock_ns && !b->own.clock_ns;
@@ -279,7 +279,7 @@ int command_write(struct redis_command *const *commands, size_t n, struct buffer
 	bool ahead, alone;
 
 	if (commands[0]->exchange) {
-		*call = commands[0]->exchange->subject == EXCHANGE_REPORTS ? script_reports : script_quorum;
+		*call = commands[0]->call.op == ALGO_EXCHANGE_REPORTS ? script_reports : script_quorum;
 		add_exchange(commands[0], call, out);
 		if (!out->failed)
 			return WEIR_OK;

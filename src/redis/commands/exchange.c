@@ -35,7 +35,6 @@ static void begin_reports(struct exchange *exchange, uint64_t life_ns, size_t wo
 {
 	struct numbers numbers = {0};
 
-	exchange->subject = EXCHANGE_REPORTS;
 	exchange->message.len = 0;
 	exchange->words = words;
 	put(&numbers, life_ns / 1000000 + 1);
@@ -77,7 +76,7 @@ static const char *const ends[EXCHANGE_KEYS] = {"keys", "turns", "ends", "server
 void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange)
 {
 	buffer_add_text(out, prefix);
-	command_key(out, exchange->subject == EXCHANGE_REPORTS ? "reports:" : "fleet:",
+	command_key(out, exchange->operation.step.call.op == ALGO_EXCHANGE_REPORTS ? "reports:" : "fleet:",
 	            slice_of(exchange->operation.limit_name), ends[0]);
 }
 

@@ -6,7 +6,7 @@
  * another of reports on that one's permits (scripts/reports.lua).
  *
  * An exchange is an operation of a store client. Its limit and `limit_name` say whose keys it is
- * about; `key_name` means nothing.
+ * about, or `limit_name` the server whose permits; `key_name` means nothing.
  */
 #ifndef REDIS_EXCHANGE_H
 #define REDIS_EXCHANGE_H
@@ -21,15 +21,8 @@
 
 #define EXCHANGE_KEYS 4
 
-/* The script that a call is of. */
-enum exchange_subject {
-	EXCHANGE_QUORUM,
-	EXCHANGE_REPORTS, /* scripts/reports.lua: of permits of the server that limit_name names */
-};
-
 struct exchange {
-	struct store_operation operation; /* first */
-	enum exchange_subject subject;
+	struct store_operation operation; /* first: EXCHANGE_VOTES or EXCHANGE_REPORTS (algo/op.h) */
 	struct buffer message; /* the words of the call behind its keys */
 	size_t words;
 	struct buffer answer; /* when the operation is done without an error */

@@ -85,7 +85,7 @@ uint64_t units_step(const struct algo_limit *limit, const struct algo_call *call
 	struct algo_state seen;
 	struct algo_outcome all;
 
-	if (call->op == ALGO_REFUND || call->op == ALGO_RESET) {
+	if (!algo_op_asks(call->op)) {
 		bool changed = algo_step(limit, call, time, state, out);
 
 		seen = with_others(limit, time->now_ns, reserved, *state);
@@ -99,7 +99,7 @@ uint64_t units_step(const struct algo_limit *limit, const struct algo_call *call
 	if (!out->allowed)
 		out->retry_after_ns =
 		    retry_ns(limit, call, time, reserved->others, *state, out->retry_after_ns);
-	if (!out->allowed || call->op != ALGO_ACQUIRE || call->cost == 0)
+	if (!out->allowed || !algo_takes(call))
 		return 0;
 	if (!algo_steps_by(limit, bucket_step) && state->until_ns <= time->now_ns) {
 		/* The window may be open, for what is held. */

@@ -1,8 +1,6 @@
 -- sliding_log: a list of uses (uses.lua). A use has a name if it isn't its end: no two have the
 -- same.
 
-local REPLACES = 8
-
 -- Groups of n uses with so many units, when one of `cost` comes behind them, and the first, of
 -- `gone` units, goes, if any.
 local function regroup(groups, n, units, cost, gone)
@@ -176,8 +174,7 @@ local function any_log()
   end
 
   return function(i, head, op, wanted, cost, limit, life, life_ns, block, name_us, name_ns, dry)
-    local replaces = op >= REPLACES
-    op = op % REPLACES
+    local takes, replaces = op == ACQUIRE or op == REPLACE, op == REPLACE or op == REFUND_REPLACED
     local l = list.open(keys[i], head)
     local newest, newest_name = newest_of(l)
     local newest_us, newest_ns = time_of(newest)
@@ -207,7 +204,7 @@ local function any_log()
       l, fresh = move_log(l, in_use, time_text(us, ns))
     end
 
-    if op == ACQUIRE or op == PEEK then
+    if takes or op == PEEK then
       granted = replaces and not is_far and wanted or list.fit(in_use, wanted, cost, limit)
       local goes = used + (granted + 1) * cost - limit
       if told then
@@ -220,7 +217,7 @@ local function any_log()
       else
         told = list.tell(l, used)
       end
-      if op == ACQUIRE and not dry and (granted > 0 or (is_far and used > 0)) then
+      if takes and not dry and (granted > 0 or (is_far and used > 0)) then
         local more = granted
         if is_far and used > 0 then
           if granted > 0 then -- the first is one with all
@@ -248,7 +245,7 @@ local function any_log()
         l = list.open(keys[i], head)
         p = list.start()
       end
-      if op == REFUND then
+      if op ~= RESET then
         local said = give_back_to_log(l, p, in_use, cost, name_us, name_ns)
         told = told or said
       elseif l.is_other then
@@ -269,7 +266,7 @@ local function any_log()
   end
 end
 
--- head; numbers: what to do (8 more: it replaces the oldest uses), wanted, cost, limit; how long a
+-- head; numbers: what to do, wanted, cost, limit; how long a
 -- use counts: us and ns; block; for a refund a name, or 0
 function kinds.log(a, first, last, dry)
   local head, op, wanted, cost, limit, life, life_ns, block, name_us, name_ns =

@@ -1,8 +1,6 @@
 -- concurrency: a list of uses (uses.lua), named by permits: those that carry none have no name.
 -- Those that end together may stand in any order: a new place goes to the end.
 
-local PART = 8 -- a refund after which the permit's other places of that time have no name
-
 local OTHERS = '4294967296' -- no permit's name: a refund is not told of other uses one by one
 
 -- What is asked of any list, as one function.
@@ -182,8 +180,7 @@ local function any_places()
     local l = list.open(keys[i], head, true)
     local p = list.spent(l, now, now_ns)
     local used, told = p.n < l.n and l.units - p.units or 0, nil
-    local granted, part = wanted, op >= PART
-    op = op % PART
+    local granted = wanted
     if op == ACQUIRE or op == PEEK then
       local last_us, last_ns = time_of(l.ends)
       if op == ACQUIRE and not dry and used > 0 and
@@ -200,8 +197,8 @@ local function any_places()
       if op == ACQUIRE and not dry and granted > 0 then
         take_places(l, p, granted * cost, us, ns, name, block)
       end
-    elseif op == REFUND and not dry then
-      told = give_back_places(l, p, used, cost, ends, name, part)
+    elseif (op == REFUND or op == REFUND_LAST) and not dry then
+      told = give_back_places(l, p, used, cost, ends, name, op == REFUND_LAST)
     else
       told = l.is_other and '?' or list.tell(l, used)
       if op == RESET and not dry then

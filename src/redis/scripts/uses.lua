@@ -15,7 +15,7 @@
 -- What most steps need stands in log.lua and places.lua. All else is in functions that are made
 -- only where they are needed, since a call makes all of its functions anew.
 
-local ACQUIRE, PEEK, REFUND, RESET = 0, 1, 2, 3
+local ACQUIRE, PEEK, REFUND, RESET, REPLACE, REFUND_REPLACED, REFUND_LAST = 0, 1, 2, 3, 4, 5, 6
 local LONG = 128 -- a group
 local FEW = 64 -- uses that are taken from a list one by one
 local pcall = redis.pcall

@@ -60,7 +60,7 @@ int permit_prepare(struct decider *decider, const struct request *r, struct plan
 	if (r->kind == REQUEST_LIMIT && !covers(&permits, &names, &plan->only))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the limit and the key of the permit, found others");
-	plan->part = permits.cost < covered;
+	plan->op = permits.cost < covered ? ALGO_REFUND_LAST : ALGO_REFUND;
 	return WEIR_OK;
 }
 
@@ -81,7 +81,7 @@ int permit_answer(struct decider *decider, const struct plan *plan, struct reply
 	struct engine_names names;
 	bool refunded = reply->decision.allowed;
 
-	if (plan->op != ALGO_ACQUIRE) {
+	if (!algo_op_takes(plan->op)) {
 		metrics_add(&metrics->permits[refunded ? METRICS_PERMIT_REFUNDED
 		                                       : METRICS_PERMIT_NOT_HELD], 1);
 		return WEIR_OK;

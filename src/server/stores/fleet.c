@@ -444,9 +444,8 @@ static void send(struct tick *tick)
 	                                 .lease_ns = tick->leaves ? 0 : lease_ns(tick)};
 
 	*job = (struct store_operation){
-	    .exchanges = true,
 	    .step = {.store = fleet->store, .limit = &tick->limit->algo, .at = decider->turn.at,
-	             .call = {.op = ALGO_PEEK}},
+	             .call = {.op = ALGO_EXCHANGE_VOTES}},
 	    .limit_name = fleet->name,
 	    .done = ended,
 	};

@@ -55,9 +55,8 @@ static void submit(struct decider *decider, struct exchange *exchange, const cha
 	struct store *store = decider->shared->stores.items[0].store;
 
 	exchange->operation = (struct store_operation){
-	    .exchanges = true,
 	    .step = {.store = store, .limit = &decider->shared->reports.limit, .at = decider->turn.at,
-	             .call = {.op = ALGO_PEEK}},
+	             .call = {.op = ALGO_EXCHANGE_REPORTS}},
 	    .limit_name = name,
 	    .done = done,
 	};

@@ -182,7 +182,7 @@ uint64_t accepts_apply(const struct holder *holder, const struct algo_call *call
 	struct watch watch;
 
 	held_begin(&watch.held, holder);
-	if (call->op == ALGO_ACQUIRE && call->cost > 0)
+	if (algo_takes(call))
 		return acquire(&watch, call, out);
 	if (call->op == ALGO_RESET)
 		reset(&watch, out);

@@ -103,7 +103,7 @@ static bool is_bare(const struct watch *watch, uint64_t until_ns)
 
 static uint64_t acquire(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
-	bool takes = call->op == ALGO_ACQUIRE && call->cost > 0;
+	bool takes = algo_takes(call);
 	uint64_t draw = call->draw, until_ns = 0;
 
 	for (;;) {

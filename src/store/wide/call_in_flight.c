@@ -435,7 +435,7 @@ uint64_t flying_apply(const struct holder *holder, const struct algo_call *call,
 
 	held_begin(&flown.held, holder);
 	if (algo_op_asks(call->op))
-		return acquire(&flown, call->op == ALGO_ACQUIRE && call->cost > 0, call->priority, out);
+		return acquire(&flown, algo_takes(call), call->priority, out);
 	if (call->op == ALGO_RESET)
 		reset(&flown, out);
 	else

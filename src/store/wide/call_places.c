@@ -156,7 +156,8 @@ static void refund(struct view *view, const struct algo_call *call, struct algo_
 	bool resets = call->op == ALGO_RESET;
 	struct places_release of = {.match = {call->until_ns, places_word(call->permit), resets},
 	                            .n = resets ? UINT64_MAX : call->cost,
-	                            .unnames = call->part && call->until_ns != 0 && call->cost > 0,
+	                            .unnames = call->op == ALGO_REFUND_LAST && call->until_ns != 0 &&
+	                                       call->cost > 0,
 	                            .alone = !view->held.holder->store,
 	                            .now_ns = view->held.now_ns};
 
@@ -221,7 +222,7 @@ uint64_t places_apply(const struct holder *holder, const struct algo_call *call,
 	struct view view;
 
 	held_begin(&view.held, holder);
-	if (call->op == ALGO_ACQUIRE && call->cost > 0)
+	if (algo_takes(call))
 		return acquire(&view, call, out);
 	if (algo_op_asks(call->op))
 		peek(&view, call, out);

@@ -50,7 +50,7 @@ static void go_on(struct row_step *on, struct algo_call *rest, const struct row_
 static void say_what_was_given(const struct algo_call *asked, const struct algo_call *rest,
                                struct algo_outcome *out)
 {
-	if (asked->op == ALGO_REFUND)
+	if (algo_op_gives(asked->op))
 		algo_outcome_refund(out, asked, rest->cost < asked->cost);
 }
 
@@ -291,7 +291,7 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
 	if (algo_is_reported(limit))
 		return apply_reported(
 		    &(struct holder){.alone = &state, .by = &limit, .now_ns = time->now_ns}, call, out);
-	if (call->op == ALGO_ACQUIRE && !call->replaces &&
+	if (call->op == ALGO_ACQUIRE &&
 	    (limit->head_has_sum ? try_open(alone->cell, &on, out, &until_ns)
 	                         : try_log(alone->cell, &on, call->cost, out, &until_ns)))
 		return until_ns;

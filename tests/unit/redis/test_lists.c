@@ -300,10 +300,10 @@ static void a_part_of_a_permit_is_given_back(void **state)
 	expect_state();
 	assert_int_equal(peek(1)->remaining, 7);
 	assert_true(give_back(1, name, 7));
-	step((struct algo_call){ALGO_REFUND, 1, .until_ns = name, .permit = 7, .part = true}, 1);
+	step((struct algo_call){ALGO_REFUND_LAST, 1, .until_ns = name, .permit = 7}, 1);
 	assert_true(ends[0].outcomes[0].allowed); /* no place is left that could lose its name */
 	take(2, 8);
-	step((struct algo_call){ALGO_REFUND, 1, .until_ns = name, .permit = 8, .part = true}, 1);
+	step((struct algo_call){ALGO_REFUND_LAST, 1, .until_ns = name, .permit = 8}, 1);
 	expect_state();
 	assert_int_equal(peek(1)->remaining, 8);
 	assert_false(give_back(1, name, 8)); /* the other place has no name any more */
@@ -586,7 +586,8 @@ static void lists_of_thousands_decide_as_memory_does(void **state)
 				if (roll < 980) {
 					call.until_ns = known[at].name;
 					call.permit = known[at].permit;
-					call.part = run % 2 && call.permit && drawn(1);
+					if (run % 2 && call.permit && drawn(1))
+						call.op = ALGO_REFUND_LAST;
 				} else {
 					call.cost += roll == 990 ? drawn(300) : drawn(2);
 				}

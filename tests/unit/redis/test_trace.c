@@ -316,14 +316,15 @@ static struct algo_call a_call(const struct trace *trace, const struct taken *na
 
 		call.until_ns = taken->until_ns;
 		call.permit = taken->permit;
-		call.part = limit->rows == ALGO_ROWS_PLACES && call.permit && drawn(1);
+		if (limit->rows == ALGO_ROWS_PLACES && call.permit && drawn(1))
+			call.op = ALGO_REFUND_LAST;
 	} else if (call.op == ALGO_ACQUIRE && drawn(1) == 0) {
 		call.permit = 1 + drawn(9);
 	}
-	if (limit->paced && call.op <= ALGO_PEEK && drawn(3) == 0)
+	if (limit->paced && algo_op_asks(call.op) && drawn(3) == 0)
 		call.max_wait_ns = drawn(2) == 0 ? WEIR_ZERO : drawn(NS_PER_S);
-	call.replaces = limit->rows == ALGO_ROWS_LOG && call.op != ALGO_PEEK && call.op != ALGO_RESET &&
-	                drawn(3) == 0;
+	if (limit->rows == ALGO_ROWS_LOG && drawn(3) == 0)
+		call.op = algo_op_replacing(call.op);
 	return call;
 }
 
@@ -341,8 +342,7 @@ static struct redis_command a_step(const struct trace *trace, const struct taken
 	    /* By the scripts that know of chunks, where there are none. */
 	    .units = {.is_known = drawn(2) == 0}};
 
-	if (step.call.op == ALGO_ACQUIRE && step.call.permit == 0 && !step.call.replaces &&
-	    drawn(2) == 0)
+	if (step.call.op == ALGO_ACQUIRE && step.call.permit == 0 && drawn(2) == 0)
 		step.repeat = (uint32_t)(1 + drawn(drawn(9) == 0 ? COMMAND_REPEAT_MAX - 1 : 8));
 	return step;
 }
@@ -367,7 +367,7 @@ static void steps_both(struct trace *trace, struct taken *names, size_t n)
 			uint64_t name_ns = twin_step(trace, twin, &steps[i].call, &expected);
 
 			expect_outcome(trace, &ends[i].outcomes[k], &expected);
-			if (name_ns && expected.allowed && steps[i].call.op == ALGO_ACQUIRE) {
+			if (name_ns && expected.allowed && algo_op_takes(steps[i].call.op)) {
 				expect_number(trace, "name", ends[i].until_ns[k], name_ns);
 				names[drawn(NAMES - 1)] = (struct taken){name_ns, steps[i].call.permit};
 			}

@@ -111,7 +111,7 @@ static void test_replacing_is_bounded(void **state)
 	for (unsigned i = 0; i < MOST; i++, time.now_ns++)
 		wide_apply_cell(&at, &limit, &call, &time, &out);
 	assert_int_equal(out.remaining, 0);
-	call.replaces = true;
+	call.op = ALGO_REPLACE;
 	for (size_t i = 0; i < sizeof costs / sizeof *costs; i++, time.now_ns++) {
 		*touched_lines = 0;
 		call.cost = costs[i];

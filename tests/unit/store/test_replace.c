@@ -50,7 +50,7 @@ static void begin(void)
 static void *replace_always(void *unused)
 {
 	for (unsigned i = 0; i < ROUNDS; i++)
-		call(&(struct algo_call){ALGO_ACQUIRE, 1, .replaces = true});
+		call(&(struct algo_call){ALGO_REPLACE, 1});
 	return unused;
 }
 
@@ -84,11 +84,11 @@ static void a_log_keeps_the_newest_uses_and_gives_the_newest_back(void **unused)
 	(void)unused;
 	begin();
 	log_state.now_ns += later_ns;
-	assert_true(call(&(struct algo_call){ALGO_ACQUIRE, 1, .replaces = true}).allowed);
-	assert_true(call(&(struct algo_call){ALGO_ACQUIRE, 1, .replaces = true}).allowed);
+	assert_true(call(&(struct algo_call){ALGO_REPLACE, 1}).allowed);
+	assert_true(call(&(struct algo_call){ALGO_REPLACE, 1}).allowed);
 	assert_false(call(&(struct algo_call){ALGO_ACQUIRE, 1}).allowed);
 	/* Three of the first five count, and two that are a minute younger. */
-	assert_int_equal(call(&(struct algo_call){ALGO_REFUND, 2, .replaces = true}).remaining, 2);
+	assert_int_equal(call(&(struct algo_call){ALGO_REFUND_REPLACED, 2}).remaining, 2);
 	log_state.now_ns = NOW + 3600 * NS_PER_S + 1;
 	assert_int_equal(call(&(struct algo_call){ALGO_PEEK, 1}).remaining, 2);
 	log_state.now_ns = NOW + 3600 * NS_PER_S + 5;
@@ -100,7 +100,7 @@ static void a_log_with_room_takes_as_ever(void **unused)
 	(void)unused;
 	begin();
 	call(&(struct algo_call){ALGO_REFUND, 3});
-	assert_int_equal(call(&(struct algo_call){ALGO_ACQUIRE, 1, .replaces = true}).remaining, 2);
+	assert_int_equal(call(&(struct algo_call){ALGO_REPLACE, 1}).remaining, 2);
 }
 
 int main(void)

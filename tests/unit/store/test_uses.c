@@ -114,7 +114,7 @@ static void call_both(struct algo_call call, struct name *name, uint64_t now_ns)
 	if (!state.has_changed) /* else the list is as other parameters wrote it */
 		same_meaning(&time);
 	state.denials += !cells.allowed;
-	if (call.op == ALGO_ACQUIRE && call.cost > 0 && cells.allowed) {
+	if (algo_takes(&call) && cells.allowed) {
 		assert_true(uses_ns == cells_ns || state.limit.rows == ALGO_ROWS_LOG);
 		state.names[state.named++ % NAMES] =
 		    (struct name){cells_ns, uses_ns, call.permit, call.cost};
@@ -161,14 +161,15 @@ static void any_call(void)
 		if (name && (draw(4) || state.limit.rows == ALGO_ROWS_LOG))
 			call.cost = name->cost;
 		call.permit = name ? name->permit : 0;
-		call.part = draw(2);
+		if (draw(2) && state.limit.rows == ALGO_ROWS_PLACES)
+			call.op = ALGO_REFUND_LAST;
 	} else if (kind < 7 && draw(6) == 0 && !state.only_counts) {
 		call.op = ALGO_RESET;
 		call.permit = 0;
 	}
-	call.replaces = state.replaces && draw(3) == 0 &&
-	                (call.op == ALGO_ACQUIRE || call.op == ALGO_REFUND);
-	call_both(call, call.op == ALGO_REFUND && name && name->cost ? name : NULL, now_ns);
+	if (state.replaces && draw(3) == 0)
+		call.op = algo_op_replacing(call.op);
+	call_both(call, algo_op_gives(call.op) && name && name->cost ? name : NULL, now_ns);
 }
 
 static uint64_t any_period(void)
