@@ -139,12 +139,11 @@ __attribute__((noinline, cold)) static void sweep_out(const struct health_params
 		sweep->lost_in[before] += cell_word(flight);
 }
 
-/* One that is full lists no more. */
+/* A list with so many groups gets no more. */
 static void list(struct health_list *list, struct cell *at, struct cell flight, uint64_t ahead_ns)
 {
 	if (cell_generation(flight) & 1) {
-		if (list->alone < ALGO_PERMITS_MAX)
-			list->alone_ns[list->alone++] = ahead_ns;
+		newest_add(&list->alone, ahead_ns);
 	} else if (list->grouped < HEALTH_GROUPS_MAX) {
 		list->groups[list->grouped++] = (struct health_group){at, ahead_ns};
 	}

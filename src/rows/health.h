@@ -54,6 +54,7 @@
 #define ROWS_HEALTH_H
 
 #include "algo/outcomes/health.h"
+#include "rows/newest.h"
 #include "rows/rows.h"
 
 #define HEALTH_GROUPS_MAX (4 * ALGO_STRIPES * HEALTH_FLIGHT_PARTS)
@@ -73,14 +74,14 @@ struct health_look {
 	bool mixed;
 };
 
-/* Flights of which each is of one permit: by how far ahead their ends are; and those of several. */
+/* Flights by how far ahead their ends are: those of one permit each, and those of several. */
 struct health_list {
-	uint64_t alone_ns[ALGO_PERMITS_MAX];
+	struct newest alone;
 	struct health_group {
 		struct cell *cell;
 		uint64_t ahead_ns;
 	} groups[HEALTH_GROUPS_MAX];
-	size_t alone, grouped;
+	size_t grouped;
 };
 
 /*
@@ -92,13 +93,6 @@ struct health_sweep {
 	uint64_t lost, lost_in[HEALTH_PARTS_MAX + 2];
 	uint64_t first_ns, last_ns; /* when the time of the first and of the last was over */
 	struct health_list *list;
-};
-
-/* Gives back flights of one permit each: all that end later than so far ahead, and some then. */
-struct health_newest {
-	uint64_t after_ns, then;
-	uint64_t given;
-	uint64_t last_ns; /* of those that stay: how far ahead the last end is */
 };
 
 /* The places in which a flight may be. */
@@ -166,9 +160,15 @@ void health_row_look(const struct algo_limit *limit, uint64_t now_ns, const stru
 void health_row_look_former(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
                             struct health_look *look, struct health_sweep *sweep);
 
-/** In one pass over all flights of a row. */
-void health_row_give_newest(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
-                            struct health_newest *newest);
+/** Visits how far ahead the flights of one permit each end. */
+void health_row_visit(const struct algo_limit *limit, uint64_t now_ns, const struct row_state *at,
+                      newest_visit *visit, struct newest *newest);
+/**
+ * Gives back those of a row that are among the newest; returns how many. *last_ns: at least how far
+ * ahead the last end of those is that stay.
+ */
+uint64_t health_row_give_newest(const struct algo_limit *limit, uint64_t now_ns,
+                                const struct row *row, struct newest *newest, uint64_t *last_ns);
 /** Of several permits that are counted together, up to `n`. Returns how many were given back. */
 uint64_t health_group_give(const struct algo_limit *limit, uint32_t tag,
                            const struct health_group *group, uint64_t n);

@@ -33,22 +33,25 @@ void newest_begin(struct newest *newest, uint64_t n)
 	newest->beyond = newest->at_later = newest->at_earlier = 0;
 }
 
-static void use_chunk(struct newest *newest)
+/* Of a sorted chunk. */
+static void take_sample(struct newest *newest)
 {
-	uint64_t *chunk = newest->chunk;
-
-	sort(chunk, newest->filled);
-	if (newest->n <= newest->filled)
-		newest->least = u64_max(newest->least, chunk[newest->n - 1]);
-	if (newest->n <= FEW) {
-		newest->filled = u64_min(newest->filled, newest->n);
-		return;
-	}
 	newest->chunks++;
 	for (size_t i = NEWEST_STEP - 1; i < newest->filled && newest->samples < NEWEST_SAMPLES;
 	     i += NEWEST_STEP)
-		newest->sample[newest->samples++] = chunk[i];
+		newest->sample[newest->samples++] = newest->chunk[i];
 	newest->filled = 0;
+}
+
+static void use_chunk(struct newest *newest)
+{
+	sort(newest->chunk, newest->filled);
+	if (newest->n <= newest->filled)
+		newest->least = u64_max(newest->least, newest->chunk[newest->n - 1]);
+	if (newest->n <= FEW)
+		newest->filled = u64_min(newest->filled, newest->n);
+	else
+		take_sample(newest);
 }
 
 void newest_add(struct newest *newest, uint64_t end)
@@ -69,19 +72,20 @@ static void find(struct newest *newest, const uint64_t *ends, uint64_t n)
 		newest->then++;
 }
 
-bool newest_needs_count(struct newest *newest)
+bool newest_needs_count(struct newest *newest, uint64_t n)
 {
 	uint64_t doubt, surely, enough;
 
+	newest->n = n;
 	newest->after = newest->then = 0;
 	if (newest->n >= newest->count)
 		return false;
+	sort(newest->chunk, newest->filled);
 	if (newest->chunks == 0) {
-		sort(newest->chunk, newest->filled);
 		find(newest, newest->chunk, newest->n);
 		return false;
 	}
-	use_chunk(newest);
+	take_sample(newest);
 	sort(newest->sample, newest->samples);
 	doubt = newest->chunks * (NEWEST_STEP - 1);
 	surely = u64_min(sat_sub(newest->n, doubt) / NEWEST_STEP, newest->samples);

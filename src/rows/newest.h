@@ -51,13 +51,20 @@ struct newest {
 
 _Static_assert(sizeof(struct newest) <= 16384, "it is on the stack");
 
+/* A pass, for an end. */
+typedef void newest_visit(struct newest *newest, uint64_t end);
+
+/** `n`: at least 1. */
 void newest_begin(struct newest *newest, uint64_t n);
 
 /** The first pass: an end. */
 void newest_add(struct newest *newest, uint64_t end);
 
-/** Ends the first pass. Whether there has to be a second. */
-bool newest_needs_count(struct newest *newest);
+/**
+ * Ends the first pass, and searches for no more than the number that it began with. Whether there
+ * has to be a second.
+ */
+bool newest_needs_count(struct newest *newest, uint64_t n);
 
 /** The second pass: an end. */
 void newest_count(struct newest *newest, uint64_t end);

@@ -209,11 +209,12 @@ void places_release(const struct algo_limit *limit, const struct row_state *stat
 		after_release(state, release, use->held == others);
 }
 
-void places_each_end(const struct row_state *state, uint64_t now_ns,
-                     void (*visit)(struct newest *newest, uint64_t end), struct newest *newest)
+void places_visit(const struct algo_limit *limit, uint64_t now_ns, const struct row_state *state,
+                  newest_visit *visit, struct newest *newest)
 {
 	unsigned places = places_span(state->head, &state->row);
 
+	(void)limit;
 	for (unsigned i = 0; i < places; i++) {
 		struct cell place = cell_peek(&state->row.cells[i]);
 		uint64_t ahead_ns = held_ns(place, state->row.tag, now_ns);

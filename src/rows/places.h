@@ -88,8 +88,8 @@ void places_release(const struct algo_limit *limit, const struct row_state *stat
                     struct places_release *release, struct places_use *use);
 
 /** Visits how far ahead the leases of the row end that have no permit. */
-void places_each_end(const struct row_state *state, uint64_t now_ns,
-                     void (*visit)(struct newest *newest, uint64_t end), struct newest *newest);
+void places_visit(const struct algo_limit *limit, uint64_t now_ns, const struct row_state *state,
+                  newest_visit *visit, struct newest *newest);
 
 /**
  * Leases that a clock since set back has put too far ahead begin now. Adds up all that are held in

@@ -33,24 +33,3 @@ void rows_read(const struct algo_limit *limit, const struct algo_time *time, str
 	if (row_head_live(head, time->now_ns))
 		kinds[limit->rows]->read(&on, uses);
 }
-
-/* Digit by digit from the greatest on: of all that begin alike, so many are beyond. */
-uint64_t rows_greatest(const uint64_t *values, size_t count, uint64_t n, uint64_t *equal)
-{
-	uint64_t found = 0, mask = 0;
-
-	for (unsigned shift = 64; shift > 0;) {
-		uint64_t counts[256] = {0};
-		unsigned digit = 255;
-
-		shift -= 8;
-		for (size_t i = 0; i < count; i++)
-			counts[values[i] >> shift & 255] += (values[i] & mask) == found;
-		for (; counts[digit] < n; digit--)
-			n -= counts[digit];
-		found |= (uint64_t)digit << shift;
-		mask |= UINT64_C(255) << shift;
-	}
-	*equal = n;
-	return found;
-}

@@ -137,9 +137,6 @@ struct cell rows_moved(const struct row_step *on);
 void rows_read(const struct algo_limit *limit, const struct algo_time *time, struct cell head,
                const struct row *row, struct uses *uses);
 
-/** The n-th greatest of values, n from 1 on. *equal: how many of the first n are equal to it. */
-uint64_t rows_greatest(const uint64_t *values, size_t count, uint64_t n, uint64_t *equal);
-
 /* A way to keep rows, behind the functions above. */
 struct row_kind {
 	void (*step)(const struct row_step *on, struct algo_outcome *out, struct row_change *change);

@@ -236,6 +236,7 @@ __attribute__((noinline)) static void give_newest(struct watch *watch, uint64_t 
 	struct health_list list;
 	bool turned = true;
 
+	list.alone.n = u64_max(n, 1);
 	do {
 		const struct health_state *health = &watch->seen.health;
 		unsigned probes;
@@ -379,7 +380,7 @@ static bool apply_calmly(struct held *held, const struct algo_call *call, struct
 
 	if (!(takes || call->op == ALGO_REPORT) || call->cost == 0)
 		return false;
-	held_find_newest(held);
+	held_find_first(held);
 	if (!at->cell || cell_tag(at->head) != at->row.tag)
 		return false;
 	if (takes) {

@@ -115,21 +115,6 @@ static void peek(struct view *view, const struct algo_call *call, struct algo_ou
 		places_explain(view->held.limit, &view->use, out);
 }
 
-/* Finds which of the places without a permit are the n newest. */
-static void find_newest(struct held *held, uint64_t n, struct newest *newest)
-{
-	do {
-		held_find(held);
-		newest_begin(newest, n);
-		for (size_t i = 0; i < held->count; i++)
-			places_each_end(&held->rows[i].at, held->now_ns, newest_add, newest);
-		if (!newest_needs_count(newest))
-			return;
-		for (size_t i = 0; i < held->count; i++)
-			places_each_end(&held->rows[i].at, held->now_ns, newest_count, newest);
-	} while (!newest_end(newest));
-}
-
 static void release(struct view *view, struct places_release *release, struct algo_outcome *out)
 {
 	const struct held *held = &view->held;
@@ -140,13 +125,16 @@ static void release(struct view *view, struct places_release *release, struct al
 	places_explain(held->limit, &view->use, out);
 }
 
-/* Apart, so that the other calls have no sample on the stack. */
+/* Of places without a permit. Apart, so that the other calls have no sample on the stack. */
 __attribute__((noinline)) static void release_newest(struct view *view, struct places_release *of,
                                                      struct algo_outcome *out)
 {
 	struct newest newest;
 
-	find_newest(&view->held, of->n, &newest);
+	held_find(&view->held);
+	newest_begin(&newest, of->n);
+	held_visit(&view->held, places_visit, newest_add, &newest);
+	held_find_newest(&view->held, places_visit, of->n, &newest);
 	of->newest = &newest;
 	release(view, of, out);
 }

@@ -144,8 +144,10 @@ void health_phase_settle(struct watch *watch, struct health_list *list)
 		const struct health_params *params;
 		uint64_t lost_ns;
 
-		if (list)
-			list->alone = list->grouped = 0;
+		if (list) {
+			newest_begin(&list->alone, list->alone.n);
+			list->grouped = 0;
+		}
 		health_rows_look(watch, &sweep);
 		params = &watch->held.limit->health;
 		if (sweep.lost > 0 && health->phase == HEALTH_HALF_OPEN)

@@ -26,7 +26,8 @@ void health_phase_count(struct watch *watch, struct health_ends ends);
 
 /**
  * Reads the key, and counts the permits whose time is over without a report. Other calls begin with
- * it. `list` gets the permits in flight; it may be NULL.
+ * it. `list` gets the permits in flight, of which `list->alone.n` are wanted at most; it may be
+ * NULL.
  */
 void health_phase_settle(struct watch *watch, struct health_list *list);
 

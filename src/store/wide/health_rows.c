@@ -7,8 +7,6 @@
  */
 #include "store/wide/health_rows.h"
 
-#include <stdlib.h>
-
 static bool has_former(const struct watch *watch)
 {
 	return __builtin_expect(watch->held.count > 1, 0);
@@ -62,37 +60,36 @@ void health_rows_note_lost(struct watch *watch, const struct health_sweep *sweep
 	                                health_probe_end_ns(params, sweep->last_ns));
 }
 
-static int later_first(const void *a, const void *b)
-{
-	const struct health_group *one = a, *other = b;
-
-	return (one->ahead_ns < other->ahead_ns) - (one->ahead_ns > other->ahead_ns);
-}
-
+/* The newest first. */
 static uint64_t give_groups(struct watch *watch, struct health_list *list, uint64_t n)
 {
+	uint32_t tag = watch->held.rows[0].at.row.tag;
 	uint64_t given = 0;
 
-	qsort(list->groups, list->grouped, sizeof *list->groups, later_first);
-	for (size_t i = 0; i < list->grouped && given < n; i++)
-		given += health_group_give(watch->held.limit, watch->held.rows[0].at.row.tag,
-		                           &list->groups[i], n - given);
+	while (list->grouped > 0 && given < n) {
+		struct health_group *groups = list->groups, *newest = groups;
+
+		for (size_t i = 1; i < list->grouped; i++)
+			newest = groups[i].ahead_ns > newest->ahead_ns ? &groups[i] : newest;
+		given += health_group_give(watch->held.limit, tag, newest, n - given);
+		*newest = groups[--list->grouped];
+	}
 	return given;
 }
 
-static uint64_t give_alone(struct watch *watch, struct health_list *list, uint64_t n)
+static uint64_t give_alone(struct watch *watch, struct newest *newest, uint64_t n)
 {
 	const struct held *held = &watch->held;
-	struct health_newest newest = {0};
+	uint64_t given = 0, last_ns = 0;
 
-	n = u64_min(n, list->alone);
-	if (n == 0)
+	if (n == 0 || newest->count == 0)
 		return 0;
-	newest.after_ns = rows_greatest(list->alone_ns, list->alone, n, &newest.then);
+	held_find_newest(held, health_row_visit, n, newest);
 	for (size_t i = 0; i < held->count; i++)
-		health_row_give_newest(held->limit, held->now_ns, &held->rows[i].at.row, &newest);
-	watch->seen.last_ns = newest.last_ns;
-	return newest.given;
+		given += health_row_give_newest(held->limit, held->now_ns, &held->rows[i].at.row, newest,
+		                                &last_ns);
+	watch->seen.last_ns = last_ns;
+	return given;
 }
 
 uint64_t health_rows_give_newest(struct watch *watch, struct health_list *list, uint64_t n)
@@ -100,7 +97,7 @@ uint64_t health_rows_give_newest(struct watch *watch, struct health_list *list, 
 	bool bounded = watch->held.limit->health.max_concurrent != 0;
 	uint64_t given = bounded ? 0 : give_groups(watch, list, n);
 
-	given += give_alone(watch, list, n - given);
+	given += give_alone(watch, &list->alone, n - given);
 	if (bounded && given < n)
 		given += give_groups(watch, list, n - given);
 	watch->seen.in_flight = sat_sub(watch->seen.in_flight, given);

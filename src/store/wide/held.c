@@ -1,7 +1,7 @@
 /* held.c: reads and stores the headers of a key whose records are in one row or several. */
 #include "store/wide/held.h"
 
-void held_find_newest(struct held *held)
+void held_find_first(struct held *held)
 {
 	const struct holder *holder = held->holder;
 
@@ -19,7 +19,7 @@ void held_find(struct held *held)
 {
 	struct wide_table *former;
 
-	held_find_newest(held);
+	held_find_first(held);
 	former = held->rows[0].wide ? held->rows[0].wide->former : NULL;
 	for (; __builtin_expect(former != NULL, 0) && held->count < HELD_ROWS_MAX; held->count++) {
 		wide_find(former, held->holder->key, &held->rows[held->count]);
@@ -53,4 +53,23 @@ enum held_kept held_store(struct held *held, struct cell head)
 		return held_is_full(held) ? HELD_NO_ROOM : HELD_CHANGED;
 	newest->at.head = head;
 	return newest->at.cell ? HELD_KEPT : HELD_CHANGED;
+}
+
+void held_visit(const struct held *held, held_ends *ends, newest_visit *visit,
+                struct newest *newest)
+{
+	for (size_t i = 0; i < held->count; i++)
+		if (held->rows[i].at.cell)
+			ends(held->limit, held->now_ns, &held->rows[i].at, visit, newest);
+}
+
+void held_find_newest(const struct held *held, held_ends *ends, uint64_t n, struct newest *newest)
+{
+	while (newest_needs_count(newest, n)) {
+		held_visit(held, ends, newest_count, newest);
+		if (newest_end(newest))
+			return;
+		newest_begin(newest, n);
+		held_visit(held, ends, newest_add, newest);
+	}
 }

@@ -34,7 +34,7 @@ static inline void held_begin(struct held *held, const struct holder *holder)
 void held_find(struct held *held);
 
 /** The same of the newest table alone. */
-void held_find_newest(struct held *held);
+void held_find_first(struct held *held);
 
 /** Whether all headers are as they were read: no record that is counted in one was released. */
 bool held_is_unchanged(const struct held *held);
@@ -56,5 +56,17 @@ enum held_kept {
 
 /** Swaps the header in the newest table for `head`, or makes one. What was read of the row stands. */
 enum held_kept held_store(struct held *held, struct cell head);
+
+/* Visits the ends of those records of a row that a refund without a permit may give back. */
+typedef void held_ends(const struct algo_limit *limit, uint64_t now_ns, const struct row_state *at,
+                       newest_visit *visit, struct newest *newest);
+
+/** The same of all rows. */
+void held_visit(const struct held *held, held_ends *ends, newest_visit *visit,
+                struct newest *newest);
+
+/** After a first pass that has added all ends: finds the `n` newest, no more than that began with.
+ */
+void held_find_newest(const struct held *held, held_ends *ends, uint64_t n, struct newest *newest);
 
 #endif

@@ -64,15 +64,16 @@ static int later_first(const void *a, const void *b)
 	return (one < other) - (one > other);
 }
 
-static void search(size_t count, uint64_t n)
+/* Of a first pass that has prepared for up to `most`. */
+static void search_of(size_t count, uint64_t most, uint64_t n)
 {
 	struct newest newest;
 	uint64_t taken = 0;
 
-	newest_begin(&newest, n);
+	newest_begin(&newest, most);
 	for (size_t i = 0; i < count; i++)
 		newest_add(&newest, ends[i]);
-	if (newest_needs_count(&newest)) {
+	if (newest_needs_count(&newest, n)) {
 		for (size_t i = 0; i < count; i++)
 			newest_count(&newest, ends[i]);
 		assert_true(newest_end(&newest));
@@ -84,6 +85,13 @@ static void search(size_t count, uint64_t n)
 			taken++;
 		}
 	assert_int_equal(taken, n < count ? n : count);
+}
+
+static void search(size_t count, uint64_t n)
+{
+	search_of(count, n, n);
+	search_of(count, n + draw() % (2 * count), n);
+	search_of(count, UINT64_MAX, n);
 }
 
 static void the_newest_are_found(void **state)
@@ -117,14 +125,14 @@ static void ends_that_change_meanwhile_are_noticed(void **state)
 	newest_begin(&newest, 5000);
 	for (size_t i = 0; i < 10000; i++)
 		newest_add(&newest, i + 1);
-	assert_true(newest_needs_count(&newest));
+	assert_true(newest_needs_count(&newest, 5000));
 	for (size_t i = 0; i < 10000; i++)
 		newest_count(&newest, 20000);
 	assert_false(newest_end(&newest));
 	newest_begin(&newest, 5000);
 	for (size_t i = 0; i < 10000; i++)
 		newest_add(&newest, i + 1);
-	assert_true(newest_needs_count(&newest));
+	assert_true(newest_needs_count(&newest, 5000));
 	for (size_t i = 0; i < 10000; i++)
 		newest_count(&newest, 5001);
 	assert_false(newest_end(&newest));
