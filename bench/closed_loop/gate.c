@@ -25,13 +25,15 @@ static const struct {
     {"none", {0}},
     {"fixed",
      {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = BEST_FOR_16, .lease_ns = 3600 * SECOND_NS}},
-    {"adaptive", {.algorithm = WEIR_ALGORITHM_ADAPTIVE, .max = 1000}},
+    {"adaptive",
+     {.algorithm = WEIR_ALGORITHM_ADAPTIVE,
+      .adaptive = &(struct weir_adaptive_options){.max = 1000}}},
     {"breaker",
      {.algorithm = WEIR_ALGORITHM_BREAKER,
-      .health = &(struct weir_health_options){.window_ns = 2 * SECOND_NS,
-                                              .sleep_ns = SECOND_NS,
-                                              .slow_ns = 200 * MS,
-                                              .slow_percent = 50}}},
+      .breaker = &(struct weir_breaker_options){.window_ns = 2 * SECOND_NS,
+                                                .sleep_ns = SECOND_NS,
+                                                .slow_ns = 200 * MS,
+                                                .slow_percent = 50}}},
 };
 
 struct gate {

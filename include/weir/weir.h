@@ -153,13 +153,13 @@ enum weir_algorithm {
 	    and up to cold T after the key has rested. */
 	WEIR_ALGORITHM_WARM_UP,
 	/** Reports of permits say that the backend is healthy, or this request is a probe, see
-	    struct weir_health_options. */
+	    struct weir_breaker_options. */
 	WEIR_ALGORITHM_BREAKER,
 	/** A draw lets it pass. The fewer successes the last requests reported, the more the draw
-	    denies, see struct weir_health_options. */
+	    denies, see struct weir_throttle_options. */
 	WEIR_ALGORITHM_THROTTLE,
 	/** Fewer requests are in flight than the measured limit, which follows reports of permits
-	    and stays between `min` and `max`. */
+	    and stays between `min` and `max` of struct weir_adaptive_options. */
 	WEIR_ALGORITHM_ADAPTIVE,
 };
 
@@ -198,13 +198,63 @@ enum weir_weekday {
 	WEIR_WEEKDAY_SUNDAY,
 };
 
-/** The defaults of a breaker or throttle. */
-enum weir_preset {
-	WEIR_PRESET_NONE = 0,
-	WEIR_PRESET_HYSTRIX,      /**< as Netflix's Hystrix */
-	WEIR_PRESET_RESILIENCE4J, /**< as resilience4j */
-	WEIR_PRESET_KRATOS,       /**< as the circuit breaker of kratos */
-	WEIR_PRESET_GO_ZERO,      /**< as the breaker of go-zero */
+/** The defaults of a breaker. */
+enum weir_breaker_preset {
+	WEIR_BREAKER_PRESET_NONE = 0,
+	WEIR_BREAKER_PRESET_HYSTRIX,      /**< as Netflix's Hystrix */
+	WEIR_BREAKER_PRESET_RESILIENCE4J, /**< as resilience4j */
+};
+
+/** When a breaker opens and closes. Where a preset is set, its defaults replace those below. */
+struct weir_breaker_options {
+	enum weir_breaker_preset preset;
+	uint32_t failure_percent;   /**< opens at this share of failed calls; 1 to 100; 0: 50 */
+	uint32_t failures;          /**< opens at this many failed calls of the window, in place of
+	                                 minimum and failure_percent; 1 to 1,000,000; 0: at a share */
+	uint32_t slow_percent;      /**< opens at this share of slow calls; 1 to 100; 0: 100 */
+	uint32_t probes;            /**< half-open: this many calls decide; 1 to 100; 0: 1 */
+	uint32_t judge_only;        /**< 1: phases and counts as ever, but every request passes */
+	uint64_t window_ns;         /**< 1 ms to a year; 0: 10 s */
+	uint64_t calls;             /**< the window is the last so many calls instead; 1 to 1,000;
+	                                 0: by time */
+	uint64_t minimum;           /**< judges only a window with this many calls; 1 to 1,000,000;
+	                                 0: 20 */
+	uint64_t slow_ns;           /**< longer calls are slow, a year at most; 0: none is */
+	uint64_t sleep_ns;          /**< time that it stays open, 1 ms to a year; 0: 5 s */
+	uint64_t sleep_max_ns;      /**< each failed probe doubles the time that it stays open, up to
+	                                 this, +-10%; 1 ms to a year; 0: sleep_ns */
+	uint64_t ramp_ns;           /**< once closed, it goes from 10% to 100% of calls in this time;
+	                                 a year at most; 0: sleep_ns; WEIR_ZERO: all at once */
+	uint64_t probe_timeout_ns;  /**< a probe without a report counts as failed after this time,
+	                                 and its permit after its own; 1 ms to a year; 0: sleep_ns, at
+	                                 least 2 slow_ns, at most permit_timeout_ns */
+	uint64_t permit_timeout_ns; /**< a permit without a report counts as failed after this time;
+	                                 1 ms to a year; 0: 60 s */
+	uint64_t max_concurrent;    /**< calls in flight, 1 to 10,000; 0: any number */
+	uint64_t quorum;            /**< opens when this many servers that share Redis see a failure;
+	                                 1 to 1,000; 0: each server decides for itself. No effect in
+	                                 the library. */
+	uint64_t reserved[4];
+};
+
+/** The defaults of a throttle. */
+enum weir_throttle_preset {
+	WEIR_THROTTLE_PRESET_NONE = 0,
+	WEIR_THROTTLE_PRESET_KRATOS,  /**< as the circuit breaker of kratos */
+	WEIR_THROTTLE_PRESET_GO_ZERO, /**< as the breaker of go-zero */
+};
+
+/** What share a throttle denies. Where a preset is set, its defaults replace those below. */
+struct weir_throttle_options {
+	enum weir_throttle_preset preset;
+	double k;                   /**< passes up to k times as many requests as succeeded; 1 to
+	                                 1,000, to millionths; 0: 2 */
+	uint64_t window_ns;         /**< 1 ms to a year; 0: 2 min */
+	uint64_t minimum;           /**< judges only a window with this many requests; 1 to 1,000,000;
+	                                 0: any number */
+	uint64_t permit_timeout_ns; /**< a report that comes later than this has no effect; 1 ms to a
+	                                 year; 0: 60 s */
+	uint64_t reserved[4];
 };
 
 /** How an adaptive limit is measured. The numbers are the method's `min` and `max`. */
@@ -217,42 +267,15 @@ enum weir_method {
 	WEIR_METHOD_BBR,       /**< most passes x least latency while processors are busy; 1 to 10,000 */
 };
 
-/** Limits that judge a backend by the outcomes of permits; 0: the preset's default. */
-struct weir_health_options {
-	enum weir_preset preset;
-	uint32_t failure_percent;  /**< opens at this share of failed calls; 1 to 100; 0: 50 */
-	uint32_t slow_percent;     /**< opens at this share of slow calls; 1 to 100; 0: 100 */
-	uint32_t probes;           /**< half-open: this many calls decide; 1 to 100; 0: 1 */
-	uint64_t window_ns;        /**< 1 ms to a year; 0: 10 s, throttle: 2 min */
-	uint64_t calls;            /**< the window is the last so many calls instead; 1 to 1,000;
-	                                0: by time */
-	uint64_t minimum;          /**< judges only a window with this many calls; 0: 20, throttle:
-	                                any number */
-	uint64_t slow_ns;          /**< longer calls are slow, a year at most; 0: none is */
-	uint64_t sleep_ns;         /**< time that it stays open, 1 ms to a year; 0: 5 s */
-	uint64_t ramp_ns;          /**< once closed, it goes from 10% to 100% of calls in this time; a
-	                                year at most; 0: sleep_ns; WEIR_ZERO: all at once */
-	uint64_t max_concurrent;   /**< calls in flight, 1 to 10,000; 0: any number */
-	uint64_t permit_timeout_ns; /**< a permit without a report counts as failed after this time;
-	                                 1 ms to a year; 0: 60 s */
-	double k;                  /**< throttle: passes up to k times as many requests as succeeded;
-	                                1 to 1,000, to millionths; 0: 2 */
-	uint64_t quorum;           /**< opens when this many servers that share Redis see a failure; 1
-	                                to 1,000; 0: each server decides for itself. No effect in the
-	                                library. */
-	enum weir_method method;   /**< adaptive */
-	uint32_t initial;          /**< adaptive: the limit at first, from min to max; 0: the nearest to
-	                                20 */
-	uint64_t min;              /**< adaptive: the least limit, 1 to 10,000; 0: the method's */
-	uint32_t failures;         /**< opens at this many failed calls of the window, in place of
-	                                minimum and failure_percent; 1 to 1,000,000; 0: at a share */
-	uint32_t judge_only;       /**< 1: phases and counts as ever, but every request passes */
-	uint64_t probe_timeout_ns; /**< a probe without a report counts as failed after this time, and
-	                                its permit after its own; 1 ms to a year; 0: sleep_ns, at
-	                                least 2 slow_ns, at most permit_timeout_ns */
-	uint64_t sleep_max_ns;     /**< each failed probe doubles the time that it stays open, up to
-	                                this, +-10%; 1 ms to a year; 0: sleep_ns */
-	uint64_t reserved[1];
+/** How an adaptive limit is measured, and between which bounds. */
+struct weir_adaptive_options {
+	enum weir_method method;
+	uint32_t initial;           /**< the limit at first, from min to max; 0: the nearest to 20 */
+	uint64_t min;               /**< the least limit, 1 to 10,000; 0: the method's */
+	uint64_t max;               /**< the greatest limit, 1 to 10,000; 0: the method's */
+	uint64_t permit_timeout_ns; /**< a permit without a report counts as in flight for this time
+	                                 and up to a fifth longer; 1 ms to a year; 0: 60 s */
+	uint64_t reserved[4];
 };
 
 /** Parameters of a limit. Fields that the algorithm does not use must be 0. */
@@ -286,8 +309,7 @@ struct weir_limit_options {
 	uint64_t base;                /**< base: requests a day before `rate` limits the rest; the last
 	                                   of them counts in `rate` too; 1 to 2^32 + 1 - rate.count;
 	                                   required */
-	uint64_t max;                 /**< concurrency: requests in flight, 1 to 10,000; required.
-	                                   adaptive: the greatest limit, 1 to 10,000; 0: the method's */
+	uint64_t max;                 /**< concurrency: requests in flight, 1 to 10,000; required */
 	uint64_t queue;               /**< concurrency, adaptive: how many may wait for a place of a
 	                                   key, 1,000,000 at most; 0: only calls with a deadline
 	                                   wait, any number of threads */
@@ -297,7 +319,9 @@ struct weir_limit_options {
 	                                   adaptive: keys that a table has room for, 1 to 2^32, see
 	                                   weir_table_reserve; 0: as `capacity` of struct
 	                                   weir_table_options says */
-	const struct weir_health_options *health; /**< breaker, throttle, adaptive; NULL: defaults */
+	const struct weir_breaker_options *breaker;   /**< breaker; NULL: defaults */
+	const struct weir_throttle_options *throttle; /**< throttle; NULL: defaults */
+	const struct weir_adaptive_options *adaptive; /**< adaptive; NULL: defaults */
 	uint64_t reserved[4];
 };
 

@@ -22,9 +22,9 @@ static const struct word method_words[] = {
 /* The options that are given, and the method's bounds for the others, moved as near as needed. */
 static struct adaptive_bounds bounds_of(const struct weir_limit_options *options)
 {
-	const struct weir_health_options *health = options->health;
-	struct adaptive_bounds bounds = estimate_bounds(health->method);
-	uint32_t min = (uint32_t)health->min, max = (uint32_t)options->max, initial = health->initial;
+	const struct weir_adaptive_options *own = options->adaptive;
+	struct adaptive_bounds bounds = estimate_bounds(own->method);
+	uint32_t min = (uint32_t)own->min, max = (uint32_t)own->max, initial = own->initial;
 
 	if (max)
 		bounds.least = (uint32_t)u64_min(bounds.least, max);
@@ -40,9 +40,9 @@ static struct adaptive_bounds bounds_of(const struct weir_limit_options *options
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)
 {
-	const struct weir_health_options *health = options->health;
+	const struct weir_adaptive_options *own = options->adaptive;
 	struct adaptive_bounds bounds = bounds_of(options);
-	uint64_t part_ns = health->permit_timeout_ns / (FLYING_PARTS - 1) + 1 + FLYING_START_NS;
+	uint64_t part_ns = own->permit_timeout_ns / (FLYING_PARTS - 1) + 1 + FLYING_START_NS;
 
 	if (bounds.least > bounds.most)
 		return error_set(error, WEIR_EINVAL, "min: expected at most max, which is %u, found %u",
@@ -50,15 +50,15 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	if (bounds.initial < bounds.least || bounds.initial > bounds.most)
 		return error_set(error, WEIR_EINVAL, "initial: expected %u to %u (min to max), found %u",
 		                 bounds.least, bounds.most, bounds.initial);
-	limit->flying = (struct flying_params){bounds, health->method, health->permit_timeout_ns,
-	                                       part_ns, inverse_of(part_ns)};
+	limit->flying = (struct flying_params){bounds, own->method, own->permit_timeout_ns, part_ns,
+	                                       inverse_of(part_ns)};
 	limit->quota = bounds.most;
 	limit->is_measured = true;
-	limit->window_ns = health->permit_timeout_ns;
+	limit->window_ns = own->permit_timeout_ns;
 	/* A state of another method, or of another length of permits, counts for nothing here. */
-	limit->period_ns = health->permit_timeout_ns * 8 + health->method;
-	limit->width = algo_width(FLYING_CELLS + estimate_cells(health->method));
-	if (!estimate_has_cpu(health->method))
+	limit->period_ns = own->permit_timeout_ns * 8 + own->method;
+	limit->width = algo_width(FLYING_CELLS + estimate_cells(own->method));
+	if (!estimate_has_cpu(own->method))
 		return WEIR_OK;
 	limit->cpu = cpu_open("");
 	return limit->cpu ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
@@ -67,17 +67,20 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 const struct algorithm algorithm_adaptive = {
     .name = "adaptive",
     .id = WEIR_ALGORITHM_ADAPTIVE,
-    .parameters = {{"method", ALGO_WORD, ALGO_HEALTH_FIELD(method), .words = method_words},
-                   {"initial", ALGO_NUMBER, ALGO_HEALTH_FIELD(initial), .min = 1,
+    ALGO_OWN(adaptive),
+    .parameters = {{"method", ALGO_WORD, ALGO_OWN_FIELD(adaptive, method), .words = method_words},
+                   {"initial", ALGO_NUMBER, ALGO_OWN_FIELD(adaptive, initial), .min = 1,
                     .max = ALGO_PERMITS_MAX},
-                   {"min", ALGO_NUMBER, ALGO_HEALTH_FIELD(min), .min = 1,
+                   {"min", ALGO_NUMBER, ALGO_OWN_FIELD(adaptive, min), .min = 1,
                     .max = ALGO_PERMITS_MAX},
-                   {"max", ALGO_NUMBER, ALGO_FIELD(max), .min = 1, .max = ALGO_PERMITS_MAX},
+                   {"max", ALGO_NUMBER, ALGO_OWN_FIELD(adaptive, max), .min = 1,
+                    .max = ALGO_PERMITS_MAX},
                    ALGO_MAX_WAIT_ROW(ALGO_WAIT_DEFAULT_NS),
                    {"queue", ALGO_NUMBER, ALGO_FIELD(queue), .max = 1000000},
-                   {"permit_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(permit_timeout_ns),
+                   {"permit_timeout", ALGO_TIME, ALGO_OWN_FIELD(adaptive, permit_timeout_ns),
                     .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
-                   ALGO_RETRY_ROW, ALGO_KEYS_ROW},
+                   ALGO_RETRY_ROW,
+                   ALGO_KEYS_ROW},
     .rows = ALGO_ROWS_FLYING,
     .judges = true,
     .guesses = true,

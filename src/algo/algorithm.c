@@ -40,7 +40,7 @@ static const struct algo_parameter *counterpart(const struct algorithm *algorith
                                                 const struct algo_parameter *parameter)
 {
 	for (const struct algo_parameter *own = algorithm->parameters; own->name; own++)
-		if (own->offset == parameter->offset && own->in_health == parameter->in_health)
+		if (own->offset == parameter->offset && own->own == parameter->own)
 			return own;
 	return NULL;
 }
@@ -59,16 +59,20 @@ static int refuse(const struct algo_parameter *parameter, const struct algorithm
 	                 parameter->name, names, found->name);
 }
 
-/* A parameter of another algorithm is refused, not ignored. */
+/* What belongs to another algorithm is refused, not ignored. */
 static int check_foreign(const struct algorithm *algorithm,
                          const struct weir_limit_options *options, struct weir_error *error)
 {
 	const struct algorithm *other;
 
-	for (unsigned i = 0; (other = algorithm_of(i)); i++)
+	for (unsigned i = 0; (other = algorithm_of(i)); i++) {
+		if (other->own && other != algorithm && parameter_own(other->own, options))
+			return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found with %s",
+			                 other->name, other->name, algorithm->name);
 		for (const struct algo_parameter *row = other->parameters; row->name; row++)
-			if (parameter_is_given(row, options) && !counterpart(algorithm, row))
+			if (!row->own && parameter_is_given(row, options) && !counterpart(algorithm, row))
 				return refuse(row, algorithm, error);
+	}
 	return WEIR_OK;
 }
 
@@ -87,27 +91,32 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
 	return status;
 }
 
-/* The preset fills in the options that are not given. */
-static void resolve_preset(const struct algorithm *algorithm, struct weir_limit_options *options)
+/* The preset fills in the own options that `asked` does not give. */
+static void resolve_preset(const struct algorithm *algorithm,
+                           const struct weir_limit_options *asked,
+                           struct weir_limit_options *options)
 {
-	const struct weir_limit_options preset = {.health = algorithm->preset(options)};
-	const struct weir_health_options given = *options->health;
-	const struct weir_limit_options asked = {.health = &given};
+	struct weir_limit_options preset = {0};
 
+	parameter_set_own(algorithm->own, algorithm->preset(options), &preset);
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-		if (row->in_health && !parameter_is_given(row, &asked) &&
-		    parameter_use(row, &asked) != ALGO_REFUSED)
+		if (row->own && !parameter_is_given(row, asked) &&
+		    parameter_use(row, asked) != ALGO_REFUSED)
 			memcpy(parameter_place(row, options), parameter_field(row, &preset), row->size);
 }
 
-void algorithm_resolve(struct weir_limit_options *options, struct weir_health_options *health)
+void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
 {
 	const struct algorithm *algorithm = algorithm_of(options->algorithm);
+	const struct weir_limit_options asked = *options;
 
-	*health = options->health ? *options->health : (struct weir_health_options){0};
-	options->health = health;
+	*own = (union algo_own){0};
+	if (algorithm->own && parameter_own(algorithm->own, options))
+		memcpy(own, parameter_own(algorithm->own, options), algorithm->own_size);
+	if (algorithm->own)
+		parameter_set_own(algorithm->own, own, options);
 	if (algorithm->preset)
-		resolve_preset(algorithm, options);
+		resolve_preset(algorithm, &asked, options);
 	for (int derived = 0; derived <= 1; derived++)
 		for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 			if ((row->otherwise == ALGO_DERIVED) == derived)

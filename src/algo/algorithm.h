@@ -39,15 +39,16 @@ struct algo_note {
 #define ALGO_CUT UINT64_MAX
 
 struct algorithm {
-	const char *name; /* as rule files have it */
+	const char *name; /* as rule files have it, and as its field in struct weir_limit_options */
 	enum weir_algorithm id;
 	struct algo_parameter parameters[ALGO_PARAMETERS_MAX + 1]; /* in the order of listings */
+	uint16_t own, own_size; /* its own options, see parameter_own; 0: it has none */
 	const char
 	    *sample; /* parameters at some 100 a minute, by which it is compared, or NULL */
 
 	enum algo_rows rows; /* how states are kept that are wider than a word; without them, `step` */
 	bool paced;          /* a request may have to wait for its start */
-	bool judges;         /* by outcomes: it has health options, and its permits are reported */
+	bool judges;         /* by outcomes: its permits are reported */
 	bool draws;          /* it decides by algo_call.draw and keeps no states */
 	bool guesses;        /* retry_after_ns is not exact */
 	bool pays_later;     /* a request does not wait for its own cost, but the next one does: two
@@ -63,8 +64,8 @@ struct algorithm {
 	int (*init)(struct algo_limit *limit, const struct weir_limit_options *options,
 	            struct weir_error *error);
 
-	/** Optional: what the options name as a preset, as the options that it stands for. */
-	const struct weir_health_options *(*preset)(const struct weir_limit_options *options);
+	/** Optional: the own options that the preset in `options` stands for. */
+	const void *(*preset)(const struct weir_limit_options *options);
 
 	/* For states of one time and one word, see algo_step. */
 	algorithm_step *step;
@@ -131,13 +132,18 @@ const struct algorithm *algorithm_listed(size_t index);
 int algorithm_check(const struct weir_limit_options *options, struct weir_error *error);
 
 /**
- * Fills in the defaults of the preset and of the algorithm; an explicit zero is 0 then. `health` is
- * room for these options, which `options` points to from then on.
+ * Fills in the defaults of the preset and of the algorithm; an explicit zero is 0 then. From then
+ * on `options` points to `own`, if the algorithm has options of its own.
  */
-void algorithm_resolve(struct weir_limit_options *options, struct weir_health_options *health);
+void algorithm_resolve(struct weir_limit_options *options, union algo_own *own);
 
 /* The options of a limit that denies every request and keeps no state. */
 extern const struct weir_limit_options algorithm_denies_all;
+
+/* The own options of an algorithm. */
+#define ALGO_OWN(algorithm)                                                                        \
+	.own = offsetof(struct weir_limit_options, algorithm),                                         \
+	.own_size = sizeof(struct weir_##algorithm##_options)
 
 /* For `init` of algorithms. */
 

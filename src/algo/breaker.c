@@ -15,63 +15,69 @@
 #define QUORUM_MAX         1000 /* servers */
 #define FAILURES_MAX       1000000
 
-static const struct word preset_words[] = {{"none", WEIR_PRESET_NONE},
-                                           {"hystrix", WEIR_PRESET_HYSTRIX},
-                                           {"resilience4j", WEIR_PRESET_RESILIENCE4J},
+static const struct word preset_words[] = {{"none", WEIR_BREAKER_PRESET_NONE},
+                                           {"hystrix", WEIR_BREAKER_PRESET_HYSTRIX},
+                                           {"resilience4j", WEIR_BREAKER_PRESET_RESILIENCE4J},
                                            {0}};
 
 static const struct word judge_words[] = {{"no", 0}, {"yes", 1}, {0}};
 
 /* A preset: the options that it fills in, and other parameters. */
 static const struct preset {
-	struct weir_health_options options;
+	struct weir_breaker_options options;
 	uint32_t parts;
 	bool finished_only, together, refusals_fail;
 } presets[] = {
-    [WEIR_PRESET_NONE] = {.parts = 10},
-    [WEIR_PRESET_HYSTRIX] = {{.ramp_ns = WEIR_ZERO, .max_concurrent = 10},
-                             .parts = HEALTH_PARTS_MAX, .finished_only = true,
-                             .refusals_fail = true},
-    [WEIR_PRESET_RESILIENCE4J] = {{.calls = 100, .minimum = 100, .slow_ns = 60 * NS_PER_S,
-                                   .sleep_ns = 60 * NS_PER_S, .probes = 10, .ramp_ns = WEIR_ZERO},
-                                  .parts = 10, .together = true},
+    [WEIR_BREAKER_PRESET_NONE] = {.parts = 10},
+    [WEIR_BREAKER_PRESET_HYSTRIX] = {{.ramp_ns = WEIR_ZERO, .max_concurrent = 10},
+                                     .parts = HEALTH_PARTS_MAX,
+                                     .finished_only = true,
+                                     .refusals_fail = true},
+    [WEIR_BREAKER_PRESET_RESILIENCE4J] = {{.calls = 100,
+                                           .minimum = 100,
+                                           .slow_ns = 60 * NS_PER_S,
+                                           .sleep_ns = 60 * NS_PER_S,
+                                           .probes = 10,
+                                           .ramp_ns = WEIR_ZERO},
+                                          .parts = 10,
+                                          .together = true},
 };
 
-static const struct weir_health_options *preset(const struct weir_limit_options *options)
+static const void *preset(const struct weir_limit_options *options)
 {
-	return &presets[options->health->preset].options;
+	return &presets[options->breaker->preset].options;
 }
 
 /* A window is one of time or one of calls. */
 static enum algo_use unless_calls(const struct weir_limit_options *options)
 {
-	return options->health && options->health->calls ? ALGO_REFUSED : ALGO_USED;
+	return options->breaker && options->breaker->calls ? ALGO_REFUSED : ALGO_USED;
 }
 
 static enum algo_use unless_window(const struct weir_limit_options *options)
 {
-	return options->health && options->health->window_ns ? ALGO_REFUSED : ALGO_USED;
+	return options->breaker && options->breaker->window_ns ? ALGO_REFUSED : ALGO_USED;
 }
 
 /* A number of failures stands in place of a share of calls. */
 static enum algo_use unless_failures(const struct weir_limit_options *options)
 {
-	return options->health && options->health->failures ? ALGO_REFUSED : ALGO_USED;
+	return options->breaker && options->breaker->failures ? ALGO_REFUSED : ALGO_USED;
 }
 
 static uint64_t as_sleep(const struct weir_limit_options *options)
 {
-	return options->health->sleep_ns;
+	return options->breaker->sleep_ns;
 }
 
 /* A slow probe shall be found slow, and not lost. Those that presets are named after lose none. */
 static uint64_t probe_timeout(const struct weir_limit_options *options)
 {
-	const struct weir_health_options *health = options->health;
-	uint64_t wanted_ns = u64_max(health->sleep_ns, 2 * health->slow_ns);
+	const struct weir_breaker_options *own = options->breaker;
+	uint64_t wanted_ns = u64_max(own->sleep_ns, 2 * own->slow_ns);
 
-	return health->preset == WEIR_PRESET_NONE ? u64_min(wanted_ns, health->permit_timeout_ns)
-	                                          : health->permit_timeout_ns;
+	return own->preset == WEIR_BREAKER_PRESET_NONE ? u64_min(wanted_ns, own->permit_timeout_ns)
+	                                               : own->permit_timeout_ns;
 }
 
 static uint32_t mix(uint64_t seal, uint64_t value)
@@ -108,39 +114,39 @@ static uint32_t share_of(uint32_t failures, uint32_t probes)
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)
 {
-	const struct weir_health_options *health = options->health;
-	const struct preset *named = &presets[health->preset];
-	uint32_t parts = health->calls ? 0 : named->parts;
-	uint64_t calls_most = health->calls ? health->calls : UINT32_MAX;
-	uint32_t failures = (uint32_t)u64_min(health->failures, calls_most);
+	const struct weir_breaker_options *own = options->breaker;
+	const struct preset *named = &presets[own->preset];
+	uint32_t parts = own->calls ? 0 : named->parts;
+	uint64_t calls_most = own->calls ? own->calls : UINT32_MAX;
+	uint32_t failures = (uint32_t)u64_min(own->failures, calls_most);
 
 	(void)error;
 	limit->health = (struct health_params){
-	    .part_ns = parts ? health->window_ns / parts : 0,
-	    .slow_ns = health->slow_ns,
-	    .sleep_ns = health->sleep_ns,
-	    .sleep_max_ns = u64_max(health->sleep_ns, health->sleep_max_ns),
-	    .ramp_ns = health->ramp_ns,
-	    .timeout_ns = health->permit_timeout_ns,
-	    .probe_ns = u64_min(health->probe_timeout_ns, health->permit_timeout_ns),
+	    .part_ns = parts ? own->window_ns / parts : 0,
+	    .slow_ns = own->slow_ns,
+	    .sleep_ns = own->sleep_ns,
+	    .sleep_max_ns = u64_max(own->sleep_ns, own->sleep_max_ns),
+	    .ramp_ns = own->ramp_ns,
+	    .timeout_ns = own->permit_timeout_ns,
+	    .probe_ns = u64_min(own->probe_timeout_ns, own->permit_timeout_ns),
 	    .parts = parts,
-	    .calls = (uint32_t)health->calls,
-	    .minimum = failures ? failures : (uint32_t)u64_min(health->minimum, calls_most),
+	    .calls = (uint32_t)own->calls,
+	    .minimum = failures ? failures : (uint32_t)u64_min(own->minimum, calls_most),
 	    .failures = failures,
-	    .failure_percent = failures ? share_of(failures, health->probes) : health->failure_percent,
-	    .slow_percent = health->slow_percent,
-	    .probes = health->probes,
-	    .max_concurrent = (uint32_t)health->max_concurrent,
-	    .layout = (uint32_t)health->max_concurrent | health->judge_only << 31,
-	    .quorum = (uint32_t)health->quorum,
+	    .failure_percent = failures ? share_of(failures, own->probes) : own->failure_percent,
+	    .slow_percent = own->slow_percent,
+	    .probes = own->probes,
+	    .max_concurrent = (uint32_t)own->max_concurrent,
+	    .layout = (uint32_t)own->max_concurrent | own->judge_only << 31,
+	    .quorum = (uint32_t)own->quorum,
 	    .finished_only = parts && named->finished_only,
 	    .together = named->together,
 	    .refusals_fail = named->refusals_fail,
-	    .judge_only = health->judge_only,
+	    .judge_only = own->judge_only,
 	};
 	prepare(&limit->health);
-	limit->quota = health->max_concurrent ? health->max_concurrent : ALGO_COUNT_MAX;
-	limit->window_ns = health->calls ? 0 : health->window_ns;
+	limit->quota = own->max_concurrent ? own->max_concurrent : ALGO_COUNT_MAX;
+	limit->window_ns = own->calls ? 0 : own->window_ns;
 	limit->width = algo_width(health_cells(&limit->health));
 	return WEIR_OK;
 }
@@ -148,44 +154,44 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 const struct algorithm algorithm_breaker = {
     .name = "breaker",
     .id = WEIR_ALGORITHM_BREAKER,
-    .parameters = {{"preset", ALGO_WORD, ALGO_HEALTH_FIELD(preset), .words = preset_words},
-                   {"window", ALGO_TIME, ALGO_HEALTH_FIELD(window_ns), .min = NS_PER_MS,
-                    .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S, .use = unless_calls,
-                    .with = "no window of calls", .found = "one"},
-                   {"calls", ALGO_NUMBER, ALGO_HEALTH_FIELD(calls), .min = 1,
-                    .max = HEALTH_CALLS_MAX, .use = unless_window, .with = "no window of time",
-                    .found = "one"},
-                   {"minimum", ALGO_NUMBER, ALGO_HEALTH_FIELD(minimum), .min = 1,
-                    .max = FAILURES_MAX, .otherwise = 20, .use = unless_failures,
-                    .with = "no number of failures", .found = "one"},
-                   {"failure_rate", ALGO_PERCENT, ALGO_HEALTH_FIELD(failure_percent), .min = 1,
-                    .max = 100, .otherwise = 50, .use = unless_failures,
-                    .with = "no number of failures", .found = "one"},
-                   {"failures", ALGO_NUMBER, ALGO_HEALTH_FIELD(failures), .min = 1,
-                    .max = FAILURES_MAX},
-                   {"slow", ALGO_TIME, ALGO_HEALTH_FIELD(slow_ns), .min = 1,
-                    .max = ALGO_PERIOD_MAX_NS},
-                   {"slow_rate", ALGO_PERCENT, ALGO_HEALTH_FIELD(slow_percent), .min = 1,
-                    .max = 100, .otherwise = 100},
-                   {"sleep", ALGO_TIME, ALGO_HEALTH_FIELD(sleep_ns), .min = NS_PER_MS,
-                    .max = ALGO_PERIOD_MAX_NS, .otherwise = 5 * NS_PER_S},
-                   {"sleep_max", ALGO_TIME, ALGO_HEALTH_FIELD(sleep_max_ns), .min = NS_PER_MS,
-                    .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DERIVED, .derive = as_sleep,
-                    .text = "as `sleep`"},
-                   {"probes", ALGO_NUMBER, ALGO_HEALTH_FIELD(probes), .min = 1,
-                    .max = HEALTH_PROBES_MAX, .otherwise = 1},
-                   {"probe_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(probe_timeout_ns),
-                    .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DERIVED,
-                    .derive = probe_timeout, .text = "as `sleep`, see [breakers](breaker.md)"},
-                   {"ramp", ALGO_TIME, ALGO_HEALTH_FIELD(ramp_ns), .max = ALGO_PERIOD_MAX_NS,
-                    .otherwise = ALGO_DERIVED, .derive = as_sleep, .text = "as `sleep`"},
-                   {"max_concurrent", ALGO_NUMBER, ALGO_HEALTH_FIELD(max_concurrent), .min = 1,
-                    .max = ALGO_PERMITS_MAX},
-                   {"permit_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(permit_timeout_ns),
-                    .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
-                   {"quorum", ALGO_NUMBER, ALGO_HEALTH_FIELD(quorum), .max = QUORUM_MAX},
-                   {"judge_only", ALGO_WORD, ALGO_HEALTH_FIELD(judge_only), .words = judge_words},
-                   ALGO_RETRY_ROW, ALGO_KEYS_ROW},
+    ALGO_OWN(breaker),
+    .parameters =
+        {{"preset", ALGO_WORD, ALGO_OWN_FIELD(breaker, preset), .words = preset_words},
+         {"window", ALGO_TIME, ALGO_OWN_FIELD(breaker, window_ns), .min = NS_PER_MS,
+          .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S, .use = unless_calls,
+          .with = "no window of calls", .found = "one"},
+         {"calls", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, calls), .min = 1, .max = HEALTH_CALLS_MAX,
+          .use = unless_window, .with = "no window of time", .found = "one"},
+         {"minimum", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, minimum), .min = 1, .max = FAILURES_MAX,
+          .otherwise = 20, .use = unless_failures, .with = "no number of failures", .found = "one"},
+         {"failure_rate", ALGO_PERCENT, ALGO_OWN_FIELD(breaker, failure_percent), .min = 1,
+          .max = 100, .otherwise = 50, .use = unless_failures, .with = "no number of failures",
+          .found = "one"},
+         {"failures", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, failures), .min = 1,
+          .max = FAILURES_MAX},
+         {"slow", ALGO_TIME, ALGO_OWN_FIELD(breaker, slow_ns), .min = 1, .max = ALGO_PERIOD_MAX_NS},
+         {"slow_rate", ALGO_PERCENT, ALGO_OWN_FIELD(breaker, slow_percent), .min = 1, .max = 100,
+          .otherwise = 100},
+         {"sleep", ALGO_TIME, ALGO_OWN_FIELD(breaker, sleep_ns), .min = NS_PER_MS,
+          .max = ALGO_PERIOD_MAX_NS, .otherwise = 5 * NS_PER_S},
+         {"sleep_max", ALGO_TIME, ALGO_OWN_FIELD(breaker, sleep_max_ns), .min = NS_PER_MS,
+          .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DERIVED, .derive = as_sleep,
+          .text = "as `sleep`"},
+         {"probes", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, probes), .min = 1,
+          .max = HEALTH_PROBES_MAX, .otherwise = 1},
+         {"probe_timeout", ALGO_TIME, ALGO_OWN_FIELD(breaker, probe_timeout_ns), .min = NS_PER_MS,
+          .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DERIVED, .derive = probe_timeout,
+          .text = "as `sleep`, see [breakers](breaker.md)"},
+         {"ramp", ALGO_TIME, ALGO_OWN_FIELD(breaker, ramp_ns), .max = ALGO_PERIOD_MAX_NS,
+          .otherwise = ALGO_DERIVED, .derive = as_sleep, .text = "as `sleep`"},
+         {"max_concurrent", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, max_concurrent), .min = 1,
+          .max = ALGO_PERMITS_MAX},
+         {"permit_timeout", ALGO_TIME, ALGO_OWN_FIELD(breaker, permit_timeout_ns), .min = NS_PER_MS,
+          .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
+         {"quorum", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, quorum), .max = QUORUM_MAX},
+         {"judge_only", ALGO_WORD, ALGO_OWN_FIELD(breaker, judge_only), .words = judge_words},
+         ALGO_RETRY_ROW,
+         ALGO_KEYS_ROW},
     .rows = ALGO_ROWS_HEALTH,
     .judges = true,
     .guesses = true,

@@ -53,13 +53,13 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *g
                     struct weir_error *error)
 {
 	struct weir_limit_options options = *given;
-	struct weir_health_options health;
+	union algo_own own;
 	int status = algorithm_check(given, error);
 
 	*limit = (struct algo_limit){.algorithm = algorithm_of(given->algorithm)};
 	if (status != WEIR_OK)
 		return status;
-	algorithm_resolve(&options, &health);
+	algorithm_resolve(&options, &own);
 	limit->rows = limit->algorithm->rows;
 	limit->paced = limit->algorithm->paced;
 	limit->retry_ns = options.retry_ns ? options.retry_ns : ALGO_RETRY_DEFAULT_NS;

@@ -19,20 +19,31 @@ static const uint64_t unit_ns[] = {
     [WEIR_UNIT_YEAR] = 366 * NS_PER_DAY,
 };
 
+const void *parameter_own(uint16_t own, const struct weir_limit_options *options)
+{
+	const void *value;
+
+	memcpy(&value, (const char *)options + own, sizeof value);
+	return value;
+}
+
+void parameter_set_own(uint16_t own, const void *value, struct weir_limit_options *options)
+{
+	memcpy((char *)options + own, &value, sizeof value);
+}
+
 const void *parameter_field(const struct algo_parameter *parameter,
                             const struct weir_limit_options *options)
 {
-	static const struct weir_health_options none;
-	const void *base = options;
+	static const union algo_own none;
+	const void *base = parameter->own ? parameter_own(parameter->own, options) : options;
 
-	if (parameter->in_health)
-		base = options->health ? options->health : &none;
-	return (const char *)base + parameter->offset;
+	return (const char *)(base ? base : &none) + parameter->offset;
 }
 
 void *parameter_place(const struct algo_parameter *parameter, struct weir_limit_options *options)
 {
-	return (char *)(parameter->in_health ? (void *)options->health : options) + parameter->offset;
+	return (void *)parameter_field(parameter, options);
 }
 
 uint64_t parameter_number(const struct algo_parameter *parameter,

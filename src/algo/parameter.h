@@ -50,8 +50,8 @@ enum algo_use {
 struct algo_parameter {
 	const char *name; /* or NULL at the end of a list */
 	enum algo_type type;
-	uint16_t offset, size; /* of its field in struct weir_limit_options, ... */
-	bool in_health;        /* or in struct weir_health_options */
+	uint16_t offset, size; /* of its field in struct weir_limit_options, if `own` is 0 */
+	uint16_t own;          /* otherwise in the algorithm's own options; see parameter_own */
 	bool required;
 	/*
 	 * The range of a number, a decimal, a time (from 0, 1 or a millisecond), a rate's count, or a
@@ -73,9 +73,11 @@ struct algo_parameter {
 	.offset = offsetof(struct weir_limit_options, field),                                          \
 	.size = sizeof((struct weir_limit_options *)0)->field
 
-#define ALGO_HEALTH_FIELD(field)                                                                   \
-	.in_health = true, .offset = offsetof(struct weir_health_options, field),                      \
-	.size = sizeof((struct weir_health_options *)0)->field
+/* A place in the own options of an algorithm. */
+#define ALGO_OWN_FIELD(algorithm, field)                                                           \
+	.own = offsetof(struct weir_limit_options, algorithm),                                         \
+	.offset = offsetof(struct weir_##algorithm##_options, field),                                  \
+	.size = sizeof((struct weir_##algorithm##_options *)0)->field
 
 /* Parameters that several algorithms have. */
 #define ALGO_RATE_ROW(most)                                                                        \
@@ -100,10 +102,24 @@ struct algo_parameter {
 	"expected a period of fixed length, found months or years, which only calendar windows "       \
 	"(fixed_window) have"
 
-/** The place of its value, or NULL if no option of its kind is given. */
+/* Room for an algorithm's own options, whichever it is. */
+union algo_own {
+	struct weir_breaker_options breaker;
+	struct weir_throttle_options throttle;
+	struct weir_adaptive_options adaptive;
+};
+
+/**
+ * The own options of an algorithm, or NULL if the caller gave none. `own` is the offset of the
+ * pointer to them in struct weir_limit_options.
+ */
+const void *parameter_own(uint16_t own, const struct weir_limit_options *options);
+void parameter_set_own(uint16_t own, const void *value, struct weir_limit_options *options);
+
+/** The place of its value. */
 const void *parameter_field(const struct algo_parameter *parameter,
                             const struct weir_limit_options *options);
-/** The same to write to: options->health is the caller's own. */
+/** The same to write to. Own options must be there, and be the caller's. */
 void *parameter_place(const struct algo_parameter *parameter, struct weir_limit_options *options);
 
 /** Whether the options say anything of it. */

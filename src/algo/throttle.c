@@ -14,27 +14,31 @@
 
 #define K_MAX 1000
 
-static const struct word preset_words[] = {{"none", WEIR_PRESET_NONE},
-                                           {"kratos", WEIR_PRESET_KRATOS},
-                                           {"go-zero", WEIR_PRESET_GO_ZERO},
+static const struct word preset_words[] = {{"none", WEIR_THROTTLE_PRESET_NONE},
+                                           {"kratos", WEIR_THROTTLE_PRESET_KRATOS},
+                                           {"go-zero", WEIR_THROTTLE_PRESET_GO_ZERO},
                                            {0}};
 
 /* A preset: the options that it fills in, and other parameters. */
 static const struct preset {
-	struct weir_health_options options;
+	struct weir_throttle_options options;
 	uint32_t parts, spared;
 	double k_least; /* when all parts fail, or 0 for `k` */
 	bool recovers;
 } presets[] = {
-    [WEIR_PRESET_NONE] = {.parts = 40},
-    [WEIR_PRESET_KRATOS] = {{.window_ns = 3 * NS_PER_S, .k = 1 / 0.6, .minimum = 100}, .parts = 10},
-    [WEIR_PRESET_GO_ZERO] = {{.window_ns = 10 * NS_PER_S, .k = 1.5}, .parts = 40, .spared = 5,
-                             .k_least = 1.1, .recovers = true},
+    [WEIR_THROTTLE_PRESET_NONE] = {.parts = 40},
+    [WEIR_THROTTLE_PRESET_KRATOS] = {{.window_ns = 3 * NS_PER_S, .k = 1 / 0.6, .minimum = 100},
+                                     .parts = 10},
+    [WEIR_THROTTLE_PRESET_GO_ZERO] = {{.window_ns = 10 * NS_PER_S, .k = 1.5},
+                                      .parts = 40,
+                                      .spared = 5,
+                                      .k_least = 1.1,
+                                      .recovers = true},
 };
 
-static const struct weir_health_options *preset(const struct weir_limit_options *options)
+static const void *preset(const struct weir_limit_options *options)
 {
-	return &presets[options->health->preset].options;
+	return &presets[options->throttle->preset].options;
 }
 
 static uint32_t in_units(double k)
@@ -45,16 +49,16 @@ static uint32_t in_units(double k)
 static int init(struct algo_limit *limit, const struct weir_limit_options *options,
                 struct weir_error *error)
 {
-	const struct weir_health_options *health = options->health;
-	const struct preset *named = &presets[health->preset];
-	uint32_t k = in_units(health->k), k_least = in_units(named->k_least);
+	const struct weir_throttle_options *own = options->throttle;
+	const struct preset *named = &presets[own->preset];
+	uint32_t k = in_units(own->k), k_least = in_units(named->k_least);
 
 	(void)error;
 	limit->accepts = (struct accepts_params){
-	    .part_ns = health->window_ns / named->parts,
-	    .timeout_ns = health->permit_timeout_ns,
+	    .part_ns = own->window_ns / named->parts,
+	    .timeout_ns = own->permit_timeout_ns,
 	    .parts = named->parts,
-	    .minimum = (uint32_t)health->minimum,
+	    .minimum = (uint32_t)own->minimum,
 	    .spared = named->spared,
 	    .k = k,
 	    .k_least = k_least > 0 && k_least < k ? k_least : k,
@@ -62,7 +66,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	};
 	accepts_plan_demand(&limit->accepts);
 	limit->quota = ALGO_COUNT_MAX;
-	limit->window_ns = health->window_ns;
+	limit->window_ns = own->window_ns;
 	limit->width = algo_width(accepts_cells(&limit->accepts));
 	return WEIR_OK;
 }
@@ -70,15 +74,18 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 const struct algorithm algorithm_throttle = {
     .name = "throttle",
     .id = WEIR_ALGORITHM_THROTTLE,
-    .parameters = {{"preset", ALGO_WORD, ALGO_HEALTH_FIELD(preset), .words = preset_words},
-                   {"window", ALGO_TIME, ALGO_HEALTH_FIELD(window_ns), .min = NS_PER_MS,
+    ALGO_OWN(throttle),
+    .parameters = {{"preset", ALGO_WORD, ALGO_OWN_FIELD(throttle, preset), .words = preset_words},
+                   {"window", ALGO_TIME, ALGO_OWN_FIELD(throttle, window_ns), .min = NS_PER_MS,
                     .max = ALGO_PERIOD_MAX_NS, .otherwise = 120 * NS_PER_S},
-                   {"k", ALGO_DECIMAL, ALGO_HEALTH_FIELD(k), .min = 1, .max = K_MAX,
+                   {"k", ALGO_DECIMAL, ALGO_OWN_FIELD(throttle, k), .min = 1, .max = K_MAX,
                     .otherwise = 2},
-                   {"minimum", ALGO_NUMBER, ALGO_HEALTH_FIELD(minimum), .min = 1, .max = 1000000},
-                   {"permit_timeout", ALGO_TIME, ALGO_HEALTH_FIELD(permit_timeout_ns),
+                   {"minimum", ALGO_NUMBER, ALGO_OWN_FIELD(throttle, minimum), .min = 1,
+                    .max = 1000000},
+                   {"permit_timeout", ALGO_TIME, ALGO_OWN_FIELD(throttle, permit_timeout_ns),
                     .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
-                   ALGO_RETRY_ROW, ALGO_KEYS_ROW},
+                   ALGO_RETRY_ROW,
+                   ALGO_KEYS_ROW},
     .rows = ALGO_ROWS_ACCEPTS,
     .judges = true,
     .guesses = true,

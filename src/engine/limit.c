@@ -44,12 +44,19 @@ static uint64_t identity_of(const char *name, const struct weir_limit_options *o
 	return hash_bytes(&identity_key, text, (size_t)len);
 }
 
+static bool any(const uint64_t reserved[4])
+{
+	return reserved[0] || reserved[1] || reserved[2] || reserved[3];
+}
+
 static bool has_reserved(const struct weir_limit_options *options)
 {
-	const uint64_t *own = options->reserved;
+	const struct weir_breaker_options *breaker = options->breaker;
+	const struct weir_throttle_options *throttle = options->throttle;
+	const struct weir_adaptive_options *adaptive = options->adaptive;
 
-	return own[0] || own[1] || own[2] || own[3] ||
-	       (options->health && options->health->reserved[0]);
+	return any(options->reserved) || (breaker && any(breaker->reserved)) ||
+	       (throttle && any(throttle->reserved)) || (adaptive && any(adaptive->reserved));
 }
 
 int limit_init(struct weir_limit *limit, const struct weir_limit_options *options,
@@ -122,9 +129,9 @@ static void share_options(struct weir_limit_options *own, const struct weir_limi
                           uint64_t nodes)
 {
 	struct weir_limit_options whole = *own;
-	struct weir_health_options health;
+	union algo_own own_options;
 
-	algorithm_resolve(&whole, &health);
+	algorithm_resolve(&whole, &own_options);
 	if (whole.burst > 0)
 		own->burst = share(whole.burst, nodes);
 	if (own->max > 0)

@@ -82,9 +82,9 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 {
 	const struct algorithm *algorithm = algorithm_of(limit->options.algorithm);
 	struct weir_limit_options options = limit->options;
-	struct weir_health_options health;
+	union algo_own own;
 
-	algorithm_resolve(&options, &health);
+	algorithm_resolve(&options, &own);
 	buffer_printf(out, "\"algorithm\":\"%s\"", algorithm->name);
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++) {
 		if (!is_shown(row, &options))

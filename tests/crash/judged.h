@@ -71,34 +71,42 @@ static inline struct run *run_map(const char *path)
 /* Those of MEASURED never deny: what is in flight there is bounded by the callers. */
 static inline struct weir_limit_options judged_options(int limit)
 {
-	static const struct weir_health_options health[LIMITS] = {
-	    [BREAKER] = {.window_ns = 20 * MS, .minimum = 10, .sleep_ns = SLEEP_NS, .probes = PROBES,
-	                 .ramp_ns = WEIR_ZERO, .permit_timeout_ns = TIMEOUT_NS},
-	    [BULKHEAD] = {.calls = 40, .minimum = 10, .sleep_ns = SLEEP_NS, .probes = PROBES,
-	                  .ramp_ns = WEIR_ZERO, .max_concurrent = 4, .permit_timeout_ns = TIMEOUT_NS},
-	    [THROTTLE] = {.window_ns = 3600 * 1000 * MS, .permit_timeout_ns = TIMEOUT_NS},
-	    [MEASURED] = {.initial = 200, .min = 100, .permit_timeout_ns = TIMEOUT_NS},
-	    [NARROW] = {.method = WEIR_METHOD_AIMD, .initial = 4, .min = 2,
-	                .permit_timeout_ns = TIMEOUT_NS},
-	};
+	static const struct weir_breaker_options breaker = {.window_ns = 20 * MS,
+	                                                    .minimum = 10,
+	                                                    .sleep_ns = SLEEP_NS,
+	                                                    .probes = PROBES,
+	                                                    .ramp_ns = WEIR_ZERO,
+	                                                    .permit_timeout_ns = TIMEOUT_NS},
+	                                         bulkhead = {.calls = 40,
+	                                                     .minimum = 10,
+	                                                     .sleep_ns = SLEEP_NS,
+	                                                     .probes = PROBES,
+	                                                     .ramp_ns = WEIR_ZERO,
+	                                                     .max_concurrent = 4,
+	                                                     .permit_timeout_ns = TIMEOUT_NS};
+	static const struct weir_throttle_options throttle = {.window_ns = 3600 * 1000 * MS,
+	                                                      .permit_timeout_ns = TIMEOUT_NS};
+	static const struct weir_adaptive_options measured = {.initial = 200,
+	                                                      .min = 100,
+	                                                      .max = 400,
+	                                                      .permit_timeout_ns = TIMEOUT_NS},
+	                                          narrow = {.method = WEIR_METHOD_AIMD,
+	                                                    .initial = 4,
+	                                                    .min = 2,
+	                                                    .max = 4,
+	                                                    .permit_timeout_ns = TIMEOUT_NS};
 	static const struct weir_limit_options options[LIMITS] = {
-	    [BREAKER] = {.name = "breaker",
-	                 .algorithm = WEIR_ALGORITHM_BREAKER,
-	                 .health = &health[BREAKER]},
+	    [BREAKER] = {.name = "breaker", .algorithm = WEIR_ALGORITHM_BREAKER, .breaker = &breaker},
 	    [BULKHEAD] = {.name = "bulkhead",
 	                  .algorithm = WEIR_ALGORITHM_BREAKER,
-	                  .health = &health[BULKHEAD]},
+	                  .breaker = &bulkhead},
 	    [THROTTLE] = {.name = "throttle",
 	                  .algorithm = WEIR_ALGORITHM_THROTTLE,
-	                  .health = &health[THROTTLE]},
+	                  .throttle = &throttle},
 	    [MEASURED] = {.name = "measured",
 	                  .algorithm = WEIR_ALGORITHM_ADAPTIVE,
-	                  .max = 400,
-	                  .health = &health[MEASURED]},
-	    [NARROW] = {.name = "narrow",
-	                .algorithm = WEIR_ALGORITHM_ADAPTIVE,
-	                .max = 4,
-	                .health = &health[NARROW]},
+	                  .adaptive = &measured},
+	    [NARROW] = {.name = "narrow", .algorithm = WEIR_ALGORITHM_ADAPTIVE, .adaptive = &narrow},
 	};
 
 	return options[limit];

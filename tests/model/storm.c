@@ -119,7 +119,8 @@ static weir_limiter *open_limit(const char *name, unsigned workers, uint64_t see
 	unsigned root = 1;
 	struct weir_limit_options fixed = {.algorithm = WEIR_ALGORITHM_CONCURRENCY,
 	                                   .lease_ns = 3600 * SECOND_NS},
-	                          adaptive = {.algorithm = WEIR_ALGORITHM_ADAPTIVE, .max = 1000};
+	                          adaptive = {.algorithm = WEIR_ALGORITHM_ADAPTIVE,
+	                                      .adaptive = &(struct weir_adaptive_options){.max = 1000}};
 	weir_limiter *limiter = NULL;
 
 	while ((root + 1) * (root + 1) <= workers)

@@ -47,15 +47,15 @@ def test_every_reason_has_its_text():
 
 
 def test_reserved_fields_are_refused_going_in_and_zero_coming_out():
-    def health():
-        return weir.options(weir.TOKEN_BUCKET, 5, health=ctypes.pointer(weir.HealthOptions()))
-
-    def plain():
-        return weir.options(weir.TOKEN_BUCKET, 5)
-
-    for kind, make, reserved in (("limiter", health, lambda opts: opts.health[0].reserved),
-                                 ("limiter", plain, lambda opts: opts.reserved),
-                                 ("table", weir.TableOptions, lambda opts: opts.reserved)):
+    for kind, make, reserved in (
+            ("limiter", lambda: weir.options(weir.BREAKER, **weir.own("breaker")),
+             lambda opts: opts.breaker[0].reserved),
+            ("limiter", lambda: weir.options(weir.THROTTLE, **weir.own("throttle")),
+             lambda opts: opts.throttle[0].reserved),
+            ("limiter", lambda: weir.options(weir.ADAPTIVE, **weir.own("adaptive")),
+             lambda opts: opts.adaptive[0].reserved),
+            ("limiter", lambda: weir.options(weir.TOKEN_BUCKET, 5), lambda opts: opts.reserved),
+            ("table", weir.TableOptions, lambda opts: opts.reserved)):
         for place in range(len(reserved(make()))):
             opts = make()
             reserved(opts)[place] = 1

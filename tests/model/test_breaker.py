@@ -18,10 +18,9 @@ FIELDS = {"failure_rate": "failure_percent", "slow_rate": "slow_percent"}
 
 
 def breaker_options(preset, retry_ns=S, **given):
-    health = weir.HealthOptions(preset=PRESETS.index(preset))
-    for name, value in given.items():
-        setattr(health, FIELDS.get(name, name), value or weir.ZERO)
-    return weir.options(weir.BREAKER, retry_ns=retry_ns, health=ctypes.pointer(health))
+    own = {FIELDS.get(name, name): value or weir.ZERO for name, value in given.items()}
+    return weir.options(weir.BREAKER, retry_ns=retry_ns,
+                        **weir.own("breaker", preset=PRESETS.index(preset), **own))
 
 
 def breaker_limit(preset, **given):
@@ -586,6 +585,5 @@ def test_a_permit_that_is_reported_late_says_nothing():
                                      {"failures": 5, "minimum": 5}, {"failures": 5, "failure_percent": 50},
                                      {"failures": 1000001}, {"preset": 3}])
 def test_impossible_parameters_are_refused(changes):
-    health = weir.HealthOptions(**changes)
     with pytest.raises(weir.WeirError):
-        weir.Limiter(weir.options(weir.BREAKER, health=ctypes.pointer(health)))
+        weir.Limiter(weir.options(weir.BREAKER, **weir.own("breaker", **changes)))

@@ -18,10 +18,6 @@ STEPS = 1500
 SIZES = [300, 1500, 40000]
 
 
-def health(**given):
-    return {"health": ctypes.pointer(weir.HealthOptions(**given))}
-
-
 # Of each: the options, and the most time between two calls.
 LIMITS = {
     "token_bucket": (weir.options(weir.TOKEN_BUCKET, 10, 1, weir.HOUR, 6), HOUR),
@@ -38,11 +34,11 @@ LIMITS = {
     "sliding_log of many": (weir.options(weir.SLIDING_LOG, 300, 1, weir.HOUR), HOUR // 50),
     "base": (weir.options(weir.BASE, 3, 1, weir.HOUR, base=5), HOUR),
     "concurrency": (weir.options(weir.CONCURRENCY, max=8, lease_ns=60 * S), 20 * S),
-    "breaker": (weir.options(weir.BREAKER, **health(minimum=5, sleep_ns=30 * S)), 5 * S),
-    "breaker of calls": (weir.options(weir.BREAKER, **health(minimum=5, window_calls=20, sleep_ns=30 * S)),
-                         5 * S),
-    "throttle": (weir.options(weir.THROTTLE, **health()), 5 * S),
-    "adaptive": (weir.options(weir.ADAPTIVE, **health(permit_timeout_ns=20 * S)), 5 * S),
+    "breaker": (weir.options(weir.BREAKER, **weir.own("breaker", minimum=5, sleep_ns=30 * S)), 5 * S),
+    "breaker of calls": (weir.options(
+        weir.BREAKER, **weir.own("breaker", minimum=5, calls=20, sleep_ns=30 * S)), 5 * S),
+    "throttle": (weir.options(weir.THROTTLE), 5 * S),
+    "adaptive": (weir.options(weir.ADAPTIVE, **weir.own("adaptive", permit_timeout_ns=20 * S)), 5 * S),
 }
 
 

@@ -19,12 +19,10 @@ class Both:
     """The library and the model, asked the same and compared."""
 
     def __init__(self, method="knee", permit_timeout_ns=60 * S, retry_ns=S, **bounds):
-        health = weir.HealthOptions(method=METHODS.index(method),
-                                    permit_timeout_ns=permit_timeout_ns,
-                                    initial=bounds.get("initial", 0), min=bounds.get("min", 0))
         self.limiter = weir.Limiter(weir.options(
-            weir.ADAPTIVE, retry_ns=retry_ns, max=bounds.get("max", 0),
-            health=ctypes.pointer(health)))
+            weir.ADAPTIVE, retry_ns=retry_ns,
+            **weir.own("adaptive", method=METHODS.index(method),
+                       permit_timeout_ns=permit_timeout_ns, **bounds)))
         self.model = models.Adaptive({"method": method, "permit_timeout_ns": permit_timeout_ns,
                                       "retry_ns": retry_ns, **bounds})
         self.now, self.permits = NOW, []

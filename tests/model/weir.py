@@ -45,6 +45,11 @@ UNIT_NS = {
 }
 
 
+class Strict(ctypes.Structure):
+    """Without other attributes than its fields, so that a wrong name is an error."""
+    __slots__ = ()
+
+
 class Error(ctypes.Structure):
     _fields_ = [
         ("status", ctypes.c_int),
@@ -58,18 +63,32 @@ class Rate(ctypes.Structure):
     _fields_ = [("count", U64), ("period", U64), ("unit", ctypes.c_int)]
 
 
-class HealthOptions(ctypes.Structure):
-    _fields_ = fields("weir_health_options", {
-        "uint32_t": ctypes.c_uint32, "uint64_t": U64, "double": ctypes.c_double,
-        "enum weir_preset": ctypes.c_int, "enum weir_method": ctypes.c_int})
+class BreakerOptions(Strict):
+    _fields_ = fields("weir_breaker_options", {
+        "uint32_t": ctypes.c_uint32, "uint64_t": U64, "enum weir_breaker_preset": ctypes.c_int})
 
 
-class LimitOptions(ctypes.Structure):
+class ThrottleOptions(Strict):
+    _fields_ = fields("weir_throttle_options", {
+        "uint64_t": U64, "double": ctypes.c_double, "enum weir_throttle_preset": ctypes.c_int})
+
+
+class AdaptiveOptions(Strict):
+    _fields_ = fields("weir_adaptive_options", {
+        "uint32_t": ctypes.c_uint32, "uint64_t": U64, "enum weir_method": ctypes.c_int})
+
+
+OWN_OPTIONS = {"breaker": BreakerOptions, "throttle": ThrottleOptions, "adaptive": AdaptiveOptions}
+
+
+class LimitOptions(Strict):
     _fields_ = fields("weir_limit_options", {
         "const char *": ctypes.c_char_p, "uint32_t": ctypes.c_uint32, "uint64_t": U64,
         "double": ctypes.c_double, "struct weir_rate": Rate, "enum weir_algorithm": ctypes.c_int,
         "enum weir_align": ctypes.c_int, "enum weir_weekday": ctypes.c_int,
-        "const struct weir_health_options *": ctypes.POINTER(HealthOptions)})
+        "const struct weir_breaker_options *": ctypes.POINTER(BreakerOptions),
+        "const struct weir_throttle_options *": ctypes.POINTER(ThrottleOptions),
+        "const struct weir_adaptive_options *": ctypes.POINTER(AdaptiveOptions)})
 
 
 class RawDecision(ctypes.Structure):
@@ -118,7 +137,9 @@ class TableStats(ctypes.Structure):
 STRUCTS = {
     "weir_error": Error,
     "weir_rate": Rate,
-    "weir_health_options": HealthOptions,
+    "weir_breaker_options": BreakerOptions,
+    "weir_throttle_options": ThrottleOptions,
+    "weir_adaptive_options": AdaptiveOptions,
     "weir_limit_options": LimitOptions,
     "weir_decision": RawDecision,
     "weir_table_options": TableOptions,
@@ -180,6 +201,11 @@ def _check(status, message=""):
 
 def options(algorithm, count=0, period=0, unit=SECOND, burst=0, **others):
     return LimitOptions(algorithm=algorithm, rate=Rate(count, period, unit), burst=burst, **others)
+
+
+def own(algorithm, **given):
+    """The field of LimitOptions for what the algorithm alone has."""
+    return {algorithm: ctypes.pointer(OWN_OPTIONS[algorithm](**given))}
 
 
 def _plain(raw):

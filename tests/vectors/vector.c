@@ -170,10 +170,11 @@ static void begin_trace(const json_t *line, struct vector_file *file)
 	trace = &file->traces[file->count++];
 	*trace = (struct vector_trace){.name = text(line, "trace"),
 	                               .options = {.algorithm = file->algorithm->id},
-	                               .health = calloc(1, sizeof *trace->health),
+	                               .own = calloc(1, sizeof *trace->own),
 	                               .seed = number_or_0(line, "seed"),
 	                               .seeded = json_object_get(line, "seed") != NULL};
-	trace->options.health = trace->health;
+	if (file->algorithm->own)
+		parameter_set_own(file->algorithm->own, trace->own, &trace->options);
 	json_object_foreach (parameters, name, value)
 		read_parameter(name, parameters, file->algorithm, &trace->options);
 }
@@ -278,7 +279,7 @@ void vector_close(struct vector_file *file)
 {
 	for (size_t i = 0; i < file->count; i++) {
 		free(file->traces[i].steps);
-		free(file->traces[i].health);
+		free(file->traces[i].own);
 	}
 	free(file->traces);
 	json_decref(file->lines);

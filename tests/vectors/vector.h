@@ -25,7 +25,7 @@ struct vector_step {
 struct vector_trace {
 	const char *name;
 	struct weir_limit_options options;
-	struct weir_health_options *health; /* of these */
+	union algo_own *own; /* of these */
 	struct vector_step *steps;
 	size_t count;
 	uint64_t seed; /* of draws, if these are the generator's */

@@ -151,11 +151,13 @@ static int read_parameters(struct reader *reader, const yaml_node_t *node,
 	int status;
 
 	name_keys(&keys, algorithm);
-	if (algorithm->judges)
-		limit->options.health =
-		    arena_alloc(&reader->config->arena, sizeof *limit->options.health);
-	if (algorithm->judges && !limit->options.health)
-		return node_no_memory(reader);
+	if (algorithm->own) {
+		void *own = arena_alloc(&reader->config->arena, algorithm->own_size);
+
+		if (!own)
+			return node_no_memory(reader);
+		parameter_set_own(algorithm->own, own, &limit->options);
+	}
 	status = node_mapping(reader, node, &keys.table, store_variant(algorithm), limit, keys.values);
 	for (size_t i = 0; algorithm->parameters[i].name && status != WEIR_ENOMEM; i++)
 		if (keys.values[i + 1])

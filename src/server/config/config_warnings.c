@@ -109,46 +109,47 @@ static void check_chunk(const struct advice *advice, const struct rules_limit *l
 		       limit->options.name);
 }
 
-/* Settings of a limit that judges by outcomes which change nothing. */
-static void check_health(const struct advice *advice, const struct rules_limit *limit)
+/* Settings of a breaker which change nothing. */
+static void check_breaker(const struct advice *advice, const struct rules_limit *limit)
 {
-	const struct weir_health_options *given = limit->options.health;
+	const struct weir_breaker_options *given = limit->options.breaker;
 	struct weir_limit_options all = limit->options;
-	struct weir_health_options health;
+	union algo_own own;
+	const struct weir_breaker_options *breaker = &own.breaker;
 	struct spot spot = {limit->file, limit->line, limit->column};
 
-	algorithm_resolve(&all, &health);
-	if (health.quorum && !rules_store(limit, advice->plan->redis))
+	algorithm_resolve(&all, &own);
+	if (breaker->quorum && !rules_store(limit, advice->plan->redis))
 		advise(advice, spot,
 		       "expected a store at Redis beside quorum, found none: this server alone judges "
 		       "limit \"%s\"",
 		       limit->options.name);
-	if (given->slow_percent && health.slow_ns == 0)
+	if (given->slow_percent && breaker->slow_ns == 0)
 		advise(advice, spot,
 		       "expected slow beside slow_rate, found none: no call of limit \"%s\" is slow",
 		       limit->options.name);
-	if (given->minimum && health.calls && given->minimum > health.calls)
+	if (given->minimum && breaker->calls && given->minimum > breaker->calls)
 		advise(advice, spot,
 		       "expected a minimum of at most the %llu calls of the window, found %llu: limit "
 		       "\"%s\" is judged from %llu calls on",
-		       (unsigned long long)health.calls, (unsigned long long)given->minimum,
-		       limit->options.name, (unsigned long long)health.calls);
-	if (given->probe_timeout_ns > health.permit_timeout_ns)
+		       (unsigned long long)breaker->calls, (unsigned long long)given->minimum,
+		       limit->options.name, (unsigned long long)breaker->calls);
+	if (given->probe_timeout_ns > breaker->permit_timeout_ns)
 		advise(advice, spot,
 		       "expected a probe_timeout of at most permit_timeout, found a longer one: probes of "
 		       "limit "
 		       "\"%s\" end with their permits",
 		       limit->options.name);
-	if (given->sleep_max_ns && given->sleep_max_ns < health.sleep_ns)
+	if (given->sleep_max_ns && given->sleep_max_ns < breaker->sleep_ns)
 		advise(advice, spot,
 		       "expected a sleep_max of at least sleep, found a shorter one: each sleep of limit "
 		       "\"%s\" is as long as the first",
 		       limit->options.name);
-	if (health.calls && given->failures > health.calls)
+	if (breaker->calls && given->failures > breaker->calls)
 		advise(advice, spot,
 		       "expected failures of at most the %llu calls of the window, found %u: limit \"%s\" "
 		       "opens when all of these calls failed",
-		       (unsigned long long)health.calls, given->failures, limit->options.name);
+		       (unsigned long long)breaker->calls, given->failures, limit->options.name);
 }
 
 static void check_limit(const struct advice *advice, const struct rules_limit *limit,
@@ -156,8 +157,8 @@ static void check_limit(const struct advice *advice, const struct rules_limit *l
 {
 	bool in_file = *advice->plan->path != '\0';
 
-	if (limit->options.health)
-		check_health(advice, limit);
+	if (limit->options.breaker)
+		check_breaker(advice, limit);
 	if (limit->chunk_percent)
 		check_chunk(advice, limit, compiled->algo.quota);
 	if (in_file && limit->store.text && !rules_store(limit, NULL))

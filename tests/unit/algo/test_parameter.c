@@ -11,14 +11,16 @@
 #include "algo/algo.h"
 
 /* Belongs to the options that `least` made last. */
-static struct weir_health_options health;
+static union algo_own own_options;
 
 /* The least that the algorithm takes: one of each required parameter. */
 static struct weir_limit_options least(const struct algorithm *algorithm)
 {
-	struct weir_limit_options options = {.algorithm = algorithm->id, .health = &health};
+	struct weir_limit_options options = {.algorithm = algorithm->id};
 
-	health = (struct weir_health_options){0};
+	own_options = (union algo_own){0};
+	if (algorithm->own)
+		parameter_set_own(algorithm->own, &own_options, &options);
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 		if (row->required && row->type == ALGO_NUMBER)
 			parameter_set(row, 1, &options);
@@ -42,7 +44,7 @@ static const struct algo_parameter *own(const struct algorithm *algorithm,
                                         const struct algo_parameter *other)
 {
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-		if (row->offset == other->offset && row->in_health == other->in_health)
+		if (row->offset == other->offset && row->own == other->own)
 			return row;
 	return NULL;
 }
@@ -117,8 +119,12 @@ static void parameters_of_other_algorithms_are_refused_by_name(void **state)
 
 				if (own(algorithm_of(i), row))
 					continue;
-				give(row, &options);
-				assert_status(&options, WEIR_EINVAL, first_name(row));
+				if (row->own)
+					parameter_set_own(row->own, &own_options, &options);
+				else
+					give(row, &options);
+				assert_status(&options, WEIR_EINVAL,
+				              row->own ? algorithm_of(j)->name : first_name(row));
 				refused++;
 			}
 		}
@@ -175,7 +181,7 @@ static void a_number_that_is_set_is_the_one_that_is_resolved(void **state)
 
 			for (size_t j = 0; j < 3 && (row->type == ALGO_NUMBER || row->type == ALGO_TIME); j++) {
 				struct weir_limit_options options = least(algorithm_of(i));
-				struct weir_health_options room;
+				union algo_own room;
 
 				parameter_set(row, values[j], &options);
 				algorithm_resolve(&options, &room);

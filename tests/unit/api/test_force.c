@@ -18,12 +18,12 @@
 static weir_table *table;
 static weir_limit *limit;
 
-static const struct weir_health_options one_failure = {.minimum = 1, .ramp_ns = WEIR_ZERO};
+static const struct weir_breaker_options one_failure = {.minimum = 1, .ramp_ns = WEIR_ZERO};
 
 static void begin(const char *path, uint64_t keys)
 {
 	struct weir_limit_options options = {
-	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = keys, .health = &one_failure};
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = keys, .breaker = &one_failure};
 
 	assert_int_equal(
 	    weir_table_open(&(struct weir_table_options){.capacity = 1000, .path = path}, &table, NULL),

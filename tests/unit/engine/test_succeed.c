@@ -548,9 +548,10 @@ static void test_a_permit_is_held_as_long_as_its_charge_counts(void **context)
 
 static void test_a_larger_table_takes_a_breaker_and_its_permits_along(void **state)
 {
-	const struct weir_health_options health = {.minimum = 1, .sleep_ns = HOUR, .ramp_ns = WEIR_ZERO};
+	const struct weir_breaker_options health = {
+	    .minimum = 1, .sleep_ns = HOUR, .ramp_ns = WEIR_ZERO};
 	struct weir_limit_options options = {
-	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 50, .health = &health};
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 50, .breaker = &health};
 	struct weir_permits before, probe, permits;
 	struct setting small, large;
 	struct weir_decision d;

@@ -16,9 +16,9 @@ static struct algo_limit limit;
 static struct cell head, cells[1000];
 static struct row_state at;
 
-static void begin(struct weir_health_options health)
+static void begin(struct weir_breaker_options health)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_BREAKER, .health = &health};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_BREAKER, .breaker = &health};
 
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
 	assert_in_range(health_cells(&limit.health), 1, sizeof cells / sizeof *cells);
@@ -64,7 +64,7 @@ static void a_result_that_comes_windows_late_erases_no_newer_one(void **unused)
 		struct health_look seen;
 		uint64_t later_ns;
 
-		begin((struct weir_health_options){.minimum = 2});
+		begin((struct weir_breaker_options){.minimum = 2});
 		seen = look(NOW);
 		later_ns = NOW + late * health_window_cells(&limit.health) * limit.health.part_ns;
 		count(&seen, 5, later_ns);
@@ -82,7 +82,7 @@ static void a_result_of_a_phase_that_has_ended_erases_none_of_the_next(void **un
 	for (unsigned by_calls = 0; by_calls < 2; by_calls++) {
 		struct health_look late, seen;
 
-		begin((struct weir_health_options){.minimum = 2, .calls = by_calls ? 20 : 0});
+		begin((struct weir_breaker_options){.minimum = 2, .calls = by_calls ? 20 : 0});
 		turn(HEALTH_CLOSED, NOW - NS_PER_S);
 		late = look(NOW);
 		count(&late, 2, NOW);
@@ -136,7 +136,7 @@ static void a_probe_that_is_ignored_while_another_begins_is_not_lost(void **unus
 		struct health_look seen;
 		struct cell phase;
 
-		begin((struct weir_health_options){.probes = probes});
+		begin((struct weir_breaker_options){.probes = probes});
 		turn(HEALTH_OPEN, NOW - 10 * NS_PER_S);
 		for (uint32_t i = 0; i < probes; i++)
 			permit = acquire(NOW);
@@ -161,7 +161,7 @@ static void a_window_that_nobody_has_judged_is_judged_once_calm_is_over(void **u
 	uint64_t now_ns = NOW, end_ns;
 
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 2});
+	begin((struct weir_breaker_options){.minimum = 2});
 	seen = look(now_ns);
 	count(&seen, 2, now_ns);
 	health_row_calm(&limit, &at, &seen, now_ns);

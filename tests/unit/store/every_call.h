@@ -75,10 +75,10 @@ static uint64_t number_of(const struct algo_parameter *row, struct variant varia
 
 /* Sets a parameter to the greatest value that goes with those before it. */
 static void set(const struct algo_parameter *row, struct variant variant,
-                struct weir_limit_options *options, struct weir_health_options *health)
+                struct weir_limit_options *options, union algo_own *own)
 {
 	struct weir_limit_options before = *options;
-	struct weir_health_options health_before = *health;
+	union algo_own own_before = *own;
 	uint64_t count = variant.number & 4 ? ALGO_COUNT_MAX : MOST;
 
 	switch (row->type) {
@@ -97,26 +97,25 @@ static void set(const struct algo_parameter *row, struct variant variant,
 	}
 	if (!is_fine(options)) {
 		*options = before;
-		*health = health_before;
+		*own = own_before;
 	}
 }
 
 static struct weir_limit_options options_of(const struct algorithm *algorithm,
-                                            struct variant variant,
-                                            struct weir_health_options *health)
+                                            struct variant variant, union algo_own *own)
 {
 	struct weir_limit_options options = {.algorithm = algorithm->id};
 
-	*health = (struct weir_health_options){0};
-	if (algorithm->judges)
-		options.health = health;
+	*own = (union algo_own){0};
+	if (algorithm->own)
+		parameter_set_own(algorithm->own, own, &options);
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 		if (row->required && row->type == ALGO_NUMBER)
 			parameter_set(row, 1, &options);
 		else if (row->required && row->type != ALGO_DECIMAL)
 			options.rate = (struct weir_rate){1, 1, WEIR_UNIT_HOUR};
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-		set(row, variant, &options, health);
+		set(row, variant, &options, own);
 	return options;
 }
 
@@ -165,8 +164,8 @@ static void open_limit(const char *name, const struct weir_limit_options *option
 /* Opens the limit, with some results and a key that is full. */
 static void begin(const struct algorithm *algorithm, struct variant variant, bool at_once)
 {
-	struct weir_health_options health;
-	struct weir_limit_options options = options_of(algorithm, variant, &health);
+	union algo_own own;
+	struct weir_limit_options options = options_of(algorithm, variant, &own);
 	struct weir_decision d;
 
 	open_limit(algorithm->name, &options);
@@ -334,15 +333,16 @@ static void every_time(void (*visit)(size_t call, const char *state), const char
 }
 
 static bool is_new(const struct algorithm *algorithm, struct variant variant,
-                   struct weir_limit_options *seen, struct weir_health_options *seen_health)
+                   struct weir_limit_options *seen, union algo_own *seen_own)
 {
 	unsigned n = variant.number;
 
-	seen[n] = options_of(algorithm, variant, &seen_health[n]);
-	seen[n].health = NULL;
+	seen[n] = options_of(algorithm, variant, &seen_own[n]);
+	if (algorithm->own)
+		parameter_set_own(algorithm->own, NULL, &seen[n]);
 	for (unsigned i = 0; i < n; i++)
 		if (memcmp(&seen[n], &seen[i], sizeof seen[n]) == 0 &&
-		    memcmp(&seen_health[n], &seen_health[i], sizeof seen_health[n]) == 0)
+		    memcmp(&seen_own[n], &seen_own[i], sizeof seen_own[n]) == 0)
 			return false;
 	return true;
 }
@@ -352,10 +352,10 @@ static void every_call(const struct algorithm *algorithm,
                        void (*visit)(size_t call, const char *state))
 {
 	static struct weir_limit_options seen[VARIANTS];
-	static struct weir_health_options seen_health[VARIANTS];
+	static union algo_own seen_own[VARIANTS];
 
 	for (struct variant variant = {0}; variant.number < VARIANTS; variant.number++) {
-		if (!is_new(algorithm, variant, seen, seen_health))
+		if (!is_new(algorithm, variant, seen, seen_own))
 			continue;
 		for (unsigned at_once = 0; at_once <= HAS_ALL_STATES; at_once++) {
 			begin(algorithm, variant, at_once);

@@ -29,9 +29,9 @@ static struct {
 	enum weir_outcome outcome; /* WEIR_OUTCOME_COUNT: none is reported */
 } load;
 
-static void begin(struct weir_health_options health)
+static void begin(struct weir_throttle_options health)
 {
-	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_THROTTLE, .health = &health};
+	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_THROTTLE, .throttle = &health};
 
 	memset(&load, 0, sizeof load);
 	assert_int_equal(algo_limit_init(&load.limit, &options, NULL), WEIR_OK);
@@ -115,7 +115,7 @@ static void meet(unsigned rounds)
 static void nothing_that_threads_count_at_once_is_lost(void **unused)
 {
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 1000000});
+	begin((struct weir_throttle_options){.minimum = 1000000});
 	meet(5000);
 	assert_int_equal(load.granted, THREADS * 5000);
 	assert_int_equal(newest().requests, THREADS * 5000);
@@ -133,7 +133,7 @@ static void nothing_that_threads_count_at_once_is_lost(void **unused)
 static void of_threads_that_ask_at_once_one_passes_in_a_second(void **unused)
 {
 	(void)unused;
-	begin((struct weir_health_options){0});
+	begin((struct weir_throttle_options){0});
 	load.outcome = WEIR_OUTCOME_FAILURE;
 	meet(1);
 	for (unsigned i = 1; i < 3000; i++) {
@@ -152,7 +152,7 @@ static void a_part_that_is_full_keeps_its_ratio(void **unused)
 	uint64_t part, before, after;
 
 	(void)unused;
-	begin((struct weir_health_options){0});
+	begin((struct weir_throttle_options){0});
 	report(acquire(&out), WEIR_OUTCOME_SUCCESS);
 	part = accepts_part_of(params, NOW);
 	alone = at();
@@ -188,7 +188,7 @@ static void the_lowest_priorities_are_shed_first(void **unused)
 	unsigned high = 0, low = 0, middle = 0;
 
 	(void)unused;
-	begin((struct weir_health_options){.k = 1});
+	begin((struct weir_throttle_options){.k = 1});
 	for (unsigned i = 0; i < 20000; i++) {
 		double draw = (double)(i * UINT64_C(2654435761) % 20000) / 20000;
 		struct row_state alone;
@@ -211,7 +211,7 @@ static void what_priorities_lose_is_the_share_of_all(void **unused)
 	uint64_t share, lost;
 
 	(void)unused;
-	begin((struct weir_health_options){0});
+	begin((struct weir_throttle_options){0});
 	for (unsigned i = 0; i < 30; i++)
 		passes(i % 3 * 4, 0.999999);
 	state = look();
@@ -250,10 +250,10 @@ static unsigned calls(weir_table *table, weir_limit *limit, unsigned n, enum wei
 	return passed;
 }
 
-static weir_limit *limit_of(struct weir_health_options health, uint64_t keys)
+static weir_limit *limit_of(struct weir_throttle_options health, uint64_t keys)
 {
 	struct weir_limit_options options = {
-	    .algorithm = WEIR_ALGORITHM_THROTTLE, .keys = keys, .health = &health};
+	    .algorithm = WEIR_ALGORITHM_THROTTLE, .keys = keys, .throttle = &health};
 	weir_limit *limit;
 
 	assert_int_equal(weir_limit_open(&options, &limit, NULL), WEIR_OK);
@@ -262,9 +262,9 @@ static weir_limit *limit_of(struct weir_health_options health, uint64_t keys)
 
 static void a_larger_table_and_other_parameters_keep_what_is_counted(void **unused)
 {
-	weir_limit *few = limit_of((struct weir_health_options){0}, 40);
-	weir_limit *many = limit_of((struct weir_health_options){.k = 3}, 5000);
-	weir_limit *other = limit_of((struct weir_health_options){.window_ns = 60 * S}, 0);
+	weir_limit *few = limit_of((struct weir_throttle_options){0}, 40);
+	weir_limit *many = limit_of((struct weir_throttle_options){.k = 3}, 5000);
+	weir_limit *other = limit_of((struct weir_throttle_options){.window_ns = 60 * S}, 0);
 	struct weir_decision d;
 	weir_table *table;
 
@@ -286,10 +286,10 @@ static void a_larger_table_and_other_parameters_keep_what_is_counted(void **unus
 
 static void a_narrower_row_is_left_for_a_wider_one(void **unused)
 {
-	weir_limit *narrow =
-	    limit_of((struct weir_health_options){.preset = WEIR_PRESET_KRATOS, .minimum = 1}, 0);
+	weir_limit *narrow = limit_of(
+	    (struct weir_throttle_options){.preset = WEIR_THROTTLE_PRESET_KRATOS, .minimum = 1}, 0);
 	/* Parts of the same length, but another number of them. */
-	weir_limit *wide = limit_of((struct weir_health_options){.window_ns = 12 * S}, 0);
+	weir_limit *wide = limit_of((struct weir_throttle_options){.window_ns = 12 * S}, 0);
 	weir_table *table;
 
 	(void)unused;
@@ -304,7 +304,7 @@ static void a_narrower_row_is_left_for_a_wider_one(void **unused)
 
 static void a_flood_of_keys_denies_none(void **unused)
 {
-	weir_limit *limit = limit_of((struct weir_health_options){0}, 40);
+	weir_limit *limit = limit_of((struct weir_throttle_options){0}, 40);
 	struct weir_decision d;
 	unsigned full = 0;
 	weir_table *table;

@@ -44,7 +44,7 @@ static void begin(struct weir_limit_options options)
 static void begin_fixed(uint64_t limit)
 {
 	begin((struct weir_limit_options){
-	    .max = limit, .health = &(struct weir_health_options){.min = limit}});
+	    .adaptive = &(struct weir_adaptive_options){.max = limit, .min = limit}});
 }
 
 static void end(void)
@@ -216,7 +216,8 @@ static void samples_from_before_a_reset_do_not_count(void **unused)
 	uint64_t quota;
 
 	(void)unused;
-	begin((struct weir_limit_options){.health = &(struct weir_health_options){.method = WEIR_METHOD_AIMD}});
+	begin((struct weir_limit_options){
+	    .adaptive = &(struct weir_adaptive_options){.method = WEIR_METHOD_AIMD}});
 	serve(100, 100, 50);
 	assert_true(acquire("key", &permit));
 	assert_int_equal(
@@ -255,8 +256,8 @@ static void failures_are_drops_for_aimd_alone(void **unused)
 	(void)unused;
 	for (unsigned i = 0; i < 4; i++) {
 		begin((struct weir_limit_options){
-		    .max = 200,
-		    .health = &(struct weir_health_options){.method = methods[i], .min = 1, .initial = 100}});
+		    .adaptive = &(struct weir_adaptive_options){
+		        .max = 200, .method = methods[i], .min = 1, .initial = 100}});
 		for (unsigned n = 0; n < 3; n++) {
 			assert_true(acquire("key", &permit));
 			load.now_ns += MS;
@@ -276,8 +277,8 @@ static void failures_are_drops_for_aimd_alone(void **unused)
 static void a_limiter_without_keys_does_the_same(void **unused)
 {
 	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_ADAPTIVE,
-	                                     .max = 2,
-	                                     .health = &(struct weir_health_options){.min = 2}};
+	                                     .adaptive =
+	                                         &(struct weir_adaptive_options){.max = 2, .min = 2}};
 	struct weir_permit permits[2];
 	struct weir_decision d;
 	weir_limiter *limiter;
@@ -332,7 +333,7 @@ static void the_lowest_priority_alone_keeps_to_the_limit(void **state)
 {
 	(void)state;
 	begin((struct weir_limit_options){
-	    .max = 18, .health = &(struct weir_health_options){.min = 1, .initial = 9}});
+	    .adaptive = &(struct weir_adaptive_options){.max = 18, .min = 1, .initial = 9}});
 	assert_int_equal(asked(9), 9);
 	assert_int_equal(asked(9), 0);
 	/* Each denial makes room for one more, up to half of the most room. */
@@ -355,7 +356,7 @@ static void without_a_lower_priority_nobody_passes_the_limit(void **state)
 {
 	(void)state;
 	begin((struct weir_limit_options){
-	    .max = 18, .health = &(struct weir_health_options){.min = 1, .initial = 9}});
+	    .adaptive = &(struct weir_adaptive_options){.max = 18, .min = 1, .initial = 9}});
 	assert_int_equal(asked(3) + asked(3), 9);
 	assert_int_equal(asked(0), 4); /* 3 is lower, ... */
 	load.now_ns += 11 * S;

@@ -34,14 +34,19 @@ struct change {
 #define BOTH(options, ...)                                                                         \
 	.before = {__VA_ARGS__, .keys = 60, options}, .after = {__VA_ARGS__, .keys = 3000, options}
 
-static const struct weir_health_options some = {.minimum = 3,
-                                                .sleep_ns = 4 * S,
-                                                .window_ns = 20 * S,
-                                                .ramp_ns = WEIR_ZERO,
-                                                .max_concurrent = 3,
-                                                .permit_timeout_ns = 30 * S};
-static const struct weir_health_options flock = {
-    .minimum = 3, .sleep_ns = 4 * S, .window_ns = 20 * S, .ramp_ns = WEIR_ZERO, .permit_timeout_ns = 30 * S};
+static const struct weir_breaker_options some = {.minimum = 3,
+                                                 .sleep_ns = 4 * S,
+                                                 .window_ns = 20 * S,
+                                                 .ramp_ns = WEIR_ZERO,
+                                                 .max_concurrent = 3,
+                                                 .permit_timeout_ns = 30 * S};
+static const struct weir_breaker_options flock = {.minimum = 3,
+                                                  .sleep_ns = 4 * S,
+                                                  .window_ns = 20 * S,
+                                                  .ramp_ns = WEIR_ZERO,
+                                                  .permit_timeout_ns = 30 * S};
+
+static const struct weir_adaptive_options eight = {.max = 8};
 
 static const struct change more_keys[] = {
     {"sliding_window", BOTH(RATE(6), .algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .slots = 5)},
@@ -50,9 +55,9 @@ static const struct change more_keys[] = {
     {"long sliding_log", BOTH(RATE(200), .algorithm = WEIR_ALGORITHM_SLIDING_LOG)},
     {"base", BOTH(RATE(3), .algorithm = WEIR_ALGORITHM_BASE, .base = 4)},
     {"concurrency", BOTH(.max = 5, .algorithm = WEIR_ALGORITHM_CONCURRENCY, .lease_ns = 20 * S)},
-    {"breaker with places", BOTH(.health = &some, .algorithm = WEIR_ALGORITHM_BREAKER)},
-    {"breaker", BOTH(.health = &flock, .algorithm = WEIR_ALGORITHM_BREAKER)},
-    {"adaptive", BOTH(.max = 8, .algorithm = WEIR_ALGORITHM_ADAPTIVE)},
+    {"breaker with places", BOTH(.breaker = &some, .algorithm = WEIR_ALGORITHM_BREAKER)},
+    {"breaker", BOTH(.breaker = &flock, .algorithm = WEIR_ALGORITHM_BREAKER)},
+    {"adaptive", BOTH(.adaptive = &eight, .algorithm = WEIR_ALGORITHM_ADAPTIVE)},
     {"throttle", BOTH(.retry_ns = S, .algorithm = WEIR_ALGORITHM_THROTTLE)},
 };
 
@@ -340,31 +345,31 @@ static void a_large_count_keeps_its_time_under_a_small_limit(void **context)
 }
 
 /* Permits that nobody reports stay in flight for all of a play. */
-static const struct weir_health_options by_time = {.minimum = 3,
-                                                   .sleep_ns = 4 * S,
-                                                   .window_ns = 20 * S,
-                                                   .ramp_ns = WEIR_ZERO,
-                                                   .permit_timeout_ns = 10000 * S};
-static const struct weir_health_options by_calls = {.minimum = 3,
+static const struct weir_breaker_options by_time = {.minimum = 3,
                                                     .sleep_ns = 4 * S,
-                                                    .calls = 40,
+                                                    .window_ns = 20 * S,
                                                     .ramp_ns = WEIR_ZERO,
                                                     .permit_timeout_ns = 10000 * S};
+static const struct weir_breaker_options by_calls = {.minimum = 3,
+                                                     .sleep_ns = 4 * S,
+                                                     .calls = 40,
+                                                     .ramp_ns = WEIR_ZERO,
+                                                     .permit_timeout_ns = 10000 * S};
 
 /*
  * A breaker whose max_concurrent changes, in its rows or to wider ones. The twin's stays, and
  * neither is reached.
  */
-static void play_breaker(const struct weir_health_options *kind, uint64_t few, uint64_t many,
+static void play_breaker(const struct weir_breaker_options *kind, uint64_t few, uint64_t many,
                          uint64_t seed)
 {
-	struct weir_health_options before = *kind, after = *kind, same = *kind;
+	struct weir_breaker_options before = *kind, after = *kind, same = *kind;
 	const struct change changing = {
-	    .before = {.health = &before, .algorithm = WEIR_ALGORITHM_BREAKER},
-	    .after = {.health = &after, .algorithm = WEIR_ALGORITHM_BREAKER}};
+	    .before = {.breaker = &before, .algorithm = WEIR_ALGORITHM_BREAKER},
+	    .after = {.breaker = &after, .algorithm = WEIR_ALGORITHM_BREAKER}};
 	const struct change constant = {
-	    .before = {.health = &same, .algorithm = WEIR_ALGORITHM_BREAKER},
-	    .after = {.health = &same, .algorithm = WEIR_ALGORITHM_BREAKER}};
+	    .before = {.breaker = &same, .algorithm = WEIR_ALGORITHM_BREAKER},
+	    .after = {.breaker = &same, .algorithm = WEIR_ALGORITHM_BREAKER}};
 	struct side sides[2];
 	uint64_t now_ns = NOW;
 	bool is_many = false;
@@ -432,10 +437,10 @@ static void permits_in_flight_count_towards_a_lower_bound(void **context)
 
 	(void)context;
 	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
-		struct weir_health_options before = by_time, after = by_time;
+		struct weir_breaker_options before = by_time, after = by_time;
 		const struct change change = {
-		    .before = {.health = &before, .algorithm = WEIR_ALGORITHM_BREAKER},
-		    .after = {.health = &after, .algorithm = WEIR_ALGORITHM_BREAKER}};
+		    .before = {.breaker = &before, .algorithm = WEIR_ALGORITHM_BREAKER},
+		    .after = {.breaker = &after, .algorithm = WEIR_ALGORITHM_BREAKER}};
 		uint64_t held = bounds[i][0] ? u_min(bounds[i][0], 30) : 30, most = bounds[i][1];
 		struct weir_permit permits[30], more;
 		struct weir_decision d;
@@ -584,10 +589,10 @@ static void no_more_are_in_flight_than_the_new_bound(void **context)
 
 	(void)context;
 	for (uint64_t round = 0; round < RACES; round++) {
-		struct weir_health_options before = by_time, after = by_time;
+		struct weir_breaker_options before = by_time, after = by_time;
 		const struct change change = {
-		    .before = {.health = &before, .algorithm = WEIR_ALGORITHM_BREAKER},
-		    .after = {.health = &after, .algorithm = WEIR_ALGORITHM_BREAKER}};
+		    .before = {.breaker = &before, .algorithm = WEIR_ALGORITHM_BREAKER},
+		    .after = {.breaker = &after, .algorithm = WEIR_ALGORITHM_BREAKER}};
 		pthread_t threads[THREADS];
 		struct weir_decision d;
 

@@ -25,10 +25,10 @@ static struct {
 	unsigned granted, in_flight, most, refused;
 } load;
 
-static void begin(struct weir_health_options health, uint64_t keys)
+static void begin(struct weir_breaker_options health, uint64_t keys)
 {
 	struct weir_limit_options options = {
-	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = keys, .health = &health};
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = keys, .breaker = &health};
 
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 1000}, &load.table, NULL),
 	                 WEIR_OK);
@@ -166,7 +166,7 @@ static void every_result_of_threads_that_meet_counts(void **unused)
 	struct weir_permit permit;
 
 	(void)unused;
-	begin((struct weir_health_options){.minimum = THREADS * 5000 + 1, .failure_percent = 100}, 0);
+	begin((struct weir_breaker_options){.minimum = THREADS * 5000 + 1, .failure_percent = 100}, 0);
 	load.outcome = WEIR_OUTCOME_FAILURE;
 	meet(5000);
 	assert_int_equal(load.granted, THREADS * 5000);
@@ -182,7 +182,7 @@ static void a_window_of_calls_loses_none_either(void **unused)
 	struct weir_permit permit;
 
 	(void)unused;
-	begin((struct weir_health_options){.calls = 1000, .minimum = 1000, .failure_percent = 100}, 0);
+	begin((struct weir_breaker_options){.calls = 1000, .minimum = 1000, .failure_percent = 100}, 0);
 	load.outcome = WEIR_OUTCOME_FAILURE;
 	meet(999 / THREADS);
 	for (unsigned i = 0; i < 999 % THREADS; i++) {
@@ -206,7 +206,7 @@ static void it_opens_exactly_when_the_sum_of_all_stripes_says(void **unused)
 	struct weir_permit permit;
 
 	(void)unused;
-	begin((struct weir_health_options){.failure_percent = 50}, 0);
+	begin((struct weir_breaker_options){.failure_percent = 50}, 0);
 	load.outcome = WEIR_OUTCOME_SUCCESS;
 	handed.count = 0;
 	meet_in(run_crosswise, each);
@@ -227,7 +227,7 @@ static void no_flight_is_left_in_any_stripe(void **unused)
 	struct weir_permit permit;
 
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 1, .failure_percent = 1}, 0);
+	begin((struct weir_breaker_options){.minimum = 1, .failure_percent = 1}, 0);
 	load.outcome = WEIR_OUTCOME_SUCCESS;
 	handed.count = 0;
 	meet_in(run_crosswise, 3000);
@@ -245,7 +245,7 @@ static void calm_hides_no_lost_permit(void **unused)
 	struct weir_permit permit, lost;
 
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 2, .failure_percent = 1, .permit_timeout_ns = S},
+	begin((struct weir_breaker_options){.minimum = 2, .failure_percent = 1, .permit_timeout_ns = S},
 	      0);
 	load.outcome = WEIR_OUTCOME_SUCCESS;
 	assert_true(acquire("key", 3, &lost));
@@ -266,7 +266,7 @@ static void calm_hides_no_lost_permit(void **unused)
 static void the_bulkhead_holds_among_threads(void **unused)
 {
 	(void)unused;
-	begin((struct weir_health_options){.max_concurrent = 3}, 0);
+	begin((struct weir_breaker_options){.max_concurrent = 3}, 0);
 	load.outcome = WEIR_OUTCOME_SUCCESS;
 	meet(20000);
 	assert_in_range(load.most, 1, 3);
@@ -282,7 +282,7 @@ static void threads_that_meet_in_half_open_get_the_probes_and_no_more(void **unu
 {
 	(void)unused;
 	for (int i = 0; i < 200; i++) {
-		begin((struct weir_health_options){.minimum = 1, .probes = 2}, 0);
+		begin((struct weir_breaker_options){.minimum = 1, .probes = 2}, 0);
 		load.outcome = WEIR_OUTCOME_FAILURE;
 		meet(3);
 		assert_in_range(load.granted, 1, 3 * THREADS);
@@ -302,7 +302,7 @@ static void an_idle_open_breaker_is_not_evicted(void **unused)
 	char key[16];
 
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 1, .sleep_ns = 3600 * S}, 40);
+	begin((struct weir_breaker_options){.minimum = 1, .sleep_ns = 3600 * S}, 40);
 	load.outcome = WEIR_OUTCOME_FAILURE;
 	assert_true(acquire("sick", 4, &permit));
 	report("sick", 4, &permit);
@@ -323,7 +323,7 @@ static void a_permit_is_reported_once(void **unused)
 	struct weir_decision d;
 
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 2, .failure_percent = 100}, 0);
+	begin((struct weir_breaker_options){.minimum = 2, .failure_percent = 100}, 0);
 	load.outcome = WEIR_OUTCOME_FAILURE;
 	assert_true(acquire("key", 3, &first));
 	assert_true(acquire("key", 3, &second));
@@ -339,10 +339,10 @@ static void a_permit_is_reported_once(void **unused)
 }
 
 /* The same limit as a reload brings it. */
-static void reload(struct weir_health_options health, uint64_t keys)
+static void reload(struct weir_breaker_options health, uint64_t keys)
 {
 	struct weir_limit_options options = {
-	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = keys, .health = &health};
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = keys, .breaker = &health};
 
 	weir_limit_close(load.limit);
 	assert_int_equal(weir_limit_open(&options, &load.limit, NULL), WEIR_OK);
@@ -360,10 +360,10 @@ static bool passes(const char *key, size_t len)
 static void no_reload_opens_a_healthy_breaker(void **state)
 {
 	static const struct {
-		struct weir_health_options before, after;
+		struct weir_breaker_options before, after;
 	} reloads[] = {
 	    {{0}, {.calls = 60, .max_concurrent = 60}},
-	    {{.preset = WEIR_PRESET_HYSTRIX}, {.calls = 60, .max_concurrent = 40}},
+	    {{.preset = WEIR_BREAKER_PRESET_HYSTRIX}, {.calls = 60, .max_concurrent = 40}},
 	    {{.calls = 1000}, {0}},
 	    {{0}, {.calls = 1000}},
 	    {{0}, {.max_concurrent = 60}},
@@ -388,7 +388,7 @@ static void no_reload_opens_a_healthy_breaker(void **state)
 static void permits_of_before_a_reload_are_not_lost_ones(void **state)
 {
 	static const struct {
-		struct weir_health_options before, after;
+		struct weir_breaker_options before, after;
 	} reloads[] = {
 	    {{.permit_timeout_ns = 60 * S}, {.permit_timeout_ns = 5 * S}},
 	    {{.permit_timeout_ns = 5 * S}, {.permit_timeout_ns = 60 * S}},

@@ -30,10 +30,10 @@ struct worker {
 
 static pthread_barrier_t barrier;
 
-static void begin(struct weir_health_options health)
+static void begin(struct weir_breaker_options health)
 {
 	struct weir_limit_options options = {
-	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 10, .health = &health};
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 10, .breaker = &health};
 
 	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &store, NULL),
 	                 WEIR_OK);
@@ -124,7 +124,7 @@ static void two_threads_opening_at_once_open_it_once(void **unused)
 	uint64_t now_ns = NOW;
 
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 1, .ramp_ns = WEIR_ZERO});
+	begin((struct weir_breaker_options){.minimum = 1, .ramp_ns = WEIR_ZERO});
 	for (unsigned round = 0; round < ROUNDS; round++, now_ns += S) {
 		unsigned probes = 0;
 
@@ -161,7 +161,7 @@ static void probes_that_end_at_once_turn_it_once(void **unused)
 	struct algo_outcome out;
 
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 1, .probes = THREADS, .ramp_ns = WEIR_ZERO});
+	begin((struct weir_breaker_options){.minimum = 1, .probes = THREADS, .ramp_ns = WEIR_ZERO});
 	for (unsigned round = 0; round < ROUNDS; round++, now_ns += S) {
 		struct worker first = {.now_ns = now_ns, .outcome = WEIR_OUTCOME_FAILURE};
 

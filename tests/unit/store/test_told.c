@@ -50,7 +50,7 @@ static void report_failures(unsigned times, uint64_t now_ns)
 static void test_a_window_that_fails_tells_and_goes_on(void **context)
 {
 	(void)context;
-	begin((struct weir_health_options){.minimum = 3, .quorum = 2});
+	begin((struct weir_breaker_options){.minimum = 3, .quorum = 2});
 	report_failures(2, NOW);
 	assert_false(told.trips);
 	report_failures(1, NOW);
@@ -70,7 +70,7 @@ static void test_after_its_sleep_a_request_asks_for_a_probe(void **context)
 	uint64_t permit_ns;
 
 	(void)context;
-	begin((struct weir_health_options){.sleep_ns = S, .probes = 3, .quorum = 2});
+	begin((struct weir_breaker_options){.sleep_ns = S, .probes = 3, .quorum = 2});
 	say(ALGO_GROUP_OPEN, 0, NOW);
 	acquire(NOW + S - 1);
 	assert_int_equal(out.reason, WEIR_REASON_BREAKER_OPEN);
@@ -114,7 +114,7 @@ static void test_probes_that_nobody_used_go_back(void **context)
 	uint64_t permit_ns;
 
 	(void)context;
-	begin((struct weir_health_options){.probes = 5, .quorum = 1});
+	begin((struct weir_breaker_options){.probes = 5, .quorum = 1});
 	say(ALGO_GROUP_OPEN, 0, NOW);
 	say(ALGO_GROUP_LAPSE, 0, NOW);
 	assert_int_equal(told.freed, 0);
@@ -138,7 +138,7 @@ static void test_probes_that_nobody_used_go_back(void **context)
 static void test_what_an_operator_forces_the_fleet_leaves_alone(void **context)
 {
 	(void)context;
-	begin((struct weir_health_options){.quorum = 1});
+	begin((struct weir_breaker_options){.quorum = 1});
 	call((struct algo_call){.op = ALGO_FORCE, .force = WEIR_FORCE_CLOSED}, NOW);
 	say(ALGO_GROUP_OPEN, 0, NOW);
 	assert_false(out.allowed);
@@ -160,7 +160,7 @@ static void test_half_open_is_not_stuck_when_the_fleet_goes_away(void **context)
 	uint64_t permit_ns;
 
 	(void)context;
-	begin((struct weir_health_options){.sleep_ns = S, .probes = 3, .quorum = 2});
+	begin((struct weir_breaker_options){.sleep_ns = S, .probes = 3, .quorum = 2});
 	say(ALGO_GROUP_OPEN, 0, NOW);
 	say(ALGO_GROUP_PROBES, 1, NOW + S);
 	permit_ns = acquire(NOW + S);
@@ -184,7 +184,7 @@ static void test_a_key_that_is_closed_takes_no_room(void **context)
 	struct weir_table_stats stats;
 
 	(void)context;
-	begin((struct weir_health_options){.quorum = 1});
+	begin((struct weir_breaker_options){.quorum = 1});
 	say(ALGO_GROUP_CLOSED, 0, NOW);
 	assert_true(out.allowed);
 	store_stats(store, NOW, &stats);

@@ -55,7 +55,7 @@ static void a_call_tells_where_it_turned_a_breaker_to_and_why(void **unused)
 	uint64_t permit_ns;
 
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 2});
+	begin((struct weir_breaker_options){.minimum = 2});
 	report(acquire(NOW), WEIR_OUTCOME_SUCCESS, NOW);
 	assert_stays(HEALTH_CLOSED);
 	report(acquire(NOW), WEIR_OUTCOME_FAILURE, NOW);
@@ -81,7 +81,7 @@ static void a_call_tells_where_it_turned_a_breaker_to_and_why(void **unused)
 static void slow_calls_are_a_cause_of_their_own(void **unused)
 {
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 1, .slow_ns = S / 2});
+	begin((struct weir_breaker_options){.minimum = 1, .slow_ns = S / 2});
 	report(acquire(NOW), WEIR_OUTCOME_SUCCESS, NOW);
 	assert_turn(0, HEALTH_CLOSED, HEALTH_OPEN, ALGO_BY_SLOWNESS);
 	end();
@@ -91,7 +91,7 @@ static void slow_calls_are_a_cause_of_their_own(void **unused)
 static void a_call_may_turn_it_twice(void **unused)
 {
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 1, .permit_timeout_ns = S});
+	begin((struct weir_breaker_options){.minimum = 1, .permit_timeout_ns = S});
 	report(acquire(NOW), WEIR_OUTCOME_FAILURE, NOW);
 	acquire(NOW + 5 * S);
 	acquire(NOW + 20 * S);
@@ -106,7 +106,7 @@ static void a_call_may_turn_it_twice(void **unused)
 static void force_and_reset_are_told_too(void **unused)
 {
 	(void)unused;
-	begin((struct weir_health_options){.minimum = 1});
+	begin((struct weir_breaker_options){.minimum = 1});
 	force(WEIR_FORCE_OPEN, NOW + 9 * S, NOW);
 	assert_turn(0, HEALTH_CLOSED, HEALTH_FORCED_OPEN, ALGO_BY_FORCE);
 	force(WEIR_FORCE_OPEN, 0, NOW);
