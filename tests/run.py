@@ -33,8 +33,8 @@ STEP_SECONDS = 900
 BUILD_SECONDS = 1800  # while the tests of another form run
 
 # Where each form of the build is, and how Meson is asked for it. With a sanitizer, optimizing more
-# takes longer to build than the tests gain; -g1 has the lines that a report names, and no more. Warnings are the plain form's: with less optimization
-# there are false ones.
+# takes longer to build than the tests gain; -g1 has the lines that a report names, and no more.
+# Warnings are the plain form's: with less optimization there are false ones.
 FORMS = {
     "plain": (BUILD, ["-Dtests=enabled"]),
     "asan": (

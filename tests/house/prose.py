@@ -1,0 +1,106 @@
+"""Sentences of comments and pages that are hard to read: `python3 tests/house/prose.py [KIND]` prints the places.
+
+A sentence is hard to read if it begins with "Of", has a clause with "what" or "who" as its subject, is
+shorthand such as "; NULL: none", or has more than 35 words.
+"""
+
+import collections
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+LONGEST = 35  # words
+
+VERBS = r"(?:is|are|was|were|has|have|had|does|do|comes?|came|goes|can|can't|may|must|will|would|takes?|gives?|counts?|waits?|asks?|" \
+        r"follows?|needs?|wants?|stands?|makes?|holds?|says?|reads?|writes?|calls?|passes|begins?|ends?|happens|changes)"
+KINDS = {
+    "of": re.compile(r"^Of\b"),
+    "what": re.compile(rf"^(?:[A-Z][a-z]+ )?(?:What|Who|Whoever|Whatever|what|who|whoever)\b(?! (?:if|about)\b).{{0,60}}?\b{VERBS}\b"),
+    "shorthand": re.compile(r"[;,.(] (?:-?\d+|NULL|[Tt]rue|[Ff]alse|[A-Z_]{3,}): |^(?:NULL|True|False|-?\d+|[A-Z][A-Z_]+): |^Else\b"),
+}
+ABBREVIATIONS = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|No)\.$")
+
+
+def comments(text):
+    """(line, text) of each comment of C."""
+    for match in re.finditer(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", text, re.S):
+        if match.group().startswith("/*"):
+            body = re.sub(r"^\s*\*+ ?", "", match.group()[2:-2].lstrip("*"), flags=re.M)
+            yield text.count("\n", 0, match.start()) + 1, body
+
+
+def prose(text):
+    """(line, text) of each paragraph, item and cell of a page."""
+    line, fenced, begun, gathered = 0, False, 0, []
+    for row in [*text.splitlines(), ""]:
+        line += 1
+        if row.startswith("```"):
+            fenced = not fenced
+        starts = re.match(r"\s*(?:[-*|>]|\d+\.|#)|\s{4}", row)
+        if fenced or not row.strip() or starts or row.startswith("```"):
+            if gathered:
+                yield begun, "\n".join(gathered)
+            gathered = []
+        if fenced or not row.strip() or row.startswith(("```", "    ")):
+            continue
+        if row.startswith("|"):
+            for cell in re.split(r"(?<!\\)\|", row)[1:-1]:
+                yield line, cell
+            continue
+        if not gathered:
+            begun = line
+        gathered.append(re.sub(r"^\s*(?:[-*>]|\d+\.|#+) ", "", row))
+
+
+def sentences(text):
+    """(lines below the first, sentence)."""
+    text = re.sub(r"`[^`]*`", lambda match: re.sub(r"[.;:!?]", "_", match.group()), text)
+    begin = 0
+    for match in [*re.finditer(r"[.!?:](?=[)\"”]?(?:\s+[A-Z`(\"“]|\s*$))|\n\s*\n", text), None]:
+        end = match.end() if match else len(text)
+        if match and (match.group() == ":" or ABBREVIATIONS.search(text[begin:end])):
+            continue
+        sentence = " ".join(text[begin:end].split())
+        if re.search(r"[a-z]", sentence):
+            yield text.count("\n", 0, begin + len(text[begin:end]) - len(text[begin:end].lstrip())), sentence
+        begin = end
+
+
+def kinds(sentence):
+    found = [kind for kind, pattern in KINDS.items() if pattern.search(sentence)]
+    return found + ["long"] * (len(re.findall(r"[\w'`_.<>=-]*\w[\w'`_.<>=-]*", sentence)) > LONGEST)
+
+
+def files(where):
+    if where == "comments":
+        return [path for top in ("src", "include", "tests", "bench", "examples")
+                for path in sorted((ROOT / top).rglob("*.[ch]"))]
+    return sorted((ROOT / "docs/design").glob("*.md")) + sorted((ROOT / "src").rglob("README.md"))
+
+
+def hard(where):
+    """(how many sentences, [(kind, file, line, sentence)]) of "comments" or "pages"."""
+    total, found = 0, []
+    for path in files(where):
+        text = path.read_text()
+        for line, part in (comments if where == "comments" else prose)(text):
+            for below, sentence in sentences(part):
+                total += 1
+                found += [(kind, path.relative_to(ROOT), line + below, sentence) for kind in kinds(sentence)]
+    return total, found
+
+
+def main():
+    for where in ("comments", "pages"):
+        total, found = hard(where)
+        counts = collections.Counter(kind for kind, *_ in found)
+        for kind, path, line, sentence in found:
+            if kind in sys.argv[1:]:
+                print(f"{path}:{line}: {kind}: {sentence}")
+        print(f"{where}: {total} sentences; for each thousand " + ", ".join(
+            f"{kind} {counts[kind] * 1000 / total:.1f}" for kind in [*KINDS, "long"]))
+
+
+if __name__ == "__main__":
+    main()
