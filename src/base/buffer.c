@@ -40,7 +40,7 @@ void buffer_add_u64(struct buffer *buffer, uint64_t value)
 
 	if (!to)
 		return;
-	if (value < 10) { /* what most numbers of an answer are */
+	if (value < 10) { /* most numbers of an answer */
 		*to = (char)('0' + value);
 		buffer->len++;
 	} else {

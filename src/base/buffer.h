@@ -17,7 +17,7 @@ struct buffer {
 	char *data;
 	size_t len;
 	size_t capacity; /* at most max */
-	size_t max;      /* 0: no bound */
+	size_t max;      /* 0 means no bound */
 	bool failed;
 };
 

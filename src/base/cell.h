@@ -15,9 +15,9 @@
  * Atomicity. Writes are always a 16-byte compare-and-swap (cmpxchg16b; on arm64
  * an exclusive pair), spelled with __sync, since GCC turns the 16-byte __atomic
  * ones into library calls. A load must not dirty the line, so it is no
- * compare-and-swap: on x86-64 an aligned 16-byte SSE load, which Intel and AMD
- * guarantee to be atomic on every processor with AVX; on arm64 an LDP, atomic
- * from LSE2 (Armv8.4) on. Where that guarantee is missing, and only there, the
+ * compare-and-swap. On x86-64 it is an aligned 16-byte SSE load, which Intel and AMD
+ * guarantee to be atomic on every processor with AVX. On arm64 it is an LDP, which is
+ * atomic from LSE2 (Armv8.4) on. Where that guarantee is missing, and only there, the
  * load is a compare-and-swap after all.
  */
 #ifndef BASE_CELL_H
@@ -37,9 +37,9 @@ _Static_assert(sizeof(struct cell) == 16, "a cell is one compare-and-swap");
 
 #define CELL_UNTIL_BITS  60
 #define CELL_GENERATIONS 13 /* 0 to 12; the last values mark other uses: */
-#define CELL_HELD        13 /* HELD: no other key may evict it before it is spent */
-#define CELL_ADHOC       13 /* ADHOC: of one word, so never held; the request brought its parameters */
-#define CELL_NOTE        14 /* NOTE: the store's own */
+#define CELL_HELD        13 /* no other key may evict it before it is spent */
+#define CELL_ADHOC       13 /* of one word, so never held; the request brought its parameters */
+#define CELL_NOTE        14 /* the store's own */
 #define CELL_CLAIM       15
 
 static inline u128 cell_bits(struct cell cell)

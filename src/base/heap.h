@@ -28,7 +28,7 @@ static inline struct heap_node *heap_first(const struct heap *heap)
 	return heap->count > 0 ? heap->nodes[0] : NULL;
 }
 
-/** `node->due` stays as it is until the node is removed. False: out of memory. */
+/** `node->due` stays as it is until the node is removed. Returns false if out of memory. */
 bool heap_add(struct heap *heap, struct heap_node *node);
 /** `node` is in the heap. */
 void heap_remove(struct heap *heap, struct heap_node *node);

@@ -2,8 +2,8 @@
  * keyhash.h: the hash of the keys of a table: fast, and keyed.
  *
  * NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999) over 64-bit words: two
- * different inputs agree in its 128 bits with a probability of at most 2^-64 over the secret,
- * even if an attacker chose them, as long as he sees no hash; and none is shown. A folded
+ * different inputs agree in its 128 bits with a probability of at most 2^-64 over the secret.
+ * That holds even if an attacker chose them, because no hash is ever shown. A folded
  * multiplication, keyed too, then stirs them into 64. A fifth of SipHash's time for a short key.
  */
 #ifndef BASE_KEYHASH_H

@@ -21,7 +21,7 @@
 
 struct list_node {
 	struct list_node *next;  /* first: see list_previous */
-	struct list_node **link; /* what points to this node; NULL if it is in no list */
+	struct list_node **link; /* the pointer to this node; NULL if it is in no list */
 };
 
 struct list {
@@ -37,7 +37,10 @@ static inline void *list_owner(const struct list_node *node, size_t offset)
 /** The struct that a node stands in; NULL for NULL. */
 #define list_of(node, type, member) ((type *)list_owner(node, offsetof(type, member)))
 
-/** A loop over a list's structs. Its body may remove and free the struct that it is at, and no other. */
+/**
+ * A loop over a list's structs. Its body may remove and free the struct that it is at, and no
+ * other.
+ */
 #define LIST_EACH(list, type, member, name)                                                        \
 	for (type *name = list_of((list)->first, type, member), *name##_next;                          \
 	     name && (name##_next = list_of(name->member.next, type, member), true); name = name##_next)

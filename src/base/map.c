@@ -55,7 +55,7 @@ void *map_add(struct map *map, uint64_t key)
 
 /*
  * Closes the gap: a value behind it moves into the gap unless it would then stand before its own
- * place. What it leaves is the next gap.
+ * place. Its old place is the next gap.
  */
 void map_remove(struct map *map, void *value)
 {

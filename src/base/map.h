@@ -1,10 +1,11 @@
 /*
- * map.h: values by a number of 64 bits, side by side in one array (open addressing, linear probing).
+ * map.h: values by a number of 64 bits, side by side in one array (open addressing, linear
+ * probing).
  *
- * A value is a struct whose first member is its key. 0 marks a free place, so the key 0 is taken for
- * 1. The place of a value is the low bits of its key: use a number that is spread over these bits,
- * such as a hash, and for texts from outside a keyed hash (base/hash.h, base/keyhash.h). Otherwise a
- * client could send many keys that share one place.
+ * A value is a struct whose first member is its key. 0 marks a free place, so the key 0 is taken
+ * for 1. The place of a value is the low bits of its key: use a number that is spread over these
+ * bits, such as a hash, and for texts from outside a keyed hash (base/hash.h, base/keyhash.h).
+ * Otherwise a client could send many keys that share one place.
  *
  * At most three quarters of the places are taken. Values move when the map grows and when another
  * value is removed, so a pointer to one lasts until then.
@@ -60,14 +61,17 @@ static inline void *map_find(const struct map *map, uint64_t key)
 	return place && *(const uint64_t *)place != 0 ? place : NULL;
 }
 
-/** The same. If there is none, makes one of zeros behind its key; NULL: out of memory, or full. */
+/**
+ * The same. If there is none, makes one of zeros behind its key; NULL if out of memory, or full.
+ */
 void *map_add(struct map *map, uint64_t key);
 /** Removes a value of the map. */
 void map_remove(struct map *map, void *value);
 
 /**
- * The first value in the places from number *at on, which becomes the number behind it; or NULL. Begin
- * with 0. After map_remove of the value that this returned, go on with the number of its own place.
+ * The first value in the places from number *at on, which becomes the number behind it; or NULL.
+ * Begin with 0. After map_remove of the value that this returned, go on with the number of its own
+ * place.
  */
 void *map_next(const struct map *map, size_t *at);
 

@@ -39,7 +39,7 @@ enum reading { READ_NOTHING, READ_DONE, READ_ERROR, READ_NONSENSE };
 /* The connection to a server. */
 struct line {
 	int fd;
-	struct tls *tls;     /* NULL: without */
+	struct tls *tls;     /* NULL without TLS */
 	struct buffer plain; /* with TLS: what was decrypted, and not read yet */
 };
 

@@ -17,7 +17,7 @@ static const struct {
 
 #define AT(member) offsetof(struct load_counts, member)
 
-/* How the counts are called; NULL: not told. */
+/* How the counts are called; NULL if not told. */
 static const struct {
 	const char *json, *text;
 	size_t at;

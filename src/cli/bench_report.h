@@ -6,7 +6,9 @@
 
 #include "load/load.h"
 
-/** Prints the result; `keys` is how --distribution named it. False: `to` did not take it. */
+/**
+ * Prints the result; `keys` is how --distribution named it. Returns false if `to` did not take it.
+ */
 typedef bool bench_report(FILE *to, const struct load_options *options, const char *protocol,
                           const char *keys, const struct load_result *result);
 

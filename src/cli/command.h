@@ -18,15 +18,15 @@
 
 struct flag {
 	const char *name;     /* as in --NAME */
-	const char *value;    /* what it takes, such as FILE; NULL: nothing */
-	const char *help;     /* what it does, and its default; a flag without one is shown nowhere */
-	char letter;          /* as in -c; 0: none */
-	const char *variable; /* the environment's, which counts if there is no flag; NULL: none */
+	const char *value;    /* its argument, such as FILE, or NULL */
+	const char *help;     /* its purpose and default; a flag without a help text is shown nowhere */
+	char letter;          /* as in -c, or 0 */
+	const char *variable; /* the environment's, which counts if there is no flag, or NULL */
 };
 
 struct variable {
 	const char *name; /* of the environment */
-	const char *help; /* what is in it */
+	const char *help; /* its meaning */
 };
 
 /* Takes its own name as argv[0], returns the exit status. */
@@ -38,7 +38,7 @@ typedef int command_run(int argc, char **argv);
 struct command {
 	const char *name, *summary;
 	const char *uses[COMMAND_USES_MAX + 1]; /* ways to call it: what stands behind its name */
-	const char *exits;                      /* what its exit status says */
+	const char *exits;                      /* the meaning of its exit statuses */
 	const struct flag *flags;
 	size_t flag_count;
 	struct variable variables[COMMAND_VARIABLES_MAX + 1]; /* that no flag replaces */

@@ -26,8 +26,8 @@
 struct credentials {
 	const char *path; /* of --login */
 	struct buffer text;
-	const char *user;   /* NULL: a token, which says who it is */
-	const char *secret; /* NULL: no login */
+	const char *user;   /* NULL for a token, which names the user */
+	const char *secret; /* NULL if there is no login */
 };
 
 /** Takes a flag, by its place in CREDENTIALS_FLAGS. */

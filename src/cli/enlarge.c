@@ -23,7 +23,7 @@
 /* A section of the new file. */
 struct part {
 	struct section section;
-	const struct table_header *from; /* in the old file; NULL: it is new, and empty */
+	const struct table_header *from; /* in the old file; NULL if it is new, and empty */
 };
 
 struct plan {

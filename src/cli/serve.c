@@ -6,7 +6,10 @@
 #include "cli/command.h"
 #include "server/start/server.h"
 
-/* Lists of processes show arguments to everyone: logins are taken out of them. NULL: no memory. */
+/*
+ * Lists of processes show arguments to everyone: logins are taken out of them. Returns NULL if
+ * there is no memory.
+ */
 static char *take_store(char *text)
 {
 	char *copy = strdup(text), *sentinel = strstr(text, "sentinel_");

@@ -61,12 +61,12 @@ static const struct flag flags[] = {
 };
 
 struct simulation {
-	const char *text[FLAG_COUNT]; /* as given; NULL: not given */
+	const char *text[FLAG_COUNT]; /* as given; NULL if not given */
 	struct simulate_limits limits;
 	struct lane *lanes;
 	struct replay replay;
 	struct trace trace;
-	FILE *page; /* NULL: not wanted */
+	FILE *page; /* NULL if not wanted */
 	struct pattern pattern;
 	struct suggest suggest;
 };

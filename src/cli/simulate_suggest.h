@@ -10,10 +10,10 @@
 #define SUGGEST_DENY "0.1%" /* the default share */
 
 struct suggest {
-	/* As given; NULL: not given, and the default holds. */
+	/* As given; NULL if not given, and the default holds. */
 	const char *what, *deny, *by, *key;
 	const char *path;            /* of the log */
-	const struct format *format; /* NULL: guessed */
+	const struct format *format; /* NULL if it is to be guessed */
 	uint64_t capacity;
 	void (*progress)(void *context, uint64_t requests);
 	void *progress_context;
@@ -25,7 +25,7 @@ struct suggest {
 	struct arena arena;
 };
 
-/** Checks what is given. Errors: EINVAL. */
+/** Checks the flags. Errors: EINVAL. */
 int suggest_check(const struct suggest *suggest, struct weir_error *error);
 
 /** Searches, over several replays. Errors: those of limits and logs, or ENOTFOUND. */

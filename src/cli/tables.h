@@ -17,9 +17,9 @@ struct tables {
 };
 
 /**
- * Puts a file of the same states with room for `capacity` keys, which is in range and more than
- * before, in the place of the file at `path`, which is open as `fd`, used by nobody, and sound;
- * `tables` are in a private mapping of it. Owner, group and mode stay. Until all is on the disk
+ * Replaces the file at `path` by one of the same states with room for `capacity` keys, which is in
+ * range and more than before. The old file is open as `fd`, used by nobody, and sound; `tables` are
+ * in a private mapping of it. Owner, group and mode stay. Until all is on the disk
  * nothing is changed, and then all at once. Errors: EIO, EFULL (no room), EINVAL, ENOMEM.
  */
 int enlarge(int fd, const char *path, struct tables *tables, uint64_t capacity, uint64_t now_ns,

@@ -21,7 +21,10 @@ bool dial_send(int fd, struct slice bytes)
 	return true;
 }
 
-/* Sends the bytes that TLS has for the server, also an alert that says why its certificate is refused. */
+/*
+ * Sends the bytes that TLS has for the server, also an alert that says why its certificate is
+ * refused.
+ */
 static bool send_words(int fd, struct buffer *wire)
 {
 	bool sent = dial_send(fd, (struct slice){wire->data, wire->len});
@@ -101,7 +104,7 @@ static bool send_hello(int fd, struct tls *tls, struct slice hello, struct buffe
 	return tls_write(tls, hello, wire) == WEIR_OK && !wire->failed && send_words(fd, wire);
 }
 
-/* Appends what comes next to `said`. */
+/* Appends the next bytes of the server to `said`. */
 static int read_some(int fd, struct tls *tls, struct buffer *said, struct buffer *wire,
                      struct weir_error *error)
 {

@@ -53,8 +53,8 @@ int keys_parse_distribution(struct slice text, struct keys_options *out, struct 
  * Zipf: key k of 1 to n with a weight of h(k) = k^-s, by rejection-inversion
  * (Hörmann and Derflinger, "Rejection-inversion to generate variates from
  * monotone discrete distributions", 1996): no table, whatever n is. A point
- * below the integral H of h is drawn and inverted; x rounds to k, and k is kept
- * where the point lies in the last h(k) of H before k + 1/2, since there a
+ * below the integral H of h is drawn and inverted; x rounds to k. The key k is
+ * taken if the point lies in the last h(k) of H before k + 1/2, because there a
  * column of h(k) fits under the convex h. `accept` is a distance between k and
  * x within which that is so for all k; most draws end there.
  */

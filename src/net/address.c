@@ -174,7 +174,7 @@ static void close_all(const int *sockets, size_t count)
 	errno = saved;
 }
 
-/* Returns the reason of failure; NULL: done. */
+/* Returns the reason of failure; NULL means done. */
 static const char *listen_tcp(struct net_address *address, int *sockets, size_t count)
 {
 	size_t bound;

@@ -25,12 +25,12 @@ struct net_address {
 	};
 	/* The file of a Unix socket that listens. */
 	bool plain;   /* to be listened on without TLS */
-	mode_t mode;  /* 0: 0600 */
-	bool has_owner, has_group; /* false: this process's; 0 is root's number */
+	mode_t mode;  /* 0 means 0600 */
+	bool has_owner, has_group; /* false if they are this process's; 0 is root's number */
 	uid_t owner;
 	gid_t group;
 	dev_t device;
-	ino_t inode; /* 0: none was made */
+	ino_t inode; /* 0 means none was made */
 };
 
 /* After so much silence TCP asks the peer whether it is there, three times in as long again. */

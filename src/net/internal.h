@@ -46,14 +46,14 @@ struct net_loop {
 	uv_poll_t wake;
 	int alarm_fd;
 	uv_poll_t alarm;
-	uint64_t alarm_ns; /* when; 0: never */
+	uint64_t alarm_ns; /* when; 0 means never */
 	uv_timer_t tick;
 	struct net_options options;
 	const struct net_owner *owner;
 	void *context;
 	struct net_gate *gate;
 	struct listen_handle *listeners;
-	bool accepting;  /* false: listeners rest until a connection closes, or the next tick */
+	bool accepting;  /* false while listeners rest: until a connection closes, or the next tick */
 	bool may_accept; /* a connection has closed */
 	struct net_conn *conns;
 	struct net_conn *touched;            /* to be settled in this turn */
@@ -101,13 +101,13 @@ struct net_conn {
 	uv_tcp_t tcp; /* or a Unix socket: libuv reads and writes both alike */
 	struct net_loop *loop;
 	const struct net_kind *kind;
-	struct conn_filter *filter;    /* NULL: none */
+	struct conn_filter *filter;    /* NULL for none */
 	struct net_conn *next, **link; /* in the list of the loop */
 	struct net_conn *next_touched;
-	struct net_conn *next_ready, **ready_link; /* NULL: not among them */
+	struct net_conn *next_ready, **ready_link; /* NULL if not among them */
 	bool touched;
 	bool is_dialled;         /* we connected to it: the gate has not admitted it */
-	struct net_conn **opener; /* what its opener knows it by, NULL when it ends first; or NULL */
+	struct net_conn **opener; /* the opener's pointer to it, or NULL; set to NULL when it ends */
 	bool eof;                /* the peer has sent its last byte */
 	bool paused;             /* not read: output waits, or `in` is full */
 	bool reserved;           /* beyond the gate's `max` */
@@ -115,7 +115,7 @@ struct net_conn {
 	bool yielded; /* the owner takes no more of it in this turn */
 	unsigned char put_off; /* likewise, until the owner has taken back all these reasons */
 	enum conn_state state;
-	int error; /* of libuv; 0: none */
+	int error; /* of libuv, or 0 */
 	struct ip peer;
 	/*
 	 * Input that was kept. Requests of this turn point to the first `taken` bytes, which are
@@ -141,7 +141,7 @@ struct net_conn {
 /** Takes over an accepted `fd`; `reserved` unless gate_take admitted it. */
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool reserved);
-/** A connection without a socket; NULL: no memory. */
+/** A connection without a socket; NULL if there is no memory. */
 struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind);
 /** Its socket is connected: calls `open`, and reads. */
 void conn_start(struct net_conn *conn);
@@ -197,7 +197,7 @@ static inline bool filter_keeps(const struct conn_filter *filter)
 	return filter && (filter->state == NET_FILTER_PARTIAL || filter->state == NET_FILTER_GREETING);
 }
 
-/** Admits one more connection; false: `max` are open, it belongs in the reserve. */
+/** Admits one more connection; false if `max` are open, so that it belongs in the reserve. */
 bool gate_take(struct net_loop *loop);
 /** A connection has ended that gate_take admitted, or sent to the reserve. */
 void gate_give_back(struct net_loop *loop, bool reserved);
@@ -222,7 +222,7 @@ void round_remove_ready(struct net_conn *conn);
 
 /** Starts the listeners again if they rest. */
 void accept_resume(struct net_loop *loop);
-/** Accepts what the kernel has connected already, then closes the listeners. */
+/** Accepts the connections that the kernel has queued, then closes the listeners. */
 void accept_end(struct net_loop *loop);
 
 #endif

@@ -197,8 +197,8 @@ void net_loop_close(struct net_loop *loop)
 
 /*
  * Not uv_async_send(): its receiver spins until the sender has come back from
- * the write that woke it, and a sender that is descheduled there (woken threads
- * take its processor) stalls the loop and all its connections until it runs again.
+ * the write that woke it. A sender that is descheduled there, as when the woken thread
+ * takes its processor, stalls the loop and all its connections until it runs again.
  */
 void net_loop_wake(struct net_loop *loop)
 {

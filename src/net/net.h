@@ -25,9 +25,9 @@
  * follows at once and writes it.
  *
  * The owner counts the answers of a connection that come in later turns (net_conn_hold),
- * and the memory that it keeps for them. While there are any, a peer that sends no more
- * has gone, for a half-close can't be told from a close, and `close` is called, except while
- * the owner is at work on an answer (NET_AT_WORK); no timeout but that of writing applies.
+ * and the memory that it keeps for them. While there are any, a peer that ends its side counts
+ * as gone, because a half-close looks like a close: `close` is called, except while the owner is
+ * at work on an answer (NET_AT_WORK). No timeout but that of writing applies.
  *
  * A filter (struct net_filter) may stand between the socket and the owner of a connection,
  * such as for TLS. A library with a descriptor of its own uses net_watch.
@@ -80,7 +80,7 @@ struct net_gate {
 	_Atomic size_t open;
 	_Atomic size_t reserved;   /* connections in the loops' reserves */
 	_Atomic uint64_t rejected; /* connections of the reserves that were refused or closed unheard */
-	_Atomic bool full;         /* what owners were told last */
+	_Atomic bool full;         /* as owners know it */
 };
 
 #define NET_RESERVE    32
@@ -123,7 +123,10 @@ struct net_filter {
 	/* Appends to `wire` what becomes of the owner's `bytes`; none: its output has ended. */
 	void (*write)(const struct net_filter *filter, void *state, struct slice bytes,
 	              struct buffer *wire);
-	/* Frees what `state` refers to; NULL: nothing. Once, behind the kind's `close`. */
+	/*
+	 * Frees what `state` refers to; NULL if there is nothing to free. Once, behind the kind's
+	 * `close`.
+	 */
 	void (*close)(const struct net_filter *filter, void *state);
 };
 
@@ -135,12 +138,12 @@ struct net_kind {
 	/*
 	 * The loop was stopped, and all that the connection has sent is answered; or it was idle for
 	 * too long. It ends when what is appended to its output is written. Once for each. Returns
-	 * whether that is anything. NULL: never.
+	 * whether that is anything. NULL if it never is.
 	 */
 	bool (*stop)(void *context, struct net_conn *conn);
 	size_t conn_size; /* bytes that the owner keeps per connection, see net_conn_data */
 	const void *tag;  /* the owner's, see net_conn_tag */
-	const struct net_filter *filter; /* NULL: none */
+	const struct net_filter *filter; /* NULL for none */
 	/* Between requests; NULL or 0: for ever. The owner may change it at any time. */
 	const _Atomic uint64_t *idle_timeout_ms;
 };
@@ -157,7 +160,7 @@ int net_loop_open(struct net_loop **out, const struct net_options *options,
 int net_loop_listen(struct net_loop *loop, const struct net_listener *listener);
 /** Runs until net_loop_stop, and then until all is answered or stop_timeout_ms over. */
 void net_loop_run(struct net_loop *loop);
-/** Closes what is open. Not while it runs. */
+/** Closes all connections and listeners. Not while it runs. */
 void net_loop_close(struct net_loop *loop);
 
 /**
@@ -183,9 +186,9 @@ enum net_event {
  */
 int net_watch_open(struct net_watch **out, struct net_loop *loop, int fd,
                    void (*ready)(void *context, unsigned events), void *context);
-/** NET_READABLE, NET_WRITABLE or both, until the next call; 0: nothing, as at first. */
+/** NET_READABLE, NET_WRITABLE or both, until the next call; 0 for nothing, as at first. */
 void net_watch_for(struct net_watch *watch, unsigned events);
-/** NET_TIME, once, after so long; 0: not any more. The last call counts. */
+/** NET_TIME, once, after so long; 0 for never again. The last call counts. */
 void net_watch_alarm(struct net_watch *watch, uint64_t after_ms);
 /** Before the descriptor is closed, and before net_loop_close. `ready` may call it. */
 void net_watch_close(struct net_watch *watch);
@@ -221,8 +224,8 @@ void net_conn_yield(struct net_conn *conn);
  */
 void net_conn_put_off(struct net_conn *conn, unsigned char reason, bool put_off);
 /*
- * A reason that the network knows, too: the owner works on a request, for several turns. It waits for
- * nothing meanwhile, so a peer that sends no more gets the answer.
+ * A reason that the network knows, too: the owner works on a request, for several turns. It waits
+ * for nothing meanwhile, so a peer that sends no more gets the answer.
  */
 #define NET_AT_WORK 0x80u
 /** The part of a `whole` share that a connection gets in this turn: less, the more ask at once. */
@@ -231,7 +234,9 @@ size_t net_loop_share(const struct net_loop *loop, size_t whole);
 bool net_loop_is_busy(const struct net_loop *loop);
 /** Its owner has done other work in this round, as much as so many bytes would be. */
 void net_loop_spend(struct net_loop *loop, size_t bytes);
-/** While its owner takes a turn: the next poll does not block, so that another turn follows at once. */
+/**
+ * While its owner takes a turn: the next poll does not block, so that another turn follows at once.
+ */
 void net_loop_again(struct net_loop *loop);
 /**
  * Ends it: no more input is handed over, and it closes when all replies are written, held ones
@@ -241,12 +246,12 @@ void net_conn_finish(struct net_conn *conn);
 
 /** Closes without waiting for anything; `close` is called later, by the loop. */
 void net_conn_abort(struct net_conn *conn);
-/** The reason why it failed, such as "connection refused"; NULL: it has not. */
+/** The reason why it failed, such as "connection refused"; NULL if it has not. */
 const char *net_conn_error(const struct net_conn *conn);
 
 /**
  * Whether the gate has admitted it; a connection of the reserve is admitted now if there is room
- * by now. Else it is for an operator's requests only: refuse others by net_conn_reject, and
+ * by now. If not, it serves an operator's requests only: refuse others by net_conn_reject, and
  * finish it.
  */
 bool net_conn_enter(struct net_conn *conn);
@@ -254,9 +259,9 @@ bool net_conn_enter(struct net_conn *conn);
 void net_conn_reject(struct net_conn *conn);
 
 /**
- * The owner has consumed the beginning of a request that has not ended yet, and numbers it `part`. The
- * request has as much time as input that is not consumed, from the first call with its number. 0 says
- * that there is no such request.
+ * The owner has consumed the beginning of a request that has not ended yet, and numbers it `part`.
+ * The request has as much time as input that is not consumed, from the first call with its number.
+ * 0 says that there is no such request.
  */
 void net_conn_part(struct net_conn *conn, uint64_t part);
 
@@ -275,7 +280,7 @@ const void *net_conn_tag(const struct net_conn *conn);
 const struct ip *net_conn_peer(const struct net_conn *conn);
 /** The state of its filter, or NULL. */
 void *net_conn_filter(struct net_conn *conn);
-/** The account of the program at the other end of a Unix socket. False: it is none. */
+/** The account of the program at the other end of a Unix socket. Returns false if it is none. */
 bool net_conn_account(struct net_conn *conn, uint64_t *user);
 
 #endif

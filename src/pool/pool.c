@@ -34,7 +34,10 @@ struct weir_pool_ticket {
 	unsigned holders;
 };
 
-/* Held by the caller until it is closed, and by the pool until it is settled; NULL: no memory. */
+/*
+ * Held by the caller until it is closed, and by the pool until it is settled; NULL if there is no
+ * memory.
+ */
 static weir_pool_ticket *ticket_new(void)
 {
 	weir_pool_ticket *ticket = calloc(1, sizeof *ticket);

@@ -9,9 +9,8 @@
  * Halving all counts at once changes neither their order nor these bounds, but for rounding: 1/2
  * + 1/4 + ..., less than one denial.
  *
- * A hand that goes round the counters finds the smallest: it passes all those with the least
- * count before that count has to be found anew, and in a flood of newcomers that is most of
- * them.
+ * A hand that goes round the counters finds the smallest. It passes all those with the least
+ * count before that count has to be found anew. In a flood of newcomers most of them have it.
  *
  * Merging: where a loop has no counter of a pair, its smallest count stands in.
  */
@@ -30,7 +29,7 @@
 #define HALVINGS_MAX 31 /* the shift that leaves nothing */
 
 struct name {
-	const char *limit; /* NULL: of no pair yet */
+	const char *limit; /* NULL until a pair has the counter */
 	uint16_t key_len;  /* length of the whole key; TOP_KEY_MAX bytes are kept here */
 	char key[TOP_KEY_MAX];
 };
@@ -44,7 +43,7 @@ struct loop {
 	uint32_t denied[TOP_COUNTERS];
 	uint32_t errors[TOP_COUNTERS];
 	uint64_t hashes[TOP_COUNTERS];
-	uint16_t next[TOP_COUNTERS]; /* the next in its chain: a counter + 1, 0: none */
+	uint16_t next[TOP_COUNTERS]; /* the next in its chain: a counter + 1, or 0 */
 	uint16_t chains[CHAINS];     /* heads of the chains, by hash, likewise */
 	struct name names[TOP_COUNTERS];
 };

@@ -2,9 +2,9 @@
  * top.h: the keys that are denied most, in a fixed amount of memory.
  *
  * Counts fade: each minute halves them, so a denial counts 1 now and 1/1024 ten minutes later.
- * Of W denials, faded alike, no pair of limit and key is counted too high by more than W /
- * TOP_COUNTERS, and every pair with more denials than that is listed. Halving rounds off less
- * than one denial for each thread.
+ * If W is the faded number of all denials, no pair of limit and key is counted too high by more
+ * than W / TOP_COUNTERS, and every pair with more denials than that is listed. Halving rounds off
+ * less than one denial for each thread.
  *
  * Threads: each loop counts under a mutex of its own. Only a client that asks for the list contends
  * for it, for a moment.
@@ -25,7 +25,7 @@
 
 struct top;
 
-struct top *top_open(size_t loops); /* NULL: out of memory */
+struct top *top_open(size_t loops); /* NULL if out of memory */
 void top_close(struct top *top);
 
 /**
@@ -43,7 +43,10 @@ struct top_entry {
 	uint64_t error; /* by how much `denied` may be too high */
 };
 
-/** The most denied pairs, most denied first, at most *n; *n is how many. NULL: out of memory. */
+/**
+ * The most denied pairs, most denied first, at most *n; *n is how many. Returns NULL if out of
+ * memory.
+ */
 struct top_entry *top_list(struct top *top, size_t *n, uint64_t now_ns, struct arena *arena);
 
 /* For each n, where the array of the first n pairs ends in the text, but for its bracket. */

@@ -25,10 +25,11 @@ static struct cell claim_make(struct table *table, uint32_t tag, uint64_t now_ns
 }
 
 /*
- * The loss when a cell is taken, least first: none for an empty cell, then the cell idle
- * longest, then the cell idle soonest, of a bucket that came with a request before any other: its
- * sender chooses how far ahead it is. A cell that is held is never taken. Claims under way come
- * last: two keys that take each other's claims get nowhere.
+ * The loss when a cell is taken, least first: none for an empty cell, then the cell that has been
+ * idle for longest, then the cell that will be idle soonest. Among the latter a bucket whose
+ * parameters came with the request goes first, because its sender chooses how far ahead it is. A
+ * cell that is held is never taken. Claims under way come last: two keys that take each other's
+ * claims get nowhere.
  */
 #define LOSS_HELD       (INT64_MAX - 1)
 #define LOSS_CONFIGURED (INT64_C(1) << CELL_UNTIL_BITS)
@@ -48,9 +49,9 @@ static int64_t loss(const struct table *table, struct cell cell, uint64_t now_ns
 
 /*
  * Step 1: chooses the cell to claim. If a set has spent cells, the first such set gives the one
- * of least loss: an idle key is often asked for again, and finds its cell without an insertion
- * if it is still there. Else the cell of least loss of all sets is chosen, and among equals the
- * least used.
+ * of least loss, because an idle key is often asked for again and finds its cell without an
+ * insertion if it is still there. If no set has a spent cell, the cell of least loss of all sets is
+ * chosen, and among equals the least used.
  */
 static struct table_slot choose(const struct table *table, const struct table_spot *spot,
                                 uint64_t now_ns)

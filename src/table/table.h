@@ -2,11 +2,11 @@
  * table.h: the key table: bounded, lock-free, free of pointers.
  *
  * A key's hash gives a tag of 32 bits, a home set of eight cells, and a run of
- * five sets elsewhere for when the home is full; the key lives in the first of
+ * five sets elsewhere for when the home is full. The key lives in the first of
  * these spots that was free, or is idle. docs/design/key-table.md says how two
  * threads that meet on a new key end in one cell, and why; in short:
  *
- *   - Whoever finds no cell of its tag claims one (a cell that says nothing),
+ *   - A thread that finds no cell of its tag claims one (a cell that says nothing),
  *     then looks at all the spots again.
  *   - A claim becomes a state only by a compare-and-swap of a thread that has
  *     seen no other cell of that tag since the claim was made. Other claims
@@ -50,10 +50,10 @@ struct table_header {
 	uint32_t header_size, cell_size;
 	uint16_t set_cells;
 	uint16_t stays;     /* not 0: its keys stay here while they live, and new ones go elsewhere */
-	uint32_t row_cells; /* of the row behind each cell; 0: states are one word */
+	uint32_t row_cells; /* of the row behind each cell; 0 if states are one word */
 	uint64_t capacity, sets;
 	struct hash_key secret;
-	uint64_t identity;  /* of the limit with these states; 0: of all of one word */
+	uint64_t identity;  /* of the limit with these states; 0 for all limits of one word */
 	uint64_t size;      /* bytes, rows included */
 	struct cell clock;  /* of a file: the boot of the system, wall minus monotonic clock */
 	uint64_t seen_ns;   /* of a file: a late reading of that clock */

@@ -12,7 +12,7 @@
 #include "tls/internal.h"
 #include "tls/ticket.h"
 
-/* Of a file that OpenSSL has read and found nothing in: its own words differ by its version. */
+/* Whether OpenSSL found nothing in a file. OpenSSL's own words for it differ between versions. */
 static bool is_empty_of_it(unsigned long code)
 {
 	return (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
@@ -107,7 +107,7 @@ static int load_authorities(SSL_CTX *context, const char *ca, struct weir_error 
 	return WEIR_OK;
 }
 
-/* NULL: no memory. */
+/* Returns NULL if there is no memory. */
 static SSL_CTX *make_context(const SSL_METHOD *method, int minimum)
 {
 	SSL_CTX *context = SSL_CTX_new(method);

@@ -10,9 +10,9 @@ struct tls_context;
 
 /* In PEM. */
 struct tls_files {
-	char *ca;   /* NULL: the system's authorities */
-	char *cert; /* with what follows it in its chain; NULL: none */
-	char *key;  /* NULL: in the file of `cert` */
+	char *ca;   /* NULL means the system's authorities */
+	char *cert; /* with what follows it in its chain, or NULL */
+	char *key;  /* NULL if it is in the file of `cert` */
 };
 
 /** For clients: 0, EIO or EINVAL (the files), ENOMEM. */

@@ -59,7 +59,7 @@ static bool has_ended(SSL_SESSION *session)
 	return end <= time(NULL);
 }
 
-/* What is ignored leads to a full handshake. */
+/* A ticket that is ignored leads to a full handshake. */
 static SSL_TICKET_RETURN check_end(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
                                    size_t name_len, SSL_TICKET_STATUS status, void *context)
 {

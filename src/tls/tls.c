@@ -14,15 +14,15 @@
 #include "tls/internal.h"
 
 /*
- * The SSL reads and writes through a BIO of our own: from the bytes that the caller has received, and
- * into the buffer that it sends. OpenSSL's memory BIOs would keep a copy of both.
+ * The SSL reads and writes through a BIO of our own: from the bytes that the caller has received,
+ * and into the buffer that it sends. OpenSSL's memory BIOs would keep a copy of both.
  */
 struct tls {
 	SSL *ssl;
 	struct slice in;    /* received, and not yet read by the SSL; empty between two calls */
 	struct buffer *out; /* where the SSL writes; NULL between two calls */
-	struct tls_recent *recent; /* NULL: it never keeps OpenSSL's buffers */
-	struct tls **place;        /* its own in `recent`; NULL: none */
+	struct tls_recent *recent; /* NULL if it never keeps OpenSSL's buffers */
+	struct tls **place;        /* its own in `recent`, or NULL */
 	bool has_ended;
 	char error[160];
 };
@@ -61,7 +61,10 @@ static long on_control(BIO *bio, int what, long number, void *pointer)
 	return what == BIO_CTRL_FLUSH;
 }
 
-/* Made once for all threads; NULL: no memory. It is never freed: an SSL may outlive any context. */
+/*
+ * Made once for all threads; NULL if there is no memory. It is never freed: an SSL may outlive any
+ * context.
+ */
 static BIO_METHOD *method;
 
 static void make_method(void)
@@ -188,7 +191,8 @@ static int fail(struct tls *tls, const char *what, const char *why)
 }
 
 /*
- * A call of the SSL did not succeed. 0: it only waits for more bytes, or the peer has ended.
+ * A call of the SSL did not succeed. Returns 0 if it only waits for more bytes, or the peer has
+ * ended.
  *
  * SSL_get_error takes any error of this thread for the SSL's, so OpenSSL asks for ERR_clear_error
  * before each call. That costs as much as a tenth of a record. Cleared here, behind a call that did
@@ -203,7 +207,10 @@ static int judge(struct tls *tls, int result, const char *what)
 	code = SSL_get_error(tls->ssl, result);
 	if (code == SSL_ERROR_WANT_READ)
 		return WEIR_OK;
-	/* An alert that says why the peer ends it looks the same but for the SSL, which isn't ready then. */
+	/*
+	 * An alert that says why the peer ends it looks the same but for the SSL, which isn't ready
+	 * then.
+	 */
 	tls->has_ended = code == SSL_ERROR_ZERO_RETURN && tls_is_ready(tls);
 	if (tls->has_ended)
 		return WEIR_OK;

@@ -16,7 +16,7 @@ enum wait_position {
 
 /**
  * How long a request may wait for a key of the limit if its caller would wait `asked_ns`
- * (0: the caller did not say; WEIR_ZERO: not at all). 0 for paced limits: their requests
+ * (0 if the caller did not say, WEIR_ZERO for no wait). 0 for paced limits: their requests
  * get a turn at once, and wait for that.
  */
 uint64_t wait_patience_ns(const struct algo_limit *limit, uint64_t asked_ns);
@@ -26,7 +26,7 @@ size_t wait_queue_max(const struct algo_limit *limit);
 
 /**
  * Why a request that was denied, or that finds others before it, is not to wait: it can't
- * pass within `max_wait_ns`. WEIR_REASON_OK: it is to wait.
+ * pass within `max_wait_ns`. Returns WEIR_REASON_OK if it is to wait.
  */
 enum weir_reason wait_refusal(const struct algo_limit *limit, enum wait_position position,
                               uint64_t max_wait_ns, const struct weir_decision *decision);

@@ -24,8 +24,8 @@ struct wait {
 	             struct weir_decision *decision);
 	const struct algo_limit *limit;
 	uint64_t hash;
-	uint8_t priority; /* `decide` may set it, too: that it waits with */
-	uint64_t poll_ns; /* `decide` sets it, too: how often to try even if nobody wakes it; 0: never */
+	uint8_t priority; /* set by `decide`, too: its rank among the waiting */
+	uint64_t poll_ns; /* set by `decide`, too: how often to try unwoken, or 0 */
 	uint64_t turn_ns; /* wait_sleep's: when the request may start, by the monotonic clock */
 };
 

@@ -83,7 +83,7 @@ static struct waiter **find_class(struct waiter **link, uint64_t hash, unsigned 
 
 /* A queue, class by class. */
 struct queue {
-	struct waiter *first;  /* that came first; NULL: there is none */
+	struct waiter *first;  /* that came first; NULL if there is none */
 	struct waiter *lowest; /* the class of the lowest priority, by its first; NULL likewise */
 	size_t count;
 };

@@ -2,8 +2,8 @@
  * waitlist.h: requests that wait for a key, first come, first served.
  *
  * The requests that wait for one key form a queue, and only the first of it tries to
- * acquire: when its denial said that it would pass, or when it is woken because another
- * request gave something back. How a waiter sleeps is its owner's business. So a crowd
+ * acquire. It does so at the time that its denial named, and when another request has given
+ * something back. How a waiter sleeps is its owner's business. So a crowd
  * costs one attempt per grant, and the queue of one key never delays another key.
  *
  * A queue that has no room drops the newest of its lowest priority for a waiter of a higher one.
@@ -55,7 +55,10 @@ static inline struct waitlist *waitlist_at(struct waitlist *const *place)
 	return __atomic_load_n(place, __ATOMIC_ACQUIRE);
 }
 
-/** The same, but makes a missing one. The child of a fork finds it empty. NULL: no memory. */
+/**
+ * The same, but makes a missing one. The child of a fork finds it empty. Returns NULL if there is
+ * no memory.
+ */
 struct waitlist *waitlist_make(struct waitlist **place);
 /** Call it when nobody waits any more. NULL does nothing. */
 void waitlist_close(struct waitlist *list);

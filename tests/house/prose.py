@@ -16,7 +16,8 @@ VERBS = r"(?:is|are|was|were|has|have|had|does|do|comes?|came|goes|can|can't|may
         r"follows?|needs?|wants?|stands?|makes?|holds?|says?|reads?|writes?|calls?|passes|begins?|ends?|happens|changes)"
 KINDS = {
     "of": re.compile(r"^Of\b"),
-    "what": re.compile(rf"^(?:[A-Z][a-z]+ )?(?:What|Who|Whoever|Whatever|what|who|whoever)\b(?! (?:if|about)\b).{{0,60}}?\b{VERBS}\b"),
+    "what": re.compile(rf"^(?:What|Who|Whoever|Whatever)\b(?!.*\?$)|[;:,]? (?:and|but|or|so|that|because|where|if) (?:what|whoever) {VERBS}\b"
+                       rf"|[;:,] (?:what|whoever) {VERBS}\b"),
     "shorthand": re.compile(r"[;,.(] (?:-?\d+|NULL|[Tt]rue|[Ff]alse|[A-Z_]{3,}): |^(?:NULL|True|False|-?\d+|[A-Z][A-Z_]+): |^Else\b"),
 }
 ABBREVIATIONS = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|No)\.$")
@@ -27,7 +28,10 @@ def comments(text):
     for match in re.finditer(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", text, re.S):
         if match.group().startswith("/*"):
             body = re.sub(r"^\s*\*+ ?", "", match.group()[2:-2].lstrip("*"), flags=re.M)
-            yield text.count("\n", 0, match.start()) + 1, body
+            line = text.count("\n", 0, match.start()) + 1
+            for item in re.split(r"(?m)^(?=\s*(?:-|\d+\.) )|^(?=  +\w+  )", body):
+                yield line, item
+                line += item.count("\n")
 
 
 def prose(text):

@@ -23,13 +23,13 @@ struct use {
 
 struct cpu {
 	char root[PATH_MAX];
-	char group[PATH_MAX], group1[PATH_MAX]; /* this process's, of version 2 and 1; "": none */
-	_Atomic uint64_t read_ns;               /* by a monotonic clock; 0: never */
+	char group[PATH_MAX], group1[PATH_MAX]; /* this process's, of version 2 and 1, or "" for none */
+	_Atomic uint64_t read_ns;               /* by a monotonic clock; 0 means never */
 	_Atomic uint64_t busy, room;            /* then */
 	_Atomic uint32_t smoothed;
 };
 
-/* A short file as a text; false: there is none. */
+/* A short file as a text; false if there is none. */
 static bool read_text(char *text, size_t size, const char *root, const char *directory,
                       const char *group, const char *name)
 {
@@ -95,7 +95,7 @@ static bool usage_of_2(const struct cpu *cpu, const char *group, uint64_t *busy_
 
 static bool quota_of_1(const struct cpu *cpu, const char *group, int64_t *quota, int64_t *period)
 {
-	return read_number(cpu, CPU, group, "cpu.cfs_quota_us", quota) && /* -1: none */
+	return read_number(cpu, CPU, group, "cpu.cfs_quota_us", quota) && /* -1 means no quota */
 	       read_number(cpu, CPU, group, "cpu.cfs_period_us", period);
 }
 
@@ -111,7 +111,7 @@ static bool usage_of_1(const struct cpu *cpu, const char *group, uint64_t *busy_
 static const struct version versions[] = {{UNIFIED, quota_of_2, usage_of_2},
                                           {CPU, quota_of_1, usage_of_1}};
 
-/* The group with the least quota, from the process's own up to the root; false: none has one. */
+/* The group with the least quota, from the process's own up to the root; false if none has one. */
 static bool find_quota(const struct cpu *cpu, const struct version *version, const char *own,
                        char group[PATH_MAX], int64_t *quota, int64_t *period)
 {
@@ -172,7 +172,10 @@ static bool use_of_host(const struct cpu *cpu, struct use *use)
 	return true;
 }
 
-/* The first line of /proc/self/cgroup that is of a version, such as "0::/a/b" or "4:cpu,cpuacct:/a". */
+/*
+ * The first line of /proc/self/cgroup that is of a version, such as "0::/a/b" or
+ * "4:cpu,cpuacct:/a".
+ */
 static void find_groups(struct cpu *cpu)
 {
 	char text[8 * PATH_MAX];

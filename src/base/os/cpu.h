@@ -12,8 +12,10 @@
 
 struct cpu;
 
-/** `root` is put before all paths: "" but in tests. NULL: no memory. Without what it needs to read,
- * processors are never busy. */
+/**
+ * `root` is put before all paths: "" but in tests. Returns NULL if there is no memory. Without what
+ * it needs to read, processors are never busy.
+ */
 struct cpu *cpu_open(const char *root);
 void cpu_close(struct cpu *cpu);
 

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /**
- * Zeroed pages, `size` bytes; NULL: no memory. They become resident when they are touched: as
- * huge pages where the system grants them and memory abounds.
+ * Zeroed pages, `size` bytes; NULL if there is no memory. They become resident when they are
+ * touched: as huge pages where the system grants them and memory abounds.
  */
 void *os_pages_map(size_t size);
 /**
@@ -16,7 +16,7 @@ void *os_pages_map(size_t size);
  * ahead. Not where memory abounds: there it soon has them all.
  */
 void os_pages_scatter(void *pages, size_t size);
-/** Zeroed pages without memory until they are touched; NULL: no addresses left. */
+/** Zeroed pages without memory until they are touched; NULL if no addresses are left. */
 void *os_pages_reserve(size_t size);
 /** The child of a fork finds them zeroed, where the system can do that (Linux 4.14). */
 bool os_pages_forget_in_child(void *pages, size_t size);
@@ -49,7 +49,7 @@ uint64_t os_wall_ns(void);
  */
 bool os_trusts_counter(void);
 
-/** A number of this boot of the system, and of no other; 0: not known. */
+/** A number of this boot of the system, and of no other; 0 if not known. */
 uint64_t os_boot_id(void);
 
 #endif

@@ -39,8 +39,8 @@ static bool is_plain(struct slice path, bool fold)
 }
 
 /*
- * Copies segment by segment into `to`, which has room for one byte more than the path, or is the
- * path's own memory if that begins with a slash: each byte is read before it is overwritten.
+ * Copies segment by segment into `to`, which has room for one byte more than the path. `to` may be
+ * the path's own memory if that begins with a slash: each byte is read before it is overwritten.
  * Parameters go first: servers that ignore them see ".." in "..;x".
  */
 static size_t respell(struct slice path, bool fold, char *to)

@@ -43,8 +43,8 @@ struct clock_pair {
 
 struct clock_line {
 	uint64_t counter, ns; /* where it begins */
-	uint64_t slope;       /* nanoseconds a count, times 2^32; 0: no slope yet, after one pair */
-	uint64_t span;        /* counts for which it is good; 0: not to be followed */
+	uint64_t slope;       /* nanoseconds a count, times 2^32; 0 after one pair */
+	uint64_t span;        /* counts for which it is good; 0 if not to be followed */
 };
 
 #define CLOCK_NO_SLOPE UINT64_MAX /* for clocks that never follow the counter */
@@ -55,7 +55,7 @@ struct clock {
 	struct clock_line line;
 	uint64_t floor_ns;  /* the floor of all readings: ends of lines, and the system's readings */
 	uint64_t offset_ns; /* from the monotonic clock */
-	uint64_t *seen_ns;  /* the clock of a file, kept for the next start; NULL: none */
+	uint64_t *seen_ns;  /* the clock of a file, kept for the next start, or NULL */
 };
 
 _Static_assert(sizeof(struct clock) == 64, "a clock is read from one cache line");
