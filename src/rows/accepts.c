@@ -224,7 +224,7 @@ static uint64_t end_ns(const struct accepts_params *params, uint64_t now_ns)
 bool accepts_row_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
                       uint64_t now_ns)
 {
-	return cell_tag(head) == tag && cell_ahead_ns(head, end_ns(&limit->accepts, now_ns)) >= 0;
+	return row_is_kept(head, tag, end_ns(&limit->accepts, now_ns));
 }
 
 struct cell accepts_row_head(const struct algo_limit *limit, uint32_t tag, uint64_t now_ns)

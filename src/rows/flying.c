@@ -66,22 +66,27 @@ struct cell flying_rest(uint32_t tag, uint64_t now_ns)
 	return cell_make(tag, now_ns + FLYING_KEEP_NS, 0, 0);
 }
 
-/* Cells */
+/* Cells: a tag and 96 bits */
+
+static u128 bits_of(struct cell cell)
+{
+	return (u128)cell.high << 32 | cell_word(cell);
+}
+
+static struct cell cell_of(u128 bits, uint32_t tag)
+{
+	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
+}
+
+static struct cell empty(struct cell cell)
+{
+	(void)cell;
+	return (struct cell){0, 0};
+}
 
 bool flying_clean(const struct algo_limit *limit, const struct row_state *at)
 {
-	unsigned end = ESTIMATE_AT + estimate_cells(limit->flying.method);
-
-	for (unsigned i = 0; i < end; i++) {
-		struct cell cell = row_load(&at->row, i);
-
-		if (cell_tag(cell) != at->row.tag)
-			continue;
-		if (cell_bits(row_head(at)) != cell_bits(at->head))
-			return false;
-		cell_swap(&at->row.cells[i], cell, (struct cell){0, 0}); /* else somebody else has done it */
-	}
-	return true;
+	return rows_clean(at, ESTIMATE_AT + estimate_cells(limit->flying.method), empty);
 }
 
 /* Flights */
@@ -115,7 +120,7 @@ static uint64_t sum_of(u128 given)
 
 static struct flights unpack(struct cell cell, uint64_t near)
 {
-	u128 bits = (u128)cell.high << 32 | cell_word(cell), given = bits >> PART_BITS;
+	u128 bits = bits_of(cell), given = bits >> PART_BITS;
 	unsigned shift = 64 - PART_BITS;
 
 	return (struct flights){near + (uint64_t)((int64_t)((bits - near) << shift) >> shift), given,
@@ -124,9 +129,7 @@ static struct flights unpack(struct cell cell, uint64_t near)
 
 static struct cell pack(struct flights flights, uint32_t tag)
 {
-	u128 bits = flights.given << PART_BITS | (flights.part & ((1U << PART_BITS) - 1));
-
-	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
+	return cell_of(flights.given << PART_BITS | (flights.part & ((1U << PART_BITS) - 1)), tag);
 }
 
 /* As it is in a later part. */
@@ -205,14 +208,10 @@ _Static_assert(PRIORITY_CLASSES * SEEN_BITS + PRIORITY_CLASSES <= 96 &&
                    PRIORITY_LOWEST * ROOM_BITS <= 96,
                "they fit into a cell beside its tag");
 
-static u128 bits_of(struct cell cell, uint32_t tag)
+/* The bits of a cell that is the key's. */
+static u128 own_bits(struct cell cell, uint32_t tag)
 {
-	return cell_tag(cell) == tag ? (u128)cell.high << 32 | cell_word(cell) : 0;
-}
-
-static struct cell cell_of(u128 bits, uint32_t tag)
-{
-	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
+	return cell_tag(cell) == tag ? bits_of(cell) : 0;
 }
 
 static void unpack_headroom(uint32_t tag, struct flying_look *look)
@@ -223,8 +222,8 @@ static void unpack_headroom(uint32_t tag, struct flying_look *look)
 	look->has_priorities = false;
 	if (cell_tag(look->seen) != tag && cell_tag(look->room) != tag)
 		return;
-	seen = bits_of(look->seen, tag);
-	room = bits_of(look->room, tag);
+	seen = own_bits(look->seen, tag);
+	room = own_bits(look->room, tag);
 	look->has_priorities = seen != 0;
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++, seen >>= SEEN_BITS)
 		look->headroom.seen[c] = (uint8_t)seen;
@@ -242,10 +241,10 @@ bool flying_prefer(const struct row_state *at, const struct flying_look *look,
 		seen = seen << SEEN_BITS | after->seen[c];
 	for (unsigned c = PRIORITY_LOWEST; c-- > 0;)
 		room = room << ROOM_BITS | after->room[c];
-	if (seen != bits_of(look->seen, at->row.tag) &&
+	if (seen != own_bits(look->seen, at->row.tag) &&
 	    !row_swap(at, SEEN_AT, look->seen, cell_of(seen, at->row.tag)))
 		return false;
-	return room == bits_of(look->room, at->row.tag) ||
+	return room == own_bits(look->room, at->row.tag) ||
 	       row_swap(at, ROOM_AT, look->room, cell_of(room, at->row.tag));
 }
 

@@ -275,14 +275,6 @@ struct flight_cells {
 	uint64_t until_ns;
 };
 
-/* The flight from which a permit's is looked for: threads seldom meet there. */
-static unsigned first_place(const struct health_params *params, uint64_t until_ns)
-{
-	uint32_t mixed = (uint32_t)((until_ns * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
-
-	return (unsigned)((uint64_t)mixed * params->max_concurrent >> 32);
-}
-
 /* Whether a cell has results that may count still. */
 static bool has_results(struct cell cell, uint32_t tag)
 {
@@ -358,7 +350,7 @@ enum health_taken health_row_take(const struct algo_limit *limit, const struct r
 	uint64_t last_ns;
 
 	if (params->max_concurrent) {
-		of.first = first_place(params, permit.until_ns);
+		of.first = row_start(permit.until_ns, params->max_concurrent);
 		return take_cell(limit, at, look, of, now_ns);
 	}
 	taken = take_together(params, at, permit, now_ns, &last_ns);
@@ -401,7 +393,7 @@ static unsigned find_alone(const struct health_params *params, const struct row_
 {
 	unsigned first = HEALTH_FIRST_STRIPE, width = at->row.width, i;
 
-	i = health_flights_at(params) + first_place(params, permit.until_ns);
+	i = health_flights_at(params) + row_start(permit.until_ns, params->max_concurrent);
 	i = i < width ? i : first;
 	for (unsigned n = first; n < width; n++, i = i + 1 < width ? i + 1 : first) {
 		*cell = row_load(&at->row, i);
@@ -530,8 +522,8 @@ static bool must_be_held(const struct health_state *health)
 bool health_row_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
                      const struct health_state *health, uint64_t now_ns)
 {
-	return cell_tag(head) == tag && cell_is_held(head) == must_be_held(health) &&
-	       cell_ahead_ns(head, now_ns + needs_ns(limit, health, now_ns)) >= 0;
+	return cell_is_held(head) == must_be_held(health) &&
+	       row_is_kept(head, tag, now_ns + needs_ns(limit, health, now_ns));
 }
 
 struct cell health_row_head(const struct algo_limit *limit, uint32_t tag,

@@ -59,8 +59,8 @@ void places_look(const struct algo_limit *limit, uint64_t now_ns, struct cell he
 
 bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag, uint64_t until_ns)
 {
-	return cell_tag(head) == tag && cell_is_held(head) && !(cell_word(head) & CLOSING) &&
-	       (cell_word(head) & SPAN) >= limit->places.max && cell_ahead_ns(head, until_ns) >= 0;
+	return row_is_kept(head, tag, until_ns) && cell_is_held(head) && !(cell_word(head) & CLOSING) &&
+	       (cell_word(head) & SPAN) >= limit->places.max;
 }
 
 struct cell places_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,
@@ -93,19 +93,11 @@ static struct cell spent(struct cell head, uint64_t now_ns)
 	return cell_make(cell_tag(head), now_ns, cell_word(head) & ~CLOSING, CELL_HELD);
 }
 
-/* The place from which a permit's are looked for: threads seldom meet there. */
-static unsigned start_of(uint64_t until_ns, uint32_t word, unsigned places)
-{
-	uint32_t mixed = (uint32_t)(((until_ns ^ word) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
-
-	return (unsigned)((uint64_t)mixed * places >> 32);
-}
-
 uint64_t places_take(const struct algo_limit *limit, const struct row_state *state,
                      struct cell place, uint64_t n, uint64_t now_ns)
 {
 	unsigned places = (unsigned)limit->places.max, taken = 0;
-	unsigned at = start_of(place.high >> 4, cell_word(place), places);
+	unsigned at = row_start(place.high >> 4 ^ cell_word(place), places);
 
 	for (unsigned i = 0; i < places && taken < n; i++, at = at + 1 == places ? 0 : at + 1) {
 		struct cell before = row_load(&state->row, at);
@@ -195,7 +187,7 @@ void places_release(const struct algo_limit *limit, const struct row_state *stat
 {
 	const struct places_match *match = &release->match;
 	unsigned places = places_span(state->head, &state->row);
-	unsigned at = start_of(match->until_ns & UINT64_MAX >> 4, match->word, places);
+	unsigned at = row_start((match->until_ns & UINT64_MAX >> 4) ^ match->word, places);
 	uint64_t before = release->freed, others = use->held;
 
 	for (unsigned i = 0; i < places; i++, at = at + 1 == places ? 0 : at + 1) {

@@ -15,6 +15,23 @@ void rows_step(const struct row_step *on, struct algo_outcome *out, struct row_c
 	kinds[on->limit->rows]->step(on, out, change);
 }
 
+bool rows_clean(const struct row_state *at, unsigned count, struct cell (*voided)(struct cell))
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct cell cell = row_load(&at->row, i), none;
+
+		if (cell_tag(cell) != at->row.tag)
+			continue;
+		none = voided(cell);
+		if (cell_bits(cell) == cell_bits(none))
+			continue;
+		if (cell_bits(row_head(at)) != cell_bits(at->head))
+			return false;
+		cell_swap(&at->row.cells[i], cell, none); /* else another thread has just done it */
+	}
+	return true;
+}
+
 struct cell rows_moved(const struct row_step *on)
 {
 	uint64_t use = row_head_live(on->head, on->now_ns) ? kinds[on->limit->rows]->use(on) : 0;

@@ -66,6 +66,20 @@ static inline bool row_swap(const struct row_state *state, unsigned place, struc
 	return row_is_own(state) && cell_swap(&state->row.cells[place], before, after);
 }
 
+/* The place from which a record of one request is searched: threads seldom meet there. */
+static inline unsigned row_start(uint64_t mixed, unsigned places)
+{
+	uint32_t high = (uint32_t)((mixed * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+
+	return (unsigned)((uint64_t)high * places >> 32);
+}
+
+/** Whether a head keeps the row the key's until then. */
+static inline bool row_is_kept(struct cell head, uint32_t tag, uint64_t until_ns)
+{
+	return cell_tag(head) == tag && cell_ahead_ns(head, until_ns) >= 0;
+}
+
 /* The place after another, and that so many before it, round and round. */
 static inline unsigned row_next(const struct row *row, unsigned place)
 {
@@ -126,6 +140,12 @@ struct row_step {
  * denied.
  */
 void rows_step(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
+
+/**
+ * Voids the first `count` cells of a row that an earlier life of the key has left, on behalf of the
+ * head. False: the head has changed.
+ */
+bool rows_clean(const struct row_state *at, unsigned count, struct cell (*voided)(struct cell));
 
 /** The head of slots that replaces one in a former table: ROW_MOVED with its use; empty if it has none. */
 struct cell rows_moved(const struct row_step *on);

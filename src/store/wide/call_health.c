@@ -319,30 +319,37 @@ static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
 	return ends ? call->until_ns : HEALTH_FOR_EVER;
 }
 
+/* Puts the key into a phase. False: read it anew. Without room it is denied. */
+static bool enter(struct watch *watch, const struct health_state *after, enum algo_cause cause,
+                  struct algo_outcome *out)
+{
+	enum held_kept kept = health_phase_keep(watch, after);
+
+	if (kept == HELD_NO_ROOM)
+		algo_outcome_full(watch->held.limit, out);
+	return kept == HELD_NO_ROOM || (kept == HELD_KEPT && health_phase_change(watch, after, cause));
+}
+
 static void force(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
 	static const enum health_phase phases[] = {[WEIR_FORCE_OPEN] = HEALTH_FORCED_OPEN,
 	                                           [WEIR_FORCE_CLOSED] = HEALTH_FORCED_CLOSED,
 	                                           [WEIR_FORCE_AUTO] = HEALTH_CLOSED};
+	bool is_auto = call->force == WEIR_FORCE_AUTO;
 	struct health_state after;
-	enum held_kept kept;
 
 	do {
 		health_rows_look(watch, NULL);
-		if (call->force == WEIR_FORCE_AUTO && watch->seen.health.phase < HEALTH_FORCED_OPEN)
+		if (is_auto && watch->seen.health.phase < HEALTH_FORCED_OPEN)
 			break;
 		after = (struct health_state){.phase = phases[call->force],
-		                              .since_ns = call->force == WEIR_FORCE_AUTO
-		                                              ? watch->held.now_ns
-		                                              : forced_until(call, watch->held.now_ns)};
-		kept = health_phase_keep(watch, &after);
-		if (kept == HELD_NO_ROOM) {
-			algo_outcome_full(watch->held.limit, out);
-			return;
-		}
-	} while (kept == HELD_CHANGED || !health_phase_change(watch, &after, ALGO_BY_FORCE));
+		                              .since_ns = is_auto ? watch->held.now_ns
+		                                                  : forced_until(call, watch->held.now_ns)};
+	} while (!enter(watch, &after, ALGO_BY_FORCE, out));
+	if (!out->allowed)
+		return;
 	if (watch->told)
-		watch->told->rejoins = call->force == WEIR_FORCE_AUTO;
+		watch->told->rejoins = is_auto;
 	tell(watch, out);
 }
 
@@ -350,7 +357,6 @@ static void force(struct watch *watch, const struct algo_call *call, struct algo
 static void obey(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
 {
 	struct health_state after;
-	enum held_kept kept;
 
 	do {
 		health_rows_look(watch, NULL);
@@ -359,12 +365,9 @@ static void obey(struct watch *watch, const struct algo_call *call, struct algo_
 		after = watch->seen.health;
 		if (!health_follow_group(&watch->held.limit->health, &after, call, watch->held.now_ns))
 			break;
-		kept = health_phase_keep(watch, &after);
-		if (kept == HELD_NO_ROOM) {
-			algo_outcome_full(watch->held.limit, out);
-			return;
-		}
-	} while (kept == HELD_CHANGED || !health_phase_change(watch, &after, ALGO_BY_GROUP));
+	} while (!enter(watch, &after, ALGO_BY_GROUP, out));
+	if (!out->allowed)
+		return;
 	tell(watch, out);
 	out->allowed = after.phase < HEALTH_FORCED_OPEN;
 	if (watch->told)

@@ -18,21 +18,6 @@
 /* Rows of a set that are wider have too many pages. */
 #define TOUCHED_WIDTH 128
 
-/* Cells that an earlier life of the key left would count once the row is looked at. */
-static bool clean(const struct wide_state *state)
-{
-	for (unsigned i = 0; i < state->at.row.width; i++) {
-		struct cell cell = row_load(&state->at.row, i), none = slots_void(cell);
-
-		if (cell_tag(cell) != state->at.row.tag || cell_bits(cell) == cell_bits(none))
-			continue;
-		if (!wide_still(state))
-			return false;
-		cell_swap(&state->at.row.cells[i], cell, none); /* else somebody else has just done it */
-	}
-	return true;
-}
-
 static uint64_t until_of(struct cell head, uint64_t now_ns)
 {
 	return cell_is_empty(head) ? 0 : now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
@@ -88,7 +73,8 @@ static bool attempt_step(struct wide_state *state, struct row_step *on, struct a
 			return false;
 		__attribute__((fallthrough));
 	case ROW_WANT_HEAD:
-		if ((change.clean && !clean(state)) || !wide_store_head(state, on, change.head))
+		if ((change.clean && !rows_clean(&state->at, state->at.row.width, slots_void)) ||
+		    !wide_store_head(state, on, change.head))
 			return false;
 		go_on(on, rest, &change);
 		*until_ns = change.name_ns ? change.name_ns : until_of(change.head, on->now_ns);
