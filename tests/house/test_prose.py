@@ -1,0 +1,41 @@
+"""How many sentences of comments and pages are hard to read, for each thousand; prose.py prints where they are."""
+
+import collections
+
+import prose
+import pytest
+
+# From what good C packages have. A number above its goal is what stands today, and is only ever lowered.
+MOST = {
+    "comments": {"of": 4, "what": 20, "shorthand": 40, "long": 7},
+    "pages": {"of": 6, "what": 27, "shorthand": 3, "long": 51},
+}
+
+
+@pytest.mark.parametrize("where", MOST)
+def test_few_sentences_are_hard_to_read(where):
+    total, found = prose.hard(where)
+    assert total > 3000
+    counts = collections.Counter(kind for kind, *_ in found)
+    above = {kind: [f"{path}:{line}: {sentence}" for at, path, line, sentence in found if at == kind]
+             for kind, most in MOST[where].items() if counts[kind] * 1000 > most * total}
+    assert above == {}
+
+
+@pytest.mark.parametrize("kind, sentence", [
+    ("of", "Of a key that is idle nothing is stored."), ("what", "What is denied is counted."),
+    ("what", "It is over, and what comes later waits."), ("what", "Whoever holds it has to give it back."),
+    ("shorthand", "a limit; NULL: none"), ("shorthand", "False: it has ended."), ("shorthand", "Else it waits."),
+    ("long", "a " * 36 + "b."), (None, "A client that asks for what it has already got is told so."),
+    (None, "the limit, or NULL"), (None, "What is it?")])
+def test_a_hard_sentence_is_found(kind, sentence):
+    assert prose.kinds(sentence) == ([kind] if kind else [])
+
+
+def test_comments_and_pages_are_cut_into_sentences():
+    code = '/* One of them. Another\n * one, see a.c. */\nchar *x = "/* no */"; /** third */\n'
+    assert [(line + below, sentence) for line, part in prose.comments(code) for below, sentence in prose.sentences(part)] == [
+        (1, "One of them."), (1, "Another one, see a.c."), (3, "third")]
+    page = "# Head\n\nFirst `a. B` is. Second\nis.\n\n- an item\n\n```\nNo text.\n```\n| a cell | Another. One |\n"
+    assert [(line + below, sentence) for line, part in prose.prose(page) for below, sentence in prose.sentences(part)] == [
+        (1, "Head"), (3, "First `a_ B` is."), (3, "Second is."), (6, "an item"), (11, "a cell"), (11, "Another."), (11, "One")]
