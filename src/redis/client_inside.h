@@ -82,13 +82,9 @@ struct redis_node {
 	uint64_t calls;             /* sent so far */
 	const char *loaded;         /* the source of the script that was loaded last */
 	uint64_t loaded_at;         /* `calls` at that time */
-	struct {
-		struct connection_call base; /* first */
-		struct connection_call load, may;
-		bool loads;           /* it loads a script of its own, whose call has to succeed */
-		bool may_not;         /* the user may not call scripts, or Redis runs none now */
-		uint64_t deadline_ns; /* 0 while no probe is under way */
-	} probe;
+	bool is_probed;             /* a probe is under way: ... */
+	bool loads;                 /* it loads a script of its own, whose call has to succeed, ... */
+	bool may_not;               /* and the user may not call scripts, or Redis runs none now */
 	uint64_t ready_deadline_ns; /* 0 once the connection is ready */
 	bool was_late;              /* the client itself checked its deadlines too late */
 	uint64_t era;               /* of its health, when it was connected or found recovered */

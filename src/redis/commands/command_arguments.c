@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "redis/commands/command_inside.h"
 #include "redis/commands/value.h"
+#include "scripts.h" /* made by scripts/embed.py */
 
 #define TEXTS_MAX (VALUE_HEAD_MAX + 2 * (TIME_DIGITS_MAX + 1))
 
@@ -47,8 +48,7 @@ static void put_bucket(struct numbers *numbers, const struct redis_command *comm
 {
 	const struct bucket_params *params = &command->limit->bucket;
 
-	put(numbers, params->q);
-	put(numbers, command->repeat);
+	PUT(numbers, params->q, command->repeat);
 	put_parts(numbers, (u128)command->call.cost * params->p, params->q);
 	put_parts(numbers, depth_of(params, &command->call), params->q);
 	put(numbers, value_block_us(command->limit));
@@ -81,9 +81,8 @@ static void put_calendar(struct numbers *numbers, const struct redis_command *co
 		return;
 	}
 	window = window_of(command);
-	put(numbers, window.start_ns / 1000);
-	put(numbers, window.end_ns / 1000);
-	put(numbers, (window.end_ns + period_ns + period_ns / 8) / 1000);
+	PUT(numbers, window.start_ns / 1000, window.end_ns / 1000,
+	    (window.end_ns + period_ns + period_ns / 8) / 1000);
 }
 
 /* The head, with the end of the calendar's window, and the length of that. */
@@ -105,10 +104,8 @@ static void put_window(struct numbers *numbers, const struct redis_command *comm
 {
 	char head[VALUE_HEAD_MAX];
 
-	put(numbers, value_head(command->limit, head));
-	put(numbers, command->repeat);
-	put(numbers, command->call.cost);
-	put(numbers, command->limit->quota);
+	PUT(numbers, value_head(command->limit, head), command->repeat, command->call.cost,
+	    command->limit->quota);
 	put_calendar(numbers, command);
 }
 
@@ -135,9 +132,7 @@ static void put_slots(struct numbers *numbers, const struct redis_command *comma
 	const struct slots_params *slots = &command->limit->slots;
 	uint64_t slot = slot_of(command);
 
-	put(numbers, command->repeat);
-	put(numbers, command->call.cost);
-	put(numbers, command->limit->quota);
+	PUT(numbers, command->repeat, command->call.cost, command->limit->quota);
 	put_ns(numbers, slots_start(slots, slot));
 	put_ns(numbers, slots_start(slots, slot + 1));
 	put(numbers, slots->weighted ? slots->slot_ns / 1000 : 0);
@@ -158,9 +153,8 @@ static void put_question(struct numbers *numbers, const struct redis_command *co
 	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3 &&
 	                   ALGO_REPLACE == 4 && ALGO_REFUND_REPLACED == 5 && ALGO_REFUND_LAST == 6,
 	               "scripts/uses.lua knows them by number");
-	put(numbers, is_question ? ALGO_PEEK : call->op);
-	put(numbers, is_question && algo_op_gives(call->op) ? 0 : command->repeat);
-	put(numbers, u64_max(call->cost, 1));
+	PUT(numbers, is_question ? ALGO_PEEK : call->op,
+	    is_question && algo_op_gives(call->op) ? 0 : command->repeat, u64_max(call->cost, 1));
 }
 
 /* For a list: the most that may be in use, and the time that a use counts. */
@@ -222,13 +216,8 @@ static void put_day(struct numbers *numbers, const struct redis_command *command
 	const struct day_params *day = &command->limit->day;
 	struct algo_window today = window_of(command);
 
-	put(numbers, algo_op_gives(command->call.op));
-	put(numbers, command->repeat);
-	put(numbers, command->call.cost);
-	put(numbers, day->free);
-	put(numbers, day->count);
-	put(numbers, today.start_ns / 1000);
-	put(numbers, today.end_ns / 1000);
+	PUT(numbers, algo_op_gives(command->call.op), command->repeat, command->call.cost, day->free,
+	    day->count, today.start_ns / 1000, today.end_ns / 1000);
 	put_ns(numbers, day->period_ns);
 	put_ns(numbers, command->call.until_ns);
 }
@@ -240,18 +229,9 @@ static void put_operation(struct numbers *numbers, const struct redis_command *c
 	const struct algo_call *call = &command->call;
 	bool is_refund = algo_op_gives(call->op);
 
-	put(numbers, command_is_question(command) && !is_refund ? ALGO_PEEK : call->op);
-	put(numbers, command->units.is_whole);
-	put(numbers, command->repeat);
-	put(numbers, is_refund ? cost : u64_max(cost, 1));
+	PUT(numbers, command_is_question(command) && !is_refund ? ALGO_PEEK : call->op,
+	    command->units.is_whole, command->repeat, is_refund ? cost : u64_max(cost, 1));
 	put_ns(numbers, is_refund ? call->until_ns : 0);
-}
-
-static void put_chunk(struct numbers *numbers, const struct command_units *units)
-{
-	put(numbers, units->id);
-	put(numbers, units->number);
-	put(numbers, units->used);
 }
 
 static void put_bucket_chunk(struct numbers *numbers, const struct redis_command *command)
@@ -263,24 +243,22 @@ static void put_bucket_chunk(struct numbers *numbers, const struct redis_command
 
 	put_operation(numbers, command,
 	              algo_op_gives(command->call.op) ? u64_min(cost, params->burst) : cost);
-	put(numbers, bucket_refunds_newest(params));
-	put(numbers, params->q);
+	PUT(numbers, bucket_refunds_newest(params), params->q);
 	put_parts(numbers, params->p, params->q);
 	put_parts(numbers, parts_of(params->depth, params->q), params->q);
-	put_chunk(numbers, units);
+	PUT(numbers, units->id, units->number, units->used);
 	put_parts(numbers, parts_of(own, params->q), params->q);
-	put(numbers, units->want);
-	put(numbers, units->lease_ns / 1000);
-	put(numbers, value_block_us(command->limit));
+	PUT(numbers, units->want, units->lease_ns / 1000, value_block_us(command->limit));
 }
 
 static void put_window_chunk(struct numbers *numbers, const struct redis_command *command)
 {
+	const struct command_units *units = &command->units;
+
 	put_operation(numbers, command, command->call.cost);
 	put(numbers, command->limit->quota);
 	put_calendar(numbers, command);
-	put_chunk(numbers, &command->units);
-	put(numbers, command->units.want);
+	PUT(numbers, units->id, units->number, units->used, units->want);
 }
 
 void command_add_swap(struct buffer *out, const struct redis_command *command)
@@ -301,39 +279,34 @@ static void add_leave(struct buffer *out, const struct redis_command *command)
 	add_number(out, command->turn_us);
 }
 
-/* The arguments of each kind, unless it has none. */
-static const struct kind {
-	/* Texts, whose end is returned, and numbers, which are one argument; ... */
-	char *(*add_texts)(char *texts, const struct redis_command *command);
-	void (*put)(struct numbers *numbers, const struct redis_command *command);
-	/* ... the numbers of each command, which are a second one; ... */
-	void (*put_each)(struct numbers *numbers, const struct redis_command *command);
-	/* ... or all arguments. */
-	void (*add)(struct buffer *out, const struct redis_command *command);
-} kinds[KIND_COUNT] = {
-    [KIND_SWAP] = {.add = command_add_swap},
-    [KIND_LEAVE] = {.add = add_leave},
-    [KIND_BUCKET_REFUND] = {add_head, put_bucket_refund},
-    [KIND_SLOTS_REFUND] = {add_head, put_slots_refund},
-    [KIND_WINDOW_REFUND] = {add_head, put_window_refund},
-    [KIND_BUCKET] = {add_bucket_texts, put_bucket},
-    [KIND_DAY] = {add_head, put_day},
-    [KIND_LOG] = {add_head, put_log},
-    [KIND_PLACES] = {add_head, put_places, put_place},
-    [KIND_SLOTS] = {add_slots_texts, put_slots},
-    [KIND_WINDOW] = {add_window_texts, put_window},
-    [KIND_BUCKET_CHUNK] = {add_head, put_bucket_chunk},
-    [KIND_WINDOW_CHUNK] = {add_head, put_window_chunk},
+static const struct command_form forms[KIND_COUNT] = {
+    [KIND_ASK] = {"read", SCRIPT_ANY},
+    [KIND_PASS] = {"pass", SCRIPT_ANY},
+    [KIND_READ] = {"read", SCRIPT_ANY},
+    [KIND_SWAP] = {"swap", SCRIPT_ANY, SWAP_ARGUMENTS, .add = command_add_swap},
+    [KIND_LEAVE] = {"leave", SCRIPT_ANY, 2, .add = add_leave},
+    [KIND_RESET] = {"reset", SCRIPT_ANY},
+    [KIND_BUCKET_REFUND] = {"bucket_refund", SCRIPT_BUCKET_REFUND, 1, add_head, put_bucket_refund},
+    [KIND_SLOTS_REFUND] = {"slots_refund", SCRIPT_SLOTS_REFUND, 1, add_head, put_slots_refund},
+    [KIND_WINDOW_REFUND] = {"window_refund", SCRIPT_WINDOW_REFUND, 1, add_head, put_window_refund},
+    [KIND_BUCKET] = {"bucket", SCRIPT_BUCKET, 1, add_bucket_texts, put_bucket},
+    [KIND_DAY] = {"day", SCRIPT_DAY, 1, add_head, put_day},
+    [KIND_LOG] = {"log", SCRIPT_LOG, 1, add_head, put_log},
+    [KIND_PLACES] = {"places", SCRIPT_PLACES, 2, add_head, put_places, put_place},
+    [KIND_SLOTS] = {"slots", SCRIPT_SLOTS, 1, add_slots_texts, put_slots},
+    [KIND_WINDOW] = {"window", SCRIPT_WINDOW, 1, add_window_texts, put_window},
+    [KIND_BUCKET_CHUNK] = {"bucket_chunk", SCRIPT_BUCKET_CHUNK, 1, add_head, put_bucket_chunk},
+    [KIND_WINDOW_CHUNK] = {"window_chunk", SCRIPT_WINDOW_CHUNK, 1, add_head, put_window_chunk},
 };
 
-bool command_varies(const struct redis_command *command)
+const struct command_form *command_form(const struct redis_command *command)
 {
-	return kinds[command->own.kind].put_each != NULL;
+	return &forms[command->own.kind];
 }
 
 /* The numbers of each command, one after the other, in one text. */
 static void add_each(struct buffer *out, struct redis_command *const *commands, size_t n,
-                     const struct kind *kind)
+                     const struct command_form *form)
 {
 	char column[CALL_COMMANDS_MAX * sizeof(struct numbers)];
 	size_t len = 0;
@@ -341,7 +314,7 @@ static void add_each(struct buffer *out, struct redis_command *const *commands, 
 	for (size_t i = 0; i < n; i++) {
 		struct numbers numbers = {0};
 
-		kind->put_each(&numbers, commands[i]);
+		form->put_each(&numbers, commands[i]);
 		memcpy(column + len, numbers.bytes, numbers.count * sizeof(double));
 		len += numbers.count * sizeof(double);
 	}
@@ -350,18 +323,18 @@ static void add_each(struct buffer *out, struct redis_command *const *commands, 
 
 void command_add_arguments(struct buffer *out, struct redis_command *const *commands, size_t n)
 {
-	const struct kind *kind = &kinds[commands[0]->own.kind];
+	const struct command_form *form = command_form(commands[0]);
 	char argument[TEXTS_MAX + sizeof(struct numbers)], *at;
 	struct numbers numbers = {0};
 
-	if (kind->add)
-		kind->add(out, commands[0]);
-	if (kind->put) {
-		kind->put(&numbers, commands[0]);
-		at = kind->add_texts(argument, commands[0]);
+	if (form->add)
+		form->add(out, commands[0]);
+	if (form->put) {
+		form->put(&numbers, commands[0]);
+		at = form->add_texts(argument, commands[0]);
 		at = mempcpy(at, numbers.bytes, numbers.count * sizeof(double));
 		add_slice(out, (struct slice){argument, (size_t)(at - argument)});
 	}
-	if (kind->put_each)
-		add_each(out, commands, n, kind);
+	if (form->put_each)
+		add_each(out, commands, n, form);
 }

@@ -73,11 +73,24 @@ static inline bool command_knows_chunks(const struct redis_command *command)
 #define TIME_DIGITS_MAX 20
 #define SWAP_ARGUMENTS  5
 
+/* A kind of command, as scripts have it. */
+struct command_form {
+	const char *name;
+	unsigned script;    /* enum script: of the kind alone */
+	unsigned arguments; /* of a run */
+	/* Texts, whose end is returned, and numbers: they are one argument; ... */
+	char *(*add_texts)(char *texts, const struct redis_command *command);
+	void (*put)(struct numbers *numbers, const struct redis_command *command);
+	/* ... the numbers of each command, which may differ in a run, are a second one; ... */
+	void (*put_each)(struct numbers *numbers, const struct redis_command *command);
+	/* ... or all arguments. */
+	void (*add)(struct buffer *out, const struct redis_command *command);
+};
+
+const struct command_form *command_form(const struct redis_command *command);
 /** Appends the arguments of so many commands that are one run. */
 void command_add_arguments(struct buffer *out, struct redis_command *const *commands, size_t n);
 void command_add_swap(struct buffer *out, const struct redis_command *command);
-/** Whether commands of a run may differ in more than their keys. */
-bool command_varies(const struct redis_command *command);
 
 /* In command_reply.c: */
 

@@ -50,6 +50,16 @@ static inline void put(struct numbers *numbers, uint64_t number)
 	memcpy(numbers->bytes + numbers->count++ * sizeof bits, &bits, sizeof bits);
 }
 
+static inline void put_all(struct numbers *numbers, const uint64_t *all, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		put(numbers, all[i]);
+}
+
+#define PUT(numbers, ...)                                                                          \
+	put_all(numbers, (const uint64_t[]){__VA_ARGS__},                                              \
+	        sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+
 static inline void add_numbers(struct buffer *out, const struct numbers *numbers)
 {
 	add_slice(out, (struct slice){numbers->bytes, numbers->count * sizeof(double)});

@@ -70,31 +70,6 @@ static enum command_kind kind_of(const struct redis_command *command)
 	return command->own.swap && !command->own.mends ? KIND_SWAP : KIND_READ;
 }
 
-/* How scripts know a kind, and how many arguments a run of it has. */
-static const struct kind {
-	const char *name;
-	enum script script;
-	unsigned arguments;
-} kinds[KIND_COUNT] = {
-    [KIND_ASK] = {"read", SCRIPT_ANY, 0},
-    [KIND_PASS] = {"pass", SCRIPT_ANY, 0},
-    [KIND_READ] = {"read", SCRIPT_ANY, 0},
-    [KIND_SWAP] = {"swap", SCRIPT_ANY, SWAP_ARGUMENTS},
-    [KIND_LEAVE] = {"leave", SCRIPT_ANY, 2},
-    [KIND_RESET] = {"reset", SCRIPT_ANY, 0},
-    [KIND_BUCKET_REFUND] = {"bucket_refund", SCRIPT_BUCKET_REFUND, 1},
-    [KIND_SLOTS_REFUND] = {"slots_refund", SCRIPT_SLOTS_REFUND, 1},
-    [KIND_WINDOW_REFUND] = {"window_refund", SCRIPT_WINDOW_REFUND, 1},
-    [KIND_BUCKET] = {"bucket", SCRIPT_BUCKET, 1},
-    [KIND_DAY] = {"day", SCRIPT_DAY, 1},
-    [KIND_LOG] = {"log", SCRIPT_LOG, 1},
-    [KIND_PLACES] = {"places", SCRIPT_PLACES, 2},
-    [KIND_SLOTS] = {"slots", SCRIPT_SLOTS, 1},
-    [KIND_WINDOW] = {"window", SCRIPT_WINDOW, 1},
-    [KIND_BUCKET_CHUNK] = {"bucket_chunk", SCRIPT_BUCKET_CHUNK, 1},
-    [KIND_WINDOW_CHUNK] = {"window_chunk", SCRIPT_WINDOW_CHUNK, 1},
-};
-
 static bool has_first(const struct redis_command *command)
 {
 	return command->own.swap && command->own.mends;
@@ -102,7 +77,7 @@ static bool has_first(const struct redis_command *command)
 
 static size_t run_arguments(const struct redis_command *command)
 {
-	return 2 + kinds[command->own.kind].arguments + (has_first(command) ? 2 + SWAP_ARGUMENTS : 0);
+	return 2 + command_form(command)->arguments + (has_first(command) ? 2 + SWAP_ARGUMENTS : 0);
 }
 
 static void add_run(struct buffer *out, struct redis_command *const *commands, size_t n)
@@ -114,7 +89,7 @@ static void add_run(struct buffer *out, struct redis_command *const *commands, s
 		add_number(out, 1);
 		command_add_swap(out, command);
 	}
-	add_slice(out, slice_of(kinds[command->own.kind].name));
+	add_slice(out, slice_of(command_form(command)->name));
 	add_number(out, n);
 	command_add_arguments(out, commands, n);
 }
@@ -131,7 +106,7 @@ static bool is_alike(const struct redis_command *a, const struct redis_command *
 	if (a->limit != b->limit || a->own.kind != b->own.kind || a->group != 0 || b->group != 0 ||
 	    command_knows_chunks(a))
 		return false;
-	if (command_varies(a))
+	if (command_form(a)->put_each)
 		return true;
 	return !algo_op_gives(a->call.op) && !a->own.swap && !b->own.swap && a->repeat == b->repeat &&
 	       a->call.cost == b->call.cost &&
@@ -188,13 +163,12 @@ static bool can_read_ahead(struct redis_command *const *commands, size_t n)
 
 static enum script script_of(struct redis_command *const *commands, size_t n)
 {
-	enum script script = kinds[commands[0]->own.kind].script;
-
+	enum script script = command_form(commands[0])->script;
 	bool knows_chunks = false;
 
 	for (size_t i = 0; i < n; i++) {
 		knows_chunks |= command_knows_chunks(commands[i]);
-		if (kinds[commands[i]->own.kind].script != script || has_first(commands[i]))
+		if (command_form(commands[i])->script != script || has_first(commands[i]))
 			script = SCRIPT_ANY;
 	}
 	return script == SCRIPT_ANY && knows_chunks ? SCRIPT_EVERY : script;
@@ -256,49 +230,45 @@ const struct script_text *command_probe(void)
 	return &script_probe;
 }
 
-/* A call of its own. */
-static void add_exchange(const struct redis_command *command, const struct script_text *call,
-                         struct buffer *out)
+static void begin(struct buffer *out, const struct script_text *call, size_t words, size_t keys)
 {
 	buffer_add_text(out, "*");
-	buffer_add_u64(out, 3 + EXCHANGE_KEYS + command->is_given + exchange_words(command->exchange));
+	buffer_add_u64(out, 3 + keys + words);
 	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
 	add_slice(out, slice_of(call->sha));
-	add_number(out, EXCHANGE_KEYS);
+	add_number(out, keys);
+}
+
+/* A call of its own. */
+static const struct script_text *write_exchange(const struct redis_command *command,
+                                                struct buffer *out)
+{
+	const struct script_text *call =
+	    command->call.op == ALGO_EXCHANGE_REPORTS ? &script_reports : &script_quorum;
+
+	begin(out, call, command->is_given + exchange_words(command->exchange), EXCHANGE_KEYS);
 	exchange_write_keys(command->key, out);
 	add_time(out, command);
 	exchange_write(command->exchange, out);
+	return call;
 }
 
-int command_write(struct redis_command *const *commands, size_t n, struct buffer *out,
-                  struct script_text *call)
+static const struct script_text *write_commands(struct redis_command *const *commands, size_t n,
+                                                struct buffer *out)
 {
-	size_t start = out->len;
-	const struct kind *kind;
+	bool ahead = can_read_ahead(commands, n), alone;
+	const struct script_text *call;
 	enum script script;
-	bool ahead, alone;
 
-	if (commands[0]->exchange) {
-		*call = commands[0]->call.op == ALGO_EXCHANGE_REPORTS ? script_reports : script_quorum;
-		add_exchange(commands[0], call, out);
-		if (!out->failed)
-			return WEIR_OK;
-		out->len = start;
-		return WEIR_ENOMEM;
-	}
-	ahead = can_read_ahead(commands, n);
 	for (size_t i = 0; i < n; i++)
 		commands[i]->own.kind = (unsigned char)kind_of(commands[i]);
-	kind = &kinds[commands[0]->own.kind];
 	script = script_of(commands, n);
 	alone = is_alone(commands, n, script, ahead);
-	*call = alone ? scripts_alone[script] : scripts_of_runs[script];
-	buffer_add_text(out, "*");
-	buffer_add_u64(out, 3 + n + commands[0]->is_given +
-	                        (alone ? kind->arguments : 1 + count_words(commands, n)));
-	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
-	add_slice(out, slice_of(call->sha));
-	add_number(out, n);
+	call = alone ? &scripts_alone[script] : &scripts_of_runs[script];
+	begin(out, call,
+	      commands[0]->is_given +
+	          (alone ? command_form(commands[0])->arguments : 1 + count_words(commands, n)),
+	      n);
 	for (size_t i = 0; i < n; i++)
 		add_slice(out, commands[i]->key);
 	add_time(out, commands[0]);
@@ -306,6 +276,16 @@ int command_write(struct redis_command *const *commands, size_t n, struct buffer
 		command_add_arguments(out, commands, n);
 	else
 		add_runs(out, commands, n, ahead);
+	return call;
+}
+
+int command_write(struct redis_command *const *commands, size_t n, struct buffer *out,
+                  struct script_text *call)
+{
+	size_t start = out->len;
+
+	*call = commands[0]->exchange ? *write_exchange(commands[0], out)
+	                              : *write_commands(commands, n, out);
 	if (!out->failed)
 		return WEIR_OK;
 	out->len = start;

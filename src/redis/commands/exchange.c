@@ -16,17 +16,10 @@ void exchange_begin(struct exchange *exchange, const struct exchange_server *ser
 
 	exchange->message.len = 0;
 	exchange->words = 2;
-	put(&numbers, server->since);
-	put(&numbers, server->is_back);
-	put(&numbers, params->quorum);
-	put(&numbers, params->sleep_ns / 1000);
-	put(&numbers, params->probes);
-	put(&numbers, hold_us(params));
-	put(&numbers, params->together);
-	put(&numbers, params->failure_percent);
-	put(&numbers, params->slow_ns ? params->slow_percent : 0);
-	put(&numbers, server->lease_ns / 1000);
-	put(&numbers, params->sleep_max_ns / 1000);
+	PUT(&numbers, server->since, server->is_back, params->quorum, params->sleep_ns / 1000,
+	    params->probes, hold_us(params), params->together, params->failure_percent,
+	    params->slow_ns ? params->slow_percent : 0, server->lease_ns / 1000,
+	    params->sleep_max_ns / 1000);
 	add_slice(&exchange->message, slice_of(server->id));
 	add_numbers(&exchange->message, &numbers);
 }
@@ -60,9 +53,8 @@ void exchange_add(struct exchange *exchange, const struct exchange_entry *entry)
 	struct numbers numbers = {0};
 	size_t size;
 
-	put(&numbers, entry->number);
-	for (size_t i = 0; i < 4; i++)
-		put(&numbers, entry->counts[i]);
+	PUT(&numbers, entry->number, entry->counts[0], entry->counts[1], entry->counts[2],
+	    entry->counts[3]);
 	size = numbers.count * sizeof(double);
 	memcpy(text + 1, numbers.bytes, size);
 	if (entry->key.len > 0)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "redis/call.h"
+#include "redis/nodes/send.h"
 
 /* Health */
 
@@ -53,13 +54,11 @@ static void recover(struct redis_node *node)
 	probe_check_recovered(node->client);
 }
 
-static void probed(struct connection_call *base, const struct redis_reply *reply)
+static void probed(struct redis_node *node, const struct redis_reply *reply)
 {
-	struct redis_node *node =
-	    (struct redis_node *)((char *)base - offsetof(struct redis_node, probe));
 	enum call_error error;
 
-	node->probe.deadline_ns = 0;
+	node->is_probed = false;
 	if (!reply)
 		return;
 	error = reply->type == REDIS_ERROR ? call_error_of(reply->text) : CALL_ERROR_OWN;
@@ -68,79 +67,53 @@ static void probed(struct connection_call *base, const struct redis_reply *reply
 	if (node->is_lost)
 		snprintf(node->trouble, sizeof node->trouble, "it accepts no writes");
 	/* In a cluster the key may be another's; elsewhere nobody would serve it. */
-	else if (!node->probe.may_not &&
+	else if (!node->may_not &&
 	         (error == CALL_ERROR_OWN ||
 	          (error == CALL_ERROR_MOVED && node->client->store->url.cluster)))
 		recover(node);
 }
 
 /* There is no such script: that is what it should say, unless one was loaded. */
-static void on_may_reply(struct connection_call *base, const struct redis_reply *reply)
+static void on_may_reply(struct redis_node *node, const struct redis_reply *reply)
 {
-	struct redis_node *node =
-	    (struct redis_node *)((char *)base - offsetof(struct redis_node, probe.may));
 	bool is_error = reply && reply->type == REDIS_ERROR;
 	enum call_error error = is_error ? call_error_of(reply->text) : CALL_ERROR_OWN;
 
-	node->probe.may_not = (!is_error && !node->probe.loads) || error == CALL_ERROR_UNAVAILABLE ||
-	                      error == CALL_ERROR_WITHIN ||
-	                      (error == CALL_ERROR_SCRIPT && node->probe.loads);
-}
-
-/* The later replies say whether it was done. */
-static void on_load_reply(struct connection_call *base, const struct redis_reply *reply)
-{
-	(void)base;
-	(void)reply;
+	node->may_not = (!is_error && !node->loads) || error == CALL_ERROR_UNAVAILABLE ||
+	                error == CALL_ERROR_WITHIN || (error == CALL_ERROR_SCRIPT && node->loads);
 }
 
 #define NO_SCRIPT "0000000000000000000000000000000000000000"
 
-/* Runs what scripts do, for a Redis that has refused it before. */
-static void send_probe_of_scripts(struct redis_node *node, struct slice key)
-{
-	const struct script_text *call = command_probe();
-
-	connection_write_words(connection_command(node->connection),
-	                       (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(call->source)},
-	                       3);
-	node->probe.load.replied = on_load_reply;
-	connection_sent(node->connection, &node->probe.load);
-	connection_write_words(connection_command(node->connection),
-	                       (struct slice[]){SLICE("EVALSHA"), slice_of(call->sha), SLICE("0"), key},
-	                       4);
-}
-
 /*
  * A write, for a Redis that can only be read is of no use: what is full, or follows another, says
- * so here. One that says MOVED would do. Before it a script, for the user may write and yet not call.
+ * so here. One that says MOVED would do. Before it a script, for the user may write and yet not call;
+ * a Redis that has refused what scripts do runs one that does it.
  */
+static bool send_probe(struct redis_node *node, struct slice key)
+{
+	uint64_t deadline_ns = client_now_ns(node->client) + node->client->store->options.timeout_ns;
+	const struct script_text *script = command_probe();
+	struct slice load[] = {SLICE("SCRIPT"), SLICE("LOAD"), slice_of(script->source)};
+	struct slice call[] = {SLICE("EVALSHA"), slice_of(node->loads ? script->sha : NO_SCRIPT),
+	                       slice_of(node->loads ? "0" : "1"), key};
+	struct slice set[] = {SLICE("SET"), key, SLICE("1"), SLICE("PX"), SLICE("1000")};
+
+	return (!node->loads || send_words(node, deadline_ns, send_ignore, load, 3)) &&
+	       send_words(node, deadline_ns, on_may_reply, call, 4) &&
+	       send_words(node, deadline_ns, probed, set, 5);
+}
+
 void probe_send(struct redis_node *node)
 {
 	struct redis_client *client = node->client;
 	struct buffer key = {0};
 
-	if (node->probe.deadline_ns != 0)
+	if (node->is_probed)
 		return;
 	buffer_printf(&key, "%sprobe", client->store->prefix); /* no key of a limit is without braces */
-	node->probe.loads = atomic_load(&health_of(client, node->number)->runs_none);
-	if (node->probe.loads)
-		send_probe_of_scripts(node, (struct slice){key.data, key.len});
-	else
-		connection_write_words(
-		    connection_command(node->connection),
-		    (struct slice[]){SLICE("EVALSHA"), SLICE(NO_SCRIPT), SLICE("1"), {key.data, key.len}},
-		    4);
-	node->probe.may.replied = on_may_reply;
-	connection_sent(node->connection, &node->probe.may);
-	connection_write_words(
-	    connection_command(node->connection),
-	    (struct slice[]){SLICE("SET"), {key.data, key.len}, SLICE("1"), SLICE("PX"), SLICE("1000")},
-	    5);
+	node->loads = atomic_load(&health_of(client, node->number)->runs_none);
+	node->is_probed = send_probe(node, (struct slice){key.data, key.len});
 	buffer_free(&key);
-	node->probe.base.replied = probed;
-	node->probe.deadline_ns = client_now_ns(client) + client->store->options.timeout_ns;
-	connection_sent(node->connection, &node->probe.base);
 	dialer_send(node->dialer);
-	client_alarm_at(client, node->probe.deadline_ns);
 }

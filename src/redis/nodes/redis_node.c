@@ -84,10 +84,10 @@ static void node_probe(struct redis_client *client, unsigned number)
 	client_alarm_at(client, health_probe_ns(health));
 }
 
-/* Whether it is connected, and neither probed nor to send anything. */
+/* Whether it is connected, and nothing is under way or to be sent. */
 static bool is_still(const struct redis_node *node)
 {
-	return node->ready_deadline_ns == 0 && node->probe.deadline_ns == 0 && !node->waiting.first;
+	return node->ready_deadline_ns == 0 && !node->first && !node->waiting.first;
 }
 
 /* Hangs up, unless anything is under way. */
@@ -95,7 +95,7 @@ static void leave(struct redis_node *node)
 {
 	struct redis_client *client = node->client;
 
-	if (node->first || !is_still(node) || node->is_busy)
+	if (!is_still(node) || node->is_busy)
 		return;
 	client->nodes[node->number] = NULL;
 	node_free(node);
@@ -107,7 +107,7 @@ static void drop(struct redis_node *node, const char *why, uint64_t probe_ns)
 	struct redis_client *client = node->client;
 	unsigned number = node->number;
 	/* Redis may close what has nothing to say. */
-	bool was_idle = !node->first && is_still(node) && !node->is_lost;
+	bool was_idle = is_still(node) && !node->is_lost;
 	bool says_it = !was_idle && node->era == health_era(health_of(client, number));
 	struct redis_command *waiting = command_list_take(&node->waiting);
 
@@ -316,8 +316,6 @@ static uint64_t first_deadline(const struct redis_node *node)
 
 	for (const struct call *call = node->first; call; call = call->next)
 		first_ns = u64_min(first_ns, call->deadline_ns);
-	if (node->probe.deadline_ns != 0)
-		first_ns = u64_min(first_ns, node->probe.deadline_ns);
 	if (node->ready_deadline_ns != 0)
 		first_ns = u64_min(first_ns, node->ready_deadline_ns);
 	return first_ns;

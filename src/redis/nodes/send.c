@@ -99,8 +99,7 @@ static void on_loaded(struct redis_node *node, const struct redis_reply *reply)
 	set_runs_none(node);
 }
 
-/* If Redis has not done it, the calls behind say so. */
-static void on_asking(struct redis_node *node, const struct redis_reply *reply)
+void send_ignore(struct redis_node *node, const struct redis_reply *reply)
 {
 	(void)node;
 	(void)reply;
@@ -345,7 +344,7 @@ static bool write_call(struct call *call)
 	struct redis_node *node = call->node;
 
 	return (command_of(call)->ask == 0 ||
-	        send_words(node, call->deadline_ns, on_asking, &SLICE("ASKING"), 1)) &&
+	        send_words(node, call->deadline_ns, send_ignore, &SLICE("ASKING"), 1)) &&
 	       command_write(call->commands, call->count, connection_command(node->connection),
 	                     &call->script) == WEIR_OK;
 }

@@ -17,6 +17,8 @@ void node_send(struct redis_node *node);
  */
 bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on_reply,
                 const struct slice *words, size_t n);
+/** For words whose reply says nothing that the replies to the calls behind do not. */
+void send_ignore(struct redis_node *node, const struct redis_reply *reply);
 
 /** Frees the client's unused calls. */
 void send_close(struct redis_client *client);
