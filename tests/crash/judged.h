@@ -1,6 +1,6 @@
 /*
- * judged.h: limits that judge what is behind them, and the memory in which callers note their
- * permits.
+ * judged.h: limits whose requests are reported, one or more of each kind of record that a row may
+ * have, and the memory in which callers note their permits.
  *
  * All callers of a run share that memory, and it outlives them. A place is a key of a limit:
  * `limit * KEYS + key`. Time is a number in it, which each call of anyone puts forward.
@@ -28,7 +28,7 @@
 #define SLEEP_NS   MS
 #define PROBES     2
 
-enum { BREAKER, BULKHEAD, THROTTLE, MEASURED, NARROW, LIMITS };
+enum { BREAKER, BULKHEAD, THROTTLE, MEASURED, NARROW, CONCURRENCY, LIMITS };
 #define PLACES (LIMITS * KEYS)
 
 enum step { FREE, ASKING, HELD, REPORTING };
@@ -107,6 +107,10 @@ static inline struct weir_limit_options judged_options(int limit)
 	                  .algorithm = WEIR_ALGORITHM_ADAPTIVE,
 	                  .adaptive = &measured},
 	    [NARROW] = {.name = "narrow", .algorithm = WEIR_ALGORITHM_ADAPTIVE, .adaptive = &narrow},
+	    [CONCURRENCY] = {.name = "concurrency",
+	                     .algorithm = WEIR_ALGORITHM_CONCURRENCY,
+	                     .max = 4,
+	                     .lease_ns = TIMEOUT_NS},
 	};
 
 	return options[limit];

@@ -15,6 +15,7 @@
 #include "rows/accepts.h"
 #include "rows/flying.h"
 #include "rows/health.h"
+#include "rows/places.h"
 #include "store/wide/wide.h"
 
 /* A breaker that is not closed after so many calls is stuck. */
@@ -40,6 +41,7 @@ static uint64_t apply(struct place *place, struct algo_call call, uint64_t now_n
 static void look(struct place *place, uint64_t now_ns)
 {
 	struct accepts_state accepts = {.now_ns = now_ns};
+	struct places_use places = {.first_ns = UINT64_MAX};
 	struct flying_look flying;
 	struct algo_outcome out;
 	struct wide_state state;
@@ -62,6 +64,10 @@ static void look(struct place *place, uint64_t now_ns)
 			place->requests += accepts.parts[i].requests;
 			place->accepts += accepts.parts[i].accepts;
 		}
+		break;
+	case ALGO_ROWS_PLACES:
+		places_look(place->limit, now_ns, state.at.head, &state.at.row, &places);
+		place->in_flight = places.held;
 		break;
 	default:
 		flying_look(place->limit, now_ns, state.at.head, &state.at.row, &flying);

@@ -1,4 +1,4 @@
-"""Callers of limits that judge what is behind them, killed at random instants.
+"""Callers of limits whose requests are reported, killed at random instants.
 
 Each of them holds permits of a file at that moment, or is about to take or report one. What it noted
 tells which; afterwards the file must say the same: no permit is in flight for longer than its time,
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.first
 KILLS = int(os.environ.get("WEIR_TEST_KILLS", 100 if BUILD.name in ("asan", "tsan") else 400))
 # As tests/crash/judged.h has them.
 KEYS, PERMITS, CALLERS = 8, 12, 256
-LIMITS = BREAKER, BULKHEAD, THROTTLE, MEASURED, NARROW = range(5)
-MOST = {BULKHEAD: 4, NARROW: 4}
+LIMITS = BREAKER, BULKHEAD, THROTTLE, MEASURED, NARROW, CONCURRENCY = range(6)
+MOST = {BULKHEAD: 4, NARROW: 4, CONCURRENCY: 4}
 TIMEOUT_NS, PROBES = 20_000_000, 2
 FREE, ASKING, HELD, REPORTING = range(4)
 CLOSED, _, OPEN, HALF_OPEN = range(4)
@@ -57,7 +57,7 @@ def may_fly(limit, until_ns, now_ns):
         part = (until_ns // START_NS * START_NS - TIMEOUT_NS) // PART_NS
         flies = part + PARTS > now_ns // START_NS * START_NS // PART_NS
         return flies, flies
-    if limit == BULKHEAD:
+    if limit in (BULKHEAD, CONCURRENCY):
         return until_ns > now_ns, until_ns > now_ns
     # A breaker without a bound counts them in parts of an eighth.
     return until_ns + TIMEOUT_NS // 8 + 1 > now_ns, until_ns > now_ns
