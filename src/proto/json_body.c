@@ -1,247 +1,329 @@
 #include "proto/json_body.h"
 
-#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/text/json.h"
 #include "proto/adhoc_command.h"
 
-/* Room for any number as text. */
-#define SCALAR_MAX 64
-
-/* The text of a string, number, true or false, copied: `value` does not live on. */
-static int scalar_text(struct fill *fill, const char *name, const json_t *value, struct slice *out)
+/* The first byte that is not UTF-8, or the end. */
+static const char *utf8_end(struct slice text)
 {
-	char number[SCALAR_MAX];
-	struct slice text = {number, 0};
-	const char *copy;
+	const unsigned char *p = (const unsigned char *)text.data;
+	size_t left = text.len, n = 1;
+	uint64_t word;
 
-	if (json_is_string(value))
-		text = (struct slice){json_string_value(value), json_string_length(value)};
-	else if (!json_is_object(value) && !json_is_array(value) && !json_is_null(value))
-		text.len =
-		    json_dumpb(value, number, sizeof number, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+	for (; left > 0 && n > 0; p += n, left -= n) {
+		n = 0;
+		if (left >= sizeof word) {
+			memcpy(&word, p, sizeof word);
+			n = word & UINT64_C(0x8080808080808080) ? 0 : sizeof word;
+		}
+		n = n ?: utf8_sequence(p, left);
+	}
+	return (const char *)p;
+}
+
+static const char *name_of(char begin)
+{
+	return begin == '{'   ? "an object"
+	       : begin == '[' ? "an array"
+	       : begin == '"' ? "a string"
+	       : begin == 'n' ? "null"
+	       : begin == 't' ? "true"
+	       : begin == 'f' ? "false"
+	                      : "a number";
+}
+
+/* Of all that `body` is, *json has read what is right. */
+static int refuse_syntax(struct fill *fill, struct slice body, const struct json *json,
+                         const char *what)
+{
+	struct slice found = json_rest(json);
+	unsigned line, column;
+	char quoted[64];
+
+	json_place(body, json->at, &line, &column);
+	if (found.len == 0)
+		strcpy(quoted, "the end");
+	else if (utf8_sequence((const unsigned char *)found.data, found.len) == 0)
+		snprintf(quoted, sizeof quoted, "the byte 0x%02x", (unsigned char)*found.data);
 	else
-		return error_set(&fill->error, WEIR_EINVAL,
-		                 "expected '%.40s' to be a string, a number, true or false, found %s", name,
-		                 json_is_object(value)  ? "an object"
-		                 : json_is_array(value) ? "an array"
-		                                        : "null");
-	copy = arena_copy(fill->arena, text);
-	if (!copy)
-		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
-	*out = (struct slice){copy, text.len};
+		snprintf(quoted, sizeof quoted, "'%.*s'", FILL_QUOTE(found));
+	return error_set_at(&fill->error, WEIR_ESYNTAX, line, column,
+	                    "expected %s, line %u column %u: expected %s, found %s", what, line, column,
+	                    json->expected ?: "text in UTF-8", quoted);
+}
+
+/*
+ * Opens the object or array that `body` is. All of it is checked, so that what goes through it from
+ * *json on finds no mistake in its syntax.
+ */
+static int begin(struct fill *fill, struct slice body, char open, struct json *json)
+{
+	const char *what = open == '{' ? "a JSON object" : "a JSON array";
+	struct json all = json_of(body);
+	const char *bad = utf8_end(json_rest(&all));
+	char found = json_peek(&all);
+
+	*json = all;
+	if (bad < all.end)
+		all.at = bad;
+	if (bad < all.end || !json_skip(&all) || !json_end(&all))
+		return refuse_syntax(fill, body, &all, what);
+	if (!json_open(json, open))
+		return error_set(&fill->error, WEIR_ESYNTAX, "expected %s, found %s", what, name_of(found));
+	json->members = all.members;
 	return 0;
 }
 
-static int read_attributes(struct fill *fill, json_t *object)
+/* A text without escapes, in memory that lasts. */
+static int copy_text(struct fill *fill, struct slice text, struct slice *out)
 {
-	const char *name;
-	json_t *value;
+	char *copy = arena_alloc(fill->arena, text.len + 1);
+
+	if (!copy)
+		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
+	*out = (struct slice){copy, json_unescape(text, copy)};
+	copy[out->len] = '\0';
+	return 0;
+}
+
+/* The text of a string, number, true or false, copied. */
+static int read_scalar(struct fill *fill, struct json *json, struct slice name, struct slice *out)
+{
+	char begin = json_peek(json);
+	struct slice text;
+
+	if (begin == '{' || begin == '[' || begin == 'n')
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected '%.*s' to be a string, a number, true or false, found %s",
+		                 FILL_QUOTE(name), name_of(begin));
+	return (begin == '"' ? json_text(json, &text) : json_word(json, &text))
+	           ? copy_text(fill, text, out)
+	           : WEIR_ESYNTAX;
+}
+
+/* The name of the next member. False: there is none, or no memory (*status). */
+static bool next_name(struct fill *fill, struct json *json, struct slice *name, int *status)
+{
+	if (*status != 0 || !json_more(json, '}') || !json_name(json, name))
+		return false;
+	if (json->escaped)
+		*status = copy_text(fill, *name, name);
+	return *status == 0;
+}
+
+static int read_attributes(struct fill *fill, struct json *json)
+{
+	struct json all = *json;
+	struct slice name, text;
 	int status;
 
-	if (!json_is_object(object))
+	if (!json_open(json, '{'))
 		return error_set(&fill->error, WEIR_EINVAL, "expected attributes to be an object");
-	status = fill_attribute_room(fill, json_object_size(object));
-	json_object_foreach(object, name, value) {
-		struct slice text;
-
+	if (fill->attributes)
+		return error_set(&fill->error, WEIR_EINVAL, "expected attributes once, found them again");
+	json_skip(&all);
+	status = fill_attribute_room(fill, all.members);
+	while (next_name(fill, json, &name, &status)) {
+		status = read_scalar(fill, json, name, &text);
 		if (status == 0)
-			status = scalar_text(fill, name, value, &text);
-		if (status == 0)
-			status = fill_attribute(fill, slice_of(name), text);
+			status = fill_attribute(fill, name, text);
 	}
 	return status;
 }
 
-static int read_fields(struct fill *fill, json_t *object)
+/* Of an object that is open. `op`: whether it has a field of that name, which is read. */
+static int read_fields(struct fill *fill, struct json *json, bool op)
 {
-	const char *name;
-	json_t *value;
+	struct slice name, text;
 	int status = 0;
 
-	json_object_foreach(object, name, value) {
-		struct slice text;
+	while (next_name(fill, json, &name, &status)) {
+		bool quoted = json_peek(json) == '"';
 
-		if (strcmp(name, "attributes") == 0) {
-			status = read_attributes(fill, value);
+		if (slice_equal(name, SLICE("attributes"))) {
+			status = read_attributes(fill, json);
+		} else if (op && slice_equal(name, SLICE("op"))) {
+			json_skip(json);
 		} else {
-			status = scalar_text(fill, name, value, &text);
+			status = read_scalar(fill, json, name, &text);
 			if (status == 0)
-				status = fill_field(fill, slice_of(name), text, json_is_string(value));
+				status = fill_field(fill, name, text, quoted);
 		}
-		if (status != 0)
-			return status;
 	}
-	return fill_finish(fill);
-}
-
-/* All of `body`, or NULL with an error. `expected`: what it should be. */
-static json_t *load(struct fill *fill, struct slice body, const char *expected)
-{
-	json_error_t problem;
-	json_t *value = json_loadb(body.data ? body.data : "", body.len,
-	                           JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
-
-	if (!value)
-		error_set_at(&fill->error, WEIR_ESYNTAX, (unsigned)problem.line, (unsigned)problem.column,
-		             "expected %s, line %d column %d: %s", expected, problem.line, problem.column,
-		             problem.text);
-	return value;
+	return status == 0 ? fill_finish(fill) : status;
 }
 
 int json_read(struct fill *fill, struct slice body)
 {
-	json_t *object = load(fill, body, "a JSON object");
-	int status;
+	struct json json;
+	int status = begin(fill, body, '{', &json);
 
-	if (!object)
-		return WEIR_ESYNTAX;
-	if (json_is_object(object))
-		status = read_fields(fill, object);
-	else
-		status = error_set(&fill->error, WEIR_ESYNTAX, "expected a JSON object, found an array");
-	json_decref(object);
-	return status;
+	return status == 0 ? read_fields(fill, &json, false) : status;
+}
+
+/*
+ * Looks for members of an object that is open by their name, which has no escapes. Returns how many
+ * there are; *value is where the first one's value begins.
+ */
+static size_t find(struct json object, const char *wanted, bool any_case, struct json *value)
+{
+	bool (*equal)(struct slice, struct slice) = any_case ? slice_equal_nocase : slice_equal;
+	struct slice name;
+	size_t n = 0;
+
+	while (json_more(&object, '}') && json_name(&object, &name)) {
+		if (equal(name, slice_of(wanted)) && n++ == 0)
+			*value = object;
+		if (!json_skip(&object))
+			break;
+	}
+	return n;
+}
+
+static bool is_whole_number(struct json value)
+{
+	char begin = json_peek(&value);
+	struct slice word;
+
+	return (begin == '-' || (begin >= '0' && begin <= '9')) && json_word(&value, &word) &&
+	       !memchr(word.data, '.', word.len) && !memchr(word.data, 'e', word.len) &&
+	       !memchr(word.data, 'E', word.len);
 }
 
 int json_read_throttle(struct fill *fill, struct slice body)
 {
-	static const char *const names[] = {"max_burst", "count_per_period", "period", "quantity"};
-	enum { NUMBERS = sizeof names / sizeof *names };
-	json_t *object = load(fill, body, "a JSON object");
-	const json_t *name = json_object_get(object, "key");
-	struct slice key, numbers[NUMBERS];
+	static const char *const names[] = {"key", "max_burst", "count_per_period", "period",
+	                                    "quantity"};
+	enum { FIELDS = sizeof names / sizeof *names };
+	struct slice texts[FIELDS];
+	struct json object, value;
 	size_t n = 0;
-	int status;
+	int status = begin(fill, body, '{', &object);
 
-	if (!object)
-		return WEIR_ESYNTAX;
-	status = json_is_string(name)
-	             ? scalar_text(fill, "key", name, &key)
-	             : error_set(&fill->error, WEIR_ENOTFOUND, "expected key, a string");
-	for (; status == 0 && n < NUMBERS; n++) {
-		const json_t *number = json_object_get(object, names[n]);
+	if (status != 0 && fill->error.line == 0) /* it is JSON */
+		return fill->error.status = WEIR_ENOTFOUND;
+	for (; status == 0 && n < FIELDS; n++) {
+		bool is_key = n == 0;
+		size_t times = find(object, names[n], false, &value);
 
-		if (n == NUMBERS - 1 && (!number || json_is_null(number)))
+		if (n == FIELDS - 1 && (times == 0 || (times == 1 && json_peek(&value) == 'n')))
 			break;
-		status = json_is_integer(number)
-		             ? scalar_text(fill, names[n], number, &numbers[n])
-		             : error_set(&fill->error, WEIR_ENOTFOUND, "expected %s, a whole number",
-		                         names[n]);
+		if (times == 1 && (is_key ? json_peek(&value) == '"' : is_whole_number(value)))
+			status = read_scalar(fill, &value, slice_of(names[n]), &texts[n]);
+		else
+			status = error_set(&fill->error, WEIR_ENOTFOUND, "expected %s, %s%s", names[n],
+			                   is_key ? "a string" : "a whole number", times > 1 ? ", once" : "");
 	}
-	json_decref(object);
-	return status == 0 ? adhoc_read(fill, key, numbers, n, 1) : status;
+	return status == 0 ? adhoc_read(fill, texts[0], texts + 1, n - 1, 1) : status;
 }
 
-static int read_op(struct fill *fill, const json_t *value)
+/* Of an item; without one it acquires. */
+static int read_op(struct fill *fill, struct json item)
 {
 	static const struct {
-		const char *name;
+		struct slice name;
 		enum request_class class;
 	} ops[] = {
-	    [REQUEST_ACQUIRE] = {"acquire", REQUEST_ASK},
-	    [REQUEST_PEEK] = {"peek", REQUEST_ASK},
-	    [REQUEST_REFUND] = {"refund", REQUEST_CHANGE},
-	    [REQUEST_RESET] = {"reset", REQUEST_CHANGE},
+	    [REQUEST_ACQUIRE] = {SLICE("acquire"), REQUEST_ASK},
+	    [REQUEST_PEEK] = {SLICE("peek"), REQUEST_ASK},
+	    [REQUEST_REFUND] = {SLICE("refund"), REQUEST_CHANGE},
+	    [REQUEST_RESET] = {SLICE("reset"), REQUEST_CHANGE},
 	};
+	struct slice text = {NULL, 0};
+	struct json value;
+	size_t n;
 
+	n = find(item, "op", false, &value);
+	if (n == 0)
+		return 0;
+	if (n > 1)
+		return error_set(&fill->error, WEIR_EINVAL, "expected op once, found it again");
+	if (json_peek(&value) == '"')
+		json_text(&value, &text);
 	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-		if (json_is_string(value) && strcmp(json_string_value(value), ops[i].name) == 0) {
+		if (slice_equal(text, ops[i].name)) {
 			fill->request->op = (enum request_op)i;
 			fill->request->class = ops[i].class;
 			return 0;
 		}
-	return error_set(&fill->error, WEIR_EINVAL,
-	                 "expected op to be acquire, peek, refund or reset");
+	return error_set(&fill->error, WEIR_EINVAL, "expected op to be acquire, peek, refund or reset");
 }
 
-/* How the objects of an array become requests. */
+/* How the items of an array become requests. */
 struct items {
-	int (*read)(const struct items *items, struct fill *item, json_t *value);
+	int (*read)(const struct items *items, struct fill *item, struct json *json);
 	int (*read_arg)(struct fill *item, struct slice arg);
 	void (*refuse)(struct fill *item);
 };
 
-static int read_item(const struct items *items, struct fill *fill, json_t *item)
+static int read_item(const struct items *items, struct fill *fill, struct json *item)
 {
-	const json_t *op = json_object_get(item, "op");
-	int status = op ? read_op(fill, op) : 0;
+	int status;
 
-	if (!json_is_object(item))
-		return error_set(&fill->error, WEIR_EINVAL, "expected a JSON object in the batch");
 	(void)items;
-	json_object_del(item, "op");
-	return status == 0 ? read_fields(fill, item) : status;
+	if (!json_open(item, '{'))
+		return error_set(&fill->error, WEIR_EINVAL, "expected a JSON object in the batch");
+	status = read_op(fill, *item);
+	return status == 0 ? read_fields(fill, item, true) : status;
 }
 
-static int read_items(struct fill *fill, const json_t *array, const struct items *how)
+static int read_items(struct fill *fill, struct slice body, const struct items *how)
 {
-	size_t n = json_array_size(array);
+	struct json json;
+	int status = begin(fill, body, '[', &json);
+	size_t n = json.members;
 	struct request *items;
 
-	if (!json_is_array(array))
-		return error_set(&fill->error, WEIR_ESYNTAX, "expected a JSON array, found an object");
+	if (status != 0)
+		return status;
 	if (n > fill->limits->batch_max)
 		return error_set(&fill->error, WEIR_ELONG, "expected a batch of at most %zu, found %zu",
 		                 fill->limits->batch_max, n);
 	items = arena_array(fill->arena, n, sizeof *items);
 	if (!items)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; json_more(&json, ']'); i++) {
+		struct json value = json;
 		struct fill item;
 
 		fill_begin(&item, &items[i], fill->limits, fill->arena);
 		items[i].cost = 1;
 		items[i].class = REQUEST_ASK;
-		if (how->read(how, &item, json_array_get(array, i)) != 0)
+		if (how->read(how, &item, &value) != 0)
 			how->refuse(&item);
+		json_skip(&json);
 	}
 	fill->request->items = items;
 	fill->request->item_count = n;
 	return 0;
 }
 
-static int load_items(struct fill *fill, struct slice body, const struct items *how)
+int json_read_items(struct fill *fill, struct slice body, void (*refuse)(struct fill *item))
 {
-	json_t *array = load(fill, body, "a JSON array");
+	return read_items(fill, body, &(struct items){.read = read_item, .refuse = refuse});
+}
+
+/* Koala finds a field whatever the case of its letters. */
+static int read_args_item(const struct items *items, struct fill *fill, struct json *item)
+{
+	struct json id, text;
+	struct slice arg;
 	int status;
 
-	if (!array)
-		return WEIR_ESYNTAX;
-	status = read_items(fill, array, how);
-	json_decref(array);
-	return status;
-}
-
-int json_read_items(struct fill *fill, struct slice body,
-                    void (*refuse)(struct fill *item))
-{
-	return load_items(fill, body, &(struct items){.read = read_item, .refuse = refuse});
-}
-
-/* The member of that name, as Koala finds it: letter case does not count. NULL: there is none. */
-static const json_t *member(json_t *object, const char *wanted)
-{
-	const char *name;
-	json_t *value;
-
-	json_object_foreach (object, name, value)
-		if (slice_equal_nocase(slice_of(name), slice_of(wanted)))
-			return value;
-	return NULL;
-}
-
-static int read_args_item(const struct items *items, struct fill *fill, json_t *item)
-{
-	const json_t *id = member(item, "Id"), *text = member(item, "Arg");
-	struct slice arg;
-	int status = id ? scalar_text(fill, "Id", id, &fill->request->name) : 0;
-
+	json_open(item, '{');
+	status = find(*item, "Id", true, &id)
+	             ? read_scalar(fill, &id, SLICE("Id"), &fill->request->name)
+	             : 0;
 	if (status == 0)
-		status = text ? scalar_text(fill, "Arg", text, &arg)
-		              : error_set(&fill->error, WEIR_EINVAL,
-		                          "expected an object with Id and Arg, found no Arg");
+		status = find(*item, "Arg", true, &text)
+		             ? read_scalar(fill, &text, SLICE("Arg"), &arg)
+		             : error_set(&fill->error, WEIR_EINVAL,
+		                         "expected an object with Id and Arg, found no Arg");
 	return status == 0 ? items->read_arg(fill, arg) : status;
 }
 
@@ -267,7 +349,7 @@ int json_read_args(struct fill *fill, struct slice array,
                    void (*refuse)(struct fill *item))
 {
 	return with_utf8(fill, &array)
-	           ?: load_items(
+	           ?: read_items(
 	                  fill, array,
 	                  &(struct items){.read = read_args_item, .read_arg = read, .refuse = refuse});
 }

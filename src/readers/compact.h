@@ -3,15 +3,18 @@
 #define READERS_COMPACT_H
 
 #include "base/buffer.h"
+#include "base/text/json.h"
 
 #define COMPACT_DEPTH_MAX  16  /* objects and lists in each other */
 #define COMPACT_FIELDS_MAX 256 /* of an object */
 #define COMPACT_NAME_MAX   256 /* bytes of a field's */
 
+/* "expected" of a failure: the outermost object may not have that field. */
+#define COMPACT_NO_FIELD ""
+
 struct compact {
-	struct slice rest;    /* what is not read yet; of a failure, where it is */
-	struct buffer out;    /* the caller's to bound and to free */
-	const char *expected; /* of a failure: what should stand at `rest`; NULL: no such field */
+	struct json json;  /* what is not read yet; of a failure, where it is, and what is expected */
+	struct buffer out; /* the caller's to bound and to free */
 	unsigned depth;
 	/** Optional: whether the outermost object may have a field of that name. */
 	bool (*field)(struct slice name);
@@ -22,7 +25,7 @@ struct compact {
 	size_t wanted_begin, wanted_end; /* ... its value in `out`; 0: there is none */
 };
 
-/** Reads one object, and what is behind it stays in `rest`. */
+/** Reads one object, and what is behind it stays to be read. */
 bool compact_object(struct compact *compact);
 
 #endif

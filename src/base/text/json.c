@@ -1,5 +1,8 @@
 #include "base/text/json.h"
 
+#include <endian.h>
+#include <stdint.h>
+
 #include "base/number.h"
 
 #define REPLACEMENT 0xfffd
@@ -51,30 +54,6 @@ static char *put_utf8(char *to, unsigned character)
 	return to + n;
 }
 
-enum json_escape json_read_escape(struct slice *rest, char **to)
-{
-	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-	const char *name = rest->len > 0 ? memchr(names, *rest->data, sizeof names - 1) : NULL;
-	enum json_escape result = JSON_ESCAPE_GOOD;
-	unsigned unit, low;
-
-	if (name) {
-		*(*to)++ = values[name - names];
-		*rest = (struct slice){rest->data + 1, rest->len - 1};
-		return JSON_ESCAPE_GOOD;
-	}
-	if (!read_unit(rest, &unit))
-		return JSON_ESCAPE_BAD;
-	if (is_half(unit, false) && read_low(rest, &low)) {
-		unit = 0x10000 + ((unit & 0x3ff) << 10) + (low & 0x3ff);
-	} else if (is_half(unit, false) || is_half(unit, true)) {
-		unit = REPLACEMENT;
-		result = JSON_ESCAPE_HALF;
-	}
-	*to = put_utf8(*to, unit);
-	return result;
-}
-
 static size_t skip_digits(struct slice text, size_t from)
 {
 	while (from < text.len && text.data[from] >= '0' && text.data[from] <= '9')
@@ -83,7 +62,7 @@ static size_t skip_digits(struct slice text, size_t from)
 }
 
 /* JSON has no leading zeros and no plus, and a digit round each point. */
-size_t json_number_len(struct slice text)
+static size_t number_len(struct slice text)
 {
 	size_t first = text.len > 0 && text.data[0] == '-', end = skip_digits(text, first), more;
 
@@ -105,4 +84,245 @@ size_t json_number_len(struct slice text)
 		end = more;
 	}
 	return end;
+}
+
+enum escape { ESCAPE_GOOD, ESCAPE_HALF, ESCAPE_BAD };
+
+/*
+ * Reads an escape off *rest, which begins behind the backslash, or nothing of a bad one. Writes its
+ * character in UTF-8 to *to and moves *to behind it: that has fewer bytes than the escape.
+ */
+static enum escape read_escape(struct slice *rest, char **to)
+{
+	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+	const char *name = rest->len > 0 ? memchr(names, *rest->data, sizeof names - 1) : NULL;
+	enum escape result = ESCAPE_GOOD;
+	unsigned unit, low;
+
+	if (name) {
+		*(*to)++ = values[name - names];
+		*rest = (struct slice){rest->data + 1, rest->len - 1};
+		return ESCAPE_GOOD;
+	}
+	if (!read_unit(rest, &unit))
+		return ESCAPE_BAD;
+	if (is_half(unit, false) && read_low(rest, &low)) {
+		unit = 0x10000 + ((unit & 0x3ff) << 10) + (low & 0x3ff);
+	} else if (is_half(unit, false) || is_half(unit, true)) {
+		unit = REPLACEMENT;
+		result = ESCAPE_HALF;
+	}
+	*to = put_utf8(*to, unit);
+	return result;
+}
+
+size_t json_unescape(struct slice text, char *to)
+{
+	char *out = to;
+	struct slice rest = text;
+
+	while (rest.len > 0) {
+		const char *slash = memchr(rest.data, '\\', rest.len);
+		size_t plain = slash ? (size_t)(slash - rest.data) : rest.len;
+
+		memmove(out, rest.data, plain);
+		out += plain;
+		rest = (struct slice){rest.data + plain, rest.len - plain};
+		if (rest.len > 0)
+			rest = (struct slice){rest.data + 1, rest.len - 1}, read_escape(&rest, &out);
+	}
+	return (size_t)(out - to);
+}
+
+struct json json_of(struct slice text)
+{
+	const char *data = text.data ? text.data : "";
+
+	return (struct json){.at = data, .end = data + text.len};
+}
+
+bool json_fail(struct json *json, const char *expected)
+{
+	if (!json->expected)
+		json->expected = expected;
+	return false;
+}
+
+static inline bool take(struct json *json, char c)
+{
+	if (json_peek(json) != c || json->at == json->end)
+		return false;
+	json->at++;
+	return true;
+}
+
+bool json_open(struct json *json, char open)
+{
+	json->begins = take(json, open);
+	return json->begins;
+}
+
+bool json_more(struct json *json, char close)
+{
+	bool begins = json->begins;
+
+	json->begins = false;
+	if (json->expected || take(json, close))
+		return false;
+	return begins || take(json, ',') ||
+	       json_fail(json, close == '}' ? "a comma or the end of the object"
+	                                    : "a comma or the end of the list");
+}
+
+/* The first quote, backslash or control character, eight bytes at a time; or the end. */
+static const char *plain_end(const char *p, const char *end)
+{
+	const uint64_t ones = UINT64_MAX / 255, tops = ones << 7;
+	uint64_t word;
+
+	for (; end - p >= (ptrdiff_t)sizeof word; p += sizeof word) {
+		uint64_t quote, slash, found;
+
+		memcpy(&word, p, sizeof word);
+		word = le64toh(word);
+		quote = word ^ ones * '"';
+		slash = word ^ ones * '\\';
+		/* A byte less than n borrows; what it borrows from may be marked too, but lies behind it.
+		 */
+		found =
+		    ((word - ones * ' ') & ~word) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash);
+		if (found & tops)
+			return p + __builtin_ctzll(found & tops) / 8;
+	}
+	while (p < end && *p != '"' && *p != '\\' && (unsigned char)*p >= ' ')
+		p++;
+	return p;
+}
+
+/* Behind the backslash. */
+static bool skip_escape(struct json *json)
+{
+	struct slice rest = json_rest(json);
+	char ignored[4], *to = ignored;
+	enum escape escape = read_escape(&rest, &to);
+
+	if (escape == ESCAPE_BAD)
+		return json_fail(json, "an escape of JSON");
+	if (escape == ESCAPE_HALF && !json->halves)
+		return json_fail(json, "both halves of a character");
+	json->at = rest.data;
+	return true;
+}
+
+/* From behind the quote on. */
+static bool read_text(struct json *json, struct slice *text)
+{
+	const char *from = json->at;
+
+	json->escaped = false;
+	for (;;) {
+		json->at = plain_end(json->at, json->end);
+		if (json->at == json->end)
+			return json_fail(json, "the end of a text in quotes");
+		if (*json->at == '"')
+			break;
+		if (*json->at != '\\')
+			return json_fail(json, "no control character in a text");
+		json->at++;
+		json->escaped = true;
+		if (!skip_escape(json))
+			return false;
+	}
+	*text = (struct slice){from, (size_t)(json->at++ - from)};
+	return true;
+}
+
+bool json_text(struct json *json, struct slice *text)
+{
+	return take(json, '"') ? read_text(json, text) : json_fail(json, "a text in quotes");
+}
+
+bool json_name(struct json *json, struct slice *name)
+{
+	if (!take(json, '"'))
+		return json_fail(json, "a field's name in quotes");
+	return read_text(json, name) && (take(json, ':') || json_fail(json, "a colon"));
+}
+
+static bool is_letter_or_digit(char c)
+{
+	return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
+}
+
+bool json_word(struct json *json, struct slice *word)
+{
+	static const struct slice words[] = {SLICE("true"), SLICE("false"), SLICE("null")};
+	struct slice rest;
+	size_t len;
+
+	json_peek(json);
+	rest = json_rest(json);
+	len = number_len(rest);
+	for (size_t i = 0; i < sizeof words / sizeof *words && len == 0; i++)
+		if (slice_skip(&rest, words[i]))
+			len = words[i].len;
+	if (len == 0 || (len < (size_t)(json->end - json->at) && is_letter_or_digit(json->at[len])))
+		return json_fail(json, "a value of JSON");
+	*word = (struct slice){json->at, len};
+	json->at += len;
+	return true;
+}
+
+/* A value that is neither an object nor a list. */
+static bool skip_scalar(struct json *json)
+{
+	struct slice ignored;
+
+	return take(json, '"') ? read_text(json, &ignored) : json_word(json, &ignored);
+}
+
+/* Objects and lists in each other, without recursion. */
+bool json_skip(struct json *json)
+{
+	char closes[JSON_DEPTH_MAX];
+	size_t depth = 0, members = 0;
+	struct slice name;
+
+	do {
+		char c = json_peek(json);
+
+		if (c == '{' || c == '[') {
+			if (depth == JSON_DEPTH_MAX)
+				return json_fail(json, "objects and lists nested less deep");
+			json_open(json, c);
+			closes[depth++] = (char)(c == '{' ? '}' : ']');
+		} else if (!skip_scalar(json)) {
+			return false;
+		}
+		while (depth > 0 && !json_more(json, closes[depth - 1]))
+			if (json->expected)
+				return false;
+			else
+				depth--;
+		members += depth == 1;
+		if (depth > 0 && closes[depth - 1] == '}' && !json_name(json, &name))
+			return false;
+	} while (depth > 0);
+	json->members = members;
+	return true;
+}
+
+bool json_end(struct json *json)
+{
+	json_peek(json);
+	return json->at == json->end || json_fail(json, "nothing behind the object or list");
+}
+
+void json_place(struct slice text, const char *at, unsigned *line, unsigned *column)
+{
+	*line = *column = 1;
+	for (const char *p = text.data; p < at; p++) {
+		*column = *p == '\n' ? 1 : *column + ((*p & 0xc0) != 0x80);
+		*line += *p == '\n';
+	}
 }

@@ -1,23 +1,77 @@
-/* json.h: the parts of JSON that are the same for each of its readers. */
+/*
+ * json.h: reads JSON (RFC 8259) where it lies, one value after another, and says where it is wrong.
+ *
+ * The caller goes through objects and lists by json_open, json_more and json_name, and reads or
+ * skips each value between. Nothing is copied: a text is given as it stands between its quotes.
+ *
+ *     if (json_open(&json, '{'))
+ *             while (json_more(&json, '}') && json_name(&json, &name) && json_skip(&json))
+ *                     …
+ *     if (json.expected)
+ *             … expected that at json.at
+ */
 #ifndef BASE_TEXT_JSON_H
 #define BASE_TEXT_JSON_H
 
+#include <stdbool.h>
+
 #include "base/slice.h"
 
-enum json_escape {
-	JSON_ESCAPE_GOOD,
-	JSON_ESCAPE_HALF, /* one half of a pair of \uXXXX, which stands for U+FFFD if at all */
-	JSON_ESCAPE_BAD,  /* no escape; nothing was read */
+#define JSON_DEPTH_MAX 1024 /* objects and lists in each other that json_skip goes through */
+
+struct json {
+	const char *at, *end; /* what is not read yet; after a failure where it is */
+	const char *expected; /* NULL: no failure yet; else what should stand at `at` */
+	size_t members;       /* of the object or list that json_skip went through last */
+	bool halves;          /* one half of a pair of \uXXXX stands for U+FFFD */
+	bool escaped;         /* the text or name that was read last has escapes */
+	bool begins;          /* nothing of the object or list that was opened last is read yet */
 };
 
-/**
- * Reads an escape off *rest, which begins behind the backslash. Writes its character in UTF-8 to *to
- * and moves *to behind it: at most 4 bytes, and fewer than the escape has, so that a string may be
- * unescaped in place.
- */
-enum json_escape json_read_escape(struct slice *rest, char **to);
+/** To read `text`. */
+struct json json_of(struct slice text);
 
-/** The length of the number that `text` begins with, or 0 if it begins with none. */
-size_t json_number_len(struct slice text);
+/** What is not read yet. */
+static inline struct slice json_rest(const struct json *json)
+{
+	return (struct slice){json->at, (size_t)(json->end - json->at)};
+}
+
+/** Says what should stand where the reader is. Returns false. */
+bool json_fail(struct json *json, const char *expected);
+
+/** The next character behind blanks, which stays; 0: the end. */
+static inline char json_peek(struct json *json)
+{
+	while (json->at < json->end && *json->at <= ' ' &&
+	       (*json->at == ' ' || *json->at == '\t' || *json->at == '\n' || *json->at == '\r'))
+		json->at++;
+	return json->at < json->end ? *json->at : '\0';
+}
+
+/** Begins with an object ('{') or a list ('['). False, which is no failure: another value is there.
+ */
+bool json_open(struct json *json, char open);
+/**
+ * Before each member: whether there is one, or else the end ('}' or ']'), which is read then. False
+ * also on failure.
+ */
+bool json_more(struct json *json, char close);
+/** Reads the name of a member, and the colon. */
+bool json_name(struct json *json, struct slice *name);
+/** Reads a text in quotes. Its escapes stay, and are good ones. */
+bool json_text(struct json *json, struct slice *text);
+/** Reads a number, true, false or null, as it is written. */
+bool json_word(struct json *json, struct slice *word);
+/** Steps over any value, and checks it. */
+bool json_skip(struct json *json);
+/** Behind the outermost value: whether nothing follows it. */
+bool json_end(struct json *json);
+
+/** Writes a text without its escapes, and returns the length. `to` may be its own place. */
+size_t json_unescape(struct slice text, char *to);
+
+/** The place of `at` in `text`, from 1; columns count characters. */
+void json_place(struct slice text, const char *at, unsigned *line, unsigned *column);
 
 #endif

@@ -30,15 +30,17 @@ static bool may_have(struct slice name)
 /* Reports the error. */
 static void say(struct koala *koala, const struct compact *compact)
 {
+	const struct json *json = &compact->json;
+	struct slice rest = json_rest(json);
+
 	if (compact->out.failed)
-		koala_error(koala, compact->rest.data, "expected at most %zu bytes as JSON, found more",
+		koala_error(koala, json->at, "expected at most %zu bytes as JSON, found more",
 		            compact->out.max);
-	else if (compact->expected)
-		koala_expected(koala, compact->rest, compact->expected);
+	else if (*json->expected)
+		koala_expected(koala, rest, json->expected);
 	else
-		koala_error(
-		    koala, compact->rest.data, RESERVED_EXPECTED, reserved_fields().text,
-		    phrase_quote((struct slice){compact->rest.data + 1, compact->rest.len - 2}).text);
+		koala_error(koala, json->at, RESERVED_EXPECTED, reserved_fields().text,
+		            phrase_quote((struct slice){rest.data + 1, rest.len - 2}).text);
 }
 
 /* Behind the fields of the file, in their order. */
@@ -105,9 +107,9 @@ void koala_read_result(struct koala *koala, struct slice text)
 		koala->lost_result = true;
 		return;
 	}
-	compact.rest = text;
-	if (!read_number(koala, slice_trim(slice_cut(&compact.rest, ':')), &number))
+	if (!read_number(koala, slice_trim(slice_cut(&text, ':')), &number))
 		return;
+	compact.json = json_of(text);
 	good = compact_object(&compact) && !compact.out.failed;
 	if (good)
 		add_missing(&compact);
@@ -117,8 +119,8 @@ void koala_read_result(struct koala *koala, struct slice text)
 		buffer_add(&koala->results, &(struct koala_result){.number = number, .whole = ""},
 		           sizeof(struct koala_result));
 	} else {
-		if (!koala_ends(compact.rest))
-			koala_expected(koala, slice_trim(compact.rest), "the end of the line after a result");
+		if (!koala_ends(json_rest(&compact.json)))
+			koala_expected(koala, slice_trim(json_rest(&compact.json)), "the end of the line after a result");
 		take(koala, number, &compact);
 	}
 	buffer_free(&compact.out);

@@ -5,10 +5,13 @@
 #include "readers/yaml/read.h"
 #include "rules/scalar.h"
 
+/* Whether it is a number, true, false or null. */
 static bool is_json_word(struct slice text)
 {
-	return slice_equal(text, SLICE("true")) || slice_equal(text, SLICE("false")) ||
-	       slice_equal(text, SLICE("null"));
+	struct json json = json_of(text);
+	struct slice word;
+
+	return json_word(&json, &word) && word.len == text.len;
 }
 
 static void add_string(struct slice text, struct buffer *out)
@@ -25,7 +28,7 @@ static void add_scalar(const yaml_node_t *node, struct buffer *out)
 
 	if (node_is_nothing(node))
 		buffer_add_text(out, "null");
-	else if (plain && (is_json_word(text) || (text.len > 0 && json_number_len(text) == text.len)))
+	else if (plain && is_json_word(text))
 		buffer_add_slice(out, text);
 	else
 		add_string(text, out);

@@ -54,6 +54,8 @@ static void a_bad_element_is_an_error_in_its_place_alone(void **state)
 	    {"{\"limit\":\"l\"}", "expected a key beside the limit, found none"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"op\":\"take\"}",
 	     "expected op to be acquire, peek, refund or reset"},
+	    {"{\"op\":\"peek\",\"limit\":\"l\",\"key\":\"k\",\"op\":\"peek\"}",
+	     "expected op once, found it again"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"op\":1}",
 	     "expected op to be acquire, peek, refund or reset"},
 	};
@@ -84,7 +86,7 @@ static void a_batch_that_is_none_is_refused_whole(void **state)
 	         "object\"}}");
 	exchange("[{\"limit\":\"l\",\"key\":\"k\"}", "", "400 Bad Request",
 	         "{\"error\":{\"code\":\"bad_request\",\"message\":\"expected a JSON array, line 1 column "
-	         "24: ']' expected near end of file\"}}");
+	         "25: expected a comma or the end of the list, found the end\"}}");
 	exchange("[1,2,3,4,5]", "", "400 Bad Request",
 	         "{\"error\":{\"code\":\"too_long\",\"message\":\"expected a batch of at most 4, found "
 	         "5\"}}");

@@ -510,11 +510,16 @@ static void test_bad_requests_are_clear_errors_that_close_nothing(void **state)
 static void test_bad_bodies_are_clear_errors_that_close_nothing(void **state)
 {
 	static const char *const table[][2] = {
-	    {"", "expected a JSON object, line 1 column 0"},
-	    {"{", "expected a JSON object, line 1 column 1"},
+	    {"", "expected a JSON object, line 1 column 1: expected a value of JSON, found the end"},
+	    {"{", "expected a JSON object, line 1 column 2: expected a field's name in quotes, found the end"},
 	    {"[]", "found an array"},
-	    {"{\"limit\":\"l\",\"key\":\"k\"}x", "end of file expected"},
-	    {"{\"limit\":\"l\",\"limit\":\"m\"}", "duplicate object key"},
+	    {"{\"limit\":\"l\",\"key\":\"k\"}x", "line 1 column 24: expected nothing behind the object or list, found 'x'"},
+	    {"{\"limit\":\"l\",\"limit\":\"m\"}", "expected limit once, found it again"},
+	    {"{\"attributes\":{\"a\":1},\"attributes\":{}}", "expected attributes once"},
+	    {"{\"attributes\":{\"a\":1,\"\\u0061\":2}}", "expected attribute 'a' once"},
+	    {"{\"attributes\":{\"\\u0000\":2}}", "not empty and without NUL"},
+	    {"{\"limit\":\"\\ud800\"}", "expected both halves of a character, found 'ud800"},
+	    {"7", "expected a JSON object, found a number"},
 	    {"{\"limit\":\"l\"}", "a key beside the limit"},
 	    {"{\"key\":\"l\"}", "a limit beside the key"},
 	    {"{}", "a limit and a key, or attributes"},
@@ -525,14 +530,14 @@ static void test_bad_bodies_are_clear_errors_that_close_nothing(void **state)
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"cost\":1.5}", "found '1.5'"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"cost\":-1}", "found '-1'"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"cost\":\"1\"}", "found a string"},
-	    {"{\"limit\":\"l\",\"key\":\"k\",\"cost\":1e999}", "line 1 column"},
+	    {"{\"limit\":\"l\",\"key\":\"k\",\"cost\":1e999}", "found '1e999'"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"wait_ms\":1.5}", "found '1.5'"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"permit\":1}", "permit to be true or false, found '1'"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"surprise\":1}", "found 'surprise'"},
 	    {"{\"attributes\":[]}", "expected attributes to be an object"},
 	    {"{\"attributes\":{\"a\":[]}}", "found an array"},
 	    {"{\"attributes\":{\"\":1}}", "not empty and without NUL"},
-	    {"{\"limit\":\"l\",\"key\":\"\xff\"}", "unable to decode byte 0xff"},
+	    {"{\"limit\":\"l\",\"key\":\"\xff\"}", "expected text in UTF-8, found the byte 0xff"},
 	};
 	char bytes[256];
 
