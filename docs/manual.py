@@ -202,4 +202,5 @@ def main():
         (ROOT / name).write_text(made[name])
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -33,6 +33,7 @@
 extern "C" {
 #endif
 
+/** Where a Redis is, and how long to wait for it. */
 struct weir_redis_options {
 	const char *url;          /**< redis://, redis+unix://, redis-cluster:// or redis+sentinel://, with
 	                               rediss for TLS, or valkey, see docs/rules.md; required */
@@ -53,9 +54,9 @@ struct weir_redis_options {
  * weir_table_sync and weir_table_reserve concern only the table's memory.
  *
  *     weir_table *table;
- *     weir_redis_open(&(struct weir_redis_options){ .url = "redis://127.0.0.1" }, &table, NULL);
- *     if (weir_acquire(table, limit, "alice", 5, 1, WEIR_NOW, &d) == 0 && d.allowed)
- *         serve();
+ *     struct weir_redis_options options = {.url = "redis://127.0.0.1"};
+ *     if (weir_redis_open(&options, &table, &error) != 0)
+ *         fprintf(stderr, "%s\n", error.message);
  *
  * Errors: EINVAL and ERANGE (options, URL), EIO (a file of the URL), ENOMEM. No message holds a
  * password.
@@ -63,6 +64,7 @@ struct weir_redis_options {
 WEIR_API int weir_redis_open(const struct weir_redis_options *options, weir_table **out,
                              struct weir_error *error);
 
+/** What a table at Redis has sent there. */
 struct weir_redis_stats {
 	uint64_t up;       /**< 1; 0 while calls fail at once */
 	uint64_t calls;    /**< sent to Redis since the table was opened, as all below */
@@ -74,7 +76,15 @@ struct weir_redis_stats {
 	uint64_t reserved[5];
 };
 
-/** Errors: EINVAL (not a table of weir_redis_open). */
+/**
+ * Counts the calls of a table to its Redis.
+ *
+ *     struct weir_redis_stats stats;
+ *     if (weir_redis_stats(table, &stats) == 0)
+ *         printf("%llu calls\n", (unsigned long long)stats.calls);
+ *
+ * Errors: EINVAL (not a table of weir_redis_open).
+ */
 WEIR_API int weir_redis_stats(const weir_table *table, struct weir_redis_stats *stats);
 
 #ifdef __cplusplus

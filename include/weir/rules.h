@@ -13,11 +13,15 @@ extern "C" {
 #endif
 
 /**
- * Reads and checks a whole file. A file whose name ends in .conf is in Koala's language
- * (docs/koala.md), any other in YAML.
- * Errors: EIO (can't be read), ESYNTAX or EINVAL with line and column in
- * `error` and "expected …, found …" as its message, ELONG (more than 16 MiB),
- * ENOMEM. On error *out is NULL. Free with weir_config_close.
+ * Reads and checks the file at `path`. If the path ends in .conf, the file is in Koala's language
+ * (docs/koala.md), otherwise in YAML. Close the configuration with weir_config_close.
+ *
+ *     weir_config *config;
+ *     if (weir_config_read_file("weir.yaml", &config, &error) != 0)
+ *         fprintf(stderr, "weir.yaml:%u:%u: %s\n", error.line, error.column, error.message);
+ *
+ * Errors: EIO (the file cannot be read), ESYNTAX and EINVAL (with line and column, and "expected
+ * …, found …" as the message), ELONG (more than 16 MiB), ENOMEM.
  */
 WEIR_API int weir_config_read_file(const char *path, weir_config **out, struct weir_error *error);
 
@@ -25,8 +29,8 @@ WEIR_API int weir_config_read_file(const char *path, weir_config **out, struct w
 struct weir_config_remark {
 	const char *path; /**< as it was given; NULL: about no file */
 	unsigned line;    /**< from 1; 0: about the file as a whole */
-	unsigned column;
-	bool is_error;
+	unsigned column;  /**< from 1; 0: about the line as a whole */
+	bool is_error;    /**< false: a warning */
 	const char *text; /**< "expected …, found …" */
 	uint64_t reserved[2];
 };
@@ -37,13 +41,14 @@ typedef void weir_config_say(void *context, const struct weir_config_remark *rem
 /** Receives the path of a file. */
 typedef void weir_config_file(void *context, const char *path);
 
+/** The files of a configuration, and functions that receive what the reader finds. */
 struct weir_config_files {
 	const char *const *paths;
-	size_t count;
+	size_t count;           /**< of `paths` */
 	weir_config_say *say;   /**< receives every remark, in the order of files and lines; or NULL */
 	weir_config_file *file; /**< receives every file, also dictionaries, before the reader tries to
 	                             open it; or NULL */
-	void *context;
+	void *context;          /**< the first argument of `say` and `file` */
 	uint64_t reserved[3];
 };
 
@@ -51,8 +56,10 @@ struct weir_config_files {
  * Reads several files into one configuration: at most one YAML file, and any number of Koala's.
  * The rules of these stand in the order of `paths`.
  *
- *     const char *paths[] = { "weir.yaml", "koala.conf" };
- *     weir_config_read_files(&(struct weir_config_files){ .paths = paths, .count = 2 }, &config, &error);
+ *     const char *paths[] = {"weir.yaml", "koala.conf"};
+ *     struct weir_config_files files = {.paths = paths, .count = 2};
+ *     if (weir_config_read_files(&files, &config, &error) != 0)
+ *         fprintf(stderr, "%s\n", error.message);
  *
  * Errors: as weir_config_read_file. `error` is the first error that `say` receives; with several
  * files the path stands before its message. EINVAL also for two YAML files, for equal names in two
@@ -61,7 +68,16 @@ struct weir_config_files {
 WEIR_API int weir_config_read_files(const struct weir_config_files *files, weir_config **out,
                                     struct weir_error *error);
 
-/** Reads a text in YAML. The paths of dictionaries (`in: FILE`) are relative to `directory`. */
+/**
+ * Reads and checks a text in YAML of `len` bytes, which need not end in NUL. Paths of other files
+ * in it are relative to `directory`; NULL: to the working directory.
+ *
+ *     const char *text = "limits: {login: {algorithm: token_bucket, rate: 5/m}}";
+ *     if (weir_config_read_yaml(text, strlen(text), ".", &config, &error) != 0)
+ *         fprintf(stderr, "%u:%u: %s\n", error.line, error.column, error.message);
+ *
+ * Errors: as weir_config_read_file; EINVAL also for a NULL text with a length.
+ */
 WEIR_API int weir_config_read_yaml(const char *text, size_t len, const char *directory,
                                    weir_config **out, struct weir_error *error);
 

@@ -1,7 +1,7 @@
 /*
  * weir.h: decide for each request and key whether it may pass now.
  *
- * This header has limits, tables of keys, permits and batches. Beside it there are
+ * weir.h has limits, tables of keys, permits and batches. Beside it there are
  *
  *     <weir/limiter.h>  one limit without keys
  *     <weir/engine.h>   rules that choose the limits of a request
@@ -18,7 +18,7 @@
  *   errors    A function that can fail returns int: 0 or a negative enum weir_status, whose text
  *             is weir_strerror(). A denied request is not an error. A `struct weir_error *`
  *             receives the error in words; it may be NULL. The library never prints, aborts or
- *             exits.
+ *             exits. Comments name errors without their prefix: "ECOST" is WEIR_ECOST.
  *   memory    *_open makes a handle and *_close frees it; *_close(NULL) does nothing. On an error
  *             *_open sets the handle to NULL. The library copies strings and option structs that
  *             it is given, and only reads keys. Pointers may be NULL only where the comment says
@@ -62,7 +62,7 @@ extern "C" {
 #define WEIR_ZERO (UINT64_MAX - 2)
 
 /* ------------------------------------------------------------------------- */
-/* Errors                                                                    */
+/* Errors: their numbers and texts                                           */
 
 /** Every status with its text: X(name, value, text). */
 #define WEIR_STATUS_LIST(X)                                                    \
@@ -113,7 +113,7 @@ WEIR_API const char *weir_strerror(int status);
 WEIR_API const char *weir_version(void);
 
 /* ------------------------------------------------------------------------- */
-/* Limits                                                                    */
+/* Limits: algorithms and their parameters                                   */
 
 /**
  * How a limit decides. A request passes when the condition of its algorithm holds;
@@ -377,7 +377,7 @@ WEIR_API const char *weir_limit_name(const weir_limit *limit);
 WEIR_API void weir_seed(uint64_t seed);
 
 /* ------------------------------------------------------------------------- */
-/* Decisions                                                                 */
+/* Decisions: answers to requests, and permits                               */
 
 /** Every reason with its text: X(name, text). */
 #define WEIR_REASON_LIST(X)                                                    \
@@ -524,7 +524,7 @@ struct weir_report {
 };
 
 /* ------------------------------------------------------------------------- */
-/* Tables of keys                                                            */
+/* Tables: the counts of many keys                                           */
 
 /** Longer keys are refused with ELONG. */
 #define WEIR_KEY_MAX 1024
@@ -645,7 +645,7 @@ WEIR_API void weir_table_stats(const weir_table *table, uint64_t now_ns,
                                struct weir_table_stats *stats);
 
 /* ------------------------------------------------------------------------- */
-/* Requests                                                                  */
+/* Requests: take from a key, give back, report                              */
 
 /**
  * Takes `cost` from one key of one limit if the limit grants it now, and explains the decision. A
@@ -721,7 +721,8 @@ struct weir_request {
  * error; the others are decided all the same. `decisions` has room for `n`; that of a request with
  * an error is not set. Returns 0, or the first error.
  *
- *     struct weir_request requests[2] = {{limit, {"ann", 3}, 1}, {limit, {"bob", 3}, 1}};
+ *     struct weir_request requests[2] = {{.limit = limit, .key = {"ann", 3}, .cost = 1},
+ *                                        {.limit = limit, .key = {"bob", 3}, .cost = 1}};
  *     struct weir_decision d[2];
  *     if (weir_acquire_batch(table, requests, 2, WEIR_NOW, d) == 0)
  *         printf("%d %d\n", d[0].allowed, d[1].allowed);
@@ -797,7 +798,7 @@ WEIR_API int weir_force(weir_table *table, const weir_limit *limit, struct weir_
                         enum weir_force force, uint64_t until_ns, uint64_t now_ns);
 
 /* ------------------------------------------------------------------------- */
-/* Configurations                                                            */
+/* Configurations: limits and rules from files                               */
 
 /** Limits and rules. <weir/rules.h> reads them from files, <weir/engine.h> decides by them. */
 typedef struct weir_config weir_config;

@@ -284,9 +284,12 @@ int weir_config_read_yaml(const char *text, size_t len, const char *directory, w
                           struct weir_error *error)
 {
 	const struct source source = {{text ? text : "", len}, NULL, directory};
-	struct weir_config *config = weir_private_config_new();
+	struct weir_config *config;
 
 	*out = NULL;
+	if (!text && len > 0)
+		return error_set(error, WEIR_EINVAL, "expected a text of %zu bytes, found NULL", len);
+	config = weir_private_config_new();
 	if (!config)
 		return no_memory(error);
 	return finish(config, read_source(config, &source), &(struct weir_config_files){.count = 1},

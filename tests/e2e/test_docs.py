@@ -94,6 +94,57 @@ def test_c_code_compiles_and_decides(document, tmp_path, start_redis):
                        cwd=tmp_path, check=True, timeout=PATIENCE)
 
 
+# What examples of the headers use without declaring it.
+HEADERS = """
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <weir/engine.h>
+#include <weir/limiter.h>
+#include <weir/pool.h>
+#include <weir/redis.h>
+#include <weir/rules.h>
+bool serve(void);
+void use(void *result);
+extern struct timespec t;
+extern const char *name;
+extern uint64_t now_ns;
+extern void *argument, *result;
+extern struct weir_ask ask;
+extern struct weir_attribute user;
+extern struct weir_decision d;
+extern struct weir_error error;
+extern struct weir_key key;
+extern struct weir_permit permit;
+extern struct weir_permits permits;
+extern weir_config *config;
+extern weir_engine *engine;
+extern weir_limit *limit, *payments;
+extern weir_limiter *limiter;
+extern weir_pool *pool;
+extern weir_pool_run run;
+extern weir_pool_ticket *ticket;
+extern weir_table *table;
+extern int status;
+"""
+
+
+def test_the_examples_of_the_headers_compile(tmp_path):
+    source, examples = HEADERS, 0
+    for header in sorted((ROOT / "include/weir").iterdir()):
+        for comment in re.findall(r"^/\*\*\n(.*?)\*/\nWEIR_API", header.read_text(), re.M | re.S):
+            [*code] = re.findall(r"(?:^ \*     .*\n)+", comment, re.M)
+            assert code, comment
+            for example in code:
+                source += f"void example_{examples}(void);\nvoid example_{examples}(void)\n{{\n"
+                source += re.sub(r"^ \*    ", "", example, flags=re.M) + "}\n"
+                examples += 1
+    assert examples > 50
+    (tmp_path / "examples.c").write_text(source)
+    subprocess.run(["gcc", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unused",
+                    f"-I{ROOT}/include", tmp_path / "examples.c"], check=True, timeout=PATIENCE)
+
+
 def sanitize():
     name = {"asan": "address,undefined", "tsan": "thread"}.get(BUILD.name)
     return [f"-fsanitize={name}"] if name else []

@@ -112,6 +112,7 @@ DOCUMENTS = {
     "tests/histories/README.md", "tests/vectors/README.md",
     *(str(path.relative_to(ROOT)) for suffix in ("md", "svg") for path in (ROOT / "docs").rglob(f"*.{suffix}")),
 }
+LIBRARY_PAGES = sorted((BUILD / "man3").iterdir())
 SHARED = {
     "share/bash-completion/completions/weir", "share/fish/vendor_completions.d/weir.fish",
     "share/zsh/site-functions/_weir",
@@ -127,6 +128,7 @@ FILES = {
     "lib/libweir_rules.a", "lib/libweir_rules.so", "lib/libweir_rules.so.1",
     "lib/libweir_rules.so.1.0.0", "lib/pkgconfig/weir.pc", "lib/pkgconfig/weir_redis.pc",
     "lib/pkgconfig/weir_rules.pc",
+    *(f"share/man/man3/{path.name}" for path in LIBRARY_PAGES),
     *SHARED,
 }
 PACKAGED = {
@@ -141,7 +143,8 @@ PACKAGED = {
         "usr/lib/libweir.a", "usr/lib/libweir.so", "usr/lib/libweir_redis.a",
         "usr/lib/libweir_redis.so", "usr/lib/libweir_rules.a", "usr/lib/libweir_rules.so",
         "usr/lib/pkgconfig/weir.pc", "usr/lib/pkgconfig/weir_redis.pc",
-        "usr/lib/pkgconfig/weir_rules.pc"},
+        "usr/lib/pkgconfig/weir_rules.pc",
+        *(f"usr/share/man/man3/{path.name}" for path in LIBRARY_PAGES)},
 }
 
 
@@ -270,7 +273,7 @@ def test_each_package_holds_its_part_and_needs_no_more(packages, tmp_path):
     assert packages.keys() == PACKAGED.keys()
     for name, package in packages.items():
         run("dpkg-deb", "--extract", package, tmp_path / name)
-        found = {path.replace(f"usr/lib/{multiarch}/", "usr/lib/").replace(".1.gz", ".1")
+        found = {re.sub(r"(\.[13])\.gz$", r"\1", path.replace(f"usr/lib/{multiarch}/", "usr/lib/"))
                  for path in files(tmp_path / name)}
         documents = {path for path in found if path.startswith("usr/share/doc/")}
         assert found - documents | PACKAGED[name] & documents == PACKAGED[name]

@@ -1,5 +1,6 @@
 """Help, manual pages and completions: all are made from one table."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -12,7 +13,10 @@ from harness import BUILD, PATIENCE, ROOT, plain_build_only, weir
 
 pytestmark = plain_build_only
 
-PAGES = sorted((ROOT / "packaging/man").iterdir())
+LINKS = {path.stem: re.fullmatch(r"\.so man3/(\w+)\.3\n", path.read_text())
+         for path in (BUILD / "man3").iterdir()}
+LIBRARY_PAGES = sorted(BUILD / f"man3/{name}.3" for name, link in LINKS.items() if not link)
+PAGES = sorted((ROOT / "packaging/man").iterdir()) + LIBRARY_PAGES
 COMPLETIONS = ROOT / "packaging/completions"
 
 
@@ -50,6 +54,46 @@ def test_each_flag_is_in_its_help_its_page_and_the_table(commands):
 def test_manual_pages_have_no_faults(page):
     done = run("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page)
     assert done.stderr == ""
+
+
+@pytest.fixture(scope="module")
+def prototypes():
+    spec = importlib.util.spec_from_file_location("record", ROOT / "tests/abi/record.py")
+    record = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(record)
+    return record.functions(record.HEADERS)
+
+
+def shown(page):
+    text = run("man", "-l", page, env={**os.environ, "MANWIDTH": "200", "MAN_KEEP_FORMATTING": ""}).stdout
+    parts = re.split(r"^(\S.*)\n", text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def test_each_function_of_the_library_is_described_on_its_page(prototypes):
+    """Its parameters, what it returns, its errors, and what threads may do."""
+    assert len(prototypes) > 50
+    pages = {page.stem: shown(page) for page in LIBRARY_PAGES}
+    for name, prototype in prototypes.items():
+        page = pages[LINKS[name][1]]
+        [synopsis] = re.findall(rf"^ +\S.*\b{name}\(.*(?:\n {{9,}}.*)*", page["SYNOPSIS"], re.M)
+        assert synopsis.split() == f"{prototype};".split(), name
+        [described] = re.findall(rf"^ +{name}\(\)\n((?:\n| {{7,}}.*\n)+)", page["FUNCTIONS"], re.M)
+        assert f"{name}(" in described, f"{name} has no example"
+        errors = re.findall(rf"^ +{name}\(\)\n +(.+)", page.get("ERRORS", ""), re.M)
+        if prototype.startswith("int "):
+            assert errors or "Returns 0" in described, f"{name} has no errors"
+        else:
+            assert not errors and ("void " in prototype.partition(name)[0] or "Returns" in described), name
+        assert "WEIR_" in page["RETURN VALUE"] or "enum weir_status" in page["RETURN VALUE"]
+        assert "Several threads may use one handle" in page["THREADS"]
+
+
+def test_each_link_of_the_library_leads_to_a_page_that_names_it():
+    pages = {page.stem: page.read_text() for page in LIBRARY_PAGES}
+    for name, link in LINKS.items():
+        if link:
+            assert re.search(rf"^.*\b{name}\b.* \\- ", pages[link[1]], re.M), name
 
 
 def test_every_variable_of_the_environment_is_one_that_counts(commands, tmp_path):

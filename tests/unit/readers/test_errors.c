@@ -536,6 +536,17 @@ static void files_are_bounded(void **state)
 	free(text);
 }
 
+static void no_text_has_no_length(void **state)
+{
+	struct weir_error error;
+	weir_config *config;
+
+	(void)state;
+	assert_refused((struct slice){NULL, 5}, WEIR_EINVAL, 0, 0, "a text of 5 bytes, found NULL");
+	assert_int_equal(weir_config_read_yaml(NULL, 0, NULL, &config, &error), WEIR_OK);
+	weir_config_close(config);
+}
+
 static void files_that_cannot_be_read_say_why(void **state)
 {
 	struct weir_error error;
@@ -570,6 +581,7 @@ int main(void)
 	    cmocka_unit_test(long_lists_of_names_are_cut),
 	    cmocka_unit_test(results_are_bounded),
 	    cmocka_unit_test(files_are_bounded),
+	    cmocka_unit_test(no_text_has_no_length),
 	    cmocka_unit_test(files_that_cannot_be_read_say_why),
 	};
 
