@@ -66,6 +66,8 @@ class Taker:
         self.report = Report.make(self.path)
         self.report.start_ns = run.start_ns
 
+    process = None
+
     def start(self):
         self.seed, self.log = self.seed + 1, []
         self.process = subprocess.Popen([*self.run.taker(self.path), str(self.seed)])
@@ -73,6 +75,8 @@ class Taker:
 
 class Server:
     """A server and its two clients, which live as long as it does."""
+
+    process = None
 
     def __init__(self, run, _):
         self.run = run
@@ -173,6 +177,16 @@ class Run:
             assert slot.process.wait() == -9, f"ended by itself: {slot.log}"
 
     def go(self, kills):
+        try:
+            self.start_and_kill(kills)
+        finally:
+            for slot in self.slots:
+                if slot.process:
+                    slot.process.kill()  # nothing, but if the run has failed
+        for thread in self.threads:  # more come while the first end
+            thread.join()
+
+    def start_and_kill(self, kills):
         for slot in self.slots:
             slot.start()
         time.sleep(0.02)
@@ -185,8 +199,6 @@ class Run:
             time.sleep(0.005)
             self.epoch()
         self.kill(self.slots)
-        for thread in self.threads:  # more come while the first end
-            thread.join()
 
     def compare(self):
         """How many grants were heard, how many there are, and how many answers were."""
