@@ -86,7 +86,7 @@ static int read_unix(struct reader *reader, const yaml_node_t *node, struct rule
 }
 
 static int read_listen(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                void *field)
+                       void *field)
 {
 	struct node_key text = {.name = key->name, .min = 1, .max = TEXT_MAX};
 	struct rules_listen *out = field;
@@ -107,7 +107,18 @@ static int read_listen(struct reader *reader, const struct node_key *key, const 
 	return WEIR_OK;
 }
 
-/* A mapping only for what the text of an address can't say. */
+/* Whether it has more than its path, which the text of an address can't say. */
+static bool is_mapping(const struct printer *printer, const struct rules_listen *listen)
+{
+	static const struct node_table more = {"a Unix socket", keys + 1,
+	                                       sizeof keys / sizeof *keys - 1};
+	size_t len = printer->out->len;
+	bool any = node_print(printer, &(struct node_object){.table = &more, .fields = listen}, ", ");
+
+	printer->out->len = len;
+	return any;
+}
+
 static bool print_listen(const struct printer *printer, const struct node_key *key,
                          const void *field, const void *otherwise)
 {
@@ -115,7 +126,7 @@ static bool print_listen(const struct printer *printer, const struct node_key *k
 
 	if (!listen->address.text)
 		return false;
-	if (!listen->mode && !listen->owner && !listen->group)
+	if (!is_mapping(printer, listen))
 		return node_print_text(printer, key, &listen->address.text, otherwise);
 	return node_print_flow(printer, &(struct node_object){.table = &table, .fields = listen});
 }

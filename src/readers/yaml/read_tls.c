@@ -27,31 +27,29 @@ static const struct node_kind file_kind = {read_file, node_print_text};
 
 #define PATH_MAX_LEN 4095
 
-enum { CERT, KEY, CA, CLIENTS, MINIMUM, KEYS };
-
-static const struct node_key keys[KEYS] = {
-    [CERT] = {"cert", &file_kind, FIELD(cert), .required = true, .min = 1, .max = PATH_MAX_LEN},
-    [KEY] = {"key", &file_kind, FIELD(key), .min = 1, .max = PATH_MAX_LEN},
-    [CA] = {"ca", &file_kind, FIELD(ca), .min = 1, .max = PATH_MAX_LEN},
-    [CLIENTS] = {"clients", &node_word, FIELD(clients), .words = clients},
-    [MINIMUM] = {"minimum", &node_word, FIELD(minimum), .words = versions},
+static const struct node_key keys[] = {
+    {"cert", &file_kind, FIELD(cert), .required = true, .min = 1, .max = PATH_MAX_LEN},
+    {"key", &file_kind, FIELD(key), .min = 1, .max = PATH_MAX_LEN},
+    {"ca", &file_kind, FIELD(ca), .min = 1, .max = PATH_MAX_LEN},
+    {"clients", &node_word, FIELD(clients), .words = clients},
+    {"minimum", &node_word, FIELD(minimum), .words = versions},
 };
 
-static const struct node_table table = {"tls", keys, KEYS};
+static const struct node_table table = {"tls", keys, sizeof keys / sizeof *keys};
 
 static int read_tls(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                     void *field)
 {
-	const yaml_node_t *values[NODE_KEYS_MAX] = {0};
 	struct rules_tls *tls = field;
-	int status = node_mapping(reader, value, &table, 0, tls, values);
+	int status = node_mapping(reader, value, &table, 0, tls, NULL);
 
 	(void)key;
 	if (status != WEIR_OK)
 		return status;
 	if (tls->clients != RULES_CLIENTS_NONE && !tls->ca)
-		return node_error(reader, values[CLIENTS],
-		                  "expected `ca` beside clients, whose certificates it verifies, found none");
+		return node_error(
+		    reader, node_find(reader, value, "clients"),
+		    "expected `ca` beside clients, whose certificates it verifies, found none");
 	tls->line = (unsigned)value->start_mark.line + 1;
 	tls->column = (unsigned)value->start_mark.column + 1;
 	return WEIR_OK;
