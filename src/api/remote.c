@@ -30,7 +30,7 @@ int remote_begin(struct remote *remote, struct turn *turn, bool is_needed)
 	remote->loan = caller->borrow(caller);
 	if (!remote->loan)
 		return WEIR_ENOMEM;
-	turn->lanes = &remote->loan->client;
+	turn->store_clients = &remote->loan->client;
 	turn->ready = ready;
 	turn->failed = failed;
 	turn->context = remote;

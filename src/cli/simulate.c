@@ -63,7 +63,7 @@ static const struct flag flags[] = {
 struct simulation {
 	const char *text[FLAG_COUNT]; /* as given; NULL if not given */
 	struct simulate_limits limits;
-	struct lane *lanes;
+	struct scenario *scenarios;
 	struct replay replay;
 	struct trace trace;
 	FILE *page; /* NULL if not wanted */
@@ -152,7 +152,7 @@ static int find_limit(const struct simulate_limits *limits, size_t i, size_t *ou
 }
 
 /* The rules, or each limit by itself. */
-static int open_lanes(struct simulation *s, struct weir_error *error)
+static int open_scenarios(struct simulation *s, struct weir_error *error)
 {
 	const struct simulate_limits *limits = &s->limits;
 	const struct weir_config *config = limits->config;
@@ -167,18 +167,18 @@ static int open_lanes(struct simulation *s, struct weir_error *error)
 	if (s->text[KEY] && format_target(&s->replay.fields, slice_of(s->text[KEY])) != TARGET_NONE)
 		return error_set(error, WEIR_EINVAL, "--key: expected an attribute, found '%s'",
 		                 s->text[KEY]);
-	s->replay.lanes = s->lanes = calloc(n, sizeof *s->lanes);
-	if (!s->lanes)
+	s->replay.scenarios = s->scenarios = calloc(n, sizeof *s->scenarios);
+	if (!s->scenarios)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < n && status == WEIR_OK; i++) {
-		struct lane *lane = &s->lanes[s->replay.lane_count++];
+		struct scenario *scenario = &s->scenarios[s->replay.scenario_count++];
 		size_t limit;
 
-		status = as_rules ? lane_open_rules(lane, config, limits->capacity, error)
+		status = as_rules ? scenario_open_rules(scenario, config, limits->capacity, error)
 		                  : find_limit(limits, i, &limit, error) ?:
-		                    lane_open_limit(lane, config, limit, key, limits->capacity, error);
+		                    scenario_open_limit(scenario, config, limit, key, limits->capacity, error);
 		if (status == WEIR_OK)
-			status = lane_fields(lane, &s->replay.fields, error);
+			status = scenario_fields(scenario, &s->replay.fields, error);
 	}
 	return status;
 }
@@ -246,10 +246,11 @@ static int open_log(struct simulation *s, struct weir_error *error)
 
 static int open_source(struct simulation *s, struct source *source, struct weir_error *error)
 {
-	const struct tally *first = &s->lanes[0].tallies[0];
+	const struct tally *first = &s->scenarios[0].tallies[0];
 
-	for (size_t i = 1; i < s->replay.lane_count && first->declared->options.rate.count == 0; i++)
-		first = &s->lanes[i].tallies[0];
+	for (size_t i = 1; i < s->replay.scenario_count && first->declared->options.rate.count == 0;
+	     i++)
+		first = &s->scenarios[i].tallies[0];
 	*source = (struct source){trace_next, &s->trace};
 	if (!s->text[PATTERN])
 		return WEIR_OK;
@@ -308,7 +309,7 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 	    .replay = &s->replay,
 	    .source = s->text[TRACE] ? s->text[TRACE] : s->text[PATTERN],
 	    .malformed = s->trace.malformed,
-	    .as_rules = s->lanes[0].own == NULL,
+	    .as_rules = s->scenarios[0].own == NULL,
 	    .suggestion = s->text[SUGGEST] ? &s->suggest.found : NULL,
 	};
 	const char *no_color = getenv("NO_COLOR");
@@ -344,7 +345,7 @@ static int run(struct simulation *s, struct weir_error *error)
 
 	s->limits.settings.text[SETTING_CAPACITY] = s->text[CAPACITY];
 	status = simulate_limits_read(&s->limits, s->text[PATTERN], error) ?:
-	             open_log(s, error) ?: open_lanes(s, error) ?:
+	             open_log(s, error) ?: open_scenarios(s, error) ?:
 	             open_source(s, &source, error) ?: open_outputs(s, error);
 	if (status == WEIR_OK && isatty(STDERR_FILENO)) {
 		s->replay.progress = show_progress;
@@ -382,9 +383,9 @@ static int simulate(int argc, char **argv)
 	}
 	trace_close(&s.trace);
 	suggest_close(&s.suggest);
-	for (size_t i = 0; i < s.replay.lane_count; i++)
-		lane_close(&s.lanes[i]);
-	free(s.lanes);
+	for (size_t i = 0; i < s.replay.scenario_count; i++)
+		scenario_close(&s.scenarios[i]);
+	free(s.scenarios);
 	simulate_limits_close(&s.limits);
 	return result;
 }

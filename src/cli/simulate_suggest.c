@@ -133,16 +133,17 @@ static int next_watched(void *context, struct record *record, struct weir_error 
 }
 
 static int open_candidate(const struct finder *finder, uint64_t count, weir_config **config,
-                          struct lane *lane, struct fields *fields, struct weir_error *error)
+                          struct scenario *scenario, struct fields *fields,
+                          struct weir_error *error)
 {
 	char text[LIMIT_BYTES];
 	int status =
 	    simulate_limit_read("--suggest", limit_text(&finder->goal, count, text), config, error);
 
 	if (status == WEIR_OK)
-		status = lane_open_limit(lane, *config, 0, finder->suggest->key, finder->suggest->capacity,
-		                         error);
-	return status == WEIR_OK ? lane_fields(lane, fields, error) : status;
+		status = scenario_open_limit(scenario, *config, 0, finder->suggest->key,
+		                             finder->suggest->capacity, error);
+	return status == WEIR_OK ? scenario_fields(scenario, fields, error) : status;
 }
 
 static int read_log(struct finder *finder, struct replay *replay, struct weir_error *error)
@@ -164,9 +165,9 @@ static int read_log(struct finder *finder, struct replay *replay, struct weir_er
 	           : status;
 }
 
-static struct report_point point_of(const struct lane *lane, uint64_t count)
+static struct report_point point_of(const struct scenario *scenario, uint64_t count)
 {
-	const struct tally *tally = &lane->tallies[0];
+	const struct tally *tally = &scenario->tallies[0];
 
 	uint64_t denied = tally->denied + tally->refused;
 
@@ -178,26 +179,26 @@ static struct report_point point_of(const struct lane *lane, uint64_t count)
 static int try_counts(struct finder *finder, const uint64_t *counts, size_t n,
                       struct weir_error *error)
 {
-	struct lane *lanes = calloc(n, sizeof *lanes);
+	struct scenario *scenarios = calloc(n, sizeof *scenarios);
 	weir_config *configs[SMALLEST_AT_ONCE] = {0};
-	struct replay replay = {.lanes = lanes};
-	int status = lanes ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+	struct replay replay = {.scenarios = scenarios};
+	int status = scenarios ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	for (size_t i = 0; i < n && status == WEIR_OK; i++)
-		status = open_candidate(finder, counts[i], &configs[i], &lanes[replay.lane_count++],
+		status = open_candidate(finder, counts[i], &configs[i], &scenarios[replay.scenario_count++],
 		                        &replay.fields, error);
 	if (status == WEIR_OK)
 		status = read_log(finder, &replay, error);
 	for (size_t i = 0; i < n && status == WEIR_OK; i++) {
-		struct report_point point = point_of(&lanes[i], counts[i]);
+		struct report_point point = point_of(&scenarios[i], counts[i]);
 
 		buffer_add(&finder->points, (const char *)&point, sizeof point);
 	}
-	for (size_t i = 0; i < replay.lane_count; i++)
-		lane_close(&lanes[i]);
+	for (size_t i = 0; i < replay.scenario_count; i++)
+		scenario_close(&scenarios[i]);
 	for (size_t i = 0; i < SMALLEST_AT_ONCE; i++)
 		weir_config_close(configs[i]);
-	free(lanes);
+	free(scenarios);
 	return finder->points.failed ? error_set(error, WEIR_ENOMEM, "out of memory") : status;
 }
 

@@ -1,5 +1,5 @@
 /*
- * inflight.h: requests of a lane that have passed and have not ended yet, by when they end.
+ * inflight.h: requests of a scenario that have passed and have not ended yet, by when they end.
  *
  * Memory is bounded: past INFLIGHT_MAX the next to end does so before its time.
  */

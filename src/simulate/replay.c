@@ -14,13 +14,13 @@
 struct run {
 	struct replay *replay;
 	struct order *order;
-	struct lane *lane;  /* that the batch is in */
+	struct scenario *scenario; /* that the batch is in */
 	struct arena arena; /* of the batch there */
 	struct arena ends;  /* of a report */
 	size_t attributes;  /* the first fields; those behind tell how requests end */
 	bool reads_ends;
 	struct held *batch[BATCH];
-	struct buffer outputs[BATCH]; /* what the lanes say of each */
+	struct buffer outputs[BATCH]; /* what the scenarios say of each */
 	uint64_t missing[BATCH]; /* the fields that keys of each lack: a bit for each */
 	size_t count;
 	struct plan plans[BATCH];
@@ -30,7 +30,7 @@ struct run {
 
 /* For the engine's observers; of a report only the first three. */
 struct seen {
-	struct lane *lane;
+	struct scenario *scenario;
 	uint64_t now_ns;
 	bool failed;
 	const struct held *held;
@@ -69,16 +69,16 @@ static void add_decision(struct buffer *out, const struct held *held,
 	              step->shadow ? ",\"shadow\":true" : "");
 }
 
-static struct tally *tally_of(const struct lane *lane, const struct step *step)
+static struct tally *tally_of(const struct scenario *scenario, const struct step *step)
 {
-	return &lane->tallies[engine_limit_index(lane->engine, step->limit)];
+	return &scenario->tallies[engine_limit_index(scenario->engine, step->limit)];
 }
 
 static void observe(void *context, const struct step *step)
 {
 	struct seen *seen = context;
 	const struct weir_decision *d = &seen->plan->each[step - seen->plan->steps];
-	struct tally *tally = tally_of(seen->lane, step);
+	struct tally *tally = tally_of(seen->scenario, step);
 
 	tally_count(tally, step, seen->held->cost, seen->held->time_ns, d);
 	if (step->limit->algo.algorithm->judges)
@@ -91,42 +91,43 @@ static void observe_phase(void *context, const struct step *step,
                           const struct algo_outcome *outcome)
 {
 	struct seen *seen = context;
-	struct tally *tally = tally_of(seen->lane, step);
+	struct tally *tally = tally_of(seen->scenario, step);
 
 	seen->failed |= !phases_note(tally->phases, &step->limit->algo, step->key.hash, outcome, seen->now_ns);
 }
 
 static int prepare_one(struct run *run, const struct held *held, struct plan *plan)
 {
-	const struct lane *lane = run->lane;
-	const struct engine_values values = {lane->attributes, held->values, held->value_count};
-	int status = engine_prepare_values(lane->engine, &(struct algo_call){ALGO_ACQUIRE, held->cost},
-	                                   &values, &run->arena, plan);
+	const struct scenario *scenario = run->scenario;
+	const struct engine_values values = {scenario->attributes, held->values, held->value_count};
+	int status =
+	    engine_prepare_values(scenario->engine, &(struct algo_call){ALGO_ACQUIRE, held->cost},
+	                          &values, &run->arena, plan);
 
 	if (status != WEIR_OK || plan->step_count == 0)
 		return status;
-	if (lane->is_reported && engine_is_reported(plan)) {
+	if (scenario->is_reported && engine_is_reported(plan)) {
 		status = engine_want_permit(plan);
 		if (status != WEIR_OK)
 			return status;
-		plan->permit.id = plan->wants_permit ? ++run->lane->permits : 0;
+		plan->permit.id = plan->wants_permit ? ++run->scenario->permits : 0;
 	}
 	plan->each = arena_array(&run->arena, plan->step_count, sizeof *plan->each);
 	for (size_t j = 0; plan->each && j < plan->step_count; j++) {
-		store_fetch(lane->table->store, &plan->steps[j].key);
-		burst_prefetch(tally_of(lane, &plan->steps[j])->burst, plan->steps[j].key.hash);
+		store_fetch(scenario->table->store, &plan->steps[j].key);
+		burst_prefetch(tally_of(scenario, &plan->steps[j])->burst, plan->steps[j].key.hash);
 	}
 	return plan->each ? WEIR_OK : WEIR_ENOMEM;
 }
 
 /* The fields that keys of the request are made of, but that it does not have. */
-static uint64_t missing_fields(const struct lane *lane, const struct held *held,
+static uint64_t missing_fields(const struct scenario *scenario, const struct held *held,
                                const struct plan *plan)
 {
 	uint64_t fields = 0, missing = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++)
-		fields |= lane->key_fields[lane_rule_number(lane, plan->steps[i].rule)];
+		fields |= scenario->key_fields[scenario_rule_number(scenario, plan->steps[i].rule)];
 	for (; fields != 0; fields &= fields - 1)
 		if (held->values[__builtin_ctzll(fields)].len == 0)
 			missing |= fields & -fields;
@@ -140,23 +141,23 @@ static void prepare(void *context, size_t start, size_t end)
 	for (size_t i = start; i < end; i++) {
 		run->statuses[i] = prepare_one(run, run->batch[i], &run->plans[i]);
 		if (run->statuses[i] == WEIR_OK)
-			run->missing[i] |= missing_fields(run->lane, run->batch[i], &run->plans[i]);
+			run->missing[i] |= missing_fields(run->scenario, run->batch[i], &run->plans[i]);
 	}
 }
 
 static void locate(void *context, size_t start, size_t end)
 {
 	struct run *run = context;
-	const struct lane *lane = run->lane;
+	const struct scenario *scenario = run->scenario;
 
 	for (size_t i = start; i < end; i++) {
 		struct plan *plan = &run->plans[i];
 
 		if (run->statuses[i] != WEIR_OK)
 			continue;
-		engine_locate(&(struct turn){lane->table, moment_given(run->batch[i]->time_ns)}, plan);
+		engine_locate(&(struct turn){scenario->table, moment_given(run->batch[i]->time_ns)}, plan);
 		for (size_t j = 0; j < plan->step_count; j++)
-			burst_prefetch_log(tally_of(lane, &plan->steps[j])->burst, plan->steps[j].key.hash);
+			burst_prefetch_log(tally_of(scenario, &plan->steps[j])->burst, plan->steps[j].key.hash);
 	}
 }
 
@@ -166,44 +167,47 @@ static void locate(void *context, size_t start, size_t end)
  */
 static void refuse_cost(struct run *run, const struct held *held)
 {
-	struct lane *lane = run->lane;
-	const struct engine_values values = {lane->attributes, held->values, held->value_count};
+	struct scenario *scenario = run->scenario;
+	const struct engine_values values = {scenario->attributes, held->values, held->value_count};
 	struct plan plan;
 
-	if (engine_prepare_values(lane->engine, &(struct algo_call){ALGO_ACQUIRE, 1}, &values,
+	if (engine_prepare_values(scenario->engine, &(struct algo_call){ALGO_ACQUIRE, 1}, &values,
 	                          &run->ends, &plan) == WEIR_OK &&
 	    plan.step_count == 1)
-		tally_refuse(&lane->tallies[0], &plan.steps[0]);
+		tally_refuse(&scenario->tallies[0], &plan.steps[0]);
 	arena_reset(&run->ends);
 }
 
 static void refuse(struct run *run, size_t i)
 {
-	struct lane *lane = run->lane;
+	struct scenario *scenario = run->scenario;
 	int status = run->statuses[i];
 
 	run->failed |= status == WEIR_ENOMEM;
-	lane->errors++;
-	if (lane->own)
+	scenario->errors++;
+	if (scenario->own)
 		refuse_cost(run, run->batch[i]);
 	if (!run->replay->decisions)
 		return;
-	add_begin(&run->outputs[i], run->batch[i], lane->own ? lane->tallies[0].limit->name : "");
+	add_begin(&run->outputs[i], run->batch[i],
+	          scenario->own ? scenario->tallies[0].limit->name : "");
 	buffer_printf(&run->outputs[i], "\",\"error\":\"%s\"}\n", weir_strerror(status));
 }
 
-/* Tells the lane how the next request that ends has ended, by now at the latest. */
+/* Tells the scenario how the next request that ends has ended, by now at the latest. */
 static void end_next(struct run *run, uint64_t now_ns)
 {
-	struct lane *lane = run->lane;
-	uint64_t due_ns = u64_min(inflight_due_ns(&lane->inflight), now_ns);
-	struct ended ended = inflight_take(&lane->inflight);
-	struct seen seen = {lane, due_ns};
-	struct turn turn = {lane->table, moment_given(due_ns), .phased = observe_phase, .context = &seen};
+	struct scenario *scenario = run->scenario;
+	uint64_t due_ns = u64_min(inflight_due_ns(&scenario->inflight), now_ns);
+	struct ended ended = inflight_take(&scenario->inflight);
+	struct seen seen = {scenario, due_ns};
+	struct turn turn = {scenario->table, moment_given(due_ns), .phased = observe_phase,
+	                    .context = &seen};
 	struct weir_decision d;
 	struct plan plan;
 
-	if (engine_prepare_permits(lane->engine, &ended.permits, NULL, &run->ends, &plan) == WEIR_OK) {
+	if (engine_prepare_permits(scenario->engine, &ended.permits, NULL, &run->ends, &plan) ==
+	    WEIR_OK) {
 		plan.outcome = ended.outcome;
 		plan.latency_ns = ended.latency_ns;
 		engine_report(&turn, &plan, &d);
@@ -217,7 +221,8 @@ static void end_next(struct run *run, uint64_t now_ns)
 
 static void end_until(struct run *run, uint64_t now_ns)
 {
-	while (run->lane->inflight.heap.count > 0 && inflight_due_ns(&run->lane->inflight) <= now_ns)
+	while (run->scenario->inflight.heap.count > 0 &&
+	       inflight_due_ns(&run->scenario->inflight) <= now_ns)
 		end_next(run, now_ns);
 }
 
@@ -234,31 +239,32 @@ static uint64_t reported_until_ns(const struct plan *plan)
 /* Ends a request that has passed with a permit, as the log says. */
 static void begin(struct run *run, const struct held *held, const struct plan *plan)
 {
-	struct lane *lane = run->lane;
+	struct scenario *scenario = run->scenario;
 	uint64_t due_ns = u64_max(held->time_ns, held->end_ns); /* later than the log says, if it is late */
 	struct ended ended = {held->latency_ns, held->outcome, reported_until_ns(plan), {0}};
 
 	if (held->outcome == RECORD_NO_END)
 		return;
-	if (inflight_is_full(&lane->inflight)) {
+	if (inflight_is_full(&scenario->inflight)) {
 		run->replay->early++;
 		end_next(run, held->time_ns);
 	}
 	engine_permits(plan, &ended.permits, NULL);
-	run->failed |= !inflight_add(&lane->inflight, due_ns, &ended);
+	run->failed |= !inflight_add(&scenario->inflight, due_ns, &ended);
 }
 
 static void decide(void *context, size_t start, size_t end)
 {
 	struct run *run = context;
-	struct lane *lane = run->lane;
+	struct scenario *scenario = run->scenario;
 
 	for (size_t i = start; i < end; i++) {
 		struct plan *plan = &run->plans[i];
 		struct held *held = run->batch[i];
-		struct seen seen = {lane, held->time_ns, false, held, plan,
-		                    run->replay->decisions ? &run->outputs[i] : NULL};
-		struct turn turn = {lane->table, moment_given(held->time_ns), observe, &seen,
+		struct seen seen = {scenario, held->time_ns,
+		                    false,    held,
+		                    plan,     run->replay->decisions ? &run->outputs[i] : NULL};
+		struct turn turn = {scenario->table, moment_given(held->time_ns), observe, &seen,
 		                    .phased = observe_phase};
 		struct weir_decision d;
 
@@ -272,11 +278,11 @@ static void decide(void *context, size_t start, size_t end)
 			begin(run, held, plan);
 		run->failed |= seen.failed;
 		if (d.reason == WEIR_REASON_LISTED)
-			lane->answered[lane_rule_number(lane, plan->refused ? plan->refused->rule
-			                                                    : plan->listed)]++;
-		lane->allowed += d.allowed;
-		lane->denied += !d.allowed;
-		lane->unlimited += d.allowed && !d.limit;
+			scenario->answered[scenario_rule_number(scenario, plan->refused ? plan->refused->rule
+			                                                                : plan->listed)]++;
+		scenario->allowed += d.allowed;
+		scenario->denied += !d.allowed;
+		scenario->unlimited += d.allowed && !d.limit;
 	}
 }
 
@@ -297,8 +303,8 @@ static void flush(struct run *run)
 {
 	struct replay *replay = run->replay;
 
-	for (size_t l = 0; l < replay->lane_count; l++) {
-		run->lane = &replay->lanes[l];
+	for (size_t l = 0; l < replay->scenario_count; l++) {
+		run->scenario = &replay->scenarios[l];
 		pipeline_run((struct pipeline){BATCH, {prepare, locate, decide}}, run->count, run);
 		arena_reset(&run->arena);
 	}
@@ -337,18 +343,18 @@ static void add(struct run *run, const struct record *record)
 }
 
 /* The log has ended: so do the requests that have not yet. */
-static void end_lane(struct run *run, struct lane *lane)
+static void end_scenario(struct run *run, struct scenario *scenario)
 {
 	uint64_t last_ns = run->replay->last_ns;
 
-	run->lane = lane;
-	while (lane->inflight.heap.count > 0) {
-		last_ns = inflight_due_ns(&lane->inflight);
+	run->scenario = scenario;
+	while (scenario->inflight.heap.count > 0) {
+		last_ns = inflight_due_ns(&scenario->inflight);
 		end_next(run, last_ns);
 	}
-	for (size_t i = 0; i < lane->tally_count; i++)
-		if (lane->tallies[i].phases)
-			phases_end(lane->tallies[i].phases, &lane->tallies[i].limit->algo, last_ns);
+	for (size_t i = 0; i < scenario->tally_count; i++)
+		if (scenario->tallies[i].phases)
+			phases_end(scenario->tallies[i].phases, &scenario->tallies[i].limit->algo, last_ns);
 }
 
 static int read_all(struct run *run, const struct source *source, struct record *record,
@@ -372,20 +378,21 @@ static int read_all(struct run *run, const struct source *source, struct record 
 	while ((held = order_next(run->order, true)))
 		take(run, held);
 	flush(run);
-	for (size_t l = 0; l < replay->lane_count; l++)
-		end_lane(run, &replay->lanes[l]);
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		end_scenario(run, &replay->scenarios[l]);
 	return status < 0 ? status : WEIR_OK;
 }
 
-/* The lanes' attributes stand first; what tells how requests end is asked for where one wants it. */
+/* The scenarios' attributes stand first; what tells how requests end is asked for where one wants
+ * it. */
 static void bind(struct run *run)
 {
 	struct replay *replay = run->replay;
 
 	run->attributes = replay->fields.count;
-	for (size_t l = 0; l < replay->lane_count; l++) {
-		lane_bind(&replay->lanes[l], &replay->fields);
-		replay->reads_ends |= replay->lanes[l].is_reported;
+	for (size_t l = 0; l < replay->scenario_count; l++) {
+		scenario_bind(&replay->scenarios[l], &replay->fields);
+		replay->reads_ends |= replay->scenarios[l].is_reported;
 	}
 	if (replay->reads_ends)
 		endings_ask(&replay->endings, &replay->fields);
@@ -396,9 +403,9 @@ void replay_widen(const struct replay *replay, size_t most)
 	const struct timeline *widest = NULL;
 
 	for (int pass = 0; pass < 2; pass++)
-		for (size_t l = 0; l < replay->lane_count; l++)
-			for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
-				struct tally *tally = &replay->lanes[l].tallies[i];
+		for (size_t l = 0; l < replay->scenario_count; l++)
+			for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
+				struct tally *tally = &replay->scenarios[l].tallies[i];
 				struct timeline *each[] = {&tally->timeline,
 				                           tally->phases ? &tally->phases->timeline : NULL};
 

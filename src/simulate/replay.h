@@ -1,5 +1,5 @@
 /*
- * replay.h: a trace in virtual time through lanes.
+ * replay.h: a trace in virtual time through scenarios.
  *
  * In batches, by the passes that the server makes over a loop turn, each
  * request at its own time. Where limits are told how requests end, one that has
@@ -12,7 +12,7 @@
 
 #include "simulate/input/ending.h"
 #include "simulate/input/time_order.h"
-#include "simulate/lane.h"
+#include "simulate/scenario.h"
 
 /* A source of requests. */
 struct source {
@@ -22,15 +22,15 @@ struct source {
 };
 
 struct replay {
-	struct lane *lanes;
-	size_t lane_count;
+	struct scenario *scenarios;
+	size_t scenario_count;
 	struct fields fields;
 	FILE *decisions; /* a JSON line for each request and limit, in the log's order; or NULL */
 	/** Told now and then how many requests were read; may be NULL. */
 	void (*progress)(void *context, uint64_t requests);
 	void *progress_context;
 
-	bool reads_ends; /* a lane is told how requests end: */
+	bool reads_ends; /* a scenario is told how requests end: */
 	struct endings endings;
 	uint64_t early;  /* ended before their time, since too many were in flight */
 	uint64_t unheld; /* had to make room in a table before they ended */

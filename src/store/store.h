@@ -26,15 +26,15 @@ struct wide_table;
 struct store_kind {
 	/**
 	 * Takes over the steps that a stage of a plan has at this store: a chain by `next`. Calls
-	 * `done` of each once, maybe before it returns, and else on the thread of the lane. The jobs
+	 * `done` of each once: before it returns, or later on the thread of the client. The operations
 	 * stay until the `done` of the last one is called, and may be gone when it returns.
 	 */
-	void (*submit)(struct store_client *lane, struct store_operation *chain);
+	void (*submit)(struct store_client *client, struct store_operation *chain);
 };
 
 struct store {
 	const struct store_kind *kind; /* NULL: memory, where steps are done at once */
-	size_t index; /* of its lane, among those of a turn */
+	size_t index;                  /* of its client, among turn->store_clients */
 };
 
 /* One thread's way to a store that completes steps later. */

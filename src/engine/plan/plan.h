@@ -181,7 +181,7 @@ struct turn {
 	void (*claimed)(void *context, const struct plan *plan);
 	struct store *claims; /* where servers claim each other's permits, or NULL */
 	uint64_t giver;       /* by which permits name this server's memory; not 0 */
-	struct store_client *const *lanes; /* of this thread, by the index of their store */
+	struct store_client *const *store_clients; /* of this thread, by the index of their store */
 	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0 counts as one */
 	struct submit_spares *spares; /* of this thread, or NULL */
 };

@@ -238,7 +238,7 @@ bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_de
 		struct store *store = one->job.step.store;
 
 		if (!one->follows)
-			store->kind->submit(turn->lanes[store->index], &one->job);
+			store->kind->submit(turn->store_clients[store->index], &one->job);
 	}
 	return !was_last(submission);
 }

@@ -13,14 +13,14 @@ _Static_assert(TOP_SHOWN_MAX == REQUEST_TOP_MAX, "any list asked for is the begi
 /* Those that this worker reaches. A reload may have brought others to the same Redis. */
 static bool find_stores(struct decider *decider, struct metrics_now *now)
 {
-	size_t n = lanes_count(decider->lanes);
+	size_t n = store_clients_count(decider->store_clients);
 	struct metrics_store *found = arena_array(&decider->arena, n, sizeof *found);
 
 	if (!found)
 		return false;
 	now->stores = found;
 	for (size_t i = 0; i < n; i++) {
-		const struct store *store = decider->lanes->ways[i]->store;
+		const struct store *store = decider->store_clients->by_store[i]->store;
 		const char *name = redis_store_name(store);
 		struct redis_stats stats;
 		size_t at = 0;

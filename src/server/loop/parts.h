@@ -34,7 +34,7 @@ struct worker {
 	struct login_queue logins;
 	struct streams streams;
 	struct secure secure;
-	struct lanes lanes;
+	struct store_clients store_clients;
 	struct submit_spares spares;
 	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
 };

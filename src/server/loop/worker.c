@@ -30,7 +30,7 @@ static uint64_t keep_secret(struct decider *decider, struct secret_keeper **keep
 {
 	struct worker_shared *shared = decider->shared;
 
-	if (__builtin_expect(decider->index > 0 || lanes_count(decider->lanes) == 0, 1))
+	if (__builtin_expect(decider->index > 0 || store_clients_count(decider->store_clients) == 0, 1))
 		return 0;
 	if (!*keeper)
 		*keeper = secret_keeper_open(&shared->secrets, &shared->stores, decider->loop);
@@ -43,7 +43,7 @@ static void on_turn(void *context)
 	bool stops = atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
 	uint64_t due_ns, others_ns;
 
-	lanes_tick(&worker->lanes);
+	store_clients_tick(&worker->store_clients);
 	later_resume_ready(&worker->waiting);
 	login_resume(&worker->logins);
 	intake_answer(worker);
@@ -54,24 +54,24 @@ static void on_turn(void *context)
 	}
 	if (stops) {
 		pending_give_up(&worker->waiting.pending);
-		lanes_stop(&worker->lanes);
+		store_clients_stop(&worker->store_clients);
 	}
 	streams_run(&worker->streams);
 	pending_run(&worker->waiting.pending);
 	others_ns = earlier(fleets_tick(&worker->decider), reports_tick(&worker->decider));
-	lanes_flush(&worker->lanes);
+	store_clients_flush(&worker->store_clients);
 	while (worker->waiting.ready.first) {
 		later_resume_ready(&worker->waiting);
-		lanes_flush(&worker->lanes);
+		store_clients_flush(&worker->store_clients);
 	}
 	/* By now all that waits is there: a store that is away has told at once. */
 	due_ns = earlier(pending_due(&worker->waiting.pending), worker->waiting.queues.poll_ns);
 	admission_let_in(&worker->admission);
 	if (stops)
-		net_loop_keep(worker->loop, lanes_steps(&worker->lanes) > 0);
+		net_loop_keep(worker->loop, store_clients_steps(&worker->store_clients) > 0);
 	due_ns = earlier(due_ns, keep_secret(&worker->decider, &worker->keeper));
 	due_ns = earlier(due_ns, others_ns);
-	net_loop_alarm(worker->loop, earlier(due_ns, lanes_due(&worker->lanes)));
+	net_loop_alarm(worker->loop, earlier(due_ns, store_clients_due(&worker->store_clients)));
 	worker->intake.in_turn = false;
 	run_advance(&worker->decider); /* a loop with nothing to do lets go of the old one */
 	if (worker->decider.was_reloaded)
@@ -107,11 +107,11 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	*decider = (struct decider){.shared = shared,
 	                            .index = worker->index,
 	                            .metrics = metrics_loop(shared->metrics, worker->index),
-	                            .lanes = &worker->lanes,
+	                            .store_clients = &worker->store_clients,
 	                            .config = server_config_take(config),
 	                            .self = decider,
 	                            .turn = {.table = shared->table,
-	                                     .lanes = worker->lanes.ways,
+	                                     .store_clients = worker->store_clients.by_store,
 	                                     .spares = &worker->spares,
 	                                     .observe = decisions_count_step,
 	                                     .phased = decisions_count_phase,
@@ -123,7 +123,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                            .slice = BATCH_SLICE,
 	                            .pages = {.batch = 1}};
 	adhoc_open(&decider->adhoc);
-	worker->admission.lanes = &worker->lanes;
+	worker->admission.store_clients = &worker->store_clients;
 	worker->waiting.decider = worker->waiting.pending.decider = decider;
 	worker->waiting.admission = &worker->admission;
 	worker->waiting.order.table = shared->table;
@@ -163,7 +163,7 @@ int worker_listen(struct worker *worker, const struct worker_protocol *protocol,
 
 int worker_reach(struct worker *worker)
 {
-	int status = lanes_open(&worker->lanes, worker->loop, &worker->shared->stores);
+	int status = store_clients_open(&worker->store_clients, worker->loop, &worker->shared->stores);
 
 	net_loop_wake(worker->loop);
 	return status;
@@ -194,10 +194,10 @@ void worker_close(struct worker *worker)
 {
 	if (worker->index == 0)
 		worker->shared->fleets.loop = worker->shared->reports.loop = NULL;
-	lanes_end(&worker->lanes);
+	store_clients_end(&worker->store_clients);
 	secret_keeper_end(worker->keeper);
 	net_loop_close(worker->loop);
-	lanes_close(&worker->lanes);
+	store_clients_close(&worker->store_clients);
 	secret_keeper_close(worker->keeper);
 	later_close(&worker->waiting);
 	login_close(&worker->logins);

@@ -12,7 +12,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 /** Listens on `socket`, which it takes over. */
 int worker_listen(struct worker *worker, const struct worker_protocol *protocol, bool secure,
                   int socket);
-/** Opens the lanes to new stores, before the worker sees their configuration. ENOMEM. */
+/** Opens the clients of new stores, before the worker sees their configuration. ENOMEM. */
 int worker_reach(struct worker *worker);
 int worker_start(struct worker *worker);
 void worker_join(struct worker *worker);

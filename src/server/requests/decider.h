@@ -10,7 +10,7 @@
 #include "server/loop/shared.h"
 #include "server/loop/work.h"
 #include "server/requests/adhoc.h"
-#include "server/stores/lanes.h"
+#include "server/stores/store_clients.h"
 
 /* An answer that is the same for all clients; see page.h. */
 struct page {
@@ -29,7 +29,7 @@ struct decider {
 	size_t index;                 /* of the worker: it writes the counters of that loop */
 	struct metrics_loop *metrics; /* these */
 	struct net_loop *loop;
-	struct lanes *lanes;
+	struct store_clients *store_clients;
 	struct server_config *config; /* the newest when the turn began; owns a reference */
 	bool was_reloaded;            /* some of what waits may have lost its user */
 	struct carried_list carried;  /* the configuration's, for the codecs */

@@ -132,10 +132,10 @@ const struct rules_rule *koala_rule(const struct decider *decider, struct slice 
 bool koala_is_alive(const struct decider *decider)
 {
 	for (uint64_t rest = decider->config->stores; rest != 0; rest &= rest - 1) {
-		const struct store_client *lane = decider->lanes->ways[__builtin_ctzll(rest)];
+		const struct store_client *client = decider->store_clients->by_store[__builtin_ctzll(rest)];
 		struct redis_stats stats;
 
-		redis_store_stats(lane->store, &stats);
+		redis_store_stats(client->store, &stats);
 		if (!stats.is_up)
 			return false;
 	}

@@ -456,7 +456,7 @@ static void send(struct tick *tick)
 	fleet->due_ns = tick->now_ns + poll_ns - poll_ns / 4;
 	fleet->has_left = tick->leaves;
 	fleet->config = server_config_take(decider->config);
-	fleet->store->kind->submit(decider->lanes->ways[fleet->store->index], job);
+	fleet->store->kind->submit(decider->store_clients->by_store[fleet->store->index], job);
 }
 
 /* Takes in the results of the tick's call. */
@@ -498,7 +498,7 @@ static bool find_limit(struct tick *tick)
 
 	tick->limit = weir_engine_limit(config->engine, fleet->name, strlen(fleet->name));
 	return tick->limit && tick->limit->group == &fleet->limit &&
-	       fleet->store->index < lanes_count(decider->lanes);
+	       fleet->store->index < store_clients_count(decider->store_clients);
 }
 
 /* Returns when it is due again; 0: when the store has answered. */

@@ -43,7 +43,7 @@ int reports_open(struct reports *reports, const struct weir_table *table)
 
 void reports_begin(struct decider *decider)
 {
-	bool shares = lanes_count(decider->lanes) > 0;
+	bool shares = store_clients_count(decider->store_clients) > 0;
 
 	decider->turn.giver = decider->shared->reports.giver;
 	decider->turn.claims = shares ? decider->shared->stores.items[0].store : NULL;
@@ -60,7 +60,7 @@ static void submit(struct decider *decider, struct exchange *exchange, const cha
 	    .limit_name = name,
 	    .done = done,
 	};
-	store->kind->submit(decider->lanes->ways[store->index], &exchange->operation);
+	store->kind->submit(decider->store_clients->by_store[store->index], &exchange->operation);
 }
 
 /* Telling */
@@ -193,7 +193,7 @@ uint64_t reports_tick(struct decider *decider)
 	struct reports *reports = &decider->shared->reports;
 	uint64_t now_ns;
 
-	if (__builtin_expect(decider->index > 0 || lanes_count(decider->lanes) == 0, 1))
+	if (__builtin_expect(decider->index > 0 || store_clients_count(decider->store_clients) == 0, 1))
 		return 0;
 	now_ns = os_monotonic_ns();
 	decider_read_clock(decider);

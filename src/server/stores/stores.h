@@ -4,7 +4,7 @@
  * Configurations name stores. The server opens each once, and keeps it to its end: a worker may
  * still decide by an old configuration. The same URL with another prefix or timeout is another
  * store. Only the server's thread changes this; workers read the stores that existed when their
- * lanes were opened.
+ * store clients were opened.
  */
 #ifndef SERVER_STORES_H
 #define SERVER_STORES_H

@@ -74,7 +74,7 @@ __attribute__((noinline)) static size_t room_in_crowd(struct admission *admissio
 	struct client *client = client_of(conn);
 	size_t room = net_conn_room(conn);
 
-	if (lanes_steps(admission->lanes) < ADMISSION_STEPS)
+	if (store_clients_steps(admission->store_clients) < ADMISSION_STEPS)
 		return room;
 	if (client->admission.is_next) {
 		client->admission.is_next = false;
@@ -95,7 +95,7 @@ size_t admission_room(struct admission *admission, struct net_conn *conn, size_t
 void admission_let_in(struct admission *admission)
 {
 	struct client *client;
-	size_t steps = admission->clients.first ? lanes_steps(admission->lanes) : 0;
+	size_t steps = admission->clients.first ? store_clients_steps(admission->store_clients) : 0;
 	size_t batches = admission->batches;
 
 	while ((client = list_of(admission->clients.first, struct client, admission.node)) &&

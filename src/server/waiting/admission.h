@@ -13,13 +13,13 @@
 #define SERVER_ADMISSION_H
 
 #include "server/loop/work.h"
-#include "server/stores/lanes.h"
+#include "server/stores/store_clients.h"
 
 #define ADMISSION_STEPS   1024 /* some milliseconds of a Redis */
 #define ADMISSION_BATCHES 16
 
 struct admission {
-	const struct lanes *lanes;
+	const struct store_clients *store_clients;
 	bool has_stores;     /* whether limits of the configuration are at stores */
 	struct list clients; /* that wait, oldest first */
 	size_t batches;      /* of all clients, those with items that are not begun */

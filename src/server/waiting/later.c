@@ -17,7 +17,7 @@ struct scene {
 	struct arena arena;
 };
 
-/* It counts until it goes on. On this loop's thread, as its lanes are. */
+/* It counts until it goes on. On this loop's thread, as its store clients are. */
 static void make_ready(struct suspended *suspended)
 {
 	list_append(&suspended->waiting->ready, &suspended->ready);

@@ -37,8 +37,8 @@ void later_ready(void *context, struct plan *plan);
 /** Goes on with all that are ready. */
 void later_resume_ready(struct waiting *waiting);
 /**
- * Behind the end of all clients and lanes: frees all. What they hold at a store stays there until
- * it ends.
+ * Behind the end of all clients and store clients: frees all. What they hold at a store stays there
+ * until it ends.
  */
 void later_close(struct waiting *waiting);
 

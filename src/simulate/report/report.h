@@ -28,7 +28,7 @@ struct report {
 	const struct replay *replay;
 	const char *source;                         /* a trace's path, or a pattern's name */
 	uint64_t malformed;                         /* lines */
-	bool as_rules;                              /* one lane of rules, not limits side by side */
+	bool as_rules;                              /* one scenario of rules, not limits side by side */
 	const struct report_suggestion *suggestion; /* NULL: none was asked for */
 };
 

@@ -25,9 +25,9 @@ size_t report_html_intervals(const struct replay *replay)
 {
 	size_t charts = 0;
 
-	for (size_t l = 0; l < replay->lane_count; l++)
-		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
-			charts += replay->lanes[l].tallies[i].timeline.count > 0;
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++)
+			charts += replay->scenarios[l].tallies[i].timeline.count > 0;
 	return charts <= 1 ? INTERVALS : charts < INTERVALS ? INTERVALS / charts : 1;
 }
 

@@ -176,7 +176,7 @@ static void add_timeline(const struct tally *tally, struct buffer *out)
 	buffer_add_text(out, "}");
 }
 
-static void add_limit(const struct report *report, const struct lane *lane,
+static void add_limit(const struct report *report, const struct scenario *scenario,
                       const struct tally *tally, struct buffer *out)
 {
 	buffer_add_text(out, "\"");
@@ -187,8 +187,8 @@ static void add_limit(const struct report *report, const struct lane *lane,
 	              share_of(tally->denied, tally->allowed + tally->denied));
 	add_number(out, ",\"keys\":", burst_stats(tally->burst).keys);
 	if (!report->as_rules) {
-		add_number(out, ",\"errors\":", lane->errors);
-		add_number(out, ",\"evictions\":", lane_evictions(lane));
+		add_number(out, ",\"errors\":", scenario->errors);
+		add_number(out, ",\"evictions\":", scenario_evictions(scenario));
 	}
 	buffer_add_text(out, ",\"parameters\":{");
 	rules_show_limit(tally->declared, out);
@@ -237,16 +237,16 @@ static void add_endings(const struct replay *replay, struct buffer *out)
 }
 
 /* Counts the requests that each rule answered by itself. */
-static void add_answered(const struct lane *lane, struct buffer *out)
+static void add_answered(const struct scenario *scenario, struct buffer *out)
 {
 	const char *between = "\"";
 
 	buffer_add_text(out, ",\"answered\":{");
-	for (size_t i = 0; i < lane->config->rule_count; i++) {
-		if (lane->answered[i] == 0)
+	for (size_t i = 0; i < scenario->config->rule_count; i++) {
+		if (scenario->answered[i] == 0)
 			continue;
-		add_key(out, between, slice_of(lane->config->rules[i].name), false);
-		add_number(out, ":", lane->answered[i]);
+		add_key(out, between, slice_of(scenario->config->rules[i].name), false);
+		add_number(out, ":", scenario->answered[i]);
 		between = ",\"";
 	}
 	buffer_add_text(out, "}");
@@ -270,14 +270,14 @@ void report_json(const struct report *report, struct buffer *out)
 	add_without(replay, out);
 	add_endings(replay, out);
 	if (report->as_rules) {
-		const struct lane *lane = &replay->lanes[0];
+		const struct scenario *scenario = &replay->scenarios[0];
 
-		add_number(out, ",\"allowed\":", lane->allowed);
-		add_number(out, ",\"denied\":", lane->denied);
-		add_number(out, ",\"unlimited\":", lane->unlimited);
-		add_number(out, ",\"errors\":", lane->errors);
-		add_number(out, ",\"evictions\":", lane_evictions(lane));
-		add_answered(lane, out);
+		add_number(out, ",\"allowed\":", scenario->allowed);
+		add_number(out, ",\"denied\":", scenario->denied);
+		add_number(out, ",\"unlimited\":", scenario->unlimited);
+		add_number(out, ",\"errors\":", scenario->errors);
+		add_number(out, ",\"evictions\":", scenario_evictions(scenario));
+		add_answered(scenario, out);
 	}
 	buffer_add_text(out, ",\"source\":\"");
 	buffer_add_json(out, slice_of(report->source));
@@ -285,10 +285,10 @@ void report_json(const struct report *report, struct buffer *out)
 	if (report->suggestion)
 		add_suggestion(report->suggestion, out);
 	buffer_add_text(out, ",\"limits\":{");
-	for (size_t l = 0; l < replay->lane_count; l++)
-		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
 			buffer_add_text(out, between);
-			add_limit(report, &replay->lanes[l], &replay->lanes[l].tallies[i], out);
+			add_limit(report, &replay->scenarios[l], &replay->scenarios[l].tallies[i], out);
 			between = ",";
 		}
 	buffer_add_text(out, "}}\n");

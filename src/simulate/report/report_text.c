@@ -46,9 +46,9 @@ static struct chart plan(const struct replay *replay, bool plain)
 	struct chart chart = {.begin_ns = UINT64_MAX, .plain = plain};
 	uint64_t end_ns = 0, width_ns = 1;
 
-	for (size_t l = 0; l < replay->lane_count; l++)
-		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
-			const struct timeline *t = &replay->lanes[l].tallies[i].timeline;
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
+			const struct timeline *t = &replay->scenarios[l].tallies[i].timeline;
 
 			if (t->count == 0)
 				continue;
@@ -58,9 +58,9 @@ static struct chart plan(const struct replay *replay, bool plain)
 		}
 	chart.column_ns =
 	    ceil_div(ceil_div(sat_sub(end_ns, chart.begin_ns), width_ns), CHART_COLUMNS) * width_ns;
-	for (size_t l = 0; l < replay->lane_count; l++)
-		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
-			struct bars c = bars_of(&chart, &replay->lanes[l].tallies[i].timeline);
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
+			struct bars c = bars_of(&chart, &replay->scenarios[l].tallies[i].timeline);
 
 			for (size_t j = 0; j < CHART_COLUMNS; j++)
 				chart.most = u64_max(chart.most, u64_max(c.asked[j], c.passed[j]));
@@ -152,9 +152,9 @@ static int name_width(const struct replay *replay)
 {
 	size_t width = 16;
 
-	for (size_t l = 0; l < replay->lane_count; l++)
-		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
-			width = u64_max(width, strlen(replay->lanes[l].tallies[i].limit->name));
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++)
+			width = u64_max(width, strlen(replay->scenarios[l].tallies[i].limit->name));
 	return (int)width;
 }
 
@@ -194,9 +194,9 @@ static void add_waiting(const struct replay *replay, int width, struct buffer *o
 {
 	bool any = false;
 
-	for (size_t l = 0; l < replay->lane_count; l++)
-		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
-			const struct tally *tally = &replay->lanes[l].tallies[i];
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
+			const struct tally *tally = &replay->scenarios[l].tallies[i];
 
 			if (tally->waits.waits.count == 0)
 				continue;
@@ -231,9 +231,9 @@ static void add_judging(const struct replay *replay, int width, struct buffer *o
 {
 	bool any = false;
 
-	for (size_t l = 0; l < replay->lane_count; l++)
-		for (size_t i = 0; i < replay->lanes[l].tally_count; i++) {
-			const struct tally *tally = &replay->lanes[l].tallies[i];
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
+			const struct tally *tally = &replay->scenarios[l].tallies[i];
 
 			if (!tally->limit->algo.algorithm->judges)
 				continue;
@@ -320,17 +320,17 @@ static void add_notes(const struct report *report, struct buffer *out)
 	const struct replay *replay = report->replay;
 	uint64_t estimated = 0, untracked = 0, evictions = 0, errors = 0, phases = 0;
 
-	for (size_t l = 0; l < replay->lane_count; l++) {
-		const struct lane *lane = &replay->lanes[l];
+	for (size_t l = 0; l < replay->scenario_count; l++) {
+		const struct scenario *scenario = &replay->scenarios[l];
 
-		evictions += lane_evictions(lane);
-		errors += lane->errors;
-		for (size_t i = 0; i < lane->tally_count; i++) {
-			struct burst_stats stats = burst_stats(lane->tallies[i].burst);
+		evictions += scenario_evictions(scenario);
+		errors += scenario->errors;
+		for (size_t i = 0; i < scenario->tally_count; i++) {
+			struct burst_stats stats = burst_stats(scenario->tallies[i].burst);
 
 			estimated += stats.estimated;
 			untracked += stats.untracked;
-			phases += lane->tallies[i].phases ? lane->tallies[i].phases->untracked : 0;
+			phases += scenario->tallies[i].phases ? scenario->tallies[i].phases->untracked : 0;
 		}
 	}
 	const struct {
@@ -371,17 +371,17 @@ static void add_notes(const struct report *report, struct buffer *out)
 }
 
 /* Rules that answered by themselves; those that let pass what is past their limits, too. */
-static void add_answered(const struct lane *lane, struct buffer *out)
+static void add_answered(const struct scenario *scenario, struct buffer *out)
 {
 	bool any = false;
 
-	for (size_t i = 0; i < lane->config->rule_count; i++) {
-		const struct rules_rule *rule = &lane->config->rules[i];
+	for (size_t i = 0; i < scenario->config->rule_count; i++) {
+		const struct rules_rule *rule = &scenario->config->rules[i];
 
-		if (lane->answered[i] == 0)
+		if (scenario->answered[i] == 0)
 			continue;
 		buffer_printf(out, "%s %llu %s by \"%s\"",
-		              any ? "," : "\nwithout a limit:", (unsigned long long)lane->answered[i],
+		              any ? "," : "\nwithout a limit:", (unsigned long long)scenario->answered[i],
 		              rule->answer == RULES_ALLOW ? "allowed" : "denied", rule->name);
 		any = true;
 	}
@@ -442,28 +442,28 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 	when_add_date(out, replay->last_ns);
 	if (report->as_rules)
 		buffer_printf(out, "\nby the rules %llu allowed, %llu denied; %llu under no limit",
-		              (unsigned long long)replay->lanes[0].allowed,
-		              (unsigned long long)replay->lanes[0].denied,
-		              (unsigned long long)replay->lanes[0].unlimited);
+		              (unsigned long long)replay->scenarios[0].allowed,
+		              (unsigned long long)replay->scenarios[0].denied,
+		              (unsigned long long)replay->scenarios[0].unlimited);
 	if (report->as_rules)
-		add_answered(&replay->lanes[0], out);
+		add_answered(&replay->scenarios[0], out);
 	buffer_printf(out, "\n\n%-*s %9s %9s %7s %8s %8s %9s %7s\n", width, "limit", "allowed",
 	              "denied", "keys", "worst", "declared", "retry p50", "max");
-	for (size_t l = 0; l < replay->lane_count; l++)
-		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
-			add_row(&replay->lanes[l].tallies[i], width, out);
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++)
+			add_row(&replay->scenarios[l].tallies[i], width, out);
 	add_waiting(replay, width, out);
 	add_judging(replay, width, out);
 	if (!report->as_rules) {
-		struct bars traffic = bars_of(&chart, &replay->lanes[0].tallies[0].timeline);
+		struct bars traffic = bars_of(&chart, &replay->scenarios[0].tallies[0].timeline);
 
 		buffer_add_text(out, "\n");
 		add_asked(&chart, &traffic, out);
 	}
-	for (size_t l = 0; l < replay->lane_count; l++)
-		for (size_t i = 0; i < replay->lanes[l].tally_count; i++)
-			if (replay->lanes[l].tallies[i].timeline.count > 0) /* else no request asked it */
-				add_detail(&chart, &replay->lanes[l].tallies[i], report->as_rules, out);
+	for (size_t l = 0; l < replay->scenario_count; l++)
+		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++)
+			if (replay->scenarios[l].tallies[i].timeline.count > 0) /* else no request asked it */
+				add_detail(&chart, &replay->scenarios[l].tallies[i], report->as_rules, out);
 	add_notes(report, out);
 	if (report->suggestion)
 		add_curve(report->suggestion, out);

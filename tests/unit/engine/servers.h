@@ -86,7 +86,7 @@ static const struct rules_rule rules[] = {
 /* The shared store. It does a chain when a test says so, or at once. */
 struct shared {
 	struct store store; /* first */
-	struct store_client lane;
+	struct store_client client;
 	struct store *states;
 	bool is_away, is_slow, withholds_all;
 	struct store_operation *waiting[8]; /* chains that it has not done yet */
@@ -100,7 +100,7 @@ struct server {
 	struct weir_config config;
 	weir_table *table;
 	weir_engine *engine;
-	struct store_client *lane;
+	struct store_client *client;
 	struct turn turn;
 	struct arena arena;
 	struct plan plan;
@@ -185,9 +185,9 @@ static inline void do_waiting(void)
 		do_chain(redis.waiting[i]);
 }
 
-static inline void submit(struct store_client *lane, struct store_operation *chain)
+static inline void submit(struct store_client *client, struct store_operation *chain)
 {
-	assert_ptr_equal(lane->store, &redis.store);
+	assert_ptr_equal(client->store, &redis.store);
 	redis.chains++;
 	for (struct store_operation *job = chain; job; job = job->next, redis.jobs++)
 		redis.limit_name = job->limit_name;
@@ -219,7 +219,7 @@ static inline void open_server(struct server *s, uint64_t nodes)
 	struct store *stores[LIMITS] = {0};
 
 	*s = (struct server){.config = {LIMITS_OF(limits), RULES_OF(rules), .nodes = nodes},
-	                     .lane = &redis.lane};
+	                     .client = &redis.client};
 	assert_int_equal(weir_table_open(&options, &s->table, NULL), WEIR_OK);
 	s->table->remote = &redis.store;
 	stores[HERE] = s->table->store;
@@ -229,7 +229,7 @@ static inline void open_server(struct server *s, uint64_t nodes)
 	                        .context = s,
 	                        .failed = note_failed,
 	                        .ready = become_ready,
-	                        .lanes = &s->lane};
+	                        .store_clients = &s->client};
 }
 
 static inline void close_server(struct server *s)
@@ -244,7 +244,7 @@ static inline void open_redis(void)
 	const struct weir_table_options options = {.capacity = 1000};
 
 	redis = (struct shared){.store = {&kind, 0}};
-	redis.lane.store = &redis.store;
+	redis.client.store = &redis.store;
 	assert_int_equal(store_open(&options, &redis.states, NULL), WEIR_OK);
 }
 

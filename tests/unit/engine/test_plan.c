@@ -31,7 +31,7 @@
 /* A store that keeps states in memory, but comes to a chain when it is told to. */
 struct later {
 	struct store store;
-	struct store_client lane; /* that all threads share */
+	struct store_client client; /* that all threads share */
 	struct store *states;
 	struct store_operation *chains[JOBS];
 	size_t count;
@@ -92,7 +92,7 @@ struct scene {
 	weir_engine *engine;
 	struct weir_config config;
 	struct later later[2];
-	struct store_client *lanes[2];
+	struct store_client *store_clients[2];
 	struct request requests[ALIVE];
 	/* By plans that were allowed, and have not been cancelled since. */
 	uint64_t held[LIMITS][KEYS][PLACE_COUNT];
@@ -111,9 +111,9 @@ static uint64_t draw(uint64_t *seed, uint64_t n)
 	return (*seed >> 33) % n;
 }
 
-static void submit(struct store_client *lane, struct store_operation *chain)
+static void submit(struct store_client *client, struct store_operation *chain)
 {
-	struct later *later = (struct later *)lane->store;
+	struct later *later = (struct later *)client->store;
 
 	pthread_mutex_lock(&later->lock);
 	assert_true(later->count < JOBS);
@@ -365,8 +365,8 @@ static void open_scene(struct scene *s, uint64_t seed)
 		struct later *later = &s->later[i];
 
 		later->store = (struct store){&kind, i};
-		later->lane.store = &later->store;
-		s->lanes[i] = &later->lane;
+		later->client.store = &later->store;
+		s->store_clients[i] = &later->client;
 		pthread_mutex_init(&later->lock, NULL);
 		pthread_mutex_init(&later->states_lock, NULL);
 		pthread_cond_init(&later->filled, NULL);
@@ -383,7 +383,7 @@ static void open_scene(struct scene *s, uint64_t seed)
 	                        .context = s,
 	                        .failed = note_failed,
 	                        .ready = become_ready,
-	                        .lanes = s->lanes};
+	                        .store_clients = s->store_clients};
 }
 
 static uint64_t in_use(const struct scene *s, const struct weir_limit *limit, struct store *states,

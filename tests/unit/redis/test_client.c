@@ -4,7 +4,7 @@
 
 #define KEYS_MAX 300
 
-static void open_lane(struct scene *s, const char *user, uint64_t timeout_ns)
+static void open_client(struct scene *s, const char *user, uint64_t timeout_ns)
 {
 	open_store(s, user, (struct redis_options){.timeout_ns = timeout_ns});
 	assert_int_equal(algo_limit_init(&s->limit,
@@ -21,7 +21,7 @@ static struct scene *begin(const char *const *more)
 	struct one ones[2];
 
 	s->server = server_start(more);
-	open_lane(s, "", 0);
+	open_client(s, "", 0);
 	make(s, &ones[0], "first", 1);
 	make(s, &ones[1], "second", 1);
 	run(s, ones, 2);
@@ -265,7 +265,7 @@ static void a_redis_that_is_missing_at_the_start_is_found(void **state)
 
 	(void)state;
 	s->server = server_make();
-	open_lane(s, "", 0);
+	open_client(s, "", 0);
 	assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
 	assert_int_equal(s->away, 1);
 	server_start_in(&s->server, "--port", NULL);
@@ -297,7 +297,7 @@ static void a_redis_that_hangs_costs_one_timeout(void **state)
 
 	(void)state;
 	s->server = server_start(NULL);
-	open_lane(s, "", 200 * NS_PER_MS);
+	open_client(s, "", 200 * NS_PER_MS);
 	ask_patiently(s, &one);
 	before = calls_of(s);
 	stats = stats_of(s);
@@ -392,7 +392,7 @@ static void a_password_that_is_wrong_or_missing_is_told_without_it(void **state)
 		struct one one;
 
 		s->server = server_start(more);
-		open_lane(s, users[i], 0);
+		open_client(s, users[i], 0);
 		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
 		assert_int_equal(s->away, 1);
 		assert_non_null(strstr(s->why, i == 0 ? "NOAUTH" : "refuses"));
@@ -423,7 +423,7 @@ static void jobs_are_bounded(void **state)
 	end(s);
 }
 
-static void a_lane_that_closes_fails_what_it_has(void **state)
+static void a_client_that_closes_fails_what_it_has(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one ones[2];
@@ -458,7 +458,7 @@ int main(void)
 	    cmocka_unit_test(a_redis_that_takes_no_writes_is_away),
 	    cmocka_unit_test(a_password_that_is_wrong_or_missing_is_told_without_it),
 	    cmocka_unit_test(jobs_are_bounded),
-	    cmocka_unit_test(a_lane_that_closes_fails_what_it_has),
+	    cmocka_unit_test(a_client_that_closes_fails_what_it_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

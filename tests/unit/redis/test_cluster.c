@@ -251,7 +251,7 @@ static void *move_slots(void *argument)
 	return NULL;
 }
 
-static void lanes_share_it(void **state)
+static void clients_share_it(void **state)
 {
 	struct cluster *cluster = open_cluster(true, 2);
 	const struct redis_host asked = host(0);
@@ -287,7 +287,7 @@ int main(void)
 	    cmocka_unit_test(nonsense_changes_nothing_and_leaves_doubt),
 	    cmocka_unit_test(nodes_that_are_gone_leave_room_for_others),
 	    cmocka_unit_test(too_many_nodes_at_once_are_refused),
-	    cmocka_unit_test(lanes_share_it),
+	    cmocka_unit_test(clients_share_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

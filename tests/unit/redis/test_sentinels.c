@@ -356,7 +356,7 @@ static void sentinels_that_are_learnt_do_not_vote_beside_those_of_the_url(void *
 	cluster_close(cluster);
 }
 
-static void one_lane_asks_for_all(void **state)
+static void one_client_asks_for_all(void **state)
 {
 	struct paper *p = begin_at_first(), *q = calloc(1, sizeof *q);
 
@@ -391,7 +391,7 @@ int main(void)
 	    cmocka_unit_test(a_master_that_is_lost_is_asked_for_again),
 	    cmocka_unit_test(without_a_master_requests_fail_and_the_reason_is_told_once),
 	    cmocka_unit_test(sentinels_that_are_learnt_do_not_vote_beside_those_of_the_url),
-	    cmocka_unit_test(one_lane_asks_for_all),
+	    cmocka_unit_test(one_client_asks_for_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

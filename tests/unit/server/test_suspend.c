@@ -1,7 +1,7 @@
 /*
  * Works that a store completes later. A worker and clients over loopback; the store keeps its
  * states in memory, and comes to what it was asked when the test tells it to. It ends each step
- * on the worker's thread, as lanes do.
+ * on the worker's thread, as store clients do.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -40,7 +40,7 @@ struct fixture {
 	struct worker worker;
 	struct sockaddr_in address;
 	struct store store;
-	struct store_client lane;
+	struct store_client client;
 	struct store *states;
 	struct net_watch *watch;
 	int told;
@@ -56,9 +56,9 @@ static uint64_t draw(uint64_t *seed, uint64_t n)
 	return (*seed >> 33) % n;
 }
 
-static void submit(struct store_client *lane, struct store_operation *chain)
+static void submit(struct store_client *client, struct store_operation *chain)
 {
-	struct fixture *f = (struct fixture *)((char *)lane - offsetof(struct fixture, lane));
+	struct fixture *f = (struct fixture *)((char *)client - offsetof(struct fixture, client));
 	size_t n = f->count;
 
 	for (; chain; chain = chain->next) {
@@ -107,7 +107,7 @@ static int start(void **state)
 	struct worker_shared *shared = &f->shared;
 
 	f->store = (struct store){.kind = &kind};
-	f->lane.store = &f->store;
+	f->client.store = &f->store;
 	f->seed = os_wall_ns();
 	f->told = eventfd(0, EFD_NONBLOCK);
 	shared->limits = CODEC_LIMITS_DEFAULT;
@@ -125,7 +125,7 @@ static int start(void **state)
 	assert_int_equal(server_config_compile(f->config, NULL, shared->table, &shared->stores,
 	                                       shared->metrics, NULL), 0);
 	assert_int_equal(worker_open(&f->worker, shared, 0, f->config), 0);
-	f->worker.lanes.ways[0] = &f->lane;
+	f->worker.store_clients.by_store[0] = &f->client;
 	assert_int_equal(worker_listen(&f->worker, &worker_resp, false, listen_somewhere(&f->address)), 0);
 	assert_int_equal(net_watch_open(&f->watch, f->worker.loop, f->told, complete, f), 0);
 	net_watch_for(f->watch, NET_READABLE);

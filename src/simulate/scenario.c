@@ -1,0 +1,150 @@
+#include "simulate/scenario.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static int open_scenario(struct scenario *scenario, const struct weir_config *config,
+                         uint64_t capacity, struct weir_error *error)
+{
+	int status;
+
+	scenario->config = config;
+	status =
+	    weir_table_open(&(struct weir_table_options){.capacity = capacity}, &scenario->table, error)
+	        ?: engine_open(config, scenario->table, NULL, &scenario->engine, error);
+	if (status != WEIR_OK)
+		return status;
+	scenario->tally_count = engine_limit_count(scenario->engine);
+	scenario->tallies = calloc(scenario->tally_count + 1, sizeof *scenario->tallies);
+	scenario->key_fields = calloc(config->rule_count + 1, sizeof *scenario->key_fields);
+	scenario->answered = calloc(config->rule_count + 1, sizeof *scenario->answered);
+	if (!scenario->tallies || !scenario->key_fields || !scenario->answered)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	for (size_t i = 0; i < scenario->tally_count && status == WEIR_OK; i++) {
+		const struct weir_limit *limit = engine_limit_at(scenario->engine, i);
+
+		scenario->is_reported |= algo_is_reported(&limit->algo);
+		status = tally_open(&scenario->tallies[i], limit, &config->limits[i], capacity);
+	}
+	return status == WEIR_OK ? status : error_set(error, status, "out of memory");
+}
+
+int scenario_open_rules(struct scenario *scenario, const struct weir_config *config,
+                        uint64_t capacity, struct weir_error *error)
+{
+	*scenario = (struct scenario){0};
+	return open_scenario(scenario, config, capacity, error);
+}
+
+static const struct rules_rule *first_rule_with(const struct weir_config *config, size_t limit)
+{
+	for (size_t i = 0; i < config->rule_count; i++)
+		for (size_t j = 0; j < config->rules[i].limit_count; j++)
+			if (config->rules[i].limits[j] == limit)
+				return &config->rules[i];
+	return NULL;
+}
+
+int scenario_open_limit(struct scenario *scenario, const struct weir_config *config, size_t limit,
+                        const char *key, uint64_t capacity, struct weir_error *error)
+{
+	static const char *const client[] = {"ip"};
+	static const size_t only[] = {0};
+	const struct rules_rule *from = key ? NULL : first_rule_with(config, limit);
+	struct rules_rule *rule;
+	const char **own_key;
+
+	*scenario = (struct scenario){.own = weir_private_config_new()};
+	if (!scenario->own)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	rule = arena_alloc(&scenario->own->arena, sizeof *rule);
+	own_key = arena_alloc(&scenario->own->arena, sizeof *own_key);
+	if (!rule || !own_key)
+		return error_set(error, WEIR_ENOMEM, "out of memory");
+	*own_key = key;
+	*rule = (struct rules_rule){
+	    .name = config->limits[limit].options.name,
+	    .key = key    ? own_key
+	           : from ? from->key
+	                  : client,
+	    .key_count = from ? from->key_count : 1,
+	    .limits = only,
+	    .limit_count = 1,
+	};
+	scenario->own->limits = &config->limits[limit];
+	scenario->own->limit_count = 1;
+	scenario->own->rules = rule;
+	scenario->own->rule_count = 1;
+	return open_scenario(scenario, scenario->own, capacity, error);
+}
+
+uint64_t scenario_evictions(const struct scenario *scenario)
+{
+	struct weir_table_stats stats;
+
+	weir_table_stats(scenario->table, 0, &stats);
+	return stats.evictions;
+}
+
+void scenario_close(struct scenario *scenario)
+{
+	for (size_t i = 0; scenario->tallies && i < scenario->tally_count; i++)
+		tally_close(&scenario->tallies[i]);
+	inflight_close(&scenario->inflight);
+	free(scenario->tallies);
+	free(scenario->key_fields);
+	free(scenario->answered);
+	weir_engine_close(scenario->engine);
+	weir_table_close(scenario->table);
+	weir_config_close(scenario->own);
+}
+
+/* Its number, or the count of all. */
+static size_t find_field(const struct fields *fields, const char *name)
+{
+	size_t i = 0;
+
+	while (i < fields->count && !slice_equal(fields->names[i], slice_of(name)))
+		i++;
+	return i;
+}
+
+static int add_field(struct fields *fields, const char *name, struct weir_error *error)
+{
+	size_t i = find_field(fields, name);
+
+	if (i == WEIR_ATTRIBUTES_MAX)
+		return error_set(error, WEIR_ELONG, "expected rules with at most %d attributes, found more",
+		                 WEIR_ATTRIBUTES_MAX);
+	if (i == fields->count)
+		fields->names[fields->count++] = slice_of(name);
+	return WEIR_OK;
+}
+
+int scenario_fields(const struct scenario *scenario, struct fields *fields,
+                    struct weir_error *error)
+{
+	int status = WEIR_OK;
+
+	for (size_t i = 0; i < scenario->config->rule_count; i++) {
+		const struct rules_rule *rule = &scenario->config->rules[i];
+
+		for (size_t j = 0; status == WEIR_OK && j < rule->key_count; j++)
+			status = add_field(fields, rule->key[j], error);
+		for (size_t j = 0; status == WEIR_OK && j < rule->condition_count; j++)
+			status = add_field(fields, rule->conditions[j].attribute, error);
+	}
+	return status;
+}
+
+void scenario_bind(struct scenario *scenario, const struct fields *fields)
+{
+	for (size_t i = 0; i < fields->count; i++)
+		scenario->attributes[i] = engine_attribute(scenario->engine, fields->names[i]);
+	for (size_t i = 0; i < scenario->config->rule_count; i++)
+		for (size_t j = 0; j < scenario->config->rules[i].key_count; j++)
+			scenario->key_fields[i] |= UINT64_C(1)
+			                           << find_field(fields, scenario->config->rules[i].key[j]);
+}
