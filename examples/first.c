@@ -18,7 +18,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 12; i++) {
 		struct weir_decision d;
 
-		weir_acquire(table, limit, (struct weir_key){key, strlen(key)}, 1, WEIR_NOW, &d);
+		if (weir_acquire(table, limit, (struct weir_key){key, strlen(key)}, 1, WEIR_NOW, &d) != 0)
+			return 1;
 		printf("%s: %s, %llu of %llu left, retry after %llu ms\n", key,
 		       d.allowed ? "allowed" : "denied", (unsigned long long)d.remaining,
 		       (unsigned long long)d.quota, (unsigned long long)(d.retry_after_ns + 999999) / 1000000);

@@ -1,5 +1,6 @@
 """What the documents show is run, and must come out as they show it."""
 
+import importlib.util
 import json
 import os
 import re
@@ -13,27 +14,33 @@ from harness import BUILD, PATIENCE, ROOT, Server, Wire, plain_build_only
 
 pytestmark = plain_build_only
 
+spec = importlib.util.spec_from_file_location("record", ROOT / "tests/abi/record.py")
+record = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(record)
+
 DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
              "docs/operations.md", "docs/bench.md", "docs/simulate.md", "docs/guide.md",
              "docs/distributed.md", "docs/koala.md", "docs/migrating.md"]
 
-PROGRAM = """
-#include <assert.h>
+README = """
 #include <stdio.h>
 #include <string.h>
-#include <weir/limiter.h>
+#include <weir/weir.h>
+static int fail(const char *why)
+{
+	return fputs(why, stderr) < 0 ? 2 : 1;
+}
 int main(void)
 {
-	const char *key = "1.2.3.4";
-	struct weir_error error;
+	const char *key = "192.0.2.1";
 	weir_limit *limit = NULL;
 	weir_table *table = NULL;
-	(void)key, (void)error;
+	struct weir_error error;
+	int status;
 %s
-	assert(d.allowed);
 	weir_table_close(table);
 	weir_limit_close(limit);
-	return 0;
+	return !d.allowed;
 }
 """
 
@@ -77,21 +84,46 @@ def test_commands_print_what_is_shown(example, document):
             assert done.stdout.strip() == expected.strip(), command
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/library.md"])
-def test_c_code_compiles_and_decides(document, tmp_path, start_redis):
-    for code in blocks(document, "c"):
-        source = tmp_path / "snippet.c"
-        if "redis://" in code:
-            code = code.replace("127.0.0.1:6379", f"127.0.0.1:{start_redis().port}")
-            code = code.replace(".timeout_ns = 1000000000", ".timeout_ns = 30000000000")
-        source.write_text(code if "int main" in code else PROGRAM % code)
-        # What a sanitizer build of the library needs stands in its own link line.
-        subprocess.run(["gcc", "-Wall", "-Wextra", f"-I{ROOT}/include", source, "-o",
-                        tmp_path / "snippet", f"-L{BUILD}/src", "-lweir_redis", "-lweir_rules", "-lweir",
-                        *sanitize()],
-                       check=True, timeout=PATIENCE)
-        subprocess.run([tmp_path / "snippet"], env={"LD_LIBRARY_PATH": f"{BUILD}/src"},
-                       cwd=tmp_path, check=True, timeout=PATIENCE)
+def library_examples():
+    """The programs of docs/library.md. The first is what the shorter pieces stand in."""
+    first, *others = blocks("docs/library.md", "c")
+    before, after = re.split(r"^\tstatus = weir_acquire.*?(?=\tweir_table_close)", first, flags=re.M | re.S)
+    before = before.replace(" options = ", " first = ").replace("&options", "&first")
+    after = after.replace("return 0;", "return !d.allowed;")
+    return [first, *(code if "int main" in code else before + textwrap.indent(code, "\t") + after for code in others)]
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    """A header by which the compiler finds each call whose error is not looked at."""
+    path = tmp_path_factory.mktemp("checked") / "checked.h"
+    path.write_text("".join(f"#include <{header}>\n" for header in record.HEADERS) + "".join(
+        f"__attribute__((warn_unused_result)) {prototype};\n"
+        for prototype in record.functions(record.HEADERS).values() if prototype.startswith("int ")))
+    return path
+
+
+@pytest.mark.parametrize("code", [*(README % textwrap.indent(code, "\t") for code in blocks("README.md", "c")), *library_examples(),
+                                  (ROOT / "examples/first.c").read_text()])
+def test_c_code_compiles_decides_and_checks_each_call(code, checked, tmp_path, start_redis):
+    source, program = tmp_path / "example.c", tmp_path / "example"
+    if "redis://" in code:
+        code = code.replace("127.0.0.1:6379", f"127.0.0.1:{start_redis().port}")
+        code = code.replace(".timeout_ns = 1000000000", ".timeout_ns = 30000000000")
+    source.write_text(code)
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", f"-I{ROOT}/include",
+                    "-include", checked, source, "-o", program, f"-L{BUILD}/src", "-lweir_redis", "-lweir_rules", "-lweir"],
+                   check=True, timeout=PATIENCE)
+    words = [ROOT / "examples/weir.yaml"] if "argv" in code else []
+    subprocess.run([program, *words], env={"LD_LIBRARY_PATH": f"{BUILD}/src"}, cwd=tmp_path, check=True,
+                   timeout=PATIENCE)
+
+
+def test_there_is_an_example_of_each_header_and_the_page_is_narrow():
+    programs = "".join(library_examples())
+    assert {header for header in record.HEADERS if f"#include <{header}>" in programs} == set(record.HEADERS)
+    assert [line for line in (ROOT / "docs/library.md").read_text().splitlines()
+            if len(line.expandtabs(4)) > 100] == []
 
 
 # What examples of the headers use without declaring it.
@@ -143,11 +175,6 @@ def test_the_examples_of_the_headers_compile(tmp_path):
     (tmp_path / "examples.c").write_text(source)
     subprocess.run(["gcc", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unused",
                     f"-I{ROOT}/include", tmp_path / "examples.c"], check=True, timeout=PATIENCE)
-
-
-def sanitize():
-    name = {"asan": "address,undefined", "tsan": "thread"}.get(BUILD.name)
-    return [f"-fsanitize={name}"] if name else []
 
 
 def test_the_parameters_are_those_of_the_algorithms(tmp_path):
