@@ -37,7 +37,7 @@ static const char *name_of(char begin)
 	                      : "a number";
 }
 
-/* Of all that `body` is, *json has read what is right. */
+/* The mistake in `body` is where *json has stopped. */
 static int refuse_syntax(struct fill *fill, struct slice body, const struct json *json,
                          const char *what)
 {
@@ -136,7 +136,7 @@ static int read_attributes(struct fill *fill, struct json *json)
 	return status;
 }
 
-/* Of an object that is open. `op`: whether it has a field of that name, which is read. */
+/* Reads an object that is open. `op` says that a field of that name was read already. */
 static int read_fields(struct fill *fill, struct json *json, bool op)
 {
 	struct slice name, text;
@@ -222,7 +222,7 @@ int json_read_throttle(struct fill *fill, struct slice body)
 	return status == 0 ? adhoc_read(fill, texts[0], texts + 1, n - 1, 1) : status;
 }
 
-/* Of an item; without one it acquires. */
+/* An item without one acquires. */
 static int read_op(struct fill *fill, struct json item)
 {
 	static const struct {

@@ -52,7 +52,7 @@ static bool is_new(const struct compact *compact, const struct names *names, siz
 	return true;
 }
 
-/* Of a name that was copied from `begin` on. */
+/* The name was copied from `begin` on. */
 static bool check_name(struct compact *compact, struct names *names, size_t begin,
                        struct slice name)
 {

@@ -404,7 +404,7 @@ static void add_stores(const struct metrics_now *now, struct buffer *out)
 	}
 }
 
-/* Of one store, or (`of` is empty) of the server. `counts`: of each bound, and above them all. */
+/* `of` names a store, or nothing. `counts` has one for each bound, and one above them all. */
 static void add_buckets(struct buffer *out, const struct histogram *histogram, struct pair of,
                         const uint64_t *counts, uint64_t sum)
 {

@@ -133,7 +133,7 @@ static inline struct work *items_of(const struct work *work, size_t *n)
 	return has ? ((struct batch *)work->whole)->items : NULL;
 }
 
-/* Whether it has a plan that was prepared. Of a limit that comes along, a cost that can never pass has one. */
+/* Whether it has a plan that was prepared: an ad hoc request has one even if its cost can never pass. */
 static inline bool work_has_plan(const struct work *work)
 {
 	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;

@@ -8,7 +8,7 @@
 #include "base/text/json.h"
 #include "simulate/input/format.h"
 
-/* What it becomes is never longer than what stood there. */
+/* A text without its escapes is never longer than it was. */
 static struct slice plain(const struct json *json, struct slice text)
 {
 	if (json->escaped)
@@ -16,7 +16,7 @@ static struct slice plain(const struct json *json, struct slice text)
 	return text;
 }
 
-/* Without data: there is none. */
+/* A value without data is null. */
 static bool read_value(struct json *json, struct slice *value)
 {
 	char c = json_peek(json);
