@@ -130,8 +130,7 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 	command_list_clear(&client->again);
 	command_list_clear(&client->later);
 	pthread_mutex_lock(&client->store->lock);
-	client->next = client->store->clients;
-	client->store->clients = client;
+	list_append(&client->store->clients, &client->node);
 	pthread_mutex_unlock(&client->store->lock);
 	*out = &client->client;
 	return WEIR_OK;
@@ -139,7 +138,7 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 
 void redis_client_close(struct store_client *store_client)
 {
-	struct redis_client *client = client_of(store_client), **at;
+	struct redis_client *client = client_of(store_client);
 	struct redis_store *store = client->store;
 
 	client->is_closing = true;
@@ -150,9 +149,7 @@ void redis_client_close(struct store_client *store_client)
 	if (client->alarm_ns != 0)
 		client->transport->kind->alarm(client->transport, 0);
 	pthread_mutex_lock(&store->lock);
-	for (at = &store->clients; *at != client;)
-		at = &(*at)->next;
-	*at = client->next;
+	list_remove(&store->clients, &client->node);
 	redis_stats_add(&store->closed, &client->counts);
 	pthread_mutex_unlock(&store->lock);
 	commands_close(client);

@@ -46,7 +46,7 @@ struct redis_store {
 	struct denials *denials; /* NULL where none are stored */
 	struct chunks *chunks;
 	pthread_mutex_t lock; /* of the two below */
-	struct redis_client *clients;
+	struct list clients;
 	struct redis_stats closed; /* the counts of clients that were closed */
 };
 
@@ -129,14 +129,14 @@ struct redis_client {
 	struct store_client client; /* first */
 	struct redis_store *store;
 	struct redis_transport *transport;
-	struct redis_client *next;                   /* of the store's */
+	struct list_node node;                       /* of the store's */
 	struct redis_node *nodes[CLUSTER_NODES_MAX]; /* by number, or NULL */
 	unsigned node_end;                           /* above all numbers in use */
 	struct command_list again; /* to be handed to nodes anew */
 	struct command_list later; /* the same, at later_ns */
 	uint64_t later_ns;
 	struct batch batch;
-	struct redis_command *slow[CLIENT_SLOW]; /* that may need several calls: by key, newest first */
+	struct list slow[CLIENT_SLOW]; /* commands that may need several calls: by key, newest first */
 	size_t slow_count;
 	size_t operations;
 	size_t steps;      /* commands */

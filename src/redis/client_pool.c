@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/os/os.h"
 #include "redis/network/blocking.h"
 
@@ -12,13 +13,13 @@ struct loan {
 	struct store_loan loan; /* first */
 	struct blocking *blocking;
 	pid_t owner;
-	struct loan *next; /* of those that are not lent */
+	struct list_node node; /* of those that are not lent */
 };
 
 struct pool {
 	struct store_caller caller; /* first */
 	pthread_mutex_t lock;       /* of: */
-	struct loan *idle;
+	struct list idle;           /* the newest first */
 	uint64_t timeout_ns;
 };
 
@@ -53,9 +54,7 @@ static struct loan *take_idle(struct pool *pool)
 	struct loan *loan;
 
 	pthread_mutex_lock(&pool->lock);
-	loan = pool->idle;
-	if (loan)
-		pool->idle = loan->next;
+	loan = list_of(list_take(&pool->idle), struct loan, node);
 	pthread_mutex_unlock(&pool->lock);
 	return loan;
 }
@@ -91,8 +90,7 @@ static void give_back(struct store_caller *caller, struct store_loan *lent)
 	struct loan *loan = (struct loan *)lent;
 
 	pthread_mutex_lock(&pool->lock);
-	loan->next = pool->idle;
-	pool->idle = loan;
+	list_insert(&pool->idle, &loan->node, pool->idle.first);
 	pthread_mutex_unlock(&pool->lock);
 }
 

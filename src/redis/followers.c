@@ -19,8 +19,7 @@ static bool is_of_key(const struct redis_command *command, const struct store_op
 	       slice_equal(command->operations->key_name, operation->key_name);
 }
 
-static struct redis_command **slow_place(struct redis_client *client,
-                                         const struct store_operation *operation)
+static struct list *slow_place(struct redis_client *client, const struct store_operation *operation)
 {
 	return &client->slow[operation->step.key.hash % CLIENT_SLOW];
 }
@@ -28,23 +27,22 @@ static struct redis_command **slow_place(struct redis_client *client,
 struct redis_command *followers_find(struct redis_client *client,
                                      const struct store_operation *operation)
 {
-	struct redis_command *command = client->slow_count > 0 ? *slow_place(client, operation) : NULL;
-
-	while (command && !is_of_key(command, operation))
-		command = command->slow_next;
-	return command;
+	if (client->slow_count > 0)
+		LIST_EACH(slow_place(client, operation), struct redis_command, slow_node, command)
+	if (is_of_key(command, operation))
+		return command;
+	return NULL;
 }
 
 void followers_begin(struct redis_client *client, struct redis_command *command)
 {
-	struct redis_command **place = slow_place(client, command->operations);
+	struct list *place = slow_place(client, command->operations);
 
 	command_list_clear(&command->followers);
 	command->is_slow = command->chunk.takes || is_slow(command->limit, &command->call);
 	if (!command->is_slow)
 		return;
-	command->slow_next = *place;
-	*place = command;
+	list_insert(place, &command->slow_node, place->first);
 	client->slow_count++;
 }
 
@@ -56,14 +54,11 @@ void followers_add(struct redis_command *slow, struct redis_command *command)
 
 void followers_release(struct redis_client *client, struct redis_command *command)
 {
-	struct redis_command **at, *next = command->followers.first;
+	struct redis_command *next = command->followers.first;
 
 	if (!command->is_slow)
 		return;
-	at = slow_place(client, command->operations);
-	while (*at != command)
-		at = &(*at)->slow_next;
-	*at = command->slow_next;
+	list_remove(slow_place(client, command->operations), &command->slow_node);
 	client->slow_count--;
 	while (next) {
 		struct redis_command *follower = next;

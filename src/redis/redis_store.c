@@ -91,8 +91,8 @@ void redis_store_stats(const struct store *base, struct redis_stats *stats)
 
 	pthread_mutex_lock(&store->lock);
 	*stats = store->closed;
-	for (const struct redis_client *client = store->clients; client; client = client->next)
-		redis_stats_add(stats, &client->counts);
+	LIST_EACH(&store->clients, struct redis_client, node, client)
+	redis_stats_add(stats, &client->counts);
 	pthread_mutex_unlock(&store->lock);
 	stats->is_up = cluster_is_up(store->cluster);
 }

@@ -246,7 +246,7 @@ static const struct script_text *write_exchange(const struct redis_command *comm
 	const struct script_text *call =
 	    command->call.op == ALGO_EXCHANGE_REPORTS ? &script_reports : &script_quorum;
 
-	begin(out, call, command->is_given + exchange_words(command->exchange), EXCHANGE_KEYS);
+	begin(out, call, command->is_given + command->exchange->words, EXCHANGE_KEYS);
 	exchange_write_keys(command->key, out);
 	add_time(out, command);
 	exchange_write(command->exchange, out);

@@ -86,11 +86,6 @@ void exchange_write_keys(struct slice first, struct buffer *out)
 	buffer_free(&key);
 }
 
-size_t exchange_words(const struct exchange *exchange)
-{
-	return exchange->words;
-}
-
 void exchange_write(const struct exchange *exchange, struct buffer *out)
 {
 	buffer_add(out, exchange->message.data, exchange->message.len);
@@ -130,35 +125,37 @@ static bool take_number(struct slice *from, uint64_t *out)
 	return true;
 }
 
+/* A text with its length before it, in two bytes. */
+static bool take_text(struct slice *from, struct slice *text)
+{
+	unsigned char size[2];
+
+	if (!take(from, size, 2))
+		return false;
+	*text = (struct slice){from->data, (size_t)size[0] | (size_t)size[1] << 8};
+	if (text->len > from->len)
+		return false;
+	*from = (struct slice){from->data + text->len, from->len - text->len};
+	return true;
+}
+
 bool exchange_next(struct slice *answer, struct exchange_news *news)
 {
-	unsigned char kind, size[2];
+	unsigned char kind;
 	uint64_t age_us;
 
 	if (!take(answer, &kind, 1) || !take_number(answer, &news->number) ||
 	    !take_number(answer, &age_us) || !take_number(answer, &news->count) ||
-	    !take(answer, size, 2))
+	    !take_text(answer, &news->key))
 		return false;
 	news->kind = kind;
 	news->age_ns = age_us <= UINT64_MAX / 1000 ? age_us * 1000 : UINT64_MAX;
-	news->key = (struct slice){answer->data, (size_t)size[0] | (size_t)size[1] << 8};
-	if (news->key.len > answer->len)
-		return false;
-	*answer = (struct slice){answer->data + news->key.len, answer->len - news->key.len};
 	return true;
 }
 
 bool exchange_next_report(struct slice *answer, struct slice *report)
 {
-	unsigned char size[2];
-
-	if (!take(answer, size, 2))
-		return false;
-	*report = (struct slice){answer->data, (size_t)size[0] | (size_t)size[1] << 8};
-	if (report->len > answer->len)
-		return false;
-	*answer = (struct slice){answer->data + report->len, answer->len - report->len};
-	return true;
+	return take_text(answer, report);
 }
 
 void exchange_free(struct exchange *exchange)

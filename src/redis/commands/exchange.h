@@ -85,7 +85,6 @@ bool exchange_next_report(struct slice *answer, struct slice *report);
 void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange);
 /** Appends all of them, EXCHANGE_KEYS words. */
 void exchange_write_keys(struct slice first, struct buffer *out);
-size_t exchange_words(const struct exchange *exchange);
 void exchange_write(const struct exchange *exchange, struct buffer *out);
 /** False if it is nonsense, or if there is no memory. */
 bool exchange_read_answer(struct exchange *exchange, const struct redis_reply *reply);

@@ -16,6 +16,7 @@
 
 #include "algo/algo.h"
 #include "base/buffer.h"
+#include "base/list.h"
 #include "redis/cache/denials.h"
 #include "redis/commands/units.h"
 #include "redis/network/reply.h"
@@ -80,7 +81,7 @@ struct redis_command {
 	uint64_t deadline_ns; /* 0 until it is handed to a node */
 	/* Order, where the command may need several calls: */
 	bool is_slow;
-	struct redis_command *slow_next;
+	struct list_node slow_node;
 	struct command_list followers; /* of the same key, to be sent behind it */
 	struct redis_command *newest;  /* of the followers */
 

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "base/number.h"
 #include "base/os/os.h"
 #include "redis/network/connection.h"
@@ -37,13 +38,14 @@ struct line {
 	enum line_state state;
 	int error;  /* why a socket was lost: an errno, or 0 */
 	bool sends; /* it has bytes to be written, maybe */
-	struct line *other;
+	struct list_node node; /* of all */
 };
 
 struct blocking {
 	struct redis_transport transport; /* first */
 	struct store_client *client;
-	struct line *lines;
+	struct list lines; /* the newest first */
+	size_t count;
 	struct pollfd *polled; /* room for all lines */
 	size_t room;
 	uint64_t alarm_ns; /* or 0 */
@@ -117,11 +119,9 @@ static void finish_lookup(struct line *line)
 
 static bool make_room(struct blocking *blocking)
 {
-	size_t count = 1;
+	size_t count = blocking->count + 1;
 	struct pollfd *polled;
 
-	for (const struct line *line = blocking->lines; line; line = line->other)
-		count++;
 	if (count <= blocking->room)
 		return true;
 	polled = realloc(blocking->polled, 2 * count * sizeof *polled);
@@ -140,8 +140,8 @@ static struct line *add_line(struct blocking *blocking, const struct line *line)
 	if (!added)
 		return NULL;
 	*added = *line;
-	added->other = blocking->lines;
-	blocking->lines = added;
+	list_insert(&blocking->lines, &added->node, blocking->lines.first);
+	blocking->count++;
 	return added;
 }
 
@@ -210,8 +210,10 @@ struct blocking *blocking_open(void)
 	return blocking;
 }
 
-static void free_line(struct line *line)
+static void free_line(struct blocking *blocking, struct line *line)
 {
+	list_remove(&blocking->lines, &line->node);
+	blocking->count--;
 	close_fd(line);
 	lookup_close(line->lookup);
 	free(line);
@@ -219,12 +221,8 @@ static void free_line(struct line *line)
 
 void blocking_close(struct blocking *blocking)
 {
-	while (blocking->lines) {
-		struct line *line = blocking->lines;
-
-		blocking->lines = line->other;
-		free_line(line);
-	}
+	LIST_EACH(&blocking->lines, struct line, node, line)
+	free_line(blocking, line);
 	free(blocking->polled);
 	free(blocking);
 }
@@ -309,7 +307,8 @@ static bool tend(struct blocking *blocking)
 {
 	bool told = false;
 
-	for (struct line *line = blocking->lines; line; line = line->other) {
+	LIST_EACH(&blocking->lines, struct line, node, line)
+	{
 		if (line->sends && line->state == LINE_OPEN)
 			write_line(line);
 		if (line->state == LINE_LOST) {
@@ -317,37 +316,29 @@ static bool tend(struct blocking *blocking)
 			told = true;
 		}
 	}
-	for (struct line **at = &blocking->lines; *at;) {
-		struct line *line = *at;
-
-		if (line->state == LINE_DEAD) {
-			*at = line->other;
-			free_line(line);
-		} else {
-			at = &line->other;
-		}
-	}
+	LIST_EACH(&blocking->lines, struct line, node, line)
+	if (line->state == LINE_DEAD)
+		free_line(blocking, line);
 	return told;
 }
 
 static void wait_ready(struct blocking *blocking, uint64_t wait_ns)
 {
 	struct timespec wait = {(time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S)};
-	struct line *line;
 	size_t n = 0;
 
-	for (line = blocking->lines; line; line = line->other)
-		blocking->polled[n++] = (struct pollfd){
-		    .fd = line->state == LINE_LOOKS_UP ? lookup_fd(line->lookup) : line->fd,
-		    .events = line->state == LINE_LOOKS_UP ? POLLIN : events_of(line),
-		};
+	LIST_EACH(&blocking->lines, struct line, node, line)
+	blocking->polled[n++] = (struct pollfd){
+	    .fd = line->state == LINE_LOOKS_UP ? lookup_fd(line->lookup) : line->fd,
+	    .events = line->state == LINE_LOOKS_UP ? POLLIN : events_of(line),
+	};
 	if (ppoll(blocking->polled, n, &wait, NULL) <= 0)
 		return;
+	n = 0;
 	/* A line that is dialled meanwhile comes before all of them. */
-	line = blocking->lines;
-	for (size_t i = 0; i < n; i++, line = line->other)
-		if (blocking->polled[i].revents != 0)
-			move(blocking, line);
+	LIST_EACH(&blocking->lines, struct line, node, line)
+	if (blocking->polled[n++].revents != 0)
+		move(blocking, line);
 }
 
 /* An alarm of the client that is due. */
