@@ -15,10 +15,13 @@ extern "C" {
 /** A configuration that decides requests at a table. */
 typedef struct weir_engine weir_engine;
 
-/** A fact about a request that rules may ask for, such as { "user", "ann", 3 }. */
+/**
+ * A fact about a request that rules may ask for, such as { "user", "ann", 3 }. An attribute that no
+ * rule asks for has no effect. Of several with one name the first counts.
+ */
 struct weir_attribute {
-	const char *name; /**< NUL-terminated */
-	const char *value;
+	const char *name;  /**< NUL-terminated */
+	const char *value; /**< any bytes; NULL only with a length of 0 */
 	size_t value_len;
 };
 

@@ -14,10 +14,13 @@
  *   units     Durations and times are nanoseconds (`_ns`). `now_ns` is Unix time in
  *             nanoseconds. For WEIR_NOW the library reads its clock once. If the caller passes
  *             a time, the library reads no clock, so that tests and simulations run in virtual
- *             time. `cost` is in the unit that the limit's rate counts: requests, bytes, ...
+ *             time. The argument 0 is such a time, the start of 1970; only in a struct does 0
+ *             stand for WEIR_NOW. `cost` is in the unit that the limit's rate counts: requests,
+ *             bytes, ...
  *   errors    A function that can fail returns int: 0 or a negative enum weir_status, whose text
- *             is weir_strerror(). A denied request is not an error. A `struct weir_error *`
- *             receives the error in words; it may be NULL. The library never prints, aborts or
+ *             is weir_strerror(). A denied request is not an error. On an error, a
+ *             `struct weir_error *` receives it in words; otherwise it is left as it is. It may
+ *             be NULL. The library never prints, aborts or
  *             exits. Comments name errors without their prefix: "ECOST" is WEIR_ECOST.
  *   memory    *_open makes a handle and *_close frees it; *_close(NULL) does nothing. On an error
  *             *_open sets the handle to NULL. The library copies strings and option structs that
@@ -91,7 +94,7 @@ enum weir_status {
 
 /** An error in words, and its place. `line` and `column` start at 1, or are 0 if unknown. */
 struct weir_error {
-	int status;
+	int status; /**< as the function returns it */
 	unsigned line;
 	unsigned column;
 	char message[240];
@@ -424,8 +427,9 @@ struct weir_decision {
 	                              lease; random: 0, it has no quota */
 	const char *limit;       /**< name of the limit that decided, NULL if no rule applied;
 	                              lives as long as the limit or engine */
-	const char *rule;        /**< name of the rule, or NULL */
-	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL */
+	const char *rule;        /**< name of the rule, or NULL; lives as long as the engine */
+	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL; lives as
+	                              long as the engine */
 	uint64_t wait_ns;        /**< if allowed: wait this long before you act, or refund if you
 	                              leave instead; the library does not sleep. From
 	                              a call with a deadline: the time that it took; act now */
@@ -442,7 +446,7 @@ struct weir_decision {
  */
 struct weir_permit {
 	uint64_t id;       /**< 0: none, because the request was denied or its cost was 0 */
-	uint64_t until_ns; /**< after that there is nothing left to give back */
+	uint64_t until_ns; /**< after this Unix time there is nothing left to give back */
 	uint64_t cost;     /**< lower it to give back only a part */
 	uint64_t reserved; /**< the library's own */
 };
@@ -454,7 +458,7 @@ struct weir_permit {
 struct weir_charge {
 	uint64_t limit;
 	uint64_t key;
-	uint64_t until_ns; /**< after that there is nothing left to give back */
+	uint64_t until_ns; /**< after this Unix time there is nothing left to give back */
 };
 
 /**
@@ -518,7 +522,7 @@ struct weir_ask {
 /** How the work that a permit allowed ended. Zero means the default: a success. */
 struct weir_report {
 	enum weir_outcome outcome;
-	uint64_t latency_ns; /**< 0: as long as the permit was held */
+	uint64_t latency_ns; /**< of the work, from 1; 0: as long as the permit was held */
 	uint64_t now_ns;     /**< 0 or WEIR_NOW: the library reads its clock */
 	uint64_t reserved[1];
 };
@@ -711,8 +715,8 @@ WEIR_API int weir_ask(weir_table *table, const weir_limit *limit, struct weir_ke
 struct weir_request {
 	const weir_limit *limit;
 	struct weir_key key;
-	uint64_t cost;
-	int status; /**< out: 0 or the error of this request */
+	uint64_t cost; /**< 0: take nothing, and answer whether 1 would pass */
+	int status;    /**< out: 0 or the error of this request */
 };
 
 /**

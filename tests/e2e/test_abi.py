@@ -27,6 +27,21 @@ def test_the_interface_is_the_recorded_one():
     assert not diff, f"read docs/design/abi.md, then run tests/abi/record.py:\n{diff}"
 
 
+def test_the_headers_are_easy_to_bind_to():
+    """For other languages: few functions, few parameters, no unions, constants named by their enum."""
+    text = record.preprocess(record.HEADERS)
+    assert len(record.functions(["weir/weir.h"])) <= 35
+    for name, prototype in record.functions(record.HEADERS).items():
+        assert prototype.count(",") < 6, name
+    assert not re.search(r"\bunion\b", text)
+    enums = record.enums(text)
+    statuses = enums.pop("weir_status")
+    assert all(re.fullmatch(r"WEIR_(OK|E[A-Z]+)", name) for name in statuses)
+    assert len(enums) > 9
+    for enum, names in enums.items():
+        assert [name for name in names if not name.startswith(f"{enum.upper()}_")] == []
+
+
 @libraries
 def test_the_headers_functions_and_nothing_else_is_exported(library):
     found = record.exported(BUILD, library)
