@@ -25,11 +25,11 @@ struct wide_table;
 /* A kind of remote store, which completes steps later. */
 struct store_kind {
 	/**
-	 * Takes over the steps that a stage of a plan has at this store: a chain by `next`. Calls
+	 * Takes over the steps that a stage of a plan has at this store: a list by `next`. Calls
 	 * `done` of each once: before it returns, or later on the thread of the client. The operations
 	 * stay until the `done` of the last one is called, and may be gone when it returns.
 	 */
-	void (*submit)(struct store_client *client, struct store_operation *chain);
+	void (*submit)(struct store_client *client, struct store_operation *list);
 };
 
 struct store {
@@ -187,11 +187,11 @@ struct store_operation {
 	struct store_step step;
 	const char *limit_name;
 	struct slice key_name;
-	struct store_operation *next; /* of the chain; the store's own once it was submitted */
-	bool together; /* all or nothing with others of the chain, where their keys lie together */
+	struct store_operation *next; /* of the list; the store's own once it was submitted */
+	bool together; /* all or nothing with others of the list, where their keys lie together */
 	bool explains; /* a peek for a denial: that it passes may be as old as a denial is repeated */
 	bool anew; /* the same request has charged the key since a denial of it may have been known */
-	void (*done)(struct store_operation *job);
+	void (*done)(struct store_operation *operation);
 	/* Set before `done`: */
 	int status; /* 0, or an error. ESTORE: the store was away, and took something or not */
 	bool withheld; /* it would have been granted, but took nothing: another was refused */

@@ -15,7 +15,7 @@
  * retry_after_ns is when the request would pass. So a denied plan that does not wait peeks at the
  * steps that it has not asked, and in the end at those whose counts shadow rules have charged.
  *
- * A remote store completes steps later. The steps that a stage has there go as one chain for
+ * A remote store completes steps later. The steps that a stage has there go as one list for
  * each store, before the stage's steps in memory, which are done at once. A step that its store
  * could not do ends as `on_store_failure` says: allowed, denied, or in memory by the limit's
  * `local`, which the step belongs to from then on.

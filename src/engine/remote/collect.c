@@ -47,26 +47,26 @@ static bool is_marked(const struct plan *plan, const struct step *step)
 /* Whether there is nothing left of a charge that a permit names, by the clock that has set its end. */
 static bool has_ended(const struct plan *plan, const struct submitted *submitted)
 {
-	return plan->stage == PLAN_REFUND && submitted->step->until_ns <= submitted->job.clock_ns;
+	return plan->stage == PLAN_REFUND && submitted->step->until_ns <= submitted->operation.clock_ns;
 }
 
 /* Takes note of how a step at its store ended. */
 static void collect_one(const struct turn *turn, struct plan *plan,
                         const struct submitted *submitted, struct weir_decision *d)
 {
-	const struct store_operation *job = &submitted->job;
+	const struct store_operation *operation = &submitted->operation;
 	struct step *step = submitted->step;
 	struct weir_decision one;
 
 	if (submitted->marks)
 		return;
-	if (job->status != WEIR_OK) {
-		fail(turn, plan, step, job->status, d);
+	if (operation->status != WEIR_OK) {
+		fail(turn, plan, step, operation->status, d);
 		return;
 	}
-	limit_explain(step->limit, job->step.limit, &job->outcome, &one);
-	one.allowed &= !job->withheld && !has_ended(plan, submitted);
-	stage_note(turn, plan, step, job->until_ns, &one, d);
+	limit_explain(step->limit, operation->step.limit, &operation->outcome, &one);
+	one.allowed &= !operation->withheld && !has_ended(plan, submitted);
+	stage_note(turn, plan, step, operation->until_ns, &one, d);
 }
 
 /* The steps in memory of a permit that another request has claimed, or whose claim failed. */
@@ -81,18 +81,18 @@ static void drop_shared(struct plan *plan)
  * whether it has counted. The giver itself knows from its memory.
  */
 static void collect_claim(const struct turn *turn, struct plan *plan,
-                          const struct store_operation *job)
+                          const struct store_operation *operation)
 {
 	bool foreign = plan->giver != turn->giver;
 
 	plan->claims = false;
-	if (job->status == WEIR_OK && (!job->outcome.allowed || job->withheld)) {
+	if (operation->status == WEIR_OK && (!operation->outcome.allowed || operation->withheld)) {
 		drop_shared(plan);
 	} else if (!foreign) {
 		permits_take_claimed(turn, plan);
-	} else if (job->status != WEIR_OK) {
+	} else if (operation->status != WEIR_OK) {
 		drop_shared(plan);
-		plan->status = (signed char)job->status;
+		plan->status = (signed char)operation->status;
 	} else if (turn->claimed) {
 		turn->claimed(turn->context, plan);
 	}
@@ -110,15 +110,16 @@ static void collect(const struct turn *turn, struct plan *plan, struct weir_deci
 
 	for (size_t i = 0; i < n; i++) {
 		if (results[i].claims) {
-			collect_claim(turn, plan, &results[i].job);
+			collect_claim(turn, plan, &results[i].operation);
 			continue;
 		}
-		results[i].step->asked = !results[i].job.unasked;
-		if (!results[i].job.withheld || is_marked(plan, results[i].step))
+		results[i].step->asked = !results[i].operation.unasked;
+		if (!results[i].operation.withheld || is_marked(plan, results[i].step))
 			collect_one(turn, plan, &results[i], d);
 	}
 	for (size_t i = 0; i < n && plan->passes; i++)
-		if (results[i].job.withheld && !results[i].claims && !is_marked(plan, results[i].step))
+		if (results[i].operation.withheld && !results[i].claims &&
+		    !is_marked(plan, results[i].step))
 			fail(turn, plan, results[i].step, WEIR_ESTORE, d);
 }
 

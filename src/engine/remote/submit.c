@@ -40,9 +40,9 @@ static bool was_last(struct submission *submission)
 	return __atomic_sub_fetch(&submission->pending, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-static void done(struct store_operation *job)
+static void done(struct store_operation *operation)
 {
-	struct submission *submission = ((struct submitted *)job)->of;
+	struct submission *submission = ((struct submitted *)operation)->of;
 
 	if (was_last(submission))
 		submission->ready(submission->context, submission->plan);
@@ -100,13 +100,13 @@ bool submit_open(const struct turn *turn, struct plan *plan)
 	return true;
 }
 
-/* The last in the chain of those at a store, or NULL. */
+/* The last in the list of those at a store, or NULL. */
 static struct submitted *last_at(struct submission *submission, const struct store *store)
 {
 	for (uint32_t i = submission->count; i > 0; i--) {
 		struct submitted *one = &submission->steps[i - 1];
 
-		if (one->job.step.store == store && !one->is_apart)
+		if (one->operation.step.store == store && !one->is_apart)
 			return one;
 	}
 	return NULL;
@@ -121,20 +121,20 @@ static struct submitted *add(const struct turn *turn, struct plan *plan, struct 
 	struct submitted *one = &submission->steps[submission->count++];
 
 	*one = (struct submitted){
-	    .job = {.step = {store, algo_current(&step->limit->algo), step->key, *call, turn->at},
-	            .limit_name = step->limit->name,
-	            .key_name = step->key_name,
-	            .together = together && before,
-	            .explains = plan->stage == PLAN_EXPLAIN && !plan->complete,
-	            .anew = plan->stage == PLAN_RETRY,
-	            .done = done},
+	    .operation = {.step = {store, algo_current(&step->limit->algo), step->key, *call, turn->at},
+	                  .limit_name = step->limit->name,
+	                  .key_name = step->key_name,
+	                  .together = together && before,
+	                  .explains = plan->stage == PLAN_EXPLAIN && !plan->complete,
+	                  .anew = plan->stage == PLAN_RETRY,
+	                  .done = done},
 	    .of = submission,
 	    .step = step,
 	    .follows = before != NULL,
 	};
 	if (before) {
-		before->job.next = &one->job;
-		before->job.together = together;
+		before->operation.next = &one->operation;
+		before->operation.together = together;
 	}
 	return one;
 }
@@ -197,9 +197,9 @@ void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *s
 		return;
 	one = add(turn, plan, step, &once, NULL, false);
 	one->marks = one->is_apart = true;
-	one->job.step.limit = &mark->limit;
-	one->job.step.key.hash ^= id;
-	one->job.limit_name = mark->name;
+	one->operation.step.limit = &mark->limit;
+	one->operation.step.key.hash ^= id;
+	one->operation.limit_name = mark->name;
 	add(turn, plan, step, call, one, true)->is_apart = true;
 }
 
@@ -215,10 +215,10 @@ bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step)
 		return false;
 	one = &submission->steps[submission->count++];
 	*one = (struct submitted){
-	    .job = {.step = {turn->claims, &mark->limit, key, {ALGO_ACQUIRE, 1}, turn->at},
-	            .limit_name = mark->name,
-	            .key_name = step->key_name,
-	            .done = done},
+	    .operation = {.step = {turn->claims, &mark->limit, key, {ALGO_ACQUIRE, 1}, turn->at},
+	                  .limit_name = mark->name,
+	                  .key_name = step->key_name,
+	                  .done = done},
 	    .of = submission,
 	    .step = step,
 	    .is_apart = true,
@@ -235,10 +235,10 @@ bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_de
 	__atomic_store_n(&submission->pending, submission->count + 1, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < submission->count; i++) {
 		struct submitted *one = &submission->steps[i];
-		struct store *store = one->job.step.store;
+		struct store *store = one->operation.step.store;
 
 		if (!one->follows)
-			store->kind->submit(turn->store_clients[store->index], &one->job);
+			store->kind->submit(turn->store_clients[store->index], &one->operation);
 	}
 	return !was_last(submission);
 }

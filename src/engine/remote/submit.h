@@ -5,11 +5,11 @@
 #include "engine/plan/plan.h"
 
 struct submitted {
-	struct store_operation job; /* first, so that either is the other */
+	struct store_operation operation; /* first, so that either is the other */
 	struct submission *of;
 	struct step *step;
-	bool follows;  /* another one is before it in its chain */
-	bool is_apart; /* in a chain of its own */
+	bool follows;  /* another one is before it in its list */
+	bool is_apart; /* in a list of its own */
 	bool marks;    /* that a charge is spent: it is no step of the plan */
 	bool claims;   /* the permit, for what it covers in memory */
 };
@@ -20,12 +20,12 @@ size_t submit_size(const struct plan *plan);
 /** Makes room for the steps of a stage. Returns false if there is no memory. */
 bool submit_open(const struct turn *turn, struct plan *plan);
 
-/** Adds a step behind the others: to the chain of those at its store. */
+/** Adds a step behind the others: to the list of those at its store. */
 void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
                  const struct algo_call *call, bool together);
 
 /**
- * Adds a step that gives back by the plan's permit, in a chain of its own: only where the store
+ * Adds a step that gives back by the plan's permit, in a list of its own: only where the store
  * finds no mark that this charge of the permit is spent. It marks that, if `call->cost` is not 0
  * or the plan spends what it does not give back.
  */
@@ -39,7 +39,7 @@ void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *s
 bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step);
 
 /**
- * Hands each chain to its store. Whether a store still has any of the steps: then turn->ready is
+ * Hands each list to its store. Whether a store still has any of the steps: then turn->ready is
  * called later, and `decision` is kept until submit_decision.
  */
 bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_decision *decision);

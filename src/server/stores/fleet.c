@@ -424,9 +424,9 @@ static void say_queued(struct tick *tick)
 }
 
 /* Maybe when the turn has sent what it had, so that there has to be another one. */
-static void ended(struct store_operation *job)
+static void ended(struct store_operation *operation)
 {
-	struct fleet *fleet = (struct fleet *)((char *)job - offsetof(struct fleet, exchange));
+	struct fleet *fleet = (struct fleet *)((char *)operation - offsetof(struct fleet, exchange));
 
 	fleet->is_done = true;
 	wake(fleet->fleets);
@@ -436,15 +436,17 @@ static void send(struct tick *tick)
 {
 	struct fleet *fleet = tick->fleet;
 	struct decider *decider = tick->decider;
-	struct store_operation *job = &fleet->exchange.operation;
+	struct store_operation *operation = &fleet->exchange.operation;
 	uint64_t poll_ns = decider->config->rules->store_poll_ns;
 	struct exchange_server server = {.id = decider->shared->fleets.id,
 	                                 .since = fleet->since,
 	                                 .is_back = fleet->is_back,
 	                                 .lease_ns = tick->leaves ? 0 : lease_ns(tick)};
 
-	*job = (struct store_operation){
-	    .step = {.store = fleet->store, .limit = &tick->limit->algo, .at = decider->turn.at,
+	*operation = (struct store_operation){
+	    .step = {.store = fleet->store,
+	             .limit = &tick->limit->algo,
+	             .at = decider->turn.at,
 	             .call = {.op = ALGO_EXCHANGE_VOTES}},
 	    .limit_name = fleet->name,
 	    .done = ended,
@@ -456,7 +458,7 @@ static void send(struct tick *tick)
 	fleet->due_ns = tick->now_ns + poll_ns - poll_ns / 4;
 	fleet->has_left = tick->leaves;
 	fleet->config = server_config_take(decider->config);
-	fleet->store->kind->submit(decider->store_clients->by_store[fleet->store->index], job);
+	fleet->store->kind->submit(decider->store_clients->by_store[fleet->store->index], operation);
 }
 
 /* Takes in the results of the tick's call. */

@@ -50,7 +50,7 @@ void reports_begin(struct decider *decider)
 }
 
 static void submit(struct decider *decider, struct exchange *exchange, const char *name,
-                   void (*done)(struct store_operation *job))
+                   void (*done)(struct store_operation *operation))
 {
 	struct store *store = decider->shared->stores.items[0].store;
 
@@ -66,9 +66,9 @@ static void submit(struct decider *decider, struct exchange *exchange, const cha
 /* Telling */
 
 /* Whatever became of it: if it is lost, the giver counts a timeout. */
-static void told_done(struct store_operation *job)
+static void told_done(struct store_operation *operation)
 {
-	struct told *told = (struct told *)job;
+	struct told *told = (struct told *)operation;
 
 	exchange_free(&told->exchange);
 	free(told);
@@ -150,10 +150,10 @@ static void hear(struct decider *decider)
 		reports->due_ns = 0;
 }
 
-static void heard_done(struct store_operation *job)
+static void heard_done(struct store_operation *operation)
 {
 	struct reports *reports =
-	    (struct reports *)((char *)job - offsetof(struct reports, exchange));
+	    (struct reports *)((char *)operation - offsetof(struct reports, exchange));
 
 	reports->is_done = true;
 	if (reports->loop)
