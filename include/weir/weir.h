@@ -15,8 +15,8 @@
  *             nanoseconds. For WEIR_NOW the library reads its clock once. If the caller passes
  *             a time, the library reads no clock, so that tests and simulations run in virtual
  *             time. The argument 0 is such a time, the start of 1970; only in a struct does 0
- *             stand for WEIR_NOW. `cost` is in the unit that the limit's rate counts: requests,
- *             bytes, ...
+ *             stand for WEIR_NOW. All times of one table or limiter must lie within 18 years.
+ *             `cost` is in the unit that the limit's rate counts: requests, bytes, ...
  *   errors    A function that can fail returns int: 0 or a negative enum weir_status, whose text
  *             is weir_strerror(). A denied request is not an error. On an error, a
  *             `struct weir_error *` receives it in words; otherwise it is left as it is. It may
@@ -425,17 +425,18 @@ struct weir_decision {
 	uint64_t reset_after_ns; /**< by then the key is as if never used */
 	uint64_t window_ns;      /**< the limit's period; buckets: burst / rate; concurrency: the
 	                              lease; random: 0, it has no quota */
-	const char *limit;       /**< name of the limit that decided, NULL if no rule applied;
-	                              lives as long as the limit or engine */
+	const char *limit;       /**< name of the limit that decided, or NULL if no rule applied or a
+	                              rule answered by itself; lives as long as the limit or engine */
 	const char *rule;        /**< name of the rule, or NULL; lives as long as the engine */
 	const char *result;      /**< denied: the rule's `result` as a JSON object, or NULL; lives as
 	                              long as the engine */
 	uint64_t wait_ns;        /**< if allowed: wait this long before you act, or refund if you
 	                              leave instead; the library does not sleep. From
 	                              a call with a deadline: the time that it took; act now */
-	bool degraded;           /**< the store did not answer, and `on_store_failure` decided: allowed
-	                              with WEIR_REASON_STORE_OPEN or WEIR_REASON_STORE_LOCAL, or
-	                              denied */
+	bool degraded;           /**< the store did not answer. A request by rules: `on_store_failure`
+	                              decided, allowed with WEIR_REASON_STORE_OPEN or
+	                              WEIR_REASON_STORE_LOCAL, or denied. Any other: denied, and
+	                              the call returned ESTORE */
 	uint64_t reserved[1];    /**< 0 */
 };
 
@@ -631,7 +632,8 @@ WEIR_API int weir_table_sync(weir_table *table);
 struct weir_table_stats {
 	uint64_t capacity;  /**< as asked for */
 	uint64_t cells;     /**< places for keys, with those of limits' own tables once used */
-	uint64_t live;      /**< keys in use now (counted on a sample in large tables) */
+	uint64_t live;      /**< keys in use now. In large tables the number of a sample is scaled up,
+	                         so that few keys may show as 0 */
 	uint64_t evictions; /**< keys in use that had to make room, ever */
 	uint64_t bytes;     /**< the most memory that the table and limits' own tables take */
 	uint64_t reserved[3];
