@@ -75,9 +75,9 @@ WEIR_API int weir_engine_acquire(weir_engine *engine, const struct weir_attribut
  * `shadow` rules.
  *
  *     struct weir_permits permits;
- *     weir_engine_ask(engine, &user, 1, &(struct weir_ask){.permits = &permits}, &d);
- *     if (d.allowed)
- *         weir_engine_report(engine, &permits, &(struct weir_report){0}); // a success
+ *     struct weir_ask ask = {.permits = &permits};
+ *     if (weir_engine_ask(engine, &user, 1, &ask, &d) == 0 && d.allowed)
+ *         status = weir_engine_report(engine, &permits, &(struct weir_report){0}); // a success
  *
  * Errors: as weir_engine_acquire; ELONG (also if permits are wanted and more than WEIR_PERMITS_MAX
  * limits apply), EINVAL (reserved; both a time and a deadline; `permit`), ERANGE (no such
@@ -90,7 +90,7 @@ WEIR_API int weir_engine_ask(weir_engine *engine, const struct weir_attribute *a
  * Gives back what the request took from all limits, as weir_refund_permit. `decision` is the state
  * of the tightest of them. Limits that `engine` no longer has are left out.
  *
- *     weir_engine_refund(engine, &permits, WEIR_NOW, &d);
+ *     status = weir_engine_refund(engine, &permits, WEIR_NOW, &d);
  *
  * Errors: ENOTFOUND (given back before, its time is over, or there is none), EINVAL (no such
  * `count`), ENOMEM.
@@ -102,7 +102,8 @@ WEIR_API int weir_engine_refund(weir_engine *engine, const struct weir_permits *
  * Reports to all limits how the work ended, as weir_report. It frees places; all else stays taken.
  * Permits with places end; others stay valid.
  *
- *     weir_engine_report(engine, &permits, &(struct weir_report){.outcome = WEIR_OUTCOME_TIMEOUT});
+ *     struct weir_report late = {.outcome = WEIR_OUTCOME_TIMEOUT};
+ *     status = weir_engine_report(engine, &permits, &late);
  *
  * Errors: ENOTFOUND as weir_engine_refund, EINVAL (no such outcome or `count`; reserved), ENOMEM.
  */

@@ -49,8 +49,8 @@ WEIR_API int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost, uint64_t
 /**
  * Answers as weir_limiter_acquire would, and consumes nothing.
  *
- *     weir_limiter_peek(limiter, 1, WEIR_NOW, &d);
- *     printf("%llu left\n", (unsigned long long)d.remaining);
+ *     if (weir_limiter_peek(limiter, 1, WEIR_NOW, &d) == 0)
+ *         printf("%llu left\n", (unsigned long long)d.remaining);
  *
  * Errors: ECOST.
  */
@@ -61,7 +61,7 @@ WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t no
  * Acquires with every option of `ask`, as weir_ask. `ask->permit` may be NULL.
  *
  *     struct weir_ask patient = {.deadline_ns = WEIR_FOREVER};
- *     weir_limiter_ask(limiter, &patient, &d); // blocks until it passes
+ *     status = weir_limiter_ask(limiter, &patient, &d); // blocks until it passes
  *
  * A limiter recognizes a second refund or report of a permit (ENOTFOUND) only of places and of a
  * log's entries. It stores no list of other permits, so a caller must not refund or report one
@@ -78,7 +78,7 @@ WEIR_API int weir_limiter_ask(weir_limiter *limiter, const struct weir_ask *ask,
 /**
  * Gives back up to `cost` units that are in use now, the newest turns or places first.
  *
- *     weir_limiter_refund(limiter, 1, WEIR_NOW, &d);
+ *     status = weir_limiter_refund(limiter, 1, WEIR_NOW, &d);
  *
  * Returns 0.
  */
@@ -88,7 +88,7 @@ WEIR_API int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t 
 /**
  * Gives back what a permit of weir_limiter_ask took, as weir_refund_permit.
  *
- *     weir_limiter_refund_permit(limiter, &permit, WEIR_NOW, &d);
+ *     status = weir_limiter_refund_permit(limiter, &permit, WEIR_NOW, &d);
  *
  * Errors: ENOTFOUND.
  */
@@ -98,7 +98,7 @@ WEIR_API int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir
 /**
  * Reports how the work of a permit of weir_limiter_ask ended, as weir_report.
  *
- *     weir_limiter_report(limiter, &permit, &(struct weir_report){0}); // a success
+ *     status = weir_limiter_report(limiter, &permit, &(struct weir_report){0}); // a success
  *
  * Errors: ENOTFOUND, EINVAL (no such outcome; reserved).
  */
@@ -108,7 +108,7 @@ WEIR_API int weir_limiter_report(weir_limiter *limiter, const struct weir_permit
 /**
  * Forgets all use. `decision` is the state afterwards.
  *
- *     weir_limiter_reset(limiter, WEIR_NOW, &d);
+ *     status = weir_limiter_reset(limiter, WEIR_NOW, &d);
  *
  * Returns 0.
  */
@@ -118,7 +118,7 @@ WEIR_API int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns,
 /**
  * Changes the share of requests that a random limit denies, as weir_limit_shed.
  *
- *     weir_limiter_shed(limiter, 0.25); // every fourth request
+ *     status = weir_limiter_shed(limiter, 0.25); // every fourth request
  *
  * Errors: EINVAL (a limit of another algorithm), ERANGE (not 0 to 1).
  */
@@ -127,7 +127,7 @@ WEIR_API int weir_limiter_shed(weir_limiter *limiter, double deny);
 /**
  * Forces the breaker open or closed until `until_ns`, as weir_force.
  *
- *     weir_limiter_force(limiter, WEIR_FORCE_OPEN, 0, WEIR_NOW); // for ever
+ *     status = weir_limiter_force(limiter, WEIR_FORCE_OPEN, 0, WEIR_NOW); // for ever
  *
  * Errors: EINVAL (a limit that is no breaker, or no such `force`), ERANGE (until_ns has passed).
  */

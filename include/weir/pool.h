@@ -100,7 +100,7 @@ WEIR_API void weir_pool_ticket_close(weir_pool_ticket *ticket);
  * order, on this thread; then it waits for the others. You may call it again; a second call with
  * `give_back` cuts a first one short.
  *
- *     weir_pool_stop(pool, NULL, NULL);
+ *     status = weir_pool_stop(pool, NULL, NULL);
  *
  * Errors: EINVAL (a task of this pool calls it, and it would wait for that task).
  */

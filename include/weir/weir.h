@@ -358,7 +358,7 @@ WEIR_API void weir_limit_close(weir_limit *limit);
  * (weir_engine_limit) the share stays until a reload brings another `deny`. Other threads may
  * decide meanwhile.
  *
- *     weir_limit_shed(limit, 0.25); // every fourth request
+ *     status = weir_limit_shed(limit, 0.25); // every fourth request
  *
  * Errors: EINVAL (a limit of another algorithm), ERANGE (not 0 to 1).
  */
@@ -673,8 +673,8 @@ WEIR_API int weir_acquire(weir_table *table, const weir_limit *limit, struct wei
 /**
  * Answers as weir_acquire would, and consumes nothing.
  *
- *     weir_peek(table, limit, key, 1, WEIR_NOW, &d);
- *     printf("%llu left\n", (unsigned long long)d.remaining);
+ *     if (weir_peek(table, limit, key, 1, WEIR_NOW, &d) == 0)
+ *         printf("%llu left\n", (unsigned long long)d.remaining);
  *
  * Errors: as weir_acquire.
  */
@@ -689,7 +689,7 @@ WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, struct weir_k
  *
  *     struct weir_permit permit;
  *     if (weir_ask(table, limit, key, &(struct weir_ask){.permit = &permit}, &d) == 0 && d.allowed)
- *         weir_report(table, limit, key, &permit, &(struct weir_report){0}); // a success
+ *         status = weir_report(table, limit, key, &permit, &(struct weir_report){0}); // a success
  *
  * A call with a deadline blocks its thread until the request passes or the deadline comes. A
  * request that can't pass by then is denied at once (WEIR_REASON_WAIT_TOO_LONG); if that is not
@@ -742,7 +742,7 @@ WEIR_API int weir_acquire_batch(weir_table *table, struct weir_request *requests
  * Gives back up to `cost` units that are in use now, the newest turns or places first. `decision`
  * is the state of the key afterwards.
  *
- *     weir_refund(table, limit, key, 1, WEIR_NOW, &d);
+ *     status = weir_refund(table, limit, key, 1, WEIR_NOW, &d);
  *
  * Errors: ELONG, EINVAL (the key), and as weir_table_reserve.
  */
@@ -755,9 +755,9 @@ WEIR_API int weir_refund(weir_table *table, const weir_limit *limit, struct weir
  * twice, and of turns only the newest returns. `decision` is the state of the key, also on
  * ENOTFOUND.
  *
- *     weir_ask(table, limit, key, &(struct weir_ask){.permit = &permit}, &d);
- *     if (d.allowed && !serve())
- *         weir_refund_permit(table, limit, key, &permit, WEIR_NOW, &d);
+ *     struct weir_ask ask = {.permit = &permit};
+ *     if (weir_ask(table, limit, key, &ask, &d) == 0 && d.allowed && !serve())
+ *         status = weir_refund_permit(table, limit, key, &permit, WEIR_NOW, &d);
  *
  * Errors: ENOTFOUND (it was given back before, its time is over, or nothing of it is left: after a
  * reset, or of a turn that others follow), ELONG, EINVAL (the key).
@@ -772,7 +772,7 @@ WEIR_API int weir_refund_permit(weir_table *table, const weir_limit *limit, stru
  * does nothing, and the permit stays valid.
  *
  *     struct weir_report failed = {.outcome = WEIR_OUTCOME_FAILURE};
- *     weir_report(table, limit, key, &permit, &failed);
+ *     status = weir_report(table, limit, key, &permit, &failed);
  *
  * Errors: ENOTFOUND as weir_refund_permit, EINVAL (no such outcome; reserved; the key), ELONG.
  */
@@ -782,7 +782,7 @@ WEIR_API int weir_report(weir_table *table, const weir_limit *limit, struct weir
 /**
  * Forgets all use of a key. `decision` is the state of the key afterwards.
  *
- *     weir_reset(table, limit, key, WEIR_NOW, &d);
+ *     status = weir_reset(table, limit, key, WEIR_NOW, &d);
  *
  * Errors: ELONG, EINVAL (the key), and as weir_table_reserve.
  */
@@ -795,7 +795,8 @@ WEIR_API int weir_reset(weir_table *table, const weir_limit *limit, struct weir_
  * end it. Reports made meanwhile count for nothing, and the key is never evicted. At the end the
  * breaker is closed, and its window begins anew.
  *
- *     weir_force(table, payments, key, WEIR_FORCE_OPEN, now_ns + 600000000000, now_ns);
+ *     uint64_t until_ns = now_ns + 600000000000; // ten minutes
+ *     status = weir_force(table, payments, key, WEIR_FORCE_OPEN, until_ns, now_ns);
  *
  * Errors: EINVAL (a limit that is no breaker, no such `force`, or the key), ERANGE (until_ns has
  * passed), EFULL (no room for the key), ELONG.

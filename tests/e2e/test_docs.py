@@ -161,7 +161,7 @@ extern int status;
 """
 
 
-def test_the_examples_of_the_headers_compile(tmp_path):
+def test_the_examples_of_the_headers_compile_and_check_each_call(checked, tmp_path):
     source, examples = HEADERS, 0
     for header in sorted((ROOT / "include/weir").iterdir()):
         for comment in re.findall(r"^/\*\*\n(.*?)\*/\nWEIR_API", header.read_text(), re.M | re.S):
@@ -173,8 +173,9 @@ def test_the_examples_of_the_headers_compile(tmp_path):
                 examples += 1
     assert examples > 50
     (tmp_path / "examples.c").write_text(source)
-    subprocess.run(["gcc", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unused",
-                    f"-I{ROOT}/include", tmp_path / "examples.c"], check=True, timeout=PATIENCE)
+    subprocess.run(["gcc", "-c", "-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wunused-result",
+                    f"-I{ROOT}/include", "-include", checked, tmp_path / "examples.c", "-o", tmp_path / "examples.o"],
+                   check=True, timeout=PATIENCE)
 
 
 def test_the_parameters_are_those_of_the_algorithms(tmp_path):
