@@ -55,7 +55,6 @@ typedef void send_on_reply(struct redis_node *node, const struct redis_reply *re
 struct call {
 	struct connection_call base; /* first */
 	struct redis_node *node;
-	struct call *next;       /* of those that were sent behind it */
 	send_on_reply *on_reply; /* of other words than a script; or NULL */
 	struct redis_command *commands[CALL_COMMANDS_MAX];
 	size_t count; /* 0 for other calls, and where no time was left for the commands */
@@ -76,8 +75,7 @@ struct redis_node {
 	struct command_list waiting;   /* until the connection is ready, or replies have come */
 	/* While commands are handed out again: the end of those that were waiting before. */
 	struct redis_command **older;
-	struct call *first, **last; /* sent, without a reply */
-	size_t weight;              /* of these */
+	size_t weight;              /* of its calls without a reply */
 	bool was_full;              /* commands wait because of the weight */
 	uint64_t calls;             /* sent so far */
 	const char *loaded;         /* the source of the script that was loaded last */
@@ -154,12 +152,20 @@ struct redis_client {
 	bool is_stopping;  /* it takes no chunks any more */
 	bool is_closing;
 	struct redis_command *free_commands;
-	struct call *free_calls;
+	struct list free_calls;
 	size_t free_count;
 	struct command_result result; /* of the command that is being read */
 	/* Only the client's thread writes them; any thread reads them, by atomics. */
 	struct redis_stats counts;
 };
+
+/** The calls of a node without a reply, the oldest first. */
+static inline const struct list *node_calls(const struct redis_node *node)
+{
+	static const struct list none;
+
+	return node->connection ? connection_calls(node->connection) : &none;
+}
 
 /** In client.c. The store's kind. */
 void redis_client_submit(struct store_client *client, struct store_operation *group);

@@ -193,7 +193,7 @@ static bool is_awaited(void)
 		for (unsigned k = 0; client && k < client->node_end; k++) {
 			const struct redis_node *node = client->nodes[k];
 
-			if (node && (node->first || node->ready_deadline_ns))
+			if (node && (node_calls(node)->first || node->ready_deadline_ns))
 				return true;
 		}
 	}

@@ -28,7 +28,7 @@ struct connection {
 	struct buffer wire;  /* TLS: what became of `out`; `gone` is of this one */
 	struct buffer plain; /* TLS: what became of the bytes from the wire */
 	size_t gone;
-	struct connection_call *first, **last; /* whose replies are awaited */
+	struct list calls; /* whose replies are awaited */
 	struct greeting greetings[GREETINGS];
 	struct arena arena; /* of the reply that is being read */
 	struct redis_reply reply;
@@ -142,16 +142,14 @@ static const redisReplyObjectFunctions functions = {
 
 static void deliver(struct connection *connection)
 {
-	struct connection_call *call = connection->first;
+	struct connection_call *call =
+	    list_of(list_take(&connection->calls), struct connection_call, node);
 	struct redis_reply *reply = &connection->reply;
 
 	if (!call) {
 		fail(connection, "expected nothing, found a reply that no command asked for");
 		return;
 	}
-	connection->first = call->next;
-	if (!connection->first)
-		connection->last = &connection->first;
 	call->replied(call, reply);
 	for (size_t i = 0; reply->type == REDIS_ERROR && i < sizeof fatal / sizeof *fatal; i++)
 		if (redis_error_is(reply->text, fatal[i]))
@@ -268,18 +266,16 @@ struct buffer *connection_command(struct connection *connection)
 	return connection->is_ready ? &connection->out : &connection->held;
 }
 
-static void await(struct connection *connection, struct connection_call *call)
-{
-	call->next = NULL;
-	*connection->last = call;
-	connection->last = &call->next;
-}
-
 void connection_sent(struct connection *connection, struct connection_call *call)
 {
 	if (connection_command(connection)->failed)
 		fail(connection, "out of memory");
-	await(connection, call);
+	list_append(&connection->calls, &call->node);
+}
+
+const struct list *connection_calls(const struct connection *connection)
+{
+	return &connection->calls;
 }
 
 /* The part of a buffer that is still to be sent. */
@@ -388,9 +384,9 @@ static void say(struct connection *connection, size_t which, const struct slice 
 {
 	struct greeting *greeting = &connection->greetings[which];
 
-	*greeting = (struct greeting){{greeted, NULL}, connection};
+	*greeting = (struct greeting){{.replied = greeted}, connection};
 	connection_write_words(&connection->out, words, count);
-	await(connection, &greeting->call);
+	list_append(&connection->calls, &greeting->call.node);
 }
 
 static void log_in(struct connection *connection, const char *user, const char *password)
@@ -436,7 +432,6 @@ int connection_open(struct connection **out, const struct redis_url *url, enum c
 	if (!connection)
 		return WEIR_ENOMEM;
 	connection->url = url;
-	connection->last = &connection->first;
 	/* It only reads them. */
 	connection->reader = redisReaderCreateWithFunctions((redisReplyObjectFunctions *)&functions);
 	if (url->tls)
@@ -453,13 +448,11 @@ int connection_open(struct connection **out, const struct redis_url *url, enum c
 
 void connection_close(struct connection *connection)
 {
-	connection->has_failed = true;
-	while (connection->first) {
-		struct connection_call *call = connection->first;
+	struct connection_call *call;
 
-		connection->first = call->next;
+	connection->has_failed = true;
+	while ((call = list_of(list_take(&connection->calls), struct connection_call, node)))
 		call->replied(call, NULL);
-	}
 	if (connection->reader)
 		redisReaderFree(connection->reader);
 	tls_close(connection->tls);

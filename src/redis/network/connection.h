@@ -15,6 +15,7 @@
 #define REDIS_CONNECTION_H
 
 #include "base/buffer.h"
+#include "base/list.h"
 #include "redis/network/reply.h"
 #include "redis/network/url.h"
 
@@ -34,7 +35,7 @@ struct connection_call {
 	 * was carried out.
 	 */
 	void (*replied)(struct connection_call *call, const struct redis_reply *reply);
-	struct connection_call *next; /* the connection's */
+	struct list_node node; /* the connection's */
 };
 
 /* To whom a connection leads: their logins differ. */
@@ -50,6 +51,8 @@ void connection_close(struct connection *connection);
 struct buffer *connection_command(struct connection *connection);
 /** Its reply goes to `call`. */
 void connection_sent(struct connection *connection, struct connection_call *call);
+/** The calls whose replies are awaited, the oldest first. */
+const struct list *connection_calls(const struct connection *connection);
 
 /**
  * Bytes for the wire, and that so many of them are gone. There may be new ones after

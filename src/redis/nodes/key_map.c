@@ -47,7 +47,7 @@ static void ask_sentinel(struct redis_node *node)
 {
 	struct slice name = slice_of(node->client->store->url.master);
 
-	if (node->first) /* its answer to the last question counts */
+	if (node_calls(node)->first) /* its answer to the last question counts */
 		return;
 	send_question(node, on_master,
 	              (struct slice[]){SLICE("SENTINEL"), SLICE("get-master-addr-by-name"), name}, 3);

@@ -46,7 +46,6 @@ static struct redis_node *node_open(struct redis_client *client, unsigned number
 	cluster_hold(client->store->cluster, number, &node->host);
 	node->is_sentinel = sentinels_has(client->store->cluster, number);
 	node->era = health_era(health_of(client, number));
-	node->last = &node->first;
 	node->ready_deadline_ns = client_now_ns(client) + DIALER_TIME_NS;
 	command_list_clear(&node->waiting);
 	node->dialer = dialer_open(
@@ -87,7 +86,7 @@ static void node_probe(struct redis_client *client, unsigned number)
 /* Whether it is connected, and nothing is under way or to be sent. */
 static bool is_still(const struct redis_node *node)
 {
-	return node->ready_deadline_ns == 0 && !node->first && !node->waiting.first;
+	return node->ready_deadline_ns == 0 && !node_calls(node)->first && !node->waiting.first;
 }
 
 /* Hangs up, unless anything is under way. */
@@ -297,7 +296,8 @@ static void fail_short(struct redis_node *node, uint64_t now_ns)
 {
 	struct redis_client *client = node->client;
 
-	for (struct call *call = node->first; call; call = call->next) {
+	LIST_EACH(node_calls(node), struct call, base.node, call)
+	{
 		uint64_t least_ns = call->sent_ns + client->store->options.timeout_ns / 2;
 
 		if (call->deadline_ns > now_ns || least_ns <= now_ns)
@@ -314,8 +314,8 @@ static uint64_t first_deadline(const struct redis_node *node)
 {
 	uint64_t first_ns = UINT64_MAX;
 
-	for (const struct call *call = node->first; call; call = call->next)
-		first_ns = u64_min(first_ns, call->deadline_ns);
+	LIST_EACH(node_calls(node), struct call, base.node, call)
+	first_ns = u64_min(first_ns, call->deadline_ns);
 	if (node->ready_deadline_ns != 0)
 		first_ns = u64_min(first_ns, node->ready_deadline_ns);
 	return first_ns;

@@ -13,19 +13,23 @@
 
 static struct call *call_open(struct redis_node *node)
 {
-	struct redis_client *client = node->client;
-	struct call *call = client->free_calls;
+	struct call *call = list_of(list_take(&node->client->free_calls), struct call, base.node);
 
 	if (!call)
 		call = malloc(sizeof *call);
-	else
-		client->free_calls = call->next;
 	if (call) {
 		call->node = node;
 		call->count = call->weight = 0;
 		call->on_reply = NULL;
 	}
 	return call;
+}
+
+static void call_free(struct call *call)
+{
+	struct list *calls = &call->node->client->free_calls;
+
+	list_insert(calls, &call->base.node, calls->first);
 }
 
 static void call_replied(struct call *call, const struct redis_reply *reply);
@@ -36,17 +40,13 @@ static void replied(struct connection_call *base, const struct redis_reply *repl
 	struct call *call = (struct call *)base;
 	struct redis_node *node = call->node;
 
-	node->first = call->next;
 	node->weight -= call->weight;
 	node->client->on_the_way--;
-	if (!node->first)
-		node->last = &node->first;
 	if (call->on_reply)
 		call->on_reply(node, reply);
 	else
 		call_replied(call, reply);
-	call->next = node->client->free_calls;
-	node->client->free_calls = call;
+	call_free(call);
 }
 
 static void send_call(struct call *call)
@@ -56,9 +56,6 @@ static void send_call(struct call *call)
 	call->sent_ns = client_now_ns(node->client);
 	call->base.replied = replied;
 	call->number = node->calls++;
-	call->next = NULL;
-	*node->last = call;
-	node->last = &call->next;
 	node->weight += call->weight;
 	node->client->on_the_way++;
 	connection_sent(node->connection, &call->base);
@@ -397,8 +394,7 @@ void node_send(struct redis_node *node)
 			cache_write(client, call->commands[i]);
 		if (!write_call(call)) {
 			call_fail(client, call);
-			call->next = client->free_calls;
-			client->free_calls = call;
+			call_free(call);
 			continue;
 		}
 		call->weight += CALL_WEIGHT;
@@ -418,10 +414,8 @@ void node_send(struct redis_node *node)
 
 void send_close(struct redis_client *client)
 {
-	while (client->free_calls) {
-		struct call *call = client->free_calls;
+	struct call *call;
 
-		client->free_calls = call->next;
+	while ((call = list_of(list_take(&client->free_calls), struct call, base.node)))
 		free(call);
-	}
 }
