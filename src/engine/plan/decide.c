@@ -71,18 +71,24 @@ static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
 	return PLAN_DONE;
 }
 
-/* The end of a plan, when its answer is known. */
-static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
+static void observe(const struct turn *turn, const struct plan *plan)
 {
 	const struct step *refused = plan->refused;
 	bool counts = !stage_answering(plan); /* else no enforced limit does */
 
-	for (size_t i = 0; is_observed(turn, plan) && i < plan->step_count; i++) {
+	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct step *step = &plan->steps[i];
 
 		if (step->shadow ? !stage_is_below(plan, step) : counts && (!refused || refused == step))
 			turn->observe(turn->context, step);
 	}
+}
+
+/* The end of a plan, when its answer is known. */
+static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
+{
+	if (is_observed(turn, plan))
+		observe(turn, plan);
 	return settle(turn, plan);
 }
 
