@@ -254,7 +254,8 @@ void conn_resume_all(struct net_loop *loop)
 {
 	struct net_conn *conn;
 
-	while ((conn = loop->ready) && loop->spent < ROUND_MAX) {
+	while ((conn = list_of(loop->ready.first, struct net_conn, ready)) &&
+	       loop->spent < ROUND_MAX) {
 		round_remove_ready(conn);
 		if (conn->kept && !must_wait(conn))
 			deliver_kept(conn);

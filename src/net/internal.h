@@ -5,6 +5,7 @@
 #include <stdalign.h>
 #include <uv.h>
 
+#include "base/list.h"
 #include "net/net.h"
 
 /*
@@ -55,9 +56,9 @@ struct net_loop {
 	struct listen_handle *listeners;
 	bool accepting;  /* false while listeners rest: until a connection closes, or the next tick */
 	bool may_accept; /* a connection has closed */
-	struct net_conn *conns;
-	struct net_conn *touched;            /* to be settled in this turn */
-	struct net_conn *ready, **ready_end; /* to be handed their kept input, oldest first */
+	struct list conns;
+	struct net_conn *touched; /* to be settled in this turn */
+	struct list ready;        /* to be handed their kept input, oldest first */
 	uv_idle_t resume;                    /* active while there are some ... */
 	uv_idle_cb on_resume;                /* ... and what it calls */
 	size_t ready_count;
@@ -102,9 +103,9 @@ struct net_conn {
 	struct net_loop *loop;
 	const struct net_kind *kind;
 	struct conn_filter *filter;    /* NULL for none */
-	struct net_conn *next, **link; /* in the list of the loop */
+	struct list_node node;         /* of the loop's connections */
 	struct net_conn *next_touched;
-	struct net_conn *next_ready, **ready_link; /* NULL if not among them */
+	struct list_node ready; /* of those that are to be handed their kept input */
 	bool touched;
 	bool is_dialled;         /* we connected to it: the gate has not admitted it */
 	struct net_conn **opener; /* the opener's pointer to it, or NULL; set to NULL when it ends */

@@ -41,11 +41,7 @@ struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind)
 	conn->kind = kind;
 	conn->in.max = in_max;
 	conn->active_ms = conn->since_ms = conn->opened_ms = conn_now_ms(conn);
-	conn->next = loop->conns;
-	conn->link = &loop->conns;
-	if (conn->next)
-		conn->next->link = &conn->next;
-	loop->conns = conn;
+	list_insert(&loop->conns, &conn->node, loop->conns.first);
 	return conn;
 }
 
@@ -62,9 +58,7 @@ static void on_closed(uv_handle_t *handle)
 		loop->out.len = 0;
 	}
 	loop->held_bytes -= conn->held_bytes;
-	*conn->link = conn->next;
-	if (conn->next)
-		conn->next->link = conn->link;
+	list_remove(&loop->conns, &conn->node);
 	if (!conn->is_dialled)
 		gate_give_back(loop, conn->reserved);
 	free_filter(conn->filter);

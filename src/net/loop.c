@@ -13,7 +13,7 @@ static void end_loop(struct net_loop *loop)
 {
 	loop->phase = LOOP_ENDED;
 	accept_end(loop);
-	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
+	LIST_EACH(&loop->conns, struct net_conn, node, conn)
 		conn_kill(conn);
 	uv_close((uv_handle_t *)&loop->check, NULL);
 	uv_close((uv_handle_t *)&loop->resume, NULL);
@@ -31,7 +31,7 @@ static bool drain(struct net_loop *loop)
 {
 	bool drained = !loop->kept;
 
-	for (struct net_conn *conn = loop->conns; conn; conn = conn->next) {
+	LIST_EACH(&loop->conns, struct net_conn, node, conn) {
 		if (conn->is_dialled) /* clients' answers may come from it */
 			drained &= !conn_is_unsent(conn);
 		else if (conn_is_idle(conn) && !conn_tell_end(conn))
@@ -57,7 +57,7 @@ static void on_check(uv_check_t *check)
 	round_begin(loop);
 	if (loop->may_accept)
 		accept_resume(loop);
-	if (!loop->ready && !loop->again)
+	if (!loop->ready.first && !loop->again)
 		uv_idle_stop(&loop->resume);
 	switch (loop->phase) {
 	case LOOP_RUNNING:
@@ -105,7 +105,7 @@ static void on_tick(uv_timer_t *tick)
 	struct net_loop *loop = tick->data;
 	uint64_t now = uv_now(&loop->uv);
 
-	for (struct net_conn *conn = loop->conns; conn; conn = conn->next)
+	LIST_EACH(&loop->conns, struct net_conn, node, conn)
 		conn_tick(conn, now);
 	gate_tick(loop);
 	accept_resume(loop);
@@ -151,7 +151,6 @@ int net_loop_open(struct net_loop **out, const struct net_options *options,
 	loop->gate = gate;
 	loop->accepting = true;
 	loop->on_resume = on_resume;
-	loop->ready_end = &loop->ready;
 	loop->round = 1; /* no connection was handed over in it */
 	loop->check.data = loop->tick.data = loop->resume.data = loop;
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -31,27 +31,19 @@ void round_add_ready(struct net_conn *conn)
 {
 	struct net_loop *loop = conn->loop;
 
-	if (conn->ready_link)
+	if (list_has(&conn->ready))
 		return;
-	conn->next_ready = NULL;
-	conn->ready_link = loop->ready_end;
-	*loop->ready_end = conn;
-	loop->ready_end = &conn->next_ready;
+	list_append(&loop->ready, &conn->ready);
 	loop->ready_count++;
 	round_go_on(loop);
 }
 
 void round_remove_ready(struct net_conn *conn)
 {
-	if (!conn->ready_link)
+	if (!list_has(&conn->ready))
 		return;
-	*conn->ready_link = conn->next_ready;
-	if (conn->next_ready)
-		conn->next_ready->ready_link = conn->ready_link;
-	else
-		conn->loop->ready_end = conn->ready_link;
+	list_remove(&conn->loop->ready, &conn->ready);
 	conn->loop->ready_count--;
-	conn->ready_link = NULL;
 }
 
 size_t net_loop_share(const struct net_loop *loop, size_t whole)
