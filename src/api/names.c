@@ -3,22 +3,27 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define BUCKETS 4096 /* a power of two */
+#include "base/list.h"
+#include "base/map.h"
 
 /* The names of one permit. */
 struct entry {
-	struct entry *next;           /* in its bucket */
-	struct entry *older, *newer;
+	struct list_node node;
 	uint64_t permit, until_ns;
 	size_t bytes; /* all of it */
 	size_t count;
 	struct slice of[]; /* then the names themselves */
 };
 
+struct by_permit {
+	uint64_t permit;
+	struct entry *entry;
+};
+
 struct names {
 	pthread_mutex_t lock; /* of all below */
-	struct entry *buckets[BUCKETS];
-	struct entry *oldest, *newest;
+	struct map by_permit;
+	struct list entries; /* oldest first */
 	size_t bytes;
 };
 
@@ -26,36 +31,41 @@ struct names *names_open(void)
 {
 	struct names *names = calloc(1, sizeof *names);
 
-	if (names)
-		pthread_mutex_init(&names->lock, NULL);
+	if (!names)
+		return NULL;
+	pthread_mutex_init(&names->lock, NULL);
+	names->by_permit = MAP_OF(struct by_permit, SIZE_MAX);
 	return names;
 }
 
-/* The place of the permit's entry, or the end of its bucket. */
-static struct entry **place_of(struct names *names, uint64_t permit)
+static void drop(struct names *names, struct by_permit *at)
 {
-	struct entry **at = &names->buckets[permit % BUCKETS];
+	struct entry *entry = at->entry;
 
-	while (*at && (*at)->permit != permit)
-		at = &(*at)->next;
-	return at;
-}
-
-static void drop(struct names *names, struct entry *entry)
-{
-	*place_of(names, entry->permit) = entry->next;
-	*(entry->older ? &entry->older->newer : &names->oldest) = entry->newer;
-	*(entry->newer ? &entry->newer->older : &names->newest) = entry->older;
+	map_remove(&names->by_permit, at);
+	list_remove(&names->entries, &entry->node);
 	names->bytes -= entry->bytes;
 	free(entry);
+}
+
+/* NULL: there is none. */
+static struct entry *oldest(const struct names *names)
+{
+	return list_of(names->entries.first, struct entry, node);
+}
+
+static void drop_oldest(struct names *names)
+{
+	drop(names, map_find(&names->by_permit, oldest(names)->permit));
 }
 
 void names_close(struct names *names)
 {
 	if (!names)
 		return;
-	while (names->oldest)
-		drop(names, names->oldest);
+	while (oldest(names))
+		drop_oldest(names);
+	map_free(&names->by_permit);
 	pthread_mutex_destroy(&names->lock);
 	free(names);
 }
@@ -81,8 +91,8 @@ static struct entry *make_entry(const struct weir_permits *permits, const struct
 	for (size_t i = 0; i < entry->count; i++) {
 		struct slice name = of->of[i];
 
-		entry->until_ns = u64_max(entry->until_ns,
-		                          sat_add(permits->charges[i].until_ns, PERMITS_CLOCKS_NS));
+		entry->until_ns =
+		    u64_max(entry->until_ns, sat_add(permits->charges[i].until_ns, PERMITS_CLOCKS_NS));
 		entry->of[i] = (struct slice){name.data ? to : NULL, name.len};
 		if (name.len > 0)
 			memcpy(to, name.data, name.len);
@@ -95,29 +105,35 @@ void names_keep(struct names *names, const struct weir_permits *permits,
                 const struct engine_names *of, uint64_t now_ns)
 {
 	struct entry *entry = make_entry(permits, of);
+	struct by_permit *at;
 
 	if (!entry)
 		return;
 	pthread_mutex_lock(&names->lock);
-	names->bytes += entry->bytes;
-	while (names->oldest && (names->bytes > NAMES_MAX || names->oldest->until_ns < now_ns))
-		drop(names, names->oldest);
-	entry->next = names->buckets[entry->permit % BUCKETS];
-	names->buckets[entry->permit % BUCKETS] = entry;
-	entry->older = names->newest;
-	*(entry->older ? &entry->older->newer : &names->oldest) = entry;
-	names->newest = entry;
+	while (oldest(names) &&
+	       (names->bytes + entry->bytes > NAMES_MAX || oldest(names)->until_ns < now_ns))
+		drop_oldest(names);
+	at = map_add(&names->by_permit, entry->permit);
+	if (at) {
+		at->entry = entry;
+		list_append(&names->entries, &entry->node);
+		names->bytes += entry->bytes;
+		entry = NULL;
+	}
 	pthread_mutex_unlock(&names->lock);
+	free(entry);
 }
 
 int names_find(struct names *names, uint64_t permit, struct arena *arena, struct engine_names *out)
 {
+	const struct by_permit *at;
 	const struct entry *entry;
 	int status = WEIR_OK;
 
 	*out = (struct engine_names){0};
 	pthread_mutex_lock(&names->lock);
-	entry = *place_of(names, permit);
+	at = map_find(&names->by_permit, permit);
+	entry = at ? at->entry : NULL;
 	for (size_t i = 0; entry && i < entry->count; i++) {
 		if (!entry->of[i].data)
 			continue;
@@ -131,11 +147,11 @@ int names_find(struct names *names, uint64_t permit, struct arena *arena, struct
 
 void names_drop(struct names *names, uint64_t permit)
 {
-	struct entry *entry;
+	struct by_permit *at;
 
 	pthread_mutex_lock(&names->lock);
-	entry = *place_of(names, permit);
-	if (entry)
-		drop(names, entry);
+	at = map_find(&names->by_permit, permit);
+	if (at)
+		drop(names, at);
 	pthread_mutex_unlock(&names->lock);
 }

@@ -53,6 +53,17 @@ void *map_add(struct map *map, uint64_t key)
 	return value;
 }
 
+void *map_add_text(struct map *map, uint64_t hash, struct slice text)
+{
+	struct map_text *value;
+
+	while ((value = map_add(map, hash)) && value->text.data && !slice_equal(value->text, text))
+		hash++;
+	if (value)
+		value->text = text;
+	return value;
+}
+
 /*
  * Closes the gap: a value behind it moves into the gap unless it would then stand before its own
  * place. Its old place is the next gap.

@@ -24,10 +24,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/slice.h"
+
 struct map {
-	char *places; /* NULL before the first value */
-	size_t stride; /* bytes of a value */
-	size_t mask;   /* one less than the number of places, which is a power of two */
+	char *places;      /* NULL before the first value */
+	size_t stride;     /* bytes of a value */
+	size_t mask;       /* one less than the number of places, which is a power of two */
 	size_t count, max; /* of values */
 };
 
@@ -74,6 +76,29 @@ void map_remove(struct map *map, void *value);
  * place.
  */
 void *map_next(const struct map *map, size_t *at);
+
+/* The beginning of a value whose key is a text. Such values are never removed but for the newest.
+ */
+struct map_text {
+	uint64_t hash; /* or a number behind it, where another text has the same hash */
+	struct slice text;
+};
+
+/** The value of that text, whose hash the caller has, or NULL. */
+static inline void *map_find_text(const struct map *map, uint64_t hash, struct slice text)
+{
+	struct map_text *value;
+
+	while ((value = map_find(map, hash)) && !slice_equal(value->text, text))
+		hash++;
+	return value;
+}
+
+/**
+ * The same. If there is none, makes one of zeros behind its text, which is not copied; NULL if out
+ * of memory, or full.
+ */
+void *map_add_text(struct map *map, uint64_t hash, struct slice text);
 
 /** Frees the memory: the map is empty again. */
 void map_free(struct map *map);

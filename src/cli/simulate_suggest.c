@@ -171,7 +171,7 @@ static struct report_point point_of(const struct scenario *scenario, uint64_t co
 
 	uint64_t denied = tally->denied + tally->refused;
 
-	return (struct report_point){count, tally->allowed + denied, denied, tally->hits.count,
+	return (struct report_point){count, tally->allowed + denied, denied, tally->hits.keys.count,
 	                             tally->hits.hit};
 }
 

@@ -73,49 +73,63 @@ static int open_limits(struct weir_engine *engine, struct store *const *stores,
 	return status;
 }
 
-/* By the numbers that the slots of `identities` hold, less one. */
+/* All that count: those of the file, and behind them the locals. */
 static struct weir_limit *counted_limit(const struct weir_engine *engine, size_t number)
 {
 	return number < engine->limit_count ? &engine->limits[number]
 	                                    : &engine->locals[number - engine->limit_count];
 }
 
-static uint32_t *name_slot(const struct weir_engine *engine, struct slice name)
-{
-	size_t i = store_hash(engine->table->store, 0, name.data, name.len) & engine->slot_mask;
+struct by_identity {
+	uint64_t identity;
+	struct weir_limit *limit;
+};
 
-	while (engine->names[i] &&
-	       !slice_equal(slice_of(engine->limits[engine->names[i] - 1].name), name))
-		i = (i + 1) & engine->slot_mask;
-	return &engine->names[i];
+struct by_name {
+	struct map_text key;
+	size_t number;
+};
+
+static uint64_t hash_name(const struct weir_engine *engine, struct slice name)
+{
+	return store_hash(engine->table->store, 0, name.data, name.len);
 }
 
-static uint32_t *identity_slot(const struct weir_engine *engine, uint64_t identity)
+/* False: no memory. */
+static bool add_name(const struct weir_engine *engine, struct map *names, const char *name,
+                     size_t number)
 {
-	size_t i = identity & engine->slot_mask;
+	struct slice text = slice_of(name);
+	struct by_name *entry = map_add_text(names, hash_name(engine, text), text);
 
-	while (engine->identities[i] &&
-	       counted_limit(engine, engine->identities[i] - 1)->algo.identity != identity)
-		i = (i + 1) & engine->slot_mask;
-	return &engine->identities[i];
+	if (entry)
+		entry->number = number;
+	return entry;
+}
+
+static const struct by_name *find_name(const struct weir_engine *engine, const struct map *names,
+                                       struct slice name)
+{
+	return map_find_text(names, hash_name(engine, name), name);
 }
 
 static int index_limits(struct weir_engine *engine, struct weir_error *error)
 {
-	size_t slots = 4, counted = engine->limit_count + engine->local_count;
+	bool good = true;
 
-	while (slots < 2 * counted)
-		slots *= 2;
-	engine->slot_mask = slots - 1;
-	engine->names = arena_array(&engine->arena, slots, sizeof *engine->names);
-	engine->identities = arena_array(&engine->arena, slots, sizeof *engine->identities);
-	if (!engine->names || !engine->identities)
-		return error_set(error, WEIR_ENOMEM, "out of memory");
-	for (size_t i = 0; i < engine->limit_count; i++)
-		*name_slot(engine, slice_of(engine->limits[i].name)) = (uint32_t)i + 1;
-	for (size_t i = 0; i < counted; i++)
-		*identity_slot(engine, counted_limit(engine, i)->algo.identity) = (uint32_t)i + 1;
-	return WEIR_OK;
+	engine->names = MAP_OF(struct by_name, SIZE_MAX);
+	engine->identities = MAP_OF(struct by_identity, SIZE_MAX);
+	for (size_t i = 0; i < engine->limit_count && good; i++)
+		good = add_name(engine, &engine->names, engine->limits[i].name, i);
+	for (size_t i = 0; i < engine->limit_count + engine->local_count && good; i++) {
+		struct weir_limit *limit = counted_limit(engine, i);
+		struct by_identity *entry = map_add(&engine->identities, limit->algo.identity);
+
+		good = entry;
+		if (entry)
+			entry->limit = limit;
+	}
+	return good ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
 static bool compile_key(struct weir_engine *engine, size_t number)
@@ -132,38 +146,23 @@ static bool compile_key(struct weir_engine *engine, size_t number)
 	return key->attributes != NULL;
 }
 
-static uint32_t *rule_slot(const struct weir_engine *engine, struct slice name)
-{
-	size_t i = store_hash(engine->table->store, 0, name.data, name.len) & engine->rule_mask;
-
-	while (engine->rule_names[i] &&
-	       !slice_equal(slice_of(engine->config->rules[engine->rule_names[i] - 1].name), name))
-		i = (i + 1) & engine->rule_mask;
-	return &engine->rule_names[i];
-}
-
 static int index_rules(struct weir_engine *engine, struct weir_error *error)
 {
 	const struct weir_config *config = engine->config;
-	size_t slots = 4;
 
-	while (slots < 2 * config->rule_count)
-		slots *= 2;
-	engine->rule_mask = slots - 1;
-	engine->rule_names = arena_array(&engine->arena, slots, sizeof *engine->rule_names);
-	if (!engine->rule_names)
-		return error_set(error, WEIR_ENOMEM, "out of memory");
+	engine->rule_names = MAP_OF(struct by_name, SIZE_MAX);
 	for (size_t i = 0; i < config->rule_count; i++)
-		*rule_slot(engine, slice_of(config->rules[i].name)) = (uint32_t)i + 1;
+		if (!add_name(engine, &engine->rule_names, config->rules[i].name, i))
+			return error_set(error, WEIR_ENOMEM, "out of memory");
 	engine->has_listed = limit_init(&engine->listed, &algorithm_denies_all, error) == WEIR_OK;
 	return engine->has_listed ? WEIR_OK : WEIR_ENOMEM;
 }
 
 const struct rules_rule *engine_rule(const struct weir_engine *engine, struct slice name)
 {
-	uint32_t number = *rule_slot(engine, name);
+	const struct by_name *entry = find_name(engine, &engine->rule_names, name);
 
-	return number ? &engine->config->rules[number - 1] : NULL;
+	return entry ? &engine->config->rules[entry->number] : NULL;
 }
 
 static int compile_rules(struct weir_engine *engine, struct weir_error *error)
@@ -282,15 +281,18 @@ void weir_engine_close(weir_engine *engine)
 		limit_free(counted_limit(engine, i));
 	if (engine->has_listed)
 		limit_free(&engine->listed);
+	map_free(&engine->names);
+	map_free(&engine->identities);
+	map_free(&engine->rule_names);
 	arena_free(&engine->arena);
 	free(engine);
 }
 
 struct weir_limit *engine_limit_of(const struct weir_engine *engine, uint64_t identity)
 {
-	uint32_t number = *identity_slot(engine, identity);
+	const struct by_identity *entry = map_find(&engine->identities, identity);
 
-	return number ? counted_limit(engine, number - 1) : NULL;
+	return entry ? entry->limit : NULL;
 }
 
 /* A limit that has moved to another store begins anew there. */
@@ -331,7 +333,7 @@ size_t engine_limit_index(const struct weir_engine *engine, const struct weir_li
 
 const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name, size_t name_len)
 {
-	uint32_t number = *name_slot(engine, (struct slice){name, name_len});
+	const struct by_name *entry = find_name(engine, &engine->names, (struct slice){name, name_len});
 
-	return number ? &engine->limits[number - 1] : NULL;
+	return entry ? &engine->limits[entry->number] : NULL;
 }

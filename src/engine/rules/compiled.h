@@ -2,6 +2,7 @@
 #ifndef ENGINE_RULES_COMPILED_H
 #define ENGINE_RULES_COMPILED_H
 
+#include "base/map.h"
 #include "engine/engine.h"
 #include "engine/rules/rule_match.h"
 
@@ -18,11 +19,8 @@ struct weir_engine {
 	size_t limit_count;        /* of them opened */
 	struct weir_limit *locals; /* of remote ones, in the order of `limits` */
 	size_t local_count;
-	uint32_t *names;           /* by hash of the name: 1 + the limit's index, 0 free */
-	uint32_t *identities;      /* the same by identity, which is a hash; then the locals */
-	size_t slot_mask;          /* of both */
-	uint32_t *rule_names;      /* by hash of the name: 1 + the rule's index, 0 free */
-	size_t rule_mask;
+	struct map names, rule_names; /* the indexes of limits and rules by name */
+	struct map identities;        /* limits and locals by identity, which is a hash */
 	struct weir_limit listed;  /* denies all: of rules that answer by themselves */
 	bool has_listed;
 	struct match *match;

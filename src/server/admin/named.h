@@ -19,8 +19,8 @@ struct named {
 };
 
 struct named_entry {
-	uint64_t hash;
-	struct named *named; /* NULL if there was no memory for it */
+	struct map_text key;
+	struct named *named;
 };
 
 struct named_set {

@@ -11,15 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct hits_key;
+#include "base/map.h"
 
-/* Zeroed is empty, but for `keys_max`. */
 struct hits {
-	uint64_t keys_max;
-	uint64_t count; /* keys that sent requests */
-	uint64_t hit;   /* of them, those with a denied request */
-	struct hits_key *keys; /* open addressing; at most 3/4 are taken; NULL: none yet */
-	size_t mask;
+	struct map keys; /* of those that sent requests */
+	uint64_t hit;    /* of them, those with a denied request */
 };
 
 /* The number that so many percent of the keys have at most; 0 without keys. */
@@ -27,6 +23,7 @@ struct hits_spread {
 	uint64_t p50, p90, p99, max;
 };
 
+void hits_open(struct hits *hits, uint64_t keys_max);
 void hits_close(struct hits *hits);
 
 /** A request of the key with this hash. */

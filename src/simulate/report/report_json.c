@@ -69,7 +69,7 @@ static void add_hits(const struct hits *hits, struct buffer *out)
 
 	out->failed |= !hits_spreads(hits, &asked, &denied);
 	add_number(out, ",\"hits\":{\"keys\":", hits->hit);
-	buffer_printf(out, ",\"share\":%.9g", share_of(hits->hit, hits->count));
+	buffer_printf(out, ",\"share\":%.9g", share_of(hits->hit, hits->keys.count));
 	add_counts(",\"requests_per_key\":{\"p50\":", &asked, out);
 	add_counts(",\"denied_per_key\":{\"p50\":", &denied, out);
 	buffer_add_text(out, "}");

@@ -291,7 +291,7 @@ static void add_hits(const struct tally *tally, struct buffer *out)
 		return;
 	buffer_printf(out, "  denied %.3g%% of requests; keys hit: %llu (%.3g%%), ",
 	              percent(tally->denied, tally->allowed + tally->denied),
-	              (unsigned long long)hits->hit, percent(hits->hit, hits->count));
+	              (unsigned long long)hits->hit, percent(hits->hit, hits->keys.count));
 	buffer_printf(out, "p50 %llu, p99 %llu, max %llu\n", (unsigned long long)denied.p50,
 	              (unsigned long long)denied.p99, (unsigned long long)denied.max);
 }

@@ -11,7 +11,7 @@ int tally_open(struct tally *tally, const struct weir_limit *limit,
 	tally->limit = limit;
 	tally->declared = declared;
 	tally->burst = burst_open(limit->algo.period_ns, keys_max);
-	tally->hits.keys_max = keys_max;
+	hits_open(&tally->hits, keys_max);
 	tally->top = top_open(1);
 	if (algo_has_phases(&limit->algo) && !(tally->phases = calloc(1, sizeof *tally->phases)))
 		return WEIR_ENOMEM;
