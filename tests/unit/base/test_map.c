@@ -126,7 +126,8 @@ static void all_are_seen_while_some_are_removed(void **state)
 		size_t at = 0;
 
 		for (unsigned i = 0; i < 40; i++)
-			((struct value *)map_add(&map, (uint64_t)i << 32 | (i % 4 ? 60 + i % 5 : i)))->number = i;
+			((struct value *)map_add(&map, (uint64_t)i << 32 | (i % 4 ? 60 + i % 5 : i)))->number =
+			    i;
 		while ((value = map_next(&map, &at))) {
 			seen[value->number] = true;
 			if (value->number % 3 < removed) {
@@ -140,6 +141,36 @@ static void all_are_seen_while_some_are_removed(void **state)
 	}
 }
 
+static void texts_of_one_hash_are_told_apart(void **state)
+{
+	static const char *const texts[] = {"login", "api", "", "search"};
+	struct named {
+		struct map_text key;
+		size_t number;
+	};
+	struct map map = MAP_OF(struct named, 3);
+
+	(void)state;
+	assert_null(map_find_text(&map, 7, SLICE("login")));
+	for (size_t i = 0; i < 3; i++) {
+		struct named *named = map_add_text(&map, i == 1 ? 8 : 7, slice_of(texts[i]));
+
+		assert_non_null(named);
+		assert_int_equal(named->number, 0);
+		named->number = i + 1;
+	}
+	assert_null(map_add_text(&map, 7, slice_of(texts[3]))); /* full */
+	for (size_t i = 0; i < 3; i++) {
+		struct named *named = map_find_text(&map, i == 1 ? 8 : 7, slice_of(texts[i]));
+
+		assert_non_null(named);
+		assert_int_equal(named->number, i + 1);
+		assert_ptr_equal(map_add_text(&map, i == 1 ? 8 : 7, slice_of(texts[i])), named);
+	}
+	assert_null(map_find_text(&map, 7, slice_of(texts[3])));
+	map_free(&map);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -148,6 +179,7 @@ int main(void)
 	    cmocka_unit_test(a_value_more_than_there_is_room_for_is_refused),
 	    cmocka_unit_test(it_has_what_was_added_and_not_removed),
 	    cmocka_unit_test(all_are_seen_while_some_are_removed),
+	    cmocka_unit_test(texts_of_one_hash_are_told_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
