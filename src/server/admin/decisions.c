@@ -51,21 +51,18 @@ static void tell_turn(struct decider *decider, const char *limit, const struct k
                       const struct algo_turn *turn)
 {
 	enum log_level level = turn->to == HEALTH_OPEN ? LOG_WARNING : LOG_INFO;
-	struct buffer name = {0};
-	struct log_field fields[] = {
+	char name[KEY_PHASES_TEXT_MAX];
+	const struct log_field fields[] = {
 	    {"limit", limit, 0},
-	    {"key", NULL, 0},
+	    {"key", key_phases_text(key, name), 0},
 	    {"from", health_phase_text(turn->from), 0},
 	    {"to", health_phase_text(turn->to), 0},
 	    {"cause", health_cause_text(turn->cause), 0},
 	    {"by", decider->forced_by, 0},
 	};
 
-	key_phases_add_name(key, &name);
-	fields[1].text = name.failed ? "?" : name.data;
 	log_write(decider->shared->log, level, "breaker_turned", fields,
 	          turn->cause == ALGO_BY_FORCE && decider->forced_by ? 6 : 5);
-	buffer_free(&name);
 }
 
 /*

@@ -117,22 +117,12 @@ static int put(struct forced_keys *forced, const struct turn *turn, const weir_l
 static void tell(struct log *log, const char *limit, const struct key_phase *key,
                  const struct switched *switched)
 {
-	struct buffer name = {0}, until = {0};
-	struct log_field fields[] = {{"limit", limit, 0},
-	                             {"key", NULL, 0},
-	                             {"state", fill_force_text(switched->force).data, 0},
-	                             {"by", switched->by, 0},
-	                             {"until", NULL, 0}};
-	size_t n = switched->until_ns != 0 ? 5 : 4;
+	char name[KEY_PHASES_TEXT_MAX];
+	const struct log_field what[] = {{"limit", limit, 0},
+	                                 {"key", key_phases_text(key, name), 0},
+	                                 {"state", fill_force_text(switched->force).data, 0}};
 
-	key_phases_add_name(key, &name);
-	when_add_date(&until, switched->until_ns);
-	buffer_add(&until, "", 1);
-	fields[1].text = name.failed ? "?" : name.data;
-	fields[4].text = until.failed ? "?" : until.data;
-	log_write(log, LOG_INFO, "breaker_forced", fields, n);
-	buffer_free(&name);
-	buffer_free(&until);
+	switches_tell(log, "breaker_forced", what, 3, switched);
 }
 
 int forced_keys_set(struct forced_keys *forced, const struct turn *turn, const weir_limit *limit,
@@ -180,12 +170,10 @@ size_t forced_keys_list(struct forced_keys *forced, uint64_t limit, struct key_p
 
 static void tell_end(struct log *log, const struct forced_key *item)
 {
-	struct buffer name = {0};
+	char name[KEY_PHASES_TEXT_MAX];
 
-	key_phases_add_name(&item->key, &name);
 	log_say(log, LOG_INFO, "breaker_ended", {"limit", item->limit},
-	        {"key", name.failed ? "?" : name.data});
-	buffer_free(&name);
+	        {"key", key_phases_text(&item->key, name)});
 }
 
 uint64_t forced_keys_end(struct forced_keys *forced, const struct server_config *config,

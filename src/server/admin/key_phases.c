@@ -54,11 +54,12 @@ static size_t set_of(uint64_t hash)
 	return hash % SETS;
 }
 
-void key_phases_add_name(const struct key_phase *key, struct buffer *out)
+const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEXT_MAX])
 {
 	for (size_t i = 0; i < key->len; i++) /* NUL would end it */
-		buffer_add(out, key->name[i] ? &key->name[i] : "?", 1);
-	buffer_add(out, key->cut ? "…" : "", key->cut ? sizeof "…" : 1);
+		out[i] = key->name[i] ? key->name[i] : '?';
+	strcpy(out + key->len, key->cut ? "…" : "");
+	return out;
 }
 
 /* The place of the key with this hash, or SET_KEYS. */

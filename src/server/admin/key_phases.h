@@ -54,8 +54,9 @@ enum health_phase key_phases_see(struct key_phases *phases, struct key_phase *ke
 /** Makes *key of a name; where data is NULL it has none. */
 void key_phases_name(struct key_phase *key, struct slice name);
 
-/** Appends the name as a text for the log, with its NUL. */
-void key_phases_add_name(const struct key_phase *key, struct buffer *out);
+/** Writes the name as a text for the log, and returns `out`. */
+#define KEY_PHASES_TEXT_MAX (KEY_PHASES_NAME_MAX + sizeof "…")
+const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEXT_MAX]);
 
 /** Copies those of a limit that are not closed, `max` at most. Returns how many. */
 size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_phase *out,

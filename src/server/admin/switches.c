@@ -77,20 +77,30 @@ static int put(struct switches *switches, const weir_limit *limit, const struct 
 	return WEIR_OK;
 }
 
+void switches_tell(struct log *log, const char *event, const struct log_field *what, size_t n,
+                   const struct switched *switched)
+{
+	struct log_field fields[SWITCHES_FIELDS_MAX + 2];
+	struct buffer until = {0};
+
+	memcpy(fields, what, n * sizeof *fields);
+	fields[n++] = (struct log_field){"by", switched->by, 0};
+	if (switched->until_ns != 0) {
+		when_add_date(&until, switched->until_ns);
+		buffer_add(&until, "", 1);
+		fields[n++] = (struct log_field){"until", until.failed ? "?" : until.data, 0};
+	}
+	log_write(log, LOG_INFO, event, fields, n);
+	buffer_free(&until);
+}
+
 static void tell_shed(struct log *log, const char *limit, const struct switched *switched)
 {
 	char share[DECIMAL_TEXT_MAX];
-	struct buffer until = {0};
 
 	format_decimal(share, switched->deny);
-	when_add_date(&until, switched->until_ns);
-	buffer_add(&until, "", 1);
-	if (switched->until_ns == 0 || until.failed)
-		log_say(log, LOG_INFO, "shed", {"limit", limit}, {"deny", share}, {"by", switched->by});
-	else
-		log_say(log, LOG_INFO, "shed", {"limit", limit}, {"deny", share}, {"by", switched->by},
-		        {"until", until.data});
-	buffer_free(&until);
+	switches_tell(log, "shed", (const struct log_field[]){{"limit", limit, 0}, {"deny", share, 0}},
+	              2, switched);
 }
 
 int switches_shed(struct switches *switches, const weir_limit *limit,

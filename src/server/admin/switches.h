@@ -46,6 +46,11 @@ void switches_close(struct switches *switches);
 int switches_shed(struct switches *switches, const weir_limit *limit,
                   const struct switched *switched);
 
+/** Logs what was switched (SWITCHES_FIELDS_MAX fields at most), by whom, and until when. */
+#define SWITCHES_FIELDS_MAX 3
+void switches_tell(struct log *log, const char *event, const struct log_field *what, size_t n,
+                   const struct switched *switched);
+
 /** Whether the limit of that name is switched, and how. */
 bool switches_find(struct switches *switches, const char *limit, struct switched *out);
 
