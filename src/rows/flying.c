@@ -39,7 +39,9 @@ enum flying_head flying_head_of(const struct algo_limit *limit, const struct row
 
 struct cell flying_void(const struct algo_limit *limit, uint32_t tag, uint64_t now_ns)
 {
-	return cell_make(tag, flying_end_ns(&limit->flying, flying_part(&limit->flying, now_ns)), 0,
+	uint32_t life = (uint32_t)(now_ns * UINT64_C(0x9e3779b97f4a7c15) >> 32) & ROW_WORD_MASK;
+
+	return cell_make(tag, flying_end_ns(&limit->flying, flying_part(&limit->flying, now_ns)), life,
 	                 VOID);
 }
 
@@ -48,22 +50,23 @@ struct cell flying_spent(uint32_t tag, uint64_t now_ns)
 	return cell_make(tag, now_ns, 0, VOID);
 }
 
-struct cell flying_held(const struct algo_limit *limit, uint32_t tag, uint64_t part)
+struct cell flying_held(const struct algo_limit *limit, struct cell head, uint64_t part)
 {
-	return cell_make(tag, flying_end_ns(&limit->flying, part), 0, CELL_HELD);
+	return cell_make(cell_tag(head), flying_end_ns(&limit->flying, part),
+	                 cell_word(head) & ~ROW_CLOSING, CELL_HELD);
 }
 
 bool flying_fits(const struct algo_limit *limit, struct cell head, uint32_t tag, uint64_t part)
 {
-	int64_t ahead_ns = cell_ahead_ns(head, flying_end_ns(&limit->flying, part));
+	uint64_t end_ns = flying_end_ns(&limit->flying, part);
 
-	return cell_tag(head) == tag && cell_is_held(head) && ahead_ns >= 0 &&
-	       (uint64_t)ahead_ns < PARTS_NEAR * limit->flying.part_ns;
+	return row_is_held(head, tag, end_ns) &&
+	       (uint64_t)cell_ahead_ns(head, end_ns) < PARTS_NEAR * limit->flying.part_ns;
 }
 
-struct cell flying_rest(uint32_t tag, uint64_t now_ns)
+struct cell flying_rest(struct cell head, uint64_t now_ns)
 {
-	return cell_make(tag, now_ns + FLYING_KEEP_NS, 0, 0);
+	return cell_make(cell_tag(head), now_ns + FLYING_KEEP_NS, cell_word(head) & ~ROW_CLOSING, 0);
 }
 
 /* Cells: a tag and 96 bits */

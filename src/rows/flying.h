@@ -11,8 +11,8 @@
  *
  * The key's head counts nothing: it keeps the row. While permits fly it is HELD until the newest
  * part is over, and no other key can evict it. Without permits it is not HELD, and keeps the
- * measurements for FLYING_KEEP_NS. A new head is VOID: the row is first cleaned of an earlier life
- * of the key.
+ * measurements for FLYING_KEEP_NS. In between it is closing (rows.h). A new head is VOID: the row
+ * is first cleaned of an earlier life of the key. The head's word tells lives apart, by 14 bits.
  */
 #ifndef ROWS_FLYING_H
 #define ROWS_FLYING_H
@@ -90,13 +90,19 @@ struct cell flying_void(const struct algo_limit *limit, uint32_t tag, uint64_t n
 /** A head that says nothing any more, to clocks that lag either. */
 struct cell flying_spent(uint32_t tag, uint64_t now_ns);
 /**
- * A head while permits fly whose newest part is that; whether a head is as good. One that is too
+ * The head while permits fly whose newest part is that; whether a head is as good. One that is too
  * far ahead is not: the flights' number would not be clear by it.
  */
-struct cell flying_held(const struct algo_limit *limit, uint32_t tag, uint64_t part);
+struct cell flying_held(const struct algo_limit *limit, struct cell head, uint64_t part);
 bool flying_fits(const struct algo_limit *limit, struct cell head, uint32_t tag, uint64_t part);
-/** A head while none does. */
-struct cell flying_rest(uint32_t tag, uint64_t now_ns);
+/** The head while none does. */
+struct cell flying_rest(struct cell head, uint64_t now_ns);
+
+/** Whether heads are of one life of the key, in which no flight was cleaned. */
+static inline bool flying_is_same_life(struct cell head, struct cell other)
+{
+	return ((cell_word(head) ^ cell_word(other)) & ROW_WORD_MASK) == 0;
+}
 
 /** Empties all cells of a row whose head is void. False: it is not any more. */
 bool flying_clean(const struct algo_limit *limit, const struct row_state *at);

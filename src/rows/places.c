@@ -2,10 +2,7 @@
 
 #include "base/os/fence.h"
 
-#define SPAN_BITS 14
-#define SPAN      ((1U << SPAN_BITS) - 1)
-#define CLOSING   (1U << SPAN_BITS)
-#define RELEASE   (CLOSING << 1)
+#define SPAN ROW_WORD_MASK
 
 _Static_assert(ALGO_PERMITS_MAX <= SPAN, "a span fits in a head");
 
@@ -59,8 +56,7 @@ void places_look(const struct algo_limit *limit, uint64_t now_ns, struct cell he
 
 bool places_fits(const struct algo_limit *limit, struct cell head, uint32_t tag, uint64_t until_ns)
 {
-	return row_is_kept(head, tag, until_ns) && cell_is_held(head) && !(cell_word(head) & CLOSING) &&
-	       (cell_word(head) & SPAN) >= limit->places.max;
+	return row_is_held(head, tag, until_ns) && (cell_word(head) & SPAN) >= limit->places.max;
 }
 
 struct cell places_raise(const struct algo_limit *limit, struct cell head, uint32_t tag,
@@ -70,7 +66,7 @@ struct cell places_raise(const struct algo_limit *limit, struct cell head, uint3
 	uint32_t word = 0, span = (uint32_t)limit->places.max;
 
 	if (cell_tag(head) == tag && cell_is_held(head)) {
-		word = cell_word(head) & ~(SPAN | CLOSING);
+		word = cell_word(head) & ~(SPAN | ROW_CLOSING);
 		if (cell_ahead_ns(head, now_ns) > 0) {
 			span = (uint32_t)u64_max(span, cell_word(head) & SPAN);
 			ahead_ns = u64_max(ahead_ns, (uint64_t)cell_ahead_ns(head, now_ns));
@@ -79,18 +75,10 @@ struct cell places_raise(const struct algo_limit *limit, struct cell head, uint3
 	return cell_make(tag, now_ns + ahead_ns, word | span, CELL_HELD);
 }
 
-/* The head after a release. */
-static struct cell released(struct cell head, bool closing)
-{
-	uint32_t word = (cell_word(head) + RELEASE) & ~CLOSING;
-
-	return (struct cell){head.low >> 32 << 32 | word | (closing ? CLOSING : 0), head.high};
-}
-
 /* The head as it says nothing any more. */
 static struct cell spent(struct cell head, uint64_t now_ns)
 {
-	return cell_make(cell_tag(head), now_ns, cell_word(head) & ~CLOSING, CELL_HELD);
+	return cell_make(cell_tag(head), now_ns, cell_word(head) & ~ROW_CLOSING, CELL_HELD);
 }
 
 uint64_t places_take(const struct algo_limit *limit, const struct row_state *state,
@@ -130,7 +118,7 @@ static void after_release(const struct row_state *state, const struct places_rel
 {
 	unsigned span = places_span(state->head, &state->row);
 	bool closing = idle && !release->alone;
-	struct cell head = state->head, after = released(head, closing);
+	struct cell head = state->head, after = row_released(head, closing);
 
 	while (!cell_swap(state->cell, head, after)) {
 		head = row_head(state);
@@ -138,7 +126,7 @@ static void after_release(const struct row_state *state, const struct places_rel
 		if (span == 0)
 			return; /* another key's by now */
 		closing = !release->alone && is_idle(state, span, release->now_ns);
-		after = released(head, closing);
+		after = row_released(head, closing);
 	}
 	fence_behind_swap(); /* all see that it is closing before the second look */
 	if (closing && is_idle(state, span, release->now_ns))

@@ -80,6 +80,30 @@ static inline bool row_is_kept(struct cell head, uint32_t tag, uint64_t until_ns
 	return cell_tag(head) == tag && cell_ahead_ns(head, until_ns) >= 0;
 }
 
+/*
+ * A head that is let go once no record is held, by two swaps and a read of the records in between
+ * (docs/design/wide-states.md), is HELD, and its word is
+ *
+ *     version 17 | closing 1 | 14 for the kind of records
+ */
+#define ROW_CLOSING   (1U << 14)
+#define ROW_WORD_MASK (ROW_CLOSING - 1)
+
+/** Whether such a head keeps the row the key's until then, and no thread is letting it go. */
+static inline bool row_is_held(struct cell head, uint32_t tag, uint64_t until_ns)
+{
+	return row_is_kept(head, tag, until_ns) && cell_is_held(head) &&
+	       !(cell_word(head) & ROW_CLOSING);
+}
+
+/** The head after a release, which counts in its version. */
+static inline struct cell row_released(struct cell head, bool closing)
+{
+	uint32_t word = (cell_word(head) + 2 * ROW_CLOSING) & ~ROW_CLOSING;
+
+	return (struct cell){head.low >> 32 << 32 | word | (closing ? ROW_CLOSING : 0), head.high};
+}
+
 /* The place after another, and that so many before it, round and round. */
 static inline unsigned row_next(const struct row *row, unsigned place)
 {

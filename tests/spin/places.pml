@@ -1,6 +1,6 @@
 /*
- * places.pml: how permits take places and give them back, by docs/design/wide-states.md,
- * for one key.
+ * places.pml: how permits are held in a row and given back, by docs/design/wide-states.md, for one
+ * key: in places, or with FLIGHTS in a count.
  *
  * CLIENTS acquire and release ROUNDS times each. The key's head may be in one of two
  * cells, each with a row of its own; other keys take a cell as soon as it may be
@@ -9,6 +9,9 @@
  *
  * Checked: no more than MAX are in flight; whoever releases finds his place; and with
  * no more clients than places nobody is denied, and at last no head is held.
+ *
+ * FLIGHTS: the cell of a count is cleaned when a head is made. A permit that was given to another
+ * life of the key is denied, and counts until its part is over. So may a head that two calls let go.
  *
  * BEFORE: one place beyond MAX is held by a permit from before a reload.
  *
@@ -46,10 +49,27 @@
 #define kind(v)             ((v) % 8)
 #define version(v)          ((v) / 8)
 #define is_ours(v)          (kind(v) >= FIT)
+#define life(v)             (version(v) / 16)
+
+#ifdef FLIGHTS
+#define is_held(cell) ((cell) > 0)
+#ifdef BREAK_LIFE
+#define is_another_life(v) false
+#else
+#define is_another_life(v) (life(v) != life(seen)) /* in which the count began anew */
+#endif
+#define MAY_STAY      true /* a head, and a permit that was given to another life: until its part is over */
+#define clean(at)     row[(at) * MAX] = 0
+#else
+#define is_held(cell) ((cell) == me)
+#define is_another_life(v) false
+#define MAY_STAY      false
+#define clean(at)     skip
+#endif
 
 short head[HEADS];
 byte lives; /* of the head: no two have the same end */
-byte row[HEADS * MAX]; /* who holds, 0: nobody */
+byte row[HEADS * MAX]; /* who holds, 0: nobody; FLIGHTS: how many, in the first cell */
 byte flying;
 byte done;
 
@@ -63,6 +83,70 @@ inline swap(cell, before, after)
 		fi
 	}
 }
+
+#ifdef FLIGHTS
+#ifdef BREAK_CLOSING
+#define LETS_GO SPENT
+#else
+#define LETS_GO CLOSING
+#endif
+#ifdef BREAK_COUNT
+#define counted(v) version(v)
+#else
+#define counted(v) (version(v) + 1)
+#endif
+
+inline look()
+{
+	atomic { held = row[at * MAX]; free = 0 }
+}
+
+inline take()
+{
+	atomic {
+		ok = (row[at * MAX] == held);
+		if
+		:: ok -> row[at * MAX]++
+		:: else
+		fi
+	}
+}
+
+/* Takes it off again, unless the row has begun another life, in which it does not count. */
+inline give_back()
+{
+	atomic {
+		if
+		:: is_ours(head[at]) && !is_another_life(head[at]) -> row[at * MAX]--
+		:: else
+		fi;
+		taken = HEADS
+	}
+}
+
+/* Takes a permit off the count, and lets the head go after the last one. */
+inline release()
+{
+	row[at * MAX]--;
+	atomic { seen = head[at] };
+	look();
+	if
+	:: held == 0 && is_ours(seen) && kind(seen) != SPENT ->
+		swap(head[at], seen, make(LETS_GO, counted(seen)));
+		if
+		:: ok ->
+			seen = make(LETS_GO, counted(seen));
+#ifndef BREAK_FENCE_C
+			look();
+#endif
+			swap(head[at], seen, make((held == 0 -> SPENT : FIT), version(seen)))
+		:: else
+		fi
+	:: else
+	fi
+}
+
+#else
 
 /* What is held in the row of `at`, and a place that is not. */
 inline look()
@@ -157,6 +241,8 @@ inline release()
 	after_release()
 }
 
+#endif
+
 proctype client(byte me)
 {
 	byte i, at, held, free, rounds;
@@ -179,8 +265,8 @@ again:
 				:: is_ours(head[0]) || is_ours(head[1]) -> skip
 				:: else ->
 					if
-					:: head[0] <= OTHER -> head[0] = make(FIT, lives * 16)
-					:: head[1] <= OTHER -> head[1] = make(FIT, lives * 16)
+					:: head[0] <= OTHER -> head[0] = make(FIT, lives * 16); clean(0)
+					:: head[1] <= OTHER -> head[1] = make(FIT, lives * 16); clean(1)
 					fi;
 					lives++
 				fi
@@ -202,11 +288,13 @@ again:
 	if
 	:: held - (taken == HEADS -> 0 : 1) >= MAX -> /* denied */
 		if
+#ifndef FLIGHTS
 		:: taken == HEADS && head[at] != seen -> goto again
+#endif
 		:: taken != HEADS ->
 			taken = HEADS;
 			release()
-		:: else -> assert(CLIENTS + HELD_BEFORE > MAX)
+		:: else -> assert(CLIENTS + HELD_BEFORE > MAX || MAY_STAY)
 		fi;
 		goto next
 	:: else
@@ -231,7 +319,11 @@ again:
 #ifdef BREAK_FENCE_4
 	seen = head[at];
 #endif
+#ifdef FLIGHTS
+	take();
+#else
 	swap(row[at * MAX + free], 0, me);
+#endif
 	if
 	:: !ok -> goto again
 	:: else -> atomic { taken = at; place = free }
@@ -244,9 +336,17 @@ again:
 #endif
 	if
 #ifdef BREAK_FENCE_4
-	:: kind(seen) != FIT -> goto again
+	:: kind(seen) != FIT ->
+#ifdef FLIGHTS
+		give_back();
+#endif
+		goto again
 #else
-	:: kind(head[at]) != FIT -> goto again /* 4 */
+	:: kind(head[at]) != FIT || is_another_life(head[at]) -> /* 4 */
+#ifdef FLIGHTS
+		give_back();
+#endif
+		goto again
 #endif
 	:: else
 	fi;
@@ -255,7 +355,7 @@ grant:
 	atomic { flying++; assert(flying + HELD_BEFORE <= MAX) };
 	atomic {
 		flying--;
-		assert(is_ours(head[taken]) && row[taken * MAX + place] == me);
+		assert(is_ours(head[taken]) && is_held(row[taken * MAX + place]));
 		at = taken;
 		taken = HEADS
 	};
@@ -269,7 +369,7 @@ next:
 	atomic {
 		done++;
 		/* Nobody was denied after a head had been made to fit, so none is held for nothing. */
-		assert(done < CLIENTS || CLIENTS > MAX || HELD_BEFORE ||
+		assert(done < CLIENTS || CLIENTS > MAX || HELD_BEFORE || MAY_STAY ||
 		       (kind(head[0]) != FIT && kind(head[1]) != FIT))
 	}
 }

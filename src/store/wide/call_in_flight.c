@@ -132,26 +132,33 @@ static enum held_kept keep(struct flown *flown)
 	if (flown->head == FLYING_VOID) {
 		if (flying_clean(limit, at)) {
 			inherit(flown);
-			held_store(&flown->held, flying_held(limit, tag, part));
+			held_store(&flown->held, flying_held(limit, at->head, part));
 		}
 		return HELD_CHANGED;
 	}
 	if (flying_fits(limit, at->head, tag, part))
 		return HELD_KEPT;
-	return held_store(&flown->held, flying_held(limit, tag, part));
+	return held_store(&flown->held, flying_held(limit, at->head, part));
 }
 
-/* No permit is in flight: others may have the row's place if they need it. */
+/*
+ * No permit is in flight: others may have the row's place if they need it. If another call is at
+ * the head meanwhile, it stays as it is until the newest part is over.
+ */
 static void let_go(struct flown *flown)
 {
 	struct row_state *at = &flown->held.rows[0].at;
+	struct cell closing = row_released(at->head, true);
 
-	if (flown->head != FLYING_OPEN || flown->seen.in_flight > 0 || !cell_is_held(at->head))
+	if (flown->head != FLYING_OPEN || flown->seen.in_flight > 0 || !cell_is_held(at->head) ||
+	    !cell_swap(at->cell, at->head, closing))
 		return;
-	held_store(&flown->held, flying_rest(at->row.tag, flown->held.now_ns));
-	fence_behind_swap(); /* all see that before the second look */
-	if (flying_still(at, &flown->seen))
+	at->head = closing;
+	fence_behind_swap(); /* all see that it is closing before the second look */
+	if (flying_still(at, &flown->seen)) {
+		held_store(&flown->held, flying_rest(closing, flown->held.now_ns));
 		return;
+	}
 	look(flown);
 	if (flown->seen.in_flight > 0)
 		keep(flown); /* else the owner of that permit does */
@@ -233,14 +240,16 @@ static void refuse(struct flown *flown, bool takes, struct algo_outcome *out)
 	explain(flown, out);
 }
 
-/* Whether whoever looks from now on looks into the same row, and it is kept. */
+/* Whether a call that looks from now on finds the permit: in the same row, which is kept. */
 static bool is_kept(const struct flown *flown)
 {
 	const struct row_state *at = &flown->held.rows[0].at;
+	struct cell head;
 
 	fence_behind_swap(); /* all see the permit before the look at the head */
-	return flying_fits(flown->held.limit, row_head(at), at->row.tag, flown->seen.flights.part) &&
-	       held_is_newest(&flown->held);
+	head = row_head(at);
+	return flying_fits(flown->held.limit, head, at->row.tag, flown->seen.flights.part) &&
+	       flying_is_same_life(head, at->head) && held_is_newest(&flown->held);
 }
 
 static void no_room(const struct flown *flown, struct algo_outcome *out)
@@ -273,14 +282,17 @@ RARE static uint64_t take_off(struct flown *flown, struct wide_state *state, uin
 static bool give(struct flown *flown, uint64_t *until_ns)
 {
 	const struct flying_params *params = &flown->held.limit->flying;
+	struct wide_state *newest = &flown->held.rows[0];
 	uint64_t start_ns = flown->held.now_ns, part = flown->seen.flights.part;
 
 	if (flying_part(params, start_ns) != part) /* the clock lags */
 		start_ns = part * params->part_ns + FLYING_START_NS;
-	if (!flying_give(&flown->held.rows[0].at, &flown->seen))
+	if (!flying_give(&newest->at, &flown->seen))
 		return false;
 	if (!is_kept(flown)) {
-		take_off(flown, &flown->held.rows[0], part, 1);
+		/* In another life it may have been cleaned. */
+		if (flying_is_same_life(row_head(&newest->at), newest->at.head))
+			take_off(flown, newest, part, 1);
 		return false;
 	}
 	*until_ns = flying_until_ns(params, start_ns, estimate_window(params, flown->seen.estimate));
