@@ -42,7 +42,7 @@ struct algorithm {
 	const char *name; /* as rule files have it, and as its field in struct weir_limit_options */
 	enum weir_algorithm id;
 	struct algo_parameter parameters[ALGO_PARAMETERS_MAX + 1]; /* in the order of listings */
-	uint16_t own, own_size; /* its own options, see parameter_own; 0: it has none */
+	uint16_t own, own_size; /* its own options, see parameter_own; 0 if it has none */
 	const char
 	    *sample; /* parameters at some 100 a minute, by which it is compared, or NULL */
 
@@ -104,8 +104,9 @@ struct algorithm {
 	void (*inherit)(const struct algo_limit *limit, struct algo_limit *next);
 
 	/**
-	 * Optional: what else is different in the part of a limit that each of `nodes` servers counts by
-	 * itself. `own` has the counts of `whole` divided by `nodes`; in `whole` defaults are filled in.
+	 * Optional: what else is different in the part of a limit that each of `nodes` servers counts
+	 * by itself. `own` has the counts of `whole` divided by `nodes`; in `whole` defaults are filled
+	 * in.
 	 */
 	void (*divide)(struct weir_limit_options *own, const struct weir_limit_options *whole,
 	               uint64_t nodes);

@@ -59,11 +59,16 @@ struct algo_parameter {
 	 */
 	uint64_t min, max;
 	uint64_t otherwise; /* the default; one that is out of range stands for "none" */
-	/* ALGO_DERIVED: the default from options in which all other defaults are filled in. */
+	/*
+	 * Returns ALGO_DERIVED if the default from options in which all other defaults are filled in.
+	 */
 	uint64_t (*derive)(const struct weir_limit_options *options);
 	const char *text; /* the default of an ALGO_TEXT; how a derived one is derived, in words */
 	const struct word *words;
-	/* NULL: ALGO_USED. If it is refused, a message says `with` what it belongs, and what was found. */
+	/*
+	 * NULL for ALGO_USED. If it is refused, a message says `with` what it belongs, and what was
+	 * found.
+	 */
 	enum algo_use (*use)(const struct weir_limit_options *options);
 	const char *with, *found;
 };
@@ -132,7 +137,10 @@ static inline enum algo_use parameter_use(const struct algo_parameter *parameter
 	return parameter->use ? parameter->use(options) : ALGO_USED;
 }
 
-/** An ALGO_NUMBER, ALGO_PERCENT or ALGO_TIME as it is in the options, and back; 0 is then WEIR_ZERO if it must. */
+/**
+ * An ALGO_NUMBER, ALGO_PERCENT or ALGO_TIME as it is in the options, and back; 0 is then WEIR_ZERO
+ * if it must.
+ */
 uint64_t parameter_number(const struct algo_parameter *parameter,
                           const struct weir_limit_options *options);
 void parameter_set(const struct algo_parameter *parameter, uint64_t value,

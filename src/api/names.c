@@ -48,7 +48,7 @@ static void drop(struct names *names, struct by_permit *at)
 	free(entry);
 }
 
-/* NULL: there is none. */
+/* Returns NULL if there is none. */
 static struct entry *oldest(const struct names *names)
 {
 	return list_of(names->entries.first, struct entry, node);
@@ -70,7 +70,7 @@ void names_close(struct names *names)
 	free(names);
 }
 
-/* NULL: there is nothing to keep, or no memory. */
+/* Returns NULL if there is nothing to keep, or no memory. */
 static struct entry *make_entry(const struct weir_permits *permits, const struct engine_names *of)
 {
 	size_t bytes = sizeof(struct entry) + permits->count * sizeof(struct slice);

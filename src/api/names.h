@@ -15,7 +15,7 @@
 
 struct names;
 
-/** NULL: no memory. */
+/** Returns NULL if there is no memory. */
 struct names *names_open(void);
 /** NULL does nothing. */
 void names_close(struct names *names);

@@ -11,7 +11,7 @@
 struct store_loan;
 
 struct remote {
-	struct store_loan *loan; /* NULL: none was needed */
+	struct store_loan *loan; /* or NULL if none was needed */
 	size_t pending;          /* plans that are at the store */
 	bool failed;             /* a step could not be done there */
 };

@@ -9,7 +9,7 @@
 
 /* How a server proves itself. Zeroed: without TLS. */
 struct dial_trust {
-	struct tls_context *context; /* NULL: without TLS */
+	struct tls_context *context; /* NULL without TLS */
 	const char *name;            /* that the server's certificate must be of, or its address */
 };
 

@@ -28,14 +28,14 @@ struct load_options {
 	size_t connections; /* at least `threads` */
 	size_t pipeline;
 	size_t threads;
-	uint64_t requests;    /* 0: by duration */
+	uint64_t requests;    /* 0 if `duration_ns` ends the run */
 	uint64_t duration_ns; /* after the warm-up */
 	uint64_t warmup_ns;   /* requests of this time are sent and not counted */
-	uint64_t rate;        /* requests a second, over all connections; 0: closed loop */
+	uint64_t rate;        /* requests a second, over all connections; 0 for a closed loop */
 	uint64_t timeout_ns;  /* after so long without a byte from the server, requests in flight are
 	                         given up */
 	uint64_t seed;
-	pid_t server_pid; /* 0: its CPU time is not measured */
+	pid_t server_pid; /* 0 if its CPU time is not measured */
 };
 
 /* Requests due (open loop) or sent (closed) after the warm-up. Every field is a uint64_t. */

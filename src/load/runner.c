@@ -33,8 +33,8 @@ struct flight {
 };
 
 struct runner_conn {
-	int fd;          /* -1: lost */
-	struct tls *tls; /* NULL: without */
+	int fd;          /* -1 once it is lost */
+	struct tls *tls; /* NULL without TLS */
 	bool in_ring;
 	struct scan scan;
 	struct buffer rest;     /* bytes that the socket did not take */
@@ -365,7 +365,10 @@ static void dispatch(struct runner *runner)
 	}
 }
 
-/* Takes the result of a read, `len` bytes; none is the end. False: the connection is lost. */
+/*
+ * Takes the result of a read, `len` bytes; none is the end. Returns false if the connection is
+ * lost.
+ */
 static bool decrypt(struct runner *runner, struct runner_conn *conn, size_t len,
                     struct slice *bytes)
 {

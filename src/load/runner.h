@@ -17,7 +17,7 @@ struct runner_plan {
 	const struct load_options *options;
 	uint64_t start_ns;
 	uint64_t measure_ns; /* end of the warm-up */
-	uint64_t end_ns;     /* UINT64_MAX: by requests */
+	uint64_t end_ns;     /* UINT64_MAX if the number of requests ends it */
 	atomic_bool stop;
 	int done; /* an eventfd: each runner adds 1 when it ends */
 };
@@ -42,7 +42,7 @@ struct runner {
 	uint64_t limit;         /* of `sent` */
 	bool measuring;         /* the warm-up is over, and `limit` known */
 	uint64_t heard_ns;      /* when bytes came, or the first request in flight was sent */
-	uint64_t last_reply_ns; /* 0: none */
+	uint64_t last_reply_ns; /* 0 for none */
 	struct keys keys;
 	struct load_counts counts;
 	struct histogram latency, from_send;

@@ -25,10 +25,11 @@ struct codec_limits {
 	size_t batch_max; /* requests in one */
 	/*
 	 * Looked at by each call of parse for what a proxied request carries: the owner may
-	 * change the list between two calls, and keeps it as long as any session. NULL: nothing.
+	 * change the list between two calls, and keeps it as long as any session. Returns NULL if there
+	 * is none.
 	 */
 	const struct carried_list *carried;
-	/* Bytes that sessions hold besides themselves: they add to it; NULL: nobody counts. */
+	/* Bytes that sessions hold besides themselves: they add to it; NULL if nobody counts. */
 	_Atomic uint64_t *kept;
 };
 
@@ -44,12 +45,14 @@ enum codec_result {
 struct codec {
 	const char *name;
 	size_t session_size;
-	/* Whether its answers tell which request they are to, so they may come in any order. NULL: no.
+	/*
+	 * Whether its answers tell which request they are to, so they may come in any order. NULL if
+	 * they don't. /
 	 */
 	bool (*streams)(const void *session);
 	/*
 	 * The number of the oldest request whose beginning was consumed, and whose end was not: another
-	 * for each request of the session. 0: there is none. NULL: there never is.
+	 * for each request of the session. Returns 0 if there is none. NULL: there never is.
 	 */
 	uint64_t (*unfinished)(const void *session);
 	/*
@@ -59,7 +62,7 @@ struct codec {
 	void (*stop)(void *session, struct buffer *out);
 	/* `id` is another for every connection of the process, and not 0. */
 	void (*open)(void *session, const struct codec_limits *limits, uint64_t id);
-	/* Frees what the session holds besides itself; NULL: nothing. */
+	/* Frees what the session holds besides itself; NULL if there is nothing to free. */
 	void (*close)(void *session);
 	/*
 	 * Reads one request from `data`: all bytes of the connection that no
@@ -72,7 +75,7 @@ struct codec {
 	                           struct arena *arena, struct request *request);
 	/*
 	 * The request that parse gave last is not taken, and its bytes stay: the next call gives it
-	 * again. NULL: those bytes tell all.
+	 * again. NULL if those bytes are all.
 	 */
 	void (*put_back)(void *session);
 	/*
@@ -87,7 +90,9 @@ struct codec {
 	 * no requests now. NULL as above.
 	 */
 	void (*look_ahead)(void *session, struct slice data);
-	/* How many requests the next one may bring, those of a transaction; NULL: one. */
+	/*
+	 * How many requests the next one may bring, those of a transaction; NULL if it is one at most.
+	 */
 	size_t (*queued)(const void *session);
 	/*
 	 * Appends the reply to `request`, maybe nothing. Called once per request when it is

@@ -106,7 +106,7 @@ static int read_scalar(struct fill *fill, struct json *json, struct slice name, 
 	           : WEIR_ESYNTAX;
 }
 
-/* The name of the next member. False: there is none, or no memory (*status). */
+/* The name of the next member. Returns false if there is none, or no memory (*status). */
 static bool next_name(struct fill *fill, struct json *json, struct slice *name, int *status)
 {
 	if (*status != 0 || !json_more(json, '}') || !json_name(json, name))

@@ -51,13 +51,13 @@ enum request_class {
 
 /* How a client shows who it is. Nothing is known of either text. */
 struct request_login {
-	struct slice user;   /* NULL: the secret alone tells */
-	struct slice secret; /* NULL: there is no login */
+	struct slice user;   /* NULL if the secret alone names the user */
+	struct slice secret; /* NULL if there is no login */
 };
 
 /* How a request came here, as far as its protocol tells. */
 struct request_origin {
-	struct slice host; /* the name or address that its sender has for this server; NULL: not told */
+	struct slice host; /* the sender's name or address of this server, or NULL */
 	bool foreign;      /* a browser sends it for a page of another origin, or so it seems */
 	bool forwarded;    /* a proxy sends it for somebody else */
 	struct request_login login; /* of this request; of REQUEST_LOGIN, of those that follow too */
@@ -124,11 +124,11 @@ struct request {
 	uint8_t priority;          /* 0, the highest, to WEIR_PRIORITY_LOWEST */
 	unsigned char erases;      /* REQUEST_EACH, a refund: by which of the rules' feedback, from 1 */
 	unsigned char force;       /* REQUEST_FORCE: enum weir_force */
-	const struct request_origin *origin; /* NULL: nothing is known of it */
+	const struct request_origin *origin; /* NULL if nothing is known of it */
 	struct slice limit;
 	/*
-	 * Of the rule it is about; of an item of a batch, what its sender calls it. Of a whole batch and of
-	 * REQUEST_LOCAL the server sets it to the name of the user, NULL for none.
+	 * Of the rule it is about; of an item of a batch, what its sender calls it. Of a whole batch
+	 * and of REQUEST_LOCAL the server sets it to the name of the user, NULL for none.
 	 */
 	struct slice name;
 	struct slice key;
@@ -136,8 +136,8 @@ struct request {
 	uint64_t wait_ns;    /* how long the answer may be held; 0: not said, WEIR_ZERO: not */
 	struct slice permit; /* REQUEST_REPORT, _REFUND: as the client had it; else NULL */
 	union {
-		uint64_t latency_ms; /* REQUEST_REPORT; 0: not told */
-		uint64_t until_ns;   /* REQUEST_SHED, _FORCE: Unix time; 0: for good */
+		uint64_t latency_ms; /* REQUEST_REPORT; 0 if not told */
+		uint64_t until_ns;   /* REQUEST_SHED, _FORCE: Unix time; 0 for good */
 	};
 	double deny;         /* REQUEST_SHED */
 	const struct weir_attribute *attributes;
@@ -147,7 +147,7 @@ struct request {
 	size_t item_count;
 	union {
 		uint64_t top;   /* REQUEST_TOP: how many, 1 to REQUEST_TOP_MAX */
-		uint64_t after; /* REQUEST_EVENTS: the last one that the client has; 0: it has none */
+		uint64_t after; /* REQUEST_EVENTS: the last one that the client has; 0 if it has none */
 	};
 	struct slice forwarded_for; /* X-Forwarded-For, all of them joined by commas */
 	size_t reply_size;          /* about, of a reply beyond a few hundred bytes; else 0 */
@@ -167,7 +167,7 @@ _Static_assert(sizeof(struct request) <= REQUEST_SIZE_MAX, "a request is copied 
 #define REPLY_PERMIT_MAX 6400
 
 struct reply {
-	int status;                    /* 0: decision holds; else an enum weir_status */
+	int status;                    /* 0 if `decision` holds, otherwise an enum weir_status */
 	const char *message;           /* of an error, in words */
 	struct weir_decision decision; /* REQUEST_LIMIT, _RULES, _ADHOC, _KEY */
 	struct slice permit;           /* beside it: what was handed out, or empty; REPLY_PERMIT_MAX */

@@ -22,7 +22,7 @@ struct compact {
 	size_t name_count;               /* ... this, at most 32, and ... */
 	uint32_t found;                  /* ... a bit for each that it has */
 	struct slice wanted;             /* a name of the outermost object, and ... */
-	size_t wanted_begin, wanted_end; /* ... its value in `out`; 0: there is none */
+	size_t wanted_begin, wanted_end; /* ... its value in `out`; 0 if there is none */
 };
 
 /** Reads one object, and what is behind it stays to be read. */

@@ -25,7 +25,7 @@ static void tell(void *context, const struct weir_error *error)
 		remarks->no_memory = true;
 }
 
-/* NULL: it was not opened yet. */
+/* Returns NULL if it was not opened yet. */
 static const struct rules_dictionary *find(const struct weir_config *config, const char *path)
 {
 	const struct rules_dictionary *item = config->dictionaries;

@@ -76,7 +76,7 @@ static int read_path(struct weir_config *config, const char *path)
 
 /* The rules of the YAML file, kept until the rules of the files before it are in place. */
 struct own {
-	const char *path; /* NULL: there is none */
+	const char *path; /* NULL if there is none */
 	const struct rules_rule *rules;
 	size_t rule_count;
 };

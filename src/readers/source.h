@@ -6,8 +6,8 @@
 
 struct source {
 	struct slice text;
-	const char *file;      /* that it is of, for remarks; NULL: none */
-	const char *directory; /* that names of files are relative to; NULL: the working one */
+	const char *file;      /* that it is of, for remarks, or NULL */
+	const char *directory; /* of relative file names; NULL for the working one */
 };
 
 #define SOURCE_WRONG_LINES_MAX 100 /* of a dictionary that have remarks */
@@ -22,7 +22,7 @@ int read_dictionary_file(struct weir_config *config, const char *directory, stru
 
 /**
  * The path of a file that another one names: beside that, in `directory`, or in the working
- * directory. NULL: no memory.
+ * directory. Returns NULL if there is no memory.
  */
 const char *source_path(struct weir_config *config, const char *directory, struct slice name);
 

@@ -29,7 +29,7 @@ void accepts_row_look(const struct algo_limit *limit, const struct row *row,
 
 /** The note of the last that passed, as it is kept. */
 struct cell accepts_row_passed(const struct row *row);
-/** Notes another as the last. False: somebody else has since `before` was read. */
+/** Notes another as the last. Returns false if somebody else has since `before` was read. */
 bool accepts_row_pass(const struct row_state *at, struct cell before, uint64_t now_ns);
 
 /** Adds to a part. */

@@ -31,7 +31,7 @@ _Static_assert(DAY_WINDOWS *KINDS <= CELL_GENERATIONS, "all generations fit in a
 /* A state as it stands for this call; count > 0 only where all that is free is in use. */
 struct view {
 	uint64_t end_ns;    /* of the day */
-	uint64_t window_ns; /* until the window is over; 0: there is none */
+	uint64_t window_ns; /* until the window is over; 0 if there is none */
 	uint64_t free;      /* units in use: free ones of today, ... */
 	uint64_t count;     /* and of the window, which has some */
 	uint64_t written;   /* free ones, as other parameters may have had them */

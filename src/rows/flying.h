@@ -104,7 +104,7 @@ static inline bool flying_is_same_life(struct cell head, struct cell other)
 	return ((cell_word(head) ^ cell_word(other)) & ROW_WORD_MASK) == 0;
 }
 
-/** Empties all cells of a row whose head is void. False: it is not any more. */
+/** Empties all cells of a row whose head is void. Returns false if it is not any more. */
 bool flying_clean(const struct algo_limit *limit, const struct row_state *at);
 
 /** Reads a row with its head; one without cells is that of a key which has none yet. */
@@ -112,8 +112,8 @@ void flying_look(const struct algo_limit *limit, uint64_t now_ns, struct cell he
                  const struct row *row, struct flying_look *look);
 
 /*
- * The functions below swap a cell, if it is as the look has found it, and change the look so. False: it
- * has changed, or as said.
+ * The functions below swap a cell, if it is as the look has found it, and change the look so.
+ * False: it has changed, or as said.
  */
 
 /** The flights as they are now. */
@@ -128,7 +128,7 @@ bool flying_learn(const struct row_state *at, struct flying_look *look,
 /** Whether the flights are still as the look has them. */
 bool flying_still(const struct row_state *at, const struct flying_look *look);
 
-/** Swaps what differs of the look's headroom; false: others have changed it. */
+/** Swaps what differs of the look's headroom; false if others have changed it. */
 bool flying_prefer(const struct row_state *at, const struct flying_look *look,
                    const struct headroom *after);
 

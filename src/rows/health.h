@@ -21,8 +21,8 @@
  * flight to its result. So threads change lines of their own, and only read those of others.
  *
  * The sleep is that of the last open phase, for the half-open one, which has no room for it: before
- * the phase turns from open, the sleep is written. It tells when it opened, so a call that stalls and
- * writes later changes nothing.
+ * the phase turns from open, the sleep is written. It tells when it opened, so a call that stalls
+ * and writes later changes nothing.
  *
  * While it is *calm*, from such a time and for such a span, the phase is closed, the window has its
  * minimum of calls and does not trip, and no part begins or ends, nor does a flight. So nothing
@@ -34,9 +34,9 @@
  * block has HEALTH_BLOCK of them in their order. Their names tell of which phase they are: what
  * another phase has counted is not seen, so nothing has to be cleaned.
  *
- * With judge_only, a request that would be denied passes by a permit that is in no row: it ends at an
- * odd nanosecond, and the others end at even ones. In a mixed row permits of before a reload may end at
- * any.
+ * With judge_only, a request that would be denied passes by a permit that is in no row: it ends at
+ * an odd nanosecond, and the others end at even ones. In a mixed row permits of before a reload may
+ * end at any.
  *
  * A reload that changes max_concurrent gives the places of a row another meaning, but for the
  * window of the first stripe. So each cell says by itself what it is: flights and names differ by a
@@ -67,10 +67,10 @@ struct health_look {
 	struct health_state health; /* and what time has made of it */
 	uint64_t in_flight;
 	uint64_t own;      /* of these, given since the phase began, and in time as probes */
-	uint64_t first_ns; /* how far ahead the first of their ends is; UINT64_MAX: there is none */
+	uint64_t first_ns; /* how far ahead the first of their ends is; UINT64_MAX if there is none */
 	uint64_t last_ns;
 	bool overdue; /* the time of some is over, and the look has not ended them */
-	uint64_t lost_ns; /* half-open: when the time of probes was over that still fly; 0: of none */
+	uint64_t lost_ns; /* half-open: when the time of lost probes was over, or 0 */
 	bool mixed;
 };
 
@@ -101,7 +101,7 @@ struct health_permit {
 	unsigned stripe;
 	unsigned id_stripe; /* that of its id, where there are stripes or were */
 	bool has_no_id;     /* so it may be in any later stripe as well */
-	unsigned place;     /* where it seems to be, which is looked at first; 0: not known */
+	unsigned place;     /* where it seems to be, which is looked at first; 0 if not known */
 	bool alone;         /* it is looked for in cells of one permit only */
 };
 
@@ -180,7 +180,7 @@ void health_row_adopt(const struct algo_limit *limit, const struct row_state *at
 void health_row_phase(const struct algo_limit *limit, uint64_t now_ns, const struct row *row,
                       struct health_look *look);
 
-/** Swaps the phase that the look has found, also in the look. False: it has changed. */
+/** Swaps the phase that the look has found, also in the look. Returns false if it has changed. */
 bool health_row_turn(const struct row_state *at, struct health_look *look,
                      const struct health_state *after);
 
@@ -191,7 +191,7 @@ enum health_taken health_row_take(const struct algo_limit *limit, const struct r
 /** Whether it seems to be in flight; its place is noted then. */
 bool health_row_has(const struct algo_limit *limit, const struct row_state *at,
                     struct health_permit *permit);
-/** It is no more. False: nor was it. */
+/** It is no more. Returns false if it was not. */
 bool health_row_give(const struct algo_limit *limit, const struct row_state *at,
                      struct health_permit permit);
 /** Ends all, wherever they are. */
@@ -239,12 +239,12 @@ static inline void health_calm_outcome(struct algo_outcome *out)
 }
 
 /**
- * An acquire while the row is calm: when its permit ends, with all of `out` set. 0: it is not calm, or
- * somebody was faster; nothing has changed.
+ * An acquire while the row is calm: when its permit ends, with all of `out` set. 0: it is not calm,
+ * or somebody was faster; nothing has changed.
  */
 uint64_t health_row_try(const struct algo_limit *limit, const struct row_state *at, uint64_t id,
                         uint64_t now_ns, struct algo_outcome *out);
-/** A report that is good, likewise. False: nothing has changed. */
+/** A report that is good, likewise. Returns false if nothing has changed. */
 bool health_row_try_report(const struct algo_limit *limit, const struct row_state *at,
                            const struct health_report *report, uint64_t now_ns);
 

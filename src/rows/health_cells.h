@@ -56,7 +56,7 @@ static inline bool health_is_overdue(const struct health_params *params, int64_t
 	return ahead_ns <= 0 || ahead_ns > (int64_t)(params->timeout_ns + ALGO_SKEW_NS);
 }
 
-/** Ends a flight with all its permits. False: it has changed. */
+/** Ends a flight with all its permits. Returns false if it has changed. */
 static inline bool health_end(struct cell *at, struct cell flight)
 {
 	return cell_swap(at, flight, (struct cell){flight.low - cell_word(flight), flight.high});

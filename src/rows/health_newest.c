@@ -2,7 +2,7 @@
 #include "rows/health.h"
 #include "rows/health_cells.h"
 
-/* How far ahead the flight of a cell ends; 0: there is none. */
+/* How far ahead the flight of a cell ends; 0 if there is none. */
 static uint64_t flight_ns(const struct health_params *params, uint64_t now_ns,
                           const struct row *row, unsigned place, struct cell *cell)
 {

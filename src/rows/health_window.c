@@ -88,7 +88,10 @@ static void add_part(const struct health_params *params, const struct row_state 
 	} while (!row_swap(at, place, before, after) && row_is_own(at));
 }
 
-/* A part of all stripes, or only of those that the row has. False: nothing was counted in it. */
+/*
+ * A part of all stripes, or only of those that the row has. Returns false if nothing was counted in
+ * it.
+ */
 static bool add_up(const struct health_params *params, const struct row *row,
                    const struct health_look *look, uint64_t part, struct health_tally *sum)
 {

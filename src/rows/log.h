@@ -177,7 +177,10 @@ void log_name(struct log_view *head, uint64_t least_ns, uint64_t end_ns);
 /* Makes the lead one that any head can tell. The entry then ends later, by microseconds at most. */
 void log_shorten_lead(struct log_view *head);
 
-/* The lead of a head in 4 bits: the number of bits of a power of two, 0 for 0, or one of the last two. */
+/*
+ * The lead of a head in 4 bits: the number of bits of a power of two, 0 for 0, or one of the last
+ * two.
+ */
 enum {
 	LOG_LEAD_SIMPLE = 13, /* the greatest of the former */
 	LOG_LEAD_OWN = 14,    /* the head ends when the entry in its own place does */
@@ -209,7 +212,7 @@ void log_step_on(const struct row_step *on, struct row_change *change);
 
 /*
  * The next change that forgets the oldest entry where the others alone fill the count: it is over
- * now. False: there is none.
+ * now. Returns false if there is none.
  */
 bool log_forget_replaced(const struct log_view *view, uint64_t count, struct row_change *change);
 
@@ -225,7 +228,10 @@ void log_unpack(struct cell head, struct log_view *view);
 bool log_wants_closing(const struct row_step *on, struct row_change *change);
 /** The head as it was before it was closed. */
 struct cell log_reopened(const struct row_state *closed);
-/** Wants the next cell of a closed head's row, from a place on, to be frozen. False: all are. */
+/**
+ * Wants the next cell of a closed head's row, from a place on, to be frozen. Returns false if all
+ * are.
+ */
 bool log_wants_freezing(const struct row *row, unsigned from, struct row_change *change);
 
 /* What is copied from a frozen row. */

@@ -63,7 +63,7 @@ static unsigned rest_of_newest(const struct log_view *view, struct cell newest)
 	return (unsigned)sat_sub((log_sum(newest) - before) & LOG_SUM, units_gone(view, 1, newest));
 }
 
-/* How many places back the oldest live entry is that is not over before `until_ns`; 0: none. */
+/* How many places back the oldest live entry is that is not over before `until_ns`, or 0 */
 static unsigned find(const struct log_view *view, uint64_t until_ns)
 {
 	int64_t wanted = (int64_t)(until_ns - view->at);
@@ -292,8 +292,8 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 	unsigned span = log_span(view->row, cell);
 
 	/*
-	 * If the cost is wrong, since the entry has moved to the place of the one before it, then the swap
-	 * fails. It may be GONE since it was found.
+	 * If the cost is wrong, since the entry has moved to the place of the one before it, then the
+	 * swap fails. It may be GONE since it was found.
 	 */
 	if (log_is(cell, LOG_GONE)) {
 		change->want = ROW_WANT_AGAIN;

@@ -69,7 +69,10 @@ bool newest_needs_count(struct newest *newest, uint64_t n);
 /** The second pass: an end. */
 void newest_count(struct newest *newest, uint64_t end);
 
-/** Ends it. False: so many others have changed records meanwhile that all has to begin anew. */
+/**
+ * Ends it. Returns false if so many others have changed records meanwhile that all has to begin
+ * anew.
+ */
 bool newest_end(struct newest *newest);
 
 /** Whether a record that ends then is one of the n newest. */

@@ -133,7 +133,7 @@ static void after_release(const struct row_state *state, const struct places_rel
 		cell_swap(state->cell, after, spent(after, release->now_ns));
 }
 
-/* How far ahead the lease of a held place ends; 0: it is not held. */
+/* How far ahead the lease of a held place ends; 0 if it is not held. */
 static uint64_t held_ns(struct cell place, uint32_t tag, uint64_t now_ns)
 {
 	return places_is_held(place, tag, now_ns) ? (uint64_t)cell_ahead_ns(place, now_ns) : 0;

@@ -28,14 +28,14 @@
 /* Held places: how many, and how far ahead their leases end. */
 struct places_use {
 	uint64_t held;
-	uint64_t first_ns; /* the first to end; UINT64_MAX: none */
+	uint64_t first_ns; /* the first to end, or UINT64_MAX */
 	uint64_t last_ns;
 	bool far; /* some end further ahead than the limit lets them: the clock was set back */
 };
 
 /* Chooses held places. */
 struct places_match {
-	uint64_t until_ns; /* when their lease ends; 0: whenever */
+	uint64_t until_ns; /* when their lease ends; 0 for any */
 	uint32_t word;     /* places_word's */
 	bool any_word;
 };

@@ -26,7 +26,7 @@
 #define ROW_MOVED CELL_NOTE
 
 struct row {
-	struct cell *cells; /* NULL: the key has no head yet */
+	struct cell *cells; /* NULL if the key has no head yet */
 	unsigned width;
 	uint32_t tag; /* of the key: a row cell without it is another's leftover */
 	bool load_is_atomic;
@@ -34,7 +34,7 @@ struct row {
 
 /* A head: its place, its value when it was found, and its row. */
 struct row_state {
-	struct cell *cell; /* NULL: there is none */
+	struct cell *cell; /* NULL if there is none */
 	struct cell head;
 	struct row row;
 };
@@ -141,7 +141,7 @@ struct row_change {
 	unsigned older; /* cell: in so many places before it a refund may go on (slots_refund_older) */
 	bool then_head; /* cell: once that is done, swap the head for `head` as well */
 	uint64_t given_back; /* what is then to be taken off the cost of a refund */
-	uint64_t name_ns;    /* the time that a refund may name; 0: the head's */
+	uint64_t name_ns;    /* the time that a refund may name; 0 for the head's */
 	uint64_t gone_ns;    /* what is then `gone_ns` of the refund's steps, if not 0 */
 	struct row_way way;  /* cell: what is then `way` of the next step, if the head is the same */
 };
@@ -154,7 +154,7 @@ struct row_step {
 	uint64_t window_end_ns; /* as in algo_time */
 	struct cell head;
 	const struct row *row;
-	uint64_t gone_ns; /* name of the oldest entry that the refund has marked and not yet closed; 0: none */
+	uint64_t gone_ns; /* name of the oldest entry that the refund has yet to close, or 0 */
 	struct row_way way; /* if a log's refund goes on: then it wants a cell, or AGAIN to look anew */
 };
 
@@ -167,11 +167,14 @@ void rows_step(const struct row_step *on, struct algo_outcome *out, struct row_c
 
 /**
  * Voids the first `count` cells of a row that an earlier life of the key has left, on behalf of the
- * head. False: the head has changed.
+ * head. Returns false if the head has changed.
  */
 bool rows_clean(const struct row_state *at, unsigned count, struct cell (*voided)(struct cell));
 
-/** The head of slots that replaces one in a former table: ROW_MOVED with its use; empty if it has none. */
+/**
+ * The head of slots that replaces one in a former table: ROW_MOVED with its use; empty if it has
+ * none.
+ */
 struct cell rows_moved(const struct row_step *on);
 
 /**

@@ -20,7 +20,10 @@ enum form {
  */
 enum form form_read(struct rules_value *out, bool is_ip, const char **expected);
 
-/** `text` as a bound of RULES_NUMBERS: the numbers above it, or below it. False: it is none. */
+/**
+ * `text` as a bound of RULES_NUMBERS: the numbers above it, or below it. Returns false if it is
+ * none.
+ */
 bool form_above(struct slice text, struct rules_value *out);
 bool form_below(struct slice text, struct rules_value *out);
 

@@ -63,12 +63,12 @@ struct rules_condition {
 	const struct rules_value *values;
 	size_t value_count;
 	bool negated;
-	unsigned line, column; /* where it stands in the rule's file; 0: in none */
+	unsigned line, column; /* where it stands in the rule's file; 0 if it is in none */
 };
 
 /* A text of a file, such as a store, and where it stands. */
 struct rules_text {
-	const char *text; /* a URL may hold a password; NULL: not given */
+	const char *text; /* a URL may hold a password; NULL if not given */
 	const char *file; /* where it stands */
 	unsigned line, column;
 };
@@ -76,16 +76,16 @@ struct rules_text {
 /* An address to listen on. The rest is for the file of a Unix socket. */
 struct rules_listen {
 	struct rules_text address;
-	unsigned mode;             /* 0: not given */
-	const char *owner, *group; /* NULL: not given */
+	unsigned mode;             /* 0 if not given */
+	const char *owner, *group; /* NULL if not given */
 };
 
 struct rules_limit {
 	struct weir_limit_options options; /* strings in the arena */
 	enum rules_failure on_store_failure;
-	struct rules_text store; /* "memory" is the server's own table; NULL: the config's */
-	unsigned chunk_percent;   /* of its quota that a server takes at once; 0: each request asks */
-	const char *file;         /* where it stands, for errors found later; NULL: in no file */
+	struct rules_text store; /* "memory" is the server's own table; NULL for the config's */
+	unsigned chunk_percent;   /* of its quota that a server takes at once; 0 if each request asks */
+	const char *file;         /* where it stands, for errors found later, or NULL */
 	unsigned line, column;
 };
 
@@ -97,7 +97,7 @@ struct rules_rule {
 	size_t condition_count;
 	const char *const *key; /* attribute names */
 	size_t key_count;
-	uint64_t ipv6_prefix;            /* of the key's `ip`, 1 to 128; 0: the config's */
+	uint64_t ipv6_prefix;            /* of the key's `ip`, 1 to 128; 0 for the config's */
 	/* In conditions with ranges an IPv4 address and its number are the same, as in Koala; unset:
 	 * no. */
 	enum rules_switch ip_numbers;
@@ -108,7 +108,7 @@ struct rules_rule {
 	/* Without limits: what it answers by itself. With limits, in RULES_FIRST: RULES_ALLOW says that
 	 * a request past them is allowed by this rule, and no later one is asked. */
 	enum rules_answer answer;
-	/* How many of its newest units Koala's feedback takes back: by erase1 and by erase2; 0: none.
+	/* How many of its newest units Koala's feedback takes back: by erase1 and by erase2, or 0.
 	 */
 	uint64_t feedback[2];
 	enum rules_failure on_store_failure;
@@ -127,11 +127,11 @@ enum rules_clients {
 
 /* TLS of the listeners. Files are in PEM. */
 struct rules_tls {
-	const char *cert;       /* NULL: there is no TLS */
-	const char *key;        /* NULL: in the file of `cert` */
-	const char *ca;         /* of the certificates of clients; NULL: not given */
+	const char *cert;       /* NULL if there is no TLS */
+	const char *key;        /* NULL if it is in the file of `cert` */
+	const char *ca;         /* of the certificates of clients; NULL if not given */
 	enum rules_clients clients;
-	unsigned minimum; /* version: 12, the least, or 13; 0: not given */
+	unsigned minimum; /* version: 12, the least, or 13; 0 if not given */
 	unsigned line, column;
 };
 
@@ -172,7 +172,7 @@ struct rules_remark {
  * Errors, and warnings of text that is unlikely meant. A complete configuration has only warnings.
  */
 struct rules_remarks {
-	struct rules_remark *first, *last; /* NULL: none */
+	struct rules_remark *first, *last; /* NULL for none */
 	size_t count, errors;
 };
 
@@ -189,7 +189,7 @@ enum rules_auth {
 struct rules_koala {
 	const char *timezone; /* of its days */
 	const char
-	    *unmatched; /* what a browse answers if no rule applies, a JSON object; NULL: not given */
+	    *unmatched; /* what a browse answers if no rule applies, a JSON object; NULL if not given */
 	const char *unexceeded; /* and if rules apply, and none is exceeded */
 };
 
@@ -202,7 +202,7 @@ struct rules_file {
 /* A dictionary that is open, or could not be. */
 struct rules_dictionary {
 	const char *path;
-	struct dictionary *dictionary; /* NULL: see `error` */
+	struct dictionary *dictionary; /* NULL after an error, see `error` */
 	size_t count;                  /* of its entries */
 	struct weir_error error;
 	struct rules_dictionary *next;
@@ -222,20 +222,20 @@ struct weir_config {
 	struct arena arena;
 	struct rules_listen listen_http, listen_resp, listen_admin;
 	struct rules_text store;
-	uint64_t capacity;                     /* 0: not given */
-	const char *store_owner, *store_group; /* NULL: not given */
-	uint64_t sync_ns;                      /* 0: not given */
+	uint64_t capacity;                     /* 0 if not given */
+	const char *store_owner, *store_group; /* NULL if not given */
+	uint64_t sync_ns;                      /* 0 if not given */
 	uint64_t nodes;                        /* 1 */
 	bool has_nodes;
-	uint64_t ipv6_prefix;                /* 0: RULES_IPV6_PREFIX */
+	uint64_t ipv6_prefix;                /* 0 for RULES_IPV6_PREFIX */
 	enum rules_switch path_variants;     /* unset: no */
 	const char *prefix;                  /* RULES_KEY_PREFIX */
 	uint64_t store_timeout_ns;           /* RULES_STORE_TIMEOUT_NS */
-	uint64_t denied_cache_ns;            /* RULES_DENIED_CACHE_NS; 0: none */
+	uint64_t denied_cache_ns;            /* RULES_DENIED_CACHE_NS, or 0 */
 	uint64_t store_poll_ns;              /* RULES_STORE_POLL_NS */
 	double retry_jitter;                 /* 0 */
 	uint64_t connections;                /* RULES_CONNECTIONS */
-	uint64_t idle_http_ns, idle_resp_ns; /* RULES_IDLE_HTTP_NS, 0; 0: for ever */
+	uint64_t idle_http_ns, idle_resp_ns; /* RULES_IDLE_HTTP_NS, 0; 0 for ever */
 	const char *const *attributes; /* what callers send besides what rules use */
 	size_t attribute_count;
 	const struct ip_range *trusted_proxies;
@@ -256,8 +256,8 @@ struct weir_config {
 	enum rules_order order;
 	struct rules_koala koala;
 	struct rules_dictionary *dictionaries; /* each path once */
-	const char *file; /* our own one, which the settings are from; NULL: none */
-	weir_config_file *file_told; /* of each of `files`, before it is read; NULL: nobody */
+	const char *file; /* our own one, which the settings are from, or NULL */
+	weir_config_file *file_told; /* of each of `files`, before it is read; NULL if nobody asks */
 	void *file_context;
 	const struct rules_file *files;       /* in the order in which they were read */
 	struct rules_remarks remarks;

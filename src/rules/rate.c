@@ -8,7 +8,7 @@
 static const struct unit {
 	struct slice name;
 	enum weir_unit unit;
-	uint64_t ns; /* 0: it depends on the calendar */
+	uint64_t ns; /* 0 if it depends on the calendar */
 } units[] = {
     {{"ms", 2}, WEIR_UNIT_MILLISECOND, NS_PER_MS},
     {{"s", 1}, WEIR_UNIT_SECOND, NS_PER_S},

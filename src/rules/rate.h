@@ -17,7 +17,7 @@ bool rate_parse(struct slice text, struct weir_rate *out);
 #define RATE_UNITS    "ms s m h d w month year"
 #define RATE_TEXT_MAX 48
 
-/** Guesses the rate that a wrong text means, as "5/s" for "5/sec"; false: no guess. */
+/** Guesses the rate that a wrong text means, as "5/s" for "5/sec"; false if there is no guess. */
 bool rate_meant(struct slice text, char out[RATE_TEXT_MAX]);
 
 #define DURATION_EXPECTED "a number and one of ms s m h d w, such as 1s"

@@ -64,7 +64,7 @@ static int compare(const void *a, const void *b)
 	return left->number < right->number ? -1 : 1;
 }
 
-/* From 1 on; 0: not one of the config's. */
+/* From 1 on; 0 if not one of the config's. */
 static size_t file_number(const struct weir_config *config, const char *path)
 {
 	size_t number = 1;

@@ -71,7 +71,7 @@ static bool is_nothing(const struct rules_condition *condition)
 	return false;
 }
 
-/* The condition that no request meets, beside those before it; NULL: there is none. */
+/* The condition that no request meets, beside those before it; NULL if there is none. */
 static const struct rules_condition *never_met(const struct rules_rule *rule, size_t *work)
 {
 	for (size_t i = 0; i < rule->condition_count; i++) {

@@ -18,16 +18,16 @@ struct inflight {
 
 /* How a request ended. */
 struct ended {
-	uint64_t latency_ns; /* 0: it is not known */
+	uint64_t latency_ns; /* 0 if it is not known */
 	enum weir_outcome outcome;
 	uint64_t until_ns; /* when its limits give up waiting for it */
 	struct weir_permits permits;
 };
 
-/** It ends at `due_ns`. False: out of memory. */
+/** It ends at `due_ns`. Returns false if out of memory. */
 bool inflight_add(struct inflight *inflight, uint64_t due_ns, const struct ended *ended);
 
-/** When the next one ends; UINT64_MAX: there is none. */
+/** When the next one ends; UINT64_MAX if there is none. */
 static inline uint64_t inflight_due_ns(const struct inflight *inflight)
 {
 	const struct heap_node *first = heap_first(&inflight->heap);

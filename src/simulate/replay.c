@@ -35,7 +35,7 @@ struct seen {
 	bool failed;
 	const struct held *held;
 	const struct plan *plan;
-	struct buffer *output; /* NULL: not wanted */
+	struct buffer *output; /* NULL if not wanted */
 };
 
 static void add_number(struct buffer *out, const char *name, uint64_t value)
@@ -163,7 +163,8 @@ static void locate(void *context, size_t start, size_t end)
 
 /*
  * For a limit by itself: a request that costs more than it ever allows hits its key as a denial
- * does. If a request of that key can't be asked at any cost, the key is at fault, and counts nowhere.
+ * does. If a request of that key can't be asked at any cost, the key is at fault, and counts
+ * nowhere.
  */
 static void refuse_cost(struct run *run, const struct held *held)
 {

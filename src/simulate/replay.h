@@ -16,7 +16,7 @@
 
 /* A source of requests. */
 struct source {
-	/** 1: *record is the next, its values good until the next call; 0: the end; or an error. */
+	/** 1: *record is the next, its values good until the next call; 0 at the end; or an error. */
 	int (*next)(void *context, struct record *record, struct weir_error *error);
 	void *context;
 };

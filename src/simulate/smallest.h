@@ -28,10 +28,10 @@
 struct smallest {
 	uint64_t max;
 	uint64_t below; /* does not fit; 0 at first */
-	uint64_t fits;  /* fits, and is more than `below`; 0: none found yet */
+	uint64_t fits;  /* fits, and is more than `below`; 0 until one is found */
 };
 
-/** The numbers to try next, ascending; 0: it has ended. */
+/** The numbers to try next, ascending; 0 if it has ended. */
 size_t smallest_next(const struct smallest *search, uint64_t numbers[SMALLEST_AT_ONCE]);
 
 /** Whether a number fits. Those of a round are told in their order. */

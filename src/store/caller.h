@@ -17,7 +17,7 @@ struct store_loan {
 struct store_caller {
 	struct store *store; /* its `index` is 0 */
 	const char *name;    /* the store's URL without user and password */
-	/** NULL: no memory. */
+	/** Returns NULL if there is no memory. */
 	struct store_loan *(*borrow)(struct store_caller *caller);
 	/** Blocks until *pending, which the `done` of the client's operations count down, is 0. */
 	void (*run)(struct store_loan *loan, const size_t *pending);

@@ -190,7 +190,7 @@ static struct row_state row_of(struct store_alone *alone, const struct algo_limi
 	    &alone->cell, .row = {alone->row, limit->width, MEMORY_TAG, alone->load_is_atomic}};
 }
 
-/* Finds the state of a limit with phases. False: it has none yet. */
+/* Finds the state of a limit with phases. Returns false if it has none yet. */
 static bool find_health(struct row_state *at)
 {
 	at->head = row_head(at);

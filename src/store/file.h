@@ -30,8 +30,8 @@ enum file_access {
 
 /* Users and groups by their numbers, beside root and the process's own (effective) user. */
 struct file_trust {
-	uint64_t owner; /* the user whose file is accepted; 0: nobody else's */
-	uint64_t group; /* the group whose members may write it; 0: none */
+	uint64_t owner; /* the user whose file is accepted; 0 if it is nobody else's */
+	uint64_t group; /* the group whose members may write it, or 0 */
 };
 
 /**

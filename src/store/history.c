@@ -261,7 +261,7 @@ static struct table_spot cut_spot(const struct history_state *of)
 	                  memory_hash(of->store, CUT_IDENTITY, &of->hash, sizeof of->hash));
 }
 
-/* The state without its cut. False: it had none. */
+/* The state without its cut. Returns false if it had none. */
 static bool undo_cut(const struct history_state *of, uint64_t now_ns, struct algo_state *state)
 {
 	struct table_spot spot = cut_spot(of);

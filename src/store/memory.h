@@ -47,7 +47,7 @@ struct memory {
 	struct clock clock;
 	struct section section; /* of that table */
 	struct wide_table *former; /* one-word states from before the file grew, and so on; NULL */
-	struct shared *file;    /* NULL: this process's memory */
+	struct shared *file;    /* NULL for memory of this process */
 	const char *path;       /* of the file, or NULL */
 	size_t wide_count; /* of all tables of limits */
 	/* By the hash that the limit's identity is: the last of its tables. Only ever added to. */
@@ -153,7 +153,9 @@ static inline struct wide_table *memory_wide(const struct memory *store, uint64_
 	}
 }
 
-/** The larger table that another process has made instead of this one; this one if there is none. */
+/**
+ * The larger table that another process has made instead of this one; this one if there is none.
+ */
 __attribute__((noinline, cold)) struct wide_table *memory_find_newer(struct memory *store,
                                                                      struct wide_table *wide);
 

@@ -15,7 +15,7 @@
 #include "store/store.h"
 
 struct permit {
-	uint64_t id;   /* 0: none */
+	uint64_t id;   /* 0 for none */
 	uint64_t keys; /* the hashes of all keys that it was taken from, xored: it is no other's */
 };
 

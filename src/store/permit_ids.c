@@ -2,8 +2,8 @@
  * permit_ids.c: ids of permits, which nobody can guess and no two permits share.
  *
  * An id is half of a keyed hash of a counter. Each thread has a key of its own, which it draws from
- * the system once, so an id costs no system call, and threads do not meet. A child of a fork must not
- * go on with its parent's key: a page that the system empties in children has a mark, and a key
+ * the system once, so an id costs no system call, and threads do not meet. A child of a fork must
+ * not go on with its parent's key: a page that the system empties in children has a mark, and a key
  * serves as long as the mark is the one that it was drawn under.
  *
  * The two highest bits are the thread's stripe instead, in which neighbours differ: what is counted
@@ -20,10 +20,10 @@
 #define PAGE ((size_t)4096)
 
 struct ids {
-	uint64_t mark; /* 0: it has no key */
+	uint64_t mark; /* 0 if it has no key */
 	struct hash_key key;
 	uint64_t count;
-	uint64_t second; /* half of the last hash; 0: it was used */
+	uint64_t second; /* half of the last hash; 0 if it was used */
 	uint64_t stripe;
 	uint64_t number; /* the state of what permit_number draws */
 };

@@ -41,7 +41,7 @@ static int map_section(struct memory *store, int fd, const struct section_walk *
 
 /*
  * How far the first header says that sections go by now: others use what is before that, be
- * its header damaged or not. 0: the first header itself is not the one that was opened.
+ * its header damaged or not. Returns 0 if the first header itself is not the one that was opened.
  */
 static int find_end(const struct memory *store, int fd, uint64_t size, uint64_t *end,
                     struct weir_error *error)

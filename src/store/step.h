@@ -23,7 +23,7 @@ struct memory_other {
 	struct table_slot slot;
 };
 
-/** One step on such a state. False: the cell has changed meanwhile. */
+/** One step on such a state. Returns false if the cell has changed meanwhile. */
 __attribute__((noinline, cold)) bool
 memory_apply_other(const struct memory_other *other, const struct algo_call *call,
                    const struct algo_time *time, struct algo_outcome *out, uint64_t *until_ns);

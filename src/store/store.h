@@ -33,7 +33,7 @@ struct store_kind {
 };
 
 struct store {
-	const struct store_kind *kind; /* NULL: memory, where steps are done at once */
+	const struct store_kind *kind; /* NULL for memory, where steps are done at once */
 	size_t index;                  /* of its client, among turn->store_clients */
 };
 
@@ -99,7 +99,7 @@ void store_phases(const struct store *store, const struct algo_limit *limit, uin
  */
 struct store_key {
 	uint64_t hash;
-	struct cell *cell; /* where it was seen; NULL: not looked for, or not there */
+	struct cell *cell; /* where it was seen; NULL if not looked for, or not there */
 	struct wide_table *wide; /* that its limit has for wide states, where `cell` is; else NULL */
 };
 
@@ -153,7 +153,7 @@ struct store_step {
 
 /**
  * A step where it is done at once: on a bucket, or in the slot of a summed window, whose cell
- * seems to be near. False: nothing has happened, and store_run or its like does it. Else
+ * seems to be near. Returns false if nothing has happened, and store_run or its like does it. Else
  * *until_ns is the end of the state that it left.
  */
 bool store_try(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns);
@@ -198,7 +198,7 @@ struct store_operation {
 	bool unasked;  /* with `withheld`: whether it would have been granted is not known */
 	struct algo_outcome outcome;
 	uint64_t until_ns; /* as store_run returns it; of a reset the end of what was forgotten */
-	uint64_t clock_ns; /* Unix time at the store, which differs from ours; 0: it was not asked */
+	uint64_t clock_ns; /* Unix time at the store, which differs from ours; 0 if it was not asked */
 };
 
 /* The state of one limit alone, which has no key. */
@@ -215,8 +215,8 @@ void store_alone_close(struct store_alone *alone);
 bool store_alone_try(struct store_alone *alone, const struct store_step *step,
                      struct algo_outcome *out, uint64_t *until_ns);
 /**
- * The same of a limit that judges by outcomes: an acquire with a permit of this id, which returns when
- * its time is over, or STORE_DENIED, and a report. 0 or false: nothing has happened, and
+ * The same of a limit that judges by outcomes: an acquire with a permit of this id, which returns
+ * when its time is over, or STORE_DENIED, and a report. 0 or false: nothing has happened, and
  * store_alone_run does it.
  */
 #define STORE_DENIED 1 /* no permit's time ends then */

@@ -95,7 +95,7 @@ static uint64_t hash_name(const struct weir_engine *engine, struct slice name)
 	return store_hash(engine->table->store, 0, name.data, name.len);
 }
 
-/* False: no memory. */
+/* Returns false if there is no memory. */
 static bool add_name(const struct weir_engine *engine, struct map *names, const char *name,
                      size_t number)
 {

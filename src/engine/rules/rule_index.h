@@ -1,4 +1,6 @@
-/* rule_index.h: what is inside of a struct match: rules filed under the values that they ask for. */
+/*
+ * rule_index.h: what is inside of a struct match: rules filed under the values that they ask for.
+ */
 #ifndef ENGINE_RULES_RULE_INDEX_H
 #define ENGINE_RULES_RULE_INDEX_H
 
@@ -35,8 +37,10 @@ struct slots {
 
 struct condition {
 	int attribute;
-	/* 1 + the slot of a single whole value, or 0 if it is something else. A request looks its own value
-	 * up once, so this compares two numbers and no text that is outside the cache. */
+	/*
+	 * 1 + the slot of a single whole value, or 0 if it is something else. A request looks its own
+	 * value up once, so this compares two numbers and no text that is outside the cache.
+	 */
 	uint32_t equal;
 	const struct rules_condition *rule;
 };
@@ -55,7 +59,7 @@ struct match {
 	struct attribute *attributes;
 	size_t attribute_count;
 	/* The attribute `path`, and folded to what its variants share: an attribute of its own,
-	 * without a name, so that it is indexed as any other. -1: no rule asks for it. */
+	 * without a name, so that it is indexed as any other. -1 if no rule asks for it. */
 	int path, folded;
 	struct rule *rules;
 	size_t rule_count;

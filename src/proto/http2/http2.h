@@ -34,7 +34,7 @@
 
 struct http2;
 
-/** The preface follows. NULL: no memory. */
+/** The preface follows. Returns NULL if there is no memory. */
 struct http2 *http2_open(const struct codec_limits *limits);
 void http2_close(struct http2 *http2);
 enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *consumed,

@@ -49,7 +49,7 @@ static inline void http2_count(struct http2 *http2, ptrdiff_t bytes)
 		atomic_fetch_add_explicit(http2->limits->kept, (uint64_t)bytes, memory_order_relaxed);
 }
 
-/** NULL: it has ended, or was refused. */
+/** Returns NULL if it has ended, or was refused. */
 static inline struct http2_stream *http2_find(const struct http2 *http2, int32_t id)
 {
 	struct http2_stream *newest = http2->streams, *answered = http2->answered;
@@ -67,7 +67,7 @@ void http2_reset(struct http2 *http2, int32_t id, uint32_t code);
 void http2_drop_input(struct http2 *http2, struct http2_stream *stream);
 /** Frees what is kept of the answer. */
 void http2_drop_unsent(struct http2 *http2, struct http2_stream *stream);
-/** Appends one frame. False: there is none that may leave now. */
+/** Appends one frame. Returns false if there is none that may leave now. */
 bool http2_drain_frame(struct http2 *http2, struct buffer *out);
 /** Appends all frames that are to leave. */
 void http2_drain(struct http2 *http2, struct buffer *out);

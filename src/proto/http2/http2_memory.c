@@ -19,12 +19,14 @@
 
 #define STEP_BYTES 64 /* between the sizes */
 #define SIZES      16
-/* Steps of all pieces kept. The address sanitizer sees the use of freed memory only if it is freed. */
+/*
+ * Steps of all pieces kept. The address sanitizer sees the use of freed memory only if it is freed.
+ */
 #define KEPT_MAX ((size_t)(SANITIZED ? 0 : (128 << 10) / STEP_BYTES))
 
 /* Before each piece, whose alignment is that of malloc. */
 struct piece {
-	_Alignas(16) size_t steps; /* of its size; 0: it is longer than those that are kept */
+	_Alignas(16) size_t steps; /* of its size; 0 if it is longer than those that are kept */
 	struct piece *next;        /* in the list of its size */
 };
 

@@ -4,7 +4,7 @@
 
 #include "proto/request.h"
 
-/* False: no memory, or too many. */
+/* Returns false if there is no memory, or too many. */
 static bool add_places(struct http2_places *places)
 {
 	unsigned old = places->room, room = old ? 2 * old : 64;

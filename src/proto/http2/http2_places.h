@@ -16,13 +16,13 @@ struct http2_places {
 	unsigned room, free, cancelled;
 };
 
-/** 0: no memory, or too many. */
+/** Returns 0 if there is no memory, or too many. */
 unsigned http2_places_take(struct http2_places *places, int32_t stream);
 /** Returns its stream. */
 int32_t http2_places_leave(struct http2_places *places, unsigned place);
 /** The client wants no answer to this request any more. */
 void http2_places_cancel(struct http2_places *places, unsigned place);
-/** Leaves the place of a cancelled request, and returns it. 0: there is none. */
+/** Leaves the place of a cancelled request, and returns it. Returns 0 if there is none. */
 unsigned http2_places_cancelled(struct http2_places *places);
 
 #endif

@@ -12,7 +12,7 @@ struct resp_call {
 	struct resp_session *session;
 	const struct slice *args; /* its words, the name among them */
 	size_t count;
-	struct slice user; /* the name; NULL: none is known */
+	struct slice user; /* the name; NULL if none is known */
 	struct buffer *out;
 };
 

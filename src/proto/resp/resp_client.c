@@ -79,7 +79,9 @@ struct hello {
 	struct slice name; /* data NULL: not set */
 };
 
-/* HELLO [version [AUTH user password] [SETNAME name]]. False: it is answered by an error. */
+/*
+ * HELLO [version [AUTH user password] [SETNAME name]]. Returns false if it is answered by an error.
+ */
 static bool read_hello(const struct resp_call *call, struct hello *hello)
 {
 	hello->version = (uint64_t)call->session->protocol;
@@ -219,7 +221,7 @@ static const struct {
 
 #define TRACKING_OPTION_COUNT (sizeof tracking_options / sizeof *tracking_options)
 
-/* False: a word is none of them, or its value is missing or no number. */
+/* Returns false if a word is none of them, or its value is missing or no number. */
 static bool read_tracking(const struct resp_call *call, unsigned *flags)
 {
 	uint64_t id;
@@ -241,7 +243,7 @@ static bool read_tracking(const struct resp_call *call, unsigned *flags)
 	return true;
 }
 
-/* Names options that contradict each other or the earlier ones; NULL: none do. */
+/* Names options that contradict each other or the earlier ones; NULL if none do. */
 static const char *tracking_conflict(unsigned before, unsigned flags)
 {
 	if ((flags & TRACKING_PREFIX) && !(flags & TRACKING_BCAST))
@@ -297,7 +299,7 @@ static void client_caching(const struct resp_call *call)
 		resp_call_ok(call);
 }
 
-/* To no other connection; -1: tracking is off. */
+/* To no other connection; -1 if tracking is off. */
 static void client_getredir(const struct resp_call *call)
 {
 	resp_write_integer(call->out, call->session->tracking & TRACKING_ON ? 0 : -1);

@@ -49,7 +49,7 @@ struct resp_call;
 struct resp_spec {
 	struct slice name; /* in capitals */
 	uint8_t min, max;  /* words, the name among them */
-	uint8_t key;       /* which of them is the key; 0: none */
+	uint8_t key;       /* which of them is the key, or 0 */
 	bool keys;         /* all behind it are keys, too */
 	enum request_kind kind;
 	enum request_op op;

@@ -43,7 +43,7 @@ struct koala {
 	const char *file, *directory; /* of the source */
 	struct slice line;     /* the one that is read */
 	unsigned line_number;
-	unsigned rules_line, result_line;           /* where these sections begin; 0: nowhere yet */
+	unsigned rules_line, result_line;           /* where these sections begin, or 0 */
 	struct buffer dictionaries, rules, results; /* arrays of these structs */
 	bool no_memory;
 	/* If a part can't be read, no remark says that it is missing. */

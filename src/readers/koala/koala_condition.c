@@ -47,7 +47,9 @@ static size_t drop_zeros(char *text, size_t len)
 	return n;
 }
 
-/* Addresses are decimal in Koala, with zeros before their parts or without. False: it is no form.
+/*
+ * Addresses are decimal in Koala, with zeros before their parts or without. Returns false if it is
+ * no form. /
  */
 static bool read_without_zeros(struct koala *koala, struct slice text, struct rules_value *out)
 {
@@ -88,7 +90,7 @@ static void read_value(struct koala *koala, struct slice text, bool is_first,
 	}
 }
 
-/* The next value of a list; an empty one has no effect. False: there is none. */
+/* The next value of a list; an empty one has no effect. Returns false if there is none. */
 static bool next_value(struct slice *rest, struct slice *value)
 {
 	do {
@@ -209,7 +211,7 @@ static const char *read_name(struct koala *koala, struct slice name)
 	return copy;
 }
 
-/* False: it is none. */
+/* Returns false if it is none. */
 static bool read_condition(struct koala *koala, struct slice text, struct rules_condition *out,
                            bool *combined)
 {

@@ -116,7 +116,10 @@ static void read_line(struct koala *koala, struct slice line, enum section secti
 	}
 }
 
-/* Finds the first byte of `line` that is no UTF-8 or a control character. NULL: there is none. */
+/*
+ * Finds the first byte of `line` that is no UTF-8 or a control character. Returns NULL if there is
+ * none.
+ */
 static const char *find_strange(struct slice line)
 {
 	const char *p = line.data, *end = p + line.len;

@@ -20,7 +20,7 @@ struct koala_method {
 	uint64_t exact_max; /* past this count its limit is counted in parts of the time */
 };
 
-/** NULL: none that counts has that name. */
+/** NULL if none that counts has that name. */
 const struct koala_method *koala_method_find(struct slice name);
 
 /* For messages. */

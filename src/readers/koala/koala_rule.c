@@ -241,7 +241,7 @@ static bool read_answer(struct koala *koala, struct reading *rule, struct koala_
 	return true;
 }
 
-/* The [ that stands in one of the first parts, whose ] is missing; NULL: there is none. */
+/* The [ that stands in one of the first parts, whose ] is missing; NULL if there is none. */
 static const char *find_unclosed(const struct reading *rule, enum part count)
 {
 	const char *found = NULL;

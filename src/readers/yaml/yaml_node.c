@@ -100,7 +100,7 @@ static bool has_key(const struct node_key *key, unsigned variant)
 struct pairs {
 	const struct node_table *table;
 	unsigned variant;
-	const yaml_node_t *keys[NODE_KEYS_MAX], *values[NODE_KEYS_MAX]; /* NULL: not there */
+	const yaml_node_t *keys[NODE_KEYS_MAX], *values[NODE_KEYS_MAX]; /* NULL if not there */
 	bool meant[NODE_KEYS_MAX]; /* another key is there that was probably to be this one */
 };
 

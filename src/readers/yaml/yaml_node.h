@@ -39,11 +39,11 @@ struct node_key;
 struct reader {
 	yaml_document_t *document;
 	struct weir_config *config;
-	const char *directory;          /* that names of files are relative to; NULL: the working one */
+	const char *directory;          /* of relative file names; NULL for the working one */
 	struct weir_error *error;       /* may be NULL */
 	const struct node_name *limits; /* `config->limit_count` of them, once these are read */
 	bool limits_unknown;            /* for they could not be read at all */
-	const char *file;               /* that the text is of; NULL: none */
+	const char *file;               /* that the text is of, or NULL */
 };
 
 struct printer {
@@ -57,8 +57,8 @@ struct node_kind {
 	            void *field);
 	/*
 	 * Appends the value; on lines of its own if it begins with a newline. False: nobody need print
-	 * it, since it is what `otherwise` has, the default's field; that is NULL where any value counts.
-	 * NULL: it is never printed.
+	 * it, since it is what `otherwise` has, the default's field; that is NULL where any value
+	 * counts. NULL: it is never printed.
 	 */
 	bool (*print)(const struct printer *printer, const struct node_key *key, const void *field,
 	              const void *otherwise);
@@ -66,12 +66,12 @@ struct node_kind {
 
 struct node_key {
 	const char *name;
-	const struct node_kind *kind;  /* NULL: the mapping's owner reads and prints it */
+	const struct node_kind *kind;  /* NULL if the mapping's owner reads and prints it */
 	size_t offset;                 /* of the field in the object */
-	unsigned variants;             /* kinds of the object that have this key, as bits; 0: all */
+	unsigned variants;             /* kinds of the object that have this key, as bits; 0 if all */
 	bool required;                 /* in these */
 	bool hidden;                   /* known, but not among the keys that errors name */
-	size_t has;                    /* of a bool that says whether the key was given; 0: none */
+	size_t has;                    /* of a bool that says whether the key was given, or 0 */
 	union {
 		const struct word *words;        /* node_word */
 		const struct node_items *items;  /* node_list */
@@ -85,7 +85,7 @@ struct node_key {
 struct node_items {
 	yaml_node_type_t type;
 	const char *expected; /* "a list of rules" */
-	const char *each;     /* "rule": no two have one name; NULL: they may be equal */
+	const char *each;     /* "rule": no two have one name; NULL if they may be equal */
 	size_t size;          /* of an element */
 	bool required;        /* at least one */
 	/* `name` is the item, or the pair's key; an item that has its name inside puts it there. */
@@ -217,7 +217,9 @@ struct phrase node_found(const yaml_node_t *node);
 /** A warning about `node`, which keeps nothing from being read. 0 or ENOMEM. */
 int node_warning(struct reader *reader, const yaml_node_t *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** Adds `found` to a message that says what a name may be, and which of these was probably meant. */
+/**
+ * Adds `found` to a message that says what a name may be, and which of these was probably meant.
+ */
 struct phrase node_found_near(const yaml_node_t *node, const char *meant);
 /** "expected WHAT, found …" */
 int node_expected(struct reader *reader, const yaml_node_t *node, const char *what);

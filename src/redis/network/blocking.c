@@ -34,7 +34,7 @@ struct line {
 	struct redis_dialer *dialer;         /* of a lookup */
 	struct lookup *lookup;               /* of a socket NULL */
 	struct redis_attempt *attempt;       /* of a socket */
-	int fd;                              /* -1: none */
+	int fd;                              /* -1 for none */
 	enum line_state state;
 	int error;  /* why a socket was lost: an errno, or 0 */
 	bool sends; /* it has bytes to be written, maybe */

@@ -139,7 +139,7 @@ static int check_word(struct slice word, const struct entry *entry, struct weir_
 	return WEIR_OK;
 }
 
-/* The next word, and the number of its line; false: there are no more. */
+/* The next word, and the number of its line; false if there are no more. */
 static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
 {
 	while (rest->len > 0) {

@@ -217,7 +217,9 @@ static int take_text(struct scan *s, int column)
 	return WEIR_OK;
 }
 
-/* Past the digits of "0.012", which is how nginx writes times; NULL if that is not what is there. */
+/*
+ * Past the digits of "0.012", which is how nginx writes times; NULL if that is not what is there.
+ */
 static const char *time_end(const char *p, const char *end)
 {
 	const char *point = p;
@@ -233,7 +235,7 @@ static const char *time_end(const char *p, const char *end)
 	return p < end && (unsigned char)(*p - '0') <= 9 ? NULL : p;
 }
 
-/* Past one or more times: "0.100, 0.200 : -". NULL: there is none. */
+/* Past one or more times: "0.100, 0.200 : -". Returns NULL if there is none. */
 static const char *times_end(const char *p, const char *end)
 {
 	bool any = false;
@@ -254,7 +256,7 @@ static const char *times_end(const char *p, const char *end)
 	}
 }
 
-/* The column that a field's name tells, and past the name; -1: it has no such name. */
+/* The column that a field's name tells, and past the name; -1 if it has no such name. */
 static int named_time(const char **at, const char *end)
 {
 	static const struct {
@@ -278,7 +280,10 @@ static int named_time(const char **at, const char *end)
 	return -1;
 }
 
-/* The next field: a string's inside, times in a row, or what ends at a blank. NULL: it has no end. */
+/*
+ * The next field: a string's inside, times in a row, or what ends at a blank. Returns NULL if it
+ * has no end.
+ */
 static const char *take_field(struct scan *s, const char **end)
 {
 	const char *from = s->at;

@@ -36,7 +36,7 @@ struct record {
 	struct slice values[FORMAT_FIELDS_MAX]; /* as the fields; data NULL: absent */
 
 	/* From endings_read, where that is called. */
-	uint64_t latency_ns; /* 0: it is not known, or none */
+	uint64_t latency_ns; /* 0 if it is not known, or none */
 	uint64_t end_ns;     /* the time behind it */
 	uint8_t outcome;     /* enum weir_outcome, or RECORD_NO_END */
 
@@ -60,8 +60,8 @@ typedef int format_parse(const struct columns *columns, struct slice line, struc
 
 struct format {
 	const char *name;
-	const char *const *fixed; /* its columns' names, NULL behind them; NULL: not fixed */
-	/** Reads the first line as names of columns; NULL: the format has no such line. */
+	const char *const *fixed; /* its columns' names, NULL behind them; NULL if not fixed */
+	/** Reads the first line as names of columns; NULL if the format has no such line. */
 	int (*header)(struct columns *columns, struct slice line, struct weir_error *error);
 	format_parse *parse;
 };

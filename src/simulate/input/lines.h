@@ -18,7 +18,7 @@
 
 struct lines {
 	int fd;
-	struct unpack *unpack; /* NULL: a text */
+	struct unpack *unpack; /* NULL for a plain text */
 	char *data;
 	size_t begin, end; /* of what was read and not yet given out */
 	uint64_t number;   /* of the line last given out, from 1 */
@@ -37,10 +37,13 @@ int lines_open(struct lines *lines, int fd);
 int lines_copy(struct lines *lines, struct slice text);
 void lines_close(struct lines *lines);
 
-/** The beginning of what lines_next will give, of LINES_LENGTH_MAX bytes unless the file ends before. */
+/**
+ * The beginning of what lines_next will give, of LINES_LENGTH_MAX bytes unless the file ends
+ * before.
+ */
 struct slice lines_peek(struct lines *lines);
 
-/** 1: *line is the next one; 0: there is none; EIO with errno set, as unpack_read does. */
+/** 1: *line is the next one; 0 if there is none; EIO with errno set, as unpack_read does. */
 int lines_next(struct lines *lines, struct line *line);
 
 #endif

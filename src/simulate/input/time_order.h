@@ -42,10 +42,10 @@ struct order_stats {
 	uint64_t ahead;  /* too far ahead; counted at the latest time seen */
 };
 
-struct order *order_open(void); /* NULL: out of memory */
+struct order *order_open(void); /* NULL if out of memory */
 void order_close(struct order *order);
 
-/** Copies a request. False: there is no room, until some are done and released. */
+/** Copies a request. Returns false if there is no room, until some are done and released. */
 bool order_add(struct order *order, const struct record *record, size_t value_count);
 
 /** The next request, or NULL: more must be added first. With `ended`: until there is none. */

@@ -23,9 +23,9 @@ struct trace {
 	FILE *reports;
 	const char *before_report; /* what clears the line that it goes to; may be NULL */
 	bool begun;                /* the first line was seen */
-	uint64_t size;             /* of the file; 0: not known */
+	uint64_t size;             /* of the file; 0 if not known */
 	uint64_t malformed;        /* lines so far */
-	uint64_t first_ns;         /* time of the first request; 0: there was none */
+	uint64_t first_ns;         /* time of the first request; 0 if there was none */
 };
 
 /**

@@ -29,7 +29,9 @@ struct pattern {
 	char address[32];
 };
 
-/** Appends every algorithm at one rate, side by side, as a rule file: for callers without a file. */
+/**
+ * Appends every algorithm at one rate, side by side, as a rule file: for callers without a file.
+ */
 void pattern_add_limits(struct buffer *yaml);
 
 /**
@@ -39,7 +41,9 @@ void pattern_add_limits(struct buffer *yaml);
 int pattern_open(struct pattern *pattern, const char *name, const struct weir_limit *limit,
                  uint64_t count, const struct fields *fields, struct weir_error *error);
 
-/** A struct source's `next`. 1: *record is the next, good until the next call; 0: there is none. */
+/**
+ * A struct source's `next`. 1: *record is the next, good until the next call; 0 if there is none.
+ */
 int pattern_next(void *pattern, struct record *record, struct weir_error *error);
 
 #endif

@@ -20,7 +20,7 @@ struct unpack {
 	int fd;
 	bool ended;        /* the file has no more bytes */
 	bool inside;       /* a member or frame has begun and not ended */
-	decode_fn *decode; /* NULL: the file is plain */
+	decode_fn *decode; /* NULL if the file is plain */
 	const char *damage;
 	uint64_t consumed;
 	z_stream gzip;

@@ -15,7 +15,7 @@
 
 struct unpack;
 
-/** Reads `fd`, which stays the caller's. NULL: out of memory. */
+/** Reads `fd`, which stays the caller's. Returns NULL if out of memory. */
 struct unpack *unpack_open(int fd);
 void unpack_close(struct unpack *unpack); /* NULL does nothing */
 
@@ -25,7 +25,9 @@ void unpack_close(struct unpack *unpack); /* NULL does nothing */
  */
 ptrdiff_t unpack_read(struct unpack *unpack, char *out, size_t size);
 
-/** The fault in the compressed bytes, as "expected ..., found ...". NULL: there is none. */
+/**
+ * The fault in the compressed bytes, as "expected ..., found ...". Returns NULL if there is none.
+ */
 const char *unpack_damage(const struct unpack *unpack);
 
 /** Bytes read from the file so far. */

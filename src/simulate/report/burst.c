@@ -20,7 +20,7 @@ struct entry {
  * writes to the log and waits for nothing in it; a single entry needs none.
  */
 struct key {
-	uint64_t hash; /* 0: free */
+	uint64_t hash; /* 0 if free */
 	uint64_t sum;  /* of the entries; those of an older period may still be among them */
 	uint64_t last_ns;
 	uint32_t log; /* where it begins, in LOG_FIRST entries */
@@ -29,7 +29,7 @@ struct key {
 
 /* A log that its key has outgrown. */
 struct free_log {
-	uint32_t next; /* 1-based; 0: the last */
+	uint32_t next; /* 1-based; 0 for the last */
 };
 
 struct burst {

@@ -25,7 +25,7 @@ struct burst_stats {
 	uint64_t untracked; /* calls for keys that are not tracked */
 };
 
-/** `keys_max` at least 1. NULL: out of memory. */
+/** `keys_max` at least 1. Returns NULL if out of memory. */
 struct burst *burst_open(uint64_t period_ns, uint64_t keys_max);
 void burst_close(struct burst *burst);
 

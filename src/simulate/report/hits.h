@@ -29,7 +29,10 @@ void hits_close(struct hits *hits);
 /** A request of the key with this hash. */
 void hits_add(struct hits *hits, uint64_t hash, bool denied);
 
-/** Requests of each key, and denied requests of each key that was hit. False: out of memory. */
+/**
+ * Requests of each key, and denied requests of each key that was hit. Returns false if out of
+ * memory.
+ */
 bool hits_spreads(const struct hits *hits, struct hits_spread *asked, struct hits_spread *denied);
 
 #endif

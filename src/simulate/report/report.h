@@ -29,7 +29,7 @@ struct report {
 	const char *source;                         /* a trace's path, or a pattern's name */
 	uint64_t malformed;                         /* lines */
 	bool as_rules;                              /* one scenario of rules, not limits side by side */
-	const struct report_suggestion *suggestion; /* NULL: none was asked for */
+	const struct report_suggestion *suggestion; /* NULL if none was asked for */
 };
 
 #define REPORT_TOP 10 /* keys listed of those that are denied most */

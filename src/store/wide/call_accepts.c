@@ -2,10 +2,11 @@
  * call_accepts.c: the loop in which requests and their reports meet on how many were accepted.
  *
  * rows/accepts.h keeps it in cells, each of which changes by itself. A request looks, is decided on
- * by what it saw (algo/outcomes/success_ratio.h), and is counted, whether it passes or not. Two that look at once
- * may both be decided on without the other; counted are both. Of those that pass only since none has
- * for so long, one is noted as the last, and only that one passes. A larger table takes over with a
- * row of its own, so for the time of a window both are looked at, and the newer one counts.
+ * by what it saw (algo/outcomes/success_ratio.h), and is counted, whether it passes or not. Two
+ * that look at once may both be decided on without the other; counted are both. Of those that pass
+ * only since none has for so long, one is noted as the last, and only that one passes. A larger
+ * table takes over with a row of its own, so for the time of a window both are looked at, and the
+ * newer one counts.
  */
 #include "base/draw.h"
 #include "rows/accepts.h"
@@ -62,7 +63,7 @@ static enum accepts_verdict ask(const struct watch *watch, unsigned priority, ui
 	return accepts_ask(&watch->seen, share, *draw);
 }
 
-/* Notes it as the last that passed. False: another request is by now. */
+/* Notes it as the last that passed. Returns false if another request is by now. */
 static bool note(const struct watch *watch)
 {
 	return watch->seen.passed_ns < watch->seen.now_ns &&

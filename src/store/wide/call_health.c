@@ -2,10 +2,10 @@
  * call_health.c: acquires, reports, resets and forces a key of a limit with phases.
  *
  * rows/health.h keeps it in cells, each of which changes by itself; what each change is to be,
- * algo/outcomes/health.h says. An acquire takes a flight, then, in half-open, a probe of the phase; a report
- * gives back the probe, then the flight, and counts the outcome; whoever finds that the window
- * says so opens it, by one swap of the phase. docs/design/health.md tells why the order
- * is this, and what a process leaves that dies in between.
+ * algo/outcomes/health.h says. An acquire takes a flight, then, in half-open, a probe of the phase;
+ * a report gives back the probe, then the flight, and counts the outcome; whoever finds that the
+ * window says so opens it, by one swap of the phase. docs/design/health.md tells why the order is
+ * this, and what a process leaves that dies in between.
  */
 #include <string.h>
 
@@ -56,7 +56,10 @@ static bool is_one_too_many(const struct watch *watch)
 	       watch->held.limit->health.max_concurrent != 0 && are_too_many(*watch);
 }
 
-/* A permit for what `health` has granted. False: look again; `out` may be a denial for want of room. */
+/*
+ * A permit for what `health` has granted. Returns false if the caller is to look again; `out` may
+ * be a denial for want of room.
+ */
 static bool take(struct watch *watch, const struct health_state *health, uint64_t id,
                  struct algo_outcome *out, uint64_t *until_ns)
 {
@@ -205,8 +208,8 @@ static struct health_result result_of(const struct algo_limit *limit, const stru
 }
 
 /*
- * The outcome of another server's permit: it counts in the window of a closed key. A probe's outcome
- * decides the phase at the server that gave it (give()).
+ * The outcome of another server's permit: it counts in the window of a closed key. A probe's
+ * outcome decides the phase at the server that gave it (give()).
  */
 static void count_foreign(struct watch *watch, const struct algo_call *call)
 {
@@ -228,7 +231,9 @@ static void count_foreign(struct watch *watch, const struct algo_call *call)
 		                                        1, watch->held.now_ns, permit.stripe});
 }
 
-/* Gives back the newest permits. Those of a half-open phase are probes, which then nobody judges. */
+/*
+ * Gives back the newest permits. Those of a half-open phase are probes, which then nobody judges.
+ */
 __attribute__((noinline)) static void give_newest(struct watch *watch, uint64_t n,
                                                   struct algo_outcome *out)
 {
@@ -319,7 +324,10 @@ static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
 	return ends ? call->until_ns : HEALTH_FOR_EVER;
 }
 
-/* Puts the key into a phase. False: read it anew. Without room it is denied. */
+/*
+ * Puts the key into a phase. Returns false if the caller is to read the key anew. Without room it
+ * is denied.
+ */
 static bool enter(struct watch *watch, const struct health_state *after, enum algo_cause cause,
                   struct algo_outcome *out)
 {

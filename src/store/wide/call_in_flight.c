@@ -190,7 +190,10 @@ static void tell(struct flown *flown, struct algo_outcome *out)
 	explain(flown, out);
 }
 
-/* Notes that a class asks, where priorities are in use. False: look again. */
+/*
+ * Notes that a class asks, where priorities are in use. Returns false if the caller is to look
+ * again.
+ */
 static bool see(const struct flown *flown, unsigned priority)
 {
 	struct headroom after;
@@ -278,7 +281,7 @@ RARE static uint64_t take_off(struct flown *flown, struct wide_state *state, uin
 	return taken;
 }
 
-/* Swaps the cells that were checked. False: look again. */
+/* Swaps the cells that were checked. Returns false if the caller is to look again. */
 static bool give(struct flown *flown, uint64_t *until_ns)
 {
 	const struct flying_params *params = &flown->held.limit->flying;
@@ -334,7 +337,10 @@ static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
 	}
 }
 
-/* Takes a permit of a part off the newest row, or else off a former one. False: it is in none. */
+/*
+ * Takes a permit of a part off the newest row, or else off a former one. Returns false if it is in
+ * none.
+ */
 static bool take_off_any(struct flown *flown, uint64_t part)
 {
 	while (flown->head == FLYING_OPEN && flights_of(&flown->seen.flights, part) > 0) {
@@ -350,7 +356,7 @@ static bool take_off_any(struct flown *flown, uint64_t part)
 	return false;
 }
 
-/* A report of one permit. False: it is not in flight. */
+/* A report of one permit. Returns false if it is not in flight. */
 static bool land(struct flown *flown, const struct algo_call *call)
 {
 	const struct flying_params *params = &flown->held.limit->flying;

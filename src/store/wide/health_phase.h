@@ -13,15 +13,23 @@
 /** Makes the head such that the row stays the key's, in that phase. */
 enum held_kept health_phase_keep(struct watch *watch, const struct health_state *health);
 
-/** Puts the phase that was read into another one, for this cause. False: others have changed it. */
+/**
+ * Puts the phase that was read into another one, for this cause. Returns false if others have
+ * changed it.
+ */
 bool health_phase_change(struct watch *watch, const struct health_state *after,
                          enum algo_cause cause);
 
-/** Ends `count` probes of the half-open phase that was read. False: others have changed the phase. */
+/**
+ * Ends `count` probes of the half-open phase that was read. Returns false if others have changed
+ * the phase.
+ */
 bool health_phase_end_probes(struct watch *watch, struct health_result result, unsigned count,
                              uint64_t at_ns);
 
-/** Counts results in the window of the closed phase that was read. If the window trips, it opens. */
+/**
+ * Counts results in the window of the closed phase that was read. If the window trips, it opens.
+ */
 void health_phase_count(struct watch *watch, struct health_ends ends);
 
 /**

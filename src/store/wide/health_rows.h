@@ -13,14 +13,14 @@ struct watch {
 	struct held held;               /* of former rows only those that are live */
 	struct algo_notification *told; /* what a fleet is to be told, which decides; or NULL */
 	struct health_look seen;
-	uint64_t lost_ns; /* when permits were lost that this call has found; 0: it has found none */
+	uint64_t lost_ns; /* when permits were lost that this call has found; 0 if it has found none */
 	struct algo_turn turns[ALGO_TURNS_MAX]; /* that this call has made */
 	uint8_t turned;
 };
 
 /**
- * Finds the key anew, by the limit that has taken over, and looks at its rows. `sweep` may be NULL. A
- * key without a row in the newest table is not swept.
+ * Finds the key anew, by the limit that has taken over, and looks at its rows. `sweep` may be NULL.
+ * A key without a row in the newest table is not swept.
  */
 void health_rows_look(struct watch *watch, struct health_sweep *sweep);
 
@@ -37,7 +37,9 @@ void health_rows_note_lost(struct watch *watch, const struct health_sweep *sweep
 /** The window of the phase that was seen, wherever it was counted. Returns as health_row_tally. */
 uint64_t health_rows_tally(const struct watch *watch, struct health_tally *tally);
 
-/** The row in which a permit is in flight, and whether it has a cell of its own there. NULL: none.
+/**
+ * The row in which a permit is in flight, and whether it has a cell of its own there. NULL for
+ * none. /
  */
 const struct row_state *health_rows_find(const struct watch *watch, struct health_permit *permit);
 

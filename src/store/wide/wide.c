@@ -98,7 +98,7 @@ static bool attempt(struct wide_state *state, struct row_step *on, struct algo_c
 /*
  * For a key that has no state in its limit's table: what it has in the one that the limit
  * had before. That is closed there first, so that it is the last word; whoever dies in
- * between leaves it closed, and the next finds it so. False: look again.
+ * between leaves it closed, and the next finds it so. Returns false if the caller is to look again.
  */
 static bool find_former(struct wide_table *former, const struct store_key *key,
                         const struct row_step *on, struct cell *head)

@@ -7,7 +7,7 @@
 /* The place of a state, and the head that was found there. */
 struct wide_state {
 	struct wide_table *asked; /* the table that was searched first */
-	struct wide_table *wide;  /* the one with the head, if there is a head; NULL: it is one limit's alone */
+	struct wide_table *wide;  /* the one with the head, if any; NULL for one limit's own */
 	struct table_spot spot;
 	struct row_state at;
 };
@@ -39,7 +39,8 @@ bool wide_still(const struct wide_state *state);
 
 /**
  * Swaps the head for `after`, or makes one; where others have to make room for it, a peek of
- * the step's limit tells how much they have in use. False: it has changed, or wide_is_full tells.
+ * the step's limit tells how much they have in use. Returns false if it has changed, or
+ * wide_is_full tells.
  */
 bool wide_store_head(struct wide_state *state, const struct row_step *on, struct cell after);
 
