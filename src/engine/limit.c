@@ -49,14 +49,13 @@ static bool any(const uint64_t reserved[4])
 	return reserved[0] || reserved[1] || reserved[2] || reserved[3];
 }
 
+/* Whether the options of one algorithm, which may be NULL, have a reserved field set. */
+#define OWN_RESERVED(own) ((own) && any((own)->reserved))
+
 static bool has_reserved(const struct weir_limit_options *options)
 {
-	const struct weir_breaker_options *breaker = options->breaker;
-	const struct weir_throttle_options *throttle = options->throttle;
-	const struct weir_adaptive_options *adaptive = options->adaptive;
-
-	return any(options->reserved) || (breaker && any(breaker->reserved)) ||
-	       (throttle && any(throttle->reserved)) || (adaptive && any(adaptive->reserved));
+	return any(options->reserved) || OWN_RESERVED(options->breaker) ||
+	       OWN_RESERVED(options->throttle) || OWN_RESERVED(options->adaptive);
 }
 
 int limit_init(struct weir_limit *limit, const struct weir_limit_options *options,

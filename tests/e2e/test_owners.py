@@ -11,7 +11,6 @@ import tempfile
 
 import pytest
 from harness import BUILD, PATIENCE, ROOT, WEIR, Server
-from test_docs import sanitize
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users")
 
@@ -19,6 +18,12 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as othe
 SERVICE, OTHER = "daemon", "nobody"
 IDS = {name: pwd.getpwnam(name).pw_uid for name in (SERVICE, OTHER, "root")}
 GROUP = grp.getgrnam(SERVICE).gr_gid
+
+
+def sanitize():
+    """The flags by which a program goes with the libraries of this form."""
+    name = {"asan": "address,undefined", "tsan": "thread"}.get(BUILD.name)
+    return [f"-fsanitize={name}"] if name else []
 
 
 def run_as(user, group=None):

@@ -109,47 +109,47 @@ static void check_chunk(const struct advice *advice, const struct rules_limit *l
 		       limit->options.name);
 }
 
-/* Settings of a breaker which change nothing. */
+/* Settings beside a window of outcomes which change nothing. */
 static void check_breaker(const struct advice *advice, const struct rules_limit *limit)
 {
 	const struct weir_breaker_options *given = limit->options.breaker;
 	struct weir_limit_options all = limit->options;
 	union algo_own own;
-	const struct weir_breaker_options *breaker = &own.breaker;
+	const struct weir_breaker_options *filled = &own.breaker;
 	struct spot spot = {limit->file, limit->line, limit->column};
 
 	algorithm_resolve(&all, &own);
-	if (breaker->quorum && !rules_store(limit, advice->plan->redis))
+	if (filled->quorum && !rules_store(limit, advice->plan->redis))
 		advise(advice, spot,
 		       "expected a store at Redis beside quorum, found none: this server alone judges "
 		       "limit \"%s\"",
 		       limit->options.name);
-	if (given->slow_percent && breaker->slow_ns == 0)
+	if (given->slow_percent && filled->slow_ns == 0)
 		advise(advice, spot,
 		       "expected slow beside slow_rate, found none: no call of limit \"%s\" is slow",
 		       limit->options.name);
-	if (given->minimum && breaker->calls && given->minimum > breaker->calls)
+	if (given->minimum && filled->calls && given->minimum > filled->calls)
 		advise(advice, spot,
 		       "expected a minimum of at most the %llu calls of the window, found %llu: limit "
 		       "\"%s\" is judged from %llu calls on",
-		       (unsigned long long)breaker->calls, (unsigned long long)given->minimum,
-		       limit->options.name, (unsigned long long)breaker->calls);
-	if (given->probe_timeout_ns > breaker->permit_timeout_ns)
+		       (unsigned long long)filled->calls, (unsigned long long)given->minimum,
+		       limit->options.name, (unsigned long long)filled->calls);
+	if (given->probe_timeout_ns > filled->permit_timeout_ns)
 		advise(advice, spot,
 		       "expected a probe_timeout of at most permit_timeout, found a longer one: probes of "
 		       "limit "
 		       "\"%s\" end with their permits",
 		       limit->options.name);
-	if (given->sleep_max_ns && given->sleep_max_ns < breaker->sleep_ns)
+	if (given->sleep_max_ns && given->sleep_max_ns < filled->sleep_ns)
 		advise(advice, spot,
 		       "expected a sleep_max of at least sleep, found a shorter one: each sleep of limit "
 		       "\"%s\" is as long as the first",
 		       limit->options.name);
-	if (breaker->calls && given->failures > breaker->calls)
+	if (filled->calls && given->failures > filled->calls)
 		advise(advice, spot,
 		       "expected failures of at most the %llu calls of the window, found %u: limit \"%s\" "
 		       "opens when all of these calls failed",
-		       (unsigned long long)breaker->calls, given->failures, limit->options.name);
+		       (unsigned long long)filled->calls, given->failures, limit->options.name);
 }
 
 static void check_limit(const struct advice *advice, const struct rules_limit *limit,
