@@ -59,7 +59,7 @@ void *map_add_text(struct map *map, uint64_t hash, struct slice text)
 
 	while ((value = map_add(map, hash)) && value->text.data && !slice_equal(value->text, text))
 		hash++;
-	if (value)
+	if (value && !value->text.data) /* a value that is there keeps its own: the caller's may end */
 		value->text = text;
 	return value;
 }
