@@ -17,7 +17,7 @@ typedef struct weir_engine weir_engine;
 
 /**
  * A fact about a request that rules may ask for, such as { "user", "ann", 3 }. An attribute that no
- * rule asks for has no effect. Of several with one name the first counts.
+ * rule asks for has no effect. If several attributes have one name, the first counts.
  */
 struct weir_attribute {
 	const char *name;  /**< NUL-terminated */

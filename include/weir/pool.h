@@ -29,9 +29,9 @@ typedef void weir_pool_return(void *context, weir_pool_run *run, void *argument)
 
 /** How many workers, and how they start tasks. */
 struct weir_pool_options {
-	uint32_t workers;      /**< threads, 1 to 1,024; 0: one for each processor online */
-	uint32_t bucket;       /**< tasks that may wait while all workers are busy, 1 to 2^24;
-	                            0: 1,000. 24 bytes each. */
+	uint32_t workers;      /**< threads, 1 to 1,024; default one for each processor online */
+	uint32_t bucket;       /**< tasks that may wait while all workers are busy, 1 to 2^24, at 24
+	                            bytes each; default 1,000 */
 	struct weir_rate rate; /**< count 0: none. Otherwise tasks start evenly spaced, never early,
 	                            by the monotonic clock. If the system or all workers were late,
 	                            the pool catches up the turns of the last 100 ms at once and

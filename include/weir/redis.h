@@ -35,15 +35,15 @@ extern "C" {
 
 /** Where a Redis is, and how long to wait for it. */
 struct weir_redis_options {
-	const char *url;          /**< redis://, redis+unix://, redis-cluster:// or redis+sentinel://, with
-	                               rediss for TLS, or valkey, see docs/rules.md; required */
-	const char *prefix;       /**< begins the name of every key; NULL: "weir:" */
-	uint64_t timeout_ns;      /**< of a call, 1 ms to a minute; 0: 20 ms */
+	const char *url;          /**< redis://, redis+unix://, redis-cluster:// or redis+sentinel://,
+	                               with rediss for TLS, or valkey, see docs/rules.md; required */
+	const char *prefix;       /**< begins the name of every key; default "weir:" */
+	uint64_t timeout_ns;      /**< of a call, 1 ms to a minute; default 20 ms */
 	uint64_t denied_cache_ns; /**< for this time a denial may be repeated without asking Redis, a
-	                               minute at most; 0: 1 s, WEIR_ZERO: never */
+	                               minute at most; default 1 s, WEIR_ZERO for never */
 	uint64_t nodes;           /**< servers that share the quota of a `local` limit while Redis is
-	                               away; 0: as the rule file says */
-	uint64_t capacity;        /**< keys of such limits in memory; 0: 1,000,000 */
+	                               unavailable; default as the rule file says */
+	uint64_t capacity;        /**< keys of such limits in memory; default 1,000,000 */
 	uint64_t reserved[6];
 };
 
@@ -64,7 +64,7 @@ struct weir_redis_options {
 WEIR_API int weir_redis_open(const struct weir_redis_options *options, weir_table **out,
                              struct weir_error *error);
 
-/** What a table at Redis has sent there. */
+/** Counts of the calls that a table at Redis has made. */
 struct weir_redis_stats {
 	uint64_t up;       /**< 1; 0 while calls fail at once */
 	uint64_t calls;    /**< sent to Redis since the table was opened, as all below */

@@ -27,9 +27,9 @@ WEIR_API int weir_config_read_file(const char *path, weir_config **out, struct w
 
 /** A remark about a file: an error, or a warning about a legal text that is unlikely meant. */
 struct weir_config_remark {
-	const char *path; /**< as it was given; NULL: about no file */
-	unsigned line;    /**< from 1; 0: about the file as a whole */
-	unsigned column;  /**< from 1; 0: about the line as a whole */
+	const char *path; /**< as it was given, or NULL if it is about no file */
+	unsigned line;    /**< from 1, or 0 if it is about the file as a whole */
+	unsigned column;  /**< from 1, or 0 if it is about the line as a whole */
 	bool is_error;    /**< false: a warning */
 	const char *text; /**< "expected …, found …" */
 	uint64_t reserved[2];
@@ -70,7 +70,7 @@ WEIR_API int weir_config_read_files(const struct weir_config_files *files, weir_
 
 /**
  * Reads and checks a text in YAML of `len` bytes, which need not end in NUL. Paths of other files
- * in it are relative to `directory`; NULL: to the working directory.
+ * in it are relative to `directory`, or to the working directory if `directory` is NULL.
  *
  *     const char *text = "limits: {login: {algorithm: token_bucket, rate: 5/m}}";
  *     if (weir_config_read_yaml(text, strlen(text), ".", &config, &error) != 0)

@@ -1,7 +1,7 @@
 /*
  * weir.h: decide for each request and key whether it may pass now.
  *
- * weir.h has limits, tables of keys, permits and batches. Beside it there are
+ * weir.h has limits, tables of keys, permits and batches. The other headers are:
  *
  *     <weir/limiter.h>  one limit without keys
  *     <weir/engine.h>   rules that choose the limits of a request
@@ -182,7 +182,7 @@ enum weir_unit {
 /** `count` per `period` units: 5/s is { 5 }, 10 per 100 ms { 10, 100, WEIR_UNIT_MILLISECOND }. */
 struct weir_rate {
 	uint64_t count;      /**< 1 to 2^32 */
-	uint64_t period;     /**< number of units, a year in all at most; 0: 1 */
+	uint64_t period;     /**< number of units, a year in all at most; default 1 */
 	enum weir_unit unit;
 };
 
@@ -211,32 +211,32 @@ enum weir_breaker_preset {
 /** When a breaker opens and closes. Where a preset is set, its defaults replace those below. */
 struct weir_breaker_options {
 	enum weir_breaker_preset preset;
-	uint32_t failure_percent;   /**< opens at this share of failed calls; 1 to 100; 0: 50 */
-	uint32_t failures;          /**< opens at this many failed calls of the window, in place of
-	                                 minimum and failure_percent; 1 to 1,000,000; 0: at a share */
-	uint32_t slow_percent;      /**< opens at this share of slow calls; 1 to 100; 0: 100 */
-	uint32_t probes;            /**< half-open: this many calls decide; 1 to 100; 0: 1 */
+	uint32_t failure_percent;   /**< opens at this share of failed calls, 1 to 100; default 50 */
+	uint32_t failures;          /**< opens at this many failed calls of the window, 1 to 1,000,000,
+	                                 in place of minimum and failure_percent; default: not used */
+	uint32_t slow_percent;      /**< opens at this share of slow calls, 1 to 100; default 100 */
+	uint32_t probes;            /**< half-open: this many calls decide, 1 to 100; default 1 */
 	uint32_t judge_only;        /**< 1: phases and counts as ever, but every request passes */
-	uint64_t window_ns;         /**< 1 ms to a year; 0: 10 s */
-	uint64_t calls;             /**< the window is the last so many calls instead; 1 to 1,000;
-	                                 0: by time */
-	uint64_t minimum;           /**< judges only a window with this many calls; 1 to 1,000,000;
-	                                 0: 20 */
-	uint64_t slow_ns;           /**< longer calls are slow, a year at most; 0: none is */
-	uint64_t sleep_ns;          /**< time that it stays open, 1 ms to a year; 0: 5 s */
+	uint64_t window_ns;         /**< 1 ms to a year; default 10 s */
+	uint64_t calls;             /**< the window is the last so many calls, 1 to 1,000, in place of
+	                                 window_ns; default: not used */
+	uint64_t minimum;           /**< judges only a window with this many calls, 1 to 1,000,000;
+	                                 default 20 */
+	uint64_t slow_ns;           /**< longer calls are slow, a year at most; default: no call is */
+	uint64_t sleep_ns;          /**< time that it stays open, 1 ms to a year; default 5 s */
 	uint64_t sleep_max_ns;      /**< each failed probe doubles the time that it stays open, up to
-	                                 this, +-10%; 1 ms to a year; 0: sleep_ns */
-	uint64_t ramp_ns;           /**< once closed, it goes from 10% to 100% of calls in this time;
-	                                 a year at most; 0: sleep_ns; WEIR_ZERO: all at once */
+	                                 this, +-10%; 1 ms to a year; default sleep_ns */
+	uint64_t ramp_ns;           /**< once closed, it goes from 10% to 100% of calls in this time, a
+	                                 year at most; default sleep_ns, WEIR_ZERO for all at once */
 	uint64_t probe_timeout_ns;  /**< a probe without a report counts as failed after this time,
-	                                 and its permit after its own; 1 ms to a year; 0: sleep_ns, at
-	                                 least 2 slow_ns, at most permit_timeout_ns */
-	uint64_t permit_timeout_ns; /**< a permit without a report counts as failed after this time;
-	                                 1 ms to a year; 0: 60 s */
-	uint64_t max_concurrent;    /**< calls in flight, 1 to 10,000; 0: any number */
-	uint64_t quorum;            /**< opens when this many servers that share Redis see a failure;
-	                                 1 to 1,000; 0: each server decides for itself. No effect in
-	                                 the library. */
+	                                 and its permit after its own; 1 ms to a year; default
+	                                 sleep_ns, at least 2 slow_ns, at most permit_timeout_ns */
+	uint64_t permit_timeout_ns; /**< a permit without a report counts as failed after this time,
+	                                 1 ms to a year; default 60 s */
+	uint64_t max_concurrent;    /**< calls in flight, 1 to 10,000; default: any number */
+	uint64_t quorum;            /**< opens when this many servers that share Redis see a failure, 1
+	                                 to 1,000. By default each server decides for itself. No
+	                                 effect in the library. */
 	uint64_t reserved[4];
 };
 
@@ -247,16 +247,16 @@ enum weir_throttle_preset {
 	WEIR_THROTTLE_PRESET_GO_ZERO, /**< as the breaker of go-zero */
 };
 
-/** What share a throttle denies. Where a preset is set, its defaults replace those below. */
+/** The share that a throttle denies. Where a preset is set, its defaults replace those below. */
 struct weir_throttle_options {
 	enum weir_throttle_preset preset;
-	double k;                   /**< passes up to k times as many requests as succeeded; 1 to
-	                                 1,000, to millionths; 0: 2 */
-	uint64_t window_ns;         /**< 1 ms to a year; 0: 2 min */
-	uint64_t minimum;           /**< judges only a window with this many requests; 1 to 1,000,000;
-	                                 0: any number */
-	uint64_t permit_timeout_ns; /**< a report that comes later than this has no effect; 1 ms to a
-	                                 year; 0: 60 s */
+	double k;                   /**< passes up to k times as many requests as succeeded, 1 to
+	                                 1,000, to millionths; default 2 */
+	uint64_t window_ns;         /**< 1 ms to a year; default 2 min */
+	uint64_t minimum;           /**< judges only a window with this many requests, 1 to 1,000,000;
+	                                 default: any number */
+	uint64_t permit_timeout_ns; /**< a report that comes later than this has no effect, 1 ms to a
+	                                 year; default 60 s */
 	uint64_t reserved[4];
 };
 
@@ -273,58 +273,61 @@ enum weir_method {
 /** How an adaptive limit is measured, and between which bounds. */
 struct weir_adaptive_options {
 	enum weir_method method;
-	uint32_t initial;           /**< the limit at first, from min to max; 0: the nearest to 20 */
-	uint64_t min;               /**< the least limit, 1 to 10,000; 0: the method's */
-	uint64_t max;               /**< the greatest limit, 1 to 10,000; 0: the method's */
+	uint32_t initial;           /**< the limit at first, min to max; default the nearest to 20 */
+	uint64_t min;               /**< the least limit, 1 to 10,000; default the method's */
+	uint64_t max;               /**< the greatest limit, 1 to 10,000; default the method's */
 	uint64_t permit_timeout_ns; /**< a permit without a report counts as in flight for this time
-	                                 and up to a fifth longer; 1 ms to a year; 0: 60 s */
+	                                 and up to a fifth longer; 1 ms to a year; default 60 s */
 	uint64_t reserved[4];
 };
 
 /** Parameters of a limit. Fields that the algorithm does not use must be 0. */
 struct weir_limit_options {
-	const char *name; /**< 1 to 64 bytes; NULL: "default". In one table, limits of the
+	const char *name; /**< 1 to 64 bytes; default "default". In one table, limits of the
 	                       same name, algorithm and period share their counts (calendar
 	                       windows: also of the same zone and week_start). */
 	enum weir_algorithm algorithm;
 	struct weir_rate rate;        /**< required; not used by random, concurrency, breaker,
 	                                   throttle and adaptive */
 	uint64_t burst;               /**< buckets: burst or capacity, leaky_queue: how many may wait;
-	                                   1 to 2^32; 0: rate.count. burst / rate: 16 years at most */
-	enum weir_align align;        /**< fixed_window; 0: calendar */
-	const char *timezone;         /**< calendar windows, base: IANA name; NULL: "UTC" */
-	enum weir_weekday week_start; /**< calendar windows of weeks; 0: monday */
-	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; 0: 10 */
+	                                   1 to 2^32; default rate.count. burst / rate is 16 years at
+	                                   most */
+	enum weir_align align;        /**< fixed_window; default calendar */
+	const char *timezone;         /**< calendar windows, base: IANA name; default "UTC" */
+	enum weir_weekday week_start; /**< calendar windows of weeks; default monday */
+	uint32_t slots;               /**< sliding_window: parts of the period, 1 to 1,000; default
+	                                   10 */
 	uint64_t slack;               /**< pacer: turns that idle time saves up, less than 2^32;
-	                                   slack / rate is 16 years at most; 0: 10, WEIR_ZERO: none */
+	                                   slack / rate is 16 years at most; default 10, WEIR_ZERO for
+	                                   none */
 	uint64_t warm_up_ns;          /**< warm_up: a cold key is warm after this time of use, 1 ms to
-	                                   a year, and at most 2^32 requests; 0: 10 s */
-	uint64_t max_wait_ns;         /**< pacer, warm_up, concurrency, adaptive: a year at most;
-	                                   0: 30 s.
-	                                   leaky_queue: a year at most; 0: as long as there is room.
-	                                   WEIR_ZERO: no wait */
-	double deny;                  /**< random: the share that is denied, 0 to 1; 0: none */
+	                                   a year, and at most 2^32 requests; default 10 s */
+	uint64_t max_wait_ns;         /**< pacer, warm_up, concurrency, adaptive, leaky_queue: the
+	                                   longest wait for a turn or a place, a year at most; default
+	                                   30 s, of leaky_queue as long as there is room; WEIR_ZERO for
+	                                   no wait */
+	double deny;                  /**< random: the share that is denied, 0 to 1; default none */
 	double cold;                  /**< warm_up: a cold key's first turn takes this many T, 1 to
-	                                   10,000, to thousandths; 0: 3 */
+	                                   10,000, to thousandths; default 3 */
 	uint64_t retry_ns;            /**< random, concurrency, breaker, throttle, adaptive:
 	                                   `retry_after_ns` of a denial where nothing better is known, a
-	                                   year at most; 0: 1 s */
+	                                   year at most; default 1 s */
 	uint64_t base;                /**< base: requests a day before `rate` limits the rest; the last
 	                                   of them counts in `rate` too; 1 to 2^32 + 1 - rate.count;
 	                                   required */
 	uint64_t max;                 /**< concurrency: requests in flight, 1 to 10,000; required */
 	uint64_t queue;               /**< concurrency, adaptive: how many may wait for a place of a
-	                                   key, 1,000,000 at most; 0: only calls with a deadline
-	                                   wait, any number of threads */
-	uint64_t lease_ns;            /**< concurrency: a place is held for this time at most, a year
-	                                   at most; 0: 30 s */
+	                                   key, 1,000,000 at most. By default only calls with a
+	                                   deadline wait, any number of threads */
+	uint64_t lease_ns;            /**< concurrency: a place is held for this time, a year at most;
+	                                   default 30 s */
 	uint64_t keys;                /**< sliding limits, base, concurrency, breaker, throttle,
 	                                   adaptive: keys that a table has room for, 1 to 2^32, see
-	                                   weir_table_reserve; 0: as `capacity` of struct
+	                                   weir_table_reserve; default as `capacity` of struct
 	                                   weir_table_options says */
-	const struct weir_breaker_options *breaker;   /**< breaker; NULL: defaults */
-	const struct weir_throttle_options *throttle; /**< throttle; NULL: defaults */
-	const struct weir_adaptive_options *adaptive; /**< adaptive; NULL: defaults */
+	const struct weir_breaker_options *breaker;   /**< breaker; NULL for the defaults */
+	const struct weir_throttle_options *throttle; /**< throttle; NULL for the defaults */
+	const struct weir_adaptive_options *adaptive; /**< adaptive; NULL for the defaults */
 	uint64_t reserved[4];
 };
 
@@ -503,7 +506,7 @@ enum weir_force {
  * request for one unit, now.
  */
 struct weir_ask {
-	uint64_t cost;        /**< 0: 1; WEIR_ZERO: 0, to take nothing */
+	uint64_t cost;        /**< default 1; WEIR_ZERO takes nothing */
 	uint64_t priority;    /**< 0, the highest, to WEIR_PRIORITY_LOWEST. A limit that sheds a share
 	                           (random, throttle) takes it from the lowest priorities of the last
 	                           10 s. A measured limit (adaptive) has room for the higher ones. A
@@ -514,8 +517,8 @@ struct weir_ask {
 	                           passes or this time of the system's clock comes, WEIR_NOW (do not
 	                           wait) or WEIR_FOREVER, see weir_ask; now_ns must then be 0 or
 	                           WEIR_NOW */
-	struct weir_permit *permit;   /**< weir_ask and weir_limiter_ask: receives a permit; NULL: none
-	                                   is wanted */
+	struct weir_permit *permit;   /**< weir_ask and weir_limiter_ask: receives a permit; NULL if
+	                                   you want none */
 	struct weir_permits *permits; /**< weir_engine_ask: the same, of all limits */
 	uint64_t reserved[2];
 };
@@ -523,7 +526,7 @@ struct weir_ask {
 /** How the work that a permit allowed ended. Zero means the default: a success. */
 struct weir_report {
 	enum weir_outcome outcome;
-	uint64_t latency_ns; /**< of the work, from 1; 0: as long as the permit was held */
+	uint64_t latency_ns; /**< of the work; default the time since the permit was issued */
 	uint64_t now_ns;     /**< 0 or WEIR_NOW: the library reads its clock */
 	uint64_t reserved[1];
 };
@@ -551,23 +554,22 @@ typedef struct weir_table weir_table;
 
 /** Where a table is, and how large. */
 struct weir_table_options {
-	uint64_t capacity;     /**< keys to hold; 0: 1,000,000. A key takes 20 bytes, however
+	uint64_t capacity;     /**< keys to hold; default 1,000,000. A key takes 20 bytes, however
 	                            long its name. When more are live, the key that would be
 	                            forgotten soonest makes room. A limit with wide states has a
-	                            table of its own, see weir_table_reserve. Unless its `keys`
-	                            says otherwise, that takes up to 265 bytes for each key of
-	                            this capacity, and holds as many keys as fit, 40 at least:
-	                            all for 10 slots, an 11th for a log of 100 */
-	const uint8_t *secret; /**< 16 bytes that key the hash; NULL: from the system's random
-	                            source */
+	                            table of its own, see weir_table_reserve. Without `keys` of the
+	                            limit, that table takes up to 265 bytes for each key of this
+	                            capacity. It holds as many keys as fit, 40 at least. With 10
+	                            slots all of them fit, with a log of 100 an 11th. */
+	const uint8_t *secret; /**< 16 bytes that key the hash; default random, from the system */
 	const char *path;      /**< a file that holds the table. All processes that open it share
-	                            it; the first makes it (mode 0600). NULL: this process's
-	                            memory */
+	                            it; the first makes it (mode 0600). By default the table is in
+	                            this process's memory. */
 	uint64_t owner;        /**< number of a user who may own an existing file, besides root and
-	                            the process's own user; 0: nobody else. A file that others may
-	                            write is refused. */
+	                            the process's own user; default nobody else. A file that others
+	                            may write is refused. */
 	uint64_t group;        /**< number of a group whose members may also read and write the
-	                            file; a new file is made so (mode 0660); 0: none */
+	                            file; a new file is made so (mode 0660); default none */
 	uint64_t reserved[3];
 };
 
@@ -583,8 +585,8 @@ struct weir_table_options {
  *         fprintf(stderr, "%s\n", error.message);
  *
  * Errors: ERANGE (capacity), EINVAL (reserved; a file that is refused), EIO (no random bytes; the
- * file cannot be opened, made, locked or mapped), EFULL (no room on the disk), ENOTFOUND (the file
- * has gone again), ENOMEM.
+ * file cannot be opened, locked or mapped), EFULL (no room on the disk), ENOTFOUND (the file has
+ * gone again), ENOMEM.
  */
 WEIR_API int weir_table_open(const struct weir_table_options *options, weir_table **out,
                              struct weir_error *error);
@@ -628,7 +630,7 @@ WEIR_API int weir_table_reserve(weir_table *table, const weir_limit *limit,
  */
 WEIR_API int weir_table_sync(weir_table *table);
 
-/** What a table holds. */
+/** How many keys a table holds, and its size. */
 struct weir_table_stats {
 	uint64_t capacity;  /**< as asked for */
 	uint64_t cells;     /**< places for keys, with those of limits' own tables once used */
@@ -707,8 +709,7 @@ WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, struct weir_k
  * (WEIR_REASON_QUEUE_FULL).
  *
  * Errors: as weir_acquire; EINVAL (reserved; both a time and a deadline; `permits`), ERANGE (no
- * such priority), ENOMEM, ECOST (also if no request of that cost could pass by the deadline,
- * because its turns of a paced limit are further apart).
+ * such priority), ENOMEM, ECOST (also if turns of that cost are too far apart for the deadline).
  */
 WEIR_API int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
                       const struct weir_ask *ask, struct weir_decision *decision);
@@ -791,9 +792,9 @@ WEIR_API int weir_reset(weir_table *table, const weir_limit *limit, struct weir_
 
 /**
  * Forces the breaker of a key, for all processes that share the table, until `until_ns` (as
- * `now_ns`; 0 or more than 16 years ahead: for ever) or until the next force. weir_reset does not
- * end it. Reports made meanwhile count for nothing, and the key is never evicted. At the end the
- * breaker is closed, and its window begins anew.
+ * `now_ns`) or until the next force. If `until_ns` is 0 or more than 16 years ahead, only the next
+ * force ends it. weir_reset does not end it. Reports made meanwhile count for nothing, and the key
+ * is never evicted. At the end the breaker is closed, and its window begins anew.
  *
  *     uint64_t until_ns = now_ns + 600000000000; // ten minutes
  *     status = weir_force(table, payments, key, WEIR_FORCE_OPEN, until_ns, now_ns);

@@ -7,7 +7,7 @@ import pytest
 
 # From what good C packages have. A number above its goal is what stands today, and is only ever lowered.
 MOST = {
-    "comments": {"of": 4, "what": 19, "shorthand": 25.1, "long": 7},
+    "comments": {"of": 4, "what": 18.5, "shorthand": 20, "long": 7},
     "pages": {"of": 6, "what": 23, "shorthand": 3, "long": 49},
 }
 
