@@ -171,6 +171,21 @@ static void texts_of_one_hash_are_told_apart(void **state)
 	map_free(&map);
 }
 
+/* The text of a later call may be freed while the value lives. */
+static void a_text_that_is_found_again_keeps_its_own_bytes(void **state)
+{
+	static const char first[] = "login";
+	char later[] = "login";
+	struct map map = MAP_OF(struct map_text, SIZE_MAX);
+	struct map_text *value = map_add_text(&map, 7, slice_of(first));
+
+	(void)state;
+	assert_ptr_equal(value->text.data, first);
+	assert_ptr_equal(map_add_text(&map, 7, slice_of(later)), value);
+	assert_ptr_equal(value->text.data, first);
+	map_free(&map);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -180,6 +195,7 @@ int main(void)
 	    cmocka_unit_test(it_has_what_was_added_and_not_removed),
 	    cmocka_unit_test(all_are_seen_while_some_are_removed),
 	    cmocka_unit_test(texts_of_one_hash_are_told_apart),
+	    cmocka_unit_test(a_text_that_is_found_again_keeps_its_own_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
