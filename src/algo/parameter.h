@@ -59,9 +59,7 @@ struct algo_parameter {
 	 */
 	uint64_t min, max;
 	uint64_t otherwise; /* the default; one that is out of range stands for "none" */
-	/*
-	 * Returns ALGO_DERIVED if the default from options in which all other defaults are filled in.
-	 */
+	/* Computes the default ALGO_DERIVED, from options in which all others are filled in. */
 	uint64_t (*derive)(const struct weir_limit_options *options);
 	const char *text; /* the default of an ALGO_TEXT; how a derived one is derived, in words */
 	const struct word *words;

@@ -38,14 +38,8 @@ void buffer_add_u64(struct buffer *buffer, uint64_t value)
 {
 	char *to = buffer_reserve(buffer, 20);
 
-	if (!to)
-		return;
-	if (value < 10) { /* most numbers of an answer */
-		*to = (char)('0' + value);
-		buffer->len++;
-	} else {
+	if (to)
 		buffer->len += (size_t)(format_u64(to, value) - to);
-	}
 }
 
 void buffer_printf(struct buffer *buffer, const char *format, ...)
