@@ -166,18 +166,32 @@ int json_read(struct fill *fill, struct slice body)
 	return status == 0 ? read_fields(fill, &json, false) : status;
 }
 
+/* Bytes of the longest word that is compared, count_per_period, if each character is an escape. */
+#define WORD_MAX (6 * 16)
+
+/* The name or text that was read last, without its escapes. A longer one than `room` equals no word. */
+static struct slice plain_word(const struct json *json, struct slice text, char room[WORD_MAX])
+{
+	if (!json->escaped)
+		return text;
+	if (text.len > WORD_MAX)
+		return (struct slice){NULL, 0};
+	return (struct slice){room, json_unescape(text, room)};
+}
+
 /*
- * Looks for members of an object that is open by their name, which has no escapes. Returns how many
- * there are; *value is where the first one's value begins.
+ * Looks for members of an object that is open by their name. Returns how many there are; *value is
+ * where the first one's value begins.
  */
 static size_t find(struct json object, const char *wanted, bool any_case, struct json *value)
 {
 	bool (*equal)(struct slice, struct slice) = any_case ? slice_equal_nocase : slice_equal;
+	char room[WORD_MAX];
 	struct slice name;
 	size_t n = 0;
 
 	while (json_more(&object, '}') && json_name(&object, &name)) {
-		if (equal(name, slice_of(wanted)) && n++ == 0)
+		if (equal(plain_word(&object, name, room), slice_of(wanted)) && n++ == 0)
 			*value = object;
 		if (!json_skip(&object))
 			break;
@@ -235,6 +249,7 @@ static int read_op(struct fill *fill, struct json item)
 	    [REQUEST_RESET] = {SLICE("reset"), REQUEST_CHANGE},
 	};
 	struct slice text = {NULL, 0};
+	char room[WORD_MAX];
 	struct json value;
 	size_t n;
 
@@ -243,8 +258,8 @@ static int read_op(struct fill *fill, struct json item)
 		return 0;
 	if (n > 1)
 		return error_set(&fill->error, WEIR_EINVAL, "expected op once, found it again");
-	if (json_peek(&value) == '"')
-		json_text(&value, &text);
+	if (json_peek(&value) == '"' && json_text(&value, &text))
+		text = plain_word(&value, text, room);
 	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
 		if (slice_equal(text, ops[i].name)) {
 			fill->request->op = (enum request_op)i;

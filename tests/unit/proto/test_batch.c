@@ -45,6 +45,15 @@ static void a_batch_is_its_requests_and_their_answers_in_order(void **state)
 	         "200 OK", "[" ANSWER "," ANSWER "," ANSWER "," ANSWER "]");
 }
 
+static void an_op_may_be_written_with_escapes(void **state)
+{
+	(void)state;
+	exchange("[{\"\\u006fp\":\"peek\",\"limit\":\"l\",\"key\":\"k\"},"
+	         "{\"op\":\"re\\u0066und\",\"limit\":\"l\",\"key\":\"k\"}]",
+	         "acquire batch cost 1\npeek limit l/k cost 1\nrefund limit l/k cost 1\n", "200 OK",
+	         "[" ANSWER "," ANSWER "]");
+}
+
 static void a_bad_element_is_an_error_in_its_place_alone(void **state)
 {
 	static const char *const table[][2] = {
@@ -55,6 +64,8 @@ static void a_bad_element_is_an_error_in_its_place_alone(void **state)
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"op\":\"take\"}",
 	     "expected op to be acquire, peek, refund or reset"},
 	    {"{\"op\":\"peek\",\"limit\":\"l\",\"key\":\"k\",\"op\":\"peek\"}",
+	     "expected op once, found it again"},
+	    {"{\"op\":\"peek\",\"limit\":\"l\",\"key\":\"k\",\"\\u006fp\":\"peek\"}",
 	     "expected op once, found it again"},
 	    {"{\"limit\":\"l\",\"key\":\"k\",\"op\":1}",
 	     "expected op to be acquire, peek, refund or reset"},
@@ -125,6 +136,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_batch_is_its_requests_and_their_answers_in_order),
+	    cmocka_unit_test(an_op_may_be_written_with_escapes),
 	    cmocka_unit_test(a_bad_element_is_an_error_in_its_place_alone),
 	    cmocka_unit_test(a_batch_that_is_none_is_refused_whole),
 	    cmocka_unit_test(listings_are_asked_for_by_number),
