@@ -232,7 +232,7 @@ struct limiter_wait {
 	uint64_t until_ns;
 };
 
-/* As engine_decide_in_order. */
+/* Acquires for the first request of a queue, peeks for those behind it. */
 static bool decide_limiter(struct wait *wait, enum wait_position position, uint64_t max_wait_ns,
                            struct moment at, struct weir_decision *d)
 {

@@ -23,7 +23,7 @@ static size_t expanded_len(const struct template *template, struct slice text)
 	return text.len + count_marks(text) * template->key_len - count_marks(text) * strlen(MARK);
 }
 
-/* Beyond TEMPLATE_KEYS_MAX the marks are counted only: check_template() refuses them. */
+/* Counts keys beyond TEMPLATE_KEYS_MAX, for the message that refuses the template. */
 static void add_key(struct template *out)
 {
 	size_t end = out->bytes.len + out->key_len;

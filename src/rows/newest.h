@@ -3,8 +3,8 @@
  *
  * The ends of all records together would need 80 KB, and the work must stay bounded. So a first
  * pass over the records keeps a sample of their ends, a second one counts around the one that is
- * searched for, and a third, which is the caller's, gives back what newest_takes() says. Of up to
- * 256 records the first pass keeps all ends, so the second is not needed.
+ * searched for, and a third, the caller's, gives back those that newest_has() names. Where there
+ * are 256 records or fewer, the first pass keeps all ends, so the second is not needed.
  *
  * The sample: each NEWEST_CHUNK ends that come one after the other are sorted, and each
  * NEWEST_STEP-th of them is kept. So the rank of a sample is known to within NEWEST_STEP - 1 for

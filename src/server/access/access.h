@@ -12,7 +12,7 @@
 #include "proto/request.h"
 #include "rules/model.h"
 
-/** Whether door_check has anything to look at: what is asked on most connections needs no check. */
+/** Whether a request needs one of the checks below: most requests need none. */
 static inline bool access_matters(enum request_class class, const struct request_origin *origin)
 {
 	return class > REQUEST_ASK || origin;

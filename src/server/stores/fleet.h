@@ -1,7 +1,7 @@
 /*
  * fleet.h: limits that several servers decide together, over a remote store.
  *
- * Workers report the findings of their calls (fleet_told). The first worker sends them to the
+ * Workers report the findings of their calls (fleets_told). The first worker sends them to the
  * store and gets those of the other servers. It makes one call at a time for each limit: at least
  * one in three quarters of `store_poll`, or after one quarter, as soon as there is something to
  * send. No request waits for it: the worker writes the fleet's decisions into the rows of this

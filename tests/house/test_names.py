@@ -1,0 +1,74 @@
+"""Names: those that comments and pages use exist, and functions of several files do not share one."""
+
+import collections
+import re
+
+import pytest
+import test_house as house
+
+CODE = (".c", ".h", ".lua", ".py", ".pml", ".go", ".js", ".sh", ".yaml", ".json", ".conf", ".in", ".build")
+COMMENT_OR_STRING = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.S)
+NAME = re.compile(r"(?<![\w.<-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w>*-])")
+OF_OTHERS = re.compile(r"uv_|localtime_r$|set_real_ip_from$|vectors_sip128$|unix_ns$")  # of libraries and programs that only comments name
+
+# Static functions whose name stands in three files or more. What stands today, and only ever lowered.
+SHARED_MOST = 108
+
+
+def paths(*endings):
+    return [path for top in ("src", "include", "tests", "bench", "examples", "docs")
+            for path in sorted((house.ROOT / top).rglob("*")) if path.suffix in endings and path.is_file()]
+
+
+def used_names(text, is_page):
+    """The names with an underscore in a file's comments, or in the backticks of a page."""
+    if is_page:
+        texts = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+    else:
+        texts = [part for part in COMMENT_OR_STRING.findall(text) if part.startswith("/*")]
+    return {name for part in texts for name in NAME.findall(part)}
+
+
+@pytest.fixture(scope="module")
+def names_of_code():
+    names = {path.stem for path in paths(*CODE)}
+    for path in paths(*CODE):
+        text = path.read_text(errors="replace")
+        if path.suffix in (".c", ".h"):
+            text = COMMENT_OR_STRING.sub(lambda match: "" if match[0].startswith("/*") else match[0], text)
+        names |= set(re.findall(r"\w+", text))
+    return names
+
+
+def test_names_that_comments_and_pages_use_are_there(names_of_code):
+    pages = sorted((house.ROOT / "docs/design").glob("*.md"))
+    gone = {(house.where(path), name) for path in [*paths(".c", ".h"), *pages]
+            for name in used_names(path.read_text(), path in pages) - names_of_code if not OF_OTHERS.match(name)}
+    assert gone == set()
+
+
+def test_used_names_are_found():
+    assert used_names("/* see old_name(), a.c and new_name */ int x_y;\n", False) == {"old_name", "new_name"}
+    assert used_names("A `page_name` and page_text.\n```\nx_y\n```\n", True) == {"page_name"}
+
+
+def shared_names(sources):
+    """Name -> the files that have a static function of that name."""
+    files = collections.defaultdict(set)
+    for path, text in sources.items():
+        for match in house.DEFINITION.finditer(house.code(text)):
+            if "static" in match[1].split():
+                files[match[2]].add(path)
+    return {name: sorted(where) for name, where in files.items() if len(where) > 2}
+
+
+def test_few_static_functions_share_a_name():
+    """A search or a backtrace names the function: `take_number`, not `take`."""
+    shared = shared_names({house.where(path): path.read_text() for path in house.FILES if path.suffix == ".c"})
+    assert len(shared) <= SHARED_MOST, shared
+
+
+def test_a_shared_name_is_found():
+    own = "static int take(void)\n{\n\treturn 1;\n}\n"
+    assert shared_names({"a.c": own, "b.c": own, "c.c": own, "d.c": own.replace("take", "take_one")}) == {
+        "take": ["a.c", "b.c", "c.c"]}
