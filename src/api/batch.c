@@ -131,7 +131,7 @@ struct remote_item {
 
 struct remote_batch {
 	struct remote remote; /* first */
-	struct turn turn;
+	struct decision_context context;
 	struct remote_item *items;
 	size_t count;
 };
@@ -152,7 +152,7 @@ static int prepare_remote(struct remote_batch *batch, struct weir_request *r,
 {
 	struct remote_item *item = &batch->items[batch->count];
 
-	r->status = engine_prepare_limit(batch->turn.table, r->limit,
+	r->status = engine_prepare_limit(batch->context.table, r->limit,
 	                                 &(struct algo_call){ALGO_ACQUIRE, r->cost},
 	                                 (struct slice){r->key.data, r->key.len}, &item->plan);
 	if (r->status == WEIR_OK) {
@@ -171,17 +171,17 @@ static void run_remote(struct remote_batch *batch)
 	for (size_t i = 0; i < batch->count; i++) {
 		struct remote_item *item = &batch->items[i];
 
-		item->state = engine_decide(&batch->turn, &item->plan, item->decision);
+		item->state = engine_decide(&batch->context, &item->plan, item->decision);
 		remote->pending += item->state == ENGINE_SUBMITTED;
 	}
 	while (remote->pending > 0) {
-		remote_wait(remote, &batch->turn);
+		remote_wait(remote, &batch->context);
 		for (size_t i = 0; i < batch->count; i++) {
 			struct remote_item *item = &batch->items[i];
 
 			if (item->state != ENGINE_SUBMITTED)
 				continue;
-			item->state = engine_resume(&batch->turn, &item->plan, item->decision);
+			item->state = engine_resume(&batch->context, &item->plan, item->decision);
 			remote->pending += item->state == ENGINE_SUBMITTED;
 		}
 	}
@@ -193,7 +193,7 @@ static void run_remote(struct remote_batch *batch)
 static int acquire_remote(struct weir_table *table, struct weir_request *requests, size_t n,
                           struct moment at, struct weir_decision *decisions)
 {
-	struct remote_batch batch = {.turn = {.table = table, .at = at}};
+	struct remote_batch batch = {.context = {.table = table, .at = at}};
 	int first_error = WEIR_OK, status = WEIR_OK;
 
 	batch.items = calloc(n, sizeof *batch.items);
@@ -201,11 +201,11 @@ static int acquire_remote(struct weir_table *table, struct weir_request *request
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		prepare_remote(&batch, &requests[i], &decisions[i]);
-	status = remote_begin(&batch.remote, &batch.turn, true);
+	status = remote_begin(&batch.remote, &batch.context, true);
 	if (status == WEIR_OK) {
-		batch.turn.failed = remote_failed;
+		batch.context.failed = remote_failed;
 		run_remote(&batch);
-		remote_end(&batch.remote, &batch.turn);
+		remote_end(&batch.remote, &batch.context);
 	}
 	for (size_t i = 0; i < n; i++)
 		first_error = first_error ? first_error : requests[i].status;

@@ -20,9 +20,9 @@ static void failed(void *context, const struct step *step, enum rules_failure po
 	remote->failed = true;
 }
 
-int remote_begin(struct remote *remote, struct turn *turn, bool is_needed)
+int remote_begin(struct remote *remote, struct decision_context *context, bool is_needed)
 {
-	struct store_caller *caller = turn->table->caller;
+	struct store_caller *caller = context->table->caller;
 
 	*remote = (struct remote){0};
 	if (__builtin_expect(!is_needed, 1))
@@ -30,65 +30,66 @@ int remote_begin(struct remote *remote, struct turn *turn, bool is_needed)
 	remote->loan = caller->borrow(caller);
 	if (!remote->loan)
 		return WEIR_ENOMEM;
-	turn->store_clients = &remote->loan->client;
-	turn->ready = ready;
-	turn->failed = failed;
-	turn->context = remote;
+	context->store_clients = &remote->loan->client;
+	context->ready = ready;
+	context->failed = failed;
+	context->owner = remote;
 	return WEIR_OK;
 }
 
-void remote_wait(struct remote *remote, const struct turn *turn)
+void remote_wait(struct remote *remote, const struct decision_context *context)
 {
-	turn->table->caller->run(remote->loan, &remote->pending);
+	context->table->caller->run(remote->loan, &remote->pending);
 }
 
-enum engine_state remote_finish(struct remote *remote, const struct turn *turn,
+enum engine_state remote_finish(struct remote *remote, const struct decision_context *context,
                                 enum engine_state state, struct plan *plan,
                                 struct weir_decision *decision)
 {
 	while (__builtin_expect(state == ENGINE_SUBMITTED, 0)) {
 		remote->pending++;
-		remote_wait(remote, turn);
-		state = engine_resume(turn, plan, decision);
+		remote_wait(remote, context);
+		state = engine_resume(context, plan, decision);
 	}
 	return state;
 }
 
-void remote_end(struct remote *remote, const struct turn *turn)
+void remote_end(struct remote *remote, const struct decision_context *context)
 {
-	struct store_caller *caller = turn->table->caller;
+	struct store_caller *caller = context->table->caller;
 
 	if (__builtin_expect(remote->loan != NULL, 0))
 		caller->give_back(caller, remote->loan);
 }
 
-typedef enum engine_state engine_begin(const struct turn *turn, struct plan *plan,
+typedef enum engine_state engine_begin(const struct decision_context *context, struct plan *plan,
                                        struct weir_decision *decision);
 
-static int run(engine_begin *begin, struct turn *turn, struct plan *plan, bool is_direct,
-               struct weir_decision *decision)
+static int run(engine_begin *begin, struct decision_context *context, struct plan *plan,
+               bool is_direct, struct weir_decision *decision)
 {
 	struct remote remote;
-	int status = remote_begin(&remote, turn, engine_is_remote(plan));
+	int status = remote_begin(&remote, context, engine_is_remote(plan));
 
 	if (status != WEIR_OK)
 		return status;
-	remote_finish(&remote, turn, begin(turn, plan, decision), plan, decision);
-	remote_end(&remote, turn);
+	remote_finish(&remote, context, begin(context, plan, decision), plan, decision);
+	remote_end(&remote, context);
 	if (plan->status != WEIR_OK)
 		return plan->status;
 	return is_direct && remote.failed ? WEIR_ESTORE : WEIR_OK;
 }
 
-int remote_decide(struct turn *turn, struct plan *plan, bool is_direct,
+int remote_decide(struct decision_context *context, struct plan *plan, bool is_direct,
                   struct weir_decision *decision)
 {
-	return run(engine_decide, turn, plan, is_direct, decision);
+	return run(engine_decide, context, plan, is_direct, decision);
 }
 
-int remote_report(struct turn *turn, struct plan *plan, struct weir_decision *decision)
+int remote_report(struct decision_context *context, struct plan *plan,
+                  struct weir_decision *decision)
 {
-	return run(engine_report, turn, plan, false, decision);
+	return run(engine_report, context, plan, false, decision);
 }
 
 int weir_private_table_call(struct weir_table *table, struct store_caller *caller, uint64_t nodes)

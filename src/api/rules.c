@@ -14,7 +14,7 @@
 
 /* A call, with memory for its steps. */
 struct call {
-	struct turn turn;
+	struct decision_context context;
 	struct plan plan;
 	struct arena arena;
 	alignas(max_align_t) char room[CALL_ROOM];
@@ -22,18 +22,18 @@ struct call {
 
 static void open_call(struct call *call, const struct weir_engine *engine)
 {
-	call->turn = (struct turn){.table = engine_table(engine)};
+	call->context = (struct decision_context){.table = engine_table(engine)};
 	arena_borrow(&call->arena, call->room, sizeof call->room);
 }
 
 static void set_time(struct call *call, uint64_t now_ns)
 {
-	call->turn.at = clock_moment_at(engine_clock(call->turn.table), now_ns);
+	call->context.at = clock_moment_at(engine_clock(call->context.table), now_ns);
 }
 
 static void tell_permits(const struct call *call, struct weir_permits *permits)
 {
-	struct names *names = call->turn.table->names;
+	struct names *names = call->context.table->names;
 	struct engine_names of = {0};
 
 	engine_permits(&call->plan, permits, names ? &of : NULL);
@@ -43,9 +43,9 @@ static void tell_permits(const struct call *call, struct weir_permits *permits)
 
 static int decide_now(struct call *call, uint64_t now_ns, struct weir_decision *decision)
 {
-	engine_fetch(call->turn.table, &call->plan);
+	engine_fetch(call->context.table, &call->plan);
 	set_time(call, now_ns);
-	return remote_decide(&call->turn, &call->plan, false, decision);
+	return remote_decide(&call->context, &call->plan, false, decision);
 }
 
 static bool have_addresses(const struct engine_attributes *attributes)
@@ -71,7 +71,7 @@ static int ask_rules(const struct weir_engine *engine, const struct engine_attri
 		status = engine_want_permit(&call.plan);
 	if (status == WEIR_OK)
 		status = asked->max_wait_ns != 0
-		             ? wait_request(call.turn.table, &call.plan, false, decision)
+		             ? wait_request(call.context.table, &call.plan, false, decision)
 		             : decide_now(&call, now_ns, decision);
 	if (status == WEIR_OK && permits)
 		tell_permits(&call, permits);
@@ -124,12 +124,12 @@ int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, 
 	status = open_permits(&call, engine, permits);
 	if (status == WEIR_OK) {
 		set_time(&call, now_ns);
-		status = remote_decide(&call.turn, &call.plan, false, decision);
+		status = remote_decide(&call.context, &call.plan, false, decision);
 		decision->allowed &= permits->id != 0;
 		if (status == WEIR_OK && !decision->allowed)
 			status = WEIR_ENOTFOUND;
-		if (status == WEIR_OK && call.turn.table->names && permits->cost > 0)
-			names_drop(call.turn.table->names, permits->id);
+		if (status == WEIR_OK && call.context.table->names && permits->cost > 0)
+			names_drop(call.context.table->names, permits->id);
 	}
 	arena_free(&call.arena);
 	return status;
@@ -149,7 +149,7 @@ int weir_engine_report(weir_engine *engine, const struct weir_permits *permits,
 		set_time(&call, ask_time(report->now_ns));
 		call.plan.outcome = report->outcome & 3;
 		call.plan.latency_ns = report->latency_ns;
-		status = remote_report(&call.turn, &call.plan, &decision);
+		status = remote_report(&call.context, &call.plan, &decision);
 		if (status == WEIR_OK && !decision.allowed)
 			status = WEIR_ENOTFOUND;
 	}

@@ -51,10 +51,11 @@ int weir_table_sync(weir_table *table)
 	return store_sync(table->store);
 }
 
-static struct turn turn_of(struct weir_table *table, const struct weir_limit *limit,
-                           uint64_t now_ns)
+static struct decision_context context_of(struct weir_table *table, const struct weir_limit *limit,
+                                          uint64_t now_ns)
 {
-	return (struct turn){.table = table, .at = limit_moment(engine_clock(table), now_ns, limit)};
+	return (struct decision_context){.table = table,
+	                                 .at = limit_moment(engine_clock(table), now_ns, limit)};
 }
 
 __attribute__((noinline, cold)) static int
@@ -63,12 +64,12 @@ table_call_remote(struct weir_table *table, const struct weir_limit *limit, stru
 {
 	struct plan plan;
 	int status = engine_prepare_limit(table, limit, &call, key, &plan);
-	struct turn turn;
+	struct decision_context context;
 
 	if (status != WEIR_OK)
 		return status;
-	turn = turn_of(table, limit, now_ns);
-	return remote_decide(&turn, &plan, true, decision);
+	context = context_of(table, limit, now_ns);
+	return remote_decide(&context, &plan, true, decision);
 }
 
 static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
@@ -163,9 +164,9 @@ int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
 	if (call.max_wait_ns != 0) {
 		status = wait_request(table, &plan, true, decision);
 	} else {
-		struct turn turn = turn_of(table, limit, ask_time(ask->now_ns));
+		struct decision_context context = context_of(table, limit, ask_time(ask->now_ns));
 
-		status = remote_decide(&turn, &plan, true, decision);
+		status = remote_decide(&context, &plan, true, decision);
 	}
 	if (permit)
 		*permit =
@@ -201,12 +202,12 @@ int weir_refund_permit(weir_table *table, const weir_limit *limit, struct weir_k
 {
 	struct plan plan;
 	int status = prepare_permit(table, limit, bytes_of(key), permit, &plan);
-	struct turn turn;
+	struct decision_context context;
 
 	if (status != WEIR_OK)
 		return status;
-	turn = turn_of(table, limit, now_ns);
-	status = remote_decide(&turn, &plan, true, decision);
+	context = context_of(table, limit, now_ns);
+	status = remote_decide(&context, &plan, true, decision);
 	decision->allowed &= permit->id != 0;
 	if (status != WEIR_OK)
 		return status;
@@ -219,7 +220,7 @@ int weir_report(weir_table *table, const weir_limit *limit, struct weir_key key,
 	struct plan plan;
 	int status = ask_check_report(report);
 	struct weir_decision decision;
-	struct turn turn;
+	struct decision_context context;
 
 	if (status == WEIR_OK)
 		status = prepare_permit(table, limit, bytes_of(key), permit, &plan);
@@ -227,8 +228,8 @@ int weir_report(weir_table *table, const weir_limit *limit, struct weir_key key,
 		return status;
 	plan.outcome = report->outcome & 3;
 	plan.latency_ns = report->latency_ns;
-	turn = turn_of(table, limit, ask_time(report->now_ns));
-	status = remote_report(&turn, &plan, &decision);
+	context = context_of(table, limit, ask_time(report->now_ns));
+	status = remote_report(&context, &plan, &decision);
 	if (status != WEIR_OK)
 		return status;
 	return permit->id != 0 && decision.allowed ? WEIR_OK : WEIR_ENOTFOUND;
@@ -242,7 +243,7 @@ void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_tabl
 int weir_force(weir_table *table, const weir_limit *limit, struct weir_key key,
                enum weir_force force, uint64_t until_ns, uint64_t now_ns)
 {
-	struct turn turn = turn_of(table, limit, now_ns);
+	struct decision_context context = context_of(table, limit, now_ns);
 
-	return engine_force(&turn, limit, bytes_of(key), force, until_ns);
+	return engine_force(&context, limit, bytes_of(key), force, until_ns);
 }

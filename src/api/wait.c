@@ -6,7 +6,7 @@
 
 struct request_wait {
 	struct wait wait; /* first */
-	struct turn turn;
+	struct decision_context context;
 	struct plan *plan;
 	bool is_direct;
 	int status;
@@ -15,8 +15,8 @@ struct request_wait {
 static bool begin(struct request_wait *waiting, struct remote *remote, struct moment at,
                   struct weir_decision *d)
 {
-	waiting->turn.at = at;
-	waiting->status = remote_begin(remote, &waiting->turn, engine_is_remote(waiting->plan));
+	waiting->context.at = at;
+	waiting->status = remote_begin(remote, &waiting->context, engine_is_remote(waiting->plan));
 	if (waiting->status != WEIR_OK)
 		*d = (struct weir_decision){0};
 	return waiting->status == WEIR_OK;
@@ -26,8 +26,8 @@ static bool begin(struct request_wait *waiting, struct remote *remote, struct mo
 static bool finish(struct request_wait *waiting, struct remote *remote, enum engine_state state,
                    struct weir_decision *d)
 {
-	state = remote_finish(remote, &waiting->turn, state, waiting->plan, d);
-	remote_end(remote, &waiting->turn);
+	state = remote_finish(remote, &waiting->context, state, waiting->plan, d);
+	remote_end(remote, &waiting->context);
 	if (waiting->is_direct && remote->failed)
 		waiting->status = WEIR_ESTORE;
 	return state == ENGINE_DONE;
@@ -45,7 +45,7 @@ static bool decide_request(struct wait *wait, enum wait_position position, uint6
 	if (!begin(waiting, &remote, at, d))
 		return true;
 	if (finish(waiting, &remote,
-	           (position == WAIT_NEW ? engine_run : engine_resume)(&waiting->turn, plan, d), d))
+	           (position == WAIT_NEW ? engine_run : engine_resume)(&waiting->context, plan, d), d))
 		return true;
 	wait->limit = &plan->refused->limit->algo;
 	wait->hash = plan->waits_at;
@@ -61,7 +61,7 @@ static void deny_request(struct wait *wait, enum weir_reason reason, struct mome
 	struct remote remote;
 
 	if (begin(waiting, &remote, at, d))
-		finish(waiting, &remote, engine_deny(&waiting->turn, waiting->plan, reason, d), d);
+		finish(waiting, &remote, engine_deny(&waiting->context, waiting->plan, reason, d), d);
 }
 
 int wait_request(struct weir_table *table, struct plan *plan, bool is_direct,
@@ -72,7 +72,7 @@ int wait_request(struct weir_table *table, struct plan *plan, bool is_direct,
 	             .list = &table->waiting,
 	             .decide = decide_request,
 	             .deny = deny_request},
-	    .turn = {.table = table},
+	    .context = {.table = table},
 	    .plan = plan,
 	    .is_direct = is_direct,
 	};

@@ -26,7 +26,8 @@ struct weir_limit {
 	 */
 	const struct weir_limit *local;
 	const struct weir_limit *origin; /* of such a limit: the one that it stands in for */
-	struct limit_group *group; /* the servers that decide it with this one (turn->notify), or NULL */
+	struct limit_group
+	    *group; /* the servers that decide it with this one (context->notify), or NULL */
 };
 
 /** As weir_limit_open, in place. Free with limit_free. */

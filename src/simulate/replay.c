@@ -155,7 +155,9 @@ static void locate(void *context, size_t start, size_t end)
 
 		if (run->statuses[i] != WEIR_OK)
 			continue;
-		engine_locate(&(struct turn){scenario->table, moment_given(run->batch[i]->time_ns)}, plan);
+		engine_locate(
+		    &(struct decision_context){scenario->table, moment_given(run->batch[i]->time_ns)},
+		    plan);
 		for (size_t j = 0; j < plan->step_count; j++)
 			burst_prefetch_log(tally_of(scenario, &plan->steps[j])->burst, plan->steps[j].key.hash);
 	}
@@ -202,8 +204,8 @@ static void end_next(struct run *run, uint64_t now_ns)
 	uint64_t due_ns = u64_min(inflight_due_ns(&scenario->inflight), now_ns);
 	struct ended ended = inflight_take(&scenario->inflight);
 	struct seen seen = {scenario, due_ns};
-	struct turn turn = {scenario->table, moment_given(due_ns), .phased = observe_phase,
-	                    .context = &seen};
+	struct decision_context context = {scenario->table, moment_given(due_ns),
+	                                   .phased = observe_phase, .owner = &seen};
 	struct weir_decision d;
 	struct plan plan;
 
@@ -211,7 +213,7 @@ static void end_next(struct run *run, uint64_t now_ns)
 	    WEIR_OK) {
 		plan.outcome = ended.outcome;
 		plan.latency_ns = ended.latency_ns;
-		engine_report(&turn, &plan, &d);
+		engine_report(&context, &plan, &d);
 		run->failed |= seen.failed;
 		run->replay->unheld += !d.allowed && due_ns < ended.until_ns;
 	} else {
@@ -254,9 +256,9 @@ static void begin(struct run *run, const struct held *held, const struct plan *p
 	run->failed |= !inflight_add(&scenario->inflight, due_ns, &ended);
 }
 
-static void decide(void *context, size_t start, size_t end)
+static void decide(void *owner, size_t start, size_t end)
 {
-	struct run *run = context;
+	struct run *run = owner;
 	struct scenario *scenario = run->scenario;
 
 	for (size_t i = start; i < end; i++) {
@@ -265,8 +267,8 @@ static void decide(void *context, size_t start, size_t end)
 		struct seen seen = {scenario, held->time_ns,
 		                    false,    held,
 		                    plan,     run->replay->decisions ? &run->outputs[i] : NULL};
-		struct turn turn = {scenario->table, moment_given(held->time_ns), observe, &seen,
-		                    .phased = observe_phase};
+		struct decision_context context = {scenario->table, moment_given(held->time_ns), observe,
+		                                   &seen, .phased = observe_phase};
 		struct weir_decision d;
 
 		if (run->statuses[i] != WEIR_OK) {
@@ -274,7 +276,7 @@ static void decide(void *context, size_t start, size_t end)
 			continue;
 		}
 		end_until(run, held->time_ns);
-		engine_decide(&turn, plan, &d);
+		engine_decide(&context, plan, &d);
 		if (__builtin_expect(plan->permit.id != 0, 0))
 			begin(run, held, plan);
 		run->failed |= seen.failed;

@@ -34,7 +34,7 @@ struct store_kind {
 
 struct store {
 	const struct store_kind *kind; /* NULL for memory, where steps are done at once */
-	size_t index;                  /* of its client, among turn->store_clients */
+	size_t index;                  /* of its client, among context->store_clients */
 };
 
 /* One thread's way to a store that completes steps later. */

@@ -434,7 +434,8 @@ static void check_peek(const struct line *line)
 	struct weir_attribute attributes[WORDS_MAX];
 	size_t n = attributes_of(line, 3, attributes);
 	struct algo_call call = {ALGO_PEEK, number(line, 2)};
-	struct turn turn = {.table = server->table, .at = moment_given(virtual_wall_ns())};
+	struct decision_context context = {.table = server->table,
+	                                   .at = moment_given(virtual_wall_ns())};
 	struct weir_decision d = {0};
 	struct arena arena;
 	struct plan plan;
@@ -446,7 +447,7 @@ static void check_peek(const struct line *line)
 	                              &(struct engine_attributes){attributes, n, WEIR_KEY_MAX}, &arena,
 	                              &plan);
 	if (status == 0)
-		status = remote_decide(&turn, &plan, false, &d);
+		status = remote_decide(&context, &plan, false, &d);
 	arena_free(&arena);
 	answer_decision(status, &d, NULL);
 }

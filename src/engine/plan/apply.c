@@ -48,12 +48,13 @@ uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, ui
 	return until_ns;
 }
 
-static uint64_t run_observed(const struct turn *turn, const struct step *step,
-                           const struct algo_call *call, const struct algo_limit **by,
-                           struct algo_outcome *outcome)
+static uint64_t run_observed(const struct decision_context *context, const struct step *step,
+                             const struct algo_call *call, const struct algo_limit **by,
+                             struct algo_outcome *outcome)
 {
-	struct store_step whole = {turn->table->store, &step->limit->algo, step->key, *call, turn->at};
-	const struct limit_group *group = turn->notify ? step->limit->group : NULL;
+	struct store_step whole = {context->table->store, &step->limit->algo, step->key, *call,
+	                           context->at};
+	const struct limit_group *group = context->notify ? step->limit->group : NULL;
 	struct algo_notification notification;
 	uint64_t until_ns;
 
@@ -64,38 +65,38 @@ static uint64_t run_observed(const struct turn *turn, const struct step *step,
 	}
 	until_ns = store_run(&whole, by, outcome);
 	if (whole.call.notification == &notification && algo_notifies(&notification))
-		turn->notify(turn->context, step, &notification);
-	if (turn->phased && algo_has_phases(&step->limit->algo))
-		turn->phased(turn->context, step, outcome);
+		context->notify(context->owner, step, &notification);
+	if (context->phased && algo_has_phases(&step->limit->algo))
+		context->phased(context->owner, step, outcome);
 	return until_ns;
 }
 
-uint64_t engine_refund_end(const struct turn *turn, const struct step *step)
+uint64_t engine_refund_end(const struct decision_context *context, const struct step *step)
 {
-	const struct store_step whole = {.store = turn->table->store,
+	const struct store_step whole = {.store = context->table->store,
 	                                 .limit = &step->limit->algo,
 	                                 .key = step->key,
 	                                 .call = {.until_ns = step->until_ns},
-	                                 .at = turn->at};
+	                                 .at = context->at};
 
 	if (step->remote || !step->limit->algo.algorithm->note || step->until_ns == 0)
 		return step->until_ns;
 	return store_refund_end(&whole, step->generation);
 }
 
-uint64_t engine_apply_observed(const struct turn *turn, const struct step *step,
-                             const struct algo_call *call, struct weir_decision *decision)
+uint64_t engine_apply_observed(const struct decision_context *context, const struct step *step,
+                               const struct algo_call *call, struct weir_decision *decision)
 {
 	const struct algo_limit *by;
 	struct algo_outcome outcome;
-	uint64_t until_ns = run_observed(turn, step, call, &by, &outcome);
+	uint64_t until_ns = run_observed(context, step, call, &by, &outcome);
 
 	limit_explain(step->limit, by, &outcome, decision);
 	return until_ns;
 }
 
-int engine_force(const struct turn *turn, const struct weir_limit *limit, struct slice key,
-                 enum weir_force force, uint64_t until_ns)
+int engine_force(const struct decision_context *context, const struct weir_limit *limit,
+                 struct slice key, enum weir_force force, uint64_t until_ns)
 {
 	struct algo_call call = {.op = ALGO_FORCE, .until_ns = until_ns, .force = force};
 	const struct algo_limit *by;
@@ -105,47 +106,48 @@ int engine_force(const struct turn *turn, const struct weir_limit *limit, struct
 
 	if (!algo_can_force(&limit->algo, force))
 		return WEIR_EINVAL;
-	if (until_ns != 0 && until_ns <= turn->at.now_ns)
+	if (until_ns != 0 && until_ns <= context->at.now_ns)
 		return WEIR_ERANGE;
-	status = engine_prepare_limit(turn->table, limit, &call, key, &plan);
+	status = engine_prepare_limit(context->table, limit, &call, key, &plan);
 	if (status != WEIR_OK)
 		return status;
-	run_observed(turn, &plan.only, &call, &by, &outcome);
-	waitlist_wake(&turn->table->waiting, plan.only.key.hash);
+	run_observed(context, &plan.only, &call, &by, &outcome);
+	waitlist_wake(&context->table->waiting, plan.only.key.hash);
 	return outcome.reason == WEIR_REASON_NO_ROOM ? WEIR_EFULL : WEIR_OK;
 }
 
-bool engine_follow_group(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
-                 const struct algo_call *call)
+bool engine_follow_group(const struct decision_context *context, const struct weir_limit *limit,
+                         uint64_t hash, const struct algo_call *call)
 {
 	struct step step = {.limit = limit};
 	const struct algo_limit *by;
 	struct algo_outcome outcome;
 
-	if (store_admit(turn->table->store, &limit->algo, hash, &step.key) != WEIR_OK)
+	if (store_admit(context->table->store, &limit->algo, hash, &step.key) != WEIR_OK)
 		return false;
-	run_observed(turn, &step, call, &by, &outcome);
+	run_observed(context, &step, call, &by, &outcome);
 	return outcome.allowed;
 }
 
-void engine_view(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
-                 struct algo_outcome *outcome)
+void engine_view(const struct decision_context *context, const struct weir_limit *limit,
+                 uint64_t hash, struct algo_outcome *outcome)
 {
-	struct step step = {.limit = limit, .key = store_key(turn->table->store, &limit->algo, hash)};
+	struct step step = {.limit = limit,
+	                    .key = store_key(context->table->store, &limit->algo, hash)};
 	const struct algo_limit *by;
 
-	run_observed(turn, &step, &(struct algo_call){.op = ALGO_PEEK, .cost = 1}, &by, outcome);
+	run_observed(context, &step, &(struct algo_call){.op = ALGO_PEEK, .cost = 1}, &by, outcome);
 }
 
-bool engine_forget(const struct turn *turn, const struct plan *plan)
+bool engine_forget(const struct decision_context *context, const struct plan *plan)
 {
 	const struct step *step = &plan->only;
-	bool had = store_forget(&(struct store_step){.store = turn->table->store,
+	bool had = store_forget(&(struct store_step){.store = context->table->store,
 	                                             .limit = &step->limit->algo,
 	                                             .key = step->key,
 	                                             .call = {.op = ALGO_RESET},
-	                                             .at = turn->at});
+	                                             .at = context->at});
 
-	waitlist_wake(&turn->table->waiting, step->key.hash);
+	waitlist_wake(&context->table->waiting, step->key.hash);
 	return had;
 }

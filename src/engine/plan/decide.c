@@ -10,21 +10,23 @@
 
 /* Apart: a plan in memory pays one branch. */
 __attribute__((noinline, cold)) static bool
-run_stage_at_stores(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+run_stage_at_stores(const struct decision_context *context, struct plan *plan,
+                    struct weir_decision *d)
 {
-	if (!remote_run(turn, plan, d))
+	if (!remote_run(context, plan, d))
 		return false;
-	stage_run(turn, plan, d);
+	stage_run(context, plan, d);
 	away_explain(plan, d);
 	return true;
 }
 
 /* Runs the steps of the stage. Returns false if remote steps are still on their way. */
-static bool run_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+static bool run_stage(const struct decision_context *context, struct plan *plan,
+                      struct weir_decision *d)
 {
 	if (__builtin_expect(plan->remote, 0))
-		return run_stage_at_stores(turn, plan, d);
-	stage_run(turn, plan, d);
+		return run_stage_at_stores(context, plan, d);
+	stage_run(context, plan, d);
 	return true;
 }
 
@@ -48,9 +50,9 @@ static bool waits(struct plan *plan, struct weir_decision *d)
 }
 
 /* Whether the observer counts what passes and what is denied. */
-static bool is_observed(const struct turn *turn, const struct plan *plan)
+static bool is_observed(const struct decision_context *context, const struct plan *plan)
 {
-	return turn->observe && algo_op_takes(plan->op) && !plan->apart;
+	return context->observe && algo_op_takes(plan->op) && !plan->apart;
 }
 
 static bool is_denied(const struct plan *plan)
@@ -61,17 +63,17 @@ static bool is_denied(const struct plan *plan)
 }
 
 /* The end of a plan, after its steps were observed. */
-static inline enum plan_stage settle(const struct turn *turn, struct plan *plan)
+static inline enum plan_stage settle(const struct decision_context *context, struct plan *plan)
 {
 	plan->position = WAIT_NEW;
 	if (is_denied(plan) && algo_op_takes(plan->op))
 		return PLAN_DROP;
 	if (__builtin_expect(plan->permit.id != 0, 0))
-		permits_hold(turn, plan);
+		permits_hold(context, plan);
 	return PLAN_DONE;
 }
 
-static void observe(const struct turn *turn, const struct plan *plan)
+static void observe(const struct decision_context *context, const struct plan *plan)
 {
 	const struct step *refused = plan->refused;
 	bool counts = !stage_answering(plan); /* else no enforced limit does */
@@ -80,16 +82,16 @@ static void observe(const struct turn *turn, const struct plan *plan)
 		const struct step *step = &plan->steps[i];
 
 		if (step->shadow ? !stage_is_below(plan, step) : counts && (!refused || refused == step))
-			turn->observe(turn->context, step);
+			context->observe(context->owner, step);
 	}
 }
 
 /* The end of a plan, when its answer is known. */
-static enum plan_stage conclude(const struct turn *turn, struct plan *plan)
+static enum plan_stage conclude(const struct decision_context *context, struct plan *plan)
 {
-	if (is_observed(turn, plan))
-		observe(turn, plan);
-	return settle(turn, plan);
+	if (is_observed(context, plan))
+		observe(context, plan);
+	return settle(context, plan);
 }
 
 /* How a plan that is refused for good goes on. */
@@ -103,7 +105,7 @@ static enum plan_stage refused_stage(struct plan *plan, struct weir_decision *d)
 	return plan->adds_up ? PLAN_EXPLAIN : PLAN_SHADOW;
 }
 
-static enum plan_stage next_stage(const struct turn *turn, struct plan *plan)
+static enum plan_stage next_stage(const struct decision_context *context, struct plan *plan)
 {
 	bool passed = plan->passes;
 
@@ -128,9 +130,9 @@ static enum plan_stage next_stage(const struct turn *turn, struct plan *plan)
 		if (__builtin_expect(plan->refused != NULL, 0) && !stage_answering(plan) &&
 		    denial_is_early(plan))
 			return PLAN_RETRY;
-		return conclude(turn, plan);
+		return conclude(context, plan);
 	case PLAN_RETRY:
-		return conclude(turn, plan);
+		return conclude(context, plan);
 	case PLAN_OTHERS:
 	case PLAN_GIVE_BACK:
 		return PLAN_REFUSED;
@@ -154,7 +156,7 @@ static void begin(struct plan *plan, enum plan_stage stage)
 }
 
 /* Until it is done, or waits for a key or for a store. */
-static enum engine_state run_stages(const struct turn *turn, struct plan *plan,
+static enum engine_state run_stages(const struct decision_context *context, struct plan *plan,
                                     struct weir_decision *d)
 {
 	while (plan->stage != PLAN_DONE) {
@@ -163,21 +165,21 @@ static enum engine_state run_stages(const struct turn *turn, struct plan *plan,
 				return ENGINE_WAITS;
 			begin(plan, refused_stage(plan, d));
 		}
-		if (!run_stage(turn, plan, d))
+		if (!run_stage(context, plan, d))
 			return ENGINE_SUBMITTED;
 		if (stage_explains(plan))
 			denial_explain(plan, d);
 		if (plan->listed && plan->passes && plan->stage == PLAN_PEEK)
 			denial_listed(plan->listed, d);
-		begin(plan, next_stage(turn, plan));
+		begin(plan, next_stage(context, plan));
 	}
 	return ENGINE_DONE;
 }
 
-static enum engine_state advance(const struct turn *turn, struct plan *plan,
+static enum engine_state advance(const struct decision_context *context, struct plan *plan,
                                  struct weir_decision *d)
 {
-	enum engine_state state = run_stages(turn, plan, d);
+	enum engine_state state = run_stages(context, plan, d);
 
 	if (__builtin_expect(plan->submission && state != ENGINE_SUBMITTED, 0))
 		submit_close(plan);
@@ -186,23 +188,24 @@ static enum engine_state advance(const struct turn *turn, struct plan *plan,
 }
 
 /* A direct call, at once. */
-static void run_direct(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+static void run_direct(const struct decision_context *context, struct plan *plan,
+                       struct weir_decision *d)
 {
 	struct step *step = &plan->only;
 
-	stage_run_alone(turn, plan, d);
+	stage_run_alone(context, plan, d);
 	plan->refused = d->allowed ? NULL : step;
-	if (is_observed(turn, plan))
-		turn->observe(turn->context, step);
-	if (settle(turn, plan) == PLAN_DROP)
+	if (is_observed(context, plan))
+		context->observe(context->owner, step);
+	if (settle(context, plan) == PLAN_DROP)
 		plan->permit.id = 0;
 	plan->stage = PLAN_DONE;
 }
 
 /* The enforced step whose key other requests wait for, or NULL. */
-static struct step *waited_for(const struct turn *turn, const struct plan *plan)
+static struct step *waited_for(const struct decision_context *context, const struct plan *plan)
 {
-	struct waitlist *list = waitlist_at(&turn->table->waiting);
+	struct waitlist *list = waitlist_at(&context->table->waiting);
 
 	for (size_t i = 0; i < plan->step_count; i++) {
 		struct step *step = &plan->steps[i];
@@ -214,18 +217,19 @@ static struct step *waited_for(const struct turn *turn, const struct plan *plan)
 	return NULL;
 }
 
-static enum engine_state start(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+static enum engine_state start(const struct decision_context *context, struct plan *plan,
+                               struct weir_decision *d)
 {
 	bool refunds = algo_op_gives(plan->op) && plan->permit.id != 0;
 
 	if (__builtin_expect(plan->wants_permit && plan->permit.id == 0, 0))
 		plan->permit.id = permit_draw();
 	if (plan->steps == &plan->only && !plan->in_order && !refunds && !plan->remote) {
-		run_direct(turn, plan, d);
+		run_direct(context, plan, d);
 		return ENGINE_DONE;
 	}
 	if (__builtin_expect(plan->remote, 0))
-		away_return(turn->table, plan);
+		away_return(context->table, plan);
 	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	plan->refused = NULL;
 	if (plan->listed && plan->step_count == 0) {
@@ -233,52 +237,55 @@ static enum engine_state start(const struct turn *turn, struct plan *plan, struc
 		plan->permit.id = 0;
 		plan->stage = PLAN_DONE;
 	} else if (refunds) {
-		permits_drop_ended(turn, plan);
-		permits_begin(turn, plan);
+		permits_drop_ended(context, plan);
+		permits_begin(context, plan);
 		d->allowed = false;
 		begin(plan, PLAN_REFUND);
 	} else {
 		bool asks = stage_arrange(plan);
 
 		if (plan->in_order && plan->position != WAIT_YIELDED)
-			plan->refused = waited_for(turn, plan);
+			plan->refused = waited_for(context, plan);
 		begin(plan, plan->refused ? PLAN_OWN : asks ? PLAN_PEEK : PLAN_TAKE);
 	}
-	return advance(turn, plan, d);
+	return advance(context, plan, d);
 }
 
-enum engine_state engine_decide(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+enum engine_state engine_decide(const struct decision_context *context, struct plan *plan,
+                                struct weir_decision *d)
 {
 	plan->in_order = false;
-	return start(turn, plan, d);
+	return start(context, plan, d);
 }
 
-enum engine_state engine_run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+enum engine_state engine_run(const struct decision_context *context, struct plan *plan,
+                             struct weir_decision *d)
 {
 	plan->in_order =
-	    algo_op_asks(plan->op) && (engine_may_wait(plan) || engine_others_wait(turn->table));
-	return start(turn, plan, d);
+	    algo_op_asks(plan->op) && (engine_may_wait(plan) || engine_others_wait(context->table));
+	return start(context, plan, d);
 }
 
-enum engine_state engine_resume(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+enum engine_state engine_resume(const struct decision_context *context, struct plan *plan,
+                                struct weir_decision *d)
 {
 	if (plan->stage == PLAN_REFUSED) {
 		denial_forget(plan);
-		return start(turn, plan, d);
+		return start(context, plan, d);
 	}
 	submit_decision(plan, d);
-	return advance(turn, plan, d);
+	return advance(context, plan, d);
 }
 
-enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum weir_reason reason,
-                              struct weir_decision *d)
+enum engine_state engine_deny(const struct decision_context *context, struct plan *plan,
+                              enum weir_reason reason, struct weir_decision *d)
 {
 	denial_decide(plan, reason, d);
 	begin(plan, refused_stage(plan, d));
-	return advance(turn, plan, d);
+	return advance(context, plan, d);
 }
 
-enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
+enum engine_state engine_cancel(const struct decision_context *context, struct plan *plan)
 {
 	struct weir_decision ignored = {0};
 
@@ -291,9 +298,9 @@ enum engine_state engine_cancel(const struct turn *turn, struct plan *plan)
 	if (!algo_op_takes(plan->op))
 		return ENGINE_DONE;
 	if (plan->permit.id != 0)
-		permit_take(turn->table->store, plan->permit, turn->at.now_ns);
+		permit_take(context->table->store, plan->permit, context->at.now_ns);
 	begin(plan, PLAN_UNDO);
-	return advance(turn, plan, &ignored);
+	return advance(context, plan, &ignored);
 }
 
 /*
@@ -307,31 +314,32 @@ static void leave_rest(struct plan *plan)
 		    plan->steps[i].remote || algo_is_reported(&plan->steps[i].limit->algo);
 }
 
-static enum engine_state report(const struct turn *turn, struct plan *plan, enum algo_op op,
-                                struct weir_decision *d)
+static enum engine_state report(const struct decision_context *context, struct plan *plan,
+                                enum algo_op op, struct weir_decision *d)
 {
-	struct store *store = turn->table->store;
+	struct store *store = context->table->store;
 
 	*d = (struct weir_decision){.reason = WEIR_REASON_OK};
 	plan->op = (unsigned char)op;
-	permits_drop_ended(turn, plan);
+	permits_drop_ended(context, plan);
 	if (engine_is_reported(plan)) {
-		plan->gives_rest = plan->claims ? permit_is_held(store, plan->permit, turn->at.now_ns)
-		                                : permit_take(store, plan->permit, turn->at.now_ns);
+		plan->gives_rest = plan->claims ? permit_is_held(store, plan->permit, context->at.now_ns)
+		                                : permit_take(store, plan->permit, context->at.now_ns);
 		leave_rest(plan);
 	} else {
-		d->allowed = permits_are_held(turn, plan);
+		d->allowed = permits_are_held(context, plan);
 	}
 	begin(plan, PLAN_REFUND);
-	return advance(turn, plan, d);
+	return advance(context, plan, d);
 }
 
-enum engine_state engine_report(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+enum engine_state engine_report(const struct decision_context *context, struct plan *plan,
+                                struct weir_decision *d)
 {
-	return report(turn, plan, ALGO_REPORT, d);
+	return report(context, plan, ALGO_REPORT, d);
 }
 
-void engine_settle(const struct turn *turn, struct plan *plan, bool reports)
+void engine_settle(const struct decision_context *context, struct plan *plan, bool reports)
 {
 	struct weir_decision ignored;
 
@@ -339,9 +347,9 @@ void engine_settle(const struct turn *turn, struct plan *plan, bool reports)
 	for (size_t i = 0; i < plan->step_count; i++)
 		plan->steps[i].taken &= !plan->steps[i].remote;
 	if (reports)
-		report(turn, plan, ALGO_SETTLE, &ignored);
+		report(context, plan, ALGO_SETTLE, &ignored);
 	else
-		engine_run(turn, plan, &ignored);
+		engine_run(context, plan, &ignored);
 }
 
 bool engine_others_wait(const struct weir_table *table)

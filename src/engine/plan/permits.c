@@ -51,12 +51,12 @@ size_t engine_taken(const struct plan *plan, struct engine_taken *taken)
 	return n;
 }
 
-void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
+void engine_give_back(const struct decision_context *context, const struct weir_engine *engine,
                       const struct engine_taken *taken)
 {
 	const struct weir_limit *limit = engine_limit_of(engine, taken->charge.limit);
 	struct algo_call call = {.op = ALGO_REFUND, .cost = taken->cost, .permit = taken->permit};
-	struct store *store = turn->table->store;
+	struct store *store = context->table->store;
 	struct weir_decision ignored;
 	struct step step;
 
@@ -66,9 +66,9 @@ void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
 	                     .key = store_key(store, &limit->algo, taken->charge.key),
 	                     .until_ns = taken->charge.until_ns,
 	                     .generation = taken->generation};
-	call.until_ns = engine_refund_end(turn, &step);
-	engine_apply_observed(turn, &step, &call, &ignored);
-	waitlist_wake(&turn->table->waiting, taken->charge.key);
+	call.until_ns = engine_refund_end(context, &step);
+	engine_apply_observed(context, &step, &call, &ignored);
+	waitlist_wake(&context->table->waiting, taken->charge.key);
 }
 
 bool engine_is_reported(const struct plan *plan)
@@ -208,7 +208,7 @@ static bool is_marked(const struct step *step)
 	return step->taken && !step->remote && !algo_holds_places(&step->limit->algo);
 }
 
-void permits_hold(const struct turn *turn, struct plan *plan)
+void permits_hold(const struct decision_context *context, struct plan *plan)
 {
 	uint64_t until_ns = 0;
 	bool any = false;
@@ -226,7 +226,7 @@ void permits_hold(const struct turn *turn, struct plan *plan)
 	if (!any)
 		plan->permit.id = 0;
 	else if (until_ns > 0)
-		permit_hold(turn->table->store, plan->permit, until_ns, turn->at.now_ns);
+		permit_hold(context->table->store, plan->permit, until_ns, context->at.now_ns);
 }
 
 static bool has_marked(const struct plan *plan)
@@ -238,45 +238,45 @@ static bool has_marked(const struct plan *plan)
 }
 
 /* Whether anything that a mark is of still counts, after find_ends. */
-static bool still_counts(const struct turn *turn, const struct plan *plan)
+static bool still_counts(const struct decision_context *context, const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (is_marked(&plan->steps[i]) && plan->steps[i].until_ns > turn->at.now_ns)
+		if (is_marked(&plan->steps[i]) && plan->steps[i].until_ns > context->at.now_ns)
 			return true;
 	return false;
 }
 
 /* By the parameters of now: once for each plan. */
-static void find_ends(const struct turn *turn, struct plan *plan)
+static void find_ends(const struct decision_context *context, struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		plan->steps[i].until_ns = engine_refund_end(turn, &plan->steps[i]);
+		plan->steps[i].until_ns = engine_refund_end(context, &plan->steps[i]);
 }
 
-bool permits_are_held(const struct turn *turn, struct plan *plan)
+bool permits_are_held(const struct decision_context *context, struct plan *plan)
 {
-	find_ends(turn, plan);
-	return still_counts(turn, plan) &&
-	       permit_is_held(turn->table->store, plan->permit, turn->at.now_ns);
+	find_ends(context, plan);
+	return still_counts(context, plan) &&
+	       permit_is_held(context->table->store, plan->permit, context->at.now_ns);
 }
 
-void permits_begin(const struct turn *turn, struct plan *plan)
+void permits_begin(const struct decision_context *context, struct plan *plan)
 {
-	find_ends(turn, plan);
+	find_ends(context, plan);
 	if (!has_marked(plan))
 		plan->gives_rest = true;
 	else if (plan->cost == 0 || plan->claims) /* a claim takes it once it has succeeded */
-		plan->gives_rest = still_counts(turn, plan) &&
-		                   permit_is_held(turn->table->store, plan->permit, turn->at.now_ns);
+		plan->gives_rest = still_counts(context, plan) &&
+		                   permit_is_held(context->table->store, plan->permit, context->at.now_ns);
 	else
-		plan->gives_rest = still_counts(turn, plan) &&
-		                   permit_take(turn->table->store, plan->permit, turn->at.now_ns);
+		plan->gives_rest = still_counts(context, plan) &&
+		                   permit_take(context->table->store, plan->permit, context->at.now_ns);
 }
 
-void permits_take_claimed(const struct turn *turn, struct plan *plan)
+void permits_take_claimed(const struct decision_context *context, struct plan *plan)
 {
 	if (plan->gives_rest && has_marked(plan))
-		plan->gives_rest = permit_take(turn->table->store, plan->permit, turn->at.now_ns);
+		plan->gives_rest = permit_take(context->table->store, plan->permit, context->at.now_ns);
 }
 
 /*
@@ -298,14 +298,14 @@ static bool takes_name(const struct plan *plan, const struct step *step)
 	return last == step;
 }
 
-void permits_drop_ended(const struct turn *turn, struct plan *plan)
+void permits_drop_ended(const struct decision_context *context, struct plan *plan)
 {
 	for (size_t i = 0; plan->remote && i < plan->step_count; i++) {
 		struct step *step = &plan->steps[i];
 
-		if (step->remote && sat_add(step->until_ns, PERMITS_CLOCKS_NS) <= turn->at.wall_ns)
+		if (step->remote && sat_add(step->until_ns, PERMITS_CLOCKS_NS) <= context->at.wall_ns)
 			step->taken = false;
-		if (step->foreign && step->until_ns <= turn->at.now_ns)
+		if (step->foreign && step->until_ns <= context->at.now_ns)
 			step->taken = false; /* its giver has counted a timeout */
 	}
 }

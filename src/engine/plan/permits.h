@@ -14,23 +14,23 @@
  * Call this when a plan with a permit was allowed: the permit is held from now on,
  * if the plan took anything.
  */
-void permits_hold(const struct turn *turn, struct plan *plan);
+void permits_hold(const struct decision_context *context, struct plan *plan);
 /** Before a refund by permit: takes the permit from those that are held, and sets `gives_rest`. */
-void permits_begin(const struct turn *turn, struct plan *plan);
+void permits_begin(const struct decision_context *context, struct plan *plan);
 /** The rest of the call by which a step is given back by permit. */
 void permits_call(const struct plan *plan, const struct step *step, struct algo_call *call);
 /**
  * Takes a permit of this server from those that are held once it is claimed. Not before: if another
  * server has claimed it, its report is to find the permit held.
  */
-void permits_take_claimed(const struct turn *turn, struct plan *plan);
+void permits_take_claimed(const struct decision_context *context, struct plan *plan);
 /** Before a report of a permit without places: whether it is held. */
-bool permits_are_held(const struct turn *turn, struct plan *plan);
+bool permits_are_held(const struct decision_context *context, struct plan *plan);
 /**
  * Before that, and before a report: leaves out charges that have surely ended at their remote stores.
  * The store's clock decides whether the other charges have ended.
  */
-void permits_drop_ended(const struct turn *turn, struct plan *plan);
+void permits_drop_ended(const struct decision_context *context, struct plan *plan);
 /** Whether the plan reports to any limit: then nothing else that the permit covers is given back. */
 bool permits_spend_rest(const struct plan *plan);
 /**

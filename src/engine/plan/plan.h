@@ -102,7 +102,7 @@ struct plan {
 	bool cancelled : 1;
 	bool remote : 1;            /* when it was prepared, a step was at a remote store */
 	bool claims : 1;            /* by permit: it counts once among all servers, so it is claimed at
-	                               turn->claims before it is given back in memory */
+	                               context->claims before it is given back in memory */
 	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
 	bool apart : 1;             /* each step is decided by itself, whatever becomes of others; a log
 	                               takes in the place of its oldest uses */
@@ -156,12 +156,13 @@ enum engine_state {
  */
 typedef void engine_observer(void *context, const struct step *step);
 
-/* The same for all that is decided in a turn. */
-struct turn {
+/* Shared by all plans that are decided in one iteration of a loop, or in one call of the library.
+ */
+struct decision_context {
 	struct weir_table *table;
 	struct moment at;
 	engine_observer *observe; /* or NULL */
-	void *context;            /* of all calls here */
+	void *owner;              /* passed to the functions here */
 	/*
 	 * Gets each step that its store could not do, with what happens instead: for metrics. Not
 	 * of what could not be given back. Or NULL.
@@ -291,7 +292,7 @@ static inline size_t engine_work(const struct plan *plan)
 void engine_fetch(const struct weir_table *table, const struct plan *plan);
 
 /** Optional, best some plans after `fetch`: looks for the cells. */
-void engine_locate(const struct turn *turn, struct plan *plan);
+void engine_locate(const struct decision_context *context, struct plan *plan);
 
 /** Whether the decision may be to wait. */
 bool engine_may_wait(const struct plan *plan);
@@ -305,18 +306,18 @@ bool engine_others_wait(const struct weir_table *table);
  * waits for its key it would pass after `decision->retry_after_ns`. A refund by a permit that
  * is not held changes nothing, and is not `allowed`.
  */
-enum engine_state engine_run(const struct turn *turn, struct plan *plan,
+enum engine_state engine_run(const struct decision_context *context, struct plan *plan,
                              struct weir_decision *decision);
 
 /** The same at once: it never waits, and overtakes requests that do. */
-enum engine_state engine_decide(const struct turn *turn, struct plan *plan,
+enum engine_state engine_decide(const struct decision_context *context, struct plan *plan,
                                 struct weir_decision *decision);
 
 /**
  * Goes on with a plan that is ready, or one that waits: then its `position` says how it stands
  * by now, its `max_wait_ns` how much longer it would wait.
  */
-enum engine_state engine_resume(const struct turn *turn, struct plan *plan,
+enum engine_state engine_resume(const struct decision_context *context, struct plan *plan,
                                 struct weir_decision *decision);
 
 /**
@@ -342,15 +343,15 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 bool engine_adapt(struct plan *plan, const struct weir_engine *now);
 
 /** Ends a plan that waits: makes `decision` a denial. */
-enum engine_state engine_deny(const struct turn *turn, struct plan *plan, enum weir_reason reason,
-                              struct weir_decision *decision);
+enum engine_state engine_deny(const struct decision_context *context, struct plan *plan,
+                              enum weir_reason reason, struct weir_decision *decision);
 
 /**
  * Cancels a plan in any state, because its client has left or its answer can't be given. Gives
  * back what it has taken, the newest first, and voids its permit. A plan that is at a store must
  * still be resumed when it is ready.
  */
-enum engine_state engine_cancel(const struct turn *turn, struct plan *plan);
+enum engine_state engine_cancel(const struct decision_context *context, struct plan *plan);
 
 /* A step's charge: a reload frees nothing in it. */
 struct engine_taken {
@@ -366,7 +367,7 @@ struct engine_taken {
  */
 size_t engine_taken(const struct plan *plan, struct engine_taken *taken);
 /** Gives it back where it came from, by the limits of `engine`, which may no longer have it. */
-void engine_give_back(const struct turn *turn, const struct weir_engine *engine,
+void engine_give_back(const struct decision_context *context, const struct weir_engine *engine,
                       const struct engine_taken *taken);
 
 /** Whether a limit wants reports: then the request needs a permit. */
@@ -386,8 +387,8 @@ int engine_want_permit(struct plan *plan);
  */
 struct engine_names {
 	struct slice of[WEIR_PERMITS_MAX];
-	/* turn->giver where servers share permits: then charges that are reported have names, too. 0:
-	 * they share none. */
+	/* context->giver where servers share permits: then charges that are reported have names, too.
+	 * 0: they share none. */
 	uint64_t giver;
 };
 
@@ -397,7 +398,7 @@ struct engine_names {
  */
 void engine_permits(const struct plan *plan, struct weir_permits *permits,
                     struct engine_names *names);
-/** For turn->claimed: the same of the charges that the giver holds in memory, by their names. */
+/** For context->claimed: the same of the charges that the giver holds in memory, by their names. */
 void engine_claimed(const struct plan *plan, struct weir_permits *permits,
                     struct engine_names *names);
 /** The generation of the parameters by which a step in memory took; 0 if its limit has none. */
@@ -422,36 +423,36 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
  * plan->latency_ns say. `decision->allowed` says whether the permit was held: its places are not
  * any more, and limits that judge by outcomes have counted it.
  */
-enum engine_state engine_report(const struct turn *turn, struct plan *plan,
+enum engine_state engine_report(const struct decision_context *context, struct plan *plan,
                                 struct weir_decision *decision);
 
 /**
  * Instead of engine_run and engine_report, for permits of engine_claimed at their giver. What they
  * cover in memory ends; with `reports` another server has counted the outcome.
  */
-void engine_settle(const struct turn *turn, struct plan *plan, bool reports);
+void engine_settle(const struct decision_context *context, struct plan *plan, bool reports);
 
 /**
  * Instead of engine_run, for a reset of a bucket's key in memory by a direct call: whether there
  * was anything to forget. If two calls forget a key at once, one of them says so.
  */
-bool engine_forget(const struct turn *turn, const struct plan *plan);
+bool engine_forget(const struct decision_context *context, const struct plan *plan);
 
 /**
  * Forces a key into a phase until then, or for ever if that is 0, or ends the force. Errors: EINVAL
  * (the limit has no phases, or there is no such force), ERANGE (until_ns is over), EFULL (the table
  * has no room for the key), and those of engine_prepare_limit.
  */
-int engine_force(const struct turn *turn, const struct weir_limit *limit, struct slice key,
-                 enum weir_force force, uint64_t until_ns);
+int engine_force(const struct decision_context *context, const struct weir_limit *limit,
+                 struct slice key, enum weir_force force, uint64_t until_ns);
 /**
  * Does what a quorum group says of a key (ALGO_GROUP_OPEN and on), by its hash. Returns false if
  * an operator has forced it, or if there is no room.
  */
-bool engine_follow_group(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
-                 const struct algo_call *call);
+bool engine_follow_group(const struct decision_context *context, const struct weir_limit *limit,
+                         uint64_t hash, const struct algo_call *call);
 /** Looks at a key, by its hash: its phase (algo/outcomes/health.h), and the turns that were due. */
-void engine_view(const struct turn *turn, const struct weir_limit *limit, uint64_t hash,
-                 struct algo_outcome *outcome);
+void engine_view(const struct decision_context *context, const struct weir_limit *limit,
+                 uint64_t hash, struct algo_outcome *outcome);
 
 #endif

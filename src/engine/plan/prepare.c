@@ -66,14 +66,14 @@ void engine_fetch(const struct weir_table *table, const struct plan *plan)
 		store_touch(table->store, &plan->steps[i].key);
 }
 
-void engine_locate(const struct turn *turn, struct plan *plan)
+void engine_locate(const struct decision_context *context, struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++) {
 		struct step *step = &plan->steps[i];
 
-		store_locate(turn->table->store, &step->limit->algo, &step->key, turn->at.now_ns);
+		store_locate(context->table->store, &step->limit->algo, &step->key, context->at.now_ns);
 		if (!step->key.cell)
-			store_fetch_next(turn->table->store, &step->key);
+			store_fetch_next(context->table->store, &step->key);
 	}
 }
 

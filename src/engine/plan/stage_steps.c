@@ -36,32 +36,33 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 	return call;
 }
 
-static struct store_step store_step_of(const struct turn *turn, const struct step *step,
-                                       const struct algo_call *call)
+static struct store_step store_step_of(const struct decision_context *context,
+                                       const struct step *step, const struct algo_call *call)
 {
-	return (struct store_step){turn->table->store, &step->limit->algo, step->key, *call, turn->at};
+	return (struct store_step){context->table->store, &step->limit->algo, step->key, *call,
+	                           context->at};
 }
 
 /*
  * For a step that gives back, or explains a denial: whether its result is recorded. A plan that is
  * denied learns only of steps that it did not know to be refused.
  */
-static bool record_late(const struct turn *turn, const struct plan *plan, const struct step *step,
-                        const struct weir_decision *d)
+static bool record_late(const struct decision_context *context, const struct plan *plan,
+                        const struct step *step, const struct weir_decision *d)
 {
 	bool gave = stage_gives(plan->stage);
 
 	if ((gave || !algo_op_asks(plan->op)) && !stage_is_first_of(plan, step->key.hash))
-		waitlist_wake(&turn->table->waiting, step->key.hash);
+		waitlist_wake(&context->table->waiting, step->key.hash);
 	return !gave && !(stage_explains(plan) && (d->allowed || step->refused));
 }
 
 /* Notes how a step ended; `d` says how its key stands. */
-static inline void record(const struct turn *turn, const struct plan *plan, struct step *step,
-                          uint64_t until_ns, struct weir_decision *d)
+static inline void record(const struct decision_context *context, const struct plan *plan,
+                          struct step *step, uint64_t until_ns, struct weir_decision *d)
 {
 	if (__builtin_expect(plan->stage >= PLAN_EXPLAIN || !algo_op_asks(plan->op), 0) &&
-	    !record_late(turn, plan, step, d))
+	    !record_late(context, plan, step, d))
 		return;
 	step->until_ns = until_ns;
 	step->allowed = d->allowed;
@@ -70,15 +71,15 @@ static inline void record(const struct turn *turn, const struct plan *plan, stru
 }
 
 /* In memory, at once. */
-__attribute__((flatten)) static void apply(const struct turn *turn, const struct plan *plan,
-                                           struct step *step, const struct algo_call *call,
-                                           struct weir_decision *d)
+__attribute__((flatten)) static void apply(const struct decision_context *context,
+                                           const struct plan *plan, struct step *step,
+                                           const struct algo_call *call, struct weir_decision *d)
 {
 	uint64_t until_ns = __builtin_expect(algo_has_phases(&step->limit->algo), 0)
-	                        ? engine_apply_observed(turn, step, call, d)
-	                        : engine_apply(step->limit, store_step_of(turn, step, call), d);
+	                        ? engine_apply_observed(context, step, call, d)
+	                        : engine_apply(step->limit, store_step_of(context, step, call), d);
 
-	record(turn, plan, step, until_ns, d);
+	record(context, plan, step, until_ns, d);
 }
 
 /* Whether the step has a part in the plan's stage. */
@@ -205,15 +206,15 @@ bool stage_has(const struct plan *plan, const struct step *step)
 	return belongs(plan, step);
 }
 
-void stage_note(const struct turn *turn, struct plan *plan, struct step *step, uint64_t until_ns,
-                struct weir_decision *one, struct weir_decision *d)
+void stage_note(const struct decision_context *context, struct plan *plan, struct step *step,
+                uint64_t until_ns, struct weir_decision *one, struct weir_decision *d)
 {
-	record(turn, plan, step, until_ns, one);
+	record(context, plan, step, until_ns, one);
 	pass_on(plan, step, one, d);
 }
 
 /* One pass over the steps of the stage, until one is refused, which plan->refused is then. */
-static void run_pass(const struct turn *turn, struct plan *plan, unsigned pass,
+static void run_pass(const struct decision_context *context, struct plan *plan, unsigned pass,
                      struct weir_decision *d)
 {
 	for (size_t i = 0; i < plan->step_count; i++) {
@@ -227,34 +228,34 @@ static void run_pass(const struct turn *turn, struct plan *plan, unsigned pass,
 		if (!step)
 			continue;
 		call = call_of(plan, step);
-		apply(turn, plan, step, &call, &one);
+		apply(context, plan, step, &call, &one);
 		pass_on(plan, step, &one, d);
 	}
 }
 
-void stage_run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+void stage_run(const struct decision_context *context, struct plan *plan, struct weir_decision *d)
 {
 	static const unsigned char order[] = {TAKE_UNASKED, TAKE_SOON, TAKE_LATE};
 
 	if (plan->stage == PLAN_SHADOW && !plan->has_shadow)
 		return;
 	if (plan->stage != PLAN_TAKE || !algo_op_takes(plan->op)) {
-		run_pass(turn, plan, STAGE_ANY_PASS, d);
+		run_pass(context, plan, STAGE_ANY_PASS, d);
 		return;
 	}
 	for (size_t i = 0; i < sizeof order; i++)
 		if (plan->passes_of & STAGE_PASS(order[i]))
-			run_pass(turn, plan, STAGE_PASS(order[i]), d);
+			run_pass(context, plan, STAGE_PASS(order[i]), d);
 }
 
-
-void stage_run_alone(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+void stage_run_alone(const struct decision_context *context, struct plan *plan,
+                     struct weir_decision *d)
 {
 	struct step *step = &plan->only;
 	struct algo_call call;
 
 	plan->stage = PLAN_TAKE;
 	call = call_of(plan, step);
-	apply(turn, plan, step, &call, d);
+	apply(context, plan, step, &call, d);
 	step->taken = plan_takes(plan) && d->allowed && step->until_ns != 0;
 }

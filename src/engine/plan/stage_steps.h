@@ -14,13 +14,14 @@ struct algo_call stage_call(const struct plan *plan, const struct step *step);
  * Takes note of how a step of the stage ended: of the state that it left until_ns, with the
  * decision `one`. `d` is the plan's so far.
  */
-void stage_note(const struct turn *turn, struct plan *plan, struct step *step, uint64_t until_ns,
-                struct weir_decision *one, struct weir_decision *d);
+void stage_note(const struct decision_context *context, struct plan *plan, struct step *step,
+                uint64_t until_ns, struct weir_decision *one, struct weir_decision *d);
 
 /** Runs the stage's steps in memory, until one is refused, which plan->refused is then. */
-void stage_run(const struct turn *turn, struct plan *plan, struct weir_decision *d);
+void stage_run(const struct decision_context *context, struct plan *plan, struct weir_decision *d);
 
 /** Runs the only step of a direct call. */
-void stage_run_alone(const struct turn *turn, struct plan *plan, struct weir_decision *d);
+void stage_run_alone(const struct decision_context *context, struct plan *plan,
+                     struct weir_decision *d);
 
 #endif

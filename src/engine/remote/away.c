@@ -6,12 +6,13 @@
 #include "wait/waitlist.h"
 
 /* The limit that stands in for the step's limit, or NULL. */
-static const struct weir_limit *local_of(const struct turn *turn, const struct step *step)
+static const struct weir_limit *local_of(const struct decision_context *context,
+                                         const struct step *step)
 {
 	struct weir_limit *local = (struct weir_limit *)step->limit->local;
 
 	if (local && engine_is_adhoc(step->limit) &&
-	    limit_adhoc_local(local, step->limit, turn->nodes, turn->table->store) != WEIR_OK)
+	    limit_adhoc_local(local, step->limit, context->nodes, context->table->store) != WEIR_OK)
 		return NULL;
 	return local;
 }
@@ -27,14 +28,14 @@ static uint64_t earlier_local(const struct plan *plan, const struct step *step)
 	return sat_u64((u128)charges * plan->cost);
 }
 
-enum rules_failure away_policy(const struct turn *turn, const struct plan *plan,
+enum rules_failure away_policy(const struct decision_context *context, const struct plan *plan,
                                const struct step *step)
 {
 	const struct weir_limit *limit = step->limit;
 	enum rules_failure policy = step->rule && step->rule->has_on_store_failure
 	                                ? step->rule->on_store_failure
 	                                : limit->on_store_failure;
-	const struct weir_limit *local = policy == RULES_LOCAL ? local_of(turn, step) : NULL;
+	const struct weir_limit *local = policy == RULES_LOCAL ? local_of(context, step) : NULL;
 
 	if (policy == RULES_LOCAL &&
 	    !(local && limit_could_grant(local, ALGO_ACQUIRE, plan->cost, earlier_local(plan, step),
@@ -106,23 +107,23 @@ void away_explain(struct plan *plan, struct weir_decision *d)
 	}
 }
 
-void away_forget(const struct turn *turn, const struct step *step)
+void away_forget(const struct decision_context *context, const struct step *step)
 {
-	const struct weir_limit *local = local_of(turn, step);
+	const struct weir_limit *local = local_of(context, step);
 	struct step moved = *step;
 	struct weir_decision ignored;
 
 	if (!local)
 		return;
-	away_move(turn->table, &moved, local);
+	away_move(context->table, &moved, local);
 	engine_apply_slow(local,
-	                  &(struct store_step){.store = turn->table->store,
+	                  &(struct store_step){.store = context->table->store,
 	                                       .limit = &local->algo,
 	                                       .key = moved.key,
 	                                       .call = {.op = ALGO_RESET},
-	                                       .at = turn->at},
+	                                       .at = context->at},
 	                  &ignored);
-	waitlist_wake(&turn->table->waiting, moved.key.hash);
+	waitlist_wake(&context->table->waiting, moved.key.hash);
 }
 
 void away_return(const struct weir_table *table, struct plan *plan)

@@ -9,7 +9,7 @@
  * a command brought. RULES_CLOSED replaces RULES_LOCAL where the share could never grant the plan's
  * charges on it.
  */
-enum rules_failure away_policy(const struct turn *turn, const struct plan *plan,
+enum rules_failure away_policy(const struct decision_context *context, const struct plan *plan,
                                const struct step *step);
 
 /** Allowed, with nothing taken, or denied. */
@@ -22,7 +22,7 @@ void away_explain(struct plan *plan, struct weir_decision *d);
 void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit);
 
 /** A reset forgets what a remote limit has used in memory, too. */
-void away_forget(const struct turn *turn, const struct step *step);
+void away_forget(const struct decision_context *context, const struct step *step);
 
 /** A plan whose steps have moved to memory tries their stores again. */
 void away_return(const struct weir_table *table, struct plan *plan);

@@ -10,32 +10,32 @@
  * Goes on without the store of a step that acquires or peeks. Where it is local, it is done with
  * the stage's other steps in memory.
  */
-static void fall_back(const struct turn *turn, struct plan *plan, struct step *step,
+static void fall_back(const struct decision_context *context, struct plan *plan, struct step *step,
                       struct weir_decision *d)
 {
-	enum rules_failure policy = away_policy(turn, plan, step);
+	enum rules_failure policy = away_policy(context, plan, step);
 	struct weir_decision one;
 
-	if (turn->failed)
-		turn->failed(turn->context, step, policy);
+	if (context->failed)
+		context->failed(context->owner, step, policy);
 	if (policy == RULES_LOCAL) {
-		away_move(turn->table, step, step->limit->local);
+		away_move(context->table, step, step->limit->local);
 		return;
 	}
 	away_decide(step, policy == RULES_OPEN, &one);
-	stage_note(turn, plan, step, 0, &one, d);
+	stage_note(context, plan, step, 0, &one, d);
 }
 
 /* A step that its store could not do. What could not be given back stays taken until it ends. */
-static void fail(const struct turn *turn, struct plan *plan, struct step *step, int status,
-                 struct weir_decision *d)
+static void fail(const struct decision_context *context, struct plan *plan, struct step *step,
+                 int status, struct weir_decision *d)
 {
 	if (stage_gives(plan->stage) && plan->stage != PLAN_REFUND)
 		step->taken = false;
 	else if (!algo_op_asks(plan->op))
 		plan->status = (signed char)status;
 	else
-		fall_back(turn, plan, step, d);
+		fall_back(context, plan, step, d);
 }
 
 /* Whether a mark says that it was given back. A place that is held needs none. */
@@ -51,7 +51,7 @@ static bool has_ended(const struct plan *plan, const struct submitted *submitted
 }
 
 /* Takes note of how a step at its store ended. */
-static void collect_one(const struct turn *turn, struct plan *plan,
+static void collect_one(const struct decision_context *context, struct plan *plan,
                         const struct submitted *submitted, struct weir_decision *d)
 {
 	const struct store_operation *operation = &submitted->operation;
@@ -61,12 +61,12 @@ static void collect_one(const struct turn *turn, struct plan *plan,
 	if (submitted->marks)
 		return;
 	if (operation->status != WEIR_OK) {
-		fail(turn, plan, step, operation->status, d);
+		fail(context, plan, step, operation->status, d);
 		return;
 	}
 	limit_explain(step->limit, operation->step.limit, &operation->outcome, &one);
 	one.allowed &= !operation->withheld && !has_ended(plan, submitted);
-	stage_note(turn, plan, step, operation->until_ns, &one, d);
+	stage_note(context, plan, step, operation->until_ns, &one, d);
 }
 
 /* The steps in memory of a permit that another request has claimed, or whose claim failed. */
@@ -80,21 +80,21 @@ static void drop_shared(struct plan *plan)
  * A claim that its store could not make fails the report of another server's permit: nobody knows
  * whether it has counted. The giver itself knows from its memory.
  */
-static void collect_claim(const struct turn *turn, struct plan *plan,
+static void collect_claim(const struct decision_context *context, struct plan *plan,
                           const struct store_operation *operation)
 {
-	bool foreign = plan->giver != turn->giver;
+	bool foreign = plan->giver != context->giver;
 
 	plan->claims = false;
 	if (operation->status == WEIR_OK && (!operation->outcome.allowed || operation->withheld)) {
 		drop_shared(plan);
 	} else if (!foreign) {
-		permits_take_claimed(turn, plan);
+		permits_take_claimed(context, plan);
 	} else if (operation->status != WEIR_OK) {
 		drop_shared(plan);
 		plan->status = (signed char)operation->status;
-	} else if (turn->claimed) {
-		turn->claimed(turn->context, plan);
+	} else if (context->claimed) {
+		context->claimed(context->owner, plan);
 	}
 }
 
@@ -103,24 +103,25 @@ static void collect_claim(const struct turn *turn, struct plan *plan,
  * another was refused; if none was, the store has done nothing. What is withheld by a mark was
  * given back before.
  */
-static void collect(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+static void collect(const struct decision_context *context, struct plan *plan,
+                    struct weir_decision *d)
 {
 	struct submitted *results;
 	size_t n = submit_results(plan, &results);
 
 	for (size_t i = 0; i < n; i++) {
 		if (results[i].claims) {
-			collect_claim(turn, plan, &results[i].operation);
+			collect_claim(context, plan, &results[i].operation);
 			continue;
 		}
 		results[i].step->asked = !results[i].operation.unasked;
 		if (!results[i].operation.withheld || is_marked(plan, results[i].step))
-			collect_one(turn, plan, &results[i], d);
+			collect_one(context, plan, &results[i], d);
 	}
 	for (size_t i = 0; i < n && plan->passes; i++)
 		if (results[i].operation.withheld && !results[i].claims &&
 		    !is_marked(plan, results[i].step))
-			fail(turn, plan, results[i].step, WEIR_ESTORE, d);
+			fail(context, plan, results[i].step, WEIR_ESTORE, d);
 }
 
 /* The first step by which a permit is claimed, at each server the same, or NULL. */
@@ -151,29 +152,30 @@ static bool has_remote(const struct plan *plan)
 }
 
 /* Without one, the giver goes on by its memory. */
-static void begin_claim(const struct turn *turn, struct plan *plan, bool has_room)
+static void begin_claim(const struct decision_context *context, struct plan *plan, bool has_room)
 {
 	struct step *step = claimed_by(plan);
-	bool can = has_room && turn->claims;
+	bool can = has_room && context->claims;
 
-	if (step && can && submit_claim(turn, plan, step))
+	if (step && can && submit_claim(context, plan, step))
 		return;
-	if (step || plan->giver == turn->giver)
-		collect_claim(turn, plan,
+	if (step || plan->giver == context->giver)
+		collect_claim(context, plan,
 		              &(struct store_operation){.status = can ? WEIR_ENOMEM : WEIR_ESTORE});
 	plan->claims = false;
 }
 
 /* All remote steps of the stage are at their stores at once. False if the plan waits for them. */
-static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+static bool submit_stage(const struct decision_context *context, struct plan *plan,
+                         struct weir_decision *d)
 {
 	bool together = plan->stage == PLAN_TAKE && algo_op_takes(plan->op) && !plan->apart;
-	bool has_room = submit_open(turn, plan);
+	bool has_room = submit_open(context, plan);
 	uint32_t n = plan->step_count;
 
 	plan->submitted = true;
 	if (has_claim(plan))
-		begin_claim(turn, plan, has_room);
+		begin_claim(context, plan, has_room);
 	for (uint32_t i = 0; i < n; i++) {
 		struct step *step = &plan->steps[stage_index(plan, i)];
 		struct algo_call call;
@@ -182,23 +184,24 @@ static bool submit_stage(const struct turn *turn, struct plan *plan, struct weir
 			continue;
 		call = stage_call(plan, step);
 		if (call.op == ALGO_RESET)
-			away_forget(turn, step);
+			away_forget(context, step);
 		if (has_room && is_marked(plan, step))
-			submit_by_permit(turn, plan, step, &call);
+			submit_by_permit(context, plan, step, &call);
 		else if (has_room)
-			submit_step(turn, plan, step, &call, together);
+			submit_step(context, plan, step, &call, together);
 		else
-			fail(turn, plan, step, WEIR_ENOMEM, d);
+			fail(context, plan, step, WEIR_ENOMEM, d);
 	}
-	return !has_room || !submit_all(turn, plan, d);
+	return !has_room || !submit_all(context, plan, d);
 }
 
-bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d)
+bool remote_run(const struct decision_context *context, struct plan *plan, struct weir_decision *d)
 {
-	if (!plan->submitted && (has_remote(plan) || has_claim(plan)) && !submit_stage(turn, plan, d))
+	if (!plan->submitted && (has_remote(plan) || has_claim(plan)) &&
+	    !submit_stage(context, plan, d))
 		return false;
 	if (plan->submitted)
-		collect(turn, plan, d);
+		collect(context, plan, d);
 	if (plan->cancelled && !stage_gives(plan->stage))
 		plan->passes = false;
 	return true;

@@ -8,6 +8,6 @@
  * Runs those of the stage's steps that are at remote stores. Returns false if the stage goes on
  * only when these are done.
  */
-bool remote_run(const struct turn *turn, struct plan *plan, struct weir_decision *d);
+bool remote_run(const struct decision_context *context, struct plan *plan, struct weir_decision *d);
 
 #endif

@@ -66,9 +66,10 @@ size_t submit_size(const struct plan *plan)
 }
 
 /* Most plans have one step, and there are many in a turn: their memory is used again. */
-static struct submission *take_memory(const struct turn *turn, const struct plan *plan)
+static struct submission *take_memory(const struct decision_context *context,
+                                      const struct plan *plan)
 {
-	struct submit_spares *spares = room_for(plan) == 1 ? turn->spares : NULL;
+	struct submit_spares *spares = room_for(plan) == 1 ? context->spares : NULL;
 	struct submission *submission = spares ? spares->first : NULL;
 
 	if (submission) {
@@ -82,19 +83,19 @@ static struct submission *take_memory(const struct turn *turn, const struct plan
 	return submission;
 }
 
-bool submit_open(const struct turn *turn, struct plan *plan)
+bool submit_open(const struct decision_context *context, struct plan *plan)
 {
 	struct submission *submission = plan->submission;
 
 	if (!submission)
-		submission = take_memory(turn, plan);
+		submission = take_memory(context, plan);
 	if (!submission)
 		return false;
 	submission->marks = (struct mark *)&submission->steps[room_for(plan)];
 	submission->mark_count = 0;
 	submission->plan = plan;
-	submission->ready = turn->ready;
-	submission->context = turn->context;
+	submission->ready = context->ready;
+	submission->context = context->owner;
 	submission->count = 0;
 	plan->submission = submission;
 	return true;
@@ -113,15 +114,17 @@ static struct submitted *last_at(struct submission *submission, const struct sto
 }
 
 /* Behind `before`, or NULL. */
-static struct submitted *add(const struct turn *turn, struct plan *plan, struct step *step,
-                             const struct algo_call *call, struct submitted *before, bool together)
+static struct submitted *add(const struct decision_context *context, struct plan *plan,
+                             struct step *step, const struct algo_call *call,
+                             struct submitted *before, bool together)
 {
 	struct submission *submission = plan->submission;
-	struct store *store = engine_remote_store(turn->table, step->limit);
+	struct store *store = engine_remote_store(context->table, step->limit);
 	struct submitted *one = &submission->steps[submission->count++];
 
 	*one = (struct submitted){
-	    .operation = {.step = {store, algo_current(&step->limit->algo), step->key, *call, turn->at},
+	    .operation = {.step = {store, algo_current(&step->limit->algo), step->key, *call,
+	                           context->at},
 	                  .limit_name = step->limit->name,
 	                  .key_name = step->key_name,
 	                  .together = together && before,
@@ -139,12 +142,12 @@ static struct submitted *add(const struct turn *turn, struct plan *plan, struct 
 	return one;
 }
 
-void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
+void submit_step(const struct decision_context *context, struct plan *plan, struct step *step,
                  const struct algo_call *call, bool together)
 {
-	struct store *store = engine_remote_store(turn->table, step->limit);
+	struct store *store = engine_remote_store(context->table, step->limit);
 
-	add(turn, plan, step, call, last_at(plan->submission, store), together);
+	add(context, plan, step, call, last_at(plan->submission, store), together);
 }
 
 /*
@@ -164,11 +167,11 @@ static uint64_t mark_id(const struct plan *plan, const struct step *step)
  * It lives as long as the charge is said to, and more by what clocks may differ; of short limits by
  * their window.
  */
-static bool open_mark(const struct turn *turn, const struct step *step, uint64_t id,
+static bool open_mark(const struct decision_context *context, const struct step *step, uint64_t id,
                       struct mark *mark)
 {
 	const struct algo_limit *limit = algo_current(&step->limit->algo);
-	uint64_t now_ns = algo_time_at(limit, turn->at).now_ns;
+	uint64_t now_ns = algo_time_at(limit, context->at).now_ns;
 	uint64_t longest_ns = limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
 	uint64_t life_ns = sat_sub(step->until_ns, now_ns) + u64_min(longest_ns, PERMITS_CLOCKS_NS);
 	struct weir_limit_options options = {
@@ -183,7 +186,7 @@ static bool open_mark(const struct turn *turn, const struct step *step, uint64_t
 	return true;
 }
 
-void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *step,
+void submit_by_permit(const struct decision_context *context, struct plan *plan, struct step *step,
                       const struct algo_call *call)
 {
 	struct submission *submission = plan->submission;
@@ -193,17 +196,17 @@ void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *s
 	uint64_t id = mark_id(plan, step);
 	struct submitted *one;
 
-	if (!open_mark(turn, step, id, mark))
+	if (!open_mark(context, step, id, mark))
 		return;
-	one = add(turn, plan, step, &once, NULL, false);
+	one = add(context, plan, step, &once, NULL, false);
 	one->marks = one->is_apart = true;
 	one->operation.step.limit = &mark->limit;
 	one->operation.step.key.hash ^= id;
 	one->operation.limit_name = mark->name;
-	add(turn, plan, step, call, one, true)->is_apart = true;
+	add(context, plan, step, call, one, true)->is_apart = true;
 }
 
-bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step)
+bool submit_claim(const struct decision_context *context, struct plan *plan, struct step *step)
 {
 	struct submission *submission = plan->submission;
 	struct mark *mark = &submission->marks[submission->mark_count++];
@@ -211,11 +214,11 @@ bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step)
 	uint64_t id = mark_id(plan, step);
 	struct store_key key = {.hash = step->key.hash ^ id};
 
-	if (!open_mark(turn, step, id, mark))
+	if (!open_mark(context, step, id, mark))
 		return false;
 	one = &submission->steps[submission->count++];
 	*one = (struct submitted){
-	    .operation = {.step = {turn->claims, &mark->limit, key, {ALGO_ACQUIRE, 1}, turn->at},
+	    .operation = {.step = {context->claims, &mark->limit, key, {ALGO_ACQUIRE, 1}, context->at},
 	                  .limit_name = mark->name,
 	                  .key_name = step->key_name,
 	                  .done = done},
@@ -227,7 +230,8 @@ bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step)
 	return true;
 }
 
-bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_decision *decision)
+bool submit_all(const struct decision_context *context, struct plan *plan,
+                const struct weir_decision *decision)
 {
 	struct submission *submission = plan->submission;
 
@@ -238,7 +242,7 @@ bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_de
 		struct store *store = one->operation.step.store;
 
 		if (!one->follows)
-			store->kind->submit(turn->store_clients[store->index], &one->operation);
+			store->kind->submit(context->store_clients[store->index], &one->operation);
 	}
 	return !was_last(submission);
 }

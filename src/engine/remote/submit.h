@@ -18,10 +18,10 @@ struct submitted {
 size_t submit_size(const struct plan *plan);
 
 /** Makes room for the steps of a stage. Returns false if there is no memory. */
-bool submit_open(const struct turn *turn, struct plan *plan);
+bool submit_open(const struct decision_context *context, struct plan *plan);
 
 /** Adds a step behind the others: to the list of those at its store. */
-void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
+void submit_step(const struct decision_context *context, struct plan *plan, struct step *step,
                  const struct algo_call *call, bool together);
 
 /**
@@ -29,20 +29,21 @@ void submit_step(const struct turn *turn, struct plan *plan, struct step *step,
  * finds no mark that this charge of the permit is spent. It marks that, if `call->cost` is not 0
  * or the plan spends what it does not give back.
  */
-void submit_by_permit(const struct turn *turn, struct plan *plan, struct step *step,
+void submit_by_permit(const struct decision_context *context, struct plan *plan, struct step *step,
                       const struct algo_call *call);
 
 /**
- * Adds a mark, made once, at turn->claims that the permit is given back. Returns false if there is no
- * memory.
+ * Adds a mark, made once, at context->claims that the permit is given back. Returns false if there
+ * is no memory.
  */
-bool submit_claim(const struct turn *turn, struct plan *plan, struct step *step);
+bool submit_claim(const struct decision_context *context, struct plan *plan, struct step *step);
 
 /**
- * Hands each list to its store. Whether a store still has any of the steps: then turn->ready is
+ * Hands each list to its store. Whether a store still has any of the steps: then context->ready is
  * called later, and `decision` is kept until submit_decision.
  */
-bool submit_all(const struct turn *turn, struct plan *plan, const struct weir_decision *decision);
+bool submit_all(const struct decision_context *context, struct plan *plan,
+                const struct weir_decision *decision);
 
 /** The decision as it was kept. */
 void submit_decision(const struct plan *plan, struct weir_decision *decision);

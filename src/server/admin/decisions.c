@@ -25,7 +25,7 @@ __attribute__((noinline)) static void count_denied(struct decider *decider, cons
 	struct slice name = step->secret ? key_phases_hash_text(step->key.hash, room) : step->key_name;
 
 	top_count(decider->shared->top, decider->index, step->key.hash, limit, name,
-	          decider->turn.at.now_ns);
+	          decider->context.at.now_ns);
 }
 
 void decisions_count_step(void *context, const struct step *step)
@@ -74,13 +74,13 @@ static void tell_turn(struct decider *decider, const char *limit, const struct k
 static size_t note_phase(struct decider *decider, const struct step *step, struct key_phase *key,
                          struct algo_turn *turns)
 {
-	struct turn turn = decider->turn;
+	struct decision_context context = decider->context;
 	struct algo_outcome outcome;
 	enum health_phase before;
 
-	turn.phased = NULL; /* else it would call decisions_count_phase again */
+	context.phased = NULL; /* else it would call decisions_count_phase again */
 	forced_keys_lock(&decider->shared->forced);
-	engine_view(&turn, step->limit, key->hash, &outcome);
+	engine_view(&context, step->limit, key->hash, &outcome);
 	key->phase = outcome.phase;
 	before = key_phases_see(decider->shared->phases, key);
 	forced_keys_unlock(&decider->shared->forced);

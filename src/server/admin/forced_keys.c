@@ -84,18 +84,18 @@ static int get(struct forced_keys *forced, const weir_limit *limit, const struct
 }
 
 /* As the table's clock tells it, which the wall's may have left. */
-static uint64_t table_time(const struct turn *turn, const struct switched *switched)
+static uint64_t table_time(const struct decision_context *context, const struct switched *switched)
 {
 	if (switched->until_ns == 0)
 		return 0;
-	return sat_add(turn->at.now_ns, sat_sub(switched->until_ns, switched->at_ns));
+	return sat_add(context->at.now_ns, sat_sub(switched->until_ns, switched->at_ns));
 }
 
-static int put(struct forced_keys *forced, const struct turn *turn, const weir_limit *limit,
-               struct slice key, const struct switched *switched)
+static int put(struct forced_keys *forced, const struct decision_context *context,
+               const weir_limit *limit, struct slice key, const struct switched *switched)
 {
 	struct key_phase named = {
-	    .hash = store_hash(turn->table->store, limit->algo.identity, key.data, key.len),
+	    .hash = store_hash(context->table->store, limit->algo.identity, key.data, key.len),
 	    .limit = limit->algo.identity};
 	bool is_new = !find(forced, named.hash);
 	struct forced_key *item = NULL;
@@ -105,8 +105,8 @@ static int put(struct forced_keys *forced, const struct turn *turn, const weir_l
 	status = switched->force == WEIR_FORCE_AUTO ? WEIR_OK : get(forced, limit, &named, &item);
 	if (status != WEIR_OK)
 		return status;
-	status = engine_force(turn, limit, key, (enum weir_force)switched->force,
-	                      table_time(turn, switched));
+	status = engine_force(context, limit, key, (enum weir_force)switched->force,
+	                      table_time(context, switched));
 	if (status == WEIR_OK && item)
 		item->switched = *switched;
 	else if (find(forced, named.hash) && (is_new || status == WEIR_OK))
@@ -125,8 +125,8 @@ static void tell(struct log *log, const char *limit, const struct key_phase *key
 	switches_tell(log, "breaker_forced", what, 3, switched);
 }
 
-int forced_keys_set(struct forced_keys *forced, const struct turn *turn, const weir_limit *limit,
-                    struct slice key, const struct switched *switched)
+int forced_keys_set(struct forced_keys *forced, const struct decision_context *context,
+                    const weir_limit *limit, struct slice key, const struct switched *switched)
 {
 	struct key_phase named = {0};
 	int status;
@@ -134,7 +134,7 @@ int forced_keys_set(struct forced_keys *forced, const struct turn *turn, const w
 	if (!algo_has_phases(&limit->algo))
 		return WEIR_EINVAL;
 	forced_keys_lock(forced);
-	status = put(forced, turn, limit, key, switched);
+	status = put(forced, context, limit, key, switched);
 	forced_keys_unlock(forced);
 	if (status != WEIR_OK)
 		return status;

@@ -29,11 +29,11 @@ void forced_keys_lock(struct forced_keys *forced);
 void forced_keys_unlock(struct forced_keys *forced);
 
 /**
- * Forces a key as switched->force says, at switched->at_ns, which turn->at is, too.
+ * Forces a key as switched->force says, at switched->at_ns, which context->at is, too.
  * Errors: as engine_force; EFULL: FORCED_KEYS_MAX keys are forced, or the table is full; ENOMEM.
  */
-int forced_keys_set(struct forced_keys *forced, const struct turn *turn, const weir_limit *limit,
-                    struct slice key, const struct switched *switched);
+int forced_keys_set(struct forced_keys *forced, const struct decision_context *context,
+                    const weir_limit *limit, struct slice key, const struct switched *switched);
 
 /** Whether somebody has forced the key of that hash, and how. */
 bool forced_keys_find(struct forced_keys *forced, uint64_t hash, struct switched *out);

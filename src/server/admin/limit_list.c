@@ -88,7 +88,7 @@ static void add_phase(struct decider *decider, const struct weir_limit *limit,
 	struct algo_outcome outcome;
 	struct switched switched;
 
-	engine_view(&decider->turn, limit, key->hash, &outcome);
+	engine_view(&decider->context, limit, key->hash, &outcome);
 	if (outcome.phase == HEALTH_CLOSED)
 		return;
 	buffer_add_text(out, first ? "{\"key\":\"" : ",{\"key\":\"");

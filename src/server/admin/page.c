@@ -49,7 +49,8 @@ static bool find_phases(struct decider *decider, struct metrics_now *now)
 		if (!algo_has_phases(&limit->algo))
 			continue;
 		of->limit = decider->config->metrics[i];
-		store_phases(decider->shared->table->store, &limit->algo, decider->turn.at.now_ns, of->counts);
+		store_phases(decider->shared->table->store, &limit->algo, decider->context.at.now_ns,
+		             of->counts);
 		now->phases_count++;
 	}
 	now->phases = found;
@@ -72,7 +73,7 @@ static int render_metrics(struct decider *decider, struct buffer *out)
 
 	if (!find_stores(decider, &now) || !find_phases(decider, &now))
 		return WEIR_ENOMEM;
-	weir_table_stats(shared->table, decider->turn.at.now_ns, &now.table);
+	weir_table_stats(shared->table, decider->context.at.now_ns, &now.table);
 	metrics_render(shared->metrics, &now, out);
 	return WEIR_OK;
 }
@@ -84,7 +85,7 @@ static int render_limits(struct decider *decider, struct buffer *out)
 
 static int render_top(struct decider *decider, struct buffer *out)
 {
-	return top_render(decider->shared->top, decider->turn.at.now_ns, &decider->arena, out,
+	return top_render(decider->shared->top, decider->context.at.now_ns, &decider->arena, out,
 	                  &decider->pages.top_ends);
 }
 

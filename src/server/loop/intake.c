@@ -57,7 +57,7 @@ static void locate(void *context, size_t start, size_t end)
 {
 	const struct worker *worker = context;
 
-	handle_locate(&worker->decider.turn, worker->intake.works + start, end - start);
+	handle_locate(&worker->decider.context, worker->intake.works + start, end - start);
 }
 
 static bool must_park(const struct waiting *waiting, const struct work *work)

@@ -17,7 +17,7 @@ static bool forget(struct decider *decider, struct work *work, struct reply *rep
 	struct plan *plan = &work->plan;
 
 	if (!engine_is_remote(plan)) {
-		reply->known = engine_forget(&decider->turn, plan);
+		reply->known = engine_forget(&decider->context, plan);
 		return true;
 	}
 	if (!run_plan(decider, work, reply, engine_decide))

@@ -26,7 +26,7 @@ bool batch_is_settled(const struct batch *batch)
 
 void batch_pass_time(const struct decider *decider, struct batch *batch)
 {
-	uint64_t now_ns = decider->turn.at.now_ns;
+	uint64_t now_ns = decider->context.at.now_ns;
 	uint64_t passed_ns = batch->at_ns != 0 ? sat_sub(now_ns, batch->at_ns) : 0;
 
 	for (size_t i = 0; passed_ns > 0 && i < batch->begun; i++) {

@@ -18,7 +18,7 @@
 struct reply *batch_replies(struct decider *decider, struct batch *batch);
 /** Whether all items that are begun are decided, or wait for their start. */
 bool batch_is_settled(const struct batch *batch);
-/** The replies' times count from decider->turn.at from now on. */
+/** The replies' times count from decider->context.at from now on. */
 void batch_pass_time(const struct decider *decider, struct batch *batch);
 /**
  * Gives an item of decider->plans that was prepared memory of the batch's own, decider->arena, for as much

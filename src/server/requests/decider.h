@@ -34,7 +34,8 @@ struct decider {
 	bool was_reloaded;            /* some of what waits may have lost its user */
 	struct carried_list carried;  /* the configuration's, for the codecs */
 	struct decider *self;
-	struct turn turn;        /* its context points to `self`, or to the same of a suspended work */
+	struct decision_context
+	    context;             /* its context points to `self`, or to the same of a suspended work */
 	struct arena arena;      /* memory for the requests of the batch */
 	const struct user *user; /* of the request that is read; NULL: nobody, or there are none */
 	struct weir_error refusal; /* of its login; status 0: it is right, or there is none */
@@ -59,7 +60,7 @@ static inline struct decider *decider_of(void *context)
 /** Decisions are made for this moment from now on. */
 static inline void decider_read_clock(struct decider *decider)
 {
-	decider->turn.at = clock_moment(engine_clock(decider->shared->table));
+	decider->context.at = clock_moment(engine_clock(decider->shared->table));
 }
 
 /** Whether a store has a plan of the work that is run now; that is counted. */

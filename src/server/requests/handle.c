@@ -74,7 +74,7 @@ void handle_deny(struct decider *decider, struct work *work, enum weir_reason re
                  struct reply *reply)
 {
 	reply->at_store = decider_at_store(
-	    decider, engine_deny(&decider->turn, &work->plan, reason, &reply->decision));
+	    decider, engine_deny(&decider->context, &work->plan, reason, &reply->decision));
 	reply->waits = false;
 	if (reply->at_store)
 		return;
@@ -391,7 +391,7 @@ static void go_on(struct decider *decider, struct work *work, struct batch *batc
 	for (size_t i = from; i < batch->begun; i++)
 		batch_keep(decider, &batch->items[i]);
 	handle_fetch(decider->shared->table, batch->items + from, batch->begun - from);
-	handle_locate(&decider->turn, batch->items + from, batch->begun - from);
+	handle_locate(&decider->context, batch->items + from, batch->begun - from);
 }
 
 /* Runs the items that are begun and not finished. */
@@ -539,16 +539,16 @@ void handle_fetch(const struct weir_table *table, const struct work *works, size
 	}
 }
 
-void handle_locate(const struct turn *turn, struct work *works, size_t n)
+void handle_locate(const struct decision_context *context, struct work *works, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		size_t item_count;
 		struct work *items = items_of(&works[i], &item_count);
 
 		if (!engine_is_remote(&works[i].plan))
-			engine_locate(turn, &works[i].plan);
+			engine_locate(context, &works[i].plan);
 		if (item_count > 0)
-			handle_locate(turn, items, item_count);
+			handle_locate(context, items, item_count);
 	}
 }
 

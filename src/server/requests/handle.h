@@ -21,10 +21,10 @@ void handle_deny(struct decider *decider, struct work *work, enum weir_reason re
 /** Then, for all that wait: starts fetching the cells. */
 void handle_fetch(const struct weir_table *table, const struct work *works, size_t n);
 /** Then, for all that wait: looks for the cells that are on their way. */
-void handle_locate(const struct turn *turn, struct work *works, size_t n);
+void handle_locate(const struct decision_context *context, struct work *works, size_t n);
 /**
- * Last pass, at decider->turn.at: fills the reply, and counts an error. Again for a work that waits
- * for a key or was at a store (reply->waits, at_store): goes on.
+ * Last pass, at decider->context.at: fills the reply, and counts an error. Again for a work that
+ * waits for a key or was at a store (reply->waits, at_store): goes on.
  */
 void handle_finish(struct decider *decider, struct work *work, struct reply *reply);
 /** Renders the reply. */

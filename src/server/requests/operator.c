@@ -92,7 +92,8 @@ void operator_force(struct decider *decider, struct work *work, struct reply *re
 		return;
 	decider->forced_by = switched.by;
 	end(decider, work,
-	    forced_keys_set(&decider->shared->forced, &decider->turn, limit, work->whole->key, &switched),
+	    forced_keys_set(&decider->shared->forced, &decider->context, limit, work->whole->key,
+	                    &switched),
 	    "a limit whose keys can be forced");
 	decider->forced_by = NULL;
 }

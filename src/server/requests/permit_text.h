@@ -6,8 +6,8 @@
  *            where any charge has the name of its key (struct engine_names): the count of
  *            charges above the cost, in its highest byte, and in the end for each charge one
  *            more than the name's length (2 bytes, low first; 0: none) and the name; zeros.
- *            After a reload has changed parameters, or with a giver: the generations of the charges,
- *            4 bits each. Where servers share permits: the giver (struct turn)
+ *            After a reload has changed parameters, or with a giver: the generations of the
+ * charges, 4 bits each. Where servers share permits: the giver (struct decision_context)
  *
  * The tag is SipHash-2-4's 128 bits of the words, and the words are xored with those of
  * the tag and a counter, under two keys derived from the table's secret. So the tag

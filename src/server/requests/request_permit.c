@@ -25,7 +25,7 @@ static bool covers(const struct weir_permits *permits, const struct engine_names
 /* 0: it shares its permits with no server. */
 static uint64_t giver_of(const struct decider *decider)
 {
-	return decider->turn.claims ? decider->turn.giver : 0;
+	return decider->context.claims ? decider->context.giver : 0;
 }
 
 bool permit_read(struct decider *decider, struct slice text, struct weir_permits *permits,

@@ -10,7 +10,7 @@ void run_advance(struct decider *decider)
 		decider->user = NULL; /* of the configuration before */
 	}
 	decider->carried = decider->config->rules->carried;
-	decider->turn.nodes = decider->config->rules->nodes;
+	decider->context.nodes = decider->config->rules->nodes;
 }
 
 void run_fail(struct decider *decider, struct work *work, int status, struct slice message)

@@ -85,18 +85,18 @@ __attribute__((noinline)) void run_fail_cost(struct decider *decider, struct wor
 /** As run_check, of a request that was prepared by the rules. */
 void run_check_rules(struct decider *decider, struct work *work, int status, const struct request *r);
 
-typedef enum engine_state run_begin(const struct turn *turn, struct plan *plan,
+typedef enum engine_state run_begin(const struct decision_context *context, struct plan *plan,
                                     struct weir_decision *decision);
 
 /** Begins, or goes on. False: the plan waits, is at a store, or has failed. */
 static inline bool run_plan(struct decider *decider, struct work *work, struct reply *reply,
                             run_begin *begin)
 {
-	const struct turn *turn = &decider->turn;
+	const struct decision_context *context = &decider->context;
 	struct plan *plan = &work->plan;
 	struct weir_decision *d = &reply->decision;
 	enum engine_state state =
-	    plan->stage == PLAN_PREPARED ? begin(turn, plan, d) : engine_resume(turn, plan, d);
+	    plan->stage == PLAN_PREPARED ? begin(context, plan, d) : engine_resume(context, plan, d);
 
 	reply->waits = state == ENGINE_WAITS;
 	reply->at_store = decider_at_store(decider, state);

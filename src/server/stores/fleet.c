@@ -186,13 +186,13 @@ void fleets_told(void *context, const struct step *step, const struct algo_notif
 	struct fleet *fleet = (struct fleet *)step->limit->group;
 	struct fleet_key *key;
 
-	if (is_told(fleet, step, told, decider->turn.at.now_ns))
+	if (is_told(fleet, step, told, decider->context.at.now_ns))
 		return;
 	pthread_mutex_lock(&fleet->lock);
 	key = step->key_name.data ? fleet_keys_add(&fleet->keys, step->key.hash, step->key_name)
 	                          : fleet_keys_find(&fleet->keys, step->key.hash);
 	if (key) {
-		key->touched_ns = decider->turn.at.now_ns;
+		key->touched_ns = decider->context.at.now_ns;
 		take_note(fleet, key, told);
 	}
 	pthread_mutex_unlock(&fleet->lock);
@@ -208,7 +208,7 @@ static bool obey(const struct tick *tick, struct fleet_key *key, struct algo_cal
 	*told = (struct algo_notification){0};
 	call.notification = told;
 	key->touched_ns = tick->wall_ns;
-	return engine_follow_group(&tick->decider->turn, tick->limit, key->hash, &call);
+	return engine_follow_group(&tick->decider->context, tick->limit, key->hash, &call);
 }
 
 /* Open or closed, as it is known. */
@@ -446,7 +446,7 @@ static void send(struct tick *tick)
 	*operation = (struct store_operation){
 	    .step = {.store = fleet->store,
 	             .limit = &tick->limit->algo,
-	             .at = decider->turn.at,
+	             .at = decider->context.at,
 	             .call = {.op = ALGO_EXCHANGE_VOTES}},
 	    .limit_name = fleet->name,
 	    .done = ended,
@@ -538,7 +538,7 @@ uint64_t fleets_tick(struct decider *decider)
 		return 0;
 	decider_read_clock(decider);
 	tick.now_ns = os_monotonic_ns();
-	tick.wall_ns = decider->turn.at.now_ns;
+	tick.wall_ns = decider->context.at.now_ns;
 	for (; fleet; fleet = fleet->next) {
 		uint64_t one_ns = 0;
 

@@ -10,7 +10,7 @@ struct net_loop;
 
 struct reports {
 	struct algo_limit limit; /* a call must have one; it says nothing */
-	uint64_t giver;          /* see struct turn */
+	uint64_t giver;          /* see struct decision_context */
 	char name[REPORTS_NAME_SIZE];
 	struct net_loop *loop; /* of the first worker; NULL when it is closed */
 	/* The first worker's: */

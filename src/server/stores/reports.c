@@ -45,8 +45,8 @@ void reports_begin(struct decider *decider)
 {
 	bool shares = store_clients_count(decider->store_clients) > 0;
 
-	decider->turn.giver = decider->shared->reports.giver;
-	decider->turn.claims = shares ? decider->shared->stores.items[0].store : NULL;
+	decider->context.giver = decider->shared->reports.giver;
+	decider->context.claims = shares ? decider->shared->stores.items[0].store : NULL;
 }
 
 static void submit(struct decider *decider, struct exchange *exchange, const char *name,
@@ -55,7 +55,9 @@ static void submit(struct decider *decider, struct exchange *exchange, const cha
 	struct store *store = decider->shared->stores.items[0].store;
 
 	exchange->operation = (struct store_operation){
-	    .step = {.store = store, .limit = &decider->shared->reports.limit, .at = decider->turn.at,
+	    .step = {.store = store,
+	             .limit = &decider->shared->reports.limit,
+	             .at = decider->context.at,
 	             .call = {.op = ALGO_EXCHANGE_REPORTS}},
 	    .limit_name = name,
 	    .done = done,
@@ -111,7 +113,7 @@ void reports_claimed(void *context, const struct plan *plan)
 			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
 	name_giver(plan->giver, told->giver);
 	exchange_send_report(&told->exchange, report,
-	                     sat_sub(until_ns, decider->turn.at.now_ns) + CLOCKS_NS);
+	                     sat_sub(until_ns, decider->context.at.now_ns) + CLOCKS_NS);
 	submit(decider, &told->exchange, told->giver, told_done);
 }
 
@@ -133,7 +135,7 @@ static void settle(struct decider *decider, struct slice report)
 		return;
 	plan.outcome = head.outcome & 3;
 	plan.latency_ns = head.latency_ns;
-	engine_settle(&decider->turn, &plan, head.reports != 0);
+	engine_settle(&decider->context, &plan, head.reports != 0);
 }
 
 static void hear(struct decider *decider)

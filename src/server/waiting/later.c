@@ -43,12 +43,12 @@ static void enter(struct suspended *suspended, struct scene *saved)
 	struct decider *decider = suspended->decider;
 
 	*saved =
-	    (struct scene){decider->config, decider->at_store, decider->turn.context, decider->arena};
+	    (struct scene){decider->config, decider->at_store, decider->context.owner, decider->arena};
 	decider->config = suspended->held.config;
 	decider->at_store = &suspended->held.at_store;
 	suspended->held.at_store++; /* it must not be ready while it runs */
 	suspended->was_told = false;
-	decider->turn.context = &suspended->decider;
+	decider->context.owner = &suspended->decider;
 	if (suspended->work.kind == REQUEST_BATCH)
 		decider->arena = suspended->held.arena;
 }
@@ -63,7 +63,7 @@ static void leave(struct suspended *suspended, const struct scene *saved)
 	}
 	decider->config = saved->config;
 	decider->at_store = saved->at_store;
-	decider->turn.context = saved->context;
+	decider->context.owner = saved->context;
 	if (suspended->held.at_store > 1 || !suspended->was_told)
 		suspended->held.at_store--;
 	else

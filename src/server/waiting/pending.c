@@ -198,7 +198,7 @@ static const struct held_kind start_kind = {give_answer, NULL};
 static uint64_t start_of(const struct pending *pending, const struct reply *reply)
 {
 	return clock_monotonic(engine_clock(pending->decider->shared->table),
-	                       pending->decider->turn.at.now_ns) +
+	                       pending->decider->context.at.now_ns) +
 	       reply->wait_ns;
 }
 
@@ -354,7 +354,7 @@ static void give_back(struct pending *pending, struct list *taken)
 		if (keeps_plan(held))
 			held->owner->give_back(held);
 		for (size_t i = held->taken_count; i > 0; i--)
-			engine_give_back(&pending->decider->turn, held->config->engine, &held->taken[i - 1]);
+			engine_give_back(&pending->decider->context, held->config->engine, &held->taken[i - 1]);
 		pending_free(held);
 	}
 	count_held(pending); /* now that nothing of theirs is taken any more */

@@ -5,7 +5,7 @@
 static void cancel(struct decider *decider, struct plan *plan)
 {
 	bool was_there = plan->submission != NULL;
-	enum engine_state state = engine_cancel(&decider->turn, plan);
+	enum engine_state state = engine_cancel(&decider->context, plan);
 
 	if (!was_there)
 		decider_at_store(decider, state);
@@ -47,7 +47,7 @@ void undo_go_on(struct decider *decider, struct work *work)
 	for (size_t i = n; i > 0; i--)
 		undo_go_on(decider, &items[i - 1]);
 	if (work->plan.submission)
-		decider_at_store(decider, engine_resume(&decider->turn, &work->plan, &ignored));
+		decider_at_store(decider, engine_resume(&decider->context, &work->plan, &ignored));
 }
 
 void undo_drop(struct work *work)

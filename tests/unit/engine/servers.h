@@ -101,7 +101,7 @@ struct server {
 	weir_table *table;
 	weir_engine *engine;
 	struct store_client *client;
-	struct turn turn;
+	struct decision_context context;
 	struct arena arena;
 	struct plan plan;
 	struct weir_decision d;
@@ -224,12 +224,12 @@ static inline void open_server(struct server *s, uint64_t nodes)
 	s->table->remote = &redis.store;
 	stores[HERE] = s->table->store;
 	assert_int_equal(engine_open(&s->config, s->table, stores, &s->engine, NULL), WEIR_OK);
-	s->turn = (struct turn){.table = s->table,
-	                        .at = moment_given(NOW),
-	                        .context = s,
-	                        .failed = note_failed,
-	                        .ready = become_ready,
-	                        .store_clients = &s->client};
+	s->context = (struct decision_context){.table = s->table,
+	                                       .at = moment_given(NOW),
+	                                       .owner = s,
+	                                       .failed = note_failed,
+	                                       .ready = become_ready,
+	                                       .store_clients = &s->client};
 }
 
 static inline void close_server(struct server *s)
@@ -280,7 +280,7 @@ static inline enum engine_state ask(struct server *s, size_t limit, enum algo_op
 	assert_int_equal(engine_prepare_limit(s->table, limit_at(s, limit),
 	                                      &(struct algo_call){op, cost}, SLICE("u"), &s->plan),
 	                 WEIR_OK);
-	return engine_run(&s->turn, &s->plan, &s->d);
+	return engine_run(&s->context, &s->plan, &s->d);
 }
 
 static inline void prepare(struct server *s, const char *path, bool wants_permit)
@@ -299,7 +299,7 @@ static inline void prepare(struct server *s, const char *path, bool wants_permit
 static inline enum engine_state check(struct server *s, const char *path, bool wants_permit)
 {
 	prepare(s, path, wants_permit);
-	return engine_run(&s->turn, &s->plan, &s->d);
+	return engine_run(&s->context, &s->plan, &s->d);
 }
 
 #endif

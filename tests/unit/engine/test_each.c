@@ -86,11 +86,11 @@ static void ask(struct fixture *f, struct engine_each each, const char *user)
 {
 	const struct weir_attribute attribute = {"user", user, strlen(user)};
 	const struct engine_attributes attributes = {&attribute, 1, WEIR_KEY_MAX};
-	const struct turn turn = {.table = f->table, .at = moment_given(f->now_ns), .observe = observe,
-	                          .context = f};
+	const struct decision_context context = {
+	    .table = f->table, .at = moment_given(f->now_ns), .observe = observe, .owner = f};
 
 	assert_int_equal(engine_prepare_each(f->engine, &each, &attributes, &f->arena, &f->plan), WEIR_OK);
-	assert_int_equal(engine_decide(&turn, &f->plan, &f->d), ENGINE_DONE);
+	assert_int_equal(engine_decide(&context, &f->plan, &f->d), ENGINE_DONE);
 }
 
 static uint64_t left(struct fixture *f, size_t limit, const char *user)

@@ -69,7 +69,7 @@ static enum engine_state ask_rules(struct scene *scene, struct algo_call call)
 	                                      &(struct engine_attributes){&attribute, 1, 99}, &s->arena,
 	                                      &s->plan),
 	                 WEIR_OK);
-	return engine_run(&s->turn, &s->plan, &s->d);
+	return engine_run(&s->context, &s->plan, &s->d);
 }
 
 static void decide(struct scene *scene, enum algo_op op)
@@ -80,7 +80,7 @@ static void decide(struct scene *scene, enum algo_op op)
 		scene->s.is_ready = false;
 		do_waiting();
 		assert_true(scene->s.is_ready);
-		state = engine_resume(&scene->s.turn, &scene->s.plan, &scene->s.d);
+		state = engine_resume(&scene->s.context, &scene->s.plan, &scene->s.d);
 	}
 	assert_int_equal(state, ENGINE_DONE);
 }
@@ -216,7 +216,7 @@ static enum engine_state decide_cost(struct scene *scene, enum algo_op op, uint6
 	                               &s->plan);
 	if (*status != WEIR_OK)
 		return ENGINE_DONE;
-	state = engine_run(&s->turn, &s->plan, &s->d);
+	state = engine_run(&s->context, &s->plan, &s->d);
 	*status = s->plan.status;
 	return state;
 }
@@ -279,8 +279,9 @@ static void a_rule_that_allows_past_its_limit_does_not_wait(void **state)
 	assert_int_equal(scene.s.d.reason, WEIR_REASON_OK);
 	assert_int_equal(ask_rules(&scene, call), ENGINE_WAITS); /* there is one place */
 	assert_ptr_equal(scene.s.plan.refused->rule, &scene.rules[1]);
-	assert_int_equal(engine_deny(&scene.s.turn, &scene.s.plan, WEIR_REASON_WAIT_TOO_LONG, &scene.s.d),
-	                 ENGINE_DONE);
+	assert_int_equal(
+	    engine_deny(&scene.s.context, &scene.s.plan, WEIR_REASON_WAIT_TOO_LONG, &scene.s.d),
+	    ENGINE_DONE);
 	assert_false(scene.s.d.allowed);
 	assert_int_equal(left(&scene.s, limit_at(&scene.s, HERE)), 3);
 	ask(&scene.s, HERE, ALGO_ACQUIRE, 3);

@@ -98,7 +98,7 @@ struct scene {
 	uint64_t held[LIMITS][KEYS][PLACE_COUNT];
 	uint64_t seed, started, allowed, denied, cancelled, waited;
 	uint64_t failed[3]; /* steps, by what happened instead */
-	struct turn turn;
+	struct decision_context context;
 	pthread_mutex_t lock; /* of: */
 	struct request *ready;
 	uint64_t lost[LIMITS][KEYS]; /* taken at a store that did not say so, or not given back */
@@ -268,7 +268,7 @@ static void go_on(struct scene *s, struct request *r, enum engine_state state)
 		if (draw(&s->seed, 3) > 0) { /* most come back, or all quotas would soon be used up */
 			count(s, r, -1);
 			r->cancelled = true;
-			go_on(s, r, engine_cancel(&s->turn, &r->plan));
+			go_on(s, r, engine_cancel(&s->context, &r->plan));
 			return;
 		}
 	}
@@ -293,7 +293,7 @@ static void start(struct scene *s, struct request *r)
 	assert_int_equal(engine_want_permit(&r->plan), WEIR_OK);
 	r->plan.max_wait_ns = draw(&s->seed, 3) == 0 ? 2 * 3600 * NS_PER_S : WEIR_ZERO;
 	s->started++;
-	go_on(s, r, engine_run(&s->turn, &r->plan, &r->decision));
+	go_on(s, r, engine_run(&s->context, &r->plan, &r->decision));
 }
 
 static void leave(struct scene *s, struct request *r)
@@ -303,7 +303,7 @@ static void leave(struct scene *s, struct request *r)
 	if (r->cancelled)
 		return;
 	r->cancelled = true;
-	r->state = engine_cancel(&s->turn, &r->plan);
+	r->state = engine_cancel(&s->context, &r->plan);
 	assert_int_equal(r->state, waits ? ENGINE_DONE : ENGINE_SUBMITTED);
 	if (waits)
 		go_on(s, r, ENGINE_DONE);
@@ -313,11 +313,11 @@ static void leave(struct scene *s, struct request *r)
 static void stir(struct scene *s, struct request *r)
 {
 	if (draw(&s->seed, 4) == 0) {
-		go_on(s, r, engine_deny(&s->turn, &r->plan, WEIR_REASON_WAIT_TOO_LONG, &r->decision));
+		go_on(s, r, engine_deny(&s->context, &r->plan, WEIR_REASON_WAIT_TOO_LONG, &r->decision));
 		return;
 	}
 	r->plan.position = WAIT_FIRST;
-	go_on(s, r, engine_resume(&s->turn, &r->plan, &r->decision));
+	go_on(s, r, engine_resume(&s->context, &r->plan, &r->decision));
 }
 
 static bool resume_one(struct scene *s)
@@ -329,7 +329,7 @@ static bool resume_one(struct scene *s)
 	s->ready = r ? r->next_ready : NULL;
 	pthread_mutex_unlock(&s->lock);
 	if (r)
-		go_on(s, r, engine_resume(&s->turn, &r->plan, &r->decision));
+		go_on(s, r, engine_resume(&s->context, &r->plan, &r->decision));
 	return r != NULL;
 }
 
@@ -378,12 +378,12 @@ static void open_scene(struct scene *s, uint64_t seed)
 		            : at_store[i] == 0 ? NULL
 		                               : &s->later[1].store;
 	assert_int_equal(engine_open(&s->config, s->table, stores, &s->engine, NULL), WEIR_OK);
-	s->turn = (struct turn){.table = s->table,
-	                        .at = moment_given(NOW),
-	                        .context = s,
-	                        .failed = note_failed,
-	                        .ready = become_ready,
-	                        .store_clients = s->store_clients};
+	s->context = (struct decision_context){.table = s->table,
+	                                       .at = moment_given(NOW),
+	                                       .owner = s,
+	                                       .failed = note_failed,
+	                                       .ready = become_ready,
+	                                       .store_clients = s->store_clients};
 }
 
 static uint64_t in_use(const struct scene *s, const struct weir_limit *limit, struct store *states,
@@ -530,11 +530,11 @@ static void a_direct_call_is_submitted_too(void **state)
 	limit = engine_limit_at(s.engine, 1);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(engine_prepare_limit(s.table, limit, &call, SLICE("a"), plan), WEIR_OK);
-		assert_int_equal(engine_run(&s.turn, plan, &d), ENGINE_SUBMITTED);
+		assert_int_equal(engine_run(&s.context, plan, &d), ENGINE_SUBMITTED);
 		s.ready = NULL;
 		complete(&s, &s.later[0], take_chain(&s.later[0], &s.seed), &s.seed);
 		assert_non_null(s.ready);
-		assert_int_equal(engine_resume(&s.turn, plan, &d), ENGINE_DONE);
+		assert_int_equal(engine_resume(&s.context, plan, &d), ENGINE_DONE);
 		assert_int_equal(d.allowed, i == 0);
 		assert_string_equal(d.limit, "there");
 	}

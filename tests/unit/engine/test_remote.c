@@ -49,9 +49,9 @@ static void the_store_gets_back_what_memory_refuses(void **state)
 	do_waiting();
 	assert_true(s.is_ready);
 	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 4);
-	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_SUBMITTED);
+	assert_int_equal(engine_resume(&s.context, &s.plan, &s.d), ENGINE_SUBMITTED);
 	do_waiting();
-	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+	assert_int_equal(engine_resume(&s.context, &s.plan, &s.d), ENGINE_DONE);
 	assert_false(s.d.allowed);
 	assert_string_equal(s.d.limit, "here");
 	assert_int_equal(left(&s, limit_at(&s, WINDOW)), 5);
@@ -190,7 +190,7 @@ static void a_request_by_several_limits_is_degraded_if_one_of_them_is(void **sta
 	(void)state;
 	open_redis();
 	open_server(&s, 1);
-	s.turn.observe = observe;
+	s.context.observe = observe;
 	redis.is_away = true;
 	check(&s, "three", true);
 	assert_true(s.d.allowed && s.d.degraded);
@@ -353,10 +353,10 @@ static void what_local_took_is_given_back_there(void **state)
 		if (by_permit) {
 			engine_permits(&s.plan, &permits, &names);
 			engine_prepare_permits(s.engine, &permits, &names, &s.arena, &s.plan);
-			assert_int_equal(engine_run(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+			assert_int_equal(engine_run(&s.context, &s.plan, &s.d), ENGINE_DONE);
 			assert_true(s.d.allowed);
 		} else {
-			assert_int_equal(engine_cancel(&s.turn, &s.plan), ENGINE_DONE);
+			assert_int_equal(engine_cancel(&s.context, &s.plan), ENGINE_DONE);
 		}
 		assert_int_equal(left(&s, limit_at(&s, WINDOW)->local), 5);
 		assert_int_equal(left(&s, limit_at(&s, PLACES)->local), 1);
@@ -383,11 +383,11 @@ static void a_plan_that_waits_tries_the_store_again(void **state)
 	assert_false(engine_polls(&s.plan));
 	redis.is_away = false;
 	ask(&other, PLACES, ALGO_ACQUIRE, 1);
-	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_WAITS);
+	assert_int_equal(engine_resume(&s.context, &s.plan, &s.d), ENGINE_WAITS);
 	assert_true(engine_polls(&s.plan));
-	assert_int_equal(engine_cancel(&other.turn, &other.plan), ENGINE_DONE);
+	assert_int_equal(engine_cancel(&other.context, &other.plan), ENGINE_DONE);
 	s.plan.position = WAIT_FIRST;
-	assert_int_equal(engine_resume(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+	assert_int_equal(engine_resume(&s.context, &s.plan, &s.d), ENGINE_DONE);
 	assert_true(s.d.allowed);
 	assert_int_equal(left(&s, limit_at(&s, PLACES)), 0);
 	close_server(&other);
@@ -406,7 +406,7 @@ static void nobody_waits_for_a_store(void **state)
 	redis.is_away = true;
 	prepare(&s, "waiting", false);
 	s.plan.max_wait_ns = 100 * NS_PER_S;
-	assert_int_equal(engine_run(&s.turn, &s.plan, &s.d), ENGINE_DONE);
+	assert_int_equal(engine_run(&s.context, &s.plan, &s.d), ENGINE_DONE);
 	assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
 	assert_int_equal(left(&s, limit_at(&s, PLACES)->local), 1);
 	close_server(&s);
@@ -456,7 +456,7 @@ static void ask_along(struct server *s, uint64_t burst, uint64_t count)
 	engine_suspend(s->table, &s->plan, &plan, memory);
 	memset(&limit, 0xff, sizeof limit);
 	memset(&plan, 0xff, sizeof plan);
-	assert_int_equal(engine_run(&s->turn, &s->plan, &s->d), ENGINE_DONE);
+	assert_int_equal(engine_run(&s->context, &s->plan, &s->d), ENGINE_DONE);
 	free(memory);
 }
 
@@ -483,7 +483,7 @@ static void a_limit_that_came_along_is_local(void **state)
 	(void)state;
 	open_redis();
 	open_server(&s, 1);
-	s.turn.nodes = 3;
+	s.context.nodes = 3;
 	redis.is_away = true;
 	for (int i = 0; i < 3; i++) { /* four of twelve, two at a time */
 		ask_along(&s, 12, 1);

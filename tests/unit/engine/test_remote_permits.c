@@ -16,7 +16,7 @@ static void refund(struct server *s, const struct weir_permits *permits,
 {
 	assert_int_equal(engine_prepare_permits(s->engine, permits, names, &s->arena, &s->plan),
 	                 WEIR_OK);
-	assert_int_equal((reports ? engine_report : engine_run)(&s->turn, &s->plan, &s->d),
+	assert_int_equal((reports ? engine_report : engine_run)(&s->context, &s->plan, &s->d),
 	                 ENGINE_DONE);
 }
 
@@ -96,19 +96,19 @@ static void a_permit_ends(void **state)
 	                                      &a->plan),
 	                 WEIR_OK);
 	assert_int_equal(engine_want_permit(&a->plan), WEIR_OK);
-	engine_run(&a->turn, &a->plan, &a->d);
+	engine_run(&a->context, &a->plan, &a->d);
 	engine_permits(&a->plan, &p->permits, &p->names);
-	a->turn.at = moment_given(NOW + 3600 * NS_PER_S - 1);
+	a->context.at = moment_given(NOW + 3600 * NS_PER_S - 1);
 	refund(a, &p->permits, &p->names, true);
 	assert_true(a->d.allowed);
-	a->turn.at = moment_given(NOW + 3600 * NS_PER_S);
+	a->context.at = moment_given(NOW + 3600 * NS_PER_S);
 	refund(a, &p->permits, &p->names, true);
 	assert_false(a->d.allowed);
 	refund(a, &p->permits, &p->names, false);
 	assert_false(a->d.allowed);
 	assert_int_equal(redis.chains, 4);
 	/* By any clock. */
-	a->turn.at = moment_given(NOW + 3600 * NS_PER_S + PERMITS_CLOCKS_NS);
+	a->context.at = moment_given(NOW + 3600 * NS_PER_S + PERMITS_CLOCKS_NS);
 	refund(a, &p->permits, &p->names, false);
 	assert_false(a->d.allowed);
 	assert_int_equal(redis.chains, 4);
@@ -123,10 +123,10 @@ static void the_clock_of_the_store_ends_a_charge(void **state)
 
 	for (size_t i = 0; i < sizeof ahead_s / sizeof *ahead_s; i++) {
 		redis.now_ns = NOW + 10 * i * 3600 * NS_PER_S;
-		a->turn.at = moment_given(redis.now_ns + (uint64_t)ahead_s[i] * NS_PER_S);
+		a->context.at = moment_given(redis.now_ns + (uint64_t)ahead_s[i] * NS_PER_S);
 		take(p, "three");
 		redis.now_ns += 3600 * NS_PER_S - 1;
-		a->turn.at = moment_given(redis.now_ns + (uint64_t)ahead_s[i] * NS_PER_S);
+		a->context.at = moment_given(redis.now_ns + (uint64_t)ahead_s[i] * NS_PER_S);
 		refund(a, &p->permits, &p->names, true);
 		assert_true(a->d.allowed);
 		refund(a, &p->permits, &p->names, false);
@@ -135,7 +135,7 @@ static void the_clock_of_the_store_ends_a_charge(void **state)
 		assert_false(a->d.allowed);
 		take(p, "mixed");
 		redis.now_ns += 3600 * NS_PER_S;
-		a->turn.at = moment_given(redis.now_ns + (uint64_t)ahead_s[i] * NS_PER_S);
+		a->context.at = moment_given(redis.now_ns + (uint64_t)ahead_s[i] * NS_PER_S);
 		refund(a, &p->permits, &p->names, true);
 		assert_false(a->d.allowed);
 	}
@@ -156,12 +156,12 @@ static void a_permit_is_spent_with_what_it_gives_back(void **state)
 	redis.is_slow = true;
 	engine_prepare_permits(a->engine, &p->permits, &p->names, &a->arena, &a->plan);
 	engine_prepare_permits(b->engine, &p->permits, &p->names, &b->arena, &b->plan);
-	assert_int_equal(engine_run(&a->turn, &a->plan, &a->d), ENGINE_SUBMITTED);
-	assert_int_equal(engine_run(&b->turn, &b->plan, &b->d), ENGINE_SUBMITTED);
+	assert_int_equal(engine_run(&a->context, &a->plan, &a->d), ENGINE_SUBMITTED);
+	assert_int_equal(engine_run(&b->context, &b->plan, &b->d), ENGINE_SUBMITTED);
 	assert_int_equal(redis.waiting_count, 4);
 	do_waiting();
-	engine_resume(&a->turn, &a->plan, &a->d);
-	engine_resume(&b->turn, &b->plan, &b->d);
+	engine_resume(&a->context, &a->plan, &a->d);
+	engine_resume(&b->context, &b->plan, &b->d);
 	assert_true(a->d.allowed && !b->d.allowed);
 	assert_int_equal(left(a, limit_at(a, WINDOW)), 3);
 	assert_int_equal(left(a, limit_at(a, BUCKET)), 7);

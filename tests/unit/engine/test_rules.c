@@ -258,7 +258,7 @@ static void tell(void *context, const struct step *step)
 static void ask_at_cost(struct fixture *f, uint64_t cost, struct told *told)
 {
 	const struct weir_attribute ip = {"ip", "1.1.1.1", 7};
-	const struct turn turn = {f->table, moment_given(NOW), tell, told};
+	const struct decision_context context = {f->table, moment_given(NOW), tell, told};
 	struct plan plan;
 	struct weir_decision d, each[KINDS];
 	struct arena arena = {0};
@@ -269,7 +269,7 @@ static void ask_at_cost(struct fixture *f, uint64_t cost, struct told *told)
 	                 WEIR_OK);
 	assert_int_equal(engine_want_permit(&plan), WEIR_OK);
 	plan.each = each;
-	engine_decide(&turn, &plan, &d);
+	engine_decide(&context, &plan, &d);
 	assert_true(d.allowed);
 	for (size_t i = 0; i < KINDS; i++)
 		assert_true(each[i].allowed ? each[i].retry_after_ns == 0 : each[i].retry_after_ns > 0);

@@ -87,12 +87,12 @@ static void run_prepared(struct scene *scene)
 	struct server *s = &scene->s;
 	enum engine_state state;
 
-	state = engine_run(&s->turn, &s->plan, &s->d);
+	state = engine_run(&s->context, &s->plan, &s->d);
 	while (state == ENGINE_SUBMITTED) {
 		s->is_ready = false;
 		do_waiting();
 		assert_true(s->is_ready);
-		state = engine_resume(&s->turn, &s->plan, &s->d);
+		state = engine_resume(&s->context, &s->plan, &s->d);
 	}
 	assert_int_equal(state, ENGINE_DONE);
 }
@@ -211,13 +211,13 @@ static void check_retry(struct scene *scene, uint64_t cost)
 	retry_ns = scene->s.d.retry_after_ns;
 	if (scene->s.d.allowed)
 		return;
-	scene->s.turn.at = moment_given(NOW + retry_ns);
+	scene->s.context.at = moment_given(NOW + retry_ns);
 	run(scene, ALGO_PEEK, cost);
 	assert_true(scene->s.d.allowed);
-	scene->s.turn.at = moment_given(NOW + retry_ns - 1);
+	scene->s.context.at = moment_given(NOW + retry_ns - 1);
 	run(scene, ALGO_PEEK, cost);
 	assert_false(scene->s.d.allowed);
-	scene->s.turn.at = moment_given(NOW);
+	scene->s.context.at = moment_given(NOW);
 }
 
 static void the_first_that_denies_is_named_with_the_longest_retry(void **state)

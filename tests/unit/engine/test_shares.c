@@ -141,13 +141,13 @@ static void close_node(struct node *node, const struct kind *kind)
 
 static bool acquire(const struct node *node, uint64_t now_ns, struct weir_decision *d)
 {
-	const struct turn turn = {.table = node->table, .at = moment_given(now_ns)};
+	const struct decision_context context = {.table = node->table, .at = moment_given(now_ns)};
 	struct plan plan;
 
 	assert_int_equal(engine_prepare_limit(node->table, &node->local,
 	                                      &(struct algo_call){ALGO_ACQUIRE, 1}, SLICE("k"), &plan),
 	                 WEIR_OK);
-	assert_int_equal(engine_decide(&turn, &plan, d), ENGINE_DONE);
+	assert_int_equal(engine_decide(&context, &plan, d), ENGINE_DONE);
 	return d->allowed;
 }
 
