@@ -24,10 +24,11 @@ ABBREVIATIONS = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|No)\.$")
 
 
 def comments(text):
-    """(line, text) of each comment of C."""
+    """(line, text) of each comment of C, without what is indented in it: code, formulas and tables."""
     for match in re.finditer(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", text, re.S):
         if match.group().startswith("/*"):
-            body = re.sub(r"^\s*\*+ ?", "", match.group()[2:-2].lstrip("*"), flags=re.M)
+            body = re.sub(r"^[ \t]*\*+ ?", "", match.group()[2:-2].lstrip("*"), flags=re.M)
+            body = re.sub(r"\n(?:   |\t)[^\n]*", "\n", body) if "\n" in match.group() else body
             line = text.count("\n", 0, match.start()) + 1
             for item in re.split(r"(?m)^(?=\s*(?:-|\d+\.) )|^(?=  +\w+  )", body):
                 yield line, item
@@ -35,9 +36,10 @@ def comments(text):
 
 
 def prose(text):
-    """(line, text) of each paragraph, item and cell of a page."""
+    """(line, text) of each paragraph, item and cell of a page; no headings."""
     line, fenced, begun, gathered = 0, False, 0, []
-    for row in [*text.splitlines(), ""]:
+    rows = [*text.splitlines(), ""]
+    for row in rows:
         line += 1
         if row.startswith("```"):
             fenced = not fenced
@@ -46,7 +48,7 @@ def prose(text):
             if gathered:
                 yield begun, "\n".join(gathered)
             gathered = []
-        if fenced or not row.strip() or row.startswith(("```", "    ")):
+        if fenced or not row.strip() or row.startswith(("```", "    ", "#")) or rows[line].startswith("|--"):
             continue
         if row.startswith("|"):
             for cell in re.split(r"(?<!\\)\|", row)[1:-1]:
