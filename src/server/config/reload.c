@@ -8,7 +8,7 @@
 #include "rules/model.h"
 #include "server/config/config_warnings.h"
 #include "server/start/notify.h"
-#include "server/stores/fleet.h"
+#include "server/stores/quorum_group.h"
 #include "wait/waitlist.h"
 
 /* Descriptors beside those of connections: for the process, and for each of its threads. */
@@ -57,10 +57,10 @@ void reload_wake(void *context)
 		net_loop_wake(server->workers[i].loop);
 }
 
-static int join_fleets(struct server *server, const struct server_config *config,
-                       struct weir_error *error)
+static int join_quorum_groups(struct server *server, const struct server_config *config,
+                              struct weir_error *error)
 {
-	int status = fleets_join(&server->shared.fleets, config->engine);
+	int status = quorum_groups_join(&server->shared.quorum_groups, config->engine);
 
 	return status == WEIR_OK ? status : error_set(error, status, "%s", weir_strerror(status));
 }
@@ -74,7 +74,7 @@ int reload_compile(struct server *server, struct server_config *config,
 
 	if (status == WEIR_OK && config->users && logins_open(&shared->logins) != WEIR_OK)
 		status = error_set(error, WEIR_ENOMEM, "users: out of memory");
-	return status == WEIR_OK ? join_fleets(server, config, error) : status;
+	return status == WEIR_OK ? join_quorum_groups(server, config, error) : status;
 }
 
 static bool same_address(const struct net_address *a, const struct net_address *b)

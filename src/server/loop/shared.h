@@ -14,7 +14,7 @@
 #include "server/admin/log.h"
 #include "server/admin/metrics.h"
 #include "server/admin/switches.h"
-#include "server/stores/fleets.h"
+#include "server/stores/group_list.h"
 #include "server/stores/report_poll.h"
 #include "server/stores/stores.h"
 #include "stats/top.h"
@@ -30,7 +30,7 @@ struct worker_shared {
 	struct stores stores;
 	struct secrets secrets; /* of permits */
 	struct switches switches;
-	struct fleets fleets;
+	struct quorum_groups quorum_groups;
 	struct reports reports;
 	struct forced_keys forced;
 	struct logins logins;

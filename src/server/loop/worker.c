@@ -10,7 +10,7 @@
 #include "server/loop/intake.h"
 #include "server/requests/batch.h"
 #include "server/requests/run.h"
-#include "server/stores/fleet.h"
+#include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
 #include "server/waiting/key_queue.h"
 #include "server/waiting/later.h"
@@ -58,7 +58,7 @@ static void on_turn(void *context)
 	}
 	streams_run(&worker->streams);
 	pending_run(&worker->waiting.pending);
-	others_ns = earlier(fleets_tick(&worker->decider), reports_tick(&worker->decider));
+	others_ns = earlier(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
 	store_clients_flush(&worker->store_clients);
 	while (worker->waiting.ready.first) {
 		later_resume_ready(&worker->waiting);
@@ -116,8 +116,8 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                                        .observe = decisions_count_step,
 	                                        .phased = decisions_count_phase,
 	                                        .failed = decisions_count_failure,
-	                                        .notify = fleets_told,
-	                                        .claimed = reports_claimed,
+	                                        .notify = quorum_groups_notify,
+	                                        .claimed = reports_forward,
 	                                        .ready = later_ready,
 	                                        .owner = &decider->self},
 	                            .slice = BATCH_SLICE,
@@ -149,7 +149,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	status = net_loop_open(&worker->loop, &options, &owner, worker, &shared->gate);
 	worker->decider.loop = worker->logins.loop = worker->loop;
 	if (index == 0)
-		shared->fleets.loop = shared->reports.loop = worker->loop;
+		shared->quorum_groups.loop = shared->reports.loop = worker->loop;
 	return status;
 }
 
@@ -193,7 +193,7 @@ void worker_join(struct worker *worker)
 void worker_close(struct worker *worker)
 {
 	if (worker->index == 0)
-		worker->shared->fleets.loop = worker->shared->reports.loop = NULL;
+		worker->shared->quorum_groups.loop = worker->shared->reports.loop = NULL;
 	store_clients_end(&worker->store_clients);
 	secret_keeper_end(worker->keeper);
 	net_loop_close(worker->loop);

@@ -12,7 +12,7 @@
 #include "rules/model.h"
 #include "server/config/reload.h"
 #include "server/start/notify.h"
-#include "server/stores/fleet.h"
+#include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
 
 #define WAIT_MS 100
@@ -103,7 +103,7 @@ static void close_server(struct server *server)
 	for (size_t i = 0; i < server->worker_count; i++)
 		worker_close(&server->workers[i]);
 	free(server->workers);
-	fleets_close(&server->shared.fleets);
+	quorum_groups_close(&server->shared.quorum_groups);
 	reports_close(&server->shared.reports);
 	server_config_drop(server->config);
 	stores_close(&server->shared.stores);

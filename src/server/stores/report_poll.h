@@ -1,4 +1,6 @@
-/* report_poll.h: the reports of this server's permits that other servers have taken in (reports.h). */
+/*
+ * report_poll.h: the reports of this server's permits that other servers have taken in (reports.h).
+ */
 #ifndef SERVER_REPORT_POLL_H
 #define SERVER_REPORT_POLL_H
 
@@ -15,7 +17,7 @@ struct reports {
 	struct net_loop *loop; /* of the first worker; NULL when it is closed */
 	/* The first worker's: */
 	struct exchange exchange;
-	bool is_asking; /* the call is on its way, ... */
+	bool is_fetching; /* the call is on its way, ... */
 	bool is_done;   /* or has ended */
 	uint64_t due_ns; /* the next call; monotonic */
 };

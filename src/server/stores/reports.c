@@ -9,11 +9,14 @@
 #include "server/requests/permit_text.h"
 #include "server/requests/request_permit.h"
 
-/* A report waits for its giver as long as its permit lasts, and so much longer for clocks that differ. */
-#define CLOCKS_NS (60 * NS_PER_S)
+/*
+ * A report waits for its giver as long as its permit lasts, and so much longer for clocks that
+ * differ.
+ */
+#define CLOCK_SKEW_NS (60 * NS_PER_S)
 
 /* Before the permit's text. */
-struct report_head {
+struct report_header {
 	uint64_t latency_ns; /* in the order of bytes of this machine, as permits are */
 	uint8_t outcome;
 	uint8_t reports; /* 0: a refund */
@@ -21,12 +24,12 @@ struct report_head {
 };
 
 /* A report on its way to its giver. */
-struct told {
+struct outgoing_report {
 	struct exchange exchange; /* first */
 	char giver[REPORTS_NAME_SIZE];
 };
 
-static void name_giver(uint64_t giver, char name[REPORTS_NAME_SIZE])
+static void format_giver(uint64_t giver, char name[REPORTS_NAME_SIZE])
 {
 	snprintf(name, REPORTS_NAME_SIZE, "%016llx", (unsigned long long)giver);
 }
@@ -37,7 +40,7 @@ int reports_open(struct reports *reports, const struct weir_table *table)
 	const struct weir_limit_options options = {.rate = {1, 1, WEIR_UNIT_SECOND}};
 
 	reports->giver = hash_mac(engine_secret(table), purpose, sizeof purpose).k0 | 1;
-	name_giver(reports->giver, reports->name);
+	format_giver(reports->giver, reports->name);
 	return algo_limit_init(&reports->limit, &options, NULL);
 }
 
@@ -49,8 +52,8 @@ void reports_begin(struct decider *decider)
 	decider->context.claims = shares ? decider->shared->stores.items[0].store : NULL;
 }
 
-static void submit(struct decider *decider, struct exchange *exchange, const char *name,
-                   void (*done)(struct store_operation *operation))
+static void submit_exchange(struct decider *decider, struct exchange *exchange, const char *name,
+                            void (*done)(struct store_operation *operation))
 {
 	struct store *store = decider->shared->stores.items[0].store;
 
@@ -68,21 +71,21 @@ static void submit(struct decider *decider, struct exchange *exchange, const cha
 /* Telling */
 
 /* Whatever became of it: if it is lost, the giver counts a timeout. */
-static void told_done(struct store_operation *operation)
+static void on_report_sent(struct store_operation *operation)
 {
-	struct told *told = (struct told *)operation;
+	struct outgoing_report *outgoing_report = (struct outgoing_report *)operation;
 
-	exchange_free(&told->exchange);
-	free(told);
+	exchange_free(&outgoing_report->exchange);
+	free(outgoing_report);
 }
 
 /* NULL in data: no memory. */
 static struct slice write_report(struct decider *decider, const struct plan *plan)
 {
 	const struct hash_key *own = engine_secret(decider->shared->table);
-	struct report_head head = {.latency_ns = algo_op_reports(plan->op) ? plan->latency_ns : 0,
-	                           .outcome = plan->outcome,
-	                           .reports = algo_op_reports(plan->op)};
+	struct report_header header = {.latency_ns = algo_op_reports(plan->op) ? plan->latency_ns : 0,
+	                               .outcome = plan->outcome,
+	                               .reports = algo_op_reports(plan->op)};
 	struct weir_permits permits;
 	struct engine_names names;
 	struct slice text;
@@ -91,68 +94,69 @@ static struct slice write_report(struct decider *decider, const struct plan *pla
 	engine_claimed(plan, &permits, &names);
 	text = permit_text_write(&permits, &names, secrets_at(&decider->shared->secrets, 0, own),
 	                         &decider->arena);
-	report = text.data ? arena_alloc(&decider->arena, sizeof head + text.len) : NULL;
+	report = text.data ? arena_alloc(&decider->arena, sizeof header + text.len) : NULL;
 	if (!report)
 		return (struct slice){NULL, 0};
-	memcpy(report, &head, sizeof head);
-	memcpy(report + sizeof head, text.data, text.len);
-	return (struct slice){report, sizeof head + text.len};
+	memcpy(report, &header, sizeof header);
+	memcpy(report + sizeof header, text.data, text.len);
+	return (struct slice){report, sizeof header + text.len};
 }
 
-void reports_claimed(void *context, const struct plan *plan)
+void reports_forward(void *context, const struct plan *plan)
 {
 	struct decider *decider = decider_of(context);
 	struct slice report = write_report(decider, plan);
-	struct told *told = report.data ? calloc(1, sizeof *told) : NULL;
+	struct outgoing_report *outgoing_report =
+	    report.data ? calloc(1, sizeof *outgoing_report) : NULL;
 	uint64_t until_ns = 0;
 
-	if (!told)
+	if (!outgoing_report)
 		return;
 	for (size_t i = 0; i < plan->step_count; i++)
 		if (plan->steps[i].foreign)
 			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
-	name_giver(plan->giver, told->giver);
-	exchange_send_report(&told->exchange, report,
-	                     sat_sub(until_ns, decider->context.at.now_ns) + CLOCKS_NS);
-	submit(decider, &told->exchange, told->giver, told_done);
+	format_giver(plan->giver, outgoing_report->giver);
+	exchange_send_report(&outgoing_report->exchange, report,
+	                     sat_sub(until_ns, decider->context.at.now_ns) + CLOCK_SKEW_NS);
+	submit_exchange(decider, &outgoing_report->exchange, outgoing_report->giver, on_report_sent);
 }
 
 /* Hearing */
 
-static void settle(struct decider *decider, struct slice report)
+static void settle_report(struct decider *decider, struct slice report)
 {
-	struct report_head head;
-	struct slice text = {report.data + sizeof head, report.len - sizeof head};
+	struct report_header header;
+	struct slice text = {report.data + sizeof header, report.len - sizeof header};
 	struct weir_permits permits;
 	struct engine_names names;
 	struct plan plan;
 
-	if (report.len < sizeof head || !permit_read(decider, text, &permits, &names))
+	if (report.len < sizeof header || !permit_read(decider, text, &permits, &names))
 		return;
-	memcpy(&head, report.data, sizeof head);
+	memcpy(&header, report.data, sizeof header);
 	if (engine_prepare_permits(decider->config->engine, &permits, &names, &decider->arena, &plan) !=
 	    WEIR_OK)
 		return;
-	plan.outcome = head.outcome & 3;
-	plan.latency_ns = head.latency_ns;
-	engine_settle(&decider->context, &plan, head.reports != 0);
+	plan.outcome = header.outcome & 3;
+	plan.latency_ns = header.latency_ns;
+	engine_settle(&decider->context, &plan, header.reports != 0);
 }
 
-static void hear(struct decider *decider)
+static void receive_reports(struct decider *decider)
 {
 	struct reports *reports = &decider->shared->reports;
-	struct slice heard = {reports->exchange.answer.data, reports->exchange.answer.len}, report;
+	struct slice answer = {reports->exchange.answer.data, reports->exchange.answer.len}, report;
 	size_t n = 0;
 
 	if (reports->exchange.operation.status != WEIR_OK)
 		return;
-	for (; exchange_next_report(&heard, &report); n++)
-		settle(decider, report);
+	for (; exchange_next_report(&answer, &report); n++)
+		settle_report(decider, report);
 	if (n == EXCHANGE_REPORTS_MAX) /* there may be more */
 		reports->due_ns = 0;
 }
 
-static void heard_done(struct store_operation *operation)
+static void on_reports_received(struct store_operation *operation)
 {
 	struct reports *reports =
 	    (struct reports *)((char *)operation - offsetof(struct reports, exchange));
@@ -163,7 +167,7 @@ static void heard_done(struct store_operation *operation)
 }
 
 /* Whether any permit of this server may be reported elsewhere. */
-static bool gives(const struct decider *decider)
+static bool issues_reported_permits(const struct decider *decider)
 {
 	const struct weir_engine *engine = decider->config->engine;
 	const struct weir_table *table = decider->shared->table;
@@ -177,17 +181,17 @@ static bool gives(const struct decider *decider)
 	return false;
 }
 
-static void ask(struct decider *decider, uint64_t now_ns)
+static void fetch_reports(struct decider *decider, uint64_t now_ns)
 {
 	struct reports *reports = &decider->shared->reports;
 	uint64_t poll_ns = decider->config->rules->store_poll_ns;
 
 	reports->due_ns = now_ns + poll_ns - poll_ns / 4;
-	if (!gives(decider))
+	if (!issues_reported_permits(decider))
 		return;
-	reports->is_asking = true;
+	reports->is_fetching = true;
 	exchange_take_reports(&reports->exchange);
-	submit(decider, &reports->exchange, reports->name, heard_done);
+	submit_exchange(decider, &reports->exchange, reports->name, on_reports_received);
 }
 
 uint64_t reports_tick(struct decider *decider)
@@ -201,13 +205,13 @@ uint64_t reports_tick(struct decider *decider)
 	decider_read_clock(decider);
 	reports_begin(decider);
 	if (reports->is_done) {
-		reports->is_done = reports->is_asking = false;
-		hear(decider);
+		reports->is_done = reports->is_fetching = false;
+		receive_reports(decider);
 	}
-	if (!reports->is_asking && reports->due_ns <= now_ns &&
+	if (!reports->is_fetching && reports->due_ns <= now_ns &&
 	    !atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed))
-		ask(decider, now_ns);
-	return reports->is_asking ? 0 : reports->due_ns;
+		fetch_reports(decider, now_ns);
+	return reports->is_fetching ? 0 : reports->due_ns;
 }
 
 void reports_close(struct reports *reports)

@@ -8,7 +8,7 @@
 #include "rules/model.h"
 
 /* By the thread that sees it. */
-static void tell(void *context, const struct store *store, const char *why)
+static void log_availability(void *context, const struct store *store, const char *why)
 {
 	struct stores *stores = context;
 
@@ -19,7 +19,7 @@ static void tell(void *context, const struct store *store, const char *why)
 		log_say(stores->log, LOG_INFO, "store_back", {"store", redis_store_name(store)});
 }
 
-static bool is_as_asked(const struct stores_item *item, const char *url,
+static bool has_options(const struct stores_item *item, const char *url,
                         const struct weir_config *rules)
 {
 	return strcmp(item->url, url) == 0 && strcmp(item->prefix, rules->prefix) == 0 &&
@@ -44,7 +44,7 @@ static int open_item(struct stores *stores, struct stores_item *item, const char
 	    .prefix = rules->prefix,
 	    .timeout_ns = rules->store_timeout_ns,
 	    .denied_cache_ns = rules->denied_cache_ns,
-	    .switched = tell,
+	    .switched = log_availability,
 	    .context = stores,
 	};
 
@@ -63,7 +63,7 @@ int stores_open(struct stores *stores, const char *url, const struct weir_config
 	int status;
 
 	for (size_t i = 0; i < stores->count; i++)
-		if (is_as_asked(&stores->items[i], url, rules)) {
+		if (has_options(&stores->items[i], url, rules)) {
 			*out = stores->items[i].store;
 			return WEIR_OK;
 		}

@@ -12,7 +12,7 @@
 /* The connection gives up sooner. */
 #define DIAL_TIMEOUT_MS 10000
 
-struct line {
+struct dialed_socket {
 	struct net_loop *loop;
 	struct redis_attempt *attempt;
 	struct net_conn *conn;
@@ -25,129 +25,130 @@ static struct net_loop *loop_of(struct redis_transport *transport)
 }
 
 /* NULL after it was hung up. */
-static struct line **line_of(struct net_conn *conn)
+static struct dialed_socket **socket_of(struct net_conn *conn)
 {
 	return net_conn_data(conn);
 }
 
-static void write_out(struct line *line)
+static void write_out(struct dialed_socket *dialed)
 {
-	struct connection *connection = redis_attempt_connection(line->attempt);
+	struct connection *connection = redis_attempt_connection(dialed->attempt);
 	struct slice bytes = connection_out(connection);
 
 	if (bytes.len == 0)
 		return;
-	buffer_add_slice(net_conn_out(line->conn), bytes);
+	buffer_add_slice(net_conn_out(dialed->conn), bytes);
 	connection_out_gone(connection, bytes.len);
 }
 
 static void on_open(void *context, struct net_conn *conn)
 {
-	struct line *line = *line_of(conn);
+	struct dialed_socket *dialed = *socket_of(conn);
 
 	(void)context;
-	if (!line)
+	if (!dialed)
 		return;
-	line->is_open = true;
-	write_out(line);
+	dialed->is_open = true;
+	write_out(dialed);
 }
 
 static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 {
-	struct line *line = *line_of(conn);
+	struct dialed_socket *dialed = *socket_of(conn);
 
 	(void)context;
-	if (line)
-		redis_attempt_in(line->attempt, bytes);
-	if (*line_of(conn)) /* not hung up by that */
-		write_out(line);
+	if (dialed)
+		redis_attempt_in(dialed->attempt, bytes);
+	if (*socket_of(conn)) /* not hung up by that */
+		write_out(dialed);
 	return bytes.len;
 }
 
 static void on_close(void *context, struct net_conn *conn)
 {
-	struct line *line = *line_of(conn);
+	struct dialed_socket *dialed = *socket_of(conn);
 	const char *why = net_conn_error(conn);
 	struct redis_attempt *attempt;
 
 	(void)context;
-	if (!line)
+	if (!dialed)
 		return;
-	net_loop_wake(line->loop); /* what this completes is answered in a turn */
-	attempt = line->attempt;
-	free(line);
+	net_loop_wake(dialed->loop); /* what this completes is answered in a turn */
+	attempt = dialed->attempt;
+	free(dialed);
 	redis_attempt_lost(attempt, why ? why : "the connection was closed");
 }
 
-static const struct net_kind kind = {on_open, on_data, on_close, .conn_size = sizeof(struct line *)};
+static const struct net_kind kind = {on_open, on_data, on_close,
+                                     .conn_size = sizeof(struct dialed_socket *)};
 
 static bool dial(struct redis_transport *transport, struct redis_attempt *attempt,
                  const struct redis_address *to, void **out)
 {
-	struct line *line = calloc(1, sizeof *line);
+	struct dialed_socket *dialed = calloc(1, sizeof *dialed);
 	struct net_address address = {0};
 
 	*out = NULL;
-	if (!line)
+	if (!dialed)
 		return false;
 	memcpy(&address.any, &to->any, to->len);
-	line->loop = loop_of(transport);
-	line->attempt = attempt;
-	line->conn = net_loop_dial(line->loop, &kind, &address, DIAL_TIMEOUT_MS);
-	if (!line->conn) {
-		free(line);
+	dialed->loop = loop_of(transport);
+	dialed->attempt = attempt;
+	dialed->conn = net_loop_dial(dialed->loop, &kind, &address, DIAL_TIMEOUT_MS);
+	if (!dialed->conn) {
+		free(dialed);
 		return false;
 	}
-	*line_of(line->conn) = line;
-	*out = line;
+	*socket_of(dialed->conn) = dialed;
+	*out = dialed;
 	return true;
 }
 
-static void send_out(struct redis_transport *transport, void *line)
+static void send_out(struct redis_transport *transport, void *dialed)
 {
 	(void)transport;
-	if (((struct line *)line)->is_open)
-		write_out(line);
+	if (((struct dialed_socket *)dialed)->is_open)
+		write_out(dialed);
 }
 
 static void hang_up(struct redis_transport *transport, void *context)
 {
-	struct line *line = context;
+	struct dialed_socket *dialed = context;
 
 	(void)transport;
-	*line_of(line->conn) = NULL;
-	net_conn_abort(line->conn);
-	free(line);
+	*socket_of(dialed->conn) = NULL;
+	net_conn_abort(dialed->conn);
+	free(dialed);
 }
 
 /* A name that is looked up. */
-struct search {
+struct host_lookup {
 	struct redis_dialer *dialer;
-	struct lookup *lookup;
+	struct lookup *query;
 	struct net_watch *watch; /* NULL when the transport has ended */
 	struct server_transport *transport;
 	struct list_node node; /* of its transport's */
 };
 
-static void end_search(struct search *search)
+static void end_lookup(struct host_lookup *lookup)
 {
-	if (search->watch)
-		net_watch_close(search->watch);
-	lookup_close(search->lookup);
-	list_remove(&search->transport->searches, &search->node);
-	free(search);
+	if (lookup->watch)
+		net_watch_close(lookup->watch);
+	lookup_close(lookup->query);
+	list_remove(&lookup->transport->lookups, &lookup->node);
+	free(lookup);
 }
 
 static void on_found(void *context, unsigned events)
 {
-	struct search *search = context;
-	struct redis_dialer *dialer = search->dialer;
+	struct host_lookup *lookup = context;
+	struct redis_dialer *dialer = lookup->dialer;
 	struct redis_address addresses[DIALER_ADDRESSES_MAX];
 	size_t n;
-	const char *why = lookup_result(search->lookup, addresses, DIALER_ADDRESSES_MAX, &n);
+	const char *why = lookup_result(lookup->query, addresses, DIALER_ADDRESSES_MAX, &n);
 
 	(void)events;
-	end_search(search);
+	end_lookup(lookup);
 	redis_dialer_found(dialer, addresses, n, why);
 }
 
@@ -155,27 +156,27 @@ static void *look_up(struct redis_transport *transport, struct redis_dialer *dia
                      const struct redis_host *host)
 {
 	struct server_transport *of = (struct server_transport *)transport;
-	struct search *search = of->has_ended ? NULL : calloc(1, sizeof *search);
+	struct host_lookup *lookup = of->has_ended ? NULL : calloc(1, sizeof *lookup);
 
-	if (!search)
+	if (!lookup)
 		return NULL;
-	search->transport = of;
-	list_append(&of->searches, &search->node);
-	search->dialer = dialer;
-	search->lookup = lookup_open(host);
-	if (!search->lookup || net_watch_open(&search->watch, of->loop, lookup_fd(search->lookup),
-	                                      on_found, search) != WEIR_OK) {
-		end_search(search);
+	lookup->transport = of;
+	list_append(&of->lookups, &lookup->node);
+	lookup->dialer = dialer;
+	lookup->query = lookup_open(host);
+	if (!lookup->query || net_watch_open(&lookup->watch, of->loop, lookup_fd(lookup->query),
+	                                     on_found, lookup) != WEIR_OK) {
+		end_lookup(lookup);
 		return NULL;
 	}
-	net_watch_for(search->watch, NET_READABLE);
-	return search;
+	net_watch_for(lookup->watch, NET_READABLE);
+	return lookup;
 }
 
-static void stop_look_up(struct redis_transport *transport, void *search)
+static void stop_look_up(struct redis_transport *transport, void *lookup)
 {
 	(void)transport;
-	end_search(search);
+	end_lookup(lookup);
 }
 
 static void set_alarm(struct redis_transport *transport, uint64_t at_ns)
@@ -194,8 +195,9 @@ void server_transport_open(struct server_transport *transport, struct net_loop *
 void server_transport_end(struct server_transport *transport)
 {
 	transport->has_ended = true;
-	LIST_EACH(&transport->searches, struct search, node, search) {
-		net_watch_close(search->watch);
-		search->watch = NULL;
+	LIST_EACH(&transport->lookups, struct host_lookup, node, lookup)
+	{
+		net_watch_close(lookup->watch);
+		lookup->watch = NULL;
 	}
 }

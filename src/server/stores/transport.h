@@ -13,7 +13,7 @@ struct server_transport {
 	struct redis_transport base; /* first */
 	struct net_loop *loop;
 	uint64_t alarm_ns;       /* when its client wants to be called, or 0 */
-	struct list searches;    /* names that are looked up */
+	struct list lookups;     /* names that are looked up */
 	bool has_ended;
 };
 

@@ -3,7 +3,7 @@
 #include "base/os/prefetch.h"
 #include "server/admin/decisions.h"
 #include "server/requests/handle.h"
-#include "server/stores/fleet.h"
+#include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
 #include "server/waiting/key_order.h"
 #include "server/waiting/key_queue.h"

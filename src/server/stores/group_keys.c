@@ -1,0 +1,75 @@
+#include "server/stores/group_keys.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPIRE_PARTS 32 /* in so many sweeps all keys are seen */
+
+struct group_key *group_keys_find(const struct group_keys *keys, uint64_t hash)
+{
+	const struct group_key_entry *entry = map_find(&keys->by_hash, hash);
+
+	return entry ? entry->key : NULL;
+}
+
+struct group_key *group_keys_add(struct group_keys *keys, uint64_t hash, struct slice name)
+{
+	struct group_key *key = group_keys_find(keys, hash);
+	struct group_key_entry *entry;
+
+	if (key)
+		return key;
+	key = malloc(sizeof *key + name.len);
+	entry = key ? map_add(&keys->by_hash, hash) : NULL;
+	if (!entry) {
+		free(key);
+		return NULL;
+	}
+	*key = (struct group_key){.hash = hash, .len = name.len};
+	if (name.len > 0)
+		memcpy(key->name, name.data, name.len);
+	entry->key = key;
+	return key;
+}
+
+void group_keys_queue(struct group_keys *keys, struct group_key *key)
+{
+	if (!list_has(&key->queued))
+		list_append(&keys->queue, &key->queued);
+}
+
+struct group_key *group_keys_pop(struct group_keys *keys)
+{
+	return list_of(list_take(&keys->queue), struct group_key, queued);
+}
+
+void group_keys_expire(struct group_keys *keys, bool all,
+                       bool (*is_kept)(void *context, struct group_key *key), void *context)
+{
+	struct map *map = &keys->by_hash;
+	size_t at = all ? 0 : keys->expired_to,
+	       end = all ? map->mask + 1 : at + map->mask / EXPIRE_PARTS + 1;
+	struct group_key_entry *entry;
+
+	while ((entry = map_next(map, &at)) && at <= end) {
+		struct group_key *key = entry->key;
+
+		if (is_kept(context, key) || list_has(&key->queued))
+			continue;
+		map_remove(map, entry);
+		at--;
+		free(key);
+	}
+	keys->expired_to = end <= map->mask ? end : 0;
+}
+
+void group_keys_clear(struct group_keys *keys)
+{
+	const struct group_key_entry *entry;
+	size_t at = 0;
+
+	while ((entry = map_next(&keys->by_hash, &at)))
+		free(entry->key);
+	map_free(&keys->by_hash);
+	*keys = GROUP_KEYS_NONE;
+}
