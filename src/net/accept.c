@@ -1,3 +1,4 @@
+/* accept.c: accepts connections, and stops for a while when the system has no resources. */
 #include "net/internal.h"
 
 #include <errno.h>
@@ -10,19 +11,19 @@
 
 #include "net/address.h"
 
-/* Connections accepted in one turn: a storm of them must not starve the others. */
+/* Connections accepted in one iteration, so that many new ones do not delay the open ones. */
 #define ACCEPT_MAX 64
-/* The same for the reserve: each must be read before it makes room for others. */
+/* The same for the reserve: each must be read before another one replaces it. */
 #define RESERVE_SHARE (NET_RESERVE / 4)
 
-/* The cause of an error of accept(). */
-enum trouble {
-	TROUBLE_CONNECTION, /* the connection; it is gone */
-	TROUBLE_RESOURCES,  /* the system: it has none left for now */
-	TROUBLE_LISTENER,   /* the listener: it will never accept again */
+/* The part that an error of accept() concerns. */
+enum accept_failure {
+	FAILURE_OF_CONNECTION, /* the connection has already ended */
+	FAILURE_OF_RESOURCES,  /* the system has no resources for now */
+	FAILURE_OF_LISTENER,   /* the listener will never accept again */
 };
 
-static enum trouble trouble_of(int error)
+static enum accept_failure failure_of(int error)
 {
 	switch (error) {
 	case EMFILE:
@@ -30,7 +31,7 @@ static enum trouble trouble_of(int error)
 	case ENOBUFS:
 	case ENOMEM:
 	case EPERM: /* a firewall refuses this one, or a seccomp filter all */
-		return TROUBLE_RESOURCES;
+		return FAILURE_OF_RESOURCES;
 	case ECONNABORTED:
 	case EINTR:
 	case EPROTO:
@@ -41,9 +42,9 @@ static enum trouble trouble_of(int error)
 	case EHOSTUNREACH:
 	case ENONET:
 	case ETIMEDOUT:
-		return TROUBLE_CONNECTION;
+		return FAILURE_OF_CONNECTION;
 	default:
-		return TROUBLE_LISTENER;
+		return FAILURE_OF_LISTENER;
 	}
 }
 
@@ -54,7 +55,7 @@ static bool is_closed(const struct listen_handle *handle)
 	return uv_is_closing((const uv_handle_t *)&handle->poll);
 }
 
-static void accept_pause(struct net_loop *loop)
+static void pause_accepting(struct net_loop *loop)
 {
 	loop->accepting = false;
 	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
@@ -62,29 +63,29 @@ static void accept_pause(struct net_loop *loop)
 			uv_poll_stop(&handle->poll);
 }
 
-/* Returns false when there is nothing more to accept for now. */
-static bool accept_failed(struct listen_handle *handle, int error)
+/* Returns whether to go on accepting. */
+static bool handle_accept_error(struct listen_handle *handle, int error)
 {
 	struct net_loop *loop = handle->loop;
 
 	if (error == EAGAIN)
 		return false;
-	switch (trouble_of(error)) {
-	case TROUBLE_CONNECTION:
+	switch (failure_of(error)) {
+	case FAILURE_OF_CONNECTION:
 		return true;
-	case TROUBLE_RESOURCES:
-		loop->owner->trouble(loop->context, "can't accept connections", strerror(error));
-		accept_pause(loop);
+	case FAILURE_OF_RESOURCES:
+		loop->owner->warn(loop->context, "can't accept connections", strerror(error));
+		pause_accepting(loop);
 		return false;
-	case TROUBLE_LISTENER:
-		loop->owner->trouble(loop->context, "can't accept connections any more", strerror(error));
+	case FAILURE_OF_LISTENER:
+		loop->owner->warn(loop->context, "can't accept connections any more", strerror(error));
 		close_listener(handle);
 		return false;
 	}
 	return false;
 }
 
-/* Returns false when there is nothing more to accept for now. */
+/* Returns whether to go on accepting. */
 static bool accept_one(struct listen_handle *handle)
 {
 	struct net_loop *loop = handle->loop;
@@ -94,9 +95,9 @@ static bool accept_one(struct listen_handle *handle)
 	struct ip ip;
 
 	if (fd < 0)
-		return accept_failed(handle, errno);
+		return handle_accept_error(handle, errno);
 	ip = net_address_ip(&peer);
-	conn_open(loop, &handle->listener.kind, fd, &ip, !gate_take(loop));
+	conn_open(loop, &handle->listener.kind, fd, &ip, !conn_limit_acquire(loop));
 	return true;
 }
 
@@ -104,14 +105,15 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
 {
 	struct listen_handle *handle = (struct listen_handle *)poll;
 
-	(void)status; /* accept() tells the error */
+	(void)status; /* accept() returns the error */
 	(void)events;
-	for (int i = 0; i < (gate_is_full(handle->loop->gate) ? RESERVE_SHARE : ACCEPT_MAX); i++)
+	for (int i = 0; i < (conn_limit_is_reached(handle->loop->limit) ? RESERVE_SHARE : ACCEPT_MAX);
+	     i++)
 		if (!accept_one(handle))
 			break;
 }
 
-static void start(struct listen_handle *handle)
+static void start_listener(struct listen_handle *handle)
 {
 	if (!is_closed(handle))
 		uv_poll_start(&handle->poll, UV_READABLE, on_acceptable);
@@ -122,14 +124,14 @@ static void on_closed(uv_handle_t *handle)
 	close(((struct listen_handle *)handle)->listener.socket);
 }
 
-/* The handle itself stays: connections refer to it. */
+/* The handle is not freed: connections refer to it. */
 static void close_listener(struct listen_handle *handle)
 {
 	uv_close((uv_handle_t *)&handle->poll, on_closed);
 }
 
-/* Accepts the connections that the kernel has already made, then closes. */
-static void end(struct listen_handle *handle)
+/* Accepts the connections that the kernel has already made, then closes the listener. */
+static void end_listener(struct listen_handle *handle)
 {
 	if (is_closed(handle))
 		return;
@@ -143,7 +145,7 @@ void accept_end(struct net_loop *loop)
 {
 	loop->accepting = false;
 	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
-		end(handle);
+		end_listener(handle);
 }
 
 void accept_resume(struct net_loop *loop)
@@ -153,7 +155,7 @@ void accept_resume(struct net_loop *loop)
 		return;
 	loop->accepting = true;
 	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
-		start(handle);
+		start_listener(handle);
 }
 
 int net_loop_listen(struct net_loop *loop, const struct net_listener *listener)
@@ -170,6 +172,6 @@ int net_loop_listen(struct net_loop *loop, const struct net_listener *listener)
 	handle->listener = *listener;
 	handle->next = loop->listeners;
 	loop->listeners = handle;
-	start(handle);
+	start_listener(handle);
 	return WEIR_OK;
 }

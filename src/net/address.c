@@ -16,9 +16,10 @@
 #define SOCKET_MODE 0600
 
 _Static_assert(sizeof((struct sockaddr_un *)NULL)->sun_path == ENDPOINT_PATH_MAX + 1,
-               "a path and its NUL fill the kernel's room");
+               "a path and its NUL fill sun_path");
 
-static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:a.b.c.d */
+/* The prefix of IPv4 addresses that are written as IPv6: ::ffff:a.b.c.d. */
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 static void address_make(struct net_address *out, const struct ip *ip, uint16_t port)
 {
@@ -115,9 +116,9 @@ int net_address_tune(int fd)
 }
 
 /*
- * The first socket is bound without SO_REUSEPORT and gets it afterwards, so that
- * our own loops share the port while a second server finds it taken instead of
- * silently halving every count.
+ * Binds the `first` socket without SO_REUSEPORT, and sets it afterwards. So the loops of this
+ * server share the port, while a second server gets an error. Otherwise both would get half of the
+ * connections, and each would count half of the requests.
  */
 static int bind_socket(struct net_address *address, bool first)
 {
@@ -126,7 +127,7 @@ static int bind_socket(struct net_address *address, bool first)
 
 	if (fd < 0)
 		return -1;
-	/* Linux hands the options on to what the socket accepts: no call for each connection. */
+	/* On Linux accepted sockets inherit these options, which saves calls for each connection. */
 	if (set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) || net_address_tune(fd) ||
 	    (!first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
 	    (address->any.sa_family == AF_INET6 && set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0)) ||
@@ -160,7 +161,7 @@ int net_address_dial(const struct net_address *address, unsigned timeout_s)
 	return -1;
 }
 
-static bool is_everywhere_v6(const struct net_address *address)
+static bool is_any_v6(const struct net_address *address)
 {
 	return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
 }
@@ -174,16 +175,15 @@ static void close_all(const int *sockets, size_t count)
 	errno = saved;
 }
 
-/* Returns the reason of failure; NULL means done. */
+/* Returns why it failed, or NULL. */
 static const char *listen_tcp(struct net_address *address, int *sockets, size_t count)
 {
 	size_t bound;
 
 	for (bound = 0; bound < count; bound++) {
 		sockets[bound] = bind_socket(address, bound == 0);
-		if (sockets[bound] < 0 && bound == 0 && errno == EAFNOSUPPORT &&
-		    is_everywhere_v6(address)) {
-			/* A machine without IPv6: everywhere is 0.0.0.0 there. */
+		if (sockets[bound] < 0 && bound == 0 && errno == EAFNOSUPPORT && is_any_v6(address)) {
+			/* On a machine without IPv6 "every address" is 0.0.0.0. */
 			address_make(address, &(struct ip){{[10] = 0xff, [11] = 0xff}},
 			             ntohs(address->v6.sin6_port));
 			sockets[bound] = bind_socket(address, true);
@@ -200,7 +200,10 @@ failed:
 	return strerror(errno);
 }
 
-/* The kernel refuses a connection to a file whose socket is closed. */
+/*
+ * Removes the file of a dead server: the kernel refuses a connection to it. Returns why the file
+ * can not be removed, or NULL.
+ */
 static const char *remove_stale(const struct net_address *address)
 {
 	const char *path = address->local.sun_path;
@@ -208,7 +211,7 @@ static const char *remove_stale(const struct net_address *address)
 	int fd, failure;
 
 	if (lstat(path, &found) == 0 && !S_ISSOCK(found.st_mode))
-		return "it is a file, and no socket";
+		return "the file exists and is not a socket";
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return strerror(errno);
@@ -221,15 +224,18 @@ static const char *remove_stale(const struct net_address *address)
 	return strerror(failure == ECONNREFUSED ? errno : failure);
 }
 
-/* Before the socket listens nobody can connect, so this is in time. */
-static const char *admit(const struct net_address *address)
+/*
+ * Sets owner, group and mode of the socket's file, before the socket listens, so that nobody can
+ * connect earlier. Returns why it failed, or NULL.
+ */
+static const char *set_permissions(const struct net_address *address)
 {
 	const char *path = address->local.sun_path;
 	uid_t owner = address->has_owner ? address->owner : (uid_t)-1;
 	gid_t group = address->has_group ? address->group : (gid_t)-1;
 
 	if ((address->has_owner || address->has_group) && lchown(path, owner, group))
-		return errno == EPERM ? "this process may not give it to its owner or group"
+		return errno == EPERM ? "this process may not change the owner or group of the file"
 		                      : strerror(errno);
 	return chmod(path, address->mode ? address->mode : SOCKET_MODE) ? strerror(errno) : NULL;
 }
@@ -252,10 +258,10 @@ static const char *make_file(struct net_address *address, int fd)
 		return strerror(errno);
 	address->device = made.st_dev;
 	address->inode = made.st_ino;
-	return admit(address);
+	return set_permissions(address);
 }
 
-/* A file has one socket, of which each loop gets a descriptor. */
+/* Makes one socket, since a file has no more, and a descriptor of it for each loop. */
 static const char *listen_unix(struct net_address *address, int *sockets, size_t count)
 {
 	const char *why;
@@ -285,8 +291,8 @@ static const char *listen_unix(struct net_address *address, int *sockets, size_t
 int net_address_listen(struct net_address *address, int *sockets, size_t count,
                        struct weir_error *error)
 {
-	const char *why = (net_address_is_unix(address) ? listen_unix : listen_tcp)(address, sockets,
-	                                                                             count);
+	const char *why =
+	    (net_address_is_unix(address) ? listen_unix : listen_tcp)(address, sockets, count);
 	char text[NET_ADDRESS_TEXT_MAX];
 
 	if (!why)

@@ -1,3 +1,4 @@
+/* conn.c: hands the input of connections to their owner, and updates them after each batch. */
 #include "net/internal.h"
 
 #include <poll.h>
@@ -7,15 +8,15 @@
 
 #include "base/number.h"
 
-/* While answers are to come and no input is wanted, so much is read to see the peer's end. */
+/* Bytes read while an answer is pending and no input is accepted, to notice the peer's end. */
 #define AHEAD_MAX READ_MIN
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
 
-static bool had_its_share(const struct net_conn *conn)
+static bool was_read_in_this_iteration(const struct net_conn *conn)
 {
-	return conn->round == conn->loop->round;
+	return conn->last_iteration == conn->loop->iteration;
 }
 
 static void set_paused(struct net_conn *conn, bool pause)
@@ -29,57 +30,60 @@ static void set_paused(struct net_conn *conn, bool pause)
 		conn_kill(conn);
 }
 
-/* Its owner takes no input now. */
+/* Whether the owner accepts no input now. */
 static bool must_wait(const struct net_conn *conn)
 {
-	return conn->yielded || conn->put_off || (net_conn_room(conn) == 0 && !conn->is_dialled);
+	return conn->yielded || conn->suspended ||
+	       (net_conn_output_space(conn) == 0 && !conn->is_dialled);
 }
 
-/* How much is read of it at once. Answers to many may come over a connection of our own. */
+/* The longest read. Dialled connections read in full, because they carry answers for many clients.
+ */
 static size_t read_max(const struct net_conn *conn)
 {
 	return conn->is_dialled ? READ_MAX : net_loop_share(conn->loop, READ_MAX);
 }
 
 /*
- * Whether reading must pause, since input would only pile up. A connection that is held or put off
- * is read while it sends little, so that its owner sees the end of the peer, and what the peer
- * cancels.
+ * Whether reading must pause, because input would only pile up. A connection with a pending answer
+ * or a suspended one is read while it sends little, so that its owner notices the end of the peer
+ * and requests that the peer cancels.
  */
 static bool should_pause(const struct net_conn *conn)
 {
-	if (filter_greets(conn->filter))
+	if (filter_is_handshaking(conn->filter))
 		return conn->queued >= NET_OUT_MAX;
-	if (!conn->kept && (net_conn_room(conn) > 0 || conn->is_dialled))
+	if (!conn->backlogged && (net_conn_output_space(conn) > 0 || conn->is_dialled))
 		return false;
-	return (conn->held == 0 && !conn->put_off) || conn->in.len >= AHEAD_MAX ||
-	       conn_unread(conn) >= NET_OUT_MAX;
+	return (conn->pending == 0 && !conn->suspended) || conn->in.len >= AHEAD_MAX ||
+	       conn_unread_output(conn) >= NET_OUT_MAX;
 }
 
-/* Hands over all input that is unconsumed; returns how many bytes are consumed now. */
+/* Hands over all unconsumed input; returns how many bytes are consumed now. */
 static size_t deliver(struct net_conn *conn, struct slice bytes)
 {
 	struct net_loop *loop = conn->loop;
 	size_t consumed;
 
-	round_hand_over(loop);
+	fairness_count_delivery(loop);
 	consumed = conn->kind->data(loop->context, conn, bytes);
-	conn->round = loop->round;
+	conn->last_iteration = loop->iteration;
 	loop->spent += consumed;
-	conn->kept = conn->state == CONN_OPEN && consumed < bytes.len && must_wait(conn);
+	conn->backlogged = conn->state == CONN_OPEN && consumed < bytes.len && must_wait(conn);
 	if (consumed > 0)
 		conn->since_ms = conn_now_ms(conn);
-	conn_touch(conn);
+	conn_schedule_update(conn);
 	return consumed;
 }
 
-static void deliver_kept(struct net_conn *conn)
+static void deliver_backlog(struct net_conn *conn)
 {
 	struct buffer *in = &conn->in;
 
-	conn->taken += deliver(conn, (struct slice){in->data + conn->taken, in->len - conn->taken});
+	conn->consumed +=
+	    deliver(conn, (struct slice){in->data + conn->consumed, in->len - conn->consumed});
 	if (conn->state != CONN_OPEN)
-		in->len = conn->taken;
+		in->len = conn->consumed;
 }
 
 static void deliver_fresh(struct net_conn *conn, const char *data, size_t len)
@@ -96,14 +100,14 @@ static void deliver_fresh(struct net_conn *conn, const char *data, size_t len)
 		conn_kill(conn);
 }
 
-/* A long request costs much, and many may come at once: hand it over in a later round. */
+/* On a busy loop a long request waits for a later iteration: many of them may arrive at once. */
 static void deliver_grown(struct net_conn *conn)
 {
 	if (conn->in.len > READ_MIN && net_loop_is_busy(conn->loop)) {
-		conn->kept = true;
+		conn->backlogged = true;
 		net_conn_yield(conn);
 	} else {
-		deliver_kept(conn);
+		deliver_backlog(conn);
 	}
 }
 
@@ -113,7 +117,7 @@ static void deliver_filtered(struct net_conn *conn, struct slice bytes)
 
 	if (before == 0 && conn->filter->state == NET_FILTER_READY)
 		conn->since_ms = conn_now_ms(conn);
-	conn->round = conn->loop->round;
+	conn->last_iteration = conn->loop->iteration;
 	filter_read(conn, bytes);
 	if (conn->in.failed)
 		conn_fail(conn, UV_ENOBUFS);
@@ -125,36 +129,37 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	struct net_conn *conn = (struct net_conn *)handle;
 	struct net_loop *loop = conn->loop;
-	size_t room;
+	size_t space;
 
 	(void)suggested;
 	*buf = uv_buf_init(NULL, 0);
-	/* It is read again in the next round: what was handed over in this one must not move. */
-	if (had_its_share(conn))
+	/* Read it again in the next iteration: the input of this batch must not move. */
+	if (was_read_in_this_iteration(conn))
 		return;
 	if (conn->in.len == 0 || conn->filter || conn->state != CONN_OPEN) {
-		room = u64_min(SCRATCH_SIZE - loop->scratch_used,
-		               must_wait(conn) ? AHEAD_MAX : read_max(conn));
+		space = u64_min(SCRATCH_SIZE - loop->scratch_used,
+		                must_wait(conn) ? AHEAD_MAX : read_max(conn));
 		if (conn->filter)
-			room = u64_min(room, sat_sub(loop->options.input_max, conn->in.len));
-		*buf = uv_buf_init(loop->scratch + loop->scratch_used, (unsigned)room);
+			space = u64_min(space, sat_sub(loop->options.input_max, conn->in.len));
+		*buf = uv_buf_init(loop->scratch + loop->scratch_used, (unsigned)space);
 		return;
 	}
-	/* No room left: libuv reports UV_ENOBUFS to on_read, which ends the connection. */
-	room = loop->options.input_max - conn->in.len;
-	if (room > READ_MIN && room > conn->in.len)
-		room = conn->in.len > READ_MIN ? conn->in.len : READ_MIN;
-	room = u64_min(room, u64_max(read_max(conn), READ_MIN));
-	*buf = uv_buf_init(room ? buffer_reserve(&conn->in, room) : NULL, 0);
+	/* Without space libuv reports UV_ENOBUFS to on_read, which ends the connection. */
+	space = loop->options.input_max - conn->in.len;
+	if (space > READ_MIN && space > conn->in.len)
+		space = conn->in.len > READ_MIN ? conn->in.len : READ_MIN;
+	space = u64_min(space, u64_max(read_max(conn), READ_MIN));
+	*buf = uv_buf_init(space ? buffer_reserve(&conn->in, space) : NULL, 0);
 	if (buf->base)
-		buf->len = room;
+		buf->len = space;
 }
 
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
 	struct net_conn *conn = (struct net_conn *)stream;
 
-	if (nread == 0 || conn->state == CONN_DEAD || (nread == UV_ENOBUFS && had_its_share(conn)))
+	if (nread == 0 || conn->state == CONN_DEAD ||
+	    (nread == UV_ENOBUFS && was_read_in_this_iteration(conn)))
 		return;
 	if (nread == UV_EOF) {
 		conn_end_input(conn);
@@ -164,7 +169,8 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 		conn_fail(conn, (int)nread);
 		return;
 	}
-	if (conn->state != CONN_OPEN && !(conn->state == CONN_FINISHING && filter_greets(conn->filter)))
+	if (conn->state != CONN_OPEN &&
+	    !(conn->state == CONN_FINISHING && filter_is_handshaking(conn->filter)))
 		return;
 	if (conn->queued == 0)
 		conn->active_ms = conn_now_ms(conn);
@@ -176,10 +182,10 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	} else {
 		deliver_fresh(conn, buf->base, (size_t)nread);
 	}
-	if (conn->kept) /* before further input fills `in` up */
+	if (conn->backlogged) /* pause before more input fills `in` up */
 		set_paused(conn, should_pause(conn));
 	if (SCRATCH_SIZE - conn->loop->scratch_used < SCRATCH_LOW)
-		loop_turn(conn->loop);
+		loop_process(conn->loop);
 }
 
 void conn_start(struct net_conn *conn)
@@ -195,11 +201,11 @@ void conn_start(struct net_conn *conn)
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool reserved)
 {
-	struct net_conn *conn = conn_make(loop, kind), *oldest;
+	struct net_conn *conn = conn_create(loop, kind), *oldest;
 
 	if (!conn) {
-		loop->owner->trouble(loop->context, "can't take a connection", "out of memory");
-		gate_give_back(loop, reserved);
+		loop->owner->warn(loop->context, "can't take a connection", "out of memory");
+		conn_limit_release(loop, reserved);
 		close(fd);
 		return;
 	}
@@ -213,13 +219,14 @@ void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const
 	conn_start(conn);
 }
 
+/* Ends our side; the input is still read for a while, see LINGER_MS in timeout.c. */
 static void linger(struct net_conn *conn)
 {
 	int fd;
 
 	if (conn->filter)
 		filter_write(conn, (struct slice){NULL, 0});
-	if (conn->state == CONN_DEAD || conn_is_unsent(conn))
+	if (conn->state == CONN_DEAD || conn_has_unsent(conn))
 		return;
 	if (conn->eof || uv_fileno((uv_handle_t *)&conn->tcp, &fd) || shutdown(fd, SHUT_WR)) {
 		conn_kill(conn);
@@ -230,63 +237,63 @@ static void linger(struct net_conn *conn)
 	set_paused(conn, false);
 }
 
-/* Pauses, resumes, ends or closes it, as its state asks for. Not before the turn has answered. */
-static void update(struct net_conn *conn)
+/* Pauses, resumes, ends or closes a connection by its state, once the batch is answered. */
+static void update_state(struct net_conn *conn)
 {
-	if (conn->eof && (conn_waits_for_answer(conn) || filter_greets(conn->filter))) {
+	if (conn->eof && (conn_waits_for_answer(conn) || filter_is_handshaking(conn->filter))) {
 		conn_kill(conn);
 		return;
 	}
-	if (conn->state == CONN_OPEN && conn->eof && !conn->kept)
+	if (conn->state == CONN_OPEN && conn->eof && !conn->backlogged)
 		conn->state = CONN_FINISHING;
-	if (conn->state == CONN_FINISHING && !conn_is_unsent(conn) && conn->held == 0)
+	if (conn->state == CONN_FINISHING && !conn_has_unsent(conn) && conn->pending == 0)
 		linger(conn);
 	else if (conn->state == CONN_LINGERING && conn->eof)
 		conn_kill(conn);
 	else if (conn->state == CONN_OPEN)
 		set_paused(conn, should_pause(conn));
-	if (conn->kept && !must_wait(conn))
-		round_add_ready(conn);
+	if (conn->backlogged && !must_wait(conn))
+		ready_add(conn);
 }
 
-/* A connection that keeps some of its input again goes to the end, when the turn is over. */
+/* A connection that still has a backlog goes to the end of the queue when the batch is over. */
 void conn_resume_all(struct net_loop *loop)
 {
 	struct net_conn *conn;
 
 	while ((conn = list_of(loop->ready.first, struct net_conn, ready)) &&
-	       loop->spent < ROUND_MAX) {
-		round_remove_ready(conn);
-		if (conn->kept && !must_wait(conn))
-			deliver_kept(conn);
+	       loop->spent < ITERATION_BYTES_MAX) {
+		ready_remove(conn);
+		if (conn->backlogged && !must_wait(conn))
+			deliver_backlog(conn);
 	}
 }
 
-/* After a turn: drops the input that was answered, and updates the connection. */
+/* Drops the input that was answered, and updates the connection. */
 static void settle(struct net_conn *conn)
 {
-	if (conn->taken > 0)
-		buffer_consume(&conn->in, conn->taken);
-	conn->taken = conn->written = 0;
+	if (conn->consumed > 0)
+		buffer_consume(&conn->in, conn->consumed);
+	conn->consumed = conn->written = 0;
 	conn->yielded = false;
 	if (conn->in.len == 0)
 		buffer_free(&conn->in);
-	else if (conn->held > 0 && conn->kept)
+	else if (conn->pending > 0 && conn->backlogged)
 		buffer_trim(&conn->in);
 	if (conn->state != CONN_DEAD)
-		update(conn);
+		update_state(conn);
 }
 
-void loop_turn(struct net_loop *loop)
+void loop_process(struct net_loop *loop)
 {
 	struct net_conn *conn;
 
-	loop->again = false;
-	loop->owner->turn(loop->context);
+	loop->run_again = false;
+	loop->owner->process(loop->context);
 	net_loop_flush(loop);
-	while ((conn = loop->touched)) {
-		loop->touched = conn->next_touched;
-		conn->touched = false;
+	while ((conn = loop->to_update)) {
+		loop->to_update = conn->next_to_update;
+		conn->update_scheduled = false;
 		settle(conn);
 	}
 	loop->scratch_used = 0;
@@ -295,49 +302,50 @@ void loop_turn(struct net_loop *loop)
 void net_conn_yield(struct net_conn *conn)
 {
 	conn->yielded = true;
-	conn_touch(conn);
+	conn_schedule_update(conn);
 }
 
-void net_conn_put_off(struct net_conn *conn, unsigned char reason, bool put_off)
+void net_conn_suspend(struct net_conn *conn, unsigned char reason, bool suspend)
 {
-	conn->put_off = (unsigned char)(put_off ? conn->put_off | reason : conn->put_off & ~reason);
-	conn_touch(conn);
+	conn->suspended =
+	    (unsigned char)(suspend ? conn->suspended | reason : conn->suspended & ~reason);
+	conn_schedule_update(conn);
 }
 
-void net_conn_part(struct net_conn *conn, uint64_t part)
+void net_conn_set_partial(struct net_conn *conn, uint64_t part)
 {
-	if (part != conn->part)
-		conn->part_ms = conn_now_ms(conn);
-	conn->part = part;
+	if (part != conn->partial)
+		conn->partial_since_ms = conn_now_ms(conn);
+	conn->partial = part;
 }
 
-void net_conn_hold(struct net_conn *conn, size_t bytes)
+void net_conn_add_pending(struct net_conn *conn, size_t bytes)
 {
-	conn->held++;
-	conn->held_bytes += bytes;
-	conn->loop->held_bytes += bytes;
+	conn->pending++;
+	conn->pending_bytes += bytes;
+	conn->loop->pending_bytes += bytes;
 	conn->loop->spent += bytes;
-	conn_touch(conn);
+	conn_schedule_update(conn);
 }
 
-void net_conn_grow(struct net_conn *conn, size_t bytes)
+void net_conn_grow_pending(struct net_conn *conn, size_t bytes)
 {
-	conn->held_bytes += bytes;
-	conn->loop->held_bytes += bytes;
+	conn->pending_bytes += bytes;
+	conn->loop->pending_bytes += bytes;
 }
 
-/* The timeouts count as if its later input had come now. */
-void net_conn_release(struct net_conn *conn, size_t bytes)
+/* The timeouts run as if the input behind the answered request had arrived now. */
+void net_conn_remove_pending(struct net_conn *conn, size_t bytes)
 {
-	conn->held--;
-	conn->held_bytes -= bytes;
-	conn->loop->held_bytes -= bytes;
+	conn->pending--;
+	conn->pending_bytes -= bytes;
+	conn->loop->pending_bytes -= bytes;
 	conn->since_ms = conn->active_ms = conn_now_ms(conn);
-	conn_touch(conn);
+	conn_schedule_update(conn);
 }
 
-/* The kernel knows whether the peer has ended, even behind input that was not read. */
-bool net_conn_is_gone(const struct net_conn *conn)
+/* Asks the kernel, which knows the end of the peer even behind input that was not read. */
+bool net_conn_peer_has_left(const struct net_conn *conn)
 {
 	struct pollfd ended = {.events = POLLRDHUP};
 
@@ -348,7 +356,7 @@ bool net_conn_is_gone(const struct net_conn *conn)
 
 bool conn_is_idle(const struct net_conn *conn)
 {
-	return conn->held == 0 && !conn_is_unsent(conn) &&
+	return conn->pending == 0 && !conn_has_unsent(conn) &&
 	       (conn->in.len == 0 || conn->state != CONN_OPEN);
 }
 
@@ -372,7 +380,7 @@ void *net_conn_filter(struct net_conn *conn)
 	return conn->filter ? conn->filter->data : NULL;
 }
 
-bool net_conn_account(struct net_conn *conn, uint64_t *user)
+bool net_conn_peer_uid(struct net_conn *conn, uint64_t *user)
 {
 	struct ucred peer;
 	socklen_t size = sizeof peer, domain_size = sizeof(int);

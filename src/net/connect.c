@@ -1,3 +1,4 @@
+/* connect.c: connects to an address within a timeout. */
 #include "net/internal.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 struct attempt {
 	uv_timer_t deadline; /* first */
 	uv_connect_t request;
-	struct net_conn *conn; /* NULL when it has ended */
+	struct net_conn *conn; /* NULL when the connection has ended */
 };
 
 static void free_attempt(uv_handle_t *deadline)
@@ -22,7 +23,7 @@ static void on_deadline(uv_timer_t *deadline)
 	conn_fail(((struct attempt *)deadline)->conn, UV_ETIMEDOUT);
 }
 
-/* libuv always calls this, before it closes the connection. */
+/* libuv always calls this before it closes the connection: so the deadline can be closed here. */
 static void on_connected(uv_connect_t *request, int status)
 {
 	struct attempt *attempt = request->data;
@@ -42,7 +43,7 @@ static void on_connected(uv_connect_t *request, int status)
 	conn_start(conn);
 }
 
-/* The kernel connects a Unix socket at once or not at all. `open` is called from the loop. */
+/* Calls `open` from the loop, though the kernel has connected the Unix socket at once. */
 static void on_unix_connected(uv_timer_t *timer)
 {
 	struct net_conn *conn = ((struct attempt *)timer)->conn;
@@ -51,12 +52,12 @@ static void on_unix_connected(uv_timer_t *timer)
 	if (!conn)
 		return;
 	conn->opener = NULL;
-	round_go_on(conn->loop); /* timers come before the poll, and a turn behind it */
+	loop_poll_again(conn->loop); /* timers run before the poll, and `process` after it */
 	if (conn->state != CONN_DEAD)
 		conn_start(conn);
 }
 
-/* 0, or an error of libuv. */
+/* Returns 0, or an error of libuv. */
 static int connect_unix(struct attempt *attempt, const struct net_address *to)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -77,7 +78,8 @@ static int connect_unix(struct attempt *attempt, const struct net_address *to)
 
 static int connect_tcp(struct attempt *attempt, const struct net_address *to, uint64_t timeout_ms)
 {
-	uv_update_time(&attempt->conn->loop->uv); /* else it counts from the beginning of the turn */
+	uv_update_time(&attempt->conn->loop
+	                    ->uv); /* or the timeout would run from the beginning of the iteration */
 	uv_timer_start(&attempt->deadline, on_deadline, timeout_ms, 0);
 	return uv_tcp_connect(&attempt->request, &attempt->conn->tcp, &to->any, on_connected);
 }
@@ -86,7 +88,7 @@ struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kin
                                const struct net_address *to, uint64_t timeout_ms)
 {
 	struct attempt *attempt = loop->phase == LOOP_ENDED ? NULL : calloc(1, sizeof *attempt);
-	struct net_conn *conn = attempt ? conn_make(loop, kind) : NULL;
+	struct net_conn *conn = attempt ? conn_create(loop, kind) : NULL;
 	int status;
 
 	if (!conn) {
@@ -98,8 +100,8 @@ struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kin
 	attempt->conn = conn;
 	attempt->request.data = attempt;
 	uv_timer_init(&loop->uv, &attempt->deadline);
-	status = net_address_is_unix(to) ? connect_unix(attempt, to)
-	                                 : connect_tcp(attempt, to, timeout_ms);
+	status =
+	    net_address_is_unix(to) ? connect_unix(attempt, to) : connect_tcp(attempt, to, timeout_ms);
 	if (status) {
 		uv_close((uv_handle_t *)&attempt->deadline, free_attempt);
 		conn_fail(conn, status);

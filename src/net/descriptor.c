@@ -1,14 +1,15 @@
+/* descriptor.c: polls a descriptor that belongs to a library, with a timer. */
 #include "net/internal.h"
 
 #include <stdlib.h>
 
 #include <weir/weir.h>
 
-struct net_watch {
+struct net_descriptor {
 	uv_poll_t poll; /* first */
 	uv_timer_t timer;
 	struct net_loop *loop;
-	unsigned events; /* that are asked for */
+	unsigned events; /* to poll for */
 	void (*ready)(void *context, unsigned events);
 	void *context;
 };
@@ -17,59 +18,59 @@ _Static_assert((int)NET_READABLE == (int)UV_READABLE && (int)NET_WRITABLE == (in
 
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
-	struct net_watch *watch = (struct net_watch *)poll;
+	struct net_descriptor *descriptor = (struct net_descriptor *)poll;
 
-	watch->ready(watch->context, status < 0 ? watch->events : (unsigned)events);
+	descriptor->ready(descriptor->context, status < 0 ? descriptor->events : (unsigned)events);
 }
 
 static void on_time(uv_timer_t *timer)
 {
-	struct net_watch *watch = timer->data;
+	struct net_descriptor *descriptor = timer->data;
 
-	round_go_on(watch->loop); /* timers come before the poll, and a turn behind it */
-	watch->ready(watch->context, NET_TIME);
+	loop_poll_again(descriptor->loop); /* timers run before the poll, and `process` after it */
+	descriptor->ready(descriptor->context, NET_TIMER_EXPIRED);
 }
 
-int net_watch_open(struct net_watch **out, struct net_loop *loop, int fd,
-                   void (*ready)(void *context, unsigned events), void *context)
+int net_descriptor_open(struct net_descriptor **out, struct net_loop *loop, int fd,
+                        void (*ready)(void *context, unsigned events), void *context)
 {
-	struct net_watch *watch = calloc(1, sizeof *watch);
+	struct net_descriptor *descriptor = calloc(1, sizeof *descriptor);
 
 	*out = NULL;
-	if (!watch)
+	if (!descriptor)
 		return WEIR_ENOMEM;
-	if (uv_poll_init(&loop->uv, &watch->poll, fd)) {
-		free(watch);
+	if (uv_poll_init(&loop->uv, &descriptor->poll, fd)) {
+		free(descriptor);
 		return WEIR_EIO;
 	}
-	uv_timer_init(&loop->uv, &watch->timer);
-	watch->timer.data = watch;
-	watch->loop = loop;
-	watch->ready = ready;
-	watch->context = context;
-	/* The loop does not go on for their sake. */
-	uv_unref((uv_handle_t *)&watch->poll);
-	uv_unref((uv_handle_t *)&watch->timer);
-	*out = watch;
+	uv_timer_init(&loop->uv, &descriptor->timer);
+	descriptor->timer.data = descriptor;
+	descriptor->loop = loop;
+	descriptor->ready = ready;
+	descriptor->context = context;
+	/* They do not keep the loop alive. */
+	uv_unref((uv_handle_t *)&descriptor->poll);
+	uv_unref((uv_handle_t *)&descriptor->timer);
+	*out = descriptor;
 	return WEIR_OK;
 }
 
-void net_watch_for(struct net_watch *watch, unsigned events)
+void net_descriptor_set_events(struct net_descriptor *descriptor, unsigned events)
 {
-	watch->events = events;
+	descriptor->events = events;
 	if (events)
-		uv_poll_start(&watch->poll, (int)events, on_ready);
+		uv_poll_start(&descriptor->poll, (int)events, on_ready);
 	else
-		uv_poll_stop(&watch->poll);
+		uv_poll_stop(&descriptor->poll);
 }
 
-void net_watch_alarm(struct net_watch *watch, uint64_t after_ms)
+void net_descriptor_set_timer(struct net_descriptor *descriptor, uint64_t after_ms)
 {
-	uv_update_time(&watch->loop->uv);
+	uv_update_time(&descriptor->loop->uv);
 	if (after_ms > 0)
-		uv_timer_start(&watch->timer, on_time, after_ms, 0);
+		uv_timer_start(&descriptor->timer, on_time, after_ms, 0);
 	else
-		uv_timer_stop(&watch->timer);
+		uv_timer_stop(&descriptor->timer);
 }
 
 static void on_timer_closed(uv_handle_t *timer)
@@ -79,11 +80,11 @@ static void on_timer_closed(uv_handle_t *timer)
 
 static void on_poll_closed(uv_handle_t *poll)
 {
-	uv_close((uv_handle_t *)&((struct net_watch *)poll)->timer, on_timer_closed);
+	uv_close((uv_handle_t *)&((struct net_descriptor *)poll)->timer, on_timer_closed);
 }
 
-void net_watch_close(struct net_watch *watch)
+void net_descriptor_close(struct net_descriptor *descriptor)
 {
-	uv_timer_stop(&watch->timer);
-	uv_close((uv_handle_t *)&watch->poll, on_poll_closed);
+	uv_timer_stop(&descriptor->timer);
+	uv_close((uv_handle_t *)&descriptor->poll, on_poll_closed);
 }

@@ -1,6 +1,8 @@
+/* filter.c: passes bytes through the filter of a connection, and buffers output until its handshake
+ * is done. */
 #include "net/internal.h"
 
-static void send_wire(struct net_conn *conn)
+static void send_filter_output(struct net_conn *conn)
 {
 	struct buffer *wire = &conn->loop->wire;
 
@@ -8,11 +10,11 @@ static void send_wire(struct net_conn *conn)
 		conn_fail(conn, UV_ENOMEM);
 	else if (wire->len > 0)
 		conn_send(conn, (struct slice){wire->data, wire->len});
-	out_reset(wire);
+	output_reset(wire);
 }
 
-/* Its last words, such as an alert, are written before the connection ends. */
-static void fail(struct net_conn *conn)
+/* Ends the connection once the last output of its filter, such as an alert, is written. */
+static void fail_filter(struct net_conn *conn)
 {
 	struct conn_filter *filter = conn->filter;
 
@@ -28,21 +30,22 @@ void filter_read(struct net_conn *conn, struct slice bytes)
 	struct conn_filter *filter = conn->filter;
 	int state = filter->type->read(filter->type, filter->data, bytes, &conn->in, &conn->loop->wire);
 
-	send_wire(conn);
+	send_filter_output(conn);
 	if (conn->state == CONN_DEAD)
 		return;
 	if (state < 0) {
-		fail(conn);
+		fail_filter(conn);
 		return;
 	}
 	if (state == NET_FILTER_END) {
 		conn_end_input(conn);
-		/* Without a byte for the owner the greeting failed; else it ended in this very read. */
-		if (filter_greets(filter) && conn->in.len == 0)
+		/* Without input for the owner the handshake was cut off; otherwise it ended in this read.
+		 */
+		if (filter_is_handshaking(filter) && conn->in.len == 0)
 			return;
 	}
 	filter->state = (enum net_filter_state)state;
-	if (filter->out.len > 0 && !filter_greets(filter)) {
+	if (filter->out.len > 0 && !filter_is_handshaking(filter)) {
 		struct buffer out = filter->out;
 
 		filter->out = (struct buffer){0};
@@ -57,7 +60,7 @@ void filter_write(struct net_conn *conn, struct slice bytes)
 
 	if (filter->has_ended)
 		return;
-	if (filter_greets(filter)) {
+	if (filter_is_handshaking(filter)) {
 		buffer_add_slice(&filter->out, bytes);
 		if (filter->out.failed)
 			conn_fail(conn, UV_ENOMEM);
@@ -65,5 +68,5 @@ void filter_write(struct net_conn *conn, struct slice bytes)
 	}
 	filter->has_ended = bytes.len == 0;
 	filter->type->write(filter->type, filter->data, bytes, &conn->loop->wire);
-	send_wire(conn);
+	send_filter_output(conn);
 }

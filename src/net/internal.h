@@ -1,4 +1,4 @@
-/* internal.h: shared by the files of this folder. */
+/* internal.h: the structs of loops and connections, and the functions that the files here share. */
 #ifndef NET_INTERNAL_H
 #define NET_INTERNAL_H
 
@@ -9,26 +9,25 @@
 #include "net/net.h"
 
 /*
- * Bytes are read into `scratch`, one connection after the other, and stay until
- * the turn has answered them. When less than SCRATCH_LOW is left the turn is
- * taken early.
+ * Bytes are read into `scratch`, one connection after the other, and stay until the batch is
+ * answered. When less than SCRATCH_LOW is left, the batch ends early.
  */
-#define SCRATCH_SIZE ((size_t)256 << 10)
-#define SCRATCH_LOW  ((size_t)16 << 10)
-#define READ_MAX     ((size_t)64 << 10)
-#define READ_MIN     ((size_t)4 << 10)
-#define ROUND_MAX    ((size_t)512 << 10)
+#define SCRATCH_SIZE        ((size_t)256 << 10)
+#define SCRATCH_LOW         ((size_t)16 << 10)
+#define READ_MAX            ((size_t)64 << 10)
+#define READ_MIN            ((size_t)4 << 10)
+#define ITERATION_BYTES_MAX ((size_t)512 << 10)
 
 /*
- * Work is shared out in rounds; a round is one pass of libuv's loop. Connections that
- * have kept input come first, oldest first, until ROUND_MAX bytes have gone in and
- * out. Then every connection that is ready is read once, READ_MAX bytes at most. So a
- * client that asks little waits for one such round, whatever the others have sent.
+ * Fairness. An iteration first hands over the backlog: input that connections could not use before,
+ * the oldest backlog first, until ITERATION_BYTES_MAX bytes have gone in and out. Then every
+ * connection that is ready is read once, READ_MAX bytes at most. So a client that asks little
+ * waits for one such iteration, whatever the others have sent.
  *
- * A round must not grow with the number of connections that ask for much. The first
- * SHARE_WHOLE of a round may have whole shares. Each time their number doubles, a share
- * is halved, SHARE_HALVINGS times at most; a crowd that is left waiting counts in the
- * next round from its start.
+ * An iteration must not grow with the number of connections that ask for much. The first
+ * SHARE_WHOLE connections of an iteration may use whole shares. Each time their number doubles, a
+ * share is halved, SHARE_HALVINGS times at most. Connections that still have a backlog count in the
+ * next iteration from its start.
  */
 #define SHARE_WHOLE    64
 #define SHARE_HALVINGS 6
@@ -47,33 +46,33 @@ struct net_loop {
 	uv_poll_t wake;
 	int alarm_fd;
 	uv_poll_t alarm;
-	uint64_t alarm_ns; /* when; 0 means never */
+	uint64_t alarm_ns; /* 0: no alarm is set */
 	uv_timer_t tick;
 	struct net_options options;
 	const struct net_owner *owner;
 	void *context;
-	struct net_gate *gate;
+	struct net_conn_limit *limit;
 	struct listen_handle *listeners;
-	bool accepting;  /* false while listeners rest: until a connection closes, or the next tick */
+	bool accepting;  /* false after an error, until a connection closes or the next tick */
 	bool may_accept; /* a connection has closed */
 	struct list conns;
-	struct net_conn *touched; /* to be settled in this turn */
-	struct list ready;        /* to be handed their kept input, oldest first */
-	uv_idle_t resume;                    /* active while there are some ... */
-	uv_idle_cb on_resume;                /* ... and what it calls */
+	struct net_conn *to_update; /* connections to update after this batch */
+	struct list ready;          /* connections whose backlog is to be handed over, oldest first */
+	uv_idle_t resume;           /* while it is active, polls do not block ... */
+	uv_idle_cb on_resume;       /* ... and each is preceded by this call */
 	size_t ready_count;
-	uint64_t round;
-	size_t handed;                         /* connections handed over in this round */
-	unsigned halvings;                     /* by how many halves shares are smaller now */
-	size_t spent;                          /* bytes consumed, kept and written in this round */
-	size_t held_bytes;                     /* of all connections */
-	bool kept;                             /* its owner has something to finish */
-	bool again;                            /* its owner asked for another turn at once */
+	uint64_t iteration;
+	size_t delivered;     /* connections handed over in this iteration */
+	unsigned halvings;    /* of shares, in this iteration */
+	size_t spent;         /* bytes consumed, pending and written in this iteration */
+	size_t pending_bytes; /* of all connections */
+	bool end_delayed;     /* the owner has something to finish */
+	bool run_again;       /* the owner asked for another iteration at once */
 	struct net_conn *reserve[NET_RESERVE]; /* oldest first */
 	size_t reserve_count;
-	struct net_conn *writing; /* `out` holds its replies */
+	struct net_conn *writing; /* whose replies `out` holds */
 	struct buffer out;
-	struct buffer wire; /* `out` behind a filter; empty between two writes */
+	struct buffer wire; /* a filter's output; empty between two writes */
 	_Atomic bool stop;
 	enum { LOOP_RUNNING, LOOP_STOPPING, LOOP_DRAINING, LOOP_ENDED } phase;
 	uint64_t stop_at_ms;
@@ -84,17 +83,17 @@ struct net_loop {
 enum conn_state {
 	CONN_CONNECTING,
 	CONN_OPEN,
-	CONN_FINISHING, /* takes no more requests; replies may still come */
+	CONN_FINISHING, /* accepts no more requests; replies may still be written */
 	CONN_LINGERING, /* our side has ended; input is read and dropped, see linger in conn.c */
-	CONN_DEAD,      /* closed; its memory lasts until the turn is over */
+	CONN_DEAD,      /* closed; its memory lasts until libuv has closed the handle */
 };
 
 /* The filter of a connection. */
 struct conn_filter {
 	const struct net_filter *type;
 	enum net_filter_state state;
-	bool has_ended;    /* the end of the owner's output was told, or the filter failed */
-	struct buffer out; /* the owner's output, kept while the filter greets */
+	bool has_ended;    /* the filter knows that the owner's output has ended, or has failed */
+	struct buffer out; /* the owner's output during the handshake */
 	alignas(max_align_t) unsigned char data[];
 };
 
@@ -102,73 +101,73 @@ struct net_conn {
 	uv_tcp_t tcp; /* or a Unix socket: libuv reads and writes both alike */
 	struct net_loop *loop;
 	const struct net_kind *kind;
-	struct conn_filter *filter;    /* NULL for none */
-	struct list_node node;         /* of the loop's connections */
-	struct net_conn *next_touched;
-	struct list_node ready; /* of those that are to be handed their kept input */
-	bool touched;
-	bool is_dialled;         /* we connected to it: the gate has not admitted it */
-	struct net_conn **opener; /* the opener's pointer to it, or NULL; set to NULL when it ends */
-	bool eof;                /* the peer has sent its last byte */
-	bool paused;             /* not read: output waits, or `in` is full */
-	bool reserved;           /* beyond the gate's `max` */
-	bool kept;    /* `in` waits for output to drain, an answer or the next round, not for input */
-	bool yielded; /* the owner takes no more of it in this turn */
-	unsigned char put_off; /* likewise, until the owner has taken back all these reasons */
+	struct conn_filter *filter; /* NULL for none */
+	struct list_node node;      /* in the loop's `conns` */
+	struct net_conn *next_to_update;
+	struct list_node ready; /* in the loop's `ready` */
+	bool update_scheduled;
+	bool is_dialled;          /* we connected to the peer: does not count in the limit */
+	struct net_conn **opener; /* the opener's pointer to this, or NULL; set to NULL at the end */
+	bool eof;                 /* the peer has sent its last byte */
+	bool paused;              /* not read: output waits, or `in` is full */
+	bool reserved;            /* in the reserve, beyond the limit's `max` */
+	bool backlogged;          /* `in` waits for output to drain, for an answer or for the next
+	                             iteration, not for more input */
+	bool yielded;             /* the owner accepts no more in this batch */
+	unsigned char suspended;  /* the owner's reasons to accept no requests, a bit each */
 	enum conn_state state;
 	int error; /* of libuv, or 0 */
 	struct ip peer;
 	/*
-	 * Input that was kept. Requests of this turn point to the first `taken` bytes, which are
-	 * consumed: `in` does not grow while there are any.
+	 * Input that was not consumed at once. Requests of this batch point to the first `consumed`
+	 * bytes: `in` does not grow while there are any.
 	 */
 	struct buffer in;
-	size_t taken;
-	size_t queued;     /* bytes that wait for the peer to read */
-	size_t written;    /* bytes written or queued in this turn */
-	size_t held;       /* answers that come in later turns */
-	size_t held_bytes; /* that the owner keeps for them */
-	size_t left;       /* bytes of a long write that were left at the last tick */
+	size_t consumed;
+	size_t queued;        /* bytes that the socket has not accepted */
+	size_t written;       /* bytes written or queued in this batch */
+	size_t pending;       /* answers that are given in later iterations */
+	size_t pending_bytes; /* of the owner's memory for them */
+	size_t unwritten;     /* bytes of a long write that were left at the last tick */
 	uint64_t opened_ms;
-	uint64_t round;    /* the last round in which it was handed over or read */
-	uint64_t since_ms; /* when the first byte of the unfinished request came */
-	bool stop_is_told;
-	uint64_t part,
-	    part_ms;        /* the same of one that its owner has the beginning of, see net_conn_part */
-	uint64_t active_ms; /* when the last byte came or went */
+	uint64_t last_iteration; /* in which it was handed over or read */
+	uint64_t since_ms;       /* when the first byte of the unfinished request arrived */
+	bool stop_notified;      /* the kind's `stop` was called */
+	uint64_t partial;        /* the request whose beginning the owner has, or 0 */
+	uint64_t partial_since_ms;
+	uint64_t active_ms; /* when the last byte arrived or was written */
 	alignas(max_align_t) unsigned char data[];
 };
 
-/** Takes over an accepted `fd`; `reserved` unless gate_take admitted it. */
+/** Takes over an accepted `fd`; `reserved` unless conn_limit_acquire admitted it. */
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool reserved);
-/** A connection without a socket; NULL if there is no memory. */
-struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind);
-/** Its socket is connected: calls `open`, and reads. */
+/** Makes a connection without a socket; NULL if there is no memory. */
+struct net_conn *conn_create(struct net_loop *loop, const struct net_kind *kind);
+/** Calls `open` and begins to read. The socket is connected. */
 void conn_start(struct net_conn *conn);
 void conn_kill(struct net_conn *conn);
-/** Closes it at once, because of an error of libuv. */
+/** Closes the connection at once, because of an error of libuv. */
 void conn_fail(struct net_conn *conn, int error);
-/** Has it settled in this turn, or in one that follows at once. */
-void conn_touch(struct net_conn *conn);
-/** The peer will send no more. */
+/** Has the connection updated after this batch; without a batch, in one that follows at once. */
+void conn_schedule_update(struct net_conn *conn);
+/** Records that the peer will send no more. */
 void conn_end_input(struct net_conn *conn);
-/** To the socket, or to what is queued. It may fail. */
+/** Writes to the socket, and queues what the socket does not accept. May fail the connection. */
 void conn_send(struct net_conn *conn, struct slice bytes);
-/** Ready for the next use; a long one gives its memory back. */
-void out_reset(struct buffer *out);
-/** Hands over kept input, as far as the round has room. */
+/** Empties the buffer for its next use; frees the memory of a long one. */
+void output_reset(struct buffer *out);
+/** Hands over the backlog of connections until the iteration has done its share of work. */
 void conn_resume_all(struct net_loop *loop);
-/** Once, before we end a connection that is idle. Returns whether its owner has something to say.
- */
-bool conn_tell_end(struct net_conn *conn);
+/** Calls the kind's `stop`, at most once. Returns whether the owner has appended last output. */
+bool conn_notify_end(struct net_conn *conn);
 /** Closes a connection that exceeds a timeout. */
 void conn_tick(struct net_conn *conn, uint64_t now_ms);
-/** Output that the socket has not taken. */
-bool conn_is_unsent(const struct net_conn *conn);
+/** Whether the socket has not accepted all output. */
+bool conn_has_unsent(const struct net_conn *conn);
 /** Bytes of output that the peer has not read. */
-size_t conn_unread(const struct net_conn *conn);
-/** Nothing of it is unanswered or unwritten. */
+size_t conn_unread_output(const struct net_conn *conn);
+/** Whether nothing is unanswered or unwritten. */
 bool conn_is_idle(const struct net_conn *conn);
 
 static inline uint64_t conn_now_ms(const struct net_conn *conn)
@@ -176,52 +175,53 @@ static inline uint64_t conn_now_ms(const struct net_conn *conn)
 	return uv_now(&conn->loop->uv);
 }
 
-/** Whether its owner waits, too: neither is at work. */
+/** Whether the owner waits for something before it answers, and does not work on it. */
 static inline bool conn_waits_for_answer(const struct net_conn *conn)
 {
-	return conn->held > 0 && !(conn->put_off & NET_AT_WORK);
+	return conn->pending > 0 && !(conn->suspended & NET_AT_WORK);
 }
 
-/** Bytes of the socket; what the owner is to see is appended to `in`. */
+/** Passes bytes of the socket through the filter; the owner's input is appended to `in`. */
 void filter_read(struct net_conn *conn, struct slice bytes);
-/** Bytes of the owner; none: its output has ended. */
+/** Passes bytes of the owner through the filter to the socket. No bytes: its output has ended. */
 void filter_write(struct net_conn *conn, struct slice bytes);
-/** It needs input before the owner's output can go. */
-static inline bool filter_greets(const struct conn_filter *filter)
+
+static inline bool filter_is_handshaking(const struct conn_filter *filter)
 {
-	return filter && filter->state == NET_FILTER_GREETING;
+	return filter && filter->state == NET_FILTER_HANDSHAKE;
 }
 
-/** It keeps input that is not complete. */
-static inline bool filter_keeps(const struct conn_filter *filter)
+/** Whether the filter has the beginning of a record or of a handshake. */
+static inline bool filter_has_partial(const struct conn_filter *filter)
 {
-	return filter && (filter->state == NET_FILTER_PARTIAL || filter->state == NET_FILTER_GREETING);
+	return filter && (filter->state == NET_FILTER_PARTIAL || filter->state == NET_FILTER_HANDSHAKE);
 }
 
-/** Admits one more connection; false if `max` are open, so that it belongs in the reserve. */
-bool gate_take(struct net_loop *loop);
-/** A connection has ended that gate_take admitted, or sent to the reserve. */
-void gate_give_back(struct net_loop *loop, bool reserved);
-bool gate_is_full(const struct net_gate *gate);
-/** Tells the owner when there is room again. */
-void gate_tick(struct net_loop *loop);
-/** Adds a connection that gate_take has sent here. Returns one that must end for it, or NULL. */
+/** Counts a new connection. Returns false if `max` are open: then it belongs in the reserve. */
+bool conn_limit_acquire(struct net_loop *loop);
+/** Uncounts a connection that has ended. */
+void conn_limit_release(struct net_loop *loop, bool reserved);
+bool conn_limit_is_reached(const struct net_conn_limit *limit);
+/** Tells the owner once enough connections have ended. */
+void conn_limit_tick(struct net_loop *loop);
+/** Adds a connection to the reserve. Returns the oldest one if it must end for it, or NULL. */
 struct net_conn *reserve_add(struct net_conn *conn);
 void reserve_remove(struct net_conn *conn);
 
-/** Has the owner answer what was handed over, writes it, and settles the connections. */
-void loop_turn(struct net_loop *loop);
+/** Ends the batch: the owner answers it, the answers are written, connections are updated. */
+void loop_process(struct net_loop *loop);
+/** Makes the next poll not block, so that `process` follows at once. */
+void loop_poll_again(struct net_loop *loop);
 
-void round_begin(struct net_loop *loop);
-/** Counts a connection that is handed over in this round. */
-void round_hand_over(struct net_loop *loop);
-/** The next poll will not block: a turn follows. */
-void round_go_on(struct net_loop *loop);
-/** Its kept input is handed over in a later round, behind that of others. */
-void round_add_ready(struct net_conn *conn);
-void round_remove_ready(struct net_conn *conn);
+/** Begins an iteration: resets the shares. */
+void fairness_begin(struct net_loop *loop);
+/** Counts a connection whose input is handed over in this iteration. */
+void fairness_count_delivery(struct net_loop *loop);
+/** Queues the connection's backlog for a later iteration, behind others. */
+void ready_add(struct net_conn *conn);
+void ready_remove(struct net_conn *conn);
 
-/** Starts the listeners again if they rest. */
+/** Starts the listeners again if an error has stopped them. */
 void accept_resume(struct net_loop *loop);
 /** Accepts the connections that the kernel has queued, then closes the listeners. */
 void accept_end(struct net_loop *loop);

@@ -1,4 +1,4 @@
-/* lifetime.c: makes connections, and ends them. */
+/* lifetime.c: creates connections, and ends them. */
 #include "net/internal.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ static struct conn_filter *make_filter(const struct net_filter *type)
 
 	if (filter) {
 		filter->type = type;
-		filter->state = NET_FILTER_GREETING;
+		filter->state = NET_FILTER_HANDSHAKE;
 	}
 	return filter;
 }
@@ -24,7 +24,7 @@ static void free_filter(struct conn_filter *filter)
 	free(filter);
 }
 
-struct net_conn *conn_make(struct net_loop *loop, const struct net_kind *kind)
+struct net_conn *conn_create(struct net_loop *loop, const struct net_kind *kind)
 {
 	size_t in_max = loop->options.input_max + (kind->filter ? READ_MAX : 0);
 	struct net_conn *conn = calloc(1, sizeof *conn + kind->conn_size);
@@ -53,38 +53,38 @@ static void on_closed(uv_handle_t *handle)
 	conn->kind->close(loop->context, conn);
 	if (conn->opener)
 		*conn->opener = NULL;
-	if (loop->writing == conn) { /* appended since it was killed */
+	if (loop->writing == conn) { /* output appended since it was killed */
 		loop->writing = NULL;
 		loop->out.len = 0;
 	}
-	loop->held_bytes -= conn->held_bytes;
+	loop->pending_bytes -= conn->pending_bytes;
 	list_remove(&loop->conns, &conn->node);
 	if (!conn->is_dialled)
-		gate_give_back(loop, conn->reserved);
+		conn_limit_release(loop, conn->reserved);
 	free_filter(conn->filter);
 	buffer_free(&conn->in);
 	free(conn);
 	loop->may_accept = true; /* accepting may have paused for want of a descriptor */
 	if (!loop->accepting)
-		round_go_on(loop);
+		loop_poll_again(loop);
 }
 
-void conn_touch(struct net_conn *conn)
+void conn_schedule_update(struct net_conn *conn)
 {
-	if (conn->touched || conn->state == CONN_DEAD)
+	if (conn->update_scheduled || conn->state == CONN_DEAD)
 		return;
-	if (!conn->loop->touched)
-		round_go_on(conn->loop);
-	conn->touched = true;
-	conn->next_touched = conn->loop->touched;
-	conn->loop->touched = conn;
+	if (!conn->loop->to_update)
+		loop_poll_again(conn->loop);
+	conn->update_scheduled = true;
+	conn->next_to_update = conn->loop->to_update;
+	conn->loop->to_update = conn;
 }
 
 void conn_end_input(struct net_conn *conn)
 {
 	uv_read_stop((uv_stream_t *)&conn->tcp);
 	conn->eof = true;
-	conn_touch(conn);
+	conn_schedule_update(conn);
 }
 
 void conn_kill(struct net_conn *conn)
@@ -92,8 +92,8 @@ void conn_kill(struct net_conn *conn)
 	if (conn->state == CONN_DEAD)
 		return;
 	conn->state = CONN_DEAD;
-	conn->kept = false;
-	round_remove_ready(conn);
+	conn->backlogged = false;
+	ready_remove(conn);
 	if (conn->reserved)
 		reserve_remove(conn);
 	uv_close((uv_handle_t *)&conn->tcp, on_closed);
@@ -112,8 +112,8 @@ void net_conn_finish(struct net_conn *conn)
 		conn_kill(conn);
 	if (conn->state == CONN_OPEN)
 		conn->state = CONN_FINISHING;
-	conn->kept = false;
-	conn_touch(conn);
+	conn->backlogged = false;
+	conn_schedule_update(conn);
 }
 
 void net_conn_abort(struct net_conn *conn)

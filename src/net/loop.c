@@ -1,3 +1,4 @@
+/* loop.c: runs an event loop: opens it, iterates, wakes it, and drains it when it is stopped. */
 #include "net/internal.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static void end_loop(struct net_loop *loop)
 	loop->phase = LOOP_ENDED;
 	accept_end(loop);
 	LIST_EACH(&loop->conns, struct net_conn, node, conn)
-		conn_kill(conn);
+	conn_kill(conn);
 	uv_close((uv_handle_t *)&loop->check, NULL);
 	uv_close((uv_handle_t *)&loop->resume, NULL);
 	uv_close((uv_handle_t *)&loop->tick, NULL);
@@ -22,19 +23,21 @@ static void end_loop(struct net_loop *loop)
 	uv_close((uv_handle_t *)&loop->alarm, NULL);
 }
 
-void net_loop_keep(struct net_loop *loop, bool keep)
+void net_loop_delay_end(struct net_loop *loop, bool delay)
 {
-	loop->kept = keep;
+	loop->end_delayed = delay;
 }
 
+/* Closes idle connections. Returns whether the loop may end. */
 static bool drain(struct net_loop *loop)
 {
-	bool drained = !loop->kept;
+	bool drained = !loop->end_delayed;
 
-	LIST_EACH(&loop->conns, struct net_conn, node, conn) {
-		if (conn->is_dialled) /* clients' answers may come from it */
-			drained &= !conn_is_unsent(conn);
-		else if (conn_is_idle(conn) && !conn_tell_end(conn))
+	LIST_EACH(&loop->conns, struct net_conn, node, conn)
+	{
+		if (conn->is_dialled) /* clients' answers may need it */
+			drained &= !conn_has_unsent(conn);
+		else if (conn_is_idle(conn) && !conn_notify_end(conn))
 			conn_kill(conn);
 		else
 			drained = false;
@@ -42,7 +45,7 @@ static bool drain(struct net_loop *loop)
 	return drained || uv_now(&loop->uv) >= loop->stop_at_ms;
 }
 
-/* Runs before a poll that does not block, and a turn follows. */
+/* Runs before a poll that does not block; `process` follows. */
 static void on_resume(uv_idle_t *resume)
 {
 	conn_resume_all(resume->data);
@@ -53,11 +56,11 @@ static void on_check(uv_check_t *check)
 {
 	struct net_loop *loop = check->data;
 
-	loop_turn(loop);
-	round_begin(loop);
+	loop_process(loop);
+	fairness_begin(loop);
 	if (loop->may_accept)
 		accept_resume(loop);
-	if (!loop->ready.first && !loop->again)
+	if (!loop->ready.first && !loop->run_again)
 		uv_idle_stop(&loop->resume);
 	switch (loop->phase) {
 	case LOOP_RUNNING:
@@ -89,7 +92,7 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 	}
 }
 
-/* Nothing else to do: a turn follows each poll. */
+/* Only clears the alarm: `process` follows each poll. */
 static void on_alarm(uv_poll_t *alarm, int status, int events)
 {
 	struct net_loop *loop = alarm->data;
@@ -106,12 +109,12 @@ static void on_tick(uv_timer_t *tick)
 	uint64_t now = uv_now(&loop->uv);
 
 	LIST_EACH(&loop->conns, struct net_conn, node, conn)
-		conn_tick(conn, now);
-	gate_tick(loop);
+	conn_tick(conn, now);
+	conn_limit_tick(loop);
 	accept_resume(loop);
 }
 
-static bool watch(struct net_loop *loop, uv_poll_t *poll, int fd, uv_poll_cb callback)
+static bool poll_readable(struct net_loop *loop, uv_poll_t *poll, int fd, uv_poll_cb callback)
 {
 	poll->data = loop;
 	return fd >= 0 && uv_poll_init(&loop->uv, poll, fd) == 0 &&
@@ -124,7 +127,7 @@ static void close_handle(uv_handle_t *handle, void *context)
 	uv_close(handle, NULL);
 }
 
-/* Once all handles are closed. */
+/* All handles must be closed. */
 static void free_loop(struct net_loop *loop)
 {
 	uv_loop_close(&loop->uv);
@@ -136,7 +139,7 @@ static void free_loop(struct net_loop *loop)
 }
 
 int net_loop_open(struct net_loop **out, const struct net_options *options,
-                  const struct net_owner *owner, void *context, struct net_gate *gate)
+                  const struct net_owner *owner, void *context, struct net_conn_limit *limit)
 {
 	struct net_loop *loop = calloc(1, sizeof *loop);
 
@@ -148,15 +151,15 @@ int net_loop_open(struct net_loop **out, const struct net_options *options,
 	loop->options = *options;
 	loop->owner = owner;
 	loop->context = context;
-	loop->gate = gate;
+	loop->limit = limit;
 	loop->accepting = true;
 	loop->on_resume = on_resume;
-	loop->round = 1; /* no connection was handed over in it */
+	loop->iteration = 1; /* new connections have 0: not handed over yet */
 	loop->check.data = loop->tick.data = loop->resume.data = loop;
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	loop->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (!watch(loop, &loop->wake, loop->wake_fd, on_wake) ||
-	    !watch(loop, &loop->alarm, loop->alarm_fd, on_alarm)) {
+	if (!poll_readable(loop, &loop->wake, loop->wake_fd, on_wake) ||
+	    !poll_readable(loop, &loop->alarm, loop->alarm_fd, on_alarm)) {
 		uv_walk(&loop->uv, close_handle, NULL);
 		uv_run(&loop->uv, UV_RUN_DEFAULT);
 		free_loop(loop);
@@ -182,7 +185,7 @@ void net_loop_close(struct net_loop *loop)
 		return;
 	if (loop->phase != LOOP_ENDED)
 		end_loop(loop);
-	uv_run(&loop->uv, UV_RUN_DEFAULT); /* watches and connections closed since it ended */
+	uv_run(&loop->uv, UV_RUN_DEFAULT); /* descriptors and connections closed since the loop ended */
 	while (loop->listeners) {
 		struct listen_handle *handle = loop->listeners;
 
@@ -195,16 +198,16 @@ void net_loop_close(struct net_loop *loop)
 }
 
 /*
- * Not uv_async_send(): its receiver spins until the sender has come back from
- * the write that woke it. A sender that is descheduled there, as when the woken thread
- * takes its processor, stalls the loop and all its connections until it runs again.
+ * Does not use uv_async_send(), whose receiver spins until the sender has returned from the write
+ * that woke it. If the sender is descheduled there, for example because the woken thread gets its
+ * processor, the loop and all its connections stall until the sender runs again.
  */
 void net_loop_wake(struct net_loop *loop)
 {
 	eventfd_write(loop->wake_fd, 1);
 }
 
-/* Not uv_timer_start(): its clock is that of the loop's last turn, in milliseconds. */
+/* Does not use uv_timer_start(), whose clock is that of the last iteration, in milliseconds. */
 void net_loop_alarm(struct net_loop *loop, uint64_t at_ns)
 {
 	struct itimerspec at = {

@@ -1,47 +1,50 @@
 /*
- * net.h: one event loop per thread, listeners, connections.
+ * net.h: runs an event loop per thread, with its listeners and connections.
  *
- * It moves bytes and knows no protocol. It calls back the owner of the loop, and for each
- * connection the functions of its kind:
+ * The loop moves bytes and knows no protocol. An *iteration* is one pass: the loop polls the
+ * sockets, reads those that are ready, and hands the input to its owner. A *batch* is all input
+ * that is handed over between two calls of `process`; an iteration has one batch, or several if
+ * the memory for input runs out. The loop calls its owner, and for each connection the functions of
+ * the connection's kind:
  *
- *   open    the connection was accepted, or net_loop_dial has connected it.
- *   data    hands over all bytes of the connection that were not consumed yet,
- *           contiguous. Once a turn for each connection. Returns how many are
- *           consumed. Those stay where they are until the next `turn` has returned;
- *           the rest comes again with more behind it, at any address.
- *   close   the connection has ended, and what was handed over for it is answered. Called
- *           exactly once for each connection that was opened or dialled, however it ended;
- *           net_conn_error tells why.
+ *   open     The connection was accepted, or net_loop_dial has connected it.
+ *   data     Gets all bytes of the connection that were not consumed yet, contiguous, at most once
+ *            an iteration. Returns how many are consumed. Consumed bytes stay where they are until
+ *            the next `process` has returned; the others are handed over again with more behind
+ *            them, at any address.
+ *   close    The connection has ended, and the batch that has its last input is answered. Called
+ *            exactly once for each connection that was opened or dialled, however it ended;
+ *            net_conn_error returns why.
  *
- *   turn    everything that was ready has been handed over: answer it. Called
- *           once per turn of the loop, also when nothing came, and when
- *           net_loop_alarm's time has come.
- *   trouble tells what an operator should know.
- *   full    tells whether as many connections are open as the gate admits, when it changes.
+ *   process  Answers the batch. Called at least once an iteration, also when there was no input and
+ *            when the time of net_loop_alarm has come.
+ *   warn     Reports a problem that an operator should know.
+ *   full_changed  The limit of connections is reached, or no longer.
  *
- * Replies are appended to net_conn_out; each connection is written once per
- * turn, as long as the replies to one are appended together. An owner may append output
- * that answers no request at any time, to any connection that is not closed: a turn
- * follows at once and writes it.
+ * The owner appends replies to net_conn_output. The loop writes each connection once per batch, as
+ * long as the replies to one connection are appended together. An owner may append output that
+ * answers no request at any time, to any connection that is not closed: `process` is called at once
+ * and then the output is written.
  *
- * The owner counts the answers of a connection that come in later turns (net_conn_hold),
- * and the memory that it keeps for them. While there are any, a peer that ends its side counts
- * as gone, because a half-close looks like a close: `close` is called, except while the owner is
- * at work on an answer (NET_AT_WORK). No timeout but that of writing applies.
+ * The owner counts the pending answers of a connection, which are given in later iterations
+ * (net_conn_add_pending), and the memory that it needs for them. While a connection has pending
+ * answers, the end of the peer's input counts as the end of the peer, because a half-close looks
+ * like a close: `close` is called, except while the owner works on an answer (NET_AT_WORK). No
+ * timeout but that of writing applies.
  *
- * A filter (struct net_filter) may stand between the socket and the owner of a connection,
- * such as for TLS. A library with a descriptor of its own uses net_watch.
+ * A filter (struct net_filter), such as TLS, may stand between the socket and the owner of a
+ * connection. net_descriptor_open polls a descriptor that belongs to a library.
  *
- * Memory: an idle connection has no buffers. `input_max` bounds the input that is not
- * consumed; a filter may pass it by READ_MAX, the longest read. NET_OUT_MAX and one turn's
- * replies bound the output that the peer does not read and the memory kept for answers;
- * NET_HELD_MAX bounds that memory for all connections of a loop together, except one answer of
- * each. Past a bound the connection is not handed over until it drains or an answer has come.
- * The loop then reads only enough to see that a peer that waits for an answer has gone;
- * otherwise it asks the kernel.
+ * Memory: an idle connection has no buffers. `input_max` bounds the input that is not consumed; a
+ * filter may exceed it by READ_MAX, the longest read. NET_OUT_MAX and the replies to one batch
+ * bound, for each connection, the output that the peer does not read and the memory for pending
+ * answers. NET_PENDING_MAX bounds the memory for the pending answers of all connections of a loop,
+ * except one answer of each. Past a bound the connection's input is not handed over until its
+ * output drains or an answer is given. Meanwhile the loop reads only a little, to notice that a
+ * peer that waits for an answer has left; after that it asks the kernel.
  *
- * Threads: a loop belongs to the thread that runs it; only net_loop_wake and
- * net_loop_stop may be called by others.
+ * Threads: a loop belongs to the thread that runs it. Other threads may call only net_loop_wake and
+ * net_loop_stop.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -55,32 +58,32 @@
 #include "base/network/ip.h"
 #include "base/slice.h"
 
-#define NET_OUT_MAX  ((size_t)256 << 10)
-#define NET_HELD_MAX ((size_t)32 << 20)
+#define NET_OUT_MAX     ((size_t)256 << 10)
+#define NET_PENDING_MAX ((size_t)32 << 20)
 
 struct net_address;
 struct net_loop;
 struct net_conn;
-struct net_watch;
+struct net_descriptor;
 
 struct net_owner {
-	void (*turn)(void *context);
-	void (*trouble)(void *context, const char *what, const char *why);
-	void (*full)(void *context, bool full);
+	void (*process)(void *context);
+	void (*warn)(void *context, const char *what, const char *why);
+	void (*full_changed)(void *context, bool full);
 };
 
 /*
- * Counts the accepted connections of all loops of a process. When `max` are open, each loop
- * accepts NET_RESERVE more, so that an operator gets in whoever fills the gate. A connection of
- * the reserve (net_conn_enter says so) must bring its first request within NET_RESERVE_MS, and
- * the oldest makes room for the next.
+ * Limits the accepted connections of all loops of a process. When `max` are open, each loop accepts
+ * NET_RESERVE more, so that an operator gets in even if other clients use up the limit. A
+ * connection of the reserve must send its first request within NET_RESERVE_MS; when the reserve is
+ * full, a new connection replaces the oldest.
  */
-struct net_gate {
+struct net_conn_limit {
 	_Atomic size_t max; /* the owner may change it while loops run */
 	_Atomic size_t open;
 	_Atomic size_t reserved;   /* connections in the loops' reserves */
-	_Atomic uint64_t rejected; /* connections of the reserves that were refused or closed unheard */
-	_Atomic bool full;         /* as owners know it */
+	_Atomic uint64_t rejected; /* connections of the reserves refused or closed without a request */
+	_Atomic bool full;         /* the last value that full_changed reported */
 };
 
 #define NET_RESERVE    32
@@ -90,41 +93,40 @@ struct net_options {
 	size_t input_max;
 	uint64_t request_timeout_ms; /* from a request's first byte to its last */
 	uint64_t write_timeout_ms;   /* without a byte of progress while output waits */
-	uint64_t stop_timeout_ms;    /* for unfinished and held requests, once stopped */
-	uint64_t tick_ms;            /* between two looks at the timeouts: one timer a loop */
+	uint64_t stop_timeout_ms;    /* for unfinished and pending requests, once stopped */
+	uint64_t tick_ms;            /* between two checks of all timeouts: one timer a loop */
 };
 
 #define NET_OPTIONS_DEFAULT ((struct net_options){81 << 10, 10000, 60000, 3000, 500})
 
 /* The state of a filter. */
 enum net_filter_state {
-	NET_FILTER_READY,    /* it passes bytes on in both ways, and keeps none */
-	NET_FILTER_PARTIAL,  /* the same, but it keeps the beginning of something */
-	NET_FILTER_GREETING, /* it needs more input before it takes the owner's output */
-	NET_FILTER_END,      /* the peer will send no more */
+	NET_FILTER_READY,     /* passes bytes on in both directions; none are buffered */
+	NET_FILTER_PARTIAL,   /* the same, but the beginning of a record is buffered */
+	NET_FILTER_HANDSHAKE, /* needs more input before it accepts the owner's output */
+	NET_FILTER_END,       /* the peer will send no more */
 };
 
 /*
- * A filter between the socket and the owner of a connection. It sees all bytes in both ways
- * and appends what becomes of them. A struct around this one may hold its configuration.
- * While it greets, the loop keeps the owner's output; a connection that greets or keeps
- * a part for longer than request_timeout_ms is closed.
+ * Transforms the bytes between the socket and the owner of a connection, in both directions. A
+ * larger struct that contains this one may hold the filter's configuration. During the handshake
+ * the loop buffers the owner's output. A connection whose handshake or partial record takes longer
+ * than request_timeout_ms is closed.
  */
 struct net_filter {
-	size_t size; /* bytes that it keeps per connection: `state`, zeroed at first */
+	size_t size; /* bytes of `state` for each connection, zeroed at first */
 	/*
-	 * `bytes` came from the socket; first it is called without any, when the connection
-	 * begins. Appends to `in` what the owner is to see, and to `wire` what it has to say
-	 * itself. Returns an enum net_filter_state, or an error (below 0): the connection ends
-	 * when `wire` is written.
+	 * Transforms `bytes` of the socket. The first call, when the connection begins, has no bytes.
+	 * Appends to `in` the input for the owner, and to `wire` the filter's own output. Returns an
+	 * enum net_filter_state, or an error (below 0): the connection ends when `wire` is written.
 	 */
 	int (*read)(const struct net_filter *filter, void *state, struct slice bytes, struct buffer *in,
 	            struct buffer *wire);
-	/* Appends to `wire` what becomes of the owner's `bytes`; none: its output has ended. */
+	/* Transforms the owner's `bytes` and appends to `wire`. No bytes: the output has ended. */
 	void (*write)(const struct net_filter *filter, void *state, struct slice bytes,
 	              struct buffer *wire);
 	/*
-	 * Frees what `state` refers to; NULL if there is nothing to free. Once, behind the kind's
+	 * Frees what `state` refers to; NULL if there is nothing to free. Called once, after the kind's
 	 * `close`.
 	 */
 	void (*close)(const struct net_filter *filter, void *state);
@@ -136,15 +138,15 @@ struct net_kind {
 	size_t (*data)(void *context, struct net_conn *conn, struct slice bytes);
 	void (*close)(void *context, struct net_conn *conn);
 	/*
-	 * The loop was stopped, and all that the connection has sent is answered; or it was idle for
-	 * too long. It ends when what is appended to its output is written. Once for each. Returns
-	 * whether that is anything. NULL if it never is.
+	 * Called once, before the loop ends a connection because the loop was stopped and all requests
+	 * are answered, or because the connection was idle for too long. May append last output;
+	 * returns whether it did. NULL if there never is any.
 	 */
 	bool (*stop)(void *context, struct net_conn *conn);
-	size_t conn_size; /* bytes that the owner keeps per connection, see net_conn_data */
+	size_t conn_size; /* bytes that the owner needs per connection, see net_conn_data */
 	const void *tag;  /* the owner's, see net_conn_tag */
 	const struct net_filter *filter; /* NULL for none */
-	/* Between requests; NULL or 0: for ever. The owner may change it at any time. */
+	/* Between requests; no timeout if NULL or 0. The owner may change it at any time. */
 	const _Atomic uint64_t *idle_timeout_ms;
 };
 
@@ -153,22 +155,23 @@ struct net_listener {
 	struct net_kind kind;
 };
 
-/** 0, ENOMEM or EIO. `options` are copied; `owner` and `gate` must outlive the loop. */
+/** 0, ENOMEM or EIO. `options` are copied; `owner` and `limit` must outlive the loop. */
 int net_loop_open(struct net_loop **out, const struct net_options *options,
-                  const struct net_owner *owner, void *context, struct net_gate *gate);
-/** Takes the socket, also on error (EIO, ENOMEM). Before net_loop_run. */
+                  const struct net_owner *owner, void *context, struct net_conn_limit *limit);
+/** Takes over the socket, also on error (EIO, ENOMEM). Call it before net_loop_run. */
 int net_loop_listen(struct net_loop *loop, const struct net_listener *listener);
-/** Runs until net_loop_stop, and then until all is answered or stop_timeout_ms over. */
+/** Runs until net_loop_stop, and then until all is answered or stop_timeout_ms is over. */
 void net_loop_run(struct net_loop *loop);
-/** Closes all connections and listeners. Not while it runs. */
+/** Closes all connections and listeners. Not while the loop runs. */
 void net_loop_close(struct net_loop *loop);
 
 /**
- * Connects to an address. `open` tells that it is connected; `close`, without `open`, that
- * it failed or took longer than `timeout_ms`. Output may be appended at once. The gate does
- * not count it, and it lasts while a loop that was stopped answers the others. It is read
- * whatever it has unread, and in a crowd as well: clients wait for it. `kind` must outlive it.
- * NULL: no memory, or the loop has ended.
+ * Connects to an address. `open` is called once it is connected; `close`, without `open`, if
+ * connecting failed or took longer than `timeout_ms`. Output may be appended at once. The
+ * connection does not count in the limit, and stays open while a stopped loop answers clients. It
+ * is read even if its peer does not read, and in full reads however many connections are busy,
+ * because clients wait for it. `kind` must outlive the connection. Returns NULL if there is no
+ * memory or the loop has ended.
  */
 struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kind,
                                const struct net_address *to, uint64_t timeout_ms);
@@ -176,111 +179,112 @@ struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kin
 enum net_event {
 	NET_READABLE = 1,
 	NET_WRITABLE = 2,
-	NET_TIME = 4, /* the time of net_watch_alarm has come */
+	NET_TIMER_EXPIRED = 4, /* of net_descriptor_set_timer */
 };
 
 /**
- * Watches a library's descriptor, which stays its own; it is non-blocking from now on.
- * `ready` is told what has come, of what net_watch_for asked for; an error of the descriptor
- * counts as all of that. A turn follows. ENOMEM, EIO (such as for a regular file).
+ * Polls a library's descriptor, which the library still closes; makes it non-blocking. `ready`
+ * gets those events of net_descriptor_set_events that have occurred; an error of the descriptor
+ * counts as all of them. `process` follows. ENOMEM, EIO (such as for a regular file).
  */
-int net_watch_open(struct net_watch **out, struct net_loop *loop, int fd,
-                   void (*ready)(void *context, unsigned events), void *context);
-/** NET_READABLE, NET_WRITABLE or both, until the next call; 0 for nothing, as at first. */
-void net_watch_for(struct net_watch *watch, unsigned events);
-/** NET_TIME, once, after so long; 0 for never again. The last call counts. */
-void net_watch_alarm(struct net_watch *watch, uint64_t after_ms);
-/** Before the descriptor is closed, and before net_loop_close. `ready` may call it. */
-void net_watch_close(struct net_watch *watch);
+int net_descriptor_open(struct net_descriptor **out, struct net_loop *loop, int fd,
+                        void (*ready)(void *context, unsigned events), void *context);
+/** Polls for NET_READABLE, NET_WRITABLE, both, or 0 for none (the default), until the next call. */
+void net_descriptor_set_events(struct net_descriptor *descriptor, unsigned events);
+/** Reports NET_TIMER_EXPIRED once after this time; 0: never. Replaces the timer before. */
+void net_descriptor_set_timer(struct net_descriptor *descriptor, uint64_t after_ms);
+/** Call it before the descriptor is closed, and before net_loop_close. `ready` may call it. */
+void net_descriptor_close(struct net_descriptor *descriptor);
 
-/** Makes the loop take a turn, even when nothing is ready. */
+/** Makes the loop call `process`, even if no socket is ready. */
 void net_loop_wake(struct net_loop *loop);
 /**
- * Makes it take a turn at `at_ns` of the monotonic clock, at once when that is past;
- * 0: not any more. One time a loop: the last call counts. Its own thread only.
+ * Makes the loop call `process` at `at_ns` of the monotonic clock, at once if that is past. 0
+ * cancels the alarm. A loop has one alarm: the last call counts. Its own thread only.
  */
 void net_loop_alarm(struct net_loop *loop, uint64_t at_ns);
-/** Whether a loop that was stopped is to wait for its owner, too, within stop_timeout_ms. */
-void net_loop_keep(struct net_loop *loop, bool keep);
-/** Ends accepting; what was received is answered and written, then the loop ends. */
+/** Sets whether a stopped loop waits for its owner, too, within stop_timeout_ms. */
+void net_loop_delay_end(struct net_loop *loop, bool delay);
+/** Ends accepting. The loop ends when the input received by now is answered and written. */
 void net_loop_stop(struct net_loop *loop);
 
 /** Append replies to this buffer, until the next call for another connection. */
-struct buffer *net_conn_out(struct net_conn *conn);
-/** Writes what the last net_conn_out gathered. The loop does it after `turn`. */
+struct buffer *net_conn_output(struct net_conn *conn);
+/** Writes the output of the last net_conn_output. The loop does it after `process`. */
 void net_loop_flush(struct net_loop *loop);
 /**
- * How many bytes of replies it may still be given: NET_OUT_MAX less what waits, what was
- * written in this turn, and what its owner keeps. 0: consume nothing further, it will come
- * again.
+ * How many bytes of replies the connection may still get: NET_OUT_MAX less its unread output, the
+ * output of this batch, and the memory of its pending answers. At 0 consume nothing further: the
+ * input is handed over again.
  */
-size_t net_conn_room(const struct net_conn *conn);
-/** It has had its share of this turn: consume nothing further, it will come again. */
+size_t net_conn_output_space(const struct net_conn *conn);
+/** The connection has used up its share of this batch: its other input is handed over again. */
 void net_conn_yield(struct net_conn *conn);
 /**
- * Sets or clears one of its owner's reasons, a bit each, to take no requests of it in this turn or
- * later ones. While there is a reason, input is only handed over when more has come, up to 4 KiB,
- * and its owner consumes none.
+ * Sets or clears one of the owner's reasons, a bit each, to accept no requests of a connection in
+ * this batch or later ones. While there is a reason, input is handed over only when more has
+ * arrived, up to 4 KiB, and the owner must consume none.
  */
-void net_conn_put_off(struct net_conn *conn, unsigned char reason, bool put_off);
+void net_conn_suspend(struct net_conn *conn, unsigned char reason, bool suspend);
 /*
- * A reason that the network knows, too: the owner works on a request, for several turns. It waits
- * for nothing meanwhile, so a peer that sends no more gets the answer.
+ * A reason that the loop knows, too: the owner works on a request, over several iterations. It does
+ * not wait for anything meanwhile, so a peer that has ended its output still gets the answer.
  */
 #define NET_AT_WORK 0x80u
-/** The part of a `whole` share that a connection gets in this turn: less, the more ask at once. */
-size_t net_loop_share(const struct net_loop *loop, size_t whole);
-/** So much was answered in this round that costly requests should wait for the next. */
-bool net_loop_is_busy(const struct net_loop *loop);
-/** Its owner has done other work in this round, as much as so many bytes would be. */
-void net_loop_spend(struct net_loop *loop, size_t bytes);
 /**
- * While its owner takes a turn: the next poll does not block, so that another turn follows at once.
+ * The part of a `whole` share that a connection may use in this iteration. The more connections
+ * have input, the smaller it is.
  */
-void net_loop_again(struct net_loop *loop);
+size_t net_loop_share(const struct net_loop *loop, size_t whole);
+/** Whether this iteration has done so much work that costly requests should wait for the next. */
+bool net_loop_is_busy(const struct net_loop *loop);
+/** Adds the owner's other work to that of this iteration, as so many bytes. */
+void net_loop_charge(struct net_loop *loop, size_t bytes);
+/** For `process`: the next poll does not block, so `process` is called again at once. */
+void net_loop_run_again(struct net_loop *loop);
 /**
- * Ends it: no more input is handed over, and it closes when all replies are written, held ones
- * too. At once when it is not connected yet.
+ * Hands over no more input, and closes the connection when all its replies, pending ones too, are
+ * written. Closes it at once if it is not connected yet.
  */
 void net_conn_finish(struct net_conn *conn);
 
-/** Closes without waiting for anything; `close` is called later, by the loop. */
+/** Closes without waiting for anything; the loop calls `close` later. */
 void net_conn_abort(struct net_conn *conn);
-/** The reason why it failed, such as "connection refused"; NULL if it has not. */
+/** Why the connection failed, such as "connection refused"; NULL if it has not failed. */
 const char *net_conn_error(const struct net_conn *conn);
 
 /**
- * Whether the gate has admitted it; a connection of the reserve is admitted now if there is room
- * by now. If not, it serves an operator's requests only: refuse others by net_conn_reject, and
- * finish it.
+ * Returns whether the connection counts in the limit. A connection of the reserve is moved into the
+ * limit if that has capacity now. If it has none, serve operators' requests only: refuse others
+ * with net_conn_reject and net_conn_finish.
  */
-bool net_conn_enter(struct net_conn *conn);
-/** Counts a request that was refused for want of room. */
+bool net_conn_admit(struct net_conn *conn);
+/** Counts a request that was refused because the limit of connections is reached. */
 void net_conn_reject(struct net_conn *conn);
 
 /**
- * The owner has consumed the beginning of a request that has not ended yet, and numbers it `part`.
- * The request has as much time as input that is not consumed, from the first call with its number.
- * 0 says that there is no such request.
+ * Reports that the owner has consumed the beginning of a request but not its end. The request's
+ * timeout runs from the first call with its number `part`. 0: there is no such request.
  */
-void net_conn_part(struct net_conn *conn, uint64_t part);
+void net_conn_set_partial(struct net_conn *conn, uint64_t part);
 
-/** One more answer comes in a later turn, and takes `bytes` of memory until then. */
-void net_conn_hold(struct net_conn *conn, size_t bytes);
-/** An answer that is to come takes so many bytes more. */
-void net_conn_grow(struct net_conn *conn, size_t bytes);
-/** That answer is in net_conn_out, or will not come. */
-void net_conn_release(struct net_conn *conn, size_t bytes);
-/** Whether its peer has left, even behind input that was not read yet. It will be closed. */
-bool net_conn_is_gone(const struct net_conn *conn);
+/** Adds a pending answer, which needs `bytes` of memory until it is given. */
+void net_conn_add_pending(struct net_conn *conn, size_t bytes);
+/** A pending answer needs so many bytes more. */
+void net_conn_grow_pending(struct net_conn *conn, size_t bytes);
+/** A pending answer of `bytes` is in net_conn_output, or is cancelled. */
+void net_conn_remove_pending(struct net_conn *conn, size_t bytes);
+/** Whether the peer has ended its output, even behind input that was not read. It will be closed.
+ */
+bool net_conn_peer_has_left(const struct net_conn *conn);
 
-/** The owner's `conn_size` bytes, zeroed when it opens, aligned for any type. */
+/** The owner's `conn_size` bytes, zeroed when the connection opens, aligned for any type. */
 void *net_conn_data(struct net_conn *conn);
 const void *net_conn_tag(const struct net_conn *conn);
 const struct ip *net_conn_peer(const struct net_conn *conn);
-/** The state of its filter, or NULL. */
+/** The state of the connection's filter, or NULL. */
 void *net_conn_filter(struct net_conn *conn);
-/** The account of the program at the other end of a Unix socket. Returns false if it is none. */
-bool net_conn_account(struct net_conn *conn, uint64_t *user);
+/** The user ID of the program at the other end of a Unix socket. False for other sockets. */
+bool net_conn_peer_uid(struct net_conn *conn, uint64_t *user);
 
 #endif

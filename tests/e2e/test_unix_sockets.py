@@ -147,7 +147,7 @@ def test_errors_tell_the_setting_and_its_place(place):
     file = place / "weir.yaml"
     (place / "text").write_text("precious")
     for address, message in [
-            (f"unix:{place}/text", f"http: can't listen on unix:{place}/text: it is a file, and no socket"),
+            (f"unix:{place}/text", f"http: can't listen on unix:{place}/text: the file exists and is not a socket"),
             (f"unix:{place}/none/a", f"http: can't listen on unix:{place}/none/a: No such file or directory"),
             ("unix:/" + 107 * "a", "expected a path of at most 107 bytes behind unix:, found 108"),
             ("unix:weir.sock", "expected HOST:PORT with a numeric host, or unix:/PATH, found 'unix:weir.sock'")]:
@@ -196,7 +196,7 @@ def test_a_file_that_can_t_be_given_away_does_not_stay(place):
     failed = subprocess.run(["timeout", "-k", "1", str(PATIENCE), "setpriv", "--reuid=nobody", "--clear-groups", WEIR,
                              "serve", "-c", file], capture_output=True, text=True, check=False)
     assert failed.returncode == 1, failed
-    assert "this process may not give it to its owner or group" in failed.stderr
+    assert "this process may not change the owner or group of the file" in failed.stderr
     assert not list(place.glob("*.sock"))
 
 

@@ -121,7 +121,7 @@ static const struct user *find_own(const struct users *users, struct net_conn *c
 
 	if (tls)
 		tls_each_name(tls, has_certificate, &by);
-	else if (net_conn_account(conn, &account))
+	else if (net_conn_peer_uid(conn, &account))
 		by.user = users_find_account(users, account);
 	return by.user;
 }
@@ -212,7 +212,7 @@ bool login_take(struct decider *decider, struct login_queue *queue, struct net_c
 	decider->user = NULL;
 	if (prove(decider, queue, conn, &request->origin->login))
 		return true;
-	net_conn_put_off(conn, CLIENT_LOGIN, true);
+	net_conn_suspend(conn, CLIENT_LOGIN, true);
 	return false;
 }
 
@@ -268,7 +268,7 @@ static void finish(struct login_job *job)
 		of->job = NULL;
 		of->mark = job->mark;
 		of->status = right ? WEIR_OK : job->result < 0 ? job->result : WEIR_EAUTH;
-		net_conn_put_off(job->client->conn, CLIENT_LOGIN, false);
+		net_conn_suspend(job->client->conn, CLIENT_LOGIN, false);
 	}
 	free_job(job);
 }
@@ -300,7 +300,7 @@ void login_cancel(struct net_conn *conn)
 		return;
 	of->job->client = NULL;
 	of->job = NULL;
-	net_conn_put_off(conn, CLIENT_LOGIN, false);
+	net_conn_suspend(conn, CLIENT_LOGIN, false);
 }
 
 void login_close(struct login_queue *queue)

@@ -31,11 +31,11 @@ static void send(struct stream *stream)
 	struct decider *decider = stream->of->pending->decider;
 	struct events *events = decider->shared->events;
 	struct net_conn *conn = stream->held.conn;
-	struct buffer *out = net_conn_out(conn);
+	struct buffer *out = net_conn_output(conn);
 	size_t len = out->len;
 
 	if (pending_is_next(&stream->held) && stream->number != events_next(events))
-		stream->number = events_read(events, stream->number, net_conn_room(conn), out);
+		stream->number = events_read(events, stream->number, net_conn_output_space(conn), out);
 	run_advance(decider);
 	if (may_follow(decider, conn))
 		return;
@@ -49,7 +49,7 @@ static void beat(struct pending *pending, struct held *held, uint64_t now_ns)
 
 	send(stream);
 	if (pending_is_next(held))
-		buffer_add(net_conn_out(stream->held.conn), ":\n\n", 3);
+		buffer_add(net_conn_output(stream->held.conn), ":\n\n", 3);
 	pending_put_off(pending, held, now_ns + STREAM_BEAT_NS);
 }
 

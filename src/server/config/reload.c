@@ -42,7 +42,7 @@ void reload_apply_connections(struct server *server)
 	if (max < rules->connections)
 		log_say(shared->log, LOG_WARNING, "connections_lowered", {"connections", .number = max},
 		        {"wanted", .number = rules->connections}, {"descriptors", .number = descriptors});
-	atomic_store_explicit(&shared->gate.max, max, memory_order_relaxed);
+	atomic_store_explicit(&shared->conn_limit.max, max, memory_order_relaxed);
 	atomic_store_explicit(&shared->idle_timeout_ms[METRICS_HTTP], rules->idle_http_ns / NS_PER_MS,
 	                      memory_order_relaxed);
 	atomic_store_explicit(&shared->idle_timeout_ms[METRICS_RESP], rules->idle_resp_ns / NS_PER_MS,

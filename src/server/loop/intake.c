@@ -174,7 +174,7 @@ __attribute__((noinline)) static void charge(struct waiting *waiting, struct fee
 	size_t more = sat_sub(work_units(work), counted);
 
 	feed->share = sat_sub(feed->share, more);
-	net_loop_spend(waiting->decider->loop, more * BATCH_UNIT_BYTES);
+	net_loop_charge(waiting->decider->loop, more * BATCH_UNIT_BYTES);
 	if (work_split(work))
 		later_split(waiting, work->conn);
 }
@@ -353,7 +353,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	    .client = net_conn_data(conn),
 	    .rest = bytes,
 	    .share = net_loop_share(worker->loop, INTAKE_SHARE),
-	    .reserved = !net_conn_enter(conn),
+	    .reserved = !net_conn_admit(conn),
 	};
 	size_t room;
 
@@ -369,7 +369,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 			intake_answer(worker);
 	} while (look_ahead(worker, &feed));
 	if (feed.protocol->codec->unfinished)
-		net_conn_part(conn, feed.protocol->codec->unfinished(feed.client->session));
+		net_conn_set_partial(conn, feed.protocol->codec->unfinished(feed.client->session));
 	return bytes.len - feed.rest.len;
 }
 
@@ -400,7 +400,7 @@ static bool on_stop(void *context, struct net_conn *conn)
 	protocol_of(conn)->codec->stop(client_of(conn)->session, &words);
 	any = words.len > 0;
 	if (any)
-		buffer_add_slice(net_conn_out(conn), (struct slice){words.data, words.len});
+		buffer_add_slice(net_conn_output(conn), (struct slice){words.data, words.len});
 	buffer_free(&words);
 	return any;
 }

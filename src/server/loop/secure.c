@@ -21,7 +21,7 @@ static int on_read(const struct net_filter *filter, void *state, struct slice by
 	if (status != WEIR_OK)
 		return status;
 	return tls_has_ended(conn->tls)  ? NET_FILTER_END
-	       : !tls_is_ready(conn->tls) ? NET_FILTER_GREETING
+	       : !tls_is_ready(conn->tls) ? NET_FILTER_HANDSHAKE
 	       : tls_has_part(conn->tls)  ? NET_FILTER_PARTIAL
 	                                    : NET_FILTER_READY;
 }

@@ -34,7 +34,7 @@ struct worker_shared {
 	struct reports reports;
 	struct forced_keys forced;
 	struct logins logins;
-	struct net_gate gate;
+	struct net_conn_limit conn_limit;
 	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
 	struct codec_limits limits;
 	size_t threads; /* workers */

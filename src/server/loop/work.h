@@ -46,7 +46,7 @@ struct client_admission {
 	bool is_behind; /* it waits with a batch for those of others */
 };
 
-/* Why a connection is put off (net_conn_put_off), as a set. */
+/* Why a connection is put off (net_conn_suspend), as a set. */
 enum client_put_off {
 	CLIENT_LOGIN = 1,     /* a login's hash is computed */
 	CLIENT_ADMISSION = 2, /* it is in the admission queue, see admission.h */

@@ -68,7 +68,7 @@ static void on_turn(void *context)
 	due_ns = earlier(pending_due(&worker->waiting.pending), worker->waiting.queues.poll_ns);
 	admission_let_in(&worker->admission);
 	if (stops)
-		net_loop_keep(worker->loop, store_clients_steps(&worker->store_clients) > 0);
+		net_loop_delay_end(worker->loop, store_clients_steps(&worker->store_clients) > 0);
 	due_ns = earlier(due_ns, keep_secret(&worker->decider, &worker->keeper));
 	due_ns = earlier(due_ns, others_ns);
 	net_loop_alarm(worker->loop, earlier(due_ns, store_clients_due(&worker->store_clients)));
@@ -89,7 +89,7 @@ static void on_trouble(void *context, const char *what, const char *why)
 static void on_full(void *context, bool full)
 {
 	struct worker_shared *shared = ((struct worker *)context)->shared;
-	size_t open = atomic_load_explicit(&shared->gate.open, memory_order_relaxed);
+	size_t open = atomic_load_explicit(&shared->conn_limit.open, memory_order_relaxed);
 
 	if (full)
 		log_say(shared->log, LOG_WARNING, "connections_full", {"connections", .number = open});
@@ -146,7 +146,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	status = intake_open(worker);
 	if (status != WEIR_OK)
 		return status;
-	status = net_loop_open(&worker->loop, &options, &owner, worker, &shared->gate);
+	status = net_loop_open(&worker->loop, &options, &owner, worker, &shared->conn_limit);
 	worker->decider.loop = worker->logins.loop = worker->loop;
 	if (index == 0)
 		shared->quorum_groups.loop = shared->reports.loop = worker->loop;

@@ -387,7 +387,7 @@ static void go_on(struct decider *decider, struct work *work, struct batch *batc
 	decider->plans = decider->arena;
 	decider->arena = arena;
 	decider->user = user;
-	net_loop_spend(decider->loop, batch->work * BATCH_UNIT_BYTES);
+	net_loop_charge(decider->loop, batch->work * BATCH_UNIT_BYTES);
 	for (size_t i = from; i < batch->begun; i++)
 		batch_keep(decider, &batch->items[i]);
 	handle_fetch(decider->shared->table, batch->items + from, batch->begun - from);

@@ -37,7 +37,7 @@ static void write_out(struct dialed_socket *dialed)
 
 	if (bytes.len == 0)
 		return;
-	buffer_add_slice(net_conn_out(dialed->conn), bytes);
+	buffer_add_slice(net_conn_output(dialed->conn), bytes);
 	connection_out_gone(connection, bytes.len);
 }
 
@@ -125,7 +125,7 @@ static void hang_up(struct redis_transport *transport, void *context)
 struct host_lookup {
 	struct redis_dialer *dialer;
 	struct lookup *query;
-	struct net_watch *watch; /* NULL when the transport has ended */
+	struct net_descriptor *watch; /* NULL when the transport has ended */
 	struct server_transport *transport;
 	struct list_node node; /* of its transport's */
 };
@@ -133,7 +133,7 @@ struct host_lookup {
 static void end_lookup(struct host_lookup *lookup)
 {
 	if (lookup->watch)
-		net_watch_close(lookup->watch);
+		net_descriptor_close(lookup->watch);
 	lookup_close(lookup->query);
 	list_remove(&lookup->transport->lookups, &lookup->node);
 	free(lookup);
@@ -164,12 +164,12 @@ static void *look_up(struct redis_transport *transport, struct redis_dialer *dia
 	list_append(&of->lookups, &lookup->node);
 	lookup->dialer = dialer;
 	lookup->query = lookup_open(host);
-	if (!lookup->query || net_watch_open(&lookup->watch, of->loop, lookup_fd(lookup->query),
+	if (!lookup->query || net_descriptor_open(&lookup->watch, of->loop, lookup_fd(lookup->query),
 	                                     on_found, lookup) != WEIR_OK) {
 		end_lookup(lookup);
 		return NULL;
 	}
-	net_watch_for(lookup->watch, NET_READABLE);
+	net_descriptor_set_events(lookup->watch, NET_READABLE);
 	return lookup;
 }
 
@@ -197,7 +197,7 @@ void server_transport_end(struct server_transport *transport)
 	transport->has_ended = true;
 	LIST_EACH(&transport->lookups, struct host_lookup, node, lookup)
 	{
-		net_watch_close(lookup->watch);
+		net_descriptor_close(lookup->watch);
 		lookup->watch = NULL;
 	}
 }

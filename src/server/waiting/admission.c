@@ -32,7 +32,7 @@ static void join(struct admission *admission, struct net_conn *conn, size_t byte
 	client->admission.weight =
 	    u64_min(u64_max(queued(conn), 1 + bytes / STEP_BYTES), ADMISSION_STEPS);
 	list_append(&admission->clients, &client->admission.node);
-	net_conn_put_off(conn, CLIENT_ADMISSION, true);
+	net_conn_suspend(conn, CLIENT_ADMISSION, true);
 }
 
 static bool is_behind(struct admission *admission, struct net_conn *conn, size_t requests)
@@ -72,7 +72,7 @@ __attribute__((noinline)) static size_t room_in_crowd(struct admission *admissio
                                                       struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
-	size_t room = net_conn_room(conn);
+	size_t room = net_conn_output_space(conn);
 
 	if (store_clients_steps(admission->store_clients) < ADMISSION_STEPS)
 		return room;
@@ -89,7 +89,7 @@ __attribute__((noinline)) static size_t room_in_crowd(struct admission *admissio
 size_t admission_room(struct admission *admission, struct net_conn *conn, size_t bytes)
 {
 	return __builtin_expect(admission->has_stores, 0) ? room_in_crowd(admission, conn, bytes)
-	                                                  : net_conn_room(conn);
+	                                                  : net_conn_output_space(conn);
 }
 
 void admission_let_in(struct admission *admission)
@@ -105,6 +105,6 @@ void admission_let_in(struct admission *admission)
 		admission_leave(admission, client);
 		client->admission.is_next = true;
 		steps += client->admission.weight;
-		net_conn_put_off(client->conn, CLIENT_ADMISSION, false);
+		net_conn_suspend(client->conn, CLIENT_ADMISSION, false);
 	}
 }

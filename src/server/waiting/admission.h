@@ -27,7 +27,7 @@ struct admission {
 
 /**
  * How many bytes of replies a client may be given now that brings so many bytes: at most
- * net_conn_room. 0: consume nothing further, it will come again.
+ * net_conn_output_space. 0: consume nothing further, it will come again.
  */
 size_t admission_room(struct admission *admission, struct net_conn *conn, size_t bytes);
 /**

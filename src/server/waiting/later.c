@@ -76,7 +76,7 @@ void later_split(struct waiting *waiting, struct net_conn *conn)
 	waiting->splits = true;
 	waiting->admission->batches++;
 	client_of(conn)->has_split = true;
-	net_conn_put_off(conn, NET_AT_WORK, true);
+	net_conn_suspend(conn, NET_AT_WORK, true);
 }
 
 static void end_split(struct waiting *waiting, struct net_conn *conn)
@@ -85,7 +85,7 @@ static void end_split(struct waiting *waiting, struct net_conn *conn)
 		return;
 	waiting->admission->batches--;
 	client_of(conn)->has_split = false;
-	net_conn_put_off(conn, NET_AT_WORK, false);
+	net_conn_suspend(conn, NET_AT_WORK, false);
 }
 
 void later_drop(struct waiting *waiting, struct work *work)
@@ -315,7 +315,7 @@ void later_go_on(struct waiting *waiting)
 			break;
 	}
 	if (waiting->split.first)
-		net_loop_again(waiting->decider->loop);
+		net_loop_run_again(waiting->decider->loop);
 }
 
 void later_close(struct waiting *waiting)

@@ -35,13 +35,13 @@ static void append(const struct pending *pending, struct held *held)
 {
 	list_append(&client_of(held->conn)->held, &held->of_client);
 	held->config = server_config_take(pending->decider->config);
-	net_conn_hold(held->conn, held->size);
+	net_conn_add_pending(held->conn, held->size);
 }
 
 static void unlink_held(struct held *held)
 {
 	list_remove(&client_of(held->conn)->held, &held->of_client);
-	net_conn_release(held->conn, held->size);
+	net_conn_remove_pending(held->conn, held->size);
 }
 
 void pending_free(struct held *held)
@@ -116,15 +116,15 @@ void pending_grow(struct held *held, size_t bytes)
 	if (bytes == 0)
 		return;
 	held->size += bytes;
-	net_conn_grow(held->conn, bytes);
+	net_conn_grow_pending(held->conn, bytes);
 }
 
 void pending_send(struct net_conn *conn, struct slice answers)
 {
 	if (__builtin_expect(conn_streams(conn), 0))
-		protocol_of(conn)->codec->send(client_of(conn)->session, answers, net_conn_out(conn));
+		protocol_of(conn)->codec->send(client_of(conn)->session, answers, net_conn_output(conn));
 	else if (answers.len > 0)
-		buffer_add_slice(net_conn_out(conn), answers);
+		buffer_add_slice(net_conn_output(conn), answers);
 }
 
 static void write_answer(struct held *held)
@@ -227,16 +227,16 @@ static void fail(struct pending *pending, struct held *held, struct work *work)
 /* Counts the memory that it keeps now. */
 static void resize(struct held *held, size_t size)
 {
-	net_conn_release(held->conn, held->size);
+	net_conn_remove_pending(held->conn, held->size);
 	held->size = size;
-	net_conn_hold(held->conn, size);
+	net_conn_add_pending(held->conn, size);
 }
 
 /* Without a copy. False: no memory. */
 static bool write_now(struct pending *pending, struct held *held, struct work *work,
                       struct reply *reply)
 {
-	struct buffer *out = net_conn_out(held->conn);
+	struct buffer *out = net_conn_output(held->conn);
 	size_t len = out->len;
 
 	handle_reply(pending->decider, work, reply, out);
@@ -416,7 +416,7 @@ void pending_run(struct pending *pending)
 	while ((first = heap_first(&pending->due)) && first->due <= now_ns) {
 		struct held *held = (struct held *)first;
 
-		if (net_conn_is_gone(held->conn))
+		if (net_conn_peer_has_left(held->conn))
 			let_go(pending, held->conn);
 		else
 			held->kind->due(pending, held, now_ns);

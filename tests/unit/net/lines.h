@@ -41,7 +41,7 @@ struct line {
 
 struct fixture {
 	struct net_loop *loop;
-	struct net_gate gate;
+	struct net_conn_limit conn_limit;
 	struct net_address address;
 	int listener;
 	pthread_t thread;
@@ -110,7 +110,7 @@ static void hold(struct fixture *f, struct net_conn *conn, struct slice text)
 
 	f->held = conn;
 	snprintf(f->held_text, sizeof f->held_text, "%.*s\n", (int)text.len, text.data);
-	net_conn_hold(conn, NET_OUT_MAX); /* nothing more is taken of it meanwhile */
+	net_conn_add_pending(conn, NET_OUT_MAX); /* nothing more is taken of it meanwhile */
 	f->due_ns = UINT64_MAX;
 	if (text.len > 5 && parse_u64((struct slice){text.data + 5, text.len - 5}, &ms)) {
 		f->due_ns = os_monotonic_ns() + ms * NS_PER_MS;
@@ -124,8 +124,8 @@ static void release_due(struct fixture *f)
 {
 	if (!f->held || os_monotonic_ns() < f->due_ns)
 		return;
-	buffer_add_text(net_conn_out(f->held), f->held_text);
-	net_conn_release(f->held, NET_OUT_MAX);
+	buffer_add_text(net_conn_output(f->held), f->held_text);
+	net_conn_remove_pending(f->held, NET_OUT_MAX);
 	f->held = NULL;
 }
 
@@ -133,21 +133,21 @@ static void put_off(struct fixture *f, struct net_conn *conn)
 {
 	f->off = conn;
 	f->reasons = 3;
-	net_conn_put_off(conn, 1, true);
-	net_conn_put_off(conn, 2, true);
+	net_conn_suspend(conn, 1, true);
+	net_conn_suspend(conn, 2, true);
 }
 
 static void take_back(struct fixture *f, unsigned char reason)
 {
 	f->reasons &= ~reason;
-	net_conn_put_off(f->off, reason, false);
+	net_conn_suspend(f->off, reason, false);
 }
 
 static size_t line_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct fixture *f = context;
 	size_t used = 0, taken = 0;
-	bool entered = net_conn_enter(conn);
+	bool entered = net_conn_admit(conn);
 	const char *end;
 
 	if (f->off == conn && f->reasons) {
@@ -157,7 +157,7 @@ static size_t line_data(void *context, struct net_conn *conn, struct slice bytes
 	f->input += bytes.len;
 	if (f->input > f->most_input)
 		f->most_input = f->input;
-	while (net_conn_room(conn) > 0 &&
+	while (net_conn_output_space(conn) > 0 &&
 	       (end = memchr(bytes.data + used, '\n', bytes.len - used)) != NULL) {
 		struct slice text = {bytes.data + used, (size_t)(end - bytes.data) - used};
 
@@ -207,7 +207,7 @@ static void answer(struct fixture *f)
 		f->most_in_a_turn = f->count;
 	for (size_t i = 0; i < f->count; i++) {
 		struct slice text = f->lines[i].text;
-		struct buffer *out = net_conn_out(f->lines[i].conn);
+		struct buffer *out = net_conn_output(f->lines[i].conn);
 		size_t before = out->len;
 		uint64_t big;
 
@@ -266,8 +266,8 @@ static struct fixture *prepare_at(const char *where, const struct net_options *o
 	};
 
 	f->idle_ms = idle_ms;
-	f->gate.max = max_connections;
-	assert_int_equal(net_loop_open(&f->loop, options, &owner, f, &f->gate), WEIR_OK);
+	f->conn_limit.max = max_connections;
+	assert_int_equal(net_loop_open(&f->loop, options, &owner, f, &f->conn_limit), WEIR_OK);
 	signal(SIGPIPE, SIG_IGN);
 	assert_int_equal(net_address_parse(slice_of(where), &f->address, NULL), WEIR_OK);
 	assert_int_equal(net_address_listen(&f->address, &listener.socket, 1, NULL), WEIR_OK);
@@ -311,8 +311,8 @@ static void close_fixture(struct fixture *f)
 	net_address_remove(&f->address);
 	net_loop_close(f->loop);
 	assert_int_equal(f->opened, f->closed);
-	assert_int_equal(f->gate.open, 0);
-	assert_int_equal(f->gate.reserved, 0);
+	assert_int_equal(f->conn_limit.open, 0);
+	assert_int_equal(f->conn_limit.reserved, 0);
 	free(f);
 }
 

@@ -63,7 +63,7 @@ static void redial(struct fixture *f, struct ours *ours)
 	if (!ours->conn)
 		return;
 	*(struct ours **)net_conn_data(ours->conn) = ours;
-	buffer_add_text(net_conn_out(ours->conn), "hello\n");
+	buffer_add_text(net_conn_output(ours->conn), "hello\n");
 }
 
 /* A server that listens, and that is dialled when the loop runs. */
@@ -109,10 +109,10 @@ static void what_is_said_before_it_is_connected_arrives_and_is_answered(void **s
 	say(peer, "welcome");
 	UNTIL(ours.got_len == 7);
 	assert_memory_equal(ours.got, "welcome", 7);
-	client = dial(f); /* the gate has one place, and it is free */
+	client = dial(f); /* one connection may be open, and none is */
 	say(client, "x\n");
 	expect(client, "x\n");
-	assert_int_equal(f->gate.open, 1);
+	assert_int_equal(f->conn_limit.open, 1);
 	assert_int_equal(ours.opened, 1);
 	close(client);
 	finish(f);
@@ -270,7 +270,7 @@ static void it_is_heard_though_it_does_not_read(void **state)
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
 	struct ours ours = {0};
 	int listener = listen_for(f, &ours, 1), peer;
-	struct buffer *out = net_conn_out(ours.conn);
+	struct buffer *out = net_conn_output(ours.conn);
 
 	(void)state;
 	memset(buffer_reserve(out, 64 * NET_OUT_MAX), 'x', 64 * NET_OUT_MAX);

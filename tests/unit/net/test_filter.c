@@ -59,7 +59,7 @@ static int read_frames(const struct net_filter *filter, void *state, struct slic
 		if (frame->len == 1u + frame->bytes[0])
 			end_frame((const struct framing *)filter, frame, in);
 	}
-	return frame->greeted < 3 ? NET_FILTER_GREETING
+	return frame->greeted < 3 ? NET_FILTER_HANDSHAKE
 	       : frame->len > 0   ? NET_FILTER_PARTIAL
 	                          : NET_FILTER_READY;
 }
@@ -275,16 +275,16 @@ static struct caller *caller;
 
 static void call(struct net_conn *conn)
 {
-	size_t len = u64_min(net_conn_room(conn), caller->said.len - caller->sent);
+	size_t len = u64_min(net_conn_output_space(conn), caller->said.len - caller->sent);
 
-	buffer_add(net_conn_out(conn), caller->said.data + caller->sent, len);
+	buffer_add(net_conn_output(conn), caller->said.data + caller->sent, len);
 	caller->sent += len;
 }
 
 static void caller_open(void *context, struct net_conn *conn)
 {
 	(void)context;
-	assert_int_equal(net_conn_room(conn), 0); /* all that may wait for the greeting does */
+	assert_int_equal(net_conn_output_space(conn), 0); /* all that may wait for the greeting does */
 }
 
 static size_t caller_data(void *context, struct net_conn *conn, struct slice bytes)

@@ -8,7 +8,7 @@ enum { COMMANDS = 1000 };
 struct client {
 	struct fixture *f;
 	redisAsyncContext *redis; /* NULL: hiredis has freed it */
-	struct net_watch *watch;
+	struct net_descriptor *watch;
 	unsigned events;
 	size_t replies;
 	bool disconnected;
@@ -27,7 +27,7 @@ static void on_ready(void *context, unsigned events)
 static void watch(struct client *c, unsigned events)
 {
 	c->events = events;
-	net_watch_for(c->watch, events);
+	net_descriptor_set_events(c->watch, events);
 }
 
 static void add_read(void *c)
@@ -54,7 +54,7 @@ static void cleanup(void *context)
 {
 	struct client *c = context;
 
-	net_watch_close(c->watch);
+	net_descriptor_close(c->watch);
 	c->redis = NULL;
 }
 
@@ -88,7 +88,7 @@ static void hiredis_runs_in_our_loop(void **state)
 	(void)state;
 	c.redis = redisAsyncConnect("127.0.0.1", ntohs(f->address.v4.sin_port));
 	assert_int_equal(c.redis->err, 0);
-	assert_int_equal(net_watch_open(&c.watch, f->loop, c.redis->c.fd, on_ready, &c), WEIR_OK);
+	assert_int_equal(net_descriptor_open(&c.watch, f->loop, c.redis->c.fd, on_ready, &c), WEIR_OK);
 	c.redis->data = c.redis->ev.data = &c;
 	c.redis->ev.addRead = add_read;
 	c.redis->ev.delRead = del_read;

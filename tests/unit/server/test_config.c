@@ -74,7 +74,7 @@ static int begin(void **state)
 
 	f->shared.limits = CODEC_LIMITS_DEFAULT;
 	f->shared.threads = WORKERS;
-	f->shared.gate.max = 10;
+	f->shared.conn_limit.max = 10;
 	f->shared.metrics = metrics_open(WORKERS);
 	f->shared.top = top_open(WORKERS);
 	assert_int_equal(weir_table_open(NULL, &f->shared.table, NULL), 0);

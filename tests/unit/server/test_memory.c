@@ -39,7 +39,7 @@ static int start(void **state)
 	struct worker_shared *shared = &f->shared;
 
 	shared->limits = CODEC_LIMITS_DEFAULT;
-	shared->gate.max = 10;
+	shared->conn_limit.max = 10;
 	shared->metrics = metrics_open(1);
 	shared->top = top_open(1);
 	assert_int_equal(weir_table_open(NULL, &shared->table, NULL), 0);

@@ -102,7 +102,7 @@ static void begin(struct scene *it, bool streams)
 	static const char text[] = "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n";
 	struct sockaddr_in address;
 
-	*it = (struct scene){.shared = {.limits = CODEC_LIMITS_DEFAULT, .threads = 1, .gate.max = 10},
+	*it = (struct scene){.shared = {.limits = CODEC_LIMITS_DEFAULT, .threads = 1, .conn_limit.max = 10},
 	                     .codec = lines};
 	it->protocol = (struct worker_protocol){&it->codec, METRICS_RESP};
 	it->codec.streams = streams ? always : NULL;

@@ -42,7 +42,7 @@ struct fixture {
 	struct store store;
 	struct store_client client;
 	struct store *states;
-	struct net_watch *watch;
+	struct net_descriptor *watch;
 	int told;
 	struct store_operation *jobs[JOBS_MAX];
 	_Atomic size_t count;
@@ -112,7 +112,7 @@ static int start(void **state)
 	f->told = eventfd(0, EFD_NONBLOCK);
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->threads = 1;
-	shared->gate.max = 10000;
+	shared->conn_limit.max = 10000;
 	shared->metrics = metrics_open(1);
 	shared->top = top_open(1);
 	shared->stores.main = &f->store;
@@ -127,8 +127,8 @@ static int start(void **state)
 	assert_int_equal(worker_open(&f->worker, shared, 0, f->config), 0);
 	f->worker.store_clients.by_store[0] = &f->client;
 	assert_int_equal(worker_listen(&f->worker, &worker_resp, false, listen_somewhere(&f->address)), 0);
-	assert_int_equal(net_watch_open(&f->watch, f->worker.loop, f->told, complete, f), 0);
-	net_watch_for(f->watch, NET_READABLE);
+	assert_int_equal(net_descriptor_open(&f->watch, f->worker.loop, f->told, complete, f), 0);
+	net_descriptor_set_events(f->watch, NET_READABLE);
 	assert_int_equal(worker_start(&f->worker), 0);
 	*state = f;
 	return 0;
@@ -140,7 +140,7 @@ static int finish(void **state)
 
 	net_loop_stop(f->worker.loop);
 	worker_join(&f->worker);
-	net_watch_close(f->watch);
+	net_descriptor_close(f->watch);
 	worker_close(&f->worker);
 	server_config_drop(f->config);
 	weir_table_close(f->shared.table);
@@ -423,7 +423,7 @@ static void nothing_is_lost_whoever_leaves_when(void **state)
 	}
 	f->is_prompt = true;
 	tell(f);
-	UNTIL(held(f) == 0 && f->count == 0 && f->shared.gate.open == 0);
+	UNTIL(held(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
 }
 
 /* From now on, nothing is in use at the limit's key "k". */
@@ -471,7 +471,7 @@ static bool ask(struct fixture *f, const char *request, unsigned nth, char *answ
 		answer[len] = '\0';
 	}
 	close(fd);
-	UNTIL(held(f) == 0 && f->count == 0 && f->shared.gate.open == 0);
+	UNTIL(held(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
 	return strstr(answer, "$4\r\nlast\r\n");
 }
 

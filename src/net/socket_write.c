@@ -1,15 +1,15 @@
-/* write.c: writes to the socket, and queues what it does not take. */
+/* socket_write.c: writes to the socket of a connection, and queues what it does not accept. */
 #include "net/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define OUT_KEEP ((size_t)1 << 20)
+#define OUTPUT_CAPACITY_MAX ((size_t)1 << 20)
 
 struct write {
 	uv_write_t request;
 	struct net_conn *conn;
-	size_t size; /* of this struct too: small writes must not hide its cost */
+	size_t size; /* with this struct, so that many small writes count for their memory */
 	char data[];
 };
 
@@ -26,10 +26,10 @@ static void on_written(uv_write_t *request, int status)
 	if (status < 0)
 		conn_fail(conn, status);
 	else
-		conn_touch(conn);
+		conn_schedule_update(conn);
 }
 
-/* 0, or an error of libuv. */
+/* Returns 0, or an error of libuv. */
 static int queue_write(struct net_conn *conn, struct slice bytes)
 {
 	struct write *write = malloc(sizeof *write + bytes.len);
@@ -67,10 +67,10 @@ void conn_send(struct net_conn *conn, struct slice bytes)
 		conn_fail(conn, n);
 }
 
-void out_reset(struct buffer *out)
+void output_reset(struct buffer *out)
 {
 	out->len = 0;
 	out->failed = false;
-	if (out->capacity > OUT_KEEP)
+	if (out->capacity > OUTPUT_CAPACITY_MAX)
 		buffer_free(out);
 }

@@ -1,4 +1,4 @@
-/* round.c: shares out the work of a loop; internal.h says how. */
+/* fairness.c: divides the work of an iteration among connections, as internal.h explains. */
 #include "net/internal.h"
 
 static void share_among(struct net_loop *loop, size_t count)
@@ -7,27 +7,27 @@ static void share_among(struct net_loop *loop, size_t count)
 		loop->halvings++;
 }
 
-void round_begin(struct net_loop *loop)
+void fairness_begin(struct net_loop *loop)
 {
-	loop->round++;
+	loop->iteration++;
 	loop->spent = 0;
 	loop->halvings = 0;
-	share_among(loop, loop->handed + loop->ready_count);
-	loop->handed = 0;
+	share_among(loop, loop->delivered + loop->ready_count);
+	loop->delivered = 0;
 }
 
-void round_hand_over(struct net_loop *loop)
+void fairness_count_delivery(struct net_loop *loop)
 {
-	share_among(loop, ++loop->handed);
+	share_among(loop, ++loop->delivered);
 }
 
-void round_go_on(struct net_loop *loop)
+void loop_poll_again(struct net_loop *loop)
 {
 	if (loop->phase != LOOP_ENDED)
 		uv_idle_start(&loop->resume, loop->on_resume);
 }
 
-void round_add_ready(struct net_conn *conn)
+void ready_add(struct net_conn *conn)
 {
 	struct net_loop *loop = conn->loop;
 
@@ -35,10 +35,10 @@ void round_add_ready(struct net_conn *conn)
 		return;
 	list_append(&loop->ready, &conn->ready);
 	loop->ready_count++;
-	round_go_on(loop);
+	loop_poll_again(loop);
 }
 
-void round_remove_ready(struct net_conn *conn)
+void ready_remove(struct net_conn *conn)
 {
 	if (!list_has(&conn->ready))
 		return;
@@ -53,16 +53,16 @@ size_t net_loop_share(const struct net_loop *loop, size_t whole)
 
 bool net_loop_is_busy(const struct net_loop *loop)
 {
-	return loop->spent + loop->out.len >= ROUND_MAX;
+	return loop->spent + loop->out.len >= ITERATION_BYTES_MAX;
 }
 
-void net_loop_again(struct net_loop *loop)
+void net_loop_run_again(struct net_loop *loop)
 {
-	loop->again = true;
-	round_go_on(loop);
+	loop->run_again = true;
+	loop_poll_again(loop);
 }
 
-void net_loop_spend(struct net_loop *loop, size_t bytes)
+void net_loop_charge(struct net_loop *loop, size_t bytes)
 {
 	loop->spent += bytes;
 }

@@ -5,7 +5,7 @@
 /* A library that reads a byte, writes one, waits a moment, and writes one more. */
 struct library {
 	struct fixture *f;
-	struct net_watch *watch;
+	struct net_descriptor *watch;
 	int fd;
 	char said[8]; /* what it was told, a letter each */
 	size_t told;
@@ -22,18 +22,18 @@ static void library_ready(void *context, unsigned events)
 	switch (l->told) {
 	case 1: /* the second byte is left alone */
 		assert_int_equal(read(l->fd, &byte, 1), 1);
-		net_watch_for(l->watch, NET_WRITABLE);
+		net_descriptor_set_events(l->watch, NET_WRITABLE);
 		break;
 	case 2:
 		assert_int_equal(write(l->fd, "x", 1), 1);
-		net_watch_for(l->watch, 0);
-		net_watch_alarm(l->watch, 3600 * 1000);
-		net_watch_alarm(l->watch, 1);
+		net_descriptor_set_events(l->watch, 0);
+		net_descriptor_set_timer(l->watch, 3600 * 1000);
+		net_descriptor_set_timer(l->watch, 1);
 		l->turns = l->f->turns;
 		break;
 	case 3:
 		assert_int_equal(write(l->fd, "y", 1), 1);
-		net_watch_close(l->watch);
+		net_descriptor_close(l->watch);
 		break;
 	}
 }
@@ -48,8 +48,8 @@ static void a_library_is_told_what_it_asks_for_and_keeps_its_descriptor(void **s
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	l.fd = pair[0];
 	say(pair[1], "ab");
-	assert_int_equal(net_watch_open(&l.watch, f->loop, l.fd, library_ready, &l), WEIR_OK);
-	net_watch_for(l.watch, NET_READABLE);
+	assert_int_equal(net_descriptor_open(&l.watch, f->loop, l.fd, library_ready, &l), WEIR_OK);
+	net_descriptor_set_events(l.watch, NET_READABLE);
 	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
 	expect(pair[1], "xy");
 	finish(f);
@@ -67,7 +67,7 @@ static void stop_at_error(void *context, unsigned events)
 	struct library *l = context;
 
 	assert_int_equal(events, NET_READABLE | NET_WRITABLE);
-	net_watch_for(l->watch, 0);
+	net_descriptor_set_events(l->watch, 0);
 	l->told++;
 	net_loop_stop(l->f->loop);
 }
@@ -84,12 +84,12 @@ static void an_error_is_told_as_all_that_is_watched(void **state)
 	reserved = socket(AF_INET, SOCK_STREAM, 0);
 	assert_int_equal(bind(reserved, &nobody.any, net_address_size(&nobody)), 0);
 	assert_int_equal(getsockname(reserved, &nobody.any, &(socklen_t){sizeof nobody}), 0);
-	assert_int_equal(net_watch_open(&l.watch, f->loop, fd, stop_at_error, &l), WEIR_OK);
+	assert_int_equal(net_descriptor_open(&l.watch, f->loop, fd, stop_at_error, &l), WEIR_OK);
 	connect(fd, &nobody.any, net_address_size(&nobody)); /* refused: it listens to nobody */
-	net_watch_for(l.watch, NET_READABLE | NET_WRITABLE);
+	net_descriptor_set_events(l.watch, NET_READABLE | NET_WRITABLE);
 	net_loop_run(f->loop);
 	assert_int_equal(l.told, 1);
-	net_watch_close(l.watch); /* after the loop has ended */
+	net_descriptor_close(l.watch); /* after the loop has ended */
 	close(fd);
 	close(reserved);
 	close_fixture(f);
@@ -98,11 +98,11 @@ static void an_error_is_told_as_all_that_is_watched(void **state)
 static void a_descriptor_that_cannot_be_watched_is_refused(void **state)
 {
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
-	struct net_watch *watch;
+	struct net_descriptor *watch;
 	FILE *file = tmpfile();
 
 	(void)state;
-	assert_int_equal(net_watch_open(&watch, f->loop, fileno(file), library_ready, NULL), WEIR_EIO);
+	assert_int_equal(net_descriptor_open(&watch, f->loop, fileno(file), library_ready, NULL), WEIR_EIO);
 	assert_null(watch);
 	fclose(file);
 	close_fixture(f);
@@ -110,7 +110,7 @@ static void a_descriptor_that_cannot_be_watched_is_refused(void **state)
 
 /* A connection that asked for nothing is told something. */
 struct news {
-	struct net_watch *watch;
+	struct net_descriptor *watch;
 	struct net_conn *conn;
 	size_t size, times;
 };
@@ -123,16 +123,16 @@ static void tell(void *context, unsigned events)
 	char *to;
 
 	(void)context, (void)events;
-	if (news.times == 0 || net_conn_room(news.conn) < news.size) {
-		net_watch_alarm(news.watch, news.times > 0);
+	if (news.times == 0 || net_conn_output_space(news.conn) < news.size) {
+		net_descriptor_set_timer(news.watch, news.times > 0);
 		return;
 	}
-	out = net_conn_out(news.conn);
+	out = net_conn_output(news.conn);
 	to = buffer_reserve(out, news.size);
 	memset(to, 'n', news.size);
 	out->len += news.size;
 	news.times--;
-	net_watch_alarm(news.watch, 1);
+	net_descriptor_set_timer(news.watch, 1);
 }
 
 static size_t subscribe(void *context, struct net_conn *conn, struct slice bytes)
@@ -162,7 +162,7 @@ static void output_that_answers_no_request_is_written_at_once_and_never_runs_out
 	assert_int_equal(net_loop_listen(f->loop, &listener), WEIR_OK);
 	f->address = address;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	assert_int_equal(net_watch_open(&news.watch, f->loop, pair[0], tell, NULL), WEIR_OK);
+	assert_int_equal(net_descriptor_open(&news.watch, f->loop, pair[0], tell, NULL), WEIR_OK);
 	news.size = NET_OUT_MAX / 4; /* in all more than may wait */
 	assert_int_equal(pthread_create(&f->thread, NULL, run, f), 0);
 	fd = dial(f);
@@ -170,7 +170,7 @@ static void output_that_answers_no_request_is_written_at_once_and_never_runs_out
 	assert_int_equal(swallow(fd, 10 * news.size), 10 * news.size);
 	close(fd);
 	stop(f);
-	net_watch_close(news.watch);
+	net_descriptor_close(news.watch);
 	close_fixture(f);
 	close(pair[0]);
 	close(pair[1]);
@@ -184,7 +184,7 @@ static size_t stay(void *context, struct net_conn *conn, struct slice bytes)
 	(void)context;
 	if (begins(bytes, "stay"))
 		stays = conn;
-	buffer_add_text(net_conn_out(conn), "ok\n");
+	buffer_add_text(net_conn_output(conn), "ok\n");
 	return bytes.len;
 }
 
@@ -193,7 +193,7 @@ static void tell_that_stays(void *context, struct net_conn *conn)
 	if (conn == stays)
 		stays = NULL;
 	if (stays)
-		buffer_add_text(net_conn_out(stays), "it left\n");
+		buffer_add_text(net_conn_output(stays), "it left\n");
 	line_close(context, conn);
 }
 

@@ -1,8 +1,9 @@
+/* output.c: gathers the replies to each connection, and bounds them. */
 #include "net/internal.h"
 
 #include "base/number.h"
 
-/* The room of a connection when the loop has none for more than one answer of each. */
+/* The output space of a connection when pending answers have used up NET_PENDING_MAX. */
 #define ONE_ANSWER ((size_t)1 << 10)
 
 void net_loop_flush(struct net_loop *loop)
@@ -23,39 +24,39 @@ void net_loop_flush(struct net_loop *loop)
 		else
 			conn_send(conn, bytes);
 	}
-	out_reset(&loop->out);
+	output_reset(&loop->out);
 }
 
-struct buffer *net_conn_out(struct net_conn *conn)
+struct buffer *net_conn_output(struct net_conn *conn)
 {
 	struct net_loop *loop = conn->loop;
 
 	if (loop->writing != conn) {
 		net_loop_flush(loop);
 		loop->writing = conn;
-		conn_touch(conn);
+		conn_schedule_update(conn);
 	}
 	return &loop->out;
 }
 
-bool conn_is_unsent(const struct net_conn *conn)
+bool conn_has_unsent(const struct net_conn *conn)
 {
 	return conn->queued > 0 || (conn->filter && conn->filter->out.len > 0);
 }
 
-size_t conn_unread(const struct net_conn *conn)
+size_t conn_unread_output(const struct net_conn *conn)
 {
 	size_t fresh = conn->loop->writing == conn ? conn->loop->out.len : 0;
-	size_t kept = conn->filter ? conn->filter->out.len : 0;
+	size_t filtered = conn->filter ? conn->filter->out.len : 0;
 
-	return conn->queued + kept + conn->written + fresh;
+	return conn->queued + filtered + conn->written + fresh;
 }
 
-size_t net_conn_room(const struct net_conn *conn)
+size_t net_conn_output_space(const struct net_conn *conn)
 {
-	size_t room = sat_sub(NET_OUT_MAX, conn_unread(conn) + conn->held_bytes);
+	size_t space = sat_sub(NET_OUT_MAX, conn_unread_output(conn) + conn->pending_bytes);
 
-	if (conn->loop->held_bytes < NET_HELD_MAX)
-		return room;
-	return conn->held > 0 ? 0 : u64_min(room, ONE_ANSWER);
+	if (conn->loop->pending_bytes < NET_PENDING_MAX)
+		return space;
+	return conn->pending > 0 ? 0 : u64_min(space, ONE_ANSWER);
 }
