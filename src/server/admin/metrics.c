@@ -94,7 +94,7 @@ static const struct family of_loops[] = {
     {"weir_transactions_bytes", "gauge", "Memory of commands between MULTI and EXEC.",
      OF_LOOP(kept), .zeros = ALL},
     {"weir_answers_held", "gauge", "Answers that wait for their requests' turns, or for a Redis.",
-     OF_LOOP(held), .zeros = ALL},
+     OF_LOOP(pending_answers), .zeros = ALL},
     {"weir_batches_continued_total", "counter",
      "Turns in which a batch went on that was too much work for one.", OF_LOOP(continued),
      .zeros = ALL},

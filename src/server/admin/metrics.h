@@ -58,7 +58,7 @@ struct metrics_loop {
 		_Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1]; /* the last: above all bounds */
 		_Atomic uint64_t sum;
 	} histograms[METRICS_HISTOGRAM_COUNT];
-	_Atomic uint64_t held;      /* answers, now */
+	_Atomic uint64_t pending_answers; /* answers, now */
 	_Atomic uint64_t cancelled; /* of those held: the client left */
 	_Atomic uint64_t continued; /* batches, once for each turn that they went on in */
 	_Atomic uint64_t kept;      /* bytes, now: of codec_limits.kept */

@@ -7,7 +7,7 @@
 #include "server/waiting/pending.h"
 
 struct stream {
-	struct held held;
+	struct unanswered unanswered;
 	struct streams *of;
 	struct list_node node;
 	uint64_t number; /* of the event that is next */
@@ -30,11 +30,11 @@ static void send(struct stream *stream)
 {
 	struct decider *decider = stream->of->pending->decider;
 	struct events *events = decider->shared->events;
-	struct net_conn *conn = stream->held.conn;
+	struct net_conn *conn = stream->unanswered.conn;
 	struct buffer *out = net_conn_output(conn);
 	size_t len = out->len;
 
-	if (pending_is_next(&stream->held) && stream->number != events_next(events))
+	if (pending_is_next(&stream->unanswered) && stream->number != events_next(events))
 		stream->number = events_read(events, stream->number, net_conn_output_space(conn), out);
 	run_advance(decider);
 	if (may_follow(decider, conn))
@@ -43,25 +43,25 @@ static void send(struct stream *stream)
 	net_conn_abort(conn);
 }
 
-static void beat(struct pending *pending, struct held *held, uint64_t now_ns)
+static void beat(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
 {
-	struct stream *stream = (struct stream *)held;
+	struct stream *stream = (struct stream *)unanswered;
 
 	send(stream);
-	if (pending_is_next(held))
-		buffer_add(net_conn_output(stream->held.conn), ":\n\n", 3);
-	pending_put_off(pending, held, now_ns + STREAM_BEAT_NS);
+	if (pending_is_next(unanswered))
+		buffer_add(net_conn_output(stream->unanswered.conn), ":\n\n", 3);
+	pending_reschedule(pending, unanswered, now_ns + STREAM_BEAT_NS);
 }
 
-static void leave(struct pending *pending, struct held *held)
+static void leave(struct pending *pending, struct unanswered *unanswered)
 {
-	struct stream *stream = (struct stream *)held;
+	struct stream *stream = (struct stream *)unanswered;
 
 	events_leave(pending->decider->shared->events);
 	list_remove(&stream->of->all, &stream->node);
 }
 
-static const struct held_kind kind = {beat, leave};
+static const struct unanswered_kind kind = {beat, leave};
 
 static void begin(struct streams *streams, struct net_conn *conn)
 {
@@ -70,9 +70,9 @@ static void begin(struct streams *streams, struct net_conn *conn)
 	if (stream) {
 		stream->of = streams;
 		stream->number = client_of(conn)->event;
-		stream->held.size = sizeof *stream;
+		stream->unanswered.size = sizeof *stream;
 	}
-	if (!stream || !pending_add(streams->pending, &stream->held, &kind, conn,
+	if (!stream || !pending_add(streams->pending, &stream->unanswered, &kind, conn,
 	                            os_monotonic_ns() + STREAM_BEAT_NS)) {
 		net_conn_abort(conn);
 		events_leave(streams->pending->decider->shared->events);

@@ -11,7 +11,7 @@
 #include "server/requests/run.h"
 #include "server/stores/reports.h"
 #include "server/waiting/key_order.h"
-#include "server/waiting/later.h"
+#include "server/waiting/deferred.h"
 
 /* About what a reply takes, or an error, beyond request.reply_size. */
 #define REPLY_SIZE 256
@@ -64,7 +64,7 @@ static bool must_park(const struct waiting *waiting, const struct work *work)
 {
 	return work_split(work) ||
 	       (waiting->decider->config->stores != 0 &&
-	        (suspend_is_needed(work) || key_order_is_behind(&waiting->order, work)));
+	        (suspend_is_needed(work) || key_order_must_wait(&waiting->order, work)));
 }
 
 static void decide(void *context, size_t start, size_t end)
@@ -78,10 +78,10 @@ static void decide(void *context, size_t start, size_t end)
 
 		client_of(work->conn)->coming = 0;
 		if (__builtin_expect(may_park, 0) && must_park(&worker->waiting, work)) {
-			later_run(&worker->waiting, work);
+			deferred_run(&worker->waiting, work);
 		} else {
 			handle_finish(&worker->decider, work, &reply);
-			if (!reply.waits || !later_wait(&worker->waiting, work, &reply))
+			if (!reply.waits || !deferred_wait_for_key(&worker->waiting, work, &reply))
 				pending_answer(&worker->waiting.pending, work, &reply);
 		}
 		work->end = worker->waiting.pending.out.len;
@@ -176,12 +176,12 @@ __attribute__((noinline)) static void charge(struct waiting *waiting, struct fee
 	feed->share = sat_sub(feed->share, more);
 	net_loop_charge(waiting->decider->loop, more * BATCH_UNIT_BYTES);
 	if (work_split(work))
-		later_split(waiting, work->conn);
+		deferred_add_split(waiting, work->conn);
 }
 
 /*
- * Adds the request to the batch. Returns false if no more of its connection is taken now. An ad hoc request
- * is one step on a bucket: it is one unit of work, and never waits.
+ * Adds the request to the batch. Returns false if no more of its connection is taken now. An ad hoc
+ * request is one step on a bucket: it is one unit of work, and never waits.
  */
 static inline bool admit(struct worker *worker, struct request *request, struct feed *feed,
                          size_t page)
@@ -224,7 +224,7 @@ static bool drop_from_batch(struct worker *worker, struct net_conn *conn, unsign
 	                 worker->intake.works[i - 1].stream != stream))
 		i--;
 	if (i > 0)
-		later_drop(&worker->waiting, &worker->intake.works[i - 1]);
+		deferred_drop(&worker->waiting, &worker->intake.works[i - 1]);
 	return i > 0;
 }
 
@@ -272,7 +272,7 @@ static inline bool take(struct worker *worker, struct feed *feed)
 	size_t consumed = 0, page = 0;
 
 	if (__builtin_expect(worker->admission.batches >= ADMISSION_BATCHES, 0) &&
-	    admission_holds_transaction(&worker->admission, feed->conn))
+	    admission_delays_transaction(&worker->admission, feed->conn))
 		return false;
 	switch (codec->parse(feed->client->session, feed->rest, &consumed, &worker->decider.arena,
 	                     request)) {
@@ -294,7 +294,7 @@ static inline bool take(struct worker *worker, struct feed *feed)
 		return false;
 	}
 	if (__builtin_expect(request->kind == REQUEST_BATCH, 0) &&
-	    admission_holds_batch(&worker->admission, feed->conn, request)) {
+	    admission_delays_batch(&worker->admission, feed->conn, request)) {
 		put_back(feed);
 		return false;
 	}
@@ -364,7 +364,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	intake_begin_turn(worker);
 	do {
 		while (!feed.client->has_split &&
-		       (room = admission_room(&worker->admission, conn, feed.rest.len)) > 0 &&
+		       (room = admission_reply_space(&worker->admission, conn, feed.rest.len)) > 0 &&
 		       take_all(worker, &feed, room))
 			intake_answer(worker);
 	} while (look_ahead(worker, &feed));
@@ -379,11 +379,11 @@ static void on_close(void *context, struct net_conn *conn)
 	const struct codec *codec = protocol_of(conn)->codec;
 	struct client *client = net_conn_data(conn);
 
-	admission_leave(&worker->admission, client);
+	admission_remove(&worker->admission, client);
 	login_cancel(conn);
 	if (net_conn_error(conn))
 		secure_tell(&worker->secure, conn, worker->shared->log);
-	if (client->held.first) {
+	if (client->unanswered.first) {
 		pending_cancel(&worker->waiting.pending, conn);
 		net_loop_wake(worker->loop); /* a turn sends to stores what goes back */
 	}

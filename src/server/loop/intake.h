@@ -9,14 +9,14 @@
  * A connection gets INTAKE_SHARE requests of a turn, or in a crowd a part of them (see
  * net_loop_share), or one page, and the others then; a request with a long answer counts
  * as several, and so does one that is much work (engine_work). Of a batch a turn runs items of
- * BATCH_SLICE units of work (later.h). A page that is asked for late in a busy turn waits for the
- * next one. A reply counts as unread output before it is written, so that no pipeline gets more
+ * BATCH_SLICE units of work (deferred.h). A page that is asked for late in a busy turn waits for
+ * the next one. A reply counts as unread output before it is written, so that no pipeline gets more
  * than its bound.
  */
 #ifndef SERVER_INTAKE_H
 #define SERVER_INTAKE_H
 
-#include "server/loop/parts.h"
+#include "server/loop/worker_parts.h"
 
 #define INTAKE_BATCH     1024
 #define INTAKE_SHARE     1024

@@ -42,7 +42,7 @@ struct client_login {
 struct client_admission {
 	struct list_node node;
 	size_t weight;  /* about how many steps it would bring */
-	bool is_next;   /* it has waited, and has leave */
+	bool is_admitted; /* it has waited, and has leave */
 	bool is_behind; /* it waits with a batch for those of others */
 };
 
@@ -57,7 +57,7 @@ struct client {
 	struct net_conn *conn; /* while it waits for admission or for a login */
 	struct client_admission admission;
 	bool has_split;      /* a batch of it has items that are not begun */
-	struct list held;    /* its works that are not answered, see pending.h */
+	struct list unanswered; /* its works that are not answered, see pending.h */
 	struct list ordered; /* those that keep others in order, see key_order.h, ... */
 	size_t wide;         /* and how many of them have many keys */
 	uint64_t event;      /* the number of the first one that it is told of, if it follows */
@@ -93,7 +93,7 @@ _Static_assert(sizeof(struct work) <= 192, "a turn of a thousand fits into the s
 /*
  * The whole of a REQUEST_BATCH. If its items are more work than a batch may be in one turn, only
  * the first of them are prepared when it is read. It is suspended, and goes on in the turns that
- * follow: later.h.
+ * follow: deferred.h.
  */
 struct batch {
 	struct request request;
@@ -133,7 +133,10 @@ static inline struct work *items_of(const struct work *work, size_t *n)
 	return has ? ((struct batch *)work->whole)->items : NULL;
 }
 
-/* Whether it has a plan that was prepared: an ad hoc request has one even if its cost can never pass. */
+/*
+ * Whether it has a plan that was prepared: an ad hoc request has one even if its cost can never
+ * pass.
+ */
 static inline bool work_has_plan(const struct work *work)
 {
 	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;

@@ -11,6 +11,6 @@ uint64_t work_key(const struct weir_table *table, const struct step *step);
  * The same for works that do the same, and may do it at once. Others have another value, but for
  * chance. 0: the work goes on alone.
  */
-uint64_t work_alike(const struct weir_table *table, const struct work *work);
+uint64_t work_equality_hash(const struct weir_table *table, const struct work *work);
 
 #endif

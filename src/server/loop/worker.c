@@ -13,7 +13,7 @@
 #include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
 #include "server/waiting/key_queue.h"
-#include "server/waiting/later.h"
+#include "server/waiting/deferred.h"
 
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
@@ -44,16 +44,16 @@ static void on_turn(void *context)
 	uint64_t due_ns, others_ns;
 
 	store_clients_tick(&worker->store_clients);
-	later_resume_ready(&worker->waiting);
+	deferred_resume_ready(&worker->waiting);
 	login_resume(&worker->logins);
 	intake_answer(worker);
-	later_go_on(&worker->waiting);
+	deferred_continue_batches(&worker->waiting);
 	if (worker->waiting.pending.due.count > 0) {
 		intake_begin_turn(worker);
-		key_queue_run(&worker->waiting);
+		key_queue_wake_due(&worker->waiting);
 	}
 	if (stops) {
-		pending_give_up(&worker->waiting.pending);
+		pending_abandon_late(&worker->waiting.pending);
 		store_clients_stop(&worker->store_clients);
 	}
 	streams_run(&worker->streams);
@@ -61,12 +61,12 @@ static void on_turn(void *context)
 	others_ns = earlier(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
 	store_clients_flush(&worker->store_clients);
 	while (worker->waiting.ready.first) {
-		later_resume_ready(&worker->waiting);
+		deferred_resume_ready(&worker->waiting);
 		store_clients_flush(&worker->store_clients);
 	}
 	/* By now all that waits is there: a store that is away has told at once. */
 	due_ns = earlier(pending_due(&worker->waiting.pending), worker->waiting.queues.poll_ns);
-	admission_let_in(&worker->admission);
+	admission_admit(&worker->admission);
 	if (stops)
 		net_loop_delay_end(worker->loop, store_clients_steps(&worker->store_clients) > 0);
 	due_ns = earlier(due_ns, keep_secret(&worker->decider, &worker->keeper));
@@ -118,7 +118,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                                        .failed = decisions_count_failure,
 	                                        .notify = quorum_groups_notify,
 	                                        .claimed = reports_forward,
-	                                        .ready = later_ready,
+	                                        .ready = deferred_plan_done,
 	                                        .owner = &decider->self},
 	                            .slice = BATCH_SLICE,
 	                            .pages = {.batch = 1}};
@@ -199,7 +199,7 @@ void worker_close(struct worker *worker)
 	net_loop_close(worker->loop);
 	store_clients_close(&worker->store_clients);
 	secret_keeper_close(worker->keeper);
-	later_close(&worker->waiting);
+	deferred_close(&worker->waiting);
 	login_close(&worker->logins);
 	submit_free_spares(&worker->spares);
 	heap_free(&worker->waiting.pending.due);

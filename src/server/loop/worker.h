@@ -2,7 +2,7 @@
 #ifndef SERVER_WORKER_H
 #define SERVER_WORKER_H
 
-#include "server/loop/parts.h"
+#include "server/loop/worker_parts.h"
 
 extern const struct worker_protocol worker_http, worker_resp, worker_admin;
 

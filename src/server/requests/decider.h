@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "server/config/config.h"
-#include "server/loop/shared.h"
+#include "server/loop/worker_shared.h"
 #include "server/loop/work.h"
 #include "server/requests/adhoc.h"
 #include "server/stores/store_clients.h"

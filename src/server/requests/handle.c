@@ -19,7 +19,7 @@
 #include "server/requests/request_permit.h"
 #include "server/requests/run.h"
 #include "server/waiting/item_order.h"
-#include "server/waiting/undo.h"
+#include "server/waiting/rollback.h"
 
 static void prepare(struct decider *decider, struct work *work, const struct request *r,
                     const struct request_origin *origin);
@@ -55,7 +55,7 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 		return;
 	if (work->plan.permit.id != 0) {
 		if (permit_answer(decider, &work->plan, reply) != WEIR_OK) {
-			undo_all(decider, work);
+			rollback_out_of_memory(decider, work);
 			return;
 		}
 		if (work->from_proxy && reply->permit.len > 0)
@@ -281,13 +281,13 @@ static void finish_adhoc(struct decider *decider, struct work *work, struct repl
 static void finish_report(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct metrics_loop *metrics = decider->metrics;
-	bool held;
+	bool known;
 
 	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_report))
 		return;
-	held = reply->decision.allowed;
-	metrics_add(&metrics->permits[held ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
-	if (!held)
+	known = reply->decision.allowed;
+	metrics_add(&metrics->permits[known ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
+	if (!known)
 		run_fail(decider, work, WEIR_ENOTFOUND,
 		         SLICE("the permit is not held: it was given back before, or its time is over"));
 }

@@ -9,19 +9,20 @@
 /* The bytes of a step in a request. */
 #define STEP_BYTES 32
 
-static size_t queued(struct net_conn *conn)
+static size_t queued_commands(struct net_conn *conn)
 {
 	const struct codec *codec = protocol_of(conn)->codec;
 
 	return codec->queued ? codec->queued(client_of(conn)->session) : 0;
 }
 
-static bool is_long(struct net_conn *conn, size_t bytes)
+static bool is_long_request(struct net_conn *conn, size_t bytes)
 {
-	return protocol_of(conn)->codec->queued ? queued(conn) > LONG_COMMANDS : bytes > LONG_BYTES;
+	return protocol_of(conn)->codec->queued ? queued_commands(conn) > LONG_COMMANDS
+	                                        : bytes > LONG_BYTES;
 }
 
-static void join(struct admission *admission, struct net_conn *conn, size_t bytes)
+static void enqueue(struct admission *admission, struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
 
@@ -30,7 +31,7 @@ static void join(struct admission *admission, struct net_conn *conn, size_t byte
 	client->conn = conn;
 	client->admission.is_behind = false;
 	client->admission.weight =
-	    u64_min(u64_max(queued(conn), 1 + bytes / STEP_BYTES), ADMISSION_STEPS);
+	    u64_min(u64_max(queued_commands(conn), 1 + bytes / STEP_BYTES), ADMISSION_STEPS);
 	list_append(&admission->clients, &client->admission.node);
 	net_conn_suspend(conn, CLIENT_ADMISSION, true);
 }
@@ -39,60 +40,60 @@ static bool is_behind(struct admission *admission, struct net_conn *conn, size_t
 {
 	struct client *client = client_of(conn);
 	bool waits = admission->batches >= ADMISSION_BATCHES && requests > LONG_COMMANDS &&
-	             !client->admission.is_next;
+	             !client->admission.is_admitted;
 
 	if (waits) {
-		join(admission, conn, 0);
+		enqueue(admission, conn, 0);
 		client->admission.is_behind = true;
 	}
 	return waits;
 }
 
-bool admission_holds_transaction(struct admission *admission, struct net_conn *conn)
+bool admission_delays_transaction(struct admission *admission, struct net_conn *conn)
 {
-	return is_behind(admission, conn, queued(conn));
+	return is_behind(admission, conn, queued_commands(conn));
 }
 
-bool admission_holds_batch(struct admission *admission, struct net_conn *conn,
-                           const struct request *batch)
+bool admission_delays_batch(struct admission *admission, struct net_conn *conn,
+                            const struct request *batch)
 {
 	bool waits = !protocol_of(conn)->codec->queued && is_behind(admission, conn, batch->item_count);
 
-	client_of(conn)->admission.is_next = false;
+	client_of(conn)->admission.is_admitted = false;
 	return waits;
 }
 
-void admission_leave(struct admission *admission, struct client *client)
+void admission_remove(struct admission *admission, struct client *client)
 {
 	list_remove(&admission->clients, &client->admission.node);
 }
 
 /* Apart: the hot path needs none of it. */
-__attribute__((noinline)) static size_t room_in_crowd(struct admission *admission,
-                                                      struct net_conn *conn, size_t bytes)
+__attribute__((noinline)) static size_t space_under_load(struct admission *admission,
+                                                         struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
 	size_t room = net_conn_output_space(conn);
 
 	if (store_clients_steps(admission->store_clients) < ADMISSION_STEPS)
 		return room;
-	if (client->admission.is_next) {
-		client->admission.is_next = false;
+	if (client->admission.is_admitted) {
+		client->admission.is_admitted = false;
 		return room;
 	}
-	if (!client->held.first && !is_long(conn, bytes))
+	if (!client->unanswered.first && !is_long_request(conn, bytes))
 		return u64_min(room, 1);
-	join(admission, conn, bytes);
+	enqueue(admission, conn, bytes);
 	return 0;
 }
 
-size_t admission_room(struct admission *admission, struct net_conn *conn, size_t bytes)
+size_t admission_reply_space(struct admission *admission, struct net_conn *conn, size_t bytes)
 {
-	return __builtin_expect(admission->has_stores, 0) ? room_in_crowd(admission, conn, bytes)
+	return __builtin_expect(admission->has_stores, 0) ? space_under_load(admission, conn, bytes)
 	                                                  : net_conn_output_space(conn);
 }
 
-void admission_let_in(struct admission *admission)
+void admission_admit(struct admission *admission)
 {
 	struct client *client;
 	size_t steps = admission->clients.first ? store_clients_steps(admission->store_clients) : 0;
@@ -102,8 +103,8 @@ void admission_let_in(struct admission *admission)
 	       steps < ADMISSION_STEPS) {
 		if (client->admission.is_behind && batches++ >= ADMISSION_BATCHES)
 			break;
-		admission_leave(admission, client);
-		client->admission.is_next = true;
+		admission_remove(admission, client);
+		client->admission.is_admitted = true;
 		steps += client->admission.weight;
 		net_conn_suspend(client->conn, CLIENT_ADMISSION, false);
 	}

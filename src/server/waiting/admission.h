@@ -29,18 +29,18 @@ struct admission {
  * How many bytes of replies a client may be given now that brings so many bytes: at most
  * net_conn_output_space. 0: consume nothing further, it will come again.
  */
-size_t admission_room(struct admission *admission, struct net_conn *conn, size_t bytes);
+size_t admission_reply_space(struct admission *admission, struct net_conn *conn, size_t bytes);
 /**
  * While there are ADMISSION_BATCHES: whether a client must wait here whose next command may end a
  * long transaction. Once it is read it can't be put back.
  */
-bool admission_holds_transaction(struct admission *admission, struct net_conn *conn);
+bool admission_delays_transaction(struct admission *admission, struct net_conn *conn);
 /** Whether a batch that was read must wait here: put it back. */
-bool admission_holds_batch(struct admission *admission, struct net_conn *conn,
-                           const struct request *batch);
+bool admission_delays_batch(struct admission *admission, struct net_conn *conn,
+                            const struct request *batch);
 /** At the end of a turn: lets in those for which there is room. */
-void admission_let_in(struct admission *admission);
+void admission_admit(struct admission *admission);
 /** The client has gone. */
-void admission_leave(struct admission *admission, struct client *client);
+void admission_remove(struct admission *admission, struct client *client);
 
 #endif

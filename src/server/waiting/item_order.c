@@ -19,8 +19,9 @@ bool item_order_waits(const struct weir_table *table, const struct item_order *i
 		const struct item_entry *entry = map_find(&items->newest, key);
 		size_t before = entry ? entry->item : 0;
 
-		if (before > 0 && (!is_begun(&works[before - 1]) || work_alike(table, item) == 0 ||
-		                   work_alike(table, &works[before - 1]) != work_alike(table, item)))
+		if (before > 0 &&
+		    (!is_begun(&works[before - 1]) || work_equality_hash(table, item) == 0 ||
+		     work_equality_hash(table, &works[before - 1]) != work_equality_hash(table, item)))
 			return true;
 	}
 	return items->is_lost;

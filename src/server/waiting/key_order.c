@@ -23,7 +23,7 @@ static struct order order_of(const struct key_order *keys, const struct work *wo
 
 	add_keys(keys, &order, work);
 	if (work->kind != REQUEST_BATCH && order.count > 0)
-		order.alike = work_alike(keys->table, work);
+		order.equality = work_equality_hash(keys->table, work);
 	return order;
 }
 
@@ -32,7 +32,7 @@ static bool is_wide(const struct order *order)
 	return order->count > ORDER_KEYS;
 }
 
-static bool meet(const struct order *a, const struct order *b)
+static bool share_key(const struct order *a, const struct order *b)
 {
 	if (is_wide(a) || is_wide(b))
 		return a->count > 0 && b->count > 0;
@@ -49,8 +49,8 @@ static size_t filter_at(const struct client *client, uint64_t key)
 }
 
 /* Whether any work of the list may have one of the keys. */
-static bool may_meet(const struct key_order *keys, const struct client *client,
-                     const struct order *order)
+static bool may_share_key(const struct key_order *keys, const struct client *client,
+                          const struct order *order)
 {
 	if (is_wide(order) || client->wide > 0)
 		return true;
@@ -61,23 +61,24 @@ static bool may_meet(const struct key_order *keys, const struct client *client,
 }
 
 /* The work that one with `order` must wait for, of the list from `newest` back; or NULL. */
-static struct suspended *leader(const struct list *list, struct list_node *newest,
-                                const struct order *order)
+static struct suspended *find_predecessor(const struct list *list, struct list_node *newest,
+                                          const struct order *order)
 {
 	for (struct list_node *node = newest; node; node = list_previous(list, node)) {
 		struct suspended *suspended = list_of(node, struct suspended, order.node);
 		const struct order *other = &suspended->order;
 
-		if (!meet(other, order))
+		if (!share_key(other, order))
 			continue;
 		/* Where an equal work may go on, this one may, too: their keys are the same. */
-		return other->behind || other->alike == 0 || other->alike != order->alike ? suspended
-		                                                                          : NULL;
+		return other->predecessor || other->equality == 0 || other->equality != order->equality
+		           ? suspended
+		           : NULL;
 	}
 	return NULL;
 }
 
-bool key_order_is_behind(const struct key_order *keys, const struct work *work)
+bool key_order_must_wait(const struct key_order *keys, const struct work *work)
 {
 	const struct client *client = client_of(work->conn);
 	struct order order;
@@ -85,8 +86,8 @@ bool key_order_is_behind(const struct key_order *keys, const struct work *work)
 	if (!client->ordered.first)
 		return false;
 	order = order_of(keys, work);
-	return may_meet(keys, client, &order) &&
-	       leader(&client->ordered, list_last(&client->ordered), &order) != NULL;
+	return may_share_key(keys, client, &order) &&
+	       find_predecessor(&client->ordered, list_last(&client->ordered), &order) != NULL;
 }
 
 static void count_keys(struct key_order *keys, struct client *client, const struct order *order,
@@ -98,49 +99,49 @@ static void count_keys(struct key_order *keys, struct client *client, const stru
 		keys->filter[filter_at(client, order->keys[i])] += (uint32_t)by;
 }
 
-static void append(struct key_order *keys, struct suspended *suspended)
+static void append_order(struct key_order *keys, struct suspended *suspended)
 {
-	struct client *client = client_of(suspended->held.conn);
+	struct client *client = client_of(suspended->unanswered.conn);
 
 	list_append(&client->ordered, &suspended->order.node);
 	count_keys(keys, client, &suspended->order, 1);
 }
 
-static void follow(struct suspended *suspended, struct suspended *leader)
+static void wait_behind(struct suspended *suspended, struct suspended *find_predecessor)
 {
-	suspended->order.behind = leader;
-	leader->order.leads = true;
+	suspended->order.predecessor = find_predecessor;
+	find_predecessor->order.has_followers = true;
 }
 
-bool key_order_waits(struct key_order *keys, struct suspended *suspended)
+bool key_order_enqueue(struct key_order *keys, struct suspended *suspended)
 {
-	struct client *client = client_of(suspended->held.conn);
+	struct client *client = client_of(suspended->unanswered.conn);
 	struct order *order = &suspended->order;
 	struct suspended *first;
 
 	*order = (struct order){0};
-	if (conn_streams(suspended->held.conn))
+	if (conn_streams(suspended->unanswered.conn))
 		return false;
 	*order = order_of(keys, &suspended->work);
-	if (!client->ordered.first || !may_meet(keys, client, order))
+	if (!client->ordered.first || !may_share_key(keys, client, order))
 		return false;
-	first = leader(&client->ordered, list_last(&client->ordered), order);
+	first = find_predecessor(&client->ordered, list_last(&client->ordered), order);
 	if (!first)
 		return false;
-	append(keys, suspended);
-	follow(suspended, first);
+	append_order(keys, suspended);
+	wait_behind(suspended, first);
 	return true;
 }
 
-void key_order_join(struct key_order *keys, struct suspended *suspended)
+void key_order_add(struct key_order *keys, struct suspended *suspended)
 {
 	if (!list_has(&suspended->order.node) && suspended->order.count > 0)
-		append(keys, suspended);
+		append_order(keys, suspended);
 }
 
-static void take_out(struct key_order *keys, struct suspended *suspended)
+static void remove_order(struct key_order *keys, struct suspended *suspended)
 {
-	struct client *client = client_of(suspended->held.conn);
+	struct client *client = client_of(suspended->unanswered.conn);
 	struct order *order = &suspended->order;
 
 	list_remove(&client->ordered, &order->node);
@@ -148,25 +149,25 @@ static void take_out(struct key_order *keys, struct suspended *suspended)
 	order->count = 0; /* it does not join again */
 }
 
-void key_order_leave(struct key_order *keys, struct suspended *suspended,
-                     void (*start)(struct suspended *suspended))
+void key_order_remove(struct key_order *keys, struct suspended *suspended,
+                      void (*start)(struct suspended *suspended))
 {
 	struct list_node *node = suspended->order.node.next;
 	const struct list *list;
 
 	if (!list_has(&suspended->order.node))
 		return;
-	list = &client_of(suspended->held.conn)->ordered;
-	take_out(keys, suspended);
-	for (; suspended->order.leads && node; node = node->next) {
+	list = &client_of(suspended->unanswered.conn)->ordered;
+	remove_order(keys, suspended);
+	for (; suspended->order.has_followers && node; node = node->next) {
 		struct suspended *next = list_of(node, struct suspended, order.node), *first;
 
-		if (next->order.behind != suspended)
+		if (next->order.predecessor != suspended)
 			continue;
-		first = leader(list, list_previous(list, node), &next->order);
-		next->order.behind = NULL;
+		first = find_predecessor(list, list_previous(list, node), &next->order);
+		next->order.predecessor = NULL;
 		if (first)
-			follow(next, first);
+			wait_behind(next, first);
 		else
 			start(next);
 	}

@@ -21,14 +21,14 @@
 #include "server/waiting/suspend.h"
 
 /** Whether a work of the batch must wait for earlier works of its connection. */
-bool key_order_is_behind(const struct key_order *keys, const struct work *work);
+bool key_order_must_wait(const struct key_order *keys, const struct work *work);
 
-/** Before a suspended work starts. True: it waits, and starts when key_order_leave says so. */
-bool key_order_waits(struct key_order *keys, struct suspended *suspended);
+/** Before a suspended work starts. True: it waits, and starts when key_order_remove says so. */
+bool key_order_enqueue(struct key_order *keys, struct suspended *suspended);
 /** Stores have it now. */
-void key_order_join(struct key_order *keys, struct suspended *suspended);
+void key_order_add(struct key_order *keys, struct suspended *suspended);
 /** It is decided, or waits for a key: calls `start` for each work that need not wait any more. */
-void key_order_leave(struct key_order *keys, struct suspended *suspended,
-                     void (*start)(struct suspended *suspended));
+void key_order_remove(struct key_order *keys, struct suspended *suspended,
+                      void (*start)(struct suspended *suspended));
 
 #endif

@@ -7,20 +7,20 @@
 
 static struct suspended *suspended_of(struct waiter *waiter)
 {
-	return (struct suspended *)((char *)waiter - offsetof(struct suspended, place.waiter));
+	return (struct suspended *)((char *)waiter - offsetof(struct suspended, queue.waiter));
 }
 
 /* From any thread. */
-static void wake(struct waiter *waiter)
+static void on_wake(struct waiter *waiter)
 {
 	struct suspended *suspended = suspended_of(waiter);
-	struct queue_place *place = &suspended->place;
+	struct queue_entry *queue = &suspended->queue;
 	struct waiting *waiting = suspended->waiting;
 
 	pthread_mutex_lock(&waiting->queues.lock);
-	place->is_dropped |= waiter->is_dropped;
-	if (!list_has(&place->woken)) {
-		list_append(&waiting->queues.woken, &place->woken);
+	queue->is_dropped |= waiter->is_dropped;
+	if (!list_has(&queue->woken)) {
+		list_append(&waiting->queues.woken, &queue->woken);
 		net_loop_wake(waiting->decider->loop);
 	}
 	pthread_mutex_unlock(&waiting->queues.lock);
@@ -30,25 +30,25 @@ static void wake(struct waiter *waiter)
  * The queue of the key that its plan waits for. From its second move on its time does not
  * begin anew: it may be sent from one queue to the other for ever.
  */
-static bool enter(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
+static bool join_queue(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
 	const struct plan *plan = &suspended->work.plan;
 	const struct algo_limit *limit = &plan->refused->limit->algo;
-	struct queue_place *place = &suspended->place;
+	struct queue_entry *queue = &suspended->queue;
 	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(limit, plan->max_wait_ns));
 	struct waitlist *list = waitlist_make(&waiting->decider->shared->table->waiting);
 	enum waitlist_joined joined;
 
 	if (!list)
 		return false;
-	place->end_ns = place->has_moved ? u64_min(place->end_ns, end_ns) : end_ns;
-	place->waiter =
-	    (struct waiter){.hash = plan->waits_at, .wake = wake, .priority = plan->refused->priority};
-	place->is_dropped = false;
-	joined = waitlist_join(list, &place->waiter, wait_queue_max(limit));
-	place->is_taken = joined != WAITLIST_FULL;
-	place->is_first = joined == WAITLIST_FIRST;
-	return place->is_taken;
+	queue->end_ns = queue->has_moved ? u64_min(queue->end_ns, end_ns) : end_ns;
+	queue->waiter = (struct waiter){
+	    .hash = plan->waits_at, .wake = on_wake, .priority = plan->refused->priority};
+	queue->is_dropped = false;
+	joined = waitlist_join(list, &queue->waiter, wait_queue_max(limit));
+	queue->is_queued = joined != WAITLIST_FULL;
+	queue->is_first = joined == WAITLIST_FIRST;
+	return queue->is_queued;
 }
 
 /*
@@ -58,19 +58,19 @@ static bool enter(struct waiting *waiting, struct suspended *suspended, uint64_t
  */
 static void add_poll(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
-	struct queue_place *place = &suspended->place;
+	struct queue_entry *queue = &suspended->queue;
 	uint64_t every_ns = waiting->decider->config->rules->store_poll_ns;
 
-	if (list_has(&place->polls))
+	if (list_has(&queue->polls))
 		return;
 	if (!waiting->queues.polls.first)
 		waiting->queues.poll_ns = now_ns + every_ns - now_ns % every_ns;
-	list_append(&waiting->queues.polls, &place->polls);
+	list_append(&waiting->queues.polls, &queue->polls);
 }
 
-static void forget_poll(struct waiting *waiting, struct queue_place *place)
+static void remove_poll(struct waiting *waiting, struct queue_entry *queue)
 {
-	list_remove(&waiting->queues.polls, &place->polls);
+	list_remove(&waiting->queues.polls, &queue->polls);
 	if (!waiting->queues.polls.first)
 		waiting->queues.poll_ns = 0;
 }
@@ -85,40 +85,40 @@ static void run_polls(struct waiting *waiting)
 	waiting->queues.poll_ns = now_ns + every_ns - now_ns % every_ns;
 	for (size_t i = 0; waiting->queues.polls.first && i < QUEUE_POLLS; i++) {
 		struct suspended *suspended =
-		    list_of(waiting->queues.polls.first, struct suspended, place.polls);
+		    list_of(waiting->queues.polls.first, struct suspended, queue.polls);
 
-		forget_poll(waiting, &suspended->place);
-		if (suspended->held.at_store == 0) /* else it is looking */
-			pending_put_off(&waiting->pending, &suspended->held, now_ns);
+		remove_poll(waiting, &suspended->queue);
+		if (suspended->unanswered.at_store == 0) /* else it is looking */
+			pending_reschedule(&waiting->pending, &suspended->unanswered, now_ns);
 	}
 }
 
-void key_queue_leave(struct waiting *waiting, struct suspended *suspended)
+void key_queue_remove(struct waiting *waiting, struct suspended *suspended)
 {
-	struct queue_place *place = &suspended->place;
+	struct queue_entry *queue = &suspended->queue;
 
-	if (!place->is_taken)
+	if (!queue->is_queued)
 		return;
-	forget_poll(waiting, place);
-	waitlist_leave(waitlist_at(&waiting->decider->shared->table->waiting), &place->waiter);
-	place->is_taken = false;
+	remove_poll(waiting, queue);
+	waitlist_leave(waitlist_at(&waiting->decider->shared->table->waiting), &queue->waiter);
+	queue->is_queued = false;
 	pthread_mutex_lock(&waiting->queues.lock);
-	list_remove(&waiting->queues.woken, &place->woken);
+	list_remove(&waiting->queues.woken, &queue->woken);
 	pthread_mutex_unlock(&waiting->queues.lock);
 }
 
-void key_queue_run(struct waiting *waiting)
+void key_queue_wake_due(struct waiting *waiting)
 {
 	struct suspended *suspended;
 
 	pthread_mutex_lock(&waiting->queues.lock);
 	while (
-	    (suspended = list_of(list_take(&waiting->queues.woken), struct suspended, place.woken))) {
-		suspended->place.is_first = !suspended->place.is_dropped;
-		if (suspended->held.at_store > 0)
-			suspended->place.was_woken = true;
+	    (suspended = list_of(list_take(&waiting->queues.woken), struct suspended, queue.woken))) {
+		suspended->queue.is_first = !suspended->queue.is_dropped;
+		if (suspended->unanswered.at_store > 0)
+			suspended->queue.was_woken = true;
 		else
-			pending_put_off(&waiting->pending, &suspended->held, os_monotonic_ns());
+			pending_reschedule(&waiting->pending, &suspended->unanswered, os_monotonic_ns());
 	}
 	pthread_mutex_unlock(&waiting->queues.lock);
 	run_polls(waiting);
@@ -130,18 +130,18 @@ static bool is_dropped(struct waiting *waiting, const struct suspended *suspende
 	bool is_dropped;
 
 	pthread_mutex_lock(&waiting->queues.lock);
-	is_dropped = suspended->place.is_dropped;
+	is_dropped = suspended->queue.is_dropped;
 	pthread_mutex_unlock(&waiting->queues.lock);
 	return is_dropped;
 }
 
 /* When the first of a queue tries again. */
-static uint64_t retry_at(struct waiting *waiting, struct suspended *suspended,
-                         const struct reply *reply, uint64_t now_ns)
+static uint64_t next_retry_ns(struct waiting *waiting, struct suspended *suspended,
+                              const struct reply *reply, uint64_t now_ns)
 {
-	bool was_woken = suspended->place.was_woken;
+	bool was_woken = suspended->queue.was_woken;
 
-	suspended->place.was_woken = false;
+	suspended->queue.was_woken = false;
 	if (was_woken)
 		return now_ns;
 	/* Nobody tells what another server gives back. */
@@ -151,66 +151,66 @@ static uint64_t retry_at(struct waiting *waiting, struct suspended *suspended,
 }
 
 /* It has waited, and is decided. */
-static void end(struct waiting *waiting, struct suspended *suspended, struct reply *reply,
-                uint64_t now_ns)
+static void count_end(struct waiting *waiting, struct suspended *suspended, struct reply *reply,
+                      uint64_t now_ns)
 {
-	uint64_t start_ns = suspended->place.start_ns;
+	uint64_t start_ns = suspended->queue.start_ns;
 
 	if (start_ns == 0)
 		return;
 	if (suspended->work.status == WEIR_OK)
 		reply->decision.wait_ns += now_ns - start_ns;
-	pending_count(waiting->decider, now_ns - start_ns);
+	pending_count_wait(waiting->decider, now_ns - start_ns);
 }
 
 /* False: the queue of the key that denied it now has no room. */
-static bool move(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
+static bool move_queue(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
-	struct queue_place *place = &suspended->place;
-	bool moves = place->is_taken;
+	struct queue_entry *queue = &suspended->queue;
+	bool moves = queue->is_queued;
 
-	key_queue_leave(waiting, suspended);
-	if (!enter(waiting, suspended, now_ns))
+	key_queue_remove(waiting, suspended);
+	if (!join_queue(waiting, suspended, now_ns))
 		return false;
-	place->has_moved |= moves;
-	if (place->start_ns == 0) {
-		place->start_ns = now_ns;
-		place->deadline_ns = sat_add(now_ns, suspended->work.plan.max_wait_ns);
+	queue->has_moved |= moves;
+	if (queue->start_ns == 0) {
+		queue->start_ns = now_ns;
+		queue->deadline_ns = sat_add(now_ns, suspended->work.plan.max_wait_ns);
 	}
 	return true;
 }
 
-uint64_t key_queue_stays(struct waiting *waiting, struct suspended *suspended, struct reply *reply)
+uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, struct reply *reply)
 {
-	struct queue_place *place = &suspended->place;
+	struct queue_entry *queue = &suspended->queue;
 	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
-	bool stays = place->is_taken && suspended->work.plan.waits_at == place->waiter.hash;
+	bool stays = queue->is_queued && suspended->work.plan.waits_at == queue->waiter.hash;
 
 	if (reply->waits &&
-	    (is_dropped(waiting, suspended) || (!stays && !move(waiting, suspended, now_ns))))
+	    (is_dropped(waiting, suspended) || (!stays && !move_queue(waiting, suspended, now_ns))))
 		handle_deny(waiting->decider, &suspended->work, WEIR_REASON_QUEUE_FULL, reply);
 	if (!reply->waits) {
-		key_queue_leave(waiting, suspended);
+		key_queue_remove(waiting, suspended);
 		if (!reply->at_store)
-			end(waiting, suspended, reply, now_ns);
+			count_end(waiting, suspended, reply, now_ns);
 		return PENDING_NEVER;
 	}
-	if (place->is_first) /* a new one in the next turn */
-		due_ns = stays ? retry_at(waiting, suspended, reply, now_ns) : now_ns + 1;
-	return u64_min(due_ns, place->end_ns);
+	if (queue->is_first) /* a new one in the next turn */
+		due_ns = stays ? next_retry_ns(waiting, suspended, reply, now_ns) : now_ns + 1;
+	return u64_min(due_ns, queue->end_ns);
 }
 
-void key_queue_prepare(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
+void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
-	struct queue_place *place = &suspended->place;
+	struct queue_entry *queue = &suspended->queue;
 	struct plan *plan = &suspended->work.plan;
 
-	if (now_ns >= place->end_ns)
+	if (now_ns >= queue->end_ns)
 		plan->max_wait_ns = WEIR_ZERO;
 	else if (plan->max_wait_ns != 0)
-		plan->max_wait_ns = place->deadline_ns - now_ns;
-	plan->position = !place->is_first ? WAIT_BEHIND : place->has_moved ? WAIT_YIELDED : WAIT_FIRST;
-	plan->waits_at = place->waiter.hash;
-	if (suspended->held.config != waiting->decider->config)
+		plan->max_wait_ns = queue->deadline_ns - now_ns;
+	plan->position = !queue->is_first ? WAIT_BEHIND : queue->has_moved ? WAIT_YIELDED : WAIT_FIRST;
+	plan->waits_at = queue->waiter.hash;
+	if (suspended->unanswered.config != waiting->decider->config)
 		handle_adapt(waiting->decider, &suspended->work);
 }

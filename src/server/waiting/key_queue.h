@@ -16,13 +16,14 @@
  * the queue. If the queue that it should join has no room, or its own queue dropped it for a waiter
  * of a higher priority, `reply` says so.
  */
-uint64_t key_queue_stays(struct waiting *waiting, struct suspended *suspended, struct reply *reply);
+uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended,
+                          struct reply *reply);
 /** It leaves the queue that it stands in, if any. */
-void key_queue_leave(struct waiting *waiting, struct suspended *suspended);
+void key_queue_remove(struct waiting *waiting, struct suspended *suspended);
 /** Before it is tried again. A limit that a reload took away is forgotten. */
-void key_queue_prepare(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns);
+void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns);
 
 /** Makes the works due now that were woken since, or are to look at a store. Before pending_run. */
-void key_queue_run(struct waiting *waiting);
+void key_queue_wake_due(struct waiting *waiting);
 
 #endif

@@ -3,120 +3,121 @@
 #include <stdlib.h>
 
 #include "server/requests/handle.h"
-#include "server/waiting/undo.h"
+#include "server/waiting/rollback.h"
 
 /* The bytes that the heap adds to three allocations. */
 #define ALLOCATIONS 48
 
-static void count_held(const struct pending *pending)
+static void publish_count(const struct pending *pending)
 {
-	atomic_store_explicit(&pending->decider->metrics->held, pending->due.count,
+	atomic_store_explicit(&pending->decider->metrics->pending_answers, pending->due.count,
 	                      memory_order_relaxed);
 }
 
-void pending_count(struct decider *decider, uint64_t wait_ns)
+void pending_count_wait(struct decider *decider, uint64_t wait_ns)
 {
 	metrics_observe(decider->metrics, METRICS_WAIT, wait_ns, 1);
 }
 
 /* Whether its plan is kept until it is answered. */
-static bool keeps_plan(const struct held *held)
+static bool owner_keeps_plan(const struct unanswered *unanswered)
 {
-	return held->owner && held->owner->give_back;
+	return unanswered->owner && unanswered->owner->refund;
 }
 
-void pending_name(struct held *held, const struct decider *decider, const struct work *work)
+void pending_identify(struct unanswered *unanswered, const struct decider *decider,
+                      const struct work *work)
 {
-	held->stream = work->stream;
-	held->sender = decider->config->users ? work->plan.sender : 0;
+	unanswered->stream = work->stream;
+	unanswered->sender = decider->config->users ? work->plan.sender : 0;
 }
 
-static void append(const struct pending *pending, struct held *held)
+static void append_to_client(const struct pending *pending, struct unanswered *unanswered)
 {
-	list_append(&client_of(held->conn)->held, &held->of_client);
-	held->config = server_config_take(pending->decider->config);
-	net_conn_add_pending(held->conn, held->size);
+	list_append(&client_of(unanswered->conn)->unanswered, &unanswered->client_node);
+	unanswered->config = server_config_take(pending->decider->config);
+	net_conn_add_pending(unanswered->conn, unanswered->size);
 }
 
-static void unlink_held(struct held *held)
+static void unlink_from_client(struct unanswered *unanswered)
 {
-	list_remove(&client_of(held->conn)->held, &held->of_client);
-	net_conn_remove_pending(held->conn, held->size);
+	list_remove(&client_of(unanswered->conn)->unanswered, &unanswered->client_node);
+	net_conn_remove_pending(unanswered->conn, unanswered->size);
 }
 
-void pending_free(struct held *held)
+void pending_free(struct unanswered *unanswered)
 {
-	if (!held)
+	if (!unanswered)
 		return;
-	buffer_free(&held->reply);
-	held->conn = NULL;
-	if (held->at_store > 0)
+	buffer_free(&unanswered->reply);
+	unanswered->conn = NULL;
+	if (unanswered->at_store > 0)
 		return;
-	free(held->taken);
-	arena_free(&held->arena);
-	server_config_drop(held->config);
-	if (held->owner)
-		held->owner->release(held);
+	free(unanswered->taken);
+	arena_free(&unanswered->arena);
+	server_config_drop(unanswered->config);
+	if (unanswered->owner)
+		unanswered->owner->release(unanswered);
 	else
-		free(held);
+		free(unanswered);
 }
 
 /* It waits no more. */
-static void unheap(struct pending *pending, struct held *held)
+static void remove_from_heap(struct pending *pending, struct unanswered *unanswered)
 {
-	heap_remove(&pending->due, &held->node);
-	held->kind = NULL;
+	heap_remove(&pending->due, &unanswered->node);
+	unanswered->kind = NULL;
 }
 
-static void finish(struct pending *pending, struct held *held)
+static void mark_done(struct pending *pending, struct unanswered *unanswered)
 {
-	unheap(pending, held);
-	count_held(pending);
+	remove_from_heap(pending, unanswered);
+	publish_count(pending);
 }
 
-bool pending_add(struct pending *pending, struct held *held, const struct held_kind *kind,
-                 struct net_conn *conn, uint64_t due_ns)
+bool pending_add(struct pending *pending, struct unanswered *unanswered,
+                 const struct unanswered_kind *kind, struct net_conn *conn, uint64_t due_ns)
 {
-	held->node.due = due_ns;
-	held->conn = conn;
-	held->kind = kind;
-	if (!heap_add(&pending->due, &held->node))
+	unanswered->node.due = due_ns;
+	unanswered->conn = conn;
+	unanswered->kind = kind;
+	if (!heap_add(&pending->due, &unanswered->node))
 		return false;
-	append(pending, held);
-	count_held(pending);
+	append_to_client(pending, unanswered);
+	publish_count(pending);
 	return true;
 }
 
-void pending_remove(struct pending *pending, struct held *held)
+void pending_remove(struct pending *pending, struct unanswered *unanswered)
 {
-	finish(pending, held);
-	unlink_held(held);
+	mark_done(pending, unanswered);
+	unlink_from_client(unanswered);
 }
 
 /* The oldest work of a connection that has no answer, or NULL. */
-static struct held *first_of(struct net_conn *conn)
+static struct unanswered *first_unanswered(struct net_conn *conn)
 {
-	return list_of(client_of(conn)->held.first, struct held, of_client);
+	return list_of(client_of(conn)->unanswered.first, struct unanswered, client_node);
 }
 
-bool pending_is_next(const struct held *held)
+bool pending_is_next(const struct unanswered *unanswered)
 {
-	return first_of(held->conn) == held || conn_streams(held->conn);
+	return first_unanswered(unanswered->conn) == unanswered || conn_streams(unanswered->conn);
 }
 
-void pending_put_off(struct pending *pending, struct held *held, uint64_t due_ns)
+void pending_reschedule(struct pending *pending, struct unanswered *unanswered, uint64_t due_ns)
 {
-	heap_remove(&pending->due, &held->node);
-	held->node.due = due_ns;
-	heap_add(&pending->due, &held->node); /* where it just was there is room */
+	heap_remove(&pending->due, &unanswered->node);
+	unanswered->node.due = due_ns;
+	heap_add(&pending->due, &unanswered->node); /* where it just was there is room */
 }
 
-void pending_grow(struct held *held, size_t bytes)
+void pending_grow(struct unanswered *unanswered, size_t bytes)
 {
 	if (bytes == 0)
 		return;
-	held->size += bytes;
-	net_conn_grow_pending(held->conn, bytes);
+	unanswered->size += bytes;
+	net_conn_grow_pending(unanswered->conn, bytes);
 }
 
 void pending_send(struct net_conn *conn, struct slice answers)
@@ -127,32 +128,32 @@ void pending_send(struct net_conn *conn, struct slice answers)
 		buffer_add_slice(net_conn_output(conn), answers);
 }
 
-static void write_answer(struct held *held)
+static void write_answer(struct unanswered *unanswered)
 {
-	pending_send(held->conn, (struct slice){held->reply.data, held->reply.len});
-	unlink_held(held);
-	pending_free(held);
+	pending_send(unanswered->conn, (struct slice){unanswered->reply.data, unanswered->reply.len});
+	unlink_from_client(unanswered);
+	pending_free(unanswered);
 }
 
 /* Writes what may be written now that `held` is done. */
-static void write_done(struct held *held)
+static void write_finished(struct unanswered *unanswered)
 {
-	struct net_conn *conn = held->conn;
+	struct net_conn *conn = unanswered->conn;
 
 	if (conn_streams(conn)) {
-		write_answer(held);
+		write_answer(unanswered);
 		return;
 	}
-	while ((held = first_of(conn)) && !held->kind)
-		write_answer(held);
+	while ((unanswered = first_unanswered(conn)) && !unanswered->kind)
+		write_answer(unanswered);
 }
 
 /*
  * Of a waiting batch, returns what its waiting items took, and items whose permits no client
  * knows yet. The other items have started.
  */
-static size_t taken_of(const struct work *work, const struct reply *reply,
-                       struct engine_taken *taken)
+static size_t collect_taken(const struct work *work, const struct reply *reply,
+                            struct engine_taken *taken)
 {
 	size_t n = 0, count;
 	const struct work *items = items_of(work, &count);
@@ -163,39 +164,39 @@ static size_t taken_of(const struct work *work, const struct reply *reply,
 		const struct reply *item = &reply->items[i];
 
 		if (reply->wait_ns == 0 || item->wait_ns > 0 || item->permit.len > 0)
-			n += taken_of(&items[i], item, taken ? taken + n : NULL);
+			n += collect_taken(&items[i], item, taken ? taken + n : NULL);
 	}
 	return n;
 }
 
 /* Renders the answer, and notes what it took. False: no memory. */
-static bool fill(struct pending *pending, struct held *held, const struct work *work,
-                 struct reply *reply)
+static bool render_answer(struct pending *pending, struct unanswered *unanswered,
+                          const struct work *work, struct reply *reply)
 {
-	held->wait_ns = reply->wait_ns;
-	held->decided = ++pending->decisions;
-	held->taken_count = keeps_plan(held) ? 0 : taken_of(work, reply, NULL);
-	if (held->taken_count > 0) {
-		held->taken = calloc(held->taken_count, sizeof *held->taken);
-		if (!held->taken)
+	unanswered->wait_ns = reply->wait_ns;
+	unanswered->decision_number = ++pending->decisions;
+	unanswered->taken_count = owner_keeps_plan(unanswered) ? 0 : collect_taken(work, reply, NULL);
+	if (unanswered->taken_count > 0) {
+		unanswered->taken = calloc(unanswered->taken_count, sizeof *unanswered->taken);
+		if (!unanswered->taken)
 			return false;
-		taken_of(work, reply, held->taken);
+		collect_taken(work, reply, unanswered->taken);
 	}
-	handle_reply(pending->decider, work, reply, &held->reply);
-	buffer_trim(&held->reply);
-	return !held->reply.failed;
+	handle_reply(pending->decider, work, reply, &unanswered->reply);
+	buffer_trim(&unanswered->reply);
+	return !unanswered->reply.failed;
 }
 
-static void give_answer(struct pending *pending, struct held *held, uint64_t now_ns)
+static void answer_due(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
 {
-	pending_count(pending->decider, held->wait_ns + now_ns - held->node.due);
-	finish(pending, held);
-	write_done(held);
+	pending_count_wait(pending->decider, unanswered->wait_ns + now_ns - unanswered->node.due);
+	mark_done(pending, unanswered);
+	write_finished(unanswered);
 }
 
-static const struct held_kind start_kind = {give_answer, NULL};
+static const struct unanswered_kind waits_for_start = {answer_due, NULL};
 
-static uint64_t start_of(const struct pending *pending, const struct reply *reply)
+static uint64_t start_ns_of(const struct pending *pending, const struct reply *reply)
 {
 	return clock_monotonic(engine_clock(pending->decider->shared->table),
 	                       pending->decider->context.at.now_ns) +
@@ -210,33 +211,34 @@ static void count_request(struct pending *pending, const struct work *work)
 }
 
 /* Without memory for one answer, those behind it could not be given in order. */
-static void let_go(struct pending *pending, struct net_conn *conn)
+static void cancel_and_close(struct pending *pending, struct net_conn *conn)
 {
 	pending_cancel(pending, conn);
 	net_conn_finish(conn);
 }
 
 /* let_go gives back what was not answered yet. */
-static void fail(struct pending *pending, struct held *held, struct work *work)
+static void fail_unanswered(struct pending *pending, struct unanswered *unanswered,
+                            struct work *work)
 {
-	if (!keeps_plan(held))
-		undo_all(pending->decider, work);
-	let_go(pending, held->conn);
+	if (!owner_keeps_plan(unanswered))
+		rollback_out_of_memory(pending->decider, work);
+	cancel_and_close(pending, unanswered->conn);
 }
 
 /* Counts the memory that it keeps now. */
-static void resize(struct held *held, size_t size)
+static void count_size(struct unanswered *unanswered, size_t size)
 {
-	net_conn_remove_pending(held->conn, held->size);
-	held->size = size;
-	net_conn_add_pending(held->conn, size);
+	net_conn_remove_pending(unanswered->conn, unanswered->size);
+	unanswered->size = size;
+	net_conn_add_pending(unanswered->conn, size);
 }
 
 /* Without a copy. False: no memory. */
-static bool write_now(struct pending *pending, struct held *held, struct work *work,
+static bool write_now(struct pending *pending, struct unanswered *unanswered, struct work *work,
                       struct reply *reply)
 {
-	struct buffer *out = net_conn_output(held->conn);
+	struct buffer *out = net_conn_output(unanswered->conn);
 	size_t len = out->len;
 
 	handle_reply(pending->decider, work, reply, out);
@@ -247,50 +249,52 @@ static bool write_now(struct pending *pending, struct held *held, struct work *w
 	return false;
 }
 
-void pending_decided(struct pending *pending, struct held *held, struct work *work,
+void pending_decided(struct pending *pending, struct unanswered *unanswered, struct work *work,
                      struct reply *reply)
 {
 	count_request(pending, work);
-	if (reply->wait_ns == 0 && first_of(held->conn) == held && !conn_streams(held->conn)) {
-		if (!write_now(pending, held, work, reply)) {
-			fail(pending, held, work);
+	if (reply->wait_ns == 0 && first_unanswered(unanswered->conn) == unanswered &&
+	    !conn_streams(unanswered->conn)) {
+		if (!write_now(pending, unanswered, work, reply)) {
+			fail_unanswered(pending, unanswered, work);
 			return;
 		}
-		finish(pending, held);
-		write_done(held);
+		mark_done(pending, unanswered);
+		write_finished(unanswered);
 		return;
 	}
-	if (!fill(pending, held, work, reply)) {
-		fail(pending, held, work);
+	if (!render_answer(pending, unanswered, work, reply)) {
+		fail_unanswered(pending, unanswered, work);
 		return;
 	}
-	resize(held, held->size + held->reply.capacity);
+	count_size(unanswered, unanswered->size + unanswered->reply.capacity);
 	if (reply->wait_ns > 0) {
-		held->kind = &start_kind;
-		pending_put_off(pending, held, start_of(pending, reply));
+		unanswered->kind = &waits_for_start;
+		pending_reschedule(pending, unanswered, start_ns_of(pending, reply));
 	} else {
-		finish(pending, held);
-		write_done(held);
+		mark_done(pending, unanswered);
+		write_finished(unanswered);
 	}
 }
 
 /* False: no memory. */
-static bool keep(struct pending *pending, struct work *work, struct reply *reply)
+static bool store_answer(struct pending *pending, struct work *work, struct reply *reply)
 {
-	struct held *held = calloc(1, sizeof *held);
+	struct unanswered *unanswered = calloc(1, sizeof *unanswered);
 
-	if (!held || !fill(pending, held, work, reply)) {
-		pending_free(held);
+	if (!unanswered || !render_answer(pending, unanswered, work, reply)) {
+		pending_free(unanswered);
 		return false;
 	}
-	held->size =
-	    sizeof *held + held->reply.capacity + held->taken_count * sizeof *held->taken + ALLOCATIONS;
-	held->conn = work->conn;
-	pending_name(held, pending->decider, work);
+	unanswered->size = sizeof *unanswered + unanswered->reply.capacity +
+	                   unanswered->taken_count * sizeof *unanswered->taken + ALLOCATIONS;
+	unanswered->conn = work->conn;
+	pending_identify(unanswered, pending->decider, work);
 	if (reply->wait_ns == 0)
-		append(pending, held);
-	else if (!pending_add(pending, held, &start_kind, work->conn, start_of(pending, reply))) {
-		pending_free(held);
+		append_to_client(pending, unanswered);
+	else if (!pending_add(pending, unanswered, &waits_for_start, work->conn,
+	                      start_ns_of(pending, reply))) {
+		pending_free(unanswered);
 		return false;
 	}
 	return true;
@@ -298,16 +302,16 @@ static bool keep(struct pending *pending, struct work *work, struct reply *reply
 
 void pending_answer(struct pending *pending, struct work *work, struct reply *reply)
 {
-	bool behind = client_of(work->conn)->held.first && !conn_streams(work->conn);
+	bool behind = client_of(work->conn)->unanswered.first && !conn_streams(work->conn);
 	size_t len;
 
 	count_request(pending, work);
 	if (reply->wait_ns > 0 || behind) {
-		if (keep(pending, work, reply))
+		if (store_answer(pending, work, reply))
 			return;
-		undo_all(pending->decider, work);
+		rollback_out_of_memory(pending->decider, work);
 		if (behind) {
-			let_go(pending, work->conn);
+			cancel_and_close(pending, work->conn);
 			return;
 		}
 	}
@@ -316,95 +320,99 @@ void pending_answer(struct pending *pending, struct work *work, struct reply *re
 	if (pending->out.failed) {
 		pending->out.len = len;
 		pending->out.failed = false;
-		undo_all(pending->decider, work);
-		let_go(pending, work->conn);
+		rollback_out_of_memory(pending->decider, work);
+		cancel_and_close(pending, work->conn);
 	}
 }
 
 /* Takes it from its client. */
-static void take(struct pending *pending, struct held *held)
+static void detach(struct pending *pending, struct unanswered *unanswered)
 {
-	if (held->kind) {
+	if (unanswered->kind) {
 		metrics_add(&pending->decider->metrics->cancelled, 1);
-		if (held->kind->cancel)
-			held->kind->cancel(pending, held);
-		unheap(pending, held);
+		if (unanswered->kind->cancel)
+			unanswered->kind->cancel(pending, unanswered);
+		remove_from_heap(pending, unanswered);
 	}
-	unlink_held(held);
+	unlink_from_client(unanswered);
 }
 
 /* Takes it, and puts it into a list of those that were taken, of which the first was decided last.
  */
-static void move(struct pending *pending, struct held *held, struct list *taken)
+static void detach_by_decision(struct pending *pending, struct unanswered *unanswered,
+                               struct list *detached)
 {
-	struct list_node *at = taken->first;
+	struct list_node *at = detached->first;
 
-	take(pending, held);
-	while (at && list_of(at, struct held, of_client)->decided > held->decided)
+	detach(pending, unanswered);
+	while (at && list_of(at, struct unanswered, client_node)->decision_number >
+	                 unanswered->decision_number)
 		at = at->next;
-	list_insert(taken, &held->of_client, at);
+	list_insert(detached, &unanswered->client_node, at);
 }
 
 /* What all of a list took goes back, at this moment. */
-static void give_back(struct pending *pending, struct list *taken)
+static void refund_detached(struct pending *pending, struct list *detached)
 {
 	decider_read_clock(pending->decider);
-	LIST_EACH(taken, struct held, of_client, held)
+	LIST_EACH(detached, struct unanswered, client_node, unanswered)
 	{
-		if (keeps_plan(held))
-			held->owner->give_back(held);
-		for (size_t i = held->taken_count; i > 0; i--)
-			engine_give_back(&pending->decider->context, held->config->engine, &held->taken[i - 1]);
-		pending_free(held);
+		if (owner_keeps_plan(unanswered))
+			unanswered->owner->refund(unanswered);
+		for (size_t i = unanswered->taken_count; i > 0; i--)
+			engine_give_back(&pending->decider->context, unanswered->config->engine,
+			                 &unanswered->taken[i - 1]);
+		pending_free(unanswered);
 	}
-	count_held(pending); /* now that nothing of theirs is taken any more */
+	publish_count(pending); /* now that nothing of theirs is detached any more */
 }
 
 void pending_cancel(struct pending *pending, struct net_conn *conn)
 {
-	struct list taken = {0};
-	struct held *held;
+	struct list detached = {0};
+	struct unanswered *unanswered;
 
-	while ((held = first_of(conn)))
-		move(pending, held, &taken);
-	give_back(pending, &taken);
+	while ((unanswered = first_unanswered(conn)))
+		detach_by_decision(pending, unanswered, &detached);
+	refund_detached(pending, &detached);
 }
 
 bool pending_cancel_stream(struct pending *pending, struct net_conn *conn, unsigned stream)
 {
-	struct list taken = {0};
+	struct list detached = {0};
 
-	LIST_EACH(&client_of(conn)->held, struct held, of_client, held)
-	if (held->stream == stream) {
-		move(pending, held, &taken);
-		give_back(pending, &taken);
+	LIST_EACH(&client_of(conn)->unanswered, struct unanswered, client_node, unanswered)
+	if (unanswered->stream == stream) {
+		detach_by_decision(pending, unanswered, &detached);
+		refund_detached(pending, &detached);
 		return true;
 	}
 	return false;
 }
 
-static bool has_sender(const struct pending *pending, const struct held *held)
+static bool has_sender(const struct pending *pending, const struct unanswered *unanswered)
 {
-	const struct users *users = pending->decider->config->users, *before = held->config->users;
+	const struct users *users = pending->decider->config->users,
+	                   *before = unanswered->config->users;
 
-	return !users || users_find(users, before->items[held->sender - 1].id);
+	return !users || users_find(users, before->items[unanswered->sender - 1].id);
 }
 
 void pending_end_senders(struct pending *pending)
 {
-	const struct held *last = NULL; /* many that wait have the same user */
+	const struct unanswered *last = NULL; /* many that wait have the same user */
 	bool stays = true;
 
 	for (size_t i = 0; i < pending->due.count; i++) {
-		struct held *held = (struct held *)pending->due.nodes[i];
+		struct unanswered *unanswered = (struct unanswered *)pending->due.nodes[i];
 
-		if (!held->sender || held->config == pending->decider->config)
+		if (!unanswered->sender || unanswered->config == pending->decider->config)
 			continue;
-		if (!last || last->config != held->config || last->sender != held->sender)
-			stays = has_sender(pending, held);
-		last = held;
+		if (!last || last->config != unanswered->config || last->sender != unanswered->sender)
+			stays = has_sender(pending, unanswered);
+		last = unanswered;
 		if (!stays)
-			net_conn_abort(held->conn); /* its end comes later, and gives back what it took */
+			net_conn_abort(unanswered->conn); /* its end comes later, and gives back what it took */
 	}
 }
 
@@ -414,12 +422,12 @@ void pending_run(struct pending *pending)
 	struct heap_node *first;
 
 	while ((first = heap_first(&pending->due)) && first->due <= now_ns) {
-		struct held *held = (struct held *)first;
+		struct unanswered *unanswered = (struct unanswered *)first;
 
-		if (net_conn_peer_has_left(held->conn))
-			let_go(pending, held->conn);
+		if (net_conn_peer_has_left(unanswered->conn))
+			cancel_and_close(pending, unanswered->conn);
 		else
-			held->kind->due(pending, held, now_ns);
+			unanswered->kind->due(pending, unanswered, now_ns);
 	}
 }
 
@@ -430,7 +438,7 @@ uint64_t pending_due(const struct pending *pending)
 	return first && first->due != PENDING_NEVER ? first->due : 0;
 }
 
-void pending_give_up(struct pending *pending)
+void pending_abandon_late(struct pending *pending)
 {
 	uint64_t last_ns = os_monotonic_ns() + pending->stop_ns;
 	struct heap *holds = &pending->due;
@@ -447,6 +455,6 @@ void pending_give_up(struct pending *pending)
 		if (n == 0 || holds->nodes[n - 1]->due <= last_ns)
 			break;
 		sorted = holds->count - 1;
-		let_go(pending, ((struct held *)holds->nodes[n - 1])->conn);
+		cancel_and_close(pending, ((struct unanswered *)holds->nodes[n - 1])->conn);
 	}
 }

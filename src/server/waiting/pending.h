@@ -24,7 +24,7 @@
 /* When nothing but an event makes it go on. */
 #define PENDING_NEVER UINT64_MAX
 
-struct held;
+struct unanswered;
 
 /* The answers of a worker that are to come. */
 struct pending {
@@ -36,58 +36,59 @@ struct pending {
 };
 
 /* A reason to wait. */
-struct held_kind {
+struct unanswered_kind {
 	/* It is due: puts it off, or hands its work to pending_decided. */
-	void (*due)(struct pending *pending, struct held *held, uint64_t now_ns);
+	void (*due)(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns);
 	/* Its client is gone, or could not be answered in order. NULL: nothing to do. */
-	void (*cancel)(struct pending *pending, struct held *held);
+	void (*cancel)(struct pending *pending, struct unanswered *unanswered);
 };
 
 /* The owner of its memory. */
-struct held_owner {
+struct unanswered_owner {
 	/* Gives back what it took, as its plan knows. NULL: `taken` tells. */
-	void (*give_back)(struct held *held);
-	void (*release)(struct held *held);
+	void (*refund)(struct unanswered *unanswered);
+	void (*release)(struct unanswered *unanswered);
 };
 
 /* A work that is not answered: the first member of what its kind keeps, and freed with it. */
-struct held {
+struct unanswered {
 	struct heap_node node;      /* due by the monotonic clock; not in the heap when done */
-	struct list_node of_client; /* oldest first */
+	struct list_node client_node; /* oldest first */
 	struct net_conn *conn;
 	struct server_config *config;
-	const struct held_kind *kind; /* NULL: it is done */
+	const struct unanswered_kind *kind; /* NULL: it is done */
 	size_t size;                  /* of its memory, as the network counts it */
 	unsigned short stream;        /* as of struct request */
 	unsigned short sender;        /* the number of its user in `config`, from 1; 0: nobody's */
-	uint64_t decided;             /* the number of its decision in this worker; 0: none yet */
+	uint64_t decision_number;     /* the number of its decision in this worker; 0: none yet */
 	uint64_t wait_ns;             /* until it may start, from when it was decided */
 	struct buffer reply;
-	struct arena arena;         /* of what is finished in several turns, see later.c */
+	struct arena arena;         /* of what is finished in several turns, see deferred.c */
 	struct engine_taken *taken; /* what goes back if its client is gone before the answer */
 	size_t taken_count;
-	const struct held_owner *owner; /* NULL: malloc */
+	const struct unanswered_owner *owner; /* NULL: malloc */
 	size_t at_store; /* plans that stores have of it, and one while it runs or is ready */
 };
 
 /** Notes whose request it is, and which of the connection's. */
-void pending_name(struct held *held, const struct decider *decider, const struct work *work);
+void pending_identify(struct unanswered *unanswered, const struct decider *decider,
+                      const struct work *work);
 /** Adds a work that waits, of `size` bytes, behind all of its client. False: no memory. */
-bool pending_add(struct pending *pending, struct held *held, const struct held_kind *kind,
-                 struct net_conn *conn, uint64_t due_ns);
+bool pending_add(struct pending *pending, struct unanswered *unanswered,
+                 const struct unanswered_kind *kind, struct net_conn *conn, uint64_t due_ns);
 /** Takes it out again, as if it had not been added; pending_free follows. */
-void pending_remove(struct pending *pending, struct held *held);
+void pending_remove(struct pending *pending, struct unanswered *unanswered);
 /** Now, or (without a connection from now on) when stores have told of all that they have of it. */
-void pending_free(struct held *held);
+void pending_free(struct unanswered *unanswered);
 /** Whether its answer, if it was there, could be written. */
-bool pending_is_next(const struct held *held);
+bool pending_is_next(const struct unanswered *unanswered);
 /** Its memory has grown by so many bytes. */
-void pending_grow(struct held *held, size_t bytes);
+void pending_grow(struct unanswered *unanswered, size_t bytes);
 /** It is due then. */
-void pending_put_off(struct pending *pending, struct held *held, uint64_t due_ns);
+void pending_reschedule(struct pending *pending, struct unanswered *unanswered, uint64_t due_ns);
 
 /** The work of `held` is decided: its answer is due when the work may start. */
-void pending_decided(struct pending *pending, struct held *held, struct work *work,
+void pending_decided(struct pending *pending, struct unanswered *unanswered, struct work *work,
                      struct reply *reply);
 /**
  * The same for a work of the batch: without a wait it is answered as soon as can be, in
@@ -119,9 +120,9 @@ bool pending_cancel_stream(struct pending *pending, struct net_conn *conn, unsig
  * The server stops: lets those clients go that are due after its time, so that they can ask
  * another one now. The others are answered still.
  */
-void pending_give_up(struct pending *pending);
+void pending_abandon_late(struct pending *pending);
 
 /** Counts an answer that was held so long. */
-void pending_count(struct decider *decider, uint64_t wait_ns);
+void pending_count_wait(struct decider *decider, uint64_t wait_ns);
 
 #endif

@@ -12,37 +12,39 @@
 #define SPARE_MAX 2048
 
 /* Memory that is handed out. From when it is not enough, all room is NULL, and is only counted. */
-struct pack {
+struct copy_space {
 	char *memory;
 	size_t size, used;
 };
 
-static void *room(struct pack *pack, size_t size)
+static void *reserve(struct copy_space *copy_space, size_t size)
 {
-	char *memory = pack->memory + pack->used;
+	char *memory = copy_space->memory + copy_space->used;
 
-	pack->used += (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	return pack->used <= pack->size ? memory : NULL;
+	copy_space->used += (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	return copy_space->used <= copy_space->size ? memory : NULL;
 }
 
-static void *copy(struct pack *pack, const void *from, size_t size)
+static void *copy_block(struct copy_space *copy_space, const void *from, size_t size)
 {
-	void *to = room(pack, size);
+	void *to = reserve(copy_space, size);
 
 	return to && size > 0 ? memcpy(to, from, size) : to;
 }
 
-static void copy_text(struct pack *pack, struct slice *text)
+static void copy_text(struct copy_space *copy_space, struct slice *text)
 {
 	if (text->data)
-		text->data = copy(pack, text->data, text->len);
+		text->data = copy_block(copy_space, text->data, text->len);
 }
 
 /* Copies the fields that the answer needs. The others were needed only to prepare the plan. */
-static void copy_request(struct pack *pack, const struct request *from, struct request *to)
+static void copy_request(struct copy_space *copy_space, const struct request *from,
+                         struct request *to)
 {
-	struct slice *args = copy(pack, from->args, from->arg_count * sizeof *from->args);
-	struct request *items = copy(pack, from->items, from->item_count * sizeof *from->items);
+	struct slice *args = copy_block(copy_space, from->args, from->arg_count * sizeof *from->args);
+	struct request *items =
+	    copy_block(copy_space, from->items, from->item_count * sizeof *from->items);
 	struct request ignored;
 
 	*to = *from;
@@ -52,61 +54,62 @@ static void copy_request(struct pack *pack, const struct request *from, struct r
 	to->key = to->permit = to->forwarded_for = (struct slice){NULL, 0};
 	to->args = args;
 	to->items = items;
-	copy_text(pack, &to->limit);
-	copy_text(pack, &to->name);
-	copy_text(pack, &to->text);
+	copy_text(copy_space, &to->limit);
+	copy_text(copy_space, &to->name);
+	copy_text(copy_space, &to->text);
 	for (size_t i = 0; i < from->arg_count; i++) {
 		struct slice word = from->args[i];
 
-		copy_text(pack, &word);
+		copy_text(copy_space, &word);
 		if (args)
 			args[i] = word;
 	}
 	for (size_t i = 0; i < from->item_count; i++)
-		copy_request(pack, &from->items[i], items ? &items[i] : &ignored);
+		copy_request(copy_space, &from->items[i], items ? &items[i] : &ignored);
 }
 
-static struct slice copy_bytes(struct pack *pack, struct slice bytes)
+static struct slice copy_bytes(struct copy_space *copy_space, struct slice bytes)
 {
-	copy_text(pack, &bytes);
+	copy_text(copy_space, &bytes);
 	return bytes;
 }
 
-static const struct weir_attribute *copy_attributes(struct pack *pack,
+static const struct weir_attribute *copy_attributes(struct copy_space *copy_space,
                                                     const struct weir_attribute *from, size_t n)
 {
-	struct weir_attribute *to = room(pack, n * sizeof *to), ignored;
+	struct weir_attribute *to = reserve(copy_space, n * sizeof *to), ignored;
 
 	for (size_t i = 0; i < n; i++) {
 		struct weir_attribute *one = to ? &to[i] : &ignored;
 
 		*one = from[i];
-		one->name = copy(pack, from[i].name, strlen(from[i].name) + 1);
-		one->value = copy(pack, from[i].value, from[i].value_len);
+		one->name = copy_block(copy_space, from[i].name, strlen(from[i].name) + 1);
+		one->value = copy_block(copy_space, from[i].value, from[i].value_len);
 	}
 	return to;
 }
 
 /* An item that is not prepared yet: copies the other fields, too. */
-static void copy_unprepared(struct pack *pack, const struct request *from, struct request *to)
+static void copy_unprepared(struct copy_space *copy_space, const struct request *from,
+                            struct request *to)
 {
 	struct request *items = (struct request *)to->items, ignored = {0};
 
-	to->key = copy_bytes(pack, from->key);
-	to->permit = copy_bytes(pack, from->permit);
-	to->forwarded_for = copy_bytes(pack, from->forwarded_for);
-	to->attributes = copy_attributes(pack, from->attributes, from->attribute_count);
+	to->key = copy_bytes(copy_space, from->key);
+	to->permit = copy_bytes(copy_space, from->permit);
+	to->forwarded_for = copy_bytes(copy_space, from->forwarded_for);
+	to->attributes = copy_attributes(copy_space, from->attributes, from->attribute_count);
 	to->attribute_count = from->attribute_count;
 	for (size_t i = 0; i < from->item_count; i++)
-		copy_unprepared(pack, &from->items[i], items ? &items[i] : &ignored);
+		copy_unprepared(copy_space, &from->items[i], items ? &items[i] : &ignored);
 }
 
 /* Its items came together with it. No login is proved again. */
-static const struct request_origin *copy_origin(struct pack *pack,
+static const struct request_origin *copy_origin(struct copy_space *copy_space,
                                                 const struct request_origin *from)
 {
-	struct request_origin *origin = from ? room(pack, sizeof *origin) : NULL;
-	struct slice host = from ? copy_bytes(pack, from->host) : (struct slice){NULL, 0};
+	struct request_origin *origin = from ? reserve(copy_space, sizeof *origin) : NULL;
+	struct slice host = from ? copy_bytes(copy_space, from->host) : (struct slice){NULL, 0};
 
 	if (origin)
 		*origin =
@@ -115,45 +118,45 @@ static const struct request_origin *copy_origin(struct pack *pack,
 }
 
 /* What the items that are not begun need of the request. */
-static void copy_rest(struct pack *pack, const struct batch *from, struct request *to)
+static void copy_rest(struct copy_space *copy_space, const struct batch *from, struct request *to)
 {
 	struct request *items = (struct request *)to->items, ignored = {0};
 
-	to->origin = copy_origin(pack, from->request.origin);
+	to->origin = copy_origin(copy_space, from->request.origin);
 	for (size_t i = from->begun; i < from->request.item_count; i++)
-		copy_unprepared(pack, &from->request.items[i], items ? &items[i] : &ignored);
+		copy_unprepared(copy_space, &from->request.items[i], items ? &items[i] : &ignored);
 }
 
-static void copy_work(const struct weir_table *table, struct pack *pack, const struct work *from,
-                      struct work *to);
+static void copy_work(const struct weir_table *table, struct copy_space *copy_space,
+                      const struct work *from, struct work *to);
 
-static struct request *copy_batch(const struct weir_table *table, struct pack *pack,
+static struct request *copy_batch(const struct weir_table *table, struct copy_space *copy_space,
                                   const struct work *work)
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
 	const struct batch *from = (const struct batch *)work->whole;
 	size_t all = from->request.item_count;
-	struct batch *batch = room(pack, sizeof *batch + all * sizeof *batch->items);
-	struct reply *replies = room(pack, all * sizeof *replies);
+	struct batch *batch = reserve(copy_space, sizeof *batch + all * sizeof *batch->items);
+	struct reply *replies = reserve(copy_space, all * sizeof *replies);
 	struct request request;
 	struct work item;
 
-	copy_request(pack, work->whole, &request);
-	copy_rest(pack, from, &request);
+	copy_request(copy_space, work->whole, &request);
+	copy_rest(copy_space, from, &request);
 	if (batch) {
 		*batch = *from;
 		batch->request = request;
 		batch->replies = replies;
 	}
 	for (size_t i = 0; i < n; i++)
-		copy_work(table, pack, &items[i], batch ? &batch->items[i] : &item);
+		copy_work(table, copy_space, &items[i], batch ? &batch->items[i] : &item);
 	for (size_t i = 0; replies && i < all; i++)
 		replies[i] = (struct reply){.at_store = true}; /* to be finished, see handle.c */
 	return batch ? &batch->request : NULL;
 }
 
-static struct request *copy_whole(const struct weir_table *table, struct pack *pack,
+static struct request *copy_whole(const struct weir_table *table, struct copy_space *copy_space,
                                   const struct work *work)
 {
 	struct request *whole, ignored;
@@ -161,33 +164,33 @@ static struct request *copy_whole(const struct weir_table *table, struct pack *p
 	if (!work->whole)
 		return NULL;
 	if (work->kind == REQUEST_BATCH)
-		return copy_batch(table, pack, work);
-	whole = room(pack, sizeof *whole);
-	copy_request(pack, work->whole, whole ? whole : &ignored);
+		return copy_batch(table, copy_space, work);
+	whole = reserve(copy_space, sizeof *whole);
+	copy_request(copy_space, work->whole, whole ? whole : &ignored);
 	return whole;
 }
 
-static void copy_plan(const struct weir_table *table, struct pack *pack, const struct work *from,
-                      struct work *to)
+static void copy_plan(const struct weir_table *table, struct copy_space *copy_space,
+                      const struct work *from, struct work *to)
 {
-	void *memory = room(pack, engine_extent(&from->plan));
+	void *memory = reserve(copy_space, engine_extent(&from->plan));
 
 	if (memory)
 		engine_suspend(table, &to->plan, &from->plan, memory);
 }
 
-static void copy_work(const struct weir_table *table, struct pack *pack, const struct work *from,
-                      struct work *to)
+static void copy_work(const struct weir_table *table, struct copy_space *copy_space,
+                      const struct work *from, struct work *to)
 {
 	*to = *from;
 	if (work_has_plan(from))
-		copy_plan(table, pack, from, to);
+		copy_plan(table, copy_space, from, to);
 	else
 		to->plan.step_count = 0;
 	if (from->status != WEIR_OK && from->kind != REQUEST_LOCAL)
-		to->message = copy(pack, from->message, strlen(from->message) + 1);
+		to->message = copy_block(copy_space, from->message, strlen(from->message) + 1);
 	else
-		to->whole = copy_whole(table, pack, from);
+		to->whole = copy_whole(table, copy_space, from);
 }
 
 bool suspend_is_needed(const struct work *work)
@@ -222,9 +225,9 @@ size_t suspend_size(const struct work *work)
 }
 
 /* Most works are small, and there are many in a turn: their memory is used again. */
-void suspend_release(struct held *held)
+void suspend_release(struct unanswered *unanswered)
 {
-	struct suspended *suspended = (struct suspended *)held;
+	struct suspended *suspended = (struct suspended *)unanswered;
 	struct waiting *waiting = suspended->waiting;
 
 	if (suspended->size > SMALL || waiting->spare_count == SPARE_MAX) {
@@ -236,7 +239,7 @@ void suspend_release(struct held *held)
 }
 
 /* Zero before its work. */
-static struct suspended *take_memory(struct waiting *waiting, size_t size)
+static struct suspended *allocate(struct waiting *waiting, size_t size)
 {
 	struct list_node *spare = size <= SMALL ? list_take(&waiting->spare) : NULL;
 	struct suspended *suspended = list_of(spare, struct suspended, ready);
@@ -258,32 +261,33 @@ static struct suspended *take_memory(struct waiting *waiting, size_t size)
 /* Into memory of that size, or as much as it needs. NULL: no memory. */
 static struct suspended *copy_into(struct waiting *waiting, const struct work *work, size_t size)
 {
-	struct suspended *suspended = take_memory(waiting, size);
-	struct pack pack;
+	struct suspended *suspended = allocate(waiting, size);
+	struct copy_space copy_space;
 
 	if (!suspended)
 		return NULL;
-	pack = (struct pack){suspended->bytes, size - sizeof *suspended, 0};
-	copy_work(waiting->decider->shared->table, &pack, work, &suspended->work);
-	if (pack.used <= pack.size)
+	copy_space = (struct copy_space){suspended->bytes, size - sizeof *suspended, 0};
+	copy_work(waiting->decider->shared->table, &copy_space, work, &suspended->work);
+	if (copy_space.used <= copy_space.size)
 		return suspended;
-	suspend_release(&suspended->held);
-	return copy_into(waiting, work, sizeof *suspended + pack.used);
+	suspend_release(&suspended->unanswered);
+	return copy_into(waiting, work, sizeof *suspended + copy_space.used);
 }
 
-struct suspended *suspend_open(struct waiting *waiting, const struct work *work,
-                               const struct held_kind *kind, const struct held_owner *owner)
+struct suspended *suspend_work(struct waiting *waiting, const struct work *work,
+                               const struct unanswered_kind *kind,
+                               const struct unanswered_owner *owner)
 {
 	struct suspended *suspended = copy_into(waiting, work, SMALL);
 
 	if (!suspended)
 		return NULL;
-	suspended->held.size = suspended->size + size_elsewhere(work);
-	pending_name(&suspended->held, waiting->decider, work);
-	suspended->held.owner = owner;
-	if (pending_add(&waiting->pending, &suspended->held, kind, work->conn, PENDING_NEVER))
+	suspended->unanswered.size = suspended->size + size_elsewhere(work);
+	pending_identify(&suspended->unanswered, waiting->decider, work);
+	suspended->unanswered.owner = owner;
+	if (pending_add(&waiting->pending, &suspended->unanswered, kind, work->conn, PENDING_NEVER))
 		return suspended;
-	suspend_release(&suspended->held);
+	suspend_release(&suspended->unanswered);
 	return NULL;
 }
 

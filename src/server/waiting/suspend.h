@@ -1,5 +1,5 @@
 /*
- * suspend.h: the memory of works that outlive their turn (later.h). Such a work is copied, once,
+ * suspend.h: the memory of works that outlive their turn (deferred.h). Such a work is copied, once,
  * with all that its plan and its answer need, and is held in the order of its client (pending.h).
  */
 #ifndef SERVER_SUSPEND_H
@@ -12,8 +12,8 @@
 #include "wait/waitlist.h"
 
 /* A place in the queue of a key; see key_queue.c. */
-struct queue_place {
-	bool is_taken;
+struct queue_entry {
+	bool is_queued;
 	bool is_first;   /* as its own loop knows */
 	bool has_moved;  /* from one key's queue to another's */
 	bool was_woken;  /* while a store had steps of it */
@@ -31,21 +31,21 @@ struct queue_place {
 /* The place of a work in the order of its client; see key_order.h. */
 struct order {
 	uint64_t keys[ORDER_KEYS];
-	uint64_t alike;           /* the same for equal works; 0: it equals none */
+	uint64_t equality;        /* the same for equal works; 0: it equals none */
 	struct list_node node;    /* of the client's, oldest first */
-	struct suspended *behind; /* it waits until this one leaves; NULL: it does not wait */
+	struct suspended *predecessor; /* it waits until this one leaves; NULL: it does not wait */
 	unsigned count;           /* of keys */
-	bool leads;               /* others are behind it */
+	bool has_followers;       /* others are behind it */
 };
 
 struct suspended {
-	struct held held;        /* first */
+	struct unanswered unanswered; /* first */
 	struct waiting *waiting; /* of its worker, as is ... */
 	struct decider *decider; /* the turn's context points to this while it runs */
 	struct list_node ready;  /* or among the split batches, or spare */
 	size_t size;             /* of this, with all that is behind it */
-	bool was_told;           /* a store has told of a plan since it runs */
-	struct queue_place place;
+	bool was_answered;       /* a store has told of a plan since it runs */
+	struct queue_entry queue;
 	struct order order;
 	struct work work; /* what it points to is in `bytes` */
 	alignas(max_align_t) char bytes[];
@@ -74,8 +74,8 @@ struct waiting {
 	struct pending pending;
 	struct key_order order;
 	struct key_queues queues;
-	struct list ready; /* suspended works that stores have told of, oldest first; see later.c */
-	struct list split; /* batches with items that are not begun, oldest first; see later.h */
+	struct list ready; /* suspended works that stores have told of, oldest first; see deferred.c */
+	struct list split; /* batches with items that are not begun, oldest first; see deferred.h */
 	bool splits;       /* the works of the batch have such a batch among them */
 	struct list spare; /* memory of some that are no more, see suspend.c */
 	size_t spare_count;
@@ -87,10 +87,11 @@ bool suspend_is_needed(const struct work *work);
 size_t suspend_size(const struct work *work);
 
 /** A copy that is held behind all of its client, due never. NULL: no memory. */
-struct suspended *suspend_open(struct waiting *waiting, const struct work *work,
-                               const struct held_kind *kind, const struct held_owner *owner);
+struct suspended *suspend_work(struct waiting *waiting, const struct work *work,
+                               const struct unanswered_kind *kind,
+                               const struct unanswered_owner *owner);
 /** For owners: its memory is used again, or freed. */
-void suspend_release(struct held *held);
+void suspend_release(struct unanswered *unanswered);
 /** When there are none any more. */
 void suspend_close(struct waiting *waiting);
 

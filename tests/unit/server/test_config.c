@@ -155,7 +155,7 @@ static void wait_for_held(const struct fixture *f, size_t worker, uint64_t n)
 {
 	uint64_t end_ns = os_monotonic_ns() + 60 * NS_PER_S;
 
-	while (atomic_load(&metrics_loop(f->shared.metrics, worker)->held) != n) {
+	while (atomic_load(&metrics_loop(f->shared.metrics, worker)->pending_answers) != n) {
 		assert_true(os_monotonic_ns() < end_ns);
 		sched_yield();
 	}

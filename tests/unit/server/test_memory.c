@@ -100,7 +100,7 @@ static void say(int fd, const char *body)
 
 static bool is_held(const struct fixture *f)
 {
-	return atomic_load(&metrics_loop(f->shared.metrics, 0)->held) > 0;
+	return atomic_load(&metrics_loop(f->shared.metrics, 0)->pending_answers) > 0;
 }
 
 /* The body of an answer. NULL: it is held, or the connection was closed without one. */

@@ -112,7 +112,7 @@ static int start(void **state)
 	f->told = eventfd(0, EFD_NONBLOCK);
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->threads = 1;
-	shared->conn_limit.max = 10000;
+	shared->gate.max = 10000;
 	shared->metrics = metrics_open(1);
 	shared->top = top_open(1);
 	shared->stores.main = &f->store;
@@ -196,9 +196,9 @@ static bool is_silent(int fd)
 	return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) == 0;
 }
 
-static size_t held(const struct fixture *f)
+static size_t unanswered(const struct fixture *f)
 {
-	return atomic_load(&metrics_loop(f->shared.metrics, 0)->held);
+	return atomic_load(&metrics_loop(f->shared.metrics, 0)->pending_answers);
 }
 
 /* Units of the limit's key "k" that are in use. */
@@ -241,7 +241,7 @@ static void answers_come_in_order_and_memory_does_not_wait_for_stores(void **sta
 	assert_true(is_silent(slow));
 	tell(f);
 	expect(slow, "*5\r\n" TEXT("c") PASSED("?") PASSED("97") THROTTLED("4") TEXT("d") TEXT("e"));
-	assert_int_equal(held(f), 0);
+	assert_int_equal(unanswered(f), 0);
 	assert_int_equal(in_use(f, "far"), 2);
 	assert_int_equal(in_use(f, "near"), 3);
 	close(slow);
@@ -267,11 +267,11 @@ static void clients_that_leave_give_back_what_they_were_not_told_of(void **state
 		                "WEIR.ACQUIRE places k\r\nEXEC\r\n");
 	}
 	UNTIL(f->count == 10 + 2 * 9);
-	UNTIL(held(f) == 3 * 10 + 9);
+	UNTIL(unanswered(f) == 3 * 10 + 9);
 	assert_int_equal(in_use(f, "near"), 10 + 9);
 	for (size_t i = 0; i < 18; i++)
 		close(clients[i]);
-	UNTIL(held(f) == 3);
+	UNTIL(unanswered(f) == 3);
 	f->is_prompt = true;
 	tell(f);
 	expect(clients[18], PASSED("?") PASSED("?") PASSED("?"));
@@ -291,7 +291,7 @@ static void works_wait_for_keys_that_are_at_a_store(void **state)
 	for (size_t i = 0; i < 4; i++) {
 		clients[i] = dial_to(&f->address);
 		say(clients[i], "WEIR.ACQUIRE places k WAIT 60000\r\nPING a\r\n");
-		UNTIL(i < 2 ? !is_silent(clients[i]) : held(f) == i - 1);
+		UNTIL(i < 2 ? !is_silent(clients[i]) : unanswered(f) == i - 1);
 	}
 	for (size_t i = 0; i < 4; i++) {
 		char permit[200], refund[300], head[64];
@@ -319,9 +319,9 @@ static void a_start_that_a_store_has_given_is_held(void **state)
 	say(other, "WEIR.ACQUIRE paced k\r\nWEIR.ACQUIRE far k\r\n");
 	UNTIL(in_use(f, "far") == 1);
 	assert_true(is_silent(other));
-	UNTIL(held(f) == 1);
+	UNTIL(unanswered(f) == 1);
 	close(other); /* an hour before it may start */
-	UNTIL(in_use(f, "far") == 0 && held(f) == 0);
+	UNTIL(in_use(f, "far") == 0 && unanswered(f) == 0);
 	close(client);
 }
 
@@ -387,7 +387,7 @@ static void a_client_leaves_in_the_midst_of_its_batch(void **state)
 	tell(f);
 	UNTIL(f->count == 2);
 	close(slow);
-	UNTIL(held(f) == 0);
+	UNTIL(unanswered(f) == 0);
 	f->is_prompt = true;
 	tell(f);
 	UNTIL(in_use(f, "far") == 1 && f->count == 0);
@@ -423,7 +423,7 @@ static void nothing_is_lost_whoever_leaves_when(void **state)
 	}
 	f->is_prompt = true;
 	tell(f);
-	UNTIL(held(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
+	UNTIL(unanswered(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
 }
 
 /* From now on, nothing is in use at the limit's key "k". */
@@ -471,7 +471,7 @@ static bool ask(struct fixture *f, const char *request, unsigned nth, char *answ
 		answer[len] = '\0';
 	}
 	close(fd);
-	UNTIL(held(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
+	UNTIL(unanswered(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
 	return strstr(answer, "$4\r\nlast\r\n");
 }
 

@@ -1,6 +1,7 @@
-/* parts.h: the parts of a worker, each of which is given to the functions that need it alone. */
-#ifndef SERVER_PARTS_H
-#define SERVER_PARTS_H
+/* worker_parts.h: the parts of a worker, each of which is given to the functions that need it
+ * alone. */
+#ifndef SERVER_WORKER_PARTS_H
+#define SERVER_WORKER_PARTS_H
 
 #include "server/access/login.h"
 #include "server/admin/stream.h"

@@ -1,6 +1,6 @@
-/* shared.h: the parts of the server that all workers share. */
-#ifndef SERVER_SHARED_H
-#define SERVER_SHARED_H
+/* worker_shared.h: the parts of the server that all workers share. */
+#ifndef SERVER_WORKER_SHARED_H
+#define SERVER_WORKER_SHARED_H
 
 #include <stdatomic.h>
 

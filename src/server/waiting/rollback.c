@@ -1,29 +1,29 @@
-#include "server/waiting/undo.h"
+#include "server/waiting/rollback.h"
 
 #include "engine/remote/submit.h"
 
-static void cancel(struct decider *decider, struct plan *plan)
+static void cancel_plan(struct decider *decider, struct plan *plan)
 {
-	bool was_there = plan->submission != NULL;
+	bool had_submission = plan->submission != NULL;
 	enum engine_state state = engine_cancel(&decider->context, plan);
 
-	if (!was_there)
+	if (!had_submission)
 		decider_at_store(decider, state);
 }
 
 /* Undoes all items of a batch: none of them has an answer. */
-static void undo(struct decider *decider, struct work *work)
+static void rollback_work(struct decider *decider, struct work *work)
 {
 	size_t n;
 	struct work *items = items_of(work, &n);
 
 	for (size_t i = n; i > 0; i--)
-		undo(decider, &items[i - 1]);
+		rollback_work(decider, &items[i - 1]);
 	if (work->status == WEIR_OK)
-		cancel(decider, &work->plan);
+		cancel_plan(decider, &work->plan);
 }
 
-void undo_untold(struct decider *decider, struct work *work, uint64_t wait_ns)
+void rollback_unanswered(struct decider *decider, struct work *work, uint64_t wait_ns)
 {
 	size_t n;
 	struct work *items = items_of(work, &n);
@@ -32,38 +32,38 @@ void undo_untold(struct decider *decider, struct work *work, uint64_t wait_ns)
 		const struct reply *reply = &((const struct batch *)work->whole)->replies[i - 1];
 
 		if (wait_ns == 0 || reply->wait_ns > 0 || reply->permit.len > 0)
-			undo_untold(decider, &items[i - 1], reply->wait_ns);
+			rollback_unanswered(decider, &items[i - 1], reply->wait_ns);
 	}
 	if (work->status == WEIR_OK)
-		cancel(decider, &work->plan);
+		cancel_plan(decider, &work->plan);
 }
 
-void undo_go_on(struct decider *decider, struct work *work)
+void rollback_continue(struct decider *decider, struct work *work)
 {
 	size_t n;
 	struct work *items = items_of(work, &n);
 	struct weir_decision ignored;
 
 	for (size_t i = n; i > 0; i--)
-		undo_go_on(decider, &items[i - 1]);
+		rollback_continue(decider, &items[i - 1]);
 	if (work->plan.submission)
 		decider_at_store(decider, engine_resume(&decider->context, &work->plan, &ignored));
 }
 
-void undo_drop(struct work *work)
+void rollback_abandon(struct work *work)
 {
 	size_t n;
 	struct work *items = items_of(work, &n);
 
 	for (size_t i = 0; i < n; i++)
-		undo_drop(&items[i]);
+		rollback_abandon(&items[i]);
 	if (work->plan.submission)
 		submit_close(&work->plan);
 }
 
-void undo_all(struct decider *decider, struct work *work)
+void rollback_out_of_memory(struct decider *decider, struct work *work)
 {
-	undo(decider, work);
+	rollback_work(decider, work);
 	if (work->kind == REQUEST_LOCAL) /* it has an answer of its own */
 		return;
 	work->status = WEIR_ENOMEM;

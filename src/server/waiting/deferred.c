@@ -1,0 +1,335 @@
+#include "server/waiting/deferred.h"
+
+#include "base/os/prefetch.h"
+#include "server/admin/decisions.h"
+#include "server/requests/handle.h"
+#include "server/stores/quorum_group.h"
+#include "server/stores/reports.h"
+#include "server/waiting/key_order.h"
+#include "server/waiting/key_queue.h"
+#include "server/waiting/rollback.h"
+
+/* The decider's fields that differ while it runs a suspended work. */
+struct saved_context {
+	struct server_config *config;
+	size_t *at_store;
+	void *context;
+	struct arena arena;
+};
+
+/* It counts until it goes on. On this loop's thread, as its store clients are. */
+static void make_ready(struct suspended *suspended)
+{
+	list_append(&suspended->waiting->ready, &suspended->ready);
+}
+
+/* The last plan that stores had of it makes it ready: while it runs, others may follow. */
+void deferred_plan_done(void *context, struct plan *plan)
+{
+	struct suspended *suspended =
+	    (struct suspended *)((char *)context - offsetof(struct suspended, decider));
+
+	(void)plan;
+	suspended->was_answered = true;
+	if (suspended->unanswered.at_store > 1)
+		suspended->unanswered.at_store--;
+	else
+		make_ready(suspended);
+}
+
+/* The replies of a batch may be finished in several turns, so they are in memory of its own. */
+static void enter_context(struct suspended *suspended, struct saved_context *saved)
+{
+	struct decider *decider = suspended->decider;
+
+	*saved = (struct saved_context){decider->config, decider->at_store, decider->context.owner,
+	                                decider->arena};
+	decider->config = suspended->unanswered.config;
+	decider->at_store = &suspended->unanswered.at_store;
+	suspended->unanswered.at_store++; /* it must not be ready while it runs */
+	suspended->was_answered = false;
+	decider->context.owner = &suspended->decider;
+	if (suspended->work.kind == REQUEST_BATCH)
+		decider->arena = suspended->unanswered.arena;
+}
+
+static void leave_context(struct suspended *suspended, const struct saved_context *saved)
+{
+	struct decider *decider = suspended->decider;
+
+	if (suspended->work.kind == REQUEST_BATCH) {
+		suspended->unanswered.arena = decider->arena;
+		decider->arena = saved->arena;
+	}
+	decider->config = saved->config;
+	decider->at_store = saved->at_store;
+	decider->context.owner = saved->context;
+	if (suspended->unanswered.at_store > 1 || !suspended->was_answered)
+		suspended->unanswered.at_store--;
+	else
+		make_ready(suspended); /* a store has told at once of all that it was given */
+}
+
+/* No requests of the client are taken meanwhile, so none overtakes the items that are not begun. */
+void deferred_add_split(struct waiting *waiting, struct net_conn *conn)
+{
+	waiting->splits = true;
+	waiting->admission->batches++;
+	client_of(conn)->has_split = true;
+	net_conn_suspend(conn, NET_AT_WORK, true);
+}
+
+static void finish_split(struct waiting *waiting, struct net_conn *conn)
+{
+	if (!client_of(conn)->has_split)
+		return;
+	waiting->admission->batches--;
+	client_of(conn)->has_split = false;
+	net_conn_suspend(conn, NET_AT_WORK, false);
+}
+
+void deferred_drop(struct waiting *waiting, struct work *work)
+{
+	if (work_split(work))
+		finish_split(waiting, work->conn);
+	handle_drop(work);
+}
+
+/* A batch with items that are not begun goes on in the next turn. It counts until then. */
+static void add_split(struct waiting *waiting, struct suspended *suspended)
+{
+	suspended->unanswered.at_store++;
+	list_append(&waiting->split, &suspended->ready);
+}
+
+static bool ready_next_split(struct waiting *waiting)
+{
+	struct suspended *suspended = list_of(list_take(&waiting->split), struct suspended, ready);
+
+	if (suspended)
+		make_ready(suspended);
+	return suspended;
+}
+
+/* A work that waited for its turn among those of its client starts with those that are ready. */
+static void start_ordered(struct suspended *suspended)
+{
+	suspended->unanswered.at_store++;
+	make_ready(suspended);
+}
+
+/* In a queue or not. */
+static void cancel_suspended(struct pending *pending, struct unanswered *unanswered)
+{
+	struct suspended *suspended = (struct suspended *)unanswered;
+	struct waiting *waiting = suspended->waiting;
+
+	(void)pending;
+	if (work_split(&suspended->work))
+		finish_split(waiting, unanswered->conn);
+	key_queue_remove(waiting, suspended);
+	key_order_remove(&waiting->order, suspended, start_ordered);
+}
+
+static void keep_waiting(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
+{
+	(void)now_ns;
+	pending_reschedule(pending, unanswered, PENDING_NEVER);
+}
+
+static void retry_in_queue(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns);
+
+static const struct unanswered_kind at_store = {keep_waiting, cancel_suspended},
+                                    in_queue = {retry_in_queue, cancel_suspended};
+
+/* False: it is decided, and `reply` is filled. */
+static bool run_or_suspend(struct waiting *waiting, struct suspended *suspended,
+                           struct reply *reply)
+{
+	struct saved_context saved;
+	uint64_t due_ns = PENDING_NEVER;
+
+	size_t used = suspended->unanswered.arena.used;
+	bool was_split = work_split(&suspended->work) != NULL;
+
+	enter_context(suspended, &saved);
+	handle_finish(waiting->decider, &suspended->work, reply);
+	if (!reply->at_store)
+		due_ns = key_queue_update(waiting, suspended, reply);
+	leave_context(suspended, &saved);
+	pending_grow(&suspended->unanswered, suspended->unanswered.arena.used - used);
+	if (was_split && !work_split(&suspended->work))
+		finish_split(waiting, suspended->unanswered.conn);
+	else if (was_split && suspended->unanswered.at_store == 0)
+		add_split(waiting, suspended);
+	if (reply->at_store)
+		key_order_add(&waiting->order, suspended);
+	else
+		key_order_remove(&waiting->order, suspended, start_ordered);
+	if (!reply->at_store && !reply->waits)
+		return false;
+	suspended->unanswered.kind = reply->at_store ? &at_store : &in_queue;
+	pending_reschedule(&waiting->pending, &suspended->unanswered, due_ns);
+	return true;
+}
+
+static void resume_suspended(struct waiting *waiting, struct suspended *suspended)
+{
+	struct reply reply;
+
+	if (!run_or_suspend(waiting, suspended, &reply))
+		pending_decided(&waiting->pending, &suspended->unanswered, &suspended->work, &reply);
+}
+
+static void retry_in_queue(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
+{
+	struct waiting *waiting = ((struct suspended *)unanswered)->waiting;
+
+	decider_read_clock(pending->decider);
+	key_queue_prepare_retry(waiting, (struct suspended *)unanswered, now_ns);
+	resume_suspended(waiting, (struct suspended *)unanswered);
+	arena_reset(&pending->decider->arena);
+}
+
+/* Its memory ends with its answer, or with the last that a store has of it. */
+static void rollback_suspended(struct unanswered *unanswered)
+{
+	struct suspended *suspended = (struct suspended *)unanswered;
+	struct saved_context saved;
+
+	enter_context(suspended, &saved);
+	rollback_unanswered(suspended->decider, &suspended->work, unanswered->wait_ns);
+	leave_context(suspended, &saved);
+}
+
+/* The plan of a work that has been at a store knows what it took. */
+static const struct unanswered_owner owner_with_plan = {rollback_suspended, suspend_release},
+                                     owner_without_plan = {NULL, suspend_release};
+
+bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct reply *reply)
+{
+	struct suspended *suspended = waitlist_make(&waiting->decider->shared->table->waiting)
+	                                  ? suspend_work(waiting, work, &in_queue, &owner_without_plan)
+	                                  : NULL;
+	uint64_t due_ns;
+
+	if (!suspended) {
+		rollback_out_of_memory(waiting->decider, work);
+		return false;
+	}
+	due_ns = key_queue_update(waiting, suspended, reply);
+	if (reply->waits) {
+		pending_reschedule(&waiting->pending, &suspended->unanswered, due_ns);
+		return true;
+	}
+	pending_remove(&waiting->pending, &suspended->unanswered);
+	pending_free(&suspended->unanswered);
+	return false;
+}
+
+/* Among the answers of the batch: as if it had not been held. */
+static void answer_in_batch(struct waiting *waiting, struct suspended *suspended,
+                            struct reply *reply)
+{
+	struct saved_context saved;
+
+	pending_remove(&waiting->pending, &suspended->unanswered);
+	enter_context(suspended, &saved);
+	pending_answer(&waiting->pending, &suspended->work, reply);
+	leave_context(suspended, &saved);
+	pending_free(&suspended->unanswered);
+}
+
+void deferred_run(struct waiting *waiting, struct work *work)
+{
+	struct suspended *suspended = suspend_work(waiting, work, &at_store, &owner_with_plan);
+	struct reply reply = {0};
+
+	if (!suspended) {
+		finish_split(waiting, work->conn);
+		rollback_out_of_memory(waiting->decider, work);
+		pending_answer(&waiting->pending, work, &reply);
+		return;
+	}
+	if (key_order_enqueue(&waiting->order, suspended) || run_or_suspend(waiting, suspended, &reply))
+		return;
+	if (reply.wait_ns > 0 || !pending_is_next(&suspended->unanswered))
+		pending_decided(&waiting->pending, &suspended->unanswered, &suspended->work, &reply);
+	else
+		answer_in_batch(waiting, suspended, &reply);
+}
+
+/*
+ * Ends a work whose client has left or has its answer. Each plan goes on until it has given back
+ * all.
+ */
+static void continue_rollback(struct waiting *waiting, struct suspended *suspended)
+{
+	struct saved_context saved;
+
+	enter_context(suspended, &saved);
+	rollback_continue(waiting->decider, &suspended->work);
+	leave_context(suspended, &saved);
+	if (!suspended->unanswered.conn)
+		pending_free(&suspended->unanswered);
+}
+
+/* One of which a store has something again was given back meanwhile, and becomes ready once more.
+ */
+static struct suspended *pop_ready(struct waiting *waiting)
+{
+	struct suspended *suspended;
+
+	do {
+		suspended = list_of(list_take(&waiting->ready), struct suspended, ready);
+	} while (suspended && --suspended->unanswered.at_store > 0);
+	return suspended;
+}
+
+static bool is_undecided(const struct suspended *suspended)
+{
+	const struct unanswered *unanswered = &suspended->unanswered;
+
+	return unanswered->conn && (unanswered->kind == &at_store || unanswered->kind == &in_queue);
+}
+
+void deferred_resume_ready(struct waiting *waiting)
+{
+	struct suspended *suspended;
+
+	if (waiting->ready.first)
+		decider_read_clock(waiting->decider);
+	while ((suspended = pop_ready(waiting))) {
+		if (waiting->ready.first) /* what stores had is cold */
+			prefetch_all(list_of(waiting->ready.first, struct suspended, ready), sizeof *suspended);
+		if (is_undecided(suspended))
+			resume_suspended(waiting, suspended);
+		else
+			continue_rollback(waiting, suspended);
+	}
+}
+
+void deferred_continue_batches(struct waiting *waiting)
+{
+	for (size_t n = 0; n < DEFERRED_BATCHES && ready_next_split(waiting); n++) {
+		metrics_add(&waiting->decider->metrics->continued, 1);
+		deferred_resume_ready(waiting);
+		if (net_loop_is_busy(waiting->decider->loop))
+			break;
+	}
+	if (waiting->split.first)
+		net_loop_run_again(waiting->decider->loop);
+}
+
+void deferred_close(struct waiting *waiting)
+{
+	struct suspended *suspended;
+
+	while (ready_next_split(waiting))
+		;
+	while ((suspended = pop_ready(waiting))) {
+		rollback_abandon(&suspended->work);
+		pending_free(&suspended->unanswered);
+	}
+	suspend_close(waiting);
+}
