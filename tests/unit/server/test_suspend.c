@@ -112,7 +112,7 @@ static int start(void **state)
 	f->told = eventfd(0, EFD_NONBLOCK);
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->threads = 1;
-	shared->gate.max = 10000;
+	shared->conn_limit.max = 10000;
 	shared->metrics = metrics_open(1);
 	shared->top = top_open(1);
 	shared->stores.main = &f->store;
