@@ -74,7 +74,7 @@ static int check_config(struct check *check, const weir_config *config, struct w
 	         users_open(&users, config, engine, NULL, error) ?:
 	         server_config_tls(config, &tls, error);
 	if (status == WEIR_OK) {
-		config_warnings_give(config, engine, tls, &plan, say, check);
+		config_warnings_check(config, engine, tls, &plan, say, check);
 		if (!check->to_yaml)
 			say_room(check->paths[0], engine,
 			         plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);

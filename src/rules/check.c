@@ -8,7 +8,7 @@
 #include "rules/unmet.h"
 
 /* A name, and where it stands. */
-struct named {
+struct named_counters {
 	const char *name, *file;
 	unsigned line, column;
 	size_t number;
@@ -16,14 +16,14 @@ struct named {
 
 static int compare_names(const void *a, const void *b)
 {
-	const struct named *left = a, *right = b;
+	const struct named_counters *left = a, *right = b;
 	int order = strcmp(left->name, right->name);
 
 	return order ? order : (left->number > right->number) - (left->number < right->number);
 }
 
 /* `what`: "limit". */
-static int check_names(struct weir_config *config, struct named *names, size_t count,
+static int check_names(struct weir_config *config, struct named_counters *names, size_t count,
                        const char *what)
 {
 	int status = WEIR_OK;
@@ -31,7 +31,7 @@ static int check_names(struct weir_config *config, struct named *names, size_t c
 	if (count > 0)
 		qsort(names, count, sizeof *names, compare_names);
 	for (size_t i = 1; i < count && status != WEIR_ENOMEM; i++) {
-		const struct named *first = &names[i - 1], *again = &names[i];
+		const struct named_counters *first = &names[i - 1], *again = &names[i];
 
 		if (strcmp(first->name, again->name) == 0)
 			status = remark_add(config, REMARK_ERROR(again->file, again->line, again->column),
@@ -44,22 +44,23 @@ static int check_names(struct weir_config *config, struct named *names, size_t c
 	return status;
 }
 
-static int check_limit_names(struct weir_config *config, struct named *names)
+static int check_limit_names(struct weir_config *config, struct named_counters *names)
 {
 	for (size_t i = 0; i < config->limit_count; i++) {
 		const struct rules_limit *limit = &config->limits[i];
 
-		names[i] = (struct named){limit->options.name, limit->file, limit->line, limit->column, i};
+		names[i] = (struct named_counters){limit->options.name, limit->file, limit->line,
+		                                   limit->column, i};
 	}
 	return check_names(config, names, config->limit_count, "limit");
 }
 
-static int check_rule_names(struct weir_config *config, struct named *names)
+static int check_rule_names(struct weir_config *config, struct named_counters *names)
 {
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rules_rule *rule = &config->rules[i];
 
-		names[i] = (struct named){rule->name, rule->file, rule->line, rule->column, i};
+		names[i] = (struct named_counters){rule->name, rule->file, rule->line, rule->column, i};
 	}
 	return check_names(config, names, config->rule_count, "rule");
 }
@@ -131,7 +132,7 @@ static int warn_of_patterns(struct weir_config *config)
 int rules_check(struct weir_config *config)
 {
 	size_t most = u64_max(config->limit_count, config->rule_count);
-	struct named *names = calloc(most + 1, sizeof *names);
+	struct named_counters *names = calloc(most + 1, sizeof *names);
 	int status = WEIR_ENOMEM, feedback = WEIR_OK;
 
 	/* A rule of Koala's language has the name of its limit, of which one remark is enough. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "server/loop/secure.h"
+#include "server/loop/listener_tls.h"
 #include "server/requests/decider.h"
 #include "server/requests/run.h"
 
@@ -48,7 +48,7 @@ static void *compute(void *argument)
 static void free_job(struct login_job *job)
 {
 	explicit_bzero(job->password, sizeof job->password);
-	server_config_drop(job->config);
+	server_config_release(job->config);
 	free(job);
 }
 
@@ -81,7 +81,7 @@ static bool begin(struct decider *decider, struct login_queue *queue, struct net
 	job->queue = queue;
 	job->logins = &decider->shared->logins;
 	job->client = client;
-	job->config = server_config_take(decider->config);
+	job->config = server_config_retain(decider->config);
 	job->address = *net_conn_peer(conn);
 	if (!charge(decider, queue, conn, error)) {
 		free_job(job);
@@ -116,7 +116,7 @@ static bool has_certificate(void *context, const char *name)
 static const struct user *find_own(const struct users *users, struct net_conn *conn)
 {
 	struct by_certificate by = {users, NULL};
-	struct tls *tls = secure_of(conn);
+	struct tls *tls = listener_tls_of(conn);
 	uint64_t account;
 
 	if (tls)

@@ -127,8 +127,8 @@ static void follow(struct secret_keeper *keeper, const struct redis_reply *reply
 }
 
 /*
- * Another's value is left alone, lifetime and all: where the prefix was chosen badly, somebody needs
- * it. What it is stays untold, for it may be a secret that lost a digit.
+ * Another's value is left alone, lifetime and all: where the prefix was chosen badly, somebody
+ * needs it. What it is stays untold, for it may be a secret that lost a digit.
  */
 static void warn(struct secret_keeper *keeper, const char *found)
 {
@@ -143,8 +143,9 @@ static void warn(struct secret_keeper *keeper, const char *found)
 	         "expected %d hexadecimal digits, found %s: servers that start now share no permits "
 	         "with others, until you delete the key or change `prefix`",
 	         DIGITS, found);
-	log_say(keeper->log, LOG_WARNING, "secret_unusable", {"store", redis_store_name(keeper->store)},
-	        {"key", keeper->key}, {"times", .number = keeper->foreign}, {"message", message});
+	log_event(keeper->log, LOG_WARNING, "secret_unusable",
+	          {"store", redis_store_name(keeper->store)}, {"key", keeper->key},
+	          {"times", .number = keeper->foreign}, {"message", message});
 }
 
 static void look_at_other(struct secret_keeper *keeper, const struct redis_reply *reply)
@@ -186,8 +187,8 @@ static void replied(struct connection_call *call, const struct redis_reply *repl
 	keeper->hops = 0;
 	keeper->rest_ns = PERIOD_NS;
 	if (keeper->foreign > 0)
-		log_say(keeper->log, LOG_INFO, "secret_usable", {"store", redis_store_name(keeper->store)},
-		        {"key", keeper->key});
+		log_event(keeper->log, LOG_INFO, "secret_usable",
+		          {"store", redis_store_name(keeper->store)}, {"key", keeper->key});
 	keeper->foreign = keeper->warned_ns = 0;
 	say(keeper, (struct slice[]){SLICE("PEXPIRE"), slice_of(keeper->key), SLICE(LIFE_MS)}, 3);
 }

@@ -47,8 +47,8 @@ void decisions_count_failure(void *context, const struct step *step, enum rules_
 	    &metrics_counts_of(decider->config->metrics[metric], decider->index)->failures[policy], 1);
 }
 
-static void tell_turn(struct decider *decider, const char *limit, const struct key_phase *key,
-                      const struct algo_turn *turn)
+static void log_phase_change(struct decider *decider, const char *limit,
+                             const struct key_phase *key, const struct algo_turn *turn)
 {
 	enum log_level level = turn->to == HEALTH_OPEN ? LOG_WARNING : LOG_INFO;
 	char name[KEY_PHASES_TEXT_MAX];
@@ -71,8 +71,8 @@ static void tell_turn(struct decider *decider, const char *limit, const struct k
  * No call turns a phase that time alone has ended, so this does. An operator's force turns, and is
  * noted, under the mutex taken here: the force that is seen is one that has been noted.
  */
-static size_t note_phase(struct decider *decider, const struct step *step, struct key_phase *key,
-                         struct algo_turn *turns)
+static size_t observe_phase(struct decider *decider, const struct step *step, struct key_phase *key,
+                            struct algo_turn *turns)
 {
 	struct decision_context context = decider->context;
 	struct algo_outcome outcome;
@@ -82,7 +82,7 @@ static size_t note_phase(struct decider *decider, const struct step *step, struc
 	forced_keys_lock(&decider->shared->forced);
 	engine_view(&context, step->limit, key->hash, &outcome);
 	key->phase = outcome.phase;
-	before = key_phases_see(decider->shared->phases, key);
+	before = key_phases_record(decider->shared->phases, key);
 	forced_keys_unlock(&decider->shared->forced);
 	memcpy(turns, outcome.turns, sizeof outcome.turns);
 	if (outcome.turned == 0 && outcome.phase == HEALTH_CLOSED &&
@@ -91,26 +91,26 @@ static size_t note_phase(struct decider *decider, const struct step *step, struc
 	return outcome.turned;
 }
 
-__attribute__((noinline)) static void see_phase(struct decider *decider, const struct step *step,
-                                                const struct algo_outcome *outcome)
+__attribute__((noinline)) static void record_phase(struct decider *decider, const struct step *step,
+                                                   const struct algo_outcome *outcome)
 {
 	struct key_phase key = {
 	    .hash = step->key.hash, .limit = step->limit->algo.identity, .phase = outcome->phase};
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
-	const struct named *limit = decider->config->metrics[metric];
+	const struct named_counters *limit = decider->config->metrics[metric];
 	struct algo_turn turns[ALGO_TURNS_MAX];
 	size_t n = outcome->turned;
 	char room[KEY_PHASES_HASH_TEXT];
 
-	key_phases_name(&key, step->secret ? key_phases_hash_text(key.hash, room) : step->key_name);
+	key_phases_set_name(&key, step->secret ? key_phases_hash_text(key.hash, room) : step->key_name);
 	memcpy(turns, outcome->turns, sizeof turns);
 	if (n > 0)
-		key_phases_see(decider->shared->phases, &key);
+		key_phases_record(decider->shared->phases, &key);
 	else
-		n = note_phase(decider, step, &key, turns);
+		n = observe_phase(decider, step, &key, turns);
 	for (size_t i = 0; i < n; i++) {
-		metrics_add(&metrics_counts_of(limit, decider->index)->turns[turns[i].to], 1);
-		tell_turn(decider, step->limit->name, &key, &turns[i]);
+		metrics_add(&metrics_counts_of(limit, decider->index)->phase_changes[turns[i].to], 1);
+		log_phase_change(decider, step->limit->name, &key, &turns[i]);
 	}
 }
 
@@ -121,5 +121,5 @@ void decisions_count_phase(void *context, const struct step *step,
 
 	if (outcome->turned > 0 ||
 	    !key_phases_knows(decider->shared->phases, step->key.hash, outcome->phase))
-		see_phase(decider, step, outcome);
+		record_phase(decider, step, outcome);
 }

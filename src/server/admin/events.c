@@ -67,11 +67,11 @@ bool events_follow(struct events *events)
 {
 	if (atomic_fetch_add(&events->followers, 1) < EVENTS_STREAMS)
 		return true;
-	events_leave(events);
+	events_stop_following(events);
 	return false;
 }
 
-void events_leave(struct events *events)
+void events_stop_following(struct events *events)
 {
 	atomic_fetch_sub(&events->followers, 1);
 }

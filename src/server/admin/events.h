@@ -31,7 +31,7 @@ void events_add(struct events *events, const char *event, struct slice json);
 /** Whether one more client may follow. False: EVENTS_STREAMS do. */
 bool events_follow(struct events *events);
 /** One that followed has left. */
-void events_leave(struct events *events);
+void events_stop_following(struct events *events);
 /** How many follow. */
 size_t events_followers(const struct events *events);
 

@@ -9,16 +9,16 @@
 
 struct forced_key {
 	struct list_node node;
-	struct switched switched;
+	struct override override;
 	struct key_phase key;
 	char *limit; /* its name */
 };
 
-void forced_keys_open(struct forced_keys *forced, struct switches *switches)
+void forced_keys_open(struct forced_keys *forced, struct overrides *overrides)
 {
 	pthread_mutexattr_t recursive;
 
-	*forced = (struct forced_keys){.switches = switches};
+	*forced = (struct forced_keys){.overrides = overrides};
 	pthread_mutexattr_init(&recursive);
 	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&forced->mutex, &recursive);
@@ -35,7 +35,7 @@ void forced_keys_unlock(struct forced_keys *forced)
 	pthread_mutex_unlock(&forced->mutex);
 }
 
-static struct forced_key *find(const struct forced_keys *forced, uint64_t hash)
+static struct forced_key *find_forced(const struct forced_keys *forced, uint64_t hash)
 {
 	LIST_EACH(&forced->items, struct forced_key, node, item)
 	if (item->key.hash == hash)
@@ -43,7 +43,7 @@ static struct forced_key *find(const struct forced_keys *forced, uint64_t hash)
 	return NULL;
 }
 
-static void drop(struct forced_keys *forced, struct forced_key *item)
+static void drop_forced(struct forced_keys *forced, struct forced_key *item)
 {
 	list_remove(&forced->items, &item->node);
 	forced->count--;
@@ -54,15 +54,15 @@ static void drop(struct forced_keys *forced, struct forced_key *item)
 void forced_keys_close(struct forced_keys *forced)
 {
 	LIST_EACH(&forced->items, struct forced_key, node, item)
-	drop(forced, item);
+	drop_forced(forced, item);
 	pthread_mutex_destroy(&forced->mutex);
 }
 
 /* The key's item, or a new one without a switch. */
-static int get(struct forced_keys *forced, const weir_limit *limit, const struct key_phase *key,
-               struct forced_key **out)
+static int get_or_add(struct forced_keys *forced, const weir_limit *limit,
+                      const struct key_phase *key, struct forced_key **out)
 {
-	struct forced_key *item = find(forced, key->hash);
+	struct forced_key *item = find_forced(forced, key->hash);
 
 	*out = item;
 	if (item)
@@ -84,49 +84,50 @@ static int get(struct forced_keys *forced, const weir_limit *limit, const struct
 }
 
 /* As the table's clock tells it, which the wall's may have left. */
-static uint64_t table_time(const struct decision_context *context, const struct switched *switched)
+static uint64_t table_time(const struct decision_context *context, const struct override *override)
 {
-	if (switched->until_ns == 0)
+	if (override->until_ns == 0)
 		return 0;
-	return sat_add(context->at.now_ns, sat_sub(switched->until_ns, switched->at_ns));
+	return sat_add(context->at.now_ns, sat_sub(override->until_ns, override->at_ns));
 }
 
-static int put(struct forced_keys *forced, const struct decision_context *context,
-               const weir_limit *limit, struct slice key, const struct switched *switched)
+static int force_key(struct forced_keys *forced, const struct decision_context *context,
+                     const weir_limit *limit, struct slice key, const struct override *override)
 {
 	struct key_phase named = {
 	    .hash = store_hash(context->table->store, limit->algo.identity, key.data, key.len),
 	    .limit = limit->algo.identity};
-	bool is_new = !find(forced, named.hash);
+	bool is_new = !find_forced(forced, named.hash);
 	struct forced_key *item = NULL;
 	int status;
 
-	key_phases_name(&named, key);
-	status = switched->force == WEIR_FORCE_AUTO ? WEIR_OK : get(forced, limit, &named, &item);
+	key_phases_set_name(&named, key);
+	status =
+	    override->force == WEIR_FORCE_AUTO ? WEIR_OK : get_or_add(forced, limit, &named, &item);
 	if (status != WEIR_OK)
 		return status;
-	status = engine_force(context, limit, key, (enum weir_force)switched->force,
-	                      table_time(context, switched));
+	status = engine_force(context, limit, key, (enum weir_force) override->force,
+	                      table_time(context, override));
 	if (status == WEIR_OK && item)
-		item->switched = *switched;
-	else if (find(forced, named.hash) && (is_new || status == WEIR_OK))
-		drop(forced, find(forced, named.hash));
+		item->override = *override;
+	else if (find_forced(forced, named.hash) && (is_new || status == WEIR_OK))
+		drop_forced(forced, find_forced(forced, named.hash));
 	return status;
 }
 
-static void tell(struct log *log, const char *limit, const struct key_phase *key,
-                 const struct switched *switched)
+static void log_forced(struct log *log, const char *limit, const struct key_phase *key,
+                       const struct override *override)
 {
 	char name[KEY_PHASES_TEXT_MAX];
 	const struct log_field what[] = {{"limit", limit, 0},
 	                                 {"key", key_phases_text(key, name), 0},
-	                                 {"state", fill_force_text(switched->force).data, 0}};
+	                                 {"state", fill_force_text(override->force).data, 0}};
 
-	switches_tell(log, "breaker_forced", what, 3, switched);
+	overrides_log(log, "breaker_forced", what, 3, override);
 }
 
 int forced_keys_set(struct forced_keys *forced, const struct decision_context *context,
-                    const weir_limit *limit, struct slice key, const struct switched *switched)
+                    const weir_limit *limit, struct slice key, const struct override *override)
 {
 	struct key_phase named = {0};
 	int status;
@@ -134,24 +135,24 @@ int forced_keys_set(struct forced_keys *forced, const struct decision_context *c
 	if (!algo_has_phases(&limit->algo))
 		return WEIR_EINVAL;
 	forced_keys_lock(forced);
-	status = put(forced, context, limit, key, switched);
+	status = force_key(forced, context, limit, key, override);
 	forced_keys_unlock(forced);
 	if (status != WEIR_OK)
 		return status;
-	eventfd_write(forced->switches->fd, 1);
-	key_phases_name(&named, key);
-	tell(forced->switches->log, weir_limit_name(limit), &named, switched);
+	eventfd_write(forced->overrides->fd, 1);
+	key_phases_set_name(&named, key);
+	log_forced(forced->overrides->log, weir_limit_name(limit), &named, override);
 	return WEIR_OK;
 }
 
-bool forced_keys_find(struct forced_keys *forced, uint64_t hash, struct switched *out)
+bool forced_keys_find(struct forced_keys *forced, uint64_t hash, struct override *out)
 {
 	const struct forced_key *item;
 
 	forced_keys_lock(forced);
-	item = find(forced, hash);
+	item = find_forced(forced, hash);
 	if (item)
-		*out = item->switched;
+		*out = item->override;
 	forced_keys_unlock(forced);
 	return item;
 }
@@ -168,16 +169,16 @@ size_t forced_keys_list(struct forced_keys *forced, uint64_t limit, struct key_p
 	return n;
 }
 
-static void tell_end(struct log *log, const struct forced_key *item)
+static void log_ended(struct log *log, const struct forced_key *item)
 {
 	char name[KEY_PHASES_TEXT_MAX];
 
-	log_say(log, LOG_INFO, "breaker_ended", {"limit", item->limit},
-	        {"key", key_phases_text(&item->key, name)});
+	log_event(log, LOG_INFO, "breaker_ended", {"limit", item->limit},
+	          {"key", key_phases_text(&item->key, name)});
 }
 
-uint64_t forced_keys_end(struct forced_keys *forced, const struct server_config *config,
-                         uint64_t now_ns)
+uint64_t forced_keys_expire(struct forced_keys *forced, const struct server_config *config,
+                            uint64_t now_ns)
 {
 	uint64_t left_ns = UINT64_MAX;
 
@@ -185,15 +186,15 @@ uint64_t forced_keys_end(struct forced_keys *forced, const struct server_config 
 	LIST_EACH(&forced->items, struct forced_key, node, item)
 	{
 		const weir_limit *limit = engine_limit_of(config->engine, item->key.limit);
-		uint64_t until_ns = item->switched.until_ns;
+		uint64_t until_ns = item->override.until_ns;
 
 		if (limit && (until_ns == 0 || until_ns > now_ns)) {
 			left_ns = until_ns != 0 ? u64_min(left_ns, until_ns - now_ns) : left_ns;
 			continue;
 		}
 		if (limit)
-			tell_end(forced->switches->log, item);
-		drop(forced, item);
+			log_ended(forced->overrides->log, item);
+		drop_forced(forced, item);
 	}
 	forced_keys_unlock(forced);
 	return left_ns;

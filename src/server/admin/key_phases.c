@@ -63,7 +63,7 @@ const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEX
 }
 
 /* The place of the key with this hash, or SET_KEYS. */
-static size_t find(const struct set *set, uint64_t hash)
+static size_t find_slot(const struct set *set, uint64_t hash)
 {
 	size_t i = 0;
 
@@ -80,12 +80,12 @@ static enum health_phase phase_at(const struct set *set, size_t i)
 bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum health_phase phase)
 {
 	const struct set *set = &phases->sets[set_of(hash)];
-	size_t i = find(set, hash);
+	size_t i = find_slot(set, hash);
 
 	return i < SET_KEYS && phase_at(set, i) == phase;
 }
 
-void key_phases_name(struct key_phase *key, struct slice name)
+void key_phases_set_name(struct key_phase *key, struct slice name)
 {
 	size_t len = u64_min(name.len, KEY_PHASES_NAME_MAX);
 
@@ -96,9 +96,9 @@ void key_phases_name(struct key_phase *key, struct slice name)
 }
 
 /* A place for another key: a free one, else one of a closed key, else SET_KEYS. */
-static size_t make_room(struct set *set)
+static size_t find_free_slot(struct set *set)
 {
-	size_t i = find(set, 0);
+	size_t i = find_slot(set, 0);
 
 	for (size_t n = 0; i == SET_KEYS && n < SET_KEYS; n++) {
 		size_t at = set->hand++ % SET_KEYS;
@@ -109,14 +109,14 @@ static size_t make_room(struct set *set)
 	return i;
 }
 
-static void take_name(struct key_phase *key, const struct key_phase *known)
+static void copy_name(struct key_phase *key, const struct key_phase *known)
 {
 	key->len = known->len;
 	key->cut = known->cut;
 	memcpy(key->name, known->name, sizeof key->name);
 }
 
-enum health_phase key_phases_see(struct key_phases *phases, struct key_phase *key)
+enum health_phase key_phases_record(struct key_phases *phases, struct key_phase *key)
 {
 	struct set *set = &phases->sets[set_of(key->hash)];
 	enum health_phase before = HEALTH_CLOSED;
@@ -124,16 +124,16 @@ enum health_phase key_phases_see(struct key_phases *phases, struct key_phase *ke
 	size_t i;
 
 	pthread_mutex_lock(&phases->mutex);
-	i = find(set, key->hash);
+	i = find_slot(set, key->hash);
 	if (i < SET_KEYS) {
 		before = phase_at(set, i);
 		if (key->len == 0)
-			take_name(key, &set->keys[i]);
+			copy_name(key, &set->keys[i]);
 	} else if (key->len > 0 || key->phase != HEALTH_CLOSED) {
-		i = make_room(set);
+		i = find_free_slot(set);
 	}
 	if (key->len == 0)
-		key_phases_name(key, key_phases_hash_text(key->hash, room));
+		key_phases_set_name(key, key_phases_hash_text(key->hash, room));
 	if (i < SET_KEYS) {
 		set->keys[i] = *key;
 		atomic_store_explicit(&set->phases[i], key->phase, memory_order_relaxed);

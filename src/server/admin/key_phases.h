@@ -41,7 +41,7 @@ struct key_phase {
 	char name[KEY_PHASES_NAME_MAX];
 };
 
-/** Whether the key is known to be in that phase, so that key_phases_see would change nothing. */
+/** Whether the key is known to be in that phase, so that key_phases_record would change nothing. */
 bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum health_phase phase);
 
 /**
@@ -49,10 +49,10 @@ bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum healt
  * its hash), and fills in the name that it has then. Returns the phase that it was known to be in;
  * closed if it was not known.
  */
-enum health_phase key_phases_see(struct key_phases *phases, struct key_phase *key);
+enum health_phase key_phases_record(struct key_phases *phases, struct key_phase *key);
 
 /** Makes *key of a name; where data is NULL it has none. */
-void key_phases_name(struct key_phase *key, struct slice name);
+void key_phases_set_name(struct key_phase *key, struct slice name);
 
 /** Writes the name as a text for the log, and returns `out`. */
 #define KEY_PHASES_TEXT_MAX (KEY_PHASES_NAME_MAX + sizeof "…")

@@ -31,19 +31,19 @@ static const struct use **find_uses(const struct weir_config *rules, struct aren
 	return uses;
 }
 
-static void add_room(const struct weir_table *table, const struct weir_limit *limit,
-                     struct buffer *out)
+static void add_capacity(const struct weir_table *table, const struct weir_limit *limit,
+                         struct buffer *out)
 {
-	struct store_capacity room;
+	struct store_capacity capacity;
 
 	if (limit->algo.algorithm->draws) { /* it keeps no states */
 		buffer_add_text(out, "null");
 		return;
 	}
-	room = engine_capacity_of(table, limit);
+	capacity = engine_capacity_of(table, limit);
 	buffer_printf(out, "{\"keys\":%llu,\"bytes\":%llu,\"shared\":%s}",
-	              (unsigned long long)room.keys, (unsigned long long)room.bytes,
-	              room.is_shared ? "true" : "false");
+	              (unsigned long long)capacity.keys, (unsigned long long)capacity.bytes,
+	              capacity.is_shared ? "true" : "false");
 }
 
 /* Adds the store of a limit that counts elsewhere. */
@@ -60,25 +60,26 @@ static void add_store(const struct weir_table *table, const struct weir_limit *l
 }
 
 /* Adds the operator that switched it, the time, and the end. */
-static void add_switched(const struct switched *switched, struct buffer *out)
+static void add_override(const struct override *override, struct buffer *out)
 {
 	buffer_add_text(out, ",\"switched\":{\"by\":\"");
-	buffer_add_json(out, slice_of(switched->by));
+	buffer_add_json(out, slice_of(override->by));
 	buffer_add_text(out, "\",\"at\":\"");
-	when_add_date(out, switched->at_ns);
-	if (switched->until_ns != 0) {
+	when_add_date(out, override->at_ns);
+	if (override->until_ns != 0) {
 		buffer_add_text(out, "\",\"until\":\"");
-		when_add_date(out, switched->until_ns);
+		when_add_date(out, override->until_ns);
 	}
 	buffer_add(out, "\"}", 2);
 }
 
-static void add_share(struct switches *switches, const struct weir_limit *limit, struct buffer *out)
+static void add_share(struct overrides *overrides, const struct weir_limit *limit,
+                      struct buffer *out)
 {
-	struct switched switched;
+	struct override override;
 
-	if (limit->algo.algorithm->set_share && switches_find(switches, limit->name, &switched))
-		add_switched(&switched, out);
+	if (limit->algo.algorithm->set_share && overrides_find(overrides, limit->name, &override))
+		add_override(&override, out);
 }
 
 /* A key as it stands now: nothing, if it is closed. */
@@ -86,7 +87,7 @@ static void add_phase(struct decider *decider, const struct weir_limit *limit,
                       const struct key_phase *key, bool first, struct buffer *out)
 {
 	struct algo_outcome outcome;
-	struct switched switched;
+	struct override override;
 
 	engine_view(&decider->context, limit, key->hash, &outcome);
 	if (outcome.phase == HEALTH_CLOSED)
@@ -96,8 +97,8 @@ static void add_phase(struct decider *decider, const struct weir_limit *limit,
 	buffer_printf(out, "%s\",\"phase\":\"%s\"", key->cut ? "…" : "",
 	              health_phase_text(outcome.phase));
 	if (outcome.phase >= HEALTH_FORCED_OPEN &&
-	    forced_keys_find(&decider->shared->forced, key->hash, &switched))
-		add_switched(&switched, out);
+	    forced_keys_find(&decider->shared->forced, key->hash, &override))
+		add_override(&override, out);
 	buffer_add(out, "}", 1);
 }
 
@@ -107,7 +108,7 @@ static int add_phases(struct decider *decider, const struct weir_limit *limit, s
 	struct forced_keys *all = &decider->shared->forced;
 	struct key_phase *keys =
 	    arena_array(&decider->arena, FORCED_KEYS_MAX + LIMIT_LIST_PHASES, sizeof *keys);
-	struct switched switched;
+	struct override override;
 	size_t forced, n, begin;
 
 	if (!keys)
@@ -118,7 +119,7 @@ static int add_phases(struct decider *decider, const struct weir_limit *limit, s
 	buffer_add_text(out, ",\"breakers\":[");
 	begin = out->len;
 	for (size_t i = 0; i < n; i++)
-		if (i < forced || !forced_keys_find(all, keys[i].hash, &switched))
+		if (i < forced || !forced_keys_find(all, keys[i].hash, &override))
 			add_phase(decider, limit, &keys[i], out->len == begin, out);
 	buffer_add(out, "]", 1);
 	return WEIR_OK;
@@ -144,14 +145,14 @@ int limit_list_render(struct decider *decider, struct buffer *out)
 		if (limit->algo.algorithm->amend)
 			limit->algo.algorithm->amend(algo_current(&limit->algo), &shown.options);
 		rules_show_limit(&shown, out);
-		add_share(&decider->shared->switches, limit, out);
+		add_share(&decider->shared->overrides, limit, out);
 		if (algo_has_phases(&limit->algo) && add_phases(decider, limit, out) != WEIR_OK)
 			return WEIR_ENOMEM;
 		add_store(engine_table(config->engine), limit, out);
 		buffer_add_text(out, ",\"quota\":");
 		buffer_add_u64(out, limit->algo.quota);
 		buffer_add_text(out, ",\"room\":");
-		add_room(engine_table(config->engine), limit, out);
+		add_capacity(engine_table(config->engine), limit, out);
 		buffer_add_text(out, ",\"rules\":[");
 		for (const struct use *use = uses[i]; use; use = use->next) {
 			buffer_add_text(out, use == uses[i] ? "\"" : ",\"");

@@ -21,7 +21,7 @@
 /* A line that waits to be written. */
 struct line {
 	struct list_node node;
-	uint64_t untold; /* lines dropped before it, as it says */
+	uint64_t newly_dropped; /* lines dropped before it, as it says */
 	size_t len;
 	char text[];
 };
@@ -31,15 +31,15 @@ struct log {
 	int fd;
 	weir_limit *limit;
 	weir_table *buckets; /* by event */
-	log_heard *heard;    /* NULL: nobody listens */
+	log_listener *listener; /* NULL: nobody listens */
 	void *context;
 	_Atomic uint64_t dropped;
-	_Atomic uint64_t untold; /* of them, since the last line */
+	_Atomic uint64_t newly_dropped; /* of them, since the last line */
 	pthread_mutex_t mutex; /* of what follows */
 	pthread_cond_t changed;
 	struct list lines;
 	size_t waiting; /* bytes, also of the line that is being written */
-	bool closing, has_writer;
+	bool is_closing, has_writer;
 	pthread_t writer;
 };
 
@@ -47,10 +47,10 @@ static const char *const level_names[] = {
     [LOG_INFO] = "info", [LOG_WARNING] = "warning", [LOG_ERROR] = "error"};
 
 /* A line is left out, and with it the word of `untold` others. */
-static void drop(struct log *log, uint64_t untold)
+static void drop_line(struct log *log, uint64_t newly_dropped)
 {
 	atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&log->untold, 1 + untold, memory_order_relaxed);
+	atomic_fetch_add_explicit(&log->newly_dropped, 1 + newly_dropped, memory_order_relaxed);
 }
 
 static bool write_all(const struct log *log, const struct line *line)
@@ -81,12 +81,12 @@ static void *run_writer(void *argument)
 		if (line) {
 			pthread_mutex_unlock(&log->mutex);
 			if (!write_all(log, line))
-				drop(log, line->untold);
+				drop_line(log, line->newly_dropped);
 			pthread_mutex_lock(&log->mutex);
 			log->waiting -= line->len;
 			pthread_cond_broadcast(&log->changed);
 			free(line);
-		} else if (log->closing) {
+		} else if (log->is_closing) {
 			break;
 		} else {
 			pthread_cond_wait(&log->changed, &log->mutex);
@@ -164,7 +164,7 @@ void log_close(struct log *log)
 	}
 	if (log->has_writer) {
 		pthread_mutex_lock(&log->mutex);
-		log->closing = true;
+		log->is_closing = true;
 		pthread_cond_broadcast(&log->changed);
 		pthread_mutex_unlock(&log->mutex);
 		pthread_join(log->writer, NULL);
@@ -177,16 +177,16 @@ void log_close(struct log *log)
 }
 
 /* Hands the line to the writer, or drops it. */
-static void hand_over(struct log *log, const char *text, size_t len, uint64_t untold)
+static void enqueue_line(struct log *log, const char *text, size_t len, uint64_t newly_dropped)
 {
 	struct line *line = malloc(sizeof *line + len);
 	bool fits = false;
 
 	if (line) {
-		*line = (struct line){.untold = untold, .len = len};
+		*line = (struct line){.newly_dropped = newly_dropped, .len = len};
 		memcpy(line->text, text, len);
 		pthread_mutex_lock(&log->mutex);
-		fits = log->waiting + len <= LOG_WAITING_MAX;
+		fits = log->waiting + len <= LOG_QUEUE_MAX;
 		if (fits) {
 			list_append(&log->lines, &line->node);
 			log->waiting += len;
@@ -196,13 +196,13 @@ static void hand_over(struct log *log, const char *text, size_t len, uint64_t un
 	}
 	if (!fits) {
 		free(line);
-		drop(log, untold);
+		drop_line(log, newly_dropped);
 	}
 }
 
 void log_plain(struct log *log, const char *line)
 {
-	hand_over(log, line, strlen(line), 0);
+	enqueue_line(log, line, strlen(line), 0);
 }
 
 static void add_time(struct buffer *out, uint64_t at_ns)
@@ -267,9 +267,9 @@ static void add_text(struct buffer *out, const struct log_field *field)
 		add_quoted_shown(out, field->text);
 }
 
-void log_listen(struct log *log, log_heard *heard, void *context)
+void log_listen(struct log *log, log_listener *listener, void *context)
 {
-	log->heard = heard;
+	log->listener = listener;
 	log->context = context;
 }
 
@@ -278,7 +278,7 @@ struct log_line {
 	uint64_t at_ns;
 	enum log_level level;
 	const char *event;
-	struct log_field untold; /* of number 0: nothing */
+	struct log_field newly_dropped; /* of number 0: nothing */
 	const struct log_field *fields;
 	size_t count;
 };
@@ -292,21 +292,21 @@ static void render(struct buffer *out, enum log_format format, const struct log_
 	add_time(out, line->at_ns);
 	buffer_printf(out, json ? "\",\"level\":\"%s\",\"event\":\"%s\"" : " %s %s",
 	              level_names[line->level], line->event);
-	if (line->untold.number > 0)
-		add(out, &line->untold);
+	if (line->newly_dropped.number > 0)
+		add(out, &line->newly_dropped);
 	for (size_t i = 0; i < line->count; i++)
 		add(out, &line->fields[i]);
 	if (json)
 		buffer_add(out, "}", 1);
 }
 
-static void tell_listener(const struct log *log, const struct log_line *line)
+static void notify_listener(const struct log *log, const struct log_line *line)
 {
 	struct buffer json = {0};
 
 	render(&json, LOG_JSON, line);
 	if (!json.failed)
-		log->heard(log->context, line->event, (struct slice){json.data, json.len});
+		log->listener(log->context, line->event, (struct slice){json.data, json.len});
 	buffer_free(&json);
 }
 
@@ -320,19 +320,20 @@ void log_write(struct log *log, enum log_level level, const char *event,
 	if (weir_acquire(log->buckets, log->limit, (struct weir_key){event, strlen(event)}, 1, WEIR_NOW,
 	                 &decision) == WEIR_OK &&
 	    !decision.allowed) {
-		drop(log, 0);
+		drop_line(log, 0);
 		return;
 	}
-	line.untold.number = atomic_exchange_explicit(&log->untold, 0, memory_order_relaxed);
+	line.newly_dropped.number =
+	    atomic_exchange_explicit(&log->newly_dropped, 0, memory_order_relaxed);
 	render(&text, log->format, &line);
 	buffer_add(&text, "\n", 1);
 	if (text.failed)
-		drop(log, line.untold.number);
+		drop_line(log, line.newly_dropped.number);
 	else
-		hand_over(log, text.data, text.len, line.untold.number);
+		enqueue_line(log, text.data, text.len, line.newly_dropped.number);
 	buffer_free(&text);
-	if (log->heard)
-		tell_listener(log, &line);
+	if (log->listener)
+		notify_listener(log, &line);
 }
 
 void log_add_error(struct buffer *out, const char *path, const struct weir_error *error)
@@ -360,14 +361,14 @@ void log_error(struct log *log, const char *event, const char *path,
 	struct buffer place = {0};
 
 	if (!path || error->line == 0) {
-		log_say(log, LOG_ERROR, event, {"message", error->message});
+		log_event(log, LOG_ERROR, event, {"message", error->message});
 	} else if (log->format == LOG_JSON) {
-		log_say(log, LOG_ERROR, event, {"file", path}, {"line", .number = error->line},
-		        {"column", .number = error->column}, {"message", error->message});
+		log_event(log, LOG_ERROR, event, {"file", path}, {"line", .number = error->line},
+		          {"column", .number = error->column}, {"message", error->message});
 	} else {
 		log_add_error(&place, path, error);
 		buffer_add(&place, "", 1);
-		log_say(log, LOG_ERROR, event, {"message", place.failed ? error->message : place.data});
+		log_event(log, LOG_ERROR, event, {"message", place.failed ? error->message : place.data});
 		buffer_free(&place);
 	}
 }
@@ -377,16 +378,16 @@ void log_remark(struct log *log, const char *event, const struct weir_config_rem
 	struct weir_error error;
 
 	if (!remark->is_error && remark->line == 0 && remark->path) {
-		log_say(log, LOG_WARNING, event, {"file", remark->path}, {"message", remark->text});
+		log_event(log, LOG_WARNING, event, {"file", remark->path}, {"message", remark->text});
 		return;
 	}
 	if (!remark->is_error && remark->line == 0) {
-		log_say(log, LOG_WARNING, event, {"message", remark->text});
+		log_event(log, LOG_WARNING, event, {"message", remark->text});
 		return;
 	}
 	if (!remark->is_error) {
-		log_say(log, LOG_WARNING, event, {"file", remark->path}, {"line", .number = remark->line},
-		        {"column", .number = remark->column}, {"message", remark->text});
+		log_event(log, LOG_WARNING, event, {"file", remark->path}, {"line", .number = remark->line},
+		          {"column", .number = remark->column}, {"message", remark->text});
 		return;
 	}
 	error_set_at(&error, WEIR_EINVAL, remark->line, remark->column, "%s%s%s",

@@ -8,7 +8,7 @@
  * other. What it denies is counted, and told by the next line as "dropped".
  *
  * A thread writes the lines, so that nobody else waits for stderr: a pipe that is not
- * read, a terminal that was stopped, a full disk. LOG_WAITING_MAX bytes wait for it, and
+ * read, a terminal that was stopped, a full disk. LOG_QUEUE_MAX bytes wait for it, and
  * further lines are dropped like the others. Writing without waiting would need
  * O_NONBLOCK, which belongs to the open file and thus to all who share it, such as a
  * shell; and between poll() and write() another process may fill the pipe.
@@ -27,7 +27,7 @@
 #define LOG_RATE  10 /* lines of an event per second */
 #define LOG_BURST 100
 
-#define LOG_WAITING_MAX ((size_t)64 << 10)
+#define LOG_QUEUE_MAX ((size_t)64 << 10)
 
 enum log_format { LOG_TEXT, LOG_JSON };
 enum log_level { LOG_INFO, LOG_WARNING, LOG_ERROR };
@@ -46,16 +46,16 @@ struct log *log_open(enum log_format format, int fd); /* NULL: out of memory */
 void log_close(struct log *log);
 
 /** Tells of each event that is logged, as one JSON object, on the thread that logs it. */
-typedef void log_heard(void *context, const char *event, struct slice json);
+typedef void log_listener(void *context, const char *event, struct slice json);
 /** Before any other thread logs. */
-void log_listen(struct log *log, log_heard *heard, void *context);
+void log_listen(struct log *log, log_listener *listener, void *context);
 
 /** One line, one write, soon. Any thread. */
 void log_write(struct log *log, enum log_level level, const char *event,
                const struct log_field *fields, size_t n);
 
-/** log_say(log, LOG_INFO, "reloaded", {"file", path}, {"limits", .number = 4}) */
-#define log_say(log, level, event, ...)                                                            \
+/** log_event(log, LOG_INFO, "reloaded", {"file", path}, {"limits", .number = 4}) */
+#define log_event(log, level, event, ...)                                                          \
 	log_write(log, level, event, (const struct log_field[]){__VA_ARGS__},                          \
 	          sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
 

@@ -92,7 +92,7 @@ static const struct family of_loops[] = {
      "Permits by their fate; not_held: refunded or reported too late, or twice.", OF_LOOP(permits),
      .zeros = ALL, .labels = {LABEL("event", fates)}},
     {"weir_transactions_bytes", "gauge", "Memory of commands between MULTI and EXEC.",
-     OF_LOOP(kept), .zeros = ALL},
+     OF_LOOP(transaction_bytes), .zeros = ALL},
     {"weir_answers_held", "gauge", "Answers that wait for their requests' turns, or for a Redis.",
      OF_LOOP(pending_answers), .zeros = ALL},
     {"weir_batches_continued_total", "counter",
@@ -117,9 +117,10 @@ static const struct histogram histograms[METRICS_HISTOGRAM_COUNT] = {
                           true,
                           .bounds = {5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000,
                                      2500000, 5000000, 10000000, 50000000, 250000000, NS_PER_S}},
-    [METRICS_TURN] = {"weir_turn_requests",
-                      "Requests that a thread decided together, with one reading of the clock.",
-                      .bounds = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
+    [METRICS_BATCH_SIZE] =
+        {"weir_turn_requests",
+         "Requests that a thread decided together, with one reading of the clock.",
+         .bounds = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
     [METRICS_WAIT] = {"weir_wait_duration_seconds",
                       "How long answers were held until their requests' turns.", true,
                       .bounds = {1000000, 5000000, 10000000, 25000000, 50000000, 100000000,
@@ -130,7 +131,7 @@ static const struct histogram histograms[METRICS_HISTOGRAM_COUNT] = {
 struct metrics {
 	size_t loop_count;
 	struct metrics_loop *loops;
-	struct named_set limits, rules;
+	struct named_counters_set limits, rules;
 	_Atomic uint64_t reloads[2]; /* [success] */
 	_Atomic uint64_t loaded_ns;  /* when a configuration was last taken over */
 	uint64_t start_ns;
@@ -158,8 +159,8 @@ struct metrics *metrics_open(size_t loops)
 	if (!metrics)
 		return NULL;
 	metrics->loop_count = loops;
-	metrics->limits = named_open(loops, sizeof(struct metrics_counts));
-	metrics->rules = named_open(loops, sizeof(struct metrics_answers));
+	metrics->limits = named_counters_open(loops, sizeof(struct metrics_counts));
+	metrics->rules = named_counters_open(loops, sizeof(struct metrics_answers));
 	metrics->start_ns = os_wall_ns();
 	metrics->loaded_ns = metrics->start_ns;
 	metrics->loops = aligned_zeroed(loops, sizeof *metrics->loops);
@@ -174,8 +175,8 @@ void metrics_close(struct metrics *metrics)
 {
 	if (!metrics)
 		return;
-	named_free_all(&metrics->limits);
-	named_free_all(&metrics->rules);
+	named_counters_free_all(&metrics->limits);
+	named_counters_free_all(&metrics->rules);
 	free(metrics->loops);
 	free(metrics);
 }
@@ -185,14 +186,14 @@ struct metrics_loop *metrics_loop(struct metrics *metrics, size_t index)
 	return &metrics->loops[index];
 }
 
-struct named *metrics_limit(struct metrics *metrics, const char *name)
+struct named_counters *metrics_limit(struct metrics *metrics, const char *name)
 {
-	return named_get(&metrics->limits, name);
+	return named_counters_get(&metrics->limits, name);
 }
 
-struct named *metrics_rule(struct metrics *metrics, const char *name)
+struct named_counters *metrics_rule(struct metrics *metrics, const char *name)
 {
-	return named_get(&metrics->rules, name);
+	return named_counters_get(&metrics->rules, name);
 }
 
 void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_ns)
@@ -225,7 +226,8 @@ struct counters {
 	size_t stride, count;
 };
 
-static struct counters counters_of(const struct metrics *metrics, const struct named *limit)
+static struct counters counters_of(const struct metrics *metrics,
+                                   const struct named_counters *limit)
 {
 	return (struct counters){limit->loops, sizeof(struct metrics_counts), metrics->loop_count};
 }
@@ -245,7 +247,8 @@ static uint64_t sum(struct counters counters, size_t at)
 	return sum;
 }
 
-uint64_t metrics_answered(const struct metrics *metrics, const struct named *rule, bool allowed)
+uint64_t metrics_answered(const struct metrics *metrics, const struct named_counters *rule,
+                          bool allowed)
 {
 	struct counters answers = {rule->loops, sizeof(struct metrics_answers), metrics->loop_count};
 
@@ -340,7 +343,7 @@ static void add_family(struct buffer *out, const struct family *family, struct c
 static void add_family_of_limits(struct buffer *out, const struct family *family,
                                  struct metrics *metrics)
 {
-	const struct named *limit = named_first(&metrics->limits);
+	const struct named_counters *limit = named_counters_first(&metrics->limits);
 
 	add_head(out, family->name, family->type, family->help);
 	for (; limit; limit = limit->next)
@@ -351,7 +354,8 @@ static void add_family_of_limits(struct buffer *out, const struct family *family
 static void add_phases(const struct metrics *metrics, const struct metrics_now *now,
                        struct buffer *out)
 {
-	static const char breakers[] = "weir_breakers", turns[] = "weir_breaker_transitions_total";
+	static const char breakers[] = "weir_breakers",
+	                  phase_changes[] = "weir_breaker_transitions_total";
 
 	add_head(out, breakers, "gauge", "Keys that are not closed now, by phase.");
 	for (size_t i = 0; i < now->phases_count; i++)
@@ -360,13 +364,14 @@ static void add_phases(const struct metrics *metrics, const struct metrics_now *
 			    out, breakers, "",
 			    PAIRS({"limit", now->phases[i].limit->name}, {"phase", health_phase_text(phase)}),
 			    now->phases[i].counts[phase], false);
-	add_head(out, turns, "counter", "Keys that changed their phase, by the new phase.");
+	add_head(out, phase_changes, "counter", "Keys that changed their phase, by the new phase.");
 	for (size_t i = 0; i < now->phases_count; i++)
 		for (int phase = HEALTH_CLOSED; phase < HEALTH_PHASE_COUNT; phase++)
-			add_line(out, turns, "",
-			         PAIRS({"limit", now->phases[i].limit->name}, {"to", health_phase_text(phase)}),
-			         sum(counters_of(metrics, now->phases[i].limit), OF_LIMIT(turns[phase])),
-			         false);
+			add_line(
+			    out, phase_changes, "",
+			    PAIRS({"limit", now->phases[i].limit->name}, {"to", health_phase_text(phase)}),
+			    sum(counters_of(metrics, now->phases[i].limit), OF_LIMIT(phase_changes[phase])),
+			    false);
 }
 
 static void add_stores(const struct metrics_now *now, struct buffer *out)

@@ -20,14 +20,14 @@
 #include "base/buffer.h"
 #include "base/os/os.h"
 #include "redis/redis.h"
-#include "server/admin/named.h"
+#include "server/admin/named_counters.h"
 
 enum metrics_protocol { METRICS_HTTP, METRICS_RESP, METRICS_PROTOCOL_COUNT };
 
 enum metrics_histogram {
-	METRICS_DURATION, /* ns, by request */
-	METRICS_TURN,     /* requests, by how many were decided together */
-	METRICS_WAIT,     /* ns, by answer that was held */
+	METRICS_DURATION,   /* ns, by request */
+	METRICS_BATCH_SIZE, /* requests, by how many were decided together */
+	METRICS_WAIT,       /* ns, by answer that was held */
 	METRICS_HISTOGRAM_COUNT
 };
 
@@ -61,7 +61,7 @@ struct metrics_loop {
 	_Atomic uint64_t pending_answers; /* answers, now */
 	_Atomic uint64_t cancelled; /* of those held: the client left */
 	_Atomic uint64_t continued; /* batches, once for each turn that they went on in */
-	_Atomic uint64_t kept;      /* bytes, now: of codec_limits.kept */
+	_Atomic uint64_t transaction_bytes; /* bytes, now: of codec_limits.kept */
 };
 
 #define METRICS_FAILURE_COUNT 3 /* enum rules_failure */
@@ -70,7 +70,7 @@ struct metrics_loop {
 struct metrics_counts {
 	alignas(64) _Atomic uint64_t decisions[2][WEIR_REASON_COUNT][2]; /* [shadow][reason][allowed] */
 	_Atomic uint64_t failures[METRICS_FAILURE_COUNT]; /* of its store, by what happened instead */
-	_Atomic uint64_t turns[HEALTH_PHASE_COUNT];       /* of its keys, by the phase they came to */
+	_Atomic uint64_t phase_changes[HEALTH_PHASE_COUNT]; /* of its keys, by the phase they came to */
 	_Atomic uint64_t withheld; /* permits that no proxy could have reported */
 };
 
@@ -89,7 +89,7 @@ struct metrics_store {
 
 /* For a limit with phases: the number of keys in each phase now. */
 struct metrics_phases {
-	const struct named *limit;
+	const struct named_counters *limit;
 	uint64_t counts[HEALTH_PHASE_COUNT];
 };
 
@@ -114,17 +114,20 @@ void metrics_close(struct metrics *metrics);
 struct metrics_loop *metrics_loop(struct metrics *metrics, size_t index);
 
 /** Finds or makes the counters of a limit or a rule; NULL: out of memory. One thread at a time. */
-struct named *metrics_limit(struct metrics *metrics, const char *name);
-struct named *metrics_rule(struct metrics *metrics, const char *name);
+struct named_counters *metrics_limit(struct metrics *metrics, const char *name);
+struct named_counters *metrics_rule(struct metrics *metrics, const char *name);
 /** The sum of all loops. */
-uint64_t metrics_answered(const struct metrics *metrics, const struct named *rule, bool allowed);
+uint64_t metrics_answered(const struct metrics *metrics, const struct named_counters *rule,
+                          bool allowed);
 
-static inline struct metrics_counts *metrics_counts_of(const struct named *limit, size_t loop)
+static inline struct metrics_counts *metrics_counts_of(const struct named_counters *limit,
+                                                       size_t loop)
 {
 	return (struct metrics_counts *)limit->loops + loop;
 }
 
-static inline struct metrics_answers *metrics_answers_of(const struct named *rule, size_t loop)
+static inline struct metrics_answers *metrics_answers_of(const struct named_counters *rule,
+                                                         size_t loop)
 {
 	return (struct metrics_answers *)rule->loops + loop;
 }

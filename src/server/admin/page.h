@@ -8,7 +8,7 @@
 
 #include "server/requests/decider.h"
 
-static inline bool page_is_asked(const struct request *request)
+static inline bool page_is_requested(const struct request *request)
 {
 	return request->kind >= REQUEST_METRICS && request->kind <= REQUEST_COUNTERS;
 }

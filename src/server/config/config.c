@@ -166,13 +166,13 @@ static void close_config(struct server_config *config)
 	free(config);
 }
 
-struct server_config *server_config_take(struct server_config *config)
+struct server_config *server_config_retain(struct server_config *config)
 {
 	atomic_fetch_add_explicit(&config->references, 1, memory_order_relaxed);
 	return config;
 }
 
-void server_config_drop(struct server_config *config)
+void server_config_release(struct server_config *config)
 {
 	/* All that any thread did with it happens before it is freed. */
 	while (config && atomic_fetch_sub_explicit(&config->references, 1, memory_order_acq_rel) == 1) {
@@ -183,14 +183,14 @@ void server_config_drop(struct server_config *config)
 	}
 }
 
-void server_config_succeed(struct server_config **config, struct server_config *next)
+void server_config_replace(struct server_config **config, struct server_config *next)
 {
 	struct server_config *old = *config;
 
 	engine_succeed(old->engine, next->engine);
-	atomic_store_explicit(&old->successor, server_config_take(next), memory_order_release);
+	atomic_store_explicit(&old->successor, server_config_retain(next), memory_order_release);
 	*config = next;
-	server_config_drop(old);
+	server_config_release(old);
 }
 
 struct server_config *server_config_newest(struct server_config *config)
@@ -208,7 +208,7 @@ bool server_config_advance(struct server_config **config)
 
 	if (newest == old)
 		return false;
-	*config = server_config_take(newest);
-	server_config_drop(old);
+	*config = server_config_retain(newest);
+	server_config_release(old);
 	return true;
 }

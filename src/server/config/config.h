@@ -26,8 +26,8 @@ struct server_config {
 	weir_engine *engine;
 	struct users *users;     /* NULL: there are none */
 	struct tls_context *tls; /* of its listeners; NULL: they have none */
-	struct named **metrics;  /* as the limits of `engine` */
-	struct named **answers;  /* as the rules of `rules` */
+	struct named_counters **metrics; /* as the limits of `engine` */
+	struct named_counters **answers; /* as the rules of `rules` */
 	size_t metric_adhoc;     /* the index of those that requests bring along */
 	size_t metric_none;      /* and of requests to which no limit applied */
 	uint64_t stores; /* that complete steps later and that limits are at: a bit for each index */
@@ -64,16 +64,16 @@ int server_config_compile(struct server_config *config, const struct server_conf
                           struct weir_error *error);
 
 /** Another reference to a configuration that the caller has one of. */
-struct server_config *server_config_take(struct server_config *config);
+struct server_config *server_config_retain(struct server_config *config);
 /** Gives up a reference; the last one frees. NULL does nothing. */
-void server_config_drop(struct server_config *config);
+void server_config_release(struct server_config *config);
 
 /**
  * Lets `next` take over from `*config`, whose reference the caller gives up for the one to
  * `next`. Counts go on where engine_succeed says. One thread at a time; others may decide by
  * the old one meanwhile.
  */
-void server_config_succeed(struct server_config **config, struct server_config *next);
+void server_config_replace(struct server_config **config, struct server_config *next);
 /** The newest that took over from it, or itself. Lasts for as long as the caller's reference to
  * this one. */
 struct server_config *server_config_newest(struct server_config *config);

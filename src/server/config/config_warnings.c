@@ -8,21 +8,21 @@
 #include "algo/algorithm.h"
 #include "engine/engine.h"
 
-struct advice {
+struct warnings {
 	const struct weir_config *config;
 	const struct settings_plan *plan;
-	config_warnings_say *say;
+	config_warnings_report *say;
 	void *context;
 };
 
 /* A place in a file; line 0: none. */
-struct spot {
+struct position {
 	const char *file;
 	unsigned line, column;
 };
 
-__attribute__((format(printf, 3, 4))) static void advise(const struct advice *advice,
-                                                         struct spot spot, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void
+warn_at(const struct warnings *warnings, struct position position, const char *format, ...)
 {
 	char text[512];
 	va_list args;
@@ -30,162 +30,167 @@ __attribute__((format(printf, 3, 4))) static void advise(const struct advice *ad
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	advice->say(advice->context,
-	            &(struct weir_config_remark){
-	                .path = spot.file, .line = spot.line, .column = spot.column, .text = text});
+	warnings->say(warnings->context, &(struct weir_config_remark){.path = position.file,
+	                                                              .line = position.line,
+	                                                              .column = position.column,
+	                                                              .text = text});
 }
 
 /*
  * The place in the file that names the limit's Redis; NULL: it counts in the table, or not at all.
  */
-static const struct rules_text *redis_of(const struct advice *advice, size_t limit)
+static const struct rules_text *redis_of(const struct warnings *warnings, size_t limit)
 {
-	const struct rules_limit *from = &advice->config->limits[limit];
+	const struct rules_limit *from = &warnings->config->limits[limit];
 
 	const struct algorithm *algorithm = algorithm_of(from->options.algorithm);
 
-	if (algorithm->draws || algorithm->judges || !rules_store(from, advice->plan->redis))
+	if (algorithm->draws || algorithm->judges || !rules_store(from, warnings->plan->redis))
 		return NULL;
-	return from->store.text ? &from->store : &advice->config->store;
+	return from->store.text ? &from->store : &warnings->config->store;
 }
 
 /* The Redis of a limit that each server would grant whole; NULL: there is none. */
-static const struct rules_text *local_redis(const struct advice *advice)
+static const struct rules_text *local_redis(const struct warnings *warnings)
 {
-	const struct weir_config *config = advice->config;
+	const struct weir_config *config = warnings->config;
 	const struct rules_text *redis = NULL;
 
 	for (size_t i = 0; i < config->limit_count && !redis; i++)
 		if (config->limits[i].on_store_failure == RULES_LOCAL)
-			redis = redis_of(advice, i);
+			redis = redis_of(warnings, i);
 	for (size_t i = 0; i < config->rule_count && !redis; i++) {
 		const struct rules_rule *rule = &config->rules[i];
 		bool is_local = rule->has_on_store_failure && rule->on_store_failure == RULES_LOCAL;
 
 		for (size_t j = 0; is_local && j < rule->limit_count && !redis; j++)
-			redis = redis_of(advice, rule->limits[j]);
+			redis = redis_of(warnings, rule->limits[j]);
 	}
 	/* Without limits there are those that requests bring along. */
-	return config->limit_count == 0 && advice->plan->redis ? &config->store : redis;
+	return config->limit_count == 0 && warnings->plan->redis ? &config->store : redis;
 }
 
-static void check_nodes(const struct advice *advice)
+static void check_nodes(const struct warnings *warnings)
 {
-	const struct rules_text *store = advice->config->has_nodes ? NULL : local_redis(advice);
+	const struct rules_text *store = warnings->config->has_nodes ? NULL : local_redis(warnings);
 	bool in_file =
 	    store && store->text &&
-	    (store != &advice->config->store || strcmp(store->text, advice->plan->redis) == 0);
+	    (store != &warnings->config->store || strcmp(store->text, warnings->plan->redis) == 0);
 
 	if (store)
-		advise(advice,
-		       in_file ? (struct spot){store->file, store->line, store->column} : (struct spot){0},
-		       "expected `nodes` beside a store at Redis, found none: while Redis is away, each "
-		       "server would grant the whole quota of limits whose on_store_failure is local");
+		warn_at(warnings,
+		        in_file ? (struct position){store->file, store->line, store->column}
+		                : (struct position){0},
+		        "expected `nodes` beside a store at Redis, found none: while Redis is away, each "
+		        "server would grant the whole quota of limits whose on_store_failure is local");
 }
 
-static void check_chunk(const struct advice *advice, const struct rules_limit *limit,
+static void check_chunk(const struct warnings *warnings, const struct rules_limit *limit,
                         uint64_t quota)
 {
 	uint64_t units = quota / 100 * limit->chunk_percent + quota % 100 * limit->chunk_percent / 100;
-	uint64_t nodes = advice->config->has_nodes ? advice->config->nodes : 2;
-	struct spot spot = {limit->file, limit->line, limit->column};
+	uint64_t nodes = warnings->config->has_nodes ? warnings->config->nodes : 2;
+	struct position position = {limit->file, limit->line, limit->column};
 
-	if (!rules_store(limit, advice->plan->redis))
-		advise(advice, spot,
-		       "expected a store at Redis beside chunk, found none: limit \"%s\" is counted in "
-		       "this server's own table",
-		       limit->options.name);
+	if (!rules_store(limit, warnings->plan->redis))
+		warn_at(warnings, position,
+		        "expected a store at Redis beside chunk, found none: limit \"%s\" is counted in "
+		        "this server's own table",
+		        limit->options.name);
 	else if (units < 2)
-		advise(
-		    advice, spot,
+		warn_at(
+		    warnings, position,
 		    "expected a chunk of 2 units at least, found %u%% of %llu: limit \"%s\" asks Redis for "
 		    "each request",
 		    limit->chunk_percent, (unsigned long long)quota, limit->options.name);
 	else if (nodes * limit->chunk_percent > 100)
-		advise(advice, spot,
-		       "expected the chunks of %llu servers to fit into the quota, found %llu%% of it: one "
-		       "server may deny units of limit \"%s\" that another holds unused",
-		       (unsigned long long)nodes, (unsigned long long)(nodes * limit->chunk_percent),
-		       limit->options.name);
+		warn_at(
+		    warnings, position,
+		    "expected the chunks of %llu servers to fit into the quota, found %llu%% of it: one "
+		    "server may deny units of limit \"%s\" that another holds unused",
+		    (unsigned long long)nodes, (unsigned long long)(nodes * limit->chunk_percent),
+		    limit->options.name);
 }
 
 /* Settings beside a window of outcomes which change nothing. */
-static void check_breaker(const struct advice *advice, const struct rules_limit *limit)
+static void check_breaker(const struct warnings *warnings, const struct rules_limit *limit)
 {
 	const struct weir_breaker_options *given = limit->options.breaker;
 	struct weir_limit_options all = limit->options;
 	union algo_own own;
 	const struct weir_breaker_options *filled = &own.breaker;
-	struct spot spot = {limit->file, limit->line, limit->column};
+	struct position position = {limit->file, limit->line, limit->column};
 
 	algorithm_resolve(&all, &own);
-	if (filled->quorum && !rules_store(limit, advice->plan->redis))
-		advise(advice, spot,
-		       "expected a store at Redis beside quorum, found none: this server alone judges "
-		       "limit \"%s\"",
-		       limit->options.name);
+	if (filled->quorum && !rules_store(limit, warnings->plan->redis))
+		warn_at(warnings, position,
+		        "expected a store at Redis beside quorum, found none: this server alone judges "
+		        "limit \"%s\"",
+		        limit->options.name);
 	if (given->slow_percent && filled->slow_ns == 0)
-		advise(advice, spot,
-		       "expected slow beside slow_rate, found none: no call of limit \"%s\" is slow",
-		       limit->options.name);
+		warn_at(warnings, position,
+		        "expected slow beside slow_rate, found none: no call of limit \"%s\" is slow",
+		        limit->options.name);
 	if (given->minimum && filled->calls && given->minimum > filled->calls)
-		advise(advice, spot,
-		       "expected a minimum of at most the %llu calls of the window, found %llu: limit "
-		       "\"%s\" is judged from %llu calls on",
-		       (unsigned long long)filled->calls, (unsigned long long)given->minimum,
-		       limit->options.name, (unsigned long long)filled->calls);
+		warn_at(warnings, position,
+		        "expected a minimum of at most the %llu calls of the window, found %llu: limit "
+		        "\"%s\" is judged from %llu calls on",
+		        (unsigned long long)filled->calls, (unsigned long long)given->minimum,
+		        limit->options.name, (unsigned long long)filled->calls);
 	if (given->probe_timeout_ns > filled->permit_timeout_ns)
-		advise(advice, spot,
-		       "expected a probe_timeout of at most permit_timeout, found a longer one: probes of "
-		       "limit "
-		       "\"%s\" end with their permits",
-		       limit->options.name);
+		warn_at(warnings, position,
+		        "expected a probe_timeout of at most permit_timeout, found a longer one: probes of "
+		        "limit "
+		        "\"%s\" end with their permits",
+		        limit->options.name);
 	if (given->sleep_max_ns && given->sleep_max_ns < filled->sleep_ns)
-		advise(advice, spot,
-		       "expected a sleep_max of at least sleep, found a shorter one: each sleep of limit "
-		       "\"%s\" is as long as the first",
-		       limit->options.name);
+		warn_at(warnings, position,
+		        "expected a sleep_max of at least sleep, found a shorter one: each sleep of limit "
+		        "\"%s\" is as long as the first",
+		        limit->options.name);
 	if (filled->calls && given->failures > filled->calls)
-		advise(advice, spot,
-		       "expected failures of at most the %llu calls of the window, found %u: limit \"%s\" "
-		       "opens when all of these calls failed",
-		       (unsigned long long)filled->calls, given->failures, limit->options.name);
+		warn_at(warnings, position,
+		        "expected failures of at most the %llu calls of the window, found %u: limit \"%s\" "
+		        "opens when all of these calls failed",
+		        (unsigned long long)filled->calls, given->failures, limit->options.name);
 }
 
-static void check_limit(const struct advice *advice, const struct rules_limit *limit,
+static void check_limit(const struct warnings *warnings, const struct rules_limit *limit,
                         const struct weir_limit *compiled)
 {
-	bool in_file = *advice->plan->path != '\0';
+	bool in_file = *warnings->plan->path != '\0';
 
 	if (limit->options.breaker)
-		check_breaker(advice, limit);
+		check_breaker(warnings, limit);
 	if (limit->chunk_percent)
-		check_chunk(advice, limit, compiled->algo.quota);
+		check_chunk(warnings, limit, compiled->algo.quota);
 	if (in_file && limit->store.text && !rules_store(limit, NULL))
-		advise(advice, (struct spot){limit->store.file, limit->store.line, limit->store.column},
-		       "expected no `store: memory` beside a store in a file, found it: limit \"%s\" is in "
-		       "the file, like all limits that are not at Redis",
-		       limit->options.name);
+		warn_at(
+		    warnings, (struct position){limit->store.file, limit->store.line, limit->store.column},
+		    "expected no `store: memory` beside a store in a file, found it: limit \"%s\" is in "
+		    "the file, like all limits that are not at Redis",
+		    limit->options.name);
 }
 
-static void check_tls(const struct advice *advice, const struct tls_context *tls)
+static void check_tls(const struct warnings *warnings, const struct tls_context *tls)
 {
-	const struct rules_tls *rules = &advice->config->tls;
-	struct spot spot = {advice->config->file, rules->line, rules->column};
+	const struct rules_tls *rules = &warnings->config->tls;
+	struct position position = {warnings->config->file, rules->line, rules->column};
 	const char *key = rules->key ? rules->key : rules->cert;
 	struct stat file;
 
 	if (tls_context_is_expired(tls))
-		advise(advice, spot,
-		       "expected a certificate that is valid today, found one that has expired or has not "
-		       "begun: clients refuse cert=%s",
-		       rules->cert);
+		warn_at(warnings, position,
+		        "expected a certificate that is valid today, found one that has expired or has not "
+		        "begun: clients refuse cert=%s",
+		        rules->cert);
 	if (stat(key, &file) == 0 && file.st_mode & S_IRWXO)
-		advise(advice, spot, "expected a key that other users can't read, found mode %04o: key=%s",
-		       (unsigned)file.st_mode & 07777, key);
+		warn_at(warnings, position,
+		        "expected a key that other users can't read, found mode %04o: key=%s",
+		        (unsigned)file.st_mode & 07777, key);
 	if (rules->ca && rules->clients == RULES_CLIENTS_NONE)
-		advise(
-		    advice, spot,
+		warn_at(
+		    warnings, position,
 		    "expected `clients: required` or `clients: optional` beside ca, found none: no client "
 		    "is asked for a certificate");
 }
@@ -196,34 +201,34 @@ static bool has_unix_socket(const struct settings_plan *plan)
 	       net_address_is_unix(&plan->admin);
 }
 
-static void check_user(const struct advice *advice, const struct rules_user *user)
+static void check_user(const struct warnings *warnings, const struct rules_user *user)
 {
-	struct spot spot = {advice->config->file, user->line, user->column};
+	struct position position = {warnings->config->file, user->line, user->column};
 
 	if (user->proof == RULES_CERTIFICATE &&
-	    (!advice->plan->tls || advice->config->tls.clients == RULES_CLIENTS_NONE))
-		advise(advice, spot,
-		       "expected `tls` with `clients` beside a user's certificate, found none: no client "
-		       "can be user '%s'",
-		       user->name);
-	if (user->proof == RULES_UNIX && !has_unix_socket(advice->plan))
-		advise(advice, spot,
-		       "expected a listener at a Unix socket beside a user's account, found none: no "
-		       "client can be user '%s'",
-		       user->name);
+	    (!warnings->plan->tls || warnings->config->tls.clients == RULES_CLIENTS_NONE))
+		warn_at(warnings, position,
+		        "expected `tls` with `clients` beside a user's certificate, found none: no client "
+		        "can be user '%s'",
+		        user->name);
+	if (user->proof == RULES_UNIX && !has_unix_socket(warnings->plan))
+		warn_at(warnings, position,
+		        "expected a listener at a Unix socket beside a user's account, found none: no "
+		        "client can be user '%s'",
+		        user->name);
 }
 
 /* Settings that other ones make void. */
-static void check_access(const struct advice *advice)
+static void check_access(const struct warnings *warnings)
 {
-	const struct weir_config *config = advice->config;
+	const struct weir_config *config = warnings->config;
 
 	for (size_t i = 0; i < config->user_count; i++)
-		check_user(advice, &config->users[i]);
+		check_user(warnings, &config->users[i]);
 	if (config->user_count > 0 && (config->unprotected || config->protected_count > 0))
-		advise(advice, (struct spot){config->file, 0, 0},
-		       "expected no `protected` beside users, found it: users alone decide, whatever the "
-		       "address");
+		warn_at(warnings, (struct position){config->file, 0, 0},
+		        "expected no `protected` beside users, found it: users alone decide, whatever the "
+		        "address");
 }
 
 /* Whether a request at /auth has the attribute: these four, and what it carries. */
@@ -256,7 +261,7 @@ static bool may_apply_at_auth(const struct rules_rule *rule)
 }
 
 /* A limit that waits for reports, which an answer at /auth gives no permit for. */
-static void check_reports(const struct advice *advice, const struct rules_rule *rule,
+static void check_reports(const struct warnings *warnings, const struct rules_rule *rule,
                           const weir_engine *engine)
 {
 	const struct weir_limit *limit = NULL;
@@ -265,26 +270,26 @@ static void check_reports(const struct advice *advice, const struct rules_rule *
 		if (algo_is_reported(&engine_limit_at(engine, rule->limits[i])->algo))
 			limit = engine_limit_at(engine, rule->limits[i]);
 	if (limit && may_apply_at_auth(rule))
-		advise(
-		    advice, (struct spot){rule->file, rule->line, rule->column},
+		warn_at(
+		    warnings, (struct position){rule->file, rule->line, rule->column},
 		    "expected `auth: no`, `auth: reports`, or an attribute in `match` that no proxy sends, "
 		    "found none: limit \"%s\" waits for a report of each request that passes, and a proxy "
 		    "that asks at /auth for rule \"%s\" can't report",
 		    limit->name, rule->name);
 }
 
-void config_warnings_give(const struct weir_config *config, const weir_engine *engine,
-                          const struct tls_context *tls, const struct settings_plan *plan,
-                          config_warnings_say *say, void *context)
+void config_warnings_check(const struct weir_config *config, const weir_engine *engine,
+                           const struct tls_context *tls, const struct settings_plan *plan,
+                           config_warnings_report *say, void *context)
 {
-	const struct advice advice = {config, plan, say, context};
+	const struct warnings warnings = {config, plan, say, context};
 
-	check_nodes(&advice);
+	check_nodes(&warnings);
 	for (size_t i = 0; i < config->limit_count; i++)
-		check_limit(&advice, &config->limits[i], engine_limit_at(engine, i));
+		check_limit(&warnings, &config->limits[i], engine_limit_at(engine, i));
 	for (size_t i = 0; i < config->rule_count && config->auth == RULES_AUTH_YES; i++)
-		check_reports(&advice, &config->rules[i], engine);
+		check_reports(&warnings, &config->rules[i], engine);
 	if (tls)
-		check_tls(&advice, tls);
-	check_access(&advice);
+		check_tls(&warnings, tls);
+	check_access(&warnings);
 }

@@ -12,14 +12,14 @@
 #include "tls/context.h"
 
 /* `warning` lives until it returns; its line is 0 where a flag says it. */
-typedef weir_config_say config_warnings_say;
+typedef weir_config_say config_warnings_report;
 
 /**
  * Tells `say` of each, in the order of the file. `engine` is compiled from `config`, `tls` (NULL:
  * none) made of its files.
  */
-void config_warnings_give(const struct weir_config *config, const weir_engine *engine,
-                          const struct tls_context *tls, const struct settings_plan *plan,
-                          config_warnings_say *say, void *context);
+void config_warnings_check(const struct weir_config *config, const weir_engine *engine,
+                           const struct tls_context *tls, const struct settings_plan *plan,
+                           config_warnings_report *say, void *context);
 
 #endif

@@ -32,7 +32,8 @@ void file_watch_close(struct file_watch *watch)
 	*watch = (struct file_watch){.fd = -1};
 }
 
-static struct file_watch_name *find(const struct file_watch *watch, int directory, const char *name)
+static struct file_watch_name *find_name(const struct file_watch *watch, int directory,
+                                         const char *name)
 {
 	for (size_t i = 0; i < watch->count; i++)
 		if (watch->names[i].directory == directory && strcmp(watch->names[i].name, name) == 0)
@@ -56,7 +57,8 @@ static char *cut_name(char *path, char name[NAME_MAX + 1])
 	return name;
 }
 
-static bool keep(struct file_watch *watch, int number, const char *directory, const char *name)
+static bool append_name(struct file_watch *watch, int number, const char *directory,
+                        const char *name)
 {
 	struct file_watch_name *grown = realloc(watch->names, (watch->count + 1) * sizeof *grown);
 	char *path;
@@ -72,7 +74,7 @@ static bool keep(struct file_watch *watch, int number, const char *directory, co
 }
 
 /* A directory that is gone. */
-static void drop(struct file_watch *watch, int directory)
+static void drop_directory(struct file_watch *watch, int directory)
 {
 	size_t kept = 0;
 
@@ -99,7 +101,7 @@ static bool add_name(struct file_watch *watch, const char *path)
 	         strcmp(directory, "/") != 0);
 	if (number < 0)
 		return false;
-	return find(watch, number, name) || keep(watch, number, directory, name);
+	return find_name(watch, number, name) || append_name(watch, number, directory, name);
 }
 
 /*
@@ -159,21 +161,22 @@ static bool is_new(const char *path)
 	return lstat(path, &file) == 0 && S_ISREG(file.st_mode) && file.st_nlink == 1;
 }
 
-static void note(struct file_watch *watch, const struct inotify_event *event, uint64_t now_ns)
+static void handle_event(struct file_watch *watch, const struct inotify_event *event,
+                         uint64_t now_ns)
 {
-	struct file_watch_name *name = event->len > 0 ? find(watch, event->wd, event->name) : NULL;
+	struct file_watch_name *name = event->len > 0 ? find_name(watch, event->wd, event->name) : NULL;
 
 	if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_Q_OVERFLOW))
 		watch->changed_ns = now_ns;
 	if (event->mask & IN_IGNORED)
-		drop(watch, event->wd);
+		drop_directory(watch, event->wd);
 	if (!name)
 		return;
 	watch->changed_ns = now_ns;
 	name->is_open = event->mask & IN_MODIFY || (event->mask & IN_CREATE && is_new(name->path));
 }
 
-void file_watch_look(struct file_watch *watch, uint64_t now_ns)
+void file_watch_read(struct file_watch *watch, uint64_t now_ns)
 {
 	_Alignas(struct inotify_event) char events[4096];
 	ssize_t got;
@@ -182,7 +185,7 @@ void file_watch_look(struct file_watch *watch, uint64_t now_ns)
 		for (char *at = events; at < events + got;) {
 			const struct inotify_event *event = (const void *)at;
 
-			note(watch, event, now_ns);
+			handle_event(watch, event, now_ns);
 			at += sizeof *event + event->len;
 		}
 }
@@ -199,9 +202,9 @@ uint64_t file_watch_wait_ns(const struct file_watch *watch, uint64_t now_ns)
 	return sat_sub(watch->changed_ns + quiet_ns, now_ns);
 }
 
-void file_watch_forget(struct file_watch *watch)
+void file_watch_reset(struct file_watch *watch)
 {
-	file_watch_look(watch, 0);
+	file_watch_read(watch, 0);
 	watch->changed_ns = 0;
 	for (size_t i = 0; i < watch->count; i++)
 		watch->names[i].is_open = false;

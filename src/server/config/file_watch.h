@@ -42,10 +42,10 @@ void file_watch_close(struct file_watch *watch);
 bool file_watch_add(struct file_watch *watch, const char *path);
 
 /** Takes note of what has happened, at `now_ns`; call it when `fd` is readable, too. */
-void file_watch_look(struct file_watch *watch, uint64_t now_ns);
+void file_watch_read(struct file_watch *watch, uint64_t now_ns);
 /** How long until the files are to be read: 0 at once, UINT64_MAX: they have not changed. */
 uint64_t file_watch_wait_ns(const struct file_watch *watch, uint64_t now_ns);
 /** They are read now: what has happened until then is over. */
-void file_watch_forget(struct file_watch *watch);
+void file_watch_reset(struct file_watch *watch);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "rules/model.h"
 #include "server/config/config_warnings.h"
-#include "server/start/notify.h"
+#include "server/start/service_manager.h"
 #include "server/stores/quorum_group.h"
 #include "wait/waitlist.h"
 
@@ -40,8 +40,8 @@ void reload_apply_connections(struct server *server)
 	uint64_t max = u64_min(rules->connections, u64_max(sat_sub(descriptors, others), 1));
 
 	if (max < rules->connections)
-		log_say(shared->log, LOG_WARNING, "connections_lowered", {"connections", .number = max},
-		        {"wanted", .number = rules->connections}, {"descriptors", .number = descriptors});
+		log_event(shared->log, LOG_WARNING, "connections_lowered", {"connections", .number = max},
+		          {"wanted", .number = rules->connections}, {"descriptors", .number = descriptors});
 	atomic_store_explicit(&shared->conn_limit.max, max, memory_order_relaxed);
 	atomic_store_explicit(&shared->idle_timeout_ms[METRICS_HTTP], rules->idle_http_ns / NS_PER_MS,
 	                      memory_order_relaxed);
@@ -94,8 +94,8 @@ static bool same_text(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static void say_what_needs_a_restart(const struct server *server, const struct weir_config *rules,
-                                     const struct settings_plan *wanted)
+static void warn_restart_needed(const struct server *server, const struct weir_config *rules,
+                                const struct settings_plan *wanted)
 {
 	const struct settings_plan *now = &server->plan;
 	const struct stores *stores = &server->shared.stores;
@@ -119,21 +119,22 @@ static void say_what_needs_a_restart(const struct server *server, const struct w
 
 	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
 		if (!fixed[i].same)
-			log_say(server->shared.log, LOG_WARNING, "restart_needed", {"setting", fixed[i].name});
+			log_event(server->shared.log, LOG_WARNING, "restart_needed",
+			          {"setting", fixed[i].name});
 }
 
 /* How many keys each limit has room for that has a table of its own. */
-static void say_room(const struct server *server)
+static void log_capacity(const struct server *server)
 {
 	const struct weir_engine *engine = server->config->engine;
 
 	for (size_t i = 0; i < engine_limit_count(engine); i++) {
 		const struct weir_limit *limit = engine_limit_at(engine, i);
-		struct store_capacity room = engine_capacity_of(server->shared.table, limit);
+		struct store_capacity capacity = engine_capacity_of(server->shared.table, limit);
 
-		if (!room.is_shared)
-			log_say(server->shared.log, LOG_INFO, "limit_room", {"limit", limit->name},
-			        {"keys", .number = room.keys}, {"bytes", .number = room.bytes});
+		if (!capacity.is_shared)
+			log_event(server->shared.log, LOG_INFO, "limit_room", {"limit", limit->name},
+			          {"keys", .number = capacity.keys}, {"bytes", .number = capacity.bytes});
 	}
 }
 
@@ -142,64 +143,64 @@ static void log_warning(struct log *log, const struct weir_config_remark *warnin
 	log_remark(log, "config_warning", warning);
 }
 
-static void say_warning(void *context, const struct weir_config_remark *warning)
+static void report_warning(void *context, const struct weir_config_remark *warning)
 {
 	const struct server *server = context;
 
 	log_warning(server->shared.log, warning);
 }
 
-void reload_say_advice(struct server *server)
+void reload_log_warnings(struct server *server)
 {
 	const struct server_config *config = server->config;
 
-	say_room(server);
-	config_warnings_give(config->rules, config->engine,
-	                     config->rules->tls.cert ? config->tls : NULL, &server->plan, say_warning,
-	                     server);
+	log_capacity(server);
+	config_warnings_check(config->rules, config->engine,
+	                      config->rules->tls.cert ? config->tls : NULL, &server->plan,
+	                      report_warning, server);
 }
 
 /* Tells of warnings, and of errors in files as the event that they prevent, which it remembers. */
-struct teller {
+struct remark_log {
 	struct log *log;
 	const char *event;
-	bool told;
+	bool has_errors;
 	struct file_watch *watch; /* gets the files */
 };
 
-static void tell(void *context, const struct weir_config_remark *remark)
+static void log_config_remark(void *context, const struct weir_config_remark *remark)
 {
-	struct teller *teller = context;
+	struct remark_log *remark_log = context;
 
 	if (remark->is_error)
-		log_remark(teller->log, teller->event, remark);
+		log_remark(remark_log->log, remark_log->event, remark);
 	else
-		log_warning(teller->log, remark);
-	teller->told |= remark->is_error;
+		log_warning(remark_log->log, remark);
+	remark_log->has_errors |= remark->is_error;
 }
 
 static void watch_file(void *context, const char *path)
 {
-	struct teller *teller = context;
+	struct remark_log *remark_log = context;
 
-	if (teller->watch->fd >= 0 && !file_watch_add(teller->watch, path))
-		log_say(teller->log, LOG_WARNING, "not_watched", {"file", path});
+	if (remark_log->watch->fd >= 0 && !file_watch_add(remark_log->watch, path))
+		log_event(remark_log->log, LOG_WARNING, "not_watched", {"file", path});
 }
 
 int reload_read(struct server *server, const char *event, struct server_config **out,
                       struct weir_error *error)
 {
-	struct teller teller = {server->shared.log, event, false, &server->watch};
+	struct remark_log remark_log = {server->shared.log, event, false, &server->watch};
 	const struct weir_config_files files = {.paths = server->settings.files,
 	                                        .count = server->settings.file_count,
-	                                        .say = tell,
+	                                        .say = log_config_remark,
 	                                        .file = watch_file,
-	                                        .context = &teller};
+	                                        .context = &remark_log};
 	int status;
 
-	file_watch_forget(&server->watch);
+	file_watch_reset(&server->watch);
 	status = server_config_open(&files, out, error);
-	return teller.told ? error_set(error, status, "%s", "") : status;
+	return remark_log.has_errors ? error_set(error, status, "%s", "") : status;
 }
 
 void reload_warn_of_exposure(const struct server *server)
@@ -225,7 +226,7 @@ static bool adds_networks(const struct weir_config *rules, const struct weir_con
 }
 
 /* Whether callers may do by `next` what they may not by the rules before. */
-static bool opens_up(const struct weir_config *rules, const struct weir_config *next)
+static bool grants_more(const struct weir_config *rules, const struct weir_config *next)
 {
 	if (next->user_count > 0)
 		return false;
@@ -239,19 +240,19 @@ static int reload_config(struct server *server, struct server_config *config,
 {
 	struct worker_shared *shared = &server->shared;
 	struct settings_plan wanted;
-	bool is_opened = opens_up(server->config->rules, config->rules);
+	bool is_opened = grants_more(server->config->rules, config->rules);
 	int status = settings_resolve(&server->settings, config->rules, &wanted, error);
 
 	if (status == WEIR_OK)
 		status = reload_compile(server, config, server->config, error);
 	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++)
-		if (worker_reach(&server->workers[i]) != WEIR_OK)
+		if (worker_open_store_clients(&server->workers[i]) != WEIR_OK)
 			status = error_set(error, WEIR_ENOMEM, "out of memory");
 	if (status != WEIR_OK)
 		return status;
-	say_what_needs_a_restart(server, config->rules, &wanted);
+	warn_restart_needed(server, config->rules, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
-	server_config_succeed(&server->config, config);
+	server_config_replace(&server->config, config);
 	if (is_opened)
 		reload_warn_of_exposure(server);
 	reload_apply_connections(server);
@@ -273,13 +274,13 @@ static void reload_files(struct server *server)
 	if (status != WEIR_OK) {
 		if (*error.message)
 			log_error(log, "reload_failed", config ? config->rules->file : NULL, &error);
-		server_config_drop(config);
+		server_config_release(config);
 		return;
 	}
-	log_say(log, LOG_INFO, "reloaded", {"file", server->files},
-	        {"limits", .number = server->config->rules->limit_count},
-	        {"rules", .number = server->config->rules->rule_count});
-	reload_say_advice(server);
+	log_event(log, LOG_INFO, "reloaded", {"file", server->files},
+	          {"limits", .number = server->config->rules->limit_count},
+	          {"rules", .number = server->config->rules->rule_count});
+	reload_log_warnings(server);
 }
 
 void reload(struct server *server)
@@ -288,8 +289,8 @@ void reload(struct server *server)
 	if (server->settings.file_count > 0)
 		reload_files(server);
 	else
-		log_say(server->shared.log, LOG_WARNING, "reload_failed",
-		        {"message", "nothing to reload: started without a file"});
+		log_event(server->shared.log, LOG_WARNING, "reload_failed",
+		          {"message", "nothing to reload: started without a file"});
 	notify("READY=1");
 }
 

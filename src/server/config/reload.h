@@ -1,13 +1,13 @@
 /*
- * reload.h: reads and compiles the server's configuration, at the start and again beside the running
- * one, which the new one replaces only if nothing failed.
+ * reload.h: reads and compiles the server's configuration, at the start and again beside the
+ * running one, which the new one replaces only if nothing failed.
  *
  * All of this is for the thread that starts the server and waits for signals.
  */
 #ifndef SERVER_RELOAD_H
 #define SERVER_RELOAD_H
 
-#include "server/start/running.h"
+#include "server/start/server_state.h"
 
 /**
  * Reads the files and watches them. Errors and warnings are logged, errors as `event`; `error` has
@@ -24,7 +24,7 @@ int reload_compile(struct server *server, struct server_config *config,
 void reload_apply_connections(struct server *server);
 
 /** Logs how many keys limits have room for, and likely mistakes in the configuration. */
-void reload_say_advice(struct server *server);
+void reload_log_warnings(struct server *server);
 
 /** Warns of listeners that other machines reach without access control. */
 void reload_warn_of_exposure(const struct server *server);

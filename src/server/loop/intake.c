@@ -102,11 +102,11 @@ void intake_answer(struct worker *worker)
 	             worker->intake.count, worker);
 	hand_over(worker);
 	if (__builtin_expect(worker->decider.new_streams > 0, 0))
-		streams_begin(&worker->streams, worker->intake.works, worker->intake.count);
+		event_streams_begin(&worker->event_streams, worker->intake.works, worker->intake.count);
 	end_ns = os_monotonic_ns();
 	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->intake.start_ns),
 	                worker->intake.count);
-	metrics_observe(metrics, METRICS_TURN, worker->intake.count, 1);
+	metrics_observe(metrics, METRICS_BATCH_SIZE, worker->intake.count, 1);
 	worker->intake.start_ns = end_ns;
 	worker->intake.count = 0;
 	worker->intake.coming = 0;
@@ -298,7 +298,7 @@ static inline bool take(struct worker *worker, struct feed *feed)
 		put_back(feed);
 		return false;
 	}
-	if (page_is_asked(request)) {
+	if (page_is_requested(request)) {
 		page = page_size(&worker->decider.pages, request->kind);
 		if (net_loop_is_busy(worker->loop)) {
 			net_conn_yield(feed->conn);
@@ -382,7 +382,7 @@ static void on_close(void *context, struct net_conn *conn)
 	admission_remove(&worker->admission, client);
 	login_cancel(conn);
 	if (net_conn_error(conn))
-		secure_tell(&worker->secure, conn, worker->shared->log);
+		listener_tls_log_failure(&worker->listener_tls, conn, worker->shared->log);
 	if (client->unanswered.first) {
 		pending_cancel(&worker->waiting.pending, conn);
 		net_loop_wake(worker->loop); /* a turn sends to stores what goes back */
@@ -416,7 +416,7 @@ struct net_kind intake_kind(struct worker *worker, const struct worker_protocol 
 	    .conn_size = sizeof(struct client) + protocol->codec->session_size,
 	    .idle_timeout_ms = &worker->shared->idle_timeout_ms[protocol->metric],
 	    .tag = protocol,
-	    .filter = secure ? &worker->secure.filter : NULL,
+	    .filter = secure ? &worker->listener_tls.filter : NULL,
 	};
 }
 
@@ -426,7 +426,7 @@ int intake_open(struct worker *worker)
 
 	intake->limits = worker->shared->limits;
 	intake->limits.carried = &worker->decider.carried;
-	intake->limits.kept = &worker->decider.metrics->kept;
+	intake->limits.kept = &worker->decider.metrics->transaction_bytes;
 	intake->parsing = &intake->parsed;
 	intake->works = calloc(INTAKE_BATCH, sizeof *intake->works);
 	return intake->works ? WEIR_OK : WEIR_ENOMEM;

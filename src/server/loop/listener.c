@@ -8,12 +8,12 @@
 #include "rules/model.h"
 
 /* Whether `tls` of the configuration is for this address. */
-static bool is_secure(const struct net_address *address, const struct weir_config *config)
+static bool uses_tls_at(const struct net_address *address, const struct weir_config *config)
 {
 	return config->tls.cert && !address->plain && !net_address_is_unix(address);
 }
 
-size_t listeners_name(struct listener listeners[LISTENERS], const struct settings *settings,
+size_t listeners_init(struct listener listeners[LISTENERS], const struct settings *settings,
                       const struct settings_plan *plan, const struct weir_config *config)
 {
 	const struct {
@@ -22,7 +22,7 @@ size_t listeners_name(struct listener listeners[LISTENERS], const struct setting
 		const struct net_address *address;
 		const struct rules_text *place;
 		const struct worker_protocol *protocol;
-	} named[LISTENERS] = {
+	} sources[LISTENERS] = {
 	    [LISTENER_HTTP] = {"http", settings->text[SETTING_HTTP], &plan->http,
 	                       &config->listen_http.address, &worker_http},
 	    [LISTENER_RESP] = {"resp", settings->text[SETTING_RESP], &plan->resp,
@@ -32,22 +32,22 @@ size_t listeners_name(struct listener listeners[LISTENERS], const struct setting
 	};
 
 	for (size_t i = 0; i < LISTENERS; i++) {
-		bool given = named[i].given != NULL;
+		bool given = sources[i].given != NULL;
 
 		listeners[i] = (struct listener){
-		    .name = named[i].name,
-		    .address = *named[i].address,
-		    .line = given ? 0 : named[i].place->line,
-		    .column = given ? 0 : named[i].place->column,
-		    .protocol = named[i].protocol,
-		    .secure = is_secure(named[i].address, config),
+		    .name = sources[i].name,
+		    .address = *sources[i].address,
+		    .line = given ? 0 : sources[i].place->line,
+		    .column = given ? 0 : sources[i].place->column,
+		    .protocol = sources[i].protocol,
+		    .uses_tls = uses_tls_at(sources[i].address, config),
 		};
 	}
 	return plan->admin.any.sa_family ? LISTENERS : LISTENER_ADMIN;
 }
 
-static int refuse(const struct listener *listener, int status, const char *why,
-                  struct weir_error *error)
+static int set_error_at_listener(const struct listener *listener, int status, const char *why,
+                                 struct weir_error *error)
 {
 	return error_set_at(error, status, listener->line, listener->column, "%s: %s", listener->name,
 	                    why);
@@ -64,12 +64,12 @@ int listener_open(struct listener *listener, struct worker *workers, size_t work
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	status = net_address_listen(&listener->address, sockets, worker_count, &inner);
 	if (status != WEIR_OK)
-		refuse(listener, status, inner.message, error);
+		set_error_at_listener(listener, status, inner.message, error);
 	for (size_t i = 0; status == WEIR_OK && i < worker_count; i++) {
-		status = worker_listen(&workers[i], listener->protocol, listener->secure, sockets[i]);
+		status = worker_listen(&workers[i], listener->protocol, listener->uses_tls, sockets[i]);
 		if (status == WEIR_OK)
 			continue;
-		refuse(listener, status, weir_strerror(status), error);
+		set_error_at_listener(listener, status, weir_strerror(status), error);
 		while (++i < worker_count)
 			close(sockets[i]);
 	}
@@ -92,12 +92,12 @@ void listener_warn(const struct listener *listener, const struct weir_config *co
 
 	net_address_format(&listener->address, address);
 	if (!ip_is_loopback(&ip) && config->user_count == 0)
-		log_say(log, LOG_WARNING, "exposed", {"listener", listener->name}, {"address", address},
-		        {"message", messages[config->unprotected]});
+		log_event(log, LOG_WARNING, "exposed", {"listener", listener->name}, {"address", address},
+		          {"message", messages[config->unprotected]});
 }
 
 /* One write, so that no other line comes between its parts. */
-void listener_say(const struct listener *listener, struct log *log)
+void listener_log_address(const struct listener *listener, struct log *log)
 {
 	char address[NET_ADDRESS_TEXT_MAX], line[NET_ADDRESS_TEXT_MAX + 64];
 

@@ -56,7 +56,7 @@ static void on_turn(void *context)
 		pending_abandon_late(&worker->waiting.pending);
 		store_clients_stop(&worker->store_clients);
 	}
-	streams_run(&worker->streams);
+	event_streams_run(&worker->event_streams);
 	pending_run(&worker->waiting.pending);
 	others_ns = earlier(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
 	store_clients_flush(&worker->store_clients);
@@ -83,7 +83,7 @@ static void on_trouble(void *context, const char *what, const char *why)
 {
 	struct worker *worker = context;
 
-	log_say(worker->shared->log, LOG_WARNING, "trouble", {"what", what}, {"message", why});
+	log_event(worker->shared->log, LOG_WARNING, "trouble", {"what", what}, {"message", why});
 }
 
 static void on_full(void *context, bool full)
@@ -92,9 +92,9 @@ static void on_full(void *context, bool full)
 	size_t open = atomic_load_explicit(&shared->conn_limit.open, memory_order_relaxed);
 
 	if (full)
-		log_say(shared->log, LOG_WARNING, "connections_full", {"connections", .number = open});
+		log_event(shared->log, LOG_WARNING, "connections_full", {"connections", .number = open});
 	else
-		log_say(shared->log, LOG_INFO, "connections_free", {"connections", .number = open});
+		log_event(shared->log, LOG_INFO, "connections_free", {"connections", .number = open});
 }
 
 static const struct net_owner owner = {on_turn, on_trouble, on_full};
@@ -108,7 +108,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                            .index = worker->index,
 	                            .metrics = metrics_loop(shared->metrics, worker->index),
 	                            .store_clients = &worker->store_clients,
-	                            .config = server_config_take(config),
+	                            .config = server_config_retain(config),
 	                            .self = decider,
 	                            .context = {.table = shared->table,
 	                                        .store_clients = worker->store_clients.by_store,
@@ -127,10 +127,10 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	worker->waiting.decider = worker->waiting.pending.decider = decider;
 	worker->waiting.admission = &worker->admission;
 	worker->waiting.order.table = shared->table;
-	worker->streams.pending = &worker->waiting.pending;
+	worker->event_streams.pending = &worker->waiting.pending;
 	pthread_mutex_init(&worker->waiting.queues.lock, NULL);
 	pthread_mutex_init(&worker->logins.lock, NULL);
-	secure_open(&worker->secure, &decider->config);
+	listener_tls_open(&worker->listener_tls, &decider->config);
 }
 
 int worker_open(struct worker *worker, struct worker_shared *shared, size_t index,
@@ -161,7 +161,7 @@ int worker_listen(struct worker *worker, const struct worker_protocol *protocol,
 	return net_loop_listen(worker->loop, &listener);
 }
 
-int worker_reach(struct worker *worker)
+int worker_open_store_clients(struct worker *worker)
 {
 	int status = store_clients_open(&worker->store_clients, worker->loop, &worker->shared->stores);
 
@@ -208,5 +208,5 @@ void worker_close(struct worker *worker)
 	buffer_free(&worker->waiting.pending.out);
 	page_free_all(&worker->decider.pages);
 	free(worker->intake.works);
-	server_config_drop(worker->decider.config);
+	server_config_release(worker->decider.config);
 }

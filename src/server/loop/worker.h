@@ -13,7 +13,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 int worker_listen(struct worker *worker, const struct worker_protocol *protocol, bool secure,
                   int socket);
 /** Opens the clients of new stores, before the worker sees their configuration. ENOMEM. */
-int worker_reach(struct worker *worker);
+int worker_open_store_clients(struct worker *worker);
 int worker_start(struct worker *worker);
 void worker_join(struct worker *worker);
 void worker_close(struct worker *worker);

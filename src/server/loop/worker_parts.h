@@ -4,8 +4,8 @@
 #define SERVER_WORKER_PARTS_H
 
 #include "server/access/login.h"
-#include "server/admin/stream.h"
-#include "server/loop/secure.h"
+#include "server/admin/event_streams.h"
+#include "server/loop/listener_tls.h"
 #include "server/requests/decider.h"
 #include "server/waiting/suspend.h"
 
@@ -33,8 +33,8 @@ struct worker {
 	struct waiting waiting;
 	struct admission admission;
 	struct login_queue logins;
-	struct streams streams;
-	struct secure secure;
+	struct event_streams event_streams;
+	struct listener_tls listener_tls;
 	struct store_clients store_clients;
 	struct submit_spares spares;
 	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */

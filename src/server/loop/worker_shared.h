@@ -13,7 +13,7 @@
 #include "server/admin/key_phases.h"
 #include "server/admin/log.h"
 #include "server/admin/metrics.h"
-#include "server/admin/switches.h"
+#include "server/admin/overrides.h"
 #include "server/stores/group_list.h"
 #include "server/stores/report_poll.h"
 #include "server/stores/stores.h"
@@ -29,7 +29,7 @@ struct worker_shared {
 	struct events *events; /* the log's */
 	struct stores stores;
 	struct secrets secrets; /* of permits */
-	struct switches switches;
+	struct overrides overrides;
 	struct quorum_groups quorum_groups;
 	struct reports reports;
 	struct forced_keys forced;

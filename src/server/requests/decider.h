@@ -39,14 +39,14 @@ struct decider {
 	struct arena arena;      /* memory for the requests of the batch */
 	const struct user *user; /* of the request that is read; NULL: nobody, or there are none */
 	struct weir_error refusal; /* of its login; status 0: it is right, or there is none */
-	const char *forced_by;     /* struct switched's `by` of what is forced now, or NULL */
+	const char *forced_by;     /* struct override's `by` of what is forced now, or NULL */
 	size_t *at_store;          /* of the suspended work that is run: plans that stores have */
 	size_t slice;              /* as much work of a batch is prepared now, see batch.h */
 	struct arena plans;   /* of items that are run at once, in a turn that goes on with a batch */
 	struct request blank; /* of which only the head is ever set */
 	struct adhoc adhoc;
 	struct pages pages;
-	size_t new_streams;        /* that the batch begins; see stream.h */
+	size_t new_streams;        /* that the batch begins; see event_streams.h */
 	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not logged */
 	uint64_t refused_quiet_ns; /* the same of proxy_refused */
 };

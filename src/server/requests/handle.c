@@ -110,7 +110,7 @@ static void prepare_events(struct decider *decider, struct work *work, const str
 		login_keep(decider, work->conn, decider->user != NULL);
 }
 
-/* The answer begins a stream (stream.h). */
+/* The answer begins a stream (event_streams.h). */
 static void finish_events(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct events *events = decider->shared->events;

@@ -12,7 +12,7 @@
 static const char unmatched[] = RESULT(0, 0, "Allow"), unexceeded[] = RESULT(1, 0, "Allow"),
                   denied[] = RESULT(2, 10, "Deny");
 
-static struct slice or_else(const char *given, const char *otherwise)
+static struct slice text_or(const char *given, const char *otherwise)
 {
 	return slice_of(given ? given : otherwise);
 }
@@ -22,21 +22,21 @@ static struct slice result_of(const struct weir_config *config, const struct rul
                               bool allowed)
 {
 	if (rule->result || !allowed)
-		return or_else(rule->result, denied);
-	return or_else(config->koala.unexceeded, unexceeded);
+		return text_or(rule->result, denied);
+	return text_or(config->koala.unexceeded, unexceeded);
 }
 
 /* The result for a request that no rule refuses. */
 static struct slice result_of_none(const struct weir_config *config, bool any)
 {
-	return any ? or_else(config->koala.unexceeded, unexceeded)
-	           : or_else(config->koala.unmatched, unmatched);
+	return any ? text_or(config->koala.unexceeded, unexceeded)
+	           : text_or(config->koala.unmatched, unmatched);
 }
 
-static void count(struct decider *decider, const struct rules_rule *rule, bool allowed)
+static void count_answer(struct decider *decider, const struct rules_rule *rule, bool allowed)
 {
 	size_t number = (size_t)(rule - decider->config->rules->rules);
-	const struct named *answers = decider->config->answers[number];
+	const struct named_counters *answers = decider->config->answers[number];
 
 	metrics_add(&metrics_answers_of(answers, decider->index)->answers[allowed], 1);
 }
@@ -76,12 +76,12 @@ void koala_tell(struct decider *decider, const struct plan *plan, struct reply *
 	bool any = rule != NULL, allowed = reply->decision.allowed, refuses;
 
 	if (rule) {
-		count(decider, rule, allowed);
+		count_answer(decider, rule, allowed);
 		reply->body = result_of(config, rule, allowed);
 		return;
 	}
 	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any = true)
-		count(decider, rule, true);
+		count_answer(decider, rule, true);
 	reply->body = result_of_none(config, any);
 }
 
@@ -107,7 +107,7 @@ int koala_tell_complete(struct decider *decider, const struct plan *plan, struct
 	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any = true) {
 		bool allows = refuses && rule->answer == RULES_ALLOW;
 
-		count(decider, rule, allows || !refuses);
+		count_answer(decider, rule, allows || !refuses);
 		if (refuses)
 			results[n++] = result_of(config, rule, allows);
 	}
@@ -158,7 +158,7 @@ int koala_list_counters(struct decider *decider, struct buffer *out)
 	const struct weir_config *config = decider->config->rules;
 
 	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct named *answers = decider->config->answers[i];
+		const struct named_counters *answers = decider->config->answers[i];
 
 		buffer_add_text(out, "rule_no:");
 		buffer_add_json(out, slice_of(answers->name)); /* in one line */

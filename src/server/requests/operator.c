@@ -29,27 +29,28 @@ void operator_prepare(struct decider *decider, struct work *work, const struct r
 }
 
 /* Ends with a NUL, for the rest is zero. */
-static void name_operator(const struct work *work, char by[SWITCHED_BY_MAX])
+static void format_operator(const struct work *work, char by[OVERRIDE_BY_MAX])
 {
 	const struct user *user = ((const struct operation *)work->whole)->user;
 
 	if (user)
-		by += snprintf(by, SWITCHED_BY_MAX, "%s@", user->rule->name);
+		by += snprintf(by, OVERRIDE_BY_MAX, "%s@", user->rule->name);
 	ip_format(net_conn_peer(work->conn), by);
 }
 
 /* Fills in who switches and when. NULL: there is no such limit, or it is to end in the past. */
-static const weir_limit *begin(struct decider *decider, struct work *work, struct switched *switched)
+static const weir_limit *begin_override(struct decider *decider, struct work *work,
+                                        struct override *override)
 {
 	const struct request *request = work->whole;
 	const weir_limit *limit = run_find_limit(decider, work, request->limit);
 
 	if (!limit)
 		return NULL;
-	switched->at_ns = os_wall_ns();
-	switched->until_ns = request->until_ns;
-	name_operator(work, switched->by);
-	if (switched->until_ns == 0 || switched->until_ns > switched->at_ns)
+	override->at_ns = os_wall_ns();
+	override->until_ns = request->until_ns;
+	format_operator(work, override->by);
+	if (override->until_ns == 0 || override->until_ns > override->at_ns)
 		return limit;
 	run_fail(decider, work, WEIR_EINVAL,
 	         SLICE("expected until to be in the future, found a time in the past"));
@@ -57,7 +58,8 @@ static const weir_limit *begin(struct decider *decider, struct work *work, struc
 }
 
 /* `expected`: what a limit must be that can be switched so. */
-static void end(struct decider *decider, struct work *work, int status, const char *expected)
+static void reply_status(struct decider *decider, struct work *work, int status,
+                         const char *expected)
 {
 	if (status == WEIR_EINVAL)
 		run_fail_name(decider, work, status, expected, work->whole->limit);
@@ -69,31 +71,31 @@ static void end(struct decider *decider, struct work *work, int status, const ch
 
 void operator_shed(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct switched switched = {.deny = work->whole->deny};
-	const weir_limit *limit = begin(decider, work, &switched);
+	struct override override = {.deny = work->whole->deny};
+	const weir_limit *limit = begin_override(decider, work, &override);
 	int status;
 
 	(void)reply;
 	if (!limit)
 		return;
-	status = switches_shed(&decider->shared->switches, limit, &switched);
+	status = overrides_shed(&decider->shared->overrides, limit, &override);
 	if (status == WEIR_OK)
 		waitlist_wake_all(&decider->shared->table->waiting);
-	end(decider, work, status, "a limit with a share to deny");
+	reply_status(decider, work, status, "a limit with a share to deny");
 }
 
 void operator_force(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct switched switched = {.force = work->whole->force};
-	const weir_limit *limit = begin(decider, work, &switched);
+	struct override override = {.force = work->whole->force};
+	const weir_limit *limit = begin_override(decider, work, &override);
 
 	(void)reply;
 	if (!limit)
 		return;
-	decider->forced_by = switched.by;
-	end(decider, work,
-	    forced_keys_set(&decider->shared->forced, &decider->context, limit, work->whole->key,
-	                    &switched),
-	    "a limit whose keys can be forced");
+	decider->forced_by = override.by;
+	reply_status(decider, work,
+	             forced_keys_set(&decider->shared->forced, &decider->context, limit,
+	                             work->whole->key, &override),
+	             "a limit whose keys can be forced");
 	decider->forced_by = NULL;
 }

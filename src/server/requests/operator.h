@@ -1,4 +1,4 @@
-/* operator.h: what an operator asks for while the server runs (switches.h): rows of handle.c. */
+/* operator.h: what an operator asks for while the server runs (overrides.h): rows of handle.c. */
 #ifndef SERVER_OPERATOR_H
 #define SERVER_OPERATOR_H
 

@@ -105,10 +105,11 @@ static void withhold_from(struct decider *decider, const struct step *step)
 	    &metrics_counts_of(decider->config->metrics[metric], decider->index)->withheld;
 
 	if (atomic_load_explicit(count, memory_order_relaxed) == 0)
-		log_say(decider->shared->log, LOG_WARNING, "permit_withheld", {"limit", step->limit->name},
-		        {"rule", step->rule->name},
-		        {"message", "expected a report of each request that passes, found a request at /auth, "
-		                    "whose answer has no permit to report by; see `auth`"});
+		log_event(decider->shared->log, LOG_WARNING, "permit_withheld",
+		          {"limit", step->limit->name}, {"rule", step->rule->name},
+		          {"message",
+		           "expected a report of each request that passes, found a request at /auth, "
+		           "whose answer has no permit to report by; see `auth`"});
 	metrics_add(count, 1);
 }
 

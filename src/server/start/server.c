@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "rules/model.h"
 #include "server/config/reload.h"
-#include "server/start/notify.h"
+#include "server/start/service_manager.h"
 #include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
 
@@ -30,7 +30,7 @@ static int open_workers(struct server *server, struct weir_error *error)
 
 		server->worker_count++;
 		if (status == WEIR_OK)
-			status = worker_reach(worker);
+			status = worker_open_store_clients(worker);
 		if (status != WEIR_OK)
 			return error_set(error, status, "can't start thread %zu: %s", server->worker_count,
 			                 weir_strerror(status));
@@ -52,7 +52,7 @@ static int open_main_store(struct server *server, struct weir_error *error)
 	return status;
 }
 
-static void hear(void *context, const char *event, struct slice json)
+static void record_event(void *context, const char *event, struct slice json)
 {
 	events_add(context, event, json);
 }
@@ -65,9 +65,9 @@ static int open_server(struct server *server, struct weir_error *error)
 
 	if (status != WEIR_OK)
 		return status;
-	if (switches_open(&shared->switches, shared->log) != WEIR_OK)
+	if (overrides_open(&shared->overrides, shared->log) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "out of descriptors");
-	forced_keys_open(&shared->forced, &shared->switches);
+	forced_keys_open(&shared->forced, &shared->overrides);
 	shared->limits = CODEC_LIMITS_DEFAULT;
 	shared->threads = server->plan.threads;
 	reload_apply_connections(server);
@@ -105,14 +105,14 @@ static void close_server(struct server *server)
 	free(server->workers);
 	quorum_groups_close(&server->shared.quorum_groups);
 	reports_close(&server->shared.reports);
-	server_config_drop(server->config);
+	server_config_release(server->config);
 	stores_close(&server->shared.stores);
 	weir_table_close(server->shared.table);
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
 	key_phases_close(server->shared.phases);
 	forced_keys_close(&server->shared.forced);
-	switches_close(&server->shared.switches);
+	overrides_close(&server->shared.overrides);
 	file_watch_close(&server->watch);
 	log_close(server->shared.log);
 	events_close(server->shared.events);
@@ -123,15 +123,15 @@ static void sync_table(struct server *server)
 	struct worker_shared *shared = &server->shared;
 
 	if (weir_table_sync(shared->table) != WEIR_OK)
-		log_say(shared->log, LOG_ERROR, "sync_failed", {"file", server->plan.path});
+		log_event(shared->log, LOG_ERROR, "sync_failed", {"file", server->plan.path});
 }
 
 /* Switches end by the wall clock, which may be set meanwhile. */
-static uint64_t end_switches(struct server *server)
+static uint64_t expire_overrides(struct server *server)
 {
 	uint64_t now_ns = os_wall_ns();
-	uint64_t left_ns = u64_min(switches_end(&server->shared.switches, server->config, now_ns),
-	                           forced_keys_end(&server->shared.forced, server->config, now_ns));
+	uint64_t left_ns = u64_min(overrides_expire(&server->shared.overrides, server->config, now_ns),
+	                           forced_keys_expire(&server->shared.forced, server->config, now_ns));
 
 	return left_ns == UINT64_MAX ? left_ns : u64_min(left_ns, NS_PER_S);
 }
@@ -140,7 +140,8 @@ static uint64_t end_switches(struct server *server)
 static int wait_ms(struct server *server, uint64_t synced_ns)
 {
 	uint64_t now_ns = os_monotonic_ns();
-	uint64_t left_ns = u64_min(file_watch_wait_ns(&server->watch, now_ns), end_switches(server));
+	uint64_t left_ns =
+	    u64_min(file_watch_wait_ns(&server->watch, now_ns), expire_overrides(server));
 	uint64_t interval_ns = server->plan.sync_ns; /* which a reload may change */
 
 	if (interval_ns != 0)
@@ -161,13 +162,13 @@ static int wait_for_signals(struct server *server, const sigset_t *signals)
 	while (caught != SIGTERM && caught != SIGINT) {
 		struct pollfd polled[] = {{wake, POLLIN, 0},
 		                          {server->watch.fd, POLLIN, 0},
-		                          {server->shared.switches.fd, POLLIN, 0}};
+		                          {server->shared.overrides.fd, POLLIN, 0}};
 
 		/* Without a descriptor for signals they are looked for in between. */
 		poll(polled, sizeof polled / sizeof *polled,
 		     wake < 0 ? WAIT_MS : wait_ms(server, synced_ns));
 		caught = sigtimedwait(signals, NULL, &at_once);
-		file_watch_look(&server->watch, os_monotonic_ns());
+		file_watch_read(&server->watch, os_monotonic_ns());
 		if (caught == SIGHUP || file_watch_wait_ns(&server->watch, os_monotonic_ns()) == 0)
 			reload(server);
 		if (server->plan.sync_ns != 0 && os_monotonic_ns() >= synced_ns + server->plan.sync_ns) {
@@ -180,14 +181,14 @@ static int wait_for_signals(struct server *server, const sigset_t *signals)
 	return caught;
 }
 
-static void say_started(struct server *server)
+static void log_started(struct server *server)
 {
-	log_say(server->shared.log, LOG_INFO, "started", {"version", weir_version()},
-	        {"file", server->files}, {"limits", .number = server->config->rules->limit_count},
-	        {"rules", .number = server->config->rules->rule_count},
-	        {"threads", .number = server->worker_count},
-	        {"capacity", .number = engine_capacity(server->shared.table)});
-	reload_say_advice(server);
+	log_event(server->shared.log, LOG_INFO, "started", {"version", weir_version()},
+	          {"file", server->files}, {"limits", .number = server->config->rules->limit_count},
+	          {"rules", .number = server->config->rules->rule_count},
+	          {"threads", .number = server->worker_count},
+	          {"capacity", .number = engine_capacity(server->shared.table)});
+	reload_log_warnings(server);
 }
 
 /* Whatever the format of the log: those who start a server wait for these lines. */
@@ -206,7 +207,7 @@ static int serve(struct server *server, struct weir_error *error)
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	count = server->listener_count =
-	    listeners_name(listeners, &server->settings, &server->plan, rules);
+	    listeners_init(listeners, &server->settings, &server->plan, rules);
 	server->shared.has_admin = count > LISTENER_ADMIN;
 	for (size_t i = 0; status == WEIR_OK && i < count; i++)
 		status = listener_open(&listeners[i], server->workers, server->worker_count, error);
@@ -218,15 +219,15 @@ static int serve(struct server *server, struct weir_error *error)
 			error_set(error, status, "can't start thread %zu", i + 1);
 	}
 	if (status == WEIR_OK)
-		say_started(server);
+		log_started(server);
 	for (size_t i = 0; status == WEIR_OK && i < count; i++)
-		listener_say(&listeners[i], server->shared.log);
+		listener_log_address(&listeners[i], server->shared.log);
 	if (status == WEIR_OK) {
 		notify("READY=1");
 		caught = wait_for_signals(server, &signals);
 		notify("STOPPING=1");
-		log_say(server->shared.log, LOG_INFO, "stopping",
-		        {"signal", caught == SIGTERM ? "SIGTERM" : "SIGINT"});
+		log_event(server->shared.log, LOG_INFO, "stopping",
+		          {"signal", caught == SIGTERM ? "SIGTERM" : "SIGINT"});
 	}
 	for (size_t i = 0; i < count; i++)
 		listener_remove(&listeners[i]);
@@ -241,7 +242,7 @@ static int serve(struct server *server, struct weir_error *error)
 
 int server_run(const struct settings *flags)
 {
-	struct server server = {.settings = *flags, .watch.fd = -1, .shared.switches.fd = -1};
+	struct server server = {.settings = *flags, .watch.fd = -1, .shared.overrides.fd = -1};
 	struct weir_error error = {0};
 	enum log_format format;
 	int status;
@@ -260,9 +261,9 @@ int server_run(const struct settings *flags)
 		fputs("weir: out of memory\n", stderr);
 		return 1;
 	}
-	log_listen(server.shared.log, hear, server.shared.events);
+	log_listen(server.shared.log, record_event, server.shared.events);
 	if (server.settings.file_count > 0 && !file_watch_open(&server.watch))
-		log_say(server.shared.log, LOG_WARNING, "not_watched", {"file", server.files});
+		log_event(server.shared.log, LOG_WARNING, "not_watched", {"file", server.files});
 	if (status == WEIR_OK)
 		status = reload_read(&server, "start_failed", &server.config, &error);
 	if (status == WEIR_OK)
@@ -270,7 +271,7 @@ int server_run(const struct settings *flags)
 	if (status == WEIR_OK)
 		status = serve(&server, &error);
 	if (status == WEIR_OK)
-		log_say(server.shared.log, LOG_INFO, "stopped");
+		log_event(server.shared.log, LOG_INFO, "stopped");
 	else if (*error.message)
 		log_error(server.shared.log, "start_failed",
 		          server.config ? server.config->rules->file : NULL, &error);

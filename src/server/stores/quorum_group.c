@@ -122,7 +122,7 @@ void quorum_groups_close(struct quorum_groups *groups)
 		group_keys_clear(&group->keys);
 		exchange_free(&group->exchange);
 		pthread_mutex_destroy(&group->lock);
-		server_config_drop(group->config);
+		server_config_release(group->config);
 		free(group->name);
 		free(group);
 		group = next;
@@ -470,7 +470,7 @@ static void send_call(struct tick *tick)
 	group->sent_ns = tick->now_ns;
 	group->due_ns = tick->now_ns + poll_ns - poll_ns / 4;
 	group->has_left = tick->is_stopping;
-	group->config = server_config_take(decider->config);
+	group->config = server_config_retain(decider->config);
 	group->store->kind->submit(decider->store_clients->by_store[group->store->index], operation);
 }
 
@@ -486,7 +486,7 @@ static void finish_call(struct tick *tick)
 	} else {
 		lose_store(tick);
 	}
-	server_config_drop(group->config);
+	server_config_release(group->config);
 	group->config = NULL;
 }
 

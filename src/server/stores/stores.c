@@ -13,10 +13,10 @@ static void log_availability(void *context, const struct store *store, const cha
 	struct stores *stores = context;
 
 	if (why)
-		log_say(stores->log, LOG_WARNING, "store_away", {"store", redis_store_name(store)},
-		        {"message", why});
+		log_event(stores->log, LOG_WARNING, "store_away", {"store", redis_store_name(store)},
+		          {"message", why});
 	else
-		log_say(stores->log, LOG_INFO, "store_back", {"store", redis_store_name(store)});
+		log_event(stores->log, LOG_INFO, "store_back", {"store", redis_store_name(store)});
 }
 
 static bool has_options(const struct stores_item *item, const char *url,

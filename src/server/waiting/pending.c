@@ -35,7 +35,7 @@ void pending_identify(struct unanswered *unanswered, const struct decider *decid
 static void append_to_client(const struct pending *pending, struct unanswered *unanswered)
 {
 	list_append(&client_of(unanswered->conn)->unanswered, &unanswered->client_node);
-	unanswered->config = server_config_take(pending->decider->config);
+	unanswered->config = server_config_retain(pending->decider->config);
 	net_conn_add_pending(unanswered->conn, unanswered->size);
 }
 
@@ -55,7 +55,7 @@ void pending_free(struct unanswered *unanswered)
 		return;
 	free(unanswered->taken);
 	arena_free(&unanswered->arena);
-	server_config_drop(unanswered->config);
+	server_config_release(unanswered->config);
 	if (unanswered->owner)
 		unanswered->owner->release(unanswered);
 	else

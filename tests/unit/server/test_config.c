@@ -106,7 +106,7 @@ static unsigned end(struct fixture *f)
 		worker_close(&f->workers[i]);
 	}
 	before = freed;
-	server_config_drop(f->config);
+	server_config_release(f->config);
 	assert_int_equal(freed, before + 1);
 	weir_table_close(f->shared.table);
 	metrics_close(f->shared.metrics);
@@ -119,7 +119,7 @@ static unsigned end(struct fixture *f)
 static void reload(struct fixture *f, unsigned times)
 {
 	for (unsigned i = 0; i < times; i++)
-		server_config_succeed(&f->config, make(&f->shared));
+		server_config_replace(&f->config, make(&f->shared));
 }
 
 static void workers_keep_what_they_have_seen_and_all_that_took_over(void **state)

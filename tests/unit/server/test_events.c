@@ -116,7 +116,7 @@ static void so_many_may_follow(void **state)
 		assert_true(events_follow(events));
 	assert_false(events_follow(events));
 	assert_int_equal(events_followers(events), EVENTS_STREAMS);
-	events_leave(events);
+	events_stop_following(events);
 	assert_true(events_follow(events));
 	events_close(events);
 }

@@ -70,25 +70,25 @@ static void a_line_is_time_level_event_and_fields(void **state)
 
 	(void)state;
 	open_log(&f, LOG_TEXT);
-	log_say(f.log, LOG_INFO, "reloaded", {"file", "a b=\"\n"}, {"word", "x:1"}, {"none", ""},
-	        {"limits", .number = 3}, {"message", "as it \"is\"\n"});
+	log_event(f.log, LOG_INFO, "reloaded", {"file", "a b=\"\n"}, {"word", "x:1"}, {"none", ""},
+	          {"limits", .number = 3}, {"message", "as it \"is\"\n"});
 	assert_line(
 	    text_of(&f), "",
 	    " info reloaded file=\"a b=\\\"\\u000a\" word=x:1 none=\"\" limits=3 as it \"is\"\\x0a\n");
 	close_log(&f);
 	/* A terminal obeys C1 controls, and shows text behind an override from right to left. */
 	open_log(&f, LOG_TEXT);
-	log_say(f.log, LOG_INFO, "denied",
-	        {"key", "a\xc2\x9b"
-	                "2Jb"},
-	        {"rule", "a \xe2\x80\xae b"}, {"limit", "k\xc3\xa4se"},
-	        {"message", "\xc2\x85\xe2\x81\xa6"});
+	log_event(f.log, LOG_INFO, "denied",
+	          {"key", "a\xc2\x9b"
+	                  "2Jb"},
+	          {"rule", "a \xe2\x80\xae b"}, {"limit", "k\xc3\xa4se"},
+	          {"message", "\xc2\x85\xe2\x81\xa6"});
 	assert_line(text_of(&f), "",
 	            " info denied key=a\\xc2\\x9b2Jb rule=\"a \\xe2\\x80\\xae b\" limit=k\xc3\xa4se "
 	            "\\xc2\\x85\\xe2\\x81\\xa6\n");
 	close_log(&f);
 	open_log(&f, LOG_JSON);
-	log_say(f.log, LOG_WARNING, "reloaded", {"file", "a b=\"\n\xff"}, {"limits", .number = 3});
+	log_event(f.log, LOG_WARNING, "reloaded", {"file", "a b=\"\n\xff"}, {"limits", .number = 3});
 	assert_line(text_of(&f), "{\"time\":\"",
 	            "\",\"level\":\"warning\",\"event\":\"reloaded\","
 	            "\"file\":\"a b=\\\"\\u000a\xef\xbf\xbd\",\"limits\":3}\n");
@@ -147,14 +147,14 @@ static void a_flood_is_cut_and_told_and_hides_no_other_event(void **state)
 	(void)state;
 	open_log(&f, LOG_TEXT);
 	for (unsigned i = 0; i < flood; i++)
-		log_say(f.log, LOG_WARNING, "trouble", {"number", .number = i});
+		log_event(f.log, LOG_WARNING, "trouble", {"number", .number = i});
 	passed = count_lines(text_of(&f));
 	assert_in_range(passed, LOG_BURST, flood / 2);
 	assert_int_equal(passed + log_dropped(f.log), flood);
-	log_say(f.log, LOG_INFO, "stopping");
+	log_event(f.log, LOG_INFO, "stopping");
 	assert_non_null(strstr(text_of(&f), " info stopping"));
 	assert_int_equal(count_told(f.text), log_dropped(f.log));
-	log_say(f.log, LOG_INFO, "stopped");
+	log_event(f.log, LOG_INFO, "stopped");
 	assert_non_null(strstr(text_of(&f), " info stopped\n"));
 	close_log(&f);
 }
@@ -169,18 +169,18 @@ static void a_line_that_could_not_be_written_is_told_with_what_it_was_to_tell(vo
 	(void)state;
 	open_log(&f, LOG_TEXT);
 	for (unsigned i = 0; i < 2 * LOG_BURST; i++)
-		log_say(f.log, LOG_WARNING, "trouble");
+		log_event(f.log, LOG_WARNING, "trouble");
 	dropped = log_dropped(f.log);
 	assert_true(dropped > 0);
 	assert_true(log_flush(f.log, PATIENCE_MS));
 	file = dup(f.fd);
 	full = open("/dev/full", O_WRONLY);
 	assert_int_equal(dup2(full, f.fd), f.fd);
-	log_say(f.log, LOG_ERROR, "reload_failed");
+	log_event(f.log, LOG_ERROR, "reload_failed");
 	assert_true(log_flush(f.log, PATIENCE_MS));
 	assert_int_equal(log_dropped(f.log), dropped + 1);
 	assert_int_equal(dup2(file, f.fd), f.fd);
-	log_say(f.log, LOG_INFO, "stopping");
+	log_event(f.log, LOG_INFO, "stopping");
 	assert_non_null(strstr(text_of(&f), " info stopping dropped="));
 	assert_int_equal(count_told(f.text), dropped + 1);
 	close(file);
@@ -231,17 +231,17 @@ static void whoever_logs_never_waits_for_stderr(void **state)
 	message[sizeof message - 1] = '\0';
 	for (int i = 0; i < LINES; i++) {
 		event[6] = (char)('a' + i % EVENTS);
-		log_say(log, LOG_WARNING, event, {"message", message});
+		log_event(log, LOG_WARNING, event, {"message", message});
 	}
 	/* A line has the message, and at most 100 bytes beside it. */
 	kept = LINES - log_dropped(log);
-	assert_in_range(kept, LOG_WAITING_MAX / 1099, LOG_WAITING_MAX / 999);
+	assert_in_range(kept, LOG_QUEUE_MAX / 1099, LOG_QUEUE_MAX / 999);
 	assert_false(log_flush(log, 1));
 	assert_false(fcntl(ends[1], F_GETFL) & O_NONBLOCK); /* others write there, too */
 	lines = (size_t)ends[0];
 	assert_int_equal(pthread_create(&reader, NULL, drain, &lines), 0);
 	assert_true(log_flush(log, PATIENCE_MS));
-	log_say(log, LOG_INFO, "last");
+	log_event(log, LOG_INFO, "last");
 	log_close(log);
 	close(ends[1]);
 	pthread_join(reader, NULL);

@@ -61,7 +61,7 @@ static int finish(void **state)
 	net_loop_stop(f->worker.loop);
 	worker_join(&f->worker);
 	worker_close(&f->worker);
-	server_config_drop(f->config);
+	server_config_release(f->config);
 	weir_table_close(f->shared.table);
 	metrics_close(f->shared.metrics);
 	top_close(f->shared.top);

@@ -33,7 +33,7 @@ static void expect_line(struct metrics *metrics, const char *line)
 static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 {
 	struct metrics *metrics = metrics_open(2);
-	struct named *limit = metrics_limit(metrics, "login");
+	struct named_counters *limit = metrics_limit(metrics, "login");
 
 	(void)state;
 	metrics_limit(metrics, "other");
@@ -67,7 +67,7 @@ static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 static void a_rule_is_counted_apart_from_the_limit_of_its_name(void **state)
 {
 	struct metrics *metrics = metrics_open(2);
-	struct named *rule = metrics_rule(metrics, "login");
+	struct named_counters *rule = metrics_rule(metrics, "login");
 
 	(void)state;
 	metrics_add(&metrics_answers_of(rule, 0)->answers[true], 2);
@@ -95,7 +95,7 @@ int __wrap_strcmp(const char *a, const char *b)
 static void a_limit_is_found_among_many_by_few_comparisons(void **state)
 {
 	enum { MANY = 10000 };
-	static struct named *found[MANY];
+	static struct named_counters *found[MANY];
 	struct metrics *metrics = metrics_open(1);
 
 	(void)state;
@@ -103,7 +103,7 @@ static void a_limit_is_found_among_many_by_few_comparisons(void **state)
 	for (int round = 0; round < 2; round++)
 		for (int i = 0; i < MANY; i++) {
 			char name[16];
-			struct named *limit;
+			struct named_counters *limit;
 
 			snprintf(name, sizeof name, "limit-%d", i);
 			limit = metrics_limit(metrics, name);
@@ -162,8 +162,8 @@ static void turns_are_counted_by_their_requests(void **state)
 	struct metrics *metrics = metrics_open(2);
 
 	(void)state;
-	metrics_observe(metrics_loop(metrics, 0), METRICS_TURN, 1, 1);
-	metrics_observe(metrics_loop(metrics, 1), METRICS_TURN, 1024, 1);
+	metrics_observe(metrics_loop(metrics, 0), METRICS_BATCH_SIZE, 1, 1);
+	metrics_observe(metrics_loop(metrics, 1), METRICS_BATCH_SIZE, 1024, 1);
 	expect_line(metrics, "\nweir_turn_requests_bucket{le=\"1\"} 1\n");
 	expect_line(metrics, "\nweir_turn_requests_bucket{le=\"512\"} 1\n");
 	expect_line(metrics, "\nweir_turn_requests_bucket{le=\"1024\"} 2\n");

@@ -137,7 +137,7 @@ static void end(struct scene *it)
 	net_loop_stop(it->worker.loop);
 	worker_join(&it->worker);
 	worker_close(&it->worker);
-	server_config_drop(it->config);
+	server_config_release(it->config);
 	weir_table_close(it->shared.table);
 	metrics_close(it->shared.metrics);
 	top_close(it->shared.top);
@@ -182,7 +182,7 @@ uint64_t __wrap_events_read(struct events *events, uint64_t next, size_t room, s
 	struct server_config *config = atomic_exchange(&reload.next, NULL);
 
 	if (config) {
-		server_config_succeed(&reload.scene->config, config);
+		server_config_replace(&reload.scene->config, config);
 		events_add(events, "reloaded", SLICE("{}"));
 	}
 	return __real_events_read(events, next, room, out);

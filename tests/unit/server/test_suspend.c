@@ -142,7 +142,7 @@ static int finish(void **state)
 	worker_join(&f->worker);
 	net_descriptor_close(f->watch);
 	worker_close(&f->worker);
-	server_config_drop(f->config);
+	server_config_release(f->config);
 	weir_table_close(f->shared.table);
 	metrics_close(f->shared.metrics);
 	top_close(f->shared.top);

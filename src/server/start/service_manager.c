@@ -1,8 +1,8 @@
 /*
- * notify.c: the protocol of sd_notify(3): a datagram of text to a socket that the
+ * service_manager.c: the protocol of sd_notify(3): a datagram of text to a socket that the
  * environment names. A name that begins with @ is in the abstract name space.
  */
-#include "server/start/notify.h"
+#include "server/start/service_manager.h"
 
 #include <stddef.h>
 #include <stdio.h>

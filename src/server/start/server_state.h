@@ -1,6 +1,7 @@
-/* running.h: all that a running server has: how it runs, what its threads share, and these threads. */
-#ifndef SERVER_RUNNING_H
-#define SERVER_RUNNING_H
+/* server_state.h: all that a running server has: how it runs, what its threads share, and these
+ * threads. */
+#ifndef SERVER_SERVER_STATE_H
+#define SERVER_SERVER_STATE_H
 
 #include "server/config/config.h"
 #include "server/config/file_watch.h"

@@ -1,0 +1,183 @@
+#include "server/admin/overrides.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "engine/engine.h"
+#include "rules/model.h"
+
+struct overrides_item {
+	struct list_node node;
+	struct override override;
+	double share; /* as the limit keeps it, which rounds */
+	char limit[]; /* its name */
+};
+
+int overrides_open(struct overrides *overrides, struct log *log)
+{
+	*overrides = (struct overrides){.mutex = PTHREAD_MUTEX_INITIALIZER, .log = log};
+	overrides->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return overrides->fd >= 0 ? WEIR_OK : WEIR_EIO;
+}
+
+void overrides_close(struct overrides *overrides)
+{
+	LIST_EACH(&overrides->items, struct overrides_item, node, item)
+	free(item);
+	if (overrides->fd >= 0)
+		close(overrides->fd);
+}
+
+/* The limit's switch, or NULL. */
+static struct overrides_item *find_override(const struct overrides *overrides, const char *limit)
+{
+	LIST_EACH(&overrides->items, struct overrides_item, node, item)
+	if (strcmp(item->limit, limit) == 0)
+		return item;
+	return NULL;
+}
+
+/* The share that a limit denies now. */
+static double share_of(const weir_limit *limit)
+{
+	const struct algo_limit *algo = algo_current(&limit->algo);
+	struct weir_limit_options options = {0};
+
+	algo->algorithm->amend(algo, &options);
+	return options.deny;
+}
+
+static int set_share(struct overrides *overrides, const weir_limit *limit,
+                     const struct override *override)
+{
+	const char *name = weir_limit_name(limit);
+	struct overrides_item *item = find_override(overrides, name);
+	bool is_new = !item;
+	int status;
+
+	if (is_new) {
+		item = calloc(1, sizeof *item + strlen(name) + 1);
+		if (!item)
+			return WEIR_ENOMEM;
+		strcpy(item->limit, name);
+	}
+	status = weir_limit_shed(limit, override->deny);
+	if (status != WEIR_OK) {
+		if (is_new)
+			free(item);
+		return status;
+	}
+	if (is_new)
+		list_append(&overrides->items, &item->node);
+	item->override = *override;
+	item->share = share_of(limit);
+	return WEIR_OK;
+}
+
+void overrides_log(struct log *log, const char *event, const struct log_field *what, size_t n,
+                   const struct override *override)
+{
+	struct log_field fields[OVERRIDE_FIELDS_MAX + 2];
+	struct buffer until = {0};
+
+	memcpy(fields, what, n * sizeof *fields);
+	fields[n++] = (struct log_field){"by", override->by, 0};
+	if (override->until_ns != 0) {
+		when_add_date(&until, override->until_ns);
+		buffer_add(&until, "", 1);
+		fields[n++] = (struct log_field){"until", until.failed ? "?" : until.data, 0};
+	}
+	log_write(log, LOG_INFO, event, fields, n);
+	buffer_free(&until);
+}
+
+static void log_shed(struct log *log, const char *limit, const struct override *override)
+{
+	char share[DECIMAL_TEXT_MAX];
+
+	format_decimal(share, override->deny);
+	overrides_log(log, "shed", (const struct log_field[]){{"limit", limit, 0}, {"deny", share, 0}},
+	              2, override);
+}
+
+int overrides_shed(struct overrides *overrides, const weir_limit *limit,
+                   const struct override *override)
+{
+	int status;
+
+	pthread_mutex_lock(&overrides->mutex);
+	status = set_share(overrides, limit, override);
+	pthread_mutex_unlock(&overrides->mutex);
+	if (status != WEIR_OK)
+		return status;
+	eventfd_write(overrides->fd, 1);
+	log_shed(overrides->log, weir_limit_name(limit), override);
+	return WEIR_OK;
+}
+
+bool overrides_find(struct overrides *overrides, const char *limit, struct override *out)
+{
+	const struct overrides_item *item;
+
+	pthread_mutex_lock(&overrides->mutex);
+	item = find_override(overrides, limit);
+	if (item)
+		*out = item->override;
+	pthread_mutex_unlock(&overrides->mutex);
+	return item;
+}
+
+/* The share that the file says of a limit. */
+static double configured_share(const struct weir_config *rules, const char *limit)
+{
+	size_t i = 0;
+
+	while (strcmp(rules->limits[i].options.name, limit) != 0)
+		i++;
+	return rules->limits[i].options.deny;
+}
+
+/* Whether the switch goes, since it is over or a reload has brought another share. */
+static bool end_if_over(const struct overrides *overrides, const struct server_config *config,
+                        const struct overrides_item *item, uint64_t now_ns)
+{
+	const weir_limit *limit = weir_engine_limit(config->engine, item->limit, strlen(item->limit));
+	bool is_over = item->override.until_ns != 0 && item->override.until_ns <= now_ns;
+	char share[DECIMAL_TEXT_MAX];
+	double filed;
+
+	if (!limit || !limit->algo.algorithm->amend || share_of(limit) != item->share)
+		return true;
+	if (!is_over)
+		return false;
+	filed = configured_share(config->rules, item->limit);
+	weir_limit_shed(limit, filed);
+	format_decimal(share, filed);
+	log_event(overrides->log, LOG_INFO, "shed_ended", {"limit", item->limit}, {"deny", share});
+	return true;
+}
+
+uint64_t overrides_expire(struct overrides *overrides, const struct server_config *config,
+                          uint64_t now_ns)
+{
+	uint64_t left_ns = UINT64_MAX;
+	eventfd_t count;
+
+	eventfd_read(overrides->fd, &count);
+	pthread_mutex_lock(&overrides->mutex);
+	LIST_EACH(&overrides->items, struct overrides_item, node, item)
+	{
+		if (end_if_over(overrides, config, item, now_ns)) {
+			list_remove(&overrides->items, &item->node);
+			free(item);
+		} else if (item->override.until_ns != 0) {
+			left_ns = u64_min(left_ns, item->override.until_ns - now_ns);
+		}
+	}
+	pthread_mutex_unlock(&overrides->mutex);
+	return left_ns;
+}

@@ -1,0 +1,67 @@
+#include "server/loop/listener_tls.h"
+
+#include "server/requests/run.h"
+
+struct tls_state {
+	struct tls *tls; /* NULL: not begun */
+};
+
+static int on_read(const struct net_filter *filter, void *state, struct slice bytes,
+                   struct buffer *in, struct buffer *wire)
+{
+	struct tls_state *conn = state;
+	struct listener_tls *of = (struct listener_tls *)filter; /* its first member */
+	int status = WEIR_OK;
+
+	if (!conn->tls) /* a reload holds at once: the worker's turn may not have begun since */
+		status = tls_accept(&conn->tls, server_config_newest(*of->config)->tls, &of->recent);
+	if (status != WEIR_OK)
+		return status;
+	status = tls_in(conn->tls, bytes, in, wire);
+	if (status != WEIR_OK)
+		return status;
+	return tls_has_ended(conn->tls)   ? NET_FILTER_END
+	       : !tls_is_ready(conn->tls) ? NET_FILTER_HANDSHAKE
+	       : tls_has_part(conn->tls)  ? NET_FILTER_PARTIAL
+	                                  : NET_FILTER_READY;
+}
+
+static void on_write(const struct net_filter *filter, void *state, struct slice bytes,
+                     struct buffer *wire)
+{
+	struct tls_state *conn = state;
+
+	(void)filter;
+	if (bytes.len > 0)
+		tls_write(conn->tls, bytes, wire);
+	else
+		tls_end(conn->tls, wire);
+}
+
+static void on_close(const struct net_filter *filter, void *state)
+{
+	(void)filter;
+	tls_close(((struct tls_state *)state)->tls);
+}
+
+void listener_tls_open(struct listener_tls *listener_tls, struct server_config *const *config)
+{
+	*listener_tls = (struct listener_tls){
+	    .filter = {sizeof(struct tls_state), on_read, on_write, on_close}, .config = config};
+}
+
+struct tls *listener_tls_of(struct net_conn *conn)
+{
+	const struct tls_state *tls_state = net_conn_filter(conn);
+
+	return tls_state ? tls_state->tls : NULL;
+}
+
+void listener_tls_log_failure(struct listener_tls *listener_tls, struct net_conn *conn,
+                              struct log *log)
+{
+	struct tls *tls = listener_tls_of(conn);
+	if (tls && *tls_error(tls))
+		run_log_client(log, &listener_tls->quiet_ns, "tls_failed", protocol_of(conn)->codec->name,
+		               conn, tls_error(tls));
+}
