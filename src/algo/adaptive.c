@@ -58,7 +58,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	/* A state of another method, or of another length of permits, counts for nothing here. */
 	limit->period_ns = own->permit_timeout_ns * 8 + own->method;
 	limit->width = algo_width(FLYING_CELLS + estimate_cells(own->method));
-	if (!estimate_has_cpu(own->method))
+	if (!estimate_needs_cpu(own->method))
 		return WEIR_OK;
 	limit->cpu = cpu_open("");
 	return limit->cpu ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
@@ -83,6 +83,6 @@ const struct algorithm algorithm_adaptive = {
                    ALGO_KEYS_ROW},
     .rows = ALGO_ROWS_FLYING,
     .judges = true,
-    .guesses = true,
+    .retry_is_estimate = true,
     .init = init,
 };

@@ -144,15 +144,15 @@ struct algo_notification {
 	uint64_t since_ns; /* when the phase began that the probes are of */
 	uint32_t good, bad, slow, freed; /* slow ones are good or bad as well */
 	bool trips;  /* its window says that it is to open */
-	bool asks;   /* a request was denied for want of a probe */
+	bool wants_probe; /* a request was denied for want of a probe */
 	bool resets; /* it was reset */
 	bool rejoins; /* an operator forces it no more */
 };
 
 /** Whether there is anything to notify. */
-static inline bool algo_notifies(const struct algo_notification *notification)
+static inline bool algo_notification_is_due(const struct algo_notification *notification)
 {
-	return notification->trips || notification->asks || notification->resets ||
+	return notification->trips || notification->wants_probe || notification->resets ||
 	       notification->rejoins ||
 	       (notification->good | notification->bad | notification->freed) != 0;
 }
@@ -186,9 +186,9 @@ struct algo_call {
 };
 
 /** Whether the call takes units, if it is allowed: one of cost 0 only asks. */
-static inline bool algo_takes(const struct algo_call *call)
+static inline bool algo_consumes(const struct algo_call *call)
 {
-	return algo_op_takes(call->op) && call->cost > 0;
+	return algo_op_consumes(call->op) && call->cost > 0;
 }
 
 /* When: the same for every key of a limit, so found once and not part of the step. */
@@ -214,29 +214,30 @@ enum algo_cause {
 };
 
 /* That it has; the phases are those of outcomes/health.h. */
-struct algo_turn {
+struct algo_phase_change {
 	uint8_t from, to;
 	uint8_t cause; /* enum algo_cause */
 };
 
 /* A call rarely causes two phase changes; further ones are merged into the last. */
-#define ALGO_TURNS_MAX 2
+#define ALGO_PHASE_CHANGES_MAX 2
 
-struct algo_outcome {
+struct algo_decision {
 	bool allowed;
 	uint8_t phase;  /* of a breaker: enum health_phase, as it is now; as is ... */
-	uint8_t turned; /* how many `turns` there are; of other limits both may be anything */
+	uint8_t phase_change_count; /* how many `phase_changes` there are; of other limits both may be
+	                               anything */
 	enum weir_reason reason;
 	uint64_t remaining;
 	uint64_t retry_after_ns;
 	uint64_t reset_after_ns;
 	uint64_t wait_ns; /* allowed, but only after so long */
 	uint64_t quota;   /* of a limit that is measured */
-	struct algo_turn turns[ALGO_TURNS_MAX];
+	struct algo_phase_change phase_changes[ALGO_PHASE_CHANGES_MAX];
 };
 
 /* Allowed, ok, and no wait. */
-static inline void algo_outcome_open(struct algo_outcome *out)
+static inline void algo_decision_allow(struct algo_decision *out)
 {
 	out->allowed = true;
 	out->reason = WEIR_REASON_OK;
@@ -245,8 +246,8 @@ static inline void algo_outcome_open(struct algo_outcome *out)
 }
 
 /* Denied; the same request would pass after so long. */
-static inline bool algo_outcome_deny(struct algo_outcome *out, enum weir_reason reason,
-                                     uint64_t retry_after_ns)
+static inline bool algo_decision_deny(struct algo_decision *out, enum weir_reason reason,
+                                      uint64_t retry_after_ns)
 {
 	out->allowed = false;
 	out->reason = reason;
@@ -259,36 +260,37 @@ static inline bool algo_outcome_deny(struct algo_outcome *out, enum weir_reason 
  * the reason `denial`, or longer than the caller would wait. Where it is both, the later time
  * counts.
  */
-static inline bool algo_outcome_wait(struct algo_outcome *out, const struct algo_call *call,
-                                     uint64_t wait_ns, uint64_t too_late_ns,
-                                     enum weir_reason denial)
+static inline bool algo_decision_wait(struct algo_decision *out, const struct algo_call *call,
+                                      uint64_t wait_ns, uint64_t too_late_ns,
+                                      enum weir_reason denial)
 {
 	if (__builtin_expect(call->max_wait_ns != 0, 0)) {
 		uint64_t patience_ns = call->max_wait_ns == WEIR_ZERO ? 0 : call->max_wait_ns;
 
 		if (wait_ns > patience_ns)
-			return algo_outcome_deny(out, too_late_ns > 0 ? denial : WEIR_REASON_WAIT_TOO_LONG,
-			                         u64_max(too_late_ns, wait_ns - patience_ns));
+			return algo_decision_deny(out, too_late_ns > 0 ? denial : WEIR_REASON_WAIT_TOO_LONG,
+			                          u64_max(too_late_ns, wait_ns - patience_ns));
 	}
 	if (too_late_ns > 0)
-		return algo_outcome_deny(out, denial, too_late_ns);
+		return algo_decision_deny(out, denial, too_late_ns);
 	out->wait_ns = wait_ns;
 	return true;
 }
 
 /* A refund that names a time says whether it gave anything back. One of cost 0 asks for nothing. */
-static inline void algo_outcome_refund(struct algo_outcome *out, const struct algo_call *call,
-                                       bool gave)
+static inline void algo_decision_refund(struct algo_decision *out, const struct algo_call *call,
+                                        bool gave)
 {
 	out->allowed = gave || call->until_ns == 0 || call->cost == 0;
 }
 
 /* Denied, since the table has no room for the key: nobody knows when others let go of theirs. */
-static inline void algo_outcome_full(const struct algo_limit *limit, struct algo_outcome *out)
+static inline void algo_decision_table_full(const struct algo_limit *limit,
+                                            struct algo_decision *out)
 {
-	*out = (struct algo_outcome){.reason = WEIR_REASON_NO_ROOM,
-	                             .retry_after_ns = limit->retry_ns,
-	                             .reset_after_ns = limit->retry_ns}; /* not sooner */
+	*out = (struct algo_decision){.reason = WEIR_REASON_NO_ROOM,
+	                              .retry_after_ns = limit->retry_ns,
+	                              .reset_after_ns = limit->retry_ns}; /* not sooner */
 }
 
 /** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */
@@ -317,18 +319,19 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at);
  * reset    forgets all use
  */
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
-               const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+               const struct algo_time *time, struct algo_state *state, struct algo_decision *out);
 
-/** The same for a limit that is whole, but for what algo_is_far tells of when it denies. */
+/** The same for a limit that is whole, but for what algo_is_too_far_ahead tells of when it denies.
+ */
 bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
                      const struct algo_time *time, struct algo_state *state,
-                     struct algo_outcome *out);
+                     struct algo_decision *out);
 
 /**
  * Whether a limit's step is this one. Not by its pointer: the limit may be another library's, which
  * has a copy of its own of all functions.
  */
-bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step);
+bool algo_has_step(const struct algo_limit *limit, algorithm_step *step);
 
 /**
  * algorithm.convert as of now, for a store that other parameters may be used with at the same time.
@@ -337,7 +340,7 @@ bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step);
  * set back, it is cut: do not store it. Returns the end of the state with all use, which is another than
  * the state's if it is cut, or UINT64_MAX if that is further than a time can say.
  */
-uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_note *from,
+uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_layout *from,
                           uint64_t now_ns, struct algo_state *state);
 #define ALGO_NEVER UINT64_MAX
 /**
@@ -347,8 +350,9 @@ uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_note
 uint64_t algo_least_wait_ns(const struct algo_limit *limit, uint64_t cost, uint64_t earlier);
 
 /** Whether a state is further ahead than the limit puts any. */
-static inline bool algo_is_far(const struct algo_limit *limit, const struct algo_time *time,
-                               const struct algo_state *state)
+static inline bool algo_is_too_far_ahead(const struct algo_limit *limit,
+                                         const struct algo_time *time,
+                                         const struct algo_state *state)
 {
 	return state->until_ns > time->now_ns + limit->farthest_ns;
 }
@@ -364,7 +368,7 @@ int algo_shed(const struct algo_limit *limit, double deny);
  * and meets a state of other parameters, or any that is wide, decides by `next`
  * from then on. `next` then knows where the wide states are.
  */
-void algo_succeed(struct algo_limit *limit, struct algo_limit *next);
+void algo_hand_over(struct algo_limit *limit, struct algo_limit *next);
 
 /** Whether its requests hold places until they are reported, and so get permits unasked. */
 static inline bool algo_holds_places(const struct algo_limit *limit)

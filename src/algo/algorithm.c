@@ -102,7 +102,7 @@ static void resolve_preset(const struct algorithm *algorithm,
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 		if (row->own && !parameter_is_given(row, asked) &&
 		    parameter_use(row, asked) != ALGO_REFUSED)
-			memcpy(parameter_place(row, options), parameter_field(row, &preset), row->size);
+			memcpy(parameter_writable(row, options), parameter_field(row, &preset), row->size);
 }
 
 void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
@@ -119,6 +119,6 @@ void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
 		resolve_preset(algorithm, &asked, options);
 	for (int derived = 0; derived <= 1; derived++)
 		for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-			if ((row->otherwise == ALGO_DERIVED) == derived)
+			if ((row->otherwise == ALGO_DEFAULT_DERIVED) == derived)
 				parameter_resolve(row, options);
 }

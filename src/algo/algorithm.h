@@ -19,7 +19,7 @@
 
 struct algo_call;
 struct algo_limit;
-struct algo_outcome;
+struct algo_decision;
 struct algo_state;
 struct algo_time;
 
@@ -28,10 +28,10 @@ struct algo_time;
 /* The pure step of an algorithm, see algo_step. */
 typedef bool algorithm_step(const struct algo_limit *limit, const struct algo_call *call,
                             const struct algo_time *time, struct algo_state *state,
-                            struct algo_outcome *out);
+                            struct algo_decision *out);
 
 /* A table remembers this of parameters, to convert states that were written under them. */
-struct algo_note {
+struct algo_layout {
 	uint32_t first, second;
 };
 
@@ -50,7 +50,7 @@ struct algorithm {
 	bool paced;          /* a request may have to wait for its start */
 	bool judges;         /* by outcomes: its permits are reported */
 	bool draws;          /* it decides by algo_call.draw and keeps no states */
-	bool guesses;        /* retry_after_ns is not exact */
+	bool retry_is_estimate; /* retry_after_ns is not exact */
 	bool pays_later;     /* a request does not wait for its own cost, but the next one does: two
 	                        charges of one request are not as one of both */
 	bool unordered;      /* a higher rate may deny a request that a lower one allows */
@@ -77,21 +77,21 @@ struct algorithm {
 	 */
 	void (*cut)(const struct algo_limit *limit, struct algo_state *state);
 	/** Optional, all or none: what to remember of parameters, ... */
-	struct algo_note (*note)(const struct algo_limit *limit);
+	struct algo_layout (*layout)(const struct algo_limit *limit);
 	/**
 	 * ... and a state written under `from` (NULL if not known) as `limit` would have it: until
 	 * `since_ns`, at most `now_ns`, the use leaked as `from` says, and from then on as `limit`
 	 * says.
 	 */
-	struct algo_converted (*convert)(const struct algo_limit *limit, const struct algo_note *from,
+	struct algo_converted (*convert)(const struct algo_limit *limit, const struct algo_layout *from,
 	                                 uint64_t since_ns, uint64_t now_ns, struct algo_state state);
 	/**
 	 * Makes `then` what `convert` needs of a limit with the parameters of a note, for a state with
 	 * all of the use. It has its algorithm and period already. Returns false if the note
 	 * is not enough.
 	 */
-	bool (*recall)(const struct algo_limit *limit, const struct algo_note *note,
-	               struct algo_limit *then);
+	bool (*restore)(const struct algo_limit *limit, const struct algo_layout *note,
+	                struct algo_limit *then);
 
 	/**
 	 * Optional: how long a request of that cost waits at least, which is on a key that is as new.
@@ -100,8 +100,8 @@ struct algorithm {
 	uint64_t (*least_wait_ns)(const struct algo_limit *limit, uint64_t cost);
 
 	/** Optional: before `next` takes over from `limit`, and after. */
-	void (*join)(const struct algo_limit *limit, struct algo_limit *next);
-	void (*inherit)(const struct algo_limit *limit, struct algo_limit *next);
+	void (*before_takeover)(const struct algo_limit *limit, struct algo_limit *next);
+	void (*after_takeover)(const struct algo_limit *limit, struct algo_limit *next);
 
 	/**
 	 * Optional: what else is different in the part of a limit that each of `nodes` servers counts

@@ -21,8 +21,9 @@ const struct algorithm algorithm_concurrency = {
                    {"queue", ALGO_NUMBER, ALGO_FIELD(queue), .max = 1000000},
                    {"lease", ALGO_TIME, ALGO_FIELD(lease_ns), .min = 1, .max = ALGO_PERIOD_MAX_NS,
                     .otherwise = 30 * NS_PER_S},
-                   ALGO_RETRY_ROW, ALGO_KEYS_ROW},
+                   ALGO_RETRY_ROW,
+                   ALGO_KEYS_ROW},
     .rows = ALGO_ROWS_PLACES,
-    .guesses = true,
+    .retry_is_estimate = true,
     .init = init,
 };

@@ -121,7 +121,7 @@ void algo_limit_free(struct algo_limit *limit)
 	limit->demand = NULL;
 }
 
-bool algo_steps_by(const struct algo_limit *limit, algorithm_step *step)
+bool algo_has_step(const struct algo_limit *limit, algorithm_step *step)
 {
 	return algorithm_of(limit->algorithm->id)->step == step;
 }
@@ -174,7 +174,7 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 	return (struct algo_time){at.wall_ns, algo_window_at(limit, at.wall_ns).end_ns};
 }
 
-uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_note *from,
+uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_layout *from,
                           uint64_t now_ns, struct algo_state *state)
 {
 	struct algo_converted converted =
@@ -185,13 +185,13 @@ uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_note
 	return converted.whole.until_ns;
 }
 
-void algo_succeed(struct algo_limit *limit, struct algo_limit *next)
+void algo_hand_over(struct algo_limit *limit, struct algo_limit *next)
 {
-	if (limit->algorithm->join)
-		limit->algorithm->join(limit, next);
+	if (limit->algorithm->before_takeover)
+		limit->algorithm->before_takeover(limit, next);
 	atomic_store(&limit->successor, next);
-	if (limit->algorithm->inherit)
-		limit->algorithm->inherit(limit, next);
+	if (limit->algorithm->after_takeover)
+		limit->algorithm->after_takeover(limit, next);
 }
 
 /* In what takes over meanwhile, too. */
@@ -222,9 +222,9 @@ cut_back(const struct algo_limit *limit, uint64_t now_ns, uint64_t window_end_ns
 
 static inline bool dispatch(const struct algo_limit *limit, const struct algo_call *call,
                             const struct algo_time *time, struct algo_state *state,
-                            struct algo_outcome *out)
+                            struct algo_decision *out)
 {
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	if (limit->algorithm->step == bucket_step) /* the most frequent by far, and so it is inlined */
 		return bucket_step(limit, call, time, state, out);
 	return limit->algorithm->step(limit, call, time, state, out);
@@ -232,12 +232,13 @@ static inline bool dispatch(const struct algo_limit *limit, const struct algo_ca
 
 /* A state that is too far ahead denies, so only denials are checked for it. */
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
-               const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+               const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {
 	bool changed = dispatch(limit, call, time, state, out);
 
 	if (__builtin_expect(!out->allowed, 0) &&
-	    __builtin_expect(algo_is_far(limit, time, state), 0) && algo_op_asks(call->op)) {
+	    __builtin_expect(algo_is_too_far_ahead(limit, time, state), 0) &&
+	    algo_op_requests(call->op)) {
 		uint64_t until_ns = cut_back(limit, time->now_ns, time->window_end_ns, state->until_ns);
 
 		if (until_ns != state->until_ns) {

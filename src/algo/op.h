@@ -10,13 +10,13 @@
 
 /* What an operation does. */
 enum {
-	ALGO_ASKS = 1,     /* for units: they must fit the quota, and the answer may be a denial */
-	ALGO_TAKES = 2,    /* these units, unless it is denied */
-	ALGO_GIVES = 4,    /* back units or a permit */
+	ALGO_REQUESTS = 1, /* for units: they must fit the quota, and the answer may be a denial */
+	ALGO_CONSUMES = 2, /* these units, unless it is denied */
+	ALGO_RELEASES = 4, /* back units or a permit */
 	ALGO_REPORTS = 8,  /* that the request of a permit has ended */
-	ALGO_COUNTS = 16,  /* the outcome of that request */
-	ALGO_REPLACES = 32, /* the oldest uses of a log, where newer ones exceed its quota */
-	ALGO_EXCHANGES = 64, /* messages of servers at a remote store: no algorithm knows it */
+	ALGO_COUNTS_OUTCOME = 16, /* the outcome of that request */
+	ALGO_REPLACES = 32,       /* the oldest uses of a log, where newer ones exceed its quota */
+	ALGO_EXCHANGES = 64,      /* messages of servers at a remote store: no algorithm knows it */
 };
 
 /*
@@ -34,19 +34,19 @@ enum {
  * key follows what its quorum group has decided.
  */
 #define ALGO_OPS(OP)                                                                               \
-	OP(ACQUIRE, ALGO_ASKS | ALGO_TAKES)                                                            \
-	OP(PEEK, ALGO_ASKS)                                                                            \
-	OP(REFUND, ALGO_GIVES)                                                                         \
+	OP(ACQUIRE, ALGO_REQUESTS | ALGO_CONSUMES)                                                     \
+	OP(PEEK, ALGO_REQUESTS)                                                                        \
+	OP(REFUND, ALGO_RELEASES)                                                                      \
 	OP(RESET, 0)                                                                                   \
-	OP(REPLACE, ALGO_ASKS | ALGO_TAKES | ALGO_REPLACES)                                            \
-	OP(REFUND_REPLACED, ALGO_GIVES | ALGO_REPLACES)                                                \
-	OP(REFUND_LAST, ALGO_GIVES)                                                                    \
-	OP(REPORT, ALGO_GIVES | ALGO_REPORTS | ALGO_COUNTS)                                            \
-	OP(COUNT, ALGO_GIVES | ALGO_REPORTS | ALGO_COUNTS)                                             \
-	OP(SETTLE, ALGO_GIVES | ALGO_REPORTS)                                                          \
+	OP(REPLACE, ALGO_REQUESTS | ALGO_CONSUMES | ALGO_REPLACES)                                     \
+	OP(REFUND_REPLACED, ALGO_RELEASES | ALGO_REPLACES)                                             \
+	OP(REFUND_LAST, ALGO_RELEASES)                                                                 \
+	OP(REPORT, ALGO_RELEASES | ALGO_REPORTS | ALGO_COUNTS_OUTCOME)                                 \
+	OP(COUNT, ALGO_RELEASES | ALGO_REPORTS | ALGO_COUNTS_OUTCOME)                                  \
+	OP(SETTLE, ALGO_RELEASES | ALGO_REPORTS)                                                       \
 	OP(FORCE, 0)                                                                                   \
-	OP(GROUP_OPEN, 0)   /* since `until_ns`, after `cost` failed probes in a row; all servers take \
-	                       the same spread of the sleep from `draw` */                             \
+	OP(GROUP_OPEN, 0) /* since `until_ns`, after `cost` failed probes in a row; all servers take   \
+	                     the same spread of the sleep from `draw` */                               \
 	OP(GROUP_CLOSED, 0)                                                                            \
 	OP(GROUP_PROBES, 0) /* half-open, with `cost` probes more */                                   \
 	OP(GROUP_LAPSE, 0)  /* takes back probes that no request has used: algo_notification.freed */  \
@@ -73,19 +73,19 @@ static inline bool algo_op_has(enum algo_op op, unsigned trait)
 	return algo_op_traits[op] & trait;
 }
 
-static inline bool algo_op_asks(enum algo_op op)
+static inline bool algo_op_requests(enum algo_op op)
 {
-	return algo_op_has(op, ALGO_ASKS);
+	return algo_op_has(op, ALGO_REQUESTS);
 }
 
-static inline bool algo_op_takes(enum algo_op op)
+static inline bool algo_op_consumes(enum algo_op op)
 {
-	return algo_op_has(op, ALGO_TAKES);
+	return algo_op_has(op, ALGO_CONSUMES);
 }
 
-static inline bool algo_op_gives(enum algo_op op)
+static inline bool algo_op_releases(enum algo_op op)
 {
-	return algo_op_has(op, ALGO_GIVES);
+	return algo_op_has(op, ALGO_RELEASES);
 }
 
 static inline bool algo_op_reports(enum algo_op op)
@@ -93,9 +93,9 @@ static inline bool algo_op_reports(enum algo_op op)
 	return algo_op_has(op, ALGO_REPORTS);
 }
 
-static inline bool algo_op_counts(enum algo_op op)
+static inline bool algo_op_counts_outcome(enum algo_op op)
 {
-	return algo_op_has(op, ALGO_COUNTS);
+	return algo_op_has(op, ALGO_COUNTS_OUTCOME);
 }
 
 static inline bool algo_op_replaces(enum algo_op op)

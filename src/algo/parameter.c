@@ -41,7 +41,7 @@ const void *parameter_field(const struct algo_parameter *parameter,
 	return (const char *)(base ? base : &none) + parameter->offset;
 }
 
-void *parameter_place(const struct algo_parameter *parameter, struct weir_limit_options *options)
+void *parameter_writable(const struct algo_parameter *parameter, struct weir_limit_options *options)
 {
 	return (void *)parameter_field(parameter, options);
 }
@@ -58,7 +58,7 @@ uint64_t parameter_number(const struct algo_parameter *parameter,
 static void put(const struct algo_parameter *parameter, uint64_t value,
                 struct weir_limit_options *options)
 {
-	void *field = parameter_place(parameter, options);
+	void *field = parameter_writable(parameter, options);
 
 	if (parameter->size == sizeof(uint32_t))
 		*(uint32_t *)field = (uint32_t)value;
@@ -194,17 +194,17 @@ int parameter_check(const struct algo_parameter *parameter,
 static uint64_t default_of(const struct algo_parameter *row,
                            const struct weir_limit_options *options)
 {
-	if (row->otherwise == ALGO_DERIVED)
+	if (row->otherwise == ALGO_DEFAULT_DERIVED)
 		return row->derive(options);
-	return row->otherwise == ALGO_AS_RATE ? options->rate.count : row->otherwise;
+	return row->otherwise == ALGO_DEFAULT_AS_RATE ? options->rate.count : row->otherwise;
 }
 
 void parameter_resolve(const struct algo_parameter *row, struct weir_limit_options *options)
 {
 	if (row->type == ALGO_TEXT && !parameter_is_given(row, options)) {
-		*(const char **)parameter_place(row, options) = row->text;
+		*(const char **)parameter_writable(row, options) = row->text;
 	} else if (row->type == ALGO_DECIMAL && !parameter_is_given(row, options)) {
-		*(double *)parameter_place(row, options) = (double)row->otherwise;
+		*(double *)parameter_writable(row, options) = (double)row->otherwise;
 	} else if (row->type == ALGO_NUMBER || row->type == ALGO_PERCENT || row->type == ALGO_TIME) {
 		uint64_t value = parameter_number(row, options);
 

@@ -35,10 +35,10 @@ enum algo_type {
 };
 
 /* As a default: what the rate's count is. */
-#define ALGO_AS_RATE UINT64_MAX
+#define ALGO_DEFAULT_AS_RATE UINT64_MAX
 
 /* As a default: what `derive` returns. */
-#define ALGO_DERIVED (UINT64_MAX - 1)
+#define ALGO_DEFAULT_DERIVED (UINT64_MAX - 1)
 
 /* The effect of a parameter in a limit with certain others. */
 enum algo_use {
@@ -59,7 +59,7 @@ struct algo_parameter {
 	 */
 	uint64_t min, max;
 	uint64_t otherwise; /* the default; one that is out of range stands for "none" */
-	/* Computes the default ALGO_DERIVED, from options in which all others are filled in. */
+	/* Computes the default ALGO_DEFAULT_DERIVED, from options in which all others are filled in. */
 	uint64_t (*derive)(const struct weir_limit_options *options);
 	const char *text; /* the default of an ALGO_TEXT; how a derived one is derived, in words */
 	const struct word *words;
@@ -86,8 +86,10 @@ struct algo_parameter {
 #define ALGO_RATE_ROW(most)                                                                        \
 	{"rate", ALGO_RATE, ALGO_FIELD(rate), .required = true, .min = 1, .max = (most)}
 #define ALGO_BURST_ROW(name)                                                                       \
-	{name, ALGO_NUMBER, ALGO_FIELD(burst), .min = 1, .max = ALGO_COUNT_MAX,                        \
-	 .otherwise = ALGO_AS_RATE}
+	{                                                                                              \
+		name, ALGO_NUMBER, ALGO_FIELD(burst), .min = 1, .max = ALGO_COUNT_MAX,                     \
+		                                      .otherwise = ALGO_DEFAULT_AS_RATE                    \
+	}
 #define ALGO_MAX_WAIT_ROW(otherwise_ns)                                                            \
 	{"max_wait", ALGO_TIME, ALGO_FIELD(max_wait_ns), .max = ALGO_PERIOD_MAX_NS,                    \
 	 .otherwise = (otherwise_ns)}
@@ -123,7 +125,8 @@ void parameter_set_own(uint16_t own, const void *value, struct weir_limit_option
 const void *parameter_field(const struct algo_parameter *parameter,
                             const struct weir_limit_options *options);
 /** The same to write to. Own options must be there, and be the caller's. */
-void *parameter_place(const struct algo_parameter *parameter, struct weir_limit_options *options);
+void *parameter_writable(const struct algo_parameter *parameter,
+                         struct weir_limit_options *options);
 
 /** Whether the options say anything of it. */
 bool parameter_is_given(const struct algo_parameter *parameter,

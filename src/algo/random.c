@@ -46,14 +46,14 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 }
 
 static inline bool decide(const struct algo_limit *limit, const struct algo_call *call,
-                          uint64_t deny, struct algo_outcome *out)
+                          uint64_t deny, struct algo_decision *out)
 {
-	bool draws = algo_takes(call);
+	bool draws = algo_consumes(call);
 
 	out->remaining = deny == PRIORITY_ALL ? 0 : ALGO_COUNT_MAX;
-	if (algo_op_asks(call->op) &&
+	if (algo_op_requests(call->op) &&
 	    (draws ? priority_is_in(deny, call->draw) : deny == PRIORITY_ALL)) {
-		algo_outcome_deny(out, WEIR_REASON_SHED, limit->retry_ns);
+		algo_decision_deny(out, WEIR_REASON_SHED, limit->retry_ns);
 		out->remaining = 0;
 	}
 	out->reset_after_ns = 0;
@@ -64,17 +64,17 @@ static inline bool decide(const struct algo_limit *limit, const struct algo_call
 __attribute__((noinline)) static bool decide_by_priority(const struct algo_limit *limit,
                                                          const struct algo_call *call,
                                                          uint64_t now_ns, uint64_t deny,
-                                                         struct algo_outcome *out)
+                                                         struct algo_decision *out)
 {
-	bool counts = algo_takes(call);
+	bool counts = algo_consumes(call);
 	struct priority_demand demand = counts ? demand_add(limit->demand, call->priority, now_ns)
-	                                       : demand_with(limit->demand, call->priority, now_ns);
+	                                       : demand_peek(limit->demand, call->priority, now_ns);
 
 	return decide(limit, call, priority_share(deny, &demand, call->priority), out);
 }
 
 static bool step(const struct algo_limit *limit, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+                 const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {
 	uint64_t deny = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
 
@@ -124,11 +124,11 @@ const struct algorithm algorithm_random = {
                    ALGO_RETRY_ROW},
     .sample = "deny: 0.2",
     .draws = true,
-    .guesses = true,
+    .retry_is_estimate = true,
     .init = init,
     .step = step,
-    .join = join,
-    .inherit = inherit,
+    .before_takeover = join,
+    .after_takeover = inherit,
     .set_share = set_share,
     .amend = amend,
 };

@@ -24,5 +24,5 @@ const struct algorithm algorithm_sliding_counter = {
     .sample = "rate: 100/m",
     .rows = ALGO_ROWS_SLOTS,
     .init = init,
-    .join = sliding_join,
+    .before_takeover = sliding_before_takeover,
 };

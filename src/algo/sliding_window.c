@@ -29,5 +29,5 @@ const struct algorithm algorithm_sliding_window = {
     .sample = "rate: 100/m",
     .rows = ALGO_ROWS_SLOTS,
     .init = init,
-    .join = sliding_join,
+    .before_takeover = sliding_before_takeover,
 };

@@ -88,7 +88,7 @@ const struct algorithm algorithm_throttle = {
                    ALGO_KEYS_ROW},
     .rows = ALGO_ROWS_ACCEPTS,
     .judges = true,
-    .guesses = true,
+    .retry_is_estimate = true,
     .preset = preset,
     .init = init,
 };

@@ -316,15 +316,15 @@ static bool refund(const struct warm_up *warm, const struct algo_call *call, uin
 }
 
 static bool admit(const struct warm_up *warm, const struct algo_call *call, i128 end,
-                  struct algo_outcome *out)
+                  struct algo_decision *out)
 {
 	bool by_turns = longest(warm) < (u128)warm->max_wait_ns * warm->grains;
 	uint64_t too_late_ns = 0;
 
 	if (end > (i128)longest(warm))
 		too_late_ns = (uint64_t)ns_of(warm, end - (i128)longest(warm));
-	return algo_outcome_wait(out, call, end > 0 ? (uint64_t)ns_of(warm, end) : 0, too_late_ns,
-	                         by_turns ? WEIR_REASON_QUEUE_FULL : WEIR_REASON_WAIT_TOO_LONG);
+	return algo_decision_wait(out, call, end > 0 ? (uint64_t)ns_of(warm, end) : 0, too_late_ns,
+	                          by_turns ? WEIR_REASON_QUEUE_FULL : WEIR_REASON_WAIT_TOO_LONG);
 }
 
 /* Requests of one each that could come now if none were stored: each takes T. */
@@ -336,7 +336,7 @@ static uint64_t remaining(const struct warm_up *warm, i128 end)
 }
 
 static bool step(const struct algo_limit *limit, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+                 const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {
 	const struct warm_up *warm = params_of(limit);
 	uint64_t now_ns = time->now_ns;
@@ -355,12 +355,11 @@ static bool step(const struct algo_limit *limit, const struct algo_call *call,
 		break;
 	case ALGO_REFUND:
 		changed = live && refund(warm, call, now_ns, state, &use);
-		algo_outcome_refund(out, call, changed);
+		algo_decision_refund(out, call, changed);
 		break;
 	default: /* reset */
 		changed = state->until_ns != 0;
 		*state = (struct algo_state){0, 0};
-		break;
 	}
 	live = call->op == ALGO_PEEK ? live : state->until_ns > now_ns;
 	out->remaining = remaining(warm, live ? use.end : 0);
@@ -479,15 +478,16 @@ static uint32_t write_note(uint64_t warm_up_ns, uint64_t cold_milli)
 	                  (64 - COLD_SHIFT));
 }
 
-static struct algo_note note(const struct algo_limit *limit)
+static struct algo_layout note(const struct algo_limit *limit)
 {
 	const struct warm_up *warm = params_of(limit);
 
-	return (struct algo_note){(uint32_t)(warm->count - 1),
-	                          write_note(warm->warm_up_ns, (uint64_t)warm->a * (MILLI / warm->b))};
+	return (struct algo_layout){
+	    (uint32_t)(warm->count - 1),
+	    write_note(warm->warm_up_ns, (uint64_t)warm->a * (MILLI / warm->b))};
 }
 
-static bool read_note(const struct algo_limit *limit, const struct algo_note *from,
+static bool read_note(const struct algo_limit *limit, const struct algo_layout *from,
                       struct warm_up *warm)
 {
 	uint64_t tenths = from->second >> COLD_SHIFT;
@@ -529,7 +529,7 @@ static bool is_same(const struct warm_up *was, const struct warm_up *to)
 }
 
 /* The same number of permits used since the key was cold, and as many intervals until the end. */
-static struct algo_converted convert(const struct algo_limit *limit, const struct algo_note *from,
+static struct algo_converted convert(const struct algo_limit *limit, const struct algo_layout *from,
                                      uint64_t since_ns, uint64_t now_ns, struct algo_state state)
 {
 	const struct warm_up *to = params_of(limit);
@@ -567,7 +567,7 @@ static struct algo_converted convert(const struct algo_limit *limit, const struc
 	return converted;
 }
 
-static bool recall(const struct algo_limit *limit, const struct algo_note *note,
+static bool recall(const struct algo_limit *limit, const struct algo_layout *note,
                    struct algo_limit *then)
 {
 	struct warm_up *warm = (struct warm_up *)then->own;
@@ -592,8 +592,8 @@ const struct algorithm algorithm_warm_up = {
     .step = step,
     .word = "word",
     .cut = cut,
-    .note = note,
+    .layout = note,
     .convert = convert,
-    .recall = recall,
+    .restore = recall,
     .pays_later = true,
 };

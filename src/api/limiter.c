@@ -60,7 +60,7 @@ limiter_step_slow(struct weir_limiter *limiter, struct algo_call call, struct mo
                   struct weir_decision *d)
 {
 	const struct store_step step = {.limit = &limiter->limit.algo, .call = call, .at = at};
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	uint64_t until_ns;
 
 	if (step.limit->algorithm->draws) {
@@ -77,7 +77,7 @@ static inline uint64_t limiter_step(struct weir_limiter *limiter, const struct a
                                     struct moment at, struct weir_decision *d)
 {
 	const struct store_step step = {.limit = &limiter->limit.algo, .call = *call, .at = at};
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	uint64_t until_ns;
 
 	if (__builtin_expect(!store_alone_try(&limiter->state, &step, &outcome, &until_ns), 0))
@@ -94,7 +94,7 @@ static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, ui
 	if (!limit_cost_fits(&limiter->limit, op, cost))
 		return WEIR_ECOST;
 	limiter_step(limiter, &call, limiter_moment(limiter, now_ns), d);
-	if (!algo_op_asks(op))
+	if (!algo_op_requests(op))
 		waitlist_wake(&limiter->waiting, 0);
 	return WEIR_OK;
 }
@@ -144,7 +144,7 @@ static inline bool ask_quickly(struct weir_limiter *limiter, const struct weir_a
 {
 	const struct algo_limit *algo = &limiter->limit.algo;
 	uint64_t cost = ask->cost == 0 ? 1 : ask->cost, until_ns;
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
 	if (!algo->algorithm->judges || cost > algo->quota || !is_plain(ask))
 		return false;

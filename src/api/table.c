@@ -94,7 +94,7 @@ static inline int table_call(struct weir_table *table, const struct weir_limit *
 	             (struct store_step){store, &limit->algo, wanted, call,
 	                                 limit_moment(store_clock(store), now_ns, limit)},
 	             decision);
-	if (!algo_op_asks(call.op))
+	if (!algo_op_requests(call.op))
 		waitlist_wake(&table->waiting, wanted.hash);
 	return WEIR_OK;
 }

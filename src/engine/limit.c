@@ -92,7 +92,7 @@ bool limit_could_grant(const struct weir_limit *limit, enum algo_op op, uint64_t
 	                   : max_wait_ns == 0       ? ALGO_NEVER - 1
 	                                            : max_wait_ns;
 
-	if (!algo_op_asks(op))
+	if (!algo_op_requests(op))
 		return true;
 	return together <= algo->quota && algo_least_wait_ns(algo, units, earlier) <= wait_ns;
 }
@@ -227,9 +227,9 @@ void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct m
 	const struct algo_limit *algo = algo_current(&limit->algo);
 	struct algo_time time = {at.now_ns, 0};
 	struct algo_state none = {0};
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
-	if (algo_takes(call))
+	if (algo_consumes(call))
 		call->draw = draw_next();
 	algo_step(algo, call, &time, &none, &outcome);
 	limit_explain(limit, algo, &outcome, d);

@@ -77,7 +77,7 @@ static inline struct moment limit_moment(const struct clock *clock, uint64_t now
 /** Whether `cost` could ever be granted. */
 static inline bool limit_cost_fits(const struct weir_limit *limit, enum algo_op op, uint64_t cost)
 {
-	return cost <= limit->algo.quota || !algo_op_asks(op);
+	return cost <= limit->algo.quota || !algo_op_requests(op);
 }
 
 /**
@@ -101,7 +101,7 @@ static inline int limit_check(const struct weir_limit *limit, enum algo_op op, s
 
 /** An outcome of `algo`, the limit's parameters or those that took over; no rule. */
 static inline void limit_explain(const struct weir_limit *limit, const struct algo_limit *algo,
-                                 const struct algo_outcome *outcome, struct weir_decision *d)
+                                 const struct algo_decision *outcome, struct weir_decision *d)
 {
 	/* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
 	d->allowed = outcome->allowed;

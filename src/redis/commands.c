@@ -156,7 +156,7 @@ static bool may_repeat(const struct store_operation *operation)
 {
 	const struct algo_call *call = &operation->step.call;
 
-	return algo_op_asks(call->op) && !algo_op_replaces(call->op) && call->cost > 0 &&
+	return algo_op_requests(call->op) && !algo_op_replaces(call->op) && call->cost > 0 &&
 	       call->permit == 0 && !operation->together;
 }
 
@@ -232,7 +232,7 @@ static bool join(const struct redis_client *client, struct redis_command *comman
 	if (!is_alike(command, operation, client->store->options.given_time))
 		return false;
 	append(command, operation);
-	command->repeat += algo_op_takes(operation->step.call.op);
+	command->repeat += algo_op_consumes(operation->step.call.op);
 	return true;
 }
 
@@ -306,7 +306,7 @@ static bool join_any(struct redis_client *client, struct redis_command *gathered
 static bool await_units(struct redis_client *client, struct redis_command *gathered,
                         struct redis_command *slow, struct store_operation *operation)
 {
-	if (!slow->chunk.takes || slow->followers.first || !algo_op_takes(operation->step.call.op) ||
+	if (!slow->chunk.takes || slow->followers.first || !algo_op_consumes(operation->step.call.op) ||
 	    !chunk_applies(operation) || chunk_name(operation).which != slow->chunk.name.which)
 		return false;
 	if (gathered == slow && !slow->waiters && join(client, slow, operation))

@@ -9,8 +9,8 @@ static bool is_slow(const struct algo_limit *limit, const struct algo_call *call
 {
 	if (limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES)
 		return false;
-	return (algo_op_takes(call->op) || algo_op_gives(call->op)) &&
-	       !algo_steps_by(limit, bucket_step) && !algo_steps_by(limit, window_step);
+	return (algo_op_consumes(call->op) || algo_op_releases(call->op)) &&
+	       !algo_has_step(limit, bucket_step) && !algo_has_step(limit, window_step);
 }
 
 static bool is_of_key(const struct redis_command *command, const struct store_operation *operation)

@@ -197,7 +197,7 @@ static void refund(const struct row_step *on, struct view *view, struct row_chan
 		change->given_back = back;
 }
 
-static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
+static void step(const struct row_step *on, struct algo_decision *out, struct row_change *change)
 {
 	uint64_t cost = u64_max(on->call->cost, 1), quota = on->limit->quota;
 	struct view view = view_of(on);
@@ -213,7 +213,7 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 			    view.count > 0 && cost <= on->limit->day.count ? u64_min(view.window_ns, day_ns) : day_ns;
 			if (on->call->op == ALGO_ACQUIRE)
 				cut_back(on, &view, change);
-		} else if (algo_takes(on->call)) {
+		} else if (algo_consumes(on->call)) {
 			take(on, cost, &view, change);
 		}
 		break;

@@ -93,7 +93,7 @@ static uint64_t needs_ns(const struct algo_limit *limit, const struct health_sta
 	uint64_t window_ns = params->part_ns ? (params->parts + 2) * params->part_ns : HEALTH_LEAST_NS;
 
 	return u64_max(params->timeout_ns + health_flight_ns(params) + window_ns,
-	               u64_min(health_ahead_ns(params, health, now_ns), ALGO_HORIZON_NS / 2));
+	               u64_min(health_ttl_ns(params, health, now_ns), ALGO_HORIZON_NS / 2));
 }
 
 static struct cell flight(const struct health_params *params, uint32_t tag, uint64_t until_ns,
@@ -475,8 +475,8 @@ void health_row_end_all(const struct algo_limit *limit, const struct row_state *
 /* Calm: a call needs a few cells, and little else, so nothing of it goes through memory */
 #define FLAT __attribute__((flatten))
 
-FLAT uint64_t health_row_try(const struct algo_limit *limit, const struct row_state *at, uint64_t id,
-                             uint64_t now_ns, struct algo_outcome *out)
+FLAT uint64_t health_row_try(const struct algo_limit *limit, const struct row_state *at,
+                             uint64_t id, uint64_t now_ns, struct algo_decision *out)
 {
 	const struct health_params *params = &limit->health;
 	struct health_permit permit = health_permit_of(params, health_until_ns(params, now_ns), id);

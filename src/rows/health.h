@@ -231,11 +231,11 @@ struct cell health_row_head(const struct algo_limit *limit, uint32_t tag,
                             const struct health_state *health, uint64_t now_ns);
 
 /* Allowed, closed as before, and what remains yet to be said. */
-static inline void health_calm_outcome(struct algo_outcome *out)
+static inline void health_calm_outcome(struct algo_decision *out)
 {
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	out->phase = HEALTH_CLOSED;
-	out->turned = 0;
+	out->phase_change_count = 0;
 }
 
 /**
@@ -243,7 +243,7 @@ static inline void health_calm_outcome(struct algo_outcome *out)
  * or somebody was faster; nothing has changed.
  */
 uint64_t health_row_try(const struct algo_limit *limit, const struct row_state *at, uint64_t id,
-                        uint64_t now_ns, struct algo_outcome *out);
+                        uint64_t now_ns, struct algo_decision *out);
 /** A report that is good, likewise. Returns false if nothing has changed. */
 bool health_row_try_report(const struct algo_limit *limit, const struct row_state *at,
                            const struct health_report *report, uint64_t now_ns);

@@ -311,7 +311,7 @@ static uint64_t end_of(const struct log_view *view, uint64_t now_ns)
 	return now_ns + (uint64_t)log_ahead_ns(view->row, view->newest, now_ns);
 }
 
-static void look_and_step(const struct row_step *on, struct algo_outcome *out,
+static void look_and_step(const struct row_step *on, struct algo_decision *out,
                           struct row_change *change)
 {
 	uint64_t cost = u64_max(on->call->cost, 1);
@@ -323,16 +323,17 @@ static void look_and_step(const struct row_step *on, struct algo_outcome *out,
 		view.use = u64_min(view.use, on->limit->log.count);
 	if (replaces && log_forget_replaced(&view, on->limit->log.count, change))
 		return;
-	if (algo_op_asks(op)) {
+	if (algo_op_requests(op)) {
 		if (view.use + cost > on->limit->log.count && !replaces) {
-			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT,
-			                  when_room(&view, on->now_ns, view.use + cost - on->limit->log.count));
-			if (view.moved && algo_op_takes(op))
+			algo_decision_deny(
+			    out, WEIR_REASON_OVER_LIMIT,
+			    when_room(&view, on->now_ns, view.use + cost - on->limit->log.count));
+			if (view.moved && algo_op_consumes(op))
 				want_moved(&view, change);
-		} else if (algo_takes(on->call)) {
+		} else if (algo_consumes(on->call)) {
 			take(on, (unsigned)cost, &view, change);
 		}
-	} else if (algo_op_gives(op)) {
+	} else if (algo_op_releases(op)) {
 		log_refund(on, &view, change);
 	} else if (view.use > 0) {
 		forget(&view, change);
@@ -341,7 +342,7 @@ static void look_and_step(const struct row_step *on, struct algo_outcome *out,
 	out->reset_after_ns = view.use > 0 ? end_of(&view, on->now_ns) - on->now_ns : 0;
 }
 
-static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
+static void step(const struct row_step *on, struct algo_decision *out, struct row_change *change)
 {
 	if (__builtin_expect(on->way.live > 0, 0))
 		log_step_on(on, change);

@@ -259,7 +259,7 @@ struct log_append {
  * False if there is more to it; else the outcome stands once *append is done, or of a
  * denial, while the head stays the same.
  */
-bool log_try(const struct row_step *on, uint64_t cost, struct algo_outcome *out,
+bool log_try(const struct row_step *on, uint64_t cost, struct algo_decision *out,
              struct log_append *append);
 
 #endif

@@ -67,7 +67,7 @@ static inline bool look(const struct row *row, struct log_head last, uint64_t no
 
 /* Flat, so that the callers that it is inlined into keep all in registers. */
 __attribute__((flatten)) bool log_try(const struct row_step *on, uint64_t cost,
-                                      struct algo_outcome *out, struct log_append *append)
+                                      struct algo_decision *out, struct log_append *append)
 {
 	const struct row *row = on->row;
 	struct cell head = on->head;
@@ -84,7 +84,7 @@ __attribute__((flatten)) bool log_try(const struct row_step *on, uint64_t cost,
 	    !row->load_is_atomic || !look(row, last, now_ns << 4, &f))
 		return false;
 	use = last.cost + ((log_sum(f.newest) - f.base) & LOG_SUM);
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	if (use + cost > count) {
 		out->allowed = false;
 		out->reason = WEIR_REASON_OVER_LIMIT;

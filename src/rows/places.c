@@ -225,12 +225,12 @@ void places_cut_back(const struct algo_limit *limit, const struct row_state *sta
 }
 
 void places_explain(const struct algo_limit *limit, const struct places_use *use,
-                    struct algo_outcome *out)
+                    struct algo_decision *out)
 {
 	out->remaining = sat_sub(limit->places.max, use->held);
 	out->reset_after_ns = use->last_ns;
 	if (!out->allowed)
-		algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, u64_min(limit->retry_ns, use->first_ns));
+		algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, u64_min(limit->retry_ns, use->first_ns));
 }
 
 static void read(const struct row_step *on, struct uses *uses)

@@ -100,6 +100,6 @@ void places_cut_back(const struct algo_limit *limit, const struct row_state *sta
 
 /** Explains `use` in `out`, which says already whether it is allowed. */
 void places_explain(const struct algo_limit *limit, const struct places_use *use,
-                    struct algo_outcome *out);
+                    struct algo_decision *out);
 
 #endif

@@ -8,9 +8,9 @@ static const struct row_kind *const kinds[] = {
     [ALGO_ROWS_PLACES] = &row_places,
 };
 
-void rows_step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
+void rows_step(const struct row_step *on, struct algo_decision *out, struct row_change *change)
 {
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	*change = (struct row_change){.want = ROW_WANT_NOTHING};
 	kinds[on->limit->rows]->step(on, out, change);
 }

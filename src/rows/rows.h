@@ -163,7 +163,7 @@ struct row_step {
  * written by other parameters, or by a clock since set back, brought up to date even when it is
  * denied.
  */
-void rows_step(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
+void rows_step(const struct row_step *on, struct algo_decision *out, struct row_change *change);
 
 /**
  * Voids the first `count` cells of a row that an earlier life of the key has left, on behalf of the
@@ -186,7 +186,7 @@ void rows_read(const struct algo_limit *limit, const struct algo_time *time, str
 
 /* A way to keep rows, behind the functions above. */
 struct row_kind {
-	void (*step)(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
+	void (*step)(const struct row_step *on, struct algo_decision *out, struct row_change *change);
 	uint64_t (*use)(const struct row_step *on); /* of a live head; slots only */
 	void (*read)(const struct row_step *on, struct uses *uses);
 };

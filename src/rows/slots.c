@@ -508,7 +508,7 @@ static uint64_t ahead_of_all(const struct row_step *on, const struct view *view)
 	return (uint64_t)cell_ahead_ns(newest, on->now_ns);
 }
 
-static void step(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
+static void step(const struct row_step *on, struct algo_decision *out, struct row_change *change)
 {
 	const struct slots_params *params = &on->limit->slots;
 	uint64_t now_ns = on->now_ns, cost = u64_max(on->call->cost, 1);
@@ -519,12 +519,12 @@ static void step(const struct row_step *on, struct algo_outcome *out, struct row
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
 		if (use + cost > params->count) {
-			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT,
-			                  params->weighted ? when_faded(params, &view, now_ns, cost)
-			                                   : when_room(on, &view, use + cost - params->count));
+			algo_decision_deny(out, WEIR_REASON_OVER_LIMIT,
+			                   params->weighted ? when_faded(params, &view, now_ns, cost)
+			                                    : when_room(on, &view, use + cost - params->count));
 			if (view.moved && on->call->op == ALGO_ACQUIRE)
 				want_head(change, make_head(on, view.start_ns, VOID, 0, view.count), true);
-		} else if (algo_takes(on->call)) {
+		} else if (algo_consumes(on->call)) {
 			take(on, cost, &view, change);
 		}
 		break;
@@ -558,14 +558,14 @@ bool slots_seal(const struct row_step *on, struct row_change *change)
 	return true;
 }
 
-void slots_open(const struct row_step *on, struct algo_outcome *out, struct row_change *change)
+void slots_open(const struct row_step *on, struct algo_decision *out, struct row_change *change)
 {
 	struct view view = {.start_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->head, on->now_ns) -
 	                                on->limit->slots.period_ns,
 	                    .count = count_of(on->head)};
 
 	want_next(on, on->call->cost, &view, change);
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	out->remaining = sat_sub(on->limit->slots.count, view.before + view.count);
 	out->reset_after_ns = view.start_ns + on->limit->slots.period_ns - on->now_ns;
 }

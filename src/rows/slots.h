@@ -19,7 +19,7 @@ _Static_assert(SLOTS_GENERATIONS *SLOTS_KINDS <= SLOTS_RESET, "all fit in a cell
  */
 bool slots_seal(const struct row_step *on, struct row_change *change);
 /** The change that it wants next, CELL or HEAD; the outcome stands after the latter. */
-void slots_open(const struct row_step *on, struct algo_outcome *out, struct row_change *change);
+void slots_open(const struct row_step *on, struct algo_decision *out, struct row_change *change);
 
 /**
  * After a refund's change of a cell: whether an older slot has units that the refund still wants,
@@ -45,7 +45,7 @@ static inline bool slots_needs_row(const struct algo_limit *limit, uint64_t now_
  * if there is more to it; else *after is to be swapped for the head, and the outcome stands.
  */
 static inline bool slots_take(const struct algo_limit *limit, struct cell head, uint64_t now_ns,
-                              uint64_t cost, struct algo_outcome *out, struct cell *after)
+                              uint64_t cost, struct algo_decision *out, struct cell *after)
 {
 	const struct slots_params *params = &limit->slots;
 	uint64_t ahead = head.high - (now_ns << 4 | limit->generation * SLOTS_KINDS);
@@ -60,7 +60,7 @@ static inline bool slots_take(const struct algo_limit *limit, struct cell head, 
 	room = sat_sub(params->count, before + (cell_word(head) & 0xffff));
 	if (cost - 1 >= room)
 		return false;
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	out->remaining = room - cost;
 	out->reset_after_ns = ahead >> 4;
 	*after = (struct cell){head.low + cost, head.high};

@@ -88,7 +88,7 @@ static void observe(void *context, const struct step *step)
 }
 
 static void observe_phase(void *context, const struct step *step,
-                          const struct algo_outcome *outcome)
+                          const struct algo_decision *outcome)
 {
 	struct seen *seen = context;
 	struct tally *tally = tally_of(seen->scenario, step);

@@ -139,7 +139,7 @@ void store_locate_next(const struct store *store, const struct algo_limit *limit
 
 /* Steps */
 
-bool store_try(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns)
+bool store_try(const struct store_step *step, struct algo_decision *out, uint64_t *until_ns)
 {
 	return memory_try(step->key.cell, memory_of(step->store)->table.load_is_atomic,
 	                  table_tag(step->key.hash), step, out, until_ns);
@@ -151,7 +151,7 @@ void store_near(const struct store *store, struct store_key *key)
 }
 
 __attribute__((flatten)) uint64_t store_run(const struct store_step *step,
-                                            const struct algo_limit **by, struct algo_outcome *out)
+                                            const struct algo_limit **by, struct algo_decision *out)
 {
 	struct algo_time time = algo_time_at(step->limit, step->at);
 
@@ -179,7 +179,7 @@ void store_alone_close(struct store_alone *alone)
 }
 
 bool store_alone_try(struct store_alone *alone, const struct store_step *step,
-                     struct algo_outcome *out, uint64_t *until_ns)
+                     struct algo_decision *out, uint64_t *until_ns)
 {
 	return memory_try(&alone->cell, alone->load_is_atomic, MEMORY_TAG, step, out, until_ns);
 }
@@ -201,17 +201,17 @@ static bool find_health(struct row_state *at)
 __attribute__((noinline)) static uint64_t apply_flying(struct store_alone *alone,
                                                        const struct algo_limit *limit,
                                                        const struct algo_call *call,
-                                                       uint64_t now_ns, struct algo_outcome *out)
+                                                       uint64_t now_ns, struct algo_decision *out)
 {
 	struct wide_state state = {.at = row_of(alone, limit)};
 
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	return flying_apply(&(struct holder){.alone = &state, .by = &limit, .now_ns = now_ns}, call,
 	                    out);
 }
 
 uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,
-                                uint64_t id, uint64_t now_ns, struct algo_outcome *out)
+                                uint64_t id, uint64_t now_ns, struct algo_decision *out)
 {
 	if (limit->rows == ALGO_ROWS_HEALTH) {
 		struct row_state at = row_of(alone, limit);
@@ -228,7 +228,7 @@ uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_lim
 bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *limit,
                             const struct health_report *report, uint64_t now_ns)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	if (limit->rows == ALGO_ROWS_HEALTH) {
 		struct row_state at = row_of(alone, limit);
@@ -246,7 +246,7 @@ bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *
 }
 
 uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,
-                         struct algo_outcome *out)
+                         struct algo_decision *out)
 {
 	struct algo_time time = algo_time_at(step->limit, step->at);
 	struct row_state at = row_of(alone, step->limit);

@@ -2,7 +2,7 @@
  * history.c: a note for each generation of a limit, in a cell like a key's.
  *
  *     key      the limit's identity, and the generation
- *     until    years ahead, in its low 32 bits the second number of struct algo_note
+ *     until    years ahead, in its low 32 bits the second number of struct algo_layout
  *     word     its first number; the period is part of the identity
  *
  * One more note of a limit tells which generation took over last:
@@ -55,7 +55,7 @@ static struct table_spot spot_of(const struct memory *store, const struct algo_l
 /* The identity of no limit: theirs are hashes. */
 #define CUT_IDENTITY UINT64_C(0x7374617465637574)
 
-static struct cell note_make(const struct table_spot *spot, const struct algo_note *note,
+static struct cell note_make(const struct table_spot *spot, const struct algo_layout *note,
                              uint64_t now_ns)
 {
 	uint64_t until_ns = ((now_ns + NOTE_NS) >> 32 << 32) | note->second;
@@ -63,9 +63,9 @@ static struct cell note_make(const struct table_spot *spot, const struct algo_no
 	return cell_make(spot->tag, until_ns, note->first, CELL_NOTE);
 }
 
-static struct algo_note note_of(struct cell cell)
+static struct algo_layout note_of(struct cell cell)
 {
-	return (struct algo_note){cell_word(cell), (uint32_t)(cell.high >> 4)};
+	return (struct algo_layout){cell_word(cell), (uint32_t)(cell.high >> 4)};
 }
 
 static bool is_in(const struct table *table, const struct cell *cell)
@@ -82,7 +82,7 @@ static bool find_note(const struct memory *store, const struct table_spot *spot,
 
 /* The notes of all generations, as they were found. */
 struct joining {
-	struct algo_note own;
+	struct algo_layout own;
 	unsigned last; /* generation to take over, or NONE */
 	struct table_spot spots[CELL_GENERATIONS];
 	struct table_slot slots[CELL_GENERATIONS];
@@ -90,10 +90,10 @@ struct joining {
 };
 
 static bool is_note_of(const struct joining *joining, unsigned generation,
-                       const struct algo_note *note)
+                       const struct algo_layout *note)
 {
 	struct cell cell = joining->slots[generation].value;
-	struct algo_note found = note_of(cell);
+	struct algo_layout found = note_of(cell);
 
 	return joining->slots[generation].cell && cell_is_note(cell) && found.first == note->first &&
 	       found.second == note->second;
@@ -102,7 +102,7 @@ static bool is_note_of(const struct joining *joining, unsigned generation,
 /* Whether another generation stands for the same parameters. */
 static bool is_double(const struct joining *joining, unsigned generation)
 {
-	struct algo_note note = note_of(joining->slots[generation].value);
+	struct algo_layout note = note_of(joining->slots[generation].value);
 
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++)
 		if (i != generation && is_note_of(joining, i, &note))
@@ -135,7 +135,7 @@ static void find_notes(const struct memory *store, const struct algo_limit *limi
 	struct table_spot spot = spot_of(store, limit, TAKEOVER);
 	struct table_slot slot;
 
-	joining->own = limit->algorithm->note(limit);
+	joining->own = limit->algorithm->layout(limit);
 	joining->last = find_note(store, &spot, now_ns, &slot) ? cell_word(slot.value) & NONE : NONE;
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++) {
 		spot = spot_of(store, limit, SINCE + i);
@@ -218,7 +218,7 @@ void store_join(struct store *store, struct algo_limit *limit)
 	struct memory *memory = memory_of(store);
 	uint64_t now_ns = clock_now(&memory->clock);
 
-	if (!limit->algorithm->note)
+	if (!limit->algorithm->layout)
 		return;
 	while (!join(memory, limit, now_ns))
 		;
@@ -296,7 +296,7 @@ struct takeover {
 struct chain {
 	struct takeover takeovers[CELL_GENERATIONS];
 	unsigned n;
-	struct algo_note from;
+	struct algo_layout from;
 };
 
 static bool find_takeover(const struct history_state *of, unsigned generation, uint64_t now_ns,
@@ -340,7 +340,7 @@ static void find_chain(const struct history_state *of, unsigned generation, uint
 }
 
 static bool find_parameters(const struct history_state *of, unsigned generation, uint64_t now_ns,
-                            struct algo_note *note)
+                            struct algo_layout *note)
 {
 	struct table_spot spot = spot_of(of->store, of->limit, generation);
 	struct table_slot slot;
@@ -360,10 +360,10 @@ static bool convert_to_last(const struct history_state *of, uint64_t later_ns, u
 		struct algo_limit then = {.algorithm = algorithm, .period_ns = of->limit->period_ns};
 		const struct takeover *takeover = &chain->takeovers[i];
 		struct algo_converted converted;
-		struct algo_note to;
+		struct algo_layout to;
 
 		if (!find_parameters(of, takeover->generation, now_ns, &to) ||
-		    !algorithm->recall(of->limit, &to, &then))
+		    !algorithm->restore(of->limit, &to, &then))
 			return false;
 		later_ns = i == chain->n - 1 ? u64_max(later_ns, takeover->since_ns) : takeover->since_ns;
 		converted = algorithm->convert(&then, &chain->from, takeover->since_ns, later_ns, *state);
@@ -383,7 +383,7 @@ static uint64_t convert(const struct history_state *of, unsigned generation, uin
 {
 	const struct algo_limit *limit = of->limit;
 	struct algo_state last = *state;
-	struct algo_note from;
+	struct algo_layout from;
 	struct chain chain;
 	bool known = find_parameters(of, generation, now_ns, &from);
 	struct algo_converted converted;
@@ -403,7 +403,7 @@ static uint64_t convert(const struct history_state *of, unsigned generation, uin
 	else
 		converted = limit->algorithm->convert(limit, &chain.from, since_ns, since_ns, last);
 	*state = converted.cut;
-	if (converted.whole.until_ns == converted.cut.until_ns || algo_steps_by(limit, bucket_step))
+	if (converted.whole.until_ns == converted.cut.until_ns || algo_has_step(limit, bucket_step))
 		return converted.whole.until_ns;
 	return ALGO_CUT;
 }
@@ -434,9 +434,9 @@ static uint64_t converted_name(const struct history_state *of, unsigned generati
 {
 	uint64_t since_ns = written_until(of, false, now_ns), until_ns, earliest_ns, latest_ns;
 	struct algo_state earliest = {name_ns - 1, 0}, latest = {name_ns, 0};
-	struct algo_note from;
+	struct algo_layout from;
 
-	if (!algo_steps_by(of->limit, bucket_step))
+	if (!algo_has_step(of->limit, bucket_step))
 		return name_ns;
 	if (find_parameters(of, generation, now_ns, &from) && bucket_is_whole(of->limit, &from))
 		earliest = latest;

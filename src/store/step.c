@@ -3,12 +3,12 @@
 #include "store/history.h"
 
 bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
-                    const struct table_spot *spot, uint64_t now_ns, struct algo_outcome *out)
+                    const struct table_spot *spot, uint64_t now_ns, struct algo_decision *out)
 {
 	bool full = table_is_full(&store->table, spot, now_ns);
 
 	if (full)
-		algo_outcome_full(limit, out);
+		algo_decision_table_full(limit, out);
 	return full;
 }
 
@@ -18,11 +18,11 @@ bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
  * one. A peek writes nothing.
  */
 bool memory_apply_other(const struct memory_other *other, const struct algo_call *call,
-                        const struct algo_time *time, struct algo_outcome *out, uint64_t *until_ns)
+                        const struct algo_time *time, struct algo_decision *out, uint64_t *until_ns)
 {
 	const struct algo_limit *limit = other->limit;
 	const struct history_state of = {other->store, limit, other->spot->hash, other->slot.value};
-	bool takes = algo_takes(call), changed;
+	bool takes = algo_consumes(call), changed;
 	struct algo_state state = {0, 0};
 	struct algo_call done = *call;
 	uint64_t end_ns = 0;
@@ -38,7 +38,7 @@ bool memory_apply_other(const struct memory_other *other, const struct algo_call
 		done.cost = 0; /* or it would store the state without what is hidden */
 	changed = algo_step(limit, &done, time, &state, out);
 	if (done.cost != call->cost)
-		algo_outcome_refund(out, call, false);
+		algo_decision_refund(out, call, false);
 	*until_ns = state.until_ns;
 	if (!changed && (!takes || end_ns >= HISTORY_HIDDEN))
 		return true;

@@ -13,7 +13,7 @@
 __attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct algo_limit *limit,
                                                     const struct table_spot *spot, uint64_t now_ns,
-                                                    struct algo_outcome *out);
+                                                    struct algo_decision *out);
 
 /* A state in the table that other parameters than the limit's have written. */
 struct memory_other {
@@ -26,17 +26,17 @@ struct memory_other {
 /** One step on such a state. Returns false if the cell has changed meanwhile. */
 __attribute__((noinline, cold)) bool
 memory_apply_other(const struct memory_other *other, const struct algo_call *call,
-                   const struct algo_time *time, struct algo_outcome *out, uint64_t *until_ns);
+                   const struct algo_time *time, struct algo_decision *out, uint64_t *until_ns);
 
 /** memory_apply for wide states. */
 __attribute__((noinline)) uint64_t
 wide_apply(struct memory *store, const struct algo_limit **by, const struct store_key *key,
-           const struct algo_call *call, const struct algo_time *time, struct algo_outcome *out);
+           const struct algo_call *call, const struct algo_time *time, struct algo_decision *out);
 
 /** The same on a head and a row that belong to one limit alone; `alone->head` is not looked at. */
 uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit *limit,
                          const struct algo_call *call, const struct algo_time *time,
-                         struct algo_outcome *out);
+                         struct algo_decision *out);
 
 /**
  * One step on the state of this tag that is in `cell`, where that is done at once: see
@@ -45,7 +45,7 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
  * makes the processor wait for all that came before it.
  */
 static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic, uint32_t tag,
-                                     const struct store_step *step, struct algo_outcome *out,
+                                     const struct store_step *step, struct algo_decision *out,
                                      uint64_t *until_ns)
 {
 	const struct algo_limit *limit = step->limit;
@@ -59,7 +59,7 @@ static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic, uin
 		return false;
 	state = memory_state(before, time.now_ns);
 	if (!algo_step_whole(limit, &step->call, &time, &state, out)) {
-		if (__builtin_expect(!out->allowed && algo_is_far(limit, &time, &state), 0))
+		if (__builtin_expect(!out->allowed && algo_is_too_far_ahead(limit, &time, &state), 0))
 			return false;
 	} else if (!cell_swap_in_turn(cell, before, memory_pack(tag, state, limit->generation))) {
 		return false;
@@ -70,7 +70,7 @@ static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic, uin
 
 /* The same for an acquire from a summed window, in the slot that the key's head is. */
 static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic, uint32_t tag,
-                                   const struct store_step *step, struct algo_outcome *out,
+                                   const struct store_step *step, struct algo_decision *out,
                                    uint64_t *until_ns)
 {
 	const struct algo_limit *limit = step->limit;
@@ -92,7 +92,7 @@ static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic, uint3
  * of that: then nothing has happened, and memory_apply or its like does it.
  */
 static inline bool memory_try(struct cell *cell, bool load_is_atomic, uint32_t tag,
-                              const struct store_step *step, struct algo_outcome *out,
+                              const struct store_step *step, struct algo_decision *out,
                               uint64_t *until_ns)
 {
 	if (__builtin_expect(step->limit->has_whole_interval, 1))
@@ -108,7 +108,7 @@ static inline bool memory_try(struct cell *cell, bool load_is_atomic, uint32_t t
  */
 static inline uint64_t memory_apply(struct memory *store, const struct algo_limit **by,
                                     const struct store_key *key, const struct algo_call *call,
-                                    const struct algo_time *time, struct algo_outcome *out)
+                                    const struct algo_time *time, struct algo_decision *out)
 {
 	struct table_spot spot = table_spot(&store->table, key->hash);
 	const struct algo_limit *limit = *by;
@@ -148,7 +148,7 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
                                          const struct algo_limit *limit,
                                          const struct algo_call *call, const struct algo_time *time,
-                                         struct algo_outcome *out)
+                                         struct algo_decision *out)
 {
 	for (;;) {
 		struct cell before = cell_load(cell, load_is_atomic);

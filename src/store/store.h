@@ -156,22 +156,22 @@ struct store_step {
  * seems to be near. Returns false if nothing has happened, and store_run or its like does it. Else
  * *until_ns is the end of the state that it left.
  */
-bool store_try(const struct store_step *step, struct algo_outcome *out, uint64_t *until_ns);
+bool store_try(const struct store_step *step, struct algo_decision *out, uint64_t *until_ns);
 /**
  * Two more tries of an acquire on a wide state that is in key.cell: in a summed window that
  * time has left, and in any other row.
  */
 bool store_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
-                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
+                    uint64_t now_ns, struct algo_decision *out, uint64_t *until_ns);
 bool store_try_log(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
-                   uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns);
+                   uint64_t now_ns, struct algo_decision *out, uint64_t *until_ns);
 
 /**
  * Any step, by *by (its limit, or what has taken over from it), which is what decided then.
  * Returns the end of the state it left, which a refund may name; 0 when it left none.
  */
 uint64_t store_run(const struct store_step *step, const struct algo_limit **by,
-                   struct algo_outcome *out);
+                   struct algo_decision *out);
 
 /**
  * call.until_ns names, for a refund, what a bucket under another generation of its parameters took.
@@ -196,7 +196,7 @@ struct store_operation {
 	int status; /* 0, or an error. ESTORE: the store was away, and took something or not */
 	bool withheld; /* it would have been granted, but took nothing: another was refused */
 	bool unasked;  /* with `withheld`: whether it would have been granted is not known */
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	uint64_t until_ns; /* as store_run returns it; of a reset the end of what was forgotten */
 	uint64_t clock_ns; /* Unix time at the store, which differs from ours; 0 if it was not asked */
 };
@@ -213,7 +213,7 @@ int store_alone_open(struct store_alone *alone, const struct algo_limit *limit);
 void store_alone_close(struct store_alone *alone);
 /** store_try on it. */
 bool store_alone_try(struct store_alone *alone, const struct store_step *step,
-                     struct algo_outcome *out, uint64_t *until_ns);
+                     struct algo_decision *out, uint64_t *until_ns);
 /**
  * The same of a limit that judges by outcomes: an acquire with a permit of this id, which returns
  * when its time is over, or STORE_DENIED, and a report. 0 or false: nothing has happened, and
@@ -221,11 +221,11 @@ bool store_alone_try(struct store_alone *alone, const struct store_step *step,
  */
 #define STORE_DENIED 1 /* no permit's time ends then */
 uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,
-                                uint64_t id, uint64_t now_ns, struct algo_outcome *out);
+                                uint64_t id, uint64_t now_ns, struct algo_decision *out);
 bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *limit,
                             const struct health_report *report, uint64_t now_ns);
 /** store_run on it. */
 uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,
-                         struct algo_outcome *out);
+                         struct algo_decision *out);
 
 #endif

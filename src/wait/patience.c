@@ -19,7 +19,8 @@ enum weir_reason wait_refusal(const struct algo_limit *limit, enum wait_position
 {
 	uint64_t patience_ns = wait_patience_ns(limit, max_wait_ns);
 
-	if (patience_ns > 0 && (limit->algorithm->guesses || d->retry_after_ns <= patience_ns))
+	if (patience_ns > 0 &&
+	    (limit->algorithm->retry_is_estimate || d->retry_after_ns <= patience_ns))
 		return WEIR_REASON_OK;
 	/* A longer wait does not help, only more `keys` do. */
 	if (!d->allowed && d->reason == WEIR_REASON_NO_ROOM)

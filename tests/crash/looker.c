@@ -30,7 +30,7 @@ struct place {
 };
 
 static uint64_t apply(struct place *place, struct algo_call call, uint64_t now_ns,
-                      struct algo_outcome *out)
+                      struct algo_decision *out)
 {
 	const struct algo_limit *by = place->limit;
 
@@ -43,7 +43,7 @@ static void look(struct place *place, uint64_t now_ns)
 	struct accepts_state accepts = {.now_ns = now_ns};
 	struct places_use places = {.first_ns = UINT64_MAX};
 	struct flying_look flying;
-	struct algo_outcome out;
+	struct algo_decision out;
 	struct wide_state state;
 
 	apply(place, (struct algo_call){ALGO_PEEK, 1}, now_ns, &out); /* what time has done */
@@ -79,7 +79,7 @@ static void look(struct place *place, uint64_t now_ns)
 static void close_again(struct place *place, uint64_t now_ns, unsigned *denials, unsigned *probes)
 {
 	for (unsigned i = 0; i < TRIES && place->health.health.phase != HEALTH_CLOSED; i++) {
-		struct algo_outcome out;
+		struct algo_decision out;
 		uint64_t until_ns =
 		    apply(place, (struct algo_call){ALGO_ACQUIRE, 1, .permit = i + 1}, now_ns, &out);
 

@@ -43,7 +43,7 @@ struct call {
 	struct call *next;
 };
 
-static void check(const struct redis_command *step, const struct algo_outcome *outcome)
+static void check(const struct redis_command *step, const struct algo_decision *outcome)
 {
 	if (outcome->remaining > step->limit->quota)
 		abort();

@@ -15,9 +15,9 @@ static void add_default(struct buffer *out, const struct algo_parameter *row)
 		buffer_printf(out, "\"%s\"", row->text);
 	else if (row->type == ALGO_WORD)
 		buffer_printf(out, "\"%s\"", row->words[0].name);
-	else if (row->otherwise == ALGO_AS_RATE)
+	else if (row->otherwise == ALGO_DEFAULT_AS_RATE)
 		buffer_add_text(out, "\"rate\"");
-	else if (row->otherwise == ALGO_DERIVED)
+	else if (row->otherwise == ALGO_DEFAULT_DERIVED)
 		buffer_printf(out, "\"%s\"", row->text);
 	else if (row->required || row->otherwise < row->min || row->otherwise > row->max)
 		buffer_add_text(out, "null");

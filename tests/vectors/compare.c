@@ -28,7 +28,7 @@ void compare_decisions(struct run *run, const struct weir_decision *found,
 }
 
 void compare_outcomes(struct run *run, const struct algo_limit *limit,
-                             const struct algo_outcome *found, const struct vector_step *step)
+                      const struct algo_decision *found, const struct vector_step *step)
 {
 	struct weir_decision decision = {.allowed = found->allowed,
 	                                 .reason = found->reason,
@@ -65,7 +65,7 @@ struct algo_call compare_call(const struct algo_limit *limit, const struct state
 {
 	struct algo_call call = step->call;
 
-	if (algo_op_gives(call.op) && call.permit)
+	if (algo_op_releases(call.op) && call.permit)
 		call.until_ns = state_name(limit, state, call.permit, call.until_ns);
 	return call;
 }

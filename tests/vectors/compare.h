@@ -15,7 +15,7 @@ void compare(struct run *run, const char *what, uint64_t found, uint64_t expecte
 void compare_decisions(struct run *run, const struct weir_decision *found,
                        const struct weir_decision *expected);
 void compare_outcomes(struct run *run, const struct algo_limit *limit,
-                      const struct algo_outcome *found, const struct vector_step *step);
+                      const struct algo_decision *found, const struct vector_step *step);
 void compare_states(struct run *run, const struct algo_limit *limit, const struct state *state,
                     const struct vector_step *step);
 

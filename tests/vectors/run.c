@@ -29,7 +29,7 @@ static void step_alone(struct run *run, const struct algo_limit *limit,
 	static struct state state;
 	uint64_t now_ns = step->time.now_ns, name_ns;
 	struct algo_time time = algo_time_at(limit, (struct moment){now_ns, now_ns});
-	struct algo_outcome out;
+	struct algo_decision out;
 	struct algo_call call;
 
 	compare(run, "window_end_ns", time.window_end_ns, step->time.window_end_ns);
@@ -49,7 +49,7 @@ struct kept {
 
 static uint64_t apply(struct kept *kept, const struct algo_limit *limit,
                       const struct algo_call *call, const struct algo_time *time,
-                      struct algo_outcome *out)
+                      struct algo_decision *out)
 {
 	struct row_state at = {&kept->head, .row = {kept->row, limit->width, MEMORY_TAG, true}};
 
@@ -97,7 +97,7 @@ static void step_in_cells(struct run *run, const struct algo_limit *limit, struc
                           const struct vector_step *step)
 {
 	struct algo_call call = compare_call(limit, &kept->state, step);
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	compare_name(run, limit, &kept->state, step, apply(kept, limit, &call, &step->time, &out));
 	read_kept(kept, limit, &step->time);
@@ -201,7 +201,7 @@ static int call(struct replay *on, const struct vector_step *step, struct weir_d
 static bool replay_step(struct run *run, struct replay *on, const struct vector_step *step)
 {
 	struct weir_decision expected = step->decision, found = {0};
-	bool by_name = algo_op_gives(step->call.op) && step->call.permit, again = false;
+	bool by_name = algo_op_releases(step->call.op) && step->call.permit, again = false;
 	int status;
 
 	if (by_name) {

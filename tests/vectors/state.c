@@ -199,7 +199,7 @@ static json_t *write_accepts(const struct algo_limit *limit, const struct state 
 	const struct accepts_state *accepts = &state->accepts;
 	json_t *parts, *written;
 
-	if (accepts_ahead_ns(params, accepts, now_ns) == 0)
+	if (accepts_ttl_ns(params, accepts, now_ns) == 0)
 		return json_null();
 	parts = json_array();
 	for (unsigned i = 0; i < params->parts; i++) {
@@ -269,7 +269,7 @@ void state_took(struct state *state, uint64_t permit, uint64_t name_ns)
 }
 
 uint64_t state_step(const struct algo_limit *limit, const struct algo_call *call,
-                    const struct algo_time *time, struct state *state, struct algo_outcome *out)
+                    const struct algo_time *time, struct state *state, struct algo_decision *out)
 {
 	if (limit->rows != ALGO_ROWS_NONE)
 		return uses_step(limit, call, time, &state->uses, out);

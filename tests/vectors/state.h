@@ -37,6 +37,6 @@ void state_took(struct state *state, uint64_t permit, uint64_t name_ns);
 
 /** A pure step. Returns the name of what it took. */
 uint64_t state_step(const struct algo_limit *limit, const struct algo_call *call,
-                    const struct algo_time *time, struct state *state, struct algo_outcome *out);
+                    const struct algo_time *time, struct state *state, struct algo_decision *out);
 
 #endif

@@ -136,7 +136,7 @@ static void read_parameter(const char *name, const json_t *parameters,
                            const struct algorithm *algorithm, struct weir_limit_options *options)
 {
 	const struct algo_parameter *row = parameter_named(algorithm, name);
-	void *at = parameter_place(row, options);
+	void *at = parameter_writable(row, options);
 
 	switch (row->type) {
 	case ALGO_NUMBER:
@@ -221,7 +221,7 @@ static void add_step(const json_t *line, struct vector_trace *trace)
 		step->call.outcome = outcome_of(line);
 		step->call.latency_ns = number_or_0(line, "latency_ns");
 	}
-	if (permit && algo_op_gives(operation))
+	if (permit && algo_op_releases(operation))
 		step->call.until_ns = vector_number(permit, "until_ns");
 	else if (permit)
 		step->taken_until_ns = vector_number(permit, "until_ns");

@@ -150,17 +150,18 @@ static bool step_knee(const struct flying_params *params, const struct estimate_
 	if (is_none(cells[0]))
 		return want_learned(&knee, change);
 	if (!read_measured(cells[1], &knee)) {
-		knee_next(&knee, knee.base_ns ? report->sample.in_flight : params->bounds.initial + 1);
+		knee_begin_window(&knee,
+		                  knee.base_ns ? report->sample.in_flight : params->bounds.initial + 1);
 		return want_measured(&knee, false, change);
 	}
 	if (knee_is_full(&knee)) {
-		knee_end(&knee, &params->bounds);
+		knee_end_window(&knee, &params->bounds);
 		return want_learned(&knee, change);
 	}
 	if (report->counted || knee_is_late(&knee, report->window))
 		return false;
 	before = knee;
-	knee_add(&knee, &report->sample);
+	knee_add_sample(&knee, &report->sample);
 	if (knee.base_ns == before.base_ns)
 		return want_measured(&knee, true, change);
 	before.base_ns = knee.base_ns; /* of the first sample, which is counted after that */
@@ -316,8 +317,8 @@ static struct bbr bbr_of(const struct estimate_cell *cells, uint32_t cpu, uint64
 	return bbr;
 }
 
-bool estimate_deny(const struct flying_params *params, const struct estimate_cell *cells,
-                   uint32_t cpu, uint64_t now_ns, struct estimate_change *change)
+bool estimate_record_denial(const struct flying_params *params, const struct estimate_cell *cells,
+                            uint32_t cpu, uint64_t now_ns, struct estimate_change *change)
 {
 	struct bbr bbr;
 
@@ -375,7 +376,7 @@ __attribute__((noinline)) static void add_ordinary(const struct flying_params *p
 	struct knee knee = learned_of(params, learned);
 
 	limits->ordinary = clamp(knee_ordinary(&knee, &params->bounds), params);
-	limits->probes_all = knee.phase == KNEE_PROBE_ALL || knee_is_guess(&knee);
+	limits->probes_all = knee.phase == KNEE_PROBE_ALL || knee_baseline_is_guess(&knee);
 	limits->probes = knee.phase == KNEE_PROBE || limits->probes_all;
 }
 

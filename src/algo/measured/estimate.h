@@ -49,8 +49,8 @@ struct headroom_limits estimate_limits(const struct flying_params *params,
                                        uint64_t now_ns, bool has_priorities);
 
 /** A request was denied beside so many. Returns false if that changes nothing. */
-bool estimate_deny(const struct flying_params *params, const struct estimate_cell *cells,
-                   uint32_t cpu, uint64_t now_ns, struct estimate_change *change);
+bool estimate_record_denial(const struct flying_params *params, const struct estimate_cell *cells,
+                            uint32_t cpu, uint64_t now_ns, struct estimate_change *change);
 
 /** Tells permits of one time from those of another. */
 uint8_t estimate_window(const struct flying_params *params, const struct estimate_cell *cells);
@@ -64,13 +64,13 @@ unsigned estimate_cells(enum weir_method method);
 struct adaptive_bounds estimate_bounds(enum weir_method method);
 
 /** Whether samples of it need a draw. */
-static inline bool estimate_draws(enum weir_method method)
+static inline bool estimate_needs_draw(enum weir_method method)
 {
 	return method == WEIR_METHOD_VEGAS;
 }
 
 /** Whether it looks at the processors. */
-static inline bool estimate_has_cpu(enum weir_method method)
+static inline bool estimate_needs_cpu(enum weir_method method)
 {
 	return method == WEIR_METHOD_BBR;
 }

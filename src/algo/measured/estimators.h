@@ -84,21 +84,21 @@ static inline bool knee_is_late(const struct knee *knee, uint8_t window)
 
 /** Whether answers were measured, and no probe has confirmed the baseline yet, although `least`
  * allows one. */
-static inline bool knee_is_guess(const struct knee *knee)
+static inline bool knee_baseline_is_guess(const struct knee *knee)
 {
 	return knee->wait == 1 && knee->base_ns != 0;
 }
 
 /** Another sample of this window. */
-void knee_add(struct knee *knee, const struct adaptive_sample *sample);
+void knee_add_sample(struct knee *knee, const struct adaptive_sample *sample);
 /** Whether the window has all of its samples. */
 bool knee_is_full(const struct knee *knee);
 /** The limit if this window were no probe. */
 uint32_t knee_ordinary(const struct knee *knee, const struct adaptive_bounds *bounds);
-/** Takes in the window's result. Its samples stay until knee_next. */
-void knee_end(struct knee *knee, const struct adaptive_bounds *bounds);
+/** Takes in the window's result. Its samples stay until knee_begin_window. */
+void knee_end_window(struct knee *knee, const struct adaptive_bounds *bounds);
 /** The next window has no samples yet. */
-void knee_next(struct knee *knee, uint64_t in_flight);
+void knee_begin_window(struct knee *knee, uint64_t in_flight);
 
 #define GRADIENT2_LIMIT_ONE 65536
 

@@ -218,7 +218,7 @@ static void end_full(struct knee *knee, const struct measured *measured)
 	knee->since++;
 	if (knee->since >= knee->wait) {
 		knee->phase = KNEE_PROBE;
-		knee->streak = knee_is_guess(knee) ? STREAK_MAX : 0;
+		knee->streak = knee_baseline_is_guess(knee) ? STREAK_MAX : 0;
 	}
 }
 
@@ -230,7 +230,7 @@ static void end_lost(struct knee *knee, const struct measured *measured)
 		knee->phase = KNEE_FULL;
 	knee->streak = 0;
 	knee->since = 0;
-	if (!knee_is_guess(knee))
+	if (!knee_baseline_is_guess(knee))
 		knee->wait = SOON;
 }
 
@@ -272,7 +272,7 @@ bool knee_is_full(const struct knee *knee)
 	return knee->count >= clamp(knee->limit, KNEE_LEAST, KNEE_MOST);
 }
 
-void knee_add(struct knee *knee, const struct adaptive_sample *sample)
+void knee_add_sample(struct knee *knee, const struct adaptive_sample *sample)
 {
 	uint64_t latency_ns = clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS), x;
 
@@ -289,14 +289,14 @@ void knee_add(struct knee *knee, const struct adaptive_sample *sample)
 	knee->in_flight += (uint32_t)u64_min(sample->in_flight, ADAPTIVE_LIMIT_MAX);
 }
 
-void knee_end(struct knee *knee, const struct adaptive_bounds *bounds)
+void knee_end_window(struct knee *knee, const struct adaptive_bounds *bounds)
 {
 	end_window(knee);
 	knee->window++;
 	knee->limit = limit_of(knee, bounds);
 }
 
-void knee_next(struct knee *knee, uint64_t in_flight)
+void knee_begin_window(struct knee *knee, uint64_t in_flight)
 {
 	knee->count = 0;
 	knee->sum = knee->squares = 0;
@@ -308,9 +308,9 @@ void knee_sample(struct knee *knee, const struct adaptive_bounds *bounds,
 {
 	if (knee_is_late(knee, window))
 		return;
-	knee_add(knee, sample);
+	knee_add_sample(knee, sample);
 	if (!knee_is_full(knee))
 		return;
-	knee_end(knee, bounds);
-	knee_next(knee, sample->in_flight);
+	knee_end_window(knee, bounds);
+	knee_begin_window(knee, sample->in_flight);
 }

@@ -118,7 +118,7 @@ static unsigned used(const struct health_state *health)
 /* A request has come for which the quorum group has given no probe. */
 static bool wish_probe(const struct health_request *request)
 {
-	request->notification->asks |= request->draw != NULL;
+	request->notification->wants_probe |= request->draw != NULL;
 	return false;
 }
 
@@ -163,8 +163,8 @@ static bool phase_passes(const struct algo_limit *limit, struct health_state *he
 	return true;
 }
 
-uint64_t health_room(const struct health_params *params, const struct health_state *health,
-                     uint64_t in_flight)
+uint64_t health_capacity(const struct health_params *params, const struct health_state *health,
+                         uint64_t in_flight)
 {
 	uint64_t most = params->max_concurrent ? sat_sub(params->max_concurrent, in_flight)
 	                                       : ALGO_COUNT_MAX;
@@ -180,23 +180,23 @@ uint64_t health_room(const struct health_params *params, const struct health_sta
 	}
 }
 
-bool health_ask(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
-                const struct health_request *request, struct algo_outcome *out)
+bool health_decide(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
+                   const struct health_request *request, struct algo_decision *out)
 {
 	const struct health_params *params = &limit->health;
 	struct health_state after = *health;
 	uint64_t retry_ns;
 	bool full = params->max_concurrent && request->in_flight >= params->max_concurrent;
 
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	out->remaining = 0;
 	if (!phase_passes(limit, &after, now_ns, request, &retry_ns))
-		return algo_outcome_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
+		return algo_decision_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
 	if (full)
-		return algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
+		return algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
 	after.flying += after.phase == HEALTH_HALF_OPEN && request->draw;
-	out->remaining = health_room(params, &after, request->in_flight +
-	                                                 (request->draw && params->max_concurrent));
+	out->remaining = health_capacity(
+	    params, &after, request->in_flight + (request->draw && params->max_concurrent));
 	*health = after;
 	return true;
 }
@@ -238,7 +238,8 @@ static enum algo_cause sickness(const struct health_params *params,
 	return slowness(params, tally);
 }
 
-enum algo_cause health_trips(const struct health_params *params, const struct health_tally *tally)
+enum algo_cause health_trip_cause(const struct health_params *params,
+                                  const struct health_tally *tally)
 {
 	if (tally->calls == 0 || tally->calls < params->minimum)
 		return ALGO_BY_NOTHING;
@@ -267,8 +268,8 @@ static unsigned unused(const struct health_params *params, const struct health_s
 	return of < params->probes ? params->probes - of : 0;
 }
 
-bool health_follow_group(const struct health_params *params, struct health_state *health,
-                 const struct algo_call *call, uint64_t now_ns)
+bool health_apply_group(const struct health_params *params, struct health_state *health,
+                        const struct algo_call *call, uint64_t now_ns)
 {
 	unsigned more = (unsigned)u64_min(call->cost, params->probes);
 	unsigned doublings = health->doublings;
@@ -337,8 +338,8 @@ void health_end_probes(const struct health_params *params, struct health_state *
 	}
 }
 
-uint64_t health_ahead_ns(const struct health_params *params, const struct health_state *health,
-                         uint64_t now_ns)
+uint64_t health_ttl_ns(const struct health_params *params, const struct health_state *health,
+                       uint64_t now_ns)
 {
 	switch (health->phase) {
 	case HEALTH_RAMP:

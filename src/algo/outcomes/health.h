@@ -96,11 +96,11 @@ struct health_request {
  * Whether a request passes; `health` is of now, and is then as it is with the request. All of `out`
  * is set but reset_after_ns.
  */
-bool health_ask(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
-                const struct health_request *request, struct algo_outcome *out);
+bool health_decide(const struct algo_limit *limit, struct health_state *health, uint64_t now_ns,
+                   const struct health_request *request, struct algo_decision *out);
 
 /** Whether ask would look at a draw. */
-static inline bool health_draws(const struct health_state *health)
+static inline bool health_needs_draw(const struct health_state *health)
 {
 	return health->phase == HEALTH_RAMP;
 }
@@ -148,11 +148,12 @@ void health_end_probes(const struct health_params *params, struct health_state *
  * Does what a quorum group has decided (ALGO_GROUP_OPEN and on). Returns false if nothing changes or
  * an operator has forced the key.
  */
-bool health_follow_group(const struct health_params *params, struct health_state *health,
-                 const struct algo_call *call, uint64_t now_ns);
+bool health_apply_group(const struct health_params *params, struct health_state *health,
+                        const struct algo_call *call, uint64_t now_ns);
 
 /** Why such a window opens a closed breaker, or ALGO_BY_NOTHING. */
-enum algo_cause health_trips(const struct health_params *params, const struct health_tally *tally);
+enum algo_cause health_trip_cause(const struct health_params *params,
+                                  const struct health_tally *tally);
 
 /** It opens now. */
 void health_open(struct health_state *health, uint64_t now_ns);
@@ -176,8 +177,8 @@ static inline bool health_has_part(const struct health_params *params, uint64_t 
 }
 
 /** How many more may be in flight. */
-uint64_t health_room(const struct health_params *params, const struct health_state *health,
-                     uint64_t in_flight);
+uint64_t health_capacity(const struct health_params *params, const struct health_state *health,
+                         uint64_t in_flight);
 
 /** When a part counts no longer. */
 static inline uint64_t health_part_end_ns(const struct health_params *params, uint64_t part)
@@ -232,8 +233,8 @@ static inline unsigned health_cells(const struct health_params *params)
 }
 
 /** How long the phase says something yet; 0 when it is as good as none. */
-uint64_t health_ahead_ns(const struct health_params *params, const struct health_state *health,
-                         uint64_t now_ns);
+uint64_t health_ttl_ns(const struct health_params *params, const struct health_state *health,
+                       uint64_t now_ns);
 
 /** How long permits given together without a bound are counted together. */
 static inline uint64_t health_flight_ns(const struct health_params *params)

@@ -107,8 +107,8 @@ void accepts_count(const struct accepts_params *params, struct accepts_state *st
 		state->passed_ns = u64_max(state->passed_ns, state->now_ns);
 }
 
-uint64_t accepts_ahead_ns(const struct accepts_params *params, const struct accepts_state *state,
-                          uint64_t now_ns)
+uint64_t accepts_ttl_ns(const struct accepts_params *params, const struct accepts_state *state,
+                        uint64_t now_ns)
 {
 	uint64_t until_ns = state->passed_ns ? state->passed_ns + ACCEPTS_PASS_NS : 0;
 

@@ -68,8 +68,8 @@ enum accepts_verdict {
 enum accepts_verdict accepts_ask(const struct accepts_state *state, uint64_t share, uint64_t draw);
 
 /** How long the state says something. */
-uint64_t accepts_ahead_ns(const struct accepts_params *params, const struct accepts_state *state,
-                          uint64_t now_ns);
+uint64_t accepts_ttl_ns(const struct accepts_params *params, const struct accepts_state *state,
+                        uint64_t now_ns);
 
 /** Counts a request, decided on so. */
 void accepts_count(const struct accepts_params *params, struct accepts_state *state,

@@ -88,7 +88,7 @@ struct priority_demand demand_add(struct demand *demand, unsigned priority, uint
 	return all;
 }
 
-struct priority_demand demand_with(const struct demand *demand, unsigned priority, uint64_t now_ns)
+struct priority_demand demand_peek(const struct demand *demand, unsigned priority, uint64_t now_ns)
 {
 	uint64_t newest = load(&demand->part), begun = begun_since(newest, now_ns / DEMAND_PART_NS);
 	struct priority_demand all = {{0}};

@@ -47,6 +47,6 @@ static inline bool demand_matters(const struct demand *demand, unsigned priority
 struct priority_demand demand_add(struct demand *demand, unsigned priority, uint64_t now_ns);
 
 /** Returns the demand that demand_add would return. Changes nothing. */
-struct priority_demand demand_with(const struct demand *demand, unsigned priority, uint64_t now_ns);
+struct priority_demand demand_peek(const struct demand *demand, unsigned priority, uint64_t now_ns);
 
 #endif

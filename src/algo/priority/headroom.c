@@ -25,7 +25,7 @@ static void forget(struct headroom *headroom, unsigned priority)
 		headroom->room[priority] = 0;
 }
 
-bool headroom_see(struct headroom *headroom, unsigned priority, uint64_t now_ns)
+bool headroom_record_request(struct headroom *headroom, unsigned priority, uint64_t now_ns)
 {
 	uint64_t now_s = now_ns / NS_PER_S;
 	uint8_t now = (uint8_t)(now_s % SECONDS + 1);
@@ -59,7 +59,7 @@ static uint64_t most_room(uint64_t quota)
 	return u64_min(HEADROOM_ROOTS * root, quota);
 }
 
-uint64_t headroom_over(const struct headroom *headroom, unsigned priority, uint64_t quota)
+uint64_t headroom_extra(const struct headroom *headroom, unsigned priority, uint64_t quota)
 {
 	if (priority >= PRIORITY_LOWEST || headroom->room[priority] == 0 ||
 	    !lower_asks(headroom, priority))
@@ -73,11 +73,11 @@ static uint64_t in_probe(const struct headroom *headroom, unsigned priority,
 	uint64_t room = 0, fewer;
 
 	if (priority < PRIORITY_LOWEST && lower_asks(headroom, priority))
-		return limits->probes_all ? limits->quota
-		                          : limits->ordinary +
-		                                headroom_over(headroom, priority, limits->ordinary);
+		return limits->probes_all
+		           ? limits->quota
+		           : limits->ordinary + headroom_extra(headroom, priority, limits->ordinary);
 	for (unsigned c = 0; c < priority; c++)
-		room = u64_max(room, headroom_over(headroom, c, limits->ordinary));
+		room = u64_max(room, headroom_extra(headroom, c, limits->ordinary));
 	fewer = u64_min(u64_min(room, limits->quota) / 2,
 	                sat_sub(limits->ordinary, limits->quota) / HEADROOM_DEEPER);
 	return limits->quota - fewer;
@@ -88,7 +88,7 @@ uint64_t headroom_quota(const struct headroom *headroom, unsigned priority,
 {
 	if (limits->probes)
 		return in_probe(headroom, priority, limits);
-	return limits->quota + headroom_over(headroom, priority, limits->quota);
+	return limits->quota + headroom_extra(headroom, priority, limits->quota);
 }
 
 static bool grow(struct headroom *headroom, unsigned priority, uint64_t by, uint64_t most)
@@ -109,7 +109,8 @@ static bool take_off(struct headroom *headroom, unsigned priority, uint64_t draw
 	return true;
 }
 
-bool headroom_denied(struct headroom *headroom, unsigned priority, uint64_t quota, uint64_t draw)
+bool headroom_record_denial(struct headroom *headroom, unsigned priority, uint64_t quota,
+                            uint64_t draw)
 {
 	uint64_t most = most_room(quota);
 	bool yields;
@@ -123,7 +124,8 @@ bool headroom_denied(struct headroom *headroom, unsigned priority, uint64_t quot
 	return grow(headroom, priority, yields ? HEADROOM_GROW : 1, yields ? most : most / 2) || yields;
 }
 
-bool headroom_passed(struct headroom *headroom, unsigned priority, uint64_t quota, uint64_t draw)
+bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t quota,
+                          uint64_t draw)
 {
 	uint16_t above = 0;
 
@@ -133,6 +135,6 @@ bool headroom_passed(struct headroom *headroom, unsigned priority, uint64_t quot
 		headroom->passed_below |= above;
 		return true;
 	}
-	return headroom_over(headroom, priority, quota) > 0 &&
+	return headroom_extra(headroom, priority, quota) > 0 &&
 	       take_off(headroom, priority, draw, HEADROOM_SHRINK);
 }

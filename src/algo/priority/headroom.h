@@ -42,17 +42,19 @@ struct headroom_limits {
 };
 
 /** A request of a class asks. Whether that changes anything. */
-bool headroom_see(struct headroom *headroom, unsigned priority, uint64_t now_ns);
+bool headroom_record_request(struct headroom *headroom, unsigned priority, uint64_t now_ns);
 
 /** How many places over a limit of `quota` a class has. */
-uint64_t headroom_over(const struct headroom *headroom, unsigned priority, uint64_t quota);
+uint64_t headroom_extra(const struct headroom *headroom, unsigned priority, uint64_t quota);
 
 /** The most that may be in flight when a request of a class asks. */
 uint64_t headroom_quota(const struct headroom *headroom, unsigned priority,
                         const struct headroom_limits *limits);
 
 /** A request of the class was denied, or passed; `draw` is fair. Whether that changes anything. */
-bool headroom_denied(struct headroom *headroom, unsigned priority, uint64_t quota, uint64_t draw);
-bool headroom_passed(struct headroom *headroom, unsigned priority, uint64_t quota, uint64_t draw);
+bool headroom_record_denial(struct headroom *headroom, unsigned priority, uint64_t quota,
+                            uint64_t draw);
+bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t quota,
+                          uint64_t draw);
 
 #endif

@@ -174,7 +174,7 @@ static bool refund(const struct bucket_params *params, const struct algo_call *c
 __attribute__((noinline)) static bool take_back(const struct bucket_params *params,
                                                 const struct algo_call *call,
                                                 struct algo_state *state, struct bucket_time ahead,
-                                                uint64_t now_ns, struct algo_outcome *out)
+                                                uint64_t now_ns, struct algo_decision *out)
 {
 	bool changed;
 
@@ -183,16 +183,16 @@ __attribute__((noinline)) static bool take_back(const struct bucket_params *para
 		*state = (struct algo_state){0, 0};
 	} else {
 		changed = refund(params, call, state, ahead, now_ns);
-		algo_outcome_refund(out, call, changed);
+		algo_decision_refund(out, call, changed);
 	}
 	return changed;
 }
 
 /* A paced limit notes the low bits of its burst, just to tell its parameters from others. */
-struct algo_note bucket_note(const struct algo_limit *limit)
+struct algo_layout bucket_layout(const struct algo_limit *limit)
 {
-	return (struct algo_note){(uint32_t)(limit->bucket.count - 1),
-	                          (uint32_t)(limit->bucket.burst - 1)};
+	return (struct algo_layout){(uint32_t)(limit->bucket.count - 1),
+	                            (uint32_t)(limit->bucket.burst - 1)};
 }
 
 void bucket_cut(const struct algo_limit *limit, struct algo_state *state)
@@ -210,7 +210,7 @@ static bool keeps_turns(const struct bucket_params *params, struct bucket_time w
 	       whole.ns <= params->depth.ns + ALGO_SKEW_NS;
 }
 
-struct algo_converted bucket_convert(const struct algo_limit *limit, const struct algo_note *note,
+struct algo_converted bucket_convert(const struct algo_limit *limit, const struct algo_layout *note,
                                      uint64_t since_ns, uint64_t now_ns, struct algo_state state)
 {
 	const struct bucket_params *to = &limit->bucket;
@@ -235,31 +235,31 @@ struct algo_converted bucket_convert(const struct algo_limit *limit, const struc
 	                               {since_ns + cut.ns, cut.under}};
 }
 
-bool bucket_recall(const struct algo_limit *limit, const struct algo_note *note,
-                   struct algo_limit *then)
+bool bucket_restore(const struct algo_limit *limit, const struct algo_layout *note,
+                    struct algo_limit *then)
 {
 	return derive(&then->bucket, (uint64_t)note->first + 1, limit->period_ns,
 	              &(struct bucket_shape){1, 0, 0});
 }
 
-bool bucket_is_whole(const struct algo_limit *limit, const struct algo_note *note)
+bool bucket_is_whole(const struct algo_limit *limit, const struct algo_layout *note)
 {
 	return limit->period_ns % ((uint64_t)note->first + 1) == 0;
 }
 
 /* Whether what goes past `at_once` passes all the same, for a wait. */
 static inline bool lend(const struct bucket_params *params, const struct algo_call *call,
-                        struct bucket_time after, struct algo_outcome *out)
+                        struct bucket_time after, struct algo_decision *out)
 {
 	uint64_t too_late_ns = 0;
 
 	if (!time_at_most(after, params->depth)) {
 		too_late_ns = time_sub(after, params->depth, params->q).ns;
 		if (call->max_wait_ns == 0) /* as most are: there is no wait to look at */
-			return algo_outcome_deny(out, params->denial, too_late_ns);
+			return algo_decision_deny(out, params->denial, too_late_ns);
 	}
-	return algo_outcome_wait(out, call, time_sub(after, params->at_once, params->q).ns, too_late_ns,
-	                         params->denial);
+	return algo_decision_wait(out, call, time_sub(after, params->at_once, params->q).ns,
+	                          too_late_ns, params->denial);
 }
 
 /* A fraction that other parameters wrote is off by less than a nanosecond. */
@@ -274,16 +274,16 @@ static inline struct bucket_time ahead_of(const struct bucket_params *params,
 
 __attribute__((always_inline)) static inline bool
 step(const struct bucket_params *params, const struct algo_call *call, const struct algo_time *time,
-     struct algo_state *state, struct algo_outcome *out)
+     struct algo_state *state, struct algo_decision *out)
 {
 	uint64_t now_ns = time->now_ns;
 	struct bucket_time ahead = ahead_of(params, state, now_ns), after;
 	bool changed = false;
 
-	if (algo_op_asks(call->op)) {
+	if (algo_op_requests(call->op)) {
 		after = time_add(ahead, cost_time(params, u64_max(call->cost, 1)), params->q);
 		if ((time_at_most(after, params->at_once) || lend(params, call, after, out)) &&
-		    algo_takes(call)) {
+		    algo_consumes(call)) {
 			*state = (struct algo_state){now_ns + after.ns, after.under};
 			ahead = after;
 			changed = true;
@@ -298,19 +298,19 @@ step(const struct bucket_params *params, const struct algo_call *call, const str
 }
 
 bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+                 const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {
 	return step(&limit->bucket, call, time, state, out);
 }
 
 bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
                      const struct algo_time *time, struct algo_state *state,
-                     struct algo_outcome *out)
+                     struct algo_decision *out)
 {
 	struct bucket_params whole = limit->bucket;
 
 	whole.q = 1;
 	whole.interval.under = whole.depth.under = whole.at_once.under = 0;
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	return step(&whole, call, time, state, out);
 }

@@ -32,24 +32,24 @@ uint64_t bucket_least_wait_ns(const struct algo_limit *limit, uint64_t cost);
 
 /* The part that the descriptions of buckets share. */
 bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out);
+                 const struct algo_time *time, struct algo_state *state, struct algo_decision *out);
 void bucket_cut(const struct algo_limit *limit, struct algo_state *state);
-struct algo_note bucket_note(const struct algo_limit *limit);
+struct algo_layout bucket_layout(const struct algo_limit *limit);
 /**
  * The same number of tokens in use; all of the limit's where `from` is NULL. Both have one period.
  * Rounded up by less than 1/q ns, so nothing is gained by a change. A state that reaches further
  * ahead of since_ns than `from` lets any was written later, and is converted as of now.
  */
-struct algo_converted bucket_convert(const struct algo_limit *limit, const struct algo_note *from,
+struct algo_converted bucket_convert(const struct algo_limit *limit, const struct algo_layout *from,
                                      uint64_t since_ns, uint64_t now_ns, struct algo_state state);
 
-bool bucket_recall(const struct algo_limit *limit, const struct algo_note *note,
-                   struct algo_limit *then);
+bool bucket_restore(const struct algo_limit *limit, const struct algo_layout *note,
+                    struct algo_limit *then);
 /** Whether tokens of such parameters came in whole nanoseconds. */
-bool bucket_is_whole(const struct algo_limit *limit, const struct algo_note *note);
+bool bucket_is_whole(const struct algo_limit *limit, const struct algo_layout *note);
 
 #define BUCKET_HOOKS                                                                               \
-	.step = bucket_step, .word = "under", .cut = bucket_cut, .note = bucket_note,                  \
-	.convert = bucket_convert, .recall = bucket_recall, .least_wait_ns = bucket_least_wait_ns
+	.step = bucket_step, .word = "under", .cut = bucket_cut, .layout = bucket_layout,              \
+	.convert = bucket_convert, .restore = bucket_restore, .least_wait_ns = bucket_least_wait_ns
 
 #endif

@@ -8,7 +8,7 @@ void sliding_init(struct algo_limit *limit)
 }
 
 /* The generation tells the number of slots from the one before; its form follows from the count. */
-void sliding_join(const struct algo_limit *limit, struct algo_limit *next)
+void sliding_before_takeover(const struct algo_limit *limit, struct algo_limit *next)
 {
 	unsigned other = limit->generation & SLOTS_OTHER;
 

@@ -8,6 +8,6 @@
 void sliding_init(struct algo_limit *limit);
 
 /** For struct algorithm. */
-void sliding_join(const struct algo_limit *limit, struct algo_limit *next);
+void sliding_before_takeover(const struct algo_limit *limit, struct algo_limit *next);
 
 #endif

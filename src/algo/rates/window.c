@@ -59,7 +59,7 @@ static bool refund(const struct algo_call *call, struct algo_state *state, uint6
 }
 
 bool window_step(const struct algo_limit *limit, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_outcome *out)
+                 const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {
 	const struct window_params *params = (const struct window_params *)limit->own;
 	uint64_t now_ns = time->now_ns;
@@ -72,12 +72,12 @@ bool window_step(const struct algo_limit *limit, const struct algo_call *call,
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
 		if (count + cost > params->count) {
-			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, end_ns - now_ns);
+			algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, end_ns - now_ns);
 			break;
 		}
 		if (count + cost == params->count)
 			out->reason = WEIR_REASON_HIT_QUOTA;
-		if (algo_takes(call)) {
+		if (algo_consumes(call)) {
 			count += cost;
 			*state = (struct algo_state){end_ns, (uint32_t)(count - 1)};
 			changed = true;
@@ -85,7 +85,7 @@ bool window_step(const struct algo_limit *limit, const struct algo_call *call,
 		break;
 	case ALGO_REFUND:
 		changed = refund(call, state, &count, end_ns);
-		algo_outcome_refund(out, call, changed);
+		algo_decision_refund(out, call, changed);
 		break;
 	default: /* reset */
 		changed = state->until_ns != 0;

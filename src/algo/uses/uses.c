@@ -226,51 +226,51 @@ static struct view view_of(const struct algo_limit *limit, const struct algo_tim
 
 /* Returns the name of what it took, or 0. */
 static uint64_t ask(struct view *view, const struct algo_call *call, bool replaces,
-                    struct algo_outcome *out)
+                    struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->limit;
 	bool holds_places = limit->rows == ALGO_ROWS_PLACES;
 	uint64_t cost = u64_max(call->cost, 1), retry_ns;
 
-	if (holds_places && algo_op_takes(call->op))
+	if (holds_places && algo_op_consumes(call->op))
 		cut_back(view);
 	if (in_use(view) + cost <= limit->quota || replaces)
-		return algo_takes(call) ? take(view, call) : 0;
+		return algo_consumes(call) ? take(view, call) : 0;
 	retry_ns = when_room(view, limit->quota - cost) - view->now_ns;
 	if (holds_places) /* a lease is seldom held to its end */
 		retry_ns = u64_min(limit->retry_ns,
 		                   view->uses->uses[view->spent].until_ns - view->now_ns);
-	algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, retry_ns);
+	algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, retry_ns);
 	return 0;
 }
 
-static void refund(struct view *view, const struct algo_call *call, struct algo_outcome *out)
+static void refund(struct view *view, const struct algo_call *call, struct algo_decision *out)
 {
 	bool gave = give_back(view, call) > 0;
 
 	if (view->limit->rows == ALGO_ROWS_PLACES) /* which permits name, not times */
 		out->allowed = gave || call->permit == 0;
 	else
-		algo_outcome_refund(out, call, gave);
+		algo_decision_refund(out, call, gave);
 }
 
 uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
-                   const struct algo_time *time, struct uses *uses, struct algo_outcome *out)
+                   const struct algo_time *time, struct uses *uses, struct algo_decision *out)
 {
 	struct view view;
 	uint64_t name_ns = 0;
 	bool replaces;
 
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	if (limit->rows == ALGO_ROWS_DAY)
 		return uses_day_step(limit, call, time, uses, out);
 	view = view_of(limit, time, uses);
 	replaces = algo_op_replaces(call->op) && call->cost > 0 && !view.moved;
 	if (replaces)
 		drop_replaced(&view);
-	if (algo_op_asks(call->op))
+	if (algo_op_requests(call->op))
 		name_ns = ask(&view, call, replaces, out);
-	else if (algo_op_gives(call->op))
+	else if (algo_op_releases(call->op))
 		refund(&view, call, out);
 	else if (view.spent < uses->count)
 		uses->count = view.spent = 0;

@@ -57,10 +57,10 @@ static inline uint64_t uses_day_window(uint64_t id, uint64_t day_ns)
  * A peek leaves a state that equals the one before, unless a clock was set back since.
  */
 uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
-                   const struct algo_time *time, struct uses *uses, struct algo_outcome *out);
+                   const struct algo_time *time, struct uses *uses, struct algo_decision *out);
 
 /** The same for days; `out` is open. */
 uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *call,
-                       const struct algo_time *time, struct uses *uses, struct algo_outcome *out);
+                       const struct algo_time *time, struct uses *uses, struct algo_decision *out);
 
 #endif

@@ -106,7 +106,7 @@ static bool give_back(const struct algo_call *call, const struct algo_time *time
 }
 
 static void explain(const struct view *view, uint64_t quota, uint64_t now_ns,
-                    struct algo_outcome *out)
+                    struct algo_decision *out)
 {
 	uint64_t until_ns = view->free > 0    ? view->end_ns
 	                    : view->count > 0 ? u64_min(view->window_ns, view->end_ns)
@@ -117,7 +117,7 @@ static void explain(const struct view *view, uint64_t quota, uint64_t now_ns,
 }
 
 uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *call,
-                       const struct algo_time *time, struct uses *uses, struct algo_outcome *out)
+                       const struct algo_time *time, struct uses *uses, struct algo_decision *out)
 {
 	const struct day_params *day = &limit->day;
 	struct view view = view_of(day, time, uses);
@@ -130,7 +130,7 @@ uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *c
 		if (view.free + view.count + cost > limit->quota) {
 			if (view.count > 0 && cost <= day->count)
 				until_ns = u64_min(until_ns, view.window_ns);
-			algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, until_ns - time->now_ns);
+			algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, until_ns - time->now_ns);
 			changed = acquires && view.is_far;
 		} else if (acquires && call->cost > 0) {
 			name_ns = take(day, cost, time->now_ns, &view);
@@ -139,7 +139,7 @@ uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *c
 		break;
 	case ALGO_REFUND:
 		changed = give_back(call, time, &view);
-		algo_outcome_refund(out, call, changed);
+		algo_decision_refund(out, call, changed);
 		break;
 	default: /* reset */
 		changed = view.free + view.count > 0;

@@ -6,7 +6,7 @@ __attribute__((flatten)) uint64_t engine_apply_slow(const struct weir_limit *lim
                                                     struct weir_decision *decision)
 {
 	const struct algo_limit *by = algo_current(step->limit);
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	uint64_t until_ns;
 
 	if (by->algorithm->draws) {
@@ -24,7 +24,7 @@ __attribute__((noinline)) static uint64_t try_open(const struct weir_limit *limi
                                                    const struct store_key *key, uint64_t cost,
                                                    uint64_t now_ns, struct weir_decision *decision)
 {
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	uint64_t until_ns;
 
 	if (!store_try_open(&limit->algo, key, cost, now_ns, &outcome, &until_ns))
@@ -37,7 +37,7 @@ __attribute__((noinline)) static uint64_t try_open(const struct weir_limit *limi
 uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, uint64_t cost,
                         uint64_t now_ns, struct weir_decision *decision)
 {
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	uint64_t until_ns;
 
 	if (limit->algo.head_has_sum)
@@ -50,7 +50,7 @@ uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, ui
 
 static uint64_t run_observed(const struct decision_context *context, const struct step *step,
                              const struct algo_call *call, const struct algo_limit **by,
-                             struct algo_outcome *outcome)
+                             struct algo_decision *outcome)
 {
 	struct store_step whole = {context->table->store, &step->limit->algo, step->key, *call,
 	                           context->at};
@@ -64,7 +64,7 @@ static uint64_t run_observed(const struct decision_context *context, const struc
 		whole.call.notification = &notification;
 	}
 	until_ns = store_run(&whole, by, outcome);
-	if (whole.call.notification == &notification && algo_notifies(&notification))
+	if (whole.call.notification == &notification && algo_notification_is_due(&notification))
 		context->notify(context->owner, step, &notification);
 	if (context->phased && algo_has_phases(&step->limit->algo))
 		context->phased(context->owner, step, outcome);
@@ -79,7 +79,7 @@ uint64_t engine_refund_end(const struct decision_context *context, const struct 
 	                                 .call = {.until_ns = step->until_ns},
 	                                 .at = context->at};
 
-	if (step->remote || !step->limit->algo.algorithm->note || step->until_ns == 0)
+	if (step->remote || !step->limit->algo.algorithm->layout || step->until_ns == 0)
 		return step->until_ns;
 	return store_refund_end(&whole, step->generation);
 }
@@ -88,7 +88,7 @@ uint64_t engine_apply_observed(const struct decision_context *context, const str
                                const struct algo_call *call, struct weir_decision *decision)
 {
 	const struct algo_limit *by;
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	uint64_t until_ns = run_observed(context, step, call, &by, &outcome);
 
 	limit_explain(step->limit, by, &outcome, decision);
@@ -100,7 +100,7 @@ int engine_force(const struct decision_context *context, const struct weir_limit
 {
 	struct algo_call call = {.op = ALGO_FORCE, .until_ns = until_ns, .force = force};
 	const struct algo_limit *by;
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	struct plan plan;
 	int status;
 
@@ -121,7 +121,7 @@ bool engine_follow_group(const struct decision_context *context, const struct we
 {
 	struct step step = {.limit = limit};
 	const struct algo_limit *by;
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
 	if (store_admit(context->table->store, &limit->algo, hash, &step.key) != WEIR_OK)
 		return false;
@@ -130,7 +130,7 @@ bool engine_follow_group(const struct decision_context *context, const struct we
 }
 
 void engine_view(const struct decision_context *context, const struct weir_limit *limit,
-                 uint64_t hash, struct algo_outcome *outcome)
+                 uint64_t hash, struct algo_decision *outcome)
 {
 	struct step step = {.limit = limit,
 	                    .key = store_key(context->table->store, &limit->algo, hash)};

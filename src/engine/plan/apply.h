@@ -33,7 +33,7 @@ uint64_t engine_refund_end(const struct decision_context *context, const struct 
 static inline bool engine_try(const struct weir_limit *limit, const struct store_step *step,
                               struct weir_decision *decision, uint64_t *until_ns)
 {
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
 	if (__builtin_expect(!step->key.cell || !algo_is_current(step->limit), 0))
 		return false;

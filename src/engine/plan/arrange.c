@@ -9,7 +9,7 @@ static bool asks_first(const struct plan *plan)
 {
 	size_t enforced = 0, remote = 0;
 
-	if (plan->apart || !algo_op_asks(plan->op))
+	if (plan->apart || !algo_op_requests(plan->op))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		enforced += !plan->steps[i].shadow;
@@ -17,7 +17,7 @@ static bool asks_first(const struct plan *plan)
 	}
 	if (plan->by_order)
 		return plan->listed || plan->too_dear || (enforced > 1 && remote < enforced);
-	return algo_op_takes(plan->op) && enforced > 1;
+	return algo_op_consumes(plan->op) && enforced > 1;
 }
 
 /*
@@ -71,11 +71,11 @@ bool stage_arrange(struct plan *plan)
 	/* With a paced limit, too: a turn that was taken is not always given back exactly. */
 	if (!plan_takes(plan) || plan->by_order ||
 	    passes & STAGE_PASS(TAKE_LATE))
-		plan->adds_up = algo_op_asks(plan->op) && !plan->apart && may_share(plan);
+		plan->adds_up = algo_op_requests(plan->op) && !plan->apart && may_share(plan);
 	/*
 	 * If the steps before it would pass, it is taken first: its refusal then leaves nothing taken.
 	 */
-	if (asks && algo_op_takes(plan->op) && !plan->listed && !plan->too_dear && !plan->remote &&
+	if (asks && algo_op_consumes(plan->op) && !plan->listed && !plan->too_dear && !plan->remote &&
 	    can_be_unasked(plan, last)) {
 		last->pass = TAKE_UNASKED;
 		passes |= STAGE_PASS(TAKE_UNASKED);

@@ -52,7 +52,7 @@ static bool waits(struct plan *plan, struct weir_decision *d)
 /* Whether the observer counts what passes and what is denied. */
 static bool is_observed(const struct decision_context *context, const struct plan *plan)
 {
-	return context->observe && algo_op_takes(plan->op) && !plan->apart;
+	return context->observe && algo_op_consumes(plan->op) && !plan->apart;
 }
 
 static bool is_denied(const struct plan *plan)
@@ -66,7 +66,7 @@ static bool is_denied(const struct plan *plan)
 static inline enum plan_stage settle(const struct decision_context *context, struct plan *plan)
 {
 	plan->position = WAIT_NEW;
-	if (is_denied(plan) && algo_op_takes(plan->op))
+	if (is_denied(plan) && algo_op_consumes(plan->op))
 		return PLAN_DROP;
 	if (__builtin_expect(plan->permit.id != 0, 0))
 		permits_hold(context, plan);
@@ -97,7 +97,7 @@ static enum plan_stage conclude(const struct decision_context *context, struct p
 /* How a plan that is refused for good goes on. */
 static enum plan_stage refused_stage(struct plan *plan, struct weir_decision *d)
 {
-	bool is_denial = !denial_is_alone(plan) && algo_op_asks(plan->op) && !stage_ending(plan);
+	bool is_denial = !denial_is_alone(plan) && algo_op_requests(plan->op) && !stage_ending(plan);
 
 	plan->adds_up = is_denial && denial_asks(plan);
 	if (is_denial && !plan->adds_up)
@@ -123,7 +123,7 @@ static enum plan_stage next_stage(const struct decision_context *context, struct
 			plan->permit.id = 0;
 			return PLAN_DONE;
 		}
-		return plan->listed || !algo_op_takes(plan->op) ? PLAN_SHADOW : PLAN_TAKE;
+		return plan->listed || !algo_op_consumes(plan->op) ? PLAN_SHADOW : PLAN_TAKE;
 	case PLAN_TAKE:
 		return passed ? PLAN_SHADOW : denial_stage(plan);
 	case PLAN_SHADOW:
@@ -220,7 +220,7 @@ static struct step *waited_for(const struct decision_context *context, const str
 static enum engine_state start(const struct decision_context *context, struct plan *plan,
                                struct weir_decision *d)
 {
-	bool refunds = algo_op_gives(plan->op) && plan->permit.id != 0;
+	bool refunds = algo_op_releases(plan->op) && plan->permit.id != 0;
 
 	if (__builtin_expect(plan->wants_permit && plan->permit.id == 0, 0))
 		plan->permit.id = permit_draw();
@@ -262,7 +262,7 @@ enum engine_state engine_run(const struct decision_context *context, struct plan
                              struct weir_decision *d)
 {
 	plan->in_order =
-	    algo_op_asks(plan->op) && (engine_may_wait(plan) || engine_others_wait(context->table));
+	    algo_op_requests(plan->op) && (engine_may_wait(plan) || engine_others_wait(context->table));
 	return start(context, plan, d);
 }
 
@@ -295,7 +295,7 @@ enum engine_state engine_cancel(const struct decision_context *context, struct p
 		plan->cancelled = true;
 		return ENGINE_SUBMITTED;
 	}
-	if (!algo_op_takes(plan->op))
+	if (!algo_op_consumes(plan->op))
 		return ENGINE_DONE;
 	if (plan->permit.id != 0)
 		permit_take(context->table->store, plan->permit, context->at.now_ns);

@@ -31,7 +31,7 @@ static struct weir_charge charge_of(const struct step *step)
 
 uint8_t engine_generation(const struct step *step)
 {
-	if (step->remote || !step->limit->algo.algorithm->note)
+	if (step->remote || !step->limit->algo.algorithm->layout)
 		return 0;
 	return (uint8_t)algo_current(&step->limit->algo)->generation;
 }

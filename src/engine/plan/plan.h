@@ -141,7 +141,7 @@ struct plan {
 /** Whether the plan takes units, if it is allowed: one of cost 0 only asks. */
 static inline bool plan_takes(const struct plan *plan)
 {
-	return algo_op_takes(plan->op) && plan->cost > 0;
+	return algo_op_consumes(plan->op) && plan->cost > 0;
 }
 
 enum engine_state {
@@ -172,7 +172,7 @@ struct decision_context {
 	 * Gets each step of a limit that has phases, with what became of the phase: for events and
 	 * metrics. Or NULL.
 	 */
-	void (*phased)(void *context, const struct step *step, const struct algo_outcome *outcome);
+	void (*phased)(void *context, const struct step *step, const struct algo_decision *outcome);
 	/* Gets what a step of a limit has for its quorum group. Or NULL. */
 	void (*notify)(void *context, const struct step *step,
 	               const struct algo_notification *notification);
@@ -453,6 +453,6 @@ bool engine_follow_group(const struct decision_context *context, const struct we
                          uint64_t hash, const struct algo_call *call);
 /** Looks at a key, by its hash: its phase (algo/outcomes/health.h), and the turns that were due. */
 void engine_view(const struct decision_context *context, const struct weir_limit *limit,
-                 uint64_t hash, struct algo_outcome *outcome);
+                 uint64_t hash, struct algo_decision *outcome);
 
 #endif

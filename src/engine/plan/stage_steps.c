@@ -52,7 +52,7 @@ static bool record_late(const struct decision_context *context, const struct pla
 {
 	bool gave = stage_gives(plan->stage);
 
-	if ((gave || !algo_op_asks(plan->op)) && !stage_is_first_of(plan, step->key.hash))
+	if ((gave || !algo_op_requests(plan->op)) && !stage_is_first_of(plan, step->key.hash))
 		waitlist_wake(&context->table->waiting, step->key.hash);
 	return !gave && !(stage_explains(plan) && (d->allowed || step->refused));
 }
@@ -61,7 +61,7 @@ static bool record_late(const struct decision_context *context, const struct pla
 static inline void record(const struct decision_context *context, const struct plan *plan,
                           struct step *step, uint64_t until_ns, struct weir_decision *d)
 {
-	if (__builtin_expect(plan->stage >= PLAN_EXPLAIN || !algo_op_asks(plan->op), 0) &&
+	if (__builtin_expect(plan->stage >= PLAN_EXPLAIN || !algo_op_requests(plan->op), 0) &&
 	    !record_late(context, plan, step, d))
 		return;
 	step->until_ns = until_ns;
@@ -239,7 +239,7 @@ void stage_run(const struct decision_context *context, struct plan *plan, struct
 
 	if (plan->stage == PLAN_SHADOW && !plan->has_shadow)
 		return;
-	if (plan->stage != PLAN_TAKE || !algo_op_takes(plan->op)) {
+	if (plan->stage != PLAN_TAKE || !algo_op_consumes(plan->op)) {
 		run_pass(context, plan, STAGE_ANY_PASS, d);
 		return;
 	}

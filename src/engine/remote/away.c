@@ -59,11 +59,11 @@ void away_move(const struct weir_table *table, struct step *step, const struct w
 void away_decide(const struct step *step, bool allowed, struct weir_decision *d)
 {
 	const struct algo_limit *algo = algo_current(&step->limit->algo);
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
-	algo_outcome_full(algo, &outcome);
+	algo_decision_table_full(algo, &outcome);
 	if (allowed) {
-		algo_outcome_open(&outcome);
+		algo_decision_allow(&outcome);
 		outcome.reset_after_ns = 0;
 	}
 	outcome.reason = allowed ? WEIR_REASON_STORE_OPEN : WEIR_REASON_STORE_FAILURE;
@@ -85,7 +85,7 @@ void away_explain(struct plan *plan, struct weir_decision *d)
 {
 	enum weir_reason reason = WEIR_REASON_OK;
 
-	if (stage_gives(plan->stage) || !algo_op_asks(plan->op))
+	if (stage_gives(plan->stage) || !algo_op_requests(plan->op))
 		return;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		struct step *step = &plan->steps[i];
@@ -128,7 +128,7 @@ void away_forget(const struct decision_context *context, const struct step *step
 
 void away_return(const struct weir_table *table, struct plan *plan)
 {
-	for (size_t i = 0; i < plan->step_count && algo_op_asks(plan->op); i++)
+	for (size_t i = 0; i < plan->step_count && algo_op_requests(plan->op); i++)
 		if (plan->steps[i].limit->origin)
 			away_move(table, &plan->steps[i], plan->steps[i].limit->origin);
 }

@@ -32,7 +32,7 @@ static void fail(const struct decision_context *context, struct plan *plan, stru
 {
 	if (stage_gives(plan->stage) && plan->stage != PLAN_REFUND)
 		step->taken = false;
-	else if (!algo_op_asks(plan->op))
+	else if (!algo_op_requests(plan->op))
 		plan->status = (signed char)status;
 	else
 		fall_back(context, plan, step, d);
@@ -169,7 +169,7 @@ static void begin_claim(const struct decision_context *context, struct plan *pla
 static bool submit_stage(const struct decision_context *context, struct plan *plan,
                          struct weir_decision *d)
 {
-	bool together = plan->stage == PLAN_TAKE && algo_op_takes(plan->op) && !plan->apart;
+	bool together = plan->stage == PLAN_TAKE && algo_op_consumes(plan->op) && !plan->apart;
 	bool has_room = submit_open(context, plan);
 	uint32_t n = plan->step_count;
 

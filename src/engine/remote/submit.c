@@ -51,7 +51,7 @@ static void done(struct store_operation *operation)
 /* Each of its steps may need a mark, which is a step, too. */
 static bool is_by_permit(const struct plan *plan)
 {
-	return algo_op_gives(plan->op) && plan->permit.id != 0;
+	return algo_op_releases(plan->op) && plan->permit.id != 0;
 }
 
 static size_t room_for(const struct plan *plan)

@@ -304,7 +304,7 @@ void engine_succeed(struct weir_engine *engine, struct weir_engine *next)
 
 		if (limit && engine_remote_store(engine->table, limit) ==
 		                 engine_remote_store(next->table, now))
-			algo_succeed(&limit->algo, &now->algo);
+			algo_hand_over(&limit->algo, &now->algo);
 	}
 }
 

@@ -21,7 +21,7 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 {
 	struct node_key key = {.name = parameter->name, .words = parameter->words,
 	                       .min = parameter->min, .max = parameter->max};
-	void *field = parameter_place(parameter, options);
+	void *field = parameter_writable(parameter, options);
 	char text[RATE_TEXT_MAX];
 	uint64_t number;
 	int status;

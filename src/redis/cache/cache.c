@@ -23,7 +23,7 @@ static uint64_t time_of(struct redis_client *client, struct moment at)
 
 static bool gives_back(const struct algo_call *call)
 {
-	return algo_op_gives(call->op) || call->op == ALGO_RESET;
+	return algo_op_releases(call->op) || call->op == ALGO_RESET;
 }
 
 /* Answers */
@@ -33,7 +33,7 @@ static bool repeat(struct redis_client *client, struct store_operation *operatio
 {
 	const struct denials *denials = client->store->denials;
 	const struct store_step *step = &operation->step;
-	struct algo_outcome out;
+	struct algo_decision out;
 	struct cache_name name;
 
 	if (!denials)
@@ -107,7 +107,7 @@ void cache_begin(const struct redis_client *client, struct redis_command *comman
 	if (chunk_is_for(command->limit)) {
 		command->chunk = (struct command_chunk){
 		    .name = chunk_name(operation),
-		    .settles = algo_op_gives(command->call.op) && command->call.cost == 0,
+		    .settles = algo_op_releases(command->call.op) && command->call.cost == 0,
 		};
 		chunk_begin(client->store->chunks, command, client);
 	}
@@ -152,7 +152,7 @@ static void learn_chunk(struct redis_client *client, struct redis_command *comma
  */
 static void learn_denial(struct redis_client *client, const struct redis_command *command)
 {
-	const struct algo_outcome *last = &client->result.outcomes[command->repeat - 1];
+	const struct algo_decision *last = &client->result.outcomes[command->repeat - 1];
 	uint64_t cache_ns = client->store->options.denied_cache_ns;
 
 	if (!command->is_question || last->allowed || last->retry_after_ns == 0 ||
@@ -196,7 +196,7 @@ void cache_learn(struct redis_client *client, struct redis_command *command, enu
 		return;
 	if (gives_back(call))
 		denials_forget(denials, key);
-	if (end == COMMAND_DONE && algo_op_takes(call->op) && allowed)
+	if (end == COMMAND_DONE && algo_op_consumes(call->op) && allowed)
 		denials_clear(denials, key);
 	if (end == COMMAND_DONE)
 		learn_denial(client, command);

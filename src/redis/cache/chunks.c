@@ -98,7 +98,7 @@ bool chunk_applies(const struct store_operation *operation)
 {
 	const struct algo_call *call = &operation->step.call;
 
-	return chunk_is_for(operation->step.limit) && algo_op_asks(call->op) && call->cost > 0 &&
+	return chunk_is_for(operation->step.limit) && algo_op_requests(call->op) && call->cost > 0 &&
 	       call->cost <= operation->step.limit->chunk && call->permit == 0 && !operation->together;
 }
 
@@ -161,8 +161,8 @@ static bool grant(struct chunk *chunk, struct store_operation *operation, uint64
 	const struct algo_limit *limit = operation->step.limit;
 	const struct algo_call *call = &operation->step.call;
 	const struct algo_time time = {now_ns + chunk->offset_ns, chunk->reserved.until_ns};
-	bool is_bucket = algo_steps_by(limit, bucket_step);
-	struct algo_outcome *out = &operation->outcome, ignored;
+	bool is_bucket = algo_has_step(limit, bucket_step);
+	struct algo_decision *out = &operation->outcome, ignored;
 	struct algo_state state = chunk->state;
 	uint64_t name_ns;
 
@@ -204,7 +204,7 @@ enum cache_answer chunk_take(struct chunks *chunks, struct store_operation *oper
 		bool soon = sat_sub(now_ns, chunk->asked_ns) <= SOON_NS;
 
 		chunk->asked_ns = now_ns;
-		if (soon && chunk->settling == 0 && algo_op_takes(operation->step.call.op))
+		if (soon && chunk->settling == 0 && algo_op_consumes(operation->step.call.op))
 			answer = CACHE_TAKES_CHUNK;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -342,7 +342,7 @@ void chunk_write(struct chunks *chunks, struct redis_command *command, const voi
 	struct command_chunk *own = &command->chunk;
 	struct set *set = lock_set(chunks, own->name.key);
 	struct chunk *chunk = find(set, own->name);
-	bool insists = command->own.tries > 0 || !algo_op_takes(command->call.op);
+	bool insists = command->own.tries > 0 || !algo_op_consumes(command->call.op);
 	size_t others = chunk ? chunk->settling - own->settles_now : 0;
 
 	*units = (struct command_units){.is_known = units->is_known || (chunk && chunk->has_others)};

@@ -74,7 +74,7 @@ static void set_used(struct denials *denials, uint64_t key, bool used)
 
 static bool is_bucket(const struct algo_limit *limit)
 {
-	return algo_steps_by(limit, bucket_step);
+	return algo_has_step(limit, bucket_step);
 }
 
 /*
@@ -83,10 +83,10 @@ static bool is_bucket(const struct algo_limit *limit)
  */
 bool denials_apply(const struct algo_limit *limit, const struct algo_call *call)
 {
-	if (!algo_op_asks(call->op) || algo_op_replaces(call->op) || call->max_wait_ns != 0 ||
-	    limit->algorithm->guesses)
+	if (!algo_op_requests(call->op) || algo_op_replaces(call->op) || call->max_wait_ns != 0 ||
+	    limit->algorithm->retry_is_estimate)
 		return false;
-	if (is_bucket(limit) || algo_steps_by(limit, window_step))
+	if (is_bucket(limit) || algo_has_step(limit, window_step))
 		return true;
 	return !limit->paced && call->cost <= 1 && limit->rows != ALGO_ROWS_NONE &&
 	       limit->rows != ALGO_ROWS_PLACES;
@@ -189,7 +189,7 @@ static uint64_t remaining_of_bucket(const struct bucket_params *params, uint64_t
 
 bool denials_find(const struct denials *denials, const struct algo_limit *limit,
                   const struct algo_call *call, const struct cache_name *name, uint64_t now_ns,
-                  struct algo_outcome *out)
+                  struct algo_decision *out)
 {
 	struct denials_answer answer;
 	uint64_t left_ns;
@@ -198,12 +198,12 @@ bool denials_find(const struct denials *denials, const struct algo_limit *limit,
 	    now_ns >= answer.known_ns)
 		return false;
 	if (answer.reason == WEIR_REASON_OK) {
-		algo_outcome_full(limit, out);
-		algo_outcome_open(out);
+		algo_decision_table_full(limit, out);
+		algo_decision_allow(out);
 		return true;
 	}
 	left_ns = answer.until_ns - now_ns;
-	*out = (struct algo_outcome){
+	*out = (struct algo_decision){
 	    .reason = (enum weir_reason)answer.reason,
 	    .remaining = is_bucket(limit)
 	                     ? remaining_of_bucket(&limit->bucket, u64_max(call->cost, 1), left_ns)

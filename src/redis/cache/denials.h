@@ -50,7 +50,7 @@ struct cache_name denials_name(const struct algo_limit *limit, const struct algo
 /** Whether there is an answer at that time; fills `out`. */
 bool denials_find(const struct denials *denials, const struct algo_limit *limit,
                   const struct algo_call *call, const struct cache_name *name, uint64_t now_ns,
-                  struct algo_outcome *out);
+                  struct algo_decision *out);
 /** How many refunds and resets of the key there were so far, at least. */
 uint32_t denials_count(const struct denials *denials, uint64_t key);
 /** Stores an answer; `count` is denials_count from before the question. */

@@ -154,7 +154,7 @@ static void put_question(struct numbers *numbers, const struct redis_command *co
 	                   ALGO_REPLACE == 4 && ALGO_REFUND_REPLACED == 5 && ALGO_REFUND_LAST == 6,
 	               "scripts/uses.lua knows them by number");
 	PUT(numbers, is_question ? ALGO_PEEK : call->op,
-	    is_question && algo_op_gives(call->op) ? 0 : command->repeat, u64_max(call->cost, 1));
+	    is_question && algo_op_releases(call->op) ? 0 : command->repeat, u64_max(call->cost, 1));
 }
 
 /* For a list: the most that may be in use, and the time that a use counts. */
@@ -216,7 +216,7 @@ static void put_day(struct numbers *numbers, const struct redis_command *command
 	const struct day_params *day = &command->limit->day;
 	struct algo_window today = window_of(command);
 
-	PUT(numbers, algo_op_gives(command->call.op), command->repeat, command->call.cost, day->free,
+	PUT(numbers, algo_op_releases(command->call.op), command->repeat, command->call.cost, day->free,
 	    day->count, today.start_ns / 1000, today.end_ns / 1000);
 	put_ns(numbers, day->period_ns);
 	put_ns(numbers, command->call.until_ns);
@@ -227,7 +227,7 @@ static void put_operation(struct numbers *numbers, const struct redis_command *c
                           uint64_t cost)
 {
 	const struct algo_call *call = &command->call;
-	bool is_refund = algo_op_gives(call->op);
+	bool is_refund = algo_op_releases(call->op);
 
 	PUT(numbers, command_is_question(command) && !is_refund ? ALGO_PEEK : call->op,
 	    command->units.is_whole, command->repeat, is_refund ? cost : u64_max(cost, 1));
@@ -242,7 +242,7 @@ static void put_bucket_chunk(struct numbers *numbers, const struct redis_command
 	uint64_t cost = command->call.cost;
 
 	put_operation(numbers, command,
-	              algo_op_gives(command->call.op) ? u64_min(cost, params->burst) : cost);
+	              algo_op_releases(command->call.op) ? u64_min(cost, params->burst) : cost);
 	PUT(numbers, bucket_refunds_newest(params), params->q);
 	put_parts(numbers, params->p, params->q);
 	put_parts(numbers, parts_of(params->depth, params->q), params->q);

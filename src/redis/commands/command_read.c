@@ -27,7 +27,7 @@ enum verdict {
 
 /* One request on the state. Returns the name of what it took, or 0. */
 static uint64_t apply(const struct redis_command *command, const struct algo_call *call,
-                      struct value *value, struct algo_outcome *out)
+                      struct value *value, struct algo_decision *out)
 {
 	struct algo_call rest = *call;
 
@@ -55,7 +55,7 @@ static void apply_all(const struct redis_command *command, int64_t granted, stru
 		out->until_ns[n] = apply(command, &command->call, value, &out->outcomes[n]);
 		if (granted >= 0)
 			out->outcomes[n].allowed = true;
-		else if (!out->outcomes[n].allowed && algo_op_takes(command->call.op))
+		else if (!out->outcomes[n].allowed && algo_op_consumes(command->call.op))
 			break;
 	}
 	if (n == command->repeat)
@@ -66,7 +66,7 @@ static void apply_all(const struct redis_command *command, int64_t granted, stru
 		peek.op = ALGO_PEEK;
 		apply(command, &peek, value, &out->outcomes[n]);
 		if (out->outcomes[n].allowed)
-			algo_outcome_deny(&out->outcomes[n], WEIR_REASON_OVER_LIMIT, command->limit->retry_ns);
+			algo_decision_deny(&out->outcomes[n], WEIR_REASON_OVER_LIMIT, command->limit->retry_ns);
 	}
 	for (uint32_t i = n; i < command->repeat; i++) {
 		out->outcomes[i] = out->outcomes[n];
@@ -86,9 +86,9 @@ static bool would_pass(const struct redis_command *command, struct value *value)
 {
 	struct algo_state before = value->word; /* which a peek may cut back */
 	struct algo_call peek = command->call;
-	struct algo_outcome out;
+	struct algo_decision out;
 
-	if (!algo_op_asks(peek.op))
+	if (!algo_op_requests(peek.op))
 		return true;
 	peek.op = ALGO_PEEK;
 	apply(command, &peek, value, &out);
@@ -100,7 +100,7 @@ static bool would_pass(const struct redis_command *command, struct value *value)
  * clocks that lag. */
 static bool keeps_converted(const struct redis_command *command, const struct value *value)
 {
-	return value->fit == VALUE_CONVERTS && algo_op_takes(command->call.op) &&
+	return value->fit == VALUE_CONVERTS && algo_op_consumes(command->call.op) &&
 	       value->word.until_ns > value->time.now_ns;
 }
 
@@ -108,7 +108,7 @@ static bool keeps_converted(const struct redis_command *command, const struct va
 static bool is_mended(const struct redis_command *command, struct value *value)
 {
 	struct buffer text = {0};
-	struct algo_outcome out;
+	struct algo_decision out;
 	bool differs;
 
 	if (command->limit->rows == ALGO_ROWS_NONE)
@@ -127,8 +127,8 @@ static bool is_mended(const struct redis_command *command, struct value *value)
 static enum verdict judge_converted(const struct redis_command *command, struct value *value)
 {
 	struct algo_state state = value->word;
-	bool acquires = algo_op_takes(command->call.op);
-	struct algo_outcome out;
+	bool acquires = algo_op_consumes(command->call.op);
+	struct algo_decision out;
 
 	if (command_is_question(command) && value->chunks.len == 0)
 		return would_pass(command, value) ? GRANTED : REFUSED;
@@ -166,7 +166,7 @@ static bool is_hidden(const struct redis_command *command, const struct value *v
 static enum verdict judge(const struct redis_command *command, struct value *value)
 {
 	if (is_hidden(command, value))
-		return algo_op_gives(command->call.op) ? GRANTED : REFUSED;
+		return algo_op_releases(command->call.op) ? GRANTED : REFUSED;
 	if (value->has_chunks || value->granted == -4)
 		return units_apply(command->limit) ? PENDING : judge_converted(command, value);
 	switch (command->own.kind) {
@@ -216,7 +216,7 @@ static uint64_t add_behind(const struct redis_command *command, const struct val
 		buffer_add_slice(text, value->chunks);
 		return CHUNKS_LIFE_MS;
 	}
-	if (value->former_ns > 0 && !algo_steps_by(command->limit, bucket_step)) {
+	if (value->former_ns > 0 && !algo_has_step(command->limit, bucket_step)) {
 		buffer_add_text(text, "|");
 		buffer_add_u64(text, value->former_ns);
 	}
@@ -326,8 +326,8 @@ static uint64_t forgotten_until(const struct redis_command *command, const struc
 static void apply_hidden(const struct redis_command *command, struct value *value,
                          struct command_result *out)
 {
-	uint64_t more_ns = algo_steps_by(command->limit, bucket_step) ? value->hidden_ns : 0;
-	bool refunds = algo_op_gives(command->call.op);
+	uint64_t more_ns = algo_has_step(command->limit, bucket_step) ? value->hidden_ns : 0;
+	bool refunds = algo_op_releases(command->call.op);
 	struct redis_command none = *command;
 
 	if (refunds)
@@ -336,7 +336,7 @@ static void apply_hidden(const struct redis_command *command, struct value *valu
 	for (uint32_t i = 0; i < command->repeat; i++) {
 		out->outcomes[i].reset_after_ns += more_ns;
 		if (refunds)
-			algo_outcome_refund(&out->outcomes[i], &command->call, false);
+			algo_decision_refund(&out->outcomes[i], &command->call, false);
 		else
 			out->outcomes[i].retry_after_ns += more_ns;
 	}
@@ -351,7 +351,7 @@ static enum command_end done(struct redis_command *command, struct value *value,
 	if (command->own.kind == KIND_SWAP && value->granted > 0)
 		return explain_swap(command, out) ? COMMAND_DONE : COMMAND_FAILED;
 	if (command->own.kind < KIND_BUCKET || command_is_question(command) ||
-	    !algo_op_takes(command->call.op))
+	    !algo_op_consumes(command->call.op))
 		value->granted = -1;
 	if (is_hidden(command, value))
 		apply_hidden(command, value, out);
@@ -378,7 +378,7 @@ static enum command_end withhold(struct redis_command *command, struct value *va
 	struct redis_command peek = *command;
 
 	peek.call.op = ALGO_PEEK;
-	if (algo_op_gives(command->call.op))
+	if (algo_op_releases(command->call.op))
 		peek.call.cost = 0; /* a permit of before may have taken more than the limit grants now */
 	apply_all(&peek, -1, value, out);
 	command->units.state = value->word;
@@ -457,7 +457,7 @@ enum command_end command_read(struct redis_command *const *commands, size_t n, s
 
 	out->end = COMMAND_FAILED;
 	if (command->exchange) {
-		out->outcomes[0] = (struct algo_outcome){.allowed = true};
+		out->outcomes[0] = (struct algo_decision){.allowed = true};
 		out->until_ns[0] = 0;
 		return out->end =
 		           exchange_read_answer(command->exchange, reply) ? COMMAND_DONE : COMMAND_FAILED;

@@ -174,7 +174,7 @@ static void rename_refund(struct redis_command *command, const struct value *val
 {
 	struct algo_call *call = &command->call;
 
-	if (algo_op_gives(call->op) && call->until_ns != 0 && call->until_ns == value->former_ns &&
+	if (algo_op_releases(call->op) && call->until_ns != 0 && call->until_ns == value->former_ns &&
 	    value->word.until_ns > value->time.now_ns)
 		call->until_ns = value->word.until_ns;
 }

@@ -33,13 +33,13 @@ void command_end(struct redis_command *command)
 /* Whether a script decides it. */
 static bool has_kind(const struct redis_command *command, enum command_kind *kind)
 {
-	bool refund = algo_op_gives(command->call.op);
+	bool refund = algo_op_releases(command->call.op);
 
-	if ((!algo_op_takes(command->call.op) && !refund) || command->own.by_c)
+	if ((!algo_op_consumes(command->call.op) && !refund) || command->own.by_c)
 		return false;
-	if (algo_steps_by(command->limit, bucket_step))
+	if (algo_has_step(command->limit, bucket_step))
 		*kind = refund ? KIND_BUCKET_REFUND : KIND_BUCKET;
-	else if (algo_steps_by(command->limit, window_step))
+	else if (algo_has_step(command->limit, window_step))
 		*kind = refund ? KIND_WINDOW_REFUND : KIND_WINDOW;
 	else if (command->limit->rows == ALGO_ROWS_DAY)
 		*kind = KIND_DAY;
@@ -58,7 +58,7 @@ static enum command_kind kind_of(const struct redis_command *command)
 	if (command_is_listed(command))
 		return command->limit->rows == ALGO_ROWS_LOG ? KIND_LOG : KIND_PLACES;
 	if (command->units.is_known && units_apply(command->limit))
-		return algo_steps_by(command->limit, bucket_step) ? KIND_BUCKET_CHUNK : KIND_WINDOW_CHUNK;
+		return algo_has_step(command->limit, bucket_step) ? KIND_BUCKET_CHUNK : KIND_WINDOW_CHUNK;
 	if (command->call.op == ALGO_RESET)
 		return KIND_RESET;
 	if (command_is_question(command))
@@ -108,8 +108,8 @@ static bool is_alike(const struct redis_command *a, const struct redis_command *
 		return false;
 	if (command_form(a)->put_each)
 		return true;
-	return !algo_op_gives(a->call.op) && !a->own.swap && !b->own.swap && a->repeat == b->repeat &&
-	       a->call.cost == b->call.cost &&
+	return !algo_op_releases(a->call.op) && !a->own.swap && !b->own.swap &&
+	       a->repeat == b->repeat && a->call.cost == b->call.cost &&
 	       (!command_is_listed(a) || is_same_call(&a->call, &b->call)) &&
 	       a->call.max_wait_ns == b->call.max_wait_ns && !a->own.clock_ns && !b->own.clock_ns;
 }

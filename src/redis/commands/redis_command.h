@@ -106,7 +106,7 @@ enum command_end {
 
 struct command_result {
 	enum command_end end;
-	struct algo_outcome outcomes[COMMAND_REPEAT_MAX]; /* of the requests */
+	struct algo_decision outcomes[COMMAND_REPEAT_MAX]; /* of the requests */
 	uint64_t until_ns[COMMAND_REPEAT_MAX];            /* the times by which refunds name them */
 };
 

@@ -12,7 +12,7 @@
 bool units_apply(const struct algo_limit *limit)
 {
 	return !limit->paced &&
-	       (algo_steps_by(limit, bucket_step) || algo_steps_by(limit, window_step));
+	       (algo_has_step(limit, bucket_step) || algo_has_step(limit, window_step));
 }
 
 uint64_t units_idle_ns(const struct algo_limit *limit)
@@ -25,7 +25,7 @@ uint64_t units_lease_ns(const struct algo_limit *limit)
 {
 	u128 chunk_ns = limit->chunk * (u128)limit->bucket.interval.ns;
 
-	if (!algo_steps_by(limit, bucket_step))
+	if (!algo_has_step(limit, bucket_step))
 		return 0;
 	return u64_max(LEASE_LEAST_NS, u64_min(LEASE_MOST_NS, sat_u64(chunk_ns)));
 }
@@ -41,7 +41,7 @@ static struct algo_state with_others(const struct algo_limit *limit, uint64_t no
 
 	if (others == 0)
 		return state;
-	if (!algo_steps_by(limit, bucket_step)) {
+	if (!algo_has_step(limit, bucket_step)) {
 		uint64_t count = others + (is_live ? (uint64_t)state.word + 1 : 0);
 
 		return (struct algo_state){is_live ? state.until_ns : reserved->until_ns,
@@ -65,10 +65,10 @@ static uint64_t retry_ns(const struct algo_limit *limit, const struct algo_call 
                          uint64_t formula_ns)
 {
 	uint64_t back_ns = units_idle_ns(limit) + units_idle_ns(limit) / 4;
-	bool is_bucket = algo_steps_by(limit, bucket_step);
+	bool is_bucket = algo_has_step(limit, bucket_step);
 	bool never = is_bucket && others + u64_max(call->cost, 1) > limit->quota;
 	struct algo_call peek = *call;
-	struct algo_outcome alone;
+	struct algo_decision alone;
 
 	peek.op = ALGO_PEEK;
 	algo_step(limit, &peek, time, &state, &alone);
@@ -79,13 +79,13 @@ static uint64_t retry_ns(const struct algo_limit *limit, const struct algo_call 
 
 uint64_t units_step(const struct algo_limit *limit, const struct algo_call *call,
                     const struct algo_time *time, const struct units_reserved *reserved,
-                    struct algo_state *state, struct algo_outcome *out)
+                    struct algo_state *state, struct algo_decision *out)
 {
 	const struct algo_call peek = {.op = ALGO_PEEK, .cost = 1};
 	struct algo_state seen;
-	struct algo_outcome all;
+	struct algo_decision all;
 
-	if (!algo_op_asks(call->op)) {
+	if (!algo_op_requests(call->op)) {
 		bool changed = algo_step(limit, call, time, state, out);
 
 		seen = with_others(limit, time->now_ns, reserved, *state);
@@ -99,9 +99,9 @@ uint64_t units_step(const struct algo_limit *limit, const struct algo_call *call
 	if (!out->allowed)
 		out->retry_after_ns =
 		    retry_ns(limit, call, time, reserved->others, *state, out->retry_after_ns);
-	if (!out->allowed || !algo_takes(call))
+	if (!out->allowed || !algo_consumes(call))
 		return 0;
-	if (!algo_steps_by(limit, bucket_step) && state->until_ns <= time->now_ns) {
+	if (!algo_has_step(limit, bucket_step) && state->until_ns <= time->now_ns) {
 		/* The window may be open, for what is held. */
 		*state = (struct algo_state){reserved->until_ns, (uint32_t)(call->cost - 1)};
 		out->reset_after_ns = reserved->until_ns - time->now_ns;

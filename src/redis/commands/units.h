@@ -46,7 +46,7 @@ bool units_apply(const struct algo_limit *limit);
  */
 uint64_t units_step(const struct algo_limit *limit, const struct algo_call *call,
                     const struct algo_time *time, const struct units_reserved *reserved,
-                    struct algo_state *state, struct algo_outcome *out);
+                    struct algo_state *state, struct algo_decision *out);
 
 /** After how long without requests a server gives units back. */
 uint64_t units_idle_ns(const struct algo_limit *limit);

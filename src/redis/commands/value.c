@@ -73,7 +73,7 @@ static char *add_calendar(char *at, const struct algo_limit *limit)
 /* Two numbers that tell parameters apart stand on both sides of the period: 5/s 10. */
 static char *add_noted(char *at, const struct algo_limit *limit)
 {
-	struct algo_note note = limit->algorithm->note(limit);
+	struct algo_layout note = limit->algorithm->layout(limit);
 
 	at = format_u64(at, (uint64_t)note.first + 1);
 	*at++ = '/';
@@ -90,7 +90,7 @@ size_t value_head(const struct algo_limit *limit, char head[VALUE_HEAD_MAX])
 	if (!limit->is_adhoc) {
 		if (limit->cache)
 			at = add_calendar(at, limit);
-		else if (limit->algorithm->note)
+		else if (limit->algorithm->layout)
 			at = add_noted(at, limit);
 		else
 			at = add_period(at, limit->rows == ALGO_ROWS_PLACES ? limit->places.lease_ns
@@ -102,13 +102,13 @@ size_t value_head(const struct algo_limit *limit, char head[VALUE_HEAD_MAX])
 
 /* Whether a head differs from ours in nothing but parameters: takes it off *text. */
 static bool skip_other_head(const struct algo_limit *limit, struct slice *text,
-                            struct algo_note *from)
+                            struct algo_layout *from)
 {
 	char period[VALUE_HEAD_MAX];
 	uint64_t first, second;
 	struct slice part;
 
-	if (!limit->algorithm->note || limit->is_adhoc)
+	if (!limit->algorithm->layout || limit->is_adhoc)
 		return false;
 	if (!slice_equal(slice_cut(text, ' '), slice_of(limit->algorithm->name)))
 		return false;
@@ -122,7 +122,7 @@ static bool skip_other_head(const struct algo_limit *limit, struct slice *text,
 	part = slice_cut(text, ' ');
 	if (!parse_u64(part, &second) || second == 0 || second - 1 > UINT32_MAX)
 		return false;
-	*from = (struct algo_note){(uint32_t)(first - 1), (uint32_t)(second - 1)};
+	*from = (struct algo_layout){(uint32_t)(first - 1), (uint32_t)(second - 1)};
 	return true;
 }
 
@@ -291,7 +291,7 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 
 	value->word = (struct algo_state){0, 0};
 	value->uses = (struct uses){0};
-	value->from = (struct algo_note){0};
+	value->from = (struct algo_layout){0};
 	if (limit->rows != ALGO_ROWS_NONE && !make_room(text, more, value))
 		return VALUE_NO_MEMORY;
 	if (text.len == 0)
@@ -321,14 +321,14 @@ uint64_t value_block_us(const struct algo_limit *limit)
 	if (limit->is_adhoc)
 		return BLOCK_US;
 	/* Paced limits whose depths differ by less than a token share a head, which has this depth. */
-	tokens = (uint64_t)limit->algorithm->note(limit).second + 1;
+	tokens = (uint64_t)limit->algorithm->layout(limit).second + 1;
 	return u64_max(BLOCK_US, limit->bucket.interval.ns / 1000 * u64_min(tokens, BLOCK_TOKENS));
 }
 
 /* How long a state lives that ends then. */
 static uint64_t life_ms(const struct algo_limit *limit, uint64_t until_ns, uint64_t now_ns)
 {
-	if (algo_steps_by(limit, bucket_step)) {
+	if (algo_has_step(limit, bucket_step)) {
 		uint64_t block_us = value_block_us(limit);
 
 		until_ns = (until_ns / 1000 / block_us + 1) * block_us * 1000;

@@ -31,7 +31,7 @@ struct value {
 	/* The state, as the steps of `algo` take it: */
 	struct algo_state word; /* of limits without rows, ... */
 	struct uses uses;       /* ... and of all others */
-	struct algo_note from;  /* VALUE_CONVERTS: of the parameters that it was written under */
+	struct algo_layout from; /* VALUE_CONVERTS: of the parameters that it was written under */
 	enum value_fit fit;
 	/* The rest of the reply, for command_read: */
 	int64_t granted; /* requests, or less than 0 where the script could not decide */

@@ -294,7 +294,7 @@ static size_t weight_of(const struct redis_command *command)
 		weight += 3;
 	if (step->units.is_known || command->chunk.takes)
 		weight += 3;
-	return step->group != 0 || algo_op_gives(step->call.op) ? 2 * weight : weight;
+	return step->group != 0 || algo_op_releases(step->call.op) ? 2 * weight : weight;
 }
 
 /* Moves the first and those like it into a call, as many as it holds; a group as a whole. */

@@ -48,7 +48,7 @@ void decisions_count_failure(void *context, const struct step *step, enum rules_
 }
 
 static void log_phase_change(struct decider *decider, const char *limit,
-                             const struct key_phase *key, const struct algo_turn *turn)
+                             const struct key_phase *key, const struct algo_phase_change *turn)
 {
 	enum log_level level = turn->to == HEALTH_OPEN ? LOG_WARNING : LOG_INFO;
 	char name[KEY_PHASES_TEXT_MAX];
@@ -72,10 +72,10 @@ static void log_phase_change(struct decider *decider, const char *limit,
  * noted, under the mutex taken here: the force that is seen is one that has been noted.
  */
 static size_t observe_phase(struct decider *decider, const struct step *step, struct key_phase *key,
-                            struct algo_turn *turns)
+                            struct algo_phase_change *turns)
 {
 	struct decision_context context = decider->context;
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	enum health_phase before;
 
 	context.phased = NULL; /* else it would call decisions_count_phase again */
@@ -84,26 +84,27 @@ static size_t observe_phase(struct decider *decider, const struct step *step, st
 	key->phase = outcome.phase;
 	before = key_phases_record(decider->shared->phases, key);
 	forced_keys_unlock(&decider->shared->forced);
-	memcpy(turns, outcome.turns, sizeof outcome.turns);
-	if (outcome.turned == 0 && outcome.phase == HEALTH_CLOSED &&
+	memcpy(turns, outcome.phase_changes, sizeof outcome.phase_changes);
+	if (outcome.phase_change_count == 0 && outcome.phase == HEALTH_CLOSED &&
 	    (before == HEALTH_RAMP || before >= HEALTH_FORCED_OPEN))
-		turns[outcome.turned++] = (struct algo_turn){(uint8_t)before, HEALTH_CLOSED, ALGO_BY_TIME};
-	return outcome.turned;
+		turns[outcome.phase_change_count++] =
+		    (struct algo_phase_change){(uint8_t)before, HEALTH_CLOSED, ALGO_BY_TIME};
+	return outcome.phase_change_count;
 }
 
 __attribute__((noinline)) static void record_phase(struct decider *decider, const struct step *step,
-                                                   const struct algo_outcome *outcome)
+                                                   const struct algo_decision *outcome)
 {
 	struct key_phase key = {
 	    .hash = step->key.hash, .limit = step->limit->algo.identity, .phase = outcome->phase};
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 	const struct named_counters *limit = decider->config->metrics[metric];
-	struct algo_turn turns[ALGO_TURNS_MAX];
-	size_t n = outcome->turned;
+	struct algo_phase_change turns[ALGO_PHASE_CHANGES_MAX];
+	size_t n = outcome->phase_change_count;
 	char room[KEY_PHASES_HASH_TEXT];
 
 	key_phases_set_name(&key, step->secret ? key_phases_hash_text(key.hash, room) : step->key_name);
-	memcpy(turns, outcome->turns, sizeof turns);
+	memcpy(turns, outcome->phase_changes, sizeof turns);
 	if (n > 0)
 		key_phases_record(decider->shared->phases, &key);
 	else
@@ -115,11 +116,11 @@ __attribute__((noinline)) static void record_phase(struct decider *decider, cons
 }
 
 void decisions_count_phase(void *context, const struct step *step,
-                           const struct algo_outcome *outcome)
+                           const struct algo_decision *outcome)
 {
 	struct decider *decider = decider_of(context);
 
-	if (outcome->turned > 0 ||
+	if (outcome->phase_change_count > 0 ||
 	    !key_phases_knows(decider->shared->phases, step->key.hash, outcome->phase))
 		record_phase(decider, step, outcome);
 }

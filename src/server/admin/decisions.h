@@ -13,7 +13,7 @@ void decisions_count(struct decider *decider, size_t metric, bool shadow, bool a
  */
 void decisions_count_step(void *context, const struct step *step);
 void decisions_count_phase(void *context, const struct step *step,
-                           const struct algo_outcome *outcome);
+                           const struct algo_decision *outcome);
 void decisions_count_failure(void *context, const struct step *step, enum rules_failure policy);
 
 #endif

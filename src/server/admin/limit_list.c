@@ -86,7 +86,7 @@ static void add_share(struct overrides *overrides, const struct weir_limit *limi
 static void add_phase(struct decider *decider, const struct weir_limit *limit,
                       const struct key_phase *key, bool first, struct buffer *out)
 {
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 	struct override override;
 
 	engine_view(&decider->context, limit, key->hash, &outcome);

@@ -29,7 +29,7 @@ void each_rule_prepare_complete(struct decider *decider, struct work *work, cons
 {
 	enum algo_op op = run_op(r->op);
 
-	prepare(decider, work, r, &(struct engine_each){.op = op, .together = algo_op_takes(op)});
+	prepare(decider, work, r, &(struct engine_each){.op = op, .together = algo_op_consumes(op)});
 }
 
 void each_rule_finish_complete(struct decider *decider, struct work *work, struct reply *reply)

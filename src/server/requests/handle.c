@@ -61,7 +61,7 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 		if (work->from_proxy && reply->permit.len > 0)
 			permit_withhold(decider, &work->plan, reply);
 	}
-	if (!algo_op_takes(work->plan.op))
+	if (!algo_op_consumes(work->plan.op))
 		return;
 	if (d->wait_ns > 0 && work->plan.cost > 0) { /* else it only tells of a wait */
 		reply->wait_ns = d->wait_ns;
@@ -224,7 +224,7 @@ static void finish_rules(struct decider *decider, struct work *work, struct repl
 	const struct weir_decision *d = &reply->decision;
 
 	finish_decision(decider, work, reply);
-	if (work->status == WEIR_OK && algo_op_takes(work->plan.op) && !reply->waits &&
+	if (work->status == WEIR_OK && algo_op_consumes(work->plan.op) && !reply->waits &&
 	    !reply->at_store && !d->limit)
 		decisions_count(decider, decider->config->metric_none, false, d->allowed, d->reason);
 }

@@ -81,7 +81,7 @@ int permit_answer(struct decider *decider, const struct plan *plan, struct reply
 	struct engine_names names;
 	bool refunded = reply->decision.allowed;
 
-	if (!algo_op_takes(plan->op)) {
+	if (!algo_op_consumes(plan->op)) {
 		metrics_add(&metrics->permits[refunded ? METRICS_PERMIT_REFUNDED
 		                                       : METRICS_PERMIT_NOT_HELD], 1);
 		return WEIR_OK;

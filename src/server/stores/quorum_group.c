@@ -181,7 +181,7 @@ static void merge_notification(struct quorum_group *group, struct group_key *key
 	key->needs_reapply |=
 	    notification->rejoins || (notification->trips && key->phase != GROUP_KEY_CLOSED);
 	key->trips |= notification->trips;
-	key->asks += notification->asks;
+	key->asks += notification->wants_probe;
 	key->resets |= notification->resets;
 	group_keys_queue(&group->keys, key);
 }
@@ -258,7 +258,7 @@ static void apply_probes(const struct tick *tick, struct group_key *key,
 	key->number = news->number;
 	key->began_ns = tick->wall_ns;
 	key->since_ns = notification.since_ns;
-	if (algo_notifies(&notification))
+	if (algo_notification_is_due(&notification))
 		merge_notification(tick->group, key, &notification);
 }
 

@@ -158,7 +158,7 @@ static size_t collect_taken(const struct work *work, const struct reply *reply,
 	size_t n = 0, count;
 	const struct work *items = items_of(work, &count);
 
-	if (work->status == WEIR_OK && algo_op_takes(work->plan.op))
+	if (work->status == WEIR_OK && algo_op_consumes(work->plan.op))
 		n = engine_taken(&work->plan, taken);
 	for (size_t i = 0; i < count; i++) {
 		const struct reply *item = &reply->items[i];

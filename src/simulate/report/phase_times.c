@@ -29,8 +29,8 @@ static uint64_t end_ns(const struct algo_limit *limit, const struct phased *phas
 {
 	const struct health_state health = {.phase = phased->phase, .since_ns = phased->since_ns};
 
-	return u64_min(now_ns, phased->since_ns +
-	                           health_ahead_ns(&limit->health, &health, phased->since_ns));
+	return u64_min(now_ns,
+	               phased->since_ns + health_ttl_ns(&limit->health, &health, phased->since_ns));
 }
 
 static void count(struct phases *phases, const struct algo_limit *limit,
@@ -75,22 +75,22 @@ static bool begin(struct phases *phases, uint64_t key, enum health_phase phase, 
 }
 
 bool phases_note(struct phases *phases, const struct algo_limit *limit, uint64_t key,
-                 const struct algo_outcome *outcome, uint64_t now_ns)
+                 const struct algo_decision *outcome, uint64_t now_ns)
 {
 	bool closed = outcome->phase == HEALTH_CLOSED || outcome->phase >= HEALTH_FORCED_OPEN;
 	struct phased *phased;
 
 	if (phases->timeline.count == 0)
 		timeline_add(&phases->timeline, now_ns, (struct timeline_counts){0});
-	for (uint8_t i = 0; i < outcome->turned; i++)
-		phases->opened += outcome->turns[i].to == HEALTH_OPEN;
+	for (uint8_t i = 0; i < outcome->phase_change_count; i++)
+		phases->opened += outcome->phase_changes[i].to == HEALTH_OPEN;
 	if (closed && !phases->keys)
 		return true;
 	phased = find(phases, key);
 	if (!phased)
 		return closed || begin(phases, key, (enum health_phase)outcome->phase, now_ns);
 	/* It may have been in another phase in between, in the same instant. */
-	if (phased->phase == outcome->phase && outcome->turned == 0)
+	if (phased->phase == outcome->phase && outcome->phase_change_count == 0)
 		return true;
 	count(phases, limit, phased, now_ns);
 	phased->phase = (enum health_phase)outcome->phase;

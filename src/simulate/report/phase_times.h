@@ -26,7 +26,7 @@ struct phases {
  * memory.
  */
 bool phases_note(struct phases *phases, const struct algo_limit *limit, uint64_t key,
-                 const struct algo_outcome *outcome, uint64_t now_ns);
+                 const struct algo_decision *outcome, uint64_t now_ns);
 
 /** Nothing comes behind `now_ns`: counts what has not ended. */
 void phases_end(struct phases *phases, const struct algo_limit *limit, uint64_t now_ns);

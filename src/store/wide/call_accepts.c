@@ -43,11 +43,11 @@ static enum held_kept keep(struct watch *watch)
 	return held_store(held, accepts_row_head(held->limit, at->row.tag, watch->seen.now_ns));
 }
 
-static void explain(const struct watch *watch, struct algo_outcome *out)
+static void explain(const struct watch *watch, struct algo_decision *out)
 {
 	out->remaining = out->allowed ? ALGO_COUNT_MAX : 0;
 	out->reset_after_ns =
-	    accepts_ahead_ns(&watch->held.limit->accepts, &watch->seen, watch->held.now_ns);
+	    accepts_ttl_ns(&watch->held.limit->accepts, &watch->seen, watch->held.now_ns);
 }
 
 /* One draw for a request, however often it has to ask. */
@@ -70,15 +70,16 @@ static bool note(const struct watch *watch)
 	       accepts_row_pass(&watch->held.rows[0].at, watch->passed, watch->seen.now_ns);
 }
 
-static void peek(struct watch *watch, struct algo_outcome *out)
+static void peek(struct watch *watch, struct algo_decision *out)
 {
 	look(watch);
 	explain(watch, out);
 	if (held_is_full(&watch->held))
-		algo_outcome_full(watch->held.limit, out);
+		algo_decision_table_full(watch->held.limit, out);
 }
 
-static uint64_t acquire(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
+static uint64_t acquire(struct watch *watch, const struct algo_call *call,
+                        struct algo_decision *out)
 {
 	uint64_t draw = call->draw;
 	enum accepts_verdict verdict;
@@ -89,7 +90,7 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call, struc
 		look(watch);
 		kept = keep(watch);
 		if (kept == HELD_NO_ROOM) {
-			algo_outcome_full(watch->held.limit, out);
+			algo_decision_table_full(watch->held.limit, out);
 			return 0;
 		}
 		if (kept == HELD_CHANGED)
@@ -106,7 +107,7 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call, struc
 		accepts_row_demand(watch->held.limit, &watch->held.rows[0].at, watch->seen.newest,
 		                   call->priority);
 	if (verdict == ACCEPTS_DENIED)
-		algo_outcome_deny(out, WEIR_REASON_SHED, watch->held.limit->retry_ns);
+		algo_decision_deny(out, WEIR_REASON_SHED, watch->held.limit->retry_ns);
 	accepts_count(&watch->held.limit->accepts, &watch->seen, verdict);
 	explain(watch, out);
 	return out->allowed ? watch->seen.now_ns + watch->held.limit->accepts.timeout_ns : 0;
@@ -145,12 +146,12 @@ static void count(struct watch *watch, enum weir_outcome outcome)
 }
 
 /* Gives back a permit, or without a name the newest requests. */
-static void give_back(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
+static void give_back(struct watch *watch, const struct algo_call *call, struct algo_decision *out)
 {
 	const struct accepts_params *params;
 	uint64_t until_ns = call->until_ns;
 	bool held = call->cost > 0 && until_ns > watch->held.now_ns;
-	bool counts = algo_op_counts(call->op) && call->outcome != WEIR_OUTCOME_IGNORED;
+	bool counts = algo_op_counts_outcome(call->op) && call->outcome != WEIR_OUTCOME_IGNORED;
 
 	look(watch);
 	params = &watch->held.limit->accepts;
@@ -165,7 +166,7 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 	out->allowed = held || until_ns == 0;
 }
 
-static void reset(struct watch *watch, struct algo_outcome *out)
+static void reset(struct watch *watch, struct algo_decision *out)
 {
 	const struct held *held = &watch->held;
 
@@ -178,16 +179,16 @@ static void reset(struct watch *watch, struct algo_outcome *out)
 }
 
 uint64_t accepts_apply(const struct holder *holder, const struct algo_call *call,
-                       struct algo_outcome *out)
+                       struct algo_decision *out)
 {
 	struct watch watch;
 
 	held_begin(&watch.held, holder);
-	if (algo_takes(call))
+	if (algo_consumes(call))
 		return acquire(&watch, call, out);
 	if (call->op == ALGO_RESET)
 		reset(&watch, out);
-	else if (algo_op_gives(call->op))
+	else if (algo_op_releases(call->op))
 		give_back(&watch, call, out);
 	else
 		peek(&watch, out);

@@ -16,18 +16,18 @@
 #include "store/wide/health_rows.h"
 
 static void explain(const struct watch *watch, const struct health_state *health, uint64_t own_ns,
-                    struct algo_outcome *out)
+                    struct algo_decision *out)
 {
 	const struct health_params *params = &watch->held.limit->health;
 	struct health_tally tally;
 	uint64_t ahead_ns = health_rows_tally(watch, &tally);
 
 	ahead_ns = u64_max(ahead_ns, u64_max(own_ns, watch->seen.last_ns));
-	out->reset_after_ns = u64_max(ahead_ns, health_ahead_ns(params, health, watch->held.now_ns));
+	out->reset_after_ns = u64_max(ahead_ns, health_ttl_ns(params, health, watch->held.now_ns));
 }
 
 /* A denial writes nothing, but that a request which finds no room may count as failed. */
-static void refuse(struct watch *watch, bool takes, struct algo_outcome *out)
+static void refuse(struct watch *watch, bool takes, struct algo_decision *out)
 {
 	if (out->reason == WEIR_REASON_OVER_LIMIT)
 		out->retry_after_ns = u64_min(out->retry_after_ns, watch->seen.first_ns);
@@ -61,7 +61,7 @@ static bool is_one_too_many(const struct watch *watch)
  * be a denial for want of room.
  */
 static bool take(struct watch *watch, const struct health_state *health, uint64_t id,
-                 struct algo_outcome *out, uint64_t *until_ns)
+                 struct algo_decision *out, uint64_t *until_ns)
 {
 	const struct algo_limit *limit = watch->held.limit;
 	struct health_permit permit = health_permit_of(
@@ -71,7 +71,7 @@ static bool take(struct watch *watch, const struct health_state *health, uint64_
 	bool turns = health->phase == HEALTH_HALF_OPEN;
 
 	if (kept == HELD_NO_ROOM) {
-		algo_outcome_full(limit, out);
+		algo_decision_table_full(limit, out);
 		*until_ns = 0;
 		return true;
 	}
@@ -87,13 +87,13 @@ static bool take(struct watch *watch, const struct health_state *health, uint64_
 }
 
 /* A request that was denied; if the limit only judges, it passes. */
-static uint64_t pass_denied(const struct watch *watch, bool takes, struct algo_outcome *out)
+static uint64_t pass_denied(const struct watch *watch, bool takes, struct algo_decision *out)
 {
 	const struct health_params *params = &watch->held.limit->health;
 
 	if (!params->judge_only)
 		return 0;
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	return takes ? health_bare_until_ns(params, watch->held.now_ns) : 0;
 }
 
@@ -104,9 +104,10 @@ static bool is_bare(const struct watch *watch, uint64_t until_ns)
 	       watch->held.count == 1;
 }
 
-static uint64_t acquire(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
+static uint64_t acquire(struct watch *watch, const struct algo_call *call,
+                        struct algo_decision *out)
 {
-	bool takes = algo_takes(call);
+	bool takes = algo_consumes(call);
 	uint64_t draw = call->draw, until_ns = 0;
 
 	for (;;) {
@@ -115,16 +116,16 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call, struc
 
 		health_phase_settle(watch, NULL);
 		health = watch->seen.health;
-		if (takes && draw == 0 && health_draws(&health))
+		if (takes && draw == 0 && health_needs_draw(&health))
 			draw = draw_next();
 		request = (struct health_request){takes ? &draw : NULL, watch->told, watch->seen.in_flight};
-		if (!health_ask(watch->held.limit, &health, watch->held.now_ns, &request, out)) {
+		if (!health_decide(watch->held.limit, &health, watch->held.now_ns, &request, out)) {
 			refuse(watch, takes, out);
 			return pass_denied(watch, takes, out);
 		}
 		if (!takes) {
 			if (held_is_full(&watch->held))
-				algo_outcome_full(watch->held.limit, out);
+				algo_decision_table_full(watch->held.limit, out);
 			else
 				explain(watch, &watch->seen.health, 0, out);
 			return out->allowed ? 0 : pass_denied(watch, takes, out);
@@ -138,15 +139,15 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call, struc
 }
 
 /* How the key stands. */
-static void tell_seen(const struct watch *watch, struct algo_outcome *out)
+static void tell_seen(const struct watch *watch, struct algo_decision *out)
 {
 	out->remaining =
-	    health_room(&watch->held.limit->health, &watch->seen.health, watch->seen.in_flight);
+	    health_capacity(&watch->held.limit->health, &watch->seen.health, watch->seen.in_flight);
 	explain(watch, &watch->seen.health, 0, out);
 }
 
 /* The same, once a permit is given back. */
-static void tell(struct watch *watch, struct algo_outcome *out)
+static void tell(struct watch *watch, struct algo_decision *out)
 {
 	health_phase_settle(watch, NULL);
 	tell_seen(watch, out);
@@ -235,7 +236,7 @@ static void count_foreign(struct watch *watch, const struct algo_call *call)
  * Gives back the newest permits. Those of a half-open phase are probes, which then nobody judges.
  */
 __attribute__((noinline)) static void give_newest(struct watch *watch, uint64_t n,
-                                                  struct algo_outcome *out)
+                                                  struct algo_decision *out)
 {
 	static const struct health_result ignored = {.ignored = true};
 	struct health_list list;
@@ -256,7 +257,7 @@ __attribute__((noinline)) static void give_newest(struct watch *watch, uint64_t 
 }
 
 /* Gives back a permit, or without a name the newest ones. */
-static void give_back(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
+static void give_back(struct watch *watch, const struct algo_call *call, struct algo_decision *out)
 {
 	const struct algo_limit *limit = watch->held.limit;
 	struct health_permit permit;
@@ -289,7 +290,7 @@ static void give_back(struct watch *watch, const struct algo_call *call, struct 
 }
 
 /* Its window is forgotten with the phase; permits of before are in flight no more. */
-static void reset(struct watch *watch, struct algo_outcome *out)
+static void reset(struct watch *watch, struct algo_decision *out)
 {
 	if (watch->told)
 		watch->told->resets = true;
@@ -329,16 +330,16 @@ static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
  * is denied.
  */
 static bool enter(struct watch *watch, const struct health_state *after, enum algo_cause cause,
-                  struct algo_outcome *out)
+                  struct algo_decision *out)
 {
 	enum held_kept kept = health_phase_keep(watch, after);
 
 	if (kept == HELD_NO_ROOM)
-		algo_outcome_full(watch->held.limit, out);
+		algo_decision_table_full(watch->held.limit, out);
 	return kept == HELD_NO_ROOM || (kept == HELD_KEPT && health_phase_change(watch, after, cause));
 }
 
-static void force(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
+static void force(struct watch *watch, const struct algo_call *call, struct algo_decision *out)
 {
 	static const enum health_phase phases[] = {[WEIR_FORCE_OPEN] = HEALTH_FORCED_OPEN,
 	                                           [WEIR_FORCE_CLOSED] = HEALTH_FORCED_CLOSED,
@@ -362,7 +363,7 @@ static void force(struct watch *watch, const struct algo_call *call, struct algo
 }
 
 /* Does what its fleet says. Not `allowed`: an operator has forced it, so the fleet has to wait. */
-static void obey(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
+static void obey(struct watch *watch, const struct algo_call *call, struct algo_decision *out)
 {
 	struct health_state after;
 
@@ -371,7 +372,7 @@ static void obey(struct watch *watch, const struct algo_call *call, struct algo_
 		if (watch->told)
 			*watch->told = (struct algo_notification){0};
 		after = watch->seen.health;
-		if (!health_follow_group(&watch->held.limit->health, &after, call, watch->held.now_ns))
+		if (!health_apply_group(&watch->held.limit->health, &after, call, watch->held.now_ns))
 			break;
 	} while (!enter(watch, &after, ALGO_BY_GROUP, out));
 	if (!out->allowed)
@@ -383,7 +384,7 @@ static void obey(struct watch *watch, const struct algo_call *call, struct algo_
 }
 
 /* While it is calm, a call needs a few cells, and little else. */
-static bool apply_calmly(struct held *held, const struct algo_call *call, struct algo_outcome *out,
+static bool apply_calmly(struct held *held, const struct algo_call *call, struct algo_decision *out,
                          uint64_t *until_ns)
 {
 	const struct row_state *at = &held->rows[0].at;
@@ -408,7 +409,7 @@ static bool apply_calmly(struct held *held, const struct algo_call *call, struct
 }
 
 __attribute__((noinline)) static uint64_t
-apply_watched(struct watch *watch, const struct algo_call *call, struct algo_outcome *out)
+apply_watched(struct watch *watch, const struct algo_call *call, struct algo_decision *out)
 {
 	uint64_t until_ns = 0;
 
@@ -416,9 +417,9 @@ apply_watched(struct watch *watch, const struct algo_call *call, struct algo_out
 	watch->lost_ns = 0;
 	watch->turned = 0;
 	memset(watch->turns, 0, sizeof watch->turns);
-	if (algo_op_asks(call->op)) {
+	if (algo_op_requests(call->op)) {
 		until_ns = acquire(watch, call, out);
-	} else if (algo_op_gives(call->op)) {
+	} else if (algo_op_releases(call->op)) {
 		out->remaining = out->reset_after_ns = 0;
 		give_back(watch, call, out);
 	} else if (call->op == ALGO_RESET) {
@@ -430,13 +431,13 @@ apply_watched(struct watch *watch, const struct algo_call *call, struct algo_out
 	}
 	out->phase = (uint8_t)(watch->turned > 0 ? watch->turns[watch->turned - 1].to
 	                                         : watch->seen.health.phase);
-	out->turned = watch->turned;
-	memcpy(out->turns, watch->turns, sizeof out->turns);
+	out->phase_change_count = watch->turned;
+	memcpy(out->phase_changes, watch->turns, sizeof out->phase_changes);
 	return until_ns;
 }
 
 uint64_t health_apply(const struct holder *holder, const struct algo_call *call,
-                      struct algo_outcome *out)
+                      struct algo_decision *out)
 {
 	struct watch watch;
 	uint64_t until_ns;
@@ -444,6 +445,6 @@ uint64_t health_apply(const struct holder *holder, const struct algo_call *call,
 	held_begin(&watch.held, holder);
 	if (apply_calmly(&watch.held, call, out, &until_ns))
 		return until_ns;
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	return apply_watched(&watch, call, out);
 }

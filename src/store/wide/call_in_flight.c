@@ -76,7 +76,7 @@ static void learn(struct flown *flown, struct estimate_report *report)
 {
 	struct estimate_change change = {.last = false};
 
-	if (estimate_draws(flown->held.limit->flying.method))
+	if (estimate_needs_draw(flown->held.limit->flying.method))
 		report->sample.draw = (uint16_t)draw_next();
 	while (!change.last && flown->head == FLYING_OPEN &&
 	       estimate_step(&flown->held.limit->flying, flown->seen.estimate, report, &change)) {
@@ -173,7 +173,7 @@ static void set_limits(struct flown *flown)
 }
 
 /* By the limits that were set. */
-static void explain(const struct flown *flown, struct algo_outcome *out)
+static void explain(const struct flown *flown, struct algo_decision *out)
 {
 	const struct row_state *at = &flown->held.rows[0].at;
 
@@ -184,7 +184,7 @@ static void explain(const struct flown *flown, struct algo_outcome *out)
 }
 
 /* How the key stands by what was last seen. */
-static void tell(struct flown *flown, struct algo_outcome *out)
+static void tell(struct flown *flown, struct algo_decision *out)
 {
 	set_limits(flown);
 	explain(flown, out);
@@ -201,7 +201,7 @@ static bool see(const struct flown *flown, unsigned priority)
 	if (flown->head != FLYING_OPEN || (priority == 0 && !flown->seen.has_priorities))
 		return true;
 	after = flown->seen.headroom;
-	if (!headroom_see(&after, priority, flown->held.now_ns))
+	if (!headroom_record_request(&after, priority, flown->held.now_ns))
 		return true;
 	flying_prefer(&flown->held.rows[0].at, &flown->seen, &after);
 	return false;
@@ -226,20 +226,20 @@ static void prefer(const struct flown *flown, unsigned priority, bool passed)
 	if (!flown->seen.has_priorities || flown->head != FLYING_OPEN || flown->limits.probes_all)
 		return;
 	after = flown->seen.headroom;
-	if (passed ? headroom_passed(&after, priority, flown->limits.ordinary, draw_next())
-	           : headroom_denied(&after, priority, flown->limits.ordinary, draw_next()))
+	if (passed ? headroom_record_pass(&after, priority, flown->limits.ordinary, draw_next())
+	           : headroom_record_denial(&after, priority, flown->limits.ordinary, draw_next()))
 		flying_prefer(&flown->held.rows[0].at, &flown->seen, &after);
 }
 
-static void refuse(struct flown *flown, bool takes, struct algo_outcome *out)
+static void refuse(struct flown *flown, bool takes, struct algo_decision *out)
 {
 	struct estimate_change change;
 
 	if (takes && flown->head == FLYING_OPEN &&
-	    estimate_deny(&flown->held.limit->flying, flown->seen.estimate, flown->cpu,
-	                  flown->held.now_ns, &change))
+	    estimate_record_denial(&flown->held.limit->flying, flown->seen.estimate, flown->cpu,
+	                           flown->held.now_ns, &change))
 		flying_learn(&flown->held.rows[0].at, &flown->seen, &change);
-	algo_outcome_deny(out, WEIR_REASON_OVER_LIMIT, flown->held.limit->retry_ns);
+	algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, flown->held.limit->retry_ns);
 	explain(flown, out);
 }
 
@@ -255,9 +255,9 @@ static bool is_kept(const struct flown *flown)
 	       flying_is_same_life(head, at->head) && held_is_newest(&flown->held);
 }
 
-static void no_room(const struct flown *flown, struct algo_outcome *out)
+static void no_room(const struct flown *flown, struct algo_decision *out)
 {
-	algo_outcome_full(flown->held.limit, out);
+	algo_decision_table_full(flown->held.limit, out);
 	out->quota = flown->limits.quota;
 }
 
@@ -303,7 +303,7 @@ static bool give(struct flown *flown, uint64_t *until_ns)
 }
 
 static uint64_t acquire(struct flown *flown, bool takes, unsigned priority,
-                        struct algo_outcome *out)
+                        struct algo_decision *out)
 {
 	uint64_t until_ns = 0;
 
@@ -406,7 +406,7 @@ RARE static void learn_foreign(struct flown *flown, const struct algo_call *call
 }
 
 /* Gives back a permit, or without a name the newest ones. */
-static void give_back(struct flown *flown, const struct algo_call *call, struct algo_outcome *out)
+static void give_back(struct flown *flown, const struct algo_call *call, struct algo_decision *out)
 {
 	uint64_t left = call->until_ns ? 0 : call->cost, taken;
 	bool given = call->cost > 0;
@@ -430,7 +430,7 @@ static void give_back(struct flown *flown, const struct algo_call *call, struct 
 }
 
 /* All that fly are forgotten with all that was measured; reports of before count no more. */
-RARE static void reset(struct flown *flown, struct algo_outcome *out)
+RARE static void reset(struct flown *flown, struct algo_decision *out)
 {
 	look(flown);
 	for (size_t i = 0; i < flown->held.count; i++) {
@@ -447,13 +447,13 @@ RARE static void reset(struct flown *flown, struct algo_outcome *out)
 }
 
 uint64_t flying_apply(const struct holder *holder, const struct algo_call *call,
-                      struct algo_outcome *out)
+                      struct algo_decision *out)
 {
 	struct flown flown;
 
 	held_begin(&flown.held, holder);
-	if (algo_op_asks(call->op))
-		return acquire(&flown, algo_takes(call), call->priority, out);
+	if (algo_op_requests(call->op))
+		return acquire(&flown, algo_consumes(call), call->priority, out);
 	if (call->op == ALGO_RESET)
 		reset(&flown, out);
 	else

@@ -88,7 +88,7 @@ static bool take_rest(const struct held *held, struct taken *taken, uint64_t cos
 }
 
 /* `fresh` of the places that are held now the look has not seen. */
-static uint64_t grant(struct view *view, uint64_t fresh, struct algo_outcome *out)
+static uint64_t grant(struct view *view, uint64_t fresh, struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->held.limit;
 
@@ -103,19 +103,19 @@ static bool has_room(const struct view *view, uint64_t cost, uint64_t own)
 	return sat_sub(view->use.held, own) + cost <= view->held.limit->places.max;
 }
 
-static void peek(struct view *view, const struct algo_call *call, struct algo_outcome *out)
+static void peek(struct view *view, const struct algo_call *call, struct algo_decision *out)
 {
 	do { /* a release in between may have made the room that was not found */
 		look(view);
 		out->allowed = has_room(view, u64_max(call->cost, 1), 0);
 	} while (!out->allowed && !held_is_unchanged(&view->held));
 	if (out->allowed && held_is_full(&view->held))
-		algo_outcome_full(view->held.limit, out);
+		algo_decision_table_full(view->held.limit, out);
 	else
 		places_explain(view->held.limit, &view->use, out);
 }
 
-static void release(struct view *view, struct places_release *release, struct algo_outcome *out)
+static void release(struct view *view, struct places_release *release, struct algo_decision *out)
 {
 	const struct held *held = &view->held;
 
@@ -127,7 +127,7 @@ static void release(struct view *view, struct places_release *release, struct al
 
 /* Of places without a permit. Apart, so that the other calls have no sample on the stack. */
 __attribute__((noinline)) static void release_newest(struct view *view, struct places_release *of,
-                                                     struct algo_outcome *out)
+                                                     struct algo_decision *out)
 {
 	struct newest newest;
 
@@ -139,7 +139,7 @@ __attribute__((noinline)) static void release_newest(struct view *view, struct p
 	release(view, of, out);
 }
 
-static void refund(struct view *view, const struct algo_call *call, struct algo_outcome *out)
+static void refund(struct view *view, const struct algo_call *call, struct algo_decision *out)
 {
 	bool resets = call->op == ALGO_RESET;
 	struct places_release of = {.match = {call->until_ns, places_word(call->permit), resets},
@@ -167,7 +167,7 @@ static enum held_kept fit(struct held *held)
 	return held_store(held, places_raise(limit, at->head, at->row.tag, held->now_ns));
 }
 
-static uint64_t acquire(struct view *view, const struct algo_call *call, struct algo_outcome *out)
+static uint64_t acquire(struct view *view, const struct algo_call *call, struct algo_decision *out)
 {
 	struct held *held = &view->held;
 	struct taken taken;
@@ -195,7 +195,7 @@ static uint64_t acquire(struct view *view, const struct algo_call *call, struct 
 		taken.place = places_make(held->limit, call, held->now_ns, at->row.tag);
 		kept = fit(held);
 		if (kept == HELD_NO_ROOM) {
-			algo_outcome_full(held->limit, out);
+			algo_decision_table_full(held->limit, out);
 			return 0;
 		}
 		missing = call->cost - taken.n;
@@ -205,14 +205,14 @@ static uint64_t acquire(struct view *view, const struct algo_call *call, struct 
 }
 
 uint64_t places_apply(const struct holder *holder, const struct algo_call *call,
-                      struct algo_outcome *out)
+                      struct algo_decision *out)
 {
 	struct view view;
 
 	held_begin(&view.held, holder);
-	if (algo_takes(call))
+	if (algo_consumes(call))
 		return acquire(&view, call, out);
-	if (algo_op_asks(call->op))
+	if (algo_op_requests(call->op))
 		peek(&view, call, out);
 	else if (call->op == ALGO_COUNT) /* a place ends where it is held */
 		out->remaining = out->reset_after_ns = 0;

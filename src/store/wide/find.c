@@ -27,7 +27,7 @@ static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, 
 	struct row row = wide_row(judge->wide, cell, cell_tag(head));
 	struct algo_call peek = {.op = ALGO_PEEK};
 	struct row_step on = *judge->on;
-	struct algo_outcome out;
+	struct algo_decision out;
 	struct row_change change;
 
 	on.call = &peek;

@@ -39,7 +39,7 @@ static void note(struct watch *watch, enum health_phase from, enum health_phase 
 {
 	if (from == to)
 		return;
-	if (watch->turned < ALGO_TURNS_MAX)
+	if (watch->turned < ALGO_PHASE_CHANGES_MAX)
 		watch->turns[watch->turned++].from = (uint8_t)from;
 	watch->turns[watch->turned - 1].to = (uint8_t)to;
 	watch->turns[watch->turned - 1].cause = (uint8_t)cause;
@@ -86,7 +86,7 @@ static bool judge(struct watch *watch, bool has_counted)
 	if (after.phase > HEALTH_RAMP)
 		return false;
 	health_rows_tally(watch, &tally);
-	cause = health_trips(&watch->held.limit->health, &tally);
+	cause = health_trip_cause(&watch->held.limit->health, &tally);
 	if (cause == ALGO_BY_NOTHING) {
 		if (has_counted && watch->held.count == 1 &&
 		    tally.calls >= watch->held.limit->health.minimum)

@@ -14,7 +14,7 @@ struct watch {
 	struct algo_notification *told; /* what a fleet is to be told, which decides; or NULL */
 	struct health_look seen;
 	uint64_t lost_ns; /* when permits were lost that this call has found; 0 if it has found none */
-	struct algo_turn turns[ALGO_TURNS_MAX]; /* that this call has made */
+	struct algo_phase_change turns[ALGO_PHASE_CHANGES_MAX]; /* that this call has made */
 	uint8_t turned;
 };
 

@@ -37,7 +37,7 @@ static bool find_narrower(const struct wide_state *newest, const struct store_ke
 
 /* By the narrower row as it is, which nobody grants on if it is closed. */
 static enum wide_carried peek(const struct wide_state *narrower, const struct row_step *on,
-                              struct algo_outcome *out)
+                              struct algo_decision *out)
 {
 	struct row_step there = *on;
 	struct row_change change;
@@ -84,7 +84,7 @@ static void copy(const struct wide_state *newest, const struct wide_state *narro
 }
 
 enum wide_carried wide_carry_log(struct wide_state *newest, const struct store_key *key,
-                                 const struct row_step *on, struct algo_outcome *out)
+                                 const struct row_step *on, struct algo_decision *out)
 {
 	enum wide_carried end = WIDE_AGAIN;
 	struct wide_state narrower;

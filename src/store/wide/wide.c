@@ -33,10 +33,10 @@ static void go_on(struct row_step *on, struct algo_call *rest, const struct row_
 
 /* `rest` is what a call has left to do. */
 static void say_what_was_given(const struct algo_call *asked, const struct algo_call *rest,
-                               struct algo_outcome *out)
+                               struct algo_decision *out)
 {
-	if (algo_op_gives(asked->op))
-		algo_outcome_refund(out, asked, rest->cost < asked->cost);
+	if (algo_op_releases(asked->op))
+		algo_decision_refund(out, asked, rest->cost < asked->cost);
 }
 
 /* Changes the cell, and then those of older slots that a refund goes on to. */
@@ -56,7 +56,7 @@ static bool change_cells(const struct wide_state *state, struct row_step *on,
 
 /* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
 static bool attempt_step(struct wide_state *state, struct row_step *on, struct algo_call *rest,
-                         struct algo_outcome *out, uint64_t *until_ns)
+                         struct algo_decision *out, uint64_t *until_ns)
 {
 	struct row_change change;
 
@@ -85,7 +85,7 @@ static bool attempt_step(struct wide_state *state, struct row_step *on, struct a
 
 /* The same, with the steps that go on under the same head: one that changes makes them end. */
 static bool attempt(struct wide_state *state, struct row_step *on, struct algo_call *rest,
-                    struct algo_outcome *out, uint64_t *until_ns)
+                    struct algo_decision *out, uint64_t *until_ns)
 {
 	bool done;
 
@@ -134,7 +134,7 @@ static inline bool is_own(const struct row_step *on)
 
 /* The functions below decide at once, for `on->head` as it is in `cell`. */
 static inline bool try_log(struct cell *cell, const struct row_step *on, uint64_t cost,
-                           struct algo_outcome *out, uint64_t *until_ns)
+                           struct algo_decision *out, uint64_t *until_ns)
 {
 	const struct row *row = on->row;
 	struct log_append append;
@@ -159,7 +159,7 @@ static void fetch_slots(const struct row *row)
 }
 
 /* From one slot to the next: all three swaps, of which whoever comes can do the rest. */
-static bool try_open(struct cell *cell, struct row_step *on, struct algo_outcome *out,
+static bool try_open(struct cell *cell, struct row_step *on, struct algo_decision *out,
                      uint64_t *until_ns)
 {
 	const struct row *row = on->row;
@@ -184,7 +184,7 @@ static bool try_open(struct cell *cell, struct row_step *on, struct algo_outcome
 
 __attribute__((flatten)) bool store_try_log(const struct algo_limit *limit,
                                             const struct store_key *key, uint64_t cost,
-                                            uint64_t now_ns, struct algo_outcome *out,
+                                            uint64_t now_ns, struct algo_decision *out,
                                             uint64_t *until_ns)
 {
 	struct row row = wide_row(key->wide, key->cell, table_tag(key->hash));
@@ -194,7 +194,7 @@ __attribute__((flatten)) bool store_try_log(const struct algo_limit *limit,
 }
 
 bool store_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
-                    uint64_t now_ns, struct algo_outcome *out, uint64_t *until_ns)
+                    uint64_t now_ns, struct algo_decision *out, uint64_t *until_ns)
 {
 	struct row row = wide_row(key->wide, key->cell, table_tag(key->hash));
 	struct algo_call call = {.cost = cost};
@@ -205,23 +205,23 @@ bool store_try_open(const struct algo_limit *limit, const struct store_key *key,
 
 /* A permit that is given back when its request ends may be in more than one head. */
 static uint64_t apply_reported(const struct holder *holder, const struct algo_call *call,
-                               struct algo_outcome *out)
+                               struct algo_decision *out)
 {
 	static uint64_t (*const apply[])(const struct holder *, const struct algo_call *,
-	                                 struct algo_outcome *) = {
+	                                 struct algo_decision *) = {
 	    [ALGO_ROWS_PLACES] = places_apply,
 	    [ALGO_ROWS_HEALTH] = health_apply,
 	    [ALGO_ROWS_ACCEPTS] = accepts_apply,
 	    [ALGO_ROWS_FLYING] = flying_apply,
 	};
 
-	algo_outcome_open(out);
+	algo_decision_allow(out);
 	return apply[(*holder->by)->rows](holder, call, out);
 }
 
 uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const struct store_key *key,
                     const struct algo_call *call, const struct algo_time *time,
-                    struct algo_outcome *out)
+                    struct algo_decision *out)
 {
 	struct wide_state state;
 	struct algo_call rest = *call;
@@ -258,7 +258,7 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const st
 			return until_ns;
 		}
 		if (wide_is_full(&state, on.now_ns)) {
-			algo_outcome_full(on.limit, out);
+			algo_decision_table_full(on.limit, out);
 			return 0;
 		}
 	}
@@ -266,7 +266,7 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const st
 
 uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit *limit,
                          const struct algo_call *call, const struct algo_time *time,
-                         struct algo_outcome *out)
+                         struct algo_decision *out)
 {
 	struct wide_state state = {.at = *alone};
 	struct algo_call rest = *call;

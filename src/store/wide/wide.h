@@ -55,7 +55,7 @@ enum wide_carried {
 
 /** Carries a log over from a narrower row of a former table, step by step. */
 enum wide_carried wide_carry_log(struct wide_state *newest, const struct store_key *key,
-                                 const struct row_step *on, struct algo_outcome *out);
+                                 const struct row_step *on, struct algo_decision *out);
 
 /* Whose records a call is on: those of a key in a store, or one header and row. */
 struct holder {
@@ -71,12 +71,12 @@ struct holder {
  * count of accepted requests, or a measured limit of those in flight.
  */
 uint64_t places_apply(const struct holder *holder, const struct algo_call *call,
-                      struct algo_outcome *out);
+                      struct algo_decision *out);
 uint64_t health_apply(const struct holder *holder, const struct algo_call *call,
-                      struct algo_outcome *out);
+                      struct algo_decision *out);
 uint64_t accepts_apply(const struct holder *holder, const struct algo_call *call,
-                       struct algo_outcome *out);
+                       struct algo_decision *out);
 uint64_t flying_apply(const struct holder *holder, const struct algo_call *call,
-                      struct algo_outcome *out);
+                      struct algo_decision *out);
 
 #endif

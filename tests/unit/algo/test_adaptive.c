@@ -148,7 +148,7 @@ static void timeouts_do_not_confirm_the_first_baseline(void **unused)
 		serve(overloaded(), 1);
 	for (uint8_t window = knee.window; (uint8_t)(knee.window - window) < 2;)
 		knee_sample(&knee, &usual, &timeout, knee.window);
-	assert_true(knee_is_guess(&knee));
+	assert_true(knee_baseline_is_guess(&knee));
 	while (knee.phase != KNEE_PROBE)
 		serve(overloaded(), 1);
 	assert_in_range(knee.limit * KNEE_ONE, 0, (knee.knee + KNEE_ONE) / 2); /* as deep as the first one is */
@@ -166,7 +166,7 @@ static void a_min_that_allows_no_probe_leaves_priorities_their_room(void **unuse
 		sample.in_flight = knee.limit;
 		sample.latency_ns = knee.limit * MEAN_NS / 10;
 		knee_sample(&knee, &bounds, &sample, knee.window);
-	} while (++answers <= 20 || (knee_is_guess(&knee) && answers < 40 * WINDOW));
+	} while (++answers <= 20 || (knee_baseline_is_guess(&knee) && answers < 40 * WINDOW));
 	assert_in_range(answers, 4 * KNEE_LEAST, 6 * WINDOW); /* two windows, a probe, one for all priorities */
 }
 

@@ -20,18 +20,18 @@ static void begin(struct weir_limit_options options)
 	state = (struct algo_state){0, 0};
 }
 
-static struct algo_outcome step(struct algo_state *on, uint64_t now_ns, enum algo_op op,
-                                uint64_t cost, uint64_t until_ns)
+static struct algo_decision step(struct algo_state *on, uint64_t now_ns, enum algo_op op,
+                                 uint64_t cost, uint64_t until_ns)
 {
 	struct algo_call call = {op, cost, until_ns};
 	struct algo_time time = {now_ns, 0};
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	algo_step(&limit, &call, &time, on, &out);
 	return out;
 }
 
-static struct algo_outcome call(enum algo_op op, uint64_t cost, uint64_t until_ns)
+static struct algo_decision call(enum algo_op op, uint64_t cost, uint64_t until_ns)
 {
 	return step(&state, NOW, op, cost, until_ns);
 }
@@ -216,7 +216,7 @@ static void a_cost_beyond_all_time_is_denied_and_not_taken_for_a_small_one(void 
 		acquired();
 		for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
 			struct algo_state before = state;
-			struct algo_outcome out = call(ALGO_ACQUIRE, costs[i], 0);
+			struct algo_decision out = call(ALGO_ACQUIRE, costs[i], 0);
 
 			assert_false(out.allowed);
 			assert_true(out.retry_after_ns > ALGO_HORIZON_NS);
@@ -255,7 +255,7 @@ static void who_would_not_wait_for_the_turn_is_denied_and_takes_none(void **unus
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct algo_call impatient = {.op = ALGO_PEEK, .cost = 3, .max_wait_ns = rows[i].max_wait_ns};
 		struct algo_time time = {NOW, 0};
-		struct algo_outcome out;
+		struct algo_decision out;
 		uint64_t until_ns;
 
 		begin((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .burst = 4});
@@ -277,7 +277,7 @@ static void who_waits_longer_than_the_limit_lets_him_is_denied_as_all(void **unu
 {
 	struct algo_call patient = {.op = ALGO_ACQUIRE, .cost = 1, .max_wait_ns = 3600 * NS_PER_S};
 	struct algo_time time = {NOW, 0};
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	(void)unused;
 	begin((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .burst = 1});

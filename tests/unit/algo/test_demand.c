@@ -71,7 +71,7 @@ static void it_is_that_of_a_model(void **unused)
 			model.newest = at_ns / DEMAND_PART_NS;
 		model.asked[model.count].part = model.newest;
 		model.asked[model.count++].priority = priority;
-		expect_same(demand_with(demand, priority, at_ns), model_demand(&model));
+		expect_same(demand_peek(demand, priority, at_ns), model_demand(&model));
 		if (draw_next() % 4) {
 			expect_same(demand_add(demand, priority, at_ns), model_demand(&model));
 		} else { /* it only asked */
@@ -89,7 +89,7 @@ static void a_clock_that_was_set_back_begins_anew(void **unused)
 	(void)unused;
 	for (int i = 0; i < 5; i++)
 		demand_add(demand, 3, NOW + NS_PER_DAY);
-	assert_int_equal(demand_with(demand, 3, NOW).calls[3], 1);
+	assert_int_equal(demand_peek(demand, 3, NOW).calls[3], 1);
 	assert_int_equal(demand_add(demand, 3, NOW).calls[3], 1);
 	assert_int_equal(demand_add(demand, 3, NOW + 10 * NS_PER_S).calls[3], 1);
 	demand_close(demand);
@@ -142,7 +142,7 @@ static void threads_lose_nothing(void **unused)
 		for (int i = 0; i < THREADS; i++)
 			pthread_join(threads[i], NULL);
 	}
-	all = demand_with(at.demand, 0, at.now_ns);
+	all = demand_peek(at.demand, 0, at.now_ns);
 	all.calls[0] -= 1 + PARTS;
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
 		assert_int_equal(all.calls[c], PARTS * THREADS * PER_PART / PRIORITY_CLASSES);

@@ -15,8 +15,8 @@
 static bool denied_beside(struct headroom *headroom, unsigned higher, unsigned lower,
                           uint64_t quota)
 {
-	headroom_passed(headroom, lower, quota, 1);
-	return headroom_denied(headroom, higher, quota, 1);
+	headroom_record_pass(headroom, lower, quota, 1);
+	return headroom_record_denial(headroom, higher, quota, 1);
 }
 
 static void only_a_class_above_one_that_asks_has_room(void **state)
@@ -24,16 +24,16 @@ static void only_a_class_above_one_that_asks_has_room(void **state)
 	struct headroom headroom = {{0}};
 
 	(void)state;
-	assert_true(headroom_see(&headroom, 3, NOW));
-	assert_false(headroom_see(&headroom, 3, NOW + 1));
-	assert_false(headroom_denied(&headroom, 3, 20, 0)); /* nobody below it asks */
-	assert_true(headroom_see(&headroom, 7, NOW));
+	assert_true(headroom_record_request(&headroom, 3, NOW));
+	assert_false(headroom_record_request(&headroom, 3, NOW + 1));
+	assert_false(headroom_record_denial(&headroom, 3, 20, 0)); /* nobody below it asks */
+	assert_true(headroom_record_request(&headroom, 7, NOW));
 	assert_true(denied_beside(&headroom, 3, 7, 20));
-	assert_int_equal(headroom_over(&headroom, 3, 20), HEADROOM_GROW);
-	assert_false(headroom_denied(&headroom, 7, 20, 0));
-	assert_int_equal(headroom_over(&headroom, 7, 20), 0);
-	assert_false(headroom_denied(&headroom, PRIORITY_LOWEST, 20, 0));
-	assert_int_equal(headroom_over(&headroom, 0, 20), 0); /* it was never denied */
+	assert_int_equal(headroom_extra(&headroom, 3, 20), HEADROOM_GROW);
+	assert_false(headroom_record_denial(&headroom, 7, 20, 0));
+	assert_int_equal(headroom_extra(&headroom, 7, 20), 0);
+	assert_false(headroom_record_denial(&headroom, PRIORITY_LOWEST, 20, 0));
+	assert_int_equal(headroom_extra(&headroom, 0, 20), 0); /* it was never denied */
 }
 
 static void room_ends_at_four_roots_of_the_limit(void **state)
@@ -42,17 +42,17 @@ static void room_ends_at_four_roots_of_the_limit(void **state)
 	unsigned fewer = 0;
 
 	(void)state;
-	headroom_see(&headroom, 0, NOW);
-	headroom_see(&headroom, 9, NOW);
+	headroom_record_request(&headroom, 0, NOW);
+	headroom_record_request(&headroom, 9, NOW);
 	for (unsigned i = 0; i < 20; i++)
 		denied_beside(&headroom, 0, 9, 101);
-	assert_int_equal(headroom_over(&headroom, 0, 101), 40);
-	assert_int_equal(headroom_over(&headroom, 0, 24), 16); /* the limit has fallen */
-	assert_int_equal(headroom_over(&headroom, 0, 4), 4);   /* at most twice the limit in all */
+	assert_int_equal(headroom_extra(&headroom, 0, 101), 40);
+	assert_int_equal(headroom_extra(&headroom, 0, 24), 16); /* the limit has fallen */
+	assert_int_equal(headroom_extra(&headroom, 0, 4), 4);   /* at most twice the limit in all */
 	for (uint64_t draw = 0; draw < 800; draw++)
-		fewer += headroom_passed(&headroom, 0, 101, draw);
+		fewer += headroom_record_pass(&headroom, 0, 101, draw);
 	assert_int_equal(fewer, 2);
-	assert_int_equal(headroom_over(&headroom, 0, 101), 38);
+	assert_int_equal(headroom_extra(&headroom, 0, 101), 38);
 }
 
 /* The class alone asks for more than there is: it would wait in every room. */
@@ -61,22 +61,23 @@ static void half_of_the_room_is_kept_where_no_lower_class_passes(void **state)
 	struct headroom headroom = {{0}};
 
 	(void)state;
-	headroom_see(&headroom, 0, NOW);
-	headroom_see(&headroom, 9, NOW);
+	headroom_record_request(&headroom, 0, NOW);
+	headroom_record_request(&headroom, 9, NOW);
 	for (unsigned i = 0; i < 4; i++)
 		denied_beside(&headroom, 0, 9, 20);
-	assert_int_equal(headroom_over(&headroom, 0, 20), 4 * HEADROOM_GROW);
+	assert_int_equal(headroom_extra(&headroom, 0, 20), 4 * HEADROOM_GROW);
 	for (uint64_t draw = 0; draw < 20 * HEADROOM_VAIN; draw++)
-		headroom_denied(&headroom, 0, 20, draw);
-	assert_int_equal(headroom_over(&headroom, 0, 20), 8); /* two roots */
+		headroom_record_denial(&headroom, 0, 20, draw);
+	assert_int_equal(headroom_extra(&headroom, 0, 20), 8); /* two roots */
 	headroom = (struct headroom){{0}};
-	headroom_see(&headroom, 0, NOW);
-	headroom_see(&headroom, 9, NOW);
-	assert_true(headroom_denied(&headroom, 0, 20, 1)); /* they passed before this class asked */
-	assert_int_equal(headroom_over(&headroom, 0, 20), 1);
+	headroom_record_request(&headroom, 0, NOW);
+	headroom_record_request(&headroom, 9, NOW);
+	assert_true(
+	    headroom_record_denial(&headroom, 0, 20, 1)); /* they passed before this class asked */
+	assert_int_equal(headroom_extra(&headroom, 0, 20), 1);
 	for (uint64_t draw = 0; draw < 20; draw++)
-		headroom_denied(&headroom, 0, 20, draw);
-	assert_int_equal(headroom_over(&headroom, 0, 20), 8);
+		headroom_record_denial(&headroom, 0, 20, draw);
+	assert_int_equal(headroom_extra(&headroom, 0, 20), 8);
 }
 
 static void a_probe_denies_lower_classes_first(void **state)
@@ -86,8 +87,8 @@ static void a_probe_denies_lower_classes_first(void **state)
 
 	(void)state;
 	assert_int_equal(headroom_quota(&headroom, 0, &limits), 18); /* no priorities */
-	headroom_see(&headroom, 2, NOW);
-	headroom_see(&headroom, 9, NOW);
+	headroom_record_request(&headroom, 2, NOW);
+	headroom_record_request(&headroom, 9, NOW);
 	denied_beside(&headroom, 2, 9, 24);
 	denied_beside(&headroom, 2, 9, 24);
 	assert_int_equal(headroom_quota(&headroom, 2, &limits), 24 + 2 * HEADROOM_GROW);
@@ -108,22 +109,22 @@ static void room_is_gone_when_a_class_does_not_ask_for_ten_seconds(void **state)
 	struct headroom headroom = {{0}};
 
 	(void)state;
-	headroom_see(&headroom, 1, NOW);
-	headroom_see(&headroom, 5, NOW);
+	headroom_record_request(&headroom, 1, NOW);
+	headroom_record_request(&headroom, 5, NOW);
 	denied_beside(&headroom, 1, 5, 20);
 	/* Those below it are away: it has no more than they would. */
-	assert_true(headroom_see(&headroom, 1, NOW + 9 * NS_PER_S));
-	assert_int_equal(headroom_over(&headroom, 1, 20), HEADROOM_GROW);
-	assert_true(headroom_see(&headroom, 1, NOW + 10 * NS_PER_S));
-	assert_int_equal(headroom_over(&headroom, 1, 20), 0);
+	assert_true(headroom_record_request(&headroom, 1, NOW + 9 * NS_PER_S));
+	assert_int_equal(headroom_extra(&headroom, 1, 20), HEADROOM_GROW);
+	assert_true(headroom_record_request(&headroom, 1, NOW + 10 * NS_PER_S));
+	assert_int_equal(headroom_extra(&headroom, 1, 20), 0);
 	/* They are back, and it has what it had. */
-	assert_true(headroom_see(&headroom, 5, NOW + 12 * NS_PER_S));
-	assert_int_equal(headroom_over(&headroom, 1, 20), HEADROOM_GROW);
+	assert_true(headroom_record_request(&headroom, 5, NOW + 12 * NS_PER_S));
+	assert_int_equal(headroom_extra(&headroom, 1, 20), HEADROOM_GROW);
 	/* It was away itself. */
-	assert_true(headroom_see(&headroom, 5, NOW + 21 * NS_PER_S));
-	assert_int_equal(headroom_over(&headroom, 1, 20), 0);
-	assert_true(headroom_see(&headroom, 1, NOW + 22 * NS_PER_S));
-	assert_int_equal(headroom_over(&headroom, 1, 20), 0);
+	assert_true(headroom_record_request(&headroom, 5, NOW + 21 * NS_PER_S));
+	assert_int_equal(headroom_extra(&headroom, 1, 20), 0);
+	assert_true(headroom_record_request(&headroom, 1, NOW + 22 * NS_PER_S));
+	assert_int_equal(headroom_extra(&headroom, 1, 20), 0);
 }
 
 static void a_clock_that_lags_a_little_changes_nothing(void **state)
@@ -131,13 +132,13 @@ static void a_clock_that_lags_a_little_changes_nothing(void **state)
 	struct headroom headroom = {{0}};
 
 	(void)state;
-	headroom_see(&headroom, 0, NOW);
-	headroom_see(&headroom, 9, NOW);
+	headroom_record_request(&headroom, 0, NOW);
+	headroom_record_request(&headroom, 9, NOW);
 	denied_beside(&headroom, 0, 9, 20);
 	for (uint64_t s = 1; s < HEADROOM_S; s++)
-		assert_false(headroom_see(&headroom, 0, NOW - s * NS_PER_S));
-	assert_true(headroom_see(&headroom, 0, NOW - 100 * NS_PER_S)); /* it was set back */
-	assert_int_equal(headroom_over(&headroom, 0, 20), 0);
+		assert_false(headroom_record_request(&headroom, 0, NOW - s * NS_PER_S));
+	assert_true(headroom_record_request(&headroom, 0, NOW - 100 * NS_PER_S)); /* it was set back */
+	assert_int_equal(headroom_extra(&headroom, 0, 20), 0);
 }
 
 int main(void)

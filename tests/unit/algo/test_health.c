@@ -29,17 +29,17 @@ static struct health_params *begin(void)
 	return &limit.health;
 }
 
-static struct algo_outcome ask_drawing(uint64_t now_ns, uint64_t draw, uint64_t in_flight)
+static struct algo_decision ask_drawing(uint64_t now_ns, uint64_t draw, uint64_t in_flight)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	health = health_at(&limit.health, &health, now_ns);
-	health_ask(&limit, &health, now_ns,
-	           &(struct health_request){.draw = &draw, .in_flight = in_flight}, &out);
+	health_decide(&limit, &health, now_ns,
+	              &(struct health_request){.draw = &draw, .in_flight = in_flight}, &out);
 	return out;
 }
 
-static struct algo_outcome ask(uint64_t now_ns)
+static struct algo_decision ask(uint64_t now_ns)
 {
 	return ask_drawing(now_ns, least, 0);
 }
@@ -54,11 +54,11 @@ static void it_opens_at_the_rate_and_not_below_the_minimum(void **unused)
 	const struct health_params *params = begin();
 
 	(void)unused;
-	assert_false(health_trips(params, &(struct health_tally){19, 19, 0}));
-	assert_true(health_trips(params, &(struct health_tally){20, 10, 0}));
-	assert_false(health_trips(params, &(struct health_tally){21, 10, 0}));
-	assert_false(health_trips(params, &(struct health_tally){20, 0, 20})); /* none is slow */
-	assert_false(health_trips(params, &(struct health_tally){0, 0, 0}));
+	assert_false(health_trip_cause(params, &(struct health_tally){19, 19, 0}));
+	assert_true(health_trip_cause(params, &(struct health_tally){20, 10, 0}));
+	assert_false(health_trip_cause(params, &(struct health_tally){21, 10, 0}));
+	assert_false(health_trip_cause(params, &(struct health_tally){20, 0, 20})); /* none is slow */
+	assert_false(health_trip_cause(params, &(struct health_tally){0, 0, 0}));
 }
 
 static void slow_calls_open_it(void **unused)
@@ -70,13 +70,13 @@ static void slow_calls_open_it(void **unused)
 	params->slow_percent = 80;
 	assert_true(health_result_of(params, WEIR_OUTCOME_SUCCESS, NS_PER_S + 1).slow);
 	assert_false(health_result_of(params, WEIR_OUTCOME_SUCCESS, NS_PER_S).slow);
-	assert_true(health_trips(params, &(struct health_tally){20, 0, 16}));
-	assert_false(health_trips(params, &(struct health_tally){20, 0, 15}));
+	assert_true(health_trip_cause(params, &(struct health_tally){20, 0, 16}));
+	assert_false(health_trip_cause(params, &(struct health_tally){20, 0, 15}));
 }
 
 static void open_says_when_it_lets_a_probe_pass(void **unused)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	(void)unused;
 	begin();
@@ -192,7 +192,7 @@ static void probes_may_be_judged_together(void **unused)
 
 static void the_bulkhead_refuses_for_its_own_reason(void **unused)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	(void)unused;
 	begin()->max_concurrent = 3;

@@ -33,11 +33,11 @@ static struct weir_limit_options least(const struct algorithm *algorithm)
 static void give(const struct algo_parameter *row, struct weir_limit_options *options)
 {
 	if (row->type == ALGO_DECIMAL)
-		*(double *)parameter_place(row, options) = 0.5;
+		*(double *)parameter_writable(row, options) = 0.5;
 	else if (row->type == ALGO_TEXT)
 		options->timezone = "UTC";
 	else
-		*(unsigned char *)parameter_place(row, options) = 1;
+		*(unsigned char *)parameter_writable(row, options) = 1;
 }
 
 static const struct algo_parameter *own(const struct algorithm *algorithm,
@@ -83,7 +83,7 @@ static void every_value_of_the_enumeration_has_its_description(void **state)
 		assert_string_equal(words[n].name, algorithm_of(n)->name);
 		assert_non_null(algorithm_of(n)->init);
 		assert_int_equal(algorithm_of(n)->step == NULL, algorithm_of(n)->rows != ALGO_ROWS_NONE);
-		assert_int_equal(algorithm_of(n)->note == NULL, algorithm_of(n)->convert == NULL);
+		assert_int_equal(algorithm_of(n)->layout == NULL, algorithm_of(n)->convert == NULL);
 		assert_non_null(algorithm_listed(n));
 	}
 	assert_null(words[n].name);
@@ -100,7 +100,7 @@ static void what_is_required_is_enough_and_needed(void **state)
 		for (const struct algo_parameter *row = algorithm_of(i)->parameters; row->name; row++) {
 			if (!row->required || row->type == ALGO_DECIMAL)
 				continue;
-			memset(parameter_place(row, &options), 0, row->size);
+			memset(parameter_writable(row, &options), 0, row->size);
 			assert_status(&options, WEIR_ERANGE, row->name);
 			options = least(algorithm_of(i));
 		}
@@ -163,7 +163,7 @@ static void numbers_are_taken_to_the_ends_of_their_range(void **state)
 			assert_taken(options);
 			parameter_set(row, row->max + 1, &options);
 			assert_status(&options, WEIR_ERANGE, row->name);
-			memcpy(parameter_place(row, &options), &zero, row->size);
+			memcpy(parameter_writable(row, &options), &zero, row->size);
 			if (row->min == 0 && row->otherwise != 0)
 				assert_taken(options);
 			else

@@ -26,7 +26,7 @@ static bool passes(enum algo_op op, unsigned priority, uint64_t draw, uint64_t n
 	struct algo_call call = {.op = op, .cost = 1, .draw = draw, .priority = (uint8_t)priority};
 	struct algo_time time = {now_ns, 0};
 	struct algo_state none = {0};
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	algo_step(&limit, &call, &time, &none, &out);
 	assert_int_equal(out.allowed ? WEIR_REASON_OK : WEIR_REASON_SHED, out.reason);

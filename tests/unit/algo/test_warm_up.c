@@ -26,17 +26,17 @@ static void begin(struct weir_limit_options options)
 	state = (struct algo_state){0, 0};
 }
 
-static struct algo_outcome call(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns)
+static struct algo_decision call(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64_t now_ns)
 {
 	struct algo_call call = {.op = op, .cost = cost, .until_ns = until_ns};
 	struct algo_time time = {now_ns, 0};
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	algo_step(&limit, &call, &time, &state, &out);
 	return out;
 }
 
-static struct algo_outcome acquire(uint64_t cost, uint64_t now_ns)
+static struct algo_decision acquire(uint64_t cost, uint64_t now_ns)
 {
 	return call(ALGO_ACQUIRE, cost, 0, now_ns);
 }
@@ -75,7 +75,7 @@ static void a_turn_that_took_the_last_stored_permits_is_given_back_whole(void **
 {
 	struct weir_limit_options slow = usual;
 	struct algo_state first, second;
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	(void)unused;
 	slow.rate = (struct weir_rate){100, 1, WEIR_UNIT_DAY};
@@ -161,7 +161,7 @@ static void the_later_of_two_bounds_is_told(void **unused)
 {
 	struct algo_call hasty = {.op = ALGO_ACQUIRE, .cost = 1, .max_wait_ns = WEIR_ZERO};
 	struct algo_time time = {NOW, 0};
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	(void)unused;
 	begin(usual);
@@ -176,7 +176,7 @@ static void the_later_of_two_bounds_is_told(void **unused)
 static void a_clock_that_was_set_back_locks_no_key(void **unused)
 {
 	uint64_t then = NOW - 30 * NS_PER_DAY;
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	(void)unused;
 	begin(usual);
@@ -221,7 +221,7 @@ static void any_state_is_decided_by(void **unused)
 /* To other parameters, and back. */
 static void changed_to(struct weir_limit_options options, uint64_t now_ns)
 {
-	struct algo_note note = limit.algorithm->note(&limit);
+	struct algo_layout note = limit.algorithm->layout(&limit);
 
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
 	state = limit.algorithm->convert(&limit, &note, now_ns, now_ns, state).cut;

@@ -125,7 +125,7 @@ static void submit(struct store_client *client, struct store_operation *chain)
 static const struct store_kind kind = {submit};
 
 static uint64_t carry_out(struct store *states, const struct store_operation *job, enum algo_op op,
-                          struct algo_outcome *outcome)
+                          struct algo_decision *outcome)
 {
 	struct store_step step = job->step;
 	const struct algo_limit *by = step.limit;
@@ -153,7 +153,7 @@ static void fail_step(struct scene *s, struct later *later, struct store_operati
 {
 	enum algo_op op = job->step.call.op;
 	bool is_done = draw(seed, 2) == 0;
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
 	job->status = WEIR_ESTORE;
 	if (is_done)
@@ -390,7 +390,7 @@ static uint64_t in_use(const struct scene *s, const struct weir_limit *limit, st
                        size_t key)
 {
 	struct store_operation peek = {.step = {.limit = &limit->algo, .at = moment_given(NOW)}};
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
 	if (!limit)
 		return 0;

@@ -74,7 +74,7 @@ static void what_a_limit_of_slots_has_is_not_asked_of_others(void **state)
 
 		assert_int_equal(algo_limit_init(&before, &pairs[i][0], NULL), 0);
 		assert_int_equal(algo_limit_init(&after, &pairs[i][1], NULL), 0);
-		algo_succeed(&before, &after);
+		algo_hand_over(&before, &after);
 		assert_int_equal(after.generation, 0);
 		algo_limit_free(&before);
 		algo_limit_free(&after);

@@ -134,7 +134,7 @@ static inline struct store_operation ask_op(struct scene *s, enum algo_op op, ui
 	return one.operation;
 }
 
-static inline struct algo_outcome acquire(struct scene *s, uint64_t cost)
+static inline struct algo_decision acquire(struct scene *s, uint64_t cost)
 {
 	return ask_op(s, ALGO_ACQUIRE, cost).outcome;
 }

@@ -108,7 +108,7 @@ enum command_end command_read(struct redis_command *const *steps, size_t n, size
 		return out->end = COMMAND_AGAIN;
 	items = reply->items[i + 1].items;
 	for (int64_t k = 0; k < step->repeat; k++) {
-		out->outcomes[k] = (struct algo_outcome){
+		out->outcomes[k] = (struct algo_decision){
 		    .allowed = k < items[0].integer,
 		    .remaining = (uint64_t)items[1].integer,
 		    .retry_after_ns = k < items[0].integer ? 0 : NS_PER_S,

@@ -64,7 +64,7 @@ static bool same(const struct algo_limit *limit, const char *text, uint64_t now_
 	struct redis_command step = step_of(limit, "key", now_ns);
 	struct algo_time time = algo_time_at(limit, step.at);
 	struct buffer expected = {0};
-	struct algo_outcome out;
+	struct algo_decision out;
 	struct value value;
 
 	set(text);
@@ -288,7 +288,7 @@ static void expect_ends(const struct algo_limit *limit, const char *const *texts
 		struct moment at = moment_given(NOW_NS);
 		struct algo_time time = algo_time_at(limit, at);
 		struct algo_call call = {.op = ALGO_ACQUIRE, .cost = 1};
-		struct algo_outcome out;
+		struct algo_decision out;
 		struct value value;
 
 		if (value_read(limit, slice_of(texts[i] ? texts[i] : ""), 2, &value) == VALUE_OTHER)

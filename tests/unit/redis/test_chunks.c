@@ -115,14 +115,14 @@ static void fail_run(const struct run *run, const char *what)
 
 static bool is_bucket(const struct run *run)
 {
-	return algo_steps_by(&run->limit, bucket_step);
+	return algo_has_step(&run->limit, bucket_step);
 }
 
-static struct algo_outcome exact_step(struct run *run, enum algo_op op, uint64_t cost)
+static struct algo_decision exact_step(struct run *run, enum algo_op op, uint64_t cost)
 {
 	const struct algo_call call = {.op = op, .cost = cost};
 	struct algo_time time = algo_time_at(&run->limit, moment_given(run->now_ns));
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	algo_step(&run->limit, &call, &time, &run->exact, &out);
 	return out;

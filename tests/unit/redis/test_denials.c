@@ -34,7 +34,7 @@ static uint64_t known(const struct scene *s)
 static void a_denied_key_is_not_asked_for_until_it_may_pass(void **state)
 {
 	struct scene *s = begin();
-	struct algo_outcome first, out;
+	struct algo_decision first, out;
 	uint64_t steps;
 
 	(void)state;
@@ -69,7 +69,7 @@ static void what_remains_grows_while_a_large_request_is_denied(void **state)
 	(void)state;
 	assert_true(acquire(s, 4).allowed);
 	for (uint64_t ms = 0; ms < 300; ms += 50) {
-		struct algo_outcome here, there;
+		struct algo_decision here, there;
 
 		s->now_ns = NOW + ms * NS_PER_MS;
 		here = acquire(s, 4);
@@ -187,7 +187,7 @@ static void a_chain_is_denied_by_what_is_known_of_one(void **state)
 	end(s);
 }
 
-static struct algo_outcome explain(struct scene *s)
+static struct algo_decision explain(struct scene *s)
 {
 	struct one one;
 
@@ -355,7 +355,7 @@ static void what_was_asked_for_before_a_refund_is_not_kept(void **state)
 	struct denials *denied = denials_open();
 	struct cache_name question;
 	struct algo_limit limit;
-	struct algo_outcome out;
+	struct algo_decision out;
 	uint32_t before;
 
 	(void)state;
@@ -378,7 +378,7 @@ static void many_denials_take_no_more_memory(void **state)
 	const struct algo_call call = {.cost = 1};
 	struct denials *denied = denials_open();
 	struct algo_limit limit;
-	struct algo_outcome out;
+	struct algo_decision out;
 	size_t kept = 0;
 
 	(void)state;
@@ -416,7 +416,7 @@ static void *read_all(void *context)
 
 	for (uint64_t i = 0; !race->ends || found == 0; i++) {
 		struct cache_name question = denials_name(&race->limit, &call, 1 + i % 8);
-		struct algo_outcome out;
+		struct algo_decision out;
 
 		if (!denials_find(race->denied, &race->limit, &call, &question, 0, &out))
 			continue;

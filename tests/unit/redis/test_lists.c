@@ -100,7 +100,7 @@ static void expect_state(void)
 }
 
 /* The same at both. Returns the last outcome at Redis; names are in `ends`. */
-static const struct algo_outcome *step(struct algo_call call, uint32_t repeat)
+static const struct algo_decision *step(struct algo_call call, uint32_t repeat)
 {
 	struct redis_command at_redis = {.limit = &both.limit,
 	                                 .key = SLICE("key"),
@@ -116,8 +116,8 @@ static const struct algo_outcome *step(struct algo_call call, uint32_t repeat)
 	expect_number("end", ends[0].end, COMMAND_DONE);
 	expect_number("calls", real.calls - calls, 1);
 	for (uint32_t i = 0; i < repeat; i++) {
-		const struct algo_outcome *found = &ends[0].outcomes[i];
-		struct algo_outcome expected;
+		const struct algo_decision *found = &ends[0].outcomes[i];
+		struct algo_decision expected;
 		uint64_t name = uses_step(&both.limit, &call, &time, &both.twin.uses, &expected);
 
 		if (call.op == ALGO_RESET && both.limit.rows == ALGO_ROWS_PLACES) /* the key is deleted */
@@ -144,7 +144,7 @@ static bool give_back(uint64_t cost, uint64_t name, uint64_t permit)
 	    ->allowed;
 }
 
-static const struct algo_outcome *peek(uint64_t cost)
+static const struct algo_decision *peek(uint64_t cost)
 {
 	return step((struct algo_call){ALGO_PEEK, cost}, 1);
 }

@@ -52,7 +52,7 @@ static void begin(uint64_t max)
 static void expect_same(const struct algo_call *call, const struct command_result *end)
 {
 	struct algo_time time = algo_time_at(&both.limit, moment_given(both.now_ns));
-	struct algo_outcome expected;
+	struct algo_decision expected;
 
 	uses_step(&both.limit, call, &time, &both.twin.uses, &expected);
 	assert_int_equal(end->end, COMMAND_DONE);

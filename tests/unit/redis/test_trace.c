@@ -139,7 +139,7 @@ struct twin {
 /* Whether a value that was written under one of them has another head than those of the other. */
 static bool heads_differ(const struct algo_limit *one, const struct algo_limit *other)
 {
-	struct algo_note a = one->algorithm->note(one), b = other->algorithm->note(other);
+	struct algo_layout a = one->algorithm->layout(one), b = other->algorithm->layout(other);
 
 	return !one->is_adhoc && (a.first != b.first || a.second != b.second);
 }
@@ -167,24 +167,24 @@ static uint64_t drawn(uint64_t most)
 /* What a cut hides is not forgotten: nothing passes, or comes back. */
 static void twin_hidden(const struct algo_limit *limit, const struct algo_call *call,
                         const struct algo_time *time, uint64_t hidden_ns, struct algo_state *word,
-                        struct algo_outcome *out)
+                        struct algo_decision *out)
 {
 	struct algo_call none = *call;
 
-	if (!algo_steps_by(limit, bucket_step))
+	if (!algo_has_step(limit, bucket_step))
 		hidden_ns = 0;
 	if (call->op == ALGO_REFUND)
 		none.cost = 0;
 	algo_step(limit, &none, time, word, out);
 	out->reset_after_ns += hidden_ns;
 	if (call->op == ALGO_REFUND)
-		algo_outcome_refund(out, call, false);
+		algo_decision_refund(out, call, false);
 	else
 		out->retry_after_ns += hidden_ns;
 }
 
 static uint64_t twin_step(struct trace *trace, struct twin *twin, const struct algo_call *call,
-                          struct algo_outcome *out)
+                          struct algo_decision *out)
 {
 	const struct algo_limit *limit = &trace->limits[trace->limit];
 	struct algo_time time = algo_time_at(limit, moment_given(trace->now_ns));
@@ -203,7 +203,7 @@ static uint64_t twin_step(struct trace *trace, struct twin *twin, const struct a
 	word = twin->value.word;
 	if (limit->algorithm->convert && heads_differ(&trace->limits[twin->limit], limit) &&
 	    call->op != ALGO_RESET && word.until_ns > trace->now_ns) {
-		struct algo_note from = limit->algorithm->note(&trace->limits[twin->limit]);
+		struct algo_layout from = limit->algorithm->layout(&trace->limits[twin->limit]);
 
 		former_ns = former_ns ? former_ns : word.until_ns;
 		hidden_ns = algo_convert_now(limit, &from, trace->now_ns, &word);
@@ -222,7 +222,7 @@ static uint64_t twin_step(struct trace *trace, struct twin *twin, const struct a
 		return 0;
 	if (!changed && (!converts || call->op != ALGO_ACQUIRE))
 		return 0;
-	twin->former_ns = changed || algo_steps_by(limit, bucket_step) ? 0 : former_ns;
+	twin->former_ns = changed || algo_has_step(limit, bucket_step) ? 0 : former_ns;
 	twin->limit = trace->limit;
 	twin->value.word = word;
 	return word.until_ns;
@@ -238,8 +238,8 @@ static void expect_number(const struct trace *trace, const char *what, uint64_t 
 	fail();
 }
 
-static void expect_outcome(const struct trace *trace, const struct algo_outcome *found,
-                           const struct algo_outcome *expected)
+static void expect_outcome(const struct trace *trace, const struct algo_decision *found,
+                           const struct algo_decision *expected)
 {
 	expect_number(trace, "allowed", found->allowed, expected->allowed);
 	expect_number(trace, "reason", found->reason, expected->reason);
@@ -321,7 +321,7 @@ static struct algo_call a_call(const struct trace *trace, const struct taken *na
 	} else if (call.op == ALGO_ACQUIRE && drawn(1) == 0) {
 		call.permit = 1 + drawn(9);
 	}
-	if (limit->paced && algo_op_asks(call.op) && drawn(3) == 0)
+	if (limit->paced && algo_op_requests(call.op) && drawn(3) == 0)
 		call.max_wait_ns = drawn(2) == 0 ? WEIR_ZERO : drawn(NS_PER_S);
 	if (limit->rows == ALGO_ROWS_LOG && drawn(3) == 0)
 		call.op = algo_op_replacing(call.op);
@@ -363,11 +363,11 @@ static void steps_both(struct trace *trace, struct taken *names, size_t n)
 
 		expect_number(trace, "end", ends[i].end, COMMAND_DONE);
 		for (uint32_t k = 0; k < steps[i].repeat; k++) {
-			struct algo_outcome expected;
+			struct algo_decision expected;
 			uint64_t name_ns = twin_step(trace, twin, &steps[i].call, &expected);
 
 			expect_outcome(trace, &ends[i].outcomes[k], &expected);
-			if (name_ns && expected.allowed && algo_op_takes(steps[i].call.op)) {
+			if (name_ns && expected.allowed && algo_op_consumes(steps[i].call.op)) {
 				expect_number(trace, "name", ends[i].until_ns[k], name_ns);
 				names[drawn(NAMES - 1)] = (struct taken){name_ns, steps[i].call.permit};
 			}
@@ -460,7 +460,7 @@ static void groups_are_all_or_nothing(void **state)
 			now_ns -= now_ns % 1000;
 		for (size_t i = 0; i < N; i++) {
 			struct algo_call peek = {.op = ALGO_PEEK, .cost = 1};
-			struct algo_outcome out;
+			struct algo_decision out;
 
 			if (drawn(3) != 0)
 				continue;
@@ -485,7 +485,7 @@ static void groups_are_all_or_nothing(void **state)
 			struct algo_call call = {.op = all ? ALGO_ACQUIRE : ALGO_PEEK, .cost = 1};
 			struct trace trace = {.kind = &kinds[of[k]], .limits = {limits[of[k]]},
 			                      .now_ns = now_ns, .line = round};
-			struct algo_outcome out;
+			struct algo_decision out;
 
 			twin_step(&trace, &twins[of[k]], &call, &out);
 			if (all || out.allowed)

@@ -47,8 +47,8 @@ static struct algo_limit limit_of(struct weir_limit_options options)
 	return limit;
 }
 
-static const struct algo_outcome *take_at(const struct algo_limit *limit, const char *key,
-                                          uint64_t cost, struct moment at)
+static const struct algo_decision *take_at(const struct algo_limit *limit, const char *key,
+                                           uint64_t cost, struct moment at)
 {
 	struct redis_command step = {.limit = limit,
 	                             .key = slice_of(key),
@@ -61,8 +61,8 @@ static const struct algo_outcome *take_at(const struct algo_limit *limit, const 
 	return &ends[0].outcomes[0];
 }
 
-static const struct algo_outcome *take(const struct algo_limit *limit, const char *key,
-                                       uint64_t cost)
+static const struct algo_decision *take(const struct algo_limit *limit, const char *key,
+                                        uint64_t cost)
 {
 	return take_at(limit, key, cost, now());
 }
@@ -336,8 +336,8 @@ static void a_burst_that_is_lowered_and_raised_again_grants_no_more(void **state
 }
 
 /* A window that is not the calendar's is no reason to give back to it, whatever our clock says. */
-static struct algo_outcome warm_step(const struct algo_limit *limit, struct algo_call call,
-                                     uint64_t now_ns)
+static struct algo_decision warm_step(const struct algo_limit *limit, struct algo_call call,
+                                      uint64_t now_ns)
 {
 	struct redis_command step = {.limit = limit,
 	                             .key = SLICE("key"),

@@ -23,7 +23,7 @@
 
 struct state {
 	struct algo_limit limit;
-	struct algo_outcome out;
+	struct algo_decision out;
 	struct cell head, row[CELLS];
 	unsigned width; /* of the row: what the limits so far have needed at most */
 	uint64_t until_ns; /* that the last call left */
@@ -54,7 +54,7 @@ static inline void again(enum weir_algorithm algorithm, uint64_t count, uint64_t
 	                                                                                         : 0};
 
 	assert_int_equal(algo_limit_init(next, &options, NULL), WEIR_OK);
-	algo_succeed(&before, next);
+	algo_hand_over(&before, next);
 	state.width = (unsigned)u64_max(state.width, next->width);
 }
 
@@ -62,7 +62,7 @@ static inline void again(enum weir_algorithm algorithm, uint64_t count, uint64_t
 static void agree_at_once(const struct algo_call *call, uint64_t now_ns,
                           const struct row_change *change)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 	struct cell after;
 
 	if (call->op != ALGO_ACQUIRE || !state.limit.head_has_sum ||
@@ -76,7 +76,7 @@ static void agree_at_once(const struct algo_call *call, uint64_t now_ns,
 	at_once++;
 }
 
-static void same_outcome(const struct algo_outcome *out)
+static void same_outcome(const struct algo_decision *out)
 {
 	assert_int_equal(out->allowed, state.out.allowed);
 	assert_int_equal(out->reason, state.out.reason);
@@ -103,7 +103,7 @@ static void same_change(const struct row_change *change, const struct row_change
 static void agree_to_open(const struct row_step *on, const struct row_change *step, bool *opening)
 {
 	struct row_change change = {.want = ROW_WANT_HEAD};
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	if (on->call->op != ALGO_ACQUIRE || !state.limit.head_has_sum || on->call->cost == 0)
 		return;
@@ -124,7 +124,7 @@ static void agree_to_open(const struct row_step *on, const struct row_change *st
 
 static void agree_to_append(const struct row_step *on, const struct row_change *step)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 	struct log_append append;
 
 	if (on->call->op != ALGO_ACQUIRE || state.limit.rows != ALGO_ROWS_LOG ||

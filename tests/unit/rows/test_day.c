@@ -27,7 +27,7 @@ struct state {
 
 static struct algo_limit limit;
 static struct state state;
-static struct algo_outcome out;
+static struct algo_decision out;
 static uint64_t name_ns; /* that the last call left */
 static uint64_t first_day_ns = NS_PER_DAY; /* how long DAY is */
 
@@ -56,7 +56,7 @@ static struct algo_time at(uint64_t now_ns)
 }
 
 static void step(struct state *on, const struct algo_call *call, uint64_t now_ns, struct cell head,
-                 struct algo_outcome *to, struct row_change *change)
+                 struct algo_decision *to, struct row_change *change)
 {
 	struct row row = {on->row, CELLS, TAG, true};
 	struct algo_time time = at(now_ns);
@@ -189,7 +189,7 @@ struct caller {
 	enum { READ, STEP, LOOK, SWAP, DONE } next;
 	struct cell head;
 	struct row_change change;
-	struct algo_outcome out;
+	struct algo_decision out;
 };
 
 struct meeting {
@@ -365,7 +365,7 @@ static void who_lags_behind_a_window_does_not_end_it_earlier(void **unused)
 {
 	struct algo_call acquire = {.op = ALGO_ACQUIRE, .cost = 1};
 	struct row_change change;
-	struct algo_outcome ignored;
+	struct algo_decision ignored;
 
 	(void)unused;
 	begin(2, 1);

@@ -104,10 +104,10 @@ static struct health_permit acquire(uint64_t now_ns)
 	struct health_state after = seen.health;
 	uint64_t draw = 1;
 	struct health_request request = {.draw = &draw};
-	struct algo_outcome out;
+	struct algo_decision out;
 	struct health_permit permit;
 
-	assert_true(health_ask(&limit, &after, now_ns, &request, &out));
+	assert_true(health_decide(&limit, &after, now_ns, &request, &out));
 	permit = health_permit_of(&limit.health, now_ns + limit.health.timeout_ns, 1);
 	assert_int_equal(health_row_take(&limit, &at, &seen, permit, now_ns), HEALTH_TAKEN);
 	assert_true(health_row_turn(&at, &seen, &after));
@@ -157,7 +157,7 @@ static void a_window_that_nobody_has_judged_is_judged_once_calm_is_over(void **u
 {
 	const struct health_report report = {.until_ns = 0, .permit = 1, .latency_ns = 1};
 	struct health_look seen;
-	struct algo_outcome out;
+	struct algo_decision out;
 	uint64_t now_ns = NOW, end_ns;
 
 	(void)unused;

@@ -208,7 +208,7 @@ static uint64_t in_use(const struct fixture *f, const char *name)
 	struct store_step step = {f->states, &limit->algo, .call = {ALGO_PEEK},
 	                          .at = clock_moment(store_clock(f->states))};
 	const struct algo_limit *by = step.limit;
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
 	assert_int_equal(store_admit(f->states, by,
 	                             store_hash(f->states, by->identity, "k", 1), &step.key), 0);
@@ -433,7 +433,7 @@ static void forget(const struct fixture *f, const char *name)
 	struct store_step step = {f->states, &limit->algo, .call = {ALGO_RESET},
 	                          .at = clock_moment(store_clock(f->states))};
 	const struct algo_limit *by = step.limit;
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
 	assert_int_equal(store_admit(f->states, by,
 	                             store_hash(f->states, by->identity, "k", 1), &step.key), 0);

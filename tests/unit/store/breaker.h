@@ -8,7 +8,7 @@
 
 static struct algo_limit limit;
 static struct store *store;
-static struct algo_outcome out;
+static struct algo_decision out;
 
 static void begin(struct weir_breaker_options health)
 {

@@ -90,7 +90,7 @@ static void set(const struct algo_parameter *row, struct variant variant,
 		options->rate = (struct weir_rate){u64_min(count, row->max), 1, WEIR_UNIT_HOUR};
 		break;
 	case ALGO_WORD:
-		memcpy(parameter_place(row, options), &(unsigned){variant.number / 8}, sizeof(unsigned));
+		memcpy(parameter_writable(row, options), &(unsigned){variant.number / 8}, sizeof(unsigned));
 		break;
 	default:
 		break;

@@ -44,7 +44,7 @@ static struct row_state at(void)
 	return (struct row_state){&load.head, load.head, {load.row, load.limit.width, MEMORY_TAG, true}};
 }
 
-static uint64_t apply(struct algo_call call, struct algo_outcome *out)
+static uint64_t apply(struct algo_call call, struct algo_decision *out)
 {
 	struct row_state alone = at();
 	struct algo_time time = {load.now_ns, 0};
@@ -53,14 +53,14 @@ static uint64_t apply(struct algo_call call, struct algo_outcome *out)
 }
 
 /* One whose draw is among those that are shed, however few. */
-static uint64_t acquire(struct algo_outcome *out)
+static uint64_t acquire(struct algo_decision *out)
 {
 	return apply((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1, .draw = 1}, out);
 }
 
 static void report(uint64_t until_ns, enum weir_outcome outcome)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	apply((struct algo_call){ALGO_REPORT, 1, until_ns, .outcome = outcome}, &out);
 	if (!out.allowed)
@@ -87,7 +87,7 @@ static void *run(void *context)
 	(void)context;
 	pthread_barrier_wait(&load.start);
 	for (unsigned r = 0; r < load.rounds; r++) {
-		struct algo_outcome out;
+		struct algo_decision out;
 		uint64_t until_ns = acquire(&out);
 
 		if (!out.allowed)
@@ -148,7 +148,7 @@ static void a_part_that_is_full_keeps_its_ratio(void **unused)
 {
 	const struct accepts_params *params = &load.limit.accepts;
 	struct row_state alone;
-	struct algo_outcome out;
+	struct algo_decision out;
 	uint64_t part, before, after;
 
 	(void)unused;
@@ -175,7 +175,7 @@ static void a_part_that_is_full_keeps_its_ratio(void **unused)
 /* One of a priority, which passes if it loses a share of at most `draw`. */
 static bool passes(unsigned priority, double draw)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	apply((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1, .priority = (uint8_t)priority,
 	                         .draw = (uint64_t)(draw * 0x1p64)}, &out);

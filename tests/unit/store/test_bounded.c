@@ -104,7 +104,7 @@ static void test_replacing_is_bounded(void **state)
 	struct algo_limit limit;
 	struct row_state at = {&head, .row = {cells, ALGO_WIDTH_MOST, 1, true}};
 	struct algo_call call = {ALGO_ACQUIRE, 1};
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	(void)state;
 	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);

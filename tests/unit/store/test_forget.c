@@ -37,9 +37,9 @@ static bool take(struct fixture *f, unsigned number, uint64_t now_ns)
 {
 	const struct algo_limit *by = &f->limit;
 	const struct store_step step = step_of(f, number, now_ns);
-	struct algo_outcome outcome;
+	struct algo_decision outcome;
 
-	algo_outcome_open(&outcome);
+	algo_decision_allow(&outcome);
 	store_run(&step, &by, &outcome);
 	return outcome.allowed;
 }

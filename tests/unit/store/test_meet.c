@@ -47,7 +47,7 @@ static void end(void)
 	store_close(store);
 }
 
-static uint64_t call(struct algo_call call, uint64_t now_ns, struct algo_outcome *out)
+static uint64_t call(struct algo_call call, uint64_t now_ns, struct algo_decision *out)
 {
 	const struct algo_limit *by = &limit;
 	struct store_step step = {.store = store, .limit = by, .call = call, .at = moment_given(now_ns)};
@@ -57,15 +57,15 @@ static uint64_t call(struct algo_call call, uint64_t now_ns, struct algo_outcome
 	return store_run(&step, &by, out);
 }
 
-static void note(struct worker *worker, const struct algo_outcome *out)
+static void note(struct worker *worker, const struct algo_decision *out)
 {
-	for (uint8_t i = 0; i < out->turned; i++)
-		worker->turns[out->turns[i].to]++;
+	for (uint8_t i = 0; i < out->phase_change_count; i++)
+		worker->turns[out->phase_changes[i].to]++;
 }
 
 static void report(struct worker *worker)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	if (worker->permit_ns == 0)
 		return;
@@ -77,7 +77,7 @@ static void report(struct worker *worker)
 
 static void acquire(struct worker *worker)
 {
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	worker->permit_ns = call((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, worker->now_ns, &out);
 	note(worker, &out);
@@ -158,7 +158,7 @@ static void probes_that_end_at_once_turn_it_once(void **unused)
 {
 	struct worker workers[THREADS] = {0};
 	uint64_t now_ns = NOW;
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	(void)unused;
 	begin((struct weir_breaker_options){.minimum = 1, .probes = THREADS, .ramp_ns = WEIR_ZERO});

@@ -100,18 +100,18 @@ static void end(void)
 	store_close(it.store);
 }
 
-static struct algo_outcome run_call(struct algo_call call, uint64_t now_ns, uint64_t *until_ns)
+static struct algo_decision run_call(struct algo_call call, uint64_t now_ns, uint64_t *until_ns)
 {
 	const struct algo_limit *by = it.limit;
 	struct store_step step = {.store = it.store, .limit = by, .call = call, .at = moment_given(now_ns)};
-	struct algo_outcome out;
+	struct algo_decision out;
 
 	assert_int_equal(store_admit(it.store, by, store_hash(it.store, IDENTITY, "key", 3), &step.key), 0);
 	*until_ns = store_run(&step, &by, &out);
 	return out;
 }
 
-static struct algo_outcome run(enum algo_op op, uint64_t cost, uint64_t now_ns)
+static struct algo_decision run(enum algo_op op, uint64_t cost, uint64_t now_ns)
 {
 	uint64_t until_ns;
 
@@ -135,7 +135,7 @@ static uint64_t change_to(const struct change *change, const char *file)
 	}
 	join(1, &change->after);
 	if (!file)
-		algo_succeed(&it.limits[0], &it.limits[1]);
+		algo_hand_over(&it.limits[0], &it.limits[1]);
 	return clock_of_store();
 }
 
@@ -168,7 +168,7 @@ static void a_key_waits_for_the_new_rate_alone(void **context)
 	for (size_t i = 0; i < 2 * (sizeof changes / sizeof *changes); i++) {
 		const struct change *change = &changes[i / 2];
 		const char *file = i % 2 ? path : NULL;
-		struct algo_outcome out;
+		struct algo_decision out;
 		uint64_t now_ns;
 
 		begin_file(file);
@@ -196,7 +196,7 @@ static void a_peek_says_when_the_next_request_passes(void **context)
 	for (size_t i = 0; i < 2 * (sizeof changes / sizeof *changes); i++) {
 		const struct change *change = &changes[i / 2];
 		const char *file = i % 2 ? path : NULL;
-		struct algo_outcome out;
+		struct algo_decision out;
 		uint64_t now_ns;
 
 		begin_file(file);
@@ -220,13 +220,13 @@ static void a_burst_that_was_lowered_and_raised_again_grants_no_more(void **cont
 	now_ns = clock_of_store();
 	take(30, now_ns);
 	join(1, &low);
-	algo_succeed(&it.limits[0], &it.limits[1]);
+	algo_hand_over(&it.limits[0], &it.limits[1]);
 	now_ns = clock_of_store();
 	for (unsigned i = 0; i < TIMES; i++)
 		assert_false(run(ALGO_ACQUIRE, 1, now_ns).allowed);
 	algo_limit_free(&it.limits[0]);
 	join(0, &high);
-	algo_succeed(&it.limits[1], &it.limits[0]);
+	algo_hand_over(&it.limits[1], &it.limits[0]);
 	assert_false(run(ALGO_ACQUIRE, 1, clock_of_store()).allowed);
 	/* Each of the 30 tokens takes its 2.4 hours. */
 	assert_int_equal(run(ALGO_PEEK, 1, now_ns + 10 * NS_PER_DAY / 10).remaining, 10);
@@ -347,7 +347,7 @@ static void reload_after(uint64_t ns, const struct weir_limit_options *options)
 	if (it.limit == &it.limits[0] || it.limit == &it.limits[1])
 		algo_limit_free(&it.limits[next]);
 	join(next, options);
-	algo_succeed(&it.limits[!next], &it.limits[next]);
+	algo_hand_over(&it.limits[!next], &it.limits[next]);
 }
 
 /* Nobody asks for the key in the meantime, and no reload cuts its use. */

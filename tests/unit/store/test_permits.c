@@ -30,7 +30,7 @@
 #define YEAR  (365 * NS_PER_DAY)
 
 static struct store *store;
-static struct algo_outcome out;
+static struct algo_decision out;
 
 static void open_table(uint64_t capacity, const char *file)
 {
@@ -49,7 +49,7 @@ static void make(struct algo_limit *limit, uint64_t max)
 
 /* Returns when the lease ends, 0 if denied. */
 static uint64_t ask_key(const struct algo_limit *limit, struct algo_call call, uint64_t key,
-                        uint64_t now_ns, struct algo_outcome *answer)
+                        uint64_t now_ns, struct algo_decision *answer)
 {
 	struct store_step step = {
 	    .store = store, .limit = limit, .call = call, .at = moment_given(now_ns)};
@@ -332,7 +332,7 @@ static void reload(struct algo_limit *old, struct algo_limit *next, uint64_t max
 	make(next, max);
 	next->identity = old->identity;
 	assert_int_equal(store_reserve(store, &limits, 1, NULL), WEIR_OK);
-	algo_succeed(old, next);
+	algo_hand_over(old, next);
 }
 
 static void what_is_in_flight_counts_whatever_max_becomes(void **unused)
@@ -410,7 +410,7 @@ struct crowd {
 static void come_and_go(const struct algo_limit *limit, uint64_t key)
 {
 	struct algo_call call = {.op = ALGO_ACQUIRE, .cost = 1, .permit = key};
-	struct algo_outcome answer;
+	struct algo_decision answer;
 
 	call.until_ns = ask_key(limit, call, key, NOW, &answer);
 	call.op = ALGO_REFUND;
@@ -425,7 +425,7 @@ static void *fly(void *context)
 	for (unsigned i = 0; i < crowd->rounds; i++) {
 		uint64_t cost = 1 + (unsigned)rand_r(&seed) % crowd->cost;
 		struct algo_call call = {.op = ALGO_ACQUIRE, .cost = cost};
-		struct algo_outcome answer;
+		struct algo_decision answer;
 
 		if (crowd->crowded)
 			come_and_go(crowd->limit, 1 + (unsigned)rand_r(&seed) % 500);

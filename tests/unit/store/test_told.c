@@ -74,19 +74,19 @@ static void test_after_its_sleep_a_request_asks_for_a_probe(void **context)
 	say(ALGO_GROUP_OPEN, 0, NOW);
 	acquire(NOW + S - 1);
 	assert_int_equal(out.reason, WEIR_REASON_BREAKER_OPEN);
-	assert_false(told.asks);
+	assert_false(told.wants_probe);
 	call((struct algo_call){.op = ALGO_PEEK, .cost = 1}, NOW + S);
-	assert_false(out.allowed || told.asks);
+	assert_false(out.allowed || told.wants_probe);
 	acquire(NOW + S);
-	assert_true(!out.allowed && told.asks);
+	assert_true(!out.allowed && told.wants_probe);
 	assert_int_equal(out.retry_after_ns, S); /* the limit's `retry` */
 	assert_int_equal(out.phase, HEALTH_OPEN);
 
 	say(ALGO_GROUP_PROBES, 1, NOW + S);
 	permit_ns = acquire(NOW + S);
-	assert_true(out.allowed && !told.asks);
+	assert_true(out.allowed && !told.wants_probe);
 	acquire(NOW + S);
-	assert_true(!out.allowed && told.asks);
+	assert_true(!out.allowed && told.wants_probe);
 	report(permit_ns, WEIR_OUTCOME_SUCCESS, NOW + S);
 	assert_int_equal(told.good, 1);
 	assert_int_equal(told.since_ns, NOW + S);
@@ -126,7 +126,7 @@ static void test_probes_that_nobody_used_go_back(void **context)
 	say(ALGO_GROUP_LAPSE, 0, NOW + 6 * S);
 	assert_int_equal(told.freed, 0);
 	acquire(NOW + 6 * S);
-	assert_true(!out.allowed && told.asks);
+	assert_true(!out.allowed && told.wants_probe);
 	/* Results of before a turn say nothing. */
 	say(ALGO_GROUP_CLOSED, 0, NOW + 7 * S);
 	assert_int_equal(out.phase, HEALTH_RAMP);

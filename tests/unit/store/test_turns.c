@@ -38,15 +38,15 @@ static void peek(uint64_t now_ns)
 
 #define assert_turn(at, from_phase, to_phase, why)                                                 \
 	do {                                                                                           \
-		assert_in_range(out.turned, (at) + 1, ALGO_TURNS_MAX);                                     \
-		assert_int_equal(out.turns[at].from, from_phase);                                          \
-		assert_int_equal(out.turns[at].to, to_phase);                                              \
-		assert_int_equal(out.turns[at].cause, why);                                                \
+		assert_in_range(out.phase_change_count, (at) + 1, ALGO_PHASE_CHANGES_MAX);                 \
+		assert_int_equal(out.phase_changes[at].from, from_phase);                                  \
+		assert_int_equal(out.phase_changes[at].to, to_phase);                                      \
+		assert_int_equal(out.phase_changes[at].cause, why);                                        \
 	} while (0)
 
 #define assert_stays(in_phase)                                                                     \
 	do {                                                                                           \
-		assert_int_equal(out.turned, 0);                                                           \
+		assert_int_equal(out.phase_change_count, 0);                                               \
 		assert_int_equal(out.phase, in_phase);                                                     \
 	} while (0)
 
@@ -60,7 +60,7 @@ static void a_call_tells_where_it_turned_a_breaker_to_and_why(void **unused)
 	assert_stays(HEALTH_CLOSED);
 	report(acquire(NOW), WEIR_OUTCOME_FAILURE, NOW);
 	assert_turn(0, HEALTH_CLOSED, HEALTH_OPEN, ALGO_BY_FAILURES);
-	assert_int_equal(out.turned, 1);
+	assert_int_equal(out.phase_change_count, 1);
 	assert_int_equal(out.phase, HEALTH_OPEN);
 	acquire(NOW + 1 * S);
 	assert_stays(HEALTH_OPEN);
@@ -97,7 +97,7 @@ static void a_call_may_turn_it_twice(void **unused)
 	acquire(NOW + 20 * S);
 	assert_turn(0, HEALTH_HALF_OPEN, HEALTH_OPEN, ALGO_BY_BAD_PROBE);
 	assert_turn(1, HEALTH_OPEN, HEALTH_HALF_OPEN, ALGO_BY_SLEEP);
-	assert_int_equal(out.turned, 2);
+	assert_int_equal(out.phase_change_count, 2);
 	assert_int_equal(out.phase, HEALTH_HALF_OPEN);
 	assert_true(out.allowed);
 	end();

@@ -69,7 +69,7 @@ static void begin(const struct weir_limit_options *options, uint64_t step_ns)
 	state.only_counts = state.limit.rows == ALGO_ROWS_DAY && state.lags;
 }
 
-static void same_outcome(const struct algo_outcome *cells, const struct algo_outcome *uses)
+static void same_outcome(const struct algo_decision *cells, const struct algo_decision *uses)
 {
 	assert_int_equal(uses->allowed, cells->allowed);
 	assert_int_equal(uses->reason, cells->reason);
@@ -103,7 +103,7 @@ static void call_both(struct algo_call call, struct name *name, uint64_t now_ns)
 	struct algo_time time = algo_time_at(&state.limit, (struct moment){now_ns, now_ns});
 	struct row_state at = {
 	    &state.head, .row = {state.row, state.limit.width, MEMORY_TAG, true}};
-	struct algo_outcome cells, uses;
+	struct algo_decision cells, uses;
 	uint64_t cells_ns, uses_ns;
 
 	call.until_ns = name ? name->uses_ns : 0;
@@ -114,7 +114,7 @@ static void call_both(struct algo_call call, struct name *name, uint64_t now_ns)
 	if (!state.has_changed) /* else the list is as other parameters wrote it */
 		same_meaning(&time);
 	state.denials += !cells.allowed;
-	if (algo_takes(&call) && cells.allowed) {
+	if (algo_consumes(&call) && cells.allowed) {
 		assert_true(uses_ns == cells_ns || state.limit.rows == ALGO_ROWS_LOG);
 		state.names[state.named++ % NAMES] =
 		    (struct name){cells_ns, uses_ns, call.permit, call.cost};
@@ -169,7 +169,7 @@ static void any_call(void)
 	}
 	if (state.replaces && draw(3) == 0)
 		call.op = algo_op_replacing(call.op);
-	call_both(call, algo_op_gives(call.op) && name && name->cost ? name : NULL, now_ns);
+	call_both(call, algo_op_releases(call.op) && name && name->cost ? name : NULL, now_ns);
 }
 
 static uint64_t any_period(void)
