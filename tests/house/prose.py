@@ -63,7 +63,7 @@ def sentences(text):
     """(lines below the first, sentence)."""
     text = re.sub(r"`[^`]*`", lambda match: re.sub(r"[.;:!?]", "_", match.group()), text)
     begin = 0
-    for match in [*re.finditer(r"[.!?:](?=[)\"”]?(?:\s+[A-Z`(\"“]|\s*$))|\n\s*\n", text), None]:
+    for match in [*re.finditer(r"[.!?:](?=[)\"”*]*(?:\s+[A-Z`(\"“\[*]|\s*$))|\n\s*\n", text), None]:
         end = match.end() if match else len(text)
         if match and (match.group() == ":" or ABBREVIATIONS.search(text[begin:end])):
             continue
