@@ -1,13 +1,18 @@
-"""Sentences of comments and pages that are hard to read: `python3 tests/house/prose.py [KIND]` prints the places.
+"""Counts sentences that are hard to read in comments, pages and Python: `python3 tests/house/prose.py [KIND]` prints the places.
 
 A sentence is hard to read if it begins with "Of", has a clause with "what" or "who" as its subject, is
 shorthand such as "; NULL: none", or has more than 35 words.
 """
 
+import ast
 import collections
+import inspect
+import io
+import itertools
 import pathlib
 import re
 import sys
+import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LONGEST = 35  # words
@@ -23,16 +28,40 @@ KINDS = {
 ABBREVIATIONS = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|No)\.$")
 
 
+def items(line, text):
+    """(line, text) of each item of a list in a comment, without its indented lines: code, formulas and tables."""
+    text = re.sub(r"\n(?:   |\t)[^\n]*", "\n", text)
+    for item in re.split(r"(?m)^(?=\s*(?:-|\d+\.) )|^(?=  +\w+  )", text):
+        yield line, item
+        line += item.count("\n")
+
+
 def comments(text):
-    """(line, text) of each comment of C, without what is indented in it: code, formulas and tables."""
+    """(line, text) of each comment of C, in items."""
     for match in re.finditer(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", text, re.S):
         if match.group().startswith("/*"):
             body = re.sub(r"^[ \t]*\*+ ?", "", match.group()[2:-2].lstrip("*"), flags=re.M)
-            body = re.sub(r"\n(?:   |\t)[^\n]*", "\n", body) if "\n" in match.group() else body
-            line = text.count("\n", 0, match.start()) + 1
-            for item in re.split(r"(?m)^(?=\s*(?:-|\d+\.) )|^(?=  +\w+  )", body):
-                yield line, item
-                line += item.count("\n")
+            yield from items(text.count("\n", 0, match.start()) + 1, body)
+
+
+def python_comments(text):
+    """(line, text) of each docstring and comment of Python, in items, and of the names of tests.
+
+    Lines of `#` below each other are one comment.
+    """
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.lineno, node.name.removeprefix("test_").replace("_", " ").capitalize() + "."
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+            docstring = node.body[0].value
+            yield from items(docstring.lineno, inspect.cleandoc(docstring.value))
+    alone = [(token.start, token.string) for token in tokenize.generate_tokens(io.StringIO(text).readline)
+             if token.type == tokenize.COMMENT and not token.string.startswith("#!")]
+    whole = {row for (row, column), _ in alone if not text.splitlines()[row - 1][:column].strip()}
+    for _, block in itertools.groupby(enumerate(alone), lambda item: (item[1][0][1], item[1][0][0] - item[0])
+                                      if item[1][0][0] in whole else item[0]):
+        block = [comment for _, comment in block]
+        yield from items(block[0][0][0], "\n".join(comment.removeprefix("#").removeprefix(" ") for _, comment in block))
 
 
 def prose(text):
@@ -82,15 +111,19 @@ def files(where):
     if where == "comments":
         return [path for top in ("src", "include", "tests", "bench", "examples")
                 for path in sorted((ROOT / top).rglob("*.[ch]"))]
-    return sorted((ROOT / "docs/design").glob("*.md")) + sorted((ROOT / "src").rglob("README.md"))
+    if where == "pages":
+        return sorted((ROOT / "docs/design").glob("*.md")) + sorted((ROOT / "src").rglob("README.md"))
+    return [path for top in ("tests", "bench", "examples") for path in sorted((ROOT / top).rglob("*.py"))]
+
+
+READERS = {"comments": comments, "pages": prose, "tests": python_comments}
 
 
 def hard(where):
-    """(how many sentences, [(kind, file, line, sentence)]) of "comments" or "pages"."""
+    """(how many sentences, [(kind, file, line, sentence)]) of one of READERS."""
     total, found = 0, []
     for path in files(where):
-        text = path.read_text()
-        for line, part in (comments if where == "comments" else prose)(text):
+        for line, part in READERS[where](path.read_text()):
             for below, sentence in sentences(part):
                 total += 1
                 found += [(kind, path.relative_to(ROOT), line + below, sentence) for kind in kinds(sentence)]
@@ -98,7 +131,7 @@ def hard(where):
 
 
 def main():
-    for where in ("comments", "pages"):
+    for where in READERS:
         total, found = hard(where)
         counts = collections.Counter(kind for kind, *_ in found)
         for kind, path, line, sentence in found:

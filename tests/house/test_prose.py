@@ -1,4 +1,4 @@
-"""How many sentences of comments and pages are hard to read, for each thousand; prose.py prints where they are."""
+"""Few sentences of comments, pages and Python are hard to read, counted for each thousand; prose.py prints where they are."""
 
 import collections
 
@@ -9,6 +9,7 @@ import pytest
 MOST = {
     "comments": {"of": 4, "what": 18.5, "shorthand": 20, "long": 7},
     "pages": {"of": 6, "what": 21, "shorthand": 3, "long": 53},
+    "tests": {"of": 14, "what": 75, "shorthand": 3, "long": 2},
 }
 
 
@@ -39,3 +40,11 @@ def test_comments_and_pages_are_cut_into_sentences():
     page = "# Head\n\nFirst `a. B` is. Second\nis.\n\n- an item\n\n```\nNo text.\n```\n\n| Head | |\n|---|---|\n| a cell | Another. One |\n"
     assert [(line + below, sentence) for line, part in prose.prose(page) for below, sentence in prose.sentences(part)] == [
         (3, "First `a_ B` is."), (3, "Second is."), (6, "an item"), (14, "a cell"), (14, "Another."), (14, "One")]
+
+
+def test_comments_docstrings_and_names_of_tests_are_cut_into_sentences():
+    code = '"""A file.\n\nWith items:\n    a + b\n"""\n\n# One of them. Another\n# one.\nX = "# no"  # beside\nY = 1  # besides\n\n\n' \
+           'def test_it_holds():\n    """That."""\n'
+    found = sorted((line + below, sentence) for line, part in prose.python_comments(code) for below, sentence in prose.sentences(part))
+    assert found == [(1, "A file."), (3, "With items:"), (7, "Another one."), (7, "One of them."), (9, "beside"), (10, "besides"),
+                     (13, "It holds."), (14, "That.")]
