@@ -9,7 +9,7 @@
 #include "wait/sleep.h"
 
 struct weir_limiter {
-	struct store_alone state;
+	struct store_keyless state;
 	_Alignas(
 	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
 	struct clock clock;
@@ -28,7 +28,7 @@ int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **o
 	limiter->waiting = NULL;
 	limiter->clock = clock_start(clock_offset(), true);
 	status = limit_init(&limiter->limit, options, error);
-	if (status == WEIR_OK && store_alone_open(&limiter->state, &limiter->limit.algo) != WEIR_OK) {
+	if (status == WEIR_OK && store_keyless_open(&limiter->state, &limiter->limit.algo) != WEIR_OK) {
 		limit_free(&limiter->limit);
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
 	}
@@ -46,7 +46,7 @@ void weir_limiter_close(weir_limiter *limiter)
 		return;
 	limit_free(&limiter->limit);
 	waitlist_close(limiter->waiting);
-	store_alone_close(&limiter->state);
+	store_keyless_close(&limiter->state);
 	free(limiter);
 }
 
@@ -67,7 +67,7 @@ limiter_step_slow(struct weir_limiter *limiter, struct algo_call call, struct mo
 		limit_draw(&limiter->limit, &call, at, d);
 		return 0;
 	}
-	until_ns = store_alone_run(&limiter->state, &step, &outcome);
+	until_ns = store_keyless_run(&limiter->state, &step, &outcome);
 	limit_explain(&limiter->limit, step.limit, &outcome, d);
 	return until_ns;
 }
@@ -80,7 +80,7 @@ static inline uint64_t limiter_step(struct weir_limiter *limiter, const struct a
 	struct algo_decision outcome;
 	uint64_t until_ns;
 
-	if (__builtin_expect(!store_alone_try(&limiter->state, &step, &outcome, &until_ns), 0))
+	if (__builtin_expect(!store_keyless_try(&limiter->state, &step, &outcome, &until_ns), 0))
 		return limiter_step_slow(limiter, *call, at, d);
 	limit_explain(&limiter->limit, step.limit, &outcome, d);
 	return until_ns;
@@ -148,7 +148,7 @@ static inline bool ask_quickly(struct weir_limiter *limiter, const struct weir_a
 
 	if (!algo->algorithm->judges || cost > algo->quota || !is_plain(ask))
 		return false;
-	until_ns = store_alone_try_permit(
+	until_ns = store_keyless_try_permit(
 	    &limiter->state, algo, id, limiter_moment(limiter, ask_time(ask->now_ns)).now_ns, &outcome);
 	if (__builtin_expect(until_ns == 0, 0))
 		return false;
@@ -216,8 +216,8 @@ int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
 		const struct health_report told = {permit->until_ns, permit->id, report->latency_ns,
 		                                   report->outcome};
 
-		if (store_alone_try_report(&limiter->state, &limiter->limit.algo, &told,
-		                           limiter_moment(limiter, now_ns).now_ns)) {
+		if (store_keyless_try_report(&limiter->state, &limiter->limit.algo, &told,
+		                             limiter_moment(limiter, now_ns).now_ns)) {
 			waitlist_wake(&limiter->waiting, 0);
 			return WEIR_OK;
 		}
@@ -291,7 +291,7 @@ int weir_limiter_ask(weir_limiter *limiter, const struct weir_ask *ask,
 	int status;
 
 	if (ask->permit) {
-		id = permit_number();
+		id = permit_cheap_id();
 		if (__builtin_expect(ask_quickly(limiter, ask, id, decision), 1))
 			return WEIR_OK;
 	}

@@ -19,7 +19,7 @@ bool cell_load_is_atomic(void)
 #endif
 }
 
-#define STAY_AWAY_NS 2000
+#define BACK_OFF_NS 2000
 
 /* Tells the processor that this is a loop that waits. */
 static inline void pause_briefly(void)
@@ -31,9 +31,9 @@ static inline void pause_briefly(void)
 #endif
 }
 
-void cell_stay_away(struct cell *cell)
+void cell_back_off(struct cell *cell)
 {
-	uint64_t until_ns = os_monotonic_ns() + STAY_AWAY_NS;
+	uint64_t until_ns = os_monotonic_ns() + BACK_OFF_NS;
 
 	do
 		pause_briefly();

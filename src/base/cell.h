@@ -37,9 +37,9 @@ _Static_assert(sizeof(struct cell) == 16, "a cell is one compare-and-swap");
 
 #define CELL_UNTIL_BITS  60
 #define CELL_GENERATIONS 13 /* 0 to 12; the last values mark other uses: */
-#define CELL_HELD        13 /* no other key may evict it before it is spent */
+#define CELL_PINNED      13 /* no other key may evict it before it is spent */
 #define CELL_ADHOC       13 /* of one word, so never held; the request brought its parameters */
-#define CELL_NOTE        14 /* the store's own */
+#define CELL_METADATA    14 /* the store's own */
 #define CELL_CLAIM       15
 
 static inline u128 cell_bits(struct cell cell)
@@ -67,14 +67,14 @@ static inline bool cell_is_claim(struct cell cell)
 	return cell_generation(cell) == CELL_CLAIM;
 }
 
-static inline bool cell_is_held(struct cell cell)
+static inline bool cell_is_pinned(struct cell cell)
 {
-	return cell_generation(cell) == CELL_HELD;
+	return cell_generation(cell) == CELL_PINNED;
 }
 
-static inline bool cell_is_note(struct cell cell)
+static inline bool cell_is_metadata(struct cell cell)
 {
-	return cell_generation(cell) == CELL_NOTE;
+	return cell_generation(cell) == CELL_METADATA;
 }
 
 static inline bool cell_is_empty(struct cell cell)
@@ -111,10 +111,10 @@ bool cell_load_is_atomic(void);
  * Hidden from the thread sanitizer: it would guard a 16-byte access by a lock of this process,
  * which other processes do not know. Tests run the shipped code, and count what it grants.
  */
-#define CELL_AS_IT_IS __attribute__((no_sanitize("thread")))
+#define CELL_NOT_SANITIZED __attribute__((no_sanitize("thread")))
 
 /* Acquire. */
-CELL_AS_IT_IS static inline struct cell cell_load(struct cell *cell, bool load_is_atomic)
+CELL_NOT_SANITIZED static inline struct cell cell_load(struct cell *cell, bool load_is_atomic)
 {
 	struct cell value;
 
@@ -161,7 +161,7 @@ static inline struct cell cell_peek(const struct cell *cell)
 }
 
 /* Acquire and release; for more see fence.h. */
-CELL_AS_IT_IS static inline bool cell_swap(struct cell *cell, struct cell before, struct cell after)
+CELL_NOT_SANITIZED static inline bool cell_swap(struct cell *cell, struct cell before, struct cell after)
 {
 	cell_touch(cell);
 #if defined(__x86_64__)
@@ -186,15 +186,15 @@ CELL_AS_IT_IS static inline bool cell_swap(struct cell *cell, struct cell before
  * steps on a line that it keeps. When the first comes back, it has the line before it loads, so
  * its swap succeeds nearly always, and both get through equally often.
  */
-__attribute__((noinline, cold)) void cell_stay_away(struct cell *cell);
+__attribute__((noinline, cold)) void cell_back_off(struct cell *cell);
 
 /* For a cell that many threads change at once. When it is false, load the cell and try again. */
-static inline bool cell_swap_in_turn(struct cell *cell, struct cell before, struct cell after)
+static inline bool cell_swap_or_back_off(struct cell *cell, struct cell before, struct cell after)
 {
 	bool swapped = cell_swap(cell, before, after);
 
 	if (__builtin_expect(!swapped, 0))
-		cell_stay_away(cell);
+		cell_back_off(cell);
 	return swapped;
 }
 

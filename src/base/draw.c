@@ -15,7 +15,7 @@ struct draw {
  */
 static _Thread_local struct draw draw __attribute__((tls_model("initial-exec")));
 
-void draw_seed(uint64_t seed)
+void prng_seed(uint64_t seed)
 {
 	draw = (struct draw){seed, true};
 }
@@ -26,10 +26,10 @@ __attribute__((noinline, cold)) static void seed_by_system(void)
 
 	if (os_random(&seed, sizeof seed) != 0)
 		seed = os_monotonic_ns() ^ (uint64_t)(uintptr_t)&draw;
-	draw_seed(seed);
+	prng_seed(seed);
 }
 
-uint64_t draw_from(uint64_t *state)
+uint64_t prng_step(uint64_t *state)
 {
 	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
 
@@ -38,14 +38,14 @@ uint64_t draw_from(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-uint64_t draw_next(void)
+uint64_t prng_next(void)
 {
 	if (!draw.seeded)
 		seed_by_system();
-	return draw_from(&draw.state);
+	return prng_step(&draw.state);
 }
 
-double draw_share(void)
+double prng_fraction(void)
 {
-	return (double)(draw_next() >> 11) * 0x1p-53;
+	return (double)(prng_next() >> 11) * 0x1p-53;
 }

@@ -5,15 +5,15 @@
 #include <stdint.h>
 
 /** 64 bits by SplitMix64 (Steele, Lea, Flood 2014): every state is a good seed. */
-uint64_t draw_from(uint64_t *state);
+uint64_t prng_step(uint64_t *state);
 
 /** 64 fair bits; fit for shedding load, not for secrets. */
-uint64_t draw_next(void);
+uint64_t prng_next(void);
 
 /** Fair, from 0 to below 1. */
-double draw_share(void);
+double prng_fraction(void);
 
 /** This thread's draws follow from `seed`; without a call, from the system's random source. */
-void draw_seed(uint64_t seed);
+void prng_seed(uint64_t seed);
 
 #endif

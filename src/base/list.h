@@ -10,7 +10,7 @@
  *     list_append(&jobs, &job->node);
  *     LIST_EACH(&jobs, struct job, node, job)
  *         printf("%d\n", job->number);
- *     while ((job = list_of(list_take(&jobs), struct job, node)))
+ *     while ((job = list_of(list_pop(&jobs), struct job, node)))
  *         free(job);
  */
 #ifndef BASE_LIST_H
@@ -75,7 +75,7 @@ static inline void list_remove(struct list *list, struct list_node *node)
 }
 
 /** Removes the first node and returns it, or NULL if there is none. */
-static inline struct list_node *list_take(struct list *list)
+static inline struct list_node *list_pop(struct list *list)
 {
 	struct list_node *first = list->first;
 

@@ -32,7 +32,7 @@ static bool grow(struct map *map)
 	if (!grown.places)
 		return false;
 	while ((value = map_next(map, &at)))
-		memcpy(map_place(&grown, *(const uint64_t *)value), value, map->stride);
+		memcpy(map_slot(&grown, *(const uint64_t *)value), value, map->stride);
 	free(map->places);
 	*map = grown;
 	return true;
@@ -47,7 +47,7 @@ void *map_add(struct map *map, uint64_t key)
 	if (map->count >= map->max ||
 	    ((!map->places || map->count >= (map->mask + 1) / 4 * 3) && !grow(map)))
 		return NULL;
-	value = map_place(map, map_key(key));
+	value = map_slot(map, map_key(key));
 	*(uint64_t *)value = map_key(key);
 	map->count++;
 	return value;

@@ -42,7 +42,7 @@ static inline uint64_t map_key(uint64_t key)
 }
 
 /** The place of the key's value, or the free one where it belongs. The map has places. */
-static inline void *map_place(const struct map *map, uint64_t key)
+static inline void *map_slot(const struct map *map, uint64_t key)
 {
 	size_t i = key & map->mask;
 
@@ -58,7 +58,7 @@ static inline void *map_place(const struct map *map, uint64_t key)
 /** The key's value, or NULL if there is none. */
 static inline void *map_find(const struct map *map, uint64_t key)
 {
-	void *place = map->places ? map_place(map, map_key(key)) : NULL;
+	void *place = map->places ? map_slot(map, map_key(key)) : NULL;
 
 	return place && *(const uint64_t *)place != 0 ? place : NULL;
 }

@@ -37,7 +37,7 @@ static const char *meant(const struct command *command, const char *text)
 	struct slice name = {text + 2, strcspn(text + 2, "=")};
 
 	for (size_t i = 0; i < command->flag_count; i++)
-		if (command->flags[i].help && near_is(name, slice_of(command->flags[i].name)))
+		if (command->flags[i].help && is_misspelling(name, slice_of(command->flags[i].name)))
 			return command->flags[i].name;
 	return NULL;
 }
@@ -45,9 +45,9 @@ static const char *meant(const struct command *command, const char *text)
 int arguments_refuse(const struct command *command, const char *argument)
 {
 	const char *near = strncmp(argument, "--", 2) == 0 ? meant(command, argument) : NULL;
-	char found[LOGIN_SHOWN_MAX];
+	char found[STORE_URL_SHOWN_MAX];
 
-	login_hide_in_other(argument, found);
+	store_url_redact_if_any(argument, found);
 	if (near)
 		return command_fail(command->name, "expected an option, found '%s': did you mean --%s?",
 		                    found, near);

@@ -43,7 +43,7 @@ static int fail(struct weir_error *error, const char *path, const char *what)
 static bool is_live(const struct section *section, struct cell cell, uint64_t now_ns)
 {
 	return !cell_is_empty(cell) && !cell_is_claim(cell) && cell_ahead_ns(cell, now_ns) > 0 &&
-	       !(section->row_cells == 0 && cell_is_note(cell));
+	       !(section->row_cells == 0 && cell_is_metadata(cell));
 }
 
 static bool lives(const struct section *section, const struct table *table, uint64_t now_ns)
@@ -168,7 +168,7 @@ static void make_header(const struct plan *plan, const struct part *part,
 	section_format(header, &part->section, &store->secret);
 	if (part == plan->parts) {
 		header->clock = store->clock;
-		header->seen_ns = store->seen_ns;
+		header->recorded_ns = store->recorded_ns;
 		header->end = plan->size;
 	}
 	if (part->from) {

@@ -33,11 +33,11 @@ static const struct command *find(const char *name)
 
 static int refuse(const char *name)
 {
-	char found[LOGIN_SHOWN_MAX];
+	char found[STORE_URL_SHOWN_MAX];
 
-	login_hide_in_other(name, found);
+	store_url_redact_if_any(name, found);
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		if (near_is(slice_of(name), slice_of(commands[i]->name))) {
+		if (is_misspelling(slice_of(name), slice_of(commands[i]->name))) {
 			fprintf(stderr, "weir: expected a command, found '%s': did you mean %s?\n", found,
 			        commands[i]->name);
 			return EXIT_USAGE;

@@ -13,7 +13,7 @@
 static char *take_store(char *text)
 {
 	char *copy = strdup(text), *sentinel = strstr(text, "sentinel_");
-	struct slice login = login_find(text).login;
+	struct slice login = store_url_split(text).login;
 
 	if (sentinel) /* the login of Sentinels, and what stands behind it */
 		memset(sentinel, '*', strlen(sentinel));

@@ -51,14 +51,14 @@ static void say_at(const char *path, uint64_t offset, const char *text)
 static uint64_t time_of(const struct table *table, char *path, uint64_t *defects)
 {
 	const struct table_header *header = table->header;
-	uint64_t wall_ns = os_wall_ns(), latest_ns = header->seen_ns;
+	uint64_t wall_ns = os_wall_ns(), latest_ns = header->recorded_ns;
 	struct clock clock;
 	char text[120];
 
 	if (header->clock.low == os_boot_id())
 		latest_ns = u64_max(latest_ns, os_monotonic_ns() + header->clock.high);
 	if (latest_ns <= wall_ns + NS_PER_DAY) {
-		clock = file_clock(table);
+		clock = file_open_clock(table);
 		return clock_now(&clock);
 	}
 	snprintf(text, sizeof text,
@@ -82,7 +82,8 @@ static void view_table(const struct file_map *map, const struct section_walk *wa
 		memcpy(memory, &walk->header, sizeof walk->header);
 	tables->found[i].offset = walk->offset;
 	tables->found[i].section = walk->section;
-	table_view(&tables->found[i].table, memory, u64_min(sets, table_sets(walk->section.capacity)));
+	table_attach(&tables->found[i].table, memory,
+	             u64_min(sets, table_sets(walk->section.capacity)));
 }
 
 /*
@@ -98,10 +99,10 @@ static bool find_tables(const struct file_map *map, char *path, bool tell, struc
 		bool must_be = walk.offset == 0 || walk.offset < walk.end;
 		uint64_t size = must_be ? UINT64_MAX : map->size;
 
-		section_look(&walk, map->memory, map->size);
-		section_step(&walk, size, NULL, NULL);
-		if (walk.done && must_be && section_mend(&walk, map->memory, map->size))
-			section_step(&walk, size, NULL, NULL);
+		section_read_header(&walk, map->memory, map->size);
+		section_check_next(&walk, size, NULL, NULL);
+		if (walk.done && must_be && section_repair(&walk, map->memory, map->size))
+			section_check_next(&walk, size, NULL, NULL);
 		if (walk.done)
 			break;
 		if (tell && walk.offset > 0 && walk.section.identity == 0)
@@ -213,7 +214,7 @@ static int dump(char *path, const struct request *request, struct tables *tables
 		os_pages_unmap(map.memory, map.size);
 		return 1;
 	}
-	clock = file_clock(&tables->found[0].table);
+	clock = file_open_clock(&tables->found[0].table);
 	now_ns = clock_now(&clock);
 	for (size_t t = 0; t < tables->count; t++) {
 		const struct table *table = &tables->found[t].table;
@@ -221,7 +222,7 @@ static int dump(char *path, const struct request *request, struct tables *tables
 		for (uint64_t i = 0; i < table->sets * TABLE_SET_CELLS; i++) {
 			struct cell cell = cell_load(&table->cells[i], table->load_is_atomic);
 
-			if (!cell_is_empty(cell) && !cell_is_note(cell))
+			if (!cell_is_empty(cell) && !cell_is_metadata(cell))
 				print_cell(&tables->found[t].section, tables->found[t].offset, i, cell, now_ns);
 		}
 	}
@@ -246,9 +247,9 @@ static int mend(int fd, char *path, bool clock_is_true, struct tables *tables)
 
 		if (!clock_is_true) {
 			first->header->clock = (struct cell){0, 0};
-			first->header->seen_ns = 0;
+			first->header->recorded_ns = 0;
 		}
-		clock = file_clock(first);
+		clock = file_open_clock(first);
 		emptied = check_cells(path, tables, clock_now(&clock), true);
 		printf("%s: ok, %" PRIu64 " cells emptied\n", path, emptied);
 	}
@@ -288,7 +289,7 @@ static int open_alone(const char *path, const struct request *request, int *fd,
 
 	if (status != WEIR_OK)
 		return status;
-	status = file_use_alone(*fd, path, error);
+	status = file_lock_exclusive(*fd, path, error);
 	if (status == WEIR_OK && !file_is_at(*fd, path))
 		status = error_set(error, WEIR_EIO, "%.120s: expected a file that stays, found it replaced",
 		                   path);

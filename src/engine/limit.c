@@ -218,7 +218,7 @@ int weir_limit_shed(const weir_limit *limit, double deny)
 
 void weir_seed(uint64_t seed)
 {
-	draw_seed(seed);
+	prng_seed(seed);
 }
 
 void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct moment at,
@@ -230,7 +230,7 @@ void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct m
 	struct algo_decision outcome;
 
 	if (algo_consumes(call))
-		call->draw = draw_next();
+		call->draw = prng_next();
 	algo_step(algo, call, &time, &none, &outcome);
 	limit_explain(limit, algo, &outcome, d);
 }

@@ -100,7 +100,7 @@ static uint64_t zipf_next(struct keys *keys)
 	double s = keys->options.exponent;
 
 	for (;;) {
-		double u = (double)(draw_from(&keys->state) >> 11) * 0x1p-53;
+		double u = (double)(prng_step(&keys->state) >> 11) * 0x1p-53;
 		double y = keys->last + u * (keys->first - keys->last);
 		double x = integral_inverse(s, y);
 		double k = fmin(fmax(floor(x + 0.5), 1), (double)keys->options.count);
@@ -119,8 +119,8 @@ void keys_start(struct keys *keys, const struct keys_options *options, uint64_t 
 		return;
 	}
 	for (size_t i = 0; i < part; i++)
-		draw_from(&keys->state);
-	keys->state = draw_from(&keys->state);
+		prng_step(&keys->state);
+	keys->state = prng_step(&keys->state);
 	if (options->kind == KEYS_ZIPF)
 		zipf_start(keys);
 }
@@ -131,7 +131,7 @@ uint64_t keys_next(struct keys *keys)
 
 	switch (keys->options.kind) {
 	case KEYS_UNIFORM:
-		return (uint64_t)((u128)draw_from(&keys->state) * count >> 64);
+		return (uint64_t)((u128)prng_step(&keys->state) * count >> 64);
 	case KEYS_ZIPF:
 		return zipf_next(keys);
 	case KEYS_SEQUENTIAL:

@@ -34,7 +34,7 @@ void pace_resume(struct pace *pace, uint64_t now_ns)
 		move_to(pace, now_ns);
 }
 
-void pace_take(struct pace *pace, uint64_t now_ns)
+void pace_advance(struct pace *pace, uint64_t now_ns)
 {
 	uint64_t lost_ns = sat_sub(now_ns - pace->start_ns, PACE_CATCH_UP_NS);
 

@@ -23,6 +23,6 @@ int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error
 void pace_resume(struct pace *pace, uint64_t now_ns);
 
 /** Takes the start at start_ns, which is now or was. */
-void pace_take(struct pace *pace, uint64_t now_ns);
+void pace_advance(struct pace *pace, uint64_t now_ns);
 
 #endif

@@ -124,7 +124,7 @@ static bool take(struct weir_pool *pool, struct task *task)
 			break;
 		now_ns = os_monotonic_ns();
 		if (now_ns >= pool->pace.start_ns) {
-			pace_take(&pool->pace, now_ns);
+			pace_advance(&pool->pace, now_ns);
 			break;
 		}
 		pool->timing = true;

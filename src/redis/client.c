@@ -123,7 +123,7 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 	client->client.store = store;
 	client->store = (struct redis_store *)store;
 	client->transport = transport;
-	client->turn = (uint32_t)draw_next() | 1; /* never 0 */
+	client->turn = (uint32_t)prng_next() | 1; /* never 0 */
 	commands_open(&client->batch);
 	if (client->store->url.master)
 		client_alarm_at(client, 1); /* at once: to ask Sentinels */

@@ -54,7 +54,7 @@ static struct loan *take_idle(struct pool *pool)
 	struct loan *loan;
 
 	pthread_mutex_lock(&pool->lock);
-	loan = list_of(list_take(&pool->idle), struct loan, node);
+	loan = list_of(list_pop(&pool->idle), struct loan, node);
 	pthread_mutex_unlock(&pool->lock);
 	return loan;
 }

@@ -53,7 +53,7 @@ struct cell flying_spent(uint32_t tag, uint64_t now_ns)
 struct cell flying_held(const struct algo_limit *limit, struct cell head, uint64_t part)
 {
 	return cell_make(cell_tag(head), flying_end_ns(&limit->flying, part),
-	                 cell_word(head) & ~ROW_CLOSING, CELL_HELD);
+	                 cell_word(head) & ~ROW_CLOSING, CELL_PINNED);
 }
 
 bool flying_fits(const struct algo_limit *limit, struct cell head, uint32_t tag, uint64_t part)
@@ -103,8 +103,8 @@ static uint64_t near_part(const struct algo_limit *limit, struct cell head, uint
 	const struct flying_params *params = &limit->flying;
 	uint64_t end_ns = now_ns + (uint64_t)cell_ahead_ns(head, now_ns);
 
-	return cell_is_held(head) ? flying_part_of(params, end_ns) - FLYING_PARTS
-	                          : flying_part(params, now_ns);
+	return cell_is_pinned(head) ? flying_part_of(params, end_ns) - FLYING_PARTS
+	                            : flying_part(params, now_ns);
 }
 
 /* Of halves, since a shift of 64 bits takes one instruction. */

@@ -522,7 +522,7 @@ static bool must_be_held(const struct health_state *health)
 bool health_row_fits(const struct algo_limit *limit, struct cell head, uint32_t tag,
                      const struct health_state *health, uint64_t now_ns)
 {
-	return cell_is_held(head) == must_be_held(health) &&
+	return cell_is_pinned(head) == must_be_held(health) &&
 	       row_is_kept(head, tag, now_ns + needs_ns(limit, health, now_ns));
 }
 
@@ -531,7 +531,7 @@ struct cell health_row_head(const struct algo_limit *limit, uint32_t tag,
 {
 	uint64_t ahead_ns = u64_min(2 * needs_ns(limit, health, now_ns), ALGO_HORIZON_NS);
 
-	return cell_make(tag, now_ns + ahead_ns, 0, must_be_held(health) ? CELL_HELD : 0);
+	return cell_make(tag, now_ns + ahead_ns, 0, must_be_held(health) ? CELL_PINNED : 0);
 }
 
 /* Calm */
@@ -578,7 +578,7 @@ void health_row_calm(const struct algo_limit *limit, const struct row_state *at,
 
 	if (look->mixed || look->health.phase != HEALTH_CLOSED ||
 	    kept.since_ns != look->health.since_ns || kept.since_ns > now_ns ||
-	    look->last_ns > params->timeout_ns || head_ns <= 0 || cell_is_held(at->head))
+	    look->last_ns > params->timeout_ns || head_ns <= 0 || cell_is_pinned(at->head))
 		return;
 	if (params->part_ns)
 		span_ns = u64_min(span_ns, rest_of(now_ns, health_part(params, now_ns), params->part_ns));

@@ -9,7 +9,7 @@ _Static_assert(ALGO_PERMITS_MAX <= SPAN, "a span fits in a head");
 struct cell places_make(const struct algo_limit *limit, const struct algo_call *call,
                         uint64_t now_ns, uint32_t tag)
 {
-	return cell_make(tag, now_ns + limit->places.lease_ns, places_word(call->permit), CELL_HELD);
+	return cell_make(tag, now_ns + limit->places.lease_ns, places_word(call->permit), CELL_PINNED);
 }
 
 static bool is_meant(const struct places_match *match, struct cell place)
@@ -27,7 +27,7 @@ static struct cell free_place(struct cell place)
 
 unsigned places_span(struct cell head, const struct row *row)
 {
-	if (cell_tag(head) != row->tag || !cell_is_held(head))
+	if (cell_tag(head) != row->tag || !cell_is_pinned(head))
 		return 0;
 	return (unsigned)u64_min(cell_word(head) & SPAN, row->width);
 }
@@ -40,7 +40,7 @@ void places_look(const struct algo_limit *limit, uint64_t now_ns, struct cell he
 
 	for (unsigned i = 0; i < span; i++) { /* without a branch: a row may have 10,000 */
 		struct cell place = cell_peek(&row->cells[i]);
-		int64_t ahead = (int64_t)(place.high - (now_ns << 4 | CELL_HELD));
+		int64_t ahead = (int64_t)(place.high - (now_ns << 4 | CELL_PINNED));
 		bool is_held = (cell_tag(place) == row->tag) & ((ahead & 15) == 0) & (ahead > 0);
 		uint64_t mine = is_held ? (uint64_t)ahead : 0;
 
@@ -65,20 +65,20 @@ struct cell places_raise(const struct algo_limit *limit, struct cell head, uint3
 	uint64_t ahead_ns = limit->places.lease_ns + limit->places.lease_ns / 8;
 	uint32_t word = 0, span = (uint32_t)limit->places.max;
 
-	if (cell_tag(head) == tag && cell_is_held(head)) {
+	if (cell_tag(head) == tag && cell_is_pinned(head)) {
 		word = cell_word(head) & ~(SPAN | ROW_CLOSING);
 		if (cell_ahead_ns(head, now_ns) > 0) {
 			span = (uint32_t)u64_max(span, cell_word(head) & SPAN);
 			ahead_ns = u64_max(ahead_ns, (uint64_t)cell_ahead_ns(head, now_ns));
 		}
 	}
-	return cell_make(tag, now_ns + ahead_ns, word | span, CELL_HELD);
+	return cell_make(tag, now_ns + ahead_ns, word | span, CELL_PINNED);
 }
 
 /* The head as it says nothing any more. */
 static struct cell spent(struct cell head, uint64_t now_ns)
 {
-	return cell_make(cell_tag(head), now_ns, cell_word(head) & ~ROW_CLOSING, CELL_HELD);
+	return cell_make(cell_tag(head), now_ns, cell_word(head) & ~ROW_CLOSING, CELL_PINNED);
 }
 
 uint64_t places_take(const struct algo_limit *limit, const struct row_state *state,
@@ -216,7 +216,7 @@ void places_cut_back(const struct algo_limit *limit, const struct row_state *sta
 
 		if (ahead_ns > lease_ns + ALGO_SKEW_NS) {
 			row_swap(state, at, place,
-			         cell_make(cell_tag(place), now_ns + lease_ns, cell_word(place), CELL_HELD));
+			         cell_make(cell_tag(place), now_ns + lease_ns, cell_word(place), CELL_PINNED));
 			ahead_ns = lease_ns;
 		}
 		if (ahead_ns > 0)

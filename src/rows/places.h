@@ -8,7 +8,7 @@
  * that is exact.
  *
  * The key's head counts nothing. While places are held it is there, of the
- * generation CELL_HELD, its `until` at or after the end of every lease, its word
+ * generation CELL_PINNED, its `until` at or after the end of every lease, its word
  *
  *     version 17 | closing 1 | span 14
  *
@@ -46,7 +46,7 @@ struct cell places_make(const struct algo_limit *limit, const struct algo_call *
 
 static inline bool places_is_held(struct cell place, uint32_t tag, uint64_t now_ns)
 {
-	return cell_tag(place) == tag && cell_is_held(place) && cell_ahead_ns(place, now_ns) > 0;
+	return cell_tag(place) == tag && cell_is_pinned(place) && cell_ahead_ns(place, now_ns) > 0;
 }
 
 /** How many places of the row may be held: none without a head. */

@@ -23,7 +23,7 @@
  * looked for first. Of slots it is word + 1; a log's word stays as it was (log_move.c). Nothing is
  * granted on this head again, so it is a note: no state of the key any more.
  */
-#define ROW_MOVED CELL_NOTE
+#define ROW_MOVED CELL_METADATA
 
 struct row {
 	struct cell *cells; /* NULL if the key has no head yet */
@@ -92,7 +92,7 @@ static inline bool row_is_kept(struct cell head, uint32_t tag, uint64_t until_ns
 /** Whether such a head keeps the row the key's until then, and no thread is letting it go. */
 static inline bool row_is_held(struct cell head, uint32_t tag, uint64_t until_ns)
 {
-	return row_is_kept(head, tag, until_ns) && cell_is_held(head) &&
+	return row_is_kept(head, tag, until_ns) && cell_is_pinned(head) &&
 	       !(cell_word(head) & ROW_CLOSING);
 }
 

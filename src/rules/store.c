@@ -8,9 +8,9 @@
 
 static int unknown(const char *text, struct weir_error *error)
 {
-	char found[LOGIN_SHOWN_MAX];
+	char found[STORE_URL_SHOWN_MAX];
 
-	login_hide(text, found);
+	store_url_redact(text, found);
 	return error_set(error, WEIR_EINVAL,
 	                 "expected memory, file:PATH or a URL such as redis://127.0.0.1:6379/0, found "
 	                 "'%s'",
@@ -32,7 +32,7 @@ int rules_place_read(const char *text, enum rules_place *out, struct weir_error 
 		return WEIR_OK;
 	*out = RULES_FILE;
 	if (slice_skip(&path, SLICE(RULES_FILE_PREFIX)) && path.len > 0)
-		return login_may_be_in(path.data) ? unknown(text, error) : WEIR_OK;
+		return store_url_is_likely(path.data) ? unknown(text, error) : WEIR_OK;
 	*out = RULES_REDIS;
 	return strncmp(text, "redis", 5) == 0 || strncmp(text, "valkey", 6) == 0
 	           ? WEIR_OK

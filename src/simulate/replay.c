@@ -428,7 +428,7 @@ int replay_run(struct replay *replay, const struct source *source, struct weir_e
 	struct order *order = order_open();
 	int status = WEIR_ENOMEM;
 
-	draw_seed(1); /* the same log, the same report */
+	prng_seed(1); /* the same log, the same report */
 	if (run && record && order) {
 		run->replay = replay;
 		run->order = order;

@@ -154,8 +154,8 @@ static uint16_t find(struct loop *loop, uint64_t hash, const char *limit, struct
 	return take_over(loop, hash, limit, key);
 }
 
-void top_count(struct top *top, size_t index, uint64_t hash, const char *limit, struct slice key,
-               uint64_t now_ns)
+void top_count_denial(struct top *top, size_t index, uint64_t hash, const char *limit,
+                      struct slice key, uint64_t now_ns)
 {
 	struct loop *loop = &top->loops[index];
 

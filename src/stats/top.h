@@ -32,8 +32,8 @@ void top_close(struct top *top);
  * A denial of a key. `hash` is that of limit and key, `limit` a name that lives
  * as long as `top`; of `key` a copy of TOP_KEY_MAX bytes is kept.
  */
-void top_count(struct top *top, size_t loop, uint64_t hash, const char *limit, struct slice key,
-               uint64_t now_ns);
+void top_count_denial(struct top *top, size_t loop, uint64_t hash, const char *limit,
+                      struct slice key, uint64_t now_ns);
 
 struct top_entry {
 	const char *limit;

@@ -78,21 +78,21 @@ int store_admit(struct store *store, const struct algo_limit *limit, uint64_t ha
 	return memory_admit(memory_of(store), limit, hash, key);
 }
 
-static inline struct table_spot spot_of(const struct store *store, const struct store_key *key)
+static inline struct table_position spot_of(const struct store *store, const struct store_key *key)
 {
-	return table_spot(memory_table(memory_of(store), key), key->hash);
+	return table_position(memory_table(memory_of(store), key), key->hash);
 }
 
 void store_fetch(const struct store *store, const struct store_key *key)
 {
-	struct table_spot spot = spot_of(store, key);
+	struct table_position spot = spot_of(store, key);
 
 	table_prefetch(&spot);
 }
 
 void store_touch(const struct store *store, const struct store_key *key)
 {
-	struct table_spot spot = spot_of(store, key);
+	struct table_position spot = spot_of(store, key);
 
 	__asm__ volatile("" : : "r"(cell_peek_low(spot.home)));
 	prefetch(spot.home + TABLE_SET_CELLS / 2);
@@ -100,7 +100,7 @@ void store_touch(const struct store *store, const struct store_key *key)
 
 void store_fetch_next(const struct store *store, const struct store_key *key)
 {
-	struct table_spot spot = spot_of(store, key);
+	struct table_position spot = spot_of(store, key);
 
 	table_prefetch_run(memory_table(memory_of(store), key), &spot, 0, 1);
 }
@@ -117,9 +117,9 @@ void store_fetch_alone(const struct store *store, const struct algo_limit *limit
 void store_locate(const struct store *store, const struct algo_limit *limit, struct store_key *key,
                   uint64_t now_ns)
 {
-	struct table_spot spot = spot_of(store, key);
+	struct table_position spot = spot_of(store, key);
 
-	key->cell = table_glance(spot.home, spot.tag);
+	key->cell = table_find_likely(spot.home, spot.tag);
 	if (__builtin_expect(key->wide != NULL, 0) && key->cell)
 		wide_fetch_row(limit, key, now_ns);
 }
@@ -128,9 +128,9 @@ void store_locate_next(const struct store *store, const struct algo_limit *limit
                        struct store_key *key, uint64_t now_ns)
 {
 	const struct table *table = memory_table(memory_of(store), key);
-	struct table_spot spot = table_spot(table, key->hash);
+	struct table_position spot = table_position(table, key->hash);
 
-	key->cell = table_glance(table_run(table, &spot), spot.tag);
+	key->cell = table_find_likely(table_run(table, &spot), spot.tag);
 	if (!key->cell)
 		table_prefetch_run(table, &spot, 1, TABLE_RUN_SETS);
 	else if (__builtin_expect(key->wide != NULL, 0))
@@ -145,9 +145,9 @@ bool store_try(const struct store_step *step, struct algo_decision *out, uint64_
 	                  table_tag(step->key.hash), step, out, until_ns);
 }
 
-void store_near(const struct store *store, struct store_key *key)
+void store_find_likely(const struct store *store, struct store_key *key)
 {
-	key->cell = memory_near(memory_of(store), key);
+	key->cell = memory_find_likely(memory_of(store), key);
 }
 
 __attribute__((flatten)) uint64_t store_run(const struct store_step *step,
@@ -160,45 +160,45 @@ __attribute__((flatten)) uint64_t store_run(const struct store_step *step,
 
 /* Alone */
 
-int store_alone_open(struct store_alone *alone, const struct algo_limit *limit)
+int store_keyless_open(struct store_keyless *alone, const struct algo_limit *limit)
 {
 	size_t size = limit->width * sizeof(struct cell);
 	void *row = NULL;
 
 	if (size > 0 && posix_memalign(&row, 128, size) != 0)
 		return WEIR_ENOMEM;
-	*alone = (struct store_alone){.row = row, .load_is_atomic = cell_load_is_atomic()};
+	*alone = (struct store_keyless){.row = row, .load_is_atomic = cell_load_is_atomic()};
 	if (row)
 		memset(row, 0, size);
 	return WEIR_OK;
 }
 
-void store_alone_close(struct store_alone *alone)
+void store_keyless_close(struct store_keyless *alone)
 {
 	free(alone->row);
 }
 
-bool store_alone_try(struct store_alone *alone, const struct store_step *step,
+bool store_keyless_try(struct store_keyless *alone, const struct store_step *step,
                      struct algo_decision *out, uint64_t *until_ns)
 {
-	return memory_try(&alone->cell, alone->load_is_atomic, MEMORY_TAG, step, out, until_ns);
+	return memory_try(&alone->cell, alone->load_is_atomic, KEYLESS_TAG, step, out, until_ns);
 }
 
-static struct row_state row_of(struct store_alone *alone, const struct algo_limit *limit)
+static struct row_state row_of(struct store_keyless *alone, const struct algo_limit *limit)
 {
 	return (struct row_state){
-	    &alone->cell, .row = {alone->row, limit->width, MEMORY_TAG, alone->load_is_atomic}};
+	    &alone->cell, .row = {alone->row, limit->width, KEYLESS_TAG, alone->load_is_atomic}};
 }
 
 /* Finds the state of a limit with phases. Returns false if it has none yet. */
 static bool find_health(struct row_state *at)
 {
 	at->head = row_head(at);
-	return cell_tag(at->head) == MEMORY_TAG;
+	return cell_tag(at->head) == KEYLESS_TAG;
 }
 
 /* Of a limit with a measured number of permits in flight. */
-__attribute__((noinline)) static uint64_t apply_flying(struct store_alone *alone,
+__attribute__((noinline)) static uint64_t apply_flying(struct store_keyless *alone,
                                                        const struct algo_limit *limit,
                                                        const struct algo_call *call,
                                                        uint64_t now_ns, struct algo_decision *out)
@@ -210,7 +210,7 @@ __attribute__((noinline)) static uint64_t apply_flying(struct store_alone *alone
 	                    out);
 }
 
-uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,
+uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
                                 uint64_t id, uint64_t now_ns, struct algo_decision *out)
 {
 	if (limit->rows == ALGO_ROWS_HEALTH) {
@@ -225,7 +225,7 @@ uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_lim
 	               STORE_DENIED);
 }
 
-bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *limit,
+bool store_keyless_try_report(struct store_keyless *alone, const struct algo_limit *limit,
                             const struct health_report *report, uint64_t now_ns)
 {
 	struct algo_decision out;
@@ -245,7 +245,7 @@ bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *
 	return out.allowed;
 }
 
-uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,
+uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step *step,
                          struct algo_decision *out)
 {
 	struct algo_time time = algo_time_at(step->limit, step->at);

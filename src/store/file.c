@@ -68,9 +68,9 @@ static int check_file(int fd, const char *path, enum file_access access,
 
 static int refuse_url(const char *path, struct weir_error *error)
 {
-	char found[LOGIN_SHOWN_MAX];
+	char found[STORE_URL_SHOWN_MAX];
 
-	login_hide(path, found);
+	store_url_redact(path, found);
 	return error_set(error, WEIR_EINVAL, "expected the path of a file, found a URL: '%s'", found);
 }
 
@@ -81,7 +81,7 @@ int file_open(const char *path, enum file_access access, const struct file_trust
 	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY, status;
 
 	/* Here, before any message names the path. */
-	if (login_may_be_in(path))
+	if (store_url_is_likely(path))
 		return refuse_url(path, error);
 	/* A link that somebody else has put there would lead to another file of ours. */
 	*out = open(path, flags | (access == FILE_SHARED ? O_RDWR | O_NOFOLLOW : O_RDONLY));
@@ -245,7 +245,7 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
 #define LOCK_TRIES   500
 #define LOCK_WAIT_NS (10 * NS_PER_MS)
 
-int file_lock(int fd, const char *path, struct weir_error *error)
+int file_lock_sections(int fd, const char *path, struct weir_error *error)
 {
 	const struct timespec wait = {0, LOCK_WAIT_NS};
 
@@ -263,14 +263,14 @@ int file_lock(int fd, const char *path, struct weir_error *error)
 }
 
 /* Said, since a child of a fork may have the descriptor, too. */
-void file_unlock(int fd)
+void file_unlock_sections(int fd)
 {
 	flock(fd, LOCK_UN);
 }
 
 /*
- * Not the lock of file_lock, which those that use the file take in turns. It is of the open file
- * and not of the process, so a library that opens the same file twice does not lose it.
+ * Not the lock of file_lock_sections, which those that use the file take in turns. It is of the
+ * open file and not of the process, so a library that opens the same file twice does not lose it.
  */
 static int use_as(int fd, short type)
 {
@@ -279,7 +279,7 @@ static int use_as(int fd, short type)
 	return fcntl(fd, F_OFD_SETLK, &use);
 }
 
-bool file_is_alone(int fd)
+bool file_is_exclusive(int fd)
 {
 	struct flock use = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 
@@ -291,7 +291,7 @@ static bool is_used(void)
 	return errno == EAGAIN || errno == EACCES || errno == EINTR;
 }
 
-int file_use(int fd, const char *path, struct weir_error *error)
+int file_lock_shared(int fd, const char *path, struct weir_error *error)
 {
 	const struct timespec wait = {0, LOCK_WAIT_NS};
 
@@ -308,7 +308,7 @@ int file_use(int fd, const char *path, struct weir_error *error)
 	                 path);
 }
 
-int file_use_alone(int fd, const char *path, struct weir_error *error)
+int file_lock_exclusive(int fd, const char *path, struct weir_error *error)
 {
 	if (use_as(fd, F_WRLCK) == 0)
 		return WEIR_OK;
@@ -373,8 +373,8 @@ static int write_sections(int fd, const char *path, uint64_t end, const struct f
 	return status;
 }
 
-int file_add(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
-             struct weir_error *error)
+int file_add_sections(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
+                      struct weir_error *error)
 {
 	uint64_t size = end;
 	int status = WEIR_OK, failed;
@@ -406,17 +406,17 @@ int file_resize(int fd, const char *path, uint64_t size, struct weir_error *erro
 	return failed ? fail_for_room(fd, path, sat_sub(size, before), failed, error) : WEIR_OK;
 }
 
-void file_see(const struct table *table, uint64_t now_ns)
+void file_record_time(const struct table *table, uint64_t now_ns)
 {
-	clock_raise(&table->header->seen_ns, now_ns);
+	clock_raise(&table->header->recorded_ns, now_ns);
 }
 
-struct clock file_clock(const struct table *table)
+struct clock file_open_clock(const struct table *table)
 {
 	struct table_header *header = table->header;
 	uint64_t boot = os_boot_id(), offset_ns = clock_offset();
 	uint64_t now_ns = os_monotonic_ns() + offset_ns;
-	uint64_t seen = __atomic_load_n(&header->seen_ns, __ATOMIC_RELAXED);
+	uint64_t seen = __atomic_load_n(&header->recorded_ns, __ATOMIC_RELAXED);
 	struct clock mine;
 
 	if (seen > now_ns)
@@ -433,7 +433,7 @@ struct clock file_clock(const struct table *table)
 			break;
 	}
 	mine = clock_start(offset_ns, true);
-	mine.seen_ns = &header->seen_ns;
-	file_see(table, clock_now(&mine));
+	mine.recorded_ns = &header->recorded_ns;
+	file_record_time(table, clock_now(&mine));
 	return mine;
 }

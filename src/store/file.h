@@ -58,21 +58,21 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
                 struct weir_error *error);
 
 /**
- * Keeps all others from adding sections, or from looking for them, until file_unlock, or
+ * Keeps all others from adding sections, or from looking for them, until file_unlock_sections, or
  * until this process ends. Errors: EIO (another did not let go of it for seconds).
  */
-int file_lock(int fd, const char *path, struct weir_error *error);
-void file_unlock(int fd);
+int file_lock_sections(int fd, const char *path, struct weir_error *error);
+void file_unlock_sections(int fd);
 
 /**
  * Says that this process uses the file, until `fd` and what a fork made of it are closed. Errors:
  * EIO (somebody has it alone, for seconds).
  */
-int file_use(int fd, const char *path, struct weir_error *error);
+int file_lock_shared(int fd, const char *path, struct weir_error *error);
 /** Whether nobody but this open file uses it now. */
-bool file_is_alone(int fd);
+bool file_is_exclusive(int fd);
 /** Has the file alone, until `fd` is closed. Errors: EIO (others use it). */
-int file_use_alone(int fd, const char *path, struct weir_error *error);
+int file_lock_exclusive(int fd, const char *path, struct weir_error *error);
 /** Whether the path leads to this file. */
 bool file_is_at(int fd, const char *path);
 
@@ -98,8 +98,8 @@ struct file_sections {
  * Adds sections behind byte `end` of the locked file, all or none, with their room on the
  * disk; bytes that lie there belong to no one. Errors: EIO, EFULL.
  */
-int file_add(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
-             struct weir_error *error);
+int file_add_sections(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
+                      struct weir_error *error);
 
 /** Makes the file as long as that, with its room on the disk. Errors: EIO, EFULL. */
 int file_resize(int fd, const char *path, uint64_t size, struct weir_error *error);
@@ -114,9 +114,9 @@ int file_write_header(int fd, const char *path, uint64_t offset, const struct ta
  * what to add to it; a wall that is ahead of that moves it forward. After a boot
  * it goes on from the wall, or from the last time seen if the wall is behind.
  */
-struct clock file_clock(const struct table *table);
+struct clock file_open_clock(const struct table *table);
 
 /** Keeps in the file that its clock has said `now_ns`. */
-void file_see(const struct table *table, uint64_t now_ns);
+void file_record_time(const struct table *table, uint64_t now_ns);
 
 #endif

@@ -35,13 +35,13 @@
 
 #define NOTE_NS (UINT64_C(12) * 365 * NS_PER_DAY)
 
-static struct table_spot spot_of(const struct memory *store, const struct algo_limit *limit,
+static struct table_position spot_of(const struct memory *store, const struct algo_limit *limit,
                                    unsigned generation)
 {
 	uint8_t key = (uint8_t)generation;
 
 	/* The identity of no limit: that of this one under another name. */
-	return table_spot(&store->table, memory_hash(store, ~limit->identity, &key, sizeof key));
+	return table_position(&store->table, memory_hash(store, ~limit->identity, &key, sizeof key));
 }
 
 /* Beside generations, in the keys of notes. */
@@ -55,12 +55,12 @@ static struct table_spot spot_of(const struct memory *store, const struct algo_l
 /* The identity of no limit: theirs are hashes. */
 #define CUT_IDENTITY UINT64_C(0x7374617465637574)
 
-static struct cell note_make(const struct table_spot *spot, const struct algo_layout *note,
+static struct cell note_make(const struct table_position *spot, const struct algo_layout *note,
                              uint64_t now_ns)
 {
 	uint64_t until_ns = ((now_ns + NOTE_NS) >> 32 << 32) | note->second;
 
-	return cell_make(spot->tag, until_ns, note->first, CELL_NOTE);
+	return cell_make(spot->tag, until_ns, note->first, CELL_METADATA);
 }
 
 static struct algo_layout note_of(struct cell cell)
@@ -73,19 +73,19 @@ static bool is_in(const struct table *table, const struct cell *cell)
 	return cell >= table->cells && cell < table->cells + table->sets * TABLE_SET_CELLS;
 }
 
-static bool find_note(const struct memory *store, const struct table_spot *spot, uint64_t now_ns,
-                      struct table_slot *slot)
+static bool find_note(const struct memory *store, const struct table_position *spot, uint64_t now_ns,
+                      struct observed_cell *slot)
 {
 	*slot = memory_find_all(store, spot, NULL, now_ns);
-	return slot->cell && cell_is_note(slot->value);
+	return slot->cell && cell_is_metadata(slot->value);
 }
 
 /* The notes of all generations, as they were found. */
 struct joining {
 	struct algo_layout own;
 	unsigned last; /* generation to take over, or NONE */
-	struct table_spot spots[CELL_GENERATIONS];
-	struct table_slot slots[CELL_GENERATIONS];
+	struct table_position spots[CELL_GENERATIONS];
+	struct observed_cell slots[CELL_GENERATIONS];
 	uint64_t ages_ns[CELL_GENERATIONS]; /* since they took over */
 };
 
@@ -95,7 +95,7 @@ static bool is_note_of(const struct joining *joining, unsigned generation,
 	struct cell cell = joining->slots[generation].value;
 	struct algo_layout found = note_of(cell);
 
-	return joining->slots[generation].cell && cell_is_note(cell) && found.first == note->first &&
+	return joining->slots[generation].cell && cell_is_metadata(cell) && found.first == note->first &&
 	       found.second == note->second;
 }
 
@@ -118,13 +118,13 @@ static bool is_double(const struct joining *joining, unsigned generation)
  */
 static uint64_t preference(const struct joining *joining, unsigned generation)
 {
-	const struct table_slot *slot = &joining->slots[generation];
+	const struct observed_cell *slot = &joining->slots[generation];
 	bool is_own = is_note_of(joining, generation, &joining->own);
 	uint64_t class = is_own ? 3 : is_double(joining, generation) ? 2 : 1;
 
 	if (generation == joining->last)
 		return is_own ? UINT64_MAX : 0;
-	if (!slot->cell || !cell_is_note(slot->value))
+	if (!slot->cell || !cell_is_metadata(slot->value))
 		return UINT64_MAX - 1;
 	return class << 60 | joining->ages_ns[generation];
 }
@@ -132,8 +132,8 @@ static uint64_t preference(const struct joining *joining, unsigned generation)
 static void find_notes(const struct memory *store, const struct algo_limit *limit, uint64_t now_ns,
                        struct joining *joining)
 {
-	struct table_spot spot = spot_of(store, limit, TAKEOVER);
-	struct table_slot slot;
+	struct table_position spot = spot_of(store, limit, TAKEOVER);
+	struct observed_cell slot;
 
 	joining->own = limit->algorithm->layout(limit);
 	joining->last = find_note(store, &spot, now_ns, &slot) ? cell_word(slot.value) & NONE : NONE;
@@ -149,9 +149,9 @@ static void find_notes(const struct memory *store, const struct algo_limit *limi
 
 static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns)
 {
-	struct table_slot slot, former = {0};
+	struct observed_cell slot, former = {0};
 	struct joining joining;
-	struct table_spot *spot;
+	struct table_position *spot;
 	bool done;
 
 	find_notes(store, limit, now_ns, &joining);
@@ -164,7 +164,7 @@ static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns
 	if (slot.cell && !is_in(&store->table, slot.cell)) {
 		/* Others will want it when the former table is gone. */
 		former = slot;
-		slot = (struct table_slot){NULL, {0, 0}};
+		slot = (struct observed_cell){NULL, {0, 0}};
 	}
 	done =
 	    table_store(&store->table, spot, slot, note_make(spot, &joining.own, now_ns), now_ns, NULL);
@@ -176,17 +176,17 @@ static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns
 /* Tries against faster threads; each of them has done as much. */
 #define TRIES 100
 
-static struct cell takeover(const struct table_spot *spot, const struct algo_limit *limit,
+static struct cell takeover(const struct table_position *spot, const struct algo_limit *limit,
                             uint64_t now_ns)
 {
-	return cell_make(spot->tag, now_ns + NOTE_NS, limit->generation, CELL_NOTE);
+	return cell_make(spot->tag, now_ns + NOTE_NS, limit->generation, CELL_METADATA);
 }
 
 static void note_since(struct memory *store, const struct algo_limit *limit, uint32_t before,
                        uint64_t now_ns)
 {
-	struct table_spot spot = spot_of(store, limit, SINCE + limit->generation);
-	struct cell note = cell_make(spot.tag, now_ns + NOTE_NS, before, CELL_NOTE);
+	struct table_position spot = spot_of(store, limit, SINCE + limit->generation);
+	struct cell note = cell_make(spot.tag, now_ns + NOTE_NS, before, CELL_METADATA);
 
 	for (unsigned tries = 0; tries < TRIES; tries++)
 		if (table_store(&store->table, &spot, memory_find_all(store, &spot, NULL, now_ns), note,
@@ -197,9 +197,9 @@ static void note_since(struct memory *store, const struct algo_limit *limit, uin
 /* A limit that was joined again under the same parameters took over when it was joined first. */
 static void note_takeover(struct memory *store, const struct algo_limit *limit, uint64_t now_ns)
 {
-	struct table_spot spot = spot_of(store, limit, TAKEOVER);
+	struct table_position spot = spot_of(store, limit, TAKEOVER);
 	struct cell note = takeover(&spot, limit, now_ns);
-	struct table_slot slot;
+	struct observed_cell slot;
 
 	for (unsigned tries = 0; tries < TRIES; tries++) {
 		bool found = find_note(store, &spot, now_ns, &slot);
@@ -213,7 +213,7 @@ static void note_takeover(struct memory *store, const struct algo_limit *limit, 
 	}
 }
 
-void store_join(struct store *store, struct algo_limit *limit)
+void store_assign_generation(struct store *store, struct algo_limit *limit)
 {
 	struct memory *memory = memory_of(store);
 	uint64_t now_ns = clock_now(&memory->clock);
@@ -238,15 +238,15 @@ static uint64_t time_of_takeover(struct cell note, uint64_t now_ns)
 static uint64_t written_until(const struct history_state *of, bool writes, uint64_t now_ns)
 {
 	const struct shared *file = of->store->file;
-	struct table_spot spot = spot_of(of->store, of->limit, TAKEOVER);
-	struct table_slot slot;
+	struct table_position spot = spot_of(of->store, of->limit, TAKEOVER);
+	struct observed_cell slot;
 	struct cell after;
 
 	if (!find_note(of->store, &spot, now_ns, &slot) || cell_word(slot.value) & DISPUTED)
 		return 0;
 	if (cell_word(slot.value) != of->limit->generation)
 		after = (struct cell){slot.value.low | DISPUTED, slot.value.high};
-	else if (file && !file_is_alone(file->fd))
+	else if (file && !file_is_exclusive(file->fd))
 		after = takeover(&spot, of->limit, now_ns); /* the other process may end, and be forgotten */
 	else
 		return time_of_takeover(slot.value, now_ns);
@@ -255,17 +255,17 @@ static uint64_t written_until(const struct history_state *of, bool writes, uint6
 	return 0;
 }
 
-static struct table_spot cut_spot(const struct history_state *of)
+static struct table_position cut_spot(const struct history_state *of)
 {
-	return table_spot(&of->store->table,
+	return table_position(&of->store->table,
 	                  memory_hash(of->store, CUT_IDENTITY, &of->hash, sizeof of->hash));
 }
 
 /* The state without its cut. Returns false if it had none. */
 static bool undo_cut(const struct history_state *of, uint64_t now_ns, struct algo_state *state)
 {
-	struct table_spot spot = cut_spot(of);
-	struct table_slot slot;
+	struct table_position spot = cut_spot(of);
+	struct observed_cell slot;
 
 	if (!find_note(of->store, &spot, now_ns, &slot) ||
 	    cell_word(slot.value) != (uint32_t)of->cell.high)
@@ -274,12 +274,12 @@ static bool undo_cut(const struct history_state *of, uint64_t now_ns, struct alg
 	return true;
 }
 
-void history_note_cut(const struct history_state *of, struct cell cell, uint64_t end_ns,
+void history_record_cut(const struct history_state *of, struct cell cell, uint64_t end_ns,
                       uint64_t now_ns)
 {
-	struct table_spot spot = cut_spot(of);
+	struct table_position spot = cut_spot(of);
 	struct cell note = cell_make(spot.tag, u64_min(end_ns, now_ns + ALGO_HORIZON_NS),
-	                             (uint32_t)cell.high, CELL_NOTE);
+	                             (uint32_t)cell.high, CELL_METADATA);
 
 	table_store(&of->store->table, &spot, memory_find_all(of->store, &spot, NULL, now_ns), note,
 	            now_ns, NULL); /* without room the cut is for good */
@@ -302,8 +302,8 @@ struct chain {
 static bool find_takeover(const struct history_state *of, unsigned generation, uint64_t now_ns,
                           struct takeover *takeover)
 {
-	struct table_spot spot = spot_of(of->store, of->limit, SINCE + generation);
-	struct table_slot slot;
+	struct table_position spot = spot_of(of->store, of->limit, SINCE + generation);
+	struct observed_cell slot;
 
 	if (!find_note(of->store, &spot, now_ns, &slot))
 		return false;
@@ -342,8 +342,8 @@ static void find_chain(const struct history_state *of, unsigned generation, uint
 static bool find_parameters(const struct history_state *of, unsigned generation, uint64_t now_ns,
                             struct algo_layout *note)
 {
-	struct table_spot spot = spot_of(of->store, of->limit, generation);
-	struct table_slot slot;
+	struct table_position spot = spot_of(of->store, of->limit, generation);
+	struct observed_cell slot;
 	bool found = find_note(of->store, &spot, now_ns, &slot);
 
 	*note = note_of(slot.value);
@@ -450,7 +450,7 @@ uint64_t store_refund_end(const struct store_step *step, unsigned generation)
 {
 	struct memory *store = memory_of(step->store);
 	const struct algo_limit *limit = algo_current(step->limit);
-	struct table_spot spot = table_spot(&store->table, step->key.hash);
+	struct table_position spot = table_position(&store->table, step->key.hash);
 	uint64_t name_ns = step->call.until_ns, now_ns = step->at.now_ns;
 	struct history_state of = {store, limit, step->key.hash, {0, 0}};
 	struct algo_state state;

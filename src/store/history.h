@@ -37,7 +37,7 @@ uint64_t history_convert(const struct history_state *of, bool writes, uint64_t n
  * Notes that the state which has become `cell` was cut, and would end then. The next conversion of
  * this very state finds the note.
  */
-void history_note_cut(const struct history_state *of, struct cell cell, uint64_t end_ns,
-                      uint64_t now_ns);
+void history_record_cut(const struct history_state *of, struct cell cell, uint64_t end_ns,
+                        uint64_t now_ns);
 
 #endif

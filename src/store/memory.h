@@ -12,7 +12,7 @@
 #include "table/table.h"
 
 /* The tag of a state that belongs to one limit alone, and has no key. */
-#define MEMORY_TAG 1
+#define KEYLESS_TAG 1
 
 /*
  * The states of a limit that are wider than a word: their heads, and the row behind each.
@@ -29,7 +29,7 @@ struct wide_table {
  * The table that a larger one has taken over from, if its rows are as wide; NULL. A limit can do
  * the same in either table, so keys stay in the former one while they live.
  */
-static inline struct wide_table *wide_before(const struct wide_table *wide)
+static inline struct wide_table *wide_usable_former(const struct wide_table *wide)
 {
 	struct wide_table *former = wide->former;
 
@@ -105,35 +105,37 @@ static inline struct cell memory_pack(uint32_t tag, struct algo_state state, uns
 
 /**
  * Looks for a key of one-word states that is not in the store's table: whether a former table
- * has its state, in *slot. A state that is over is removed, so that the key can go to the table.
+ * has its state, in *observed. A state that is over is removed, so that the key can go to the
+ * table.
  */
 __attribute__((noinline, cold)) bool memory_find_former(const struct memory *store, uint64_t hash,
-                                                        uint64_t now_ns, struct table_slot *slot);
+                                                        uint64_t now_ns,
+                                                        struct observed_cell *observed);
 
 /* Finds it where it was seen, if it is still there; else wherever it is. */
-static inline struct table_slot memory_find(const struct table *table,
-                                            const struct table_spot *spot, struct cell *seen)
+static inline struct observed_cell
+memory_find(const struct table *table, const struct table_position *position, struct cell *likely)
 {
-	struct table_slot slot = {seen, {0, 0}};
+	struct observed_cell observed = {likely, {0, 0}};
 
-	if (seen) {
-		slot.value = cell_load(seen, table->load_is_atomic);
-		if (cell_tag(slot.value) == spot->tag)
-			return slot;
+	if (likely) {
+		observed.value = cell_load(likely, table->load_is_atomic);
+		if (cell_tag(observed.value) == position->tag)
+			return observed;
 	}
-	return table_find(table, spot);
+	return table_find(table, position);
 }
 
 /* Finds one-word states: in the store's table, or where the key was before the file grew. */
-static inline struct table_slot memory_find_all(const struct memory *store,
-                                                const struct table_spot *spot, struct cell *seen,
-                                                uint64_t now_ns)
+static inline struct observed_cell memory_find_all(const struct memory *store,
+                                                   const struct table_position *position,
+                                                   struct cell *likely, uint64_t now_ns)
 {
-	struct table_slot slot = memory_find(&store->table, spot, seen);
+	struct observed_cell observed = memory_find(&store->table, position, likely);
 
-	if (__builtin_expect(!slot.cell, 0) && __builtin_expect(store->former != NULL, 0))
-		memory_find_former(store, spot->hash, now_ns, &slot);
-	return slot;
+	if (__builtin_expect(!observed.cell, 0) && __builtin_expect(store->former != NULL, 0))
+		memory_find_former(store, position->hash, now_ns, &observed);
+	return observed;
 }
 
 /** The last of the tables that are filed under a slot, or NULL. */
@@ -230,13 +232,14 @@ void wide_fetch_row(const struct algo_limit *limit, const struct store_key *key,
 void wide_add_stats(const struct memory *store, uint64_t now_ns, struct weir_table_stats *stats);
 
 /** The place where a key seems to be: at home, in the next set, or (NULL) not there. */
-static inline struct cell *memory_near(const struct memory *store, const struct store_key *key)
+static inline struct cell *memory_find_likely(const struct memory *store,
+                                              const struct store_key *key)
 {
 	const struct table *table = memory_table(store, key);
-	struct table_spot spot = table_spot(table, key->hash);
-	struct cell *cell = table_glance(spot.home, spot.tag);
+	struct table_position position = table_position(table, key->hash);
+	struct cell *cell = table_find_likely(position.home, position.tag);
 
-	return cell ? cell : table_glance(table_run(table, &spot), spot.tag);
+	return cell ? cell : table_find_likely(table_run(table, &position), position.tag);
 }
 
 #endif

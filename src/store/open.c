@@ -56,7 +56,7 @@ static int make_in_memory(struct memory *store, uint64_t capacity,
 		                 (unsigned long long)capacity, size);
 	store->section = (struct section){.capacity = capacity, .size = size};
 	section_format(memory, &store->section, secret);
-	table_view(&store->table, memory, table_sets(capacity));
+	table_attach(&store->table, memory, table_sets(capacity));
 	store->secret = *secret;
 	keyhash_init(&store->hash, secret);
 	return WEIR_OK;
@@ -87,7 +87,7 @@ static int open_file(const struct weir_table_options *options, uint64_t capacity
 
 		if (status != WEIR_OK)
 			return status;
-		status = file_use(*fd, options->path, error);
+		status = file_lock_shared(*fd, options->path, error);
 		if (status == WEIR_OK && file_is_at(*fd, options->path))
 			return WEIR_OK;
 		close(*fd);
@@ -163,7 +163,7 @@ int memory_open(struct memory *store, const struct weir_table_options *options,
 		unmap(store);
 		return status;
 	}
-	store->clock = store->file ? file_clock(&store->table) : clock_start(clock_offset(), true);
+	store->clock = store->file ? file_open_clock(&store->table) : clock_start(clock_offset(), true);
 	return WEIR_OK;
 }
 
@@ -184,7 +184,7 @@ int store_sync(struct store *store)
 
 	if (!memory->file)
 		return WEIR_OK;
-	file_see(&memory->table, clock_now(&memory->clock));
+	file_record_time(&memory->table, clock_now(&memory->clock));
 	status = os_pages_sync(memory->table.header, memory->section.size);
 	for (size_t i = 0; i < MEMORY_SLOTS; i++)
 		if (sync_all(wide_at(memory, i)) != WEIR_OK)
@@ -195,6 +195,6 @@ int store_sync(struct store *store)
 void memory_close(struct memory *store)
 {
 	if (store->file)
-		file_see(&store->table, clock_now(&store->clock));
+		file_record_time(&store->table, clock_now(&store->clock));
 	unmap(store);
 }

@@ -19,46 +19,48 @@
 /* Tries against faster threads, before it gives up; no permit meets so many. */
 #define TRIES 100
 
-static struct table_spot spot_of(const struct store *store, struct permit permit)
+static struct table_position position_of(const struct store *store, struct permit permit)
 {
-	return table_spot(&memory_of(store)->table, memory_hash(memory_of(store), IDENTITY, &permit, sizeof permit));
+	return table_position(&memory_of(store)->table,
+	                      memory_hash(memory_of(store), IDENTITY, &permit, sizeof permit));
 }
 
 static bool find(const struct store *store, struct permit permit,
-                 const struct table_spot *spot, uint64_t now_ns, struct table_slot *slot)
+                 const struct table_position *position, uint64_t now_ns,
+                 struct observed_cell *observed)
 {
-	*slot = memory_find_all(memory_of(store), spot, NULL, now_ns);
-	return slot->cell && cell_generation(slot->value) == 0 &&
-	       cell_word(slot->value) == (uint32_t)permit.id;
+	*observed = memory_find_all(memory_of(store), position, NULL, now_ns);
+	return observed->cell && cell_generation(observed->value) == 0 &&
+	       cell_word(observed->value) == (uint32_t)permit.id;
 }
 
 /* If there is no room, and none can be made, the permit is not held. */
-void permit_hold(struct store *store, struct permit permit, uint64_t until_ns, uint64_t now_ns)
+void permit_record(struct store *store, struct permit permit, uint64_t until_ns, uint64_t now_ns)
 {
-	struct table_spot spot = spot_of(store, permit);
-	struct cell cell = cell_make(spot.tag, until_ns - 1, (uint32_t)permit.id, 0);
+	struct table_position position = position_of(store, permit);
+	struct cell cell = cell_make(position.tag, until_ns - 1, (uint32_t)permit.id, 0);
 
 	for (unsigned tries = 0; tries < TRIES && until_ns > now_ns + 1; tries++)
-		if (table_store(&memory_of(store)->table, &spot, table_find(&memory_of(store)->table, &spot), cell, now_ns,
-		                NULL))
+		if (table_store(&memory_of(store)->table, &position,
+		                table_find(&memory_of(store)->table, &position), cell, now_ns, NULL))
 			return;
 }
 
-bool permit_is_held(const struct store *store, struct permit permit, uint64_t now_ns)
+bool permit_is_outstanding(const struct store *store, struct permit permit, uint64_t now_ns)
 {
-	struct table_spot spot = spot_of(store, permit);
-	struct table_slot slot;
+	struct table_position position = position_of(store, permit);
+	struct observed_cell observed;
 
-	return find(store, permit, &spot, now_ns, &slot);
+	return find(store, permit, &position, now_ns, &observed);
 }
 
-bool permit_take(struct store *store, struct permit permit, uint64_t now_ns)
+bool permit_redeem(struct store *store, struct permit permit, uint64_t now_ns)
 {
-	struct table_spot spot = spot_of(store, permit);
-	struct table_slot slot;
+	struct table_position position = position_of(store, permit);
+	struct observed_cell observed;
 
-	while (find(store, permit, &spot, now_ns, &slot))
-		if (cell_swap(slot.cell, slot.value, (struct cell){0, 0}))
+	while (find(store, permit, &position, now_ns, &observed))
+		if (cell_swap(observed.cell, observed.value, (struct cell){0, 0}))
 			return true;
 	return false;
 }

@@ -23,17 +23,16 @@ struct permit {
  * A new id, not 0: bits that nobody can guess, and above ALGO_STRIPE_SHIFT this thread's stripe.
  * Children of a fork draw others.
  */
-uint64_t permit_draw(void);
+uint64_t permit_random_id(void);
 /** The same at less cost: bits by chance, for callers that have no reason to guess. */
-uint64_t permit_number(void);
+uint64_t permit_cheap_id(void);
 
 /** Until `until_ns`, when none of what it was taken from has anything left to give back. */
-void permit_hold(struct store *store, struct permit permit, uint64_t until_ns,
-                 uint64_t now_ns);
+void permit_record(struct store *store, struct permit permit, uint64_t until_ns, uint64_t now_ns);
 
-bool permit_is_held(const struct store *store, struct permit permit, uint64_t now_ns);
+bool permit_is_outstanding(const struct store *store, struct permit permit, uint64_t now_ns);
 
 /** Whether it was held, which it is not any more. */
-bool permit_take(struct store *store, struct permit permit, uint64_t now_ns);
+bool permit_redeem(struct store *store, struct permit permit, uint64_t now_ns);
 
 #endif

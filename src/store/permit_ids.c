@@ -25,7 +25,7 @@ struct ids {
 	uint64_t count;
 	uint64_t second; /* half of the last hash; 0 if it was used */
 	uint64_t stripe;
-	uint64_t number; /* the state of what permit_number draws */
+	uint64_t number; /* the state of what permit_cheap_id draws */
 };
 
 static _Thread_local struct ids own __attribute__((tls_model("initial-exec")));
@@ -76,7 +76,7 @@ static void draw_bytes(void *out, size_t len)
 	if (os_random(out, len) == WEIR_OK)
 		return;
 	for (size_t i = 0; i < len; i += sizeof(uint64_t)) {
-		uint64_t word = draw_next();
+		uint64_t word = prng_next();
 
 		memcpy(bytes + i, &word, sizeof word);
 	}
@@ -113,7 +113,7 @@ static uint64_t next_half(void)
 	return both.k0;
 }
 
-uint64_t permit_draw(void)
+uint64_t permit_random_id(void)
 {
 	uint64_t mark = mark_now(), id = 0;
 
@@ -124,13 +124,13 @@ uint64_t permit_draw(void)
 	return id | own.stripe;
 }
 
-uint64_t permit_number(void)
+uint64_t permit_cheap_id(void)
 {
 	uint64_t id = 0;
 
 	if (__builtin_expect(own.mark == 0 && own.stripe == 0, 0))
 		draw_key();
 	while (id == 0)
-		id = draw_from(&own.number) & ((UINT64_C(1) << ALGO_STRIPE_SHIFT) - 1);
+		id = prng_step(&own.number) & ((UINT64_C(1) << ALGO_STRIPE_SHIFT) - 1);
 	return id | own.stripe;
 }

@@ -18,7 +18,7 @@ static void count_cell(const struct wide_table *wide, const struct algo_limit *l
 	struct row row = {wide->rows + index * width, width, cell_tag(head), whole};
 	struct health_look look;
 
-	if (cell_is_empty(head) || !cell_is_held(head) || cell_ahead_ns(head, now_ns) <= 0)
+	if (cell_is_empty(head) || !cell_is_pinned(head) || cell_ahead_ns(head, now_ns) <= 0)
 		return;
 	health_row_phase(limit, now_ns, &row, &look);
 	counts[look.health.phase]++;
@@ -37,13 +37,13 @@ static void count_table(const struct wide_table *wide, const struct algo_limit *
 		counts[phase] += (uint64_t)((u128)seen[phase] * sets / sample);
 }
 
-void store_phases(const struct store *store, const struct algo_limit *limit, uint64_t now_ns,
-                  uint64_t counts[HEALTH_PHASE_COUNT])
+void store_count_phases(const struct store *store, const struct algo_limit *limit, uint64_t now_ns,
+                        uint64_t counts[HEALTH_PHASE_COUNT])
 {
 	const struct wide_table *wide = memory_wide(memory_of(store), limit->identity);
 
 	memset(counts, 0, HEALTH_PHASE_COUNT * sizeof *counts);
-	for (; wide; wide = wide_before(wide))
+	for (; wide; wide = wide_usable_former(wide))
 		count_table(wide, algo_current(limit), now_ns, counts);
 	counts[HEALTH_CLOSED] = 0;
 }

@@ -75,7 +75,7 @@ int publish_section(struct memory *store, const struct section *section, void *m
 	                  : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	if (status == WEIR_OK) {
-		table_view(&wide->table, memory, table_sets(section->capacity));
+		table_attach(&wide->table, memory, table_sets(section->capacity));
 		wide->table.is_wide = section->identity != SECTION_SHARED;
 		wide->rows = (void *)((char *)memory + section_rows_offset(section->capacity));
 		wide->section = *section;

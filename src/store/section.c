@@ -123,8 +123,8 @@ static uint64_t check(const struct section_walk *walk, struct reporter *reporter
 	return defects;
 }
 
-void section_step(struct section_walk *walk, uint64_t file_size, table_report *report,
-                  void *context)
+void section_check_next(struct section_walk *walk, uint64_t file_size, table_report *report,
+                        void *context)
 {
 	const struct table_header *header = &walk->header;
 	bool must_be = is_first(walk) || walk->offset < walk->end;
@@ -145,7 +145,7 @@ void section_step(struct section_walk *walk, uint64_t file_size, table_report *r
 	                                 header->size, header->stays != 0};
 }
 
-void section_look(struct section_walk *walk, const void *memory, size_t size)
+void section_read_header(struct section_walk *walk, const void *memory, size_t size)
 {
 	size_t len = u64_min(sizeof walk->header, sat_sub(size, walk->offset));
 
@@ -158,8 +158,8 @@ uint64_t section_check(const void *memory, size_t size, table_report *report, vo
 	struct section_walk walk = {0};
 
 	for (;; walk.offset += walk.section.size) {
-		section_look(&walk, memory, size);
-		section_step(&walk, size, report, context);
+		section_read_header(&walk, memory, size);
+		section_check_next(&walk, size, report, context);
 		if (walk.done)
 			return walk.defects;
 	}
@@ -173,7 +173,7 @@ static bool try_mend(struct section_walk *walk)
 	return table_repair_header(&walk->header, is_first(walk)) && check(walk, &nobody) == 0;
 }
 
-bool section_mend(struct section_walk *walk, const void *memory, size_t size)
+bool section_repair(struct section_walk *walk, const void *memory, size_t size)
 {
 	struct section lost = {.capacity = 1, .size = section_size(1, 0)};
 
@@ -185,7 +185,7 @@ bool section_mend(struct section_walk *walk, const void *memory, size_t size)
 		struct section_walk next = *walk;
 
 		next.offset += lost.size;
-		section_look(&next, memory, size);
+		section_read_header(&next, memory, size);
 		if (!try_mend(&next))
 			continue;
 		memset(&walk->header, 0, sizeof walk->header);

@@ -62,11 +62,11 @@ struct section_walk {
  * Takes walk->header, what is at walk->offset (padded with zeros at the end of a file of
  * `file_size` bytes), for the next section; a walk begins zeroed. `report` may be NULL.
  */
-void section_step(struct section_walk *walk, uint64_t file_size, table_report *report,
-                  void *context);
+void section_check_next(struct section_walk *walk, uint64_t file_size, table_report *report,
+                        void *context);
 
 /** Reads the header at walk->offset from a whole store in memory. */
-void section_look(struct section_walk *walk, const void *memory, size_t size);
+void section_read_header(struct section_walk *walk, const void *memory, size_t size);
 
 /** All that keeps a store from being used. Returns the number of defects. */
 uint64_t section_check(const void *memory, size_t size, table_report *report, void *context);
@@ -76,6 +76,6 @@ uint64_t section_check(const void *memory, size_t size, table_report *report, vo
  * that can't be known any more as one that is nobody's, up to the next that is sound. False
  * when there is nothing left to go by: the first header is lost, or all behind this place.
  */
-bool section_mend(struct section_walk *walk, const void *memory, size_t size);
+bool section_repair(struct section_walk *walk, const void *memory, size_t size);
 
 #endif

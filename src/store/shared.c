@@ -34,7 +34,7 @@ static int map_section(struct memory *store, int fd, const struct section_walk *
 		return publish_section(store, section, memory, error);
 	store->section = *section;
 	store->secret = walk->secret;
-	table_view(&store->table, memory, table_sets(section->capacity));
+	table_attach(&store->table, memory, table_sets(section->capacity));
 	keyhash_init(&store->hash, &walk->secret);
 	return WEIR_OK;
 }
@@ -51,7 +51,7 @@ static int find_end(const struct memory *store, int fd, uint64_t size, uint64_t 
 
 	if (status != WEIR_OK)
 		return status;
-	section_step(&first, size, NULL, NULL);
+	section_check_next(&first, size, NULL, NULL);
 	if (!first.done && memcmp(&first.secret, &store->secret, sizeof store->secret) == 0)
 		*end = first.end;
 	return WEIR_OK;
@@ -72,7 +72,7 @@ static int map_rest(struct memory *store, int fd, struct weir_error *error)
 		status = file_read_header(fd, file->path, walk.offset, &walk.header, error);
 		if (status != WEIR_OK)
 			break;
-		section_step(&walk, size, keep_first, &inner);
+		section_check_next(&walk, size, keep_first, &inner);
 		if (walk.defects > 0)
 			return error_set(error, WEIR_EINVAL, "%.120s: %s", file->path, inner.message);
 		if (walk.done)
@@ -86,13 +86,13 @@ static int map_rest(struct memory *store, int fd, struct weir_error *error)
 
 static int lock_and_map(struct memory *store, int fd, struct weir_error *error)
 {
-	int status = file_lock(fd, store->file->path, error);
+	int status = file_lock_sections(fd, store->file->path, error);
 
 	if (status != WEIR_OK)
 		return status;
 	status = map_rest(store, fd, error);
 	if (status != WEIR_OK)
-		file_unlock(fd);
+		file_unlock_sections(fd);
 	return status;
 }
 
@@ -123,7 +123,7 @@ int shared_open(struct memory *store, int fd, const struct weir_table_options *o
 		                 sizeof(struct table_header), (long long)stat.st_size);
 	status = lock_and_map(store, fd, error);
 	if (status == WEIR_OK)
-		file_unlock(fd);
+		file_unlock_sections(fd);
 	return status;
 }
 
@@ -150,7 +150,7 @@ int shared_lock(struct memory *store, int *fd, struct weir_error *error)
 
 void shared_unlock(int fd)
 {
-	file_unlock(fd);
+	file_unlock_sections(fd);
 	close(fd);
 }
 
@@ -159,7 +159,7 @@ int shared_add(struct memory *store, int fd, const struct section *fresh, size_t
 {
 	const struct shared *file = store->file;
 	struct file_sections sections = {fresh, n, &store->secret};
-	int status = file_add(fd, file->path, file->end, &sections, error);
+	int status = file_add_sections(fd, file->path, file->end, &sections, error);
 
 	return status == WEIR_OK ? map_rest(store, fd, error) : status;
 }

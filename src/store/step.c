@@ -3,7 +3,7 @@
 #include "store/history.h"
 
 bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
-                    const struct table_spot *spot, uint64_t now_ns, struct algo_decision *out)
+                    const struct table_position *spot, uint64_t now_ns, struct algo_decision *out)
 {
 	bool full = table_is_full(&store->table, spot, now_ns);
 
@@ -17,7 +17,7 @@ bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
  * convert the state as of its own time, and a state of a slow rate would stay as it is for a fast
  * one. A peek writes nothing.
  */
-bool memory_apply_other(const struct memory_other *other, const struct algo_call *call,
+bool memory_apply_converted(const struct foreign_state *other, const struct algo_call *call,
                         const struct algo_time *time, struct algo_decision *out, uint64_t *until_ns)
 {
 	const struct algo_limit *limit = other->limit;
@@ -46,15 +46,15 @@ bool memory_apply_other(const struct memory_other *other, const struct algo_call
 	if (!table_store(&other->store->table, other->spot, other->slot, after, time->now_ns, NULL))
 		return false;
 	if (!changed && end_ns > state.until_ns)
-		history_note_cut(&of, after, end_ns, time->now_ns);
+		history_record_cut(&of, after, end_ns, time->now_ns);
 	return true;
 }
 
 bool memory_find_former(const struct memory *store, uint64_t hash, uint64_t now_ns,
-                        struct table_slot *slot)
+                        struct observed_cell *slot)
 {
 	for (struct wide_table *former = store->former; former; former = former->former) {
-		struct table_spot spot = table_spot(&former->table, hash);
+		struct table_position spot = table_position(&former->table, hash);
 
 		for (;;) {
 			*slot = table_find(&former->table, &spot);
@@ -65,7 +65,7 @@ bool memory_find_former(const struct memory *store, uint64_t hash, uint64_t now_
 			cell_swap(slot->cell, slot->value, (struct cell){0, 0}); /* else it lives again */
 		}
 	}
-	*slot = (struct table_slot){NULL, {0, 0}};
+	*slot = (struct observed_cell){NULL, {0, 0}};
 	return false;
 }
 
@@ -73,11 +73,11 @@ bool store_forget(const struct store_step *step)
 {
 	struct memory *store = memory_of(step->store);
 	struct table *table = &store->table;
-	struct table_spot spot = table_spot(table, step->key.hash);
+	struct table_position spot = table_position(table, step->key.hash);
 	uint64_t now_ns = step->at.now_ns;
 
 	for (;;) {
-		struct table_slot slot = memory_find_all(store, &spot, step->key.cell, now_ns);
+		struct observed_cell slot = memory_find_all(store, &spot, step->key.cell, now_ns);
 
 		if (memory_unpack(slot.value, now_ns).until_ns == 0)
 			return false;

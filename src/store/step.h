@@ -12,20 +12,20 @@
 /** Whether there is no room for a key that has no cell, which is denied then. */
 __attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct algo_limit *limit,
-                                                    const struct table_spot *spot, uint64_t now_ns,
+                                                    const struct table_position *spot, uint64_t now_ns,
                                                     struct algo_decision *out);
 
 /* A state in the table that other parameters than the limit's have written. */
-struct memory_other {
+struct foreign_state {
 	struct memory *store;
 	const struct algo_limit *limit;
-	const struct table_spot *spot;
-	struct table_slot slot;
+	const struct table_position *spot;
+	struct observed_cell slot;
 };
 
 /** One step on such a state. Returns false if the cell has changed meanwhile. */
 __attribute__((noinline, cold)) bool
-memory_apply_other(const struct memory_other *other, const struct algo_call *call,
+memory_apply_converted(const struct foreign_state *other, const struct algo_call *call,
                    const struct algo_time *time, struct algo_decision *out, uint64_t *until_ns);
 
 /** memory_apply for wide states. */
@@ -61,7 +61,7 @@ static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic, uin
 	if (!algo_step_whole(limit, &step->call, &time, &state, out)) {
 		if (__builtin_expect(!out->allowed && algo_is_too_far_ahead(limit, &time, &state), 0))
 			return false;
-	} else if (!cell_swap_in_turn(cell, before, memory_pack(tag, state, limit->generation))) {
+	} else if (!cell_swap_or_back_off(cell, before, memory_pack(tag, state, limit->generation))) {
 		return false;
 	}
 	*until_ns = state.until_ns;
@@ -81,7 +81,7 @@ static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic, uint3
 		if (step->call.op != ALGO_ACQUIRE || cell_tag(before) != tag ||
 		    !slots_take(limit, before, step->at.now_ns, step->call.cost, out, &after))
 			return false;
-	} while (!cell_swap_in_turn(cell, before, after));
+	} while (!cell_swap_or_back_off(cell, before, after));
 	*until_ns = step->at.now_ns + out->reset_after_ns;
 	return true;
 }
@@ -110,13 +110,13 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
                                     const struct store_key *key, const struct algo_call *call,
                                     const struct algo_time *time, struct algo_decision *out)
 {
-	struct table_spot spot = table_spot(&store->table, key->hash);
+	struct table_position spot = table_position(&store->table, key->hash);
 	const struct algo_limit *limit = *by;
 
 	if (__builtin_expect(limit->width != 0, 0))
 		return wide_apply(store, by, key, call, time, out);
 	for (;;) {
-		struct table_slot slot = memory_find_all(store, &spot, key->cell, time->now_ns);
+		struct observed_cell slot = memory_find_all(store, &spot, key->cell, time->now_ns);
 		unsigned generation = cell_generation(slot.value);
 		struct algo_state state;
 
@@ -126,7 +126,7 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 			/* Written by earlier parameters, or by later ones that took over just now. */
 			*by = limit = algo_current(limit);
 			if (generation != limit->generation) {
-				if (memory_apply_other(&(struct memory_other){store, limit, &spot, slot}, call,
+				if (memory_apply_converted(&(struct foreign_state){store, limit, &spot, slot}, call,
 				                       time, out, &until_ns))
 					return until_ns;
 				continue;
@@ -138,13 +138,13 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 		                time->now_ns, NULL))
 			return state.until_ns;
 		if (slot.cell)
-			cell_stay_away(slot.cell);
+			cell_back_off(slot.cell);
 		else if (memory_is_full(store, limit, &spot, time->now_ns, out))
 			return 0;
 	}
 }
 
-/** The same on a cell that belongs to one limit alone, of MEMORY_TAG. */
+/** The same on a cell that belongs to one limit alone, of KEYLESS_TAG. */
 static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
                                          const struct algo_limit *limit,
                                          const struct algo_call *call, const struct algo_time *time,
@@ -155,7 +155,7 @@ static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
 		struct algo_state state = memory_unpack(before, time->now_ns);
 
 		if (!algo_step(limit, call, time, &state, out) ||
-		    cell_swap_in_turn(cell, before, memory_pack(MEMORY_TAG, state, limit->generation)))
+		    cell_swap_or_back_off(cell, before, memory_pack(KEYLESS_TAG, state, limit->generation)))
 			return state.until_ns;
 	}
 }

@@ -69,7 +69,7 @@ int store_reserve(struct store *store, const struct algo_limit *const *limits, s
  * begins anew that was joined longest ago; states that were written under it, and
  * still live, are then read under the wrong parameters. Other limits have none.
  */
-void store_join(struct store *store, struct algo_limit *limit);
+void store_assign_generation(struct store *store, struct algo_limit *limit);
 
 /* How many keys a limit can have. */
 struct store_capacity {
@@ -87,7 +87,7 @@ struct store_capacity store_capacity_planned(uint64_t capacity, const struct alg
  * How many keys of a limit that has phases are in which one: those of its newest table in
  * `store`, of a large one estimated from a part. Closed ones are not counted.
  */
-void store_phases(const struct store *store, const struct algo_limit *limit, uint64_t now_ns,
+void store_count_phases(const struct store *store, const struct algo_limit *limit, uint64_t now_ns,
                   uint64_t counts[HEALTH_PHASE_COUNT]);
 
 /* Keys */
@@ -138,7 +138,7 @@ void store_locate_next(const struct store *store, const struct algo_limit *limit
                        struct store_key *key, uint64_t now_ns);
 
 /** Finds a key's likely place: at home, in the next set, or (NULL) nowhere. */
-void store_near(const struct store *store, struct store_key *key);
+void store_find_likely(const struct store *store, struct store_key *key);
 
 /* Steps */
 
@@ -202,30 +202,30 @@ struct store_operation {
 };
 
 /* The state of one limit alone, which has no key. */
-struct store_alone {
+struct store_keyless {
 	struct cell cell;
 	_Alignas(64) struct cell *row; /* NULL where the cell is all of it; not on the cell's line */
 	bool load_is_atomic;
 };
 
 /** 0 or ENOMEM. */
-int store_alone_open(struct store_alone *alone, const struct algo_limit *limit);
-void store_alone_close(struct store_alone *alone);
+int store_keyless_open(struct store_keyless *alone, const struct algo_limit *limit);
+void store_keyless_close(struct store_keyless *alone);
 /** store_try on it. */
-bool store_alone_try(struct store_alone *alone, const struct store_step *step,
+bool store_keyless_try(struct store_keyless *alone, const struct store_step *step,
                      struct algo_decision *out, uint64_t *until_ns);
 /**
  * The same of a limit that judges by outcomes: an acquire with a permit of this id, which returns
  * when its time is over, or STORE_DENIED, and a report. 0 or false: nothing has happened, and
- * store_alone_run does it.
+ * store_keyless_run does it.
  */
 #define STORE_DENIED 1 /* no permit's time ends then */
-uint64_t store_alone_try_permit(struct store_alone *alone, const struct algo_limit *limit,
+uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
                                 uint64_t id, uint64_t now_ns, struct algo_decision *out);
-bool store_alone_try_report(struct store_alone *alone, const struct algo_limit *limit,
+bool store_keyless_try_report(struct store_keyless *alone, const struct algo_limit *limit,
                             const struct health_report *report, uint64_t now_ns);
 /** store_run on it. */
-uint64_t store_alone_run(struct store_alone *alone, const struct store_step *step,
+uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step *step,
                          struct algo_decision *out);
 
 #endif

@@ -50,7 +50,7 @@ static void copy_known(struct table_header *known, const struct table_header *he
 	memcpy(known, header, TABLE_FIXED);
 	if (has_clock) {
 		known->clock = header->clock;
-		known->seen_ns = header->seen_ns;
+		known->recorded_ns = header->recorded_ns;
 		known->end = header->end;
 	}
 	known->checksum = header->checksum;

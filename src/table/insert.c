@@ -42,7 +42,7 @@ static int64_t loss(const struct table *table, struct cell cell, uint64_t now_ns
 		return INT64_MIN;
 	if (ahead <= 0)
 		return ahead;
-	if (cell_is_held(cell))
+	if (cell_is_pinned(cell))
 		return table->is_wide ? LOSS_HELD : ahead; /* held, or CELL_ADHOC */
 	return cell_is_claim(cell) ? INT64_MAX : ahead + LOSS_CONFIGURED;
 }
@@ -53,21 +53,21 @@ static int64_t loss(const struct table *table, struct cell cell, uint64_t now_ns
  * insertion if it is still there. If no set has a spent cell, the cell of least loss of all sets is
  * chosen, and among equals the least used.
  */
-static struct table_slot choose(const struct table *table, const struct table_spot *spot,
-                                uint64_t now_ns)
+static struct observed_cell choose(const struct table *table, const struct table_position *position,
+                                   uint64_t now_ns)
 {
-	struct cell *run = table_run(table, spot);
-	struct table_slot least = {NULL, empty};
+	struct cell *run = table_run(table, position);
+	struct observed_cell least = {NULL, empty};
 	int64_t least_loss = INT64_MAX;
 
-	for (unsigned i = 0; i < TABLE_SPOTS; i++) {
-		struct cell *cell = table_cell(spot, run, i);
-		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
-		int64_t l = loss(table, slot.value, now_ns);
+	for (unsigned i = 0; i < TABLE_CANDIDATES; i++) {
+		struct cell *cell = table_cell(position, run, i);
+		struct observed_cell observed = {cell, cell_load(cell, table->load_is_atomic)};
+		int64_t l = loss(table, observed.value, now_ns);
 
 		if (!least.cell || l < least_loss ||
-		    (l == least_loss && cell_word(slot.value) < cell_word(least.value))) {
-			least = slot;
+		    (l == least_loss && cell_word(observed.value) < cell_word(least.value))) {
+			least = observed;
 			least_loss = l;
 		}
 		if (least_loss <= 0 && (i + 1) % TABLE_SET_CELLS == 0)
@@ -79,13 +79,13 @@ static struct table_slot choose(const struct table *table, const struct table_sp
 /* All spots that a new key may take, by when they are spent. */
 struct candidates {
 	size_t count;
-	struct table_slot slots[TABLE_SPOTS];
+	struct observed_cell slots[TABLE_CANDIDATES];
 };
 
-static struct table_slot take_soonest(const struct table *table, struct candidates *from,
-                                      uint64_t now_ns)
+static struct observed_cell take_soonest(const struct table *table, struct candidates *from,
+                                         uint64_t now_ns)
 {
-	struct table_slot soonest;
+	struct observed_cell soonest;
 	size_t least = 0;
 
 	for (size_t i = 1; i < from->count; i++)
@@ -102,107 +102,115 @@ static struct table_slot take_soonest(const struct table *table, struct candidat
  * other memory, so the first cell worth next to nothing is taken: in a flood of fresh keys that
  * is one of the first.
  */
-static struct table_slot choose_lightest(const struct table *table, const struct table_spot *spot,
-                                         uint64_t now_ns, const struct table_judge *judge)
+static struct observed_cell choose_lightest(const struct table *table,
+                                            const struct table_position *position, uint64_t now_ns,
+                                            const struct eviction_policy *judge)
 {
-	struct cell *run = table_run(table, spot);
-	struct table_slot lightest = {NULL, empty};
+	struct cell *run = table_run(table, position);
+	struct observed_cell lightest = {NULL, empty};
 	struct candidates candidates = {.count = 0};
 	uint64_t least = UINT64_MAX;
 
-	for (unsigned i = 0; i < TABLE_SPOTS; i++) {
-		struct cell *cell = table_cell(spot, run, i);
-		struct table_slot slot = {cell, cell_load(cell, table->load_is_atomic)};
+	for (unsigned i = 0; i < TABLE_CANDIDATES; i++) {
+		struct cell *cell = table_cell(position, run, i);
+		struct observed_cell observed = {cell, cell_load(cell, table->load_is_atomic)};
 
-		if (loss(table, slot.value, now_ns) < LOSS_HELD)
-			candidates.slots[candidates.count++] = slot;
+		if (loss(table, observed.value, now_ns) < LOSS_HELD)
+			candidates.slots[candidates.count++] = observed;
 	}
 	while (candidates.count > 0 && least > 1) {
-		struct table_slot slot = take_soonest(table, &candidates, now_ns);
-		uint64_t weight =
-		    loss(table, slot.value, now_ns) <= 0 ? 0 : judge->weight(judge, slot.cell, slot.value);
+		struct observed_cell observed = take_soonest(table, &candidates, now_ns);
+		uint64_t weight = loss(table, observed.value, now_ns) <= 0
+		                      ? 0
+		                      : judge->weight(judge, observed.cell, observed.value);
 
 		if (!lightest.cell || weight < least) {
-			lightest = slot;
+			lightest = observed;
 			least = weight;
 		}
 	}
 	return lightest;
 }
 
-static bool claim(struct table *table, const struct table_spot *spot, struct table_slot *slot,
-                  uint64_t now_ns, const struct table_judge *judge)
+static bool claim(struct table *table, const struct table_position *position,
+                  struct observed_cell *observed, uint64_t now_ns,
+                  const struct eviction_policy *judge)
 {
-	struct table_slot victim = choose(table, spot, now_ns);
+	struct observed_cell victim = choose(table, position, now_ns);
 	int64_t lost = loss(table, victim.value, now_ns);
 	struct cell mine;
 
 	if (judge && lost > 0 && lost < LOSS_HELD) {
-		struct table_slot lightest = choose_lightest(table, spot, now_ns, judge);
+		struct observed_cell lightest = choose_lightest(table, position, now_ns, judge);
 
 		victim = lightest.cell ? lightest : victim;
 	}
 
 	if (loss(table, victim.value, now_ns) == LOSS_HELD)
 		return false;
-	mine = claim_make(table, spot->tag, now_ns);
+	mine = claim_make(table, position->tag, now_ns);
 	if (!cell_swap(victim.cell, victim.value, mine))
 		return false;
 	fence_behind_swap(); /* all see the claim before step 2 looks */
 	if (loss(table, victim.value, now_ns) > 0 && !cell_is_claim(victim.value))
 		__atomic_fetch_add(&table->header->evictions, 1, __ATOMIC_RELAXED);
-	*slot = (struct table_slot){victim.cell, mine};
+	*observed = (struct observed_cell){victim.cell, mine};
 	return true;
 }
 
 /* For a cell with the tag of `slot`, a claim: whether it is our own, or out of its way by now. */
-static bool remove_other(const struct table *table, struct table_slot slot, struct cell *cell)
+static bool remove_other(const struct table *table, struct observed_cell observed,
+                         struct cell *cell)
 {
 	struct cell value = cell_load(cell, table->load_is_atomic);
 
-	if (cell == slot.cell || cell_tag(value) != cell_tag(slot.value))
+	if (cell == observed.cell || cell_tag(value) != cell_tag(observed.value))
 		return true;
-	if (!cell_is_claim(value) || cell < slot.cell) {
-		cell_swap(slot.cell, slot.value, empty); /* 2a, 2b: ours gives way */
+	if (!cell_is_claim(value) || cell < observed.cell) {
+		cell_swap(observed.cell, observed.value, empty); /* 2a, 2b: ours gives way */
 		return false;
 	}
 	return cell_swap(cell, value, empty); /* 2c */
 }
 
 /* Step 2: no other cell of this tag is left, or false. */
-static bool alone(const struct table *table, const struct table_spot *spot, struct table_slot slot)
+static bool alone(const struct table *table, const struct table_position *position,
+                  struct observed_cell observed)
 {
-	struct cell *run = table_run(table, spot);
+	struct cell *run = table_run(table, position);
 
-	for (unsigned i = 0; i < TABLE_SPOTS; i += TABLE_SET_CELLS) {
-		struct cell *set = table_cell(spot, run, i);
+	for (unsigned i = 0; i < TABLE_CANDIDATES; i += TABLE_SET_CELLS) {
+		struct cell *set = table_cell(position, run, i);
 
-		for (unsigned hits = table_hits(set, spot->tag); hits != 0; hits &= hits - 1)
-			if (!remove_other(table, slot, &set[__builtin_ctz(hits)]))
+		for (unsigned hits = table_hits(set, position->tag); hits != 0; hits &= hits - 1)
+			if (!remove_other(table, observed, &set[__builtin_ctz(hits)]))
 				return false;
 	}
 	return true;
 }
 
-bool table_store_slow(struct table *table, const struct table_spot *spot, struct table_slot slot,
-                      struct cell after, uint64_t now_ns, const struct table_judge *judge)
+bool table_store_slow(struct table *table, const struct table_position *position,
+                      struct observed_cell observed, struct cell after, uint64_t now_ns,
+                      const struct eviction_policy *judge)
 {
-	if (!slot.cell && !claim(table, spot, &slot, now_ns, judge))
+	if (!observed.cell && !claim(table, position, &observed, now_ns, judge))
 		return false;
-	return alone(table, spot, slot) && cell_swap(slot.cell, slot.value, after); /* 3 */
+	return alone(table, position, observed) &&
+	       cell_swap(observed.cell, observed.value, after); /* 3 */
 }
 
-bool table_is_full(const struct table *table, const struct table_spot *spot, uint64_t now_ns)
+bool table_is_full(const struct table *table, const struct table_position *position,
+                   uint64_t now_ns)
 {
-	struct cell *run = table_run(table, spot);
+	struct cell *run = table_run(table, position);
 	bool held = false;
 
-	for (unsigned i = 0; i < TABLE_SPOTS; i++) {
-		struct cell cell = cell_load(table_cell(spot, run, i), table->load_is_atomic);
+	for (unsigned i = 0; i < TABLE_CANDIDATES; i++) {
+		struct cell cell = cell_load(table_cell(position, run, i), table->load_is_atomic);
 
 		if (loss(table, cell, now_ns) < LOSS_HELD)
 			return false;
-		held |= table->is_wide && cell_is_held(cell);
+		held |= table->is_wide && cell_is_pinned(cell);
 	}
 	return held;
 }

@@ -51,7 +51,7 @@ void table_format(struct table_header *header, const struct table_shape *shape,
 	header->checksum_copy = header->checksum;
 }
 
-void table_view(struct table *table, void *memory, uint64_t sets)
+void table_attach(struct table *table, void *memory, uint64_t sets)
 {
 	struct table_header *header = memory;
 
@@ -73,7 +73,7 @@ uint64_t table_live(const struct table *table, uint64_t now_ns)
 		for (int j = 0; j < TABLE_SET_CELLS; j++) {
 			struct cell cell = cell_load(&set[j], table->load_is_atomic);
 
-			live += !cell_is_empty(cell) && !cell_is_claim(cell) && !cell_is_note(cell) &&
+			live += !cell_is_empty(cell) && !cell_is_claim(cell) && !cell_is_metadata(cell) &&
 			        cell_ahead_ns(cell, now_ns) > 0;
 		}
 	}

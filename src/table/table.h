@@ -33,7 +33,7 @@
 
 #define TABLE_SET_CELLS 8 /* two cache lines */
 #define TABLE_RUN_SETS  5
-#define TABLE_SPOTS     (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
+#define TABLE_CANDIDATES (TABLE_SET_CELLS * (1 + TABLE_RUN_SETS))
 
 #define TABLE_MAGIC      "WEIRTBL" /* with its NUL */
 #define TABLE_BYTE_ORDER 0x01020304
@@ -56,7 +56,7 @@ struct table_header {
 	uint64_t identity;  /* of the limit with these states; 0 for all limits of one word */
 	uint64_t size;      /* bytes, rows included */
 	struct cell clock;  /* of a file: the boot of the system, wall minus monotonic clock */
-	uint64_t seen_ns;   /* of a file: a late reading of that clock */
+	uint64_t recorded_ns; /* of a file: a late reading of that clock */
 	uint64_t checksum;  /* of the fixed part */
 	uint64_t end;       /* of a file: at least the end of its last table */
 	uint64_t is_former; /* not 0 once a larger table of the limit is announced */
@@ -110,7 +110,7 @@ void table_format(struct table_header *header, const struct table_shape *shape,
  * Takes `memory`, aligned to a page, for a table of so many sets, of states of one word: set
  * `is_wide` where they are wide. Does not look at the header.
  */
-void table_view(struct table *table, void *memory, uint64_t sets);
+void table_attach(struct table *table, void *memory, uint64_t sets);
 
 /** Gets one defect, in words. */
 typedef void table_report(void *context, const char *text);
@@ -141,14 +141,14 @@ uint64_t table_check_cells(struct table *table, uint64_t now_ns, uint64_t horizo
  * The spots where a key can be: its home, and a run of sets that few keys need, so it is not
  * worked out yet.
  */
-struct table_spot {
+struct table_position {
 	struct cell *home;
 	uint64_t hash;
 	uint32_t tag;
 };
 
 /* A cell and the value seen there. NULL when the key was not found. */
-struct table_slot {
+struct observed_cell {
 	struct cell *cell;
 	struct cell value;
 };
@@ -164,42 +164,45 @@ static inline uint32_t table_tag(uint64_t hash)
 	return (uint32_t)hash ? (uint32_t)hash : 1;
 }
 
-static inline struct table_spot table_spot(const struct table *table, uint64_t hash)
+static inline struct table_position table_position(const struct table *table, uint64_t hash)
 {
 	uint64_t home = table_scale(hash, table->sets);
 
-	return (struct table_spot){table->cells + home * TABLE_SET_CELLS, hash, table_tag(hash)};
+	return (struct table_position){table->cells + home * TABLE_SET_CELLS, hash, table_tag(hash)};
 }
 
 /*
  * The run depends on all of the hash: if it followed from the tag, two keys of
  * one tag would always share it.
  */
-static inline struct cell *table_run(const struct table *table, const struct table_spot *spot)
+static inline struct cell *table_run(const struct table *table,
+                                     const struct table_position *position)
 {
-	uint64_t mixed = (spot->hash ^ spot->hash >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t mixed = (position->hash ^ position->hash >> 32) * UINT64_C(0x9e3779b97f4a7c15);
 
 	return table->cells + table_scale(mixed, table->sets - (TABLE_RUN_SETS - 1)) * TABLE_SET_CELLS;
 }
 
-/** The spots in the order in which they are filled, from 0 to TABLE_SPOTS - 1. */
-static inline struct cell *table_cell(const struct table_spot *spot, struct cell *run, unsigned i)
+/** The spots in the order in which they are filled, from 0 to TABLE_CANDIDATES - 1. */
+static inline struct cell *table_cell(const struct table_position *position, struct cell *run,
+                                      unsigned i)
 {
-	return i < TABLE_SET_CELLS ? &spot->home[i] : &run[i - TABLE_SET_CELLS];
+	return i < TABLE_SET_CELLS ? &position->home[i] : &run[i - TABLE_SET_CELLS];
 }
 
 /** Starts fetching the home, which has three keys of four. */
-static inline void table_prefetch(const struct table_spot *spot)
+static inline void table_prefetch(const struct table_position *position)
 {
-	prefetch(spot->home);
-	prefetch(spot->home + TABLE_SET_CELLS / 2);
+	prefetch(position->home);
+	prefetch(position->home + TABLE_SET_CELLS / 2);
 }
 
 /** Starts fetching sets of the run; its first has most keys that are not at home. */
-static inline void table_prefetch_run(const struct table *table, const struct table_spot *spot,
-                                      unsigned from, unsigned to)
+static inline void table_prefetch_run(const struct table *table,
+                                      const struct table_position *position, unsigned from,
+                                      unsigned to)
 {
-	struct cell *run = table_run(table, spot);
+	struct cell *run = table_run(table, position);
 
 	for (unsigned i = from * TABLE_SET_CELLS; i < to * TABLE_SET_CELLS; i += TABLE_SET_CELLS / 2)
 		prefetch(run + i);
@@ -229,7 +232,7 @@ static inline unsigned table_hits(const struct cell *set, uint32_t tag)
 }
 
 /** The first cell of the set that seems to have the tag, or NULL. Look at it again. */
-static inline struct cell *table_glance(struct cell *set, uint32_t tag)
+static inline struct cell *table_find_likely(struct cell *set, uint32_t tag)
 {
 	unsigned hits = table_hits(set, tag);
 
@@ -237,64 +240,68 @@ static inline struct cell *table_glance(struct cell *set, uint32_t tag)
 }
 
 static inline bool table_find_in(const struct table *table, struct cell *set, uint32_t tag,
-                                 struct table_slot *slot)
+                                 struct observed_cell *observed)
 {
 	/* Reads the hits again: they may be out of date. */
 	for (unsigned hits = table_hits(set, tag); hits != 0; hits &= hits - 1) {
-		slot->cell = &set[__builtin_ctz(hits)];
-		slot->value = cell_load(slot->cell, table->load_is_atomic);
-		if (cell_tag(slot->value) == tag)
+		observed->cell = &set[__builtin_ctz(hits)];
+		observed->value = cell_load(observed->cell, table->load_is_atomic);
+		if (cell_tag(observed->value) == tag)
 			return true;
 	}
 	return false;
 }
 
-static inline struct table_slot table_find(const struct table *table, const struct table_spot *spot)
+static inline struct observed_cell table_find(const struct table *table,
+                                              const struct table_position *position)
 {
-	struct table_slot slot;
+	struct observed_cell observed;
 	struct cell *run;
 
-	if (__builtin_expect(table_find_in(table, spot->home, spot->tag, &slot), 1))
-		return slot;
-	run = table_run(table, spot);
+	if (__builtin_expect(table_find_in(table, position->home, position->tag, &observed), 1))
+		return observed;
+	run = table_run(table, position);
 	for (int i = 0; i < TABLE_RUN_SETS; i++)
-		if (table_find_in(table, run + i * TABLE_SET_CELLS, spot->tag, &slot))
-			return slot;
-	return (struct table_slot){NULL, {0, 0}};
+		if (table_find_in(table, run + i * TABLE_SET_CELLS, position->tag, &observed))
+			return observed;
+	return (struct observed_cell){NULL, {0, 0}};
 }
 
 /*
  * Tells how much a live state is worth: the state of least weight makes room for a new key, and
  * among equals the one that is spent first. Without a judge, only that counts.
  */
-struct table_judge {
-	uint64_t (*weight)(const struct table_judge *judge, struct cell *cell, struct cell value);
+struct eviction_policy {
+	uint64_t (*weight)(const struct eviction_policy *judge, struct cell *cell, struct cell value);
 };
 
-__attribute__((noinline)) bool table_store_slow(struct table *table, const struct table_spot *spot,
-                                                struct table_slot slot, struct cell after,
-                                                uint64_t now_ns, const struct table_judge *judge);
+__attribute__((noinline)) bool table_store_slow(struct table *table,
+                                                const struct table_position *position,
+                                                struct observed_cell observed, struct cell after,
+                                                uint64_t now_ns,
+                                                const struct eviction_policy *judge);
 
 /**
- * Puts `after` where `slot` was found, or in a spot with room when it was not found; `after`
+ * Puts `after` where `slot` was found, or in a position with room when it was not found; `after`
  * carries the key's tag, or is empty to forget the key. False when the key has changed
- * meanwhile: find it again, and decide again. Also false when there is no room: for a slot that
+ * meanwhile: find it again, and decide again. Also false when there is no room: for a cell that
  * was not found, ask table_is_full. `judge` may be NULL.
  */
-static inline bool table_store(struct table *table, const struct table_spot *spot,
-                               struct table_slot slot, struct cell after, uint64_t now_ns,
-                               const struct table_judge *judge)
+static inline bool table_store(struct table *table, const struct table_position *position,
+                               struct observed_cell observed, struct cell after, uint64_t now_ns,
+                               const struct eviction_policy *judge)
 {
-	if (__builtin_expect(slot.cell != NULL && !cell_is_claim(slot.value), 1))
-		return cell_swap(slot.cell, slot.value, after);
-	return table_store_slow(table, spot, slot, after, now_ns, judge);
+	if (__builtin_expect(observed.cell != NULL && !cell_is_claim(observed.value), 1))
+		return cell_swap(observed.cell, observed.value, after);
+	return table_store_slow(table, position, observed, after, now_ns, judge);
 }
 
 /**
- * Whether a key without a cell can get none: all its spots are held (cell_is_held) or claimed by
+ * Whether a key without a cell can get none: all its spots are held (cell_is_pinned) or claimed by
  * others.
  */
-bool table_is_full(const struct table *table, const struct table_spot *spot, uint64_t now_ns);
+bool table_is_full(const struct table *table, const struct table_position *position,
+                   uint64_t now_ns);
 
 /** Cells that are not spent; beyond 2^16 cells estimated from a sample. */
 uint64_t table_live(const struct table *table, uint64_t now_ns);

@@ -149,7 +149,7 @@ static bool stand(struct wait *wait, struct sleeper *self, uint64_t end_ns,
 /* In one queue after the other, in each no longer than its limit lets it. */
 static int stand_in_all(struct wait *wait, uint64_t end_ns, struct weir_decision *d)
 {
-	struct waitlist *list = waitlist_make(wait->list);
+	struct waitlist *list = waitlist_get_or_make(wait->list);
 	struct sleeper self = {
 	    .waiter = {.wake = wake},
 	    .list = list,

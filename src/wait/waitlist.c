@@ -37,7 +37,7 @@ void waitlist_close(struct waitlist *list)
 	os_pages_unmap(list, sizeof *list);
 }
 
-struct waitlist *waitlist_make(struct waitlist **place)
+struct waitlist *waitlist_get_or_make(struct waitlist **place)
 {
 	struct waitlist *list = waitlist_at(place), *made;
 

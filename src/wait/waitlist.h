@@ -59,7 +59,7 @@ static inline struct waitlist *waitlist_at(struct waitlist *const *place)
  * The same, but makes a missing one. The child of a fork finds it empty. Returns NULL if there is
  * no memory.
  */
-struct waitlist *waitlist_make(struct waitlist **place);
+struct waitlist *waitlist_get_or_make(struct waitlist **place);
 /** Call it when nobody waits any more. NULL does nothing. */
 void waitlist_close(struct waitlist *list);
 
@@ -85,7 +85,7 @@ static inline bool waitlist_has(struct waitlist *list, uint64_t hash)
 	return __builtin_expect(list && waitlist_count(list) > 0, 0) && waitlist_has_slow(list, hash);
 }
 
-/** Call it after a swap that gave back some of the key. `place` is that of waitlist_make. */
+/** Call it after a swap that gave back some of the key. `place` is that of waitlist_get_or_make. */
 static inline void waitlist_wake(struct waitlist *const *place, uint64_t hash)
 {
 	struct waitlist *list;

@@ -58,7 +58,7 @@ def test_a_killed_server_continues_where_it_was(serve_file):
     assert server.get("/v1/peek/login?key=half").json["remaining"] == 6
 
 
-def seen_ns(path):
+def recorded_ns(path):
     with open(path, "rb") as file:
         file.seek(96)
         return struct.unpack("<Q", file.read(8))[0]
@@ -67,19 +67,19 @@ def seen_ns(path):
 def test_the_file_is_synced_as_often_as_is_said(serve, state):
     serve("--store", f"file:{state}", "--sync", "20ms")
     for _ in range(3):
-        before = seen_ns(state)
-        until(lambda: seen_ns(state) > before, "a sync")
+        before = recorded_ns(state)
+        until(lambda: recorded_ns(state) > before, "a sync")
 
 
 def test_a_reload_changes_how_often_the_file_is_synced(serve, state):
     server = serve("--store", f"file:{state}", config=CONFIG + "sync: 20ms\n")
-    before = seen_ns(state)
-    until(lambda: seen_ns(state) > before, "a sync")
+    before = recorded_ns(state)
+    until(lambda: recorded_ns(state) > before, "a sync")
     server.reload(CONFIG)
     server.line_with("reloaded")
-    before = seen_ns(state)
+    before = recorded_ns(state)
     server.reload(CONFIG + "sync: 20ms\n")
-    until(lambda: seen_ns(state) > before, "a sync")
+    until(lambda: recorded_ns(state) > before, "a sync")
 
 
 def test_other_parameters_after_a_restart_find_what_was_used(serve, state):

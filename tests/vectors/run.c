@@ -51,7 +51,7 @@ static uint64_t apply(struct kept *kept, const struct algo_limit *limit,
                       const struct algo_call *call, const struct algo_time *time,
                       struct algo_decision *out)
 {
-	struct row_state at = {&kept->head, .row = {kept->row, limit->width, MEMORY_TAG, true}};
+	struct row_state at = {&kept->head, .row = {kept->row, limit->width, KEYLESS_TAG, true}};
 
 	if (limit->width == 0)
 		return memory_apply_cell(&kept->head, true, limit, call, time, out);
@@ -61,7 +61,7 @@ static uint64_t apply(struct kept *kept, const struct algo_limit *limit,
 static void read_kept(struct kept *kept, const struct algo_limit *limit,
                       const struct algo_time *time)
 {
-	struct row row = {kept->row, limit->width, MEMORY_TAG, true};
+	struct row row = {kept->row, limit->width, KEYLESS_TAG, true};
 
 	kept->state.uses = (struct uses){.uses = kept->state.list};
 	if (limit->rows == ALGO_ROWS_ACCEPTS) {

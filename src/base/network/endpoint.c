@@ -10,10 +10,10 @@
 /* It may be the URL of a store. */
 static int refuse(struct slice text, struct weir_error *error)
 {
-	char copy[LOGIN_SHOWN_MAX], found[LOGIN_SHOWN_MAX];
+	char copy[STORE_URL_SHOWN_MAX], found[STORE_URL_SHOWN_MAX];
 
 	snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
-	login_hide_in_other(text.len < sizeof copy ? copy : "a long text", found);
+	store_url_redact_if_any(text.len < sizeof copy ? copy : "a long text", found);
 	return error_set(error, WEIR_EINVAL,
 	                 "expected HOST:PORT with a numeric host, or unix:/PATH, found '%s'", found);
 }

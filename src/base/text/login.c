@@ -7,13 +7,13 @@
 
 #define HOST_MAX 64 /* bytes of the rest that are shown */
 
-struct login_place login_find(const char *text)
+struct store_url_parts store_url_split(const char *text)
 {
 	size_t word = strspn(text, SCHEME_BYTES);
 	size_t scheme = word > 0 && strncmp(text + word, "://", 3) == 0 ? word + 3 : 0;
 	const char *start = text + scheme, *at = strrchr(start, '@');
 
-	return (struct login_place){
+	return (struct store_url_parts){
 	    .scheme = {text, scheme},
 	    .login = {at ? start : NULL, at ? (size_t)(at - start) : 0},
 	    .rest = slice_of(at ? at + 1 : start),
@@ -26,9 +26,9 @@ static char *put(char *out, struct slice text)
 	return out + text.len;
 }
 
-void login_strip(const char *text, char *out)
+void store_url_strip(const char *text, char *out)
 {
-	struct login_place place = login_find(text);
+	struct store_url_parts place = store_url_split(text);
 	struct slice query = place.rest, rest = slice_cut(&query, '?');
 	bool is_first = true;
 
@@ -58,15 +58,15 @@ static bool names_scheme(const char *path, const char *name)
 	return false;
 }
 
-bool login_may_be_in(const char *path)
+bool store_url_is_likely(const char *path)
 {
 	return names_scheme(path, "redis") || names_scheme(path, "valkey") ||
 	       strstr(path, "://") != NULL;
 }
 
-void login_hide(const char *text, char out[LOGIN_SHOWN_MAX])
+void store_url_redact(const char *text, char out[STORE_URL_SHOWN_MAX])
 {
-	struct login_place place = login_find(text);
+	struct store_url_parts place = store_url_split(text);
 	size_t shown = strcspn(place.rest.data, place.login.data ? "?" : "?:");
 	size_t scheme = place.scheme.len < 20 ? place.scheme.len : 0;
 	bool is_cut;
@@ -75,14 +75,14 @@ void login_hide(const char *text, char out[LOGIN_SHOWN_MAX])
 	is_cut = shown < place.rest.len || shown > HOST_MAX;
 
 	shown = shown < HOST_MAX ? shown : HOST_MAX;
-	snprintf(out, LOGIN_SHOWN_MAX, "%.*s%s%.*s%s", (int)scheme, text, place.login.data ? "…@" : "",
-	         (int)shown, place.rest.data, is_cut ? "…" : "");
+	snprintf(out, STORE_URL_SHOWN_MAX, "%.*s%s%.*s%s", (int)scheme, text,
+	         place.login.data ? "…@" : "", (int)shown, place.rest.data, is_cut ? "…" : "");
 }
 
-void login_hide_in_other(const char *text, char out[LOGIN_SHOWN_MAX])
+void store_url_redact_if_any(const char *text, char out[STORE_URL_SHOWN_MAX])
 {
-	if (strchr(text, '@') || login_may_be_in(text))
-		login_hide(text, out);
+	if (strchr(text, '@') || store_url_is_likely(text))
+		store_url_redact(text, out);
 	else
-		snprintf(out, LOGIN_SHOWN_MAX, "%s", text);
+		snprintf(out, STORE_URL_SHOWN_MAX, "%s", text);
 }

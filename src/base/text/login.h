@@ -8,33 +8,33 @@
 
 #include "base/slice.h"
 
-struct login_place {
+struct store_url_parts {
 	struct slice scheme; /* with its ://; empty: none */
 	struct slice login;  /* up to the last @, for a password may hold others; data NULL: none */
 	struct slice rest;   /* behind that */
 };
 
-struct login_place login_find(const char *text);
+struct store_url_parts store_url_split(const char *text);
 
 /**
  * Writes the URL of a store without its secrets: without login, and without the parameters
  * `sentinel_user` and `sentinel_password`. `out` has room for the whole text.
  */
-void login_strip(const char *text, char *out);
+void store_url_strip(const char *text, char *out);
 
 /** Whether a text that should be the path of a file is more likely a URL. */
-bool login_may_be_in(const char *path);
+bool store_url_is_likely(const char *path);
 
-#define LOGIN_SHOWN_MAX 96
+#define STORE_URL_SHOWN_MAX 96
 
 /**
  * Writes the part of an invalid URL that may be shown: nothing before an @ and nothing after a
  * question mark. Without an @, nothing after a colon, because a password may stand there. Cuts long
  * texts.
  */
-void login_hide(const char *text, char out[LOGIN_SHOWN_MAX]);
+void store_url_redact(const char *text, char out[STORE_URL_SHOWN_MAX]);
 
 /** The same of a text that should be no store at all; one that is no URL either is shown as it is. */
-void login_hide_in_other(const char *text, char out[LOGIN_SHOWN_MAX]);
+void store_url_redact_if_any(const char *text, char out[STORE_URL_SHOWN_MAX]);
 
 #endif

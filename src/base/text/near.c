@@ -40,7 +40,7 @@ static unsigned distance(struct slice a, struct slice b)
 	return rows[a.len % 3][b.len];
 }
 
-bool near_is(struct slice a, struct slice b)
+bool is_misspelling(struct slice a, struct slice b)
 {
 	size_t longer = a.len > b.len ? a.len : b.len, shorter = a.len + b.len - longer;
 

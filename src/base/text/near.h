@@ -10,6 +10,6 @@
  * Whether one is a slip of the other: a letter more, less, wrong, or two that changed places, in any
  * case; of names with five letters or more, two of these. Equal names are no slips.
  */
-bool near_is(struct slice a, struct slice b);
+bool is_misspelling(struct slice a, struct slice b);
 
 #endif

@@ -81,7 +81,7 @@ static bool at_end(const struct clock_line *line, const struct clock_pair *pair)
  * before that is returned. So no thread reads less than before, whether the line or the system
  * told it.
  */
-uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair)
+uint64_t clock_read_pair(struct clock *clock, const struct clock_pair *pair)
 {
 	struct clock_line line;
 	uint64_t now_ns;
@@ -102,9 +102,9 @@ uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair)
 
 static void keep_seen(const struct clock *clock, uint64_t now_ns)
 {
-	if (clock->seen_ns &&
-	    now_ns > __atomic_load_n(clock->seen_ns, __ATOMIC_RELAXED) + CLOCK_SEEN_NS)
-		clock_raise(clock->seen_ns, now_ns);
+	if (clock->recorded_ns &&
+	    now_ns > __atomic_load_n(clock->recorded_ns, __ATOMIC_RELAXED) + CLOCK_RECORD_NS)
+		clock_raise(clock->recorded_ns, now_ns);
 }
 
 static uint64_t system_ns(const struct clock *clock)
@@ -127,7 +127,7 @@ static uint64_t read_pair(const struct clock *clock)
 
 	pair.ns = system_ns(clock);
 	pair.after = clock_counter();
-	return clock_settle((struct clock *)clock, &pair);
+	return clock_read_pair((struct clock *)clock, &pair);
 }
 
 uint64_t clock_now_slow(const struct clock *clock)

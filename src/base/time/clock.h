@@ -55,13 +55,13 @@ struct clock {
 	struct clock_line line;
 	uint64_t floor_ns;  /* the floor of all readings: ends of lines, and the system's readings */
 	uint64_t offset_ns; /* from the monotonic clock */
-	uint64_t *seen_ns;  /* the clock of a file, kept for the next start, or NULL */
+	uint64_t *recorded_ns; /* the clock of a file, kept for the next start, or NULL */
 };
 
 _Static_assert(sizeof(struct clock) == 64, "a clock is read from one cache line");
 
-/* *seen_ns is renewed when it is so old. */
-#define CLOCK_SEEN_NS (100 * NS_PER_MS)
+/* *recorded_ns is renewed when it is so old. */
+#define CLOCK_RECORD_NS (100 * NS_PER_MS)
 
 /* One instant. */
 struct moment {
@@ -79,7 +79,7 @@ uint64_t clock_offset(void);
 struct clock clock_start(uint64_t offset_ns, bool by_counter);
 
 /** Reads the time that `pair` tells, and draws a new line when that is due. */
-uint64_t clock_settle(struct clock *clock, const struct clock_pair *pair);
+uint64_t clock_read_pair(struct clock *clock, const struct clock_pair *pair);
 
 /**
  * Reads the system's clock. Never inlined into flattened functions: there it cost the fast path

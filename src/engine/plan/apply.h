@@ -54,7 +54,7 @@ static inline uint64_t engine_apply(const struct weir_limit *limit, struct store
 	uint64_t until_ns;
 
 	if (!step.key.cell)
-		store_near(step.store, &step.key);
+		store_find_likely(step.store, &step.key);
 	/* A copy: else the step would be in memory, not in registers, for those that are quick, too. */
 	if (__builtin_expect(!engine_try(limit, &step, decision, &until_ns), 0))
 		return engine_apply_slow(limit, &(struct store_step){step.store, step.limit, step.key,

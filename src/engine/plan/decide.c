@@ -223,7 +223,7 @@ static enum engine_state start(const struct decision_context *context, struct pl
 	bool refunds = algo_op_releases(plan->op) && plan->permit.id != 0;
 
 	if (__builtin_expect(plan->wants_permit && plan->permit.id == 0, 0))
-		plan->permit.id = permit_draw();
+		plan->permit.id = permit_random_id();
 	if (plan->steps == &plan->only && !plan->in_order && !refunds && !plan->remote) {
 		run_direct(context, plan, d);
 		return ENGINE_DONE;
@@ -298,7 +298,7 @@ enum engine_state engine_cancel(const struct decision_context *context, struct p
 	if (!algo_op_consumes(plan->op))
 		return ENGINE_DONE;
 	if (plan->permit.id != 0)
-		permit_take(context->table->store, plan->permit, context->at.now_ns);
+		permit_redeem(context->table->store, plan->permit, context->at.now_ns);
 	begin(plan, PLAN_UNDO);
 	return advance(context, plan, &ignored);
 }
@@ -323,8 +323,8 @@ static enum engine_state report(const struct decision_context *context, struct p
 	plan->op = (unsigned char)op;
 	permits_drop_ended(context, plan);
 	if (engine_is_reported(plan)) {
-		plan->gives_rest = plan->claims ? permit_is_held(store, plan->permit, context->at.now_ns)
-		                                : permit_take(store, plan->permit, context->at.now_ns);
+		plan->gives_rest = plan->claims ? permit_is_outstanding(store, plan->permit, context->at.now_ns)
+		                                : permit_redeem(store, plan->permit, context->at.now_ns);
 		leave_rest(plan);
 	} else {
 		d->allowed = permits_are_held(context, plan);

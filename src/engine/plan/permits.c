@@ -226,7 +226,7 @@ void permits_hold(const struct decision_context *context, struct plan *plan)
 	if (!any)
 		plan->permit.id = 0;
 	else if (until_ns > 0)
-		permit_hold(context->table->store, plan->permit, until_ns, context->at.now_ns);
+		permit_record(context->table->store, plan->permit, until_ns, context->at.now_ns);
 }
 
 static bool has_marked(const struct plan *plan)
@@ -257,7 +257,7 @@ bool permits_are_held(const struct decision_context *context, struct plan *plan)
 {
 	find_ends(context, plan);
 	return still_counts(context, plan) &&
-	       permit_is_held(context->table->store, plan->permit, context->at.now_ns);
+	       permit_is_outstanding(context->table->store, plan->permit, context->at.now_ns);
 }
 
 void permits_begin(const struct decision_context *context, struct plan *plan)
@@ -267,16 +267,16 @@ void permits_begin(const struct decision_context *context, struct plan *plan)
 		plan->gives_rest = true;
 	else if (plan->cost == 0 || plan->claims) /* a claim takes it once it has succeeded */
 		plan->gives_rest = still_counts(context, plan) &&
-		                   permit_is_held(context->table->store, plan->permit, context->at.now_ns);
+		                   permit_is_outstanding(context->table->store, plan->permit, context->at.now_ns);
 	else
 		plan->gives_rest = still_counts(context, plan) &&
-		                   permit_take(context->table->store, plan->permit, context->at.now_ns);
+		                   permit_redeem(context->table->store, plan->permit, context->at.now_ns);
 }
 
 void permits_take_claimed(const struct decision_context *context, struct plan *plan)
 {
 	if (plan->gives_rest && has_marked(plan))
-		plan->gives_rest = permit_take(context->table->store, plan->permit, context->at.now_ns);
+		plan->gives_rest = permit_redeem(context->table->store, plan->permit, context->at.now_ns);
 }
 
 /*

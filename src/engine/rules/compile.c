@@ -23,7 +23,7 @@ static int place_limit(struct weir_engine *engine, struct weir_limit *limit,
 	int status;
 
 	if (!engine_remote_store(engine->table, limit)) {
-		store_join(engine->table->store, &limit->algo);
+		store_assign_generation(engine->table->store, &limit->algo);
 		return WEIR_OK;
 	}
 	status = limit_init_local(local, limit, &from->options, nodes, engine->table->store, &inner);
@@ -33,7 +33,7 @@ static int place_limit(struct weir_engine *engine, struct weir_limit *limit,
 		                 "one that they can't: %s",
 		                 (unsigned long long)nodes, inner.message);
 	engine->local_count++;
-	store_join(engine->table->store, &local->algo);
+	store_assign_generation(engine->table->store, &local->algo);
 	limit->local = local;
 	return WEIR_OK;
 }
@@ -232,7 +232,7 @@ static bool is_url_of(const struct store_caller *caller, const char *url)
 	bool is_same = false;
 
 	if (shown) {
-		login_strip(url, shown);
+		store_url_strip(url, shown);
 		is_same = strcmp(shown, caller->name) == 0;
 	}
 	free(shown);

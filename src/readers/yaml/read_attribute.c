@@ -18,7 +18,7 @@ static const char *look_for(const struct weir_config *config, const char *name, 
 		const char *other = i < count ? common[i] : config->attributes[i - count];
 
 		*known = strcmp(name, other) == 0;
-		if (!near && near_is(slice_of(name), slice_of(other)))
+		if (!near && is_misspelling(slice_of(name), slice_of(other)))
 			near = other;
 	}
 	return near;

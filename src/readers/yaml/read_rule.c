@@ -38,7 +38,7 @@ static int unknown_limit(struct reader *reader, const yaml_node_t *node)
 		struct slice name = reader->limits[i].text;
 
 		phrase_add(&known, name);
-		if (!*near && name.len < sizeof near && near_is(node_slice(node), name))
+		if (!*near && name.len < sizeof near && is_misspelling(node_slice(node), name))
 			snprintf(near, sizeof near, "%.*s", (int)name.len, name.data);
 	}
 	return node_error(reader, node, "expected the name of a limit (%s), found %s",
@@ -178,7 +178,7 @@ static bool has_near(struct reader *reader, const yaml_node_t *node, const char 
 	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
 
 	for (size_t i = 0; i < node_pair_count(node); i++)
-		if (near_is(node_slice(node_at(reader, pairs[i].key)), slice_of(name)))
+		if (is_misspelling(node_slice(node_at(reader, pairs[i].key)), slice_of(name)))
 			return true;
 	return false;
 }

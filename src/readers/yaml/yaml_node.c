@@ -116,7 +116,7 @@ static int unknown_key(struct reader *reader, const yaml_node_t *node, struct pa
 		if (table->keys[i].hidden || !has_key(&table->keys[i], pairs->variant))
 			continue;
 		phrase_add(&known, slice_of(name));
-		if (!near && near_is(node_slice(node), slice_of(name))) {
+		if (!near && is_misspelling(node_slice(node), slice_of(name))) {
 			near = name;
 			pairs->meant[i] = true;
 		}
@@ -275,7 +275,7 @@ int node_read_word(struct reader *reader, const struct node_key *key, const yaml
 			*(unsigned *)field = word->value;
 			return WEIR_OK;
 		}
-		if (scalar && !near && near_is(node_slice(value), slice_of(word->name)))
+		if (scalar && !near && is_misspelling(node_slice(value), slice_of(word->name)))
 			near = word->name;
 		phrase_add(&known, slice_of(word->name));
 	}

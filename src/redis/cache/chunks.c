@@ -322,7 +322,7 @@ static void settle(struct chunk *chunk, struct redis_command *command, bool give
 
 	chunk->overlaps = chunk->settling > 1;
 	if (chunk->id == 0)
-		chunk->id = 1 + draw_next() % (ID_MAX - 1);
+		chunk->id = 1 + prng_next() % (ID_MAX - 1);
 	units->is_known = true;
 	units->id = chunk->id;
 	units->number = ++chunk->number;

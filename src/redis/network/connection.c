@@ -143,7 +143,7 @@ static const redisReplyObjectFunctions functions = {
 static void deliver(struct connection *connection)
 {
 	struct connection_call *call =
-	    list_of(list_take(&connection->calls), struct connection_call, node);
+	    list_of(list_pop(&connection->calls), struct connection_call, node);
 	struct redis_reply *reply = &connection->reply;
 
 	if (!call) {
@@ -451,7 +451,7 @@ void connection_close(struct connection *connection)
 	struct connection_call *call;
 
 	connection->has_failed = true;
-	while ((call = list_of(list_take(&connection->calls), struct connection_call, node)))
+	while ((call = list_of(list_pop(&connection->calls), struct connection_call, node)))
 		call->replied(call, NULL);
 	if (connection->reader)
 		redisReaderFree(connection->reader);

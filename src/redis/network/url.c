@@ -339,7 +339,7 @@ static int read_place(const struct scheme *scheme, struct slice place, struct re
 static int read_parts(const struct scheme *scheme, const char *text, struct redis_url *out,
                       struct weir_error *error)
 {
-	struct login_place found = login_find(text);
+	struct store_url_parts found = store_url_split(text);
 	struct slice query = found.rest, place = slice_cut(&query, '?');
 	int status;
 
@@ -348,7 +348,7 @@ static int read_parts(const struct scheme *scheme, const char *text, struct redi
 	out->shown = malloc(strlen(text) + 1);
 	if (!out->shown)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	login_strip(text, out->shown);
+	store_url_strip(text, out->shown);
 	if ((out->cluster || scheme->kind == SENTINELS) && names_nodes(found.login))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected user:password once, before the first host; write an @ in a "

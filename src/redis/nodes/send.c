@@ -13,7 +13,7 @@
 
 static struct call *call_open(struct redis_node *node)
 {
-	struct call *call = list_of(list_take(&node->client->free_calls), struct call, base.node);
+	struct call *call = list_of(list_pop(&node->client->free_calls), struct call, base.node);
 
 	if (!call)
 		call = malloc(sizeof *call);
@@ -416,6 +416,6 @@ void send_close(struct redis_client *client)
 {
 	struct call *call;
 
-	while ((call = list_of(list_take(&client->free_calls), struct call, base.node)))
+	while ((call = list_of(list_pop(&client->free_calls), struct call, base.node)))
 		free(call);
 }

@@ -279,7 +279,7 @@ static struct login_job *take_done(struct login_queue *queue)
 	struct list_node *node;
 
 	pthread_mutex_lock(&queue->lock);
-	node = list_take(&queue->done);
+	node = list_pop(&queue->done);
 	pthread_mutex_unlock(&queue->lock);
 	return list_of(node, struct login_job, node);
 }

@@ -24,7 +24,7 @@ __attribute__((noinline)) static void count_denied(struct decider *decider, cons
 	char room[KEY_PHASES_HASH_TEXT];
 	struct slice name = step->secret ? key_phases_hash_text(step->key.hash, room) : step->key_name;
 
-	top_count(decider->shared->top, decider->index, step->key.hash, limit, name,
+	top_count_denial(decider->shared->top, decider->index, step->key.hash, limit, name,
 	          decider->context.at.now_ns);
 }
 

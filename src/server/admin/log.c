@@ -76,7 +76,7 @@ static void *run_writer(void *argument)
 
 	pthread_mutex_lock(&log->mutex);
 	for (;;) {
-		struct line *line = list_of(list_take(&log->lines), struct line, node);
+		struct line *line = list_of(list_pop(&log->lines), struct line, node);
 
 		if (line) {
 			pthread_mutex_unlock(&log->mutex);

@@ -43,8 +43,8 @@ static void spread(const struct decider *decider, struct weir_decision *d)
 	double jitter = decider->config->rules->retry_jitter;
 
 	if (!d->allowed && jitter > 0)
-		d->retry_after_ns = sat_add(d->retry_after_ns,
-		                            (uint64_t)(jitter * draw_share() * (double)d->retry_after_ns));
+		d->retry_after_ns = sat_add(
+		    d->retry_after_ns, (uint64_t)(jitter * prng_fraction() * (double)d->retry_after_ns));
 }
 
 static void finish_decision(struct decider *decider, struct work *work, struct reply *reply)

@@ -40,7 +40,7 @@ void group_keys_queue(struct group_keys *keys, struct group_key *key)
 
 struct group_key *group_keys_pop(struct group_keys *keys)
 {
-	return list_of(list_take(&keys->queue), struct group_key, queued);
+	return list_of(list_pop(&keys->queue), struct group_key, queued);
 }
 
 void group_keys_expire(struct group_keys *keys, bool all,

@@ -104,7 +104,7 @@ static void add_split(struct waiting *waiting, struct suspended *suspended)
 
 static bool ready_next_split(struct waiting *waiting)
 {
-	struct suspended *suspended = list_of(list_take(&waiting->split), struct suspended, ready);
+	struct suspended *suspended = list_of(list_pop(&waiting->split), struct suspended, ready);
 
 	if (suspended)
 		make_ready(suspended);
@@ -208,7 +208,7 @@ static const struct unanswered_owner owner_with_plan = {rollback_suspended, susp
 
 bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct reply *reply)
 {
-	struct suspended *suspended = waitlist_make(&waiting->decider->shared->table->waiting)
+	struct suspended *suspended = waitlist_get_or_make(&waiting->decider->shared->table->waiting)
 	                                  ? suspend_work(waiting, work, &in_queue, &owner_without_plan)
 	                                  : NULL;
 	uint64_t due_ns;
@@ -281,7 +281,7 @@ static struct suspended *pop_ready(struct waiting *waiting)
 	struct suspended *suspended;
 
 	do {
-		suspended = list_of(list_take(&waiting->ready), struct suspended, ready);
+		suspended = list_of(list_pop(&waiting->ready), struct suspended, ready);
 	} while (suspended && --suspended->unanswered.at_store > 0);
 	return suspended;
 }

@@ -36,7 +36,7 @@ static bool join_queue(struct waiting *waiting, struct suspended *suspended, uin
 	const struct algo_limit *limit = &plan->refused->limit->algo;
 	struct queue_entry *queue = &suspended->queue;
 	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(limit, plan->max_wait_ns));
-	struct waitlist *list = waitlist_make(&waiting->decider->shared->table->waiting);
+	struct waitlist *list = waitlist_get_or_make(&waiting->decider->shared->table->waiting);
 	enum waitlist_joined joined;
 
 	if (!list)
@@ -113,7 +113,7 @@ void key_queue_wake_due(struct waiting *waiting)
 
 	pthread_mutex_lock(&waiting->queues.lock);
 	while (
-	    (suspended = list_of(list_take(&waiting->queues.woken), struct suspended, queue.woken))) {
+	    (suspended = list_of(list_pop(&waiting->queues.woken), struct suspended, queue.woken))) {
 		suspended->queue.is_first = !suspended->queue.is_dropped;
 		if (suspended->unanswered.at_store > 0)
 			suspended->queue.was_woken = true;

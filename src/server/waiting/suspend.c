@@ -241,7 +241,7 @@ void suspend_release(struct unanswered *unanswered)
 /* Zero before its work. */
 static struct suspended *allocate(struct waiting *waiting, size_t size)
 {
-	struct list_node *spare = size <= SMALL ? list_take(&waiting->spare) : NULL;
+	struct list_node *spare = size <= SMALL ? list_pop(&waiting->spare) : NULL;
 	struct suspended *suspended = list_of(spare, struct suspended, ready);
 
 	if (suspended) {

@@ -70,7 +70,7 @@ void tally_count(struct tally *tally, const struct step *step, uint64_t cost, ui
 	}
 	tally->denied++;
 	histogram_count(&tally->retry_after, decision->retry_after_ns, 1);
-	top_count(tally->top, 0, step->key.hash, tally->limit->name, step->key_name, TALLY_TIME);
+	top_count_denial(tally->top, 0, step->key.hash, tally->limit->name, step->key_name, TALLY_TIME);
 }
 
 void tally_refuse(struct tally *tally, const struct step *step)

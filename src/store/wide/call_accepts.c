@@ -59,7 +59,7 @@ static enum accepts_verdict ask(const struct watch *watch, unsigned priority, ui
 	if (share > 0)
 		share = accepts_lost(params, &watch->seen, share, priority);
 	if (share > 0 && *draw == 0)
-		*draw = draw_next();
+		*draw = prng_next();
 	return accepts_ask(&watch->seen, share, *draw);
 }
 

@@ -117,7 +117,7 @@ static uint64_t acquire(struct watch *watch, const struct algo_call *call,
 		health_phase_settle(watch, NULL);
 		health = watch->seen.health;
 		if (takes && draw == 0 && health_needs_draw(&health))
-			draw = draw_next();
+			draw = prng_next();
 		request = (struct health_request){takes ? &draw : NULL, watch->told, watch->seen.in_flight};
 		if (!health_decide(watch->held.limit, &health, watch->held.now_ns, &request, out)) {
 			refuse(watch, takes, out);

@@ -77,7 +77,7 @@ static void learn(struct flown *flown, struct estimate_report *report)
 	struct estimate_change change = {.last = false};
 
 	if (estimate_needs_draw(flown->held.limit->flying.method))
-		report->sample.draw = (uint16_t)draw_next();
+		report->sample.draw = (uint16_t)prng_next();
 	while (!change.last && flown->head == FLYING_OPEN &&
 	       estimate_step(&flown->held.limit->flying, flown->seen.estimate, report, &change)) {
 		if (!flying_learn(&flown->held.rows[0].at, &flown->seen, &change)) {
@@ -150,7 +150,7 @@ static void let_go(struct flown *flown)
 	struct row_state *at = &flown->held.rows[0].at;
 	struct cell closing = row_released(at->head, true);
 
-	if (flown->head != FLYING_OPEN || flown->seen.in_flight > 0 || !cell_is_held(at->head) ||
+	if (flown->head != FLYING_OPEN || flown->seen.in_flight > 0 || !cell_is_pinned(at->head) ||
 	    !cell_swap(at->cell, at->head, closing))
 		return;
 	at->head = closing;
@@ -226,8 +226,8 @@ static void prefer(const struct flown *flown, unsigned priority, bool passed)
 	if (!flown->seen.has_priorities || flown->head != FLYING_OPEN || flown->limits.probes_all)
 		return;
 	after = flown->seen.headroom;
-	if (passed ? headroom_record_pass(&after, priority, flown->limits.ordinary, draw_next())
-	           : headroom_record_denial(&after, priority, flown->limits.ordinary, draw_next()))
+	if (passed ? headroom_record_pass(&after, priority, flown->limits.ordinary, prng_next())
+	           : headroom_record_denial(&after, priority, flown->limits.ordinary, prng_next()))
 		flying_prefer(&flown->held.rows[0].at, &flown->seen, &after);
 }
 

@@ -15,15 +15,16 @@ bool wide_still(const struct wide_state *state)
 
 /* By this the states of a table, all of one limit, are judged. */
 struct judge {
-	struct table_judge judge; /* first, so that either is the other */
+	struct eviction_policy judge; /* first, so that either is the other */
 	const struct wide_table *wide;
 	const struct row_step *on; /* the step that needs room */
 };
 
 /* The units that a key has in use: it denies itself these, and would get them back. */
-static uint64_t weigh(const struct table_judge *table_judge, struct cell *cell, struct cell head)
+static uint64_t weigh(const struct eviction_policy *eviction_policy, struct cell *cell,
+                      struct cell head)
 {
-	const struct judge *judge = (const struct judge *)table_judge;
+	const struct judge *judge = (const struct judge *)eviction_policy;
 	struct row row = wide_row(judge->wide, cell, cell_tag(head));
 	struct algo_call peek = {.op = ALGO_PEEK};
 	struct row_step on = *judge->on;
@@ -49,18 +50,18 @@ static bool weighs(const struct algo_limit *limit)
  * it there before. The larger table is announced before it is used, so either the other thread
  * finds the head, or this thread finds the announcement and removes the head.
  */
-__attribute__((noinline)) static bool is_in_newest(struct wide_table *wide,
-                                                   const struct table_spot *spot, struct cell head)
+__attribute__((noinline)) static bool
+is_in_newest(struct wide_table *wide, const struct table_position *position, struct cell head)
 {
-	struct table_slot slot;
+	struct observed_cell observed;
 
 	fence_behind_swap();
 	if (__builtin_expect(!__atomic_load_n(&wide->table.header->is_former, __ATOMIC_ACQUIRE), 1))
 		return true;
-	slot = table_find(&wide->table, spot);
+	observed = table_find(&wide->table, position);
 	/* If another thread has changed the head since, that thread's request counts in it, too. */
-	return !slot.cell || cell_bits(slot.value) != cell_bits(head) ||
-	       !cell_swap(slot.cell, head, (struct cell){0, 0});
+	return !observed.cell || cell_bits(observed.value) != cell_bits(head) ||
+	       !cell_swap(observed.cell, head, (struct cell){0, 0});
 }
 
 bool wide_store_head(struct wide_state *state, const struct row_step *on, struct cell after)
@@ -76,39 +77,44 @@ bool wide_store_head(struct wide_state *state, const struct row_step *on, struct
 		return false;
 	}
 	if (state->at.cell)
-		return table_store(&state->wide->table, &state->spot,
-		                   (struct table_slot){state->at.cell, state->at.head}, after, on->now_ns,
-		                   weighs(on->limit) ? &judge.judge : NULL);
-	return table_store(&state->wide->table, &state->spot, (struct table_slot){NULL, {0, 0}}, after,
-	                   on->now_ns, weighs(on->limit) ? &judge.judge : NULL) &&
-	       is_in_newest(state->wide, &state->spot, after);
+		return table_store(&state->wide->table, &state->position,
+		                   (struct observed_cell){state->at.cell, state->at.head}, after,
+		                   on->now_ns, weighs(on->limit) ? &judge.judge : NULL);
+	return table_store(&state->wide->table, &state->position, (struct observed_cell){NULL, {0, 0}},
+	                   after, on->now_ns, weighs(on->limit) ? &judge.judge : NULL) &&
+	       is_in_newest(state->wide, &state->position, after);
 }
 
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
 {
-	return !state->at.cell && table_is_full(&state->wide->table, &state->spot, now_ns);
+	return !state->at.cell && table_is_full(&state->wide->table, &state->position, now_ns);
 }
 
 void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)
 {
-	struct wide_table *asked = wide, *before = wide_before(wide);
-	struct table_spot spot = table_spot(&wide->table, key->hash), there;
-	struct table_slot slot = memory_find(&wide->table, &spot, key->wide == wide ? key->cell : NULL);
+	struct wide_table *asked = wide, *before = wide_usable_former(wide);
+	struct table_position position = table_position(&wide->table, key->hash), there;
+	struct observed_cell observed =
+	    memory_find(&wide->table, &position, key->wide == wide ? key->cell : NULL);
 
-	for (; !slot.cell && __builtin_expect(before != NULL, 0); before = wide_before(before)) {
-		struct table_slot found;
+	for (; !observed.cell && __builtin_expect(before != NULL, 0);
+	     before = wide_usable_former(before)) {
+		struct observed_cell found;
 
-		there = table_spot(&before->table, key->hash);
+		there = table_position(&before->table, key->hash);
 		found = table_find(&before->table, &there);
 		/* A head that has moved on says that the key is elsewhere by now. */
-		if (!found.cell || cell_is_claim(found.value) || cell_is_note(found.value))
+		if (!found.cell || cell_is_claim(found.value) || cell_is_metadata(found.value))
 			continue;
-		slot = found;
-		spot = there;
+		observed = found;
+		position = there;
 		wide = before;
 	}
 	*state = (struct wide_state){
-	    asked, wide, spot, {slot.cell, slot.value, wide_row(wide, slot.cell, spot.tag)}};
-	if (!slot.cell)
+	    asked,
+	    wide,
+	    position,
+	    {observed.cell, observed.value, wide_row(wide, observed.cell, position.tag)}};
+	if (!observed.cell)
 		state->at.row.cells = NULL;
 }

@@ -295,10 +295,10 @@ uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit 
  */
 void wide_touch_rows(const struct wide_table *wide, uint64_t hash)
 {
-	struct table_spot spot = table_spot(&wide->table, hash);
+	struct table_position position = table_position(&wide->table, hash);
 	ptrdiff_t cells = wide->section.row_cells;
-	const struct cell *rows = wide->rows + (spot.home - wide->table.cells) * cells;
-	ptrdiff_t run = (table_run(&wide->table, &spot) - spot.home) * cells;
+	const struct cell *rows = wide->rows + (position.home - wide->table.cells) * cells;
+	ptrdiff_t run = (table_run(&wide->table, &position) - position.home) * cells;
 
 	if (cells > TOUCHED_WIDTH)
 		return;

@@ -8,7 +8,7 @@
 struct wide_state {
 	struct wide_table *asked; /* the table that was searched first */
 	struct wide_table *wide;  /* the one with the head, if any; NULL for one limit's own */
-	struct table_spot spot;
+	struct table_position position;
 	struct row_state at;
 };
 
@@ -29,8 +29,8 @@ static inline bool wide_is_still(struct cell *cell, struct cell value, const str
 }
 
 /**
- * The key's head in a table, or in those before it whose keys stay there (wide_before). It is in
- * one of them at most.
+ * The key's head in a table, or in those before it whose keys stay there (wide_usable_former). It
+ * is in one of them at most.
  */
 void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state);
 

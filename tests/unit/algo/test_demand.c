@@ -56,13 +56,13 @@ static void it_is_that_of_a_model(void **unused)
 	uint64_t now_ns = NOW;
 
 	(void)unused;
-	draw_seed(1);
+	prng_seed(1);
 	for (int round = 0; round < ROUNDS; round++) {
-		unsigned priority = draw_next() % 3 ? 0 : draw_next() % PRIORITY_CLASSES;
+		unsigned priority = prng_next() % 3 ? 0 : prng_next() % PRIORITY_CLASSES;
 		uint64_t at_ns, newest = model.newest;
 
-		now_ns += draw_next() % (draw_next() % 50 ? NS_PER_S / 20 : 15 * NS_PER_S);
-		at_ns = now_ns - (draw_next() % 8 ? 0 : draw_next() % (3 * NS_PER_S));
+		now_ns += prng_next() % (prng_next() % 50 ? NS_PER_S / 20 : 15 * NS_PER_S);
+		at_ns = now_ns - (prng_next() % 8 ? 0 : prng_next() % (3 * NS_PER_S));
 		assert_int_equal(demand_matters(demand, priority, at_ns),
 		                 priority > 0 || model_matters(&model, at_ns));
 		if (!demand_matters(demand, priority, at_ns))
@@ -72,7 +72,7 @@ static void it_is_that_of_a_model(void **unused)
 		model.asked[model.count].part = model.newest;
 		model.asked[model.count++].priority = priority;
 		expect_same(demand_peek(demand, priority, at_ns), model_demand(&model));
-		if (draw_next() % 4) {
+		if (prng_next() % 4) {
 			expect_same(demand_add(demand, priority, at_ns), model_demand(&model));
 		} else { /* it only asked */
 			model.count--;

@@ -14,7 +14,7 @@
 
 static uint64_t below(uint64_t bound)
 {
-	return draw_next() % bound;
+	return prng_next() % bound;
 }
 
 /* Small and large demands, many classes without any. */
@@ -55,7 +55,7 @@ static uint64_t total_of(const struct priority_demand *demand)
 static void shares_are_those_of_the_model(void **unused)
 {
 	(void)unused;
-	draw_seed(1);
+	prng_seed(1);
 	for (int round = 0; round < ROUNDS; round++) {
 		struct priority_demand demand = random_demand();
 		uint64_t share = random_share();
@@ -79,7 +79,7 @@ static void shares_are_those_of_the_model(void **unused)
 static void the_total_share_is_kept(void **unused)
 {
 	(void)unused;
-	draw_seed(2);
+	prng_seed(2);
 	for (int round = 0; round < ROUNDS; round++) {
 		struct priority_demand demand = random_demand();
 		uint64_t share = random_share(), most = 0;
@@ -97,7 +97,7 @@ static void the_total_share_is_kept(void **unused)
 static void a_lower_priority_never_loses_less(void **unused)
 {
 	(void)unused;
-	draw_seed(3);
+	prng_seed(3);
 	for (int round = 0; round < ROUNDS; round++) {
 		struct priority_demand demand = random_demand();
 		uint64_t share = random_share(), more = share + below(PRIORITY_ALL - share + 1);
@@ -115,7 +115,7 @@ static void a_lower_priority_never_loses_less(void **unused)
 static void the_lowest_goes_first(void **unused)
 {
 	(void)unused;
-	draw_seed(4);
+	prng_seed(4);
 	for (int round = 0; round < ROUNDS; round++) {
 		struct priority_demand demand = random_demand();
 		uint64_t share = random_share();
@@ -130,7 +130,7 @@ static void the_lowest_goes_first(void **unused)
 static void one_class_alone_loses_the_share_itself(void **unused)
 {
 	(void)unused;
-	draw_seed(5);
+	prng_seed(5);
 	for (int round = 0; round < ROUNDS; round++) {
 		struct priority_demand demand = {{0}};
 		uint64_t share = random_share();

@@ -65,11 +65,11 @@ static void every_decision_is_that_of_a_model(void **unused)
 
 	(void)unused;
 	begin(deny);
-	draw_seed(1);
+	prng_seed(1);
 	for (model.count = 0; model.count < 30000; model.count++) {
-		uint64_t draw = draw_next(), share, apart;
+		uint64_t draw = prng_next(), share, apart;
 		unsigned mix = model.count / 4000;
-		unsigned priority = model.count == 0 ? 9 : draw_next() % (1 + mix);
+		unsigned priority = model.count == 0 ? 9 : prng_next() % (1 + mix);
 		bool passed = passes(ALGO_ACQUIRE, priority, draw, NOW + model.count * NS_PER_MS);
 
 		model.asked[model.count] = (unsigned char)priority;
@@ -93,8 +93,8 @@ static void run(struct seen *seen, const unsigned *each, uint64_t from_s, uint64
 		for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
 			for (unsigned i = 0; i < each[c]; i++) {
 				seen[c].asked++;
-				seen[c].shed += !passes(ALGO_ACQUIRE, c, draw_next(),
-				                        NOW + from_s * NS_PER_S + ms * NS_PER_MS);
+				seen[c].shed +=
+				    !passes(ALGO_ACQUIRE, c, prng_next(), NOW + from_s * NS_PER_S + ms * NS_PER_MS);
 			}
 }
 
@@ -113,7 +113,7 @@ static void the_total_stays_and_the_lowest_lose_it(void **unused)
 
 	(void)unused;
 	begin(0.4); /* of 8 a ms 3.2: all of 9 and 7, and 1.2 of 2 */
-	draw_seed(2);
+	prng_seed(2);
 	run(seen, each, 0, 10);
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++) {
 		all.asked += seen[c].asked;
@@ -136,7 +136,7 @@ static void a_flood_of_the_lowest_frees_the_others(void **unused)
 
 	(void)unused;
 	begin(0.5);
-	draw_seed(3);
+	prng_seed(3);
 	run(before, alike, 0, 4);
 	expect_share(&before[0], 0.5);
 	run(during, flood, 4, 10);
@@ -153,7 +153,7 @@ static void the_share_is_changed_live(void **unused)
 
 	(void)unused;
 	begin(0);
-	draw_seed(4);
+	prng_seed(4);
 	run(first, each, 0, 5);
 	assert_int_equal(first[0].shed + first[5].shed, 0);
 	assert_int_equal(algo_shed(&limit, 0.5), WEIR_OK);
@@ -173,7 +173,7 @@ static void a_peek_tells_what_is_sure_and_writes_nothing(void **unused)
 
 	(void)unused;
 	begin(0.5);
-	draw_seed(5);
+	prng_seed(5);
 	assert_true(passes(ALGO_PEEK, 9, 0, NOW));
 	run(seen, each, 0, 2);
 	for (int i = 0; i < 100000; i++)

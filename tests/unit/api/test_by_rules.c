@@ -543,7 +543,7 @@ static void call_behind(struct scene *s, struct caller *caller, struct queues *q
                         const char *name, const char *other)
 {
 	*caller = (struct caller){.scene = s, .deadline_ns = WEIR_FOREVER};
-	*queues = (struct queues){.room = waitlist_make(&s->table->waiting),
+	*queues = (struct queues){.room = waitlist_get_or_make(&s->table->waiting),
 	                          .before = {.wake = no_wake, .hash = hash_of(s, name)},
 	                          .other = {.wake = no_wake, .hash = hash_of(s, other)}};
 	assert_int_equal(waitlist_join(queues->room, &queues->before, 1), WAITLIST_FIRST);

@@ -84,7 +84,7 @@ static uint64_t ask(struct machine *machine, struct clock *clock, uint64_t bound
 	} else {
 		pair = take_pair(machine);
 		true_now_ns = pair.ns;
-		now_ns = clock_settle(clock, &pair);
+		now_ns = clock_read_pair(clock, &pair);
 	}
 	machine->asked++;
 	if (distance(now_ns, true_now_ns) >= bound_ns)
@@ -244,7 +244,7 @@ static void a_thread_that_stalls_before_it_writes_moves_no_time(void **state)
 		ask_for(&machine, &clock, 3 * NS_PER_MS, CLOCK_BOUND_NS);
 		late = take_pair(&machine);
 		ask_for(&machine, &clock, draw(&machine, 2 * NS_PER_MS), CLOCK_BOUND_NS);
-		assert_true(clock_settle(&clock, &late) <= machine.last_ns + CLOCK_BOUND_NS);
+		assert_true(clock_read_pair(&clock, &late) <= machine.last_ns + CLOCK_BOUND_NS);
 		ask(&machine, &clock, CLOCK_BOUND_NS);
 	}
 }
@@ -292,7 +292,7 @@ static void *read_often(void *argument)
 		if (clock_follow(&shared->clock, counter, &now_ns))
 			followed++;
 		else
-			now_ns = clock_settle(&shared->clock, &pair);
+			now_ns = clock_read_pair(&shared->clock, &pair);
 		/* A thread of those that read meanwhile may have been later. */
 		if (now_ns < last_ns || now_ns + CLOCK_BOUND_NS < true_now_ns ||
 		    now_ns > (uint64_t)((double)__atomic_load_n(&shared->counter, __ATOMIC_RELAXED) / GHZ) +

@@ -36,7 +36,7 @@ static void a_list_of_zeros_is_empty(void **state)
 
 	(void)state;
 	assert_list(&list, NULL, 0);
-	assert_null(list_take(&list));
+	assert_null(list_pop(&list));
 	assert_null(list_of(list.first, struct item, node));
 }
 
@@ -50,7 +50,7 @@ static void a_node_of_zeros_is_in_no_list(void **state)
 	list_remove(&list, &item.node);
 	list_append(&list, &item.node);
 	assert_true(list_has(&item.node));
-	assert_ptr_equal(list_take(&list), &item.node);
+	assert_ptr_equal(list_pop(&list), &item.node);
 	assert_false(list_has(&item.node));
 	assert_list(&list, NULL, 0);
 }

@@ -32,7 +32,7 @@ static void a_login_ends_with_the_last_at(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct login_place place = login_find(cases[i].text);
+		struct store_url_parts place = store_url_split(cases[i].text);
 
 		assert_slice(place.scheme, cases[i].scheme);
 		assert_slice(place.rest, cases[i].rest);
@@ -57,7 +57,7 @@ static void a_url_is_stripped_of_its_secrets_alone(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		login_strip(cases[i][0], shown);
+		store_url_strip(cases[i][0], shown);
 		assert_string_equal(shown, cases[i][1]);
 	}
 }
@@ -74,16 +74,16 @@ static void what_may_be_a_password_is_not_shown(void **state)
 	    {"sqlite", "sqlite"},
 	    {"", ""},
 	};
-	char shown[LOGIN_SHOWN_MAX], text[1000], expected[LOGIN_SHOWN_MAX];
+	char shown[STORE_URL_SHOWN_MAX], text[1000], expected[STORE_URL_SHOWN_MAX];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		login_hide(cases[i][0], shown);
+		store_url_redact(cases[i][0], shown);
 		assert_string_equal(shown, cases[i][1]);
 	}
 	memset(text, 'x', sizeof text - 1);
 	text[sizeof text - 1] = '\0';
-	login_hide(text, shown);
+	store_url_redact(text, shown);
 	snprintf(expected, sizeof expected, "%.64s…", text);
 	assert_string_equal(shown, expected);
 }
@@ -97,9 +97,9 @@ static void a_path_that_is_likely_a_url_is_found(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
-		assert_true(login_may_be_in(urls[i]));
+		assert_true(store_url_is_likely(urls[i]));
 	for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-		assert_false(login_may_be_in(paths[i]));
+		assert_false(store_url_is_likely(paths[i]));
 }
 
 int main(void)

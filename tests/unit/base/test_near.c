@@ -10,9 +10,9 @@
 
 static bool is_near(const char *a, const char *b)
 {
-	bool near = near_is(slice_of(a), slice_of(b));
+	bool near = is_misspelling(slice_of(a), slice_of(b));
 
-	assert_int_equal(near, near_is(slice_of(b), slice_of(a)));
+	assert_int_equal(near, is_misspelling(slice_of(b), slice_of(a)));
 	return near;
 }
 

@@ -223,7 +223,8 @@ static void a_refund_wakes_those_who_wait_where_it_is_made(void **state)
 	take(p, "mixed");
 	ask(b, PLACES, ALGO_ACQUIRE, 1);
 	waiter.hash = b->plan.only.key.hash;
-	assert_int_equal(waitlist_join(waitlist_make(&b->table->waiting), &waiter, 9), WAITLIST_FIRST);
+	assert_int_equal(waitlist_join(waitlist_get_or_make(&b->table->waiting), &waiter, 9),
+	                 WAITLIST_FIRST);
 	was_woken = false;
 	refund(b, &p->permits, &p->names, true);
 	assert_true(was_woken);

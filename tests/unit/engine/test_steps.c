@@ -143,12 +143,12 @@ static void step(int64_t step_ns, enum since since)
 	assert_int_equal(file_open(path, FILE_SHARED, NULL, &fd, NULL), WEIR_OK);
 	assert_int_equal(file_map(fd, path, FILE_SHARED, &map, NULL), WEIR_OK);
 	close(fd);
-	table_view(&table, map.memory, table_sets(CAPACITY));
+	table_attach(&table, map.memory, table_sets(CAPACITY));
 	header = table.header;
 	header->clock.high -= (uint64_t)step_ns;
-	header->seen_ns -= (uint64_t)step_ns;
+	header->recorded_ns -= (uint64_t)step_ns;
 	if (since == CLOCK_LOST)
-		header->seen_ns = 0;
+		header->recorded_ns = 0;
 	if (since != SAME_BOOT)
 		header->clock.low = 1;
 	for (uint64_t i = 0; i < table.sets * TABLE_SET_CELLS; i++)
@@ -258,15 +258,16 @@ static void a_state_of_a_clock_that_was_lost_is_cut_back_once(void **state)
 static void the_time_is_kept_in_the_file_while_it_is_read(void **state)
 {
 	weir_table *table = open_file();
-	uint64_t *seen_ns = &memory_of(table->store)->table.header->seen_ns, now_ns = clock_now(engine_clock(table));
+	uint64_t *recorded_ns = &memory_of(table->store)->table.header->recorded_ns,
+	         now_ns = clock_now(engine_clock(table));
 	uint64_t end_ns = os_monotonic_ns() + 20 * NS_PER_S; /* of what would never end */
 	struct weir_decision d;
 
 	(void)state;
-	*seen_ns = now_ns - HOUR;
-	while (*seen_ns < now_ns && os_monotonic_ns() < end_ns)
+	*recorded_ns = now_ns - HOUR;
+	while (*recorded_ns < now_ns && os_monotonic_ns() < end_ns)
 		weir_acquire(table, limits[0], (struct weir_key){"k", 1}, 1, WEIR_NOW, &d);
-	assert_true(*seen_ns >= now_ns);
+	assert_true(*recorded_ns >= now_ns);
 	weir_table_close(table);
 }
 

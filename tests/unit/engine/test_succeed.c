@@ -330,7 +330,7 @@ static void test_what_nobody_knows_any_more_counts_as_all_in_use(void **context)
 	assert_true(ask(&before, 1, NOW).allowed);
 	open_engine(&after, table, bucket(10, 20));
 	for (uint64_t i = 0; i < memory_of(table->store)->table.sets * TABLE_SET_CELLS; i++)
-		if (cell_is_note(memory_of(table->store)->table.cells[i]))
+		if (cell_is_metadata(memory_of(table->store)->table.cells[i]))
 			memory_of(table->store)->table.cells[i] = (struct cell){0, 0};
 	assert_int_equal(ask(&before, 0, NOW).remaining, 9); /* its own */
 	assert_int_equal(ask(&after, 0, NOW).remaining, 0);

@@ -23,7 +23,7 @@ static struct pace pace_of(struct weir_rate rate)
 static void take_in_time(struct pace *pace, unsigned turns)
 {
 	for (unsigned i = 0; i < turns; i++)
-		pace_take(pace, pace->start_ns);
+		pace_advance(pace, pace->start_ns);
 }
 
 static void test_turns_do_not_drift_whatever_the_fraction(void **context)
@@ -57,7 +57,7 @@ static void test_turns_taken_a_little_late_are_caught_up(void **context)
 
 	(void)context;
 	for (unsigned i = 0; i < 1000; i++)
-		pace_take(&pace, pace.start_ns + i % 100 * NS_PER_MS);
+		pace_advance(&pace, pace.start_ns + i % 100 * NS_PER_MS);
 	assert_int_equal(pace.start_ns, NOW + NS_PER_S);
 	assert_int_equal(pace.missed, 0);
 }
@@ -70,7 +70,7 @@ static void test_what_is_caught_up_after_a_stall_is_bounded(void **context)
 
 	(void)context;
 	for (; pace.start_ns <= later_ns; at_once++)
-		pace_take(&pace, later_ns);
+		pace_advance(&pace, later_ns);
 	assert_int_equal(at_once, PACE_CATCH_UP_NS / NS_PER_MS + 1);
 	assert_int_equal(pace.missed, 3600 * 1000 - PACE_CATCH_UP_NS / NS_PER_MS);
 }

@@ -100,7 +100,7 @@ struct run {
 
 static uint64_t drawn(uint64_t most)
 {
-	return draw_next() % (most + 1);
+	return prng_next() % (most + 1);
 }
 
 static uint64_t local_ns(const struct run *run, const struct server *server)
@@ -528,7 +528,7 @@ int main(void)
 	int failed;
 
 	printf("WEIR_TEST_SEED=%" PRIu64 "\n", seed);
-	draw_seed(seed);
+	prng_seed(seed);
 	real_open(&real);
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
 	real_close(&real);

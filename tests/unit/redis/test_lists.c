@@ -37,7 +37,7 @@ static struct both both;
 
 static uint64_t drawn(uint64_t most)
 {
-	return draw_next() % (most + 1);
+	return prng_next() % (most + 1);
 }
 
 static void begin(struct weir_limit_options options)
@@ -614,7 +614,7 @@ static int open_redis(void **state)
 
 	(void)state;
 	print_message("WEIR_TEST_SEED=%" PRIu64 "\n", seed);
-	draw_seed(seed);
+	prng_seed(seed);
 	real_open(&real);
 	return 0;
 }

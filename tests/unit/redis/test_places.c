@@ -121,7 +121,7 @@ static struct algo_call refund_of(uint64_t permit)
 
 static uint64_t drawn(uint64_t most)
 {
-	return draw_next() % (most + 1);
+	return prng_next() % (most + 1);
 }
 
 static void shuffle(uint64_t *numbers, size_t n)
@@ -260,7 +260,7 @@ static int open_redis(void **state)
 
 	(void)state;
 	print_message("WEIR_TEST_SEED=%" PRIu64 "\n", seed);
-	draw_seed(seed);
+	prng_seed(seed);
 	real_open(&real);
 	return 0;
 }

@@ -161,7 +161,7 @@ struct trace {
 
 static uint64_t drawn(uint64_t most)
 {
-	return draw_next() % (most + 1);
+	return prng_next() % (most + 1);
 }
 
 /* What a cut hides is not forgotten: nothing passes, or comes back. */
@@ -510,7 +510,7 @@ static int open_redis(void **state)
 
 	(void)state;
 	print_message("WEIR_TEST_SEED=%" PRIu64 "\n", seed);
-	draw_seed(seed);
+	prng_seed(seed);
 	real_open(&real);
 	return 0;
 }

@@ -748,7 +748,7 @@ static void what_is_no_value_is_replaced(void **state)
 
 static uint64_t drawn(uint64_t most)
 {
-	return draw_next() % (most + 1);
+	return prng_next() % (most + 1);
 }
 
 /* Any tree, mostly of the form that a script returns for three steps. */
@@ -768,7 +768,7 @@ static struct redis_reply a_reply(struct redis_reply *items, size_t *left, unsig
 	struct redis_reply reply = {.type = (enum redis_type)drawn(REDIS_ARRAY)};
 	size_t n = drawn(8);
 
-	reply.integer = drawn(2) == 0 ? (int64_t)draw_next() : (int64_t)drawn(3) - 1;
+	reply.integer = drawn(2) == 0 ? (int64_t)prng_next() : (int64_t)drawn(3) - 1;
 	if (drawn(3) == 0)
 		reply.integer = 1795341598000000;
 	reply.text = slice_of(texts[drawn(sizeof texts / sizeof *texts - 1)]);
@@ -835,7 +835,7 @@ static int open_redis(void **state)
 
 	(void)state;
 	print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
-	draw_seed(seed);
+	prng_seed(seed);
 	for (size_t i = 0; i < KINDS; i++)
 		limits[i] = limit_of(all_kinds[i]);
 	real_open(&real);

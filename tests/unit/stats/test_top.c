@@ -31,7 +31,7 @@ static void deny(struct top *top, size_t loop, unsigned number, unsigned times, 
 	int len = snprintf(key, sizeof key, "k%u", number);
 
 	for (unsigned i = 0; i < times; i++)
-		top_count(top, loop, mix(number), "login", (struct slice){key, (size_t)len}, now_ns);
+		top_count_denial(top, loop, mix(number), "login", (struct slice){key, (size_t)len}, now_ns);
 }
 
 static struct buffer render(struct top *top, size_t n, uint64_t now_ns)
@@ -188,12 +188,12 @@ static void long_and_hostile_keys_are_cut_escaped_and_kept_apart(void **state)
 	(void)state;
 	memset(key, 'x', sizeof key);
 	key[0] = '"';
-	top_count(top, 0, 1, "login", (struct slice){key, 1024}, NOW);
-	top_count(top, 0, 2, "login", (struct slice){key, 65}, NOW);
-	top_count(top, 0, 2, "login", (struct slice){key, 65}, NOW);
-	top_count(top, 0, 3, "login", (struct slice){NULL, 0}, NOW);
-	top_count(top, 0, 3, "login", (struct slice){NULL, 0}, NOW);
-	top_count(top, 0, 3, "login", (struct slice){NULL, 0}, NOW);
+	top_count_denial(top, 0, 1, "login", (struct slice){key, 1024}, NOW);
+	top_count_denial(top, 0, 2, "login", (struct slice){key, 65}, NOW);
+	top_count_denial(top, 0, 2, "login", (struct slice){key, 65}, NOW);
+	top_count_denial(top, 0, 3, "login", (struct slice){NULL, 0}, NOW);
+	top_count_denial(top, 0, 3, "login", (struct slice){NULL, 0}, NOW);
+	top_count_denial(top, 0, 3, "login", (struct slice){NULL, 0}, NOW);
 #define CUT                                                                                        \
 	"{\"limit\":\"login\",\"key\":\"\\\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" \
 	"xxxxxxx…\",\"denied\":"

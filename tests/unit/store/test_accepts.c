@@ -41,7 +41,8 @@ static void begin(struct weir_throttle_options health)
 
 static struct row_state at(void)
 {
-	return (struct row_state){&load.head, load.head, {load.row, load.limit.width, MEMORY_TAG, true}};
+	return (struct row_state){
+	    &load.head, load.head, {load.row, load.limit.width, KEYLESS_TAG, true}};
 }
 
 static uint64_t apply(struct algo_call call, struct algo_decision *out)

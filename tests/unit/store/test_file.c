@@ -428,19 +428,19 @@ static void a_sync_writes_everything_out(void **state)
 	weir_limit *limit = open_limit();
 	struct weir_decision d;
 	struct statfs system;
-	uint64_t seen_ns;
+	uint64_t recorded_ns;
 	char key[16];
 
 	(void)state;
 	assert_int_equal(weir_table_sync(table), WEIR_OK);
-	seen_ns = memory_of(table->store)->table.header->seen_ns;
+	recorded_ns = memory_of(table->store)->table.header->recorded_ns;
 	for (int i = 0; i < 1000; i++)
 		weir_acquire(table, limit,
 		             (struct weir_key){key, (size_t)snprintf(key, sizeof key, "%d", i)}, 1, NOW,
 		             &d);
 	assert_int_not_equal(dirty_kb(table), 0);
 	assert_int_equal(weir_table_sync(table), WEIR_OK);
-	assert_true(memory_of(table->store)->table.header->seen_ns > seen_ns);
+	assert_true(memory_of(table->store)->table.header->recorded_ns > recorded_ns);
 	assert_int_equal(statfs(path, &system), 0);
 	if (system.f_type != TMPFS_MAGIC) /* which has no disk to write to */
 		assert_int_equal(dirty_kb(table), 0);

@@ -89,7 +89,7 @@ static void join(unsigned i, const struct weir_limit_options *options)
 {
 	assert_int_equal(algo_limit_init(&it.limits[i], options, NULL), 0);
 	it.limits[i].identity = IDENTITY;
-	store_join(it.store, &it.limits[i]);
+	store_assign_generation(it.store, &it.limits[i]);
 	it.limit = &it.limits[i];
 }
 

@@ -38,7 +38,7 @@ static void *draw(void *context)
 	uint64_t *ids = context;
 
 	for (size_t i = 0; i < DRAWN; i++)
-		ids[i] = permit_draw();
+		ids[i] = permit_random_id();
 	return NULL;
 }
 
@@ -82,7 +82,7 @@ static void a_child_of_a_fork_draws_others(void **unused)
 	int ends[2][2], status;
 
 	(void)unused;
-	permit_draw(); /* and so the second half of a hash is at hand */
+	permit_random_id(); /* and so the second half of a hash is at hand */
 	for (int i = 0; i < 2; i++) {
 		pid_t child;
 

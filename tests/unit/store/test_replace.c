@@ -28,7 +28,7 @@ static struct algo_decision call(const struct algo_call *what)
 	uint64_t now_ns = __atomic_add_fetch(&log_state.now_ns, 1, __ATOMIC_RELAXED);
 	struct algo_time time = algo_time_at(&log_state.limit, (struct moment){now_ns, now_ns});
 	struct row_state at = {&log_state.head,
-	                       .row = {log_state.row, log_state.limit.width, MEMORY_TAG, true}};
+	                       .row = {log_state.row, log_state.limit.width, KEYLESS_TAG, true}};
 	struct algo_decision out;
 
 	wide_apply_cell(&at, &log_state.limit, what, &time, &out);

@@ -57,8 +57,8 @@ static void scribble(int pattern)
 	assert_int_equal(file_map(fd, path, FILE_SHARED, &map, NULL), WEIR_OK);
 	close(fd);
 	for (unsigned n = 0;; n++) {
-		section_look(&walk, map.memory, map.size);
-		section_step(&walk, map.size, NULL, NULL);
+		section_read_header(&walk, map.memory, map.size);
+		section_check_next(&walk, map.size, NULL, NULL);
 		if (walk.done) {
 			assert_int_equal(n, LIMITS); /* the first, and one for each but the bucket */
 			break;
@@ -162,8 +162,8 @@ static void what_others_use_is_not_written_over(void **state)
 	assert_int_equal(file_open(path, FILE_SHARED, NULL, &fd, NULL), WEIR_OK);
 	assert_int_equal(file_map(fd, path, FILE_SHARED, &map, NULL), WEIR_OK);
 	close(fd);
-	section_look(&walk, map.memory, map.size);
-	section_step(&walk, map.size, NULL, NULL);
+	section_read_header(&walk, map.memory, map.size);
+	section_check_next(&walk, map.size, NULL, NULL);
 	((char *)map.memory)[walk.section.size] ^= 1;
 
 	assert_int_equal(weir_table_reserve(second, log, &error), WEIR_EINVAL);

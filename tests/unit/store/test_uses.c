@@ -80,7 +80,7 @@ static void same_outcome(const struct algo_decision *cells, const struct algo_de
 
 static void same_meaning(const struct algo_time *time)
 {
-	struct row row = {state.row, state.limit.width, MEMORY_TAG, true};
+	struct row row = {state.row, state.limit.width, KEYLESS_TAG, true};
 	struct uses read = {.uses = state.read};
 
 	size_t spent = 0;
@@ -102,7 +102,7 @@ static void call_both(struct algo_call call, struct name *name, uint64_t now_ns)
 {
 	struct algo_time time = algo_time_at(&state.limit, (struct moment){now_ns, now_ns});
 	struct row_state at = {
-	    &state.head, .row = {state.row, state.limit.width, MEMORY_TAG, true}};
+	    &state.head, .row = {state.row, state.limit.width, KEYLESS_TAG, true}};
 	struct algo_decision cells, uses;
 	uint64_t cells_ns, uses_ns;
 

@@ -36,8 +36,8 @@ static void test_the_first_tries_and_whoever_becomes_it_is_woken(void **state)
 	struct waitlist *list = NULL;
 
 	(void)state;
-	assert_non_null(waitlist_make(&list));
-	assert_ptr_equal(waitlist_make(&list), waitlist_at(&list));
+	assert_non_null(waitlist_get_or_make(&list));
+	assert_ptr_equal(waitlist_get_or_make(&list), waitlist_at(&list));
 	assert_int_equal(waitlist_join(list, &a.waiter, 2), WAITLIST_FIRST);
 	assert_int_equal(waitlist_join(list, &b.waiter, 2), WAITLIST_BEHIND);
 	assert_int_equal(waitlist_join(list, &c.waiter, 2), WAITLIST_FULL);
@@ -65,7 +65,7 @@ static void test_a_full_queue_drops_the_newest_of_the_lowest(void **state)
 	struct waitlist *list = NULL;
 
 	(void)state;
-	waitlist_make(&list);
+	waitlist_get_or_make(&list);
 	for (int i = 0; i < 7; i++)
 		people[i].waiter = (struct waiter){.hash = 7, .wake = wake, .priority = priorities[i]};
 	for (int i = 0; i < 4; i++)
@@ -93,7 +93,7 @@ static void test_the_first_is_dropped_too(void **state)
 	struct waitlist *list = NULL;
 
 	(void)state;
-	waitlist_make(&list);
+	waitlist_get_or_make(&list);
 	waitlist_join(list, &low.waiter, 2);
 	waitlist_join(list, &behind.waiter, 2);
 	assert_int_equal(waitlist_join(list, &high.waiter, 2), WAITLIST_BEHIND);
@@ -149,7 +149,7 @@ static void test_threads_that_drop_each_other_leave_nobody(void **state)
 	pthread_t threads[THREADS];
 
 	(void)state;
-	waitlist_make(&shared);
+	waitlist_get_or_make(&shared);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, come_and_go, (void *)(i + 1));
 	for (int i = 0; i < THREADS; i++)
@@ -234,7 +234,7 @@ static void test_queues_are_those_of_a_model(void **state)
 	(void)state;
 	print_message("seed %u\n", seed);
 	srand(seed);
-	waitlist_make(&list);
+	waitlist_get_or_make(&list);
 	for (int step = 0; step < 20000; step++) {
 		struct person *person = &people[rand() % WAITERS];
 		size_t key = (size_t)rand() % KEYS, total = 0;
@@ -281,7 +281,7 @@ static void test_the_child_of_a_fork_has_nobody_waiting(void **state)
 	pid_t child;
 
 	(void)state;
-	waitlist_make(&list);
+	waitlist_get_or_make(&list);
 	waitlist_join(list, &a.waiter, 1);
 	child = fork();
 	if (child == 0)
