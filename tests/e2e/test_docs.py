@@ -339,7 +339,7 @@ def test_the_metrics_and_events_that_are_described_are_those_that_there_are(exam
     assert set(metrics) == described
     sources = "".join(path.read_text() for path in (ROOT / "src/server").rglob("*.c"))
     events = set(re.findall(r'log_(?:say|write)\([^;]*?(?:LOG_\w+|level),\s*"(\w+)"', sources))
-    events |= set(re.findall(r'(?:log_(?:error|remark)|run_log_client|overrides_log)\([^;]*?"(\w+)"', sources))
+    events |= set(re.findall(r'(?:log_(?:error|remark)|client_log_warn|overrides_log)\([^;]*?"(\w+)"', sources))
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (?:info|warning|error) \|", text, re.M)
     assert events == {event for row in rows for event in re.findall(r"`(\w+)`", row)}
 

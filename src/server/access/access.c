@@ -18,7 +18,7 @@ static bool knows_host(const struct weir_config *config, struct slice host)
 	return false;
 }
 
-static bool is_let_in(const struct weir_config *config, const struct ip *peer)
+static bool is_permitted_peer(const struct weir_config *config, const struct ip *peer)
 {
 	for (size_t i = 0; i < config->protected_count; i++)
 		if (ip_in_range(peer, &config->protected[i]))
@@ -38,7 +38,7 @@ int access_check_peer(const struct weir_config *config, const struct ip *peer,
 		return error_set(error, WEIR_EPERM,
 		                 "expected a caller on this server's machine, found a request that a proxy "
 		                 "passes on (X-Forwarded-*, X-Real-IP, Forwarded, Via); see `protected`");
-	if (is_let_in(config, peer))
+	if (is_permitted_peer(config, peer))
 		return WEIR_OK;
 	return error_set(error, WEIR_EPERM,
 	                 "expected a caller on this server's machine or in its `protected`, found %.*s",

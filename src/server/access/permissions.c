@@ -1,16 +1,17 @@
 #include "server/access/permissions.h"
 
 #include "base/error.h"
-#include "server/requests/run.h"
+#include "server/loop/client_log.h"
+#include "server/requests/work_error.h"
 
 /* The log tells the operator why; the proxy's client does not see the message. */
 static void log_proxy(struct decider *decider, const struct work *work, const char *message)
 {
-	if (decider->config->users && !decider->user && decider->refusal.status == WEIR_OK)
+	if (decider->config->users && !decider->user && decider->login_error.status == WEIR_OK)
 		message = "expected a proxy that is a user, by Weir-Authorization, its certificate or its "
 		          "account, found no login";
-	run_log_client(decider->shared->log, &decider->refused_quiet_ns, "proxy_refused", NULL, work->conn,
-	               message);
+	client_log_warn(decider->shared->log, &decider->next_refused_warning_ns, "proxy_refused", NULL,
+	                work->conn, message);
 }
 
 /* These show all limits, so a user of some may not see them. */
@@ -24,8 +25,8 @@ static int check_user(const struct decider *decider, const struct request *r,
 	const struct user *user = decider->user;
 	int status;
 
-	if (r->class != REQUEST_FREE && decider->refusal.status != WEIR_OK) {
-		*error = decider->refusal;
+	if (r->class != REQUEST_FREE && decider->login_error.status != WEIR_OK) {
+		*error = decider->login_error;
 		return error->status;
 	}
 	status = user_check(user, r->class, error);
@@ -53,7 +54,7 @@ bool permissions_check(struct decider *decider, struct work *work, const struct 
 		status = check_user(decider, r, &error);
 	if (status == WEIR_OK)
 		return true;
-	run_turn_away(decider, work, status, slice_of(error.message));
+	work_reject(decider, work, status, slice_of(error.message));
 	if (r->from_proxy)
 		log_proxy(decider, work, error.message);
 	return false;
@@ -65,23 +66,23 @@ void permissions_refuse_proxy(struct decider *decider, struct work *work)
 	    "expected `auth: yes` or `auth: reports` in the configuration, found "
 	    "`auth: no`: it says that no proxy asks here";
 
-	run_turn_away(decider, work, WEIR_EPERM, SLICE(message));
+	work_reject(decider, work, WEIR_EPERM, SLICE(message));
 	log_proxy(decider, work, message);
 }
 
 bool permissions_check_steps(struct decider *decider, struct work *work)
 {
 	for (uint32_t i = 0; i < work->plan.step_count; i++)
-		if (!run_may_use(decider, work, work->plan.steps[i].limit))
+		if (!work_may_use_limit(decider, work, work->plan.steps[i].limit))
 			return false;
 	return true;
 }
 
 void permissions_log_foreign(struct decider *decider, const struct work *work)
 {
-	run_log_client(decider->shared->log, &decider->foreign_quiet_ns, "foreign_protocol",
-	               protocol_of(work->conn)->codec->name, work->conn,
-	               "closed: received HTTP, perhaps from a page in a browser");
+	client_log_warn(decider->shared->log, &decider->next_foreign_warning_ns, "foreign_protocol",
+	                protocol_of(work->conn)->codec->name, work->conn,
+	                "closed: received HTTP, perhaps from a page in a browser");
 }
 
 void permissions_use_reserve(struct decider *decider, struct work *work, struct request *r)
@@ -90,7 +91,7 @@ void permissions_use_reserve(struct decider *decider, struct work *work, struct 
 	              r->kind == REQUEST_INTERIM;
 
 	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
-		run_turn_away(decider, work, WEIR_EFULL, SLICE("max number of clients reached"));
+		work_reject(decider, work, WEIR_EFULL, SLICE("max number of clients reached"));
 		net_conn_reject(work->conn);
 	}
 	work->close = r->close |= !greets;

@@ -3,7 +3,7 @@
  *
  * Pages in browsers are refused first (access.h). Where there are users, the user's rights decide;
  * elsewhere the peer's address (`protected`). Whether a user may use a limit is checked when the
- * limit is found (run_may_use).
+ * limit is found (work_may_use_limit).
  */
 #ifndef SERVER_PERMISSIONS_H
 #define SERVER_PERMISSIONS_H
@@ -35,7 +35,7 @@ bool permissions_check_steps(struct decider *decider, struct work *work);
 
 /**
  * Logs foreign bytes on a listener for RESP; a refused HTTP request does not count. Bounded by
- * run_log_client.
+ * client_log_warn.
  */
 void permissions_log_foreign(struct decider *decider, const struct work *work);
 /**

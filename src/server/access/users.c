@@ -15,7 +15,7 @@
 #define DEFAULT_NAME SLICE("default")
 
 /* Name and secret of a login, each behind its length. */
-#define MARK_MAX (2 * (sizeof(uint32_t) + PASSWORD_MAX))
+#define FINGERPRINT_MAX (2 * (sizeof(uint32_t) + PASSWORD_MAX))
 
 static size_t add_text(char *to, struct slice text)
 {
@@ -33,17 +33,17 @@ static bool is_nameless(const struct request_login *login)
 	return login->user.len == 0 || slice_equal(login->user, DEFAULT_NAME);
 }
 
-bool users_mark(const struct users *users, const struct request_login *login,
-                struct hash_key *mark)
+bool users_fingerprint(const struct users *users, const struct request_login *login,
+                       struct hash_key *fingerprint)
 {
-	char text[MARK_MAX];
+	char text[FINGERPRINT_MAX];
 	size_t len;
 
 	if (login->user.len > PASSWORD_MAX || login->secret.len > PASSWORD_MAX)
 		return false;
 	len = add_text(text, is_nameless(login) ? DEFAULT_NAME : login->user);
 	len += add_text(text + len, login->secret);
-	*mark = hash_mac(&users->key, text, len);
+	*fingerprint = hash_mac(&users->key, text, len);
 	explicit_bzero(text, len);
 	return true;
 }
@@ -89,13 +89,13 @@ static int read_limits(struct user *user, const struct weir_engine *engine)
 	return WEIR_OK;
 }
 
-static void keep_known(struct user *user, const struct users *before)
+static void copy_verified(struct user *user, const struct users *before)
 {
 	const struct user *old = before ? users_find(before, user->id) : NULL;
 
 	for (int i = 0; old && i < 2; i++)
-		atomic_store_explicit(&user->known[i],
-		                      atomic_load_explicit(&old->known[i], memory_order_relaxed),
+		atomic_store_explicit(&user->verified[i],
+		                      atomic_load_explicit(&old->verified[i], memory_order_relaxed),
 		                      memory_order_relaxed);
 }
 
@@ -108,14 +108,16 @@ static size_t parameters_len(const char *hash)
 }
 
 /* Whether libcrypt computes both or neither, unless a salt is mistaken. */
-static bool is_alike(const struct rules_user *a, const struct rules_user *b)
+static bool has_same_parameters(const struct rules_user *a, const struct rules_user *b)
 {
 	return a->proof == RULES_PASSWORD && b->proof == RULES_PASSWORD &&
 	       strlen(a->secret) == strlen(b->secret) &&
 	       strncmp(a->secret, b->secret, parameters_len(a->secret)) == 0;
 }
 
-/* Each hash takes time, so of several that are alike the first is tried, and of those that are new. */
+/*
+ * Each hash takes time, so of several that are alike the first is tried, and of those that are new.
+ */
 static int try_password(const struct users *users, const struct user *user,
                         const struct users *before, struct weir_error *error)
 {
@@ -125,7 +127,7 @@ static int try_password(const struct users *users, const struct user *user,
 	if (before && users_find(before, user->id))
 		return WEIR_OK;
 	for (const struct user *other = users->items; other < user; other++)
-		if (is_alike(other->rule, rule))
+		if (has_same_parameters(other->rule, rule))
 			return WEIR_OK;
 	status = password_try(rule->secret);
 	if (status == WEIR_OK)
@@ -171,7 +173,7 @@ static int open_user(const struct users *users, struct user *user, const struct 
 		status = try_password(users, user, before, error);
 	if (status != WEIR_OK)
 		return status;
-	keep_known(user, before);
+	copy_verified(user, before);
 	return WEIR_OK;
 }
 
@@ -275,23 +277,24 @@ static struct user *find_token(struct users *users, struct slice name, struct sl
 	return NULL;
 }
 
-static bool is_known(const struct user *user, struct hash_key mark)
+static bool is_verified(const struct user *user, struct hash_key fingerprint)
 {
-	const struct hash_key known = {atomic_load_explicit(&user->known[0], memory_order_relaxed),
-	                               atomic_load_explicit(&user->known[1], memory_order_relaxed)};
+	const struct hash_key verified = {
+	    atomic_load_explicit(&user->verified[0], memory_order_relaxed),
+	    atomic_load_explicit(&user->verified[1], memory_order_relaxed)};
 
-	return hash_key_equal(known, mark);
+	return hash_key_equal(verified, fingerprint);
 }
 
-enum users_login users_prove(struct users *users, const struct request_login *login,
-                             struct hash_key mark, struct user **user, bool *exists)
+enum users_login users_check_login(struct users *users, const struct request_login *login,
+                                   struct hash_key fingerprint, struct user **user, bool *exists)
 {
 	bool nameless = is_nameless(login);
 	struct user *named = find_name(users, nameless ? DEFAULT_NAME : login->user);
 
 	*user = named;
 	*exists = named && named->rule->proof == RULES_PASSWORD;
-	if (*exists && is_known(named, mark))
+	if (*exists && is_verified(named, fingerprint))
 		return USERS_KNOWN;
 	if (!*exists || nameless) {
 		*user = find_token(users, nameless ? SLICE("") : login->user, login->secret);
@@ -301,13 +304,14 @@ enum users_login users_prove(struct users *users, const struct request_login *lo
 		*user = *exists ? named : nameless ? NULL : find_password(users);
 	}
 	/* libcrypt ends a password at its first NUL. */
-	return *user && !memchr(login->secret.data, '\0', login->secret.len) ? USERS_UNSEEN : USERS_WRONG;
+	return *user && !memchr(login->secret.data, '\0', login->secret.len) ? USERS_UNVERIFIED
+	                                                                     : USERS_WRONG;
 }
 
-void user_remember(struct user *user, struct hash_key mark)
+void user_remember(struct user *user, struct hash_key fingerprint)
 {
-	atomic_store_explicit(&user->known[0], mark.k0, memory_order_relaxed);
-	atomic_store_explicit(&user->known[1], mark.k1, memory_order_relaxed);
+	atomic_store_explicit(&user->verified[0], fingerprint.k0, memory_order_relaxed);
+	atomic_store_explicit(&user->verified[1], fingerprint.k1, memory_order_relaxed);
 }
 
 int user_check(const struct user *user, enum request_class class, struct weir_error *error)

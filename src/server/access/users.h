@@ -25,7 +25,7 @@ struct user {
 	};
 	uint64_t *limits; /* a bit for each that it may use, in the engine's order, and one for those that
 	                     requests bring along; NULL: all */
-	_Atomic uint64_t known[2]; /* of the login that was right; 0: none was yet */
+	_Atomic uint64_t verified[2]; /* of the login that was right; 0: none was yet */
 };
 
 struct users {
@@ -63,32 +63,35 @@ const struct user *users_find_account(const struct users *users, uint64_t accoun
 enum users_login {
 	USERS_KNOWN,
 	USERS_WRONG,
-	USERS_UNSEEN, /* a password whose hash is to be computed */
+	USERS_UNVERIFIED, /* a password whose hash is to be computed */
 };
 
 /**
- * What a login is for short on one connection, in a few nanoseconds. The login that it is compared with
- * has proved who is there, and 64 keyed bits can't be guessed one request at a time.
+ * What a login is for short on one connection, in a few nanoseconds. The login that it is compared
+ * with has proved who is there, and 64 keyed bits can't be guessed one request at a time.
  */
-static inline uint64_t users_tag(const struct users *users, const struct request_login *login)
+static inline uint64_t users_login_tag(const struct users *users, const struct request_login *login)
 {
 	uint64_t salt = login->user.len ? hash_bytes(&users->key, login->user.data, login->user.len) : 0;
 
 	return hash_salted(&users->key, salt, login->secret.data, login->secret.len);
 }
 
-/** What a login is for short anywhere: other logins have other marks. False: too long to be anybody's. */
-bool users_mark(const struct users *users, const struct request_login *login,
-                struct hash_key *mark);
 /**
- * Looks for the user of a login. `user` receives it; where the hash is to be computed, the user that
- * the login says it is, or another one where there is none of that name: then *exists is false, and
- * the time that it takes tells nobody so.
+ * What a login is for short anywhere: other logins have other marks. False: too long to be
+ * anybody's.
  */
-enum users_login users_prove(struct users *users, const struct request_login *login,
-                             struct hash_key mark, struct user **user, bool *exists);
+bool users_fingerprint(const struct users *users, const struct request_login *login,
+                       struct hash_key *fingerprint);
+/**
+ * Looks for the user of a login. `user` receives it; where the hash is to be computed, the user
+ * that the login says it is, or another one where there is none of that name: then *exists is
+ * false, and the time that it takes tells nobody so.
+ */
+enum users_login users_check_login(struct users *users, const struct request_login *login,
+                                   struct hash_key fingerprint, struct user **user, bool *exists);
 /** The login of that mark was right. Any thread. */
-void user_remember(struct user *user, struct hash_key mark);
+void user_remember(struct user *user, struct hash_key fingerprint);
 
 /** Whether the user, or nobody (NULL), may make a request of that class: 0, EAUTH, EPERM. */
 int user_check(const struct user *user, enum request_class class, struct weir_error *error);

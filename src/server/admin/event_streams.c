@@ -2,8 +2,7 @@
 
 #include <stdlib.h>
 
-#include "server/access/login.h"
-#include "server/requests/run.h"
+#include "server/access/client_login.h"
 #include "server/waiting/pending.h"
 
 struct event_stream {
@@ -21,7 +20,7 @@ static bool may_follow(struct decider *decider, struct net_conn *conn)
 
 	if (!decider->config->users)
 		return true;
-	user = login_user(decider, conn);
+	user = client_login_user(decider, conn);
 	return user_check(user, REQUEST_ADMIN, &error) == WEIR_OK && !user->limits;
 }
 
@@ -37,7 +36,7 @@ static void send_events(struct event_stream *event_stream)
 	if (pending_is_next(&event_stream->unanswered) && event_stream->number != events_next(events))
 		event_stream->number =
 		    events_read(events, event_stream->number, net_conn_output_space(conn), out);
-	run_advance(decider);
+	decider_advance(decider);
 	if (may_follow(decider, conn))
 		return;
 	out->len = len;

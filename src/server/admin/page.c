@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 #include "server/admin/limit_list.h"
 #include "server/requests/koala.h"
-#include "server/requests/run.h"
+#include "server/requests/work_error.h"
 
 /* The size that a page is taken to have before it was ever rendered. */
 #define SIZE_MIN ((size_t)16 << 10)
@@ -131,15 +131,15 @@ void page_finish(struct decider *decider, struct work *work, struct reply *reply
 	if (status == WEIR_OK && kind == REQUEST_TOP)
 		body = top_first(body, &decider->pages.top_ends, work->whole->top, &decider->arena);
 	if (status == WEIR_OK && kind >= REQUEST_POLICY && work->whole->name.len > 0) {
-		body = koala_line(decider, body, work->whole->name);
+		body = koala_find_line(decider, body, work->whole->name);
 		status = body.data ? WEIR_OK : WEIR_ENOTFOUND;
 	} else if (!body.data) {
 		status = WEIR_ENOMEM;
 	}
 	if (status == WEIR_ENOTFOUND)
-		run_fail_name(decider, work, status, "the name of a rule", work->whole->name);
+		work_fail_name(decider, work, status, "the name of a rule", work->whole->name);
 	else
-		run_check(work, status);
+		work_set_status(work, status);
 	reply->body = body;
 }
 

@@ -72,7 +72,8 @@ int reload_compile(struct server *server, struct server_config *config,
 	int status = server_config_compile(config, before, shared->table, &shared->stores,
 	                                   shared->metrics, error);
 
-	if (status == WEIR_OK && config->users && logins_open(&shared->logins) != WEIR_OK)
+	if (status == WEIR_OK && config->users &&
+	    login_throttle_open(&shared->login_throttle) != WEIR_OK)
 		status = error_set(error, WEIR_ENOMEM, "users: out of memory");
 	return status == WEIR_OK ? join_quorum_groups(server, config, error) : status;
 }

@@ -6,9 +6,8 @@
 #include "rules/model.h"
 #include "server/access/permissions.h"
 #include "server/admin/page.h"
-#include "server/requests/batch.h"
+#include "server/requests/split_batch.h"
 #include "server/requests/handle.h"
-#include "server/requests/run.h"
 #include "server/stores/reports.h"
 #include "server/waiting/key_order.h"
 #include "server/waiting/deferred.h"
@@ -130,7 +129,7 @@ void intake_begin_turn(struct worker *worker)
 	if (worker->intake.in_turn)
 		return;
 	worker->intake.in_turn = true;
-	run_advance(&worker->decider);
+	decider_advance(&worker->decider);
 	worker->admission.has_stores = worker->decider.config->stores != 0;
 	reports_begin(&worker->decider);
 	worker->intake.start_ns = os_monotonic_ns();
@@ -241,7 +240,7 @@ __attribute__((noinline)) static bool end_cancelled(struct worker *worker, const
 	for (; (stream = codec->cancelled(feed->client->session)) != 0; any = true)
 		if (!pending_cancel_stream(&worker->waiting.pending, feed->conn, stream) &&
 		    !drop_from_batch(worker, feed->conn, stream))
-			login_cancel(feed->conn);
+			client_login_cancel(feed->conn);
 	return any;
 }
 
@@ -289,7 +288,7 @@ static inline bool take(struct worker *worker, struct feed *feed)
 		break;
 	}
 	if (__builtin_expect(worker->decider.config->users != NULL, 0) &&
-	    !login_take(&worker->decider, &worker->logins, feed->conn, request)) {
+	    !client_login_identify(&worker->decider, &worker->login_queue, feed->conn, request)) {
 		put_back(feed);
 		return false;
 	}
@@ -380,7 +379,7 @@ static void on_close(void *context, struct net_conn *conn)
 	struct client *client = net_conn_data(conn);
 
 	admission_remove(&worker->admission, client);
-	login_cancel(conn);
+	client_login_cancel(conn);
 	if (net_conn_error(conn))
 		listener_tls_log_failure(&worker->listener_tls, conn, worker->shared->log);
 	if (client->unanswered.first) {

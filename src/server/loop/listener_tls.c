@@ -1,6 +1,7 @@
 #include "server/loop/listener_tls.h"
 
-#include "server/requests/run.h"
+#include "server/loop/work.h"
+#include "server/loop/client_log.h"
 
 struct tls_state {
 	struct tls *tls; /* NULL: not begun */
@@ -62,6 +63,6 @@ void listener_tls_log_failure(struct listener_tls *listener_tls, struct net_conn
 {
 	struct tls *tls = listener_tls_of(conn);
 	if (tls && *tls_error(tls))
-		run_log_client(log, &listener_tls->quiet_ns, "tls_failed", protocol_of(conn)->codec->name,
-		               conn, tls_error(tls));
+		client_log_warn(log, &listener_tls->next_warning_ns, "tls_failed",
+		                protocol_of(conn)->codec->name, conn, tls_error(tls));
 }

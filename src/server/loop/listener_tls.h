@@ -16,7 +16,7 @@ struct listener_tls {
 	struct net_filter filter;            /* first */
 	struct tls_recent recent;            /* of the connections to them */
 	struct server_config *const *config; /* the worker's, which has TLS */
-	uint64_t quiet_ns;                   /* until when another tls_failed is not logged */
+	uint64_t next_warning_ns;            /* until when another tls_failed is not logged */
 };
 
 void listener_tls_open(struct listener_tls *listener_tls, struct server_config *const *config);
@@ -24,7 +24,8 @@ void listener_tls_open(struct listener_tls *listener_tls, struct server_config *
 /** The TLS of a connection, or NULL. */
 struct tls *listener_tls_of(struct net_conn *conn);
 
-/** Logs that the connection, which ends, failed to speak TLS; once in RUN_QUIET_NS for a worker. */
+/** Logs that the connection, which ends, failed to speak TLS; once in CLIENT_LOG_APART_NS for a
+ * worker. */
 void listener_tls_log_failure(struct listener_tls *listener_tls, struct net_conn *conn,
                               struct log *log);
 

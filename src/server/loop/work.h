@@ -23,19 +23,19 @@ struct worker_protocol {
 	bool is_admin; /* its listener is the one for admin calls */
 };
 
-struct login_job;
+struct login_check;
 
-/* The users of a connection, all of the configuration `serial`. See login.h. */
+/* The users of a connection, all of the configuration `serial`. See client_login.h. */
 struct client_login {
 	uint64_t serial;
 	const struct user *user;   /* of requests without a login; NULL: nobody */
-	struct hash_key kept;      /* that user's id, if a login ... */
-	bool is_kept;              /* ... was sent for the connection */
-	const struct user *proved; /* of the last login that was right; NULL: none */
-	uint64_t tag;              /* that login, see users_tag */
-	struct hash_key mark;      /* of the last login whose hash was computed, ... */
+	struct hash_key user_id;   /* that user's id, if a login ... */
+	bool has_user_id;          /* ... was sent for the connection */
+	const struct user *verified; /* of the last login that was right; NULL: none */
+	uint64_t tag;                /* that login, see users_login_tag */
+	struct hash_key fingerprint; /* of the last login whose hash was computed, ... */
 	int status;                /* ... if it is refused, why, once */
-	struct login_job *job;     /* that computes its hash; or NULL */
+	struct login_check *check; /* that computes its hash; or NULL */
 };
 
 /* A client in the admission queue; see admission.h. */

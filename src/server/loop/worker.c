@@ -3,13 +3,12 @@
 #include <stdlib.h>
 
 #include "rules/model.h"
-#include "server/access/login.h"
+#include "server/access/client_login.h"
 #include "server/access/permissions.h"
 #include "server/admin/decisions.h"
 #include "server/admin/page.h"
 #include "server/loop/intake.h"
-#include "server/requests/batch.h"
-#include "server/requests/run.h"
+#include "server/requests/split_batch.h"
 #include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
 #include "server/waiting/key_queue.h"
@@ -33,7 +32,7 @@ static uint64_t keep_secret(struct decider *decider, struct secret_keeper **keep
 	if (__builtin_expect(decider->index > 0 || store_clients_count(decider->store_clients) == 0, 1))
 		return 0;
 	if (!*keeper)
-		*keeper = secret_keeper_open(&shared->secrets, &shared->stores, decider->loop);
+		*keeper = secret_keeper_open(&shared->permit_secrets, &shared->stores, decider->loop);
 	return *keeper ? secret_keeper_tick(*keeper, os_monotonic_ns()) : 0;
 }
 
@@ -45,7 +44,7 @@ static void on_turn(void *context)
 
 	store_clients_tick(&worker->store_clients);
 	deferred_resume_ready(&worker->waiting);
-	login_resume(&worker->logins);
+	client_login_resume(&worker->login_queue);
 	intake_answer(worker);
 	deferred_continue_batches(&worker->waiting);
 	if (worker->waiting.pending.due.count > 0) {
@@ -73,7 +72,7 @@ static void on_turn(void *context)
 	due_ns = earlier(due_ns, others_ns);
 	net_loop_alarm(worker->loop, earlier(due_ns, store_clients_due(&worker->store_clients)));
 	worker->intake.in_turn = false;
-	run_advance(&worker->decider); /* a loop with nothing to do lets go of the old one */
+	decider_advance(&worker->decider); /* a loop with nothing to do lets go of the old one */
 	if (worker->decider.was_reloaded)
 		pending_end_senders(&worker->waiting.pending);
 	worker->decider.was_reloaded = false;
@@ -120,7 +119,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                                        .claimed = reports_forward,
 	                                        .ready = deferred_plan_done,
 	                                        .owner = &decider->self},
-	                            .slice = BATCH_SLICE,
+	                            .batch_slice = BATCH_SLICE,
 	                            .pages = {.batch = 1}};
 	adhoc_open(&decider->adhoc);
 	worker->admission.store_clients = &worker->store_clients;
@@ -129,7 +128,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	worker->waiting.order.table = shared->table;
 	worker->event_streams.pending = &worker->waiting.pending;
 	pthread_mutex_init(&worker->waiting.queues.lock, NULL);
-	pthread_mutex_init(&worker->logins.lock, NULL);
+	pthread_mutex_init(&worker->login_queue.lock, NULL);
 	listener_tls_open(&worker->listener_tls, &decider->config);
 }
 
@@ -147,7 +146,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	if (status != WEIR_OK)
 		return status;
 	status = net_loop_open(&worker->loop, &options, &owner, worker, &shared->conn_limit);
-	worker->decider.loop = worker->logins.loop = worker->loop;
+	worker->decider.loop = worker->login_queue.loop = worker->loop;
 	if (index == 0)
 		shared->quorum_groups.loop = shared->reports.loop = worker->loop;
 	return status;
@@ -200,7 +199,7 @@ void worker_close(struct worker *worker)
 	store_clients_close(&worker->store_clients);
 	secret_keeper_close(worker->keeper);
 	deferred_close(&worker->waiting);
-	login_close(&worker->logins);
+	client_login_close(&worker->login_queue);
 	submit_free_spares(&worker->spares);
 	heap_free(&worker->waiting.pending.due);
 	arena_free(&worker->decider.arena);

@@ -3,7 +3,7 @@
 #ifndef SERVER_WORKER_PARTS_H
 #define SERVER_WORKER_PARTS_H
 
-#include "server/access/login.h"
+#include "server/access/client_login.h"
 #include "server/admin/event_streams.h"
 #include "server/loop/listener_tls.h"
 #include "server/requests/decider.h"
@@ -32,7 +32,7 @@ struct worker {
 	struct decider decider;
 	struct waiting waiting;
 	struct admission admission;
-	struct login_queue logins;
+	struct login_queue login_queue;
 	struct event_streams event_streams;
 	struct listener_tls listener_tls;
 	struct store_clients store_clients;

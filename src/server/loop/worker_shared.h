@@ -6,8 +6,8 @@
 
 #include "net/net.h"
 #include "proto/codec.h"
-#include "server/access/logins.h"
-#include "server/access/secret.h"
+#include "server/access/login_throttle.h"
+#include "server/access/permit_secret.h"
 #include "server/admin/events.h"
 #include "server/admin/forced_keys.h"
 #include "server/admin/key_phases.h"
@@ -28,12 +28,12 @@ struct worker_shared {
 	struct log *log;
 	struct events *events; /* the log's */
 	struct stores stores;
-	struct secrets secrets; /* of permits */
+	struct permit_secrets permit_secrets; /* of permits */
 	struct overrides overrides;
 	struct quorum_groups quorum_groups;
 	struct reports reports;
 	struct forced_keys forced;
-	struct logins logins;
+	struct login_throttle login_throttle;
 	struct net_conn_limit conn_limit;
 	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
 	struct codec_limits limits;

@@ -1,18 +1,20 @@
 #include "server/requests/adhoc_key.h"
 
 #include "rules/model.h"
-#include "server/requests/run.h"
+#include "server/requests/run_plan.h"
+#include "server/requests/work_error.h"
 
 void adhoc_key_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
-	if (!run_may_use(decider, work, &decider->adhoc.any))
+	if (!work_may_use_limit(decider, work, &decider->adhoc.any))
 		return;
-	run_check(work, engine_prepare_limit(decider->shared->table, &decider->adhoc.any,
-	                                     &(struct algo_call){run_op(r->op)}, r->key, &work->plan));
+	work_set_status(work, engine_prepare_limit(decider->shared->table, &decider->adhoc.any,
+	                                           &(struct algo_call){run_plan_op(r->op)}, r->key,
+	                                           &work->plan));
 }
 
 /* False: it is at a store. */
-static bool forget(struct decider *decider, struct work *work, struct reply *reply)
+static bool forget_key(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct plan *plan = &work->plan;
 
@@ -35,7 +37,7 @@ void adhoc_key_finish(struct decider *decider, struct work *work, struct reply *
 	if (work->status != WEIR_OK)
 		return;
 	if (work->op == REQUEST_RESET) {
-		if (!forget(decider, work, reply))
+		if (!forget_key(decider, work, reply))
 			return;
 		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	} else {

@@ -9,7 +9,7 @@
 #include "server/config/config.h"
 #include "server/loop/worker_shared.h"
 #include "server/loop/work.h"
-#include "server/requests/adhoc.h"
+#include "server/requests/adhoc_limits.h"
 #include "server/stores/store_clients.h"
 
 /* An answer that is the same for all clients; see page.h. */
@@ -38,17 +38,17 @@ struct decider {
 	    context;             /* its context points to `self`, or to the same of a suspended work */
 	struct arena arena;      /* memory for the requests of the batch */
 	const struct user *user; /* of the request that is read; NULL: nobody, or there are none */
-	struct weir_error refusal; /* of its login; status 0: it is right, or there is none */
+	struct weir_error login_error; /* of its login; status 0: it is right, or there is none */
 	const char *forced_by;     /* struct override's `by` of what is forced now, or NULL */
 	size_t *at_store;          /* of the suspended work that is run: plans that stores have */
-	size_t slice;              /* as much work of a batch is prepared now, see batch.h */
+	size_t batch_slice;        /* as much work of a batch is prepared now, see split_batch.h */
 	struct arena plans;   /* of items that are run at once, in a turn that goes on with a batch */
 	struct request blank; /* of which only the head is ever set */
 	struct adhoc adhoc;
 	struct pages pages;
 	size_t new_streams;        /* that the batch begins; see event_streams.h */
-	uint64_t foreign_quiet_ns; /* until when another foreign_protocol is not logged */
-	uint64_t refused_quiet_ns; /* the same of proxy_refused */
+	uint64_t next_foreign_warning_ns; /* until when another foreign_protocol is not logged */
+	uint64_t next_refused_warning_ns; /* the same of proxy_refused */
 };
 
 /** The decider of a turn's context. */
@@ -70,6 +70,15 @@ static inline bool decider_at_store(struct decider *decider, enum engine_state s
 		return false;
 	++*decider->at_store;
 	return true;
+}
+
+/** Goes on with the newest configuration. Not while works of the batch are undecided. */
+void decider_advance(struct decider *decider);
+
+/** The limits that the sender may use, as struct engine_attributes has them. */
+static inline const uint64_t *decider_permitted_limits(const struct decider *decider)
+{
+	return decider->user ? decider->user->limits : NULL;
 }
 
 #endif

@@ -6,18 +6,19 @@
 #include "base/draw.h"
 #include "base/error.h"
 #include "rules/model.h"
-#include "server/access/login.h"
+#include "server/access/client_login.h"
 #include "server/access/permissions.h"
 #include "server/admin/decisions.h"
 #include "server/admin/page.h"
 #include "server/requests/adhoc_key.h"
-#include "server/requests/batch.h"
-#include "server/requests/client_ip.h"
-#include "server/requests/each_rule.h"
+#include "server/requests/split_batch.h"
+#include "server/access/client_ip.h"
+#include "server/requests/per_rule.h"
 #include "server/requests/koala.h"
-#include "server/requests/operator.h"
+#include "server/requests/operator_requests.h"
 #include "server/requests/request_permit.h"
-#include "server/requests/run.h"
+#include "server/requests/run_plan.h"
+#include "server/requests/work_error.h"
 #include "server/waiting/item_order.h"
 #include "server/waiting/rollback.h"
 
@@ -25,20 +26,20 @@ static void prepare(struct decider *decider, struct work *work, const struct req
                     const struct request_origin *origin);
 
 /* The reply says what became of the work. */
-static void explain(const struct work *work, struct reply *reply)
+static void set_reply_status(const struct work *work, struct reply *reply)
 {
 	reply->status = work->kind == REQUEST_LOCAL ? WEIR_OK : work->status;
 	reply->message = reply->status != WEIR_OK ? work->message : NULL;
 }
 
 /* Times in an answer count from when it is given. */
-static void tell_later(struct weir_decision *d, uint64_t wait_ns)
+static void shift_reset(struct weir_decision *d, uint64_t wait_ns)
 {
 	d->reset_after_ns = sat_sub(d->reset_after_ns, wait_ns);
 }
 
 /* So that those who are denied together do not come back together. */
-static void spread(const struct decider *decider, struct weir_decision *d)
+static void add_jitter(const struct decider *decider, struct weir_decision *d)
 {
 	double jitter = decider->config->rules->retry_jitter;
 
@@ -54,7 +55,7 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_run))
 		return;
 	if (work->plan.permit.id != 0) {
-		if (permit_answer(decider, &work->plan, reply) != WEIR_OK) {
+		if (permit_write_reply(decider, &work->plan, reply) != WEIR_OK) {
 			rollback_out_of_memory(decider, work);
 			return;
 		}
@@ -65,9 +66,9 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 		return;
 	if (d->wait_ns > 0 && work->plan.cost > 0) { /* else it only tells of a wait */
 		reply->wait_ns = d->wait_ns;
-		tell_later(d, d->wait_ns);
+		shift_reset(d, d->wait_ns);
 	}
-	spread(decider, d);
+	add_jitter(decider, d);
 }
 
 void handle_deny(struct decider *decider, struct work *work, enum weir_reason reason,
@@ -78,9 +79,9 @@ void handle_deny(struct decider *decider, struct work *work, enum weir_reason re
 	reply->waits = false;
 	if (reply->at_store)
 		return;
-	spread(decider, &reply->decision);
+	add_jitter(decider, &reply->decision);
 	if (work->kind == REQUEST_BROWSE)
-		koala_tell(decider, &work->plan, reply);
+		koala_answer_browse(decider, &work->plan, reply);
 }
 
 /* Their requests bring a limit along; what can be done to a key without one is to forget it. */
@@ -99,30 +100,7 @@ static void prepare_reserved(struct decider *decider, struct work *work, const s
 	               "expected a limit of the rule file, found '%.*s', which is a command: to peek, "
 	               "send quantity 0",
 	               (int)name.len, name.data);
-	run_fail(decider, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
-}
-
-/* The stream ends when its user loses the right. */
-static void prepare_events(struct decider *decider, struct work *work, const struct request *r)
-{
-	(void)r;
-	if (decider->config->users)
-		login_keep(decider, work->conn, decider->user != NULL);
-}
-
-/* The answer begins a stream (event_streams.h). */
-static void finish_events(struct decider *decider, struct work *work, struct reply *reply)
-{
-	struct events *events = decider->shared->events;
-	uint64_t after = work->whole->after;
-
-	(void)reply;
-	if (!events_follow(events)) {
-		run_fail(decider, work, WEIR_EFULL, SLICE("too many clients follow the events already"));
-		return;
-	}
-	client_of(work->conn)->event = after > 0 ? sat_add(after, 1) : events_next(events);
-	decider->new_streams++;
+	work_fail(decider, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
 }
 
 /* Charges that are known: by the permit that the request names, or by themselves. */
@@ -130,7 +108,7 @@ static void prepare_permit(struct decider *decider, struct work *work, const str
 {
 	struct weir_error error;
 	int status = r->permit.data ? permit_prepare(decider, r, &work->plan, &error)
-	                            : permit_ask(r, &work->plan, &error);
+	                            : permit_request(r, &work->plan, &error);
 
 	if (status == WEIR_OK && r->kind == REQUEST_REPORT) {
 		work->plan.outcome = r->outcome & 3;
@@ -139,19 +117,19 @@ static void prepare_permit(struct decider *decider, struct work *work, const str
 	if (r->permit.data && !permissions_check_steps(decider, work))
 		return;
 	if (status != WEIR_OK)
-		run_fail(decider, work, status, slice_of(error.message));
+		work_fail(decider, work, status, slice_of(error.message));
 }
 
-static struct algo_call call_of(const struct request *r)
+static struct algo_call call_of_request(const struct request *r)
 {
-	return (struct algo_call){run_op(r->op), r->cost, .priority = r->priority,
+	return (struct algo_call){run_plan_op(r->op), r->cost, .priority = r->priority,
 	                          .max_wait_ns = r->wait_ns};
 }
 
 static void prepare_limit(struct decider *decider, struct work *work, const struct request *r)
 {
-	const weir_limit *limit = run_find_limit(decider, work, r->limit);
-	struct algo_call call = call_of(r);
+	const weir_limit *limit = work_find_limit(decider, work, r->limit);
+	struct algo_call call = call_of_request(r);
 	int status;
 
 	if (!limit) {
@@ -159,20 +137,20 @@ static void prepare_limit(struct decider *decider, struct work *work, const stru
 			prepare_reserved(decider, work, r);
 		return;
 	}
-	if (!run_may_use(decider, work, limit))
+	if (!work_may_use_limit(decider, work, limit))
 		return;
 	status = engine_prepare_limit(decider->shared->table, limit, &call, r->key, &work->plan);
 	if (__builtin_expect(status == WEIR_ECOST, 0))
-		run_fail_cost(decider, work);
+		work_fail_cost(decider, work);
 	else
-		run_check(work, status);
+		work_set_status(work, status);
 	if (work->status == WEIR_OK)
 		prepare_permit(decider, work, r);
 }
 
 /* The attributes with `ip` as the address of who asked the proxy. */
-static int add_client(struct decider *decider, const struct net_conn *conn, const struct request *r,
-                      struct engine_attributes *out)
+static int add_client_ip(struct decider *decider, const struct net_conn *conn,
+                         const struct request *r, struct engine_attributes *out)
 {
 	const struct weir_config *rules = decider->config->rules;
 	struct ip ip = client_ip(net_conn_peer(conn), r->forwarded_for, rules->trusted_proxies,
@@ -201,20 +179,20 @@ static void prepare_rules(struct decider *decider, struct work *work, const stru
 {
 	struct engine_attributes attributes = {r->attributes, r->attribute_count,
 	                                       r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX,
-	                                       run_permitted(decider)};
-	struct algo_call call = call_of(r);
+	                                       decider_permitted_limits(decider)};
+	struct algo_call call = call_of_request(r);
 	int status;
 
 	if (r->from_proxy && decider->config->rules->auth == RULES_AUTH_NO) {
 		permissions_refuse_proxy(decider, work);
 		return;
 	}
-	status = r->from_proxy ? add_client(decider, work->conn, r, &attributes) : WEIR_OK;
+	status = r->from_proxy ? add_client_ip(decider, work->conn, r, &attributes) : WEIR_OK;
 
 	if (status == WEIR_OK && !r->permit.data)
 		status = engine_prepare_rules(decider->config->engine, &call, &attributes, &decider->arena,
 		                              &work->plan);
-	run_check_rules(decider, work, status, r);
+	work_set_rules_status(decider, work, status, r);
 	if (work->status == WEIR_OK)
 		prepare_permit(decider, work, r);
 }
@@ -233,7 +211,7 @@ static void finish_browse(struct decider *decider, struct work *work, struct rep
 {
 	finish_rules(decider, work, reply);
 	if (work->status == WEIR_OK && !reply->waits && !reply->at_store)
-		koala_tell(decider, &work->plan, reply);
+		koala_answer_browse(decider, &work->plan, reply);
 }
 
 static void prepare_adhoc(struct decider *decider, struct work *work, const struct request *r)
@@ -243,23 +221,24 @@ static void prepare_adhoc(struct decider *decider, struct work *work, const stru
 	int status = adhoc_limit(&decider->adhoc, &r->adhoc, &decider->arena, &limit, &error);
 
 	if (status != WEIR_OK) {
-		run_fail(decider, work, status, slice_of(error.message));
+		work_fail(decider, work, status, slice_of(error.message));
 		return;
 	}
-	if (!run_may_use(decider, work, limit))
+	if (!work_may_use_limit(decider, work, limit))
 		return;
-	status = engine_prepare_limit(decider->shared->table, limit,
-	                              &(struct algo_call){run_op(r->op), r->cost}, r->key, &work->plan);
+	status =
+	    engine_prepare_limit(decider->shared->table, limit,
+	                         &(struct algo_call){run_plan_op(r->op), r->cost}, r->key, &work->plan);
 	/* These commands deny what could never pass, and say how the key stands: a peek does. */
 	if (status == WEIR_ECOST)
 		engine_prepare_limit(decider->shared->table, limit, &(struct algo_call){ALGO_PEEK}, r->key,
 		                     &work->plan);
 	if (status != WEIR_OK)
-		run_check(work, status);
+		work_set_status(work, status);
 }
 
 /* A cost that could never pass was peeked at. */
-static void finish_never(struct decider *decider, struct work *work, struct reply *reply)
+static void finish_impossible_cost(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
 
@@ -273,7 +252,7 @@ static void finish_never(struct decider *decider, struct work *work, struct repl
 static void finish_adhoc(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_ECOST)
-		finish_never(decider, work, reply);
+		finish_impossible_cost(decider, work, reply);
 	else
 		finish_decision(decider, work, reply);
 }
@@ -288,8 +267,8 @@ static void finish_report(struct decider *decider, struct work *work, struct rep
 	known = reply->decision.allowed;
 	metrics_add(&metrics->permits[known ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
 	if (!known)
-		run_fail(decider, work, WEIR_ENOTFOUND,
-		         SLICE("the permit is not held: it was given back before, or its time is over"));
+		work_fail(decider, work, WEIR_ENOTFOUND,
+		          SLICE("the permit is not held: it was given back before, or its time is over"));
 }
 
 static void prepare_nothing(struct decider *decider, struct work *work, const struct request *r)
@@ -323,9 +302,9 @@ static void finish_ready(struct decider *decider, struct work *work, struct repl
 static void prepare_items(struct decider *decider, const struct work *work, struct batch *batch)
 {
 	const struct request *r = &batch->request;
-	size_t most = decider->slice;
+	size_t most = decider->batch_slice;
 
-	decider->slice = SIZE_MAX;
+	decider->batch_slice = SIZE_MAX;
 	for (batch->work = 0; batch->begun < r->item_count && batch->work < most; batch->begun++) {
 		struct work *item = &batch->items[batch->begun];
 
@@ -333,7 +312,7 @@ static void prepare_items(struct decider *decider, const struct work *work, stru
 		prepare(decider, item, &r->items[batch->begun], r->origin);
 		batch->work += work_units(item);
 	}
-	decider->slice = most;
+	decider->batch_slice = most;
 }
 
 static void prepare_batch(struct decider *decider, struct work *work, const struct request *r)
@@ -345,7 +324,7 @@ static void prepare_batch(struct decider *decider, struct work *work, const stru
 	        : NULL;
 
 	if (!batch) {
-		run_check(work, WEIR_ENOMEM);
+		work_set_status(work, WEIR_ENOMEM);
 		return;
 	}
 	batch->request = *r;
@@ -356,7 +335,7 @@ static void prepare_batch(struct decider *decider, struct work *work, const stru
 }
 
 /* A batch waits for starts, but not for keys. */
-static void refuse_waiting(struct decider *decider, struct work *item, struct reply *reply)
+static void deny_waiting_item(struct decider *decider, struct work *item, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 
@@ -367,20 +346,20 @@ static void refuse_waiting(struct decider *decider, struct work *item, struct re
 static void finish_item(struct decider *decider, struct work *item, struct reply *reply)
 {
 	handle_finish(decider, item, reply);
-	refuse_waiting(decider, item, reply);
+	deny_waiting_item(decider, item, reply);
 	if (!reply->at_store)
-		explain(item, reply);
+		set_reply_status(item, reply);
 }
 
 /* What the batch began in its turn before is decided: begins its next items, with its user's
  * rights. */
-static void go_on(struct decider *decider, struct work *work, struct batch *batch)
+static void begin_next_items(struct decider *decider, struct work *work, struct batch *batch)
 {
 	struct arena arena = decider->arena;
 	const struct user *user = decider->user;
 	size_t from = batch->begun;
 
-	decider->refusal.status = WEIR_OK; /* else it would not have begun */
+	decider->login_error.status = WEIR_OK; /* else it would not have begun */
 	decider->user = batch->user;
 	decider->arena = decider->plans;
 	prepare_items(decider, work, batch);
@@ -389,7 +368,7 @@ static void go_on(struct decider *decider, struct work *work, struct batch *batc
 	decider->user = user;
 	net_loop_charge(decider->loop, batch->work * BATCH_UNIT_BYTES);
 	for (size_t i = from; i < batch->begun; i++)
-		batch_keep(decider, &batch->items[i]);
+		split_batch_copy_item(decider, &batch->items[i]);
 	handle_fetch(decider->shared->table, batch->items + from, batch->begun - from);
 	handle_locate(&decider->context, batch->items + from, batch->begun - from);
 }
@@ -421,33 +400,33 @@ static void finish_batch(struct decider *decider, struct work *work, struct repl
 
 	if (work->status != WEIR_OK)
 		return;
-	replies = batch_replies(decider, batch);
+	replies = split_batch_replies(decider, batch);
 	if (!replies) {
-		run_check(work, WEIR_ENOMEM);
+		work_set_status(work, WEIR_ENOMEM);
 		return;
 	}
 	n = batch->request.item_count;
 	if (batch->is_split) {
-		batch_pass_time(decider, batch);
-		if (batch_is_settled(batch) && batch->begun < n)
-			go_on(decider, work, batch);
+		split_batch_advance_time(decider, batch);
+		if (split_batch_is_settled(batch) && batch->begun < n)
+			begin_next_items(decider, work, batch);
 	}
 	run_items(decider, batch, reply);
 	if (batch->is_split) {
-		batch_drop_plans(decider, batch);
+		split_batch_drop_plans(decider, batch);
 		reply->at_store |= batch->begun < n;
 	}
 	if (reply->at_store)
 		return;
 	for (size_t i = 0; i < n; i++)
-		tell_later(&replies[i].decision, reply->wait_ns - replies[i].wait_ns);
+		shift_reset(&replies[i].decision, reply->wait_ns - replies[i].wait_ns);
 	reply->items = replies;
 }
 
 static const struct {
 	void (*prepare)(struct decider *decider, struct work *work, const struct request *request);
 	void (*finish)(struct decider *decider, struct work *work, struct reply *reply);
-} kinds[REQUEST_KIND_COUNT] = {
+} handlers[REQUEST_KIND_COUNT] = {
     [REQUEST_LIMIT] = {prepare_limit, finish_decision},
     [REQUEST_RULES] = {prepare_rules, finish_rules},
     [REQUEST_ADHOC] = {prepare_adhoc, finish_adhoc},
@@ -460,22 +439,22 @@ static const struct {
     [REQUEST_TOP] = {prepare_nothing, page_finish},
     [REQUEST_POLICY] = {prepare_nothing, page_finish},
     [REQUEST_COUNTERS] = {prepare_nothing, page_finish},
-    [REQUEST_EVENTS] = {prepare_events, finish_events},
+    [REQUEST_EVENTS] = {operator_prepare_events, operator_follow_events},
     [REQUEST_SHED] = {operator_prepare, operator_shed},
     [REQUEST_FORCE] = {operator_prepare, operator_force},
     [REQUEST_REPORT] = {prepare_permit, finish_report},
     [REQUEST_KEY] = {adhoc_key_prepare, adhoc_key_finish},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
     [REQUEST_BROWSE] = {prepare_rules, finish_browse},
-    [REQUEST_EACH] = {each_rule_prepare, each_rule_finish},
-    [REQUEST_COMPLETE] = {each_rule_prepare_complete, each_rule_finish_complete},
-    [REQUEST_VALUE] = {each_rule_prepare_value, each_rule_finish_value},
-    [REQUEST_ALIVE] = {each_rule_prepare_alive, each_rule_finish_alive},
-    [REQUEST_LOGIN] = {login_prepare, finish_nothing},
+    [REQUEST_EACH] = {per_rule_prepare, per_rule_finish},
+    [REQUEST_COMPLETE] = {per_rule_prepare_complete, per_rule_finish_complete},
+    [REQUEST_VALUE] = {per_rule_prepare_value, per_rule_finish_value},
+    [REQUEST_ALIVE] = {per_rule_prepare_alive, per_rule_finish_alive},
+    [REQUEST_LOGIN] = {client_login_prepare, finish_nothing},
 };
 
 /* Enough of a plan for requests that have none. */
-static inline void plan_nothing(struct work *work)
+static inline void clear_plan(struct work *work)
 {
 	work->whole = NULL;
 	work->plan.step_count = 0;
@@ -487,19 +466,19 @@ void handle_drop(struct work *work)
 {
 	work->kind = REQUEST_INTERIM;
 	work->status = WEIR_OK;
-	plan_nothing(work);
+	clear_plan(work);
 }
 
 static void prepare(struct decider *decider, struct work *work, const struct request *r,
                     const struct request_origin *origin)
 {
 	work->head = r->head;
-	plan_nothing(work);
+	clear_plan(work);
 	if (r->kind == REQUEST_LOCAL)
 		work->whole = r;
 	if (permissions_are_plain(decider, r->class, origin) ||
 	    permissions_check(decider, work, r, origin))
-		kinds[r->kind].prepare(decider, work, r);
+		handlers[r->kind].prepare(decider, work, r);
 	if (__builtin_expect(decider->user != NULL, 0))
 		work->plan.sender = users_number(decider->config->users, decider->user);
 	else
@@ -566,7 +545,7 @@ void handle_finish(struct decider *decider, struct work *work, struct reply *rep
 	reply->waits = reply->at_store = false;
 	reply->wait_ns = 0;
 	if (!work->refused)
-		kinds[work->kind].finish(decider, work, reply);
+		handlers[work->kind].finish(decider, work, reply);
 	if (__builtin_expect(reply->at_store, 0))
 		return;
 	if (__builtin_expect(work->status == WEIR_OK, 1))
@@ -579,8 +558,8 @@ void handle_finish(struct decider *decider, struct work *work, struct reply *rep
 void handle_adapt(struct decider *decider, struct work *work)
 {
 	if (!engine_adapt(&work->plan, decider->config->engine))
-		run_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit",
-		              slice_of(work->plan.only.limit->name));
+		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit",
+		               slice_of(work->plan.only.limit->name));
 }
 
 void handle_reply(struct decider *decider, const struct work *work, struct reply *reply,
@@ -590,7 +569,7 @@ void handle_reply(struct decider *decider, const struct work *work, struct reply
 	bool is_local = work->kind == REQUEST_LOCAL;
 	const struct request *request = &decider->blank;
 
-	explain(work, reply);
+	set_reply_status(work, reply);
 	if (is_local || (work->status == WEIR_OK && work->whole))
 		request = work->whole;
 	else

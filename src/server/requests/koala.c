@@ -69,7 +69,7 @@ static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, 
 	return rule;
 }
 
-void koala_tell(struct decider *decider, const struct plan *plan, struct reply *reply)
+void koala_answer_browse(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
 	const struct weir_config *config = decider->config->rules;
 	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
@@ -93,7 +93,7 @@ int koala_check_each(const struct plan *plan)
 	return WEIR_OK;
 }
 
-int koala_tell_complete(struct decider *decider, const struct plan *plan, struct reply *reply)
+int koala_answer_complete(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
 	const struct weir_config *config = decider->config->rules;
 	const struct rules_rule *rule;
@@ -129,7 +129,7 @@ const struct rules_rule *koala_rule(const struct decider *decider, struct slice 
 	return engine_rule(decider->config->engine, number);
 }
 
-bool koala_is_alive(const struct decider *decider)
+bool koala_stores_are_up(const struct decider *decider)
 {
 	for (uint64_t rest = decider->config->stores; rest != 0; rest &= rest - 1) {
 		const struct store_client *client = decider->store_clients->by_store[__builtin_ctzll(rest)];
@@ -171,7 +171,7 @@ int koala_list_counters(struct decider *decider, struct buffer *out)
 	return WEIR_OK;
 }
 
-struct slice koala_line(const struct decider *decider, struct slice page, struct slice name)
+struct slice koala_find_line(const struct decider *decider, struct slice page, struct slice name)
 {
 	const struct rules_rule *rule = koala_rule(decider, name);
 	struct slice line = {NULL, 0};

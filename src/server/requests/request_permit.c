@@ -13,8 +13,8 @@ static bool is_charge_of(const struct step *step, const struct weir_charge *char
 }
 
 /* Any of its charges may be named: what was taken together is given back together. */
-static bool covers(const struct weir_permits *permits, const struct engine_names *names,
-                   const struct step *step)
+static bool covers_step(const struct weir_permits *permits, const struct engine_names *names,
+                        const struct step *step)
 {
 	for (size_t i = 0; i < permits->count; i++)
 		if (is_charge_of(step, &permits->charges[i], names->of[i]))
@@ -31,12 +31,13 @@ static uint64_t giver_of(const struct decider *decider)
 bool permit_read(struct decider *decider, struct slice text, struct weir_permits *permits,
                  struct engine_names *names)
 {
-	const struct secrets *secrets = &decider->shared->secrets;
+	const struct permit_secrets *secrets = &decider->shared->permit_secrets;
 	const struct hash_key *own = engine_secret(decider->shared->table);
-	size_t n = secrets_count(secrets);
+	size_t n = permit_secrets_count(secrets);
 
 	for (size_t i = 0; i < n; i++)
-		if (permit_text_read(text, secrets_at(secrets, i, own), &decider->arena, permits, names)) {
+		if (permit_text_read(text, permit_secrets_at(secrets, i, own), &decider->arena, permits,
+		                     names)) {
 			names->giver = giver_of(decider);
 			return true;
 		}
@@ -57,14 +58,14 @@ int permit_prepare(struct decider *decider, const struct request *r, struct plan
 	if (engine_prepare_permits(decider->config->engine, &permits, &names, &decider->arena, plan) !=
 	    WEIR_OK)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	if (r->kind == REQUEST_LIMIT && !covers(&permits, &names, &plan->only))
+	if (r->kind == REQUEST_LIMIT && !covers_step(&permits, &names, &plan->only))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the limit and the key of the permit, found others");
 	plan->op = permits.cost < covered ? ALGO_REFUND_LAST : ALGO_REFUND;
 	return WEIR_OK;
 }
 
-int permit_ask(const struct request *r, struct plan *plan, struct weir_error *error)
+int permit_request(const struct request *r, struct plan *plan, struct weir_error *error)
 {
 	if ((r->wants_permit || engine_is_reported(plan)) &&
 	    engine_want_permit(plan) != WEIR_OK)
@@ -74,7 +75,7 @@ int permit_ask(const struct request *r, struct plan *plan, struct weir_error *er
 	return WEIR_OK;
 }
 
-int permit_answer(struct decider *decider, const struct plan *plan, struct reply *reply)
+int permit_write_reply(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
 	struct metrics_loop *metrics = decider->metrics;
 	struct weir_permits permits;
@@ -89,8 +90,8 @@ int permit_answer(struct decider *decider, const struct plan *plan, struct reply
 	names.giver = giver_of(decider);
 	engine_permits(plan, &permits, &names);
 	reply->permit = permit_text_write(&permits, &names,
-	                                  secrets_at(&decider->shared->secrets, 0,
-	                                             engine_secret(decider->shared->table)),
+	                                  permit_secrets_at(&decider->shared->permit_secrets, 0,
+	                                                    engine_secret(decider->shared->table)),
 	                                  &decider->arena);
 	if (!reply->permit.data)
 		return WEIR_ENOMEM;

@@ -16,10 +16,10 @@ bool permit_read(struct decider *decider, struct slice text, struct weir_permits
                  struct engine_names *names);
 
 /** Asks for a permit for a request that acquires, once its charges are known. 0 or ELONG. */
-int permit_ask(const struct request *request, struct plan *plan, struct weir_error *error);
+int permit_request(const struct request *request, struct plan *plan, struct weir_error *error);
 
 /** Puts the permit of a decided request into the reply, and counts it. 0 or ENOMEM. */
-int permit_answer(struct decider *decider, const struct plan *plan, struct reply *reply);
+int permit_write_reply(struct decider *decider, const struct plan *plan, struct reply *reply);
 
 /**
  * Takes the permit out of a reply at /auth, unless the configuration says that proxies report. Each

@@ -99,7 +99,7 @@ static int open_server(struct server *server, struct weir_error *error)
 static void close_server(struct server *server)
 {
 	events_wake(server->shared.events, NULL, NULL);
-	logins_close(&server->shared.logins);
+	login_throttle_close(&server->shared.login_throttle);
 	for (size_t i = 0; i < server->worker_count; i++)
 		worker_close(&server->workers[i]);
 	free(server->workers);

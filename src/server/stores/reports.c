@@ -92,7 +92,8 @@ static struct slice write_report(struct decider *decider, const struct plan *pla
 	char *report;
 
 	engine_claimed(plan, &permits, &names);
-	text = permit_text_write(&permits, &names, secrets_at(&decider->shared->secrets, 0, own),
+	text = permit_text_write(&permits, &names,
+	                         permit_secrets_at(&decider->shared->permit_secrets, 0, own),
 	                         &decider->arena);
 	report = text.data ? arena_alloc(&decider->arena, sizeof header + text.len) : NULL;
 	if (!report)

@@ -1,4 +1,4 @@
-#include "server/requests/adhoc.h"
+#include "server/requests/adhoc_limits.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/requests/client_ip.h"
+#include "server/access/client_ip.h"
 
 static void expect_client(const char *peer, const char *forwarded, const char *expected)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/access/logins.h"
+#include "server/access/login_throttle.h"
 
 #define FAILURES 10 /* of an address at once */
 
@@ -20,15 +20,15 @@ static struct ip address_of(const char *text)
 	return ip;
 }
 
-static bool charge(struct logins *logins, const char *text)
+static bool charge(struct login_throttle *logins, const char *text)
 {
 	struct ip ip = address_of(text);
 	struct weir_error error;
 
-	return logins_charge(logins, &ip, &error);
+	return login_throttle_charge(logins, &ip, &error);
 }
 
-static void use_up(struct logins *logins, const char *text)
+static void use_up(struct login_throttle *logins, const char *text)
 {
 	for (int i = 0; i < FAILURES; i++)
 		assert_true(charge(logins, text));
@@ -37,52 +37,52 @@ static void use_up(struct logins *logins, const char *text)
 
 static void failures_count_for_an_address_or_a_network(void **state)
 {
-	struct logins logins = {0};
+	struct login_throttle logins = {0};
 
 	(void)state;
-	assert_int_equal(logins_open(&logins), WEIR_OK);
+	assert_int_equal(login_throttle_open(&logins), WEIR_OK);
 	use_up(&logins, "192.0.2.1");
 	use_up(&logins, "192.0.2.2");
 	use_up(&logins, "2001:db8:0:1::1");
 	assert_false(charge(&logins, "2001:db8:0:1:ffff:ffff:ffff:ffff"));
 	use_up(&logins, "2001:db8:0:2::1");
 	use_up(&logins, "2001:db8:1:1::1");
-	logins_close(&logins);
+	login_throttle_close(&logins);
 }
 
 static void what_is_given_back_was_no_failure(void **state)
 {
 	const char *const addresses[] = {"192.0.2.1", "2001:db8::1"};
-	struct logins logins = {0};
+	struct login_throttle logins = {0};
 
 	(void)state;
-	assert_int_equal(logins_open(&logins), WEIR_OK);
+	assert_int_equal(login_throttle_open(&logins), WEIR_OK);
 	for (size_t i = 0; i < 2; i++) {
 		struct ip ip = address_of(addresses[i]);
 
 		for (int j = 0; j < 3 * FAILURES; j++) {
 			assert_true(charge(&logins, addresses[i]));
-			logins_give_back(&logins, &ip);
+			login_throttle_refund(&logins, &ip);
 		}
 		use_up(&logins, addresses[i]);
-		logins_give_back(&logins, &ip);
+		login_throttle_refund(&logins, &ip);
 		assert_true(charge(&logins, addresses[i]));
 		assert_false(charge(&logins, addresses[i]));
 	}
-	logins_close(&logins);
+	login_throttle_close(&logins);
 }
 
 /* Addresses that are known go on counting when logins are opened once more, as by a reload. */
 static void to_open_it_again_forgets_nothing(void **state)
 {
-	struct logins logins = {0};
+	struct login_throttle logins = {0};
 
 	(void)state;
-	assert_int_equal(logins_open(&logins), WEIR_OK);
+	assert_int_equal(login_throttle_open(&logins), WEIR_OK);
 	use_up(&logins, "192.0.2.1");
-	assert_int_equal(logins_open(&logins), WEIR_OK);
+	assert_int_equal(login_throttle_open(&logins), WEIR_OK);
 	assert_false(charge(&logins, "192.0.2.1"));
-	logins_close(&logins);
+	login_throttle_close(&logins);
 }
 
 static void *wait_for(void *semaphore)
@@ -99,13 +99,13 @@ static void *do_nothing(void *argument)
 
 static void as_many_wait_as_is_said_and_one_is_computed(void **state)
 {
-	struct logins logins = {0};
+	struct login_throttle logins = {0};
 	struct weir_pool_stats stats;
 	sem_t go_on;
 
 	(void)state;
 	assert_int_equal(sem_init(&go_on, 0, 0), 0);
-	assert_int_equal(logins_open(&logins), WEIR_OK);
+	assert_int_equal(login_throttle_open(&logins), WEIR_OK);
 	assert_int_equal(weir_pool_submit(logins.pool, wait_for, &go_on, NULL), WEIR_OK);
 	for (int i = 0; i < 64; i++)
 		assert_int_equal(weir_pool_submit(logins.pool, do_nothing, NULL, NULL), WEIR_OK);
@@ -113,7 +113,7 @@ static void as_many_wait_as_is_said_and_one_is_computed(void **state)
 	weir_pool_stats(logins.pool, &stats);
 	assert_int_equal(stats.workers, 1);
 	sem_post(&go_on);
-	logins_close(&logins);
+	login_throttle_close(&logins);
 	assert_null(logins.pool);
 	sem_destroy(&go_on);
 }

@@ -70,8 +70,8 @@ static enum users_login prove(struct users *users, const char *name, const char 
 	struct user *user;
 	enum users_login result;
 
-	assert_true(users_mark(users, &login, &mark));
-	result = users_prove(users, &login, mark, &user, exists);
+	assert_true(users_fingerprint(users, &login, &mark));
+	result = users_check_login(users, &login, mark, &user, exists);
 	*found = user ? user->rule->name : NULL;
 	return result;
 }
@@ -88,10 +88,10 @@ static void a_login_is_found_by_its_token_or_its_name(void **state)
 	    {"", "weir_b", USERS_KNOWN, "b", false},
 	    {"default", "weir_b", USERS_KNOWN, "b", false},
 	    {"a", "weir_a", USERS_KNOWN, "a", false},
-	    {"a", "weir_b", USERS_UNSEEN, "p", false}, /* as long as if it was a password */
-	    {"nobody", "weir_a", USERS_UNSEEN, "p", false},
-	    {"c", "c.example.com", USERS_UNSEEN, "p", false},
-	    {"p", "secret", USERS_UNSEEN, "p", true},
+	    {"a", "weir_b", USERS_UNVERIFIED, "p", false}, /* as long as if it was a password */
+	    {"nobody", "weir_a", USERS_UNVERIFIED, "p", false},
+	    {"c", "c.example.com", USERS_UNVERIFIED, "p", false},
+	    {"p", "secret", USERS_UNVERIFIED, "p", true},
 	    {NULL, "secret", USERS_WRONG, NULL, false},
 	    {NULL, "", USERS_WRONG, NULL, false},
 	};
@@ -130,17 +130,17 @@ static void a_password_that_was_right_is_known_until_its_hash_changes(void **sta
 
 	(void)state;
 	open_users(&f, TEXT, NULL);
-	assert_true(users_mark(f.users, &right, &mark));
-	assert_int_equal(users_prove(f.users, &right, mark, &user, &exists), USERS_UNSEEN);
+	assert_true(users_fingerprint(f.users, &right, &mark));
+	assert_int_equal(users_check_login(f.users, &right, mark, &user, &exists), USERS_UNVERIFIED);
 	user_remember(user, mark);
 	assert_int_equal(prove(f.users, "p", "secret", &found, &exists), USERS_KNOWN);
-	assert_int_equal(prove(f.users, "p", "secret1", &found, &exists), USERS_UNSEEN);
-	assert_int_equal(prove(f.users, "b", "secret", &found, &exists), USERS_UNSEEN);
+	assert_int_equal(prove(f.users, "p", "secret1", &found, &exists), USERS_UNVERIFIED);
+	assert_int_equal(prove(f.users, "b", "secret", &found, &exists), USERS_UNVERIFIED);
 	open_users(&same, TEXT, f.users);
 	assert_int_equal(prove(same.users, "p", "secret", &found, &exists), USERS_KNOWN);
 	assert_non_null(users_find(same.users, f.users->items[0].id));
 	open_users(&other, "users:\n  - { name: p, password: \"" OTHER_HASH "\", may: [ask] }\n", f.users);
-	assert_int_equal(prove(other.users, "p", "secret", &found, &exists), USERS_UNSEEN);
+	assert_int_equal(prove(other.users, "p", "secret", &found, &exists), USERS_UNVERIFIED);
 	assert_null(users_find(other.users, f.users->items[2].id));
 	close_users(&other);
 	close_users(&same);
@@ -161,12 +161,12 @@ static void a_password_without_a_name_is_known_as_that_of_default(void **state)
 		struct user *user;
 		bool exists;
 
-		assert_true(users_mark(f.users, &right, &mark));
-		users_prove(f.users, &right, mark, &user, &exists);
+		assert_true(users_fingerprint(f.users, &right, &mark));
+		users_check_login(f.users, &right, mark, &user, &exists);
 		user_remember(user, mark);
-		assert_true(users_mark(f.users, &other, &mark));
-		assert_int_equal(users_prove(f.users, &right, mark, &user, &exists), USERS_KNOWN);
-		assert_int_equal(users_prove(f.users, &other, mark, &user, &exists), USERS_KNOWN);
+		assert_true(users_fingerprint(f.users, &other, &mark));
+		assert_int_equal(users_check_login(f.users, &right, mark, &user, &exists), USERS_KNOWN);
+		assert_int_equal(users_check_login(f.users, &other, mark, &user, &exists), USERS_KNOWN);
 	}
 	close_users(&f);
 }
@@ -266,7 +266,7 @@ static void other_logins_have_other_marks(void **state)
 	for (size_t i = 0; i < sizeof logins / sizeof *logins; i++) {
 		struct request_login login = login_of(logins[i][0], logins[i][1]);
 
-		assert_true(users_mark(f.users, &login, &marks[i]));
+		assert_true(users_fingerprint(f.users, &login, &marks[i]));
 		for (size_t j = 0; j < i; j++)
 			assert_false(hash_key_equal(marks[i], marks[j]));
 	}
@@ -303,8 +303,8 @@ static void a_nul_in_a_password_is_wrong(void **state)
 
 	(void)state;
 	open_users(&f, TEXT, NULL);
-	assert_true(users_mark(f.users, &login, &mark));
-	assert_int_equal(users_prove(f.users, &login, mark, &user, &exists), USERS_WRONG);
+	assert_true(users_fingerprint(f.users, &login, &mark));
+	assert_int_equal(users_check_login(f.users, &login, mark, &user, &exists), USERS_WRONG);
 	close_users(&f);
 }
 
@@ -373,11 +373,11 @@ static void a_login_that_is_too_long_is_nobodys(void **state)
 	memset(longest, 'x', PASSWORD_MAX + 1);
 	open_users(&f, TEXT, NULL);
 	login = login_of("p", longest);
-	assert_false(users_mark(f.users, &login, &mark));
+	assert_false(users_fingerprint(f.users, &login, &mark));
 	login = login_of(longest, "x");
-	assert_false(users_mark(f.users, &login, &mark));
+	assert_false(users_fingerprint(f.users, &login, &mark));
 	login = login_of("p", longest + 1);
-	assert_true(users_mark(f.users, &login, &mark));
+	assert_true(users_fingerprint(f.users, &login, &mark));
 	close_users(&f);
 }
 

@@ -1,11 +1,11 @@
 /*
- * adhoc.h: limits that travel in requests, remembered by their parameters.
+ * adhoc_limits.h: limits that travel in requests, remembered by their parameters.
  *
  * Making one takes a greatest common divisor and wide divisions; callers send
  * the same few again and again. One per worker.
  */
-#ifndef SERVER_ADHOC_H
-#define SERVER_ADHOC_H
+#ifndef SERVER_ADHOC_LIMITS_H
+#define SERVER_ADHOC_LIMITS_H
 
 #include "base/arena.h"
 #include "engine/limit.h"

@@ -1,10 +1,10 @@
-#include "server/requests/batch.h"
+#include "server/requests/split_batch.h"
 
 #include <string.h>
 
-#include "server/requests/run.h"
+#include "server/requests/work_error.h"
 
-struct reply *batch_replies(struct decider *decider, struct batch *batch)
+struct reply *split_batch_replies(struct decider *decider, struct batch *batch)
 {
 	size_t n = batch->request.item_count;
 
@@ -16,7 +16,7 @@ struct reply *batch_replies(struct decider *decider, struct batch *batch)
 	return batch->replies;
 }
 
-bool batch_is_settled(const struct batch *batch)
+bool split_batch_is_settled(const struct batch *batch)
 {
 	for (size_t i = 0; i < batch->begun; i++)
 		if (batch->replies[i].at_store)
@@ -24,7 +24,7 @@ bool batch_is_settled(const struct batch *batch)
 	return true;
 }
 
-void batch_pass_time(const struct decider *decider, struct batch *batch)
+void split_batch_advance_time(const struct decider *decider, struct batch *batch)
 {
 	uint64_t now_ns = decider->context.at.now_ns;
 	uint64_t passed_ns = batch->at_ns != 0 ? sat_sub(now_ns, batch->at_ns) : 0;
@@ -60,7 +60,7 @@ static void keep_plan(struct decider *decider, struct work *work, const struct p
 		return;
 	}
 	work->plan.step_count = 0;
-	run_check(work, WEIR_ENOMEM);
+	work_set_status(work, WEIR_ENOMEM);
 }
 
 /* Of a batch among the items: these are few, so all of it is kept. */
@@ -71,7 +71,7 @@ static void keep_batch(struct decider *decider, struct work *work)
 	struct batch *batch = arena_alloc(&decider->arena, size);
 
 	if (!batch) {
-		run_check(work, WEIR_ENOMEM);
+		work_set_status(work, WEIR_ENOMEM);
 		return;
 	}
 	memcpy(batch, from, size);
@@ -80,20 +80,20 @@ static void keep_batch(struct decider *decider, struct work *work)
 		struct work *item = &batch->items[i];
 
 		if (is_error(item))
-			run_fail(decider, item, item->status, slice_of(item->message));
+			work_fail(decider, item, item->status, slice_of(item->message));
 		if (work_has_plan(item))
 			keep_plan(decider, item, &from->items[i].plan);
 	}
 }
 
-void batch_keep(struct decider *decider, struct work *item)
+void split_batch_copy_item(struct decider *decider, struct work *item)
 {
 	struct plan plan = item->plan;
 
 	if (item->plan.steps == &item->plan.only)
 		plan.steps = &plan.only;
 	if (is_error(item))
-		run_fail(decider, item, item->status, slice_of(item->message));
+		work_fail(decider, item, item->status, slice_of(item->message));
 	else if (item->kind == REQUEST_BATCH)
 		keep_batch(decider, item);
 	if (work_has_plan(item) && !ends_with_turn(&plan))
@@ -107,7 +107,7 @@ static void drop_plan(struct plan *plan)
 	plan->stage = PLAN_PREPARED;
 }
 
-void batch_drop_plans(struct decider *decider, struct batch *batch)
+void split_batch_drop_plans(struct decider *decider, struct batch *batch)
 {
 	for (size_t i = 0; i < batch->begun; i++) {
 		const struct reply *reply = &batch->replies[i];

@@ -1,8 +1,9 @@
-#include "server/requests/operator.h"
+#include "server/requests/operator_requests.h"
 
 #include <stdio.h>
 
-#include "server/requests/run.h"
+#include "server/access/client_login.h"
+#include "server/requests/work_error.h"
 #include "wait/waitlist.h"
 
 /* The whole of such a request. */
@@ -17,10 +18,10 @@ void operator_prepare(struct decider *decider, struct work *work, const struct r
 	const weir_limit *limit =
 	    weir_engine_limit(decider->config->engine, request->limit.data, request->limit.len);
 
-	if (limit && !run_may_use(decider, work, limit))
+	if (limit && !work_may_use_limit(decider, work, limit))
 		return;
 	if (!operation) {
-		run_check(work, WEIR_ENOMEM);
+		work_set_status(work, WEIR_ENOMEM);
 		return;
 	}
 	operation->request = *request;
@@ -43,7 +44,7 @@ static const weir_limit *begin_override(struct decider *decider, struct work *wo
                                         struct override *override)
 {
 	const struct request *request = work->whole;
-	const weir_limit *limit = run_find_limit(decider, work, request->limit);
+	const weir_limit *limit = work_find_limit(decider, work, request->limit);
 
 	if (!limit)
 		return NULL;
@@ -52,8 +53,8 @@ static const weir_limit *begin_override(struct decider *decider, struct work *wo
 	format_operator(work, override->by);
 	if (override->until_ns == 0 || override->until_ns > override->at_ns)
 		return limit;
-	run_fail(decider, work, WEIR_EINVAL,
-	         SLICE("expected until to be in the future, found a time in the past"));
+	work_fail(decider, work, WEIR_EINVAL,
+	          SLICE("expected until to be in the future, found a time in the past"));
 	return NULL;
 }
 
@@ -62,11 +63,11 @@ static void reply_status(struct decider *decider, struct work *work, int status,
                          const char *expected)
 {
 	if (status == WEIR_EINVAL)
-		run_fail_name(decider, work, status, expected, work->whole->limit);
+		work_fail_name(decider, work, status, expected, work->whole->limit);
 	else if (status == WEIR_EFULL)
-		run_fail(decider, work, status, SLICE("too many keys are forced or held already"));
+		work_fail(decider, work, status, SLICE("too many keys are forced or held already"));
 	else if (status != WEIR_OK)
-		run_check(work, status);
+		work_set_status(work, status);
 }
 
 void operator_shed(struct decider *decider, struct work *work, struct reply *reply)
@@ -98,4 +99,27 @@ void operator_force(struct decider *decider, struct work *work, struct reply *re
 	                             work->whole->key, &override),
 	             "a limit whose keys can be forced");
 	decider->forced_by = NULL;
+}
+
+/* The stream ends when its user loses the right. */
+void operator_prepare_events(struct decider *decider, struct work *work, const struct request *r)
+{
+	(void)r;
+	if (decider->config->users)
+		client_login_set_user(decider, work->conn, decider->user != NULL);
+}
+
+/* The answer begins a stream (event_streams.h). */
+void operator_follow_events(struct decider *decider, struct work *work, struct reply *reply)
+{
+	struct events *events = decider->shared->events;
+	uint64_t after = work->whole->after;
+
+	(void)reply;
+	if (!events_follow(events)) {
+		work_fail(decider, work, WEIR_EFULL, SLICE("too many clients follow the events already"));
+		return;
+	}
+	client_of(work->conn)->event = after > 0 ? sat_add(after, 1) : events_next(events);
+	decider->new_streams++;
 }

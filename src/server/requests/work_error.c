@@ -1,65 +1,42 @@
-#include "server/requests/run.h"
+#include "server/requests/work_error.h"
 
 #include "base/error.h"
 #include "rules/model.h"
 
-void run_advance(struct decider *decider)
-{
-	if (server_config_advance(&decider->config)) {
-		decider->was_reloaded = true;
-		decider->user = NULL; /* of the configuration before */
-	}
-	decider->carried = decider->config->rules->carried;
-	decider->context.nodes = decider->config->rules->nodes;
-}
-
-void run_fail(struct decider *decider, struct work *work, int status, struct slice message)
+void work_fail(struct decider *decider, struct work *work, int status, struct slice message)
 {
 	const char *copy = arena_copy(&decider->arena, message);
 
-	run_refuse(work, status, copy ? copy : weir_strerror(status));
+	work_set_error(work, status, copy ? copy : weir_strerror(status));
 }
 
-void run_turn_away(struct decider *decider, struct work *work, int status, struct slice message)
+void work_reject(struct decider *decider, struct work *work, int status, struct slice message)
 {
-	run_fail(decider, work, status, message);
+	work_fail(decider, work, status, message);
 	work->refused = work->kind != REQUEST_LOCAL;
 }
 
-void run_turn_away_limit(struct decider *decider, struct work *work, const weir_limit *limit)
+void work_reject_limit(struct decider *decider, struct work *work, const weir_limit *limit)
 {
 	struct weir_error error;
 
 	error_set(&error, WEIR_EPERM, "expected a limit of user '%s', found '%s'",
 	          decider->user->rule->name, limit->name);
-	run_turn_away(decider, work, WEIR_EPERM, slice_of(error.message));
-}
-
-void run_log_client(struct log *log, uint64_t *quiet_ns, const char *event, const char *where,
-                    const struct net_conn *conn, const char *message)
-{
-	uint64_t now_ns = os_monotonic_ns();
-	char peer[IP_TEXT_MAX + 1];
-	const struct log_field fields[] = {
-	    {"listener", where, 0}, {"peer", peer, 0}, {"message", message, 0}};
-
-	if (now_ns < *quiet_ns)
-		return;
-	*quiet_ns = now_ns + RUN_QUIET_NS;
-	peer[ip_format(net_conn_peer(conn), peer)] = '\0';
-	log_write(log, LOG_WARNING, event, where ? fields : fields + 1, where ? 3 : 2);
+	work_reject(decider, work, WEIR_EPERM, slice_of(error.message));
 }
 
 /* The message is freed. */
-static void fail_with(struct decider *decider, struct work *work, int status, struct buffer *message)
+static void fail_with(struct decider *decider, struct work *work, int status,
+                      struct buffer *message)
 {
-	run_fail(decider, work, status,
-	         message->failed ? SLICE("out of memory") : (struct slice){message->data, message->len});
+	work_fail(decider, work, status,
+	          message->failed ? SLICE("out of memory")
+	                          : (struct slice){message->data, message->len});
 	buffer_free(message);
 }
 
-void run_fail_name(struct decider *decider, struct work *work, int status, const char *expected,
-                   struct slice name)
+void work_fail_name(struct decider *decider, struct work *work, int status, const char *expected,
+                    struct slice name)
 {
 	struct buffer message = {0};
 
@@ -74,7 +51,7 @@ static uint64_t ms_of(uint64_t ns)
 	return (ns + NS_PER_MS - 1) / NS_PER_MS;
 }
 
-void run_fail_cost(struct decider *decider, struct work *work)
+void work_fail_cost(struct decider *decider, struct work *work)
 {
 	const struct plan *plan = &work->plan;
 	const struct weir_limit *limit = plan->only.limit;
@@ -91,7 +68,7 @@ void run_fail_cost(struct decider *decider, struct work *work)
 		    "expected a wait of at least %llu ms for a cost of %llu of limit '%s', found %llu ms",
 		    (unsigned long long)ms_of(algo_least_wait_ns(&limit->algo, last, cost - last)),
 		    (unsigned long long)cost, limit->name, (unsigned long long)(wait_ns / NS_PER_MS));
-	run_fail(decider, work, WEIR_ECOST, slice_of(error.message));
+	work_fail(decider, work, WEIR_ECOST, slice_of(error.message));
 }
 
 /* The longest part of the rule's key; NULL: it has none. */
@@ -108,22 +85,23 @@ static const struct weir_attribute *longest_part(const struct request *r,
 	return longest;
 }
 
-void run_check_rules(struct decider *decider, struct work *work, int status, const struct request *r)
+void work_set_rules_status(struct decider *decider, struct work *work, int status,
+                           const struct request *r)
 {
 	const struct rules_rule *rule = status == WEIR_ELONG ? work->plan.listed : NULL;
 	const struct weir_attribute *part = rule ? longest_part(r, rule) : NULL;
 	struct buffer message = {0};
 
 	if (status == WEIR_EPERM) {
-		run_turn_away_limit(decider, work, work->plan.only.limit);
+		work_reject_limit(decider, work, work->plan.only.limit);
 		return;
 	}
 	if (status == WEIR_ECOST) {
-		run_fail_cost(decider, work);
+		work_fail_cost(decider, work);
 		return;
 	}
 	if (!part) {
-		run_check(work, status);
+		work_set_status(work, status);
 		return;
 	}
 	buffer_printf(&message,
@@ -133,11 +111,11 @@ void run_check_rules(struct decider *decider, struct work *work, int status, con
 	fail_with(decider, work, status, &message);
 }
 
-const weir_limit *run_find_limit(struct decider *decider, struct work *work, struct slice name)
+const weir_limit *work_find_limit(struct decider *decider, struct work *work, struct slice name)
 {
 	const weir_limit *limit = weir_engine_limit(decider->config->engine, name.data, name.len);
 
 	if (!limit)
-		run_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit", name);
+		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit", name);
 	return limit;
 }

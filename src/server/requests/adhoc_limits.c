@@ -1,4 +1,4 @@
-#include "server/requests/adhoc.h"
+#include "server/requests/adhoc_limits.h"
 
 #include "base/error.h"
 
@@ -9,7 +9,7 @@ void adhoc_open(struct adhoc *adhoc)
 	engine_adhoc_limit(&adhoc->any, ALGO_HORIZON_NS / NS_PER_S / year_s, 1, year_s, NULL);
 }
 
-static size_t slot_of(const struct request_adhoc *params)
+static size_t slot_of_params(const struct request_adhoc *params)
 {
 	uint64_t mixed = params->burst * UINT64_C(0x9e3779b97f4a7c15) +
 	                 params->count * UINT64_C(0xc2b2ae3d27d4eb4f) +
@@ -18,7 +18,7 @@ static size_t slot_of(const struct request_adhoc *params)
 	return (size_t)(mixed >> 32) % ADHOC_SLOTS;
 }
 
-static bool same(const struct request_adhoc *a, const struct request_adhoc *b)
+static bool same_params(const struct request_adhoc *a, const struct request_adhoc *b)
 {
 	return a->burst == b->burst && a->count == b->count && a->period_s == b->period_s;
 }
@@ -26,23 +26,23 @@ static bool same(const struct request_adhoc *a, const struct request_adhoc *b)
 int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct arena *arena,
                 struct weir_limit **out, struct weir_error *error)
 {
-	size_t i = slot_of(params);
+	size_t i = slot_of_params(params);
 	struct weir_limit *limit = &adhoc->slots[i].limit;
-	bool empty = adhoc->slots[i].params.count == 0;
+	bool is_empty = adhoc->slots[i].params.count == 0;
 	int status;
 
-	if (!empty && same(&adhoc->slots[i].params, params)) {
+	if (!is_empty && same_params(&adhoc->slots[i].params, params)) {
 		*out = limit;
 		return WEIR_OK;
 	}
-	if (!empty) {
+	if (!is_empty) {
 		adhoc->crowded = true;
 		limit = arena_alloc(arena, sizeof *limit);
 		if (!limit)
 			return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
 	status = engine_adhoc_limit(limit, params->burst, params->count, params->period_s, error);
-	if (status == WEIR_OK && empty)
+	if (status == WEIR_OK && is_empty)
 		adhoc->slots[i].params = *params;
 	*out = limit;
 	return status;

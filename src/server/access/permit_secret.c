@@ -1,4 +1,4 @@
-#include "server/access/secret.h"
+#include "server/access/permit_secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,13 +24,13 @@
 /* SET, GET, and PEXPIRE if it is a secret */
 #define CALLS 3
 
-struct keeper_call {
+struct secret_call {
 	struct connection_call base; /* first */
 	struct secret_keeper *of;
 };
 
 struct secret_keeper {
-	struct secrets *secrets;
+	struct permit_secrets *secrets;
 	struct server_transport transport;
 	struct log *log;
 	const struct store *store;
@@ -42,21 +42,21 @@ struct secret_keeper {
 	unsigned hops;
 	struct redis_dialer *dialer; /* NULL while it rests */
 	uint64_t due_ns;
-	uint64_t tick_ns; /* when the connection is to be called */
-	uint64_t rest_ns; /* before it asks again */
-	struct keeper_call calls[CALLS];
-	unsigned said, replied;
-	uint64_t foreign;         /* times in a row that another value was found */
-	uint64_t warned_ns;       /* 0: never */
+	uint64_t tick_ns;  /* when the connection is to be called */
+	uint64_t pause_ns; /* before it asks again */
+	struct secret_call calls[CALLS];
+	unsigned sent_count, on_reply;
+	uint64_t foreign;   /* times in a row that another value was found */
+	uint64_t warned_ns; /* 0: never */
 };
 
-size_t secrets_count(const struct secrets *secrets)
+size_t permit_secrets_count(const struct permit_secrets *secrets)
 {
 	return atomic_load_explicit(&secrets->count, memory_order_acquire) + 1;
 }
 
-const struct hash_key *secrets_at(const struct secrets *secrets, size_t i,
-                                  const struct hash_key *own)
+const struct hash_key *permit_secrets_at(const struct permit_secrets *secrets, size_t i,
+                                         const struct hash_key *own)
 {
 	size_t count = atomic_load_explicit(&secrets->count, memory_order_acquire);
 
@@ -64,12 +64,12 @@ const struct hash_key *secrets_at(const struct secrets *secrets, size_t i,
 }
 
 /* It stays, whatever comes behind it. */
-static void adopt(struct secrets *secrets, const struct hash_key *key)
+static void add_secret(struct permit_secrets *secrets, const struct hash_key *key)
 {
 	size_t count = atomic_load_explicit(&secrets->count, memory_order_relaxed);
 	const struct hash_key *newest = count > 0 ? &secrets->keys[count - 1] : NULL;
 
-	if ((newest && newest->k0 == key->k0 && newest->k1 == key->k1) || count == SECRETS_MAX)
+	if ((newest && newest->k0 == key->k0 && newest->k1 == key->k1) || count == PERMIT_SECRETS_MAX)
 		return;
 	secrets->keys[count] = *key;
 	atomic_store_explicit(&secrets->count, count + 1, memory_order_release);
@@ -94,26 +94,26 @@ static bool read_key(struct slice text, struct hash_key *key)
 	       read_half(text.data + DIGITS / 2, &key->k1);
 }
 
-static void hang_up(struct secret_keeper *keeper)
+static void disconnect(struct secret_keeper *keeper)
 {
 	if (keeper->dialer)
 		dialer_close(keeper->dialer);
 	keeper->dialer = NULL;
 	keeper->tick_ns = UINT64_MAX;
-	keeper->due_ns = os_monotonic_ns() + keeper->rest_ns;
+	keeper->due_ns = os_monotonic_ns() + keeper->pause_ns;
 }
 
 /* Another node may be there. */
-static void fail(struct secret_keeper *keeper)
+static void try_next_host(struct secret_keeper *keeper)
 {
 	keeper->host = keeper->url.hosts[++keeper->tries % keeper->url.host_count];
 	keeper->hops = 0;
-	keeper->rest_ns = RETRY_NS;
-	hang_up(keeper);
+	keeper->pause_ns = RETRY_NS;
+	disconnect(keeper);
 }
 
 /* The node of a cluster that has the key says itself which it is. */
-static void follow(struct secret_keeper *keeper, const struct redis_reply *reply)
+static void follow_redirection(struct secret_keeper *keeper, const struct redis_reply *reply)
 {
 	unsigned slot;
 	struct redis_host host;
@@ -123,14 +123,14 @@ static void follow(struct secret_keeper *keeper, const struct redis_reply *reply
 		return;
 	keeper->hops++;
 	keeper->host = host;
-	keeper->rest_ns = 0;
+	keeper->pause_ns = 0;
 }
 
 /*
  * Another's value is left alone, lifetime and all: where the prefix was chosen badly, somebody
  * needs it. What it is stays untold, for it may be a secret that lost a digit.
  */
-static void warn(struct secret_keeper *keeper, const char *found)
+static void warn_unusable(struct secret_keeper *keeper, const char *found)
 {
 	uint64_t now_ns = os_monotonic_ns();
 	char message[256];
@@ -148,82 +148,84 @@ static void warn(struct secret_keeper *keeper, const char *found)
 	          {"times", .number = keeper->foreign}, {"message", message});
 }
 
-static void look_at_other(struct secret_keeper *keeper, const struct redis_reply *reply)
+static void handle_other_reply(struct secret_keeper *keeper, const struct redis_reply *reply)
 {
 	if (reply->type == REDIS_TEXT)
-		warn(keeper, "other text");
+		warn_unusable(keeper, "other text");
 	else if (reply->type == REDIS_ERROR && redis_error_is(reply->text, "WRONGTYPE"))
-		warn(keeper, "a value of another type");
+		warn_unusable(keeper, "a value of another type");
 	else
-		follow(keeper, reply);
+		follow_redirection(keeper, reply);
 }
 
-static void replied(struct connection_call *call, const struct redis_reply *reply);
+static void on_reply(struct connection_call *call, const struct redis_reply *reply);
 
-static void say(struct secret_keeper *keeper, const struct slice *words, size_t count)
+static void send_command(struct secret_keeper *keeper, const struct slice *words, size_t count)
 {
-	struct keeper_call *call = &keeper->calls[keeper->said++];
+	struct secret_call *call = &keeper->calls[keeper->sent_count++];
 
 	call->of = keeper;
-	call->base.replied = replied;
+	call->base.replied = on_reply;
 	connection_write_words(connection_command(dialer_connection(keeper->dialer)), words, count);
 	connection_sent(dialer_connection(keeper->dialer), &call->base);
 }
 
-static void replied(struct connection_call *call, const struct redis_reply *reply)
+static void on_reply(struct connection_call *call, const struct redis_reply *reply)
 {
-	struct secret_keeper *keeper = ((struct keeper_call *)call)->of;
+	struct secret_keeper *keeper = ((struct secret_call *)call)->of;
 	bool is_get = call == &keeper->calls[1].base;
 	struct hash_key key;
 
-	keeper->replied++;
+	keeper->on_reply++;
 	if (!reply || !is_get)
 		return;
 	if (reply->type != REDIS_TEXT || !read_key(reply->text, &key)) {
-		look_at_other(keeper, reply);
+		handle_other_reply(keeper, reply);
 		return;
 	}
-	adopt(keeper->secrets, &key);
+	add_secret(keeper->secrets, &key);
 	keeper->hops = 0;
-	keeper->rest_ns = PERIOD_NS;
+	keeper->pause_ns = PERIOD_NS;
 	if (keeper->foreign > 0)
 		log_event(keeper->log, LOG_INFO, "secret_usable",
 		          {"store", redis_store_name(keeper->store)}, {"key", keeper->key});
 	keeper->foreign = keeper->warned_ns = 0;
-	say(keeper, (struct slice[]){SLICE("PEXPIRE"), slice_of(keeper->key), SLICE(LIFE_MS)}, 3);
+	send_command(keeper, (struct slice[]){SLICE("PEXPIRE"), slice_of(keeper->key), SLICE(LIFE_MS)},
+	             3);
 }
 
-static void ask(void *context)
+static void send_commands(void *context)
 {
 	struct secret_keeper *keeper = context;
-	const struct hash_key *known = secrets_at(keeper->secrets, 0, &keeper->drawn);
+	const struct hash_key *known = permit_secrets_at(keeper->secrets, 0, &keeper->drawn);
 	struct slice key = slice_of(keeper->key), life = SLICE(LIFE_MS);
 	char digits[DIGITS + 1];
 
 	snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)known->k0,
 	         (unsigned long long)known->k1);
-	say(keeper, (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life},
-	    6);
-	say(keeper, (struct slice[]){SLICE("GET"), key}, 2);
+	send_command(
+	    keeper,
+	    (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life}, 6);
+	send_command(keeper, (struct slice[]){SLICE("GET"), key}, 2);
 	dialer_send(keeper->dialer);
 }
 
-static void take_in(void *context, struct slice bytes)
+static void on_bytes(void *context, struct slice bytes)
 {
 	struct secret_keeper *keeper = context;
 
 	if (connection_in(dialer_connection(keeper->dialer), bytes) != 0)
-		fail(keeper);
-	else if (keeper->replied == keeper->said)
-		hang_up(keeper);
+		try_next_host(keeper);
+	else if (keeper->on_reply == keeper->sent_count)
+		disconnect(keeper);
 }
 
-static void lose(void *context, const char *why)
+static void on_lost(void *context, const char *why)
 {
 	struct secret_keeper *keeper = context;
 
 	(void)why; /* the store says it, too */
-	fail(keeper);
+	try_next_host(keeper);
 }
 
 static void set_alarm(void *context, uint64_t at_ns)
@@ -231,16 +233,16 @@ static void set_alarm(void *context, uint64_t at_ns)
 	((struct secret_keeper *)context)->tick_ns = at_ns;
 }
 
-static const struct dialer_owner owner = {ask, take_in, lose, set_alarm};
+static const struct dialer_owner owner = {send_commands, on_bytes, on_lost, set_alarm};
 
-static void begin(struct secret_keeper *keeper)
+static void connect_host(struct secret_keeper *keeper)
 {
 	struct dialer_target target = {.url = &keeper->url};
 
-	keeper->said = keeper->replied = 0;
-	keeper->rest_ns = RETRY_NS;
+	keeper->sent_count = keeper->on_reply = 0;
+	keeper->pause_ns = RETRY_NS;
 	if (keeper->url.master && !redis_store_master(keeper->store, &keeper->host)) {
-		hang_up(keeper);
+		disconnect(keeper);
 		return;
 	}
 	target.host = keeper->host;
@@ -248,11 +250,11 @@ static void begin(struct secret_keeper *keeper)
 	if (keeper->dialer)
 		keeper->due_ns = os_monotonic_ns() + TIMEOUT_NS;
 	else
-		hang_up(keeper);
+		disconnect(keeper);
 }
 
-struct secret_keeper *secret_keeper_open(struct secrets *secrets, const struct stores *stores,
-                                         struct net_loop *loop)
+struct secret_keeper *secret_keeper_open(struct permit_secrets *secrets,
+                                         const struct stores *stores, struct net_loop *loop)
 {
 	const struct stores_item *store = &stores->items[0];
 	struct secret_keeper *keeper = calloc(1, sizeof *keeper);
@@ -287,7 +289,7 @@ void secret_keeper_close(struct secret_keeper *keeper)
 {
 	if (!keeper)
 		return;
-	hang_up(keeper);
+	disconnect(keeper);
 	redis_url_free(&keeper->url);
 	free(keeper->key);
 	free(keeper);
@@ -300,8 +302,8 @@ uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns)
 		dialer_tick(keeper->dialer, now_ns);
 	}
 	if (now_ns >= keeper->due_ns && keeper->dialer) /* too late */
-		fail(keeper);
+		try_next_host(keeper);
 	else if (now_ns >= keeper->due_ns)
-		begin(keeper);
+		connect_host(keeper);
 	return u64_min(keeper->due_ns, keeper->tick_ns);
 }

@@ -1,4 +1,4 @@
-#include "server/requests/client_ip.h"
+#include "server/access/client_ip.h"
 
 #include <string.h>
 

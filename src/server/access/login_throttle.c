@@ -1,4 +1,4 @@
-#include "server/access/logins.h"
+#include "server/access/login_throttle.h"
 
 #include "base/error.h"
 #include "base/number.h"
@@ -10,36 +10,36 @@
 
 #define IPV6_NETWORK 8 /* bytes */
 
-int logins_open(struct logins *logins)
+int login_throttle_open(struct login_throttle *throttle)
 {
-	const struct weir_pool_options pool = {.workers = 1, .bucket = LOGINS_WAITING};
+	const struct weir_pool_options pool = {.workers = 1, .bucket = LOGIN_THROTTLE_WAITING};
 	const struct weir_table_options table = {.capacity = FAILURES_NAMES};
 	const struct weir_limit_options limit = {.name = "logins",
 	                                         .rate = {FAILURES, 1, WEIR_UNIT_MINUTE}};
 	int status;
 
-	if (logins->pool)
+	if (throttle->pool)
 		return WEIR_OK;
-	status = weir_table_open(&table, &logins->failures, NULL);
+	status = weir_table_open(&table, &throttle->failures, NULL);
 	if (status == WEIR_OK)
-		status = weir_limit_open(&limit, &logins->failures_limit, NULL);
+		status = weir_limit_open(&limit, &throttle->failures_limit, NULL);
 	if (status == WEIR_OK)
-		status = weir_pool_open(&pool, &logins->pool, NULL);
+		status = weir_pool_open(&pool, &throttle->pool, NULL);
 	if (status != WEIR_OK)
-		logins_close(logins);
+		login_throttle_close(throttle);
 	return status;
 }
 
-void logins_close(struct logins *logins)
+void login_throttle_close(struct login_throttle *throttle)
 {
-	atomic_store_explicit(&logins->closing, true, memory_order_relaxed);
-	if (logins->pool)
-		weir_pool_close(logins->pool);
-	if (logins->failures)
-		weir_table_close(logins->failures);
-	if (logins->failures_limit)
-		weir_limit_close(logins->failures_limit);
-	*logins = (struct logins){0};
+	atomic_store_explicit(&throttle->closing, true, memory_order_relaxed);
+	if (throttle->pool)
+		weir_pool_close(throttle->pool);
+	if (throttle->failures)
+		weir_table_close(throttle->failures);
+	if (throttle->failures_limit)
+		weir_limit_close(throttle->failures_limit);
+	*throttle = (struct login_throttle){0};
 }
 
 static size_t network_len(const struct ip *address)
@@ -47,11 +47,12 @@ static size_t network_len(const struct ip *address)
 	return ip_is_v4(address) ? sizeof address->bytes : IPV6_NETWORK;
 }
 
-bool logins_charge(struct logins *logins, const struct ip *address, struct weir_error *error)
+bool login_throttle_charge(struct login_throttle *throttle, const struct ip *address,
+                           struct weir_error *error)
 {
 	struct weir_decision d;
 	int status =
-	    weir_acquire(logins->failures, logins->failures_limit,
+	    weir_acquire(throttle->failures, throttle->failures_limit,
 	                 (struct weir_key){address->bytes, network_len(address)}, 1, WEIR_NOW, &d);
 
 	if (status == WEIR_OK && d.allowed)
@@ -61,10 +62,10 @@ bool logins_charge(struct logins *logins, const struct ip *address, struct weir_
 	return false;
 }
 
-void logins_give_back(struct logins *logins, const struct ip *address)
+void login_throttle_refund(struct login_throttle *throttle, const struct ip *address)
 {
 	struct weir_decision d;
 
-	weir_refund(logins->failures, logins->failures_limit,
+	weir_refund(throttle->failures, throttle->failures_limit,
 	            (struct weir_key){address->bytes, network_len(address)}, 1, WEIR_NOW, &d);
 }

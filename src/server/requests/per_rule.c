@@ -1,54 +1,55 @@
-#include "server/requests/each_rule.h"
+#include "server/requests/per_rule.h"
 
 #include "server/requests/koala.h"
-#include "server/requests/run.h"
+#include "server/requests/run_plan.h"
+#include "server/requests/work_error.h"
 
 static void prepare(struct decider *decider, struct work *work, const struct request *r,
                     const struct engine_each *each)
 {
 	const struct engine_attributes attributes = {r->attributes, r->attribute_count, WEIR_KEY_MAX,
-	                                             run_permitted(decider)};
+	                                             decider_permitted_limits(decider)};
 	int status = engine_prepare_each(decider->config->engine, each, &attributes, &decider->arena,
 	                                 &work->plan);
 
-	run_check_rules(decider, work, status, r);
+	work_set_rules_status(decider, work, status, r);
 }
 
-void each_rule_prepare(struct decider *decider, struct work *work, const struct request *r)
+void per_rule_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
-	prepare(decider, work, r, &(struct engine_each){.op = run_op(r->op), .erases = r->erases});
+	prepare(decider, work, r, &(struct engine_each){.op = run_plan_op(r->op), .erases = r->erases});
 }
 
-void each_rule_finish(struct decider *decider, struct work *work, struct reply *reply)
+void per_rule_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
-		run_check(work, koala_check_each(&work->plan));
+		work_set_status(work, koala_check_each(&work->plan));
 }
 
-void each_rule_prepare_complete(struct decider *decider, struct work *work, const struct request *r)
+void per_rule_prepare_complete(struct decider *decider, struct work *work, const struct request *r)
 {
-	enum algo_op op = run_op(r->op);
+	enum algo_op op = run_plan_op(r->op);
 
 	prepare(decider, work, r, &(struct engine_each){.op = op, .together = algo_op_consumes(op)});
 }
 
-void each_rule_finish_complete(struct decider *decider, struct work *work, struct reply *reply)
+void per_rule_finish_complete(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
-		run_check(work, koala_tell_complete(decider, &work->plan, reply));
+		work_set_status(work, koala_answer_complete(decider, &work->plan, reply));
 }
 
-void each_rule_prepare_value(struct decider *decider, struct work *work, const struct request *r)
+void per_rule_prepare_value(struct decider *decider, struct work *work, const struct request *r)
 {
 	const struct rules_rule *rule = koala_rule(decider, r->name);
 
 	if (rule)
-		prepare(decider, work, r, &(struct engine_each){.op = run_op(r->op), .only = rule});
+		prepare(decider, work, r, &(struct engine_each){.op = run_plan_op(r->op), .only = rule});
 	else
-		run_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
+		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
 }
 
-void each_rule_finish_value(struct decider *decider, struct work *work, struct reply *reply)
+void per_rule_finish_value(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 
@@ -57,7 +58,7 @@ void each_rule_finish_value(struct decider *decider, struct work *work, struct r
 	reply->used = d->limit ? d->quota - d->remaining : 0;
 	/* A request that passes without its store has nothing left. */
 	if (d->limit && (d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0)))
-		run_check(work, WEIR_ESTORE);
+		work_set_status(work, WEIR_ESTORE);
 }
 
 /* Adds a peek at the limit, if it is at a store that has none yet. `asked`: a bit for each that
@@ -81,7 +82,7 @@ static int add_peek(struct decider *decider, const struct weir_limit *limit, uin
 	return WEIR_OK;
 }
 
-void each_rule_prepare_alive(struct decider *decider, struct work *work, const struct request *r)
+void per_rule_prepare_alive(struct decider *decider, struct work *work, const struct request *r)
 {
 	const struct server_config *config = decider->config;
 	size_t n = engine_limit_count(config->engine);
@@ -95,11 +96,11 @@ void each_rule_prepare_alive(struct decider *decider, struct work *work, const s
 	status = work->plan.steps ? WEIR_OK : WEIR_ENOMEM;
 	for (size_t i = 0; i < n && status == WEIR_OK && asked != config->stores; i++)
 		status = add_peek(decider, engine_limit_at(config->engine, i), &asked, &work->plan);
-	run_check(work, status);
+	work_set_status(work, status);
 }
 
-void each_rule_finish_alive(struct decider *decider, struct work *work, struct reply *reply)
+void per_rule_finish_alive(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
-		reply->ready = koala_is_alive(decider);
+		reply->ready = koala_stores_are_up(decider);
 }

@@ -1,0 +1,13 @@
+#include "server/requests/decider.h"
+
+#include "rules/model.h"
+
+void decider_advance(struct decider *decider)
+{
+	if (server_config_advance(&decider->config)) {
+		decider->was_reloaded = true;
+		decider->user = NULL; /* of the configuration before */
+	}
+	decider->carried = decider->config->rules->carried;
+	decider->context.nodes = decider->config->rules->nodes;
+}
