@@ -14,30 +14,30 @@ import run
 # The models of each folder of src/. CONTRIBUTING.md has the same table.
 MODELS = {
     "base": "traps traces calendar",
-    "algo": "traps traces adaptive breaker calendar growth in_flight storms throttle warm_up",
-    "rows": "traps traces breaker growth in_flight",
-    "table": "traps traces growth",
-    "store": "traps traces breaker growth in_flight",
-    "wait": "traps in_flight",
-    "engine": "traps traces in_flight rules koala",
+    "algo": "traps traces estimators breaker_model calendar grown_store adaptive_model storms throttle_model warm_up",
+    "rows": "traps traces breaker_model grown_store adaptive_model",
+    "table": "traps traces grown_store",
+    "store": "traps traces breaker_model grown_store adaptive_model",
+    "wait": "traps adaptive_model",
+    "engine": "traps traces adaptive_model rules koala_engine",
     "api": "binding traps",
-    "redis": "throttle votes",
-    "rules": "rules koala",
-    "readers": "rules koala",
+    "redis": "throttle_model votes",
+    "rules": "rules koala_engine",
+    "readers": "rules koala_engine",
 }
 EXAMPLES, STORMS = "100", "20"
 
 # One for each protocol and store, and for what lives longer than a request.
 END_TO_END = [
-    "test_breaker.py::test_a_probe_that_succeeds_closes_it",
+    "test_breaker_protocols.py::test_a_probe_that_succeeds_closes_it",
     "test_distributed.py::test_two_servers_share_exactly_one_limit",
     "test_http.py::test_attributes_go_through_the_rules",
     "test_http2.py::test_fifty_streams_are_answered",
     "test_koala.py::test_update_counts_and_saturates",
-    "test_reload.py::test_a_permit_gives_back_its_due_after_the_rate_was_lowered",
+    "test_changed_parameters.py::test_a_permit_gives_back_its_due_after_the_rate_was_lowered",
     "test_resp.py::test_pipelined_commands_are_answered_in_order",
     "test_store.py::test_a_killed_server_continues_where_it_was",
-    "test_throttle.py::test_a_count_is_that_of_the_same_key_over_resp",
+    "test_throttlecrab.py::test_a_count_is_that_of_the_same_key_over_resp",
     "test_users.py::test_a_request_over_http_is_of_its_own_user",
 ]
 

@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from askers import Library, Served
+from redis_callers import Library, Served
 from harness import BUILD, CONFIG, SANITIZED, Server
 from redis_cluster import RedisCluster
 from redis_servers import RedisServer
@@ -69,7 +69,7 @@ def start_redis(tmp_path):
 
 @pytest.fixture(params=["server", "library"])
 def asks(request, serve):
-    """Starts what asks the Redis at a URL: askers.py."""
+    """Starts what asks the Redis at a URL: redis_callers.py."""
     started = []
 
     def start(url, words=(), **more):

@@ -131,7 +131,7 @@ def test_peers_that_vanish_without_a_word_are_found(server):
               "keepalive")
     # Where the system lets us have a network to take down, that it does what it is for.
     if subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode == 0:
-        script = pathlib.Path(__file__).with_name("vanish.py")
+        script = pathlib.Path(__file__).with_name("vanishing_peers.py")
         done = subprocess.run([*ALONE, sys.executable, script], capture_output=True, text=True,
                               timeout=3 * PATIENCE, check=False)
         assert done.returncode == 0, done.stderr

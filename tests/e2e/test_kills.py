@@ -26,7 +26,7 @@ pytestmark = pytest.mark.first
 # A sanitizer takes its time to start.
 KILLS = int(os.environ.get("WEIR_TEST_KILLS", 60 if BUILD.name in ("asan", "tsan") else 300))
 KEYS, QUOTA, CAPACITY = 40000, 20, 150000
-EPOCHS, RATE, WINDOW = 256, 8, 256  # as tests/crash/taker.c has them
+EPOCHS, RATE, WINDOW = 256, 8, 256  # as tests/crash/acquirer.c has them
 LIMITS = ("window", "bucket")
 # Nothing comes back while the test runs.
 CONFIG = f"""
@@ -150,7 +150,7 @@ class Run:
         self.slots = [*self.takers, Server(self, 0), Server(self, 1)]
 
     def taker(self, report):
-        return [BUILD / "tests" / "crash" / "taker", self.file, str(CAPACITY), str(QUOTA), str(KEYS),
+        return [BUILD / "tests" / "crash" / "acquirer", self.file, str(CAPACITY), str(QUOTA), str(KEYS),
                 report]
 
     def place(self, chance):

@@ -10,7 +10,7 @@ import struct
 import pytest
 from harness import Wire, encode, one_thread, until
 from test_http2 import Http2
-from test_turns import stopped
+from test_loop_iterations import stopped
 
 pytestmark = one_thread
 

@@ -5,10 +5,10 @@ import socket
 import threading
 
 import pytest
-from askers import until_reached
+from redis_callers import until_reached
 from harness import PATIENCE, Wire, encode, until
-from names import Names
-from namespaces import Network
+from host_names import Names
+from network_namespaces import Network
 from redis_servers import free_port
 from redis_tls import tls_options
 

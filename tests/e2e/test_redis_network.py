@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import redis
 from harness import Wire, encode, until
-from namespaces import Network
+from network_namespaces import Network
 
 
 @pytest.fixture

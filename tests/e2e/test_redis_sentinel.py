@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from askers import Served, until_reached
+from redis_callers import Served, until_reached
 from harness import ROOT, metric, until
 from redis_sentinel import NAME, FakeSentinel, Watched, role
 from redis_servers import PROGRAMS, free_port

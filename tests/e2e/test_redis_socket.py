@@ -1,7 +1,7 @@
 """redis+unix://: a Redis on a Unix socket of this machine."""
 
 import pytest
-from askers import Served, until_reached
+from redis_callers import Served, until_reached
 
 
 @pytest.mark.parametrize("program", ["redis", "valkey"])

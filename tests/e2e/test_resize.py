@@ -14,7 +14,7 @@ import time
 import pytest
 from harness import PATIENCE, WEIR, Wire, encode, one_thread, until, weir
 from test_algorithms import ZONE
-from test_owners import IDS, OTHER, SERVICE, command, serve_as, shared  # pylint: disable=unused-import
+from test_store_owners import IDS, OTHER, SERVICE, command, serve_as, shared  # pylint: disable=unused-import
 from test_store import change, dump, sections
 
 SMALL, LARGE = 3000, 12000

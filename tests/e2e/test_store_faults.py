@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from between import Between, half, half_and_gone, instead, late, silent
+from tampering_proxy import Between, half, half_and_gone, instead, late, silent
 from harness import PATIENCE, Wire, encode, metric, one_thread, until
 from redis_servers import OLDEST, free_port
 

@@ -8,7 +8,7 @@ import json
 
 import algorithms
 import history as format_of
-from asking import Http, Http2, Wire, comparable, from_json, from_resp, http_reply, item, replies_of, resp, verb
+from client_calls import Http, Http2, Wire, comparable, from_json, from_resp, http_reply, item, replies_of, resp, verb
 from generate import Draw
 from servers import draw_config
 

@@ -1,9 +1,9 @@
 """Histories of real servers in which Redis, connections or servers fail: who may have passed, and what is left."""
 
 import algorithms
-from asking import WAYS, Broken, Library, Wire, ask, ask_broken, encode, resp
+from client_calls import WAYS, Broken, Library, Wire, ask, ask_broken, encode, resp
 from generate import Draw
-from links import KINDS, Link
+from faulty_connections import KINDS, Link
 from servers import RedisServer, draw_limit, until
 
 # Losing Redis

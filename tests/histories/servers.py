@@ -12,7 +12,7 @@ import time
 
 import algorithms
 import history as format_of
-from asking import ORDERED, Http2, Wire, ask, comparable, encode, http_reply
+from client_calls import ORDERED, Http2, Wire, ask, comparable, encode, http_reply
 from generate import Draw
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))

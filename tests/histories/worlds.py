@@ -1,11 +1,11 @@
 """The worlds of real servers: drawing, judging and shrinking."""
 
 import access
-import balanced
+import balancer
 import outages
 import servers
 
-WORLDS = {**servers.WORLDS, **outages.WORLDS, **access.WORLDS, **balanced.WORLDS}
+WORLDS = {**servers.WORLDS, **outages.WORLDS, **access.WORLDS, **balancer.WORLDS}
 Stage = servers.Stage
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from zones import DAY, LENGTH, S, clock, seconds, window
 
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", "build"))
-PROBE = BUILD / "tests/model/calendar_probe"
+PROBE = BUILD / "tests/model/calendar_windows"
 
 UNITS = ["s", "ns", "ms", "m", "h", "d", "w", "month", "year"]  # as enum weir_unit
 LONGEST = {**{unit: 366 * DAY // length for unit, length in LENGTH.items()}, "month": 12, "year": 1}

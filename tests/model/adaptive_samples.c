@@ -1,5 +1,5 @@
 /*
- * adaptive_probe: a measured limit, sample by sample, for test_adaptive.py.
+ * adaptive_samples: a measured limit, sample by sample, for test_estimators.py.
  *
  *     arguments   method initial least most
  *     stdin       latency_ns in_flight dropped draw window now_ns

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
-from between import Between, end  # noqa: E402
+from tampering_proxy import Between, end  # noqa: E402
 
 KINDS = ["none", "delay", "drop", "cut"]
 DELAY_S = 0.005

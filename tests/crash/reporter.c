@@ -1,16 +1,16 @@
 /*
- * caller: takes permits from a table's file and reports them, until it is killed.
+ * reporter: takes permits from a table's file and reports them, until it is killed.
  *
- *     caller FILE RUN NUMBER SEED
+ *     reporter FILE RUN NUMBER SEED
  *
- * It notes each step before and after it in its part of RUN (judged.h), so that what it held when
+ * It notes each step before and after it in its part of RUN (permit_limits.h), so that what it held when
  * it was killed is known but for the one step that it was at. It ends by itself if a permit that it
  * holds can't be reported, or if one can whose time is over.
  *
  * The things behind are sick by turns, each at its own time. One permit in thousands is reported
  * too late.
  */
-#include "judged.h"
+#include "permit_limits.h"
 
 #define SICK_NS (40 * MS)
 #define LATE_NS (TIMEOUT_NS / 4)
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
 	if (weir_table_open(&options, &calls.table, &error) != WEIR_OK)
 		fail(error.message);
 	for (int i = 0; i < LIMITS; i++) {
-		struct weir_limit_options limit = judged_options(i);
+		struct weir_limit_options limit = options_of_limit(i);
 
 		if (weir_limit_open(&limit, &calls.limits[i], &error) != WEIR_OK)
 			fail(error.message);

@@ -1,7 +1,7 @@
 /*
- * looker: says what callers that were killed have left in a table's file.
+ * inspector: says what callers that were killed have left in a table's file.
  *
- *     looker FILE RUN
+ *     inspector FILE RUN
  *
  * For each place a line of numbers. At the time of the run: the phase, probes that fly, probes that
  * ended well, permits in flight, requests, accepts. Then, as soon as each permit's time is over:
@@ -9,7 +9,7 @@
  *
  * From within, since counts and phases are not to be had from outside.
  */
-#include "judged.h"
+#include "permit_limits.h"
 
 #include "engine/limit.h"
 #include "rows/accepts.h"
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
 	if (stats.evictions > 0)
 		fail("keys were evicted: nothing can be compared");
 	for (unsigned i = 0; i < PLACES; i++) {
-		struct weir_limit_options limit = judged_options((int)(i / KEYS));
+		struct weir_limit_options limit = options_of_limit((int)(i / KEYS));
 		char name[24];
 		int len = snprintf(name, sizeof name, "k%u", i % KEYS);
 		weir_limit *opened;

@@ -1,12 +1,12 @@
 /*
- * judged.h: limits whose requests are reported, one or more of each kind of record that a row may
+ * permit_limits.h: limits whose requests are reported, one or more of each kind of record that a row may
  * have, and the memory in which callers note their permits.
  *
  * All callers of a run share that memory, and it outlives them. A place is a key of a limit:
  * `limit * KEYS + key`. Time is a number in it, which each call of anyone puts forward.
  */
-#ifndef CRASH_JUDGED_H
-#define CRASH_JUDGED_H
+#ifndef CRASH_PERMIT_LIMITS_H
+#define CRASH_PERMIT_LIMITS_H
 
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -20,7 +20,7 @@
 
 #define MS UINT64_C(1000000)
 
-/* tests/e2e/test_judged_kills.py has all of these, too. */
+/* tests/e2e/test_permit_kills.py has all of these, too. */
 #define KEYS       8
 #define PERMITS    12  /* that a caller has at most */
 #define CALLERS    256 /* of a run, one after the other */
@@ -69,7 +69,7 @@ static inline struct run *run_map(const char *path)
 }
 
 /* Those of MEASURED never deny: what is in flight there is bounded by the callers. */
-static inline struct weir_limit_options judged_options(int limit)
+static inline struct weir_limit_options options_of_limit(int limit)
 {
 	static const struct weir_breaker_options breaker = {.window_ns = 20 * MS,
 	                                                    .minimum = 10,

@@ -1,8 +1,8 @@
 /*
- * taker: takes from a table's file until it is killed, and says what it was granted.
+ * acquirer: takes from a table's file until it is killed, and says what it was granted.
  *
- *     taker FILE CAPACITY QUOTA KEYS REPORT SEED
- *     taker FILE CAPACITY QUOTA KEYS REPORT         only looks what the file has granted
+ *     acquirer FILE CAPACITY QUOTA KEYS REPORT SEED
+ *     acquirer FILE CAPACITY QUOTA KEYS REPORT         only looks what the file has granted
  *
  * REPORT is a file of this process's own, mapped, so that nothing which was said is
  * lost with the process: for each limit and key how often it asked, how often it had
@@ -45,7 +45,7 @@ static uint64_t clock_of(clockid_t clock)
 
 static void fail(const char *what)
 {
-	fprintf(stderr, "taker: %s\n", what);
+	fprintf(stderr, "acquirer: %s\n", what);
 	exit(1);
 }
 

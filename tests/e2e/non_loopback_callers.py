@@ -1,7 +1,7 @@
 """A server, and callers whose address is not loopback: prints what they are told, as JSON.
 
 Run in a network namespace of its own it makes the address there; else it takes the machine's.
-Usage: stranger.py DIRECTORY, with a list of [config, [call, …]] on standard input. A call is a
+Usage: non_loopback_callers.py DIRECTORY, with a list of [config, [call, …]] on standard input. A call is a
 list of words for RESP, a list of such lists for one connection, of which the last reply counts, or
 {"method", "path", "body", "headers"} for HTTP.
 """

@@ -21,7 +21,7 @@ from harness import BUILD, weir
 pytestmark = pytest.mark.first
 
 KILLS = int(os.environ.get("WEIR_TEST_KILLS", 100 if BUILD.name in ("asan", "tsan") else 400))
-# As tests/crash/judged.h has them.
+# As tests/crash/permit_limits.h has them.
 KEYS, PERMITS, CALLERS = 8, 12, 256
 LIMITS = BREAKER, BULKHEAD, THROTTLE, MEASURED, NARROW, CONCURRENCY = range(6)
 MOST = {BULKHEAD: 4, NARROW: 4, CONCURRENCY: 4}
@@ -81,7 +81,7 @@ class Run:
 
     def start(self, i):
         self.processes[i] = subprocess.Popen(
-            self.program("caller", self.started, self.chance.randrange(2**31)),
+            self.program("reporter", self.started, self.chance.randrange(2**31)),
             stderr=subprocess.PIPE, text=True)
         self.started += 1
 
@@ -128,7 +128,7 @@ class Run:
         """How many permits flew in the end, and how many breakers were half-open."""
         done = weir("store", "check", self.directory / "state")
         assert done.returncode == 0, done.stderr
-        done = subprocess.run(self.program("looker"), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(self.program("inspector"), capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         flew = half_open = 0
         for place, line in enumerate(done.stdout.splitlines()):

@@ -1,5 +1,5 @@
 /*
- * calendar_probe: the windows of many instants, one a line, for test_calendar.py.
+ * calendar_windows: the windows of many instants, one a line, for test_calendar.py.
  *
  *     stdin   zone period unit week_start unix_ns    (unit and week_start as in weir.h)
  *     stdout  start_ns end_ns, or the error

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from models import adaptive
 
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", "build"))
-PROBE = BUILD / "tests/model/adaptive_probe"
+PROBE = BUILD / "tests/model/adaptive_samples"
 MS = 10**6
 SECOND = 10**9
 SAMPLES = 2000

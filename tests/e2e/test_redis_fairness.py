@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from between import Between
+from tampering_proxy import Between
 from harness import PATIENCE, Server, Wire
 
 FLEET = 4

@@ -5,7 +5,7 @@ are reported, each at any of the servers, so no breaker opens, no limit shrinks,
 
 import json
 
-from asking import Http, Http2, Wire
+from client_calls import Http, Http2, Wire
 from generate import Draw
 from servers import until
 

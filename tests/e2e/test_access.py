@@ -17,7 +17,7 @@ from browser import Browser
 from harness import CONFIG, PATIENCE, ROOT, Http, Server, Wire, is_listening, until, weir
 from test_tls import papers  # pylint: disable=unused-import
 
-STRANGER = pathlib.Path(__file__).parent / "stranger.py"
+STRANGER = pathlib.Path(__file__).parent / "non_loopback_callers.py"
 SHED = CONFIG.replace("rules:", "  relief: { algorithm: random, deny: 0.5 }\nrules:")
 TEXT = {"Content-Type": "text/plain"}
 
