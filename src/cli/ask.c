@@ -12,7 +12,7 @@
 #include "base/number.h"
 #include "cli/command.h"
 #include "cli/credentials.h"
-#include "cli/trust.h"
+#include "cli/tls_flags.h"
 #include "net/address.h"
 
 #define DEFAULT_SERVER "127.0.0.1:6380"
@@ -58,7 +58,7 @@ static ssize_t read_line(void *context, char *to, size_t size)
 
 		if (got <= 0)
 			return got;
-		status = tls_in(line->tls, (struct slice){bytes, (size_t)got}, &line->plain, &wire);
+		status = tls_decrypt(line->tls, (struct slice){bytes, (size_t)got}, &line->plain, &wire);
 		buffer_free(&wire);
 		if (status != WEIR_OK) {
 			errno = EPROTO;
@@ -78,7 +78,7 @@ static bool send_request(struct line *line, struct slice request)
 
 	if (!line->tls)
 		return dial_send(line->fd, request);
-	sent = tls_write(line->tls, request, &wire) == WEIR_OK &&
+	sent = tls_encrypt(line->tls, request, &wire) == WEIR_OK &&
 	       dial_send(line->fd, (struct slice){wire.data, wire.len});
 	buffer_free(&wire);
 	return sent;
@@ -204,7 +204,7 @@ static int report(const struct question *question, const redisReply *answer)
 	buffer_add(&text, "", 1);
 	if (text.failed)
 		return command_fail("ask", "out of memory");
-	command_show(stdout, text.data);
+	command_print_escaped(stdout, text.data);
 	putchar('\n');
 	buffer_free(&text);
 	return allowed ? 0 : 1;
@@ -262,7 +262,7 @@ static int ask_at(const struct net_address *address, const struct dial_trust *tr
 	return status;
 }
 
-static int ask(const char *server, struct trust *trust, const struct question *question)
+static int ask(const char *server, struct tls_flags *trust, const struct question *question)
 {
 	struct net_address address;
 	struct weir_error error;
@@ -270,10 +270,10 @@ static int ask(const char *server, struct trust *trust, const struct question *q
 
 	if (net_address_parse(slice_of(server), &address, &error) != WEIR_OK)
 		return command_fail("ask", "--server: %s", error.message);
-	if (trust_open(trust, server, &address, &error) != WEIR_OK)
+	if (tls_flags_open(trust, server, &address, &error) != WEIR_OK)
 		return command_fail("ask", "%s", error.message);
 	status = ask_at(&address, &trust->dial, server, question);
-	trust_close(trust);
+	tls_flags_close(trust);
 	return status;
 }
 
@@ -286,7 +286,7 @@ static const struct flag flags[] = {
     [PEEK] = {"peek", NULL, "take nothing", 0, NULL},
     [SERVER] = {"server", "ADDR", "RESP address of the server (" DEFAULT_SERVER ")", 0, NULL},
     CREDENTIALS_FLAGS,
-    TRUST_FLAGS,
+    TLS_FLAGS,
 };
 
 static int add_attribute(struct question *question, const char *text)
@@ -318,7 +318,7 @@ static void add_limit(struct question *question, char *const *words, const char 
 	}
 }
 
-static int read_question(struct question *question, const char **server, struct trust *trust,
+static int read_question(struct question *question, const char **server, struct tls_flags *trust,
                          int argc, char **argv)
 {
 	const char *cost = NULL;
@@ -335,7 +335,7 @@ static int read_question(struct question *question, const char **server, struct 
 		else if (flag == SERVER)
 			*server = arguments.value;
 		else if (flag >= TRUST)
-			trust_set(trust, flag - TRUST, arguments.value);
+			tls_flags_set(trust, flag - TRUST, arguments.value);
 		else if (flag >= LOGIN)
 			credentials_set(&question->login, flag - LOGIN, arguments.value);
 		else
@@ -361,7 +361,7 @@ static int run(int argc, char **argv)
 {
 	const char *server = DEFAULT_SERVER;
 	struct question question = {0};
-	struct trust trust = {0};
+	struct tls_flags trust = {0};
 	struct weir_error error;
 	int status = read_question(&question, &server, &trust, argc, argv);
 

@@ -9,7 +9,7 @@
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/credentials.h"
-#include "cli/trust.h"
+#include "cli/tls_flags.h"
 #include "load/load.h"
 
 #define EXIT_TROUBLE    2
@@ -19,7 +19,7 @@
 struct given {
 	struct load_options load;
 	const char *server, *protocol, *command, *limit, *path, *distribution;
-	struct trust trust;
+	struct tls_flags trust;
 	struct credentials login;
 	struct buffer hello;
 	uint64_t key_len, pid;
@@ -116,11 +116,7 @@ static const struct input {
 };
 
 /* The flags behind those. */
-enum {
-	JSON = sizeof inputs / sizeof *inputs,
-	LOGIN,
-	TRUST = LOGIN + CREDENTIALS_FLAG_COUNT
-};
+enum { JSON = sizeof inputs / sizeof *inputs, LOGIN, TRUST = LOGIN + CREDENTIALS_FLAG_COUNT };
 
 static const struct flag flags[] = {
 #define FLAG(name, value, help, member, kind, min, max) {name, value, help, 0, NULL},
@@ -128,7 +124,7 @@ static const struct flag flags[] = {
 #undef FLAG
         [JSON] = {"json", NULL, "print one JSON object instead of text", 0, NULL},
     CREDENTIALS_FLAGS,
-    TRUST_FLAGS,
+    TLS_FLAGS,
 };
 
 static int set_flag(struct given *given, int flag, const char *text, struct weir_error *error)
@@ -158,7 +154,7 @@ static int read_flags(struct given *given, int argc, char **argv, struct weir_er
 	arguments_begin(&arguments, &command_bench, argc, argv);
 	while (status == WEIR_OK && (flag = arguments_next(&arguments)) >= 0) {
 		if (flag >= TRUST)
-			trust_set(&given->trust, flag - TRUST, arguments.value);
+			tls_flags_set(&given->trust, flag - TRUST, arguments.value);
 		else if (flag >= LOGIN)
 			credentials_set(&given->login, flag - LOGIN, arguments.value);
 		else if (flag == JSON)
@@ -281,7 +277,7 @@ static int resolve_request(struct given *given, size_t digits, struct template *
 
 static int resolve_trust(struct given *given, struct weir_error *error)
 {
-	int status = trust_open(&given->trust, given->server, &given->load.server, error);
+	int status = tls_flags_open(&given->trust, given->server, &given->load.server, error);
 
 	given->load.trust = given->trust.dial;
 	return status;
@@ -336,15 +332,15 @@ static int bench(int argc, char **argv)
 	template_free(&request);
 	credentials_free(&given.login);
 	buffer_wipe(&given.hello);
-	trust_close(&given.trust);
+	tls_flags_close(&given.trust);
 	return status;
 }
 
 const struct command command_bench = {
     .name = "bench",
     .summary = "Load a server and measure its answers.",
-    .uses = {"[--server ADDR] [--rate N] [--duration TIME] [FLAG]...",
-             "--user NAME [FLAG]...", "--tls [--cacert FILE] [FLAG]..."},
+    .uses = {"[--server ADDR] [--rate N] [--duration TIME] [FLAG]...", "--user NAME [FLAG]...",
+             "--tls [--cacert FILE] [FLAG]..."},
     .exits = "0, 2 if the load could not run as asked",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

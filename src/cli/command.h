@@ -78,9 +78,9 @@ void command_help(const struct command *command, FILE *to);
 int command_list_json(const struct command *const *commands, size_t count, FILE *to);
 
 /** Prints `text`, which may be a server's or a key, such that no terminal obeys it. */
-void command_show(FILE *to, const char *text);
+void command_print_escaped(FILE *to, const char *text);
 
-/** Tells on stderr, by command_show, why `weir COMMAND` failed, and returns EXIT_USAGE. */
+/** Tells on stderr, by command_print_escaped, why `weir COMMAND` failed, and returns EXIT_USAGE. */
 int command_fail(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

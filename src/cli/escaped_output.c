@@ -4,7 +4,7 @@
 #include "base/buffer.h"
 #include "cli/command.h"
 
-void command_show(FILE *to, const char *text)
+void command_print_escaped(FILE *to, const char *text)
 {
 	struct buffer shown = {0};
 
@@ -20,7 +20,7 @@ int command_fail(const char *command, const char *format, ...)
 
 	fprintf(stderr, "weir %s: ", command);
 	va_start(args, format);
-	command_show(stderr, vasprintf(&text, format, args) < 0 ? "out of memory" : text);
+	command_print_escaped(stderr, vasprintf(&text, format, args) < 0 ? "out of memory" : text);
 	va_end(args);
 	free(text);
 	fputc('\n', stderr);

@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/simulate_limits.h"
 #include "cli/simulate_suggest.h"
-#include "simulate/input/leave_out.h"
+#include "simulate/input/remove_latency_limits.h"
 #include "simulate/input/trace.h"
 #include "simulate/input/traffic_pattern.h"
 #include "simulate/report/report.h"
@@ -39,7 +39,8 @@ enum {
 static const struct flag flags[] = {
     [CONFIG] = {"config", "FILE", "the limits and rules to try; once for each file", 'c',
                 "WEIR_CONFIG"},
-    [TRACE] = {"trace", "FILE", "the log to replay, plain, gzip or zstd; - is standard input", 0, NULL},
+    [TRACE] = {"trace", "FILE", "the log to replay, plain, gzip or zstd; - is standard input", 0,
+               NULL},
     [FORMAT] = {"format", "NAME", "form of the log: " FORMAT_NAMES " (guessed from its first line)",
                 0, NULL},
     [PATTERN] = {"pattern", "NAME", "made-up traffic instead of a log: " PATTERN_NAMES, 0, NULL},
@@ -231,17 +232,18 @@ static int open_log(struct simulation *s, struct weir_error *error)
 	if (s->text[SUGGEST])
 		status = suggest(s, format, error);
 	if (s->text[SUGGEST] && status == WEIR_OK) {
-		int fd = kept_again(&s->suggest.log, s->text[TRACE], error);
+		int fd = reusable_log_reopen(&s->suggest.log, s->text[TRACE], error);
 
 		s->trace.path = s->text[TRACE];
-		status = fd < 0 ? fd
-		                : trace_take(&s->trace, fd, format, &s->replay.fields,
-		                             stderr, error);
+		status =
+		    fd < 0 ? fd
+		           : trace_open_descriptor(&s->trace, fd, format, &s->replay.fields, stderr, error);
 	} else if (s->text[TRACE] && status == WEIR_OK)
 		status = trace_open(&s->trace, s->text[TRACE], format, &s->replay.fields, stderr, error);
-	if (status != WEIR_OK || (s->text[TRACE] && trace_tells_latency(&s->trace)))
+	if (status != WEIR_OK || (s->text[TRACE] && trace_has_latency(&s->trace)))
 		return status;
-	return leave_out(s->limits.config, s->limits.names, s->limits.name_count, stderr, error);
+	return remove_latency_limits(s->limits.config, s->limits.names, s->limits.name_count, stderr,
+	                             error);
 }
 
 static int open_source(struct simulation *s, struct source *source, struct weir_error *error)

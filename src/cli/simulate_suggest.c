@@ -150,9 +150,10 @@ static int read_log(struct finder *finder, struct replay *replay, struct weir_er
 {
 	const struct suggest *suggest = finder->suggest;
 	const struct source source = {next_watched, finder};
-	int fd = kept_again(&suggest->log, suggest->path, error);
+	int fd = reusable_log_reopen(&suggest->log, suggest->path, error);
 	int status = fd < 0 ? fd
-	                    : trace_take(&finder->trace, fd, suggest->format, &replay->fields, NULL, error);
+	                    : trace_open_descriptor(&finder->trace, fd, suggest->format,
+	                                            &replay->fields, NULL, error);
 
 	if (status != WEIR_OK)
 		return status;
@@ -224,8 +225,8 @@ static int bisect(struct finder *finder, struct weir_error *error)
 		if (status != WEIR_OK)
 			return status;
 		for (size_t i = 0; i < n; i++)
-			smallest_tell(&finder->search, counts[i],
-			              fits(&finder->goal, point_at(finder, first + i)));
+			smallest_report(&finder->search, counts[i],
+			                fits(&finder->goal, point_at(finder, first + i)));
 	}
 	if (finder->search.fits > 0)
 		return WEIR_OK;
@@ -300,7 +301,7 @@ int suggest_run(struct suggest *suggest, struct weir_error *error)
 	int status = read_goal(suggest, &finder.goal, error);
 
 	if (status == WEIR_OK) {
-		status = kept_open(&suggest->log, suggest->path, KEPT_MAX, error);
+		status = reusable_log_open(&suggest->log, suggest->path, REUSABLE_LOG_MAX, error);
 		suggest->is_kept = status == WEIR_OK;
 	}
 	if (status == WEIR_OK) {
@@ -319,6 +320,6 @@ int suggest_run(struct suggest *suggest, struct weir_error *error)
 void suggest_close(struct suggest *suggest)
 {
 	if (suggest->is_kept)
-		kept_close(&suggest->log);
+		reusable_log_close(&suggest->log);
 	arena_free(&suggest->arena);
 }

@@ -3,7 +3,7 @@
 #define CLI_SIMULATE_SUGGEST_H
 
 #include "base/arena.h"
-#include "simulate/input/kept.h"
+#include "simulate/input/reusable_log.h"
 #include "simulate/replay.h"
 #include "simulate/report/report.h"
 
@@ -20,8 +20,8 @@ struct suggest {
 
 	/* The result. Its strings and points are in the arena. */
 	struct report_suggestion found;
-	struct kept log; /* for the reader of the report's own replay */
-	bool is_kept;    /* the log is open */
+	struct reusable_log log; /* for the reader of the report's own replay */
+	bool is_kept;            /* the log is open */
 	struct arena arena;
 };
 

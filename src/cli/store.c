@@ -9,7 +9,7 @@
 #include "base/number.h"
 #include "base/os/os.h"
 #include "cli/command.h"
-#include "cli/tables.h"
+#include "cli/store_tables.h"
 #include "server/access/account.h"
 
 enum { OWNER, GROUP, CAPACITY };
@@ -70,7 +70,7 @@ static uint64_t time_of(const struct table *table, char *path, uint64_t *defects
 }
 
 static void view_table(const struct file_map *map, const struct section_walk *walk,
-                       struct tables *tables)
+                       struct store_tables *tables)
 {
 	char *memory = (char *)map->memory + walk->offset;
 	uint64_t len = sat_sub(map->size, walk->offset);
@@ -90,7 +90,8 @@ static void view_table(const struct file_map *map, const struct section_walk *wa
  * The tables of a store, their headers put right as far as they can be, in `map` as well.
  * False: the first can't be.
  */
-static bool find_tables(const struct file_map *map, char *path, bool tell, struct tables *tables)
+static bool find_tables(const struct file_map *map, char *path, bool tell,
+                        struct store_tables *tables)
 {
 	struct section_walk walk = {0};
 
@@ -127,7 +128,7 @@ static void say_cell(void *context, const char *text)
 	say_at(place->path, place->offset, text);
 }
 
-static uint64_t check_cells(char *path, struct tables *tables, uint64_t now_ns, bool repair)
+static uint64_t check_cells(char *path, struct store_tables *tables, uint64_t now_ns, bool repair)
 {
 	uint64_t defects = 0;
 
@@ -157,7 +158,7 @@ static int map_copy(const char *path, struct file_map *map, struct weir_error *e
  * Tells all defects, and counts them. Cells are looked at even under damaged headers, if those
  * can be saved, which is seen in a private mapping: of a file cut short those that are left.
  */
-static uint64_t count_defects(const struct file_map *map, char *path, struct tables *tables,
+static uint64_t count_defects(const struct file_map *map, char *path, struct store_tables *tables,
                               uint64_t *now_ns)
 {
 	uint64_t defects = section_check(map->memory, map->size, say, path);
@@ -169,7 +170,7 @@ static uint64_t count_defects(const struct file_map *map, char *path, struct tab
 	return defects;
 }
 
-static int check(char *path, const struct request *request, struct tables *tables)
+static int check(char *path, const struct request *request, struct store_tables *tables)
 {
 	struct weir_error error;
 	struct file_map map;
@@ -198,7 +199,7 @@ static void print_cell(const struct section *section, uint64_t offset, uint64_t 
 	       ahead > 0 && !cell_is_claim(cell) ? "true" : "false", offset, section->row_cells);
 }
 
-static int dump(char *path, const struct request *request, struct tables *tables)
+static int dump(char *path, const struct request *request, struct store_tables *tables)
 {
 	struct clock clock;
 	struct weir_error error;
@@ -230,7 +231,7 @@ static int dump(char *path, const struct request *request, struct tables *tables
 	return 0;
 }
 
-static int mend(int fd, char *path, bool clock_is_true, struct tables *tables)
+static int mend(int fd, char *path, bool clock_is_true, struct store_tables *tables)
 {
 	struct weir_error error;
 	struct clock clock;
@@ -258,7 +259,7 @@ static int mend(int fd, char *path, bool clock_is_true, struct tables *tables)
 }
 
 /* In a private mapping, where nothing is at stake, it is seen whether the headers can be saved. */
-static int repair_opened(int fd, char *path, struct tables *tables)
+static int repair_opened(int fd, char *path, struct store_tables *tables)
 {
 	struct weir_error error;
 	struct file_map map;
@@ -298,7 +299,7 @@ static int open_alone(const char *path, const struct request *request, int *fd,
 	return status;
 }
 
-static int repair(char *path, const struct request *request, struct tables *tables)
+static int repair(char *path, const struct request *request, struct store_tables *tables)
 {
 	struct weir_error error;
 	int fd, result;
@@ -310,7 +311,7 @@ static int repair(char *path, const struct request *request, struct tables *tabl
 	return result;
 }
 
-static int resize_sound(int fd, char *path, uint64_t capacity, struct tables *tables,
+static int resize_sound(int fd, char *path, uint64_t capacity, struct store_tables *tables,
                         uint64_t now_ns)
 {
 	uint64_t found = tables->found[0].section.capacity;
@@ -323,13 +324,13 @@ static int resize_sound(int fd, char *path, uint64_t capacity, struct tables *ta
 		        path, found, capacity);
 		return 1;
 	}
-	if (capacity > found && enlarge(fd, path, tables, capacity, now_ns, &error) != WEIR_OK)
+	if (capacity > found && store_resize(fd, path, tables, capacity, now_ns, &error) != WEIR_OK)
 		return fail(&error);
 	printf("%s: ok, capacity %" PRIu64 "\n", path, capacity);
 	return 0;
 }
 
-static int resize(char *path, const struct request *request, struct tables *tables)
+static int resize(char *path, const struct request *request, struct store_tables *tables)
 {
 	struct weir_error error;
 	struct file_map map;
@@ -353,7 +354,7 @@ static int resize(char *path, const struct request *request, struct tables *tabl
 
 static const struct action {
 	const char *name;
-	int (*run)(char *path, const struct request *request, struct tables *tables);
+	int (*run)(char *path, const struct request *request, struct store_tables *tables);
 	unsigned flags; /* that it takes */
 } actions[] = {
     {"check", check, 0},
@@ -412,7 +413,7 @@ static int check_flags(const struct action *action, const struct request *reques
 
 static int run_action(const struct action *action, char *path, const struct request *request)
 {
-	struct tables *tables = malloc(sizeof *tables);
+	struct store_tables *tables = malloc(sizeof *tables);
 	int result;
 
 	if (!tables) {

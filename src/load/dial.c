@@ -49,7 +49,7 @@ static int shake_hands(struct tls *tls, int fd, struct buffer *plain, struct buf
 			                 "the server closed the connection during the handshake");
 		if (got < 0)
 			break;
-		status = tls_in(tls, (struct slice){bytes, (size_t)got}, plain, wire);
+		status = tls_decrypt(tls, (struct slice){bytes, (size_t)got}, plain, wire);
 		sent = send_words(fd, wire);
 		if (status != WEIR_OK)
 			return error_set(error, status, "%s", tls_error(tls));
@@ -101,7 +101,7 @@ static bool send_hello(int fd, struct tls *tls, struct slice hello, struct buffe
 {
 	if (!tls)
 		return dial_send(fd, hello);
-	return tls_write(tls, hello, wire) == WEIR_OK && !wire->failed && send_words(fd, wire);
+	return tls_encrypt(tls, hello, wire) == WEIR_OK && !wire->failed && send_words(fd, wire);
 }
 
 /* Appends the next bytes of the server to `said`. */
@@ -116,7 +116,7 @@ static int read_some(int fd, struct tls *tls, struct buffer *said, struct buffer
 		                 got < 0 ? strerror(errno) : "the server closed the connection");
 	if (!tls)
 		buffer_add(said, bytes, (size_t)got);
-	else if (tls_in(tls, (struct slice){bytes, (size_t)got}, said, wire) != WEIR_OK)
+	else if (tls_decrypt(tls, (struct slice){bytes, (size_t)got}, said, wire) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "%s", tls_error(tls));
 	return send_words(fd, wire) ? WEIR_OK : error_set(error, WEIR_EIO, "%s", strerror(errno));
 }

@@ -17,7 +17,7 @@
 
 #include <weir/weir.h>
 
-#include "load/job.h"
+#include "load/load_options.h"
 #include "load/scan.h"
 #include "stats/histogram.h"
 

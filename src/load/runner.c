@@ -310,7 +310,7 @@ static void send_plain(struct runner *runner, struct runner_conn *conn, struct s
 		return;
 	}
 	wire->len = 0;
-	if (tls_write(conn->tls, bytes, wire) != WEIR_OK)
+	if (tls_encrypt(conn->tls, bytes, wire) != WEIR_OK)
 		lose(runner, conn, "connection lost: ", tls_error(conn->tls));
 	else
 		send_bytes(runner, conn, wire->data, wire->len);
@@ -375,7 +375,7 @@ static bool decrypt(struct runner *runner, struct runner_conn *conn, size_t len,
 	*bytes = (struct slice){runner->in, len};
 	if (conn->tls) {
 		runner->plain.len = runner->wire.len = 0;
-		if (tls_in(conn->tls, *bytes, &runner->plain, &runner->wire) != WEIR_OK) {
+		if (tls_decrypt(conn->tls, *bytes, &runner->plain, &runner->wire) != WEIR_OK) {
 			lose(runner, conn, "connection lost: ", tls_error(conn->tls));
 			return false;
 		}

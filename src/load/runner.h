@@ -7,7 +7,7 @@
 
 #include <weir/weir.h>
 
-#include "load/job.h"
+#include "load/load_options.h"
 #include "stats/histogram.h"
 
 struct runner_conn;

@@ -161,7 +161,7 @@ static bool http_status(struct scan *scan, struct slice line)
 	return true;
 }
 
-static bool http_line(const struct scan_rules *rules, struct scan *scan, struct slice line)
+static bool http_field_line(const struct scan_rules *rules, struct scan *scan, struct slice line)
 {
 	const struct slice name = SLICE("content-length:");
 	struct slice value = {line.data + name.len, line.len - name.len};
@@ -200,5 +200,5 @@ struct scan_rules scan_resp(struct slice command)
 
 struct scan_rules scan_http(void)
 {
-	return (struct scan_rules){http_line, -1};
+	return (struct scan_rules){http_field_line, -1};
 }

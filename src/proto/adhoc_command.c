@@ -31,13 +31,14 @@ uint64_t adhoc_seconds(uint64_t ns)
 	return ceil_div(ns / NS_PER_MS, 1000);
 }
 
-void adhoc_crab(const struct reply *reply, int64_t values[CRAB_COUNT])
+void adhoc_throttlecrab(const struct reply *reply, int64_t values[THROTTLECRAB_COUNT])
 {
 	const struct weir_decision *d = &reply->decision;
 
-	values[CRAB_ALLOWED] = d->allowed;
-	values[CRAB_LIMIT] = (int64_t)d->quota;
-	values[CRAB_REMAINING] = (int64_t)d->remaining;
-	values[CRAB_RESET] = (int64_t)adhoc_seconds(d->reset_after_ns);
-	values[CRAB_RETRY] = d->allowed ? 0 : (int64_t)u64_max(adhoc_seconds(d->retry_after_ns), 1);
+	values[THROTTLECRAB_ALLOWED] = d->allowed;
+	values[THROTTLECRAB_LIMIT] = (int64_t)d->quota;
+	values[THROTTLECRAB_REMAINING] = (int64_t)d->remaining;
+	values[THROTTLECRAB_RESET] = (int64_t)adhoc_seconds(d->reset_after_ns);
+	values[THROTTLECRAB_RETRY] =
+	    d->allowed ? 0 : (int64_t)u64_max(adhoc_seconds(d->retry_after_ns), 1);
 }

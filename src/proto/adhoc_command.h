@@ -15,10 +15,17 @@ int adhoc_read(struct fill *fill, struct slice key, const struct slice *numbers,
 /** Seconds, rounded up as soon as a millisecond is left. */
 uint64_t adhoc_seconds(uint64_t ns);
 
-enum { CRAB_ALLOWED, CRAB_LIMIT, CRAB_REMAINING, CRAB_RESET, CRAB_RETRY, CRAB_COUNT };
+enum {
+	THROTTLECRAB_ALLOWED,
+	THROTTLECRAB_LIMIT,
+	THROTTLECRAB_REMAINING,
+	THROTTLECRAB_RESET,
+	THROTTLECRAB_RETRY,
+	THROTTLECRAB_COUNT
+};
 
 /** The values of throttlecrab's answer, in its order; times in whole seconds. */
-void adhoc_crab(const struct reply *reply, int64_t values[CRAB_COUNT]);
+void adhoc_throttlecrab(const struct reply *reply, int64_t values[THROTTLECRAB_COUNT]);
 
 /**
  * Whether the reply is a decision: these limits deny a cost that could never pass, where

@@ -17,7 +17,7 @@
 #include "proto/request.h"
 
 /* The limits on input, by INTERFACE and configurable; and what is wanted of it. */
-struct codec_limits {
+struct codec_bounds {
 	size_t key_max;     /* 1 KiB */
 	size_t request_max; /* 64 KiB: a body, or all of a RESP command */
 	size_t header_max;  /* 16 KiB: request line and headers */
@@ -28,13 +28,13 @@ struct codec_limits {
 	 * change the list between two calls, and keeps it as long as any session. Returns NULL if there
 	 * is none.
 	 */
-	const struct carried_list *carried;
+	const struct carried_list *forwarded_attributes;
 	/* Bytes that sessions hold besides themselves: they add to it; NULL if nobody counts. */
-	_Atomic uint64_t *kept;
+	_Atomic uint64_t *session_bytes;
 };
 
-#define CODEC_LIMITS_DEFAULT                                                                       \
-	((struct codec_limits){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX, 1000, NULL, NULL})
+#define CODEC_BOUNDS_DEFAULT                                                                       \
+	((struct codec_bounds){1024, 64 << 10, 16 << 10, WEIR_ATTRIBUTES_MAX, 1000, NULL, NULL})
 
 enum codec_result {
 	CODEC_MORE,    /* no whole request in `data` yet */
@@ -61,7 +61,7 @@ struct codec {
 	 */
 	void (*stop)(void *session, struct buffer *out);
 	/* `id` is another for every connection of the process, and not 0. */
-	void (*open)(void *session, const struct codec_limits *limits, uint64_t id);
+	void (*open)(void *session, const struct codec_bounds *bounds, uint64_t id);
 	/* Frees what the session holds besides itself; NULL if there is nothing to free. */
 	void (*close)(void *session);
 	/*

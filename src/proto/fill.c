@@ -6,9 +6,9 @@
 
 int fill_key(struct fill *fill, struct slice key)
 {
-	if (key.len > fill->limits->key_max)
+	if (key.len > fill->bounds->key_max)
 		return error_set(&fill->error, WEIR_ELONG, "expected a key of at most %zu bytes, found %zu",
-		                 fill->limits->key_max, key.len);
+		                 fill->bounds->key_max, key.len);
 	fill->request->key = key;
 	return 0;
 }
@@ -58,15 +58,15 @@ int fill_deny(struct fill *fill, struct slice text)
 	return 0;
 }
 
-int fill_attribute_room(struct fill *fill, size_t n)
+int fill_reserve_attributes(struct fill *fill, size_t n)
 {
-	if (n > fill->limits->attributes_max)
+	if (n > fill->bounds->attributes_max)
 		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu attributes, found %zu",
-		                 fill->limits->attributes_max, n);
+		                 fill->bounds->attributes_max, n);
 	fill->attributes = arena_array(fill->arena, n, sizeof *fill->attributes);
 	if (!fill->attributes)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
-	fill->attribute_room = n;
+	fill->attribute_capacity = n;
 	fill->request->attributes = fill->attributes;
 	return 0;
 }
@@ -76,9 +76,9 @@ int fill_new_attribute(struct fill *fill, struct slice name, struct slice value)
 	size_t n = fill->request->attribute_count;
 	const char *copy;
 
-	if (n >= fill->attribute_room)
+	if (n >= fill->attribute_capacity)
 		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu attributes",
-		                 fill->attribute_room);
+		                 fill->attribute_capacity);
 	copy = arena_copy(fill->arena, name);
 	if (!copy)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
@@ -230,13 +230,13 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 	for (unsigned i = 0; i < FIELD_COUNT; i++) {
 		if (!slice_equal(name, fields[i].name))
 			continue;
-		if (fill->seen & 1u << i)
+		if (fill->given & 1u << i)
 			return error_set(&fill->error, WEIR_EINVAL, "expected %s once, found it again",
 			                 fields[i].name.data);
 		if (fields[i].number && quoted)
 			return error_set(&fill->error, WEIR_EINVAL,
 			                 "expected %s to be a number, found a string", fields[i].name.data);
-		fill->seen |= 1u << i;
+		fill->given |= 1u << i;
 		return fields[i].set(fill, text);
 	}
 	return error_set(&fill->error, WEIR_EINVAL,
@@ -250,7 +250,7 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 /* Requests that take some fields and no others. */
 static int finish_special(struct fill *fill, unsigned needs, unsigned takes, const char *expected)
 {
-	if ((fill->seen & needs) == needs && !(fill->seen & ~takes) && !fill->attributes)
+	if ((fill->given & needs) == needs && !(fill->given & ~takes) && !fill->attributes)
 		return 0;
 	return error_set(&fill->error, WEIR_EINVAL, "expected %s, and no other field", expected);
 }
@@ -260,7 +260,7 @@ static int finish_force(struct fill *fill)
 {
 	unsigned needs = BIT(LIMIT) | BIT(KEY) | BIT(STATE);
 
-	if (fill->seen & BIT(UNTIL) && fill->request->force == WEIR_FORCE_AUTO)
+	if (fill->given & BIT(UNTIL) && fill->request->force == WEIR_FORCE_AUTO)
 		return error_set(&fill->error, WEIR_EINVAL, "expected no until with state auto");
 	return finish_special(fill, needs, needs | BIT(UNTIL),
 	                      "limit, key, state and optionally until");
@@ -269,7 +269,7 @@ static int finish_force(struct fill *fill)
 int fill_finish(struct fill *fill)
 {
 	struct request *request = fill->request;
-	unsigned direct = fill->seen & (BIT(LIMIT) | BIT(KEY));
+	unsigned direct = fill->given & (BIT(LIMIT) | BIT(KEY));
 
 	if (request->kind == REQUEST_SHED)
 		return finish_special(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY) | BIT(UNTIL),
@@ -280,10 +280,10 @@ int fill_finish(struct fill *fill)
 		return finish_special(fill, BIT(PERMIT) | BIT(OUTCOME),
 		                      BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
 		                      "permit, outcome and optionally latency_ms");
-	if (fill->seen & (BIT(DENY) | BIT(STATE) | BIT(UNTIL)))
+	if (fill->given & (BIT(DENY) | BIT(STATE) | BIT(UNTIL)))
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected deny, state and until at /v1/shed and /v1/breaker only");
-	if (fill->seen & (BIT(OUTCOME) | BIT(LATENCY)))
+	if (fill->given & (BIT(OUTCOME) | BIT(LATENCY)))
 		return error_set(&fill->error, WEIR_EINVAL, "expected outcome at /v1/report only");
 	if (fill->attributes || (request->permit.data && direct == 0)) {
 		request->kind = REQUEST_RULES;

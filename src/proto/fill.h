@@ -18,13 +18,13 @@
 
 struct fill {
 	struct request *request;
-	const struct codec_limits *limits;
+	const struct codec_bounds *bounds;
 	struct arena *arena;
 	struct weir_error error;
 	struct weir_attribute *attributes; /* of request, still writable */
-	size_t attribute_room;
-	bool has_cost; /* fill_cost was called */
-	unsigned seen; /* fields given, by fill_field */
+	size_t attribute_capacity;
+	bool has_cost;  /* fill_cost was called */
+	unsigned given; /* a bit for each field that fill_field has read */
 };
 
 #define FILL_WAIT_MAX_MS (60 * 60 * 1000)
@@ -34,18 +34,18 @@ struct fill {
 
 /** Nothing is read yet. Sets all but the text of the error, which is long. */
 static inline void fill_begin(struct fill *fill, struct request *request,
-                              const struct codec_limits *limits, struct arena *arena)
+                              const struct codec_bounds *bounds, struct arena *arena)
 {
 	fill->request = request;
-	fill->limits = limits;
+	fill->bounds = bounds;
 	fill->arena = arena;
 	fill->error.status = WEIR_OK;
 	fill->error.line = fill->error.column = 0;
 	fill->error.message[0] = '\0';
 	fill->attributes = NULL;
-	fill->attribute_room = 0;
+	fill->attribute_capacity = 0;
 	fill->has_cost = false;
-	fill->seen = 0;
+	fill->given = 0;
 }
 
 int fill_key(struct fill *fill, struct slice key);
@@ -62,7 +62,7 @@ struct slice fill_force_text(unsigned force);
 int fill_outcome(struct fill *fill, struct slice text);
 int fill_latency(struct fill *fill, struct slice text);
 /** Makes room for `n` attributes; ELONG when that is more than accepted. */
-int fill_attribute_room(struct fill *fill, size_t n);
+int fill_reserve_attributes(struct fill *fill, size_t n);
 /** Within the room made, of a name that is new and has no NUL. */
 int fill_new_attribute(struct fill *fill, struct slice name, struct slice value);
 /** The same of any name. One given twice is refused: which one would count? */

@@ -127,7 +127,7 @@ static int read_attributes(struct fill *fill, struct json *json)
 	if (fill->attributes)
 		return error_set(&fill->error, WEIR_EINVAL, "expected attributes once, found them again");
 	json_skip(&all);
-	status = fill_attribute_room(fill, all.members);
+	status = fill_reserve_attributes(fill, all.members);
 	while (next_name(fill, json, &name, &status)) {
 		status = read_scalar(fill, json, name, &text);
 		if (status == 0)
@@ -158,7 +158,7 @@ static int read_fields(struct fill *fill, struct json *json, bool op)
 	return status == 0 ? fill_finish(fill) : status;
 }
 
-int json_read(struct fill *fill, struct slice body)
+int json_body_read(struct fill *fill, struct slice body)
 {
 	struct json json;
 	int status = begin(fill, body, '{', &json);
@@ -169,7 +169,8 @@ int json_read(struct fill *fill, struct slice body)
 /* Bytes of the longest word that is compared, count_per_period, if each character is an escape. */
 #define WORD_MAX (6 * 16)
 
-/* The name or text that was read last, without its escapes. A longer one than `room` equals no word. */
+/* The name or text that was read last, without its escapes. A longer one than `room` equals no
+ * word. */
 static struct slice plain_word(const struct json *json, struct slice text, char room[WORD_MAX])
 {
 	if (!json->escaped)
@@ -209,7 +210,7 @@ static bool is_whole_number(struct json value)
 	       !memchr(word.data, 'E', word.len);
 }
 
-int json_read_throttle(struct fill *fill, struct slice body)
+int json_body_read_throttle(struct fill *fill, struct slice body)
 {
 	static const char *const names[] = {"key", "max_burst", "count_per_period", "period",
 	                                    "quantity"};
@@ -296,9 +297,9 @@ static int read_items(struct fill *fill, struct slice body, const struct items *
 
 	if (status != 0)
 		return status;
-	if (n > fill->limits->batch_max)
+	if (n > fill->bounds->batch_max)
 		return error_set(&fill->error, WEIR_ELONG, "expected a batch of at most %zu, found %zu",
-		                 fill->limits->batch_max, n);
+		                 fill->bounds->batch_max, n);
 	items = arena_array(fill->arena, n, sizeof *items);
 	if (!items)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
@@ -306,7 +307,7 @@ static int read_items(struct fill *fill, struct slice body, const struct items *
 		struct json value = json;
 		struct fill item;
 
-		fill_begin(&item, &items[i], fill->limits, fill->arena);
+		fill_begin(&item, &items[i], fill->bounds, fill->arena);
 		items[i].cost = 1;
 		items[i].class = REQUEST_ASK;
 		if (how->read(how, &item, &value) != 0)
@@ -318,7 +319,7 @@ static int read_items(struct fill *fill, struct slice body, const struct items *
 	return 0;
 }
 
-int json_read_items(struct fill *fill, struct slice body, void (*refuse)(struct fill *item))
+int json_body_read_items(struct fill *fill, struct slice body, void (*refuse)(struct fill *item))
 {
 	return read_items(fill, body, &(struct items){.read = read_item, .refuse = refuse});
 }
@@ -359,9 +360,9 @@ static int with_utf8(struct fill *fill, struct slice *text)
 	return 0;
 }
 
-int json_read_args(struct fill *fill, struct slice array,
-                   int (*read)(struct fill *item, struct slice arg),
-                   void (*refuse)(struct fill *item))
+int json_body_read_args(struct fill *fill, struct slice array,
+                        int (*read)(struct fill *item, struct slice arg),
+                        void (*refuse)(struct fill *item))
 {
 	return with_utf8(fill, &array)
 	           ?: read_items(

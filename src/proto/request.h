@@ -13,29 +13,29 @@
 #include "base/slice.h"
 
 enum request_kind {
-	REQUEST_LIMIT,   /* `op` on a named limit and a key */
-	REQUEST_RULES,   /* `op` on what the rules say of the attributes, or the permit alone */
-	REQUEST_ADHOC,   /* CL.THROTTLE and THROTTLE: the limit is in the request */
-	REQUEST_LOCAL,   /* the codec answers by itself: greetings, errors */
-	REQUEST_INTERIM, /* part of a request that is answered before all of it is here */
-	REQUEST_HEALTH,  /* /healthz */
-	REQUEST_READY,   /* /readyz */
-	REQUEST_METRICS, /* /metrics; the first of the pages, see server/admin/page.h */
-	REQUEST_LIMITS,  /* /v1/limits */
-	REQUEST_TOP,     /* /v1/top */
-	REQUEST_POLICY,  /* /dump/policy */
-	REQUEST_COUNTERS, /* /dump/counter; the last page */
-	REQUEST_EVENTS,   /* /v1/events: all events from now on; the reply begins a stream of them */
-	REQUEST_SHED,     /* the share that a limit denies from now on */
-	REQUEST_FORCE,    /* the phase that a key is in from now on, whatever its window says */
-	REQUEST_REPORT,   /* how the work that `permit` allowed ended */
-	REQUEST_KEY,      /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
-	REQUEST_BATCH,    /* several requests, decided together; batches may be among them */
-	REQUEST_BROWSE,   /* REQUEST_RULES, answered by the result that a rule attaches */
-	REQUEST_EACH,     /* `op` on each limit of each rule that applies, by itself */
-	REQUEST_COMPLETE, /* REQUEST_BROWSE, answered by the results of all rules that refuse */
-	REQUEST_VALUE,    /* what is used of the limit of one rule */
-	REQUEST_ALIVE,    /* whether all stores can be reached */
+	REQUEST_LIMIT,      /* `op` on a named limit and a key */
+	REQUEST_RULES,      /* `op` on what the rules say of the attributes, or the permit alone */
+	REQUEST_ADHOC,      /* CL.THROTTLE and THROTTLE: the limit is in the request */
+	REQUEST_LOCAL,      /* the codec answers by itself: greetings, errors */
+	REQUEST_INTERIM,    /* part of a request that is answered before all of it is here */
+	REQUEST_HEALTH,     /* /healthz */
+	REQUEST_READY,      /* /readyz */
+	REQUEST_METRICS,    /* /metrics; the first of the pages, see server/admin/page.h */
+	REQUEST_LIMITS,     /* /v1/limits */
+	REQUEST_TOP,        /* /v1/top */
+	REQUEST_POLICY,     /* /dump/policy */
+	REQUEST_COUNTERS,   /* /dump/counter; the last page */
+	REQUEST_EVENTS,     /* /v1/events: all events from now on; the reply begins a stream of them */
+	REQUEST_SHED,       /* the share that a limit denies from now on */
+	REQUEST_FORCE,      /* the phase that a key is in from now on, whatever its window says */
+	REQUEST_REPORT,     /* how the work that `permit` allowed ended */
+	REQUEST_KEY,        /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
+	REQUEST_BATCH,      /* several requests, decided together; batches may be among them */
+	REQUEST_BROWSE,     /* REQUEST_RULES, answered by the result that a rule attaches */
+	REQUEST_EACH_LIMIT, /* `op` on each limit of each rule that applies, by itself */
+	REQUEST_BROWSE_ALL, /* REQUEST_BROWSE, answered by the results of all rules that refuse */
+	REQUEST_VALUE,      /* what is used of the limit of one rule */
+	REQUEST_ALIVE,      /* whether all stores can be reached */
 	REQUEST_LOGIN, /* from now on the connection's requests are those of the login's user; without
 	                  a login, of the user that the connection had when it began */
 	REQUEST_KIND_COUNT
@@ -85,45 +85,48 @@ struct request_adhoc {
  * prepared. `verb`, `flags` and `detail` are the codec's own: which of its answers, and how.
  */
 #define REQUEST_STREAM_BITS 13
-#define REQUEST_HEAD                                                                               \
+#define REQUEST_CORE                                                                               \
 	unsigned char kind : 6; /* enum request_kind */                                                \
 	unsigned char op : 2;   /* enum request_op */                                                  \
-	signed char verb;                                                                              \
+	signed char reply_code;                                                                        \
 	unsigned char flags;                                                                           \
 	signed char status; /* of the error that answers it, or 0 */                                   \
 	short detail;                                                                                  \
-	unsigned short stream : REQUEST_STREAM_BITS; /* the codec's: which of a connection's requests */ \
-	bool close : 1;      /* close the connection after the reply */                                \
-	bool from_proxy : 1; /* /auth: the address comes from forwarded_for and the peer */            \
-	bool refused : 1     /* the server's: nothing is done but to tell `status` */
+	unsigned short stream                                                                          \
+	    : REQUEST_STREAM_BITS; /* the codec's: which of a connection's requests */                 \
+	bool close : 1;            /* close the connection after the reply */                          \
+	bool from_proxy : 1;       /* /auth: the address comes from forwarded_for and the peer */      \
+	bool refused : 1           /* the server's: nothing is done but to tell `status` */
 
-struct request_head {
-	REQUEST_HEAD;
+struct request_core {
+	REQUEST_CORE;
 };
 
-_Static_assert(sizeof(struct request_head) == 8, "it stands in each work");
+_Static_assert(sizeof(struct request_core) == 8, "it stands in each work");
 _Static_assert(REQUEST_KIND_COUNT <= 64, "they fit into the head");
 
 /* Whether the answer to a request of this kind needs no more than the head. */
-#define REQUEST_HEAD_KINDS                                                                         \
+#define REQUEST_CORE_KINDS                                                                         \
 	(1u << REQUEST_LIMIT | 1u << REQUEST_RULES | 1u << REQUEST_ADHOC | 1u << REQUEST_INTERIM |     \
-	 1u << REQUEST_READY | 1u << REQUEST_REPORT | 1u << REQUEST_BROWSE | 1u << REQUEST_EACH |      \
-	 1u << REQUEST_COMPLETE | 1u << REQUEST_VALUE | 1u << REQUEST_ALIVE)
+	 1u << REQUEST_READY | 1u << REQUEST_REPORT | 1u << REQUEST_BROWSE |                           \
+	 1u << REQUEST_EACH_LIMIT | 1u << REQUEST_BROWSE_ALL | 1u << REQUEST_VALUE |                   \
+	 1u << REQUEST_ALIVE)
 
 /* Small fields stand together: see REQUEST_SIZE_MAX. */
 struct request {
 	union {
-		struct request_head head;
+		struct request_core head;
 		struct {
-			REQUEST_HEAD;
+			REQUEST_CORE;
 		};
 	};
 	enum request_class class;
 	enum weir_outcome outcome; /* REQUEST_REPORT */
 	bool wants_permit;         /* REQUEST_ACQUIRE: asks for one */
 	uint8_t priority;          /* 0, the highest, to WEIR_PRIORITY_LOWEST */
-	unsigned char erases;      /* REQUEST_EACH, a refund: by which of the rules' feedback, from 1 */
-	unsigned char force;       /* REQUEST_FORCE: enum weir_force */
+	unsigned char
+	    erases;          /* REQUEST_EACH_LIMIT, a refund: by which of the rules' feedback, from 1 */
+	unsigned char force; /* REQUEST_FORCE: enum weir_force */
 	const struct request_origin *origin; /* NULL if nothing is known of it */
 	struct slice limit;
 	/*
@@ -139,7 +142,7 @@ struct request {
 		uint64_t latency_ms; /* REQUEST_REPORT; 0 if not told */
 		uint64_t until_ns;   /* REQUEST_SHED, _FORCE: Unix time; 0 for good */
 	};
-	double deny;         /* REQUEST_SHED */
+	double deny; /* REQUEST_SHED */
 	const struct weir_attribute *attributes;
 	size_t attribute_count;
 	struct request_adhoc adhoc;
@@ -177,10 +180,10 @@ struct reply {
 	bool at_store;                 /* likewise: a store has steps of it */
 	uint64_t wait_ns;              /* the server's: how long the answer is held */
 	struct slice body; /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP, _BROWSE: JSON */
-	const struct slice *results; /* REQUEST_COMPLETE: of rules that refused; JSON objects */
+	const struct slice *results; /* REQUEST_BROWSE_ALL: of rules that refused; JSON objects */
 	size_t result_count;
-	uint64_t used;                 /* REQUEST_VALUE */
-	const struct reply *items;     /* REQUEST_BATCH: as many as the request has */
+	uint64_t used;             /* REQUEST_VALUE */
+	const struct reply *items; /* REQUEST_BATCH: as many as the request has */
 };
 
 #endif

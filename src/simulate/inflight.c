@@ -30,7 +30,7 @@ bool inflight_add(struct inflight *inflight, uint64_t due_ns, const struct ended
 	return false;
 }
 
-struct ended inflight_take(struct inflight *inflight)
+struct ended inflight_pop(struct inflight *inflight)
 {
 	struct heap_node *first = heap_first(&inflight->heap);
 	struct entry *entry = (struct entry *)first;
@@ -45,6 +45,6 @@ struct ended inflight_take(struct inflight *inflight)
 void inflight_close(struct inflight *inflight)
 {
 	while (inflight->heap.count > 0)
-		inflight_take(inflight);
+		inflight_pop(inflight);
 	heap_free(&inflight->heap);
 }

@@ -41,7 +41,7 @@ static inline bool inflight_is_full(const struct inflight *inflight)
 }
 
 /** Takes out the next one, of those that are due at once any; there is one. */
-struct ended inflight_take(struct inflight *inflight);
+struct ended inflight_pop(struct inflight *inflight);
 
 void inflight_close(struct inflight *inflight);
 

@@ -15,13 +15,13 @@ struct run {
 	struct replay *replay;
 	struct order *order;
 	struct scenario *scenario; /* that the batch is in */
-	struct arena arena; /* of the batch there */
-	struct arena ends;  /* of a report */
-	size_t attributes;  /* the first fields; those behind tell how requests end */
+	struct arena arena;        /* of the batch there */
+	struct arena ends;         /* of a report */
+	size_t attributes;         /* the first fields; those behind tell how requests end */
 	bool reads_ends;
-	struct held *batch[BATCH];
+	struct ordered_record *batch[BATCH];
 	struct buffer outputs[BATCH]; /* what the scenarios say of each */
-	uint64_t missing[BATCH]; /* the fields that keys of each lack: a bit for each */
+	uint64_t missing[BATCH];      /* the fields that keys of each lack: a bit for each */
 	size_t count;
 	struct plan plans[BATCH];
 	int statuses[BATCH];
@@ -33,7 +33,7 @@ struct seen {
 	struct scenario *scenario;
 	uint64_t now_ns;
 	bool failed;
-	const struct held *held;
+	const struct ordered_record *held;
 	const struct plan *plan;
 	struct buffer *output; /* NULL if not wanted */
 };
@@ -44,7 +44,7 @@ static void add_number(struct buffer *out, const char *name, uint64_t value)
 	buffer_add_u64(out, value);
 }
 
-static void add_begin(struct buffer *out, const struct held *held, const char *limit)
+static void add_begin(struct buffer *out, const struct ordered_record *held, const char *limit)
 {
 	add_number(out, "{\"n\":", held->number);
 	buffer_add_text(out, ",\"time\":");
@@ -53,7 +53,7 @@ static void add_begin(struct buffer *out, const struct held *held, const char *l
 	buffer_add_json(out, slice_of(limit));
 }
 
-static void add_decision(struct buffer *out, const struct held *held,
+static void add_decision(struct buffer *out, const struct ordered_record *held,
                          const struct step *step, const struct weir_decision *d)
 {
 	add_begin(out, held, step->limit->name);
@@ -93,10 +93,11 @@ static void observe_phase(void *context, const struct step *step,
 	struct seen *seen = context;
 	struct tally *tally = tally_of(seen->scenario, step);
 
-	seen->failed |= !phases_note(tally->phases, &step->limit->algo, step->key.hash, outcome, seen->now_ns);
+	seen->failed |=
+	    !phases_note(tally->phases, &step->limit->algo, step->key.hash, outcome, seen->now_ns);
 }
 
-static int prepare_one(struct run *run, const struct held *held, struct plan *plan)
+static int prepare_one(struct run *run, const struct ordered_record *held, struct plan *plan)
 {
 	const struct scenario *scenario = run->scenario;
 	const struct engine_values values = {scenario->attributes, held->values, held->value_count};
@@ -121,7 +122,7 @@ static int prepare_one(struct run *run, const struct held *held, struct plan *pl
 }
 
 /* The fields that keys of the request are made of, but that it does not have. */
-static uint64_t missing_fields(const struct scenario *scenario, const struct held *held,
+static uint64_t missing_fields(const struct scenario *scenario, const struct ordered_record *held,
                                const struct plan *plan)
 {
 	uint64_t fields = 0, missing = 0;
@@ -168,7 +169,7 @@ static void locate(void *context, size_t start, size_t end)
  * does. If a request of that key can't be asked at any cost, the key is at fault, and counts
  * nowhere.
  */
-static void refuse_cost(struct run *run, const struct held *held)
+static void refuse_cost(struct run *run, const struct ordered_record *held)
 {
 	struct scenario *scenario = run->scenario;
 	const struct engine_values values = {scenario->attributes, held->values, held->value_count};
@@ -202,7 +203,7 @@ static void end_next(struct run *run, uint64_t now_ns)
 {
 	struct scenario *scenario = run->scenario;
 	uint64_t due_ns = u64_min(inflight_due_ns(&scenario->inflight), now_ns);
-	struct ended ended = inflight_take(&scenario->inflight);
+	struct ended ended = inflight_pop(&scenario->inflight);
 	struct seen seen = {scenario, due_ns};
 	struct decision_context context = {scenario->table, moment_given(due_ns),
 	                                   .phased = observe_phase, .owner = &seen};
@@ -240,10 +241,11 @@ static uint64_t reported_until_ns(const struct plan *plan)
 }
 
 /* Ends a request that has passed with a permit, as the log says. */
-static void begin(struct run *run, const struct held *held, const struct plan *plan)
+static void begin(struct run *run, const struct ordered_record *held, const struct plan *plan)
 {
 	struct scenario *scenario = run->scenario;
-	uint64_t due_ns = u64_max(held->time_ns, held->end_ns); /* later than the log says, if it is late */
+	uint64_t due_ns =
+	    u64_max(held->time_ns, held->end_ns); /* later than the log says, if it is late */
 	struct ended ended = {held->latency_ns, held->outcome, reported_until_ns(plan), {0}};
 
 	if (held->outcome == RECORD_NO_END)
@@ -263,7 +265,7 @@ static void decide(void *owner, size_t start, size_t end)
 
 	for (size_t i = start; i < end; i++) {
 		struct plan *plan = &run->plans[i];
-		struct held *held = run->batch[i];
+		struct ordered_record *held = run->batch[i];
 		struct seen seen = {scenario, held->time_ns,
 		                    false,    held,
 		                    plan,     run->replay->decisions ? &run->outputs[i] : NULL};
@@ -292,7 +294,7 @@ static void decide(void *owner, size_t start, size_t end)
 /* Writes and forgets the requests that are decided, up to the first in the log that is not. */
 static void release(struct run *run)
 {
-	struct held *held;
+	struct ordered_record *held;
 
 	while ((held = order_release(run->order))) {
 		if (held->output_len > 0)
@@ -312,7 +314,7 @@ static void flush(struct run *run)
 		arena_reset(&run->arena);
 	}
 	for (size_t i = 0; i < run->count; i++) {
-		struct held *held = run->batch[i];
+		struct ordered_record *held = run->batch[i];
 
 		for (; run->missing[i] != 0; run->missing[i] &= run->missing[i] - 1)
 			replay->without[__builtin_ctzll(run->missing[i])]++;
@@ -329,7 +331,7 @@ static void flush(struct run *run)
 	release(run);
 }
 
-static void take(struct run *run, struct held *held)
+static void take(struct run *run, struct ordered_record *held)
 {
 	run->batch[run->count++] = held;
 	if (run->count == BATCH)
@@ -340,7 +342,7 @@ static void add(struct run *run, const struct record *record)
 {
 	while (!order_add(run->order, record, run->attributes)) {
 		if (run->count == 0)
-			take(run, order_force(run->order));
+			take(run, order_evict_oldest(run->order));
 		flush(run);
 	}
 }
@@ -364,7 +366,7 @@ static int read_all(struct run *run, const struct source *source, struct record 
                     struct weir_error *error)
 {
 	struct replay *replay = run->replay;
-	struct held *held;
+	struct ordered_record *held;
 	int status;
 
 	for (uint64_t n = 0; (status = source->next(source->context, record, error)) == 1; n++) {
@@ -398,7 +400,7 @@ static void bind(struct run *run)
 		replay->reads_ends |= replay->scenarios[l].is_reported;
 	}
 	if (replay->reads_ends)
-		endings_ask(&replay->endings, &replay->fields);
+		endings_add_fields(&replay->endings, &replay->fields);
 }
 
 void replay_widen(const struct replay *replay, size_t most)

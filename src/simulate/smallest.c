@@ -30,7 +30,7 @@ size_t smallest_next(const struct smallest *search, uint64_t numbers[SMALLEST_AT
 	return n;
 }
 
-void smallest_tell(struct smallest *search, uint64_t number, bool fits)
+void smallest_report(struct smallest *search, uint64_t number, bool fits)
 {
 	if (search->fits != 0 && number >= search->fits)
 		return;

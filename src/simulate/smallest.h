@@ -35,6 +35,6 @@ struct smallest {
 size_t smallest_next(const struct smallest *search, uint64_t numbers[SMALLEST_AT_ONCE]);
 
 /** Whether a number fits. Those of a round are told in their order. */
-void smallest_tell(struct smallest *search, uint64_t number, bool fits);
+void smallest_report(struct smallest *search, uint64_t number, bool fits);
 
 #endif

@@ -36,7 +36,8 @@ static int fail_file(const char *name, const char *file, struct weir_error *erro
 	else
 		why = tls_reason_of(first);
 	ERR_clear_error();
-	return error_set(error, WEIR_EIO, "expected a file in PEM in %s=%s, found: %s", name, file, why);
+	return error_set(error, WEIR_EIO, "expected a file in PEM in %s=%s, found: %s", name, file,
+	                 why);
 }
 
 /* OpenSSL would wait for whoever opens the other end of a pipe. */
@@ -60,8 +61,9 @@ static int know_no_passphrase(char *to, int size, int writes, void *asked)
 /* Whether the key that failed to load is that of another certificate. */
 static bool is_of_other(unsigned long code)
 {
-	return ERR_GET_LIB(code) == ERR_LIB_X509 && (ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH ||
-	                                             ERR_GET_REASON(code) == X509_R_KEY_TYPE_MISMATCH);
+	return ERR_GET_LIB(code) == ERR_LIB_X509 &&
+	       (ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH ||
+	        ERR_GET_REASON(code) == X509_R_KEY_TYPE_MISMATCH);
 }
 
 static int load_key(SSL_CTX *context, const char *key, const char *cert, struct weir_error *error)
@@ -151,7 +153,7 @@ static int verify_clients(SSL_CTX *context, const struct tls_server *server,
                           struct weir_error *error)
 {
 	int status = load_authorities(context, server->files.ca, error);
-	STACK_OF(X509_NAME) *names;
+	STACK_OF(X509_NAME) * names;
 
 	if (status != WEIR_OK)
 		return status;
@@ -159,11 +161,11 @@ static int verify_clients(SSL_CTX *context, const struct tls_server *server,
 	if (!names)
 		return fail_file("ca", server->files.ca, error);
 	SSL_CTX_set_client_CA_list(context, names);
-	SSL_CTX_set_verify(context,
-	                   SSL_VERIFY_PEER | (server->clients == TLS_CLIENTS_REQUIRED
-	                                          ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT
-	                                          : 0),
-	                   NULL);
+	SSL_CTX_set_verify(
+	    context,
+	    SSL_VERIFY_PEER |
+	        (server->clients == TLS_CLIENTS_REQUIRED ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
+	    NULL);
 	return WEIR_OK;
 }
 
@@ -173,7 +175,8 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 {
 	static const unsigned char ours[] = "\x02h2\x08http/1.1";
 	unsigned char *chosen;
-	int result = SSL_select_next_proto(&chosen, out_len, ours, sizeof ours - 1, offered, offered_len);
+	int result =
+	    SSL_select_next_proto(&chosen, out_len, ours, sizeof ours - 1, offered, offered_len);
 
 	(void)ssl;
 	(void)context;
@@ -185,8 +188,8 @@ int tls_context_open_server(struct tls_context **out, const struct tls_server *s
                             struct weir_error *error)
 {
 	static const unsigned char sessions[] = "weir"; /* resumed here alone */
-	SSL_CTX *context = make_context(TLS_server_method(),
-	                                server->only_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
+	SSL_CTX *context =
+	    make_context(TLS_server_method(), server->only_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
 	int status;
 
 	*out = NULL;
@@ -198,7 +201,7 @@ int tls_context_open_server(struct tls_context **out, const struct tls_server *s
 	/* Sessions are in the tickets of clients, which take no memory here. */
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_num_tickets(context, 1);
-	ticket_limit(context);
+	ticket_limit_lifetime(context);
 	SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
 	status = load_own(context, &server->files, error);
 	if (status == WEIR_OK && server->clients != TLS_CLIENTS_NONE)
@@ -206,7 +209,7 @@ int tls_context_open_server(struct tls_context **out, const struct tls_server *s
 	return finish_context(out, context, status);
 }
 
-struct tls_context *tls_context_take(struct tls_context *context)
+struct tls_context *tls_context_retain(struct tls_context *context)
 {
 	if (context)
 		SSL_CTX_up_ref(tls_ssl_of(context));

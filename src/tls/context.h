@@ -36,7 +36,7 @@ struct tls_server {
 int tls_context_open_server(struct tls_context **out, const struct tls_server *server,
                             struct weir_error *error);
 /** Another reference, for tls_context_close to give up. */
-struct tls_context *tls_context_take(struct tls_context *context);
+struct tls_context *tls_context_retain(struct tls_context *context);
 /** Whether the context's own certificate is not valid now. */
 bool tls_context_is_expired(const struct tls_context *context);
 /** NULL does nothing. */

@@ -74,7 +74,7 @@ static SSL_TICKET_RETURN check_end(SSL *ssl, SSL_SESSION *session, const unsigne
 	return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
 }
 
-void ticket_limit(SSL_CTX *context)
+void ticket_limit_lifetime(SSL_CTX *context)
 {
 	SSL_CTX_set_session_ticket_cb(context, add_end, check_end, NULL);
 }

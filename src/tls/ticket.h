@@ -10,6 +10,6 @@
 #include <openssl/ssl.h>
 
 /** A session whose client showed a certificate ends when the first of its chain expires. */
-void ticket_limit(SSL_CTX *context);
+void ticket_limit_lifetime(SSL_CTX *context);
 
 #endif

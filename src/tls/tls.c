@@ -19,8 +19,8 @@
  */
 struct tls {
 	SSL *ssl;
-	struct slice in;    /* received, and not yet read by the SSL; empty between two calls */
-	struct buffer *out; /* where the SSL writes; NULL between two calls */
+	struct slice in;           /* received, and not yet read by the SSL; empty between two calls */
+	struct buffer *out;        /* where the SSL writes; NULL between two calls */
 	struct tls_recent *recent; /* NULL if it never keeps OpenSSL's buffers */
 	struct tls **place;        /* its own in `recent`, or NULL */
 	bool has_ended;
@@ -225,7 +225,7 @@ static int read_records(struct tls *tls, size_t wire, struct buffer *plain)
 {
 	int room = wire < SSL3_RT_MAX_PLAIN_LENGTH ? (int)wire : SSL3_RT_MAX_PLAIN_LENGTH;
 
-	while (tls_has_part(tls)) {
+	while (tls_has_partial(tls)) {
 		char *to = buffer_reserve(plain, (size_t)room);
 		int len;
 
@@ -240,7 +240,7 @@ static int read_records(struct tls *tls, size_t wire, struct buffer *plain)
 	return WEIR_OK;
 }
 
-int tls_in(struct tls *tls, struct slice bytes, struct buffer *plain, struct buffer *wire)
+int tls_decrypt(struct tls *tls, struct slice bytes, struct buffer *plain, struct buffer *wire)
 {
 	int status = WEIR_OK;
 
@@ -266,7 +266,7 @@ bool tls_is_ready(const struct tls *tls)
 	return SSL_is_init_finished(tls->ssl);
 }
 
-bool tls_has_part(const struct tls *tls)
+bool tls_has_partial(const struct tls *tls)
 {
 	/* A header that was read is not pending: the SSL has turned to the record's body. */
 	return SSL_has_pending(tls->ssl) || tls->in.len > 0 || SSL_rstate_string(tls->ssl)[1] == 'B';
@@ -277,7 +277,7 @@ bool tls_has_ended(const struct tls *tls)
 	return tls->has_ended;
 }
 
-void tls_end(struct tls *tls, struct buffer *wire)
+void tls_send_end(struct tls *tls, struct buffer *wire)
 {
 	if (!tls_is_ready(tls))
 		return;
@@ -305,8 +305,8 @@ static bool find_in_subject(X509 *certificate, bool (*found)(void *context, cons
 	return len > 0 && strlen(name) == (size_t)len && found(context, name);
 }
 
-static void find_in_alternatives(X509 *certificate,
-                                 bool (*found)(void *context, const char *name), void *context)
+static void find_in_alternatives(X509 *certificate, bool (*found)(void *context, const char *name),
+                                 void *context)
 {
 	GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
 	bool ended = false;
@@ -332,7 +332,7 @@ void tls_each_name(const struct tls *tls, bool (*found)(void *context, const cha
 		find_in_alternatives(certificate, found, context);
 }
 
-int tls_write(struct tls *tls, struct slice plain, struct buffer *wire)
+int tls_encrypt(struct tls *tls, struct slice plain, struct buffer *wire)
 {
 	size_t written;
 	int status = WEIR_OK;

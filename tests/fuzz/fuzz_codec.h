@@ -20,14 +20,14 @@ static const struct carried fuzz_carried[] = {
     {"query.q", CARRIED_QUERY, {"q", 1}},
 };
 static const struct carried_list fuzz_list = {fuzz_carried, 3};
-static const struct codec_limits fuzz_limits = {64, 1024, 512, 8, 4, &fuzz_list};
+static const struct codec_bounds fuzz_bounds = {64, 1024, 512, 8, 4, &fuzz_list};
 
 /* The requests in `request`, itself among them; aborts where one is past its bounds. */
 static size_t fuzz_check(const struct request *request)
 {
 	size_t n = request->kind != REQUEST_BATCH;
 
-	if (request->kind != REQUEST_LOCAL && request->key.len > fuzz_limits.key_max)
+	if (request->kind != REQUEST_LOCAL && request->key.len > fuzz_bounds.key_max)
 		abort();
 	for (size_t i = 0; i < request->item_count; i++)
 		n += fuzz_check(&request->items[i]);
@@ -112,7 +112,7 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 				abort();
 			buffer_consume(pending, consumed);
 		} else if (result != CODEC_MORE) {
-			if (consumed > pending->len || fuzz_check(&request) > fuzz_limits.batch_max)
+			if (consumed > pending->len || fuzz_check(&request) > fuzz_bounds.batch_max)
 				abort();
 			reply = fuzz_reply(&request, &any, &arena);
 			fuzz_answer(codec, session, &request, &reply, out);
@@ -130,7 +130,7 @@ static void fuzz_run(const struct codec *codec, struct slice bytes, size_t cut, 
 	void *session = malloc(codec->session_size);
 	struct buffer pending = {0};
 
-	codec->open(session, &fuzz_limits, 7);
+	codec->open(session, &fuzz_bounds, 7);
 	if (fuzz_feed(codec, session, &pending, (struct slice){bytes.data, cut}, out))
 		fuzz_feed(codec, session, &pending, (struct slice){bytes.data + cut, bytes.len - cut}, out);
 	if (codec->close)

@@ -1,4 +1,5 @@
-/* Bodies of requests in JSON, and whether the reader of JSON agrees with Jansson on what is JSON. */
+/* Bodies of requests in JSON, and whether the reader of JSON agrees with Jansson on what is JSON.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,11 +44,11 @@ static void compare(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct codec_limits limits = {64, 1024, 512, 8};
+	const struct codec_bounds bounds = {64, 1024, 512, 8};
 	struct arena arena = {0};
 	struct request request = {.cost = 1};
-	struct fill fill = {.request = &request, .limits = &limits, .arena = &arena};
-	int status = json_read(&fill, (struct slice){(const char *)data, size});
+	struct fill fill = {.request = &request, .bounds = &bounds, .arena = &arena};
+	int status = json_body_read(&fill, (struct slice){(const char *)data, size});
 
 	if (status == 0 && (request.key.len > 64 || request.attribute_count > 8))
 		abort();

@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size == 0)
 		return 0;
-	endings_ask(&endings, &fields);
+	endings_add_fields(&endings, &fields);
 	format = format_named(names[*data++ % 3]);
 	format_columns(format, &fields, &columns);
 	header = format->header != NULL;

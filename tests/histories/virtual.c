@@ -16,7 +16,7 @@
 
 #define PATIENCE_MS 60000 /* for what Redis must answer, on a busy machine too */
 #define CLIENTS_MAX 64
-#define KEPT_MAX    64
+#define REUSABLE_LOG_MAX    64
 
 /* Bytes that Redis has not read yet. */
 struct kept {
@@ -34,7 +34,7 @@ static struct {
 	enum virtual_fault faults[VIRTUAL_SERVERS_MAX];
 	struct redis_client *clients[CLIENTS_MAX];
 	unsigned owners[CLIENTS_MAX]; /* their servers */
-	struct kept kept[KEPT_MAX];
+	struct kept kept[REUSABLE_LOG_MAX];
 	size_t kept_count;
 } world;
 
@@ -250,7 +250,7 @@ ssize_t __wrap_send(int fd, const void *data, size_t len, int flags)
 	}
 	if (fault() != FAULT_HANG)
 		return __real_send(fd, data, len, flags);
-	if (world.kept_count == KEPT_MAX)
+	if (world.kept_count == REUSABLE_LOG_MAX)
 		fail("too much is on its way to Redis");
 	*kept = (struct kept){dup(fd), world.acting, len, malloc(len)};
 	memcpy(kept->data, data, len);

@@ -109,7 +109,7 @@ size_t http1_len(const struct http1_reader *reader)
 }
 
 /* Lines are what llhttp took for such: check_head has seen that all end in CRLF. */
-struct slice http1_head_lines(const struct http1_reader *reader, struct slice data)
+struct slice http1_header_lines(const struct http1_reader *reader, struct slice data)
 {
 	struct slice fields = {data.data, reader->head_len};
 
@@ -149,7 +149,8 @@ static enum http1_result check_head(const struct http1_reader *reader, struct sl
                                     struct http1_message *message)
 {
 	const llhttp_t *parser = &reader->parser;
-	struct slice coding = http_fields_value(&reader->fields, data.data, HTTP_FIELD_TRANSFER_ENCODING, 0);
+	struct slice coding =
+	    http_fields_value(&reader->fields, data.data, HTTP_FIELD_TRANSFER_ENCODING, 0);
 	bool http_1_0 = parser->http_minor == 0;
 
 	if (parser->http_major != 1 || parser->http_minor > 1)
@@ -316,7 +317,8 @@ static bool gather_chunks(const struct http1_reader *reader, struct slice data, 
 static bool awaits_continue(const struct http1_reader *reader, struct slice data)
 {
 	return !reader->continued && reader->parser.http_minor == 1 && data.len == reader->head_len &&
-	       slice_equal_nocase(http_fields_value(&reader->fields, data.data, HTTP_FIELD_EXPECT, 0), SLICE("100-continue"));
+	       slice_equal_nocase(http_fields_value(&reader->fields, data.data, HTTP_FIELD_EXPECT, 0),
+	                          SLICE("100-continue"));
 }
 
 static enum http1_result read_head(struct http1_reader *reader, struct slice data,
@@ -369,7 +371,7 @@ static void learn(struct http1_reader *reader, struct slice data, struct slice t
 	if (reader->fed > reader->head_len || !reader->keep_alive ||
 	    !http_fields_has(&reader->fields, HTTP_FIELD_HOST))
 		return;
-	http1_form_learn(&reader->form, (struct slice){data.data, reader->head_len}, target);
+	http1_template_learn(&reader->form, (struct slice){data.data, reader->head_len}, target);
 	reader->former_target_len = reader->target.len;
 	reader->former_line_count = reader->fields.count;
 	reader->former_has = reader->fields.has;
@@ -380,7 +382,7 @@ static void learn(struct http1_reader *reader, struct slice data, struct slice t
 static bool recognize(struct http1_reader *reader, struct slice data)
 {
 	struct slice head = {data.data, u64_min(data.len, reader->header_max)};
-	struct slice target = http1_form_match(&reader->form, head);
+	struct slice target = http1_template_match(&reader->form, head);
 	uint32_t len = (uint32_t)target.len;
 
 	if (!target.data)
@@ -392,7 +394,7 @@ static bool recognize(struct http1_reader *reader, struct slice data)
 	reader->fields.has = reader->former_has;
 	reader->fields.forwarded = reader->former_forwarded;
 	reader->target = (struct http_span){reader->form.before, len};
-	reader->head_len = reader->fed = http1_form_len(&reader->form, len);
+	reader->head_len = reader->fed = http1_template_len(&reader->form, len);
 	return true;
 }
 

@@ -2,7 +2,7 @@
  * http1.h: the framing of HTTP/1.0 and 1.1: one request message out of bytes.
  *
  * llhttp reads, strictly, unless the message is the one before it with another target
- * (http1_form.h). Its findings are kept as offsets, so the bytes may lie elsewhere at the next
+ * (http1_template.h). Its findings are kept as offsets, so the bytes may lie elsewhere at the next
  * call. llhttp gets every byte once, bytes of a chunked message twice, and a body of known length
  * never. The reader keeps only header fields that a caller asks for, and no trailers.
  *
@@ -19,7 +19,7 @@
 
 #include "base/arena.h"
 #include "base/slice.h"
-#include "proto/http/http1_form.h"
+#include "proto/http/http1_template.h"
 #include "proto/http/http_fields.h"
 
 enum http1_result {
@@ -45,7 +45,7 @@ struct http1_reader {
 	struct http_span target, name, value;
 	struct http_fields fields;
 	bool keep_alive, continued;
-	struct http1_form form; /* of the message before, whose lines stay until llhttp reads */
+	struct http1_template form; /* of the message before, whose lines stay until llhttp reads */
 	uint32_t former_target_len;
 	unsigned former_line_count;
 	uint32_t former_has;
@@ -73,7 +73,7 @@ enum http1_result http1_read(struct http1_reader *reader, struct slice data, str
                              struct http1_message *message);
 
 /** All lines of the head behind the request line, as they came. */
-struct slice http1_head_lines(const struct http1_reader *reader, struct slice data);
+struct slice http1_header_lines(const struct http1_reader *reader, struct slice data);
 
 /** How many bytes the message had. */
 size_t http1_len(const struct http1_reader *reader);

@@ -1,15 +1,15 @@
 #include "base/number.h"
-#include "proto/http/http_call.h"
+#include "proto/http/http_request.h"
 #include "proto/http2/http2.h"
 
-static void read_message(struct http_call *call, const struct http1_reader *reader,
+static void read_message(struct http_request *call, const struct http1_reader *reader,
                          struct slice data, const struct http1_message *message)
 {
 	struct request *request = call->fill.request;
 
 	call->fields = &reader->fields;
 	call->base = data.data;
-	call->header = (struct http_header){http1_head_lines(reader, data), .is_text = true};
+	call->header = (struct http_header){http1_header_lines(reader, data), .is_text = true};
 	call->method = slice_of(message->method);
 	call->target = message->target;
 	call->body = message->body;
@@ -24,11 +24,11 @@ static enum codec_result parse_http1(struct http_session *session, struct slice 
 {
 	struct http1_message message;
 	enum http1_result result = http1_read(&session->reader, data, arena, &message);
-	struct http_call call;
+	struct http_request call;
 
 	if (result == HTTP1_MORE)
 		return CODEC_MORE;
-	fill_begin(&call.fill, request, &session->limits, arena);
+	fill_begin(&call.fill, request, &session->bounds, arena);
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	if (result == HTTP1_CONTINUE) {
 		request->kind = REQUEST_INTERIM;
@@ -54,7 +54,7 @@ static bool begins_http2(struct http_session *session, struct slice data)
 		return false;
 	if (len < HTTP2_PREFACE.len)
 		return true;
-	session->http2 = http2_open(&session->limits);
+	session->http2 = http2_open(&session->bounds);
 	return session->http2;
 }
 
@@ -138,15 +138,15 @@ static void close_session(void *state)
 	http2_close(((struct http_session *)state)->http2);
 }
 
-static void open_session(void *state, const struct codec_limits *limits, uint64_t id)
+static void open_session(void *state, const struct codec_bounds *bounds, uint64_t id)
 {
 	struct http_session *session = state;
 
 	(void)id;
 	session->is_http1 = false;
 	session->http2 = NULL;
-	session->limits = *limits;
-	http1_open(&session->reader, limits->header_max, limits->request_max);
+	session->bounds = *bounds;
+	http1_open(&session->reader, bounds->header_max, bounds->request_max);
 }
 
 const struct codec http_codec = {

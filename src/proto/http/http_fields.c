@@ -3,7 +3,7 @@
 /* Quickly leaves out most names of a request: no name that we look for begins like them. */
 static bool may_matter(struct slice name)
 {
-#define LETTER(c) 1u << ((c) - 'a')
+#define LETTER(c)     1u << ((c) - 'a')
 #define X(name, text) | LETTER(*text)
 	const unsigned letters = LETTER('f') | LETTER('v') | LETTER('x') HTTP_FIELD_LIST(X);
 #undef X
@@ -54,7 +54,7 @@ void http_fields_add(struct http_fields *fields, struct slice name, struct http_
 	field = find_field(name);
 	fields->forwarded = fields->forwarded || is_forwarded(name);
 	if (field < HTTP_FIELD_COUNT)
-		http_fields_keep(fields, field, value);
+		http_fields_store(fields, field, value);
 }
 
 struct slice http_fields_line(const struct http_fields *fields, const char *base, unsigned index)

@@ -14,7 +14,7 @@
 #include "base/slice.h"
 
 /* X(name, text): the header fields that are kept. */
-#define HTTP_FIELD_LIST(X)                                                                        \
+#define HTTP_FIELD_LIST(X)                                                                         \
 	X(HOST, "host")                                                                                \
 	X(AUTHORIZATION, "authorization")                                                              \
 	X(WEIR_AUTHORIZATION, "weir-authorization")                                                    \
@@ -34,23 +34,23 @@ enum http_field {
 #define X(name, text) HTTP_FIELD_##name,
 	HTTP_FIELD_LIST(X)
 #undef X
-	HTTP_FIELD_COUNT
+	    HTTP_FIELD_COUNT
 };
 
 /* Lines of such fields in one message; more are refused, since none may be overlooked. */
-#define HTTP_LINES_MAX 24
+#define HTTP_FIELD_LINES_MAX 24
 
 struct http_span {
 	uint32_t at, len; /* from the head's first byte */
 };
 
-struct http_line {
+struct http_field_line {
 	enum http_field field;
 	struct http_span value;
 };
 
 struct http_fields {
-	struct http_line lines[HTTP_LINES_MAX];
+	struct http_field_line lines[HTTP_FIELD_LINES_MAX];
 	unsigned count;
 	uint32_t has; /* a bit for each enum http_field */
 	bool too_many;
@@ -60,14 +60,14 @@ struct http_fields {
 /** Keeps the field if anybody may look for it. */
 void http_fields_add(struct http_fields *fields, struct slice name, struct http_span value);
 /** Keeps this field. */
-static inline void http_fields_keep(struct http_fields *fields, enum http_field field,
-                                    struct http_span value)
+static inline void http_fields_store(struct http_fields *fields, enum http_field field,
+                                     struct http_span value)
 {
 	fields->has |= 1u << field;
-	if (fields->count == HTTP_LINES_MAX)
+	if (fields->count == HTTP_FIELD_LINES_MAX)
 		fields->too_many = true;
 	else
-		fields->lines[fields->count++] = (struct http_line){field, value};
+		fields->lines[fields->count++] = (struct http_field_line){field, value};
 }
 
 /** None, for the next message; the lines stay where they are. */
@@ -99,7 +99,8 @@ struct http_header {
 /** Adds a field. Returns where in `bytes` its value is; without memory `bytes` has failed. */
 struct http_span http_header_add(struct buffer *bytes, struct slice name, struct slice value);
 
-/** Takes the next field that has a name from *header, its value without blanks round it; false at the end. */
+/** Takes the next field that has a name from *header, its value without blanks round it; false at
+ * the end. */
 bool http_header_next(struct http_header *header, struct slice *name, struct slice *value);
 
 #endif

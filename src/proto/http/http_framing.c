@@ -1,10 +1,10 @@
 /* http_framing.c: how a message is refused whose end, or whose parts, cannot be told. */
 #include "base/error.h"
-#include "proto/http/http_call.h"
+#include "proto/http/http_request.h"
 
 /* Broken framing: the error it is told as, and its words but for HTTP1_BAD. */
 static const struct {
-	enum http_verb error;
+	enum http_error error;
 	const char *message;
 } framing_errors[] = {
     [HTTP1_BAD] = {HTTP_ERROR_BAD_REQUEST, NULL},

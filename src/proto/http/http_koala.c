@@ -8,7 +8,7 @@
  */
 #include "base/error.h"
 #include "base/number.h"
-#include "proto/http/http_call.h"
+#include "proto/http/http_request.h"
 #include "proto/http/query.h"
 #include "proto/json_body.h"
 
@@ -31,7 +31,7 @@ static int out_of_memory(struct fill *fill)
 }
 
 /* The value of the header field with this name; data NULL: the head has none. */
-static struct slice head_value(const struct http_call *call, struct slice wanted)
+static struct slice head_value(const struct http_request *call, struct slice wanted)
 {
 	struct http_header header = call->header;
 	struct slice name, value;
@@ -43,7 +43,7 @@ static struct slice head_value(const struct http_call *call, struct slice wanted
 }
 
 /* A body that can't be read must not be passed over: what it asks about would slip through. */
-static int find_body(struct http_call *call, struct slice *body)
+static int find_body(struct http_request *call, struct slice *body)
 {
 	struct slice type;
 
@@ -101,9 +101,9 @@ static int take(struct fill *fill, struct form *form, struct slice name, struct 
 	take_option(form, name, value);
 	if (name.len == 0 || *name.data == '_' || memchr(name.data, '\0', name.len))
 		return 0;
-	if (form->seen++ == fill->limits->attributes_max)
+	if (form->seen++ == fill->bounds->attributes_max)
 		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu attributes, found more",
-		                 fill->limits->attributes_max);
+		                 fill->bounds->attributes_max);
 	return is_known(fill, name) ? 0 : fill_new_attribute(fill, name, value);
 }
 
@@ -126,14 +126,14 @@ static int read_form(struct fill *fill, struct form *form)
 {
 	/* The shortest has a letter and a '&'. */
 	size_t most = (form->parts[0].len + 1) / 2 + (form->parts[1].len + 1) / 2;
-	int status = fill_attribute_room(fill, u64_min(most, fill->limits->attributes_max));
+	int status = fill_reserve_attributes(fill, u64_min(most, fill->bounds->attributes_max));
 
 	for (size_t i = 0; i < 2 && status == 0; i++)
 		status = read_part(fill, form, form->parts[i]);
 	return status;
 }
 
-static int read_call(struct http_call *call, struct option *options, size_t n)
+static int read_call(struct http_request *call, struct option *options, size_t n)
 {
 	struct form form = {{call->query}, options, n};
 	int status;
@@ -149,9 +149,15 @@ static void ask_browse(struct request *request, const struct option *writes)
 	request->op = slice_equal(writes->value, SLICE("yes")) ? REQUEST_ACQUIRE : REQUEST_PEEK;
 }
 
-#define WRITE_THROUGH {SLICE("_writeThrough"), {NULL, 0}}
+#define WRITE_THROUGH                                                                              \
+	{                                                                                              \
+		SLICE("_writeThrough"),                                                                    \
+		{                                                                                          \
+			NULL, 0                                                                                \
+		}                                                                                          \
+	}
 
-int http_read_browse(struct http_call *call)
+int http_read_browse(struct http_request *call)
 {
 	struct option writes = WRITE_THROUGH;
 	int status = read_call(call, &writes, 1);
@@ -160,12 +166,12 @@ int http_read_browse(struct http_call *call)
 	return status;
 }
 
-int http_read_each(struct http_call *call)
+int http_read_update(struct http_request *call)
 {
 	return read_call(call, NULL, 0);
 }
 
-int http_read_feedback(struct http_call *call)
+int http_read_feedback(struct http_request *call)
 {
 	struct option type = {SLICE("_feedbackType"), {NULL, 0}};
 	int status = read_call(call, &type, 1);
@@ -179,7 +185,7 @@ int http_read_feedback(struct http_call *call)
 	                 FILL_QUOTE(type.value));
 }
 
-int http_read_value(struct http_call *call)
+int http_read_value(struct http_request *call)
 {
 	struct option rule = {SLICE("rule_no"), {NULL, 0}};
 	int status = read_call(call, &rule, 1);
@@ -190,13 +196,13 @@ int http_read_value(struct http_call *call)
 	return error_set(&call->fill.error, WEIR_EINVAL, "expected rule_no, the return of a rule");
 }
 
-int http_read_alive(struct http_call *call)
+int http_read_alive(struct http_request *call)
 {
 	call->fill.request->flags |= HTTP_KOALA;
 	return 0;
 }
 
-int http_read_dump(struct http_call *call)
+int http_read_dump(struct http_request *call)
 {
 	struct option rule = {SLICE("rule_no"), {NULL, 0}};
 	int status = read_call(call, &rule, 1);
@@ -222,7 +228,7 @@ static int read_browse_item(struct fill *item, struct slice arg)
 	return status;
 }
 
-int http_read_browses(struct http_call *call)
+int http_read_multi_browse(struct http_request *call)
 {
 	struct option items = {SLICE("argsJson"), {NULL, 0}};
 	int status = read_call(call, &items, 1);
@@ -231,7 +237,7 @@ int http_read_browses(struct http_call *call)
 		return status;
 	if (!items.value.data)
 		return error_set(&call->fill.error, WEIR_EINVAL, "expected argsJson, a JSON array");
-	status = json_read_args(&call->fill, items.value, read_browse_item, http_refuse);
+	status = json_body_read_args(&call->fill, items.value, read_browse_item, http_refuse);
 	call->fill.request->reply_size = call->fill.request->item_count * HTTP_ITEM_SIZE;
 	return status;
 }

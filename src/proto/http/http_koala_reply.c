@@ -3,7 +3,7 @@
 
 #define DONE "{\"err_no\":0,\"err_msg\":\"OK\"}"
 
-void http_koala_error(struct buffer *out, enum http_verb error, struct slice message)
+void http_koala_error(struct buffer *out, enum http_error error, struct slice message)
 {
 	buffer_add_text(out, error == HTTP_ERROR_UNKNOWN_RULE ? "{\"err_no\":-2" : "{\"err_no\":-1");
 	buffer_add_text(out, ",\"err_msg\":\"");
@@ -43,10 +43,10 @@ const char *http_koala_body(const struct request *request, const struct reply *r
                             struct buffer *out)
 {
 	switch ((enum request_kind)request->kind) {
-	case REQUEST_EACH:
+	case REQUEST_EACH_LIMIT:
 		buffer_add_text(out, DONE);
 		break;
-	case REQUEST_COMPLETE:
+	case REQUEST_BROWSE_ALL:
 		add_results(out, reply);
 		break;
 	case REQUEST_VALUE:

@@ -20,7 +20,7 @@ enum {
 	METHOD_ANY = METHOD_KOALA | METHOD_OTHER,
 };
 
-struct http_call; /* one request on its way from HTTP to neutral */
+struct http_request; /* one request on its way from HTTP to neutral */
 
 struct http_route {
 	struct slice path; /* whole, or when it ends in '/' a beginning */
@@ -28,7 +28,7 @@ struct http_route {
 	unsigned methods;
 	enum request_kind kind;
 	enum request_op op;
-	int (*read)(struct http_call *call); /* 0 or a status */
+	int (*read)(struct http_request *call); /* 0 or a status */
 	bool is_koala; /* its callers leave out Host, and put slashes round the path */
 };
 

@@ -10,7 +10,7 @@
 struct http2;
 
 struct http_session {
-	struct codec_limits limits;
+	struct codec_bounds bounds;
 	bool is_http1; /* its first bytes have told */
 	struct http2 *http2;
 	struct http1_reader reader;
@@ -37,12 +37,12 @@ struct http_session {
 	X(INTERNAL, "500 Internal Server Error", "internal_error")                                     \
 	X(CODING, "501 Not Implemented", "unknown_transfer_coding")                                    \
 	X(MEMORY, "503 Service Unavailable", "out_of_memory")                                          \
-	X(CROWDED, "503 Service Unavailable", "too_many_connections")                                  \
+	X(TOO_MANY_CONNECTIONS, "503 Service Unavailable", "too_many_connections")                     \
 	X(STORE, "503 Service Unavailable", "store_failure")                                           \
 	X(VERSION, "505 HTTP Version Not Supported", "unsupported_http_version")
 
-/* request.verb of a REQUEST_LOCAL: an error, of which request.text is the message. */
-enum http_verb {
+/* request.reply_code of a REQUEST_LOCAL: an error, of which request.text is the message. */
+enum http_error {
 #define X(name, status, code) HTTP_ERROR_##name,
 	HTTP_ERROR_LIST(X)
 #undef X
@@ -50,10 +50,10 @@ enum http_verb {
 
 /* request.flags */
 enum {
-	HTTP_NO_BODY = 1,    /* reply without the body */
-	HTTP_KEEP_ALIVE = 2, /* HTTP/1.0: say that the connection stays */
-	HTTP_CRAB = 4,       /* errors as throttlecrab has them */
-	HTTP_KOALA = 8,      /* answers and errors as Koala has them */
+	HTTP_NO_BODY = 1,      /* reply without the body */
+	HTTP_KEEP_ALIVE = 2,   /* HTTP/1.0: say that the connection stays */
+	HTTP_THROTTLECRAB = 4, /* errors as throttlecrab has them */
+	HTTP_KOALA = 8,        /* answers and errors as Koala has them */
 };
 
 /* About what the reply to an item of a batch takes. */
@@ -65,13 +65,13 @@ enum {
  * Fills in the attributes of `wanted` that a proxied request has: from its header, and the `query`
  * of the URL that the visitor asked for.
  */
-int http_carried(struct fill *fill, const struct carried_list *wanted,
-                 const struct http_header *header, struct slice query);
+int http_forwarded_attributes(struct fill *fill, const struct carried_list *wanted,
+                              const struct http_header *header, struct slice query);
 
 /** The error that a status of the engine, or of fill.h, is told as. */
-enum http_verb http_error_of(int status);
+enum http_error http_error_of(int status);
 /** The same as throttlecrab has it, where ENOTFOUND is a missing field. */
-enum http_verb http_crab_error_of(int status);
+enum http_error http_throttlecrab_error_of(int status);
 
 /*
  * In http_koala_reply.c. Adds the body of an answer to a caller of Koala's routes; returns its
@@ -80,7 +80,7 @@ enum http_verb http_crab_error_of(int status);
 const char *http_koala_body(const struct request *request, const struct reply *reply,
                             struct buffer *out);
 /** The body of an error. */
-void http_koala_error(struct buffer *out, enum http_verb error, struct slice message);
+void http_koala_error(struct buffer *out, enum http_error error, struct slice message);
 /** Adds the text before the body of an item's answer. A brace follows the body. */
 void http_koala_item(struct buffer *out, const struct request *item);
 

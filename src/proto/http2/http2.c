@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/number.h"
-#include "proto/http2/http2_inside.h"
+#include "proto/http2/http2_internal.h"
 #include "proto/http2/http2_memory.h"
 
 #define FRAME_HEAD 9
@@ -34,9 +34,9 @@ static void refuse_input(struct http2 *http2, struct http2_stream *stream, uint3
 /* Counts the memory that the request takes now, and drops it if that is too much. */
 static void count_input(struct http2 *http2, struct http2_stream *stream)
 {
-	size_t size = http2_message_size(stream->message), more = size - stream->kept;
+	size_t size = http2_message_size(stream->message), more = size - stream->counted;
 
-	stream->kept = size;
+	stream->counted = size;
 	http2->input += more;
 	http2_count(http2, (ptrdiff_t)more);
 	if (http2->input > HTTP2_INPUT_MAX && http2->input > size)
@@ -56,7 +56,7 @@ static void keep_message(struct http2 *http2, struct http2_stream *stream)
 		return;
 	}
 	*message = http2->message;
-	message->body.max = http2->limits->request_max;
+	message->body.max = http2->bounds->request_max;
 	http2->message = (struct http2_message){.error = HTTP1_MESSAGE};
 	stream->message = message;
 	count_input(http2, stream);
@@ -66,7 +66,7 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head
 {
 	struct http2 *http2 = context;
 
-	if (head->type == NGHTTP2_HEADERS && !http2_ids_see(&http2->ids, head->stream_id))
+	if (head->type == NGHTTP2_HEADERS && !http2_skipped_open(&http2->skipped, head->stream_id))
 		nghttp2_session_terminate_session(session, NGHTTP2_PROTOCOL_ERROR);
 	return 0;
 }
@@ -95,9 +95,9 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 	return nghttp2_session_set_stream_user_data(session, stream->id, stream);
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name_bytes,
-                     size_t name_len, const uint8_t *value_bytes, size_t value_len, uint8_t flags,
-                     void *context)
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
+                     const uint8_t *name_bytes, size_t name_len, const uint8_t *value_bytes,
+                     size_t value_len, uint8_t flags, void *context)
 {
 	struct http2 *http2 = context;
 	struct http2_message *message = &http2->message;
@@ -108,7 +108,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	if (frame->headers.cat != NGHTTP2_HCAT_REQUEST || message->error != HTTP1_MESSAGE)
 		return 0;
 	message->bytes += name.len + value.len + 4;
-	if (message->bytes > http2->limits->header_max)
+	if (message->bytes > http2->bounds->header_max)
 		http2_message_refuse(message, name.data[0] == ':' ? HTTP1_TARGET_LONG : HTTP1_HEADER_LONG,
 		                     NULL);
 	else
@@ -126,7 +126,7 @@ static int on_body(nghttp2_session *session, uint8_t flags, int32_t id, const ui
 	(void)session, (void)flags;
 	if (!message || message->error != HTTP1_MESSAGE)
 		return 0;
-	if (message->body.len + len > http2->limits->request_max) {
+	if (message->body.len + len > http2->bounds->request_max) {
 		http2_message_refuse(message, HTTP1_BODY_LONG, NULL);
 	} else {
 		buffer_add(&message->body, data, len);
@@ -164,10 +164,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	if (!stream || stream->is_reset)
 		return 0;
 	stream->has_ended |= (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
-	if (stream->is_asked)
+	if (stream->is_delivered)
 		return 0;
 	if (stream->has_ended || message_of(http2, stream)->error != HTTP1_MESSAGE) {
-		stream->is_asked = true;
+		stream->is_delivered = true;
 		http2->ready = stream;
 	} else if (!stream->message) {
 		if (http2_message_awaits_continue(&http2->message))
@@ -180,9 +180,9 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 /* Nobody waits for its answer any more. */
 static void cancel(struct http2 *http2, struct http2_stream *stream)
 {
-	if (stream->place && !stream->is_answered)
-		http2_places_cancel(&http2->places, stream->place);
-	stream->place = 0;
+	if (stream->number && !stream->is_answered)
+		http2_requests_cancel(&http2->requests, stream->number);
+	stream->number = 0;
 }
 
 static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *context)
@@ -194,7 +194,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 	if (!stream)
 		return 0;
 	if (!stream->is_answered)
-		http2->patience -= HTTP2_RESET_COST;
+		http2->flood_budget -= HTTP2_RESET_COST;
 	cancel(http2, stream);
 	free_stream(http2, stream);
 	return 0;
@@ -219,21 +219,21 @@ static nghttp2_session *open_session(struct http2 *http2)
 	return session;
 }
 
-struct http2 *http2_open(const struct codec_limits *limits)
+struct http2 *http2_open(const struct codec_bounds *bounds)
 {
 	const nghttp2_settings_entry settings[] = {
 	    {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, HTTP2_STREAMS_MAX},
-	    {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)limits->request_max + 1},
-	    {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)limits->header_max},
+	    {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)bounds->request_max + 1},
+	    {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)bounds->header_max},
 	};
 	struct http2 *http2 = calloc(1, sizeof *http2);
 
 	if (!http2)
 		return NULL;
-	http2->limits = limits;
+	http2->bounds = bounds;
 	http2->message.error = HTTP1_MESSAGE;
 	http2->left = HTTP2_PREFACE.len;
-	http2->patience = HTTP2_PATIENCE;
+	http2->flood_budget = HTTP2_FLOOD_BUDGET;
 	http2->session = open_session(http2);
 	if (!http2->session || nghttp2_submit_settings(http2->session, NGHTTP2_FLAG_NONE, settings,
 	                                               sizeof settings / sizeof *settings) != 0) {
@@ -252,7 +252,7 @@ void http2_close(struct http2 *http2)
 		free_stream(http2, http2->streams);
 	http2_message_free(&http2->message);
 	buffer_free(&http2->wire);
-	free(http2->places.streams);
+	free(http2->requests.streams);
 	free(http2);
 }
 
@@ -265,7 +265,7 @@ static size_t frame_len(const unsigned char *head)
 static size_t next_len(struct http2 *http2, struct slice data)
 {
 	const unsigned char *head = (const unsigned char *)data.data;
-	size_t len, room = http2->limits->header_max + http2->limits->request_max;
+	size_t len, room = http2->bounds->header_max + http2->bounds->request_max;
 
 	if (http2->left == 0) {
 		if (data.len < FRAME_HEAD)
@@ -288,18 +288,18 @@ static enum codec_result hand_over(struct http2 *http2, struct http2_stream *str
 {
 	if (!stream || stream->is_reset)
 		return CODEC_SKIPPED;
-	http2_message_read(message_of(http2, stream), http2->limits, arena, request);
+	http2_message_read(message_of(http2, stream), http2->bounds, arena, request);
 	if (request->kind == REQUEST_EVENTS) { /* these need a connection of their own */
 		http2_reset(http2, stream->id, NGHTTP2_HTTP_1_1_REQUIRED);
 		return CODEC_SKIPPED;
 	}
-	if (!stream->place)
-		stream->place = http2_places_take(&http2->places, stream->id);
-	if (!stream->place) {
+	if (!stream->number)
+		stream->number = http2_requests_add(&http2->requests, stream->id);
+	if (!stream->number) {
 		http2_reset(http2, stream->id, NGHTTP2_REFUSED_STREAM);
 		return CODEC_SKIPPED;
 	}
-	request->stream = stream->place & ((1u << REQUEST_STREAM_BITS) - 1);
+	request->stream = stream->number & ((1u << REQUEST_STREAM_BITS) - 1);
 	return CODEC_REQUEST;
 }
 
@@ -308,11 +308,11 @@ static void feed(struct http2 *http2, struct slice bytes)
 	http2->ready = NULL;
 	/* Below 0: it takes the peer for a flood, or has no memory. */
 	if (nghttp2_session_mem_recv(http2->session, (const uint8_t *)bytes.data, bytes.len) < 0)
-		http2->patience = 0;
-	http2->patience += http2->ready ? HTTP2_REQUEST_GAIN : -1;
-	if (http2->patience > HTTP2_PATIENCE)
-		http2->patience = HTTP2_PATIENCE;
-	if (http2->patience <= 0)
+		http2->flood_budget = 0;
+	http2->flood_budget += http2->ready ? HTTP2_REQUEST_CREDIT : -1;
+	if (http2->flood_budget > HTTP2_FLOOD_BUDGET)
+		http2->flood_budget = HTTP2_FLOOD_BUDGET;
+	if (http2->flood_budget <= 0)
 		nghttp2_session_terminate_session(http2->session, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
@@ -322,8 +322,8 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 	enum codec_result result = CODEC_SKIPPED;
 	bool is_header, is_over;
 
-	if (http2->again) {
-		http2->again = false;
+	if (http2->deliver_again) {
+		http2->deliver_again = false;
 		*consumed = http2->last_len;
 		result = hand_over(http2, http2_find(http2, http2->last), arena, request);
 	} else {
@@ -341,7 +341,7 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 	is_header = result == CODEC_REQUEST && http2->ready && !http2->ready->message;
 	if (!is_header && nghttp2_session_want_write(http2->session))
 		http2_drain(http2, &http2->wire);
-	is_over = http2->has_failed || http2->wire.failed || http2->patience <= 0 ||
+	is_over = http2->has_failed || http2->wire.failed || http2->flood_budget <= 0 ||
 	          (!is_header && !nghttp2_session_want_read(http2->session));
 	if (is_over || (result == CODEC_SKIPPED && http2->wire.len > 0)) {
 		*request = (struct request){.kind = REQUEST_INTERIM};
@@ -371,19 +371,19 @@ uint64_t http2_unfinished(const struct http2 *http2)
 	int32_t oldest = 0;
 
 	for (const struct http2_stream *stream = http2->streams; stream; stream = stream->next)
-		if (!stream->is_asked && !stream->is_reset)
+		if (!stream->is_delivered && !stream->is_reset)
 			oldest = stream->id; /* the newest stand first */
 	return (uint64_t)oldest;
 }
 
 void http2_put_back(struct http2 *http2)
 {
-	http2->again = true;
+	http2->deliver_again = true;
 }
 
 unsigned http2_cancelled(struct http2 *http2)
 {
-	return http2_places_cancelled(&http2->places);
+	return http2_requests_next_cancelled(&http2->requests);
 }
 
 /* nghttp2 gets the frame in its turn, and then ends the stream. */
@@ -393,7 +393,7 @@ static void see_reset(struct http2 *http2, const unsigned char *body)
 	    (uint32_t)body[-4] << 24 | (uint32_t)body[-3] << 16 | (uint32_t)body[-2] << 8 | body[-1];
 	struct http2_stream *stream = http2_find(http2, (int32_t)(id & INT32_MAX));
 
-	if (!stream || !stream->is_asked)
+	if (!stream || !stream->is_delivered)
 		return;
 	stream->is_reset = true;
 	cancel(http2, stream);
@@ -402,7 +402,7 @@ static void see_reset(struct http2 *http2, const unsigned char *body)
 void http2_look_ahead(struct http2 *http2, struct slice data)
 {
 	const unsigned char *at = (const unsigned char *)data.data, *end = at + data.len;
-	size_t len = http2->again ? http2->last_len : http2->left;
+	size_t len = http2->deliver_again ? http2->last_len : http2->left;
 
 	while (len < (size_t)(end - at) && (size_t)(end - at) - len >= FRAME_HEAD) {
 		at += len;

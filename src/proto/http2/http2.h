@@ -2,7 +2,7 @@
  * http2.h: a connection that speaks HTTP/2, with nghttp2.
  *
  * Each call of parse gives nghttp2 one frame, so a call brings one request at most. A
- * header is gathered as fields, and the routes of HTTP/1 read it (http_call.h).
+ * header is gathered as fields, and the routes of HTTP/1 read it (http_request.h).
  * An answer is kept as fields and a body, and becomes frames when it is sent:
  * frames must leave in the order in which nghttp2 makes them, and some answers wait.
  *
@@ -26,16 +26,16 @@
 #define HTTP2_UNSENT_MAX ((size_t)256 << 10)
 /*
  * A peer has a budget: each frame costs 1, and a stream that it resets before the answer
- * HTTP2_RESET_COST; a request gives HTTP2_REQUEST_GAIN back. A peer that has nothing left floods.
+ * HTTP2_RESET_COST; a request gives HTTP2_REQUEST_CREDIT back. A peer that has nothing left floods.
  */
-#define HTTP2_PATIENCE     16384
-#define HTTP2_RESET_COST   128
-#define HTTP2_REQUEST_GAIN 64
+#define HTTP2_FLOOD_BUDGET   16384
+#define HTTP2_RESET_COST     128
+#define HTTP2_REQUEST_CREDIT 64
 
 struct http2;
 
 /** The preface follows. Returns NULL if there is no memory. */
-struct http2 *http2_open(const struct codec_limits *limits);
+struct http2 *http2_open(const struct codec_bounds *bounds);
 void http2_close(struct http2 *http2);
 enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *consumed,
                               struct arena *arena, struct request *request);

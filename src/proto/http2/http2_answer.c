@@ -5,11 +5,11 @@
 #include "base/number.h"
 #include "proto/http/http_answer.h"
 #include "proto/http/http_session.h"
-#include "proto/http2/http2_inside.h"
+#include "proto/http2/http2_internal.h"
 
 /* An answer in what http2_reply makes; its body and the values of its fields follow. */
 struct record {
-	uint32_t place, body_len, values_len;
+	uint32_t number, body_len, values_len;
 	uint32_t content_len; /* also of a body that is not sent */
 	char status[3];
 	bool close;
@@ -32,7 +32,7 @@ void http2_reply(const struct request *request, const struct reply *reply, struc
 	if (buffer_reserve(out, sizeof record))
 		out->len = body;
 	http_answer_make(&answer, request, reply, out);
-	record.place = request->stream;
+	record.number = request->stream;
 	record.close = request->close;
 	record.content_len = (uint32_t)(out->len - body);
 	if (request->flags & HTTP_NO_BODY)
@@ -131,7 +131,7 @@ static void drain_answer(struct http2 *http2, struct buffer *out)
 static void answer(struct http2 *http2, const struct record *record, const char *body,
                    struct buffer *out)
 {
-	int32_t id = http2_places_leave(&http2->places, record->place);
+	int32_t id = http2_requests_remove(&http2->requests, record->number);
 	struct http2_stream *stream = http2_find(http2, id);
 	nghttp2_data_provider source = {{.ptr = stream}, read_unsent};
 	nghttp2_nv fields[FIELDS_MAX];

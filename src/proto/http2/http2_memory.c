@@ -22,7 +22,7 @@
 /*
  * Steps of all pieces kept. The address sanitizer sees the use of freed memory only if it is freed.
  */
-#define KEPT_MAX ((size_t)(SANITIZED ? 0 : (128 << 10) / STEP_BYTES))
+#define RETAINED_MAX ((size_t)(SANITIZED ? 0 : (128 << 10) / STEP_BYTES))
 
 /* Before each piece, whose alignment is that of malloc. */
 struct piece {
@@ -32,7 +32,7 @@ struct piece {
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
 	struct piece *free[SIZES + 1];
-	size_t kept; /* steps of these, where a piece counts one more for itself */
+	size_t retained; /* steps of these, where a piece counts one more for itself */
 } pool;
 
 static void *of_piece(struct piece *piece)
@@ -52,7 +52,7 @@ static void *take(size_t size, void *context)
 	} else if (pool.free[steps]) {
 		piece = pool.free[steps];
 		pool.free[steps] = piece->next;
-		pool.kept -= steps + 1;
+		pool.retained -= steps + 1;
 		return of_piece(piece);
 	} else {
 		piece = malloc(sizeof *piece + steps * STEP_BYTES);
@@ -69,13 +69,13 @@ static void give_back(void *memory, void *context)
 	(void)context;
 	if (!piece)
 		return;
-	if (piece->steps == 0 || pool.kept + piece->steps >= KEPT_MAX) {
+	if (piece->steps == 0 || pool.retained + piece->steps >= RETAINED_MAX) {
 		free(piece);
 		return;
 	}
 	piece->next = pool.free[piece->steps];
 	pool.free[piece->steps] = piece;
-	pool.kept += piece->steps + 1;
+	pool.retained += piece->steps + 1;
 }
 
 static void *take_zeroed(size_t count, size_t size, void *context)
@@ -93,7 +93,8 @@ static void *resize(void *memory, size_t size, void *context)
 	if (!piece)
 		return take(size, context);
 	if (piece->steps == 0)
-		return size < SIZE_MAX - sizeof *piece ? of_piece(realloc(piece, sizeof *piece + size)) : NULL;
+		return size < SIZE_MAX - sizeof *piece ? of_piece(realloc(piece, sizeof *piece + size))
+		                                       : NULL;
 	if (size <= piece->steps * STEP_BYTES)
 		return memory;
 	larger = take(size, context);

@@ -1,7 +1,7 @@
 #include "proto/http2/http2_message.h"
 
 #include "base/error.h"
-#include "proto/http/http_call.h"
+#include "proto/http/http_request.h"
 
 /* A connection keeps so many bytes of a buffer for its next header. */
 #define HTTP2_ROOM_MAX 1024
@@ -38,8 +38,8 @@ static void add_host(struct http2_message *message, struct slice value)
 	struct slice said;
 
 	if (!http_fields_has(&message->fields, HTTP_FIELD_HOST)) {
-		http_fields_keep(&message->fields, HTTP_FIELD_HOST,
-		                 http_header_add(&message->header, SLICE("host"), value));
+		http_fields_store(&message->fields, HTTP_FIELD_HOST,
+		                  http_header_add(&message->header, SLICE("host"), value));
 		return;
 	}
 	said = http_fields_value(&message->fields, message->header.data, HTTP_FIELD_HOST, 0);
@@ -48,7 +48,11 @@ static void add_host(struct http2_message *message, struct slice value)
 }
 
 /* The name that pseudo-headers are kept by: none, so that those who look for a field pass them. */
-#define PSEUDO (struct slice){NULL, 0}
+#define PSEUDO                                                                                     \
+	(struct slice)                                                                                 \
+	{                                                                                              \
+		NULL, 0                                                                                    \
+	}
 
 static void add_method(struct http2_message *message, struct slice value)
 {
@@ -106,14 +110,14 @@ static struct slice value_at(const char *header, struct http_span span)
 	return (struct slice){header + span.at, span.len};
 }
 
-void http2_message_read(const struct http2_message *message, const struct codec_limits *limits,
+void http2_message_read(const struct http2_message *message, const struct codec_bounds *bounds,
                         struct arena *arena, struct request *request)
 {
 	const struct buffer *header = &message->header, *body = &message->body;
 	char *copy = arena_alloc(arena, header->len + body->len + 1);
-	struct http_call call;
+	struct http_request call;
 
-	fill_begin(&call.fill, request, limits, arena);
+	fill_begin(&call.fill, request, bounds, arena);
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	if (!copy) {
 		error_set(&call.fill.error, WEIR_ENOMEM, "out of memory");

@@ -35,7 +35,7 @@ bool http2_message_awaits_continue(const struct http2_message *message);
 /** It will be answered by this error, unless it has one. */
 void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what);
 /** Fills in the request. The stream may end before it is answered, so the arena gets a copy. */
-void http2_message_read(const struct http2_message *message, const struct codec_limits *limits,
+void http2_message_read(const struct http2_message *message, const struct codec_bounds *bounds,
                         struct arena *arena, struct request *request);
 
 #endif

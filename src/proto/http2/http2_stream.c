@@ -1,15 +1,15 @@
 /* http2_stream.c: frees what a stream holds, ends it, and takes its frames from nghttp2. */
 #include <stdlib.h>
 
-#include "proto/http2/http2_inside.h"
+#include "proto/http2/http2_internal.h"
 
 void http2_drop_input(struct http2 *http2, struct http2_stream *stream)
 {
 	if (!stream->message)
 		return;
-	http2->input -= stream->kept;
-	http2_count(http2, -(ptrdiff_t)stream->kept);
-	stream->kept = 0;
+	http2->input -= stream->counted;
+	http2_count(http2, -(ptrdiff_t)stream->counted);
+	stream->counted = 0;
 	http2_message_free(stream->message);
 	free(stream->message);
 	stream->message = NULL;

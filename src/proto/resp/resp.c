@@ -277,7 +277,7 @@ static inline char *put_integer(char *to, int64_t value)
 	                 : put_number(to, ':', false, (uint64_t)value);
 }
 
-void resp_write_head(struct buffer *out, char type, uint64_t n)
+void resp_write_length(struct buffer *out, char type, uint64_t n)
 {
 	char *to = buffer_reserve(out, NUMBER_MAX);
 

@@ -79,7 +79,7 @@ static inline enum resp_result resp_read_length(struct slice data, size_t *at, u
 }
 
 /** "*3\r\n": the head of an array ('*'), map ('%') or anything else with a length. */
-void resp_write_head(struct buffer *out, char type, uint64_t n);
+void resp_write_length(struct buffer *out, char type, uint64_t n);
 void resp_write_integer(struct buffer *out, int64_t value);
 /** An array of `elements`, of which the first `n` are these. */
 void resp_write_integers(struct buffer *out, uint64_t elements, const int64_t *values, size_t n);

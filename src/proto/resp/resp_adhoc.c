@@ -4,15 +4,15 @@
 #include "proto/adhoc_command.h"
 #include "proto/resp/resp_session.h"
 
-int resp_read_cell(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                   size_t n)
+int resp_read_cl_throttle(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                          size_t n)
 {
 	(void)spec;
 	return adhoc_read(fill, args[1], args + 2, n - 2, 0);
 }
 
-int resp_read_crab(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                   size_t n)
+int resp_read_throttle(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                       size_t n)
 {
 	(void)spec;
 	return adhoc_read(fill, args[1], args + 2, n - 2, 1);
@@ -32,9 +32,9 @@ int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct
 	size_t count = n - spec->key;
 	struct request *items;
 
-	if (count > fill->limits->batch_max)
+	if (count > fill->bounds->batch_max)
 		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu keys, found %zu",
-		                 fill->limits->batch_max, count);
+		                 fill->bounds->batch_max, count);
 	items = arena_array(fill->arena, count, sizeof *items);
 	if (!items)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
@@ -42,7 +42,7 @@ int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct
 		struct fill item;
 		int status;
 
-		fill_begin(&item, &items[i], fill->limits, fill->arena);
+		fill_begin(&item, &items[i], fill->bounds, fill->arena);
 		status = fill_key(&item, args[spec->key + i]);
 		if (status != 0) {
 			fill->error = item.error;
@@ -58,7 +58,7 @@ int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct
 	return 0;
 }
 
-void resp_write_cell(const struct reply *reply, struct buffer *out)
+void resp_write_cl_throttle(const struct reply *reply, struct buffer *out)
 {
 	const struct weir_decision *d = &reply->decision;
 	bool never = d->allowed || reply->status == WEIR_ECOST;
@@ -73,12 +73,12 @@ void resp_write_cell(const struct reply *reply, struct buffer *out)
 	resp_write_integers(out, 5, values, 5);
 }
 
-void resp_write_crab(const struct reply *reply, struct buffer *out)
+void resp_write_throttle(const struct reply *reply, struct buffer *out)
 {
-	int64_t values[CRAB_COUNT];
+	int64_t values[THROTTLECRAB_COUNT];
 
-	adhoc_crab(reply, values);
-	resp_write_integers(out, CRAB_COUNT, values, CRAB_COUNT);
+	adhoc_throttlecrab(reply, values);
+	resp_write_integers(out, THROTTLECRAB_COUNT, values, THROTTLECRAB_COUNT);
 }
 
 static uint64_t left_ms(const struct reply *reply)

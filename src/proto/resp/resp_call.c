@@ -23,7 +23,7 @@ void resp_call_map(const struct resp_call *call, uint64_t n)
 {
 	bool map = call->session->protocol == 3;
 
-	resp_write_head(call->out, map ? '%' : '*', map ? n : 2 * n);
+	resp_write_length(call->out, map ? '%' : '*', map ? n : 2 * n);
 }
 
 void resp_call_null(const struct resp_call *call)
@@ -37,7 +37,7 @@ void resp_call_verbatim(const struct resp_call *call, struct slice text)
 		resp_write_bulk(call->out, text);
 		return;
 	}
-	resp_write_head(call->out, '=', text.len + 4);
+	resp_write_length(call->out, '=', text.len + 4);
 	buffer_add_text(call->out, "txt:");
 	buffer_add_slice(call->out, text);
 	buffer_add(call->out, "\r\n", 2);

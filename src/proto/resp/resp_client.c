@@ -70,7 +70,7 @@ static void write_greeting(const struct resp_call *call)
 	resp_write_bulk(call->out, SLICE("role"));
 	resp_write_bulk(call->out, SLICE("master"));
 	resp_write_bulk(call->out, SLICE("modules"));
-	resp_write_head(call->out, '*', 0);
+	resp_write_length(call->out, '*', 0);
 }
 
 struct hello {
@@ -115,7 +115,7 @@ int resp_read_hello(struct fill *fill, const struct resp_spec *spec, const struc
 	struct buffer error = {0};
 	struct hello hello = {0};
 	bool valid = read_hello(&(struct resp_call){&any, args, n, {0}, &error}, &hello);
-	int status = resp_keep_words(fill, args, n);
+	int status = resp_store_words(fill, args, n);
 
 	(void)spec;
 	buffer_free(&error);
@@ -236,8 +236,7 @@ static bool read_tracking(const struct resp_call *call, unsigned *flags)
 			return false;
 		*flags |= tracking_options[option].flag;
 		i += tracking_options[option].value;
-		if (i >= call->count ||
-		    (tracking_options[option].number && !parse_u64(call->args[i], &id)))
+		if (i >= call->count || (tracking_options[option].number && !parse_u64(call->args[i], &id)))
 			return false;
 	}
 	return true;
@@ -314,7 +313,7 @@ static void client_trackinginfo(const struct resp_call *call)
 		shown += tracking_options[i].shown.len > 0 && (tracking & tracking_options[i].flag);
 	resp_call_map(call, 3);
 	resp_write_bulk(call->out, SLICE("flags"));
-	resp_write_head(call->out, call->session->protocol == 3 ? '~' : '*', shown);
+	resp_write_length(call->out, call->session->protocol == 3 ? '~' : '*', shown);
 	resp_write_bulk(call->out, tracking & TRACKING_ON ? SLICE("on") : SLICE("off"));
 	for (size_t i = 0; i < TRACKING_OPTION_COUNT; i++)
 		if (tracking_options[i].shown.len > 0 && (tracking & tracking_options[i].flag))
@@ -322,7 +321,7 @@ static void client_trackinginfo(const struct resp_call *call)
 	resp_write_bulk(call->out, SLICE("redirect"));
 	client_getredir(call);
 	resp_write_bulk(call->out, SLICE("prefixes"));
-	resp_write_head(call->out, '*', 0);
+	resp_write_length(call->out, '*', 0);
 }
 
 void resp_run_client(const struct resp_call *call)
@@ -345,4 +344,3 @@ void resp_run_client(const struct resp_call *call)
 
 	RESP_CALL_SUBCOMMAND(table);
 }
-

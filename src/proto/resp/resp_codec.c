@@ -16,36 +16,37 @@ static int read_fresh(struct resp_session *session, struct slice data, struct fi
 	if (!spec)
 		return fill->error.status;
 	resp_set_spec(fill, spec);
-	if (spec->take)
-		spec->take(session, fill);
+	if (spec->execute)
+		spec->execute(session, fill);
 	else if (session->multi)
 		return resp_multi_add(session, fill, spec, args, n);
-	if (fill->request->verb < 0 || (spec->take && !spec->run))
+	if (fill->request->reply_code < 0 || (spec->execute && !spec->run))
 		return 0;
 	status = resp_read_command(fill, spec, args, n);
 	if (status == 0 && spec->key != 0 && !spec->keys && data.data[0] == '*' &&
 	    !fill->request->permit.data)
-		resp_form_learn(&session->form, data, args, spec->key, fill->request);
+		resp_template_learn(&session->form, data, args, spec->key, fill->request);
 	return status;
 }
 
-__attribute__((noinline)) static enum codec_result
-parse_slow(struct resp_session *session, struct slice data, size_t *consumed, struct arena *arena,
-           struct request *request)
+__attribute__((noinline)) static enum codec_result parse_slow(struct resp_session *session,
+                                                              struct slice data, size_t *consumed,
+                                                              struct arena *arena,
+                                                              struct request *request)
 {
 	static const struct request_origin browser = {.foreign = true};
 	struct slice args[RESP_WORDS_MAX];
 	struct resp_command command = {.args = args, .capacity = RESP_WORDS_MAX};
 	struct fill fill;
 	enum resp_result result =
-	    resp_read(&session->reader, session->limits.request_max, data, arena, &command, consumed);
+	    resp_read(&session->reader, session->bounds.request_max, data, arena, &command, consumed);
 	int status = 0;
 
 	if (result == RESP_MORE)
 		return CODEC_MORE;
 	if (result == RESP_SKIPPED || (result == RESP_COMMAND && command.count == 0))
 		return CODEC_SKIPPED;
-	fill_begin(&fill, request, &session->limits, arena);
+	fill_begin(&fill, request, &session->bounds, arena);
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	request->origin = result == RESP_FOREIGN ? &browser : NULL;
 	request->close = result == RESP_BROKEN || result == RESP_FOREIGN;
@@ -54,10 +55,10 @@ parse_slow(struct resp_session *session, struct slice data, size_t *consumed, st
 	else if (result == RESP_TOO_LONG)
 		status = error_set(&fill.error, WEIR_ELONG,
 		                   "expected a command of at most %zu bytes, found a longer one",
-		                   session->limits.request_max);
+		                   session->bounds.request_max);
 	else
-		status = read_fresh(session, (struct slice){data.data, *consumed}, &fill, args,
-		                    command.count);
+		status =
+		    read_fresh(session, (struct slice){data.data, *consumed}, &fill, args, command.count);
 	if (status != 0) {
 		resp_refuse(&fill);
 		resp_multi_break(session);
@@ -70,8 +71,8 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 {
 	struct resp_session *session = state;
 
-	if (resp_form_match(&session->form, &session->reader, &session->limits, data, consumed,
-	                    request))
+	if (resp_template_match(&session->form, &session->reader, &session->bounds, data, consumed,
+	                        request))
 		return CODEC_REQUEST;
 	return parse_slow(session, data, consumed, arena, request);
 }
@@ -79,8 +80,8 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 static void write_status(const struct request *request, const struct reply *reply,
                          struct buffer *out)
 {
-	const char *code = reply->status == WEIR_EPERM             ? "NOPERM"
-	                   : reply->status != WEIR_EAUTH           ? "ERR"
+	const char *code = reply->status == WEIR_EPERM      ? "NOPERM"
+	                   : reply->status != WEIR_EAUTH    ? "ERR"
 	                   : request->kind == REQUEST_LOGIN ? "WRONGPASS"
 	                                                    : "NOAUTH";
 
@@ -111,7 +112,7 @@ static void reply_to(void *state, const struct request *request, const struct re
 static void reply_all(void *state, const struct request *request, const struct reply *answer,
                       struct buffer *out)
 {
-	resp_write_head(out, '*', request->item_count);
+	resp_write_length(out, '*', request->item_count);
 	for (size_t i = 0; i < request->item_count; i++)
 		reply_to(state, &request->items[i], &answer->items[i], request->name, out);
 }
@@ -122,14 +123,14 @@ static void reply_to(void *state, const struct request *request, const struct re
 	const struct resp_spec *spec;
 	size_t count;
 
-	if (request->verb < 0) {
-		if (request->verb == RESP_VERB_ERROR)
+	if (request->reply_code < 0) {
+		if (request->reply_code == RESP_REPLY_ERROR)
 			resp_write_error(out, "ERR", request->text);
 		else
 			buffer_add_slice(out, request->text);
 		return;
 	}
-	spec = &resp_specs(&count)[request->verb];
+	spec = &resp_specs(&count)[request->reply_code];
 	if (answer->status != 0 && request->kind != REQUEST_LOCAL &&
 	    !(request->kind == REQUEST_ADHOC && adhoc_is_decided(answer)))
 		write_status(request, answer, out);
@@ -149,10 +150,10 @@ static void reply(void *state, const struct request *request, const struct reply
 	reply_to(state, request, answer, request->name, out);
 }
 
-static void open_session(void *state, const struct codec_limits *limits, uint64_t id)
+static void open_session(void *state, const struct codec_bounds *bounds, uint64_t id)
 {
 	*(struct resp_session *)state =
-	    (struct resp_session){.limits = *limits, .id = id, .protocol = 2};
+	    (struct resp_session){.bounds = *bounds, .id = id, .protocol = 2};
 }
 
 static void close_session(void *state)

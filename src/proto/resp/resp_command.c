@@ -85,7 +85,7 @@ static int read_check(struct fill *fill, const struct resp_spec *spec, const str
 		return error_set(&fill->error, WEIR_ESYNTAX,
 		                 "expected pairs of attribute and value after %s, found %zu words",
 		                 spec->name.data, n - 1);
-	status = fill_attribute_room(fill, n / 2);
+	status = fill_reserve_attributes(fill, n / 2);
 	for (size_t i = 1; status == 0 && i < n; i += 2)
 		status = fill_attribute(fill, args[i], args[i + 1]);
 	return status;
@@ -146,10 +146,11 @@ static const struct resp_spec specs[] = {
 		.name = SLICE(text), .min = least, .max = most, .key = key_at, .kind = REQUEST_##what,     \
 		.op = REQUEST_##how, .class = REQUEST_##may, .read = reader, .write = writer,              \
 	}
-    DECIDE("CL.THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_cell, resp_write_cell),
+    DECIDE("CL.THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_cl_throttle,
+           resp_write_cl_throttle),
     DECIDE("WEIR.ACQUIRE", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, ACQUIRE, read_limit, write_seven),
     DECIDE("WEIR.CHECK", ASK, 3, RESP_ARGS_ANY, 0, RULES, ACQUIRE, read_check, write_nine),
-    DECIDE("THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_crab, resp_write_crab),
+    DECIDE("THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_throttle, resp_write_throttle),
     DECIDE("WEIR.PEEK", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, read_limit, write_seven),
     DECIDE("WEIR.REFUND", CHANGE, 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, read_limit, write_seven),
     DECIDE("WEIR.RESET", CHANGE, 3, 3, 2, LIMIT, RESET, read_limit, write_seven),
@@ -175,35 +176,35 @@ static const struct resp_spec specs[] = {
     KEY("PTTL", ASK, PEEK, pttl),
 #undef KEY
 #undef KEYS
-#define RUN(text, least, most, what, reply, ...)                                                         \
+#define RUN(text, least, most, what, reply, ...)                                                   \
 	{                                                                                              \
 		.name = SLICE(text), .min = least, .max = most, .kind = REQUEST_##what,                    \
 		.run = resp_run_##reply, __VA_ARGS__                                                       \
 	}
-#define TAKE(text, least, most, how)                                                               \
+#define EXECUTE(text, least, most, how)                                                            \
 	{                                                                                              \
 		.name = SLICE(text), .min = least, .max = most, .kind = REQUEST_LOCAL,                     \
-		.take = resp_take_##how,                                                                   \
+		.execute = resp_execute_##how,                                                             \
 	}
     RUN("PING", 1, 2, LOCAL, ping),
-    TAKE("MULTI", 1, 1, multi),
-    TAKE("EXEC", 1, 1, exec),
-    TAKE("DISCARD", 1, 1, discard),
-    TAKE("WATCH", 2, RESP_ARGS_ANY, watch),
+    EXECUTE("MULTI", 1, 1, multi),
+    EXECUTE("EXEC", 1, 1, exec),
+    EXECUTE("DISCARD", 1, 1, discard),
+    EXECUTE("WATCH", 2, RESP_ARGS_ANY, watch),
     RUN("UNWATCH", 1, 1, LOCAL, ok),
     RUN("ECHO", 2, 2, LOCAL, echo),
     RUN("HELLO", 1, RESP_ARGS_ANY, LOCAL, hello, .read = resp_read_hello),
-    RUN("AUTH", 2, 3, LOGIN, ok, .read = resp_read_auth, .take = resp_take_alone),
+    RUN("AUTH", 2, 3, LOGIN, ok, .read = resp_read_auth, .execute = resp_execute_outside_multi),
     RUN("SELECT", 2, 2, LOCAL, select),
     RUN("CLIENT", 2, RESP_ARGS_ANY, LOCAL, client),
     RUN("ACL", 2, RESP_ARGS_ANY, LOCAL, acl),
-    RUN("COMMAND", 1, RESP_ARGS_ANY, LOCAL, command, .take = resp_take_alone),
+    RUN("COMMAND", 1, RESP_ARGS_ANY, LOCAL, command, .execute = resp_execute_outside_multi),
     RUN("INFO", 1, RESP_ARGS_ANY, LOCAL, info),
     RUN("CONFIG", 2, RESP_ARGS_ANY, LOCAL, config),
-    RUN("RESET", 1, 1, LOGIN, reset, .take = resp_take_reset),
-    TAKE("QUIT", 1, RESP_ARGS_ANY, quit),
+    RUN("RESET", 1, 1, LOGIN, reset, .execute = resp_execute_reset),
+    EXECUTE("QUIT", 1, RESP_ARGS_ANY, quit),
 #undef RUN
-#undef TAKE
+#undef EXECUTE
 };
 
 #define SPEC_COUNT (sizeof specs / sizeof *specs)
@@ -237,7 +238,7 @@ static size_t reply_size(const struct resp_spec *spec, const struct slice *args,
 	return size;
 }
 
-int resp_keep_words(struct fill *fill, const struct slice *args, size_t n)
+int resp_store_words(struct fill *fill, const struct slice *args, size_t n)
 {
 	struct slice *copy = arena_array(fill->arena, n, sizeof *copy);
 
@@ -271,7 +272,7 @@ void resp_set_spec(struct fill *fill, const struct resp_spec *spec)
 	fill->request->kind = spec->kind;
 	fill->request->op = spec->op;
 	fill->request->class = spec->class;
-	fill->request->verb = (int)(spec - specs);
+	fill->request->reply_code = (int)(spec - specs);
 }
 
 int resp_read_command(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
@@ -280,7 +281,7 @@ int resp_read_command(struct fill *fill, const struct resp_spec *spec, const str
 	if (spec->read)
 		return spec->read(fill, spec, args, n);
 	fill->request->reply_size = reply_size(spec, args, n);
-	return resp_keep_words(fill, args, n);
+	return resp_store_words(fill, args, n);
 }
 
 void resp_refuse(struct fill *fill)
@@ -290,7 +291,7 @@ void resp_refuse(struct fill *fill)
 	fill->request->kind = REQUEST_LOCAL;
 	fill->request->class = REQUEST_FREE;
 	fill->request->status = (signed char)fill->error.status;
-	fill->request->verb = RESP_VERB_ERROR;
+	fill->request->reply_code = RESP_REPLY_ERROR;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }
 

@@ -26,7 +26,7 @@ static void write_lower(struct buffer *out, struct slice name)
 {
 	char *to;
 
-	resp_write_head(out, '$', name.len);
+	resp_write_length(out, '$', name.len);
 	to = buffer_reserve(out, name.len);
 	if (!to)
 		return;
@@ -39,10 +39,10 @@ static void write_lower(struct buffer *out, struct slice name)
 /* Name, arity, flags, and where the keys are: first, last, step. */
 static void write_spec(struct buffer *out, const struct resp_spec *spec)
 {
-	resp_write_head(out, '*', 6);
+	resp_write_length(out, '*', 6);
 	write_lower(out, spec->name);
 	resp_write_integer(out, spec->min == spec->max ? spec->min : -(int)spec->min);
-	buffer_add_text(out, spec->key == 0              ? "*1\r\n+fast\r\n"
+	buffer_add_text(out, spec->key == 0             ? "*1\r\n+fast\r\n"
 	                     : spec->op == REQUEST_PEEK ? "*2\r\n+readonly\r\n+fast\r\n"
 	                                                : "*2\r\n+write\r\n+fast\r\n");
 	resp_write_integer(out, spec->key);
@@ -56,12 +56,12 @@ static void command_info(const struct resp_call *call)
 	const struct resp_spec *specs = resp_specs(&count);
 
 	if (call->count <= 2) {
-		resp_write_head(call->out, '*', count);
+		resp_write_length(call->out, '*', count);
 		for (size_t i = 0; i < count; i++)
 			write_spec(call->out, &specs[i]);
 		return;
 	}
-	resp_write_head(call->out, '*', call->count - 2);
+	resp_write_length(call->out, '*', call->count - 2);
 	for (size_t i = 2; i < call->count; i++) {
 		const struct resp_spec *spec = resp_spec_find(call->args[i]);
 
@@ -85,7 +85,7 @@ static void command_list(const struct resp_call *call)
 	size_t count;
 	const struct resp_spec *specs = resp_specs(&count);
 
-	resp_write_head(call->out, '*', count);
+	resp_write_length(call->out, '*', count);
 	for (size_t i = 0; i < count; i++)
 		write_lower(call->out, specs[i].name);
 }

@@ -17,19 +17,19 @@ static void answer(struct fill *fill, int refused, struct slice text)
 	fill->request->kind = REQUEST_LOCAL;
 	fill->request->class = REQUEST_FREE;
 	fill->request->status = (signed char)refused;
-	fill->request->verb = RESP_VERB_TEXT;
+	fill->request->reply_code = RESP_REPLY_TEXT;
 	fill->request->text = text;
 }
 
 /* One loop alone adds to what its sessions keep. */
-static void count_kept(const struct resp_session *session, size_t before, size_t after)
+static void count_queue_bytes(const struct resp_session *session, size_t before, size_t after)
 {
-	_Atomic uint64_t *kept = session->limits.kept;
+	_Atomic uint64_t *total = session->bounds.session_bytes;
 
-	if (kept)
-		atomic_store_explicit(
-		    kept, atomic_load_explicit(kept, memory_order_relaxed) + after - before,
-		    memory_order_relaxed);
+	if (total)
+		atomic_store_explicit(total,
+		                      atomic_load_explicit(total, memory_order_relaxed) + after - before,
+		                      memory_order_relaxed);
 }
 
 size_t resp_multi_requests(const struct resp_session *session)
@@ -44,7 +44,7 @@ void resp_multi_break(struct resp_session *session)
 	if (!multi)
 		return;
 	multi->broken = true;
-	count_kept(session, multi->words.capacity, 0);
+	count_queue_bytes(session, multi->words.capacity, 0);
 	buffer_free(&multi->words);
 }
 
@@ -75,14 +75,14 @@ int resp_multi_add(struct resp_session *session, struct fill *fill, const struct
 		return 0;
 	multi->commands++;
 	multi->requests += spec->keys ? n - spec->key : 1;
-	if (multi->requests > session->limits.batch_max)
+	if (multi->requests > session->bounds.batch_max)
 		return error_set(&fill->error, WEIR_ELONG,
 		                 "expected a transaction of at most %zu commands and keys, found more",
-		                 session->limits.batch_max);
+		                 session->bounds.batch_max);
 	buffer_add(&multi->words, &count, sizeof count);
 	for (size_t i = 0; i < n; i++)
 		add_word(&multi->words, args[i]);
-	count_kept(session, before, multi->words.capacity);
+	count_queue_bytes(session, before, multi->words.capacity);
 	if (multi->words.failed)
 		return error_set(&fill->error, WEIR_ELONG,
 		                 "expected a transaction of at most %zu bytes, found more",
@@ -127,7 +127,7 @@ static int read_items(const struct resp_multi *multi, struct fill *fill)
 		struct fill item;
 		size_t n;
 
-		fill_begin(&item, &items[i], fill->limits, fill->arena);
+		fill_begin(&item, &items[i], fill->bounds, fill->arena);
 		at = take_words(at, args, &n);
 		resp_read_words(&item, args, n);
 		items[i].wait_ns = WEIR_ZERO;
@@ -140,7 +140,7 @@ static int read_items(const struct resp_multi *multi, struct fill *fill)
 	return 0;
 }
 
-void resp_take_multi(struct resp_session *session, struct fill *fill)
+void resp_execute_multi(struct resp_session *session, struct fill *fill)
 {
 	if (session->multi) {
 		answer(fill, WEIR_EINVAL, SLICE("-ERR MULTI calls can not be nested\r\n"));
@@ -151,12 +151,12 @@ void resp_take_multi(struct resp_session *session, struct fill *fill)
 		answer(fill, WEIR_ENOMEM, SLICE("-ERR out of memory\r\n"));
 		return;
 	}
-	session->multi->words.max = 2 * session->limits.request_max;
+	session->multi->words.max = 2 * session->bounds.request_max;
 	session->form.head = 0; /* what is like the command before it is queued, too */
 	answer(fill, 0, SLICE("+OK\r\n"));
 }
 
-void resp_take_exec(struct resp_session *session, struct fill *fill)
+void resp_execute_exec(struct resp_session *session, struct fill *fill)
 {
 	if (!session->multi)
 		answer(fill, WEIR_EINVAL, SLICE("-ERR EXEC without MULTI\r\n"));
@@ -168,7 +168,7 @@ void resp_take_exec(struct resp_session *session, struct fill *fill)
 	resp_multi_end(session);
 }
 
-void resp_take_discard(struct resp_session *session, struct fill *fill)
+void resp_execute_discard(struct resp_session *session, struct fill *fill)
 {
 	if (session->multi)
 		answer(fill, 0, SLICE("+OK\r\n"));
@@ -177,7 +177,7 @@ void resp_take_discard(struct resp_session *session, struct fill *fill)
 	resp_multi_end(session);
 }
 
-void resp_take_watch(struct resp_session *session, struct fill *fill)
+void resp_execute_watch(struct resp_session *session, struct fill *fill)
 {
 	if (session->multi)
 		answer(fill, WEIR_EINVAL, SLICE("-ERR WATCH inside MULTI is not allowed\r\n"));
@@ -185,20 +185,20 @@ void resp_take_watch(struct resp_session *session, struct fill *fill)
 		answer(fill, 0, SLICE("+OK\r\n"));
 }
 
-void resp_take_reset(struct resp_session *session, struct fill *fill)
+void resp_execute_reset(struct resp_session *session, struct fill *fill)
 {
 	(void)fill;
 	resp_multi_end(session);
 }
 
-void resp_take_quit(struct resp_session *session, struct fill *fill)
+void resp_execute_quit(struct resp_session *session, struct fill *fill)
 {
 	resp_multi_end(session);
 	fill->request->close = true;
 	answer(fill, 0, SLICE("+OK\r\n"));
 }
 
-void resp_take_alone(struct resp_session *session, struct fill *fill)
+void resp_execute_outside_multi(struct resp_session *session, struct fill *fill)
 {
 	if (!session->multi)
 		return;

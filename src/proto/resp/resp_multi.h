@@ -26,13 +26,13 @@ void resp_multi_break(struct resp_session *session);
 void resp_multi_end(struct resp_session *session);
 
 /* The commands that act at once, even in a transaction. */
-void resp_take_multi(struct resp_session *session, struct fill *fill);
-void resp_take_exec(struct resp_session *session, struct fill *fill);
-void resp_take_discard(struct resp_session *session, struct fill *fill);
-void resp_take_watch(struct resp_session *session, struct fill *fill);
-void resp_take_reset(struct resp_session *session, struct fill *fill);
-void resp_take_quit(struct resp_session *session, struct fill *fill);
+void resp_execute_multi(struct resp_session *session, struct fill *fill);
+void resp_execute_exec(struct resp_session *session, struct fill *fill);
+void resp_execute_discard(struct resp_session *session, struct fill *fill);
+void resp_execute_watch(struct resp_session *session, struct fill *fill);
+void resp_execute_reset(struct resp_session *session, struct fill *fill);
+void resp_execute_quit(struct resp_session *session, struct fill *fill);
 /** Takes a command with a large reply: a transaction refuses it. */
-void resp_take_alone(struct resp_session *session, struct fill *fill);
+void resp_execute_outside_multi(struct resp_session *session, struct fill *fill);
 
 #endif

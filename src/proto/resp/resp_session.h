@@ -15,16 +15,16 @@
 #include "proto/codec.h"
 #include "proto/fill.h"
 #include "proto/resp/resp.h"
-#include "proto/resp/resp_form.h"
+#include "proto/resp/resp_template.h"
 
 #define RESP_NAME_MAX 64
 
 struct resp_multi;
 
 struct resp_session {
-	struct codec_limits limits;
+	struct codec_bounds bounds;
 	struct resp_reader reader;
-	struct resp_form form;
+	struct resp_template form;
 	uint64_t id;
 	int protocol;             /* 2 or 3 */
 	unsigned tracking;        /* as CLIENT TRACKING was told, see resp_client.c */
@@ -33,10 +33,10 @@ struct resp_session {
 	size_t name_len;
 };
 
-/* request.verb where it is no entry of the table. */
+/* request.reply_code where it is no entry of the table. */
 enum {
-	RESP_VERB_ERROR = -1, /* `text` in words */
-	RESP_VERB_TEXT = -2,  /* `text` as it stands */
+	RESP_REPLY_ERROR = -1, /* `text` in words */
+	RESP_REPLY_TEXT = -2,  /* `text` as it stands */
 };
 
 /* Words of a command: DEL and EXISTS have the most. */
@@ -63,7 +63,7 @@ struct resp_spec {
 	 * NULL: in a transaction the command is queued. Else this is done at once when it
 	 * is read, in a transaction or not; it may make fill->request another answer.
 	 */
-	void (*take)(struct resp_session *session, struct fill *fill);
+	void (*execute)(struct resp_session *session, struct fill *fill);
 };
 
 /** All commands; `n` receives how many. */
@@ -84,22 +84,22 @@ void resp_refuse(struct fill *fill);
 void resp_read_words(struct fill *fill, const struct slice *args, size_t n);
 
 /** Keeps the words for the reply, which `run` gives. 0 or ENOMEM. */
-int resp_keep_words(struct fill *fill, const struct slice *args, size_t n);
+int resp_store_words(struct fill *fill, const struct slice *args, size_t n);
 
 int resp_read_auth(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                    size_t n);
 int resp_read_hello(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                     size_t n);
-int resp_read_cell(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                   size_t n);
-int resp_read_crab(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                   size_t n);
+int resp_read_cl_throttle(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                          size_t n);
+int resp_read_throttle(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+                       size_t n);
 int resp_read_key(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                   size_t n);
 int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                    size_t n);
-void resp_write_cell(const struct reply *reply, struct buffer *out);
-void resp_write_crab(const struct reply *reply, struct buffer *out);
+void resp_write_cl_throttle(const struct reply *reply, struct buffer *out);
+void resp_write_throttle(const struct reply *reply, struct buffer *out);
 void resp_write_ttl(const struct reply *reply, struct buffer *out);
 void resp_write_pttl(const struct reply *reply, struct buffer *out);
 

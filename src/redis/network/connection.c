@@ -221,7 +221,7 @@ int connection_in(struct connection *connection, struct slice bytes)
 
 	if (!connection->tls || connection->has_failed)
 		return read_plain(connection, bytes);
-	status = tls_in(connection->tls, bytes, &connection->plain, &connection->wire);
+	status = tls_decrypt(connection->tls, bytes, &connection->plain, &connection->wire);
 	if (status == WEIR_OK)
 		status =
 		    read_plain(connection, (struct slice){connection->plain.data, connection->plain.len});
@@ -294,7 +294,7 @@ struct slice connection_out(struct connection *connection)
 	if (connection->out.len > 0 && tls_is_ready(connection->tls) && !connection->has_failed) {
 		struct slice plain = {connection->out.data, connection->out.len};
 
-		if (tls_write(connection->tls, plain, &connection->wire) != WEIR_OK)
+		if (tls_encrypt(connection->tls, plain, &connection->wire) != WEIR_OK)
 			fail(connection, "%s", tls_error(connection->tls));
 		connection->out.len = 0;
 	}

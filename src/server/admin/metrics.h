@@ -61,7 +61,7 @@ struct metrics_loop {
 	_Atomic uint64_t pending_answers; /* answers, now */
 	_Atomic uint64_t cancelled; /* of those held: the client left */
 	_Atomic uint64_t continued; /* batches, once for each turn that they went on in */
-	_Atomic uint64_t transaction_bytes; /* bytes, now: of codec_limits.kept */
+	_Atomic uint64_t transaction_bytes; /* bytes, now: of codec_bounds.session_bytes */
 };
 
 #define METRICS_FAILURE_COUNT 3 /* enum rules_failure */

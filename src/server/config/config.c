@@ -129,7 +129,7 @@ static int open_tls(struct server_config *config, const struct server_config *be
 	int status = server_config_tls(config->rules, &config->tls, error);
 
 	if (status == WEIR_OK && !config->tls && before)
-		config->tls = tls_context_take(before->tls);
+		config->tls = tls_context_retain(before->tls);
 	return status;
 }
 

@@ -424,8 +424,8 @@ int intake_open(struct worker *worker)
 	struct intake *intake = &worker->intake;
 
 	intake->limits = worker->shared->limits;
-	intake->limits.carried = &worker->decider.carried;
-	intake->limits.kept = &worker->decider.metrics->transaction_bytes;
+	intake->limits.forwarded_attributes = &worker->decider.carried;
+	intake->limits.session_bytes = &worker->decider.metrics->transaction_bytes;
 	intake->parsing = &intake->parsed;
 	intake->works = calloc(INTAKE_BATCH, sizeof *intake->works);
 	return intake->works ? WEIR_OK : WEIR_ENOMEM;

@@ -18,12 +18,12 @@ static int on_read(const struct net_filter *filter, void *state, struct slice by
 		status = tls_accept(&conn->tls, server_config_newest(*of->config)->tls, &of->recent);
 	if (status != WEIR_OK)
 		return status;
-	status = tls_in(conn->tls, bytes, in, wire);
+	status = tls_decrypt(conn->tls, bytes, in, wire);
 	if (status != WEIR_OK)
 		return status;
 	return tls_has_ended(conn->tls)   ? NET_FILTER_END
 	       : !tls_is_ready(conn->tls) ? NET_FILTER_HANDSHAKE
-	       : tls_has_part(conn->tls)  ? NET_FILTER_PARTIAL
+	       : tls_has_partial(conn->tls)  ? NET_FILTER_PARTIAL
 	                                  : NET_FILTER_READY;
 }
 
@@ -34,9 +34,9 @@ static void on_write(const struct net_filter *filter, void *state, struct slice 
 
 	(void)filter;
 	if (bytes.len > 0)
-		tls_write(conn->tls, bytes, wire);
+		tls_encrypt(conn->tls, bytes, wire);
 	else
-		tls_end(conn->tls, wire);
+		tls_send_end(conn->tls, wire);
 }
 
 static void on_close(const struct net_filter *filter, void *state)

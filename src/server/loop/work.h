@@ -80,9 +80,9 @@ struct work {
 		size_t end;          /* when it is decided: of its answer in pending.out */
 	};
 	union {
-		struct request_head head;
+		struct request_core head;
 		struct {
-			REQUEST_HEAD;
+			REQUEST_CORE;
 		};
 	};
 	struct plan plan;

@@ -19,7 +19,7 @@ struct intake {
 	struct request parsed;   /* what the first requests of a batch are parsed into */
 	struct request *parsing; /* that, or one in the arena since that is a work's whole; or NULL */
 	uint64_t opened;         /* connections so far */
-	struct codec_limits limits; /* sessions hold on to it */
+	struct codec_bounds limits; /* sessions hold on to it */
 };
 
 struct worker {

@@ -446,8 +446,8 @@ static const struct {
     [REQUEST_KEY] = {adhoc_key_prepare, adhoc_key_finish},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
     [REQUEST_BROWSE] = {prepare_rules, finish_browse},
-    [REQUEST_EACH] = {per_rule_prepare, per_rule_finish},
-    [REQUEST_COMPLETE] = {per_rule_prepare_complete, per_rule_finish_complete},
+    [REQUEST_EACH_LIMIT] = {per_rule_prepare, per_rule_finish},
+    [REQUEST_BROWSE_ALL] = {per_rule_prepare_complete, per_rule_finish_complete},
     [REQUEST_VALUE] = {per_rule_prepare_value, per_rule_finish_value},
     [REQUEST_ALIVE] = {per_rule_prepare_alive, per_rule_finish_alive},
     [REQUEST_LOGIN] = {client_login_prepare, finish_nothing},
@@ -483,7 +483,7 @@ static void prepare(struct decider *decider, struct work *work, const struct req
 		work->plan.sender = users_number(decider->config->users, decider->user);
 	else
 		work->plan.sender = 0;
-	if (work->status == WEIR_OK && !work->whole && !(1u << work->kind & REQUEST_HEAD_KINDS))
+	if (work->status == WEIR_OK && !work->whole && !(1u << work->kind & REQUEST_CORE_KINDS))
 		work->whole = r;
 }
 

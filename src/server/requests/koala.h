@@ -6,11 +6,11 @@
 
 /** The result that a decided REQUEST_BROWSE is answered by, which counts for its rules. */
 void koala_answer_browse(struct decider *decider, const struct plan *plan, struct reply *reply);
-/** Of a decided REQUEST_EACH: 0 or ESTORE, a store could not be asked, and its limit fails closed.
+/** Of a decided REQUEST_EACH_LIMIT: 0 or ESTORE, a store could not be asked, and its limit fails closed.
  */
 int koala_check_each(const struct plan *plan);
 /**
- * Answers a decided REQUEST_COMPLETE with the results of the rules that refused it, or with the
+ * Answers a decided REQUEST_BROWSE_ALL with the results of the rules that refused it, or with the
  * result for no refusal. 0 or ENOMEM.
  */
 int koala_answer_complete(struct decider *decider, const struct plan *plan, struct reply *reply);

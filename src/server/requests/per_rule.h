@@ -4,7 +4,7 @@
 
 #include "server/requests/decider.h"
 
-/* As in handle.c, of REQUEST_EACH, REQUEST_COMPLETE, REQUEST_VALUE and REQUEST_ALIVE. */
+/* As in handle.c, of REQUEST_EACH_LIMIT, REQUEST_BROWSE_ALL, REQUEST_VALUE and REQUEST_ALIVE. */
 void per_rule_prepare(struct decider *decider, struct work *work, const struct request *r);
 void per_rule_finish(struct decider *decider, struct work *work, struct reply *reply);
 void per_rule_prepare_complete(struct decider *decider, struct work *work, const struct request *r);

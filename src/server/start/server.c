@@ -68,7 +68,7 @@ static int open_server(struct server *server, struct weir_error *error)
 	if (overrides_open(&shared->overrides, shared->log) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "out of descriptors");
 	forced_keys_open(&shared->forced, &shared->overrides);
-	shared->limits = CODEC_LIMITS_DEFAULT;
+	shared->limits = CODEC_BOUNDS_DEFAULT;
 	shared->threads = server->plan.threads;
 	reload_apply_connections(server);
 	shared->metrics = metrics_open(server->plan.threads);

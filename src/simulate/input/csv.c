@@ -80,7 +80,7 @@ int format_csv(const struct columns *columns, struct slice line, struct record *
 			return format_expected(error, line, at, "no more columns than the first line has");
 		status = take_value(line, &at, &value, error);
 		if (status == WEIR_OK && !(columns->targets[i] == TARGET_COST && value.len == 0))
-			status = format_take(record, columns->targets[i], value, line, error);
+			status = format_store_value(record, columns->targets[i], value, line, error);
 		if (status != WEIR_OK)
 			return status;
 		if (at == end)

@@ -13,7 +13,7 @@ static const struct slice names[ENDING_FIELDS] = {
     [ENDING_STATUS] = SLICE("status"),
 };
 
-void endings_ask(struct endings *endings, struct fields *fields)
+void endings_add_fields(struct endings *endings, struct fields *fields)
 {
 	for (size_t i = 0; i < ENDING_FIELDS; i++) {
 		size_t *at = &endings->fields[i];
@@ -41,8 +41,7 @@ static bool read_units(struct slice text, uint64_t unit_ns, uint64_t *out_ns)
 {
 	double units;
 
-	if (!parse_decimal(text, &units) ||
-	    units > (double)ENDING_LATENCY_MAX_NS / (double)unit_ns)
+	if (!parse_decimal(text, &units) || units > (double)ENDING_LATENCY_MAX_NS / (double)unit_ns)
 		return false;
 	*out_ns = (uint64_t)(units * (double)unit_ns + 0.5);
 	return true;
@@ -55,7 +54,7 @@ static bool read_duration(struct slice text, uint64_t *out_ns)
 		struct slice name;
 		uint64_t ns;
 	} units[] = {
-	    {SLICE("ns"), 1},       {SLICE("us"), 1000},          {SLICE("ms"), NS_PER_MS},
+	    {SLICE("ns"), 1},       {SLICE("us"), 1000},         {SLICE("ms"), NS_PER_MS},
 	    {SLICE("s"), NS_PER_S}, {SLICE("m"), 60 * NS_PER_S}, {SLICE("h"), 3600 * NS_PER_S},
 	};
 

@@ -37,7 +37,7 @@ struct endings {
 };
 
 /** Asks for these fields, which stand behind all others but those that are asked for already. */
-void endings_ask(struct endings *endings, struct fields *fields);
+void endings_add_fields(struct endings *endings, struct fields *fields);
 
 /** Fills what *record says about its end, and makes its time that of its beginning. */
 void endings_read(struct endings *endings, struct record *record);

@@ -9,9 +9,18 @@
 #define TIME_ABSENT UINT64_MAX
 #define FOUND_MAX   40
 
-static const char *const combined_columns[] = {
-    "ip",      "user",       "time",         "method",                 "path", "status", "bytes",
-    "referer", "user_agent", "request_time", "upstream_response_time", NULL};
+static const char *const combined_columns[] = {"ip",
+                                               "user",
+                                               "time",
+                                               "method",
+                                               "path",
+                                               "status",
+                                               "bytes",
+                                               "referer",
+                                               "user_agent",
+                                               "request_time",
+                                               "upstream_response_time",
+                                               NULL};
 
 static const struct format formats[] = {
     {"combined", combined_columns, NULL, format_combined},
@@ -83,8 +92,8 @@ int format_expected(struct weir_error *error, struct slice line, const char *at,
 	                    what, found);
 }
 
-int format_take(struct record *record, int target, struct slice value, struct slice line,
-                struct weir_error *error)
+int format_store_value(struct record *record, int target, struct slice value, struct slice line,
+                       struct weir_error *error)
 {
 	switch (target) {
 	case TARGET_NONE:

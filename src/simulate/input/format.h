@@ -83,8 +83,8 @@ void format_columns(const struct format *format, const struct fields *fields,
 int format_expected(struct weir_error *error, struct slice line, const char *at, const char *what);
 
 /** Takes a value for `target`; `column` counts from 1. */
-int format_take(struct record *record, int target, struct slice value, struct slice line,
-                struct weir_error *error);
+int format_store_value(struct record *record, int target, struct slice value, struct slice line,
+                       struct weir_error *error);
 
 /** Forgets an earlier line. */
 void format_begin(const struct columns *columns, struct record *record);

@@ -52,7 +52,7 @@ int format_jsonl(const struct columns *columns, struct slice line, struct record
 
 		if (!read_value(&json, &value))
 			break;
-		status = value.data ? format_take(record, target, value, line, error) : WEIR_OK;
+		status = value.data ? format_store_value(record, target, value, line, error) : WEIR_OK;
 		if (status != WEIR_OK)
 			return status;
 	}

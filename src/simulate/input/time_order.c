@@ -13,12 +13,13 @@
 /* The ring's unit of size: a gap at its end has room for its own description. */
 #define UNIT ((size_t)64)
 
-_Static_assert(sizeof(struct held) <= UNIT && ORDER_BYTES % UNIT == 0, "a gap can be described");
+_Static_assert(sizeof(struct ordered_record) <= UNIT && ORDER_BYTES % UNIT == 0,
+               "a gap can be described");
 
 /* In the window: beside its request, so that sorting touches nothing else. */
 struct entry {
 	uint64_t time_ns;
-	struct held *held;
+	struct ordered_record *held;
 };
 
 /*
@@ -51,23 +52,23 @@ void order_close(struct order *order)
 	free(order);
 }
 
-static struct held *at(struct order *order, uint64_t position)
+static struct ordered_record *at(struct order *order, uint64_t position)
 {
-	return (struct held *)(order->ring + position % ORDER_BYTES);
+	return (struct ordered_record *)(order->ring + position % ORDER_BYTES);
 }
 
 /* `size` bytes in one piece, or NULL. */
-static struct held *allocate(struct order *order, size_t size)
+static struct ordered_record *allocate(struct order *order, size_t size)
 {
 	size_t left = ORDER_BYTES - order->head % ORDER_BYTES, gap = left < size ? left : 0;
-	struct held *held;
+	struct ordered_record *held;
 
 	if (order->head - order->tail + gap + size > ORDER_BYTES)
 		return NULL;
 	if (gap > 0) {
 		held = at(order, order->head);
 		held->size = (uint32_t)gap;
-		held->state = HELD_GAP;
+		held->state = ORDERED_GAP;
 		order->head += gap;
 	}
 	held = at(order, order->head);
@@ -76,7 +77,7 @@ static struct held *allocate(struct order *order, size_t size)
 	return held;
 }
 
-static void insert(struct order *order, struct held *held)
+static void insert(struct order *order, struct ordered_record *held)
 {
 	struct entry *entries = order->entries + order->first;
 	size_t place = order->count;
@@ -97,7 +98,7 @@ static void insert(struct order *order, struct held *held)
 bool order_add(struct order *order, const struct record *record, size_t value_count)
 {
 	size_t text = 0, size;
-	struct held *held;
+	struct ordered_record *held;
 	char *copy;
 
 	for (size_t i = 0; i < value_count; i++)
@@ -114,7 +115,7 @@ bool order_add(struct order *order, const struct record *record, size_t value_co
 	held->latency_ns = record->latency_ns;
 	held->end_ns = record->end_ns;
 	held->output = NULL;
-	held->state = HELD_WAITING;
+	held->state = ORDERED_WAITING;
 	held->value_count = (uint16_t)value_count;
 	copy = (char *)&held->values[value_count];
 	for (size_t i = 0; i < value_count; i++) {
@@ -129,17 +130,17 @@ bool order_add(struct order *order, const struct record *record, size_t value_co
 	return true;
 }
 
-static struct held *leave(struct order *order, struct held *held)
+static struct ordered_record *leave(struct order *order, struct ordered_record *held)
 {
 	order->latest_ns = u64_max(order->latest_ns, held->time_ns);
 	held->time_ns = order->latest_ns;
-	held->state = HELD_LEFT;
+	held->state = ORDERED_LEFT;
 	return held;
 }
 
-struct held *order_next(struct order *order, bool ended)
+struct ordered_record *order_next(struct order *order, bool ended)
 {
-	struct held *held;
+	struct ordered_record *held;
 
 	if (order->count == 0 || (order->count < ORDER_WINDOW && !ended))
 		return NULL;
@@ -151,10 +152,10 @@ struct held *order_next(struct order *order, bool ended)
 	return leave(order, held);
 }
 
-struct held *order_force(struct order *order)
+struct ordered_record *order_evict_oldest(struct order *order)
 {
 	struct entry *entry = order->entries + order->first;
-	struct held *held = at(order, order->tail);
+	struct ordered_record *held = at(order, order->tail);
 
 	for (; entry->held != held; entry++)
 		;
@@ -167,20 +168,20 @@ struct held *order_force(struct order *order)
 	return leave(order, held);
 }
 
-void order_done(struct held *held)
+void order_done(struct ordered_record *held)
 {
-	held->state = HELD_DONE;
+	held->state = ORDERED_DONE;
 }
 
-struct held *order_release(struct order *order)
+struct ordered_record *order_release(struct order *order)
 {
 	while (order->tail < order->head) {
-		struct held *held = at(order, order->tail);
+		struct ordered_record *held = at(order, order->tail);
 
-		if (held->state < HELD_DONE)
+		if (held->state < ORDERED_DONE)
 			return NULL;
 		order->tail += held->size;
-		if (held->state == HELD_DONE)
+		if (held->state == ORDERED_DONE)
 			return held;
 	}
 	return NULL;

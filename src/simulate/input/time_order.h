@@ -20,14 +20,14 @@
 #define ORDER_BYTES  ((size_t)8 << 20)
 
 /* A request that has been read. What is not told here is as in struct record. */
-struct held {
+struct ordered_record {
 	uint64_t number;  /* in the log, from 0 */
 	uint64_t time_ns; /* at which it counts */
 	uint64_t cost;
 	char *output; /* the user's */
 	uint32_t output_len;
 	uint32_t size; /* of this and its values, or of a gap at the end of the ring */
-	enum { HELD_WAITING, HELD_LEFT, HELD_DONE, HELD_GAP } state;
+	enum { ORDERED_WAITING, ORDERED_LEFT, ORDERED_DONE, ORDERED_GAP } state;
 	uint16_t value_count;
 	uint8_t outcome;
 	uint64_t latency_ns, end_ns;
@@ -49,16 +49,16 @@ void order_close(struct order *order);
 bool order_add(struct order *order, const struct record *record, size_t value_count);
 
 /** The next request, or NULL: more must be added first. With `ended`: until there is none. */
-struct held *order_next(struct order *order, bool ended);
+struct ordered_record *order_next(struct order *order, bool ended);
 
 /** Forces out the oldest: for when there is no room although every request that left is done. */
-struct held *order_force(struct order *order);
+struct ordered_record *order_evict_oldest(struct order *order);
 
 /** A request that has left needs its memory no more. */
-void order_done(struct held *held);
+void order_done(struct ordered_record *held);
 
 /** The next that is done, in the order of the log, or NULL. Its memory is good until order_add. */
-struct held *order_release(struct order *order);
+struct ordered_record *order_release(struct order *order);
 
 const struct order_stats *order_stats(const struct order *order);
 

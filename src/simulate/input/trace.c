@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "simulate/input/ending.h"
 
-int trace_take(struct trace *trace, int fd, const struct format *format,
-               const struct fields *fields, FILE *reports, struct weir_error *error)
+int trace_open_descriptor(struct trace *trace, int fd, const struct format *format,
+                          const struct fields *fields, FILE *reports, struct weir_error *error)
 {
 	const char *path = trace->path;
 	struct stat file;
@@ -36,7 +36,7 @@ int trace_open(struct trace *trace, const char *path, const struct format *forma
 	int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
 
 	trace->path = path;
-	return trace_take(trace, fd, format, fields, reports, error);
+	return trace_open_descriptor(trace, fd, format, fields, reports, error);
 }
 
 void trace_close(struct trace *trace)
@@ -96,7 +96,7 @@ static int begin(struct trace *trace, struct slice line, bool *is_header, struct
 }
 
 /* Parsers write into their lines, so they are given a copy. */
-bool trace_tells_latency(struct trace *trace)
+bool trace_has_latency(struct trace *trace)
 {
 	struct slice text = lines_peek(&trace->lines);
 	struct fields fields = {0};
@@ -106,7 +106,7 @@ bool trace_tells_latency(struct trace *trace)
 	struct weir_error ignored;
 	bool tells = false;
 
-	endings_ask(&endings, &fields);
+	endings_add_fields(&endings, &fields);
 	if (record && lines_copy(&peek.lines, text) == WEIR_OK)
 		while (!tells && trace_next(&peek, record, &ignored) == 1)
 			tells = endings_has_latency(&endings, record);

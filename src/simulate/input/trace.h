@@ -38,12 +38,12 @@ int trace_open(struct trace *trace, const char *path, const struct format *forma
 /**
  * The same, of what is open: takes over `fd`, also where it fails. The caller has set trace->path.
  */
-int trace_take(struct trace *trace, int fd, const struct format *format,
-               const struct fields *fields, FILE *reports, struct weir_error *error);
+int trace_open_descriptor(struct trace *trace, int fd, const struct format *format,
+                          const struct fields *fields, FILE *reports, struct weir_error *error);
 void trace_close(struct trace *trace);
 
 /** Whether one of its first requests says how long it took. Before the first trace_next. */
-bool trace_tells_latency(struct trace *trace);
+bool trace_has_latency(struct trace *trace);
 
 /**
  * A struct source's `next`. 1: *record is the next request, its values good until the next call; 0:

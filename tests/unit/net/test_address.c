@@ -137,7 +137,7 @@ static void the_file_of_a_dead_server_is_replaced_and_no_other(void **state)
 	fd = open(path, O_CREAT | O_WRONLY, 0600);
 	close(fd);
 	assert_int_equal(net_address_listen(&fresh, &fd, 1, &error), WEIR_EIO);
-	assert_non_null(strstr(error.message, "no socket"));
+	assert_non_null(strstr(error.message, "not a socket"));
 	assert_int_equal(unlink(path), 0);
 	fresh = socket_at(path, "missing/socket");
 	assert_int_equal(net_address_listen(&fresh, &fd, 1, &error), WEIR_EIO);

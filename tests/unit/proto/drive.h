@@ -30,11 +30,11 @@ struct drive {
 };
 
 static inline void drive_open(struct drive *drive, const struct codec *codec,
-                              const struct codec_limits *limits, const struct reply *reply)
+                              const struct codec_bounds *bounds, const struct reply *reply)
 {
 	*drive =
 	    (struct drive){.codec = codec, .session = malloc(codec->session_size), .reply = *reply};
-	codec->open(drive->session, limits, 7);
+	codec->open(drive->session, bounds, 7);
 }
 
 static inline void drive_log(struct buffer *log, const struct request *request)
@@ -234,21 +234,21 @@ static inline void assert_same(const struct buffer *found, const struct buffer *
  * requests and the replies are the same each time, and as expected where that
  * is not NULL. Returns whether the connection was to be closed.
  */
-static inline bool drive_all(const struct codec *codec, const struct codec_limits *limits,
+static inline bool drive_all(const struct codec *codec, const struct codec_bounds *bounds,
                              const struct reply *reply, struct slice bytes, const char *requests,
                              const char *out)
 {
 	struct drive whole;
 	bool closed;
 
-	drive_open(&whole, codec, limits, reply);
+	drive_open(&whole, codec, bounds, reply);
 	drive_feed(&whole, bytes);
 	assert_bytes(&whole.out, out, bytes.data);
 	assert_bytes(&whole.requests, requests, bytes.data);
 	for (size_t cut = 0; cut < bytes.len && bytes.len < 4096; cut++) {
 		struct drive split;
 
-		drive_open(&split, codec, limits, reply);
+		drive_open(&split, codec, bounds, reply);
 		if (cut == 0) {
 			for (size_t i = 0; i < bytes.len; i++)
 				drive_feed(&split, (struct slice){bytes.data + i, 1});

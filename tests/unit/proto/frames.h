@@ -221,7 +221,7 @@ static inline const char *peer_answer(struct peer *peer, struct drive_taken *tak
 }
 
 /* A connection on which the settings have been exchanged. NULL: none are sent. */
-static inline void peer_open(struct peer *peer, const struct codec_limits *limits,
+static inline void peer_open(struct peer *peer, const struct codec_bounds *bounds,
                              const struct slice *settings)
 {
 	static const struct reply passed = {
@@ -229,7 +229,7 @@ static inline void peer_open(struct peer *peer, const struct codec_limits *limit
 
 	*peer = (struct peer){0};
 	assert_int_equal(nghttp2_hd_inflate_new(&peer->inflater), 0);
-	drive_open(&peer->drive, &http_codec, limits, &passed);
+	drive_open(&peer->drive, &http_codec, bounds, &passed);
 	buffer_add_slice(&peer->sent, HTTP2_PREFACE);
 	if (settings) {
 		frame(&peer->sent, NGHTTP2_SETTINGS, 0, 0, *settings);

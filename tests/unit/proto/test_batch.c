@@ -18,18 +18,18 @@ static const struct reply reply = {
 
 static void exchange(const char *body, const char *requests, const char *status, const char *out)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	char bytes[1024], expected[1024];
 
-	limits.batch_max = 4;
-	limits.key_max = 8;
+	bounds.batch_max = 4;
+	bounds.key_max = 8;
 	snprintf(bytes, sizeof bytes,
 	         "POST /v1/batch HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n%s", strlen(body),
 	         body);
 	snprintf(expected, sizeof expected,
-	         "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", status,
-	         strlen(out), out);
-	assert_false(drive_all(&http_codec, &limits, &reply, slice_of(bytes), requests, expected));
+	         "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+	         status, strlen(out), out);
+	assert_false(drive_all(&http_codec, &bounds, &reply, slice_of(bytes), requests, expected));
 }
 
 static void a_batch_is_its_requests_and_their_answers_in_order(void **state)
@@ -77,7 +77,8 @@ static void a_bad_element_is_an_error_in_its_place_alone(void **state)
 		snprintf(body, sizeof body, "[{\"limit\":\"l\",\"key\":1},%s,{\"limit\":\"l\",\"key\":2}]",
 		         table[i][0]);
 		snprintf(out, sizeof out,
-		         "[" ANSWER ",{\"error\":{\"code\":\"bad_request\",\"message\":\"%s\"}}," ANSWER "]",
+		         "[" ANSWER ",{\"error\":{\"code\":\"bad_request\",\"message\":\"%s\"}}," ANSWER
+		         "]",
 		         table[i][1]);
 		exchange(body,
 		         "acquire batch cost 1\nacquire limit l/1 cost 1\nacquire local cost 1\n"
@@ -95,9 +96,10 @@ static void a_batch_that_is_none_is_refused_whole(void **state)
 	exchange("{}", "", "400 Bad Request",
 	         "{\"error\":{\"code\":\"bad_request\",\"message\":\"expected a JSON array, found an "
 	         "object\"}}");
-	exchange("[{\"limit\":\"l\",\"key\":\"k\"}", "", "400 Bad Request",
-	         "{\"error\":{\"code\":\"bad_request\",\"message\":\"expected a JSON array, line 1 column "
-	         "25: expected a comma or the end of the list, found the end\"}}");
+	exchange(
+	    "[{\"limit\":\"l\",\"key\":\"k\"}", "", "400 Bad Request",
+	    "{\"error\":{\"code\":\"bad_request\",\"message\":\"expected a JSON array, line 1 column "
+	    "25: expected a comma or the end of the list, found the end\"}}");
 	exchange("[1,2,3,4,5]", "", "400 Bad Request",
 	         "{\"error\":{\"code\":\"too_long\",\"message\":\"expected a batch of at most 4, found "
 	         "5\"}}");
@@ -116,7 +118,7 @@ static void listings_are_asked_for_by_number(void **state)
 	    {"/v1/top?n=", "", "400 Bad Request"},
 	    {"/v1/top?m=1", "", "400 Bad Request"},
 	};
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -124,7 +126,7 @@ static void listings_are_asked_for_by_number(void **state)
 		char bytes[128];
 
 		snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", table[i].target);
-		drive_open(&drive, &http_codec, &limits, &reply);
+		drive_open(&drive, &http_codec, &bounds, &reply);
 		drive_feed(&drive, slice_of(bytes));
 		assert_bytes(&drive.requests, table[i].requests, bytes);
 		assert_memory_equal(drive.out.data + 9, table[i].status, strlen(table[i].status));

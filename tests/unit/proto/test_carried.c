@@ -6,21 +6,22 @@
 #define HOST "Host: h\r\n"
 
 static const char *const names[] = {
-    "header.X-Api-Key", "header.accept",  "header.AUTHORIZATION", "cookie.session",
-    "cookie.SESSION",   "query.api_key", "query.q r",            "query.",
+    "header.X-Api-Key", "header.accept",  "header.AUTHORIZATION",
+    "cookie.session",   "cookie.SESSION", "query.api_key",
+    "query.q r",        "query.",
 };
 
 #define COUNT (sizeof names / sizeof *names)
 
-static struct codec_limits limits_with(struct carried *items, struct carried_list *list)
+static struct codec_bounds limits_with(struct carried *items, struct carried_list *list)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
 	for (size_t i = 0; i < COUNT; i++)
 		assert_true(carried_parse(names[i], &items[i]));
 	*list = (struct carried_list){items, COUNT};
-	limits.carried = list;
-	return limits;
+	bounds.forwarded_attributes = list;
+	return bounds;
 }
 
 /* `found`: the attributes behind method, path and host. */
@@ -29,13 +30,13 @@ static void assert_carried(const char *target, const char *headers, const char *
 	static const struct reply passed = {.decision = {.allowed = true}};
 	struct carried items[COUNT];
 	struct carried_list list;
-	struct codec_limits limits = limits_with(items, &list);
+	struct codec_bounds bounds = limits_with(items, &list);
 	char bytes[2048], request[2048];
 
 	snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\n" HOST "%s\r\n", target, headers);
 	snprintf(request, sizeof request, "acquire rules method=GET path=/p host=h%s cost 1 for []\n",
 	         found);
-	drive_all(&http_codec, &limits, &passed, slice_of(bytes), request, NULL);
+	drive_all(&http_codec, &bounds, &passed, slice_of(bytes), request, NULL);
 }
 
 #define AT_P "X-Forwarded-Uri: /p\r\n"
@@ -75,8 +76,7 @@ static void the_query_is_the_visitors_and_never_weirs_own(void **state)
 	assert_carried("/auth?api_key=k", "X-Original-Uri: /p?api_key=k\r\n", " query.api_key=k");
 	/* Envoy asks for the visitor's own path and query. */
 	assert_carried("/auth/p?api_key=k", "", " query.api_key=k");
-	assert_carried("/auth/x?api_key=weir", "X-Forwarded-Uri: /p?api_key=k\r\n",
-	               " query.api_key=k");
+	assert_carried("/auth/x?api_key=weir", "X-Forwarded-Uri: /p?api_key=k\r\n", " query.api_key=k");
 }
 
 /* So many lines of a wanted header that joining them one by one would be felt. */
@@ -84,7 +84,7 @@ static void many_lines_are_joined_in_one_go(void **state)
 {
 	struct carried items[COUNT];
 	struct carried_list list;
-	struct codec_limits limits = limits_with(items, &list);
+	struct codec_bounds bounds = limits_with(items, &list);
 	struct buffer in = {0}, expected = {0};
 	const struct reply passed = {.decision = {.allowed = true}};
 	struct drive drive;
@@ -99,7 +99,7 @@ static void many_lines_are_joined_in_one_go(void **state)
 	buffer_add_text(&in, "\r\n");
 	buffer_add_text(&expected, " cost 1 for []\n");
 	buffer_add(&expected, "", 1);
-	drive_open(&drive, &http_codec, &limits, &passed);
+	drive_open(&drive, &http_codec, &bounds, &passed);
 	drive_feed(&drive, (struct slice){in.data, in.len});
 	assert_bytes(&drive.requests, expected.data, "many lines");
 	drive_close(&drive);
@@ -113,12 +113,12 @@ static void the_list_is_looked_at_anew_for_each_request(void **state)
 	static const char bytes[] = "GET /auth HTTP/1.1\r\n" HOST "Accept: a\r\n\r\n";
 	struct carried items[COUNT];
 	struct carried_list list;
-	struct codec_limits limits = limits_with(items, &list);
+	struct codec_bounds bounds = limits_with(items, &list);
 	const struct reply passed = {.decision = {.allowed = true}};
 	struct drive drive;
 
 	(void)state;
-	drive_open(&drive, &http_codec, &limits, &passed);
+	drive_open(&drive, &http_codec, &bounds, &passed);
 	list = (struct carried_list){NULL, 0};
 	drive_feed(&drive, SLICE(bytes));
 	list = (struct carried_list){items + 1, 1};

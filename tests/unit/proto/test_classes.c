@@ -117,14 +117,14 @@ static void test_every_route_has_methods_and_a_class(void **state)
 /* The class of the one request in `bytes`, and those of its items. */
 static void assert_classes(const struct codec *codec, const char *bytes, const char *expected)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	void *session = malloc(codec->session_size);
 	struct arena arena = {0};
 	struct buffer found = {0};
 	struct request request;
 	size_t consumed;
 
-	codec->open(session, &limits, 1);
+	codec->open(session, &bounds, 1);
 	assert_int_equal(codec->parse(session, slice_of(bytes), &consumed, &arena, &request),
 	                 CODEC_REQUEST);
 	buffer_add_text(&found, classes[request.class]);

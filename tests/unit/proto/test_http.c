@@ -47,19 +47,20 @@ static const struct reply denied = {
 static bool exchange(const struct reply *reply, const char *bytes, const char *requests,
                      const char *out)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
-	return drive_all(&http_codec, &limits, reply, slice_of(bytes), requests, out);
+	return drive_all(&http_codec, &bounds, reply, slice_of(bytes), requests, out);
 }
 
-/* Sends `bytes`; the first line of what is written of `reply`, and some of the rest, are as told. */
+/* Sends `bytes`; the first line of what is written of `reply`, and some of the rest, are as told.
+ */
 static void assert_answer(const struct reply *reply, const char *bytes, const char *status,
                           const char *message, bool closes)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	struct drive drive;
 
-	drive_open(&drive, &http_codec, &limits, reply);
+	drive_open(&drive, &http_codec, &bounds, reply);
 	drive_feed(&drive, slice_of(bytes));
 	buffer_add(&drive.out, "", 1);
 	if (strncmp(drive.out.data + 9, status, strlen(status)) != 0 ||
@@ -146,8 +147,7 @@ static void test_permits_are_in_the_answer_and_reports_have_their_own(void **sta
 	              "{\"error\":{\"code\":\"permit_not_held\",\"message\":\"not held\"}}", false);
 	/* A refund that gave nothing back is no request that may be tried again. */
 	post(bytes, sizeof bytes, "/v1/refund", "{\"permit\":\"p\"}");
-	exchange(&denied, bytes, NULL,
-	         "HTTP/1.1 200 OK\r\n" DENIED_HEAD "\r\n" DENIED_BODY);
+	exchange(&denied, bytes, NULL, "HTTP/1.1 200 OK\r\n" DENIED_HEAD "\r\n" DENIED_BODY);
 }
 
 static void test_only_a_denied_acquire_has_a_status_of_its_own(void **state)
@@ -161,7 +161,7 @@ static void test_only_a_denied_acquire_has_a_status_of_its_own(void **state)
 	    {WEIR_REASON_SHED, "503 Service"},          {WEIR_REASON_BREAKER_OPEN, "503 Service"},
 	    {WEIR_REASON_STORE_FAILURE, "503 Service"}, {WEIR_REASON_NO_ROOM, "503 Service"},
 	};
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
 	(void)state;
 	exchange(&denied, "GET /v1/acquire/login?key=k HTTP/1.1\r\n" HOST "\r\n", NULL,
@@ -173,7 +173,7 @@ static void test_only_a_denied_acquire_has_a_status_of_its_own(void **state)
 		struct drive drive;
 
 		reply.decision.reason = table[i].reason;
-		drive_open(&drive, &http_codec, &limits, &reply);
+		drive_open(&drive, &http_codec, &bounds, &reply);
 		drive_feed(&drive, SLICE("GET /v1/acquire/l?key=k HTTP/1.1\r\n" HOST "\r\n"));
 		assert_memory_equal(drive.out.data + 9, table[i].status, strlen(table[i].status));
 		drive_close(&drive);
@@ -195,8 +195,8 @@ static void test_names_in_ratelimit_fields_stay_different(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		reply.decision.limit = table[i][0];
-		assert_answer(&reply, "GET /v1/peek/l?key=k HTTP/1.1\r\n" HOST "\r\n", "200 OK", table[i][1],
-		              false);
+		assert_answer(&reply, "GET /v1/peek/l?key=k HTTP/1.1\r\n" HOST "\r\n", "200 OK",
+		              table[i][1], false);
 	}
 	memset(longest, 0xff, sizeof longest - 1);
 	longest[64] = '\0';
@@ -228,11 +228,12 @@ static void test_a_decision_may_have_names_that_json_escapes(void **state)
 	controls[64] = '\0';
 	for (int i = 0; i < 64; i++)
 		strcat(escaped, "\\u0001");
-	snprintf(body, sizeof body,
-	         "{\"allowed\":false,\"limit\":\"%s\",\"quota\":18446744073709551615,"
-	         "\"remaining\":18446744073709551615,\"retry_after_ms\":18446744073710,"
-	         "\"reset_after_ms\":18446744073710,\"reason\":\"ok\",\"degraded\":true,\"rule\":\"%s\"}",
-	         escaped, escaped);
+	snprintf(
+	    body, sizeof body,
+	    "{\"allowed\":false,\"limit\":\"%s\",\"quota\":18446744073709551615,"
+	    "\"remaining\":18446744073709551615,\"retry_after_ms\":18446744073710,"
+	    "\"reset_after_ms\":18446744073710,\"reason\":\"ok\",\"degraded\":true,\"rule\":\"%s\"}",
+	    escaped, escaped);
 	http_answer_make(&answer, &request, &reply, &out);
 	assert_false(out.failed);
 	assert_int_equal(out.len, strlen(body));
@@ -337,11 +338,11 @@ static void test_chunked_bodies_are_gathered_and_their_trailers_forgotten(void *
 
 static void test_a_client_that_asks_first_is_told_to_go_on(void **state)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	struct drive drive;
 
 	(void)state;
-	drive_open(&drive, &http_codec, &limits, &passed);
+	drive_open(&drive, &http_codec, &bounds, &passed);
 	drive_feed(&drive, SLICE("POST /v1/acquire HTTP/1.1\r\n" HOST "Expect: 100-Continue\r\n"
 	                         "Content-Length: 23\r\n\r\n"));
 	assert_bytes(&drive.out, "HTTP/1.1 100 Continue\r\n\r\n", "interim");
@@ -455,7 +456,8 @@ static void test_auth_answers_any_method_and_denies_as_asked(void **state)
 static void test_a_query_that_a_proxy_leaves_in_place_is_the_clients(void **state)
 {
 	(void)state;
-	exchange(&denied, "GET /auth?n=1&deny=7 HTTP/1.1\r\n" HOST "X-Forwarded-Uri: /a?n=1&deny=7\r\n\r\n",
+	exchange(&denied,
+	         "GET /auth?n=1&deny=7 HTTP/1.1\r\n" HOST "X-Forwarded-Uri: /a?n=1&deny=7\r\n\r\n",
 	         "acquire rules method=GET path=/a host=h cost 1 for []\n",
 	         "HTTP/1.1 429 Too Many Requests\r\n" DENIED_REST);
 	exchange(&denied, "GET /auth?deny=403 HTTP/1.1\r\n" HOST "X-Forwarded-Uri: /a?deny=404\r\n\r\n",
@@ -511,9 +513,11 @@ static void test_bad_bodies_are_clear_errors_that_close_nothing(void **state)
 {
 	static const char *const table[][2] = {
 	    {"", "expected a JSON object, line 1 column 1: expected a value of JSON, found the end"},
-	    {"{", "expected a JSON object, line 1 column 2: expected a field's name in quotes, found the end"},
+	    {"{", "expected a JSON object, line 1 column 2: expected a field's name in quotes, found "
+	          "the end"},
 	    {"[]", "found an array"},
-	    {"{\"limit\":\"l\",\"key\":\"k\"}x", "line 1 column 24: expected nothing behind the object or list, found 'x'"},
+	    {"{\"limit\":\"l\",\"key\":\"k\"}x",
+	     "line 1 column 24: expected nothing behind the object or list, found 'x'"},
 	    {"{\"limit\":\"l\",\"limit\":\"m\"}", "expected limit once, found it again"},
 	    {"{\"attributes\":{\"a\":1},\"attributes\":{}}", "expected attributes once"},
 	    {"{\"attributes\":{\"a\":1,\"\\u0061\":2}}", "expected attribute 'a' once"},
@@ -628,11 +632,11 @@ static void test_the_body_of_a_connect_is_not_the_next_request(void **state)
 	         "acquire health cost 1\n", NULL);
 }
 
-/* `n` bytes of `filler` between two texts, under small limits. */
+/* `n` bytes of `filler` between two texts, under small bounds. */
 static void assert_too_long(const char *before, const char *filler, size_t n, const char *after,
                             const char *status, bool closes)
 {
-	struct codec_limits limits = {16, 512, 256, 2};
+	struct codec_bounds bounds = {16, 512, 256, 2};
 	struct buffer bytes = {0};
 	struct drive drive;
 
@@ -643,9 +647,9 @@ static void assert_too_long(const char *before, const char *filler, size_t n, co
 	buffer_add(&bytes, "", 1);
 	bytes.len--;
 	assert_int_equal(
-	    drive_all(&http_codec, &limits, &passed, (struct slice){bytes.data, bytes.len}, NULL, NULL),
+	    drive_all(&http_codec, &bounds, &passed, (struct slice){bytes.data, bytes.len}, NULL, NULL),
 	    closes);
-	drive_open(&drive, &http_codec, &limits, &passed);
+	drive_open(&drive, &http_codec, &bounds, &passed);
 	drive_feed(&drive, (struct slice){bytes.data, bytes.len});
 	assert_memory_equal(drive.out.data + 9, status, 3);
 	drive_close(&drive);

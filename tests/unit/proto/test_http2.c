@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 static const struct slice no_settings = {"", 0};
-static const struct codec_limits usual = CODEC_LIMITS_DEFAULT;
+static const struct codec_bounds usual = CODEC_BOUNDS_DEFAULT;
 
 static void frames_may_come_in_any_pieces(void **state)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 static const struct slice no_settings = {"", 0};
-static const struct codec_limits usual = CODEC_LIMITS_DEFAULT;
+static const struct codec_bounds usual = CODEC_BOUNDS_DEFAULT;
 
 /* Of the budget, what peer_open has spent: the preface, the settings, and the client's word on
  * ours. */
@@ -38,9 +38,9 @@ static void a_frame_without_a_request_costs_1(void **state)
 	struct peer peer;
 
 	(void)state;
-	assert_int_equal(HTTP2_PATIENCE, 16384);
+	assert_int_equal(HTTP2_FLOOD_BUDGET, 16384);
 	peer_open(&peer, &usual, &no_settings);
-	spend(&peer, HTTP2_PATIENCE - OPENING - 1);
+	spend(&peer, HTTP2_FLOOD_BUDGET - OPENING - 1);
 	assert_is_spent(&peer, 0);
 }
 
@@ -52,11 +52,11 @@ static void a_frame_that_comes_in_single_bytes_costs_no_more(void **state)
 	(void)state;
 	peer_open(&peer, &usual, &no_settings);
 	frame_request(&bytes, 1, "POST", "/v1/acquire", 0);
-	frame_body(&bytes, 1, HTTP2_PATIENCE + 1, true);
+	frame_body(&bytes, 1, HTTP2_FLOOD_BUDGET + 1, true);
 	for (size_t i = 0; i < bytes.len; i++)
 		drive_feed(&peer.drive, (struct slice){bytes.data + i, 1});
 	assert_string_equal(peer_look(&peer), "HEADERS 1 400\nDATA 1 JSON end\n");
-	spend(&peer, HTTP2_PATIENCE - 1);
+	spend(&peer, HTTP2_FLOOD_BUDGET - 1);
 	assert_is_spent(&peer, 1);
 	buffer_free(&bytes);
 }
@@ -67,7 +67,7 @@ static void a_request_gives_64_back_but_no_more_than_was_spent(void **state)
 
 	(void)state;
 	peer_open(&peer, &usual, &no_settings);
-	spend(&peer, HTTP2_PATIENCE - OPENING - 1);
+	spend(&peer, HTTP2_FLOOD_BUDGET - OPENING - 1);
 	frame_get(&peer.sent, 1, "/health");
 	peer_send(&peer);
 	spend(&peer, 64);
@@ -77,7 +77,7 @@ static void a_request_gives_64_back_but_no_more_than_was_spent(void **state)
 	frame_get(&peer.sent, 1, "/health");
 	frame_get(&peer.sent, 3, "/health");
 	peer_send(&peer);
-	spend(&peer, HTTP2_PATIENCE - 1);
+	spend(&peer, HTTP2_FLOOD_BUDGET - 1);
 	assert_is_spent(&peer, 3);
 }
 
@@ -139,7 +139,7 @@ static void a_block_of_a_header_has_8_continuations(void **state)
 }
 
 /* The status of a request with a header "a" of so many bytes behind a target of so many. */
-static void assert_status(const struct codec_limits *limits, size_t target, size_t value,
+static void assert_status(const struct codec_bounds *bounds, size_t target, size_t value,
                           const char *seen)
 {
 	char text[512];
@@ -148,7 +148,7 @@ static void assert_status(const struct codec_limits *limits, size_t target, size
 
 	memset(text, 'a', sizeof text);
 	memcpy(text, "/health?", 8);
-	peer_open(&peer, limits, &no_settings);
+	peer_open(&peer, bounds, &no_settings);
 	request_add(&block, "GET", (struct slice){text, target});
 	if (value > 0)
 		field_add(&block, SLICE("a"), (struct slice){text + 8, value});
@@ -160,17 +160,17 @@ static void assert_status(const struct codec_limits *limits, size_t target, size
 
 static void headers_and_bodies_have_the_bounds_of_http_1(void **state)
 {
-	struct codec_limits limits = usual;
+	struct codec_bounds bounds = usual;
 	struct peer peer;
 
 	(void)state;
-	limits.header_max = 300;
-	limits.request_max = 100;
-	assert_status(&limits, 300 - GET_KEPT, 0, "HEADERS 1 200\nDATA 1 OK end\n");
-	assert_status(&limits, 301 - GET_KEPT, 0, "HEADERS 1 414\nDATA 1 JSON end\n");
-	assert_status(&limits, 10, 300 - GET_KEPT - 10 - 5, "HEADERS 1 200\nDATA 1 OK end\n");
-	assert_status(&limits, 10, 301 - GET_KEPT - 10 - 5, "HEADERS 1 431\nDATA 1 JSON end\n");
-	peer_open(&peer, &limits, &no_settings);
+	bounds.header_max = 300;
+	bounds.request_max = 100;
+	assert_status(&bounds, 300 - GET_KEPT, 0, "HEADERS 1 200\nDATA 1 OK end\n");
+	assert_status(&bounds, 301 - GET_KEPT, 0, "HEADERS 1 414\nDATA 1 JSON end\n");
+	assert_status(&bounds, 10, 300 - GET_KEPT - 10 - 5, "HEADERS 1 200\nDATA 1 OK end\n");
+	assert_status(&bounds, 10, 301 - GET_KEPT - 10 - 5, "HEADERS 1 431\nDATA 1 JSON end\n");
+	peer_open(&peer, &bounds, &no_settings);
 	frame_request(&peer.sent, 1, "POST", "/v1/acquire", 0);
 	frame_body(&peer.sent, 1, 100, true);
 	assert_string_equal(peer_send(&peer), "HEADERS 1 400\nDATA 1 JSON end\n");
@@ -201,22 +201,22 @@ static void a_request_past_its_bound_is_asked_once(void **state)
 
 static void unfinished_requests_have_192_kib(void **state)
 {
-	struct codec_limits limits = usual;
+	struct codec_bounds bounds = usual;
 	_Atomic uint64_t kept = 0;
 	struct peer peer;
 
 	(void)state;
-	limits.kept = &kept;
-	peer_open(&peer, &limits, &no_settings);
+	bounds.session_bytes = &kept;
+	peer_open(&peer, &bounds, &no_settings);
 	for (uint32_t stream = 1; stream <= 5; stream += 2)
 		frame_request(&peer.sent, stream, "POST", "/v1/acquire", 0);
-	frame_body(&peer.sent, 1, limits.request_max, false);
-	frame_body(&peer.sent, 3, limits.request_max, false);
+	frame_body(&peer.sent, 1, bounds.request_max, false);
+	frame_body(&peer.sent, 3, bounds.request_max, false);
 	assert_string_equal(peer_send(&peer), "");
 	/* A third of the longest requests ends its stream and no other; what is whole needs no room. */
-	frame_body(&peer.sent, 5, limits.request_max, false);
+	frame_body(&peer.sent, 5, bounds.request_max, false);
 	assert_string_equal(peer_send(&peer), "RST_STREAM 5 ENHANCE_YOUR_CALM\n");
-	assert_in_range(atomic_load(&kept), 2 * limits.request_max, HTTP2_INPUT_MAX);
+	assert_in_range(atomic_load(&kept), 2 * bounds.request_max, HTTP2_INPUT_MAX);
 	frame_get(&peer.sent, 7, "/health");
 	frame_body(&peer.sent, 1, 0, true);
 	assert_string_equal(peer_send(&peer),
@@ -227,13 +227,13 @@ static void unfinished_requests_have_192_kib(void **state)
 
 static void a_hundred_small_requests_may_be_unfinished(void **state)
 {
-	struct codec_limits limits = usual;
+	struct codec_bounds bounds = usual;
 	_Atomic uint64_t kept = 0;
 	struct peer peer;
 
 	(void)state;
-	limits.kept = &kept;
-	peer_open(&peer, &limits, &no_settings);
+	bounds.session_bytes = &kept;
+	peer_open(&peer, &bounds, &no_settings);
 	for (uint32_t stream = 1; stream < 200; stream += 2) {
 		frame_request(&peer.sent, stream, "POST", "/v1/acquire", 0);
 		frame_body(&peer.sent, stream, 128, false);
@@ -247,14 +247,14 @@ static void a_hundred_small_requests_may_be_unfinished(void **state)
 /* A bound on requests that is higher than that of a connection leaves room for one. */
 static void one_request_fits_always(void **state)
 {
-	struct codec_limits limits = usual;
+	struct codec_bounds bounds = usual;
 	struct peer peer;
 
 	(void)state;
-	limits.request_max = 2 * HTTP2_INPUT_MAX;
-	peer_open(&peer, &limits, &no_settings);
+	bounds.request_max = 2 * HTTP2_INPUT_MAX;
+	peer_open(&peer, &bounds, &no_settings);
 	frame_request(&peer.sent, 1, "POST", "/v1/acquire", 0);
-	frame_body(&peer.sent, 1, limits.request_max, true);
+	frame_body(&peer.sent, 1, bounds.request_max, true);
 	assert_string_equal(peer_send(&peer), "HEADERS 1 400\nDATA 1 JSON end\n");
 	peer_close(&peer);
 }
@@ -263,13 +263,13 @@ static void answers_that_wait_have_256_kib(void **state)
 {
 	static const struct slice no_window = {"\0\4\0\0\0\0", 6};
 	static char body[65536];
-	struct codec_limits limits = usual;
+	struct codec_bounds bounds = usual;
 	_Atomic uint64_t kept = 0;
 	struct peer peer;
 
 	(void)state;
-	limits.kept = &kept;
-	peer_open(&peer, &limits, &no_window);
+	bounds.session_bytes = &kept;
+	peer_open(&peer, &bounds, &no_window);
 	peer.drive.reply.body = (struct slice){body, sizeof body};
 	for (uint32_t stream = 1; stream <= 11; stream += 2)
 		frame_get(&peer.sent, stream, "/metrics");

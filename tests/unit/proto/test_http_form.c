@@ -78,7 +78,7 @@ static void feed(struct drive *drive, struct slice bytes, uint64_t *seed)
 /* The requests and answers of messages on one connection are those of a connection for each. */
 static void messages_mean_the_same_on_any_connection(void **state)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	size_t answered = 0;
 
 	(void)state;
@@ -88,8 +88,8 @@ static void messages_mean_the_same_on_any_connection(void **state)
 		struct buffer out = {0}, requests = {0};
 		struct head two[] = {draw_head(&seed), draw_head(&seed)}, head = two[0];
 
-		limits.header_max = round % 4 == 0 ? 80 + draw(&seed) % 40 : 8192;
-		drive_open(&one, &http_codec, &limits, &passed);
+		bounds.header_max = round % 4 == 0 ? 80 + draw(&seed) % 40 : 8192;
+		drive_open(&one, &http_codec, &bounds, &passed);
 		for (int i = 0; i < 12 && !one.closed && one.pending.len == 0; i++) {
 			char bytes[1024];
 
@@ -98,7 +98,7 @@ static void messages_mean_the_same_on_any_connection(void **state)
 			snprintf(bytes, sizeof bytes, "%s %s %s\r\n%s%s", head.method, PICK(targets, &seed),
 			         head.version, head.pad, head.fields);
 			feed(&one, slice_of(bytes), &seed);
-			drive_open(&alone, &http_codec, &limits, &passed);
+			drive_open(&alone, &http_codec, &bounds, &passed);
 			drive_feed(&alone, slice_of(bytes));
 			buffer_add(&out, alone.out.data, alone.out.len);
 			buffer_add(&requests, alone.requests.data, alone.requests.len);
@@ -121,7 +121,7 @@ static void messages_mean_the_same_on_any_connection(void **state)
 /* Each byte anywhere in a target is taken or refused as if the message came alone. */
 static void bytes_of_a_target_mean_the_same(void **state)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	char bytes[64];
 
 	(void)state;
@@ -132,11 +132,11 @@ static void bytes_of_a_target_mean_the_same(void **state)
 
 			target[at] = (char)byte;
 			snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", target);
-			drive_open(&formed, &http_codec, &limits, &passed);
+			drive_open(&formed, &http_codec, &bounds, &passed);
 			drive_feed(&formed, SLICE("GET /health HTTP/1.1\r\nHost: h\r\n\r\n"));
 			buffer_consume(&formed.out, formed.out.len);
 			drive_feed(&formed, slice_of(bytes));
-			drive_open(&alone, &http_codec, &limits, &passed);
+			drive_open(&alone, &http_codec, &bounds, &passed);
 			drive_feed(&alone, slice_of(bytes));
 			buffer_add(&alone.out, "", 1);
 			assert_bytes(&formed.out, alone.out.data, bytes);
@@ -150,7 +150,7 @@ static void bytes_of_a_target_mean_the_same(void **state)
 /* Fields of the head tell who sent a request. */
 static void a_proxy_is_seen_in_each_message(void **state)
 {
-	static const struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	static const struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	static const char *const messages[] = {
 	    "GET /readyz HTTP/1.1\r\nHost: a.example:80\r\nVia: p\r\n\r\n",
 	    "GET /v1/limits HTTP/1.1\r\nHost: a.example:80\r\nVia: p\r\n\r\n",
@@ -159,7 +159,7 @@ static void a_proxy_is_seen_in_each_message(void **state)
 	void *session = malloc(http_codec.session_size);
 
 	(void)state;
-	http_codec.open(session, &limits, 7);
+	http_codec.open(session, &bounds, 7);
 	for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
 		struct arena arena = {0};
 		struct request request;
@@ -182,11 +182,11 @@ static void a_body_between_two_messages_changes_neither(void **state)
 	static const char ask[] = "GET /auth HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4\r\nHost: h\r\n\r\n";
 	static const char post[] =
 	    "POST /rule/browse HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na=b";
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	struct drive drive;
 
 	(void)state;
-	drive_open(&drive, &http_codec, &limits, &passed);
+	drive_open(&drive, &http_codec, &bounds, &passed);
 	drive_feed(&drive, slice_of(ask));
 	drive_feed(&drive, slice_of(post));
 	drive_feed(&drive, slice_of(ask));

@@ -10,15 +10,15 @@ static const struct reply reply = {
 static void exchange(const struct reply *with, const char *bytes, const char *requests,
                      const char *status, const char *body)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	char expected[1024];
 
-	limits.attributes_max = 3;
-	limits.batch_max = 4;
+	bounds.attributes_max = 3;
+	bounds.batch_max = 4;
 	snprintf(expected, sizeof expected,
-	         "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", status,
-	         strlen(body), body);
-	assert_false(drive_all(&http_codec, &limits, with, slice_of(bytes), requests, expected));
+	         "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+	         status, strlen(body), body);
+	assert_false(drive_all(&http_codec, &bounds, with, slice_of(bytes), requests, expected));
 }
 
 static void get(const char *target, const char *requests, const char *status, const char *body)
@@ -34,9 +34,8 @@ static void post(const char *target, const char *type, const char *form, const c
 {
 	char bytes[512];
 
-	snprintf(bytes, sizeof bytes,
-	         "POST %s HTTP/1.1\r\nHost: h\r\n%sContent-Length: %zu\r\n\r\n%s", target, type,
-	         strlen(form), form);
+	snprintf(bytes, sizeof bytes, "POST %s HTTP/1.1\r\nHost: h\r\n%sContent-Length: %zu\r\n\r\n%s",
+	         target, type, strlen(form), form);
 	exchange(&reply, bytes, requests, status, body);
 }
 
@@ -80,8 +79,8 @@ static void parameters_stand_each_for_itself(void **state)
 static void bytes_that_a_user_typed_stand_for_themselves(void **state)
 {
 	(void)state;
-	get("/rule/update?a=\xc3\xa9%C3%A9&\xff=\x80+x", "acquire each a=\xc3\xa9\xc3\xa9 \xff=\x80 x cost 1\n",
-	    "200 OK", DONE);
+	get("/rule/update?a=\xc3\xa9%C3%A9&\xff=\x80+x",
+	    "acquire each a=\xc3\xa9\xc3\xa9 \xff=\x80 x cost 1\n", "200 OK", DONE);
 	exchange(&reply,
 	         "POST /rule/update?a=\xe4\xb8\xad HTTP/1.1\r\n" CHUNKED
 	         "3\r\nb=\xff\r\n2\r\n&c\r\n0\r\n\r\n",
@@ -116,9 +115,9 @@ static void blanks_round_a_value_have_no_meaning(void **state)
 
 static void asks(const char *bytes, const char *requests, bool closes)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
-	assert_int_equal(drive_all(&http_codec, &limits, &reply, slice_of(bytes), requests, NULL),
+	assert_int_equal(drive_all(&http_codec, &bounds, &reply, slice_of(bytes), requests, NULL),
 	                 closes);
 }
 

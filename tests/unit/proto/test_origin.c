@@ -6,7 +6,7 @@
 /* The origin of a request, as these header fields tell it. */
 static void assert_origin(const char *path, const char *fields, const char *expected)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	void *session = malloc(http_codec.session_size);
 	struct buffer found = {0};
 	struct arena arena = {0};
@@ -16,9 +16,9 @@ static void assert_origin(const char *path, const char *fields, const char *expe
 	size_t consumed;
 
 	snprintf(bytes, sizeof bytes, "GET %s HTTP/1.0\r\n%s\r\n", path, fields);
-	http_codec.open(session, &limits, 1);
-	assert_int_equal(
-	    http_codec.parse(session, slice_of(bytes), &consumed, &arena, &request), CODEC_REQUEST);
+	http_codec.open(session, &bounds, 1);
+	assert_int_equal(http_codec.parse(session, slice_of(bytes), &consumed, &arena, &request),
+	                 CODEC_REQUEST);
 	origin = request.origin ? *request.origin : (struct request_origin){0};
 	if (origin.host.data)
 		buffer_printf(&found, "[%.*s]", (int)origin.host.len, origin.host.data);
@@ -60,10 +60,8 @@ static void test_a_page_of_another_origin_is_foreign(void **state)
 {
 #define SELF "Host: weir:8080\r\n"
 	static const char *const own[] = {
-	    SELF "Origin: http://weir:8080\r\n",
-	    SELF "Origin: https://Weir:8080\r\n",
-	    SELF "Sec-Fetch-Site: same-origin\r\n",
-	    SELF "Sec-Fetch-Site: none\r\n",
+	    SELF "Origin: http://weir:8080\r\n",    SELF "Origin: https://Weir:8080\r\n",
+	    SELF "Sec-Fetch-Site: same-origin\r\n", SELF "Sec-Fetch-Site: none\r\n",
 	    SELF "Sec-Fetch-Site: same-site\r\n",
 	};
 	static const char *const others[] = {
@@ -90,11 +88,15 @@ static void test_a_page_of_another_origin_is_foreign(void **state)
 static void test_what_a_proxy_adds_is_seen_whatever_it_says(void **state)
 {
 	static const char *const proxied[] = {
-	    "X-Forwarded-For: 10.0.0.1\r\n", "x-forwarded-host:\r\n", "X-Forwarded-Prefix: /\r\n",
-	    "X-Real-IP: ::1\r\n",            "Forwarded: for=_a\r\n", "Via: 1.1 a\r\n",
+	    "X-Forwarded-For: 10.0.0.1\r\n", "x-forwarded-host:\r\n",
+	    "X-Forwarded-Prefix: /\r\n",     "X-Real-IP: ::1\r\n",
+	    "Forwarded: for=_a\r\n",         "Via: 1.1 a\r\n",
 	};
 	static const char *const plain[] = {
-	    "X-Forwarded: 1\r\n", "X-Real: 1\r\n", "Forwarder: 1\r\n", "Viaduct: 1\r\n",
+	    "X-Forwarded: 1\r\n",
+	    "X-Real: 1\r\n",
+	    "Forwarder: 1\r\n",
+	    "Viaduct: 1\r\n",
 	};
 
 	(void)state;
@@ -118,7 +120,7 @@ static void test_nothing_is_left_for_the_next_request(void **state)
 {
 	static const char bytes[] = "GET /metrics HTTP/1.1\r\nHost: a\r\nOrigin: b\r\nVia: c\r\n\r\n"
 	                            "GET /metrics HTTP/1.1\r\nHost: d\r\n\r\n";
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	void *session = malloc(http_codec.session_size);
 	struct slice rest = slice_of(bytes);
 	struct arena arena = {0};
@@ -126,7 +128,7 @@ static void test_nothing_is_left_for_the_next_request(void **state)
 	size_t consumed;
 
 	(void)state;
-	http_codec.open(session, &limits, 1);
+	http_codec.open(session, &bounds, 1);
 	http_codec.parse(session, rest, &consumed, &arena, &request);
 	assert_true(request.origin->foreign && request.origin->forwarded);
 	rest = (struct slice){rest.data + consumed, rest.len - consumed};

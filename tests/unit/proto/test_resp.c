@@ -21,9 +21,9 @@ static const struct reply denied = {
                  .reset_after_ns = 2000000000},
 };
 
-static struct codec_limits limits(void)
+static struct codec_bounds bounds(void)
 {
-	return CODEC_LIMITS_DEFAULT;
+	return CODEC_BOUNDS_DEFAULT;
 }
 
 /* Sends `line` as an array of bulk strings, its words parted by blanks. */
@@ -52,7 +52,7 @@ struct exchange {
 
 static void run(const struct exchange *table, size_t n, const struct reply *reply)
 {
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 	char room[512];
 
 	for (size_t i = 0; i < n; i++)
@@ -75,7 +75,8 @@ static void test_limits_and_rules_become_requests_and_seven_or_nine_elements(voi
 	    {"WEIR.ACQUIRE l k wait 250 COST 2", "acquire limit l/k cost 2 wait 250000000 ns\n",
 	     "*7\r\n" SEVEN},
 	    {"WEIR.ACQUIRE l k WAIT 0", "acquire limit l/k cost 1 no wait\n", "*7\r\n" SEVEN},
-	    {"WEIR.ACQUIRE l k permit COST 2", "acquire limit l/k cost 2 with permit\n", "*7\r\n" SEVEN},
+	    {"WEIR.ACQUIRE l k permit COST 2", "acquire limit l/k cost 2 with permit\n",
+	     "*7\r\n" SEVEN},
 	    {"WEIR.REFUND l k PERMIT p", "refund limit l/k cost all of permit [p]\n", "*7\r\n" SEVEN},
 	    {"WEIR.REFUND l k PERMIT p COST 3", "refund limit l/k cost 3 of permit [p]\n",
 	     "*7\r\n" SEVEN},
@@ -120,7 +121,7 @@ static void test_seconds_round_up_as_soon_as_a_millisecond_is_left(void **state)
 	    {1, "1", "0"},          {999999, "1", "0"},     {1000000, "1", "1"},
 	    {1000000000, "1", "1"}, {1000999999, "1", "1"}, {1001000000, "2", "2"},
 	};
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 	struct reply reply = denied;
 	char room[128], out[128];
 
@@ -150,14 +151,15 @@ static void test_a_cost_beyond_all_is_denied_ad_hoc_and_an_error_elsewhere(void 
 /* A memo of the command before it would point at bytes of another time. */
 static void test_every_refund_has_the_permit_that_came_with_it(void **state)
 {
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 	char bytes[1024];
 	size_t len = 0;
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
 		len += as_array(i < 2 ? "WEIR.REFUND l k PERMIT p" : "WEIR.REFUND l j PERMIT q",
-		                bytes + len, sizeof bytes - len).len;
+		                bytes + len, sizeof bytes - len)
+		           .len;
 	drive_all(&resp_codec, &input, &passed, (struct slice){bytes, len},
 	          "refund limit l/k cost all of permit [p]\nrefund limit l/k cost all of permit [p]\n"
 	          "refund limit l/j cost all of permit [q]\n",
@@ -193,14 +195,16 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	    {"CL.THROTTLE k 1 1 1 -1", "",
 	     "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST", "",
-	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of WEIR.ACQUIRE, "
+	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of "
+	     "WEIR.ACQUIRE, "
 	     "found 'COST'\r\n"},
 	    {"WEIR.ACQUIRE l k COST -1", "",
 	     "-ERR expected cost to be a whole number of at least 0, found '-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST 18446744073709551616", "",
 	     "-ERR expected cost to be a whole number of at least 0, found '18446744073709551616'\r\n"},
 	    {"WEIR.ACQUIRE l k WAIT", "",
-	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of WEIR.ACQUIRE, "
+	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of "
+	     "WEIR.ACQUIRE, "
 	     "found 'WAIT'\r\n"},
 	    {"WEIR.ACQUIRE l k WAIT 3600001", "",
 	     "-ERR expected the wait to be a whole number of milliseconds from 0 to 3600000, "
@@ -215,7 +219,8 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	     "-ERR syntax error: expected COST n or PERMIT p after the key of WEIR.REFUND, "
 	     "found 'permit'\r\n"},
 	    {"WEIR.ACQUIRE l k PERMIT p", "",
-	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of WEIR.ACQUIRE, "
+	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of "
+	     "WEIR.ACQUIRE, "
 	     "found 'p'\r\n"},
 	    {"WEIR.SHED l 1.5", "", "-ERR expected deny to be a number from 0 to 1, found '1.5'\r\n"},
 	    {"WEIR.REPORT p", "", "-ERR wrong number of arguments for 'WEIR.REPORT' command\r\n"},
@@ -233,16 +238,15 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 {
 	(void)state;
 	RUN(&passed, {"ping", "", "+PONG\r\n"}, {"PING hi", "", "$2\r\nhi\r\n"},
-	    {"ECHO hi", "", "$2\r\nhi\r\n"}, {"SELECT 0", "", "+OK\r\n"},
-	    {"SELECT 1", "", "+OK\r\n"}, {"SELECT 2147483647", "", "+OK\r\n"},
+	    {"ECHO hi", "", "$2\r\nhi\r\n"}, {"SELECT 0", "", "+OK\r\n"}, {"SELECT 1", "", "+OK\r\n"},
+	    {"SELECT 2147483647", "", "+OK\r\n"},
 	    {"SELECT -1", "", "-ERR DB index is out of range\r\n"},
 	    {"SELECT 2147483648", "", "-ERR DB index is out of range\r\n"},
 	    {"SELECT x", "", "-ERR value is not an integer or out of range\r\n"},
 	    {"AUTH secret", "acquire login by [][secret] cost 1\n", "+OK\r\n"},
 	    {"AUTH default secret", "acquire login by user [default][secret] cost 1\n", "+OK\r\n"},
 	    {"HELLO 4 AUTH default x", "", "-NOPROTO unsupported protocol version\r\n"},
-	    {"HELLO 3 AUTH default x SETNAME", "",
-	     "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
+	    {"HELLO 3 AUTH default x SETNAME", "", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
 	    {"HELLO 4", "", "-NOPROTO unsupported protocol version\r\n"},
 	    {"HELLO x", "", "-ERR Protocol version is not an integer or out of range\r\n"},
 	    {"HELLO 3 SETNAME", "", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
@@ -252,8 +256,8 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 	    {"CLIENT NOSUCH", "", "-ERR unknown subcommand 'NOSUCH' of 'CLIENT'\r\n"},
 	    {"ACL WHOAMI", "", "$7\r\ndefault\r\n"},
 	    {"ACL LIST", "", "-ERR unknown subcommand 'LIST' of 'ACL'\r\n"},
-	    {"WATCH a b", "", "+OK\r\n"}, {"UNWATCH", "", "+OK\r\n"},
-	    {"COMMAND DOCS", "", "*0\r\n"}, {"COMMAND COUNT", "", ":31\r\n"},
+	    {"WATCH a b", "", "+OK\r\n"}, {"UNWATCH", "", "+OK\r\n"}, {"COMMAND DOCS", "", "*0\r\n"},
+	    {"COMMAND COUNT", "", ":31\r\n"},
 	    {"COMMAND INFO cl.throttle nosuch del ttl", "",
 	     "*4\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n"
 	     "*-1\r\n"
@@ -278,7 +282,7 @@ static void test_a_login_that_is_refused_changes_nothing(void **state)
 
 static void drive_text(const char *bytes, const char *requests, const char *out, bool closes)
 {
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 
 	assert_int_equal(drive_all(&resp_codec, &input, &passed, slice_of(bytes), requests, out),
 	                 closes);
@@ -294,8 +298,7 @@ static void test_hello_changes_the_form_of_what_follows_and_of_nothing_else(void
 	drive_text("CLIENT GETNAME\nHELLO 3 SETNAME me AUTH default x\nCLIENT GETNAME\nRESET\n"
 	           "CLIENT GETNAME\nHELLO\n",
 	           "acquire login by user [default][x] cost 1\nacquire login cost 1\n",
-	           "$-1\r\n%7\r\n" PAIRS("3") "$2\r\nme\r\n+RESET\r\n$-1\r\n*14\r\n" PAIRS("2"),
-	           false);
+	           "$-1\r\n%7\r\n" PAIRS("3") "$2\r\nme\r\n+RESET\r\n$-1\r\n*14\r\n" PAIRS("2"), false);
 	drive_text("HELLO 3\nCONFIG GET save\nCOMMAND DOCS\nCLIENT GETNAME\nCLIENT INFO\n", "",
 	           "%7\r\n" PAIRS("3") "%1\r\n$4\r\nsave\r\n$0\r\n\r\n%0\r\n_\r\n"
 	                               "=40\r\ntxt:id=7 name= db=0 user=default resp=3\n\r\n",
@@ -416,7 +419,7 @@ static void test_no_command_is_taken_for_http(void **state)
 	(void)state;
 	for (size_t i = 0; i < n; i++) {
 		struct drive drive;
-		struct codec_limits input = limits();
+		struct codec_bounds input = bounds();
 
 		drive_open(&drive, &resp_codec, &input, &passed);
 		drive_feed(&drive, specs[i].name);
@@ -429,7 +432,7 @@ static void test_no_command_is_taken_for_http(void **state)
 
 static void test_keys_are_any_bytes(void **state)
 {
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 	struct slice bytes = SLICE("*3\r\n$9\r\nWEIR.PEEK\r\n$1\r\nl\r\n$5\r\n\r\n\0*$\r\n");
 	struct drive drive;
 
@@ -443,7 +446,7 @@ static void test_keys_are_any_bytes(void **state)
 
 static void test_a_key_over_its_limit_is_an_error_of_that_command(void **state)
 {
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 
 	(void)state;
 	input.key_max = 3;
@@ -474,7 +477,7 @@ static void test_what_differs_only_in_its_key_means_what_it_would_alone(void **s
 	    "ECHO k",
 	    "WEIR.PEEK logic 1",
 	};
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 	struct buffer bytes = {0};
 	char room[128];
 
@@ -496,7 +499,7 @@ static void test_a_command_over_its_limit_is_skipped_and_the_next_is_heard(void 
 {
 	static const char error[] =
 	    "-ERR expected a command of at most 64 bytes, found a longer one\r\n+PONG\r\n";
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 
 	(void)state;
 	input.request_max = 64;
@@ -520,7 +523,7 @@ static void test_a_command_over_its_limit_is_skipped_and_the_next_is_heard(void 
 
 static void test_a_skipped_command_is_never_held_in_memory(void **state)
 {
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 	struct slice head = SLICE("*2\r\n$4\r\nECHO\r\n$536870912\r\n");
 	char block[4096];
 	struct drive drive;
@@ -539,7 +542,7 @@ static void test_a_skipped_command_is_never_held_in_memory(void **state)
 
 static void test_more_words_than_fit_are_an_error_of_that_command(void **state)
 {
-	struct codec_limits input = limits();
+	struct codec_bounds input = bounds();
 	struct buffer bytes = {0};
 
 	(void)state;

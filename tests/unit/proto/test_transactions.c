@@ -9,17 +9,17 @@ static const struct reply passed = {
 #define CELL "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:2\r\n"
 
 /* Lines; however they are cut, `requests` and `out`. */
-static bool drive_lines(const struct codec_limits *limits, const struct reply *reply,
+static bool drive_lines(const struct codec_bounds *bounds, const struct reply *reply,
                         const char *lines, const char *requests, const char *out)
 {
-	return drive_all(&resp_codec, limits, reply, slice_of(lines), requests, out);
+	return drive_all(&resp_codec, bounds, reply, slice_of(lines), requests, out);
 }
 
 static void check(const char *lines, const char *requests, const char *out)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
-	assert_false(drive_lines(&limits, &passed, lines, requests, out));
+	assert_false(drive_lines(&bounds, &passed, lines, requests, out));
 }
 
 static void test_exec_is_one_batch_of_what_was_queued(void **state)
@@ -64,7 +64,7 @@ static void test_what_is_like_the_command_before_multi_is_queued_too(void **stat
 
 static void test_the_errors_of_single_commands_stand_among_the_replies(void **state)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	struct reply failed = {.status = WEIR_ENOTFOUND, .message = "no limit 'l'"};
 
 	(void)state;
@@ -74,7 +74,7 @@ static void test_the_errors_of_single_commands_stand_among_the_replies(void **st
 	      "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n"
 	      "-ERR expected max_burst to be a whole number of at least 0, found 'x'\r\n"
 	      "-ERR unknown subcommand 'NOSUCH' of 'CLIENT'\r\n" CELL);
-	assert_false(drive_lines(&limits, &failed, "MULTI\nWEIR.PEEK l k\nDEL k\nPING\nEXEC\n", NULL,
+	assert_false(drive_lines(&bounds, &failed, "MULTI\nWEIR.PEEK l k\nDEL k\nPING\nEXEC\n", NULL,
 	                         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n-ERR no limit 'l'\r\n"
 	                         "-ERR no limit 'l'\r\n+PONG\r\n"));
 }
@@ -106,14 +106,14 @@ static void test_what_has_no_place_in_a_transaction_spoils_none(void **state)
 
 static void test_discard_reset_and_quit_forget_what_was_queued(void **state)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
 	(void)state;
 	check("MULTI\nCL.THROTTLE k 9 5 60\nDISCARD\nEXEC\n", "",
 	      "+OK\r\n+QUEUED\r\n+OK\r\n-ERR EXEC without MULTI\r\n");
 	check("MULTI\nCL.THROTTLE k 9 5 60\nRESET\nEXEC\n", "acquire login cost 1\n",
 	      "+OK\r\n+QUEUED\r\n+RESET\r\n-ERR EXEC without MULTI\r\n");
-	assert_true(drive_lines(&limits, &passed, "MULTI\nCL.THROTTLE k 9 5 60\nQUIT\nEXEC\n", "",
+	assert_true(drive_lines(&bounds, &passed, "MULTI\nCL.THROTTLE k 9 5 60\nQUIT\nEXEC\n", "",
 	                        "+OK\r\n+QUEUED\r\n+OK\r\n"));
 }
 
@@ -142,32 +142,31 @@ static void test_nobody_logs_in_inside_a_transaction(void **state)
 
 static void test_a_transaction_is_bounded(void **state)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
 	(void)state;
-	limits.batch_max = 3;
-	assert_false(drive_lines(&limits, &passed, "MULTI\nPING\nDEL a b\nEXEC\n", NULL,
+	bounds.batch_max = 3;
+	assert_false(drive_lines(&bounds, &passed, "MULTI\nPING\nDEL a b\nEXEC\n", NULL,
 	                         "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+PONG\r\n:2\r\n"));
+	assert_false(
+	    drive_lines(&bounds, &passed, "MULTI\nPING\nDEL a b\nPING\nPING\nEXEC\n", "",
+	                "+OK\r\n+QUEUED\r\n+QUEUED\r\n"
+	                "-ERR expected a transaction of at most 3 commands and keys, found more\r\n"
+	                "+QUEUED\r\n" ABORT));
+	bounds.batch_max = 1000;
+	bounds.request_max = 40; /* a command: its words, each with four bytes, and four more */
 	assert_false(drive_lines(
-	    &limits, &passed, "MULTI\nPING\nDEL a b\nPING\nPING\nEXEC\n", "",
-	    "+OK\r\n+QUEUED\r\n+QUEUED\r\n"
-	    "-ERR expected a transaction of at most 3 commands and keys, found more\r\n"
-	    "+QUEUED\r\n" ABORT));
-	limits.batch_max = 1000;
-	limits.request_max = 40; /* a command: its words, each with four bytes, and four more */
-	assert_false(drive_lines(&limits, &passed,
-	                         "MULTI\nECHO 0123456789012345678\nECHO 0123456789012345678\nEXEC\n",
-	                         NULL,
-	                         "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$19\r\n0123456789012345678\r\n"
-	                         "$19\r\n0123456789012345678\r\n"));
-	assert_false(drive_lines(&limits, &passed,
+	    &bounds, &passed, "MULTI\nECHO 0123456789012345678\nECHO 0123456789012345678\nEXEC\n", NULL,
+	    "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$19\r\n0123456789012345678\r\n"
+	    "$19\r\n0123456789012345678\r\n"));
+	assert_false(drive_lines(&bounds, &passed,
 	                         "MULTI\nECHO 0123456789012345678\nECHO 0123456789012345678\nPING\n"
 	                         "PING\nEXEC\n",
 	                         "",
 	                         "+OK\r\n+QUEUED\r\n+QUEUED\r\n"
 	                         "-ERR expected a transaction of at most 80 bytes, found more\r\n"
 	                         "+QUEUED\r\n" ABORT));
-	assert_false(drive_lines(&limits, &passed,
+	assert_false(drive_lines(&bounds, &passed,
 	                         "MULTI\n*2\r\n$4\r\nECHO\r\n$30\r\n012345678901234567890123456789\r\n"
 	                         "EXEC\n",
 	                         "",
@@ -185,7 +184,7 @@ static void test_a_connection_may_end_in_a_transaction(void **state)
 
 static void test_keys_are_counted_and_timed_as_by_redis(void **state)
 {
-	struct codec_limits limits = CODEC_LIMITS_DEFAULT;
+	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	struct reply none = {.decision = {.allowed = true}};
 	struct reply almost = passed;
 
@@ -196,13 +195,13 @@ static void test_keys_are_counted_and_timed_as_by_redis(void **state)
 	      "peek batch cost 1\npeek key k cost 0\npeek key j cost 0\n"
 	      "peek key k cost 1\npeek key k cost 1\n",
 	      ":1\r\n:3\r\n:2\r\n:2\r\n:1500\r\n");
-	assert_false(drive_lines(&limits, &none, "DEL k j\nEXISTS k\nTTL k\nPTTL k\n", NULL,
+	assert_false(drive_lines(&bounds, &none, "DEL k j\nEXISTS k\nTTL k\nPTTL k\n", NULL,
 	                         ":0\r\n:0\r\n:-2\r\n:-2\r\n"));
 	almost.decision.reset_after_ns = 1499000000;
-	assert_false(drive_lines(&limits, &almost, "TTL k\nPTTL k\n", NULL, ":1\r\n:1499\r\n"));
-	limits.key_max = 3;
-	limits.batch_max = 2;
-	assert_false(drive_lines(&limits, &passed, "DEL k 1234\nTTL 1234\nDEL a b c\n", "",
+	assert_false(drive_lines(&bounds, &almost, "TTL k\nPTTL k\n", NULL, ":1\r\n:1499\r\n"));
+	bounds.key_max = 3;
+	bounds.batch_max = 2;
+	assert_false(drive_lines(&bounds, &passed, "DEL k 1234\nTTL 1234\nDEL a b c\n", "",
 	                         "-ERR expected a key of at most 3 bytes, found 4\r\n"
 	                         "-ERR expected a key of at most 3 bytes, found 4\r\n"
 	                         "-ERR expected at most 2 keys, found 3\r\n"));

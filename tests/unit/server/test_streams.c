@@ -18,7 +18,7 @@
 
 #include "loopback.h"
 
-static void lines_open(void *session, const struct codec_limits *limits, uint64_t id)
+static void lines_open(void *session, const struct codec_bounds *limits, uint64_t id)
 {
 	(void)session;
 	(void)limits;
@@ -40,7 +40,7 @@ static enum codec_result lines_parse(void *session, struct slice data, size_t *c
 	    .kind = verb == 'a' || verb == 'r' ? REQUEST_LIMIT : verb == 'e' ? REQUEST_EVENTS : REQUEST_LOCAL,
 	    .class = verb == 'e' ? REQUEST_ADMIN : REQUEST_FREE,
 	    .op = verb == 'r' ? REQUEST_REFUND : REQUEST_ACQUIRE,
-	    .verb = verb,
+	    .reply_code = verb,
 	    .limit = SLICE("uses"),
 	    .key = SLICE("k"),
 	    .cost = 1,
@@ -52,7 +52,7 @@ static enum codec_result lines_parse(void *session, struct slice data, size_t *c
 static void lines_reply(void *session, const struct request *request, const struct reply *reply,
                         struct buffer *out)
 {
-	char line[] = {(char)request->verb, '\n'};
+	char line[] = {(char)request->reply_code, '\n'};
 
 	(void)session;
 	assert_true(request->kind != REQUEST_LIMIT || reply->decision.allowed);
@@ -102,7 +102,7 @@ static void begin(struct scene *it, bool streams)
 	static const char text[] = "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n";
 	struct sockaddr_in address;
 
-	*it = (struct scene){.shared = {.limits = CODEC_LIMITS_DEFAULT, .threads = 1, .conn_limit.max = 10},
+	*it = (struct scene){.shared = {.limits = CODEC_BOUNDS_DEFAULT, .threads = 1, .conn_limit.max = 10},
 	                     .codec = lines};
 	it->protocol = (struct worker_protocol){&it->codec, METRICS_RESP};
 	it->codec.streams = streams ? always : NULL;

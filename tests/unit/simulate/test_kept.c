@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "simulate/input/kept.h"
+#include "simulate/input/reusable_log.h"
 
 /* The path of a pipe that holds `text` and has ended. */
 static void fill_pipe(int fds[2], const char *text, char path[32])
@@ -22,36 +22,36 @@ static void fill_pipe(int fds[2], const char *text, char path[32])
 static void a_pipe_is_read_as_often_as_wanted(void **state)
 {
 	struct weir_error error;
-	struct kept kept;
+	struct reusable_log kept;
 	char path[32], got[16];
 	int fds[2];
 
 	(void)state;
 	fill_pipe(fds, "0123456789", path);
-	assert_int_equal(kept_open(&kept, path, 10, &error), WEIR_OK);
+	assert_int_equal(reusable_log_open(&kept, path, 10, &error), WEIR_OK);
 	for (int i = 0; i < 3; i++) {
-		int fd = kept_again(&kept, path, &error);
+		int fd = reusable_log_reopen(&kept, path, &error);
 
 		assert_int_equal(read(fd, got, sizeof got), 10);
 		assert_memory_equal(got, "0123456789", 10);
 		close(fd);
 	}
-	kept_close(&kept);
+	reusable_log_close(&kept);
 	close(fds[0]);
 }
 
 static void a_pipe_with_more_than_is_kept_is_refused(void **state)
 {
 	struct weir_error error;
-	struct kept kept;
+	struct reusable_log kept;
 	char path[32];
 	int fds[2];
 
 	(void)state;
 	fill_pipe(fds, "0123456789", path);
-	assert_int_equal(kept_open(&kept, path, 9, &error), WEIR_ELONG);
+	assert_int_equal(reusable_log_open(&kept, path, 9, &error), WEIR_ELONG);
 	assert_non_null(strstr(error.message, "expected a pipe of at most"));
-	kept_close(&kept);
+	reusable_log_close(&kept);
 	close(fds[0]);
 }
 

@@ -23,7 +23,7 @@ static void what_the_window_holds_leaves_by_time_and_is_released_by_line(void **
 	struct order *order = order_open();
 	unsigned short seed[3] = {1, 2, 3};
 	uint64_t last = 0, left = 0, released = 0;
-	struct held *held;
+	struct ordered_record *held;
 
 	(void)state;
 	for (uint64_t i = 0; i < 50000; i++) {
@@ -48,7 +48,7 @@ static void what_the_window_holds_leaves_by_time_and_is_released_by_line(void **
 static void what_is_too_late_counts_at_the_latest_time(void **state)
 {
 	struct order *order = order_open();
-	struct held *held;
+	struct ordered_record *held;
 
 	(void)state;
 	for (uint64_t i = 0; i < ORDER_WINDOW; i++)
@@ -69,7 +69,7 @@ static void what_is_too_late_counts_at_the_latest_time(void **state)
 static void the_ring_is_bounded_and_what_is_far_ahead_gives_way(void **state)
 {
 	struct order *order = order_open();
-	struct held *held;
+	struct ordered_record *held;
 	uint64_t n = 1;
 
 	(void)state;
@@ -78,7 +78,7 @@ static void the_ring_is_bounded_and_what_is_far_ahead_gives_way(void **state)
 		n++;
 		assert_true(n < 200);
 	}
-	held = order_force(order);
+	held = order_evict_oldest(order);
 	assert_int_equal(held->number, 0);
 	assert_int_equal(held->time_ns, 0);
 	assert_int_equal(order_stats(order)->ahead, 1);
@@ -86,7 +86,7 @@ static void the_ring_is_bounded_and_what_is_far_ahead_gives_way(void **state)
 	assert_ptr_equal(order_release(order), held);
 	assert_null(order_release(order));
 	/* The next in the log is the next in time, too: nothing is ahead of it. */
-	held = order_force(order);
+	held = order_evict_oldest(order);
 	assert_int_equal(held->time_ns, 1);
 	assert_int_equal(order_stats(order)->ahead, 1);
 	order_done(held);
@@ -100,7 +100,7 @@ static void values_are_copied_and_absent_ones_stay_absent(void **state)
 	struct order *order = order_open();
 	struct record record = {
 	    .time_ns = 5, .cost = 7, .values = {{"abc", 3}, {NULL, 0}, {"", 0}, {"d", 1}}};
-	struct held *held;
+	struct ordered_record *held;
 
 	(void)state;
 	assert_true(order_add(order, &record, 4));

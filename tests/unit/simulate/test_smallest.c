@@ -20,7 +20,7 @@ static unsigned find(uint64_t from, uint64_t max, uint64_t *found)
 			assert_true(numbers[i] >= 1 && numbers[i] <= max);
 			assert_true(i == 0 || numbers[i] > numbers[i - 1]);
 			assert_true(numbers[i] > search.below);
-			smallest_tell(&search, numbers[i], numbers[i] >= from);
+			smallest_report(&search, numbers[i], numbers[i] >= from);
 		}
 		assert_true(++rounds < 100);
 	}
@@ -59,7 +59,7 @@ static void without_an_order_the_number_below_does_not_fit(void **state)
 	(void)state;
 	while ((n = smallest_next(&search, numbers)) > 0)
 		for (size_t i = 0; i < n; i++)
-			smallest_tell(&search, numbers[i], numbers[i] > 500 && numbers[i] % 2 == 0);
+			smallest_report(&search, numbers[i], numbers[i] > 500 && numbers[i] % 2 == 0);
 	assert_true(search.fits > 500 && search.fits % 2 == 0);
 	assert_int_equal(search.below, search.fits - 1);
 }

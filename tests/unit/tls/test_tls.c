@@ -119,7 +119,7 @@ static void write_paper(char path[])
 	EVP_PKEY_free(key);
 }
 
-/* Takes `len` bytes that `from` has for the other side; returns what tls_in does. */
+/* Takes `len` bytes that `from` has for the other side; returns what tls_decrypt does. */
 static int carry(struct side *from, struct side *to, size_t len)
 {
 	/* A copy, so that a sanitizer sees a read of bytes that are gone. */
@@ -130,7 +130,7 @@ static int carry(struct side *from, struct side *to, size_t len)
 	memcpy(bytes, from->wire.data, len);
 	buffer_consume(&from->wire, len);
 	server_runs = to->is_server;
-	status = tls_in(to->tls, (struct slice){bytes, len}, &to->plain, &to->wire);
+	status = tls_decrypt(to->tls, (struct slice){bytes, len}, &to->plain, &to->wire);
 	free(bytes);
 	return status;
 }
@@ -170,7 +170,7 @@ static void pair_greet(struct pair *pair, size_t step)
 			assert_int_equal(carry(&pair->server, &pair->client, len), WEIR_OK);
 	}
 	assert_true(tls_is_ready(pair->client.tls) && tls_is_ready(pair->server.tls));
-	assert_false(tls_has_part(pair->client.tls) || tls_has_part(pair->server.tls));
+	assert_false(tls_has_partial(pair->client.tls) || tls_has_partial(pair->server.tls));
 	assert_int_equal(pair->client.plain.len + pair->server.plain.len, 0);
 }
 
@@ -212,7 +212,7 @@ static int teardown(void **state)
 static void say(struct side *side, struct slice words)
 {
 	server_runs = side->is_server;
-	assert_int_equal(tls_write(side->tls, words, &side->wire), WEIR_OK);
+	assert_int_equal(tls_encrypt(side->tls, words, &side->wire), WEIR_OK);
 }
 
 static void assert_heard(struct side *side, struct slice words)
@@ -247,11 +247,11 @@ static void a_part_is_told_from_its_first_byte_to_its_last(void **state)
 		say(&pair->client, SLICE("ping"));
 		assert_int_equal(pair->client.wire.len, size);
 		assert_int_equal(carry(&pair->client, &pair->server, cut), WEIR_OK);
-		if (!tls_has_part(pair->server.tls))
+		if (!tls_has_partial(pair->server.tls))
 			fail_msg("no part after %zu of %zu bytes, of them %d the header", cut, size, HEADER);
 		assert_int_equal(pair->server.plain.len, 0);
 		assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_OK);
-		assert_false(tls_has_part(pair->server.tls));
+		assert_false(tls_has_partial(pair->server.tls));
 		assert_heard(&pair->server, SLICE("ping"));
 	}
 }
@@ -276,7 +276,7 @@ static void many_records_come_in_any_reads(void **state)
 		assert_int_equal(carry(&pair->client, &pair->server, part), WEIR_OK);
 	}
 	assert_heard(&pair->server, (struct slice){words.data, words.len});
-	assert_false(tls_has_part(pair->server.tls));
+	assert_false(tls_has_partial(pair->server.tls));
 	buffer_free(&words);
 }
 
@@ -302,7 +302,7 @@ static void errors_of_others_are_not_the_connections(void **state)
 		assert_int_equal(carry_all(&pair->server, &pair->client), WEIR_OK);
 	}
 	leave_an_error();
-	tls_end(pair->client.tls, &pair->client.wire);
+	tls_send_end(pair->client.tls, &pair->client.wire);
 	leave_an_error();
 	assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_OK);
 	assert_true(tls_has_ended(pair->server.tls));
@@ -318,7 +318,8 @@ static void a_file_fails_for_its_own_reason(void **state)
 
 	(void)state;
 	leave_an_error();
-	assert_int_equal(tls_context_open(&context, &(struct tls_files){.ca = "/none"}, &error), WEIR_EIO);
+	assert_int_equal(tls_context_open(&context, &(struct tls_files){.ca = "/none"}, &error),
+	                 WEIR_EIO);
 	assert_non_null(strstr(error.message, "No such file"));
 }
 
@@ -351,7 +352,7 @@ static void no_memory_is_an_error(void **state)
 	pair->server.plain.max = 3;
 	assert_int_equal(carry_all(&pair->client, &pair->server), WEIR_EIO);
 	assert_non_null(strstr(tls_error(pair->server.tls), "out of memory"));
-	assert_int_equal(tls_write(pair->client.tls, SLICE("pings"), &pair->client.wire), WEIR_EIO);
+	assert_int_equal(tls_encrypt(pair->client.tls, SLICE("pings"), &pair->client.wire), WEIR_EIO);
 	assert_non_null(strstr(tls_error(pair->client.tls), "out of memory"));
 }
 
@@ -366,7 +367,8 @@ static void crowd_open(struct crowd *crowd, struct pair *first)
 		struct pair *pair = &crowd->pairs[i];
 
 		*pair = (struct pair){.server = {.is_server = true}};
-		assert_int_equal(tls_accept(&pair->server.tls, first->server_context, &first->recent), WEIR_OK);
+		assert_int_equal(tls_accept(&pair->server.tls, first->server_context, &first->recent),
+		                 WEIR_OK);
 		assert_int_equal(
 		    tls_open(&pair->client.tls, first->client_context, HOST, &pair->client.wire), WEIR_OK);
 		pair_greet(pair, SIZE_MAX);
@@ -449,8 +451,10 @@ static void in_a_crowd_most_find_their_buffers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(what_is_sent_goes_behind_what_waits, setup_greeted, teardown),
-	    cmocka_unit_test_setup_teardown(a_part_is_told_from_its_first_byte_to_its_last, setup, teardown),
+	    cmocka_unit_test_setup_teardown(what_is_sent_goes_behind_what_waits, setup_greeted,
+	                                    teardown),
+	    cmocka_unit_test_setup_teardown(a_part_is_told_from_its_first_byte_to_its_last, setup,
+	                                    teardown),
 	    cmocka_unit_test_setup_teardown(many_records_come_in_any_reads, setup_greeted, teardown),
 	    cmocka_unit_test_setup_teardown(errors_of_others_are_not_the_connections, setup, teardown),
 	    cmocka_unit_test(a_file_fails_for_its_own_reason),

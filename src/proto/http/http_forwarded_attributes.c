@@ -1,5 +1,5 @@
 /*
- * http_carried.c: what a proxied request carries of the attributes that rules want.
+ * http_forwarded_attributes.c: what a proxied request carries of the attributes that rules want.
  *
  * A visitor chooses all of it. So each line, cookie and parameter is looked at once or
  * twice, and compared with each wanted name (CARRIED_MAX); memory is bounded by the head.
@@ -114,8 +114,8 @@ static int find_in_query(struct search *search, struct slice query)
 	return 0;
 }
 
-int http_carried(struct fill *fill, const struct carried_list *wanted,
-                 const struct http_header *header, struct slice query)
+int http_forwarded_attributes(struct fill *fill, const struct carried_list *wanted,
+                              const struct http_header *header, struct slice query)
 {
 	struct search search = {.arena = fill->arena, .wanted = wanted};
 	int status = 0;
@@ -128,7 +128,7 @@ int http_carried(struct fill *fill, const struct carried_list *wanted,
 	find_cookies(&search, *header);
 	for (size_t i = 0; status == 0 && i < wanted->count; i++)
 		if (search.found[i].value.data)
-			status = fill_attribute(fill, slice_of(wanted->items[i].attribute),
-			                        search.found[i].value);
+			status =
+			    fill_attribute(fill, slice_of(wanted->items[i].attribute), search.found[i].value);
 	return status;
 }

@@ -1,12 +1,12 @@
-#include "proto/http/http1_form.h"
+#include "proto/http/http1_template.h"
 
-void http1_form_learn(struct http1_form *form, struct slice head, struct slice target)
+void http1_template_learn(struct http1_template *form, struct slice head, struct slice target)
 {
 	const char *end = target.data + target.len;
 	size_t before = (size_t)(target.data - head.data), behind = head.len - before - target.len;
 
 	form->before = 0;
-	if (before + behind > HTTP1_FORM_MAX || *target.data != '/' || *end != ' ')
+	if (before + behind > HTTP1_TEMPLATE_MAX || *target.data != '/' || *end != ' ')
 		return;
 	form->before = (uint16_t)before;
 	form->behind = (uint16_t)behind;
@@ -46,12 +46,12 @@ static bool is_plain(struct slice target)
 	return are_plain(word);
 }
 
-struct slice http1_form_match(const struct http1_form *form, struct slice data)
+struct slice http1_template_match(const struct http1_template *form, struct slice data)
 {
 	struct slice target = {data.data + form->before, 0}, none = {NULL, 0};
 	const char *end;
 
-	if (form->before == 0 || data.len < http1_form_len(form, 0) ||
+	if (form->before == 0 || data.len < http1_template_len(form, 0) ||
 	    memcmp(data.data, form->bytes, form->before) != 0)
 		return none;
 	end = memchr(target.data, ' ', data.len - form->before);

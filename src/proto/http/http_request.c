@@ -1,4 +1,4 @@
-#include "proto/http/http_call.h"
+#include "proto/http/http_request.h"
 
 #include "base/error.h"
 #include "base/number.h"
@@ -7,18 +7,18 @@
 #include "proto/http/query.h"
 #include "proto/json_body.h"
 
-static int out_of_memory(struct http_call *call)
+static int out_of_memory(struct http_request *call)
 {
 	return error_set(&call->fill.error, WEIR_ENOMEM, "out of memory");
 }
 
-static int read_body(struct http_call *call)
+static int read_body(struct http_request *call)
 {
-	return json_read(&call->fill, call->body);
+	return json_body_read(&call->fill, call->body);
 }
 
 /* ?key=K&cost=N */
-static int read_query(struct http_call *call)
+static int read_query(struct http_request *call)
 {
 	struct fill *fill = &call->fill;
 	struct slice name, value;
@@ -35,7 +35,7 @@ static int read_query(struct http_call *call)
 }
 
 /* /v1/acquire/LIMIT?key=K&cost=N */
-static int read_limit_query(struct http_call *call)
+static int read_limit_query(struct http_request *call)
 {
 	struct fill *fill = &call->fill;
 	struct slice value;
@@ -81,7 +81,7 @@ static void split_target(struct slice target, struct slice *path, struct slice *
  * of them may come from the client, through a proxy that sets only the other: if they differ,
  * Weir believes none.
  */
-static int proxy_says(struct http_call *call, enum http_field a, enum http_field b,
+static int proxy_says(struct http_request *call, enum http_field a, enum http_field b,
                       const char *what, struct slice *value)
 {
 	bool found = false;
@@ -107,7 +107,7 @@ static int proxy_says(struct http_call *call, enum http_field a, enum http_field
 }
 
 /* USER:SECRET in Base64. Without a colon there is no secret that any user has. */
-static int read_basic(struct http_call *call, struct slice text, struct request_login *login)
+static int read_basic(struct http_request *call, struct slice text, struct request_login *login)
 {
 	size_t room = text.len / 4 * 3 + 3;
 	char *bytes = arena_alloc(call->fill.arena, room);
@@ -120,7 +120,7 @@ static int read_basic(struct http_call *call, struct slice text, struct request_
 }
 
 /* Credentials in a form that Weir does not know are an empty secret, which no user has. */
-static int read_login(struct http_call *call, enum http_field field, struct request_login *login)
+static int read_login(struct http_request *call, enum http_field field, struct request_login *login)
 {
 	struct slice rest = http_fields_value(call->fields, call->base, field, 0), scheme;
 
@@ -137,7 +137,7 @@ static int read_login(struct http_call *call, enum http_field field, struct requ
 }
 
 /* All of X-Forwarded-For, in the order in which proxies appended to it. */
-static int join_forwarded_for(struct http_call *call)
+static int join_forwarded_for(struct http_request *call)
 {
 	struct slice *joined = &call->fill.request->forwarded_for;
 	struct slice line;
@@ -145,7 +145,8 @@ static int join_forwarded_for(struct http_call *call)
 
 	*joined = http_fields_value(call->fields, call->base, HTTP_FIELD_FORWARDED_FOR, 0);
 	for (unsigned nth = 1;
-	     (line = http_fields_value(call->fields, call->base, HTTP_FIELD_FORWARDED_FOR, nth)).data; nth++) {
+	     (line = http_fields_value(call->fields, call->base, HTTP_FIELD_FORWARDED_FOR, nth)).data;
+	     nth++) {
 		to = arena_alloc(call->fill.arena, joined->len + 1 + line.len);
 		if (!to)
 			return out_of_memory(call);
@@ -169,7 +170,8 @@ static struct slice without_port(struct slice host)
 	return host;
 }
 
-/* Whether behind `name`, which is that of the Host, stands no port, an empty one or one from 0 to 65535. */
+/* Whether behind `name`, which is that of the Host, stands no port, an empty one or one from 0 to
+ * 65535. */
 static bool has_good_port(struct slice host, struct slice name)
 {
 	struct slice port = {name.data + name.len, host.len - name.len};
@@ -181,7 +183,7 @@ static bool has_good_port(struct slice host, struct slice name)
 }
 
 /* "A, Login.Example.com.:8080" as "login.example.com": the last proxy's word, the name alone. */
-static int plain_host(struct http_call *call, struct slice *host)
+static int plain_host(struct http_request *call, struct slice *host)
 {
 	const char *mark = host->len ? memrchr(host->data, ',', host->len) : NULL;
 	char *copy;
@@ -200,7 +202,7 @@ static int plain_host(struct http_call *call, struct slice *host)
 }
 
 /* `Authorization` is the visitor's. */
-static int read_proxy_login(struct http_call *call)
+static int read_proxy_login(struct http_request *call)
 {
 	struct request_origin *origin;
 
@@ -217,7 +219,7 @@ static int read_proxy_login(struct http_call *call)
  * A proxy asks on behalf of another request: its attributes but the address. `path` and
  * `query` are the visitor's unless the proxy says otherwise.
  */
-static int read_proxied(struct http_call *call, struct slice path, struct slice *query)
+static int read_proxied(struct http_request *call, struct slice path, struct slice *query)
 {
 	struct slice method = call->method, uri = {NULL, 0};
 	struct slice host = http_fields_value(call->fields, call->base, HTTP_FIELD_HOST, 0);
@@ -231,7 +233,7 @@ static int read_proxied(struct http_call *call, struct slice path, struct slice 
 	    {HTTP_FIELD_FORWARDED_HOST, HTTP_FIELD_FORWARDED_HOST, "host", &host},
 	};
 	struct fill *fill = &call->fill;
-	const struct carried_list *wanted = fill->limits->carried;
+	const struct carried_list *wanted = fill->bounds->forwarded_attributes;
 	int status = 0;
 
 	for (size_t i = 0; status == 0 && i < sizeof told / sizeof *told; i++)
@@ -245,16 +247,16 @@ static int read_proxied(struct http_call *call, struct slice path, struct slice 
 		return out_of_memory(call);
 	fill->request->from_proxy = true;
 	if ((status = read_proxy_login(call)) != 0 ||
-	    (status = fill_attribute_room(fill, 3 + (wanted ? wanted->count : 0))) != 0 ||
+	    (status = fill_reserve_attributes(fill, 3 + (wanted ? wanted->count : 0))) != 0 ||
 	    (status = fill_attribute(fill, SLICE("method"), method)) != 0 ||
 	    (status = fill_attribute(fill, SLICE("path"), path)) != 0 ||
 	    (host.len > 0 && (status = fill_attribute(fill, SLICE("host"), host)) != 0) || !wanted)
 		return status;
-	return http_carried(fill, wanted, &call->header, *query);
+	return http_forwarded_attributes(fill, wanted, &call->header, *query);
 }
 
 /* /auth?deny=403 */
-static int read_auth(struct http_call *call)
+static int read_auth(struct http_request *call)
 {
 	struct slice asked = {NULL, 0}, name, value;
 	uint64_t code;
@@ -280,7 +282,7 @@ static int read_auth(struct http_call *call)
  * Envoy puts a prefix before the path it asks about; the query is the client's, then. It takes
  * any 5xx for a failure of ours, and may let the request pass, so no denial is told as one.
  */
-static int read_auth_below(struct http_call *call)
+static int read_auth_below(struct http_request *call)
 {
 	struct slice path = {call->rest.data - 1, call->rest.len + 1}, query = call->query;
 
@@ -288,14 +290,14 @@ static int read_auth_below(struct http_call *call)
 	return read_proxied(call, path, &query);
 }
 
-void http_refuse_as(struct fill *fill, enum http_verb error)
+void http_refuse_as(struct fill *fill, enum http_error error)
 {
 	const char *text = arena_copy(fill->arena, slice_of(fill->error.message));
 
 	fill->request->kind = REQUEST_LOCAL;
 	fill->request->class = REQUEST_FREE;
 	fill->request->status = (signed char)fill->error.status;
-	fill->request->verb = error;
+	fill->request->reply_code = error;
 	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
 }
 
@@ -303,20 +305,21 @@ void http_refuse(struct fill *fill)
 {
 	int status = fill->error.status;
 
-	http_refuse_as(fill, fill->request->flags & HTTP_CRAB ? http_crab_error_of(status)
-	                                                 : http_error_of(status));
+	http_refuse_as(fill, fill->request->flags & HTTP_THROTTLECRAB
+	                         ? http_throttlecrab_error_of(status)
+	                         : http_error_of(status));
 }
 
-static int read_batch(struct http_call *call)
+static int read_batch(struct http_request *call)
 {
-	int status = json_read_items(&call->fill, call->body, http_refuse);
+	int status = json_body_read_items(&call->fill, call->body, http_refuse);
 
 	call->fill.request->reply_size = call->fill.request->item_count * HTTP_ITEM_SIZE;
 	return status;
 }
 
 /* /v1/top?n=10 */
-static int read_top(struct http_call *call)
+static int read_top(struct http_request *call)
 {
 	struct request *request = call->fill.request;
 	struct slice name, value;
@@ -326,8 +329,7 @@ static int read_top(struct http_call *call)
 		if (!slice_equal(name, SLICE("n")))
 			return error_set(&call->fill.error, WEIR_EINVAL,
 			                 "expected only the parameter n, found '%.*s'", FILL_QUOTE(name));
-		if (!parse_u64(value, &request->top) || request->top < 1 ||
-		    request->top > REQUEST_TOP_MAX)
+		if (!parse_u64(value, &request->top) || request->top < 1 || request->top > REQUEST_TOP_MAX)
 			return error_set(&call->fill.error, WEIR_EINVAL,
 			                 "expected n to be a number from 1 to %d, found '%.*s'",
 			                 REQUEST_TOP_MAX, FILL_QUOTE(value));
@@ -336,7 +338,7 @@ static int read_top(struct http_call *call)
 }
 
 /* A number that is not ours, as of another server, is none. */
-static int read_events(struct http_call *call)
+static int read_events(struct http_request *call)
 {
 	struct request *request = call->fill.request;
 	struct slice last = http_fields_value(call->fields, call->base, HTTP_FIELD_LAST_EVENT_ID, 0);
@@ -347,19 +349,19 @@ static int read_events(struct http_call *call)
 	return 0;
 }
 
-static int read_throttle(struct http_call *call)
+static int read_throttle(struct http_request *call)
 {
-	call->fill.request->flags |= HTTP_CRAB;
-	return json_read_throttle(&call->fill, call->body);
+	call->fill.request->flags |= HTTP_THROTTLECRAB;
+	return json_body_read_throttle(&call->fill, call->body);
 }
 
-static int read_health(struct http_call *call)
+static int read_health(struct http_request *call)
 {
 	call->fill.request->text = SLICE("OK");
 	return 0;
 }
 
-static int read_nothing(struct http_call *call)
+static int read_nothing(struct http_request *call)
 {
 	(void)call;
 	return 0;
@@ -367,7 +369,9 @@ static int read_nothing(struct http_call *call)
 
 static const struct http_route routes[] = {
 #define ROUTE(path, class, methods, kind, op, read)                                                \
-	{SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, read_##read}
+	{                                                                                              \
+		SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, read_##read  \
+	}
     ROUTE("/auth", ASK, ANY, RULES, ACQUIRE, auth),
     ROUTE("/v1/acquire", ASK, POST, LIMIT, ACQUIRE, body),
     ROUTE("/v1/acquire/", ASK, GET, LIMIT, ACQUIRE, limit_query),
@@ -395,11 +399,11 @@ static const struct http_route routes[] = {
 		    http_read_##read, true                                                                 \
 	}
     ROUTE("/rule/browse", ASK, BROWSE, PEEK, browse),
-    ROUTE("/rule/update", ASK, EACH, ACQUIRE, each),
-    ROUTE("/rule/browse_complete", ASK, COMPLETE, PEEK, browse),
-    ROUTE("/rule/feedback", CHANGE, EACH, REFUND, feedback),
+    ROUTE("/rule/update", ASK, EACH_LIMIT, ACQUIRE, update),
+    ROUTE("/rule/browse_complete", ASK, BROWSE_ALL, PEEK, browse),
+    ROUTE("/rule/feedback", CHANGE, EACH_LIMIT, REFUND, feedback),
     ROUTE("/rule/value", ASK, VALUE, PEEK, value),
-    ROUTE("/multi/browse", ASK, BATCH, ACQUIRE, browses),
+    ROUTE("/multi/browse", ASK, BATCH, ACQUIRE, multi_browse),
     ROUTE("/monitor/alive", FREE, ALIVE, ACQUIRE, alive),
     ROUTE("/dump/policy", ADMIN, POLICY, ACQUIRE, dump),
     ROUTE("/dump/counter", ADMIN, COUNTERS, ACQUIRE, dump),
@@ -474,11 +478,12 @@ static bool is_foreign(struct slice origin, struct slice host)
 	if (!mark)
 		return true;
 	mark += 3;
-	return !slice_equal_nocase((struct slice){mark, (size_t)(origin.data + origin.len - mark)}, host);
+	return !slice_equal_nocase((struct slice){mark, (size_t)(origin.data + origin.len - mark)},
+	                           host);
 }
 
 /* The sender, by fields of the header that no browser lets a page write. */
-static int read_origin(struct http_call *call)
+static int read_origin(struct http_request *call)
 {
 	struct request_origin *origin = arena_alloc(call->fill.arena, sizeof *origin);
 	struct slice host = http_fields_value(call->fields, call->base, HTTP_FIELD_HOST, 0);
@@ -508,7 +513,7 @@ static int read_origin(struct http_call *call)
 	           : 0;
 }
 
-void http_read(struct http_call *call)
+void http_read(struct http_request *call)
 {
 	struct fill *fill = &call->fill;
 	const struct http_route *route;

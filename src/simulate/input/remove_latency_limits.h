@@ -1,4 +1,4 @@
-/* leave_out.h: what a log says nothing about. */
+/* remove_latency_limits.h: what a log says nothing about. */
 #ifndef SIMULATE_LEAVE_OUT_H
 #define SIMULATE_LEAVE_OUT_H
 
@@ -11,7 +11,7 @@
  * configuration and its rules, and says so on `said`. Errors: EINVAL (one of them is among the `n`
  * names that were asked for, or there is no other limit), ENOMEM.
  */
-int leave_out(struct weir_config *config, const char *const *names, size_t n, FILE *said,
-              struct weir_error *error);
+int remove_latency_limits(struct weir_config *config, const char *const *names, size_t n,
+                          FILE *said, struct weir_error *error);
 
 #endif

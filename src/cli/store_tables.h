@@ -6,7 +6,7 @@
 #include "store/section.h"
 #include "table/table.h"
 
-struct tables {
+struct store_tables {
 	size_t count;
 	uint64_t end; /* of the last section */
 	struct {
@@ -22,7 +22,7 @@ struct tables {
  * in a private mapping of it. Owner, group and mode stay. Until all is on the disk
  * nothing is changed, and then all at once. Errors: EIO, EFULL (no room), EINVAL, ENOMEM.
  */
-int enlarge(int fd, const char *path, struct tables *tables, uint64_t capacity, uint64_t now_ns,
-            struct weir_error *error);
+int store_resize(int fd, const char *path, struct store_tables *tables, uint64_t capacity,
+                 uint64_t now_ns, struct weir_error *error);
 
 #endif

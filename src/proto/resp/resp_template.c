@@ -1,16 +1,16 @@
-#include "proto/resp/resp_form.h"
+#include "proto/resp/resp_template.h"
 
 #include "base/number.h"
 
-void resp_form_learn(struct resp_form *form, struct slice bytes, const struct slice *args,
-                     size_t key, const struct request *request)
+void resp_template_learn(struct resp_template *form, struct slice bytes, const struct slice *args,
+                         size_t key, const struct request *request)
 {
 	size_t head = (size_t)(args[key - 1].data + args[key - 1].len + 2 - bytes.data);
 	size_t behind = (size_t)(args[key].data + args[key].len - bytes.data);
 	size_t tail = bytes.len - behind;
 
 	form->head = 0;
-	if (head + tail > RESP_FORM_MAX)
+	if (head + tail > RESP_TEMPLATE_MAX)
 		return;
 	form->head = (uint8_t)head;
 	form->tail = (uint8_t)tail;
@@ -20,18 +20,18 @@ void resp_form_learn(struct resp_form *form, struct slice bytes, const struct sl
 	form->request = *request;
 }
 
-bool resp_form_match(const struct resp_form *form, const struct resp_reader *reader,
-                     const struct codec_limits *limits, struct slice data, size_t *consumed,
-                     struct request *request)
+bool resp_template_match(const struct resp_template *form, const struct resp_reader *reader,
+                         const struct codec_bounds *bounds, struct slice data, size_t *consumed,
+                         struct request *request)
 {
 	size_t at = form->head;
 	uint32_t len;
 
 	if (at == 0 || reader->at > 0 || reader->skipping || data.len <= at || data.data[at] != '$' ||
 	    memcmp(data.data, form->bytes, at) != 0 ||
-	    resp_read_length(data, &at, (uint32_t)u64_min(limits->key_max, RESP_BULK_MAX), &len) !=
+	    resp_read_length(data, &at, (uint32_t)u64_min(bounds->key_max, RESP_BULK_MAX), &len) !=
 	        RESP_COMMAND ||
-	    data.len - at < len + form->tail || at + len + form->tail > limits->request_max ||
+	    data.len - at < len + form->tail || at + len + form->tail > bounds->request_max ||
 	    memcmp(data.data + at + len, form->bytes + form->head, form->tail) != 0)
 		return false;
 	*request = form->request;

@@ -1,4 +1,4 @@
-#include "cli/trust.h"
+#include "cli/tls_flags.h"
 
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 enum { TLS, CACERT, CERT, KEY, SNI };
 
-void trust_set(struct trust *trust, int flag, const char *value)
+void tls_flags_set(struct tls_flags *trust, int flag, const char *value)
 {
 	if (flag == TLS)
 		trust->is_wanted = true;
@@ -21,7 +21,7 @@ void trust_set(struct trust *trust, int flag, const char *value)
 }
 
 /* Names are not looked up: it is an address, or this one name. */
-static const char *host_of(struct trust *trust, const char *server,
+static const char *host_of(struct tls_flags *trust, const char *server,
                            const struct net_address *address)
 {
 	static const char local[] = "localhost";
@@ -33,8 +33,8 @@ static const char *host_of(struct trust *trust, const char *server,
 	return trust->host;
 }
 
-int trust_open(struct trust *trust, const char *server, const struct net_address *address,
-               struct weir_error *error)
+int tls_flags_open(struct tls_flags *trust, const char *server, const struct net_address *address,
+                   struct weir_error *error)
 {
 	const struct tls_files *files = &trust->files;
 	struct weir_error inner = {0};
@@ -54,7 +54,7 @@ int trust_open(struct trust *trust, const char *server, const struct net_address
 	return status == WEIR_OK ? status : error_set(error, status, "--tls: %s", inner.message);
 }
 
-void trust_close(struct trust *trust)
+void tls_flags_close(struct tls_flags *trust)
 {
 	tls_context_close(trust->dial.context);
 	trust->dial.context = NULL;

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/tables.h"
+#include "cli/store_tables.h"
 
 #define PAGE ((size_t)4096)
 
@@ -70,16 +70,17 @@ static int add(struct plan *plan, const struct section *section, const struct ta
 	for (size_t i = 1; i < plan->count; i++)
 		same += plan->parts[i].section.identity == section->identity;
 	if (plan->count == sizeof plan->parts / sizeof *plan->parts || same > SECTION_FORMERS)
-		return error_set(error, WEIR_EFULL,
-		                 "%.120s: expected at most %d tables, %d of a limit, found more: wait until "
-		                 "keys of the former tables are spent",
-		                 plan->path, SECTION_MAX, 1 + SECTION_FORMERS);
+		return error_set(
+		    error, WEIR_EFULL,
+		    "%.120s: expected at most %d tables, %d of a limit, found more: wait until "
+		    "keys of the former tables are spent",
+		    plan->path, SECTION_MAX, 1 + SECTION_FORMERS);
 	plan->parts[plan->count++] = (struct part){*section, from};
 	plan->size += section->size;
 	return WEIR_OK;
 }
 
-static bool is_last(const struct tables *tables, size_t i)
+static bool is_last(const struct store_tables *tables, size_t i)
 {
 	for (size_t j = i + 1; j < tables->count; j++)
 		if (tables->found[j].section.identity == tables->found[i].section.identity)
@@ -88,7 +89,8 @@ static bool is_last(const struct tables *tables, size_t i)
 }
 
 /* Whether it is a limit's that did not name its keys; `larger` is what it gets then. */
-static bool grows(const struct tables *tables, size_t i, uint64_t capacity, struct section *larger)
+static bool grows(const struct store_tables *tables, size_t i, uint64_t capacity,
+                  struct section *larger)
 {
 	const struct section *old = &tables->found[i].section;
 	struct section now;
@@ -100,7 +102,8 @@ static bool grows(const struct tables *tables, size_t i, uint64_t capacity, stru
 	return old->capacity == now.capacity && larger->capacity > old->capacity;
 }
 
-static int plan_table(struct plan *plan, struct tables *tables, size_t i, struct weir_error *error)
+static int plan_table(struct plan *plan, struct store_tables *tables, size_t i,
+                      struct weir_error *error)
 {
 	struct table *table = &tables->found[i].table;
 	struct section section = tables->found[i].section, larger;
@@ -120,7 +123,7 @@ static int plan_table(struct plan *plan, struct tables *tables, size_t i, struct
 	return status == WEIR_OK && is_larger ? add(plan, &larger, NULL, error) : status;
 }
 
-static int plan_all(struct plan *plan, struct tables *tables, struct weir_error *error)
+static int plan_all(struct plan *plan, struct store_tables *tables, struct weir_error *error)
 {
 	struct section first = {.capacity = plan->capacity, .size = section_size(plan->capacity, 0)};
 	int status = add(plan, &first, NULL, error);
@@ -240,10 +243,11 @@ static int replace(int old_fd, const char *path, const char *fresh, const struct
 	if (fstat(old_fd, &old) != 0)
 		return fail(error, path, "cannot look at it");
 	if (old.st_nlink != 1)
-		return error_set(error, WEIR_EINVAL,
-		                 "%.120s: expected a file of one name, found %llu (hard links), which would "
-		                 "lead to different files",
-		                 path, (unsigned long long)old.st_nlink);
+		return error_set(
+		    error, WEIR_EINVAL,
+		    "%.120s: expected a file of one name, found %llu (hard links), which would "
+		    "lead to different files",
+		    path, (unsigned long long)old.st_nlink);
 	if (unlink(fresh) != 0 && errno != ENOENT) /* of one that was killed */
 		return fail(error, fresh, "cannot remove it");
 	fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -261,8 +265,8 @@ static int replace(int old_fd, const char *path, const char *fresh, const struct
 	return status == WEIR_OK ? sync_directory(path, error) : status;
 }
 
-int enlarge(int fd, const char *path, struct tables *tables, uint64_t capacity, uint64_t now_ns,
-            struct weir_error *error)
+int store_resize(int fd, const char *path, struct store_tables *tables, uint64_t capacity,
+                 uint64_t now_ns, struct weir_error *error)
 {
 	struct plan *plan = calloc(1, sizeof *plan);
 	char *fresh = NULL;

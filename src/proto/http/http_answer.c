@@ -17,9 +17,9 @@
 /* A decision in JSON without names and permit. */
 #define DECISION_ROOM 384
 
-enum http_verb http_error_of(int status)
+enum http_error http_error_of(int status)
 {
-	static const enum http_verb errors_of[] = {
+	static const enum http_error errors_of[] = {
 	    [-WEIR_ENOMEM] = HTTP_ERROR_MEMORY,
 	    [-WEIR_EINVAL] = HTTP_ERROR_BAD_REQUEST,
 	    [-WEIR_ECOST] = HTTP_ERROR_COST,
@@ -29,7 +29,7 @@ enum http_verb http_error_of(int status)
 	    [-WEIR_EIO] = HTTP_ERROR_INTERNAL,
 	    [-WEIR_EUNSUPPORTED] = HTTP_ERROR_UNSUPPORTED,
 	    [-WEIR_ELONG] = HTTP_ERROR_TOO_LONG,
-	    [-WEIR_EFULL] = HTTP_ERROR_CROWDED,
+	    [-WEIR_EFULL] = HTTP_ERROR_TOO_MANY_CONNECTIONS,
 	    [-WEIR_EPERM] = HTTP_ERROR_FORBIDDEN,
 	    [-WEIR_ESTORE] = HTTP_ERROR_STORE,
 	    [-WEIR_EAUTH] = HTTP_ERROR_UNAUTHORIZED,
@@ -39,11 +39,11 @@ enum http_verb http_error_of(int status)
 	return index < sizeof errors_of / sizeof *errors_of ? errors_of[index] : HTTP_ERROR_INTERNAL;
 }
 
-enum http_verb http_crab_error_of(int status)
+enum http_error http_throttlecrab_error_of(int status)
 {
-	return status == WEIR_ENOTFOUND                          ? HTTP_ERROR_FIELDS
+	return status == WEIR_ENOTFOUND                         ? HTTP_ERROR_FIELDS
 	       : status == WEIR_EINVAL || status == WEIR_ERANGE ? HTTP_ERROR_INTERNAL
-	                                                         : http_error_of(status);
+	                                                        : http_error_of(status);
 }
 
 static uint64_t seconds(uint64_t ns)
@@ -256,7 +256,7 @@ static const struct {
 #undef X
 };
 
-static void add_error(struct buffer *out, enum http_verb error, struct slice message)
+static void add_error(struct buffer *out, enum http_error error, struct slice message)
 {
 	buffer_add_text(out, ANSWER_FIELD("{", error));
 	buffer_add_text(out, "{\"code\":\"");
@@ -276,17 +276,17 @@ static void add_crab_error(struct buffer *out, struct slice message)
 
 /* Whether it is answered by an error; which, and in what words. */
 static bool is_error(const struct request *request, const struct reply *reply,
-                     enum http_verb *error, struct slice *message)
+                     enum http_error *error, struct slice *message)
 {
 	if (request->kind == REQUEST_LOCAL) {
-		*error = (enum http_verb)request->verb;
+		*error = (enum http_error)request->reply_code;
 		*message = request->text;
 		return true;
 	}
 	if (request->kind == REQUEST_ADHOC && adhoc_is_decided(reply))
 		return false;
-	*error = request->flags & HTTP_CRAB ? http_crab_error_of(reply->status)
-	                                    : http_error_of(reply->status);
+	*error = request->flags & HTTP_THROTTLECRAB ? http_throttlecrab_error_of(reply->status)
+	                                            : http_error_of(reply->status);
 	/* A browser would ask its user for the password that a 401 of Weir's is about. */
 	if ((reply->status == WEIR_EAUTH || reply->status == WEIR_EPERM) && request->from_proxy)
 		*error = HTTP_ERROR_PROXY;
@@ -300,7 +300,7 @@ static bool is_error(const struct request *request, const struct reply *reply,
 }
 
 static void answer_error(struct http_answer *answer, const struct request *request,
-                         enum http_verb error, struct slice message)
+                         enum http_error error, struct slice message)
 {
 	static const char *const allow[] = {
 	    [METHOD_GET] = "GET",
@@ -311,7 +311,7 @@ static void answer_error(struct http_answer *answer, const struct request *reque
 
 	if (request->flags & HTTP_KOALA)
 		http_koala_error(answer->body, error, message);
-	else if (request->flags & HTTP_CRAB)
+	else if (request->flags & HTTP_THROTTLECRAB)
 		add_crab_error(answer->body, message);
 	else
 		add_error(answer->body, error, message);
@@ -328,18 +328,19 @@ static void answer_error(struct http_answer *answer, const struct request *reque
 /* 200 also when it is denied, and nothing of our own beside it. */
 static void add_crab(struct buffer *out, const struct reply *reply)
 {
-	int64_t values[CRAB_COUNT];
+	int64_t values[THROTTLECRAB_COUNT];
 	char *to;
 
-	adhoc_crab(reply, values);
+	adhoc_throttlecrab(reply, values);
 	to = buffer_reserve(out, DECISION_ROOM);
 	if (!to)
 		return;
-	to = values[CRAB_ALLOWED] ? put_text(to, "{\"allowed\":true") : put_text(to, "{\"allowed\":false");
-	to = put_number(to, ",\"limit\":", (uint64_t)values[CRAB_LIMIT]);
-	to = put_number(to, ",\"remaining\":", (uint64_t)values[CRAB_REMAINING]);
-	to = put_number(to, ",\"reset_after\":", (uint64_t)values[CRAB_RESET]);
-	to = put_number(to, ",\"retry_after\":", (uint64_t)values[CRAB_RETRY]);
+	to = values[THROTTLECRAB_ALLOWED] ? put_text(to, "{\"allowed\":true")
+	                                  : put_text(to, "{\"allowed\":false");
+	to = put_number(to, ",\"limit\":", (uint64_t)values[THROTTLECRAB_LIMIT]);
+	to = put_number(to, ",\"remaining\":", (uint64_t)values[THROTTLECRAB_REMAINING]);
+	to = put_number(to, ",\"reset_after\":", (uint64_t)values[THROTTLECRAB_RESET]);
+	to = put_number(to, ",\"retry_after\":", (uint64_t)values[THROTTLECRAB_RETRY]);
 	*to++ = '}';
 	out->len = (size_t)(to - out->data);
 }
@@ -379,7 +380,7 @@ static void add_switch(struct buffer *out, const struct request *request)
 static void add_item(struct buffer *out, bool koala, const struct request *item,
                      const struct reply *reply)
 {
-	enum http_verb error;
+	enum http_error error;
 	struct slice message;
 	bool failed = is_error(item, reply, &error, &message);
 
@@ -429,9 +430,9 @@ static void answer_health(struct http_answer *answer, const struct request *requ
 	answer->type = PLAIN_TYPE;
 	if (!reply->ready)
 		answer->status = "503 Service Unavailable";
-	buffer_add_slice(answer->body, !reply->ready            ? SLICE("not ready\n")
+	buffer_add_slice(answer->body, !reply->ready           ? SLICE("not ready\n")
 	                               : request->text.len > 0 ? request->text
-	                                                        : SLICE("ok\n"));
+	                                                       : SLICE("ok\n"));
 }
 
 static void answer_result(struct http_answer *answer, const struct request *request,
@@ -477,7 +478,7 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 void http_answer_make(struct http_answer *answer, const struct request *request,
                       const struct reply *reply, struct buffer *body)
 {
-	enum http_verb error;
+	enum http_error error;
 	struct slice message;
 
 	answer->status = "200 OK";

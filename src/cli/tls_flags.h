@@ -9,7 +9,7 @@
 #include "net/address.h"
 
 /* For a command's table. Named as redis-cli's. */
-#define TRUST_FLAGS                                                                                \
+#define TLS_FLAGS                                                                                  \
 	{"tls", NULL, "speak TLS", 0, NULL},                                                           \
 	    {"cacert", "FILE", "with --tls: who signs servers, in PEM (the system's authorities)", 0,  \
 	     NULL},                                                                                    \
@@ -21,19 +21,19 @@
 	}
 
 /* Zeroed at first. */
-struct trust {
+struct tls_flags {
 	bool is_wanted;
 	struct tls_files files;
 	struct dial_trust dial;
 	char host[IP_TEXT_MAX + 1];
 };
 
-/** Takes a flag, by its place in TRUST_FLAGS. */
-void trust_set(struct trust *trust, int flag, const char *value);
+/** Takes a flag, by its place in TLS_FLAGS. */
+void tls_flags_set(struct tls_flags *trust, int flag, const char *value);
 
 /** `server` was written for `address`. Reads the files: EIO, EINVAL, ENOMEM. */
-int trust_open(struct trust *trust, const char *server, const struct net_address *address,
-               struct weir_error *error);
-void trust_close(struct trust *trust);
+int tls_flags_open(struct tls_flags *trust, const char *server, const struct net_address *address,
+                   struct weir_error *error);
+void tls_flags_close(struct tls_flags *trust);
 
 #endif

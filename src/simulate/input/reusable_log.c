@@ -1,4 +1,4 @@
-#include "simulate/input/kept.h"
+#include "simulate/input/reusable_log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,8 @@ static int copy(int from, FILE *to, uint64_t most)
 	}
 }
 
-static int keep(struct kept *kept, const char *path, uint64_t most, struct weir_error *error)
+static int keep(struct reusable_log *kept, const char *path, uint64_t most,
+                struct weir_error *error)
 {
 	FILE *file = tmpfile();
 	int status = file ? copy(kept->fd, file, most) : WEIR_EIO;
@@ -53,12 +54,13 @@ static int keep(struct kept *kept, const char *path, uint64_t most, struct weir_
 	return status;
 }
 
-int kept_open(struct kept *kept, const char *path, uint64_t most, struct weir_error *error)
+int reusable_log_open(struct reusable_log *kept, const char *path, uint64_t most,
+                      struct weir_error *error)
 {
 	struct stat file;
 
-	*kept = (struct kept){.fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO)
-	                                                   : open(path, O_RDONLY | O_CLOEXEC)};
+	*kept = (struct reusable_log){.fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO)
+	                                                           : open(path, O_RDONLY | O_CLOEXEC)};
 	if (kept->fd < 0 || fstat(kept->fd, &file) != 0)
 		return error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
 	if (!S_ISREG(file.st_mode))
@@ -67,7 +69,7 @@ int kept_open(struct kept *kept, const char *path, uint64_t most, struct weir_er
 	return WEIR_OK;
 }
 
-int kept_again(const struct kept *kept, const char *path, struct weir_error *error)
+int reusable_log_reopen(const struct reusable_log *kept, const char *path, struct weir_error *error)
 {
 	int fd = -1;
 
@@ -77,7 +79,7 @@ int kept_again(const struct kept *kept, const char *path, struct weir_error *err
 	               : error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
 }
 
-void kept_close(struct kept *kept)
+void reusable_log_close(struct reusable_log *kept)
 {
 	if (kept->fd >= 0)
 		close(kept->fd);

@@ -1,4 +1,4 @@
-#include "simulate/input/leave_out.h"
+#include "simulate/input/remove_latency_limits.h"
 
 #include <string.h>
 
@@ -40,8 +40,8 @@ static int keep_in_rules(struct weir_config *config, const size_t *moved)
 	return rules ? WEIR_OK : WEIR_ENOMEM;
 }
 
-int leave_out(struct weir_config *config, const char *const *names, size_t n, FILE *said,
-              struct weir_error *error)
+int remove_latency_limits(struct weir_config *config, const char *const *names, size_t n,
+                          FILE *said, struct weir_error *error)
 {
 	struct rules_limit *kept = arena_array(&config->arena, config->limit_count, sizeof *kept);
 	size_t *moved = arena_array(&config->arena, config->limit_count, sizeof *moved), count = 0;
@@ -61,9 +61,10 @@ int leave_out(struct weir_config *config, const char *const *names, size_t n, FI
 			                 "%s: the log does not tell how long requests took",
 			                 options->name, algorithm->name);
 		else
-			fprintf(said,
-			        "weir simulate: '%s' is left out: the log does not tell how long requests took\n",
-			        options->name);
+			fprintf(
+			    said,
+			    "weir simulate: '%s' is left out: the log does not tell how long requests took\n",
+			    options->name);
 	}
 	if (count == config->limit_count)
 		return WEIR_OK;
