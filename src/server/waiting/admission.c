@@ -2,11 +2,11 @@
 
 #include "base/number.h"
 
-/* From so many commands, or bytes of a protocol without transactions, on a request is long. */
+/* A request is long from this many commands on, or bytes where the protocol has no transactions. */
 #define LONG_COMMANDS 64
 #define LONG_BYTES    ((size_t)4 << 10)
 
-/* The bytes of a step in a request. */
+/* About how many bytes of input make one step. */
 #define STEP_BYTES 32
 
 static size_t queued_commands(struct net_conn *conn)
@@ -68,7 +68,7 @@ void admission_remove(struct admission *admission, struct client *client)
 	list_remove(&admission->clients, &client->admission.node);
 }
 
-/* Apart: the hot path needs none of it. */
+/* Not inlined: requests without stores need none of it. */
 __attribute__((noinline)) static size_t space_under_load(struct admission *admission,
                                                          struct net_conn *conn, size_t bytes)
 {

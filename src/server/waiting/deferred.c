@@ -9,7 +9,7 @@
 #include "server/waiting/key_queue.h"
 #include "server/waiting/rollback.h"
 
-/* The decider's fields that differ while it runs a suspended work. */
+/* The fields of the decider that differ while it runs a suspended work. */
 struct saved_context {
 	struct server_config *config;
 	size_t *at_store;
@@ -17,13 +17,16 @@ struct saved_context {
 	struct arena arena;
 };
 
-/* It counts until it goes on. On this loop's thread, as its store clients are. */
+/*
+ * The work stays counted in `at_store` until it resumes. Runs on this loop's thread, as its store
+ * clients do.
+ */
 static void make_ready(struct suspended *suspended)
 {
 	list_append(&suspended->waiting->ready, &suspended->ready);
 }
 
-/* The last plan that stores had of it makes it ready: while it runs, others may follow. */
+/* The last plan that returns from a store makes the work ready. Earlier ones only count down. */
 void deferred_plan_done(void *context, struct plan *plan)
 {
 	struct suspended *suspended =
@@ -37,7 +40,7 @@ void deferred_plan_done(void *context, struct plan *plan)
 		make_ready(suspended);
 }
 
-/* The replies of a batch may be finished in several turns, so they are in memory of its own. */
+/* A batch may be finished in several iterations, so its replies live in an arena of its own. */
 static void enter_context(struct suspended *suspended, struct saved_context *saved)
 {
 	struct decider *decider = suspended->decider;
@@ -46,7 +49,8 @@ static void enter_context(struct suspended *suspended, struct saved_context *sav
 	                                decider->arena};
 	decider->config = suspended->unanswered.config;
 	decider->at_store = &suspended->unanswered.at_store;
-	suspended->unanswered.at_store++; /* it must not be ready while it runs */
+	/* so that a plan that ends meanwhile does not make it ready */
+	suspended->unanswered.at_store++;
 	suspended->was_answered = false;
 	decider->context.owner = &suspended->decider;
 	if (suspended->work.kind == REQUEST_BATCH)
@@ -67,10 +71,10 @@ static void leave_context(struct suspended *suspended, const struct saved_contex
 	if (suspended->unanswered.at_store > 1 || !suspended->was_answered)
 		suspended->unanswered.at_store--;
 	else
-		make_ready(suspended); /* a store has told at once of all that it was given */
+		make_ready(suspended); /* stores have answered all of its plans already */
 }
 
-/* No requests of the client are taken meanwhile, so none overtakes the items that are not begun. */
+/* The connection is not read meanwhile, so no request overtakes the items that have not begun. */
 void deferred_add_split(struct waiting *waiting, struct net_conn *conn)
 {
 	waiting->splits = true;
@@ -95,7 +99,7 @@ void deferred_drop(struct waiting *waiting, struct work *work)
 	handle_drop(work);
 }
 
-/* A batch with items that are not begun goes on in the next turn. It counts until then. */
+/* Continues the batch in the next iteration. `at_store` counts it until then. */
 static void add_split(struct waiting *waiting, struct suspended *suspended)
 {
 	suspended->unanswered.at_store++;
@@ -111,14 +115,14 @@ static bool ready_next_split(struct waiting *waiting)
 	return suspended;
 }
 
-/* A work that waited for its turn among those of its client starts with those that are ready. */
+/* Starts a work that key_order delayed, together with those that are ready. */
 static void start_ordered(struct suspended *suspended)
 {
 	suspended->unanswered.at_store++;
 	make_ready(suspended);
 }
 
-/* In a queue or not. */
+/* Of both kinds below. */
 static void cancel_suspended(struct pending *pending, struct unanswered *unanswered)
 {
 	struct suspended *suspended = (struct suspended *)unanswered;
@@ -142,7 +146,10 @@ static void retry_in_queue(struct pending *pending, struct unanswered *unanswere
 static const struct unanswered_kind at_store = {keep_waiting, cancel_suspended},
                                     in_queue = {retry_in_queue, cancel_suspended};
 
-/* False: it is decided, and `reply` is filled. */
+/*
+ * Runs the plan. Returns false when the work is decided and `reply` filled; true when it waits
+ * again, at a store or for a key.
+ */
 static bool run_or_suspend(struct waiting *waiting, struct suspended *suspended,
                            struct reply *reply)
 {
@@ -191,7 +198,10 @@ static void retry_in_queue(struct pending *pending, struct unanswered *unanswere
 	arena_reset(&pending->decider->arena);
 }
 
-/* Its memory ends with its answer, or with the last that a store has of it. */
+/*
+ * Runs the rollback of a work that is not answered. Memory at stores lasts until they have
+ * answered.
+ */
 static void rollback_suspended(struct unanswered *unanswered)
 {
 	struct suspended *suspended = (struct suspended *)unanswered;
@@ -202,7 +212,7 @@ static void rollback_suspended(struct unanswered *unanswered)
 	leave_context(suspended, &saved);
 }
 
-/* The plan of a work that has been at a store knows what it took. */
+/* A plan that was at a store knows itself what it took; others list it in `taken`. */
 static const struct unanswered_owner owner_with_plan = {rollback_suspended, suspend_release},
                                      owner_without_plan = {NULL, suspend_release};
 
@@ -227,7 +237,7 @@ bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct re
 	return false;
 }
 
-/* Among the answers of the batch: as if it had not been held. */
+/* Answers the work with the intake's other answers, as if it had never been suspended. */
 static void answer_in_batch(struct waiting *waiting, struct suspended *suspended,
                             struct reply *reply)
 {
@@ -260,8 +270,8 @@ void deferred_run(struct waiting *waiting, struct work *work)
 }
 
 /*
- * Ends a work whose client has left or has its answer. Each plan goes on until it has given back
- * all.
+ * Continues the rollback of a work whose client has left or is answered, until no store has a plan
+ * of it.
  */
 static void continue_rollback(struct waiting *waiting, struct suspended *suspended)
 {
@@ -274,7 +284,8 @@ static void continue_rollback(struct waiting *waiting, struct suspended *suspend
 		pending_free(&suspended->unanswered);
 }
 
-/* One of which a store has something again was given back meanwhile, and becomes ready once more.
+/*
+ * Skips works that became ready and were then rolled back at a store: they become ready once more.
  */
 static struct suspended *pop_ready(struct waiting *waiting)
 {
@@ -300,7 +311,7 @@ void deferred_resume_ready(struct waiting *waiting)
 	if (waiting->ready.first)
 		decider_read_clock(waiting->decider);
 	while ((suspended = pop_ready(waiting))) {
-		if (waiting->ready.first) /* what stores had is cold */
+		if (waiting->ready.first) /* the memory of a work that was at a store is not in the cache */
 			prefetch_all(list_of(waiting->ready.first, struct suspended, ready), sizeof *suspended);
 		if (is_undecided(suspended))
 			resume_suspended(waiting, suspended);

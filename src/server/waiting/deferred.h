@@ -1,44 +1,49 @@
 /*
- * deferred.h: works that outlive their turn (suspend.h): they wait for a key, for steps at stores
- * that complete them later, or, as batches with much work, for the turns of others in between.
+ * deferred.h: runs requests that are not answered in the iteration that reads them: they wait for a
+ * key, for stores, or, as batches with much work, for other clients.
  *
- * A work with steps at a store is suspended before it runs, because the store knows its plan by its
- * address. When the store has answered all of them, the work is ready. It goes on after the turn's
- * reading, with all others that are ready: to the store again, to wait for a key, or to its answer.
- * Its memory lasts until the store has answered, even if its client leaves; its plan gives back
- * what it took.
+ * A work with steps at a store is suspended (suspend.h) before it runs, because the store knows the
+ * plan by its address. When the store has answered all of the steps, the work is ready. Ready works
+ * resume together, after the iteration has read its input: they go to a store again, wait for a
+ * key, or are answered. The memory of a work lasts until the store has answered, even if its client
+ * leaves; the plan then gives back its charges.
  */
 #ifndef SERVER_DEFERRED_H
 #define SERVER_DEFERRED_H
 
 #include "server/waiting/suspend.h"
 
-/** Runs such a work of the batch, and answers it, or holds it until the store has told. */
+/** Suspends and runs a work of the intake. Answers it at once if nothing delays it. */
 void deferred_run(struct waiting *waiting, struct work *work);
-/** Lets a work of the batch wait as its decision says. False: it does not, and its reply holds. */
+/**
+ * Suspends a work whose decision says that it waits for a key. Returns false if it does not wait
+ * after all; `reply` then has the answer.
+ */
 bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct reply *reply);
 
 /**
- * A work of the batch is a batch with more items than a turn takes: no request of its client is
- * taken until the last of them has begun, or the batch has ended.
+ * Records that the client has a batch with more items than one iteration runs. The connection is
+ * suspended until the last item has begun, or the batch has ended.
  */
 void deferred_add_split(struct waiting *waiting, struct net_conn *conn);
-/** A work of the batch was cancelled before it was decided. */
+/** Drops a work of the intake that its client has cancelled before it was decided. */
 void deferred_drop(struct waiting *waiting, struct work *work);
-/** In a turn so many batches go on: with the work that a turn takes of each, a millisecond in all.
+/**
+ * Batches that continue in one iteration: with the work that is done of each, about a millisecond
+ * in all.
  */
 #define DEFERRED_BATCHES 2
 
-/** Goes on with such batches, oldest first. */
+/** Continues split batches, oldest first. */
 void deferred_continue_batches(struct waiting *waiting);
 
-/** A turn's `ready`; its context is that of a suspended work. */
+/** The callback `ready` of a suspended work's decision context: a store has answered `plan`. */
 void deferred_plan_done(void *context, struct plan *plan);
-/** Goes on with all that are ready. */
+/** Resumes all works that are ready. */
 void deferred_resume_ready(struct waiting *waiting);
 /**
- * Behind the end of all clients and store clients: frees all. What they hold at a store stays there
- * until it ends.
+ * Frees all, after the end of all clients and store clients. Charges at a store stay until they
+ * expire.
  */
 void deferred_close(struct waiting *waiting);
 

@@ -1,28 +1,31 @@
-/* item_order.h: the items of a batch at one key take effect in their order, as in key_order.h. */
+/*
+ * item_order.h: makes items of a batch that share a key take effect in their order, as key_order.h
+ * does for requests.
+ */
 #ifndef SERVER_ITEM_ORDER_H
 #define SERVER_ITEM_ORDER_H
 
 #include "base/map.h"
 #include "server/loop/work.h"
 
-/* The newest item with a key, of those that are not finished. */
+/* The last item with a key, of those that are not finished. */
 struct item_entry {
 	uint64_t key;
-	size_t item; /* its number in the batch, plus 1 */
+	size_t item; /* its index in the batch, plus 1 */
 };
 
 /* The items of a batch that are not finished, by key. */
 struct item_order {
 	struct map newest; /* of struct item_entry */
-	bool is_lost;      /* no memory: each item waits for all before it */
+	bool is_lost;      /* out of memory: each item waits for all items before it */
 };
 
 #define ITEM_ORDER_NONE ((struct item_order){.newest = MAP_OF(struct item_entry, SIZE_MAX)})
 
-/** Whether the item must not start before others, which are not finished. */
+/** Whether item `i` must not start yet, because unfinished items before it have one of its keys. */
 bool item_order_waits(const struct weir_table *table, const struct item_order *items,
                       const struct work *works, size_t i);
-/** The item is not finished. */
+/** Adds item `i`, which is not finished. */
 void item_order_add(const struct weir_table *table, struct item_order *items,
                     const struct work *works, size_t i);
 void item_order_free(struct item_order *items);

@@ -10,7 +10,7 @@ static void add_keys(const struct key_order *keys, struct order *order, const st
 
 	for (size_t i = 0; i < n; i++)
 		add_keys(keys, order, &items[i]);
-	if (work_split(work)) /* which keys its other items have is not known yet */
+	if (work_split(work)) /* the keys of the other items are not known yet */
 		order->count = ORDER_KEYS + 1;
 	for (size_t i = 0; work_has_plan(work) && i < work->plan.step_count; i++, order->count++)
 		if (order->count < ORDER_KEYS)
@@ -48,7 +48,7 @@ static size_t filter_at(const struct client *client, uint64_t key)
 	return (key ^ (uintptr_t)client >> 6) % ORDER_FILTER;
 }
 
-/* Whether any work of the list may have one of the keys. */
+/* Whether any work of the client may have one of the keys, by the filter. */
 static bool may_share_key(const struct key_order *keys, const struct client *client,
                           const struct order *order)
 {
@@ -60,7 +60,10 @@ static bool may_share_key(const struct key_order *keys, const struct client *cli
 	return false;
 }
 
-/* The work that one with `order` must wait for, of the list from `newest` back; or NULL. */
+/*
+ * Returns the work that a work with `order` must wait for, searching from `newest` to older ones;
+ * or NULL.
+ */
 static struct suspended *find_predecessor(const struct list *list, struct list_node *newest,
                                           const struct order *order)
 {
@@ -70,7 +73,10 @@ static struct suspended *find_predecessor(const struct list *list, struct list_n
 
 		if (!share_key(other, order))
 			continue;
-		/* Where an equal work may go on, this one may, too: their keys are the same. */
+		/*
+		 * Equal works need not wait for each other. As their keys are the same, no older work
+		 * matters either.
+		 */
 		return other->predecessor || other->equality == 0 || other->equality != order->equality
 		           ? suspended
 		           : NULL;
@@ -146,7 +152,7 @@ static void remove_order(struct key_order *keys, struct suspended *suspended)
 
 	list_remove(&client->ordered, &order->node);
 	count_keys(keys, client, order, -1);
-	order->count = 0; /* it does not join again */
+	order->count = 0; /* so that it is not added again */
 }
 
 void key_order_remove(struct key_order *keys, struct suspended *suspended,

@@ -1,33 +1,38 @@
 /*
- * key_order.h: requests of one connection at one key take effect in the order in which they came.
+ * key_order.h: makes requests of one connection that share a key take effect in the order of
+ * arrival.
  *
- * Steps in memory are done in the turn of their request, those at stores later, and a request may
- * need several calls to a store. So a request could overtake an earlier one of its connection,
- * which stores have not done yet. Such a request is suspended (suspend.h) and starts when the
- * earlier one is decided. It does so only if it shares a key with the earlier one and is not equal
- * to it: equal requests have no order that shows, and go on together, as they do in a pipeline for
- * one key.
+ * Steps in memory are done at once, steps at stores later, and a request may need several calls to
+ * a store. So a request could overtake an earlier request of its connection that is still at a
+ * store. Such a request is suspended (suspend.h), and starts when the earlier one is decided. This
+ * happens only if the two share a key and are not equal: nobody can tell the order of equal
+ * requests, so they run together, like a pipeline for one key.
  *
  * Requests of different connections, and those of one connection of HTTP/2, have no order. A
- * request that waits for its key because its sender said so may be overtaken: it does not take
- * part.
+ * request that waits for a key at its sender's wish may be overtaken, and takes no part.
  *
- * Each client has a list of the works that stores have, or that wait here. A filter over all keys
- * of the list spares most requests a search. Without such works a request pays for one comparison.
+ * Each client lists the works that are at stores or wait here. A filter over the keys of all lists
+ * spares most requests the search. A client without such works pays one comparison.
  */
 #ifndef SERVER_KEY_ORDER_H
 #define SERVER_KEY_ORDER_H
 
 #include "server/waiting/suspend.h"
 
-/** Whether a work of the batch must wait for earlier works of its connection. */
+/** Whether a work of the intake must wait for earlier works of its connection. */
 bool key_order_must_wait(const struct key_order *keys, const struct work *work);
 
-/** Before a suspended work starts. True: it waits, and starts when key_order_remove says so. */
+/**
+ * Called before a suspended work starts. Returns true if it must wait; key_order_remove starts it
+ * later.
+ */
 bool key_order_enqueue(struct key_order *keys, struct suspended *suspended);
-/** Stores have it now. */
+/** Adds a work that is at stores now. */
 void key_order_add(struct key_order *keys, struct suspended *suspended);
-/** It is decided, or waits for a key: calls `start` for each work that need not wait any more. */
+/**
+ * Removes a work that is decided or waits for a key. Calls `start` for each work that waited for it
+ * alone.
+ */
 void key_order_remove(struct key_order *keys, struct suspended *suspended,
                       void (*start)(struct suspended *suspended));
 

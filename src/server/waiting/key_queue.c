@@ -2,7 +2,7 @@
 
 #include "server/requests/handle.h"
 
-/* As many steps as a call holds. */
+/* As many steps as one call to a store has. */
 #define QUEUE_POLLS 64
 
 static struct suspended *suspended_of(struct waiter *waiter)
@@ -10,7 +10,7 @@ static struct suspended *suspended_of(struct waiter *waiter)
 	return (struct suspended *)((char *)waiter - offsetof(struct suspended, queue.waiter));
 }
 
-/* From any thread. */
+/* Called by any thread. */
 static void on_wake(struct waiter *waiter)
 {
 	struct suspended *suspended = suspended_of(waiter);
@@ -27,8 +27,8 @@ static void on_wake(struct waiter *waiter)
 }
 
 /*
- * The queue of the key that its plan waits for. From its second move on its time does not
- * begin anew: it may be sent from one queue to the other for ever.
+ * Joins the queue of the key that the plan waits for. From its second move on the time in the queue
+ * does not begin anew: two queues could otherwise pass the work back and forth for ever.
  */
 static bool join_queue(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
@@ -52,9 +52,9 @@ static bool join_queue(struct waiting *waiting, struct suspended *suspended, uin
 }
 
 /*
- * Polling: all queues of a loop whose keys are at stores look at the same times, store_poll apart,
- * so that few calls hold their steps. Only the first QUEUE_POLLS of them look at once, and then go
- * to the end: a crowd of queues looks less often, and costs the stores no more.
+ * Polling. All queues of a loop whose keys are at stores try at the same times, `store_poll` apart,
+ * so that few calls carry their steps. Only the oldest QUEUE_POLLS of them try each time, and then
+ * go to the end: with many queues each one polls less often, and stores do no more work.
  */
 static void add_poll(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
@@ -88,7 +88,7 @@ static void run_polls(struct waiting *waiting)
 		    list_of(waiting->queues.polls.first, struct suspended, queue.polls);
 
 		remove_poll(waiting, &suspended->queue);
-		if (suspended->unanswered.at_store == 0) /* else it is looking */
+		if (suspended->unanswered.at_store == 0) /* otherwise its attempt is at the store already */
 			pending_reschedule(&waiting->pending, &suspended->unanswered, now_ns);
 	}
 }
@@ -124,7 +124,7 @@ void key_queue_wake_due(struct waiting *waiting)
 	run_polls(waiting);
 }
 
-/* Its place is another's now. */
+/* Whether a waiter of higher priority has taken its slot in the queue. */
 static bool is_dropped(struct waiting *waiting, const struct suspended *suspended)
 {
 	bool is_dropped;
@@ -144,13 +144,13 @@ static uint64_t next_retry_ns(struct waiting *waiting, struct suspended *suspend
 	suspended->queue.was_woken = false;
 	if (was_woken)
 		return now_ns;
-	/* Nobody tells what another server gives back. */
+	/* No other server notifies this one when it releases something. */
 	if (engine_polls(&suspended->work.plan))
 		add_poll(waiting, suspended, now_ns);
 	return sat_add(now_ns, reply->decision.retry_after_ns);
 }
 
-/* It has waited, and is decided. */
+/* Reports how long a work that is decided has waited. */
 static void count_end(struct waiting *waiting, struct suspended *suspended, struct reply *reply,
                       uint64_t now_ns)
 {
@@ -163,7 +163,7 @@ static void count_end(struct waiting *waiting, struct suspended *suspended, stru
 	pending_count_wait(waiting->decider, now_ns - start_ns);
 }
 
-/* False: the queue of the key that denied it now has no room. */
+/* Returns false if the queue of the key that denies the work now is full. */
 static bool move_queue(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
 	struct queue_entry *queue = &suspended->queue;
@@ -195,7 +195,7 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 			count_end(waiting, suspended, reply, now_ns);
 		return PENDING_NEVER;
 	}
-	if (queue->is_first) /* a new one in the next turn */
+	if (queue->is_first) /* `stays` is false for a new one: it tries in the next iteration */
 		due_ns = stays ? next_retry_ns(waiting, suspended, reply, now_ns) : now_ns + 1;
 	return u64_min(due_ns, queue->end_ns);
 }

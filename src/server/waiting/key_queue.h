@@ -1,9 +1,10 @@
 /*
- * key_queue.h: requests that wait for their key, from any loop.
+ * key_queue.h: queues requests that wait for a key, and lets the first of each queue try again.
  *
- * A waiting work is suspended, because its plan points to memory that lives for one turn. It waits
- * in the waitlist of the table. When it is the first of its key's queue and due or woken, its plan
- * resumes on its own loop. It then forgets limits that a reload took away.
+ * A waiting work is suspended, because its plan points to memory that lives for one iteration. It
+ * stands in the table's waitlist, which requests of all loops share. The first of a queue resumes
+ * its plan on its own loop when it is due or woken. Limits that a reload has removed are dropped
+ * from the plan.
  */
 #ifndef SERVER_KEY_QUEUE_H
 #define SERVER_KEY_QUEUE_H
@@ -11,19 +12,19 @@
 #include "server/waiting/suspend.h"
 
 /**
- * Keeps a suspended work in the queue, if its `reply` says that it waits: for the same key as
- * before, or for the one that denied it now. Returns when to try it again. Otherwise it has left
- * the queue. If the queue that it should join has no room, or its own queue dropped it for a waiter
- * of a higher priority, `reply` says so.
+ * Called with the `reply` of an attempt. If the work waits, it stays in the queue of its key, or
+ * moves to that of the key that denied it; returns when to try again. Otherwise the work leaves the
+ * queue. It is denied in `reply` if the new queue is full, or if a waiter of higher priority has
+ * replaced it.
  */
 uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended,
                           struct reply *reply);
-/** It leaves the queue that it stands in, if any. */
+/** Removes the work from its queue, if it stands in one. */
 void key_queue_remove(struct waiting *waiting, struct suspended *suspended);
-/** Before it is tried again. A limit that a reload took away is forgotten. */
+/** Sets up the plan for another attempt, without limits that a reload has removed. */
 void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns);
 
-/** Makes the works due now that were woken since, or are to look at a store. Before pending_run. */
+/** Makes works due that were woken or have to poll a store. Call it before pending_run. */
 void key_queue_wake_due(struct waiting *waiting);
 
 #endif

@@ -5,7 +5,7 @@
 #include "server/requests/handle.h"
 #include "server/waiting/rollback.h"
 
-/* The bytes that the heap adds to three allocations. */
+/* The bytes that malloc adds to three allocations. */
 #define ALLOCATIONS 48
 
 static void publish_count(const struct pending *pending)
@@ -19,7 +19,7 @@ void pending_count_wait(struct decider *decider, uint64_t wait_ns)
 	metrics_observe(decider->metrics, METRICS_WAIT, wait_ns, 1);
 }
 
-/* Whether its plan is kept until it is answered. */
+/* Whether the plan lasts until the answer, so that it can give back its charges itself. */
 static bool owner_keeps_plan(const struct unanswered *unanswered)
 {
 	return unanswered->owner && unanswered->owner->refund;
@@ -62,7 +62,7 @@ void pending_free(struct unanswered *unanswered)
 		free(unanswered);
 }
 
-/* It waits no more. */
+/* The work waits no more. */
 static void remove_from_heap(struct pending *pending, struct unanswered *unanswered)
 {
 	heap_remove(&pending->due, &unanswered->node);
@@ -94,7 +94,7 @@ void pending_remove(struct pending *pending, struct unanswered *unanswered)
 	unlink_from_client(unanswered);
 }
 
-/* The oldest work of a connection that has no answer, or NULL. */
+/* The oldest unanswered work of a connection, or NULL. */
 static struct unanswered *first_unanswered(struct net_conn *conn)
 {
 	return list_of(client_of(conn)->unanswered.first, struct unanswered, client_node);
@@ -109,7 +109,7 @@ void pending_reschedule(struct pending *pending, struct unanswered *unanswered, 
 {
 	heap_remove(&pending->due, &unanswered->node);
 	unanswered->node.due = due_ns;
-	heap_add(&pending->due, &unanswered->node); /* where it just was there is room */
+	heap_add(&pending->due, &unanswered->node); /* cannot fail: a place has just become free */
 }
 
 void pending_grow(struct unanswered *unanswered, size_t bytes)
@@ -135,7 +135,7 @@ static void write_answer(struct unanswered *unanswered)
 	pending_free(unanswered);
 }
 
-/* Writes what may be written now that `held` is done. */
+/* Writes the answers that `unanswered`, which is done, has held up. */
 static void write_finished(struct unanswered *unanswered)
 {
 	struct net_conn *conn = unanswered->conn;
@@ -149,8 +149,9 @@ static void write_finished(struct unanswered *unanswered)
 }
 
 /*
- * Of a waiting batch, returns what its waiting items took, and items whose permits no client
- * knows yet. The other items have started.
+ * Lists the charges that a cancelled answer gives back, and returns their number. In a batch that
+ * waits these are the charges of items that wait, and of items with permits that no client knows;
+ * other items have started.
  */
 static size_t collect_taken(const struct work *work, const struct reply *reply,
                             struct engine_taken *taken)
@@ -169,7 +170,7 @@ static size_t collect_taken(const struct work *work, const struct reply *reply,
 	return n;
 }
 
-/* Renders the answer, and notes what it took. False: no memory. */
+/* Renders the answer, and lists its charges. Returns false if memory is short. */
 static bool render_answer(struct pending *pending, struct unanswered *unanswered,
                           const struct work *work, struct reply *reply)
 {
@@ -203,21 +204,20 @@ static uint64_t start_ns_of(const struct pending *pending, const struct reply *r
 	       reply->wait_ns;
 }
 
-/* Counts a request that is decided. */
 static void count_request(struct pending *pending, const struct work *work)
 {
 	if (work->kind != REQUEST_INTERIM)
 		metrics_add(&pending->decider->metrics->requests[protocol_of(work->conn)->metric], 1);
 }
 
-/* Without memory for one answer, those behind it could not be given in order. */
+/* Without memory for one answer, later answers of the connection could not be given in order. */
 static void cancel_and_close(struct pending *pending, struct net_conn *conn)
 {
 	pending_cancel(pending, conn);
 	net_conn_finish(conn);
 }
 
-/* let_go gives back what was not answered yet. */
+/* cancel_and_close also gives back the charges of works with a plan. */
 static void fail_unanswered(struct pending *pending, struct unanswered *unanswered,
                             struct work *work)
 {
@@ -226,7 +226,7 @@ static void fail_unanswered(struct pending *pending, struct unanswered *unanswer
 	cancel_and_close(pending, unanswered->conn);
 }
 
-/* Counts the memory that it keeps now. */
+/* Tells the network how much memory the work takes now. */
 static void count_size(struct unanswered *unanswered, size_t size)
 {
 	net_conn_remove_pending(unanswered->conn, unanswered->size);
@@ -234,7 +234,7 @@ static void count_size(struct unanswered *unanswered, size_t size)
 	net_conn_add_pending(unanswered->conn, size);
 }
 
-/* Without a copy. False: no memory. */
+/* Renders into the connection's output, without a copy. Returns false if memory is short. */
 static bool write_now(struct pending *pending, struct unanswered *unanswered, struct work *work,
                       struct reply *reply)
 {
@@ -277,7 +277,7 @@ void pending_decided(struct pending *pending, struct unanswered *unanswered, str
 	}
 }
 
-/* False: no memory. */
+/* Stores the answer for later. Returns false if memory is short. */
 static bool store_answer(struct pending *pending, struct work *work, struct reply *reply)
 {
 	struct unanswered *unanswered = calloc(1, sizeof *unanswered);
@@ -325,7 +325,7 @@ void pending_answer(struct pending *pending, struct work *work, struct reply *re
 	}
 }
 
-/* Takes it from its client. */
+/* Takes an unanswered work out of its client's list and the heap. */
 static void detach(struct pending *pending, struct unanswered *unanswered)
 {
 	if (unanswered->kind) {
@@ -337,8 +337,7 @@ static void detach(struct pending *pending, struct unanswered *unanswered)
 	unlink_from_client(unanswered);
 }
 
-/* Takes it, and puts it into a list of those that were taken, of which the first was decided last.
- */
+/* Detaches a work into a list that is sorted by decision, the newest first. */
 static void detach_by_decision(struct pending *pending, struct unanswered *unanswered,
                                struct list *detached)
 {
@@ -351,7 +350,7 @@ static void detach_by_decision(struct pending *pending, struct unanswered *unans
 	list_insert(detached, &unanswered->client_node, at);
 }
 
-/* What all of a list took goes back, at this moment. */
+/* Gives back the charges of all works of a list, at the present time. */
 static void refund_detached(struct pending *pending, struct list *detached)
 {
 	decider_read_clock(pending->decider);
@@ -364,7 +363,7 @@ static void refund_detached(struct pending *pending, struct list *detached)
 			                 &unanswered->taken[i - 1]);
 		pending_free(unanswered);
 	}
-	publish_count(pending); /* now that nothing of theirs is detached any more */
+	publish_count(pending); /* only now is nothing of theirs charged any more */
 }
 
 void pending_cancel(struct pending *pending, struct net_conn *conn)
@@ -400,7 +399,7 @@ static bool has_sender(const struct pending *pending, const struct unanswered *u
 
 void pending_end_senders(struct pending *pending)
 {
-	const struct unanswered *last = NULL; /* many that wait have the same user */
+	const struct unanswered *last = NULL; /* consecutive works often have the same user */
 	bool stays = true;
 
 	for (size_t i = 0; i < pending->due.count; i++) {
@@ -412,7 +411,7 @@ void pending_end_senders(struct pending *pending)
 			stays = has_sender(pending, unanswered);
 		last = unanswered;
 		if (!stays)
-			net_conn_abort(unanswered->conn); /* its end comes later, and gives back what it took */
+			net_conn_abort(unanswered->conn); /* on_close comes later, and gives back the charges */
 	}
 }
 
@@ -444,13 +443,13 @@ void pending_abandon_late(struct pending *pending)
 	struct heap *holds = &pending->due;
 	size_t sorted = 0;
 
-	/* By the newest start, which is the only one of its key that can be given back. */
+	/* Start with the newest start: of each key only the newest one can be given back. */
 	for (;;) {
 		size_t n = holds->count;
 
 		if (n != sorted)
 			heap_sort(holds);
-		while (n > 0 && holds->nodes[n - 1]->due == PENDING_NEVER) /* stores tell soon */
+		while (n > 0 && holds->nodes[n - 1]->due == PENDING_NEVER) /* stores answer soon */
 			n--;
 		if (n == 0 || holds->nodes[n - 1]->due <= last_ns)
 			break;

@@ -11,7 +11,7 @@ static void cancel_plan(struct decider *decider, struct plan *plan)
 		decider_at_store(decider, state);
 }
 
-/* Undoes all items of a batch: none of them has an answer. */
+/* Rolls back all items of a batch, too: none of them has an answer. */
 static void rollback_work(struct decider *decider, struct work *work)
 {
 	size_t n;
@@ -64,7 +64,7 @@ void rollback_abandon(struct work *work)
 void rollback_out_of_memory(struct decider *decider, struct work *work)
 {
 	rollback_work(decider, work);
-	if (work->kind == REQUEST_LOCAL) /* it has an answer of its own */
+	if (work->kind == REQUEST_LOCAL) /* such a request has an answer of its own */
 		return;
 	work->status = WEIR_ENOMEM;
 	work->message = weir_strerror(WEIR_ENOMEM);

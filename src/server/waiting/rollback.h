@@ -1,19 +1,22 @@
-/* rollback.h: works that took something nobody will be told of: it goes back. */
+/* rollback.h: gives back the charges of requests whose answer no client will get. */
 #ifndef SERVER_ROLLBACK_H
 #define SERVER_ROLLBACK_H
 
 #include "server/requests/decider.h"
 
-/** After the last pass: there is no memory for the reply, and its answer is that error. */
+/** Rolls back a decided work for whose answer there is no memory, and sets that error. */
 void rollback_out_of_memory(struct decider *decider, struct work *work);
 /**
- * Gives back what a work took that was run. A batch that waited `wait_ns` keeps what its items
- * without a wait took: they have started. A plan that is at a store gives back when the store has
- * answered: call rollback_continue then.
+ * Rolls back a work that was run. In a batch that waited `wait_ns`, items without a wait keep their
+ * charges: they have started. A plan that is at a store is rolled back when the store answers; call
+ * rollback_continue then.
  */
 void rollback_unanswered(struct decider *decider, struct work *work, uint64_t wait_ns);
 void rollback_continue(struct decider *decider, struct work *work);
-/** Instead, where stores can't be asked any more: frees what its plans have of them. */
+/**
+ * For the end of the server, when no store can be called any more: frees the memory of plans at
+ * stores.
+ */
 void rollback_abandon(struct work *work);
 
 #endif

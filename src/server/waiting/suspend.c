@@ -7,11 +7,14 @@
 
 #define ALIGNMENT alignof(max_align_t)
 
-/* The size of a small work, and how many of that size are kept. */
+/* The size of most suspended works, and how many free blocks of that size are kept. */
 #define SMALL     ((size_t)896)
 #define SPARE_MAX 2048
 
-/* Memory that is handed out. From when it is not enough, all room is NULL, and is only counted. */
+/*
+ * Memory that is given out from its start. Once it is used up, reserve() returns NULL but still
+ * counts.
+ */
 struct copy_space {
 	char *memory;
 	size_t size, used;
@@ -38,7 +41,7 @@ static void copy_text(struct copy_space *copy_space, struct slice *text)
 		text->data = copy_block(copy_space, text->data, text->len);
 }
 
-/* Copies the fields that the answer needs. The others were needed only to prepare the plan. */
+/* Copies the fields that the answer needs. Other fields serve only to prepare the plan. */
 static void copy_request(struct copy_space *copy_space, const struct request *from,
                          struct request *to)
 {
@@ -89,7 +92,7 @@ static const struct weir_attribute *copy_attributes(struct copy_space *copy_spac
 	return to;
 }
 
-/* An item that is not prepared yet: copies the other fields, too. */
+/* Copies the other fields, too, of an item that is not prepared yet. */
 static void copy_unprepared(struct copy_space *copy_space, const struct request *from,
                             struct request *to)
 {
@@ -104,7 +107,7 @@ static void copy_unprepared(struct copy_space *copy_space, const struct request 
 		copy_unprepared(copy_space, &from->items[i], items ? &items[i] : &ignored);
 }
 
-/* Its items came together with it. No login is proved again. */
+/* Omits the login: the sender of a batch is known, and is not proved again for its items. */
 static const struct request_origin *copy_origin(struct copy_space *copy_space,
                                                 const struct request_origin *from)
 {
@@ -117,7 +120,7 @@ static const struct request_origin *copy_origin(struct copy_space *copy_space,
 	return origin;
 }
 
-/* What the items that are not begun need of the request. */
+/* Copies the fields that items which have not begun still need. */
 static void copy_rest(struct copy_space *copy_space, const struct batch *from, struct request *to)
 {
 	struct request *items = (struct request *)to->items, ignored = {0};
@@ -152,7 +155,7 @@ static struct request *copy_batch(const struct weir_table *table, struct copy_sp
 	for (size_t i = 0; i < n; i++)
 		copy_work(table, copy_space, &items[i], batch ? &batch->items[i] : &item);
 	for (size_t i = 0; replies && i < all; i++)
-		replies[i] = (struct reply){.at_store = true}; /* to be finished, see handle.c */
+		replies[i] = (struct reply){.at_store = true}; /* to be finished; see handle.c */
 	return batch ? &batch->request : NULL;
 }
 
@@ -204,7 +207,7 @@ bool suspend_is_needed(const struct work *work)
 	return work_has_plan(work) && engine_is_remote(&work->plan);
 }
 
-/* The memory of a work whose plans are at stores. */
+/* The memory that stores need for the plans of a work. */
 static size_t size_elsewhere(const struct work *work)
 {
 	size_t n;
@@ -224,7 +227,7 @@ size_t suspend_size(const struct work *work)
 	       size_elsewhere(work);
 }
 
-/* Most works are small, and there are many in a turn: their memory is used again. */
+/* Keeps small blocks for later works: an iteration may suspend many. */
 void suspend_release(struct unanswered *unanswered)
 {
 	struct suspended *suspended = (struct suspended *)unanswered;
@@ -238,7 +241,7 @@ void suspend_release(struct unanswered *unanswered)
 	waiting->spare_count++;
 }
 
-/* Zero before its work. */
+/* The fields before `work` are zero. */
 static struct suspended *allocate(struct waiting *waiting, size_t size)
 {
 	struct list_node *spare = size <= SMALL ? list_pop(&waiting->spare) : NULL;
@@ -258,7 +261,10 @@ static struct suspended *allocate(struct waiting *waiting, size_t size)
 	return suspended;
 }
 
-/* Into memory of that size, or as much as it needs. NULL: no memory. */
+/*
+ * Copies into a block of `size`, or of the size that turns out to be needed. Returns NULL if memory
+ * is short.
+ */
 static struct suspended *copy_into(struct waiting *waiting, const struct work *work, size_t size)
 {
 	struct suspended *suspended = allocate(waiting, size);
