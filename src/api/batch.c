@@ -137,7 +137,7 @@ struct remote_batch {
 };
 
 /* The step is its plan's only one. */
-static void remote_failed(void *context, const struct step *step, enum rules_failure policy)
+static void remote_failed(void *context, const struct plan_step *step, enum rules_failure policy)
 {
 	const struct plan *plan =
 	    (const struct plan *)((const char *)step - offsetof(struct plan, only));

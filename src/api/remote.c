@@ -11,7 +11,7 @@ static void ready(void *context, struct plan *plan)
 	remote->pending--;
 }
 
-static void failed(void *context, const struct step *step, enum rules_failure policy)
+static void failed(void *context, const struct plan_step *step, enum rules_failure policy)
 {
 	struct remote *remote = context;
 

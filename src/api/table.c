@@ -190,7 +190,7 @@ static int prepare_permit(struct weir_table *table, const struct weir_limit *lim
 		plan->permit = (struct permit){permit->id, plan->only.key.hash};
 		plan->only.until_ns = permit->until_ns;
 		plan->only.generation = (uint8_t)permit->reserved;
-		plan->only.taken =
+		plan->only.charged =
 		    permit->until_ns != 0 && !(plan->only.remote && permit->reserved & IN_MEMORY);
 	}
 	return status;

@@ -50,7 +50,7 @@ static bool decide_request(struct wait *wait, enum wait_position position, uint6
 	wait->limit = &plan->refused->limit->algo;
 	wait->hash = plan->waits_at;
 	wait->priority = plan->refused->priority;
-	wait->poll_ns = engine_polls(plan) ? RULES_STORE_POLL_NS : 0;
+	wait->poll_ns = engine_must_poll(plan) ? RULES_STORE_POLL_NS : 0;
 	return false;
 }
 

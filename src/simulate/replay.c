@@ -54,7 +54,7 @@ static void add_begin(struct buffer *out, const struct ordered_record *held, con
 }
 
 static void add_decision(struct buffer *out, const struct ordered_record *held,
-                         const struct step *step, const struct weir_decision *d)
+                         const struct plan_step *step, const struct weir_decision *d)
 {
 	add_begin(out, held, step->limit->name);
 	buffer_add_text(out, "\",\"key\":\"");
@@ -69,15 +69,15 @@ static void add_decision(struct buffer *out, const struct ordered_record *held,
 	              step->shadow ? ",\"shadow\":true" : "");
 }
 
-static struct tally *tally_of(const struct scenario *scenario, const struct step *step)
+static struct tally *tally_of(const struct scenario *scenario, const struct plan_step *step)
 {
 	return &scenario->tallies[engine_limit_index(scenario->engine, step->limit)];
 }
 
-static void observe(void *context, const struct step *step)
+static void observe(void *context, const struct plan_step *step)
 {
 	struct seen *seen = context;
-	const struct weir_decision *d = &seen->plan->each[step - seen->plan->steps];
+	const struct weir_decision *d = &seen->plan->step_decisions[step - seen->plan->steps];
 	struct tally *tally = tally_of(seen->scenario, step);
 
 	tally_count(tally, step, seen->held->cost, seen->held->time_ns, d);
@@ -87,7 +87,7 @@ static void observe(void *context, const struct step *step)
 		add_decision(seen->output, seen->held, step, d);
 }
 
-static void observe_phase(void *context, const struct step *step,
+static void observe_phase(void *context, const struct plan_step *step,
                           const struct algo_decision *outcome)
 {
 	struct seen *seen = context;
@@ -113,12 +113,12 @@ static int prepare_one(struct run *run, const struct ordered_record *held, struc
 			return status;
 		plan->permit.id = plan->wants_permit ? ++run->scenario->permits : 0;
 	}
-	plan->each = arena_array(&run->arena, plan->step_count, sizeof *plan->each);
-	for (size_t j = 0; plan->each && j < plan->step_count; j++) {
+	plan->step_decisions = arena_array(&run->arena, plan->step_count, sizeof *plan->step_decisions);
+	for (size_t j = 0; plan->step_decisions && j < plan->step_count; j++) {
 		store_fetch(scenario->table->store, &plan->steps[j].key);
 		burst_prefetch(tally_of(scenario, &plan->steps[j])->burst, plan->steps[j].key.hash);
 	}
-	return plan->each ? WEIR_OK : WEIR_ENOMEM;
+	return plan->step_decisions ? WEIR_OK : WEIR_ENOMEM;
 }
 
 /* The fields that keys of the request are made of, but that it does not have. */
@@ -206,7 +206,7 @@ static void end_next(struct run *run, uint64_t now_ns)
 	struct ended ended = inflight_pop(&scenario->inflight);
 	struct seen seen = {scenario, due_ns};
 	struct decision_context context = {scenario->table, moment_given(due_ns),
-	                                   .phased = observe_phase, .owner = &seen};
+	                                   .phase_changed = observe_phase, .owner = &seen};
 	struct weir_decision d;
 	struct plan plan;
 
@@ -235,7 +235,7 @@ static uint64_t reported_until_ns(const struct plan *plan)
 	uint64_t until_ns = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (plan->steps[i].taken && algo_is_reported(&plan->steps[i].limit->algo))
+		if (plan->steps[i].charged && algo_is_reported(&plan->steps[i].limit->algo))
 			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
 	return until_ns;
 }
@@ -270,7 +270,7 @@ static void decide(void *owner, size_t start, size_t end)
 		                    false,    held,
 		                    plan,     run->replay->decisions ? &run->outputs[i] : NULL};
 		struct decision_context context = {scenario->table, moment_given(held->time_ns), observe,
-		                                   &seen, .phased = observe_phase};
+		                                   &seen, .phase_changed = observe_phase};
 		struct weir_decision d;
 
 		if (run->statuses[i] != WEIR_OK) {

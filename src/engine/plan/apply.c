@@ -48,7 +48,7 @@ uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, ui
 	return until_ns;
 }
 
-static uint64_t run_observed(const struct decision_context *context, const struct step *step,
+static uint64_t run_observed(const struct decision_context *context, const struct plan_step *step,
                              const struct algo_call *call, const struct algo_limit **by,
                              struct algo_decision *outcome)
 {
@@ -66,12 +66,12 @@ static uint64_t run_observed(const struct decision_context *context, const struc
 	until_ns = store_run(&whole, by, outcome);
 	if (whole.call.notification == &notification && algo_notification_is_due(&notification))
 		context->notify(context->owner, step, &notification);
-	if (context->phased && algo_has_phases(&step->limit->algo))
-		context->phased(context->owner, step, outcome);
+	if (context->phase_changed && algo_has_phases(&step->limit->algo))
+		context->phase_changed(context->owner, step, outcome);
 	return until_ns;
 }
 
-uint64_t engine_refund_end(const struct decision_context *context, const struct step *step)
+uint64_t engine_refund_end(const struct decision_context *context, const struct plan_step *step)
 {
 	const struct store_step whole = {.store = context->table->store,
 	                                 .limit = &step->limit->algo,
@@ -84,7 +84,7 @@ uint64_t engine_refund_end(const struct decision_context *context, const struct 
 	return store_refund_end(&whole, step->generation);
 }
 
-uint64_t engine_apply_observed(const struct decision_context *context, const struct step *step,
+uint64_t engine_apply_observed(const struct decision_context *context, const struct plan_step *step,
                                const struct algo_call *call, struct weir_decision *decision)
 {
 	const struct algo_limit *by;
@@ -119,7 +119,7 @@ int engine_force(const struct decision_context *context, const struct weir_limit
 bool engine_follow_group(const struct decision_context *context, const struct weir_limit *limit,
                          uint64_t hash, const struct algo_call *call)
 {
-	struct step step = {.limit = limit};
+	struct plan_step step = {.limit = limit};
 	const struct algo_limit *by;
 	struct algo_decision outcome;
 
@@ -132,8 +132,8 @@ bool engine_follow_group(const struct decision_context *context, const struct we
 void engine_view(const struct decision_context *context, const struct weir_limit *limit,
                  uint64_t hash, struct algo_decision *outcome)
 {
-	struct step step = {.limit = limit,
-	                    .key = store_key(context->table->store, &limit->algo, hash)};
+	struct plan_step step = {.limit = limit,
+	                         .key = store_key(context->table->store, &limit->algo, hash)};
 	const struct algo_limit *by;
 
 	run_observed(context, &step, &(struct algo_call){.op = ALGO_PEEK, .cost = 1}, &by, outcome);
@@ -141,7 +141,7 @@ void engine_view(const struct decision_context *context, const struct weir_limit
 
 bool engine_forget(const struct decision_context *context, const struct plan *plan)
 {
-	const struct step *step = &plan->only;
+	const struct plan_step *step = &plan->only;
 	bool had = store_forget(&(struct store_step){.store = context->table->store,
 	                                             .limit = &step->limit->algo,
 	                                             .key = step->key,

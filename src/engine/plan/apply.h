@@ -20,14 +20,14 @@ __attribute__((noinline)) uint64_t engine_try_row(const struct weir_limit *limit
                                                   uint64_t now_ns,
                                                   struct weir_decision *decision);
 
-/** Any step of a limit that does not draw. Tells context->phased. Returns as store_run. */
+/** Any step of a limit that does not draw. Tells context->phase_changed. Returns as store_run. */
 __attribute__((noinline)) uint64_t engine_apply_observed(const struct decision_context *context,
-                                                         const struct step *step,
+                                                         const struct plan_step *step,
                                                          const struct algo_call *call,
                                                          struct weir_decision *decision);
 
 /** The time by which a refund by permit names what the step took (store_refund_end). */
-uint64_t engine_refund_end(const struct decision_context *context, const struct step *step);
+uint64_t engine_refund_end(const struct decision_context *context, const struct plan_step *step);
 
 /** Does a step at once on a key that was found before. Returns false if it has done nothing. */
 static inline bool engine_try(const struct weir_limit *limit, const struct store_step *step,

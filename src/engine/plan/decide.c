@@ -3,7 +3,7 @@
 #include "engine/plan/permits.h"
 #include "engine/plan/stage.h"
 #include "engine/plan/stage_steps.h"
-#include "engine/remote/away.h"
+#include "engine/remote/store_failure.h"
 #include "engine/remote/collect.h"
 #include "engine/remote/submit.h"
 #include "wait/waitlist.h"
@@ -16,7 +16,7 @@ run_stage_at_stores(const struct decision_context *context, struct plan *plan,
 	if (!remote_run(context, plan, d))
 		return false;
 	stage_run(context, plan, d);
-	away_explain(plan, d);
+	failure_explain(plan, d);
 	return true;
 }
 
@@ -52,7 +52,7 @@ static bool waits(struct plan *plan, struct weir_decision *d)
 /* Whether the observer counts what passes and what is denied. */
 static bool is_observed(const struct decision_context *context, const struct plan *plan)
 {
-	return context->observe && algo_op_consumes(plan->op) && !plan->apart;
+	return context->observe && algo_op_consumes(plan->op) && !plan->independent;
 }
 
 static bool is_denied(const struct plan *plan)
@@ -67,7 +67,7 @@ static inline enum plan_stage settle(const struct decision_context *context, str
 {
 	plan->position = WAIT_NEW;
 	if (is_denied(plan) && algo_op_consumes(plan->op))
-		return PLAN_DROP;
+		return PLAN_REFUND_SHADOW;
 	if (__builtin_expect(plan->permit.id != 0, 0))
 		permits_hold(context, plan);
 	return PLAN_DONE;
@@ -75,11 +75,11 @@ static inline enum plan_stage settle(const struct decision_context *context, str
 
 static void observe(const struct decision_context *context, const struct plan *plan)
 {
-	const struct step *refused = plan->refused;
+	const struct plan_step *refused = plan->refused;
 	bool counts = !stage_answering(plan); /* else no enforced limit does */
 
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct step *step = &plan->steps[i];
+		const struct plan_step *step = &plan->steps[i];
 
 		if (step->shadow ? !stage_is_below(plan, step) : counts && (!refused || refused == step))
 			context->observe(context->owner, step);
@@ -97,12 +97,13 @@ static enum plan_stage conclude(const struct decision_context *context, struct p
 /* How a plan that is refused for good goes on. */
 static enum plan_stage refused_stage(struct plan *plan, struct weir_decision *d)
 {
-	bool is_denial = !denial_is_alone(plan) && algo_op_requests(plan->op) && !stage_ending(plan);
+	bool is_denial =
+	    !denial_has_one_step(plan) && algo_op_requests(plan->op) && !stage_ending(plan);
 
-	plan->adds_up = is_denial && denial_asks(plan);
-	if (is_denial && !plan->adds_up)
+	plan->adds_earlier = is_denial && denial_needs_peek(plan);
+	if (is_denial && !plan->adds_earlier)
 		denial_explain(plan, d);
-	return plan->adds_up ? PLAN_EXPLAIN : PLAN_SHADOW;
+	return plan->adds_earlier ? PLAN_EXPLAIN : PLAN_SHADOW;
 }
 
 static enum plan_stage next_stage(const struct decision_context *context, struct plan *plan)
@@ -110,36 +111,36 @@ static enum plan_stage next_stage(const struct decision_context *context, struct
 	bool passed = plan->passes;
 
 	if (__builtin_expect(plan->cancelled || plan->status != WEIR_OK, 0) &&
-	    plan->stage < PLAN_REFUND)
-		return PLAN_UNDO;
+	    plan->stage < PLAN_REFUND_PERMIT)
+		return PLAN_REFUND_ALL;
 	switch ((enum plan_stage)plan->stage) {
-	case PLAN_OWN:
-		return passed ? PLAN_OTHERS : PLAN_REFUSED;
+	case PLAN_PEEK_OWN:
+		return passed ? PLAN_PEEK_AWAITED : PLAN_REFUSED;
 	case PLAN_PEEK:
 		if (!passed)
 			return PLAN_REFUSED;
-		if (plan->too_dear) {
+		if (plan->cost_exceeds_limit) {
 			plan->status = WEIR_ECOST;
 			plan->permit.id = 0;
 			return PLAN_DONE;
 		}
-		return plan->listed || !algo_op_consumes(plan->op) ? PLAN_SHADOW : PLAN_TAKE;
-	case PLAN_TAKE:
-		return passed ? PLAN_SHADOW : denial_stage(plan);
+		return plan->listed || !algo_op_consumes(plan->op) ? PLAN_SHADOW : PLAN_EXECUTE;
+	case PLAN_EXECUTE:
+		return passed ? PLAN_SHADOW : denial_next_stage(plan);
 	case PLAN_SHADOW:
 		if (__builtin_expect(plan->refused != NULL, 0) && !stage_answering(plan) &&
 		    denial_is_early(plan))
-			return PLAN_RETRY;
+			return PLAN_EXPLAIN_SHADOWED;
 		return conclude(context, plan);
-	case PLAN_RETRY:
+	case PLAN_EXPLAIN_SHADOWED:
 		return conclude(context, plan);
-	case PLAN_OTHERS:
-	case PLAN_GIVE_BACK:
+	case PLAN_PEEK_AWAITED:
+	case PLAN_ROLL_BACK:
 		return PLAN_REFUSED;
 	case PLAN_EXPLAIN:
 		return PLAN_SHADOW;
-	case PLAN_DROP:
-	case PLAN_UNDO:
+	case PLAN_REFUND_SHADOW:
+	case PLAN_REFUND_ALL:
 		plan->permit.id = 0;
 		return PLAN_DONE;
 	default:
@@ -191,24 +192,24 @@ static enum engine_state advance(const struct decision_context *context, struct 
 static void run_direct(const struct decision_context *context, struct plan *plan,
                        struct weir_decision *d)
 {
-	struct step *step = &plan->only;
+	struct plan_step *step = &plan->only;
 
 	stage_run_alone(context, plan, d);
 	plan->refused = d->allowed ? NULL : step;
 	if (is_observed(context, plan))
 		context->observe(context->owner, step);
-	if (settle(context, plan) == PLAN_DROP)
+	if (settle(context, plan) == PLAN_REFUND_SHADOW)
 		plan->permit.id = 0;
 	plan->stage = PLAN_DONE;
 }
 
 /* The enforced step whose key other requests wait for, or NULL. */
-static struct step *waited_for(const struct decision_context *context, const struct plan *plan)
+static struct plan_step *waited_for(const struct decision_context *context, const struct plan *plan)
 {
 	struct waitlist *list = waitlist_at(&context->table->waiting);
 
 	for (size_t i = 0; i < plan->step_count; i++) {
-		struct step *step = &plan->steps[i];
+		struct plan_step *step = &plan->steps[i];
 
 		if (!step->shadow && !stage_is_first_of(plan, step->key.hash) &&
 		    waitlist_has(list, step->key.hash))
@@ -229,7 +230,7 @@ static enum engine_state start(const struct decision_context *context, struct pl
 		return ENGINE_DONE;
 	}
 	if (__builtin_expect(plan->remote, 0))
-		away_return(context->table, plan);
+		failure_return_steps(context->table, plan);
 	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	plan->refused = NULL;
 	if (plan->listed && plan->step_count == 0) {
@@ -240,13 +241,13 @@ static enum engine_state start(const struct decision_context *context, struct pl
 		permits_drop_ended(context, plan);
 		permits_begin(context, plan);
 		d->allowed = false;
-		begin(plan, PLAN_REFUND);
+		begin(plan, PLAN_REFUND_PERMIT);
 	} else {
-		bool asks = stage_arrange(plan);
+		bool asks = stage_order_steps(plan);
 
 		if (plan->in_order && plan->position != WAIT_YIELDED)
 			plan->refused = waited_for(context, plan);
-		begin(plan, plan->refused ? PLAN_OWN : asks ? PLAN_PEEK : PLAN_TAKE);
+		begin(plan, plan->refused ? PLAN_PEEK_OWN : asks ? PLAN_PEEK : PLAN_EXECUTE);
 	}
 	return advance(context, plan, d);
 }
@@ -270,7 +271,7 @@ enum engine_state engine_resume(const struct decision_context *context, struct p
                                 struct weir_decision *d)
 {
 	if (plan->stage == PLAN_REFUSED) {
-		denial_forget(plan);
+		denial_reset(plan);
 		return start(context, plan, d);
 	}
 	submit_decision(plan, d);
@@ -299,7 +300,7 @@ enum engine_state engine_cancel(const struct decision_context *context, struct p
 		return ENGINE_DONE;
 	if (plan->permit.id != 0)
 		permit_redeem(context->table->store, plan->permit, context->at.now_ns);
-	begin(plan, PLAN_UNDO);
+	begin(plan, PLAN_REFUND_ALL);
 	return advance(context, plan, &ignored);
 }
 
@@ -310,7 +311,7 @@ enum engine_state engine_cancel(const struct decision_context *context, struct p
 static void leave_rest(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		plan->steps[i].taken &=
+		plan->steps[i].charged &=
 		    plan->steps[i].remote || algo_is_reported(&plan->steps[i].limit->algo);
 }
 
@@ -323,13 +324,14 @@ static enum engine_state report(const struct decision_context *context, struct p
 	plan->op = (unsigned char)op;
 	permits_drop_ended(context, plan);
 	if (engine_is_reported(plan)) {
-		plan->gives_rest = plan->claims ? permit_is_outstanding(store, plan->permit, context->at.now_ns)
-		                                : permit_redeem(store, plan->permit, context->at.now_ns);
+		plan->refunds_rest = plan->claims
+		                         ? permit_is_outstanding(store, plan->permit, context->at.now_ns)
+		                         : permit_redeem(store, plan->permit, context->at.now_ns);
 		leave_rest(plan);
 	} else {
 		d->allowed = permits_are_held(context, plan);
 	}
-	begin(plan, PLAN_REFUND);
+	begin(plan, PLAN_REFUND_PERMIT);
 	return advance(context, plan, d);
 }
 
@@ -345,7 +347,7 @@ void engine_settle(const struct decision_context *context, struct plan *plan, bo
 
 	plan->claims = plan->remote = false;
 	for (size_t i = 0; i < plan->step_count; i++)
-		plan->steps[i].taken &= !plan->steps[i].remote;
+		plan->steps[i].charged &= !plan->steps[i].remote;
 	if (reports)
 		report(context, plan, ALGO_SETTLE, &ignored);
 	else
@@ -359,7 +361,7 @@ bool engine_others_wait(const struct weir_table *table)
 	return list && waitlist_count(list) > 0;
 }
 
-static bool may_wait(const struct step *step, uint64_t max_wait_ns)
+static bool may_wait(const struct plan_step *step, uint64_t max_wait_ns)
 {
 	return !step->shadow &&
 	       (step->limit->algo.paced || wait_patience_ns(&step->limit->algo, max_wait_ns) > 0);
@@ -371,5 +373,5 @@ bool engine_may_wait(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->step_count && !may; i++)
 		may = may_wait(&plan->steps[i], plan->max_wait_ns);
-	return may && plan_takes(plan) && plan->max_wait_ns != WEIR_ZERO;
+	return may && plan_charges(plan) && plan->max_wait_ns != WEIR_ZERO;
 }

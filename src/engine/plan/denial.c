@@ -2,57 +2,58 @@
 
 #include "engine/plan/stage.h"
 
-uint64_t denial_earlier(const struct plan *plan, const struct step *step)
+uint64_t denial_earlier_charges(const struct plan *plan, const struct plan_step *step)
 {
 	uint64_t charges = 0;
 
-	for (const struct step *other = plan->steps; other < step && !plan->apart; other++)
+	for (const struct plan_step *other = plan->steps; other < step && !plan->independent; other++)
 		charges += !other->shadow && other->key.hash == step->key.hash;
 	return sat_u64((u128)charges * u64_max(plan->cost, 1));
 }
 
-uint64_t denial_cost(const struct plan *plan, const struct step *step)
+uint64_t denial_cost(const struct plan *plan, const struct plan_step *step)
 {
 	uint64_t earlier;
 
 	if (step->shadow || step->limit->algo.algorithm->pays_later)
 		return plan->cost;
-	earlier = denial_earlier(plan, step);
+	earlier = denial_earlier_charges(plan, step);
 	return earlier > 0 ? sat_add(u64_max(plan->cost, 1), earlier) : plan->cost;
 }
 
-static bool pays_later(const struct step *step)
+static bool pays_later(const struct plan_step *step)
 {
 	return !step->shadow && step->limit->algo.algorithm->pays_later;
 }
 
-void denial_charge(const struct plan *plan, const struct step *step, struct algo_call *call)
+void denial_charge(const struct plan *plan, const struct plan_step *step, struct algo_call *call)
 {
 	call->cost = denial_cost(plan, step);
 	if (pays_later(step))
-		call->earlier = denial_earlier(plan, step);
+		call->earlier = denial_earlier_charges(plan, step);
 }
 
-bool denial_asks_ahead(const struct plan *plan, const struct step *step)
+bool denial_peeks_ahead(const struct plan *plan, const struct plan_step *step)
 {
-	return plan->by_order || (plan->adds_up && pays_later(step) && denial_earlier(plan, step) > 0);
+	return plan->by_order ||
+	       (plan->adds_earlier && pays_later(step) && denial_earlier_charges(plan, step) > 0);
 }
 
-bool denial_needs(const struct plan *plan, const struct step *step)
+bool denial_peeks_at(const struct plan *plan, const struct plan_step *step)
 {
 	if (step->shadow)
 		return false;
-	if (step->remote ? !step->asked
+	if (step->remote ? !step->answered
 	                 : step > plan->refused || (plan->remote && step < plan->refused))
 		return true;
 	/* A step that was refused behind the earlier charge does not say when both would pass. */
 	return denial_cost(plan, step) > plan->cost;
 }
 
-bool denial_is_shadowed(const struct plan *plan, const struct step *step)
+bool denial_is_shadowed(const struct plan *plan, const struct plan_step *step)
 {
 	for (size_t i = 0; i < plan->step_count && !step->shadow; i++) {
-		const struct step *other = &plan->steps[i];
+		const struct plan_step *other = &plan->steps[i];
 
 		if (other->shadow && other->key.hash == step->key.hash && other->allowed)
 			return true;
@@ -62,35 +63,35 @@ bool denial_is_shadowed(const struct plan *plan, const struct step *step)
 
 bool denial_is_early(struct plan *plan)
 {
-	if (!plan->has_shadow || !plan_takes(plan))
+	if (!plan->has_shadow || !plan_charges(plan))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++)
 		if (denial_is_shadowed(plan, &plan->steps[i])) {
-			plan->adds_up = true;
+			plan->adds_earlier = true;
 			return true;
 		}
 	return false;
 }
 
-bool denial_asks(const struct plan *plan)
+bool denial_needs_peek(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (denial_needs(plan, &plan->steps[i]))
+		if (denial_peeks_at(plan, &plan->steps[i]))
 			return true;
 	return false;
 }
 
-enum weir_reason denial_reason(const struct plan *plan, const struct step *step,
+enum weir_reason denial_reason(const struct plan *plan, const struct plan_step *step,
                                const struct weir_decision *d)
 {
-	bool asks = !plan_takes(plan) || plan->too_dear;
+	bool asks = !plan_charges(plan) || plan->cost_exceeds_limit;
 
 	return wait_refusal(&step->limit->algo, plan->position, asks ? WEIR_ZERO : plan->max_wait_ns,
 	                    d);
 }
 
 /* The step stands before the one that the plan named so far. */
-static void name_instead(struct plan *plan, struct step *step, const struct weir_decision *one,
+static void name_instead(struct plan *plan, struct plan_step *step, const struct weir_decision *one,
                          struct weir_decision *d)
 {
 	plan->refused = step;
@@ -103,8 +104,8 @@ static void name_instead(struct plan *plan, struct step *step, const struct weir
 	step->reason = d->reason;
 }
 
-void denial_note_among_others(struct plan *plan, struct step *step, const struct weir_decision *one,
-                              struct weir_decision *d)
+void denial_record_among_others(struct plan *plan, struct plan_step *step,
+                                const struct weir_decision *one, struct weir_decision *d)
 {
 	bool is_first = plan->passes && plan->stage < PLAN_EXPLAIN;
 
@@ -114,12 +115,12 @@ void denial_note_among_others(struct plan *plan, struct step *step, const struct
 		d->retry_after_ns = step->retry_after_ns;
 		plan->passes = false;
 		plan->refused = step;
-	} else if (step < plan->refused && plan->stage != PLAN_RETRY) {
+	} else if (step < plan->refused && plan->stage != PLAN_EXPLAIN_SHADOWED) {
 		name_instead(plan, step, one, d);
 	}
 }
 
-void denial_of_cost(struct step *step, struct weir_decision *d)
+void denial_of_cost(struct plan_step *step, struct weir_decision *d)
 {
 	step->until_ns = 0;
 	step->allowed = d->allowed = false;
@@ -131,7 +132,7 @@ void denial_of_cost(struct step *step, struct weir_decision *d)
 
 void denial_decide(struct plan *plan, enum weir_reason reason, struct weir_decision *d)
 {
-	struct step *step = plan->refused;
+	struct plan_step *step = plan->refused;
 
 	wait_deny(d, reason);
 	stage_explain(step, d);
@@ -150,7 +151,7 @@ static uint64_t longest_retry_ns(const struct plan *plan)
 	uint64_t longest_ns = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct step *step = &plan->steps[i];
+		const struct plan_step *step = &plan->steps[i];
 
 		if (step->shadow || !step->refused)
 			continue;
@@ -165,14 +166,14 @@ static uint64_t longest_retry_ns(const struct plan *plan)
 void denial_explain(const struct plan *plan, struct weir_decision *d)
 {
 	d->retry_after_ns = longest_retry_ns(plan);
-	if (plan->each)
-		plan->each[plan->refused - plan->steps].retry_after_ns = d->retry_after_ns;
+	if (plan->step_decisions)
+		plan->step_decisions[plan->refused - plan->steps].retry_after_ns = d->retry_after_ns;
 }
 
-void denial_forget(struct plan *plan)
+void denial_reset(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		plan->steps[i].asked = plan->steps[i].refused = false;
+		plan->steps[i].answered = plan->steps[i].refused = false;
 }
 
 void denial_listed(const struct rules_rule *rule, struct weir_decision *d)

@@ -14,7 +14,7 @@
 _Static_assert(GENERATION_BITS *WEIR_PERMITS_MAX <= 64, "one word has all generations");
 
 /* None where the key's hash is enough. */
-static struct slice name_of(const struct step *step, uint64_t giver)
+static struct slice name_of(const struct plan_step *step, uint64_t giver)
 {
 	bool shared = giver != 0 && algo_is_reported(&step->limit->algo);
 	struct slice name = step->key_name;
@@ -24,48 +24,48 @@ static struct slice name_of(const struct step *step, uint64_t giver)
 	return name.data ? name : (struct slice){"", 0};
 }
 
-static struct weir_charge charge_of(const struct step *step)
+static struct weir_charge charge_of(const struct plan_step *step)
 {
 	return (struct weir_charge){step->limit->algo.identity, step->key.hash, step->until_ns};
 }
 
-uint8_t engine_generation(const struct step *step)
+uint8_t engine_generation(const struct plan_step *step)
 {
 	if (step->remote || !step->limit->algo.algorithm->layout)
 		return 0;
 	return (uint8_t)algo_current(&step->limit->algo)->generation;
 }
 
-size_t engine_taken(const struct plan *plan, struct engine_taken *taken)
+size_t engine_charges(const struct plan *plan, struct engine_charge *taken)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct step *step = &plan->steps[i];
+		const struct plan_step *step = &plan->steps[i];
 
-		if (step->taken && taken)
-			taken[n] = (struct engine_taken){charge_of(step), engine_generation(step), plan->cost,
-			                                 plan->permit.id};
-		n += step->taken;
+		if (step->charged && taken)
+			taken[n] = (struct engine_charge){charge_of(step), engine_generation(step), plan->cost,
+			                                  plan->permit.id};
+		n += step->charged;
 	}
 	return n;
 }
 
-void engine_give_back(const struct decision_context *context, const struct weir_engine *engine,
-                      const struct engine_taken *taken)
+void engine_refund_charge(const struct decision_context *context, const struct weir_engine *engine,
+                          const struct engine_charge *taken)
 {
 	const struct weir_limit *limit = engine_limit_of(engine, taken->charge.limit);
 	struct algo_call call = {.op = ALGO_REFUND, .cost = taken->cost, .permit = taken->permit};
 	struct store *store = context->table->store;
 	struct weir_decision ignored;
-	struct step step;
+	struct plan_step step;
 
 	if (!limit)
 		return;
-	step = (struct step){.limit = limit,
-	                     .key = store_key(store, &limit->algo, taken->charge.key),
-	                     .until_ns = taken->charge.until_ns,
-	                     .generation = taken->generation};
+	step = (struct plan_step){.limit = limit,
+	                          .key = store_key(store, &limit->algo, taken->charge.key),
+	                          .until_ns = taken->charge.until_ns,
+	                          .generation = taken->generation};
 	call.until_ns = engine_refund_end(context, &step);
 	engine_apply_observed(context, &step, &call, &ignored);
 	waitlist_wake(&context->table->waiting, taken->charge.key);
@@ -81,7 +81,7 @@ bool engine_is_reported(const struct plan *plan)
 
 int engine_want_permit(struct plan *plan)
 {
-	if (!plan_takes(plan))
+	if (!plan_charges(plan))
 		return WEIR_OK;
 	plan->wants_permit = plan->step_count <= WEIR_PERMITS_MAX;
 	return plan->wants_permit ? WEIR_OK : WEIR_ELONG;
@@ -95,9 +95,9 @@ void engine_permits(const struct plan *plan, struct weir_permits *permits,
 		return;
 	permits->cost = plan->cost;
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct step *step = &plan->steps[i];
+		const struct plan_step *step = &plan->steps[i];
 
-		if (!step->taken)
+		if (!step->charged)
 			continue;
 		if (names)
 			names->of[permits->count] = name_of(step, names->giver);
@@ -116,10 +116,10 @@ void engine_claimed(const struct plan *plan, struct weir_permits *permits,
 	permits->reserved[1] = plan->giver;
 	permits->charges[0].key = plan->permit.keys; /* of all that the permit covers */
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct step *step = &plan->steps[i];
+		const struct plan_step *step = &plan->steps[i];
 		struct weir_charge *charge = &permits->charges[permits->count];
 
-		if (!step->foreign || !step->taken)
+		if (!step->of_other_server || !step->charged)
 			continue;
 		permits->reserved[0] |= (uint64_t)step->generation << GENERATION_BITS * permits->count;
 		names->of[permits->count++] = step->key_name;
@@ -135,7 +135,7 @@ struct charge_origin {
 };
 
 /* Whether the charge is held in the memory of a server that shares permits with this one. */
-static bool is_shared(const struct step *step, const struct charge_origin *origin)
+static bool is_shared(const struct plan_step *step, const struct charge_origin *origin)
 {
 	return !step->remote && origin->giver != 0 && origin->own != 0 && origin->name.data &&
 	       algo_is_reported(&step->limit->algo);
@@ -143,7 +143,7 @@ static bool is_shared(const struct step *step, const struct charge_origin *origi
 
 /* NULL data in `name` means none. Returns false if the charge can't be given back. */
 static bool find_charge(const struct weir_engine *engine, const struct weir_charge *charge,
-                        const struct charge_origin *origin, struct step *step)
+                        const struct charge_origin *origin, struct plan_step *step)
 {
 	struct slice name = origin->name;
 	const struct weir_table *table = engine_table(engine);
@@ -152,12 +152,12 @@ static bool find_charge(const struct weir_engine *engine, const struct weir_char
 
 	if (!limit || (remote && !name.data))
 		return false;
-	*step = (struct step){.limit = limit,
-	                      .generation = step->generation,
-	                      .key_name = name,
-	                      .until_ns = charge->until_ns,
-	                      .taken = charge->until_ns != 0,
-	                      .remote = remote};
+	*step = (struct plan_step){.limit = limit,
+	                           .generation = step->generation,
+	                           .key_name = name,
+	                           .until_ns = charge->until_ns,
+	                           .charged = charge->until_ns != 0,
+	                           .remote = remote};
 	/* Another server's memory has another secret, and so other hashes. */
 	step->key.hash = remote || is_shared(step, origin)
 	                     ? store_hash(table->store, charge->limit, name.data, name.len)
@@ -180,7 +180,7 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 	if (!plan->steps)
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i < count; i++) {
-		struct step *step = &plan->steps[plan->step_count];
+		struct plan_step *step = &plan->steps[plan->step_count];
 		struct charge_origin origin = {.giver = permits->reserved[1]};
 
 		step->generation = permits->reserved[0] >> GENERATION_BITS * i & 15;
@@ -194,7 +194,7 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 		if (is_shared(step, &origin)) {
 			plan->claims = true;
 			plan->giver = origin.giver;
-			step->foreign = origin.giver != origin.own;
+			step->of_other_server = origin.giver != origin.own;
 		}
 		plan->remote |= step->remote | plan->claims;
 		plan->step_count++;
@@ -203,9 +203,9 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 }
 
 /* Whether a mark in memory says that it may be given back. A remote store has its own. */
-static bool is_marked(const struct step *step)
+static bool is_marked(const struct plan_step *step)
 {
-	return step->taken && !step->remote && !algo_holds_places(&step->limit->algo);
+	return step->charged && !step->remote && !algo_holds_places(&step->limit->algo);
 }
 
 void permits_hold(const struct decision_context *context, struct plan *plan)
@@ -214,9 +214,9 @@ void permits_hold(const struct decision_context *context, struct plan *plan)
 	bool any = false;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct step *step = &plan->steps[i];
+		const struct plan_step *step = &plan->steps[i];
 
-		if (!step->taken)
+		if (!step->charged)
 			continue;
 		any = true;
 		plan->permit.keys ^= step->key.hash;
@@ -264,33 +264,34 @@ void permits_begin(const struct decision_context *context, struct plan *plan)
 {
 	find_ends(context, plan);
 	if (!has_marked(plan))
-		plan->gives_rest = true;
+		plan->refunds_rest = true;
 	else if (plan->cost == 0 || plan->claims) /* a claim takes it once it has succeeded */
-		plan->gives_rest = still_counts(context, plan) &&
-		                   permit_is_outstanding(context->table->store, plan->permit, context->at.now_ns);
+		plan->refunds_rest =
+		    still_counts(context, plan) &&
+		    permit_is_outstanding(context->table->store, plan->permit, context->at.now_ns);
 	else
-		plan->gives_rest = still_counts(context, plan) &&
-		                   permit_redeem(context->table->store, plan->permit, context->at.now_ns);
+		plan->refunds_rest = still_counts(context, plan) &&
+		                     permit_redeem(context->table->store, plan->permit, context->at.now_ns);
 }
 
-void permits_take_claimed(const struct decision_context *context, struct plan *plan)
+void permits_consume_claimed(const struct decision_context *context, struct plan *plan)
 {
-	if (plan->gives_rest && has_marked(plan))
-		plan->gives_rest = permit_redeem(context->table->store, plan->permit, context->at.now_ns);
+	if (plan->refunds_rest && has_marked(plan))
+		plan->refunds_rest = permit_redeem(context->table->store, plan->permit, context->at.now_ns);
 }
 
 /*
  * Whether a refund of a part takes the permit's name off the places that stay held. Where the request
  * took places of one key more than once, only the last of its steps to be carried out does so: for all.
  */
-static bool takes_name(const struct plan *plan, const struct step *step)
+static bool takes_name(const struct plan *plan, const struct plan_step *step)
 {
-	const struct step *last = step;
+	const struct plan_step *last = step;
 
 	if (plan->op != ALGO_REFUND_LAST || !algo_holds_places(&step->limit->algo))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct step *other = &plan->steps[stage_index(plan, i)];
+		const struct plan_step *other = &plan->steps[stage_index(plan, i)];
 
 		if (other->limit == step->limit && other->key.hash == step->key.hash)
 			last = other;
@@ -301,26 +302,26 @@ static bool takes_name(const struct plan *plan, const struct step *step)
 void permits_drop_ended(const struct decision_context *context, struct plan *plan)
 {
 	for (size_t i = 0; plan->remote && i < plan->step_count; i++) {
-		struct step *step = &plan->steps[i];
+		struct plan_step *step = &plan->steps[i];
 
 		if (step->remote && sat_add(step->until_ns, PERMITS_CLOCKS_NS) <= context->at.wall_ns)
-			step->taken = false;
-		if (step->foreign && step->until_ns <= context->at.now_ns)
-			step->taken = false; /* its giver has counted a timeout */
+			step->charged = false;
+		if (step->of_other_server && step->until_ns <= context->at.now_ns)
+			step->charged = false; /* its giver has counted a timeout */
 	}
 }
 
 /* Whether it gives back what the step took. A remote store knows by itself. */
-static bool gives(const struct plan *plan, const struct step *step)
+static bool gives(const struct plan *plan, const struct plan_step *step)
 {
-	if (algo_holds_places(&step->limit->algo) || step->foreign)
+	if (algo_holds_places(&step->limit->algo) || step->of_other_server)
 		return true;
 	if (algo_op_reports(plan->op))
-		return plan->gives_rest && algo_is_reported(&step->limit->algo);
-	return plan->gives_rest || step->remote;
+		return plan->refunds_rest && algo_is_reported(&step->limit->algo);
+	return plan->refunds_rest || step->remote;
 }
 
-void permits_call(const struct plan *plan, const struct step *step, struct algo_call *call)
+void permits_call(const struct plan *plan, const struct plan_step *step, struct algo_call *call)
 {
 	bool reports = algo_op_reports(plan->op);
 
@@ -328,7 +329,7 @@ void permits_call(const struct plan *plan, const struct step *step, struct algo_
 		call->cost = 0;
 	call->latency_ns = reports ? plan->latency_ns : 0;
 	call->outcome = reports ? (enum weir_outcome)plan->outcome : WEIR_OUTCOME_IGNORED;
-	if (step->foreign)
+	if (step->of_other_server)
 		call->op = ALGO_COUNT;
 	else if (step->limit->algo.algorithm->judges)
 		call->op = reports ? plan->op : ALGO_REFUND;
@@ -341,7 +342,7 @@ bool permits_spend_rest(const struct plan *plan)
 	return algo_op_reports(plan->op) && engine_is_reported(plan);
 }
 
-void permits_fold(struct plan *plan, struct step *step, const struct weir_decision *one,
+void permits_fold(struct plan *plan, struct plan_step *step, const struct weir_decision *one,
                   struct weir_decision *d)
 {
 	bool counts = gives(plan, step) || (step->remote && !permits_spend_rest(plan));

@@ -15,15 +15,16 @@
  * if the plan took anything.
  */
 void permits_hold(const struct decision_context *context, struct plan *plan);
-/** Before a refund by permit: takes the permit from those that are held, and sets `gives_rest`. */
+/** Before a refund by permit: takes the permit from those that are held, and sets `refunds_rest`.
+ */
 void permits_begin(const struct decision_context *context, struct plan *plan);
 /** The rest of the call by which a step is given back by permit. */
-void permits_call(const struct plan *plan, const struct step *step, struct algo_call *call);
+void permits_call(const struct plan *plan, const struct plan_step *step, struct algo_call *call);
 /**
  * Takes a permit of this server from those that are held once it is claimed. Not before: if another
  * server has claimed it, its report is to find the permit held.
  */
-void permits_take_claimed(const struct decision_context *context, struct plan *plan);
+void permits_consume_claimed(const struct decision_context *context, struct plan *plan);
 /** Before a report of a permit without places: whether it is held. */
 bool permits_are_held(const struct decision_context *context, struct plan *plan);
 /**
@@ -37,7 +38,7 @@ bool permits_spend_rest(const struct plan *plan);
  * Adds a step of such a refund to the plan's decision: it is allowed if anything was held, and says
  * how the tightest of all stands.
  */
-void permits_fold(struct plan *plan, struct step *step, const struct weir_decision *one,
+void permits_fold(struct plan *plan, struct plan_step *step, const struct weir_decision *one,
                   struct weir_decision *d);
 
 #endif

@@ -44,7 +44,7 @@
 #include "wait/patience.h"
 
 /* One operation on one key of one limit, and how it ended. */
-struct step {
+struct plan_step {
 	const struct weir_limit *limit;
 	const struct rules_rule *rule; /* that asked for it; NULL in direct calls */
 	struct store_key key;
@@ -52,42 +52,44 @@ struct step {
 	union {
 		uint64_t until_ns;       /* of the state that it left: what a refund names, if not 0 */
 		uint64_t retry_after_ns; /* if it was refused, and its rule is enforced */
-		uint64_t dear;           /* of plan->only after ECOST: what its limit could never grant */
+		uint64_t total_cost;     /* of plan->only after ECOST: what its limit could never grant */
 	};
 	bool shadow;
 	bool secret : 1;  /* the key is made of what visitors send: its name is not for others */
-	bool asked : 1;   /* of a remote step: in this attempt its store has answered */
+	bool answered : 1; /* of a remote step: in this attempt its store has answered */
 	bool refused : 1; /* in this attempt: `retry_after_ns` */
-	bool foreign : 1; /* of a refund by permit: another server has given it, and holds it in memory */
+	bool of_other_server : 1; /* of a refund by permit: another server has given it, and holds it in
+	                             memory */
 	uint8_t generation : 4; /* of a refund: of the parameters that `until_ns` is of (permits.c) */
 	bool allowed;
-	bool taken; /* it holds something that can be given back */
+	bool charged; /* it holds something that can be given back */
 	bool remote; /* at a store that completes it later */
 	unsigned char reason; /* enum weir_reason */
-	unsigned char pass;   /* of PLAN_TAKE, in which it is taken: see stage.h */
+	unsigned char pass;   /* of PLAN_EXECUTE, in which it is taken: see stage.h */
 	uint8_t priority;     /* the rule's, else the caller's */
 };
 
-/* The stages of a plan: those from PLAN_GIVE_BACK on give back. Not all in the order of time. */
+/* The stages of a plan: those from PLAN_ROLL_BACK on give back. Not all in the order of time. */
 enum plan_stage {
 	PLAN_PREPARED,
-	PLAN_OWN,    /* peeks at the keys of which it is the first, while others wait for another */
-	PLAN_OTHERS, /* peeks at that other key, for which it is to wait */
-	PLAN_PEEK,   /* at all enforced steps in memory, with `by_order` at all */
-	PLAN_TAKE,
-	PLAN_REFUSED,   /* it waits, or is denied */
-	PLAN_SHADOW,    /* the steps of shadow rules */
-	PLAN_EXPLAIN,   /* before: peeks at the steps that a denied plan has not asked yet */
-	PLAN_RETRY,     /* peeks at steps of a denied plan whose counts shadow rules have charged */
-	PLAN_GIVE_BACK, /* what was taken before a step was refused */
-	PLAN_DROP,      /* gives back what shadow steps hold for a plan that is denied */
-	PLAN_REFUND,    /* gives back by permit */
-	PLAN_UNDO,      /* gives back all that it holds */
+	PLAN_PEEK_OWN, /* peeks at the keys of which it is the first, while others wait for another */
+	PLAN_PEEK_AWAITED, /* peeks at that other key, for which it is to wait */
+	PLAN_PEEK,         /* at all enforced steps in memory, with `by_order` at all */
+	PLAN_EXECUTE,
+	PLAN_REFUSED,          /* it waits, or is denied */
+	PLAN_SHADOW,           /* the steps of shadow rules */
+	PLAN_EXPLAIN,          /* before: peeks at the steps that a denied plan has not asked yet */
+	PLAN_EXPLAIN_SHADOWED, /* peeks at steps of a denied plan whose counts shadow rules have charged
+	                        */
+	PLAN_ROLL_BACK,        /* what was taken before a step was refused */
+	PLAN_REFUND_SHADOW,    /* gives back what shadow steps hold for a plan that is denied */
+	PLAN_REFUND_PERMIT,    /* gives back by permit */
+	PLAN_REFUND_ALL,       /* gives back all that it holds */
 	PLAN_DONE,
 };
 
 struct plan {
-	struct step *steps; /* in the order of the rules; of a direct call `only` */
+	struct plan_step *steps; /* in the order of the rules; of a direct call `only` */
 	uint32_t step_count;
 	uint32_t tightest;  /* whose decision is the plan's so far, or PLAN_NO_STEP */
 	unsigned char op;          /* enum algo_op */
@@ -96,26 +98,27 @@ struct plan {
 	unsigned char position : 2; /* enum wait_position; WAIT_NEW when it was prepared */
 	bool in_order : 1;          /* it may wait, and does not overtake */
 	bool wants_permit : 1;      /* see engine_want_permit */
-	bool gives_rest : 1;        /* by permit: all that it covers in memory, else places alone; of a
-	                               report: what is judged by it */
+	bool refunds_rest : 1;      /* by permit: all that it covers in memory, else places alone; of a
+	                             report: what is judged by it */
 	bool passes : 1;            /* no step of the stage was refused so far */
 	bool cancelled : 1;
 	bool remote : 1;            /* when it was prepared, a step was at a remote store */
 	bool claims : 1;            /* by permit: it counts once among all servers, so it is claimed at
 	                               context->claims before it is given back in memory */
 	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
-	bool apart : 1;             /* each step is decided by itself, whatever becomes of others; a log
-	                               takes in the place of its oldest uses */
-	bool complete : 1;          /* with all steps it says how each ended, whichever refuses first */
-	bool adds_up : 1;           /* steps on one count ask for what they would take together */
+	bool independent : 1;       /* each step is decided by itself, whatever becomes of others; a log
+	                          takes in the place of its oldest uses */
+	bool explains_all : 1;      /* with all steps it says how each ended, whichever refuses first */
+	bool adds_earlier : 1;      /* steps on one count ask for what they would take together */
 	bool by_order : 1;          /* of RULES_FIRST: the first step that is refused decides */
-	unsigned char erases : 2;   /* a refund: of a step as much as this one of its rule's `feedback`
-	                               says, from 1; or 0 for `cost` of each */
-	unsigned char passes_of : 3;   /* the passes of PLAN_TAKE that its steps are in: see stage.h */
+	unsigned char feedback : 2; /* a refund: of a step as much as this one of its rule's `feedback`
+	                             says, from 1; or 0 for `cost` of each */
+	unsigned char
+	    execute_passes : 3;     /* the passes of PLAN_EXECUTE that its steps are in: see stage.h */
 	bool has_shadow : 1;        /* a step of a shadow rule */
 	unsigned char outcome : 2;  /* of engine_report: enum weir_outcome */
-	bool too_dear : 1;          /* with `by_order`: behind its steps comes a limit that could never
-	                               grant its part; if none of them is refused it ends with ECOST */
+	bool cost_exceeds_limit : 1; /* with `by_order`: behind its steps comes a limit that could never
+	                      grant its part; if none of them is refused it ends with ECOST */
 	unsigned short sender : 10; /* the caller's own number of whoever asks; the engine leaves it alone */
 	struct submission *submission; /* its steps at stores that complete them later; or NULL */
 	uint64_t cost;
@@ -128,18 +131,19 @@ struct plan {
 		uint64_t latency_ns; /* of engine_report: how long it took, or 0 for as long as it was held */
 	};
 	struct permit permit; /* acquire: out, what was handed out; refund: which one it is */
-	struct step *refused; /* by this one; or it waits for its key; or NULL */
-	struct weir_decision *each; /* NULL, or memory for the decision of each step that counts */
+	struct plan_step *refused; /* by this one; or it waits for its key; or NULL */
+	struct weir_decision
+	    *step_decisions; /* NULL, or memory for the decision of each step that counts */
 	/* The rule that answers by itself, or NULL: with `by_order` if no step before it is refused.
 	 * If preparing ended in ELONG: the rule whose key is too long, or NULL. */
 	const struct rules_rule *listed;
-	struct step only;
+	struct plan_step only;
 };
 
 #define PLAN_NO_STEP UINT32_MAX
 
 /** Whether the plan takes units, if it is allowed: one of cost 0 only asks. */
-static inline bool plan_takes(const struct plan *plan)
+static inline bool plan_charges(const struct plan *plan)
 {
 	return algo_op_consumes(plan->op) && plan->cost > 0;
 }
@@ -154,7 +158,7 @@ enum engine_state {
  * Gets each step that counts in a plan to acquire, with `allowed` and `reason` set: for metrics. In a
  * denied plan these are the step that was denied, and all of shadow rules.
  */
-typedef void engine_observer(void *context, const struct step *step);
+typedef void engine_observer(void *context, const struct plan_step *step);
 
 /* Shared by all plans that are decided in one iteration of a loop, or in one call of the library.
  */
@@ -167,14 +171,15 @@ struct decision_context {
 	 * Gets each step that its store could not do, with what happens instead: for metrics. Not
 	 * of what could not be given back. Or NULL.
 	 */
-	void (*failed)(void *context, const struct step *step, enum rules_failure policy);
+	void (*failed)(void *context, const struct plan_step *step, enum rules_failure policy);
 	/*
 	 * Gets each step of a limit that has phases, with what became of the phase: for events and
 	 * metrics. Or NULL.
 	 */
-	void (*phased)(void *context, const struct step *step, const struct algo_decision *outcome);
+	void (*phase_changed)(void *context, const struct plan_step *step,
+	                      const struct algo_decision *outcome);
 	/* Gets what a step of a limit has for its quorum group. Or NULL. */
-	void (*notify)(void *context, const struct step *step,
+	void (*notify)(void *context, const struct plan_step *step,
 	               const struct algo_notification *notification);
 	/* Called by any thread when the stores have completed what a plan waits for. */
 	void (*ready)(void *context, struct plan *plan);
@@ -225,11 +230,12 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
                          struct plan *plan);
 
 /* A question to each rule that applies, separately. */
-struct engine_each {
+struct engine_rule_operation {
 	enum algo_op op;
-	bool together; /* to acquire: of all rules, or of none. Which of them refuse stands in the steps
-	                */
-	unsigned erases;               /* a refund: see struct plan */
+	bool all_or_none;  /* to acquire: of all rules, or of none. Which of them refuse stands in the
+	                    * steps
+	                    */
+	unsigned feedback; /* a refund: see struct plan */
 	const struct rules_rule *only; /* of this rule alone, or NULL for all */
 };
 
@@ -239,9 +245,10 @@ struct engine_each {
  * ALGO_PEEK, and all rules are asked, one that answers by itself has a step, too, which is refused.
  * Errors as engine_prepare_rules.
  */
-int engine_prepare_each(const struct weir_engine *engine, const struct engine_each *each,
-                        const struct engine_attributes *attributes, struct arena *arena,
-                        struct plan *plan);
+int engine_prepare_rule_operation(const struct weir_engine *engine,
+                                  const struct engine_rule_operation *operation,
+                                  const struct engine_attributes *attributes, struct arena *arena,
+                                  struct plan *plan);
 
 /** The rule of that name, or NULL. */
 const struct rules_rule *engine_rule(const struct weir_engine *engine, struct slice name);
@@ -324,14 +331,14 @@ enum engine_state engine_resume(const struct decision_context *context, struct p
  * Whether other servers also take from the key that a plan waits for. No message says what they
  * give back, so try the plan now and then, even before its retry_after_ns.
  */
-bool engine_polls(const struct plan *plan);
+bool engine_must_poll(const struct plan *plan);
 
 /** The memory that engine_suspend needs beside the plan's own. */
-size_t engine_extent(const struct plan *plan);
+size_t engine_suspend_size(const struct plan *plan);
 /**
  * Copies a plan that waits, or that was prepared, with all that it points to but for what its
- * configuration owns: into `to` and `memory` of engine_extent bytes, aligned for any type. The
- * limit of engine_adhoc_limit is copied, too.
+ * configuration owns: into `to` and `memory` of engine_suspend_size bytes, aligned for any type.
+ * The limit of engine_adhoc_limit is copied, too.
  */
 void engine_suspend(const struct weir_table *table, struct plan *to, const struct plan *from,
                     void *memory);
@@ -354,9 +361,9 @@ enum engine_state engine_deny(const struct decision_context *context, struct pla
 enum engine_state engine_cancel(const struct decision_context *context, struct plan *plan);
 
 /* A step's charge: a reload frees nothing in it. */
-struct engine_taken {
+struct engine_charge {
 	struct weir_charge charge;
-	uint8_t generation; /* as in struct step */
+	uint8_t generation; /* as in struct plan_step */
 	uint64_t cost;
 	uint64_t permit; /* the permit's id, or 0 */
 };
@@ -365,10 +372,10 @@ struct engine_taken {
  * How many steps of the plan have taken something; `taken` (or NULL) holds as many. For
  * plans in memory; a remote plan is stored whole, and engine_cancel gives back.
  */
-size_t engine_taken(const struct plan *plan, struct engine_taken *taken);
+size_t engine_charges(const struct plan *plan, struct engine_charge *taken);
 /** Gives it back where it came from, by the limits of `engine`, which may no longer have it. */
-void engine_give_back(const struct decision_context *context, const struct weir_engine *engine,
-                      const struct engine_taken *taken);
+void engine_refund_charge(const struct decision_context *context, const struct weir_engine *engine,
+                          const struct engine_charge *taken);
 
 /** Whether a limit wants reports: then the request needs a permit. */
 bool engine_is_reported(const struct plan *plan);
@@ -402,7 +409,7 @@ void engine_permits(const struct plan *plan, struct weir_permits *permits,
 void engine_claimed(const struct plan *plan, struct weir_permits *permits,
                     struct engine_names *names);
 /** The generation of the parameters by which a step in memory took; 0 if its limit has none. */
-uint8_t engine_generation(const struct step *step);
+uint8_t engine_generation(const struct plan_step *step);
 
 /* The one of a single key, as the public calls return it; `id` is 0 if nothing was taken. */
 static inline struct weir_permit engine_permit_of(uint64_t id, uint64_t until_ns, uint64_t cost)

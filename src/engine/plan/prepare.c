@@ -9,18 +9,18 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 	plan->op = (unsigned char)call->op;
 	plan->stage = PLAN_PREPARED;
 	plan->position = WAIT_NEW;
-	plan->in_order = plan->wants_permit = plan->gives_rest = false;
+	plan->in_order = plan->wants_permit = plan->refunds_rest = false;
 	plan->cost = call->cost;
 	plan->max_wait_ns = call->max_wait_ns;
 	plan->waits_at = 0;
 	plan->permit = (struct permit){0, 0};
 	plan->refused = NULL;
-	plan->each = NULL;
+	plan->step_decisions = NULL;
 	plan->listed = NULL;
-	plan->cancelled = plan->remote = plan->apart = plan->claims = false;
-	plan->by_order = plan->adds_up = plan->too_dear = plan->complete = false;
+	plan->cancelled = plan->remote = plan->independent = plan->claims = false;
+	plan->by_order = plan->adds_earlier = plan->cost_exceeds_limit = plan->explains_all = false;
 	plan->has_shadow = false;
-	plan->erases = 0;
+	plan->feedback = 0;
 	plan->outcome = 0;
 	plan->status = WEIR_OK;
 	plan->submission = NULL;
@@ -32,7 +32,7 @@ static void prepare_direct(const struct weir_limit *limit, const struct algo_cal
 	engine_prepare_none(call, plan);
 	plan->steps = &plan->only;
 	plan->step_count = 1;
-	plan->only = (struct step){
+	plan->only = (struct plan_step){
 	    .limit = limit, .key = wanted, .key_name = key, .priority = call->priority};
 }
 
@@ -44,7 +44,7 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
 
 	if (status == WEIR_ECOST) {
 		engine_prepare_none(call, plan);
-		plan->only = (struct step){.limit = limit, .dear = call->cost};
+		plan->only = (struct plan_step){.limit = limit, .total_cost = call->cost};
 	}
 	if (status != WEIR_OK)
 		return status;
@@ -69,7 +69,7 @@ void engine_fetch(const struct weir_table *table, const struct plan *plan)
 void engine_locate(const struct decision_context *context, struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++) {
-		struct step *step = &plan->steps[i];
+		struct plan_step *step = &plan->steps[i];
 
 		store_locate(context->table->store, &step->limit->algo, &step->key, context->at.now_ns);
 		if (!step->key.cell)
@@ -77,7 +77,7 @@ void engine_locate(const struct decision_context *context, struct plan *plan)
 	}
 }
 
-bool engine_polls(const struct plan *plan)
+bool engine_must_poll(const struct plan *plan)
 {
 	return plan->refused->remote;
 }

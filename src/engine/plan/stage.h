@@ -5,9 +5,9 @@
 #include "engine/plan/plan.h"
 
 /** Whether it gives back. */
-static inline bool stage_gives(enum plan_stage stage)
+static inline bool stage_refunds(enum plan_stage stage)
 {
-	return stage >= PLAN_GIVE_BACK;
+	return stage >= PLAN_ROLL_BACK;
 }
 
 /**
@@ -16,11 +16,11 @@ static inline bool stage_gives(enum plan_stage stage)
  */
 static inline size_t stage_index(const struct plan *plan, size_t i)
 {
-	return stage_gives((enum plan_stage)plan->stage) ? plan->step_count - 1 - i : i;
+	return stage_refunds((enum plan_stage)plan->stage) ? plan->step_count - 1 - i : i;
 }
 
 /** Says in a decision which rule it is of. */
-static inline void stage_explain(const struct step *step, struct weir_decision *d)
+static inline void stage_explain(const struct plan_step *step, struct weir_decision *d)
 {
 	d->rule = step->rule ? step->rule->name : NULL;
 	d->result = step->rule && !d->allowed ? step->rule->result : NULL;
@@ -38,7 +38,7 @@ static inline bool stage_is_first_of(const struct plan *plan, uint64_t hash)
 /** Whether the stage asks only when a plan that is denied would pass. */
 static inline bool stage_explains(const struct plan *plan)
 {
-	return plan->stage == PLAN_EXPLAIN || plan->stage == PLAN_RETRY;
+	return plan->stage == PLAN_EXPLAIN || plan->stage == PLAN_EXPLAIN_SHADOWED;
 }
 
 /** The rule whose answer decides the plan, as far as it is decided; or NULL. */
@@ -54,30 +54,30 @@ static inline const struct rules_rule *stage_ending(const struct plan *plan)
 {
 	const struct rules_rule *rule = stage_answering(plan);
 
-	return rule && !plan->complete ? rule : NULL;
+	return rule && !plan->explains_all ? rule : NULL;
 }
 
 /** Whether the order of rules ends before the step: a rule above it has decided. */
-static inline bool stage_is_below(const struct plan *plan, const struct step *step)
+static inline bool stage_is_below(const struct plan *plan, const struct plan_step *step)
 {
 	return plan->by_order && plan->refused && step > plan->refused;
 }
 
-/* The passes in which PLAN_TAKE comes to the steps in memory of a plan to acquire. */
+/* The passes in which PLAN_EXECUTE comes to the steps in memory of a plan to acquire. */
 enum {
-	TAKE_SOON,
-	TAKE_UNASKED, /* before all others: the one that nobody has peeked at */
-	TAKE_LATE, /* paced: only the newest start can be given back, so it had better not be asked to
-	            */
+	PASS_AFTER_PEEK,
+	PASS_WITHOUT_PEEK, /* before all others: the one that nobody has peeked at */
+	PASS_PACED, /* paced: only the newest start can be given back, so it had better not be asked to
+	             */
 };
 
 #define STAGE_PASS(pass) (1u << (pass))
 #define STAGE_ANY_PASS   (~0u) /* of other stages */
 
 /**
- * In arrange.c. Orders the steps when the plan starts. Returns whether to peek before anything is
- * taken.
+ * In order_steps.c. Orders the steps when the plan starts. Returns whether to peek before anything
+ * is taken.
  */
-bool stage_arrange(struct plan *plan);
+bool stage_order_steps(struct plan *plan);
 
 #endif

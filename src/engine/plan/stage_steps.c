@@ -6,28 +6,28 @@
 #include "engine/plan/stage.h"
 #include "wait/waitlist.h"
 
-static inline struct algo_call call_of(const struct plan *plan, const struct step *step)
+static inline struct algo_call call_of(const struct plan *plan, const struct plan_step *step)
 {
 	struct algo_call call = {.cost = plan->cost, .permit = plan->permit.id};
 
-	if (stage_gives(plan->stage)) {
+	if (stage_refunds(plan->stage)) {
 		call.op = ALGO_REFUND;
 		call.until_ns = step->until_ns;
-		if (plan->stage == PLAN_REFUND)
+		if (plan->stage == PLAN_REFUND_PERMIT)
 			permits_call(plan, step, &call);
 		return call;
 	}
-	call.op = plan->stage == PLAN_TAKE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
+	call.op = plan->stage == PLAN_EXECUTE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
 	call.max_wait_ns = plan->max_wait_ns;
 	call.priority = step->priority;
-	if (__builtin_expect(plan->apart | plan->adds_up, 0)) {
-		if (plan->erases)
-			call.cost = step->rule->feedback[plan->erases - 1];
-		if (plan->adds_up && (call.op == ALGO_PEEK || call.cost == 0)) {
+	if (__builtin_expect(plan->independent | plan->adds_earlier, 0)) {
+		if (plan->feedback)
+			call.cost = step->rule->feedback[plan->feedback - 1];
+		if (plan->adds_earlier && (call.op == ALGO_PEEK || call.cost == 0)) {
 			call.op = ALGO_PEEK;
 			denial_charge(plan, step, &call);
 		}
-		if (plan->apart && step->limit->algo.rows == ALGO_ROWS_LOG)
+		if (plan->independent && step->limit->algo.rows == ALGO_ROWS_LOG)
 			call.op = algo_op_replacing(call.op);
 	}
 	/* No step may see a cost that its limit could never grant: it is only peeked at. */
@@ -37,7 +37,7 @@ static inline struct algo_call call_of(const struct plan *plan, const struct ste
 }
 
 static struct store_step store_step_of(const struct decision_context *context,
-                                       const struct step *step, const struct algo_call *call)
+                                       const struct plan_step *step, const struct algo_call *call)
 {
 	return (struct store_step){context->table->store, &step->limit->algo, step->key, *call,
 	                           context->at};
@@ -48,9 +48,9 @@ static struct store_step store_step_of(const struct decision_context *context,
  * denied learns only of steps that it did not know to be refused.
  */
 static bool record_late(const struct decision_context *context, const struct plan *plan,
-                        const struct step *step, const struct weir_decision *d)
+                        const struct plan_step *step, const struct weir_decision *d)
 {
-	bool gave = stage_gives(plan->stage);
+	bool gave = stage_refunds(plan->stage);
 
 	if ((gave || !algo_op_requests(plan->op)) && !stage_is_first_of(plan, step->key.hash))
 		waitlist_wake(&context->table->waiting, step->key.hash);
@@ -59,7 +59,7 @@ static bool record_late(const struct decision_context *context, const struct pla
 
 /* Notes how a step ended; `d` says how its key stands. */
 static inline void record(const struct decision_context *context, const struct plan *plan,
-                          struct step *step, uint64_t until_ns, struct weir_decision *d)
+                          struct plan_step *step, uint64_t until_ns, struct weir_decision *d)
 {
 	if (__builtin_expect(plan->stage >= PLAN_EXPLAIN || !algo_op_requests(plan->op), 0) &&
 	    !record_late(context, plan, step, d))
@@ -72,7 +72,7 @@ static inline void record(const struct decision_context *context, const struct p
 
 /* In memory, at once. */
 __attribute__((flatten)) static void apply(const struct decision_context *context,
-                                           const struct plan *plan, struct step *step,
+                                           const struct plan *plan, struct plan_step *step,
                                            const struct algo_call *call, struct weir_decision *d)
 {
 	uint64_t until_ns = __builtin_expect(algo_has_phases(&step->limit->algo), 0)
@@ -83,42 +83,42 @@ __attribute__((flatten)) static void apply(const struct decision_context *contex
 }
 
 /* Whether the step has a part in the plan's stage. */
-static inline bool belongs(const struct plan *plan, const struct step *step)
+static inline bool belongs(const struct plan *plan, const struct plan_step *step)
 {
 	switch ((enum plan_stage)plan->stage) {
-	case PLAN_OWN:
+	case PLAN_PEEK_OWN:
 		return !step->shadow && (stage_is_first_of(plan, step->key.hash) ||
 		                         (plan->by_order && step < plan->refused));
-	case PLAN_OTHERS:
+	case PLAN_PEEK_AWAITED:
 		return step == plan->refused;
 	case PLAN_PEEK:
-		return !step->shadow && step->pass != TAKE_UNASKED &&
-		       (!step->remote || denial_asks_ahead(plan, step));
-	case PLAN_TAKE:
+		return !step->shadow && step->pass != PASS_WITHOUT_PEEK &&
+		       (!step->remote || denial_peeks_ahead(plan, step));
+	case PLAN_EXECUTE:
 		return !step->shadow;
 	case PLAN_EXPLAIN:
-		return denial_needs(plan, step);
-	case PLAN_RETRY:
+		return denial_peeks_at(plan, step);
+	case PLAN_EXPLAIN_SHADOWED:
 		return denial_is_shadowed(plan, step);
 	case PLAN_SHADOW:
 		return step->shadow && !stage_is_below(plan, step);
-	case PLAN_DROP:
-		return step->taken && step->shadow;
+	case PLAN_REFUND_SHADOW:
+		return step->charged && step->shadow;
 	default:
-		return step->taken;
+		return step->charged;
 	}
 }
 
 /* The `i`-th step of the stage, if it is in memory and has a part in such a pass; else NULL. */
-static inline struct step *pick(const struct plan *plan, size_t i, unsigned pass)
+static inline struct plan_step *pick(const struct plan *plan, size_t i, unsigned pass)
 {
-	struct step *step = &plan->steps[stage_index(plan, i)];
+	struct plan_step *step = &plan->steps[stage_index(plan, i)];
 
 	return STAGE_PASS(step->pass) & pass && !step->remote && belongs(plan, step) ? step : NULL;
 }
 
 /* The decision of a plan is that of its tightest step, but the longest wait is that of all. */
-static void fold(struct plan *plan, struct step *step, const struct weir_decision *one,
+static void fold(struct plan *plan, struct plan_step *step, const struct weir_decision *one,
                  struct weir_decision *d)
 {
 	bool first = plan->tightest == PLAN_NO_STEP;
@@ -148,22 +148,22 @@ static bool goes_on(const struct plan *plan, size_t i)
 }
 
 /* Takes note of how a step of the stage ended. Whether the plan passes it. */
-static bool note(struct plan *plan, struct step *step, struct weir_decision *one,
+static bool note(struct plan *plan, struct plan_step *step, struct weir_decision *one,
                  struct weir_decision *d)
 {
-	bool takes = plan_takes(plan) && one->allowed && step->until_ns != 0;
+	bool takes = plan_charges(plan) && one->allowed && step->until_ns != 0;
 
 	switch ((enum plan_stage)plan->stage) {
-	case PLAN_TAKE:
-		step->taken = takes;
+	case PLAN_EXECUTE:
+		step->charged = takes;
 		__attribute__((fallthrough));
 	case PLAN_PEEK:
 		if (plan->passes)
 			fold(plan, step, one, d);
 		break;
 	case PLAN_EXPLAIN:
-	case PLAN_RETRY:
-		if (step->refused || plan->stage == PLAN_RETRY)
+	case PLAN_EXPLAIN_SHADOWED:
+		if (step->refused || plan->stage == PLAN_EXPLAIN_SHADOWED)
 			return one->allowed;
 		break;
 	case PLAN_SHADOW:
@@ -171,43 +171,44 @@ static bool note(struct plan *plan, struct step *step, struct weir_decision *one
 		if (!limit_cost_fits(step->limit, plan->op, plan->cost))
 			denial_of_cost(step, one);
 		else
-			step->taken = takes && algo_is_reported(&step->limit->algo);
+			step->charged = takes && algo_is_reported(&step->limit->algo);
 		break;
-	case PLAN_REFUND:
+	case PLAN_REFUND_PERMIT:
 		permits_fold(plan, step, one, d);
 		return true;
-	case PLAN_OWN:
-	case PLAN_OTHERS:
+	case PLAN_PEEK_OWN:
+	case PLAN_PEEK_AWAITED:
 		*d = *one;
 		break;
 	default:
-		step->taken = false;
+		step->charged = false;
 		return true;
 	}
-	if (plan->each)
-		plan->each[step - plan->steps] = *one;
+	if (plan->step_decisions)
+		plan->step_decisions[step - plan->steps] = *one;
 	return one->allowed || plan->stage == PLAN_SHADOW;
 }
 
-__attribute__((always_inline)) static inline void
-pass_on(struct plan *plan, struct step *step, struct weir_decision *one, struct weir_decision *d)
+__attribute__((always_inline)) static inline void pass_on(struct plan *plan, struct plan_step *step,
+                                                          struct weir_decision *one,
+                                                          struct weir_decision *d)
 {
-	if (!note(plan, step, one, d) && !plan->apart)
-		denial_note(plan, step, one, d);
+	if (!note(plan, step, one, d) && !plan->independent)
+		denial_record(plan, step, one, d);
 }
 
-struct algo_call stage_call(const struct plan *plan, const struct step *step)
+struct algo_call stage_call(const struct plan *plan, const struct plan_step *step)
 {
 	return call_of(plan, step);
 }
 
-bool stage_has(const struct plan *plan, const struct step *step)
+bool stage_includes(const struct plan *plan, const struct plan_step *step)
 {
 	return belongs(plan, step);
 }
 
-void stage_note(const struct decision_context *context, struct plan *plan, struct step *step,
-                uint64_t until_ns, struct weir_decision *one, struct weir_decision *d)
+void stage_record(const struct decision_context *context, struct plan *plan, struct plan_step *step,
+                  uint64_t until_ns, struct weir_decision *one, struct weir_decision *d)
 {
 	record(context, plan, step, until_ns, one);
 	pass_on(plan, step, one, d);
@@ -218,7 +219,7 @@ static void run_pass(const struct decision_context *context, struct plan *plan, 
                      struct weir_decision *d)
 {
 	for (size_t i = 0; i < plan->step_count; i++) {
-		struct step *step;
+		struct plan_step *step;
 		struct algo_call call;
 		struct weir_decision one;
 
@@ -235,27 +236,27 @@ static void run_pass(const struct decision_context *context, struct plan *plan, 
 
 void stage_run(const struct decision_context *context, struct plan *plan, struct weir_decision *d)
 {
-	static const unsigned char order[] = {TAKE_UNASKED, TAKE_SOON, TAKE_LATE};
+	static const unsigned char order[] = {PASS_WITHOUT_PEEK, PASS_AFTER_PEEK, PASS_PACED};
 
 	if (plan->stage == PLAN_SHADOW && !plan->has_shadow)
 		return;
-	if (plan->stage != PLAN_TAKE || !algo_op_consumes(plan->op)) {
+	if (plan->stage != PLAN_EXECUTE || !algo_op_consumes(plan->op)) {
 		run_pass(context, plan, STAGE_ANY_PASS, d);
 		return;
 	}
 	for (size_t i = 0; i < sizeof order; i++)
-		if (plan->passes_of & STAGE_PASS(order[i]))
+		if (plan->execute_passes & STAGE_PASS(order[i]))
 			run_pass(context, plan, STAGE_PASS(order[i]), d);
 }
 
 void stage_run_alone(const struct decision_context *context, struct plan *plan,
                      struct weir_decision *d)
 {
-	struct step *step = &plan->only;
+	struct plan_step *step = &plan->only;
 	struct algo_call call;
 
-	plan->stage = PLAN_TAKE;
+	plan->stage = PLAN_EXECUTE;
 	call = call_of(plan, step);
 	apply(context, plan, step, &call, d);
-	step->taken = plan_takes(plan) && d->allowed && step->until_ns != 0;
+	step->charged = plan_charges(plan) && d->allowed && step->until_ns != 0;
 }

@@ -12,7 +12,7 @@ struct companion {
 	struct weir_limit limit, local;
 };
 
-size_t engine_extent(const struct plan *plan)
+size_t engine_suspend_size(const struct plan *plan)
 {
 	size_t size = plan->steps == &plan->only ? 0 : plan->step_count * sizeof *plan->steps;
 
@@ -26,7 +26,7 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
                     void *memory)
 {
 	size_t own = from->steps == &from->only ? 0 : from->step_count;
-	char *names = (char *)((struct step *)memory + own);
+	char *names = (char *)((struct plan_step *)memory + own);
 
 	*to = *from;
 	if (is_adhoc(from)) {
@@ -39,9 +39,9 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 	}
 	to->steps = own > 0 ? memory : &to->only;
 	to->refused = from->refused ? to->steps + (from->refused - from->steps) : NULL;
-	to->each = NULL;
+	to->step_decisions = NULL;
 	for (size_t i = 0; i < to->step_count; i++) {
-		struct step *step = &to->steps[i];
+		struct plan_step *step = &to->steps[i];
 
 		if (own > 0)
 			*step = from->steps[i];
@@ -58,7 +58,7 @@ bool engine_adapt(struct plan *plan, const struct weir_engine *now)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct step *step = &plan->steps[i];
+		const struct plan_step *step = &plan->steps[i];
 
 		if (engine_limit_of(now, step->limit->algo.identity))
 			plan->steps[kept++] = *step;

@@ -3,35 +3,35 @@
 #include "engine/plan/permits.h"
 #include "engine/plan/stage.h"
 #include "engine/plan/stage_steps.h"
-#include "engine/remote/away.h"
+#include "engine/remote/store_failure.h"
 #include "engine/remote/submit.h"
 
 /*
  * Goes on without the store of a step that acquires or peeks. Where it is local, it is done with
  * the stage's other steps in memory.
  */
-static void fall_back(const struct decision_context *context, struct plan *plan, struct step *step,
-                      struct weir_decision *d)
+static void fall_back(const struct decision_context *context, struct plan *plan,
+                      struct plan_step *step, struct weir_decision *d)
 {
-	enum rules_failure policy = away_policy(context, plan, step);
+	enum rules_failure policy = failure_policy(context, plan, step);
 	struct weir_decision one;
 
 	if (context->failed)
 		context->failed(context->owner, step, policy);
 	if (policy == RULES_LOCAL) {
-		away_move(context->table, step, step->limit->local);
+		failure_move_step(context->table, step, step->limit->local);
 		return;
 	}
-	away_decide(step, policy == RULES_OPEN, &one);
-	stage_note(context, plan, step, 0, &one, d);
+	failure_decide(step, policy == RULES_OPEN, &one);
+	stage_record(context, plan, step, 0, &one, d);
 }
 
 /* A step that its store could not do. What could not be given back stays taken until it ends. */
-static void fail(const struct decision_context *context, struct plan *plan, struct step *step,
+static void fail(const struct decision_context *context, struct plan *plan, struct plan_step *step,
                  int status, struct weir_decision *d)
 {
-	if (stage_gives(plan->stage) && plan->stage != PLAN_REFUND)
-		step->taken = false;
+	if (stage_refunds(plan->stage) && plan->stage != PLAN_REFUND_PERMIT)
+		step->charged = false;
 	else if (!algo_op_requests(plan->op))
 		plan->status = (signed char)status;
 	else
@@ -39,15 +39,16 @@ static void fail(const struct decision_context *context, struct plan *plan, stru
 }
 
 /* Whether a mark says that it was given back. A place that is held needs none. */
-static bool is_marked(const struct plan *plan, const struct step *step)
+static bool is_marked(const struct plan *plan, const struct plan_step *step)
 {
-	return plan->stage == PLAN_REFUND && !algo_holds_places(&step->limit->algo);
+	return plan->stage == PLAN_REFUND_PERMIT && !algo_holds_places(&step->limit->algo);
 }
 
 /* Whether there is nothing left of a charge that a permit names, by the clock that has set its end. */
 static bool has_ended(const struct plan *plan, const struct submitted *submitted)
 {
-	return plan->stage == PLAN_REFUND && submitted->step->until_ns <= submitted->operation.clock_ns;
+	return plan->stage == PLAN_REFUND_PERMIT &&
+	       submitted->step->until_ns <= submitted->operation.clock_ns;
 }
 
 /* Takes note of how a step at its store ended. */
@@ -55,7 +56,7 @@ static void collect_one(const struct decision_context *context, struct plan *pla
                         const struct submitted *submitted, struct weir_decision *d)
 {
 	const struct store_operation *operation = &submitted->operation;
-	struct step *step = submitted->step;
+	struct plan_step *step = submitted->step;
 	struct weir_decision one;
 
 	if (submitted->marks)
@@ -66,14 +67,14 @@ static void collect_one(const struct decision_context *context, struct plan *pla
 	}
 	limit_explain(step->limit, operation->step.limit, &operation->outcome, &one);
 	one.allowed &= !operation->withheld && !has_ended(plan, submitted);
-	stage_note(context, plan, step, operation->until_ns, &one, d);
+	stage_record(context, plan, step, operation->until_ns, &one, d);
 }
 
 /* The steps in memory of a permit that another request has claimed, or whose claim failed. */
 static void drop_shared(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		plan->steps[i].taken &= plan->steps[i].remote;
+		plan->steps[i].charged &= plan->steps[i].remote;
 }
 
 /*
@@ -89,7 +90,7 @@ static void collect_claim(const struct decision_context *context, struct plan *p
 	if (operation->status == WEIR_OK && (!operation->outcome.allowed || operation->withheld)) {
 		drop_shared(plan);
 	} else if (!foreign) {
-		permits_take_claimed(context, plan);
+		permits_consume_claimed(context, plan);
 	} else if (operation->status != WEIR_OK) {
 		drop_shared(plan);
 		plan->status = (signed char)operation->status;
@@ -114,7 +115,7 @@ static void collect(const struct decision_context *context, struct plan *plan,
 			collect_claim(context, plan, &results[i].operation);
 			continue;
 		}
-		results[i].step->asked = !results[i].operation.unasked;
+		results[i].step->answered = !results[i].operation.unasked;
 		if (!results[i].operation.withheld || is_marked(plan, results[i].step))
 			collect_one(context, plan, &results[i], d);
 	}
@@ -125,12 +126,12 @@ static void collect(const struct decision_context *context, struct plan *plan,
 }
 
 /* The first step by which a permit is claimed, at each server the same, or NULL. */
-static struct step *claimed_by(struct plan *plan)
+static struct plan_step *claimed_by(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++) {
-		struct step *step = &plan->steps[i];
+		struct plan_step *step = &plan->steps[i];
 
-		if (step->taken && !step->remote && step->key_name.data &&
+		if (step->charged && !step->remote && step->key_name.data &&
 		    algo_is_reported(&step->limit->algo))
 			return step;
 	}
@@ -140,13 +141,14 @@ static struct step *claimed_by(struct plan *plan)
 /* Whether the stage begins with a claim. */
 static bool has_claim(const struct plan *plan)
 {
-	return plan->claims && plan->stage == PLAN_REFUND && (algo_op_reports(plan->op) || plan->cost > 0);
+	return plan->claims && plan->stage == PLAN_REFUND_PERMIT &&
+	       (algo_op_reports(plan->op) || plan->cost > 0);
 }
 
 static bool has_remote(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (plan->steps[i].remote && stage_has(plan, &plan->steps[i]))
+		if (plan->steps[i].remote && stage_includes(plan, &plan->steps[i]))
 			return true;
 	return false;
 }
@@ -154,7 +156,7 @@ static bool has_remote(const struct plan *plan)
 /* Without one, the giver goes on by its memory. */
 static void begin_claim(const struct decision_context *context, struct plan *plan, bool has_room)
 {
-	struct step *step = claimed_by(plan);
+	struct plan_step *step = claimed_by(plan);
 	bool can = has_room && context->claims;
 
 	if (step && can && submit_claim(context, plan, step))
@@ -169,7 +171,7 @@ static void begin_claim(const struct decision_context *context, struct plan *pla
 static bool submit_stage(const struct decision_context *context, struct plan *plan,
                          struct weir_decision *d)
 {
-	bool together = plan->stage == PLAN_TAKE && algo_op_consumes(plan->op) && !plan->apart;
+	bool together = plan->stage == PLAN_EXECUTE && algo_op_consumes(plan->op) && !plan->independent;
 	bool has_room = submit_open(context, plan);
 	uint32_t n = plan->step_count;
 
@@ -177,14 +179,14 @@ static bool submit_stage(const struct decision_context *context, struct plan *pl
 	if (has_claim(plan))
 		begin_claim(context, plan, has_room);
 	for (uint32_t i = 0; i < n; i++) {
-		struct step *step = &plan->steps[stage_index(plan, i)];
+		struct plan_step *step = &plan->steps[stage_index(plan, i)];
 		struct algo_call call;
 
-		if (!step->remote || !stage_has(plan, step))
+		if (!step->remote || !stage_includes(plan, step))
 			continue;
 		call = stage_call(plan, step);
 		if (call.op == ALGO_RESET)
-			away_forget(context, step);
+			failure_reset_local(context, step);
 		if (has_room && is_marked(plan, step))
 			submit_by_permit(context, plan, step, &call);
 		else if (has_room)
@@ -202,7 +204,7 @@ bool remote_run(const struct decision_context *context, struct plan *plan, struc
 		return false;
 	if (plan->submitted)
 		collect(context, plan, d);
-	if (plan->cancelled && !stage_gives(plan->stage))
+	if (plan->cancelled && !stage_refunds(plan->stage))
 		plan->passes = false;
 	return true;
 }

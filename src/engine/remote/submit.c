@@ -115,7 +115,7 @@ static struct submitted *last_at(struct submission *submission, const struct sto
 
 /* Behind `before`, or NULL. */
 static struct submitted *add(const struct decision_context *context, struct plan *plan,
-                             struct step *step, const struct algo_call *call,
+                             struct plan_step *step, const struct algo_call *call,
                              struct submitted *before, bool together)
 {
 	struct submission *submission = plan->submission;
@@ -128,8 +128,8 @@ static struct submitted *add(const struct decision_context *context, struct plan
 	                  .limit_name = step->limit->name,
 	                  .key_name = step->key_name,
 	                  .together = together && before,
-	                  .explains = plan->stage == PLAN_EXPLAIN && !plan->complete,
-	                  .anew = plan->stage == PLAN_RETRY,
+	                  .explains = plan->stage == PLAN_EXPLAIN && !plan->explains_all,
+	                  .anew = plan->stage == PLAN_EXPLAIN_SHADOWED,
 	                  .done = done},
 	    .of = submission,
 	    .step = step,
@@ -142,7 +142,7 @@ static struct submitted *add(const struct decision_context *context, struct plan
 	return one;
 }
 
-void submit_step(const struct decision_context *context, struct plan *plan, struct step *step,
+void submit_step(const struct decision_context *context, struct plan *plan, struct plan_step *step,
                  const struct algo_call *call, bool together)
 {
 	struct store *store = engine_remote_store(context->table, step->limit);
@@ -154,11 +154,11 @@ void submit_step(const struct decision_context *context, struct plan *plan, stru
  * The permit's id, and another one for each further charge of the same limit and key, of which a
  * request by several rules may have more than one.
  */
-static uint64_t mark_id(const struct plan *plan, const struct step *step)
+static uint64_t mark_id(const struct plan *plan, const struct plan_step *step)
 {
 	uint64_t before = 0;
 
-	for (const struct step *other = plan->steps; other < step; other++)
+	for (const struct plan_step *other = plan->steps; other < step; other++)
 		before += other->limit == step->limit && other->key.hash == step->key.hash;
 	return plan->permit.id ^ before * UINT64_C(0x9e3779b97f4a7c15);
 }
@@ -167,8 +167,8 @@ static uint64_t mark_id(const struct plan *plan, const struct step *step)
  * It lives as long as the charge is said to, and more by what clocks may differ; of short limits by
  * their window.
  */
-static bool open_mark(const struct decision_context *context, const struct step *step, uint64_t id,
-                      struct mark *mark)
+static bool open_mark(const struct decision_context *context, const struct plan_step *step,
+                      uint64_t id, struct mark *mark)
 {
 	const struct algo_limit *limit = algo_current(&step->limit->algo);
 	uint64_t now_ns = algo_time_at(limit, context->at).now_ns;
@@ -186,8 +186,8 @@ static bool open_mark(const struct decision_context *context, const struct step 
 	return true;
 }
 
-void submit_by_permit(const struct decision_context *context, struct plan *plan, struct step *step,
-                      const struct algo_call *call)
+void submit_by_permit(const struct decision_context *context, struct plan *plan,
+                      struct plan_step *step, const struct algo_call *call)
 {
 	struct submission *submission = plan->submission;
 	struct mark *mark = &submission->marks[submission->mark_count++];
@@ -206,7 +206,7 @@ void submit_by_permit(const struct decision_context *context, struct plan *plan,
 	add(context, plan, step, call, one, true)->is_apart = true;
 }
 
-bool submit_claim(const struct decision_context *context, struct plan *plan, struct step *step)
+bool submit_claim(const struct decision_context *context, struct plan *plan, struct plan_step *step)
 {
 	struct submission *submission = plan->submission;
 	struct mark *mark = &submission->marks[submission->mark_count++];

@@ -7,7 +7,7 @@
 struct submitted {
 	struct store_operation operation; /* first, so that either is the other */
 	struct submission *of;
-	struct step *step;
+	struct plan_step *step;
 	bool follows;  /* another one is before it in its list */
 	bool is_apart; /* in a list of its own */
 	bool marks;    /* that a charge is spent: it is no step of the plan */
@@ -21,7 +21,7 @@ size_t submit_size(const struct plan *plan);
 bool submit_open(const struct decision_context *context, struct plan *plan);
 
 /** Adds a step behind the others: to the list of those at its store. */
-void submit_step(const struct decision_context *context, struct plan *plan, struct step *step,
+void submit_step(const struct decision_context *context, struct plan *plan, struct plan_step *step,
                  const struct algo_call *call, bool together);
 
 /**
@@ -29,14 +29,15 @@ void submit_step(const struct decision_context *context, struct plan *plan, stru
  * finds no mark that this charge of the permit is spent. It marks that, if `call->cost` is not 0
  * or the plan spends what it does not give back.
  */
-void submit_by_permit(const struct decision_context *context, struct plan *plan, struct step *step,
-                      const struct algo_call *call);
+void submit_by_permit(const struct decision_context *context, struct plan *plan,
+                      struct plan_step *step, const struct algo_call *call);
 
 /**
  * Adds a mark, made once, at context->claims that the permit is given back. Returns false if there
  * is no memory.
  */
-bool submit_claim(const struct decision_context *context, struct plan *plan, struct step *step);
+bool submit_claim(const struct decision_context *context, struct plan *plan,
+                  struct plan_step *step);
 
 /**
  * Hands each list to its store. Whether a store still has any of the steps: then context->ready is

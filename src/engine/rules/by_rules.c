@@ -109,14 +109,15 @@ static uint64_t enough_quota(const struct plan *plan, size_t steps)
 }
 
 /* Whether the limit of the last step could ever grant what the request charges its key so far. */
-__attribute__((noinline, cold)) static bool could_grant(struct plan *plan, const struct step *step)
+__attribute__((noinline, cold)) static bool could_grant(struct plan *plan,
+                                                        const struct plan_step *step)
 {
-	uint64_t earlier = denial_earlier(plan, step);
+	uint64_t earlier = denial_earlier_charges(plan, step);
 
 	if (limit_could_grant(step->limit, plan->op, plan->cost, earlier, plan->max_wait_ns))
 		return true;
-	plan->only =
-	    (struct step){.limit = step->limit, .dear = sat_add(u64_max(plan->cost, 1), earlier)};
+	plan->only = (struct plan_step){.limit = step->limit,
+	                                .total_cost = sat_add(u64_max(plan->cost, 1), earlier)};
 	return false;
 }
 
@@ -126,9 +127,9 @@ static int add_step(const struct source *source, size_t number, const struct wei
 {
 	const struct weir_engine *engine = source->engine;
 	const struct rules_rule *rule = &engine->config->rules[number];
-	struct step *step = &plan->steps[plan->step_count++];
+	struct plan_step *step = &plan->steps[plan->step_count++];
 
-	*step = (struct step){
+	*step = (struct plan_step){
 	    .limit = limit,
 	    .rule = rule,
 	    .key = step_key_of(engine->table, limit, key),
@@ -179,7 +180,7 @@ static bool has_enforced(const struct plan *plan)
 static int end_before_last(struct plan *plan)
 {
 	plan->step_count--;
-	plan->too_dear = true;
+	plan->cost_exceeds_limit = true;
 	plan->listed = NULL;
 	return has_enforced(plan) ? WEIR_OK : WEIR_ECOST;
 }
@@ -197,31 +198,33 @@ static bool answers_by_itself(const struct rules_rule *rule)
 }
 
 /* Whether a rule that applies has steps in a plan of each. `each` is NULL in any other plan. */
-static inline bool has_part(const struct engine_each *each, const struct rules_rule *rule)
+static inline bool has_part(const struct engine_rule_operation *operation,
+                            const struct rules_rule *rule)
 {
-	if (each && each->only && each->only != rule)
+	if (operation && operation->only && operation->only != rule)
 		return false;
-	return !each || each->erases == 0 || rule->feedback[each->erases - 1] > 0;
+	return !operation || operation->feedback == 0 || rule->feedback[operation->feedback - 1] > 0;
 }
 
 /* A rule that answers by itself, in a plan of each: whether it has a step that is refused. */
-static inline bool has_answer(const struct engine_each *each, const struct rules_rule *rule)
+static inline bool has_answer(const struct engine_rule_operation *operation,
+                              const struct rules_rule *rule)
 {
-	return each && rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS && !each->only &&
-	       (each->op == ALGO_PEEK || each->together);
+	return operation && rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS &&
+	       !operation->only && (operation->op == ALGO_PEEK || operation->all_or_none);
 }
 
 /* Adds the steps of the first `count` rules that were found; all are checked before any is added. */
 static inline int add_rules(struct source *source, const struct match_found *found, size_t count,
-                            const struct engine_each *each, struct plan *plan)
+                            const struct engine_rule_operation *operation, struct plan *plan)
 {
 	const struct rules_rule *rules = source->engine->config->rules;
 	int status = WEIR_OK;
 	size_t most = 0;
 
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-		most += rules[found->rules[i]].limit_count + (each != NULL);
-		if (source->permitted && has_part(each, &rules[found->rules[i]]))
+		most += rules[found->rules[i]].limit_count + (operation != NULL);
+		if (source->permitted && has_part(operation, &rules[found->rules[i]]))
 			status = check_permitted(source, found->rules[i], plan);
 	}
 	if (status != WEIR_OK)
@@ -233,9 +236,9 @@ static inline int add_rules(struct source *source, const struct match_found *fou
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
 		const struct rules_rule *rule = &rules[found->rules[i]];
 
-		if (has_part(each, rule))
+		if (has_part(operation, rule))
 			status = add_steps(source, found->rules[i], plan);
-		if (status == WEIR_OK && has_part(each, rule) && has_answer(each, rule))
+		if (status == WEIR_OK && has_part(operation, rule) && has_answer(operation, rule))
 			status = add_step(source, found->rules[i], &source->engine->listed, SLICE(""), plan);
 	}
 	return status;
@@ -276,23 +279,24 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
 	return prepare(&source, plan);
 }
 
-int engine_prepare_each(const struct weir_engine *engine, const struct engine_each *each,
-                        const struct engine_attributes *attributes, struct arena *arena,
-                        struct plan *plan)
+int engine_prepare_rule_operation(const struct weir_engine *engine,
+                                  const struct engine_rule_operation *operation,
+                                  const struct engine_attributes *attributes, struct arena *arena,
+                                  struct plan *plan)
 {
 	struct source source = {engine, NULL, arena, attributes->key_max, 0, attributes->permitted};
 	struct match_found found;
 
-	engine_prepare_none(&(struct algo_call){each->op, 1}, plan);
-	plan->apart = !each->together;
-	plan->complete = each->together;
-	plan->erases = (unsigned char)(each->erases & 3);
+	engine_prepare_none(&(struct algo_call){operation->op, 1}, plan);
+	plan->independent = !operation->all_or_none;
+	plan->explains_all = operation->all_or_none;
+	plan->feedback = (unsigned char)(operation->feedback & 3);
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
 	source.values = match_values(engine->match, attributes->items, attributes->count, arena);
 	if (!find_rules(&source, &found))
 		return WEIR_ENOMEM;
-	return add_rules(&source, &found, found.count, each, plan);
+	return add_rules(&source, &found, found.count, operation, plan);
 }
 
 int engine_attribute(const struct weir_engine *engine, struct slice name)

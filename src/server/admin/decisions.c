@@ -18,8 +18,8 @@ void decisions_count(struct decider *decider, size_t metric, bool shadow, bool a
  * Tokens and cookies of visitors are told apart, but not shown: "#" and 8 hexadecimal digits.
  * Apart: what passes needs no room for words.
  */
-__attribute__((noinline)) static void count_denied(struct decider *decider, const struct step *step,
-                                                   const char *limit)
+__attribute__((noinline)) static void count_denied(struct decider *decider,
+                                                   const struct plan_step *step, const char *limit)
 {
 	char room[KEY_PHASES_HASH_TEXT];
 	struct slice name = step->secret ? key_phases_hash_text(step->key.hash, room) : step->key_name;
@@ -28,7 +28,7 @@ __attribute__((noinline)) static void count_denied(struct decider *decider, cons
 	          decider->context.at.now_ns);
 }
 
-void decisions_count_step(void *context, const struct step *step)
+void decisions_count_step(void *context, const struct plan_step *step)
 {
 	struct decider *decider = decider_of(context);
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
@@ -38,7 +38,7 @@ void decisions_count_step(void *context, const struct step *step)
 		count_denied(decider, step, decider->config->metrics[metric]->name);
 }
 
-void decisions_count_failure(void *context, const struct step *step, enum rules_failure policy)
+void decisions_count_failure(void *context, const struct plan_step *step, enum rules_failure policy)
 {
 	struct decider *decider = decider_of(context);
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
@@ -71,14 +71,14 @@ static void log_phase_change(struct decider *decider, const char *limit,
  * No call turns a phase that time alone has ended, so this does. An operator's force turns, and is
  * noted, under the mutex taken here: the force that is seen is one that has been noted.
  */
-static size_t observe_phase(struct decider *decider, const struct step *step, struct key_phase *key,
-                            struct algo_phase_change *turns)
+static size_t observe_phase(struct decider *decider, const struct plan_step *step,
+                            struct key_phase *key, struct algo_phase_change *turns)
 {
 	struct decision_context context = decider->context;
 	struct algo_decision outcome;
 	enum health_phase before;
 
-	context.phased = NULL; /* else it would call decisions_count_phase again */
+	context.phase_changed = NULL; /* else it would call decisions_count_phase again */
 	forced_keys_lock(&decider->shared->forced);
 	engine_view(&context, step->limit, key->hash, &outcome);
 	key->phase = outcome.phase;
@@ -92,7 +92,8 @@ static size_t observe_phase(struct decider *decider, const struct step *step, st
 	return outcome.phase_change_count;
 }
 
-__attribute__((noinline)) static void record_phase(struct decider *decider, const struct step *step,
+__attribute__((noinline)) static void record_phase(struct decider *decider,
+                                                   const struct plan_step *step,
                                                    const struct algo_decision *outcome)
 {
 	struct key_phase key = {
@@ -115,7 +116,7 @@ __attribute__((noinline)) static void record_phase(struct decider *decider, cons
 	}
 }
 
-void decisions_count_phase(void *context, const struct step *step,
+void decisions_count_phase(void *context, const struct plan_step *step,
                            const struct algo_decision *outcome)
 {
 	struct decider *decider = decider_of(context);

@@ -11,9 +11,10 @@ void decisions_count(struct decider *decider, size_t metric, bool shadow, bool a
  * Of a turn, whose context they get: `observe`, `phased` (events and metrics of phases, and their
  * names) and `failed` (a step that its store could not do).
  */
-void decisions_count_step(void *context, const struct step *step);
-void decisions_count_phase(void *context, const struct step *step,
+void decisions_count_step(void *context, const struct plan_step *step);
+void decisions_count_phase(void *context, const struct plan_step *step,
                            const struct algo_decision *outcome);
-void decisions_count_failure(void *context, const struct step *step, enum rules_failure policy);
+void decisions_count_failure(void *context, const struct plan_step *step,
+                             enum rules_failure policy);
 
 #endif

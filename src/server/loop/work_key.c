@@ -1,6 +1,6 @@
 #include "server/loop/work_key.h"
 
-uint64_t work_key(const struct weir_table *table, const struct step *step)
+uint64_t work_key(const struct weir_table *table, const struct plan_step *step)
 {
 	const struct weir_limit *origin = step->limit->origin;
 	const struct slice name = step->key_name;
@@ -36,7 +36,7 @@ uint64_t work_equality_hash(const struct weir_table *table, const struct work *w
 	sum = mix(sum, plan->cost);
 	sum = mix(sum, plan->max_wait_ns);
 	sum = mix(sum, plan->permit.id);
-	sum = mix(sum, (uint64_t)plan->erases << 2 | plan->outcome);
+	sum = mix(sum, (uint64_t)plan->feedback << 2 | plan->outcome);
 	for (size_t i = 0; i < plan->step_count; i++) {
 		sum = mix(sum, work_key(table, &plan->steps[i]));
 		sum = mix(sum, (uintptr_t)plan->steps[i].rule);

@@ -5,7 +5,7 @@
 #include "server/loop/work.h"
 
 /** The key of a step as its request has it, also where a local limit stands in for another. */
-uint64_t work_key(const struct weir_table *table, const struct step *step);
+uint64_t work_key(const struct weir_table *table, const struct plan_step *step);
 
 /**
  * The same for works that do the same, and may do it at once. Others have another value, but for

@@ -113,7 +113,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                                        .store_clients = worker->store_clients.by_store,
 	                                        .spares = &worker->spares,
 	                                        .observe = decisions_count_step,
-	                                        .phased = decisions_count_phase,
+	                                        .phase_changed = decisions_count_phase,
 	                                        .failed = decisions_count_failure,
 	                                        .notify = quorum_groups_notify,
 	                                        .claimed = reports_forward,

@@ -45,9 +45,9 @@ static void count_answer(struct decider *decider, const struct rules_rule *rule,
  * Whether the step's limit refuses. Of several steps together, one that is allowed may be taken
  * back, or never have been asked at its store, since another one refused.
  */
-static bool step_refuses(const struct plan *plan, const struct step *step)
+static bool step_refuses(const struct plan *plan, const struct plan_step *step)
 {
-	return plan->apart ? !step->allowed : step->refused;
+	return plan->independent ? !step->allowed : step->refused;
 }
 
 /* The next rule that has enforced steps in the plan, from *i on; NULL: none is left. */
@@ -57,7 +57,7 @@ static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, 
 
 	*refuses = false;
 	for (; *i < plan->step_count; ++*i) {
-		const struct step *step = &plan->steps[*i];
+		const struct plan_step *step = &plan->steps[*i];
 
 		if (step->shadow || !step->rule)
 			continue;

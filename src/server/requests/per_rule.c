@@ -5,19 +5,20 @@
 #include "server/requests/work_error.h"
 
 static void prepare(struct decider *decider, struct work *work, const struct request *r,
-                    const struct engine_each *each)
+                    const struct engine_rule_operation *operation)
 {
 	const struct engine_attributes attributes = {r->attributes, r->attribute_count, WEIR_KEY_MAX,
 	                                             decider_permitted_limits(decider)};
-	int status = engine_prepare_each(decider->config->engine, each, &attributes, &decider->arena,
-	                                 &work->plan);
+	int status = engine_prepare_rule_operation(decider->config->engine, operation, &attributes,
+	                                           &decider->arena, &work->plan);
 
 	work_set_rules_status(decider, work, status, r);
 }
 
 void per_rule_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
-	prepare(decider, work, r, &(struct engine_each){.op = run_plan_op(r->op), .erases = r->erases});
+	prepare(decider, work, r,
+	        &(struct engine_rule_operation){.op = run_plan_op(r->op), .feedback = r->erases});
 }
 
 void per_rule_finish(struct decider *decider, struct work *work, struct reply *reply)
@@ -30,7 +31,8 @@ void per_rule_prepare_complete(struct decider *decider, struct work *work, const
 {
 	enum algo_op op = run_plan_op(r->op);
 
-	prepare(decider, work, r, &(struct engine_each){.op = op, .together = algo_op_consumes(op)});
+	prepare(decider, work, r,
+	        &(struct engine_rule_operation){.op = op, .all_or_none = algo_op_consumes(op)});
 }
 
 void per_rule_finish_complete(struct decider *decider, struct work *work, struct reply *reply)
@@ -44,7 +46,8 @@ void per_rule_prepare_value(struct decider *decider, struct work *work, const st
 	const struct rules_rule *rule = koala_rule(decider, r->name);
 
 	if (rule)
-		prepare(decider, work, r, &(struct engine_each){.op = run_plan_op(r->op), .only = rule});
+		prepare(decider, work, r,
+		        &(struct engine_rule_operation){.op = run_plan_op(r->op), .only = rule});
 	else
 		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
 }
@@ -91,7 +94,7 @@ void per_rule_prepare_alive(struct decider *decider, struct work *work, const st
 
 	(void)r;
 	engine_prepare_none(&(struct algo_call){ALGO_PEEK, 1}, &work->plan);
-	work->plan.apart = true;
+	work->plan.independent = true;
 	work->plan.steps = arena_array(&decider->arena, STORES_MAX, sizeof *work->plan.steps);
 	status = work->plan.steps ? WEIR_OK : WEIR_ENOMEM;
 	for (size_t i = 0; i < n && status == WEIR_OK && asked != config->stores; i++)

@@ -1,4 +1,5 @@
-/* per_rule.h: what is asked of each rule that applies, by itself; see struct engine_each. */
+/* per_rule.h: what is asked of each rule that applies, by itself; see struct engine_rule_operation.
+ */
 #ifndef SERVER_PER_RULE_H
 #define SERVER_PER_RULE_H
 

@@ -4,7 +4,7 @@
 #include "server/requests/permit_text.h"
 
 /* Compares a hash of limit and key, or both as text, because hashes of other servers differ. */
-static bool is_charge_of(const struct step *step, const struct weir_charge *charge,
+static bool is_charge_of(const struct plan_step *step, const struct weir_charge *charge,
                          struct slice name)
 {
 	return charge->key == step->key.hash ||
@@ -14,7 +14,7 @@ static bool is_charge_of(const struct step *step, const struct weir_charge *char
 
 /* Any of its charges may be named: what was taken together is given back together. */
 static bool covers_step(const struct weir_permits *permits, const struct engine_names *names,
-                        const struct step *step)
+                        const struct plan_step *step)
 {
 	for (size_t i = 0; i < permits->count; i++)
 		if (is_charge_of(step, &permits->charges[i], names->of[i]))
@@ -99,7 +99,7 @@ int permit_write_reply(struct decider *decider, const struct plan *plan, struct 
 	return WEIR_OK;
 }
 
-static void withhold_from(struct decider *decider, const struct step *step)
+static void withhold_from(struct decider *decider, const struct plan_step *step)
 {
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 	_Atomic uint64_t *count =
@@ -120,6 +120,6 @@ void permit_withhold(struct decider *decider, const struct plan *plan, struct re
 		return;
 	reply->permit = (struct slice){NULL, 0};
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (plan->steps[i].taken && algo_is_reported(&plan->steps[i].limit->algo))
+		if (plan->steps[i].charged && algo_is_reported(&plan->steps[i].limit->algo))
 			withhold_from(decider, &plan->steps[i]);
 }

@@ -53,7 +53,7 @@ static bool is_error(const struct work *work)
 
 static void keep_plan(struct decider *decider, struct work *work, const struct plan *from)
 {
-	void *memory = arena_alloc(&decider->arena, engine_extent(from));
+	void *memory = arena_alloc(&decider->arena, engine_suspend_size(from));
 
 	if (memory) {
 		engine_suspend(decider->shared->table, &work->plan, from, memory);

@@ -55,7 +55,7 @@ void work_fail_cost(struct decider *decider, struct work *work)
 {
 	const struct plan *plan = &work->plan;
 	const struct weir_limit *limit = plan->only.limit;
-	uint64_t cost = plan->only.dear, last = u64_min(cost, u64_max(plan->cost, 1));
+	uint64_t cost = plan->only.total_cost, last = u64_min(cost, u64_max(plan->cost, 1));
 	uint64_t wait_ns = plan->max_wait_ns == WEIR_ZERO ? 0 : plan->max_wait_ns;
 	struct weir_error error;
 

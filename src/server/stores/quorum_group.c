@@ -155,7 +155,7 @@ static bool was_notified_recently(struct quorum_group *group, uint64_t hash, uin
 }
 
 /* A request that finds what others have found before says nothing new. */
-static bool is_redundant(struct quorum_group *group, const struct step *step,
+static bool is_redundant(struct quorum_group *group, const struct plan_step *step,
                          const struct algo_notification *notification, uint64_t now_ns)
 {
 	const struct health_params *params = &step->limit->algo.health;
@@ -186,7 +186,7 @@ static void merge_notification(struct quorum_group *group, struct group_key *key
 	group_keys_queue(&group->keys, key);
 }
 
-void quorum_groups_notify(void *context, const struct step *step,
+void quorum_groups_notify(void *context, const struct plan_step *step,
                           const struct algo_notification *notification)
 {
 	struct decider *decider = decider_of(context);

@@ -20,7 +20,7 @@
  * EIO. */
 int quorum_groups_join(struct quorum_groups *groups, const struct weir_engine *engine);
 /** A turn's `told`; its context is the worker's decider. */
-void quorum_groups_notify(void *context, const struct step *step,
+void quorum_groups_notify(void *context, const struct plan_step *step,
                           const struct algo_notification *told);
 /** By the worker that talks, in each turn: when it is to be called again; 0: any time. */
 uint64_t quorum_groups_tick(struct decider *decider);

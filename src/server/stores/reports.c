@@ -114,7 +114,7 @@ void reports_forward(void *context, const struct plan *plan)
 	if (!outgoing_report)
 		return;
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (plan->steps[i].foreign)
+		if (plan->steps[i].of_other_server)
 			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
 	format_giver(plan->giver, outgoing_report->giver);
 	exchange_send_report(&outgoing_report->exchange, report,

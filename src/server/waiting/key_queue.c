@@ -145,7 +145,7 @@ static uint64_t next_retry_ns(struct waiting *waiting, struct suspended *suspend
 	if (was_woken)
 		return now_ns;
 	/* No other server notifies this one when it releases something. */
-	if (engine_polls(&suspended->work.plan))
+	if (engine_must_poll(&suspended->work.plan))
 		add_poll(waiting, suspended, now_ns);
 	return sat_add(now_ns, reply->decision.retry_after_ns);
 }

@@ -154,13 +154,13 @@ static void write_finished(struct unanswered *unanswered)
  * other items have started.
  */
 static size_t collect_taken(const struct work *work, const struct reply *reply,
-                            struct engine_taken *taken)
+                            struct engine_charge *taken)
 {
 	size_t n = 0, count;
 	const struct work *items = items_of(work, &count);
 
 	if (work->status == WEIR_OK && algo_op_consumes(work->plan.op))
-		n = engine_taken(&work->plan, taken);
+		n = engine_charges(&work->plan, taken);
 	for (size_t i = 0; i < count; i++) {
 		const struct reply *item = &reply->items[i];
 
@@ -359,8 +359,8 @@ static void refund_detached(struct pending *pending, struct list *detached)
 		if (owner_keeps_plan(unanswered))
 			unanswered->owner->refund(unanswered);
 		for (size_t i = unanswered->taken_count; i > 0; i--)
-			engine_give_back(&pending->decider->context, unanswered->config->engine,
-			                 &unanswered->taken[i - 1]);
+			engine_refund_charge(&pending->decider->context, unanswered->config->engine,
+			                     &unanswered->taken[i - 1]);
 		pending_free(unanswered);
 	}
 	publish_count(pending); /* only now is nothing of theirs charged any more */

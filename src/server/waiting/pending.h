@@ -64,7 +64,7 @@ struct unanswered {
 	uint64_t wait_ns;         /* from the decision until the work may start */
 	struct buffer reply;
 	struct arena arena;         /* for a batch that takes several iterations; see deferred.c */
-	struct engine_taken *taken; /* the charges to give back if the client leaves */
+	struct engine_charge *taken; /* the charges to give back if the client leaves */
 	size_t taken_count;
 	const struct unanswered_owner *owner; /* NULL if malloc is */
 	size_t at_store; /* number of plans at stores, plus one while the work runs or is ready */

@@ -176,7 +176,7 @@ static struct request *copy_whole(const struct weir_table *table, struct copy_sp
 static void copy_plan(const struct weir_table *table, struct copy_space *copy_space,
                       const struct work *from, struct work *to)
 {
-	void *memory = reserve(copy_space, engine_extent(&from->plan));
+	void *memory = reserve(copy_space, engine_suspend_size(&from->plan));
 
 	if (memory)
 		engine_suspend(table, &to->plan, &from->plan, memory);

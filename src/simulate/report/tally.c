@@ -45,7 +45,7 @@ static void count_wait(struct tally_waits *waits, uint64_t wait_ns)
 	histogram_count(&waits->waits, wait_ns, 1);
 }
 
-void tally_count(struct tally *tally, const struct step *step, uint64_t cost, uint64_t now_ns,
+void tally_count(struct tally *tally, const struct plan_step *step, uint64_t cost, uint64_t now_ns,
                  const struct weir_decision *decision)
 {
 	bool allowed = decision->allowed;
@@ -73,7 +73,7 @@ void tally_count(struct tally *tally, const struct step *step, uint64_t cost, ui
 	top_count_denial(tally->top, 0, step->key.hash, tally->limit->name, step->key_name, TALLY_TIME);
 }
 
-void tally_refuse(struct tally *tally, const struct step *step)
+void tally_refuse(struct tally *tally, const struct plan_step *step)
 {
 	tally->refused++;
 	hits_add(&tally->hits, step->key.hash, true);

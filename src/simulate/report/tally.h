@@ -64,11 +64,11 @@ int tally_open(struct tally *tally, const struct weir_limit *limit,
 void tally_close(struct tally *tally);
 
 /** A request of `cost` that came to `decision`. Times never go back. */
-void tally_count(struct tally *tally, const struct step *step, uint64_t cost, uint64_t now_ns,
+void tally_count(struct tally *tally, const struct plan_step *step, uint64_t cost, uint64_t now_ns,
                  const struct weir_decision *decision);
 
 /** A request that costs more than the limit ever allows. */
-void tally_refuse(struct tally *tally, const struct step *step);
+void tally_refuse(struct tally *tally, const struct plan_step *step);
 
 /** Counts how a request ended that the limit passed or denied; for limits that judge. */
 void tally_count_end(struct tally *tally, bool passed, unsigned outcome, uint64_t latency_ns);

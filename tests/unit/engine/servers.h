@@ -207,7 +207,8 @@ static inline void become_ready(void *context, struct plan *plan)
 	s->is_ready = true;
 }
 
-static inline void note_failed(void *context, const struct step *step, enum rules_failure policy)
+static inline void note_failed(void *context, const struct plan_step *step,
+                               enum rules_failure policy)
 {
 	(void)step;
 	((struct server *)context)->failed[policy]++;

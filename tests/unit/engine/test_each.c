@@ -51,7 +51,7 @@ struct fixture {
 	uint64_t now_ns;
 };
 
-static void observe(void *context, const struct step *step)
+static void observe(void *context, const struct plan_step *step)
 {
 	struct fixture *f = context;
 
@@ -82,14 +82,15 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void ask(struct fixture *f, struct engine_each each, const char *user)
+static void ask(struct fixture *f, struct engine_rule_operation each, const char *user)
 {
 	const struct weir_attribute attribute = {"user", user, strlen(user)};
 	const struct engine_attributes attributes = {&attribute, 1, WEIR_KEY_MAX};
 	const struct decision_context context = {
 	    .table = f->table, .at = moment_given(f->now_ns), .observe = observe, .owner = f};
 
-	assert_int_equal(engine_prepare_each(f->engine, &each, &attributes, &f->arena, &f->plan), WEIR_OK);
+	assert_int_equal(
+	    engine_prepare_rule_operation(f->engine, &each, &attributes, &f->arena, &f->plan), WEIR_OK);
 	assert_int_equal(engine_decide(&context, &f->plan, &f->d), ENGINE_DONE);
 }
 
@@ -108,7 +109,7 @@ static void one_that_is_full_stops_no_other(void **state)
 	struct fixture *f = *state;
 
 	for (int i = 0; i < 5; i++)
-		ask(f, (struct engine_each){.op = ALGO_ACQUIRE}, "7");
+		ask(f, (struct engine_rule_operation){.op = ALGO_ACQUIRE}, "7");
 	assert_int_equal(left(f, SMALL, "7"), 0);
 	assert_int_equal(left(f, LARGE, "7"), 4);
 	assert_int_equal(left(f, LOG, "7"), 4);
@@ -122,9 +123,9 @@ static void peeks_tell_all_that_would_refuse_and_rules_that_answer_by_themselves
 {
 	struct fixture *f = *state;
 
-	ask(f, (struct engine_each){.op = ALGO_ACQUIRE}, "7");
-	ask(f, (struct engine_each){.op = ALGO_ACQUIRE}, "7");
-	ask(f, (struct engine_each){.op = ALGO_PEEK}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_ACQUIRE}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_ACQUIRE}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_PEEK}, "7");
 	assert_int_equal(f->plan.step_count, 5);
 	assert_string_equal(f->plan.steps[0].rule->name, "listed");
 	assert_false(f->plan.steps[0].allowed);
@@ -133,7 +134,7 @@ static void peeks_tell_all_that_would_refuse_and_rules_that_answer_by_themselves
 	assert_true(f->plan.steps[3].allowed);
 	assert_true(f->plan.steps[4].allowed);
 	assert_int_equal(left(f, LARGE, "7"), 7);
-	ask(f, (struct engine_each){.op = ALGO_PEEK}, "8");
+	ask(f, (struct engine_rule_operation){.op = ALGO_PEEK}, "8");
 	assert_int_equal(f->plan.step_count, 4);
 }
 
@@ -142,7 +143,7 @@ static void peeks_tell_all_that_would_refuse_and_rules_that_answer_by_themselves
 static void all_rules_together_are_charged_or_none(void **state)
 {
 	struct fixture *f = *state;
-	struct engine_each together = {.op = ALGO_ACQUIRE, .together = true};
+	struct engine_rule_operation together = {.op = ALGO_ACQUIRE, .all_or_none = true};
 
 	for (uint64_t n = 1; n <= 4; n++) {
 		bool passes = n == 1;
@@ -167,11 +168,11 @@ static void one_rule_may_be_asked_alone(void **state)
 {
 	struct fixture *f = *state;
 
-	ask(f, (struct engine_each){.op = ALGO_ACQUIRE}, "7");
-	ask(f, (struct engine_each){.op = ALGO_PEEK, .only = &rules[3]}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_ACQUIRE}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_PEEK, .only = &rules[3]}, "7");
 	assert_int_equal(f->plan.step_count, 1);
 	assert_int_equal(f->d.quota - f->d.remaining, 1);
-	ask(f, (struct engine_each){.op = ALGO_PEEK, .only = &rules[0]}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_PEEK, .only = &rules[0]}, "7");
 	assert_int_equal(f->plan.step_count, 0);
 	assert_true(f->d.allowed);
 }
@@ -181,15 +182,15 @@ static void feedback_takes_back_as_much_as_each_rule_says(void **state)
 	struct fixture *f = *state;
 
 	for (int i = 0; i < 9; i++)
-		ask(f, (struct engine_each){.op = ALGO_ACQUIRE}, "7");
+		ask(f, (struct engine_rule_operation){.op = ALGO_ACQUIRE}, "7");
 	assert_int_equal(left(f, LOG, "7"), 0);
-	ask(f, (struct engine_each){.op = ALGO_REFUND, .erases = 1}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_REFUND, .feedback = 1}, "7");
 	assert_int_equal(left(f, LOG, "7"), 2);
-	ask(f, (struct engine_each){.op = ALGO_REFUND, .erases = 2}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_REFUND, .feedback = 2}, "7");
 	assert_int_equal(left(f, LOG, "7"), 6);
-	ask(f, (struct engine_each){.op = ALGO_REFUND, .erases = 2}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_REFUND, .feedback = 2}, "7");
 	assert_int_equal(left(f, LOG, "7"), 9); /* there were three */
-	ask(f, (struct engine_each){.op = ALGO_REFUND, .erases = 2}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_REFUND, .feedback = 2}, "7");
 	assert_int_equal(left(f, LOG, "7"), 9);
 	assert_int_equal(left(f, SMALL, "7"), 0);
 	assert_int_equal(left(f, LARGE, "7"), 0);
@@ -200,12 +201,12 @@ static void what_a_full_log_is_told_counts_in_the_place_of_the_oldest(void **sta
 	struct fixture *f = *state;
 
 	for (int i = 0; i < 9; i++)
-		ask(f, (struct engine_each){.op = ALGO_ACQUIRE}, "7");
+		ask(f, (struct engine_rule_operation){.op = ALGO_ACQUIRE}, "7");
 	f->now_ns = NOW + 60 * NS_PER_S;
 	for (int i = 0; i < 4; i++)
-		ask(f, (struct engine_each){.op = ALGO_ACQUIRE}, "7");
+		ask(f, (struct engine_rule_operation){.op = ALGO_ACQUIRE}, "7");
 	assert_int_equal(left(f, LOG, "7"), 0);
-	ask(f, (struct engine_each){.op = ALGO_REFUND, .erases = 1}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_REFUND, .feedback = 1}, "7");
 	assert_int_equal(left(f, LOG, "7"), 2);
 	f->now_ns = NOW + 3600 * NS_PER_S + 1000; /* the first ones are over */
 	assert_int_equal(left(f, LOG, "7"), 7);

@@ -223,7 +223,7 @@ static struct store_operation *take_chain(struct later *later, uint64_t *seed)
 	return chain;
 }
 
-static void note_failed(void *context, const struct step *step, enum rules_failure policy)
+static void note_failed(void *context, const struct plan_step *step, enum rules_failure policy)
 {
 	struct scene *s = context;
 
@@ -246,12 +246,12 @@ static void become_ready(void *context, struct plan *plan)
 static void count(struct scene *s, const struct request *r, int sign)
 {
 	for (size_t i = 0; i < r->plan.step_count; i++) {
-		const struct step *step = &r->plan.steps[i];
+		const struct plan_step *step = &r->plan.steps[i];
 
 		size_t limit = engine_limit_index(s->engine, step->limit);
 		bool local = step->limit->origin || at_store[limit] < 0;
 
-		if (step->taken)
+		if (step->charged)
 			s->held[limit][r->key][local ? IN_MEMORY : AT_STORE] += (uint64_t)sign * r->plan.cost;
 	}
 }

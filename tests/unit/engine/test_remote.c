@@ -130,7 +130,7 @@ static void open_allows_and_closed_denies(void **state)
 		assert_int_equal(s.d.reason, WEIR_REASON_STORE_OPEN);
 		assert_int_equal(s.d.quota, 6);
 		assert_int_equal(s.d.remaining, 0);
-		assert_int_equal(engine_taken(&s.plan, NULL), 0);
+		assert_int_equal(engine_charges(&s.plan, NULL), 0);
 		ask(&s, CLOSED, ALGO_ACQUIRE, 1);
 		assert_true(!s.d.allowed && s.d.degraded);
 		assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
@@ -176,7 +176,7 @@ static void a_cost_above_the_share_is_denied(void **state)
 
 static size_t seen[WEIR_REASON_COUNT];
 
-static void observe(void *context, const struct step *step)
+static void observe(void *context, const struct plan_step *step)
 {
 	(void)context;
 	seen[step->reason]++;
@@ -380,11 +380,11 @@ static void a_plan_that_waits_tries_the_store_again(void **state)
 	ask(&s, PLACES, ALGO_ACQUIRE, 1);
 	assert_true(s.d.allowed);
 	assert_int_equal(ask(&s, PLACES, ALGO_ACQUIRE, 1), ENGINE_WAITS);
-	assert_false(engine_polls(&s.plan));
+	assert_false(engine_must_poll(&s.plan));
 	redis.is_away = false;
 	ask(&other, PLACES, ALGO_ACQUIRE, 1);
 	assert_int_equal(engine_resume(&s.context, &s.plan, &s.d), ENGINE_WAITS);
-	assert_true(engine_polls(&s.plan));
+	assert_true(engine_must_poll(&s.plan));
 	assert_int_equal(engine_cancel(&other.context, &other.plan), ENGINE_DONE);
 	s.plan.position = WAIT_FIRST;
 	assert_int_equal(engine_resume(&s.context, &s.plan, &s.d), ENGINE_DONE);
@@ -452,7 +452,7 @@ static void ask_along(struct server *s, uint64_t burst, uint64_t count)
 	                                      SLICE("u"), &plan),
 	                 WEIR_OK);
 	assert_true(engine_is_remote(&plan));
-	memory = malloc(engine_extent(&plan));
+	memory = malloc(engine_suspend_size(&plan));
 	engine_suspend(s->table, &s->plan, &plan, memory);
 	memset(&limit, 0xff, sizeof limit);
 	memset(&plan, 0xff, sizeof plan);

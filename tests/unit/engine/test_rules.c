@@ -246,7 +246,7 @@ struct told {
 	size_t shadow, denied;
 };
 
-static void tell(void *context, const struct step *step)
+static void tell(void *context, const struct plan_step *step)
 {
 	struct told *told = context;
 
@@ -268,7 +268,7 @@ static void ask_at_cost(struct fixture *f, uint64_t cost, struct told *told)
 	                                      &plan),
 	                 WEIR_OK);
 	assert_int_equal(engine_want_permit(&plan), WEIR_OK);
-	plan.each = each;
+	plan.step_decisions = each;
 	engine_decide(&context, &plan, &d);
 	assert_true(d.allowed);
 	for (size_t i = 0; i < KINDS; i++)

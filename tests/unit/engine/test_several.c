@@ -182,7 +182,7 @@ static bool check_request(struct scene *scene, enum algo_op op, uint64_t cost)
 	if (never) {
 		assert_int_equal(prepare_by_rules(scene, &(struct algo_call){op, cost}), WEIR_ECOST);
 		assert_string_equal(scene->s.plan.only.limit->name, limits[never->limit].options.name);
-		assert_int_equal(scene->s.plan.only.dear, never->units);
+		assert_int_equal(scene->s.plan.only.total_cost, never->units);
 		return false;
 	}
 	expected = expect(scene, charges, n);

@@ -1,4 +1,4 @@
-#include "engine/remote/away.h"
+#include "engine/remote/store_failure.h"
 
 #include "engine/plan/apply.h"
 #include "engine/plan/stage.h"
@@ -7,7 +7,7 @@
 
 /* The limit that stands in for the step's limit, or NULL. */
 static const struct weir_limit *local_of(const struct decision_context *context,
-                                         const struct step *step)
+                                         const struct plan_step *step)
 {
 	struct weir_limit *local = (struct weir_limit *)step->limit->local;
 
@@ -17,19 +17,19 @@ static const struct weir_limit *local_of(const struct decision_context *context,
 	return local;
 }
 
-/* As denial_earlier, also of steps that have moved to memory. */
-static uint64_t earlier_local(const struct plan *plan, const struct step *step)
+/* As denial_earlier_charges, also of steps that have moved to memory. */
+static uint64_t earlier_local(const struct plan *plan, const struct plan_step *step)
 {
 	uint64_t charges = 0;
 
-	for (const struct step *other = plan->steps; other < step && !step->shadow; other++)
+	for (const struct plan_step *other = plan->steps; other < step && !step->shadow; other++)
 		charges += !other->shadow && other->limit->origin == step->limit &&
 		           slice_equal(other->key_name, step->key_name);
 	return sat_u64((u128)charges * plan->cost);
 }
 
-enum rules_failure away_policy(const struct decision_context *context, const struct plan *plan,
-                               const struct step *step)
+enum rules_failure failure_policy(const struct decision_context *context, const struct plan *plan,
+                                  const struct plan_step *step)
 {
 	const struct weir_limit *limit = step->limit;
 	enum rules_failure policy = step->rule && step->rule->has_on_store_failure
@@ -44,7 +44,8 @@ enum rules_failure away_policy(const struct decision_context *context, const str
 	return policy;
 }
 
-void away_move(const struct weir_table *table, struct step *step, const struct weir_limit *limit)
+void failure_move_step(const struct weir_table *table, struct plan_step *step,
+                       const struct weir_limit *limit)
 {
 	struct store *store = table->store;
 	uint64_t hash =
@@ -56,7 +57,7 @@ void away_move(const struct weir_table *table, struct step *step, const struct w
 	    step->remote ? (struct store_key){.hash = hash} : store_key(store, &limit->algo, hash);
 }
 
-void away_decide(const struct step *step, bool allowed, struct weir_decision *d)
+void failure_decide(const struct plan_step *step, bool allowed, struct weir_decision *d)
 {
 	const struct algo_limit *algo = algo_current(&step->limit->algo);
 	struct algo_decision outcome;
@@ -71,7 +72,7 @@ void away_decide(const struct step *step, bool allowed, struct weir_decision *d)
 }
 
 /* Whether the policy of its limit decided it, and not the store. */
-static bool is_degraded(const struct step *step)
+static bool is_degraded(const struct plan_step *step)
 {
 	return step->limit->origin || step->reason == WEIR_REASON_STORE_OPEN ||
 	       step->reason == WEIR_REASON_STORE_FAILURE;
@@ -81,16 +82,16 @@ static bool is_degraded(const struct step *step)
  * A request passes by a policy if any of its limits does: WEIR_REASON_STORE_OPEN says more than
  * WEIR_REASON_STORE_LOCAL, since nothing is counted. The limit that denies a request is enough.
  */
-void away_explain(struct plan *plan, struct weir_decision *d)
+void failure_explain(struct plan *plan, struct weir_decision *d)
 {
 	enum weir_reason reason = WEIR_REASON_OK;
 
-	if (stage_gives(plan->stage) || !algo_op_requests(plan->op))
+	if (stage_refunds(plan->stage) || !algo_op_requests(plan->op))
 		return;
 	for (size_t i = 0; i < plan->step_count; i++) {
-		struct step *step = &plan->steps[i];
+		struct plan_step *step = &plan->steps[i];
 
-		if (!stage_has(plan, step) || !is_degraded(step))
+		if (!stage_includes(plan, step) || !is_degraded(step))
 			continue;
 		if (step->allowed && step->reason != WEIR_REASON_STORE_OPEN)
 			step->reason = WEIR_REASON_STORE_LOCAL;
@@ -107,15 +108,15 @@ void away_explain(struct plan *plan, struct weir_decision *d)
 	}
 }
 
-void away_forget(const struct decision_context *context, const struct step *step)
+void failure_reset_local(const struct decision_context *context, const struct plan_step *step)
 {
 	const struct weir_limit *local = local_of(context, step);
-	struct step moved = *step;
+	struct plan_step moved = *step;
 	struct weir_decision ignored;
 
 	if (!local)
 		return;
-	away_move(context->table, &moved, local);
+	failure_move_step(context->table, &moved, local);
 	engine_apply_slow(local,
 	                  &(struct store_step){.store = context->table->store,
 	                                       .limit = &local->algo,
@@ -126,9 +127,9 @@ void away_forget(const struct decision_context *context, const struct step *step
 	waitlist_wake(&context->table->waiting, moved.key.hash);
 }
 
-void away_return(const struct weir_table *table, struct plan *plan)
+void failure_return_steps(const struct weir_table *table, struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count && algo_op_requests(plan->op); i++)
 		if (plan->steps[i].limit->origin)
-			away_move(table, &plan->steps[i], plan->steps[i].limit->origin);
+			failure_move_step(table, &plan->steps[i], plan->steps[i].limit->origin);
 }

@@ -1,4 +1,4 @@
-/* work.c: how much work a plan is, before it runs. */
+/* plan_work.c: how much work a plan is, before it runs. */
 #include "engine/plan/plan.h"
 
 /* A log takes and asks at its end. Other operations may have to read a whole row. */
@@ -14,9 +14,10 @@ size_t engine_work_slow(const struct plan *plan)
 	size_t units = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct step *step = &plan->steps[i];
+		const struct plan_step *step = &plan->steps[i];
 
-		units += 1 + (step->remote ? 0 : records_of(plan, &step->limit->algo) / ENGINE_WORK_RECORDS);
+		units +=
+		    1 + (step->remote ? 0 : records_of(plan, &step->limit->algo) / ENGINE_WORK_RECORDS);
 	}
 	return units;
 }
