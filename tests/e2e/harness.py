@@ -243,4 +243,4 @@ def cpu_seconds(server):
 
 def held(server, n):
     """Waits until as many answers are held."""
-    until(lambda: metric(server, "weir_answers_held") == n, f"{n} to be held")
+    until(lambda: metric(server, "weir_answers_pending") == n, f"{n} to be held")

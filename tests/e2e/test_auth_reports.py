@@ -199,7 +199,7 @@ def test_a_request_that_waits_at_auth_gets_its_permit_with_the_answer(serve):
     answers = []
     waiting = threading.Thread(target=lambda: answers.append(ask(server)))
     waiting.start()
-    until(lambda: metric(server, "weir_answers_held") == 1, "a request that waits")
+    until(lambda: metric(server, "weir_answers_pending") == 1, "a request that waits")
     assert report(server, first[0]) == 200
     waiting.join()
     [answer] = answers
@@ -213,8 +213,8 @@ def test_a_request_that_waits_at_auth_gets_its_permit_with_the_answer(serve):
         taken = server.post("/v1/acquire", {"limit": "backend", "key": "127.0.0.1"}).json["permit"]
         with Http(server.http) as client:
             client.connection.request("GET", "/auth", headers={"X-Forwarded-Uri": "/site", "Host": "127.0.0.1"})
-            until(lambda: metric(server, "weir_answers_held") == 1, "a request that waits")
-        until(lambda: metric(server, "weir_answers_held") == 0, "the end of its wait")
+            until(lambda: metric(server, "weir_answers_pending") == 1, "a request that waits")
+        until(lambda: metric(server, "weir_answers_pending") == 0, "the end of its wait")
         assert report(server, taken) == 200
         assert server.get("/v1/peek/backend?key=127.0.0.1").json["remaining"] == 1
 

@@ -84,7 +84,7 @@ def test_a_reload_changes_how_many_there_may_be_and_how_long_they_may_be_idle(se
         # One waits for a key, and is not idle.
         assert wires[0].command("WEIR.ACQUIRE", "one", "k")[0] == 1
         wires[1].send(encode("WEIR.ACQUIRE", "one", "k", "WAIT", 3_600_000))
-        until(lambda: metric(server.get("/metrics").text, "weir_answers_held") == 1, "one to wait")
+        until(lambda: metric(server.get("/metrics").text, "weir_answers_pending") == 1, "one to wait")
         server.reload(CONFIG.replace("20", "30"))
         server.line_with("reloaded")
         with crowd(server, 5) as more:
@@ -94,7 +94,7 @@ def test_a_reload_changes_how_many_there_may_be_and_how_long_they_may_be_idle(se
         for wire in [wires[0], *wires[2:]]:
             assert wire.rest() == b""
         page = server.get("/metrics").text
-        assert metric(page, "weir_answers_held") == 1
+        assert metric(page, "weir_answers_pending") == 1
         assert metric(page, "weir_connections") <= 3
 
 

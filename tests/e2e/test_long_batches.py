@@ -273,7 +273,7 @@ def test_the_rest_of_a_batch_is_left_when_its_client_leaves(serve):
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         wire.file.close()
         wire.socket.close()
-        until(lambda: metric(server, "weir_answers_held") == 0, "the end of the batch")
+        until(lambda: metric(server, "weir_answers_pending") == 0, "the end of the batch")
     assert continued(server) < MANY - 1
 
 
@@ -287,7 +287,7 @@ def test_a_reset_stream_ends_its_batch_alone(serve):
         assert http2.get("/healthz")[0] == 200
         assert not http2.answers[http2.stream][3]
     assert continued(server) < MANY - 1
-    assert metric(server, "weir_answers_held") == 0
+    assert metric(server, "weir_answers_pending") == 0
 
 
 def test_a_stream_that_is_reset_at_once_is_never_decided(serve):
@@ -356,7 +356,7 @@ def test_few_long_batches_are_in_memory_at_once_and_all_are_answered(serve):
                 wire.batch([("wide", "w", "peek")] * 200)
         held = []
         while len(held) < 3:
-            held.append(metric(server, "weir_answers_held"))
+            held.append(metric(server, "weir_answers_pending"))
         assert max(held) <= 16
         for wire in wires:
             assert wire.outcomes() == [(True, 10000)] * 200

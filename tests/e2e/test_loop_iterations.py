@@ -149,7 +149,7 @@ def test_answers_behind_one_that_waits_take_bounded_memory(serve):
     waits = encode("WEIR.ACQUIRE", "one", "k", "WAIT", 3_600_000) + encode("PING") * 20_000
     each = grown(server, waits)
     with Http(server.http) as http:
-        assert "weir_answers_held 60" in http.request("GET", "/metrics").text
+        assert "weir_answers_pending 60" in http.request("GET", "/metrics").text
     if BUILD.name not in ("asan", "tsan"):
         assert each < 450_000  # 256 KiB of answers, 64 KiB of commands, as above
 

@@ -101,8 +101,8 @@ def test_requests_that_came_together_are_one_turn(serve):
         for _ in range(100):
             wire.reply()
     samples = scrape(server)
-    assert total(samples, "weir_turn_requests_sum") == 100
-    assert total(samples, "weir_turn_requests_count") < 100
+    assert total(samples, "weir_iteration_requests_sum") == 100
+    assert total(samples, "weir_iteration_requests_count") < 100
 
 
 def test_a_batch_is_one_request_of_many_decisions_and_errors(serve):

@@ -104,7 +104,7 @@ class World:
     def __exit__(self, *_):
         for wire in [self.admin, *self.clients.values()]:
             wire.__exit__()
-        until(lambda: self.metric("weir_answers_held") == 0, "all to leave")
+        until(lambda: self.metric("weir_answers_pending") == 0, "all to leave")
 
     def page(self):
         self.scrapes += 1
@@ -153,7 +153,7 @@ class World:
     def settle(self):
         """All that the model has decided is decided, and each client has what it is to get."""
         def same():
-            return (self.metric("weir_answers_held") == self.model.waiting()
+            return (self.metric("weir_answers_pending") == self.model.waiting()
                     and self.total() - self.before == self.model.decided + self.asked)
         until(same, "the server to decide as much as the model")
         for client in self.clients:

@@ -263,7 +263,7 @@ def test_of_a_hundred_thousand_waits_of_one_client_some_are_taken_at_a_time(serv
                 sent += 1
         assert sent < many // 1000  # it is not read any more
         wire.socket.setblocking(True)
-        until(lambda: metric(server, "weir_answers_held") > 100, "its share to be decided")
+        until(lambda: metric(server, "weir_answers_pending") > 100, "its share to be decided")
         others = [stack.enter_context(Wire(server.resp)) for _ in range(20)]
         for other in others:
             assert other.command("PING") == b"+PONG"
@@ -286,7 +286,7 @@ def test_a_crowd_shares_the_memory_of_a_loop_and_each_may_wait(serve, at, key):
     with contextlib.ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(Wire(server.resp)).send(waits)
-        until(lambda: metric(server, "weir_answers_held") > 10_000, "the share to be used up")
+        until(lambda: metric(server, "weir_answers_pending") > 10_000, "the share to be used up")
         late = [stack.enter_context(Wire(server.resp)) for _ in range(10)]
         for wire in late:
             wire.send(encode("PING") + encode("WEIR.ACQUIRE", "slow", key + "late")

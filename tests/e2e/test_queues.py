@@ -55,7 +55,7 @@ def server(tmp_path_factory):
 
 
 def are_held(server, n):
-    return f"\nweir_answers_held {n}\n" in server.get("/metrics").text
+    return f"\nweir_answers_pending {n}\n" in server.get("/metrics").text
 
 
 @pytest.fixture(autouse=True)

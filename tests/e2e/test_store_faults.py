@@ -324,10 +324,10 @@ def test_the_oldest_redis_says_why_it_takes_no_writes(start_redis, serve, key):
 
 def taken_in(server):
     """How many requests the server has, once it takes in no more."""
-    counts = [-1, metric(server, "weir_answers_held")]
+    counts = [-1, metric(server, "weir_answers_pending")]
     while counts[-1] != counts[-2]:
         time.sleep(0.2)
-        counts.append(metric(server, "weir_answers_held"))
+        counts.append(metric(server, "weir_answers_pending"))
     return counts[-1]
 
 

@@ -253,14 +253,14 @@ def test_a_client_that_leaves_gives_its_place_back(start, place):
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(place / "resp.sock"))
         client.sendall(2 * encode("WEIR.ACQUIRE", "queue", "k"))
-        until(lambda: metric_at(place, "weir_answers_held") == 1, "one to be held")
+        until(lambda: metric_at(place, "weir_answers_pending") == 1, "one to be held")
         client.setblocking(False)
         try:
             while client.send(encode("PING") * 1000):
                 pass
         except BlockingIOError:
             pass
-    until(lambda: metric_at(place, "weir_answers_held") == 0, "the place of the client")
+    until(lambda: metric_at(place, "weir_answers_pending") == 0, "the place of the client")
 
 
 def metric_at(place, name):

@@ -672,7 +672,7 @@ users:
 
     def waiting(n):
         text = server.get("/metrics", {"Authorization": authorization("everything")}).text
-        return f"\nweir_answers_held {n}\n" in text
+        return f"\nweir_answers_pending {n}\n" in text
 
     with Wire(server.resp) as first, Wire(server.resp) as stays, Wire(server.resp) as gone, \
             Wire(server.http) as gone_too:

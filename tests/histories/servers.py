@@ -280,7 +280,7 @@ class Waiting:
     def _is_settled(self):
         """Whether all who are not answered wait at their server."""
         self.look()
-        return sum(metric(server, "weir_answers_held") for server in self.stage.servers) == len(self.waiting)
+        return sum(metric(server, "weir_answers_pending") for server in self.stage.servers) == len(self.waiting)
 
     def report(self, i):
         client = self.holding.pop(i % len(self.holding))

@@ -93,19 +93,24 @@ static const struct family of_loops[] = {
      .zeros = ALL, .labels = {LABEL("event", fates)}},
     {"weir_transactions_bytes", "gauge", "Memory of commands between MULTI and EXEC.",
      OF_LOOP(transaction_bytes), .zeros = ALL},
-    {"weir_answers_held", "gauge", "Answers that wait for their requests' turns, or for a Redis.",
+    {"weir_answers_pending", "gauge",
+     "Answers that wait for their requests' turns, for keys or for a Redis.",
+     OF_LOOP(pending_answers), .zeros = ALL},
+    {"weir_answers_held", "gauge",
+     "Former name of weir_answers_pending, which the next version leaves out.",
      OF_LOOP(pending_answers), .zeros = ALL},
     {"weir_batches_continued_total", "counter",
-     "Turns in which a batch went on that was too much work for one.", OF_LOOP(continued),
-     .zeros = ALL},
+     "Iterations of a loop that continued a batch which was too much work for one.",
+     OF_LOOP(continued), .zeros = ALL},
     {"weir_waits_cancelled_total", "counter",
-     "Answers that were held when their client left, or the server stopped.", OF_LOOP(cancelled),
+     "Answers that were pending when their client left, or the server stopped.", OF_LOOP(cancelled),
      .zeros = ALL},
 };
 
 struct histogram {
 	const char *name, *help;
-	bool seconds;                             /* shown as such, observed in nanoseconds */
+	const char *former; /* name, which the next version leaves out; NULL if there is none */
+	bool seconds;       /* shown as such, observed in nanoseconds */
 	uint64_t bounds[METRICS_BUCKETS_MAX + 1]; /* the last: 0 */
 };
 
@@ -113,16 +118,16 @@ _Static_assert(REDIS_TIMES <= METRICS_BUCKETS_MAX + 1, "those of calls fit, too"
 
 static const struct histogram histograms[METRICS_HISTOGRAM_COUNT] = {
     [METRICS_DURATION] = {"weir_request_duration_seconds",
-                          "Time from reading a request to writing its reply, or to holding it.",
-                          true,
+                          "Time from reading a request to its answer, or to a wait for it.",
+                          .seconds = true,
                           .bounds = {5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000,
                                      2500000, 5000000, 10000000, 50000000, 250000000, NS_PER_S}},
     [METRICS_BATCH_SIZE] =
-        {"weir_turn_requests",
+        {"weir_iteration_requests",
          "Requests that a thread decided together, with one reading of the clock.",
-         .bounds = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
-    [METRICS_WAIT] = {"weir_wait_duration_seconds",
-                      "How long answers were held until their requests' turns.", true,
+         .former = "weir_turn_requests", .bounds = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
+    [METRICS_WAIT] = {"weir_wait_duration_seconds", "How long answers were pending.",
+                      .seconds = true,
                       .bounds = {1000000, 5000000, 10000000, 25000000, 50000000, 100000000,
                                  250000000, 500000000, NS_PER_S, 5 * NS_PER_S / 2, 5 * NS_PER_S,
                                  10 * NS_PER_S, 30 * NS_PER_S, 60 * NS_PER_S}},
@@ -433,7 +438,8 @@ static void add_buckets(struct buffer *out, const struct histogram *histogram, s
 static void add_times(const struct metrics_now *now, struct buffer *out)
 {
 	struct histogram times = {"weir_store_call_duration_seconds",
-	                          "Time from sending a call to a Redis to its answer.", true};
+	                          "Time from sending a call to a Redis to its answer.",
+	                          .seconds = true};
 
 	for (size_t b = 0; b < REDIS_TIMES - 1; b++)
 		times.bounds[b] = redis_time_ns(b);
@@ -445,13 +451,20 @@ static void add_times(const struct metrics_now *now, struct buffer *out)
 
 static void add_histogram(const struct metrics *metrics, size_t h, struct buffer *out)
 {
+	uint64_t time_or_count = sum(loops_of(metrics), OF_LOOP(histograms[h].sum));
+	struct histogram former = histograms[h];
 	uint64_t counts[METRICS_BUCKETS_MAX + 1];
 
 	for (size_t b = 0; b <= METRICS_BUCKETS_MAX; b++)
 		counts[b] = sum(loops_of(metrics), OF_LOOP(histograms[h].buckets[b]));
 	add_head(out, histograms[h].name, "histogram", histograms[h].help);
-	add_buckets(out, &histograms[h], (struct pair){0}, counts,
-	            sum(loops_of(metrics), OF_LOOP(histograms[h].sum)));
+	add_buckets(out, &histograms[h], (struct pair){0}, counts, time_or_count);
+	if (former.former) {
+		former.name = former.former;
+		add_head(out, former.name, "histogram",
+		         "Former name of a metric, which the next version leaves out.");
+		add_buckets(out, &former, (struct pair){0}, counts, time_or_count);
+	}
 }
 
 static void add_singles(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
