@@ -25,9 +25,9 @@
 enum metrics_protocol { METRICS_HTTP, METRICS_RESP, METRICS_PROTOCOL_COUNT };
 
 enum metrics_histogram {
-	METRICS_DURATION,   /* ns, by request */
-	METRICS_BATCH_SIZE, /* requests, by how many were decided together */
-	METRICS_WAIT,       /* ns, by answer that was held */
+	METRICS_DURATION,    /* ns, by request */
+	METRICS_INTAKE_SIZE, /* requests, by how many were decided together */
+	METRICS_WAIT,        /* ns, by answer that was held */
 	METRICS_HISTOGRAM_COUNT
 };
 

@@ -108,14 +108,14 @@ static int render(struct decider *decider, enum request_kind kind)
 	struct page *page = &decider->pages.of[kind];
 	int status;
 
-	if (page->batch == decider->pages.batch)
+	if (page->intake == decider->pages.intake)
 		return WEIR_OK;
 	page->text.len = 0;
 	status = renderers[kind](decider, &page->text);
 	if (status == WEIR_OK && page->text.failed)
 		status = WEIR_ENOMEM;
 	if (status == WEIR_OK)
-		page->batch = decider->pages.batch;
+		page->intake = decider->pages.intake;
 	else
 		buffer_free(&page->text);
 	return status;

@@ -1,4 +1,6 @@
-/* client_log.h: warnings that any client can cause, bounded so that none can fill the log's disk.
+/*
+ * client_log.h: logs warnings that a client can cause as often as it likes, so rarely that nobody
+ * can fill the disk.
  */
 #ifndef SERVER_CLIENT_LOG_H
 #define SERVER_CLIENT_LOG_H
@@ -10,9 +12,8 @@
 #define CLIENT_LOG_APART_NS (10 * NS_PER_S)
 
 /**
- * Warns of what the client of a connection can cause as often as it likes: once in
- * CLIENT_LOG_APART_NS, so that nobody can fill the disk. *next_warning_ns is when the next one may
- * be. `where`: the protocol of the listener, or NULL.
+ * Logs `event` about the connection's client, unless it is before *next_warning_ns; then sets that
+ * to CLIENT_LOG_APART_NS from now. `where` is the protocol of the listener, or NULL to omit it.
  */
 void client_log_warn(struct log *log, uint64_t *next_warning_ns, const char *event,
                      const char *where, const struct net_conn *conn, const char *message);

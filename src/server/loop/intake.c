@@ -12,21 +12,21 @@
 #include "server/waiting/key_order.h"
 #include "server/waiting/deferred.h"
 
-/* About what a reply takes, or an error, beyond request.reply_size. */
+/* About the bytes of a reply or an error, without request.reply_size. */
 #define REPLY_SIZE 256
 
-/* Nothing refers to the batch's memory any more. */
-static void reset(struct worker *worker)
+/* Frees the requests of the intake, to which nothing refers any more. */
+static void reset_arena(struct worker *worker)
 {
 	arena_reset(&worker->decider.arena);
 	worker->intake.parsing = &worker->intake.parsed;
 }
 
 /*
- * Hands over the answers, with one write for each connection. Not while the batch is decided:
- * each write would drive the code that decides out of the first cache.
+ * Writes the answers, once for each connection. Doing so while the intake is decided would drive
+ * the code that decides out of the first-level cache with each write.
  */
-static void hand_over(struct worker *worker)
+static void write_answers(struct worker *worker)
 {
 	size_t from = 0;
 
@@ -41,7 +41,7 @@ static void hand_over(struct worker *worker)
 	}
 	net_loop_flush(worker->loop);
 	worker->waiting.pending.out.len = 0;
-	if (worker->waiting.pending.out.capacity > INTAKE_OUT_KEEP)
+	if (worker->waiting.pending.out.capacity > INTAKE_OUT_RETAINED)
 		buffer_free(&worker->waiting.pending.out);
 }
 
@@ -59,7 +59,7 @@ static void locate(void *context, size_t start, size_t end)
 	handle_locate(&worker->decider.context, worker->intake.works + start, end - start);
 }
 
-static bool must_park(const struct waiting *waiting, const struct work *work)
+static bool must_suspend(const struct waiting *waiting, const struct work *work)
 {
 	return work_split(work) ||
 	       (waiting->decider->config->stores != 0 &&
@@ -69,14 +69,14 @@ static bool must_park(const struct waiting *waiting, const struct work *work)
 static void decide(void *context, size_t start, size_t end)
 {
 	struct worker *worker = context;
-	bool may_park = worker->decider.config->stores != 0 || worker->waiting.splits;
+	bool may_suspend = worker->decider.config->stores != 0 || worker->waiting.splits;
 	struct reply reply;
 
 	for (size_t i = start; i < end; i++) {
 		struct work *work = &worker->intake.works[i];
 
-		client_of(work->conn)->coming = 0;
-		if (__builtin_expect(may_park, 0) && must_park(&worker->waiting, work)) {
+		client_of(work->conn)->reply_bytes = 0;
+		if (__builtin_expect(may_suspend, 0) && must_suspend(&worker->waiting, work)) {
 			deferred_run(&worker->waiting, work);
 		} else {
 			handle_finish(&worker->decider, work, &reply);
@@ -93,26 +93,26 @@ void intake_answer(struct worker *worker)
 	uint64_t end_ns;
 
 	if (worker->intake.count == 0) {
-		reset(worker);
+		reset_arena(worker);
 		return;
 	}
 	decider_read_clock(&worker->decider);
 	pipeline_run((struct pipeline){worker->intake.count, {fetch, locate, decide}},
 	             worker->intake.count, worker);
-	hand_over(worker);
+	write_answers(worker);
 	if (__builtin_expect(worker->decider.new_streams > 0, 0))
 		event_streams_begin(&worker->event_streams, worker->intake.works, worker->intake.count);
 	end_ns = os_monotonic_ns();
 	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->intake.start_ns),
 	                worker->intake.count);
-	metrics_observe(metrics, METRICS_BATCH_SIZE, worker->intake.count, 1);
+	metrics_observe(metrics, METRICS_INTAKE_SIZE, worker->intake.count, 1);
 	worker->intake.start_ns = end_ns;
 	worker->intake.count = 0;
-	worker->intake.coming = 0;
+	worker->intake.reply_bytes = 0;
 	worker->waiting.splits = false;
-	worker->decider.pages.batch++;
-	adhoc_end_batch(&worker->decider.adhoc);
-	reset(worker);
+	worker->decider.pages.intake++;
+	adhoc_release_limits(&worker->decider.adhoc);
+	reset_arena(worker);
 }
 
 static void on_open(void *context, struct net_conn *conn)
@@ -124,40 +124,40 @@ static void on_open(void *context, struct net_conn *conn)
 	                               worker->intake.opened * worker->shared->threads + worker->index);
 }
 
-void intake_begin_turn(struct worker *worker)
+void intake_begin_iteration(struct worker *worker)
 {
-	if (worker->intake.in_turn)
+	if (worker->intake.in_iteration)
 		return;
-	worker->intake.in_turn = true;
+	worker->intake.in_iteration = true;
 	decider_advance(&worker->decider);
 	worker->admission.has_stores = worker->decider.config->stores != 0;
 	reports_begin(&worker->decider);
 	worker->intake.start_ns = os_monotonic_ns();
 }
 
-/* The rest of a connection's bytes, and of its share of the turn in requests. */
-struct feed {
+/* The rest of a connection's bytes, and of its share of the iteration in requests. */
+struct input {
 	struct net_conn *conn;
 	const struct worker_protocol *protocol;
 	struct client *client;
 	struct slice rest;
 	size_t share;
-	bool reserved; /* the connection is one too many */
+	bool reserved; /* the connection is above max_connections */
 };
 
-static void consume(struct feed *feed, size_t bytes, size_t requests)
+static void consume(struct input *input, size_t bytes, size_t requests)
 {
-	feed->rest = (struct slice){feed->rest.data + bytes, feed->rest.len - bytes};
-	feed->share = sat_sub(feed->share, requests);
+	input->rest = (struct slice){input->rest.data + bytes, input->rest.len - bytes};
+	input->share = sat_sub(input->share, requests);
 }
 
-/* As how many more requests it counts. */
-static inline size_t dear_as(const struct request *request)
+/* How many more requests than one this one counts as. */
+static inline size_t extra_requests(const struct request *request)
 {
 	return u64_max(request->item_count, request->reply_size / REPLY_SIZE);
 }
 
-/* NULL: nobody's. */
+/* The name of the sender; NULL without a user. */
 static struct slice user_name(const struct decider *decider)
 {
 	if (!decider->config->users)
@@ -165,47 +165,49 @@ static struct slice user_name(const struct decider *decider)
 	return decider->user ? slice_of(decider->user->rule->name) : (struct slice){NULL, 0};
 }
 
-/* A request of several units of work counts as several requests. */
-__attribute__((noinline)) static void charge(struct waiting *waiting, struct feed *feed,
-                                             const struct work *work)
+/*
+ * Takes the units of work beyond the first from the connection's share and from the loop's budget.
+ */
+__attribute__((noinline)) static void count_units(struct waiting *waiting, struct input *input,
+                                                  const struct work *work)
 {
 	size_t counted = work->kind == REQUEST_BATCH ? work->whole->item_count : 1;
 	size_t more = sat_sub(work_units(work), counted);
 
-	feed->share = sat_sub(feed->share, more);
+	input->share = sat_sub(input->share, more);
 	net_loop_charge(waiting->decider->loop, more * BATCH_UNIT_BYTES);
 	if (work_split(work))
 		deferred_add_split(waiting, work->conn);
 }
 
 /*
- * Adds the request to the batch. Returns false if no more of its connection is taken now. An ad hoc
- * request is one step on a bucket: it is one unit of work, and never waits.
+ * Adds the request to the intake. Returns false if the connection must not be read further now. An
+ * ad hoc request is one step on a bucket: it is one unit of work, and never waits.
  */
-static inline bool admit(struct worker *worker, struct request *request, struct feed *feed,
-                         size_t page)
+static inline bool add_request(struct worker *worker, struct request *request, struct input *input,
+                               size_t page)
 {
 	struct work *work = &worker->intake.works[worker->intake.count++];
-	struct client *client = feed->client;
+	struct client *client = input->client;
 	size_t reply = REPLY_SIZE + request->reply_size + page;
 
-	work->conn = feed->conn;
+	work->conn = input->conn;
 	if (1u << request->kind & (1u << REQUEST_LOCAL | 1u << REQUEST_BATCH))
 		request->name = user_name(&worker->decider);
 	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
 		permissions_log_foreign(&worker->decider, work);
 	handle_prepare(&worker->decider, work, request);
-	if (feed->reserved)
+	if (input->reserved)
 		permissions_use_reserve(&worker->decider, work, request);
 	if (work->kind != REQUEST_ADHOC && __builtin_expect(work_units(work) > 1, 0))
-		charge(&worker->waiting, feed, work);
+		count_units(&worker->waiting, input, work);
 	if (__builtin_expect(worker->admission.has_stores || client->has_split, 0) &&
 	    (client->has_split || suspend_is_needed(work)))
 		reply += suspend_size(work);
 	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work))
 		reply += PENDING_SIZE;
-	client->coming += reply;
-	worker->intake.coming += reply;
+	client->reply_bytes += reply;
+	worker->intake.reply_bytes += reply;
 	if (work->whole == request)
 		worker->intake.parsing = arena_alloc(&worker->decider.arena, sizeof *request);
 	if (work->close)
@@ -217,7 +219,7 @@ static inline bool admit(struct worker *worker, struct request *request, struct 
 
 static bool drop_from_batch(struct worker *worker, struct net_conn *conn, unsigned stream)
 {
-	size_t i = client_of(conn)->coming > 0 ? worker->intake.count : 0;
+	size_t i = client_of(conn)->reply_bytes > 0 ? worker->intake.count : 0;
 
 	while (i > 0 && (worker->intake.works[i - 1].conn != conn ||
 	                 worker->intake.works[i - 1].stream != stream))
@@ -228,125 +230,131 @@ static bool drop_from_batch(struct worker *worker, struct net_conn *conn, unsign
 }
 
 /*
- * Ends the requests that the client has cancelled. One that nobody holds was put back for its
- * login. False: there is none.
+ * Ends the requests that the client has cancelled, and returns whether there are any. A request
+ * that is neither pending nor in the intake was put back for its login.
  */
-__attribute__((noinline)) static bool end_cancelled(struct worker *worker, const struct feed *feed)
+__attribute__((noinline)) static bool end_cancelled(struct worker *worker,
+                                                    const struct input *input)
 {
-	const struct codec *codec = feed->protocol->codec;
+	const struct codec *codec = input->protocol->codec;
 	unsigned stream;
 	bool any = false;
 
-	for (; (stream = codec->cancelled(feed->client->session)) != 0; any = true)
-		if (!pending_cancel_stream(&worker->waiting.pending, feed->conn, stream) &&
-		    !drop_from_batch(worker, feed->conn, stream))
-			client_login_cancel(feed->conn);
+	for (; (stream = codec->cancelled(input->client->session)) != 0; any = true)
+		if (!pending_cancel_stream(&worker->waiting.pending, input->conn, stream) &&
+		    !drop_from_batch(worker, input->conn, stream))
+			client_login_cancel(input->conn);
 	return any;
 }
 
-/* Input that is not taken now may cancel what keeps it from being taken. */
-static bool look_ahead(struct worker *worker, const struct feed *feed)
+/*
+ * Parses input that can't be taken now, because it may cancel the request that stands in its way.
+ */
+static bool look_ahead(struct worker *worker, const struct input *input)
 {
-	const struct codec *codec = feed->protocol->codec;
+	const struct codec *codec = input->protocol->codec;
 
-	if (feed->rest.len == 0 || !codec->look_ahead)
+	if (input->rest.len == 0 || !codec->look_ahead)
 		return false;
-	codec->look_ahead(feed->client->session, feed->rest);
-	return end_cancelled(worker, feed);
+	codec->look_ahead(input->client->session, input->rest);
+	return end_cancelled(worker, input);
 }
 
-static void put_back(struct feed *feed)
+static void put_back(struct input *input)
 {
-	const struct codec *codec = feed->protocol->codec;
+	const struct codec *codec = input->protocol->codec;
 
 	if (codec->put_back)
-		codec->put_back(feed->client->session);
+		codec->put_back(input->client->session);
 }
 
-/* Takes the next request of a connection. False: no more of it now. */
-static inline bool take(struct worker *worker, struct feed *feed)
+/* Parses and adds the next request of a connection. Returns false if no more can be taken now. */
+static inline bool take_request(struct worker *worker, struct input *input)
 {
-	const struct codec *codec = feed->protocol->codec;
+	const struct codec *codec = input->protocol->codec;
 	struct request *request = worker->intake.parsing;
 	size_t consumed = 0, page = 0;
 
 	if (__builtin_expect(worker->admission.batches >= ADMISSION_BATCHES, 0) &&
-	    admission_delays_transaction(&worker->admission, feed->conn))
+	    admission_delays_transaction(&worker->admission, input->conn))
 		return false;
-	switch (codec->parse(feed->client->session, feed->rest, &consumed, &worker->decider.arena,
+	switch (codec->parse(input->client->session, input->rest, &consumed, &worker->decider.arena,
 	                     request)) {
 	case CODEC_MORE:
 		return false;
 	case CODEC_SKIPPED:
 		if (codec->cancelled)
-			end_cancelled(worker, feed);
-		consume(feed, consumed, 1);
+			end_cancelled(worker, input);
+		consume(input, consumed, 1);
 		return true;
 	case CODEC_REQUEST:
 		if (__builtin_expect(request->kind == REQUEST_INTERIM, 0))
-			end_cancelled(worker, feed);
+			end_cancelled(worker, input);
 		break;
 	}
 	if (__builtin_expect(worker->decider.config->users != NULL, 0) &&
-	    !client_login_identify(&worker->decider, &worker->login_queue, feed->conn, request)) {
-		put_back(feed);
+	    !client_login_identify(&worker->decider, &worker->login_queue, input->conn, request)) {
+		put_back(input);
 		return false;
 	}
 	if (__builtin_expect(request->kind == REQUEST_BATCH, 0) &&
-	    admission_delays_batch(&worker->admission, feed->conn, request)) {
-		put_back(feed);
+	    admission_delays_batch(&worker->admission, input->conn, request)) {
+		put_back(input);
 		return false;
 	}
 	if (page_is_requested(request)) {
 		page = page_size(&worker->decider.pages, request->kind);
 		if (net_loop_is_busy(worker->loop)) {
-			net_conn_yield(feed->conn);
-			put_back(feed);
+			net_conn_yield(input->conn);
+			put_back(input);
 			return false;
 		}
 	}
-	consume(feed, consumed, 1 + dear_as(request));
-	return admit(worker, request, feed, page);
+	consume(input, consumed, 1 + extra_requests(request));
+	return add_request(worker, request, input, page);
 }
 
-/* Whether the batch must be answered before it gets another request of this client. */
+/* Whether the intake must be answered before it takes another request of this client. */
 static inline bool must_answer(const struct worker *worker, const struct client *client,
                                size_t room)
 {
-	return client->coming >= room || worker->intake.count == INTAKE_BATCH ||
-	       !worker->intake.parsing || worker->intake.coming > INTAKE_OUT_MAX ||
+	return client->reply_bytes >= room || worker->intake.count == INTAKE_WORKS_MAX ||
+	       !worker->intake.parsing || worker->intake.reply_bytes > INTAKE_OUT_MAX ||
 	       worker->decider.arena.used > INTAKE_ARENA_MAX;
 }
 
-/* Takes what there is, as long as the replies have `room`. False: no more now. */
-static bool take_all(struct worker *worker, struct feed *feed, size_t room)
+/*
+ * Adds requests as long as the replies have `room`. Returns true if the intake must be answered to
+ * go on.
+ */
+static bool take_requests(struct worker *worker, struct input *input, size_t room)
 {
-	while (feed->rest.len > 0) {
-		if (feed->share == 0) {
-			net_conn_yield(feed->conn);
+	while (input->rest.len > 0) {
+		if (input->share == 0) {
+			net_conn_yield(input->conn);
 			return false;
 		}
-		if (must_answer(worker, feed->client, room))
+		if (must_answer(worker, input->client, room))
 			return true;
-		if (!take(worker, feed))
+		if (!take_request(worker, input))
 			return false;
 	}
 	return false;
 }
 
-/* A transaction is dear, and may end together with many others. */
-static bool must_put_off(const struct net_loop *loop, const struct feed *feed)
+/* A long transaction is much work, and many of them may end at once. */
+static bool must_yield(const struct net_loop *loop, const struct input *input)
 {
-	const struct codec *codec = feed->protocol->codec;
+	const struct codec *codec = input->protocol->codec;
 
 	return net_loop_is_busy(loop) && codec->queued &&
-	       codec->queued(feed->client->session) > INTAKE_PUT_OFF;
+	       codec->queued(input->client->session) > INTAKE_COMMANDS_AT_ONCE;
 }
 
 static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct worker *worker = context;
-	struct feed feed = {
+	struct input input = {
 	    .conn = conn,
 	    .protocol = net_conn_tag(conn),
 	    .client = net_conn_data(conn),
@@ -356,20 +364,20 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	};
 	size_t room;
 
-	if (must_put_off(worker->loop, &feed)) {
+	if (must_yield(worker->loop, &input)) {
 		net_conn_yield(conn);
 		return 0;
 	}
-	intake_begin_turn(worker);
+	intake_begin_iteration(worker);
 	do {
-		while (!feed.client->has_split &&
-		       (room = admission_reply_space(&worker->admission, conn, feed.rest.len)) > 0 &&
-		       take_all(worker, &feed, room))
+		while (!input.client->has_split &&
+		       (room = admission_reply_space(&worker->admission, conn, input.rest.len)) > 0 &&
+		       take_requests(worker, &input, room))
 			intake_answer(worker);
-	} while (look_ahead(worker, &feed));
-	if (feed.protocol->codec->unfinished)
-		net_conn_set_partial(conn, feed.protocol->codec->unfinished(feed.client->session));
-	return bytes.len - feed.rest.len;
+	} while (look_ahead(worker, &input));
+	if (input.protocol->codec->unfinished)
+		net_conn_set_partial(conn, input.protocol->codec->unfinished(input.client->session));
+	return bytes.len - input.rest.len;
 }
 
 static void on_close(void *context, struct net_conn *conn)
@@ -384,7 +392,8 @@ static void on_close(void *context, struct net_conn *conn)
 		listener_tls_log_failure(&worker->listener_tls, conn, worker->shared->log);
 	if (client->unanswered.first) {
 		pending_cancel(&worker->waiting.pending, conn);
-		net_loop_wake(worker->loop); /* a turn sends to stores what goes back */
+		/* an iteration sends to stores what the cancelled plans give back */
+		net_loop_wake(worker->loop);
 	}
 	if (codec->close)
 		codec->close(client->session);
@@ -427,6 +436,6 @@ int intake_open(struct worker *worker)
 	intake->limits.forwarded_attributes = &worker->decider.carried;
 	intake->limits.session_bytes = &worker->decider.metrics->transaction_bytes;
 	intake->parsing = &intake->parsed;
-	intake->works = calloc(INTAKE_BATCH, sizeof *intake->works);
+	intake->works = calloc(INTAKE_WORKS_MAX, sizeof *intake->works);
 	return intake->works ? WEIR_OK : WEIR_ENOMEM;
 }

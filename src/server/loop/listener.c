@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "rules/model.h"
 
-/* Whether `tls` of the configuration is for this address. */
+/* Whether connections to this address use the `tls` of the configuration. */
 static bool uses_tls_at(const struct net_address *address, const struct weir_config *config)
 {
 	return config->tls.cert && !address->plain && !net_address_is_unix(address);
@@ -18,7 +18,7 @@ size_t listeners_init(struct listener listeners[LISTENERS], const struct setting
 {
 	const struct {
 		const char *name;
-		const char *given; /* by a flag or a variable */
+		const char *given; /* the text of a flag or a variable */
 		const struct net_address *address;
 		const struct rules_text *place;
 		const struct worker_protocol *protocol;
@@ -77,7 +77,6 @@ int listener_open(struct listener *listener, struct worker *workers, size_t work
 	return status;
 }
 
-/* Without users every caller that reaches a listener may use it. */
 void listener_warn(const struct listener *listener, const struct weir_config *config,
                    struct log *log)
 {
@@ -96,7 +95,7 @@ void listener_warn(const struct listener *listener, const struct weir_config *co
 		          {"message", messages[config->unprotected]});
 }
 
-/* One write, so that no other line comes between its parts. */
+/* In one write, so that no other line comes between its parts. */
 void listener_log_address(const struct listener *listener, struct log *log)
 {
 	char address[NET_ADDRESS_TEXT_MAX], line[NET_ADDRESS_TEXT_MAX + 64];

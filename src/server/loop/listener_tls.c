@@ -4,17 +4,18 @@
 #include "server/loop/client_log.h"
 
 struct tls_state {
-	struct tls *tls; /* NULL: not begun */
+	struct tls *tls; /* NULL before the first bytes */
 };
 
 static int on_read(const struct net_filter *filter, void *state, struct slice bytes,
                    struct buffer *in, struct buffer *wire)
 {
 	struct tls_state *conn = state;
-	struct listener_tls *of = (struct listener_tls *)filter; /* its first member */
+	struct listener_tls *of = (struct listener_tls *)filter; /* `filter` is its first member */
 	int status = WEIR_OK;
 
-	if (!conn->tls) /* a reload holds at once: the worker's turn may not have begun since */
+	/* a reload takes effect at once, even if this worker has not had an iteration since */
+	if (!conn->tls)
 		status = tls_accept(&conn->tls, server_config_newest(*of->config)->tls, &of->recent);
 	if (status != WEIR_OK)
 		return status;

@@ -1,8 +1,8 @@
 /*
- * listener_tls.h: TLS between the sockets of a listener and its protocol.
+ * listener_tls.h: runs TLS between the sockets of a listener and its protocol.
  *
- * A connection keeps the certificates of the configuration that it began with; a reload is for
- * those that come after it. A handshake has the time of a request (NET_OPTIONS_DEFAULT).
+ * A connection uses the certificates of the configuration that it began with; a reload affects
+ * later connections alone. A handshake may take as long as a request (NET_OPTIONS_DEFAULT).
  */
 #ifndef SERVER_LISTENER_TLS_H
 #define SERVER_LISTENER_TLS_H
@@ -13,10 +13,11 @@
 
 /* The TLS of a worker's listeners. */
 struct listener_tls {
-	struct net_filter filter;            /* first */
-	struct tls_recent recent;            /* of the connections to them */
-	struct server_config *const *config; /* the worker's, which has TLS */
-	uint64_t next_warning_ns;            /* until when another tls_failed is not logged */
+	struct net_filter filter; /* the first member, because the network knows only this */
+	/* connections that were read lately, which keep OpenSSL's buffers */
+	struct tls_recent recent;
+	struct server_config *const *config; /* the worker's; its `tls` is not NULL */
+	uint64_t next_warning_ns;            /* before this time no other tls_failed is logged */
 };
 
 void listener_tls_open(struct listener_tls *listener_tls, struct server_config *const *config);
@@ -24,8 +25,7 @@ void listener_tls_open(struct listener_tls *listener_tls, struct server_config *
 /** The TLS of a connection, or NULL. */
 struct tls *listener_tls_of(struct net_conn *conn);
 
-/** Logs that the connection, which ends, failed to speak TLS; once in CLIENT_LOG_APART_NS for a
- * worker. */
+/** Logs why TLS failed on a connection that ends, by client_log_warn. */
 void listener_tls_log_failure(struct listener_tls *listener_tls, struct net_conn *conn,
                               struct log *log);
 

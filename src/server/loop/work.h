@@ -1,8 +1,8 @@
 /*
- * work.h: the requests of a loop's turn and their clients.
+ * work.h: defines works and clients. A work (struct work) is a request that is being processed; a
+ * client is the server's part of a connection.
  *
- * It is only data. Each room of this folder may see it, and it sees none of them but the names of
- * users, whom requests come from.
+ * This header has data alone, so that all rooms of the server can include it.
  */
 #ifndef SERVER_WORK_H
 #define SERVER_WORK_H
@@ -20,64 +20,65 @@
 struct worker_protocol {
 	const struct codec *codec;
 	enum metrics_protocol metric;
-	bool is_admin; /* its listener is the one for admin calls */
+	bool is_admin; /* admin calls come by its listener */
 };
 
 struct login_check;
 
-/* The users of a connection, all of the configuration `serial`. See client_login.h. */
+/* The users of a connection, found in the configuration `serial`; see client_login.h. */
 struct client_login {
 	uint64_t serial;
-	const struct user *user;   /* of requests without a login; NULL: nobody */
-	struct hash_key user_id;   /* that user's id, if a login ... */
-	bool has_user_id;          /* ... was sent for the connection */
-	const struct user *verified; /* of the last login that was right; NULL: none */
-	uint64_t tag;                /* that login, see users_login_tag */
-	struct hash_key fingerprint; /* of the last login whose hash was computed, ... */
-	int status;                /* ... if it is refused, why, once */
-	struct login_check *check; /* that computes its hash; or NULL */
+	const struct user *user;     /* the sender of requests without a login, or NULL */
+	struct hash_key user_id;     /* the id of `user`, if ... */
+	bool has_user_id;            /* ... a login has set it for the connection */
+	const struct user *verified; /* the user of the last login that was right, or NULL */
+	uint64_t tag;                /* a short hash of that login, see users_login_tag */
+	struct hash_key fingerprint; /* the last login whose password was checked, ... */
+	int status;                  /* ... and its error, until that was reported */
+	struct login_check *check;   /* a login whose password is being checked, or NULL */
 };
 
 /* A client in the admission queue; see admission.h. */
 struct client_admission {
 	struct list_node node;
-	size_t weight;  /* about how many steps it would bring */
-	bool is_admitted; /* it has waited, and has leave */
-	bool is_behind; /* it waits with a batch for those of others */
+	size_t weight;          /* about how many steps its next request has */
+	bool is_admitted;       /* it has left the queue and not been served yet */
+	bool waits_for_batches; /* it has a long batch, which waits for batches of others */
 };
 
-/* Why a connection is put off (net_conn_suspend), as a set. */
-enum client_put_off {
-	CLIENT_LOGIN = 1,     /* a login's hash is computed */
+/* Why a connection is suspended (net_conn_suspend), as a set. */
+enum client_suspension {
+	CLIENT_LOGIN = 1,     /* a password is being checked */
 	CLIENT_ADMISSION = 2, /* it is in the admission queue, see admission.h */
 };
 
 /* The server's part of a connection. */
 struct client {
-	struct net_conn *conn; /* while it waits for admission or for a login */
+	/* set while the client is in the admission queue or a password is checked */
+	struct net_conn *conn;
 	struct client_admission admission;
-	bool has_split;      /* a batch of it has items that are not begun */
-	struct list unanswered; /* its works that are not answered, see pending.h */
-	struct list ordered; /* those that keep others in order, see key_order.h, ... */
-	size_t wide;         /* and how many of them have many keys */
-	uint64_t event;      /* the number of the first one that it is told of, if it follows */
-	size_t coming;       /* about how many bytes of replies the batch has for it */
+	bool has_split;         /* it has a batch whose items have not all begun */
+	struct list unanswered; /* works without an answer, oldest first, see pending.h */
+	struct list ordered; /* the works among them that may make later ones wait, see key_order.h */
+	size_t wide;         /* how many of these have too many keys to compare */
+	uint64_t event;      /* if the client follows events: the number of the first one to send */
+	size_t reply_bytes;  /* about the bytes of replies in the intake */
 	struct client_login login;
-	alignas(max_align_t) unsigned char session[]; /* the codec's */
+	alignas(max_align_t) unsigned char session[]; /* the codec's state */
 };
 
 /*
- * A request on its way through the server, from the batch of its loop: what its plan and its
- * answer need, and no decision, for that is rendered when it is made. A work that outlives the
- * turn is copied, once, to memory of its own (suspend.h).
+ * A request that is being processed: the data that its plan and its answer need. It has no
+ * decision, because the answer is rendered as soon as there is one. A work that outlives its
+ * iteration is copied to memory of its own (suspend.h).
  */
 struct work {
 	struct net_conn *conn;
 	union {
-		/* The request, in the arena, if the answer needs more than the head; else NULL. */
+		/* The request, in the arena, if the answer needs more than the header; otherwise NULL. */
 		const struct request *whole;
-		const char *message; /* instead, of a status that is not 0, but for REQUEST_LOCAL */
-		size_t end;          /* when it is decided: of its answer in pending.out */
+		const char *message; /* of an error, unless the kind is REQUEST_LOCAL */
+		size_t end;          /* once it is decided: where its answer ends in pending.out */
 	};
 	union {
 		struct request_core head;
@@ -91,18 +92,19 @@ struct work {
 _Static_assert(sizeof(struct work) <= 192, "a turn of a thousand fits into the second cache");
 
 /*
- * The whole of a REQUEST_BATCH. If its items are more work than a batch may be in one turn, only
- * the first of them are prepared when it is read. It is suspended, and goes on in the turns that
- * follow: deferred.h.
+ * The `whole` of a REQUEST_BATCH. If its items have more work than a batch may do in one iteration,
+ * only the first of them are prepared when the batch is read. It is then suspended, and continues
+ * in later iterations; see deferred.h.
  */
 struct batch {
 	struct request request;
-	struct reply *replies;   /* as many as the request has items; NULL: not yet */
-	size_t begun;            /* so many of the items are prepared */
-	size_t work;             /* how much those are that were prepared last, as engine_work says */
-	bool is_split;           /* it takes several turns */
-	const struct user *user; /* its sender, of the configuration that it was read by */
-	uint64_t at_ns;          /* when the replies' times count from */
+	struct reply *replies; /* one for each item of the request, or NULL before the first run */
+	size_t begun;          /* number of items that are prepared */
+	/* units of work of the items that were prepared last, see engine_work */
+	size_t work;
+	bool is_split;           /* it takes several iterations */
+	const struct user *user; /* its sender, in the configuration by which it was read */
+	uint64_t at_ns;          /* the time from which the durations in `replies` count */
 	struct work items[];
 };
 
@@ -116,7 +118,7 @@ static inline struct client *client_of(struct net_conn *conn)
 	return net_conn_data(conn);
 }
 
-/* Whether its answers may come in any order; codec->send makes of them what goes to the peer. */
+/* Whether answers may come in any order; codec->send then frames them for the peer. */
 static inline bool conn_streams(struct net_conn *conn)
 {
 	const struct codec *codec = protocol_of(conn)->codec;
@@ -124,7 +126,7 @@ static inline bool conn_streams(struct net_conn *conn)
 	return codec->streams && codec->streams(client_of(conn)->session);
 }
 
-/* Its items that are begun; of what is no batch, and of an error, none. */
+/* The items that have begun; none if it is no batch or an error. */
 static inline struct work *items_of(const struct work *work, size_t *n)
 {
 	bool has = work->kind == REQUEST_BATCH && work->status == WEIR_OK;
@@ -133,16 +135,13 @@ static inline struct work *items_of(const struct work *work, size_t *n)
 	return has ? ((struct batch *)work->whole)->items : NULL;
 }
 
-/*
- * Whether it has a plan that was prepared: an ad hoc request has one even if its cost can never
- * pass.
- */
+/* Whether its plan was prepared. An ad hoc request has a plan even if its cost can never pass. */
 static inline bool work_has_plan(const struct work *work)
 {
 	return (work->status == WEIR_OK || work->kind == REQUEST_ADHOC) && work->plan.step_count > 0;
 }
 
-/* How much work it is in this turn, as engine_work says. */
+/* Its units of work in this iteration, see engine_work. */
 static inline size_t work_units(const struct work *work)
 {
 	if (__builtin_expect(work->status != WEIR_OK, 0))
@@ -152,7 +151,7 @@ static inline size_t work_units(const struct work *work)
 	           : engine_work(&work->plan);
 }
 
-/* The batch, if it has items that are not begun; else NULL. */
+/* The batch, if it has items that have not begun; otherwise NULL. */
 static inline struct batch *work_split(const struct work *work)
 {
 	struct batch *batch =

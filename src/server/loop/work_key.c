@@ -16,7 +16,7 @@ static uint64_t mix(uint64_t sum, uint64_t value)
 	return sum ^ sum >> 29;
 }
 
-/* Such a plan takes and gives back in several steps, between which an equal one may come. */
+/* Such a plan charges and gives back in several steps, and an equal plan may run in between. */
 static bool charges_a_key_twice(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)

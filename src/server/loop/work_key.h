@@ -1,15 +1,21 @@
-/* work_key.h: the keys of a work, and whether two works do the same: for their order. */
+/*
+ * work_key.h: compares the keys and the effect of works, so that their order can be kept
+ * (key_order.h).
+ */
 #ifndef SERVER_WORK_KEY_H
 #define SERVER_WORK_KEY_H
 
 #include "server/loop/work.h"
 
-/** The key of a step as its request has it, also where a local limit stands in for another. */
+/**
+ * The hash of a step's key under the limit that the request names, even if a local limit replaces
+ * it.
+ */
 uint64_t work_key(const struct weir_table *table, const struct plan_step *step);
 
 /**
- * The same for works that do the same, and may do it at once. Others have another value, but for
- * chance. 0: the work goes on alone.
+ * Returns the same value for works with the same effect, which may run at once; for others another
+ * value, but for collisions. Returns 0 if the work equals no other.
  */
 uint64_t work_equality_hash(const struct weir_table *table, const struct work *work);
 

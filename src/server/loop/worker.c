@@ -18,14 +18,14 @@ const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
 const struct worker_protocol worker_admin = {&http_codec, METRICS_HTTP, .is_admin = true};
 
-/* The earlier of two times; 0 is never. */
-static uint64_t earlier(uint64_t a, uint64_t b)
+/* The earlier of two times, of which 0 means never. */
+static uint64_t earlier_ns(uint64_t a, uint64_t b)
 {
 	return u64_min(a - 1, b - 1) + 1;
 }
 
-/* Returns when it is to be called again; 0: any time. */
-static uint64_t keep_secret(struct decider *decider, struct secret_keeper **keeper)
+/* Returns when it is due again, or 0. */
+static uint64_t tick_secret_keeper(struct decider *decider, struct secret_keeper **keeper)
 {
 	struct worker_shared *shared = decider->shared;
 
@@ -36,7 +36,7 @@ static uint64_t keep_secret(struct decider *decider, struct secret_keeper **keep
 	return *keeper ? secret_keeper_tick(*keeper, os_monotonic_ns()) : 0;
 }
 
-static void on_turn(void *context)
+static void on_iteration(void *context)
 {
 	struct worker *worker = context;
 	bool stops = atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
@@ -48,7 +48,7 @@ static void on_turn(void *context)
 	intake_answer(worker);
 	deferred_continue_batches(&worker->waiting);
 	if (worker->waiting.pending.due.count > 0) {
-		intake_begin_turn(worker);
+		intake_begin_iteration(worker);
 		key_queue_wake_due(&worker->waiting);
 	}
 	if (stops) {
@@ -57,22 +57,25 @@ static void on_turn(void *context)
 	}
 	event_streams_run(&worker->event_streams);
 	pending_run(&worker->waiting.pending);
-	others_ns = earlier(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
+	others_ns = earlier_ns(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
 	store_clients_flush(&worker->store_clients);
 	while (worker->waiting.ready.first) {
 		deferred_resume_ready(&worker->waiting);
 		store_clients_flush(&worker->store_clients);
 	}
-	/* By now all that waits is there: a store that is away has told at once. */
-	due_ns = earlier(pending_due(&worker->waiting.pending), worker->waiting.queues.poll_ns);
+	/*
+	 * From here on no more works begin to wait in this iteration: an unavailable store has failed
+	 * its steps at once.
+	 */
+	due_ns = earlier_ns(pending_due(&worker->waiting.pending), worker->waiting.queues.poll_ns);
 	admission_admit(&worker->admission);
 	if (stops)
 		net_loop_delay_end(worker->loop, store_clients_steps(&worker->store_clients) > 0);
-	due_ns = earlier(due_ns, keep_secret(&worker->decider, &worker->keeper));
-	due_ns = earlier(due_ns, others_ns);
-	net_loop_alarm(worker->loop, earlier(due_ns, store_clients_due(&worker->store_clients)));
-	worker->intake.in_turn = false;
-	decider_advance(&worker->decider); /* a loop with nothing to do lets go of the old one */
+	due_ns = earlier_ns(due_ns, tick_secret_keeper(&worker->decider, &worker->keeper));
+	due_ns = earlier_ns(due_ns, others_ns);
+	net_loop_alarm(worker->loop, earlier_ns(due_ns, store_clients_due(&worker->store_clients)));
+	worker->intake.in_iteration = false;
+	decider_advance(&worker->decider); /* so that an idle loop does not keep the old one */
 	if (worker->decider.was_reloaded)
 		pending_end_senders(&worker->waiting.pending);
 	worker->decider.was_reloaded = false;
@@ -96,7 +99,7 @@ static void on_full(void *context, bool full)
 		log_event(shared->log, LOG_INFO, "connections_free", {"connections", .number = open});
 }
 
-static const struct net_owner owner = {on_turn, on_trouble, on_full};
+static const struct net_owner owner = {on_iteration, on_trouble, on_full};
 
 static void open_parts(struct worker *worker, struct server_config *config)
 {
@@ -120,7 +123,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                                        .ready = deferred_plan_done,
 	                                        .owner = &decider->self},
 	                            .batch_slice = BATCH_SLICE,
-	                            .pages = {.batch = 1}};
+	                            .pages = {.intake = 1}};
 	adhoc_open(&decider->adhoc);
 	worker->admission.store_clients = &worker->store_clients;
 	worker->waiting.decider = worker->waiting.pending.decider = decider;
@@ -168,7 +171,7 @@ int worker_open_store_clients(struct worker *worker)
 	return status;
 }
 
-static void *run(void *argument)
+static void *run_thread(void *argument)
 {
 	struct worker *worker = argument;
 
@@ -178,7 +181,7 @@ static void *run(void *argument)
 
 int worker_start(struct worker *worker)
 {
-	worker->running = pthread_create(&worker->thread, NULL, run, worker) == 0;
+	worker->running = pthread_create(&worker->thread, NULL, run_thread, worker) == 0;
 	return worker->running ? WEIR_OK : WEIR_EIO;
 }
 

@@ -1,4 +1,6 @@
-/* worker.h: one thread: a loop, its turns, and the requests that they take in (intake.h). */
+/*
+ * worker.h: runs one thread with its event loop: what it does in each iteration, and when it wakes.
+ */
 #ifndef SERVER_WORKER_H
 #define SERVER_WORKER_H
 
@@ -6,13 +8,19 @@
 
 extern const struct worker_protocol worker_http, worker_resp, worker_admin;
 
-/** Takes a reference to the configuration. Errors: ENOMEM, EIO. Close it in any case. */
+/**
+ * Opens a worker, with a reference to the configuration. Errors: ENOMEM, EIO. Close it even after
+ * an error.
+ */
 int worker_open(struct worker *worker, struct worker_shared *shared, size_t index,
                 struct server_config *config);
-/** Listens on `socket`, which it takes over. */
+/** Listens on `socket`, which becomes the worker's. */
 int worker_listen(struct worker *worker, const struct worker_protocol *protocol, bool secure,
                   int socket);
-/** Opens the clients of new stores, before the worker sees their configuration. ENOMEM. */
+/**
+ * Opens clients of stores that are new, before the worker sees a configuration with them. Returns 0
+ * or ENOMEM.
+ */
 int worker_open_store_clients(struct worker *worker);
 int worker_start(struct worker *worker);
 void worker_join(struct worker *worker);

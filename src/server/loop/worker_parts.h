@@ -1,5 +1,7 @@
-/* worker_parts.h: the parts of a worker, each of which is given to the functions that need it
- * alone. */
+/*
+ * worker_parts.h: defines a worker and its intake. A worker is made of parts, so that a function
+ * gets only the part that it needs.
+ */
 #ifndef SERVER_WORKER_PARTS_H
 #define SERVER_WORKER_PARTS_H
 
@@ -9,17 +11,18 @@
 #include "server/requests/decider.h"
 #include "server/waiting/suspend.h"
 
-/* The batch: requests that are read, and not decided yet. */
+/* Requests that are read and not decided yet. */
 struct intake {
-	bool in_turn;
-	uint64_t start_ns; /* when the first bytes of the batch were read */
+	bool in_iteration;
+	uint64_t start_ns; /* when the first of their bytes were read */
 	struct work *works;
 	size_t count;
-	size_t coming;           /* about how many bytes of replies */
-	struct request parsed;   /* what the first requests of a batch are parsed into */
-	struct request *parsing; /* that, or one in the arena since that is a work's whole; or NULL */
-	uint64_t opened;         /* connections so far */
-	struct codec_bounds limits; /* sessions hold on to it */
+	size_t reply_bytes;    /* about the bytes of all replies */
+	struct request parsed; /* where requests are parsed */
+	/* `parsed`, or a request in the arena once that is a work's `whole`; NULL if memory is short */
+	struct request *parsing;
+	uint64_t opened;            /* number of connections so far */
+	struct codec_bounds limits; /* sessions point to it */
 };
 
 struct worker {
@@ -37,7 +40,7 @@ struct worker {
 	struct listener_tls listener_tls;
 	struct store_clients store_clients;
 	struct submit_spares spares;
-	struct secret_keeper *keeper; /* of the first worker alone, where there is a store */
+	struct secret_keeper *keeper; /* in the first worker alone, if there is a store */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* worker_shared.h: the parts of the server that all workers share. */
+/* worker_shared.h: defines the parts of the server that all workers share. */
 #ifndef SERVER_WORKER_SHARED_H
 #define SERVER_WORKER_SHARED_H
 
@@ -20,15 +20,15 @@
 #include "stats/top.h"
 
 struct worker_shared {
-	bool has_admin; /* a listener takes the admin calls away from the others */
+	bool has_admin; /* admin calls have a listener of their own */
 	weir_table *table;
 	struct metrics *metrics;
 	struct top *top;
 	struct key_phases *phases;
 	struct log *log;
-	struct events *events; /* the log's */
+	struct events *events; /* those of the log */
 	struct stores stores;
-	struct permit_secrets permit_secrets; /* of permits */
+	struct permit_secrets permit_secrets;
 	struct overrides overrides;
 	struct quorum_groups quorum_groups;
 	struct reports reports;
@@ -37,7 +37,7 @@ struct worker_shared {
 	struct net_conn_limit conn_limit;
 	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
 	struct codec_bounds limits;
-	size_t threads; /* workers */
+	size_t threads; /* number of workers */
 	_Atomic bool stopping;
 };
 

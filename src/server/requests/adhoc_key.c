@@ -13,7 +13,7 @@ void adhoc_key_prepare(struct decider *decider, struct work *work, const struct 
 	                                           &work->plan));
 }
 
-/* False: it is at a store. */
+/* Returns false if the plan is at a store. */
 static bool forget_key(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct plan *plan = &work->plan;
@@ -25,11 +25,11 @@ static bool forget_key(struct decider *decider, struct work *work, struct reply 
 	if (!run_plan(decider, work, reply, engine_decide))
 		return false;
 	reply->known =
-	    plan->only.until_ns != 0; /* what had ended by the store's clock counts as none */
+	    plan->only.until_ns != 0; /* a state that had expired by the store's clock counts as none */
 	return true;
 }
 
-/* Without its parameters nothing can be told of a bucket but until when it has something to say. */
+/* Without its parameters, all that is known of a bucket is when its state ends. */
 void adhoc_key_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;

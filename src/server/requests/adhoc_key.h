@@ -1,4 +1,7 @@
-/* adhoc_key.h: REQUEST_KEY, about a key of CL.THROTTLE and THROTTLE without the limit's parameters. */
+/*
+ * adhoc_key.h: answers REQUEST_KEY: peeks at or resets a key of CL.THROTTLE and THROTTLE without
+ * the parameters of its limit.
+ */
 #ifndef SERVER_ADHOC_KEY_H
 #define SERVER_ADHOC_KEY_H
 

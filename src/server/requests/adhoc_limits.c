@@ -36,7 +36,7 @@ int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct 
 		return WEIR_OK;
 	}
 	if (!is_empty) {
-		adhoc->crowded = true;
+		adhoc->has_collisions = true;
 		limit = arena_alloc(arena, sizeof *limit);
 		if (!limit)
 			return error_set(error, WEIR_ENOMEM, "out of memory");
@@ -48,9 +48,9 @@ int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct 
 	return status;
 }
 
-void adhoc_end_batch(struct adhoc *adhoc)
+void adhoc_release_limits(struct adhoc *adhoc)
 {
-	for (size_t i = 0; adhoc->crowded && i < ADHOC_SLOTS; i++)
+	for (size_t i = 0; adhoc->has_collisions && i < ADHOC_SLOTS; i++)
 		adhoc->slots[i].params.count = 0;
-	adhoc->crowded = false;
+	adhoc->has_collisions = false;
 }

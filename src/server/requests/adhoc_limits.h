@@ -1,8 +1,8 @@
 /*
- * adhoc_limits.h: limits that travel in requests, remembered by their parameters.
+ * adhoc_limits.h: makes the limits whose parameters come with requests, and caches them by these.
  *
- * Making one takes a greatest common divisor and wide divisions; callers send
- * the same few again and again. One per worker.
+ * Making one takes a greatest common divisor and wide divisions, and callers send the same few
+ * again and again. Each worker has a cache of its own.
  */
 #ifndef SERVER_ADHOC_LIMITS_H
 #define SERVER_ADHOC_LIMITS_H
@@ -14,26 +14,27 @@
 #define ADHOC_SLOTS 128
 
 struct adhoc {
-	struct weir_limit any; /* for what needs no parameters: its states reach as far as any do */
+	/* for operations that need no parameters: its states reach as far ahead as any */
+	struct weir_limit any;
 	struct {
-		struct request_adhoc params; /* count 0: empty */
+		struct request_adhoc params; /* an empty slot has count 0 */
 		struct weir_limit limit;
 	} slots[ADHOC_SLOTS];
-	bool crowded;
+	bool has_collisions;
 };
 
-/** Zeroed before. */
+/** Opens a cache that is all zero. */
 void adhoc_open(struct adhoc *adhoc);
 
 /**
- * The limit of `params`; it stays until adhoc_end_batch, and `arena` is not
- * reset before. Where another limit has the slot it is made in the arena.
- * 0, or as engine_adhoc_limit, or ENOMEM.
+ * Finds or makes the limit of `params`. It stays until adhoc_release_limits; do not reset `arena`
+ * before. If another limit has the slot, the new one is made in the arena. Returns 0, ENOMEM, or an
+ * error of engine_adhoc_limit.
  */
 int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct arena *arena,
                 struct weir_limit **out, struct weir_error *error);
 
-/** No request refers to a limit any more: those give way that were in another's. */
-void adhoc_end_batch(struct adhoc *adhoc);
+/** Called when no request refers to a limit any more. Empties the cache if limits have collided. */
+void adhoc_release_limits(struct adhoc *adhoc);
 
 #endif

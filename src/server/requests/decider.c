@@ -6,7 +6,7 @@ void decider_advance(struct decider *decider)
 {
 	if (server_config_advance(&decider->config)) {
 		decider->was_reloaded = true;
-		decider->user = NULL; /* of the configuration before */
+		decider->user = NULL; /* it belongs to the configuration before */
 	}
 	decider->carried = decider->config->rules->carried;
 	decider->context.nodes = decider->config->rules->nodes;

@@ -1,6 +1,6 @@
 /*
- * decider.h: the part of a worker by which requests are prepared and decided: the configuration,
- * the time and the memory of the turn, the sender, and the counters.
+ * decider.h: defines the part of a worker that prepares and decides requests: the configuration,
+ * the time, the memory, the sender and the counters.
  */
 #ifndef SERVER_DECIDER_H
 #define SERVER_DECIDER_H
@@ -15,55 +15,56 @@
 /* An answer that is the same for all clients; see page.h. */
 struct page {
 	struct buffer text;
-	uint64_t batch; /* in which it was rendered; 0: never */
+	uint64_t intake; /* the number of the intake in which it was rendered, or 0 */
 };
 
 struct pages {
-	uint64_t batch; /* the number of this one, from 1 */
+	uint64_t intake; /* the number of this intake, from 1 */
 	struct page of[REQUEST_KIND_COUNT];
 	struct top_ends top_ends; /* of the page REQUEST_TOP */
 };
 
 struct decider {
 	struct worker_shared *shared;
-	size_t index;                 /* of the worker: it writes the counters of that loop */
-	struct metrics_loop *metrics; /* these */
+	size_t index;                 /* of the worker, and of the counters that it writes */
+	struct metrics_loop *metrics; /* the counters of this worker */
 	struct net_loop *loop;
 	struct store_clients *store_clients;
-	struct server_config *config; /* the newest when the turn began; owns a reference */
-	bool was_reloaded;            /* some of what waits may have lost its user */
+	struct server_config *config; /* the newest when the iteration began; owns a reference */
+	bool was_reloaded;            /* works that wait may have lost their user */
 	struct carried_list carried;  /* the configuration's, for the codecs */
 	struct decider *self;
-	struct decision_context
-	    context;             /* its context points to `self`, or to the same of a suspended work */
-	struct arena arena;      /* memory for the requests of the batch */
-	const struct user *user; /* of the request that is read; NULL: nobody, or there are none */
-	struct weir_error login_error; /* of its login; status 0: it is right, or there is none */
-	const char *forced_by;     /* struct override's `by` of what is forced now, or NULL */
-	size_t *at_store;          /* of the suspended work that is run: plans that stores have */
-	size_t batch_slice;        /* as much work of a batch is prepared now, see split_batch.h */
-	struct arena plans;   /* of items that are run at once, in a turn that goes on with a batch */
-	struct request blank; /* of which only the head is ever set */
+	/* its `owner` points to `self`, or to the same field of a suspended work */
+	struct decision_context context;
+	struct arena arena;            /* memory of the requests of the intake */
+	const struct user *user;       /* the sender of the request that is parsed, or NULL */
+	struct weir_error login_error; /* of the sender's login; status 0 without an error */
+	const char *forced_by; /* struct override's `by` while an operator forces a key, or NULL */
+	size_t *at_store;      /* of the suspended work that runs: counts its plans at stores */
+	size_t batch_slice;    /* units of work of a batch to prepare now, see split_batch.h */
+	/* memory of plans that end in the iteration in which a split batch continues */
+	struct arena plans;
+	struct request blank; /* only its header is ever set */
 	struct adhoc adhoc;
 	struct pages pages;
-	size_t new_streams;        /* that the batch begins; see event_streams.h */
-	uint64_t next_foreign_warning_ns; /* until when another foreign_protocol is not logged */
-	uint64_t next_refused_warning_ns; /* the same of proxy_refused */
+	size_t new_streams;               /* number of event streams to begin, see event_streams.h */
+	uint64_t next_foreign_warning_ns; /* before this time no other foreign_protocol is logged */
+	uint64_t next_refused_warning_ns; /* the same for proxy_refused */
 };
 
-/** The decider of a turn's context. */
+/** The decider that the `owner` of a decision context points to. */
 static inline struct decider *decider_of(void *context)
 {
 	return *(struct decider **)context;
 }
 
-/** Decisions are made for this moment from now on. */
+/** Sets the time of the following decisions. */
 static inline void decider_read_clock(struct decider *decider)
 {
 	decider->context.at = clock_moment(engine_clock(decider->shared->table));
 }
 
-/** Whether a store has a plan of the work that is run now; that is counted. */
+/** Whether a store has taken the plan that ran; counts it if so. */
 static inline bool decider_at_store(struct decider *decider, enum engine_state state)
 {
 	if (__builtin_expect(state != ENGINE_SUBMITTED, 1))
@@ -72,10 +73,10 @@ static inline bool decider_at_store(struct decider *decider, enum engine_state s
 	return true;
 }
 
-/** Goes on with the newest configuration. Not while works of the batch are undecided. */
+/** Moves to the newest configuration. Not while the intake has works. */
 void decider_advance(struct decider *decider);
 
-/** The limits that the sender may use, as struct engine_attributes has them. */
+/** The limits that the sender may use, as in struct engine_attributes. */
 static inline const uint64_t *decider_permitted_limits(const struct decider *decider)
 {
 	return decider->user ? decider->user->limits : NULL;

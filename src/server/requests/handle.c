@@ -25,20 +25,19 @@
 static void prepare(struct decider *decider, struct work *work, const struct request *r,
                     const struct request_origin *origin);
 
-/* The reply says what became of the work. */
 static void set_reply_status(const struct work *work, struct reply *reply)
 {
 	reply->status = work->kind == REQUEST_LOCAL ? WEIR_OK : work->status;
 	reply->message = reply->status != WEIR_OK ? work->message : NULL;
 }
 
-/* Times in an answer count from when it is given. */
+/* Durations in an answer count from the time when it is given. */
 static void shift_reset(struct weir_decision *d, uint64_t wait_ns)
 {
 	d->reset_after_ns = sat_sub(d->reset_after_ns, wait_ns);
 }
 
-/* So that those who are denied together do not come back together. */
+/* Spreads the retries of clients that are denied together. */
 static void add_jitter(const struct decider *decider, struct weir_decision *d)
 {
 	double jitter = decider->config->rules->retry_jitter;
@@ -64,7 +63,7 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 	}
 	if (!algo_op_consumes(work->plan.op))
 		return;
-	if (d->wait_ns > 0 && work->plan.cost > 0) { /* else it only tells of a wait */
+	if (d->wait_ns > 0 && work->plan.cost > 0) { /* a peek only reports a wait */
 		reply->wait_ns = d->wait_ns;
 		shift_reset(d, d->wait_ns);
 	}
@@ -84,7 +83,7 @@ void handle_deny(struct decider *decider, struct work *work, enum weir_reason re
 		koala_answer_browse(decider, &work->plan, reply);
 }
 
-/* Their requests bring a limit along; what can be done to a key without one is to forget it. */
+/* These limits come with their requests, so all that can be done here is to reset a key. */
 static void prepare_reserved(struct decider *decider, struct work *work, const struct request *r)
 {
 	struct slice name = r->limit;
@@ -103,7 +102,7 @@ static void prepare_reserved(struct decider *decider, struct work *work, const s
 	work_fail(decider, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
 }
 
-/* Charges that are known: by the permit that the request names, or by themselves. */
+/* Prepares a request whose charges are known: from its permit, or from the plan. */
 static void prepare_permit(struct decider *decider, struct work *work, const struct request *r)
 {
 	struct weir_error error;
@@ -148,7 +147,7 @@ static void prepare_limit(struct decider *decider, struct work *work, const stru
 		prepare_permit(decider, work, r);
 }
 
-/* The attributes with `ip` as the address of who asked the proxy. */
+/* Copies the attributes with the address of the proxy's client as `ip`. */
 static int add_client_ip(struct decider *decider, const struct net_conn *conn,
                          const struct request *r, struct engine_attributes *out)
 {
@@ -172,8 +171,8 @@ static int add_client_ip(struct decider *decider, const struct net_conn *conn,
 }
 
 /*
- * Behind a proxy the key may be as long as a head: an error would let whoever sends a long
- * header pass a proxy that is told to let requests pass when Weir fails.
+ * Behind a proxy a key may be as long as an HTTP header. An error would let a client with a long
+ * header pass a proxy that forwards requests when Weir fails.
  */
 static void prepare_rules(struct decider *decider, struct work *work, const struct request *r)
 {
@@ -229,7 +228,7 @@ static void prepare_adhoc(struct decider *decider, struct work *work, const stru
 	status =
 	    engine_prepare_limit(decider->shared->table, limit,
 	                         &(struct algo_call){run_plan_op(r->op), r->cost}, r->key, &work->plan);
-	/* These commands deny what could never pass, and say how the key stands: a peek does. */
+	/* These commands deny a cost that could never pass, with the state of the key: peek at it. */
 	if (status == WEIR_ECOST)
 		engine_prepare_limit(decider->shared->table, limit, &(struct algo_call){ALGO_PEEK}, r->key,
 		                     &work->plan);
@@ -237,7 +236,7 @@ static void prepare_adhoc(struct decider *decider, struct work *work, const stru
 		work_set_status(work, status);
 }
 
-/* A cost that could never pass was peeked at. */
+/* Denies a cost that could never pass, after a peek. */
 static void finish_impossible_cost(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
@@ -298,7 +297,10 @@ static void finish_ready(struct decider *decider, struct work *work, struct repl
 	reply->ready = !atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed);
 }
 
-/* As many of the next items as are work enough for a turn; a batch among them as a whole. */
+/*
+ * Prepares the next items, up to an iteration's units of work. A batch among the items is prepared
+ * whole.
+ */
 static void prepare_items(struct decider *decider, const struct work *work, struct batch *batch)
 {
 	const struct request *r = &batch->request;
@@ -351,15 +353,17 @@ static void finish_item(struct decider *decider, struct work *item, struct reply
 		set_reply_status(item, reply);
 }
 
-/* What the batch began in its turn before is decided: begins its next items, with its user's
- * rights. */
+/*
+ * Begins the next items of a batch whose earlier items are all decided, with the sender of the
+ * batch.
+ */
 static void begin_next_items(struct decider *decider, struct work *work, struct batch *batch)
 {
 	struct arena arena = decider->arena;
 	const struct user *user = decider->user;
 	size_t from = batch->begun;
 
-	decider->login_error.status = WEIR_OK; /* else it would not have begun */
+	decider->login_error.status = WEIR_OK; /* the login was right when the batch began */
 	decider->user = batch->user;
 	decider->arena = decider->plans;
 	prepare_items(decider, work, batch);
@@ -373,7 +377,7 @@ static void begin_next_items(struct decider *decider, struct work *work, struct 
 	handle_locate(&decider->context, batch->items + from, batch->begun - from);
 }
 
-/* Runs the items that are begun and not finished. */
+/* Runs items that have begun and are not finished. */
 static void run_items(struct decider *decider, struct batch *batch, struct reply *reply)
 {
 	struct item_order unfinished = ITEM_ORDER_NONE;
@@ -453,7 +457,7 @@ static const struct {
     [REQUEST_LOGIN] = {client_login_prepare, finish_nothing},
 };
 
-/* Enough of a plan for requests that have none. */
+/* The fields of a plan that are read even if a request has none. */
 static inline void clear_plan(struct work *work)
 {
 	work->whole = NULL;
@@ -531,7 +535,7 @@ void handle_locate(const struct decision_context *context, struct work *works, s
 	}
 }
 
-/* The status of the error that answers it; a denial is none. */
+/* The error to count; a denial is none. */
 static int error_of(const struct work *work)
 {
 	return work->kind == REQUEST_ADHOC && work->status == WEIR_ECOST ? WEIR_OK : work->status;

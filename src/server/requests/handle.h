@@ -1,33 +1,39 @@
-/* handle.h: what is done for each kind of request, whatever its protocol. */
+/*
+ * handle.h: prepares, decides and answers requests of every kind, whatever their protocol. A table
+ * in handle.c has the two functions of each kind.
+ *
+ * A work passes through handle_prepare, handle_fetch, handle_locate, handle_finish and
+ * handle_reply; the works of an intake pass through each of them together.
+ */
 #ifndef SERVER_HANDLE_H
 #define SERVER_HANDLE_H
 
 #include "server/requests/decider.h"
 
 /**
- * First pass: finds what is needed to decide, or the error that answers it. Where the work
- * has the request as its whole then, that stays until the answer is rendered.
+ * Finds all that the decision needs, or sets the error. If work->whole is `request` then, the
+ * request must last until the answer is rendered.
  */
 void handle_prepare(struct decider *decider, struct work *work, const struct request *request);
-/** A work that is prepared is not to be decided: it becomes one of REQUEST_INTERIM. */
+/** Turns a prepared work into a REQUEST_INTERIM, which decides nothing. */
 void handle_drop(struct work *work);
 /** Whether the request may have to wait. */
 bool handle_may_wait(const struct work *work);
-/** A work that waits for a key forgets the steps whose limits are no more. */
+/** Drops steps whose limits a reload has removed, from a work that waits for a key. */
 void handle_adapt(struct decider *decider, struct work *work);
-/** A work that was to wait is denied instead. */
+/** Denies a work that was to wait. */
 void handle_deny(struct decider *decider, struct work *work, enum weir_reason reason,
                  struct reply *reply);
-/** Then, for all that wait: starts fetching the cells. */
+/** Starts fetching the table's cells into the cache. */
 void handle_fetch(const struct weir_table *table, const struct work *works, size_t n);
-/** Then, for all that wait: looks for the cells that are on their way. */
+/** Finds the cells that handle_fetch has fetched. */
 void handle_locate(const struct decision_context *context, struct work *works, size_t n);
 /**
- * Last pass, at decider->context.at: fills the reply, and counts an error. Again for a work that
- * waits for a key or was at a store (reply->waits, at_store): goes on.
+ * Decides a work at decider->context.at, fills in the reply, and counts an error. Call it again if
+ * the reply says `waits` or `at_store`: then it resumes the plan.
  */
 void handle_finish(struct decider *decider, struct work *work, struct reply *reply);
-/** Renders the reply. */
+/** Renders the reply into `out`. */
 void handle_reply(struct decider *decider, const struct work *work, struct reply *reply,
                   struct buffer *out);
 

@@ -2,13 +2,13 @@
 
 #include "rules/show.h"
 
-/* An object with the fields that Koala's callers read. */
+/* An object with the fields that Koala's clients read. */
 #define RESULT(type, error, reason)                                                                \
 	"{\"Ret_type\":" #type ",\"Ret_code\":0,\"Err_no\":" #error ",\"Err_msg\":\"\","              \
 	"\"Str_reason\":\"" reason "\",\"Need_vcode\":0,\"Vcode_len\":0,\"Vcode_type\":0,"            \
 	"\"Other\":\"\",\"Version\":0}"
 
-/* For configurations without results. */
+/* Results for configurations that define none. */
 static const char unmatched[] = RESULT(0, 0, "Allow"), unexceeded[] = RESULT(1, 0, "Allow"),
                   denied[] = RESULT(2, 10, "Deny");
 
@@ -17,7 +17,7 @@ static struct slice text_or(const char *given, const char *otherwise)
 	return slice_of(given ? given : otherwise);
 }
 
-/* The result of a rule that has decided so. */
+/* The result for the decision of a rule. */
 static struct slice result_of(const struct weir_config *config, const struct rules_rule *rule,
                               bool allowed)
 {
@@ -26,7 +26,7 @@ static struct slice result_of(const struct weir_config *config, const struct rul
 	return text_or(config->koala.unexceeded, unexceeded);
 }
 
-/* The result for a request that no rule refuses. */
+/* The result if no rule refuses; `any` says whether one applies. */
 static struct slice result_of_none(const struct weir_config *config, bool any)
 {
 	return any ? text_or(config->koala.unexceeded, unexceeded)
@@ -42,15 +42,18 @@ static void count_answer(struct decider *decider, const struct rules_rule *rule,
 }
 
 /*
- * Whether the step's limit refuses. Of several steps together, one that is allowed may be taken
- * back, or never have been asked at its store, since another one refused.
+ * Whether the step's limit refuses. In a plan that takes all or nothing, a step with `allowed`
+ * false may have been given back, or not been run at its store, because another step refused.
  */
 static bool step_refuses(const struct plan *plan, const struct plan_step *step)
 {
 	return plan->independent ? !step->allowed : step->refused;
 }
 
-/* The next rule that has enforced steps in the plan, from *i on; NULL: none is left. */
+/*
+ * Returns the next rule with enforced steps in the plan, from *i on, or NULL. *refuses says whether
+ * a step of the rule does.
+ */
 static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, bool *refuses)
 {
 	const struct rules_rule *rule = NULL;
@@ -161,7 +164,7 @@ int koala_list_counters(struct decider *decider, struct buffer *out)
 		const struct named_counters *answers = decider->config->answers[i];
 
 		buffer_add_text(out, "rule_no:");
-		buffer_add_json(out, slice_of(answers->name)); /* in one line */
+		buffer_add_json(out, slice_of(answers->name)); /* escaped, so that it has no newline */
 		for (int allowed = 1; allowed >= 0; allowed--) {
 			buffer_add_text(out, allowed ? "  allow:" : "  deny:");
 			buffer_add_u64(out, metrics_answered(decider->shared->metrics, answers, allowed));

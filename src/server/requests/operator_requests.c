@@ -6,10 +6,10 @@
 #include "server/requests/work_error.h"
 #include "wait/waitlist.h"
 
-/* The whole of such a request. */
+/* The `whole` of such a request. */
 struct operation {
 	struct request request;
-	const struct user *user; /* NULL: there are no users */
+	const struct user *user; /* NULL without users */
 };
 
 void operator_prepare(struct decider *decider, struct work *work, const struct request *request)
@@ -29,7 +29,7 @@ void operator_prepare(struct decider *decider, struct work *work, const struct r
 	work->whole = &operation->request;
 }
 
-/* Ends with a NUL, for the rest is zero. */
+/* Writes USER@ADDRESS. The buffer is zero, so the text ends with a NUL. */
 static void format_operator(const struct work *work, char by[OVERRIDE_BY_MAX])
 {
 	const struct user *user = ((const struct operation *)work->whole)->user;
@@ -39,7 +39,10 @@ static void format_operator(const struct work *work, char by[OVERRIDE_BY_MAX])
 	ip_format(net_conn_peer(work->conn), by);
 }
 
-/* Fills in who switches and when. NULL: there is no such limit, or it is to end in the past. */
+/*
+ * Fills in the operator and the time. Returns NULL after setting an error: there is no such limit,
+ * or the end is in the past.
+ */
 static const weir_limit *begin_override(struct decider *decider, struct work *work,
                                         struct override *override)
 {
@@ -58,9 +61,9 @@ static const weir_limit *begin_override(struct decider *decider, struct work *wo
 	return NULL;
 }
 
-/* `expected`: what a limit must be that can be switched so. */
-static void reply_status(struct decider *decider, struct work *work, int status,
-                         const char *expected)
+/* Sets the error of a status; `expected` says which limits can be overridden so. */
+static void set_override_status(struct decider *decider, struct work *work, int status,
+                                const char *expected)
 {
 	if (status == WEIR_EINVAL)
 		work_fail_name(decider, work, status, expected, work->whole->limit);
@@ -82,7 +85,7 @@ void operator_shed(struct decider *decider, struct work *work, struct reply *rep
 	status = overrides_shed(&decider->shared->overrides, limit, &override);
 	if (status == WEIR_OK)
 		waitlist_wake_all(&decider->shared->table->waiting);
-	reply_status(decider, work, status, "a limit with a share to deny");
+	set_override_status(decider, work, status, "a limit with a share to deny");
 }
 
 void operator_force(struct decider *decider, struct work *work, struct reply *reply)
@@ -94,14 +97,14 @@ void operator_force(struct decider *decider, struct work *work, struct reply *re
 	if (!limit)
 		return;
 	decider->forced_by = override.by;
-	reply_status(decider, work,
-	             forced_keys_set(&decider->shared->forced, &decider->context, limit,
-	                             work->whole->key, &override),
-	             "a limit whose keys can be forced");
+	set_override_status(decider, work,
+	                    forced_keys_set(&decider->shared->forced, &decider->context, limit,
+	                                    work->whole->key, &override),
+	                    "a limit whose keys can be forced");
 	decider->forced_by = NULL;
 }
 
-/* The stream ends when its user loses the right. */
+/* The connection keeps the user, because the stream ends when that user loses the permission. */
 void operator_prepare_events(struct decider *decider, struct work *work, const struct request *r)
 {
 	(void)r;
@@ -109,7 +112,7 @@ void operator_prepare_events(struct decider *decider, struct work *work, const s
 		client_login_set_user(decider, work->conn, decider->user != NULL);
 }
 
-/* The answer begins a stream (event_streams.h). */
+/* event_streams_begin starts the stream after this intake is answered. */
 void operator_follow_events(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct events *events = decider->shared->events;

@@ -59,13 +59,12 @@ void per_rule_finish_value(struct decider *decider, struct work *work, struct re
 	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_decide))
 		return;
 	reply->used = d->limit ? d->quota - d->remaining : 0;
-	/* A request that passes without its store has nothing left. */
+	/* A request that passes because its store failed has no quota left. */
 	if (d->limit && (d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0)))
 		work_set_status(work, WEIR_ESTORE);
 }
 
-/* Adds a peek at the limit, if it is at a store that has none yet. `asked`: a bit for each that
- * has. */
+/* Adds a peek at `limit`, if its store is not in the set `asked` of store indexes yet. */
 static int add_peek(struct decider *decider, const struct weir_limit *limit, uint64_t *asked,
                     struct plan *plan)
 {

@@ -1,18 +1,20 @@
-/* per_rule.h: what is asked of each rule that applies, by itself; see struct engine_rule_operation.
+/*
+ * per_rule.h: handles Koala's requests that decide each rule by itself, as struct engine_rule_operation
+ * describes, and its request for the health of stores.
  */
 #ifndef SERVER_PER_RULE_H
 #define SERVER_PER_RULE_H
 
 #include "server/requests/decider.h"
 
-/* As in handle.c, of REQUEST_EACH_LIMIT, REQUEST_BROWSE_ALL, REQUEST_VALUE and REQUEST_ALIVE. */
+/* The handlers of REQUEST_EACH, REQUEST_COMPLETE, REQUEST_VALUE and REQUEST_ALIVE; see handle.c. */
 void per_rule_prepare(struct decider *decider, struct work *work, const struct request *r);
 void per_rule_finish(struct decider *decider, struct work *work, struct reply *reply);
 void per_rule_prepare_complete(struct decider *decider, struct work *work, const struct request *r);
 void per_rule_finish_complete(struct decider *decider, struct work *work, struct reply *reply);
 void per_rule_prepare_value(struct decider *decider, struct work *work, const struct request *r);
 void per_rule_finish_value(struct decider *decider, struct work *work, struct reply *reply);
-/* Asks each store, by a peek at a limit that is there: one that nobody asks may be away unseen. */
+/* Peeks at one limit of each store: without a call, a store that has failed would go unnoticed. */
 void per_rule_prepare_alive(struct decider *decider, struct work *work, const struct request *r);
 void per_rule_finish_alive(struct decider *decider, struct work *work, struct reply *reply);
 

@@ -11,10 +11,10 @@
 #define WORDS_NAMES  ((2 * WEIR_PERMITS_MAX + PERMIT_NAMES_MAX) / 8)
 #define WORDS_MAX    (WORDS_HEAD + WORDS_CHARGE * WEIR_PERMITS_MAX + WORDS_NAMES + 2)
 
-/* The count of charges stands here in the word of the cost. */
+/* The word of the cost has the number of charges from this bit on. */
 #define COUNT_SHIFT 56
 
-/* The bytes that are encoded. */
+/* The bytes that become base64. */
 struct sealed {
 	struct hash_key tag;
 	uint64_t words[WORDS_MAX];
@@ -26,7 +26,10 @@ struct keys {
 	struct hash_key tag, stream;
 };
 
-/* Hashes of the secret like no other: those of keys are SipHash-1-3 of counters. */
+/*
+ * Derives the two keys. Nothing else hashes the secret so: hashes of keys are SipHash-1-3 of
+ * counters.
+ */
 static struct keys keys_of(const struct hash_key *secret)
 {
 	static const char tag[] = "weir permit 1: tag", stream[] = "weir permit 1: stream";
@@ -35,7 +38,7 @@ static struct keys keys_of(const struct hash_key *secret)
 	                     hash_mac(secret, stream, sizeof stream)};
 }
 
-/* Encrypts, and decrypts. */
+/* Encrypts or decrypts. */
 static void apply_stream(struct sealed *sealed, size_t words, const struct hash_key *key)
 {
 	for (size_t i = 0; i < words; i += 2) {
@@ -56,7 +59,7 @@ static bool has_names(const struct weir_permits *permits, const struct engine_na
 	return false;
 }
 
-/* How many words they take. */
+/* Returns how many words the names take. */
 static size_t write_names(const struct weir_permits *permits, const struct engine_names *names,
                           uint64_t *words)
 {
@@ -80,7 +83,10 @@ static size_t write_names(const struct weir_permits *permits, const struct engin
 	return n / sizeof *words;
 }
 
-/* Returns how many words they take; 0: no memory. What was written under the secret is whole. */
+/*
+ * Returns how many words the names take, or 0 if memory is short. The tag has proved that the names
+ * are as they were written.
+ */
 static size_t read_names(const uint64_t *words, size_t n, struct arena *arena,
                          const struct weir_permits *permits, struct engine_names *names)
 {
@@ -107,7 +113,7 @@ struct slice permit_text_write(const struct weir_permits *permits,
                                struct arena *arena)
 {
 	struct keys keys = keys_of(secret);
-	struct sealed sealed; /* not cleared: it is large */
+	struct sealed sealed; /* not cleared, because it is large */
 	size_t words = WORDS_HEAD, len;
 	char *text;
 
@@ -133,7 +139,7 @@ struct slice permit_text_write(const struct weir_permits *permits,
 	return (struct slice){text, text ? base64_url_encode((const uint8_t *)&sealed, len, text) : 0};
 }
 
-/* How many words there are, decrypted; 0: they were not written under this secret. */
+/* Decrypts the words and returns their number, or 0 if they were not written under this secret. */
 static size_t unseal(struct slice text, const struct hash_key *secret, struct sealed *sealed)
 {
 	struct keys keys = keys_of(secret);
@@ -146,7 +152,10 @@ static size_t unseal(struct slice text, const struct hash_key *secret, struct se
 	words = (len - offsetof(struct sealed, words)) / sizeof *sealed->words;
 	apply_stream(sealed, words, &keys.stream);
 	tag = hash_mac(&keys.tag, sealed->words, words * sizeof *sealed->words);
-	/* No branch on a part of it: time would tell how much of a forged tag is right. */
+	/*
+	 * Compare all bits at once: with a branch on some, the time would tell how much of a forged tag
+	 * is right.
+	 */
 	return ((tag.k0 ^ sealed->tag.k0) | (tag.k1 ^ sealed->tag.k1)) == 0 ? words : 0;
 }
 

@@ -3,7 +3,10 @@
 #include "base/error.h"
 #include "server/requests/permit_text.h"
 
-/* Compares a hash of limit and key, or both as text, because hashes of other servers differ. */
+/*
+ * Compares the hashes of limit and key. Hashes of other servers differ, so it also compares the
+ * limit and the name.
+ */
 static bool is_charge_of(const struct plan_step *step, const struct weir_charge *charge,
                          struct slice name)
 {
@@ -12,7 +15,10 @@ static bool is_charge_of(const struct plan_step *step, const struct weir_charge 
 	        slice_equal(name, step->key_name));
 }
 
-/* Any of its charges may be named: what was taken together is given back together. */
+/*
+ * Whether the step is one of the permit's charges. Naming any of them is enough: charges that were
+ * made together are refunded together.
+ */
 static bool covers_step(const struct weir_permits *permits, const struct engine_names *names,
                         const struct plan_step *step)
 {
@@ -22,7 +28,7 @@ static bool covers_step(const struct weir_permits *permits, const struct engine_
 	return false;
 }
 
-/* 0: it shares its permits with no server. */
+/* The number of this server among those that share permits; 0 if it shares none. */
 static uint64_t giver_of(const struct decider *decider)
 {
 	return decider->context.claims ? decider->context.giver : 0;

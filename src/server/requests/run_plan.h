@@ -20,7 +20,7 @@ static inline enum algo_op run_plan_op(unsigned op)
 typedef enum engine_state plan_begin(const struct decision_context *context, struct plan *plan,
                                      struct weir_decision *decision);
 
-/** Begins, or goes on. False: the plan waits, is at a store, or has failed. */
+/** Begins or resumes the plan. Returns false if it waits, is at a store, or has failed. */
 static inline bool run_plan(struct decider *decider, struct work *work, struct reply *reply,
                             plan_begin *begin)
 {

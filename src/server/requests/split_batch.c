@@ -40,7 +40,7 @@ void split_batch_advance_time(const struct decider *decider, struct batch *batch
 	batch->at_ns = now_ns;
 }
 
-/* Whether it runs at once and nothing of it can go back: then it needs no memory of its own. */
+/* Whether nothing of the plan outlives this iteration: it runs at once and can't be given back. */
 static bool ends_with_turn(const struct plan *plan)
 {
 	return !engine_is_remote(plan) && plan->permit.id == 0 && !engine_may_wait(plan);
@@ -63,7 +63,7 @@ static void keep_plan(struct decider *decider, struct work *work, const struct p
 	work_set_status(work, WEIR_ENOMEM);
 }
 
-/* Of a batch among the items: these are few, so all of it is kept. */
+/* Copies a batch that is an item of a batch. Such batches are rare, so all of it is copied. */
 static void keep_batch(struct decider *decider, struct work *work)
 {
 	const struct batch *from = (const struct batch *)work->whole;

@@ -25,7 +25,7 @@ void work_reject_limit(struct decider *decider, struct work *work, const weir_li
 	work_reject(decider, work, WEIR_EPERM, slice_of(error.message));
 }
 
-/* The message is freed. */
+/* Frees the message. */
 static void fail_with(struct decider *decider, struct work *work, int status,
                       struct buffer *message)
 {
@@ -71,7 +71,7 @@ void work_fail_cost(struct decider *decider, struct work *work)
 	work_fail(decider, work, WEIR_ECOST, slice_of(error.message));
 }
 
-/* The longest part of the rule's key; NULL: it has none. */
+/* The longest attribute in the rule's key, or NULL. */
 static const struct weir_attribute *longest_part(const struct request *r,
                                                  const struct rules_rule *rule)
 {

@@ -1,35 +1,34 @@
-/* work_error.h: for those that handle requests: to run the plan of a work, and to tell its error.
- */
+/* work_error.h: sets the error that answers a work, and makes its message. */
 #ifndef SERVER_WORK_ERROR_H
 #define SERVER_WORK_ERROR_H
 
 #include "server/requests/decider.h"
 
-/** The answer is an error, whatever was asked. `message` outlives the answer. */
+/** Answers the work with an error. `message` must outlive the answer. */
 static inline void work_set_error(struct work *work, int status, const char *message)
 {
-	if (work->kind == REQUEST_LOCAL) /* it has an answer of its own */
+	if (work->kind == REQUEST_LOCAL) /* such a request has an answer of its own */
 		return;
 	work->status = (signed char)status;
 	work->message = status != WEIR_OK ? message : NULL;
 }
 
-/** Takes `status` as the engine's functions return it; it may be 0. */
+/** Sets a status of the engine, which may be 0, with its standard message. */
 static inline void work_set_status(struct work *work, int status)
 {
 	work_set_error(work, status, weir_strerror(status));
 }
 
-/** The message is copied. */
+/** Sets an error with a copy of the message. */
 void work_fail(struct decider *decider, struct work *work, int status, struct slice message);
-/** The same of a request that its sender may not make: nothing of it is done. */
+/** The same for a request that its sender may not make: none of its handlers runs. */
 void work_reject(struct decider *decider, struct work *work, int status, struct slice message);
-/** The answer is that the user may not use the limit; nothing else is done. */
+/** Rejects the work because the user may not use the limit. */
 __attribute__((noinline)) void work_reject_limit(struct decider *decider, struct work *work,
                                                  const weir_limit *limit);
 /**
- * Whether the sender may use the limit; if not, the answer says so. Ask this before anything that
- * depends on the limit, on its quota or on a key: else the answer tells of them.
+ * Whether the sender may use the limit; otherwise rejects the work. Call it before anything that
+ * depends on the limit, its quota or a key: an error would disclose them.
  */
 static inline bool work_may_use_limit(struct decider *decider, struct work *work,
                                       const weir_limit *limit)
@@ -43,17 +42,17 @@ static inline bool work_may_use_limit(struct decider *decider, struct work *work
 	return false;
 }
 
-/** "expected …, found 'NAME'". */
+/** Sets the message "expected …, found 'NAME'". */
 void work_fail_name(struct decider *decider, struct work *work, int status, const char *expected,
                     struct slice name);
 
-/** The limit of that name. NULL: there is none, and the answer says so. */
+/** The limit of that name; NULL after setting the error that there is none. */
 const weir_limit *work_find_limit(struct decider *decider, struct work *work, struct slice name);
 
-/** The answer is that a limit could never grant what the plan would charge it: ECOST. */
+/** Sets ECOST: a limit could never grant the cost that the plan would charge. */
 __attribute__((noinline)) void work_fail_cost(struct decider *decider, struct work *work);
 
-/** As work_set_status, of a request that was prepared by the rules. */
+/** Like work_set_status, for a request that the rules have prepared. */
 void work_set_rules_status(struct decider *decider, struct work *work, int status,
                            const struct request *r);
 

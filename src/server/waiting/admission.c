@@ -29,14 +29,14 @@ static void enqueue(struct admission *admission, struct net_conn *conn, size_t b
 	if (list_has(&client->admission.node))
 		return;
 	client->conn = conn;
-	client->admission.is_behind = false;
+	client->admission.waits_for_batches = false;
 	client->admission.weight =
 	    u64_min(u64_max(queued_commands(conn), 1 + bytes / STEP_BYTES), ADMISSION_STEPS);
 	list_append(&admission->clients, &client->admission.node);
 	net_conn_suspend(conn, CLIENT_ADMISSION, true);
 }
 
-static bool is_behind(struct admission *admission, struct net_conn *conn, size_t requests)
+static bool waits_for_batches(struct admission *admission, struct net_conn *conn, size_t requests)
 {
 	struct client *client = client_of(conn);
 	bool waits = admission->batches >= ADMISSION_BATCHES && requests > LONG_COMMANDS &&
@@ -44,20 +44,21 @@ static bool is_behind(struct admission *admission, struct net_conn *conn, size_t
 
 	if (waits) {
 		enqueue(admission, conn, 0);
-		client->admission.is_behind = true;
+		client->admission.waits_for_batches = true;
 	}
 	return waits;
 }
 
 bool admission_delays_transaction(struct admission *admission, struct net_conn *conn)
 {
-	return is_behind(admission, conn, queued_commands(conn));
+	return waits_for_batches(admission, conn, queued_commands(conn));
 }
 
 bool admission_delays_batch(struct admission *admission, struct net_conn *conn,
                             const struct request *batch)
 {
-	bool waits = !protocol_of(conn)->codec->queued && is_behind(admission, conn, batch->item_count);
+	bool waits =
+	    !protocol_of(conn)->codec->queued && waits_for_batches(admission, conn, batch->item_count);
 
 	client_of(conn)->admission.is_admitted = false;
 	return waits;
@@ -101,7 +102,7 @@ void admission_admit(struct admission *admission)
 
 	while ((client = list_of(admission->clients.first, struct client, admission.node)) &&
 	       steps < ADMISSION_STEPS) {
-		if (client->admission.is_behind && batches++ >= ADMISSION_BATCHES)
+		if (client->admission.waits_for_batches && batches++ >= ADMISSION_BATCHES)
 			break;
 		admission_remove(admission, client);
 		client->admission.is_admitted = true;

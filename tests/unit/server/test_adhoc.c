@@ -34,7 +34,7 @@ static void the_same_parameters_give_the_same_limit(void **state)
 	(void)state;
 	assert_is(limit, 10, 5, 60);
 	assert_ptr_equal(get(adhoc, &arena, 10, 5, 60), limit);
-	adhoc_end_batch(adhoc);
+	adhoc_release_limits(adhoc);
 	assert_ptr_equal(get(adhoc, &arena, 10, 5, 60), limit);
 	assert_int_equal(arena.used, 0);
 	free(adhoc);
@@ -54,7 +54,7 @@ static void no_limit_changes_within_a_batch(void **state)
 			limits[i] = get(adhoc, &arena, 1 + i % 3, 1 + i / 3 % 5, 1 + i / 15);
 		for (uint64_t i = 0; i < N; i++)
 			assert_is(limits[i], 1 + i % 3, 1 + i / 3 % 5, 1 + i / 15);
-		adhoc_end_batch(adhoc);
+		adhoc_release_limits(adhoc);
 		arena_reset(&arena);
 	}
 	arena_free(&arena);
@@ -71,7 +71,7 @@ static void limits_in_the_way_are_forgotten_between_batches(void **state)
 	(void)state;
 	while (arena.used == 0) /* until one finds its slot taken */
 		get(adhoc, &arena, burst++, 1, 1);
-	adhoc_end_batch(adhoc);
+	adhoc_release_limits(adhoc);
 	arena_reset(&arena);
 	get(adhoc, &arena, burst - 1, 1, 1);
 	assert_int_equal(arena.used, 0);
