@@ -123,7 +123,7 @@ static const struct histogram histograms[METRICS_HISTOGRAM_COUNT] = {
                           .bounds = {5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000,
                                      2500000, 5000000, 10000000, 50000000, 250000000, NS_PER_S}},
     [METRICS_INTAKE_SIZE] =
-        {"weir_turn_requests",
+        {"weir_iteration_requests",
          "Requests that a thread decided together, with one reading of the clock.",
          .former = "weir_turn_requests", .bounds = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
     [METRICS_WAIT] = {"weir_wait_duration_seconds", "How long answers were pending.",

@@ -164,10 +164,10 @@ static void turns_are_counted_by_their_requests(void **state)
 	(void)state;
 	metrics_observe(metrics_loop(metrics, 0), METRICS_INTAKE_SIZE, 1, 1);
 	metrics_observe(metrics_loop(metrics, 1), METRICS_INTAKE_SIZE, 1024, 1);
-	expect_line(metrics, "\nweir_turn_requests_bucket{le=\"1\"} 1\n");
-	expect_line(metrics, "\nweir_turn_requests_bucket{le=\"512\"} 1\n");
-	expect_line(metrics, "\nweir_turn_requests_bucket{le=\"1024\"} 2\n");
-	expect_line(metrics, "\nweir_turn_requests_sum 1025\n");
+	expect_line(metrics, "\nweir_iteration_requests_bucket{le=\"1\"} 1\n");
+	expect_line(metrics, "\nweir_iteration_requests_bucket{le=\"512\"} 1\n");
+	expect_line(metrics, "\nweir_iteration_requests_bucket{le=\"1024\"} 2\n");
+	expect_line(metrics, "\nweir_iteration_requests_sum 1025\n");
 	metrics_close(metrics);
 }
 
