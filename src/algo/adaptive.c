@@ -37,8 +37,8 @@ static struct adaptive_bounds bounds_of(const struct weir_limit_options *options
 	return bounds;
 }
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_adaptive(struct algo_limit *limit, const struct weir_limit_options *options,
+                         struct weir_error *error)
 {
 	const struct weir_adaptive_options *own = options->adaptive;
 	struct adaptive_bounds bounds = bounds_of(options);
@@ -84,5 +84,5 @@ const struct algorithm algorithm_adaptive = {
     .rows = ALGO_ROWS_FLYING,
     .judges = true,
     .retry_is_estimate = true,
-    .init = init,
+    .init = init_adaptive,
 };

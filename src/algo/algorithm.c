@@ -46,8 +46,8 @@ static const struct algo_parameter *counterpart(const struct algorithm *algorith
 }
 
 /* Expected only with the algorithms that have such a parameter. */
-static int refuse(const struct algo_parameter *parameter, const struct algorithm *found,
-                  struct weir_error *error)
+static int refuse_parameter(const struct algo_parameter *parameter, const struct algorithm *found,
+                            struct weir_error *error)
 {
 	const struct algorithm *algorithm;
 	char names[PARAMETER_NAMES_MAX] = "";
@@ -71,7 +71,7 @@ static int check_foreign(const struct algorithm *algorithm,
 			                 other->name, other->name, algorithm->name);
 		for (const struct algo_parameter *row = other->parameters; row->name; row++)
 			if (!row->own && parameter_is_given(row, options) && !counterpart(algorithm, row))
-				return refuse(row, algorithm, error);
+				return refuse_parameter(row, algorithm, error);
 	}
 	return WEIR_OK;
 }
@@ -93,22 +93,22 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
 
 /* The preset fills in the own options that `asked` does not give. */
 static void resolve_preset(const struct algorithm *algorithm,
-                           const struct weir_limit_options *asked,
+                           const struct weir_limit_options *given,
                            struct weir_limit_options *options)
 {
 	struct weir_limit_options preset = {0};
 
 	parameter_set_own(algorithm->own, algorithm->preset(options), &preset);
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-		if (row->own && !parameter_is_given(row, asked) &&
-		    parameter_use(row, asked) != ALGO_REFUSED)
+		if (row->own && !parameter_is_given(row, given) &&
+		    parameter_use(row, given) != ALGO_REFUSED)
 			memcpy(parameter_writable(row, options), parameter_field(row, &preset), row->size);
 }
 
 void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
 {
 	const struct algorithm *algorithm = algorithm_of(options->algorithm);
-	const struct weir_limit_options asked = *options;
+	const struct weir_limit_options given = *options;
 
 	*own = (union algo_own){0};
 	if (algorithm->own && parameter_own(algorithm->own, options))
@@ -116,7 +116,7 @@ void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
 	if (algorithm->own)
 		parameter_set_own(algorithm->own, own, options);
 	if (algorithm->preset)
-		resolve_preset(algorithm, &asked, options);
+		resolve_preset(algorithm, &given, options);
 	for (int derived = 0; derived <= 1; derived++)
 		for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 			if ((row->otherwise == ALGO_DEFAULT_DERIVED) == derived)

@@ -90,7 +90,7 @@ struct algorithm {
 	 * all of the use. It has its algorithm and period already. Returns false if the note
 	 * is not enough.
 	 */
-	bool (*restore)(const struct algo_limit *limit, const struct algo_layout *note,
+	bool (*restore)(const struct algo_limit *limit, const struct algo_layout *layout,
 	                struct algo_limit *then);
 
 	/**

@@ -3,8 +3,8 @@
 #include "base/error.h"
 
 /* The quota is a whole day's: so much may pass at once, if nothing comes later. */
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_base(struct algo_limit *limit, const struct weir_limit_options *options,
+                     struct weir_error *error)
 {
 	uint64_t count = options->rate.count, most = ALGO_COUNT_MAX - count + 1;
 
@@ -23,8 +23,10 @@ const struct algorithm algorithm_base = {
     .id = WEIR_ALGORITHM_BASE,
     .parameters = {{"base", ALGO_NUMBER, ALGO_FIELD(base), .required = true, .min = 1,
                     .max = ALGO_COUNT_MAX},
-                   ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_TIMEZONE_ROW(), ALGO_KEYS_ROW},
+                   ALGO_RATE_ROW(ALGO_COUNT_MAX),
+                   ALGO_TIMEZONE_ROW(),
+                   ALGO_KEYS_ROW},
     .sample = "base: 50, rate: 100/m",
     .rows = ALGO_ROWS_DAY,
-    .init = init,
+    .init = init_base,
 };

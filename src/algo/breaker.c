@@ -43,7 +43,7 @@ static const struct preset {
                                           .together = true},
 };
 
-static const void *preset(const struct weir_limit_options *options)
+static const void *breaker_preset(const struct weir_limit_options *options)
 {
 	return &presets[options->breaker->preset].options;
 }
@@ -65,13 +65,13 @@ static enum algo_use unless_failures(const struct weir_limit_options *options)
 	return options->breaker && options->breaker->failures ? ALGO_REFUSED : ALGO_USED;
 }
 
-static uint64_t as_sleep(const struct weir_limit_options *options)
+static uint64_t default_as_sleep(const struct weir_limit_options *options)
 {
 	return options->breaker->sleep_ns;
 }
 
 /* A slow probe shall be found slow, and not lost. Those that presets are named after lose none. */
-static uint64_t probe_timeout(const struct weir_limit_options *options)
+static uint64_t default_probe_timeout(const struct weir_limit_options *options)
 {
 	const struct weir_breaker_options *own = options->breaker;
 	uint64_t wanted_ns = u64_max(own->sleep_ns, 2 * own->slow_ns);
@@ -80,21 +80,22 @@ static uint64_t probe_timeout(const struct weir_limit_options *options)
 	                                               : own->permit_timeout_ns;
 }
 
-static uint32_t mix(uint64_t seal, uint64_t value)
+static uint32_t mix_seal(uint64_t seal, uint64_t value)
 {
 	return (uint32_t)(((seal ^ value) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
 /* Computes the parameters that follow from the others. */
-static void prepare(struct health_params *params)
+static void derive_health(struct health_params *params)
 {
 	const uint64_t judged_by[] = {params->part_ns, params->parts, params->calls, params->minimum,
 	                              params->failures, params->failure_percent, params->slow_ns, params->slow_percent,
 	                              params->timeout_ns, params->max_concurrent, params->finished_only};
 
 	for (size_t i = 0; i < sizeof judged_by / sizeof *judged_by; i++)
-		params->seal = mix(params->seal, judged_by[i]);
-	params->flight_mark = (uint8_t)(mix(params->timeout_ns, health_window_cells(params)) >> 28);
+		params->seal = mix_seal(params->seal, judged_by[i]);
+	params->flight_mark =
+	    (uint8_t)(mix_seal(params->timeout_ns, health_window_cells(params)) >> 28);
 	params->flight_mark = (uint8_t)((params->flight_mark & ~1u) | (params->max_concurrent != 0));
 	if (params->part_ns)
 		params->part_inverse = inverse_of(params->part_ns);
@@ -106,13 +107,13 @@ static void prepare(struct health_params *params)
  * Probes that are judged together are judged by shares: the percentage that so many of them reach,
  * and one less does not.
  */
-static uint32_t share_of(uint32_t failures, uint32_t probes)
+static uint32_t probe_share(uint32_t failures, uint32_t probes)
 {
 	return (uint32_t)u64_min(failures, probes) * 100 / probes;
 }
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_breaker(struct algo_limit *limit, const struct weir_limit_options *options,
+                        struct weir_error *error)
 {
 	const struct weir_breaker_options *own = options->breaker;
 	const struct preset *named = &presets[own->preset];
@@ -133,7 +134,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	    .calls = (uint32_t)own->calls,
 	    .minimum = failures ? failures : (uint32_t)u64_min(own->minimum, calls_most),
 	    .failures = failures,
-	    .failure_percent = failures ? share_of(failures, own->probes) : own->failure_percent,
+	    .failure_percent = failures ? probe_share(failures, own->probes) : own->failure_percent,
 	    .slow_percent = own->slow_percent,
 	    .probes = own->probes,
 	    .max_concurrent = (uint32_t)own->max_concurrent,
@@ -144,7 +145,7 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	    .refusals_fail = named->refusals_fail,
 	    .judge_only = own->judge_only,
 	};
-	prepare(&limit->health);
+	derive_health(&limit->health);
 	limit->quota = own->max_concurrent ? own->max_concurrent : ALGO_COUNT_MAX;
 	limit->window_ns = own->calls ? 0 : own->window_ns;
 	limit->width = algo_width(health_cells(&limit->health));
@@ -175,15 +176,15 @@ const struct algorithm algorithm_breaker = {
          {"sleep", ALGO_TIME, ALGO_OWN_FIELD(breaker, sleep_ns), .min = NS_PER_MS,
           .max = ALGO_PERIOD_MAX_NS, .otherwise = 5 * NS_PER_S},
          {"sleep_max", ALGO_TIME, ALGO_OWN_FIELD(breaker, sleep_max_ns), .min = NS_PER_MS,
-          .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DEFAULT_DERIVED, .derive = as_sleep,
+          .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DEFAULT_DERIVED, .derive = default_as_sleep,
           .text = "as `sleep`"},
          {"probes", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, probes), .min = 1,
           .max = HEALTH_PROBES_MAX, .otherwise = 1},
          {"probe_timeout", ALGO_TIME, ALGO_OWN_FIELD(breaker, probe_timeout_ns), .min = NS_PER_MS,
-          .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DEFAULT_DERIVED, .derive = probe_timeout,
-          .text = "as `sleep`, see [breakers](breaker.md)"},
+          .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DEFAULT_DERIVED,
+          .derive = default_probe_timeout, .text = "as `sleep`, see [breakers](breaker.md)"},
          {"ramp", ALGO_TIME, ALGO_OWN_FIELD(breaker, ramp_ns), .max = ALGO_PERIOD_MAX_NS,
-          .otherwise = ALGO_DEFAULT_DERIVED, .derive = as_sleep, .text = "as `sleep`"},
+          .otherwise = ALGO_DEFAULT_DERIVED, .derive = default_as_sleep, .text = "as `sleep`"},
          {"max_concurrent", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, max_concurrent), .min = 1,
           .max = ALGO_PERMITS_MAX},
          {"permit_timeout", ALGO_TIME, ALGO_OWN_FIELD(breaker, permit_timeout_ns), .min = NS_PER_MS,
@@ -195,6 +196,6 @@ const struct algorithm algorithm_breaker = {
     .rows = ALGO_ROWS_HEALTH,
     .judges = true,
     .retry_is_estimate = true,
-    .preset = preset,
-    .init = init,
+    .preset = breaker_preset,
+    .init = init_breaker,
 };

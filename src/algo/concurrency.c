@@ -1,8 +1,8 @@
 /* concurrency.c: so many requests in flight, each with a place. */
 #include "algo/algo.h"
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_concurrency(struct algo_limit *limit, const struct weir_limit_options *options,
+                            struct weir_error *error)
 {
 	(void)error;
 	limit->places = (struct places_params){options->max, options->lease_ns};
@@ -25,5 +25,5 @@ const struct algorithm algorithm_concurrency = {
                    ALGO_KEYS_ROW},
     .rows = ALGO_ROWS_PLACES,
     .retry_is_estimate = true,
-    .init = init,
+    .init = init_concurrency,
 };

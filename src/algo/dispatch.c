@@ -143,7 +143,7 @@ uint64_t algo_least_wait_ns(const struct algo_limit *limit, uint64_t cost, uint6
 	           : 0;
 }
 
-static uint64_t cache_check(uint64_t start_ns, uint64_t end_ns)
+static uint64_t window_checksum(uint64_t start_ns, uint64_t end_ns)
 {
 	return (start_ns * UINT64_C(0x9e3779b97f4a7c15)) ^ (end_ns * UINT64_C(0xc2b2ae3d27d4eb4f)) ^ 1;
 }
@@ -156,14 +156,14 @@ struct algo_window algo_window_at(const struct algo_limit *limit, uint64_t wall_
 	struct calendar_window window;
 
 	if (start <= wall_ns && wall_ns < end &&
-	    atomic_load_explicit(&cache->check, memory_order_relaxed) == cache_check(start, end))
+	    atomic_load_explicit(&cache->check, memory_order_relaxed) == window_checksum(start, end))
 		return (struct algo_window){start, end};
 	window = calendar_window_at(&limit->calendar, (int64_t)u64_min(wall_ns, INT64_MAX));
 	start = (uint64_t)(window.start_ns > 0 ? window.start_ns : 0);
 	end = (uint64_t)window.end_ns;
 	atomic_store_explicit(&cache->start_ns, start, memory_order_relaxed);
 	atomic_store_explicit(&cache->end_ns, end, memory_order_relaxed);
-	atomic_store_explicit(&cache->check, cache_check(start, end), memory_order_relaxed);
+	atomic_store_explicit(&cache->check, window_checksum(start, end), memory_order_relaxed);
 	return (struct algo_window){start, end};
 }
 
@@ -209,8 +209,10 @@ int algo_shed(const struct algo_limit *limit, double deny)
 }
 
 /* One number in, one out: a state that is passed whole would be in memory for all. */
-__attribute__((noinline, cold)) static uint64_t
-cut_back(const struct algo_limit *limit, uint64_t now_ns, uint64_t window_end_ns, uint64_t until_ns)
+__attribute__((noinline, cold)) static uint64_t cut_back_end(const struct algo_limit *limit,
+                                                             uint64_t now_ns,
+                                                             uint64_t window_end_ns,
+                                                             uint64_t until_ns)
 {
 	uint64_t nearest_ns = limit->cache ? window_end_ns : now_ns;
 
@@ -220,9 +222,9 @@ cut_back(const struct algo_limit *limit, uint64_t now_ns, uint64_t window_end_ns
 	return limit->cache ? nearest_ns : nearest_ns + limit->window_ns;
 }
 
-static inline bool dispatch(const struct algo_limit *limit, const struct algo_call *call,
-                            const struct algo_time *time, struct algo_state *state,
-                            struct algo_decision *out)
+static inline bool dispatch_step(const struct algo_limit *limit, const struct algo_call *call,
+                                 const struct algo_time *time, struct algo_state *state,
+                                 struct algo_decision *out)
 {
 	algo_decision_allow(out);
 	if (limit->algorithm->step == bucket_step) /* the most frequent by far, and so it is inlined */
@@ -234,18 +236,18 @@ static inline bool dispatch(const struct algo_limit *limit, const struct algo_ca
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {
-	bool changed = dispatch(limit, call, time, state, out);
+	bool changed = dispatch_step(limit, call, time, state, out);
 
 	if (__builtin_expect(!out->allowed, 0) &&
 	    __builtin_expect(algo_is_too_far_ahead(limit, time, state), 0) &&
 	    algo_op_requests(call->op)) {
-		uint64_t until_ns = cut_back(limit, time->now_ns, time->window_end_ns, state->until_ns);
+		uint64_t until_ns = cut_back_end(limit, time->now_ns, time->window_end_ns, state->until_ns);
 
 		if (until_ns != state->until_ns) {
 			state->until_ns = until_ns;
 			if (limit->algorithm->cut)
 				limit->algorithm->cut(limit, state);
-			dispatch(limit, call, time, state, out);
+			dispatch_step(limit, call, time, state, out);
 			changed = call->op == ALGO_ACQUIRE; /* a peek writes nothing */
 		}
 	}

@@ -11,20 +11,20 @@ static const struct word weekdays[] = {
     {"friday", WEIR_WEEKDAY_FRIDAY},       {"saturday", WEIR_WEEKDAY_SATURDAY},
     {"sunday", WEIR_WEEKDAY_SUNDAY},       {0}};
 
-static enum algo_use in_calendar(const struct weir_limit_options *options)
+static enum algo_use if_aligned(const struct weir_limit_options *options)
 {
 	return options->align == WEIR_ALIGN_CALENDAR ? ALGO_USED : ALGO_REFUSED;
 }
 
-static enum algo_use in_weeks(const struct weir_limit_options *options)
+static enum algo_use if_weekly(const struct weir_limit_options *options)
 {
 	if (options->align != WEIR_ALIGN_CALENDAR)
 		return ALGO_REFUSED;
 	return options->rate.unit == WEIR_UNIT_WEEK ? ALGO_USED : ALGO_IDLE;
 }
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_fixed_window(struct algo_limit *limit, const struct weir_limit_options *options,
+                             struct weir_error *error)
 {
 	const struct weir_rate *rate = &options->rate;
 	bool aligned = options->align == WEIR_ALIGN_CALENDAR;
@@ -39,8 +39,8 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 }
 
 /* A period that was lengthened need not be one of the calendar: it begins with its first request. */
-static void divide(struct weir_limit_options *own, const struct weir_limit_options *whole,
-                   uint64_t nodes)
+static void divide_fixed_window(struct weir_limit_options *own,
+                                const struct weir_limit_options *whole, uint64_t nodes)
 {
 	if (whole->rate.count >= nodes)
 		return;
@@ -55,13 +55,13 @@ const struct algorithm algorithm_fixed_window = {
     .parameters = {{"rate", ALGO_CALENDAR_RATE, ALGO_FIELD(rate), .required = true, .min = 1,
                     .max = ALGO_COUNT_MAX},
                    {"align", ALGO_WORD, ALGO_FIELD(align), .words = aligns},
-                   ALGO_TIMEZONE_ROW(.use = in_calendar, .with = "calendar windows",
+                   ALGO_TIMEZONE_ROW(.use = if_aligned, .with = "calendar windows",
                                      .found = "windows that requests open"),
                    {"week_start", ALGO_WORD, ALGO_FIELD(week_start), .words = weekdays,
-                    .use = in_weeks, .with = "calendar windows",
+                    .use = if_weekly, .with = "calendar windows",
                     .found = "windows that requests open"}},
     .sample = "rate: 100/m",
-    .init = init,
-    .divide = divide,
+    .init = init_fixed_window,
+    .divide = divide_fixed_window,
     WINDOW_HOOKS,
 };

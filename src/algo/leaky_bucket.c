@@ -1,8 +1,8 @@
 /* leaky_bucket.c: a token_bucket that is described by its level; see rates/bucket.c. */
 #include "algo/rates/bucket.h"
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_leaky_bucket(struct algo_limit *limit, const struct weir_limit_options *options,
+                             struct weir_error *error)
 {
 	return bucket_init(limit, options->rate.count, &(struct bucket_shape){options->burst, 0, 0},
 	                   "capacity", error);
@@ -13,6 +13,6 @@ const struct algorithm algorithm_leaky_bucket = {
     .id = WEIR_ALGORITHM_LEAKY_BUCKET,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_BURST_ROW("capacity")},
     .sample = "rate: 100/m, capacity: 20",
-    .init = init,
+    .init = init_leaky_bucket,
     BUCKET_HOOKS,
 };

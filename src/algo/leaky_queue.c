@@ -1,8 +1,8 @@
 /* leaky_queue.c: requests start an interval apart, and so many may wait; see rates/bucket.c. */
 #include "algo/rates/bucket.h"
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_leaky_queue(struct algo_limit *limit, const struct weir_limit_options *options,
+                            struct weir_error *error)
 {
 	struct bucket_shape shape = {1, options->burst, options->max_wait_ns};
 
@@ -16,6 +16,6 @@ const struct algorithm algorithm_leaky_queue = {
                    ALGO_MAX_WAIT_ROW(ALGO_HORIZON_NS)},
     .sample = "rate: 100/m, capacity: 20",
     .paced = true,
-    .init = init,
+    .init = init_leaky_queue,
     BUCKET_HOOKS,
 };

@@ -1,8 +1,8 @@
 /* pacer.c: requests start an interval apart, if they need not wait too long; see rates/bucket.c. */
 #include "algo/rates/bucket.h"
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_pacer(struct algo_limit *limit, const struct weir_limit_options *options,
+                      struct weir_error *error)
 {
 	struct bucket_shape shape = {options->slack + 1, BUCKET_WAITING_MAX, options->max_wait_ns};
 
@@ -10,8 +10,8 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 }
 
 /* A turn passes at once without any slack, so slack + 1 turns are divided. */
-static void divide(struct weir_limit_options *own, const struct weir_limit_options *whole,
-                   uint64_t nodes)
+static void divide_pacer(struct weir_limit_options *own, const struct weir_limit_options *whole,
+                         uint64_t nodes)
 {
 	uint64_t turns = (whole->slack + 1) / nodes;
 
@@ -27,7 +27,7 @@ const struct algorithm algorithm_pacer = {
                    ALGO_MAX_WAIT_ROW(ALGO_WAIT_DEFAULT_NS)},
     .sample = "rate: 100/m",
     .paced = true,
-    .init = init,
-    .divide = divide,
+    .init = init_pacer,
+    .divide = divide_pacer,
     BUCKET_HOOKS,
 };

@@ -55,8 +55,8 @@ uint64_t parameter_number(const struct algo_parameter *parameter,
 	                                           : *(const uint64_t *)field;
 }
 
-static void put(const struct algo_parameter *parameter, uint64_t value,
-                struct weir_limit_options *options)
+static void set_number(const struct algo_parameter *parameter, uint64_t value,
+                       struct weir_limit_options *options)
 {
 	void *field = parameter_writable(parameter, options);
 
@@ -67,7 +67,7 @@ static void put(const struct algo_parameter *parameter, uint64_t value,
 }
 
 /* Whether 0 is a value beside the default. */
-static bool has_zero(const struct algo_parameter *parameter)
+static bool zero_is_no_default(const struct algo_parameter *parameter)
 {
 	return parameter->min == 0 && parameter->otherwise != 0;
 }
@@ -75,7 +75,7 @@ static bool has_zero(const struct algo_parameter *parameter)
 void parameter_set(const struct algo_parameter *parameter, uint64_t value,
                    struct weir_limit_options *options)
 {
-	put(parameter, value == 0 && has_zero(parameter) ? WEIR_ZERO : value, options);
+	set_number(parameter, value == 0 && zero_is_no_default(parameter) ? WEIR_ZERO : value, options);
 }
 
 bool parameter_is_given(const struct algo_parameter *parameter,
@@ -134,7 +134,7 @@ static int check_number(const struct algo_parameter *parameter,
 
 	if (value == 0 && !parameter->required)
 		return WEIR_OK;
-	if (value == WEIR_ZERO && has_zero(parameter))
+	if (value == WEIR_ZERO && zero_is_no_default(parameter))
 		return WEIR_OK;
 	if (value >= parameter->min && value <= parameter->max)
 		return WEIR_OK;
@@ -212,6 +212,6 @@ void parameter_resolve(const struct algo_parameter *row, struct weir_limit_optio
 			value = parameter_use(row, options) == ALGO_REFUSED ? 0 : default_of(row, options);
 		else if (value == WEIR_ZERO)
 			value = 0;
-		put(row, value, options);
+		set_number(row, value, options);
 	}
 }

@@ -27,16 +27,16 @@ static struct random_params *params_of(const struct algo_limit *limit)
 	return (struct random_params *)limit->own;
 }
 
-static uint64_t threshold(double deny)
+static uint64_t deny_threshold(double deny)
 {
 	return (uint64_t)(deny * (double)PRIORITY_ALL);
 }
 
 /* It has no period. Where one is needed, such as to tell rates, that is a second. */
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_random(struct algo_limit *limit, const struct weir_limit_options *options,
+                       struct weir_error *error)
 {
-	uint64_t deny = threshold(options->deny);
+	uint64_t deny = deny_threshold(options->deny);
 
 	*params_of(limit) = (struct random_params){deny, deny};
 	limit->quota = ALGO_COUNT_MAX;
@@ -45,8 +45,8 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 	return limit->demand ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
-static inline bool decide(const struct algo_limit *limit, const struct algo_call *call,
-                          uint64_t deny, struct algo_decision *out)
+static inline bool decide_by_draw(const struct algo_limit *limit, const struct algo_call *call,
+                                  uint64_t deny, struct algo_decision *out)
 {
 	bool draws = algo_consumes(call);
 
@@ -70,26 +70,27 @@ __attribute__((noinline)) static bool decide_by_priority(const struct algo_limit
 	struct priority_demand demand = counts ? demand_add(limit->demand, call->priority, now_ns)
 	                                       : demand_peek(limit->demand, call->priority, now_ns);
 
-	return decide(limit, call, priority_share(deny, &demand, call->priority), out);
+	return decide_by_draw(limit, call, priority_share(deny, &demand, call->priority), out);
 }
 
-static bool step(const struct algo_limit *limit, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
+static bool step_random(const struct algo_limit *limit, const struct algo_call *call,
+                        const struct algo_time *time, struct algo_state *state,
+                        struct algo_decision *out)
 {
 	uint64_t deny = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
 
 	(void)state;
 	if (demand_matters(limit->demand, call->priority, time->now_ns))
 		return decide_by_priority(limit, call, time->now_ns, deny, out);
-	return decide(limit, call, deny, out);
+	return decide_by_draw(limit, call, deny, out);
 }
 
-static void set_share(const struct algo_limit *limit, double share)
+static void set_deny_share(const struct algo_limit *limit, double share)
 {
-	atomic_store(&params_of(limit)->deny_now, threshold(share));
+	atomic_store(&params_of(limit)->deny_now, deny_threshold(share));
 }
 
-static void join(const struct algo_limit *limit, struct algo_limit *next)
+static void copy_demand(const struct algo_limit *limit, struct algo_limit *next)
 {
 	demand_copy(next->demand, limit->demand);
 }
@@ -98,7 +99,7 @@ static void join(const struct algo_limit *limit, struct algo_limit *next)
  * A thread that changes the share stores it first and then looks for a successor. So this reads
  * the new share, or that thread stores it in `next`.
  */
-static void inherit(const struct algo_limit *limit, struct algo_limit *next)
+static void take_over_share(const struct algo_limit *limit, struct algo_limit *next)
 {
 	uint64_t given = params_of(next)->deny;
 
@@ -107,7 +108,7 @@ static void inherit(const struct algo_limit *limit, struct algo_limit *next)
 		                               atomic_load(&params_of(limit)->deny_now));
 }
 
-static void amend(const struct algo_limit *limit, struct weir_limit_options *options)
+static void amend_share(const struct algo_limit *limit, struct weir_limit_options *options)
 {
 	uint64_t now = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
 
@@ -125,10 +126,10 @@ const struct algorithm algorithm_random = {
     .sample = "deny: 0.2",
     .draws = true,
     .retry_is_estimate = true,
-    .init = init,
-    .step = step,
-    .before_takeover = join,
-    .after_takeover = inherit,
-    .set_share = set_share,
-    .amend = amend,
+    .init = init_random,
+    .step = step_random,
+    .before_takeover = copy_demand,
+    .after_takeover = take_over_share,
+    .set_share = set_deny_share,
+    .amend = amend_share,
 };

@@ -1,8 +1,8 @@
 /* resetting_bucket.c: a fixed_window that its first request opens, see rates/window.c. */
 #include "algo/rates/window.h"
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_resetting_bucket(struct algo_limit *limit, const struct weir_limit_options *options,
+                                 struct weir_error *error)
 {
 	(void)error;
 	window_init(limit, options->rate.count, false);
@@ -14,6 +14,6 @@ const struct algorithm algorithm_resetting_bucket = {
     .id = WEIR_ALGORITHM_RESETTING_BUCKET,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX)},
     .sample = "rate: 100/m",
-    .init = init,
+    .init = init_resetting_bucket,
     WINDOW_HOOKS,
 };

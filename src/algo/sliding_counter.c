@@ -1,8 +1,8 @@
 /* sliding_counter.c: two slots of a period each, the earlier one weighted. */
 #include "algo/rates/sliding.h"
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_sliding_counter(struct algo_limit *limit, const struct weir_limit_options *options,
+                                struct weir_error *error)
 {
 	(void)error;
 	limit->slots = (struct slots_params){
@@ -23,6 +23,6 @@ const struct algorithm algorithm_sliding_counter = {
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_KEYS_ROW},
     .sample = "rate: 100/m",
     .rows = ALGO_ROWS_SLOTS,
-    .init = init,
+    .init = init_sliding_counter,
     .before_takeover = sliding_before_takeover,
 };

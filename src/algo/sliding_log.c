@@ -1,8 +1,8 @@
 /* sliding_log.c: every request of the last period, exactly. */
 #include "algo/algo.h"
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_sliding_log(struct algo_limit *limit, const struct weir_limit_options *options,
+                            struct weir_error *error)
 {
 	(void)error;
 	limit->log = (struct log_params){options->rate.count, limit->period_ns};
@@ -16,5 +16,5 @@ const struct algorithm algorithm_sliding_log = {
     .parameters = {ALGO_RATE_ROW(ALGO_LOG_MAX), ALGO_KEYS_ROW},
     .sample = "rate: 100/m",
     .rows = ALGO_ROWS_LOG,
-    .init = init,
+    .init = init_sliding_log,
 };

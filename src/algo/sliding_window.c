@@ -1,8 +1,8 @@
 /* sliding_window.c: the slots that make up the last period, added up. */
 #include "algo/rates/sliding.h"
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_sliding_window(struct algo_limit *limit, const struct weir_limit_options *options,
+                               struct weir_error *error)
 {
 	/* Times are whole nanoseconds: finer slots tell nothing more, and their numbers overflow. */
 	uint32_t slots = (uint32_t)u64_min(options->slots, limit->period_ns);
@@ -28,6 +28,6 @@ const struct algorithm algorithm_sliding_window = {
                    ALGO_KEYS_ROW},
     .sample = "rate: 100/m",
     .rows = ALGO_ROWS_SLOTS,
-    .init = init,
+    .init = init_sliding_window,
     .before_takeover = sliding_before_takeover,
 };

@@ -36,22 +36,22 @@ static const struct preset {
                                       .recovers = true},
 };
 
-static const void *preset(const struct weir_limit_options *options)
+static const void *throttle_preset(const struct weir_limit_options *options)
 {
 	return &presets[options->throttle->preset].options;
 }
 
-static uint32_t in_units(double k)
+static uint32_t k_in_units(double k)
 {
 	return (uint32_t)(k * ACCEPTS_UNIT + 0.5);
 }
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_throttle(struct algo_limit *limit, const struct weir_limit_options *options,
+                         struct weir_error *error)
 {
 	const struct weir_throttle_options *own = options->throttle;
 	const struct preset *named = &presets[own->preset];
-	uint32_t k = in_units(own->k), k_least = in_units(named->k_least);
+	uint32_t k = k_in_units(own->k), k_least = k_in_units(named->k_least);
 
 	(void)error;
 	limit->accepts = (struct accepts_params){
@@ -89,6 +89,6 @@ const struct algorithm algorithm_throttle = {
     .rows = ALGO_ROWS_ACCEPTS,
     .judges = true,
     .retry_is_estimate = true,
-    .preset = preset,
-    .init = init,
+    .preset = throttle_preset,
+    .init = init_throttle,
 };

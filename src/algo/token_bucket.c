@@ -1,8 +1,8 @@
 /* token_bucket.c: a burst at once, then one for each token that comes back; see rates/bucket.c. */
 #include "algo/rates/bucket.h"
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_token_bucket(struct algo_limit *limit, const struct weir_limit_options *options,
+                             struct weir_error *error)
 {
 	return bucket_init(limit, options->rate.count, &(struct bucket_shape){options->burst, 0, 0},
 	                   "burst", error);
@@ -13,6 +13,6 @@ const struct algorithm algorithm_token_bucket = {
     .id = WEIR_ALGORITHM_TOKEN_BUCKET,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_BURST_ROW("burst")},
     .sample = "rate: 100/m",
-    .init = init,
+    .init = init_token_bucket,
     BUCKET_HOOKS,
 };

@@ -1,23 +1,23 @@
 /*
- * warm_up.c: a pacer whose keys are cold after a rest, and start slowly.
+ * warm_up.c: decides `warm_up` limits: a pacer whose keys get cold at rest, and then start slowly.
  *
- * A key stores permits while it rests, up to M, at M per W (`warm_up`). A request starts at
- * max(now, end), where `end` is where the request before it ended, and ends when its permits have
- * been taken. That takes T for each, but longer for those stored above a threshold, up to f T
- * (`cold`) for the last of M. These intervals lie on a line, so a request takes what lies under its
- * part of the line: a trapezoid.
+ * The rate gives one permit each T. While a key rests it stores up to M permits, at M per W
+ * (`warm_up`). A request starts at max(now, end), where `end` is the end of the request before it,
+ * and ends when its permits have been taken. Each permit takes T, but one that was stored above a
+ * threshold takes longer, up to f T (`cold`) for the last of M. These intervals lie on a rising
+ * line, so the time of a request is the trapezoid under its part of the line.
  *
- * Say how long stored permits take at T, z = s T, and T is in the formulas no more:
+ * Let z = s T be the time that s stored permits take at T. Then the formulas need T no more:
  *
  *     the threshold is W/2;  z reaches W H/G, by H/G for each ns of rest;  G = 2 (1 + f), H = 5 + f
  *     to take all of z takes z + excess(z),  excess(z) = (f^2 - 1)/4 max(z - W/2, 0)^2 / W
  *
- * Let even = end + excess(z): where the last request would have ended, had all been taken at T.
- * A request of cost c that comes before the end moves `even` by c T, as in any bucket, and z
- * by -c T, to 0 at least. Only a request that comes after a rest needs the trapezoid.
+ * Let even = end + excess(z): the end of the last request, had all permits been taken at T. A
+ * request of cost c that comes before the end moves `even` by c T, as in any bucket, and z by
+ * -c T, to 0 at least. Only a request that comes after a rest needs the trapezoid.
  *
- * Units. T = p/q ns in lowest terms. Permits are counted in parts of 1/D, D being as large as a
- * state can tell, 2^20 at most. Times are counted in grains of 1/(q D) ns: T is p D of them, a
+ * Units. T = p/q ns in lowest terms. Permits are counted in parts of 1/D, where D is as large as a
+ * state has room for, 2^20 at most. Times are counted in grains of 1/(q D) ns: T is p D grains, a
  * stored part takes p. Grains are too coarse for z, which is counted in 1/G of them.
  *
  * A request that takes more than is stored makes the parts negative: at -n parts nothing is stored,
@@ -27,27 +27,26 @@
  *
  * A state is `even` and the parts:
  *
- *     word < q:         nothing is stored, and how negative the parts are is not known.
+ *     word < q:         nothing is stored; how negative the parts are is unknown.
  *                       even = even_ns - word/q
  *     word < q + full:  word - q + 1 parts; full = M D, or fewer if the words end there
  *     other words:      q + full - word parts, 0 or negative, above -deep
  *                       even = even_ns - what the parts take at T, down to 1/q ns
  *     until_ns        = even_ns + cooling_ns(parts)
  *
- * cooling_ns tells how long after even_ns the key is cold again, rounded up. So at or before now,
- * a state says nothing.
+ * cooling_ns is the time from even_ns until the key is cold again, rounded up. So a state whose
+ * until_ns is at or before now equals none.
  *
- * Negative parts are not known after `deep` of them, after a change of parameters, and where M is
- * 4096 or more, which leaves no words for them. Then a refund allows for whatever the turn can have
- * taken of the stored permits: it moves the end by c T, as if none, and stores as many as possible.
+ * Negative parts are unknown after `deep` of them, after a change of parameters, and where M is
+ * 4096 or more, which leaves no words for them. Then a refund moves the end by c T, as if the
+ * request had taken no stored permits, and stores again the most that it can have taken.
  *
- * The effect of rounding. Requests without a rest between them move `even` by whole 1/q ns, and
- * even_ns not at all while the parts are known: nothing is rounded however many come, and no rate
- * drifts. After a rest both are rounded up, `even` by less than a nanosecond and what is stored by
- * less than a part. So a key ends later and has more stored, and as the line rises, each request
- * takes it no less time: no start comes sooner until the next rest. The later end cuts that rest by
- * less than a nanosecond, which stores less by H/G for each: a start after it may come sooner than
- * the formula's by f H/G nanoseconds at most, unless what was rounded up in parts outweighs that.
+ * Rounding. Requests without a rest between them move `even` by whole 1/q ns, and even_ns not at
+ * all while the parts are known. So nothing is rounded, and no rate drifts. After a rest both are
+ * rounded up: `even` by less than a nanosecond, the stored permits by less than a part. So the key
+ * ends later and has more stored. Since the line rises, each request takes no less time, and none
+ * starts sooner until the next rest. The later end shortens that rest by less than 1 ns, which
+ * stores H/G less. So a request after it may start f H/G ns sooner than by the formula, at most.
  */
 #include "algo/algo.h"
 #include "base/error.h"
@@ -58,29 +57,29 @@ typedef __int128 i128;
 #define PARTS_MAX   (UINT64_C(1) << 20)
 #define WORDS       (UINT64_C(1) << 32)
 #define MILLI       1000                      /* `cold` is exact in thousandths */
-#define WAITING_MAX ((UINT64_C(1) << 53) - 1) /* as of a pacer */
+#define WAITING_MAX ((UINT64_C(1) << 53) - 1) /* as in a pacer: any reader of JSON can count it */
 
 struct warm_up {
 	uint64_t count;       /* of the rate */
 	uint64_t p, q;        /* T = p/q ns */
-	uint64_t grains;      /* so many are a nanosecond: q D */
+	uint64_t grains;      /* in a nanosecond: q D */
 	uint64_t warm_up_ns;  /* W */
-	uint64_t max_wait_ns; /* as given; see longest() */
-	uint32_t parts;       /* so many are a permit: D */
-	uint32_t between;     /* most parts that are stored after a request: (M - 1) D */
-	uint32_t full, deep;  /* parts; see above */
+	uint64_t max_wait_ns; /* as configured; see longest() */
+	uint32_t parts;       /* in a permit: D */
+	uint32_t between;     /* the most parts that are stored after a request: (M - 1) D */
+	uint32_t full, deep;  /* parts; see the head of this file */
 	uint32_t a, b;        /* f = a/b in lowest terms */
 };
 
 _Static_assert(sizeof(struct warm_up) <= sizeof((struct algo_limit *)0)->own,
                "a limit has room for them");
 
-/* The meaning of a state, from now. */
+/* A state unpacked. Times are counted from now. */
 struct use {
 	i128 even;     /* grains */
-	i128 parts;    /* stored, or negative: taken beyond those */
-	i128 end;      /* of the last turn, rounded up to a grain */
-	bool is_known; /* how negative the parts are; if it is not, they are 0 */
+	i128 parts;    /* stored, or negative: taken beyond those that were stored */
+	i128 end;      /* of the last request, rounded up to a grain */
+	bool is_known; /* false if it is unknown how negative the parts are: then they are 0 */
 };
 
 static const struct warm_up *params_of(const struct algo_limit *limit)
@@ -88,7 +87,7 @@ static const struct warm_up *params_of(const struct algo_limit *limit)
 	return (const struct warm_up *)limit->own;
 }
 
-/* The whole nanoseconds of so many grains, rounded up. */
+/* Grains in whole nanoseconds, rounded up. */
 static i128 ns_of(const struct warm_up *warm, i128 grains)
 {
 	u128 n = warm->grains;
@@ -102,13 +101,13 @@ static uint64_t stored_parts(const struct use *use)
 	return use->parts > 0 ? (uint64_t)use->parts : 0;
 }
 
-/* b G, where f = a/b: so many times finer than grains is z counted. */
+/* b G, where f = a/b: the units of z in a grain. */
 static uint64_t finer(const struct warm_up *warm)
 {
 	return 2 * ((uint64_t)warm->a + warm->b);
 }
 
-/* b H: so much is stored in a grain of rest, counted like that. */
+/* b H: the units of z that are stored in a grain of rest. */
 static uint64_t gain(const struct warm_up *warm)
 {
 	return warm->a + 5 * (uint64_t)warm->b;
@@ -129,13 +128,13 @@ static u128 part(const struct warm_up *warm)
 	return (u128)warm->p * finer(warm);
 }
 
-/* z of a cold key. */
+/* The z of a cold key. */
 static u128 full(const struct warm_up *warm)
 {
 	return warm_up_grains(warm) * gain(warm);
 }
 
-/* How long after now a request may start. */
+/* The longest that a request may wait for its start, in grains. */
 static u128 longest(const struct warm_up *warm)
 {
 	u128 wait = (u128)warm->max_wait_ns * warm->grains, turns = WAITING_MAX * interval(warm);
@@ -150,7 +149,7 @@ static u128 above_threshold(const struct warm_up *warm, u128 stored)
 	return stored > threshold ? stored - threshold : 0;
 }
 
-/* `times` the excess of what has these squares above the threshold, in grains. */
+/* `times` the excess of a z whose square above the threshold is `squares`, in grains. */
 static u128 excess_of(const struct warm_up *warm, struct u256 squares, uint64_t times, bool up)
 {
 	uint64_t b = warm->b;
@@ -170,7 +169,7 @@ static inline u128 excess(const struct warm_up *warm, uint64_t parts, uint64_t t
 	return y == 0 ? 0 : excess_of(warm, u256_product(y, y), times, up);
 }
 
-/* The time that parts take at T, rounded down to 1/q ns. */
+/* The time that parts take at T, in grains, rounded down to 1/q ns. */
 static inline i128 at_rate(const struct warm_up *warm, i128 parts)
 {
 	u128 d = warm->parts;
@@ -180,10 +179,10 @@ static inline i128 at_rate(const struct warm_up *warm, i128 parts)
 	return (i128)(u128_divide((u128)parts * warm->p, d) * d);
 }
 
-/* From even_ns on, where `taken` is what the parts take at T. */
+/* The time from even_ns until the key is cold; `taken` is the time of the parts at T. */
 static i128 cooling_ns(const struct warm_up *warm, uint64_t stored, i128 taken, u128 excess)
 {
-	u128 rest; /* that has stored them */
+	u128 rest; /* the rest in which `stored` was stored */
 
 	if (stored == 0)
 		return warm->warm_up_ns + ns_of(warm, -taken);
@@ -191,7 +190,7 @@ static i128 cooling_ns(const struct warm_up *warm, uint64_t stored, i128 taken, 
 	return ns_of(warm, (i128)(warm_up_grains(warm) - excess - rest) - taken);
 }
 
-/* The use that a state with a meaning has. */
+/* Unpacks a state that ends after now. */
 static struct use use_of(const struct warm_up *warm, const struct algo_state *state,
                          uint64_t now_ns)
 {
@@ -211,7 +210,7 @@ static struct use use_of(const struct warm_up *warm, const struct algo_state *st
 	return use;
 }
 
-/* Rounds `even` up to what a state tells, and sets the end. */
+/* Packs `use`, whose `even` it rounds up to what a state can say, and sets the end. */
 static struct algo_state state_of(const struct warm_up *warm, struct use *use, uint64_t now_ns)
 {
 	uint64_t stored = stored_parts(use);
@@ -237,7 +236,7 @@ static struct algo_state state_of(const struct warm_up *warm, struct use *use, u
 	return (struct algo_state){now_ns + (uint64_t)until_ns, (uint32_t)word};
 }
 
-/* z by now, after a rest. */
+/* The z at now, after a rest. */
 static u128 stored_by_now(const struct warm_up *warm, const struct use *use)
 {
 	uint64_t parts = stored_parts(use);
@@ -247,8 +246,8 @@ static u128 stored_by_now(const struct warm_up *warm, const struct use *use)
 	return stored < full(warm) ? stored : full(warm);
 }
 
-/* A request that starts now, when so much is stored. */
-static struct use start(const struct warm_up *warm, u128 stored, uint64_t cost)
+/* The use after a request that starts now with a z of `stored`. */
+static struct use start_after_rest(const struct warm_up *warm, u128 stored, uint64_t cost)
 {
 	u128 taken = stored, y = above_threshold(warm, stored), left, kept;
 	struct use use = {.is_known = true};
@@ -264,20 +263,20 @@ static struct use start(const struct warm_up *warm, u128 stored, uint64_t cost)
 	return use;
 }
 
-static struct algo_state take(const struct warm_up *warm, uint64_t cost, bool live, uint64_t now_ns,
-                              struct use *use)
+static struct algo_state charge_request(const struct warm_up *warm, uint64_t cost, bool live,
+                                        uint64_t now_ns, struct use *use)
 {
 	if (live && use->end > 0) {
 		use->even += (i128)(cost * interval(warm));
 		use->parts -= (i128)cost * warm->parts;
 	} else {
-		*use = start(warm, live ? stored_by_now(warm, use) : full(warm), cost);
+		*use = start_after_rest(warm, live ? stored_by_now(warm, use) : full(warm), cost);
 	}
 	return state_of(warm, use, now_ns);
 }
 
-/* As give_back, where it is not known how many the turn took from the stored ones. */
-static bool give_back_unknown(const struct warm_up *warm, uint64_t cost, struct use *use)
+/* Undoes a request if it is unknown how many permits it took from the stored ones. */
+static bool undo_unknown_request(const struct warm_up *warm, uint64_t cost, struct use *use)
 {
 	i128 parts = (i128)cost * warm->parts;
 
@@ -293,30 +292,30 @@ static bool give_back_unknown(const struct warm_up *warm, uint64_t cost, struct 
 }
 
 /*
- * Gives the newest permits to the next request, and stores again those that were taken from there.
- * False if the key is as new: cold, or with more stored than a word has room for.
+ * Undoes the newest request: its time goes to the next one, and its permits are stored again. False
+ * if that leaves the key as new: cold, or with more stored than a word can say.
  */
-static bool give_back(const struct warm_up *warm, uint64_t cost, struct use *use)
+static bool undo_request(const struct warm_up *warm, uint64_t cost, struct use *use)
 {
 	use->even -= (i128)(cost * interval(warm));
 	if (!use->is_known)
-		return give_back_unknown(warm, cost, use);
+		return undo_unknown_request(warm, cost, use);
 	use->parts += (i128)cost * warm->parts;
 	return use->parts <= warm->full && stored_parts(use) * part(warm) < full(warm);
 }
 
-static bool refund(const struct warm_up *warm, const struct algo_call *call, uint64_t now_ns,
-                   struct algo_state *state, struct use *use)
+static bool refund_warm_up(const struct warm_up *warm, const struct algo_call *call,
+                           uint64_t now_ns, struct algo_state *state, struct use *use)
 {
 	if (call->cost == 0 || (call->until_ns != 0 && call->until_ns != state->until_ns))
 		return false;
-	*state =
-	    give_back(warm, call->cost, use) ? state_of(warm, use, now_ns) : (struct algo_state){0, 0};
+	*state = undo_request(warm, call->cost, use) ? state_of(warm, use, now_ns)
+	                                             : (struct algo_state){0, 0};
 	return true;
 }
 
-static bool admit(const struct warm_up *warm, const struct algo_call *call, i128 end,
-                  struct algo_decision *out)
+static bool admit_by_end(const struct warm_up *warm, const struct algo_call *call, i128 end,
+                         struct algo_decision *out)
 {
 	bool by_turns = longest(warm) < (u128)warm->max_wait_ns * warm->grains;
 	uint64_t too_late_ns = 0;
@@ -327,16 +326,17 @@ static bool admit(const struct warm_up *warm, const struct algo_call *call, i128
 	                          by_turns ? WEIR_REASON_QUEUE_FULL : WEIR_REASON_WAIT_TOO_LONG);
 }
 
-/* Requests of one each that could come now if none were stored: each takes T. */
-static uint64_t remaining(const struct warm_up *warm, i128 end)
+/* The requests of cost 1 that could come now, each of which takes T as if none were stored. */
+static uint64_t requests_left(const struct warm_up *warm, i128 end)
 {
 	if (end > (i128)longest(warm))
 		return 0;
 	return (uint64_t)u128_divide(longest(warm) - (u128)(end > 0 ? end : 0), interval(warm)) + 1;
 }
 
-static bool step(const struct algo_limit *limit, const struct algo_call *call,
-                 const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
+static bool step_warm_up(const struct algo_limit *limit, const struct algo_call *call,
+                         const struct algo_time *time, struct algo_state *state,
+                         struct algo_decision *out)
 {
 	const struct warm_up *warm = params_of(limit);
 	uint64_t now_ns = time->now_ns;
@@ -347,28 +347,29 @@ static bool step(const struct algo_limit *limit, const struct algo_call *call,
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
 		for (uint64_t i = 0; i < call->earlier; i += u64_max(call->cost, 1), live = true)
-			take(warm, u64_max(call->cost, 1), live, now_ns, &use);
-		if (!admit(warm, call, use.end, out) || call->op == ALGO_PEEK || call->cost == 0)
+			charge_request(warm, u64_max(call->cost, 1), live, now_ns, &use);
+		if (!admit_by_end(warm, call, use.end, out) || call->op == ALGO_PEEK || call->cost == 0)
 			break;
-		*state = take(warm, call->cost, live, now_ns, &use);
+		*state = charge_request(warm, call->cost, live, now_ns, &use);
 		changed = true;
 		break;
 	case ALGO_REFUND:
-		changed = live && refund(warm, call, now_ns, state, &use);
+		changed = live && refund_warm_up(warm, call, now_ns, state, &use);
 		algo_decision_refund(out, call, changed);
 		break;
-	default: /* reset */
-		changed = state->until_ns != 0;
-		*state = (struct algo_state){0, 0};
+	default:
+		changed = call->op == ALGO_RESET && state->until_ns != 0;
+		if (changed)
+			*state = (struct algo_state){0, 0};
 	}
 	live = call->op == ALGO_PEEK ? live : state->until_ns > now_ns;
-	out->remaining = remaining(warm, live ? use.end : 0);
+	out->remaining = requests_left(warm, live ? use.end : 0);
 	out->reset_after_ns = sat_sub(state->until_ns, now_ns);
 	return changed;
 }
 
-/* As if the last request had just been let in. */
-static struct algo_state latest(const struct warm_up *warm, uint64_t parts, uint64_t now_ns)
+/* The state of a key whose last request was admitted just now, as late as the limit allows. */
+static struct algo_state newest_state(const struct warm_up *warm, uint64_t parts, uint64_t now_ns)
 {
 	struct use use = {.even = (i128)(longest(warm) + interval(warm) + excess(warm, parts, 1, true)),
 	                  .parts = parts,
@@ -377,12 +378,12 @@ static struct algo_state latest(const struct warm_up *warm, uint64_t parts, uint
 	return state_of(warm, &use, now_ns);
 }
 
-static void cut(const struct algo_limit *limit, struct algo_state *state)
+static void cut_warm_up(const struct algo_limit *limit, struct algo_state *state)
 {
 	uint64_t now_ns = state->until_ns - limit->window_ns;
 	struct use use = use_of(params_of(limit), state, now_ns);
 
-	*state = latest(params_of(limit), stored_parts(&use), now_ns);
+	*state = newest_state(params_of(limit), stored_parts(&use), now_ns);
 }
 
 static void set_interval(struct warm_up *warm, u128 p, uint64_t q)
@@ -394,8 +395,8 @@ static void set_interval(struct warm_up *warm, u128 p, uint64_t q)
 }
 
 /*
- * Chooses D, so that one word tells all parts and all q-ths. Where more than 2^31 permits can be
- * stored that takes a smaller q, which makes T longer. False if more than 2^32 can be stored.
+ * Chooses D so that one word can say all parts and all q-ths. If more than 2^31 permits can be
+ * stored, that takes a smaller q, which makes T longer. Returns false for more than 2^32.
  */
 static bool count_parts(struct warm_up *warm)
 {
@@ -423,8 +424,8 @@ static bool count_parts(struct warm_up *warm)
 	return true;
 }
 
-static bool derive(struct warm_up *warm, uint64_t count, uint64_t period_ns, uint64_t warm_up_ns,
-                   uint64_t cold_milli)
+static bool derive_warm_up(struct warm_up *warm, uint64_t count, uint64_t period_ns,
+                           uint64_t warm_up_ns, uint64_t cold_milli)
 {
 	uint64_t divisor = gcd_u64(cold_milli, MILLI);
 
@@ -436,20 +437,20 @@ static bool derive(struct warm_up *warm, uint64_t count, uint64_t period_ns, uin
 	return count_parts(warm);
 }
 
-static int init(struct algo_limit *limit, const struct weir_limit_options *options,
-                struct weir_error *error)
+static int init_warm_up(struct algo_limit *limit, const struct weir_limit_options *options,
+                        struct weir_error *error)
 {
 	struct warm_up *warm = (struct warm_up *)limit->own;
 	uint64_t longest_ns, interval_ns;
 
-	if (!derive(warm, options->rate.count, limit->period_ns, options->warm_up_ns,
-	            (uint64_t)(options->cold * MILLI + 0.5)))
+	if (!derive_warm_up(warm, options->rate.count, limit->period_ns, options->warm_up_ns,
+	                    (uint64_t)(options->cold * MILLI + 0.5)))
 		return error_set(error, WEIR_ERANGE,
 		                 "warm_up: expected at most 2^32 permits to be stored, found more");
 	warm->max_wait_ns = options->max_wait_ns;
 	longest_ns = (uint64_t)ns_of(warm, (i128)longest(warm));
 	interval_ns = (uint64_t)ns_of(warm, (i128)interval(warm));
-	limit->quota = remaining(warm, 0);
+	limit->quota = requests_left(warm, 0);
 	limit->window_ns = (uint64_t)u128_ceil((u128)limit->quota * warm->p, warm->q);
 	/* The last request ends after all of the quota, cold, and then the key gets cold again. */
 	limit->farthest_ns = 2 * longest_ns + interval_ns + 2 * warm->warm_up_ns;
@@ -457,15 +458,15 @@ static int init(struct algo_limit *limit, const struct weir_limit_options *optio
 }
 
 /*
- * In a note's second number, W is digits times a power of ten, and f counted in tenths. What is too
- * long for that is told apart from others, but can't be read again: then COLD_OTHER stands for f.
+ * The second number of a layout has W as digits times a power of ten, and f in tenths. If W or f
+ * has more digits, COLD_OTHER stands for f, and a hash, which can't be read back, for W.
  */
 #define DIGITS_BITS 19
 #define ZEROS_BITS  4
 #define COLD_SHIFT  (DIGITS_BITS + ZEROS_BITS)
 #define COLD_OTHER  511U
 
-static uint32_t write_note(uint64_t warm_up_ns, uint64_t cold_milli)
+static uint32_t pack_layout(uint64_t warm_up_ns, uint64_t cold_milli)
 {
 	uint64_t digits = warm_up_ns, zeros = 0, tenths = cold_milli / (MILLI / 10);
 
@@ -478,35 +479,35 @@ static uint32_t write_note(uint64_t warm_up_ns, uint64_t cold_milli)
 	                  (64 - COLD_SHIFT));
 }
 
-static struct algo_layout note(const struct algo_limit *limit)
+static struct algo_layout warm_up_layout(const struct algo_limit *limit)
 {
 	const struct warm_up *warm = params_of(limit);
 
 	return (struct algo_layout){
 	    (uint32_t)(warm->count - 1),
-	    write_note(warm->warm_up_ns, (uint64_t)warm->a * (MILLI / warm->b))};
+	    pack_layout(warm->warm_up_ns, (uint64_t)warm->a * (MILLI / warm->b))};
 }
 
-static bool read_note(const struct algo_limit *limit, const struct algo_layout *from,
-                      struct warm_up *warm)
+static bool read_layout(const struct algo_limit *limit, const struct algo_layout *from,
+                        struct warm_up *warm)
 {
 	uint64_t tenths = from->second >> COLD_SHIFT;
 	uint64_t zeros = from->second >> DIGITS_BITS & ((1U << ZEROS_BITS) - 1);
 	u128 warm_up_ns = from->second & ((1U << DIGITS_BITS) - 1);
 
 	*warm = *params_of(limit);
-	if (from->second == note(limit).second)
-		return derive(warm, (uint64_t)from->first + 1, limit->period_ns, warm->warm_up_ns,
-		              (uint64_t)warm->a * (MILLI / warm->b));
+	if (from->second == warm_up_layout(limit).second)
+		return derive_warm_up(warm, (uint64_t)from->first + 1, limit->period_ns, warm->warm_up_ns,
+		                      (uint64_t)warm->a * (MILLI / warm->b));
 	for (; zeros > 0; zeros--)
 		warm_up_ns *= 10;
 	return tenths >= 10 && tenths != COLD_OTHER && warm_up_ns > 0 &&
 	       warm_up_ns <= ALGO_PERIOD_MAX_NS &&
-	       derive(warm, (uint64_t)from->first + 1, limit->period_ns, (uint64_t)warm_up_ns,
-	              tenths * (MILLI / 10));
+	       derive_warm_up(warm, (uint64_t)from->first + 1, limit->period_ns, (uint64_t)warm_up_ns,
+	                      tenths * (MILLI / 10));
 }
 
-/* So many intervals as `end`, which is in grains, has of `was`; rounded up. */
+/* Scales `end` (grains) from the interval of `was` to that of `to`, rounded up. */
 static i128 scaled_end(const struct warm_up *was, const struct warm_up *to, i128 end)
 {
 	struct u256 grains;
@@ -522,15 +523,16 @@ static i128 scaled_end(const struct warm_up *was, const struct warm_up *to, i128
 	return (i128)(((u128)grains.limb[1] << 64 | grains.limb[0]) + rest);
 }
 
-static bool is_same(const struct warm_up *was, const struct warm_up *to)
+static bool is_same_line(const struct warm_up *was, const struct warm_up *to)
 {
 	return was->count == to->count && was->warm_up_ns == to->warm_up_ns && was->a == to->a &&
 	       was->b == to->b;
 }
 
-/* The same number of permits used since the key was cold, and as many intervals until the end. */
-static struct algo_converted convert(const struct algo_limit *limit, const struct algo_layout *from,
-                                     uint64_t since_ns, uint64_t now_ns, struct algo_state state)
+/* Keeps the number of permits used since the key was cold, and of intervals until the end. */
+static struct algo_converted convert_warm_up(const struct algo_limit *limit,
+                                             const struct algo_layout *from, uint64_t since_ns,
+                                             uint64_t now_ns, struct algo_state state)
 {
 	const struct warm_up *to = params_of(limit);
 	struct algo_converted converted = {{0, 0}, {0, 0}};
@@ -540,8 +542,8 @@ static struct algo_converted convert(const struct algo_limit *limit, const struc
 	uint64_t parts;
 	i128 end;
 
-	if (!from || !read_note(limit, from, &was)) {
-		converted.whole = converted.cut = latest(to, to->between, now_ns);
+	if (!from || !read_layout(limit, from, &was)) {
+		converted.whole = converted.cut = newest_state(to, to->between, now_ns);
 		return converted;
 	}
 	if (state.until_ns <= since_ns)
@@ -555,26 +557,23 @@ static struct algo_converted convert(const struct algo_limit *limit, const struc
 		return converted;
 	parts = u64_min(parts, to->full);
 	end = scaled_end(&was, to, end);
-	if (parts > 0 || !is_same(&was, to))
+	if (parts > 0 || !is_same_line(&was, to))
 		use = (struct use){.parts = parts, .is_known = parts > 0};
 	use.even = end + (i128)excess(to, parts, 1, true);
 	if (ns_of(to, end) > (i128)limit->farthest_ns)
 		converted.whole.until_ns = UINT64_MAX;
 	else
 		converted.whole = state_of(to, &use, since_ns);
-	converted.cut =
-	    end > (i128)(longest(to) + interval(to)) ? latest(to, parts, since_ns) : converted.whole;
+	converted.cut = end > (i128)(longest(to) + interval(to)) ? newest_state(to, parts, since_ns)
+	                                                         : converted.whole;
 	return converted;
 }
 
-static bool recall(const struct algo_limit *limit, const struct algo_layout *note,
-                   struct algo_limit *then)
+static bool restore_warm_up(const struct algo_limit *limit, const struct algo_layout *layout,
+                            struct algo_limit *then)
 {
-	struct warm_up *warm = (struct warm_up *)then->own;
-	bool known = read_note(limit, note, warm);
-
 	then->farthest_ns = ALGO_HORIZON_NS;
-	return known;
+	return read_layout(limit, layout, (struct warm_up *)then->own);
 }
 
 const struct algorithm algorithm_warm_up = {
@@ -588,12 +587,12 @@ const struct algorithm algorithm_warm_up = {
     .unordered = true, /* it warms up by its own rate */
     .sample = "rate: 100/m",
     .paced = true,
-    .init = init,
-    .step = step,
+    .init = init_warm_up,
+    .step = step_warm_up,
     .word = "word",
-    .cut = cut,
-    .layout = note,
-    .convert = convert,
-    .restore = recall,
+    .cut = cut_warm_up,
+    .layout = warm_up_layout,
+    .convert = convert_warm_up,
+    .restore = restore_warm_up,
     .pays_later = true,
 };

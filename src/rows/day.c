@@ -220,8 +220,8 @@ static void step(const struct row_step *on, struct algo_decision *out, struct ro
 	case ALGO_REFUND:
 		refund(on, &view, change);
 		break;
-	default: /* reset */
-		if (view.free + view.count > 0) {
+	default:
+		if (on->call->op == ALGO_RESET && view.free + view.count > 0) {
 			view.free = view.count = 0;
 			want_head(on, &view, true, change);
 		}

@@ -531,10 +531,11 @@ static void step(const struct row_step *on, struct algo_decision *out, struct ro
 	case ALGO_REFUND:
 		refund(on, &view, change);
 		break;
-	default: /* reset */
-		if (view.before + view.count > 0)
+	default:
+		if (on->call->op == ALGO_RESET && view.before + view.count > 0) {
 			forget(on, &view, true, change);
-		view.before = view.count = 0;
+			view.before = view.count = 0;
+		}
 		break;
 	}
 	out->remaining = sat_sub(params->count, use_of(params, &view, now_ns));

@@ -10,13 +10,13 @@ struct bits {
 	unsigned at;
 };
 
-INLINE void put(struct bits *bits, uint64_t value, unsigned width)
+INLINE void write_bits(struct bits *bits, uint64_t value, unsigned width)
 {
 	bits->of |= (u128)value << bits->at;
 	bits->at += width;
 }
 
-INLINE uint64_t take(struct bits *bits, unsigned width)
+INLINE uint64_t read_bits(struct bits *bits, unsigned width)
 {
 	uint64_t value = (uint64_t)(bits->of >> bits->at) & (UINT64_MAX >> (64 - width));
 
@@ -34,20 +34,20 @@ static struct estimate_cell cell_of(struct bits bits)
 	return (struct estimate_cell){(uint64_t)(bits.of >> 32), (uint32_t)bits.of};
 }
 
-static bool is_none(struct estimate_cell cell)
+static bool is_unwritten(struct estimate_cell cell)
 {
 	return cell.high == 0 && cell.low == 0;
 }
 
-static uint64_t clamp(uint64_t value, const struct flying_params *params)
+static uint64_t clamp_to_bounds(uint64_t value, const struct flying_params *params)
 {
 	return value < params->bounds.least ? params->bounds.least
 	                                    : u64_min(value, params->bounds.most);
 }
 
 /* Place 0 changes by the report, once. */
-static bool changes(const struct estimate_report *report, struct estimate_cell before,
-                    struct estimate_cell after, struct estimate_change *change)
+static bool change_first_cell(const struct estimate_report *report, struct estimate_cell before,
+                              struct estimate_cell after, struct estimate_change *change)
 {
 	*change = (struct estimate_change){0, after, true, true};
 	return !report->counted && (before.high != after.high || before.low != after.low);
@@ -68,15 +68,15 @@ static struct estimate_cell pack_learned(const struct knee *knee)
 	unsigned shift = bits > BASE_BITS ? bits - BASE_BITS : 0;
 	struct bits to = {0};
 
-	put(&to, knee->knee, 24);
-	put(&to, knee->base_ns >> shift, BASE_BITS);
-	put(&to, shift, 4);
-	put(&to, knee->limit, 16);
-	put(&to, knee->phase, 2);
-	put(&to, knee->streak, 3);
-	put(&to, knee->since, 6);
-	put(&to, (unsigned)__builtin_ctz(knee->wait), 3);
-	put(&to, knee->window, 8);
+	write_bits(&to, knee->knee, 24);
+	write_bits(&to, knee->base_ns >> shift, BASE_BITS);
+	write_bits(&to, shift, 4);
+	write_bits(&to, knee->limit, 16);
+	write_bits(&to, knee->phase, 2);
+	write_bits(&to, knee->streak, 3);
+	write_bits(&to, knee->since, 6);
+	write_bits(&to, (unsigned)__builtin_ctz(knee->wait), 3);
+	write_bits(&to, knee->window, 8);
 	return cell_of(to);
 }
 
@@ -84,11 +84,11 @@ static struct estimate_cell pack_measured(const struct knee *knee)
 {
 	struct bits to = {0};
 
-	put(&to, knee->window & ((1U << WINDOW_BITS) - 1), WINDOW_BITS);
-	put(&to, knee->count, 12);
-	put(&to, knee->sum, 24);
-	put(&to, knee->squares, 32);
-	put(&to, knee->in_flight, 26);
+	write_bits(&to, knee->window & ((1U << WINDOW_BITS) - 1), WINDOW_BITS);
+	write_bits(&to, knee->count, 12);
+	write_bits(&to, knee->sum, 24);
+	write_bits(&to, knee->squares, 32);
+	write_bits(&to, knee->in_flight, 26);
 	return cell_of(to);
 }
 
@@ -98,20 +98,20 @@ INLINE struct knee learned_of(const struct flying_params *params, struct estimat
 	struct bits from = bits_of(cell);
 	struct knee knee = {0};
 
-	if (is_none(cell)) {
+	if (is_unwritten(cell)) {
 		knee_begin(&knee, &params->bounds);
 		knee.window = 1;
 		return knee;
 	}
-	knee.knee = (uint32_t)take(&from, 24);
-	knee.base_ns = take(&from, BASE_BITS);
-	knee.base_ns <<= take(&from, 4);
-	knee.limit = (uint32_t)take(&from, 16);
-	knee.phase = (enum knee_phase)take(&from, 2);
-	knee.streak = (uint8_t)take(&from, 3);
-	knee.since = (uint8_t)take(&from, 6);
-	knee.wait = (uint8_t)(1U << take(&from, 3));
-	knee.window = (uint8_t)take(&from, 8);
+	knee.knee = (uint32_t)read_bits(&from, 24);
+	knee.base_ns = read_bits(&from, BASE_BITS);
+	knee.base_ns <<= read_bits(&from, 4);
+	knee.limit = (uint32_t)read_bits(&from, 16);
+	knee.phase = (enum knee_phase)read_bits(&from, 2);
+	knee.streak = (uint8_t)read_bits(&from, 3);
+	knee.since = (uint8_t)read_bits(&from, 6);
+	knee.wait = (uint8_t)(1U << read_bits(&from, 3));
+	knee.window = (uint8_t)read_bits(&from, 8);
 	return knee;
 }
 
@@ -120,22 +120,22 @@ static bool read_measured(struct estimate_cell cell, struct knee *knee)
 {
 	struct bits from = bits_of(cell);
 
-	if (take(&from, WINDOW_BITS) != (knee->window & ((1U << WINDOW_BITS) - 1)))
+	if (read_bits(&from, WINDOW_BITS) != (knee->window & ((1U << WINDOW_BITS) - 1)))
 		return false;
-	knee->count = (uint16_t)take(&from, 12);
-	knee->sum = (uint32_t)take(&from, 24);
-	knee->squares = (uint32_t)take(&from, 32);
-	knee->in_flight = (uint32_t)take(&from, 26);
+	knee->count = (uint16_t)read_bits(&from, 12);
+	knee->sum = (uint32_t)read_bits(&from, 24);
+	knee->squares = (uint32_t)read_bits(&from, 32);
+	knee->in_flight = (uint32_t)read_bits(&from, 26);
 	return true;
 }
 
-static bool want_learned(const struct knee *knee, struct estimate_change *change)
+static bool change_learned(const struct knee *knee, struct estimate_change *change)
 {
 	*change = (struct estimate_change){0, pack_learned(knee), false, false};
 	return true;
 }
 
-static bool want_measured(const struct knee *knee, bool counts, struct estimate_change *change)
+static bool change_measured(const struct knee *knee, bool counts, struct estimate_change *change)
 {
 	*change = (struct estimate_change){1, pack_measured(knee), counts,
 	                                   counts && !knee_is_full(knee)};
@@ -147,25 +147,25 @@ static bool step_knee(const struct flying_params *params, const struct estimate_
 {
 	struct knee knee = learned_of(params, cells[0]), before;
 
-	if (is_none(cells[0]))
-		return want_learned(&knee, change);
+	if (is_unwritten(cells[0]))
+		return change_learned(&knee, change);
 	if (!read_measured(cells[1], &knee)) {
 		knee_begin_window(&knee,
 		                  knee.base_ns ? report->sample.in_flight : params->bounds.initial + 1);
-		return want_measured(&knee, false, change);
+		return change_measured(&knee, false, change);
 	}
 	if (knee_is_full(&knee)) {
 		knee_end_window(&knee, &params->bounds);
-		return want_learned(&knee, change);
+		return change_learned(&knee, change);
 	}
 	if (report->counted || knee_is_late(&knee, report->window))
 		return false;
 	before = knee;
 	knee_add_sample(&knee, &report->sample);
 	if (knee.base_ns == before.base_ns)
-		return want_measured(&knee, true, change);
+		return change_measured(&knee, true, change);
 	before.base_ns = knee.base_ns; /* of the first sample, which is counted after that */
-	return want_learned(&before, change);
+	return change_learned(&before, change);
 }
 
 /* gradient2 */
@@ -176,11 +176,11 @@ static struct gradient2 gradient2_of(const struct flying_params *params, struct 
 	struct gradient2 gradient;
 
 	gradient2_begin(&gradient, &params->bounds);
-	if (is_none(cell))
+	if (is_unwritten(cell))
 		return gradient;
-	gradient.limit_parts = take(&from, 32);
-	gradient.long_parts = take(&from, 48);
-	gradient.count = (uint32_t)take(&from, 4);
+	gradient.limit_parts = read_bits(&from, 32);
+	gradient.long_parts = read_bits(&from, 48);
+	gradient.count = (uint32_t)read_bits(&from, 4);
 	return gradient;
 }
 
@@ -191,10 +191,10 @@ static bool step_gradient2(const struct flying_params *params, const struct esti
 	struct bits to = {0};
 
 	gradient2_sample(&gradient, &params->bounds, &report->sample);
-	put(&to, gradient.limit_parts, 32);
-	put(&to, gradient.long_parts, 48);
-	put(&to, gradient.count, 4);
-	return changes(report, cells[0], cell_of(to), change);
+	write_bits(&to, gradient.limit_parts, 32);
+	write_bits(&to, gradient.long_parts, 48);
+	write_bits(&to, gradient.count, 4);
+	return change_first_cell(report, cells[0], cell_of(to), change);
 }
 
 static uint64_t quota_gradient2(const struct flying_params *params,
@@ -213,12 +213,12 @@ static struct vegas vegas_of(const struct flying_params *params, struct estimate
 	struct vegas vegas;
 
 	vegas_begin(&vegas, &params->bounds);
-	if (is_none(cell))
+	if (is_unwritten(cell))
 		return vegas;
-	vegas.least_ns = take(&from, 40);
-	vegas.limit = (uint32_t)take(&from, 16);
-	vegas.count = (uint32_t)take(&from, 24);
-	vegas.jitter = (uint16_t)take(&from, 16);
+	vegas.least_ns = read_bits(&from, 40);
+	vegas.limit = (uint32_t)read_bits(&from, 16);
+	vegas.count = (uint32_t)read_bits(&from, 24);
+	vegas.jitter = (uint16_t)read_bits(&from, 16);
 	return vegas;
 }
 
@@ -229,11 +229,11 @@ static bool step_vegas(const struct flying_params *params, const struct estimate
 	struct bits to = {0};
 
 	vegas_sample(&vegas, &params->bounds, &report->sample);
-	put(&to, vegas.least_ns, 40);
-	put(&to, vegas.limit, 16);
-	put(&to, vegas.count, 24);
-	put(&to, vegas.jitter, 16);
-	return changes(report, cells[0], cell_of(to), change);
+	write_bits(&to, vegas.least_ns, 40);
+	write_bits(&to, vegas.limit, 16);
+	write_bits(&to, vegas.count, 24);
+	write_bits(&to, vegas.jitter, 16);
+	return change_first_cell(report, cells[0], cell_of(to), change);
 }
 
 static uint64_t quota_vegas(const struct flying_params *params, const struct estimate_cell *cells)
@@ -245,7 +245,7 @@ static uint64_t quota_vegas(const struct flying_params *params, const struct est
 
 static struct aimd aimd_of(const struct flying_params *params, struct estimate_cell cell)
 {
-	return (struct aimd){is_none(cell) ? params->bounds.initial : cell.low};
+	return (struct aimd){is_unwritten(cell) ? params->bounds.initial : cell.low};
 }
 
 static bool step_aimd(const struct flying_params *params, const struct estimate_cell *cells,
@@ -254,7 +254,7 @@ static bool step_aimd(const struct flying_params *params, const struct estimate_
 	struct aimd aimd = aimd_of(params, cells[0]);
 
 	aimd_sample(&aimd, &params->bounds, &report->sample);
-	return changes(report, cells[0], (struct estimate_cell){0, aimd.limit}, change);
+	return change_first_cell(report, cells[0], (struct estimate_cell){0, aimd.limit}, change);
 }
 
 static uint64_t quota_aimd(const struct flying_params *params, const struct estimate_cell *cells)
@@ -275,9 +275,10 @@ static struct bbr_part part_of(struct estimate_cell cell, uint64_t now_part)
 	struct bits from = bits_of(cell);
 	struct bbr_part part = {0};
 
-	part.number = now_part + (uint64_t)(int64_t)(int32_t)((uint32_t)take(&from, 32) - (uint32_t)now_part);
-	part.sum_ns = take(&from, SUM_BITS);
-	part.passes = (uint32_t)take(&from, PASSES_BITS);
+	part.number = now_part +
+	              (uint64_t)(int64_t)(int32_t)((uint32_t)read_bits(&from, 32) - (uint32_t)now_part);
+	part.sum_ns = read_bits(&from, SUM_BITS);
+	part.passes = (uint32_t)read_bits(&from, PASSES_BITS);
 	return part;
 }
 
@@ -285,9 +286,9 @@ static struct estimate_cell pack_part(const struct bbr_part *part)
 {
 	struct bits to = {0};
 
-	put(&to, (uint32_t)part->number, 32);
-	put(&to, part->sum_ns, SUM_BITS);
-	put(&to, part->passes, PASSES_BITS);
+	write_bits(&to, (uint32_t)part->number, 32);
+	write_bits(&to, part->sum_ns, SUM_BITS);
+	write_bits(&to, part->passes, PASSES_BITS);
 	return cell_of(to);
 }
 
@@ -363,7 +364,7 @@ static uint64_t quota_of(const struct flying_params *params, const struct estima
 	struct bbr bbr;
 
 	if (estimators[params->method].quota)
-		return clamp(estimators[params->method].quota(params, cells), params);
+		return clamp_to_bounds(estimators[params->method].quota(params, cells), params);
 	bbr = bbr_of(cells, cpu, now_ns);
 	return bbr_quota(&bbr, &params->bounds, now_ns);
 }
@@ -375,7 +376,7 @@ __attribute__((noinline)) static void add_ordinary(const struct flying_params *p
 {
 	struct knee knee = learned_of(params, learned);
 
-	limits->ordinary = clamp(knee_ordinary(&knee, &params->bounds), params);
+	limits->ordinary = clamp_to_bounds(knee_ordinary(&knee, &params->bounds), params);
 	limits->probes_all = knee.phase == KNEE_PROBE_ALL || knee_baseline_is_guess(&knee);
 	limits->probes = knee.phase == KNEE_PROBE || limits->probes_all;
 }
@@ -390,7 +391,7 @@ struct headroom_limits estimate_limits(const struct flying_params *params,
 		limits.quota = limits.ordinary = quota_of(params, cells, cpu, now_ns);
 		return limits;
 	}
-	limits.quota = clamp(learned_of(params, cells[0]).limit, params);
+	limits.quota = clamp_to_bounds(learned_of(params, cells[0]).limit, params);
 	if (has_priorities)
 		add_ordinary(params, cells[0], &limits);
 	return limits;

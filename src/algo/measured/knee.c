@@ -29,8 +29,8 @@
 #define ONE        KNEE_ONE
 #define BASE       KNEE_BASE
 #define BASE_BITS  25
-#define SOON       4
-#define SELDOM     32
+#define PROBE_SOON   4
+#define PROBE_SELDOM 32
 #define STREAK_MAX 5
 
 _Static_assert(UINT64_C(1) * KNEE_MOST * KNEE_LOST < 1 << 24, "a sum has 24 bits");
@@ -106,7 +106,7 @@ void knee_begin(struct knee *knee, const struct adaptive_bounds *bounds)
 }
 
 /* As much of it as a cell keeps. */
-static uint64_t significant(uint64_t latency_ns)
+static uint64_t significant_bits(uint64_t latency_ns)
 {
 	unsigned bits = 64 - (unsigned)__builtin_clzll(latency_ns);
 	unsigned shift = bits > BASE_BITS ? bits - BASE_BITS : 0;
@@ -115,14 +115,14 @@ static uint64_t significant(uint64_t latency_ns)
 }
 
 /* `by` is of BASE. */
-static void rebase(struct knee *knee, int64_t by)
+static void scale_baseline(struct knee *knee, int64_t by)
 {
 	uint64_t base_ns = knee->base_ns * (uint64_t)(BASE + by) / BASE;
 
-	knee->base_ns = significant(clamp(base_ns, 1, ADAPTIVE_LATENCY_MAX_NS));
+	knee->base_ns = significant_bits(clamp(base_ns, 1, ADAPTIVE_LATENCY_MAX_NS));
 }
 
-static void move(struct knee *knee, int64_t by)
+static void move_knee(struct knee *knee, int64_t by)
 {
 	int64_t moved = (int64_t)knee->knee + by;
 
@@ -130,7 +130,7 @@ static void move(struct knee *knee, int64_t by)
 }
 
 /* The part of a change that stands out of the noise. */
-static int64_t part(const struct knee *knee, int64_t change, int64_t noise)
+static int64_t significant_part(const struct knee *knee, int64_t change, int64_t noise)
 {
 	int64_t tells = 2 * noise + root_of(knee) / 4;
 	__int128 square = (__int128)change * change;
@@ -138,14 +138,14 @@ static int64_t part(const struct knee *knee, int64_t change, int64_t noise)
 	return square == 0 ? 0 : (int64_t)(change * square / (square + (__int128)tells * tells));
 }
 
-static uint8_t longer(uint8_t streak)
+static uint8_t longer_streak(uint8_t streak)
 {
 	return streak < STREAK_MAX ? streak + 1 : STREAK_MAX;
 }
 
-static uint8_t twice(uint8_t wait)
+static uint8_t twice_as_long(uint8_t wait)
 {
-	return wait < SELDOM ? (uint8_t)(2 * wait) : SELDOM;
+	return wait < PROBE_SELDOM ? (uint8_t)(2 * wait) : PROBE_SELDOM;
 }
 
 /* Higher priorities, or `min`, have let through too many: requests may have waited. */
@@ -156,25 +156,26 @@ static void repeat_probe(struct knee *knee)
 	knee->phase = again ? KNEE_PROBE_ALL : KNEE_FULL;
 	knee->streak = again ? knee->streak : 0;
 	knee->since = 0;
-	knee->wait = again ? knee->wait : twice(knee->wait); /* `min` allows none */
+	knee->wait = again ? knee->wait : twice_as_long(knee->wait); /* `min` allows none */
 }
 
 static void end_probe(struct knee *knee, const struct measured *measured)
 {
-	int64_t depth = depth_of(knee), tells = part(knee, measured->waits, measured->noise);
+	int64_t depth = depth_of(knee),
+	        tells = significant_part(knee, measured->waits, measured->noise);
 	int64_t moved = (measured->waits + 3 * tells) / 4;
 	int64_t fewer = measured->in_flight - (int64_t)knee->knee;
 	bool falls = 2 * tells < -depth;
 
-	rebase(knee, moved * measured->mean / measured->in_flight);
+	scale_baseline(knee, moved * measured->mean / measured->in_flight);
 	if (fewer > 0)
 		fewer = 0;
-	move(knee,
-	     moved < fewer ? fewer : moved); /* those in flight do not wait, by the new baseline */
+	move_knee(knee,
+	          moved < fewer ? fewer : moved); /* those in flight do not wait, by the new baseline */
 	knee->phase = falls ? knee->phase : KNEE_FULL;
-	knee->streak = falls ? longer(knee->streak) : 0;
+	knee->streak = falls ? longer_streak(knee->streak) : 0;
 	knee->since = 0;
-	knee->wait = 2 * moved > depth || 2 * moved < -depth ? SOON : twice(knee->wait);
+	knee->wait = 2 * moved > depth || 2 * moved < -depth ? PROBE_SOON : twice_as_long(knee->wait);
 }
 
 /* A probe that nobody asked for. Where all but reached the limit and nobody waited, it grows. */
@@ -183,11 +184,11 @@ static void end_light(struct knee *knee, const struct measured *measured)
 	int64_t root = root_of(knee);
 
 	if (measured->in_flight >= (int64_t)knee->knee - 2 * root && 4 * measured->waits < root)
-		move(knee, root / 2);
-	rebase(knee, (measured->mean - BASE) / 4);
+		move_knee(knee, root / 2);
+	scale_baseline(knee, (measured->mean - BASE) / 4);
 	knee->streak = 0;
 	knee->since = 0;
-	knee->wait = twice(knee->wait);
+	knee->wait = twice_as_long(knee->wait);
 }
 
 /* As many as did not wait: at most the limit, since room for priorities above it comes and goes. */
@@ -202,18 +203,19 @@ static void end_full(struct knee *knee, const struct measured *measured)
 	int64_t root = root_of(knee), waits = measured->waits, since, moved;
 
 	if (4 * waits >= root) {
-		moved = part(knee, measured->in_flight - waits - (int64_t)knee->knee, measured->noise);
-		move(knee, moved);
+		moved = significant_part(knee, measured->in_flight - waits - (int64_t)knee->knee,
+		                         measured->noise);
+		move_knee(knee, moved);
 		knee->streak = 0;
-		since = knee->since - moved * SELDOM / root;
-		knee->since = (uint8_t)clamp(since > 0 ? (uint64_t)since : 0, 0, SELDOM);
+		since = knee->since - moved * PROBE_SELDOM / root;
+		knee->since = (uint8_t)clamp(since > 0 ? (uint64_t)since : 0, 0, PROBE_SELDOM);
 	} else if (2 * (measured->in_flight - (int64_t)knee->knee) < root) {
-		move(knee, root / 2);
+		move_knee(knee, root / 2);
 		knee->streak = 0;
 	} else {
 		knee->knee = most_known(knee, measured);
-		knee->streak = longer(knee->streak);
-		knee->since += SELDOM / 4;
+		knee->streak = longer_streak(knee->streak);
+		knee->since += PROBE_SELDOM / 4;
 	}
 	knee->since++;
 	if (knee->since >= knee->wait) {
@@ -225,16 +227,18 @@ static void end_full(struct knee *knee, const struct measured *measured)
 /* Mostly timeouts: the baseline cannot be measured, nor does this confirm it. */
 static void end_lost(struct knee *knee, const struct measured *measured)
 {
-	move(knee, part(knee, measured->in_flight - measured->waits - (int64_t)knee->knee, measured->noise));
+	move_knee(knee,
+	          significant_part(knee, measured->in_flight - measured->waits - (int64_t)knee->knee,
+	                           measured->noise));
 	if (is_probe(knee))
 		knee->phase = KNEE_FULL;
 	knee->streak = 0;
 	knee->since = 0;
 	if (!knee_baseline_is_guess(knee))
-		knee->wait = SOON;
+		knee->wait = PROBE_SOON;
 }
 
-static struct measured measure(const struct knee *knee)
+static struct measured measure_window(const struct knee *knee)
 {
 	uint64_t mean = u64_max(knee->sum / knee->count, 1);
 	uint64_t in_flight = u64_max((uint64_t)knee->in_flight * ONE / knee->count, 1);
@@ -248,12 +252,12 @@ static struct measured measure(const struct knee *knee)
 
 static void end_window(struct knee *knee)
 {
-	struct measured measured = measure(knee);
+	struct measured measured = measure_window(knee);
 
 	if (measured.mean > KNEE_CLIP) {
 		end_lost(knee, &measured);
 	} else if (knee->phase == KNEE_START) {
-		rebase(knee, measured.mean - BASE);
+		scale_baseline(knee, measured.mean - BASE);
 		if (BASE / 2 < measured.mean && measured.mean < 2 * BASE)
 			knee->phase = KNEE_FULL;
 	} else if (is_probe(knee) && 2 * measured.in_flight > 2 * (int64_t)knee->knee - depth_of(knee)) {
@@ -281,7 +285,7 @@ void knee_add_sample(struct knee *knee, const struct adaptive_sample *sample)
 		return;
 	}
 	if (knee->base_ns == 0)
-		knee->base_ns = significant(latency_ns);
+		knee->base_ns = significant_bits(latency_ns);
 	x = sample->dropped ? KNEE_LOST : u64_min(latency_ns * BASE / knee->base_ns, KNEE_CLIP);
 	knee->count++;
 	knee->sum += (uint32_t)x;

@@ -69,7 +69,7 @@ static uint64_t log10_of(uint64_t limit)
 }
 
 /* Whether the least latency is to be found anew: after 15 to 30 samples for each of the limit. */
-static bool starts_anew(struct vegas *vegas, const struct adaptive_sample *sample)
+static bool restarts_least(struct vegas *vegas, const struct adaptive_sample *sample)
 {
 	vegas->count++;
 	if ((u128)vegas->count << 17 <= (u128)30 * vegas->limit * (65536 + (uint64_t)vegas->jitter))
@@ -85,7 +85,7 @@ void vegas_sample(struct vegas *vegas, const struct adaptive_bounds *bounds,
 {
 	uint64_t latency_ns = latency_of(sample), limit = vegas->limit, step = log10_of(limit), queue;
 
-	if (starts_anew(vegas, sample))
+	if (restarts_least(vegas, sample))
 		return;
 	if (vegas->least_ns == 0 || latency_ns < vegas->least_ns) {
 		vegas->least_ns = latency_ns;

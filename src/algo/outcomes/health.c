@@ -61,17 +61,18 @@ uint64_t health_sleep_ns(const struct health_params *params, unsigned doublings,
 	return least_ns + (most_ns - least_ns) * spread / (HEALTH_SPREADS - 1);
 }
 
-static uint64_t open_end(const struct health_params *params, const struct health_state *health)
+static uint64_t open_until_ns(const struct health_params *params, const struct health_state *health)
 {
 	return health->since_ns + health_sleep_ns(params, health->doublings, health->spread);
 }
 
 /* When nothing is left of it if nobody comes; forced phases leave a beginning instead. */
-static uint64_t end_of(const struct health_params *params, const struct health_state *health)
+static uint64_t forgotten_at_ns(const struct health_params *params,
+                                const struct health_state *health)
 {
 	switch (health->phase) {
 	case HEALTH_OPEN:
-		return open_end(params, health) + FORGOTTEN_NS;
+		return open_until_ns(params, health) + FORGOTTEN_NS;
 	case HEALTH_HALF_OPEN:
 		return health->since_ns + params->timeout_ns + FORGOTTEN_NS;
 	default:
@@ -93,8 +94,9 @@ struct health_state health_at(const struct health_params *params, const struct h
 	if (health->since_ns > now_ns + ALGO_SKEW_NS)
 		return (struct health_state){.phase = HEALTH_CLOSED};
 	/* With a beginning of its own: a window of before must not be taken for its. */
-	if (end_of(params, health) <= now_ns)
-		return (struct health_state){.phase = HEALTH_CLOSED, .since_ns = end_of(params, health)};
+	if (forgotten_at_ns(params, health) <= now_ns)
+		return (struct health_state){.phase = HEALTH_CLOSED,
+		                             .since_ns = forgotten_at_ns(params, health)};
 	if (health->phase == HEALTH_RAMP && health->since_ns + params->ramp_ns <= now_ns)
 		at.phase = HEALTH_CLOSED;
 	return at;
@@ -110,13 +112,13 @@ static bool ramp_passes(const struct health_params *params, const struct health_
 	return draw < passing;
 }
 
-static unsigned used(const struct health_state *health)
+static unsigned probes_given(const struct health_state *health)
 {
 	return health->flying + health->good + health->bad;
 }
 
 /* A request has come for which the quorum group has given no probe. */
-static bool wish_probe(const struct health_request *request)
+static bool ask_group_for_probe(const struct health_request *request)
 {
 	request->notification->wants_probe |= request->draw != NULL;
 	return false;
@@ -138,20 +140,20 @@ static bool phase_passes(const struct algo_limit *limit, struct health_state *he
 			*retry_ns = health->since_ns - now_ns;
 		return false;
 	case HEALTH_OPEN:
-		if (now_ns < open_end(params, health)) {
-			*retry_ns = open_end(params, health) - now_ns;
+		if (now_ns < open_until_ns(params, health)) {
+			*retry_ns = open_until_ns(params, health) - now_ns;
 			return false;
 		}
 		if (request->notification)
-			return wish_probe(request);
+			return ask_group_for_probe(request);
 		break;
 	case HEALTH_HALF_OPEN:
 		if (request->notification)
-			return used(health) < params->probes || wish_probe(request);
+			return probes_given(health) < params->probes || ask_group_for_probe(request);
 		/* The quorum group that would end it is not there any more. */
-		is_lost = health->flying == 0 && used(health) >= params->probes;
-		if (used(health) > 0 && !is_lost)
-			return used(health) < params->probes;
+		is_lost = health->flying == 0 && probes_given(health) >= params->probes;
+		if (probes_given(health) > 0 && !is_lost)
+			return probes_given(health) < params->probes;
 		break; /* nothing says when it began: it begins anew */
 	default:
 		return true;
@@ -174,7 +176,7 @@ uint64_t health_capacity(const struct health_params *params, const struct health
 	case HEALTH_FORCED_OPEN:
 		return 0;
 	case HEALTH_HALF_OPEN:
-		return u64_min(most, sat_sub(params->probes, used(health)));
+		return u64_min(most, sat_sub(params->probes, probes_given(health)));
 	default:
 		return most;
 	}
@@ -201,41 +203,41 @@ bool health_decide(const struct algo_limit *limit, struct health_state *health, 
 	return true;
 }
 
-static void begin(struct health_state *health, enum health_phase phase, uint64_t now_ns)
+static void begin_phase(struct health_state *health, enum health_phase phase, uint64_t now_ns)
 {
 	*health = (struct health_state){.phase = phase, .since_ns = u64_max(now_ns, health->since_ns)};
 }
 
 void health_open(struct health_state *health, uint64_t now_ns)
 {
-	begin(health, HEALTH_OPEN, now_ns);
+	begin_phase(health, HEALTH_OPEN, now_ns);
 }
 
 /* A probe has failed. */
-static void open_again(struct health_state *health, uint64_t now_ns)
+static void reopen_breaker(struct health_state *health, uint64_t now_ns)
 {
 	unsigned doublings = health->doublings;
 
-	begin(health, HEALTH_OPEN, now_ns);
+	begin_phase(health, HEALTH_OPEN, now_ns);
 	health->doublings = doublings < HEALTH_DOUBLINGS_MAX ? doublings + 1 : doublings;
 	health->spread = health_spread(health->since_ns);
 }
 
 /* For a tally as long as is needed, as is the next. */
-static enum algo_cause slowness(const struct health_params *params,
-                                const struct health_tally *tally)
+static enum algo_cause slow_cause(const struct health_params *params,
+                                  const struct health_tally *tally)
 {
 	if (params->slow_ns > 0 && tally->slow * 100 >= tally->calls * params->slow_percent)
 		return ALGO_BY_SLOWNESS;
 	return ALGO_BY_NOTHING;
 }
 
-static enum algo_cause sickness(const struct health_params *params,
-                                const struct health_tally *tally)
+static enum algo_cause failure_cause(const struct health_params *params,
+                                     const struct health_tally *tally)
 {
 	if (tally->failures * 100 >= tally->calls * params->failure_percent)
 		return ALGO_BY_FAILURES;
-	return slowness(params, tally);
+	return slow_cause(params, tally);
 }
 
 enum algo_cause health_trip_cause(const struct health_params *params,
@@ -244,14 +246,14 @@ enum algo_cause health_trip_cause(const struct health_params *params,
 	if (tally->calls == 0 || tally->calls < params->minimum)
 		return ALGO_BY_NOTHING;
 	if (params->failures == 0)
-		return sickness(params, tally);
-	return tally->failures >= params->failures ? ALGO_BY_FAILURE_COUNT
-	                                           : slowness(params, tally);
+		return failure_cause(params, tally);
+	return tally->failures >= params->failures ? ALGO_BY_FAILURE_COUNT : slow_cause(params, tally);
 }
 
 /* The probes are spent, because the quorum group judges their results. */
-static void notify(struct health_state *health, struct health_result result, bool failed,
-                       unsigned count, struct algo_notification *notification)
+static void notify_probe_results(struct health_state *health, struct health_result result,
+                                 bool failed, unsigned count,
+                                 struct algo_notification *notification)
 {
 	if (notification->since_ns != health->since_ns)
 		*notification = (struct algo_notification){.since_ns = health->since_ns};
@@ -261,9 +263,9 @@ static void notify(struct health_state *health, struct health_result result, boo
 }
 
 /* So many of the probes have not been used. */
-static unsigned unused(const struct health_params *params, const struct health_state *health)
+static unsigned unused_probes(const struct health_params *params, const struct health_state *health)
 {
-	unsigned of = used(health);
+	unsigned of = probes_given(health);
 
 	return of < params->probes ? params->probes - of : 0;
 }
@@ -287,21 +289,22 @@ bool health_apply_group(const struct health_params *params, struct health_state 
 	case ALGO_GROUP_CLOSED:
 		if (health->phase <= HEALTH_RAMP)
 			return false;
-		begin(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
+		begin_phase(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
 		return true;
 	case ALGO_GROUP_PROBES:
 		if (health->phase == HEALTH_HALF_OPEN)
-			more += unused(params, health);
+			more += unused_probes(params, health);
 		else
-			begin(health, HEALTH_HALF_OPEN, now_ns);
+			begin_phase(health, HEALTH_HALF_OPEN, now_ns);
 		health->doublings = doublings;
 		health->bad = 0;
 		/* As if spent: those that others have. */
 		health->good = sat_sub(params->probes, health->flying + more);
 		return true;
 	case ALGO_GROUP_LAPSE:
-		more = health->phase == HEALTH_HALF_OPEN ? unused(params, health) : 0;
-		notify(health, (struct health_result){.ignored = true}, false, more, call->notification);
+		more = health->phase == HEALTH_HALF_OPEN ? unused_probes(params, health) : 0;
+		notify_probe_results(health, (struct health_result){.ignored = true}, false, more,
+		                     call->notification);
 		return more > 0;
 	default:
 		return false;
@@ -319,7 +322,7 @@ void health_end_probes(const struct health_params *params, struct health_state *
 	health->flying -= count;
 	health->ended = (health->ended + 1) % HEALTH_ENDED;
 	if (notification) {
-		notify(health, result, failed, count, notification);
+		notify_probe_results(health, result, failed, count, notification);
 		return;
 	}
 	if (result.ignored || count == 0)
@@ -327,14 +330,14 @@ void health_end_probes(const struct health_params *params, struct health_state *
 	*(failed ? &health->bad : &health->good) += count;
 	health->slow += result.slow ? count : 0;
 	if (failed && !params->together) {
-		open_again(health, now_ns);
+		reopen_breaker(health, now_ns);
 	} else if (health->good + health->bad >= params->probes) {
 		struct health_tally tally = {health->good + health->bad, health->bad, health->slow};
 
-		if (params->together && sickness(params, &tally))
-			open_again(health, now_ns);
+		if (params->together && failure_cause(params, &tally))
+			reopen_breaker(health, now_ns);
 		else
-			begin(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
+			begin_phase(health, params->ramp_ns > 0 ? HEALTH_RAMP : HEALTH_CLOSED, now_ns);
 	}
 }
 
@@ -346,7 +349,7 @@ uint64_t health_ttl_ns(const struct health_params *params, const struct health_s
 		return sat_sub(health->since_ns + params->ramp_ns, now_ns);
 	case HEALTH_OPEN:
 	case HEALTH_HALF_OPEN:
-		return sat_sub(end_of(params, health), now_ns);
+		return sat_sub(forgotten_at_ns(params, health), now_ns);
 	case HEALTH_FORCED_OPEN:
 	case HEALTH_FORCED_CLOSED:
 		return u64_min(sat_sub(health->since_ns, now_ns), ALGO_HORIZON_NS);

@@ -7,7 +7,8 @@ struct sums {
 	unsigned failing, working;
 };
 
-static struct sums sum(const struct accepts_params *params, const struct accepts_state *state)
+static struct sums sum_window(const struct accepts_params *params,
+                              const struct accepts_state *state)
 {
 	struct sums sums = {0};
 
@@ -35,7 +36,7 @@ static struct sums sum(const struct accepts_params *params, const struct accepts
  */
 uint64_t accepts_share(const struct accepts_params *params, const struct accepts_state *state)
 {
-	struct sums sums = sum(params, state);
+	struct sums sums = sum_window(params, state);
 	uint64_t k = params->k - (params->k - params->k_least) * sums.failing / params->parts;
 	uint64_t over = sat_sub(sums.requests, params->spared) * ACCEPTS_UNIT;
 	uint64_t of = (sums.requests + 1) * ACCEPTS_UNIT;
@@ -62,8 +63,8 @@ void accepts_plan_demand(struct accepts_params *params)
 }
 
 /* All requests since the first slot of the demand, which is at most as old as the window. */
-static uint64_t requests_of_late(const struct accepts_params *params,
-                                 const struct accepts_state *state)
+static uint64_t recent_requests(const struct accepts_params *params,
+                                const struct accepts_state *state)
 {
 	uint64_t slot = accepts_slot_of(params, state->newest) + 1 - params->demand_slots;
 	uint64_t parts = state->newest + 1 - slot * params->demand_parts, requests = 0;
@@ -83,7 +84,7 @@ uint64_t accepts_lost(const struct accepts_params *params, const struct accepts_
 		lower += demand.calls[i];
 	if (lower == 0 && priority == 0)
 		return share;
-	demand.calls[0] = sat_sub(requests_of_late(params, state), lower);
+	demand.calls[0] = sat_sub(recent_requests(params, state), lower);
 	demand.calls[priority]++;
 	return priority_share(share, &demand, priority);
 }

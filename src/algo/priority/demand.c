@@ -19,18 +19,18 @@ void demand_close(struct demand *demand)
 	free(demand);
 }
 
-static uint64_t load(const _Atomic uint64_t *number)
+static uint64_t load_relaxed(const _Atomic uint64_t *number)
 {
 	return atomic_load_explicit((_Atomic uint64_t *)number, memory_order_relaxed);
 }
 
 void demand_copy(struct demand *to, const struct demand *from)
 {
-	to->until_ns = load(&from->until_ns);
-	to->part = load(&from->part);
+	to->until_ns = load_relaxed(&from->until_ns);
+	to->part = load_relaxed(&from->part);
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
 		for (unsigned i = 0; i < DEMAND_PARTS; i++) {
-			to->calls[i][c] = load(&from->calls[i][c]);
+			to->calls[i][c] = load_relaxed(&from->calls[i][c]);
 			to->totals[c] += to->calls[i][c];
 		}
 }
@@ -39,7 +39,7 @@ void demand_copy(struct demand *to, const struct demand *from)
  * The number of parts that have begun since `newest`. All, if that is so far ahead that the clock
  * was set back; none, if another clock only lags.
  */
-static uint64_t begun_since(uint64_t newest, uint64_t part)
+static uint64_t parts_begun_since(uint64_t newest, uint64_t part)
 {
 	if (part > newest)
 		return u64_min(part - newest, DEMAND_PARTS);
@@ -47,7 +47,7 @@ static uint64_t begun_since(uint64_t newest, uint64_t part)
 }
 
 /* When a part begins, the counts of the old part in its place end. */
-static void forget(struct demand *demand, uint64_t part)
+static void end_part_in_place(struct demand *demand, uint64_t part)
 {
 	_Atomic uint64_t *calls = demand->calls[part % DEMAND_PARTS];
 
@@ -58,15 +58,15 @@ static void forget(struct demand *demand, uint64_t part)
 }
 
 /* The thread that moves the newest part on empties what has begun; others go on meanwhile. */
-static void advance(struct demand *demand, uint64_t part)
+static void advance_newest_part(struct demand *demand, uint64_t part)
 {
-	uint64_t newest = load(&demand->part), begun = begun_since(newest, part);
+	uint64_t newest = load_relaxed(&demand->part), begun = parts_begun_since(newest, part);
 
 	if (begun == 0 || !atomic_compare_exchange_strong_explicit(
 	                      &demand->part, &newest, part, memory_order_relaxed, memory_order_relaxed))
 		return;
 	for (uint64_t i = 0; i < begun; i++)
-		forget(demand, part + DEMAND_PARTS - i);
+		end_part_in_place(demand, part + DEMAND_PARTS - i);
 }
 
 /* A total is raised before and lowered after its part, so it is never below 0. */
@@ -75,27 +75,29 @@ struct priority_demand demand_add(struct demand *demand, unsigned priority, uint
 	uint64_t part, until_ns;
 	struct priority_demand all;
 
-	advance(demand, now_ns / DEMAND_PART_NS);
-	part = load(&demand->part);
+	advance_newest_part(demand, now_ns / DEMAND_PART_NS);
+	part = load_relaxed(&demand->part);
 	until_ns = (part + DEMAND_PARTS) * DEMAND_PART_NS;
-	if (priority != 0 && load(&demand->until_ns) != until_ns)
+	if (priority != 0 && load_relaxed(&demand->until_ns) != until_ns)
 		atomic_store_explicit(&demand->until_ns, until_ns, memory_order_relaxed);
 	atomic_fetch_add_explicit(&demand->totals[priority], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&demand->calls[part % DEMAND_PARTS][priority], 1,
 	                          memory_order_relaxed);
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
-		all.calls[c] = load(&demand->totals[c]);
+		all.calls[c] = load_relaxed(&demand->totals[c]);
 	return all;
 }
 
 struct priority_demand demand_peek(const struct demand *demand, unsigned priority, uint64_t now_ns)
 {
-	uint64_t newest = load(&demand->part), begun = begun_since(newest, now_ns / DEMAND_PART_NS);
+	uint64_t newest = load_relaxed(&demand->part),
+	         begun = parts_begun_since(newest, now_ns / DEMAND_PART_NS);
 	struct priority_demand all = {{0}};
 
 	all.calls[priority] = 1;
 	for (uint64_t i = 0; i + begun < DEMAND_PARTS; i++)
 		for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
-			all.calls[c] += load(&demand->calls[(newest + DEMAND_PARTS - i) % DEMAND_PARTS][c]);
+			all.calls[c] +=
+			    load_relaxed(&demand->calls[(newest + DEMAND_PARTS - i) % DEMAND_PARTS][c]);
 	return all;
 }

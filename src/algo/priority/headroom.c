@@ -11,13 +11,13 @@ static unsigned age_s(uint8_t seen, uint64_t now_s)
 }
 
 /* A clock that lags a little sees it, too. */
-static bool asks(uint8_t seen, uint64_t now_s)
+static bool asks_by_now(uint8_t seen, uint64_t now_s)
 {
 	return seen != 0 && (age_s(seen, now_s) < HEADROOM_S ||
 	                     age_s(seen, now_s) > SECONDS - HEADROOM_S);
 }
 
-static void forget(struct headroom *headroom, unsigned priority)
+static void forget_class(struct headroom *headroom, unsigned priority)
 {
 	headroom->seen[priority] = 0;
 	headroom->passed_below &= (uint16_t)~(1U << priority);
@@ -29,20 +29,20 @@ bool headroom_record_request(struct headroom *headroom, unsigned priority, uint6
 {
 	uint64_t now_s = now_ns / NS_PER_S;
 	uint8_t now = (uint8_t)(now_s % SECONDS + 1);
-	bool known = asks(headroom->seen[priority], now_s);
+	bool known = asks_by_now(headroom->seen[priority], now_s);
 
 	if (known && age_s(headroom->seen[priority], now_s) > SECONDS - HEADROOM_S)
 		return false; /* the clock lags */
 	if (headroom->seen[priority] == now)
 		return false;
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
-		if (headroom->seen[c] != 0 && !asks(headroom->seen[c], now_s))
-			forget(headroom, c);
+		if (headroom->seen[c] != 0 && !asks_by_now(headroom->seen[c], now_s))
+			forget_class(headroom, c);
 	headroom->seen[priority] = now;
 	return true;
 }
 
-static bool lower_asks(const struct headroom *headroom, unsigned priority)
+static bool lower_class_asks(const struct headroom *headroom, unsigned priority)
 {
 	for (unsigned c = priority + 1; c < PRIORITY_CLASSES; c++)
 		if (headroom->seen[c] != 0)
@@ -62,17 +62,17 @@ static uint64_t most_room(uint64_t quota)
 uint64_t headroom_extra(const struct headroom *headroom, unsigned priority, uint64_t quota)
 {
 	if (priority >= PRIORITY_LOWEST || headroom->room[priority] == 0 ||
-	    !lower_asks(headroom, priority))
+	    !lower_class_asks(headroom, priority))
 		return 0;
 	return u64_min(headroom->room[priority], most_room(quota));
 }
 
-static uint64_t in_probe(const struct headroom *headroom, unsigned priority,
-                         const struct headroom_limits *limits)
+static uint64_t quota_in_probe(const struct headroom *headroom, unsigned priority,
+                               const struct headroom_limits *limits)
 {
 	uint64_t room = 0, fewer;
 
-	if (priority < PRIORITY_LOWEST && lower_asks(headroom, priority))
+	if (priority < PRIORITY_LOWEST && lower_class_asks(headroom, priority))
 		return limits->probes_all
 		           ? limits->quota
 		           : limits->ordinary + headroom_extra(headroom, priority, limits->ordinary);
@@ -87,11 +87,11 @@ uint64_t headroom_quota(const struct headroom *headroom, unsigned priority,
                         const struct headroom_limits *limits)
 {
 	if (limits->probes)
-		return in_probe(headroom, priority, limits);
+		return quota_in_probe(headroom, priority, limits);
 	return limits->quota + headroom_extra(headroom, priority, limits->quota);
 }
 
-static bool grow(struct headroom *headroom, unsigned priority, uint64_t by, uint64_t most)
+static bool grow_room(struct headroom *headroom, unsigned priority, uint64_t by, uint64_t most)
 {
 	uint64_t room = headroom->room[priority];
 
@@ -101,7 +101,8 @@ static bool grow(struct headroom *headroom, unsigned priority, uint64_t by, uint
 	return true;
 }
 
-static bool take_off(struct headroom *headroom, unsigned priority, uint64_t draw, unsigned one_in)
+static bool shrink_room(struct headroom *headroom, unsigned priority, uint64_t draw,
+                        unsigned one_in)
 {
 	if (headroom->room[priority] == 0 || draw % one_in != 0)
 		return false;
@@ -115,13 +116,14 @@ bool headroom_record_denial(struct headroom *headroom, unsigned priority, uint64
 	uint64_t most = most_room(quota);
 	bool yields;
 
-	if (priority >= PRIORITY_LOWEST || !lower_asks(headroom, priority))
+	if (priority >= PRIORITY_LOWEST || !lower_class_asks(headroom, priority))
 		return false;
 	yields = headroom->passed_below & 1U << priority;
 	if (!yields && headroom->room[priority] > most / 2)
-		return take_off(headroom, priority, draw, HEADROOM_VAIN);
+		return shrink_room(headroom, priority, draw, HEADROOM_VAIN);
 	headroom->passed_below &= (uint16_t)~(1U << priority);
-	return grow(headroom, priority, yields ? HEADROOM_GROW : 1, yields ? most : most / 2) || yields;
+	return grow_room(headroom, priority, yields ? HEADROOM_GROW : 1, yields ? most : most / 2) ||
+	       yields;
 }
 
 bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t quota,
@@ -136,5 +138,5 @@ bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t
 		return true;
 	}
 	return headroom_extra(headroom, priority, quota) > 0 &&
-	       take_off(headroom, priority, draw, HEADROOM_SHRINK);
+	       shrink_room(headroom, priority, draw, HEADROOM_SHRINK);
 }

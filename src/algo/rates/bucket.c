@@ -40,8 +40,8 @@ static struct bucket_time time_of(u128 parts, uint64_t q)
 }
 
 /* Returns false if what the shape admits reaches past ALGO_HORIZON_NS. */
-static bool derive(struct bucket_params *params, uint64_t count, uint64_t period_ns,
-                   const struct bucket_shape *shape)
+static bool derive_bucket(struct bucket_params *params, uint64_t count, uint64_t period_ns,
+                          const struct bucket_shape *shape)
 {
 	uint64_t divisor = gcd_u64(count, period_ns);
 	uint64_t p = period_ns / divisor, q = count / divisor;
@@ -120,7 +120,7 @@ uint64_t bucket_least_wait_ns(const struct algo_limit *limit, uint64_t cost)
 int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_shape *shape,
                 const char *word, struct weir_error *error)
 {
-	if (!derive(&limit->bucket, count, limit->period_ns, shape))
+	if (!derive_bucket(&limit->bucket, count, limit->period_ns, shape))
 		return error_set(error, WEIR_ERANGE,
 		                 "%s: expected to be refilled within 16 years, found more", word);
 	limit->has_whole_interval = limit->bucket.q == 1;
@@ -146,8 +146,8 @@ int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_sh
  *
  * Only the newest turn can go to the next request.
  */
-static bool refund(const struct bucket_params *params, const struct algo_call *call,
-                   struct algo_state *state, struct bucket_time ahead, uint64_t now_ns)
+static bool refund_bucket(const struct bucket_params *params, const struct algo_call *call,
+                          struct algo_state *state, struct bucket_time ahead, uint64_t now_ns)
 {
 	struct bucket_time back = cost_time(params, u64_min(call->cost, params->burst));
 
@@ -171,10 +171,11 @@ static bool refund(const struct bucket_params *params, const struct algo_call *c
 }
 
 /* A refund or a reset. Apart, so that an acquire keeps its registers. */
-__attribute__((noinline)) static bool take_back(const struct bucket_params *params,
-                                                const struct algo_call *call,
-                                                struct algo_state *state, struct bucket_time ahead,
-                                                uint64_t now_ns, struct algo_decision *out)
+__attribute__((noinline)) static bool refund_or_reset(const struct bucket_params *params,
+                                                      const struct algo_call *call,
+                                                      struct algo_state *state,
+                                                      struct bucket_time ahead, uint64_t now_ns,
+                                                      struct algo_decision *out)
 {
 	bool changed;
 
@@ -182,7 +183,7 @@ __attribute__((noinline)) static bool take_back(const struct bucket_params *para
 		changed = state->until_ns != 0;
 		*state = (struct algo_state){0, 0};
 	} else {
-		changed = refund(params, call, state, ahead, now_ns);
+		changed = refund_bucket(params, call, state, ahead, now_ns);
 		algo_decision_refund(out, call, changed);
 	}
 	return changed;
@@ -204,24 +205,25 @@ void bucket_cut(const struct algo_limit *limit, struct algo_state *state)
  * Whether all that is in use are turns that requests were given: none of them may be given again. If they
  * reach so far ahead that a clock which was set back could have written them, they are cut.
  */
-static bool keeps_turns(const struct bucket_params *params, struct bucket_time whole)
+static bool holds_only_turns(const struct bucket_params *params, struct bucket_time whole)
 {
 	return bucket_refunds_newest(params) && params->at_once.ns == params->interval.ns &&
 	       whole.ns <= params->depth.ns + ALGO_SKEW_NS;
 }
 
-struct algo_converted bucket_convert(const struct algo_limit *limit, const struct algo_layout *note,
-                                     uint64_t since_ns, uint64_t now_ns, struct algo_state state)
+struct algo_converted bucket_convert(const struct algo_limit *limit,
+                                     const struct algo_layout *layout, uint64_t since_ns,
+                                     uint64_t now_ns, struct algo_state state)
 {
 	const struct bucket_params *to = &limit->bucket;
 	struct bucket_shape token = {1, 0, 0}; /* whatever it was: use is counted in tokens */
 	struct bucket_params from;
 	struct bucket_time cut, whole = to->depth;
 
-	if (note && derive(&from, (uint64_t)note->first + 1, limit->period_ns, &token)) {
+	if (layout && derive_bucket(&from, (uint64_t)layout->first + 1, limit->period_ns, &token)) {
 		/* ahead = parts / q ns, and a token is p / q ns, where p = period / divisor */
 		uint64_t divisor_from = from.count / from.q, divisor_to = to->count / to->q;
-		uint64_t depth_ns = time_of(((u128)note->second + 1) * from.p, from.q).ns;
+		uint64_t depth_ns = time_of(((u128)layout->second + 1) * from.p, from.q).ns;
 		u128 parts = 0;
 
 		if (sat_sub(state.until_ns, since_ns) > depth_ns)
@@ -230,26 +232,27 @@ struct algo_converted bucket_convert(const struct algo_limit *limit, const struc
 			parts = (u128)(state.until_ns - since_ns) * from.q - state.word;
 		whole = time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
 	}
-	cut = time_at_most(whole, to->depth) || keeps_turns(to, whole) ? whole : to->depth;
+	cut = time_at_most(whole, to->depth) || holds_only_turns(to, whole) ? whole : to->depth;
 	return (struct algo_converted){{since_ns + whole.ns, whole.under},
 	                               {since_ns + cut.ns, cut.under}};
 }
 
-bool bucket_restore(const struct algo_limit *limit, const struct algo_layout *note,
+bool bucket_restore(const struct algo_limit *limit, const struct algo_layout *layout,
                     struct algo_limit *then)
 {
-	return derive(&then->bucket, (uint64_t)note->first + 1, limit->period_ns,
-	              &(struct bucket_shape){1, 0, 0});
+	return derive_bucket(&then->bucket, (uint64_t)layout->first + 1, limit->period_ns,
+	                     &(struct bucket_shape){1, 0, 0});
 }
 
-bool bucket_is_whole(const struct algo_limit *limit, const struct algo_layout *note)
+bool bucket_is_whole(const struct algo_limit *limit, const struct algo_layout *layout)
 {
-	return limit->period_ns % ((uint64_t)note->first + 1) == 0;
+	return limit->period_ns % ((uint64_t)layout->first + 1) == 0;
 }
 
 /* Whether what goes past `at_once` passes all the same, for a wait. */
-static inline bool lend(const struct bucket_params *params, const struct algo_call *call,
-                        struct bucket_time after, struct algo_decision *out)
+static inline bool admit_for_a_wait(const struct bucket_params *params,
+                                    const struct algo_call *call, struct bucket_time after,
+                                    struct algo_decision *out)
 {
 	uint64_t too_late_ns = 0;
 
@@ -273,8 +276,8 @@ static inline struct bucket_time ahead_of(const struct bucket_params *params,
 }
 
 __attribute__((always_inline)) static inline bool
-step(const struct bucket_params *params, const struct algo_call *call, const struct algo_time *time,
-     struct algo_state *state, struct algo_decision *out)
+step_bucket(const struct bucket_params *params, const struct algo_call *call,
+            const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {
 	uint64_t now_ns = time->now_ns;
 	struct bucket_time ahead = ahead_of(params, state, now_ns), after;
@@ -282,14 +285,14 @@ step(const struct bucket_params *params, const struct algo_call *call, const str
 
 	if (algo_op_requests(call->op)) {
 		after = time_add(ahead, cost_time(params, u64_max(call->cost, 1)), params->q);
-		if ((time_at_most(after, params->at_once) || lend(params, call, after, out)) &&
+		if ((time_at_most(after, params->at_once) || admit_for_a_wait(params, call, after, out)) &&
 		    algo_consumes(call)) {
 			*state = (struct algo_state){now_ns + after.ns, after.under};
 			ahead = after;
 			changed = true;
 		}
 	} else {
-		changed = take_back(params, call, state, ahead, now_ns, out);
+		changed = refund_or_reset(params, call, state, ahead, now_ns, out);
 		ahead = ahead_of(params, state, now_ns);
 	}
 	out->remaining = tokens_left(params, ahead);
@@ -300,7 +303,7 @@ step(const struct bucket_params *params, const struct algo_call *call, const str
 bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {
-	return step(&limit->bucket, call, time, state, out);
+	return step_bucket(&limit->bucket, call, time, state, out);
 }
 
 bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
@@ -312,5 +315,5 @@ bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *cal
 	whole.q = 1;
 	whole.interval.under = whole.depth.under = whole.at_once.under = 0;
 	algo_decision_allow(out);
-	return step(&whole, call, time, state, out);
+	return step_bucket(&whole, call, time, state, out);
 }

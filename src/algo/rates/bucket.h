@@ -43,10 +43,10 @@ struct algo_layout bucket_layout(const struct algo_limit *limit);
 struct algo_converted bucket_convert(const struct algo_limit *limit, const struct algo_layout *from,
                                      uint64_t since_ns, uint64_t now_ns, struct algo_state state);
 
-bool bucket_restore(const struct algo_limit *limit, const struct algo_layout *note,
+bool bucket_restore(const struct algo_limit *limit, const struct algo_layout *layout,
                     struct algo_limit *then);
 /** Whether tokens of such parameters came in whole nanoseconds. */
-bool bucket_is_whole(const struct algo_limit *limit, const struct algo_layout *note);
+bool bucket_is_whole(const struct algo_limit *limit, const struct algo_layout *layout);
 
 #define BUCKET_HOOKS                                                                               \
 	.step = bucket_step, .word = "under", .cut = bucket_cut, .layout = bucket_layout,              \

@@ -45,8 +45,8 @@ static uint64_t window_end(const struct window_params *params, const struct algo
 	return end_ns;
 }
 
-static bool refund(const struct algo_call *call, struct algo_state *state, uint64_t *count,
-                   uint64_t end_ns)
+static bool refund_window(const struct algo_call *call, struct algo_state *state, uint64_t *count,
+                          uint64_t end_ns)
 {
 	uint64_t back = u64_min(call->cost, *count);
 
@@ -84,13 +84,15 @@ bool window_step(const struct algo_limit *limit, const struct algo_call *call,
 		}
 		break;
 	case ALGO_REFUND:
-		changed = refund(call, state, &count, end_ns);
+		changed = refund_window(call, state, &count, end_ns);
 		algo_decision_refund(out, call, changed);
 		break;
-	default: /* reset */
-		changed = state->until_ns != 0;
-		*state = (struct algo_state){0, 0};
-		count = 0;
+	default: /* a case of its own would cost each acquire two instructions */
+		changed = call->op == ALGO_RESET && state->until_ns != 0;
+		if (changed) {
+			*state = (struct algo_state){0, 0};
+			count = 0;
+		}
 		break;
 	}
 	out->remaining = sat_sub(params->count, count);

@@ -21,7 +21,7 @@ struct view {
 	bool moved;       /* slots, log: all was put into one use, of now */
 };
 
-static uint64_t total(const struct view *view)
+static uint64_t total_units(const struct view *view)
 {
 	uint64_t units = 0;
 
@@ -30,7 +30,7 @@ static uint64_t total(const struct view *view)
 	return units;
 }
 
-static uint64_t in_use(const struct view *view)
+static uint64_t units_in_use(const struct view *view)
 {
 	uint64_t units = 0;
 
@@ -45,9 +45,9 @@ static uint64_t in_use(const struct view *view)
 }
 
 /* When no more than `room` units are in use, if nothing comes. */
-static uint64_t when_room(const struct view *view, uint64_t room)
+static uint64_t when_units_fit(const struct view *view, uint64_t room)
 {
-	uint64_t rest = total(view), fade_ns = view->fade_ns;
+	uint64_t rest = total_units(view), fade_ns = view->fade_ns;
 	const struct uses_entry *use = &view->uses->uses[view->spent];
 
 	for (; rest - use->units > room; use++)
@@ -60,7 +60,7 @@ static uint64_t when_room(const struct view *view, uint64_t room)
 	                  use->units);
 }
 
-static void drop_spent(struct view *view)
+static void drop_expired_uses(struct view *view)
 {
 	struct uses *uses = view->uses;
 
@@ -70,30 +70,30 @@ static void drop_spent(struct view *view)
 }
 
 /* Forgets the oldest uses while the others alone fill the quota. */
-static void drop_replaced(struct view *view)
+static void drop_replaced_uses(struct view *view)
 {
 	const struct uses_entry *uses = view->uses->uses;
-	uint64_t units = total(view);
+	uint64_t units = total_units(view);
 	size_t before = view->spent;
 
 	while (view->spent < view->uses->count && units - uses[view->spent].units >= view->limit->quota)
 		units -= uses[view->spent++].units;
 	if (view->spent > before)
-		drop_spent(view);
+		drop_expired_uses(view);
 }
 
-static bool is_far(const struct view *view, uint64_t until_ns)
+static bool is_too_far_ahead(const struct view *view, uint64_t until_ns)
 {
 	return until_ns > view->now_ns + view->life_ns + ALGO_SKEW_NS;
 }
 
 /* Adds a use, or to one that is there; returns its name. */
-static uint64_t take(struct view *view, const struct algo_call *call)
+static uint64_t take_units(struct view *view, const struct algo_call *call)
 {
 	const struct algo_limit *limit = view->limit;
 	struct uses_entry use = {.units = call->cost};
 
-	drop_spent(view);
+	drop_expired_uses(view);
 	switch (limit->rows) {
 	case ALGO_ROWS_SLOTS:
 		use.until_ns = slots_start(&limit->slots, slots_number(&limit->slots, view->at_ns)) +
@@ -117,8 +117,8 @@ static uint64_t take(struct view *view, const struct algo_call *call)
 }
 
 /* The units that a refund may take from a use. */
-static uint64_t refundable(const struct view *view, const struct algo_call *call,
-                           const struct uses_entry *use)
+static uint64_t refundable_units(const struct view *view, const struct algo_call *call,
+                                 const struct uses_entry *use)
 {
 	bool named = call->until_ns != 0;
 
@@ -133,14 +133,14 @@ static uint64_t refundable(const struct view *view, const struct algo_call *call
 }
 
 /* The rest of a use that a permit gave back in part stays, without the permit's name. */
-static void unname(struct view *view, const struct algo_call *call)
+static void unname_use(struct view *view, const struct algo_call *call)
 {
 	struct uses *uses = view->uses;
 
 	for (size_t i = view->spent; i < uses->count; i++) {
 		struct uses_entry use = uses->uses[i];
 
-		if (use.id == 0 || refundable(view, call, &use) == 0)
+		if (use.id == 0 || refundable_units(view, call, &use) == 0)
 			continue;
 		memmove(&uses->uses[i], &uses->uses[i + 1], (--uses->count - i) * sizeof use);
 		use.id = 0;
@@ -150,7 +150,7 @@ static void unname(struct view *view, const struct algo_call *call)
 }
 
 /* Gives back the newest uses first. Returns the units given back. */
-static uint64_t give_back(struct view *view, const struct algo_call *call)
+static uint64_t give_back_units(struct view *view, const struct algo_call *call)
 {
 	struct uses *uses = view->uses;
 	uint64_t left = call->cost;
@@ -158,7 +158,7 @@ static uint64_t give_back(struct view *view, const struct algo_call *call)
 
 	for (size_t i = n; i-- > view->spent;) {
 		struct uses_entry *use = &uses->uses[i];
-		uint64_t back = u64_min(left, refundable(view, call, use));
+		uint64_t back = u64_min(left, refundable_units(view, call, use));
 
 		use->units -= back;
 		left -= back;
@@ -168,29 +168,29 @@ static uint64_t give_back(struct view *view, const struct algo_call *call)
 			uses->uses[kept++] = uses->uses[i];
 	uses->count = kept;
 	if (call->op == ALGO_REFUND_LAST && call->until_ns != 0 && left < call->cost)
-		unname(view, call);
+		unname_use(view, call);
 	return call->cost - left;
 }
 
 /* A clock that was set back since wrote the newest use: all is in use from now on, as one. */
-static void move(struct view *view)
+static void merge_uses(struct view *view)
 {
 	struct uses *uses = view->uses;
-	struct algo_call all = {.cost = u64_min(total(view), view->limit->quota)};
+	struct algo_call all = {.cost = u64_min(total_units(view), view->limit->quota)};
 
 	view->at_ns = view->now_ns;
 	view->moved = true;
 	uses->count = view->spent = 0;
 	if (all.cost > 0)
-		take(view, &all);
+		take_units(view, &all);
 }
 
 /* Leases that a clock since set back has put too far ahead begin now. */
-static void cut_back(struct view *view)
+static void cut_back_leases(struct view *view)
 {
 	struct uses *uses = view->uses;
 
-	while (uses->count > 0 && is_far(view, uses->uses[uses->count - 1].until_ns)) {
+	while (uses->count > 0 && is_too_far_ahead(view, uses->uses[uses->count - 1].until_ns)) {
 		struct uses_entry use = uses->uses[--uses->count];
 
 		use.until_ns = view->now_ns + view->life_ns;
@@ -198,8 +198,8 @@ static void cut_back(struct view *view)
 	}
 }
 
-static struct view view_of(const struct algo_limit *limit, const struct algo_time *time,
-                           struct uses *uses)
+static struct view view_uses(const struct algo_limit *limit, const struct algo_time *time,
+                             struct uses *uses)
 {
 	struct view view = {limit, uses, .now_ns = time->now_ns, .at_ns = time->now_ns};
 
@@ -220,23 +220,23 @@ static struct view view_of(const struct algo_limit *limit, const struct algo_tim
 	while (view.spent < uses->count && uses->uses[view.spent].until_ns <= view.at_ns)
 		view.spent++;
 	if (view.at_ns > view.now_ns + ALGO_SKEW_NS)
-		move(&view);
+		merge_uses(&view);
 	return view;
 }
 
 /* Returns the name of what it took, or 0. */
-static uint64_t ask(struct view *view, const struct algo_call *call, bool replaces,
-                    struct algo_decision *out)
+static uint64_t request_units(struct view *view, const struct algo_call *call, bool replaces,
+                              struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->limit;
 	bool holds_places = limit->rows == ALGO_ROWS_PLACES;
 	uint64_t cost = u64_max(call->cost, 1), retry_ns;
 
 	if (holds_places && algo_op_consumes(call->op))
-		cut_back(view);
-	if (in_use(view) + cost <= limit->quota || replaces)
-		return algo_consumes(call) ? take(view, call) : 0;
-	retry_ns = when_room(view, limit->quota - cost) - view->now_ns;
+		cut_back_leases(view);
+	if (units_in_use(view) + cost <= limit->quota || replaces)
+		return algo_consumes(call) ? take_units(view, call) : 0;
+	retry_ns = when_units_fit(view, limit->quota - cost) - view->now_ns;
 	if (holds_places) /* a lease is seldom held to its end */
 		retry_ns = u64_min(limit->retry_ns,
 		                   view->uses->uses[view->spent].until_ns - view->now_ns);
@@ -244,9 +244,9 @@ static uint64_t ask(struct view *view, const struct algo_call *call, bool replac
 	return 0;
 }
 
-static void refund(struct view *view, const struct algo_call *call, struct algo_decision *out)
+static void refund_units(struct view *view, const struct algo_call *call, struct algo_decision *out)
 {
-	bool gave = give_back(view, call) > 0;
+	bool gave = give_back_units(view, call) > 0;
 
 	if (view->limit->rows == ALGO_ROWS_PLACES) /* which permits name, not times */
 		out->allowed = gave || call->permit == 0;
@@ -264,17 +264,17 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 	algo_decision_allow(out);
 	if (limit->rows == ALGO_ROWS_DAY)
 		return uses_day_step(limit, call, time, uses, out);
-	view = view_of(limit, time, uses);
+	view = view_uses(limit, time, uses);
 	replaces = algo_op_replaces(call->op) && call->cost > 0 && !view.moved;
 	if (replaces)
-		drop_replaced(&view);
+		drop_replaced_uses(&view);
 	if (algo_op_requests(call->op))
-		name_ns = ask(&view, call, replaces, out);
+		name_ns = request_units(&view, call, replaces, out);
 	else if (algo_op_releases(call->op))
-		refund(&view, call, out);
-	else if (view.spent < uses->count)
+		refund_units(&view, call, out);
+	else if (call->op == ALGO_RESET && view.spent < uses->count)
 		uses->count = view.spent = 0;
-	out->remaining = sat_sub(limit->quota, in_use(&view));
+	out->remaining = sat_sub(limit->quota, units_in_use(&view));
 	if (uses->count > view.spent)
 		out->reset_after_ns = uses->uses[uses->count - 1].until_ns - view.now_ns;
 	else

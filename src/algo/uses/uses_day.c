@@ -18,8 +18,8 @@ struct view {
 	bool is_far;        /* written by a clock that was set back since */
 };
 
-static void look_at_window(const struct day_params *day, const struct uses_entry *use,
-                           uint64_t now_ns, struct view *view)
+static void view_window(const struct day_params *day, const struct uses_entry *use, uint64_t now_ns,
+                        struct view *view)
 {
 	uint64_t window_ns = uses_day_window(use->id, view->end_ns);
 
@@ -33,8 +33,8 @@ static void look_at_window(const struct day_params *day, const struct uses_entry
 	}
 }
 
-static struct view view_of(const struct day_params *day, const struct algo_time *time,
-                           const struct uses *uses)
+static struct view view_day(const struct day_params *day, const struct algo_time *time,
+                            const struct uses *uses)
 {
 	struct view view = {.end_ns = uses->until_ns};
 	uint64_t more;
@@ -45,7 +45,7 @@ static struct view view_of(const struct day_params *day, const struct algo_time 
 		if (uses->uses[i].id == uses->until_ns)
 			view.written = uses->uses[i].units;
 		else
-			look_at_window(day, &uses->uses[i], time->now_ns, &view);
+			view_window(day, &uses->uses[i], time->now_ns, &view);
 	}
 	/* A day of 25 hours is followed by one of 24, or the other way round. */
 	if (view.end_ns > time->window_end_ns + NS_PER_DAY / 8 * 9) {
@@ -61,7 +61,7 @@ static struct view view_of(const struct day_params *day, const struct algo_time 
 	return view;
 }
 
-static void put(const struct day_params *day, const struct view *view, struct uses *uses)
+static void write_day(const struct day_params *day, const struct view *view, struct uses *uses)
 {
 	uint64_t free = view->count > 0 ? view->written : view->free;
 
@@ -76,8 +76,8 @@ static void put(const struct day_params *day, const struct view *view, struct us
 }
 
 /* Returns its name. */
-static uint64_t take(const struct day_params *day, uint64_t cost, uint64_t now_ns,
-                     struct view *view)
+static uint64_t take_day_units(const struct day_params *day, uint64_t cost, uint64_t now_ns,
+                               struct view *view)
 {
 	uint64_t free = u64_min(cost, day->free - view->free);
 
@@ -91,8 +91,8 @@ static uint64_t take(const struct day_params *day, uint64_t cost, uint64_t now_n
 }
 
 /* Gives back the window's units first: all free units are in use while it has any. */
-static bool give_back(const struct algo_call *call, const struct algo_time *time,
-                      struct view *view)
+static bool give_back_day_units(const struct algo_call *call, const struct algo_time *time,
+                                struct view *view)
 {
 	uint64_t back = u64_min(call->cost, view->free + view->count);
 	uint64_t of_window = u64_min(back, view->count);
@@ -105,8 +105,8 @@ static bool give_back(const struct algo_call *call, const struct algo_time *time
 	return true;
 }
 
-static void explain(const struct view *view, uint64_t quota, uint64_t now_ns,
-                    struct algo_decision *out)
+static void report_day(const struct view *view, uint64_t quota, uint64_t now_ns,
+                       struct algo_decision *out)
 {
 	uint64_t until_ns = view->free > 0    ? view->end_ns
 	                    : view->count > 0 ? u64_min(view->window_ns, view->end_ns)
@@ -120,7 +120,7 @@ uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *c
                        const struct algo_time *time, struct uses *uses, struct algo_decision *out)
 {
 	const struct day_params *day = &limit->day;
-	struct view view = view_of(day, time, uses);
+	struct view view = view_day(day, time, uses);
 	uint64_t cost = u64_max(call->cost, 1), until_ns = view.end_ns, name_ns = 0;
 	bool acquires = call->op == ALGO_ACQUIRE, changed = false;
 
@@ -133,21 +133,22 @@ uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *c
 			algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, until_ns - time->now_ns);
 			changed = acquires && view.is_far;
 		} else if (acquires && call->cost > 0) {
-			name_ns = take(day, cost, time->now_ns, &view);
+			name_ns = take_day_units(day, cost, time->now_ns, &view);
 			changed = true;
 		}
 		break;
 	case ALGO_REFUND:
-		changed = give_back(call, time, &view);
+		changed = give_back_day_units(call, time, &view);
 		algo_decision_refund(out, call, changed);
 		break;
-	default: /* reset */
-		changed = view.free + view.count > 0;
-		view.free = view.count = 0;
+	default:
+		changed = call->op == ALGO_RESET && view.free + view.count > 0;
+		if (changed)
+			view.free = view.count = 0;
 		break;
 	}
 	if (changed)
-		put(day, &view, uses);
-	explain(&view, limit->quota, time->now_ns, out);
+		write_day(day, &view, uses);
+	report_day(&view, limit->quota, time->now_ns, out);
 	return name_ns;
 }

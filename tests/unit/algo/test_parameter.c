@@ -90,6 +90,33 @@ static void every_value_of_the_enumeration_has_its_description(void **state)
 	assert_null(algorithm_listed(n));
 }
 
+static void a_step_changes_nothing_for_an_operation_that_it_does_not_know(void **unused)
+{
+	const struct moment at = {UINT64_C(1700000000) * NS_PER_S, UINT64_C(1700000000) * NS_PER_S};
+
+	(void)unused;
+	for (unsigned i = 0; algorithm_of(i); i++) {
+		struct weir_limit_options options = least(algorithm_of(i));
+		struct algo_state state = {0, 0}, before;
+		struct algo_call call = {.op = ALGO_ACQUIRE, .cost = 1};
+		struct algo_decision out;
+		struct algo_limit limit;
+		struct algo_time time;
+
+		if (!algorithm_of(i)->step)
+			continue;
+		assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
+		time = algo_time_at(&limit, at);
+		algo_step(&limit, &call, &time, &state, &out);
+		before = state;
+		call = (struct algo_call){.op = ALGO_FORCE};
+		assert_false(algo_step(&limit, &call, &time, &state, &out));
+		assert_int_equal(state.until_ns, before.until_ns);
+		assert_int_equal(state.word, before.word);
+		algo_limit_free(&limit);
+	}
+}
+
 static void what_is_required_is_enough_and_needed(void **state)
 {
 	(void)state;
@@ -208,6 +235,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_value_of_the_enumeration_has_its_description),
+	    cmocka_unit_test(a_step_changes_nothing_for_an_operation_that_it_does_not_know),
 	    cmocka_unit_test(what_is_required_is_enough_and_needed),
 	    cmocka_unit_test(parameters_of_other_algorithms_are_refused_by_name),
 	    cmocka_unit_test(numbers_are_taken_to_the_ends_of_their_range),
