@@ -93,7 +93,7 @@ struct bucket_params {
 struct algo_limit {
 	const struct algorithm *algorithm;
 	uint64_t identity;       /* of its counts: name, algorithm and period */
-	uint16_t generation;     /* of these parameters; store/history.h */
+	uint16_t generation;     /* of these parameters; store/parameter_history.h */
 	bool has_whole_interval; /* a bucket whose tokens come in whole nanoseconds */
 	bool is_adhoc;           /* it travels in requests: all such limits share their states */
 	bool is_measured;        /* its quota changes: an outcome says what it is */

@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text/login.h"
-#include "base/text/near.h"
+#include "base/text/store_url.h"
+#include "base/text/misspelling.h"
 #include "cli/command.h"
 
 #define HELP (256 + COMMAND_FLAGS_MAX)

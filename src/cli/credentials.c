@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/os/file.h"
+#include "base/os/read_file.h"
 #include "base/text/base64.h"
 #include "load/dial.h"
 

@@ -4,8 +4,8 @@
 
 #include <weir/weir.h>
 
-#include "base/text/login.h"
-#include "base/text/near.h"
+#include "base/text/store_url.h"
+#include "base/text/misspelling.h"
 #include "cli/command.h"
 
 static const struct command *const commands[] = {

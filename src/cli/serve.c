@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text/login.h"
+#include "base/text/store_url.h"
 #include "cli/command.h"
 #include "server/start/server.h"
 

@@ -7,7 +7,7 @@
 
 #include "algo/algorithm.h"
 #include "base/cell.h"
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/number.h"

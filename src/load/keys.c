@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/error.h"
 #include "base/number.h"
 

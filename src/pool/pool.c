@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/os/os.h"
-#include "base/os/until.h"
+#include "base/os/deadline.h"
 #include "pool/pace.h"
 
 #define WORKERS_MAX    1024
@@ -45,7 +45,7 @@ static weir_pool_ticket *ticket_new(void)
 	if (!ticket)
 		return NULL;
 	pthread_mutex_init(&ticket->lock, NULL);
-	until_init(&ticket->settled);
+	condition_init(&ticket->settled);
 	ticket->status = WEIR_ETIMEDOUT;
 	ticket->holders = 2;
 	return ticket;
@@ -128,7 +128,7 @@ static bool take(struct weir_pool *pool, struct task *task)
 			break;
 		}
 		pool->timing = true;
-		until_wait(&pool->work, &pool->lock, pool->pace.start_ns);
+		condition_wait_until(&pool->work, &pool->lock, pool->pace.start_ns);
 		pool->timing = false;
 	}
 	*task = pool->ring[pool->first];
@@ -196,7 +196,7 @@ static weir_pool *new_pool(const struct weir_pool_options *options)
 		return NULL;
 	}
 	pthread_mutex_init(&pool->lock, NULL);
-	until_init(&pool->work);
+	condition_init(&pool->work);
 	pthread_cond_init(&pool->finished, NULL);
 	return pool;
 }
@@ -368,12 +368,12 @@ void weir_pool_ticket_close(weir_pool_ticket *ticket)
 
 int weir_pool_wait(weir_pool_ticket *ticket, uint64_t deadline_ns, void **result)
 {
-	uint64_t until_ns = sat_add(os_monotonic_ns(), until_left_ns(deadline_ns));
+	uint64_t until_ns = sat_add(os_monotonic_ns(), deadline_remaining_ns(deadline_ns));
 	int status;
 
 	pthread_mutex_lock(&ticket->lock);
 	while (ticket->status == WEIR_ETIMEDOUT &&
-	       until_wait(&ticket->settled, &ticket->lock, until_ns) != ETIMEDOUT)
+	       condition_wait_until(&ticket->settled, &ticket->lock, until_ns) != ETIMEDOUT)
 		;
 	status = ticket->status;
 	if (status == WEIR_OK && result)

@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "base/text/carried.h"
+#include "base/text/forwarded.h"
 #include "proto/request.h"
 
 /* The limits on input, by INTERFACE and configurable; and what is wanted of it. */
@@ -28,7 +28,7 @@ struct codec_bounds {
 	 * change the list between two calls, and keeps it as long as any session. Returns NULL if there
 	 * is none.
 	 */
-	const struct carried_list *forwarded_attributes;
+	const struct forwarded_list *forwarded_attributes;
 	/* Bytes that sessions hold besides themselves: they add to it; NULL if nobody counts. */
 	_Atomic uint64_t *session_bytes;
 };

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 
 int fill_key(struct fill *fill, struct slice key)
 {
@@ -184,7 +184,7 @@ static int fill_state(struct fill *fill, struct slice text)
 
 static int fill_until(struct fill *fill, struct slice text)
 {
-	if (!when_parse(text, &fill->request->until_ns))
+	if (!timestamp_parse(text, &fill->request->until_ns))
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected until to be Unix seconds or a time such as "
 		                 "2026-05-01T12:00:00Z, found '%.*s'",

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "base/os/file.h"
+#include "base/os/read_file.h"
 #include "readers/koala/koala.h"
 #include "readers/yaml/read.h"
 #include "rules/check.h"

@@ -1,10 +1,10 @@
 #include "readers/reserved.h"
 
-#include "base/text/answer.h"
+#include "base/text/decision_fields.h"
 
 static const struct slice ours[] = {
 #define NAME(name) SLICE(#name),
-    ANSWER_FIELDS(NAME)
+    DECISION_FIELDS(NAME)
 #undef NAME
 };
 

@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "base/draw.h"
+#include "base/prng.h"
 #include "redis/cache/cache.h"
 #include "redis/commands.h"
 #include "redis/gather.h"

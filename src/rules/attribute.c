@@ -13,37 +13,38 @@ static bool is_token(struct slice text)
 	return text.len > 0;
 }
 
-static int carry(struct weir_config *config, const struct carried *carried,
+static int carry(struct weir_config *config, const struct forwarded_attribute *forwarded,
                  struct weir_error *error)
 {
-	struct carried_list *list = &config->carried;
-	struct carried *items = (struct carried *)list->items; /* in the arena, ours to write */
+	struct forwarded_list *list = &config->forwarded;
+	struct forwarded_attribute *items =
+	    (struct forwarded_attribute *)list->items; /* in the arena, ours to write */
 
 	for (size_t i = 0; i < list->count; i++)
-		if (strcmp(items[i].attribute, carried->attribute) == 0)
+		if (strcmp(items[i].attribute, forwarded->attribute) == 0)
 			return WEIR_OK;
-	if (list->count == CARRIED_MAX)
+	if (list->count == FORWARDED_MAX)
 		return error_set(error, WEIR_EINVAL,
 		                 "expected at most %d attributes header.NAME, cookie.NAME and query.NAME "
 		                 "in all rules, found \"%s\"",
-		                 CARRIED_MAX, carried->attribute);
+		                 FORWARDED_MAX, forwarded->attribute);
 	if (!items)
-		list->items = items = arena_array(&config->arena, CARRIED_MAX, sizeof *items);
+		list->items = items = arena_array(&config->arena, FORWARDED_MAX, sizeof *items);
 	if (!items)
 		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
-	items[list->count++] = *carried;
+	items[list->count++] = *forwarded;
 	return WEIR_OK;
 }
 
 int attribute_use(struct weir_config *config, const char *attribute, struct weir_error *error)
 {
-	struct carried carried;
+	struct forwarded_attribute forwarded;
 
-	if (!carried_parse(attribute, &carried))
+	if (!forwarded_parse(attribute, &forwarded))
 		return WEIR_OK;
-	if (carried.in == CARRIED_HEADER ? !is_token(carried.name) : carried.name.len == 0)
+	if (forwarded.in == FORWARDED_FROM_HEADER ? !is_token(forwarded.name) : forwarded.name.len == 0)
 		return error_set(error, WEIR_EINVAL,
 		                 "expected header.NAME, cookie.NAME or query.NAME, found \"%s\"",
 		                 attribute);
-	return carry(config, &carried, error);
+	return carry(config, &forwarded, error);
 }

@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "base/network/ip.h"
 #include "base/number.h"
-#include "base/text/carried.h"
+#include "base/text/forwarded.h"
 #include "rules/match/dictionary.h"
 
 enum rules_failure { RULES_LOCAL = 0, RULES_OPEN, RULES_CLOSED };
@@ -261,7 +261,7 @@ struct weir_config {
 	void *file_context;
 	const struct rules_file *files;       /* in the order in which they were read */
 	struct rules_remarks remarks;
-	struct carried_list carried;          /* what rules want to know of a proxied request */
+	struct forwarded_list forwarded; /* what rules want to know of a proxied request */
 };
 
 /**

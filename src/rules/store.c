@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/slice.h"
-#include "base/text/login.h"
+#include "base/text/store_url.h"
 
 static int unknown(const char *text, struct weir_error *error)
 {

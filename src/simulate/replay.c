@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/error.h"
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 #include "engine/pipeline.h"
 
 #define BATCH          32
@@ -48,7 +48,7 @@ static void add_begin(struct buffer *out, const struct ordered_record *held, con
 {
 	add_number(out, "{\"n\":", held->number);
 	buffer_add_text(out, ",\"time\":");
-	when_add_seconds(out, held->time_ns);
+	timestamp_add_seconds(out, held->time_ns);
 	buffer_add_text(out, ",\"limit\":\"");
 	buffer_add_json(out, slice_of(limit));
 }

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/os/os.h"
-#include "base/text/login.h"
+#include "base/text/store_url.h"
 #include "store/section.h"
 
 static int fail(struct weir_error *error, const char *path, const char *what)

@@ -47,7 +47,7 @@ struct memory {
 	struct clock clock;
 	struct section section; /* of that table */
 	struct wide_table *former; /* one-word states from before the file grew, and so on; NULL */
-	struct shared *file;    /* NULL for memory of this process */
+	struct mapped_file *file;  /* NULL for memory of this process */
 	const char *path;       /* of the file, or NULL */
 	size_t wide_count; /* of all tables of limits */
 	/* By the hash that the limit's identity is: the last of its tables. Only ever added to. */

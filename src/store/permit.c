@@ -11,7 +11,7 @@
  */
 #include "store/permit.h"
 
-#include "store/step.h"
+#include "store/apply_step.h"
 
 /* The identity of no limit: theirs are hashes. */
 #define IDENTITY UINT64_C(0x7065726d69747320)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/hash.h"
 #include "base/os/os.h"
 #include "store/permit.h"

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/os/os.h"
-#include "store/shared.h"
+#include "store/mapped_file.h"
 
 static bool is_served(const struct memory *store, const struct algo_limit *limit)
 {
@@ -45,7 +45,7 @@ static size_t plan(const struct memory *store, const struct algo_limit *const *l
 static int reserve_in_file(struct memory *store, const struct algo_limit *const *limits,
                            size_t n, struct section *fresh, struct weir_error *error)
 {
-	int fd, status = shared_lock(store, &fd, error);
+	int fd, status = mapped_file_lock(store, &fd, error);
 	size_t count;
 
 	if (status != WEIR_OK)
@@ -54,8 +54,8 @@ static int reserve_in_file(struct memory *store, const struct algo_limit *const 
 	for (size_t i = 0; status == WEIR_OK && i < count; i++)
 		status = publish_check(store, fresh[i].identity, count, error);
 	if (status == WEIR_OK && count > 0)
-		status = shared_add(store, fd, fresh, count, error);
-	shared_unlock(fd);
+		status = mapped_file_add_sections(store, fd, fresh, count, error);
+	mapped_file_unlock(fd);
 	return status;
 }
 
@@ -110,12 +110,12 @@ struct wide_table *memory_find_newer(struct memory *store, struct wide_table *wi
 	struct wide_table *newer = wide;
 	int fd;
 
-	if (shared_lock(store, &fd, NULL) != WEIR_OK)
+	if (mapped_file_lock(store, &fd, NULL) != WEIR_OK)
 		return wide;
 	newer = memory_wide(store, wide->section.identity);
 	if (newer == wide) /* it is damaged, or was repaired without the other */
 		__atomic_store_n(&wide->table.header->is_former, 0, __ATOMIC_RELAXED);
-	shared_unlock(fd);
+	mapped_file_unlock(fd);
 	return newer;
 }
 

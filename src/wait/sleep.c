@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/os/os.h"
-#include "base/os/until.h"
+#include "base/os/deadline.h"
 
 /* A waiter, and the thread behind it. */
 struct sleeper {
@@ -55,7 +55,7 @@ static bool doze(struct sleeper *self, uint64_t until_ns)
 
 	pthread_mutex_lock(&self->lock);
 	pthread_cleanup_push(unlock, &self->lock);
-	while (!self->stirred && until_wait(&self->woken, &self->lock, until_ns) != ETIMEDOUT)
+	while (!self->stirred && condition_wait_until(&self->woken, &self->lock, until_ns) != ETIMEDOUT)
 		;
 	self->stirred = false;
 	is_first = self->is_first;
@@ -159,7 +159,7 @@ static int stand_in_all(struct wait *wait, uint64_t end_ns, struct weir_decision
 
 	if (!list)
 		return WEIR_ENOMEM;
-	until_init(&self.woken);
+	condition_init(&self.woken);
 	do {
 		uint64_t now_ns = os_monotonic_ns();
 		uint64_t left_ns = wait_patience_ns(wait->limit, max_wait(sat_sub(end_ns, now_ns)));
@@ -181,7 +181,7 @@ static void sleep_until(uint64_t until_ns)
 
 uint64_t wait_until(uint64_t deadline_ns)
 {
-	return max_wait(until_left_ns(deadline_ns));
+	return max_wait(deadline_remaining_ns(deadline_ns));
 }
 
 int wait_sleep(struct wait *wait, uint64_t max_wait_ns, struct weir_decision *d)

@@ -79,7 +79,7 @@ def test_the_library_needs_no_more_than_it_says(library):
 def test_the_library_has_no_writable_state(library):
     rows = record.output("size", "-A", BUILD / "src" / f"lib{library}.a").splitlines()
     sizes = {row.split()[0]: int(row.split()[1]) for row in rows if re.match(r"\.\S+ +\d", row)}
-    # Of a process: how many threads there have been, and the page that a fork wipes (base/draw.h).
+    # Of a process: how many threads there have been, and the page that a fork wipes (base/prng.h).
     # Thread-local: the generator that a thread draws from, and the key of its ids.
     assert sizes[".data"] == 0 and sizes[".bss"] <= 16 and sizes.get(".tbss", 0) <= 72
 

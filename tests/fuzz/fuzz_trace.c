@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 #include "simulate/input/ending.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check(const struct record *record, const struct fields *fields, struct slice line)
 {
-	if (record->time_ns > WHEN_MAX_NS)
+	if (record->time_ns > TIMESTAMP_MAX_NS)
 		abort();
 	for (size_t i = 0; i < fields->count; i++) {
 		struct slice value = record->values[i];

@@ -20,7 +20,7 @@
 #include "rows/flying.h"
 #include "rows/health.h"
 #include "state.h"
-#include "store/step.h"
+#include "store/apply_step.h"
 #include "vector.h"
 
 static void step_alone(struct run *run, const struct algo_limit *limit,

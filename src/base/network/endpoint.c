@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/text/login.h"
+#include "base/text/store_url.h"
 
 /* It may be the URL of a store. */
 static int refuse(struct slice text, struct weir_error *error)

@@ -9,8 +9,8 @@
 #include "algo/algorithm.h"
 #include "base/error.h"
 #include "base/number.h"
-#include "base/text/carried.h"
-#include "base/text/login.h"
+#include "base/text/forwarded.h"
+#include "base/text/store_url.h"
 #include "store/caller.h"
 
 /* A limit that counts in memory takes its place there; a remote one gets what stands in for it. */
@@ -136,12 +136,12 @@ static bool compile_key(struct weir_engine *engine, size_t number)
 {
 	const struct rules_rule *rule = &engine->config->rules[number];
 	struct rule_key *key = &engine->keys[number];
-	struct carried carried;
+	struct forwarded_attribute forwarded;
 
 	key->attributes = arena_array(&engine->arena, rule->key_count, sizeof *key->attributes);
 	for (size_t i = 0; key->attributes && i < rule->key_count; i++) {
 		key->attributes[i] = match_key_attribute(engine->match, number, slice_of(rule->key[i]));
-		key->secret |= carried_parse(rule->key[i], &carried);
+		key->secret |= forwarded_parse(rule->key[i], &forwarded);
 	}
 	return key->attributes != NULL;
 }

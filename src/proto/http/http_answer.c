@@ -1,13 +1,13 @@
 #include "proto/http/http_answer.h"
 
 #include "base/number.h"
-#include "base/text/answer.h"
-#include "base/time/when.h"
+#include "base/text/decision_fields.h"
+#include "base/time/timestamp.h"
 #include "proto/adhoc_command.h"
 #include "proto/fill.h"
 #include "proto/http/http_session.h"
 
-#define FIELD(name) ANSWER_FIELD(",", name)
+#define FIELD(name) DECISION_FIELD(",", name)
 
 #define JSON_TYPE  SLICE("application/json")
 #define PLAIN_TYPE SLICE("text/plain; charset=utf-8")
@@ -180,7 +180,7 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 
 	if (!to)
 		return;
-	to = put_text(to, ANSWER_FIELD("{", allowed));
+	to = put_text(to, DECISION_FIELD("{", allowed));
 	to = d->allowed ? put_text(to, "true") : put_text(to, "false");
 	to = put_name(to, FIELD(limit), limit);
 	to = put_number(to, FIELD(quota), d->quota);
@@ -258,7 +258,7 @@ static const struct {
 
 static void add_error(struct buffer *out, enum http_error error, struct slice message)
 {
-	buffer_add_text(out, ANSWER_FIELD("{", error));
+	buffer_add_text(out, DECISION_FIELD("{", error));
 	buffer_add_text(out, "{\"code\":\"");
 	buffer_add_text(out, errors[error].code);
 	buffer_add_text(out, "\",\"message\":\"");
@@ -268,7 +268,7 @@ static void add_error(struct buffer *out, enum http_error error, struct slice me
 
 static void add_crab_error(struct buffer *out, struct slice message)
 {
-	buffer_add_text(out, ANSWER_FIELD("{", error));
+	buffer_add_text(out, DECISION_FIELD("{", error));
 	buffer_add_text(out, "\"");
 	buffer_add_json(out, message);
 	buffer_add_text(out, "\"}");
@@ -371,7 +371,7 @@ static void add_switch(struct buffer *out, const struct request *request)
 	(request->kind == REQUEST_FORCE ? add_force : add_share)(request, out);
 	if (request->until_ns != 0) {
 		buffer_add_text(out, ",\"until\":\"");
-		when_add_date(out, request->until_ns);
+		timestamp_add_date(out, request->until_ns);
 		buffer_add(out, "\"", 1);
 	}
 	buffer_add(out, "}", 1);

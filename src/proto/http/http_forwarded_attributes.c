@@ -2,7 +2,7 @@
  * http_forwarded_attributes.c: what a proxied request carries of the attributes that rules want.
  *
  * A visitor chooses all of it. So each line, cookie and parameter is looked at once or
- * twice, and compared with each wanted name (CARRIED_MAX); memory is bounded by the head.
+ * twice, and compared with each wanted name (FORWARDED_MAX); memory is bounded by the head.
  */
 #include "base/error.h"
 #include "proto/http/http_session.h"
@@ -17,7 +17,7 @@ struct found {
 
 struct search {
 	struct arena *arena;
-	const struct carried_list *wanted;
+	const struct forwarded_list *wanted;
 	struct found *found; /* as `wanted` */
 };
 
@@ -45,7 +45,7 @@ static void take_lines(struct search *search, struct http_header header, take_li
 
 	while (http_header_next(&header, &name, &value))
 		for (size_t i = 0; i < search->wanted->count; i++)
-			if (search->wanted->items[i].in == CARRIED_HEADER &&
+			if (search->wanted->items[i].in == FORWARDED_FROM_HEADER &&
 			    slice_equal_nocase(search->wanted->items[i].name, name))
 				take(&search->found[i], value);
 }
@@ -75,7 +75,7 @@ static int find_headers(struct search *search, struct http_header header)
 static void take_cookie(struct search *search, struct slice name, struct slice value)
 {
 	for (size_t i = 0; i < search->wanted->count; i++)
-		if (search->wanted->items[i].in == CARRIED_COOKIE && !search->found[i].value.data &&
+		if (search->wanted->items[i].in == FORWARDED_FROM_COOKIE && !search->found[i].value.data &&
 		    slice_equal(search->wanted->items[i].name, name))
 			search->found[i].value = value;
 }
@@ -106,15 +106,15 @@ static int find_in_query(struct search *search, struct slice query)
 		if (query_decode_form(search->arena, name, &name) != 0)
 			return WEIR_ENOMEM;
 		for (size_t i = 0; i < search->wanted->count; i++)
-			if (search->wanted->items[i].in == CARRIED_QUERY && !search->found[i].value.data &&
-			    slice_equal(search->wanted->items[i].name, name) &&
+			if (search->wanted->items[i].in == FORWARDED_FROM_QUERY &&
+			    !search->found[i].value.data && slice_equal(search->wanted->items[i].name, name) &&
 			    query_decode_form(search->arena, value, &search->found[i].value) != 0)
 				return WEIR_ENOMEM;
 	}
 	return 0;
 }
 
-int http_forwarded_attributes(struct fill *fill, const struct carried_list *wanted,
+int http_forwarded_attributes(struct fill *fill, const struct forwarded_list *wanted,
                               const struct http_header *header, struct slice query)
 {
 	struct search search = {.arena = fill->arena, .wanted = wanted};

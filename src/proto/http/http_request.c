@@ -233,7 +233,7 @@ static int read_proxied(struct http_request *call, struct slice path, struct sli
 	    {HTTP_FIELD_FORWARDED_HOST, HTTP_FIELD_FORWARDED_HOST, "host", &host},
 	};
 	struct fill *fill = &call->fill;
-	const struct carried_list *wanted = fill->bounds->forwarded_attributes;
+	const struct forwarded_list *wanted = fill->bounds->forwarded_attributes;
 	int status = 0;
 
 	for (size_t i = 0; status == 0 && i < sizeof told / sizeof *told; i++)

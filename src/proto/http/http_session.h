@@ -65,7 +65,7 @@ enum {
  * Fills in the attributes of `wanted` that a proxied request has: from its header, and the `query`
  * of the URL that the visitor asked for.
  */
-int http_forwarded_attributes(struct fill *fill, const struct carried_list *wanted,
+int http_forwarded_attributes(struct fill *fill, const struct forwarded_list *wanted,
                               const struct http_header *header, struct slice query);
 
 /** The error that a status of the engine, or of fill.h, is told as. */

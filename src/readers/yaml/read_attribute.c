@@ -1,5 +1,5 @@
 /* read_attribute.c: names of attributes. */
-#include "base/text/near.h"
+#include "base/text/misspelling.h"
 #include "readers/yaml/read.h"
 #include "rules/attribute.h"
 #include "rules/scalar.h"
@@ -27,11 +27,11 @@ static const char *look_for(const struct weir_config *config, const char *name, 
 static int doubt(struct reader *reader, const yaml_node_t *node, const char *name)
 {
 	const struct weir_config *config = reader->config;
-	struct carried carried;
+	struct forwarded_attribute forwarded;
 	bool known;
 	const char *near = look_for(config, name, &known);
 
-	if (known || carried_parse(name, &carried))
+	if (known || forwarded_parse(name, &forwarded))
 		return WEIR_OK;
 	if (near)
 		return node_warning(reader, node, "expected an attribute that callers send, found %s",

@@ -3,7 +3,7 @@
 
 #include "algo/parameter.h"
 #include "algo/priority/priority.h"
-#include "base/text/near.h"
+#include "base/text/misspelling.h"
 #include "readers/yaml/read.h"
 #include "rules/scalar.h"
 #include "rules/show.h"

@@ -11,11 +11,11 @@
 /* Names of headers may differ in case. */
 static bool same_attribute(const char *a, const char *b)
 {
-	struct carried left, right;
+	struct forwarded_attribute left, right;
 
-	return strcmp(a, b) == 0 ||
-	       (carried_parse(a, &left) && left.in == CARRIED_HEADER && carried_parse(b, &right) &&
-	        right.in == CARRIED_HEADER && strcasecmp(a, b) == 0);
+	return strcmp(a, b) == 0 || (forwarded_parse(a, &left) && left.in == FORWARDED_FROM_HEADER &&
+	                             forwarded_parse(b, &right) && right.in == FORWARDED_FROM_HEADER &&
+	                             strcasecmp(a, b) == 0);
 }
 
 static bool same_key(const struct rules_rule *a, const struct rules_rule *b)

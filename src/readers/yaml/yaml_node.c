@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/number.h"
-#include "base/text/near.h"
+#include "base/text/misspelling.h"
 #include "rules/rate.h"
 #include "rules/remark.h"
 

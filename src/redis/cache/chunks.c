@@ -5,7 +5,7 @@
 
 #include "algo/algo.h"
 #include "algo/rates/bucket.h"
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/os/os.h"
 #include "redis/cache/denials.h"
 

@@ -9,7 +9,7 @@
 #include "base/network/endpoint.h"
 #include "base/number.h"
 #include "base/slice.h"
-#include "base/text/login.h"
+#include "base/text/store_url.h"
 #include "base/text/path.h"
 #include "tls/context.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/os/file.h"
+#include "base/os/read_file.h"
 #include "rules/match/spans.h"
 #include "rules/match/spans4.h"
 #include "rules/match/words.h"

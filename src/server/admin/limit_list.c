@@ -65,10 +65,10 @@ static void add_override(const struct override *override, struct buffer *out)
 	buffer_add_text(out, ",\"switched\":{\"by\":\"");
 	buffer_add_json(out, slice_of(override->by));
 	buffer_add_text(out, "\",\"at\":\"");
-	when_add_date(out, override->at_ns);
+	timestamp_add_date(out, override->at_ns);
 	if (override->until_ns != 0) {
 		buffer_add_text(out, "\",\"until\":\"");
-		when_add_date(out, override->until_ns);
+		timestamp_add_date(out, override->until_ns);
 	}
 	buffer_add(out, "\"}", 2);
 }

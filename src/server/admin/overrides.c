@@ -87,7 +87,7 @@ void overrides_log(struct log *log, const char *event, const struct log_field *w
 	memcpy(fields, what, n * sizeof *fields);
 	fields[n++] = (struct log_field){"by", override->by, 0};
 	if (override->until_ns != 0) {
-		when_add_date(&until, override->until_ns);
+		timestamp_add_date(&until, override->until_ns);
 		buffer_add(&until, "", 1);
 		fields[n++] = (struct log_field){"until", until.failed ? "?" : until.data, 0};
 	}

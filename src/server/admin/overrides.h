@@ -14,7 +14,7 @@
 
 #include "base/list.h"
 #include "base/network/ip.h"
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 #include "rules/model.h"
 #include "server/admin/log.h"
 #include "server/config/config.h"

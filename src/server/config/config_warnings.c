@@ -235,12 +235,12 @@ static void check_access(const struct warnings *warnings)
 static bool is_at_auth(const char *attribute)
 {
 	static const char *const always[] = {"method", "host", "path", "ip"};
-	struct carried carried;
+	struct forwarded_attribute forwarded;
 
 	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
 		if (strcmp(attribute, always[i]) == 0)
 			return true;
-	return carried_parse(attribute, &carried);
+	return forwarded_parse(attribute, &forwarded);
 }
 
 /* Whether a request without the attribute can meet the condition. */

@@ -433,7 +433,7 @@ int intake_open(struct worker *worker)
 	struct intake *intake = &worker->intake;
 
 	intake->limits = worker->shared->limits;
-	intake->limits.forwarded_attributes = &worker->decider.carried;
+	intake->limits.forwarded_attributes = &worker->decider.forwarded;
 	intake->limits.session_bytes = &worker->decider.metrics->transaction_bytes;
 	intake->parsing = &intake->parsed;
 	intake->works = calloc(INTAKE_WORKS_MAX, sizeof *intake->works);

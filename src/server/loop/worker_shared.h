@@ -17,7 +17,7 @@
 #include "server/stores/group_list.h"
 #include "server/stores/report_poll.h"
 #include "server/stores/stores.h"
-#include "stats/top.h"
+#include "stats/top_denied.h"
 
 struct worker_shared {
 	bool has_admin; /* admin calls have a listener of their own */

@@ -8,6 +8,6 @@ void decider_advance(struct decider *decider)
 		decider->was_reloaded = true;
 		decider->user = NULL; /* it belongs to the configuration before */
 	}
-	decider->carried = decider->config->rules->carried;
+	decider->forwarded = decider->config->rules->forwarded;
 	decider->context.nodes = decider->config->rules->nodes;
 }

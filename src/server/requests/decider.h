@@ -32,7 +32,7 @@ struct decider {
 	struct store_clients *store_clients;
 	struct server_config *config; /* the newest when the iteration began; owns a reference */
 	bool was_reloaded;            /* works that wait may have lost their user */
-	struct carried_list carried;  /* the configuration's, for the codecs */
+	struct forwarded_list forwarded; /* the configuration's, for the codecs */
 	struct decider *self;
 	/* its `owner` points to `self`, or to the same field of a suspended work */
 	struct decision_context context;

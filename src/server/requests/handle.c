@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/error.h"
 #include "rules/model.h"
 #include "server/access/client_login.h"

@@ -13,7 +13,7 @@
 
 #include "base/number.h"
 #include "base/text/path.h"
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 #include "simulate/input/format.h"
 
 /* Columns, in the order of their names. */
@@ -126,7 +126,7 @@ static bool take_second(struct scan *s)
 	if (s->end - s->at <= FORMAT_SECOND || s->at[FORMAT_SECOND] != ']')
 		return false;
 	if (record->second_ns == 0 || memcmp(text.data, record->second, text.len) != 0) {
-		if (!when_parse_log(text, &record->second_ns))
+		if (!timestamp_parse_log(text, &record->second_ns))
 			return false;
 		memcpy(record->second, text.data, text.len);
 	}

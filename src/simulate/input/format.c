@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 
 #define TIME_ABSENT UINT64_MAX
 #define FOUND_MAX   40
@@ -43,7 +43,7 @@ static bool has_log_time(struct slice line)
 
 	for (; at < end && (at = memchr(at, '[', (size_t)(end - at))); at++)
 		if (end - at > FORMAT_SECOND + 1 && at[FORMAT_SECOND + 1] == ']' &&
-		    when_parse_log((struct slice){at + 1, FORMAT_SECOND}, &ignored))
+		    timestamp_parse_log((struct slice){at + 1, FORMAT_SECOND}, &ignored))
 			return true;
 	return false;
 }
@@ -101,7 +101,7 @@ int format_store_value(struct record *record, int target, struct slice value, st
 	case TARGET_TIME:
 		if (record->time_ns != TIME_ABSENT)
 			return format_expected(error, line, value.data, "each field once");
-		if (when_parse(value, &record->time_ns))
+		if (timestamp_parse(value, &record->time_ns))
 			return WEIR_OK;
 		return format_expected(error, line, value.data, "Unix seconds or a time of RFC 3339");
 	case TARGET_COST:

@@ -1,6 +1,6 @@
 #include "simulate/report/report.h"
 
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 #include "rules/show.h"
 
 static void add_number(struct buffer *out, const char *before, uint64_t value)
@@ -33,7 +33,7 @@ static void add_worst(const struct tally *tally, struct buffer *out)
 		add_key(out, ",\"key\":\"",
 		        (struct slice){worst->key, cut ? sizeof worst->key : worst->key_len}, cut);
 		buffer_add_text(out, ",\"at\":");
-		when_add_seconds(out, worst->at_ns);
+		timestamp_add_seconds(out, worst->at_ns);
 	}
 	add_number(out, ",\"estimated_keys\":", stats.estimated);
 	add_number(out, ",\"untracked_requests\":", stats.untracked);
@@ -166,9 +166,9 @@ static void add_timeline(const struct tally *tally, struct buffer *out)
 	const struct timeline *t = &tally->timeline;
 
 	buffer_add_text(out, ",\"timeline\":{\"start\":");
-	when_add_seconds(out, timeline_start_ns(t));
+	timestamp_add_seconds(out, timeline_start_ns(t));
 	buffer_add_text(out, ",\"width\":");
-	when_add_seconds(out, timeline_width_ns(t));
+	timestamp_add_seconds(out, timeline_width_ns(t));
 	for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
 		add_series(fields[f], t, t, f, 1, out);
 	for (size_t f = 0; tally->phases && f < sizeof phases / sizeof *phases; f++)
@@ -260,9 +260,9 @@ void report_json(const struct report *report, struct buffer *out)
 	add_number(out, "{\"requests\":", replay->requests);
 	add_number(out, ",\"malformed\":", report->malformed);
 	buffer_add_text(out, ",\"from\":");
-	when_add_seconds(out, replay->first_ns);
+	timestamp_add_seconds(out, replay->first_ns);
 	buffer_add_text(out, ",\"to\":");
-	when_add_seconds(out, replay->last_ns);
+	timestamp_add_seconds(out, replay->last_ns);
 	add_number(out, ",\"order\":{\"sorted\":", replay->order.sorted);
 	add_number(out, ",\"late\":", replay->order.late);
 	add_number(out, ",\"ahead\":", replay->order.ahead);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 #include "rules/show.h"
 
 #define CHART_COLUMNS 64
@@ -437,9 +437,9 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 	int width = name_width(replay);
 
 	buffer_printf(out, "%s: %llu requests, ", report->source, (unsigned long long)replay->requests);
-	when_add_date(out, replay->first_ns);
+	timestamp_add_date(out, replay->first_ns);
 	buffer_add_text(out, " to ");
-	when_add_date(out, replay->last_ns);
+	timestamp_add_date(out, replay->last_ns);
 	if (report->as_rules)
 		buffer_printf(out, "\nby the rules %llu allowed, %llu denied; %llu under no limit",
 		              (unsigned long long)replay->scenarios[0].allowed,

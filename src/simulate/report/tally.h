@@ -9,7 +9,7 @@
 #include "simulate/report/phase_times.h"
 #include "simulate/report/timeline.h"
 #include "stats/histogram.h"
-#include "stats/top.h"
+#include "stats/top_denied.h"
 
 /* The most that one key was granted in a period of its limit. */
 struct tally_worst {

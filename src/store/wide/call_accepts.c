@@ -8,7 +8,7 @@
  * table takes over with a row of its own, so for the time of a window both are looked at, and the
  * newer one counts.
  */
-#include "base/draw.h"
+#include "base/prng.h"
 #include "rows/accepts.h"
 #include "store/wide/held.h"
 

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/os/fence.h"
 #include "rows/health.h"
 #include "store/wide/health_phase.h"

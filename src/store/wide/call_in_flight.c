@@ -12,7 +12,7 @@
  */
 #include "rows/flying.h"
 
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/os/cpu.h"
 #include "base/os/fence.h"
 #include "store/wide/held.h"

@@ -2,7 +2,7 @@
 #ifndef STORE_WIDE_H
 #define STORE_WIDE_H
 
-#include "store/step.h"
+#include "store/apply_step.h"
 
 /* The place of a state, and the head that was found there. */
 struct wide_state {

@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 #include "algo/priority/demand.h"
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/time/clock.h"
 
 #define NOW    (UINT64_C(1700000000) * NS_PER_S)

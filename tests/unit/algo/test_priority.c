@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "algo/priority/priority.h"
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/number.h"
 
 #define ROUNDS 20000

@@ -8,7 +8,7 @@
 
 #include "algo/algo.h"
 #include "algo/priority/priority.h"
-#include "base/draw.h"
+#include "base/prng.h"
 
 #define NOW (UINT64_C(1700000000) * NS_PER_S)
 

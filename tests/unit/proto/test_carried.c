@@ -13,13 +13,14 @@ static const char *const names[] = {
 
 #define COUNT (sizeof names / sizeof *names)
 
-static struct codec_bounds limits_with(struct carried *items, struct carried_list *list)
+static struct codec_bounds limits_with(struct forwarded_attribute *items,
+                                       struct forwarded_list *list)
 {
 	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
 	for (size_t i = 0; i < COUNT; i++)
-		assert_true(carried_parse(names[i], &items[i]));
-	*list = (struct carried_list){items, COUNT};
+		assert_true(forwarded_parse(names[i], &items[i]));
+	*list = (struct forwarded_list){items, COUNT};
 	bounds.forwarded_attributes = list;
 	return bounds;
 }
@@ -28,8 +29,8 @@ static struct codec_bounds limits_with(struct carried *items, struct carried_lis
 static void assert_carried(const char *target, const char *headers, const char *found)
 {
 	static const struct reply passed = {.decision = {.allowed = true}};
-	struct carried items[COUNT];
-	struct carried_list list;
+	struct forwarded_attribute items[COUNT];
+	struct forwarded_list list;
 	struct codec_bounds bounds = limits_with(items, &list);
 	char bytes[2048], request[2048];
 
@@ -82,8 +83,8 @@ static void the_query_is_the_visitors_and_never_weirs_own(void **state)
 /* So many lines of a wanted header that joining them one by one would be felt. */
 static void many_lines_are_joined_in_one_go(void **state)
 {
-	struct carried items[COUNT];
-	struct carried_list list;
+	struct forwarded_attribute items[COUNT];
+	struct forwarded_list list;
 	struct codec_bounds bounds = limits_with(items, &list);
 	struct buffer in = {0}, expected = {0};
 	const struct reply passed = {.decision = {.allowed = true}};
@@ -111,17 +112,17 @@ static void many_lines_are_joined_in_one_go(void **state)
 static void the_list_is_looked_at_anew_for_each_request(void **state)
 {
 	static const char bytes[] = "GET /auth HTTP/1.1\r\n" HOST "Accept: a\r\n\r\n";
-	struct carried items[COUNT];
-	struct carried_list list;
+	struct forwarded_attribute items[COUNT];
+	struct forwarded_list list;
 	struct codec_bounds bounds = limits_with(items, &list);
 	const struct reply passed = {.decision = {.allowed = true}};
 	struct drive drive;
 
 	(void)state;
 	drive_open(&drive, &http_codec, &bounds, &passed);
-	list = (struct carried_list){NULL, 0};
+	list = (struct forwarded_list){NULL, 0};
 	drive_feed(&drive, SLICE(bytes));
-	list = (struct carried_list){items + 1, 1};
+	list = (struct forwarded_list){items + 1, 1};
 	drive_feed(&drive, SLICE(bytes));
 	assert_bytes(&drive.requests,
 	             "acquire rules method=GET path=/ host=h cost 1 for []\n"
@@ -133,11 +134,11 @@ static void the_list_is_looked_at_anew_for_each_request(void **state)
 static void other_attributes_are_nothing_that_is_carried(void **state)
 {
 	static const char *const others[] = {"", "ip", "header", "headers.x", "Header.x", "cookie"};
-	struct carried carried;
+	struct forwarded_attribute carried;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		assert_false(carried_parse(others[i], &carried));
+		assert_false(forwarded_parse(others[i], &carried));
 }
 
 int main(void)

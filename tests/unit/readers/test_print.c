@@ -134,7 +134,7 @@ static void assert_config(const struct weir_config *a, const struct weir_config 
 	assert_text(a->koala.timezone, b->koala.timezone);
 	assert_text(a->koala.unmatched, b->koala.unmatched);
 	assert_text(a->koala.unexceeded, b->koala.unexceeded);
-	assert_int_equal(a->carried.count, b->carried.count);
+	assert_int_equal(a->forwarded.count, b->forwarded.count);
 	assert_int_equal(a->limit_count, b->limit_count);
 	for (size_t i = 0; i < a->limit_count; i++)
 		assert_limit(&a->limits[i], &b->limits[i]);

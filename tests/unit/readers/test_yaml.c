@@ -498,18 +498,18 @@ static void what_requests_carry_is_listed_once(void **state)
 	              "  - { match: { \"cookie.a b\": \"!*\" }, key: [query.q], limits: [l] }\n");
 	static const struct {
 		const char *attribute, *name;
-		enum carried_in in;
+		enum forwarded_from in;
 	} expected[] = {
-	    {"header.X-Key", "X-Key", CARRIED_HEADER},
-	    {"query.q", "q", CARRIED_QUERY},
-	    {"header.x-key", "x-key", CARRIED_HEADER},
-	    {"cookie.a b", "a b", CARRIED_COOKIE},
+	    {"header.X-Key", "X-Key", FORWARDED_FROM_HEADER},
+	    {"query.q", "q", FORWARDED_FROM_QUERY},
+	    {"header.x-key", "x-key", FORWARDED_FROM_HEADER},
+	    {"cookie.a b", "a b", FORWARDED_FROM_COOKIE},
 	};
 
 	(void)state;
-	assert_int_equal(config->carried.count, sizeof expected / sizeof *expected);
-	for (size_t i = 0; i < config->carried.count; i++) {
-		const struct carried *found = &config->carried.items[i];
+	assert_int_equal(config->forwarded.count, sizeof expected / sizeof *expected);
+	for (size_t i = 0; i < config->forwarded.count; i++) {
+		const struct forwarded_attribute *found = &config->forwarded.items[i];
 
 		assert_string_equal(found->attribute, expected[i].attribute);
 		assert_string_equal(found->name.data, expected[i].name);

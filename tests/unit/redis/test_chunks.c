@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "algo/rates/bucket.h"
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/hash.h"
 #include "redis/cache/chunks.h"
 #include "values.h"

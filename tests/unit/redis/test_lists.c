@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "base/draw.h"
+#include "base/prng.h"
 #include "values.h"
 
 #define START_NS   UINT64_C(1700000000000000000)

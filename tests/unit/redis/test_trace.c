@@ -14,7 +14,7 @@
 
 #include "algo/algorithm.h"
 #include "algo/rates/bucket.h"
-#include "base/draw.h"
+#include "base/prng.h"
 #include "values.h"
 
 #define START_NS UINT64_C(1700000000000000000)

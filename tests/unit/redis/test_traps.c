@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/draw.h"
+#include "base/prng.h"
 #include "base/os/os.h"
 #include "real.h"
 

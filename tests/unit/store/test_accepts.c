@@ -14,7 +14,7 @@
 #include <weir/weir.h>
 
 #include "rows/accepts.h"
-#include "store/step.h"
+#include "store/apply_step.h"
 
 #define NOW     UINT64_C(1700000000000000000)
 #define S       NS_PER_S

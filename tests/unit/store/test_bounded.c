@@ -21,7 +21,7 @@
 #include "algo/algo.h"
 #include "base/cell.h"
 #include "every_call.h"
-#include "store/step.h"
+#include "store/apply_step.h"
 #include "touched.h"
 
 #define BOUND 10000 /* lines */

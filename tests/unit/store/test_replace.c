@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/cell.h"
-#include "store/step.h"
+#include "store/apply_step.h"
 
 #define NOW     (UINT64_C(19675) * NS_PER_DAY)
 #define COUNT   5

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/cell.h"
-#include "store/step.h"
+#include "store/apply_step.h"
 
 #define NOW    (UINT64_C(19675) * NS_PER_DAY + NS_PER_DAY / 2)
 #define NAMES  8

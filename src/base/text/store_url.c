@@ -1,4 +1,4 @@
-#include "base/text/login.h"
+#include "base/text/store_url.h"
 
 #include <stdio.h>
 #include <string.h>

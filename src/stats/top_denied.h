@@ -1,5 +1,5 @@
 /*
- * top.h: the keys that are denied most, in a fixed amount of memory.
+ * top_denied.h: the keys that are denied most, in a fixed amount of memory.
  *
  * Counts fade: each minute halves them, so a denial counts 1 now and 1/1024 ten minutes later.
  * If W is the faded number of all denials, no pair of limit and key is counted too high by more
@@ -9,8 +9,8 @@
  * Threads: each loop counts under a mutex of its own. Only a client that asks for the list contends
  * for it, for a moment.
  */
-#ifndef STATS_TOP_H
-#define STATS_TOP_H
+#ifndef STATS_TOP_DENIED_H
+#define STATS_TOP_DENIED_H
 
 #include <stddef.h>
 #include <stdint.h>

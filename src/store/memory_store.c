@@ -1,4 +1,4 @@
-/* calls.c: the store of a table, for those that see no table. */
+/* memory_store.c: the store of a table, for those that see no table. */
 #include "rows/health.h"
 #include "store/store.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "store/step.h"
+#include "store/apply_step.h"
 #include "store/wide/wide.h"
 
 int store_open(const struct weir_table_options *options, struct store **out,
@@ -78,31 +78,32 @@ int store_admit(struct store *store, const struct algo_limit *limit, uint64_t ha
 	return memory_admit(memory_of(store), limit, hash, key);
 }
 
-static inline struct table_position spot_of(const struct store *store, const struct store_key *key)
+static inline struct table_position position_of(const struct store *store,
+                                                const struct store_key *key)
 {
 	return table_position(memory_table(memory_of(store), key), key->hash);
 }
 
 void store_fetch(const struct store *store, const struct store_key *key)
 {
-	struct table_position spot = spot_of(store, key);
+	struct table_position position = position_of(store, key);
 
-	table_prefetch(&spot);
+	table_prefetch(&position);
 }
 
 void store_touch(const struct store *store, const struct store_key *key)
 {
-	struct table_position spot = spot_of(store, key);
+	struct table_position position = position_of(store, key);
 
-	__asm__ volatile("" : : "r"(cell_peek_low(spot.home)));
-	prefetch(spot.home + TABLE_SET_CELLS / 2);
+	__asm__ volatile("" : : "r"(cell_peek_low(position.home)));
+	prefetch(position.home + TABLE_SET_CELLS / 2);
 }
 
 void store_fetch_next(const struct store *store, const struct store_key *key)
 {
-	struct table_position spot = spot_of(store, key);
+	struct table_position position = position_of(store, key);
 
-	table_prefetch_run(memory_table(memory_of(store), key), &spot, 0, 1);
+	table_prefetch_run(memory_table(memory_of(store), key), &position, 0, 1);
 }
 
 void store_fetch_alone(const struct store *store, const struct algo_limit *limit,
@@ -117,9 +118,9 @@ void store_fetch_alone(const struct store *store, const struct algo_limit *limit
 void store_locate(const struct store *store, const struct algo_limit *limit, struct store_key *key,
                   uint64_t now_ns)
 {
-	struct table_position spot = spot_of(store, key);
+	struct table_position position = position_of(store, key);
 
-	key->cell = table_find_likely(spot.home, spot.tag);
+	key->cell = table_find_likely(position.home, position.tag);
 	if (__builtin_expect(key->wide != NULL, 0) && key->cell)
 		wide_fetch_row(limit, key, now_ns);
 }
@@ -128,11 +129,11 @@ void store_locate_next(const struct store *store, const struct algo_limit *limit
                        struct store_key *key, uint64_t now_ns)
 {
 	const struct table *table = memory_table(memory_of(store), key);
-	struct table_position spot = table_position(table, key->hash);
+	struct table_position position = table_position(table, key->hash);
 
-	key->cell = table_find_likely(table_run(table, &spot), spot.tag);
+	key->cell = table_find_likely(table_run(table, &position), position.tag);
 	if (!key->cell)
-		table_prefetch_run(table, &spot, 1, TABLE_RUN_SETS);
+		table_prefetch_run(table, &position, 1, TABLE_RUN_SETS);
 	else if (__builtin_expect(key->wide != NULL, 0))
 		wide_fetch_row(limit, key, now_ns);
 }
@@ -179,7 +180,7 @@ void store_keyless_close(struct store_keyless *alone)
 }
 
 bool store_keyless_try(struct store_keyless *alone, const struct store_step *step,
-                     struct algo_decision *out, uint64_t *until_ns)
+                       struct algo_decision *out, uint64_t *until_ns)
 {
 	return memory_try(&alone->cell, alone->load_is_atomic, KEYLESS_TAG, step, out, until_ns);
 }
@@ -211,7 +212,7 @@ __attribute__((noinline)) static uint64_t apply_flying(struct store_keyless *alo
 }
 
 uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
-                                uint64_t id, uint64_t now_ns, struct algo_decision *out)
+                                  uint64_t id, uint64_t now_ns, struct algo_decision *out)
 {
 	if (limit->rows == ALGO_ROWS_HEALTH) {
 		struct row_state at = row_of(alone, limit);
@@ -220,13 +221,13 @@ uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo
 	}
 	if (limit->rows != ALGO_ROWS_FLYING)
 		return 0;
-	return u64_max(apply_flying(alone, limit,
-	                            &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id}, now_ns, out),
-	               STORE_DENIED);
+	return u64_max(
+	    apply_flying(alone, limit, &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id}, now_ns, out),
+	    STORE_DENIED);
 }
 
 bool store_keyless_try_report(struct store_keyless *alone, const struct algo_limit *limit,
-                            const struct health_report *report, uint64_t now_ns)
+                              const struct health_report *report, uint64_t now_ns)
 {
 	struct algo_decision out;
 
@@ -238,15 +239,18 @@ bool store_keyless_try_report(struct store_keyless *alone, const struct algo_lim
 	if (limit->rows != ALGO_ROWS_FLYING)
 		return false;
 	apply_flying(alone, limit,
-	             &(struct algo_call){.op = ALGO_REPORT, .cost = 1, .until_ns = report->until_ns,
-	                                 .permit = report->permit, .latency_ns = report->latency_ns,
+	             &(struct algo_call){.op = ALGO_REPORT,
+	                                 .cost = 1,
+	                                 .until_ns = report->until_ns,
+	                                 .permit = report->permit,
+	                                 .latency_ns = report->latency_ns,
 	                                 .outcome = report->outcome},
 	             now_ns, &out);
 	return out.allowed;
 }
 
 uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step *step,
-                         struct algo_decision *out)
+                           struct algo_decision *out)
 {
 	struct algo_time time = algo_time_at(step->limit, step->at);
 	struct row_state at = row_of(alone, step->limit);

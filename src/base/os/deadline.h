@@ -1,6 +1,6 @@
-/* until.h: deadlines, and waits for a condition until a time of the monotonic clock. */
-#ifndef BASE_OS_UNTIL_H
-#define BASE_OS_UNTIL_H
+/* deadline.h: deadlines, and waits for a condition until a time of the monotonic clock. */
+#ifndef BASE_OS_DEADLINE_H
+#define BASE_OS_DEADLINE_H
 
 #include <pthread.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include "base/number.h"
 #include "base/os/os.h"
 
-static inline void until_init(pthread_cond_t *cond)
+static inline void condition_init(pthread_cond_t *cond)
 {
 	pthread_condattr_t attributes;
 
@@ -22,15 +22,17 @@ static inline void until_init(pthread_cond_t *cond)
 }
 
 /** As pthread_cond_timedwait. */
-static inline int until_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
+static inline int condition_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock,
+                                       uint64_t until_ns)
 {
 	struct timespec until = {(time_t)(until_ns / NS_PER_S), (long)(until_ns % NS_PER_S)};
 
 	return pthread_cond_timedwait(cond, lock, &until);
 }
 
-/** How long it is until a caller's deadline: WEIR_NOW, WEIR_FOREVER, or a time of the system's clock. */
-static inline uint64_t until_left_ns(uint64_t deadline_ns)
+/** How long it is until a caller's deadline: WEIR_NOW, WEIR_FOREVER, or a time of the system's
+ * clock. */
+static inline uint64_t deadline_remaining_ns(uint64_t deadline_ns)
 {
 	return deadline_ns != WEIR_NOW ? sat_sub(deadline_ns, os_wall_ns()) : 0;
 }

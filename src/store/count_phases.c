@@ -1,4 +1,4 @@
-/* phases.c: how many keys of a limit are in which phase. */
+/* count_phases.c: how many keys of a limit are in which phase. */
 #include <string.h>
 
 #include "rows/health.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/text/login.h"
+#include "base/text/store_url.h"
 
 static void assert_slice(struct slice found, const char *expected)
 {
@@ -49,7 +49,8 @@ static void a_url_is_stripped_of_its_secrets_alone(void **state)
 	    {"rediss://:p@h?ca=x&key=y", "rediss://h?ca=x&key=y"},
 	    {"redis+sentinel://u:p@h/m?sentinel_user=u&sentinel_password=p", "redis+sentinel://h/m"},
 	    {"rediss+sentinel://h/m?sentinel_password=p&ca=x", "rediss+sentinel://h/m?ca=x"},
-	    {"rediss+sentinel://h/m?ca=x&sentinel_password=p&key=y", "rediss+sentinel://h/m?ca=x&key=y"},
+	    {"rediss+sentinel://h/m?ca=x&sentinel_password=p&key=y",
+	     "rediss+sentinel://h/m?ca=x&key=y"},
 	    {"memory", "memory"},
 	    {"", ""},
 	};
@@ -90,10 +91,10 @@ static void what_may_be_a_password_is_not_shown(void **state)
 
 static void a_path_that_is_likely_a_url_is_found(void **state)
 {
-	static const char *const urls[] = {"redis://h",     "/redis:/u:p@h", "REDIS:h",
-	                                   "a/rediss+x:h",  "x://h",         "redis/redis-cluster:h"};
-	static const char *const paths[] = {"/var/lib/redis/weir", "state", "", "/run/user@1000/weir:1",
-	                                    "redis", "/redis.d/a:b"};
+	static const char *const urls[] = {"redis://h",    "/redis:/u:p@h", "REDIS:h",
+	                                   "a/rediss+x:h", "x://h",         "redis/redis-cluster:h"};
+	static const char *const paths[] = {"/var/lib/redis/weir",   "state", "",
+	                                    "/run/user@1000/weir:1", "redis", "/redis.d/a:b"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/number.h"
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 
 #define NONE UINT64_MAX
 
@@ -81,14 +81,14 @@ static void times_are_read_exactly_or_refused(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
 		uint64_t ns = 0;
-		bool read = when_parse(slice_of(times[i].text), &ns);
+		bool read = timestamp_parse(slice_of(times[i].text), &ns);
 
 		if (read != (times[i].ns != NONE) || (read && ns != times[i].ns))
 			fail_msg("%s: %d %llu", times[i].text, read, (unsigned long long)ns);
 	}
 	for (size_t i = 0; i < sizeof log_times / sizeof *log_times; i++) {
 		uint64_t ns = 0;
-		bool read = when_parse_log(slice_of(log_times[i].text), &ns);
+		bool read = timestamp_parse_log(slice_of(log_times[i].text), &ns);
 
 		if (read != (log_times[i].ns != NONE) || (read && ns != log_times[i].ns))
 			fail_msg("%s: %d %llu", log_times[i].text, read, (unsigned long long)ns);
@@ -105,8 +105,8 @@ static void seconds_are_written_as_they_are_read(void **state)
 		struct buffer out = {0};
 		uint64_t ns;
 
-		assert_true(when_parse(slice_of(texts[i]), &ns));
-		when_add_seconds(&out, ns);
+		assert_true(timestamp_parse(slice_of(texts[i]), &ns));
+		timestamp_add_seconds(&out, ns);
 		buffer_add(&out, "", 1);
 		assert_string_equal(out.data, texts[i]);
 		buffer_free(&out);

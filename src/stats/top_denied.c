@@ -1,6 +1,6 @@
 /*
- * top.c: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and
- * top-k elements in data streams", 2005).
+ * top_denied.c: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent
+ * and top-k elements in data streams", 2005).
  *
  * A pair that has a counter adds to it. Another pair takes over the smallest counter with its
  * count, by which it may then be too high: its error. Counters start at zero without a pair, so
@@ -14,7 +14,7 @@
  *
  * Merging: where a loop has no counter of a pair, its smallest count stands in.
  */
-#include "stats/top.h"
+#include "stats/top_denied.h"
 
 #include <pthread.h>
 #include <stdalign.h>

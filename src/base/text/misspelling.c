@@ -1,4 +1,4 @@
-#include "base/text/near.h"
+#include "base/text/misspelling.h"
 
 #include <ctype.h>
 #include <stdint.h>

@@ -1,15 +1,15 @@
 /*
- * answer.h: the fields of a decision's answer in JSON.
+ * decision_fields.h: the fields of a decision's answer in JSON.
  *
  * The writer of answers uses only fields that are listed here. A rule's `result` comes after them
  * and can't have one of their names: most readers keep the last of two equal fields, so a result
  * could turn a denial into a grant.
  */
-#ifndef BASE_TEXT_ANSWER_H
-#define BASE_TEXT_ANSWER_H
+#ifndef BASE_TEXT_DECISION_FIELDS_H
+#define BASE_TEXT_DECISION_FIELDS_H
 
 /* X(name); error: instead of all others. */
-#define ANSWER_FIELDS(X)                                                                           \
+#define DECISION_FIELDS(X)                                                                         \
 	X(allowed)                                                                                     \
 	X(limit)                                                                                       \
 	X(quota)                                                                                       \
@@ -24,12 +24,12 @@
 	X(error)
 
 enum {
-#define ANSWER_LISTED(name) ANSWER_##name,
-	ANSWER_FIELDS(ANSWER_LISTED)
-#undef ANSWER_LISTED
+#define DECISION_FIELD_LISTED(name) DECISION_##name,
+	DECISION_FIELDS(DECISION_FIELD_LISTED)
+#undef DECISION_FIELD_LISTED
 };
 
 /** `before`, a literal, and `"name":`; compiles for names that are listed. */
-#define ANSWER_FIELD(before, name) (&before "\"" #name "\":"[0 * ANSWER_##name])
+#define DECISION_FIELD(before, name) (&before "\"" #name "\":"[0 * DECISION_##name])
 
 #endif

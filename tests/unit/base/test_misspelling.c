@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/text/near.h"
+#include "base/text/misspelling.h"
 
 static bool is_near(const char *a, const char *b)
 {

@@ -1,7 +1,7 @@
 /*
- * check.c: finds damage without knowing the table's keys or limits. It cannot see whether a cell
- * is where its key belongs: the table keeps no names. But a tag stands once in a set: all eight
- * cells are among the spots of each key that could have put it there a second time.
+ * check_table.c: finds damage without knowing the table's keys or limits. It cannot see whether a
+ * cell is where its key belongs: the table keeps no names. But a tag stands once in a set: all
+ * eight cells are among the spots of each key that could have put it there a second time.
  */
 #include <stdarg.h>
 #include <stdio.h>

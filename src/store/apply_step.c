@@ -1,11 +1,12 @@
-#include "store/step.h"
+#include "store/apply_step.h"
 
-#include "store/history.h"
+#include "store/parameter_history.h"
 
 bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
-                    const struct table_position *spot, uint64_t now_ns, struct algo_decision *out)
+                    const struct table_position *position, uint64_t now_ns,
+                    struct algo_decision *out)
 {
-	bool full = table_is_full(&store->table, spot, now_ns);
+	bool full = table_is_full(&store->table, position, now_ns);
 
 	if (full)
 		algo_decision_table_full(limit, out);
@@ -18,10 +19,12 @@ bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
  * one. A peek writes nothing.
  */
 bool memory_apply_converted(const struct foreign_state *other, const struct algo_call *call,
-                        const struct algo_time *time, struct algo_decision *out, uint64_t *until_ns)
+                            const struct algo_time *time, struct algo_decision *out,
+                            uint64_t *until_ns)
 {
 	const struct algo_limit *limit = other->limit;
-	const struct history_state of = {other->store, limit, other->spot->hash, other->slot.value};
+	const struct history_state of = {other->store, limit, other->position->hash,
+	                                 other->observed.value};
 	bool takes = algo_consumes(call), changed;
 	struct algo_state state = {0, 0};
 	struct algo_call done = *call;
@@ -42,8 +45,9 @@ bool memory_apply_converted(const struct foreign_state *other, const struct algo
 	*until_ns = state.until_ns;
 	if (!changed && (!takes || end_ns >= HISTORY_HIDDEN))
 		return true;
-	after = memory_pack(other->spot->tag, state, limit->generation);
-	if (!table_store(&other->store->table, other->spot, other->slot, after, time->now_ns, NULL))
+	after = memory_pack(other->position->tag, state, limit->generation);
+	if (!table_store(&other->store->table, other->position, other->observed, after, time->now_ns,
+	                 NULL))
 		return false;
 	if (!changed && end_ns > state.until_ns)
 		history_record_cut(&of, after, end_ns, time->now_ns);
@@ -51,21 +55,22 @@ bool memory_apply_converted(const struct foreign_state *other, const struct algo
 }
 
 bool memory_find_former(const struct memory *store, uint64_t hash, uint64_t now_ns,
-                        struct observed_cell *slot)
+                        struct observed_cell *observed)
 {
 	for (struct wide_table *former = store->former; former; former = former->former) {
-		struct table_position spot = table_position(&former->table, hash);
+		struct table_position position = table_position(&former->table, hash);
 
 		for (;;) {
-			*slot = table_find(&former->table, &spot);
-			if (!slot->cell || cell_is_claim(slot->value))
+			*observed = table_find(&former->table, &position);
+			if (!observed->cell || cell_is_claim(observed->value))
 				break;
-			if (cell_ahead_ns(slot->value, now_ns) > 0)
+			if (cell_ahead_ns(observed->value, now_ns) > 0)
 				return true;
-			cell_swap(slot->cell, slot->value, (struct cell){0, 0}); /* else it lives again */
+			cell_swap(observed->cell, observed->value,
+			          (struct cell){0, 0}); /* else it lives again */
 		}
 	}
-	*slot = (struct observed_cell){NULL, {0, 0}};
+	*observed = (struct observed_cell){NULL, {0, 0}};
 	return false;
 }
 
@@ -73,15 +78,15 @@ bool store_forget(const struct store_step *step)
 {
 	struct memory *store = memory_of(step->store);
 	struct table *table = &store->table;
-	struct table_position spot = table_position(table, step->key.hash);
+	struct table_position position = table_position(table, step->key.hash);
 	uint64_t now_ns = step->at.now_ns;
 
 	for (;;) {
-		struct observed_cell slot = memory_find_all(store, &spot, step->key.cell, now_ns);
+		struct observed_cell observed = memory_find_all(store, &position, step->key.cell, now_ns);
 
-		if (memory_unpack(slot.value, now_ns).until_ns == 0)
+		if (memory_unpack(observed.value, now_ns).until_ns == 0)
 			return false;
-		if (table_store(table, &spot, slot, (struct cell){0, 0}, now_ns, NULL))
+		if (table_store(table, &position, observed, (struct cell){0, 0}, now_ns, NULL))
 			return true;
 	}
 }

@@ -1,5 +1,5 @@
 /*
- * history.c: a note for each generation of a limit, in a cell like a key's.
+ * parameter_history.c: a note for each generation of a limit, in a cell like a key's.
  *
  *     key      the limit's identity, and the generation
  *     until    years ahead, in its low 32 bits the second number of struct algo_layout
@@ -27,16 +27,16 @@
  * of every insertion, and the other finds it. No state reaches as far ahead, but for
  * buckets that take longer than that to fill, so nothing evicts a note.
  */
-#include "store/history.h"
+#include "store/parameter_history.h"
 
 #include "algo/rates/bucket.h"
 #include "store/memory.h"
-#include "store/shared.h"
+#include "store/mapped_file.h"
 
 #define NOTE_NS (UINT64_C(12) * 365 * NS_PER_DAY)
 
-static struct table_position spot_of(const struct memory *store, const struct algo_limit *limit,
-                                   unsigned generation)
+static struct table_position position_of(const struct memory *store, const struct algo_limit *limit,
+                                         unsigned generation)
 {
 	uint8_t key = (uint8_t)generation;
 
@@ -55,12 +55,12 @@ static struct table_position spot_of(const struct memory *store, const struct al
 /* The identity of no limit: theirs are hashes. */
 #define CUT_IDENTITY UINT64_C(0x7374617465637574)
 
-static struct cell note_make(const struct table_position *spot, const struct algo_layout *note,
+static struct cell note_make(const struct table_position *position, const struct algo_layout *note,
                              uint64_t now_ns)
 {
 	uint64_t until_ns = ((now_ns + NOTE_NS) >> 32 << 32) | note->second;
 
-	return cell_make(spot->tag, until_ns, note->first, CELL_METADATA);
+	return cell_make(position->tag, until_ns, note->first, CELL_METADATA);
 }
 
 static struct algo_layout note_of(struct cell cell)
@@ -73,11 +73,11 @@ static bool is_in(const struct table *table, const struct cell *cell)
 	return cell >= table->cells && cell < table->cells + table->sets * TABLE_SET_CELLS;
 }
 
-static bool find_note(const struct memory *store, const struct table_position *spot, uint64_t now_ns,
-                      struct observed_cell *slot)
+static bool find_note(const struct memory *store, const struct table_position *position,
+                      uint64_t now_ns, struct observed_cell *observed)
 {
-	*slot = memory_find_all(store, spot, NULL, now_ns);
-	return slot->cell && cell_is_metadata(slot->value);
+	*observed = memory_find_all(store, position, NULL, now_ns);
+	return observed->cell && cell_is_metadata(observed->value);
 }
 
 /* The notes of all generations, as they were found. */
@@ -95,8 +95,8 @@ static bool is_note_of(const struct joining *joining, unsigned generation,
 	struct cell cell = joining->slots[generation].value;
 	struct algo_layout found = note_of(cell);
 
-	return joining->slots[generation].cell && cell_is_metadata(cell) && found.first == note->first &&
-	       found.second == note->second;
+	return joining->slots[generation].cell && cell_is_metadata(cell) &&
+	       found.first == note->first && found.second == note->second;
 }
 
 /* Whether another generation stands for the same parameters. */
@@ -118,13 +118,13 @@ static bool is_double(const struct joining *joining, unsigned generation)
  */
 static uint64_t preference(const struct joining *joining, unsigned generation)
 {
-	const struct observed_cell *slot = &joining->slots[generation];
+	const struct observed_cell *observed = &joining->slots[generation];
 	bool is_own = is_note_of(joining, generation, &joining->own);
 	uint64_t class = is_own ? 3 : is_double(joining, generation) ? 2 : 1;
 
 	if (generation == joining->last)
 		return is_own ? UINT64_MAX : 0;
-	if (!slot->cell || !cell_is_metadata(slot->value))
+	if (!observed->cell || !cell_is_metadata(observed->value))
 		return UINT64_MAX - 1;
 	return class << 60 | joining->ages_ns[generation];
 }
@@ -132,26 +132,28 @@ static uint64_t preference(const struct joining *joining, unsigned generation)
 static void find_notes(const struct memory *store, const struct algo_limit *limit, uint64_t now_ns,
                        struct joining *joining)
 {
-	struct table_position spot = spot_of(store, limit, TAKEOVER);
-	struct observed_cell slot;
+	struct table_position position = position_of(store, limit, TAKEOVER);
+	struct observed_cell observed;
 
 	joining->own = limit->algorithm->layout(limit);
-	joining->last = find_note(store, &spot, now_ns, &slot) ? cell_word(slot.value) & NONE : NONE;
+	joining->last =
+	    find_note(store, &position, now_ns, &observed) ? cell_word(observed.value) & NONE : NONE;
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++) {
-		spot = spot_of(store, limit, SINCE + i);
+		position = position_of(store, limit, SINCE + i);
 		joining->ages_ns[i] = NOTE_NS;
-		if (find_note(store, &spot, now_ns, &slot))
-			joining->ages_ns[i] -= u64_min((uint64_t)cell_ahead_ns(slot.value, now_ns), NOTE_NS);
-		joining->spots[i] = spot_of(store, limit, i);
+		if (find_note(store, &position, now_ns, &observed))
+			joining->ages_ns[i] -=
+			    u64_min((uint64_t)cell_ahead_ns(observed.value, now_ns), NOTE_NS);
+		joining->spots[i] = position_of(store, limit, i);
 		joining->slots[i] = memory_find_all(store, &joining->spots[i], NULL, now_ns);
 	}
 }
 
 static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns)
 {
-	struct observed_cell slot, former = {0};
+	struct observed_cell observed, former = {0};
 	struct joining joining;
-	struct table_position *spot;
+	struct table_position *position;
 	bool done;
 
 	find_notes(store, limit, now_ns, &joining);
@@ -159,56 +161,56 @@ static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns
 	for (unsigned i = 1; i < CELL_GENERATIONS; i++)
 		if (preference(&joining, i) > preference(&joining, limit->generation))
 			limit->generation = (uint16_t)i;
-	spot = &joining.spots[limit->generation];
-	slot = joining.slots[limit->generation];
-	if (slot.cell && !is_in(&store->table, slot.cell)) {
+	position = &joining.spots[limit->generation];
+	observed = joining.slots[limit->generation];
+	if (observed.cell && !is_in(&store->table, observed.cell)) {
 		/* Others will want it when the former table is gone. */
-		former = slot;
-		slot = (struct observed_cell){NULL, {0, 0}};
+		former = observed;
+		observed = (struct observed_cell){NULL, {0, 0}};
 	}
-	done =
-	    table_store(&store->table, spot, slot, note_make(spot, &joining.own, now_ns), now_ns, NULL);
+	done = table_store(&store->table, position, observed, note_make(position, &joining.own, now_ns),
+	                   now_ns, NULL);
 	if (done && former.cell)
 		cell_swap(former.cell, former.value, (struct cell){0, 0});
-	return done || (!slot.cell && table_is_full(&store->table, spot, now_ns)); /* no room */
+	return done || (!observed.cell && table_is_full(&store->table, position, now_ns)); /* no room */
 }
 
 /* Tries against faster threads; each of them has done as much. */
 #define TRIES 100
 
-static struct cell takeover(const struct table_position *spot, const struct algo_limit *limit,
+static struct cell takeover(const struct table_position *position, const struct algo_limit *limit,
                             uint64_t now_ns)
 {
-	return cell_make(spot->tag, now_ns + NOTE_NS, limit->generation, CELL_METADATA);
+	return cell_make(position->tag, now_ns + NOTE_NS, limit->generation, CELL_METADATA);
 }
 
 static void note_since(struct memory *store, const struct algo_limit *limit, uint32_t before,
                        uint64_t now_ns)
 {
-	struct table_position spot = spot_of(store, limit, SINCE + limit->generation);
-	struct cell note = cell_make(spot.tag, now_ns + NOTE_NS, before, CELL_METADATA);
+	struct table_position position = position_of(store, limit, SINCE + limit->generation);
+	struct cell note = cell_make(position.tag, now_ns + NOTE_NS, before, CELL_METADATA);
 
 	for (unsigned tries = 0; tries < TRIES; tries++)
-		if (table_store(&store->table, &spot, memory_find_all(store, &spot, NULL, now_ns), note,
-		                now_ns, NULL))
+		if (table_store(&store->table, &position, memory_find_all(store, &position, NULL, now_ns),
+		                note, now_ns, NULL))
 			return;
 }
 
 /* A limit that was joined again under the same parameters took over when it was joined first. */
 static void note_takeover(struct memory *store, const struct algo_limit *limit, uint64_t now_ns)
 {
-	struct table_position spot = spot_of(store, limit, TAKEOVER);
-	struct cell note = takeover(&spot, limit, now_ns);
-	struct observed_cell slot;
+	struct table_position position = position_of(store, limit, TAKEOVER);
+	struct cell note = takeover(&position, limit, now_ns);
+	struct observed_cell observed;
 
 	for (unsigned tries = 0; tries < TRIES; tries++) {
-		bool found = find_note(store, &spot, now_ns, &slot);
+		bool found = find_note(store, &position, now_ns, &observed);
 
-		if (found && cell_word(slot.value) == limit->generation)
+		if (found && cell_word(observed.value) == limit->generation)
 			return;
-		if (!found || (cell_word(slot.value) & NONE) != limit->generation)
-			note_since(store, limit, found ? cell_word(slot.value) : NONE, now_ns);
-		if (table_store(&store->table, &spot, slot, note, now_ns, NULL))
+		if (!found || (cell_word(observed.value) & NONE) != limit->generation)
+			note_since(store, limit, found ? cell_word(observed.value) : NONE, now_ns);
+		if (table_store(&store->table, &position, observed, note, now_ns, NULL))
 			return;
 	}
 }
@@ -237,52 +239,53 @@ static uint64_t time_of_takeover(struct cell note, uint64_t now_ns)
  */
 static uint64_t written_until(const struct history_state *of, bool writes, uint64_t now_ns)
 {
-	const struct shared *file = of->store->file;
-	struct table_position spot = spot_of(of->store, of->limit, TAKEOVER);
-	struct observed_cell slot;
+	const struct mapped_file *file = of->store->file;
+	struct table_position position = position_of(of->store, of->limit, TAKEOVER);
+	struct observed_cell observed;
 	struct cell after;
 
-	if (!find_note(of->store, &spot, now_ns, &slot) || cell_word(slot.value) & DISPUTED)
+	if (!find_note(of->store, &position, now_ns, &observed) || cell_word(observed.value) & DISPUTED)
 		return 0;
-	if (cell_word(slot.value) != of->limit->generation)
-		after = (struct cell){slot.value.low | DISPUTED, slot.value.high};
+	if (cell_word(observed.value) != of->limit->generation)
+		after = (struct cell){observed.value.low | DISPUTED, observed.value.high};
 	else if (file && !file_is_exclusive(file->fd))
-		after = takeover(&spot, of->limit, now_ns); /* the other process may end, and be forgotten */
+		after = takeover(&position, of->limit,
+		                 now_ns); /* the other process may end, and be forgotten */
 	else
-		return time_of_takeover(slot.value, now_ns);
+		return time_of_takeover(observed.value, now_ns);
 	if (writes)
-		cell_swap(slot.cell, slot.value, after);
+		cell_swap(observed.cell, observed.value, after);
 	return 0;
 }
 
-static struct table_position cut_spot(const struct history_state *of)
+static struct table_position cut_position(const struct history_state *of)
 {
 	return table_position(&of->store->table,
-	                  memory_hash(of->store, CUT_IDENTITY, &of->hash, sizeof of->hash));
+	                      memory_hash(of->store, CUT_IDENTITY, &of->hash, sizeof of->hash));
 }
 
 /* The state without its cut. Returns false if it had none. */
 static bool undo_cut(const struct history_state *of, uint64_t now_ns, struct algo_state *state)
 {
-	struct table_position spot = cut_spot(of);
-	struct observed_cell slot;
+	struct table_position position = cut_position(of);
+	struct observed_cell observed;
 
-	if (!find_note(of->store, &spot, now_ns, &slot) ||
-	    cell_word(slot.value) != (uint32_t)of->cell.high)
+	if (!find_note(of->store, &position, now_ns, &observed) ||
+	    cell_word(observed.value) != (uint32_t)of->cell.high)
 		return false;
-	*state = (struct algo_state){now_ns + (uint64_t)cell_ahead_ns(slot.value, now_ns), 0};
+	*state = (struct algo_state){now_ns + (uint64_t)cell_ahead_ns(observed.value, now_ns), 0};
 	return true;
 }
 
 void history_record_cut(const struct history_state *of, struct cell cell, uint64_t end_ns,
-                      uint64_t now_ns)
+                        uint64_t now_ns)
 {
-	struct table_position spot = cut_spot(of);
-	struct cell note = cell_make(spot.tag, u64_min(end_ns, now_ns + ALGO_HORIZON_NS),
+	struct table_position position = cut_position(of);
+	struct cell note = cell_make(position.tag, u64_min(end_ns, now_ns + ALGO_HORIZON_NS),
 	                             (uint32_t)cell.high, CELL_METADATA);
 
-	table_store(&of->store->table, &spot, memory_find_all(of->store, &spot, NULL, now_ns), note,
-	            now_ns, NULL); /* without room the cut is for good */
+	table_store(&of->store->table, &position, memory_find_all(of->store, &position, NULL, now_ns),
+	            note, now_ns, NULL); /* without room the cut is for good */
 }
 
 /* When a generation took over, and from which one. */
@@ -302,16 +305,16 @@ struct chain {
 static bool find_takeover(const struct history_state *of, unsigned generation, uint64_t now_ns,
                           struct takeover *takeover)
 {
-	struct table_position spot = spot_of(of->store, of->limit, SINCE + generation);
-	struct observed_cell slot;
+	struct table_position position = position_of(of->store, of->limit, SINCE + generation);
+	struct observed_cell observed;
 
-	if (!find_note(of->store, &spot, now_ns, &slot))
+	if (!find_note(of->store, &position, now_ns, &observed))
 		return false;
 	*takeover = (struct takeover){
 	    .generation = generation,
-	    .before = cell_word(slot.value) & NONE,
-	    .since_ns = time_of_takeover(slot.value, now_ns),
-	    .disputed = cell_word(slot.value) & DISPUTED,
+	    .before = cell_word(observed.value) & NONE,
+	    .since_ns = time_of_takeover(observed.value, now_ns),
+	    .disputed = cell_word(observed.value) & DISPUTED,
 	};
 	return true;
 }
@@ -342,11 +345,11 @@ static void find_chain(const struct history_state *of, unsigned generation, uint
 static bool find_parameters(const struct history_state *of, unsigned generation, uint64_t now_ns,
                             struct algo_layout *note)
 {
-	struct table_position spot = spot_of(of->store, of->limit, generation);
-	struct observed_cell slot;
-	bool found = find_note(of->store, &spot, now_ns, &slot);
+	struct table_position position = position_of(of->store, of->limit, generation);
+	struct observed_cell observed;
+	bool found = find_note(of->store, &position, now_ns, &observed);
 
-	*note = note_of(slot.value);
+	*note = note_of(observed.value);
 	return found;
 }
 
@@ -429,8 +432,8 @@ uint64_t history_convert(const struct history_state *of, bool writes, uint64_t n
  * tokens came in whole nanoseconds. The state may be the named one itself, converted: then its own
  * end is the name.
  */
-static uint64_t converted_name(const struct history_state *of, unsigned generation, uint64_t name_ns,
-                               uint64_t now_ns)
+static uint64_t converted_name(const struct history_state *of, unsigned generation,
+                               uint64_t name_ns, uint64_t now_ns)
 {
 	uint64_t since_ns = written_until(of, false, now_ns), until_ns, earliest_ns, latest_ns;
 	struct algo_state earliest = {name_ns - 1, 0}, latest = {name_ns, 0};
@@ -450,14 +453,14 @@ uint64_t store_refund_end(const struct store_step *step, unsigned generation)
 {
 	struct memory *store = memory_of(step->store);
 	const struct algo_limit *limit = algo_current(step->limit);
-	struct table_position spot = table_position(&store->table, step->key.hash);
+	struct table_position position = table_position(&store->table, step->key.hash);
 	uint64_t name_ns = step->call.until_ns, now_ns = step->at.now_ns;
 	struct history_state of = {store, limit, step->key.hash, {0, 0}};
 	struct algo_state state;
 
 	if (!limit->algorithm->convert || generation == limit->generation)
 		return name_ns;
-	of.cell = memory_find_all(store, &spot, step->key.cell, now_ns).value;
+	of.cell = memory_find_all(store, &position, step->key.cell, now_ns).value;
 	if (!memory_has_state(of.cell))
 		return name_ns;
 	state = memory_written(of.cell, now_ns);

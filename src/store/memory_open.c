@@ -8,7 +8,7 @@
 #include "base/os/os.h"
 #include "store/file.h"
 #include "store/section.h"
-#include "store/shared.h"
+#include "store/mapped_file.h"
 
 #define CAPACITY_DEFAULT 1000000
 #define ID_NONE          UINT32_MAX /* above those of all users and groups */
@@ -45,8 +45,8 @@ static int choose_secret(const struct weir_table_options *options, struct hash_k
 	return WEIR_OK;
 }
 
-static int make_in_memory(struct memory *store, uint64_t capacity,
-                          const struct hash_key *secret, struct weir_error *error)
+static int make_in_memory(struct memory *store, uint64_t capacity, const struct hash_key *secret,
+                          struct weir_error *error)
 {
 	size_t size = section_size(capacity, 0);
 	void *memory = os_pages_map(size);
@@ -106,17 +106,18 @@ static int check_file(const struct memory *store, const struct weir_table_option
 	const struct hash_key *secret = &store->secret;
 
 	if (options->capacity > capacity)
-		return error_set(error, WEIR_EINVAL,
-		                 "capacity: expected %llu, found %llu, which the file keeps: to enlarge it, stop "
-		                 "all that use it and run `weir store resize %.80s --capacity %llu`",
-		                 (unsigned long long)options->capacity, (unsigned long long)capacity,
-		                 options->path, (unsigned long long)options->capacity);
+		return error_set(
+		    error, WEIR_EINVAL,
+		    "capacity: expected %llu, found %llu, which the file keeps: to enlarge it, stop "
+		    "all that use it and run `weir store resize %.80s --capacity %llu`",
+		    (unsigned long long)options->capacity, (unsigned long long)capacity, options->path,
+		    (unsigned long long)options->capacity);
 	if (options->capacity && options->capacity != capacity)
-		return error_set(error, WEIR_EINVAL,
-		                 "%.120s: capacity: expected %llu, found %llu, which the file keeps: ask for "
-		                 "that, or begin with a new file",
-		                 options->path, (unsigned long long)options->capacity,
-		                 (unsigned long long)capacity);
+		return error_set(
+		    error, WEIR_EINVAL,
+		    "%.120s: capacity: expected %llu, found %llu, which the file keeps: ask for "
+		    "that, or begin with a new file",
+		    options->path, (unsigned long long)options->capacity, (unsigned long long)capacity);
 	if (options->secret && memcmp(options->secret, secret, sizeof *secret) != 0)
 		return error_set(error, WEIR_EINVAL,
 		                 "%.120s: secret: expected the one given, found another", options->path);
@@ -130,7 +131,7 @@ static int attach_file(struct memory *store, const struct weir_table_options *op
 
 	if (status != WEIR_OK)
 		return status;
-	status = shared_open(store, fd, options, error);
+	status = mapped_file_open(store, fd, options, error);
 	if (status == WEIR_OK)
 		status = check_file(store, options, error);
 	return status;

@@ -1,9 +1,9 @@
 /*
- * step.h: the loop in which a pure step meets a cell that others are changing: find, step,
+ * apply_step.h: the loop in which a pure step meets a cell that others are changing: find, step,
  * compare-and-swap, and again when somebody was faster.
  */
-#ifndef STORE_STEP_H
-#define STORE_STEP_H
+#ifndef STORE_APPLY_STEP_H
+#define STORE_APPLY_STEP_H
 
 #include "rows/slots.h"
 #include "store/memory.h"
@@ -12,21 +12,21 @@
 /** Whether there is no room for a key that has no cell, which is denied then. */
 __attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct algo_limit *limit,
-                                                    const struct table_position *spot, uint64_t now_ns,
-                                                    struct algo_decision *out);
+                                                    const struct table_position *position,
+                                                    uint64_t now_ns, struct algo_decision *out);
 
 /* A state in the table that other parameters than the limit's have written. */
 struct foreign_state {
 	struct memory *store;
 	const struct algo_limit *limit;
-	const struct table_position *spot;
-	struct observed_cell slot;
+	const struct table_position *position;
+	struct observed_cell observed;
 };
 
 /** One step on such a state. Returns false if the cell has changed meanwhile. */
 __attribute__((noinline, cold)) bool
 memory_apply_converted(const struct foreign_state *other, const struct algo_call *call,
-                   const struct algo_time *time, struct algo_decision *out, uint64_t *until_ns);
+                       const struct algo_time *time, struct algo_decision *out, uint64_t *until_ns);
 
 /** memory_apply for wide states. */
 __attribute__((noinline)) uint64_t
@@ -110,36 +110,37 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
                                     const struct store_key *key, const struct algo_call *call,
                                     const struct algo_time *time, struct algo_decision *out)
 {
-	struct table_position spot = table_position(&store->table, key->hash);
+	struct table_position position = table_position(&store->table, key->hash);
 	const struct algo_limit *limit = *by;
 
 	if (__builtin_expect(limit->width != 0, 0))
 		return wide_apply(store, by, key, call, time, out);
 	for (;;) {
-		struct observed_cell slot = memory_find_all(store, &spot, key->cell, time->now_ns);
-		unsigned generation = cell_generation(slot.value);
+		struct observed_cell observed = memory_find_all(store, &position, key->cell, time->now_ns);
+		unsigned generation = cell_generation(observed.value);
 		struct algo_state state;
 
-		if (generation != limit->generation && (state.until_ns != 0 || slot.cell)) {
+		if (generation != limit->generation && (state.until_ns != 0 || observed.cell)) {
 			uint64_t until_ns;
 
 			/* Written by earlier parameters, or by later ones that took over just now. */
 			*by = limit = algo_current(limit);
 			if (generation != limit->generation) {
-				if (memory_apply_converted(&(struct foreign_state){store, limit, &spot, slot}, call,
-				                       time, out, &until_ns))
+				if (memory_apply_converted(
+				        &(struct foreign_state){store, limit, &position, observed}, call, time, out,
+				        &until_ns))
 					return until_ns;
 				continue;
 			}
 		}
-		state = memory_unpack(slot.value, time->now_ns);
+		state = memory_unpack(observed.value, time->now_ns);
 		if (!algo_step(limit, call, time, &state, out) ||
-		    table_store(&store->table, &spot, slot, memory_pack(spot.tag, state, limit->generation),
-		                time->now_ns, NULL))
+		    table_store(&store->table, &position, observed,
+		                memory_pack(position.tag, state, limit->generation), time->now_ns, NULL))
 			return state.until_ns;
-		if (slot.cell)
-			cell_back_off(slot.cell);
-		else if (memory_is_full(store, limit, &spot, time->now_ns, out))
+		if (observed.cell)
+			cell_back_off(observed.cell);
+		else if (memory_is_full(store, limit, &position, time->now_ns, out))
 			return 0;
 	}
 }

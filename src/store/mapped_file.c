@@ -1,4 +1,4 @@
-#include "store/shared.h"
+#include "store/mapped_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static int find_end(const struct memory *store, int fd, uint64_t size, uint64_t 
 /* All sections from store->file->end on. */
 static int map_rest(struct memory *store, int fd, struct weir_error *error)
 {
-	struct shared *file = store->file;
+	struct mapped_file *file = store->file;
 	struct section_walk walk = {.offset = file->end, .secret = store->secret};
 	struct weir_error inner = {0};
 	uint64_t size;
@@ -96,11 +96,11 @@ static int lock_and_map(struct memory *store, int fd, struct weir_error *error)
 	return status;
 }
 
-int shared_open(struct memory *store, int fd, const struct weir_table_options *options,
-                struct weir_error *error)
+int mapped_file_open(struct memory *store, int fd, const struct weir_table_options *options,
+                     struct weir_error *error)
 {
 	size_t len = strlen(options->path) + 1;
-	struct shared *file = calloc(1, sizeof *file + len);
+	struct mapped_file *file = calloc(1, sizeof *file + len);
 	struct stat stat;
 	int status;
 
@@ -127,9 +127,9 @@ int shared_open(struct memory *store, int fd, const struct weir_table_options *o
 	return status;
 }
 
-int shared_lock(struct memory *store, int *fd, struct weir_error *error)
+int mapped_file_lock(struct memory *store, int *fd, struct weir_error *error)
 {
-	const struct shared *file = store->file;
+	const struct mapped_file *file = store->file;
 	struct stat stat;
 	int status = file_open(file->path, FILE_SHARED, &file->trust, fd, error);
 
@@ -148,16 +148,16 @@ int shared_lock(struct memory *store, int *fd, struct weir_error *error)
 	return status;
 }
 
-void shared_unlock(int fd)
+void mapped_file_unlock(int fd)
 {
 	file_unlock_sections(fd);
 	close(fd);
 }
 
-int shared_add(struct memory *store, int fd, const struct section *fresh, size_t n,
-               struct weir_error *error)
+int mapped_file_add_sections(struct memory *store, int fd, const struct section *fresh, size_t n,
+                             struct weir_error *error)
 {
-	const struct shared *file = store->file;
+	const struct mapped_file *file = store->file;
 	struct file_sections sections = {fresh, n, &store->secret};
 	int status = file_add_sections(fd, file->path, file->end, &sections, error);
 

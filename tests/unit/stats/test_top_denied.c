@@ -12,7 +12,7 @@
 
 #include <weir/weir.h>
 
-#include "stats/top.h"
+#include "stats/top_denied.h"
 
 #define MINUTE (UINT64_C(60) * 1000000000)
 #define NOW    (UINT64_C(1000) * MINUTE)
@@ -82,7 +82,13 @@ static size_t list(struct top *top, struct entry *entries, size_t n)
 
 static void zipf_keys_are_counted_within_the_bound_and_none_above_it_is_missing(void **state)
 {
-	enum { KEYS = 20000, DENIALS = 300000, LOOPS = 3, LISTED = 100, BOUND = DENIALS / TOP_COUNTERS };
+	enum {
+		KEYS = 20000,
+		DENIALS = 300000,
+		LOOPS = 3,
+		LISTED = 100,
+		BOUND = DENIALS / TOP_COUNTERS
+	};
 	static double upto[KEYS];
 	static unsigned exact[KEYS];
 	struct top *top = top_open(LOOPS);
@@ -153,12 +159,14 @@ static void counts_halve_each_minute_and_yesterdays_are_gone(void **state)
 	deny(top, 0, 1, 700, NOW);
 	deny(top, 1, 1, 300, NOW);
 	deny(top, 1, 2, 250, NOW);
-	expect(top, NOW, "[{\"limit\":\"login\",\"key\":\"k1\",\"denied\":1000,\"error\":0},"
-	                 "{\"limit\":\"login\",\"key\":\"k2\",\"denied\":250,\"error\":0}]");
+	expect(top, NOW,
+	       "[{\"limit\":\"login\",\"key\":\"k1\",\"denied\":1000,\"error\":0},"
+	       "{\"limit\":\"login\",\"key\":\"k2\",\"denied\":250,\"error\":0}]");
 	deny(top, 0, 3, 600, NOW + MINUTE);
-	expect(top, NOW + MINUTE, "[{\"limit\":\"login\",\"key\":\"k3\",\"denied\":600,\"error\":0},"
-	                          "{\"limit\":\"login\",\"key\":\"k1\",\"denied\":500,\"error\":0},"
-	                          "{\"limit\":\"login\",\"key\":\"k2\",\"denied\":125,\"error\":0}]");
+	expect(top, NOW + MINUTE,
+	       "[{\"limit\":\"login\",\"key\":\"k3\",\"denied\":600,\"error\":0},"
+	       "{\"limit\":\"login\",\"key\":\"k1\",\"denied\":500,\"error\":0},"
+	       "{\"limit\":\"login\",\"key\":\"k2\",\"denied\":125,\"error\":0}]");
 	expect(top, NOW + 10 * MINUTE,
 	       "[{\"limit\":\"login\",\"key\":\"k3\",\"denied\":1,\"error\":0}]");
 	expect(top, NOW + 1000 * MINUTE, "[]");
@@ -195,10 +203,11 @@ static void long_and_hostile_keys_are_cut_escaped_and_kept_apart(void **state)
 	top_count_denial(top, 0, 3, "login", (struct slice){NULL, 0}, NOW);
 	top_count_denial(top, 0, 3, "login", (struct slice){NULL, 0}, NOW);
 #define CUT                                                                                        \
-	"{\"limit\":\"login\",\"key\":\"\\\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" \
+	"{\"limit\":\"login\",\"key\":\"\\\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"  \
 	"xxxxxxx…\",\"denied\":"
-	expect(top, NOW, "[{\"limit\":\"login\",\"key\":\"\",\"denied\":3,\"error\":0}," CUT
-	                 "2,\"error\":0}," CUT "1,\"error\":0}]");
+	expect(top, NOW,
+	       "[{\"limit\":\"login\",\"key\":\"\",\"denied\":3,\"error\":0}," CUT "2,\"error\":0}," CUT
+	       "1,\"error\":0}]");
 	top_close(top);
 }
 

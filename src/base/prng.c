@@ -1,4 +1,4 @@
-#include "base/draw.h"
+#include "base/prng.h"
 
 #include <stdbool.h>
 

@@ -1,10 +1,11 @@
 /*
- * login.h: hides the login in the text of a store, which may be a URL or a failed attempt at one.
+ * store_url.h: hides the login in the text of a store, which may be a URL or a failed attempt at
+ * one.
  *
  * Messages, listings and logs show the text of a store only through these functions.
  */
-#ifndef BASE_TEXT_LOGIN_H
-#define BASE_TEXT_LOGIN_H
+#ifndef BASE_TEXT_STORE_URL_H
+#define BASE_TEXT_STORE_URL_H
 
 #include "base/slice.h"
 
@@ -34,7 +35,8 @@ bool store_url_is_likely(const char *path);
  */
 void store_url_redact(const char *text, char out[STORE_URL_SHOWN_MAX]);
 
-/** The same of a text that should be no store at all; one that is no URL either is shown as it is. */
+/** The same of a text that should be no store at all; one that is no URL either is shown as it is.
+ */
 void store_url_redact_if_any(const char *text, char out[STORE_URL_SHOWN_MAX]);
 
 #endif

@@ -1,4 +1,4 @@
-#include "base/os/file.h"
+#include "base/os/read_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* draw.h: chance, from a generator that each thread has for itself. */
-#ifndef BASE_DRAW_H
-#define BASE_DRAW_H
+/* prng.h: chance, from a generator that each thread has for itself. */
+#ifndef BASE_PRNG_H
+#define BASE_PRNG_H
 
 #include <stdint.h>
 

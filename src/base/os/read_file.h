@@ -1,6 +1,6 @@
-/* file.h: a whole file in memory. */
-#ifndef BASE_OS_FILE_H
-#define BASE_OS_FILE_H
+/* read_file.h: a whole file in memory. */
+#ifndef BASE_OS_READ_FILE_H
+#define BASE_OS_READ_FILE_H
 
 #include <weir/weir.h>
 

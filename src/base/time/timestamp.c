@@ -1,4 +1,4 @@
-#include "base/time/when.h"
+#include "base/time/timestamp.h"
 
 #include "base/number.h"
 #include "base/time/civil.h"
@@ -88,7 +88,7 @@ static bool to_ns(const struct civil *date, int of_day, uint64_t fraction_ns, ui
 	int64_t seconds = days * 86400 + of_day;
 
 	if (civil_date(days).day != date->day || seconds < 0 ||
-	    (uint64_t)seconds >= WHEN_MAX_NS / NS_PER_S)
+	    (uint64_t)seconds >= TIMESTAMP_MAX_NS / NS_PER_S)
 		return false;
 	*out_ns = (uint64_t)seconds * NS_PER_S + fraction_ns;
 	return true;
@@ -163,12 +163,12 @@ static bool parse_seconds(struct slice text, uint64_t *out_ns)
 	}
 	if (digits == 0 || c.at[-1] == '.' || !take_exponent(&c, &exponent) || c.at != c.end)
 		return false;
-	for (scale += exponent; scale > 0 && value != 0 && value <= WHEN_MAX_NS; scale--)
+	for (scale += exponent; scale > 0 && value != 0 && value <= TIMESTAMP_MAX_NS; scale--)
 		value *= 10;
 	for (; scale < 0 && value != 0; scale++)
 		value /= 10;
 	*out_ns = (uint64_t)value;
-	return value <= WHEN_MAX_NS;
+	return value <= TIMESTAMP_MAX_NS;
 }
 
 /* The short form that most logs have, at a sixth of the cost: few digits, at most one point. */
@@ -193,14 +193,14 @@ static bool parse_short_seconds(struct slice text, uint64_t *out_ns)
 	}
 	places = point < text.len ? text.len - point - 1 : 0;
 	if (point == 0 || point + 1 == text.len || places > 9 || text.len - (places > 0) > 19 ||
-	    value > WHEN_MAX_NS / units[places])
+	    value > TIMESTAMP_MAX_NS / units[places])
 		return false;
 	*out_ns = value * units[places];
 	return true;
 }
 
 /* A date's fourth byte is a digit: not so in 170e-2. */
-bool when_parse(struct slice text, uint64_t *out_ns)
+bool timestamp_parse(struct slice text, uint64_t *out_ns)
 {
 	bool is_date = text.len > 4 && text.data[4] == '-' && text.data[3] <= '9';
 
@@ -224,7 +224,7 @@ static bool take_month(struct cursor *c, int *month)
 	return false;
 }
 
-bool when_parse_log(struct slice text, uint64_t *out_ns)
+bool timestamp_parse_log(struct slice text, uint64_t *out_ns)
 {
 	struct cursor c = {text.data, text.data + text.len};
 	struct civil date;
@@ -238,7 +238,7 @@ bool when_parse_log(struct slice text, uint64_t *out_ns)
 	return c.at == c.end && to_ns(&date, of_day - offset, 0, out_ns);
 }
 
-void when_add_seconds(struct buffer *out, uint64_t time_ns)
+void timestamp_add_seconds(struct buffer *out, uint64_t time_ns)
 {
 	uint64_t fraction = time_ns % NS_PER_S;
 	int digits = 9;
@@ -251,7 +251,7 @@ void when_add_seconds(struct buffer *out, uint64_t time_ns)
 	buffer_printf(out, ".%0*llu", digits, (unsigned long long)fraction);
 }
 
-void when_add_date(struct buffer *out, uint64_t time_ns)
+void timestamp_add_date(struct buffer *out, uint64_t time_ns)
 {
 	int64_t seconds = (int64_t)(time_ns / NS_PER_S);
 	struct civil date = civil_date(seconds / 86400);
