@@ -3,7 +3,7 @@
 #include "base/prng.h"
 #include "redis/cache/cache.h"
 #include "redis/commands.h"
-#include "redis/gather.h"
+#include "redis/batching.h"
 #include "redis/nodes/redis_node.h"
 
 static struct redis_client *client_of(struct store_client *client)
@@ -22,7 +22,7 @@ static void send_batch(struct redis_client *client)
 }
 
 /* Cuts up to CALL_COMMANDS_MAX operations off the group. */
-static struct store_operation *cut(struct store_operation **group, size_t *n)
+static struct store_operation *cut_group(struct store_operation **group, size_t *n)
 {
 	struct store_operation *first = *group, **end = group;
 
@@ -47,7 +47,7 @@ void redis_client_submit(struct store_client *store_client, struct store_operati
 	}
 	while (group) {
 		size_t n;
-		struct store_operation *operations = cut(&group, &n);
+		struct store_operation *operations = cut_group(&group, &n);
 
 		together &= !group; /* what is in one call can be all or nothing */
 		if (client->batch.count > 0 && client->batch.count + n > CALL_COMMANDS_FULL)
@@ -57,9 +57,9 @@ void redis_client_submit(struct store_client *store_client, struct store_operati
 }
 
 /* Gives back units that the client took from Redis in advance and nobody uses. */
-static void give_back(struct redis_client *client)
+static void release_idle_chunks(struct redis_client *client)
 {
-	struct store_operation *operations = cache_idle(client);
+	struct store_operation *operations = cache_release_idle(client);
 
 	if (operations)
 		redis_client_submit(&client->client, operations);
@@ -82,9 +82,9 @@ void redis_client_flush(struct store_client *store_client)
 	struct redis_client *client = client_of(store_client);
 
 	if (client->is_stopping)
-		give_back(client);
-	client->is_held = client->batch.count > 0 && gather_waits(client);
-	if (!client->is_held)
+		release_idle_chunks(client);
+	client->batch_is_delayed = client->batch.count > 0 && batching_must_wait(client);
+	if (!client->batch_is_delayed)
 		send_batch(client);
 	client->has_sent = false;
 	client->now_ns = 0;
@@ -97,8 +97,8 @@ void redis_client_tick(struct store_client *store_client, uint64_t monotonic_ns)
 	client->now_ns = monotonic_ns;
 	client->alarm_ns = 0;
 	nodes_tick(client);
-	give_back(client);
-	gather_tick(client);
+	release_idle_chunks(client);
+	batching_tick(client);
 	redis_client_flush(store_client);
 }
 
@@ -123,7 +123,7 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 	client->client.store = store;
 	client->store = (struct redis_store *)store;
 	client->transport = transport;
-	client->turn = (uint32_t)prng_next() | 1; /* never 0 */
+	client->ticket = (uint32_t)prng_next() | 1; /* never 0 */
 	commands_open(&client->batch);
 	if (client->store->url.master)
 		client_alarm_at(client, 1); /* at once: to ask Sentinels */
@@ -142,7 +142,7 @@ void redis_client_close(struct store_client *store_client)
 	struct redis_store *store = client->store;
 
 	client->is_closing = true;
-	give_back(client);
+	release_idle_chunks(client);
 	send_batch(client); /* which fails them */
 	nodes_close(client);
 	send_batch(client); /* what was submitted meanwhile */

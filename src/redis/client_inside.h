@@ -14,7 +14,7 @@
 
 #include "base/os/os.h"
 #include "redis/cache/chunks.h"
-#include "redis/cache/denials.h"
+#include "redis/cache/denial_cache.h"
 #include "redis/commands/redis_command.h"
 #include "redis/network/connection.h"
 #include "redis/network/dialer.h"
@@ -43,7 +43,7 @@ struct redis_store {
 	struct cluster *cluster;
 	struct addresses addresses;
 	_Atomic bool is_unavailable; /* the last that `switched` was called for */
-	struct denials *denials; /* NULL where none are stored */
+	struct denial_cache *denials; /* NULL where none are stored */
 	struct chunks *chunks;
 	pthread_mutex_t lock; /* of the two below */
 	struct list clients;
@@ -52,8 +52,8 @@ struct redis_store {
 
 typedef void send_on_reply(struct redis_node *node, const struct redis_reply *reply);
 
-struct call {
-	struct connection_call base; /* first */
+struct script_call {
+	struct pending_reply base; /* first */
 	struct redis_node *node;
 	send_on_reply *on_reply; /* of other words than a script; or NULL */
 	struct redis_command *commands[CALL_COMMANDS_MAX];
@@ -80,9 +80,9 @@ struct redis_node {
 	uint64_t calls;             /* sent so far */
 	const char *loaded;         /* the source of the script that was loaded last */
 	uint64_t loaded_at;         /* `calls` at that time */
-	bool is_probed;             /* a probe is under way: ... */
+	bool is_checked;            /* a probe is under way: ... */
 	bool loads;                 /* it loads a script of its own, whose call has to succeed, ... */
-	bool may_not;               /* and the user may not call scripts, or Redis runs none now */
+	bool scripts_are_refused;   /* and the user may not call scripts, or Redis runs none now */
 	uint64_t ready_deadline_ns; /* 0 once the connection is ready */
 	bool was_late;              /* the client itself checked its deadlines too late */
 	uint64_t era;               /* of its health, when it was connected or found recovered */
@@ -95,30 +95,32 @@ struct redis_node {
 	bool is_lost;      /* with trouble: the connection is of no use */
 };
 
-#define BATCH_SPOTS 256 /* a power of two */
+#define BATCH_INDEX_SIZE 256 /* a power of two, above CALL_COMMANDS_MAX */
 
-/* The place of the batch's newest command for a key. */
-struct spot {
-	uint64_t turn; /* the batch's, or the place is empty */
+/* The newest command of the batch for a key. An entry of an earlier batch counts as empty. */
+struct batch_index_entry {
+	uint64_t batch_number;
 	struct redis_command *command;
 };
 
-/* The commands that a client has gathered since it sent some. */
+/* The commands that a client has gathered since it last sent some. */
 struct batch {
 	struct command_list commands;
 	size_t count;
-	uint64_t turn;
-	struct spot spots[BATCH_SPOTS];
+	uint64_t number;
+	struct batch_index_entry index[BATCH_INDEX_SIZE]; /* by the hash of the key, linear probing */
 };
 
-/* The state of gather.c. */
-struct gather {
-	uint64_t newest_key;    /* the hash of the key that was sent last */
-	uint64_t answered;      /* operations, since calls were under way */
-	uint64_t round_ns;      /* how long the newest call took */
-	uint64_t until_ns;      /* clients that were answered may ask again until then, or 0 */
-	uint64_t least, most;   /* the operations at which the wait has paid, and at which it ends */
-	uint64_t rest, penalty; /* times without a wait, because the last waits were in vain */
+/* The state of batching.c. */
+struct batching {
+	uint64_t newest_key; /* the hash of the key that was sent last */
+	uint64_t answered;   /* operations completed since calls were last under way */
+	uint64_t round_ns;   /* the round trip of the newest call */
+	uint64_t until_ns;   /* the end of the wait for further requests, or 0 outside of a wait */
+	/* The wait has paid from `min_operations` on, and ends at `max_operations`. */
+	uint64_t min_operations, max_operations;
+	uint64_t skips_left; /* waits that are still to be left out, since the last was in vain */
+	uint64_t skips;      /* waits to be left out after the next vain one: 0, 1, 3, 7, ... */
 };
 
 #define CLIENT_SLOW 256 /* a power of two */
@@ -139,16 +141,16 @@ struct redis_client {
 	size_t operations;
 	size_t steps;      /* commands */
 	uint32_t groups;   /* the number of the newest */
-	uint32_t turn;     /* the client's number among those of all servers */
+	uint32_t ticket;   /* the client's number among those of all servers */
 	uint64_t alarm_ns; /* or 0 */
 	uint64_t now_ns;   /* of this iteration, by the monotonic clock; 0 before it is read */
 	uint64_t clock_ns; /* Redis's, at the call that is being read */
 	uint64_t map_ns;   /* when to ask Sentinels again */
 	uint64_t idle_ns;  /* when to search for idle chunks, or 0 if there are none */
-	struct gather gather;
+	struct batching batching;
 	size_t on_the_way; /* calls */
 	bool has_sent;     /* in this iteration */
-	bool is_held;      /* the batch waits: gather.h */
+	bool batch_is_delayed; /* the batch waits: batching.h */
 	bool is_stopping;  /* it takes no chunks any more */
 	bool is_closing;
 	struct redis_command *free_commands;
@@ -164,7 +166,7 @@ static inline const struct list *node_calls(const struct redis_node *node)
 {
 	static const struct list none;
 
-	return node->connection ? connection_calls(node->connection) : &none;
+	return node->connection ? connection_pending(node->connection) : &none;
 }
 
 /** In client.c. The store's kind. */
@@ -218,7 +220,7 @@ static inline struct redis_command *command_list_take(struct command_list *list)
 #define LATER_NS NS_PER_MS
 
 /* Keeps a command, to be handed to nodes then. */
-static inline void command_later(struct redis_client *client, struct redis_command *command)
+static inline void command_retry_later(struct redis_client *client, struct redis_command *command)
 {
 	if (!client->later.first)
 		client->later_ns = client_now_ns(client) + LATER_NS;

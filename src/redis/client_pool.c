@@ -49,7 +49,7 @@ static struct loan *make_loan(struct store *store)
 	return loan;
 }
 
-static struct loan *take_idle(struct pool *pool)
+static struct loan *pop_idle(struct pool *pool)
 {
 	struct loan *loan;
 
@@ -61,11 +61,11 @@ static struct loan *take_idle(struct pool *pool)
 
 static struct store_loan *borrow(struct store_caller *caller)
 {
-	struct loan *loan = take_idle((struct pool *)caller);
+	struct loan *loan = pop_idle((struct pool *)caller);
 
 	while (loan && loan->owner != getpid()) {
 		free_loan(loan);
-		loan = take_idle((struct pool *)caller);
+		loan = pop_idle((struct pool *)caller);
 	}
 	if (!loan) {
 		loan = make_loan(caller->store);
@@ -84,7 +84,7 @@ static void run(struct store_loan *loan, const size_t *pending)
 	blocking_run(((struct loan *)loan)->blocking, pending);
 }
 
-static void give_back(struct store_caller *caller, struct store_loan *lent)
+static void return_loan(struct store_caller *caller, struct store_loan *lent)
 {
 	struct pool *pool = (struct pool *)caller;
 	struct loan *loan = (struct loan *)lent;
@@ -107,7 +107,7 @@ static void close_pool(struct store_caller *caller)
 	struct pool *pool = (struct pool *)caller;
 	struct loan *loan;
 
-	while ((loan = take_idle(pool))) {
+	while ((loan = pop_idle(pool))) {
 		if (loan->owner == getpid())
 			end_loan(pool, loan);
 		free_loan(loan);
@@ -126,11 +126,9 @@ int pool_open(const struct redis_options *options, struct store_caller **out,
 	*out = NULL;
 	if (!pool)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	*pool = (struct pool){.timeout_ns = options->timeout_ns,
-	                      .caller = {.borrow = borrow,
-	                                 .run = run,
-	                                 .give_back = give_back,
-	                                 .close = close_pool}};
+	*pool = (struct pool){
+	    .timeout_ns = options->timeout_ns,
+	    .caller = {.borrow = borrow, .run = run, .give_back = return_loan, .close = close_pool}};
 	status = redis_store_open(options, &pool->caller.store, error);
 	if (status != WEIR_OK) {
 		free(pool);

@@ -13,18 +13,18 @@
 #define FREE_NAME  256
 
 /* So long others wait at most for one whose swap came too late; mostly half of the timeout. */
-#define TURN_MAX_NS (100 * NS_PER_MS)
+#define TICKET_MAX_NS (100 * NS_PER_MS)
 
 void commands_open(struct batch *batch)
 {
 	command_list_clear(&batch->commands);
-	batch->turn = 1;
+	batch->number = 1;
 }
 
 struct redis_command *commands_take(struct batch *batch)
 {
 	batch->count = 0;
-	batch->turn++;
+	batch->number++;
 	return command_list_take(&batch->commands);
 }
 
@@ -78,7 +78,7 @@ void commands_close(struct redis_client *client)
 
 /* Operations end. `done` may submit others, also on the key of these. */
 
-static void end_all(struct redis_client *client, struct store_operation *first)
+static void complete_operations(struct redis_client *client, struct store_operation *first)
 {
 	while (first) {
 		struct store_operation *operation = first;
@@ -94,14 +94,14 @@ void commands_refuse(struct redis_client *client, struct store_operation *first,
 {
 	for (struct store_operation *operation = first; operation; operation = operation->next)
 		operation->status = status;
-	end_all(client, first);
+	complete_operations(client, first);
 }
 
 void commands_fail(struct redis_client *client, struct redis_command *command, int status)
 {
 	struct store_operation *operations = command->operations;
 
-	cache_learn(client, command, COMMAND_FAILED);
+	cache_record_end(client, command, COMMAND_FAILED);
 	*command->last = command->waiters;
 	followers_release(client, command);
 	command_close(client, command);
@@ -132,22 +132,23 @@ void commands_fill(struct redis_client *client, struct redis_command *command, e
 		operation->until_ns = client->result.until_ns[i];
 		operation->clock_ns = command->is_given ? operation->step.at.wall_ns : client->clock_ns;
 		i += i + 1 < command->repeat;
-		client->gather.answered++;
+		client->batching.answered++;
 	}
-	cache_learn(client, command, end);
+	cache_record_end(client, command, end);
 }
 
 /* From operations to commands */
 
-static struct spot *spot_of(struct batch *batch, const struct store_operation *operation)
+static struct batch_index_entry *index_entry_of(struct batch *batch,
+                                                const struct store_operation *operation)
 {
 	for (size_t i = operation->step.key.hash;; i++) {
-		struct spot *spot = &batch->spots[i % BATCH_SPOTS];
+		struct batch_index_entry *entry = &batch->index[i % BATCH_INDEX_SIZE];
 
-		if (spot->turn != batch->turn ||
-		    (spot->command->operations->step.key.hash == operation->step.key.hash &&
-		     slice_equal(spot->command->operations->key_name, operation->key_name)))
-			return spot;
+		if (entry->batch_number != batch->number ||
+		    (entry->command->operations->step.key.hash == operation->step.key.hash &&
+		     slice_equal(entry->command->operations->key_name, operation->key_name)))
+			return entry;
 	}
 }
 
@@ -161,7 +162,7 @@ static bool may_repeat(const struct store_operation *operation)
 }
 
 /* `is_given`: the time counts, too. */
-static bool is_alike(const struct redis_command *command, const struct store_operation *operation,
+static bool can_join(const struct redis_command *command, const struct store_operation *operation,
                      bool is_given)
 {
 	const struct store_operation *first = command->operations;
@@ -175,7 +176,7 @@ static bool is_alike(const struct redis_command *command, const struct store_ope
 	       (!is_given || first->step.at.now_ns == operation->step.at.now_ns);
 }
 
-static void append(struct redis_command *command, struct store_operation *operation)
+static void append_operation(struct redis_command *command, struct store_operation *operation)
 {
 	operation->next = NULL;
 	*command->last = operation;
@@ -209,49 +210,50 @@ static struct redis_command *make_command(struct redis_client *client,
 	    .repeat = 1,
 	    .at = step->at,
 	    .is_given = client->store->options.given_time,
-	    .turn = client->turn,
+	    .ticket = client->ticket,
 	    .exchange = algo_op_exchanges(step->call.op) ? (struct exchange *)operation : NULL,
-	    .turn_us = (uint32_t)(u64_min(client->store->options.timeout_ns / 2, TURN_MAX_NS) / 1000),
+	    .ticket_us =
+	        (uint32_t)(u64_min(client->store->options.timeout_ns / 2, TICKET_MAX_NS) / 1000),
 	};
 	command->is_alone = command->exchange != NULL;
 	command->last = &command->operations;
 	command->last_waiter = &command->waiters;
-	append(command, operation);
+	append_operation(command, operation);
 	command_list_clear(&command->followers);
 	if (client->store->url.cluster)
-		command->slot = slots_of(command->key);
+		command->slot = hash_slot_of(command->key);
 	if (!command->exchange)
-		cache_begin(client, command, operation);
+		cache_register(client, command, operation);
 	return command;
 }
 
 /* Whether the operation has joined the command. */
-static bool join(const struct redis_client *client, struct redis_command *command,
-                 struct store_operation *operation)
+static bool join_command(const struct redis_client *client, struct redis_command *command,
+                         struct store_operation *operation)
 {
-	if (!is_alike(command, operation, client->store->options.given_time))
+	if (!can_join(command, operation, client->store->options.given_time))
 		return false;
-	append(command, operation);
+	append_operation(command, operation);
 	command->repeat += algo_op_consumes(operation->step.call.op);
 	return true;
 }
 
 /* A command of the operation, which takes a chunk if the cache said so. NULL if there is no memory.
  */
-static struct redis_command *make_asking(struct redis_client *client,
+static struct redis_command *make_missed(struct redis_client *client,
                                          struct store_operation *operation,
                                          enum cache_answer answer)
 {
 	struct redis_command *command = make_command(client, operation);
 
-	if (command && answer == CACHE_TAKES_CHUNK)
-		cache_take_chunk(client, command);
+	if (command && answer == CACHE_REQUEST_CHUNK)
+		cache_request_chunk(client, command);
 	return command;
 }
 
 /* Operations that have waited for a chunk. Returns those that it covers. */
-static struct store_operation *serve(struct redis_client *client,
-                                     struct store_operation *operations)
+static struct store_operation *serve_waiters(struct redis_client *client,
+                                             struct store_operation *operations)
 {
 	struct store_operation *served = NULL, **last = &served;
 	struct redis_command *command = NULL;
@@ -262,16 +264,16 @@ static struct store_operation *serve(struct redis_client *client,
 
 		operations = operation->next;
 		operation->next = NULL;
-		if (!command && (cache_serve(client, operation) ||
+		if (!command && (cache_grant_waiter(client, operation) ||
 		                 (answer = cache_answer(client, operation, false)) == CACHE_ANSWERED)) {
 			*last = operation;
 			last = &operation->next;
-			client->gather.answered++;
+			client->batching.answered++;
 			continue;
 		}
-		if (command && join(client, command, operation))
+		if (command && join_command(client, command, operation))
 			continue;
-		command = make_asking(client, operation, command ? CACHE_NONE : answer);
+		command = make_missed(client, operation, command ? CACHE_NONE : answer);
 		if (!command) {
 			commands_refuse(client, operation, WEIR_ENOMEM);
 			continue;
@@ -287,10 +289,10 @@ void commands_finish(struct redis_client *client, struct redis_command *command)
 	struct store_operation *operations = command->operations;
 
 	/* Before those that follow. */
-	*command->last = serve(client, command->waiters);
+	*command->last = serve_waiters(client, command->waiters);
 	followers_release(client, command);
 	command_close(client, command);
-	end_all(client, operations);
+	complete_operations(client, operations);
 }
 
 /* Whether the operation has joined a command that is to be sent. */
@@ -298,18 +300,19 @@ static bool join_any(struct redis_client *client, struct redis_command *gathered
                      struct redis_command *slow, struct store_operation *operation)
 {
 	if (gathered && !gathered->followers.first)
-		return join(client, gathered, operation);
-	return slow && slow->followers.first && join(client, slow->newest, operation);
+		return join_command(client, gathered, operation);
+	return slow && slow->followers.first && join_command(client, slow->newest, operation);
 }
 
 /* Whether the operation has joined a command that takes a chunk, or waits for that chunk. */
-static bool await_units(struct redis_client *client, struct redis_command *gathered,
+static bool await_chunk(struct redis_client *client, struct redis_command *gathered,
                         struct redis_command *slow, struct store_operation *operation)
 {
-	if (!slow->chunk.takes || slow->followers.first || !algo_op_consumes(operation->step.call.op) ||
-	    !chunk_applies(operation) || chunk_name(operation).which != slow->chunk.name.which)
+	if (!slow->chunk.is_requested || slow->followers.first ||
+	    !algo_op_consumes(operation->step.call.op) || !chunk_applies(operation) ||
+	    chunk_name(operation).which != slow->chunk.name.which)
 		return false;
-	if (gathered == slow && !slow->waiters && join(client, slow, operation))
+	if (gathered == slow && !slow->waiters && join_command(client, slow, operation))
 		return true;
 	operation->next = NULL;
 	*slow->last_waiter = operation;
@@ -323,7 +326,8 @@ static void join_batch(struct redis_client *client, struct redis_command *comman
 	struct batch *batch = &client->batch;
 
 	followers_begin(client, command);
-	*spot_of(batch, command->operations) = (struct spot){batch->turn, command};
+	*index_entry_of(batch, command->operations) =
+	    (struct batch_index_entry){batch->number, command};
 	command_append(&batch->commands, command);
 	batch->count++;
 }
@@ -333,18 +337,18 @@ static void join_batch(struct redis_client *client, struct redis_command *comman
  * makes it part of a command: of the batch, of an earlier one, or one to follow that. Whether it
  * has ended.
  */
-static bool gather(struct redis_client *client, struct store_operation *operation)
+static bool add_operation(struct redis_client *client, struct store_operation *operation)
 {
 	struct batch *batch = &client->batch;
-	struct spot *spot = spot_of(batch, operation);
-	struct redis_command *gathered = spot->turn == batch->turn ? spot->command : NULL;
+	struct batch_index_entry *entry = index_entry_of(batch, operation);
+	struct redis_command *gathered = entry->batch_number == batch->number ? entry->command : NULL;
 	/* Operations of a group do not wait: their keys would have to wait for one another. */
 	struct redis_command *slow = operation->together ? NULL : followers_find(client, operation);
 	struct redis_command *command;
 	enum cache_answer answer = CACHE_NONE;
 
 	operation->status = WEIR_OK;
-	if (slow && await_units(client, gathered, slow, operation))
+	if (slow && await_chunk(client, gathered, slow, operation))
 		return false;
 	if (!slow)
 		answer = cache_answer(client, operation, !gathered);
@@ -352,7 +356,7 @@ static bool gather(struct redis_client *client, struct store_operation *operatio
 		return true;
 	if (answer == CACHE_NONE && join_any(client, gathered, slow, operation))
 		return false;
-	command = make_asking(client, operation, answer);
+	command = make_missed(client, operation, answer);
 	if (!command) {
 		operation->status = WEIR_ENOMEM;
 		return true;
@@ -426,7 +430,7 @@ void commands_add(struct redis_client *client, struct store_operation *operation
 	struct store_operation *ended = NULL, **last = &ended;
 
 	if (together && cache_answer_group(client, operations)) {
-		end_all(client, operations);
+		complete_operations(client, operations);
 		return;
 	}
 	if (together) {
@@ -437,11 +441,11 @@ void commands_add(struct redis_client *client, struct store_operation *operation
 		struct store_operation *operation = operations;
 
 		operations = operation->next;
-		if (gather(client, operation)) {
+		if (add_operation(client, operation)) {
 			*last = operation;
 			last = &operation->next;
 		}
 	}
 	*last = NULL;
-	end_all(client, ended); /* now, since `done` may submit more */
+	complete_operations(client, ended); /* now, since `done` may submit more */
 }

@@ -39,7 +39,7 @@ void followers_begin(struct redis_client *client, struct redis_command *command)
 	struct list *place = slow_place(client, command->operations);
 
 	command_list_clear(&command->followers);
-	command->is_slow = command->chunk.takes || is_slow(command->limit, &command->call);
+	command->is_slow = command->chunk.is_requested || is_slow(command->limit, &command->call);
 	if (!command->is_slow)
 		return;
 	list_insert(place, &command->slow_node, place->first);

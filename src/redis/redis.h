@@ -25,10 +25,10 @@ struct redis_options {
 };
 
 /* How long calls took until Redis answered: buckets up to a time, and one beyond. */
-#define REDIS_TIMES 13
+#define REDIS_LATENCY_BUCKETS 13
 
 /** Up to which time a bucket goes, but for the last. */
-uint64_t redis_time_ns(size_t bucket);
+uint64_t redis_latency_bound_ns(size_t bucket);
 
 /* Counts since the store was opened, which only grow. */
 struct redis_stats {
@@ -38,7 +38,7 @@ struct redis_stats {
 	uint64_t switches;           /* times that the store was found unavailable */
 	uint64_t denied;             /* operations that the cache has denied */
 	uint64_t chunk;              /* operations that a chunk has granted */
-	uint64_t times[REDIS_TIMES]; /* calls that were answered, by how long that took */
+	uint64_t times[REDIS_LATENCY_BUCKETS]; /* calls that were answered, by how long that took */
 	uint64_t time_ns;            /* of all of these */
 	bool is_up;                  /* behind the counts; now */
 };

@@ -77,10 +77,10 @@ void redis_stats_add(struct redis_stats *sum, const struct redis_stats *more)
 	sum->is_up &= more->is_up;
 }
 
-uint64_t redis_time_ns(size_t bucket)
+uint64_t redis_latency_bound_ns(size_t bucket)
 {
-	static const uint64_t us[REDIS_TIMES - 1] = {100,   250,   500,   1000,   2500,   5000,
-	                                             10000, 20000, 50000, 100000, 250000, 1000000};
+	static const uint64_t us[REDIS_LATENCY_BUCKETS - 1] = {
+	    100, 250, 500, 1000, 2500, 5000, 10000, 20000, 50000, 100000, 250000, 1000000};
 
 	return us[bucket] * 1000;
 }

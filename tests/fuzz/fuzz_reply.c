@@ -39,11 +39,11 @@ static void learn(const struct redis_reply *reply)
 	unsigned slot, node;
 
 	if (reply->type != REDIS_ERROR)
-		cluster_learn(cluster, reply, &seed);
-	else if (slots_redirect(reply->text, &seed, &slot, &to) != SLOTS_STAY &&
+		cluster_apply_map(cluster, reply, &seed);
+	else if (hash_slots_read_redirect(reply->text, &seed, &slot, &to) != HASH_SLOTS_STAY &&
 	         cluster_moved(cluster, slot, &to) != cluster_node_of(cluster, slot))
 		abort();
-	for (slot = 0; slot < SLOTS; slot += 127) {
+	for (slot = 0; slot < HASH_SLOTS; slot += 127) {
 		node = cluster_node_of(cluster, slot);
 		if (node >= CLUSTER_NODES_MAX || !cluster_has(cluster, node))
 			abort();
@@ -61,7 +61,7 @@ static void ask_sentinel(const struct redis_reply *reply)
 	now_ns += 2 * SENTINELS_POLL_NS;
 	if (!sentinels_begin(watched, &now_ns, now_ns, nodes, &n) || n > 3 + SENTINELS_LEARNT_MAX)
 		abort();
-	sentinels_learn(watched, reply);
+	sentinels_add_learnt(watched, reply);
 	sentinels_answer(watched, nodes[0], reply);
 	sentinels_fail(watched, nodes[1], "gone");
 	sentinels_due_ns(watched, &now_ns, now_ns + SENTINELS_SOON_NS);
@@ -73,7 +73,7 @@ static void ask_sentinel(const struct redis_reply *reply)
 		abort();
 }
 
-static void replied(struct connection_call *call, const struct redis_reply *reply)
+static void replied(struct pending_reply *call, const struct redis_reply *reply)
 {
 	(void)call;
 	if (!reply)
@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct redis_host hosts[3] = {{"a", 1}, {"b", 1}, {"c", 1}};
 	const struct redis_url of_sentinels = {.master = "m", .hosts = hosts, .host_count = 3};
 	struct slice rest = {(const char *)data, size};
-	struct connection_call calls[CALLS];
+	struct pending_reply calls[CALLS];
 	struct connection *connection;
 	size_t sent = size > 0 ? data[0] : 0;
 	int status = WEIR_OK;
@@ -119,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	slice_skip(&rest, (struct slice){rest.data, 1});
 	for (size_t i = 0; i < sent; i++) {
-		calls[i] = (struct connection_call){.replied = replied};
+		calls[i] = (struct pending_reply){.replied = replied};
 		connection_write_words(connection_command(connection), &SLICE("X"), 1);
 		connection_sent(connection, &calls[i]);
 	}

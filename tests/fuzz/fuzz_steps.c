@@ -35,12 +35,12 @@ static const struct weir_limit_options options[] = {
 static struct algo_limit limits[LIMITS];
 
 /* Two calls of the same steps, of which the second goes when the first is answered. */
-struct call {
-	struct connection_call base; /* first */
+struct script_call {
+	struct pending_reply base; /* first */
 	struct redis_command *steps[STEPS];
 	size_t count;
 	struct connection *to;
-	struct call *next;
+	struct script_call *next;
 };
 
 static void check(const struct redis_command *step, const struct algo_decision *outcome)
@@ -51,12 +51,12 @@ static void check(const struct redis_command *step, const struct algo_decision *
 		abort();
 }
 
-static void ask(struct call *call);
+static void ask(struct script_call *call);
 
-static void replied(struct connection_call *base, const struct redis_reply *reply)
+static void replied(struct pending_reply *base, const struct redis_reply *reply)
 {
 	static struct command_result result;
-	struct call *call = (struct call *)base;
+	struct script_call *call = (struct script_call *)base;
 
 	if (!reply)
 		return;
@@ -69,7 +69,7 @@ static void replied(struct connection_call *base, const struct redis_reply *repl
 		ask(call->next);
 }
 
-static void ask(struct call *call)
+static void ask(struct script_call *call)
 {
 	struct script_text script;
 
@@ -88,7 +88,7 @@ static void make_limits(void)
 			abort();
 }
 
-static void make_steps(const uint8_t *data, struct redis_command *steps, struct call *call)
+static void make_steps(const uint8_t *data, struct redis_command *steps, struct script_call *call)
 {
 	call->count = 1 + (data[1] >> 2 & 3);
 	for (size_t i = 0; i < STEPS; i++) {
@@ -112,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct redis_url url;
 	struct redis_command steps[STEPS];
-	struct call calls[2] = {{.count = 0}};
+	struct script_call calls[2] = {{.count = 0}};
 	struct connection *connection;
 
 	if (size < 2 || connection_open(&connection, &url, CONNECTION_STORE, "h") != WEIR_OK)

@@ -4,14 +4,14 @@ int cache_open(struct redis_store *store)
 {
 	store->chunks = chunks_open();
 	if (store->options.denied_cache_ns > 0)
-		store->denials = denials_open();
+		store->denials = denial_cache_open();
 	return store->chunks && (store->denials || store->options.denied_cache_ns == 0) ? WEIR_OK
 	                                                                                 : WEIR_ENOMEM;
 }
 
 void cache_close(struct redis_store *store)
 {
-	denials_close(store->denials);
+	denial_cache_close(store->denials);
 	chunks_close(store->chunks);
 }
 
@@ -21,7 +21,7 @@ static uint64_t time_of(struct redis_client *client, struct moment at)
 	return client->store->options.given_time ? at.now_ns : client_now_ns(client);
 }
 
-static bool gives_back(const struct algo_call *call)
+static bool is_refund_or_reset(const struct algo_call *call)
 {
 	return algo_op_releases(call->op) || call->op == ALGO_RESET;
 }
@@ -29,20 +29,22 @@ static bool gives_back(const struct algo_call *call)
 /* Answers */
 
 /* A denial holds for any request; that one passes only explains the denial by another limit. */
-static bool repeat(struct redis_client *client, struct store_operation *operation, bool may_deny)
+static bool repeat_answer(struct redis_client *client, struct store_operation *operation,
+                          bool may_deny)
 {
-	const struct denials *denials = client->store->denials;
+	const struct denial_cache *denials = client->store->denials;
 	const struct store_step *step = &operation->step;
 	struct algo_decision out;
 	struct cache_name name;
 
 	if (!denials)
 		return false;
-	may_deny &= !operation->anew && denials_apply(step->limit, &step->call);
+	may_deny &= !operation->anew && denial_cache_applies(step->limit, &step->call);
 	if (!may_deny && !operation->explains)
 		return false;
-	name = denials_name(step->limit, &step->call, step->key.hash);
-	if (!denials_find(denials, step->limit, &step->call, &name, time_of(client, step->at), &out) ||
+	name = denial_cache_name(step->limit, &step->call, step->key.hash);
+	if (!denial_cache_find(denials, step->limit, &step->call, &name, time_of(client, step->at),
+	                       &out) ||
 	    !(out.allowed ? operation->explains : may_deny))
 		return false;
 	operation->outcome = out;
@@ -58,12 +60,12 @@ enum cache_answer cache_answer(struct redis_client *client, struct store_operati
 {
 	enum cache_answer answer;
 
-	if (is_first && !operation->together && repeat(client, operation, true))
+	if (is_first && !operation->together && repeat_answer(client, operation, true))
 		return CACHE_ANSWERED;
 	if (operation->step.limit->chunk == 0 || client->is_stopping || !chunk_applies(operation))
 		return CACHE_NONE;
 	answer =
-	    chunk_take(client->store->chunks, operation, time_of(client, operation->step.at), client);
+	    chunk_answer(client->store->chunks, operation, time_of(client, operation->step.at), client);
 	count_more(&client->counts.chunk, answer == CACHE_ANSWERED);
 	return answer;
 }
@@ -73,7 +75,7 @@ bool cache_answer_group(struct redis_client *client, struct store_operation *ope
 	bool any = false;
 
 	for (struct store_operation *one = operations; one; one = one->next) {
-		one->unasked = !repeat(client, one, true);
+		one->unasked = !repeat_answer(client, one, true);
 		any |= !one->unasked;
 	}
 	for (struct store_operation *one = operations; one; one = one->next) {
@@ -85,10 +87,10 @@ bool cache_answer_group(struct redis_client *client, struct store_operation *ope
 	return any;
 }
 
-bool cache_serve(struct redis_client *client, struct store_operation *operation)
+bool cache_grant_waiter(struct redis_client *client, struct store_operation *operation)
 {
 	bool served =
-	    chunk_serve(client->store->chunks, operation, time_of(client, operation->step.at));
+	    chunk_grant_waiter(client->store->chunks, operation, time_of(client, operation->step.at));
 
 	count_more(&client->counts.chunk, served);
 	return served;
@@ -96,35 +98,35 @@ bool cache_serve(struct redis_client *client, struct store_operation *operation)
 
 /* Commands */
 
-void cache_begin(const struct redis_client *client, struct redis_command *command,
-                 const struct store_operation *operation)
+void cache_register(const struct redis_client *client, struct redis_command *command,
+                    const struct store_operation *operation)
 {
-	struct denials *denials = client->store->denials;
+	struct denial_cache *denials = client->store->denials;
 	uint64_t key = operation->step.key.hash;
 
-	if (denials && gives_back(&command->call))
-		denials_forget(denials, key);
+	if (denials && is_refund_or_reset(&command->call))
+		denial_cache_invalidate(denials, key);
 	if (chunk_is_for(command->limit)) {
 		command->chunk = (struct command_chunk){
 		    .name = chunk_name(operation),
 		    .settles = algo_op_releases(command->call.op) && command->call.cost == 0,
 		};
-		chunk_begin(client->store->chunks, command, client);
+		chunk_register(client->store->chunks, command, client);
 	}
-	command->is_question = denials && denials_apply(command->limit, &command->call);
-	if (!command->is_question)
+	command->may_be_cached = denials && denial_cache_applies(command->limit, &command->call);
+	if (!command->may_be_cached)
 		return;
-	command->question = denials_name(command->limit, &command->call, key);
-	command->forgotten = denials_count(denials, key);
+	command->cached_as = denial_cache_name(command->limit, &command->call, key);
+	command->invalidations = denial_cache_invalidations(denials, key);
 }
 
-void cache_take_chunk(struct redis_client *client, struct redis_command *command)
+void cache_request_chunk(struct redis_client *client, struct redis_command *command)
 {
-	command->chunk.takes = command->chunk.is_counted &&
-	                       chunk_prepare(client->store->chunks, command->operations);
+	command->chunk.is_requested =
+	    command->chunk.is_counted && chunk_prepare(client->store->chunks, command->operations);
 }
 
-void cache_write(struct redis_client *client, struct redis_command *command)
+void cache_prepare(struct redis_client *client, struct redis_command *command)
 {
 	command->asked_ns = time_of(client, command->at);
 	if (command->chunk.is_counted)
@@ -133,12 +135,13 @@ void cache_write(struct redis_client *client, struct redis_command *command)
 }
 
 /* Gives the chunk Redis's answer about it, if there was one. */
-static void learn_chunk(struct redis_client *client, struct redis_command *command, bool answered)
+static void record_chunk_reply(struct redis_client *client, struct redis_command *command,
+                               bool answered)
 {
 	bool is_given = client->store->options.given_time;
 	uint64_t clock_ns = is_given ? command->asked_ns : client->clock_ns;
-	uint64_t at_ns = chunk_end(client->store->chunks, command, client,
-	                           time_of(client, command->at), answered ? clock_ns : 0);
+	uint64_t at_ns = chunk_record_end(client->store->chunks, command, client,
+	                                  time_of(client, command->at), answered ? clock_ns : 0);
 
 	if (at_ns == 0 || is_given || (client->idle_ns != 0 && client->idle_ns <= at_ns))
 		return;
@@ -150,65 +153,69 @@ static void learn_chunk(struct redis_client *client, struct redis_command *comma
  * Stores the denial of the command's last request. One by a converted state is not stored, because
  * the next acquire has to reach Redis, which then stores the converted state.
  */
-static void learn_denial(struct redis_client *client, const struct redis_command *command)
+static void store_denial(struct redis_client *client, const struct redis_command *command)
 {
 	const struct algo_decision *last = &client->result.outcomes[command->repeat - 1];
 	uint64_t cache_ns = client->store->options.denied_cache_ns;
 
-	if (!command->is_question || last->allowed || last->retry_after_ns == 0 ||
+	if (!command->may_be_cached || last->allowed || last->retry_after_ns == 0 ||
 	    command->is_converted)
 		return;
-	denials_store(client->store->denials, &command->question, command->forgotten,
-	              &(struct denials_answer){
-	                  .known_ns = command->asked_ns + u64_min(last->retry_after_ns, cache_ns),
-	                  .until_ns = sat_add(command->asked_ns, last->retry_after_ns),
-	                  .reset_ns = sat_add(command->asked_ns, last->reset_after_ns),
-	                  .remaining = last->remaining,
-	                  .reason = last->reason,
-	              });
+	denial_cache_store(
+	    client->store->denials, &command->cached_as, command->invalidations,
+	    &(struct denial_cache_answer){
+	        .valid_until_ns = command->asked_ns + u64_min(last->retry_after_ns, cache_ns),
+	        .until_ns = sat_add(command->asked_ns, last->retry_after_ns),
+	        .reset_ns = sat_add(command->asked_ns, last->reset_after_ns),
+	        .remaining = last->remaining,
+	        .reason = last->reason,
+	    });
 }
 
 /* The request would pass. For a paced limit that depends on how long the request would wait. */
-static void learn_pass(struct redis_client *client, const struct redis_command *command)
+static void store_pass(struct redis_client *client, const struct redis_command *command)
 {
 	const struct store_step *step = &command->operations->step;
-	struct denials *denials = client->store->denials;
+	struct denial_cache *denials = client->store->denials;
 	uint64_t until_ns = time_of(client, step->at) + client->store->options.denied_cache_ns;
 	struct cache_name name;
 
 	if (step->limit->paced)
 		return;
-	name = denials_name(step->limit, &step->call, step->key.hash);
-	denials_store(denials, &name, denials_count(denials, name.key),
-	              &(struct denials_answer){.known_ns = until_ns, .reason = WEIR_REASON_OK});
+	name = denial_cache_name(step->limit, &step->call, step->key.hash);
+	denial_cache_store(
+	    denials, &name, denial_cache_invalidations(denials, name.key),
+	    &(struct denial_cache_answer){.valid_until_ns = until_ns, .reason = WEIR_REASON_OK});
 }
 
-void cache_learn(struct redis_client *client, struct redis_command *command, enum command_end end)
+void cache_record_end(struct redis_client *client, struct redis_command *command,
+                      enum command_end end)
 {
-	struct denials *denials = client->store->denials;
+	struct denial_cache *denials = client->store->denials;
 	const struct algo_call *call = &command->call;
 	uint64_t key = command->operations->step.key.hash;
 	bool allowed = client->result.outcomes[0].allowed;
 
 	if (command->chunk.is_counted)
-		learn_chunk(client, command, end != COMMAND_FAILED);
+		record_chunk_reply(client, command, end != COMMAND_FAILED);
 	if (!denials)
 		return;
-	if (gives_back(call))
-		denials_forget(denials, key);
+	if (is_refund_or_reset(call))
+		denial_cache_invalidate(denials, key);
 	if (end == COMMAND_DONE && algo_op_consumes(call->op) && allowed)
-		denials_clear(denials, key);
+		denial_cache_remove(denials, key);
 	if (end == COMMAND_DONE)
-		learn_denial(client, command);
+		store_denial(client, command);
 	if (end == COMMAND_WITHHELD || (end == COMMAND_DONE && call->op == ALGO_PEEK && allowed))
-		learn_pass(client, command);
+		store_pass(client, command);
 }
 
-struct store_operation *cache_idle(struct redis_client *client)
+struct store_operation *cache_release_idle(struct redis_client *client)
 {
 	bool all = client->is_closing || client->is_stopping;
 
 	if (client->idle_ns == 0 || (client->idle_ns > client_now_ns(client) && !all))
 		return NULL;
-	return chunk_idle(client->store->chunks, client, client_now_ns(client), all, &client->idle_ns);
+	return chunk_release_idle(client->store->chunks, client, client_now_ns(client), all,
+	                          &client->idle_ns);
 }

@@ -7,7 +7,7 @@
 #include "algo/rates/bucket.h"
 #include "base/prng.h"
 #include "base/os/os.h"
-#include "redis/cache/denials.h"
+#include "redis/cache/denial_cache.h"
 
 #define SETS    1024
 #define WAYS          4
@@ -44,7 +44,7 @@ struct chunk {
 	uint64_t used;       /* units granted so far */
 	uint64_t used_known; /* how many of these Redis knows */
 	uint64_t left;
-	struct units_reserved reserved;
+	struct chunk_units_reserved reserved;
 	uint64_t offset_ns;      /* Redis's clock is ahead by this, modulo 2^64 */
 	struct algo_state state; /* the key's, as if nobody held units */
 	struct algo_state own;   /* of a bucket: the effect of `used` since Redis knew it last */
@@ -91,7 +91,7 @@ void chunks_close(struct chunks *chunks)
 
 bool chunk_is_for(const struct algo_limit *limit)
 {
-	return limit->chunk > 1 && units_apply(limit);
+	return limit->chunk > 1 && chunk_units_supported(limit);
 }
 
 bool chunk_applies(const struct store_operation *operation)
@@ -106,7 +106,7 @@ struct cache_name chunk_name(const struct store_operation *operation)
 {
 	const struct algo_call one = {.cost = 1};
 
-	return denials_name(operation->step.limit, &one, operation->step.key.hash);
+	return denial_cache_name(operation->step.limit, &one, operation->step.key.hash);
 }
 
 /* Sets */
@@ -119,7 +119,7 @@ static struct set *lock_set(struct chunks *chunks, uint64_t key)
 	return set;
 }
 
-static struct chunk *find(struct set *set, struct cache_name name)
+static struct chunk *find_chunk(struct set *set, struct cache_name name)
 {
 	for (size_t i = 0; i < WAYS; i++)
 		if (set->chunks[i].is_used && set->chunks[i].name.key == name.key &&
@@ -129,20 +129,20 @@ static struct chunk *find(struct set *set, struct cache_name name)
 }
 
 /* Whether there is something to be said to Redis. */
-static bool holds(const struct chunk *chunk)
+static bool must_report(const struct chunk *chunk)
 {
 	return chunk->left > 0 || chunk->is_unsure || chunk->used != chunk->used_known;
 }
 
 /* A place for another: one that is not used, else the one that was asked for longest ago; or NULL. */
-static struct chunk *place_for(struct set *set, struct cache_name name, uint64_t now_ns)
+static struct chunk *claim_entry(struct set *set, struct cache_name name, uint64_t now_ns)
 {
 	struct chunk *oldest = NULL;
 
 	for (size_t i = 0; i < WAYS; i++) {
 		struct chunk *chunk = &set->chunks[i];
 
-		if (chunk->commands == 0 && !holds(chunk) &&
+		if (chunk->commands == 0 && !must_report(chunk) &&
 		    (!oldest || chunk->asked_ns < oldest->asked_ns))
 			oldest = chunk;
 	}
@@ -156,7 +156,8 @@ static struct chunk *place_for(struct set *set, struct cache_name name, uint64_t
 /* Requests */
 
 /* Decides by the algorithm's own step, on the state as if what is left were given back. */
-static bool grant(struct chunk *chunk, struct store_operation *operation, uint64_t now_ns)
+static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operation,
+                             uint64_t now_ns)
 {
 	const struct algo_limit *limit = operation->step.limit;
 	const struct algo_call *call = &operation->step.call;
@@ -168,7 +169,7 @@ static bool grant(struct chunk *chunk, struct store_operation *operation, uint64
 
 	if (chunk->left < call->cost || time.now_ns >= chunk->reserved.until_ns)
 		return false;
-	name_ns = units_step(limit, call, &time, &chunk->reserved, &state, out);
+	name_ns = chunk_units_step(limit, call, &time, &chunk->reserved, &state, out);
 	if (!out->allowed)
 		return false;
 	operation->status = WEIR_OK;
@@ -187,36 +188,36 @@ static bool grant(struct chunk *chunk, struct store_operation *operation, uint64
 	return true;
 }
 
-enum cache_answer chunk_take(struct chunks *chunks, struct store_operation *operation,
-                             uint64_t now_ns, const void *client)
+enum cache_answer chunk_answer(struct chunks *chunks, struct store_operation *operation,
+                               uint64_t now_ns, const void *client)
 {
 	struct cache_name name = chunk_name(operation);
 	struct set *set = lock_set(chunks, name.key);
-	struct chunk *chunk = find(set, name);
+	struct chunk *chunk = find_chunk(set, name);
 	enum cache_answer answer = CACHE_NONE;
 	bool is_behind = chunk && chunk->commands > 0 && (!chunk->owner || chunk->owner == client);
 
 	if (!chunk) {
-		place_for(set, name, now_ns);
-	} else if (!is_behind && grant(chunk, operation, now_ns)) {
+		claim_entry(set, name, now_ns);
+	} else if (!is_behind && grant_from_chunk(chunk, operation, now_ns)) {
 		answer = CACHE_ANSWERED;
 	} else {
 		bool soon = sat_sub(now_ns, chunk->asked_ns) <= SOON_NS;
 
 		chunk->asked_ns = now_ns;
 		if (soon && chunk->settling == 0 && algo_op_consumes(operation->step.call.op))
-			answer = CACHE_TAKES_CHUNK;
+			answer = CACHE_REQUEST_CHUNK;
 	}
 	pthread_mutex_unlock(&set->lock);
 	return answer;
 }
 
-bool chunk_serve(struct chunks *chunks, struct store_operation *operation, uint64_t now_ns)
+bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation, uint64_t now_ns)
 {
 	struct cache_name name = chunk_name(operation);
 	struct set *set = lock_set(chunks, name.key);
-	struct chunk *chunk = find(set, name);
-	bool granted = chunk && grant(chunk, operation, now_ns);
+	struct chunk *chunk = find_chunk(set, name);
+	bool granted = chunk && grant_from_chunk(chunk, operation, now_ns);
 
 	pthread_mutex_unlock(&set->lock);
 	return granted;
@@ -225,13 +226,13 @@ bool chunk_serve(struct chunks *chunks, struct store_operation *operation, uint6
 /* Settling */
 
 /* The chunk may need it again, if it is not known what became of it. */
-static void settled(struct store_operation *operation)
+static void on_settled(struct store_operation *operation)
 {
 	struct settling *settling = (struct settling *)operation;
 	struct set *set = lock_set(settling->chunks, settling->name.key);
-	struct chunk *chunk = find(set, settling->name);
+	struct chunk *chunk = find_chunk(set, settling->name);
 
-	if (chunk && !chunk->idle && (holds(chunk) || chunk->commands > 0)) {
+	if (chunk && !chunk->idle && (must_report(chunk) || chunk->commands > 0)) {
 		chunk->idle = settling;
 		settling = NULL;
 	}
@@ -261,7 +262,7 @@ static struct settling *make_settling(struct chunks *chunks,
 	             .call = {.op = ALGO_REFUND}},
 	    .limit_name = settling->texts,
 	    .key_name = {settling->texts + name_len, key_len},
-	    .done = settled,
+	    .done = on_settled,
 	};
 	memcpy(settling->texts, operation->limit_name, name_len);
 	if (key_len > 0)
@@ -270,10 +271,10 @@ static struct settling *make_settling(struct chunks *chunks,
 }
 
 /* Gives `made` to the chunk, if it has none. Whether the chunk has one. */
-static bool put_settling(struct chunks *chunks, struct cache_name name, struct settling *made)
+static bool attach_settling(struct chunks *chunks, struct cache_name name, struct settling *made)
 {
 	struct set *set = lock_set(chunks, name.key);
-	struct chunk *chunk = find(set, name);
+	struct chunk *chunk = find_chunk(set, name);
 	bool has;
 
 	if (chunk && !chunk->idle) {
@@ -290,16 +291,16 @@ bool chunk_prepare(struct chunks *chunks, const struct store_operation *operatio
 {
 	struct cache_name name = chunk_name(operation);
 
-	return put_settling(chunks, name, NULL) ||
-	       put_settling(chunks, name, make_settling(chunks, operation));
+	return attach_settling(chunks, name, NULL) ||
+	       attach_settling(chunks, name, make_settling(chunks, operation));
 }
 
 /* Commands */
 
-void chunk_begin(struct chunks *chunks, struct redis_command *command, const void *client)
+void chunk_register(struct chunks *chunks, struct redis_command *command, const void *client)
 {
 	struct set *set = lock_set(chunks, command->chunk.name.key);
-	struct chunk *chunk = find(set, command->chunk.name);
+	struct chunk *chunk = find_chunk(set, command->chunk.name);
 
 	command->chunk.is_counted = chunk != NULL;
 	if (chunk) {
@@ -310,13 +311,13 @@ void chunk_begin(struct chunks *chunks, struct redis_command *command, const voi
 }
 
 /* Whether nobody has asked for it for a while. */
-static bool is_idle(const struct chunk *chunk, const struct redis_command *command)
+static bool chunk_is_idle(const struct chunk *chunk, const struct redis_command *command)
 {
-	return sat_sub(command->asked_ns, chunk->asked_ns) >= units_idle_ns(command->limit);
+	return sat_sub(command->asked_ns, chunk->asked_ns) >= chunk_units_idle_ns(command->limit);
 }
 
 /* Writes into the command what Redis is to do with the chunk. */
-static void settle(struct chunk *chunk, struct redis_command *command, bool gives_all)
+static void write_settlement(struct chunk *chunk, struct redis_command *command, bool gives_all)
 {
 	struct command_units *units = &command->units;
 
@@ -328,10 +329,10 @@ static void settle(struct chunk *chunk, struct redis_command *command, bool give
 	units->number = ++chunk->number;
 	units->used = chunk->used;
 	units->own = chunk->own;
-	units->lease_ns = units_lease_ns(command->limit);
+	units->lifetime_ns = chunk_units_lifetime_ns(command->limit);
 	if (!gives_all && command->call.op != ALGO_RESET)
-		units->want = command->chunk.takes ? command->limit->chunk : chunk->left;
-	chunk->is_unsure |= holds(chunk);
+		units->want = command->chunk.is_requested ? command->limit->chunk : chunk->left;
+	chunk->is_unsure |= must_report(chunk);
 	chunk->left = 0;
 }
 
@@ -341,26 +342,27 @@ void chunk_write(struct chunks *chunks, struct redis_command *command, const voi
 	struct command_units *units = &command->units;
 	struct command_chunk *own = &command->chunk;
 	struct set *set = lock_set(chunks, own->name.key);
-	struct chunk *chunk = find(set, own->name);
-	bool insists = command->own.tries > 0 || !algo_op_consumes(command->call.op);
-	size_t others = chunk ? chunk->settling - own->settles_now : 0;
+	struct chunk *chunk = find_chunk(set, own->name);
+	bool insists = command->attempt.tries > 0 || !algo_op_consumes(command->call.op);
+	size_t others = chunk ? chunk->settling - own->settles_in_call : 0;
 
 	*units = (struct command_units){.is_known = units->is_known || (chunk && chunk->has_others)};
-	if (!chunk || (!own->takes && !holds(chunk) && others == 0 && !own->settles_now)) {
+	if (!chunk ||
+	    (!own->is_requested && !must_report(chunk) && others == 0 && !own->settles_in_call)) {
 		; /* there is nothing to be said */
 	} else if (others > 0 && !insists) {
 		units->is_known = units->is_whole = true;
 	} else {
-		chunk->settling += !own->settles_now;
-		own->settles_now = true;
+		chunk->settling += !own->settles_in_call;
+		own->settles_in_call = true;
 		chunk->client = client;
-		settle(chunk, command, stops || (own->settles && is_idle(chunk, command)));
+		write_settlement(chunk, command, stops || (own->settles && chunk_is_idle(chunk, command)));
 	}
 	pthread_mutex_unlock(&set->lock);
 }
 
 /* The answer to the newest command. */
-static void learn(struct chunk *chunk, const struct redis_command *command, uint64_t clock_ns)
+static void apply_reply(struct chunk *chunk, const struct redis_command *command, uint64_t clock_ns)
 {
 	const struct command_units *units = &command->units;
 
@@ -369,34 +371,34 @@ static void learn(struct chunk *chunk, const struct redis_command *command, uint
 	chunk->left = units->held;
 	chunk->used_known = units->used;
 	chunk->reserved = units->reserved;
-	if (units->lease_ns > 0) /* clocks do not run quite alike */
-		chunk->reserved.until_ns -= units->lease_ns / 16;
+	if (units->lifetime_ns > 0) /* clocks do not run quite alike */
+		chunk->reserved.until_ns -= units->lifetime_ns / 16;
 	chunk->offset_ns = clock_ns - command->asked_ns;
 	chunk->state = units->state;
 	chunk->own = (struct algo_state){0, 0};
 }
 
-uint64_t chunk_end(struct chunks *chunks, struct redis_command *command, const void *client,
-                   uint64_t now_ns, uint64_t clock_ns)
+uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, const void *client,
+                          uint64_t now_ns, uint64_t clock_ns)
 {
 	const struct command_units *units = &command->units;
 	struct set *set = lock_set(chunks, command->chunk.name.key);
-	struct chunk *chunk = find(set, command->chunk.name);
-	bool settles = command->chunk.settles_now, answered = clock_ns != 0;
+	struct chunk *chunk = find_chunk(set, command->chunk.name);
+	bool settles = command->chunk.settles_in_call, answered = clock_ns != 0;
 	uint64_t at_ns = 0;
 
 	chunk->commands--;
 	chunk->settling -= settles;
 	if (settles && answered && units->number == chunk->number)
-		learn(chunk, command, clock_ns);
+		apply_reply(chunk, command, clock_ns);
 	else if (settles)
 		chunk->is_unsure |= !answered || units->held > 0;
 	if (answered && units->is_known)
 		chunk->has_others = units->reserved.others > 0;
-	if (holds(chunk)) {
+	if (must_report(chunk)) {
 		if (chunk->settling == 0)
 			chunk->client = client;
-		at_ns = now_ns + units_idle_ns(command->limit);
+		at_ns = now_ns + chunk_units_idle_ns(command->limit);
 	}
 	pthread_mutex_unlock(&set->lock);
 	return at_ns;
@@ -406,16 +408,16 @@ uint64_t chunk_end(struct chunks *chunks, struct redis_command *command, const v
 static uint64_t due_ns(const struct chunk *chunk)
 {
 	const struct algo_limit *limit = &chunk->idle->limit;
-	uint64_t idle_ns = chunk->asked_ns + units_idle_ns(limit);
-	uint64_t lease_ns = units_lease_ns(limit);
+	uint64_t idle_ns = chunk->asked_ns + chunk_units_idle_ns(limit);
+	uint64_t lifetime_ns = chunk_units_lifetime_ns(limit);
 
-	if (lease_ns == 0 || chunk->left == 0)
+	if (lifetime_ns == 0 || chunk->left == 0)
 		return idle_ns;
-	return u64_min(idle_ns, chunk->reserved.until_ns - lease_ns / 2 - chunk->offset_ns);
+	return u64_min(idle_ns, chunk->reserved.until_ns - lifetime_ns / 2 - chunk->offset_ns);
 }
 
-struct store_operation *chunk_idle(struct chunks *chunks, const void *client, uint64_t now_ns,
-                                   bool all, uint64_t *next_ns)
+struct store_operation *chunk_release_idle(struct chunks *chunks, const void *client,
+                                           uint64_t now_ns, bool all, uint64_t *next_ns)
 {
 	struct store_operation *operations = NULL;
 
@@ -428,7 +430,7 @@ struct store_operation *chunk_idle(struct chunks *chunks, const void *client, ui
 			struct store_operation *operation;
 			uint64_t at_ns;
 
-			if (!chunk->is_used || chunk->client != client || !holds(chunk) || !chunk->idle)
+			if (!chunk->is_used || chunk->client != client || !must_report(chunk) || !chunk->idle)
 				continue;
 			at_ns = due_ns(chunk);
 			if (!all && (at_ns > now_ns || chunk->commands > 0)) {

@@ -26,9 +26,9 @@
 struct chunks;
 
 enum cache_answer {
-	CACHE_NONE,        /* ask Redis for the request itself */
-	CACHE_ANSWERED,    /* the operation's outcome and name are set */
-	CACHE_TAKES_CHUNK, /* ask Redis, and take a chunk: chunk_prepare */
+	CACHE_NONE,          /* ask Redis for the request itself */
+	CACHE_ANSWERED,      /* the operation's outcome and name are set */
+	CACHE_REQUEST_CHUNK, /* ask Redis, and take a chunk: chunk_prepare */
 };
 
 /** NULL if there is no memory. */
@@ -44,17 +44,17 @@ bool chunk_applies(const struct store_operation *operation);
 struct cache_name chunk_name(const struct store_operation *operation);
 
 /** `client` asks, here and below. */
-enum cache_answer chunk_take(struct chunks *chunks, struct store_operation *operation,
-                             uint64_t now_ns, const void *client);
+enum cache_answer chunk_answer(struct chunks *chunks, struct store_operation *operation,
+                               uint64_t now_ns, const void *client);
 /** Whether an operation is granted that has waited for a command of this client to end. */
-bool chunk_serve(struct chunks *chunks, struct store_operation *operation, uint64_t now_ns);
-/** After CACHE_TAKES_CHUNK: makes ready to give the chunk back one day. False if there is no memory
- * for that.
+bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation, uint64_t now_ns);
+/** After CACHE_REQUEST_CHUNK: makes ready to give the chunk back one day. False if there is no
+ * memory for that.
  */
 bool chunk_prepare(struct chunks *chunks, const struct store_operation *operation);
 
 /** A command on a key of such a limit begins. Sets command->chunk.is_counted. */
-void chunk_begin(struct chunks *chunks, struct redis_command *command, const void *client);
+void chunk_register(struct chunks *chunks, struct redis_command *command, const void *client);
 /**
  * The counted command is written now, at command->asked_ns: sets its `units`. `stops`: the client
  * gives back all units.
@@ -65,15 +65,15 @@ void chunk_write(struct chunks *chunks, struct redis_command *command, const voi
  * The counted command has ended, with an answer in its `units` if `clock_ns`, Redis's clock at the
  * command, is not 0. Returns when the chunk is to be settled, or 0 if there is nothing in it.
  */
-uint64_t chunk_end(struct chunks *chunks, struct redis_command *command, const void *client,
-                   uint64_t now_ns, uint64_t clock_ns);
+uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, const void *client,
+                          uint64_t now_ns, uint64_t clock_ns);
 
 /**
  * Operations that settle the client's chunks: those that nobody has asked for lately, and those
  * whose time ends soon; or `all` of its chunks. A list by `next`; they free themselves. *next_ns is
  * when to call this again, or 0 if the client has no more chunks.
  */
-struct store_operation *chunk_idle(struct chunks *chunks, const void *client, uint64_t now_ns,
-                                   bool all, uint64_t *next_ns);
+struct store_operation *chunk_release_idle(struct chunks *chunks, const void *client,
+                                           uint64_t now_ns, bool all, uint64_t *next_ns);
 
 #endif

@@ -11,11 +11,11 @@
 #include "redis/commands/value.h"
 #include "scripts.h" /* made by scripts/embed.py */
 
-#define TEXTS_MAX (VALUE_HEAD_MAX + 2 * (TIME_DIGITS_MAX + 1))
+#define TEXTS_MAX (VALUE_HEADER_MAX + 2 * (TIME_DIGITS_MAX + 1))
 
-static char *add_head(char *at, const struct redis_command *command)
+static char *add_header(char *at, const struct redis_command *command)
 {
-	at += value_head(command->limit, at);
+	at += value_header(command->limit, at);
 	*at++ = '\0';
 	return at;
 }
@@ -23,7 +23,7 @@ static char *add_head(char *at, const struct redis_command *command)
 /* The head, and its length as SETRANGE takes it. */
 static char *add_bucket_texts(char *texts, const struct redis_command *command)
 {
-	char *at = add_head(texts, command);
+	char *at = add_header(texts, command);
 
 	at = format_u64(at, (uint64_t)(at - texts) - 1);
 	*at++ = '\0';
@@ -48,16 +48,16 @@ static void put_bucket(struct numbers *numbers, const struct redis_command *comm
 {
 	const struct bucket_params *params = &command->limit->bucket;
 
-	PUT(numbers, params->q, command->repeat);
-	put_parts(numbers, (u128)command->call.cost * params->p, params->q);
-	put_parts(numbers, depth_of(params, &command->call), params->q);
-	put(numbers, value_block_us(command->limit));
+	NUMBERS_ADD(numbers, params->q, command->repeat);
+	numbers_add_parts(numbers, (u128)command->call.cost * params->p, params->q);
+	numbers_add_parts(numbers, depth_of(params, &command->call), params->q);
+	numbers_add(numbers, value_block_us(command->limit));
 }
 
 /* Redis's clock from its last reply, or ours. */
 static struct moment clock_of(const struct redis_command *command)
 {
-	uint64_t clock_ns = command->own.clock_ns;
+	uint64_t clock_ns = command->attempt.clock_ns;
 
 	return command_moment(command, clock_ns ? clock_ns : command->at.wall_ns);
 }
@@ -76,19 +76,19 @@ static void put_calendar(struct numbers *numbers, const struct redis_command *co
 	struct algo_window window;
 
 	if (!limit->cache) {
-		put(numbers, 0);
-		put_ns(numbers, period_ns);
+		numbers_add(numbers, 0);
+		numbers_add_ns(numbers, period_ns);
 		return;
 	}
 	window = window_of(command);
-	PUT(numbers, window.start_ns / 1000, window.end_ns / 1000,
-	    (window.end_ns + period_ns + period_ns / 8) / 1000);
+	NUMBERS_ADD(numbers, window.start_ns / 1000, window.end_ns / 1000,
+	            (window.end_ns + period_ns + period_ns / 8) / 1000);
 }
 
 /* The head, with the end of the calendar's window, and the length of that. */
 static char *add_window_texts(char *texts, const struct redis_command *command)
 {
-	char *at = texts + value_head(command->limit, texts);
+	char *at = texts + value_header(command->limit, texts);
 
 	if (command->limit->cache) {
 		at = format_u64(at, window_of(command).end_ns / 1000);
@@ -102,10 +102,10 @@ static char *add_window_texts(char *texts, const struct redis_command *command)
 
 static void put_window(struct numbers *numbers, const struct redis_command *command)
 {
-	char head[VALUE_HEAD_MAX];
+	char header[VALUE_HEADER_MAX];
 
-	PUT(numbers, value_head(command->limit, head), command->repeat, command->call.cost,
-	    command->limit->quota);
+	NUMBERS_ADD(numbers, value_header(command->limit, header), command->repeat, command->call.cost,
+	            command->limit->quota);
 	put_calendar(numbers, command);
 }
 
@@ -120,7 +120,7 @@ static char *add_slots_texts(char *texts, const struct redis_command *command)
 {
 	const struct slots_params *slots = &command->limit->slots;
 	uint64_t until_ns = slots_start(slots, slot_of(command)) + slots->period_ns;
-	char *at = add_head(texts, command);
+	char *at = add_header(texts, command);
 
 	at = format_u64(at, until_ns % 1000 ? until_ns : until_ns / 1000);
 	*at++ = '\0';
@@ -132,10 +132,10 @@ static void put_slots(struct numbers *numbers, const struct redis_command *comma
 	const struct slots_params *slots = &command->limit->slots;
 	uint64_t slot = slot_of(command);
 
-	PUT(numbers, command->repeat, command->call.cost, command->limit->quota);
-	put_ns(numbers, slots_start(slots, slot));
-	put_ns(numbers, slots_start(slots, slot + 1));
-	put(numbers, slots->weighted ? slots->slot_ns / 1000 : 0);
+	NUMBERS_ADD(numbers, command->repeat, command->call.cost, command->limit->quota);
+	numbers_add_ns(numbers, slots_start(slots, slot));
+	numbers_add_ns(numbers, slots_start(slots, slot + 1));
+	numbers_add(numbers, slots->weighted ? slots->slot_ns / 1000 : 0);
 }
 
 /* A use's lifetime is renewed when its end reaches into the next block of so many microseconds. */
@@ -145,31 +145,32 @@ static uint64_t list_block_us(uint64_t life_ns)
 }
 
 /* Writes the question to a list. A refund of nothing peeks, and wants nothing: so it passes. */
-static void put_question(struct numbers *numbers, const struct redis_command *command)
+static void put_list_operation(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct algo_call *call = &command->call;
-	bool is_question = command_is_question(command);
+	bool only_reads = command_only_reads(command);
 
 	_Static_assert(ALGO_ACQUIRE == 0 && ALGO_PEEK == 1 && ALGO_REFUND == 2 && ALGO_RESET == 3 &&
 	                   ALGO_REPLACE == 4 && ALGO_REFUND_REPLACED == 5 && ALGO_REFUND_LAST == 6,
 	               "scripts/uses.lua knows them by number");
-	PUT(numbers, is_question ? ALGO_PEEK : call->op,
-	    is_question && algo_op_releases(call->op) ? 0 : command->repeat, u64_max(call->cost, 1));
+	NUMBERS_ADD(numbers, only_reads ? ALGO_PEEK : call->op,
+	            only_reads && algo_op_releases(call->op) ? 0 : command->repeat,
+	            u64_max(call->cost, 1));
 }
 
 /* For a list: the most that may be in use, and the time that a use counts. */
 static void put_life(struct numbers *numbers, const struct redis_command *command, uint64_t life_ns)
 {
-	put(numbers, command->limit->quota);
-	put_ns(numbers, life_ns);
-	put(numbers, list_block_us(life_ns));
+	numbers_add(numbers, command->limit->quota);
+	numbers_add_ns(numbers, life_ns);
+	numbers_add(numbers, list_block_us(life_ns));
 }
 
 static void put_log(struct numbers *numbers, const struct redis_command *command)
 {
-	put_question(numbers, command);
+	put_list_operation(numbers, command);
 	put_life(numbers, command, command->limit->log.period_ns);
-	put_ns(numbers, command->call.until_ns);
+	numbers_add_ns(numbers, command->call.until_ns);
 }
 
 static void put_places(struct numbers *numbers, const struct redis_command *command)
@@ -180,9 +181,9 @@ static void put_places(struct numbers *numbers, const struct redis_command *comm
 /* Each command of a run on places has these, besides its key. */
 static void put_place(struct numbers *numbers, const struct redis_command *command)
 {
-	put_question(numbers, command);
-	put(numbers, places_word(command->call.permit));
-	put_ns(numbers, command->call.until_ns);
+	put_list_operation(numbers, command);
+	numbers_add(numbers, places_word(command->call.permit));
+	numbers_add_ns(numbers, command->call.until_ns);
 }
 
 static void put_bucket_refund(struct numbers *numbers, const struct redis_command *command)
@@ -190,24 +191,24 @@ static void put_bucket_refund(struct numbers *numbers, const struct redis_comman
 	const struct bucket_params *params = &command->limit->bucket;
 	uint64_t cost = u64_min(command->call.cost, params->burst);
 
-	put_ns(numbers, command->call.until_ns);
-	put(numbers, params->q);
-	put_parts(numbers, (u128)cost * params->p, params->q);
-	put(numbers, bucket_refunds_newest(params));
+	numbers_add_ns(numbers, command->call.until_ns);
+	numbers_add(numbers, params->q);
+	numbers_add_parts(numbers, (u128)cost * params->p, params->q);
+	numbers_add(numbers, bucket_refunds_newest(params));
 }
 
 static void put_window_refund(struct numbers *numbers, const struct redis_command *command)
 {
-	put_ns(numbers, command->call.until_ns);
-	put(numbers, command->call.cost);
+	numbers_add_ns(numbers, command->call.until_ns);
+	numbers_add(numbers, command->call.cost);
 	put_calendar(numbers, command);
 }
 
 static void put_slots_refund(struct numbers *numbers, const struct redis_command *command)
 {
-	put_ns(numbers, command->call.until_ns);
-	put(numbers, command->call.cost);
-	put_ns(numbers, command->limit->slots.period_ns);
+	numbers_add_ns(numbers, command->call.until_ns);
+	numbers_add(numbers, command->call.cost);
+	numbers_add_ns(numbers, command->limit->slots.period_ns);
 }
 
 /* Adds the day, also for a refund. */
@@ -216,10 +217,10 @@ static void put_day(struct numbers *numbers, const struct redis_command *command
 	const struct day_params *day = &command->limit->day;
 	struct algo_window today = window_of(command);
 
-	PUT(numbers, algo_op_releases(command->call.op), command->repeat, command->call.cost, day->free,
-	    day->count, today.start_ns / 1000, today.end_ns / 1000);
-	put_ns(numbers, day->period_ns);
-	put_ns(numbers, command->call.until_ns);
+	NUMBERS_ADD(numbers, algo_op_releases(command->call.op), command->repeat, command->call.cost,
+	            day->free, day->count, today.start_ns / 1000, today.end_ns / 1000);
+	numbers_add_ns(numbers, day->period_ns);
+	numbers_add_ns(numbers, command->call.until_ns);
 }
 
 /* The operation that a script carries out at a key with chunks. */
@@ -229,9 +230,9 @@ static void put_operation(struct numbers *numbers, const struct redis_command *c
 	const struct algo_call *call = &command->call;
 	bool is_refund = algo_op_releases(call->op);
 
-	PUT(numbers, command_is_question(command) && !is_refund ? ALGO_PEEK : call->op,
-	    command->units.is_whole, command->repeat, is_refund ? cost : u64_max(cost, 1));
-	put_ns(numbers, is_refund ? call->until_ns : 0);
+	NUMBERS_ADD(numbers, command_only_reads(command) && !is_refund ? ALGO_PEEK : call->op,
+	            command->units.is_whole, command->repeat, is_refund ? cost : u64_max(cost, 1));
+	numbers_add_ns(numbers, is_refund ? call->until_ns : 0);
 }
 
 static void put_bucket_chunk(struct numbers *numbers, const struct redis_command *command)
@@ -243,12 +244,12 @@ static void put_bucket_chunk(struct numbers *numbers, const struct redis_command
 
 	put_operation(numbers, command,
 	              algo_op_releases(command->call.op) ? u64_min(cost, params->burst) : cost);
-	PUT(numbers, bucket_refunds_newest(params), params->q);
-	put_parts(numbers, params->p, params->q);
-	put_parts(numbers, parts_of(params->depth, params->q), params->q);
-	PUT(numbers, units->id, units->number, units->used);
-	put_parts(numbers, parts_of(own, params->q), params->q);
-	PUT(numbers, units->want, units->lease_ns / 1000, value_block_us(command->limit));
+	NUMBERS_ADD(numbers, bucket_refunds_newest(params), params->q);
+	numbers_add_parts(numbers, params->p, params->q);
+	numbers_add_parts(numbers, parts_of(params->depth, params->q), params->q);
+	NUMBERS_ADD(numbers, units->id, units->number, units->used);
+	numbers_add_parts(numbers, parts_of(own, params->q), params->q);
+	NUMBERS_ADD(numbers, units->want, units->lifetime_ns / 1000, value_block_us(command->limit));
 }
 
 static void put_window_chunk(struct numbers *numbers, const struct redis_command *command)
@@ -256,57 +257,59 @@ static void put_window_chunk(struct numbers *numbers, const struct redis_command
 	const struct command_units *units = &command->units;
 
 	put_operation(numbers, command, command->call.cost);
-	put(numbers, command->limit->quota);
+	numbers_add(numbers, command->limit->quota);
 	put_calendar(numbers, command);
-	PUT(numbers, units->id, units->number, units->used, units->want);
+	NUMBERS_ADD(numbers, units->id, units->number, units->used, units->want);
 }
 
 void command_add_swap(struct buffer *out, const struct redis_command *command)
 {
-	const struct command_swap *swap = command->own.swap;
+	const struct command_swap *swap = command->attempt.swap;
 
 	add_slice(out, swap_old(swap));
 	add_slice(out, swap_new(swap));
 	add_number(out, swap->life_ms);
 	/* Limits that follow each other in a group could wait for one another. */
-	add_number(out, command->group ? 0 : command->turn);
-	add_number(out, command->turn_us);
+	add_number(out, command->group ? 0 : command->ticket);
+	add_number(out, command->ticket_us);
 }
 
-static void add_leave(struct buffer *out, const struct redis_command *command)
+static void add_withdrawal(struct buffer *out, const struct redis_command *command)
 {
-	add_number(out, command->turn);
-	add_number(out, command->turn_us);
+	add_number(out, command->ticket);
+	add_number(out, command->ticket_us);
 }
 
-static const struct command_form forms[KIND_COUNT] = {
-    [KIND_ASK] = {"read", SCRIPT_ANY},
-    [KIND_PASS] = {"pass", SCRIPT_ANY},
+static const struct command_format formats[KIND_COUNT] = {
+    [KIND_PEEK] = {"read", SCRIPT_ANY},
+    [KIND_PEEK_PASSES] = {"pass", SCRIPT_ANY},
     [KIND_READ] = {"read", SCRIPT_ANY},
     [KIND_SWAP] = {"swap", SCRIPT_ANY, SWAP_ARGUMENTS, .add = command_add_swap},
-    [KIND_LEAVE] = {"leave", SCRIPT_ANY, 2, .add = add_leave},
+    [KIND_WITHDRAW] = {"leave", SCRIPT_ANY, 2, .add = add_withdrawal},
     [KIND_RESET] = {"reset", SCRIPT_ANY},
-    [KIND_BUCKET_REFUND] = {"bucket_refund", SCRIPT_BUCKET_REFUND, 1, add_head, put_bucket_refund},
-    [KIND_SLOTS_REFUND] = {"slots_refund", SCRIPT_SLOTS_REFUND, 1, add_head, put_slots_refund},
-    [KIND_WINDOW_REFUND] = {"window_refund", SCRIPT_WINDOW_REFUND, 1, add_head, put_window_refund},
+    [KIND_BUCKET_REFUND] = {"bucket_refund", SCRIPT_BUCKET_REFUND, 1, add_header,
+                            put_bucket_refund},
+    [KIND_SLOTS_REFUND] = {"slots_refund", SCRIPT_SLOTS_REFUND, 1, add_header, put_slots_refund},
+    [KIND_WINDOW_REFUND] = {"window_refund", SCRIPT_WINDOW_REFUND, 1, add_header,
+                            put_window_refund},
     [KIND_BUCKET] = {"bucket", SCRIPT_BUCKET, 1, add_bucket_texts, put_bucket},
-    [KIND_DAY] = {"day", SCRIPT_DAY, 1, add_head, put_day},
-    [KIND_LOG] = {"log", SCRIPT_LOG, 1, add_head, put_log},
-    [KIND_PLACES] = {"places", SCRIPT_PLACES, 2, add_head, put_places, put_place},
+    [KIND_DAY] = {"day", SCRIPT_DAY, 1, add_header, put_day},
+    [KIND_LOG] = {"log", SCRIPT_LOG, 1, add_header, put_log},
+    [KIND_PLACES] = {"places", SCRIPT_PLACES, 2, add_header, put_places, put_place},
     [KIND_SLOTS] = {"slots", SCRIPT_SLOTS, 1, add_slots_texts, put_slots},
     [KIND_WINDOW] = {"window", SCRIPT_WINDOW, 1, add_window_texts, put_window},
-    [KIND_BUCKET_CHUNK] = {"bucket_chunk", SCRIPT_BUCKET_CHUNK, 1, add_head, put_bucket_chunk},
-    [KIND_WINDOW_CHUNK] = {"window_chunk", SCRIPT_WINDOW_CHUNK, 1, add_head, put_window_chunk},
+    [KIND_BUCKET_CHUNK] = {"bucket_chunk", SCRIPT_BUCKET_CHUNK, 1, add_header, put_bucket_chunk},
+    [KIND_WINDOW_CHUNK] = {"window_chunk", SCRIPT_WINDOW_CHUNK, 1, add_header, put_window_chunk},
 };
 
-const struct command_form *command_form(const struct redis_command *command)
+const struct command_format *command_format(const struct redis_command *command)
 {
-	return &forms[command->own.kind];
+	return &formats[command->attempt.kind];
 }
 
 /* The numbers of each command, one after the other, in one text. */
-static void add_each(struct buffer *out, struct redis_command *const *commands, size_t n,
-                     const struct command_form *form)
+static void add_each_command(struct buffer *out, struct redis_command *const *commands, size_t n,
+                             const struct command_format *format)
 {
 	char column[CALL_COMMANDS_MAX * sizeof(struct numbers)];
 	size_t len = 0;
@@ -314,7 +317,7 @@ static void add_each(struct buffer *out, struct redis_command *const *commands, 
 	for (size_t i = 0; i < n; i++) {
 		struct numbers numbers = {0};
 
-		form->put_each(&numbers, commands[i]);
+		format->add_each(&numbers, commands[i]);
 		memcpy(column + len, numbers.bytes, numbers.count * sizeof(double));
 		len += numbers.count * sizeof(double);
 	}
@@ -323,18 +326,18 @@ static void add_each(struct buffer *out, struct redis_command *const *commands, 
 
 void command_add_arguments(struct buffer *out, struct redis_command *const *commands, size_t n)
 {
-	const struct command_form *form = command_form(commands[0]);
+	const struct command_format *format = command_format(commands[0]);
 	char argument[TEXTS_MAX + sizeof(struct numbers)], *at;
 	struct numbers numbers = {0};
 
-	if (form->add)
-		form->add(out, commands[0]);
-	if (form->put) {
-		form->put(&numbers, commands[0]);
-		at = form->add_texts(argument, commands[0]);
+	if (format->add)
+		format->add(out, commands[0]);
+	if (format->add_numbers) {
+		format->add_numbers(&numbers, commands[0]);
+		at = format->add_texts(argument, commands[0]);
 		at = mempcpy(at, numbers.bytes, numbers.count * sizeof(double));
 		add_slice(out, (struct slice){argument, (size_t)(at - argument)});
 	}
-	if (form->put_each)
-		add_each(out, commands, n, form);
+	if (format->add_each)
+		add_each_command(out, commands, n, format);
 }

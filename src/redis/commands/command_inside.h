@@ -7,12 +7,12 @@
 
 /* The role of a command in a call. */
 enum command_kind {
-	KIND_ASK,   /* the value is read, and C knows the answer */
-	KIND_PASS,  /* the same in a group, once it is known to pass */
-	KIND_READ,  /* the value is read, for a swap */
-	KIND_SWAP,  /* writes what C has made of the value, if that has not changed since */
-	KIND_LEAVE, /* others need not wait for a swap any more; and the value is read again */
-	KIND_RESET, /* any value is deleted */
+	KIND_PEEK,        /* the value is read, and C knows the answer */
+	KIND_PEEK_PASSES, /* the same in a group, once it is known to pass */
+	KIND_READ,        /* the value is read, for a swap */
+	KIND_SWAP,        /* writes what C has made of the value, if that has not changed since */
+	KIND_WITHDRAW,    /* others need not wait for a swap any more; and the value is read again */
+	KIND_RESET,       /* any value is deleted */
 	/* Refunds; C finds how much they gave back: */
 	KIND_BUCKET_REFUND,
 	KIND_SLOTS_REFUND,
@@ -50,7 +50,7 @@ static inline struct slice swap_new(const struct command_swap *swap)
 }
 
 /** Whether it takes nothing, whatever the state: a peek, or a request that costs nothing. */
-static inline bool command_is_question(const struct redis_command *command)
+static inline bool command_only_reads(const struct redis_command *command)
 {
 	return command->call.op == ALGO_PEEK || command->limit->algorithm->draws ||
 	       (command->call.op != ALGO_RESET && command->call.cost == 0);
@@ -65,7 +65,7 @@ static inline bool command_is_listed(const struct redis_command *command)
 /** Whether its script knows of chunks. */
 static inline bool command_knows_chunks(const struct redis_command *command)
 {
-	return command->own.kind == KIND_BUCKET_CHUNK || command->own.kind == KIND_WINDOW_CHUNK;
+	return command->attempt.kind == KIND_BUCKET_CHUNK || command->attempt.kind == KIND_WINDOW_CHUNK;
 }
 
 /* In command_arguments.c: */
@@ -74,20 +74,20 @@ static inline bool command_knows_chunks(const struct redis_command *command)
 #define SWAP_ARGUMENTS  5
 
 /* A kind of command, as scripts have it. */
-struct command_form {
+struct command_format {
 	const char *name;
 	unsigned script;    /* enum script: of the kind alone */
 	unsigned arguments; /* of a run */
 	/* Texts, whose end is returned, and numbers: they are one argument; ... */
 	char *(*add_texts)(char *texts, const struct redis_command *command);
-	void (*put)(struct numbers *numbers, const struct redis_command *command);
+	void (*add_numbers)(struct numbers *numbers, const struct redis_command *command);
 	/* ... the numbers of each command, which may differ in a run, are a second one; ... */
-	void (*put_each)(struct numbers *numbers, const struct redis_command *command);
+	void (*add_each)(struct numbers *numbers, const struct redis_command *command);
 	/* ... or all arguments. */
 	void (*add)(struct buffer *out, const struct redis_command *command);
 };
 
-const struct command_form *command_form(const struct redis_command *command);
+const struct command_format *command_format(const struct redis_command *command);
 /** Appends the arguments of so many commands that are one run. */
 void command_add_arguments(struct buffer *out, struct redis_command *const *commands, size_t n);
 void command_add_swap(struct buffer *out, const struct redis_command *command);

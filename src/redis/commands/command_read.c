@@ -19,23 +19,23 @@
 enum verdict {
 	GRANTED, /* in part, if not in a group */
 	REFUSED,
-	PENDING, /* nothing was changed: it needs what is known now, ... */
-	WAITING, /* ... and another server has its turn */
-	MENDED,  /* the same, and before it the state as it is now in `seen` has to be written */
-	BROKEN,
+	UNDECIDED, /* nothing was changed: it needs what is known now, ... */
+	QUEUED,    /* ... and another server has its turn */
+	REWRITTEN, /* the same, and before it the state as it is now in `seen` has to be written */
+	INVALID,
 };
 
 /* One request on the state. Returns the name of what it took, or 0. */
-static uint64_t apply(const struct redis_command *command, const struct algo_call *call,
-                      struct value *value, struct algo_decision *out)
+static uint64_t apply_request(const struct redis_command *command, const struct algo_call *call,
+                              struct value *value, struct algo_decision *out)
 {
 	struct algo_call rest = *call;
 
 	if (call->op == ALGO_REFUND_REPLACED)
 		rest.op = ALGO_REFUND; /* the script has returned the state without those */
 	if (command_knows_chunks(command))
-		return units_step(command->limit, call, &value->time, &command->units.reserved,
-		                  &value->word, out);
+		return chunk_units_step(command->limit, call, &value->time, &command->units.reserved,
+		                        &value->word, out);
 	if (command->limit->rows != ALGO_ROWS_NONE)
 		return uses_step(command->limit, &rest, &value->time, &value->uses, out);
 	return algo_step(command->limit, call, &value->time, &value->word, out) ? value->word.until_ns
@@ -46,13 +46,13 @@ static uint64_t apply(const struct redis_command *command, const struct algo_cal
  * All requests of a command, of which so many were granted; less than 0: C decides. Those that were
  * denied find the same state, and so have one answer.
  */
-static void apply_all(const struct redis_command *command, int64_t granted, struct value *value,
-                      struct command_result *out)
+static void apply_requests(const struct redis_command *command, int64_t granted,
+                           struct value *value, struct command_result *out)
 {
 	uint32_t n = 0;
 
 	for (; n < command->repeat && (granted < 0 || n < granted); n++) {
-		out->until_ns[n] = apply(command, &command->call, value, &out->outcomes[n]);
+		out->until_ns[n] = apply_request(command, &command->call, value, &out->outcomes[n]);
 		if (granted >= 0)
 			out->outcomes[n].allowed = true;
 		else if (!out->outcomes[n].allowed && algo_op_consumes(command->call.op))
@@ -64,7 +64,7 @@ static void apply_all(const struct redis_command *command, int64_t granted, stru
 		struct algo_call peek = command->call;
 
 		peek.op = ALGO_PEEK;
-		apply(command, &peek, value, &out->outcomes[n]);
+		apply_request(command, &peek, value, &out->outcomes[n]);
 		if (out->outcomes[n].allowed)
 			algo_decision_deny(&out->outcomes[n], WEIR_REASON_OVER_LIMIT, command->limit->retry_ns);
 	}
@@ -77,8 +77,8 @@ static void apply_all(const struct redis_command *command, int64_t granted, stru
 /* Whether C alone has to decide it, and write what comes of that. */
 static bool is_swapped(const struct redis_command *command)
 {
-	return command->own.kind == KIND_READ || command->own.kind == KIND_SWAP ||
-	       command->own.kind == KIND_LEAVE;
+	return command->attempt.kind == KIND_READ || command->attempt.kind == KIND_SWAP ||
+	       command->attempt.kind == KIND_WITHDRAW;
 }
 
 /* As a peek, which changes nothing that is written. */
@@ -91,21 +91,21 @@ static bool would_pass(const struct redis_command *command, struct value *value)
 	if (!algo_op_requests(peek.op))
 		return true;
 	peek.op = ALGO_PEEK;
-	apply(command, &peek, value, &out);
+	apply_request(command, &peek, value, &out);
 	value->word = before;
 	return out.allowed;
 }
 
 /* Whether a denial stores a state of other parameters as these have it. One that is over stays for
  * clocks that lag. */
-static bool keeps_converted(const struct redis_command *command, const struct value *value)
+static bool denial_stores_converted(const struct redis_command *command, const struct value *value)
 {
 	return value->fit == VALUE_CONVERTS && algo_op_consumes(command->call.op) &&
 	       value->word.until_ns > value->time.now_ns;
 }
 
 /* Whether a denial leaves another state: of one that no clock could have written, cut back. */
-static bool is_mended(const struct redis_command *command, struct value *value)
+static bool denial_changes_state(const struct redis_command *command, struct value *value)
 {
 	struct buffer text = {0};
 	struct algo_decision out;
@@ -113,7 +113,7 @@ static bool is_mended(const struct redis_command *command, struct value *value)
 
 	if (command->limit->rows == ALGO_ROWS_NONE)
 		return algo_step(command->limit, &command->call, &value->time, &value->word, &out);
-	apply(command, &command->call, value, &out);
+	apply_request(command, &command->call, value, &out);
 	value_write(command->limit, value, value->time.now_ns, &text);
 	differs = !slice_equal((struct slice){text.data, text.len}, value->text);
 	buffer_free(&text);
@@ -130,15 +130,16 @@ static enum verdict judge_converted(const struct redis_command *command, struct 
 	bool acquires = algo_op_consumes(command->call.op);
 	struct algo_decision out;
 
-	if (command_is_question(command) && value->chunks.len == 0)
+	if (command_only_reads(command) && value->chunks.len == 0)
 		return would_pass(command, value) ? GRANTED : REFUSED;
 	if (value->fit != VALUE_CONVERTS) /* nothing is in use */
-		return acquires || (command->call.op == ALGO_RESET && value->has_text) ? MENDED : GRANTED;
+		return acquires || (command->call.op == ALGO_RESET && value->has_text) ? REWRITTEN
+		                                                                       : GRANTED;
 	if (value->chunks.len > 0)
-		return MENDED;
+		return REWRITTEN;
 	if (algo_step(command->limit, &command->call, &value->time, &state, &out) ||
-	    keeps_converted(command, value))
-		return MENDED;
+	    denial_stores_converted(command, value))
+		return REWRITTEN;
 	return acquires ? REFUSED : GRANTED;
 }
 
@@ -152,42 +153,44 @@ static enum verdict judge_chunk(const struct redis_command *command, struct valu
 	if (value->granted > 0)
 		return GRANTED;
 	if (value->granted < 0)
-		return value->has_text ? judge_converted(command, value) : PENDING;
-	return (units->is_whole || units->is_old) && command->own.tries < DENIALS_MAX ? PENDING
-	                                                                              : REFUSED;
+		return value->has_text ? judge_converted(command, value) : UNDECIDED;
+	return (units->is_whole || units->is_old) && command->attempt.tries < DENIALS_MAX ? UNDECIDED
+	                                                                                  : REFUSED;
 }
 
 /* A value that does not show all that is in use is not to be written. */
-static bool is_hidden(const struct redis_command *command, const struct value *value)
+static bool hides_use(const struct redis_command *command, const struct value *value)
 {
 	return value->hidden_ns > 0 && command->call.op != ALGO_RESET;
 }
 
 static enum verdict judge(const struct redis_command *command, struct value *value)
 {
-	if (is_hidden(command, value))
+	if (hides_use(command, value))
 		return algo_op_releases(command->call.op) ? GRANTED : REFUSED;
 	if (value->has_chunks || value->granted == -4)
-		return units_apply(command->limit) ? PENDING : judge_converted(command, value);
-	switch (command->own.kind) {
+		return chunk_units_supported(command->limit) ? UNDECIDED : judge_converted(command, value);
+	switch (command->attempt.kind) {
 	case KIND_BUCKET_CHUNK:
 	case KIND_WINDOW_CHUNK:
 		return judge_chunk(command, value);
 	case KIND_RESET:
 		return GRANTED;
-	case KIND_ASK:
-	case KIND_PASS:
+	case KIND_PEEK:
+	case KIND_PEEK_PASSES:
 		if (would_pass(command, value))
-			return command->own.kind == KIND_ASK && command->group ? PENDING : GRANTED;
+			return command->attempt.kind == KIND_PEEK && command->group ? UNDECIDED : GRANTED;
 		return REFUSED;
 	case KIND_READ:
 	case KIND_SWAP:
-	case KIND_LEAVE:
+	case KIND_WITHDRAW:
 		if (value->granted > 0)
 			return GRANTED;
 		if (would_pass(command, value))
-			return value->granted == -3 ? WAITING : PENDING;
-		return is_mended(command, value) || keeps_converted(command, value) ? MENDED : REFUSED;
+			return value->granted == -3 ? QUEUED : UNDECIDED;
+		return denial_changes_state(command, value) || denial_stores_converted(command, value)
+		           ? REWRITTEN
+		           : REFUSED;
 	case KIND_LOG:
 	case KIND_PLACES:
 		return value->granted > 0 ? GRANTED : REFUSED;
@@ -196,8 +199,9 @@ static enum verdict judge(const struct redis_command *command, struct value *val
 			return GRANTED;
 		if (value->granted < 0)
 			return value->granted == -1 && value->has_text ? judge_converted(command, value)
-			                                               : PENDING;
-		return value->fit != VALUE_OURS || is_mended(command, value) ? MENDED : REFUSED;
+			                                               : UNDECIDED;
+		return value->fit != VALUE_OURS || denial_changes_state(command, value) ? REWRITTEN
+		                                                                        : REFUSED;
 	}
 }
 
@@ -209,7 +213,7 @@ static enum verdict judge(const struct redis_command *command, struct value *val
  * permit of before names, since such a permit says how long it counts. Other states need the former
  * end.
  */
-static uint64_t add_behind(const struct redis_command *command, const struct value *value,
+static uint64_t add_suffix(const struct redis_command *command, const struct value *value,
                            struct buffer *text)
 {
 	if (value->chunks.len > 0) {
@@ -234,13 +238,13 @@ static bool plan_swap(struct redis_command *command, const struct value *value, 
 	if (!has_changed) {
 		text.len = 0;
 		buffer_add_slice(&text, value->text);
-	} else if (command->own.mends && value->fit == VALUE_CONVERTS) {
-		life_ms = u64_max(life_ms, add_behind(command, value, &text));
+	} else if (command->attempt.swaps_first && value->fit == VALUE_CONVERTS) {
+		life_ms = u64_max(life_ms, add_suffix(command, value, &text));
 	}
 	if (!text.failed)
 		swap = malloc(sizeof *swap + value->text.len + text.len);
 	if (swap) {
-		*swap = (struct command_swap){value->clock_ns, command_is_question(command) ? 0 : life_ms,
+		*swap = (struct command_swap){value->clock_ns, command_only_reads(command) ? 0 : life_ms,
 		                              value->text.len, text.len};
 		if (value->text.len > 0)
 			memcpy(swap->text, value->text.data, value->text.len);
@@ -248,23 +252,23 @@ static bool plan_swap(struct redis_command *command, const struct value *value, 
 			memcpy(swap->text + value->text.len, text.data, text.len);
 	}
 	buffer_free(&text);
-	command->own.swap = swap;
+	command->attempt.swap = swap;
 	return swap != NULL;
 }
 
 /* Returns `otherwise`, unless others wait for a swap of this command. */
-static enum command_end leave(struct redis_command *command, enum command_end otherwise)
+static enum command_end withdraw_ticket(struct redis_command *command, enum command_end otherwise)
 {
-	if (!command->own.in_line)
+	if (!command->attempt.has_ticket)
 		return otherwise;
 	command_end(command);
-	command->own.leaves = true;
+	command->attempt.withdraws = true;
 	return COMMAND_AGAIN;
 }
 
 /* Tells what the next try must read or write. */
-static enum command_end again(struct redis_command *command, struct value *value, enum verdict own,
-                              struct command_result *out)
+static enum command_end plan_next_try(struct redis_command *command, struct value *value,
+                                      enum verdict own, struct command_result *out)
 {
 	bool planned = true;
 
@@ -273,22 +277,22 @@ static enum command_end again(struct redis_command *command, struct value *value
 	command->units.is_known |= value->has_chunks || value->granted == -4;
 	command->units.is_whole = false;
 	command_end(command);
-	command->own.clock_ns = value->clock_ns;
-	command->own.mends = own == MENDED;
-	command->own.by_c |= value->granted == -2;
-	if (own == MENDED) {
+	command->attempt.clock_ns = value->clock_ns;
+	command->attempt.swaps_first = own == REWRITTEN;
+	command->attempt.decided_by_c |= value->granted == -2;
+	if (own == REWRITTEN) {
 		planned = plan_swap(command, value, true);
-	} else if ((own == PENDING || own == WAITING) && is_swapped(command) && !value->has_chunks) {
+	} else if ((own == UNDECIDED || own == QUEUED) && is_swapped(command) && !value->has_chunks) {
 		struct algo_state before = value->word;
 
-		apply_all(command, -1, value, out);
+		apply_requests(command, -1, value, out);
 		planned = plan_swap(command, value,
 		                    command->limit->rows != ALGO_ROWS_NONE ||
 		                        before.until_ns != value->word.until_ns ||
 		                        before.word != value->word.word);
 		if (planned && !command->group &&
-		    slice_equal(swap_old(command->own.swap), swap_new(command->own.swap)))
-			return leave(command, COMMAND_DONE); /* there is nothing to write */
+		    slice_equal(swap_old(command->attempt.swap), swap_new(command->attempt.swap)))
+			return withdraw_ticket(command, COMMAND_DONE); /* there is nothing to write */
 	}
 	return planned ? COMMAND_AGAIN : COMMAND_FAILED;
 }
@@ -296,21 +300,21 @@ static enum command_end again(struct redis_command *command, struct value *value
 /* A swap was done: by the state and at the time that it was made of. */
 static bool explain_swap(const struct redis_command *command, struct command_result *out)
 {
-	const struct command_swap *swap = command->own.swap;
+	const struct command_swap *swap = command->attempt.swap;
 	struct value was = {.text = swap_old(swap)};
 	bool read;
 
 	was.time = algo_time_at(command->limit, command_moment(command, swap->at_ns));
 	read = command_read_state(command, &was);
 	if (read)
-		apply_all(command, -1, &was, out);
+		apply_requests(command, -1, &was, out);
 	value_free(&was);
 	return read;
 }
 
 /* The end of what a reset has forgotten, if that said anything; of another limit's it is not known.
  */
-static uint64_t forgotten_until(const struct redis_command *command, const struct value *value)
+static uint64_t reset_until(const struct redis_command *command, const struct value *value)
 {
 	uint64_t until_ns = value->word.until_ns;
 
@@ -332,7 +336,7 @@ static void apply_hidden(const struct redis_command *command, struct value *valu
 
 	if (refunds)
 		none.call.cost = 0;
-	apply_all(&none, -1, value, out);
+	apply_requests(&none, -1, value, out);
 	for (uint32_t i = 0; i < command->repeat; i++) {
 		out->outcomes[i].reset_after_ns += more_ns;
 		if (refunds)
@@ -342,32 +346,32 @@ static void apply_hidden(const struct redis_command *command, struct value *valu
 	}
 }
 
-static enum command_end done(struct redis_command *command, struct value *value,
-                             struct command_result *out)
+static enum command_end complete(struct redis_command *command, struct value *value,
+                                 struct command_result *out)
 {
-	uint64_t forgotten_ns = forgotten_until(command, value);
+	uint64_t reset_until_ns = reset_until(command, value);
 
 	command->is_converted = value->fit == VALUE_CONVERTS;
-	if (command->own.kind == KIND_SWAP && value->granted > 0)
+	if (command->attempt.kind == KIND_SWAP && value->granted > 0)
 		return explain_swap(command, out) ? COMMAND_DONE : COMMAND_FAILED;
-	if (command->own.kind < KIND_BUCKET || command_is_question(command) ||
+	if (command->attempt.kind < KIND_BUCKET || command_only_reads(command) ||
 	    !algo_op_consumes(command->call.op))
 		value->granted = -1;
-	if (is_hidden(command, value))
+	if (hides_use(command, value))
 		apply_hidden(command, value, out);
 	else
-		apply_all(command, value->granted, value, out);
+		apply_requests(command, value->granted, value, out);
 	command->units.state = value->word;
 	if (command->call.op == ALGO_RESET)
-		out->until_ns[0] = forgotten_ns;
+		out->until_ns[0] = reset_until_ns;
 	return COMMAND_DONE;
 }
 
 /* Whether `seen` has all that decides the command. A script that could not decide may show less. */
-static bool is_shown(const struct redis_command *command, const struct value *value)
+static bool reply_shows_state(const struct redis_command *command, const struct value *value)
 {
 	return !value->has_chunks &&
-	       (is_swapped(command) || command_is_question(command) || value->granted == -2);
+	       (is_swapped(command) || command_only_reads(command) || value->granted == -2);
 }
 
 /* Another of its group was refused, so it takes nothing, even where `own` asks for a further try.
@@ -380,19 +384,19 @@ static enum command_end withhold(struct redis_command *command, struct value *va
 	peek.call.op = ALGO_PEEK;
 	if (algo_op_releases(command->call.op))
 		peek.call.cost = 0; /* a permit of before may have taken more than the limit grants now */
-	apply_all(&peek, -1, value, out);
+	apply_requests(&peek, -1, value, out);
 	command->units.state = value->word;
-	return own == GRANTED || (is_shown(command, value) && out->outcomes[0].allowed)
+	return own == GRANTED || (reply_shows_state(command, value) && out->outcomes[0].allowed)
 	           ? COMMAND_WITHHELD
 	           : COMMAND_UNASKED;
 }
 
-/* How its group ends: REFUSED if any of it is refused, else PENDING if any of it is. */
+/* How its group ends: REFUSED if any of it is refused, else UNDECIDED if any of it is. */
 static enum verdict judge_group(struct redis_command *const *commands, size_t n, size_t i,
                                 const struct redis_reply *reply)
 {
-	static const unsigned char weight[] = {
-	    [GRANTED] = 0, [PENDING] = 1, [MENDED] = 1, [WAITING] = 2, [REFUSED] = 3, [BROKEN] = 4};
+	static const unsigned char weight[] = {[GRANTED] = 0, [UNDECIDED] = 1, [REWRITTEN] = 1,
+	                                       [QUEUED] = 2,  [REFUSED] = 3,   [INVALID] = 4};
 	enum verdict worst = GRANTED;
 	size_t first = i;
 
@@ -402,7 +406,7 @@ static enum verdict judge_group(struct redis_command *const *commands, size_t n,
 		struct value value;
 		enum verdict verdict = command_read_value(commands[j], n, j, reply, &value)
 		                           ? judge(commands[j], &value)
-		                           : BROKEN;
+		                           : INVALID;
 
 		value_free(&value);
 		if (weight[verdict] > weight[worst])
@@ -411,42 +415,43 @@ static enum verdict judge_group(struct redis_command *const *commands, size_t n,
 	return worst;
 }
 
-static enum command_end finish(struct redis_command *command, struct value *value, enum verdict all,
-                               struct command_result *out)
+static enum command_end end_try(struct redis_command *command, struct value *value,
+                                enum verdict all, struct command_result *out)
 {
 	enum verdict own = judge(command, value);
 	enum command_end end;
 
 	switch (command->group ? all : own) {
-	case BROKEN:
+	case INVALID:
 		return COMMAND_FAILED;
-	case PENDING:
-	case MENDED:
-		if (command->own.tries++ == TRIES_MAX)
+	case UNDECIDED:
+	case REWRITTEN:
+		if (command->attempt.tries++ == TRIES_MAX)
 			return COMMAND_FAILED;
-		return again(command, value, own, out);
-	case WAITING: /* as long as it takes: turns end by themselves */
-		end = again(command, value, own, out);
+		return plan_next_try(command, value, own, out);
+	case QUEUED: /* as long as it takes: turns end by themselves */
+		end = plan_next_try(command, value, own, out);
 		return end == COMMAND_AGAIN ? COMMAND_LATER : end;
 	case REFUSED:
 		if (own != REFUSED)
 			return withhold(command, value, own, out);
-		if (command->own.in_line)
-			return leave(command, COMMAND_AGAIN);
+		if (command->attempt.has_ticket)
+			return withdraw_ticket(command, COMMAND_AGAIN);
 		break;
 	case GRANTED:
 		break;
 	}
-	return done(command, value, out);
+	return complete(command, value, out);
 }
 
 /* Whether others may wait for this command. */
-static void update_line(struct redis_command *command, const struct value *value)
+static void update_ticket(struct redis_command *command, const struct value *value)
 {
-	if (command->own.kind == KIND_SWAP)
-		command->own.in_line = value->granted < 0 && command->turn != 0 && command->group == 0;
-	else if (command->own.kind == KIND_LEAVE)
-		command->own.in_line = command->own.leaves = false;
+	if (command->attempt.kind == KIND_SWAP)
+		command->attempt.has_ticket =
+		    value->granted < 0 && command->ticket != 0 && command->group == 0;
+	else if (command->attempt.kind == KIND_WITHDRAW)
+		command->attempt.has_ticket = command->attempt.withdraws = false;
 }
 
 enum command_end command_read(struct redis_command *const *commands, size_t n, size_t i,
@@ -465,8 +470,8 @@ enum command_end command_read(struct redis_command *const *commands, size_t n, s
 	if (command_read_value(command, n, i, reply, &value)) {
 		enum verdict all = command->group ? judge_group(commands, n, i, reply) : GRANTED;
 
-		update_line(command, &value);
-		out->end = finish(command, &value, all, out);
+		update_ticket(command, &value);
+		out->end = end_try(command, &value, all, out);
 	}
 	value_free(&value);
 	return out->end;

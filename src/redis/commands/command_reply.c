@@ -50,12 +50,12 @@ uint64_t command_clock(const struct redis_reply *reply, size_t n)
  */
 static bool read_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted)
 {
-	const struct redis_reply *odd = reply->type == REDIS_ARRAY ? reply->items + n + 1 : NULL;
-	size_t low = 0, high = odd ? (reply->count - n - 1) / 2 : 0;
+	const struct redis_reply *partial = reply->type == REDIS_ARRAY ? reply->items + n + 1 : NULL;
+	size_t low = 0, high = partial ? (reply->count - n - 1) / 2 : 0;
 
 	while (low < high) {
 		size_t middle = (low + high) / 2;
-		const struct redis_reply *pair = &odd[2 * middle];
+		const struct redis_reply *pair = &partial[2 * middle];
 
 		if (pair[0].type != REDIS_INTEGER || pair[1].type != REDIS_INTEGER)
 			return false;
@@ -100,11 +100,11 @@ static bool read_number(const struct redis_command *command, uint64_t number, st
 	const struct algo_limit *limit = command->limit;
 	unsigned less = limit->algorithm->word_less;
 
-	if (command->own.kind == KIND_BUCKET) {
+	if (command->attempt.kind == KIND_BUCKET) {
 		value->word.until_ns = number * 1000;
 		return number <= INT64_MAX / 1000;
 	}
-	if (command->own.kind != KIND_WINDOW || !limit->cache || number < less ||
+	if (command->attempt.kind != KIND_WINDOW || !limit->cache || number < less ||
 	    number - less > UINT32_MAX)
 		return false;
 	value->word.until_ns =
@@ -128,7 +128,7 @@ static bool read_units(struct slice text, struct command_units *units)
 }
 
 /* Takes what stands behind a state off its text. */
-static bool read_behind(struct redis_command *command, struct value *value)
+static bool read_suffix(struct redis_command *command, struct value *value)
 {
 	struct slice text = slice_cut(&value->text, '|'), state;
 
@@ -139,7 +139,7 @@ static bool read_behind(struct redis_command *command, struct value *value)
 	if (state.len == value->text.len)
 		return !command_knows_chunks(command) || value->granted == -1;
 	if (!command_knows_chunks(command)) {
-		value->has_chunks = units_apply(command->limit);
+		value->has_chunks = chunk_units_supported(command->limit);
 	} else if (value->granted == -1) {
 		value->chunks = (struct slice){state.data + state.len, value->text.len - state.len};
 	} else {
@@ -150,8 +150,8 @@ static bool read_behind(struct redis_command *command, struct value *value)
 }
 
 /* Reads a script's answer about the value: the text, a number, or none (0 also means none). */
-static bool read_found(struct redis_command *command, const struct redis_reply *found,
-                       struct value *value)
+static bool read_item(struct redis_command *command, const struct redis_reply *found,
+                      struct value *value)
 {
 	switch (found->type) {
 	case REDIS_INTEGER:
@@ -161,7 +161,7 @@ static bool read_found(struct redis_command *command, const struct redis_reply *
 	case REDIS_TEXT:
 		value->has_text = true;
 		value->text = found->text;
-		return read_behind(command, value) && command_read_state(command, value);
+		return read_suffix(command, value) && command_read_state(command, value);
 	case REDIS_NIL:
 		return command_read_state(command, value);
 	default:
@@ -185,12 +185,12 @@ bool command_read_value(struct redis_command *command, size_t n, size_t i,
 	struct redis_reply found;
 
 	*value = (struct value){.clock_ns = command_clock(reply, n),
-	                        .granted = command->own.kind == KIND_SWAP ? 1 : command->repeat};
+	                        .granted = command->attempt.kind == KIND_SWAP ? 1 : command->repeat};
 	if (value->clock_ns == 0 || !read_granted(reply, n, i, &value->granted))
 		return false;
 	found = item_of(reply, n, i);
 	value->time = algo_time_at(command->limit, command_moment(command, value->clock_ns));
-	if (!read_found(command, &found, value))
+	if (!read_item(command, &found, value))
 		return false;
 	rename_refund(command, value);
 	return true;

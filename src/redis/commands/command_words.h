@@ -40,7 +40,7 @@ struct numbers {
 	char bytes[NUMBERS_MAX * sizeof(double)];
 };
 
-static inline void put(struct numbers *numbers, uint64_t number)
+static inline void numbers_add(struct numbers *numbers, uint64_t number)
 {
 	double value = (double)number;
 	uint64_t bits;
@@ -50,15 +50,15 @@ static inline void put(struct numbers *numbers, uint64_t number)
 	memcpy(numbers->bytes + numbers->count++ * sizeof bits, &bits, sizeof bits);
 }
 
-static inline void put_all(struct numbers *numbers, const uint64_t *all, size_t n)
+static inline void numbers_add_all(struct numbers *numbers, const uint64_t *all, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		put(numbers, all[i]);
+		numbers_add(numbers, all[i]);
 }
 
-#define PUT(numbers, ...)                                                                          \
-	put_all(numbers, (const uint64_t[]){__VA_ARGS__},                                              \
-	        sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+#define NUMBERS_ADD(numbers, ...)                                                                  \
+	numbers_add_all(numbers, (const uint64_t[]){__VA_ARGS__},                                      \
+	                sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
 
 static inline void add_numbers(struct buffer *out, const struct numbers *numbers)
 {
@@ -66,10 +66,10 @@ static inline void add_numbers(struct buffer *out, const struct numbers *numbers
 }
 
 /* Microseconds, and nanoseconds. */
-static inline void put_ns(struct numbers *numbers, uint64_t ns)
+static inline void numbers_add_ns(struct numbers *numbers, uint64_t ns)
 {
-	put(numbers, ns / 1000);
-	put(numbers, ns % 1000);
+	numbers_add(numbers, ns / 1000);
+	numbers_add(numbers, ns % 1000);
 }
 
 static inline u128 parts_of(struct bucket_time time, uint64_t q)
@@ -78,12 +78,12 @@ static inline u128 parts_of(struct bucket_time time, uint64_t q)
 }
 
 /* An exact length: so many parts of which 1000 q are a microsecond. */
-static inline void put_parts(struct numbers *numbers, u128 parts, uint64_t q)
+static inline void numbers_add_parts(struct numbers *numbers, u128 parts, uint64_t q)
 {
 	u128 unit = (u128)1000 * q;
 
-	put(numbers, (uint64_t)(parts / unit));
-	put(numbers, (uint64_t)(parts % unit));
+	numbers_add(numbers, (uint64_t)(parts / unit));
+	numbers_add(numbers, (uint64_t)(parts % unit));
 }
 
 #endif

@@ -21,8 +21,8 @@
 
 void command_end(struct redis_command *command)
 {
-	free(command->own.swap);
-	command->own.swap = NULL;
+	free(command->attempt.swap);
+	command->attempt.swap = NULL;
 }
 
 /* Kinds */
@@ -35,7 +35,7 @@ static bool has_kind(const struct redis_command *command, enum command_kind *kin
 {
 	bool refund = algo_op_releases(command->call.op);
 
-	if ((!algo_op_consumes(command->call.op) && !refund) || command->own.by_c)
+	if ((!algo_op_consumes(command->call.op) && !refund) || command->attempt.decided_by_c)
 		return false;
 	if (algo_has_step(command->limit, bucket_step))
 		*kind = refund ? KIND_BUCKET_REFUND : KIND_BUCKET;
@@ -57,39 +57,39 @@ static enum command_kind kind_of(const struct redis_command *command)
 
 	if (command_is_listed(command))
 		return command->limit->rows == ALGO_ROWS_LOG ? KIND_LOG : KIND_PLACES;
-	if (command->units.is_known && units_apply(command->limit))
+	if (command->units.is_known && chunk_units_supported(command->limit))
 		return algo_has_step(command->limit, bucket_step) ? KIND_BUCKET_CHUNK : KIND_WINDOW_CHUNK;
 	if (command->call.op == ALGO_RESET)
 		return KIND_RESET;
-	if (command_is_question(command))
-		return command->group != 0 && command->own.clock_ns != 0 ? KIND_PASS : KIND_ASK;
+	if (command_only_reads(command))
+		return command->group != 0 && command->attempt.clock_ns != 0 ? KIND_PEEK_PASSES : KIND_PEEK;
 	if (has_kind(command, &kind))
 		return kind;
-	if (command->own.leaves)
-		return KIND_LEAVE;
-	return command->own.swap && !command->own.mends ? KIND_SWAP : KIND_READ;
+	if (command->attempt.withdraws)
+		return KIND_WITHDRAW;
+	return command->attempt.swap && !command->attempt.swaps_first ? KIND_SWAP : KIND_READ;
 }
 
-static bool has_first(const struct redis_command *command)
+static bool swaps_first(const struct redis_command *command)
 {
-	return command->own.swap && command->own.mends;
+	return command->attempt.swap && command->attempt.swaps_first;
 }
 
 static size_t run_arguments(const struct redis_command *command)
 {
-	return 2 + command_form(command)->arguments + (has_first(command) ? 2 + SWAP_ARGUMENTS : 0);
+	return 2 + command_format(command)->arguments + (swaps_first(command) ? 2 + SWAP_ARGUMENTS : 0);
 }
 
 static void add_run(struct buffer *out, struct redis_command *const *commands, size_t n)
 {
 	const struct redis_command *command = commands[0];
 
-	if (has_first(command)) {
+	if (swaps_first(command)) {
 		add_slice(out, SLICE("first"));
 		add_number(out, 1);
 		command_add_swap(out, command);
 	}
-	add_slice(out, slice_of(command_form(command)->name));
+	add_slice(out, slice_of(command_format(command)->name));
 	add_number(out, n);
 	command_add_arguments(out, commands, n);
 }
@@ -103,15 +103,16 @@ static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
 
 static bool is_alike(const struct redis_command *a, const struct redis_command *b)
 {
-	if (a->limit != b->limit || a->own.kind != b->own.kind || a->group != 0 || b->group != 0 ||
-	    command_knows_chunks(a))
+	if (a->limit != b->limit || a->attempt.kind != b->attempt.kind || a->group != 0 ||
+	    b->group != 0 || command_knows_chunks(a))
 		return false;
-	if (command_form(a)->put_each)
+	if (command_format(a)->add_each)
 		return true;
-	return !algo_op_releases(a->call.op) && !a->own.swap && !b->own.swap &&
+	return !algo_op_releases(a->call.op) && !a->attempt.swap && !b->attempt.swap &&
 	       a->repeat == b->repeat && a->call.cost == b->call.cost &&
 	       (!command_is_listed(a) || is_same_call(&a->call, &b->call)) &&
-	       a->call.max_wait_ns == b->call.max_wait_ns && !a->own.clock_ns && !b->own.clock_ns;
+	       a->call.max_wait_ns == b->call.max_wait_ns && !a->attempt.clock_ns &&
+	       !b->attempt.clock_ns;
 }
 
 /* The end of the run, or of the group, that begins at `first`. */
@@ -154,7 +155,7 @@ static bool can_read_ahead(struct redis_command *const *commands, size_t n)
 			if (slice_equal(seen[at], commands[i]->key))
 				return false;
 		seen[at] = commands[i]->key;
-		if (commands[i]->own.swap)
+		if (commands[i]->attempt.swap)
 			return false;
 		has_text |= !command_is_listed(commands[i]);
 	}
@@ -163,12 +164,12 @@ static bool can_read_ahead(struct redis_command *const *commands, size_t n)
 
 static enum script script_of(struct redis_command *const *commands, size_t n)
 {
-	enum script script = command_form(commands[0])->script;
+	enum script script = command_format(commands[0])->script;
 	bool knows_chunks = false;
 
 	for (size_t i = 0; i < n; i++) {
 		knows_chunks |= command_knows_chunks(commands[i]);
-		if (command_form(commands[i])->script != script || has_first(commands[i]))
+		if (command_format(commands[i])->script != script || swaps_first(commands[i]))
 			script = SCRIPT_ANY;
 	}
 	return script == SCRIPT_ANY && knows_chunks ? SCRIPT_EVERY : script;
@@ -225,9 +226,9 @@ static void add_runs(struct buffer *out, struct redis_command *const *commands, 
 	}
 }
 
-const struct script_text *command_probe(void)
+const struct script_text *command_recovery_script(void)
 {
-	return &script_probe;
+	return &script_recovery_check;
 }
 
 static void begin(struct buffer *out, const struct script_text *call, size_t words, size_t keys)
@@ -261,13 +262,13 @@ static const struct script_text *write_commands(struct redis_command *const *com
 	enum script script;
 
 	for (size_t i = 0; i < n; i++)
-		commands[i]->own.kind = (unsigned char)kind_of(commands[i]);
+		commands[i]->attempt.kind = (unsigned char)kind_of(commands[i]);
 	script = script_of(commands, n);
 	alone = is_alone(commands, n, script, ahead);
 	call = alone ? &scripts_alone[script] : &scripts_of_runs[script];
 	begin(out, call,
 	      commands[0]->is_given +
-	          (alone ? command_form(commands[0])->arguments : 1 + count_words(commands, n)),
+	          (alone ? command_format(commands[0])->arguments : 1 + count_words(commands, n)),
 	      n);
 	for (size_t i = 0; i < n; i++)
 		add_slice(out, commands[i]->key);

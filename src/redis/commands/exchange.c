@@ -4,57 +4,57 @@
 #include "redis/commands/redis_command.h"
 
 /* How long a server may have a probe before a request comes for it, and then for its outcome. */
-static uint64_t hold_us(const struct health_params *params)
+static uint64_t probe_lifetime_us(const struct health_params *params)
 {
 	return 2 * params->probe_ns / 1000;
 }
 
-void exchange_begin(struct exchange *exchange, const struct exchange_server *server)
+void exchange_begin_votes(struct exchange *exchange, const struct exchange_server *server)
 {
 	const struct health_params *params = &exchange->operation.step.limit->health;
 	struct numbers numbers = {0};
 
 	exchange->message.len = 0;
 	exchange->words = 2;
-	PUT(&numbers, server->since, server->is_back, params->quorum, params->sleep_ns / 1000,
-	    params->probes, hold_us(params), params->together, params->failure_percent,
-	    params->slow_ns ? params->slow_percent : 0, server->lease_ns / 1000,
-	    params->sleep_max_ns / 1000);
+	NUMBERS_ADD(&numbers, server->since, server->rejoining, params->quorum, params->sleep_ns / 1000,
+	            params->probes, probe_lifetime_us(params), params->together,
+	            params->failure_percent, params->slow_ns ? params->slow_percent : 0,
+	            server->lease_ns / 1000, params->sleep_max_ns / 1000);
 	add_slice(&exchange->message, slice_of(server->id));
 	add_numbers(&exchange->message, &numbers);
 }
 
-static void begin_reports(struct exchange *exchange, uint64_t life_ns, size_t words)
+static void begin_report_message(struct exchange *exchange, uint64_t life_ns, size_t words)
 {
 	struct numbers numbers = {0};
 
 	exchange->message.len = 0;
 	exchange->words = words;
-	put(&numbers, life_ns / 1000000 + 1);
+	numbers_add(&numbers, life_ns / 1000000 + 1);
 	add_numbers(&exchange->message, &numbers);
 }
 
-void exchange_send_report(struct exchange *exchange, struct slice report, uint64_t life_ns)
+void exchange_begin_report(struct exchange *exchange, struct slice report, uint64_t life_ns)
 {
-	begin_reports(exchange, life_ns, 2);
+	begin_report_message(exchange, life_ns, 2);
 	add_slice(&exchange->message, report);
 }
 
-void exchange_take_reports(struct exchange *exchange)
+void exchange_begin_fetch(struct exchange *exchange)
 {
-	begin_reports(exchange, 0, 1);
+	begin_report_message(exchange, 0, 1);
 }
 
 #define ENTRY_MAX (1 + 5 * sizeof(double) + WEIR_KEY_MAX)
 
-void exchange_add(struct exchange *exchange, const struct exchange_entry *entry)
+void exchange_add_entry(struct exchange *exchange, const struct exchange_entry *entry)
 {
 	char text[ENTRY_MAX] = {(char)entry->word};
 	struct numbers numbers = {0};
 	size_t size;
 
-	PUT(&numbers, entry->number, entry->counts[0], entry->counts[1], entry->counts[2],
-	    entry->counts[3]);
+	NUMBERS_ADD(&numbers, entry->number, entry->counts[0], entry->counts[1], entry->counts[2],
+	            entry->counts[3]);
 	size = numbers.count * sizeof(double);
 	memcpy(text + 1, numbers.bytes, size);
 	if (entry->key.len > 0)
@@ -103,7 +103,7 @@ bool exchange_read_answer(struct exchange *exchange, const struct redis_reply *r
 	return !exchange->answer.failed;
 }
 
-static bool take(struct slice *from, void *to, size_t size)
+static bool take_bytes(struct slice *from, void *to, size_t size)
 {
 	if (from->len < size)
 		return false;
@@ -117,7 +117,7 @@ static bool take_number(struct slice *from, uint64_t *out)
 	uint64_t bits;
 	double value;
 
-	if (!take(from, &bits, sizeof bits))
+	if (!take_bytes(from, &bits, sizeof bits))
 		return false;
 	bits = le64toh(bits);
 	memcpy(&value, &bits, sizeof value);
@@ -130,7 +130,7 @@ static bool take_text(struct slice *from, struct slice *text)
 {
 	unsigned char size[2];
 
-	if (!take(from, size, 2))
+	if (!take_bytes(from, size, 2))
 		return false;
 	*text = (struct slice){from->data, (size_t)size[0] | (size_t)size[1] << 8};
 	if (text->len > from->len)
@@ -139,21 +139,21 @@ static bool take_text(struct slice *from, struct slice *text)
 	return true;
 }
 
-bool exchange_next(struct slice *answer, struct exchange_news *news)
+bool exchange_read_event(struct slice *answer, struct exchange_event *event)
 {
 	unsigned char kind;
 	uint64_t age_us;
 
-	if (!take(answer, &kind, 1) || !take_number(answer, &news->number) ||
-	    !take_number(answer, &age_us) || !take_number(answer, &news->count) ||
-	    !take_text(answer, &news->key))
+	if (!take_bytes(answer, &kind, 1) || !take_number(answer, &event->number) ||
+	    !take_number(answer, &age_us) || !take_number(answer, &event->count) ||
+	    !take_text(answer, &event->key))
 		return false;
-	news->kind = kind;
-	news->age_ns = age_us <= UINT64_MAX / 1000 ? age_us * 1000 : UINT64_MAX;
+	event->kind = kind;
+	event->age_ns = age_us <= UINT64_MAX / 1000 ? age_us * 1000 : UINT64_MAX;
 	return true;
 }
 
-bool exchange_next_report(struct slice *answer, struct slice *report)
+bool exchange_read_report(struct slice *answer, struct slice *report)
 {
 	return take_text(answer, report);
 }

@@ -51,7 +51,7 @@ enum exchange_kind {
 	EXCHANGE_FULL = 'x',  /* the quorum group has no room for the key */
 };
 
-struct exchange_news {
+struct exchange_event {
 	enum exchange_kind kind;
 	uint64_t number, age_ns, count;
 	struct slice key; /* in the answer */
@@ -61,23 +61,23 @@ struct exchange_news {
 struct exchange_server {
 	const char *id;    /* begins with EXCHANGE_ID_MARK */
 	uint64_t since;    /* it knows all turns up to this one; ... */
-	bool is_back;      /* and nothing else */
+	bool rejoining;    /* and nothing else */
 	uint64_t lease_ns; /* how long its votes count after the call, or 0 if the server stops */
 };
 
 /** Begins a call. */
-void exchange_begin(struct exchange *exchange, const struct exchange_server *server);
-void exchange_add(struct exchange *exchange, const struct exchange_entry *entry);
+void exchange_begin_votes(struct exchange *exchange, const struct exchange_server *server);
+void exchange_add_entry(struct exchange *exchange, const struct exchange_entry *entry);
 /** Reads the next of an answer. False at the end, and if it is nonsense. */
-bool exchange_next(struct slice *answer, struct exchange_news *news);
+bool exchange_read_event(struct slice *answer, struct exchange_event *event);
 void exchange_free(struct exchange *exchange);
 
 /** Begins a call that notifies another server of a report, which it reads within `life_ns`; ... */
-void exchange_send_report(struct exchange *exchange, struct slice report, uint64_t life_ns);
+void exchange_begin_report(struct exchange *exchange, struct slice report, uint64_t life_ns);
 /** ... and one that takes the reports of this server's permits, EXCHANGE_REPORTS_MAX at most. */
-void exchange_take_reports(struct exchange *exchange);
+void exchange_begin_fetch(struct exchange *exchange);
 /** The next of them. False at the end. */
-bool exchange_next_report(struct slice *answer, struct slice *report);
+bool exchange_read_report(struct slice *answer, struct slice *report);
 
 /* For clients: */
 

@@ -17,8 +17,8 @@
 #include "algo/algo.h"
 #include "base/buffer.h"
 #include "base/list.h"
-#include "redis/cache/denials.h"
-#include "redis/commands/units.h"
+#include "redis/cache/denial_cache.h"
+#include "redis/commands/chunk_units.h"
 #include "redis/network/reply.h"
 
 #define COMMAND_REPEAT_MAX 1024
@@ -37,10 +37,10 @@ struct command_list {
  */
 struct command_chunk {
 	struct cache_name name;
-	bool is_counted; /* chunk_begin has found the chunk */
-	bool takes;      /* the answer was CACHE_TAKES_CHUNK */
+	bool is_counted;   /* chunk_register has found the chunk */
+	bool is_requested; /* the answer was CACHE_REQUEST_CHUNK */
 	bool settles;    /* the command was made to settle the chunk */
-	bool settles_now; /* the call that is under way settles the chunk */
+	bool settles_in_call; /* the call that is under way settles the chunk */
 };
 
 struct redis_command {
@@ -52,20 +52,20 @@ struct redis_command {
 	uint32_t group;   /* 0 outside of groups */
 	struct moment at; /* our clock; Redis's counts */
 	bool is_given;    /* for tests: `at` counts, and is the same for all commands of a call */
-	uint32_t turn;    /* the server's number in the line for a swap, or 0 if it takes no turns */
-	uint32_t turn_us; /* how long its turn is at most, by Redis's clock */
+	uint32_t ticket;  /* the server's number in the line for a swap, or 0 if it takes no turns */
+	uint32_t ticket_us;         /* how long its turn is at most, by Redis's clock */
 	struct command_units units; /* of a limit of which servers may hold chunks */
 	struct exchange *exchange;  /* a server's message to its quorum group, or NULL */
 	/* The next try, from the first command_write to command_end; zero at first: */
 	struct {
 		unsigned char tries, kind;
-		bool by_c;         /* no script can decide the command on the state that is there */
-		bool mends;        /* `swap` goes before the command, and is not the command itself */
-		bool in_line;      /* a swap came too late, and others may have to wait for this command */
-		bool leaves;       /* the command ends its turn, since there is nothing to swap */
+		bool decided_by_c; /* no script can decide the command on the state that is there */
+		bool swaps_first;  /* `swap` goes before the command, and is not the command itself */
+		bool has_ticket;   /* a swap came too late, and others may have to wait for this command */
+		bool withdraws;    /* the command ends its turn, since there is nothing to swap */
 		uint64_t clock_ns; /* Redis's, from the last reply, or 0 */
 		struct command_swap *swap;
-	} own;
+	} attempt;
 	/* The outcome is by a state converted from other parameters, which Redis has not stored. */
 	bool is_converted;
 
@@ -88,9 +88,9 @@ struct redis_command {
 	/* In the cache: */
 	struct command_chunk chunk;
 	struct store_operation *waiters, **last_waiter; /* later requests, which the chunk may grant */
-	bool is_question; /* its denial may be repeated without asking Redis */
-	uint32_t forgotten;
-	struct cache_name question;
+	bool may_be_cached; /* its denial may be repeated without asking Redis */
+	uint32_t invalidations;
+	struct cache_name cached_as;
 	uint64_t asked_ns;
 };
 
@@ -123,7 +123,7 @@ struct script_text {
 };
 
 /** A script of one argument, a key: fails if the user of Redis may not run what others call. */
-const struct script_text *command_probe(void);
+const struct script_text *command_recovery_script(void);
 
 /**
  * Appends EVALSHA of `n` commands (1 to CALL_COMMANDS_MAX) to `out`, and sets the script that it

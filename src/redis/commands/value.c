@@ -71,40 +71,40 @@ static char *add_calendar(char *at, const struct algo_limit *limit)
 }
 
 /* Two numbers that tell parameters apart stand on both sides of the period: 5/s 10. */
-static char *add_noted(char *at, const struct algo_limit *limit)
+static char *add_layout(char *at, const struct algo_limit *limit)
 {
-	struct algo_layout note = limit->algorithm->layout(limit);
+	struct algo_layout layout = limit->algorithm->layout(limit);
 
-	at = format_u64(at, (uint64_t)note.first + 1);
+	at = format_u64(at, (uint64_t)layout.first + 1);
 	*at++ = '/';
 	at = add_period(at, limit->period_ns);
 	*at++ = ' ';
-	return format_u64(at, (uint64_t)note.second + 1);
+	return format_u64(at, (uint64_t)layout.second + 1);
 }
 
-size_t value_head(const struct algo_limit *limit, char head[VALUE_HEAD_MAX])
+size_t value_header(const struct algo_limit *limit, char header[VALUE_HEADER_MAX])
 {
-	char *at = add_text(head, limit->algorithm->name);
+	char *at = add_text(header, limit->algorithm->name);
 
 	*at++ = ' ';
 	if (!limit->is_adhoc) {
 		if (limit->cache)
 			at = add_calendar(at, limit);
 		else if (limit->algorithm->layout)
-			at = add_noted(at, limit);
+			at = add_layout(at, limit);
 		else
 			at = add_period(at, limit->rows == ALGO_ROWS_PLACES ? limit->places.lease_ns
 			                                                    : limit->period_ns);
 		*at++ = ' ';
 	}
-	return (size_t)(at - head);
+	return (size_t)(at - header);
 }
 
 /* Whether a head differs from ours in nothing but parameters: takes it off *text. */
-static bool skip_other_head(const struct algo_limit *limit, struct slice *text,
-                            struct algo_layout *from)
+static bool skip_other_header(const struct algo_limit *limit, struct slice *text,
+                              struct algo_layout *from)
 {
-	char period[VALUE_HEAD_MAX];
+	char period[VALUE_HEADER_MAX];
 	uint64_t first, second;
 	struct slice part;
 
@@ -272,7 +272,7 @@ static uint64_t write_uses(const struct uses *uses, struct buffer *out)
 }
 
 /* Uses that the text may have, and `more`. */
-static bool make_room(struct slice text, size_t more, struct value *value)
+static bool reserve_uses(struct slice text, size_t more, struct value *value)
 {
 	size_t most = more + 1;
 
@@ -285,19 +285,19 @@ static bool make_room(struct slice text, size_t more, struct value *value)
 enum value_fit value_read(const struct algo_limit *limit, struct slice text, size_t more,
                           struct value *value)
 {
-	char head[VALUE_HEAD_MAX];
+	char header[VALUE_HEADER_MAX];
 	enum value_fit fit = VALUE_OURS;
 	bool reads = true;
 
 	value->word = (struct algo_state){0, 0};
 	value->uses = (struct uses){0};
 	value->from = (struct algo_layout){0};
-	if (limit->rows != ALGO_ROWS_NONE && !make_room(text, more, value))
+	if (limit->rows != ALGO_ROWS_NONE && !reserve_uses(text, more, value))
 		return VALUE_NO_MEMORY;
 	if (text.len == 0)
 		return VALUE_OURS;
-	if (!slice_skip(&text, (struct slice){head, value_head(limit, head)})) {
-		if (!skip_other_head(limit, &text, &value->from))
+	if (!slice_skip(&text, (struct slice){header, value_header(limit, header)})) {
+		if (!skip_other_header(limit, &text, &value->from))
 			return VALUE_OTHER;
 		fit = VALUE_CONVERTS;
 	}
@@ -340,10 +340,10 @@ uint64_t value_write(const struct algo_limit *limit, const struct value *value, 
                      struct buffer *out)
 {
 	size_t start = out->len;
-	char head[VALUE_HEAD_MAX];
+	char header[VALUE_HEADER_MAX];
 	uint64_t until_ns;
 
-	buffer_add(out, head, value_head(limit, head));
+	buffer_add(out, header, value_header(limit, header));
 	if (limit->rows != ALGO_ROWS_NONE) {
 		until_ns = write_uses(&value->uses, out);
 	} else {

@@ -17,7 +17,7 @@
 #include "algo/uses/uses.h"
 #include "base/buffer.h"
 
-#define VALUE_HEAD_MAX 192
+#define VALUE_HEADER_MAX 192
 
 enum value_fit {
 	VALUE_OURS,
@@ -46,7 +46,7 @@ struct value {
 };
 
 /** The head with a blank at its end. Returns its length. */
-size_t value_head(const struct algo_limit *limit, char head[VALUE_HEAD_MAX]);
+size_t value_header(const struct algo_limit *limit, char header[VALUE_HEADER_MAX]);
 
 /**
  * Reads the state of a value; an empty text is a state never used. A list has room for `more` uses

@@ -27,11 +27,11 @@ struct addresses {
 	} items[ADDRESSES_MAX];
 };
 
-void addresses_open(struct addresses *known);
-void addresses_close(struct addresses *known);
+void addresses_open(struct addresses *addresses);
+void addresses_close(struct addresses *addresses);
 
-void addresses_record(struct addresses *known, const struct redis_address *address, bool works);
+void addresses_record(struct addresses *addresses, const struct redis_address *address, bool works);
 /** Sorts a list. Unknown addresses stay in their order. */
-void addresses_sort(struct addresses *known, struct redis_address *list, size_t n);
+void addresses_sort(struct addresses *addresses, struct redis_address *list, size_t n);
 
 #endif

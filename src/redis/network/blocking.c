@@ -14,28 +14,28 @@
 #include "base/os/os.h"
 #include "redis/network/connection.h"
 #include "redis/network/dialer.h"
-#include "redis/network/lookup.h"
+#include "redis/network/host_lookup.h"
 #include "redis/redis.h"
 
 #define READ_MAX ((size_t)64 << 10)
 /* The longest wait without looking at the client: it sets alarms for all that it awaits. */
 #define WAIT_MAX_NS NS_PER_S
 
-enum line_state {
-	LINE_LOOKS_UP,
-	LINE_CONNECTS,
-	LINE_OPEN,
-	LINE_LOST, /* the attempt has still to learn this */
-	LINE_DEAD, /* to be freed */
+enum source_state {
+	SOURCE_LOOKS_UP,
+	SOURCE_CONNECTS,
+	SOURCE_OPEN,
+	SOURCE_LOST, /* the attempt has still to learn this */
+	SOURCE_DEAD, /* to be freed */
 };
 
 /* A descriptor that is waited for: that of a lookup, or a socket. */
-struct line {
+struct poll_source {
 	struct redis_dialer *dialer;         /* of a lookup */
 	struct lookup *lookup;               /* of a socket NULL */
 	struct redis_attempt *attempt;       /* of a socket */
 	int fd;                              /* -1 for none */
-	enum line_state state;
+	enum source_state state;
 	int error;  /* why a socket was lost: an errno, or 0 */
 	bool sends; /* it has bytes to be written, maybe */
 	struct list_node node; /* of all */
@@ -44,10 +44,10 @@ struct line {
 struct blocking {
 	struct redis_transport transport; /* first */
 	struct store_client *client;
-	struct list lines; /* the newest first */
+	struct list sources; /* the newest first */
 	size_t count;
-	struct pollfd *polled; /* room for all lines */
-	size_t room;
+	struct pollfd *polled; /* capacity for all sources */
+	size_t capacity;
 	uint64_t alarm_ns; /* or 0 */
 	char input[READ_MAX];
 };
@@ -59,11 +59,11 @@ static struct blocking *blocking_of(struct redis_transport *transport)
 
 /* Connecting */
 
-static void close_fd(struct line *line)
+static void close_fd(struct poll_source *source)
 {
-	if (line->fd >= 0)
-		close(line->fd);
-	line->fd = -1;
+	if (source->fd >= 0)
+		close(source->fd);
+	source->fd = -1;
 }
 
 static int open_socket(int family)
@@ -76,71 +76,71 @@ static int open_socket(int family)
 	return fd;
 }
 
-static void lose(struct line *line, int error)
+static void set_lost(struct poll_source *source, int error)
 {
-	close_fd(line);
-	line->error = error;
-	line->state = LINE_LOST;
+	close_fd(source);
+	source->error = error;
+	source->state = SOURCE_LOST;
 }
 
-static void begin_connecting(struct line *line, const struct redis_address *to)
+static void begin_connecting(struct poll_source *source, const struct redis_address *to)
 {
-	line->fd = open_socket(to->any.sa_family);
-	if (line->fd < 0 || (connect(line->fd, &to->any, to->len) != 0 && errno != EINPROGRESS))
-		lose(line, errno);
+	source->fd = open_socket(to->any.sa_family);
+	if (source->fd < 0 || (connect(source->fd, &to->any, to->len) != 0 && errno != EINPROGRESS))
+		set_lost(source, errno);
 }
 
-static void finish_connecting(struct line *line)
+static void finish_connecting(struct poll_source *source)
 {
 	int error;
 	socklen_t len = sizeof error;
 
-	if (getsockopt(line->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+	if (getsockopt(source->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
 		error = errno;
 	if (error != 0) {
-		lose(line, error);
+		set_lost(source, error);
 		return;
 	}
-	line->state = LINE_OPEN;
-	line->sends = true;
+	source->state = SOURCE_OPEN;
+	source->sends = true;
 }
 
-static void finish_lookup(struct line *line)
+static void finish_lookup(struct poll_source *source)
 {
 	struct redis_address addresses[DIALER_ADDRESSES_MAX];
 	size_t n;
-	const char *why = lookup_result(line->lookup, addresses, DIALER_ADDRESSES_MAX, &n);
+	const char *why = lookup_result(source->lookup, addresses, DIALER_ADDRESSES_MAX, &n);
 
-	line->state = LINE_DEAD;
-	redis_dialer_found(line->dialer, addresses, n, why);
+	source->state = SOURCE_DEAD;
+	redis_dialer_found(source->dialer, addresses, n, why);
 }
 
 /* The port */
 
-static bool make_room(struct blocking *blocking)
+static bool reserve_polled(struct blocking *blocking)
 {
 	size_t count = blocking->count + 1;
 	struct pollfd *polled;
 
-	if (count <= blocking->room)
+	if (count <= blocking->capacity)
 		return true;
 	polled = realloc(blocking->polled, 2 * count * sizeof *polled);
 	if (!polled)
 		return false;
 	blocking->polled = polled;
-	blocking->room = 2 * count;
+	blocking->capacity = 2 * count;
 	return true;
 }
 
 /* NULL if there is no memory. */
-static struct line *add_line(struct blocking *blocking, const struct line *line)
+static struct poll_source *add_source(struct blocking *blocking, const struct poll_source *source)
 {
-	struct line *added = make_room(blocking) ? malloc(sizeof *added) : NULL;
+	struct poll_source *added = reserve_polled(blocking) ? malloc(sizeof *added) : NULL;
 
 	if (!added)
 		return NULL;
-	*added = *line;
-	list_insert(&blocking->lines, &added->node, blocking->lines.first);
+	*added = *source;
+	list_insert(&blocking->sources, &added->node, blocking->sources.first);
 	blocking->count++;
 	return added;
 }
@@ -149,42 +149,43 @@ static void *look_up(struct redis_transport *transport, struct redis_dialer *dia
                      const struct redis_host *host)
 {
 	struct lookup *lookup = lookup_open(host);
-	struct line *line = NULL;
+	struct poll_source *source = NULL;
 
 	if (lookup)
-		line = add_line(
-		    blocking_of(transport),
-		    &(struct line){.dialer = dialer, .lookup = lookup, .fd = -1, .state = LINE_LOOKS_UP});
-	if (!line)
+		source =
+		    add_source(blocking_of(transport),
+		               &(struct poll_source){
+		                   .dialer = dialer, .lookup = lookup, .fd = -1, .state = SOURCE_LOOKS_UP});
+	if (!source)
 		lookup_close(lookup);
-	return line;
+	return source;
 }
 
 static bool dial(struct redis_transport *transport, struct redis_attempt *attempt,
                  const struct redis_address *to, void **out)
 {
-	struct line *line =
-	    add_line(blocking_of(transport),
-	             &(struct line){.attempt = attempt, .fd = -1, .state = LINE_CONNECTS});
+	struct poll_source *source =
+	    add_source(blocking_of(transport),
+	               &(struct poll_source){.attempt = attempt, .fd = -1, .state = SOURCE_CONNECTS});
 
-	if (line)
-		begin_connecting(line, to);
-	*out = line;
-	return line != NULL;
+	if (source)
+		begin_connecting(source, to);
+	*out = source;
+	return source != NULL;
 }
 
-static void send_soon(struct redis_transport *transport, void *line)
+static void send_soon(struct redis_transport *transport, void *source)
 {
 	(void)transport;
-	((struct line *)line)->sends = true;
+	((struct poll_source *)source)->sends = true;
 }
 
 /* It is freed later: the client may be called for this very line. */
-static void hang_up(struct redis_transport *transport, void *line)
+static void hang_up(struct redis_transport *transport, void *source)
 {
 	(void)transport;
-	close_fd(line);
-	((struct line *)line)->state = LINE_DEAD;
+	close_fd(source);
+	((struct poll_source *)source)->state = SOURCE_DEAD;
 }
 
 static void set_alarm(struct redis_transport *transport, uint64_t at_ns)
@@ -210,19 +211,19 @@ struct blocking *blocking_open(void)
 	return blocking;
 }
 
-static void free_line(struct blocking *blocking, struct line *line)
+static void free_source(struct blocking *blocking, struct poll_source *source)
 {
-	list_remove(&blocking->lines, &line->node);
+	list_remove(&blocking->sources, &source->node);
 	blocking->count--;
-	close_fd(line);
-	lookup_close(line->lookup);
-	free(line);
+	close_fd(source);
+	lookup_close(source->lookup);
+	free(source);
 }
 
 void blocking_close(struct blocking *blocking)
 {
-	LIST_EACH(&blocking->lines, struct line, node, line)
-	free_line(blocking, line);
+	LIST_EACH(&blocking->sources, struct poll_source, node, source)
+	free_source(blocking, source);
 	free(blocking->polled);
 	free(blocking);
 }
@@ -239,87 +240,87 @@ void blocking_serve(struct blocking *blocking, struct store_client *client)
 
 /* Moving bytes */
 
-static void report_lost(struct line *line)
+static void report_lost(struct poll_source *source)
 {
-	line->state = LINE_DEAD;
-	redis_attempt_lost(line->attempt, line->error == 0 ? "it has closed the connection"
-	                                                   : strerrordesc_np(line->error));
+	source->state = SOURCE_DEAD;
+	redis_attempt_lost(source->attempt, source->error == 0 ? "it has closed the connection"
+	                                                       : strerrordesc_np(source->error));
 }
 
 /* Writes as much as the kernel takes now. */
-static void write_line(struct line *line)
+static void write_source(struct poll_source *source)
 {
-	struct connection *connection = redis_attempt_connection(line->attempt);
+	struct connection *connection = redis_attempt_connection(source->attempt);
 	struct slice out;
 
-	while (line->state == LINE_OPEN && (out = connection_out(connection)).len > 0) {
-		ssize_t sent = send(line->fd, out.data, out.len, MSG_NOSIGNAL);
+	while (source->state == SOURCE_OPEN && (out = connection_out(connection)).len > 0) {
+		ssize_t sent = send(source->fd, out.data, out.len, MSG_NOSIGNAL);
 
 		if (sent >= 0)
 			connection_out_gone(connection, (size_t)sent);
 		else if (errno == EAGAIN)
 			return;
 		else if (errno != EINTR)
-			lose(line, errno);
+			set_lost(source, errno);
 	}
-	line->sends = false;
+	source->sends = false;
 }
 
-static void read_line(struct blocking *blocking, struct line *line)
+static void read_source(struct blocking *blocking, struct poll_source *source)
 {
-	ssize_t len = recv(line->fd, blocking->input, sizeof blocking->input, 0);
+	ssize_t len = recv(source->fd, blocking->input, sizeof blocking->input, 0);
 
 	if (len > 0) {
-		redis_attempt_in(line->attempt, (struct slice){blocking->input, (size_t)len});
-		line->sends = line->state == LINE_OPEN; /* a greeting goes on */
+		redis_attempt_in(source->attempt, (struct slice){blocking->input, (size_t)len});
+		source->sends = source->state == SOURCE_OPEN; /* a greeting goes on */
 	} else if (len == 0 || (errno != EAGAIN && errno != EINTR)) {
-		lose(line, len == 0 ? 0 : errno);
+		set_lost(source, len == 0 ? 0 : errno);
 	}
 }
 
-static short events_of(const struct line *line)
+static short events_of(const struct poll_source *source)
 {
-	if (line->state == LINE_CONNECTS)
+	if (source->state == SOURCE_CONNECTS)
 		return POLLOUT;
-	return (short)(line->sends ? POLLIN | POLLOUT : POLLIN);
+	return (short)(source->sends ? POLLIN | POLLOUT : POLLIN);
 }
 
-static void move(struct blocking *blocking, struct line *line)
+static void handle_ready(struct blocking *blocking, struct poll_source *source)
 {
-	switch (line->state) {
-	case LINE_LOOKS_UP:
-		finish_lookup(line);
+	switch (source->state) {
+	case SOURCE_LOOKS_UP:
+		finish_lookup(source);
 		break;
-	case LINE_CONNECTS:
-		finish_connecting(line);
+	case SOURCE_CONNECTS:
+		finish_connecting(source);
 		break;
-	case LINE_OPEN:
-		read_line(blocking, line);
+	case SOURCE_OPEN:
+		read_source(blocking, source);
 		break;
-	case LINE_LOST:
-	case LINE_DEAD:
+	case SOURCE_LOST:
+	case SOURCE_DEAD:
 		break;
 	}
 }
 
-/* Writes, reports lost lines, and frees the dead. Whether it has reported any. */
-static bool tend(struct blocking *blocking)
+/* Writes, reports lost sources, and frees the dead. Whether it has reported any. */
+static bool flush_and_reap(struct blocking *blocking)
 {
-	bool told = false;
+	bool reported = false;
 
-	LIST_EACH(&blocking->lines, struct line, node, line)
+	LIST_EACH(&blocking->sources, struct poll_source, node, source)
 	{
-		if (line->sends && line->state == LINE_OPEN)
-			write_line(line);
-		if (line->state == LINE_LOST) {
-			report_lost(line);
-			told = true;
+		if (source->sends && source->state == SOURCE_OPEN)
+			write_source(source);
+		if (source->state == SOURCE_LOST) {
+			report_lost(source);
+			reported = true;
 		}
 	}
-	LIST_EACH(&blocking->lines, struct line, node, line)
-	if (line->state == LINE_DEAD)
-		free_line(blocking, line);
-	return told;
+	LIST_EACH(&blocking->sources, struct poll_source, node, source)
+	if (source->state == SOURCE_DEAD)
+		free_source(blocking, source);
+	return reported;
 }
 
 static void wait_ready(struct blocking *blocking, uint64_t wait_ns)
@@ -327,22 +328,22 @@ static void wait_ready(struct blocking *blocking, uint64_t wait_ns)
 	struct timespec wait = {(time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S)};
 	size_t n = 0;
 
-	LIST_EACH(&blocking->lines, struct line, node, line)
+	LIST_EACH(&blocking->sources, struct poll_source, node, source)
 	blocking->polled[n++] = (struct pollfd){
-	    .fd = line->state == LINE_LOOKS_UP ? lookup_fd(line->lookup) : line->fd,
-	    .events = line->state == LINE_LOOKS_UP ? POLLIN : events_of(line),
+	    .fd = source->state == SOURCE_LOOKS_UP ? lookup_fd(source->lookup) : source->fd,
+	    .events = source->state == SOURCE_LOOKS_UP ? POLLIN : events_of(source),
 	};
 	if (ppoll(blocking->polled, n, &wait, NULL) <= 0)
 		return;
 	n = 0;
 	/* A line that is dialled meanwhile comes before all of them. */
-	LIST_EACH(&blocking->lines, struct line, node, line)
+	LIST_EACH(&blocking->sources, struct poll_source, node, source)
 	if (blocking->polled[n++].revents != 0)
-		move(blocking, line);
+		handle_ready(blocking, source);
 }
 
 /* An alarm of the client that is due. */
-static void ring(struct blocking *blocking)
+static void run_alarm(struct blocking *blocking)
 {
 	uint64_t now_ns = os_monotonic_ns();
 
@@ -352,38 +353,38 @@ static void ring(struct blocking *blocking)
 	redis_client_tick(blocking->client, now_ns);
 }
 
-/* Once: lines that were lost are told, what is to be sent is sent, what comes is read. */
-static void turn(struct blocking *blocking, uint64_t until_ns)
+/* Once: sources that were lost are reported, what is to be sent is sent, what comes is read. */
+static void run_once(struct blocking *blocking, uint64_t until_ns)
 {
 	uint64_t now_ns;
 
-	if (!tend(blocking)) {
+	if (!flush_and_reap(blocking)) {
 		now_ns = os_monotonic_ns();
 		if (blocking->alarm_ns != 0)
 			until_ns = u64_min(until_ns, blocking->alarm_ns);
 		wait_ready(blocking, u64_min(WAIT_MAX_NS, sat_sub(until_ns, now_ns)));
 	}
-	ring(blocking);
+	run_alarm(blocking);
 }
 
 void blocking_poll(struct blocking *blocking)
 {
 	wait_ready(blocking, 0);
-	ring(blocking);
-	tend(blocking);
+	run_alarm(blocking);
+	flush_and_reap(blocking);
 }
 
 void blocking_settle(struct blocking *blocking, uint64_t until_ns)
 {
 	blocking_poll(blocking);
 	while (redis_client_is_awaited(blocking->client) && os_monotonic_ns() < until_ns)
-		turn(blocking, until_ns);
-	tend(blocking);
+		run_once(blocking, until_ns);
+	flush_and_reap(blocking);
 }
 
 void blocking_run(struct blocking *blocking, const size_t *pending)
 {
 	while (*pending > 0)
-		turn(blocking, UINT64_MAX);
-	tend(blocking);
+		run_once(blocking, UINT64_MAX);
+	flush_and_reap(blocking);
 }

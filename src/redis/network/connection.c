@@ -15,7 +15,7 @@
 enum { GREETING_AUTH, GREETING_ROLE, GREETING_SELECT, GREETING_PING, GREETINGS };
 
 struct greeting {
-	struct connection_call call; /* first */
+	struct pending_reply call; /* first */
 	struct connection *connection;
 };
 
@@ -24,7 +24,7 @@ struct connection {
 	struct tls *tls; /* NULL without TLS */
 	redisReader *reader;
 	struct buffer out;   /* for Redis; of it `gone` bytes are on the wire */
-	struct buffer held;  /* commands behind the greeting, until it is accepted */
+	struct buffer deferred; /* commands behind the greeting, until it is accepted */
 	struct buffer wire;  /* TLS: what became of `out`; `gone` is of this one */
 	struct buffer plain; /* TLS: what became of the bytes from the wire */
 	size_t gone;
@@ -61,10 +61,10 @@ __attribute__((format(printf, 2, 3))) static int fail(struct connection *connect
 /* Replies */
 
 /* The place for the value of a command; NULL if there are too many. */
-static struct redis_reply *place_of(const redisReadTask *command)
+static struct redis_reply *next_value(const redisReadTask *task)
 {
-	struct connection *connection = command->privdata;
-	const struct redis_reply *array = command->parent ? command->parent->obj : NULL;
+	struct connection *connection = task->privdata;
+	const struct redis_reply *array = task->parent ? task->parent->obj : NULL;
 
 	if (++connection->items > CONNECTION_ITEMS_MAX) {
 		fail(connection, "expected a reply of at most %zu values, found more",
@@ -72,26 +72,26 @@ static struct redis_reply *place_of(const redisReadTask *command)
 		return NULL;
 	}
 	/* Items are const for those that read them. */
-	return array ? (struct redis_reply *)&array->items[command->idx] : &connection->reply;
+	return array ? (struct redis_reply *)&array->items[task->idx] : &connection->reply;
 }
 
-static void *make_text(const redisReadTask *command, char *text, size_t len)
+static void *make_text(const redisReadTask *task, char *text, size_t len)
 {
-	struct redis_reply *reply = place_of(command);
-	struct connection *connection = command->privdata;
+	struct redis_reply *reply = next_value(task);
+	struct connection *connection = task->privdata;
 
 	if (!reply)
 		return NULL;
-	reply->type = command->type == REDIS_REPLY_ERROR ? REDIS_ERROR : REDIS_TEXT;
+	reply->type = task->type == REDIS_REPLY_ERROR ? REDIS_ERROR : REDIS_TEXT;
 	connection->texts += len;
 	reply->text = (struct slice){arena_copy(&connection->arena, (struct slice){text, len}), len};
 	return reply->text.data ? reply : NULL;
 }
 
-static void *make_array(const redisReadTask *command, int count)
+static void *make_array(const redisReadTask *task, int count)
 {
-	struct redis_reply *reply = place_of(command);
-	struct connection *connection = command->privdata;
+	struct redis_reply *reply = next_value(task);
+	struct connection *connection = task->privdata;
 	struct redis_reply *items;
 
 	if (!reply)
@@ -108,18 +108,18 @@ static void *make_array(const redisReadTask *command, int count)
 	return reply;
 }
 
-static void *make_integer(const redisReadTask *command, long long value)
+static void *make_integer(const redisReadTask *task, long long value)
 {
-	struct redis_reply *reply = place_of(command);
+	struct redis_reply *reply = next_value(task);
 
 	if (reply)
 		*reply = (struct redis_reply){.type = REDIS_INTEGER, .integer = value};
 	return reply;
 }
 
-static void *make_nil(const redisReadTask *command)
+static void *make_nil(const redisReadTask *task)
 {
-	struct redis_reply *reply = place_of(command);
+	struct redis_reply *reply = next_value(task);
 
 	if (reply)
 		*reply = (struct redis_reply){.type = REDIS_NIL};
@@ -127,7 +127,7 @@ static void *make_nil(const redisReadTask *command)
 }
 
 /* All of a reply is in the arena. */
-static void drop(void *reply)
+static void free_nothing(void *reply)
 {
 	(void)reply;
 }
@@ -137,13 +137,12 @@ static const redisReplyObjectFunctions functions = {
     .createArray = make_array,
     .createInteger = make_integer,
     .createNil = make_nil,
-    .freeObject = drop,
+    .freeObject = free_nothing,
 };
 
 static void deliver(struct connection *connection)
 {
-	struct connection_call *call =
-	    list_of(list_pop(&connection->calls), struct connection_call, node);
+	struct pending_reply *call = list_of(list_pop(&connection->calls), struct pending_reply, node);
 	struct redis_reply *reply = &connection->reply;
 
 	if (!call) {
@@ -157,7 +156,7 @@ static void deliver(struct connection *connection)
 			     reply->text.data);
 }
 
-static void forget_reply(struct connection *connection)
+static void reset_reply(struct connection *connection)
 {
 	connection->reply = (struct redis_reply){0};
 	connection->items = connection->texts = 0;
@@ -194,7 +193,7 @@ static int read_replies(struct connection *connection, struct slice bytes)
 		if (!reply)
 			return check_rest(connection);
 		deliver(connection);
-		forget_reply(connection);
+		reset_reply(connection);
 	}
 	return WEIR_EIO;
 }
@@ -263,17 +262,17 @@ void connection_write_words(struct buffer *out, const struct slice *words, size_
 
 struct buffer *connection_command(struct connection *connection)
 {
-	return connection->is_ready ? &connection->out : &connection->held;
+	return connection->is_ready ? &connection->out : &connection->deferred;
 }
 
-void connection_sent(struct connection *connection, struct connection_call *call)
+void connection_sent(struct connection *connection, struct pending_reply *call)
 {
 	if (connection_command(connection)->failed)
 		fail(connection, "out of memory");
 	list_append(&connection->calls, &call->node);
 }
 
-const struct list *connection_calls(const struct connection *connection)
+const struct list *connection_pending(const struct connection *connection)
 {
 	return &connection->calls;
 }
@@ -321,9 +320,9 @@ void connection_out_gone(struct connection *connection, size_t bytes)
 static void accept_greeting(struct connection *connection)
 {
 	connection->is_ready = true;
-	if (connection->held.len > 0)
-		buffer_add(&connection->out, connection->held.data, connection->held.len);
-	buffer_free(&connection->held);
+	if (connection->deferred.len > 0)
+		buffer_add(&connection->out, connection->deferred.data, connection->deferred.len);
+	buffer_free(&connection->deferred);
 	if (connection->out.failed)
 		fail(connection, "out of memory");
 }
@@ -351,7 +350,7 @@ static void check_role(struct connection *connection, const struct redis_reply *
 	                                            : "another reply to HELLO");
 }
 
-static void greeted(struct connection_call *call, const struct redis_reply *reply)
+static void on_greeting_reply(struct pending_reply *call, const struct redis_reply *reply)
 {
 	struct connection *connection = ((struct greeting *)call)->connection;
 	size_t which = (size_t)((struct greeting *)call - connection->greetings);
@@ -379,12 +378,12 @@ static void greeted(struct connection_call *call, const struct redis_reply *repl
 	}
 }
 
-static void say(struct connection *connection, size_t which, const struct slice *words,
-                size_t count)
+static void send_greeting(struct connection *connection, size_t which, const struct slice *words,
+                          size_t count)
 {
 	struct greeting *greeting = &connection->greetings[which];
 
-	*greeting = (struct greeting){{.replied = greeted}, connection};
+	*greeting = (struct greeting){{.replied = on_greeting_reply}, connection};
 	connection_write_words(&connection->out, words, count);
 	list_append(&connection->calls, &greeting->call.node);
 }
@@ -399,7 +398,7 @@ static void log_in(struct connection *connection, const char *user, const char *
 	if (user)
 		words[n++] = slice_of(user);
 	words[n++] = slice_of(password);
-	say(connection, GREETING_AUTH, words, n);
+	send_greeting(connection, GREETING_AUTH, words, n);
 }
 
 static void greet(struct connection *connection, enum connection_peer peer)
@@ -413,13 +412,14 @@ static void greet(struct connection *connection, enum connection_peer peer)
 		log_in(connection, url->user, url->password);
 	/* No access list forbids HELLO, as it may ROLE. */
 	if (peer == CONNECTION_STORE && url->master)
-		say(connection, GREETING_ROLE, (struct slice[]){SLICE("HELLO"), SLICE("2")}, 2);
+		send_greeting(connection, GREETING_ROLE, (struct slice[]){SLICE("HELLO"), SLICE("2")}, 2);
 	if (peer == CONNECTION_STORE && url->database > 0)
-		say(connection, GREETING_SELECT,
+		send_greeting(
+		    connection, GREETING_SELECT,
 		    (struct slice[]){SLICE("SELECT"),
 		                     {number, (size_t)(format_u64(number, url->database) - number)}},
 		    2);
-	say(connection, GREETING_PING, &SLICE("PING"), 1);
+	send_greeting(connection, GREETING_PING, &SLICE("PING"), 1);
 }
 
 int connection_open(struct connection **out, const struct redis_url *url, enum connection_peer peer,
@@ -448,16 +448,16 @@ int connection_open(struct connection **out, const struct redis_url *url, enum c
 
 void connection_close(struct connection *connection)
 {
-	struct connection_call *call;
+	struct pending_reply *call;
 
 	connection->has_failed = true;
-	while ((call = list_of(list_pop(&connection->calls), struct connection_call, node)))
+	while ((call = list_of(list_pop(&connection->calls), struct pending_reply, node)))
 		call->replied(call, NULL);
 	if (connection->reader)
 		redisReaderFree(connection->reader);
 	tls_close(connection->tls);
 	buffer_free(&connection->out);
-	buffer_free(&connection->held);
+	buffer_free(&connection->deferred);
 	buffer_free(&connection->wire);
 	buffer_free(&connection->plain);
 	arena_free(&connection->arena);

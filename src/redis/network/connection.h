@@ -28,13 +28,13 @@
 struct connection;
 
 /* A command whose reply is awaited: the first member of the caller's own struct. */
-struct connection_call {
+struct pending_reply {
 	/*
 	 * Called once; may add commands, and must not close the connection. The reply lives until it
 	 * returns. NULL if the connection ended before, so nobody knows whether the command
 	 * was carried out.
 	 */
-	void (*replied)(struct connection_call *call, const struct redis_reply *reply);
+	void (*replied)(struct pending_reply *call, const struct redis_reply *reply);
 	struct list_node node; /* the connection's */
 };
 
@@ -50,9 +50,9 @@ void connection_close(struct connection *connection);
 /** Append one whole command to this buffer, then call connection_sent before anything else. */
 struct buffer *connection_command(struct connection *connection);
 /** Its reply goes to `call`. */
-void connection_sent(struct connection *connection, struct connection_call *call);
+void connection_sent(struct connection *connection, struct pending_reply *call);
 /** The calls whose replies are awaited, the oldest first. */
-const struct list *connection_calls(const struct connection *connection);
+const struct list *connection_pending(const struct connection *connection);
 
 /**
  * Bytes for the wire, and that so many of them are gone. There may be new ones after

@@ -11,7 +11,7 @@
 struct redis_attempt {
 	struct redis_dialer *dialer;
 	struct connection *connection; /* NULL when it has failed */
-	void *line;                    /* the transport's, NULL when it has ended */
+	void *handle;                  /* the transport's, NULL when it has ended */
 };
 
 struct redis_dialer {
@@ -32,8 +32,8 @@ struct redis_dialer {
 static void record(const struct redis_dialer *dialer, const struct redis_attempt *attempt,
                    bool works)
 {
-	if (dialer->target.known)
-		addresses_record(dialer->target.known, &dialer->addresses[attempt - dialer->attempts],
+	if (dialer->target.addresses)
+		addresses_record(dialer->target.addresses, &dialer->addresses[attempt - dialer->attempts],
 		                 works);
 }
 
@@ -41,9 +41,9 @@ static void attempt_end(struct redis_attempt *attempt)
 {
 	struct redis_transport *transport = attempt->dialer->transport;
 
-	if (attempt->line)
-		transport->kind->hang_up(transport, attempt->line);
-	attempt->line = NULL;
+	if (attempt->handle)
+		transport->kind->hang_up(transport, attempt->handle);
+	attempt->handle = NULL;
 	if (attempt->connection)
 		connection_close(attempt->connection);
 	attempt->connection = NULL;
@@ -59,7 +59,7 @@ static bool attempt_begin(struct redis_dialer *dialer)
 	attempt->dialer = dialer;
 	if (connection_open(&attempt->connection, dialer->target.url, dialer->target.peer,
 	                    dialer->target.host.name) == WEIR_OK &&
-	    transport->kind->dial(transport, attempt, to, &attempt->line))
+	    transport->kind->dial(transport, attempt, to, &attempt->handle))
 		return true;
 	attempt_end(attempt);
 	return false;
@@ -79,7 +79,7 @@ static uint64_t delay_ns(const struct redis_dialer *dialer)
 }
 
 /* Begins an attempt at the next address. False if there is none, or no memory for any. */
-static bool go_on(struct redis_dialer *dialer)
+static bool begin_next_attempt(struct redis_dialer *dialer)
 {
 	bool has_begun = false;
 
@@ -94,9 +94,9 @@ static bool go_on(struct redis_dialer *dialer)
 }
 
 /* An attempt has failed. The dialer may be gone afterwards. */
-static void fall_back(struct redis_dialer *dialer)
+static void continue_or_fail(struct redis_dialer *dialer)
 {
-	if (!go_on(dialer) && !is_under_way(dialer))
+	if (!begin_next_attempt(dialer) && !is_under_way(dialer))
 		dialer->owner->lost(dialer->context, dialer->why);
 }
 
@@ -108,7 +108,7 @@ static void attempt_fail(struct redis_attempt *attempt, const char *why)
 	dialer->is_of_replica = connection_is_of_replica(attempt->connection);
 	record(dialer, attempt, false);
 	attempt_end(attempt);
-	fall_back(dialer);
+	continue_or_fail(dialer);
 }
 
 static void accept_greeting(struct redis_attempt *attempt)
@@ -148,7 +148,7 @@ void redis_attempt_lost(struct redis_attempt *attempt, const char *why)
 {
 	struct redis_dialer *dialer = attempt->dialer;
 
-	attempt->line = NULL;
+	attempt->handle = NULL;
 	if (dialer->accepted == attempt)
 		dialer->owner->lost(dialer->context, why);
 	else
@@ -161,13 +161,13 @@ void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address 
 	dialer->lookup = NULL;
 	dialer->count = u64_min(n, DIALER_ADDRESSES_MAX);
 	memcpy(dialer->addresses, addresses, dialer->count * sizeof *addresses);
-	if (dialer->target.known)
-		addresses_sort(dialer->target.known, dialer->addresses, dialer->count);
+	if (dialer->target.addresses)
+		addresses_sort(dialer->target.addresses, dialer->addresses, dialer->count);
 	snprintf(dialer->why, sizeof dialer->why, "%s",
 	         n > 0 ? "out of memory"
 	         : why ? why
 	               : "its host has no address");
-	fall_back(dialer);
+	continue_or_fail(dialer);
 }
 
 /* Opening */
@@ -200,14 +200,14 @@ static bool read_digits(const struct redis_host *host, struct redis_address *out
 	return true;
 }
 
-static bool begin(struct redis_dialer *dialer)
+static bool begin_dialing(struct redis_dialer *dialer)
 {
 	const struct redis_host *host = &dialer->target.host;
 	struct redis_transport *transport = dialer->transport;
 
 	if (read_path(host, &dialer->addresses[0]) || read_digits(host, &dialer->addresses[0])) {
 		dialer->count = 1;
-		return go_on(dialer);
+		return begin_next_attempt(dialer);
 	}
 	dialer->lookup = transport->kind->look_up(transport, dialer, host);
 	return dialer->lookup != NULL;
@@ -225,7 +225,7 @@ struct redis_dialer *dialer_open(struct redis_transport *transport,
 	dialer->target = *target;
 	dialer->owner = owner;
 	dialer->context = context;
-	if (begin(dialer))
+	if (begin_dialing(dialer))
 		return dialer;
 	dialer_close(dialer);
 	return NULL;
@@ -252,7 +252,7 @@ void dialer_tick(struct redis_dialer *dialer, uint64_t now_ns)
 	if (dialer->next_ns == 0)
 		return;
 	if (dialer->next_ns <= now_ns)
-		fall_back(dialer);
+		continue_or_fail(dialer);
 	else
 		dialer->owner->alarm(dialer->context, dialer->next_ns);
 }
@@ -269,7 +269,7 @@ bool dialer_is_of_replica(const struct redis_dialer *dialer)
 
 void dialer_send(struct redis_dialer *dialer)
 {
-	dialer->transport->kind->send(dialer->transport, dialer->accepted->line);
+	dialer->transport->kind->send(dialer->transport, dialer->accepted->handle);
 }
 
 void dialer_blame(const struct redis_dialer *dialer)

@@ -27,7 +27,7 @@ struct dialer_target {
 	const struct redis_url *url; /* outlives the dialer */
 	enum connection_peer peer;
 	struct redis_host host;
-	struct addresses *known; /* may be NULL */
+	struct addresses *addresses; /* may be NULL */
 };
 
 struct dialer_owner {

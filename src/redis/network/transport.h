@@ -32,11 +32,11 @@ struct redis_transport_kind {
 	 * returns. False if there is no memory.
 	 */
 	bool (*dial)(struct redis_transport *transport, struct redis_attempt *attempt,
-	             const struct redis_address *to, void **line);
+	             const struct redis_address *to, void **handle);
 	/* connection_out has bytes to be written, soon and without being asked again. */
-	void (*send)(struct redis_transport *transport, void *line);
+	void (*send)(struct redis_transport *transport, void *handle);
 	/* Ends it; redis_attempt_lost is not called. May be called within redis_attempt_in. */
-	void (*hang_up)(struct redis_transport *transport, void *line);
+	void (*hang_up)(struct redis_transport *transport, void *handle);
 	/* Call redis_client_tick then, by the monotonic clock; at 0 no more. The last call counts.
 	 */
 	void (*alarm)(struct redis_transport *transport, uint64_t at_ns);

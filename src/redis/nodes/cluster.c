@@ -11,9 +11,9 @@ static void begin_with_sentinels(struct cluster *cluster, const char *master)
 {
 	for (unsigned i = 0; i < cluster->count; i++)
 		cluster->nodes[i].is_sentinel = true;
-	for (unsigned slot = 0; slot < SLOTS; slot++)
+	for (unsigned slot = 0; slot < HASH_SLOTS; slot++)
 		atomic_init(&cluster->node_of[slot], (uint16_t)cluster->count);
-	cluster->nodes[cluster->count].slots = SLOTS;
+	cluster->nodes[cluster->count].slots = HASH_SLOTS;
 	cluster->seeds = ++cluster->count;
 	cluster->has_sentinels = true;
 	cluster->master = strdup(master);
@@ -34,7 +34,7 @@ int cluster_open(struct cluster **out, const struct redis_url *url)
 	if (url->master)
 		begin_with_sentinels(cluster, url->master);
 	else
-		cluster->nodes[0].slots = SLOTS;
+		cluster->nodes[0].slots = HASH_SLOTS;
 	if (url->master && !cluster->master) {
 		cluster_close(cluster);
 		return WEIR_ENOMEM;
@@ -97,9 +97,9 @@ bool cluster_serves(struct cluster *cluster, unsigned node)
 	return serves;
 }
 
-struct health *cluster_health(struct cluster *cluster, unsigned node)
+struct availability *cluster_availability(struct cluster *cluster, unsigned node)
 {
-	return &cluster->nodes[node].health;
+	return &cluster->nodes[node].availability;
 }
 
 bool cluster_is_up(struct cluster *cluster)
@@ -108,7 +108,8 @@ bool cluster_is_up(struct cluster *cluster)
 
 	pthread_mutex_lock(&cluster->mutex);
 	for (unsigned i = 0; i < cluster->count; i++)
-		is_up &= cluster->nodes[i].slots == 0 || health_is_up(&cluster->nodes[i].health);
+		is_up &=
+		    cluster->nodes[i].slots == 0 || availability_is_up(&cluster->nodes[i].availability);
 	pthread_mutex_unlock(&cluster->mutex);
 	return is_up;
 }
@@ -123,12 +124,13 @@ static bool is_free(const struct cluster *cluster, unsigned node)
 	return is;
 }
 
-unsigned cluster_find(struct cluster *cluster, const struct redis_host *host, bool is_sentinel)
+unsigned cluster_find_or_add(struct cluster *cluster, const struct redis_host *host,
+                             bool is_sentinel)
 {
 	unsigned place = CLUSTER_NO_NODE;
 
 	for (unsigned i = 0; i < cluster->count; i++) {
-		const struct node *node = &cluster->nodes[i];
+		const struct cluster_node *node = &cluster->nodes[i];
 
 		if (node->host.port == host->port && node->is_sentinel == is_sentinel &&
 		    strcmp(node->host.name, host->name) == 0)
@@ -143,12 +145,12 @@ unsigned cluster_find(struct cluster *cluster, const struct redis_host *host, bo
 		cluster->nodes[place].is_sentinel = is_sentinel;
 		cluster->nodes[place].is_replica = false;
 		cluster->nodes[place].state = SENTINEL_IDLE;
-		health_recover(&cluster->nodes[place].health);
+		availability_restore(&cluster->nodes[place].availability);
 	}
 	return place;
 }
 
-void cluster_give_slot(struct cluster *cluster, unsigned slot, unsigned node)
+void cluster_assign_slot(struct cluster *cluster, unsigned slot, unsigned node)
 {
 	cluster->nodes[cluster_node_of(cluster, slot)].slots--;
 	cluster->nodes[node].slots++;
@@ -158,19 +160,19 @@ void cluster_give_slot(struct cluster *cluster, unsigned slot, unsigned node)
 unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to)
 {
 	pthread_mutex_lock(&cluster->mutex);
-	unsigned node = cluster_find(cluster, to, false);
+	unsigned node = cluster_find_or_add(cluster, to, false);
 
 	if (node != CLUSTER_NO_NODE)
-		cluster_give_slot(cluster, slot, node);
+		cluster_assign_slot(cluster, slot, node);
 	pthread_mutex_unlock(&cluster->mutex);
 	cluster_doubt(cluster);
 	return node;
 }
 
-unsigned cluster_asked(struct cluster *cluster, const struct redis_host *to)
+unsigned cluster_ask_node(struct cluster *cluster, const struct redis_host *to)
 {
 	pthread_mutex_lock(&cluster->mutex);
-	unsigned node = cluster_find(cluster, to, false);
+	unsigned node = cluster_find_or_add(cluster, to, false);
 
 	pthread_mutex_unlock(&cluster->mutex);
 	return node;
@@ -198,7 +200,7 @@ static unsigned next_to_ask(const struct cluster *cluster)
 
 		if (!is_named(cluster, node))
 			continue;
-		if (health_is_up(&cluster->nodes[node].health))
+		if (availability_is_up(&cluster->nodes[node].availability))
 			return node;
 		any = any == CLUSTER_NO_NODE ? node : any;
 	}
@@ -225,22 +227,23 @@ bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned
 	return true;
 }
 
-void cluster_learn(struct cluster *cluster, const struct redis_reply *reply,
-                   const struct redis_host *asked)
+void cluster_apply_map(struct cluster *cluster, const struct redis_reply *reply,
+                       const struct redis_host *asked)
 {
-	struct slots_range range;
+	struct hash_slots_range range;
 	unsigned learned = 0;
 
 	pthread_mutex_lock(&cluster->mutex);
 	/* A list that names slots twice makes no sense, and must not take long. */
-	for (size_t i = 0; i < reply->count && learned < SLOTS; i++) {
-		unsigned node =
-		    slots_range(reply, i, asked, &range) ? cluster_find(cluster, &range.host, false) : CLUSTER_NO_NODE;
+	for (size_t i = 0; i < reply->count && learned < HASH_SLOTS; i++) {
+		unsigned node = hash_slots_read_range(reply, i, asked, &range)
+		                    ? cluster_find_or_add(cluster, &range.host, false)
+		                    : CLUSTER_NO_NODE;
 
 		if (node == CLUSTER_NO_NODE)
 			continue;
 		for (unsigned slot = range.first; slot <= range.last; slot++)
-			cluster_give_slot(cluster, slot, node);
+			cluster_assign_slot(cluster, slot, node);
 		learned += range.last - range.first + 1;
 	}
 	pthread_mutex_unlock(&cluster->mutex);

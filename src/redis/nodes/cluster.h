@@ -2,8 +2,8 @@
  * cluster.h: the nodes of a store, and which of them serves each slot. Shared by its clients.
  *
  * With Sentinels, one server has all slots (sentinels.h). Without, the map begins as a guess: the
- * first host of the URL serves all slots. Redirections correct it slot by slot, CLUSTER SLOTS all
- * at once. A plain Redis is a cluster whose guess is right, and which is never asked.
+ * first host of the URL serves all slots. Redirections correct it slot by slot, CLUSTER HASH_SLOTS
+ * all at once. A plain Redis is a cluster whose guess is right, and which is never asked.
  *
  * Nodes are numbers below CLUSTER_NODES_MAX. A number may be given to another node once no slot
  * and no client has it; a client that mixes them up is redirected.
@@ -14,7 +14,7 @@
 #include "redis/network/reply.h"
 #include "redis/network/url.h"
 #include "redis/nodes/hash_slots.h"
-#include "redis/nodes/node_health.h"
+#include "redis/nodes/node_availability.h"
 
 #define CLUSTER_ASK_NS    UINT64_C(1000000000) /* between two questions for the map */
 
@@ -38,7 +38,7 @@ bool cluster_has(struct cluster *cluster, unsigned node);
 bool cluster_serves(struct cluster *cluster, unsigned node);
 
 /** A node's own: what is dead denies its own slots alone. */
-struct health *cluster_health(struct cluster *cluster, unsigned node);
+struct availability *cluster_availability(struct cluster *cluster, unsigned node);
 /** Whether all nodes of the map are up. */
 bool cluster_is_up(struct cluster *cluster);
 
@@ -48,14 +48,14 @@ bool cluster_is_up(struct cluster *cluster);
  */
 unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to);
 /** A node has said ASK: returns the node that it names, or CLUSTER_NO_NODE. */
-unsigned cluster_asked(struct cluster *cluster, const struct redis_host *to);
+unsigned cluster_ask_node(struct cluster *cluster, const struct redis_host *to);
 
 /** The map may be wrong: a node was lost, or doesn't serve what it should. */
 void cluster_doubt(struct cluster *cluster);
 /** Whether it is in doubt. */
 bool cluster_is_in_doubt(const struct cluster *cluster);
 /**
- * Whether the caller is to ask *node for CLUSTER SLOTS now: when the map is in doubt, once in
+ * Whether the caller is to ask *node for CLUSTER HASH_SLOTS now: when the map is in doubt, once in
  * CLUSTER_ASK_NS for all clients, each time another node, which is up if there is one.
  */
 bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node);
@@ -63,7 +63,7 @@ bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned
  * The answer of `asked`. Slots that it leaves out stay as they were. Nonsense leaves the map in
  * doubt.
  */
-void cluster_learn(struct cluster *cluster, const struct redis_reply *reply,
-                   const struct redis_host *asked);
+void cluster_apply_map(struct cluster *cluster, const struct redis_reply *reply,
+                       const struct redis_host *asked);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "redis/nodes/hash_slots.h"
-#include "redis/nodes/node_health.h"
+#include "redis/nodes/node_availability.h"
 
 enum sentinel_state {
 	SENTINEL_IDLE, /* not asked in this round */
@@ -15,11 +15,11 @@ enum sentinel_state {
 	SENTINEL_FAILED,
 };
 
-struct node {
+struct cluster_node {
 	struct redis_host host;
 	unsigned slots; /* that the map gives it */
 	unsigned held;  /* by clients */
-	struct health health;
+	struct availability availability;
 	bool is_replica;  /* it said so itself; only used with Sentinels */
 	bool is_sentinel;
 	enum sentinel_state state; /* of a Sentinel, ... */
@@ -30,7 +30,7 @@ struct cluster {
 	bool is_plain;  /* its map is never in doubt */
 	bool has_sentinels;
 	unsigned seeds; /* the first nodes: hosts of the URL, whose numbers never change */
-	_Atomic uint16_t node_of[SLOTS];
+	_Atomic uint16_t node_of[HASH_SLOTS];
 	/*
 	 * The map was proven wrong in some place. A client that sees it asks, so nothing else depends
 	 * on its order with other stores.
@@ -48,12 +48,13 @@ struct cluster {
 	bool asks_learnt;    /* no Sentinel of the URL answered the last round */
 	char *master;        /* the name of the master */
 	char why[200];
-	struct node nodes[CLUSTER_NODES_MAX];
+	struct cluster_node nodes[CLUSTER_NODES_MAX];
 };
 
 /** With the mutex held: the node at a host, known or new. CLUSTER_NO_NODE if no place is free. */
-unsigned cluster_find(struct cluster *cluster, const struct redis_host *host, bool is_sentinel);
+unsigned cluster_find_or_add(struct cluster *cluster, const struct redis_host *host,
+                             bool is_sentinel);
 /** Likewise: a node serves a slot from now on. */
-void cluster_give_slot(struct cluster *cluster, unsigned slot, unsigned node);
+void cluster_assign_slot(struct cluster *cluster, unsigned slot, unsigned node);
 
 #endif

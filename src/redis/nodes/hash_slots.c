@@ -20,7 +20,7 @@ static unsigned crc16(struct slice text)
 	return crc;
 }
 
-unsigned slots_of(struct slice name)
+unsigned hash_slot_of(struct slice name)
 {
 	struct slice rest = name;
 
@@ -28,11 +28,11 @@ unsigned slots_of(struct slice name)
 	struct slice tag = slice_cut(&rest, '}');
 	bool is_closed = tag.data && tag.data + tag.len < name.data + name.len;
 
-	return crc16(is_closed && tag.len > 0 ? tag : name) % SLOTS;
+	return crc16(is_closed && tag.len > 0 ? tag : name) % HASH_SLOTS;
 }
 
-bool slots_host(struct slice name, uint64_t port, const struct redis_host *asked,
-                struct redis_host *out)
+bool hash_slots_read_host(struct slice name, uint64_t port, const struct redis_host *asked,
+                          struct redis_host *out)
 {
 	if (port == 0 || port > UINT16_MAX || name.len > REDIS_HOST_MAX || (name.len == 0 && !asked))
 		return false;
@@ -52,11 +52,11 @@ bool slots_host(struct slice name, uint64_t port, const struct redis_host *asked
 
 static bool is_slot(const struct redis_reply *reply)
 {
-	return reply->type == REDIS_INTEGER && reply->integer >= 0 && reply->integer < SLOTS;
+	return reply->type == REDIS_INTEGER && reply->integer >= 0 && reply->integer < HASH_SLOTS;
 }
 
-bool slots_range(const struct redis_reply *reply, size_t i, const struct redis_host *asked,
-                 struct slots_range *out)
+bool hash_slots_read_range(const struct redis_reply *reply, size_t i,
+                           const struct redis_host *asked, struct hash_slots_range *out)
 {
 	if (reply->type != REDIS_ARRAY || i >= reply->count)
 		return false;
@@ -77,29 +77,31 @@ bool slots_range(const struct redis_reply *reply, size_t i, const struct redis_h
 
 	out->first = (unsigned)entry->items[0].integer;
 	out->last = (unsigned)entry->items[1].integer;
-	return slots_host(name, (uint64_t)master->items[1].integer, asked, &out->host);
+	return hash_slots_read_host(name, (uint64_t)master->items[1].integer, asked, &out->host);
 }
 
-enum slots_redirect slots_redirect(struct slice error, const struct redis_host *asked,
-                                   unsigned *slot, struct redis_host *to)
+enum hash_slots_redirect hash_slots_read_redirect(struct slice error,
+                                                  const struct redis_host *asked, unsigned *slot,
+                                                  struct redis_host *to)
 {
-	enum slots_redirect kind = slice_skip(&error, SLICE("MOVED ")) ? SLOTS_MOVED
-	                           : slice_skip(&error, SLICE("ASK ")) ? SLOTS_ASK
-	                                                               : SLOTS_STAY;
+	enum hash_slots_redirect kind = slice_skip(&error, SLICE("MOVED ")) ? HASH_SLOTS_MOVED
+	                                : slice_skip(&error, SLICE("ASK ")) ? HASH_SLOTS_ASK
+	                                                                    : HASH_SLOTS_STAY;
 	uint64_t number, port;
 
-	if (kind == SLOTS_STAY || !parse_u64(slice_cut(&error, ' '), &number) || number >= SLOTS)
-		return SLOTS_STAY;
+	if (kind == HASH_SLOTS_STAY || !parse_u64(slice_cut(&error, ' '), &number) ||
+	    number >= HASH_SLOTS)
+		return HASH_SLOTS_STAY;
 	const char *colon = memrchr(error.data, ':', error.len);
 
 	/* An address of IPv6 has colons, too, and no brackets. */
 	if (!colon)
-		return SLOTS_STAY;
+		return HASH_SLOTS_STAY;
 	struct slice name = {error.data, (size_t)(colon - error.data)};
 	struct slice digits = {colon + 1, error.len - name.len - 1};
 
-	if (!parse_u64(digits, &port) || !slots_host(name, port, asked, to))
-		return SLOTS_STAY;
+	if (!parse_u64(digits, &port) || !hash_slots_read_host(name, port, asked, to))
+		return HASH_SLOTS_STAY;
 	*slot = (unsigned)number;
 	return kind;
 }

@@ -20,7 +20,7 @@ static void send_question(struct redis_node *node, send_on_reply *on_reply,
 static void on_slots(struct redis_node *node, const struct redis_reply *reply)
 {
 	if (reply)
-		cluster_learn(node->client->store->cluster, reply, &node->host);
+		cluster_apply_map(node->client->store->cluster, reply, &node->host);
 	else
 		cluster_doubt(node->client->store->cluster);
 }
@@ -40,7 +40,7 @@ static void on_master(struct redis_node *node, const struct redis_reply *reply)
 static void on_others(struct redis_node *node, const struct redis_reply *reply)
 {
 	if (reply)
-		sentinels_learn(node->client->store->cluster, reply);
+		sentinels_add_learnt(node->client->store->cluster, reply);
 }
 
 static void ask_sentinel(struct redis_node *node)

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "redis/call.h"
+#include "redis/script_reply.h"
 #include "redis/commands.h"
-#include "redis/gather.h"
+#include "redis/batching.h"
 #include "redis/nodes/key_map.h"
-#include "redis/nodes/probe.h"
+#include "redis/nodes/recovery_check.h"
 #include "redis/nodes/send.h"
 
 /* The client's own delay past a deadline, from which on replies may have come unseen. */
@@ -16,13 +16,13 @@
 /* Nodes */
 
 /* This client comes back to it by itself. */
-static void set_unavailable(const struct redis_node *node, const char *why, uint64_t probe_ns)
+static void set_unavailable(const struct redis_node *node, const char *why, uint64_t check_ns)
 {
-	char host[REDIS_HOST_TEXT_MAX], told[sizeof host + sizeof node->trouble + 2];
+	char host[REDIS_HOST_TEXT_MAX], text[sizeof host + sizeof node->trouble + 2];
 
 	redis_host_write(&node->host, host);
-	snprintf(told, sizeof told, "%s: %.*s", host, (int)sizeof node->trouble, why);
-	probe_set_unavailable(node->client, node->number, told, probe_ns);
+	snprintf(text, sizeof text, "%s: %.*s", host, (int)sizeof node->trouble, why);
+	recovery_set_unavailable(node->client, node->number, text, check_ns);
 }
 
 static void node_free(struct redis_node *node)
@@ -45,7 +45,7 @@ static struct redis_node *node_open(struct redis_client *client, unsigned number
 	node->number = number;
 	cluster_hold(client->store->cluster, number, &node->host);
 	node->is_sentinel = sentinels_has(client->store->cluster, number);
-	node->era = health_era(health_of(client, number));
+	node->era = availability_era(availability_of(client, number));
 	node->ready_deadline_ns = client_now_ns(client) + DIALER_TIME_NS;
 	command_list_clear(&node->waiting);
 	node->dialer = dialer_open(
@@ -66,48 +66,48 @@ static struct redis_node *node_open(struct redis_client *client, unsigned number
 }
 
 /* Claims the probe that is due, if it is. */
-static void node_probe(struct redis_client *client, unsigned number)
+static void check_recovery_if_due(struct redis_client *client, unsigned number)
 {
 	struct redis_node *node = client->nodes[number];
-	struct health *health = health_of(client, number);
+	struct availability *availability = availability_of(client, number);
 
-	if (health_is_up(health) || client->is_closing)
+	if (availability_is_up(availability) || client->is_closing)
 		return;
-	if (health_claim(health, client_now_ns(client))) {
+	if (availability_claim_check(availability, client_now_ns(client))) {
 		if (node && node->ready_deadline_ns == 0)
-			probe_send(node);
+			recovery_check_send(node);
 		else if (!node && sentinels_know(client->store->cluster, number))
 			node_open(client, number); /* which probes when it is ready */
 		cluster_doubt(client->store->cluster);
 	}
-	client_alarm_at(client, health_probe_ns(health));
+	client_alarm_at(client, availability_check_ns(availability));
 }
 
 /* Whether it is connected, and nothing is under way or to be sent. */
-static bool is_still(const struct redis_node *node)
+static bool node_is_idle(const struct redis_node *node)
 {
 	return node->ready_deadline_ns == 0 && !node_calls(node)->first && !node->waiting.first;
 }
 
 /* Hangs up, unless anything is under way. */
-static void leave(struct redis_node *node)
+static void close_if_idle(struct redis_node *node)
 {
 	struct redis_client *client = node->client;
 
-	if (!is_still(node) || node->is_busy)
+	if (!node_is_idle(node) || node->is_busy)
 		return;
 	client->nodes[node->number] = NULL;
 	node_free(node);
 }
 
 /* Hangs up; its commands fail. */
-static void drop(struct redis_node *node, const char *why, uint64_t probe_ns)
+static void drop_node(struct redis_node *node, const char *why, uint64_t check_ns)
 {
 	struct redis_client *client = node->client;
 	unsigned number = node->number;
 	/* Redis may close what has nothing to say. */
-	bool was_idle = is_still(node) && !node->is_lost;
-	bool says_it = !was_idle && node->era == health_era(health_of(client, number));
+	bool was_idle = node_is_idle(node) && !node->is_lost;
+	bool counts = !was_idle && node->era == availability_era(availability_of(client, number));
 	struct redis_command *waiting = command_list_take(&node->waiting);
 
 	client->nodes[number] = NULL;
@@ -115,25 +115,25 @@ static void drop(struct redis_node *node, const char *why, uint64_t probe_ns)
 		map_fail(client, number, why);
 	if (node->is_replica || dialer_is_of_replica(node->dialer))
 		sentinels_record_role(client->store->cluster, number, false);
-	if (says_it)
-		set_unavailable(node, why, probe_ns);
+	if (counts)
+		set_unavailable(node, why, check_ns);
 	node_free(node);
 	commands_fail_all(client, waiting, WEIR_ESTORE);
-	if (says_it && cluster_serves(client->store->cluster, number))
-		node_probe(client, number);
+	if (counts && cluster_serves(client->store->cluster, number))
+		check_recovery_if_due(client, number);
 }
 
 /* The node of that number, if it is up. 0, or why there is none. */
 static int node_get(struct redis_client *client, unsigned number, struct redis_node **node)
 {
-	const struct health *health = health_of(client, number);
+	const struct availability *availability = availability_of(client, number);
 
-	if (!health_is_up(health))
-		node_probe(client, number);
-	if (!health_is_up(health))
+	if (!availability_is_up(availability))
+		check_recovery_if_due(client, number);
+	if (!availability_is_up(availability))
 		return WEIR_ESTORE;
-	if (client->nodes[number] && client->nodes[number]->era != health_era(health))
-		leave(client->nodes[number]);
+	if (client->nodes[number] && client->nodes[number]->era != availability_era(availability))
+		close_if_idle(client->nodes[number]);
 	*node = client->nodes[number] ? client->nodes[number] : node_open(client, number);
 	return *node ? WEIR_OK : WEIR_ENOMEM;
 }
@@ -142,14 +142,14 @@ static int node_get(struct redis_client *client, unsigned number, struct redis_n
 static void await_master(struct redis_client *client, struct redis_command *first)
 {
 	unsigned number = cluster_node_of(client->store->cluster, first->slot);
-	bool is_up = health_is_up(health_of(client, number));
+	bool is_up = availability_is_up(availability_of(client, number));
 	bool is_late = first->deadline_ns <= client_now_ns(client);
 	char why[SENTINELS_WHY_MAX];
 	struct redis_command *next;
 
 	if (is_up && is_late) {
 		sentinels_why(client->store->cluster, why);
-		probe_set_unavailable(client, number, why, client_now_ns(client) + HEALTH_PROBE_NS);
+		recovery_set_unavailable(client, number, why, client_now_ns(client) + RECOVERY_CHECK_NS);
 	}
 	if (!is_up || is_late || client->is_closing) {
 		commands_fail_all(client, first, WEIR_ESTORE);
@@ -157,12 +157,13 @@ static void await_master(struct redis_client *client, struct redis_command *firs
 	}
 	for (; first; first = next) {
 		next = first->next;
-		command_later(client, first);
+		command_retry_later(client, first);
 	}
 }
 
 /* Hands out the first, and all of its group, or ends them. Returns the rest. */
-static struct redis_command *hand_out(struct redis_client *client, struct redis_command *first)
+static struct redis_command *assign_to_node(struct redis_client *client,
+                                            struct redis_command *first)
 {
 	uint64_t now_ns = client_now_ns(client);
 	uint32_t group = first->group;
@@ -219,11 +220,11 @@ static void ask_for_map(struct redis_client *client)
 	}
 	/* A new master is probed at once if the one before was unavailable. */
 	if (client->store->url.master && sentinels_know(cluster, cluster_node_of(cluster, 0)))
-		node_probe(client, cluster_node_of(cluster, 0));
+		check_recovery_if_due(client, cluster_node_of(cluster, 0));
 }
 
 /* The commands of a node behind that place come before all others. */
-static void put_in_front(struct redis_node *node)
+static void move_retries_to_front(struct redis_node *node)
 {
 	struct command_list *waiting = &node->waiting;
 	struct redis_command **older = node->older, *again = older ? *older : NULL;
@@ -238,7 +239,7 @@ static void put_in_front(struct redis_node *node)
 }
 
 /* In front of what came later. */
-static void hand_out_again(struct redis_client *client)
+static void assign_retries(struct redis_client *client)
 {
 	struct redis_command *first = command_list_take(&client->again);
 
@@ -248,18 +249,18 @@ static void hand_out_again(struct redis_client *client)
 		if (client->nodes[i])
 			client->nodes[i]->older = client->nodes[i]->waiting.last;
 	while (first)
-		first = hand_out(client, first);
+		first = assign_to_node(client, first);
 	for (unsigned i = 0; i < client->node_end; i++)
 		if (client->nodes[i])
-			put_in_front(client->nodes[i]);
+			move_retries_to_front(client->nodes[i]);
 }
 
 void nodes_send(struct redis_client *client, struct redis_command *first)
 {
 	do {
-		hand_out_again(client);
+		assign_retries(client);
 		while (first)
-			first = hand_out(client, first);
+			first = assign_to_node(client, first);
 		ask_for_map(client);
 		for (unsigned i = 0; i < client->node_end; i++)
 			if (client->nodes[i])
@@ -284,7 +285,7 @@ static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 		return;
 	}
 	/* All of them: nothing is sent to what is unavailable. */
-	set_unavailable(node, "it takes long to connect", now_ns + HEALTH_PROBE_NS);
+	set_unavailable(node, "it takes long to connect", now_ns + RECOVERY_CHECK_NS);
 	commands_fail_all(client, command_list_take(&node->waiting), WEIR_ESTORE);
 }
 
@@ -292,11 +293,11 @@ static void fail_waiting(struct redis_node *node, uint64_t now_ns)
  * Steps that are made again may have little of their time left. That a node does not answer within
  * it says nothing of the node: they fail, and their call has half of store_timeout, as every other.
  */
-static void fail_short(struct redis_node *node, uint64_t now_ns)
+static void fail_short_calls(struct redis_node *node, uint64_t now_ns)
 {
 	struct redis_client *client = node->client;
 
-	LIST_EACH(node_calls(node), struct call, base.node, call)
+	LIST_EACH(node_calls(node), struct script_call, base.node, call)
 	{
 		uint64_t least_ns = call->sent_ns + client->store->options.timeout_ns / 2;
 
@@ -304,7 +305,7 @@ static void fail_short(struct redis_node *node, uint64_t now_ns)
 			continue;
 		count_more(&client->counts.timeouts, 1);
 		call->deadline_ns = least_ns;
-		call_fail(client, call);
+		script_call_fail(client, call);
 		call->count = 0;
 	}
 }
@@ -314,7 +315,7 @@ static uint64_t first_deadline(const struct redis_node *node)
 {
 	uint64_t first_ns = UINT64_MAX;
 
-	LIST_EACH(node_calls(node), struct call, base.node, call)
+	LIST_EACH(node_calls(node), struct script_call, base.node, call)
 	first_ns = u64_min(first_ns, call->deadline_ns);
 	if (node->ready_deadline_ns != 0)
 		first_ns = u64_min(first_ns, node->ready_deadline_ns);
@@ -330,7 +331,7 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	fail_waiting(node, now_ns);
 	first_ns = first_deadline(node);
 	if (first_ns + LATE_NS >= now_ns || node->was_late) {
-		fail_short(node, now_ns);
+		fail_short_calls(node, now_ns);
 		first_ns = first_deadline(node);
 	}
 	if (first_ns > now_ns) {
@@ -355,11 +356,11 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	else
 		snprintf(why, sizeof why, "no answer within %.6g ms",
 		         (double)client->store->options.timeout_ns / NS_PER_MS);
-	drop(node, why, now_ns + HEALTH_PROBE_NS);
+	drop_node(node, why, now_ns + RECOVERY_CHECK_NS);
 }
 
 /* It is late enough. */
-static void again_later(struct redis_client *client)
+static void retry_later_commands(struct redis_client *client)
 {
 	struct redis_command *command = command_list_take(&client->later), *next;
 
@@ -380,14 +381,15 @@ void nodes_tick(struct redis_client *client)
 			node_tick(client->nodes[i], now_ns);
 		/* The cluster has it no more, or it was only asked. */
 		if (client->nodes[i] && !cluster_has(client->store->cluster, i))
-			leave(client->nodes[i]);
+			close_if_idle(client->nodes[i]);
 		/* Others are tried when something is to be sent there. */
-		if (!health_is_up(health_of(client, i)) && cluster_serves(client->store->cluster, i))
-			node_probe(client, i);
+		if (!availability_is_up(availability_of(client, i)) &&
+		    cluster_serves(client->store->cluster, i))
+			check_recovery_if_due(client, i);
 	}
-	probe_check_recovered(client);
+	recovery_report(client);
 	if (client->later_ns <= now_ns)
-		again_later(client);
+		retry_later_commands(client);
 	nodes_send(client, NULL);
 	if (client->later.first)
 		client_alarm_at(client, client->later_ns);
@@ -424,12 +426,12 @@ void nodes_close(struct redis_client *client)
 /* Events of a connection. The client may be used again afterwards. */
 
 /* Sends what must be sent again, and what has waited for answers. */
-static void send_on(struct redis_client *client)
+static void send_pending(struct redis_client *client)
 {
 	nodes_send(client, NULL);
-	gather_answered(client);
-	if (client->is_held && !gather_waits(client)) {
-		client->is_held = false;
+	batching_replied(client);
+	if (client->batch_is_delayed && !batching_must_wait(client)) {
+		client->batch_is_delayed = false;
 		nodes_send(client, commands_take(&client->batch));
 	}
 	client->now_ns = 0;
@@ -444,16 +446,16 @@ static void on_accepted(void *context)
 	node->ready_deadline_ns = 0;
 	sentinels_record_role(client->store->cluster, node->number, true);
 	if (node->is_sentinel)
-		health_recover(health_of(client, node->number));
-	else if (!health_is_up(health_of(client, node->number)))
-		probe_send(node);
+		availability_restore(availability_of(client, node->number));
+	else if (!availability_is_up(availability_of(client, node->number)))
+		recovery_check_send(node);
 	map_ask(node);
-	send_on(client);
+	send_pending(client);
 }
 
-static void take_in(struct redis_node *node, struct slice bytes)
+static void read_bytes(struct redis_node *node, struct slice bytes)
 {
-	uint64_t probe_ns = client_now_ns(node->client) + HEALTH_PROBE_NS;
+	uint64_t check_ns = client_now_ns(node->client) + RECOVERY_CHECK_NS;
 	char why[sizeof node->trouble];
 	bool is_lost;
 
@@ -468,9 +470,9 @@ static void take_in(struct redis_node *node, struct slice bytes)
 	if (is_lost) {
 		node->is_lost = true;
 		dialer_blame(node->dialer);
-		drop(node, why, probe_ns);
+		drop_node(node, why, check_ns);
 	} else {
-		set_unavailable(node, why, probe_ns);
+		set_unavailable(node, why, check_ns);
 	}
 }
 
@@ -479,8 +481,8 @@ static void on_bytes(void *context, struct slice bytes)
 	struct redis_node *node = context;
 	struct redis_client *client = node->client;
 
-	take_in(node, bytes);
-	send_on(client);
+	read_bytes(node, bytes);
+	send_pending(client);
 }
 
 static void on_lost(void *context, const char *why)
@@ -488,10 +490,10 @@ static void on_lost(void *context, const char *why)
 	struct redis_node *node = context;
 	struct redis_client *client = node->client;
 	/* One that was there may be there again at once; one that could not be reached is not. */
-	uint64_t wait_ns = node->ready_deadline_ns == 0 ? 0 : HEALTH_PROBE_NS;
+	uint64_t wait_ns = node->ready_deadline_ns == 0 ? 0 : RECOVERY_CHECK_NS;
 
-	drop(node, why, client_now_ns(client) + wait_ns);
-	send_on(client);
+	drop_node(node, why, client_now_ns(client) + wait_ns);
+	send_pending(client);
 }
 
 static void on_alarm(void *context, uint64_t at_ns)

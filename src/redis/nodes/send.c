@@ -4,16 +4,17 @@
 #include <stdlib.h>
 
 #include "redis/cache/cache.h"
-#include "redis/call.h"
+#include "redis/script_reply.h"
 #include "redis/commands.h"
 
 #define WINDOW 256 /* commands among which a call looks for those of its slot */
 
 /* Calls */
 
-static struct call *call_open(struct redis_node *node)
+static struct script_call *call_open(struct redis_node *node)
 {
-	struct call *call = list_of(list_pop(&node->client->free_calls), struct call, base.node);
+	struct script_call *call =
+	    list_of(list_pop(&node->client->free_calls), struct script_call, base.node);
 
 	if (!call)
 		call = malloc(sizeof *call);
@@ -25,19 +26,19 @@ static struct call *call_open(struct redis_node *node)
 	return call;
 }
 
-static void call_free(struct call *call)
+static void call_free(struct script_call *call)
 {
 	struct list *calls = &call->node->client->free_calls;
 
 	list_insert(calls, &call->base.node, calls->first);
 }
 
-static void call_replied(struct call *call, const struct redis_reply *reply);
+static void call_replied(struct script_call *call, const struct redis_reply *reply);
 
 /* The oldest call of its node. */
-static void replied(struct connection_call *base, const struct redis_reply *reply)
+static void on_call_reply(struct pending_reply *base, const struct redis_reply *reply)
 {
-	struct call *call = (struct call *)base;
+	struct script_call *call = (struct script_call *)base;
 	struct redis_node *node = call->node;
 
 	node->weight -= call->weight;
@@ -49,12 +50,12 @@ static void replied(struct connection_call *base, const struct redis_reply *repl
 	call_free(call);
 }
 
-static void send_call(struct call *call)
+static void send_call(struct script_call *call)
 {
 	struct redis_node *node = call->node;
 
 	call->sent_ns = client_now_ns(node->client);
-	call->base.replied = replied;
+	call->base.replied = on_call_reply;
 	call->number = node->calls++;
 	node->weight += call->weight;
 	node->client->on_the_way++;
@@ -65,7 +66,7 @@ static void send_call(struct call *call)
 bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on_reply,
                 const struct slice *words, size_t n)
 {
-	struct call *call = call_open(node);
+	struct script_call *call = call_open(node);
 
 	if (!call)
 		return false;
@@ -76,7 +77,7 @@ bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on
 	return true;
 }
 
-/* Why the node is unavailable, as take_in() will find. */
+/* Why the node is unavailable, as read_bytes() will find. */
 static void set_trouble(struct redis_node *node, struct slice text)
 {
 	snprintf(node->trouble, sizeof node->trouble, "Redis says %.*s", (int)u64_min(text.len, 160),
@@ -85,7 +86,8 @@ static void set_trouble(struct redis_node *node, struct slice text)
 
 static void set_runs_none(const struct redis_node *node)
 {
-	atomic_store(&cluster_health(node->client->store->cluster, node->number)->runs_none, true);
+	atomic_store(&cluster_availability(node->client->store->cluster, node->number)->refuses_scripts,
+	             true);
 }
 
 static void on_loaded(struct redis_node *node, const struct redis_reply *reply)
@@ -103,7 +105,7 @@ void send_ignore(struct redis_node *node, const struct redis_reply *reply)
 }
 
 /* False if there is no memory. */
-static bool load_script(struct redis_node *node, const struct call *missing)
+static bool load_script(struct redis_node *node, const struct script_call *missing)
 {
 	/* Calls that were sent before it miss it once more. */
 	if (node->loaded == missing->script.source && missing->number < node->loaded_at)
@@ -120,7 +122,7 @@ static bool load_script(struct redis_node *node, const struct call *missing)
 /* Times that a script is loaded for a step: an operator may flush scripts just then. */
 #define LOADS_MAX 3
 
-static void load_and_repeat(struct redis_node *node, struct call *call)
+static void load_and_repeat(struct redis_node *node, struct script_call *call)
 {
 	bool can_load = load_script(node, call);
 
@@ -138,23 +140,23 @@ static void load_and_repeat(struct redis_node *node, struct call *call)
 #define REDIRECTS_MAX 8
 
 /* False if the text names no node. */
-static bool redirect(struct redis_node *node, struct call *call, struct slice text)
+static bool redirect(struct redis_node *node, struct script_call *call, struct slice text)
 {
 	struct redis_store *store = node->client->store;
 	struct redis_host to;
 	unsigned slot, number;
-	enum slots_redirect kind = slots_redirect(text, &node->host, &slot, &to);
+	enum hash_slots_redirect kind = hash_slots_read_redirect(text, &node->host, &slot, &to);
 
-	if (!store->url.cluster || kind == SLOTS_STAY)
+	if (!store->url.cluster || kind == HASH_SLOTS_STAY)
 		return false;
-	number = kind == SLOTS_MOVED ? cluster_moved(store->cluster, slot, &to)
-	                             : cluster_asked(store->cluster, &to);
+	number = kind == HASH_SLOTS_MOVED ? cluster_moved(store->cluster, slot, &to)
+	                                  : cluster_ask_node(store->cluster, &to);
 	if (number == CLUSTER_NO_NODE)
 		return false;
 	for (size_t i = 0; i < call->count; i++) {
 		struct redis_command *command = call->commands[i];
 
-		command->ask = kind == SLOTS_ASK ? number + 1 : 0;
+		command->ask = kind == HASH_SLOTS_ASK ? number + 1 : 0;
 		if (command->redirects++ < REDIRECTS_MAX)
 			command_append(&node->client->again, command);
 		else
@@ -167,7 +169,7 @@ static bool redirect(struct redis_node *node, struct call *call, struct slice te
  * Redis does steps of several keys together only where all are, and new keys are made at the
  * other node. So each goes by itself; only a group, and one that was alone, has to wait.
  */
-static void repeat_later(struct redis_client *client, struct call *call)
+static void repeat_later(struct redis_client *client, struct script_call *call)
 {
 	for (size_t i = 0; i < call->count; i++) {
 		struct redis_command *command = call->commands[i];
@@ -177,39 +179,39 @@ static void repeat_later(struct redis_client *client, struct call *call)
 		command->ask = 0;
 		command->redirects = 0; /* its deadline ends that, as long as the slot may be moving */
 		if (waits)
-			command_later(client, command);
+			command_retry_later(client, command);
 		else
 			command_append(&client->again, command);
 	}
 }
 
-static void call_refused(struct redis_node *node, struct call *call, struct slice text)
+static void call_refused(struct redis_node *node, struct script_call *call, struct slice text)
 {
-	enum call_error error = call_error_of(text);
+	enum error_effect error = error_effect_of(text);
 
-	if (error == CALL_ERROR_SCRIPT) {
+	if (error == ERROR_NEEDS_SCRIPT) {
 		load_and_repeat(node, call);
 		return;
 	}
-	if (error == CALL_ERROR_SOON) {
+	if (error == ERROR_IS_TRANSIENT) {
 		repeat_later(node->client, call);
 		return;
 	}
-	if (error == CALL_ERROR_MOVED && redirect(node, call, text))
+	if (error == ERROR_REDIRECTS && redirect(node, call, text))
 		return;
-	if (error != CALL_ERROR_OWN)
+	if (error != ERROR_FAILS_CALL)
 		set_trouble(node, text);
-	if (error == CALL_ERROR_WITHIN)
+	if (error == ERROR_SCRIPT_REFUSED)
 		set_runs_none(node);
-	node->is_lost |= error == CALL_ERROR_LOST;
+	node->is_lost |= error == ERROR_CONNECTION_USELESS;
 	node->is_replica |= redis_error_is(text, "READONLY");
 	cluster_doubt(node->client->store->cluster);
-	call_fail(node->client, call);
+	script_call_fail(node->client, call);
 }
 
 /* A reply that no script gives means that replies are out of step, or that this is no Redis. */
-static void call_answered_by_nonsense(struct redis_node *node, struct call *call,
-                                      const struct redis_reply *reply)
+static void call_got_invalid_reply(struct redis_node *node, struct script_call *call,
+                                   const struct redis_reply *reply)
 {
 	static const char *const names[] = {
 	    [REDIS_NIL] = "nothing", [REDIS_INTEGER] = "a number", [REDIS_TEXT] = "a text"};
@@ -222,35 +224,35 @@ static void call_answered_by_nonsense(struct redis_node *node, struct call *call
 		snprintf(node->trouble, sizeof node->trouble, "expected an array from a script, found %s",
 		         names[reply->type]);
 	node->is_lost = true;
-	call_fail(node->client, call);
+	script_call_fail(node->client, call);
 }
 
 static void count_time(struct redis_client *client, uint64_t time_ns)
 {
 	size_t i = 0;
 
-	while (i < REDIS_TIMES - 1 && time_ns > redis_time_ns(i))
+	while (i < REDIS_LATENCY_BUCKETS - 1 && time_ns > redis_latency_bound_ns(i))
 		i++;
 	count_more(&client->counts.times[i], 1);
 	count_more(&client->counts.time_ns, time_ns);
 }
 
-static void call_replied(struct call *call, const struct redis_reply *reply)
+static void call_replied(struct script_call *call, const struct redis_reply *reply)
 {
 	struct redis_client *client = call->node->client;
 
 	if (reply)
 		count_time(client, sat_sub(client_now_ns(client), call->sent_ns));
 	if (!reply)
-		call_fail(client, call);
+		script_call_fail(client, call);
 	else if (reply->type == REDIS_ERROR)
 		call_refused(call->node, call, reply->text);
 	else if (call->count == 0)
 		; /* nobody awaits it any more */
 	else if (command_clock(reply, call->count) == 0)
-		call_answered_by_nonsense(call->node, call, reply);
+		call_got_invalid_reply(call->node, call, reply);
 	else
-		call_finish(client, call, reply, &client->again);
+		script_call_complete(client, call, reply, &client->again);
 }
 
 /* Sending */
@@ -267,7 +269,7 @@ static size_t group_size(const struct redis_command *command)
 }
 
 /* Whether a call for `first` may hold `command`, too. */
-static bool go_together(const struct redis_command *first, const struct redis_command *command)
+static bool may_share_call(const struct redis_command *first, const struct redis_command *command)
 {
 	return first->slot == command->slot && first->ask == command->ask &&
 	       ((!first->is_alone && !command->is_alone) || first == command ||
@@ -284,21 +286,20 @@ static size_t weight_of(const struct redis_command *command)
 	static const unsigned char weights[] = {[ALGO_ROWS_NONE] = 1, [ALGO_ROWS_SLOTS] = 1,
 	                                        [ALGO_ROWS_LOG] = 8, [ALGO_ROWS_DAY] = 2,
 	                                        [ALGO_ROWS_PLACES] = 4, [ALGO_ROWS_HEALTH] = 16};
-	const struct redis_command *step = command;
-	const struct algo_limit *limit = step->limit;
+	const struct algo_limit *limit = command->limit;
 	size_t weight = weights[limit->rows];
 
 	if (limit->rows == ALGO_ROWS_SLOTS)
 		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, CALL_COMMANDS_FULL);
-	if (step->own.swap)
+	if (command->attempt.swap)
 		weight += 3;
-	if (step->units.is_known || command->chunk.takes)
+	if (command->units.is_known || command->chunk.is_requested)
 		weight += 3;
-	return step->group != 0 || algo_op_releases(step->call.op) ? 2 * weight : weight;
+	return command->group != 0 || algo_op_releases(command->call.op) ? 2 * weight : weight;
 }
 
 /* Moves the first and those like it into a call, as many as it holds; a group as a whole. */
-static void fill_call(struct command_list *list, struct call *call, bool is_given)
+static void fill_call(struct command_list *list, struct script_call *call, bool is_given)
 {
 	const struct redis_command *first = list->first;
 	struct redis_command **at = &list->first;
@@ -310,7 +311,7 @@ static void fill_call(struct command_list *list, struct call *call, bool is_give
 
 		if (is_new && call->weight >= CALL_COMMANDS_FULL)
 			break;
-		if (!go_together(first, command)) {
+		if (!may_share_call(first, command)) {
 			at = &command->next;
 			continue;
 		}
@@ -330,13 +331,13 @@ static void fill_call(struct command_list *list, struct call *call, bool is_give
 		list->last = at;
 }
 
-static const struct redis_command *command_of(const struct call *call)
+static const struct redis_command *command_of(const struct script_call *call)
 {
 	return call->commands[0];
 }
 
 /* False if there is no memory. */
-static bool write_call(struct call *call)
+static bool write_call(struct script_call *call)
 {
 	struct redis_node *node = call->node;
 
@@ -347,7 +348,7 @@ static bool write_call(struct call *call)
 }
 
 /* When it is too late to send it: a call gets half of store_timeout at least. */
-static uint64_t last_ns(const struct redis_client *client, const struct redis_command *command)
+static uint64_t send_by_ns(const struct redis_client *client, const struct redis_command *command)
 {
 	return command->deadline_ns - client->store->options.timeout_ns / 2;
 }
@@ -359,7 +360,7 @@ static void fail_late(struct redis_node *node)
 	struct command_list *waiting = &node->waiting;
 	struct redis_command *late = NULL, **end = &late;
 
-	while (waiting->first && last_ns(client, waiting->first) <= client_now_ns(client)) {
+	while (waiting->first && send_by_ns(client, waiting->first) <= client_now_ns(client)) {
 		*end = waiting->first;
 		end = &(*end)->next;
 		waiting->first = *end;
@@ -382,7 +383,7 @@ void node_send(struct redis_node *node)
 	if (node->was_full)
 		fail_late(node);
 	while (node->waiting.first && node->weight < NODE_WEIGHT_MAX) {
-		struct call *call = call_open(node);
+		struct script_call *call = call_open(node);
 
 		if (!call) {
 			commands_fail_all(client, command_list_take(&node->waiting), WEIR_ENOMEM);
@@ -391,14 +392,14 @@ void node_send(struct redis_node *node)
 		call->deadline_ns = UINT64_MAX;
 		fill_call(&node->waiting, call, client->store->options.given_time);
 		for (size_t i = 0; i < call->count; i++)
-			cache_write(client, call->commands[i]);
+			cache_prepare(client, call->commands[i]);
 		if (!write_call(call)) {
-			call_fail(client, call);
+			script_call_fail(client, call);
 			call_free(call);
 			continue;
 		}
 		call->weight += CALL_WEIGHT;
-		client->gather.newest_key = call->commands[call->count - 1]->operations->step.key.hash;
+		client->batching.newest_key = call->commands[call->count - 1]->operations->step.key.hash;
 		count_more(&client->counts.calls, 1);
 		count_more(&client->counts.steps, call->count);
 		send_call(call);
@@ -407,15 +408,15 @@ void node_send(struct redis_node *node)
 	node->is_busy = was_busy;
 	node->was_full = node->waiting.first != NULL;
 	if (node->was_full)
-		client_alarm_at(client, last_ns(client, node->waiting.first));
+		client_alarm_at(client, send_by_ns(client, node->waiting.first));
 	if (wrote)
 		dialer_send(node->dialer);
 }
 
 void send_close(struct redis_client *client)
 {
-	struct call *call;
+	struct script_call *call;
 
-	while ((call = list_of(list_pop(&client->free_calls), struct call, base.node)))
+	while ((call = list_of(list_pop(&client->free_calls), struct script_call, base.node)))
 		free(call);
 }

@@ -51,13 +51,13 @@ static unsigned votes_for(const struct cluster *cluster, unsigned end, unsigned 
 }
 
 /* The node that is named most often, and how often; CLUSTER_NO_NODE: none is named. */
-static unsigned elect_of(const struct cluster *cluster, unsigned end, unsigned *votes)
+static unsigned elect_among(const struct cluster *cluster, unsigned end, unsigned *votes)
 {
 	unsigned best = CLUSTER_NO_NODE;
 
 	*votes = 0;
 	for (unsigned i = 0; i < end; i++) {
-		const struct node *sentinel = &cluster->nodes[i];
+		const struct cluster_node *sentinel = &cluster->nodes[i];
 		bool is_better;
 		unsigned more;
 
@@ -77,25 +77,25 @@ static unsigned elect_of(const struct cluster *cluster, unsigned end, unsigned *
 
 static unsigned elect(const struct cluster *cluster, unsigned *votes)
 {
-	unsigned best = elect_of(cluster, cluster->seeds, votes);
+	unsigned best = elect_among(cluster, cluster->seeds, votes);
 
-	return best != CLUSTER_NO_NODE ? best : elect_of(cluster, cluster->count, votes);
+	return best != CLUSTER_NO_NODE ? best : elect_among(cluster, cluster->count, votes);
 }
 
 /*
  * While the old master is unavailable, the store is unavailable. The new master then has to pass a
  * probe before it gets any call, so that no log says "back" on the word of a Sentinel alone.
  */
-static void follow(struct cluster *cluster, unsigned master)
+static void adopt_master(struct cluster *cluster, unsigned master)
 {
 	unsigned before = cluster_node_of(cluster, 0);
 
 	if (master == before)
 		return;
-	if (!health_is_up(&cluster->nodes[before].health))
-		health_fail(&cluster->nodes[master].health, 0);
-	for (unsigned slot = 0; slot < SLOTS; slot++)
-		cluster_give_slot(cluster, slot, master);
+	if (!availability_is_up(&cluster->nodes[before].availability))
+		availability_fail(&cluster->nodes[master].availability, 0);
+	for (unsigned slot = 0; slot < HASH_SLOTS; slot++)
+		cluster_assign_slot(cluster, slot, master);
 }
 
 static void end_round(struct cluster *cluster)
@@ -103,11 +103,11 @@ static void end_round(struct cluster *cluster)
 	unsigned votes, master = elect(cluster, &votes);
 
 	cluster->round_is_open = false;
-	cluster->asks_learnt = elect_of(cluster, cluster->seeds, &votes) == CLUSTER_NO_NODE;
+	cluster->asks_learnt = elect_among(cluster, cluster->seeds, &votes) == CLUSTER_NO_NODE;
 	if (master != CLUSTER_NO_NODE)
-		follow(cluster, master);
+		adopt_master(cluster, master);
 	else if (!sentinels_know(cluster, cluster_node_of(cluster, 0)) &&
-	         health_is_up(&cluster->nodes[cluster->seeds - 1].health))
+	         availability_is_up(&cluster->nodes[cluster->seeds - 1].availability))
 		cluster_doubt(cluster);
 }
 
@@ -147,7 +147,7 @@ bool sentinels_begin(struct cluster *cluster, const void *asker, uint64_t now_ns
 	pthread_mutex_lock(&cluster->mutex);
 	begins = begin_round(cluster, asker, now_ns);
 	for (unsigned i = 0; i < cluster->count && begins; i++) {
-		struct node *node = &cluster->nodes[i];
+		struct cluster_node *node = &cluster->nodes[i];
 
 		if (!node->is_sentinel)
 			continue;
@@ -216,9 +216,9 @@ static bool read_master(const struct redis_reply *reply, struct redis_host *out)
 {
 	uint64_t port;
 
-	return reply->type == REDIS_ARRAY && reply->count == 2 &&
-	       reply->items[0].type == REDIS_TEXT && read_port(&reply->items[1], &port) &&
-	       slots_host(reply->items[0].text, port, NULL, out);
+	return reply->type == REDIS_ARRAY && reply->count == 2 && reply->items[0].type == REDIS_TEXT &&
+	       read_port(&reply->items[1], &port) &&
+	       hash_slots_read_host(reply->items[0].text, port, NULL, out);
 }
 
 static void record_answer(struct cluster *cluster, unsigned node, const struct redis_reply *reply)
@@ -228,7 +228,7 @@ static void record_answer(struct cluster *cluster, unsigned node, const struct r
 	char why[200];
 
 	if (read_master(reply, &host))
-		master = cluster_find(cluster, &host, false);
+		master = cluster_find_or_add(cluster, &host, false);
 	if (master != CLUSTER_NO_NODE) {
 		cluster->nodes[node].state = SENTINEL_NAMED;
 		cluster->nodes[node].named = master;
@@ -268,17 +268,17 @@ static bool read_sentinel(const struct redis_reply *fields, struct redis_host *o
 		else if (slice_equal(field->text, SLICE("port")) && !read_port(value, &port))
 			return false;
 	}
-	return slots_host(name, port, NULL, out);
+	return hash_slots_read_host(name, port, NULL, out);
 }
 
 /* A place for one more: of a Sentinel that does not answer, if there are many. */
-static bool make_room(struct cluster *cluster)
+static bool reserve_sentinel(struct cluster *cluster)
 {
 	unsigned learnt = 0, dead = CLUSTER_NO_NODE;
 
 	for (unsigned i = cluster->seeds; i < cluster->count; i++) {
 		learnt += cluster->nodes[i].is_sentinel;
-		if (cluster->nodes[i].is_sentinel && !health_is_up(&cluster->nodes[i].health) &&
+		if (cluster->nodes[i].is_sentinel && !availability_is_up(&cluster->nodes[i].availability) &&
 		    cluster->nodes[i].held == 0)
 			dead = i;
 	}
@@ -289,14 +289,14 @@ static bool make_room(struct cluster *cluster)
 	return dead != CLUSTER_NO_NODE;
 }
 
-void sentinels_learn(struct cluster *cluster, const struct redis_reply *reply)
+void sentinels_add_learnt(struct cluster *cluster, const struct redis_reply *reply)
 {
 	struct redis_host host;
 
 	pthread_mutex_lock(&cluster->mutex);
 	for (size_t i = 0; reply->type == REDIS_ARRAY && i < reply->count && i < SENTINELS_MAX; i++)
-		if (read_sentinel(&reply->items[i], &host) && make_room(cluster))
-			cluster_find(cluster, &host, true);
+		if (read_sentinel(&reply->items[i], &host) && reserve_sentinel(cluster))
+			cluster_find_or_add(cluster, &host, true);
 	pthread_mutex_unlock(&cluster->mutex);
 }
 

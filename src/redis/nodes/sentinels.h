@@ -43,7 +43,7 @@ void sentinels_answer(struct cluster *cluster, unsigned node, const struct redis
 /** A node does not answer, and why. */
 void sentinels_fail(struct cluster *cluster, unsigned node, const char *why);
 /** The answer to `SENTINEL sentinels`. */
-void sentinels_learn(struct cluster *cluster, const struct redis_reply *reply);
+void sentinels_add_learnt(struct cluster *cluster, const struct redis_reply *reply);
 
 /** A node said of itself whether it is a master. */
 void sentinels_record_role(struct cluster *cluster, unsigned node, bool is_master);

@@ -107,7 +107,7 @@ def main(directory, out):
         + array("scripts_alone", {name: alone(directory, parts) for name, parts in ALONE.items()})
         + array("scripts_of_runs", runs | any_kind)
         + "".join(f"static const struct script_text script_{name} = {call(text(directory, name))};\n"
-                  for name in ["quorum", "probe", "reports"]))
+                  for name in ["quorum", "recovery_check", "reports"]))
 
 
 main(*sys.argv[1:])

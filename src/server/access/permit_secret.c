@@ -25,7 +25,7 @@
 #define CALLS 3
 
 struct secret_call {
-	struct connection_call base; /* first */
+	struct pending_reply base; /* first */
 	struct secret_keeper *of;
 };
 
@@ -119,7 +119,7 @@ static void follow_redirection(struct secret_keeper *keeper, const struct redis_
 	struct redis_host host;
 
 	if (keeper->hops == HOPS_MAX || reply->type != REDIS_ERROR ||
-	    slots_redirect(reply->text, &keeper->host, &slot, &host) == SLOTS_STAY)
+	    hash_slots_read_redirect(reply->text, &keeper->host, &slot, &host) == HASH_SLOTS_STAY)
 		return;
 	keeper->hops++;
 	keeper->host = host;
@@ -158,7 +158,7 @@ static void handle_other_reply(struct secret_keeper *keeper, const struct redis_
 		follow_redirection(keeper, reply);
 }
 
-static void on_reply(struct connection_call *call, const struct redis_reply *reply);
+static void on_reply(struct pending_reply *call, const struct redis_reply *reply);
 
 static void send_command(struct secret_keeper *keeper, const struct slice *words, size_t count)
 {
@@ -170,7 +170,7 @@ static void send_command(struct secret_keeper *keeper, const struct slice *words
 	connection_sent(dialer_connection(keeper->dialer), &call->base);
 }
 
-static void on_reply(struct connection_call *call, const struct redis_reply *reply)
+static void on_reply(struct pending_reply *call, const struct redis_reply *reply)
 {
 	struct secret_keeper *keeper = ((struct secret_call *)call)->of;
 	bool is_get = call == &keeper->calls[1].base;

@@ -114,7 +114,7 @@ struct histogram {
 	uint64_t bounds[METRICS_BUCKETS_MAX + 1]; /* the last: 0 */
 };
 
-_Static_assert(REDIS_TIMES <= METRICS_BUCKETS_MAX + 1, "those of calls fit, too");
+_Static_assert(REDIS_LATENCY_BUCKETS <= METRICS_BUCKETS_MAX + 1, "those of calls fit, too");
 
 static const struct histogram histograms[METRICS_HISTOGRAM_COUNT] = {
     [METRICS_DURATION] = {"weir_request_duration_seconds",
@@ -441,8 +441,8 @@ static void add_times(const struct metrics_now *now, struct buffer *out)
 	                          "Time from sending a call to a Redis to its answer.",
 	                          .seconds = true};
 
-	for (size_t b = 0; b < REDIS_TIMES - 1; b++)
-		times.bounds[b] = redis_time_ns(b);
+	for (size_t b = 0; b < REDIS_LATENCY_BUCKETS - 1; b++)
+		times.bounds[b] = redis_latency_bound_ns(b);
 	add_head(out, times.name, "histogram", times.help);
 	for (size_t i = 0; i < now->store_count; i++)
 		add_buckets(out, &times, (struct pair){"store", now->stores[i].name},

@@ -26,7 +26,7 @@ struct quorum_group {
 	char *name;
 	struct server_config *config; /* of the call that is on its way; NULL: there is none */
 	bool is_done;                 /* it has ended, with exchange.operation.status */
-	bool is_back;                 /* the server knows nothing of what the fleet knows */
+	bool rejoining;               /* the server knows nothing of what the fleet knows */
 	bool has_left;                /* it stops, and has given back what it had */
 	uint64_t since;               /* the newest turn that it knows */
 	uint64_t first_answer_ns;     /* the first answer; monotonic, as are: */
@@ -74,7 +74,7 @@ static struct quorum_group *add_group(struct quorum_groups *groups, struct store
 	}
 	group->store = store;
 	group->groups = groups;
-	group->is_back = true;
+	group->rejoining = true;
 	group->keys = GROUP_KEYS_NONE;
 	pthread_mutex_init(&group->lock, NULL);
 	group->next = atomic_load_explicit(&groups->first, memory_order_relaxed);
@@ -243,7 +243,7 @@ static void release_probes(const struct tick *tick, struct group_key *key)
 }
 
 static void apply_probes(const struct tick *tick, struct group_key *key,
-                         const struct exchange_news *news)
+                         const struct exchange_event *news)
 {
 	struct algo_notification notification;
 
@@ -263,7 +263,7 @@ static void apply_probes(const struct tick *tick, struct group_key *key,
 }
 
 static void apply_changed_phase(const struct tick *tick, struct group_key *key,
-                                const struct exchange_news *news)
+                                const struct exchange_event *news)
 {
 	bool is_open = news->kind == EXCHANGE_OPEN;
 
@@ -279,7 +279,7 @@ static void apply_changed_phase(const struct tick *tick, struct group_key *key,
 	apply_phase(tick, key);
 }
 
-static void apply_news(const struct tick *tick, const struct exchange_news *news)
+static void apply_news(const struct tick *tick, const struct exchange_event *news)
 {
 	const struct store *store = tick->decider->shared->table->store;
 	uint64_t hash = store_hash(store, tick->limit->algo.identity, news->key.data, news->key.len);
@@ -301,9 +301,9 @@ static void apply_answer(struct tick *tick)
 {
 	struct quorum_group *group = tick->group;
 	struct slice answer = {group->exchange.answer.data, group->exchange.answer.len};
-	struct exchange_news news;
+	struct exchange_event news;
 
-	while (exchange_next(&answer, &news)) {
+	while (exchange_read_event(&answer, &news)) {
 		if (news.kind != EXCHANGE_END) {
 			apply_news(tick, &news);
 			continue;
@@ -313,7 +313,7 @@ static void apply_answer(struct tick *tick)
 			group->due_ns = tick->now_ns;
 			continue;
 		}
-		group->is_back = false;
+		group->rejoining = false;
 		atomic_store_explicit(&group->limit.is_up, true, memory_order_relaxed);
 	}
 }
@@ -343,7 +343,7 @@ static void lose_store(struct tick *tick)
 	group_keys_clear(&group->keys);
 	for (size_t i = 0; i < RECENT_SLOTS; i++)
 		atomic_store_explicit(&group->recent[i], 0, memory_order_relaxed);
-	group->is_back = true;
+	group->rejoining = true;
 	group->since = 0;
 }
 
@@ -372,22 +372,22 @@ static void write_entries(struct exchange *exchange, struct group_key *key, bool
 		entry.word = EXCHANGE_PROBES;
 		memcpy(entry.counts, (uint32_t[]){key->good, key->bad, key->slow, key->freed},
 		       sizeof entry.counts);
-		exchange_add(exchange, &entry);
+		exchange_add_entry(exchange, &entry);
 		memset(entry.counts, 0, sizeof entry.counts);
 	}
 	if (key->resets) {
 		entry.word = EXCHANGE_RESETS;
-		exchange_add(exchange, &entry);
+		exchange_add_entry(exchange, &entry);
 	}
 	if (key->trips && may_vote) {
 		entry.word = EXCHANGE_TRIPS;
-		exchange_add(exchange, &entry);
+		exchange_add_entry(exchange, &entry);
 		key->trips = false;
 	}
 	if (key->asks > 0) {
 		entry.word = EXCHANGE_ASKS;
 		entry.counts[0] = key->asks;
-		exchange_add(exchange, &entry);
+		exchange_add_entry(exchange, &entry);
 	}
 	key->good = key->bad = key->slow = key->freed = key->asks = 0;
 	key->resets = false;
@@ -453,7 +453,7 @@ static void send_call(struct tick *tick)
 	uint64_t poll_ns = decider->config->rules->store_poll_ns;
 	struct exchange_server server = {.id = decider->shared->quorum_groups.id,
 	                                 .since = group->since,
-	                                 .is_back = group->is_back,
+	                                 .rejoining = group->rejoining,
 	                                 .lease_ns = tick->is_stopping ? 0 : lease_ns(tick)};
 
 	*operation = (struct store_operation){
@@ -464,7 +464,7 @@ static void send_call(struct tick *tick)
 	    .limit_name = group->name,
 	    .done = on_call_done,
 	};
-	exchange_begin(&group->exchange, &server);
+	exchange_begin_votes(&group->exchange, &server);
 	group_keys_expire(&group->keys, tick->is_stopping, check_key, tick);
 	write_queued(tick);
 	group->sent_ns = tick->now_ns;
@@ -498,8 +498,8 @@ static uint64_t next_call_ns(const struct tick *tick)
 
 	if (tick->is_stopping)
 		return group->has_left ? UINT64_MAX : 0;
-	return group->keys.queue.first && !group->is_back ? u64_min(soon_ns, group->due_ns)
-	                                                  : group->due_ns;
+	return group->keys.queue.first && !group->rejoining ? u64_min(soon_ns, group->due_ns)
+	                                                    : group->due_ns;
 }
 
 /*

@@ -117,8 +117,8 @@ void reports_forward(void *context, const struct plan *plan)
 		if (plan->steps[i].of_other_server)
 			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
 	format_giver(plan->giver, outgoing_report->giver);
-	exchange_send_report(&outgoing_report->exchange, report,
-	                     sat_sub(until_ns, decider->context.at.now_ns) + CLOCK_SKEW_NS);
+	exchange_begin_report(&outgoing_report->exchange, report,
+	                      sat_sub(until_ns, decider->context.at.now_ns) + CLOCK_SKEW_NS);
 	submit_exchange(decider, &outgoing_report->exchange, outgoing_report->giver, on_report_sent);
 }
 
@@ -151,7 +151,7 @@ static void receive_reports(struct decider *decider)
 
 	if (reports->exchange.operation.status != WEIR_OK)
 		return;
-	for (; exchange_next_report(&answer, &report); n++)
+	for (; exchange_read_report(&answer, &report); n++)
 		settle_report(decider, report);
 	if (n == EXCHANGE_REPORTS_MAX) /* there may be more */
 		reports->due_ns = 0;
@@ -191,7 +191,7 @@ static void fetch_reports(struct decider *decider, uint64_t now_ns)
 	if (!issues_reported_permits(decider))
 		return;
 	reports->is_fetching = true;
-	exchange_take_reports(&reports->exchange);
+	exchange_begin_fetch(&reports->exchange);
 	submit_exchange(decider, &reports->exchange, reports->name, on_reports_received);
 }
 

@@ -6,7 +6,7 @@
 #include "net/address.h"
 #include "redis/network/connection.h"
 #include "redis/network/dialer.h"
-#include "redis/network/lookup.h"
+#include "redis/network/host_lookup.h"
 #include "redis/network/redis_address.h"
 
 /* The connection gives up sooner. */

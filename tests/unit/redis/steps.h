@@ -61,7 +61,7 @@ void command_key(struct buffer *out, const char *prefix, struct slice key, const
 	buffer_printf(out, "%s{%.*s}:%s", prefix, (int)key.len, key.data, limit);
 }
 
-const struct script_text *command_probe(void)
+const struct script_text *command_recovery_script(void)
 {
 	static const struct script_text probe = {"return 1\n", "of the probe"};
 
@@ -104,7 +104,7 @@ enum command_end command_read(struct redis_command *const *steps, size_t n, size
 	if (reply->type != REDIS_ARRAY || reply->count < i + 2 || reply->items[i + 1].count != 3 ||
 	    steps_name_has(step->key, "nonsense"))
 		return out->end = COMMAND_FAILED;
-	if (steps_name_has(step->key, "again") && ++step->own.tries < 3)
+	if (steps_name_has(step->key, "again") && ++step->attempt.tries < 3)
 		return out->end = COMMAND_AGAIN;
 	items = reply->items[i + 1].items;
 	for (int64_t k = 0; k < step->repeat; k++) {

@@ -19,7 +19,7 @@ struct redis_attempt {
 
 /* A command of the client, and what came of it. */
 struct asked {
-	struct connection_call call; /* first */
+	struct pending_reply call; /* first */
 	char text[64];
 };
 
@@ -95,7 +95,7 @@ bool redis_client_is_awaited(const struct store_client *client)
 	return f.pending > 0;
 }
 
-static void replied(struct connection_call *call, const struct redis_reply *reply)
+static void replied(struct pending_reply *call, const struct redis_reply *reply)
 {
 	struct asked *asked = (struct asked *)call;
 

@@ -84,7 +84,7 @@ static void give_back(struct scene *s)
 	struct redis_client *client = (struct redis_client *)s->client;
 	uint64_t next_ns;
 	struct store_operation *operations =
-	    chunk_idle(store->chunks, client, s->now_ns, true, &next_ns);
+	    chunk_release_idle(store->chunks, client, s->now_ns, true, &next_ns);
 
 	client->is_stopping = true;
 	if (operations)

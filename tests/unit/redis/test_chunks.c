@@ -209,8 +209,8 @@ static void begin_step(struct run *run, struct server *server,
 	};
 	if (takes && drawn(3) == 0)
 		open->step.repeat = 1 + (uint32_t)drawn(8);
-	chunk_begin(server->chunks, &open->step, open);
-	open->step.chunk.takes =
+	chunk_register(server->chunks, &open->step, open);
+	open->step.chunk.is_requested =
 	    takes && open->step.chunk.is_counted && chunk_prepare(server->chunks, operation);
 	write_step(run, server, open);
 }
@@ -228,8 +228,8 @@ static void carry_out(struct run *run, struct open_step *open)
 static void end_step(struct run *run, struct server *server, struct open_step *open, bool answered)
 {
 	if (open->step.chunk.is_counted)
-		chunk_end(server->chunks, &open->step, open, local_ns(run, server),
-		          answered ? open->clock_ns : 0);
+		chunk_record_end(server->chunks, &open->step, open, local_ns(run, server),
+		                 answered ? open->clock_ns : 0);
 	if (open->settling)
 		open->settling->done(open->settling);
 	if (open->reply)
@@ -307,8 +307,8 @@ static void request(struct run *run, struct server *server)
 	if (roll < 3)
 		operation.step.call.permit = 1 + drawn(1000);
 	if (chunk_applies(&operation)) {
-		enum cache_answer answer = chunk_take(server->chunks, &operation, local_ns(run, server),
-		                                      &server->open[drawn(OPEN - 1)]);
+		enum cache_answer answer = chunk_answer(server->chunks, &operation, local_ns(run, server),
+		                                        &server->open[drawn(OPEN - 1)]);
 
 		if (answer == CACHE_ANSWERED && operation.step.call.op == ALGO_ACQUIRE) {
 			run->local++;
@@ -316,7 +316,7 @@ static void request(struct run *run, struct server *server)
 		}
 		if (answer == CACHE_ANSWERED)
 			return;
-		begin_step(run, server, &operation, answer == CACHE_TAKES_CHUNK, NULL);
+		begin_step(run, server, &operation, answer == CACHE_REQUEST_CHUNK, NULL);
 		return;
 	}
 	begin_step(run, server, &operation, false, NULL);
@@ -345,9 +345,9 @@ static void settle(struct run *run, struct server *server, bool all)
 
 	for (size_t i = 0; i < OPEN; i++) {
 		struct store_operation *operation =
-		    has_room(server)
-		        ? chunk_idle(server->chunks, &server->open[i], local_ns(run, server), all, &next_ns)
-		        : NULL;
+		    has_room(server) ? chunk_release_idle(server->chunks, &server->open[i],
+		                                          local_ns(run, server), all, &next_ns)
+		                     : NULL;
 
 		if (operation)
 			begin_step(run, server, operation, false, operation);
@@ -366,7 +366,8 @@ static void go_on(struct run *run, struct server *server, struct open_step *open
 		server->has_late = false;
 	}
 	if (open->stage == CARRIED_OUT || (open->stage == WRITTEN && fails && drawn(1) == 0)) {
-		if (open->stage == WRITTEN && open->step.call.op == ALGO_ACQUIRE && !open->step.own.swap) {
+		if (open->stage == WRITTEN && open->step.call.op == ALGO_ACQUIRE &&
+		    !open->step.attempt.swap) {
 			server->late = open->step;
 			server->has_late = true;
 		}

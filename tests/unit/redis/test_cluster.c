@@ -60,7 +60,7 @@ static const struct redis_reply *list_of(struct list *list, unsigned first)
 		list->masters[i][1] = (struct redis_reply){.type = REDIS_INTEGER, .integer = 7000};
 		for (unsigned end = 0; end < 2; end++)
 			list->entries[i][end] = (struct redis_reply){
-			    .type = REDIS_INTEGER, .integer = (i + end) * SLOTS / RANGES - end};
+			    .type = REDIS_INTEGER, .integer = (i + end) * HASH_SLOTS / RANGES - end};
 		list->entries[i][2] =
 		    (struct redis_reply){.type = REDIS_ARRAY, .items = list->masters[i], .count = 2};
 		list->items[i] =
@@ -77,7 +77,7 @@ static void a_plain_redis_serves_all_and_is_never_asked(void **state)
 
 	(void)state;
 	assert_serves(cluster, 0, 0);
-	assert_serves(cluster, SLOTS - 1, 0);
+	assert_serves(cluster, HASH_SLOTS - 1, 0);
 	cluster_doubt(cluster);
 	assert_false(cluster_should_ask(cluster, 5 * SECOND, &node));
 	cluster_close(cluster);
@@ -91,10 +91,10 @@ static void a_list_says_where_slots_are(void **state)
 
 	(void)state;
 	assert_serves(cluster, 9000, 0);
-	cluster_learn(cluster, list_of(&list, 10), &asked);
+	cluster_apply_map(cluster, list_of(&list, 10), &asked);
 	assert_serves(cluster, 0, 10);
 	assert_serves(cluster, 9000, 11);
-	assert_serves(cluster, SLOTS - 1, 12);
+	assert_serves(cluster, HASH_SLOTS - 1, 12);
 	cluster_close(cluster);
 }
 
@@ -106,10 +106,10 @@ static void slots_that_a_list_leaves_out_stay(void **state)
 	struct list list;
 
 	(void)state;
-	cluster_learn(cluster, list_of(&list, 10), &asked);
+	cluster_apply_map(cluster, list_of(&list, 10), &asked);
 	shorter = *list_of(&list, 20);
 	shorter.count = 1;
-	cluster_learn(cluster, &shorter, &asked);
+	cluster_apply_map(cluster, &shorter, &asked);
 	assert_serves(cluster, 0, 20);
 	assert_serves(cluster, 9000, 11);
 	cluster_close(cluster);
@@ -141,7 +141,7 @@ static void asking_elsewhere_changes_no_map(void **state)
 
 	(void)state;
 	assert_true(cluster_should_ask(cluster, SECOND, &node));
-	node = cluster_asked(cluster, &to);
+	node = cluster_ask_node(cluster, &to);
 	cluster_hold(cluster, node, &found);
 	assert_string_equal(found.name, to.name);
 	assert_serves(cluster, 42, 0);
@@ -184,7 +184,7 @@ static void nonsense_changes_nothing_and_leaves_doubt(void **state)
 	(void)state;
 	for (unsigned i = 0; i < sizeof(nonsense) / sizeof(nonsense[0]); i++) {
 		assert_true(cluster_should_ask(cluster, (i + 1) * SECOND, &node));
-		cluster_learn(cluster, &nonsense[i], &asked);
+		cluster_apply_map(cluster, &nonsense[i], &asked);
 	}
 	assert_true(cluster_should_ask(cluster, 9 * SECOND, &node));
 	assert_serves(cluster, 77, 0);
@@ -196,14 +196,14 @@ static void nodes_that_are_gone_leave_room_for_others(void **state)
 {
 	struct cluster *cluster = open_cluster(true, 1);
 	const struct redis_host asked = host(0), kept = host(60000);
-	unsigned held = cluster_asked(cluster, &kept);
+	unsigned held = cluster_ask_node(cluster, &kept);
 	struct redis_host found;
 	struct list list;
 
 	(void)state;
 	cluster_hold(cluster, held, &found);
 	for (unsigned i = 1; i < 3 * CLUSTER_NODES_MAX; i += RANGES) {
-		cluster_learn(cluster, list_of(&list, i), &asked);
+		cluster_apply_map(cluster, list_of(&list, i), &asked);
 		assert_serves(cluster, 9000, i + 1);
 	}
 	cluster_drop(cluster, held);
@@ -228,7 +228,7 @@ static void too_many_nodes_at_once_are_refused(void **state)
 	}
 	to = host(CLUSTER_NODES_MAX);
 	assert_int_equal(cluster_moved(cluster, 0, &to), CLUSTER_NO_NODE);
-	assert_int_equal(cluster_asked(cluster, &to), CLUSTER_NO_NODE);
+	assert_int_equal(cluster_ask_node(cluster, &to), CLUSTER_NO_NODE);
 	assert_serves(cluster, 0, 0);
 	assert_serves(cluster, 1, 1);
 	cluster_close(cluster);
@@ -240,12 +240,12 @@ static void *move_slots(void *argument)
 	struct redis_host to, found;
 
 	for (unsigned i = 0; i < 20000; i++) {
-		unsigned node = cluster_node_of(cluster, i % SLOTS);
+		unsigned node = cluster_node_of(cluster, i % HASH_SLOTS);
 
 		cluster_hold(cluster, node, &found);
 		cluster_drop(cluster, node);
 		to = host(i % 50);
-		cluster_moved(cluster, i * 7 % SLOTS, &to);
+		cluster_moved(cluster, i * 7 % HASH_SLOTS, &to);
 		cluster_should_ask(cluster, i * SECOND, &node);
 	}
 	return NULL;
@@ -262,16 +262,17 @@ static void clients_share_it(void **state)
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, move_slots, cluster), 0);
 	for (unsigned i = 0; i < 200; i++)
-		cluster_learn(cluster, list_of(&list, i), &asked);
+		cluster_apply_map(cluster, list_of(&list, i), &asked);
 	for (unsigned i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-	cluster_learn(cluster, list_of(&list, 10), &asked);
-	for (unsigned slot = 0; slot < SLOTS; slot++)
-		assert_serves(cluster, slot, 10 + (slot >= SLOTS / 3) + (slot >= 2 * SLOTS / 3));
+	cluster_apply_map(cluster, list_of(&list, 10), &asked);
+	for (unsigned slot = 0; slot < HASH_SLOTS; slot++)
+		assert_serves(cluster, slot, 10 + (slot >= HASH_SLOTS / 3) + (slot >= 2 * HASH_SLOTS / 3));
 	for (unsigned n = 1; n < CLUSTER_NODES_MAX; n++)
-		assert_int_equal(cluster_has(cluster, n), n < 2 || n == cluster_node_of(cluster, 0) ||
-		                                              n == cluster_node_of(cluster, SLOTS / 2) ||
-		                                              n == cluster_node_of(cluster, SLOTS - 1));
+		assert_int_equal(cluster_has(cluster, n),
+		                 n < 2 || n == cluster_node_of(cluster, 0) ||
+		                     n == cluster_node_of(cluster, HASH_SLOTS / 2) ||
+		                     n == cluster_node_of(cluster, HASH_SLOTS - 1));
 	cluster_close(cluster);
 }
 

@@ -5,7 +5,7 @@
 
 /* A command and what came of it. */
 struct asked {
-	struct connection_call call; /* first */
+	struct pending_reply call; /* first */
 	bool is_told, is_lost;
 	enum redis_type type;
 	int64_t integer;
@@ -13,7 +13,7 @@ struct asked {
 	char text[256]; /* of an array, of its last item */
 };
 
-static void told(struct connection_call *call, const struct redis_reply *reply)
+static void told(struct pending_reply *call, const struct redis_reply *reply)
 {
 	struct asked *asked = (struct asked *)call;
 	const struct redis_reply *last = reply;

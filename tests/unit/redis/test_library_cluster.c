@@ -47,7 +47,7 @@ static bool is_whole(const struct server *server)
 /* The slots that node i has. */
 static unsigned first_slot(size_t i)
 {
-	return (unsigned)(i * SLOTS / NODES);
+	return (unsigned)(i * HASH_SLOTS / NODES);
 }
 
 /* The nodes speak to each other 10,000 higher. */
@@ -150,7 +150,7 @@ static size_t node_of(const char *key)
 	size_t node = NODES - 1;
 
 	snprintf(name, sizeof name, "weir:{%s}:l", key);
-	slot = slots_of(slice_of(name));
+	slot = hash_slot_of(slice_of(name));
 	while (slot < first_slot(node))
 		node--;
 	return node;

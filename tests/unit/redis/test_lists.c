@@ -339,17 +339,17 @@ static void a_key_of_another_type_begins_anew(void **state)
 	(void)state;
 	for (unsigned kind = 0; kind < 2; kind++)
 		for (size_t i = 0; i < sizeof scribbles / sizeof *scribbles; i++) {
-			char head[VALUE_HEAD_MAX];
+			char header[VALUE_HEADER_MAX];
 
 			if (kind)
 				begin_places(5, 60);
 			else
 				begin_log(5, 60);
-			head[value_head(&both.limit, head)] = '\0';
+			header[value_header(&both.limit, header)] = '\0';
 			for (enum algo_op op = ALGO_ACQUIRE; op <= ALGO_RESET; op++) {
 				freeReplyObject(real_do(&real, "DEL key"));
 				both.twin.uses = (struct uses){.uses = both.list};
-				freeReplyObject(real_do(&real, scribbles[i], head));
+				freeReplyObject(real_do(&real, scribbles[i], header));
 				if (i + 1 < sizeof scribbles / sizeof *scribbles || op == ALGO_ACQUIRE)
 					step((struct algo_call){op, 1}, 1);
 			}
@@ -357,7 +357,7 @@ static void a_key_of_another_type_begins_anew(void **state)
 			both.twin.uses = (struct uses){.uses = both.list};
 			if (i + 1 == sizeof scribbles / sizeof *scribbles)
 				continue;
-			freeReplyObject(real_do(&real, scribbles[i], head));
+			freeReplyObject(real_do(&real, scribbles[i], header));
 			step((struct algo_call){ALGO_ACQUIRE, 1}, 7);
 			expect_state();
 		}

@@ -6,7 +6,7 @@
 
 #define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
 #define SEED       7000
-#define HALF       (SLOTS / 2)
+#define HALF       (HASH_SLOTS / 2)
 
 /* The answers of nodes. */
 #define GRANTED  "*2\r\n$1\r\n1\r\n*3\r\n:1\r\n:4\r\n:0\r\n"
@@ -28,7 +28,7 @@ static void make(struct paper *p, struct one *one, bool is_upper)
 	do {
 		snprintf(key, sizeof key, "%u", number++);
 		snprintf(name, sizeof name, "weir:{%s}:l", key);
-	} while ((slots_of(slice_of(name)) >= HALF) != is_upper);
+	} while ((hash_slot_of(slice_of(name)) >= HALF) != is_upper);
 	make_one(p, one, key, number);
 }
 
@@ -45,7 +45,7 @@ static void answer_redirect(struct paper *p, unsigned port, const char *word, co
 	char text[64], name[32];
 
 	snprintf(name, sizeof name, "weir:{%s}:l", one->key);
-	snprintf(text, sizeof text, "-%s %u h:%u\r\n", word, slots_of(slice_of(name)), to);
+	snprintf(text, sizeof text, "-%s %u h:%u\r\n", word, hash_slot_of(slice_of(name)), to);
 	answer(p, port, text);
 }
 
@@ -57,7 +57,7 @@ static void answer_map(struct paper *p, unsigned port, unsigned lower, unsigned 
 	snprintf(text, sizeof text,
 	         "*2\r\n*3\r\n:0\r\n:%u\r\n*2\r\n$1\r\nh\r\n:%u\r\n"
 	         "*3\r\n:%u\r\n:%u\r\n*2\r\n$1\r\nh\r\n:%u\r\n",
-	         HALF - 1, lower, HALF, SLOTS - 1, upper);
+	         HALF - 1, lower, HALF, HASH_SLOTS - 1, upper);
 	answer(p, port, text);
 }
 

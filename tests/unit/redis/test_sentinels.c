@@ -335,7 +335,8 @@ static void sentinels_that_are_learnt_do_not_vote_beside_those_of_the_url(void *
 	assert_int_equal(cluster_open(&cluster, &url), WEIR_OK);
 	assert_true(sentinels_begin(cluster, &asker, NS_PER_S, nodes, &n));
 	assert_int_equal(n, 2);
-	sentinels_learn(cluster, &(struct redis_reply){.type = REDIS_ARRAY, .items = list, .count = 40});
+	sentinels_add_learnt(cluster,
+	                     &(struct redis_reply){.type = REDIS_ARRAY, .items = list, .count = 40});
 	sentinels_fail(cluster, 0, "hangs");
 	sentinels_fail(cluster, 1, "hangs");
 	/* Now that none of the URL answers, others are asked, but not all. */

@@ -43,9 +43,9 @@ static void a_key_has_the_slot_that_redis_gives_it(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_int_equal(slots_of(slice_of(cases[i].name)), cases[i].slot);
-	assert_int_equal(slots_of(SLICE("weir:{10.0.0.1}:login")),
-	                 slots_of(SLICE("weir:{10.0.0.1}:x")));
+		assert_int_equal(hash_slot_of(slice_of(cases[i].name)), cases[i].slot);
+	assert_int_equal(hash_slot_of(SLICE("weir:{10.0.0.1}:login")),
+	                 hash_slot_of(SLICE("weir:{10.0.0.1}:x")));
 }
 
 static void ranges_are_read_from_cluster_slots(void **state)
@@ -57,27 +57,27 @@ static void ranges_are_read_from_cluster_slots(void **state)
 	const struct redis_reply two[] = {INTEGER(16383), INTEGER(16383), ARRAY(nameless)};
 	const struct redis_reply entries[] = {ARRAY(one), ARRAY(two)};
 	const struct redis_reply reply = ARRAY(entries);
-	struct slots_range range;
+	struct hash_slots_range range;
 
 	(void)state;
-	assert_true(slots_range(&reply, 0, &asked, &range));
+	assert_true(hash_slots_read_range(&reply, 0, &asked, &range));
 	assert_int_equal(range.first, 0);
 	assert_int_equal(range.last, 5460);
 	assert_string_equal(range.host.name, "10.0.0.7");
 	assert_int_equal(range.host.port, 7001);
-	assert_true(slots_range(&reply, 1, &asked, &range));
+	assert_true(hash_slots_read_range(&reply, 1, &asked, &range));
 	assert_int_equal(range.first, 16383);
 	assert_string_equal(range.host.name, "seed.example");
 	assert_int_equal(range.host.port, 7003);
-	assert_false(slots_range(&reply, 2, &asked, &range));
+	assert_false(hash_slots_read_range(&reply, 2, &asked, &range));
 }
 
 static void assert_no_range(struct redis_reply entry)
 {
 	const struct redis_reply reply = {.type = REDIS_ARRAY, .items = &entry, .count = 1};
-	struct slots_range range;
+	struct hash_slots_range range;
 
-	assert_false(slots_range(&reply, 0, &asked, &range));
+	assert_false(hash_slots_read_range(&reply, 0, &asked, &range));
 }
 
 static void entries_that_make_no_sense_are_no_ranges(void **state)
@@ -121,9 +121,9 @@ static void entries_that_make_no_sense_are_no_ranges(void **state)
 	assert_no_range((struct redis_reply)ARRAY(lone));
 	assert_no_range((struct redis_reply)INTEGER(3));
 	const struct redis_reply error = {.type = REDIS_ERROR, .text = SLICE("ERR no cluster")};
-	struct slots_range range;
+	struct hash_slots_range range;
 
-	assert_false(slots_range(&error, 0, &asked, &range));
+	assert_false(hash_slots_read_range(&error, 0, &asked, &range));
 }
 
 static void errors_redirect(void **state)
@@ -132,16 +132,19 @@ static void errors_redirect(void **state)
 	unsigned slot = 0;
 
 	(void)state;
-	assert_int_equal(slots_redirect(SLICE("MOVED 3999 127.0.0.1:6381"), &asked, &slot, &to),
-	                 SLOTS_MOVED);
+	assert_int_equal(
+	    hash_slots_read_redirect(SLICE("MOVED 3999 127.0.0.1:6381"), &asked, &slot, &to),
+	    HASH_SLOTS_MOVED);
 	assert_int_equal(slot, 3999);
 	assert_string_equal(to.name, "127.0.0.1");
 	assert_int_equal(to.port, 6381);
-	assert_int_equal(slots_redirect(SLICE("ASK 16383 2001:db8::1:6381"), &asked, &slot, &to),
-	                 SLOTS_ASK);
+	assert_int_equal(
+	    hash_slots_read_redirect(SLICE("ASK 16383 2001:db8::1:6381"), &asked, &slot, &to),
+	    HASH_SLOTS_ASK);
 	assert_int_equal(slot, 16383);
 	assert_string_equal(to.name, "2001:db8::1");
-	assert_int_equal(slots_redirect(SLICE("MOVED 0 :6382"), &asked, &slot, &to), SLOTS_MOVED);
+	assert_int_equal(hash_slots_read_redirect(SLICE("MOVED 0 :6382"), &asked, &slot, &to),
+	                 HASH_SLOTS_MOVED);
 	assert_string_equal(to.name, "seed.example");
 	assert_int_equal(to.port, 6382);
 }
@@ -172,7 +175,8 @@ static void other_errors_redirect_nothing(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		assert_int_equal(slots_redirect(slice_of(texts[i]), &asked, &slot, &to), SLOTS_STAY);
+		assert_int_equal(hash_slots_read_redirect(slice_of(texts[i]), &asked, &slot, &to),
+		                 HASH_SLOTS_STAY);
 }
 
 int main(void)

@@ -37,8 +37,8 @@ static struct redis_command server(const struct algo_limit *limit, uint32_t numb
 	                              .key = SLICE("key"),
 	                              .call = {.op = ALGO_ACQUIRE, .cost = 1},
 	                              .repeat = 1,
-	                              .turn = number,
-	                              .turn_us = TURN_US,
+	                              .ticket = number,
+	                              .ticket_us = TURN_US,
 	                              .is_given = true};
 }
 
@@ -234,7 +234,7 @@ static void a_turn_outlives_the_state(void **state)
 	for (uint32_t i = 0; i < 2; i++) {
 		steps[i] = server(&limit, i + 1);
 		steps[i].is_given = false;
-		steps[i].turn_us = 60000000;
+		steps[i].ticket_us = 60000000;
 		assert_int_equal(ask(&steps[i]), COMMAND_AGAIN);
 	}
 	assert_int_equal(ask(&steps[0]), COMMAND_DONE);
@@ -264,7 +264,7 @@ static void a_denied_server_leaves_the_line(void **state)
 
 		other = server(&limits[i], 3);
 		other.call.op = ALGO_REFUND;
-		other.own.by_c = true;
+		other.attempt.decided_by_c = true;
 		while (ask(&other) == COMMAND_AGAIN)
 			;
 		assert_int_equal(end.end, COMMAND_DONE);

@@ -54,9 +54,9 @@ static void add_first(struct buffer *out, const struct algo_limit *limit, const 
 {
 	struct uses_entry newest = {0, uses->until_ns, uses->newest_id};
 	const struct uses_entry *last = uses->count > 0 ? &uses->uses[uses->count - 1] : NULL;
-	char head[VALUE_HEAD_MAX];
+	char header[VALUE_HEADER_MAX];
 
-	buffer_add(out, head, value_head(limit, head));
+	buffer_add(out, header, value_header(limit, header));
 	add_sums(out, limit, uses->uses, uses->count);
 	buffer_add_text(out, " ");
 	if (last)
@@ -199,12 +199,12 @@ static bool check_groups(const struct algo_limit *limit, const struct first *fir
  * their names, and the same ones as one. Replaces the text behind the head. False: nonsense, or ends
  * in disorder.
  */
-static bool sort_places(const redisReply *list, struct buffer *out, size_t head)
+static bool sort_places(const redisReply *list, struct buffer *out, size_t header)
 {
 	struct uses sorted = {.uses = calloc(list->elements, sizeof *sorted.uses)};
 	bool reads = true;
 
-	out->len = head;
+	out->len = header;
 	for (size_t i = 1; i < list->elements && reads; i++) {
 		struct slice text = {list->element[i]->str, list->element[i]->len};
 		struct slice end = slice_cut(&text, ':'), units = slice_cut(&text, ':');
@@ -233,13 +233,13 @@ static bool join(const struct algo_limit *limit, const redisReply *list, struct 
 {
 	struct slice text = {list->element[0]->str, list->element[0]->len}, last = SLICE("");
 	uint64_t units = 0, nameless = 0, number;
-	char head[VALUE_HEAD_MAX];
+	char header[VALUE_HEADER_MAX];
 	struct first first;
 
-	if (!slice_skip(&text, (struct slice){head, value_head(limit, head)}) ||
+	if (!slice_skip(&text, (struct slice){header, value_header(limit, header)}) ||
 	    !read_first(limit, text, &first))
 		return false;
-	buffer_add(out, head, value_head(limit, head));
+	buffer_add(out, header, value_header(limit, header));
 	for (size_t i = 1; i < list->elements; i++) {
 		struct slice use = {list->element[i]->str, list->element[i]->len}, whole = use;
 		struct slice end = slice_cut(&use, ':'), count = slice_cut(&use, ':');
@@ -261,7 +261,7 @@ static bool join(const struct algo_limit *limit, const redisReply *list, struct 
 		buffer_add_text(out, first.newest.len > 0 ? ":0:" : ":0");
 		buffer_add_slice(out, first.newest);
 	}
-	if (limit->rows == ALGO_ROWS_PLACES && !sort_places(list, out, value_head(limit, head)))
+	if (limit->rows == ALGO_ROWS_PLACES && !sort_places(list, out, value_header(limit, header)))
 		return false;
 	return first.n == list->elements - 1 && first.units == units && first.nameless == nameless &&
 	       slice_equal(slice_cut(&first.last, ':'), last) && check_groups(limit, &first, list);

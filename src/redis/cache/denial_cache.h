@@ -1,6 +1,6 @@
 /*
- * denials.h: the answers of a store that a process may repeat without asking again. Its threads
- * share them.
+ * denial_cache.h: the answers of a store that a process may repeat without asking again. Its
+ * threads share them.
  *
  * Most are denials. A request that explains a denial also asks the limits that did not deny, so
  * "this request would pass" is an answer, too, for such questions alone.
@@ -15,12 +15,12 @@
  *
  * Reading takes no lock; writers of one set take turns, for a few stores each.
  */
-#ifndef REDIS_DENIALS_H
-#define REDIS_DENIALS_H
+#ifndef REDIS_DENIAL_CACHE_H
+#define REDIS_DENIAL_CACHE_H
 
 #include "algo/algo.h"
 
-struct denials;
+struct denial_cache;
 
 /* A question about a key; of a chunk (chunks.h) that for one unit. */
 struct cache_name {
@@ -29,36 +29,36 @@ struct cache_name {
 };
 
 /* An answer to it. Times are of one clock, which the caller knows. */
-struct denials_answer {
-	uint64_t known_ns; /* until then it need not be asked again */
-	uint64_t until_ns; /* the same request passes then, if no other comes first */
-	uint64_t reset_ns; /* the key is as new then */
+struct denial_cache_answer {
+	uint64_t valid_until_ns; /* until then it need not be asked again */
+	uint64_t until_ns;       /* the same request passes then, if no other comes first */
+	uint64_t reset_ns;       /* the key is as new then */
 	uint64_t remaining;
 	uint64_t reason; /* enum weir_reason; WEIR_REASON_OK: the request would pass */
 };
 
 /** NULL if there is no memory. */
-struct denials *denials_open(void);
+struct denial_cache *denial_cache_open(void);
 /** NULL does nothing. */
-void denials_close(struct denials *denials);
+void denial_cache_close(struct denial_cache *denials);
 
 /** Whether denials of such a request may be repeated. */
-bool denials_apply(const struct algo_limit *limit, const struct algo_call *call);
-struct cache_name denials_name(const struct algo_limit *limit, const struct algo_call *call,
-                               uint64_t key);
+bool denial_cache_applies(const struct algo_limit *limit, const struct algo_call *call);
+struct cache_name denial_cache_name(const struct algo_limit *limit, const struct algo_call *call,
+                                    uint64_t key);
 
 /** Whether there is an answer at that time; fills `out`. */
-bool denials_find(const struct denials *denials, const struct algo_limit *limit,
-                  const struct algo_call *call, const struct cache_name *name, uint64_t now_ns,
-                  struct algo_decision *out);
+bool denial_cache_find(const struct denial_cache *denials, const struct algo_limit *limit,
+                       const struct algo_call *call, const struct cache_name *name, uint64_t now_ns,
+                       struct algo_decision *out);
 /** How many refunds and resets of the key there were so far, at least. */
-uint32_t denials_count(const struct denials *denials, uint64_t key);
-/** Stores an answer; `count` is denials_count from before the question. */
-void denials_store(struct denials *denials, const struct cache_name *name, uint32_t count,
-                   const struct denials_answer *answer);
+uint32_t denial_cache_invalidations(const struct denial_cache *denials, uint64_t key);
+/** Stores an answer; `count` is denial_cache_invalidations from before the question. */
+void denial_cache_store(struct denial_cache *denials, const struct cache_name *name, uint32_t count,
+                        const struct denial_cache_answer *answer);
 /** A request of the key was granted: its answers would be given in other words now. */
-void denials_clear(struct denials *denials, uint64_t key);
+void denial_cache_remove(struct denial_cache *denials, uint64_t key);
 /** A request of the key is given back. */
-void denials_forget(struct denials *denials, uint64_t key);
+void denial_cache_invalidate(struct denial_cache *denials, uint64_t key);
 
 #endif

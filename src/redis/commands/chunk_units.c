@@ -1,38 +1,40 @@
-#include "redis/commands/units.h"
+#include "redis/commands/chunk_units.h"
 
 #include "algo/rates/bucket.h"
 #include "algo/rates/window.h"
 
-#define IDLE_NS        NS_PER_S
-#define IDLE_LEAST_NS  (50 * NS_PER_MS) /* the shortest time between two searches for idle chunks  \
-	                                     */
-#define LEASE_LEAST_NS (10 * NS_PER_S)
-#define LEASE_MOST_NS  (3600 * NS_PER_S)
+#define IDLE_NS NS_PER_S
+#define IDLE_MIN_NS                                                                                \
+	(50 * NS_PER_MS) /* the shortest time between two searches for idle chunks                     \
+	                  */
+#define LIFETIME_MIN_NS (10 * NS_PER_S)
+#define LIFETIME_MAX_NS (3600 * NS_PER_S)
 
-bool units_apply(const struct algo_limit *limit)
+bool chunk_units_supported(const struct algo_limit *limit)
 {
 	return !limit->paced &&
 	       (algo_has_step(limit, bucket_step) || algo_has_step(limit, window_step));
 }
 
-uint64_t units_idle_ns(const struct algo_limit *limit)
+uint64_t chunk_units_idle_ns(const struct algo_limit *limit)
 {
-	return u64_max(IDLE_LEAST_NS, u64_min(IDLE_NS, limit->window_ns / 10));
+	return u64_max(IDLE_MIN_NS, u64_min(IDLE_NS, limit->window_ns / 10));
 }
 
 /* As long as the rate takes for a chunk: after a server's end its units come back in twice that. */
-uint64_t units_lease_ns(const struct algo_limit *limit)
+uint64_t chunk_units_lifetime_ns(const struct algo_limit *limit)
 {
 	u128 chunk_ns = limit->chunk * (u128)limit->bucket.interval.ns;
 
 	if (!algo_has_step(limit, bucket_step))
 		return 0;
-	return u64_max(LEASE_LEAST_NS, u64_min(LEASE_MOST_NS, sat_u64(chunk_ns)));
+	return u64_max(LIFETIME_MIN_NS, u64_min(LIFETIME_MAX_NS, sat_u64(chunk_ns)));
 }
 
 /* The state as if what others hold were used. */
 static struct algo_state with_others(const struct algo_limit *limit, uint64_t now_ns,
-                                     const struct units_reserved *reserved, struct algo_state state)
+                                     const struct chunk_units_reserved *reserved,
+                                     struct algo_state state)
 {
 	uint64_t others = reserved->others;
 	const struct bucket_params *params = &limit->bucket;
@@ -49,8 +51,8 @@ static struct algo_state with_others(const struct algo_limit *limit, uint64_t no
 	}
 	parts = (u128)others * params->p;
 	if (is_live)
-		parts += (u128)(state.until_ns - now_ns) * params->q -
-		         (state.word < params->q ? state.word : 0);
+		parts +=
+		    (u128)(state.until_ns - now_ns) * params->q - (state.word < params->q ? state.word : 0);
 	state.until_ns = now_ns + sat_u64((parts + params->q - 1) / params->q);
 	state.word = (uint32_t)((params->q - parts % params->q) % params->q);
 	return state;
@@ -58,13 +60,14 @@ static struct algo_state with_others(const struct algo_limit *limit, uint64_t no
 
 /*
  * When a request that others' chunks deny may pass: what they do not use they give back when it
- * was idle, and a little later. Units that they hold do not leak, so that can take longer than a bucket does.
+ * was idle, and a little later. Units that they hold do not leak, so that can take longer than a
+ * bucket does.
  */
 static uint64_t retry_ns(const struct algo_limit *limit, const struct algo_call *call,
                          const struct algo_time *time, uint64_t others, struct algo_state state,
                          uint64_t formula_ns)
 {
-	uint64_t back_ns = units_idle_ns(limit) + units_idle_ns(limit) / 4;
+	uint64_t back_ns = chunk_units_idle_ns(limit) + chunk_units_idle_ns(limit) / 4;
 	bool is_bucket = algo_has_step(limit, bucket_step);
 	bool never = is_bucket && others + u64_max(call->cost, 1) > limit->quota;
 	struct algo_call peek = *call;
@@ -77,25 +80,25 @@ static uint64_t retry_ns(const struct algo_limit *limit, const struct algo_call 
 	return alone.allowed ? u64_min(back_ns, formula_ns) : formula_ns;
 }
 
-uint64_t units_step(const struct algo_limit *limit, const struct algo_call *call,
-                    const struct algo_time *time, const struct units_reserved *reserved,
-                    struct algo_state *state, struct algo_decision *out)
+uint64_t chunk_units_step(const struct algo_limit *limit, const struct algo_call *call,
+                          const struct algo_time *time, const struct chunk_units_reserved *reserved,
+                          struct algo_state *state, struct algo_decision *out)
 {
 	const struct algo_call peek = {.op = ALGO_PEEK, .cost = 1};
-	struct algo_state seen;
+	struct algo_state observed;
 	struct algo_decision all;
 
 	if (!algo_op_requests(call->op)) {
 		bool changed = algo_step(limit, call, time, state, out);
 
-		seen = with_others(limit, time->now_ns, reserved, *state);
-		algo_step(limit, &peek, time, &seen, &all);
+		observed = with_others(limit, time->now_ns, reserved, *state);
+		algo_step(limit, &peek, time, &observed, &all);
 		out->remaining = all.remaining;
 		out->reset_after_ns = all.reset_after_ns;
 		return changed ? state->until_ns : 0;
 	}
-	seen = with_others(limit, time->now_ns, reserved, *state);
-	algo_step(limit, call, time, &seen, out);
+	observed = with_others(limit, time->now_ns, reserved, *state);
+	algo_step(limit, call, time, &observed, out);
 	if (!out->allowed)
 		out->retry_after_ns =
 		    retry_ns(limit, call, time, reserved->others, *state, out->retry_after_ns);
@@ -106,7 +109,7 @@ uint64_t units_step(const struct algo_limit *limit, const struct algo_call *call
 		*state = (struct algo_state){reserved->until_ns, (uint32_t)(call->cost - 1)};
 		out->reset_after_ns = reserved->until_ns - time->now_ns;
 	} else if (reserved->others == 0) {
-		*state = seen;
+		*state = observed;
 	} else {
 		algo_step(limit, call, time, state, &all);
 	}

@@ -2,8 +2,8 @@
  * lookup.h: the addresses of a host. A thread of its own looks up each name and then ends, so a
  * name service that hangs blocks no other thread.
  */
-#ifndef REDIS_LOOKUP_H
-#define REDIS_LOOKUP_H
+#ifndef REDIS_HOST_LOOKUP_H
+#define REDIS_HOST_LOOKUP_H
 
 #include <stddef.h>
 

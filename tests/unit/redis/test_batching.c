@@ -132,11 +132,11 @@ static struct paper *begin(const struct redis_transport_kind *kind)
 	struct paper *p = calloc(1, sizeof *p);
 
 	p->transport.kind = kind;
-	assert_int_equal(
-	    algo_limit_init(&p->limit,
-	                    &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
-	                    NULL),
-	    WEIR_OK);
+	assert_int_equal(algo_limit_init(&p->limit,
+	                                 &(struct weir_limit_options){
+	                                     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
+	                                 NULL),
+	                 WEIR_OK);
 	assert_int_equal(redis_store_open(&(struct redis_options){.url = "redis://127.0.0.1:7000",
 	                                                          .prefix = "weir:",
 	                                                          .timeout_ns = 3600 * NS_PER_S},

@@ -1,4 +1,4 @@
-#include "redis/cache/denials.h"
+#include "redis/cache/denial_cache.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define COUNTS 1024
 
 struct entry {
-	_Atomic uint64_t which, known_ns, until_ns, reset_ns, remaining, reason;
+	_Atomic uint64_t which, valid_until_ns, until_ns, reset_ns, remaining, reason;
 };
 
 /* `sequence` is odd while the set is being written; it has changed when it was. */
@@ -28,30 +28,30 @@ struct set {
  * Most keys are never denials, and their sets are not to be fetched from memory: `used` has a bit
  * for each set, and sets share the counts of what was forgotten.
  */
-struct denials {
+struct denial_cache {
 	_Atomic uint64_t used[SETS / 64];
-	_Atomic uint32_t forgotten[COUNTS];
+	_Atomic uint32_t invalidations[COUNTS];
 	struct set sets[SETS];
 };
 
-struct denials *denials_open(void)
+struct denial_cache *denial_cache_open(void)
 {
 	/* Pages without answers take no memory. */
-	return os_pages_map(sizeof(struct denials));
+	return os_pages_map(sizeof(struct denial_cache));
 }
 
-void denials_close(struct denials *denials)
+void denial_cache_close(struct denial_cache *denials)
 {
 	if (denials)
 		os_pages_unmap(denials, sizeof *denials);
 }
 
-static struct set *set_of(const struct denials *denials, uint64_t key)
+static struct set *set_of(const struct denial_cache *denials, uint64_t key)
 {
 	return (struct set *)&denials->sets[key % SETS];
 }
 
-static bool is_used(const struct denials *denials, uint64_t key)
+static bool is_used(const struct denial_cache *denials, uint64_t key)
 {
 	const _Atomic uint64_t *bits = &denials->used[key % SETS / 64];
 
@@ -59,7 +59,7 @@ static bool is_used(const struct denials *denials, uint64_t key)
 }
 
 /* By the writer of the set. */
-static void set_used(struct denials *denials, uint64_t key, bool used)
+static void set_used(struct denial_cache *denials, uint64_t key, bool used)
 {
 	_Atomic uint64_t *bits = &denials->used[key % SETS / 64];
 	uint64_t bit = UINT64_C(1) << key % 64;
@@ -81,7 +81,7 @@ static bool is_bucket(const struct algo_limit *limit)
  * Uses in rows leave one by one, so only a request of one unit gets the same denial until it
  * passes. At a limit that lends turns, only a request that leaves the patience to the limit does.
  */
-bool denials_apply(const struct algo_limit *limit, const struct algo_call *call)
+bool denial_cache_applies(const struct algo_limit *limit, const struct algo_call *call)
 {
 	if (!algo_op_requests(call->op) || algo_op_replaces(call->op) || call->max_wait_ns != 0 ||
 	    limit->algorithm->retry_is_estimate)
@@ -100,8 +100,8 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 }
 
 /* Two kinds of limits may have the same counts; these words tell them apart. */
-struct cache_name denials_name(const struct algo_limit *limit, const struct algo_call *call,
-                               uint64_t key)
+struct cache_name denial_cache_name(const struct algo_limit *limit, const struct algo_call *call,
+                                    uint64_t key)
 {
 	uint64_t which = mix(limit->identity, u64_max(call->cost, 1));
 
@@ -129,7 +129,7 @@ static void write_word(_Atomic uint64_t *word, uint64_t value)
 	atomic_store_explicit(word, value, memory_order_release);
 }
 
-static bool asks(const struct set *set, size_t i, const struct cache_name *name)
+static bool entry_matches(const struct set *set, size_t i, const struct cache_name *name)
 {
 	return read_word(&set->keys[i]) == name->key &&
 	       read_word(&set->entries[i].which) == name->which;
@@ -155,7 +155,7 @@ static void end_writing(struct set *set)
 /* All loads are acquires, so that `sequence` is read last: if it is the same, they saw one entry.
  */
 static bool read_entry(const struct set *set, const struct cache_name *name,
-                       struct denials_answer *answer)
+                       struct denial_cache_answer *answer)
 {
 	uint32_t sequence = atomic_load_explicit(&((struct set *)set)->sequence, memory_order_acquire);
 	bool found = false;
@@ -163,10 +163,10 @@ static bool read_entry(const struct set *set, const struct cache_name *name,
 	for (size_t i = 0; i < WAYS && !found && sequence % 2 == 0; i++) {
 		const struct entry *entry = &set->entries[i];
 
-		if (!asks(set, i, name))
+		if (!entry_matches(set, i, name))
 			continue;
-		*answer = (struct denials_answer){
-		    .known_ns = read_word(&entry->known_ns),
+		*answer = (struct denial_cache_answer){
+		    .valid_until_ns = read_word(&entry->valid_until_ns),
 		    .until_ns = read_word(&entry->until_ns),
 		    .reset_ns = read_word(&entry->reset_ns),
 		    .remaining = read_word(&entry->remaining),
@@ -187,15 +187,15 @@ static uint64_t remaining_of_bucket(const struct bucket_params *params, uint64_t
 	return tokens < cost ? cost - (uint64_t)tokens : 0;
 }
 
-bool denials_find(const struct denials *denials, const struct algo_limit *limit,
-                  const struct algo_call *call, const struct cache_name *name, uint64_t now_ns,
-                  struct algo_decision *out)
+bool denial_cache_find(const struct denial_cache *denials, const struct algo_limit *limit,
+                       const struct algo_call *call, const struct cache_name *name, uint64_t now_ns,
+                       struct algo_decision *out)
 {
-	struct denials_answer answer;
+	struct denial_cache_answer answer;
 	uint64_t left_ns;
 
 	if (!is_used(denials, name->key) || !read_entry(set_of(denials, name->key), name, &answer) ||
-	    now_ns >= answer.known_ns)
+	    now_ns >= answer.valid_until_ns)
 		return false;
 	if (answer.reason == WEIR_REASON_OK) {
 		algo_decision_table_full(limit, out);
@@ -214,40 +214,41 @@ bool denials_find(const struct denials *denials, const struct algo_limit *limit,
 	return true;
 }
 
-uint32_t denials_count(const struct denials *denials, uint64_t key)
+uint32_t denial_cache_invalidations(const struct denial_cache *denials, uint64_t key)
 {
-	return atomic_load_explicit((_Atomic uint32_t *)&denials->forgotten[key % COUNTS],
+	return atomic_load_explicit((_Atomic uint32_t *)&denials->invalidations[key % COUNTS],
 	                            memory_order_acquire);
 }
 
 /* The place of a question: its own, or of the one that ends soonest. */
-static size_t place_of(const struct set *set, const struct cache_name *name)
+static size_t entry_index_for(const struct set *set, const struct cache_name *name)
 {
 	size_t best = 0;
 
 	for (size_t i = 0; i < WAYS; i++) {
-		if (asks(set, i, name))
+		if (entry_matches(set, i, name))
 			return i;
-		if (read_word(&set->entries[i].known_ns) < read_word(&set->entries[best].known_ns))
+		if (read_word(&set->entries[i].valid_until_ns) <
+		    read_word(&set->entries[best].valid_until_ns))
 			best = i;
 	}
 	return best;
 }
 
-void denials_store(struct denials *denials, const struct cache_name *name, uint32_t count,
-                   const struct denials_answer *answer)
+void denial_cache_store(struct denial_cache *denials, const struct cache_name *name, uint32_t count,
+                        const struct denial_cache_answer *answer)
 {
 	struct set *set = set_of(denials, name->key);
 
 	begin_writing(set);
-	if (denials_count(denials, name->key) == count) {
-		size_t i = place_of(set, name);
+	if (denial_cache_invalidations(denials, name->key) == count) {
+		size_t i = entry_index_for(set, name);
 		struct entry *entry = &set->entries[i];
 
 		set_used(denials, name->key, true);
 		write_word(&set->keys[i], name->key);
 		write_word(&entry->which, name->which);
-		write_word(&entry->known_ns, answer->known_ns);
+		write_word(&entry->valid_until_ns, answer->valid_until_ns);
 		write_word(&entry->until_ns, answer->until_ns);
 		write_word(&entry->reset_ns, answer->reset_ns);
 		write_word(&entry->remaining, answer->remaining);
@@ -256,7 +257,7 @@ void denials_store(struct denials *denials, const struct cache_name *name, uint3
 	end_writing(set);
 }
 
-static void clear_key(struct denials *denials, struct set *set, uint64_t key)
+static void clear_key(struct denial_cache *denials, struct set *set, uint64_t key)
 {
 	uint64_t others = 0;
 
@@ -265,13 +266,13 @@ static void clear_key(struct denials *denials, struct set *set, uint64_t key)
 		if (read_word(&set->keys[i]) != key)
 			continue;
 		write_word(&set->keys[i], 0);
-		write_word(&set->entries[i].known_ns, 0);
+		write_word(&set->entries[i].valid_until_ns, 0);
 	}
 	if (others == 0)
 		set_used(denials, key, false);
 }
 
-void denials_clear(struct denials *denials, uint64_t key)
+void denial_cache_remove(struct denial_cache *denials, uint64_t key)
 {
 	struct set *set = set_of(denials, key);
 	bool has = false;
@@ -287,12 +288,12 @@ void denials_clear(struct denials *denials, uint64_t key)
 	end_writing(set);
 }
 
-void denials_forget(struct denials *denials, uint64_t key)
+void denial_cache_invalidate(struct denial_cache *denials, uint64_t key)
 {
 	struct set *set = set_of(denials, key);
 
 	begin_writing(set);
-	atomic_fetch_add_explicit(&denials->forgotten[key % COUNTS], 1, memory_order_release);
+	atomic_fetch_add_explicit(&denials->invalidations[key % COUNTS], 1, memory_order_release);
 	clear_key(denials, set, key);
 	end_writing(set);
 }

@@ -1,4 +1,4 @@
-#include "redis/call.h"
+#include "redis/script_reply.h"
 
 #include <string.h>
 
@@ -7,28 +7,29 @@
 
 static const struct {
 	const char *code;
-	enum call_error error;
+	enum error_effect error;
 } errors[] = {
-    {"NOSCRIPT", CALL_ERROR_SCRIPT},
-    {"MOVED", CALL_ERROR_MOVED},
-    {"ASK", CALL_ERROR_MOVED},
-    {"TRYAGAIN", CALL_ERROR_SOON}, /* a slot is being moved, and only some of its keys are here */
-    {"CLUSTERDOWN Hash slot", CALL_ERROR_OWN}, /* no node serves it */
-    {"CLUSTERDOWN", CALL_ERROR_UNAVAILABLE},   /* most nodes are unavailable, for this one */
-    {"BUSY", CALL_ERROR_UNAVAILABLE},          /* a script that does not end */
-    {"OOM", CALL_ERROR_UNAVAILABLE},           /* no room for writes, ... */
-    {"MISCONF", CALL_ERROR_UNAVAILABLE},       /* nor on the disk, ... */
-    {"NOREPLICAS", CALL_ERROR_UNAVAILABLE},    /* nor replicas for them */
-    {"NOPERM", CALL_ERROR_UNAVAILABLE}, /* the user may not call scripts, or not their keys */
-    {"ERR unknown command", CALL_ERROR_UNAVAILABLE}, /* it is no Redis, or one without scripts */
-    {"LOADING", CALL_ERROR_LOST},
-    {"MASTERDOWN", CALL_ERROR_LOST},
-    {"READONLY", CALL_ERROR_LOST},
-    {"NOAUTH", CALL_ERROR_LOST},
+    {"NOSCRIPT", ERROR_NEEDS_SCRIPT},
+    {"MOVED", ERROR_REDIRECTS},
+    {"ASK", ERROR_REDIRECTS},
+    {"TRYAGAIN",
+     ERROR_IS_TRANSIENT}, /* a slot is being moved, and only some of its keys are here */
+    {"CLUSTERDOWN Hash slot", ERROR_FAILS_CALL}, /* no node serves it */
+    {"CLUSTERDOWN", ERROR_NODE_UNAVAILABLE},     /* most nodes are unavailable, for this one */
+    {"BUSY", ERROR_NODE_UNAVAILABLE},            /* a script that does not end */
+    {"OOM", ERROR_NODE_UNAVAILABLE},             /* no room for writes, ... */
+    {"MISCONF", ERROR_NODE_UNAVAILABLE},         /* nor on the disk, ... */
+    {"NOREPLICAS", ERROR_NODE_UNAVAILABLE},      /* nor replicas for them */
+    {"NOPERM", ERROR_NODE_UNAVAILABLE}, /* the user may not call scripts, or not their keys */
+    {"ERR unknown command", ERROR_NODE_UNAVAILABLE}, /* it is no Redis, or one without scripts */
+    {"LOADING", ERROR_CONNECTION_USELESS},
+    {"MASTERDOWN", ERROR_CONNECTION_USELESS},
+    {"READONLY", ERROR_CONNECTION_USELESS},
+    {"NOAUTH", ERROR_CONNECTION_USELESS},
 };
 
 /* Redis 6 says of an error within a script where it was, and then what. */
-static struct slice without_place(struct slice text)
+static struct slice skip_script_location(struct slice text)
 {
 	const char *in_script = "ERR Error running script";
 	const char *code;
@@ -48,37 +49,37 @@ static struct slice without_place(struct slice text)
 }
 
 /* Redis says this if its user may not run a command of the script. It then gives no code. */
-static const char *const within[] = {
+static const char *const refused_texts[] = {
     "The user executing the script can't",
     "ACL failure in script",
     "Unknown Redis command called from script",
 };
 
-static bool says(struct slice text, const char *what)
+static bool contains(struct slice text, const char *what)
 {
 	return text.len > 0 && memmem(text.data, text.len, what, strlen(what));
 }
 
 static bool is_refused_within(struct slice text)
 {
-	struct slice error = without_place(text);
+	struct slice error = skip_script_location(text);
 
-	for (size_t i = 0; i < sizeof within / sizeof *within; i++)
-		if (says(text, within[i]))
+	for (size_t i = 0; i < sizeof refused_texts / sizeof *refused_texts; i++)
+		if (contains(text, refused_texts[i]))
 			return true;
 	return redis_error_is(error, "NOPERM") &&
-	       (error.data != text.data || says(text, "@user_script:"));
+	       (error.data != text.data || contains(text, "@user_script:"));
 }
 
-enum call_error call_error_of(struct slice text)
+enum error_effect error_effect_of(struct slice text)
 {
 	if (is_refused_within(text))
-		return CALL_ERROR_WITHIN;
-	text = without_place(text);
+		return ERROR_SCRIPT_REFUSED;
+	text = skip_script_location(text);
 	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
 		if (redis_error_is(text, errors[i].code))
 			return errors[i].error;
-	return CALL_ERROR_OWN;
+	return ERROR_FAILS_CALL;
 }
 
 /* How many steps ahead their memory is fetched. */
@@ -86,7 +87,7 @@ enum call_error call_error_of(struct slice text)
 
 /* Much has happened since it was sent: a step's memory, and that of its first operation, is cold.
  */
-static void fetch_step(const struct call *call, size_t i)
+static void prefetch_command(const struct script_call *call, size_t i)
 {
 	if (i + 2 * AHEAD < call->count)
 		prefetch_all(call->commands[i + 2 * AHEAD], sizeof(struct redis_command));
@@ -94,18 +95,18 @@ static void fetch_step(const struct call *call, size_t i)
 		prefetch_all(call->commands[i + AHEAD]->operations, sizeof(struct store_operation));
 }
 
-void call_finish(struct redis_client *client, struct call *call, const struct redis_reply *reply,
-                 struct command_list *again)
+void script_call_complete(struct redis_client *client, struct script_call *call,
+                          const struct redis_reply *reply, struct command_list *again)
 {
 	enum command_end ends[CALL_COMMANDS_MAX];
 
 	/* All are read before any operation ends, because `done` may submit more, and command_read
 	 * reads the whole group. */
 	client->clock_ns = command_clock(reply, call->count);
-	client->gather.round_ns =
+	client->batching.round_ns =
 	    sat_sub(client_now_ns(client) + client->store->options.timeout_ns, call->deadline_ns);
 	for (size_t i = 0; i < call->count; i++) {
-		fetch_step(call, i);
+		prefetch_command(call, i);
 		ends[i] = command_read(call->commands, call->count, i, reply, &client->result);
 		if (ends[i] == COMMAND_DONE || ends[i] == COMMAND_WITHHELD || ends[i] == COMMAND_UNASKED)
 			commands_fill(client, call->commands[i], ends[i]);
@@ -116,7 +117,7 @@ void call_finish(struct redis_client *client, struct call *call, const struct re
 		if (ends[i] == COMMAND_AGAIN)
 			command_append(again, command);
 		else if (ends[i] == COMMAND_LATER)
-			command_later(client, command);
+			command_retry_later(client, command);
 		else if (ends[i] == COMMAND_FAILED)
 			commands_fail(client, command, WEIR_ESTORE);
 		else
@@ -124,7 +125,7 @@ void call_finish(struct redis_client *client, struct call *call, const struct re
 	}
 }
 
-void call_fail(struct redis_client *client, struct call *call)
+void script_call_fail(struct redis_client *client, struct script_call *call)
 {
 	for (size_t i = 0; i < call->count; i++)
 		commands_fail(client, call->commands[i], WEIR_ESTORE);

@@ -1,5 +1,5 @@
 /*
- * gather.h: decides how long a store client gathers requests before it sends them.
+ * batching.h: decides how long a store client gathers requests before it sends them.
  *
  * A call costs Redis as much as several commands, and requests of one key in a call are one
  * command. Therefore, while calls are under way, the store client gathers new requests until these
@@ -9,16 +9,16 @@
  *
  * Nodes of a cluster do not wait for one another, so there nothing is gathered.
  */
-#ifndef REDIS_GATHER_H
-#define REDIS_GATHER_H
+#ifndef REDIS_BATCHING_H
+#define REDIS_BATCHING_H
 
 #include "redis/client_inside.h"
 
 /** Replies were read. */
-void gather_answered(struct redis_client *client);
+void batching_replied(struct redis_client *client);
 /** Whether the batch has to wait: for replies, clients or an alarm. */
-bool gather_waits(struct redis_client *client);
+bool batching_must_wait(struct redis_client *client);
 /** The alarm may be due. */
-void gather_tick(struct redis_client *client);
+void batching_tick(struct redis_client *client);
 
 #endif

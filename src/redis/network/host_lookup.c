@@ -1,4 +1,4 @@
-#include "redis/network/lookup.h"
+#include "redis/network/host_lookup.h"
 
 #include <netdb.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ struct lookup {
 	atomic_int users;
 };
 
-static void drop(struct lookup *lookup)
+static void release_lookup(struct lookup *lookup)
 {
 	if (atomic_fetch_sub_explicit(&lookup->users, 1, memory_order_acq_rel) > 1)
 		return;
@@ -38,7 +38,7 @@ static void look_up(struct lookup *lookup, int flags)
 	lookup->status = getaddrinfo(lookup->host.name, lookup->port, &hints, &lookup->addresses);
 }
 
-static void finish(struct lookup *lookup)
+static void signal_end(struct lookup *lookup)
 {
 	uint64_t one = 1;
 	ssize_t written = write(lookup->fd, &one, sizeof one); /* a counter at 0 takes it */
@@ -51,8 +51,8 @@ static void *look_up_name(void *context)
 	struct lookup *lookup = context;
 
 	look_up(lookup, AI_ADDRCONFIG);
-	finish(lookup);
-	drop(lookup);
+	signal_end(lookup);
+	release_lookup(lookup);
 	return NULL;
 }
 
@@ -72,7 +72,7 @@ static int start_thread(struct lookup *lookup)
 	return error;
 }
 
-static void begin(struct lookup *lookup)
+static void begin_lookup(struct lookup *lookup)
 {
 	look_up(lookup, AI_NUMERICHOST);
 	if (lookup->status != 0) {
@@ -82,7 +82,7 @@ static void begin(struct lookup *lookup)
 		atomic_store_explicit(&lookup->users, 1, memory_order_relaxed);
 		lookup->status = EAI_MEMORY;
 	}
-	finish(lookup);
+	signal_end(lookup);
 }
 
 struct lookup *lookup_open(const struct redis_host *host)
@@ -99,7 +99,7 @@ struct lookup *lookup_open(const struct redis_host *host)
 	lookup->host = *host;
 	snprintf(lookup->port, sizeof lookup->port, "%u", (unsigned)host->port);
 	atomic_init(&lookup->users, 1);
-	begin(lookup);
+	begin_lookup(lookup);
 	return lookup;
 }
 
@@ -126,5 +126,5 @@ const char *lookup_result(const struct lookup *lookup, struct redis_address *out
 void lookup_close(struct lookup *lookup)
 {
 	if (lookup)
-		drop(lookup);
+		release_lookup(lookup);
 }

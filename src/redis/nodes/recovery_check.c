@@ -1,8 +1,8 @@
-#include "redis/nodes/probe.h"
+#include "redis/nodes/recovery_check.h"
 
 #include <stdio.h>
 
-#include "redis/call.h"
+#include "redis/script_reply.h"
 #include "redis/nodes/send.h"
 
 /* Health */
@@ -15,11 +15,11 @@ static void notify_switch(const struct redis_client *client, const char *why)
 		options->switched(options->context, &client->store->store, why);
 }
 
-void probe_set_unavailable(struct redis_client *client, unsigned number, const char *why,
-                           uint64_t probe_ns)
+void recovery_set_unavailable(struct redis_client *client, unsigned number, const char *why,
+                              uint64_t check_ns)
 {
-	struct health *health = health_of(client, number);
-	bool is_new = health_fail(health, probe_ns);
+	struct availability *availability = availability_of(client, number);
+	bool is_new = availability_fail(availability, check_ns);
 
 	/* Others have no keys, so nobody misses them. */
 	if (!cluster_serves(client->store->cluster, number))
@@ -31,10 +31,10 @@ void probe_set_unavailable(struct redis_client *client, unsigned number, const c
 	}
 	cluster_doubt(client->store->cluster);
 	if (!client->is_closing)
-		client_alarm_at(client, health_probe_ns(health));
+		client_alarm_at(client, availability_check_ns(availability));
 }
 
-void probe_check_recovered(const struct redis_client *client)
+void recovery_report(const struct redis_client *client)
 {
 	_Atomic bool *is_unavailable = &client->store->is_unavailable;
 
@@ -46,74 +46,75 @@ void probe_check_recovered(const struct redis_client *client)
 
 static void recover(struct redis_node *node)
 {
-	struct health *health = health_of(node->client, node->number);
+	struct availability *availability = availability_of(node->client, node->number);
 
-	node->era = health_era(health);
-	atomic_store(&health->runs_none, false);
-	health_recover(health);
-	probe_check_recovered(node->client);
+	node->era = availability_era(availability);
+	atomic_store(&availability->refuses_scripts, false);
+	availability_restore(availability);
+	recovery_report(node->client);
 }
 
-static void probed(struct redis_node *node, const struct redis_reply *reply)
+static void on_write_reply(struct redis_node *node, const struct redis_reply *reply)
 {
-	enum call_error error;
+	enum error_effect error;
 
-	node->is_probed = false;
+	node->is_checked = false;
 	if (!reply)
 		return;
-	error = reply->type == REDIS_ERROR ? call_error_of(reply->text) : CALL_ERROR_OWN;
-	node->is_lost |= error == CALL_ERROR_LOST;
+	error = reply->type == REDIS_ERROR ? error_effect_of(reply->text) : ERROR_FAILS_CALL;
+	node->is_lost |= error == ERROR_CONNECTION_USELESS;
 	node->is_replica |= reply->type == REDIS_ERROR && redis_error_is(reply->text, "READONLY");
 	if (node->is_lost)
 		snprintf(node->trouble, sizeof node->trouble, "it accepts no writes");
 	/* In a cluster the key may be another's; elsewhere nobody would serve it. */
-	else if (!node->may_not &&
-	         (error == CALL_ERROR_OWN ||
-	          (error == CALL_ERROR_MOVED && node->client->store->url.cluster)))
+	else if (!node->scripts_are_refused &&
+	         (error == ERROR_FAILS_CALL ||
+	          (error == ERROR_REDIRECTS && node->client->store->url.cluster)))
 		recover(node);
 }
 
 /* There is no such script: that is what it should say, unless one was loaded. */
-static void on_may_reply(struct redis_node *node, const struct redis_reply *reply)
+static void on_script_reply(struct redis_node *node, const struct redis_reply *reply)
 {
 	bool is_error = reply && reply->type == REDIS_ERROR;
-	enum call_error error = is_error ? call_error_of(reply->text) : CALL_ERROR_OWN;
+	enum error_effect error = is_error ? error_effect_of(reply->text) : ERROR_FAILS_CALL;
 
-	node->may_not = (!is_error && !node->loads) || error == CALL_ERROR_UNAVAILABLE ||
-	                error == CALL_ERROR_WITHIN || (error == CALL_ERROR_SCRIPT && node->loads);
+	node->scripts_are_refused = (!is_error && !node->loads) || error == ERROR_NODE_UNAVAILABLE ||
+	                            error == ERROR_SCRIPT_REFUSED ||
+	                            (error == ERROR_NEEDS_SCRIPT && node->loads);
 }
 
 #define NO_SCRIPT "0000000000000000000000000000000000000000"
 
 /*
  * A write, for a Redis that can only be read is of no use: what is full, or follows another, says
- * so here. One that says MOVED would do. Before it a script, for the user may write and yet not call;
- * a Redis that has refused what scripts do runs one that does it.
+ * so here. One that says MOVED would do. Before it a script, for the user may write and yet not
+ * call; a Redis that has refused what scripts do runs one that does it.
  */
-static bool send_probe(struct redis_node *node, struct slice key)
+static bool send_check(struct redis_node *node, struct slice key)
 {
 	uint64_t deadline_ns = client_now_ns(node->client) + node->client->store->options.timeout_ns;
-	const struct script_text *script = command_probe();
+	const struct script_text *script = command_recovery_script();
 	struct slice load[] = {SLICE("SCRIPT"), SLICE("LOAD"), slice_of(script->source)};
 	struct slice call[] = {SLICE("EVALSHA"), slice_of(node->loads ? script->sha : NO_SCRIPT),
 	                       slice_of(node->loads ? "0" : "1"), key};
 	struct slice set[] = {SLICE("SET"), key, SLICE("1"), SLICE("PX"), SLICE("1000")};
 
 	return (!node->loads || send_words(node, deadline_ns, send_ignore, load, 3)) &&
-	       send_words(node, deadline_ns, on_may_reply, call, 4) &&
-	       send_words(node, deadline_ns, probed, set, 5);
+	       send_words(node, deadline_ns, on_script_reply, call, 4) &&
+	       send_words(node, deadline_ns, on_write_reply, set, 5);
 }
 
-void probe_send(struct redis_node *node)
+void recovery_check_send(struct redis_node *node)
 {
 	struct redis_client *client = node->client;
 	struct buffer key = {0};
 
-	if (node->is_probed)
+	if (node->is_checked)
 		return;
 	buffer_printf(&key, "%sprobe", client->store->prefix); /* no key of a limit is without braces */
-	node->loads = atomic_load(&health_of(client, node->number)->runs_none);
-	node->is_probed = send_probe(node, (struct slice){key.data, key.len});
+	node->loads = atomic_load(&availability_of(client, node->number)->refuses_scripts);
+	node->is_checked = send_check(node, (struct slice){key.data, key.len});
 	buffer_free(&key);
 	dialer_send(node->dialer);
 }

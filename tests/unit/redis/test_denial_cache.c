@@ -3,7 +3,7 @@
 
 #include "scene.h"
 
-#include "redis/cache/denials.h"
+#include "redis/cache/denial_cache.h"
 
 #define NOW UINT64_C(1700000000000000000)
 
@@ -254,10 +254,10 @@ static void it_applies_where_it_is_right(void **state)
 		struct algo_call call = {.cost = cases[i].cost, .max_wait_ns = cases[i].max_wait_ns};
 
 		assert_int_equal(algo_limit_init(&limit, &cases[i].options, NULL), WEIR_OK);
-		if (denials_apply(&limit, &call) != cases[i].applies)
+		if (denial_cache_applies(&limit, &call) != cases[i].applies)
 			fail_msg("case %zu", i);
 		call.op = ALGO_REFUND;
-		assert_false(denials_apply(&limit, &call));
+		assert_false(denial_cache_applies(&limit, &call));
 		algo_limit_free(&limit);
 	}
 }
@@ -343,40 +343,40 @@ static void a_turn_says_what_single_steps_say(void **state)
 
 /* The table by itself */
 
-static struct denials_answer answer_until(uint64_t ns)
+static struct denial_cache_answer answer_until(uint64_t ns)
 {
-	return (struct denials_answer){ns, ns, ns, 0, WEIR_REASON_OVER_LIMIT};
+	return (struct denial_cache_answer){ns, ns, ns, 0, WEIR_REASON_OVER_LIMIT};
 }
 
 static void what_was_asked_for_before_a_refund_is_not_kept(void **state)
 {
 	const struct algo_call call = {.cost = 1};
-	const struct denials_answer answer = answer_until(1000);
-	struct denials *denied = denials_open();
-	struct cache_name question;
+	const struct denial_cache_answer answer = answer_until(1000);
+	struct denial_cache *denied = denial_cache_open();
+	struct cache_name name;
 	struct algo_limit limit;
 	struct algo_decision out;
 	uint32_t before;
 
 	(void)state;
 	assert_int_equal(algo_limit_init(&limit, &(struct weir_limit_options){.rate = {5}}, NULL), 0);
-	question = denials_name(&limit, &call, 7);
-	before = denials_count(denied, 7);
-	denials_forget(denied, 7);
-	denials_store(denied, &question, before, &answer);
-	assert_false(denials_find(denied, &limit, &call, &question, 0, &out));
-	denials_store(denied, &question, denials_count(denied, 7), &answer);
-	assert_true(denials_find(denied, &limit, &call, &question, 0, &out));
-	denials_forget(denied, 7);
-	assert_false(denials_find(denied, &limit, &call, &question, 0, &out));
+	name = denial_cache_name(&limit, &call, 7);
+	before = denial_cache_invalidations(denied, 7);
+	denial_cache_invalidate(denied, 7);
+	denial_cache_store(denied, &name, before, &answer);
+	assert_false(denial_cache_find(denied, &limit, &call, &name, 0, &out));
+	denial_cache_store(denied, &name, denial_cache_invalidations(denied, 7), &answer);
+	assert_true(denial_cache_find(denied, &limit, &call, &name, 0, &out));
+	denial_cache_invalidate(denied, 7);
+	assert_false(denial_cache_find(denied, &limit, &call, &name, 0, &out));
 	algo_limit_free(&limit);
-	denials_close(denied);
+	denial_cache_close(denied);
 }
 
 static void many_denials_take_no_more_memory(void **state)
 {
 	const struct algo_call call = {.cost = 1};
-	struct denials *denied = denials_open();
+	struct denial_cache *denied = denial_cache_open();
 	struct algo_limit limit;
 	struct algo_decision out;
 	size_t kept = 0;
@@ -384,24 +384,24 @@ static void many_denials_take_no_more_memory(void **state)
 	(void)state;
 	assert_int_equal(algo_limit_init(&limit, &(struct weir_limit_options){.rate = {5}}, NULL), 0);
 	for (uint64_t i = 1; i <= 200000; i++) {
-		struct cache_name question = denials_name(&limit, &call, i);
-		struct denials_answer answer = answer_until(1000 + i);
+		struct cache_name name = denial_cache_name(&limit, &call, i);
+		struct denial_cache_answer answer = answer_until(1000 + i);
 
-		denials_store(denied, &question, 0, &answer);
-		assert_true(denials_find(denied, &limit, &call, &question, 0, &out));
+		denial_cache_store(denied, &name, 0, &answer);
+		assert_true(denial_cache_find(denied, &limit, &call, &name, 0, &out));
 	}
 	for (uint64_t i = 1; i <= 200000; i++) {
-		struct cache_name question = denials_name(&limit, &call, i);
+		struct cache_name name = denial_cache_name(&limit, &call, i);
 
-		kept += denials_find(denied, &limit, &call, &question, 0, &out);
+		kept += denial_cache_find(denied, &limit, &call, &name, 0, &out);
 	}
 	assert_int_equal(kept, 1 << 16);
 	algo_limit_free(&limit);
-	denials_close(denied);
+	denial_cache_close(denied);
 }
 
 struct race {
-	struct denials *denied;
+	struct denial_cache *denied;
 	struct algo_limit limit;
 	_Atomic bool ends;
 	_Atomic uint64_t found;
@@ -415,10 +415,10 @@ static void *read_all(void *context)
 	uint64_t found = 0;
 
 	for (uint64_t i = 0; !race->ends || found == 0; i++) {
-		struct cache_name question = denials_name(&race->limit, &call, 1 + i % 8);
+		struct cache_name name = denial_cache_name(&race->limit, &call, 1 + i % 8);
 		struct algo_decision out;
 
-		if (!denials_find(race->denied, &race->limit, &call, &question, 0, &out))
+		if (!denial_cache_find(race->denied, &race->limit, &call, &name, 0, &out))
 			continue;
 		found++;
 		if (out.reset_after_ns != out.retry_after_ns || out.retry_after_ns % 8 != i % 8)
@@ -435,19 +435,20 @@ static void *write_all(void *context)
 	const struct algo_call call = {.cost = 1};
 
 	for (uint64_t i = 0; !race->ends; i++) {
-		struct cache_name question = denials_name(&race->limit, &call, 1 + i % 8);
-		struct denials_answer answer = answer_until(800 + i * 8 + i % 8);
+		struct cache_name name = denial_cache_name(&race->limit, &call, 1 + i % 8);
+		struct denial_cache_answer answer = answer_until(800 + i * 8 + i % 8);
 
-		denials_store(race->denied, &question, denials_count(race->denied, question.key), &answer);
+		denial_cache_store(race->denied, &name, denial_cache_invalidations(race->denied, name.key),
+		                   &answer);
 		if (i % 100 == 99)
-			denials_forget(race->denied, question.key);
+			denial_cache_invalidate(race->denied, name.key);
 	}
 	return NULL;
 }
 
 static void threads_see_whole_answers(void **state)
 {
-	struct race race = {.denied = denials_open()};
+	struct race race = {.denied = denial_cache_open()};
 	pthread_t threads[4];
 
 	(void)state;
@@ -461,7 +462,7 @@ static void threads_see_whole_answers(void **state)
 		pthread_join(threads[i], NULL);
 	assert_true(race.found > 0);
 	algo_limit_free(&race.limit);
-	denials_close(race.denied);
+	denial_cache_close(race.denied);
 }
 
 int main(void)

@@ -1,0 +1,28 @@
+#include "redis/nodes/node_availability.h"
+
+bool availability_fail(struct availability *availability, uint64_t check_ns)
+{
+	if (!availability_is_up(availability))
+		return false;
+	/* Before `unavailable`: a client that sees that it is unavailable may claim the probe. */
+	if (check_ns > availability_check_ns(availability))
+		atomic_store_explicit(&availability->check_ns, check_ns, memory_order_relaxed);
+	/* Also before: a client that sees it back must see the new era. */
+	atomic_fetch_add_explicit(&availability->era, 1, memory_order_relaxed);
+	return !atomic_exchange_explicit(&availability->unavailable, true, memory_order_acq_rel);
+}
+
+bool availability_claim_check(struct availability *availability, uint64_t now_ns)
+{
+	uint64_t due_ns = availability_check_ns(availability);
+
+	return !availability_is_up(availability) && due_ns <= now_ns &&
+	       atomic_compare_exchange_strong_explicit(&availability->check_ns, &due_ns,
+	                                               now_ns + RECOVERY_CHECK_NS, memory_order_relaxed,
+	                                               memory_order_relaxed);
+}
+
+bool availability_restore(struct availability *availability)
+{
+	return atomic_exchange_explicit(&availability->unavailable, false, memory_order_acq_rel);
+}
