@@ -1,18 +1,19 @@
-/* adhoc_command.h: limits that travel in requests, as redis-cell and throttlecrab have them. */
+/* adhoc_command.h: reads and answers requests that carry their own limit, as those of redis-cell
+ * (CL.THROTTLE) and throttlecrab (THROTTLE, POST /throttle) do. */
 #ifndef PROTO_ADHOC_COMMAND_H
 #define PROTO_ADHOC_COMMAND_H
 
 #include "proto/fill.h"
 
 /**
- * Fills in a REQUEST_ADHOC. `numbers`: max_burst, count, period and perhaps a quantity, each as
- * text. `min_burst` is 0 or 1: redis-cell's bursts have one token on top of max_burst,
- * throttlecrab's have not. 0, or a status with words in fill->error.
+ * Fills in a REQUEST_ADHOC from the texts max_burst, count, period and optionally quantity.
+ * `min_burst` is 0 for redis-cell, whose burst is max_burst + 1, and 1 for throttlecrab, whose
+ * burst is max_burst. Returns 0, or a status with a message in fill->error.
  */
 int adhoc_read(struct fill *fill, struct slice key, const struct slice *numbers, size_t n,
                unsigned min_burst);
 
-/** Seconds, rounded up as soon as a millisecond is left. */
+/** Whole seconds; a part of a second counts as one if it has a millisecond. */
 uint64_t adhoc_seconds(uint64_t ns);
 
 enum {
@@ -24,12 +25,12 @@ enum {
 	THROTTLECRAB_COUNT
 };
 
-/** The values of throttlecrab's answer, in its order; times in whole seconds. */
+/** The values of a reply in throttlecrab's order; times in whole seconds. */
 void adhoc_throttlecrab(const struct reply *reply, int64_t values[THROTTLECRAB_COUNT]);
 
 /**
- * Whether the reply is a decision: these limits deny a cost that could never pass, where
- * others answer with an error.
+ * Whether the reply is a decision. These commands deny a cost that could never pass; for other
+ * requests it is an error.
  */
 static inline bool adhoc_is_decided(const struct reply *reply)
 {

@@ -1,8 +1,9 @@
 /*
- * codec.h: what a protocol is to the server.
+ * codec.h: the interface by which the server speaks a protocol: bytes to requests, replies to
+ * bytes.
  *
- * A codec holds no socket, thread or counter. Its session is what it must
- * remember of one connection. To add a protocol, write one of these.
+ * A codec has no socket, thread or counter. Its session is the state of one connection. To add a
+ * protocol, write a struct codec.
  */
 #ifndef PROTO_CODEC_H
 #define PROTO_CODEC_H
@@ -16,20 +17,19 @@
 #include "base/text/forwarded.h"
 #include "proto/request.h"
 
-/* The limits on input, by INTERFACE and configurable; and what is wanted of it. */
+/* The bounds of input, which are configurable, and what else all sessions of a loop share. */
 struct codec_bounds {
 	size_t key_max;     /* 1 KiB */
 	size_t request_max; /* 64 KiB: a body, or all of a RESP command */
 	size_t header_max;  /* 16 KiB: request line and headers */
 	size_t attributes_max;
-	size_t batch_max; /* requests in one */
+	size_t batch_max; /* requests in a batch */
 	/*
-	 * Looked at by each call of parse for what a proxied request carries: the owner may
-	 * change the list between two calls, and keeps it as long as any session. Returns NULL if there
-	 * is none.
+	 * Attributes that parse reads from a proxied request, or NULL. The owner may change the list
+	 * between two calls of parse; it must outlive all sessions.
 	 */
 	const struct forwarded_list *forwarded_attributes;
-	/* Bytes that sessions hold besides themselves: they add to it; NULL if nobody counts. */
+	/* Sessions add the bytes that they allocate besides themselves; NULL: these are not counted. */
 	_Atomic uint64_t *session_bytes;
 };
 
@@ -38,7 +38,7 @@ struct codec_bounds {
 
 enum codec_result {
 	CODEC_MORE,    /* no whole request in `data` yet */
-	CODEC_REQUEST, /* *request is filled, *consumed bytes belong to it; of an interim one none */
+	CODEC_REQUEST, /* *request is filled; *consumed bytes belong to it, none to an interim one */
 	CODEC_SKIPPED, /* *consumed bytes belong to no request, or to one that is not accepted */
 };
 
@@ -46,64 +46,66 @@ struct codec {
 	const char *name;
 	size_t session_size;
 	/*
-	 * Whether its answers tell which request they are to, so they may come in any order. NULL if
-	 * they don't. /
+	 * Whether an answer names its request, so that answers may be given in any order. NULL if it
+	 * does not.
 	 */
 	bool (*streams)(const void *session);
 	/*
-	 * The number of the oldest request whose beginning was consumed, and whose end was not: another
-	 * for each request of the session. Returns 0 if there is none. NULL: there never is.
+	 * Returns the number of the oldest request whose beginning was consumed and whose end was not,
+	 * or 0. Each request of a session has its own number. NULL if there never is such a request.
 	 */
 	uint64_t (*unfinished)(const void *session);
 	/*
-	 * Appends what the peer is to know when the server stops, or ends an idle connection. NULL: it
-	 * sees that by the end alone.
+	 * Appends the message that tells the peer that the server stops or ends an idle connection.
+	 * NULL if the protocol has none.
 	 */
 	void (*stop)(void *session, struct buffer *out);
-	/* `id` is another for every connection of the process, and not 0. */
+	/* `id` is unique among the connections of the process, and not 0. */
 	void (*open)(void *session, const struct codec_bounds *bounds, uint64_t id);
-	/* Frees what the session holds besides itself; NULL if there is nothing to free. */
+	/* Frees the session's memory besides itself; NULL if there is none. */
 	void (*close)(void *session);
 	/*
-	 * Reads one request from `data`: all bytes of the connection that no
-	 * request has consumed. After CODEC_MORE the next call gets the same
-	 * bytes, at any address, and more behind them. Never needs more than
-	 * header_max + request_max + 1 KiB bytes to say something else. Not to be called again
-	 * after a request with `close`.
+	 * Reads one request from `data`: all bytes of the connection that no request has consumed.
+	 * After CODEC_MORE the next call gets the same bytes, at any address, and more behind them.
+	 * Returns something else than CODEC_MORE at the latest when `data` has header_max +
+	 * request_max + 1 KiB bytes. Must not be called after a request with `close`.
 	 */
 	enum codec_result (*parse)(void *session, struct slice data, size_t *consumed,
 	                           struct arena *arena, struct request *request);
 	/*
-	 * The request that parse gave last is not taken, and its bytes stay: the next call gives it
-	 * again. NULL if those bytes are all.
+	 * Makes the next parse return the last request again, with the same bytes: the server does not
+	 * accept it now. NULL if parse needs no notice of that.
 	 */
 	void (*put_back)(void *session);
 	/*
-	 * The number (request.stream) of a request that parse has given and whose client has cancelled
-	 * it since, or 0. Each number is returned once, and the server sends no answer to that request
-	 * from then on. The server calls this until it returns 0, after CODEC_SKIPPED, a
+	 * Returns the number (request.stream) of a request that the client has cancelled since parse
+	 * returned it, or 0. Each number is returned once; from then on the server sends no answer to
+	 * that request. The server calls this until it returns 0, after CODEC_SKIPPED, a
 	 * REQUEST_INTERIM and look_ahead. NULL if clients can't cancel requests.
 	 */
 	unsigned (*cancelled)(void *session);
 	/*
-	 * Finds what cancels requests in `data`, which parse is given later, because the server takes
-	 * no requests now. NULL as above.
+	 * Finds the cancellations in `data`, which parse gets later, because the server accepts no
+	 * requests now. NULL as above.
 	 */
 	void (*look_ahead)(void *session, struct slice data);
 	/*
-	 * How many requests the next one may bring, those of a transaction; NULL if it is one at most.
+	 * How many requests the next parse may return as one: those of a transaction. NULL if it never
+	 * returns more than one.
 	 */
 	size_t (*queued)(const void *session);
 	/*
-	 * Appends the reply to `request`, maybe nothing. Called once per request when it is
-	 * decided: in order, but later for requests that wait. So only what is answered at once
-	 * may change the session. Other requests may have been parsed in between.
+	 * Appends the reply to `request`, which may be empty. Called once for each request, in the
+	 * order of the requests, except that suspended requests are answered later. Other requests may
+	 * have been parsed in between. So only requests that are answered at once may change the
+	 * session.
 	 */
 	void (*reply)(void *session, const struct request *request, const struct reply *reply,
 	              struct buffer *out);
 	/*
-	 * Of a session that streams: appends what goes to the peer, now, for `answers` that `reply`
-	 * has made, one behind the other. Also called without any: it may have something of its own.
+	 * For sessions where `streams` is true: turns `answers`, which `reply` has made one behind the
+	 * other, into bytes for the peer. Also called without answers, since the session may have bytes
+	 * of its own to send.
 	 */
 	void (*send)(void *session, struct slice answers, struct buffer *out);
 };

@@ -114,13 +114,13 @@ int fill_permit(struct fill *fill, struct slice text)
 	fill->request->permit = text.data ? text : SLICE("");
 	if (!fill->has_cost)
 		fill->request->cost = REQUEST_COST_ALL;
-	/* A permit gives back what its holder was given, and nothing of another's. */
+	/* A permit can only refund what it granted itself: REQUEST_ASK suffices. */
 	if (fill->request->class == REQUEST_CHANGE)
 		fill->request->class = REQUEST_ASK;
 	return 0;
 }
 
-/* A report and a refund name one, acquiring asks for one. */
+/* The permit itself for a report or a refund; true or false for acquiring. */
 static int fill_permit_field(struct fill *fill, struct slice text)
 {
 	struct request *request = fill->request;
@@ -247,7 +247,7 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 
 #define BIT(field) (1u << FIELD_##field)
 
-/* Requests that take some fields and no others. */
+/* Checks a request that has all fields of `needs`, and no fields but those of `takes`. */
 static int finish_special(struct fill *fill, unsigned needs, unsigned takes, const char *expected)
 {
 	if ((fill->given & needs) == needs && !(fill->given & ~takes) && !fill->attributes)
@@ -255,7 +255,7 @@ static int finish_special(struct fill *fill, unsigned needs, unsigned takes, con
 	return error_set(&fill->error, WEIR_EINVAL, "expected %s, and no other field", expected);
 }
 
-/* The end of a force is no state that ends. */
+/* `until` would have no meaning for auto, which is the end of a forced state. */
 static int finish_force(struct fill *fill)
 {
 	unsigned needs = BIT(LIMIT) | BIT(KEY) | BIT(STATE);

@@ -1,8 +1,7 @@
 /*
- * fill.h: what every protocol checks alike while it fills in a request.
+ * fill.h: fills in a request from texts, with the checks that all protocols share.
  *
- * Each function returns 0, or a status with words in `error`: "expected …,
- * found …".
+ * Each function returns 0, or a status with a message in `error`: "expected …, found …".
  */
 #ifndef PROTO_FILL_H
 #define PROTO_FILL_H
@@ -29,10 +28,10 @@ struct fill {
 
 #define FILL_WAIT_MAX_MS (60 * 60 * 1000)
 
-/* For "%.*s" in messages: as much of a slice as is worth quoting. */
+/* For "%.*s" in messages: the beginning of a slice. */
 #define FILL_QUOTE(text) (int)((text).len < 40 ? (text).len : 40), (text).data
 
-/** Nothing is read yet. Sets all but the text of the error, which is long. */
+/** Begins an empty request. Does not clear the message of the error, which is long. */
 static inline void fill_begin(struct fill *fill, struct request *request,
                               const struct codec_bounds *bounds, struct arena *arena)
 {
@@ -50,33 +49,32 @@ static inline void fill_begin(struct fill *fill, struct request *request,
 
 int fill_key(struct fill *fill, struct slice key);
 int fill_cost(struct fill *fill, struct slice text);
-/** Milliseconds, FILL_WAIT_MAX_MS at most. */
+/** In milliseconds, at most FILL_WAIT_MAX_MS. */
 int fill_wait(struct fill *fill, struct slice text);
-/** Into request->priority. */
 int fill_priority(struct fill *fill, struct slice text);
 int fill_deny(struct fill *fill, struct slice text);
-/** Reads the permit of a refund or report. It covers all units, unless a cost is given. */
+/** Reads the permit of a refund or report, for all its units unless a cost is given. */
 int fill_permit(struct fill *fill, struct slice text);
-/** The text of an enum weir_force. */
+/** The name of an enum weir_force. */
 struct slice fill_force_text(unsigned force);
 int fill_outcome(struct fill *fill, struct slice text);
 int fill_latency(struct fill *fill, struct slice text);
-/** Makes room for `n` attributes; ELONG when that is more than accepted. */
+/** Allocates `n` attributes; ELONG if there are more than accepted. */
 int fill_reserve_attributes(struct fill *fill, size_t n);
-/** Within the room made, of a name that is new and has no NUL. */
+/** Adds an attribute whose name is new and has no NUL, to those that are allocated. */
 int fill_new_attribute(struct fill *fill, struct slice name, struct slice value);
-/** The same of any name. One given twice is refused: which one would count? */
+/** The same, but checks the name: a name that is empty, has a NUL or is repeated is refused. */
 int fill_attribute(struct fill *fill, struct slice name, struct slice value);
 
 /**
- * A field of a request in JSON, or of a query: limit, key, cost, wait_ms, priority,
- * permit, outcome, latency_ms, deny, state, until. `quoted`: it was a string where there are
- * numbers, too. Unknown fields and those given twice are refused.
+ * Reads a field of a JSON object or of a query: limit, key, cost, wait_ms, priority, permit,
+ * outcome, latency_ms, deny, state or until. `quoted` says that JSON had a string, which is refused
+ * for a number. Unknown and repeated fields are refused.
  */
 int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted);
 /**
- * After the last one: is it a limit and a key, attributes, or a permit? Sets the request's
- * kind, but of one to shed, force or report, which take other fields.
+ * Checks the fields after the last one, and sets the request's kind: REQUEST_LIMIT for a limit and
+ * a key, REQUEST_RULES for attributes or a permit. REQUEST_SHED, _FORCE and _REPORT stay.
  */
 int fill_finish(struct fill *fill);
 

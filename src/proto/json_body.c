@@ -37,7 +37,7 @@ static const char *name_of(char begin)
 	                      : "a number";
 }
 
-/* The mistake in `body` is where *json has stopped. */
+/* The syntax error in `body` is where *json has stopped. */
 static int refuse_syntax(struct fill *fill, struct slice body, const struct json *json,
                          const char *what)
 {
@@ -58,10 +58,10 @@ static int refuse_syntax(struct fill *fill, struct slice body, const struct json
 }
 
 /*
- * Opens the object or array that `body` is. All of it is checked, so that what goes through it from
- * *json on finds no mistake in its syntax.
+ * Checks the syntax of all of `body` and opens its object or array. Reading from *json on finds no
+ * syntax errors.
  */
-static int begin(struct fill *fill, struct slice body, char open, struct json *json)
+static int check_and_open(struct fill *fill, struct slice body, char open, struct json *json)
 {
 	const char *what = open == '{' ? "a JSON object" : "a JSON array";
 	struct json all = json_of(body);
@@ -79,7 +79,7 @@ static int begin(struct fill *fill, struct slice body, char open, struct json *j
 	return 0;
 }
 
-/* A text without escapes, in memory that lasts. */
+/* Copies a text to the arena, without its escapes. */
 static int copy_text(struct fill *fill, struct slice text, struct slice *out)
 {
 	char *copy = arena_alloc(fill->arena, text.len + 1);
@@ -91,7 +91,7 @@ static int copy_text(struct fill *fill, struct slice text, struct slice *out)
 	return 0;
 }
 
-/* The text of a string, number, true or false, copied. */
+/* Copies the text of a string, number, true or false. */
 static int read_scalar(struct fill *fill, struct json *json, struct slice name, struct slice *out)
 {
 	char begin = json_peek(json);
@@ -106,7 +106,8 @@ static int read_scalar(struct fill *fill, struct json *json, struct slice name, 
 	           : WEIR_ESYNTAX;
 }
 
-/* The name of the next member. Returns false if there is none, or no memory (*status). */
+/* Reads the name of the next member. Returns false at the end, or if there is no memory (*status).
+ */
 static bool next_name(struct fill *fill, struct json *json, struct slice *name, int *status)
 {
 	if (*status != 0 || !json_more(json, '}') || !json_name(json, name))
@@ -136,8 +137,8 @@ static int read_attributes(struct fill *fill, struct json *json)
 	return status;
 }
 
-/* Reads an object that is open. `op` says that a field of that name was read already. */
-static int read_fields(struct fill *fill, struct json *json, bool op)
+/* Reads the members of an open object. With `skip_op`, "op" was read before and is skipped. */
+static int read_fields(struct fill *fill, struct json *json, bool skip_op)
 {
 	struct slice name, text;
 	int status = 0;
@@ -147,7 +148,7 @@ static int read_fields(struct fill *fill, struct json *json, bool op)
 
 		if (slice_equal(name, SLICE("attributes"))) {
 			status = read_attributes(fill, json);
-		} else if (op && slice_equal(name, SLICE("op"))) {
+		} else if (skip_op && slice_equal(name, SLICE("op"))) {
 			json_skip(json);
 		} else {
 			status = read_scalar(fill, json, name, &text);
@@ -161,38 +162,41 @@ static int read_fields(struct fill *fill, struct json *json, bool op)
 int json_body_read(struct fill *fill, struct slice body)
 {
 	struct json json;
-	int status = begin(fill, body, '{', &json);
+	int status = check_and_open(fill, body, '{', &json);
 
 	return status == 0 ? read_fields(fill, &json, false) : status;
 }
 
-/* Bytes of the longest word that is compared, count_per_period, if each character is an escape. */
+/* Bytes of the longest name that is compared, count_per_period, if each character is an escape. */
 #define WORD_MAX (6 * 16)
 
-/* The name or text that was read last, without its escapes. A longer one than `room` equals no
- * word. */
-static struct slice plain_word(const struct json *json, struct slice text, char room[WORD_MAX])
+/*
+ * The name or text that was read last, without its escapes, which are undone in `space`. A text
+ * that is longer than `space` equals no name.
+ */
+static struct slice without_escapes(const struct json *json, struct slice text,
+                                    char space[WORD_MAX])
 {
 	if (!json->escaped)
 		return text;
 	if (text.len > WORD_MAX)
 		return (struct slice){NULL, 0};
-	return (struct slice){room, json_unescape(text, room)};
+	return (struct slice){space, json_unescape(text, space)};
 }
 
 /*
- * Looks for members of an object that is open by their name. Returns how many there are; *value is
- * where the first one's value begins.
+ * Finds the members of an open object that have a name. Returns how many there are; *value is where
+ * the value of the first begins.
  */
-static size_t find(struct json object, const char *wanted, bool any_case, struct json *value)
+static size_t find_member(struct json object, const char *wanted, bool any_case, struct json *value)
 {
 	bool (*equal)(struct slice, struct slice) = any_case ? slice_equal_nocase : slice_equal;
-	char room[WORD_MAX];
+	char space[WORD_MAX];
 	struct slice name;
 	size_t n = 0;
 
 	while (json_more(&object, '}') && json_name(&object, &name)) {
-		if (equal(plain_word(&object, name, room), slice_of(wanted)) && n++ == 0)
+		if (equal(without_escapes(&object, name, space), slice_of(wanted)) && n++ == 0)
 			*value = object;
 		if (!json_skip(&object))
 			break;
@@ -218,13 +222,13 @@ int json_body_read_throttle(struct fill *fill, struct slice body)
 	struct slice texts[FIELDS];
 	struct json object, value;
 	size_t n = 0;
-	int status = begin(fill, body, '{', &object);
+	int status = check_and_open(fill, body, '{', &object);
 
-	if (status != 0 && fill->error.line == 0) /* it is JSON */
+	if (status != 0 && fill->error.line == 0) /* JSON, but no object */
 		return fill->error.status = WEIR_ENOTFOUND;
 	for (; status == 0 && n < FIELDS; n++) {
 		bool is_key = n == 0;
-		size_t times = find(object, names[n], false, &value);
+		size_t times = find_member(object, names[n], false, &value);
 
 		if (n == FIELDS - 1 && (times == 0 || (times == 1 && json_peek(&value) == 'n')))
 			break;
@@ -237,7 +241,7 @@ int json_body_read_throttle(struct fill *fill, struct slice body)
 	return status == 0 ? adhoc_read(fill, texts[0], texts + 1, n - 1, 1) : status;
 }
 
-/* An item without one acquires. */
+/* Reads the operation of an item; the default is acquire. */
 static int read_op(struct fill *fill, struct json item)
 {
 	static const struct {
@@ -250,17 +254,17 @@ static int read_op(struct fill *fill, struct json item)
 	    [REQUEST_RESET] = {SLICE("reset"), REQUEST_CHANGE},
 	};
 	struct slice text = {NULL, 0};
-	char room[WORD_MAX];
+	char space[WORD_MAX];
 	struct json value;
 	size_t n;
 
-	n = find(item, "op", false, &value);
+	n = find_member(item, "op", false, &value);
 	if (n == 0)
 		return 0;
 	if (n > 1)
 		return error_set(&fill->error, WEIR_EINVAL, "expected op once, found it again");
 	if (json_peek(&value) == '"' && json_text(&value, &text))
-		text = plain_word(&value, text, room);
+		text = without_escapes(&value, text, space);
 	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
 		if (slice_equal(text, ops[i].name)) {
 			fill->request->op = (enum request_op)i;
@@ -270,7 +274,7 @@ static int read_op(struct fill *fill, struct json item)
 	return error_set(&fill->error, WEIR_EINVAL, "expected op to be acquire, peek, refund or reset");
 }
 
-/* How the items of an array become requests. */
+/* How the items of an array are read. */
 struct items {
 	int (*read)(const struct items *items, struct fill *item, struct json *json);
 	int (*read_arg)(struct fill *item, struct slice arg);
@@ -291,7 +295,7 @@ static int read_item(const struct items *items, struct fill *fill, struct json *
 static int read_items(struct fill *fill, struct slice body, const struct items *how)
 {
 	struct json json;
-	int status = begin(fill, body, '[', &json);
+	int status = check_and_open(fill, body, '[', &json);
 	size_t n = json.members;
 	struct request *items;
 
@@ -324,7 +328,7 @@ int json_body_read_items(struct fill *fill, struct slice body, void (*refuse)(st
 	return read_items(fill, body, &(struct items){.read = read_item, .refuse = refuse});
 }
 
-/* Koala finds a field whatever the case of its letters. */
+/* Reads "Id" and "Arg" in any case, as Koala does. */
 static int read_args_item(const struct items *items, struct fill *fill, struct json *item)
 {
 	struct json id, text;
@@ -332,19 +336,19 @@ static int read_args_item(const struct items *items, struct fill *fill, struct j
 	int status;
 
 	json_open(item, '{');
-	status = find(*item, "Id", true, &id)
+	status = find_member(*item, "Id", true, &id)
 	             ? read_scalar(fill, &id, SLICE("Id"), &fill->request->name)
 	             : 0;
 	if (status == 0)
-		status = find(*item, "Arg", true, &text)
+		status = find_member(*item, "Arg", true, &text)
 		             ? read_scalar(fill, &text, SLICE("Arg"), &arg)
 		             : error_set(&fill->error, WEIR_EINVAL,
 		                         "expected an object with Id and Arg, found no Arg");
 	return status == 0 ? items->read_arg(fill, arg) : status;
 }
 
-/* Bytes that are not UTF-8 become U+FFFD, as in Koala: the rest of the array can be read. */
-static int with_utf8(struct fill *fill, struct slice *text)
+/* Replaces bytes that are not UTF-8 by U+FFFD, as Koala does, so that the array can be read. */
+static int replace_invalid_utf8(struct fill *fill, struct slice *text)
 {
 	static const struct slice unknown = SLICE("\xef\xbf\xbd");
 	char *copy = arena_alloc(fill->arena, unknown.len * text->len), *end = copy;
@@ -364,7 +368,7 @@ int json_body_read_args(struct fill *fill, struct slice array,
                         int (*read)(struct fill *item, struct slice arg),
                         void (*refuse)(struct fill *item))
 {
-	return with_utf8(fill, &array)
+	return replace_invalid_utf8(fill, &array)
 	           ?: read_items(
 	                  fill, array,
 	                  &(struct items){.read = read_args_item, .read_arg = read, .refuse = refuse});

@@ -1,9 +1,9 @@
 /*
- * request.h: the neutral request that every protocol is translated to, and the
- * neutral reply that it is translated back from.
+ * request.h: the neutral request that each protocol's bytes are translated to, and the neutral
+ * reply that is translated back.
  *
- * Slices point into the bytes that were parsed, or into the arena given to the
- * parser; both live until the reply is written.
+ * Slices point into the bytes that were parsed, or into the arena given to the parser. Both live
+ * until the reply is written.
  */
 #ifndef PROTO_REQUEST_H
 #define PROTO_REQUEST_H
@@ -14,10 +14,10 @@
 
 enum request_kind {
 	REQUEST_LIMIT,      /* `op` on a named limit and a key */
-	REQUEST_RULES,      /* `op` on what the rules say of the attributes, or the permit alone */
+	REQUEST_RULES,      /* `op` on the limits that rules choose by attributes, or on a permit */
 	REQUEST_ADHOC,      /* CL.THROTTLE and THROTTLE: the limit is in the request */
-	REQUEST_LOCAL,      /* the codec answers by itself: greetings, errors */
-	REQUEST_INTERIM,    /* part of a request that is answered before all of it is here */
+	REQUEST_LOCAL,      /* the codec answers without the server: handshakes, errors */
+	REQUEST_INTERIM,    /* the codec answers part of a request before all of it has arrived */
 	REQUEST_HEALTH,     /* /healthz */
 	REQUEST_READY,      /* /readyz */
 	REQUEST_METRICS,    /* /metrics; the first of the pages, see server/admin/page.h */
@@ -25,42 +25,42 @@ enum request_kind {
 	REQUEST_TOP,        /* /v1/top */
 	REQUEST_POLICY,     /* /dump/policy */
 	REQUEST_COUNTERS,   /* /dump/counter; the last page */
-	REQUEST_EVENTS,     /* /v1/events: all events from now on; the reply begins a stream of them */
-	REQUEST_SHED,       /* the share that a limit denies from now on */
-	REQUEST_FORCE,      /* the phase that a key is in from now on, whatever its window says */
-	REQUEST_REPORT,     /* how the work that `permit` allowed ended */
+	REQUEST_EVENTS,     /* /v1/events: the reply begins a stream of all later events */
+	REQUEST_SHED,       /* sets the share that a limit denies */
+	REQUEST_FORCE,      /* sets the phase of a breaker's key, whatever its window says */
+	REQUEST_REPORT,     /* reports how the work that `permit` allowed ended */
 	REQUEST_KEY,        /* REQUEST_PEEK or _RESET of a key of CL.THROTTLE and THROTTLE */
-	REQUEST_BATCH,      /* several requests, decided together; batches may be among them */
-	REQUEST_BROWSE,     /* REQUEST_RULES, answered by the result that a rule attaches */
-	REQUEST_EACH_LIMIT, /* `op` on each limit of each rule that applies, by itself */
-	REQUEST_BROWSE_ALL, /* REQUEST_BROWSE, answered by the results of all rules that refuse */
-	REQUEST_VALUE,      /* what is used of the limit of one rule */
-	REQUEST_ALIVE,      /* whether all stores can be reached */
-	REQUEST_LOGIN, /* from now on the connection's requests are those of the login's user; without
-	                  a login, of the user that the connection had when it began */
+	REQUEST_BATCH,      /* several requests, decided together; may contain batches */
+	REQUEST_BROWSE,     /* Koala: REQUEST_RULES, answered with the result of the rule */
+	REQUEST_EACH_LIMIT, /* Koala: `op` on each limit of each rule that applies, independently */
+	REQUEST_BROWSE_ALL, /* Koala: REQUEST_BROWSE with the results of all rules that deny */
+	REQUEST_VALUE,      /* Koala: how much of a rule's limit is used */
+	REQUEST_ALIVE,      /* Koala: whether all stores can be reached */
+	REQUEST_LOGIN, /* sets the user of the connection's later requests: the login's or, without a
+	                  login, the user that the connection had when it began */
 	REQUEST_KIND_COUNT
 };
 
-/* The right that a request needs: from free for everybody to the operator's alone. */
+/* The permission that a request needs, from the least to the most. */
 enum request_class {
 	REQUEST_FREE,   /* health, greetings, errors */
-	REQUEST_ASK,    /* decisions, and what a permit at hand gives back */
-	REQUEST_CHANGE, /* what others have used or may use */
-	REQUEST_ADMIN,  /* how limits behave, and whom they deny */
+	REQUEST_ASK,    /* decisions, and reports and refunds by permit */
+	REQUEST_CHANGE, /* changes how much others have used or may use */
+	REQUEST_ADMIN,  /* changes how limits behave, or shows whom they deny */
 };
 
-/* How a client shows who it is. Nothing is known of either text. */
+/* How a client authenticates. Neither text is checked yet. */
 struct request_login {
 	struct slice user;   /* NULL if the secret alone names the user */
 	struct slice secret; /* NULL if there is no login */
 };
 
-/* How a request came here, as far as its protocol tells. */
+/* Where a request comes from, as far as its protocol shows. */
 struct request_origin {
-	struct slice host; /* the sender's name or address of this server, or NULL */
-	bool foreign;      /* a browser sends it for a page of another origin, or so it seems */
-	bool forwarded;    /* a proxy sends it for somebody else */
-	struct request_login login; /* of this request; of REQUEST_LOGIN, of those that follow too */
+	struct slice host; /* the name or address by which the client calls this server, or NULL */
+	bool foreign;      /* apparently sent by a browser for a page of another origin */
+	bool forwarded;    /* sent by a proxy on behalf of another client */
+	struct request_login login; /* for this request; REQUEST_LOGIN: for later requests, too */
 };
 
 enum request_op {
@@ -77,12 +77,13 @@ struct request_adhoc {
 
 #define REQUEST_TOP_MAX 100
 
-/* A cost that was left out where a permit knows it. */
+/* The cost of a refund or report whose permit determines the cost. */
 #define REQUEST_COST_ALL UINT64_MAX
 
 /*
- * The answer to a decided request needs this part of it; the rest is needed until its plan is
- * prepared. `verb`, `flags` and `detail` are the codec's own: which of its answers, and how.
+ * The part of a request that its answer needs. The other members are needed only until the
+ * request's plan is prepared. `reply_code`, `flags` and `detail` belong to the codec, which chooses
+ * the form of its answer by them.
  */
 #define REQUEST_STREAM_BITS 13
 #define REQUEST_CORE                                                                               \
@@ -90,100 +91,98 @@ struct request_adhoc {
 	unsigned char op : 2;   /* enum request_op */                                                  \
 	signed char reply_code;                                                                        \
 	unsigned char flags;                                                                           \
-	signed char status; /* of the error that answers it, or 0 */                                   \
+	signed char status; /* of the error to answer with, or 0 */                                    \
 	short detail;                                                                                  \
-	unsigned short stream                                                                          \
-	    : REQUEST_STREAM_BITS; /* the codec's: which of a connection's requests */                 \
-	bool close : 1;            /* close the connection after the reply */                          \
-	bool from_proxy : 1;       /* /auth: the address comes from forwarded_for and the peer */      \
-	bool refused : 1           /* the server's: nothing is done but to tell `status` */
+	unsigned short stream : REQUEST_STREAM_BITS; /* the codec's number of the request */           \
+	bool close : 1;                              /* close the connection after the reply */        \
+	bool from_proxy : 1; /* /auth: the address comes from forwarded_for and the peer */            \
+	bool refused : 1     /* the server's: only `status` is answered, nothing is decided */
 
 struct request_core {
 	REQUEST_CORE;
 };
 
-_Static_assert(sizeof(struct request_core) == 8, "it stands in each work");
-_Static_assert(REQUEST_KIND_COUNT <= 64, "they fit into the head");
+_Static_assert(sizeof(struct request_core) == 8, "it is part of each work");
+_Static_assert(REQUEST_KIND_COUNT <= 64, "they fit into `kind`");
 
-/* Whether the answer to a request of this kind needs no more than the head. */
+/* The kinds of requests whose answers need no more than struct request_core. */
 #define REQUEST_CORE_KINDS                                                                         \
 	(1u << REQUEST_LIMIT | 1u << REQUEST_RULES | 1u << REQUEST_ADHOC | 1u << REQUEST_INTERIM |     \
 	 1u << REQUEST_READY | 1u << REQUEST_REPORT | 1u << REQUEST_BROWSE |                           \
 	 1u << REQUEST_EACH_LIMIT | 1u << REQUEST_BROWSE_ALL | 1u << REQUEST_VALUE |                   \
 	 1u << REQUEST_ALIVE)
 
-/* Small fields stand together: see REQUEST_SIZE_MAX. */
+/* Small members are next to each other, see REQUEST_SIZE_MAX. */
 struct request {
 	union {
-		struct request_core head;
+		struct request_core core;
 		struct {
 			REQUEST_CORE;
 		};
 	};
 	enum request_class class;
-	enum weir_outcome outcome; /* REQUEST_REPORT */
-	bool wants_permit;         /* REQUEST_ACQUIRE: asks for one */
+	enum weir_outcome outcome; /* for REQUEST_REPORT */
+	bool wants_permit;         /* for REQUEST_ACQUIRE */
 	uint8_t priority;          /* 0, the highest, to WEIR_PRIORITY_LOWEST */
-	unsigned char
-	    erases;          /* REQUEST_EACH_LIMIT, a refund: by which of the rules' feedback, from 1 */
-	unsigned char force; /* REQUEST_FORCE: enum weir_force */
+	unsigned char feedback;    /* for a refund of REQUEST_EACH_LIMIT: the rules' 1st or 2nd */
+	unsigned char force;       /* for REQUEST_FORCE: enum weir_force */
 	const struct request_origin *origin; /* NULL if nothing is known of it */
 	struct slice limit;
 	/*
-	 * Of the rule it is about; of an item of a batch, what its sender calls it. Of a whole batch
-	 * and of REQUEST_LOCAL the server sets it to the name of the user, NULL for none.
+	 * The name of the rule that the request is about, or the client's name of an item of a batch.
+	 * For a whole batch and for REQUEST_LOCAL the server sets the name of the user, NULL for none.
 	 */
 	struct slice name;
 	struct slice key;
 	uint64_t cost;
-	uint64_t wait_ns;    /* how long the answer may be held; 0: not said, WEIR_ZERO: not */
-	struct slice permit; /* REQUEST_REPORT, _REFUND: as the client had it; else NULL */
+	uint64_t wait_ns;    /* the longest wait; WEIR_ZERO: no wait; 0: the limit's default */
+	struct slice permit; /* for REQUEST_REPORT and _REFUND, as the client sent it; or NULL */
 	union {
-		uint64_t latency_ms; /* REQUEST_REPORT; 0 if not told */
-		uint64_t until_ns;   /* REQUEST_SHED, _FORCE: Unix time; 0 for good */
+		uint64_t latency_ms; /* for REQUEST_REPORT; 0 if not known */
+		uint64_t until_ns;   /* for REQUEST_SHED and _FORCE: Unix time; 0: no end */
 	};
-	double deny; /* REQUEST_SHED */
+	double deny; /* for REQUEST_SHED */
 	const struct weir_attribute *attributes;
 	size_t attribute_count;
 	struct request_adhoc adhoc;
-	const struct request *items; /* REQUEST_BATCH */
+	const struct request *items; /* for REQUEST_BATCH */
 	size_t item_count;
 	union {
-		uint64_t top;   /* REQUEST_TOP: how many, 1 to REQUEST_TOP_MAX */
-		uint64_t after; /* REQUEST_EVENTS: the last one that the client has; 0 if it has none */
+		uint64_t top;   /* for REQUEST_TOP: how many keys, 1 to REQUEST_TOP_MAX */
+		uint64_t after; /* for REQUEST_EVENTS: the last event that the client has; 0: none */
 	};
-	struct slice forwarded_for; /* X-Forwarded-For, all of them joined by commas */
-	size_t reply_size;          /* about, of a reply beyond a few hundred bytes; else 0 */
+	struct slice forwarded_for; /* all lines of X-Forwarded-For, joined by commas */
+	size_t reply_size;          /* an estimate, if more than a few hundred bytes; or 0 */
 	struct slice text;
 	const struct slice *args;
 	size_t arg_count;
 };
 
 /*
- * It is copied for every command that is like the one before it. GCC copies up to so many
- * bytes by moves; for more it takes `rep movs`, which needs 10 ns to begin.
+ * A request is copied for every command that is like the one before. GCC copies up to this many
+ * bytes by moves; for more it uses `rep movs`, which needs 10 ns to start.
  */
 #define REQUEST_SIZE_MAX 256
 _Static_assert(sizeof(struct request) <= REQUEST_SIZE_MAX, "a request is copied quickly");
 
-/* Bytes of a permit in a reply, which a header has room for. */
+/* The longest permit in a reply, which an HTTP header has space for. */
 #define REPLY_PERMIT_MAX 6400
 
 struct reply {
-	int status;                    /* 0 if `decision` holds, otherwise an enum weir_status */
-	const char *message;           /* of an error, in words */
-	struct weir_decision decision; /* REQUEST_LIMIT, _RULES, _ADHOC, _KEY */
-	struct slice permit;           /* beside it: what was handed out, or empty; REPLY_PERMIT_MAX */
-	bool ready;                    /* REQUEST_HEALTH, REQUEST_READY, REQUEST_ALIVE */
-	bool known;                    /* REQUEST_KEY: it has, or had, a state */
-	bool waits;                    /* the server's: it is to wait for a key, and is not decided */
-	bool at_store;                 /* likewise: a store has steps of it */
-	uint64_t wait_ns;              /* the server's: how long the answer is held */
-	struct slice body; /* REQUEST_METRICS: Prometheus text; _LIMITS, _TOP, _BROWSE: JSON */
-	const struct slice *results; /* REQUEST_BROWSE_ALL: of rules that refused; JSON objects */
+	int status;                    /* 0 if `decision` is valid, otherwise an enum weir_status */
+	const char *message;           /* the text of an error */
+	struct weir_decision decision; /* for REQUEST_LIMIT, _RULES, _ADHOC, _KEY */
+	struct slice permit; /* that the decision grants, at most REPLY_PERMIT_MAX, or empty */
+	bool ready;          /* for REQUEST_HEALTH, REQUEST_READY, REQUEST_ALIVE */
+	bool has_state;      /* for REQUEST_KEY: the key has, or had, a state */
+	bool must_wait;      /* the server's: not decided, because the request waits for a key */
+	bool at_store;    /* the server's: not decided, because a store has operations of the request */
+	uint64_t wait_ns; /* the server's: how long the answer is delayed */
+	struct slice body; /* for REQUEST_METRICS: Prometheus text; _LIMITS, _TOP, _BROWSE: JSON */
+	const struct slice *results; /* for REQUEST_BROWSE_ALL: JSON objects of rules that denied */
 	size_t result_count;
-	uint64_t used;             /* REQUEST_VALUE */
-	const struct reply *items; /* REQUEST_BATCH: as many as the request has */
+	uint64_t used;             /* for REQUEST_VALUE */
+	const struct reply *items; /* for REQUEST_BATCH, as many as the request has */
 };
 
 #endif

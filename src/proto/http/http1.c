@@ -95,8 +95,8 @@ void http1_next(struct http1_reader *reader)
 	reader->continued = reader->raw = false;
 }
 
-/* Begins to read the message by llhttp, which forgets the one before. */
-static void begin(struct http1_reader *reader)
+/* Begins to read a message with llhttp, and forgets the message before. */
+static void begin_message(struct http1_reader *reader)
 {
 	llhttp_reset(&reader->parser);
 	reader->form.before = 0;
@@ -108,7 +108,6 @@ size_t http1_len(const struct http1_reader *reader)
 	return reader->fed;
 }
 
-/* Lines are what llhttp took for such: check_head has seen that all end in CRLF. */
 struct slice http1_header_lines(const struct http1_reader *reader, struct slice data)
 {
 	struct slice fields = {data.data, reader->head_len};
@@ -125,8 +124,8 @@ static enum http1_result bad(struct http1_message *message, const char *error, s
 }
 
 /*
- * llhttp has taken lone CR or LF for an end of line in some versions, and
- * joins folded lines. A proxy in front may see other lines than we do then.
+ * Whether all lines end in CRLF and none is folded. Some versions of llhttp accept a lone CR or LF
+ * and join folded lines; then a proxy in front could see other lines than Weir.
  */
 static bool lines_strict(const char *head, size_t len)
 {
@@ -144,7 +143,7 @@ static bool lines_strict(const char *head, size_t len)
 	return true;
 }
 
-/* The head is complete: what llhttp leaves to its user. */
+/* Checks of a complete head that llhttp leaves to its caller. */
 static enum http1_result check_head(const struct http1_reader *reader, struct slice data,
                                     struct http1_message *message)
 {
@@ -178,16 +177,17 @@ static enum http1_result check_head(const struct http1_reader *reader, struct sl
 	return HTTP1_MESSAGE;
 }
 
+/* Whether llhttp refuses the byte in a query. */
 static bool is_raw(char c)
 {
 	return (unsigned char)c >= 0x80;
 }
 
 /*
- * The request line of `data`, or what there is of it, without bytes that are raw in its query.
- * Data NULL: no memory.
+ * Copies the request line of `data`, or as much of it as has arrived, with letters in place of raw
+ * bytes. Returns no data if there is no memory.
  */
-static struct slice without_raw(struct slice data, struct arena *arena)
+static struct slice replace_raw(struct slice data, struct arena *arena)
 {
 	const char *end = memchr(data.data, '\n', data.len);
 	size_t len = end ? (size_t)(end - data.data) : data.len;
@@ -201,11 +201,11 @@ static struct slice without_raw(struct slice data, struct arena *arena)
 	return (struct slice){copy, len};
 }
 
-/* Feeds llhttp what is new of the request line, until it has all of it. */
+/* Gives llhttp the new bytes of a request line with raw bytes. */
 static llhttp_errno_t execute_raw(struct http1_reader *reader, struct slice data,
                                   struct arena *arena, const char **at)
 {
-	struct slice line = without_raw(data, arena);
+	struct slice line = replace_raw(data, arena);
 	llhttp_errno_t code = HPE_OK;
 
 	if (!line.data)
@@ -222,9 +222,9 @@ static llhttp_errno_t execute_raw(struct http1_reader *reader, struct slice data
 	return code;
 }
 
-/* *at: where it stopped, unless it has read all. */
-static llhttp_errno_t execute(struct http1_reader *reader, struct slice data, struct arena *arena,
-                              const char **at)
+/* Gives llhttp the new bytes of `data`. Sets *at where llhttp stopped, unless it has read all. */
+static llhttp_errno_t execute_new(struct http1_reader *reader, struct slice data,
+                                  struct arena *arena, const char **at)
 {
 	llhttp_errno_t code = reader->raw ? execute_raw(reader, data, arena, at) : HPE_OK;
 
@@ -235,7 +235,7 @@ static llhttp_errno_t execute(struct http1_reader *reader, struct slice data, st
 	return code;
 }
 
-/* Feeds llhttp up to `end`. HTTP1_MESSAGE: it stopped at the end of the head or of the message. */
+/* Gives llhttp the bytes up to `end`. HTTP1_MESSAGE: it stopped at the end of head or message. */
 static enum http1_result feed(struct http1_reader *reader, struct slice data, size_t end,
                               struct arena *arena, struct http1_message *message)
 {
@@ -247,12 +247,12 @@ static enum http1_result feed(struct http1_reader *reader, struct slice data, si
 	if (reader->fed >= end)
 		return HTTP1_MORE;
 	data.len = end;
-	code = execute(reader, data, arena, &at);
+	code = execute_new(reader, data, arena, &at);
 	if (__builtin_expect(code == HPE_INVALID_URL, 0) && !reader->raw && at < data.data + end &&
 	    is_raw(*at)) {
-		begin(reader); /* nothing behind the request line has been read */
+		begin_message(reader); /* read the request line again */
 		reader->raw = true;
-		code = execute(reader, data, arena, &at);
+		code = execute_new(reader, data, arena, &at);
 	}
 	if (code == HPE_OK) {
 		reader->fed = end;
@@ -285,9 +285,9 @@ static int on_gather(llhttp_t *parser, const char *at, size_t len)
 }
 
 /*
- * The body of a chunked message, in one piece. The arena may have been reset
- * while chunks were still coming, so they are gathered at the end, by the same
- * parser: a second reading of chunks could differ from the first.
+ * Copies the body of a chunked message into one piece. Chunks are gathered once all have arrived,
+ * because the arena may have been reset before. The same parser reads them again, because another
+ * one could read them differently.
  */
 static bool gather_chunks(const struct http1_reader *reader, struct slice data, struct arena *arena,
                           struct slice *body)
@@ -301,7 +301,7 @@ static bool gather_chunks(const struct http1_reader *reader, struct slice data, 
 	llhttp_t parser;
 
 	if (reader->raw)
-		line = without_raw(data, arena);
+		line = replace_raw(data, arena);
 	if (!gather.to || (reader->raw && !line.data))
 		return false;
 	llhttp_init(&parser, HTTP_REQUEST, &gather_settings);
@@ -313,7 +313,7 @@ static bool gather_chunks(const struct http1_reader *reader, struct slice data, 
 	return true;
 }
 
-/* Only HTTP/1.1 knows it, and it is pointless once the body has begun to come. */
+/* Whether to send 100 Continue: not for HTTP/1.0, and not once the body has begun to arrive. */
 static bool awaits_continue(const struct http1_reader *reader, struct slice data)
 {
 	return !reader->continued && reader->parser.http_minor == 1 && data.len == reader->head_len &&
@@ -334,7 +334,6 @@ static enum http1_result read_head(struct http1_reader *reader, struct slice dat
 	return check_head(reader, data, message);
 }
 
-/* The chunks behind the head. */
 static enum http1_result read_chunks(struct http1_reader *reader, struct slice data,
                                      struct arena *arena, struct http1_message *message)
 {
@@ -363,10 +362,10 @@ static enum http1_result read_body(struct http1_reader *reader, struct slice dat
 }
 
 /*
- * Keeps the form of this message, if it has no body: the next message is likely the same. Without a
- * Host its target has to be looked at each time.
+ * Makes a template of this message if it has no body, since the next message is likely the same
+ * except for its target. Not without a Host: whether a Host may be absent depends on the target.
  */
-static void learn(struct http1_reader *reader, struct slice data, struct slice target)
+static void learn_template(struct http1_reader *reader, struct slice data, struct slice target)
 {
 	if (reader->fed > reader->head_len || !reader->keep_alive ||
 	    !http_fields_has(&reader->fields, HTTP_FIELD_HOST))
@@ -378,8 +377,8 @@ static void learn(struct http1_reader *reader, struct slice data, struct slice t
 	reader->former_forwarded = reader->fields.forwarded;
 }
 
-/* Whether the message has the form of the one before: then it is read. */
-static bool recognize(struct http1_reader *reader, struct slice data)
+/* Reads the message by the template, if it matches. */
+static bool read_by_template(struct http1_reader *reader, struct slice data)
 {
 	struct slice head = {data.data, u64_min(data.len, reader->header_max)};
 	struct slice target = http1_template_match(&reader->form, head);
@@ -387,7 +386,7 @@ static bool recognize(struct http1_reader *reader, struct slice data)
 
 	if (!target.data)
 		return false;
-	for (unsigned i = 0; i < reader->former_line_count; i++) /* modulo 2^32 */
+	for (unsigned i = 0; i < reader->former_line_count; i++) /* wraps modulo 2^32 */
 		reader->fields.lines[i].value.at += len - reader->former_target_len;
 	reader->former_target_len = len;
 	reader->fields.count = reader->former_line_count;
@@ -415,12 +414,12 @@ enum http1_result http1_read(struct http1_reader *reader, struct slice data, str
 	if (data.len == 0)
 		return HTTP1_MORE;
 	if (reader->fed == 0) {
-		if (recognize(reader, data)) { /* llhttp still knows the message before */
+		if (read_by_template(reader, data)) { /* the parser still has the method and version */
 			message->body = (struct slice){data.data + reader->fed, 0};
 			fill_message(reader, data, message);
 			return HTTP1_MESSAGE;
 		}
-		begin(reader);
+		begin_message(reader);
 	}
 	reader->base = data.data;
 	reader->parser.data = reader;
@@ -436,6 +435,6 @@ enum http1_result http1_read(struct http1_reader *reader, struct slice data, str
 	}
 	fill_message(reader, data, message);
 	if (result == HTTP1_MESSAGE)
-		learn(reader, data, message->target);
+		learn_template(reader, data, message->target);
 	return result;
 }

@@ -1,13 +1,14 @@
 /*
- * http1.h: the framing of HTTP/1.0 and 1.1: one request message out of bytes.
+ * http1.h: finds one request message of HTTP/1.0 or 1.1 in bytes, and its parts.
  *
- * llhttp reads, strictly, unless the message is the one before it with another target
- * (http1_template.h). Its findings are kept as offsets, so the bytes may lie elsewhere at the next
- * call. llhttp gets every byte once, bytes of a chunked message twice, and a body of known length
- * never. The reader keeps only header fields that a caller asks for, and no trailers.
+ * The *head* of a message is its request line and its header fields. llhttp parses the head
+ * strictly, unless the message equals the one before except for its target (http1_template.h).
+ * Positions are stored as offsets, so that the bytes may be at another address in the next call.
+ * llhttp gets every byte once, bytes of a chunked message twice, and a body of known length never.
+ * Only the header fields of HTTP_FIELD_LIST are stored, and no trailers.
  *
- * Browsers and curl send what a user typed behind a '?' without escapes. Bytes from 0x80 on are
- * taken there as they are; llhttp sees letters in their place.
+ * Browsers and curl send a query as the user typed it, without escapes. So bytes from 0x80 on are
+ * accepted in a query; llhttp, which would refuse them, gets a letter in place of each.
  */
 #ifndef PROTO_HTTP1_H
 #define PROTO_HTTP1_H
@@ -25,8 +26,8 @@
 enum http1_result {
 	HTTP1_MORE,
 	HTTP1_MESSAGE,
-	HTTP1_CONTINUE, /* the client waits for 100 Continue; then go on with the same bytes */
-	/* Errors: nothing behind them can be understood. */
+	HTTP1_CONTINUE, /* the client waits for 100 Continue; send it, then call with the same bytes */
+	/* Errors: the bytes behind them can not be parsed. */
 	HTTP1_BAD,
 	HTTP1_TARGET_LONG,
 	HTTP1_HEADER_LONG,
@@ -38,14 +39,15 @@ enum http1_result {
 struct http1_reader {
 	llhttp_t parser;
 	size_t header_max, body_max; /* body_max counts the framing of chunks too */
-	const char *base;            /* the message's first byte, during a call */
-	size_t fed;                  /* bytes llhttp has had */
+	const char *base;            /* the message's first byte, during a call of http1_read */
+	size_t fed;                  /* bytes of the message that are read */
 	size_t head_len;             /* 0 until the head is complete */
-	bool raw;                    /* the query has bytes that llhttp must not see */
+	bool raw;                    /* the query has bytes from 0x80 on */
 	struct http_span target, name, value;
 	struct http_fields fields;
 	bool keep_alive, continued;
-	struct http1_template form; /* of the message before, whose lines stay until llhttp reads */
+	struct http1_template
+	    form; /* of the message before; its `fields.lines` stay valid until llhttp reads */
 	uint32_t former_target_len;
 	unsigned former_line_count;
 	uint32_t former_has;
@@ -58,24 +60,24 @@ struct http1_message {
 	struct slice body;
 	bool http_1_0;
 	bool keep_alive;
-	const char *error; /* HTTP1_BAD: in words; static */
-	size_t error_at;   /* and at which byte of the message */
+	const char *error; /* for HTTP1_BAD: a static text */
+	size_t error_at;   /* for HTTP1_BAD: the byte of the message */
 };
 
 void http1_open(struct http1_reader *reader, size_t header_max, size_t body_max);
 
 /**
- * Reads on in `data`, which begins where the message does and holds what the
- * call before had. At HTTP1_MESSAGE `message` is filled, with slices into
- * `data` or (a chunked body) `arena`; call http1_next before the next one.
+ * Continues to read `data`, which begins where the message does and contains the bytes of the call
+ * before. After HTTP1_MESSAGE, `message` has slices into `data` or, for a chunked body, `arena`;
+ * call http1_next before the next message.
  */
 enum http1_result http1_read(struct http1_reader *reader, struct slice data, struct arena *arena,
                              struct http1_message *message);
 
-/** All lines of the head behind the request line, as they came. */
+/** All lines of the head after the request line. */
 struct slice http1_header_lines(const struct http1_reader *reader, struct slice data);
 
-/** How many bytes the message had. */
+/** How many bytes the message has. */
 size_t http1_len(const struct http1_reader *reader);
 
 void http1_next(struct http1_reader *reader);

@@ -1,9 +1,9 @@
-/* http1_answer.c: writes an answer as HTTP/1 has it. */
+/* http1_answer.c: writes an answer in the form of HTTP/1. */
 #include "base/number.h"
 #include "proto/http/http_answer.h"
 #include "proto/http/http_session.h"
 
-/* Any head: the values, and what stands around them. */
+/* Enough for any head: the values, and the text around them. */
 #define HEAD_MAX (HTTP_ANSWER_VALUES_MAX + 512)
 
 static char *put(char *to, struct slice text)
@@ -31,7 +31,7 @@ static char *put_fields(char *to, const struct http_answer *answer)
 	return to;
 }
 
-/* Returns the end of the head. */
+/* Writes status line and header fields; returns their end. */
 static char *put_head(char *to, const struct http_answer *answer, const struct request *request,
                       size_t body_len)
 {
@@ -54,7 +54,7 @@ static char *put_head(char *to, const struct http_answer *answer, const struct r
 	return put(to, SLICE("\r\n"));
 }
 
-/* The body is written first, since its length stands in the head. */
+/* Writes the body first, since the head contains its length, and then moves it. */
 static void add_answer(const struct request *request, const struct reply *reply, struct buffer *out)
 {
 	struct http_answer answer;

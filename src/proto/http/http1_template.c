@@ -1,17 +1,17 @@
 #include "proto/http/http1_template.h"
 
-void http1_template_learn(struct http1_template *form, struct slice head, struct slice target)
+void http1_template_learn(struct http1_template *template, struct slice head, struct slice target)
 {
 	const char *end = target.data + target.len;
 	size_t before = (size_t)(target.data - head.data), behind = head.len - before - target.len;
 
-	form->before = 0;
+	template->before = 0;
 	if (before + behind > HTTP1_TEMPLATE_MAX || *target.data != '/' || *end != ' ')
 		return;
-	form->before = (uint16_t)before;
-	form->behind = (uint16_t)behind;
-	memcpy(form->bytes, head.data, before);
-	memcpy(form->bytes + before, end, behind);
+	template->before = (uint16_t)before;
+	template->behind = (uint16_t)behind;
+	memcpy(template->bytes, head.data, before);
+	memcpy(template->bytes + before, end, behind);
 }
 
 #define EACH_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
@@ -22,7 +22,7 @@ static uint64_t any_less(uint64_t word, uint64_t bound)
 	return (word - EACH_BYTE(bound)) & ~word & EACH_BYTE(0x80);
 }
 
-/* Whether all eight bytes are ASCII, visible, and no '#'. */
+/* Whether all eight bytes are visible ASCII and not '#'. */
 static bool are_plain(uint64_t word)
 {
 	return ((word & EACH_BYTE(0x80)) | any_less(word, '!') | any_less(word ^ EACH_BYTE(0x7f), 1) |
@@ -31,7 +31,7 @@ static bool are_plain(uint64_t word)
 
 static bool is_plain(struct slice target)
 {
-	char last[8] = "////////"; /* the rest is filled up with what is plain */
+	char last[8] = "////////"; /* pads the last word with plain bytes */
 	uint64_t word;
 
 	if (target.len == 0 || *target.data != '/')
@@ -46,17 +46,17 @@ static bool is_plain(struct slice target)
 	return are_plain(word);
 }
 
-struct slice http1_template_match(const struct http1_template *form, struct slice data)
+struct slice http1_template_match(const struct http1_template *template, struct slice data)
 {
-	struct slice target = {data.data + form->before, 0}, none = {NULL, 0};
+	struct slice target = {data.data + template->before, 0}, none = {NULL, 0};
 	const char *end;
 
-	if (form->before == 0 || data.len < http1_template_len(form, 0) ||
-	    memcmp(data.data, form->bytes, form->before) != 0)
+	if (template->before == 0 || data.len < http1_template_len(template, 0) ||
+	    memcmp(data.data, template->bytes, template->before) != 0)
 		return none;
-	end = memchr(target.data, ' ', data.len - form->before);
-	if (!end || (size_t)(data.data + data.len - end) < form->behind ||
-	    memcmp(end, form->bytes + form->before, form->behind) != 0)
+	end = memchr(target.data, ' ', data.len - template->before);
+	if (!end || (size_t)(data.data + data.len - end) < template->behind ||
+	    memcmp(end, template->bytes + template->before, template->behind) != 0)
 		return none;
 	target.len = (size_t)(end - target.data);
 	return is_plain(target) ? target : none;

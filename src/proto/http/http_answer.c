@@ -12,10 +12,10 @@
 #define JSON_TYPE  SLICE("application/json")
 #define PLAIN_TYPE SLICE("text/plain; charset=utf-8")
 
-/* Four numbers and what stands before them. */
-#define RATELIMIT_ROOM 128
-/* A decision in JSON without names and permit. */
-#define DECISION_ROOM 384
+/* Enough for the four numbers of RateLimit and RateLimit-Policy with their separators. */
+#define RATELIMIT_MAX 128
+/* Enough for a decision in JSON, without its names and permit. */
+#define DECISION_MAX 384
 
 enum http_error http_error_of(int status)
 {
@@ -71,13 +71,13 @@ static void add_text_field(struct http_answer *answer, enum http_answer_name nam
 }
 
 /*
- * A name as a string of structured fields (RFC 9651), which know ASCII only: other bytes, and
- * '%', as %XX, so that different names stay different.
+ * Appends a name as a string of structured fields (RFC 9651), which are ASCII. Other bytes and '%'
+ * become %XX, so that different names stay different.
  */
-static void add_sf_string(struct buffer *head, const char *text)
+static void add_structured_string(struct buffer *out, const char *text)
 {
 	static const char digits[] = "0123456789ABCDEF";
-	/* Bytes that a string of structured fields takes as they are. */
+	/* Bytes that need no escape. */
 	static const bool is_plain[256] = {
 	    [' ' ... '!'] = true,
 	    ['#' ... '$'] = true,
@@ -85,26 +85,26 @@ static void add_sf_string(struct buffer *head, const char *text)
 	    [']' ... '~'] = true,
 	};
 
-	buffer_add(head, "\"", 1);
+	buffer_add(out, "\"", 1);
 	for (;; text++) {
 		const char *begin = text;
 		unsigned char byte;
 
 		while (is_plain[(unsigned char)*text])
 			text++;
-		buffer_add(head, begin, (size_t)(text - begin));
+		buffer_add(out, begin, (size_t)(text - begin));
 		byte = (unsigned char)*text;
 		if (byte == '\0')
 			break;
 		if (byte == '"' || byte == '\\')
-			buffer_add(head, (const char[]){'\\', *text}, 2);
+			buffer_add(out, (const char[]){'\\', *text}, 2);
 		else
-			buffer_add(head, (const char[]){'%', digits[byte >> 4], digits[byte & 15]}, 3);
+			buffer_add(out, (const char[]){'%', digits[byte >> 4], digits[byte & 15]}, 3);
 	}
-	buffer_add(head, "\"", 1);
+	buffer_add(out, "\"", 1);
 }
 
-/* `text` is a literal, so that its length is known. */
+/* `text` is a literal, so the compiler knows its length. */
 static inline __attribute__((always_inline)) char *put_text(char *to, const char *text)
 {
 	return mempcpy(to, text, strlen(text));
@@ -116,16 +116,16 @@ static inline __attribute__((always_inline)) char *put_number(char *to, const ch
 	return format_u64(put_text(to, text), value);
 }
 
-/* The syntax of draft-ietf-httpapi-ratelimit-headers-10. */
+/* Adds RateLimit-Policy and RateLimit in the syntax of draft-ietf-httpapi-ratelimit-headers-10. */
 static void add_ratelimit(struct http_answer *answer, const struct weir_decision *d)
 {
 	struct buffer *values = &answer->values;
 	size_t begin = values->len, name_len;
 	char *to;
 
-	add_sf_string(values, d->limit);
+	add_structured_string(values, d->limit);
 	name_len = values->len - begin;
-	to = buffer_reserve(values, name_len + RATELIMIT_ROOM);
+	to = buffer_reserve(values, name_len + RATELIMIT_MAX);
 	if (!to)
 		return;
 	to = put_number(to, ";q=", d->quota);
@@ -140,7 +140,7 @@ static void add_ratelimit(struct http_answer *answer, const struct weir_decision
 	add_field(answer, HTTP_ANSWER_RATELIMIT, begin);
 }
 
-/* Writes `name` as JSON, for which there are 6 bytes for each of its own. */
+/* Writes `name` as a JSON string, which needs at most 6 bytes for each byte of the name. */
 static char *put_name(char *to, const char *field, struct slice name)
 {
 	struct buffer out = {.capacity = 6 * name.len + 1};
@@ -156,7 +156,7 @@ static char *put_name(char *to, const char *field, struct slice name)
 	return to;
 }
 
-/* The fields of a rule's result join ours: the inside of its braces. */
+/* Adds the members of a rule's result, a JSON object, to the decision's own. */
 static void add_result(struct buffer *out, const char *result)
 {
 	const char *begin = strchr(result, '{'), *end = strrchr(result, '}');
@@ -176,7 +176,7 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 	struct slice limit = name_of(d->limit), rule = name_of(d->rule);
-	char *to = buffer_reserve(out, DECISION_ROOM + 6 * (limit.len + rule.len) + reply->permit.len);
+	char *to = buffer_reserve(out, DECISION_MAX + 6 * (limit.len + rule.len) + reply->permit.len);
 
 	if (!to)
 		return;
@@ -207,13 +207,13 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 	buffer_add(out, "}", 1);
 }
 
-/* A client that asks too much gets 429, and one that asked while something is unwell 503. */
+/* 503 if Weir or the protected service is unhealthy, otherwise 429: the client asked too much. */
 static const char *denial_status(enum weir_reason reason)
 {
-	bool unwell = reason == WEIR_REASON_SHED || reason == WEIR_REASON_BREAKER_OPEN ||
-	              reason == WEIR_REASON_STORE_FAILURE || reason == WEIR_REASON_NO_ROOM;
+	bool unhealthy = reason == WEIR_REASON_SHED || reason == WEIR_REASON_BREAKER_OPEN ||
+	                 reason == WEIR_REASON_STORE_FAILURE || reason == WEIR_REASON_NO_ROOM;
 
-	return unwell ? "503 Service Unavailable" : "429 Too Many Requests";
+	return unhealthy ? "503 Service Unavailable" : "429 Too Many Requests";
 }
 
 static void answer_decision(struct http_answer *answer, const struct request *request,
@@ -232,7 +232,7 @@ static void answer_decision(struct http_answer *answer, const struct request *re
 		answer->type = (struct slice){NULL, 0};
 	else
 		add_decision(answer->body, reply);
-	if (d->limit && d->window_ns > 0) /* else it has no quota: it sheds by chance */
+	if (d->limit && d->window_ns > 0) /* a limit that sheds at random has no quota */
 		add_ratelimit(answer, d);
 	if (request->from_proxy && reply->permit.len > 0) {
 		size_t begin = answer->values.len;
@@ -266,7 +266,7 @@ static void add_error(struct buffer *out, enum http_error error, struct slice me
 	buffer_add_text(out, "\"}}");
 }
 
-static void add_crab_error(struct buffer *out, struct slice message)
+static void add_throttlecrab_error(struct buffer *out, struct slice message)
 {
 	buffer_add_text(out, DECISION_FIELD("{", error));
 	buffer_add_text(out, "\"");
@@ -274,7 +274,7 @@ static void add_crab_error(struct buffer *out, struct slice message)
 	buffer_add_text(out, "\"}");
 }
 
-/* Whether it is answered by an error; which, and in what words. */
+/* Whether the answer is an error; sets which one and its message. */
 static bool is_error(const struct request *request, const struct reply *reply,
                      enum http_error *error, struct slice *message)
 {
@@ -287,7 +287,7 @@ static bool is_error(const struct request *request, const struct reply *reply,
 		return false;
 	*error = request->flags & HTTP_THROTTLECRAB ? http_throttlecrab_error_of(reply->status)
 	                                            : http_error_of(reply->status);
-	/* A browser would ask its user for the password that a 401 of Weir's is about. */
+	/* Through a proxy a 401 would make the visitor's browser ask for a password of Weir. */
 	if ((reply->status == WEIR_EAUTH || reply->status == WEIR_EPERM) && request->from_proxy)
 		*error = HTTP_ERROR_PROXY;
 	if (reply->status == WEIR_ENOTFOUND && request->kind == REQUEST_REPORT)
@@ -312,10 +312,10 @@ static void answer_error(struct http_answer *answer, const struct request *reque
 	if (request->flags & HTTP_KOALA)
 		http_koala_error(answer->body, error, message);
 	else if (request->flags & HTTP_THROTTLECRAB)
-		add_crab_error(answer->body, message);
+		add_throttlecrab_error(answer->body, message);
 	else
 		add_error(answer->body, error, message);
-	/* Koala's callers look for err_no. */
+	/* Koala's clients expect status 200 and read err_no. */
 	if (!(request->flags & HTTP_KOALA && error == HTTP_ERROR_STORE))
 		answer->status = errors[error].status;
 	if (error == HTTP_ERROR_METHOD)
@@ -325,14 +325,14 @@ static void answer_error(struct http_answer *answer, const struct request *reque
 		               "Bearer, Basic realm=\"weir\", charset=\"UTF-8\"");
 }
 
-/* 200 also when it is denied, and nothing of our own beside it. */
-static void add_crab(struct buffer *out, const struct reply *reply)
+/* Appends throttlecrab's answer, whose status is 200 even for a denial. */
+static void add_throttlecrab(struct buffer *out, const struct reply *reply)
 {
 	int64_t values[THROTTLECRAB_COUNT];
 	char *to;
 
 	adhoc_throttlecrab(reply, values);
-	to = buffer_reserve(out, DECISION_ROOM);
+	to = buffer_reserve(out, DECISION_MAX);
 	if (!to)
 		return;
 	to = values[THROTTLECRAB_ALLOWED] ? put_text(to, "{\"allowed\":true")
@@ -363,7 +363,7 @@ static void add_share(const struct request *request, struct buffer *out)
 	buffer_add_text(out, deny);
 }
 
-/* Repeats the switch that was made. */
+/* Appends the state that the request has set. */
 static void add_switch(struct buffer *out, const struct request *request)
 {
 	buffer_add_text(out, "{\"limit\":\"");
@@ -440,7 +440,7 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 {
 	switch ((enum request_kind)request->kind) {
 	case REQUEST_ADHOC:
-		add_crab(answer->body, reply);
+		add_throttlecrab(answer->body, reply);
 		break;
 	case REQUEST_EVENTS:
 		answer_events(answer);
@@ -486,7 +486,7 @@ void http_answer_make(struct http_answer *answer, const struct request *request,
 	answer->is_stream = false;
 	answer->field_count = 0;
 	answer->values = (struct buffer){
-	    .data = answer->room, .capacity = sizeof answer->room, .max = sizeof answer->room};
+	    .data = answer->space, .capacity = sizeof answer->space, .max = sizeof answer->space};
 	answer->body = body;
 	if (is_error(request, reply, &error, &message))
 		answer_error(answer, request, error, message);

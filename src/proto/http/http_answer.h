@@ -1,5 +1,5 @@
 /*
- * http_answer.h: an answer of HTTP as a status, fields and a body, for either version to write.
+ * http_answer.h: makes an HTTP answer of a reply: status, fields and body, for either version.
  */
 #ifndef PROTO_HTTP_ANSWER_H
 #define PROTO_HTTP_ANSWER_H
@@ -8,8 +8,8 @@
 #include "proto/request.h"
 
 /*
- * X(name, field, field of HTTP/2, varies): the fields beside those about the body. `varies`: most
- * answers have another value, so that a peer need not remember it.
+ * X(name, field, field of HTTP/2, varies): the fields except those about the body. `varies` marks
+ * fields whose value differs in most answers, which HPACK should not index.
  */
 #define HTTP_ANSWER_FIELDS(X)                                                                      \
 	X(ALLOW, "Allow", "allow", false)                                                              \
@@ -25,7 +25,7 @@ enum http_answer_name {
 #define X(name, field, http2, varies) HTTP_ANSWER_##name,
 	HTTP_ANSWER_FIELDS(X)
 #undef X
-	HTTP_ANSWER_NAMES
+	    HTTP_ANSWER_NAMES
 };
 
 struct http_answer_field {
@@ -33,22 +33,22 @@ struct http_answer_field {
 	uint32_t len; /* of its value */
 };
 
-/* Holds the values of any answer: a limit's name has 64 bytes, which may be written as 192. */
+/* Enough for the values of any answer: a limit's name has 64 bytes, with escapes 192. */
 #define HTTP_ANSWER_VALUES_MAX (768 + REPLY_PERMIT_MAX)
 
 struct http_answer {
 	const char *status; /* "200 OK" */
-	struct slice type;  /* Content-Type; without data where the answer has none */
+	struct slice type;  /* Content-Type; data NULL if the answer has none */
 	bool is_stream;     /* the body has no end */
 	unsigned field_count;
 	struct http_answer_field fields[HTTP_ANSWER_NAMES];
 	struct buffer values; /* of the fields, one behind the other */
-	struct buffer *body;  /* what the body is appended to */
+	struct buffer *body;  /* the buffer that the body is appended to */
 	char own_status[sizeof "599 Denied"];
-	char room[HTTP_ANSWER_VALUES_MAX];
+	char space[HTTP_ANSWER_VALUES_MAX]; /* the memory of `values` */
 };
 
-/** The answer to `request`: appends its body to `body`. */
+/** Makes the answer to `request`, and appends its body to `body`. */
 void http_answer_make(struct http_answer *answer, const struct request *request,
                       const struct reply *reply, struct buffer *body);
 

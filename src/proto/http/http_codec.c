@@ -1,22 +1,23 @@
+/* http_codec.c: the codec of HTTP: chooses HTTP/1 or HTTP/2 by the first bytes of a connection. */
 #include "base/number.h"
 #include "proto/http/http_request.h"
 #include "proto/http2/http2.h"
 
-static void read_message(struct http_request *call, const struct http1_reader *reader,
+static void read_message(struct http_request *http, const struct http1_reader *reader,
                          struct slice data, const struct http1_message *message)
 {
-	struct request *request = call->fill.request;
+	struct request *request = http->fill.request;
 
-	call->fields = &reader->fields;
-	call->base = data.data;
-	call->header = (struct http_header){http1_header_lines(reader, data), .is_text = true};
-	call->method = slice_of(message->method);
-	call->target = message->target;
-	call->body = message->body;
+	http->fields = &reader->fields;
+	http->base = data.data;
+	http->header = (struct http_header){http1_header_lines(reader, data), .is_text = true};
+	http->method = slice_of(message->method);
+	http->target = message->target;
+	http->body = message->body;
 	request->close = !message->keep_alive;
 	if (message->http_1_0 && message->keep_alive)
 		request->flags |= HTTP_KEEP_ALIVE;
-	http_read(call);
+	http_read(http);
 }
 
 static enum codec_result parse_http1(struct http_session *session, struct slice data,
@@ -24,29 +25,29 @@ static enum codec_result parse_http1(struct http_session *session, struct slice 
 {
 	struct http1_message message;
 	enum http1_result result = http1_read(&session->reader, data, arena, &message);
-	struct http_request call;
+	struct http_request http;
 
 	if (result == HTTP1_MORE)
 		return CODEC_MORE;
-	fill_begin(&call.fill, request, &session->bounds, arena);
+	fill_begin(&http.fill, request, &session->bounds, arena);
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	if (result == HTTP1_CONTINUE) {
 		request->kind = REQUEST_INTERIM;
 		*consumed = 0;
 	} else if (result == HTTP1_MESSAGE) {
-		read_message(&call, &session->reader, data, &message);
+		read_message(&http, &session->reader, data, &message);
 		*consumed = http1_len(&session->reader);
 		http1_next(&session->reader);
 	} else {
-		http_refuse_framing(&call.fill, result, message.error, message.error_at);
+		http_refuse_framing(&http.fill, result, message.error, message.error_at);
 		request->close = true;
 		*consumed = data.len;
 	}
 	return CODEC_REQUEST;
 }
 
-/* The preface of HTTP/2, or what there is of it. Without memory HTTP/1 refuses it. */
-static bool begins_http2(struct http_session *session, struct slice data)
+/* Opens an HTTP/2 session once its preface is complete. Returns whether `data` may begin one. */
+static bool begin_http2(struct http_session *session, struct slice data)
 {
 	size_t len = u64_min(data.len, HTTP2_PREFACE.len);
 
@@ -55,7 +56,7 @@ static bool begins_http2(struct http_session *session, struct slice data)
 	if (len < HTTP2_PREFACE.len)
 		return true;
 	session->http2 = http2_open(&session->bounds);
-	return session->http2;
+	return session->http2; /* without memory HTTP/1 refuses the preface */
 }
 
 static enum codec_result parse(void *state, struct slice data, size_t *consumed,
@@ -66,7 +67,7 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 	if (__builtin_expect(!session->is_http1, 0)) {
 		if (data.len == 0)
 			return CODEC_MORE;
-		if (session->http2 || begins_http2(session, data))
+		if (session->http2 || begin_http2(session, data))
 			return session->http2 ? http2_parse(session->http2, data, consumed, arena, request)
 			                      : CODEC_MORE;
 		session->is_http1 = true;

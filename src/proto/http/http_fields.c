@@ -1,6 +1,6 @@
 #include "proto/http/http_fields.h"
 
-/* Quickly leaves out most names of a request: no name that we look for begins like them. */
+/* Excludes most names quickly, by the first letters of all names that matter. */
 static bool may_matter(struct slice name)
 {
 #define LETTER(c)     1u << ((c) - 'a')
@@ -27,10 +27,10 @@ static enum http_field find_field(struct slice name)
 	return field;
 }
 
-/* Whether proxies add a field of that name. */
+/* Whether proxies add a field with this name. */
 static bool is_forwarded(struct slice name)
 {
-	/* Whole, or where they end in '-' the beginnings of names. */
+	/* Whole names; those that end in '-' are prefixes. */
 	static const struct slice names[] = {SLICE("x-forwarded-"), SLICE("x-real-ip"),
 	                                     SLICE("forwarded"), SLICE("via")};
 
@@ -85,7 +85,7 @@ static bool next_line(struct slice *lines, struct slice *name, struct slice *val
 	return true;
 }
 
-/* A field that did not come as a line has these before its name and its value. */
+/* http_header_add writes these before the name and the value of a field. */
 struct lengths {
 	uint32_t name, value;
 };

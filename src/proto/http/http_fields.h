@@ -1,8 +1,8 @@
 /*
- * http_fields.h: the fields of a header that Weir looks at, however they came.
+ * http_fields.h: stores the header fields that Weir reads, for HTTP/1 and HTTP/2.
  *
- * The values are offsets from the first byte of the head, so the bytes may lie elsewhere at the
- * next look: `base` is where they begin now.
+ * Values are stored as offsets from the first byte of the head. The head may be at another address
+ * later; functions get its present address as `base`.
  */
 #ifndef PROTO_HTTP_FIELDS_H
 #define PROTO_HTTP_FIELDS_H
@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
-/* X(name, text): the header fields that are kept. */
+/* X(name, text): the header fields that are stored. */
 #define HTTP_FIELD_LIST(X)                                                                         \
 	X(HOST, "host")                                                                                \
 	X(AUTHORIZATION, "authorization")                                                              \
@@ -37,7 +37,7 @@ enum http_field {
 	    HTTP_FIELD_COUNT
 };
 
-/* Lines of such fields in one message; more are refused, since none may be overlooked. */
+/* Lines of such fields in a message; with more the message is refused, since all of them count. */
 #define HTTP_FIELD_LINES_MAX 24
 
 struct http_span {
@@ -54,12 +54,11 @@ struct http_fields {
 	unsigned count;
 	uint32_t has; /* a bit for each enum http_field */
 	bool too_many;
-	bool forwarded; /* a proxy has left a field of its own, of whatever value */
+	bool forwarded; /* there is a field that proxies add, such as Via */
 };
 
-/** Keeps the field if anybody may look for it. */
+/** Stores the field if it is in HTTP_FIELD_LIST. */
 void http_fields_add(struct http_fields *fields, struct slice name, struct http_span value);
-/** Keeps this field. */
 static inline void http_fields_store(struct http_fields *fields, enum http_field field,
                                      struct http_span value)
 {
@@ -70,14 +69,14 @@ static inline void http_fields_store(struct http_fields *fields, enum http_field
 		fields->lines[fields->count++] = (struct http_field_line){field, value};
 }
 
-/** None, for the next message; the lines stay where they are. */
+/** Removes all fields. The content of `lines` stays, see http1_template.h. */
 static inline void http_fields_clear(struct http_fields *fields)
 {
 	fields->count = fields->has = 0;
 	fields->too_many = fields->forwarded = false;
 }
 
-/** The value of lines[index], without blanks round it. */
+/** The value of lines[index], without blanks around it. */
 struct slice http_fields_line(const struct http_fields *fields, const char *base, unsigned index);
 
 /** Whether there is a line of the field. */
@@ -86,21 +85,20 @@ static inline bool http_fields_has(const struct http_fields *fields, enum http_f
 	return fields->has >> field & 1;
 }
 
-/** The value of the field's line number `nth`; data NULL if there is none. */
+/** The value of the field's `nth` line, from 0; data NULL if there is none. */
 struct slice http_fields_value(const struct http_fields *fields, const char *base,
                                enum http_field field, unsigned nth);
 
-/* All fields of a header, in their order. */
+/* All fields of a header, in order. */
 struct http_header {
 	struct slice bytes;
-	bool is_text; /* lines of HTTP/1; else as http_header_add writes them */
+	bool is_text; /* lines of HTTP/1; otherwise in the form that http_header_add writes */
 };
 
-/** Adds a field. Returns where in `bytes` its value is; without memory `bytes` has failed. */
+/** Appends a field. Returns where its value is in `bytes`, whose `failed` is set without memory. */
 struct http_span http_header_add(struct buffer *bytes, struct slice name, struct slice value);
 
-/** Takes the next field that has a name from *header, its value without blanks round it; false at
- * the end. */
+/** Removes the next field with a name from *header; trims its value. False at the end. */
 bool http_header_next(struct http_header *header, struct slice *name, struct slice *value);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * http_forwarded_attributes.c: what a proxied request carries of the attributes that rules want.
+ * http_forwarded_attributes.c: finds header fields, cookies and query parameters of a proxied
+ * request that rules use as attributes.
  *
- * A visitor chooses all of it. So each line, cookie and parameter is looked at once or
- * twice, and compared with each wanted name (FORWARDED_MAX); memory is bounded by the head.
+ * The visitor chooses all of them. So each is read at most twice and compared with each wanted
+ * name, and memory is bounded by the size of the head.
  */
 #include "base/error.h"
 #include "proto/http/http_session.h"
@@ -11,8 +12,8 @@
 /* One wanted attribute. */
 struct found {
 	struct slice value; /* data NULL: there is none */
-	size_t lines, len;  /* of a header, its lines with ", " behind each */
-	char *end;          /* of what is joined so far */
+	size_t lines, len;  /* for a header field: its lines, and their bytes with ", " after each */
+	char *end;          /* of the lines that are joined so far */
 };
 
 struct search {
@@ -21,7 +22,7 @@ struct search {
 	struct found *found; /* as `wanted` */
 };
 
-typedef void take_line(struct found *found, struct slice value);
+typedef void visit_line(struct found *found, struct slice value);
 
 static void count_line(struct found *found, struct slice value)
 {
@@ -39,7 +40,7 @@ static void join_line(struct found *found, struct slice value)
 	found->end += value.len + 2;
 }
 
-static void take_lines(struct search *search, struct http_header header, take_line *take)
+static void visit_lines(struct search *search, struct http_header header, visit_line *visit)
 {
 	struct slice name, value;
 
@@ -47,15 +48,15 @@ static void take_lines(struct search *search, struct http_header header, take_li
 		for (size_t i = 0; i < search->wanted->count; i++)
 			if (search->wanted->items[i].in == FORWARDED_FROM_HEADER &&
 			    slice_equal_nocase(search->wanted->items[i].name, name))
-				take(&search->found[i], value);
+				visit(&search->found[i], value);
 }
 
-/* The lines of a header are joined by ", ", as RFC 9110 has it. */
+/* Joins the lines of a field by ", ", as in RFC 9110. */
 static int find_headers(struct search *search, struct http_header header)
 {
-	bool again = false;
+	bool must_join = false;
 
-	take_lines(search, header, count_line);
+	visit_lines(search, header, count_line);
 	for (size_t i = 0; i < search->wanted->count; i++) {
 		struct found *found = &search->found[i];
 
@@ -65,14 +66,14 @@ static int find_headers(struct search *search, struct http_header header)
 		if (!found->end)
 			return WEIR_ENOMEM;
 		found->value = (struct slice){found->end, found->len - 2};
-		again = true;
+		must_join = true;
 	}
-	if (again)
-		take_lines(search, header, join_line);
+	if (must_join)
+		visit_lines(search, header, join_line);
 	return 0;
 }
 
-static void take_cookie(struct search *search, struct slice name, struct slice value)
+static void set_cookie(struct search *search, struct slice name, struct slice value)
 {
 	for (size_t i = 0; i < search->wanted->count; i++)
 		if (search->wanted->items[i].in == FORWARDED_FROM_COOKIE && !search->found[i].value.data &&
@@ -80,7 +81,7 @@ static void take_cookie(struct search *search, struct slice name, struct slice v
 			search->found[i].value = value;
 }
 
-/* The first of each name, as it was sent: browsers put that of the longest path first. */
+/* Finds the first cookie of each name: browsers send the one with the longest path first. */
 static void find_cookies(struct search *search, struct http_header header)
 {
 	struct slice name, pairs;
@@ -90,14 +91,14 @@ static void find_cookies(struct search *search, struct http_header header)
 			continue;
 		while (pairs.len > 0) {
 			struct slice value = slice_cut(&pairs, ';');
-			struct slice its_name = slice_trim(slice_cut(&value, '='));
+			struct slice cookie = slice_trim(slice_cut(&value, '='));
 
-			take_cookie(search, its_name, slice_trim(value));
+			set_cookie(search, cookie, slice_trim(value));
 		}
 	}
 }
 
-/* The first of each name. */
+/* Finds the first parameter of each name. */
 static int find_in_query(struct search *search, struct slice query)
 {
 	struct slice name, value;

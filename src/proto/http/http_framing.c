@@ -1,8 +1,8 @@
-/* http_framing.c: how a message is refused whose end, or whose parts, cannot be told. */
+/* http_framing.c: fills in the error for a message whose framing is broken or too long. */
 #include "base/error.h"
 #include "proto/http/http_request.h"
 
-/* Broken framing: the error it is told as, and its words but for HTTP1_BAD. */
+/* The error and message by enum http1_result; HTTP1_BAD has its own message. */
 static const struct {
 	enum http_error error;
 	const char *message;

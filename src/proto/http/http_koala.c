@@ -1,10 +1,10 @@
 /*
- * http_koala.c: the requests of Koala's callers.
+ * http_koala.c: reads the requests of Koala's routes.
  *
- * Parameters come in the query, and then in a form, mostly of a POST; the first of a name counts.
- * Names that begin with '_' ask for something; all others are attributes. A visitor chooses values
- * and sometimes names, so an odd parameter, such as one without '=' or with a bad escape, never
- * hides another.
+ * Parameters are in the query and in a form, the body of a POST; the query's come first, and the
+ * first of a name counts. Names that begin with '_' are options; all others are attributes.
+ * Visitors choose values and sometimes names, so an invalid parameter, such as one without '=' or
+ * with a bad escape, must not hide another.
  */
 #include "base/error.h"
 #include "base/number.h"
@@ -12,17 +12,16 @@
 #include "proto/http/query.h"
 #include "proto/json_body.h"
 
-/* A parameter that asks for something. */
 struct option {
 	struct slice name;
-	struct slice value; /* the first; data NULL: not given */
+	struct slice value; /* the first one; data NULL if there is none */
 };
 
 struct form {
 	struct slice parts[2]; /* query and body, encoded */
 	struct option *options;
 	size_t option_count;
-	size_t seen; /* attributes, also those whose names repeat: so many are compared, and no more */
+	size_t attributes_read; /* with repeated ones, to bound the comparisons of names */
 };
 
 static int out_of_memory(struct fill *fill)
@@ -30,10 +29,10 @@ static int out_of_memory(struct fill *fill)
 	return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
 }
 
-/* The value of the header field with this name; data NULL: the head has none. */
-static struct slice head_value(const struct http_request *call, struct slice wanted)
+/* The value of the header field with this name; data NULL if there is none. */
+static struct slice head_value(const struct http_request *http, struct slice wanted)
 {
-	struct http_header header = call->header;
+	struct http_header header = http->header;
 	struct slice name, value;
 
 	while (http_header_next(&header, &name, &value))
@@ -42,44 +41,44 @@ static struct slice head_value(const struct http_request *call, struct slice wan
 	return (struct slice){NULL, 0};
 }
 
-/* A body that can't be read must not be passed over: what it asks about would slip through. */
-static int find_body(struct http_request *call, struct slice *body)
+/* Refuses a body of another type: ignoring it could miss attributes that a rule denies. */
+static int find_body(struct http_request *http, struct slice *body)
 {
 	struct slice type;
 
 	*body = (struct slice){NULL, 0};
-	if (call->body.len == 0)
+	if (http->body.len == 0)
 		return 0;
-	type = head_value(call, SLICE("content-type"));
+	type = head_value(http, SLICE("content-type"));
 	type = slice_trim(slice_cut(&type, ';'));
 	if (type.len > 0 && !slice_equal_nocase(type, SLICE("application/x-www-form-urlencoded")))
-		return error_set(&call->fill.error, WEIR_EUNSUPPORTED,
+		return error_set(&http->fill.error, WEIR_EUNSUPPORTED,
 		                 "expected a body of application/x-www-form-urlencoded, found '%.*s'",
 		                 FILL_QUOTE(type));
-	*body = call->body;
+	*body = http->body;
 	return 0;
 }
 
-static void take_option(struct form *form, struct slice name, struct slice value)
+static void set_option(struct form *form, struct slice name, struct slice value)
 {
 	for (size_t i = 0; i < form->option_count; i++)
 		if (!form->options[i].value.data && slice_equal(form->options[i].name, name))
 			form->options[i].value = value.data ? value : SLICE("");
 }
 
-static bool is_known(const struct fill *fill, struct slice name)
+static bool has_attribute(const struct fill *fill, struct slice name)
 {
 	for (size_t i = 0; i < fill->request->attribute_count; i++) {
-		const char *known = fill->attributes[i].name;
+		const char *found = fill->attributes[i].name;
 
-		if (*known == *name.data && strncmp(known, name.data, name.len) == 0 &&
-		    known[name.len] == '\0')
+		if (*found == *name.data && strncmp(found, name.data, name.len) == 0 &&
+		    found[name.len] == '\0')
 			return true;
 	}
 	return false;
 }
 
-/* Blanks round a value mean nothing to Koala: to its dictionaries and its rules neither. */
+/* The bytes that Koala trims from values, as it does in its dictionaries and rules. */
 static bool is_blank(char c)
 {
 	return c == ' ' || c == '\t' || c == '\r' || c == '\v';
@@ -94,17 +93,18 @@ static struct slice without_blanks(struct slice text)
 	return text;
 }
 
-/* A name with a NUL is none that a rule can have. */
-static int take(struct fill *fill, struct form *form, struct slice name, struct slice value)
+/* Adds a parameter as an option or an attribute; no rule can name one with a NUL. */
+static int add_parameter(struct fill *fill, struct form *form, struct slice name,
+                         struct slice value)
 {
 	value = without_blanks(value);
-	take_option(form, name, value);
+	set_option(form, name, value);
 	if (name.len == 0 || *name.data == '_' || memchr(name.data, '\0', name.len))
 		return 0;
-	if (form->seen++ == fill->bounds->attributes_max)
+	if (form->attributes_read++ == fill->bounds->attributes_max)
 		return error_set(&fill->error, WEIR_ELONG, "expected at most %zu attributes, found more",
 		                 fill->bounds->attributes_max);
-	return is_known(fill, name) ? 0 : fill_new_attribute(fill, name, value);
+	return has_attribute(fill, name) ? 0 : fill_new_attribute(fill, name, value);
 }
 
 static int read_part(struct fill *fill, struct form *form, struct slice rest)
@@ -117,14 +117,14 @@ static int read_part(struct fill *fill, struct form *form, struct slice rest)
 		if (coded && (query_decode_form(fill->arena, name, &name) != 0 ||
 		              query_decode_form(fill->arena, value, &value) != 0))
 			return out_of_memory(fill);
-		status = take(fill, form, name, value);
+		status = add_parameter(fill, form, name, value);
 	}
 	return status;
 }
 
 static int read_form(struct fill *fill, struct form *form)
 {
-	/* The shortest has a letter and a '&'. */
+	/* A parameter has at least a letter and a '&'. */
 	size_t most = (form->parts[0].len + 1) / 2 + (form->parts[1].len + 1) / 2;
 	int status = fill_reserve_attributes(fill, u64_min(most, fill->bounds->attributes_max));
 
@@ -133,20 +133,20 @@ static int read_form(struct fill *fill, struct form *form)
 	return status;
 }
 
-static int read_call(struct http_request *call, struct option *options, size_t n)
+static int read_parameters(struct http_request *http, struct option *options, size_t n)
 {
-	struct form form = {{call->query}, options, n};
+	struct form form = {{http->query}, options, n};
 	int status;
 
-	call->fill.request->flags |= HTTP_KOALA;
-	status = find_body(call, &form.parts[1]);
-	return status == 0 ? read_form(&call->fill, &form) : status;
+	http->fill.request->flags |= HTTP_KOALA;
+	status = find_body(http, &form.parts[1]);
+	return status == 0 ? read_form(&http->fill, &form) : status;
 }
 
-/* A browse with the options that it was asked with. */
-static void ask_browse(struct request *request, const struct option *writes)
+/* With _writeThrough=yes a browse acquires; otherwise it only peeks. */
+static void set_browse_op(struct request *request, const struct option *write_through)
 {
-	request->op = slice_equal(writes->value, SLICE("yes")) ? REQUEST_ACQUIRE : REQUEST_PEEK;
+	request->op = slice_equal(write_through->value, SLICE("yes")) ? REQUEST_ACQUIRE : REQUEST_PEEK;
 }
 
 #define WRITE_THROUGH                                                                              \
@@ -157,61 +157,61 @@ static void ask_browse(struct request *request, const struct option *writes)
 		}                                                                                          \
 	}
 
-int http_read_browse(struct http_request *call)
+int http_read_browse(struct http_request *http)
 {
 	struct option writes = WRITE_THROUGH;
-	int status = read_call(call, &writes, 1);
+	int status = read_parameters(http, &writes, 1);
 
-	ask_browse(call->fill.request, &writes);
+	set_browse_op(http->fill.request, &writes);
 	return status;
 }
 
-int http_read_update(struct http_request *call)
+int http_read_update(struct http_request *http)
 {
-	return read_call(call, NULL, 0);
+	return read_parameters(http, NULL, 0);
 }
 
-int http_read_feedback(struct http_request *call)
+int http_read_feedback(struct http_request *http)
 {
 	struct option type = {SLICE("_feedbackType"), {NULL, 0}};
-	int status = read_call(call, &type, 1);
+	int status = read_parameters(http, &type, 1);
 
-	call->fill.request->erases = slice_equal(type.value, SLICE("erase2")) ? 2 : 1;
+	http->fill.request->feedback = slice_equal(type.value, SLICE("erase2")) ? 2 : 1;
 	if (status != 0 || !type.value.data || type.value.len == 0 ||
 	    slice_equal(type.value, SLICE("erase1")) || slice_equal(type.value, SLICE("erase2")))
 		return status;
-	return error_set(&call->fill.error, WEIR_EINVAL,
+	return error_set(&http->fill.error, WEIR_EINVAL,
 	                 "expected _feedbackType to be erase1 or erase2, found '%.*s'",
 	                 FILL_QUOTE(type.value));
 }
 
-int http_read_value(struct http_request *call)
+int http_read_value(struct http_request *http)
 {
 	struct option rule = {SLICE("rule_no"), {NULL, 0}};
-	int status = read_call(call, &rule, 1);
+	int status = read_parameters(http, &rule, 1);
 
-	call->fill.request->name = rule.value;
+	http->fill.request->name = rule.value;
 	if (status != 0 || rule.value.len > 0)
 		return status;
-	return error_set(&call->fill.error, WEIR_EINVAL, "expected rule_no, the return of a rule");
+	return error_set(&http->fill.error, WEIR_EINVAL, "expected rule_no, the return of a rule");
 }
 
-int http_read_alive(struct http_request *call)
+int http_read_alive(struct http_request *http)
 {
-	call->fill.request->flags |= HTTP_KOALA;
+	http->fill.request->flags |= HTTP_KOALA;
 	return 0;
 }
 
-int http_read_dump(struct http_request *call)
+int http_read_dump(struct http_request *http)
 {
 	struct option rule = {SLICE("rule_no"), {NULL, 0}};
-	int status = read_call(call, &rule, 1);
+	int status = read_parameters(http, &rule, 1);
 
-	call->fill.request->name = rule.value;
+	http->fill.request->name = rule.value;
 	return status;
 }
 
-/* One of many: `arg` is its query, encoded as a whole once more. */
+/* Reads an item from its query, which is URL-encoded as a whole once more. */
 static int read_browse_item(struct fill *item, struct slice arg)
 {
 	struct option writes = WRITE_THROUGH;
@@ -224,20 +224,20 @@ static int read_browse_item(struct fill *item, struct slice arg)
 	if (query_decode_form(item->arena, arg, &form.parts[0]) != 0)
 		return out_of_memory(item);
 	status = read_form(item, &form);
-	ask_browse(item->request, &writes);
+	set_browse_op(item->request, &writes);
 	return status;
 }
 
-int http_read_multi_browse(struct http_request *call)
+int http_read_multi_browse(struct http_request *http)
 {
 	struct option items = {SLICE("argsJson"), {NULL, 0}};
-	int status = read_call(call, &items, 1);
+	int status = read_parameters(http, &items, 1);
 
 	if (status != 0)
 		return status;
 	if (!items.value.data)
-		return error_set(&call->fill.error, WEIR_EINVAL, "expected argsJson, a JSON array");
-	status = json_body_read_args(&call->fill, items.value, read_browse_item, http_refuse);
-	call->fill.request->reply_size = call->fill.request->item_count * HTTP_ITEM_SIZE;
+		return error_set(&http->fill.error, WEIR_EINVAL, "expected argsJson, a JSON array");
+	status = json_body_read_args(&http->fill, items.value, read_browse_item, http_refuse);
+	http->fill.request->reply_size = http->fill.request->item_count * HTTP_ITEM_SIZE;
 	return status;
 }

@@ -1,4 +1,4 @@
-/* http_koala_reply.c: answers as Koala's callers read them, field for field. */
+/* http_koala_reply.c: writes the bodies of answers in Koala's format. */
 #include "proto/http/http_session.h"
 
 #define DONE "{\"err_no\":0,\"err_msg\":\"OK\"}"
@@ -29,7 +29,7 @@ static void add_used(struct buffer *out, uint64_t used)
 	buffer_add(out, "}", 1);
 }
 
-/* Callers read one name or the other. */
+/* Writes the name twice, because some clients read "ID" and others "Id". */
 void http_koala_item(struct buffer *out, const struct request *item)
 {
 	buffer_add_text(out, "{\"ID\":\"");

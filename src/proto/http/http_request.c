@@ -7,25 +7,25 @@
 #include "proto/http/query.h"
 #include "proto/json_body.h"
 
-static int out_of_memory(struct http_request *call)
+static int out_of_memory(struct http_request *http)
 {
-	return error_set(&call->fill.error, WEIR_ENOMEM, "out of memory");
+	return error_set(&http->fill.error, WEIR_ENOMEM, "out of memory");
 }
 
-static int read_body(struct http_request *call)
+static int read_body(struct http_request *http)
 {
-	return json_body_read(&call->fill, call->body);
+	return json_body_read(&http->fill, http->body);
 }
 
 /* ?key=K&cost=N */
-static int read_query(struct http_request *call)
+static int read_query(struct http_request *http)
 {
-	struct fill *fill = &call->fill;
+	struct fill *fill = &http->fill;
 	struct slice name, value;
-	bool coded = query_is_coded(call->query);
+	bool coded = query_is_coded(http->query);
 	int status = 0;
 
-	while (status == 0 && query_next(&call->query, &name, &value)) {
+	while (status == 0 && query_next(&http->query, &name, &value)) {
 		if (coded && ((status = query_decode(fill->arena, name, &name)) != 0 ||
 		              (status = query_decode(fill->arena, value, &value)) != 0))
 			return error_set(&fill->error, status, "expected two hex digits after every %%");
@@ -35,19 +35,19 @@ static int read_query(struct http_request *call)
 }
 
 /* /v1/acquire/LIMIT?key=K&cost=N */
-static int read_limit_query(struct http_request *call)
+static int read_limit_query(struct http_request *http)
 {
-	struct fill *fill = &call->fill;
+	struct fill *fill = &http->fill;
 	struct slice value;
 	int status;
 
-	if (query_decode_path(fill->arena, call->rest, &value) != 0)
-		return out_of_memory(call);
+	if (query_decode_path(fill->arena, http->rest, &value) != 0)
+		return out_of_memory(http);
 	status = fill_field(fill, SLICE("limit"), value, false);
-	return status == 0 ? read_query(call) : status;
+	return status == 0 ? read_query(http) : status;
 }
 
-/* "http://host/path" as "/path": requests to proxies name the whole URL. */
+/* Cuts "http://host/path", the form of requests to proxies, to "/path". */
 static struct slice without_authority(struct slice target)
 {
 	const char *end = target.data + target.len, *p = target.data;
@@ -59,7 +59,7 @@ static struct slice without_authority(struct slice target)
 	return p ? (struct slice){p, (size_t)(end - p)} : target;
 }
 
-/* Splits at the first '?'; a fragment has no business here and is dropped. */
+/* Splits the target at the first '?', without the fragment, which clients should not send. */
 static void split_target(struct slice target, struct slice *path, struct slice *query)
 {
 	const char *mark;
@@ -77,79 +77,79 @@ static void split_target(struct slice target, struct slice *path, struct slice *
 }
 
 /*
- * Reads a value that the proxy gives in one of two fields; without either `*value` stays. One
- * of them may come from the client, through a proxy that sets only the other: if they differ,
- * Weir believes none.
+ * Reads a value that the proxy sends in one of two fields; without either, *value stays. A proxy
+ * that sets only one field may forward the other from the client. So fields that differ are an
+ * error.
  */
-static int proxy_says(struct http_request *call, enum http_field a, enum http_field b,
-                      const char *what, struct slice *value)
+static int read_proxy_field(struct http_request *http, enum http_field a, enum http_field b,
+                            const char *what, struct slice *value)
 {
 	bool found = false;
 
-	for (unsigned i = 0; i < call->fields->count; i++) {
-		enum http_field field = call->fields->lines[i].field;
-		struct slice said;
+	for (unsigned i = 0; i < http->fields->count; i++) {
+		enum http_field field = http->fields->lines[i].field;
+		struct slice line;
 
 		if (field != a && field != b)
 			continue;
-		said = http_fields_line(call->fields, call->base, i);
-		if (said.len == 0)
+		line = http_fields_line(http->fields, http->base, i);
+		if (line.len == 0)
 			continue;
-		if (found && !slice_equal(said, *value))
-			return error_set(&call->fill.error, WEIR_EINVAL,
+		if (found && !slice_equal(line, *value))
+			return error_set(&http->fill.error, WEIR_EINVAL,
 			                 "expected the X-Forwarded and X-Original headers to agree on the %s, "
 			                 "found '%.*s' and '%.*s'",
-			                 what, FILL_QUOTE(*value), FILL_QUOTE(said));
-		*value = said;
+			                 what, FILL_QUOTE(*value), FILL_QUOTE(line));
+		*value = line;
 		found = true;
 	}
 	return 0;
 }
 
-/* USER:SECRET in Base64. Without a colon there is no secret that any user has. */
-static int read_basic(struct http_request *call, struct slice text, struct request_login *login)
+/* Reads USER:SECRET in Base64. Without a colon the secret is empty, which no user has. */
+static int read_basic(struct http_request *http, struct slice text, struct request_login *login)
 {
-	size_t room = text.len / 4 * 3 + 3;
-	char *bytes = arena_alloc(call->fill.arena, room);
+	size_t capacity = text.len / 4 * 3 + 3;
+	char *bytes = arena_alloc(http->fill.arena, capacity);
 
 	if (!bytes)
-		return out_of_memory(call);
-	login->secret = (struct slice){bytes, base64_decode(text, (uint8_t *)bytes, room)};
+		return out_of_memory(http);
+	login->secret = (struct slice){bytes, base64_decode(text, (uint8_t *)bytes, capacity)};
 	login->user = slice_cut(&login->secret, ':');
 	return 0;
 }
 
-/* Credentials in a form that Weir does not know are an empty secret, which no user has. */
-static int read_login(struct http_request *call, enum http_field field, struct request_login *login)
+/* Reads credentials. Those in an unknown form are an empty secret, which no user has. */
+static int read_login(struct http_request *http, enum http_field field, struct request_login *login)
 {
-	struct slice rest = http_fields_value(call->fields, call->base, field, 0), scheme;
+	struct slice rest = http_fields_value(http->fields, http->base, field, 0), scheme;
 
 	login->secret = SLICE("");
-	if (http_fields_value(call->fields, call->base, field, 1).data)
+	if (http_fields_value(http->fields, http->base, field, 1).data)
 		return 0;
 	scheme = slice_cut(&rest, ' ');
 	rest = slice_trim(rest);
 	if (slice_equal_nocase(scheme, SLICE("basic")))
-		return read_basic(call, rest, login);
+		return read_basic(http, rest, login);
 	if (slice_equal_nocase(scheme, SLICE("bearer")))
 		login->secret = rest;
 	return 0;
 }
 
-/* All of X-Forwarded-For, in the order in which proxies appended to it. */
-static int join_forwarded_for(struct http_request *call)
+/* Joins the lines of X-Forwarded-For, in the order in which proxies append to it. */
+static int join_forwarded_for(struct http_request *http)
 {
-	struct slice *joined = &call->fill.request->forwarded_for;
+	struct slice *joined = &http->fill.request->forwarded_for;
 	struct slice line;
 	char *to = NULL;
 
-	*joined = http_fields_value(call->fields, call->base, HTTP_FIELD_FORWARDED_FOR, 0);
+	*joined = http_fields_value(http->fields, http->base, HTTP_FIELD_FORWARDED_FOR, 0);
 	for (unsigned nth = 1;
-	     (line = http_fields_value(call->fields, call->base, HTTP_FIELD_FORWARDED_FOR, nth)).data;
+	     (line = http_fields_value(http->fields, http->base, HTTP_FIELD_FORWARDED_FOR, nth)).data;
 	     nth++) {
-		to = arena_alloc(call->fill.arena, joined->len + 1 + line.len);
+		to = arena_alloc(http->fill.arena, joined->len + 1 + line.len);
 		if (!to)
-			return out_of_memory(call);
+			return out_of_memory(http);
 		memcpy(to, joined->data, joined->len);
 		to[joined->len] = ',';
 		memcpy(to + joined->len + 1, line.data, line.len);
@@ -158,7 +158,7 @@ static int join_forwarded_for(struct http_request *call)
 	return 0;
 }
 
-/* "Login.Example.com.:8080" as "Login.Example.com". */
+/* Cuts "Login.Example.com.:8080" to "Login.Example.com". */
 static struct slice without_port(struct slice host)
 {
 	const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
@@ -170,8 +170,7 @@ static struct slice without_port(struct slice host)
 	return host;
 }
 
-/* Whether behind `name`, which is that of the Host, stands no port, an empty one or one from 0 to
- * 65535. */
+/* Whether the port after `name`, the beginning of the Host, is absent, empty, or at most 65535. */
 static bool has_good_port(struct slice host, struct slice name)
 {
 	struct slice port = {name.data + name.len, host.len - name.len};
@@ -182,8 +181,8 @@ static bool has_good_port(struct slice host, struct slice name)
 	       (parse_u64(port, &number) && number <= UINT16_MAX);
 }
 
-/* "A, Login.Example.com.:8080" as "login.example.com": the last proxy's word, the name alone. */
-static int plain_host(struct http_request *call, struct slice *host)
+/* Reduces "A, Login.Example.com.:8080" to "login.example.com": the last proxy's value, no port. */
+static int normalize_host(struct http_request *http, struct slice *host)
 {
 	const char *mark = host->len ? memrchr(host->data, ',', host->len) : NULL;
 	char *copy;
@@ -191,9 +190,9 @@ static int plain_host(struct http_request *call, struct slice *host)
 	if (mark)
 		*host = (struct slice){mark + 1, (size_t)(host->data + host->len - mark) - 1};
 	*host = without_port(slice_trim(*host));
-	copy = arena_copy(call->fill.arena, *host);
+	copy = arena_copy(http->fill.arena, *host);
 	if (!copy)
-		return out_of_memory(call);
+		return out_of_memory(http);
 	for (size_t i = 0; i < host->len; i++)
 		if (copy[i] >= 'A' && copy[i] <= 'Z')
 			copy[i] |= 32;
@@ -201,93 +200,94 @@ static int plain_host(struct http_request *call, struct slice *host)
 	return 0;
 }
 
-/* `Authorization` is the visitor's. */
-static int read_proxy_login(struct http_request *call)
+/* Reads the proxy's own login from Weir-Authorization, since Authorization is the visitor's. */
+static int read_proxy_login(struct http_request *http)
 {
 	struct request_origin *origin;
 
-	if (!http_fields_has(call->fields, HTTP_FIELD_WEIR_AUTHORIZATION))
+	if (!http_fields_has(http->fields, HTTP_FIELD_WEIR_AUTHORIZATION))
 		return 0;
-	origin = arena_alloc(call->fill.arena, sizeof *origin);
+	origin = arena_alloc(http->fill.arena, sizeof *origin);
 	if (!origin)
-		return out_of_memory(call);
-	call->fill.request->origin = origin;
-	return read_login(call, HTTP_FIELD_WEIR_AUTHORIZATION, &origin->login);
+		return out_of_memory(http);
+	http->fill.request->origin = origin;
+	return read_login(http, HTTP_FIELD_WEIR_AUTHORIZATION, &origin->login);
 }
 
 /*
- * A proxy asks on behalf of another request: its attributes but the address. `path` and
- * `query` are the visitor's unless the proxy says otherwise.
+ * Reads the attributes, except the address, of the visitor's request on whose behalf a proxy asks.
+ * `path` and *query are the visitor's unless the proxy sends others; *query returns which hold.
  */
-static int read_proxied(struct http_request *call, struct slice path, struct slice *query)
+static int read_proxied(struct http_request *http, struct slice path, struct slice *query)
 {
-	struct slice method = call->method, uri = {NULL, 0};
-	struct slice host = http_fields_value(call->fields, call->base, HTTP_FIELD_HOST, 0);
+	struct slice method = http->method, uri = {NULL, 0};
+	struct slice host = http_fields_value(http->fields, http->base, HTTP_FIELD_HOST, 0);
 	const struct {
 		enum http_field a, b;
 		const char *what;
 		struct slice *value;
-	} told[] = {
+	} sources[] = {
 	    {HTTP_FIELD_FORWARDED_METHOD, HTTP_FIELD_ORIGINAL_METHOD, "method", &method},
 	    {HTTP_FIELD_FORWARDED_URI, HTTP_FIELD_ORIGINAL_URI, "URI", &uri},
 	    {HTTP_FIELD_FORWARDED_HOST, HTTP_FIELD_FORWARDED_HOST, "host", &host},
 	};
-	struct fill *fill = &call->fill;
+	struct fill *fill = &http->fill;
 	const struct forwarded_list *wanted = fill->bounds->forwarded_attributes;
 	int status = 0;
 
-	for (size_t i = 0; status == 0 && i < sizeof told / sizeof *told; i++)
-		status = proxy_says(call, told[i].a, told[i].b, told[i].what, told[i].value);
-	if (status != 0 || (status = plain_host(call, &host)) != 0 ||
-	    (status = join_forwarded_for(call)) != 0)
+	for (size_t i = 0; status == 0 && i < sizeof sources / sizeof *sources; i++)
+		status =
+		    read_proxy_field(http, sources[i].a, sources[i].b, sources[i].what, sources[i].value);
+	if (status != 0 || (status = normalize_host(http, &host)) != 0 ||
+	    (status = join_forwarded_for(http)) != 0)
 		return status;
 	if (uri.data)
 		split_target(uri, &path, query);
 	if (query_normalize(fill->arena, path, &path) != 0)
-		return out_of_memory(call);
+		return out_of_memory(http);
 	fill->request->from_proxy = true;
-	if ((status = read_proxy_login(call)) != 0 ||
+	if ((status = read_proxy_login(http)) != 0 ||
 	    (status = fill_reserve_attributes(fill, 3 + (wanted ? wanted->count : 0))) != 0 ||
 	    (status = fill_attribute(fill, SLICE("method"), method)) != 0 ||
 	    (status = fill_attribute(fill, SLICE("path"), path)) != 0 ||
 	    (host.len > 0 && (status = fill_attribute(fill, SLICE("host"), host)) != 0) || !wanted)
 		return status;
-	return http_forwarded_attributes(fill, wanted, &call->header, *query);
+	return http_forwarded_attributes(fill, wanted, &http->header, *query);
 }
 
 /* /auth?deny=403 */
-static int read_auth(struct http_request *call)
+static int read_auth(struct http_request *http)
 {
-	struct slice asked = {NULL, 0}, name, value;
+	struct slice visitors_query = {NULL, 0}, name, value;
 	uint64_t code;
-	int status = read_proxied(call, SLICE("/"), &asked);
+	int status = read_proxied(http, SLICE("/"), &visitors_query);
 
-	/* Caddy replaces the path alone: a query that the client sent is none of ours. */
-	if (status != 0 || slice_equal(call->query, asked))
+	/* Caddy replaces only the path, so the query may be the visitor's, which sets no option. */
+	if (status != 0 || slice_equal(http->query, visitors_query))
 		return status;
-	while (query_next(&call->query, &name, &value)) {
+	while (query_next(&http->query, &name, &value)) {
 		if (!slice_equal(name, SLICE("deny")))
-			return error_set(&call->fill.error, WEIR_EINVAL,
+			return error_set(&http->fill.error, WEIR_EINVAL,
 			                 "expected only the parameter deny, found '%.*s'", FILL_QUOTE(name));
 		if (!parse_u64(value, &code) || code < 400 || code > 599)
-			return error_set(&call->fill.error, WEIR_EINVAL,
+			return error_set(&http->fill.error, WEIR_EINVAL,
 			                 "expected deny to be a status from 400 to 599, found '%.*s'",
 			                 FILL_QUOTE(value));
-		call->fill.request->detail = (int)code;
+		http->fill.request->detail = (int)code;
 	}
 	return 0;
 }
 
 /*
- * Envoy puts a prefix before the path it asks about; the query is the client's, then. It takes
- * any 5xx for a failure of ours, and may let the request pass, so no denial is told as one.
+ * Reads a request of Envoy, which appends the visitor's path and query to /auth. Denials have
+ * status 429, because Envoy takes any 5xx for a failure of Weir and may then let the request pass.
  */
-static int read_auth_below(struct http_request *call)
+static int read_auth_below(struct http_request *http)
 {
-	struct slice path = {call->rest.data - 1, call->rest.len + 1}, query = call->query;
+	struct slice path = {http->rest.data - 1, http->rest.len + 1}, query = http->query;
 
-	call->fill.request->detail = 429;
-	return read_proxied(call, path, &query);
+	http->fill.request->detail = 429;
+	return read_proxied(http, path, &query);
 }
 
 void http_refuse_as(struct fill *fill, enum http_error error)
@@ -310,38 +310,38 @@ void http_refuse(struct fill *fill)
 	                         : http_error_of(status));
 }
 
-static int read_batch(struct http_request *call)
+static int read_batch(struct http_request *http)
 {
-	int status = json_body_read_items(&call->fill, call->body, http_refuse);
+	int status = json_body_read_items(&http->fill, http->body, http_refuse);
 
-	call->fill.request->reply_size = call->fill.request->item_count * HTTP_ITEM_SIZE;
+	http->fill.request->reply_size = http->fill.request->item_count * HTTP_ITEM_SIZE;
 	return status;
 }
 
 /* /v1/top?n=10 */
-static int read_top(struct http_request *call)
+static int read_top(struct http_request *http)
 {
-	struct request *request = call->fill.request;
+	struct request *request = http->fill.request;
 	struct slice name, value;
 
 	request->top = 10;
-	while (query_next(&call->query, &name, &value)) {
+	while (query_next(&http->query, &name, &value)) {
 		if (!slice_equal(name, SLICE("n")))
-			return error_set(&call->fill.error, WEIR_EINVAL,
+			return error_set(&http->fill.error, WEIR_EINVAL,
 			                 "expected only the parameter n, found '%.*s'", FILL_QUOTE(name));
 		if (!parse_u64(value, &request->top) || request->top < 1 || request->top > REQUEST_TOP_MAX)
-			return error_set(&call->fill.error, WEIR_EINVAL,
+			return error_set(&http->fill.error, WEIR_EINVAL,
 			                 "expected n to be a number from 1 to %d, found '%.*s'",
 			                 REQUEST_TOP_MAX, FILL_QUOTE(value));
 	}
 	return 0;
 }
 
-/* A number that is not ours, as of another server, is none. */
-static int read_events(struct http_request *call)
+/* Reads the last event that the client has; a Last-Event-ID that is no number is ignored. */
+static int read_events(struct http_request *http)
 {
-	struct request *request = call->fill.request;
-	struct slice last = http_fields_value(call->fields, call->base, HTTP_FIELD_LAST_EVENT_ID, 0);
+	struct request *request = http->fill.request;
+	struct slice last = http_fields_value(http->fields, http->base, HTTP_FIELD_LAST_EVENT_ID, 0);
 
 	if (!last.data || !parse_u64(last, &request->after))
 		request->after = 0;
@@ -349,21 +349,21 @@ static int read_events(struct http_request *call)
 	return 0;
 }
 
-static int read_throttle(struct http_request *call)
+static int read_throttle(struct http_request *http)
 {
-	call->fill.request->flags |= HTTP_THROTTLECRAB;
-	return json_body_read_throttle(&call->fill, call->body);
+	http->fill.request->flags |= HTTP_THROTTLECRAB;
+	return json_body_read_throttle(&http->fill, http->body);
 }
 
-static int read_health(struct http_request *call)
+static int read_health(struct http_request *http)
 {
-	call->fill.request->text = SLICE("OK");
+	http->fill.request->text = SLICE("OK");
 	return 0;
 }
 
-static int read_nothing(struct http_request *call)
+static int read_nothing(struct http_request *http)
 {
-	(void)call;
+	(void)http;
 	return 0;
 }
 
@@ -418,7 +418,7 @@ const struct http_route *http_routes(size_t *n)
 	return routes;
 }
 
-/* "//rule/browse/" as "/rule/browse". */
+/* Cuts "//rule/browse/" to "/rule/browse". */
 static struct slice without_slashes(struct slice path)
 {
 	while (path.len > 1 && path.data[0] == '/' && path.data[1] == '/')
@@ -462,7 +462,7 @@ static unsigned method_of(struct slice method)
 	                                            : METHOD_OTHER;
 }
 
-/* By the set of methods that a route has. */
+/* For messages, by the set of methods that a route accepts. */
 static const char *const method_names[] = {
     [METHOD_GET] = "GET",
     [METHOD_READ] = "GET or HEAD",
@@ -470,7 +470,7 @@ static const char *const method_names[] = {
     [METHOD_KOALA] = "GET, HEAD, POST or PUT",
 };
 
-/* Whether `origin`, such as "http://a.example:8080" or "null", is not that of our own pages. */
+/* Whether `origin`, such as "http://a.example:8080" or "null", is not that of a page of `host`. */
 static bool is_foreign(struct slice origin, struct slice host)
 {
 	const char *mark = origin.len ? memmem(origin.data, origin.len, "://", 3) : NULL;
@@ -482,47 +482,47 @@ static bool is_foreign(struct slice origin, struct slice host)
 	                           host);
 }
 
-/* The sender, by fields of the header that no browser lets a page write. */
-static int read_origin(struct http_request *call)
+/* Reads where the request comes from, by fields that browsers do not let a page set. */
+static int read_origin(struct http_request *http)
 {
-	struct request_origin *origin = arena_alloc(call->fill.arena, sizeof *origin);
-	struct slice host = http_fields_value(call->fields, call->base, HTTP_FIELD_HOST, 0);
+	struct request_origin *origin = arena_alloc(http->fill.arena, sizeof *origin);
+	struct slice host = http_fields_value(http->fields, http->base, HTTP_FIELD_HOST, 0);
 
 	if (!origin)
-		return out_of_memory(call);
-	*origin = (struct request_origin){.forwarded = call->fields->forwarded};
+		return out_of_memory(http);
+	*origin = (struct request_origin){.forwarded = http->fields->forwarded};
 	if (host.len > 0) {
 		origin->host = without_port(host);
 		if (!has_good_port(host, origin->host))
-			return error_set(&call->fill.error, WEIR_ESYNTAX,
+			return error_set(&http->fill.error, WEIR_ESYNTAX,
 			                 "expected a Host with a port from 0 to 65535, found '%.*s'",
 			                 FILL_QUOTE(host));
 	}
-	for (unsigned i = 0; i < call->fields->count; i++) {
-		enum http_field field = call->fields->lines[i].field;
-		struct slice value = http_fields_line(call->fields, call->base, i);
+	for (unsigned i = 0; i < http->fields->count; i++) {
+		enum http_field field = http->fields->lines[i].field;
+		struct slice value = http_fields_line(http->fields, http->base, i);
 
 		if (field == HTTP_FIELD_ORIGIN)
 			origin->foreign |= is_foreign(value, host);
 		else if (field == HTTP_FIELD_FETCH_SITE)
 			origin->foreign |= slice_equal_nocase(value, SLICE("cross-site"));
 	}
-	call->fill.request->origin = origin;
-	return http_fields_has(call->fields, HTTP_FIELD_AUTHORIZATION)
-	           ? read_login(call, HTTP_FIELD_AUTHORIZATION, &origin->login)
+	http->fill.request->origin = origin;
+	return http_fields_has(http->fields, HTTP_FIELD_AUTHORIZATION)
+	           ? read_login(http, HTTP_FIELD_AUTHORIZATION, &origin->login)
 	           : 0;
 }
 
-void http_read(struct http_request *call)
+void http_read(struct http_request *http)
 {
-	struct fill *fill = &call->fill;
+	struct fill *fill = &http->fill;
 	const struct http_route *route;
 	struct slice path;
-	unsigned method = method_of(call->method);
+	unsigned method = method_of(http->method);
 
 	if (method == METHOD_HEAD)
 		fill->request->flags |= HTTP_NO_BODY;
-	split_target(call->target, &path, &call->query);
+	split_target(http->target, &path, &http->query);
 	route = find_route(path);
 	if (!route) {
 		error_set(&fill->error, WEIR_ENOTFOUND, "expected a known path, found '%.*s'",
@@ -532,16 +532,16 @@ void http_read(struct http_request *call)
 	}
 	if (!(route->methods & method)) {
 		error_set(&fill->error, WEIR_EINVAL, "expected %s, found %.*s",
-		          method_names[route->methods], FILL_QUOTE(call->method));
+		          method_names[route->methods], FILL_QUOTE(http->method));
 		http_refuse_as(fill, HTTP_ERROR_METHOD);
 		fill->request->detail = (int)route->methods;
 		return;
 	}
-	call->rest = (struct slice){path.data + route->path.len, path.len - route->path.len};
+	http->rest = (struct slice){path.data + route->path.len, path.len - route->path.len};
 	fill->request->kind = route->kind;
 	fill->request->op = route->op;
 	fill->request->class = route->class;
-	/* A proxy sends the header of another request. */
-	if (route->read(call) != 0 || (!fill->request->from_proxy && read_origin(call) != 0))
+	/* With from_proxy, Host and Origin may be those of the visitor's request. */
+	if (route->read(http) != 0 || (!fill->request->from_proxy && read_origin(http) != 0))
 		http_refuse(fill);
 }

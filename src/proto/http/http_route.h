@@ -1,4 +1,4 @@
-/* http_route.h: what HTTP finds where, by which methods, and what it may do there. */
+/* http_route.h: the table of HTTP routes: path, methods, permission and kind of request. */
 #ifndef PROTO_HTTP_ROUTE_H
 #define PROTO_HTTP_ROUTE_H
 
@@ -15,24 +15,24 @@ enum {
 	METHOD_POST = 4,
 	METHOD_PUT = 8,
 	METHOD_OTHER = 16,
-	METHOD_READ = METHOD_GET | METHOD_HEAD, /* that changes nothing */
+	METHOD_READ = METHOD_GET | METHOD_HEAD,
 	METHOD_KOALA = METHOD_READ | METHOD_POST | METHOD_PUT,
 	METHOD_ANY = METHOD_KOALA | METHOD_OTHER,
 };
 
-struct http_request; /* one request on its way from HTTP to neutral */
+struct http_request;
 
 struct http_route {
-	struct slice path; /* whole, or when it ends in '/' a beginning */
+	struct slice path; /* the whole path; a prefix if it ends in '/' */
 	enum request_class class;
 	unsigned methods;
 	enum request_kind kind;
 	enum request_op op;
-	int (*read)(struct http_request *call); /* 0 or a status */
-	bool is_koala; /* its callers leave out Host, and put slashes round the path */
+	int (*read)(struct http_request *http); /* 0 or a status */
+	bool is_koala; /* may lack a Host, and may have more slashes around the path */
 };
 
-/** All routes; `n` receives how many. */
+/** All routes; sets *n to their number. */
 const struct http_route *http_routes(size_t *n);
 
 /** Whether a request of HTTP/1.1 for this target may lack a Host. */

@@ -1,4 +1,4 @@
-/* http_session.h: a connection that speaks HTTP, and how its answers are told apart. */
+/* http_session.h: the state of an HTTP connection, and the errors and flags of its answers. */
 #ifndef PROTO_HTTP_SESSION_H
 #define PROTO_HTTP_SESSION_H
 
@@ -11,12 +11,12 @@ struct http2;
 
 struct http_session {
 	struct codec_bounds bounds;
-	bool is_http1; /* its first bytes have told */
-	struct http2 *http2;
+	bool is_http1;       /* true once the first bytes have shown it */
+	struct http2 *http2; /* NULL unless the connection speaks HTTP/2 */
 	struct http1_reader reader;
 };
 
-/* Every error: X(name, status and phrase, code). */
+/* X(name, status and phrase, code) for each error. */
 #define HTTP_ERROR_LIST(X)                                                                         \
 	X(BAD_REQUEST, "400 Bad Request", "bad_request")                                               \
 	X(COST, "400 Bad Request", "cost_too_large")                                                   \
@@ -41,7 +41,7 @@ struct http_session {
 	X(STORE, "503 Service Unavailable", "store_failure")                                           \
 	X(VERSION, "505 HTTP Version Not Supported", "unsupported_http_version")
 
-/* request.reply_code of a REQUEST_LOCAL: an error, of which request.text is the message. */
+/* request.reply_code of a REQUEST_LOCAL: the error to answer with; request.text is its message. */
 enum http_error {
 #define X(name, status, code) HTTP_ERROR_##name,
 	HTTP_ERROR_LIST(X)
@@ -56,35 +56,34 @@ enum {
 	HTTP_KOALA = 8,        /* answers and errors as Koala has them */
 };
 
-/* About what the reply to an item of a batch takes. */
+/* Estimated bytes of the reply to an item of a batch. */
 #define HTTP_ITEM_SIZE 256
 
-/* request.detail: in a 405 the set of methods allowed; in /auth the status of denials, or 0. */
+/* request.detail: for a 405 the allowed methods; for /auth the status of denials, or 0. */
 
 /**
- * Fills in the attributes of `wanted` that a proxied request has: from its header, and the `query`
- * of the URL that the visitor asked for.
+ * Fills in the attributes of `wanted` that a proxied request has, from its header and from the
+ * `query` of the visitor's URL.
  */
 int http_forwarded_attributes(struct fill *fill, const struct forwarded_list *wanted,
                               const struct http_header *header, struct slice query);
 
-/** The error that a status of the engine, or of fill.h, is told as. */
+/** The HTTP error for a status of the engine or of fill.h. */
 enum http_error http_error_of(int status);
-/** The same as throttlecrab has it, where ENOTFOUND is a missing field. */
+/** The same by throttlecrab's rules, where ENOTFOUND means a missing field. */
 enum http_error http_throttlecrab_error_of(int status);
 
-/*
- * In http_koala_reply.c. Adds the body of an answer to a caller of Koala's routes; returns its
- * status.
- */
+/* In http_koala_reply.c. */
+
+/** Appends the body of an answer to a request of Koala's routes; returns the status. */
 const char *http_koala_body(const struct request *request, const struct reply *reply,
                             struct buffer *out);
-/** The body of an error. */
+/** Appends the body of an error. */
 void http_koala_error(struct buffer *out, enum http_error error, struct slice message);
-/** Adds the text before the body of an item's answer. A brace follows the body. */
+/** Appends the text before the body of an item's answer; the caller appends a brace after it. */
 void http_koala_item(struct buffer *out, const struct request *item);
 
-/** Appends the answer as HTTP/1 has it. */
+/** Appends the answer in the form of HTTP/1. */
 void http1_answer(const struct request *request, const struct reply *reply, struct buffer *out);
 
 #endif

@@ -21,7 +21,7 @@ bool query_is_coded(struct slice text)
 	return text.len > 0 && (memchr(text.data, '%', text.len) || memchr(text.data, '+', text.len));
 }
 
-/* `strict`: a bad escape is an error, else it stands for itself. */
+/* Invalid escapes are errors if `strict`, and left as they are otherwise. */
 static int decode(struct arena *arena, struct slice text, bool strict, struct slice *out)
 {
 	const char *p = text.data, *end = p + text.len;

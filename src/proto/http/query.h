@@ -1,6 +1,8 @@
 /*
- * query.h: what URLs encode. Decoded text may hold any byte; it is `text`
- * itself when nothing was encoded, else in the arena.
+ * query.h: splits and decodes the query and the path of a URL.
+ *
+ * Decoded text may contain any byte. It is `text` itself if nothing was encoded, otherwise a copy
+ * in the arena.
  */
 #ifndef PROTO_QUERY_H
 #define PROTO_QUERY_H
@@ -10,22 +12,23 @@
 #include "base/arena.h"
 #include "base/slice.h"
 
-/** Takes the next "name=value" that is not empty from *rest, undecoded; false at its end. */
+/** Removes the next non-empty "name=value" from *rest, without decoding it. False at the end. */
 bool query_next(struct slice *rest, struct slice *name, struct slice *value);
 
-/** Whether it has what query_decode undoes. */
+/** Whether query_decode would change the text. */
 bool query_is_coded(struct slice text);
 
-/** Undoes %XX and '+'. 0, ESYNTAX (an escape that is none: "%zz"), ENOMEM. */
+/** Decodes %XX and '+'. 0, ESYNTAX (an invalid escape such as "%zz"), ENOMEM. */
 int query_decode(struct arena *arena, struct slice text, struct slice *out);
 
-/** The same; an escape that is none stands for itself. 0 or ENOMEM. */
+/** The same, but leaves an invalid escape as it is. 0 or ENOMEM. */
 int query_decode_form(struct arena *arena, struct slice text, struct slice *out);
 
-/** Undoes %XX; an escape that is none stands for itself, as in browsers. 0 or ENOMEM. */
+/** Decodes %XX; leaves an invalid escape as it is, like browsers. 0 or ENOMEM. */
 int query_decode_path(struct arena *arena, struct slice text, struct slice *out);
 
-/** Decodes a path once and normalizes it, see path.h: %2e and %2f are "." and "/". 0 or ENOMEM. */
+/** Decodes a path once and normalizes it, see path.h: %2e and %2f count as "." and "/". 0 or
+ * ENOMEM. */
 int query_normalize(struct arena *arena, struct slice path, struct slice *out);
 
 #endif

@@ -6,8 +6,8 @@
 #include "proto/http2/http2_internal.h"
 #include "proto/http2/http2_memory.h"
 
-#define FRAME_HEAD 9
-#define FRAME_MAX  16384 /* without its head; nobody may ask for less */
+#define FRAME_HEADER 9
+#define FRAME_MAX    16384 /* without its header; the least bound that a peer may set */
 
 static void free_stream(struct http2 *http2, struct http2_stream *stream)
 {
@@ -23,7 +23,7 @@ static void free_stream(struct http2 *http2, struct http2_stream *stream)
 	http2_memory()->free(stream, NULL);
 }
 
-/* Drops what is here of a request, and what comes of it. */
+/* Drops a request, and what may still arrive of it. */
 static void refuse_input(struct http2 *http2, struct http2_stream *stream, uint32_t code)
 {
 	stream->is_reset = true;
@@ -31,7 +31,7 @@ static void refuse_input(struct http2 *http2, struct http2_stream *stream, uint3
 	http2_reset(http2, stream->id, code);
 }
 
-/* Counts the memory that the request takes now, and drops it if that is too much. */
+/* Counts the memory that the request uses now, and drops the request if that is too much. */
 static void count_input(struct http2 *http2, struct http2_stream *stream)
 {
 	size_t size = http2_message_size(stream->message), more = size - stream->counted;
@@ -44,10 +44,10 @@ static void count_input(struct http2 *http2, struct http2_stream *stream)
 }
 
 /*
- * A body follows, and other streams may come first: the stream takes its header from the
- * connection.
+ * Moves the header from the connection to the stream, since a body follows, and headers of other
+ * streams may arrive before it.
  */
-static void keep_message(struct http2 *http2, struct http2_stream *stream)
+static void move_message_to_stream(struct http2 *http2, struct http2_stream *stream)
 {
 	struct http2_message *message = malloc(sizeof *message);
 
@@ -138,7 +138,7 @@ static int on_body(nghttp2_session *session, uint8_t flags, int32_t id, const ui
 	return 0;
 }
 
-static void tell_to_continue(struct http2 *http2, const struct http2_stream *stream)
+static void send_continue(struct http2 *http2, const struct http2_stream *stream)
 {
 	static const nghttp2_nv interim = {(uint8_t *)":status", (uint8_t *)"100", 7, 3, 0};
 
@@ -146,7 +146,7 @@ static void tell_to_continue(struct http2 *http2, const struct http2_stream *str
 		http2->has_failed = true;
 }
 
-/* Of a stream whose header has just come, or that has kept it. */
+/* The message of a stream, which is the connection's until its body follows. */
 static struct http2_message *message_of(struct http2 *http2, const struct http2_stream *stream)
 {
 	return stream->message ? stream->message : &http2->message;
@@ -171,14 +171,14 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 		http2->ready = stream;
 	} else if (!stream->message) {
 		if (http2_message_awaits_continue(&http2->message))
-			tell_to_continue(http2, stream);
-		keep_message(http2, stream);
+			send_continue(http2, stream);
+		move_message_to_stream(http2, stream);
 	}
 	return 0;
 }
 
-/* Nobody waits for its answer any more. */
-static void cancel(struct http2 *http2, struct http2_stream *stream)
+/* Records that the client wants no answer any more. */
+static void cancel_request(struct http2 *http2, struct http2_stream *stream)
 {
 	if (stream->number && !stream->is_answered)
 		http2_requests_cancel(&http2->requests, stream->number);
@@ -195,7 +195,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 		return 0;
 	if (!stream->is_answered)
 		http2->flood_budget -= HTTP2_RESET_COST;
-	cancel(http2, stream);
+	cancel_request(http2, stream);
 	free_stream(http2, stream);
 	return 0;
 }
@@ -258,22 +258,22 @@ void http2_close(struct http2 *http2)
 
 static size_t frame_len(const unsigned char *head)
 {
-	return FRAME_HEAD + ((size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2]);
+	return FRAME_HEADER + ((size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2]);
 }
 
-/* How many bytes to give nghttp2 now: a frame, or part of one that may be longer than the input. */
+/* How many bytes to give nghttp2 now: a frame, or part of a frame longer than the input bound. */
 static size_t next_len(struct http2 *http2, struct slice data)
 {
 	const unsigned char *head = (const unsigned char *)data.data;
-	size_t len, room = http2->bounds->header_max + http2->bounds->request_max;
+	size_t len, input_max = http2->bounds->header_max + http2->bounds->request_max;
 
 	if (http2->left == 0) {
-		if (data.len < FRAME_HEAD)
+		if (data.len < FRAME_HEADER)
 			return 0;
 		len = frame_len(head);
-		if (len > FRAME_HEAD + FRAME_MAX) /* nghttp2 refuses it by its head */
-			len = FRAME_HEAD;
-		if (data.len < len && data.len < room)
+		if (len > FRAME_HEADER + FRAME_MAX) /* nghttp2 refuses it by its header */
+			len = FRAME_HEADER;
+		if (data.len < len && data.len < input_max)
 			return 0;
 		http2->left = len;
 	}
@@ -282,14 +282,14 @@ static size_t next_len(struct http2 *http2, struct slice data)
 	return len;
 }
 
-/* Hands over the request of `stream`; SKIPPED: nobody waits for it any more. */
+/* Returns the request of `stream`. CODEC_SKIPPED: the stream is reset, or gets no request. */
 static enum codec_result hand_over(struct http2 *http2, struct http2_stream *stream,
                                    struct arena *arena, struct request *request)
 {
 	if (!stream || stream->is_reset)
 		return CODEC_SKIPPED;
 	http2_message_read(message_of(http2, stream), http2->bounds, arena, request);
-	if (request->kind == REQUEST_EVENTS) { /* these need a connection of their own */
+	if (request->kind == REQUEST_EVENTS) { /* a stream of events needs a connection of its own */
 		http2_reset(http2, stream->id, NGHTTP2_HTTP_1_1_REQUIRED);
 		return CODEC_SKIPPED;
 	}
@@ -306,7 +306,7 @@ static enum codec_result hand_over(struct http2 *http2, struct http2_stream *str
 static void feed(struct http2 *http2, struct slice bytes)
 {
 	http2->ready = NULL;
-	/* Below 0: it takes the peer for a flood, or has no memory. */
+	/* nghttp2 fails if it detects a flood, or has no memory. */
 	if (nghttp2_session_mem_recv(http2->session, (const uint8_t *)bytes.data, bytes.len) < 0)
 		http2->flood_budget = 0;
 	http2->flood_budget += http2->ready ? HTTP2_REQUEST_CREDIT : -1;
@@ -337,7 +337,7 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 			result = hand_over(http2, http2->ready, arena, request);
 		}
 	}
-	/* A header brings no frame of nghttp2's own; a body may bring a window update. */
+	/* A header causes no frame of nghttp2's own; a body may cause a window update. */
 	is_header = result == CODEC_REQUEST && http2->ready && !http2->ready->message;
 	if (!is_header && nghttp2_session_want_write(http2->session))
 		http2_drain(http2, &http2->wire);
@@ -349,14 +349,14 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 	}
 	if (is_over) {
 		for (struct http2_stream *stream = http2->streams; stream; stream = stream->next)
-			cancel(http2, stream);
+			cancel_request(http2, stream);
 		request->close = true;
 		*consumed = data.len;
 	}
 	return result;
 }
 
-/* Streams that it has not seen by then are safe to be sent elsewhere. */
+/* A client can safely repeat elsewhere the streams after `last`. */
 void http2_stop(struct http2 *http2, struct buffer *out)
 {
 	int32_t last = nghttp2_session_get_last_proc_stream_id(http2->session);
@@ -372,7 +372,7 @@ uint64_t http2_unfinished(const struct http2 *http2)
 
 	for (const struct http2_stream *stream = http2->streams; stream; stream = stream->next)
 		if (!stream->is_delivered && !stream->is_reset)
-			oldest = stream->id; /* the newest stand first */
+			oldest = stream->id; /* the list begins with the newest */
 	return (uint64_t)oldest;
 }
 
@@ -386,8 +386,8 @@ unsigned http2_cancelled(struct http2 *http2)
 	return http2_requests_next_cancelled(&http2->requests);
 }
 
-/* nghttp2 gets the frame in its turn, and then ends the stream. */
-static void see_reset(struct http2 *http2, const unsigned char *body)
+/* Cancels the request of an RST_STREAM frame; nghttp2 gets the frame later and ends the stream. */
+static void apply_reset_ahead(struct http2 *http2, const unsigned char *body)
 {
 	uint32_t id =
 	    (uint32_t)body[-4] << 24 | (uint32_t)body[-3] << 16 | (uint32_t)body[-2] << 8 | body[-1];
@@ -396,7 +396,7 @@ static void see_reset(struct http2 *http2, const unsigned char *body)
 	if (!stream || !stream->is_delivered)
 		return;
 	stream->is_reset = true;
-	cancel(http2, stream);
+	cancel_request(http2, stream);
 }
 
 void http2_look_ahead(struct http2 *http2, struct slice data)
@@ -404,10 +404,10 @@ void http2_look_ahead(struct http2 *http2, struct slice data)
 	const unsigned char *at = (const unsigned char *)data.data, *end = at + data.len;
 	size_t len = http2->deliver_again ? http2->last_len : http2->left;
 
-	while (len < (size_t)(end - at) && (size_t)(end - at) - len >= FRAME_HEAD) {
+	while (len < (size_t)(end - at) && (size_t)(end - at) - len >= FRAME_HEADER) {
 		at += len;
 		len = frame_len(at);
-		if (at[3] == NGHTTP2_RST_STREAM && len == FRAME_HEAD + 4 && len <= (size_t)(end - at))
-			see_reset(http2, at + FRAME_HEAD);
+		if (at[3] == NGHTTP2_RST_STREAM && len == FRAME_HEADER + 4 && len <= (size_t)(end - at))
+			apply_reset_ahead(http2, at + FRAME_HEADER);
 	}
 }

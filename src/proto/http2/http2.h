@@ -1,12 +1,12 @@
 /*
- * http2.h: a connection that speaks HTTP/2, with nghttp2.
+ * http2.h: reads requests from an HTTP/2 connection and writes its answers, with nghttp2.
  *
- * Each call of parse gives nghttp2 one frame, so a call brings one request at most. A
- * header is gathered as fields, and the routes of HTTP/1 read it (http_request.h).
- * An answer is kept as fields and a body, and becomes frames when it is sent:
- * frames must leave in the order in which nghttp2 makes them, and some answers wait.
+ * Each call of http2_parse gives nghttp2 one frame, so it returns one request at most. A header
+ * becomes fields, which http_request.h reads as those of HTTP/1. An answer is stored as fields and
+ * a body (http2_reply) and becomes frames when it is sent (http2_send), because frames must be sent
+ * in the order in which nghttp2 makes them, while some answers are delayed.
  *
- * A stream keeps the part of its answer that the peer's window does not admit.
+ * A stream stores the part of its answer that the peer's flow-control window does not admit.
  */
 #ifndef PROTO_HTTP2_H
 #define PROTO_HTTP2_H
@@ -18,15 +18,16 @@
 /* Requests that one connection may have open at once. */
 #define HTTP2_STREAMS_MAX 100
 /*
- * Memory of requests without the end of their bodies, for one connection; past it streams are
- * reset. A hundred small ones fit.
+ * Memory for requests whose bodies have not ended, for one connection; beyond it streams are reset.
+ * A hundred small requests fit.
  */
 #define HTTP2_INPUT_MAX ((size_t)192 << 10)
-/* From so many bytes of answers that the peer's windows do not admit, it gets no new streams. */
+/* New streams are refused once so many bytes of answers wait for the peer's windows. */
 #define HTTP2_UNSENT_MAX ((size_t)256 << 10)
 /*
- * A peer has a budget: each frame costs 1, and a stream that it resets before the answer
- * HTTP2_RESET_COST; a request gives HTTP2_REQUEST_CREDIT back. A peer that has nothing left floods.
+ * Each frame costs 1 of the peer's budget, and a stream that it resets before the answer
+ * HTTP2_RESET_COST. A request restores HTTP2_REQUEST_CREDIT. A connection whose budget is used up
+ * counts as a flood and ends.
  */
 #define HTTP2_FLOOD_BUDGET   16384
 #define HTTP2_RESET_COST     128
@@ -34,19 +35,19 @@
 
 struct http2;
 
-/** The preface follows. Returns NULL if there is no memory. */
+/** Opens a session, whose first bytes are the preface. Returns NULL if there is no memory. */
 struct http2 *http2_open(const struct codec_bounds *bounds);
 void http2_close(struct http2 *http2);
 enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *consumed,
                               struct arena *arena, struct request *request);
-/** The next call of http2_parse brings the same request as the last. */
+
+/* These do what struct codec says. */
+
 void http2_put_back(struct http2 *http2);
-/** As of struct codec. */
 void http2_stop(struct http2 *http2, struct buffer *out);
 uint64_t http2_unfinished(const struct http2 *http2);
 unsigned http2_cancelled(struct http2 *http2);
 void http2_look_ahead(struct http2 *http2, struct slice data);
-/** As codec.h has it. */
 void http2_reply(const struct request *request, const struct reply *reply, struct buffer *out);
 void http2_send(struct http2 *http2, struct slice answers, struct buffer *out);
 

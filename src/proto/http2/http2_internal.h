@@ -1,4 +1,5 @@
-/* http2_internal.h: a connection and its streams, for those who read and those who write. */
+/* http2_internal.h: the structs of a connection and its streams, for the files that read requests
+ * and write answers. */
 #ifndef PROTO_HTTP2_INSIDE_H
 #define PROTO_HTTP2_INSIDE_H
 
@@ -10,16 +11,16 @@
 #include "proto/http2/http2_requests.h"
 
 struct http2_stream {
-	struct http2_stream *next, **link; /* of the connection's */
+	struct http2_stream *next, **link; /* in the connection's list; `link` points to this one */
 	int32_t id;
 	bool has_ended;    /* the request is complete */
-	bool is_delivered; /* parse has handed it over */
+	bool is_delivered; /* http2_parse has returned its request */
 	bool is_answered;
-	bool is_reset;                 /* what comes for it is dropped */
+	bool is_reset;                 /* its later frames are dropped */
 	unsigned number;               /* see http2_requests.h; 0 until the request is handed over */
 	struct http2_message *message; /* of a request with a body; others' are the connection's */
 	size_t counted;                /* bytes of it that are counted */
-	struct slice unsent;           /* of the answer's body ... */
+	struct slice unsent;           /* the part of the answer's body that is not sent ... */
 	char *copy;                    /* ... and its memory, if it outlives http2_send */
 };
 
@@ -27,22 +28,22 @@ struct http2 {
 	nghttp2_session *session;
 	const struct codec_bounds *bounds;
 	struct http2_stream *streams;
-	struct http2_stream *ready;    /* its request came with the frame that is read */
-	struct http2_stream *answered; /* its answer is being written; NULL once it has ended */
-	struct http2_message message;  /* of the last stream that began: headers come one at a time */
-	struct buffer wire;            /* frames that leave with the next answers */
-	size_t left;                   /* bytes of a frame that is given in parts */
+	struct http2_stream *ready;    /* the frame that was read has completed its request */
+	struct http2_stream *answered; /* its answer is being written; NULL once the stream has ended */
+	struct http2_message message;  /* of the stream that began last: headers arrive one at a time */
+	struct buffer wire;            /* frames that are sent with the next answers */
+	size_t left; /* bytes that are missing of a frame that nghttp2 gets in parts */
 	size_t input, unsent;
 	struct http2_requests requests;
 	struct http2_skipped skipped;
 	int32_t last;       /* the stream of the last request ... */
 	size_t last_len;    /* ... and the bytes of its last frame */
-	bool deliver_again; /* it is to be handed over once more */
+	bool deliver_again; /* return the last request once more */
 	bool has_failed;
 	int flood_budget;
 };
 
-/** Counts bytes that the session holds. */
+/** Adds to the count of the session's bytes. */
 static inline void http2_count(struct http2 *http2, ptrdiff_t bytes)
 {
 	if (http2->bounds->session_bytes && bytes != 0)
@@ -50,12 +51,12 @@ static inline void http2_count(struct http2 *http2, ptrdiff_t bytes)
 		                          memory_order_relaxed);
 }
 
-/** Returns NULL if it has ended, or was refused. */
+/** Finds a stream; NULL if it has ended or was refused. */
 static inline struct http2_stream *http2_find(const struct http2 *http2, int32_t id)
 {
 	struct http2_stream *newest = http2->streams, *answered = http2->answered;
 
-	/* Most calls are about one of these. */
+	/* Most calls look for one of these. */
 	if (newest && newest->id == id)
 		return newest;
 	if (answered && answered->id == id)
@@ -64,13 +65,13 @@ static inline struct http2_stream *http2_find(const struct http2 *http2, int32_t
 }
 
 void http2_reset(struct http2 *http2, int32_t id, uint32_t code);
-/** Frees what is kept of the request. */
+/** Frees the memory of the request. */
 void http2_drop_input(struct http2 *http2, struct http2_stream *stream);
-/** Frees what is kept of the answer. */
+/** Frees the memory of the unsent part of the answer. */
 void http2_drop_unsent(struct http2 *http2, struct http2_stream *stream);
-/** Appends one frame. Returns false if there is none that may leave now. */
+/** Appends one frame. Returns false if none can be sent now. */
 bool http2_drain_frame(struct http2 *http2, struct buffer *out);
-/** Appends all frames that are to leave. */
+/** Appends all frames that can be sent. */
 void http2_drain(struct http2 *http2, struct buffer *out);
 
 #endif

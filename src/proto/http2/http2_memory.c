@@ -1,8 +1,8 @@
 /*
- * http2_memory.c: lists of freed pieces by size.
+ * http2_memory.c: allocates from lists of freed pieces, one list for each size.
  *
- * The pieces of many open streams are more than malloc keeps at hand, and it then joins and splits
- * them again.
+ * Many open streams free more pieces than malloc caches, and malloc then merges and splits them
+ * again.
  */
 #include "proto/http2/http2_memory.h"
 
@@ -17,30 +17,31 @@
 #define SANITIZED 0
 #endif
 
-#define STEP_BYTES 64 /* between the sizes */
+#define STEP_BYTES 64 /* sizes are multiples of this */
 #define SIZES      16
 /*
- * Steps of all pieces kept. The address sanitizer sees the use of freed memory only if it is freed.
+ * The most steps in the lists. With the address sanitizer 0, since it detects the use of freed
+ * memory only if the memory is really freed.
  */
 #define RETAINED_MAX ((size_t)(SANITIZED ? 0 : (128 << 10) / STEP_BYTES))
 
-/* Before each piece, whose alignment is that of malloc. */
+/* Precedes each piece, and keeps malloc's alignment. */
 struct piece {
-	_Alignas(16) size_t steps; /* of its size; 0 if it is longer than those that are kept */
-	struct piece *next;        /* in the list of its size */
+	_Alignas(16) size_t steps; /* of its size; 0 if it is too long for the lists */
+	struct piece *next;        /* in the list of free pieces of this size */
 };
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
 	struct piece *free[SIZES + 1];
-	size_t retained; /* steps of these, where a piece counts one more for itself */
+	size_t retained; /* steps in the lists, plus one for each piece */
 } pool;
 
-static void *of_piece(struct piece *piece)
+static void *memory_of(struct piece *piece)
 {
 	return piece ? piece + 1 : NULL;
 }
 
-static void *take(size_t size, void *context)
+static void *allocate(size_t size, void *context)
 {
 	size_t steps = (size + STEP_BYTES - 1) / STEP_BYTES;
 	struct piece *piece;
@@ -53,16 +54,16 @@ static void *take(size_t size, void *context)
 		piece = pool.free[steps];
 		pool.free[steps] = piece->next;
 		pool.retained -= steps + 1;
-		return of_piece(piece);
+		return memory_of(piece);
 	} else {
 		piece = malloc(sizeof *piece + steps * STEP_BYTES);
 	}
 	if (piece)
 		piece->steps = steps;
-	return of_piece(piece);
+	return memory_of(piece);
 }
 
-static void give_back(void *memory, void *context)
+static void release(void *memory, void *context)
 {
 	struct piece *piece = memory ? (struct piece *)memory - 1 : NULL;
 
@@ -78,9 +79,9 @@ static void give_back(void *memory, void *context)
 	pool.retained += piece->steps + 1;
 }
 
-static void *take_zeroed(size_t count, size_t size, void *context)
+static void *allocate_zeroed(size_t count, size_t size, void *context)
 {
-	void *memory = size > 0 && count > SIZE_MAX / size ? NULL : take(count * size, context);
+	void *memory = size > 0 && count > SIZE_MAX / size ? NULL : allocate(count * size, context);
 
 	return memory ? memset(memory, 0, count * size) : NULL;
 }
@@ -91,23 +92,23 @@ static void *resize(void *memory, size_t size, void *context)
 	void *larger;
 
 	if (!piece)
-		return take(size, context);
+		return allocate(size, context);
 	if (piece->steps == 0)
-		return size < SIZE_MAX - sizeof *piece ? of_piece(realloc(piece, sizeof *piece + size))
+		return size < SIZE_MAX - sizeof *piece ? memory_of(realloc(piece, sizeof *piece + size))
 		                                       : NULL;
 	if (size <= piece->steps * STEP_BYTES)
 		return memory;
-	larger = take(size, context);
+	larger = allocate(size, context);
 	if (larger) {
 		memcpy(larger, memory, piece->steps * STEP_BYTES);
-		give_back(memory, context);
+		release(memory, context);
 	}
 	return larger;
 }
 
 nghttp2_mem *http2_memory(void)
 {
-	static nghttp2_mem memory = {NULL, take, give_back, take_zeroed, resize};
+	static nghttp2_mem memory = {NULL, allocate, release, allocate_zeroed, resize};
 
 	return &memory;
 }

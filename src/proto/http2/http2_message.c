@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "proto/http/http_request.h"
 
-/* A connection keeps so many bytes of a buffer for its next header. */
-#define HTTP2_ROOM_MAX 1024
+/* A buffer of up to this many bytes is reused for the connection's next header. */
+#define RETAINED_MAX 1024
 
 void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what)
 {
@@ -14,9 +14,9 @@ void http2_message_refuse(struct http2_message *message, enum http1_result error
 	message->what = what;
 }
 
-static void clear(struct buffer *buffer)
+static void empty_buffer(struct buffer *buffer)
 {
-	if (buffer->capacity > HTTP2_ROOM_MAX)
+	if (buffer->capacity > RETAINED_MAX)
 		buffer_free(buffer);
 	buffer->len = 0;
 	buffer->failed = false;
@@ -28,26 +28,26 @@ void http2_message_clear(struct http2_message *message)
 	message->error = HTTP1_MESSAGE;
 	message->what = NULL;
 	message->bytes = 0;
-	clear(&message->header);
+	empty_buffer(&message->header);
 	http_fields_clear(&message->fields);
 }
 
-/* Clients may send both :authority and Host, if both say the same. */
+/* Adds :authority or Host. Clients may send both if they are equal. */
 static void add_host(struct http2_message *message, struct slice value)
 {
-	struct slice said;
+	struct slice host;
 
 	if (!http_fields_has(&message->fields, HTTP_FIELD_HOST)) {
 		http_fields_store(&message->fields, HTTP_FIELD_HOST,
 		                  http_header_add(&message->header, SLICE("host"), value));
 		return;
 	}
-	said = http_fields_value(&message->fields, message->header.data, HTTP_FIELD_HOST, 0);
-	if (!slice_equal(said, value))
+	host = http_fields_value(&message->fields, message->header.data, HTTP_FIELD_HOST, 0);
+	if (!slice_equal(host, value))
 		http2_message_refuse(message, HTTP1_BAD, "expected one Host, found several");
 }
 
-/* The name that pseudo-headers are kept by: none, so that those who look for a field pass them. */
+/* Pseudo-headers are stored without a name, so that http_header_next skips them. */
 #define PSEUDO                                                                                     \
 	(struct slice)                                                                                 \
 	{                                                                                              \
@@ -62,7 +62,7 @@ static void add_method(struct http2_message *message, struct slice value)
 		message->method = http_header_add(&message->header, PSEUDO, value);
 }
 
-/* nghttp2 has refused all pseudo-headers but the four of a request, and a second one of each. */
+/* One letter identifies the pseudo-header, since nghttp2 refuses all but the four of a request. */
 static void add_pseudo(struct http2_message *message, char initial, struct slice value)
 {
 	if (initial == 'm')
@@ -115,24 +115,24 @@ void http2_message_read(const struct http2_message *message, const struct codec_
 {
 	const struct buffer *header = &message->header, *body = &message->body;
 	char *copy = arena_alloc(arena, header->len + body->len + 1);
-	struct http_request call;
+	struct http_request http;
 
-	fill_begin(&call.fill, request, bounds, arena);
+	fill_begin(&http.fill, request, bounds, arena);
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	if (!copy) {
-		error_set(&call.fill.error, WEIR_ENOMEM, "out of memory");
-		http_refuse_as(&call.fill, HTTP_ERROR_MEMORY);
+		error_set(&http.fill.error, WEIR_ENOMEM, "out of memory");
+		http_refuse_as(&http.fill, HTTP_ERROR_MEMORY);
 	} else if (message->error != HTTP1_MESSAGE) {
-		http_refuse_framing(&call.fill, message->error, message->what, header->len);
+		http_refuse_framing(&http.fill, message->error, message->what, header->len);
 	} else {
-		call.fields = &message->fields;
-		call.base = memcpy(copy, header->data, header->len);
-		call.header = (struct http_header){{copy, header->len}, .is_text = false};
-		call.method = value_at(copy, message->method);
-		call.target = value_at(copy, message->target);
-		call.body = (struct slice){copy + header->len, body->len};
+		http.fields = &message->fields;
+		http.base = memcpy(copy, header->data, header->len);
+		http.header = (struct http_header){{copy, header->len}, .is_text = false};
+		http.method = value_at(copy, message->method);
+		http.target = value_at(copy, message->target);
+		http.body = (struct slice){copy + header->len, body->len};
 		if (body->len > 0)
 			memcpy(copy + header->len, body->data, body->len);
-		http_read(&call);
+		http_read(&http);
 	}
 }

@@ -1,7 +1,5 @@
 /*
- * http2_message.h: the request of one stream, as far as it is here.
- *
- * The routes read it as they read one of HTTP/1.
+ * http2_message.h: gathers the header and body of a stream's request, and makes a request of them.
  */
 #ifndef PROTO_HTTP2_MESSAGE_H
 #define PROTO_HTTP2_MESSAGE_H
@@ -11,10 +9,10 @@
 
 #define HTTP2_METHOD_MAX 16
 
-/* Zero but for `error`: none of it is here. */
+/* Zeroed except for `error`: nothing has arrived. */
 struct http2_message {
-	enum http1_result error; /* HTTP1_MESSAGE: none yet */
-	const char *what;        /* of HTTP1_BAD */
+	enum http1_result error; /* HTTP1_MESSAGE: no error */
+	const char *what;        /* the message of HTTP1_BAD */
 	struct buffer header;    /* see http_header_add */
 	struct buffer body;
 	struct http_span method, target; /* in `header` */
@@ -22,19 +20,19 @@ struct http2_message {
 	size_t bytes;                    /* of the header, as HTTP/1 would send it */
 };
 
-/** The next request follows; what is small of its memory stays. */
+/** Empties the message for the next request; keeps its memory if that is small. */
 void http2_message_clear(struct http2_message *message);
 
-/** The memory that it takes. */
+/** The bytes of memory that the message uses. */
 size_t http2_message_size(const struct http2_message *message);
 void http2_message_free(struct http2_message *message);
-/** A field of the header, or a pseudo-header. */
+/** Adds a field of the header, or a pseudo-header. */
 void http2_message_add(struct http2_message *message, struct slice name, struct slice value);
-/** Whether the client waits for 100 Continue before it sends the body. Its header is complete. */
+/** Whether the client waits for 100 Continue before it sends the body. The header is complete. */
 bool http2_message_awaits_continue(const struct http2_message *message);
-/** It will be answered by this error, unless it has one. */
+/** Sets the error to answer with, unless there is one. */
 void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what);
-/** Fills in the request. The stream may end before it is answered, so the arena gets a copy. */
+/** Fills in the request from a copy in the arena, since the stream may end before the answer. */
 void http2_message_read(const struct http2_message *message, const struct codec_bounds *bounds,
                         struct arena *arena, struct request *request);
 

@@ -1,4 +1,4 @@
-/* http2_stream.c: frees what a stream holds, ends it, and takes its frames from nghttp2. */
+/* http2_stream.c: frees the memory of streams, resets them, and gets frames from nghttp2. */
 #include <stdlib.h>
 
 #include "proto/http2/http2_internal.h"

@@ -5,13 +5,13 @@
 
 #include "base/number.h"
 
-static enum resp_result broken(struct resp_command *command, const char *what)
+static enum resp_result report_broken(struct resp_command *command, const char *what)
 {
 	snprintf(command->error, sizeof command->error, "Protocol error: %s", what);
 	return RESP_BROKEN;
 }
 
-/* ":10" is the word "10". It is too short to be read in parts. */
+/* Reads ":10" as the word "10", once all of it has arrived. */
 static enum resp_result read_integer(struct resp_reader *reader, struct slice data,
                                      struct resp_command *command)
 {
@@ -24,11 +24,11 @@ static enum resp_result read_integer(struct resp_reader *reader, struct slice da
 	while (p < end && p - digits < RESP_DIGITS_MAX && *p >= '0' && *p <= '9')
 		p++;
 	if (p < end && (p == digits || *p != '\r'))
-		return broken(command, "invalid integer");
+		return report_broken(command, "invalid integer");
 	if (end - p < 2)
 		return RESP_MORE;
 	if (p[1] != '\n')
-		return broken(command, "invalid integer");
+		return report_broken(command, "invalid integer");
 	if (index < command->capacity)
 		command->args[index] = (struct slice){begin, (size_t)(p - begin)};
 	reader->at = (size_t)(p + 2 - data.data);
@@ -55,7 +55,7 @@ static enum resp_result read_element(struct resp_reader *reader, struct slice da
 		}
 		result = resp_read_length(data, &reader->at, RESP_BULK_MAX, &len);
 		if (result == RESP_BROKEN)
-			return broken(command, "invalid bulk length");
+			return report_broken(command, "invalid bulk length");
 		if (result == RESP_MORE)
 			return RESP_MORE;
 		if (index < command->capacity)
@@ -66,7 +66,7 @@ static enum resp_result read_element(struct resp_reader *reader, struct slice da
 	if (reader->at + 2 > data.len)
 		return RESP_MORE;
 	if (data.data[reader->at] != '\r' || data.data[reader->at + 1] != '\n')
-		return broken(command, "expected CRLF after an argument");
+		return report_broken(command, "expected CRLF after an argument");
 	reader->at += 2;
 	reader->payload = false;
 	reader->left--;
@@ -81,7 +81,7 @@ static enum resp_result read_array(struct resp_reader *reader, struct slice data
 	if (reader->at == 0 && !reader->skipping) {
 		result = resp_read_length(data, &reader->at, RESP_ELEMENTS_MAX, &reader->count);
 		if (result == RESP_BROKEN)
-			return broken(command, "invalid multibulk length");
+			return report_broken(command, "invalid multibulk length");
 		reader->left = reader->count;
 	}
 	while (result == RESP_COMMAND && reader->left > 0)
@@ -90,7 +90,7 @@ static enum resp_result read_array(struct resp_reader *reader, struct slice data
 	return result;
 }
 
-/* Reads an escape behind its backslash, in double quotes; returns how many bytes it takes. */
+/* Decodes an escape after its backslash in double quotes; returns the bytes it has. */
 static size_t unescape(const char *p, const char *end, char *out)
 {
 	static const char names[] = "nrtba", values[] = "\n\r\t\b\a";
@@ -109,7 +109,7 @@ static bool is_blank(char c)
 	return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
 }
 
-/* One word from *from, unquoted in place: it never grows. False when its quotes do not match. */
+/* Reads a word at *from and removes its quotes in place. False if the quotes do not match. */
 static bool read_word(char **from, char *end, struct slice *word)
 {
 	char *p = *from, *out = p, quote = 0;
@@ -137,10 +137,10 @@ static bool read_word(char **from, char *end, struct slice *word)
 	return !quote;
 }
 
-/* A method of HTTP, or "Host:" and the like: no command has a colon in its name. */
+/* Whether the first word is a method of HTTP or a field such as "Host:". */
 static bool begins_like_http(struct slice word)
 {
-	/* Those that IANA has registered, but ACL, which is a command of Redis; and UPnP's. */
+	/* The methods registered by IANA, without ACL, which is a command of Redis; and UPnP's. */
 	static const char methods[] =
 	    "BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK "
 	    "M-SEARCH MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE NOTIFY OPTIONS "
@@ -158,7 +158,10 @@ static bool begins_like_http(struct slice word)
 	return false;
 }
 
-/* "WHATEVER /a b HTTP/1.1"; a command of ours may well end so, but has a dot in its name. */
+/*
+ * Whether a line such as "METHOD /a b HTTP/1.1" is a request line. A command of Weir, which has a
+ * dot in its name, may end like this.
+ */
 static bool is_request_line(struct slice first, struct slice last)
 {
 	static const struct slice versions[] = {SLICE("HTTP/"), SLICE("RTSP/"), SLICE("SIP/"),
@@ -173,16 +176,15 @@ static bool is_request_line(struct slice first, struct slice last)
 	return false;
 }
 
-static enum resp_result foreign(struct resp_command *command)
+static enum resp_result report_foreign(struct resp_command *command)
 {
-	broken(command, "expected RESP, found HTTP");
+	report_broken(command, "expected RESP, found HTTP");
 	return RESP_FOREIGN;
 }
 
 /*
- * A web page can make a browser send HTTP to any port, with commands of the page's choice
- * in the body. The first line of that has the form of HTTP, whatever its path, and is
- * where reading ends.
+ * Reads an inline command. A web page can make a browser send HTTP to any port, with commands of
+ * the page's choice in the body. So a first line in the form of HTTP ends the connection.
  */
 static enum resp_result read_inline(struct resp_reader *reader, size_t max, struct slice data,
                                     struct arena *arena, struct resp_command *command)
@@ -192,17 +194,17 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 	struct slice first = {NULL, 0}, word = first;
 	char *line, *end;
 
-	/* Such as the first byte of TLS, whose other bytes may never come to an end of line. */
+	/* For example the first byte of TLS, whose other bytes may never have an end of line. */
 	if ((unsigned char)*data.data < ' ' && !is_blank(*data.data))
-		return broken(command, "expected '*' or a word, got a control byte");
+		return report_broken(command, "expected '*' or a word, got a control byte");
 	reader->at = newline ? len + 1 : len;
 	if (reader->at > max)
-		return broken(command, "too big inline request");
+		return report_broken(command, "too big inline request");
 	if (!newline)
 		return RESP_MORE;
 	line = arena_copy(arena, (struct slice){data.data, len});
 	if (!line)
-		return broken(command, "out of memory");
+		return report_broken(command, "out of memory");
 	end = line + len;
 	for (command->count = 0;; command->count++) {
 		while (line < end && is_blank(*line))
@@ -210,15 +212,16 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 		if (line == end)
 			break;
 		if (!read_word(&line, end, &word))
-			return broken(command, "unbalanced quotes in request");
+			return report_broken(command, "unbalanced quotes in request");
 		if (command->count == 0)
 			first = word;
 		if (command->count == 0 && begins_like_http(first))
-			return foreign(command);
+			return report_foreign(command);
 		if (command->count < command->capacity)
 			command->args[command->count] = word;
 	}
-	return command->count > 1 && is_request_line(first, word) ? foreign(command) : RESP_COMMAND;
+	return command->count > 1 && is_request_line(first, word) ? report_foreign(command)
+	                                                          : RESP_COMMAND;
 }
 
 enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
@@ -242,7 +245,7 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 			reader->at -= *consumed;
 			return *consumed > 0 ? RESP_SKIPPED : RESP_MORE;
 		} else if (resumed && result == RESP_COMMAND) {
-			/* The data may have moved since the first arguments were seen. */
+			/* The data may have moved since the first arguments were read. */
 			*reader = (struct resp_reader){0};
 			read_array(reader, data, command);
 		}
@@ -254,7 +257,7 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 	return result;
 }
 
-/* A type, a sign, 20 digits, CRLF. */
+/* Enough for a type, a sign, 20 digits and CRLF. */
 #define NUMBER_MAX 24
 
 static inline char *put_number(char *to, char type, bool minus, uint64_t magnitude)

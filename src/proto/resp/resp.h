@@ -1,10 +1,10 @@
 /*
- * resp.h: the framing of RESP: one command out of bytes, and replies into bytes.
+ * resp.h: reads one command of RESP from bytes, and writes replies.
  *
- * Commands are arrays of bulk strings and integers, or a line of words (inline) in
- * which quotes work as in Redis; a line that has the form of HTTP is none. A command
- * longer than accepted is skipped as it arrives and reported at its end, so that it
- * costs no memory and the connection lives on.
+ * A command is an array of bulk strings and integers, or an inline command: a line of words, with
+ * quotes as in Redis. A line in the form of HTTP is refused. A command that is longer than accepted
+ * is skipped as it arrives and reported at its end, so that it costs no memory and the connection
+ * goes on.
  */
 #ifndef PROTO_RESP_H
 #define PROTO_RESP_H
@@ -17,40 +17,40 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
-/* As in Redis; beyond them the framing is not believed. */
+/* The limits of Redis; a longer command counts as broken framing. */
 #define RESP_ELEMENTS_MAX (1u << 20)
 #define RESP_BULK_MAX     (512u << 20)
 
-/* The place of the reader within one command. Zero at its start. */
+/* The position of the reader within a command. Zeroed at its start. */
 struct resp_reader {
-	size_t at;      /* bytes understood; past the end of the data inside a payload */
-	uint32_t count; /* elements announced */
-	uint32_t left;  /* of them not yet complete */
-	bool payload;   /* `at` is behind the payload of an element, before its CRLF */
-	bool skipping;
+	size_t at;      /* bytes that are read; beyond the data while a payload arrives */
+	uint32_t count; /* elements, as the array's length says */
+	uint32_t left;  /* elements that are not yet complete */
+	bool payload;   /* `at` is after the payload of an element, before its CRLF */
+	bool skipping;  /* the command is too long */
 };
 
 enum resp_result {
 	RESP_MORE,
 	RESP_COMMAND,  /* args are filled; none in an empty line or array */
-	RESP_SKIPPED,  /* part of a command that is too long: drop *consumed bytes */
+	RESP_SKIPPED,  /* part of a command that is too long: discard *consumed bytes */
 	RESP_TOO_LONG, /* the end of such a command */
-	RESP_BROKEN,   /* `error` says why; nothing behind it can be understood */
-	RESP_FOREIGN,  /* the same: HTTP or the like, maybe sent by a page in a browser */
+	RESP_BROKEN,   /* `error` says why; the bytes behind it can not be parsed */
+	RESP_FOREIGN,  /* the same: HTTP or similar, possibly sent by a page in a browser */
 };
 
 struct resp_command {
-	struct slice *args; /* given by the caller: room for `capacity` */
+	struct slice *args; /* the caller's array of `capacity` elements */
 	size_t capacity;
-	size_t count; /* may exceed capacity: the rest was dropped */
+	size_t count; /* may exceed `capacity`; the other arguments are dropped */
 	char error[64];
 };
 
 /**
- * Reads on in `data`, which begins where the command does (after RESP_SKIPPED:
- * where that left off). Slices point into `data`, those of inline commands into
- * `arena`. `max` bounds a command in bytes. The reader is ready for the next
- * command after RESP_COMMAND and RESP_TOO_LONG.
+ * Continues to read `data`, which begins where the command does, or after RESP_SKIPPED where the
+ * skipped bytes end. Slices point into `data`, those of inline commands into `arena`. A command has
+ * at most `max` bytes. After RESP_COMMAND and RESP_TOO_LONG the reader is ready for the next
+ * command.
  */
 enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
                            struct arena *arena, struct resp_command *command, size_t *consumed);
@@ -58,7 +58,7 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 /* Digits of a length or an integer, leading zeros included. */
 #define RESP_DIGITS_MAX 20
 
-/** "<type><digits>\r\n" at *at: RESP_COMMAND when it was read and *at moved behind it. */
+/** Reads "<type><digits>\r\n" at *at. RESP_COMMAND: it is read, and *at is after it. */
 static inline enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max,
                                                 uint32_t *out)
 {
@@ -78,13 +78,14 @@ static inline enum resp_result resp_read_length(struct slice data, size_t *at, u
 	return RESP_COMMAND;
 }
 
-/** "*3\r\n": the head of an array ('*'), map ('%') or anything else with a length. */
+/** Writes "*3\r\n", the length of an array ('*'), a map ('%') or another type. */
 void resp_write_length(struct buffer *out, char type, uint64_t n);
 void resp_write_integer(struct buffer *out, int64_t value);
-/** An array of `elements`, of which the first `n` are these. */
+/** Writes the length of an array of `elements` and its first `n` elements. */
 void resp_write_integers(struct buffer *out, uint64_t elements, const int64_t *values, size_t n);
 void resp_write_bulk(struct buffer *out, struct slice text);
-/** "-CODE text\r\n"; control characters become blanks, so that `text` cannot forge a reply. */
+/** Writes "-CODE text\r\n"; control characters become blanks, so that `text` can not forge a reply.
+ */
 void resp_write_error(struct buffer *out, const char *code, struct slice text);
 
 #endif

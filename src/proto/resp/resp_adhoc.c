@@ -1,4 +1,5 @@
-/* resp_adhoc.c: CL.THROTTLE and THROTTLE, and what Redis has for their keys. */
+/* resp_adhoc.c: reads and answers CL.THROTTLE and THROTTLE, and DEL, EXISTS, TTL and PTTL for their
+ * keys. */
 #include "base/error.h"
 #include "base/number.h"
 #include "proto/adhoc_command.h"
@@ -25,7 +26,7 @@ int resp_read_key(struct fill *fill, const struct resp_spec *spec, const struct 
 	return fill_key(fill, args[spec->key]);
 }
 
-/* One request for each key. */
+/* Makes a batch with one request for each key. */
 int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                    size_t n)
 {
@@ -88,11 +89,11 @@ static uint64_t left_ms(const struct reply *reply)
 
 void resp_write_pttl(const struct reply *reply, struct buffer *out)
 {
-	resp_write_integer(out, reply->known ? (int64_t)left_ms(reply) : -2);
+	resp_write_integer(out, reply->has_state ? (int64_t)left_ms(reply) : -2);
 }
 
-/* To the nearest second, as Redis. */
+/* Rounds to the nearest second, as Redis does. */
 void resp_write_ttl(const struct reply *reply, struct buffer *out)
 {
-	resp_write_integer(out, reply->known ? (int64_t)((left_ms(reply) + 500) / 1000) : -2);
+	resp_write_integer(out, reply->has_state ? (int64_t)((left_ms(reply) + 500) / 1000) : -2);
 }

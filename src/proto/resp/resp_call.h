@@ -1,36 +1,37 @@
-/* resp_call.h: a command that is answered on the spot, and the common forms of such answers. */
+/* resp_call.h: a call of a command that the codec answers without the server, and functions that
+ * write common answers. */
 #ifndef PROTO_RESP_CALL_H
 #define PROTO_RESP_CALL_H
 
 #include "proto/resp/resp_session.h"
 
-/* Weir speaks the commands of this version; clients choose their ways by it. */
+/* The version of Redis that Weir reports, by which clients choose their commands. */
 #define RESP_REDIS_VERSION "7.2.0"
 
-/* A command whose turn has come. */
+/* A command that is to be answered now. */
 struct resp_call {
 	struct resp_session *session;
-	const struct slice *args; /* its words, the name among them */
+	const struct slice *args; /* its words, including the name */
 	size_t count;
-	struct slice user; /* the name; NULL if none is known */
+	struct slice user; /* the user's name; NULL if there is none */
 	struct buffer *out;
 };
 
 struct resp_subcommand {
 	struct slice name;
-	uint8_t min, max; /* words, both names among them */
+	uint8_t min, max; /* words, including both names */
 	void (*run)(const struct resp_call *call);
 };
 
 void resp_call_ok(const struct resp_call *call);
 void resp_call_error(const struct resp_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/** The head of `n` pairs: a map, or in RESP2 an array of twice as many. */
+/** Writes the length of a map of `n` pairs, or in RESP2 of an array of twice as many. */
 void resp_call_map(const struct resp_call *call, uint64_t n);
 void resp_call_null(const struct resp_call *call);
-/** Text for people: RESP3 has a type for it. */
+/** Writes a text for people, which has a type of its own in RESP3. */
 void resp_call_verbatim(const struct resp_call *call, struct slice text);
-/** Runs the one that the second word names, or answers that there is none. */
+/** Runs the subcommand that the second word names, or answers with an error. */
 void resp_call_subcommand(const struct resp_subcommand *table, size_t table_len,
                           const struct resp_call *call);
 

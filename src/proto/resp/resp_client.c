@@ -1,4 +1,5 @@
-/* resp_client.c: what a client says of itself and of how it is to be answered. */
+/* resp_client.c: the commands by which a client logs in, names itself and sets its protocol: AUTH,
+ * HELLO, SELECT, RESET and CLIENT. */
 #include "proto/resp/resp_call.h"
 
 #include <limits.h>
@@ -6,7 +7,7 @@
 #include "base/error.h"
 #include "base/number.h"
 
-/* Whether it can be the name of a client. If not, it is answered by an error. */
+/* Whether a client may have this name. If not, answers with an error. */
 static bool check_name(const struct resp_call *call, struct slice name)
 {
 	for (size_t i = 0; i < name.len; i++) {
@@ -54,7 +55,7 @@ int resp_read_auth(struct fill *fill, const struct resp_spec *spec, const struct
 	return add_login(fill, login);
 }
 
-static void write_greeting(const struct resp_call *call)
+static void write_hello(const struct resp_call *call)
 {
 	resp_call_map(call, 7);
 	resp_write_bulk(call->out, SLICE("server"));
@@ -76,11 +77,12 @@ static void write_greeting(const struct resp_call *call)
 struct hello {
 	uint64_t version;
 	struct request_login login;
-	struct slice name; /* data NULL: not set */
+	struct slice name; /* data NULL without SETNAME */
 };
 
 /*
- * HELLO [version [AUTH user password] [SETNAME name]]. Returns false if it is answered by an error.
+ * Reads HELLO [version [AUTH user password] [SETNAME name]]. Returns false if it has answered with
+ * an error.
  */
 static bool read_hello(const struct resp_call *call, struct hello *hello)
 {
@@ -107,7 +109,10 @@ static bool read_hello(const struct resp_call *call, struct hello *hello)
 	return !hello->name.data || check_name(call, hello->name);
 }
 
-/* With a login that is free of other errors it is one: all of HELLO is done, or nothing. */
+/*
+ * Makes HELLO with AUTH a login, unless it has other errors, so that either all of HELLO takes
+ * effect or nothing.
+ */
 int resp_read_hello(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                     size_t n)
 {
@@ -133,10 +138,10 @@ void resp_run_hello(const struct resp_call *call)
 	if (hello.name.data)
 		set_name(call, hello.name);
 	call->session->protocol = (int)hello.version;
-	write_greeting(call);
+	write_hello(call);
 }
 
-/* One space for all: a limit's keys are the same by whatever number they are asked for. */
+/* Accepts any database number; all of them have the same keys. */
 void resp_run_select(const struct resp_call *call)
 {
 	int64_t index;
@@ -191,10 +196,9 @@ static void client_info(const struct resp_call *call)
 }
 
 /*
- * A client that tracks keeps what it has read until it is told otherwise. Nothing that
- * Weir answers may be kept: there is no command that reads a value, and so there is
- * nothing to tell. The options are checked as Redis checks them, and remembered for the
- * client's next question.
+ * CLIENT TRACKING asks for notices when values change that the client has cached. Weir has no
+ * command that reads a value, so there is nothing to cache and no notice to send. The options are
+ * checked as Redis checks them, and stored for CLIENT TRACKINGINFO.
  */
 enum {
 	TRACKING_ON = 1,
@@ -202,14 +206,14 @@ enum {
 	TRACKING_OPTIN = 4,
 	TRACKING_OPTOUT = 8,
 	TRACKING_NOLOOP = 16,
-	TRACKING_PREFIX = 32, /* which one is not remembered */
+	TRACKING_PREFIX = 32, /* the prefix itself is not stored */
 };
 
 static const struct {
 	struct slice name, shown;
 	unsigned flag;
-	bool value;  /* another word belongs to it, */
-	bool number; /* which is a whole number */
+	bool value;  /* the next word is its value */
+	bool number; /* the value must be a whole number */
 } tracking_options[] = {
     {SLICE("BCAST"), SLICE("bcast"), TRACKING_BCAST, false, false},
     {SLICE("OPTIN"), SLICE("optin"), TRACKING_OPTIN, false, false},
@@ -221,7 +225,7 @@ static const struct {
 
 #define TRACKING_OPTION_COUNT (sizeof tracking_options / sizeof *tracking_options)
 
-/* Returns false if a word is none of them, or its value is missing or no number. */
+/* Returns false if an option is unknown, or its value is missing or no number. */
 static bool read_tracking(const struct resp_call *call, unsigned *flags)
 {
 	uint64_t id;
@@ -242,8 +246,8 @@ static bool read_tracking(const struct resp_call *call, unsigned *flags)
 	return true;
 }
 
-/* Names options that contradict each other or the earlier ones; NULL if none do. */
-static const char *tracking_conflict(unsigned before, unsigned flags)
+/* The message for options that contradict each other or the earlier ones; NULL if none do. */
+static const char *find_tracking_conflict(unsigned before, unsigned flags)
 {
 	if ((flags & TRACKING_PREFIX) && !(flags & TRACKING_BCAST))
 		return "PREFIX option requires BCAST mode to be enabled";
@@ -270,7 +274,7 @@ static void client_tracking(const struct resp_call *call)
 		resp_call_error(call, "syntax error");
 		return;
 	}
-	conflict = on ? tracking_conflict(call->session->tracking, flags) : NULL;
+	conflict = on ? find_tracking_conflict(call->session->tracking, flags) : NULL;
 	if (conflict) {
 		resp_call_error(call, "%s", conflict);
 		return;
@@ -279,7 +283,7 @@ static void client_tracking(const struct resp_call *call)
 	resp_call_ok(call);
 }
 
-/* CLIENT CACHING YES, before what a client that opted in will keep. */
+/* CLIENT CACHING YES announces that the next reply will be cached. */
 static void client_caching(const struct resp_call *call)
 {
 	unsigned tracking = call->session->tracking;
@@ -298,7 +302,7 @@ static void client_caching(const struct resp_call *call)
 		resp_call_ok(call);
 }
 
-/* To no other connection; -1 if tracking is off. */
+/* Notices are redirected to no connection (0); -1 if tracking is off. */
 static void client_getredir(const struct resp_call *call)
 {
 	resp_write_integer(call->out, call->session->tracking & TRACKING_ON ? 0 : -1);

@@ -1,3 +1,4 @@
+/* resp_codec.c: the codec of RESP: reads commands as requests, and writes their replies. */
 #include "proto/resp/resp_session.h"
 
 #include "base/error.h"
@@ -6,9 +7,9 @@
 #include "proto/resp/resp_call.h"
 #include "proto/resp/resp_multi.h"
 
-/* One that came just now: it is queued, or done. */
-static int read_fresh(struct resp_session *session, struct slice data, struct fill *fill,
-                      const struct slice *args, size_t n)
+/* Reads a command that was just received: executes it, queues it, or fills in its request. */
+static int read_new_command(struct resp_session *session, struct slice data, struct fill *fill,
+                            const struct slice *args, size_t n)
 {
 	const struct resp_spec *spec = resp_check_words(fill, args, n);
 	int status;
@@ -57,8 +58,8 @@ __attribute__((noinline)) static enum codec_result parse_slow(struct resp_sessio
 		                   "expected a command of at most %zu bytes, found a longer one",
 		                   session->bounds.request_max);
 	else
-		status =
-		    read_fresh(session, (struct slice){data.data, *consumed}, &fill, args, command.count);
+		status = read_new_command(session, (struct slice){data.data, *consumed}, &fill, args,
+		                          command.count);
 	if (status != 0) {
 		resp_refuse(&fill);
 		resp_multi_break(session);
@@ -90,27 +91,27 @@ static void write_status(const struct request *request, const struct reply *repl
 }
 
 /* Writes the number of keys that have, or had, a state. */
-static void write_known(const struct request *request, const struct reply *answer,
-                        struct buffer *out)
+static void write_state_count(const struct request *request, const struct reply *answer,
+                              struct buffer *out)
 {
-	int64_t known = 0;
+	int64_t count = 0;
 
 	for (size_t i = 0; i < request->item_count; i++) {
 		if (answer->items[i].status != 0) {
 			write_status(&request->items[i], &answer->items[i], out);
 			return;
 		}
-		known += answer->items[i].known;
+		count += answer->items[i].has_state;
 	}
-	resp_write_integer(out, known);
+	resp_write_integer(out, count);
 }
 
 static void reply_to(void *state, const struct request *request, const struct reply *answer,
                      struct slice user, struct buffer *out);
 
-/* An EXEC's. */
-static void reply_all(void *state, const struct request *request, const struct reply *answer,
-                      struct buffer *out)
+/* Writes the replies of an EXEC. */
+static void reply_to_items(void *state, const struct request *request, const struct reply *answer,
+                           struct buffer *out)
 {
 	resp_write_length(out, '*', request->item_count);
 	for (size_t i = 0; i < request->item_count; i++)
@@ -139,9 +140,9 @@ static void reply_to(void *state, const struct request *request, const struct re
 	else if (spec->write)
 		spec->write(answer, out);
 	else if (spec->keys)
-		write_known(request, answer, out);
+		write_state_count(request, answer, out);
 	else
-		reply_all(state, request, answer, out);
+		reply_to_items(state, request, answer, out);
 }
 
 static void reply(void *state, const struct request *request, const struct reply *answer,

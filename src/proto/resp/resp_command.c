@@ -1,4 +1,4 @@
-/* resp_command.c: the commands, and how their words become a request. */
+/* resp_command.c: the table of RESP commands, and functions that turn their words into requests. */
 #include "base/error.h"
 #include "base/number.h"
 #include "proto/resp/resp_call.h"
@@ -13,11 +13,11 @@ static int ask_permit(struct fill *fill, struct slice nothing)
 
 #define ON(op) (1u << REQUEST_##op)
 
-/* The words that may stand behind a limit and a key. */
+/* The options after a limit and a key. */
 static const struct {
 	struct slice name;
 	unsigned ops;
-	unsigned words; /* its own and its value's */
+	unsigned words; /* with its value */
 	int (*set)(struct fill *fill, struct slice value);
 } options[] = {
     {SLICE("COST"), ON(ACQUIRE) | ON(PEEK) | ON(REFUND), 2, fill_cost},
@@ -33,7 +33,7 @@ static const char *const option_list[] = {
     [REQUEST_REFUND] = "COST n or PERMIT p",
 };
 
-/* Reads the option at the first of `n` words. Sets the number of words that it takes. */
+/* Reads the option that begins the `n` words. Sets *words to the number of its words. */
 static int read_option(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                        size_t n, size_t *words)
 {
@@ -139,7 +139,7 @@ static void write_ok(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "+OK\r\n");
 }
 
-/* The most frequent commands stand first: the search is in order, by length, then letters. */
+/* In order of frequency, because the search is linear. */
 static const struct resp_spec specs[] = {
 #define DECIDE(text, may, least, most, key_at, what, how, reader, writer)                          \
 	{                                                                                              \
@@ -223,11 +223,11 @@ const struct resp_spec *resp_spec_find(struct slice name)
 	return NULL;
 }
 
-/* An element of what COMMAND tells of one command. */
+/* Bytes of the description of one command in the reply to COMMAND. */
 #define COMMAND_INFO_MAX 128
 
-/* About; of one that is answered on the spot, from its own size. */
-static size_t reply_size(const struct resp_spec *spec, const struct slice *args, size_t n)
+/* Estimates the reply to a command that the codec answers, by the command's size. */
+static size_t estimate_reply(const struct resp_spec *spec, const struct slice *args, size_t n)
 {
 	size_t size = 0;
 
@@ -280,7 +280,7 @@ int resp_read_command(struct fill *fill, const struct resp_spec *spec, const str
 {
 	if (spec->read)
 		return spec->read(fill, spec, args, n);
-	fill->request->reply_size = reply_size(spec, args, n);
+	fill->request->reply_size = estimate_reply(spec, args, n);
 	return resp_store_words(fill, args, n);
 }
 
@@ -304,7 +304,7 @@ void resp_read_words(struct fill *fill, const struct slice *args, size_t n)
 		resp_set_spec(fill, spec);
 	if (!spec || resp_read_command(fill, spec, args, n) != 0)
 		resp_refuse(fill);
-	/* A password takes its time, and the commands behind it would have to wait. */
+	/* A password takes long to check, and the other commands would have to wait. */
 	if (fill->request->kind == REQUEST_LOGIN) {
 		error_set(&fill->error, WEIR_EUNSUPPORTED, "a login inside MULTI is not allowed");
 		resp_refuse(fill);

@@ -1,4 +1,4 @@
-/* resp_local.c: what clients ask of the server, and need no decision for. */
+/* resp_local.c: answers commands about the server: PING, ECHO, COMMAND, INFO, CONFIG and ACL. */
 #include "proto/resp/resp_call.h"
 
 #include <ctype.h>
@@ -36,7 +36,7 @@ static void write_lower(struct buffer *out, struct slice name)
 	buffer_add(out, "\r\n", 2);
 }
 
-/* Name, arity, flags, and where the keys are: first, last, step. */
+/* Writes name, arity, flags, and the first, last and step of the keys. */
 static void write_spec(struct buffer *out, const struct resp_spec *spec)
 {
 	resp_write_length(out, '*', 6);
@@ -90,7 +90,7 @@ static void command_list(const struct resp_call *call)
 		write_lower(call->out, specs[i].name);
 }
 
-/* Documents no command: redis-cli then completes by the names that COMMAND gave. */
+/* Documents no command; redis-cli then completes by the names of COMMAND. */
 static void command_docs(const struct resp_call *call)
 {
 	resp_call_map(call, 0);
@@ -124,7 +124,7 @@ void resp_run_info(const struct resp_call *call)
 	resp_call_verbatim(call, (struct slice){text, (size_t)len});
 }
 
-/* Clients ask for these to learn which server they talk to; redis-benchmark for the first two. */
+/* Settings by which clients learn about a server; redis-benchmark reads the first two. */
 static const struct {
 	struct slice name, value;
 } settings[] = {
@@ -136,7 +136,7 @@ static const struct {
 
 #define SETTING_COUNT (sizeof settings / sizeof *settings)
 
-static bool is_asked(struct slice name, const struct slice *args, size_t n)
+static bool is_requested(struct slice name, const struct slice *args, size_t n)
 {
 	for (size_t i = 2; i < n; i++)
 		if (slice_equal(args[i], SLICE("*")) || slice_equal_nocase(args[i], name))
@@ -149,10 +149,10 @@ static void config_get(const struct resp_call *call)
 	uint64_t found = 0;
 
 	for (size_t i = 0; i < SETTING_COUNT; i++)
-		found += is_asked(settings[i].name, call->args, call->count);
+		found += is_requested(settings[i].name, call->args, call->count);
 	resp_call_map(call, found);
 	for (size_t i = 0; i < SETTING_COUNT; i++) {
-		if (!is_asked(settings[i].name, call->args, call->count))
+		if (!is_requested(settings[i].name, call->args, call->count))
 			continue;
 		resp_write_bulk(call->out, settings[i].name);
 		resp_write_bulk(call->out, settings[i].value);

@@ -5,23 +5,23 @@
 #include "base/error.h"
 
 struct resp_multi {
-	struct buffer words; /* of each command: how many, and of each its length and its bytes */
+	struct buffer words; /* for each command their number, for each word its length and bytes */
 	size_t commands;
-	size_t requests; /* as `commands`, but for keys that count alone */
+	size_t requests; /* the same, but with each key of DEL and EXISTS counted as one */
 	bool broken;
 };
 
-/* Answers by `text`, as it stands. */
-static void answer(struct fill *fill, int refused, struct slice text)
+/* Makes the request one that is answered by `text`, with `status` if it is an error. */
+static void answer_text(struct fill *fill, int status, struct slice text)
 {
 	fill->request->kind = REQUEST_LOCAL;
 	fill->request->class = REQUEST_FREE;
-	fill->request->status = (signed char)refused;
+	fill->request->status = (signed char)status;
 	fill->request->reply_code = RESP_REPLY_TEXT;
 	fill->request->text = text;
 }
 
-/* One loop alone adds to what its sessions keep. */
+/* Only the session's own loop writes the count: no atomic addition is needed. */
 static void count_queue_bytes(const struct resp_session *session, size_t before, size_t after)
 {
 	_Atomic uint64_t *total = session->bounds.session_bytes;
@@ -70,7 +70,7 @@ int resp_multi_add(struct resp_session *session, struct fill *fill, const struct
 	size_t before = multi->words.capacity;
 	uint32_t count = (uint32_t)n;
 
-	answer(fill, 0, SLICE("+QUEUED\r\n"));
+	answer_text(fill, 0, SLICE("+QUEUED\r\n"));
 	if (multi->broken)
 		return 0;
 	multi->commands++;
@@ -90,20 +90,20 @@ int resp_multi_add(struct resp_session *session, struct fill *fill, const struct
 	return 0;
 }
 
-static const char *take_number(const char *at, uint32_t *out)
+static const char *read_number(const char *at, uint32_t *out)
 {
 	memcpy(out, at, sizeof *out);
 	return at + sizeof *out;
 }
 
-/* The words at `at`, which are there; returns what is behind them. */
-static const char *take_words(const char *at, struct slice *args, size_t *n)
+/* Reads the words of the command at `at`; returns where the next command begins. */
+static const char *read_words(const char *at, struct slice *args, size_t *n)
 {
 	uint32_t count, len;
 
-	at = take_number(at, &count);
+	at = read_number(at, &count);
 	for (size_t i = 0; i < count; i++) {
-		at = take_number(at, &len);
+		at = read_number(at, &len);
 		args[i] = (struct slice){at, len};
 		at += len;
 	}
@@ -111,10 +111,10 @@ static const char *take_words(const char *at, struct slice *args, size_t *n)
 	return at;
 }
 
-/* About, beyond request.reply_size. */
+/* Estimated bytes of a reply, besides request.reply_size. */
 #define ITEM_REPLY_SIZE 100
 
-/* Nothing is held: its answers would have to wait for one another. */
+/* Fills in a batch of the queued commands. None may wait, because all are answered together. */
 static int read_items(const struct resp_multi *multi, struct fill *fill)
 {
 	struct request *items = arena_array(fill->arena, multi->commands, sizeof *items);
@@ -128,7 +128,7 @@ static int read_items(const struct resp_multi *multi, struct fill *fill)
 		size_t n;
 
 		fill_begin(&item, &items[i], fill->bounds, fill->arena);
-		at = take_words(at, args, &n);
+		at = read_words(at, args, &n);
 		resp_read_words(&item, args, n);
 		items[i].wait_ns = WEIR_ZERO;
 		fill->request->reply_size += items[i].reply_size + ITEM_REPLY_SIZE;
@@ -143,46 +143,47 @@ static int read_items(const struct resp_multi *multi, struct fill *fill)
 void resp_execute_multi(struct resp_session *session, struct fill *fill)
 {
 	if (session->multi) {
-		answer(fill, WEIR_EINVAL, SLICE("-ERR MULTI calls can not be nested\r\n"));
+		answer_text(fill, WEIR_EINVAL, SLICE("-ERR MULTI calls can not be nested\r\n"));
 		return;
 	}
 	session->multi = calloc(1, sizeof *session->multi);
 	if (!session->multi) {
-		answer(fill, WEIR_ENOMEM, SLICE("-ERR out of memory\r\n"));
+		answer_text(fill, WEIR_ENOMEM, SLICE("-ERR out of memory\r\n"));
 		return;
 	}
 	session->multi->words.max = 2 * session->bounds.request_max;
-	session->form.head = 0; /* what is like the command before it is queued, too */
-	answer(fill, 0, SLICE("+OK\r\n"));
+	session->form.head = 0; /* a matching command must be queued, not decided */
+	answer_text(fill, 0, SLICE("+OK\r\n"));
 }
 
 void resp_execute_exec(struct resp_session *session, struct fill *fill)
 {
 	if (!session->multi)
-		answer(fill, WEIR_EINVAL, SLICE("-ERR EXEC without MULTI\r\n"));
+		answer_text(fill, WEIR_EINVAL, SLICE("-ERR EXEC without MULTI\r\n"));
 	else if (session->multi->broken)
-		answer(fill, WEIR_EINVAL,
-		       SLICE("-EXECABORT Transaction discarded because of previous errors.\r\n"));
+		answer_text(fill, WEIR_EINVAL,
+		            SLICE("-EXECABORT Transaction discarded because of previous errors.\r\n"));
 	else if (read_items(session->multi, fill) != 0)
-		answer(fill, WEIR_ENOMEM, SLICE("-EXECABORT Transaction discarded: out of memory\r\n"));
+		answer_text(fill, WEIR_ENOMEM,
+		            SLICE("-EXECABORT Transaction discarded: out of memory\r\n"));
 	resp_multi_end(session);
 }
 
 void resp_execute_discard(struct resp_session *session, struct fill *fill)
 {
 	if (session->multi)
-		answer(fill, 0, SLICE("+OK\r\n"));
+		answer_text(fill, 0, SLICE("+OK\r\n"));
 	else
-		answer(fill, WEIR_EINVAL, SLICE("-ERR DISCARD without MULTI\r\n"));
+		answer_text(fill, WEIR_EINVAL, SLICE("-ERR DISCARD without MULTI\r\n"));
 	resp_multi_end(session);
 }
 
 void resp_execute_watch(struct resp_session *session, struct fill *fill)
 {
 	if (session->multi)
-		answer(fill, WEIR_EINVAL, SLICE("-ERR WATCH inside MULTI is not allowed\r\n"));
+		answer_text(fill, WEIR_EINVAL, SLICE("-ERR WATCH inside MULTI is not allowed\r\n"));
 	else
-		answer(fill, 0, SLICE("+OK\r\n"));
+		answer_text(fill, 0, SLICE("+OK\r\n"));
 }
 
 void resp_execute_reset(struct resp_session *session, struct fill *fill)
@@ -195,13 +196,13 @@ void resp_execute_quit(struct resp_session *session, struct fill *fill)
 {
 	resp_multi_end(session);
 	fill->request->close = true;
-	answer(fill, 0, SLICE("+OK\r\n"));
+	answer_text(fill, 0, SLICE("+OK\r\n"));
 }
 
 void resp_execute_outside_multi(struct resp_session *session, struct fill *fill)
 {
 	if (!session->multi)
 		return;
-	answer(fill, WEIR_EINVAL, SLICE("-ERR Command not allowed inside a transaction\r\n"));
+	answer_text(fill, WEIR_EINVAL, SLICE("-ERR Command not allowed inside a transaction\r\n"));
 	resp_multi_break(session);
 }

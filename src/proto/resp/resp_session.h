@@ -1,10 +1,9 @@
 /*
- * resp_session.h: a connection that speaks RESP, and the commands it may send.
+ * resp_session.h: the state of a RESP connection, and the table of commands.
  *
- * A command either becomes a request that somebody else decides (`read`, then
- * `write`), or is answered on the spot (`run`), when its turn to reply has
- * come: by then all that was sent before it is answered too, so HELLO changes
- * the form of what follows and of nothing else.
+ * A command either becomes a request for the server (`read` fills it in, `write` writes the reply),
+ * or the codec answers it (`run`). `run` is called when the replies to all commands before are
+ * written. Therefore HELLO changes the protocol version of later replies only.
  */
 #ifndef PROTO_RESP_SESSION_H
 #define PROTO_RESP_SESSION_H
@@ -27,19 +26,19 @@ struct resp_session {
 	struct resp_template form;
 	uint64_t id;
 	int protocol;             /* 2 or 3 */
-	unsigned tracking;        /* as CLIENT TRACKING was told, see resp_client.c */
-	struct resp_multi *multi; /* since MULTI; NULL outside */
+	unsigned tracking;        /* the options of CLIENT TRACKING, see resp_client.c */
+	struct resp_multi *multi; /* NULL outside a transaction */
 	char name[RESP_NAME_MAX];
 	size_t name_len;
 };
 
-/* request.reply_code where it is no entry of the table. */
+/* Values of request.reply_code that are no index of the table of commands. */
 enum {
-	RESP_REPLY_ERROR = -1, /* `text` in words */
-	RESP_REPLY_TEXT = -2,  /* `text` as it stands */
+	RESP_REPLY_ERROR = -1, /* answer with an error whose message is request.text */
+	RESP_REPLY_TEXT = -2,  /* answer with request.text, which is RESP already */
 };
 
-/* Words of a command: DEL and EXISTS have the most. */
+/* The most words of a command, which DEL and EXISTS may have. */
 #define RESP_WORDS_MAX (1 + 1000)
 
 #define RESP_ARGS_ANY 255
@@ -48,42 +47,43 @@ struct resp_call;
 
 struct resp_spec {
 	struct slice name; /* in capitals */
-	uint8_t min, max;  /* words, the name among them */
-	uint8_t key;       /* which of them is the key, or 0 */
-	bool keys;         /* all behind it are keys, too */
+	uint8_t min, max;  /* words, including the name */
+	uint8_t key;       /* index of the word that is the key, or 0 */
+	bool keys;         /* all later words are keys, too */
 	enum request_kind kind;
 	enum request_op op;
 	enum request_class class;
-	/* Words into fill->request; 0 or a status. */
+	/* Fills in fill->request from the words. 0 or a status. */
 	int (*read)(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
 	            size_t n);
 	void (*write)(const struct reply *reply, struct buffer *out);
 	void (*run)(const struct resp_call *call);
 	/*
-	 * NULL: in a transaction the command is queued. Else this is done at once when it
-	 * is read, in a transaction or not; it may make fill->request another answer.
+	 * Executes the command when it is read, even in a transaction; may fill in the answer. NULL for
+	 * commands that a transaction queues.
 	 */
 	void (*execute)(struct resp_session *session, struct fill *fill);
 };
 
-/** All commands; `n` receives how many. */
+/** All commands; sets *n to their number. */
 const struct resp_spec *resp_specs(size_t *n);
-/** The command of that name in any case, or NULL. */
+/** Finds a command by its name in any case; NULL if there is none. */
 const struct resp_spec *resp_spec_find(struct slice name);
 
-/** The command of these words; NULL, and an error, if there is none that takes so many. */
+/** Finds the command of these words. NULL and an error if it is unknown or their number is wrong.
+ */
 const struct resp_spec *resp_check_words(struct fill *fill, const struct slice *args, size_t n);
-/** Fills in what the request is from the table. */
+/** Fills in kind, operation and permission of the request from the table. */
 void resp_set_spec(struct fill *fill, const struct resp_spec *spec);
-/** Fills in the rest of the request from its words. 0 or a status. */
+/** Fills in the other members of the request from its words. 0 or a status. */
 int resp_read_command(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                       size_t n);
-/** The request is answered by fill->error. */
+/** Makes the request one that is answered by fill->error. */
 void resp_refuse(struct fill *fill);
-/** Makes fill->request of one command's words, or of the error in them. */
+/** Fills in fill->request from a command's words, or with the error in them. */
 void resp_read_words(struct fill *fill, const struct slice *args, size_t n);
 
-/** Keeps the words for the reply, which `run` gives. 0 or ENOMEM. */
+/** Stores the words in the request, for `run`. 0 or ENOMEM. */
 int resp_store_words(struct fill *fill, const struct slice *args, size_t n);
 
 int resp_read_auth(struct fill *fill, const struct resp_spec *spec, const struct slice *args,

@@ -2,41 +2,41 @@
 
 #include "base/number.h"
 
-void resp_template_learn(struct resp_template *form, struct slice bytes, const struct slice *args,
-                         size_t key, const struct request *request)
+void resp_template_learn(struct resp_template *template, struct slice bytes,
+                         const struct slice *args, size_t key, const struct request *request)
 {
 	size_t head = (size_t)(args[key - 1].data + args[key - 1].len + 2 - bytes.data);
 	size_t behind = (size_t)(args[key].data + args[key].len - bytes.data);
 	size_t tail = bytes.len - behind;
 
-	form->head = 0;
+	template->head = 0;
 	if (head + tail > RESP_TEMPLATE_MAX)
 		return;
-	form->head = (uint8_t)head;
-	form->tail = (uint8_t)tail;
-	memcpy(form->bytes, bytes.data, head);
-	memcpy(form->bytes + head, bytes.data + behind, tail);
-	form->limit = request->limit.data ? (uint8_t)(request->limit.data - bytes.data) : 0;
-	form->request = *request;
+	template->head = (uint8_t)head;
+	template->tail = (uint8_t)tail;
+	memcpy(template->bytes, bytes.data, head);
+	memcpy(template->bytes + head, bytes.data + behind, tail);
+	template->limit = request->limit.data ? (uint8_t)(request->limit.data - bytes.data) : 0;
+	template->request = *request;
 }
 
-bool resp_template_match(const struct resp_template *form, const struct resp_reader *reader,
+bool resp_template_match(const struct resp_template *template, const struct resp_reader *reader,
                          const struct codec_bounds *bounds, struct slice data, size_t *consumed,
                          struct request *request)
 {
-	size_t at = form->head;
+	size_t at = template->head;
 	uint32_t len;
 
 	if (at == 0 || reader->at > 0 || reader->skipping || data.len <= at || data.data[at] != '$' ||
-	    memcmp(data.data, form->bytes, at) != 0 ||
+	    memcmp(data.data, template->bytes, at) != 0 ||
 	    resp_read_length(data, &at, (uint32_t)u64_min(bounds->key_max, RESP_BULK_MAX), &len) !=
 	        RESP_COMMAND ||
-	    data.len - at < len + form->tail || at + len + form->tail > bounds->request_max ||
-	    memcmp(data.data + at + len, form->bytes + form->head, form->tail) != 0)
+	    data.len - at < len + template->tail || at + len + template->tail > bounds->request_max ||
+	    memcmp(data.data + at + len, template->bytes + template->head, template->tail) != 0)
 		return false;
-	*request = form->request;
-	request->limit.data = data.data + form->limit;
+	*request = template->request;
+	request->limit.data = data.data + template->limit;
 	request->key = (struct slice){data.data + at, len};
-	*consumed = at + len + form->tail;
+	*consumed = at + len + template->tail;
 	return true;
 }

@@ -1,9 +1,9 @@
 /*
- * resp_template.h: a command that differs from the one before it only in its key.
+ * resp_template.h: recognizes a command that differs from the one before only in its key.
  *
- * Most clients send one command with one set of parameters, and only the key
- * changes. RESP says how long each part is, so bytes that are the same before
- * the key and behind it mean the same, and need not be understood again.
+ * Most clients repeat one command with the same parameters, and only the key changes. RESP states
+ * the length of each part, so a command with the same bytes before and after its key has the same
+ * meaning and need not be parsed again.
  */
 #ifndef PROTO_RESP_FORM_H
 #define PROTO_RESP_FORM_H
@@ -15,28 +15,28 @@
 #include "proto/codec.h"
 #include "proto/resp/resp.h"
 
-#define RESP_TEMPLATE_MAX 128 /* bytes of a command, its key not among them */
+#define RESP_TEMPLATE_MAX 128 /* bytes of a command without its key */
 
-/* Zero: none learned yet. */
+/* Zeroed: there is none. */
 struct resp_template {
-	uint8_t head, tail;            /* bytes before the key's '$', and behind its last byte */
-	uint8_t limit;                 /* where the limit's name is in the head */
+	uint8_t head, tail;            /* bytes before the key's '$', and after its last byte */
+	uint8_t limit;                 /* offset of the limit's name in the head */
 	char bytes[RESP_TEMPLATE_MAX]; /* head and tail */
-	struct request request;        /* what they mean; its slices are those of another time */
+	struct request request;        /* the command as a request; its slices are not valid */
 };
 
 /**
- * `bytes` is a command that was understood as `request`, which points into it
- * with its limit and key and with nothing else. One that is too long is not learned.
+ * Stores the command `bytes`, which was parsed as `request`. Only the limit and the key of
+ * `request` point into `bytes`. A command that is too long clears the template.
  */
-void resp_template_learn(struct resp_template *form, struct slice bytes, const struct slice *args,
-                         size_t key, const struct request *request);
+void resp_template_learn(struct resp_template *template, struct slice bytes,
+                         const struct slice *args, size_t key, const struct request *request);
 
 /**
- * Whether `reader` is at the start of another such command, which `data` has
- * whole and within `bounds`: then *request and *consumed are set. If not, read it.
+ * Sets *request and *consumed and returns true if `reader` is at the start of a command, `data` has
+ * all of it, and it matches the template within `bounds`. Otherwise the command must be parsed.
  */
-bool resp_template_match(const struct resp_template *form, const struct resp_reader *reader,
+bool resp_template_match(const struct resp_template *template, const struct resp_reader *reader,
                          const struct codec_bounds *bounds, struct slice data, size_t *consumed,
                          struct request *request);
 

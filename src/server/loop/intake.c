@@ -80,7 +80,7 @@ static void decide(void *context, size_t start, size_t end)
 			deferred_run(&worker->waiting, work);
 		} else {
 			handle_finish(&worker->decider, work, &reply);
-			if (!reply.waits || !deferred_wait_for_key(&worker->waiting, work, &reply))
+			if (!reply.must_wait || !deferred_wait_for_key(&worker->waiting, work, &reply))
 				pending_answer(&worker->waiting.pending, work, &reply);
 		}
 		work->end = worker->waiting.pending.out.len;

@@ -81,7 +81,7 @@ struct work {
 		size_t end;          /* once it is decided: where its answer ends in pending.out */
 	};
 	union {
-		struct request_core head;
+		struct request_core core;
 		struct {
 			REQUEST_CORE;
 		};

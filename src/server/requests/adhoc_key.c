@@ -19,12 +19,12 @@ static bool forget_key(struct decider *decider, struct work *work, struct reply 
 	struct plan *plan = &work->plan;
 
 	if (!engine_is_remote(plan)) {
-		reply->known = engine_forget(&decider->context, plan);
+		reply->has_state = engine_forget(&decider->context, plan);
 		return true;
 	}
 	if (!run_plan(decider, work, reply, engine_decide))
 		return false;
-	reply->known =
+	reply->has_state =
 	    plan->only.until_ns != 0; /* a state that had expired by the store's clock counts as none */
 	return true;
 }
@@ -43,7 +43,7 @@ void adhoc_key_finish(struct decider *decider, struct work *work, struct reply *
 	} else {
 		if (!run_plan(decider, work, reply, engine_decide))
 			return;
-		reply->known = d->reset_after_ns > 0;
+		reply->has_state = d->reset_after_ns > 0;
 	}
 	d->quota = d->remaining = 0;
 	d->limit = rules_reserved_name(work->whole->limit);

@@ -75,7 +75,7 @@ void handle_deny(struct decider *decider, struct work *work, enum weir_reason re
 {
 	reply->at_store = decider_at_store(
 	    decider, engine_deny(&decider->context, &work->plan, reason, &reply->decision));
-	reply->waits = false;
+	reply->must_wait = false;
 	if (reply->at_store)
 		return;
 	add_jitter(decider, &reply->decision);
@@ -201,7 +201,7 @@ static void finish_rules(struct decider *decider, struct work *work, struct repl
 	const struct weir_decision *d = &reply->decision;
 
 	finish_decision(decider, work, reply);
-	if (work->status == WEIR_OK && algo_op_consumes(work->plan.op) && !reply->waits &&
+	if (work->status == WEIR_OK && algo_op_consumes(work->plan.op) && !reply->must_wait &&
 	    !reply->at_store && !d->limit)
 		decisions_count(decider, decider->config->metric_none, false, d->allowed, d->reason);
 }
@@ -209,7 +209,7 @@ static void finish_rules(struct decider *decider, struct work *work, struct repl
 static void finish_browse(struct decider *decider, struct work *work, struct reply *reply)
 {
 	finish_rules(decider, work, reply);
-	if (work->status == WEIR_OK && !reply->waits && !reply->at_store)
+	if (work->status == WEIR_OK && !reply->must_wait && !reply->at_store)
 		koala_answer_browse(decider, &work->plan, reply);
 }
 
@@ -341,7 +341,7 @@ static void deny_waiting_item(struct decider *decider, struct work *item, struct
 {
 	const struct weir_decision *d = &reply->decision;
 
-	if (reply->waits)
+	if (reply->must_wait)
 		handle_deny(decider, item, d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason, reply);
 }
 
@@ -476,7 +476,7 @@ void handle_drop(struct work *work)
 static void prepare(struct decider *decider, struct work *work, const struct request *r,
                     const struct request_origin *origin)
 {
-	work->head = r->head;
+	work->core = r->core;
 	clear_plan(work);
 	if (r->kind == REQUEST_LOCAL)
 		work->whole = r;
@@ -546,7 +546,7 @@ void handle_finish(struct decider *decider, struct work *work, struct reply *rep
 	int error;
 
 	reply->permit = (struct slice){NULL, 0};
-	reply->waits = reply->at_store = false;
+	reply->must_wait = reply->at_store = false;
 	reply->wait_ns = 0;
 	if (!work->refused)
 		handlers[work->kind].finish(decider, work, reply);
@@ -577,6 +577,6 @@ void handle_reply(struct decider *decider, const struct work *work, struct reply
 	if (is_local || (work->status == WEIR_OK && work->whole))
 		request = work->whole;
 	else
-		decider->blank.head = work->head;
+		decider->blank.core = work->core;
 	protocol_of(conn)->codec->reply(client_of(work->conn)->session, request, reply, out);
 }

@@ -18,7 +18,7 @@ static void prepare(struct decider *decider, struct work *work, const struct req
 void per_rule_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
 	prepare(decider, work, r,
-	        &(struct engine_rule_operation){.op = run_plan_op(r->op), .feedback = r->erases});
+	        &(struct engine_rule_operation){.op = run_plan_op(r->op), .feedback = r->feedback});
 }
 
 void per_rule_finish(struct decider *decider, struct work *work, struct reply *reply)

@@ -30,7 +30,7 @@ static inline bool run_plan(struct decider *decider, struct work *work, struct r
 	enum engine_state state =
 	    plan->stage == PLAN_PREPARED ? begin(context, plan, d) : engine_resume(context, plan, d);
 
-	reply->waits = state == ENGINE_WAITS;
+	reply->must_wait = state == ENGINE_WAITS;
 	reply->at_store = decider_at_store(decider, state);
 	if (__builtin_expect(plan->status != WEIR_OK, 0) && state == ENGINE_DONE) {
 		if (plan->status == WEIR_ECOST)

@@ -173,7 +173,7 @@ static bool run_or_suspend(struct waiting *waiting, struct suspended *suspended,
 		key_order_add(&waiting->order, suspended);
 	else
 		key_order_remove(&waiting->order, suspended, start_ordered);
-	if (!reply->at_store && !reply->waits)
+	if (!reply->at_store && !reply->must_wait)
 		return false;
 	suspended->unanswered.kind = reply->at_store ? &at_store : &in_queue;
 	pending_reschedule(&waiting->pending, &suspended->unanswered, due_ns);
@@ -228,7 +228,7 @@ bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct re
 		return false;
 	}
 	due_ns = key_queue_update(waiting, suspended, reply);
-	if (reply->waits) {
+	if (reply->must_wait) {
 		pending_reschedule(&waiting->pending, &suspended->unanswered, due_ns);
 		return true;
 	}

@@ -186,10 +186,10 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
 	bool stays = queue->is_queued && suspended->work.plan.waits_at == queue->waiter.hash;
 
-	if (reply->waits &&
+	if (reply->must_wait &&
 	    (is_dropped(waiting, suspended) || (!stays && !move_queue(waiting, suspended, now_ns))))
 		handle_deny(waiting->decider, &suspended->work, WEIR_REASON_QUEUE_FULL, reply);
-	if (!reply->waits) {
+	if (!reply->must_wait) {
 		key_queue_remove(waiting, suspended);
 		if (!reply->at_store)
 			count_end(waiting, suspended, reply, now_ns);

@@ -69,8 +69,8 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 		buffer_add_slice(log, request->name);
 		buffer_add_text(log, "]");
 	}
-	if (request->erases)
-		buffer_printf(log, " erases %d", request->erases);
+	if (request->feedback)
+		buffer_printf(log, " erases %d", request->feedback);
 	if (request->kind == REQUEST_TOP)
 		buffer_printf(log, " %lu", (unsigned long)request->top);
 	for (size_t i = 0; i < request->attribute_count; i++)

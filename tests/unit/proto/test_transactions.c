@@ -3,7 +3,7 @@
 
 static const struct reply passed = {
     .decision = {.allowed = true, .quota = 10, .remaining = 9, .reset_after_ns = 1499000001},
-    .known = true,
+    .has_state = true,
 };
 
 #define CELL "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:2\r\n"
