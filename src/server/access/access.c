@@ -3,12 +3,12 @@
 #include "base/error.h"
 #include "proto/fill.h"
 
-/* A name that a page's author has chosen may lead here, too: only known ones count. */
+/* The author of a page can make any name lead to this address, so only known names count. */
 static bool knows_host(const struct weir_config *config, struct slice host)
 {
 	struct ip ip;
 
-	/* The first is what most requests have, and any other address takes longer to read. */
+	/* Most requests have the first of these; other addresses take longer to parse. */
 	if (slice_equal(host, SLICE("127.0.0.1")) || slice_equal_nocase(host, SLICE("localhost")) ||
 	    ip_parse(host, &ip))
 		return true;

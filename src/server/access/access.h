@@ -1,10 +1,10 @@
 /*
- * access.h: decides whether a request may come in, by its class, its peer and its way here.
+ * access.h: decides whether a request is permitted, by its class, the peer's address and its
+ * headers.
  *
- * Every caller that reaches a port may ask. Only the machine's own programs may take from
- * others or see them, unless the configuration lets others in (`protected`). Browsers also
- * run on that machine and do what any page says, so their headers tell their requests
- * apart: see docs/security.md.
+ * Every caller that reaches a port may ask. Only programs on this machine may change or administer,
+ * unless the configuration permits others (`protected`). Browsers also run on this machine and do
+ * what any page says, so their requests are told apart by their headers: see docs/security.md.
  */
 #ifndef SERVER_ACCESS_H
 #define SERVER_ACCESS_H
@@ -18,16 +18,20 @@ static inline bool access_matters(enum request_class class, const struct request
 	return class > REQUEST_ASK || origin;
 }
 
-/** What a page in a browser may send: WEIR_OK, or EPERM with words for the sender. */
+/**
+ * Checks requests of pages in browsers. Returns WEIR_OK, or EPERM with a message for the sender.
+ */
 int access_check_origin(const struct weir_config *config, const struct ip *peer,
                         enum request_class class, const struct request_origin *origin,
                         struct weir_error *error);
-/** What the peer may do where there are no users: as above. */
+/** Checks the peer, for configurations without users. Returns as above. */
 int access_check_peer(const struct weir_config *config, const struct ip *peer,
                       enum request_class class, const struct request_origin *origin,
                       struct weir_error *error);
 
-/** Where admin calls have a listener of their own (`is_admin`): the same of which one it came by.
+/**
+ * If admin calls have a listener of their own, checks that the request came by it. Returns as
+ * above.
  */
 int access_check_listener(bool is_admin, enum request_class class, struct weir_error *error);
 

@@ -5,7 +5,7 @@
 
 #include "base/number.h"
 
-/* Such as the owner of a container's files, which has a number and no name. */
+/* The owner of a container's files, for example, may have a number and no name. */
 static bool is_number(const char *text, uint64_t *id)
 {
 	return parse_u64(slice_of(text), id) && *id < UINT32_MAX;

@@ -18,7 +18,7 @@ static bool is_port(struct slice text)
 	return text.len > 0 && text.len <= 5;
 }
 
-/* "1.2.3.4", "1.2.3.4:80", "::1", "[::1]", "[::1]:80": some proxies add the port. */
+/* Accepts "1.2.3.4", "1.2.3.4:80", "::1", "[::1]" and "[::1]:80": some proxies add the port. */
 static bool parse_hop(struct slice hop, struct ip *out)
 {
 	const char *colon;

@@ -1,4 +1,4 @@
-/* client_ip.h: whose request it is, behind proxies. */
+/* client_ip.h: finds the address of the client behind proxies. */
 #ifndef SERVER_CLIENT_IP_H
 #define SERVER_CLIENT_IP_H
 
@@ -6,11 +6,10 @@
 #include "base/slice.h"
 
 /**
- * `peer` is who connected, `forwarded` the value of X-Forwarded-For. Each
- * trusted proxy has appended whom it saw, so hops are believed from the right
- * for as long as the one who reported them is trusted: the answer is the first
- * that is not trusted, or the leftmost. A hop that is no address ends the walk at
- * the one who reported it, so that a client can't choose its own key.
+ * Returns the first address from the right in `forwarded`, the value of X-Forwarded-For, that is
+ * not trusted; or the leftmost one. Each trusted proxy has appended the address of its peer, so an
+ * entry counts only if the proxy that appended it is trusted. An entry that is no address ends the
+ * search at that proxy, so that a client can't choose its own key.
  */
 struct ip client_ip(const struct ip *peer, struct slice forwarded, const struct ip_range *trusted,
                     size_t trusted_count);

@@ -9,15 +9,16 @@
 #include "server/loop/client_log.h"
 #include "server/requests/work_error.h"
 
-/* A password whose hash is computed. */
+/* A password that is being checked. */
 struct login_check {
 	struct list_node node;
 	struct login_queue *queue;
 	struct login_throttle *throttle;
-	struct client *client;        /* NULL: gone. Its loop's thread alone looks at it */
-	struct server_config *config; /* the user's */
+	/* NULL once the client is gone; used by its loop's thread alone */
+	struct client *client;
+	struct server_config *config; /* of `user` */
 	struct user *user;
-	bool exists; /* else the result is that it is wrong */
+	bool exists; /* if not, the password is wrong in any case */
 	struct hash_key fingerprint;
 	struct ip address;
 	int result; /* of password_check */
@@ -30,7 +31,7 @@ static int refuse_wrong(struct weir_error *error)
 	                 "expected the token, or the name and the password, of a user, found others");
 }
 
-/* In the pool's thread. */
+/* Runs in the pool's thread. */
 static void *compute_hash(void *argument)
 {
 	struct login_check *check = argument;
@@ -53,7 +54,9 @@ static void free_check(struct login_check *check)
 	free(check);
 }
 
-/* Counts a login that may be a guess. False: its address guesses too often, which the log tells. */
+/*
+ * Charges a login that may be wrong. Returns false, and logs it, if its address has had too many.
+ */
 static bool charge_failure(struct decider *decider, struct login_queue *queue,
                            struct net_conn *conn, struct weir_error *error)
 {
@@ -64,7 +67,7 @@ static bool charge_failure(struct decider *decider, struct login_queue *queue,
 	return false;
 }
 
-/* False: the login is refused, and `error` says why. */
+/* Returns false if the login is refused; decider->login_error says why. */
 static bool begin_check(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
                         const struct request_login *login, const struct login_check *fields)
 {
@@ -99,7 +102,7 @@ static bool begin_check(struct decider *decider, struct login_queue *queue, stru
 	return true;
 }
 
-/* The first of a certificate's names that a user has. */
+/* Finds the first of a certificate's names that belongs to a user. */
 struct by_certificate {
 	const struct users *users;
 	const struct user *user;
@@ -113,7 +116,7 @@ static bool has_certificate(void *context, const char *name)
 	return by->user;
 }
 
-/* Whom the connection itself proves to be there, or NULL. */
+/* The user that the connection itself proves, by certificate or account, or NULL. */
 static const struct user *find_connection_user(const struct users *users, struct net_conn *conn)
 {
 	struct by_certificate by = {users, NULL};
@@ -127,7 +130,7 @@ static const struct user *find_connection_user(const struct users *users, struct
 	return by.user;
 }
 
-/* A configuration that is new to the connection. */
+/* Finds the connection's users anew in another configuration. */
 static void adopt_configuration(const struct users *users, struct net_conn *conn)
 {
 	struct client_login *login = &client_of(conn)->login;
@@ -138,7 +141,7 @@ static void adopt_configuration(const struct users *users, struct net_conn *conn
 	login->verified = NULL;
 }
 
-/* Of a login that is not the connection's last one. Apart: a job takes much of the stack. */
+/* Checks a login other than the connection's last one. Not inlined: a login_check is large. */
 __attribute__((noinline)) static bool
 check_new_login(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
                 const struct request_login *login, uint64_t tag)
@@ -154,7 +157,7 @@ check_new_login(struct decider *decider, struct login_queue *queue, struct net_c
 		return true;
 	}
 	if (of->status != WEIR_OK &&
-	    hash_key_equal(of->fingerprint, check.fingerprint)) { /* just computed */
+	    hash_key_equal(of->fingerprint, check.fingerprint)) { /* its check has just ended */
 		if (of->status == WEIR_EAUTH)
 			refuse_wrong(login_error);
 		else
@@ -190,7 +193,7 @@ static bool check_login(struct decider *decider, struct login_queue *queue, stru
 	return true;
 }
 
-/* Whether the login of the request matters. */
+/* Whether the login of the request has to be checked. */
 static bool has_login(const struct request *request)
 {
 	return request->origin && request->origin->login.secret.data &&
@@ -239,7 +242,7 @@ static void set_login(struct decider *decider, struct work *work, const struct r
 		          slice_of(decider->login_error.message));
 }
 
-/* Without users there is one, without a password: as in a Redis that was never given one. */
+/* Without users there is one user without a password, as in a Redis that was never given one. */
 void client_login_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
 	const struct request_login *login = r->origin ? &r->origin->login : NULL;
@@ -259,7 +262,7 @@ void client_login_prepare(struct decider *decider, struct work *work, const stru
 		                "user. Are you sure your configuration is correct?"));
 }
 
-/* In the loop's thread. */
+/* Runs in the loop's thread. */
 static void finish_check(struct login_check *check)
 {
 	struct client_login *of = check->client ? &check->client->login : NULL;
@@ -278,7 +281,7 @@ static void finish_check(struct login_check *check)
 	free_check(check);
 }
 
-/* One that is done, or NULL. */
+/* A check that has ended, or NULL. */
 static struct login_check *pop_done(struct login_queue *queue)
 {
 	struct list_node *node;

@@ -4,9 +4,9 @@
 #include "base/number.h"
 #include "base/os/os.h"
 
-/* Failures of one address: so many at once, and as many again each minute. */
+/* Wrong logins of an address: so many at once, and as many each minute. */
 #define FAILURES       10
-#define FAILURES_NAMES 65536 /* addresses that are remembered */
+#define FAILURES_NAMES 65536 /* number of addresses in the table */
 
 #define IPV6_NETWORK 8 /* bytes */
 

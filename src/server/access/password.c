@@ -17,8 +17,8 @@ _Static_assert(PASSWORD_HASH_MAX >= CRYPT_OUTPUT_SIZE, "any hash fits");
 _Static_assert(PASSWORD_MAX < CRYPT_MAX_PASSPHRASE_SIZE, "libcrypt takes it");
 
 /*
- * The hash of the password by the salt and the parameters of `setting`. 0, WEIR_ENOMEM, or WEIR_EINVAL
- * for a setting that libcrypt does not take.
+ * Computes the hash with the salt and the parameters of `setting`. Returns 0, WEIR_ENOMEM, or
+ * WEIR_EINVAL for a setting that libcrypt refuses.
  */
 static int compute(const char *password, const char *setting, char out[PASSWORD_HASH_MAX])
 {

@@ -4,7 +4,7 @@
 #include "server/loop/client_log.h"
 #include "server/requests/work_error.h"
 
-/* The log tells the operator why; the proxy's client does not see the message. */
+/* Logs why, because the proxy's client does not see the message. */
 static void log_proxy(struct decider *decider, const struct work *work, const char *message)
 {
 	if (decider->config->users && !decider->user && decider->login_error.status == WEIR_OK)
@@ -14,7 +14,7 @@ static void log_proxy(struct decider *decider, const struct work *work, const ch
 	                work->conn, message);
 }
 
-/* These show all limits, so a user of some may not see them. */
+/* Requests that show all limits. Users of some limits may not make them. */
 #define WHOLE_KINDS                                                                                \
 	(1u << REQUEST_LIMITS | 1u << REQUEST_TOP | 1u << REQUEST_POLICY | 1u << REQUEST_COUNTERS |    \
 	 1u << REQUEST_EVENTS)

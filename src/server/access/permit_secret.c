@@ -16,16 +16,16 @@
 #define TIMEOUT_NS (2 * NS_PER_S)
 #define HOPS_MAX   4 /* redirections in a row */
 
-/* How often it is said that nobody can use what lies there. */
+/* The time between two warnings that the key has an unusable value. */
 #define WARN_NS (3600 * NS_PER_S)
 
 #define DIGITS 32
 
-/* SET, GET, and PEXPIRE if it is a secret */
+/* SET, GET, and PEXPIRE if the value is a secret */
 #define CALLS 3
 
 struct secret_call {
-	struct pending_reply base; /* first */
+	struct pending_reply base; /* the first member */
 	struct secret_keeper *of;
 };
 
@@ -36,18 +36,18 @@ struct secret_keeper {
 	const struct store *store;
 	struct redis_url url;
 	char *key;
-	struct hash_key drawn; /* ours, where nobody has made one */
+	struct hash_key drawn; /* the secret to store if there is none */
 	struct redis_host host;
-	size_t tries; /* by which the next host of the URL is chosen */
+	size_t tries; /* chooses the next host of the URL */
 	unsigned hops;
-	struct redis_dialer *dialer; /* NULL while it rests */
+	struct redis_dialer *dialer; /* NULL between two calls */
 	uint64_t due_ns;
-	uint64_t tick_ns;  /* when the connection is to be called */
-	uint64_t pause_ns; /* before it asks again */
+	uint64_t tick_ns;  /* when dialer_tick is due */
+	uint64_t pause_ns; /* until the next call */
 	struct secret_call calls[CALLS];
 	unsigned sent_count, on_reply;
-	uint64_t foreign;   /* times in a row that another value was found */
-	uint64_t warned_ns; /* 0: never */
+	uint64_t foreign;   /* how often in a row an unusable value was found */
+	uint64_t warned_ns; /* when the last warning was logged, or 0 */
 };
 
 size_t permit_secrets_count(const struct permit_secrets *secrets)
@@ -63,7 +63,7 @@ const struct hash_key *permit_secrets_at(const struct permit_secrets *secrets, s
 	return i < count ? &secrets->keys[count - 1 - i] : own;
 }
 
-/* It stays, whatever comes behind it. */
+/* Secrets are never removed: permits may have been written under them. */
 static void add_secret(struct permit_secrets *secrets, const struct hash_key *key)
 {
 	size_t count = atomic_load_explicit(&secrets->count, memory_order_relaxed);
@@ -103,7 +103,7 @@ static void disconnect(struct secret_keeper *keeper)
 	keeper->due_ns = os_monotonic_ns() + keeper->pause_ns;
 }
 
-/* Another node may be there. */
+/* Another host of the URL may answer. */
 static void try_next_host(struct secret_keeper *keeper)
 {
 	keeper->host = keeper->url.hosts[++keeper->tries % keeper->url.host_count];
@@ -112,7 +112,7 @@ static void try_next_host(struct secret_keeper *keeper)
 	disconnect(keeper);
 }
 
-/* The node of a cluster that has the key says itself which it is. */
+/* The error of a cluster's node names the node that has the key. */
 static void follow_redirection(struct secret_keeper *keeper, const struct redis_reply *reply)
 {
 	unsigned slot;
@@ -127,8 +127,8 @@ static void follow_redirection(struct secret_keeper *keeper, const struct redis_
 }
 
 /*
- * Another's value is left alone, lifetime and all: where the prefix was chosen badly, somebody
- * needs it. What it is stays untold, for it may be a secret that lost a digit.
+ * Leaves an unusable value and its lifetime alone: if the prefix was chosen badly, another program
+ * needs the value. The log does not show it, because it may be a secret that has lost a digit.
  */
 static void warn_unusable(struct secret_keeper *keeper, const char *found)
 {
@@ -224,7 +224,7 @@ static void on_lost(void *context, const char *why)
 {
 	struct secret_keeper *keeper = context;
 
-	(void)why; /* the store says it, too */
+	(void)why; /* the store logs it */
 	try_next_host(keeper);
 }
 
@@ -301,7 +301,7 @@ uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns)
 		keeper->tick_ns = UINT64_MAX;
 		dialer_tick(keeper->dialer, now_ns);
 	}
-	if (now_ns >= keeper->due_ns && keeper->dialer) /* too late */
+	if (now_ns >= keeper->due_ns && keeper->dialer) /* the call has timed out */
 		try_next_host(keeper);
 	else if (now_ns >= keeper->due_ns)
 		connect_host(keeper);

@@ -1,11 +1,12 @@
 /*
- * permit_secret.h: the secrets under which permits are written and read.
+ * permit_secret.h: shares the secret under which permits are written and read.
  *
- * Servers on one Redis share a secret there, under PREFIXsecret as 32 hexadecimal digits. The first
- * server makes it; each renews its lifetime, and puts it back if it is gone. So a permit works at
- * every server. Until a server knows it, and if no limit is at a Redis, the table's secret serves.
+ * Servers with one Redis share a secret there, in the key PREFIXsecret as 32 hexadecimal digits.
+ * The first server makes it. Each server renews its lifetime, and stores it again if it is gone. So
+ * each server can read the permits of all. Until a server has read the secret, and if no limit is
+ * at a Redis, it uses the secret of its table.
  *
- * One worker keeps it; all read it.
+ * One worker maintains the secrets; all workers read them.
  */
 #ifndef SERVER_PERMIT_SECRET_H
 #define SERVER_PERMIT_SECRET_H
@@ -17,30 +18,32 @@
 #include "redis/network/url.h"
 #include "server/stores/stores.h"
 
-/* Secrets at Redis. If a Redis forgets its secret, servers that start then agree on another. */
+/*
+ * Secrets of Redis. If a Redis loses its secret, servers that start then may agree on another one.
+ */
 #define PERMIT_SECRETS_MAX 8
 
 struct permit_secrets {
-	struct hash_key keys[PERMIT_SECRETS_MAX]; /* the newest last; each written once */
+	struct hash_key keys[PERMIT_SECRETS_MAX]; /* the newest last; each is written once */
 	_Atomic size_t count;
 };
 
-/** How many there are to be tried: those of Redis, and `own`. */
+/** How many secrets may have written a permit: those of Redis, and `own`. */
 size_t permit_secrets_count(const struct permit_secrets *secrets);
-/** The i-th, the newest first; `own` is the last. */
+/** The i-th secret, beginning with the newest. The last is `own`, the table's. */
 const struct hash_key *permit_secrets_at(const struct permit_secrets *secrets, size_t i,
                                          const struct hash_key *own);
 
 struct secret_keeper;
 
-/** Keeps the secret at the first of the stores. NULL: no memory. */
+/** Opens the keeper of the secret at the first store. Returns NULL if memory is short. */
 struct secret_keeper *secret_keeper_open(struct permit_secrets *secrets,
                                          const struct stores *stores, struct net_loop *loop);
-/** When the loop has ended, before it is closed. NULL does nothing, as below. */
+/** Called when the loop has ended, before it is closed. Accepts NULL, as does the next one. */
 void secret_keeper_end(struct secret_keeper *keeper);
-/** Behind the end of the loop. */
+/** Called after the loop is closed. */
 void secret_keeper_close(struct secret_keeper *keeper);
-/** Does what is due. Returns when to call it again. */
+/** Does what is due. Returns when it is due again. */
 uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns);
 
 #endif

@@ -11,10 +11,10 @@
 #include "rules/match/pattern.h"
 #include "server/access/account.h"
 
-/* At Redis the user of a login without a name; clients for it may send the name, too. */
+/* The user of a login without a name, as at Redis, whose clients may also send this name. */
 #define DEFAULT_NAME SLICE("default")
 
-/* Name and secret of a login, each behind its length. */
+/* The name and the secret of a login, each after its length. */
 #define FINGERPRINT_MAX (2 * (sizeof(uint32_t) + PASSWORD_MAX))
 
 static size_t add_text(char *to, struct slice text)
@@ -27,7 +27,7 @@ static size_t add_text(char *to, struct slice text)
 	return sizeof len + text.len;
 }
 
-/* A password alone is that of the user `default`. */
+/* A password without a name is that of the user `default`. */
 static bool is_nameless(const struct request_login *login)
 {
 	return login->user.len == 0 || slice_equal(login->user, DEFAULT_NAME);
@@ -61,7 +61,7 @@ static int read_id(const struct users *users, struct user *user)
 	return WEIR_OK;
 }
 
-/* Whether one of its patterns stands for the name. */
+/* Whether a pattern of the user matches the name of the limit. */
 static bool has_pattern(const struct rules_user *rule, const char *name)
 {
 	for (size_t i = 0; i < rule->limit_count; i++)
@@ -99,7 +99,7 @@ static void copy_verified(struct user *user, const struct users *before)
 		                      memory_order_relaxed);
 }
 
-/* The length of what says how a hash is computed: the method and its parameters. */
+/* The length of the hash's beginning: the method and its parameters. */
 static size_t parameters_len(const char *hash)
 {
 	const char *parameters = strchr(hash + 1, '$') + 1;
@@ -107,7 +107,7 @@ static size_t parameters_len(const char *hash)
 	return (size_t)(parameters - hash) + strcspn(parameters, "$");
 }
 
-/* Whether libcrypt computes both or neither, unless a salt is mistaken. */
+/* Whether libcrypt can compute both hashes or neither, unless a salt is malformed. */
 static bool has_same_parameters(const struct rules_user *a, const struct rules_user *b)
 {
 	return a->proof == RULES_PASSWORD && b->proof == RULES_PASSWORD &&
@@ -116,7 +116,8 @@ static bool has_same_parameters(const struct rules_user *a, const struct rules_u
 }
 
 /*
- * Each hash takes time, so of several that are alike the first is tried, and of those that are new.
+ * Tries whether libcrypt can compute the hash. As that is slow, it tries only new hashes, and only
+ * one with the same parameters.
  */
 static int try_password(const struct users *users, const struct user *user,
                         const struct users *before, struct weir_error *error)
@@ -251,7 +252,7 @@ static struct user *find_name(struct users *users, struct slice name)
 	return NULL;
 }
 
-/* Any that has a password; NULL: none has. */
+/* Any user with a password, or NULL. */
 static struct user *find_password(struct users *users)
 {
 	for (size_t i = 0; i < users->count; i++)
@@ -260,7 +261,7 @@ static struct user *find_password(struct users *users)
 	return NULL;
 }
 
-/* The user of the token, or NULL; of that name, unless that is empty. */
+/* The user of the token, or NULL. The user must have that name, unless it is empty. */
 static struct user *find_token(struct users *users, struct slice name, struct slice token)
 {
 	unsigned char digest[TOKEN_DIGEST_MAX];
@@ -300,10 +301,10 @@ enum users_login users_check_login(struct users *users, const struct request_log
 		*user = find_token(users, nameless ? SLICE("") : login->user, login->secret);
 		if (*user)
 			return USERS_KNOWN;
-		/* Without a name and such a user it is a wrong token. */
+		/* If the user `default` has no password either, it is a wrong token. */
 		*user = *exists ? named : nameless ? NULL : find_password(users);
 	}
-	/* libcrypt ends a password at its first NUL. */
+	/* libcrypt would end the password at its first NUL. */
 	return *user && !memchr(login->secret.data, '\0', login->secret.len) ? USERS_UNVERIFIED
 	                                                                     : USERS_WRONG;
 }

@@ -15,8 +15,8 @@ void decisions_count(struct decider *decider, size_t metric, bool shadow, bool a
 }
 
 /*
- * Tokens and cookies of visitors are told apart, but not shown: "#" and 8 hexadecimal digits.
- * Apart: what passes needs no room for words.
+ * Shows a hash ("#" and 8 hexadecimal digits) for keys such as tokens and cookies of visitors. Not
+ * inlined: requests that pass need no space for the text.
  */
 __attribute__((noinline)) static void count_denied(struct decider *decider,
                                                    const struct plan_step *step, const char *limit)
@@ -66,10 +66,10 @@ static void log_phase_change(struct decider *decider, const char *limit,
 }
 
 /*
- * Takes note of the key's phase as it is now, and fills in the turns to it. Returns how many.
+ * Records the phase that the key has now, and fills in the changes to it. Returns how many.
  *
- * No call turns a phase that time alone has ended, so this does. An operator's force turns, and is
- * noted, under the mutex taken here: the force that is seen is one that has been noted.
+ * No operation changes a phase that has ended by time, so it is noticed here. The mutex is the one
+ * under which an operator forces a key, so any forced phase that is seen here is recorded there.
  */
 static size_t observe_phase(struct decider *decider, const struct plan_step *step,
                             struct key_phase *key, struct algo_phase_change *turns)
@@ -78,7 +78,7 @@ static size_t observe_phase(struct decider *decider, const struct plan_step *ste
 	struct algo_decision outcome;
 	enum health_phase before;
 
-	context.phase_changed = NULL; /* else it would call decisions_count_phase again */
+	context.phase_changed = NULL; /* otherwise engine_view would call decisions_count_phase again */
 	forced_keys_lock(&decider->shared->forced);
 	engine_view(&context, step->limit, key->hash, &outcome);
 	key->phase = outcome.phase;

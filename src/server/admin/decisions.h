@@ -1,16 +1,16 @@
-/* decisions.h: decisions, as metrics and the list of the most denied keys have them. */
+/*
+ * decisions.h: counts decisions in the metrics and in the list of the most denied keys, and logs
+ * phase changes.
+ */
 #ifndef SERVER_DECISIONS_H
 #define SERVER_DECISIONS_H
 
 #include "server/requests/decider.h"
 
-/** Counts a decision of the limit with those metrics. */
+/** Counts a decision under the limit with that index of metrics. */
 void decisions_count(struct decider *decider, size_t metric, bool shadow, bool allowed,
                      enum weir_reason reason);
-/**
- * Of a turn, whose context they get: `observe`, `phased` (events and metrics of phases, and their
- * names) and `failed` (a step that its store could not do).
- */
+/** The callbacks `observe`, `phase_changed` and `failed` of a decision context. */
 void decisions_count_step(void *context, const struct plan_step *step);
 void decisions_count_phase(void *context, const struct plan_step *step,
                            const struct algo_decision *outcome);

@@ -9,10 +9,10 @@ struct event_stream {
 	struct unanswered unanswered;
 	struct event_streams *of;
 	struct list_node node;
-	uint64_t number; /* of the event that is next */
+	uint64_t number; /* of the next event to send */
 };
 
-/* Whether a reload has left it the right. */
+/* Whether the user still has the permission after a reload. */
 static bool may_follow(struct decider *decider, struct net_conn *conn)
 {
 	const struct user *user;
@@ -24,7 +24,10 @@ static bool may_follow(struct decider *decider, struct net_conn *conn)
 	return user_check(user, REQUEST_ADMIN, &error) == WEIR_OK && !user->limits;
 }
 
-/* The right is looked at behind the events, so that a reload before the last of them counts. */
+/*
+ * Checks the permission after it has read the events, so that a reload before the last of them
+ * counts.
+ */
 static void send_events(struct event_stream *event_stream)
 {
 	struct decider *decider = event_stream->of->pending->decider;

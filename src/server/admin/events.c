@@ -8,7 +8,7 @@
 
 struct events {
 	pthread_mutex_t mutex; /* of `texts` */
-	struct buffer texts[EVENTS_KEPT]; /* of event n: at n % EVENTS_KEPT */
+	struct buffer texts[EVENTS_KEPT]; /* event n is at n % EVENTS_KEPT */
 	_Atomic uint64_t next;
 	_Atomic size_t followers;
 	void (*wake)(void *context);
@@ -86,7 +86,7 @@ uint64_t events_next(const struct events *events)
 	return atomic_load_explicit(&events->next, memory_order_acquire);
 }
 
-/* The number of the oldest event that is kept. */
+/* The number of the oldest event in memory. */
 static uint64_t oldest_of(uint64_t next)
 {
 	return next > EVENTS_KEPT ? next - EVENTS_KEPT : 1;
@@ -102,7 +102,7 @@ uint64_t events_read(struct events *events, uint64_t next, size_t room, struct b
 	pthread_mutex_lock(&events->mutex);
 	end = events_next(events);
 	oldest = oldest_of(end);
-	if (next > end) /* it has followed a server that has ended */
+	if (next > end) /* the client has followed an earlier process of the server */
 		next = oldest;
 	if (next < oldest && room >= MISSED_MAX) {
 		buffer_printf(out, MISSED, (unsigned long long)(oldest - next));

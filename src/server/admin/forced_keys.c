@@ -11,7 +11,7 @@ struct forced_key {
 	struct list_node node;
 	struct override override;
 	struct key_phase key;
-	char *limit; /* its name */
+	char *limit; /* the limit's name */
 };
 
 void forced_keys_open(struct forced_keys *forced, struct overrides *overrides)
@@ -58,7 +58,7 @@ void forced_keys_close(struct forced_keys *forced)
 	pthread_mutex_destroy(&forced->mutex);
 }
 
-/* The key's item, or a new one without a switch. */
+/* Finds or adds the item of a key; a new one has no override yet. */
 static int get_or_add(struct forced_keys *forced, const weir_limit *limit,
                       const struct key_phase *key, struct forced_key **out)
 {
@@ -83,7 +83,7 @@ static int get_or_add(struct forced_keys *forced, const weir_limit *limit,
 	return WEIR_OK;
 }
 
-/* As the table's clock tells it, which the wall's may have left. */
+/* The end by the table's clock, which may differ from the wall clock. */
 static uint64_t table_time(const struct decision_context *context, const struct override *override)
 {
 	if (override->until_ns == 0)

@@ -1,9 +1,9 @@
 /*
- * forced_keys.h: the keys that an operator has forced into a phase, as overrides.h has switched
- * limits.
+ * forced_keys.h: records which keys an operator has forced into a phase, the operator and the
+ * times.
  *
- * The phase itself stands in the table, where it ends by itself and a file keeps it over a restart.
- * Here stand the operator, the time, and the end.
+ * The phase itself is stored in the table, where it ends by itself and survives a restart if the
+ * table is in a file. overrides.h does the same for limits.
  */
 #ifndef SERVER_FORCED_KEYS_H
 #define SERVER_FORCED_KEYS_H
@@ -12,37 +12,41 @@
 #include "server/admin/key_phases.h"
 #include "server/admin/overrides.h"
 
-#define FORCED_KEYS_MAX 1000 /* keys at once */
+#define FORCED_KEYS_MAX 1000
 
 struct forced_keys {
-	pthread_mutex_t mutex; /* of what follows; recursive, since a force is noted under it */
+	/* of `items` and `count`; recursive, because forcing a key calls decisions_count_phase */
+	pthread_mutex_t mutex;
 	struct list items;
 	size_t count;
-	struct overrides *overrides; /* whose log is written to, and whose thread is woken */
+	/* for its log, and its descriptor that wakes the server's thread */
+	struct overrides *overrides;
 };
 
 void forced_keys_open(struct forced_keys *forced, struct overrides *overrides);
 void forced_keys_close(struct forced_keys *forced);
 
-/** Between these, no key is forced by another thread. */
+/** Between these two, no other thread forces a key. */
 void forced_keys_lock(struct forced_keys *forced);
 void forced_keys_unlock(struct forced_keys *forced);
 
 /**
- * Forces a key as switched->force says, at switched->at_ns, which context->at is, too.
- * Errors: as engine_force; EFULL: FORCED_KEYS_MAX keys are forced, or the table is full; ENOMEM.
+ * Forces a key as override->force says, at override->at_ns, which is the time of context->at too.
+ * Errors: as engine_force; EFULL if FORCED_KEYS_MAX keys are forced or the table is full; ENOMEM.
  */
 int forced_keys_set(struct forced_keys *forced, const struct decision_context *context,
                     const weir_limit *limit, struct slice key, const struct override *override);
 
-/** Whether somebody has forced the key of that hash, and how. */
+/** Whether an operator has forced the key of that hash; if so, fills in `out`. */
 bool forced_keys_find(struct forced_keys *forced, uint64_t hash, struct override *out);
 
-/** Copies the keys of a limit (its identity) that are forced: `out` has FORCED_KEYS_MAX. How many.
+/**
+ * Copies the forced keys of the limit with that identity into `out`, which has space for
+ * FORCED_KEYS_MAX. Returns how many.
  */
 size_t forced_keys_list(struct forced_keys *forced, uint64_t limit, struct key_phase *out);
 
-/** Forgets what is over; as overrides_expire. */
+/** Removes keys whose force has ended, as overrides_expire does. */
 uint64_t forced_keys_expire(struct forced_keys *forced, const struct server_config *config,
                             uint64_t now_ns);
 

@@ -11,11 +11,16 @@
 #define SET_KEYS 8
 #define SETS     (KEY_PHASES_KEPT / SET_KEYS)
 
-/* Hashes and phases stand apart from the rest: a sight reads no more. 0: no key. */
+/*
+ * Hashes and phases come first, so that a lookup reads no other cache line. A free slot has hash 0.
+ */
 struct set {
 	_Atomic uint64_t hashes[SET_KEYS];
 	_Atomic uint8_t phases[SET_KEYS];
-	uint8_t hand; /* the next that makes room, as does all that follows under the mutex */
+	/*
+	 * where the search for a slot of a closed key continues; under the mutex, like the fields below
+	 */
+	uint8_t hand;
 	struct key_phase keys[SET_KEYS];
 };
 
@@ -56,13 +61,13 @@ static size_t set_of(uint64_t hash)
 
 const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEXT_MAX])
 {
-	for (size_t i = 0; i < key->len; i++) /* NUL would end it */
+	for (size_t i = 0; i < key->len; i++) /* a NUL would end the text */
 		out[i] = key->name[i] ? key->name[i] : '?';
 	strcpy(out + key->len, key->cut ? "…" : "");
 	return out;
 }
 
-/* The place of the key with this hash, or SET_KEYS. */
+/* The slot of the key with this hash, or SET_KEYS. */
 static size_t find_slot(const struct set *set, uint64_t hash)
 {
 	size_t i = 0;
@@ -95,7 +100,7 @@ void key_phases_set_name(struct key_phase *key, struct slice name)
 		memcpy(key->name, name.data, len);
 }
 
-/* A place for another key: a free one, else one of a closed key, else SET_KEYS. */
+/* A free slot, or one of a closed key, or SET_KEYS. */
 static size_t find_free_slot(struct set *set)
 {
 	size_t i = find_slot(set, 0);

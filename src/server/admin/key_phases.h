@@ -1,12 +1,12 @@
 /*
- * key_phases.h: the names of keys whose limits have phases, and the last phase that each was seen
- * in.
+ * key_phases.h: records the names of keys whose limits have phases, and the last known phase of
+ * each.
  *
- * A report names a key only by its hash, so this keeps the names from requests for the log and for
- * listings, in sets of KEY_PHASES_KEPT keys at most. A key stays until it is closed; closed keys
- * make room for others.
+ * Reports name a key only by its hash, so the log and listings take the name from here. There are
+ * sets with KEY_PHASES_KEPT keys in all. Keys that are not closed stay; a closed key may be
+ * replaced.
  *
- * Any thread may call. Seeing a known phase again takes no lock.
+ * Any thread may call. Finding that a phase is known takes no lock.
  */
 #ifndef SERVER_KEY_PHASES_H
 #define SERVER_KEY_PHASES_H
@@ -20,45 +20,44 @@
 #include "base/slice.h"
 
 #define KEY_PHASES_KEPT     4096
-#define KEY_PHASES_NAME_MAX 64 /* bytes kept of a key's name */
+#define KEY_PHASES_NAME_MAX 64 /* bytes of a name that are stored */
 
-/* Keys that are told apart, but not shown: "#" and 8 hexadecimal digits. */
+/* The text that stands for a secret key: "#" and 8 hexadecimal digits of a hash. */
 #define KEY_PHASES_HASH_TEXT 16
 struct slice key_phases_hash_text(uint64_t hash, char room[KEY_PHASES_HASH_TEXT]);
 
 struct key_phases;
 
-struct key_phases *key_phases_open(void); /* NULL: out of memory */
+struct key_phases *key_phases_open(void); /* NULL if memory is short */
 void key_phases_close(struct key_phases *phases);
 
-/* A key in a phase. */
+/* A key and its phase. */
 struct key_phase {
 	uint64_t hash;  /* of limit and key */
-	uint64_t limit; /* the identity of its counts */
+	uint64_t limit; /* the limit's identity, algo_limit.identity */
 	uint8_t phase;  /* enum health_phase */
-	bool cut;       /* the name is longer */
+	bool cut;       /* the name is longer than KEY_PHASES_NAME_MAX */
 	uint8_t len;
 	char name[KEY_PHASES_NAME_MAX];
 };
 
-/** Whether the key is known to be in that phase, so that key_phases_record would change nothing. */
+/** Whether the key is known to be in that phase; then key_phases_record changes nothing. */
 bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum health_phase phase);
 
 /**
- * Takes note of the key in its phase, under the name if it has one (else as it was known, or by
- * its hash), and fills in the name that it has then. Returns the phase that it was known to be in;
- * closed if it was not known.
+ * Records the key's phase and its name. If the key has no name, fills in the recorded one, or a
+ * hash. Returns the phase that was recorded before, or closed.
  */
 enum health_phase key_phases_record(struct key_phases *phases, struct key_phase *key);
 
-/** Makes *key of a name; where data is NULL it has none. */
+/** Sets the name; data NULL is no name. */
 void key_phases_set_name(struct key_phase *key, struct slice name);
 
 /** Writes the name as a text for the log, and returns `out`. */
 #define KEY_PHASES_TEXT_MAX (KEY_PHASES_NAME_MAX + sizeof "…")
 const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEXT_MAX]);
 
-/** Copies those of a limit that are not closed, `max` at most. Returns how many. */
+/** Copies the limit's keys that are not closed, `max` at most. Returns how many. */
 size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_phase *out,
                        size_t max);
 

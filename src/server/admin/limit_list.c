@@ -12,7 +12,10 @@ struct use {
 	const char *rule;
 };
 
-/* For each limit the rules that use it, in the order of the file; NULL: no memory. */
+/*
+ * For each limit a list of the rules that use it, in the order of the file. NULL if memory is
+ * short.
+ */
 static const struct use **find_uses(const struct weir_config *rules, struct arena *arena)
 {
 	const struct use **uses = arena_array(arena, rules->limit_count, sizeof *uses);
@@ -36,7 +39,7 @@ static void add_capacity(const struct weir_table *table, const struct weir_limit
 {
 	struct store_capacity capacity;
 
-	if (limit->algo.algorithm->draws) { /* it keeps no states */
+	if (limit->algo.algorithm->draws) { /* such a limit stores no states */
 		buffer_add_text(out, "null");
 		return;
 	}
@@ -46,7 +49,7 @@ static void add_capacity(const struct weir_table *table, const struct weir_limit
 	              capacity.is_shared ? "true" : "false");
 }
 
-/* Adds the store of a limit that counts elsewhere. */
+/* Adds the store of a limit that is not in the table. */
 static void add_store(const struct weir_table *table, const struct weir_limit *limit,
                       struct buffer *out)
 {
@@ -59,7 +62,7 @@ static void add_store(const struct weir_table *table, const struct weir_limit *l
 	buffer_add(out, "\"", 1);
 }
 
-/* Adds the operator that switched it, the time, and the end. */
+/* Adds the operator, the time and the end of an override. */
 static void add_override(const struct override *override, struct buffer *out)
 {
 	buffer_add_text(out, ",\"switched\":{\"by\":\"");
@@ -82,7 +85,7 @@ static void add_share(struct overrides *overrides, const struct weir_limit *limi
 		add_override(&override, out);
 }
 
-/* A key as it stands now: nothing, if it is closed. */
+/* Adds a key, unless it is closed by now. */
 static void add_phase(struct decider *decider, const struct weir_limit *limit,
                       const struct key_phase *key, bool first, struct buffer *out)
 {
@@ -102,7 +105,7 @@ static void add_phase(struct decider *decider, const struct weir_limit *limit,
 	buffer_add(out, "}", 1);
 }
 
-/* The keys that are not closed: all that were forced here, and some of the others. */
+/* Adds keys that are not closed: all forced ones, and some of the others. */
 static int add_phases(struct decider *decider, const struct weir_limit *limit, struct buffer *out)
 {
 	struct forced_keys *all = &decider->shared->forced;

@@ -14,14 +14,14 @@
 #include "base/number.h"
 #include "base/os/os.h"
 
-#define EVENTS_MAX 64 /* kinds of them; more would share buckets */
+#define EVENTS_MAX 64 /* kinds of events; more kinds would share buckets */
 
 #define CLOSE_TIMEOUT_MS 1000
 
 /* A line that waits to be written. */
 struct line {
 	struct list_node node;
-	uint64_t newly_dropped; /* lines dropped before it, as it says */
+	uint64_t newly_dropped; /* the number that the line shows as "dropped" */
 	size_t len;
 	char text[];
 };
@@ -30,15 +30,15 @@ struct log {
 	enum log_format format;
 	int fd;
 	weir_limit *limit;
-	weir_table *buckets; /* by event */
-	log_listener *listener; /* NULL: nobody listens */
+	weir_table *buckets;    /* keyed by event */
+	log_listener *listener; /* NULL without a listener */
 	void *context;
 	_Atomic uint64_t dropped;
-	_Atomic uint64_t newly_dropped; /* of them, since the last line */
-	pthread_mutex_t mutex; /* of what follows */
+	_Atomic uint64_t newly_dropped; /* since the last line that shows them */
+	pthread_mutex_t mutex;          /* of the fields below */
 	pthread_cond_t changed;
 	struct list lines;
-	size_t waiting; /* bytes, also of the line that is being written */
+	size_t waiting; /* bytes, with the line that is being written */
 	bool is_closing, has_writer;
 	pthread_t writer;
 };
@@ -46,7 +46,7 @@ struct log {
 static const char *const level_names[] = {
     [LOG_INFO] = "info", [LOG_WARNING] = "warning", [LOG_ERROR] = "error"};
 
-/* A line is left out, and with it the word of `untold` others. */
+/* Drops a line, and with it the number of dropped lines that it would have shown. */
 static void drop_line(struct log *log, uint64_t newly_dropped)
 {
 	atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
@@ -69,7 +69,7 @@ static bool write_all(const struct log *log, const struct line *line)
 	return true;
 }
 
-/* Until the log is closed and all is written. */
+/* Returns when the log is closed and all lines are written. */
 static void *run_writer(void *argument)
 {
 	struct log *log = argument;
@@ -96,7 +96,7 @@ static void *run_writer(void *argument)
 	return NULL;
 }
 
-/* Signals are for the threads that expect them. */
+/* Blocks all signals in the writer, so that other threads handle them. */
 static bool start_writer(struct log *log)
 {
 	sigset_t all, before;
@@ -158,7 +158,7 @@ void log_close(struct log *log)
 	if (!log)
 		return;
 	if (log->has_writer && !log_flush(log, CLOSE_TIMEOUT_MS)) {
-		/* It may wait for ever. It ends with the process, and keeps what it uses. */
+		/* The writer may block for ever. It ends with the process, so its memory must stay. */
 		pthread_detach(log->writer);
 		return;
 	}
@@ -176,7 +176,7 @@ void log_close(struct log *log)
 	free(log);
 }
 
-/* Hands the line to the writer, or drops it. */
+/* Gives the line to the writer, or drops it if the queue is full. */
 static void enqueue_line(struct log *log, const char *text, size_t len, uint64_t newly_dropped)
 {
 	struct line *line = malloc(sizeof *line + len);
@@ -240,7 +240,7 @@ static bool is_word(const char *text)
 	return *text && *p == '\0';
 }
 
-/* What JSON leaves as it is may still control the terminal that shows the log. */
+/* JSON does not escape all characters that control a terminal, so this does. */
 static void add_quoted_shown(struct buffer *out, const char *text)
 {
 	struct buffer quoted = {0};
@@ -273,12 +273,12 @@ void log_listen(struct log *log, log_listener *listener, void *context)
 	log->context = context;
 }
 
-/* A line without its end. */
+/* The parts of a line. */
 struct log_line {
 	uint64_t at_ns;
 	enum log_level level;
 	const char *event;
-	struct log_field newly_dropped; /* of number 0: nothing */
+	struct log_field newly_dropped; /* omitted if its number is 0 */
 	const struct log_field *fields;
 	size_t count;
 };

@@ -1,17 +1,16 @@
 /*
- * log.h: what an operator reads on stderr: a line per event, as text or JSON.
+ * log.h: writes the server's log to stderr: one line for each event, as text or JSON.
  *
  *     2026-05-01T12:00:00.123Z info reloaded file=weir.yaml limits=4 rules=4
- *     {"time":"2026-05-01T12:00:00.123Z","level":"info","event":"reloaded","file":"weir.yaml",…}
+ *     {"time":"2026-05-01T12:00:00.123Z","level":"info","event":"reloaded",…}
  *
- * Each event has a token bucket of its own, so that a flood of one hides no
- * other. What it denies is counted, and told by the next line as "dropped".
+ * Each kind of event has a token bucket of its own, so that a flood of one hides no other. Lines
+ * beyond it are dropped; the next line shows their number as "dropped".
  *
- * A thread writes the lines, so that nobody else waits for stderr: a pipe that is not
- * read, a terminal that was stopped, a full disk. LOG_QUEUE_MAX bytes wait for it, and
- * further lines are dropped like the others. Writing without waiting would need
- * O_NONBLOCK, which belongs to the open file and thus to all who share it, such as a
- * shell; and between poll() and write() another process may fill the pipe.
+ * A thread writes the lines, so that no other thread waits for stderr: a pipe that nobody reads, a
+ * stopped terminal, a full disk. LOG_QUEUE_MAX bytes may wait; further lines are dropped, too. The
+ * alternative, O_NONBLOCK, belongs to the open file and thus to all processes that share it, such
+ * as a shell; and another process may fill the pipe between poll() and write().
  */
 #ifndef SERVER_LOG_H
 #define SERVER_LOG_H
@@ -32,52 +31,51 @@
 enum log_format { LOG_TEXT, LOG_JSON };
 enum log_level { LOG_INFO, LOG_WARNING, LOG_ERROR };
 
-/* "message" stands bare in text, and so at the end. */
+/* A field whose name is "message" is written without quotes in text, so it must be the last one. */
 struct log_field {
 	const char *name;
-	const char *text; /* NULL: the number */
+	const char *text; /* NULL if `number` is the value */
 	uint64_t number;
 };
 
 struct log;
 
-struct log *log_open(enum log_format format, int fd); /* NULL: out of memory */
-/** Waits a second at most for what is not written yet. */
+struct log *log_open(enum log_format format, int fd); /* NULL if memory is short */
+/** Waits up to a second for lines that are not written yet. */
 void log_close(struct log *log);
 
-/** Tells of each event that is logged, as one JSON object, on the thread that logs it. */
+/** Receives each event as one JSON object, on the thread that logs it. */
 typedef void log_listener(void *context, const char *event, struct slice json);
-/** Before any other thread logs. */
+/** Sets the listener, before any other thread logs. */
 void log_listen(struct log *log, log_listener *listener, void *context);
 
-/** One line, one write, soon. Any thread. */
+/** Queues one line, which is written at once by the log's thread. Any thread may call it. */
 void log_write(struct log *log, enum log_level level, const char *event,
                const struct log_field *fields, size_t n);
 
-/** log_event(log, LOG_INFO, "reloaded", {"file", path}, {"limits", .number = 4}) */
 #define log_event(log, level, event, ...)                                                          \
 	log_write(log, level, event, (const struct log_field[]){__VA_ARGS__},                          \
 	          sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
 
-/** `line` as it is, with its newline. */
+/** Queues `line` unchanged; it ends with a newline. */
 void log_plain(struct log *log, const char *line);
 
-/** An error, with its place in the file `path` when it has one. */
+/** Logs an error, with its place in the file `path` if it has one. */
 void log_error(struct log *log, const char *event, const char *path,
                const struct weir_error *error);
 
-/** Logs a remark about a file: an error as log_error, a warning with its place in fields. */
+/** Logs a remark about a file: an error like log_error, a warning with its place in fields. */
 void log_remark(struct log *log, const char *event, const struct weir_config_remark *remark);
 
-/** Waits until all lines are written, `timeout_ms` at most. False: some are not. */
+/** Waits up to `timeout_ms` until all lines are written. Returns whether they are. */
 bool log_flush(struct log *log, uint64_t timeout_ms);
 
-/** Lines dropped so far. */
+/** The number of lines dropped so far. */
 uint64_t log_dropped(const struct log *log);
 
-/** Appends "FILE:LINE:COL: error: …", or "FILE: error: …" where no place is known. */
+/** Appends "FILE:LINE:COL: error: …", or "FILE: error: …" without a place. */
 void log_add_error(struct buffer *out, const char *path, const struct weir_error *error);
-/** The same of a remark, which may be a warning. */
+/** The same for a remark, which may be a warning. */
 void log_add_remark(struct buffer *out, const struct weir_config_remark *remark);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/os/os.h"
 #include "rules/model.h"
 
-/* A label, and the text of each of its values; a NULL among them is left out. */
+/* A label, with the text of each of its values; values with text NULL are not shown. */
 struct label {
 	const char *name;
 	const char *const *texts;
@@ -42,14 +42,14 @@ static const char *const errors[METRICS_STATUS_COUNT] = {
 /* clang-format on */
 
 /*
- * Counters with labels: an array in the counters of each loop, whose last index is the last
- * label's.
+ * Counters with up to two labels. They form an array in the counters of each loop, whose last index
+ * belongs to the last label.
  */
 struct family {
 	const char *name, *type, *help;
-	size_t at;      /* the array's offset */
-	size_t also;    /* of another one that is added; 0: none */
-	uint64_t zeros; /* a bit for each counter that is shown if it is 0 */
+	size_t at;      /* offset of the array */
+	size_t also;    /* offset of an array that is added to it, or 0 */
+	uint64_t zeros; /* a set of counters that are shown even if they are 0 */
 	struct label labels[2];
 };
 
@@ -58,17 +58,17 @@ struct family {
 #define OF_LOOP(field)  offsetof(struct metrics_loop, field)
 #define OF_LIMIT(field) offsetof(struct metrics_counts, field)
 
-/* For each limit in each loop. */
+/* One for each limit in each loop. */
 static const struct family of_limits[] = {
     {"weir_decisions_total", "counter",
      "Decisions by limit and reason; no limit: no rule applied, or one answered by itself.",
      OF_LIMIT(decisions), .labels = {LABEL("reason", reasons), LABEL("allowed", booleans)},
-     /* Every limit is watched by these two. */
+     /* Alerts on any limit need these two. */
      .zeros = BIT(2 * WEIR_REASON_OK + true) | BIT(2 * WEIR_REASON_OVER_LIMIT + false)},
     {"weir_shadow_decisions_total", "counter",
      "Decisions of rules in shadow mode, which change no answer.", OF_LIMIT(decisions[1]),
      .labels = {LABEL("reason", reasons), LABEL("allowed", booleans)}},
-    /* Enforced rules, direct calls and shadow rules together: the remedy is the same. */
+    /* Sums enforced rules, direct calls and shadow rules, because the remedy is the same. */
     {"weir_no_room_total", "counter",
      "Denials because all places of the limit's own table were held.",
      OF_LIMIT(decisions[0][WEIR_REASON_NO_ROOM]), OF_LIMIT(decisions[1][WEIR_REASON_NO_ROOM]), ALL},
@@ -81,7 +81,7 @@ static const struct family of_limits[] = {
      OF_LIMIT(withheld)},
 };
 
-/* For each loop. */
+/* One for each loop. */
 static const struct family of_loops[] = {
     {"weir_requests_total", "counter", "Requests answered; a batch is one.", OF_LOOP(requests),
      .zeros = ALL, .labels = {LABEL("protocol", protocols)}},
@@ -110,8 +110,8 @@ static const struct family of_loops[] = {
 struct histogram {
 	const char *name, *help;
 	const char *former; /* name, which the next version leaves out; NULL if there is none */
-	bool seconds;       /* shown as such, observed in nanoseconds */
-	uint64_t bounds[METRICS_BUCKETS_MAX + 1]; /* the last: 0 */
+	bool seconds;       /* observed in nanoseconds, shown in seconds */
+	uint64_t bounds[METRICS_BUCKETS_MAX + 1]; /* ends with 0 */
 };
 
 _Static_assert(REDIS_LATENCY_BUCKETS <= METRICS_BUCKETS_MAX + 1, "those of calls fit, too");
@@ -138,11 +138,11 @@ struct metrics {
 	struct metrics_loop *loops;
 	struct named_counters_set limits, rules;
 	_Atomic uint64_t reloads[2]; /* [success] */
-	_Atomic uint64_t loaded_ns;  /* when a configuration was last taken over */
+	_Atomic uint64_t loaded_ns;  /* when the configuration was loaded */
 	uint64_t start_ns;
 };
 
-/* Once for all loops. */
+/* One for all loops. */
 static const struct family of_all = {"weir_reloads_total",
                                      "counter",
                                      "Reloads of the configuration.",
@@ -265,7 +265,7 @@ static void add_head(struct buffer *out, const char *name, const char *type, con
 	buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Backslash, quote and newline are what the format escapes. */
+/* Escapes backslash, quote and newline, as the format requires. */
 static void add_label_value(struct buffer *out, const char *text)
 {
 	for (; *text; text++) {
@@ -279,7 +279,7 @@ static void add_label_value(struct buffer *out, const char *text)
 }
 
 struct pair {
-	const char *label; /* NULL: there is none */
+	const char *label; /* NULL if there is none */
 	const char *value;
 };
 
@@ -303,7 +303,7 @@ static void add_pairs(struct buffer *out, const struct pair pairs[PAIRS_MAX])
 	buffer_add_text(out, *before == ',' ? "}" : "");
 }
 
-/* `value` as it is, or nanoseconds in seconds. */
+/* Writes `value`, or nanoseconds as seconds. */
 static void add_line(struct buffer *out, const char *name, const char *suffix,
                      const struct pair pairs[PAIRS_MAX], uint64_t value, bool seconds)
 {
@@ -317,7 +317,7 @@ static void add_line(struct buffer *out, const char *name, const char *suffix,
 	buffer_add(out, "\n", 1);
 }
 
-/* `limit`: of which one the counters are, or NULL. */
+/* `limit` is the name for the label "limit", or NULL. */
 static void add_counters(struct buffer *out, const struct family *family, struct counters counters,
                          const char *limit)
 {
@@ -355,7 +355,7 @@ static void add_family_of_limits(struct buffer *out, const struct family *family
 		add_counters(out, family, counters_of(metrics, limit), limit->name);
 }
 
-/* No series for each key: callers make as many keys as they like. */
+/* There is no series for each key, because callers can make any number of keys. */
 static void add_phases(const struct metrics *metrics, const struct metrics_now *now,
                        struct buffer *out)
 {
@@ -414,7 +414,10 @@ static void add_stores(const struct metrics_now *now, struct buffer *out)
 	}
 }
 
-/* `of` names a store, or nothing. `counts` has one for each bound, and one above them all. */
+/*
+ * `of` is the label of a store, or empty. `counts` has one element for each bound, and one above
+ * all bounds.
+ */
 static void add_buckets(struct buffer *out, const struct histogram *histogram, struct pair of,
                         const uint64_t *counts, uint64_t sum)
 {
@@ -472,7 +475,7 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	const struct {
 		const char *name, *type, *help;
 		uint64_t value;
-		bool seconds; /* shown as such, known in nanoseconds */
+		bool seconds; /* known in nanoseconds, shown in seconds */
 	} singles[] = {
 	    {"weir_config_loaded_timestamp_seconds", "gauge",
 	     "When the running configuration was loaded, in Unix time.",

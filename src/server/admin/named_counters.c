@@ -21,7 +21,7 @@ static void free_counters(struct named_counters *named_counters)
 	free(named_counters);
 }
 
-/* NULL: out of memory. */
+/* NULL if memory is short. */
 static struct named_counters *make_counters(const struct named_counters_set *set, const char *name)
 {
 	struct named_counters *named_counters = calloc(1, sizeof *named_counters);
@@ -40,7 +40,8 @@ static struct named_counters *make_counters(const struct named_counters_set *set
 
 struct named_counters *named_counters_get(struct named_counters_set *set, const char *name)
 {
-	static const struct hash_key key; /* names are the operator's: nobody looks for equal hashes */
+	/* names are chosen by the operator, who does not attack the hash */
+	static const struct hash_key key;
 	struct named_counters_entry *entry =
 	    map_add_text(&set->by_name, hash_bytes(&key, name, strlen(name)), slice_of(name));
 
@@ -53,7 +54,7 @@ struct named_counters *named_counters_get(struct named_counters_set *set, const 
 	}
 	entry->key.text = slice_of(entry->named_counters->name);
 	entry->named_counters->next = set->first;
-	/* Released: a scrape that sees the name sees its zeros. */
+	/* Release: a scrape that finds the name finds its counters zeroed. */
 	atomic_store_explicit(&set->first, entry->named_counters, memory_order_release);
 	return entry->named_counters;
 }

@@ -13,7 +13,7 @@
 struct overrides_item {
 	struct list_node node;
 	struct override override;
-	double share; /* as the limit keeps it, which rounds */
+	double share; /* as the limit stores it, which is rounded */
 	char limit[]; /* its name */
 };
 
@@ -32,7 +32,7 @@ void overrides_close(struct overrides *overrides)
 		close(overrides->fd);
 }
 
-/* The limit's switch, or NULL. */
+/* The limit's override, or NULL. */
 static struct overrides_item *find_override(const struct overrides *overrides, const char *limit)
 {
 	LIST_EACH(&overrides->items, struct overrides_item, node, item)
@@ -131,7 +131,7 @@ bool overrides_find(struct overrides *overrides, const char *limit, struct overr
 	return item;
 }
 
-/* The share that the file says of a limit. */
+/* The share of a limit in the configuration. */
 static double configured_share(const struct weir_config *rules, const char *limit)
 {
 	size_t i = 0;
@@ -141,7 +141,10 @@ static double configured_share(const struct weir_config *rules, const char *limi
 	return rules->limits[i].options.deny;
 }
 
-/* Whether the switch goes, since it is over or a reload has brought another share. */
+/*
+ * Ends an override whose time is over. Returns whether to remove it, which is also so after a
+ * reload with another share.
+ */
 static bool end_if_over(const struct overrides *overrides, const struct server_config *config,
                         const struct overrides_item *item, uint64_t now_ns)
 {

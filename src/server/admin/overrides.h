@@ -1,9 +1,10 @@
 /*
- * overrides.h: the switches that operators set while the server runs: by whom, when, until when.
+ * overrides.h: lets operators change the share that a limit denies while the server runs, and
+ * records the operator, the time and the end.
  *
- * A limit has one switch: the last one counts. At its end the limit denies the share of its file
- * again. A reload that brings another share also ends it. Any thread may switch; the server's
- * thread, which reads files, ends switches that are over. forced_keys.h has those of keys.
+ * A limit has one override: the last one counts. At its end the limit denies its configured share
+ * again. A reload with another share also ends it. Any thread may override; the server's thread,
+ * which reads files, removes overrides that have ended. forced_keys.h has the overrides of keys.
  */
 #ifndef SERVER_OVERRIDES_H
 #define SERVER_OVERRIDES_H
@@ -26,19 +27,19 @@ struct override {
 		double deny;           /* of a limit */
 		enum weir_force force; /* of a key */
 	};
-	char by[OVERRIDE_BY_MAX]; /* USER@ADDRESS, or the address alone where there are no users */
+	char by[OVERRIDE_BY_MAX]; /* USER@ADDRESS, or ADDRESS if there are no users */
 	uint64_t at_ns;           /* Unix time, as is ... */
-	uint64_t until_ns;        /* 0: until it is switched again */
+	uint64_t until_ns;        /* ... the end, or 0 if only another override ends it */
 };
 
 struct overrides {
-	pthread_mutex_t mutex; /* of what follows */
+	pthread_mutex_t mutex; /* of `items` */
 	struct list items;
-	int fd; /* readable when the server's thread should look (overrides_expire) */
+	int fd; /* readable when overrides_expire is due */
 	struct log *log;
 };
 
-/** 0, ENOMEM or EIO. */
+/** Returns 0, ENOMEM or EIO. */
 int overrides_open(struct overrides *overrides, struct log *log);
 void overrides_close(struct overrides *overrides);
 
@@ -46,17 +47,17 @@ void overrides_close(struct overrides *overrides);
 int overrides_shed(struct overrides *overrides, const weir_limit *limit,
                    const struct override *override);
 
-/** Logs what was switched (OVERRIDE_FIELDS_MAX fields at most), by whom, and until when. */
+/** Logs an override with up to OVERRIDE_FIELDS_MAX fields, the operator and the end. */
 #define OVERRIDE_FIELDS_MAX 3
 void overrides_log(struct log *log, const char *event, const struct log_field *what, size_t n,
                    const struct override *override);
 
-/** Whether the limit of that name is switched, and how. */
+/** Whether the limit of that name has an override; if so, fills in `out`. */
 bool overrides_find(struct overrides *overrides, const char *limit, struct override *out);
 
 /**
- * Ends what is over at `now_ns`, Unix time, and forgets what `config`, the newest, says otherwise.
- * Returns how long until the next one ends; UINT64_MAX: none does. One thread at a time.
+ * Removes overrides that have ended at `now_ns`, Unix time, or that `config`, the newest,
+ * contradicts. Returns how long until the next one ends, or UINT64_MAX. One thread at a time.
  */
 uint64_t overrides_expire(struct overrides *overrides, const struct server_config *config,
                           uint64_t now_ns);

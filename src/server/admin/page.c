@@ -5,12 +5,14 @@
 #include "server/requests/koala.h"
 #include "server/requests/work_error.h"
 
-/* The size that a page is taken to have before it was ever rendered. */
+/* The assumed size of a page that was never rendered. */
 #define SIZE_MIN ((size_t)16 << 10)
 
 _Static_assert(TOP_SHOWN_MAX == REQUEST_TOP_MAX, "any list asked for is the beginning of the page");
 
-/* Those that this worker reaches. A reload may have brought others to the same Redis. */
+/*
+ * Finds the stores that this worker has clients of. After reloads several may be at the same Redis.
+ */
 static bool find_stores(struct decider *decider, struct metrics_now *now)
 {
 	size_t n = store_clients_count(decider->store_clients);
@@ -102,7 +104,7 @@ size_t page_size(const struct pages *pages, enum request_kind kind)
 	return u64_max(pages->of[kind].text.len, SIZE_MIN);
 }
 
-/* Renders it, unless it was in this batch. */
+/* Renders the page, unless this intake has rendered it already. */
 static int render(struct decider *decider, enum request_kind kind)
 {
 	struct page *page = &decider->pages.of[kind];

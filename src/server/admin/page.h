@@ -1,7 +1,7 @@
 /*
- * page.h: long answers that are the same for all clients: metrics, limits, denied keys.
+ * page.h: renders long answers that are the same for all clients: metrics, limits, denied keys.
  *
- * Many clients may ask at once, so a worker renders a page once a batch, for all of them.
+ * Many clients may ask at once, so a worker renders a page once for all requests of an intake.
  */
 #ifndef SERVER_PAGE_H
 #define SERVER_PAGE_H
@@ -16,7 +16,7 @@ static inline bool page_is_requested(const struct request *request)
 /** About how many bytes the page takes. */
 size_t page_size(const struct pages *pages, enum request_kind kind);
 
-/** Answers a request for a page, or by ENOMEM. */
+/** Answers a request for a page, or sets ENOMEM. */
 void page_finish(struct decider *decider, struct work *work, struct reply *reply);
 
 void page_free_all(struct pages *pages);

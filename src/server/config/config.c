@@ -35,7 +35,7 @@ int server_config_open(const struct weir_config_files *files, struct server_conf
 	return WEIR_OK;
 }
 
-/* Limits come in the engine's order; behind them the two that are always there. */
+/* Limits have the engine's order; after them come the two that always exist. */
 static int find_metrics(struct server_config *config, struct metrics *metrics,
                         struct weir_error *error)
 {
@@ -65,7 +65,7 @@ static int find_metrics(struct server_config *config, struct metrics *metrics,
 	return WEIR_OK;
 }
 
-/* For each limit its store; NULL: the table's. */
+/* Fills in the store of each limit, or NULL for the default. */
 static int find_stores(const struct weir_config *rules, weir_table *table, struct stores *stores,
                        struct store **out, struct weir_error *error)
 {
@@ -174,11 +174,11 @@ struct server_config *server_config_retain(struct server_config *config)
 
 void server_config_release(struct server_config *config)
 {
-	/* All that any thread did with it happens before it is freed. */
+	/* Acquire and release: whatever any thread did with the configuration happens before it is freed. */
 	while (config && atomic_fetch_sub_explicit(&config->references, 1, memory_order_acq_rel) == 1) {
 		struct server_config *next = atomic_load_explicit(&config->successor, memory_order_relaxed);
 
-		close_config(config); /* first: its limits point to those of the next */
+		close_config(config); /* before the next one, to which its limits point */
 		config = next;
 	}
 }

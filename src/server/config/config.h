@@ -1,10 +1,10 @@
 /*
- * config.h: all that a reload replaces, in one immutable object with a counted reference.
+ * config.h: everything that a reload replaces, in one immutable object with a reference count.
  *
- * The server's thread owns a reference to the newest configuration, each worker one to the
- * newest that it has seen. A configuration also owns a reference to its successor. So a
- * thread that holds one finds the newest without a lock, and no reload waits for a worker.
- * The thread that drops the last reference frees it.
+ * The server's thread owns a reference to the newest configuration, and each worker one to the
+ * newest that it has seen. A configuration also owns a reference to its successor. So a thread with
+ * a reference finds the newest configuration without a lock, and no reload waits for a worker. The
+ * thread that releases the last reference frees it.
  */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
@@ -21,63 +21,64 @@
 
 struct server_config {
 	_Atomic size_t references;
-	struct server_config *_Atomic successor; /* once another has taken over */
+	struct server_config *_Atomic successor; /* set once another has replaced it */
 	struct weir_config *rules;
 	weir_engine *engine;
-	struct users *users;     /* NULL: there are none */
-	struct tls_context *tls; /* of its listeners; NULL: they have none */
-	struct named_counters **metrics; /* as the limits of `engine` */
-	struct named_counters **answers; /* as the rules of `rules` */
-	size_t metric_adhoc;     /* the index of those that requests bring along */
-	size_t metric_none;      /* and of requests to which no limit applied */
-	uint64_t stores; /* that complete steps later and that limits are at: a bit for each index */
+	struct users *users;             /* NULL if there are none */
+	struct tls_context *tls;         /* of its listeners, or NULL */
+	struct named_counters **metrics; /* in the order of the engine's limits */
+	struct named_counters **answers; /* in the order of the rules */
+	size_t metric_adhoc;             /* index in `metrics` of limits that come with requests */
+	size_t metric_none;              /* and of requests to which no limit applies */
+	uint64_t stores; /* a set of store indexes: stores that complete steps later and have limits */
 };
 
 /**
- * Reads files; without any there are no rules. Errors as weir_config_read_files; *out is NULL
- * then. The caller owns a reference.
+ * Reads files; without files there are no rules. The caller owns a reference. Errors: as
+ * weir_config_read_files; *out is NULL then.
  */
 int server_config_open(const struct weir_config_files *files, struct server_config **out,
                        struct weir_error *error);
 
 /**
- * The engine of `rules`, whose limits are at the stores that they name: opens these, and connects
- * to nothing. Errors as engine_open and stores_open.
+ * Compiles the engine of `rules`, and opens the stores that its limits name, without connecting.
+ * Errors: as engine_open and stores_open.
  */
 int server_config_engine(const struct weir_config *rules, weir_table *table, struct stores *stores,
                          weir_engine **out, struct weir_error *error);
 
 /**
- * The certificates of the listeners, or NULL where `rules` has none. Errors as
- * tls_context_open_server, with their place.
+ * Loads the certificates of the listeners; *out is NULL if `rules` has none. Errors: as
+ * tls_context_open_server, with the place in the file.
  */
 int server_config_tls(const struct weir_config *rules, struct tls_context **out,
                       struct weir_error *error);
 
 /**
- * Compiles what server_config_open has read, for one table, and opens the stores that its limits
- * name. `before` is the configuration whose users may stay known, or NULL. Errors as engine_open
- * and stores_open.
+ * Compiles a configuration that server_config_open has read, for one table, and opens its stores.
+ * `before` is the configuration whose known logins are copied, or NULL. Errors: as engine_open and
+ * stores_open.
  */
 int server_config_compile(struct server_config *config, const struct server_config *before,
                           weir_table *table, struct stores *stores, struct metrics *metrics,
                           struct weir_error *error);
 
-/** Another reference to a configuration that the caller has one of. */
+/** Adds a reference. */
 struct server_config *server_config_retain(struct server_config *config);
-/** Gives up a reference; the last one frees. NULL does nothing. */
+/** Releases a reference; the last one frees. Accepts NULL. */
 void server_config_release(struct server_config *config);
 
 /**
- * Lets `next` take over from `*config`, whose reference the caller gives up for the one to
- * `next`. Counts go on where engine_succeed says. One thread at a time; others may decide by
- * the old one meanwhile.
+ * Replaces `*config` by `next`, and the caller's reference to the old one by that to `next`. Counts
+ * continue as engine_succeed says. One thread at a time; other threads may use the old one
+ * meanwhile.
  */
 void server_config_replace(struct server_config **config, struct server_config *next);
-/** The newest that took over from it, or itself. Lasts for as long as the caller's reference to
- * this one. */
+/** The newest configuration. It lasts as long as the caller's reference to `config`. */
 struct server_config *server_config_newest(struct server_config *config);
-/** Moves the caller's reference to the newest that took over. True: there was one. */
+/**
+ * Moves the caller's reference to the newest configuration. Returns whether that is another one.
+ */
 bool server_config_advance(struct server_config **config);
 
 #endif

@@ -15,7 +15,7 @@ struct warnings {
 	void *context;
 };
 
-/* A place in a file; line 0: none. */
+/* A position in a file, or line 0. */
 struct position {
 	const char *file;
 	unsigned line, column;
@@ -36,9 +36,7 @@ warn_at(const struct warnings *warnings, struct position position, const char *f
 	                                                              .text = text});
 }
 
-/*
- * The place in the file that names the limit's Redis; NULL: it counts in the table, or not at all.
- */
+/* The text that names the limit's Redis; NULL if the limit is in the table or nowhere. */
 static const struct rules_text *redis_of(const struct warnings *warnings, size_t limit)
 {
 	const struct rules_limit *from = &warnings->config->limits[limit];
@@ -50,7 +48,7 @@ static const struct rules_text *redis_of(const struct warnings *warnings, size_t
 	return from->store.text ? &from->store : &warnings->config->store;
 }
 
-/* The Redis of a limit that each server would grant whole; NULL: there is none. */
+/* The Redis of a limit whose whole quota each server would grant by itself, or NULL. */
 static const struct rules_text *local_redis(const struct warnings *warnings)
 {
 	const struct weir_config *config = warnings->config;
@@ -66,7 +64,7 @@ static const struct rules_text *local_redis(const struct warnings *warnings)
 		for (size_t j = 0; is_local && j < rule->limit_count && !redis; j++)
 			redis = redis_of(warnings, rule->limits[j]);
 	}
-	/* Without limits there are those that requests bring along. */
+	/* Without limits in the file, limits that come with requests count there. */
 	return config->limit_count == 0 && warnings->plan->redis ? &config->store : redis;
 }
 
@@ -112,7 +110,7 @@ static void check_chunk(const struct warnings *warnings, const struct rules_limi
 		    limit->options.name);
 }
 
-/* Settings beside a window of outcomes which change nothing. */
+/* Warns of settings that have no effect beside the window of outcomes. */
 static void check_breaker(const struct warnings *warnings, const struct rules_limit *limit)
 {
 	const struct weir_breaker_options *given = limit->options.breaker;
@@ -218,7 +216,7 @@ static void check_user(const struct warnings *warnings, const struct rules_user 
 		        user->name);
 }
 
-/* Settings that other ones make void. */
+/* Warns of settings that have no effect beside others. */
 static void check_access(const struct warnings *warnings)
 {
 	const struct weir_config *config = warnings->config;
@@ -231,7 +229,7 @@ static void check_access(const struct warnings *warnings)
 		        "address");
 }
 
-/* Whether a request at /auth has the attribute: these four, and what it carries. */
+/* Whether a request at /auth has the attribute: one of these four, or a forwarded one. */
 static bool is_at_auth(const char *attribute)
 {
 	static const char *const always[] = {"method", "host", "path", "ip"};
@@ -260,7 +258,7 @@ static bool may_apply_at_auth(const struct rules_rule *rule)
 	return true;
 }
 
-/* A limit that waits for reports, which an answer at /auth gives no permit for. */
+/* Warns if a limit needs reports of requests at /auth, whose answers have no permit. */
 static void check_reports(const struct warnings *warnings, const struct rules_rule *rule,
                           const weir_engine *engine)
 {

@@ -1,6 +1,6 @@
 /*
- * config_warnings.h: warnings about a configuration's stores, proxies, certificates, users and
- * settings that are legal, but unlikely meant.
+ * config_warnings.h: warns of stores, proxies, certificates, users and settings in a configuration
+ * that are valid but hardly intended.
  */
 #ifndef SERVER_CONFIG_WARNINGS_H
 #define SERVER_CONFIG_WARNINGS_H
@@ -11,12 +11,12 @@
 #include "server/config/settings.h"
 #include "tls/context.h"
 
-/* `warning` lives until it returns; its line is 0 where a flag says it. */
+/* `warning` lives until the function returns; line 0 means that a flag causes it. */
 typedef weir_config_say config_warnings_report;
 
 /**
- * Tells `say` of each, in the order of the file. `engine` is compiled from `config`, `tls` (NULL:
- * none) made of its files.
+ * Calls `say` for each warning, in the order of the file. `engine` is compiled from `config`; `tls`
+ * has the certificates, or is NULL.
  */
 void config_warnings_check(const struct weir_config *config, const weir_engine *engine,
                            const struct tls_context *tls, const struct settings_plan *plan,

@@ -14,7 +14,7 @@
 #define EVENTS                                                                                     \
 	(IN_MODIFY | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |            \
 	 IN_DELETE_SELF | IN_MOVE_SELF)
-#define LINKS_MAX 40 /* on the way to a file, as Linux has it */
+#define LINKS_MAX 40 /* symbolic links on the way to a file, as in Linux */
 
 bool file_watch_open(struct file_watch *watch)
 {
@@ -41,7 +41,7 @@ static struct file_watch_name *find_name(const struct file_watch *watch, int dir
 	return NULL;
 }
 
-/* Cuts the last name off a path, and returns it. `path` becomes the directory. */
+/* Splits a path: returns its last name, and shortens `path` to the directory. */
 static char *cut_name(char *path, char name[NAME_MAX + 1])
 {
 	char *slash = strrchr(path, '/');
@@ -73,7 +73,7 @@ static bool append_name(struct file_watch *watch, int number, const char *direct
 	return true;
 }
 
-/* A directory that is gone. */
+/* Removes the names of a directory that is gone. */
 static void drop_directory(struct file_watch *watch, int directory)
 {
 	size_t kept = 0;
@@ -87,7 +87,7 @@ static void drop_directory(struct file_watch *watch, int directory)
 	watch->count = kept;
 }
 
-/* If a directory is missing, watches the first existing one above it: the directory may come. */
+/* Watches the nearest existing directory above the name, because missing ones may be created. */
 static bool add_name(struct file_watch *watch, const char *path)
 {
 	char directory[PATH_MAX], name[NAME_MAX + 1];
@@ -105,8 +105,8 @@ static bool add_name(struct file_watch *watch, const char *path)
 }
 
 /*
- * Replaces the first link in `path`, if there is one: its length with the name, so that the link
- * itself can be watched; else 0.
+ * Finds the first symbolic link in `path` and its target. Returns the length of the path up to the
+ * link's name, or 0 without a link.
  */
 static size_t find_link(const char *path, char target[PATH_MAX])
 {
@@ -153,7 +153,7 @@ bool file_watch_add(struct file_watch *watch, const char *path)
 	return add_name(watch, now);
 }
 
-/* Whether a file that has come is a new one, which is empty until its writer closes it. */
+/* Whether a created file is new: it is empty until its writer closes it. */
 static bool is_new(const char *path)
 {
 	struct stat file;

@@ -11,11 +11,11 @@
 #include "server/stores/quorum_group.h"
 #include "wait/waitlist.h"
 
-/* Descriptors beside those of connections: for the process, and for each of its threads. */
+/* Descriptors that are not for connections: of the process, and of each thread. */
 #define DESCRIPTORS_PROCESS 32
 #define DESCRIPTORS_THREAD  8
 
-/* How many descriptors the system lets us have: as many as it can be asked for. */
+/* Raises the limit of descriptors as far as the system permits, and returns it. */
 static uint64_t descriptor_limit(void)
 {
 	struct rlimit limit;
@@ -124,7 +124,7 @@ static void warn_restart_needed(const struct server *server, const struct weir_c
 			          {"setting", fixed[i].name});
 }
 
-/* How many keys each limit has room for that has a table of its own. */
+/* Logs the capacity of limits that have tables of their own. */
 static void log_capacity(const struct server *server)
 {
 	const struct weir_engine *engine = server->config->engine;
@@ -161,12 +161,12 @@ void reload_log_warnings(struct server *server)
 	                      report_warning, server);
 }
 
-/* Tells of warnings, and of errors in files as the event that they prevent, which it remembers. */
+/* Logs warnings, and errors in files as `event`; records whether there were errors. */
 struct remark_log {
 	struct log *log;
 	const char *event;
 	bool has_errors;
-	struct file_watch *watch; /* gets the files */
+	struct file_watch *watch; /* gets the names of the files */
 };
 
 static void log_config_remark(void *context, const struct weir_config_remark *remark)
@@ -210,7 +210,7 @@ void reload_warn_of_exposure(const struct server *server)
 		listener_warn(&server->listeners[i], server->config->rules, server->shared.log);
 }
 
-/* Whether a network that may change and administer by `next` may not by the rules before. */
+/* Whether `next` protects less: a network may change and administer that could not before. */
 static bool adds_networks(const struct weir_config *rules, const struct weir_config *next)
 {
 	for (size_t i = 0; i < next->protected_count; i++) {
@@ -226,7 +226,7 @@ static bool adds_networks(const struct weir_config *rules, const struct weir_con
 	return false;
 }
 
-/* Whether callers may do by `next` what they may not by the rules before. */
+/* Whether `next` permits callers more than the rules before. */
 static bool grants_more(const struct weir_config *rules, const struct weir_config *next)
 {
 	if (next->user_count > 0)
@@ -235,7 +235,7 @@ static bool grants_more(const struct weir_config *rules, const struct weir_confi
 	       (!rules->unprotected && (next->unprotected || adds_networks(rules, next)));
 }
 
-/* Everything that can fail happens beside the running configuration. */
+/* Does all that can fail before it replaces the running configuration. */
 static int reload_config(struct server *server, struct server_config *config,
                          struct weir_error *error)
 {
@@ -258,7 +258,7 @@ static int reload_config(struct server *server, struct server_config *config,
 		reload_warn_of_exposure(server);
 	reload_apply_connections(server);
 	reload_wake(server);
-	waitlist_wake_all(&shared->table->waiting); /* what they wait for may be granted now */
+	waitlist_wake_all(&shared->table->waiting); /* the new limits may grant their requests */
 	return WEIR_OK;
 }
 

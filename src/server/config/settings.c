@@ -108,7 +108,7 @@ static int read_store(const char *text, struct settings_plan *out, struct weir_e
 	return WEIR_OK;
 }
 
-/* Whether a URL can be that of a Redis, and names files of TLS that there are. */
+/* Checks that the URL is one of a Redis, and that its files of certificates exist. */
 static int check_url(const char *url, const struct rules_text *place, struct weir_error *error)
 {
 	struct weir_error inner = {0};
@@ -132,7 +132,8 @@ static int check_urls(const struct weir_config *config, const char *redis, struc
 	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++) {
 		const char *url = rules_store(&config->limits[i], redis);
 
-		if (!url || strcmp(url, checked) == 0) /* mostly that of the limit before */
+		/* most limits have the same URL as the limit before */
+		if (!url || strcmp(url, checked) == 0)
 			continue;
 		status = check_url(url, &config->limits[i].store, error);
 		checked = url;
@@ -140,7 +141,7 @@ static int check_urls(const struct weir_config *config, const char *redis, struc
 	return status;
 }
 
-/* NULL is nobody. */
+/* An omitted account is 0. */
 static int read_account(const char *name, const char *text, const char *expected,
                         bool (*find)(const char *text, uint64_t *id), uint64_t *out,
                         struct weir_error *error)
@@ -159,7 +160,7 @@ static int place_error(const struct rules_text *place, const char *name, int sta
 	                    name, message);
 }
 
-/* The file of a Unix socket. */
+/* Reads the mode and the owners of a Unix socket. */
 static int read_access(const char *name, const struct rules_listen *listen, struct net_address *out,
                        struct weir_error *error)
 {
@@ -191,7 +192,7 @@ static int read_address(const char *name, const char *given, const struct rules_
 	return given ? WEIR_OK : read_access(name, file, out, error);
 }
 
-/* Port 0 is another one for each listener. */
+/* Port 0 stands for a different port each time. */
 static bool is_same_address(const struct net_address *a, const struct net_address *b)
 {
 	bool is_any = a->any.sa_family == AF_INET    ? a->v4.sin_port == 0
@@ -208,7 +209,7 @@ static int check_addresses(const struct settings *settings, const struct weir_co
 	const struct {
 		const char *name;
 		const struct net_address *address;
-		const struct rules_text *place; /* NULL: a flag */
+		const struct rules_text *place; /* NULL for a flag */
 	} all[] = {
 	    {"http", &plan->http, settings->text[SETTING_HTTP] ? NULL : &config->listen_http.address},
 	    {"resp", &plan->resp, settings->text[SETTING_RESP] ? NULL : &config->listen_resp.address},
@@ -255,7 +256,7 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 	if (status == WEIR_OK)
 		status = read_account("store_group", config->store_group, "group", account_group,
 		                      &out->group, error);
-	/* A file that is there already has a capacity of its own. */
+	/* An existing file has its own capacity. */
 	out->capacity = config->capacity || *out->path ? config->capacity : SETTINGS_CAPACITY_DEFAULT;
 	if (status == WEIR_OK)
 		status = read_address("http", text[SETTING_HTTP], &config->listen_http, DEFAULT_HTTP,

@@ -1,4 +1,7 @@
-/* settings.h: how the server is to run: flags beat the environment, which beats the file. */
+/*
+ * settings.h: reads how the server is to run, from flags, the environment and the file, in this
+ * order of precedence.
+ */
 #ifndef SERVER_SETTINGS_H
 #define SERVER_SETTINGS_H
 
@@ -7,7 +10,7 @@
 #include "net/address.h"
 #include "server/admin/log.h"
 
-/* Each is a flag --NAME and a variable WEIR_NAME. */
+/* Each setting is a flag --NAME and an environment variable. */
 #define SETTING_LIST(X)                                                                            \
 	X(CONFIG, "config", "WEIR_CONFIG")                                                             \
 	X(HTTP, "http", "WEIR_HTTP")                                                                   \
@@ -29,44 +32,45 @@ enum setting {
 #define SETTINGS_FILES_MAX 64
 
 struct settings {
-	const char *text[SETTING_COUNT];           /* as given; NULL: not given */
-	const char *files[SETTINGS_FILES_MAX + 1]; /* of each CONFIG; one more than may be */
+	const char *text[SETTING_COUNT];           /* the text, or NULL if it is not set */
+	const char *files[SETTINGS_FILES_MAX + 1]; /* each CONFIG, and one more than is permitted */
 	size_t file_count;
 };
 
-#define SETTINGS_CAPACITY_DEFAULT 1000000 /* as the library's */
-#define SETTINGS_PATH_MAX         4096    /* with its NUL, as Linux has it */
+#define SETTINGS_CAPACITY_DEFAULT 1000000 /* the same as the library's */
+#define SETTINGS_PATH_MAX         4096    /* with a NUL, as in Linux */
 
-/* The same, understood. */
+/* The settings after parsing. */
 struct settings_plan {
 	struct net_address http, resp;
-	struct net_address admin;     /* without a family: none */
-	bool tls;                     /* for those that are not `plain` */
-	char path[SETTINGS_PATH_MAX]; /* of the table's file; empty: in memory */
-	const char *redis;            /* where limits are that name no store: a URL; NULL: the table */
-	uint64_t owner, group;        /* of that file, as struct weir_table_options has them */
-	uint64_t capacity;            /* 0: the file's, or the default of a new one */
-	uint64_t sync_ns;             /* between two writings of the file to the disk; 0: none */
+	struct net_address admin;     /* without an address family if there is none */
+	bool tls;                     /* for listeners without `plain` */
+	char path[SETTINGS_PATH_MAX]; /* of the table's file; empty for a table in memory */
+	/* the URL of the store of limits that name none, or NULL for the table */
+	const char *redis;
+	uint64_t owner, group; /* of the table's file, as in struct weir_table_options */
+	uint64_t capacity;     /* 0 for an existing file's, or the default */
+	uint64_t sync_ns;      /* between two syncs of the file to disk, or 0 for none */
 	uint64_t threads;
 };
 
 #define SETTINGS_THREADS_MAX 256
 
-/** A flag: a setting, of which the last counts, or one more file. */
+/** Adds a flag: a setting, of which the last counts, or another file. */
 void settings_add(struct settings *settings, enum setting setting, const char *text);
 
-/** Fills in what no flag gave; `get` is getenv. An empty variable is not set. */
+/** Sets what no flag has set; `get` is getenv. Empty variables are ignored. */
 void settings_add_environment(struct settings *settings, char *(*get)(const char *name));
 
-/** The paths with commas between them, cut where there are many. */
+/** Writes the paths, separated by commas and truncated if they are long. */
 #define SETTINGS_NAMES_MAX 256
 void settings_names(const struct settings *settings, char out[SETTINGS_NAMES_MAX]);
 
-/** text or json, which is needed before there is a file; text on error (EINVAL). */
+/** Reads the log format, which is needed before the file. Sets LOG_TEXT on error (EINVAL). */
 int settings_log_format(const struct settings *settings, enum log_format *out,
                         struct weir_error *error);
 
-/** Fills in the rest from the file and the defaults. Errors: EINVAL, EUNSUPPORTED. */
+/** Reads all other settings, from the file and the defaults too. Errors: EINVAL, EUNSUPPORTED. */
 int settings_resolve(const struct settings *settings, const struct weir_config *config,
                      struct settings_plan *out, struct weir_error *error);
 

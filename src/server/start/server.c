@@ -38,7 +38,10 @@ static int open_workers(struct server *server, struct weir_error *error)
 	return WEIR_OK;
 }
 
-/* The store of limits that name none. The plan keeps its URL: it outlives the configuration. */
+/*
+ * Opens the store of limits that name none. The plan refers to the store's URL, which outlives the
+ * configuration.
+ */
 static int open_main_store(struct server *server, struct weir_error *error)
 {
 	struct stores *stores = &server->shared.stores;
@@ -126,7 +129,7 @@ static void sync_table(struct server *server)
 		log_event(shared->log, LOG_ERROR, "sync_failed", {"file", server->plan.path});
 }
 
-/* Switches end by the wall clock, which may be set meanwhile. */
+/* Overrides end by the wall clock, which may be set at any time. */
 static uint64_t expire_overrides(struct server *server)
 {
 	uint64_t now_ns = os_wall_ns();
@@ -136,13 +139,13 @@ static uint64_t expire_overrides(struct server *server)
 	return left_ns == UINT64_MAX ? left_ns : u64_min(left_ns, NS_PER_S);
 }
 
-/* How long nothing is to be done but to wait for a signal or a change; -1: for ever. */
+/* How long the thread can wait for signals and changes; -1 for ever. */
 static int wait_ms(struct server *server, uint64_t synced_ns)
 {
 	uint64_t now_ns = os_monotonic_ns();
 	uint64_t left_ns =
 	    u64_min(file_watch_wait_ns(&server->watch, now_ns), expire_overrides(server));
-	uint64_t interval_ns = server->plan.sync_ns; /* which a reload may change */
+	uint64_t interval_ns = server->plan.sync_ns; /* a reload may change it */
 
 	if (interval_ns != 0)
 		left_ns = u64_min(left_ns, sat_sub(synced_ns + interval_ns, now_ns));
@@ -150,8 +153,8 @@ static int wait_ms(struct server *server, uint64_t synced_ns)
 }
 
 /*
- * Until it is told to stop: returns the signal. Syncs are made here, and files are read, by the
- * thread that decides nothing: a disk may take seconds.
+ * Returns the signal that ends the server. Syncs and reads files, too: these may take seconds of
+ * disk time, and this thread decides no requests.
  */
 static int wait_for_signals(struct server *server, const sigset_t *signals)
 {
@@ -164,7 +167,7 @@ static int wait_for_signals(struct server *server, const sigset_t *signals)
 		                          {server->watch.fd, POLLIN, 0},
 		                          {server->shared.overrides.fd, POLLIN, 0}};
 
-		/* Without a descriptor for signals they are looked for in between. */
+		/* Without a descriptor for signals it polls for them. */
 		poll(polled, sizeof polled / sizeof *polled,
 		     wake < 0 ? WAIT_MS : wait_ms(server, synced_ns));
 		caught = sigtimedwait(signals, NULL, &at_once);
@@ -191,7 +194,10 @@ static void log_started(struct server *server)
 	reload_log_warnings(server);
 }
 
-/* Whatever the format of the log: those who start a server wait for these lines. */
+/*
+ * The lines "listening: …" have the same form in both log formats: programs that start a server
+ * parse them.
+ */
 static int serve(struct server *server, struct weir_error *error)
 {
 	const struct weir_config *rules = server->config->rules;

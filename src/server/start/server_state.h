@@ -1,5 +1,7 @@
-/* server_state.h: all that a running server has: how it runs, what its threads share, and these
- * threads. */
+/*
+ * server_state.h: defines the state of a running server: its settings, what its threads share, and
+ * these threads.
+ */
 #ifndef SERVER_SERVER_STATE_H
 #define SERVER_SERVER_STATE_H
 
@@ -14,9 +16,9 @@ struct server {
 	char files[SETTINGS_NAMES_MAX];
 	struct settings_plan plan;
 	struct worker_shared shared;
-	struct server_config *config; /* the one that the workers see */
+	struct server_config *config; /* the newest */
 	struct worker *workers;
-	size_t worker_count;     /* of them opened */
+	size_t worker_count;     /* those that were opened */
 	struct file_watch watch; /* of all files that it reads */
 	struct listener listeners[LISTENERS];
 	size_t listener_count;

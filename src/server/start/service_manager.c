@@ -1,6 +1,6 @@
 /*
- * service_manager.c: the protocol of sd_notify(3): a datagram of text to a socket that the
- * environment names. A name that begins with @ is in the abstract name space.
+ * service_manager.c: implements sd_notify(3): sends a datagram of text to the socket that
+ * NOTIFY_SOCKET names. A name that begins with @ is in the abstract name space.
  */
 #include "server/start/service_manager.h"
 

@@ -1,11 +1,11 @@
-/* service_manager.h: tells the service manager that started the server how it stands. */
+/* service_manager.h: reports the server's state to the service manager that has started it. */
 #ifndef SERVER_SERVICE_MANAGER_H
 #define SERVER_SERVICE_MANAGER_H
 
-/** Tells `state` ("READY=1") as sd_notify(3) does; nothing without NOTIFY_SOCKET. */
+/** Sends `state`, such as "READY=1"; does nothing without NOTIFY_SOCKET. */
 void notify(const char *state);
 
-/** That a reload begins, and when; READY=1 ends it, however it went. */
+/** Reports that a reload begins. READY=1 must follow, whatever its result. */
 void notify_reloading(void);
 
 #endif

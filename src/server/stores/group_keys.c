@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPIRE_PARTS 32 /* in so many sweeps all keys are seen */
+#define EXPIRE_PARTS 32 /* so many partial passes visit all keys */
 
 struct group_key *group_keys_find(const struct group_keys *keys, uint64_t hash)
 {

@@ -1,8 +1,9 @@
 /*
- * group_keys.h: the keys of a limit that servers decide together, as one server knows them: the
- * last word of the fleet on a key, and the reports still to send. One thread at a time uses it.
+ * group_keys.h: the keys of one limit that a quorum group decides, as this server knows them: the
+ * group's newest decision on each key, and the reports still to send.
  *
- * It has only keys that trip or that the fleet names, GROUP_KEYS_MAX of them at most.
+ * It has only keys whose breaker trips or that the group names, at most GROUP_KEYS_MAX. One thread
+ * at a time uses it.
  */
 #ifndef SERVER_GROUP_KEYS_H
 #define SERVER_GROUP_KEYS_H
@@ -20,18 +21,20 @@
 enum group_phase { GROUP_KEY_CLOSED, GROUP_KEY_OPEN, GROUP_KEY_PROBING };
 
 struct group_key {
-	struct list_node queued; /* among those of which something is to be said or done */
-	uint64_t hash;           /* in the table */
+	struct list_node queued; /* in `queue`, if something has to be sent or applied */
+	uint64_t hash;           /* of limit and key, as in the table */
 	enum group_phase phase;
-	uint64_t number;     /* of the turn that it is known from; 0: none is known */
-	unsigned doublings;  /* unless it is closed: failed probes in a row */
-	uint64_t began_ns;   /* by our clock; of GROUP_PROBING when the last probe came */
-	uint64_t since_ns;   /* of GROUP_PROBING: what its probes are told by */
-	uint64_t touched_ns; /* when it was of use last */
-	/* To be said: */
-	uint32_t good, bad, slow, freed, asks;
+	uint64_t version;   /* the version of the group's decision, or 0 */
+	unsigned doublings; /* failed probes in a row, unless the key is closed */
+	/* by this server's clock; in GROUP_KEY_PROBING when the last probe was granted */
+	uint64_t began_ns;
+	/* in GROUP_KEY_PROBING: the beginning of the phase, which results of its probes name */
+	uint64_t since_ns;
+	uint64_t touched_ns; /* when it was used last */
+	/* To send: */
+	uint32_t good, bad, slow, freed, probes_wanted;
 	bool trips, resets;
-	bool needs_reapply; /* the row could not do what the fleet says, or does it no more */
+	bool needs_reapply; /* the table's record does not follow the group's decision */
 	size_t len;
 	char name[];
 };
@@ -42,26 +45,26 @@ struct group_key_entry {
 };
 
 struct group_keys {
-	struct map by_hash; /* of struct group_key_entry */
+	struct map by_hash;
 	struct list queue;
-	size_t expired_to; /* the place of the map from which the next part is swept */
+	size_t expired_to; /* where in the map the next partial pass begins */
 };
 
 #define GROUP_KEYS_NONE                                                                            \
 	((struct group_keys){.by_hash = MAP_OF(struct group_key_entry, GROUP_KEYS_MAX)})
 
-/** NULL: not there. */
+/** The key, or NULL. */
 struct group_key *group_keys_find(const struct group_keys *keys, uint64_t hash);
-/** Makes it, unless it is there. NULL: no memory, or too many. */
+/** Finds or adds the key. Returns NULL if memory is short or there are GROUP_KEYS_MAX. */
 struct group_key *group_keys_add(struct group_keys *keys, uint64_t hash, struct slice name);
-/** Behind the others, unless it is queued. */
+/** Appends the key to the queue, unless it is queued. */
 void group_keys_queue(struct group_keys *keys, struct group_key *key);
-/** Takes the first, or NULL. */
+/** Removes the first of the queue, or returns NULL. */
 struct group_key *group_keys_pop(struct group_keys *keys);
-/** Shows all, or those in the next part of the map; drops those for which `see` returns false. */
+/** Visits all keys, or a part of them, and frees those for which `is_kept` returns false. */
 void group_keys_expire(struct group_keys *keys, bool all,
                        bool (*is_kept)(void *context, struct group_key *key), void *context);
-/** Forgets all. */
+/** Frees all keys. */
 void group_keys_clear(struct group_keys *keys);
 
 #endif

@@ -1,4 +1,7 @@
-/* group_list.h: what workers share of the fleets (quorum_group.h) that a server is in. */
+/*
+ * group_list.h: the list of quorum groups (quorum_group.h) that this server takes part in, as all
+ * workers share it.
+ */
 #ifndef SERVER_GROUP_LIST_H
 #define SERVER_GROUP_LIST_H
 
@@ -7,11 +10,12 @@
 struct quorum_group;
 struct net_loop;
 
-/* They last as long as the server. */
+/* The groups last as long as the server. */
 struct quorum_groups {
-	struct quorum_group *_Atomic first; /* only ever added to, by the thread of the server */
-	struct net_loop *loop;              /* which talks to the store; NULL when it is closed */
-	char id[EXCHANGE_ID_SIZE];          /* this server's; empty: none is drawn yet */
+	struct quorum_group *_Atomic first; /* only added to, by the server's thread */
+	/* of the worker that sends the calls; NULL when it is closed */
+	struct net_loop *loop;
+	char id[EXCHANGE_ID_SIZE]; /* of this server, drawn at the start; empty before */
 };
 
 #endif

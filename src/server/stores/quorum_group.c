@@ -10,45 +10,49 @@
 #include "rules/model.h"
 #include "server/stores/group_keys.h"
 
-#define ENTRIES_MAX             64 /* keys of which a call says something */
+#define ENTRIES_MAX             64 /* keys that a call reports on */
 #define RECENT_SLOTS            1024
 #define RECENT_UNIT_NS          NS_PER_MS
 #define PROBE_REQUESTS_APART_NS (10 * NS_PER_MS)
-#define LEASE_NS                (2 * NS_PER_S) /* and some polls: see lease_ns() */
-#define KEY_IDLE_NS             (600 * NS_PER_S) /* a closed key is remembered longer than the store does */
+#define LEASE_NS                (2 * NS_PER_S) /* plus some polls, see lease_ns() */
+/* how long a closed key is kept, which is longer than in the store */
+#define KEY_IDLE_NS (600 * NS_PER_S)
 
 struct quorum_group {
-	struct limit_group limit; /* first: what limits point to */
+	struct limit_group limit; /* the first member: limits point to it */
 	struct exchange exchange;
 	struct quorum_group *next;
 	struct store *store;
 	const struct quorum_groups *groups;
 	char *name;
-	struct server_config *config; /* of the call that is on its way; NULL: there is none */
-	bool is_done;                 /* it has ended, with exchange.operation.status */
-	bool rejoining;               /* the server knows nothing of what the fleet knows */
-	bool has_left;                /* it stops, and has given back what it had */
-	uint64_t since;               /* the newest turn that it knows */
-	uint64_t first_answer_ns;     /* the first answer; monotonic, as are: */
-	uint64_t sent_ns;             /* the last call */
-	uint64_t due_ns;              /* the next one, if there is nothing to say */
-	/* Keys told lately, by hash and until when, so that a crowd of requests takes no lock. */
+	struct server_config *config; /* of the call that is under way, or NULL */
+	bool is_done;                 /* the call has ended, with exchange.operation.status */
+	bool rejoining;               /* the server has not received all of the group's decisions yet */
+	bool has_left;                /* the server stops, and has released its probes and votes */
+	uint64_t since;               /* the newest version that it has received */
+	uint64_t first_answer_ns;     /* when the first answer came; monotonic, as are the next two */
+	uint64_t sent_ns;             /* when the last call was sent */
+	uint64_t due_ns;              /* when the next call is due if there is nothing to report */
+	/*
+	 * Notifications made lately: parts of the key's hash and a time until which another is omitted.
+	 * With many requests for one key, most take no lock.
+	 */
 	_Atomic uint64_t recent[RECENT_SLOTS];
-	pthread_mutex_t lock; /* of: */
+	pthread_mutex_t lock; /* of `keys` */
 	struct group_keys keys;
 };
 
-/* The data of one tick. */
+/* The data of one call of tick_group. */
 struct tick {
 	struct decider *decider;
 	struct quorum_group *group;
 	const struct weir_limit *limit;
-	uint64_t now_ns;  /* monotonic */
-	uint64_t wall_ns; /* of the turn */
+	uint64_t now_ns;
+	uint64_t wall_ns; /* of the decision context */
 	bool is_stopping;
 };
 
-/* Joining */
+/* Joining groups */
 
 static struct quorum_group *find_group(const struct quorum_groups *groups,
                                        const struct store *store, const char *name)
@@ -130,33 +134,33 @@ void quorum_groups_close(struct quorum_groups *groups)
 	groups->first = NULL;
 }
 
-/* Telling */
+/* Collecting notifications */
 
-/* The worker that talks, while it runs. */
+/* Wakes the worker that sends the calls, if it runs. */
 static void wake_loop(const struct quorum_groups *groups)
 {
 	if (groups->loop)
 		net_loop_wake(groups->loop);
 }
 
-/* Whether the same was told lately; else it will have been, for so long. */
-static bool was_notified_recently(struct quorum_group *group, uint64_t hash, uint64_t now_ns,
-                                  uint64_t for_ns)
+/* Returns true if a notification was marked less than its `for_ns` ago; otherwise marks one. */
+static bool test_and_mark_recent(struct quorum_group *group, uint64_t hash, uint64_t now_ns,
+                                 uint64_t for_ns)
 {
 	_Atomic uint64_t *place = &group->recent[hash % RECENT_SLOTS];
 	uint64_t mark = hash >> 40 << 40, mask = (UINT64_C(1) << 40) - 1;
-	uint64_t seen = atomic_load_explicit(place, memory_order_relaxed);
+	uint64_t previous = atomic_load_explicit(place, memory_order_relaxed);
 
-	if ((seen & ~mask) == mark && (seen & mask) > now_ns / RECENT_UNIT_NS)
+	if ((previous & ~mask) == mark && (previous & mask) > now_ns / RECENT_UNIT_NS)
 		return true;
 	atomic_store_explicit(place, mark | ((now_ns + for_ns) / RECENT_UNIT_NS & mask),
 	                      memory_order_relaxed);
 	return false;
 }
 
-/* A request that finds what others have found before says nothing new. */
-static bool is_redundant(struct quorum_group *group, const struct plan_step *step,
-                         const struct algo_notification *notification, uint64_t now_ns)
+/* Drops a notification if another request has made the same one lately. */
+static bool suppress_redundant(struct quorum_group *group, const struct plan_step *step,
+                               const struct algo_notification *notification, uint64_t now_ns)
 {
 	const struct health_params *params = &step->limit->algo.health;
 
@@ -164,8 +168,8 @@ static bool is_redundant(struct quorum_group *group, const struct plan_step *ste
 	    (notification->good | notification->bad | notification->freed) != 0)
 		return false;
 	if (notification->trips)
-		return was_notified_recently(group, step->key.hash, now_ns, params->sleep_ns / 4);
-	return was_notified_recently(group, ~step->key.hash, now_ns, PROBE_REQUESTS_APART_NS);
+		return test_and_mark_recent(group, step->key.hash, now_ns, params->sleep_ns / 4);
+	return test_and_mark_recent(group, ~step->key.hash, now_ns, PROBE_REQUESTS_APART_NS);
 }
 
 static void merge_notification(struct quorum_group *group, struct group_key *key,
@@ -177,11 +181,11 @@ static void merge_notification(struct quorum_group *group, struct group_key *key
 		key->slow += notification->slow;
 		key->freed += notification->freed;
 	}
-	/* The row does not do what the fleet has said: it was reset, or forced until now. */
+	/* The record does not follow the group's decision: it was reset, or was forced until now. */
 	key->needs_reapply |=
 	    notification->rejoins || (notification->trips && key->phase != GROUP_KEY_CLOSED);
 	key->trips |= notification->trips;
-	key->asks += notification->wants_probe;
+	key->probes_wanted += notification->wants_probe;
 	key->resets |= notification->resets;
 	group_keys_queue(&group->keys, key);
 }
@@ -193,7 +197,7 @@ void quorum_groups_notify(void *context, const struct plan_step *step,
 	struct quorum_group *group = (struct quorum_group *)step->limit->group;
 	struct group_key *key;
 
-	if (is_redundant(group, step, notification, decider->context.at.now_ns))
+	if (suppress_redundant(group, step, notification, decider->context.at.now_ns))
 		return;
 	pthread_mutex_lock(&group->lock);
 	key = step->key_name.data ? group_keys_add(&group->keys, step->key.hash, step->key_name)
@@ -206,9 +210,9 @@ void quorum_groups_notify(void *context, const struct plan_step *step,
 	wake_loop(&decider->shared->quorum_groups);
 }
 
-/* Doing what the fleet says */
+/* Applying the group's decisions */
 
-/* With what comes back in `told`. */
+/* Runs an operation of the group on the key. `notification` receives what it reports in return. */
 static bool apply_call(const struct tick *tick, struct group_key *key, struct algo_call call,
                        struct algo_notification *notification)
 {
@@ -218,7 +222,7 @@ static bool apply_call(const struct tick *tick, struct group_key *key, struct al
 	return engine_follow_group(&tick->decider->context, tick->limit, key->hash, &call);
 }
 
-/* Open or closed, as it is known. */
+/* Applies the group's decision that the key is open or closed. */
 static void apply_phase(const struct tick *tick, struct group_key *key)
 {
 	struct algo_notification notification;
@@ -229,11 +233,11 @@ static void apply_phase(const struct tick *tick, struct group_key *key)
 	                                                                        : ALGO_GROUP_OPEN,
 	                                   .until_ns = key->began_ns,
 	                                   .cost = key->doublings,
-	                                   .draw = key->number},
+	                                   .draw = key->version},
 	                &notification);
 }
 
-/* Gives back the probes that the key was given and does not use. */
+/* Gives back the probes that were granted for the key and not used. */
 static void release_probes(const struct tick *tick, struct group_key *key)
 {
 	struct algo_notification notification;
@@ -251,11 +255,12 @@ static void apply_probes(const struct tick *tick, struct group_key *key,
 		return;
 	if (!apply_call(tick, key, (struct algo_call){.op = ALGO_GROUP_PROBES, .cost = news->count},
 	                &notification)) {
-		notification.since_ns = key->since_ns = tick->wall_ns; /* they go back */
+		/* the probes can't be used, and go back */
+		notification.since_ns = key->since_ns = tick->wall_ns;
 		notification.freed = (uint32_t)news->count;
 	}
 	key->phase = GROUP_KEY_PROBING;
-	key->number = news->number;
+	key->version = news->number;
 	key->began_ns = tick->wall_ns;
 	key->since_ns = notification.since_ns;
 	if (algo_notification_is_due(&notification))
@@ -267,12 +272,13 @@ static void apply_changed_phase(const struct tick *tick, struct group_key *key,
 {
 	bool is_open = news->kind == EXCHANGE_OPEN;
 
-	if (is_open && key->number == news->number && key->phase != GROUP_KEY_CLOSED &&
+	if (is_open && key->version == news->number && key->phase != GROUP_KEY_CLOSED &&
 	    !key->needs_reapply)
-		return; /* it is known, and may have probes by now */
+		return; /* already applied, and it may have probes by now */
 	key->phase = is_open ? GROUP_KEY_OPEN : GROUP_KEY_CLOSED;
-	key->trips &= key->number == news->number; /* else a window of before has tripped */
-	key->number = news->number;
+	/* otherwise it was a window before that version that tripped */
+	key->trips &= key->version == news->number;
+	key->version = news->number;
 	key->began_ns = sat_sub(tick->wall_ns, news->age_ns);
 	key->doublings = (unsigned)u64_min(news->count, HEALTH_DOUBLINGS_MAX);
 	key->good = key->bad = key->slow = key->freed = 0;
@@ -290,7 +296,8 @@ static void apply_news(const struct tick *tick, const struct exchange_event *new
 		return;
 	if (news->kind == EXCHANGE_GIVEN)
 		apply_probes(tick, key, news);
-	else if (news->kind == EXCHANGE_FULL) /* by its own window then */
+	/* the group is full: let this server decide by its own window */
+	else if (news->kind == EXCHANGE_FULL)
 		apply_call(tick, key, (struct algo_call){.op = ALGO_GROUP_OPEN, .until_ns = tick->wall_ns},
 		           &notification);
 	else
@@ -318,14 +325,14 @@ static void apply_answer(struct tick *tick)
 	}
 }
 
-/* Without the fleet: a key with probes of it tries its own. */
+/* Opens a key that has probes of the group so that it tries probes of its own. */
 static bool fall_back_to_own_probes(void *context, struct group_key *key)
 {
 	const struct tick *tick = context;
 
 	if (key->phase == GROUP_KEY_PROBING) {
 		uint64_t sleep_ns =
-		    health_sleep_ns(&tick->limit->algo.health, key->doublings, health_spread(key->number));
+		    health_sleep_ns(&tick->limit->algo.health, key->doublings, health_spread(key->version));
 
 		key->phase = GROUP_KEY_OPEN;
 		key->began_ns = sat_sub(tick->wall_ns, sleep_ns);
@@ -347,7 +354,7 @@ static void lose_store(struct tick *tick)
 	group->since = 0;
 }
 
-/* Saying */
+/* Sending reports */
 
 static bool check_key(void *context, struct group_key *key)
 {
@@ -366,7 +373,7 @@ static bool check_key(void *context, struct group_key *key)
 
 static void write_entries(struct exchange *exchange, struct group_key *key, bool may_vote)
 {
-	struct exchange_entry entry = {.number = key->number, .key = {key->name, key->len}};
+	struct exchange_entry entry = {.number = key->version, .key = {key->name, key->len}};
 
 	if ((key->good | key->bad | key->freed) != 0) {
 		entry.word = EXCHANGE_PROBES;
@@ -384,18 +391,18 @@ static void write_entries(struct exchange *exchange, struct group_key *key, bool
 		exchange_add_entry(exchange, &entry);
 		key->trips = false;
 	}
-	if (key->asks > 0) {
+	if (key->probes_wanted > 0) {
 		entry.word = EXCHANGE_ASKS;
-		entry.counts[0] = key->asks;
+		entry.counts[0] = key->probes_wanted;
 		exchange_add_entry(exchange, &entry);
 	}
-	key->good = key->bad = key->slow = key->freed = key->asks = 0;
+	key->good = key->bad = key->slow = key->freed = key->probes_wanted = 0;
 	key->resets = false;
 }
 
 /*
- * How long the votes of a server count after its last call. So one that stalls for shorter keeps
- * them, and those of one that was killed end.
+ * How long the server's votes count after its last call. The votes of a server that stalls for less
+ * remain; those of a killed server end.
  */
 static uint64_t lease_ns(const struct tick *tick)
 {
@@ -403,8 +410,8 @@ static uint64_t lease_ns(const struct tick *tick)
 }
 
 /*
- * A server that was killed may be this one, which has another id since. Its votes must have ended
- * before this one votes: one server must not count as two.
+ * This server may be the restart of a killed one, with another id. It votes only when the votes of
+ * its former process have ended, so that one server never counts as two.
  */
 static bool may_vote(const struct tick *tick)
 {
@@ -416,7 +423,9 @@ static bool may_vote(const struct tick *tick)
 	        tick->now_ns - first_answer_ns > u64_min(lease_ns(tick), params->sleep_ns));
 }
 
-/* Says what is queued; votes that may not be cast yet stay in the queue. */
+/*
+ * Writes entries of queued keys into the call. A key whose vote may not be cast yet stays queued.
+ */
 static void write_queued(struct tick *tick)
 {
 	struct group_keys *keys = &tick->group->keys;
@@ -435,7 +444,7 @@ static void write_queued(struct tick *tick)
 		group_keys_queue(keys, delayed[i]);
 }
 
-/* Maybe when the turn has sent what it had, so that there has to be another one. */
+/* The iteration may have sent its calls already, so another one must follow. */
 static void on_call_done(struct store_operation *operation)
 {
 	struct quorum_group *group =
@@ -474,7 +483,7 @@ static void send_call(struct tick *tick)
 	group->store->kind->submit(decider->store_clients->by_store[group->store->index], operation);
 }
 
-/* Takes in the results of the tick's call. */
+/* Applies the answer of the call that has ended. */
 static void finish_call(struct tick *tick)
 {
 	struct quorum_group *group = tick->group;
@@ -490,7 +499,7 @@ static void finish_call(struct tick *tick)
 	group->config = NULL;
 }
 
-/* When it is to be sent to. */
+/* When the next call has to be sent. */
 static uint64_t next_call_ns(const struct tick *tick)
 {
 	const struct quorum_group *group = tick->group;
@@ -503,8 +512,8 @@ static uint64_t next_call_ns(const struct tick *tick)
 }
 
 /*
- * Finds the fleet's limit in the configuration by which its call was written, while one is on its
- * way, else in the worker's. False: none there, or another fleet's.
+ * Finds the group's limit in the configuration that the call under way was made by, or else in the
+ * worker's. Returns false if that has no such limit, or another group has it.
  */
 static bool find_limit(struct tick *tick)
 {
@@ -517,7 +526,7 @@ static bool find_limit(struct tick *tick)
 	       group->store->index < store_clients_count(decider->store_clients);
 }
 
-/* Returns when it is due again; 0: when the store has answered. */
+/* Returns when the group is due again, or 0 if that depends on the store. */
 static uint64_t tick_group(struct tick *tick)
 {
 	struct quorum_group *group = tick->group;
@@ -527,7 +536,8 @@ static uint64_t tick_group(struct tick *tick)
 	pthread_mutex_lock(&group->lock);
 	if (group->is_done) {
 		finish_call(tick);
-		has_limit = find_limit(tick); /* the one before may have ended with its configuration */
+		/* the configuration of the call may have been freed, with the limit */
+		has_limit = find_limit(tick);
 	}
 	if (has_limit && !group->config) {
 		if (next_call_ns(tick) <= tick->now_ns)

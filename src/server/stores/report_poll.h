@@ -1,25 +1,26 @@
 /*
- * report_poll.h: the reports of this server's permits that other servers have taken in (reports.h).
+ * report_poll.h: the state in which the first worker fetches reports of this server's permits that
+ * other servers have received (reports.h).
  */
 #ifndef SERVER_REPORT_POLL_H
 #define SERVER_REPORT_POLL_H
 
 #include "redis/commands/exchange.h"
 
-#define REPORTS_NAME_SIZE 17 /* of a giver, in hexadecimal digits, and a NUL */
+#define REPORTS_NAME_SIZE 17 /* of a giver: hexadecimal digits and a NUL */
 
 struct net_loop;
 
 struct reports {
-	struct algo_limit limit; /* a call must have one; it says nothing */
-	uint64_t giver;          /* see struct decision_context */
+	struct algo_limit limit; /* a placeholder, because a call must have a limit */
+	uint64_t giver;          /* the id of this server, see struct decision_context */
 	char name[REPORTS_NAME_SIZE];
 	struct net_loop *loop; /* of the first worker; NULL when it is closed */
-	/* The first worker's: */
+	/* Used by the first worker alone: */
 	struct exchange exchange;
-	bool is_fetching; /* the call is on its way, ... */
-	bool is_done;   /* or has ended */
-	uint64_t due_ns; /* the next call; monotonic */
+	bool is_fetching; /* the call is under way */
+	bool is_done;     /* the call has ended */
+	uint64_t due_ns;  /* when to call next; monotonic */
 };
 
 #endif

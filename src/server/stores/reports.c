@@ -9,23 +9,20 @@
 #include "server/requests/permit_text.h"
 #include "server/requests/request_permit.h"
 
-/*
- * A report waits for its giver as long as its permit lasts, and so much longer for clocks that
- * differ.
- */
+/* How much longer than its permit a report is stored, because clocks of servers differ. */
 #define CLOCK_SKEW_NS (60 * NS_PER_S)
 
-/* Before the permit's text. */
+/* Stands before the permit's text. */
 struct report_header {
-	uint64_t latency_ns; /* in the order of bytes of this machine, as permits are */
+	uint64_t latency_ns; /* in the byte order of this machine, as permits are */
 	uint8_t outcome;
-	uint8_t reports; /* 0: a refund */
+	uint8_t reports; /* 1, or 0 for a refund */
 	uint8_t reserved[6];
 };
 
-/* A report on its way to its giver. */
+/* A report that is being sent to the giver of its permit. */
 struct outgoing_report {
-	struct exchange exchange; /* first */
+	struct exchange exchange; /* the first member */
 	char giver[REPORTS_NAME_SIZE];
 };
 
@@ -68,9 +65,9 @@ static void submit_exchange(struct decider *decider, struct exchange *exchange, 
 	store->kind->submit(decider->store_clients->by_store[store->index], &exchange->operation);
 }
 
-/* Telling */
+/* Sending reports */
 
-/* Whatever became of it: if it is lost, the giver counts a timeout. */
+/* Errors are ignored: if a report is lost, the giver counts a timeout. */
 static void on_report_sent(struct store_operation *operation)
 {
 	struct outgoing_report *outgoing_report = (struct outgoing_report *)operation;
@@ -79,7 +76,7 @@ static void on_report_sent(struct store_operation *operation)
 	free(outgoing_report);
 }
 
-/* NULL in data: no memory. */
+/* The data is NULL if memory is short. */
 static struct slice write_report(struct decider *decider, const struct plan *plan)
 {
 	const struct hash_key *own = engine_secret(decider->shared->table);
@@ -122,7 +119,7 @@ void reports_forward(void *context, const struct plan *plan)
 	submit_exchange(decider, &outgoing_report->exchange, outgoing_report->giver, on_report_sent);
 }
 
-/* Hearing */
+/* Receiving reports */
 
 static void settle_report(struct decider *decider, struct slice report)
 {
@@ -153,7 +150,7 @@ static void receive_reports(struct decider *decider)
 		return;
 	for (; exchange_read_report(&answer, &report); n++)
 		settle_report(decider, report);
-	if (n == EXCHANGE_REPORTS_MAX) /* there may be more */
+	if (n == EXCHANGE_REPORTS_MAX) /* there may be more: fetch again at once */
 		reports->due_ns = 0;
 }
 
@@ -167,7 +164,7 @@ static void on_reports_received(struct store_operation *operation)
 		net_loop_wake(reports->loop);
 }
 
-/* Whether any permit of this server may be reported elsewhere. */
+/* Whether permits of this server can be reported to other servers. */
 static bool issues_reported_permits(const struct decider *decider)
 {
 	const struct weir_engine *engine = decider->config->engine;

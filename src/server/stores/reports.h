@@ -1,9 +1,10 @@
 /*
- * reports.h: reports of permits that another server gave, between the servers of one Redis.
+ * reports.h: passes reports of permits between the servers of one Redis, when a client reports to
+ * another server than the giver of its permit.
  *
- * The server that takes such a report in claims the permit at the store (engine/remote/collect.c),
- * counts the outcome, and tells the giver by scripts/reports.lua. The giver's first worker takes
- * its reports from there in three quarters of `store_poll`, and ends the permits.
+ * The server that receives such a report claims the permit at the store (engine/remote/collect.c),
+ * counts the outcome, and sends the report to the giver by scripts/reports.lua. The giver's first
+ * worker fetches its reports three quarters of `store_poll` apart, and ends the permits.
  * docs/design/permits.md says why.
  */
 #ifndef SERVER_REPORTS_H
@@ -11,15 +12,18 @@
 
 #include "server/requests/decider.h"
 
-/** Before workers start: names this server's memory. 0 or an error. */
+/** Derives this server's id as a giver. Call it before workers start. Returns 0 or an error. */
 int reports_open(struct reports *reports, const struct weir_table *table);
-/** At the beginning of a turn: where the worker claims permits. */
+/** Sets the decision context's giver and store at the beginning of an iteration. */
 void reports_begin(struct decider *decider);
-/** A turn's `claimed`; its context is the worker's decider. */
+/** The callback `claimed` of a worker's decision context: sends the report. */
 void reports_forward(void *context, const struct plan *plan);
-/** In each turn of the first worker: when it is to be called again; 0: any time. */
+/**
+ * Called in each iteration; does its work in the first worker alone. Returns when it is due again,
+ * or 0.
+ */
 uint64_t reports_tick(struct decider *decider);
-/** When no store client is left. */
+/** Called when there are no store clients any more. */
 void reports_close(struct reports *reports);
 
 #endif

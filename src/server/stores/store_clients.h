@@ -1,9 +1,9 @@
 /*
- * store_clients.h: a worker's clients of the stores that complete steps later. Their transport is
- * the worker's loop.
+ * store_clients.h: one worker's clients of the stores that complete steps later. The worker's loop
+ * is their transport.
  *
  * The server's thread opens the clients, before the worker sees a configuration with their stores.
- * The worker does all else.
+ * Everything else happens on the worker's thread.
  */
 #ifndef SERVER_STORE_CLIENTS_H
 #define SERVER_STORE_CLIENTS_H
@@ -14,15 +14,19 @@
 #include "server/stores/stores.h"
 #include "server/stores/transport.h"
 
-/* The transport of a client, and when the client is to be called. */
+/* The transport of a client, and the alarm that is set for it. */
 struct client_transport {
 	struct server_transport base;
-	uint64_t armed_ns; /* not after base.alarm_ns; never put off, which would cost a call a turn */
+	/*
+	 * at or before base.alarm_ns. It is never postponed, which would cost a system call per
+	 * iteration
+	 */
+	uint64_t armed_ns;
 };
 
 struct store_clients {
 	_Atomic size_t count;
-	/* By the index of their store: */
+	/* Indexed like stores->items: */
 	struct client_transport transports[STORES_MAX];
 	struct store_client *by_store[STORES_MAX];
 };
@@ -32,23 +36,23 @@ static inline size_t store_clients_count(const struct store_clients *clients)
 	return atomic_load_explicit(&clients->count, memory_order_acquire);
 }
 
-/** Opens those that are missing. ENOMEM. */
+/** Opens the clients that are missing. Returns 0 or ENOMEM. */
 int store_clients_open(struct store_clients *clients, struct net_loop *loop,
                        const struct stores *stores);
-/** When the loop has ended, before it is closed. */
+/** Called when the loop has ended, before it is closed. */
 void store_clients_end(struct store_clients *clients);
-/** Behind the end of the loop: all operations end. */
+/** Called after the loop is closed: all operations end. */
 void store_clients_close(struct store_clients *clients);
 
-/** At the beginning of a turn: does what is due. */
+/** Called at the beginning of an iteration: does what is due. */
 void store_clients_tick(struct store_clients *clients);
-/** How many steps stores have by now. */
+/** How many steps are at the stores. */
 size_t store_clients_steps(const struct store_clients *clients);
 /** Sends what was submitted. */
 void store_clients_flush(struct store_clients *clients);
-/** The server stops: what was taken in advance goes back. Go on until store_clients_steps is 0. */
+/** When the server stops: returns unused chunks. Continue until store_clients_steps is 0. */
 void store_clients_stop(struct store_clients *clients);
-/** When store_clients_tick is to be called; 0: any time. */
+/** When store_clients_tick is due, or 0. */
 uint64_t store_clients_due(struct store_clients *clients);
 
 #endif

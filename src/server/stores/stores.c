@@ -7,7 +7,7 @@
 #include "engine/table.h"
 #include "rules/model.h"
 
-/* By the thread that sees it. */
+/* Called by the thread that notices it. */
 static void log_availability(void *context, const struct store *store, const char *why)
 {
 	struct stores *stores = context;

@@ -1,10 +1,10 @@
 /*
- * stores.h: the stores of a server that complete steps later.
+ * stores.h: opens the stores that complete steps later, each once.
  *
- * Configurations name stores. The server opens each once, and keeps it to its end: a worker may
- * still decide by an old configuration. The same URL with another prefix or timeout is another
- * store. Only the server's thread changes this; workers read the stores that existed when their
- * store clients were opened.
+ * Configurations name stores. The server keeps each store to its end, because a worker may still
+ * use an old configuration. The same URL with another prefix or timeout is another store. Only the
+ * server's thread changes this list; workers read the stores that existed when their store clients
+ * were opened.
  */
 #ifndef SERVER_STORES_H
 #define SERVER_STORES_H
@@ -16,7 +16,7 @@
 
 #define STORES_MAX 64
 
-/* One of them, and how it was asked for. */
+/* A store, with the options it was opened with. */
 struct stores_item {
 	struct store *store;
 	char *url, *prefix;
@@ -24,22 +24,22 @@ struct stores_item {
 };
 
 struct stores {
-	struct log *log; /* where it is told that one is away, or back */
-	struct store *main; /* of limits that name none; NULL: the table */
+	struct log *log;    /* for stores that become unavailable or recover */
+	struct store *main; /* of limits that name no store; NULL if that is the table */
 	size_t count;
 	struct stores_item items[STORES_MAX];
 };
 
 /**
- * The store at `url` as `rules` ask for it: one that is there, or a new one. Nothing is connected
- * yet. Errors: as redis_store_open; ERANGE where there are STORES_MAX.
+ * Finds or opens the store at `url` with the options of `rules`; it does not connect yet. Errors:
+ * as redis_store_open; ERANGE if there are STORES_MAX.
  */
 int stores_open(struct stores *stores, const char *url, const struct weir_config *rules,
                 struct store **out, struct weir_error *error);
-/** The same of limits that name none, which then count there; NULL: in the table. */
+/** The same for limits that name no store; without a URL they are in the table. */
 int stores_open_main(struct stores *stores, const char *url, const struct weir_config *rules,
                      weir_table *table, struct weir_error *error);
-/** When no store client is left. */
+/** Called when there are no store clients any more. */
 void stores_close(struct stores *stores);
 
 #endif

@@ -9,7 +9,7 @@
 #include "redis/network/host_lookup.h"
 #include "redis/network/redis_address.h"
 
-/* The connection gives up sooner. */
+/* Long enough: the connection's own timeout is shorter. */
 #define DIAL_TIMEOUT_MS 10000
 
 struct dialed_socket {
@@ -24,7 +24,7 @@ static struct net_loop *loop_of(struct redis_transport *transport)
 	return ((struct server_transport *)transport)->loop;
 }
 
-/* NULL after it was hung up. */
+/* *socket_of is NULL after hang_up. */
 static struct dialed_socket **socket_of(struct net_conn *conn)
 {
 	return net_conn_data(conn);
@@ -59,7 +59,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	(void)context;
 	if (dialed)
 		redis_attempt_in(dialed->attempt, bytes);
-	if (*socket_of(conn)) /* not hung up by that */
+	if (*socket_of(conn)) /* redis_attempt_in may have hung up */
 		write_out(dialed);
 	return bytes.len;
 }
@@ -73,7 +73,7 @@ static void on_close(void *context, struct net_conn *conn)
 	(void)context;
 	if (!dialed)
 		return;
-	net_loop_wake(dialed->loop); /* what this completes is answered in a turn */
+	net_loop_wake(dialed->loop); /* so that an iteration answers requests that this completes */
 	attempt = dialed->attempt;
 	free(dialed);
 	redis_attempt_lost(attempt, why ? why : "the connection was closed");
@@ -121,13 +121,13 @@ static void hang_up(struct redis_transport *transport, void *context)
 	free(dialed);
 }
 
-/* A name that is looked up. */
+/* A host name that is being looked up. */
 struct host_lookup {
 	struct redis_dialer *dialer;
 	struct lookup *query;
 	struct net_descriptor *watch; /* NULL when the transport has ended */
 	struct server_transport *transport;
-	struct list_node node; /* of its transport's */
+	struct list_node node; /* in transport->lookups */
 };
 
 static void end_lookup(struct host_lookup *lookup)

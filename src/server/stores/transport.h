@@ -1,6 +1,6 @@
 /*
- * transport.h: a transport for connections to Redis, whose bytes the loop of a worker moves
- * (redis/network/transport.h).
+ * transport.h: moves the bytes of connections to Redis by the loop of a worker; an implementation
+ * of redis/network/transport.h.
  */
 #ifndef SERVER_TRANSPORT_H
 #define SERVER_TRANSPORT_H
@@ -10,15 +10,15 @@
 #include "redis/network/transport.h"
 
 struct server_transport {
-	struct redis_transport base; /* first */
+	struct redis_transport base; /* the first member, because redis knows only this */
 	struct net_loop *loop;
-	uint64_t alarm_ns;       /* when its client wants to be called, or 0 */
-	struct list lookups;     /* names that are looked up */
+	uint64_t alarm_ns;   /* when the client wants to be called, or 0 */
+	struct list lookups; /* host names that are being looked up */
 	bool has_ended;
 };
 
 void server_transport_open(struct server_transport *transport, struct net_loop *loop);
-/** Before net_loop_close: it looks no names up any more. Its owner closes later. */
+/** Stops all lookups. Called before net_loop_close; the owner closes the clients later. */
 void server_transport_end(struct server_transport *transport);
 
 #endif
