@@ -192,6 +192,7 @@ static void fetch_reports(struct decider *decider, uint64_t now_ns)
 	submit_exchange(decider, &reports->exchange, reports->name, on_reports_received);
 }
 
+/* Reads the clock only when there is something to do: this is called in each iteration. */
 uint64_t reports_tick(struct decider *decider)
 {
 	struct reports *reports = &decider->shared->reports;
@@ -199,16 +200,21 @@ uint64_t reports_tick(struct decider *decider)
 
 	if (__builtin_expect(decider->index > 0 || store_clients_count(decider->store_clients) == 0, 1))
 		return 0;
-	now_ns = os_monotonic_ns();
-	decider_read_clock(decider);
-	reports_begin(decider);
 	if (reports->is_done) {
 		reports->is_done = reports->is_fetching = false;
+		decider_read_clock(decider);
+		reports_begin(decider);
 		receive_reports(decider);
 	}
-	if (!reports->is_fetching && reports->due_ns <= now_ns &&
-	    !atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed))
+	if (reports->is_fetching)
+		return 0;
+	now_ns = os_monotonic_ns();
+	if (reports->due_ns <= now_ns &&
+	    !atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed)) {
+		decider_read_clock(decider);
+		reports_begin(decider);
 		fetch_reports(decider, now_ns);
+	}
 	return reports->is_fetching ? 0 : reports->due_ns;
 }
 
