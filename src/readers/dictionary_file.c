@@ -15,7 +15,7 @@ struct remarks {
 	bool no_memory;
 };
 
-static void tell(void *context, const struct weir_error *error)
+static void report_line(void *context, const struct weir_error *error)
 {
 	struct remarks *remarks = context;
 
@@ -70,7 +70,7 @@ int read_dictionary_file(struct weir_config *config, const char *directory, stru
                          const struct dictionary **out, struct weir_error *error)
 {
 	struct remarks remarks = {.config = config, .path = source_path(config, directory, name)};
-	const struct dictionary_teller teller = {tell, &remarks};
+	const struct dictionary_reporter reporter = {report_line, &remarks};
 	struct weir_error why = {0};
 	int status = WEIR_ENOMEM;
 	bool is_known;
@@ -78,7 +78,7 @@ int read_dictionary_file(struct weir_config *config, const char *directory, stru
 	*out = NULL;
 	if (remarks.path) {
 		is_known = find(config, remarks.path);
-		status = weir_private_config_dictionary(config, remarks.path, &teller, out, &why);
+		status = weir_private_config_dictionary(config, remarks.path, &reporter, out, &why);
 		if (!is_known)
 			tell_of_all(&remarks);
 	}

@@ -223,8 +223,8 @@ static int read_files(struct weir_config *config, struct weir_config_files files
 }
 
 /* The first error of all, in words. */
-static int tell(const struct weir_config *config, int status, bool several,
-                struct weir_error *error)
+static int set_result(const struct weir_config *config, int status, bool several,
+                      struct weir_error *error)
 {
 	const struct rules_remark *remark = config->remarks.first;
 
@@ -252,7 +252,7 @@ static int finish(struct weir_config *config, int status, const struct weir_conf
 		*out = config;
 		return WEIR_OK;
 	}
-	status = tell(config, status, files->count > 1, error);
+	status = set_result(config, status, files->count > 1, error);
 	weir_config_close(config);
 	return status;
 }
@@ -269,7 +269,7 @@ int weir_config_read_files(const struct weir_config_files *files, weir_config **
 	config = weir_private_config_new();
 	if (!config)
 		return no_memory(error);
-	config->file_told = files->file;
+	config->on_file = files->file;
 	config->file_context = files->context;
 	return finish(config, read_files(config, *files), files, out, error);
 }

@@ -5,7 +5,7 @@
 #include "algo/algorithm.h"
 #include "rules/match/pattern.h"
 #include "rules/remark.h"
-#include "rules/unmet.h"
+#include "rules/unreachable.h"
 
 /* A name, and where it stands. */
 struct named_counters {
@@ -142,7 +142,7 @@ int rules_check(struct weir_config *config)
 	if (status != WEIR_ENOMEM && (feedback = check_feedback(config)) != WEIR_OK)
 		status = feedback;
 	if (status != WEIR_ENOMEM &&
-	    (warn_of_patterns(config) != WEIR_OK || rules_warn_of_unmet(config) != WEIR_OK))
+	    (warn_of_patterns(config) != WEIR_OK || rules_warn_of_unreachable(config) != WEIR_OK))
 		return WEIR_ENOMEM;
 	return status;
 }

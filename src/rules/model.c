@@ -33,7 +33,7 @@ void weir_config_close(weir_config *config)
 }
 
 int weir_private_config_dictionary(struct weir_config *config, const char *path,
-                                   const struct dictionary_teller *teller,
+                                   const struct dictionary_reporter *reporter,
                                    const struct dictionary **out, struct weir_error *error)
 {
 	struct rules_dictionary **end = &config->dictionaries, *item;
@@ -47,7 +47,7 @@ int weir_private_config_dictionary(struct weir_config *config, const char *path,
 			*item = (struct rules_dictionary){.path = arena_copy(&config->arena, slice_of(path))};
 		if (!item || !item->path || rules_add_file(config, path) != WEIR_OK)
 			return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
-		if (dictionary_open(path, teller, &item->dictionary, &item->error) == WEIR_OK)
+		if (dictionary_open(path, reporter, &item->dictionary, &item->error) == WEIR_OK)
 			item->count = dictionary_count(item->dictionary);
 		*end = item;
 	}

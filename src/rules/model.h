@@ -257,7 +257,7 @@ struct weir_config {
 	struct rules_koala koala;
 	struct rules_dictionary *dictionaries; /* each path once */
 	const char *file; /* our own one, which the settings are from, or NULL */
-	weir_config_file *file_told; /* of each of `files`, before it is read; NULL if nobody asks */
+	weir_config_file *on_file; /* of each of `files`, before it is read; NULL if nobody asks */
 	void *file_context;
 	const struct rules_file *files;       /* in the order in which they were read */
 	struct rules_remarks remarks;
@@ -306,18 +306,18 @@ static inline int rules_add_file(struct weir_config *config, const char *file_pa
 		end = (const struct rules_file **)&(*end)->next;
 	file->path = copy;
 	*end = file;
-	if (config->file_told)
-		config->file_told(config->file_context, copy);
+	if (config->on_file)
+		config->on_file(config->file_context, copy);
 	return WEIR_OK;
 }
 
 /**
  * The dictionary of a path, which the config opens once, lists among its files (even where it
- * can't be read) and closes. Errors as of dictionary_open, which tells `teller` the first time
+ * can't be read) and closes. Errors as of dictionary_open, which tells `reporter` the first time
  * only. Exported as weir_private_config_new is.
  */
 WEIR_API int weir_private_config_dictionary(struct weir_config *config, const char *path,
-                                            const struct dictionary_teller *teller,
+                                            const struct dictionary_reporter *reporter,
                                             const struct dictionary **out,
                                             struct weir_error *error);
 

@@ -4,7 +4,7 @@
 #include "base/number.h"
 #include "base/text/path.h"
 
-static bool slots_open(struct slots *slots, size_t most, struct arena *arena)
+static bool slot_table_open(struct slot_table *slots, size_t most, struct arena *arena)
 {
 	size_t n = 16;
 
@@ -18,22 +18,24 @@ static bool slots_open(struct slots *slots, size_t most, struct arena *arena)
 static int attribute_add(struct match *match, const char *text)
 {
 	struct slice name = slice_of(text);
-	struct slot *slot = index_name(match, name);
+	struct index_slot *slot = index_name(match, name);
 
 	if (slot->hash == 0) {
-		*slot = (struct slot){index_name_hash(match, name), (uint32_t)match->attribute_count++, 0, {0}};
+		*slot = (struct index_slot){
+		    index_name_hash(match, name), (uint32_t)match->attribute_count++, 0, {0}};
 		match->attributes[slot->first].name = name;
 	}
 	return (int)slot->first;
 }
 
-static bool is_folded(const struct rule *rule, const char *attribute)
+static bool is_folded(const struct indexed_rule *rule, const char *attribute)
 {
 	return rule->path_variants && strcmp(attribute, "path") == 0;
 }
 
 /* attribute_add for a rule's condition or key. */
-static int rule_attribute_add(struct match *match, const struct rule *rule, const char *name)
+static int rule_attribute_add(struct match *match, const struct indexed_rule *rule,
+                              const char *name)
 {
 	int number = attribute_add(match, name);
 
@@ -93,22 +95,24 @@ static const struct rules_condition *fold_condition(const struct rules_condition
 	return condition;
 }
 
-/* The probe that finds `value` in a request, and the bytes it is filed under. False if none does. */
-static bool probe_of(const struct rules_value *value, struct probe *probe, struct slice *bytes)
+/* The lookup that finds `value` in a request, and the bytes it is filed under. False if none does.
+ */
+static bool lookup_of_value(const struct rules_value *value, struct lookup *lookup,
+                            struct slice *bytes)
 {
 	int bits;
 
 	*bytes = value->text;
 	switch (value->test) {
 	case RULES_EQUAL:
-		*probe = (struct probe){PROBE_EQUAL, 0};
+		*lookup = (struct lookup){LOOKUP_EQUAL, 0};
 		return true;
 	case RULES_PREFIX:
-		*probe = (struct probe){PROBE_PREFIX, (unsigned)value->text.len};
+		*lookup = (struct lookup){LOOKUP_PREFIX, (unsigned)value->text.len};
 		return true;
 	case RULES_IP_RANGE:
 		bits = ip_range_prefix(&value->range);
-		*probe = (struct probe){PROBE_IP, (unsigned)bits};
+		*lookup = (struct lookup){LOOKUP_IP, (unsigned)bits};
 		*bytes = (struct slice){(const char *)value->range.first.bytes, 16};
 		return bits >= 0;
 	case RULES_IP_PATTERN:
@@ -122,57 +126,60 @@ static bool probe_of(const struct rules_value *value, struct probe *probe, struc
 }
 
 /* Whether a rule can be filed under a condition: a lookup finds each of its values. */
-static bool is_useful(const struct rules_condition *condition)
+static bool can_be_filed(const struct rules_condition *condition)
 {
-	struct probe probe;
+	struct lookup lookup;
 	struct slice bytes;
 
 	if (condition->negated)
 		return false;
 	for (size_t i = 0; i < condition->value_count; i++)
-		if (!probe_of(&condition->values[i], &probe, &bytes))
+		if (!lookup_of_value(&condition->values[i], &lookup, &bytes))
 			return false;
 	return condition->value_count > 0;
 }
 
 /* The slot of a condition's value, which is taken from now on. */
-static struct slot *value_slot(struct match *match, const struct condition *condition, size_t i,
-                               struct probe *probe)
+static struct index_slot *value_slot(struct match *match, const struct indexed_condition *condition,
+                                     size_t i, struct lookup *lookup)
 {
 	struct slice bytes = {0};
-	struct slot *slot;
+	struct index_slot *slot;
 	uint64_t hash;
 
-	probe_of(&condition->rule->values[i], probe, &bytes);
-	hash = index_hash(match, (size_t)condition->attribute, *probe, bytes);
+	lookup_of_value(&condition->rule->values[i], lookup, &bytes);
+	hash = index_hash(match, (size_t)condition->attribute, *lookup, bytes);
 	slot = index_find(&match->values, hash);
 	slot->hash = hash;
 	return slot;
 }
 
-static bool probe_add(struct attribute *attribute, struct probe probe, struct arena *arena)
+static bool add_lookup(struct indexed_attribute *attribute, struct lookup lookup,
+                       struct arena *arena)
 {
-	struct probe *grown;
+	struct lookup *grown;
 
-	for (size_t i = 0; i < attribute->probe_count; i++)
-		if (attribute->probes[i].kind == probe.kind && attribute->probes[i].length == probe.length)
+	for (size_t i = 0; i < attribute->lookup_count; i++)
+		if (attribute->lookups[i].kind == lookup.kind &&
+		    attribute->lookups[i].length == lookup.length)
 			return true;
-	if (attribute->probe_count == attribute->probe_room) {
-		attribute->probe_room = attribute->probe_room ? 2 * attribute->probe_room : 4;
-		grown = arena_array(arena, attribute->probe_room, sizeof *grown);
+	if (attribute->lookup_count == attribute->lookup_capacity) {
+		attribute->lookup_capacity =
+		    attribute->lookup_capacity ? 2 * attribute->lookup_capacity : 4;
+		grown = arena_array(arena, attribute->lookup_capacity, sizeof *grown);
 		if (!grown)
 			return false;
-		for (size_t i = 0; i < attribute->probe_count; i++)
-			grown[i] = attribute->probes[i];
-		attribute->probes = grown;
+		for (size_t i = 0; i < attribute->lookup_count; i++)
+			grown[i] = attribute->lookups[i];
+		attribute->lookups = grown;
 	}
-	attribute->probes[attribute->probe_count++] = probe;
+	attribute->lookups[attribute->lookup_count++] = lookup;
 	return true;
 }
 
 /* Notes the slot of a condition that is one whole value. Copies of texts lie close together. */
-static bool note_equal(const struct match *match, struct condition *condition, struct slot *slot,
-                       struct arena *arena)
+static bool set_equal_slot(const struct match *match, struct indexed_condition *condition,
+                           struct index_slot *slot, struct arena *arena)
 {
 	const struct rules_value *value = condition->rule->values;
 
@@ -188,42 +195,44 @@ static bool note_equal(const struct match *match, struct condition *condition, s
 }
 
 /* Makes room for the values that a rule could be filed under, each once: few lines of the cache. */
-static bool make_room(struct match *match, size_t most, struct arena *arena)
+static bool size_value_table(struct match *match, size_t most, struct arena *arena)
 {
 	struct arena scratch = {0};
 	size_t values = 0;
 
-	if (!slots_open(&match->values, most, &scratch))
+	if (!slot_table_open(&match->values, most, &scratch))
 		return false;
 	for (size_t i = 0; i < match->rule_count; i++)
 		for (size_t j = 0; j < match->rules[i].condition_count; j++) {
-			const struct condition *condition = &match->rules[i].conditions[j];
-			struct probe probe;
+			const struct indexed_condition *condition = &match->rules[i].conditions[j];
+			struct lookup lookup;
 
-			for (size_t k = 0; is_useful(condition->rule) && k < condition->rule->value_count; k++)
-				value_slot(match, condition, k, &probe);
+			for (size_t k = 0; can_be_filed(condition->rule) && k < condition->rule->value_count;
+			     k++)
+				value_slot(match, condition, k, &lookup);
 		}
 	for (size_t i = 0; i <= match->values.mask; i++)
 		values += match->values.items[i].hash != 0;
 	arena_free(&scratch);
-	return slots_open(&match->values, values, arena);
+	return slot_table_open(&match->values, values, arena);
 }
 
 /* Counts how many rules ask for each value that a rule could be filed under. */
 static bool count_values(struct match *match, struct arena *arena)
 {
 	for (size_t i = 0; i < match->rule_count; i++) {
-		const struct rule *rule = &match->rules[i];
+		const struct indexed_rule *rule = &match->rules[i];
 
 		for (size_t j = 0; j < rule->condition_count; j++) {
-			struct condition *condition = &rule->conditions[j];
+			struct indexed_condition *condition = &rule->conditions[j];
 
-			for (size_t k = 0; is_useful(condition->rule) && k < condition->rule->value_count; k++) {
-				struct probe probe;
-				struct slot *slot = value_slot(match, condition, k, &probe);
+			for (size_t k = 0; can_be_filed(condition->rule) && k < condition->rule->value_count;
+			     k++) {
+				struct lookup lookup;
+				struct index_slot *slot = value_slot(match, condition, k, &lookup);
 
 				slot->count++;
-				if (!note_equal(match, condition, slot, arena))
+				if (!set_equal_slot(match, condition, slot, arena))
 					return false;
 			}
 		}
@@ -235,30 +244,31 @@ static bool count_values(struct match *match, struct arena *arena)
 #define BROAD 8
 
 /* The rules that share a value of a condition, if a request has that one: they are all asked. */
-static uint64_t sharing(struct match *match, const struct condition *condition)
+static uint64_t most_rules_of_a_value(struct match *match,
+                                      const struct indexed_condition *condition)
 {
 	uint64_t rules = 0;
 
 	for (size_t i = 0; i < condition->rule->value_count; i++) {
-		struct probe probe;
-		uint64_t count = value_slot(match, condition, i, &probe)->count;
+		struct lookup lookup;
+		uint64_t count = value_slot(match, condition, i, &lookup)->count;
 
-		rules = u64_max(rules, probe.kind == PROBE_EQUAL ? count : BROAD * count);
+		rules = u64_max(rules, lookup.kind == LOOKUP_EQUAL ? count : BROAD * count);
 	}
 	return rules;
 }
 
 /* Each rule by the condition whose values are the rarest, so that few rules are asked in vain. */
-static bool choose(struct match *match, struct arena *arena)
+static bool choose_filed_conditions(struct match *match, struct arena *arena)
 {
 	for (size_t i = 0; i < match->rule_count; i++) {
-		struct rule *rule = &match->rules[i];
+		struct indexed_rule *rule = &match->rules[i];
 		uint64_t least = UINT64_MAX;
 
 		rule->filed = NOT_FILED;
 		for (size_t j = 0; j < rule->condition_count; j++) {
-			uint64_t rules = is_useful(rule->conditions[j].rule)
-			                     ? sharing(match, &rule->conditions[j])
+			uint64_t rules = can_be_filed(rule->conditions[j].rule)
+			                     ? most_rules_of_a_value(match, &rule->conditions[j])
 			                     : UINT64_MAX;
 
 			if (rules < least) {
@@ -273,69 +283,72 @@ static bool choose(struct match *match, struct arena *arena)
 }
 
 /* Calls for each value that a rule is filed under. */
-static bool file_rules(struct match *match, struct arena *arena,
-                       bool (*file)(struct match *match, size_t rule, struct slot *slot,
-                                    struct probe probe, struct arena *arena))
+static bool for_each_filed_value(struct match *match, struct arena *arena,
+                                 bool (*file)(struct match *match, size_t rule,
+                                              struct index_slot *slot, struct lookup lookup,
+                                              struct arena *arena))
 {
 	for (size_t i = 0; i < match->rule_count; i++) {
-		const struct rule *rule = &match->rules[i];
-		const struct condition *condition;
+		const struct indexed_rule *rule = &match->rules[i];
+		const struct indexed_condition *condition;
 
 		if (rule->filed == NOT_FILED)
 			continue;
 		condition = &rule->conditions[rule->filed];
 		for (size_t j = 0; j < condition->rule->value_count; j++) {
-			struct probe probe;
-			struct slot *slot = value_slot(match, condition, j, &probe);
+			struct lookup lookup;
+			struct index_slot *slot = value_slot(match, condition, j, &lookup);
 
-			if (!file(match, i, slot, probe, arena))
+			if (!file(match, i, slot, lookup, arena))
 				return false;
 		}
 	}
 	return true;
 }
 
-static bool count_entry(struct match *match, size_t rule, struct slot *slot, struct probe probe,
-                        struct arena *arena)
+static bool count_entry(struct match *match, size_t rule, struct index_slot *slot,
+                        struct lookup lookup, struct arena *arena)
 {
-	const struct condition *condition = &match->rules[rule].conditions[match->rules[rule].filed];
+	const struct indexed_condition *condition =
+	    &match->rules[rule].conditions[match->rules[rule].filed];
 
 	slot->count++;
-	return probe_add(&match->attributes[condition->attribute], probe, arena);
+	return add_lookup(&match->attributes[condition->attribute], lookup, arena);
 }
 
-static bool add_entry(struct match *match, size_t rule, struct slot *slot, struct probe probe,
-                      struct arena *arena)
+static bool add_entry(struct match *match, size_t rule, struct index_slot *slot,
+                      struct lookup lookup, struct arena *arena)
 {
-	(void)probe;
+	(void)lookup;
 	(void)arena;
 	match->entries[slot->first + slot->count++] = (uint32_t)rule;
 	return true;
 }
 
-static bool file_all(struct match *match, size_t most, struct arena *arena)
+static bool file_all_rules(struct match *match, size_t most, struct arena *arena)
 {
 	size_t always = 0;
 	uint32_t entries = 0;
 
-	if (!make_room(match, most, arena) || !count_values(match, arena) || !choose(match, arena))
+	if (!size_value_table(match, most, arena) || !count_values(match, arena) ||
+	    !choose_filed_conditions(match, arena))
 		return false;
 	for (size_t i = 0; i < match->rule_count; i++)
 		if (match->rules[i].filed == NOT_FILED)
 			match->always[always++] = (uint32_t)i;
 	for (size_t i = 0; i <= match->values.mask; i++)
 		match->values.items[i].count = 0;
-	if (!file_rules(match, arena, count_entry))
+	if (!for_each_filed_value(match, arena, count_entry))
 		return false;
 	for (size_t i = 0; i <= match->values.mask; i++) {
-		struct slot *slot = &match->values.items[i];
+		struct index_slot *slot = &match->values.items[i];
 
 		slot->first = entries;
 		entries += slot->count;
 		slot->count = 0;
 	}
 	match->entries = arena_array(arena, entries, sizeof *match->entries);
-	return match->entries && file_rules(match, arena, add_entry);
+	return match->entries && for_each_filed_value(match, arena, add_entry);
 }
 
 static bool wants_variants(const struct weir_config *config, const struct rules_rule *rule)
@@ -363,11 +376,11 @@ static bool allocate(struct match *match, const struct weir_config *config, size
 	match->attributes = arena_array(arena, names + 1, sizeof *match->attributes);
 	match->rules = arena_array(arena, config->rule_count, sizeof *match->rules);
 	match->rule_count = config->rule_count;
-	return slots_open(&match->names, names, arena) && match->attributes && match->rules;
+	return slot_table_open(&match->names, names, arena) && match->attributes && match->rules;
 }
 
-static bool compile_rule(struct match *match, const struct rules_rule *from, struct rule *rule,
-                         struct arena *arena)
+static bool compile_rule(struct match *match, const struct rules_rule *from,
+                         struct indexed_rule *rule, struct arena *arena)
 {
 	rule->condition_count = (uint32_t)from->condition_count;
 	rule->conditions = arena_array(arena, from->condition_count, sizeof *rule->conditions);
@@ -381,7 +394,7 @@ static bool compile_rule(struct match *match, const struct rules_rule *from, str
 			condition = fold_condition(condition, arena);
 		if (!condition)
 			return false;
-		rule->conditions[i] = (struct condition){attribute, 0, condition};
+		rule->conditions[i] = (struct indexed_condition){attribute, 0, condition};
 	}
 	for (size_t i = 0; i < from->key_count; i++)
 		rule_attribute_add(match, rule, from->key[i]);
@@ -404,5 +417,5 @@ struct match *index_new(const struct weir_config *config, const struct hash_key 
 		if (!compile_rule(match, &config->rules[i], &match->rules[i], arena))
 			return NULL;
 	}
-	return file_all(match, values, arena) ? match : NULL;
+	return file_all_rules(match, values, arena) ? match : NULL;
 }

@@ -8,34 +8,34 @@
 #include "base/keyhash.h"
 #include "rules/model.h"
 
-/* A probe looks up a value, or the beginning of one. */
-enum probe_kind { PROBE_NAME, PROBE_EQUAL, PROBE_PREFIX, PROBE_IP };
+/* A lookup looks up a value, or the beginning of one. */
+enum lookup_kind { LOOKUP_NAME, LOOKUP_EQUAL, LOOKUP_PREFIX, LOOKUP_IP };
 
-struct probe {
-	enum probe_kind kind;
+struct lookup {
+	enum lookup_kind kind;
 	unsigned length; /* bytes of a prefix, bits of an address */
 };
 
-struct attribute {
+struct indexed_attribute {
 	struct slice name;
-	struct probe *probes;
-	size_t probe_count, probe_room;
+	struct lookup *lookups;
+	size_t lookup_count, lookup_capacity;
 };
 
 /* The numbers filed under a hash: of a name its attribute, of a value the rules that ask for it. */
-struct slot {
+struct index_slot {
 	uint64_t hash;  /* 0 if free */
 	uint32_t first; /* of `entries`, or the attribute */
 	uint32_t count;
 	struct slice text; /* of a whole value; its data is NULL if there is none */
 };
 
-struct slots {
-	struct slot *items;
+struct slot_table {
+	struct index_slot *items;
 	size_t mask;
 };
 
-struct condition {
+struct indexed_condition {
 	int attribute;
 	/*
 	 * 1 + the slot of a single whole value, or 0 if it is something else. A request looks its own
@@ -45,8 +45,8 @@ struct condition {
 	const struct rules_condition *rule;
 };
 
-struct rule {
-	struct condition *conditions;
+struct indexed_rule {
+	struct indexed_condition *conditions;
 	uint32_t condition_count;
 	uint32_t filed; /* the condition that it is filed under, or NOT_FILED */
 	bool path_variants, ip_numbers;
@@ -56,28 +56,28 @@ struct rule {
 
 struct match {
 	struct keyhash hash;
-	struct attribute *attributes;
+	struct indexed_attribute *attributes;
 	size_t attribute_count;
 	/* The attribute `path`, and folded to what its variants share: an attribute of its own,
 	 * without a name, so that it is indexed as any other. -1 if no rule asks for it. */
 	int path, folded;
-	struct rule *rules;
+	struct indexed_rule *rules;
 	size_t rule_count;
 	uint32_t *always; /* rules that are filed nowhere */
 	size_t always_count;
-	struct slots names, values;
+	struct slot_table names, values;
 	uint32_t *entries; /* numbers of rules, in their order; those of a slot together */
 };
 
-static inline uint64_t index_hash(const struct match *match, size_t attribute, struct probe probe,
+static inline uint64_t index_hash(const struct match *match, size_t attribute, struct lookup lookup,
                                   struct slice bytes)
 {
-	uint64_t salt = (uint64_t)attribute << 32 | (uint64_t)probe.length << 8 | probe.kind;
+	uint64_t salt = (uint64_t)attribute << 32 | (uint64_t)lookup.length << 8 | lookup.kind;
 
 	return u64_max(keyhash(&match->hash, salt, bytes.data, bytes.len), 1);
 }
 
-static inline struct slot *index_find(const struct slots *slots, uint64_t hash)
+static inline struct index_slot *index_find(const struct slot_table *slots, uint64_t hash)
 {
 	size_t i = hash & slots->mask;
 
@@ -88,14 +88,14 @@ static inline struct slot *index_find(const struct slots *slots, uint64_t hash)
 
 static inline uint64_t index_name_hash(const struct match *match, struct slice name)
 {
-	return index_hash(match, 0, (struct probe){PROBE_NAME, 0}, name);
+	return index_hash(match, 0, (struct lookup){LOOKUP_NAME, 0}, name);
 }
 
 /* The slot of a name, or the free one where it belongs: two names may have one hash. */
-static inline struct slot *index_name(const struct match *match, struct slice name)
+static inline struct index_slot *index_name(const struct match *match, struct slice name)
 {
 	uint64_t hash = index_name_hash(match, name);
-	struct slot *slot = index_find(&match->names, hash);
+	struct index_slot *slot = index_find(&match->names, hash);
 
 	while (slot->hash != 0 &&
 	       !(slot->hash == hash && slice_equal(match->attributes[slot->first].name, name)))

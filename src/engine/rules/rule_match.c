@@ -12,7 +12,7 @@ struct match *match_new(const struct weir_config *config, const struct hash_key 
 
 int match_attribute(const struct match *match, struct slice name)
 {
-	const struct slot *slot = index_name(match, name);
+	const struct index_slot *slot = index_name(match, name);
 
 	return slot->hash != 0 ? (int)slot->first : -1;
 }
@@ -144,14 +144,15 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 static inline uint32_t equal_of(const struct match *match, size_t attribute,
                                 struct match_value *value)
 {
-	const struct slot *slot;
+	const struct index_slot *slot;
 
 	if (value->equal != 0)
 		return value->equal;
 	value->equal = NOWHERE;
 	if (value->text.data) {
-		slot = index_find(&match->values, index_hash(match, attribute, (struct probe){PROBE_EQUAL, 0},
-		                                             value->text));
+		slot =
+		    index_find(&match->values,
+		               index_hash(match, attribute, (struct lookup){LOOKUP_EQUAL, 0}, value->text));
 		if (slot->text.data && slice_equal(slot->text, value->text))
 			value->equal = (uint32_t)(slot - match->values.items) + 1;
 	}
@@ -168,11 +169,11 @@ static bool condition_holds(const struct rules_condition *condition, struct matc
 	return condition->negated ? !holds && value->text.len > 0 : holds;
 }
 
-static bool rule_holds(const struct match *match, const struct rule *rule,
+static bool rule_holds(const struct match *match, const struct indexed_rule *rule,
                        struct match_value *values)
 {
 	for (size_t i = 0; i < rule->condition_count; i++) {
-		const struct condition *condition = &rule->conditions[i];
+		const struct indexed_condition *condition = &rule->conditions[i];
 		struct match_value *value = &values[condition->attribute];
 
 		if (condition->equal != 0
@@ -183,20 +184,20 @@ static bool rule_holds(const struct match *match, const struct rule *rule,
 	return true;
 }
 
-/* The bytes of `value` that this probe looks up; false when the value has none such. */
-static bool probe_bytes(struct probe probe, struct match_value *value, struct ip *room,
-                        struct slice *bytes)
+/* The bytes of `value` that this lookup looks up; false when the value has none such. */
+static bool looked_up_bytes(struct lookup lookup, struct match_value *value, struct ip *network,
+                            struct slice *bytes)
 {
 	*bytes = value->text;
-	switch (probe.kind) {
-	case PROBE_PREFIX:
-		bytes->len = probe.length;
-		return value->text.len >= probe.length;
-	case PROBE_IP:
+	switch (lookup.kind) {
+	case LOOKUP_PREFIX:
+		bytes->len = lookup.length;
+		return value->text.len >= lookup.length;
+	case LOOKUP_IP:
 		if (!is_address(value))
 			return false;
-		*room = ip_network(&value->ip, probe.length);
-		*bytes = (struct slice){(const char *)room->bytes, sizeof room->bytes};
+		*network = ip_network(&value->ip, lookup.length);
+		*bytes = (struct slice){(const char *)network->bytes, sizeof network->bytes};
 		return true;
 	default:
 		return true;
@@ -204,65 +205,66 @@ static bool probe_bytes(struct probe probe, struct match_value *value, struct ip
 }
 
 /* The rules that apply, as they are found. */
-struct finding {
+struct rule_search {
 	const struct match *match;
 	struct match_value *values;
 	struct arena *arena;
 	struct match_found *found;
-	size_t room;
+	size_t capacity;
 	bool in_order;
 };
 
-#define ROOM_FIRST 16
+#define FOUND_FIRST 16
 
 /* Returns false if there is no memory. */
-static bool add_found(struct finding *finding, uint32_t rule)
+static bool add_found(struct rule_search *search, uint32_t rule)
 {
-	struct match_found *found = finding->found;
+	struct match_found *found = search->found;
 
-	if (found->count == finding->room) {
-		uint32_t *grown = arena_array(finding->arena, 2 * finding->room, sizeof *grown);
+	if (found->count == search->capacity) {
+		uint32_t *grown = arena_array(search->arena, 2 * search->capacity, sizeof *grown);
 
 		if (!grown)
 			return false;
 		memcpy(grown, found->rules, found->count * sizeof *grown);
 		found->rules = grown;
-		finding->room *= 2;
+		search->capacity *= 2;
 	}
-	finding->in_order &= found->count == 0 || found->rules[found->count - 1] < rule;
+	search->in_order &= found->count == 0 || found->rules[found->count - 1] < rule;
 	found->rules[found->count++] = rule;
 	return true;
 }
 
 /* Adds those of the rules that apply. */
-static bool verify(struct finding *finding, const uint32_t *rules, size_t n)
+static bool add_matching(struct rule_search *search, const uint32_t *rules, size_t n)
 {
-	const struct match *match = finding->match;
+	const struct match *match = search->match;
 
 	for (size_t i = 0; i < n; i++)
-		if (rule_holds(match, &match->rules[rules[i]], finding->values) && !add_found(finding, rules[i]))
+		if (rule_holds(match, &match->rules[rules[i]], search->values) &&
+		    !add_found(search, rules[i]))
 			return false;
 	return true;
 }
 
-static bool look_up(struct finding *finding, size_t number)
+static bool verify_filed_rules(struct rule_search *search, size_t number)
 {
-	const struct match *match = finding->match;
-	const struct attribute *attribute = &match->attributes[number];
-	struct match_value *value = &finding->values[number];
+	const struct match *match = search->match;
+	const struct indexed_attribute *attribute = &match->attributes[number];
+	struct match_value *value = &search->values[number];
 
-	for (size_t i = 0; i < attribute->probe_count; i++) {
-		struct probe probe = attribute->probes[i];
-		const struct slot *slot;
+	for (size_t i = 0; i < attribute->lookup_count; i++) {
+		struct lookup lookup = attribute->lookups[i];
+		const struct index_slot *slot;
 		struct slice bytes;
-		struct ip room;
+		struct ip network;
 
-		if (!probe_bytes(probe, value, &room, &bytes))
+		if (!looked_up_bytes(lookup, value, &network, &bytes))
 			continue;
-		slot = index_find(&match->values, index_hash(match, number, probe, bytes));
+		slot = index_find(&match->values, index_hash(match, number, lookup, bytes));
 		if (slot->hash == 0)
 			continue;
-		if (!verify(finding, match->entries + slot->first, slot->count))
+		if (!add_matching(search, match->entries + slot->first, slot->count))
 			return false;
 	}
 	return true;
@@ -309,20 +311,20 @@ static bool sort_many(const struct match *match, struct match_found *found, stru
 bool match_rules(const struct match *match, struct match_value *values, struct arena *arena,
                  struct match_found *found)
 {
-	struct finding finding = {match, values, arena, found, ROOM_FIRST, true};
+	struct rule_search search = {match, values, arena, found, FOUND_FIRST, true};
 
-	*found = (struct match_found){arena_array(arena, ROOM_FIRST, sizeof *found->rules), 0};
+	*found = (struct match_found){arena_array(arena, FOUND_FIRST, sizeof *found->rules), 0};
 	if (!found->rules)
 		return false;
 	if (match->folded >= 0 && values[match->path].text.data &&
 	    path_fold(arena, values[match->path].text, &values[match->folded].text) != 0)
 		return false;
-	if (!verify(&finding, match->always, match->always_count))
+	if (!add_matching(&search, match->always, match->always_count))
 		return false;
 	for (size_t i = 0; i < match->attribute_count; i++)
-		if (values[i].text.data && !look_up(&finding, i))
+		if (values[i].text.data && !verify_filed_rules(&search, i))
 			return false;
-	if (finding.in_order)
+	if (search.in_order)
 		return true;
 	if (found->count > SORTED_MAX)
 		return sort_many(match, found, arena);

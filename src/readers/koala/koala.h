@@ -76,8 +76,8 @@ void koala_expected(struct koala *koala, struct slice found, const char *what);
 unsigned koala_column(const struct koala *koala, const char *at);
 
 /** Warns of a text of a condition that was hardly meant as text. Whether it did. */
-bool koala_doubt(struct koala *koala, struct slice text, bool is_first,
-                 const struct rules_condition *condition);
+bool koala_warn_of_slip(struct koala *koala, struct slice text, bool is_first,
+                        const struct rules_condition *condition);
 
 /** A whole number from `min` to `max`; else an error, and false. */
 bool koala_number(struct koala *koala, struct slice text, uint64_t min, uint64_t max,

@@ -80,7 +80,7 @@ static void read_value(struct koala *koala, struct slice text, bool is_first,
 		koala_expected(koala, text, expected);
 	} else if (out->test == RULES_EQUAL && read_without_zeros(koala, text, out)) {
 		return;
-	} else if (out->test == RULES_EQUAL && koala_doubt(koala, text, is_first, condition)) {
+	} else if (out->test == RULES_EQUAL && koala_warn_of_slip(koala, text, is_first, condition)) {
 		return; /* and it is told */
 	} else if (is_ip && out->test == RULES_EQUAL) {
 		koala_warning(koala, text.data,

@@ -1,14 +1,14 @@
 /* read_store.c: where counts live, and what may be said of a store that servers share. */
 #include "base/number.h"
 #include "readers/yaml/read.h"
-#include "rules/store.h"
+#include "rules/store_kind.h"
 
 #define STORE_MAX  4096 /* bytes */
 #define PREFIX_MAX 64
 
-/* No message quotes the text, which may hold a password, but those of rules_place_read. */
+/* No message quotes the text, which may hold a password, but those of rules_store_kind_read. */
 static int read_place(struct reader *reader, const yaml_node_t *value, struct rules_text *out,
-                      enum rules_place *place)
+                      enum rules_store_kind *place)
 {
 	struct weir_error error = {0};
 	struct slice text = {0};
@@ -25,7 +25,7 @@ static int read_place(struct reader *reader, const yaml_node_t *value, struct ru
 	                            (unsigned)value->start_mark.column + 1};
 	if (!out->text)
 		return node_no_memory(reader);
-	if (rules_place_read(out->text, place, &error) != WEIR_OK)
+	if (rules_store_kind_read(out->text, place, &error) != WEIR_OK)
 		return node_error(reader, value, "%s", error.message);
 	return WEIR_OK;
 }
@@ -33,7 +33,7 @@ static int read_place(struct reader *reader, const yaml_node_t *value, struct ru
 static int read_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                       void *field)
 {
-	enum rules_place place;
+	enum rules_store_kind place;
 
 	(void)key;
 	return read_place(reader, value, field, &place);
@@ -42,7 +42,7 @@ static int read_store(struct reader *reader, const struct node_key *key, const y
 static int read_limit_store(struct reader *reader, const struct node_key *key,
                             const yaml_node_t *value, void *field)
 {
-	enum rules_place place;
+	enum rules_store_kind place;
 	int status = read_place(reader, value, field, &place);
 
 	(void)key;

@@ -156,7 +156,7 @@ static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
 
 /* Counts the entries that need room, and checks that the text can be read. */
 static int expect(struct dictionary *dictionary, struct slice text, struct ranges *ranges,
-                  const struct dictionary_teller *teller, struct weir_error *error)
+                  const struct dictionary_reporter *reporter, struct weir_error *error)
 {
 	struct weir_error wrong;
 	unsigned line = 0;
@@ -170,13 +170,13 @@ static int expect(struct dictionary *dictionary, struct slice text, struct range
 			if (status == WEIR_OK && error)
 				*error = wrong;
 			status = WEIR_EINVAL;
-			if (!teller)
+			if (!reporter)
 				break;
-			teller->tell(teller->context, &wrong);
+			reporter->report(reporter->context, &wrong);
 		} else if (entry.kind == ENTRY_WORD) {
-			words_expect(&dictionary->words, WORDS_TEXT, word);
+			words_count(&dictionary->words, WORDS_TEXT, word);
 		} else if (entry.kind == ENTRY_ADDRESS) {
-			words_expect(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
+			words_count(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
 		}
 		ranges->singles += entry.kind == ENTRY_V4;
 		if (entry.kind == ENTRY_RANGE)
@@ -188,7 +188,7 @@ static int expect(struct dictionary *dictionary, struct slice text, struct range
 static int make_room(struct dictionary *dictionary, const struct ranges *ranges)
 {
 	size_t v4 = ranges->is_mixed ? 0 : ranges->v4;
-	int status = words_make_room(&dictionary->words);
+	int status = words_allocate(&dictionary->words);
 
 	dictionary->is_mixed = ranges->is_mixed;
 	if (status == WEIR_OK)
@@ -203,9 +203,9 @@ static int make_room(struct dictionary *dictionary, const struct ranges *ranges)
 static void put_range(struct dictionary *dictionary, const struct ip_range *range)
 {
 	if (is_v4(range) && !dictionary->is_mixed)
-		spans4_put(&dictionary->spans4, number_of(&range->first), number_of(&range->last));
+		spans4_add(&dictionary->spans4, number_of(&range->first), number_of(&range->last));
 	else
-		spans_put(&dictionary->spans, range);
+		spans_add(&dictionary->spans, range);
 }
 
 static void fill(struct dictionary *dictionary, struct slice text)
@@ -217,14 +217,14 @@ static void fill(struct dictionary *dictionary, struct slice text)
 	while (next_word(&text, &line, &word)) {
 		entry_parse(word, &entry);
 		if (entry.kind == ENTRY_WORD) {
-			words_put(&dictionary->words, WORDS_TEXT, word);
+			words_add(&dictionary->words, WORDS_TEXT, word);
 		} else if (entry.kind == ENTRY_RANGE) {
 			put_range(dictionary, &entry.range);
 		} else if (entry.kind == ENTRY_V4) {
-			spans4_put(&dictionary->v4, number_of(&entry.range.first),
+			spans4_add(&dictionary->v4, number_of(&entry.range.first),
 			           number_of(&entry.range.first));
 		} else {
-			words_put(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
+			words_add(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
 			if (entry.address.len == 16)
 				dictionary->has_v6 = true;
 			else
@@ -245,13 +245,13 @@ static size_t count_lines(struct slice text)
 }
 
 static int read_words(struct dictionary *dictionary, struct slice text,
-                      const struct dictionary_teller *teller, struct weir_error *error)
+                      const struct dictionary_reporter *reporter, struct weir_error *error)
 {
 	struct ranges ranges = {0};
 	int status = words_open(&dictionary->words, count_lines(text));
 
 	if (status == WEIR_OK)
-		status = expect(dictionary, text, &ranges, teller, error);
+		status = expect(dictionary, text, &ranges, reporter, error);
 	if (status == WEIR_EINVAL) /* it has said why */
 		return status;
 	if (status == WEIR_OK)
@@ -267,7 +267,7 @@ static int read_words(struct dictionary *dictionary, struct slice text,
 	return status == WEIR_OK ? status : error_set(error, status, "%s", weir_strerror(status));
 }
 
-int dictionary_read(struct slice text, const struct dictionary_teller *teller,
+int dictionary_read(struct slice text, const struct dictionary_reporter *reporter,
                     struct dictionary **out, struct weir_error *error)
 {
 	struct dictionary *dictionary = calloc(1, sizeof *dictionary);
@@ -278,7 +278,7 @@ int dictionary_read(struct slice text, const struct dictionary_teller *teller,
 		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
 	if (text.len > 0)
 		slice_skip(&text, SLICE("\xef\xbb\xbf"));
-	status = read_words(dictionary, text, teller, error);
+	status = read_words(dictionary, text, reporter, error);
 	if (status == WEIR_OK)
 		*out = dictionary;
 	else
@@ -286,7 +286,7 @@ int dictionary_read(struct slice text, const struct dictionary_teller *teller,
 	return status;
 }
 
-int dictionary_open(const char *path, const struct dictionary_teller *teller,
+int dictionary_open(const char *path, const struct dictionary_reporter *reporter,
                     struct dictionary **out, struct weir_error *error)
 {
 	struct buffer text = {0};
@@ -294,7 +294,7 @@ int dictionary_open(const char *path, const struct dictionary_teller *teller,
 
 	*out = NULL;
 	if (status == WEIR_OK)
-		status = dictionary_read((struct slice){text.data, text.len}, teller, out, error);
+		status = dictionary_read((struct slice){text.data, text.len}, reporter, out, error);
 	buffer_free(&text);
 	return status;
 }

@@ -23,19 +23,19 @@ struct dictionary;
 #define DICTIONARY_WORD_MAX  1024              /* bytes */
 
 /** Is told of a line that is no entry. */
-struct dictionary_teller {
-	void (*tell)(void *context, const struct weir_error *error);
+struct dictionary_reporter {
+	void (*report)(void *context, const struct weir_error *error);
 	void *context;
 };
 
 /**
  * Reads a file. Errors: EIO, ELONG, ENOMEM, EINVAL with the first wrong line in `error`; all of
- * them are told to `teller`, which may be NULL.
+ * them are told to `reporter`, which may be NULL.
  */
-int dictionary_open(const char *path, const struct dictionary_teller *teller,
+int dictionary_open(const char *path, const struct dictionary_reporter *reporter,
                     struct dictionary **out, struct weir_error *error);
 /** The same of a text of up to DICTIONARY_BYTES_MAX, which is not needed any more then. */
-int dictionary_read(struct slice text, const struct dictionary_teller *teller,
+int dictionary_read(struct slice text, const struct dictionary_reporter *reporter,
                     struct dictionary **out, struct weir_error *error);
 /** NULL does nothing. */
 void dictionary_close(struct dictionary *dictionary);

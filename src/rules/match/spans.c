@@ -32,7 +32,7 @@ static spans_address address_of(const struct ip *ip)
 	return (spans_address)high << 64 | low;
 }
 
-void spans_put(struct spans *spans, const struct ip_range *range)
+void spans_add(struct spans *spans, const struct ip_range *range)
 {
 	spans->items[spans->count++] =
 	    (struct span){address_of(&range->first), address_of(&range->last)};

@@ -29,7 +29,7 @@ struct spans {
 
 /** Room for up to `most` ranges. 0 or ENOMEM. */
 int spans_open(struct spans *spans, size_t most);
-void spans_put(struct spans *spans, const struct ip_range *range);
+void spans_add(struct spans *spans, const struct ip_range *range);
 /** When all are there: before, none is found. 0 or ENOMEM. */
 int spans_sort(struct spans *spans);
 void spans_close(struct spans *spans);

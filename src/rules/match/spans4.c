@@ -29,7 +29,7 @@ static uint32_t last_of(uint64_t item)
 	return (uint32_t)item;
 }
 
-void spans4_put(struct spans4 *spans, uint32_t first, uint32_t last)
+void spans4_add(struct spans4 *spans, uint32_t first, uint32_t last)
 {
 	spans->items[spans->count++] = (uint64_t)first << 32 | last;
 }

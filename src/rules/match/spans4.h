@@ -23,7 +23,7 @@ struct spans4 {
 
 /** Room for up to `most` ranges. 0 or ENOMEM. */
 int spans4_open(struct spans4 *spans, size_t most);
-void spans4_put(struct spans4 *spans, uint32_t first, uint32_t last);
+void spans4_add(struct spans4 *spans, uint32_t first, uint32_t last);
 
 /* Ranges that overlap become one. Those that only touch: */
 enum spans4_touching { SPANS4_APART, SPANS4_JOIN };

@@ -45,13 +45,13 @@ static uint16_t head_of(uint64_t hash, enum words_kind kind, size_t len)
 }
 
 /* Until there is room, each bucket's start is the bytes of its words. */
-void words_expect(struct words *words, enum words_kind kind, struct slice text)
+void words_count(struct words *words, enum words_kind kind, struct slice text)
 {
 	words->starts[hash_of(words, kind, text) >> words->shift] += (uint32_t)(HEAD + text.len);
 }
 
 /* Then it is its end, and becomes its start while words are put before those that are there. */
-int words_make_room(struct words *words)
+int words_allocate(struct words *words)
 {
 	size_t buckets = (size_t)1 << (64 - words->shift);
 	uint32_t end = 0;
@@ -88,7 +88,7 @@ static bool find(const struct words *words, const uint32_t *start, uint16_t head
 	return false;
 }
 
-void words_put(struct words *words, enum words_kind kind, struct slice text)
+void words_add(struct words *words, enum words_kind kind, struct slice text)
 {
 	uint64_t hash = hash_of(words, kind, text);
 	uint32_t *start = &words->starts[hash >> words->shift];

@@ -8,7 +8,7 @@
  * can fill one bucket.
  *
  * Filled in two passes over the same texts, which must be the same both times:
- * words_expect() for each, words_make_room(), words_put() for each.
+ * words_count() for each, words_allocate(), words_add() for each.
  */
 #ifndef RULES_WORDS_H
 #define RULES_WORDS_H
@@ -32,10 +32,10 @@ struct words {
 /** Room for the buckets of up to `most` texts. 0, EIO or ENOMEM. */
 int words_open(struct words *words, size_t most);
 /** Makes room for a text of 1 to WORDS_LENGTH_MAX bytes. */
-void words_expect(struct words *words, enum words_kind kind, struct slice text);
+void words_count(struct words *words, enum words_kind kind, struct slice text);
 /** 0 or ENOMEM. */
-int words_make_room(struct words *words);
-void words_put(struct words *words, enum words_kind kind, struct slice text);
+int words_allocate(struct words *words);
+void words_add(struct words *words, enum words_kind kind, struct slice text);
 void words_close(struct words *words);
 
 bool words_have(const struct words *words, enum words_kind kind, struct slice text);

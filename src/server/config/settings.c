@@ -10,7 +10,7 @@
 #include "redis/network/url.h"
 #include "rules/model.h"
 #include "rules/rate.h"
-#include "rules/store.h"
+#include "rules/store_kind.h"
 #include "server/access/account.h"
 
 #define DEFAULT_HTTP "127.0.0.1:8080"
@@ -91,9 +91,9 @@ static int read_sync(const char *text, uint64_t *out, struct weir_error *error)
 static int read_store(const char *text, struct settings_plan *out, struct weir_error *error)
 {
 	const char *path = text + sizeof RULES_FILE_PREFIX - 1;
-	enum rules_place place;
+	enum rules_store_kind place;
 	struct weir_error inner;
-	int status = rules_place_read(text, &place, &inner);
+	int status = rules_store_kind_read(text, &place, &inner);
 
 	out->path[0] = '\0';
 	out->redis = status == WEIR_OK && place == RULES_REDIS ? text : NULL;

@@ -1,5 +1,5 @@
 /*
- * share.c: limits that rules with different keys share, or that none uses.
+ * limit_use.c: limits that rules with different keys share, or that none uses.
  *
  * A count belongs to a limit and a key's bytes. Where one rule counts API keys and another one
  * addresses, a visitor whose API key reads like an address uses up that address's count.
@@ -39,10 +39,11 @@ static struct phrase key_words(const struct rules_rule *rule)
 static int warn(struct reader *reader, const yaml_node_t *node, const char *limit,
                 const struct rules_rule *rule, const struct rules_rule *first)
 {
-	return node_warning(reader, node,
-	                    "expected the rules of limit \"%s\" to have one key, found [%s] here and [%s] "
-	                    "in \"%s\": equal values share a count",
-	                    limit, key_words(rule).text, key_words(first).text, first->name);
+	return node_warning(
+	    reader, node,
+	    "expected the rules of limit \"%s\" to have one key, found [%s] here and [%s] "
+	    "in \"%s\": equal values share a count",
+	    limit, key_words(rule).text, key_words(first).text, first->name);
 }
 
 int read_shared_limits(struct reader *reader, const struct node_name *names)
@@ -86,9 +87,10 @@ int read_unused_limits(struct reader *reader)
 			used[config->rules[i].limits[j]] = true;
 	for (size_t i = 0; i < config->limit_count && config->rule_count > 0 && status == WEIR_OK; i++)
 		if (!used[reader->limits[i].index])
-			status = node_warning(reader, reader->limits[i].node,
-			                      "expected a rule that uses the limit \"%.*s\", found none: only calls "
-			                      "that name it count there",
-			                      (int)reader->limits[i].text.len, reader->limits[i].text.data);
+			status =
+			    node_warning(reader, reader->limits[i].node,
+			                 "expected a rule that uses the limit \"%.*s\", found none: only calls "
+			                 "that name it count there",
+			                 (int)reader->limits[i].text.len, reader->limits[i].text.data);
 	return status;
 }

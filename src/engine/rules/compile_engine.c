@@ -1,4 +1,4 @@
-/* compile.c: a configuration compiled for deciding. */
+/* compile_engine.c: a configuration compiled for deciding. */
 #include "engine/rules/compiled.h"
 
 #include <stdalign.h>
@@ -14,8 +14,8 @@
 #include "store/caller.h"
 
 /* A limit that counts in memory takes its place there; a remote one gets what stands in for it. */
-static int place_limit(struct weir_engine *engine, struct weir_limit *limit,
-                       const struct rules_limit *from, struct weir_error *error)
+static int open_local_limit(struct weir_engine *engine, struct weir_limit *limit,
+                            const struct rules_limit *from, struct weir_error *error)
 {
 	struct weir_limit *local = &engine->locals[engine->local_count];
 	uint64_t nodes = engine->table->nodes ? engine->table->nodes : engine->config->nodes;
@@ -48,7 +48,7 @@ static int open_limit(struct weir_engine *engine, struct weir_limit *limit, stru
 		limit->store = store;
 		limit->on_store_failure = from->on_store_failure;
 		limit->algo.chunk = (uint64_t)((u128)limit->algo.quota * from->chunk_percent / 100);
-		status = place_limit(engine, limit, from, error);
+		status = open_local_limit(engine, limit, from, error);
 	}
 	if (status != WEIR_OK && error) {
 		error->line = from->line;
@@ -115,21 +115,21 @@ static const struct by_name *find_name(const struct weir_engine *engine, const s
 
 static int index_limits(struct weir_engine *engine, struct weir_error *error)
 {
-	bool good = true;
+	bool has_memory = true;
 
 	engine->names = MAP_OF(struct by_name, SIZE_MAX);
 	engine->identities = MAP_OF(struct by_identity, SIZE_MAX);
-	for (size_t i = 0; i < engine->limit_count && good; i++)
-		good = add_name(engine, &engine->names, engine->limits[i].name, i);
-	for (size_t i = 0; i < engine->limit_count + engine->local_count && good; i++) {
+	for (size_t i = 0; i < engine->limit_count && has_memory; i++)
+		has_memory = add_name(engine, &engine->names, engine->limits[i].name, i);
+	for (size_t i = 0; i < engine->limit_count + engine->local_count && has_memory; i++) {
 		struct weir_limit *limit = counted_limit(engine, i);
 		struct by_identity *entry = map_add(&engine->identities, limit->algo.identity);
 
-		good = entry;
+		has_memory = entry;
 		if (entry)
 			entry->limit = limit;
 	}
-	return good ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+	return has_memory ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
 static bool compile_key(struct weir_engine *engine, size_t number)
@@ -240,8 +240,8 @@ static bool is_url_of(const struct store_caller *caller, const char *url)
 }
 
 /* The store that a limit names, of those that a table of the library has, or NULL. */
-static int find_store(const struct weir_table *table, const struct rules_limit *limit,
-                      struct store **out, struct weir_error *error)
+static int find_limit_store(const struct weir_table *table, const struct rules_limit *limit,
+                            struct store **out, struct weir_error *error)
 {
 	const char *name = limit->store.text;
 
@@ -266,7 +266,7 @@ int weir_engine_open(const weir_config *config, weir_table *table, weir_engine *
 	if (!stores)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++)
-		status = find_store(table, &config->limits[i], &stores[i], error);
+		status = find_limit_store(table, &config->limits[i], &stores[i], error);
 	if (status == WEIR_OK)
 		status = engine_open(config, table, stores, out, error);
 	free(stores);
@@ -302,8 +302,8 @@ void engine_succeed(struct weir_engine *engine, struct weir_engine *next)
 		struct weir_limit *now = counted_limit(next, i);
 		struct weir_limit *limit = engine_limit_of(engine, now->algo.identity);
 
-		if (limit && engine_remote_store(engine->table, limit) ==
-		                 engine_remote_store(next->table, now))
+		if (limit &&
+		    engine_remote_store(engine->table, limit) == engine_remote_store(next->table, now))
 			algo_hand_over(&limit->algo, &now->algo);
 	}
 }

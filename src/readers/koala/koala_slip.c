@@ -1,5 +1,5 @@
 /*
- * koala_doubt.c: texts of conditions that were hardly meant as texts.
+ * koala_slip.c: texts of conditions that were hardly meant as texts.
  *
  * A value that is no range is a literal, so a slip makes a condition that no request meets, or a
  * blacklist that lets all pass. What surely is a slip gets a warning which says how the value was
@@ -14,7 +14,7 @@
 #define ADDRESSES "an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8"
 
 /* A value that is taken as text, and how it was probably meant. */
-struct doubt {
+struct slip {
 	struct koala *koala;
 	struct slice text;
 	const struct rules_condition *condition;
@@ -47,13 +47,13 @@ static bool has(struct slice text, const char *part)
 }
 
 /* "=5" of a==5, "!x" of a=!x. Text that just begins like that has more behind it: "@bob", ">b". */
-static bool begins_with_operator(struct doubt *doubt)
+static bool begins_with_operator(struct slip *slip)
 {
 	static const struct slice operators[] = {SLICE("!="), SLICE("="), SLICE("!@"), SLICE("!"),
 	                                         SLICE("@"),  SLICE(">"), SLICE("<")};
-	struct slice rest = doubt->text;
+	struct slice rest = slip->text;
 	const char *name;
-	bool negated = doubt->condition->negated;
+	bool negated = slip->condition->negated;
 	int64_t number;
 	size_t i = 0;
 
@@ -63,62 +63,62 @@ static bool begins_with_operator(struct doubt *doubt)
 	if (i == sizeof operators / sizeof *operators || rest.len == 0)
 		return false;
 	name = operators[i].data;
-	if (strchr(name, '@') && !koala_dictionary(doubt->koala, rest))
+	if (strchr(name, '@') && !koala_dictionary(slip->koala, rest))
 		return false;
 	if (strchr("<>", *name) && !parse_i64(rest, &number))
 		return false;
 	if (strcmp(name, "!") == 0 || (*name == '=' && negated))
 		name = "!=";
-	buffer_printf(&doubt->meant, "%s%s", doubt->condition->attribute, name);
-	buffer_add_slice(&doubt->meant, rest);
+	buffer_printf(&slip->meant, "%s%s", slip->condition->attribute, name);
+	buffer_add_slice(&slip->meant, rest);
 	return true;
 }
 
 /* "1 - 3", "10.0.0.0 / 8" */
-static bool is_form_with_blanks(struct doubt *doubt)
+static bool is_form_with_blanks(struct slip *slip)
 {
 	struct rules_value value = {.test = RULES_EQUAL};
 	const char *expected;
 
-	if (!has(doubt->text, " ") && !has(doubt->text, "\t"))
+	if (!has(slip->text, " ") && !has(slip->text, "\t"))
 		return false;
-	for (size_t i = 0; i < doubt->text.len; i++)
-		if (!is_blank(doubt->text.data[i]))
-			buffer_add(&doubt->meant, &doubt->text.data[i], 1);
-	value.text = (struct slice){doubt->meant.data, doubt->meant.len};
-	return !doubt->meant.failed && form_read(&value, false, &expected) != FORM_TEXT;
+	for (size_t i = 0; i < slip->text.len; i++)
+		if (!is_blank(slip->text.data[i]))
+			buffer_add(&slip->meant, &slip->text.data[i], 1);
+	value.text = (struct slice){slip->meant.data, slip->meant.len};
+	return !slip->meant.failed && form_read(&value, false, &expected) != FORM_TEXT;
 }
 
 /* "1{~" */
-static bool has_half_a_mark(struct doubt *doubt)
+static bool has_half_a_mark(struct slip *slip)
 {
-	return has(doubt->text, "{~") || has(doubt->text, "~}");
+	return has(slip->text, "{~") || has(slip->text, "~}");
 }
 
-static bool is_star(struct doubt *doubt)
+static bool is_star(struct slip *slip)
 {
-	if (!slice_equal(doubt->text, SLICE("*")))
+	if (!slice_equal(slip->text, SLICE("*")))
 		return false;
-	buffer_printf(&doubt->meant, "%s=+", doubt->condition->attribute);
+	buffer_printf(&slip->meant, "%s=+", slip->condition->attribute);
 	return true;
 }
 
 /* "\"ask\"" */
-static bool is_quoted(struct doubt *doubt)
+static bool is_quoted(struct slip *slip)
 {
-	struct slice text = doubt->text;
+	struct slice text = slip->text;
 
 	if (text.len < 3 || (*text.data != '"' && *text.data != '\'') ||
 	    text.data[text.len - 1] != *text.data)
 		return false;
-	buffer_add(&doubt->meant, text.data + 1, text.len - 2);
+	buffer_add(&slip->meant, text.data + 1, text.len - 2);
 	return true;
 }
 
 /* "ask uid=5" and, behind a comma, "uid=5": a semicolon is missing. */
-static bool has_a_condition(struct doubt *doubt)
+static bool has_a_condition(struct slip *slip)
 {
-	struct slice text = doubt->text;
+	struct slice text = slip->text;
 	size_t sign = 0, end, begin;
 
 	while (sign < text.len && !memchr("=<>@", text.data[sign], 4))
@@ -130,11 +130,11 @@ static bool has_a_condition(struct doubt *doubt)
 		;
 	if (sign + 1 >= text.len || begin == end || text.data[sign + 1] == '=')
 		return false;
-	if (begin == 0 ? doubt->is_first : !is_blank(text.data[begin - 1]))
+	if (begin == 0 ? slip->is_first : !is_blank(text.data[begin - 1]))
 		return false;
-	buffer_add_slice(&doubt->meant, slice_trim((struct slice){text.data, begin}));
-	buffer_add_text(&doubt->meant, "; ");
-	buffer_add(&doubt->meant, text.data + begin, text.len - begin);
+	buffer_add_slice(&slip->meant, slice_trim((struct slice){text.data, begin}));
+	buffer_add_text(&slip->meant, "; ");
+	buffer_add(&slip->meant, text.data + begin, text.len - begin);
 	return true;
 }
 
@@ -156,11 +156,11 @@ static bool is_like_address(struct slice text)
 }
 
 /* 10.* as 10.*.*.*, 10.0.0.1-9 as 10.0.0.1-10.0.0.9; nothing where that makes no address. */
-static void complete(struct doubt *doubt, struct slice first, struct slice last)
+static void complete(struct slip *slip, struct slice first, struct slice last)
 {
 	struct slice network = {
 	    first.data, (size_t)((const char *)memrchr(first.data, '.', first.len) + 1 - first.data)};
-	struct buffer *meant = &doubt->meant;
+	struct buffer *meant = &slip->meant;
 	struct ip_range range;
 
 	buffer_add_slice(meant, first);
@@ -176,9 +176,9 @@ static void complete(struct doubt *doubt, struct slice first, struct slice last)
 }
 
 /* "10.*", "256.0.0.*", "10.0.0.1-9", "10.0.0.1-10.0.0.256" */
-static bool is_broken_address(struct doubt *doubt)
+static bool is_broken_address(struct slip *slip)
 {
-	struct slice last = doubt->text, bits = doubt->text;
+	struct slice last = slip->text, bits = slip->text;
 	struct slice first = slice_cut(&last, '-'), network = slice_cut(&bits, '/');
 
 	if (is_like_address(network) && bits.len > 0 && consists_of(bits, "0123456789"))
@@ -186,16 +186,16 @@ static bool is_broken_address(struct doubt *doubt)
 	if (!is_like_address(first) || !consists_of(last, "0123456789.*"))
 		return false;
 	/* 1.2.3.400 alone may be a version. */
-	if (last.len == 0 && !has(first, "*") && strcmp(doubt->condition->attribute, "ip") != 0)
+	if (last.len == 0 && !has(first, "*") && strcmp(slip->condition->attribute, "ip") != 0)
 		return false;
-	complete(doubt, first, last);
+	complete(slip, first, last);
 	return true;
 }
 
 static const struct {
-	bool (*is)(struct doubt *doubt); /* and fills `meant`, where that is known */
+	bool (*is)(struct slip *slip); /* and fills `meant`, where that is known */
 	const char *expected;
-} doubts[] = {
+} slips[] = {
     {begins_with_operator, "one operator"},
     {is_form_with_blanks, "a range without blanks"},
     {has_half_a_mark, "{~} after the last value of a condition, or nowhere"},
@@ -205,25 +205,25 @@ static const struct {
     {is_broken_address, ADDRESSES},
 };
 
-bool koala_doubt(struct koala *koala, struct slice text, bool is_first,
-                 const struct rules_condition *condition)
+bool koala_warn_of_slip(struct koala *koala, struct slice text, bool is_first,
+                        const struct rules_condition *condition)
 {
-	struct doubt doubt = {koala, text, condition, is_first, {0}};
+	struct slip slip = {koala, text, condition, is_first, {0}};
 	struct phrase meant = {0};
 	bool found = false;
 	size_t i = 0;
 
-	while (i < sizeof doubts / sizeof *doubts && !found) {
-		doubt.meant.len = 0;
-		found = doubts[i++].is(&doubt);
+	while (i < sizeof slips / sizeof *slips && !found) {
+		slip.meant.len = 0;
+		found = slips[i++].is(&slip);
 	}
-	if (found && doubt.meant.len > 0)
-		meant = phrase_quote((struct slice){doubt.meant.data, doubt.meant.len});
+	if (found && slip.meant.len > 0)
+		meant = phrase_quote((struct slice){slip.meant.data, slip.meant.len});
 	if (found)
 		koala_warning(koala, text.data, "expected %s, found %s, which Weir reads as text%s%s%s",
-		              doubts[i - 1].expected, phrase_quote(text).text,
+		              slips[i - 1].expected, phrase_quote(text).text,
 		              meant.len ? ": did you mean " : "", meant.text, meant.len ? "?" : "");
-	koala->no_memory |= doubt.meant.failed;
-	buffer_free(&doubt.meant);
+	koala->no_memory |= slip.meant.failed;
+	buffer_free(&slip.meant);
 	return found;
 }

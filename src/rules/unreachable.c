@@ -1,4 +1,4 @@
-#include "rules/unmet.h"
+#include "rules/unreachable.h"
 
 #include "rules/remark.h"
 
@@ -126,7 +126,7 @@ static const struct rules_rule *answered_before(const struct weir_config *config
 	return NULL;
 }
 
-int rules_warn_of_unmet(struct weir_config *config)
+int rules_warn_of_unreachable(struct weir_config *config)
 {
 	size_t work = 0;
 	int status = WEIR_OK;

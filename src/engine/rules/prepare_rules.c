@@ -1,4 +1,4 @@
-/* by_rules.c: the plan of a request, of the steps that the rules make of its attributes. */
+/* prepare_rules.c: the plan of a request, of the steps that the rules make of its attributes. */
 #include <string.h>
 
 #include "base/number.h"
@@ -13,26 +13,27 @@ static unsigned ipv6_prefix(const struct weir_config *config, const struct rules
 }
 
 /* The values that a request's keys are made of, and the memory for them. */
-struct source {
+struct rule_request {
 	const struct weir_engine *engine;
 	struct match_value *values;
 	struct arena *arena;
 	size_t key_max;
 	uint8_t priority;          /* the caller's */
 	const uint64_t *permitted; /* see struct engine_attributes */
-	uint64_t enough;           /* see enough_quota */
+	uint64_t sufficient_quota; /* see sufficient_quota */
 };
 
 /* Whether the request may use all limits of a rule: WEIR_OK or WEIR_EPERM. */
-static int check_permitted(const struct source *source, size_t number, struct plan *plan)
+static int check_limits_permitted(const struct rule_request *request, size_t number,
+                                  struct plan *plan)
 {
-	const struct rules_rule *rule = &source->engine->config->rules[number];
+	const struct rules_rule *rule = &request->engine->config->rules[number];
 
 	for (size_t i = 0; i < rule->limit_count; i++) {
 		size_t limit = rule->limits[i];
 
-		if (!(source->permitted[limit / 64] >> limit % 64 & 1)) {
-			plan->only.limit = &source->engine->limits[limit];
+		if (!(request->permitted[limit / 64] >> limit % 64 & 1)) {
+			plan->only.limit = &request->engine->limits[limit];
 			return WEIR_EPERM;
 		}
 	}
@@ -44,22 +45,23 @@ static int check_permitted(const struct source *source, size_t number, struct pl
  * address, since a client that has one address has all of its network. Its data is NULL if there is
  * no memory.
  */
-static struct slice key_value(const struct source *source, const struct rules_rule *rule,
+static struct slice key_value(const struct rule_request *request, const struct rules_rule *rule,
                               int attribute)
 {
-	struct match_value *value = &source->values[attribute];
+	struct match_value *value = &request->values[attribute];
 	char *network;
 
 	if (value->text.len == 0)
 		return SLICE("");
 	/* Without a colon it may still be IPv4, whose key is its text. */
-	if (attribute != source->engine->ip || !memchr(value->text.data, ':', value->text.len) ||
+	if (attribute != request->engine->ip || !memchr(value->text.data, ':', value->text.len) ||
 	    !match_is_ip(value))
 		return value->text;
-	network = arena_alloc(source->arena, IP_TEXT_MAX);
+	network = arena_alloc(request->arena, IP_TEXT_MAX);
 	return (struct slice){
-	    network, network ? ip_format_network(&value->ip, ipv6_prefix(source->engine->config, rule),
-	                                         network) : 0};
+	    network,
+	    network ? ip_format_network(&value->ip, ipv6_prefix(request->engine->config, rule), network)
+	            : 0};
 }
 
 /*
@@ -67,22 +69,22 @@ static struct slice key_value(const struct source *source, const struct rules_ru
  * before it, so that no two lists of values look alike. An absent attribute counts as an
  * empty value. Its data is NULL if there is no memory.
  */
-static struct slice key_of(const struct source *source, size_t number)
+static struct slice make_key(const struct rule_request *request, size_t number)
 {
-	const struct rules_rule *rule = &source->engine->config->rules[number];
-	const int *attributes = source->engine->keys[number].attributes;
+	const struct rules_rule *rule = &request->engine->config->rules[number];
+	const int *attributes = request->engine->keys[number].attributes;
 	size_t size = IP_TEXT_MAX; /* a network's text may be longer than the address's */
 	char *key, *end;
 
 	if (rule->key_count == 0)
 		return SLICE("");
 	if (rule->key_count == 1)
-		return key_value(source, rule, attributes[0]);
+		return key_value(request, rule, attributes[0]);
 	for (size_t i = 0; i < rule->key_count; i++)
-		size += source->values[attributes[i]].text.len + 21;
-	end = key = arena_alloc(source->arena, size);
+		size += request->values[attributes[i]].text.len + 21;
+	end = key = arena_alloc(request->arena, size);
 	for (size_t i = 0; key && i < rule->key_count; i++) {
-		struct slice value = key_value(source, rule, attributes[i]);
+		struct slice value = key_value(request, rule, attributes[i]);
 
 		if (!value.data)
 			return value;
@@ -103,7 +105,7 @@ static struct store_key step_key_of(const struct weir_table *table, const struct
 }
 
 /* The quota with which any limit could grant all charges of a plan of so many steps. */
-static uint64_t enough_quota(const struct plan *plan, size_t steps)
+static uint64_t sufficient_quota(const struct plan *plan, size_t steps)
 {
 	return plan->max_wait_ns != 0 ? UINT64_MAX : sat_u64((u128)u64_max(plan->cost, 1) * steps);
 }
@@ -122,10 +124,10 @@ __attribute__((noinline, cold)) static bool could_grant(struct plan *plan,
 }
 
 /* Adds a step of a rule that applies. */
-static int add_step(const struct source *source, size_t number, const struct weir_limit *limit,
-                    struct slice key, struct plan *plan)
+static int add_step(const struct rule_request *request, size_t number,
+                    const struct weir_limit *limit, struct slice key, struct plan *plan)
 {
-	const struct weir_engine *engine = source->engine;
+	const struct weir_engine *engine = request->engine;
 	const struct rules_rule *rule = &engine->config->rules[number];
 	struct plan_step *step = &plan->steps[plan->step_count++];
 
@@ -137,30 +139,30 @@ static int add_step(const struct source *source, size_t number, const struct wei
 	    .shadow = rule->mode == RULES_SHADOW,
 	    .secret = engine->keys[number].secret,
 	    .remote = engine_remote_store(engine->table, limit) != NULL,
-	    .priority = rule->has_priority ? (uint8_t)rule->priority : source->priority,
+	    .priority = rule->has_priority ? (uint8_t)rule->priority : request->priority,
 	};
 	plan->remote |= step->remote;
-	if (__builtin_expect(source->enough <= limit->algo.quota, 1) || step->shadow)
+	if (__builtin_expect(request->sufficient_quota <= limit->algo.quota, 1) || step->shadow)
 		return WEIR_OK;
 	return could_grant(plan, step) ? WEIR_OK : WEIR_ECOST;
 }
 
 /* Adds the steps that a rule which applies asks for. */
-static int add_steps(const struct source *source, size_t number, struct plan *plan)
+static int add_steps(const struct rule_request *request, size_t number, struct plan *plan)
 {
-	const struct weir_engine *engine = source->engine;
+	const struct weir_engine *engine = request->engine;
 	const struct rules_rule *rule = &engine->config->rules[number];
-	struct slice key = key_of(source, number);
+	struct slice key = make_key(request, number);
 	int status = WEIR_OK;
 
 	if (!key.data)
 		return WEIR_ENOMEM;
-	if (key.len > source->key_max) {
+	if (key.len > request->key_max) {
 		plan->listed = rule;
 		return WEIR_ELONG;
 	}
 	for (size_t i = 0; i < rule->limit_count && status == WEIR_OK; i++)
-		status = add_step(source, number, &engine->limits[rule->limits[i]], key, plan);
+		status = add_step(request, number, &engine->limits[rule->limits[i]], key, plan);
 	return status;
 }
 
@@ -185,21 +187,20 @@ static int end_before_last(struct plan *plan)
 	return has_enforced(plan) ? WEIR_OK : WEIR_ECOST;
 }
 
-static bool find_rules(const struct source *source, struct match_found *found)
+static bool find_rules(const struct rule_request *request, struct match_found *found)
 {
-	return source->values &&
-	       match_rules(source->engine->match, source->values, source->arena, found);
+	return request->values &&
+	       match_rules(request->engine->match, request->values, request->arena, found);
 }
 
 static bool answers_by_itself(const struct rules_rule *rule)
 {
-	return rule->answer != RULES_BY_LIMITS && rule->limit_count == 0 &&
-	       rule->mode == RULES_ENFORCE;
+	return rule->answer != RULES_BY_LIMITS && rule->limit_count == 0 && rule->mode == RULES_ENFORCE;
 }
 
 /* Whether a rule that applies has steps in a plan of each. `each` is NULL in any other plan. */
-static inline bool has_part(const struct engine_rule_operation *operation,
-                            const struct rules_rule *rule)
+static inline bool uses_rule(const struct engine_rule_operation *operation,
+                             const struct rules_rule *rule)
 {
 	if (operation && operation->only && operation->only != rule)
 		return false;
@@ -207,51 +208,53 @@ static inline bool has_part(const struct engine_rule_operation *operation,
 }
 
 /* A rule that answers by itself, in a plan of each: whether it has a step that is refused. */
-static inline bool has_answer(const struct engine_rule_operation *operation,
-                              const struct rules_rule *rule)
+static inline bool has_refused_step(const struct engine_rule_operation *operation,
+                                    const struct rules_rule *rule)
 {
 	return operation && rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS &&
 	       !operation->only && (operation->op == ALGO_PEEK || operation->all_or_none);
 }
 
-/* Adds the steps of the first `count` rules that were found; all are checked before any is added. */
-static inline int add_rules(struct source *source, const struct match_found *found, size_t count,
-                            const struct engine_rule_operation *operation, struct plan *plan)
+/* Adds the steps of the first `count` rules that were found; all are checked before any is added.
+ */
+static inline int add_rules(struct rule_request *request, const struct match_found *found,
+                            size_t count, const struct engine_rule_operation *operation,
+                            struct plan *plan)
 {
-	const struct rules_rule *rules = source->engine->config->rules;
+	const struct rules_rule *rules = request->engine->config->rules;
 	int status = WEIR_OK;
 	size_t most = 0;
 
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
 		most += rules[found->rules[i]].limit_count + (operation != NULL);
-		if (source->permitted && has_part(operation, &rules[found->rules[i]]))
-			status = check_permitted(source, found->rules[i], plan);
+		if (request->permitted && uses_rule(operation, &rules[found->rules[i]]))
+			status = check_limits_permitted(request, found->rules[i], plan);
 	}
 	if (status != WEIR_OK)
 		return status;
-	plan->steps = arena_array(source->arena, most, sizeof *plan->steps);
+	plan->steps = arena_array(request->arena, most, sizeof *plan->steps);
 	if (!plan->steps)
 		return WEIR_ENOMEM;
-	source->enough = enough_quota(plan, most);
+	request->sufficient_quota = sufficient_quota(plan, most);
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
 		const struct rules_rule *rule = &rules[found->rules[i]];
 
-		if (has_part(operation, rule))
-			status = add_steps(source, found->rules[i], plan);
-		if (status == WEIR_OK && has_part(operation, rule) && has_answer(operation, rule))
-			status = add_step(source, found->rules[i], &source->engine->listed, SLICE(""), plan);
+		if (uses_rule(operation, rule))
+			status = add_steps(request, found->rules[i], plan);
+		if (status == WEIR_OK && uses_rule(operation, rule) && has_refused_step(operation, rule))
+			status = add_step(request, found->rules[i], &request->engine->listed, SLICE(""), plan);
 	}
 	return status;
 }
 
-static int prepare(struct source *source, struct plan *plan)
+static int prepare_matching_rules(struct rule_request *request, struct plan *plan)
 {
-	const struct weir_config *config = source->engine->config;
+	const struct weir_config *config = request->engine->config;
 	struct match_found found;
 	size_t count = 0;
 	int status;
 
-	if (!find_rules(source, &found))
+	if (!find_rules(request, &found))
 		return WEIR_ENOMEM;
 	plan->by_order = config->order == RULES_FIRST;
 	for (; count < found.count && !plan->listed; count++)
@@ -259,7 +262,7 @@ static int prepare(struct source *source, struct plan *plan)
 			plan->listed = &config->rules[found.rules[count]];
 	if (plan->listed && !plan->by_order)
 		return WEIR_OK;
-	status = add_rules(source, &found, count, NULL, plan);
+	status = add_rules(request, &found, count, NULL, plan);
 	if (__builtin_expect(status == WEIR_ECOST && plan->by_order, 0))
 		return end_before_last(plan);
 	return status;
@@ -269,14 +272,14 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
                          const struct engine_attributes *attributes, struct arena *arena,
                          struct plan *plan)
 {
-	struct source source = {
+	struct rule_request request = {
 	    engine, NULL, arena, attributes->key_max, call->priority, attributes->permitted};
 
 	engine_prepare_none(call, plan);
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
-	source.values = match_values(engine->match, attributes->items, attributes->count, arena);
-	return prepare(&source, plan);
+	request.values = match_values(engine->match, attributes->items, attributes->count, arena);
+	return prepare_matching_rules(&request, plan);
 }
 
 int engine_prepare_rule_operation(const struct weir_engine *engine,
@@ -284,7 +287,8 @@ int engine_prepare_rule_operation(const struct weir_engine *engine,
                                   const struct engine_attributes *attributes, struct arena *arena,
                                   struct plan *plan)
 {
-	struct source source = {engine, NULL, arena, attributes->key_max, 0, attributes->permitted};
+	struct rule_request request = {
+	    engine, NULL, arena, attributes->key_max, 0, attributes->permitted};
 	struct match_found found;
 
 	engine_prepare_none(&(struct algo_call){operation->op, 1}, plan);
@@ -293,10 +297,10 @@ int engine_prepare_rule_operation(const struct weir_engine *engine,
 	plan->feedback = (unsigned char)(operation->feedback & 3);
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
-	source.values = match_values(engine->match, attributes->items, attributes->count, arena);
-	if (!find_rules(&source, &found))
+	request.values = match_values(engine->match, attributes->items, attributes->count, arena);
+	if (!find_rules(&request, &found))
 		return WEIR_ENOMEM;
-	return add_rules(&source, &found, found.count, operation, plan);
+	return add_rules(&request, &found, found.count, operation, plan);
 }
 
 int engine_attribute(const struct weir_engine *engine, struct slice name)
@@ -308,12 +312,12 @@ int engine_prepare_values(const struct weir_engine *engine, const struct algo_ca
                           const struct engine_values *values, struct arena *arena,
                           struct plan *plan)
 {
-	struct source source = {
+	struct rule_request request = {
 	    engine, match_no_values(engine->match, arena), arena, WEIR_KEY_MAX, call->priority, NULL};
 
 	engine_prepare_none(call, plan);
-	for (size_t i = 0; source.values && i < values->count; i++)
+	for (size_t i = 0; request.values && i < values->count; i++)
 		if (values->numbers[i] >= 0)
-			source.values[values->numbers[i]].text = values->items[i];
-	return prepare(&source, plan);
+			request.values[values->numbers[i]].text = values->items[i];
+	return prepare_matching_rules(&request, plan);
 }

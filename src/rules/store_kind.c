@@ -1,4 +1,4 @@
-#include "rules/store.h"
+#include "rules/store_kind.h"
 
 #include <string.h>
 
@@ -17,7 +17,7 @@ static int unknown(const char *text, struct weir_error *error)
 	                 found);
 }
 
-int rules_place_read(const char *text, enum rules_place *out, struct weir_error *error)
+int rules_store_kind_read(const char *text, enum rules_store_kind *out, struct weir_error *error)
 {
 	struct slice path = slice_of(text);
 
@@ -34,7 +34,6 @@ int rules_place_read(const char *text, enum rules_place *out, struct weir_error 
 	if (slice_skip(&path, SLICE(RULES_FILE_PREFIX)) && path.len > 0)
 		return store_url_is_likely(path.data) ? unknown(text, error) : WEIR_OK;
 	*out = RULES_REDIS;
-	return strncmp(text, "redis", 5) == 0 || strncmp(text, "valkey", 6) == 0
-	           ? WEIR_OK
-	           : unknown(text, error);
+	return strncmp(text, "redis", 5) == 0 || strncmp(text, "valkey", 6) == 0 ? WEIR_OK
+	                                                                         : unknown(text, error);
 }

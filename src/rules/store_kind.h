@@ -1,10 +1,10 @@
-/* store.h: the values of `store`, of a file, a flag or a limit. */
-#ifndef RULES_STORE_H
-#define RULES_STORE_H
+/* store_kind.h: the values of `store`, of a file, a flag or a limit. */
+#ifndef RULES_STORE_KIND_H
+#define RULES_STORE_KIND_H
 
 #include <weir/weir.h>
 
-enum rules_place {
+enum rules_store_kind {
 	RULES_MEMORY, /* memory */
 	RULES_FILE,   /* file:PATH */
 	RULES_REDIS,  /* a URL of Redis, which nobody has checked: it begins with redis */
@@ -16,6 +16,6 @@ enum rules_place {
  * Reads the kind of store that `text` names. Errors: EINVAL with "expected …, found …", which never
  * repeats a password.
  */
-int rules_place_read(const char *text, enum rules_place *out, struct weir_error *error);
+int rules_store_kind_read(const char *text, enum rules_store_kind *out, struct weir_error *error);
 
 #endif
