@@ -1,5 +1,5 @@
 /*
- * arena.h: memory that is freed all at once.
+ * arena.h: allocates memory that is freed all at once.
  *
  * One for a rule file while it is read, one for the requests of a loop turn.
  */

@@ -1,5 +1,5 @@
 /*
- * cell.h: one key's place: 16 bytes, read whole and changed by one compare-and-swap.
+ * cell.h: defines a cell: 16 bytes for a key, read whole and changed by one compare-and-swap.
  * A state that is wider has a row of them besides.
  *
  *     high word   until 60 | generation 4     when the state is spent, in

@@ -1,4 +1,4 @@
-/* error.h: fill in a struct weir_error. */
+/* error.h: fills in a struct weir_error. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 

@@ -1,5 +1,6 @@
 /*
- * hash.h: SipHash-1-3, the keyed hash of everything that comes from outside, and 2-4.
+ * hash.h: computes SipHash-1-3, the keyed hash of everything that comes from outside, and
+ * SipHash-2-4.
  *
  * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012), with one compression
  * and three finalisation rounds, the variant that language runtimes use for their hash tables.

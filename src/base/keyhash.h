@@ -1,5 +1,5 @@
 /*
- * keyhash.h: the hash of the keys of a table: fast, and keyed.
+ * keyhash.h: computes the hash of a table's keys, which is fast and keyed.
  *
  * NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999) over 64-bit words: two
  * different inputs agree in its 128 bits with a probability of at most 2^-64 over the secret.

@@ -1,5 +1,5 @@
 /*
- * list.h: doubly linked lists through nodes that stand in their owners' structs.
+ * list.h: links structs in doubly linked lists, through nodes that are members of these structs.
  *
  * A list of zeros is empty, and a node of zeros is in no list. Adding, removing, and asking whether
  * a node is in a list take constant time and no memory. A list with nodes must not move.

@@ -1,5 +1,5 @@
 /*
- * number.h: whole numbers: saturating, wide, and read from text.
+ * number.h: computes with whole numbers that saturate or are wide, and reads them from text.
  *
  * Times and costs come from outside; nothing here wraps round.
  */

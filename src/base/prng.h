@@ -1,4 +1,4 @@
-/* prng.h: chance, from a generator that each thread has for itself. */
+/* prng.h: draws random numbers from a generator that each thread has for itself. */
 #ifndef BASE_PRNG_H
 #define BASE_PRNG_H
 

@@ -1,4 +1,6 @@
-/* u256.h: whole numbers of 256 bits, for exact formulas whose products are beyond u128. */
+/*
+ * u256.h: computes with whole numbers of 256 bits, for exact formulas whose products exceed u128.
+ */
 #ifndef BASE_U256_H
 #define BASE_U256_H
 

@@ -1,4 +1,4 @@
-/* dial.h: a blocking connection to a server, with TLS or without. */
+/* dial.h: opens a blocking connection to a server, with TLS or without. */
 #ifndef LOAD_DIAL_H
 #define LOAD_DIAL_H
 

@@ -1,4 +1,4 @@
-/* job.h: the load to put on a server, and what is counted of it. */
+/* job.h: defines the load to put on a server, and its counters. */
 #ifndef LOAD_JOB_H
 #define LOAD_JOB_H
 

@@ -1,4 +1,4 @@
-/* runner.h: one thread's share of the load. */
+/* runner.h: generates one thread's share of the load. */
 #ifndef LOAD_RUNNER_H
 #define LOAD_RUNNER_H
 

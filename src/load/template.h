@@ -1,4 +1,4 @@
-/* template.h: the bytes of a request, written once; each request only fills its key in. */
+/* template.h: writes the bytes of a request once; each request only fills its key in. */
 #ifndef LOAD_TEMPLATE_H
 #define LOAD_TEMPLATE_H
 

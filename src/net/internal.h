@@ -1,4 +1,7 @@
-/* internal.h: the structs of loops and connections, and the functions that the files here share. */
+/*
+ * internal.h: defines the structs of loops and connections, and declares the functions that the
+ * files of this folder share.
+ */
 #ifndef NET_INTERNAL_H
 #define NET_INTERNAL_H
 

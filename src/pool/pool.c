@@ -1,5 +1,6 @@
 /*
- * pool.c: the bucket, its workers, and their end; and tickets, which carry results back.
+ * pool.c: runs the tasks of a bucket on its workers until the pool ends, and carries their results
+ * back in tickets.
  *
  * One lock guards a ring with room for all tasks that may be unfinished. So a submission
  * allocates nothing (but a ticket), and one count decides whether it is refused, however quickly

@@ -1,4 +1,4 @@
-/* compact.h: JSON read strictly and written without blanks. */
+/* compact.h: reads JSON strictly and writes it without blanks. */
 #ifndef READERS_COMPACT_H
 #define READERS_COMPACT_H
 

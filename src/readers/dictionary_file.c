@@ -1,4 +1,4 @@
-/* dictionary_file.c: the file of a dictionary, beside the file that names it. */
+/* dictionary_file.c: reads the file of a dictionary, beside the file that names it. */
 #include <stdio.h>
 #include <unistd.h>
 

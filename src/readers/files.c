@@ -1,5 +1,5 @@
 /*
- * files.c: one configuration from texts and files, whatever their language.
+ * files.c: reads one configuration from texts and files in any language.
  *
  * Our own file is read first, wherever it stands among the others, for it has settings that they
  * are read by. The rules are in the order of the files.

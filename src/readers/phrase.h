@@ -1,4 +1,4 @@
-/* phrase.h: words of a file for a message. */
+/* phrase.h: formats words of a file for a message. */
 #ifndef READERS_PHRASE_H
 #define READERS_PHRASE_H
 

@@ -1,4 +1,4 @@
-/* reserved.h: what a rule's `result` may hold, in every language. */
+/* reserved.h: checks that a rule's `result` uses no reserved names, in every language. */
 #ifndef READERS_RESERVED_H
 #define READERS_RESERVED_H
 

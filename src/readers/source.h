@@ -1,4 +1,4 @@
-/* source.h: a text of rules, in whichever language, and the files that it names. */
+/* source.h: describes a text of rules in any language, and the files that it names. */
 #ifndef READERS_SOURCE_H
 #define READERS_SOURCE_H
 

@@ -1,5 +1,5 @@
 /*
- * top_denied.h: the keys that are denied most, in a fixed amount of memory.
+ * top_denied.h: finds the keys that are denied most, in a fixed amount of memory.
  *
  * Counts fade: each minute halves them, so a denial counts 1 now and 1/1024 ten minutes later.
  * If W is the faded number of all denials, no pair of limit and key is counted too high by more

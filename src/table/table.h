@@ -1,5 +1,5 @@
 /*
- * table.h: the key table: bounded, lock-free, free of pointers.
+ * table.h: implements the key table: bounded, lock-free, free of pointers.
  *
  * A key's hash gives a tag of 32 bits, a home set of eight cells, and a run of
  * five sets elsewhere for when the home is full. The key lives in the first of

@@ -1,4 +1,6 @@
-/* context.h: by what certificates a side of TLS proves itself, and verifies the other. */
+/*
+ * context.h: loads the certificates by which a side of TLS proves itself and verifies the other.
+ */
 #ifndef TLS_CONTEXT_H
 #define TLS_CONTEXT_H
 

@@ -1,4 +1,4 @@
-/* internal.h: shared by the files of this folder. */
+/* internal.h: declares the functions that the files of this folder share. */
 #ifndef TLS_INTERNAL_H
 #define TLS_INTERNAL_H
 

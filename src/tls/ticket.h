@@ -1,5 +1,5 @@
 /*
- * ticket.h: how long a session may be resumed by its ticket.
+ * ticket.h: limits how long a session may be resumed by its ticket.
  *
  * OpenSSL verifies a client's certificate in a full handshake alone, and with TLS 1.3 each use of a
  * ticket brings a new one: without an end of its own a session would outlive its certificates.

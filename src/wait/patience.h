@@ -1,4 +1,4 @@
-/* patience.h: how long a request may wait for a key, and when waiting is hopeless. */
+/* patience.h: decides how long a request may wait for a key, and when waiting is hopeless. */
 #ifndef WAIT_PATIENCE_H
 #define WAIT_PATIENCE_H
 

@@ -1,5 +1,5 @@
 /*
- * sleep.h: acquiring that blocks its thread until a deadline.
+ * sleep.h: acquires, blocking its thread until a deadline.
  *
  * The caller decides in its own way: for a limit without keys, or for a request.
  */

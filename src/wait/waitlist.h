@@ -1,5 +1,5 @@
 /*
- * waitlist.h: requests that wait for a key, first come, first served.
+ * waitlist.h: queues requests that wait for a key, first come, first served.
  *
  * The requests that wait for one key form a queue, and only the first of it tries to
  * acquire. It does so at the time that its denial named, and when another request has given

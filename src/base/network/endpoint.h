@@ -1,5 +1,5 @@
 /*
- * endpoint.h: the text of an address that a server listens on, or a client connects to.
+ * endpoint.h: parses the text of an address that a server listens on, or a client connects to.
  */
 #ifndef BASE_NETWORK_ENDPOINT_H
 #define BASE_NETWORK_ENDPOINT_H

@@ -1,4 +1,7 @@
-/* ip.h: addresses and ranges of them. IPv4 is kept as ::ffff:a.b.c.d, so one comparison serves both. */
+/*
+ * ip.h: parses, compares and prints IP addresses and ranges of them. IPv4 is kept as
+ * ::ffff:a.b.c.d, so one comparison serves both.
+ */
 #ifndef BASE_NETWORK_IP_H
 #define BASE_NETWORK_IP_H
 

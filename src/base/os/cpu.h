@@ -1,5 +1,5 @@
 /*
- * cpu.h: how busy the processors are that this process may use.
+ * cpu.h: measures how busy the processors are that this process may use.
  *
  * In a control group with a quota of processor time (version 2 or 1), this is the group's use of
  * the least quota above it. Otherwise it is the host's use. There is no thread: a caller that asks

@@ -1,5 +1,5 @@
 /*
- * fence.h: between a change that a thread makes and the loads behind it.
+ * fence.h: orders a change that a thread makes before the loads that follow it.
  *
  * Two threads that each change one thing and then look at the other's must not both miss the
  * other's change. Release and acquire don't prevent that: a processor may load ahead while its

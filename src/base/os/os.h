@@ -1,4 +1,4 @@
-/* os.h: the one place that asks the operating system for memory, time and chance. */
+/* os.h: asks the operating system for memory, time and random bytes; no other file does. */
 #ifndef BASE_OS_OS_H
 #define BASE_OS_OS_H
 

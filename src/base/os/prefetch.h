@@ -1,4 +1,4 @@
-/* prefetch.h: asking memory for a line before it is needed. */
+/* prefetch.h: asks memory for a cache line before it is needed. */
 #ifndef BASE_OS_PREFETCH_H
 #define BASE_OS_PREFETCH_H
 

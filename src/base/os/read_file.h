@@ -1,4 +1,4 @@
-/* read_file.h: a whole file in memory. */
+/* read_file.h: reads a whole file into memory. */
 #ifndef BASE_OS_READ_FILE_H
 #define BASE_OS_READ_FILE_H
 

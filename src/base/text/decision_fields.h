@@ -1,5 +1,5 @@
 /*
- * decision_fields.h: the fields of a decision's answer in JSON.
+ * decision_fields.h: names the fields of a decision's answer in JSON.
  *
  * The writer of answers uses only fields that are listed here. A rule's `result` comes after them
  * and can't have one of their names: most readers keep the last of two equal fields, so a result

@@ -1,4 +1,4 @@
-/* misspelling.h: names that somebody may have meant who wrote another one. */
+/* misspelling.h: finds the names that the writer of an unknown name may have meant. */
 #ifndef BASE_TEXT_MISSPELLING_H
 #define BASE_TEXT_MISSPELLING_H
 

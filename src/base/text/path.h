@@ -1,6 +1,6 @@
 /*
- * path.h: one spelling for all paths that mean the same. The result is `path` itself, or a part
- * of it, if nothing changes, else memory of the arena.
+ * path.h: brings all paths that mean the same to one spelling. The result is `path` itself, or a
+ * part of it, if nothing changes, else memory of the arena.
  */
 #ifndef BASE_TEXT_PATH_H
 #define BASE_TEXT_PATH_H

@@ -1,4 +1,4 @@
-/* word.h: the words of an enumeration, as they stand in files and listings. */
+/* word.h: defines the words that stand for an enumeration in files and listings. */
 #ifndef BASE_TEXT_WORD_H
 #define BASE_TEXT_WORD_H
 

@@ -1,5 +1,5 @@
 /*
- * clock.h: the time for calls that were not given one.
+ * clock.h: tells the time to calls that were given none.
  *
  * A clock is anchored once: the wall's time at its start plus what the monotonic clock has
  * counted since. Steps of the wall do not reach it. Calendar windows follow the wall, so a

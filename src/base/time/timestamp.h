@@ -1,5 +1,5 @@
 /*
- * timestamp.h: times as people write them, as nanoseconds since 1970.
+ * timestamp.h: parses and prints times, such as RFC 3339, as nanoseconds since 1970.
  *
  * Reads digit by digit, never through a float, and cuts off digits finer than a
  * nanosecond. Refuses times before 1970 or after 2262.

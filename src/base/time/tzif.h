@@ -1,4 +1,7 @@
-/* tzif.h: a time zone as a table, and the bytes it is read from. Behind zone.h, and for tests. */
+/*
+ * tzif.h: parses the bytes of a TZif file into the table of a time zone. Behind zone.h, and for
+ * tests.
+ */
 #ifndef BASE_TIME_TZIF_H
 #define BASE_TIME_TZIF_H
 

@@ -1,5 +1,5 @@
 /*
- * zone.h: time zones of the system, read from its TZif files (RFC 8536).
+ * zone.h: finds the time zones of the system, in its TZif files (RFC 8536).
  *
  * A zone is immutable once open and may be used by any thread. Nothing here
  * reads TZ or touches the C library's global zone.

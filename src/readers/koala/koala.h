@@ -1,5 +1,5 @@
 /*
- * koala.h: rule files in Koala's language.
+ * koala.h: reads rule files in Koala's language.
  *
  * A file is read line by line. Errors do not end that: each is a remark of the config, and what
  * they are about is left out. Rules name results that come behind them, so the model is made at the

@@ -1,4 +1,4 @@
-/* koala_condition.c: the second part of a rule: `act=ask; uid>5; ip @ crawlers`. */
+/* koala_condition.c: parses the second part of a rule: `act=ask; uid>5; ip @ crawlers`. */
 #include <stdlib.h>
 
 #include <weir/engine.h>

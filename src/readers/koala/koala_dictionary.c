@@ -1,4 +1,4 @@
-/* koala_dictionary.c: the section [dicts], which names files of values. */
+/* koala_dictionary.c: reads the section [dicts], which names files of values. */
 #include "base/error.h"
 #include "readers/koala/koala.h"
 #include "rules/remark.h"

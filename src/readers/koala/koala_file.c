@@ -1,4 +1,4 @@
-/* koala_file.c: the sections and lines of a file, and the model that is made of them. */
+/* koala_file.c: splits a file into sections and lines, and makes the rule model from them. */
 #include "readers/koala/koala.h"
 
 #include "base/error.h"

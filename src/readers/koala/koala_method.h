@@ -1,4 +1,4 @@
-/* koala_method.h: the methods of Koala's language that count, as limits. */
+/* koala_method.h: turns the methods of Koala's language that count into limits. */
 #ifndef READERS_KOALA_KOALA_METHOD_H
 #define READERS_KOALA_KOALA_METHOD_H
 

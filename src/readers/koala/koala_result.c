@@ -1,4 +1,4 @@
-/* koala_result.c: `2 : { "Ret_type":2, … }`, an answer as JSON. */
+/* koala_result.c: parses an answer in JSON: `2 : { "Ret_type":2, … }`. */
 #include "base/number.h"
 #include "readers/compact.h"
 #include "readers/koala/koala.h"

@@ -1,4 +1,4 @@
-/* koala_rule.c: `rule : [method] [conditions] [thresholds] [answer]`. */
+/* koala_rule.c: parses a rule: `rule : [method] [conditions] [thresholds] [answer]`. */
 #include <stdio.h>
 
 #include "algo/algo.h"

@@ -1,4 +1,7 @@
-/* koala_text.c: numbers and copies of parts of a line, and remarks about them. */
+/*
+ * koala_text.c: reads numbers from parts of a line, copies the parts, and writes remarks about
+ * them.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* node_kind.c: the kinds of values that keys of several mappings have, and how they are printed. */
+/* node_kind.c: reads and prints the kinds of values that keys of several mappings have. */
 #include "base/number.h"
 #include "readers/yaml/yaml_node.h"
 #include "rules/rate.h"

@@ -1,4 +1,4 @@
-/* print.h: a whole configuration as a file of our own language. */
+/* print.h: prints a whole configuration as YAML. */
 #ifndef READERS_PRINT_H
 #define READERS_PRINT_H
 

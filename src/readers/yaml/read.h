@@ -1,4 +1,7 @@
-/* read.h: the parts of a rule file, each read by its own file. Errors as in yaml_node.h. */
+/*
+ * read.h: declares the readers of the parts of a rule file, each in its own file. Errors as in
+ * yaml_node.h.
+ */
 #ifndef READERS_READ_H
 #define READERS_READ_H
 

@@ -1,4 +1,4 @@
-/* read_attribute.c: names of attributes. */
+/* read_attribute.c: reads names of attributes. */
 #include "base/text/misspelling.h"
 #include "readers/yaml/read.h"
 #include "rules/attribute.h"

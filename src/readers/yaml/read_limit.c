@@ -1,4 +1,4 @@
-/* read_limit.c: `limits:`, a mapping of names to algorithms and their parameters. */
+/* read_limit.c: parses `limits:`, a mapping of names to algorithms and their parameters. */
 #include <stdio.h>
 
 #include "algo/algo.h"

@@ -1,5 +1,5 @@
 /*
- * read_match.c: `match:`, a mapping of attributes to what their values may be.
+ * read_match.c: parses `match:`, a mapping of attributes to the values that they may have.
  *
  * The form of a value alone tells its meaning, so every form can be written as plain text,
  * too: behind a backslash all is literal.

@@ -1,4 +1,4 @@
-/* read_rule.c: `rules:`, a list of what applies to which requests. */
+/* read_rule.c: parses `rules:`, a list of rules with the requests that they apply to. */
 #include <stdio.h>
 
 #include "algo/parameter.h"

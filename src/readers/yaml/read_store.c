@@ -1,4 +1,4 @@
-/* read_store.c: where counts live, and what may be said of a store that servers share. */
+/* read_store.c: parses `store:` and the settings of a store that servers share. */
 #include "base/number.h"
 #include "readers/yaml/read.h"
 #include "rules/store_kind.h"

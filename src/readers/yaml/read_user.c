@@ -1,4 +1,7 @@
-/* read_user.c: `users:`. No message shows a secret, not even one that is no hash: it may be a password. */
+/*
+ * read_user.c: parses `users:`. No message shows a secret, not even one that is no hash: it may be
+ * a password.
+ */
 #include <string.h>
 
 #include "readers/yaml/read.h"

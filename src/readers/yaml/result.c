@@ -1,4 +1,4 @@
-/* result.c: `result:`, plain data that a denial carries, rendered to JSON once. */
+/* result.c: parses `result:`, plain data that a denial carries, and renders it to JSON once. */
 #include "base/buffer.h"
 #include "base/text/json.h"
 #include "readers/reserved.h"

@@ -1,5 +1,5 @@
 /*
- * yaml.c: from the bytes of a file to one clean tree, and its topmost keys, which also print it.
+ * yaml.c: parses the bytes of a file into one checked tree, and reads and prints its topmost keys.
  *
  * A file is parsed twice. The first time, event by event, refuses what the
  * tables of keys should never meet: aliases (a few bytes could stand for

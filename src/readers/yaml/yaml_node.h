@@ -1,5 +1,6 @@
 /*
- * yaml_node.h: YAML nodes read into structs by tables of keys, and structs printed by them.
+ * yaml_node.h: reads YAML nodes into structs by tables of keys, and prints structs by the same
+ * tables.
  *
  * A mapping is a table of rows: the key's name, the field that its value fills, and the kind of the
  * value, which reads and prints it. Unknown keys, duplicates, missing keys and wrong types are
