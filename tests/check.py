@@ -15,7 +15,7 @@ import run
 MODELS = {
     "base": "traps traces calendar",
     "algo": "traps traces estimators breaker_model calendar grown_store adaptive_model storms throttle_model warm_up",
-    "rows": "traps traces breaker_model grown_store adaptive_model",
+    "records": "traps traces breaker_model grown_store adaptive_model",
     "table": "traps traces grown_store",
     "store": "traps traces breaker_model grown_store adaptive_model",
     "wait": "traps adaptive_model",

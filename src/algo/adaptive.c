@@ -42,7 +42,7 @@ static int init_adaptive(struct algo_limit *limit, const struct weir_limit_optio
 {
 	const struct weir_adaptive_options *own = options->adaptive;
 	struct adaptive_bounds bounds = bounds_of(options);
-	uint64_t part_ns = own->permit_timeout_ns / (FLYING_PARTS - 1) + 1 + FLYING_START_NS;
+	uint64_t part_ns = own->permit_timeout_ns / (IN_FLIGHT_PARTS - 1) + 1 + IN_FLIGHT_START_NS;
 
 	if (bounds.least > bounds.most)
 		return error_set(error, WEIR_EINVAL, "min: expected at most max, which is %u, found %u",
@@ -50,14 +50,14 @@ static int init_adaptive(struct algo_limit *limit, const struct weir_limit_optio
 	if (bounds.initial < bounds.least || bounds.initial > bounds.most)
 		return error_set(error, WEIR_EINVAL, "initial: expected %u to %u (min to max), found %u",
 		                 bounds.least, bounds.most, bounds.initial);
-	limit->flying = (struct flying_params){bounds, own->method, own->permit_timeout_ns, part_ns,
-	                                       inverse_of(part_ns)};
+	limit->in_flight = (struct in_flight_params){bounds, own->method, own->permit_timeout_ns,
+	                                             part_ns, inverse_of(part_ns)};
 	limit->quota = bounds.most;
 	limit->is_measured = true;
 	limit->window_ns = own->permit_timeout_ns;
 	/* A state of another method, or of another length of permits, counts for nothing here. */
 	limit->period_ns = own->permit_timeout_ns * 8 + own->method;
-	limit->width = algo_width(FLYING_CELLS + estimate_cells(own->method));
+	limit->width = algo_width(IN_FLIGHT_CELLS + estimate_cells(own->method));
 	if (!estimate_needs_cpu(own->method))
 		return WEIR_OK;
 	limit->cpu = cpu_open("");
@@ -81,7 +81,7 @@ const struct algorithm algorithm_adaptive = {
                     .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
                    ALGO_RETRY_ROW,
                    ALGO_KEYS_ROW},
-    .rows = ALGO_ROWS_FLYING,
+    .record = ALGO_RECORD_IN_FLIGHT,
     .judges = true,
     .retry_is_estimate = true,
     .init = init_adaptive,

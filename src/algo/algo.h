@@ -14,7 +14,7 @@
  *     word       what else the algorithm remembers, 32 bits.
  *
  * That is all a cell of the table has room for beside the key's tag; each
- * algorithm's file says what it keeps in them. What needs more says in rows.h
+ * algorithm's file says what it keeps in them. What needs more says in record_kinds.h
  * how its rows are kept.
  */
 #ifndef ALGO_ALGO_H
@@ -28,7 +28,7 @@
 
 #include "algo/algorithm.h"
 #include "algo/op.h"
-#include "algo/rows.h"
+#include "algo/record_kinds.h"
 #include "base/number.h"
 #include "base/time/clock.h"
 
@@ -97,7 +97,7 @@ struct algo_limit {
 	bool has_whole_interval; /* a bucket whose tokens come in whole nanoseconds */
 	bool is_adhoc;           /* it travels in requests: all such limits share their states */
 	bool is_measured;        /* its quota changes: an outcome says what it is */
-	bool head_has_sum;       /* a sliding window whose heads say all that is in use */
+	bool header_has_sum;     /* a sliding window whose heads say all that is in use */
 	uint64_t quota;       /* what it grants at once; also the greatest cost */
 	uint64_t chunk;       /* units that a server takes from a remote store at once, or 0 */
 	uint64_t period_ns;   /* the rate's; of months and years the longest */
@@ -108,13 +108,13 @@ struct algo_limit {
 		struct slots_params slots;
 		struct log_params log;
 		struct day_params day;
-		struct places_params places;
-		struct health_params health;
-		struct accepts_params accepts;
-		struct flying_params flying;
+		struct leases_params leases;
+		struct breaker_params breaker;
+		struct success_params success;
+		struct in_flight_params in_flight;
 		uint64_t own[ALGO_OWN_WORDS];
 	};
-	enum algo_rows rows;  /* the algorithm's, ... */
+	enum algo_record record; /* the algorithm's, ... */
 	bool paced;           /* as is this */
 	uint64_t retry_ns;    /* after which a request asks again where nothing better is known */
 	uint64_t queue;       /* how many may wait for a key without being asked to, or 0 */
@@ -213,7 +213,7 @@ enum algo_cause {
 	ALGO_CAUSE_COUNT,
 };
 
-/* That it has; the phases are those of outcomes/health.h. */
+/* That it has; the phases are those of outcomes/breaker_state.h. */
 struct algo_phase_change {
 	uint8_t from, to;
 	uint8_t cause; /* enum algo_cause */
@@ -224,7 +224,7 @@ struct algo_phase_change {
 
 struct algo_decision {
 	bool allowed;
-	uint8_t phase;  /* of a breaker: enum health_phase, as it is now; as is ... */
+	uint8_t phase;              /* of a breaker: enum breaker_phase, as it is now; as is ... */
 	uint8_t phase_change_count; /* how many `phase_changes` there are; of other limits both may be
 	                               anything */
 	enum weir_reason reason;
@@ -371,15 +371,15 @@ int algo_shed(const struct algo_limit *limit, double deny);
 void algo_hand_over(struct algo_limit *limit, struct algo_limit *next);
 
 /** Whether its requests hold places until they are reported, and so get permits unasked. */
-static inline bool algo_holds_places(const struct algo_limit *limit)
+static inline bool algo_holds_leases(const struct algo_limit *limit)
 {
-	return limit->rows == ALGO_ROWS_PLACES;
+	return limit->record == ALGO_RECORD_LEASES;
 }
 
 /** Whether its keys have the phases of a breaker, which can be forced. */
 static inline bool algo_has_phases(const struct algo_limit *limit)
 {
-	return limit->rows == ALGO_ROWS_HEALTH;
+	return limit->record == ALGO_RECORD_BREAKER;
 }
 
 /** Whether an operator may force a key of it so. */
@@ -391,7 +391,7 @@ static inline bool algo_can_force(const struct algo_limit *limit, enum weir_forc
 /** Whether its requests are to be reported when they end, and so get permits unasked. */
 static inline bool algo_is_reported(const struct algo_limit *limit)
 {
-	return algo_holds_places(limit) || limit->algorithm->judges;
+	return algo_holds_leases(limit) || limit->algorithm->judges;
 }
 
 /** The operation by which a permit is reported: a limit that does not judge just takes it back. */

@@ -15,7 +15,7 @@
 #include <weir/weir.h>
 
 #include "algo/parameter.h"
-#include "algo/rows.h"
+#include "algo/record_kinds.h"
 
 struct algo_call;
 struct algo_limit;
@@ -46,7 +46,8 @@ struct algorithm {
 	const char
 	    *sample; /* parameters at some 100 a minute, by which it is compared, or NULL */
 
-	enum algo_rows rows; /* how states are kept that are wider than a word; without them, `step` */
+	enum algo_record
+	    record;          /* how states are kept that are wider than a word; without them, `step` */
 	bool paced;          /* a request may have to wait for its start */
 	bool judges;         /* by outcomes: its permits are reported */
 	bool draws;          /* it decides by algo_call.draw and keeps no states */

@@ -27,6 +27,6 @@ const struct algorithm algorithm_base = {
                    ALGO_TIMEZONE_ROW(),
                    ALGO_KEYS_ROW},
     .sample = "base: 50, rate: 100/m",
-    .rows = ALGO_ROWS_DAY,
+    .record = ALGO_RECORD_DAY,
     .init = init_base,
 };

@@ -4,11 +4,11 @@
  * While it is closed, all requests pass, and it counts their outcomes over a window. If too many of
  * at least `minimum` calls fail or are slow, it opens for `sleep`. Then it is half-open: the next
  * requests, `probes` at most, find out. If all go well, it closes, and over `ramp` lets 10% to 100%
- * of calls pass; if one fails, it opens again. outcomes/health.h has the rest.
+ * of calls pass; if one fails, it opens again. outcomes/breaker_state.h has the rest.
  *
  * Permits count calls, whatever the cost of a request.
  */
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 #include "base/error.h"
 
 #define PERMITS_DEFAULT_NS (60 * NS_PER_S)
@@ -30,7 +30,7 @@ static const struct preset {
 } presets[] = {
     [WEIR_BREAKER_PRESET_NONE] = {.parts = 10},
     [WEIR_BREAKER_PRESET_HYSTRIX] = {{.ramp_ns = WEIR_ZERO, .max_concurrent = 10},
-                                     .parts = HEALTH_PARTS_MAX,
+                                     .parts = BREAKER_PARTS_MAX,
                                      .finished_only = true,
                                      .refusals_fail = true},
     [WEIR_BREAKER_PRESET_RESILIENCE4J] = {{.calls = 100,
@@ -86,7 +86,7 @@ static uint32_t mix_seal(uint64_t seal, uint64_t value)
 }
 
 /* Computes the parameters that follow from the others. */
-static void derive_health(struct health_params *params)
+static void derive_health(struct breaker_params *params)
 {
 	const uint64_t judged_by[] = {params->part_ns, params->parts, params->calls, params->minimum,
 	                              params->failures, params->failure_percent, params->slow_ns, params->slow_percent,
@@ -94,13 +94,14 @@ static void derive_health(struct health_params *params)
 
 	for (size_t i = 0; i < sizeof judged_by / sizeof *judged_by; i++)
 		params->seal = mix_seal(params->seal, judged_by[i]);
-	params->flight_mark =
-	    (uint8_t)(mix_seal(params->timeout_ns, health_window_cells(params)) >> 28);
-	params->flight_mark = (uint8_t)((params->flight_mark & ~1u) | (params->max_concurrent != 0));
+	params->in_flight_mark =
+	    (uint8_t)(mix_seal(params->timeout_ns, breaker_window_cells(params)) >> 28);
+	params->in_flight_mark =
+	    (uint8_t)((params->in_flight_mark & ~1u) | (params->max_concurrent != 0));
 	if (params->part_ns)
 		params->part_inverse = inverse_of(params->part_ns);
-	params->flight_inverse = inverse_of(health_flight_ns(params));
-	params->place_inverse = inverse_of(health_window_cells(params));
+	params->in_flight_inverse = inverse_of(breaker_in_flight_part_ns(params));
+	params->entry_inverse = inverse_of(breaker_window_cells(params));
 }
 
 /*
@@ -122,7 +123,7 @@ static int init_breaker(struct algo_limit *limit, const struct weir_limit_option
 	uint32_t failures = (uint32_t)u64_min(own->failures, calls_most);
 
 	(void)error;
-	limit->health = (struct health_params){
+	limit->breaker = (struct breaker_params){
 	    .part_ns = parts ? own->window_ns / parts : 0,
 	    .slow_ns = own->slow_ns,
 	    .sleep_ns = own->sleep_ns,
@@ -145,10 +146,10 @@ static int init_breaker(struct algo_limit *limit, const struct weir_limit_option
 	    .refusals_fail = named->refusals_fail,
 	    .judge_only = own->judge_only,
 	};
-	derive_health(&limit->health);
+	derive_health(&limit->breaker);
 	limit->quota = own->max_concurrent ? own->max_concurrent : ALGO_COUNT_MAX;
 	limit->window_ns = own->calls ? 0 : own->window_ns;
-	limit->width = algo_width(health_cells(&limit->health));
+	limit->width = algo_width(breaker_cells(&limit->breaker));
 	return WEIR_OK;
 }
 
@@ -161,7 +162,7 @@ const struct algorithm algorithm_breaker = {
          {"window", ALGO_TIME, ALGO_OWN_FIELD(breaker, window_ns), .min = NS_PER_MS,
           .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S, .use = unless_calls,
           .with = "no window of calls", .found = "one"},
-         {"calls", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, calls), .min = 1, .max = HEALTH_CALLS_MAX,
+         {"calls", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, calls), .min = 1, .max = BREAKER_CALLS_MAX,
           .use = unless_window, .with = "no window of time", .found = "one"},
          {"minimum", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, minimum), .min = 1, .max = FAILURES_MAX,
           .otherwise = 20, .use = unless_failures, .with = "no number of failures", .found = "one"},
@@ -179,7 +180,7 @@ const struct algorithm algorithm_breaker = {
           .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DEFAULT_DERIVED, .derive = default_as_sleep,
           .text = "as `sleep`"},
          {"probes", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, probes), .min = 1,
-          .max = HEALTH_PROBES_MAX, .otherwise = 1},
+          .max = BREAKER_PROBES_MAX, .otherwise = 1},
          {"probe_timeout", ALGO_TIME, ALGO_OWN_FIELD(breaker, probe_timeout_ns), .min = NS_PER_MS,
           .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DEFAULT_DERIVED,
           .derive = default_probe_timeout, .text = "as `sleep`, see [breakers](breaker.md)"},
@@ -193,7 +194,7 @@ const struct algorithm algorithm_breaker = {
          {"judge_only", ALGO_WORD, ALGO_OWN_FIELD(breaker, judge_only), .words = judge_words},
          ALGO_RETRY_ROW,
          ALGO_KEYS_ROW},
-    .rows = ALGO_ROWS_HEALTH,
+    .record = ALGO_RECORD_BREAKER,
     .judges = true,
     .retry_is_estimate = true,
     .preset = breaker_preset,

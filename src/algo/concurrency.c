@@ -5,7 +5,7 @@ static int init_concurrency(struct algo_limit *limit, const struct weir_limit_op
                             struct weir_error *error)
 {
 	(void)error;
-	limit->places = (struct places_params){options->max, options->lease_ns};
+	limit->leases = (struct leases_params){options->max, options->lease_ns};
 	limit->quota = options->max;
 	limit->window_ns = options->lease_ns;
 	limit->width = algo_width(options->max);
@@ -23,7 +23,7 @@ const struct algorithm algorithm_concurrency = {
                     .otherwise = 30 * NS_PER_S},
                    ALGO_RETRY_ROW,
                    ALGO_KEYS_ROW},
-    .rows = ALGO_ROWS_PLACES,
+    .record = ALGO_RECORD_LEASES,
     .retry_is_estimate = true,
     .init = init_concurrency,
 };

@@ -60,7 +60,7 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *g
 	if (status != WEIR_OK)
 		return status;
 	algorithm_resolve(&options, &own);
-	limit->rows = limit->algorithm->rows;
+	limit->record = limit->algorithm->record;
 	limit->paced = limit->algorithm->paced;
 	limit->retry_ns = options.retry_ns ? options.retry_ns : ALGO_RETRY_DEFAULT_NS;
 	limit->queue = options.queue;

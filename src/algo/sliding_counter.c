@@ -22,7 +22,7 @@ const struct algorithm algorithm_sliding_counter = {
     .id = WEIR_ALGORITHM_SLIDING_COUNTER,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX), ALGO_KEYS_ROW},
     .sample = "rate: 100/m",
-    .rows = ALGO_ROWS_SLOTS,
+    .record = ALGO_RECORD_SLOTS,
     .init = init_sliding_counter,
     .before_takeover = sliding_before_takeover,
 };

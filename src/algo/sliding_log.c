@@ -15,6 +15,6 @@ const struct algorithm algorithm_sliding_log = {
     .id = WEIR_ALGORITHM_SLIDING_LOG,
     .parameters = {ALGO_RATE_ROW(ALGO_LOG_MAX), ALGO_KEYS_ROW},
     .sample = "rate: 100/m",
-    .rows = ALGO_ROWS_LOG,
+    .record = ALGO_RECORD_LOG,
     .init = init_sliding_log,
 };

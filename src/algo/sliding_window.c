@@ -27,7 +27,7 @@ const struct algorithm algorithm_sliding_window = {
                     .otherwise = 10},
                    ALGO_KEYS_ROW},
     .sample = "rate: 100/m",
-    .rows = ALGO_ROWS_SLOTS,
+    .record = ALGO_RECORD_SLOTS,
     .init = init_sliding_window,
     .before_takeover = sliding_before_takeover,
 };

@@ -43,7 +43,7 @@ static const void *throttle_preset(const struct weir_limit_options *options)
 
 static uint32_t k_in_units(double k)
 {
-	return (uint32_t)(k * ACCEPTS_UNIT + 0.5);
+	return (uint32_t)(k * SUCCESS_UNIT + 0.5);
 }
 
 static int init_throttle(struct algo_limit *limit, const struct weir_limit_options *options,
@@ -54,7 +54,7 @@ static int init_throttle(struct algo_limit *limit, const struct weir_limit_optio
 	uint32_t k = k_in_units(own->k), k_least = k_in_units(named->k_least);
 
 	(void)error;
-	limit->accepts = (struct accepts_params){
+	limit->success = (struct success_params){
 	    .part_ns = own->window_ns / named->parts,
 	    .timeout_ns = own->permit_timeout_ns,
 	    .parts = named->parts,
@@ -64,10 +64,10 @@ static int init_throttle(struct algo_limit *limit, const struct weir_limit_optio
 	    .k_least = k_least > 0 && k_least < k ? k_least : k,
 	    .recovers = named->recovers,
 	};
-	accepts_plan_demand(&limit->accepts);
+	success_set_demand_slots(&limit->success);
 	limit->quota = ALGO_COUNT_MAX;
 	limit->window_ns = own->window_ns;
-	limit->width = algo_width(accepts_cells(&limit->accepts));
+	limit->width = algo_width(success_cells(&limit->success));
 	return WEIR_OK;
 }
 
@@ -86,7 +86,7 @@ const struct algorithm algorithm_throttle = {
                     .min = NS_PER_MS, .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
                    ALGO_RETRY_ROW,
                    ALGO_KEYS_ROW},
-    .rows = ALGO_ROWS_ACCEPTS,
+    .record = ALGO_RECORD_SUCCESS,
     .judges = true,
     .retry_is_estimate = true,
     .preset = throttle_preset,

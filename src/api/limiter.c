@@ -183,7 +183,8 @@ static int limiter_give(struct weir_limiter *limiter, const struct weir_permit *
 int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *permit,
                                uint64_t now_ns, struct weir_decision *decision)
 {
-	enum algo_op op = limiter->limit.algo.rows == ALGO_ROWS_PLACES ? ALGO_REFUND_LAST : ALGO_REFUND;
+	enum algo_op op =
+	    limiter->limit.algo.record == ALGO_RECORD_LEASES ? ALGO_REFUND_LAST : ALGO_REFUND;
 
 	return limiter_give(limiter, permit, (struct algo_call){.op = op}, now_ns, decision);
 }
@@ -213,8 +214,8 @@ int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
 	if (ask_check_report(report) != WEIR_OK)
 		return WEIR_EINVAL;
 	if (limiter->limit.algo.algorithm->judges && permit->id != 0) {
-		const struct health_report told = {permit->until_ns, permit->id, report->latency_ns,
-		                                   report->outcome};
+		const struct breaker_report told = {permit->until_ns, permit->id, report->latency_ns,
+		                                    report->outcome};
 
 		if (store_keyless_try_report(&limiter->state, &limiter->limit.algo, &told,
 		                             limiter_moment(limiter, now_ns).now_ns)) {

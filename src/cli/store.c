@@ -196,7 +196,7 @@ static void print_cell(const struct section *section, uint64_t offset, uint64_t 
 	       ",\"row\":%" PRIu32 "}\n",
 	       i / TABLE_SET_CELLS, i % TABLE_SET_CELLS, cell_tag(cell), now_ns + (uint64_t)ahead,
 	       cell_word(cell), cell_generation(cell),
-	       ahead > 0 && !cell_is_claim(cell) ? "true" : "false", offset, section->row_cells);
+	       ahead > 0 && !cell_is_claim(cell) ? "true" : "false", offset, section->record_cells);
 }
 
 static int dump(char *path, const struct request *request, struct store_tables *tables)

@@ -43,7 +43,7 @@ static int fail(struct weir_error *error, const char *path, const char *what)
 static bool is_live(const struct section *section, struct cell cell, uint64_t now_ns)
 {
 	return !cell_is_empty(cell) && !cell_is_claim(cell) && cell_ahead_ns(cell, now_ns) > 0 &&
-	       !(section->row_cells == 0 && cell_is_metadata(cell));
+	       !(section->record_cells == 0 && cell_is_metadata(cell));
 }
 
 static bool lives(const struct section *section, const struct table *table, uint64_t now_ns)
@@ -95,10 +95,10 @@ static bool grows(const struct store_tables *tables, size_t i, uint64_t capacity
 	const struct section *old = &tables->found[i].section;
 	struct section now;
 
-	if (old->row_cells == 0 || !is_last(tables, i))
+	if (old->record_cells == 0 || !is_last(tables, i))
 		return false;
-	now = section_of(old->identity, old->row_cells, 0, tables->found[0].section.capacity);
-	*larger = section_of(old->identity, old->row_cells, 0, capacity);
+	now = section_of(old->identity, old->record_cells, 0, tables->found[0].section.capacity);
+	*larger = section_of(old->identity, old->record_cells, 0, capacity);
 	return old->capacity == now.capacity && larger->capacity > old->capacity;
 }
 

@@ -40,7 +40,7 @@ static inline struct store *engine_group_store(const struct weir_table *table,
                                                const struct weir_limit *limit)
 {
 	struct store *store = limit->store ? limit->store : table->remote;
-	bool shares = algo_has_phases(&limit->algo) && limit->algo.health.quorum > 0;
+	bool shares = algo_has_phases(&limit->algo) && limit->algo.breaker.quorum > 0;
 
 	return shares && store && store->kind ? store : NULL;
 }

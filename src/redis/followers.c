@@ -7,7 +7,7 @@
 /* Other commands are done by one call, which carries its commands out in order. */
 static bool is_slow(const struct algo_limit *limit, const struct algo_call *call)
 {
-	if (limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES)
+	if (limit->record == ALGO_RECORD_LOG || limit->record == ALGO_RECORD_LEASES)
 		return false;
 	return (algo_op_consumes(call->op) || algo_op_releases(call->op)) &&
 	       !algo_has_step(limit, bucket_step) && !algo_has_step(limit, window_step);

@@ -68,7 +68,7 @@ static int check_rule_names(struct weir_config *config, struct named_counters *n
 /* Whether it knows which units are the newest, so that these can be taken back. */
 static bool keeps_order(const struct algorithm *algorithm)
 {
-	return algorithm->rows == ALGO_ROWS_LOG || algorithm->rows == ALGO_ROWS_SLOTS;
+	return algorithm->record == ALGO_RECORD_LOG || algorithm->record == ALGO_RECORD_SLOTS;
 }
 
 static int refuse_feedback(struct weir_config *config, const struct rules_rule *rule,
@@ -76,7 +76,8 @@ static int refuse_feedback(struct weir_config *config, const struct rules_rule *
 {
 	const struct algorithm *algorithm;
 
-	for (size_t i = 0; (algorithm = algorithm_listed(i)) && algorithm->rows != ALGO_ROWS_LOG; i++)
+	for (size_t i = 0; (algorithm = algorithm_listed(i)) && algorithm->record != ALGO_RECORD_LOG;
+	     i++)
 		;
 	return remark_add(config, REMARK_ERROR(rule->file, rule->line, rule->column),
 	                  "expected limits of %s beside the feedback of rule \"%s\", found \"%s\"",

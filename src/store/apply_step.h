@@ -5,7 +5,7 @@
 #ifndef STORE_APPLY_STEP_H
 #define STORE_APPLY_STEP_H
 
-#include "rows/slots.h"
+#include "records/slots.h"
 #include "store/memory.h"
 #include "store/store.h"
 
@@ -33,8 +33,9 @@ __attribute__((noinline)) uint64_t
 wide_apply(struct memory *store, const struct algo_limit **by, const struct store_key *key,
            const struct algo_call *call, const struct algo_time *time, struct algo_decision *out);
 
-/** The same on a head and a row that belong to one limit alone; `alone->head` is not looked at. */
-uint64_t wide_apply_cell(const struct row_state *alone, const struct algo_limit *limit,
+/** The same on a header and a record that belong to one limit alone; `alone->header` is not looked
+ * at. */
+uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_limit *limit,
                          const struct algo_call *call, const struct algo_time *time,
                          struct algo_decision *out);
 
@@ -68,7 +69,7 @@ static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic, uin
 	return true;
 }
 
-/* The same for an acquire from a summed window, in the slot that the key's head is. */
+/* The same for an acquire from a summed window, in the slot that the key's header is. */
 static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic, uint32_t tag,
                                    const struct store_step *step, struct algo_decision *out,
                                    uint64_t *until_ns)
@@ -97,7 +98,7 @@ static inline bool memory_try(struct cell *cell, bool load_is_atomic, uint32_t t
 {
 	if (__builtin_expect(step->limit->has_whole_interval, 1))
 		return memory_try_bucket(cell, load_is_atomic, tag, step, out, until_ns);
-	return step->limit->head_has_sum &&
+	return step->limit->header_has_sum &&
 	       memory_try_slot(cell, load_is_atomic, tag, step, out, until_ns);
 }
 

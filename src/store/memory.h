@@ -15,25 +15,25 @@
 #define KEYLESS_TAG 1
 
 /*
- * The states of a limit that are wider than a word: their heads, and the row behind each.
+ * The states of a limit that are wider than a word: their headers, and the record behind each.
  * Nothing of it changes once it is there.
  */
 struct wide_table {
 	struct table table;
-	struct cell *rows;
+	struct cell *records;
 	struct section section; /* what it is: as it was found, not what a file says by now */
 	struct wide_table *former; /* where what is not here may still be, and its former ...; NULL */
 };
 
 /**
- * The table that a larger one has taken over from, if its rows are as wide; NULL. A limit can do
+ * The table that a larger one has taken over from, if its records are as wide; NULL. A limit can do
  * the same in either table, so keys stay in the former one while they live.
  */
 static inline struct wide_table *wide_usable_former(const struct wide_table *wide)
 {
 	struct wide_table *former = wide->former;
 
-	return former && former->section.row_cells >= wide->section.row_cells ? former : NULL;
+	return former && former->section.record_cells >= wide->section.record_cells ? former : NULL;
 }
 
 /* Twice as many as there may be tables, so one that is not there is soon missed. */
@@ -176,7 +176,7 @@ static inline struct wide_table *memory_newest(struct memory *store, uint64_t id
 static inline bool memory_is_wide_enough(const struct wide_table *wide,
                                          const struct algo_limit *limit)
 {
-	return wide && wide->section.row_cells >= limit->width;
+	return wide && wide->section.record_cells >= limit->width;
 }
 
 __attribute__((noinline, cold)) int memory_admit_slow(struct memory *store,
@@ -214,19 +214,19 @@ static inline int memory_admit(struct memory *store, const struct algo_limit *li
 	return memory_admit_slow(store, limit, &key->wide);
 }
 
-/* The table that has the states, or the heads, of the key's limit. */
+/* The table that has the states, or the headers, of the key's limit. */
 static inline const struct table *memory_table(const struct memory *store,
                                                const struct store_key *key)
 {
 	return __builtin_expect(key->wide == NULL, 1) ? &store->table : &key->wide->table;
 }
 
-/** Starts what can be done for a key's row before it is known which one that is. */
-__attribute__((noinline)) void wide_touch_rows(const struct wide_table *wide, uint64_t hash);
+/** Starts what can be done for a key's record before it is known which one that is. */
+__attribute__((noinline)) void wide_touch_records(const struct wide_table *wide, uint64_t hash);
 
-/** Starts fetching what a decision will read of the row behind the key's cell. */
-void wide_fetch_row(const struct algo_limit *limit, const struct store_key *key,
-                    uint64_t now_ns);
+/** Starts fetching what a decision will read of the record behind the key's cell. */
+void wide_fetch_record(const struct algo_limit *limit, const struct store_key *key,
+                       uint64_t now_ns);
 
 /** Adds the tables of limits. */
 void wide_add_stats(const struct memory *store, uint64_t now_ns, struct weir_table_stats *stats);

@@ -1,5 +1,5 @@
 /* memory_store.c: the store of a table, for those that see no table. */
-#include "rows/health.h"
+#include "records/breaker_record.h"
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -111,8 +111,8 @@ void store_fetch_alone(const struct store *store, const struct algo_limit *limit
 {
 	store_fetch(store, key);
 	store_fetch_next(store, key);
-	if (__builtin_expect(key->wide != NULL, 0) && !limit->head_has_sum)
-		wide_touch_rows(key->wide, key->hash);
+	if (__builtin_expect(key->wide != NULL, 0) && !limit->header_has_sum)
+		wide_touch_records(key->wide, key->hash);
 }
 
 void store_locate(const struct store *store, const struct algo_limit *limit, struct store_key *key,
@@ -122,7 +122,7 @@ void store_locate(const struct store *store, const struct algo_limit *limit, str
 
 	key->cell = table_find_likely(position.home, position.tag);
 	if (__builtin_expect(key->wide != NULL, 0) && key->cell)
-		wide_fetch_row(limit, key, now_ns);
+		wide_fetch_record(limit, key, now_ns);
 }
 
 void store_locate_next(const struct store *store, const struct algo_limit *limit,
@@ -135,7 +135,7 @@ void store_locate_next(const struct store *store, const struct algo_limit *limit
 	if (!key->cell)
 		table_prefetch_run(table, &position, 1, TABLE_RUN_SETS);
 	else if (__builtin_expect(key->wide != NULL, 0))
-		wide_fetch_row(limit, key, now_ns);
+		wide_fetch_record(limit, key, now_ns);
 }
 
 /* Steps */
@@ -164,19 +164,19 @@ __attribute__((flatten)) uint64_t store_run(const struct store_step *step,
 int store_keyless_open(struct store_keyless *alone, const struct algo_limit *limit)
 {
 	size_t size = limit->width * sizeof(struct cell);
-	void *row = NULL;
+	void *record = NULL;
 
-	if (size > 0 && posix_memalign(&row, 128, size) != 0)
+	if (size > 0 && posix_memalign(&record, 128, size) != 0)
 		return WEIR_ENOMEM;
-	*alone = (struct store_keyless){.row = row, .load_is_atomic = cell_load_is_atomic()};
-	if (row)
-		memset(row, 0, size);
+	*alone = (struct store_keyless){.record = record, .load_is_atomic = cell_load_is_atomic()};
+	if (record)
+		memset(record, 0, size);
 	return WEIR_OK;
 }
 
 void store_keyless_close(struct store_keyless *alone)
 {
-	free(alone->row);
+	free(alone->record);
 }
 
 bool store_keyless_try(struct store_keyless *alone, const struct store_step *step,
@@ -185,17 +185,17 @@ bool store_keyless_try(struct store_keyless *alone, const struct store_step *ste
 	return memory_try(&alone->cell, alone->load_is_atomic, KEYLESS_TAG, step, out, until_ns);
 }
 
-static struct row_state row_of(struct store_keyless *alone, const struct algo_limit *limit)
+static struct record_state record_of(struct store_keyless *alone, const struct algo_limit *limit)
 {
-	return (struct row_state){
-	    &alone->cell, .row = {alone->row, limit->width, KEYLESS_TAG, alone->load_is_atomic}};
+	return (struct record_state){
+	    &alone->cell, .record = {alone->record, limit->width, KEYLESS_TAG, alone->load_is_atomic}};
 }
 
 /* Finds the state of a limit with phases. Returns false if it has none yet. */
-static bool find_health(struct row_state *at)
+static bool find_health(struct record_state *at)
 {
-	at->head = row_head(at);
-	return cell_tag(at->head) == KEYLESS_TAG;
+	at->header = record_header(at);
+	return cell_tag(at->header) == KEYLESS_TAG;
 }
 
 /* Of a limit with a measured number of permits in flight. */
@@ -204,22 +204,22 @@ __attribute__((noinline)) static uint64_t apply_flying(struct store_keyless *alo
                                                        const struct algo_call *call,
                                                        uint64_t now_ns, struct algo_decision *out)
 {
-	struct wide_state state = {.at = row_of(alone, limit)};
+	struct wide_state state = {.at = record_of(alone, limit)};
 
 	algo_decision_allow(out);
-	return flying_apply(&(struct holder){.alone = &state, .by = &limit, .now_ns = now_ns}, call,
-	                    out);
+	return in_flight_apply(
+	    &(struct call_target){.alone = &state, .limit = &limit, .now_ns = now_ns}, call, out);
 }
 
 uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
                                   uint64_t id, uint64_t now_ns, struct algo_decision *out)
 {
-	if (limit->rows == ALGO_ROWS_HEALTH) {
-		struct row_state at = row_of(alone, limit);
+	if (limit->record == ALGO_RECORD_BREAKER) {
+		struct record_state at = record_of(alone, limit);
 
-		return find_health(&at) ? health_row_try(limit, &at, id, now_ns, out) : 0;
+		return find_health(&at) ? breaker_record_try_acquire(limit, &at, id, now_ns, out) : 0;
 	}
-	if (limit->rows != ALGO_ROWS_FLYING)
+	if (limit->record != ALGO_RECORD_IN_FLIGHT)
 		return 0;
 	return u64_max(
 	    apply_flying(alone, limit, &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id}, now_ns, out),
@@ -227,16 +227,16 @@ uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo
 }
 
 bool store_keyless_try_report(struct store_keyless *alone, const struct algo_limit *limit,
-                              const struct health_report *report, uint64_t now_ns)
+                              const struct breaker_report *report, uint64_t now_ns)
 {
 	struct algo_decision out;
 
-	if (limit->rows == ALGO_ROWS_HEALTH) {
-		struct row_state at = row_of(alone, limit);
+	if (limit->record == ALGO_RECORD_BREAKER) {
+		struct record_state at = record_of(alone, limit);
 
-		return find_health(&at) && health_row_try_report(limit, &at, report, now_ns);
+		return find_health(&at) && breaker_record_try_report(limit, &at, report, now_ns);
 	}
-	if (limit->rows != ALGO_ROWS_FLYING)
+	if (limit->record != ALGO_RECORD_IN_FLIGHT)
 		return false;
 	apply_flying(alone, limit,
 	             &(struct algo_call){.op = ALGO_REPORT,
@@ -253,9 +253,9 @@ uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step 
                            struct algo_decision *out)
 {
 	struct algo_time time = algo_time_at(step->limit, step->at);
-	struct row_state at = row_of(alone, step->limit);
+	struct record_state at = record_of(alone, step->limit);
 
-	if (alone->row)
+	if (alone->record)
 		return wide_apply_cell(&at, step->limit, &step->call, &time, out);
 	return memory_apply_cell(&alone->cell, alone->load_is_atomic, step->limit, &step->call, &time,
 	                         out);

@@ -7,7 +7,7 @@
  * serves as long as the mark is the one that it was drawn under.
  *
  * The two highest bits are the thread's stripe instead, in which neighbours differ: what is counted
- * in stripes (rows/health.h) is counted in that of the permit.
+ * in stripes (records/breaker_record.h) is counted in that of the permit.
  */
 #include <string.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 
 static bool covers(const struct wide_table *wide, const struct section *section)
 {
-	return wide->section.row_cells >= section->row_cells &&
+	return wide->section.record_cells >= section->record_cells &&
 	       wide->section.capacity >= section->capacity;
 }
 
@@ -77,7 +77,7 @@ int publish_section(struct memory *store, const struct section *section, void *m
 	if (status == WEIR_OK) {
 		table_attach(&wide->table, memory, table_sets(section->capacity));
 		wide->table.is_wide = section->identity != SECTION_SHARED;
-		wide->rows = (void *)((char *)memory + section_rows_offset(section->capacity));
+		wide->records = (void *)((char *)memory + section_records_offset(section->capacity));
 		wide->section = *section;
 		if (section->identity == SECTION_SHARED)
 			add_former(store, wide);

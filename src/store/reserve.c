@@ -1,7 +1,7 @@
 /*
  * reserve.c: a table for each limit whose states are wide.
  *
- * A limit has one when its configuration is opened, or else at its first call. Where rows
+ * A limit has one when its configuration is opened, or else at its first call. Where records
  * or room are too small for what it has become, a larger table takes over, and the old one
  * stays behind it, as its former, with what its keys have in use. Tables never become
  * smaller, so however often limits change, few are made.
@@ -25,7 +25,7 @@ static bool is_served(const struct memory *store, const struct algo_limit *limit
 static struct section wanted(const struct memory *store, const struct algo_limit *limit)
 {
 	const struct wide_table *wide = memory_wide(store, limit->identity);
-	uint64_t width = u64_max(limit->width, wide ? wide->section.row_cells : 0);
+	uint64_t width = u64_max(limit->width, wide ? wide->section.record_cells : 0);
 
 	return section_of(limit->identity, (unsigned)width, limit->keys, store->section.capacity);
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "algo/rows.h"
+#include "algo/record_kinds.h"
 
 #define PAGE ((size_t)4096)
 
@@ -12,15 +12,15 @@ static size_t pages(size_t size)
 	return (size + PAGE - 1) / PAGE * PAGE;
 }
 
-size_t section_rows_offset(uint64_t capacity)
+size_t section_records_offset(uint64_t capacity)
 {
 	return pages(table_size(capacity));
 }
 
-size_t section_size(uint64_t capacity, uint32_t row_cells)
+size_t section_size(uint64_t capacity, uint32_t record_cells)
 {
-	return section_rows_offset(capacity) +
-	       pages(table_sets(capacity) * TABLE_SET_CELLS * row_cells * sizeof(struct cell));
+	return section_records_offset(capacity) +
+	       pages(table_sets(capacity) * TABLE_SET_CELLS * record_cells * sizeof(struct cell));
 }
 
 /* As many keys as make the same bytes, whatever the width. */
@@ -38,7 +38,7 @@ struct section section_of(uint64_t identity, unsigned width, uint64_t keys, uint
 void section_format(struct table_header *header, const struct section *section,
                     const struct hash_key *secret)
 {
-	const struct table_shape shape = {section->capacity, section->identity, section->row_cells,
+	const struct table_shape shape = {section->capacity, section->identity, section->record_cells,
 	                                  section->size, section->stays};
 
 	table_format(header, &shape, secret);
@@ -76,14 +76,14 @@ static uint64_t check_shape(const struct section_walk *walk, struct reporter *re
 	const struct table_header *header = &walk->header;
 	bool lost = !is_first(walk) && header->identity == 0;
 	bool shared = header->identity == SECTION_SHARED;
-	uint64_t size = section_size(header->capacity, header->row_cells), defects = 0;
+	uint64_t size = section_size(header->capacity, header->record_cells), defects = 0;
 	char text[120];
 
-	if (is_first(walk) && (header->identity != 0 || header->row_cells != 0 || header->stays)) {
+	if (is_first(walk) && (header->identity != 0 || header->record_cells != 0 || header->stays)) {
 		say(reporter, "expected the table of all limits, found that of one");
 		defects++;
 	}
-	if (shared && (header->row_cells != 0 || !header->stays)) {
+	if (shared && (header->record_cells != 0 || !header->stays)) {
 		say(reporter, "expected a former table of all limits, found another");
 		defects++;
 	}
@@ -141,7 +141,7 @@ void section_check_next(struct section_walk *walk, uint64_t file_size, table_rep
 		walk->done = wrong > 0 && !must_be;
 	}
 	walk->defects += must_be ? wrong : 0;
-	walk->section = (struct section){header->identity, header->capacity, header->row_cells,
+	walk->section = (struct section){header->identity, header->capacity, header->record_cells,
 	                                 header->size, header->stays != 0};
 }
 

@@ -1,10 +1,10 @@
 /*
  * section.h: where in a store's memory which table is.
  *
- *     one-word states: header, cells | a limit's: header, cells, rows | another's ...
+ *     one-word states: header, cells | a limit's: header, cells, records | another's ...
  *
  * A store begins with the table of all states of one word. Each limit whose states are
- * wider has a section of its own, with as many rows as its table has cells; in a file the
+ * wider has a section of its own, with as many records as its table has cells; in a file the
  * sections follow one another in the order in which their limits came. All begin on pages,
  * and each header says how long its section is, so the headers are a chain. The first says
  * how far it goes at least: what is behind that and has no sound header is nothing.
@@ -32,16 +32,18 @@
 struct section {
 	uint64_t identity; /* 0 of the first, and of one whose header was lost */
 	uint64_t capacity;
-	uint32_t row_cells;
+	uint32_t record_cells;
 	uint64_t size; /* of all, in whole pages */
 	bool stays;    /* a former table whose keys stay in their cells (docs/design/key-table.md) */
 };
 
-/** Bytes before the rows, and of all of a section of so many keys (in range) and such rows. */
-size_t section_rows_offset(uint64_t capacity);
-size_t section_size(uint64_t capacity, uint32_t row_cells);
+/** Bytes before the records, and of all of a section of so many keys (in range) and such records.
+ */
+size_t section_records_offset(uint64_t capacity);
+size_t section_size(uint64_t capacity, uint32_t record_cells);
 
-/** The section of a limit with rows of `width` cells; `keys` 0: a store of `capacity` keys says. */
+/** The section of a limit with records of `width` cells; `keys` 0: a store of `capacity` keys says.
+ */
 struct section section_of(uint64_t identity, unsigned width, uint64_t keys, uint64_t capacity);
 
 /** The header of a new section. `header` is zeroed. */

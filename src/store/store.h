@@ -12,7 +12,7 @@
 #include <weir/weir.h>
 
 #include "algo/algo.h"
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 #include "base/cell.h"
 #include "base/hash.h"
 #include "base/time/clock.h"
@@ -57,7 +57,7 @@ const struct hash_key *store_secret(const struct store *store);
 uint64_t store_capacity(const struct store *store);
 
 /**
- * Makes sure that each of the limits whose states are wide has a table with rows as wide and
+ * Makes sure that each of the limits whose states are wide has a table with records as wide and
  * as many keys as it asks for: all of them, or nothing is changed. Errors: as
  * weir_table_reserve.
  */
@@ -88,7 +88,7 @@ struct store_capacity store_capacity_planned(uint64_t capacity, const struct alg
  * `store`, of a large one estimated from a part. Closed ones are not counted.
  */
 void store_count_phases(const struct store *store, const struct algo_limit *limit, uint64_t now_ns,
-                  uint64_t counts[HEALTH_PHASE_COUNT]);
+                        uint64_t counts[BREAKER_PHASE_COUNT]);
 
 /* Keys */
 
@@ -122,8 +122,8 @@ void store_fetch_alone(const struct store *store, const struct algo_limit *limit
 /** For one of many: starts fetching its home. */
 void store_fetch(const struct store *store, const struct store_key *key);
 /**
- * Instead, for many in a row with nothing between them: by a load that nothing waits for.
- * Prefetches in a row that all need a walk through the page tables were mostly without effect
+ * Instead, for many in a record with nothing between them: by a load that nothing waits for.
+ * Prefetches in a record that all need a walk through the page tables were mostly without effect
  * (docs/design/speed.md); loads are never dropped.
  */
 void store_touch(const struct store *store, const struct store_key *key);
@@ -159,7 +159,7 @@ struct store_step {
 bool store_try(const struct store_step *step, struct algo_decision *out, uint64_t *until_ns);
 /**
  * Two more tries of an acquire on a wide state that is in key.cell: in a summed window that
- * time has left, and in any other row.
+ * time has left, and in any other record.
  */
 bool store_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
                     uint64_t now_ns, struct algo_decision *out, uint64_t *until_ns);
@@ -204,7 +204,7 @@ struct store_operation {
 /* The state of one limit alone, which has no key. */
 struct store_keyless {
 	struct cell cell;
-	_Alignas(64) struct cell *row; /* NULL where the cell is all of it; not on the cell's line */
+	_Alignas(64) struct cell *record; /* NULL where the cell is all of it; not on the cell's line */
 	bool load_is_atomic;
 };
 
@@ -223,7 +223,7 @@ bool store_keyless_try(struct store_keyless *alone, const struct store_step *ste
 uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
                                 uint64_t id, uint64_t now_ns, struct algo_decision *out);
 bool store_keyless_try_report(struct store_keyless *alone, const struct algo_limit *limit,
-                            const struct health_report *report, uint64_t now_ns);
+                              const struct breaker_report *report, uint64_t now_ns);
 /** store_run on it. */
 uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step *step,
                          struct algo_decision *out);

@@ -40,7 +40,7 @@ void table_format(struct table_header *header, const struct table_shape *shape,
 	header->cell_size = sizeof(struct cell);
 	header->set_cells = TABLE_SET_CELLS;
 	header->stays = shape->stays;
-	header->row_cells = shape->row_cells;
+	header->record_cells = shape->record_cells;
 	header->capacity = shape->capacity;
 	header->sets = table_sets(shape->capacity);
 	header->secret = *secret;

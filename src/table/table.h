@@ -50,7 +50,7 @@ struct table_header {
 	uint32_t header_size, cell_size;
 	uint16_t set_cells;
 	uint16_t stays;     /* not 0: its keys stay here while they live, and new ones go elsewhere */
-	uint32_t row_cells; /* of the row behind each cell; 0 if states are one word */
+	uint32_t record_cells; /* of the row behind each cell; 0 if states are one word */
 	uint64_t capacity, sets;
 	struct hash_key secret;
 	uint64_t identity;  /* of the limit with these states; 0 for all limits of one word */
@@ -95,7 +95,7 @@ uint64_t table_checksum(const void *fixed);
 struct table_shape {
 	uint64_t capacity; /* in range */
 	uint64_t identity; /* as in the header, like those below */
-	uint32_t row_cells;
+	uint32_t record_cells;
 	uint64_t size;
 	bool stays;
 };

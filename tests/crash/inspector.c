@@ -12,10 +12,10 @@
 #include "permit_limits.h"
 
 #include "engine/limit.h"
-#include "rows/accepts.h"
-#include "rows/flying.h"
-#include "rows/health.h"
-#include "rows/places.h"
+#include "records/success_counts.h"
+#include "records/in_flight.h"
+#include "records/breaker_record.h"
+#include "records/leases.h"
 #include "store/wide/wide.h"
 
 /* A breaker that is not closed after so many calls is stuck. */
@@ -25,7 +25,7 @@ struct place {
 	struct store *store;
 	const struct algo_limit *limit;
 	struct store_key key;
-	struct health_look health;
+	struct breaker_snapshot breaker;
 	uint64_t in_flight, requests, accepts;
 };
 
@@ -40,45 +40,45 @@ static uint64_t apply(struct place *place, struct algo_call call, uint64_t now_n
 
 static void look(struct place *place, uint64_t now_ns)
 {
-	struct accepts_state accepts = {.now_ns = now_ns};
-	struct places_use places = {.first_ns = UINT64_MAX};
-	struct flying_look flying;
+	struct success_state accepts = {.now_ns = now_ns};
+	struct leases_use places = {.first_ns = UINT64_MAX};
+	struct in_flight_snapshot in_flight;
 	struct algo_decision out;
 	struct wide_state state;
 
 	apply(place, (struct algo_call){ALGO_PEEK, 1}, now_ns, &out); /* what time has done */
 	wide_find(memory_newest(memory_of(place->store), place->limit->identity), &place->key, &state);
-	place->health = (struct health_look){0};
+	place->breaker = (struct breaker_snapshot){0};
 	place->in_flight = place->requests = place->accepts = 0;
 	if (!state.at.cell)
 		return;
-	switch (place->limit->rows) {
-	case ALGO_ROWS_HEALTH:
-		health_row_look(place->limit, now_ns, &state.at.row, &place->health, NULL);
-		place->in_flight = place->health.in_flight;
+	switch (place->limit->record) {
+	case ALGO_RECORD_BREAKER:
+		breaker_record_read(place->limit, now_ns, &state.at.record, &place->breaker, NULL);
+		place->in_flight = place->breaker.in_flight;
 		break;
-	case ALGO_ROWS_ACCEPTS:
-		accepts_row_time(place->limit, &state.at.row, &accepts);
-		accepts_row_look(place->limit, &state.at.row, &accepts);
-		for (unsigned i = 0; i < place->limit->accepts.parts; i++) {
+	case ALGO_RECORD_SUCCESS:
+		success_record_advance(place->limit, &state.at.record, &accepts);
+		success_record_read(place->limit, &state.at.record, &accepts);
+		for (unsigned i = 0; i < place->limit->success.parts; i++) {
 			place->requests += accepts.parts[i].requests;
 			place->accepts += accepts.parts[i].accepts;
 		}
 		break;
-	case ALGO_ROWS_PLACES:
-		places_look(place->limit, now_ns, state.at.head, &state.at.row, &places);
+	case ALGO_RECORD_LEASES:
+		leases_read(place->limit, now_ns, state.at.header, &state.at.record, &places);
 		place->in_flight = places.held;
 		break;
 	default:
-		flying_look(place->limit, now_ns, state.at.head, &state.at.row, &flying);
-		place->in_flight = flying.in_flight;
+		in_flight_read(place->limit, now_ns, state.at.header, &state.at.record, &in_flight);
+		place->in_flight = in_flight.in_flight;
 	}
 }
 
 /* All goes well from now on. */
 static void close_again(struct place *place, uint64_t now_ns, unsigned *denials, unsigned *probes)
 {
-	for (unsigned i = 0; i < TRIES && place->health.health.phase != HEALTH_CLOSED; i++) {
+	for (unsigned i = 0; i < TRIES && place->breaker.state.phase != BREAKER_CLOSED; i++) {
 		struct algo_decision out;
 		uint64_t until_ns =
 		    apply(place, (struct algo_call){ALGO_ACQUIRE, 1, .permit = i + 1}, now_ns, &out);
@@ -101,8 +101,8 @@ static void say(struct place *place, uint64_t now_ns)
 	unsigned denials = 0, probes = 0;
 
 	look(place, now_ns);
-	printf("%d %u %u %ju %ju %ju", place->health.health.phase, place->health.health.flying,
-	       place->health.health.good, (uintmax_t)place->in_flight, (uintmax_t)place->requests,
+	printf("%d %u %u %ju %ju %ju", place->breaker.state.phase, place->breaker.state.in_flight,
+	       place->breaker.state.good, (uintmax_t)place->in_flight, (uintmax_t)place->requests,
 	       (uintmax_t)place->accepts);
 	/*
 	 * Uses counted in parts end with the last use of their part, up to a fifth of their time later.
@@ -111,7 +111,7 @@ static void say(struct place *place, uint64_t now_ns)
 	look(place, now_ns);
 	printf(" %ju", (uintmax_t)place->in_flight);
 	close_again(place, now_ns, &denials, &probes);
-	printf(" %u %u %d\n", denials, probes, place->health.health.phase);
+	printf(" %u %u %d\n", denials, probes, place->breaker.state.phase);
 }
 
 int main(int argc, char **argv)

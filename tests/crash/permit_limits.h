@@ -1,6 +1,6 @@
 /*
- * permit_limits.h: limits whose requests are reported, one or more of each kind of record that a row may
- * have, and the memory in which callers note their permits.
+ * permit_limits.h: limits whose requests are reported, one or more of each kind of record that a
+ * record may have, and the memory in which callers note their permits.
  *
  * All callers of a run share that memory, and it outlives them. A place is a key of a limit:
  * `limit * KEYS + key`. Time is a number in it, which each call of anyone puts forward.

@@ -53,7 +53,7 @@ def fences(text):
 @pytest.mark.parametrize("source, barriers", [
     ("table/insert.c", 1),  # the claim, before step 2 looks
     ("wait/waitlist.c", 1), # the count, before the waiter tries
-    ("rows/places.c", 3),   # a place, before (4) looks; a head that is closing, before (c) does, in two copies
+    ("records/leases.c", 3),   # a place, before (4) looks; a head that is closing, before (c) does, in two copies
 ])
 def test_what_a_thread_changes_is_seen_before_it_looks(source, barriers):
     text, errors = assembly(ROOT / "src" / source)

@@ -37,13 +37,13 @@ struct server {
 	int64_t ahead_ns;
 };
 
-struct held {
+struct reported_key {
 	struct weir_permit one;
 	struct weir_permits all;
 };
 
 static struct server servers[VIRTUAL_SERVERS_MAX];
-static struct held held[SLOTS];
+static struct reported_key held[SLOTS];
 static redisContext *redis;
 static const char *redis_transport;
 
@@ -71,7 +71,7 @@ static uint64_t number(const struct line *line, size_t i)
 	return strtoull(word(line, i), NULL, 10);
 }
 
-static struct held *slot(const struct line *line, size_t i)
+static struct reported_key *slot(const struct line *line, size_t i)
 {
 	return &held[number(line, i) % SLOTS];
 }
@@ -97,7 +97,8 @@ static void answer(int status)
 	printf("%d %" PRIu64 "\n", status, virtual_now_ns());
 }
 
-static void answer_decision(int status, const struct weir_decision *d, const struct held *permit)
+static void answer_decision(int status, const struct weir_decision *d,
+                            const struct reported_key *permit)
 {
 	bool holds = permit && (permit->one.id != 0 || permit->all.id != 0);
 
@@ -261,12 +262,12 @@ static void acquire(const struct line *line)
 	const weir_limit *limit = limit_of(server, word(line, 2));
 	const char *key = word(line, 3);
 	struct weir_ask ask = ask_of(line, 4);
-	struct held *permit = strcmp(word(line, 7), "-") == 0 ? NULL : slot(line, 7);
+	struct reported_key *permit = strcmp(word(line, 7), "-") == 0 ? NULL : slot(line, 7);
 	struct weir_decision d = {0};
 	int status = WEIR_ENOTFOUND;
 
 	if (permit) {
-		*permit = (struct held){0};
+		*permit = (struct reported_key){0};
 		ask.permit = &permit->one;
 	}
 	if (limit)
@@ -320,7 +321,7 @@ static void report(const struct line *line)
 	struct server *server = server_of(line);
 	const weir_limit *limit = limit_of(server, word(line, 2));
 	const char *key = word(line, 3);
-	const struct held *permit = slot(line, 4);
+	const struct reported_key *permit = slot(line, 4);
 	int status = WEIR_ENOTFOUND;
 
 	if (limit)
@@ -415,12 +416,12 @@ static void check(const struct line *line)
 	struct weir_attribute attributes[WORDS_MAX];
 	size_t n = attributes_of(line, 6, attributes);
 	struct weir_ask ask = ask_of(line, 2);
-	struct held *permit = strcmp(word(line, 5), "-") == 0 ? NULL : slot(line, 5);
+	struct reported_key *permit = strcmp(word(line, 5), "-") == 0 ? NULL : slot(line, 5);
 	struct weir_decision d = {0};
 	int status;
 
 	if (permit) {
-		*permit = (struct held){0};
+		*permit = (struct reported_key){0};
 		ask.permits = &permit->all;
 	}
 	status = weir_engine_ask(server->engine, attributes, n, &ask, &d);

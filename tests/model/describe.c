@@ -9,30 +9,30 @@
 #include "rules/rate.h"
 
 /* Adds the parameter's default; null: it has none that could be told. */
-static void add_default(struct buffer *out, const struct algo_parameter *row)
+static void add_default(struct buffer *out, const struct algo_parameter *record)
 {
-	if (row->type == ALGO_TEXT)
-		buffer_printf(out, "\"%s\"", row->text);
-	else if (row->type == ALGO_WORD)
-		buffer_printf(out, "\"%s\"", row->words[0].name);
-	else if (row->otherwise == ALGO_DEFAULT_AS_RATE)
+	if (record->type == ALGO_TEXT)
+		buffer_printf(out, "\"%s\"", record->text);
+	else if (record->type == ALGO_WORD)
+		buffer_printf(out, "\"%s\"", record->words[0].name);
+	else if (record->otherwise == ALGO_DEFAULT_AS_RATE)
 		buffer_add_text(out, "\"rate\"");
-	else if (row->otherwise == ALGO_DEFAULT_DERIVED)
-		buffer_printf(out, "\"%s\"", row->text);
-	else if (row->required || row->otherwise < row->min || row->otherwise > row->max)
+	else if (record->otherwise == ALGO_DEFAULT_DERIVED)
+		buffer_printf(out, "\"%s\"", record->text);
+	else if (record->required || record->otherwise < record->min || record->otherwise > record->max)
 		buffer_add_text(out, "null");
-	else if (row->type == ALGO_NUMBER || row->type == ALGO_DECIMAL)
-		buffer_add_u64(out, row->otherwise);
-	else if (row->type == ALGO_PERCENT)
-		buffer_printf(out, "\"%u%%\"", (unsigned)row->otherwise);
+	else if (record->type == ALGO_NUMBER || record->type == ALGO_DECIMAL)
+		buffer_add_u64(out, record->otherwise);
+	else if (record->type == ALGO_PERCENT)
+		buffer_printf(out, "\"%u%%\"", (unsigned)record->otherwise);
 	else {
 		buffer_add_text(out, "\"");
-		duration_add(out, row->otherwise);
+		duration_add(out, record->otherwise);
 		buffer_add_text(out, "\"");
 	}
 }
 
-static void add_parameter(struct buffer *out, const struct algo_parameter *row)
+static void add_parameter(struct buffer *out, const struct algo_parameter *record)
 {
 	static const char *const types[] = {
 	    [ALGO_NUMBER] = "number", [ALGO_PERCENT] = "percent", [ALGO_TIME] = "time", [ALGO_DECIMAL] = "decimal",
@@ -40,13 +40,13 @@ static void add_parameter(struct buffer *out, const struct algo_parameter *row)
 	    [ALGO_CALENDAR_RATE] = "calendar rate"};
 
 	buffer_printf(out, "{\"name\":\"%s\",\"type\":\"%s\",\"required\":%s,\"min\":%llu,\"max\":%llu",
-	              row->name, types[row->type], row->required ? "true" : "false",
-	              (unsigned long long)row->min, (unsigned long long)row->max);
+	              record->name, types[record->type], record->required ? "true" : "false",
+	              (unsigned long long)record->min, (unsigned long long)record->max);
 	buffer_add_text(out, ",\"words\":[");
-	for (const struct word *word = row->words; word && word->name; word++)
-		buffer_printf(out, "%s\"%s\"", word == row->words ? "" : ",", word->name);
-	buffer_printf(out, "],\"with\":\"%s\",\"default\":", row->with ? row->with : "");
-	add_default(out, row);
+	for (const struct word *word = record->words; word && word->name; word++)
+		buffer_printf(out, "%s\"%s\"", word == record->words ? "" : ",", word->name);
+	buffer_printf(out, "],\"with\":\"%s\",\"default\":", record->with ? record->with : "");
+	add_default(out, record);
 	buffer_add_text(out, "}");
 }
 
@@ -60,12 +60,13 @@ int main(void)
 		buffer_printf(&out, "%s{\"name\":\"%s\",\"value\":%d,\"paced\":%s,\"is_reported\":%s,",
 		              i ? ",\n" : "[", algorithm->name, (int)algorithm->id,
 		              algorithm->paced ? "true" : "false",
-		              algorithm->rows == ALGO_ROWS_PLACES || algorithm->judges ? "true" : "false");
+		              algorithm->record == ALGO_RECORD_LEASES || algorithm->judges ? "true"
+		                                                                           : "false");
 		buffer_printf(&out, "\"sample\":\"%s\",\"parameters\":[",
 		              algorithm->sample ? algorithm->sample : "");
-		for (const struct algo_parameter *row = algorithm->parameters; row->name; row++) {
-			buffer_add_text(&out, row == algorithm->parameters ? "" : ",");
-			add_parameter(&out, row);
+		for (const struct algo_parameter *record = algorithm->parameters; record->name; record++) {
+			buffer_add_text(&out, record == algorithm->parameters ? "" : ",");
+			add_parameter(&out, record);
 		}
 		buffer_add_text(&out, "]}");
 	}

@@ -77,6 +77,6 @@ void compare_name(struct run *run, const struct algo_limit *limit, struct state 
 	if (!step->taken_until_ns)
 		return;
 	state_took(state, step->call.permit, name_ns);
-	if (limit->rows != ALGO_ROWS_LOG)
+	if (limit->record != ALGO_RECORD_LOG)
 		compare(run, "permit.until_ns", name_ns, step->taken_until_ns);
 }

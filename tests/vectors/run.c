@@ -16,9 +16,9 @@
 
 #include "algo/algorithm.h"
 #include "compare.h"
-#include "rows/accepts.h"
-#include "rows/flying.h"
-#include "rows/health.h"
+#include "records/success_counts.h"
+#include "records/in_flight.h"
+#include "records/breaker_record.h"
 #include "state.h"
 #include "store/apply_step.h"
 #include "vector.h"
@@ -41,9 +41,9 @@ static void step_alone(struct run *run, const struct algo_limit *limit,
 	compare_states(run, limit, &state, step);
 }
 
-/* A state as it is kept: a cell, and the row behind it. */
+/* A state as it is kept: a cell, and the record behind it. */
 struct kept {
-	struct cell head, row[ALGO_WIDTH_MOST];
+	struct cell header, record[ALGO_WIDTH_MOST];
 	struct state state; /* what was read of them last */
 };
 
@@ -51,45 +51,46 @@ static uint64_t apply(struct kept *kept, const struct algo_limit *limit,
                       const struct algo_call *call, const struct algo_time *time,
                       struct algo_decision *out)
 {
-	struct row_state at = {&kept->head, .row = {kept->row, limit->width, KEYLESS_TAG, true}};
+	struct record_state at = {&kept->header,
+	                          .record = {kept->record, limit->width, KEYLESS_TAG, true}};
 
 	if (limit->width == 0)
-		return memory_apply_cell(&kept->head, true, limit, call, time, out);
+		return memory_apply_cell(&kept->header, true, limit, call, time, out);
 	return wide_apply_cell(&at, limit, call, time, out);
 }
 
 static void read_kept(struct kept *kept, const struct algo_limit *limit,
                       const struct algo_time *time)
 {
-	struct row row = {kept->row, limit->width, KEYLESS_TAG, true};
+	struct record record = {kept->record, limit->width, KEYLESS_TAG, true};
 
 	kept->state.uses = (struct uses){.uses = kept->state.list};
-	if (limit->rows == ALGO_ROWS_ACCEPTS) {
-		kept->state.accepts = (struct accepts_state){.now_ns = time->now_ns};
-		accepts_row_time(limit, &row, &kept->state.accepts);
-		accepts_row_look(limit, &row, &kept->state.accepts);
-	} else if (limit->rows == ALGO_ROWS_FLYING) {
-		struct row_state at = {&kept->head, kept->head, row};
-		struct flying_look look;
+	if (limit->record == ALGO_RECORD_SUCCESS) {
+		kept->state.accepts = (struct success_state){.now_ns = time->now_ns};
+		success_record_advance(limit, &record, &kept->state.accepts);
+		success_record_read(limit, &record, &kept->state.accepts);
+	} else if (limit->record == ALGO_RECORD_IN_FLIGHT) {
+		struct record_state at = {&kept->header, kept->header, record};
+		struct in_flight_snapshot snapshot;
 
 		kept->state.quota = 0;
-		if (flying_head_of(limit, &at, time->now_ns) != FLYING_OPEN)
+		if (in_flight_header_of(limit, &at, time->now_ns) != IN_FLIGHT_OPEN)
 			return;
-		flying_look(limit, time->now_ns, kept->head, &row, &look);
+		in_flight_read(limit, time->now_ns, kept->header, &record, &snapshot);
 		kept->state.quota =
-		    estimate_limits(&limit->flying, look.estimate, 0, time->now_ns, false).quota;
-		kept->state.in_flight = look.in_flight;
-	} else if (limit->rows == ALGO_ROWS_HEALTH) {
-		struct health_look look;
+		    estimate_limits(&limit->in_flight, snapshot.estimate, 0, time->now_ns, false).quota;
+		kept->state.in_flight = snapshot.in_flight;
+	} else if (limit->record == ALGO_RECORD_BREAKER) {
+		struct breaker_snapshot snapshot;
 
-		health_row_look(limit, time->now_ns, &row, &look, NULL);
-		health_row_tally(limit, &row, &look, time->now_ns, &kept->state.tally);
-		kept->state.health = look.health;
-		kept->state.in_flight = look.in_flight;
+		breaker_record_read(limit, time->now_ns, &record, &snapshot, NULL);
+		breaker_record_tally(limit, &record, &snapshot, time->now_ns, &kept->state.tally);
+		kept->state.breaker = snapshot.state;
+		kept->state.in_flight = snapshot.in_flight;
 	} else if (limit->width > 0) {
-		rows_read(limit, time, kept->head, &row, &kept->state.uses);
+		record_read_uses(limit, time, kept->header, &record, &kept->state.uses);
 	} else {
-		kept->state.word = memory_unpack(kept->head, time->now_ns);
+		kept->state.word = memory_unpack(kept->header, time->now_ns);
 	}
 }
 

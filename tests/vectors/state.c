@@ -52,8 +52,8 @@ static struct uses_entry use_of(const struct algo_limit *limit, const json_t *wr
 	                         0};
 	uint64_t id = permit ? vector_number(written, "permit") : 0;
 
-	use.id = limit->rows == ALGO_ROWS_PLACES ? places_word(id) : use.until_ns;
-	if (limit->rows == ALGO_ROWS_LOG) {
+	use.id = limit->record == ALGO_RECORD_LEASES ? leases_word(id) : use.until_ns;
+	if (limit->record == ALGO_RECORD_LOG) {
 		use.id = u64_max(use.until_ns, state->uses.newest_id + 1);
 		state->uses.newest_id = use.id;
 		if (id)
@@ -69,7 +69,7 @@ static void read_uses(const struct algo_limit *limit, const json_t *written, str
 
 	json_array_foreach (json_object_get(written, "uses"), i, each)
 		uses_add(&state->uses, use_of(limit, each, state));
-	if (limit->rows != ALGO_ROWS_PLACES)
+	if (limit->record != ALGO_RECORD_LEASES)
 		state->uses.until_ns = state->uses.uses[state->uses.count - 1].until_ns;
 }
 
@@ -77,10 +77,10 @@ static void read_uses(const struct algo_limit *limit, const json_t *written, str
 static uint64_t permit_of(const struct algo_limit *limit, const struct state *state,
                           const struct uses_entry *use)
 {
-	if (limit->rows == ALGO_ROWS_PLACES)
+	if (limit->record == ALGO_RECORD_LEASES)
 		return use->id;
 	for (uint64_t id = 1; id < STATE_PERMITS_MAX; id++)
-		if (limit->rows == ALGO_ROWS_LOG && state->names[id] == use->id)
+		if (limit->record == ALGO_RECORD_LOG && state->names[id] == use->id)
 			return id;
 	return 0;
 }
@@ -168,59 +168,60 @@ static json_t *write_day(const struct algo_limit *limit, const struct state *sta
 }
 
 /* Writes a part of a state, not all of it. */
-static json_t *write_health(const struct algo_limit *limit, const struct state *state,
-                            uint64_t now_ns)
+static json_t *write_breaker(const struct algo_limit *limit, const struct state *state,
+                             uint64_t now_ns)
 {
 	static const char *const phases[] = {"closed", "ramp", "open", "half_open"};
-	const struct health_state *health = &state->health;
+	const struct breaker_state *breaker = &state->breaker;
 	json_t *written;
 
 	(void)limit;
 	(void)now_ns;
-	if (health->phase == HEALTH_CLOSED && state->tally.calls == 0 && state->in_flight == 0)
+	if (breaker->phase == BREAKER_CLOSED && state->tally.calls == 0 && state->in_flight == 0)
 		return json_null();
-	written = json_pack("{s:s, s:I, s:I, s:I, s:I}", "phase", phases[health->phase], "in_flight",
-	                    (json_int_t)state->in_flight, "calls", (json_int_t)state->tally.calls,
-	                    "failures", (json_int_t)state->tally.failures, "slow",
-	                    (json_int_t)state->tally.slow);
-	if (health->phase != HEALTH_CLOSED)
-		json_object_set_new(written, "since_ns", time_text(health->since_ns));
-	if (health->phase == HEALTH_HALF_OPEN)
+	written =
+	    json_pack("{s:s, s:I, s:I, s:I, s:I}", "phase", phases[breaker->phase], "in_flight",
+	              (json_int_t)state->in_flight, "calls", (json_int_t)state->tally.calls, "failures",
+	              (json_int_t)state->tally.failures, "slow", (json_int_t)state->tally.slow);
+	if (breaker->phase != BREAKER_CLOSED)
+		json_object_set_new(written, "since_ns", time_text(breaker->since_ns));
+	if (breaker->phase == BREAKER_HALF_OPEN)
 		json_object_set_new(written, "probes",
-		                    json_pack("{s:i, s:i, s:i, s:i}", "flying", health->flying, "good",
-		                              health->good, "bad", health->bad, "slow", health->slow));
+		                    json_pack("{s:i, s:i, s:i, s:i}", "flying", breaker->in_flight, "good",
+		                              breaker->good, "bad", breaker->bad, "slow", breaker->slow));
 	return written;
 }
 
 static json_t *write_accepts(const struct algo_limit *limit, const struct state *state,
                              uint64_t now_ns)
 {
-	const struct accepts_params *params = &limit->accepts;
-	const struct accepts_state *accepts = &state->accepts;
+	const struct success_params *params = &limit->success;
+	const struct success_state *accepts = &state->accepts;
 	json_t *parts, *written;
 
-	if (accepts_ttl_ns(params, accepts, now_ns) == 0)
+	if (success_ttl_ns(params, accepts, now_ns) == 0)
 		return json_null();
 	parts = json_array();
 	for (unsigned i = 0; i < params->parts; i++) {
-		const struct accepts_part *part = &accepts->parts[i];
+		const struct success_part *part = &accepts->parts[i];
 
 		if (part->requests == 0 && part->accepts == 0 && !part->failed)
 			continue;
 		json_array_append_new(
-		    parts, json_pack("{s:o, s:I, s:I, s:b}", "until_ns",
-		                     time_text(accepts_end_ns(params, accepts->newest + 1 + i - params->parts)),
-		                     "requests", (json_int_t)part->requests, "accepts",
-		                     (json_int_t)part->accepts, "failed", part->failed));
+		    parts,
+		    json_pack("{s:o, s:I, s:I, s:b}", "until_ns",
+		              time_text(success_end_ns(params, accepts->newest + 1 + i - params->parts)),
+		              "requests", (json_int_t)part->requests, "accepts", (json_int_t)part->accepts,
+		              "failed", part->failed));
 	}
 	written = json_pack("{s:o}", "parts", parts);
-	if (accepts->passed_ns + ACCEPTS_PASS_NS > accepts->now_ns)
+	if (accepts->passed_ns + SUCCESS_PASS_NS > accepts->now_ns)
 		json_object_set_new(written, "passed_ns", time_text(accepts->passed_ns));
 	return written;
 }
 
-static json_t *write_flying(const struct algo_limit *limit, const struct state *state,
-                            uint64_t now_ns)
+static json_t *write_in_flight(const struct algo_limit *limit, const struct state *state,
+                               uint64_t now_ns)
 {
 	(void)limit;
 	(void)now_ns;
@@ -234,11 +235,14 @@ static const struct form {
 	void (*read)(const struct algo_limit *limit, const json_t *written, struct state *state);
 	json_t *(*write)(const struct algo_limit *limit, const struct state *state, uint64_t now_ns);
 } forms[] = {
-    [ALGO_ROWS_NONE] = {read_word, write_word},   [ALGO_ROWS_SLOTS] = {read_uses, write_uses},
-    [ALGO_ROWS_LOG] = {read_uses, write_uses},    [ALGO_ROWS_DAY] = {read_day, write_day},
-    [ALGO_ROWS_PLACES] = {read_uses, write_uses}, [ALGO_ROWS_HEALTH] = {NULL, write_health},
-    [ALGO_ROWS_ACCEPTS] = {NULL, write_accepts},
-    [ALGO_ROWS_FLYING] = {NULL, write_flying},
+    [ALGO_RECORD_NONE] = {read_word, write_word},
+    [ALGO_RECORD_SLOTS] = {read_uses, write_uses},
+    [ALGO_RECORD_LOG] = {read_uses, write_uses},
+    [ALGO_RECORD_DAY] = {read_day, write_day},
+    [ALGO_RECORD_LEASES] = {read_uses, write_uses},
+    [ALGO_RECORD_BREAKER] = {NULL, write_breaker},
+    [ALGO_RECORD_SUCCESS] = {NULL, write_accepts},
+    [ALGO_RECORD_IN_FLIGHT] = {NULL, write_in_flight},
 };
 
 void state_read(const struct algo_limit *limit, const json_t *written, struct state *state)
@@ -247,18 +251,18 @@ void state_read(const struct algo_limit *limit, const json_t *written, struct st
 	state->uses = (struct uses){.uses = state->list};
 	memset(state->names, 0, sizeof state->names);
 	if (!json_is_null(written))
-		forms[limit->rows].read(limit, written, state);
+		forms[limit->record].read(limit, written, state);
 }
 
 json_t *state_write(const struct algo_limit *limit, const struct state *state, uint64_t now_ns)
 {
-	return forms[limit->rows].write(limit, state, now_ns);
+	return forms[limit->record].write(limit, state, now_ns);
 }
 
 uint64_t state_name(const struct algo_limit *limit, const struct state *state, uint64_t permit,
                     uint64_t until_ns)
 {
-	if (limit->rows != ALGO_ROWS_LOG)
+	if (limit->record != ALGO_RECORD_LOG)
 		return until_ns;
 	return state->names[permit] ? state->names[permit] : NO_NAME;
 }
@@ -271,7 +275,7 @@ void state_took(struct state *state, uint64_t permit, uint64_t name_ns)
 uint64_t state_step(const struct algo_limit *limit, const struct algo_call *call,
                     const struct algo_time *time, struct state *state, struct algo_decision *out)
 {
-	if (limit->rows != ALGO_ROWS_NONE)
+	if (limit->record != ALGO_RECORD_NONE)
 		return uses_step(limit, call, time, &state->uses, out);
 	algo_step(limit, call, time, &state->word, out);
 	return state->word.until_ns;

@@ -4,19 +4,19 @@
 
 #include <jansson.h>
 
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 #include "algo/outcomes/success_ratio.h"
 #include "algo/uses/uses.h"
 
 #define STATE_PERMITS_MAX 256 /* of a trace: ids are less */
 
 struct state {
-	struct algo_state word; /* of limits without rows, ... */
+	struct algo_state word; /* of limits without records, ... */
 	struct uses uses;       /* ... and of all others */
-	struct health_state health; /* but of those that judge by outcomes this, ... */
-	struct health_tally tally;  /* its window, ... */
+	struct breaker_state breaker; /* but of those that judge by outcomes this, ... */
+	struct breaker_tally tally;   /* its window, ... */
 	uint64_t in_flight;         /* and its permits; or */
-	struct accepts_state accepts;
+	struct success_state accepts;
 	uint64_t quota;             /* of those that are measured the limit; 0: there is no state */
 	struct uses_entry list[ALGO_WIDTH_MOST + 1];
 	uint64_t names[STATE_PERMITS_MAX]; /* of a log's uses, by permit; 0: none */

@@ -39,7 +39,7 @@ static bool is_unwritten(struct estimate_cell cell)
 	return cell.high == 0 && cell.low == 0;
 }
 
-static uint64_t clamp_to_bounds(uint64_t value, const struct flying_params *params)
+static uint64_t clamp_to_bounds(uint64_t value, const struct in_flight_params *params)
 {
 	return value < params->bounds.least ? params->bounds.least
 	                                    : u64_min(value, params->bounds.most);
@@ -93,7 +93,7 @@ static struct estimate_cell pack_measured(const struct knee *knee)
 }
 
 /* None yet: as knee_begin has it, in window 1, so that a place 1 which is zero is of another. */
-INLINE struct knee learned_of(const struct flying_params *params, struct estimate_cell cell)
+INLINE struct knee learned_of(const struct in_flight_params *params, struct estimate_cell cell)
 {
 	struct bits from = bits_of(cell);
 	struct knee knee = {0};
@@ -142,7 +142,7 @@ static bool change_measured(const struct knee *knee, bool counts, struct estimat
 	return true;
 }
 
-static bool step_knee(const struct flying_params *params, const struct estimate_cell *cells,
+static bool step_knee(const struct in_flight_params *params, const struct estimate_cell *cells,
                       const struct estimate_report *report, struct estimate_change *change)
 {
 	struct knee knee = learned_of(params, cells[0]), before;
@@ -170,7 +170,8 @@ static bool step_knee(const struct flying_params *params, const struct estimate_
 
 /* gradient2 */
 
-static struct gradient2 gradient2_of(const struct flying_params *params, struct estimate_cell cell)
+static struct gradient2 gradient2_of(const struct in_flight_params *params,
+                                     struct estimate_cell cell)
 {
 	struct bits from = bits_of(cell);
 	struct gradient2 gradient;
@@ -184,7 +185,7 @@ static struct gradient2 gradient2_of(const struct flying_params *params, struct 
 	return gradient;
 }
 
-static bool step_gradient2(const struct flying_params *params, const struct estimate_cell *cells,
+static bool step_gradient2(const struct in_flight_params *params, const struct estimate_cell *cells,
                            const struct estimate_report *report, struct estimate_change *change)
 {
 	struct gradient2 gradient = gradient2_of(params, cells[0]);
@@ -197,7 +198,7 @@ static bool step_gradient2(const struct flying_params *params, const struct esti
 	return change_first_cell(report, cells[0], cell_of(to), change);
 }
 
-static uint64_t quota_gradient2(const struct flying_params *params,
+static uint64_t quota_gradient2(const struct in_flight_params *params,
                                 const struct estimate_cell *cells)
 {
 	struct gradient2 gradient = gradient2_of(params, cells[0]);
@@ -207,7 +208,7 @@ static uint64_t quota_gradient2(const struct flying_params *params,
 
 /* vegas */
 
-static struct vegas vegas_of(const struct flying_params *params, struct estimate_cell cell)
+static struct vegas vegas_of(const struct in_flight_params *params, struct estimate_cell cell)
 {
 	struct bits from = bits_of(cell);
 	struct vegas vegas;
@@ -222,7 +223,7 @@ static struct vegas vegas_of(const struct flying_params *params, struct estimate
 	return vegas;
 }
 
-static bool step_vegas(const struct flying_params *params, const struct estimate_cell *cells,
+static bool step_vegas(const struct in_flight_params *params, const struct estimate_cell *cells,
                        const struct estimate_report *report, struct estimate_change *change)
 {
 	struct vegas vegas = vegas_of(params, cells[0]);
@@ -236,19 +237,20 @@ static bool step_vegas(const struct flying_params *params, const struct estimate
 	return change_first_cell(report, cells[0], cell_of(to), change);
 }
 
-static uint64_t quota_vegas(const struct flying_params *params, const struct estimate_cell *cells)
+static uint64_t quota_vegas(const struct in_flight_params *params,
+                            const struct estimate_cell *cells)
 {
 	return vegas_of(params, cells[0]).limit;
 }
 
 /* aimd */
 
-static struct aimd aimd_of(const struct flying_params *params, struct estimate_cell cell)
+static struct aimd aimd_of(const struct in_flight_params *params, struct estimate_cell cell)
 {
 	return (struct aimd){is_unwritten(cell) ? params->bounds.initial : cell.low};
 }
 
-static bool step_aimd(const struct flying_params *params, const struct estimate_cell *cells,
+static bool step_aimd(const struct in_flight_params *params, const struct estimate_cell *cells,
                       const struct estimate_report *report, struct estimate_change *change)
 {
 	struct aimd aimd = aimd_of(params, cells[0]);
@@ -257,7 +259,7 @@ static bool step_aimd(const struct flying_params *params, const struct estimate_
 	return change_first_cell(report, cells[0], (struct estimate_cell){0, aimd.limit}, change);
 }
 
-static uint64_t quota_aimd(const struct flying_params *params, const struct estimate_cell *cells)
+static uint64_t quota_aimd(const struct in_flight_params *params, const struct estimate_cell *cells)
 {
 	return aimd_of(params, cells[0]).limit;
 }
@@ -292,7 +294,7 @@ static struct estimate_cell pack_part(const struct bbr_part *part)
 	return cell_of(to);
 }
 
-static bool step_bbr(const struct flying_params *params, const struct estimate_cell *cells,
+static bool step_bbr(const struct in_flight_params *params, const struct estimate_cell *cells,
                      const struct estimate_report *report, struct estimate_change *change)
 {
 	uint64_t now_part = report->now_ns / BBR_PART_NS;
@@ -318,8 +320,9 @@ static struct bbr bbr_of(const struct estimate_cell *cells, uint32_t cpu, uint64
 	return bbr;
 }
 
-bool estimate_record_denial(const struct flying_params *params, const struct estimate_cell *cells,
-                            uint32_t cpu, uint64_t now_ns, struct estimate_change *change)
+bool estimate_record_denial(const struct in_flight_params *params,
+                            const struct estimate_cell *cells, uint32_t cpu, uint64_t now_ns,
+                            struct estimate_change *change)
 {
 	struct bbr bbr;
 
@@ -334,8 +337,8 @@ bool estimate_record_denial(const struct flying_params *params, const struct est
 /* The methods */
 
 static const struct estimator {
-	uint64_t (*quota)(const struct flying_params *params, const struct estimate_cell *cells);
-	bool (*step)(const struct flying_params *params, const struct estimate_cell *cells,
+	uint64_t (*quota)(const struct in_flight_params *params, const struct estimate_cell *cells);
+	bool (*step)(const struct in_flight_params *params, const struct estimate_cell *cells,
 	             const struct estimate_report *report, struct estimate_change *change);
 	unsigned cells;
 	struct adaptive_bounds bounds;
@@ -358,7 +361,7 @@ struct adaptive_bounds estimate_bounds(enum weir_method method)
 	return estimators[method].bounds;
 }
 
-static uint64_t quota_of(const struct flying_params *params, const struct estimate_cell *cells,
+static uint64_t quota_of(const struct in_flight_params *params, const struct estimate_cell *cells,
                          uint32_t cpu, uint64_t now_ns)
 {
 	struct bbr bbr;
@@ -370,7 +373,7 @@ static uint64_t quota_of(const struct flying_params *params, const struct estima
 }
 
 /* What else is known where requests have priorities. */
-__attribute__((noinline)) static void add_ordinary(const struct flying_params *params,
+__attribute__((noinline)) static void add_ordinary(const struct in_flight_params *params,
                                                    struct estimate_cell learned,
                                                    struct headroom_limits *limits)
 {
@@ -381,7 +384,7 @@ __attribute__((noinline)) static void add_ordinary(const struct flying_params *p
 	limits->probes = knee.phase == KNEE_PROBE || limits->probes_all;
 }
 
-struct headroom_limits estimate_limits(const struct flying_params *params,
+struct headroom_limits estimate_limits(const struct in_flight_params *params,
                                        const struct estimate_cell *cells, uint32_t cpu,
                                        uint64_t now_ns, bool has_priorities)
 {
@@ -397,12 +400,12 @@ struct headroom_limits estimate_limits(const struct flying_params *params,
 	return limits;
 }
 
-uint8_t estimate_window(const struct flying_params *params, const struct estimate_cell *cells)
+uint8_t estimate_window(const struct in_flight_params *params, const struct estimate_cell *cells)
 {
 	return params->method == WEIR_METHOD_KNEE ? learned_of(params, cells[0]).window : 0;
 }
 
-bool estimate_step(const struct flying_params *params, const struct estimate_cell *cells,
+bool estimate_step(const struct in_flight_params *params, const struct estimate_cell *cells,
                    const struct estimate_report *report, struct estimate_change *change)
 {
 	struct estimate_report judged = *report;

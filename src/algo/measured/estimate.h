@@ -16,7 +16,7 @@
 
 #include "algo/measured/estimators.h"
 #include "algo/priority/headroom.h"
-#include "algo/rows.h"
+#include "algo/record_kinds.h"
 
 #define ESTIMATE_CELLS_MAX (1 + BBR_PARTS)
 
@@ -44,19 +44,20 @@ struct estimate_change {
  * The most that may be in flight; cells that no estimator has written are zero. Without priorities
  * only `quota` is computed.
  */
-struct headroom_limits estimate_limits(const struct flying_params *params,
+struct headroom_limits estimate_limits(const struct in_flight_params *params,
                                        const struct estimate_cell *cells, uint32_t cpu,
                                        uint64_t now_ns, bool has_priorities);
 
 /** A request was denied beside so many. Returns false if that changes nothing. */
-bool estimate_record_denial(const struct flying_params *params, const struct estimate_cell *cells,
-                            uint32_t cpu, uint64_t now_ns, struct estimate_change *change);
+bool estimate_record_denial(const struct in_flight_params *params,
+                            const struct estimate_cell *cells, uint32_t cpu, uint64_t now_ns,
+                            struct estimate_change *change);
 
 /** Tells permits of one time from those of another. */
-uint8_t estimate_window(const struct flying_params *params, const struct estimate_cell *cells);
+uint8_t estimate_window(const struct in_flight_params *params, const struct estimate_cell *cells);
 
 /** The next change for a report. Returns false if there is nothing left to do. */
-bool estimate_step(const struct flying_params *params, const struct estimate_cell *cells,
+bool estimate_step(const struct in_flight_params *params, const struct estimate_cell *cells,
                    const struct estimate_report *report, struct estimate_change *change);
 
 /** How many cells a method has, and the bounds that it has by default. */

@@ -7,13 +7,13 @@ struct sums {
 	unsigned failing, working;
 };
 
-static struct sums sum_window(const struct accepts_params *params,
-                              const struct accepts_state *state)
+static struct sums sum_window(const struct success_params *params,
+                              const struct success_state *state)
 {
 	struct sums sums = {0};
 
 	for (unsigned i = 0; i < params->parts; i++) {
-		const struct accepts_part *part = &state->parts[i];
+		const struct success_part *part = &state->parts[i];
 
 		sums.requests += part->requests;
 		sums.accepts += part->accepts;
@@ -31,15 +31,15 @@ static struct sums sum_window(const struct accepts_params *params,
 
 /*
  * The share to deny after n requests, a of them accepted: (n - spared - k a) / (n + 1). Whole
- * numbers hold it exactly: n times ACCEPTS_UNIT is less than 2^57, and with the parts less than
+ * numbers hold it exactly: n times SUCCESS_UNIT is less than 2^57, and with the parts less than
  * 2^63.
  */
-uint64_t accepts_share(const struct accepts_params *params, const struct accepts_state *state)
+uint64_t success_shed_share(const struct success_params *params, const struct success_state *state)
 {
 	struct sums sums = sum_window(params, state);
 	uint64_t k = params->k - (params->k - params->k_least) * sums.failing / params->parts;
-	uint64_t over = sat_sub(sums.requests, params->spared) * ACCEPTS_UNIT;
-	uint64_t of = (sums.requests + 1) * ACCEPTS_UNIT;
+	uint64_t over = sat_sub(sums.requests, params->spared) * SUCCESS_UNIT;
+	uint64_t of = (sums.requests + 1) * SUCCESS_UNIT;
 	u128 fine = (u128)k * sums.accepts;
 
 	if (sums.requests < params->minimum || over <= fine)
@@ -54,7 +54,7 @@ uint64_t accepts_share(const struct accepts_params *params, const struct accepts
 
 #define DEMAND_SLOTS 5
 
-void accepts_plan_demand(struct accepts_params *params)
+void success_set_demand_slots(struct success_params *params)
 {
 	uint64_t parts = u64_min(ceil_div(PRIORITY_WINDOW_NS, params->part_ns), params->parts);
 
@@ -63,10 +63,10 @@ void accepts_plan_demand(struct accepts_params *params)
 }
 
 /* All requests since the first slot of the demand, which is at most as old as the window. */
-static uint64_t recent_requests(const struct accepts_params *params,
-                                const struct accepts_state *state)
+static uint64_t recent_requests(const struct success_params *params,
+                                const struct success_state *state)
 {
-	uint64_t slot = accepts_slot_of(params, state->newest) + 1 - params->demand_slots;
+	uint64_t slot = success_slot_of(params, state->newest) + 1 - params->demand_slots;
 	uint64_t parts = state->newest + 1 - slot * params->demand_parts, requests = 0;
 
 	for (uint64_t i = params->parts - u64_min(parts, params->parts); i < params->parts; i++)
@@ -74,8 +74,8 @@ static uint64_t recent_requests(const struct accepts_params *params,
 	return requests;
 }
 
-uint64_t accepts_lost(const struct accepts_params *params, const struct accepts_state *state,
-                      uint64_t share, unsigned priority)
+uint64_t success_shed_share_of(const struct success_params *params,
+                               const struct success_state *state, uint64_t share, unsigned priority)
 {
 	struct priority_demand demand = state->demand;
 	uint64_t lower = 0;
@@ -89,37 +89,37 @@ uint64_t accepts_lost(const struct accepts_params *params, const struct accepts_
 	return priority_share(share, &demand, priority);
 }
 
-enum accepts_verdict accepts_ask(const struct accepts_state *state, uint64_t share, uint64_t draw)
+enum success_verdict success_decide(const struct success_state *state, uint64_t share,
+                                    uint64_t draw)
 {
 	if (share == 0)
-		return ACCEPTS_PASSES;
+		return SUCCESS_PASSES;
 	if (!priority_is_in(share, draw))
-		return ACCEPTS_DRAWN;
-	if (state->passed_ns == 0 || state->passed_ns + ACCEPTS_PASS_NS <= state->now_ns)
-		return ACCEPTS_FORCED;
-	return ACCEPTS_DENIED;
+		return SUCCESS_DRAWN;
+	if (state->passed_ns == 0 || state->passed_ns + SUCCESS_PASS_NS <= state->now_ns)
+		return SUCCESS_FORCED;
+	return SUCCESS_DENIED;
 }
 
-void accepts_count(const struct accepts_params *params, struct accepts_state *state,
-                   enum accepts_verdict verdict)
+void success_count(const struct success_params *params, struct success_state *state,
+                   enum success_verdict verdict)
 {
 	state->parts[params->parts - 1].requests++;
-	if (verdict == ACCEPTS_DRAWN || verdict == ACCEPTS_FORCED)
+	if (verdict == SUCCESS_DRAWN || verdict == SUCCESS_FORCED)
 		state->passed_ns = u64_max(state->passed_ns, state->now_ns);
 }
 
-uint64_t accepts_ttl_ns(const struct accepts_params *params, const struct accepts_state *state,
+uint64_t success_ttl_ns(const struct success_params *params, const struct success_state *state,
                         uint64_t now_ns)
 {
-	uint64_t until_ns = state->passed_ns ? state->passed_ns + ACCEPTS_PASS_NS : 0;
+	uint64_t until_ns = state->passed_ns ? state->passed_ns + SUCCESS_PASS_NS : 0;
 
 	for (unsigned i = params->parts; i-- > 0;) {
-		const struct accepts_part *part = &state->parts[i];
+		const struct success_part *part = &state->parts[i];
 
 		if (part->requests == 0 && part->accepts == 0 && !part->failed)
 			continue;
-		until_ns =
-		    u64_max(until_ns, accepts_end_ns(params, state->newest + 1 + i - params->parts));
+		until_ns = u64_max(until_ns, success_end_ns(params, state->newest + 1 + i - params->parts));
 		break;
 	}
 	return sat_sub(until_ns, now_ns);

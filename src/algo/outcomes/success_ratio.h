@@ -3,7 +3,7 @@
  *
  * All requests count, also those denied and those in flight; reports tell which of them the backend
  * has accepted. The window moves by parts. All decisions fall here, on the meaning of a state;
- * src/rows keeps it in cells.
+ * src/records keeps it in cells.
  */
 #ifndef ALGO_OUTCOMES_SUCCESS_RATIO_H
 #define ALGO_OUTCOMES_SUCCESS_RATIO_H
@@ -15,74 +15,78 @@
 #include "algo/priority/priority.h"
 
 /* While requests are shed, one passes in so long, if any comes. */
-#define ACCEPTS_PASS_NS NS_PER_S
+#define SUCCESS_PASS_NS NS_PER_S
 
-struct accepts_part {
+struct success_part {
 	uint64_t requests, accepts;
 	bool failed; /* a request is known to have failed in it */
 };
 
-struct accepts_state {
+struct success_state {
 	uint64_t now_ns;    /* never before the newest part */
 	uint64_t newest;    /* the number of the part of now */
-	struct priority_demand demand; /* but for priority 0, which all others have: see accepts_lost */
+	struct priority_demand
+	    demand;         /* but for priority 0, which all others have: see success_shed_share_of */
 	uint64_t passed_ns; /* when the last passed of those that a draw decided on, or 0 */
-	struct accepts_part parts[ACCEPTS_PARTS_MAX]; /* the last is the newest, at [params->parts - 1] */
+	struct success_part
+	    parts[SUCCESS_PARTS_MAX]; /* the last is the newest, at [params->parts - 1] */
 };
 
 /** The number of the part that a time is in, and when what it counts has left the window. */
-static inline uint64_t accepts_part_of(const struct accepts_params *params, uint64_t at_ns)
+static inline uint64_t success_part_of(const struct success_params *params, uint64_t at_ns)
 {
 	return at_ns / params->part_ns;
 }
 
-static inline uint64_t accepts_end_ns(const struct accepts_params *params, uint64_t part)
+static inline uint64_t success_end_ns(const struct success_params *params, uint64_t part)
 {
 	return (part + params->parts) * params->part_ns;
 }
 
 /** The share of requests that is shed, of PRIORITY_ALL. */
-uint64_t accepts_share(const struct accepts_params *params, const struct accepts_state *state);
+uint64_t success_shed_share(const struct success_params *params, const struct success_state *state);
 
 /** And of these the share that requests of a priority lose, one that asks included. */
-uint64_t accepts_lost(const struct accepts_params *params, const struct accepts_state *state,
-                      uint64_t share, unsigned priority);
+uint64_t success_shed_share_of(const struct success_params *params,
+                               const struct success_state *state, uint64_t share,
+                               unsigned priority);
 
 /** The slot that a part's demand is counted in. */
-static inline uint64_t accepts_slot_of(const struct accepts_params *params, uint64_t part)
+static inline uint64_t success_slot_of(const struct success_params *params, uint64_t part)
 {
 	return part / params->demand_parts;
 }
 
 /** How demand is counted, from the length and number of parts. */
-void accepts_plan_demand(struct accepts_params *params);
+void success_set_demand_slots(struct success_params *params);
 
-enum accepts_verdict {
-	ACCEPTS_PASSES,  /* without a draw */
-	ACCEPTS_DRAWN,   /* it passes by its draw: then it is noted as the last that did */
-	ACCEPTS_FORCED,  /* it passes, since none has for so long: only if it is noted as the last */
-	ACCEPTS_DENIED,
+enum success_verdict {
+	SUCCESS_PASSES, /* without a draw */
+	SUCCESS_DRAWN,  /* it passes by its draw: then it is noted as the last that did */
+	SUCCESS_FORCED, /* it passes, since none has for so long: only if it is noted as the last */
+	SUCCESS_DENIED,
 };
 
 /** Whether a request passes where it loses such a share; `draw` is 64 fair bits. */
-enum accepts_verdict accepts_ask(const struct accepts_state *state, uint64_t share, uint64_t draw);
+enum success_verdict success_decide(const struct success_state *state, uint64_t share,
+                                    uint64_t draw);
 
 /** How long the state says something. */
-uint64_t accepts_ttl_ns(const struct accepts_params *params, const struct accepts_state *state,
+uint64_t success_ttl_ns(const struct success_params *params, const struct success_state *state,
                         uint64_t now_ns);
 
 /** Counts a request, decided on so. */
-void accepts_count(const struct accepts_params *params, struct accepts_state *state,
-                   enum accepts_verdict verdict);
+void success_count(const struct success_params *params, struct success_state *state,
+                   enum success_verdict verdict);
 
 /* So many classes of demand stand together in a cell; the highest needs none. */
-#define ACCEPTS_CLASSES       3
-#define ACCEPTS_DEMAND_CELLS (PRIORITY_LOWEST / ACCEPTS_CLASSES)
+#define SUCCESS_CLASSES      3
+#define SUCCESS_DEMAND_CELLS (PRIORITY_LOWEST / SUCCESS_CLASSES)
 
-/** How many cells a row needs: for the last that passed, the parts, and the demand. */
-static inline unsigned accepts_cells(const struct accepts_params *params)
+/** How many cells a record needs: for the last that passed, the parts, and the demand. */
+static inline unsigned success_cells(const struct success_params *params)
 {
-	return 1 + params->parts + params->demand_slots * ACCEPTS_DEMAND_CELLS;
+	return 1 + params->parts + params->demand_slots * SUCCESS_DEMAND_CELLS;
 }
 
 #endif

@@ -3,7 +3,7 @@
 void sliding_init(struct algo_limit *limit)
 {
 	limit->generation = slots_generation(limit->slots.slots, limit->slots.count);
-	limit->head_has_sum = !(limit->generation & SLOTS_BARE);
+	limit->header_has_sum = !(limit->generation & SLOTS_BARE);
 	limit->width = algo_width(limit->slots.slots);
 }
 

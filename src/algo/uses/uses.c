@@ -94,26 +94,26 @@ static uint64_t take_units(struct view *view, const struct algo_call *call)
 	struct uses_entry use = {.units = call->cost};
 
 	drop_expired_uses(view);
-	switch (limit->rows) {
-	case ALGO_ROWS_SLOTS:
+	switch (limit->record) {
+	case ALGO_RECORD_SLOTS:
 		use.until_ns = slots_start(&limit->slots, slots_number(&limit->slots, view->at_ns)) +
 		               view->life_ns;
 		use.id = use.until_ns;
 		break;
-	case ALGO_ROWS_LOG:
+	case ALGO_RECORD_LOG:
 		use.until_ns = view->at_ns + view->life_ns;
 		use.id = view->moved ? use.until_ns : u64_max(use.until_ns, view->uses->newest_id + 1);
 		view->uses->newest_id = use.id;
 		break;
 	default:
 		use.until_ns = view->now_ns + view->life_ns;
-		use.id = places_word(call->permit);
+		use.id = leases_word(call->permit);
 		break;
 	}
-	if (limit->rows != ALGO_ROWS_PLACES)
+	if (limit->record != ALGO_RECORD_LEASES)
 		view->uses->until_ns = use.until_ns;
 	uses_add(view->uses, use);
-	return limit->rows == ALGO_ROWS_LOG ? use.id : use.until_ns;
+	return limit->record == ALGO_RECORD_LOG ? use.id : use.until_ns;
 }
 
 /* The units that a refund may take from a use. */
@@ -122,9 +122,9 @@ static uint64_t refundable_units(const struct view *view, const struct algo_call
 {
 	bool named = call->until_ns != 0;
 
-	switch (view->limit->rows) {
-	case ALGO_ROWS_PLACES:
-		if (use->id != places_word(call->permit) || (named && use->until_ns != call->until_ns))
+	switch (view->limit->record) {
+	case ALGO_RECORD_LEASES:
+		if (use->id != leases_word(call->permit) || (named && use->until_ns != call->until_ns))
 			return 0;
 		return use->units;
 	default:
@@ -203,19 +203,19 @@ static struct view view_uses(const struct algo_limit *limit, const struct algo_t
 {
 	struct view view = {limit, uses, .now_ns = time->now_ns, .at_ns = time->now_ns};
 
-	switch (limit->rows) {
-	case ALGO_ROWS_SLOTS:
+	switch (limit->record) {
+	case ALGO_RECORD_SLOTS:
 		view.life_ns = limit->slots.period_ns;
 		view.fade_ns = limit->slots.weighted ? limit->slots.slot_ns : 0;
 		break;
-	case ALGO_ROWS_LOG:
+	case ALGO_RECORD_LOG:
 		view.life_ns = limit->log.period_ns;
 		break;
 	default:
-		view.life_ns = limit->places.lease_ns;
+		view.life_ns = limit->leases.lease_ns;
 		break;
 	}
-	if (limit->rows != ALGO_ROWS_PLACES)
+	if (limit->record != ALGO_RECORD_LEASES)
 		view.at_ns = u64_max(view.at_ns, sat_sub(uses->until_ns, view.life_ns));
 	while (view.spent < uses->count && uses->uses[view.spent].until_ns <= view.at_ns)
 		view.spent++;
@@ -229,7 +229,7 @@ static uint64_t request_units(struct view *view, const struct algo_call *call, b
                               struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->limit;
-	bool holds_places = limit->rows == ALGO_ROWS_PLACES;
+	bool holds_places = limit->record == ALGO_RECORD_LEASES;
 	uint64_t cost = u64_max(call->cost, 1), retry_ns;
 
 	if (holds_places && algo_op_consumes(call->op))
@@ -248,7 +248,7 @@ static void refund_units(struct view *view, const struct algo_call *call, struct
 {
 	bool gave = give_back_units(view, call) > 0;
 
-	if (view->limit->rows == ALGO_ROWS_PLACES) /* which permits name, not times */
+	if (view->limit->record == ALGO_RECORD_LEASES) /* which permits name, not times */
 		out->allowed = gave || call->permit == 0;
 	else
 		algo_decision_refund(out, call, gave);
@@ -262,7 +262,7 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 	bool replaces;
 
 	algo_decision_allow(out);
-	if (limit->rows == ALGO_ROWS_DAY)
+	if (limit->record == ALGO_RECORD_DAY)
 		return uses_day_step(limit, call, time, uses, out);
 	view = view_uses(limit, time, uses);
 	replaces = algo_op_replaces(call->op) && call->cost > 0 && !view.moved;

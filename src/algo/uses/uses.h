@@ -2,8 +2,8 @@
  * uses.h: the meaning of a state of more than one word, and the step on it.
  *
  * A state is a list of uses: so many units, until a time. It does not say how they are kept:
- * src/rows keeps them in cells, another store may keep them as it likes. For equal states the
- * step gives the decision that src/rows gives, to the nanosecond.
+ * src/records keeps them in cells, another store may keep them as it likes. For equal states the
+ * step gives the decision that src/records gives, to the nanosecond.
  */
 #ifndef ALGO_USES_USES_H
 #define ALGO_USES_USES_H
@@ -16,7 +16,7 @@ struct uses_entry {
 	uint64_t units;    /* at least 1 */
 	uint64_t until_ns; /* from then on they do not count; weighted slots fade before */
 	uint64_t id;       /* slots, log, day: the time by which a refund names them (of a day's window
-	                      uses_day_id); places: of the permit, as places_word keeps it */
+	                      uses_day_id); places: of the permit, as leases_word keeps it */
 };
 
 /*

@@ -3,8 +3,9 @@
  *
  * A list has up to two uses: those of the day, and those of a window (uses_day_id). If other
  * parameters wrote it, the day's may be more than are free now, or fewer: what is more counts no
- * more, and if there are fewer, units of the window, even if it is over, are the first. As src/rows
- * has it, the day's stay as they were written while a window is open, for parameters may come back.
+ * more, and if there are fewer, units of the window, even if it is over, are the first. As
+ * src/records has it, the day's stay as they were written while a window is open, for parameters
+ * may come back.
  */
 #include "algo/uses/uses.h"
 

@@ -40,7 +40,7 @@ uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, ui
 	struct algo_decision outcome;
 	uint64_t until_ns;
 
-	if (limit->algo.head_has_sum)
+	if (limit->algo.header_has_sum)
 		return try_open(limit, &key, cost, now_ns, decision);
 	if (!store_try_log(&limit->algo, &key, cost, now_ns, &outcome, &until_ns))
 		return 0;

@@ -205,7 +205,7 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 /* Whether a mark in memory says that it may be given back. A remote store has its own. */
 static bool is_marked(const struct plan_step *step)
 {
-	return step->charged && !step->remote && !algo_holds_places(&step->limit->algo);
+	return step->charged && !step->remote && !algo_holds_leases(&step->limit->algo);
 }
 
 void permits_hold(const struct decision_context *context, struct plan *plan)
@@ -288,7 +288,7 @@ static bool takes_name(const struct plan *plan, const struct plan_step *step)
 {
 	const struct plan_step *last = step;
 
-	if (plan->op != ALGO_REFUND_LAST || !algo_holds_places(&step->limit->algo))
+	if (plan->op != ALGO_REFUND_LAST || !algo_holds_leases(&step->limit->algo))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *other = &plan->steps[stage_index(plan, i)];
@@ -314,7 +314,7 @@ void permits_drop_ended(const struct decision_context *context, struct plan *pla
 /* Whether it gives back what the step took. A remote store knows by itself. */
 static bool gives(const struct plan *plan, const struct plan_step *step)
 {
-	if (algo_holds_places(&step->limit->algo) || step->of_other_server)
+	if (algo_holds_leases(&step->limit->algo) || step->of_other_server)
 		return true;
 	if (algo_op_reports(plan->op))
 		return plan->refunds_rest && algo_is_reported(&step->limit->algo);

@@ -458,7 +458,8 @@ int engine_force(const struct decision_context *context, const struct weir_limit
  */
 bool engine_follow_group(const struct decision_context *context, const struct weir_limit *limit,
                          uint64_t hash, const struct algo_call *call);
-/** Looks at a key, by its hash: its phase (algo/outcomes/health.h), and the turns that were due. */
+/** Looks at a key, by its hash: its phase (algo/outcomes/breaker_state.h), and the turns that were
+ * due. */
 void engine_view(const struct decision_context *context, const struct weir_limit *limit,
                  uint64_t hash, struct algo_decision *outcome);
 

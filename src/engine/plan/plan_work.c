@@ -4,7 +4,7 @@
 /* A log takes and asks at its end. Other operations may have to read a whole row. */
 static size_t records_of(const struct plan *plan, const struct algo_limit *limit)
 {
-	if (limit->rows == ALGO_ROWS_LOG && algo_op_requests(plan->op))
+	if (limit->record == ALGO_RECORD_LOG && algo_op_requests(plan->op))
 		return u64_min(plan->cost, limit->width);
 	return limit->width;
 }

@@ -27,7 +27,7 @@ static inline struct algo_call call_of(const struct plan *plan, const struct pla
 			call.op = ALGO_PEEK;
 			denial_charge(plan, step, &call);
 		}
-		if (plan->independent && step->limit->algo.rows == ALGO_ROWS_LOG)
+		if (plan->independent && step->limit->algo.record == ALGO_RECORD_LOG)
 			call.op = algo_op_replacing(call.op);
 	}
 	/* No step may see a cost that its limit could never grant: it is only peeked at. */

@@ -41,7 +41,7 @@ static void fail(const struct decision_context *context, struct plan *plan, stru
 /* Whether a mark says that it was given back. A place that is held needs none. */
 static bool is_marked(const struct plan *plan, const struct plan_step *step)
 {
-	return plan->stage == PLAN_REFUND_PERMIT && !algo_holds_places(&step->limit->algo);
+	return plan->stage == PLAN_REFUND_PERMIT && !algo_holds_leases(&step->limit->algo);
 }
 
 /* Whether there is nothing left of a charge that a permit names, by the clock that has set its end. */

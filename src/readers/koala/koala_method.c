@@ -1,7 +1,7 @@
 #include "readers/koala/koala_method.h"
 
 #include "algo/algorithm.h"
-#include "algo/rows.h"
+#include "algo/record_kinds.h"
 #include "base/number.h"
 
 static const struct koala_method methods[] = {

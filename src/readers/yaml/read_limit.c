@@ -90,8 +90,8 @@ static unsigned store_variant(const struct algorithm *algorithm)
 {
 	if (algorithm->draws || algorithm->judges)
 		return NO_STATES;
-	return algorithm->rows == ALGO_ROWS_NONE && !algorithm->paced ? WITH_STATES | IN_CHUNKS
-	                                                              : WITH_STATES;
+	return algorithm->record == ALGO_RECORD_NONE && !algorithm->paced ? WITH_STATES | IN_CHUNKS
+	                                                                  : WITH_STATES;
 }
 
 /* The keys of a limit: algorithm, its parameters, those of its store. */

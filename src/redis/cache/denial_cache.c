@@ -88,8 +88,8 @@ bool denial_cache_applies(const struct algo_limit *limit, const struct algo_call
 		return false;
 	if (is_bucket(limit) || algo_has_step(limit, window_step))
 		return true;
-	return !limit->paced && call->cost <= 1 && limit->rows != ALGO_ROWS_NONE &&
-	       limit->rows != ALGO_ROWS_PLACES;
+	return !limit->paced && call->cost <= 1 && limit->record != ALGO_RECORD_NONE &&
+	       limit->record != ALGO_RECORD_LEASES;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t word)

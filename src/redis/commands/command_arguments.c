@@ -175,14 +175,14 @@ static void put_log(struct numbers *numbers, const struct redis_command *command
 
 static void put_places(struct numbers *numbers, const struct redis_command *command)
 {
-	put_life(numbers, command, command->limit->places.lease_ns);
+	put_life(numbers, command, command->limit->leases.lease_ns);
 }
 
 /* Each command of a run on places has these, besides its key. */
 static void put_place(struct numbers *numbers, const struct redis_command *command)
 {
 	put_list_operation(numbers, command);
-	numbers_add(numbers, places_word(command->call.permit));
+	numbers_add(numbers, leases_word(command->call.permit));
 	numbers_add_ns(numbers, command->call.until_ns);
 }
 

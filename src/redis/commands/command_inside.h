@@ -59,7 +59,8 @@ static inline bool command_only_reads(const struct redis_command *command)
 /** Whether its state is a list at Redis, of which scripts decide all and return what says the same. */
 static inline bool command_is_listed(const struct redis_command *command)
 {
-	return command->limit->rows == ALGO_ROWS_LOG || command->limit->rows == ALGO_ROWS_PLACES;
+	return command->limit->record == ALGO_RECORD_LOG ||
+	       command->limit->record == ALGO_RECORD_LEASES;
 }
 
 /** Whether its script knows of chunks. */

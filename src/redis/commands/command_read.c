@@ -36,7 +36,7 @@ static uint64_t apply_request(const struct redis_command *command, const struct 
 	if (command_knows_chunks(command))
 		return chunk_units_step(command->limit, call, &value->time, &command->units.reserved,
 		                        &value->word, out);
-	if (command->limit->rows != ALGO_ROWS_NONE)
+	if (command->limit->record != ALGO_RECORD_NONE)
 		return uses_step(command->limit, &rest, &value->time, &value->uses, out);
 	return algo_step(command->limit, call, &value->time, &value->word, out) ? value->word.until_ns
 	                                                                        : 0;
@@ -111,7 +111,7 @@ static bool denial_changes_state(const struct redis_command *command, struct val
 	struct algo_decision out;
 	bool differs;
 
-	if (command->limit->rows == ALGO_ROWS_NONE)
+	if (command->limit->record == ALGO_RECORD_NONE)
 		return algo_step(command->limit, &command->call, &value->time, &value->word, &out);
 	apply_request(command, &command->call, value, &out);
 	value_write(command->limit, value, value->time.now_ns, &text);
@@ -287,7 +287,7 @@ static enum command_end plan_next_try(struct redis_command *command, struct valu
 
 		apply_requests(command, -1, value, out);
 		planned = plan_swap(command, value,
-		                    command->limit->rows != ALGO_ROWS_NONE ||
+		                    command->limit->record != ALGO_RECORD_NONE ||
 		                        before.until_ns != value->word.until_ns ||
 		                        before.word != value->word.word);
 		if (planned && !command->group &&
@@ -320,7 +320,7 @@ static uint64_t reset_until(const struct redis_command *command, const struct va
 
 	if (value->fit == VALUE_OTHER)
 		return value->has_text ? UINT64_MAX : 0;
-	if (command->limit->rows != ALGO_ROWS_NONE)
+	if (command->limit->record != ALGO_RECORD_NONE)
 		until_ns = value->uses.count > 0 ? value->uses.uses[value->uses.count - 1].until_ns : 0;
 	return until_ns > value->time.now_ns ? until_ns : 0;
 }

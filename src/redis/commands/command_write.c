@@ -41,9 +41,9 @@ static bool has_kind(const struct redis_command *command, enum command_kind *kin
 		*kind = refund ? KIND_BUCKET_REFUND : KIND_BUCKET;
 	else if (algo_has_step(command->limit, window_step))
 		*kind = refund ? KIND_WINDOW_REFUND : KIND_WINDOW;
-	else if (command->limit->rows == ALGO_ROWS_DAY)
+	else if (command->limit->record == ALGO_RECORD_DAY)
 		*kind = KIND_DAY;
-	else if (command->limit->rows == ALGO_ROWS_SLOTS &&
+	else if (command->limit->record == ALGO_RECORD_SLOTS &&
 	         (refund || command->limit->slots.slot_ns >= SLOT_LEAST_NS))
 		*kind = refund ? KIND_SLOTS_REFUND : KIND_SLOTS;
 	else
@@ -56,7 +56,7 @@ static enum command_kind kind_of(const struct redis_command *command)
 	enum command_kind kind;
 
 	if (command_is_listed(command))
-		return command->limit->rows == ALGO_ROWS_LOG ? KIND_LOG : KIND_PLACES;
+		return command->limit->record == ALGO_RECORD_LOG ? KIND_LOG : KIND_PLACES;
 	if (command->units.is_known && chunk_units_supported(command->limit))
 		return algo_has_step(command->limit, bucket_step) ? KIND_BUCKET_CHUNK : KIND_WINDOW_CHUNK;
 	if (command->call.op == ALGO_RESET)

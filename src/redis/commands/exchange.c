@@ -4,14 +4,14 @@
 #include "redis/commands/redis_command.h"
 
 /* How long a server may have a probe before a request comes for it, and then for its outcome. */
-static uint64_t probe_lifetime_us(const struct health_params *params)
+static uint64_t probe_lifetime_us(const struct breaker_params *params)
 {
 	return 2 * params->probe_ns / 1000;
 }
 
 void exchange_begin_votes(struct exchange *exchange, const struct exchange_server *server)
 {
-	const struct health_params *params = &exchange->operation.step.limit->health;
+	const struct breaker_params *params = &exchange->operation.step.limit->breaker;
 	struct numbers numbers = {0};
 
 	exchange->message.len = 0;

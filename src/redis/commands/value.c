@@ -54,7 +54,7 @@ static char *add_calendar(char *at, const struct algo_limit *limit)
 	                                   "friday", "saturday", "sunday"};
 	const struct calendar *calendar = &limit->calendar;
 
-	if (limit->rows == ALGO_ROWS_DAY) {
+	if (limit->record == ALGO_RECORD_DAY) {
 		at = add_period(at, limit->period_ns);
 	} else {
 		if (calendar->period != 1)
@@ -93,8 +93,8 @@ size_t value_header(const struct algo_limit *limit, char header[VALUE_HEADER_MAX
 		else if (limit->algorithm->layout)
 			at = add_layout(at, limit);
 		else
-			at = add_period(at, limit->rows == ALGO_ROWS_PLACES ? limit->places.lease_ns
-			                                                    : limit->period_ns);
+			at = add_period(at, limit->record == ALGO_RECORD_LEASES ? limit->leases.lease_ns
+			                                                        : limit->period_ns);
 		*at++ = ' ';
 	}
 	return (size_t)(at - header);
@@ -222,10 +222,10 @@ static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
 /* The rest of the state besides its uses, as a use of no units. */
 static struct uses_entry end_of(const struct algo_limit *limit, const struct uses_entry *last)
 {
-	if (limit->rows == ALGO_ROWS_PLACES)
+	if (limit->record == ALGO_RECORD_LEASES)
 		return (struct uses_entry){0};
 	return (struct uses_entry){0, last->until_ns,
-	                           limit->rows == ALGO_ROWS_LOG ? last->id : last->until_ns};
+	                           limit->record == ALGO_RECORD_LOG ? last->id : last->until_ns};
 }
 
 static bool read_uses(const struct algo_limit *limit, struct slice text, struct value *value)
@@ -250,7 +250,7 @@ static bool read_uses(const struct algo_limit *limit, struct slice text, struct 
 		units += use->units;
 	}
 	uses->until_ns = end.until_ns;
-	uses->newest_id = limit->rows == ALGO_ROWS_LOG ? end.id : 0;
+	uses->newest_id = limit->record == ALGO_RECORD_LOG ? end.id : 0;
 	return end.until_ns > 0 || uses->count > 0 ? units <= UNITS_MAX : false;
 }
 
@@ -292,7 +292,7 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 	value->word = (struct algo_state){0, 0};
 	value->uses = (struct uses){0};
 	value->from = (struct algo_layout){0};
-	if (limit->rows != ALGO_ROWS_NONE && !reserve_uses(text, more, value))
+	if (limit->record != ALGO_RECORD_NONE && !reserve_uses(text, more, value))
 		return VALUE_NO_MEMORY;
 	if (text.len == 0)
 		return VALUE_OURS;
@@ -301,7 +301,7 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 			return VALUE_OTHER;
 		fit = VALUE_CONVERTS;
 	}
-	if (limit->rows != ALGO_ROWS_NONE)
+	if (limit->record != ALGO_RECORD_NONE)
 		reads = read_uses(limit, text, value);
 	else
 		reads = read_word(limit, text, value);
@@ -344,7 +344,7 @@ uint64_t value_write(const struct algo_limit *limit, const struct value *value, 
 	uint64_t until_ns;
 
 	buffer_add(out, header, value_header(limit, header));
-	if (limit->rows != ALGO_ROWS_NONE) {
+	if (limit->record != ALGO_RECORD_NONE) {
 		until_ns = write_uses(&value->uses, out);
 	} else {
 		until_ns = value->word.until_ns;

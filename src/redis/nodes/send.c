@@ -283,13 +283,13 @@ static bool may_share_call(const struct redis_command *first, const struct redis
  */
 static size_t weight_of(const struct redis_command *command)
 {
-	static const unsigned char weights[] = {[ALGO_ROWS_NONE] = 1, [ALGO_ROWS_SLOTS] = 1,
-	                                        [ALGO_ROWS_LOG] = 8, [ALGO_ROWS_DAY] = 2,
-	                                        [ALGO_ROWS_PLACES] = 4, [ALGO_ROWS_HEALTH] = 16};
+	static const unsigned char weights[] = {
+	    [ALGO_RECORD_NONE] = 1, [ALGO_RECORD_SLOTS] = 1,  [ALGO_RECORD_LOG] = 8,
+	    [ALGO_RECORD_DAY] = 2,  [ALGO_RECORD_LEASES] = 4, [ALGO_RECORD_BREAKER] = 16};
 	const struct algo_limit *limit = command->limit;
-	size_t weight = weights[limit->rows];
+	size_t weight = weights[limit->record];
 
-	if (limit->rows == ALGO_ROWS_SLOTS)
+	if (limit->record == ALGO_RECORD_SLOTS)
 		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, CALL_COMMANDS_FULL);
 	if (command->attempt.swap)
 		weight += 3;

@@ -50,14 +50,14 @@ void decisions_count_failure(void *context, const struct plan_step *step, enum r
 static void log_phase_change(struct decider *decider, const char *limit,
                              const struct key_phase *key, const struct algo_phase_change *turn)
 {
-	enum log_level level = turn->to == HEALTH_OPEN ? LOG_WARNING : LOG_INFO;
+	enum log_level level = turn->to == BREAKER_OPEN ? LOG_WARNING : LOG_INFO;
 	char name[KEY_PHASES_TEXT_MAX];
 	const struct log_field fields[] = {
 	    {"limit", limit, 0},
 	    {"key", key_phases_text(key, name), 0},
-	    {"from", health_phase_text(turn->from), 0},
-	    {"to", health_phase_text(turn->to), 0},
-	    {"cause", health_cause_text(turn->cause), 0},
+	    {"from", breaker_phase_text(turn->from), 0},
+	    {"to", breaker_phase_text(turn->to), 0},
+	    {"cause", breaker_cause_text(turn->cause), 0},
 	    {"by", decider->forced_by, 0},
 	};
 
@@ -76,7 +76,7 @@ static size_t observe_phase(struct decider *decider, const struct plan_step *ste
 {
 	struct decision_context context = decider->context;
 	struct algo_decision outcome;
-	enum health_phase before;
+	enum breaker_phase before;
 
 	context.phase_changed = NULL; /* otherwise engine_view would call decisions_count_phase again */
 	forced_keys_lock(&decider->shared->forced);
@@ -85,10 +85,10 @@ static size_t observe_phase(struct decider *decider, const struct plan_step *ste
 	before = key_phases_record(decider->shared->phases, key);
 	forced_keys_unlock(&decider->shared->forced);
 	memcpy(turns, outcome.phase_changes, sizeof outcome.phase_changes);
-	if (outcome.phase_change_count == 0 && outcome.phase == HEALTH_CLOSED &&
-	    (before == HEALTH_RAMP || before >= HEALTH_FORCED_OPEN))
+	if (outcome.phase_change_count == 0 && outcome.phase == BREAKER_CLOSED &&
+	    (before == BREAKER_RAMP || before >= BREAKER_FORCED_OPEN))
 		turns[outcome.phase_change_count++] =
-		    (struct algo_phase_change){(uint8_t)before, HEALTH_CLOSED, ALGO_BY_TIME};
+		    (struct algo_phase_change){(uint8_t)before, BREAKER_CLOSED, ALGO_BY_TIME};
 	return outcome.phase_change_count;
 }
 

@@ -77,12 +77,12 @@ static size_t find_slot(const struct set *set, uint64_t hash)
 	return i;
 }
 
-static enum health_phase phase_at(const struct set *set, size_t i)
+static enum breaker_phase phase_at(const struct set *set, size_t i)
 {
-	return (enum health_phase)atomic_load_explicit(&set->phases[i], memory_order_relaxed);
+	return (enum breaker_phase)atomic_load_explicit(&set->phases[i], memory_order_relaxed);
 }
 
-bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum health_phase phase)
+bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum breaker_phase phase)
 {
 	const struct set *set = &phases->sets[set_of(hash)];
 	size_t i = find_slot(set, hash);
@@ -108,7 +108,7 @@ static size_t find_free_slot(struct set *set)
 	for (size_t n = 0; i == SET_KEYS && n < SET_KEYS; n++) {
 		size_t at = set->hand++ % SET_KEYS;
 
-		if (phase_at(set, at) == HEALTH_CLOSED)
+		if (phase_at(set, at) == BREAKER_CLOSED)
 			i = at;
 	}
 	return i;
@@ -121,10 +121,10 @@ static void copy_name(struct key_phase *key, const struct key_phase *known)
 	memcpy(key->name, known->name, sizeof key->name);
 }
 
-enum health_phase key_phases_record(struct key_phases *phases, struct key_phase *key)
+enum breaker_phase key_phases_record(struct key_phases *phases, struct key_phase *key)
 {
 	struct set *set = &phases->sets[set_of(key->hash)];
-	enum health_phase before = HEALTH_CLOSED;
+	enum breaker_phase before = BREAKER_CLOSED;
 	char room[KEY_PHASES_HASH_TEXT];
 	size_t i;
 
@@ -134,7 +134,7 @@ enum health_phase key_phases_record(struct key_phases *phases, struct key_phase 
 		before = phase_at(set, i);
 		if (key->len == 0)
 			copy_name(key, &set->keys[i]);
-	} else if (key->len > 0 || key->phase != HEALTH_CLOSED) {
+	} else if (key->len > 0 || key->phase != BREAKER_CLOSED) {
 		i = find_free_slot(set);
 	}
 	if (key->len == 0)
@@ -156,7 +156,7 @@ size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_pha
 	for (size_t i = 0; i < KEY_PHASES_KEPT && n < max; i++) {
 		const struct set *set = &phases->sets[i / SET_KEYS];
 
-		if (phase_at(set, i % SET_KEYS) != HEALTH_CLOSED && set->keys[i % SET_KEYS].limit == limit)
+		if (phase_at(set, i % SET_KEYS) != BREAKER_CLOSED && set->keys[i % SET_KEYS].limit == limit)
 			out[n++] = set->keys[i % SET_KEYS];
 	}
 	pthread_mutex_unlock(&phases->mutex);

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 #include "base/buffer.h"
 #include "base/slice.h"
 
@@ -35,20 +35,20 @@ void key_phases_close(struct key_phases *phases);
 struct key_phase {
 	uint64_t hash;  /* of limit and key */
 	uint64_t limit; /* the limit's identity, algo_limit.identity */
-	uint8_t phase;  /* enum health_phase */
+	uint8_t phase;  /* enum breaker_phase */
 	bool cut;       /* the name is longer than KEY_PHASES_NAME_MAX */
 	uint8_t len;
 	char name[KEY_PHASES_NAME_MAX];
 };
 
 /** Whether the key is known to be in that phase; then key_phases_record changes nothing. */
-bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum health_phase phase);
+bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum breaker_phase phase);
 
 /**
  * Records the key's phase and its name. If the key has no name, fills in the recorded one, or a
  * hash. Returns the phase that was recorded before, or closed.
  */
-enum health_phase key_phases_record(struct key_phases *phases, struct key_phase *key);
+enum breaker_phase key_phases_record(struct key_phases *phases, struct key_phase *key);
 
 /** Sets the name; data NULL is no name. */
 void key_phases_set_name(struct key_phase *key, struct slice name);

@@ -93,13 +93,13 @@ static void add_phase(struct decider *decider, const struct weir_limit *limit,
 	struct override override;
 
 	engine_view(&decider->context, limit, key->hash, &outcome);
-	if (outcome.phase == HEALTH_CLOSED)
+	if (outcome.phase == BREAKER_CLOSED)
 		return;
 	buffer_add_text(out, first ? "{\"key\":\"" : ",{\"key\":\"");
 	buffer_add_json(out, (struct slice){key->name, key->len});
 	buffer_printf(out, "%s\",\"phase\":\"%s\"", key->cut ? "…" : "",
-	              health_phase_text(outcome.phase));
-	if (outcome.phase >= HEALTH_FORCED_OPEN &&
+	              breaker_phase_text(outcome.phase));
+	if (outcome.phase >= BREAKER_FORCED_OPEN &&
 	    forced_keys_find(&decider->shared->forced, key->hash, &override))
 		add_override(&override, out);
 	buffer_add(out, "}", 1);

@@ -364,17 +364,17 @@ static void add_phases(const struct metrics *metrics, const struct metrics_now *
 
 	add_head(out, breakers, "gauge", "Keys that are not closed now, by phase.");
 	for (size_t i = 0; i < now->phases_count; i++)
-		for (int phase = HEALTH_CLOSED + 1; phase < HEALTH_PHASE_COUNT; phase++)
+		for (int phase = BREAKER_CLOSED + 1; phase < BREAKER_PHASE_COUNT; phase++)
 			add_line(
 			    out, breakers, "",
-			    PAIRS({"limit", now->phases[i].limit->name}, {"phase", health_phase_text(phase)}),
+			    PAIRS({"limit", now->phases[i].limit->name}, {"phase", breaker_phase_text(phase)}),
 			    now->phases[i].counts[phase], false);
 	add_head(out, phase_changes, "counter", "Keys that changed their phase, by the new phase.");
 	for (size_t i = 0; i < now->phases_count; i++)
-		for (int phase = HEALTH_CLOSED; phase < HEALTH_PHASE_COUNT; phase++)
+		for (int phase = BREAKER_CLOSED; phase < BREAKER_PHASE_COUNT; phase++)
 			add_line(
 			    out, phase_changes, "",
-			    PAIRS({"limit", now->phases[i].limit->name}, {"to", health_phase_text(phase)}),
+			    PAIRS({"limit", now->phases[i].limit->name}, {"to", breaker_phase_text(phase)}),
 			    sum(counters_of(metrics, now->phases[i].limit), OF_LIMIT(phase_changes[phase])),
 			    false);
 }

@@ -15,7 +15,7 @@
 
 #include <weir/weir.h>
 
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 #include "base/buffer.h"
 #include "base/os/os.h"
 #include "redis/redis.h"
@@ -70,7 +70,7 @@ struct metrics_counts {
 	alignas(64) _Atomic uint64_t decisions[2][WEIR_REASON_COUNT][2]; /* [shadow][reason][allowed] */
 	/* of its store, by the policy that was applied */
 	_Atomic uint64_t failures[METRICS_FAILURE_COUNT];
-	_Atomic uint64_t phase_changes[HEALTH_PHASE_COUNT]; /* of its keys, by the new phase */
+	_Atomic uint64_t phase_changes[BREAKER_PHASE_COUNT]; /* of its keys, by the new phase */
 	_Atomic uint64_t withheld; /* permits that no proxy could have reported */
 };
 
@@ -90,7 +90,7 @@ struct metrics_store {
 /* How many keys of a limit are in each phase now. */
 struct metrics_phases {
 	const struct named_counters *limit;
-	uint64_t counts[HEALTH_PHASE_COUNT];
+	uint64_t counts[BREAKER_PHASE_COUNT];
 };
 
 /* Figures that are read at the time of a scrape instead of counted here. */

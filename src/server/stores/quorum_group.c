@@ -162,7 +162,7 @@ static bool test_and_mark_recent(struct quorum_group *group, uint64_t hash, uint
 static bool suppress_redundant(struct quorum_group *group, const struct plan_step *step,
                                const struct algo_notification *notification, uint64_t now_ns)
 {
-	const struct health_params *params = &step->limit->algo.health;
+	const struct breaker_params *params = &step->limit->algo.breaker;
 
 	if (notification->resets || notification->rejoins ||
 	    (notification->good | notification->bad | notification->freed) != 0)
@@ -280,7 +280,7 @@ static void apply_changed_phase(const struct tick *tick, struct group_key *key,
 	key->trips &= key->version == news->number;
 	key->version = news->number;
 	key->began_ns = sat_sub(tick->wall_ns, news->age_ns);
-	key->doublings = (unsigned)u64_min(news->count, HEALTH_DOUBLINGS_MAX);
+	key->doublings = (unsigned)u64_min(news->count, BREAKER_DOUBLINGS_MAX);
 	key->good = key->bad = key->slow = key->freed = 0;
 	apply_phase(tick, key);
 }
@@ -331,8 +331,8 @@ static bool fall_back_to_own_probes(void *context, struct group_key *key)
 	const struct tick *tick = context;
 
 	if (key->phase == GROUP_KEY_PROBING) {
-		uint64_t sleep_ns =
-		    health_sleep_ns(&tick->limit->algo.health, key->doublings, health_spread(key->version));
+		uint64_t sleep_ns = breaker_sleep_ns(&tick->limit->algo.breaker, key->doublings,
+		                                     breaker_spread(key->version));
 
 		key->phase = GROUP_KEY_OPEN;
 		key->began_ns = sat_sub(tick->wall_ns, sleep_ns);
@@ -359,7 +359,7 @@ static void lose_store(struct tick *tick)
 static bool check_key(void *context, struct group_key *key)
 {
 	const struct tick *tick = context;
-	uint64_t probe_ns = tick->limit->algo.health.probe_ns;
+	uint64_t probe_ns = tick->limit->algo.breaker.probe_ns;
 
 	if (key->needs_reapply)
 		group_keys_queue(&tick->group->keys, key);
@@ -415,7 +415,7 @@ static uint64_t lease_ns(const struct tick *tick)
  */
 static bool may_vote(const struct tick *tick)
 {
-	const struct health_params *params = &tick->limit->algo.health;
+	const struct breaker_params *params = &tick->limit->algo.breaker;
 	uint64_t first_answer_ns = tick->group->first_answer_ns;
 
 	return params->quorum <= 1 ||

@@ -52,7 +52,7 @@ int remove_latency_limits(struct weir_config *config, const char *const *names, 
 		const struct weir_limit_options *options = &config->limits[i].options;
 		const struct algorithm *algorithm = algorithm_of(options->algorithm);
 
-		moved[i] = algorithm->rows == ALGO_ROWS_PLACES || algorithm->judges ? GONE : count;
+		moved[i] = algorithm->record == ALGO_RECORD_LEASES || algorithm->judges ? GONE : count;
 		if (moved[i] != GONE)
 			kept[count++] = config->limits[i];
 		else if (is_named(options->name, names, n))

@@ -6,7 +6,7 @@
 #ifndef SIMULATE_PHASE_TIMES_H
 #define SIMULATE_PHASE_TIMES_H
 
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 #include "simulate/report/timeline.h"
 
 #define PHASES_KEYS_MAX 65536

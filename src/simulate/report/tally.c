@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 
 int tally_open(struct tally *tally, const struct weir_limit *limit,
                const struct rules_limit *declared, uint64_t keys_max)
@@ -81,13 +81,13 @@ void tally_refuse(struct tally *tally, const struct plan_step *step)
 
 static enum tally_end end_of(const struct algo_limit *limit, unsigned outcome, uint64_t latency_ns)
 {
-	struct health_result result = {.failed = outcome != WEIR_OUTCOME_SUCCESS,
-	                               .ignored = outcome == WEIR_OUTCOME_IGNORED};
+	struct breaker_result result = {.failed = outcome != WEIR_OUTCOME_SUCCESS,
+	                                .ignored = outcome == WEIR_OUTCOME_IGNORED};
 
 	if (outcome >= WEIR_OUTCOME_COUNT)
 		return TALLY_NEITHER;
-	if (limit->rows == ALGO_ROWS_HEALTH)
-		result = health_result_of(&limit->health, (enum weir_outcome)outcome, latency_ns);
+	if (limit->record == ALGO_RECORD_BREAKER)
+		result = breaker_result_of(&limit->breaker, (enum weir_outcome)outcome, latency_ns);
 	return result.ignored ? TALLY_NEITHER : result.failed || result.slow ? TALLY_BAD : TALLY_GOOD;
 }
 

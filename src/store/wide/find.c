@@ -1,5 +1,5 @@
 /*
- * find.c: finds the header of a key and the row behind it, and stores a header.
+ * find.c: finds the header of a key and the record behind it, and stores a header.
  *
  * A header may be in a former table of the limit. A new header goes into the newest table, where
  * the states of other keys may have to make room for it.
@@ -8,33 +8,33 @@
 
 #include "base/os/fence.h"
 
-bool wide_still(const struct wide_state *state)
+bool wide_is_unchanged(const struct wide_state *state)
 {
-	return !state->at.cell || wide_is_still(state->at.cell, state->at.head, &state->at.row);
+	return !state->at.cell || wide_is_still(state->at.cell, state->at.header, &state->at.record);
 }
 
 /* By this the states of a table, all of one limit, are judged. */
 struct judge {
 	struct eviction_policy judge; /* first, so that either is the other */
 	const struct wide_table *wide;
-	const struct row_step *on; /* the step that needs room */
+	const struct record_step *on; /* the step that needs room */
 };
 
 /* The units that a key has in use: it denies itself these, and would get them back. */
 static uint64_t weigh(const struct eviction_policy *eviction_policy, struct cell *cell,
-                      struct cell head)
+                      struct cell header)
 {
 	const struct judge *judge = (const struct judge *)eviction_policy;
-	struct row row = wide_row(judge->wide, cell, cell_tag(head));
+	struct record record = wide_record(judge->wide, cell, cell_tag(header));
 	struct algo_call peek = {.op = ALGO_PEEK};
-	struct row_step on = *judge->on;
+	struct record_step on = *judge->on;
 	struct algo_decision out;
-	struct row_change change;
+	struct record_change change;
 
 	on.call = &peek;
-	on.head = head;
-	on.row = &row;
-	rows_step(&on, &out, &change);
+	on.header = header;
+	on.record = &record;
+	record_decide(&on, &out, &change);
 	return on.limit->quota - out.remaining;
 }
 
@@ -45,13 +45,13 @@ static bool weighs(const struct algo_limit *limit)
 }
 
 /*
- * Whether a new head, which was stored as `head`, is in the limit's newest table. A thread that has
- * not seen a larger table must leave no head in the former one: another thread may have looked for
- * it there before. The larger table is announced before it is used, so either the other thread
- * finds the head, or this thread finds the announcement and removes the head.
+ * Whether a new header, which was stored as `header`, is in the limit's newest table. A thread that
+ * has not seen a larger table must leave no header in the former one: another thread may have
+ * looked for it there before. The larger table is announced before it is used, so either the other
+ * thread finds the header, or this thread finds the announcement and removes the header.
  */
 __attribute__((noinline)) static bool
-is_in_newest(struct wide_table *wide, const struct table_position *position, struct cell head)
+is_in_newest(struct wide_table *wide, const struct table_position *position, struct cell header)
 {
 	struct observed_cell observed;
 
@@ -59,26 +59,26 @@ is_in_newest(struct wide_table *wide, const struct table_position *position, str
 	if (__builtin_expect(!__atomic_load_n(&wide->table.header->is_former, __ATOMIC_ACQUIRE), 1))
 		return true;
 	observed = table_find(&wide->table, position);
-	/* If another thread has changed the head since, that thread's request counts in it, too. */
-	return !observed.cell || cell_bits(observed.value) != cell_bits(head) ||
-	       !cell_swap(observed.cell, head, (struct cell){0, 0});
+	/* If another thread has changed the header since, that thread's request counts in it, too. */
+	return !observed.cell || cell_bits(observed.value) != cell_bits(header) ||
+	       !cell_swap(observed.cell, header, (struct cell){0, 0});
 }
 
-bool wide_store_head(struct wide_state *state, const struct row_step *on, struct cell after)
+bool wide_store_header(struct wide_state *state, const struct record_step *on, struct cell after)
 {
 	struct judge judge = {{weigh}, state->wide, on};
 
 	if (!state->wide)
-		return cell_swap(state->at.cell, state->at.head, after);
+		return cell_swap(state->at.cell, state->at.header, after);
 	if (__builtin_expect(state->wide != state->asked, 0) &&
-	    cell_ahead_ns(state->at.head, on->now_ns) <= 0) {
+	    cell_ahead_ns(state->at.header, on->now_ns) <= 0) {
 		/* Spent, so the key is free to leave the former table. */
-		cell_swap(state->at.cell, state->at.head, (struct cell){0, 0});
+		cell_swap(state->at.cell, state->at.header, (struct cell){0, 0});
 		return false;
 	}
 	if (state->at.cell)
 		return table_store(&state->wide->table, &state->position,
-		                   (struct observed_cell){state->at.cell, state->at.head}, after,
+		                   (struct observed_cell){state->at.cell, state->at.header}, after,
 		                   on->now_ns, weighs(on->limit) ? &judge.judge : NULL);
 	return table_store(&state->wide->table, &state->position, (struct observed_cell){NULL, {0, 0}},
 	                   after, on->now_ns, weighs(on->limit) ? &judge.judge : NULL) &&
@@ -103,7 +103,7 @@ void wide_find(struct wide_table *wide, const struct store_key *key, struct wide
 
 		there = table_position(&before->table, key->hash);
 		found = table_find(&before->table, &there);
-		/* A head that has moved on says that the key is elsewhere by now. */
+		/* A header that has moved on says that the key is elsewhere by now. */
 		if (!found.cell || cell_is_claim(found.value) || cell_is_metadata(found.value))
 			continue;
 		observed = found;
@@ -114,7 +114,7 @@ void wide_find(struct wide_table *wide, const struct store_key *key, struct wide
 	    asked,
 	    wide,
 	    position,
-	    {observed.cell, observed.value, wide_row(wide, observed.cell, position.tag)}};
+	    {observed.cell, observed.value, wide_record(wide, observed.cell, position.tag)}};
 	if (!observed.cell)
-		state->at.row.cells = NULL;
+		state->at.record.cells = NULL;
 }

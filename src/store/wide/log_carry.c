@@ -1,61 +1,63 @@
 /*
- * log_carry.c: a key whose log stands in a narrower row of a former table goes on in the newest one.
+ * log_carry.c: a key whose log stands in a narrower record of a former table goes on in the newest
+ * one.
  *
- * Each call makes the changes of one kind, while the head stays, for the caller starts over anyway.
- * log_move.c says in which order they come, and why threads that meet here do the same.
+ * Each call makes the changes of one kind, while the header stays, for the caller starts over
+ * anyway. log_move.c says in which order they come, and why threads that meet here do the same.
  */
-#include "rows/log.h"
+#include "records/log.h"
 #include "store/wide/wide.h"
 
-static bool is_moved(struct cell head)
+static bool is_moved(struct cell header)
 {
-	return cell_generation(head) == ROW_MOVED;
+	return cell_generation(header) == RECORD_MOVED;
 }
 
-static bool swap_in(const struct wide_state *state, const struct row_change *change)
+static bool swap_in(const struct wide_state *state, const struct record_change *change)
 {
-	if (change->want == ROW_WANT_CELL &&
-	    (!wide_still(state) ||
-	     !cell_swap(&state->at.row.cells[change->place], change->before, change->after)))
+	if (change->want == RECORD_WANT_CELL &&
+	    (!wide_is_unchanged(state) ||
+	     !cell_swap(&state->at.record.cells[change->place], change->before, change->after)))
 		return false;
-	return (change->want == ROW_WANT_CELL && !change->then_head) ||
-	       cell_swap(state->at.cell, state->at.head, change->head);
+	return (change->want == RECORD_WANT_CELL && !change->then_header) ||
+	       cell_swap(state->at.cell, state->at.header, change->header);
 }
 
-/* The key's live head in a former table with narrower rows. */
+/* The key's live header in a former table with narrower records. */
 static bool find_narrower(const struct wide_state *newest, const struct store_key *key,
                           uint64_t now_ns, struct wide_state *narrower)
 {
 	for (struct wide_table *wide = newest->asked->former; wide; wide = narrower->wide->former) {
 		wide_find(wide, key, narrower);
-		if (row_head_live(narrower->at.head, now_ns) &&
-		    narrower->at.row.width < newest->asked->section.row_cells)
+		if (header_is_live(narrower->at.header, now_ns) &&
+		    narrower->at.record.width < newest->asked->section.record_cells)
 			return true;
 	}
 	return false;
 }
 
-/* By the narrower row as it is, which nobody grants on if it is closed. */
-static enum wide_carried peek(const struct wide_state *narrower, const struct row_step *on,
+/* By the narrower record as it is, which nobody grants on if it is closed. */
+static enum wide_carried peek(const struct wide_state *narrower, const struct record_step *on,
                               struct algo_decision *out)
 {
-	struct row_step there = *on;
-	struct row_change change;
+	struct record_step there = *on;
+	struct record_change change;
 
-	there.row = &narrower->at.row;
-	there.head = is_moved(narrower->at.head) ? log_reopened(&narrower->at) : narrower->at.head;
-	rows_step(&there, out, &change);
-	return wide_still(narrower) ? WIDE_ANSWERED : WIDE_AGAIN;
+	there.record = &narrower->at.record;
+	there.header =
+	    is_moved(narrower->at.header) ? log_reopened(&narrower->at) : narrower->at.header;
+	record_decide(&there, out, &change);
+	return wide_is_unchanged(narrower) ? WIDE_ANSWERED : WIDE_AGAIN;
 }
 
-static void close_head(const struct wide_state *narrower, const struct row_step *on,
-                       enum wide_carried *end)
+static void close_header(const struct wide_state *narrower, const struct record_step *on,
+                         enum wide_carried *end)
 {
-	struct row_step there = *on;
-	struct row_change change;
+	struct record_step there = *on;
+	struct record_change change;
 
-	there.row = &narrower->at.row;
-	there.head = narrower->at.head;
+	there.record = &narrower->at.record;
+	there.header = narrower->at.header;
 	if (log_wants_closing(&there, &change))
 		swap_in(narrower, &change);
 	else
@@ -63,48 +65,48 @@ static void close_head(const struct wide_state *narrower, const struct row_step 
 }
 
 /* A place where a swap fails is looked at again: another thread may have done it. */
-static void freeze(const struct wide_state *narrower, struct row_change *change)
+static void freeze(const struct wide_state *narrower, struct record_change *change)
 {
 	do
 		swap_in(narrower, change);
-	while (wide_still(narrower) &&
-	       log_wants_freezing(&narrower->at.row, change->place, change));
+	while (wide_is_unchanged(narrower) &&
+	       log_wants_freezing(&narrower->at.record, change->place, change));
 }
 
-/* The entries, and then the head. */
+/* The entries, and then the header. */
 static void copy(const struct wide_state *newest, const struct wide_state *narrower)
 {
 	struct log_copy all = log_copy_of(&narrower->at);
-	struct row_change change = {.place = 0};
+	struct record_change change = {.place = 0};
 
 	do {
-		log_want_copy(&all, &newest->at.row, change.place, &change);
+		log_want_copy(&all, &newest->at.record, change.place, &change);
 		swap_in(newest, &change);
-	} while (change.want == ROW_WANT_CELL && wide_still(newest));
+	} while (change.want == RECORD_WANT_CELL && wide_is_unchanged(newest));
 }
 
 enum wide_carried wide_carry_log(struct wide_state *newest, const struct store_key *key,
-                                 const struct row_step *on, struct algo_decision *out)
+                                 const struct record_step *on, struct algo_decision *out)
 {
 	enum wide_carried end = WIDE_AGAIN;
 	struct wide_state narrower;
-	struct row_change change;
+	struct record_change change;
 
-	if (row_head_live(newest->at.head, on->now_ns) && !is_moved(newest->at.head))
+	if (header_is_live(newest->at.header, on->now_ns) && !is_moved(newest->at.header))
 		return WIDE_NOTHING;
 	if (!find_narrower(newest, key, on->now_ns, &narrower))
 		return WIDE_NOTHING;
 	if (on->call->op == ALGO_PEEK)
 		return peek(&narrower, on, out);
 	if (on->call->op == ALGO_RESET)
-		cell_swap(narrower.at.cell, narrower.at.head, (struct cell){0, 0});
-	else if (!is_moved(narrower.at.head))
-		close_head(&narrower, on, &end);
-	else if (log_wants_freezing(&narrower.at.row, 0, &change))
+		cell_swap(narrower.at.cell, narrower.at.header, (struct cell){0, 0});
+	else if (!is_moved(narrower.at.header))
+		close_header(&narrower, on, &end);
+	else if (log_wants_freezing(&narrower.at.record, 0, &change))
 		freeze(&narrower, &change);
-	else if (!row_head_live(newest->at.head, on->now_ns))
-		wide_store_head(newest, on, narrower.at.head);
-	else if (cell_bits(newest->at.head) != cell_bits(narrower.at.head))
+	else if (!header_is_live(newest->at.header, on->now_ns))
+		wide_store_header(newest, on, narrower.at.header);
+	else if (cell_bits(newest->at.header) != cell_bits(narrower.at.header))
 		return WIDE_NOTHING;
 	else
 		copy(newest, &narrower);

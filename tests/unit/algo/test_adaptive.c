@@ -114,7 +114,7 @@ static void a_baseline_from_an_overload_is_corrected(void **unused)
 
 static void no_priority_has_room_until_a_probe_has_confirmed_the_baseline(void **unused)
 {
-	struct flying_params params = {.bounds = usual, .method = WEIR_METHOD_KNEE};
+	struct in_flight_params params = {.bounds = usual, .method = WEIR_METHOD_KNEE};
 	struct estimate_cell cells[ESTIMATE_CELLS_MAX] = {{0, 0}};
 	struct estimate_change change;
 	struct headroom_limits limits = estimate_limits(&params, cells, 0, 0, true);

@@ -82,7 +82,8 @@ static void every_value_of_the_enumeration_has_its_description(void **state)
 		assert_int_equal(algorithm_of(n)->id, n);
 		assert_string_equal(words[n].name, algorithm_of(n)->name);
 		assert_non_null(algorithm_of(n)->init);
-		assert_int_equal(algorithm_of(n)->step == NULL, algorithm_of(n)->rows != ALGO_ROWS_NONE);
+		assert_int_equal(algorithm_of(n)->step == NULL,
+		                 algorithm_of(n)->record != ALGO_RECORD_NONE);
 		assert_int_equal(algorithm_of(n)->layout == NULL, algorithm_of(n)->convert == NULL);
 		assert_non_null(algorithm_listed(n));
 	}

@@ -74,7 +74,7 @@ static bool same(const struct algo_limit *limit, const char *text, uint64_t now_
 		value.word = (struct algo_state){0, 0};
 		value.uses.count = value.uses.until_ns = 0;
 	}
-	if (limit->rows == ALGO_ROWS_NONE)
+	if (limit->record == ALGO_RECORD_NONE)
 		algo_step(limit, &step.call, &time, &value.word, &out);
 	else
 		uses_step(limit, &step.call, &time, &value.uses, &out);

@@ -120,7 +120,8 @@ static const struct algo_decision *step(struct algo_call call, uint32_t repeat)
 		struct algo_decision expected;
 		uint64_t name = uses_step(&both.limit, &call, &time, &both.twin.uses, &expected);
 
-		if (call.op == ALGO_RESET && both.limit.rows == ALGO_ROWS_PLACES) /* the key is deleted */
+		if (call.op == ALGO_RESET &&
+		    both.limit.record == ALGO_RECORD_LEASES) /* the key is deleted */
 			both.twin.uses.count = 0;
 		expect_number("allowed", found->allowed, expected.allowed);
 		expect_number("remaining", found->remaining, expected.remaining);
@@ -152,7 +153,7 @@ static const struct algo_decision *peek(uint64_t cost)
 /* Fills a limit of MANY, a microsecond apart, and takes the last one of them as ever. */
 static void take_many(uint64_t *names)
 {
-	bool is_log = both.limit.rows == ALGO_ROWS_LOG;
+	bool is_log = both.limit.record == ALGO_RECORD_LOG;
 	struct uses *uses = &both.twin.uses;
 
 	for (size_t i = 0; i < MANY; i++, both.now_ns += 1000) {

@@ -193,10 +193,10 @@ static uint64_t twin_step(struct trace *trace, struct twin *twin, const struct a
 	struct algo_call named = *call;
 	bool changed, converts = false;
 
-	if (limit->rows != ALGO_ROWS_NONE) {
+	if (limit->record != ALGO_RECORD_NONE) {
 		uint64_t name_ns = uses_step(limit, call, &time, &twin->value.uses, out);
 
-		if (call->op == ALGO_RESET && limit->rows != ALGO_ROWS_LOG) /* the key is deleted */
+		if (call->op == ALGO_RESET && limit->record != ALGO_RECORD_LOG) /* the key is deleted */
 			twin->value.uses.until_ns = twin->value.uses.count = 0;
 		return name_ns;
 	}
@@ -282,7 +282,7 @@ static void expect_state(const struct trace *trace, size_t number)
 
 	snprintf(key, sizeof key, "key%zu", number);
 	assert_int_not_equal(values_get(&real, key, limit, &value), VALUE_OTHER);
-	if (twin->limit == trace->limit || limit->is_adhoc || limit->rows != ALGO_ROWS_NONE) {
+	if (twin->limit == trace->limit || limit->is_adhoc || limit->record != ALGO_RECORD_NONE) {
 		values_text(limit, &twin->value, trace->now_ns, &expected);
 		values_text(limit, &value, trace->now_ns, &found);
 		buffer_add(&expected, "", 1);
@@ -316,14 +316,14 @@ static struct algo_call a_call(const struct trace *trace, const struct taken *na
 
 		call.until_ns = taken->until_ns;
 		call.permit = taken->permit;
-		if (limit->rows == ALGO_ROWS_PLACES && call.permit && drawn(1))
+		if (limit->record == ALGO_RECORD_LEASES && call.permit && drawn(1))
 			call.op = ALGO_REFUND_LAST;
 	} else if (call.op == ALGO_ACQUIRE && drawn(1) == 0) {
 		call.permit = 1 + drawn(9);
 	}
 	if (limit->paced && algo_op_requests(call.op) && drawn(3) == 0)
 		call.max_wait_ns = drawn(2) == 0 ? WEIR_ZERO : drawn(NS_PER_S);
-	if (limit->rows == ALGO_ROWS_LOG && drawn(3) == 0)
+	if (limit->record == ALGO_RECORD_LOG && drawn(3) == 0)
 		call.op = algo_op_replacing(call.op);
 	return call;
 }

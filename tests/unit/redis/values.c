@@ -10,7 +10,7 @@
 
 static bool is_list(const struct algo_limit *limit)
 {
-	return limit->rows == ALGO_ROWS_LOG || limit->rows == ALGO_ROWS_PLACES;
+	return limit->record == ALGO_RECORD_LOG || limit->record == ALGO_RECORD_LEASES;
 }
 
 /* Writing */
@@ -24,7 +24,7 @@ static void add_time(struct buffer *out, uint64_t ns)
 
 static bool has_name(const struct algo_limit *limit, const struct uses_entry *use)
 {
-	return use->id != (limit->rows == ALGO_ROWS_LOG ? use->until_ns : 0);
+	return use->id != (limit->record == ALGO_RECORD_LOG ? use->until_ns : 0);
 }
 
 static void add_end(struct buffer *out, const struct algo_limit *limit,
@@ -46,7 +46,7 @@ static void add_sums(struct buffer *out, const struct algo_limit *limit,
 		nameless += has_name(limit, &uses[i]) ? 0 : uses[i].units;
 	}
 	buffer_printf(out, "%05zu:%05" PRIu64, n, units);
-	if (limit->rows == ALGO_ROWS_PLACES)
+	if (limit->record == ALGO_RECORD_LEASES)
 		buffer_printf(out, ":%05" PRIu64, nameless);
 }
 
@@ -61,7 +61,7 @@ static void add_first(struct buffer *out, const struct algo_limit *limit, const 
 	buffer_add_text(out, " ");
 	if (last)
 		add_end(out, limit, last);
-	if (limit->rows == ALGO_ROWS_LOG && (!last || last->id != newest.id)) {
+	if (limit->record == ALGO_RECORD_LOG && (!last || last->id != newest.id)) {
 		buffer_add_text(out, "/");
 		add_end(out, limit, &newest);
 	}
@@ -149,7 +149,7 @@ static bool read_first(const struct algo_limit *limit, struct slice text, struct
 	if (!parse_u64(slice_cut(&sums, ':'), &number))
 		return false;
 	first->units = number;
-	if (limit->rows == ALGO_ROWS_PLACES) {
+	if (limit->record == ALGO_RECORD_LEASES) {
 		if (!parse_u64(sums, &number))
 			return false;
 		first->nameless = number;
@@ -170,7 +170,7 @@ static bool check_groups(const struct algo_limit *limit, const struct first *fir
 		struct slice text = slice_cut(&left, ' '), part;
 		uint64_t said[3] = {0}, found[3] = {0};
 
-		for (size_t i = 0; i < (limit->rows == ALGO_ROWS_PLACES ? 3U : 2U); i++)
+		for (size_t i = 0; i < (limit->record == ALGO_RECORD_LEASES ? 3U : 2U); i++)
 			if ((part = slice_cut(&text, ':')).len != 5 || !parse_u64(part, &said[i]))
 				return false;
 		if (said[0] == 0 || said[0] > GROUP_MAX)
@@ -183,7 +183,7 @@ static bool check_groups(const struct algo_limit *limit, const struct first *fir
 			if (!parse_u64(slice_cut(&use, ':'), &units))
 				return false;
 			found[1] += units;
-			found[2] += limit->rows == ALGO_ROWS_PLACES && use.len == 0 ? units : 0;
+			found[2] += limit->record == ALGO_RECORD_LEASES && use.len == 0 ? units : 0;
 		}
 		if (memcmp(said, found, sizeof said) != 0)
 			return false;
@@ -248,7 +248,7 @@ static bool join(const struct algo_limit *limit, const redisReply *list, struct 
 		if (!parse_u64(count, &number))
 			return false;
 		units += number;
-		nameless += limit->rows == ALGO_ROWS_PLACES && use.len == 0 ? number : 0;
+		nameless += limit->record == ALGO_RECORD_LEASES && use.len == 0 ? number : 0;
 		buffer_add_text(out, i + 1 < list->elements || first.newest.len > 0 ? " " : "");
 		last = end;
 		if (use.len > 0 && i + 1 == list->elements &&
@@ -261,7 +261,7 @@ static bool join(const struct algo_limit *limit, const redisReply *list, struct 
 		buffer_add_text(out, first.newest.len > 0 ? ":0:" : ":0");
 		buffer_add_slice(out, first.newest);
 	}
-	if (limit->rows == ALGO_ROWS_PLACES && !sort_places(list, out, value_header(limit, header)))
+	if (limit->record == ALGO_RECORD_LEASES && !sort_places(list, out, value_header(limit, header)))
 		return false;
 	return first.n == list->elements - 1 && first.units == units && first.nameless == nameless &&
 	       slice_equal(slice_cut(&first.last, ':'), last) && check_groups(limit, &first, list);

@@ -10,10 +10,10 @@ static struct algo_limit limit;
 static struct store *store;
 static struct algo_decision out;
 
-static void begin(struct weir_breaker_options health)
+static void begin(struct weir_breaker_options breaker)
 {
 	struct weir_limit_options options = {
-	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 100, .breaker = &health};
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 100, .breaker = &breaker};
 
 	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &store, NULL),
 	                 WEIR_OK);

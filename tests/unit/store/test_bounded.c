@@ -1,9 +1,9 @@
 /*
  * No request touches more than 10,000 cache lines, whatever it asks of whichever limit.
  *
- * The table, rows and stores are compiled for this program so that each access to a cell is counted
- * (touched.h). Each call of every_call.h is made in a process of its own, so that all find the same
- * state. tests/e2e/test_bounded.py counts for the commands of the server.
+ * The table, records and stores are compiled for this program so that each access to a cell is
+ * counted (touched.h). Each call of every_call.h is made in a process of its own, so that all find
+ * the same state. tests/e2e/test_bounded.py counts for the commands of the server.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,8 +70,8 @@ static void test_every_call_is_bounded(void **state)
 		every_call(algorithm, is_bounded);
 }
 
-/* A full log that goes on in the widest row, from one of 4,096 cells. */
-static void test_a_wider_row_is_bounded(void **state)
+/* A full log that goes on in the widest record, from one of 4,096 cells. */
+static void test_a_wider_record_is_bounded(void **state)
 {
 	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
 	                                     .rate = {4090, 1, WEIR_UNIT_HOUR}};
@@ -96,13 +96,13 @@ static void test_a_wider_row_is_bounded(void **state)
 /* A report of many units to a full log, whose next request forgets as many entries. */
 static void test_replacing_is_bounded(void **state)
 {
-	static struct cell head, cells[ALGO_WIDTH_MOST];
+	static struct cell header, cells[ALGO_WIDTH_MOST];
 	const struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_SLIDING_LOG,
 	                                           .rate = {MOST, 1, WEIR_UNIT_HOUR}};
 	const uint64_t costs[] = {1, MOST / 2, 1, MOST, MOST / 2, 1};
 	struct algo_time time = {.now_ns = NOW};
 	struct algo_limit limit;
-	struct row_state at = {&head, .row = {cells, ALGO_WIDTH_MOST, 1, true}};
+	struct record_state at = {&header, .record = {cells, ALGO_WIDTH_MOST, 1, true}};
 	struct algo_call call = {ALGO_ACQUIRE, 1};
 	struct algo_decision out;
 
@@ -123,7 +123,7 @@ static void test_replacing_is_bounded(void **state)
 }
 
 /*
- * After reloads that made the rows wider and wider while permits were held, each of three passes
+ * After reloads that made the records wider and wider while permits were held, each of three passes
  * reads the places in all former tables, too: up to 8,172.
  */
 #define BOUND_AFTER_RELOADS (3 * (MOST + 8172) / 4 + 100)
@@ -184,7 +184,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_every_call_is_bounded),
-	    cmocka_unit_test(test_a_wider_row_is_bounded),
+	    cmocka_unit_test(test_a_wider_record_is_bounded),
 	    cmocka_unit_test(test_replacing_is_bounded),
 	    cmocka_unit_test(test_places_in_all_former_tables_are_bounded),
 	    cmocka_unit_test(test_leases_of_a_clock_set_back_are_bounded),

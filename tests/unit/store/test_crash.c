@@ -141,7 +141,7 @@ static void nothing_granted_is_lost_when_processes_are_killed(void **state)
 }
 
 /* Each grant is in a slot of its own, so that most are moved on while others are killed. */
-static void nothing_is_lost_between_a_head_and_its_row(void **state)
+static void nothing_is_lost_between_a_header_and_its_record(void **state)
 {
 	(void)state;
 	nothing_granted_is_lost(WEIR_ALGORITHM_SLIDING_WINDOW, ROUNDS, HOUR / 10);
@@ -153,7 +153,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(nothing_granted_is_lost_when_processes_are_killed),
-	    cmocka_unit_test(nothing_is_lost_between_a_head_and_its_row),
+	    cmocka_unit_test(nothing_is_lost_between_a_header_and_its_record),
 	};
 
 	return cmocka_run_group_tests(tests, path_choose, path_remove);

@@ -139,7 +139,7 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	    {offsetof(struct table_header, capacity), 9999, "sets: expected 1598, found 160"},
 	    {offsetof(struct table_header, capacity), UINT64_C(1) << 33, "found 8589934592"},
 	    {offsetof(struct table_header, sets), 5, "sets: expected 160, found 5"},
-	    {offsetof(struct table_header, row_cells), 1, "checksum: expected "},
+	    {offsetof(struct table_header, record_cells), 1, "checksum: expected "},
 	    {offsetof(struct table_header, identity), 1, "checksum: expected "},
 	    {offsetof(struct table_header, size), 1, "checksum: expected "},
 	    {offsetof(struct table_header, secret), 1, "checksum: expected "},

@@ -1,5 +1,5 @@
 /*
- * A limit whose table becomes larger, by `keys` or by wider rows, goes on as if the table had
+ * A limit whose table becomes larger, by `keys` or by wider records, goes on as if the table had
  * always been so large. A twin whose table is as large from the start gets the same calls at the
  * same times; each answer has to be the same.
  */
@@ -61,7 +61,7 @@ static const struct change more_keys[] = {
     {"throttle", BOTH(.retry_ns = S, .algorithm = WEIR_ALGORITHM_THROTTLE)},
 };
 
-/* Counts that need wider rows. */
+/* Counts that need wider records. */
 #define LOG(few, many)                                                                             \
 	{                                                                                              \
 		"sliding_log " #few " to " #many, {RATE(few), .algorithm = WEIR_ALGORITHM_SLIDING_LOG},    \
@@ -70,7 +70,7 @@ static const struct change more_keys[] = {
 		}                                                                                          \
 	}
 
-static const struct change wider_rows[] = {
+static const struct change wider_records[] = {
     LOG(8, 15),
     LOG(11, 40),
     LOG(5, 120),
@@ -246,15 +246,15 @@ static void more_keys_change_nothing_else(void **context)
 	play_all(more_keys, sizeof more_keys / sizeof *more_keys);
 }
 
-static void wider_rows_change_nothing_else(void **context)
+static void wider_records_change_nothing_else(void **context)
 {
 	(void)context;
-	play_all(wider_rows, sizeof wider_rows / sizeof *wider_rows);
+	play_all(wider_records, sizeof wider_records / sizeof *wider_records);
 }
 
 /*
- * From a count of 2^16 on, a head has another form. A twin whose count stays below that gets the same
- * calls, and is reloaded at the same times, between the small count and the large one.
+ * From a count of 2^16 on, a header has another form. A twin whose count stays below that gets the
+ * same calls, and is reloaded at the same times, between the small count and the large one.
  */
 static void play_forms(const struct weir_limit_options *options, const char *file, uint64_t seed)
 {
@@ -357,7 +357,7 @@ static const struct weir_breaker_options by_calls = {.minimum = 3,
                                                      .permit_timeout_ns = 10000 * S};
 
 /*
- * A breaker whose max_concurrent changes, in its rows or to wider ones. The twin's stays, and
+ * A breaker whose max_concurrent changes, in its records or to wider ones. The twin's stays, and
  * neither is reached.
  */
 static void play_breaker(const struct weir_breaker_options *kind, uint64_t few, uint64_t many,
@@ -489,7 +489,7 @@ static void permits_in_flight_count_towards_a_lower_bound(void **context)
 #define RACES   200
 #define STEPS   60
 
-/* Threads that take and give back while the limit's rows become wider. */
+/* Threads that take and give back while the limit's records become wider. */
 static struct {
 	struct side side;
 	const weir_limit *limit;
@@ -524,11 +524,11 @@ static void *take_and_give(void *context)
 	return NULL;
 }
 
-static void rows_widen_while_others_take_and_give_back(void **context)
+static void records_widen_while_others_take_and_give_back(void **context)
 {
 	(void)context;
 	for (uint64_t round = 0; round < RACES; round++) {
-		const struct change *change = &wider_rows[round % 6];
+		const struct change *change = &wider_records[round % 6];
 		struct weir_decision d;
 		pthread_t threads[THREADS];
 
@@ -628,8 +628,8 @@ static void no_more_are_in_flight_than_the_new_bound(void **context)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(wider_rows_change_nothing_else),
-	    cmocka_unit_test(rows_widen_while_others_take_and_give_back),
+	    cmocka_unit_test(wider_records_change_nothing_else),
+	    cmocka_unit_test(records_widen_while_others_take_and_give_back),
 	    cmocka_unit_test(more_keys_change_nothing_else),
 	    cmocka_unit_test(another_max_concurrent_changes_nothing_else),
 	    cmocka_unit_test(permits_in_flight_count_towards_a_lower_bound),

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 #include "store/memory.h"
 
 #define NOW     (UINT64_C(1700000000) * NS_PER_S)
@@ -25,15 +25,15 @@ struct worker {
 	enum weir_outcome outcome;
 	unsigned round;
 	uint64_t now_ns, permit_ns;
-	unsigned turns[HEALTH_FORCED_CLOSED + 1]; /* by phase that it turned to */
+	unsigned turns[BREAKER_FORCED_CLOSED + 1]; /* by phase that it turned to */
 };
 
 static pthread_barrier_t barrier;
 
-static void begin(struct weir_breaker_options health)
+static void begin(struct weir_breaker_options breaker)
 {
 	struct weir_limit_options options = {
-	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 10, .breaker = &health};
+	    .algorithm = WEIR_ALGORITHM_BREAKER, .keys = 10, .breaker = &breaker};
 
 	assert_int_equal(store_open(&(struct weir_table_options){.capacity = 1000}, &store, NULL),
 	                 WEIR_OK);
@@ -93,7 +93,7 @@ static void *run(void *context)
 }
 
 /* All at once; returns how often they turned it to `phase` together. */
-static unsigned meet(struct worker workers[THREADS], enum health_phase phase)
+static unsigned meet(struct worker workers[THREADS], enum breaker_phase phase)
 {
 	unsigned turns = 0;
 
@@ -133,13 +133,13 @@ static void two_threads_opening_at_once_open_it_once(void **unused)
 			acquire(&workers[i]);
 			assert_int_not_equal(workers[i].permit_ns, 0);
 		}
-		assert_int_equal(meet(workers, HEALTH_OPEN), 1);
+		assert_int_equal(meet(workers, BREAKER_OPEN), 1);
 		/* After its sleep one of them gets the probe, and so turns it, once. */
 		now_ns += 5 * S;
 		set(workers, now_ns, WEIR_OUTCOME_SUCCESS);
 		for (size_t i = 0; i < THREADS; i++)
 			workers[i].permit_ns = 0;
-		assert_int_equal(meet(workers, HEALTH_HALF_OPEN), 1);
+		assert_int_equal(meet(workers, BREAKER_HALF_OPEN), 1);
 		for (size_t i = 0; i < THREADS; i++)
 			probes += workers[i].permit_ns != 0;
 		assert_int_equal(probes, 1);
@@ -147,7 +147,7 @@ static void two_threads_opening_at_once_open_it_once(void **unused)
 			report(&workers[i]);
 		for (size_t i = 0; i < THREADS; i++) {
 			workers[i].permit_ns = 0;
-			workers[i].turns[HEALTH_CLOSED] = 0;
+			workers[i].turns[BREAKER_CLOSED] = 0;
 		}
 	}
 	end();
@@ -172,7 +172,7 @@ static void probes_that_end_at_once_turn_it_once(void **unused)
 		workers[round % THREADS].outcome = round % 2 ? WEIR_OUTCOME_FAILURE : WEIR_OUTCOME_SUCCESS;
 		for (size_t i = 0; i < THREADS; i++)
 			acquire(&workers[i]);
-		assert_int_equal(meet(workers, round % 2 ? HEALTH_OPEN : HEALTH_CLOSED), 1);
+		assert_int_equal(meet(workers, round % 2 ? BREAKER_OPEN : BREAKER_CLOSED), 1);
 		for (size_t i = 0; i < THREADS; i++)
 			workers[i] = (struct worker){0};
 		call((struct algo_call){.op = ALGO_RESET}, now_ns, &out);

@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 #include "path.h"
-#include "rows/places.h"
+#include "records/leases.h"
 #include "store/memory.h"
 
 #define NOW   (UINT64_C(1700000000) * NS_PER_S)
@@ -363,7 +363,7 @@ static void what_is_in_flight_counts_whatever_max_becomes(void **unused)
 	assert_int_equal(admitted(&limits[6], 30, NOW + LEASE), 20);
 }
 
-/* In the row, and so by its head, which is raised once more when that was written long ago. */
+/* In the record, and so by its header, which is raised once more when that was written long ago. */
 static void places_behind_those_of_max_count_and_come_back(void **unused)
 {
 	for (uint64_t kept = 0; kept < 8; kept++) {
@@ -404,7 +404,7 @@ struct crowd {
 	uint64_t cost;   /* up to it */
 	bool named;
 	bool crowded;    /* other keys come and go, and take cells that say nothing */
-	unsigned number, denied, flying, wrong;
+	unsigned number, denied, in_flight, wrong;
 };
 
 static void come_and_go(const struct algo_limit *limit, uint64_t key)
@@ -436,11 +436,11 @@ static void *fly(void *context)
 			__atomic_add_fetch(&crowd->denied, 1, __ATOMIC_RELAXED);
 			continue;
 		}
-		if (__atomic_add_fetch(&crowd->flying, cost, __ATOMIC_SEQ_CST) > crowd->max)
+		if (__atomic_add_fetch(&crowd->in_flight, cost, __ATOMIC_SEQ_CST) > crowd->max)
 			__atomic_add_fetch(&crowd->wrong, 1, __ATOMIC_RELAXED);
 		if (i % 2 == 0)
 			sched_yield(); /* so that there is seldom room */
-		__atomic_sub_fetch(&crowd->flying, cost, __ATOMIC_SEQ_CST);
+		__atomic_sub_fetch(&crowd->in_flight, cost, __ATOMIC_SEQ_CST);
 		call.op = ALGO_REFUND;
 		ask_key(crowd->limit, call, 0, NOW, &answer);
 		if (!answer.allowed)
@@ -556,7 +556,7 @@ static unsigned sum_of(uint64_t flying)
 }
 
 static void hold_until_killed(const struct algo_limit *limit, uint64_t now_ns, unsigned me,
-                              uint64_t *flying, uint64_t *most)
+                              uint64_t *in_flight, uint64_t *most)
 {
 	unsigned seed = me + 1;
 	uint64_t one = UINT64_C(1) << 16 * me;
@@ -569,11 +569,11 @@ static void hold_until_killed(const struct algo_limit *limit, uint64_t now_ns, u
 		until_ns = acquire(limit, cost, permit, now_ns);
 		if (!until_ns)
 			continue;
-		sum = sum_of(__atomic_add_fetch(flying, cost * one, __ATOMIC_SEQ_CST));
+		sum = sum_of(__atomic_add_fetch(in_flight, cost * one, __ATOMIC_SEQ_CST));
 		if (sum > MAX)
 			__atomic_store_n(most, sum, __ATOMIC_SEQ_CST);
 		__atomic_add_fetch(&most[1], 1, __ATOMIC_SEQ_CST);
-		__atomic_sub_fetch(flying, cost * one, __ATOMIC_SEQ_CST);
+		__atomic_sub_fetch(in_flight, cost * one, __ATOMIC_SEQ_CST);
 		give(limit, cost, permit, until_ns, now_ns);
 	}
 }

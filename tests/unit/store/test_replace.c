@@ -18,7 +18,7 @@
 
 static struct {
 	struct algo_limit limit;
-	struct cell head, row[ALGO_WIDTH_MOST];
+	struct cell header, record[ALGO_WIDTH_MOST];
 	uint64_t now_ns; /* moves on by a nanosecond for each call */
 	unsigned allowed;
 } log_state;
@@ -27,8 +27,8 @@ static struct algo_decision call(const struct algo_call *what)
 {
 	uint64_t now_ns = __atomic_add_fetch(&log_state.now_ns, 1, __ATOMIC_RELAXED);
 	struct algo_time time = algo_time_at(&log_state.limit, (struct moment){now_ns, now_ns});
-	struct row_state at = {&log_state.head,
-	                       .row = {log_state.row, log_state.limit.width, KEYLESS_TAG, true}};
+	struct record_state at = {
+	    &log_state.header, .record = {log_state.record, log_state.limit.width, KEYLESS_TAG, true}};
 	struct algo_decision out;
 
 	wide_apply_cell(&at, &log_state.limit, what, &time, &out);

@@ -36,7 +36,7 @@ static weir_table *open_with(uint64_t capacity, const char *file)
 	return opened;
 }
 
-/* As small as tables of wide rows are by default: 40 keys. */
+/* As small as tables of wide records are by default: 40 keys. */
 static int open_small(void **state)
 {
 	(void)state;

@@ -34,13 +34,13 @@ static const struct weir_limit_options options[] = {
 /* Overwrites a header with one byte all over, or with a sound header of another table. */
 static void fill(struct table_header *header, int pattern)
 {
-	struct section huge = {.identity = 7, .capacity = WEIR_CAPACITY_MAX, .row_cells = 10000};
+	struct section huge = {.identity = 7, .capacity = WEIR_CAPACITY_MAX, .record_cells = 10000};
 	struct hash_key secret = {1, 2};
 
 	memset(header, pattern, sizeof *header);
 	if (pattern != 0)
 		return;
-	huge.size = section_size(huge.capacity, huge.row_cells);
+	huge.size = section_size(huge.capacity, huge.record_cells);
 	section_format(header, &huge, &secret);
 	header->end = UINT64_MAX;
 	header->evictions = header->claims = UINT64_MAX;

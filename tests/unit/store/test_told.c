@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 #include "store/memory.h"
 
 #include "breaker.h"
@@ -55,13 +55,13 @@ static void test_a_window_that_fails_tells_and_goes_on(void **context)
 	assert_false(told.trips);
 	report_failures(1, NOW);
 	assert_true(told.trips);
-	assert_int_equal(out.phase, HEALTH_CLOSED);
+	assert_int_equal(out.phase, BREAKER_CLOSED);
 	acquire(NOW);
 	assert_true(out.allowed);
 	/* The fleet is away: the next failure opens it here. */
 	run((struct algo_call){.op = ALGO_REPORT, .cost = 1,
 	                       .outcome = WEIR_OUTCOME_FAILURE}, NOW);
-	assert_int_equal(out.phase, HEALTH_OPEN);
+	assert_int_equal(out.phase, BREAKER_OPEN);
 	end();
 }
 
@@ -80,7 +80,7 @@ static void test_after_its_sleep_a_request_asks_for_a_probe(void **context)
 	acquire(NOW + S);
 	assert_true(!out.allowed && told.wants_probe);
 	assert_int_equal(out.retry_after_ns, S); /* the limit's `retry` */
-	assert_int_equal(out.phase, HEALTH_OPEN);
+	assert_int_equal(out.phase, BREAKER_OPEN);
 
 	say(ALGO_GROUP_PROBES, 1, NOW + S);
 	permit_ns = acquire(NOW + S);
@@ -90,7 +90,7 @@ static void test_after_its_sleep_a_request_asks_for_a_probe(void **context)
 	report(permit_ns, WEIR_OUTCOME_SUCCESS, NOW + S);
 	assert_int_equal(told.good, 1);
 	assert_int_equal(told.since_ns, NOW + S);
-	assert_int_equal(out.phase, HEALTH_HALF_OPEN); /* the fleet closes it */
+	assert_int_equal(out.phase, BREAKER_HALF_OPEN); /* the fleet closes it */
 
 	say(ALGO_GROUP_PROBES, 2, NOW + S);
 	acquire(NOW + S);
@@ -129,7 +129,7 @@ static void test_probes_that_nobody_used_go_back(void **context)
 	assert_true(!out.allowed && told.wants_probe);
 	/* Results of before a turn say nothing. */
 	say(ALGO_GROUP_CLOSED, 0, NOW + 7 * S);
-	assert_int_equal(out.phase, HEALTH_RAMP);
+	assert_int_equal(out.phase, BREAKER_RAMP);
 	report(permit_ns, WEIR_OUTCOME_FAILURE, NOW + 7 * S);
 	assert_true(out.allowed && told.bad == 0 && !told.trips);
 	end();
@@ -142,15 +142,15 @@ static void test_what_an_operator_forces_the_fleet_leaves_alone(void **context)
 	call((struct algo_call){.op = ALGO_FORCE, .force = WEIR_FORCE_CLOSED}, NOW);
 	say(ALGO_GROUP_OPEN, 0, NOW);
 	assert_false(out.allowed);
-	assert_int_equal(out.phase, HEALTH_FORCED_CLOSED);
+	assert_int_equal(out.phase, BREAKER_FORCED_CLOSED);
 	call((struct algo_call){.op = ALGO_FORCE, .force = WEIR_FORCE_AUTO}, NOW);
 	assert_true(told.rejoins && !told.resets);
 	say(ALGO_GROUP_OPEN, 0, NOW);
 	assert_true(out.allowed);
-	assert_int_equal(out.phase, HEALTH_OPEN);
+	assert_int_equal(out.phase, BREAKER_OPEN);
 	call((struct algo_call){.op = ALGO_RESET}, NOW);
 	assert_true(told.resets);
-	assert_int_equal(out.phase, HEALTH_CLOSED);
+	assert_int_equal(out.phase, BREAKER_CLOSED);
 	end();
 }
 
@@ -170,15 +170,15 @@ static void test_half_open_is_not_stuck_when_the_fleet_goes_away(void **context)
 	for (unsigned i = 0; i < 3; i++) {
 		permit_ns = run((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, NOW + 2 * S);
 		assert_true(out.allowed);
-		assert_int_equal(out.phase, HEALTH_HALF_OPEN);
+		assert_int_equal(out.phase, BREAKER_HALF_OPEN);
 		run((struct algo_call){.op = ALGO_REPORT, .cost = 1, .until_ns = permit_ns},
 		    NOW + 2 * S);
 	}
-	assert_int_equal(out.phase, HEALTH_RAMP);
+	assert_int_equal(out.phase, BREAKER_RAMP);
 	end();
 }
 
-/* A fleet that says that a key is closed needs no row for it. */
+/* A fleet that says that a key is closed needs no record for it. */
 static void test_a_key_that_is_closed_takes_no_room(void **context)
 {
 	struct weir_table_stats stats;

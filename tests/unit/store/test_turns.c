@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "algo/outcomes/health.h"
+#include "algo/outcomes/breaker_state.h"
 #include "store/memory.h"
 
 #include "breaker.h"
@@ -57,24 +57,24 @@ static void a_call_tells_where_it_turned_a_breaker_to_and_why(void **unused)
 	(void)unused;
 	begin((struct weir_breaker_options){.minimum = 2});
 	report(acquire(NOW), WEIR_OUTCOME_SUCCESS, NOW);
-	assert_stays(HEALTH_CLOSED);
+	assert_stays(BREAKER_CLOSED);
 	report(acquire(NOW), WEIR_OUTCOME_FAILURE, NOW);
-	assert_turn(0, HEALTH_CLOSED, HEALTH_OPEN, ALGO_BY_FAILURES);
+	assert_turn(0, BREAKER_CLOSED, BREAKER_OPEN, ALGO_BY_FAILURES);
 	assert_int_equal(out.phase_change_count, 1);
-	assert_int_equal(out.phase, HEALTH_OPEN);
+	assert_int_equal(out.phase, BREAKER_OPEN);
 	acquire(NOW + 1 * S);
-	assert_stays(HEALTH_OPEN);
+	assert_stays(BREAKER_OPEN);
 	peek(NOW + 5 * S);
-	assert_stays(HEALTH_OPEN); /* nobody has come for the probe yet */
+	assert_stays(BREAKER_OPEN); /* nobody has come for the probe yet */
 	permit_ns = acquire(NOW + 5 * S);
-	assert_turn(0, HEALTH_OPEN, HEALTH_HALF_OPEN, ALGO_BY_SLEEP);
-	assert_int_equal(out.phase, HEALTH_HALF_OPEN);
+	assert_turn(0, BREAKER_OPEN, BREAKER_HALF_OPEN, ALGO_BY_SLEEP);
+	assert_int_equal(out.phase, BREAKER_HALF_OPEN);
 	report(permit_ns, WEIR_OUTCOME_FAILURE, NOW + 6 * S);
-	assert_turn(0, HEALTH_HALF_OPEN, HEALTH_OPEN, ALGO_BY_BAD_PROBE);
+	assert_turn(0, BREAKER_HALF_OPEN, BREAKER_OPEN, ALGO_BY_BAD_PROBE);
 	report(acquire(NOW + 11 * S), WEIR_OUTCOME_SUCCESS, NOW + 11 * S);
-	assert_turn(0, HEALTH_HALF_OPEN, HEALTH_RAMP, ALGO_BY_GOOD_PROBES);
+	assert_turn(0, BREAKER_HALF_OPEN, BREAKER_RAMP, ALGO_BY_GOOD_PROBES);
 	peek(NOW + 16 * S);
-	assert_stays(HEALTH_CLOSED); /* time has ended the ramp, and no call */
+	assert_stays(BREAKER_CLOSED); /* time has ended the ramp, and no call */
 	end();
 }
 
@@ -83,7 +83,7 @@ static void slow_calls_are_a_cause_of_their_own(void **unused)
 	(void)unused;
 	begin((struct weir_breaker_options){.minimum = 1, .slow_ns = S / 2});
 	report(acquire(NOW), WEIR_OUTCOME_SUCCESS, NOW);
-	assert_turn(0, HEALTH_CLOSED, HEALTH_OPEN, ALGO_BY_SLOWNESS);
+	assert_turn(0, BREAKER_CLOSED, BREAKER_OPEN, ALGO_BY_SLOWNESS);
 	end();
 }
 
@@ -95,10 +95,10 @@ static void a_call_may_turn_it_twice(void **unused)
 	report(acquire(NOW), WEIR_OUTCOME_FAILURE, NOW);
 	acquire(NOW + 5 * S);
 	acquire(NOW + 20 * S);
-	assert_turn(0, HEALTH_HALF_OPEN, HEALTH_OPEN, ALGO_BY_BAD_PROBE);
-	assert_turn(1, HEALTH_OPEN, HEALTH_HALF_OPEN, ALGO_BY_SLEEP);
+	assert_turn(0, BREAKER_HALF_OPEN, BREAKER_OPEN, ALGO_BY_BAD_PROBE);
+	assert_turn(1, BREAKER_OPEN, BREAKER_HALF_OPEN, ALGO_BY_SLEEP);
 	assert_int_equal(out.phase_change_count, 2);
-	assert_int_equal(out.phase, HEALTH_HALF_OPEN);
+	assert_int_equal(out.phase, BREAKER_HALF_OPEN);
 	assert_true(out.allowed);
 	end();
 }
@@ -108,18 +108,18 @@ static void force_and_reset_are_told_too(void **unused)
 	(void)unused;
 	begin((struct weir_breaker_options){.minimum = 1});
 	force(WEIR_FORCE_OPEN, NOW + 9 * S, NOW);
-	assert_turn(0, HEALTH_CLOSED, HEALTH_FORCED_OPEN, ALGO_BY_FORCE);
+	assert_turn(0, BREAKER_CLOSED, BREAKER_FORCED_OPEN, ALGO_BY_FORCE);
 	force(WEIR_FORCE_OPEN, 0, NOW);
-	assert_stays(HEALTH_FORCED_OPEN); /* only longer */
+	assert_stays(BREAKER_FORCED_OPEN); /* only longer */
 	force(WEIR_FORCE_CLOSED, 0, NOW);
-	assert_turn(0, HEALTH_FORCED_OPEN, HEALTH_FORCED_CLOSED, ALGO_BY_FORCE);
+	assert_turn(0, BREAKER_FORCED_OPEN, BREAKER_FORCED_CLOSED, ALGO_BY_FORCE);
 	force(WEIR_FORCE_AUTO, 0, NOW);
-	assert_turn(0, HEALTH_FORCED_CLOSED, HEALTH_CLOSED, ALGO_BY_FORCE);
+	assert_turn(0, BREAKER_FORCED_CLOSED, BREAKER_CLOSED, ALGO_BY_FORCE);
 	report(acquire(NOW + 1), WEIR_OUTCOME_FAILURE, NOW + 1);
 	force(WEIR_FORCE_AUTO, 0, NOW + 2);
-	assert_stays(HEALTH_OPEN); /* it was not forced */
+	assert_stays(BREAKER_OPEN); /* it was not forced */
 	run((struct algo_call){.op = ALGO_RESET}, NOW + 3);
-	assert_turn(0, HEALTH_OPEN, HEALTH_CLOSED, ALGO_BY_RESET);
+	assert_turn(0, BREAKER_OPEN, BREAKER_CLOSED, ALGO_BY_RESET);
 	end();
 }
 

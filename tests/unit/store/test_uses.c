@@ -32,7 +32,7 @@ static struct {
 	struct algo_limit limit;
 	struct algo_limit other; /* with other parameters, if it has any; else without an algorithm */
 	bool has_changed;
-	struct cell head, row[ALGO_WIDTH_MOST];
+	struct cell header, record[ALGO_WIDTH_MOST];
 	struct uses_entry use[ALGO_WIDTH_MOST + 1], read[ALGO_WIDTH_MOST + 1];
 	struct uses uses;
 	struct name names[NAMES];
@@ -62,11 +62,11 @@ static void begin(const struct weir_limit_options *options, uint64_t step_ns)
 	state.now_ns = NOW + draw(NS_PER_DAY);
 	state.step_ns = step_ns;
 	state.only_ones = draw(4) == 0;
-	state.replaces = state.limit.rows == ALGO_ROWS_LOG && draw(2);
+	state.replaces = state.limit.record == ALGO_RECORD_LOG && draw(2);
 	/* Places that are over stay for clocks that lag until they are taken, whichever they are. */
-	state.lags = state.limit.rows != ALGO_ROWS_PLACES && !state.replaces && draw(2);
+	state.lags = state.limit.record != ALGO_RECORD_LEASES && !state.replaces && draw(2);
 	/* Only six windows of a day are told apart, so a lagging clock may take one for another. */
-	state.only_counts = state.limit.rows == ALGO_ROWS_DAY && state.lags;
+	state.only_counts = state.limit.record == ALGO_RECORD_DAY && state.lags;
 }
 
 static void same_outcome(const struct algo_decision *cells, const struct algo_decision *uses)
@@ -80,19 +80,19 @@ static void same_outcome(const struct algo_decision *cells, const struct algo_de
 
 static void same_meaning(const struct algo_time *time)
 {
-	struct row row = {state.row, state.limit.width, KEYLESS_TAG, true};
+	struct record record = {state.record, state.limit.width, KEYLESS_TAG, true};
 	struct uses read = {.uses = state.read};
 
 	size_t spent = 0;
 
 	while (spent < state.uses.count && state.use[spent].until_ns <= time->now_ns)
 		spent++;
-	rows_read(&state.limit, time, state.head, &row, &read);
+	record_read_uses(&state.limit, time, state.header, &record, &read);
 	assert_int_equal(state.uses.count - spent, read.count);
 	for (size_t i = 0; i < read.count; i++) {
 		assert_int_equal(state.use[spent + i].units, read.uses[i].units);
 		assert_int_equal(state.use[spent + i].until_ns, read.uses[i].until_ns);
-		if (state.limit.rows != ALGO_ROWS_LOG)
+		if (state.limit.record != ALGO_RECORD_LOG)
 			assert_int_equal(state.use[spent + i].id, read.uses[i].id);
 	}
 }
@@ -101,8 +101,8 @@ static void same_meaning(const struct algo_time *time)
 static void call_both(struct algo_call call, struct name *name, uint64_t now_ns)
 {
 	struct algo_time time = algo_time_at(&state.limit, (struct moment){now_ns, now_ns});
-	struct row_state at = {
-	    &state.head, .row = {state.row, state.limit.width, KEYLESS_TAG, true}};
+	struct record_state at = {&state.header,
+	                          .record = {state.record, state.limit.width, KEYLESS_TAG, true}};
 	struct algo_decision cells, uses;
 	uint64_t cells_ns, uses_ns;
 
@@ -115,7 +115,7 @@ static void call_both(struct algo_call call, struct name *name, uint64_t now_ns)
 		same_meaning(&time);
 	state.denials += !cells.allowed;
 	if (algo_consumes(&call) && cells.allowed) {
-		assert_true(uses_ns == cells_ns || state.limit.rows == ALGO_ROWS_LOG);
+		assert_true(uses_ns == cells_ns || state.limit.record == ALGO_RECORD_LOG);
 		state.names[state.named++ % NAMES] =
 		    (struct name){cells_ns, uses_ns, call.permit, call.cost};
 	}
@@ -144,24 +144,24 @@ static void any_call(void)
 		state.has_changed = true;
 	}
 	/* More entries than there are nanoseconds end later. */
-	state.now_ns += state.limit.rows == ALGO_ROWS_LOG;
+	state.now_ns += state.limit.record == ALGO_RECORD_LOG;
 	state.now_ns += draw(3) ? draw(state.step_ns) : draw(3) * state.step_ns / 3;
 	if (draw(50) == 0)
 		state.now_ns += draw(20 * state.limit.window_ns + 1);
 	now_ns = state.now_ns;
 	if (state.lags && draw(4) == 0)
 		now_ns -= draw(2 * state.limit.period_ns);
-	call.permit = state.limit.rows == ALGO_ROWS_PLACES ? draw(3) ? draw(UINT64_MAX) + 1 : 0 : 0;
+	call.permit = state.limit.record == ALGO_RECORD_LEASES ? draw(3) ? draw(UINT64_MAX) + 1 : 0 : 0;
 	if (kind < 2) {
 		call.op = ALGO_PEEK;
 	} else if (kind < 6 && !state.only_counts) {
 		call.op = ALGO_REFUND;
 		state.refunds++;
 		/* Of a part of a log's use the rest ends with the next one in cells. */
-		if (name && (draw(4) || state.limit.rows == ALGO_ROWS_LOG))
+		if (name && (draw(4) || state.limit.record == ALGO_RECORD_LOG))
 			call.cost = name->cost;
 		call.permit = name ? name->permit : 0;
-		if (draw(2) && state.limit.rows == ALGO_ROWS_PLACES)
+		if (draw(2) && state.limit.record == ALGO_RECORD_LEASES)
 			call.op = ALGO_REFUND_LAST;
 	} else if (kind < 7 && draw(6) == 0 && !state.only_counts) {
 		call.op = ALGO_RESET;
@@ -185,7 +185,7 @@ static void agree_on(enum weir_algorithm algorithm, uint64_t most)
 	uint64_t denials = 0, refunds = 0;
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		/* A log of 31 has a row of 32, none of which is to spare. */
+		/* A log of 31 has a record of 32, none of which is to spare. */
 		uint64_t period_ns = any_period(), count = draw(8) ? 1 + draw(draw(2) ? 12 : most) : 31;
 		struct weir_limit_options options = {.algorithm = algorithm};
 

@@ -1,10 +1,10 @@
 /*
- * touched.h: how many cache lines the table, the rows and the stores touch, where they are compiled
- * with CELL_COUNTS.
+ * touched.h: how many cache lines the table, the records and the stores touch, where they are
+ * compiled with CELL_COUNTS.
  *
- * An access to a cell counts unless it is to one of the three lines touched last (a head is looked
- * at before each swap in its row): so one pass over a row counts each line once. The number is in
- * the file that the environment names, or in this process.
+ * An access to a cell counts unless it is to one of the three lines touched last (a header is
+ * looked at before each swap in its record): so one pass over a record counts each line once. The
+ * number is in the file that the environment names, or in this process.
  */
 #ifndef TOUCHED_H
 #define TOUCHED_H

@@ -1,0 +1,366 @@
+#include "algo/outcomes/breaker_state.h"
+
+/* An open breaker of nobody's is forgotten so long after its sleep, and one that is half-open. */
+#define FORGOTTEN_NS NS_PER_DAY
+
+const char *breaker_phase_text(enum breaker_phase phase)
+{
+	static const char *const texts[BREAKER_PHASE_COUNT] = {[BREAKER_CLOSED] = "closed",
+	                                                       [BREAKER_RAMP] = "ramp",
+	                                                       [BREAKER_OPEN] = "open",
+	                                                       [BREAKER_HALF_OPEN] = "half_open",
+	                                                       [BREAKER_FORCED_OPEN] = "forced_open",
+	                                                       [BREAKER_FORCED_CLOSED] =
+	                                                           "forced_closed"};
+
+	return texts[phase];
+}
+
+const char *breaker_cause_text(enum algo_cause cause)
+{
+	static const char *const texts[ALGO_CAUSE_COUNT] = {
+	    [ALGO_BY_NOTHING] = "none",
+	    [ALGO_BY_FAILURES] = "failure_rate",
+	    [ALGO_BY_FAILURE_COUNT] = "failures",
+	    [ALGO_BY_SLOWNESS] = "slow_rate",
+	    [ALGO_BY_BAD_PROBE] = "probe_failed",
+	    [ALGO_BY_GOOD_PROBES] = "probes_passed",
+	    [ALGO_BY_SLEEP] = "sleep_over",
+	    [ALGO_BY_TIME] = "time_over",
+	    [ALGO_BY_FORCE] = "forced",
+	    [ALGO_BY_RESET] = "reset",
+	    [ALGO_BY_GROUP] = "fleet",
+	};
+
+	return texts[cause];
+}
+
+struct breaker_result breaker_result_of(const struct breaker_params *params,
+                                        enum weir_outcome outcome, uint64_t latency_ns)
+{
+	return (struct breaker_result){
+	    .ignored = outcome == WEIR_OUTCOME_IGNORED,
+	    .failed = outcome == WEIR_OUTCOME_FAILURE || outcome == WEIR_OUTCOME_TIMEOUT,
+	    .slow = params->slow_ns > 0 && latency_ns > params->slow_ns,
+	};
+}
+
+unsigned breaker_spread(uint64_t number)
+{
+	return (unsigned)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 57);
+}
+
+_Static_assert(BREAKER_SPREADS == 1 << (64 - 57), "a spread has as many bits as it is shifted to");
+
+uint64_t breaker_sleep_ns(const struct breaker_params *params, unsigned doublings, unsigned spread)
+{
+	uint64_t first_ns = params->sleep_ns, max_ns = params->sleep_max_ns, ns, least_ns, most_ns;
+
+	if (doublings == 0 || max_ns <= first_ns)
+		return first_ns;
+	ns = first_ns > max_ns >> doublings ? max_ns : first_ns << doublings;
+	least_ns = u64_max(ns - ns / 10, first_ns);
+	most_ns = u64_min(ns + ns / 10, max_ns);
+	return least_ns + (most_ns - least_ns) * spread / (BREAKER_SPREADS - 1);
+}
+
+static uint64_t open_until_ns(const struct breaker_params *params,
+                              const struct breaker_state *state)
+{
+	return state->since_ns + breaker_sleep_ns(params, state->doublings, state->spread);
+}
+
+/* When nothing is left of it if nobody comes; forced phases leave a beginning instead. */
+static uint64_t forgotten_at_ns(const struct breaker_params *params,
+                                const struct breaker_state *state)
+{
+	switch (state->phase) {
+	case BREAKER_OPEN:
+		return open_until_ns(params, state) + FORGOTTEN_NS;
+	case BREAKER_HALF_OPEN:
+		return state->since_ns + params->timeout_ns + FORGOTTEN_NS;
+	default:
+		return UINT64_MAX;
+	}
+}
+
+struct breaker_state breaker_at(const struct breaker_params *params,
+                                const struct breaker_state *state, uint64_t now_ns)
+{
+	struct breaker_state at = *state;
+
+	if (state->phase >= BREAKER_FORCED_OPEN) {
+		if (state->since_ns <= now_ns)
+			at.phase = BREAKER_CLOSED;
+		return at;
+	}
+	/* Begun by a clock that has been set back since: it would last until that time comes again. */
+	if (state->since_ns > now_ns + ALGO_SKEW_NS)
+		return (struct breaker_state){.phase = BREAKER_CLOSED};
+	/* With a beginning of its own: a window of before must not be taken for its. */
+	if (forgotten_at_ns(params, state) <= now_ns)
+		return (struct breaker_state){.phase = BREAKER_CLOSED,
+		                              .since_ns = forgotten_at_ns(params, state)};
+	if (state->phase == BREAKER_RAMP && state->since_ns + params->ramp_ns <= now_ns)
+		at.phase = BREAKER_CLOSED;
+	return at;
+}
+
+/* A tenth of all draws at first, then more and more. */
+static bool ramp_passes(const struct breaker_params *params, const struct breaker_state *state,
+                        uint64_t now_ns, uint64_t draw)
+{
+	uint64_t past_ns = sat_sub(now_ns, state->since_ns);
+	u128 passing = ((u128)(params->ramp_ns + 9 * past_ns) << 64) / ((u128)10 * params->ramp_ns);
+
+	return draw < passing;
+}
+
+static unsigned probes_given(const struct breaker_state *state)
+{
+	return state->in_flight + state->good + state->bad;
+}
+
+/* A request has come for which the quorum group has given no probe. */
+static bool ask_group_for_probe(const struct breaker_request *request)
+{
+	request->notification->wants_probe |= request->draw != NULL;
+	return false;
+}
+
+/* Whether the phase lets a request pass, and else for how long not. */
+static bool phase_passes(const struct algo_limit *limit, struct breaker_state *state,
+                         uint64_t now_ns, const struct breaker_request *request, uint64_t *retry_ns)
+{
+	const struct breaker_params *params = &limit->breaker;
+	bool is_lost;
+
+	*retry_ns = limit->retry_ns;
+	switch (state->phase) {
+	case BREAKER_RAMP:
+		return !request->draw || ramp_passes(params, state, now_ns, *request->draw);
+	case BREAKER_FORCED_OPEN:
+		if (state->since_ns != BREAKER_FOREVER)
+			*retry_ns = state->since_ns - now_ns;
+		return false;
+	case BREAKER_OPEN:
+		if (now_ns < open_until_ns(params, state)) {
+			*retry_ns = open_until_ns(params, state) - now_ns;
+			return false;
+		}
+		if (request->notification)
+			return ask_group_for_probe(request);
+		break;
+	case BREAKER_HALF_OPEN:
+		if (request->notification)
+			return probes_given(state) < params->probes || ask_group_for_probe(request);
+		/* The quorum group that would end it is not there any more. */
+		is_lost = state->in_flight == 0 && probes_given(state) >= params->probes;
+		if (probes_given(state) > 0 && !is_lost)
+			return probes_given(state) < params->probes;
+		break; /* nothing says when it began: it begins anew */
+	default:
+		return true;
+	}
+	*state = (struct breaker_state){.phase = BREAKER_HALF_OPEN,
+	                                .since_ns = u64_max(now_ns, state->since_ns),
+	                                .doublings = state->doublings,
+	                                .ended = state->ended};
+	return true;
+}
+
+uint64_t breaker_capacity(const struct breaker_params *params, const struct breaker_state *state,
+                          uint64_t in_flight)
+{
+	uint64_t most =
+	    params->max_concurrent ? sat_sub(params->max_concurrent, in_flight) : ALGO_COUNT_MAX;
+
+	switch (state->phase) {
+	case BREAKER_OPEN:
+	case BREAKER_FORCED_OPEN:
+		return 0;
+	case BREAKER_HALF_OPEN:
+		return u64_min(most, sat_sub(params->probes, probes_given(state)));
+	default:
+		return most;
+	}
+}
+
+bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state, uint64_t now_ns,
+                    const struct breaker_request *request, struct algo_decision *out)
+{
+	const struct breaker_params *params = &limit->breaker;
+	struct breaker_state after = *state;
+	uint64_t retry_ns;
+	bool full = params->max_concurrent && request->in_flight >= params->max_concurrent;
+
+	algo_decision_allow(out);
+	out->remaining = 0;
+	if (!phase_passes(limit, &after, now_ns, request, &retry_ns))
+		return algo_decision_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
+	if (full)
+		return algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
+	after.in_flight += after.phase == BREAKER_HALF_OPEN && request->draw;
+	out->remaining = breaker_capacity(
+	    params, &after, request->in_flight + (request->draw && params->max_concurrent));
+	*state = after;
+	return true;
+}
+
+static void begin_phase(struct breaker_state *state, enum breaker_phase phase, uint64_t now_ns)
+{
+	*state = (struct breaker_state){.phase = phase, .since_ns = u64_max(now_ns, state->since_ns)};
+}
+
+void breaker_open(struct breaker_state *state, uint64_t now_ns)
+{
+	begin_phase(state, BREAKER_OPEN, now_ns);
+}
+
+/* A probe has failed. */
+static void reopen_breaker(struct breaker_state *state, uint64_t now_ns)
+{
+	unsigned doublings = state->doublings;
+
+	begin_phase(state, BREAKER_OPEN, now_ns);
+	state->doublings = doublings < BREAKER_DOUBLINGS_MAX ? doublings + 1 : doublings;
+	state->spread = breaker_spread(state->since_ns);
+}
+
+/* For a tally as long as is needed, as is the next. */
+static enum algo_cause slow_cause(const struct breaker_params *params,
+                                  const struct breaker_tally *tally)
+{
+	if (params->slow_ns > 0 && tally->slow * 100 >= tally->calls * params->slow_percent)
+		return ALGO_BY_SLOWNESS;
+	return ALGO_BY_NOTHING;
+}
+
+static enum algo_cause failure_cause(const struct breaker_params *params,
+                                     const struct breaker_tally *tally)
+{
+	if (tally->failures * 100 >= tally->calls * params->failure_percent)
+		return ALGO_BY_FAILURES;
+	return slow_cause(params, tally);
+}
+
+enum algo_cause breaker_trip_cause(const struct breaker_params *params,
+                                   const struct breaker_tally *tally)
+{
+	if (tally->calls == 0 || tally->calls < params->minimum)
+		return ALGO_BY_NOTHING;
+	if (params->failures == 0)
+		return failure_cause(params, tally);
+	return tally->failures >= params->failures ? ALGO_BY_FAILURE_COUNT : slow_cause(params, tally);
+}
+
+/* The probes are spent, because the quorum group judges their results. */
+static void notify_probe_results(struct breaker_state *state, struct breaker_result result,
+                                 bool failed, unsigned count,
+                                 struct algo_notification *notification)
+{
+	if (notification->since_ns != state->since_ns)
+		*notification = (struct algo_notification){.since_ns = state->since_ns};
+	state->good += count;
+	*(result.ignored ? &notification->freed
+	  : failed       ? &notification->bad
+	                 : &notification->good) += count;
+	notification->slow += result.slow && !result.ignored ? count : 0;
+}
+
+/* So many of the probes have not been used. */
+static unsigned unused_probes(const struct breaker_params *params,
+                              const struct breaker_state *state)
+{
+	unsigned of = probes_given(state);
+
+	return of < params->probes ? params->probes - of : 0;
+}
+
+bool breaker_apply_group(const struct breaker_params *params, struct breaker_state *state,
+                         const struct algo_call *call, uint64_t now_ns)
+{
+	unsigned more = (unsigned)u64_min(call->cost, params->probes);
+	unsigned doublings = state->doublings;
+
+	if (state->phase >= BREAKER_FORCED_OPEN)
+		return false;
+	switch (call->op) {
+	case ALGO_GROUP_OPEN:
+		*state = (struct breaker_state){.phase = BREAKER_OPEN,
+		                                .since_ns = call->until_ns,
+		                                .doublings =
+		                                    (unsigned)u64_min(call->cost, BREAKER_DOUBLINGS_MAX),
+		                                .spread = breaker_spread(call->draw)};
+		return true;
+	case ALGO_GROUP_CLOSED:
+		if (state->phase <= BREAKER_RAMP)
+			return false;
+		begin_phase(state, params->ramp_ns > 0 ? BREAKER_RAMP : BREAKER_CLOSED, now_ns);
+		return true;
+	case ALGO_GROUP_PROBES:
+		if (state->phase == BREAKER_HALF_OPEN)
+			more += unused_probes(params, state);
+		else
+			begin_phase(state, BREAKER_HALF_OPEN, now_ns);
+		state->doublings = doublings;
+		state->bad = 0;
+		/* As if spent: those that others have. */
+		state->good = sat_sub(params->probes, state->in_flight + more);
+		return true;
+	case ALGO_GROUP_LAPSE:
+		more = state->phase == BREAKER_HALF_OPEN ? unused_probes(params, state) : 0;
+		notify_probe_results(state, (struct breaker_result){.ignored = true}, false, more,
+		                     call->notification);
+		return more > 0;
+	default:
+		return false;
+	}
+}
+
+void breaker_end_probes(const struct breaker_params *params, struct breaker_state *state,
+                        struct breaker_result result, unsigned count, uint64_t now_ns,
+                        struct algo_notification *notification)
+{
+	bool failed = result.failed || (result.slow && !params->together);
+
+	if (count > state->in_flight)
+		count = state->in_flight;
+	state->in_flight -= count;
+	state->ended = (state->ended + 1) % BREAKER_ENDED;
+	if (notification) {
+		notify_probe_results(state, result, failed, count, notification);
+		return;
+	}
+	if (result.ignored || count == 0)
+		return;
+	*(failed ? &state->bad : &state->good) += count;
+	state->slow += result.slow ? count : 0;
+	if (failed && !params->together) {
+		reopen_breaker(state, now_ns);
+	} else if (state->good + state->bad >= params->probes) {
+		struct breaker_tally tally = {state->good + state->bad, state->bad, state->slow};
+
+		if (params->together && failure_cause(params, &tally))
+			reopen_breaker(state, now_ns);
+		else
+			begin_phase(state, params->ramp_ns > 0 ? BREAKER_RAMP : BREAKER_CLOSED, now_ns);
+	}
+}
+
+uint64_t breaker_ttl_ns(const struct breaker_params *params, const struct breaker_state *state,
+                        uint64_t now_ns)
+{
+	switch (state->phase) {
+	case BREAKER_RAMP:
+		return sat_sub(state->since_ns + params->ramp_ns, now_ns);
+	case BREAKER_OPEN:
+	case BREAKER_HALF_OPEN:
+		return sat_sub(forgotten_at_ns(params, state), now_ns);
+	case BREAKER_FORCED_OPEN:
+	case BREAKER_FORCED_CLOSED:
+		return u64_min(sat_sub(state->since_ns, now_ns), ALGO_HORIZON_NS);
+	default:
+		return 0;
+	}
+}

@@ -1,0 +1,255 @@
+/*
+ * day.c: days whose first units are free; all others count in windows.
+ *
+ * A window is opened by the first such unit that finds none, passes `count` in a period,
+ * and says nothing once the day is over.
+ *
+ * The header is today, and the only thing that decides; the record remembers times:
+ *
+ *     header      until = end of the day,    generation = 2 * k + kind
+ *       BELOW   word = free units in use
+ *       OPEN    word = count of the window - 1; all free units are in use
+ *     record[k]    until = end of the window, word = free units of a day when it was opened
+ *
+ * So the window of an OPEN header ends with record[k], and the next one with the place
+ * after that, which is written before the header is swapped: on behalf of it, and
+ * never to an earlier time. docs/design/wide-states.md says why that suffices.
+ *
+ * A day's end is judged as algo/rates/window.c does it: tomorrow's stands, one further ahead
+ * is cut back, and the count stays. A window's that is more than ALGO_SKEW_NS too
+ * far ahead is cut back, too.
+ */
+#include "records/record.h"
+
+/* The windows that a state tells apart. */
+#define DAY_WINDOWS 6
+
+enum { BELOW, OPEN, KINDS };
+
+_Static_assert(DAY_WINDOWS *KINDS <= CELL_GENERATIONS, "all generations fit in a cell");
+
+/* A state as it stands for this call; count > 0 only where all that is free is in use. */
+struct view {
+	uint64_t end_ns;    /* of the day */
+	uint64_t window_ns; /* until the window is over; 0 if there is none */
+	uint64_t free;      /* units in use: free ones of today, ... */
+	uint64_t count;     /* and of the window, which has some */
+	uint64_t written;   /* free ones, as other parameters may have had them */
+	struct cell window; /* as it was read */
+	unsigned k;
+	bool day_far, window_far; /* written by a clock that was set back since */
+};
+
+static bool is_far(const struct day_params *params, int64_t left_ns)
+{
+	return left_ns > (int64_t)(params->period_ns + ALGO_SKEW_NS);
+}
+
+static void look_at_window(const struct record_step *on, struct view *view)
+{
+	const struct day_params *params = &on->limit->day;
+	int64_t left_ns;
+
+	view->window = record_load(on->record, view->k);
+	view->written = params->free;
+	if (cell_tag(view->window) != on->record->tag) /* of a damaged file */
+		return;
+	view->written = cell_word(view->window);
+	view->count = (uint64_t)cell_word(on->header) + 1;
+	left_ns = cell_ahead_ns(view->window, on->now_ns);
+	if (left_ns <= 0)
+		return;
+	view->window_far = is_far(params, left_ns);
+	view->window_ns = view->window_far ? params->period_ns : (uint64_t)left_ns;
+}
+
+static struct view view_of(const struct record_step *on)
+{
+	const struct day_params *params = &on->limit->day;
+	struct view view = {.end_ns = on->window_end_ns};
+	uint64_t more;
+
+	if (cell_is_empty(on->header) || cell_is_claim(on->header))
+		return view;
+	view.k = cell_generation(on->header) / KINDS % DAY_WINDOWS;
+	if (cell_ahead_ns(on->header, on->now_ns) <= 0)
+		return view;
+	view.end_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->header, on->now_ns);
+	/* A day of 25 hours is followed by one of 24, or the other way round. */
+	view.day_far = (int64_t)(view.end_ns - on->window_end_ns) > (int64_t)(NS_PER_DAY / 8 * 9);
+	if (view.day_far)
+		view.end_ns = on->window_end_ns;
+	if (cell_generation(on->header) % KINDS == OPEN) {
+		look_at_window(on, &view);
+	} else {
+		view.written = cell_word(on->header);
+	}
+	/*
+	 * If more units are free than before, the window's units fill them first, even if it is over.
+	 */
+	view.free = u64_min(view.written, params->free);
+	more = u64_min(view.count, params->free - view.free);
+	view.free += more;
+	view.count = view.window_ns > 0 ? u64_min(view.count - more, params->count) : 0;
+	if (view.count == 0)
+		view.window_ns = 0;
+	return view;
+}
+
+static void want_header(const struct record_step *on, const struct view *view, bool last,
+                        struct record_change *change)
+{
+	uint64_t were_less = sat_sub(on->limit->day.free, view->written);
+	unsigned kind = view->count > 0 ? OPEN : BELOW;
+	uint64_t word = kind == OPEN ? view->count + were_less - 1 : view->free;
+
+	change->want = RECORD_WANT_HEADER;
+	change->header =
+	    cell_make(on->record->tag, view->end_ns, (uint32_t)word, KINDS * view->k + kind);
+	change->last = last;
+}
+
+static void want_cell(unsigned place, struct cell before, struct cell after,
+                      struct record_change *change)
+{
+	change->want = RECORD_WANT_CELL;
+	change->place = place;
+	change->before = before;
+	change->after = after;
+}
+
+/* A window for what is counted in `view`: first its cell, then, once that says so, the header. */
+static void want_window(const struct record_step *on, struct view *view,
+                        struct record_change *change)
+{
+	const struct day_params *params = &on->limit->day;
+	unsigned place = (view->k + 1) % DAY_WINDOWS;
+	struct cell before = record_load(on->record, place), after;
+	int64_t left_ns = cell_ahead_ns(before, on->now_ns);
+	uint64_t free = u64_max(view->written, params->free);
+
+	view->window_ns = params->period_ns;
+	/* Another may have opened it just now, on behalf of the same header. */
+	if (cell_tag(before) == on->record->tag && left_ns > (int64_t)params->period_ns &&
+	    !is_far(params, left_ns))
+		view->window_ns = (uint64_t)left_ns;
+	after = cell_make(on->record->tag, on->now_ns + view->window_ns, (uint32_t)free, 0);
+	if (cell_bits(before) != cell_bits(after)) {
+		want_cell(place, before, after, change);
+		return;
+	}
+	view->k = place;
+	view->written = free;
+	want_header(on, view, true, change);
+}
+
+/* A state that was written too far ahead ends with the day, or a period from now. */
+static void cut_back(const struct record_step *on, const struct view *view,
+                     struct record_change *change)
+{
+	if (view->window_far)
+		want_cell(
+		    view->k, view->window,
+		    cell_make(on->record->tag, on->now_ns + view->window_ns, (uint32_t)view->written, 0),
+		    change);
+	else if (view->day_far)
+		want_header(on, view, true, change);
+}
+
+/* The use that replaces `before`. */
+static void want_use(const struct record_step *on, const struct view *before, struct view *view,
+                     struct record_change *change)
+{
+	if (view->count == 0 || before->count > 0) {
+		want_header(on, view, true, change);
+	} else if (on->record->cells && header_is_live(on->header, on->now_ns)) {
+		want_window(on, view, change);
+	} else { /* there is no record yet */
+		want_header(on, before, false, change);
+	}
+}
+
+static void take(const struct record_step *on, uint64_t cost, struct view *view,
+                 struct record_change *change)
+{
+	uint64_t free = u64_min(cost, on->limit->day.free - view->free);
+	struct view before = *view;
+
+	view->free += free;
+	view->count += cost - free;
+	if (before.window_far)
+		cut_back(on, &before, change);
+	else
+		want_use(on, &before, view, change);
+	if (view->count > 0)
+		change->name_ns = u64_min(on->now_ns + view->window_ns, view->end_ns);
+}
+
+/* Gives back the window's units first: all free units are in use while it has any. */
+static void refund(const struct record_step *on, struct view *view, struct record_change *change)
+{
+	uint64_t back = u64_min(on->call->cost, view->free + view->count);
+	uint64_t of_window = u64_min(back, view->count);
+	struct view before = *view;
+
+	if (back == 0 || !day_covers(on->call->until_ns, view->end_ns, on->now_ns, on->window_end_ns))
+		return;
+	view->count -= of_window;
+	view->free -= back - of_window;
+	want_use(on, &before, view, change);
+	if (change->last)
+		change->given_back = back;
+}
+
+static void step(const struct record_step *on, struct algo_decision *out,
+                 struct record_change *change)
+{
+	uint64_t cost = u64_max(on->call->cost, 1), quota = on->limit->quota;
+	struct view view = view_of(on);
+	uint64_t day_ns = view.end_ns - on->now_ns;
+
+	switch (on->call->op) {
+	case ALGO_ACQUIRE:
+	case ALGO_PEEK:
+		if (view.free + view.count + cost > quota) {
+			out->allowed = false;
+			out->reason = WEIR_REASON_OVER_LIMIT;
+			out->retry_after_ns = view.count > 0 && cost <= on->limit->day.count
+			                          ? u64_min(view.window_ns, day_ns)
+			                          : day_ns;
+			if (on->call->op == ALGO_ACQUIRE)
+				cut_back(on, &view, change);
+		} else if (algo_consumes(on->call)) {
+			take(on, cost, &view, change);
+		}
+		break;
+	case ALGO_REFUND:
+		refund(on, &view, change);
+		break;
+	default:
+		if (on->call->op == ALGO_RESET && view.free + view.count > 0) {
+			view.free = view.count = 0;
+			want_header(on, &view, true, change);
+		}
+		break;
+	}
+	out->remaining = on->limit->quota - (view.free + view.count);
+	out->reset_after_ns = view.free > 0    ? day_ns
+	                      : view.count > 0 ? u64_min(view.window_ns, day_ns)
+	                                       : 0;
+}
+
+static void read(const struct record_step *on, struct uses *uses)
+{
+	struct view view = view_of(on);
+	uint64_t window_ns = on->now_ns + view.window_ns;
+
+	uses->until_ns = view.end_ns;
+	if (view.count > 0)
+		uses_add(uses, (struct uses_entry){view.count, u64_min(window_ns, view.end_ns),
+		                                   uses_day_id(window_ns, view.end_ns)});
+	if (view.free > 0)
+		uses_add(uses, (struct uses_entry){view.free, view.end_ns, view.end_ns});
+}
+
+const struct record_kind record_day = {.step = step, .read = read};

@@ -1,0 +1,252 @@
+#include "records/leases.h"
+
+#include "base/os/fence.h"
+
+#define SPAN RECORD_WORD_MASK
+
+_Static_assert(ALGO_PERMITS_MAX <= SPAN, "a span fits in a head");
+
+struct cell leases_make(const struct algo_limit *limit, const struct algo_call *call,
+                        uint64_t now_ns, uint32_t tag)
+{
+	return cell_make(tag, now_ns + limit->leases.lease_ns, leases_word(call->permit), CELL_PINNED);
+}
+
+static bool is_meant(const struct leases_match *match, struct cell place)
+{
+	return (match->any_word || cell_word(place) == match->word) &&
+	       (match->until_ns == 0 || cell_ahead_ns(place, match->until_ns) == 0);
+}
+
+/* The same place, held by nobody. */
+static struct cell free_place(struct cell place)
+{
+	place.high &= ~UINT64_C(15);
+	return place;
+}
+
+unsigned leases_span(struct cell header, const struct record *record)
+{
+	if (cell_tag(header) != record->tag || !cell_is_pinned(header))
+		return 0;
+	return (unsigned)u64_min(cell_word(header) & SPAN, record->width);
+}
+
+void leases_read(const struct algo_limit *limit, uint64_t now_ns, struct cell header,
+                 const struct record *record, struct leases_use *use)
+{
+	unsigned span = leases_span(header, record);
+	uint64_t held = 0, first = UINT64_MAX, last = 0; /* 1/16 ns, from now on */
+
+	for (unsigned i = 0; i < span; i++) { /* without a branch: a record may have 10,000 */
+		struct cell place = cell_peek(&record->cells[i]);
+		int64_t ahead = (int64_t)(place.high - (now_ns << 4 | CELL_PINNED));
+		bool is_held = (cell_tag(place) == record->tag) & ((ahead & 15) == 0) & (ahead > 0);
+		uint64_t mine = is_held ? (uint64_t)ahead : 0;
+
+		held += is_held;
+		first = u64_min(first, mine - 1); /* of none the greatest */
+		last = u64_max(last, mine);
+	}
+	use->held += held;
+	use->first_ns = u64_min(use->first_ns, first == UINT64_MAX ? first : (first + 1) >> 4);
+	use->last_ns = u64_max(use->last_ns, last >> 4);
+	use->far |= last >> 4 > limit->leases.lease_ns + ALGO_SKEW_NS;
+}
+
+bool leases_header_fits(const struct algo_limit *limit, struct cell header, uint32_t tag,
+                        uint64_t until_ns)
+{
+	return header_is_held(header, tag, until_ns) && (cell_word(header) & SPAN) >= limit->leases.max;
+}
+
+struct cell leases_raise_header(const struct algo_limit *limit, struct cell header, uint32_t tag,
+                                uint64_t now_ns)
+{
+	uint64_t ahead_ns = limit->leases.lease_ns + limit->leases.lease_ns / 8;
+	uint32_t word = 0, span = (uint32_t)limit->leases.max;
+
+	if (cell_tag(header) == tag && cell_is_pinned(header)) {
+		word = cell_word(header) & ~(SPAN | RECORD_CLOSING);
+		if (cell_ahead_ns(header, now_ns) > 0) {
+			span = (uint32_t)u64_max(span, cell_word(header) & SPAN);
+			ahead_ns = u64_max(ahead_ns, (uint64_t)cell_ahead_ns(header, now_ns));
+		}
+	}
+	return cell_make(tag, now_ns + ahead_ns, word | span, CELL_PINNED);
+}
+
+/* The header as it says nothing any more. */
+static struct cell spent(struct cell header, uint64_t now_ns)
+{
+	return cell_make(cell_tag(header), now_ns, cell_word(header) & ~RECORD_CLOSING, CELL_PINNED);
+}
+
+uint64_t leases_acquire(const struct algo_limit *limit, const struct record_state *state,
+                        struct cell place, uint64_t n, uint64_t now_ns)
+{
+	unsigned places = (unsigned)limit->leases.max, taken = 0;
+	unsigned at = record_start(place.high >> 4 ^ cell_word(place), places);
+
+	for (unsigned i = 0; i < places && taken < n; i++, at = at + 1 == places ? 0 : at + 1) {
+		struct cell before = record_load(&state->record, at);
+
+		if (!leases_is_held(before, state->record.tag, now_ns))
+			taken += record_swap(state, at, before, place);
+	}
+	fence_behind_swap(); /* all see the places before the caller looks at the header */
+	return taken;
+}
+
+/* Whether a record whose places end at `span` has none that is held. */
+static bool is_idle(const struct record_state *state, unsigned span, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < span; i++)
+		if (leases_is_held(cell_peek(&state->record.cells[i]), state->record.tag, now_ns))
+			return false;
+	return true;
+}
+
+/*
+ * After places were freed, in the pass before which the header was read, and which found others
+ * held unless it is `idle`. If the header has changed since, others have freed places in the same
+ * time.
+ *
+ * An acquire that takes a place sees afterwards that the header is closing, or took the place
+ * before the second look here.
+ */
+static void after_release(const struct record_state *state, const struct leases_release *release,
+                          bool idle)
+{
+	unsigned span = leases_span(state->header, &state->record);
+	bool closing = idle && !release->alone;
+	struct cell header = state->header, after = header_released(header, closing);
+
+	while (!cell_swap(state->cell, header, after)) {
+		header = record_header(state);
+		span = leases_span(header, &state->record);
+		if (span == 0)
+			return; /* another key's by now */
+		closing = !release->alone && is_idle(state, span, release->now_ns);
+		after = header_released(header, closing);
+	}
+	fence_behind_swap(); /* all see that it is closing before the second look */
+	if (closing && is_idle(state, span, release->now_ns))
+		cell_swap(state->cell, after, spent(after, release->now_ns));
+}
+
+/* How far ahead the lease of a held place ends; 0 if it is not held. */
+static uint64_t held_ns(struct cell place, uint32_t tag, uint64_t now_ns)
+{
+	return leases_is_held(place, tag, now_ns) ? (uint64_t)cell_ahead_ns(place, now_ns) : 0;
+}
+
+static void add_use(const struct algo_limit *limit, uint64_t ahead_ns, struct leases_use *use)
+{
+	use->held++;
+	use->first_ns = u64_min(use->first_ns, ahead_ns);
+	use->last_ns = u64_max(use->last_ns, ahead_ns);
+	use->far |= ahead_ns > limit->leases.lease_ns + ALGO_SKEW_NS;
+}
+
+/* Whether a place that is held so far ahead is freed, or loses its name once `n` are. */
+static bool give_back(const struct record_state *state, struct leases_release *release, unsigned at)
+{
+	struct cell place = record_load(&state->record, at), nameless = place;
+	uint64_t ahead_ns = held_ns(place, state->record.tag, release->now_ns);
+	bool is_newest = !release->newest || newest_has(release->newest, ahead_ns);
+
+	if (ahead_ns == 0 || !is_meant(&release->match, place) || !is_newest)
+		return false;
+	if (release->freed == release->n) {
+		nameless.low = place.low >> 32 << 32;
+		if (release->unnames)
+			record_swap(state, at, place, nameless);
+		return false;
+	}
+	if (!record_swap(state, at, place, free_place(place)))
+		return false;
+	if (release->newest)
+		newest_take(release->newest, ahead_ns);
+	release->freed++;
+	return true;
+}
+
+void leases_release(const struct algo_limit *limit, const struct record_state *state,
+                    struct leases_release *release, struct leases_use *use)
+{
+	const struct leases_match *match = &release->match;
+	unsigned places = leases_span(state->header, &state->record);
+	unsigned at = record_start((match->until_ns & UINT64_MAX >> 4) ^ match->word, places);
+	uint64_t before = release->freed, others = use->held;
+
+	for (unsigned i = 0; i < places; i++, at = at + 1 == places ? 0 : at + 1) {
+		struct cell place = cell_peek(&state->record.cells[at]);
+		uint64_t ahead_ns = held_ns(place, state->record.tag, release->now_ns);
+
+		if (ahead_ns > 0 && !(is_meant(match, place) && give_back(state, release, at)))
+			add_use(limit, ahead_ns, use);
+	}
+	if (release->freed > before)
+		after_release(state, release, use->held == others);
+}
+
+void leases_visit(const struct algo_limit *limit, uint64_t now_ns, const struct record_state *state,
+                  newest_visit *visit, struct newest *newest)
+{
+	unsigned places = leases_span(state->header, &state->record);
+
+	(void)limit;
+	for (unsigned i = 0; i < places; i++) {
+		struct cell place = cell_peek(&state->record.cells[i]);
+		uint64_t ahead_ns = held_ns(place, state->record.tag, now_ns);
+
+		if (ahead_ns > 0 && cell_word(place) == 0)
+			visit(newest, ahead_ns);
+	}
+}
+
+void leases_cut_back(const struct algo_limit *limit, const struct record_state *state,
+                     uint64_t now_ns, struct leases_use *use)
+{
+	unsigned places = leases_span(state->header, &state->record);
+	uint64_t lease_ns = limit->leases.lease_ns;
+
+	for (unsigned at = 0; at < places; at++) {
+		struct cell place = record_load(&state->record, at);
+		uint64_t ahead_ns = held_ns(place, state->record.tag, now_ns);
+
+		if (ahead_ns > lease_ns + ALGO_SKEW_NS) {
+			record_swap(
+			    state, at, place,
+			    cell_make(cell_tag(place), now_ns + lease_ns, cell_word(place), CELL_PINNED));
+			ahead_ns = lease_ns;
+		}
+		if (ahead_ns > 0)
+			add_use(limit, ahead_ns, use);
+	}
+}
+
+void leases_explain(const struct algo_limit *limit, const struct leases_use *use,
+                    struct algo_decision *out)
+{
+	out->remaining = sat_sub(limit->leases.max, use->held);
+	out->reset_after_ns = use->last_ns;
+	if (!out->allowed)
+		algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, u64_min(limit->retry_ns, use->first_ns));
+}
+
+static void read(const struct record_step *on, struct uses *uses)
+{
+	unsigned span = leases_span(on->header, on->record);
+
+	for (unsigned i = 0; i < span; i++) {
+		struct cell place = record_load(on->record, i);
+		uint64_t until_ns = on->now_ns + (uint64_t)cell_ahead_ns(place, on->now_ns);
+
+		if (leases_is_held(place, on->record->tag, on->now_ns))
+			uses_add(uses, (struct uses_entry){1, until_ns, cell_word(place)});
+	}
+}
+
+const struct record_kind record_leases = {.read = read}; /* they are taken in more than one step */

@@ -1,0 +1,378 @@
+/*
+ * log.c: counts exactly the units taken in (now - period, now].
+ *
+ * log.h says what the cells are. The oldest live entry is found from the newest by
+ * the spans on the way: where it was when the header was written, or a little after. Beside
+ * a narrow header, which knows that place, all that a request reads of the record is fetched
+ * at once.
+ *
+ * A record has more cells than the count, so that also the last spent entry is there.
+ * Entries beyond the header stay in it; going round, they may stand where older ones
+ * were. Their names tell them: they are later than those of all that they could be before.
+ */
+#include "records/log.h"
+
+/*
+ * Whether what is `back` places before is an entry that is live, from before `later`, which is live
+ * and was `known` places back, or a copy of it. One that came after it is what is left of others,
+ * unless it was moved there since: then a later one is in the place of that as well.
+ */
+static bool is_live_before(const struct log_view *view, unsigned back, unsigned known,
+                           struct cell later, struct cell *entry)
+{
+	int64_t ahead, before;
+
+	do {
+		*entry = log_entry(view, back);
+		ahead = cell_ahead_ns(*entry, view->at);
+		if (cell_tag(*entry) != view->record->tag || log_is_over(view->record, *entry, ahead))
+			return false;
+		before = cell_ahead_ns(later, view->at);
+		if (ahead <= before)
+			return true;
+		later = log_entry(view, known);
+	} while (cell_ahead_ns(later, view->at) != before);
+	return false;
+}
+
+/*
+ * Entries before the header are live up to some place back, and none behind it. Where all that a
+ * span tells of are live, the oldest of them tells of more, if only of the next: those spans
+ * are powers of 4; and refunds may have left one that is short.
+ */
+static unsigned count_live(const struct log_view *view)
+{
+	unsigned known = 1, span = view->span, dead, step;
+	struct cell oldest = view->newest, cell; /* the oldest that is known to be live */
+
+	if (view->first || cell_tag(oldest) != view->record->tag ||
+	    log_is_over(view->record, oldest, cell_ahead_ns(oldest, view->at)))
+		return 0;
+	for (;; known = dead, oldest = cell, span = log_span(view->record, cell)) {
+		if (known == view->record->width - 1 || log_is(oldest, LOG_FIRST))
+			return known;
+		dead = (unsigned)u64_min(known + u64_max(span, 2) - 1, view->record->width - 1);
+		if (!is_live_before(view, dead, known, oldest, &cell))
+			break;
+	}
+	/* In a narrow record it is not far from there. */
+	step = log_is_narrow(view->record->width) ? 1 : (dead - known) / 2;
+	while (dead > known + 1) {
+		unsigned probe = dead > known + step ? dead - step : known + (dead - known) / 2;
+
+		if (is_live_before(view, probe, known, oldest, &cell)) {
+			known = probe;
+			oldest = cell;
+			step = (unsigned)u64_max((dead - known) / 2, 1);
+		} else {
+			dead = probe;
+			step *= 2;
+		}
+	}
+	return known;
+}
+
+/* The units taken by the entries up to `back`, of those in use. */
+static unsigned used_up_to(const struct log_view *view, unsigned back)
+{
+	return (log_sum(log_entry(view, back)) - view->base) & LOG_SUM;
+}
+
+static void look_into_record(const struct log_params *params, struct log_view *view)
+{
+	struct cell oldest;
+
+	view->live = count_live(view);
+	view->use = view->cost;
+	if (view->live == 0)
+		return;
+	oldest = log_entry(view, view->live);
+	if (!log_is(oldest, LOG_FIRST)) {
+		struct cell spent = log_entry(view, view->live + 1);
+
+		/* For a clock that lags refunds may have left another in its place: then all is in use. */
+		view->base = log_is_before(spent, oldest)
+		                 ? log_sum(spent)
+		                 : (log_sum(oldest) - (unsigned)params->count) & LOG_SUM;
+	}
+	view->use += used_up_to(view, 1);
+}
+
+static unsigned unpack_lead(const struct log_view *view, unsigned lead)
+{
+	int64_t ns;
+
+	if (lead <= LOG_LEAD_SIMPLE)
+		return lead == 0 ? 0 : 1u << (lead - 1);
+	ns = -log_ahead_ns(view->record, lead == LOG_LEAD_OWN ? view->own : view->newest,
+	                   view->until_ns);
+	return ns >= 0 && ns <= log_lead_max(view->record) ? (unsigned)ns : 0; /* unless damaged */
+}
+
+void log_unpack(struct cell header, struct log_view *view)
+{
+	struct log_header fields = log_header(view->record->width, cell_word(header));
+
+	view->cost = fields.cost;
+	view->place = fields.place < view->record->width ? fields.place : 0; /* unless damaged */
+	view->first = cell_generation(header) & LOG_FIRST;
+	/* In this order: who sees an entry in its place sees what its sum was made from. */
+	view->own = log_entry(view, 0);
+	view->newest = view->first ? (struct cell){0, 0} : log_entry(view, 1);
+	if (log_is_narrow(view->record->width)) {
+		view->span = fields.span;
+		view->lead = fields.lead;
+	} else {
+		view->span = log_span(view->record, view->newest);
+		view->lead = unpack_lead(view, fields.lead);
+	}
+}
+
+static struct log_view view_of(const struct record_step *on)
+{
+	struct log_view view = {.record = on->record,
+	                        .until_ns = on->now_ns + on->limit->period_ns,
+	                        .first = LOG_FIRST,
+	                        .at = on->now_ns};
+	int64_t ahead, newest;
+
+	if (!header_is_live(on->header, on->now_ns))
+		return view;
+	if (cell_generation(on->header) == RECORD_MOVED) {
+		view.use = on->limit->log.count; /* its narrower record is lost */
+		view.moved = true;
+		return view;
+	}
+	ahead = cell_ahead_ns(on->header, on->now_ns);
+	view.until_ns = on->now_ns + (uint64_t)ahead;
+	log_unpack(on->header, &view);
+	if (ahead <= view.lead) { /* it is over */
+		view.cost = 0;
+		view.first = LOG_FIRST;
+	}
+	newest = ahead - view.lead - (int64_t)on->limit->period_ns;
+	if (newest > 0)
+		view.at = on->now_ns + (uint64_t)newest;
+	look_into_record(&on->limit->log, &view);
+	if (newest > (int64_t)ALGO_SKEW_NS) { /* the clock was set back */
+		view.first = LOG_FIRST;
+		view.live = 0;
+		view.lead = 0;
+		view.at = on->now_ns;
+		view.until_ns = on->now_ns + on->limit->period_ns;
+		view.moved = true;
+		return view;
+	}
+	view.written = true;
+	return view;
+}
+
+/*
+ * First the header's entry in its place, unless it is there. Of two threads that put
+ * it there the one whose clock lags sees more entries live, and it may be the
+ * one that goes on.
+ */
+__attribute__((always_inline)) static inline void
+want_place(struct cell header, const struct log_view *view, struct record_change *change)
+{
+	struct cell have = view->own;
+	unsigned first = view->live == 0 ? LOG_FIRST : LOG_LATER;
+	unsigned sum = (log_sum(view->newest) + view->cost) & LOG_SUM;
+	struct cell want =
+	    log_make(view->record, (struct log_fields){view->until_ns, first ? view->cost : sum,
+	                                               view->live + 1, view->lead, first});
+	bool same = cell_tag(have) == view->record->tag && (have.high | 15) == (header.high | 15);
+
+	if (same && cell_generation(have) == LOG_FIRST && first && log_sum(have) == view->cost)
+		return;
+	if (same && cell_generation(have) == LOG_LATER && !view->first && log_sum(have) == sum &&
+	    log_span(view->record, have) >= log_span(view->record, want))
+		return;
+	log_want_entry(change, view, 0, have, want);
+	change->then_header = true;
+}
+
+/* Use that was moved is one entry, now. */
+static void want_moved(const struct log_view *view, struct record_change *change)
+{
+	struct log_view header = *view;
+
+	header.cost = (unsigned)view->use;
+	log_want_header(change, &header, true);
+}
+
+/*
+ * A header in the same place, which takes that of one that is given back or forgotten. What its
+ * word has no room for is told by a note under that one's name, GONE. There may be only
+ * one: another that decides for the same header must not find it to end at another time.
+ */
+static void want_instead(struct record_change *change, const struct log_view *view,
+                         uint64_t least_ns, uint64_t end_ns, struct log_view *header)
+{
+	int64_t lead = (int64_t)(view->until_ns - end_ns);
+	bool known = view->own.high >> 4 == view->until_ns << 4 >> 4;
+
+	if (lead >= 0 && lead <= log_lead_max(view->record) && !known)
+		header->own = log_make(view->record,
+		                       (struct log_fields){view->until_ns, 0, 1, (unsigned)lead, LOG_GONE});
+	log_name(header, least_ns, end_ns);
+	log_want_header(change, header, true);
+	if (log_is_narrow(view->record->width) || log_pack_lead(header) != LOG_LEAD_OWN ||
+	    cell_bits(header->own) == cell_bits(view->own))
+		return;
+	log_want_entry(change, view, 0, view->own, header->own);
+	change->then_header = true;
+}
+
+static void take(const struct record_step *on, unsigned cost, struct log_view *view,
+                 struct record_change *change)
+{
+	uint64_t end_ns = view->at + on->limit->period_ns;
+	struct log_view next;
+
+	view->use += cost;
+	if (!view->written) {
+		want_moved(view, change);
+		return;
+	}
+	next = *view;
+	next.cost = cost;
+	if (view->cost == 0) {
+		next.span = view->live;
+		next.first = next.span == 0 ? LOG_FIRST : LOG_LATER;
+		want_instead(change, view, view->until_ns + 1, end_ns, &next);
+	} else {
+		next.place = record_next(view->record, view->place);
+		next.span = view->live + 1;
+		next.first = LOG_LATER;
+		next.own = (struct cell){0, 0}; /* unknown */
+		next.newest = log_make(view->record,
+		                       (struct log_fields){view->until_ns, 0, 1, view->lead, LOG_LATER});
+		log_name(&next, view->until_ns + 1, end_ns);
+		log_want_header(change, &next, true);
+		want_place(on->header, view, change);
+	}
+	*view = next;
+}
+
+static void forget(struct log_view *view, struct record_change *change)
+{
+	struct log_view header = *view;
+
+	header.cost = header.span = 0;
+	header.first = LOG_FIRST;
+	want_instead(change, view, view->until_ns, view->until_ns - view->lead, &header);
+	view->use = 0;
+}
+
+/* By a time at which the header does not seem to be of a clock that was set back. */
+bool log_wants_closing(const struct record_step *on, struct record_change *change)
+{
+	int64_t since = cell_ahead_ns(on->header, on->now_ns) - (int64_t)on->limit->period_ns;
+	struct record_step then = *on;
+	struct log_view view;
+
+	then.now_ns += since > 0 ? (uint64_t)since : 0;
+	view = view_of(&then);
+	if (view.use == 0)
+		return false;
+	*change = (struct record_change){.want = RECORD_WANT_HEADER,
+	                                 .header = {on->header.low, on->header.high & ~UINT64_C(15)}};
+	change->header.high |= RECORD_MOVED;
+	if (view.cost > 0)
+		want_place(on->header, &view, change);
+	return true;
+}
+
+static uint64_t when_room(const struct log_view *view, uint64_t now_ns, uint64_t need)
+{
+	unsigned enough = 0, few = view->live; /* what leaves up to `enough` places back suffices */
+
+	if (view->live == 0 || used_up_to(view, 1) < need)
+		return view->until_ns - view->lead - now_ns;
+	enough = 1;
+	if (used_up_to(view, few) >= need)
+		enough = few;
+	while (few > enough + 1) {
+		unsigned middle = enough + (few - enough) / 2;
+
+		if (used_up_to(view, middle) >= need)
+			enough = middle;
+		else
+			few = middle;
+	}
+	return (uint64_t)log_ahead_ns(view->record, log_entry(view, enough), now_ns);
+}
+
+/* When nothing will be in use. */
+static uint64_t end_of(const struct log_view *view, uint64_t now_ns)
+{
+	if (view->cost > 0 || view->live == 0)
+		return view->until_ns - view->lead;
+	return now_ns + (uint64_t)log_ahead_ns(view->record, view->newest, now_ns);
+}
+
+static void look_and_step(const struct record_step *on, struct algo_decision *out,
+                          struct record_change *change)
+{
+	uint64_t cost = u64_max(on->call->cost, 1);
+	struct log_view view = view_of(on);
+	enum algo_op op = on->call->op;
+	bool replaces = algo_op_replaces(op) && on->call->cost > 0 && !view.moved;
+
+	if (view.moved)
+		view.use = u64_min(view.use, on->limit->log.count);
+	if (replaces && log_forget_replaced(&view, on->limit->log.count, change))
+		return;
+	if (algo_op_requests(op)) {
+		if (view.use + cost > on->limit->log.count && !replaces) {
+			algo_decision_deny(
+			    out, WEIR_REASON_OVER_LIMIT,
+			    when_room(&view, on->now_ns, view.use + cost - on->limit->log.count));
+			if (view.moved && algo_op_consumes(op))
+				want_moved(&view, change);
+		} else if (algo_consumes(on->call)) {
+			take(on, (unsigned)cost, &view, change);
+		}
+	} else if (algo_op_releases(op)) {
+		log_refund(on, &view, change);
+	} else if (view.use > 0) {
+		forget(&view, change);
+	}
+	out->remaining = sat_sub(on->limit->log.count, view.use);
+	out->reset_after_ns = view.use > 0 ? end_of(&view, on->now_ns) - on->now_ns : 0;
+}
+
+static void step(const struct record_step *on, struct algo_decision *out,
+                 struct record_change *change)
+{
+	if (__builtin_expect(on->way.live > 0, 0))
+		log_step_on(on, change);
+	else
+		look_and_step(on, out, change);
+}
+
+static void read(const struct record_step *on, struct uses *uses)
+{
+	struct log_view view = view_of(on);
+	unsigned before = 0;
+
+	for (unsigned back = view.live; back > 0; back--) {
+		struct cell entry = log_entry(&view, back);
+		uint64_t name_ns = view.at + (uint64_t)cell_ahead_ns(entry, view.at);
+		unsigned used = used_up_to(&view, back);
+
+		if (used > before)
+			uses_add(uses, (struct uses_entry){used - before, name_ns - log_lead(on->record, entry),
+			                                   name_ns});
+		before = used;
+	}
+	uses->until_ns = view.until_ns - view.lead;
+	uses->newest_id = view.until_ns;
+	if (view.moved)
+		view.cost = (unsigned)u64_min(view.use, on->limit->log.count);
+	if (view.cost > 0)
+		uses_add(uses, (struct uses_entry){view.cost, uses->until_ns, view.until_ns});
+}
+
+const struct record_kind record_log = {.step = step, .read = read};

@@ -1,0 +1,140 @@
+/*
+ * log_move.c: a log goes on in a wider record, each entry with its name, time and state.
+ *
+ * Threads that meet on this do the same, and any of them may stall or die:
+ *
+ *   (1) put the header's entry in its place, and close the header: nothing is granted on it again;
+ *   (2) freeze each cell of the record: a writer that stalls finds it changed;
+ *   (3) put the closed header into the larger table, so that the key has a record there;
+ *   (4) copy the frozen entries, the oldest to place 0;
+ *   (5) swap the closed header there for one that stands behind them.
+ *
+ * From (2) on, all that is copied follows from cells that nobody changes, whatever the time: so two
+ * threads write the same. A refund that others have begun goes on in the new record, for the marks
+ * of entries are copied, too.
+ */
+#include "records/log.h"
+
+#define FROZEN 8u
+
+/* A closed header and its record, by no clock. */
+static struct log_view closed_view(const struct record *record, struct cell header)
+{
+	struct log_view view = {.record = record, .until_ns = header.high >> 4, .at = header.high >> 4};
+
+	log_unpack(header, &view);
+	view.first = view.cost > 0 && cell_tag(view.own) == record->tag ? view.own.high & LOG_FIRST : 0;
+	return view;
+}
+
+/* The entries behind the header, back to the first one or to what is left of others. */
+static unsigned count_entries(const struct log_view *view)
+{
+	int64_t before = 0;
+	unsigned n = 0;
+
+	while (!view->first && n + 1 < view->record->width) {
+		struct cell entry = log_entry(view, n + 1);
+		int64_t ahead = cell_ahead_ns(entry, view->at);
+
+		if (cell_tag(entry) != view->record->tag || ahead > before)
+			break;
+		before = ahead;
+		n++;
+		if (log_is(entry, LOG_FIRST))
+			break;
+	}
+	return n;
+}
+
+/*
+ * The sum before the oldest of n entries. What came before it is not known, unless that is a
+ * FIRST one: it counts one unit. Where the record was full, it is over.
+ */
+static unsigned base_of(const struct log_view *view, unsigned n)
+{
+	struct cell oldest = log_entry(view, n);
+
+	return log_is(oldest, LOG_FIRST) ? 0 : log_sum(oldest) - 1;
+}
+
+/* The entry for a place of the new record, of n. */
+static struct cell copy_of(const struct log_view *view, unsigned n, unsigned base, unsigned place,
+                           const struct record *to)
+{
+	struct cell entry = log_entry(view, n - place);
+	unsigned state = (cell_generation(entry) & ~FROZEN) | (place == 0 ? LOG_FIRST : 0);
+	unsigned span = (unsigned)u64_min(u64_max(log_span(view->record, entry), 1), place + 1);
+
+	return log_make(to,
+	                (struct log_fields){entry.high >> 4, log_sum(entry) - base, span,
+	                                    log_lead(view->record, entry), state,
+	                                    log_is_part(entry) ? log_part(view->record, entry) : 0});
+}
+
+static void want_new_header(const struct log_view *view, unsigned n, const struct record *to,
+                            struct record_change *change)
+{
+	struct log_view header = *view;
+
+	header.record = to;
+	header.place = n;
+	header.span = (unsigned)u64_min(view->span, n);
+	header.first = n == 0 ? LOG_FIRST : LOG_LATER;
+	header.own = (struct cell){0, 0};
+	header.newest = n == 0 ? header.own : copy_of(view, n, base_of(view, n), n - 1, to);
+	while (!log_fits(&header)) /* it ends by some nanoseconds later */
+		header.lead &= header.lead - 1;
+	log_want_header(change, &header, true);
+}
+
+struct cell log_reopened(const struct record_state *closed)
+{
+	struct log_view view = closed_view(&closed->record, closed->header);
+
+	return cell_make(closed->record.tag, view.until_ns, cell_word(closed->header), view.first);
+}
+
+bool log_wants_freezing(const struct record *record, unsigned from, struct record_change *change)
+{
+	for (unsigned i = from; i < record->width; i++) {
+		struct cell cell = record_load(record, i);
+
+		if (cell_tag(cell) != record->tag || log_is(cell, FROZEN))
+			continue;
+		*change = (struct record_change){.want = RECORD_WANT_CELL,
+		                                 .place = i,
+		                                 .before = cell,
+		                                 .after = {cell.low, cell.high | FROZEN}};
+		return true;
+	}
+	return false;
+}
+
+struct log_copy log_copy_of(const struct record_state *closed)
+{
+	struct log_copy copy = {.view = closed_view(&closed->record, closed->header)};
+
+	copy.entries = count_entries(&copy.view);
+	copy.base = copy.entries > 0 ? base_of(&copy.view, copy.entries) : 0;
+	return copy;
+}
+
+void log_want_copy(const struct log_copy *copy, const struct record *to, unsigned from,
+                   struct record_change *change)
+{
+	*change = (struct record_change){.want = RECORD_WANT_NOTHING};
+	for (unsigned place = from; place < copy->entries; place++) {
+		struct cell before = record_load(to, place);
+		struct cell after = copy_of(&copy->view, copy->entries, copy->base, place, to);
+
+		if (cell_bits(before) == cell_bits(after))
+			continue;
+		change->want = RECORD_WANT_CELL;
+		change->place = place;
+		change->before = before;
+		change->after = after;
+		return;
+	}
+	want_new_header(&copy->view, copy->entries, to, change);
+}

@@ -1,0 +1,601 @@
+/*
+ * slots.c: the counts of the slots that make up the last period; weighted, of two periods.
+ *
+ * Slot k of S begins at ceil(k * period / S), counted from the Unix epoch. The header is the
+ * newest slot that something was taken in, its place in the record is k mod S, and both have
+ *
+ *     until = start + period,    generation = 3 * that of S and the form + kind.
+ *
+ * The form is the header's alone: a record cell has none. So a slot is one of the last S exactly
+ * while its `until` is ahead of now, and the sum over the record needs neither the number of a slot
+ * nor a division. The words:
+ *
+ *     record cell                          count - 1
+ *     header, of a limit below 2^16       before 16 | count 16
+ *     header, of any other                count; of 2^32 see make_header
+ *
+ * After a change of the limit a header keeps its form until the next change of its word, and where
+ * its count needs more than 16 bits, longer.
+ *
+ * where `before` is what the record's slots count, as long as time is in the header's slot: slots
+ * leave where others begin. So within a slot the header alone is read, and swapped, and the record
+ * when a slot is opened. A refund to an older slot takes from the record's cell first, and then
+ * brings `before` down to the sum of the record. As record cells only lose, a sum that was read is
+ * never too low; whoever dies in between leaves `before` too high until the next refund or slot.
+ *
+ * When time has gone on to a later slot, the header is sealed (its count is final), copied to its
+ * place, and swapped for the new slot: three compare-and-swaps, and whoever meets a sealed header
+ * does what is left of them. A new key's header is void: its record says nothing until the header
+ * is sealed, when the record is cleaned of what an earlier life of the key left there. So is a
+ * header that takes over all use, because S has changed, or because it lies further ahead than
+ * clocks differ (ALGO_SKEW_NS): the clock was set back. A reset header counts none.
+ *
+ * Weighted slots differ only in what they weigh: the one that time has left counts by the part of
+ * it that still overlaps with the last period.
+ *
+ * The header's slot never goes back, not even by a reset, so a slot is sealed once and with one
+ * count, and a record cell only ever loses: nothing that was written for one moment of a key can
+ * be mistaken at another.
+ */
+#include "records/slots.h"
+
+enum {
+	OPEN = SLOTS_OPEN,
+	SEALED = SLOTS_SEALED,
+	VOID = SLOTS_VOID,
+	KINDS = SLOTS_KINDS,
+	BARE = SLOTS_BARE,
+};
+
+#define FIELD 0xffffu /* of 16 bits */
+
+/* A state as it stands for this call. */
+struct view {
+	uint64_t start_ns; /* of the header's slot; of now's if there is no header or it is moved */
+	uint64_t count;    /* in it */
+	uint64_t before;   /* in the record's slots */
+	unsigned kind;
+	bool later; /* time has left that slot */
+	bool moved; /* use that a header has to take over */
+};
+
+struct cell slots_void(struct cell cell)
+{
+	cell.high = (cell.high & ~UINT64_C(15)) | VOID;
+	return cell;
+}
+
+static uint64_t start_after(const struct slots_params *params, uint64_t start_ns)
+{
+	if (params->whole)
+		return start_ns + params->slot_ns;
+	return slots_start(params, slots_number(params, start_ns) + 1);
+}
+
+/* Whether now is after the slot; only one that is not whole may end a nanosecond late. */
+static bool is_over(const struct slots_params *params, uint64_t start_ns, uint64_t now_ns)
+{
+	int64_t age = (int64_t)(now_ns - start_ns), slot_ns = (int64_t)params->slot_ns;
+
+	return age > slot_ns || (age == slot_ns && start_after(params, start_ns) == now_ns);
+}
+
+/* Whether a header that is neither reset nor moved says what the record's slots count. */
+static bool has_before(struct cell header)
+{
+	return !(cell_generation(header) / KINDS & BARE);
+}
+
+/*
+ * Bare, word 0 is none if the header is open, which a sealed or void one never has: there
+ * it is 2^32. An open header that comes to that has no other slot beside it, and may be void.
+ */
+static struct cell make_header(const struct record_step *on, uint64_t start_ns, unsigned kind,
+                               uint64_t before, uint64_t count)
+{
+	unsigned form = on->limit->generation | (count > FIELD ? BARE : 0);
+	/* A record may count more than the limit: what came into it late. */
+	uint64_t word = form & BARE ? count : u64_min(before, FIELD) << 16 | count;
+
+	if (count == ALGO_COUNT_MAX && kind == OPEN)
+		kind = VOID;
+	return cell_make(on->record->tag, start_ns + on->limit->slots.period_ns, (uint32_t)word,
+	                 form * KINDS + kind);
+}
+
+static unsigned kind_of(struct cell header)
+{
+	unsigned generation = cell_generation(header);
+
+	return generation < SLOTS_RESET ? generation % KINDS : VOID;
+}
+
+static uint64_t count_of(struct cell header)
+{
+	unsigned generation = cell_generation(header);
+	uint32_t word = cell_word(header);
+
+	if (generation >= SLOTS_RESET)
+		return generation == RECORD_MOVED ? (uint64_t)word + 1 : 0;
+	if (!(generation / KINDS & BARE))
+		return word & FIELD;
+	return word == 0 && generation % KINDS != OPEN ? ALGO_COUNT_MAX : word;
+}
+
+/* The slots before the header's that are not over. Times in a cell's unit, 1/16 ns, from now on. */
+struct range {
+	uint64_t origin; /* now, with the generation to look for */
+	int64_t over, header;
+	uint32_t tag;
+};
+
+/* The generation of record cells beside such a header. They have no form. */
+static unsigned record_generation(unsigned generation)
+{
+	return (generation & ~(unsigned)BARE) * KINDS;
+}
+
+static struct range range_of(uint64_t period_ns, uint64_t now_ns, struct cell header, uint32_t tag)
+{
+	int64_t ahead = (int64_t)((header.high & ~UINT64_C(15)) - (now_ns << 4));
+	int64_t over = ahead - (int64_t)(period_ns << 4); /* a clock that lags uses the header's */
+
+	return (struct range){now_ns << 4 | record_generation(cell_generation(header) / KINDS),
+	                      over > 0 ? over : 0, ahead, tag};
+}
+
+static inline bool in_range(const struct range *range, struct cell cell)
+{
+	int64_t ahead = (int64_t)(cell.high - range->origin);
+
+	return (ahead & 15) == OPEN && ahead > range->over && ahead < range->header &&
+	       cell_tag(cell) == range->tag;
+}
+
+static uint64_t record_use(const struct record *record, unsigned width, const struct range *range)
+{
+	uint64_t use = 0;
+
+	for (unsigned i = 0; i < width; i++) {
+		struct cell cell = record_load(record, i);
+
+		use += in_range(range, cell) ? (uint64_t)cell_word(cell) + 1 : 0;
+	}
+	return use;
+}
+
+static uint64_t use(const struct record_step *on)
+{
+	struct range range =
+	    range_of(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
+	uint64_t count = count_of(on->header);
+
+	if (kind_of(on->header) == VOID)
+		return count;
+	return count + record_use(on->record, on->record->width, &range);
+}
+
+/* The record is only read where the header does not say what it would come to. */
+static uint64_t before_of(const struct record_step *on, const struct view *view)
+{
+	const struct slots_params *params = &on->limit->slots;
+	struct range range;
+
+	if (view->kind == VOID || cell_ahead_ns(on->header, on->now_ns) <= (int64_t)params->slot_ns)
+		return 0; /* the slots before are over */
+	if (has_before(on->header) && !view->later)
+		return cell_word(on->header) >> 16;
+	range = range_of(params->period_ns, on->now_ns, on->header, on->record->tag);
+	return record_use(on->record, params->slots, &range);
+}
+
+static struct view view_of(const struct record_step *on)
+{
+	const struct slots_params *params = &on->limit->slots;
+	unsigned generation = cell_generation(on->header);
+	struct view view = {.kind = VOID};
+	int64_t start_ahead;
+
+	if (!header_is_live(on->header, on->now_ns)) {
+		view.start_ns = slots_start(params, slots_number(params, on->now_ns));
+		return view;
+	}
+	start_ahead = cell_ahead_ns(on->header, on->now_ns) - (int64_t)params->period_ns;
+	if (generation == SLOTS_RESET && start_ahead <= (int64_t)ALGO_SKEW_NS) {
+		start_ahead = start_ahead > 0 ? start_ahead : 0;
+		view.start_ns =
+		    slots_start(params, slots_number(params, on->now_ns + (uint64_t)start_ahead));
+		return view;
+	}
+	if ((generation / KINDS | BARE) != (on->limit->generation | BARE) ||
+	    start_ahead > (int64_t)ALGO_SKEW_NS) {
+		view.start_ns = slots_start(params, slots_number(params, on->now_ns));
+		view.count = u64_min(use(on), params->count);
+		view.moved = true;
+		return view;
+	}
+	view.start_ns = on->now_ns + (uint64_t)start_ahead;
+	view.later = is_over(params, view.start_ns, on->now_ns);
+	view.count = count_of(on->header);
+	view.kind = kind_of(on->header);
+	view.before = before_of(on, &view);
+	return view;
+}
+
+/* Weighted slots: the one that now is in, and the one before it. */
+struct windows {
+	uint64_t start_ns, before, count;
+};
+
+static struct windows windows_of(const struct slots_params *params, const struct view *view,
+                                 uint64_t now_ns)
+{
+	uint64_t next_ns = view->start_ns + params->slot_ns;
+
+	if ((int64_t)(now_ns - next_ns) >= 0)
+		return (struct windows){next_ns, view->count, 0};
+	return (struct windows){view->start_ns, view->before, view->count};
+}
+
+/* The units in use, rounded up for weighted slots. */
+static uint64_t use_of(const struct slots_params *params, const struct view *view, uint64_t now_ns)
+{
+	struct windows w;
+
+	if (!params->weighted)
+		return view->before + view->count;
+	w = windows_of(params, view, now_ns);
+	return w.count +
+	       slots_fading(w.before, params->slot_ns - sat_sub(now_ns, w.start_ns), params->slot_ns);
+}
+
+/* Until `before`, which fades to nothing within a window, is down to `room`. */
+static uint64_t fade_ns(const struct slots_params *params, uint64_t before, uint64_t room)
+{
+	if (before <= room)
+		return 0;
+	return (uint64_t)(((u128)(before - room) * params->slot_ns + before - 1) / before);
+}
+
+/* In this window if its own count leaves room, else in the next, where that is what fades. */
+static uint64_t when_faded(const struct slots_params *params, const struct view *view,
+                           uint64_t now_ns, uint64_t cost)
+{
+	struct windows w = windows_of(params, view, now_ns);
+	uint64_t room = params->count - cost;
+
+	if (w.count <= room)
+		return w.start_ns + fade_ns(params, w.before, room - w.count) - now_ns;
+	return w.start_ns + params->slot_ns + fade_ns(params, w.count, room) - now_ns;
+}
+
+static struct cell with_kind(struct cell header, unsigned from, unsigned to)
+{
+	return (struct cell){header.low, header.high - from + to};
+}
+
+static void want_header(struct record_change *change, struct cell header, bool last)
+{
+	change->want = RECORD_WANT_HEADER;
+	change->header = header;
+	change->last = last;
+}
+
+/* The rest of the work for a sealed header, up to the next slot with `count` in it. */
+static void want_next(const struct record_step *on, uint64_t count, struct view *view,
+                      struct record_change *change)
+{
+	const struct slots_params *params = &on->limit->slots;
+	uint64_t slot = slots_number(params, view->start_ns);
+	struct range range;
+	struct cell next;
+
+	change->place = (unsigned)(slot % params->slots);
+	change->before = record_load(on->record, change->place);
+	change->after =
+	    cell_make(on->record->tag, view->start_ns + params->period_ns, (uint32_t)(view->count - 1),
+	              record_generation(on->limit->generation));
+	if (cell_bits(change->before) != cell_bits(change->after)) {
+		change->want = RECORD_WANT_CELL;
+		return;
+	}
+	slot = u64_max(slot + 1, slots_number(params, on->now_ns)); /* of a clock that lags: the next */
+	view->start_ns = slots_start(params, slot);
+	next = make_header(on, view->start_ns, OPEN, 0, count);
+	range = range_of(params->period_ns, on->now_ns, next, on->record->tag);
+	view->before = record_use(on->record, params->slots, &range);
+	view->count = count;
+	want_header(change, make_header(on, view->start_ns, OPEN, view->before, count), count > 0);
+}
+
+static void take(const struct record_step *on, uint64_t cost, struct view *view,
+                 struct record_change *change)
+{
+	if (view->kind == SEALED) {
+		want_next(on, cost, view, change);
+		return;
+	}
+	if (view->later && view->count > 0) { /* the word stays: it is right for clocks that lag */
+		want_header(change, with_kind(on->header, view->kind, SEALED), false);
+		change->clean = view->kind == VOID;
+		return;
+	}
+	if (view->later)
+		view->start_ns =
+		    slots_start(&on->limit->slots, slots_number(&on->limit->slots, on->now_ns));
+	view->count += cost;
+	want_header(change, make_header(on, view->start_ns, view->kind, view->before, view->count),
+	            true);
+}
+
+/* All use goes; a slot whose count was final is not begun again. */
+static void forget(const struct record_step *on, const struct view *view, bool last,
+                   struct record_change *change)
+{
+	uint64_t start_ns =
+	    view->kind == SEALED ? start_after(&on->limit->slots, view->start_ns) : view->start_ns;
+
+	want_header(change,
+	            cell_make(on->record->tag, start_ns + on->limit->slots.period_ns, 0, SLOTS_RESET),
+	            last);
+}
+
+static uint64_t when_room(const struct record_step *on, const struct view *view, uint64_t need)
+{
+	const struct slots_params *params = &on->limit->slots;
+	struct range range = range_of(params->period_ns, on->now_ns, on->header, on->record->tag);
+	unsigned place;
+
+	if (view->kind != VOID) {
+		place = (unsigned)(slots_number(params, view->start_ns) % params->slots);
+		for (unsigned i = 1; i < params->slots; i++) { /* the oldest is behind the header's */
+			struct cell cell;
+
+			place = place + 1 == params->slots ? 0 : place + 1;
+			cell = record_load(on->record, place);
+			if (!in_range(&range, cell))
+				continue;
+			if (cell_word(cell) >= need - 1)
+				return (uint64_t)cell_ahead_ns(cell, on->now_ns);
+			need -= (uint64_t)cell_word(cell) + 1;
+		}
+	}
+	return view->start_ns + params->period_ns - on->now_ns;
+}
+
+/* The slot in the record that ends at `until_ns`, or with 0 the newest; its place, or -1. */
+static int find_slot(const struct record_step *on, uint64_t until_ns, struct cell *found)
+{
+	struct range range =
+	    range_of(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
+	int place = -1;
+
+	for (unsigned i = 0; i < on->limit->slots.slots; i++) {
+		struct cell cell = record_load(on->record, i);
+
+		if (!in_range(&range, cell))
+			continue;
+		if (until_ns != 0 ? on->now_ns + (uint64_t)cell_ahead_ns(cell, on->now_ns) == until_ns
+		                  : place < 0 || cell_ahead_ns(cell, on->now_ns) >
+		                                     cell_ahead_ns(*found, on->now_ns)) {
+			*found = cell;
+			place = (int)i;
+		}
+	}
+	return place;
+}
+
+/* What the record counts in the slot of a header that is not void. */
+static uint64_t before_in_slot(const struct record_step *on, const struct view *view)
+{
+	const struct slots_params *params = &on->limit->slots;
+	struct range range = range_of(params->period_ns, view->start_ns, on->header, on->record->tag);
+
+	return has_before(on->header) ? cell_word(on->header) >> 16
+	                              : record_use(on->record, params->slots, &range);
+}
+
+/* Refunds from the header's own slot. */
+static void refund_header(const struct record_step *on, uint64_t cost, struct view *view,
+                          struct record_change *change)
+{
+	uint64_t before = view->kind == VOID ? 0 : before_in_slot(on, view);
+
+	change->given_back = u64_min(cost, view->count);
+	if (change->given_back == 0)
+		return;
+	view->count -= change->given_back;
+	if (view->kind == VOID && view->count == 0)
+		forget(on, view, false, change);
+	else
+		want_header(change, make_header(on, view->start_ns, view->kind, before, view->count),
+		            false);
+	change->last = change->given_back == cost;
+}
+
+/* Takes what was given back in the record from the sum of it in the header. */
+static void settle(const struct record_step *on, const struct view *view,
+                   struct record_change *change)
+{
+	const struct slots_params *params = &on->limit->slots;
+	struct range range = range_of(params->period_ns, view->start_ns, on->header, on->record->tag);
+	uint64_t before = record_use(on->record, params->slots, &range);
+	struct cell header = on->header;
+
+	if (!has_before(header) || cell_word(header) >> 16 <= before)
+		return;
+	header.low -= ((cell_word(header) >> 16) - before) << 16;
+	want_header(change, header, false);
+}
+
+/* Refunds from the slot at `place`, whose cell is change->before. */
+static void refund_cell(const struct record_step *on, unsigned place, struct record_change *change)
+{
+	change->given_back = u64_min(on->call->cost, (uint64_t)cell_word(change->before) + 1);
+	change->want = RECORD_WANT_CELL;
+	change->place = place;
+	change->after = change->before;
+	if (change->given_back > cell_word(change->before))
+		change->after = slots_void(change->before);
+	else
+		change->after.low -= change->given_back;
+}
+
+/*
+ * Refunds from the slot that ends at `until_ns`, or with 0 from the newest that has a count. Before
+ * that, completes a sealed header. If nothing is left to give back, settles.
+ */
+static void refund(const struct record_step *on, struct view *view, struct record_change *change)
+{
+	uint64_t name_ns = on->call->until_ns;
+	bool of_header =
+	    name_ns == 0 ? view->count > 0 : name_ns == view->start_ns + on->limit->slots.period_ns;
+	int place = -1;
+
+	if (view->before + view->count == 0) {
+		if (view->kind == OPEN)
+			settle(on, view, change);
+		return;
+	}
+	if (view->kind == SEALED) {
+		want_next(on, 0, view, change);
+		return;
+	}
+	if (of_header && on->call->cost > 0) {
+		refund_header(on, on->call->cost, view, change);
+		return;
+	}
+	if (view->kind == VOID)
+		return;
+	if (on->call->cost > 0)
+		place = find_slot(on, name_ns, &change->before);
+	if (place < 0) {
+		settle(on, view, change);
+		return;
+	}
+	refund_cell(on, (unsigned)place, change);
+	change->older = name_ns == 0 ? on->limit->slots.slots - 1 : 0;
+}
+
+bool slots_refund_older(const struct record_step *on, struct record_change *change)
+{
+	const struct slots_params *params = &on->limit->slots;
+	struct range range = range_of(params->period_ns, on->now_ns, on->header, on->record->tag);
+
+	for (; on->call->cost > 0 && change->older > 0; change->older--) {
+		unsigned place = change->place > 0 ? change->place - 1 : params->slots - 1;
+
+		change->place = place;
+		change->before = record_load(on->record, place);
+		if (in_range(&range, change->before)) {
+			refund_cell(on, place, change);
+			change->older--;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Until nothing is in use. */
+static uint64_t ahead_of_all(const struct record_step *on, const struct view *view)
+{
+	struct cell newest;
+
+	if (view->count > 0)
+		return view->start_ns + on->limit->slots.period_ns - on->now_ns;
+	if (view->before == 0)
+		return 0;
+	if (find_slot(on, 0, &newest) < 0) /* given back, but not settled */
+		return start_after(&on->limit->slots, view->start_ns) - on->now_ns;
+	return (uint64_t)cell_ahead_ns(newest, on->now_ns);
+}
+
+static void step(const struct record_step *on, struct algo_decision *out,
+                 struct record_change *change)
+{
+	const struct slots_params *params = &on->limit->slots;
+	uint64_t now_ns = on->now_ns, cost = u64_max(on->call->cost, 1);
+	struct view view = view_of(on);
+	uint64_t use = use_of(params, &view, now_ns);
+
+	switch (on->call->op) {
+	case ALGO_ACQUIRE:
+	case ALGO_PEEK:
+		if (use + cost > params->count) {
+			algo_decision_deny(out, WEIR_REASON_OVER_LIMIT,
+			                   params->weighted ? when_faded(params, &view, now_ns, cost)
+			                                    : when_room(on, &view, use + cost - params->count));
+			if (view.moved && on->call->op == ALGO_ACQUIRE)
+				want_header(change, make_header(on, view.start_ns, VOID, 0, view.count), true);
+		} else if (algo_consumes(on->call)) {
+			take(on, cost, &view, change);
+		}
+		break;
+	case ALGO_REFUND:
+		refund(on, &view, change);
+		break;
+	default:
+		if (on->call->op == ALGO_RESET && view.before + view.count > 0) {
+			forget(on, &view, true, change);
+			view.before = view.count = 0;
+		}
+		break;
+	}
+	out->remaining = sat_sub(params->count, use_of(params, &view, now_ns));
+	out->reset_after_ns = ahead_of_all(on, &view);
+}
+
+bool slots_seal(const struct record_step *on, struct record_change *change)
+{
+	const struct slots_params *params = &on->limit->slots;
+	struct view view = {.start_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
+	                                params->period_ns,
+	                    .count = count_of(on->header),
+	                    .later = true};
+
+	if (cell_generation(on->header) != on->limit->generation * KINDS + OPEN || params->weighted ||
+	    view.count == 0 || cell_ahead_ns(on->header, on->now_ns) <= 0 ||
+	    !is_over(params, view.start_ns, on->now_ns) ||
+	    before_of(on, &view) + view.count + on->call->cost > params->count)
+		return false;
+	change->header = with_kind(on->header, OPEN, SEALED);
+	return true;
+}
+
+void slots_open(const struct record_step *on, struct algo_decision *out,
+                struct record_change *change)
+{
+	struct view view = {.start_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
+	                                on->limit->slots.period_ns,
+	                    .count = count_of(on->header)};
+
+	want_next(on, on->call->cost, &view, change);
+	algo_decision_allow(out);
+	out->remaining = sat_sub(on->limit->slots.count, view.before + view.count);
+	out->reset_after_ns = view.start_ns + on->limit->slots.period_ns - on->now_ns;
+}
+
+static void add_slot(struct uses *uses, uint64_t units, uint64_t until_ns)
+{
+	if (units > 0)
+		uses_add(uses, (struct uses_entry){units, until_ns, until_ns});
+}
+
+static void read(const struct record_step *on, struct uses *uses)
+{
+	struct view view = view_of(on);
+	struct range range =
+	    range_of(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
+
+	uses->until_ns = view.start_ns + on->limit->slots.period_ns;
+	for (unsigned i = 0; view.kind != VOID && i < on->limit->slots.slots; i++) {
+		struct cell cell = record_load(on->record, i);
+
+		if (in_range(&range, cell))
+			add_slot(uses, (uint64_t)cell_word(cell) + 1,
+			         on->now_ns + (uint64_t)cell_ahead_ns(cell, on->now_ns));
+	}
+	add_slot(uses, view.count, uses->until_ns);
+}
+
+const struct record_kind record_slots = {step, use, read};

@@ -1,0 +1,459 @@
+/*
+ * apply_breaker.c: acquires, reports, resets and forces a key of a limit with phases.
+ *
+ * records/breaker_record.h keeps it in cells, each of which changes by itself; what each change is
+ * to be, algo/outcomes/breaker_state.h says. An acquire takes a flight, then, in half-open, a probe
+ * of the phase; a report gives back the probe, then the flight, and counts the outcome; whoever
+ * finds that the window says so opens it, by one swap of the phase. docs/design/health.md tells why
+ * the order is this, and what a process leaves that dies in between.
+ */
+#include <string.h>
+
+#include "base/prng.h"
+#include "base/os/fence.h"
+#include "records/breaker_record.h"
+#include "store/wide/breaker_phase.h"
+#include "store/wide/breaker_view.h"
+
+static void explain(const struct breaker_view *view, const struct breaker_state *state,
+                    uint64_t own_ns, struct algo_decision *out)
+{
+	const struct breaker_params *params = &view->key.limit->breaker;
+	struct breaker_tally tally;
+	uint64_t ahead_ns = breaker_view_tally(view, &tally);
+
+	ahead_ns = u64_max(ahead_ns, u64_max(own_ns, view->snapshot.last_ns));
+	out->reset_after_ns = u64_max(ahead_ns, breaker_ttl_ns(params, state, view->key.now_ns));
+}
+
+/* A denial writes nothing, but that a request which finds no room may count as failed. */
+static void refuse(struct breaker_view *view, bool takes, struct algo_decision *out)
+{
+	if (out->reason == WEIR_REASON_OVER_LIMIT)
+		out->retry_after_ns = u64_min(out->retry_after_ns, view->snapshot.first_ns);
+	explain(view, &view->snapshot.state, 0, out);
+	if (takes && out->reason == WEIR_REASON_OVER_LIMIT && view->key.limit->breaker.refusals_fail &&
+	    view->snapshot.state.phase <= BREAKER_RAMP)
+		breaker_phase_count(view, (struct breaker_ends){{.failed = true}, 1, view->key.now_ns, 0});
+	else if (takes)
+		breaker_phase_store_header(view, &view->snapshot.state);
+}
+
+__attribute__((noinline, cold)) static bool are_too_many(struct breaker_view again)
+{
+	fence_behind_swap();
+	breaker_view_read(&again, NULL);
+	return again.snapshot.in_flight > again.key.limit->breaker.max_concurrent;
+}
+
+/*
+ * Whether more permits are in flight than may be. If all of them have cells side by side, there are
+ * no more cells. Else two calls may have taken the last room, and the later of them finds out.
+ */
+static bool is_one_too_many(const struct breaker_view *view)
+{
+	return (view->snapshot.mixed || view->key.count > 1) &&
+	       view->key.limit->breaker.max_concurrent != 0 && are_too_many(*view);
+}
+
+/*
+ * A permit for what `state` has granted. Returns false if the caller is to look again; `out` may
+ * be a denial for want of room.
+ */
+static bool take(struct breaker_view *view, const struct breaker_state *state, uint64_t id,
+                 struct algo_decision *out, uint64_t *until_ns)
+{
+	const struct algo_limit *limit = view->key.limit;
+	struct breaker_permit permit = breaker_permit_of(
+	    &limit->breaker, breaker_until_ns(&limit->breaker, breaker_start(state, view->key.now_ns)),
+	    id);
+	enum header_result kept = breaker_phase_store_header(view, &view->snapshot.state);
+	bool turns = state->phase == BREAKER_HALF_OPEN;
+
+	if (kept == HEADER_NO_CAPACITY) {
+		algo_decision_table_full(limit, out);
+		*until_ns = 0;
+		return true;
+	}
+	if (kept == HEADER_CHANGED ||
+	    breaker_record_acquire(limit, &view->key.states[0].at, &view->snapshot, permit,
+	                           view->key.now_ns) != BREAKER_ACQUIRED)
+		return false;
+	if (is_one_too_many(view) || (turns && !breaker_phase_change(view, state, ALGO_BY_SLEEP))) {
+		breaker_record_release(limit, &view->key.states[0].at, permit);
+		return false;
+	}
+	*until_ns = permit.until_ns;
+	return true;
+}
+
+/* A request that was denied; if the limit only judges, it passes. */
+static uint64_t pass_denied(const struct breaker_view *view, bool takes, struct algo_decision *out)
+{
+	const struct breaker_params *params = &view->key.limit->breaker;
+
+	if (!params->judge_only)
+		return 0;
+	algo_decision_allow(out);
+	return takes ? breaker_unrecorded_until_ns(params, view->key.now_ns) : 0;
+}
+
+/* Whether a permit is in no record. Permits of before a reload may only seem so. */
+static bool is_bare(const struct breaker_view *view, uint64_t until_ns)
+{
+	return breaker_is_unrecorded(&view->key.limit->breaker, until_ns) && !view->snapshot.mixed &&
+	       view->key.count == 1;
+}
+
+static uint64_t acquire(struct breaker_view *view, const struct algo_call *call,
+                        struct algo_decision *out)
+{
+	bool takes = algo_consumes(call);
+	uint64_t draw = call->draw, until_ns = 0;
+
+	for (;;) {
+		struct breaker_request request;
+		struct breaker_state state;
+
+		breaker_phase_settle(view, NULL);
+		state = view->snapshot.state;
+		if (takes && draw == 0 && breaker_needs_draw(&state))
+			draw = prng_next();
+		request =
+		    (struct breaker_request){takes ? &draw : NULL, view->told, view->snapshot.in_flight};
+		if (!breaker_decide(view->key.limit, &state, view->key.now_ns, &request, out)) {
+			refuse(view, takes, out);
+			return pass_denied(view, takes, out);
+		}
+		if (!takes) {
+			if (reported_key_is_full(&view->key))
+				algo_decision_table_full(view->key.limit, out);
+			else
+				explain(view, &view->snapshot.state, 0, out);
+			return out->allowed ? 0 : pass_denied(view, takes, out);
+		}
+		if (take(view, &state, call->permit, out, &until_ns)) {
+			if (until_ns > 0)
+				explain(view, &state, until_ns - view->key.now_ns, out);
+			return out->allowed ? until_ns : pass_denied(view, takes, out);
+		}
+	}
+}
+
+/* How the key stands. */
+static void tell_seen(const struct breaker_view *view, struct algo_decision *out)
+{
+	out->remaining = breaker_capacity(&view->key.limit->breaker, &view->snapshot.state,
+	                                  view->snapshot.in_flight);
+	explain(view, &view->snapshot.state, 0, out);
+}
+
+/* The same, once a permit is given back. */
+static void tell(struct breaker_view *view, struct algo_decision *out)
+{
+	breaker_phase_settle(view, NULL);
+	tell_seen(view, out);
+}
+
+/* Whether it is a probe of the half-open one that was seen, whose time is not over. */
+static bool is_probe(const struct breaker_view *view, const struct breaker_permit *permit)
+{
+	const struct breaker_state *state = &view->snapshot.state;
+	uint64_t end_ns = breaker_probe_end_ns(&view->key.limit->breaker, permit->until_ns);
+
+	return state->phase == BREAKER_HALF_OPEN && breaker_counts(state, permit->start_ns) &&
+	       end_ns > view->key.now_ns;
+}
+
+/* Whether the permit was in flight. */
+static bool give(struct breaker_view *view, struct breaker_permit permit,
+                 struct breaker_result result, bool counts)
+{
+	const struct algo_limit *limit = view->key.limit;
+
+	for (;;) {
+		struct breaker_state after;
+		const struct record_state *record;
+
+		breaker_phase_settle(view, NULL);
+		after = view->snapshot.state;
+		if (is_bare(view, permit.until_ns))
+			return permit.until_ns > view->key.now_ns;
+		record =
+		    permit.until_ns > view->key.now_ns ? breaker_view_find_permit(view, &permit) : NULL;
+		if (!record)
+			return false;
+		if (!view->key.states[0].at.cell &&
+		    breaker_phase_store_header(view, &after) != HEADER_NO_CAPACITY)
+			continue; /* its result counts in the newest table */
+		if (view->key.states[0].at.cell && is_probe(view, &permit)) {
+			if (!breaker_phase_end_probes(view, result, 1, view->key.now_ns))
+				continue;
+			breaker_record_release(limit, record, permit);
+			return true;
+		}
+		if (!breaker_record_release(limit, record, permit))
+			return false;
+		if (counts && view->key.states[0].at.cell && after.phase <= BREAKER_RAMP &&
+		    breaker_counts(&after, permit.start_ns))
+			breaker_phase_count(view,
+			                    (struct breaker_ends){result, 1, view->key.now_ns, permit.stripe});
+		return true;
+	}
+}
+
+/* How its request ended. */
+static struct breaker_result result_of(const struct algo_limit *limit, const struct algo_call *call,
+                                       uint64_t start_ns, uint64_t now_ns)
+{
+	if (!algo_op_reports(call->op))
+		return (struct breaker_result){.ignored = true};
+	return breaker_result_of(&limit->breaker, call->outcome,
+	                         call->latency_ns ? call->latency_ns : sat_sub(now_ns, start_ns));
+}
+
+/*
+ * The outcome of another server's permit: it counts in the window of a closed key. A probe's
+ * outcome decides the phase at the server that gave it (give()).
+ */
+static void count_foreign(struct breaker_view *view, const struct algo_call *call)
+{
+	struct breaker_permit permit;
+	enum header_result kept = HEADER_CHANGED;
+
+	while (kept == HEADER_CHANGED) {
+		breaker_phase_settle(view, NULL);
+		kept = view->key.states[0].at.cell
+		           ? HEADER_STORED
+		           : breaker_phase_store_header(view, &view->snapshot.state);
+	}
+	permit = breaker_permit_of(&view->key.limit->breaker, call->until_ns, call->permit);
+	if (kept == HEADER_STORED && !is_bare(view, call->until_ns) &&
+	    view->snapshot.state.phase <= BREAKER_RAMP &&
+	    breaker_counts(&view->snapshot.state, permit.start_ns))
+		breaker_phase_count(view,
+		                    (struct breaker_ends){
+		                        result_of(view->key.limit, call, permit.start_ns, view->key.now_ns),
+		                        1, view->key.now_ns, permit.stripe});
+}
+
+/*
+ * Gives back the newest permits. Those of a half-open phase are probes, which then nobody judges.
+ */
+__attribute__((noinline)) static void give_newest(struct breaker_view *view, uint64_t n,
+                                                  struct algo_decision *out)
+{
+	static const struct breaker_result ignored = {.ignored = true};
+	struct breaker_list list;
+	bool turned = true;
+
+	list.alone.n = u64_max(n, 1);
+	do {
+		const struct breaker_state *state = &view->snapshot.state;
+		unsigned probes;
+
+		breaker_phase_settle(view, &list);
+		probes = (unsigned)u64_min(u64_min(n, view->snapshot.own), state->in_flight);
+		if (view->key.states[0].at.cell && state->phase == BREAKER_HALF_OPEN && probes > 0)
+			turned = breaker_phase_end_probes(view, ignored, probes, view->key.now_ns);
+	} while (!turned);
+	breaker_view_release_newest(view, &list, n);
+	tell_seen(view, out);
+}
+
+/* Gives back a permit, or without a name the newest ones. */
+static void give_back(struct breaker_view *view, const struct algo_call *call,
+                      struct algo_decision *out)
+{
+	const struct algo_limit *limit = view->key.limit;
+	struct breaker_permit permit;
+	bool given;
+
+	if (call->op == ALGO_COUNT) {
+		count_foreign(view, call);
+		tell(view, out);
+		return;
+	}
+	if (call->until_ns == 0 && call->op == ALGO_REFUND) {
+		give_newest(view, call->cost, out);
+		return;
+	}
+	if (call->until_ns == 0)
+		breaker_phase_settle(view, NULL); /* without a name it reports the newest permit */
+	permit = call->until_ns
+	             ? breaker_permit_of(&limit->breaker, call->until_ns, call->permit)
+	             : breaker_permit_of(&limit->breaker, view->key.now_ns + view->snapshot.last_ns, 0);
+	given = call->cost > 0 &&
+	        give(view, permit, result_of(limit, call, permit.start_ns, view->key.now_ns),
+	             call->op != ALGO_SETTLE);
+	if (call->op == ALGO_REFUND && !given && call->cost > 0)
+		tell_seen(view, out); /* as it was found */
+	else if (call->op == ALGO_REFUND)
+		tell(view, out);
+	else if (call->cost == 0)
+		breaker_phase_settle(view, NULL); /* a permit whose time was over may open it now */
+	out->allowed = given || call->until_ns == 0;
+}
+
+/* Its window is forgotten with the phase; permits of before are in flight no more. */
+static void reset(struct breaker_view *view, struct algo_decision *out)
+{
+	if (view->told)
+		view->told->resets = true;
+	for (;;) {
+		struct breaker_state after = {.phase = BREAKER_CLOSED, .since_ns = view->key.now_ns};
+		struct breaker_tally tally;
+
+		breaker_phase_settle(view, NULL);
+		if (!view->key.states[0].at.cell &&
+		    !(view->key.count > 1 &&
+		      breaker_phase_store_header(view, &view->snapshot.state) != HEADER_NO_CAPACITY))
+			break;
+		if (!view->key.states[0].at.cell)
+			continue;
+		breaker_record_end_all(view->key.limit, &view->key.states[0].at);
+		breaker_view_end_former(view);
+		after.since_ns = u64_max(after.since_ns, view->snapshot.state.since_ns + 1);
+		if (view->snapshot.state.phase >= BREAKER_FORCED_OPEN ||
+		    (view->snapshot.state.phase == BREAKER_CLOSED &&
+		     breaker_view_tally(view, &tally) == 0) ||
+		    breaker_phase_change(view, &after, ALGO_BY_RESET))
+			break;
+	}
+	view->snapshot.in_flight = view->snapshot.last_ns = 0;
+	tell_seen(view, out);
+}
+
+/* A time that is further ahead than a cell can tell never comes. */
+static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
+{
+	bool ends = call->until_ns != 0 && sat_sub(call->until_ns, now_ns) <= ALGO_HORIZON_NS;
+
+	return ends ? call->until_ns : BREAKER_FOREVER;
+}
+
+/*
+ * Puts the key into a phase. Returns false if the caller is to read the key anew. Without room it
+ * is denied.
+ */
+static bool enter(struct breaker_view *view, const struct breaker_state *after,
+                  enum algo_cause cause, struct algo_decision *out)
+{
+	enum header_result kept = breaker_phase_store_header(view, after);
+
+	if (kept == HEADER_NO_CAPACITY)
+		algo_decision_table_full(view->key.limit, out);
+	return kept == HEADER_NO_CAPACITY ||
+	       (kept == HEADER_STORED && breaker_phase_change(view, after, cause));
+}
+
+static void force(struct breaker_view *view, const struct algo_call *call,
+                  struct algo_decision *out)
+{
+	static const enum breaker_phase phases[] = {[WEIR_FORCE_OPEN] = BREAKER_FORCED_OPEN,
+	                                            [WEIR_FORCE_CLOSED] = BREAKER_FORCED_CLOSED,
+	                                            [WEIR_FORCE_AUTO] = BREAKER_CLOSED};
+	bool is_auto = call->force == WEIR_FORCE_AUTO;
+	struct breaker_state after;
+
+	do {
+		breaker_view_read(view, NULL);
+		if (is_auto && view->snapshot.state.phase < BREAKER_FORCED_OPEN)
+			break;
+		after = (struct breaker_state){.phase = phases[call->force],
+		                               .since_ns = is_auto ? view->key.now_ns
+		                                                   : forced_until(call, view->key.now_ns)};
+	} while (!enter(view, &after, ALGO_BY_FORCE, out));
+	if (!out->allowed)
+		return;
+	if (view->told)
+		view->told->rejoins = is_auto;
+	tell(view, out);
+}
+
+/* Does what its fleet says. Not `allowed`: an operator has forced it, so the fleet has to wait. */
+static void obey(struct breaker_view *view, const struct algo_call *call, struct algo_decision *out)
+{
+	struct breaker_state after;
+
+	do {
+		breaker_view_read(view, NULL);
+		if (view->told)
+			*view->told = (struct algo_notification){0};
+		after = view->snapshot.state;
+		if (!breaker_apply_group(&view->key.limit->breaker, &after, call, view->key.now_ns))
+			break;
+	} while (!enter(view, &after, ALGO_BY_GROUP, out));
+	if (!out->allowed)
+		return;
+	tell(view, out);
+	out->allowed = after.phase < BREAKER_FORCED_OPEN;
+	if (view->told)
+		view->told->since_ns = after.since_ns;
+}
+
+/* While it is calm, a call needs a few cells, and little else. */
+static bool apply_calmly(struct reported_key *key, const struct algo_call *call,
+                         struct algo_decision *out, uint64_t *until_ns)
+{
+	const struct record_state *at = &key->states[0].at;
+	bool takes = call->op == ALGO_ACQUIRE;
+
+	if (!(takes || call->op == ALGO_REPORT) || call->cost == 0)
+		return false;
+	reported_key_read_newest(key);
+	if (!at->cell || cell_tag(at->header) != at->record.tag)
+		return false;
+	if (takes) {
+		*until_ns = breaker_record_try_acquire(key->limit, at, call->permit, key->now_ns, out);
+		return *until_ns != 0;
+	}
+	*until_ns = 0;
+	breaker_quiescent_outcome(out);
+	out->remaining = out->reset_after_ns = 0;
+	return breaker_record_try_report(
+	    key->limit, at,
+	    &(struct breaker_report){call->until_ns, call->permit, call->latency_ns, call->outcome},
+	    key->now_ns);
+}
+
+__attribute__((noinline)) static uint64_t
+apply_watched(struct breaker_view *view, const struct algo_call *call, struct algo_decision *out)
+{
+	uint64_t until_ns = 0;
+
+	view->told = call->notification;
+	view->lost_ns = 0;
+	view->turned = 0;
+	memset(view->turns, 0, sizeof view->turns);
+	if (algo_op_requests(call->op)) {
+		until_ns = acquire(view, call, out);
+	} else if (algo_op_releases(call->op)) {
+		out->remaining = out->reset_after_ns = 0;
+		give_back(view, call, out);
+	} else if (call->op == ALGO_RESET) {
+		reset(view, out);
+	} else if (call->op == ALGO_FORCE) {
+		force(view, call, out);
+	} else {
+		obey(view, call, out);
+	}
+	out->phase =
+	    (uint8_t)(view->turned > 0 ? view->turns[view->turned - 1].to : view->snapshot.state.phase);
+	out->phase_change_count = view->turned;
+	memcpy(out->phase_changes, view->turns, sizeof out->phase_changes);
+	return until_ns;
+}
+
+uint64_t breaker_apply(const struct call_target *target, const struct algo_call *call,
+                       struct algo_decision *out)
+{
+	struct breaker_view view;
+	uint64_t until_ns;
+
+	reported_key_begin(&view.key, target);
+	if (apply_calmly(&view.key, call, out, &until_ns))
+		return until_ns;
+	algo_decision_allow(out);
+	return apply_watched(&view, call, out);
+}

@@ -1,0 +1,199 @@
+/*
+ * apply_success_ratio.c: the loop in which requests and their reports meet on how many were
+ * accepted.
+ *
+ * records/success_counts.h keeps it in cells, each of which changes by itself. A request looks, is
+ * decided on by what it saw (algo/outcomes/success_ratio.h), and is counted, whether it passes or
+ * not. Two that look at once may both be decided on without the other; counted are both. Of those
+ * that pass only since none has for so long, one is noted as the last, and only that one passes. A
+ * larger table takes over with a record of its own, so for the time of a window both are looked at,
+ * and the newer one counts.
+ */
+#include "base/prng.h"
+#include "records/success_counts.h"
+#include "store/wide/reported_key.h"
+
+/* A key as one call reads it. */
+struct success_view {
+	struct reported_key key;
+	struct success_state state;
+	struct cell passed; /* as the newest record has it */
+};
+
+static void look(struct success_view *view)
+{
+	struct reported_key *key = &view->key;
+
+	reported_key_read(key);
+	view->state = (struct success_state){.now_ns = key->now_ns};
+	for (size_t i = 0; i < key->count; i++)
+		success_record_advance(key->limit, &key->states[i].at.record, &view->state);
+	view->passed = success_record_passed(&key->states[0].at.record);
+	for (size_t i = 0; i < key->count; i++)
+		success_record_read(key->limit, &key->states[i].at.record, &view->state);
+}
+
+/* Makes the header such that the record stays the key's. */
+static enum header_result keep(struct success_view *view)
+{
+	struct reported_key *key = &view->key;
+	const struct record_state *at = &key->states[0].at;
+
+	if (at->cell &&
+	    success_record_header_fits(key->limit, at->header, at->record.tag, view->state.now_ns))
+		return HEADER_STORED;
+	return reported_key_store_header(
+	    key, success_record_header(key->limit, at->record.tag, view->state.now_ns));
+}
+
+static void explain(const struct success_view *view, struct algo_decision *out)
+{
+	out->remaining = out->allowed ? ALGO_COUNT_MAX : 0;
+	out->reset_after_ns = success_ttl_ns(&view->key.limit->success, &view->state, view->key.now_ns);
+}
+
+/* One draw for a request, however often it has to ask. */
+static enum success_verdict ask(const struct success_view *view, unsigned priority, uint64_t *draw)
+{
+	const struct success_params *params = &view->key.limit->success;
+	uint64_t share = success_shed_share(params, &view->state);
+
+	if (share > 0)
+		share = success_shed_share_of(params, &view->state, share, priority);
+	if (share > 0 && *draw == 0)
+		*draw = prng_next();
+	return success_decide(&view->state, share, *draw);
+}
+
+/* Notes it as the last that passed. Returns false if another request is by now. */
+static bool note(const struct success_view *view)
+{
+	return view->state.passed_ns < view->state.now_ns &&
+	       success_record_set_passed(&view->key.states[0].at, view->passed, view->state.now_ns);
+}
+
+static void peek(struct success_view *view, struct algo_decision *out)
+{
+	look(view);
+	explain(view, out);
+	if (reported_key_is_full(&view->key))
+		algo_decision_table_full(view->key.limit, out);
+}
+
+static uint64_t acquire(struct success_view *view, const struct algo_call *call,
+                        struct algo_decision *out)
+{
+	uint64_t draw = call->draw;
+	enum success_verdict verdict;
+
+	for (;;) {
+		enum header_result kept;
+
+		look(view);
+		kept = keep(view);
+		if (kept == HEADER_NO_CAPACITY) {
+			algo_decision_table_full(view->key.limit, out);
+			return 0;
+		}
+		if (kept == HEADER_CHANGED)
+			continue;
+		verdict = ask(view, call->priority, &draw);
+		if (verdict != SUCCESS_FORCED || note(view))
+			break;
+	}
+	if (verdict == SUCCESS_DRAWN)
+		note(view);
+	success_record_add(view->key.limit, &view->key.states[0].at, view->state.newest,
+	                   (struct success_part){.requests = 1});
+	if (call->priority > 0)
+		success_record_demand(view->key.limit, &view->key.states[0].at, view->state.newest,
+		                      call->priority);
+	if (verdict == SUCCESS_DENIED)
+		algo_decision_deny(out, WEIR_REASON_SHED, view->key.limit->retry_ns);
+	success_count(&view->key.limit->success, &view->state, verdict);
+	explain(view, out);
+	return out->allowed ? view->state.now_ns + view->key.limit->success.timeout_ns : 0;
+}
+
+/* Takes requests back from a part; returns how many. */
+static uint64_t take_back(const struct success_view *view, uint64_t part, uint64_t n)
+{
+	const struct reported_key *key = &view->key;
+	uint64_t taken = 0;
+
+	for (size_t i = 0; i < key->count && taken < n; i++)
+		if (key->states[i].at.cell)
+			taken += success_record_refund(key->limit, &key->states[i].at, part, n - taken);
+	return taken;
+}
+
+/* And from all parts, the newest first. */
+static void take_newest(const struct success_view *view, uint64_t n)
+{
+	for (unsigned back = 0; n > 0 && back < view->key.limit->success.parts; back++)
+		n -= take_back(view, view->state.newest - back, n);
+}
+
+/* A report counts when it comes, with what others report then: its request may be long ago. */
+static void count(struct success_view *view, enum weir_outcome outcome)
+{
+	bool accepted = outcome == WEIR_OUTCOME_SUCCESS;
+	enum header_result kept;
+
+	while ((kept = keep(view)) == HEADER_CHANGED)
+		look(view);
+	if (kept == HEADER_STORED)
+		success_record_add(view->key.limit, &view->key.states[0].at, view->state.newest,
+		                   (struct success_part){.accepts = accepted, .failed = !accepted});
+}
+
+/* Gives back a permit, or without a name the newest requests. */
+static void give_back(struct success_view *view, const struct algo_call *call,
+                      struct algo_decision *out)
+{
+	const struct success_params *params;
+	uint64_t until_ns = call->until_ns;
+	bool held = call->cost > 0 && until_ns > view->key.now_ns;
+	bool counts = algo_op_counts_outcome(call->op) && call->outcome != WEIR_OUTCOME_IGNORED;
+
+	look(view);
+	params = &view->key.limit->success;
+	if (until_ns == 0)
+		take_newest(view, call->cost);
+	else if (held && counts)
+		count(view, call->outcome);
+	else if (held && (call->op == ALGO_REFUND || call->op == ALGO_REPORT))
+		take_back(view, success_part_of(params, until_ns - params->timeout_ns), 1);
+	look(view);
+	explain(view, out);
+	out->allowed = held || until_ns == 0;
+}
+
+static void reset(struct success_view *view, struct algo_decision *out)
+{
+	const struct reported_key *key = &view->key;
+
+	look(view);
+	for (size_t i = 0; i < key->count; i++)
+		if (key->states[i].at.cell)
+			success_record_clear(key->limit, &key->states[i].at);
+	look(view);
+	explain(view, out);
+}
+
+uint64_t success_apply(const struct call_target *target, const struct algo_call *call,
+                       struct algo_decision *out)
+{
+	struct success_view view;
+
+	reported_key_begin(&view.key, target);
+	if (algo_consumes(call))
+		return acquire(&view, call, out);
+	if (call->op == ALGO_RESET)
+		reset(&view, out);
+	else if (algo_op_releases(call->op))
+		give_back(&view, call, out);
+	else
+		peek(&view, out);
+	return 0;
+}

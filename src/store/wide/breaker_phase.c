@@ -1,0 +1,175 @@
+/*
+ * breaker_phase.c: opens, probes and closes a key by what its permits' reports say.
+ *
+ * Each change of the phase is one compare-and-swap of its cell. A change that finds another phase
+ * than the one read does nothing, and the caller reads the key anew.
+ */
+#include "store/wide/breaker_phase.h"
+
+#include <stddef.h>
+
+/* A new record takes over the phase of a former table's. */
+__attribute__((noinline, cold)) static void inherit(struct breaker_view *view)
+{
+	const struct record_state *at = &view->key.states[0].at;
+	struct breaker_state former = view->snapshot.state;
+
+	breaker_view_read(view, NULL);
+	if (at->cell && view->snapshot.state.since_ns == 0)
+		breaker_record_change_phase(at, &view->snapshot, &former);
+}
+
+enum header_result breaker_phase_store_header(struct breaker_view *view,
+                                              const struct breaker_state *state)
+{
+	struct reported_key *key = &view->key;
+	const struct record_state *at = &key->states[0].at;
+	uint64_t now_ns = key->now_ns;
+	enum header_result kept;
+
+	if (at->cell &&
+	    breaker_record_header_fits(key->limit, at->header, at->record.tag, state, now_ns))
+		return HEADER_STORED;
+	kept = reported_key_store_header(
+	    key, breaker_record_header(key->limit, at->record.tag, state, now_ns));
+	if (kept == HEADER_CHANGED && !at->cell && view->snapshot.state.since_ns > 0)
+		inherit(view);
+	return kept;
+}
+
+static void note(struct breaker_view *view, enum breaker_phase from, enum breaker_phase to,
+                 enum algo_cause cause)
+{
+	if (from == to)
+		return;
+	if (view->turned < ALGO_PHASE_CHANGES_MAX)
+		view->turns[view->turned++].from = (uint8_t)from;
+	view->turns[view->turned - 1].to = (uint8_t)to;
+	view->turns[view->turned - 1].cause = (uint8_t)cause;
+}
+
+bool breaker_phase_change(struct breaker_view *view, const struct breaker_state *after,
+                          enum algo_cause cause)
+{
+	enum breaker_phase from = view->snapshot.state.phase;
+
+	if (!breaker_record_change_phase(&view->key.states[0].at, &view->snapshot, after))
+		return false;
+	note(view, from, after->phase, cause);
+	breaker_phase_store_header(view, after); /* else the next call does */
+	return true;
+}
+
+bool breaker_phase_end_probes(struct breaker_view *view, struct breaker_result result,
+                              unsigned count, uint64_t at_ns)
+{
+	struct breaker_state after = view->snapshot.state;
+	struct algo_notification told = view->told ? *view->told : (struct algo_notification){0};
+
+	breaker_end_probes(&view->key.limit->breaker, &after, result, count, at_ns,
+	                   view->told ? &told : NULL);
+	if (!breaker_phase_change(
+	        view, &after, after.phase == BREAKER_OPEN ? ALGO_BY_BAD_PROBE : ALGO_BY_GOOD_PROBES))
+		return false;
+	if (view->told)
+		*view->told = told;
+	return true;
+}
+
+/*
+ * Opens it, if the window says so. Whether it did; what others do meanwhile, they judge. A fleet
+ * opens it itself. A call `has_counted` if it has added to the part of now.
+ */
+static bool judge(struct breaker_view *view, bool has_counted)
+{
+	struct breaker_state after = view->snapshot.state;
+	struct breaker_tally tally;
+	enum algo_cause cause;
+
+	if (after.phase > BREAKER_RAMP)
+		return false;
+	breaker_view_tally(view, &tally);
+	cause = breaker_trip_cause(&view->key.limit->breaker, &tally);
+	if (cause == ALGO_BY_NOTHING) {
+		if (has_counted && view->key.count == 1 && tally.calls >= view->key.limit->breaker.minimum)
+			breaker_record_set_quiescent(view->key.limit, &view->key.states[0].at, &view->snapshot,
+			                             view->key.now_ns);
+		return false;
+	}
+	if (view->told) {
+		view->told->trips = true;
+		return false;
+	}
+	breaker_open(&after, view->key.now_ns);
+	breaker_phase_change(view, &after, cause);
+	return true;
+}
+
+void breaker_phase_count(struct breaker_view *view, struct breaker_ends ends)
+{
+	if (ends.result.ignored)
+		return;
+	breaker_record_count(view->key.limit, &view->key.states[0].at, &view->snapshot, &ends,
+	                     view->key.now_ns);
+	judge(view, ends.at_ns == view->key.now_ns);
+}
+
+/* A permit that nobody has reported in its time. */
+static struct breaker_result timed_out(const struct breaker_view *view)
+{
+	return breaker_result_of(&view->key.limit->breaker, WEIR_OUTCOME_TIMEOUT,
+	                         view->key.limit->breaker.timeout_ns);
+}
+
+/* Counts those permits in the parts in which their time was over. Whether the window trips. */
+static bool count_lost(struct breaker_view *view, const struct breaker_sweep *sweep)
+{
+	const struct breaker_params *params = &view->key.limit->breaker;
+	struct breaker_ends ends = {.result = timed_out(view), .at_ns = view->key.now_ns};
+
+	for (unsigned before = 0; before < BREAKER_PARTS_MAX + 2; before++) {
+		ends.count = sweep->lost_in[before];
+		ends.at_ns = sat_sub(view->key.now_ns, before * params->part_ns);
+		if (ends.count > 0)
+			breaker_record_count(view->key.limit, &view->key.states[0].at, &view->snapshot, &ends,
+			                     view->key.now_ns);
+	}
+	return judge(view, false);
+}
+
+/* In half-open, probes that fly by the phase but not by the record are lost, however that came. */
+void breaker_phase_settle(struct breaker_view *view, struct breaker_list *list)
+{
+	for (;;) {
+		struct breaker_sweep sweep = {.list = list};
+		const struct breaker_state *state = &view->snapshot.state;
+		const struct breaker_params *params;
+		uint64_t lost_ns;
+
+		if (list) {
+			newest_begin(&list->alone, list->alone.n);
+			list->grouped = 0;
+		}
+		breaker_view_read(view, &sweep);
+		params = &view->key.limit->breaker;
+		if (sweep.lost > 0 && state->phase == BREAKER_HALF_OPEN)
+			breaker_view_note_lost(view, &sweep);
+		else if (sweep.lost > 0 && count_lost(view, &sweep) && state->phase <= BREAKER_RAMP)
+			continue; /* others have changed the phase meanwhile */
+		if (view->snapshot.overdue ||
+		    (state->phase == BREAKER_HALF_OPEN && state->in_flight > view->snapshot.own)) {
+			/* What they say counts in the newest table, where the key has no record yet. */
+			if (!view->key.states[0].at.cell) {
+				if (breaker_phase_store_header(view, state) == HEADER_NO_CAPACITY)
+					return;
+				continue;
+			}
+			lost_ns = breaker_probes_lost_ns(params, view->lost_ns, view->snapshot.lost_ns);
+			breaker_phase_end_probes(
+			    view, timed_out(view), state->in_flight - (unsigned)view->snapshot.own,
+			    lost_ns ? u64_min(lost_ns, view->key.now_ns) : view->key.now_ns);
+		} else if (!params->finished_only || !view->key.states[0].at.cell || !judge(view, false)) {
+			return; /* else parts have finished since the last report */
+		}
+	}
+}

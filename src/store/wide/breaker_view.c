@@ -1,0 +1,167 @@
+/*
+ * breaker_view.c: the records in which a key of a limit with phases is counted.
+ *
+ * A limit that needed wider records has left former tables behind. Nothing new comes into a record
+ * there: its permits and its results count until they end, and each call adds them to those of the
+ * newest record.
+ */
+#include "store/wide/breaker_view.h"
+
+static bool has_former(const struct breaker_view *view)
+{
+	return __builtin_expect(view->key.count > 1, 0);
+}
+
+/* Adds the flights in former tables, and the phase, where the newest table has none. */
+static void look_back(struct breaker_view *view, struct breaker_sweep *sweep)
+{
+	struct reported_key *key = &view->key;
+	size_t count = 1;
+
+	for (size_t i = 1; i < key->count; i++) {
+		const struct record_state *at = &key->states[i].at;
+		struct breaker_snapshot snapshot;
+
+		if (!at->cell || !header_is_live(at->header, key->now_ns))
+			continue;
+		if (!key->states[0].at.cell && count == 1) {
+			breaker_record_phase(key->limit, key->now_ns, &at->record, &snapshot);
+			view->snapshot.state = snapshot.state;
+		}
+		breaker_record_add_former(key->limit, key->now_ns, &at->record, &view->snapshot, sweep);
+		key->states[count++] = key->states[i];
+	}
+	key->count = count;
+}
+
+void breaker_view_read(struct breaker_view *view, struct breaker_sweep *sweep)
+{
+	const struct record_state *at = &view->key.states[0].at;
+	const struct algo_limit *limit;
+
+	reported_key_read(&view->key);
+	limit = view->key.limit;
+	if (!at->cell)
+		sweep = NULL;
+	if (cell_tag(at->header) == at->record.tag)
+		breaker_record_adopt(limit, at, view->key.now_ns);
+	breaker_record_read(limit, view->key.now_ns, &at->record, &view->snapshot, sweep);
+	if (has_former(view))
+		look_back(view, sweep);
+}
+
+void breaker_view_note_lost(struct breaker_view *view, const struct breaker_sweep *sweep)
+{
+	const struct breaker_params *params = &view->key.limit->breaker;
+
+	view->lost_ns = breaker_probes_lost_ns(params, view->lost_ns,
+	                                       breaker_probe_end_ns(params, sweep->first_ns));
+	view->lost_ns =
+	    breaker_probes_lost_ns(params, view->lost_ns, breaker_probe_end_ns(params, sweep->last_ns));
+}
+
+/* The newest first. */
+static uint64_t give_groups(struct breaker_view *view, struct breaker_list *list, uint64_t n)
+{
+	uint32_t tag = view->key.states[0].at.record.tag;
+	uint64_t given = 0;
+
+	while (list->grouped > 0 && given < n) {
+		struct breaker_group *groups = list->groups, *newest = groups;
+
+		for (size_t i = 1; i < list->grouped; i++)
+			newest = groups[i].ahead_ns > newest->ahead_ns ? &groups[i] : newest;
+		given += breaker_group_release(view->key.limit, tag, newest, n - given);
+		*newest = groups[--list->grouped];
+	}
+	return given;
+}
+
+static uint64_t give_alone(struct breaker_view *view, struct newest *newest, uint64_t n)
+{
+	const struct reported_key *key = &view->key;
+	uint64_t given = 0, last_ns = 0;
+
+	if (n == 0 || newest->count == 0)
+		return 0;
+	reported_key_find_newest(key, breaker_record_visit, n, newest);
+	for (size_t i = 0; i < key->count; i++)
+		given += breaker_record_release_newest(key->limit, key->now_ns, &key->states[i].at.record,
+		                                       newest, &last_ns);
+	view->snapshot.last_ns = last_ns;
+	return given;
+}
+
+uint64_t breaker_view_release_newest(struct breaker_view *view, struct breaker_list *list,
+                                     uint64_t n)
+{
+	bool bounded = view->key.limit->breaker.max_concurrent != 0;
+	uint64_t given = bounded ? 0 : give_groups(view, list, n);
+
+	given += give_alone(view, &list->alone, n - given);
+	if (bounded && given < n)
+		given += give_groups(view, list, n - given);
+	view->snapshot.in_flight = sat_sub(view->snapshot.in_flight, given);
+	if (view->snapshot.in_flight == 0)
+		view->snapshot.last_ns = 0;
+	return given;
+}
+
+uint64_t breaker_view_tally(const struct breaker_view *view, struct breaker_tally *tally)
+{
+	const struct reported_key *key = &view->key;
+	uint64_t ahead_ns = breaker_record_tally(key->limit, &key->states[0].at.record, &view->snapshot,
+	                                         key->now_ns, tally);
+	struct breaker_snapshot snapshot;
+
+	if (!has_former(view))
+		return ahead_ns;
+	snapshot = view->snapshot;
+	snapshot.mixed = true;
+	for (size_t i = 1; i < key->count; i++)
+		ahead_ns = u64_max(ahead_ns, breaker_record_add_tally(key->limit, &key->states[i].at.record,
+		                                                      &snapshot, key->now_ns, tally));
+	return ahead_ns;
+}
+
+/*
+ * The oldest record that seems to have it: permits that are counted together in a later record all
+ * end later than those in the record before.
+ */
+static const struct record_state *find_in_records(const struct breaker_view *view,
+                                                  struct breaker_permit *permit)
+{
+	const struct record_state *found = NULL;
+	struct breaker_permit there = *permit;
+
+	for (size_t i = 0; i < view->key.count; i++, there.place = 0) {
+		const struct record_state *at = &view->key.states[i].at;
+
+		if (!at->cell || !breaker_record_has_permit(view->key.limit, at, &there))
+			continue;
+		*permit = there;
+		found = at;
+	}
+	return found;
+}
+
+/* A permit with a cell of its own must not be taken from those that are counted together. */
+const struct record_state *breaker_view_find_permit(const struct breaker_view *view,
+                                                    struct breaker_permit *permit)
+{
+	const struct record_state *found = NULL;
+
+	permit->alone = view->snapshot.mixed || has_former(view);
+	if (permit->alone)
+		found = find_in_records(view, permit);
+	if (found)
+		return found;
+	permit->alone = false;
+	return find_in_records(view, permit);
+}
+
+void breaker_view_end_former(const struct breaker_view *view)
+{
+	for (size_t i = 1; i < view->key.count; i++)
+		breaker_record_end_all(view->key.limit, &view->key.states[i].at);
+}
