@@ -48,21 +48,21 @@ void decisions_count_failure(void *context, const struct plan_step *step, enum r
 }
 
 static void log_phase_change(struct decider *decider, const char *limit,
-                             const struct key_phase *key, const struct algo_phase_change *turn)
+                             const struct key_phase *key, const struct algo_phase_change *change)
 {
-	enum log_level level = turn->to == BREAKER_OPEN ? LOG_WARNING : LOG_INFO;
+	enum log_level level = change->to == BREAKER_OPEN ? LOG_WARNING : LOG_INFO;
 	char name[KEY_PHASES_TEXT_MAX];
 	const struct log_field fields[] = {
 	    {"limit", limit, 0},
 	    {"key", key_phases_text(key, name), 0},
-	    {"from", breaker_phase_text(turn->from), 0},
-	    {"to", breaker_phase_text(turn->to), 0},
-	    {"cause", breaker_cause_text(turn->cause), 0},
+	    {"from", breaker_phase_text(change->from), 0},
+	    {"to", breaker_phase_text(change->to), 0},
+	    {"cause", breaker_cause_text(change->cause), 0},
 	    {"by", decider->forced_by, 0},
 	};
 
 	log_write(decider->shared->log, level, "breaker_turned", fields,
-	          turn->cause == ALGO_BY_FORCE && decider->forced_by ? 6 : 5);
+	          change->cause == ALGO_BY_FORCE && decider->forced_by ? 6 : 5);
 }
 
 /*
@@ -72,7 +72,7 @@ static void log_phase_change(struct decider *decider, const char *limit,
  * under which an operator forces a key, so any forced phase that is seen here is recorded there.
  */
 static size_t observe_phase(struct decider *decider, const struct plan_step *step,
-                            struct key_phase *key, struct algo_phase_change *turns)
+                            struct key_phase *key, struct algo_phase_change *changes)
 {
 	struct decision_context context = decider->context;
 	struct algo_decision outcome;
@@ -84,10 +84,10 @@ static size_t observe_phase(struct decider *decider, const struct plan_step *ste
 	key->phase = outcome.phase;
 	before = key_phases_record(decider->shared->phases, key);
 	forced_keys_unlock(&decider->shared->forced);
-	memcpy(turns, outcome.phase_changes, sizeof outcome.phase_changes);
+	memcpy(changes, outcome.phase_changes, sizeof outcome.phase_changes);
 	if (outcome.phase_change_count == 0 && outcome.phase == BREAKER_CLOSED &&
 	    (before == BREAKER_RAMP || before >= BREAKER_FORCED_OPEN))
-		turns[outcome.phase_change_count++] =
+		changes[outcome.phase_change_count++] =
 		    (struct algo_phase_change){(uint8_t)before, BREAKER_CLOSED, ALGO_BY_TIME};
 	return outcome.phase_change_count;
 }
@@ -100,19 +100,19 @@ __attribute__((noinline)) static void record_phase(struct decider *decider,
 	    .hash = step->key.hash, .limit = step->limit->algo.identity, .phase = outcome->phase};
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 	const struct named_counters *limit = decider->config->metrics[metric];
-	struct algo_phase_change turns[ALGO_PHASE_CHANGES_MAX];
+	struct algo_phase_change changes[ALGO_PHASE_CHANGES_MAX];
 	size_t n = outcome->phase_change_count;
 	char room[KEY_PHASES_HASH_TEXT];
 
 	key_phases_set_name(&key, step->secret ? key_phases_hash_text(key.hash, room) : step->key_name);
-	memcpy(turns, outcome->phase_changes, sizeof turns);
+	memcpy(changes, outcome->phase_changes, sizeof changes);
 	if (n > 0)
 		key_phases_record(decider->shared->phases, &key);
 	else
-		n = observe_phase(decider, step, &key, turns);
+		n = observe_phase(decider, step, &key, changes);
 	for (size_t i = 0; i < n; i++) {
-		metrics_add(&metrics_counts_of(limit, decider->index)->phase_changes[turns[i].to], 1);
-		log_phase_change(decider, step->limit->name, &key, &turns[i]);
+		metrics_add(&metrics_counts_of(limit, decider->index)->phase_changes[changes[i].to], 1);
+		log_phase_change(decider, step->limit->name, &key, &changes[i]);
 	}
 }
 

@@ -94,7 +94,7 @@ static const struct family of_loops[] = {
     {"weir_transactions_bytes", "gauge", "Memory of commands between MULTI and EXEC.",
      OF_LOOP(transaction_bytes), .zeros = ALL},
     {"weir_answers_pending", "gauge",
-     "Answers that wait for their requests' turns, for keys or for a Redis.",
+     "Answers that wait for the start of their requests, for keys or for a Redis.",
      OF_LOOP(pending_answers), .zeros = ALL},
     {"weir_answers_held", "gauge",
      "Former name of weir_answers_pending, which the next version leaves out.",

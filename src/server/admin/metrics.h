@@ -30,7 +30,7 @@ enum metrics_histogram {
 	METRICS_HISTOGRAM_COUNT
 };
 
-/* What becomes of permits. */
+/* The counted uses of permits. */
 enum metrics_permit {
 	METRICS_PERMIT_HANDED_OUT,
 	METRICS_PERMIT_REFUNDED,

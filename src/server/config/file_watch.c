@@ -76,15 +76,15 @@ static bool append_name(struct file_watch *watch, int number, const char *direct
 /* Removes the names of a directory that is gone. */
 static void drop_directory(struct file_watch *watch, int directory)
 {
-	size_t kept = 0;
+	size_t remaining = 0;
 
 	for (size_t i = 0; i < watch->count; i++) {
 		if (watch->names[i].directory == directory)
 			free(watch->names[i].path);
 		else
-			watch->names[kept++] = watch->names[i];
+			watch->names[remaining++] = watch->names[i];
 	}
-	watch->count = kept;
+	watch->count = remaining;
 }
 
 /* Watches the nearest existing directory above the name, because missing ones may be created. */

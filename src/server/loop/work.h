@@ -89,7 +89,7 @@ struct work {
 	struct plan plan;
 };
 
-_Static_assert(sizeof(struct work) <= 192, "a turn of a thousand fits into the second cache");
+_Static_assert(sizeof(struct work) <= 192, "a thousand fit into the second-level cache");
 
 /*
  * The `whole` of a REQUEST_BATCH. If its items have more work than a batch may do in one iteration,

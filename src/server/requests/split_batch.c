@@ -41,7 +41,7 @@ void split_batch_advance_time(const struct decider *decider, struct batch *batch
 }
 
 /* Whether nothing of the plan outlives this iteration: it runs at once and can't be given back. */
-static bool ends_with_turn(const struct plan *plan)
+static bool ends_with_iteration(const struct plan *plan)
 {
 	return !engine_is_remote(plan) && plan->permit.id == 0 && !engine_may_wait(plan);
 }
@@ -51,7 +51,7 @@ static bool is_error(const struct work *work)
 	return work->status != WEIR_OK && work->kind != REQUEST_LOCAL;
 }
 
-static void keep_plan(struct decider *decider, struct work *work, const struct plan *from)
+static void copy_plan(struct decider *decider, struct work *work, const struct plan *from)
 {
 	void *memory = arena_alloc(&decider->arena, engine_suspend_size(from));
 
@@ -64,7 +64,7 @@ static void keep_plan(struct decider *decider, struct work *work, const struct p
 }
 
 /* Copies a batch that is an item of a batch. Such batches are rare, so all of it is copied. */
-static void keep_batch(struct decider *decider, struct work *work)
+static void copy_batch(struct decider *decider, struct work *work)
 {
 	const struct batch *from = (const struct batch *)work->whole;
 	size_t size = sizeof *from + from->begun * sizeof *from->items;
@@ -82,7 +82,7 @@ static void keep_batch(struct decider *decider, struct work *work)
 		if (is_error(item))
 			work_fail(decider, item, item->status, slice_of(item->message));
 		if (work_has_plan(item))
-			keep_plan(decider, item, &from->items[i].plan);
+			copy_plan(decider, item, &from->items[i].plan);
 	}
 }
 
@@ -95,12 +95,12 @@ void split_batch_copy_item(struct decider *decider, struct work *item)
 	if (is_error(item))
 		work_fail(decider, item, item->status, slice_of(item->message));
 	else if (item->kind == REQUEST_BATCH)
-		keep_batch(decider, item);
-	if (work_has_plan(item) && !ends_with_turn(&plan))
-		keep_plan(decider, item, &plan);
+		copy_batch(decider, item);
+	if (work_has_plan(item) && !ends_with_iteration(&plan))
+		copy_plan(decider, item, &plan);
 }
 
-static void drop_plan(struct plan *plan)
+static void clear_plan(struct plan *plan)
 {
 	plan->step_count = 0;
 	plan->permit.id = 0;
@@ -113,7 +113,7 @@ void split_batch_drop_plans(struct decider *decider, struct batch *batch)
 		const struct reply *reply = &batch->replies[i];
 
 		if (!reply->at_store && reply->wait_ns == 0 && reply->permit.len == 0)
-			drop_plan(&batch->items[i].plan);
+			clear_plan(&batch->items[i].plan);
 	}
 	arena_reset(&decider->plans);
 }

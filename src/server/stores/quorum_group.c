@@ -247,20 +247,20 @@ static void release_probes(const struct tick *tick, struct group_key *key)
 }
 
 static void apply_probes(const struct tick *tick, struct group_key *key,
-                         const struct exchange_event *news)
+                         const struct exchange_event *event)
 {
 	struct algo_notification notification;
 
-	if (news->count == 0)
+	if (event->count == 0)
 		return;
-	if (!apply_call(tick, key, (struct algo_call){.op = ALGO_GROUP_PROBES, .cost = news->count},
+	if (!apply_call(tick, key, (struct algo_call){.op = ALGO_GROUP_PROBES, .cost = event->count},
 	                &notification)) {
 		/* the probes can't be used, and go back */
 		notification.since_ns = key->since_ns = tick->wall_ns;
-		notification.freed = (uint32_t)news->count;
+		notification.freed = (uint32_t)event->count;
 	}
 	key->phase = GROUP_KEY_PROBING;
-	key->version = news->number;
+	key->version = event->number;
 	key->began_ns = tick->wall_ns;
 	key->since_ns = notification.since_ns;
 	if (algo_notification_is_due(&notification))
@@ -268,55 +268,55 @@ static void apply_probes(const struct tick *tick, struct group_key *key,
 }
 
 static void apply_changed_phase(const struct tick *tick, struct group_key *key,
-                                const struct exchange_event *news)
+                                const struct exchange_event *event)
 {
-	bool is_open = news->kind == EXCHANGE_OPEN;
+	bool is_open = event->kind == EXCHANGE_OPEN;
 
-	if (is_open && key->version == news->number && key->phase != GROUP_KEY_CLOSED &&
+	if (is_open && key->version == event->number && key->phase != GROUP_KEY_CLOSED &&
 	    !key->needs_reapply)
 		return; /* already applied, and it may have probes by now */
 	key->phase = is_open ? GROUP_KEY_OPEN : GROUP_KEY_CLOSED;
 	/* otherwise it was a window before that version that tripped */
-	key->trips &= key->version == news->number;
-	key->version = news->number;
-	key->began_ns = sat_sub(tick->wall_ns, news->age_ns);
-	key->doublings = (unsigned)u64_min(news->count, BREAKER_DOUBLINGS_MAX);
+	key->trips &= key->version == event->number;
+	key->version = event->number;
+	key->began_ns = sat_sub(tick->wall_ns, event->age_ns);
+	key->doublings = (unsigned)u64_min(event->count, BREAKER_DOUBLINGS_MAX);
 	key->good = key->bad = key->slow = key->freed = 0;
 	apply_phase(tick, key);
 }
 
-static void apply_news(const struct tick *tick, const struct exchange_event *news)
+static void apply_event(const struct tick *tick, const struct exchange_event *event)
 {
 	const struct store *store = tick->decider->shared->table->store;
-	uint64_t hash = store_hash(store, tick->limit->algo.identity, news->key.data, news->key.len);
-	struct group_key *key = group_keys_add(&tick->group->keys, hash, news->key);
+	uint64_t hash = store_hash(store, tick->limit->algo.identity, event->key.data, event->key.len);
+	struct group_key *key = group_keys_add(&tick->group->keys, hash, event->key);
 	struct algo_notification notification;
 
 	if (!key)
 		return;
-	if (news->kind == EXCHANGE_GIVEN)
-		apply_probes(tick, key, news);
+	if (event->kind == EXCHANGE_GIVEN)
+		apply_probes(tick, key, event);
 	/* the group is full: let this server decide by its own window */
-	else if (news->kind == EXCHANGE_FULL)
+	else if (event->kind == EXCHANGE_FULL)
 		apply_call(tick, key, (struct algo_call){.op = ALGO_GROUP_OPEN, .until_ns = tick->wall_ns},
 		           &notification);
 	else
-		apply_changed_phase(tick, key, news);
+		apply_changed_phase(tick, key, event);
 }
 
 static void apply_answer(struct tick *tick)
 {
 	struct quorum_group *group = tick->group;
 	struct slice answer = {group->exchange.answer.data, group->exchange.answer.len};
-	struct exchange_event news;
+	struct exchange_event event;
 
-	while (exchange_read_event(&answer, &news)) {
-		if (news.kind != EXCHANGE_END) {
-			apply_news(tick, &news);
+	while (exchange_read_event(&answer, &event)) {
+		if (event.kind != EXCHANGE_END) {
+			apply_event(tick, &event);
 			continue;
 		}
-		group->since = news.number;
-		if (news.count > 0) {
+		group->since = event.number;
+		if (event.count > 0) {
 			group->due_ns = tick->now_ns;
 			continue;
 		}

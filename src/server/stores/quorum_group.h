@@ -24,7 +24,7 @@
 int quorum_groups_join(struct quorum_groups *groups, const struct weir_engine *engine);
 /** The callback `notify` of a worker's decision context. */
 void quorum_groups_notify(void *context, const struct plan_step *step,
-                          const struct algo_notification *told);
+                          const struct algo_notification *notification);
 /**
  * Called in each iteration; does its work in the first worker alone. Returns when it is due again,
  * or 0.

@@ -122,7 +122,7 @@ static void start_ordered(struct suspended *suspended)
 	make_ready(suspended);
 }
 
-/* Of both kinds below. */
+/* The callback `cancel` of both kinds below. */
 static void cancel_suspended(struct pending *pending, struct unanswered *unanswered)
 {
 	struct suspended *suspended = (struct suspended *)unanswered;

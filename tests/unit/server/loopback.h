@@ -1,4 +1,7 @@
-/* loopback.h: a listener for a worker, and a client of it. Include cmocka.h before. */
+/*
+ * loopback.h: opens a listener of a worker on the loopback address, and connects clients to it.
+ * Include cmocka.h before it.
+ */
 #ifndef TEST_SERVER_LOOPBACK_H
 #define TEST_SERVER_LOOPBACK_H
 

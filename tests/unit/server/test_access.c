@@ -1,4 +1,4 @@
-/* The requests that come in, by class, peer and origin. */
+/* Tests which requests are permitted, by class, peer and headers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +14,9 @@
 
 static const struct request_origin nothing_said;
 
-/* Whether a request comes in; `why`, when not NULL, is in the words of a refusal. */
-static bool comes_in(const struct weir_config *config, const char *peer, enum request_class class,
-                     struct request_origin origin, const char *why)
+/* Whether a request is permitted; otherwise the message contains `why`, unless that is NULL. */
+static bool is_permitted(const struct weir_config *config, const char *peer,
+                         enum request_class class, struct request_origin origin, const char *why)
 {
 	struct request request = {.kind = REQUEST_LIMIT, .class = class, .origin = &origin};
 	struct weir_error error = {0};
@@ -32,7 +32,8 @@ static bool comes_in(const struct weir_config *config, const char *peer, enum re
 		return status == WEIR_OK;
 	if (!strstr(error.message, why))
 		fail_msg("expected '%s' in '%s'", why, error.message);
-	assert_true(strlen(error.message) < sizeof error.message - 1); /* nothing is cut */
+	/* the message is not truncated */
+	assert_true(strlen(error.message) < sizeof error.message - 1);
 	assert_true(access_matters(request.class, request.origin));
 	return false;
 }
@@ -47,26 +48,26 @@ static void only_this_machine_changes_and_administrates(void **state)
 	(void)state;
 	for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++) {
 		for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-			assert_true(comes_in(&config, own[i], class, nothing_said, NULL));
+			assert_true(is_permitted(&config, own[i], class, nothing_said, NULL));
 		for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-			assert_int_equal(comes_in(&config, others[i], class, nothing_said, "`protected`"),
+			assert_int_equal(is_permitted(&config, others[i], class, nothing_said, "`protected`"),
 			                 class <= REQUEST_ASK);
 	}
 }
 
-static void what_a_proxy_passes_on_only_asks(void **state)
+static void a_forwarded_request_may_only_ask(void **state)
 {
 	const struct request_origin passed_on = {.forwarded = true};
 	struct weir_config config = {0};
 
 	(void)state;
-	assert_true(comes_in(&config, LOCAL, REQUEST_FREE, passed_on, NULL));
-	assert_true(comes_in(&config, LOCAL, REQUEST_ASK, passed_on, NULL));
-	assert_false(comes_in(&config, LOCAL, REQUEST_CHANGE, passed_on, "X-Forwarded-*"));
-	assert_false(comes_in(&config, LOCAL, REQUEST_ADMIN, passed_on, "`protected`"));
+	assert_true(is_permitted(&config, LOCAL, REQUEST_FREE, passed_on, NULL));
+	assert_true(is_permitted(&config, LOCAL, REQUEST_ASK, passed_on, NULL));
+	assert_false(is_permitted(&config, LOCAL, REQUEST_CHANGE, passed_on, "X-Forwarded-*"));
+	assert_false(is_permitted(&config, LOCAL, REQUEST_ADMIN, passed_on, "`protected`"));
 }
 
-static void protected_lets_networks_in_or_everybody(void **state)
+static void protected_permits_networks_or_everybody(void **state)
 {
 	const struct request_origin passed_on = {.forwarded = true};
 	struct weir_config config = {.protected_count = 2};
@@ -76,17 +77,17 @@ static void protected_lets_networks_in_or_everybody(void **state)
 	assert_true(ip_range_parse(SLICE("10.1.0.0/16"), &networks[0]));
 	assert_true(ip_range_parse(SLICE("fd00::/8"), &networks[1]));
 	config.protected = networks;
-	assert_true(comes_in(&config, REMOTE, REQUEST_ADMIN, nothing_said, NULL));
-	assert_true(comes_in(&config, "fd12::1", REQUEST_CHANGE, nothing_said, NULL));
-	assert_true(comes_in(&config, "::1", REQUEST_ADMIN, nothing_said, NULL));
-	assert_false(comes_in(&config, "10.2.0.1", REQUEST_CHANGE, nothing_said, "found 10.2.0.1"));
-	assert_false(comes_in(&config, REMOTE, REQUEST_CHANGE, passed_on, "passes on"));
+	assert_true(is_permitted(&config, REMOTE, REQUEST_ADMIN, nothing_said, NULL));
+	assert_true(is_permitted(&config, "fd12::1", REQUEST_CHANGE, nothing_said, NULL));
+	assert_true(is_permitted(&config, "::1", REQUEST_ADMIN, nothing_said, NULL));
+	assert_false(is_permitted(&config, "10.2.0.1", REQUEST_CHANGE, nothing_said, "found 10.2.0.1"));
+	assert_false(is_permitted(&config, REMOTE, REQUEST_CHANGE, passed_on, "passes on"));
 	config = (struct weir_config){.unprotected = true};
-	assert_true(comes_in(&config, "10.2.0.1", REQUEST_ADMIN, passed_on, NULL));
+	assert_true(is_permitted(&config, "10.2.0.1", REQUEST_ADMIN, passed_on, NULL));
 }
 
-/* A page's author can have a name of his lead to any address. */
-static void unknown_hosts_ask_from_afar_only(void **state)
+/* The author of a page can make any name lead to this server's address. */
+static void unknown_hosts_may_ask_from_other_machines_only(void **state)
 {
 	static const char *const known[] = {"127.0.0.1", "10.1.2.3",  "[::1]", "[2001:db8::1]",
 	                                    "localhost", "LocalHost", "w.example.com", "W.Example.COM"};
@@ -99,32 +100,32 @@ static void unknown_hosts_ask_from_afar_only(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++)
-			assert_true(comes_in(&config, i % 2 ? LOCAL : REMOTE, class,
-			                     (struct request_origin){.host = slice_of(known[i])}, NULL));
+			assert_true(is_permitted(&config, i % 2 ? LOCAL : REMOTE, class,
+			                         (struct request_origin){.host = slice_of(known[i])}, NULL));
 	for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
 		const struct request_origin origin = {.host = slice_of(unknown[i])};
 
 		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++)
-			assert_false(comes_in(&config, LOCAL, class, origin, "`hosts`"));
-		assert_true(comes_in(&config, REMOTE, REQUEST_ASK, origin, NULL));
-		assert_false(comes_in(&config, REMOTE, REQUEST_CHANGE, origin, unknown[i]));
-		assert_false(comes_in(&config, REMOTE, REQUEST_ADMIN, origin, "`hosts`"));
+			assert_false(is_permitted(&config, LOCAL, class, origin, "`hosts`"));
+		assert_true(is_permitted(&config, REMOTE, REQUEST_ASK, origin, NULL));
+		assert_false(is_permitted(&config, REMOTE, REQUEST_CHANGE, origin, unknown[i]));
+		assert_false(is_permitted(&config, REMOTE, REQUEST_ADMIN, origin, "`hosts`"));
 	}
 }
 
-static void foreign_pages_do_not_even_ask(void **state)
+static void foreign_pages_may_not_even_ask(void **state)
 {
 	const struct request_origin foreign = {.foreign = true, .host = SLICE("127.0.0.1")};
 	struct weir_config config = {.unprotected = true};
 
 	(void)state;
 	for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++) {
-		assert_false(comes_in(&config, LOCAL, class, foreign, "Origin"));
-		assert_false(comes_in(&config, REMOTE, class, foreign, "Sec-Fetch-Site"));
+		assert_false(is_permitted(&config, LOCAL, class, foreign, "Origin"));
+		assert_false(is_permitted(&config, REMOTE, class, foreign, "Sec-Fetch-Site"));
 	}
 }
 
-static void a_listener_for_admin_calls_takes_them_from_the_others(void **state)
+static void admin_calls_come_by_their_own_listener_only(void **state)
 {
 	struct weir_error error;
 
@@ -141,12 +142,12 @@ static void a_listener_for_admin_calls_takes_them_from_the_others(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_listener_for_admin_calls_takes_them_from_the_others),
+	    cmocka_unit_test(admin_calls_come_by_their_own_listener_only),
 	    cmocka_unit_test(only_this_machine_changes_and_administrates),
-	    cmocka_unit_test(what_a_proxy_passes_on_only_asks),
-	    cmocka_unit_test(protected_lets_networks_in_or_everybody),
-	    cmocka_unit_test(unknown_hosts_ask_from_afar_only),
-	    cmocka_unit_test(foreign_pages_do_not_even_ask),
+	    cmocka_unit_test(a_forwarded_request_may_only_ask),
+	    cmocka_unit_test(protected_permits_networks_or_everybody),
+	    cmocka_unit_test(unknown_hosts_may_ask_from_other_machines_only),
+	    cmocka_unit_test(foreign_pages_may_not_even_ask),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@ static void expect_client(const char *peer, const char *forwarded, const char *e
 		         text);
 }
 
-static void an_untrusted_peer_speaks_for_itself_only(void **state)
+static void an_untrusted_peer_is_the_client(void **state)
 {
 	(void)state;
 	expect_client("203.0.113.9", "", "203.0.113.9");
@@ -61,7 +61,7 @@ static void ports_brackets_and_blanks_are_accepted(void **state)
 	expect_client("10.0.0.1", "1.2.3.4, ::ffff:10.0.0.9", "1.2.3.4");
 }
 
-static void a_hop_that_is_no_address_ends_the_walk_at_who_reported_it(void **state)
+static void a_hop_that_is_no_address_ends_the_search_at_its_proxy(void **state)
 {
 	static const char *const garbage[] = {
 	    "unknown", "_hidden", "1.2.3",       "1.2.3.4.5",          "1.2.3.4:",  "1.2.3.4:x",
@@ -76,13 +76,13 @@ static void a_hop_that_is_no_address_ends_the_walk_at_who_reported_it(void **sta
 		expect_client("10.0.0.1", garbage[i], "10.0.0.1");
 		snprintf(forwarded, sizeof forwarded, "1.2.3.4, %s, 10.0.0.7", garbage[i]);
 		expect_client("10.0.0.1", forwarded, "10.0.0.7");
-		/* To the left of the client nothing matters. */
+		/* Entries to the left of the client do not matter. */
 		snprintf(forwarded, sizeof forwarded, "%s, 1.2.3.4", garbage[i]);
 		expect_client("10.0.0.1", forwarded, "1.2.3.4");
 	}
 }
 
-static void empty_hops_end_the_walk_too(void **state)
+static void empty_hops_end_the_search_too(void **state)
 {
 	(void)state;
 	expect_client("10.0.0.1", "1.2.3.4,", "10.0.0.1");
@@ -95,12 +95,12 @@ static void empty_hops_end_the_walk_too(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(an_untrusted_peer_speaks_for_itself_only),
+	    cmocka_unit_test(an_untrusted_peer_is_the_client),
 	    cmocka_unit_test(the_rightmost_untrusted_hop_is_the_client),
 	    cmocka_unit_test(the_leftmost_is_the_client_when_all_are_trusted),
 	    cmocka_unit_test(ports_brackets_and_blanks_are_accepted),
-	    cmocka_unit_test(a_hop_that_is_no_address_ends_the_walk_at_who_reported_it),
-	    cmocka_unit_test(empty_hops_end_the_walk_too),
+	    cmocka_unit_test(a_hop_that_is_no_address_ends_the_search_at_its_proxy),
+	    cmocka_unit_test(empty_hops_end_the_search_too),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

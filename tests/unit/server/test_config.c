@@ -1,7 +1,7 @@
 /*
- * When configurations are freed. Real workers hold on to the one that they have seen, however
- * many took over since, and let go of it in the turn that they are woken for; a request that
- * waits holds on to the one that it began with.
+ * Tests when configurations are freed. Real workers hold a reference to the configuration that they
+ * have seen, however often it was replaced, and release it in the iteration that a reload wakes
+ * them for. A request that waits holds a reference to its own configuration.
  */
 #include <sched.h>
 #include <setjmp.h>
@@ -95,7 +95,7 @@ static void start_all(struct fixture *f)
 		assert_int_equal(worker_start(&f->workers[i]), 0);
 }
 
-/* Returns how many were freed by the workers; the last is freed behind that. */
+/* Returns how many configurations the workers have freed; the last one is freed afterwards. */
 static unsigned end(struct fixture *f)
 {
 	unsigned before;
@@ -115,19 +115,19 @@ static unsigned end(struct fixture *f)
 	return before;
 }
 
-/* Others take over. */
+/* Replaces the configuration `times` times. */
 static void reload(struct fixture *f, unsigned times)
 {
 	for (unsigned i = 0; i < times; i++)
 		server_config_replace(&f->config, make(&f->shared));
 }
 
-static void workers_keep_what_they_have_seen_and_all_that_took_over(void **state)
+static void workers_retain_the_configuration_they_have_seen_and_its_successors(void **state)
 {
 	struct fixture *f = *state;
 
 	reload(f, 3);
-	/* The workers refer to the first alone, and each refers to the next. */
+	/* The workers refer to the first configuration alone, and each one refers to the next. */
 	assert_int_equal(freed, 0);
 	start_all(f);
 	wake_all(f->workers);
@@ -138,7 +138,7 @@ static void workers_keep_what_they_have_seen_and_all_that_took_over(void **state
 	assert_int_equal(end(f), 4);
 }
 
-/* Sends a command, and reads its whole answer if that is `want`. */
+/* Sends a command, and reads the whole answer, which must be `want`. */
 static void ask(int fd, const char *command, const char *want)
 {
 	char got[64];
@@ -161,7 +161,7 @@ static void wait_for_held(const struct fixture *f, size_t worker, uint64_t n)
 	}
 }
 
-static void a_request_that_waits_keeps_its_own(void **state)
+static void a_waiting_request_retains_its_configuration(void **state)
 {
 	static const char acquire[] = "WEIR.ACQUIRE uses k WAIT 3000000\r\n", pong[] = "+PONG\r\n";
 	struct fixture *f = *state;
@@ -174,7 +174,7 @@ static void a_request_that_waits_keeps_its_own(void **state)
 	ask(clients[1], acquire, "");
 	wait_for_held(f, 1, 1);
 	reload(f, 1);
-	ask(clients[2], "PING\r\n", pong); /* its loop has seen the second */
+	ask(clients[2], "PING\r\n", pong); /* its loop has seen the second configuration */
 	ask(clients[2], acquire, "");
 	wait_for_held(f, 0, 1);
 	reload(f, 2);
@@ -198,8 +198,9 @@ static void a_request_that_waits_keeps_its_own(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup(workers_keep_what_they_have_seen_and_all_that_took_over, begin),
-	    cmocka_unit_test_setup(a_request_that_waits_keeps_its_own, begin),
+	    cmocka_unit_test_setup(workers_retain_the_configuration_they_have_seen_and_its_successors,
+	                           begin),
+	    cmocka_unit_test_setup(a_waiting_request_retains_its_configuration, begin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

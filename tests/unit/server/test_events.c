@@ -13,7 +13,7 @@
 
 #define ROOM ((size_t)1 << 20)
 
-/* Reads as a client that has `next` to come, and moves *next on. */
+/* Reads what a client gets from event *next on, and moves *next on. */
 static const char *read_from(struct events *events, uint64_t *next, size_t room)
 {
 	static struct buffer out;
@@ -31,7 +31,7 @@ static void add_some(struct events *events, unsigned n)
 		events_add(events, "shed", SLICE("{}"));
 }
 
-static void a_client_reads_from_where_it_is(void **state)
+static void a_client_reads_from_its_next_event(void **state)
 {
 	struct events *events = events_open();
 	uint64_t next = events_next(events), last = 1 + 1;
@@ -49,7 +49,7 @@ static void a_client_reads_from_where_it_is(void **state)
 	events_close(events);
 }
 
-static void what_does_not_fit_comes_later_and_whole(void **state)
+static void an_event_that_does_not_fit_comes_later_and_whole(void **state)
 {
 	const char *first = "id: 1\nevent: shed\ndata: {}\n\n";
 	struct events *events = events_open();
@@ -63,7 +63,7 @@ static void what_does_not_fit_comes_later_and_whole(void **state)
 	events_close(events);
 }
 
-static void a_slow_client_is_told_how_many_it_has_missed(void **state)
+static void a_slow_client_gets_the_number_of_missed_events(void **state)
 {
 	struct events *events = events_open();
 	uint64_t next = 3;
@@ -71,7 +71,8 @@ static void a_slow_client_is_told_how_many_it_has_missed(void **state)
 
 	(void)state;
 	add_some(events, EVENTS_KEPT + 7);
-	assert_string_equal(read_from(events, &next, 20), ""); /* no room to tell it */
+	/* too little space to report missed events */
+	assert_string_equal(read_from(events, &next, 20), "");
 	assert_int_equal(next, 3);
 	text = read_from(events, &next, ROOM);
 	assert_memory_equal(text, "event: missed\ndata: {\"count\":5}\n\nid: 8\n", 39);
@@ -79,7 +80,7 @@ static void a_slow_client_is_told_how_many_it_has_missed(void **state)
 	events_close(events);
 }
 
-static void a_number_of_another_server_begins_anew(void **state)
+static void a_number_of_another_server_starts_over(void **state)
 {
 	struct events *events = events_open();
 	uint64_t next = 1000;
@@ -92,7 +93,7 @@ static void a_number_of_another_server_begins_anew(void **state)
 	events_close(events);
 }
 
-static void a_long_event_is_told_without_its_fields(void **state)
+static void a_long_event_is_sent_without_its_fields(void **state)
 {
 	static char json[EVENTS_TEXT_MAX + 1];
 	struct events *events = events_open();
@@ -107,7 +108,7 @@ static void a_long_event_is_told_without_its_fields(void **state)
 	events_close(events);
 }
 
-static void so_many_may_follow(void **state)
+static void the_number_of_followers_is_bounded(void **state)
 {
 	struct events *events = events_open();
 
@@ -126,7 +127,7 @@ static void count_up(void *context)
 	++*(_Atomic int *)context;
 }
 
-static void loops_are_woken_while_somebody_follows(void **state)
+static void loops_are_woken_while_clients_follow(void **state)
 {
 	struct events *events = events_open();
 	_Atomic int woken = 0;
@@ -149,7 +150,7 @@ static void *add_many(void *events)
 	return NULL;
 }
 
-/* Every event is read or told as missed, once, in order. */
+/* Each event is read once and in order, or is reported as missed. */
 static void threads_add_while_a_client_reads(void **state)
 {
 	struct events *events = events_open();
@@ -186,13 +187,13 @@ static void threads_add_while_a_client_reads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_client_reads_from_where_it_is),
-	    cmocka_unit_test(what_does_not_fit_comes_later_and_whole),
-	    cmocka_unit_test(a_slow_client_is_told_how_many_it_has_missed),
-	    cmocka_unit_test(a_number_of_another_server_begins_anew),
-	    cmocka_unit_test(a_long_event_is_told_without_its_fields),
-	    cmocka_unit_test(so_many_may_follow),
-	    cmocka_unit_test(loops_are_woken_while_somebody_follows),
+	    cmocka_unit_test(a_client_reads_from_its_next_event),
+	    cmocka_unit_test(an_event_that_does_not_fit_comes_later_and_whole),
+	    cmocka_unit_test(a_slow_client_gets_the_number_of_missed_events),
+	    cmocka_unit_test(a_number_of_another_server_starts_over),
+	    cmocka_unit_test(a_long_event_is_sent_without_its_fields),
+	    cmocka_unit_test(the_number_of_followers_is_bounded),
+	    cmocka_unit_test(loops_are_woken_while_clients_follow),
 	    cmocka_unit_test(threads_add_while_a_client_reads),
 	};
 

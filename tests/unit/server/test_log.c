@@ -50,7 +50,7 @@ static void close_log(struct fixture *f)
 	close(f->fd);
 }
 
-/* A line's time, whatever it is, and the rest, which is as told. */
+/* Checks all of a line but its time. */
 static void assert_line(const char *line, const char *before, const char *after)
 {
 	unsigned n[7];
@@ -76,7 +76,7 @@ static void a_line_is_time_level_event_and_fields(void **state)
 	    text_of(&f), "",
 	    " info reloaded file=\"a b=\\\"\\u000a\" word=x:1 none=\"\" limits=3 as it \"is\"\\x0a\n");
 	close_log(&f);
-	/* A terminal obeys C1 controls, and shows text behind an override from right to left. */
+	/* Terminals obey C1 controls, and reorder text after a right-to-left override. */
 	open_log(&f, LOG_TEXT);
 	log_event(f.log, LOG_INFO, "denied",
 	          {"key", "a\xc2\x9b"
@@ -127,8 +127,8 @@ static unsigned count_lines(const char *text)
 	return n;
 }
 
-/* How many dropped lines the written ones tell of. */
-static unsigned long long count_told(const char *text)
+/* The sum of "dropped" in all lines. */
+static unsigned long long count_dropped(const char *text)
 {
 	unsigned long long told = 0;
 
@@ -137,8 +137,8 @@ static unsigned long long count_told(const char *text)
 	return told;
 }
 
-/* A line may pass within the flood, and tell of those before it, where the machine stands still. */
-static void a_flood_is_cut_and_told_and_hides_no_other_event(void **state)
+/* If the machine stalls, a line may pass amid the flood, and report lines dropped before it. */
+static void a_flood_is_dropped_and_counted_and_hides_no_other_event(void **state)
 {
 	const unsigned flood = 10 * LOG_BURST;
 	struct fixture f;
@@ -153,14 +153,14 @@ static void a_flood_is_cut_and_told_and_hides_no_other_event(void **state)
 	assert_int_equal(passed + log_dropped(f.log), flood);
 	log_event(f.log, LOG_INFO, "stopping");
 	assert_non_null(strstr(text_of(&f), " info stopping"));
-	assert_int_equal(count_told(f.text), log_dropped(f.log));
+	assert_int_equal(count_dropped(f.text), log_dropped(f.log));
 	log_event(f.log, LOG_INFO, "stopped");
 	assert_non_null(strstr(text_of(&f), " info stopped\n"));
 	close_log(&f);
 }
 
-/* The disk is full, and then has room again. */
-static void a_line_that_could_not_be_written_is_told_with_what_it_was_to_tell(void **state)
+/* The disk is full, and later has space again. */
+static void an_unwritten_line_counts_as_dropped_with_those_it_reports(void **state)
 {
 	unsigned long long dropped;
 	struct fixture f;
@@ -182,7 +182,7 @@ static void a_line_that_could_not_be_written_is_told_with_what_it_was_to_tell(vo
 	assert_int_equal(dup2(file, f.fd), f.fd);
 	log_event(f.log, LOG_INFO, "stopping");
 	assert_non_null(strstr(text_of(&f), " info stopping dropped="));
-	assert_int_equal(count_told(f.text), dropped + 1);
+	assert_int_equal(count_dropped(f.text), dropped + 1);
 	close(file);
 	close(full);
 	close_log(&f);
@@ -201,7 +201,7 @@ static void *drain(void *argument)
 	return NULL;
 }
 
-/* A pipe that takes no byte more, so that a writer waits. */
+/* Opens a pipe that takes no more bytes, so that a writer blocks. */
 static void open_full_pipe(int ends[2])
 {
 	const char filler[512] = {0};
@@ -215,7 +215,7 @@ static void open_full_pipe(int ends[2])
 }
 
 /* Nobody reads the pipe for a while. */
-static void whoever_logs_never_waits_for_stderr(void **state)
+static void logging_never_waits_for_stderr(void **state)
 {
 	enum { EVENTS = 20, LINES = EVENTS * LOG_BURST / 2 };
 	char message[1000], event[] = "event-a";
@@ -233,11 +233,11 @@ static void whoever_logs_never_waits_for_stderr(void **state)
 		event[6] = (char)('a' + i % EVENTS);
 		log_event(log, LOG_WARNING, event, {"message", message});
 	}
-	/* A line has the message, and at most 100 bytes beside it. */
+	/* A line has the message, and at most 100 bytes besides. */
 	kept = LINES - log_dropped(log);
 	assert_in_range(kept, LOG_QUEUE_MAX / 1099, LOG_QUEUE_MAX / 999);
 	assert_false(log_flush(log, 1));
-	assert_false(fcntl(ends[1], F_GETFL) & O_NONBLOCK); /* others write there, too */
+	assert_false(fcntl(ends[1], F_GETFL) & O_NONBLOCK); /* other processes write to it, too */
 	lines = (size_t)ends[0];
 	assert_int_equal(pthread_create(&reader, NULL, drain, &lines), 0);
 	assert_true(log_flush(log, PATIENCE_MS));
@@ -254,9 +254,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_line_is_time_level_event_and_fields),
 	    cmocka_unit_test(an_error_has_its_place_where_there_is_one),
-	    cmocka_unit_test(a_flood_is_cut_and_told_and_hides_no_other_event),
-	    cmocka_unit_test(whoever_logs_never_waits_for_stderr),
-	    cmocka_unit_test(a_line_that_could_not_be_written_is_told_with_what_it_was_to_tell),
+	    cmocka_unit_test(a_flood_is_dropped_and_counted_and_hides_no_other_event),
+	    cmocka_unit_test(logging_never_waits_for_stderr),
+	    cmocka_unit_test(an_unwritten_line_counts_as_dropped_with_those_it_reports),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 
 #include "server/admin/metrics.h"
 
-/* The rendered page, NUL-terminated. Free with buffer_free. */
+/* Renders the page, with a NUL at its end. Free it with buffer_free. */
 static struct buffer render(struct metrics *metrics)
 {
 	struct metrics_now now = {.connections = 3, .table = {.live = 7}, .usage = {1500000000, 4096, 0}};
@@ -64,7 +64,7 @@ static void counters_are_summed_over_loops_and_found_again_by_name(void **state)
 	metrics_close(metrics);
 }
 
-static void a_rule_is_counted_apart_from_the_limit_of_its_name(void **state)
+static void a_rule_is_counted_apart_from_the_limit_with_its_name(void **state)
 {
 	struct metrics *metrics = metrics_open(2);
 	struct named_counters *rule = metrics_rule(metrics, "login");
@@ -91,7 +91,7 @@ int __wrap_strcmp(const char *a, const char *b)
 	return __real_strcmp(a, b);
 }
 
-/* As a start makes them, and each reload after it looks for them. */
+/* A start makes the counters, and each reload looks for them. */
 static void a_limit_is_found_among_many_by_few_comparisons(void **state)
 {
 	enum { MANY = 10000 };
@@ -115,7 +115,7 @@ static void a_limit_is_found_among_many_by_few_comparisons(void **state)
 	metrics_close(metrics);
 }
 
-static void every_limit_shows_what_it_is_watched_by_from_the_start(void **state)
+static void every_limit_shows_its_main_counters_from_the_start(void **state)
 {
 	struct metrics *metrics = metrics_open(1);
 
@@ -139,7 +139,7 @@ static void label_values_are_escaped(void **state)
 	metrics_close(metrics);
 }
 
-static void durations_fall_into_the_first_bucket_that_holds_them(void **state)
+static void durations_count_in_the_first_bucket_that_fits(void **state)
 {
 	struct metrics *metrics = metrics_open(1);
 	struct metrics_loop *loop = metrics_loop(metrics, 0);
@@ -157,7 +157,7 @@ static void durations_fall_into_the_first_bucket_that_holds_them(void **state)
 	metrics_close(metrics);
 }
 
-static void turns_are_counted_by_their_requests(void **state)
+static void intakes_are_counted_by_their_requests(void **state)
 {
 	struct metrics *metrics = metrics_open(2);
 
@@ -194,12 +194,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(counters_are_summed_over_loops_and_found_again_by_name),
-	    cmocka_unit_test(a_rule_is_counted_apart_from_the_limit_of_its_name),
+	    cmocka_unit_test(a_rule_is_counted_apart_from_the_limit_with_its_name),
 	    cmocka_unit_test(a_limit_is_found_among_many_by_few_comparisons),
-	    cmocka_unit_test(every_limit_shows_what_it_is_watched_by_from_the_start),
+	    cmocka_unit_test(every_limit_shows_its_main_counters_from_the_start),
 	    cmocka_unit_test(label_values_are_escaped),
-	    cmocka_unit_test(durations_fall_into_the_first_bucket_that_holds_them),
-	    cmocka_unit_test(turns_are_counted_by_their_requests),
+	    cmocka_unit_test(durations_count_in_the_first_bucket_that_fits),
+	    cmocka_unit_test(intakes_are_counted_by_their_requests),
 	    cmocka_unit_test(every_sample_has_its_help_and_type),
 	};
 

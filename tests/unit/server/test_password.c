@@ -1,4 +1,4 @@
-/* Passwords and tokens: hashes that other programs made, and those that no password has. */
+/* Tests passwords and tokens, also with hashes that other programs have made. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include "server/access/password.h"
 
-/* By `mkpasswd` of Debian's whois, of each method that is accepted. */
+/* Made by `mkpasswd` of Debian's whois, one of each method that is accepted. */
 static const char *const made_by_others[] = {
     "$y$j9T$kADYPyxZzAlj7MEq9od1r.$GUjlEO6m1k0oth7nbO5ZNtCFbVIjd8qHPt1tgixIhh/",
     "$gy$j9T$otAPuEWbWeRFNR9G9nYW21$FNb7ZkmH9MgTG62hmsjfwsp3shrRLdvV.l/sv4XOk3/",
@@ -48,8 +48,8 @@ static void a_new_hash_is_right_for_its_password_alone(void **state)
 	assert_int_equal(password_check(other, longest), 0);
 }
 
-/* They have the form that a configuration is checked for, but libcrypt can't compute them. */
-static void a_hash_that_cannot_be_computed_is_of_no_password(void **state)
+/* Their form is one that configurations accept, but libcrypt can't compute them. */
+static void a_hash_that_cannot_be_computed_matches_no_password(void **state)
 {
 	static const char *const impossible[] = {
 	    "$y$zzzzz$aaaaaaaaaaaaaaaaaaaaa$aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
@@ -96,7 +96,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(hashes_of_other_programs_are_checked),
 	    cmocka_unit_test(a_new_hash_is_right_for_its_password_alone),
-	    cmocka_unit_test(a_hash_that_cannot_be_computed_is_of_no_password),
+	    cmocka_unit_test(a_hash_that_cannot_be_computed_matches_no_password),
 	    cmocka_unit_test(a_token_differs_each_time_and_its_digest_is_sha_256),
 	};
 

@@ -1,4 +1,4 @@
-/* The text of a permit: read by who wrote it, as it was written, and by nobody else. */
+/* Tests that a permit's text is read as it was written, under the same secret alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static bool is_read(const char *text, size_t len)
 	return is;
 }
 
-static void what_is_written_is_read(void **state)
+static void a_written_permit_is_read(void **state)
 {
 	struct arena arena = {0};
 
@@ -53,7 +53,10 @@ static void what_is_written_is_read(void **state)
 	arena_free(&arena);
 }
 
-/* No name, an empty one, and lengths that need their second byte; what has no room is left out. */
+/*
+ * No name, an empty name, and lengths that need their second byte. Names beyond the space are
+ * omitted.
+ */
 static void names_of_keys_are_read_as_they_were_written(void **state)
 {
 	static const size_t lengths[] = {0, 1, 255, 256, 3000, PERMIT_NAMES_MAX - 3000 - 512 + 1, 0, 7};
@@ -81,8 +84,8 @@ static void names_of_keys_are_read_as_they_were_written(void **state)
 	arena_free(&arena);
 }
 
-/* Every character changed to every other, every prefix, every character more. */
-static void forged_permit(void **state)
+/* Changes every character to every other, and tries every prefix and every additional character. */
+static void a_forged_permit_is_refused(void **state)
 {
 	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ ";
 	struct weir_permits permits = of(2, 5);
@@ -110,7 +113,7 @@ static void forged_permit(void **state)
 	arena_free(&arena);
 }
 
-static void a_text_of_any_length_is_only_looked_at(void **state)
+static void a_text_of_any_length_is_not_overrun(void **state)
 {
 	char text[8000];
 
@@ -120,7 +123,7 @@ static void a_text_of_any_length_is_only_looked_at(void **state)
 		assert_false(is_read(text, len));
 }
 
-/* Permits of one key must not tell that they are, by any word that they share. */
+/* No word in the texts may show that two permits have the same key. */
 static void permits_of_one_key_have_nothing_in_common(void **state)
 {
 	struct weir_permits permits = of(2, 1);
@@ -135,7 +138,7 @@ static void permits_of_one_key_have_nothing_in_common(void **state)
 	b = permit_text_write(&permits, &no_names, &secret, &arena);
 	for (size_t i = 0; i < a.len; i++)
 		same += a.data[i] == b.data[i];
-	assert_in_range(same, 0, 12); /* of 107 one in 64 is, by chance */
+	assert_in_range(same, 0, 12); /* of 107 characters, one in 64 is equal by chance */
 	assert_memory_not_equal(a.data + 43, a.data + 43 + 32, 31);
 	arena_free(&arena);
 }
@@ -143,10 +146,10 @@ static void permits_of_one_key_have_nothing_in_common(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(what_is_written_is_read),
+	    cmocka_unit_test(a_written_permit_is_read),
 	    cmocka_unit_test(names_of_keys_are_read_as_they_were_written),
-	    cmocka_unit_test(forged_permit),
-	    cmocka_unit_test(a_text_of_any_length_is_only_looked_at),
+	    cmocka_unit_test(a_forged_permit_is_refused),
+	    cmocka_unit_test(a_text_of_any_length_is_not_overrun),
 	    cmocka_unit_test(permits_of_one_key_have_nothing_in_common),
 	};
 

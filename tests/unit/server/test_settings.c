@@ -44,12 +44,12 @@ static void flags_beat_the_environment_which_beats_the_file_which_beats_defaults
 	file = (struct weir_config){.store.text = "file:/var/lib/weir/state", .sync_ns = 5};
 	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, NULL), WEIR_OK);
 	assert_string_equal(plan.path, "/var/lib/weir/state");
-	assert_int_equal(plan.capacity, 0); /* the file's */
+	assert_int_equal(plan.capacity, 0); /* the capacity of the existing file */
 	assert_int_equal(plan.sync_ns, 5);
 	assert_int_equal(plan.owner, 0);
 	assert_int_equal(plan.group, 0);
 	file.store_owner = "nobody";
-	file.store_group = "1234"; /* some have a number only */
+	file.store_group = "1234"; /* some groups have a number alone */
 	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, NULL), WEIR_OK);
 	assert_int_equal(plan.owner, 65534);
 	assert_int_equal(plan.group, 1234);
@@ -90,7 +90,7 @@ static void impossible_values_are_refused_by_name(void **state)
 	}
 }
 
-static void accounts_that_there_are_not_are_refused_by_name(void **state)
+static void unknown_accounts_are_refused_by_name(void **state)
 {
 	struct weir_config file = {.store_owner = "no-such-user"};
 	struct settings_plan plan;
@@ -100,7 +100,7 @@ static void accounts_that_there_are_not_are_refused_by_name(void **state)
 	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, &error), WEIR_EINVAL);
 	assert_string_equal(error.message,
 	                    "store_owner: expected a user of this system, found 'no-such-user'");
-	file = (struct weir_config){.store_group = "4294967295"}; /* which stands for none */
+	file = (struct weir_config){.store_group = "4294967295"}; /* this number means no group */
 	assert_int_equal(settings_resolve(&(struct settings){0}, &file, &plan, &error), WEIR_EINVAL);
 	assert_string_equal(error.message,
 	                    "store_group: expected a group of this system, found '4294967295'");
@@ -129,7 +129,7 @@ static void a_flag_takes_the_place_of_a_whole_listener(void **state)
 	assert_int_equal(plan.http.mode + plan.http.owner + plan.http.group, 0);
 }
 
-static void the_log_is_text_unless_json_is_asked_for(void **state)
+static void the_log_is_text_unless_json_is_set(void **state)
 {
 	struct settings settings = {0};
 	struct weir_error error = {0};
@@ -153,8 +153,8 @@ int main(void)
 	    cmocka_unit_test(flags_beat_the_environment_which_beats_the_file_which_beats_defaults),
 	    cmocka_unit_test(impossible_values_are_refused_by_name),
 	    cmocka_unit_test(a_flag_takes_the_place_of_a_whole_listener),
-	    cmocka_unit_test(accounts_that_there_are_not_are_refused_by_name),
-	    cmocka_unit_test(the_log_is_text_unless_json_is_asked_for),
+	    cmocka_unit_test(unknown_accounts_are_refused_by_name),
+	    cmocka_unit_test(the_log_is_text_unless_json_is_set),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
- * A codec whose answers name their requests: each is written when it is done, whatever waits
- * before it. A worker speaks lines: "a" acquires a unit of the only limit, and waits for it;
- * "r" gives one back; "e" follows the events; all else is answered at once. The answer is the line.
+ * Tests a codec whose answers name their requests: each is written when it is done, whatever waits
+ * before it. A worker speaks lines: "a" acquires a unit of the only limit, and waits for it; "r"
+ * refunds one; "e" follows the events; all others are answered at once. The answer is the line.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,13 +170,13 @@ static void without_streams_the_order_is_that_of_the_requests(void **state)
 
 static struct {
 	struct scene *scene;
-	struct server_config *_Atomic next; /* set by the test's thread, taken by the worker's */
+	struct server_config *_Atomic next; /* set by the test's thread, read by the worker's */
 } reload;
 
 uint64_t __real_events_read(struct events *events, uint64_t next, size_t room, struct buffer *out);
 uint64_t __wrap_events_read(struct events *events, uint64_t next, size_t room, struct buffer *out);
 
-/* A reload comes just before the worker reads, and is the last event that it finds. */
+/* A reload happens just before the worker reads events, and is the last event that it finds. */
 uint64_t __wrap_events_read(struct events *events, uint64_t next, size_t room, struct buffer *out)
 {
 	struct server_config *config = atomic_exchange(&reload.next, NULL);
@@ -194,7 +194,7 @@ static void add_event(struct scene *it, const char *name)
 	net_loop_wake(it->worker.loop);
 }
 
-static void whoever_may_follow_no_more_gets_no_event_of_that_reload(void **state)
+static void a_user_without_the_permission_gets_no_event_of_that_reload(void **state)
 {
 	static const char users[] =
 	    "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n"
@@ -222,7 +222,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_answer_is_written_when_it_is_done),
 	    cmocka_unit_test(without_streams_the_order_is_that_of_the_requests),
-	    cmocka_unit_test(whoever_may_follow_no_more_gets_no_event_of_that_reload),
+	    cmocka_unit_test(a_user_without_the_permission_gets_no_event_of_that_reload),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

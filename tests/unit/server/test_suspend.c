@@ -1,7 +1,7 @@
 /*
- * Works that a store completes later. A worker and clients over loopback; the store keeps its
- * states in memory, and comes to what it was asked when the test tells it to. It ends each step
- * on the worker's thread, as store clients do.
+ * Tests works at a store that completes steps later. A worker and clients use the loopback address.
+ * The store has its states in memory, and completes steps when the test asks it to, on the worker's
+ * thread, as store clients do.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@
 #include "../failing.h"
 #include "loopback.h"
 
-/* As many as all clients of a test together: a worker that is late may submit them at once. */
+/* As many as all clients of a test have together: a late worker may submit them at once. */
 #define JOBS_MAX (1 << 16)
 
 static const char text[] =
@@ -46,7 +46,7 @@ struct fixture {
 	int told;
 	struct store_operation *jobs[JOBS_MAX];
 	_Atomic size_t count;
-	_Atomic bool is_prompt; /* it comes to all by itself, in a later turn */
+	_Atomic bool is_prompt; /* completes all by itself, in a later iteration */
 	uint64_t seed;
 };
 
@@ -82,7 +82,7 @@ static void carry_out(struct fixture *f, struct store_operation *job)
 	job->until_ns = store_run(&step, &by, &job->outcome);
 }
 
-/* All that it has by now, in any order. */
+/* Completes all steps so far, in any order. */
 static void complete(void *context, unsigned events)
 {
 	struct fixture *f = context;
@@ -165,7 +165,7 @@ static void say(int fd, const char *words)
 	assert_int_equal(send(fd, words, strlen(words), MSG_NOSIGNAL), strlen(words));
 }
 
-/* Compares what comes with `want`, in which ? is any integer. */
+/* Compares the answer with `want`, where ? stands for any integer. */
 static void expect(int fd, const char *want)
 {
 	char byte;
@@ -201,7 +201,7 @@ static size_t unanswered(const struct fixture *f)
 	return atomic_load(&metrics_loop(f->shared.metrics, 0)->pending_answers);
 }
 
-/* Units of the limit's key "k" that are in use. */
+/* Units in use at the limit's key "k". */
 static uint64_t in_use(const struct fixture *f, const char *name)
 {
 	const struct weir_limit *limit = weir_engine_limit(f->config->engine, name, strlen(name));
@@ -216,7 +216,7 @@ static uint64_t in_use(const struct fixture *f, const char *name)
 	return by->quota - outcome.remaining;
 }
 
-/* Answers of WEIR.ACQUIRE, with `left` units left; and of CL.THROTTLE. */
+/* Answers to WEIR.ACQUIRE with `left` units left, and to CL.THROTTLE. */
 #define PASSED(left)    "*7\r\n:1\r\n:100\r\n:" left "\r\n:0\r\n:?\r\n$2\r\nok\r\n$0\r\n\r\n"
 #define THROTTLED(left) "*5\r\n:0\r\n:5\r\n:" left "\r\n:-1\r\n:?\r\n"
 #define TEXT(byte)      "$1\r\n" byte "\r\n"
@@ -230,7 +230,7 @@ static void answers_come_in_order_and_memory_does_not_wait_for_stores(void **sta
 	          "CL.THROTTLE k 4 5 3600\r\nMULTI\r\nPING c\r\nWEIR.ACQUIRE far k\r\n"
 	          "WEIR.ACQUIRE near k\r\nCL.THROTTLE other 4 5 3600\r\nPING d\r\nEXEC\r\nPING e\r\n");
 	expect(slow, TEXT("a"));
-	UNTIL(f->count == 2); /* the transaction asks for a key that the store has, and does not start */
+	UNTIL(f->count == 2); /* the transaction waits for a key that the store has */
 	say(quick, "WEIR.ACQUIRE near k\r\nPING f\r\n");
 	expect(quick, PASSED("98") TEXT("f"));
 	assert_true(is_silent(slow));
@@ -249,11 +249,11 @@ static void answers_come_in_order_and_memory_does_not_wait_for_stores(void **sta
 }
 
 /*
- * Their plans and their batches are at the store when they leave, or wait for others: those of every
- * other client for its own first request. Together they don't hit the quota, so that the last client is
- * answered as the others are.
+ * When the clients leave, their plans and batches are at the store, or wait for the first request
+ * of every other client. Together they stay below the quota, so that the last client is answered
+ * like the others.
  */
-static void clients_that_leave_give_back_what_they_were_not_told_of(void **state)
+static void clients_that_leave_refund_charges_without_an_answer(void **state)
 {
 	struct fixture *f = *state;
 	int clients[19];
@@ -281,7 +281,10 @@ static void clients_that_leave_give_back_what_they_were_not_told_of(void **state
 	close(clients[18]);
 }
 
-/* A place is freed while the one that is woken for it is at the store; and it waits in order. */
+/*
+ * A place becomes free while the work that is woken for it is at the store; the queue keeps its
+ * order.
+ */
 static void works_wait_for_keys_that_are_at_a_store(void **state)
 {
 	struct fixture *f = *state;
@@ -308,7 +311,7 @@ static void works_wait_for_keys_that_are_at_a_store(void **state)
 		close(clients[i]);
 }
 
-static void a_start_that_a_store_has_given_is_held(void **state)
+static void a_start_that_a_store_grants_is_awaited(void **state)
 {
 	struct fixture *f = *state;
 	int client = dial_to(&f->address), other = dial_to(&f->address);
@@ -325,14 +328,14 @@ static void a_start_that_a_store_has_given_is_held(void **state)
 	close(client);
 }
 
-/* Items that are so much work that the next ones have a turn of their own. */
+/* Sends items with so much work that the next ones need another iteration. */
 static void say_wide(int fd)
 {
 	for (size_t i = 0; i < 13; i++)
 		say(fd, "WEIR.PEEK wide k\r\n");
 }
 
-/* Each turn of the batch has items at the store. The next one begins when they are done. */
+/* In each iteration the batch has items at the store. The next one begins when they are done. */
 static void ask_in_three_turns(int fd)
 {
 	say(fd, "WEIR.ACQUIRE near k\r\nMULTI\r\nWEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\n");
@@ -348,7 +351,7 @@ static void expect_wide(int fd)
 		expect(fd, "*7\r\n:1\r\n:10000\r\n:10000\r\n:0\r\n:0\r\n$2\r\nok\r\n$0\r\n\r\n");
 }
 
-static void a_batch_goes_on_when_stores_have_done_its_turn(void **state)
+static void a_batch_continues_when_stores_have_done_its_items(void **state)
 {
 	struct fixture *f = *state;
 	int slow = dial_to(&f->address), quick = dial_to(&f->address);
@@ -376,8 +379,8 @@ static void a_batch_goes_on_when_stores_have_done_its_turn(void **state)
 	close(quick);
 }
 
-/* Its items at the store go back, those in memory stay, and the rest does not begin. */
-static void a_client_leaves_in_the_midst_of_its_batch(void **state)
+/* Items at the store are given back, items in memory stay charged, and the rest does not begin. */
+static void a_client_leaves_during_its_batch(void **state)
 {
 	struct fixture *f = *state;
 	int slow = dial_to(&f->address);
@@ -394,8 +397,8 @@ static void a_client_leaves_in_the_midst_of_its_batch(void **state)
 	assert_int_equal(in_use(f, "near"), 3);
 }
 
-/* Whatever happens, each key has in use in the end what clients were told of. */
-static void nothing_is_lost_whoever_leaves_when(void **state)
+/* Each key ends with as much in use as clients know of. */
+static void no_charge_is_lost_whichever_client_leaves(void **state)
 {
 	static const char *const requests[] = {
 	    "WEIR.ACQUIRE near k\r\n", "WEIR.ACQUIRE far k\r\n", "PING x\r\n",
@@ -426,7 +429,7 @@ static void nothing_is_lost_whoever_leaves_when(void **state)
 	UNTIL(unanswered(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
 }
 
-/* From now on, nothing is in use at the limit's key "k". */
+/* Leaves nothing in use at the limit's key "k". */
 static void forget(const struct fixture *f, const char *name)
 {
 	const struct weir_limit *limit = weir_engine_limit(f->config->engine, name, strlen(name));
@@ -451,7 +454,10 @@ static unsigned count_of(const char *answer, const char *words)
 
 #define LAST "PING last\r\n"
 
-/* Asks on a connection that was used before, and reads up to LAST. False: it was closed first. */
+/*
+ * Sends a request on a connection that was used before, and reads up to LAST. Returns false if the
+ * connection was closed first.
+ */
 static bool ask(struct fixture *f, const char *request, unsigned nth, char *answer, size_t size)
 {
 	int fd = dial_to(&f->address);
@@ -476,10 +482,10 @@ static bool ask(struct fixture *f, const char *request, unsigned nth, char *answ
 }
 
 /*
- * Each allocation fails once, of one request and of many, from when they are read until they are
- * answered: what is in use then is what the client was told of, and nothing if it was told nothing.
+ * Makes each allocation fail once, for one request and for many, from reading to answering. A key
+ * then has in use as much as the client knows of, and nothing if it got no answer.
  */
-static void what_a_store_took_is_told_or_given_back_without_memory(void **state)
+static void charges_at_a_store_are_answered_or_refunded_without_memory(void **state)
 {
 	static const char *const limits[] = {"far", "near", "places"};
 	static char answer[1 << 16], many[1 << 13] = "MULTI\r\n";
@@ -495,14 +501,15 @@ static void what_a_store_took_is_told_or_given_back_without_memory(void **state)
 		strcat(many, "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nCL.THROTTLE k 99 99 3600\r\n");
 	strcat(many, "WEIR.ACQUIRE places k PERMIT\r\nEXEC\r\n" LAST);
 	f->is_prompt = true;
-	ask(f, many, 0, answer, sizeof answer); /* the store itself needs no more */
+	ask(f, many, 0, answer, sizeof answer); /* the store itself needs no more memory */
 	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++, failing = 0)
-		for (unsigned nth = 1; failing == 0; nth++) { /* until the last needs no more */
+		/* until the request needs no more allocations */
+		for (unsigned nth = 1; failing == 0; nth++) {
 			for (size_t j = 0; j < sizeof limits / sizeof *limits; j++)
 				forget(f, limits[j]);
 			ends += !ask(f, requests[i], nth, answer, sizeof answer);
 			errors += count_of(answer, "out of memory");
-			/* The units go back in a turn after the client's end. */
+			/* The units are given back in an iteration after the client's end. */
 			UNTIL(in_use(f, "far") + in_use(f, "near") ==
 			      count_of(answer, "*7\r\n:1\r\n:100\r\n"));
 			UNTIL(in_use(f, "places") == count_of(answer, "*7\r\n:1\r\n:2\r\n"));
@@ -513,17 +520,18 @@ static void what_a_store_took_is_told_or_given_back_without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(a_batch_goes_on_when_stores_have_done_its_turn, start, finish),
-	    cmocka_unit_test_setup_teardown(a_client_leaves_in_the_midst_of_its_batch, start, finish),
-	    cmocka_unit_test_setup_teardown(
-	        answers_come_in_order_and_memory_does_not_wait_for_stores, start, finish),
-	    cmocka_unit_test_setup_teardown(
-	        clients_that_leave_give_back_what_they_were_not_told_of, start, finish),
+	    cmocka_unit_test_setup_teardown(a_batch_continues_when_stores_have_done_its_items, start,
+	                                    finish),
+	    cmocka_unit_test_setup_teardown(a_client_leaves_during_its_batch, start, finish),
+	    cmocka_unit_test_setup_teardown(answers_come_in_order_and_memory_does_not_wait_for_stores,
+	                                    start, finish),
+	    cmocka_unit_test_setup_teardown(clients_that_leave_refund_charges_without_an_answer, start,
+	                                    finish),
 	    cmocka_unit_test_setup_teardown(works_wait_for_keys_that_are_at_a_store, start, finish),
-	    cmocka_unit_test_setup_teardown(a_start_that_a_store_has_given_is_held, start, finish),
-	    cmocka_unit_test_setup_teardown(nothing_is_lost_whoever_leaves_when, start, finish),
-	    cmocka_unit_test_setup_teardown(
-	        what_a_store_took_is_told_or_given_back_without_memory, start, finish),
+	    cmocka_unit_test_setup_teardown(a_start_that_a_store_grants_is_awaited, start, finish),
+	    cmocka_unit_test_setup_teardown(no_charge_is_lost_whichever_client_leaves, start, finish),
+	    cmocka_unit_test_setup_teardown(charges_at_a_store_are_answered_or_refunded_without_memory,
+	                                    start, finish),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the server does */

@@ -1,4 +1,4 @@
-/* Users: which logins are whose, and which limits they may use. */
+/* Tests which user a login belongs to, and which limits users may use. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #define OTHER_HASH "$y$j75$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC"
 #define HASH    "$y$j75$abcdefghijklmnop$vZlXu1XtxOBWRxjOpQqONp1WYfMO0dN.H4xeSMU2ZvC"
 
-/* Tokens: "weir_a", "weir_b". Password: "secret", with parameters that make it quick. */
+/* Tokens "weir_a" and "weir_b"; password "secret", with parameters that make it fast. */
 #define TEXT                                                                                       \
 	"limits:\n"                                                                                    \
 	"  login: { algorithm: token_bucket, rate: 1/s }\n"                                            \
@@ -61,7 +61,7 @@ static struct request_login login_of(const char *user, const char *secret)
 	return (struct request_login){user ? slice_of(user) : (struct slice){NULL, 0}, slice_of(secret)};
 }
 
-/* What a login is, and the name of the user in whose hash or token it was found. */
+/* Returns the result of a login, and the name of the user whose hash or token decides it. */
 static enum users_login prove(struct users *users, const char *name, const char *secret,
                               const char **found, bool *exists)
 {
@@ -88,7 +88,7 @@ static void a_login_is_found_by_its_token_or_its_name(void **state)
 	    {"", "weir_b", USERS_KNOWN, "b", false},
 	    {"default", "weir_b", USERS_KNOWN, "b", false},
 	    {"a", "weir_a", USERS_KNOWN, "a", false},
-	    {"a", "weir_b", USERS_UNVERIFIED, "p", false}, /* as long as if it was a password */
+	    {"a", "weir_b", USERS_UNVERIFIED, "p", false}, /* takes as long as a password */
 	    {"nobody", "weir_a", USERS_UNVERIFIED, "p", false},
 	    {"c", "c.example.com", USERS_UNVERIFIED, "p", false},
 	    {"p", "secret", USERS_UNVERIFIED, "p", true},
@@ -118,7 +118,7 @@ static void a_login_is_found_by_its_token_or_its_name(void **state)
 	close_users(&f);
 }
 
-/* The right password's mark is all that is compared: another secret has another one. */
+/* Only the fingerprint of the right password is compared; another secret has another one. */
 static void a_password_that_was_right_is_known_until_its_hash_changes(void **state)
 {
 	struct request_login right = login_of("p", "secret");
@@ -171,11 +171,11 @@ static void a_password_without_a_name_is_known_as_that_of_default(void **state)
 	close_users(&f);
 }
 
-/* What is well formed, and yet no user could ever log in by. */
+/* Proofs that are well formed, but can't belong to any user. */
 static void proofs_that_prove_nothing_are_refused(void **state)
 {
 	static const struct {
-		const char *users, *message; /* the second one's is told */
+		const char *users, *message; /* the message is about the second user */
 	} cases[] = {
 	    {"- { name: a, password: \"" HASH "\", may: [ask] }\n"
 	     "- { name: b, password: \"$y$zzz$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC\", "
@@ -208,7 +208,7 @@ static void proofs_that_prove_nothing_are_refused(void **state)
 	}
 }
 
-/* A reload computes the hashes that are new, and refuses one of them like a start. */
+/* A reload computes new hashes, and refuses one like a start does. */
 static void a_hash_of_a_reload_is_tried_if_it_is_new(void **state)
 {
 	static const char impossible[] =
@@ -230,7 +230,7 @@ static void a_hash_of_a_reload_is_tried_if_it_is_new(void **state)
 	close_users(&f);
 }
 
-/* A connection stays logged in as the user of an id. */
+/* A connection stays logged in as the user with an id. */
 static void another_name_or_proof_is_another_user(void **state)
 {
 	static const char *const others[] = {
@@ -253,8 +253,8 @@ static void another_name_or_proof_is_another_user(void **state)
 	close_users(&f);
 }
 
-/* The first four would be the same text if their parts were put together. */
-static void other_logins_have_other_marks(void **state)
+/* The first four would be the same text if their parts were joined. */
+static void other_logins_have_other_fingerprints(void **state)
 {
 	static const char *const logins[][2] = {{"ab", "c"}, {"a", "bc"}, {"", "abc"}, {"abc", ""},
 	                                         {"b", "c"},  {"ab", "d"}};
@@ -273,8 +273,8 @@ static void other_logins_have_other_marks(void **state)
 	close_users(&f);
 }
 
-/* The hash of a token is compared as a whole. */
-static void a_digest_that_differs_in_one_byte_is_of_no_token(void **state)
+/* All bytes of a token's digest are compared. */
+static void a_digest_that_differs_in_one_byte_matches_no_token(void **state)
 {
 	struct fixture f;
 
@@ -292,7 +292,7 @@ static void a_digest_that_differs_in_one_byte_is_of_no_token(void **state)
 	}
 }
 
-/* libcrypt would see the right password, and no more. */
+/* libcrypt would read no further than the right password. */
 static void a_nul_in_a_password_is_wrong(void **state)
 {
 	struct fixture f;
@@ -308,8 +308,8 @@ static void a_nul_in_a_password_is_wrong(void **state)
 	close_users(&f);
 }
 
-/* Either of the two names stands for the limits of requests. */
-static void each_name_of_the_commands_is_a_limit(void **state)
+/* Either name of the commands stands for limits that come with requests. */
+static void each_name_of_the_commands_is_a_pattern_for_limits(void **state)
 {
 	static const char *const names[] = {"CL.THROTTLE", "THROTTLE"};
 
@@ -326,13 +326,13 @@ static void each_name_of_the_commands_is_a_limit(void **state)
 	}
 }
 
-static void patterns_say_which_limits_a_user_may_use(void **state)
+static void patterns_select_the_limits_of_a_user(void **state)
 {
 	struct fixture f;
 
 	(void)state;
 	open_users(&f, TEXT, NULL);
-	for (size_t i = 0; i < 4; i++) { /* the last one is that of CL.THROTTLE and THROTTLE */
+	for (size_t i = 0; i < 4; i++) { /* the last one stands for CL.THROTTLE and THROTTLE */
 		const char *name = i < 3 ? engine_limit_at(f.engine, i)->name : "THROTTLE";
 
 		assert_int_equal(user_may_use(&f.users->items[0], i),
@@ -342,7 +342,7 @@ static void patterns_say_which_limits_a_user_may_use(void **state)
 	close_users(&f);
 }
 
-static void rights_are_those_that_are_named(void **state)
+static void permissions_are_those_that_are_named(void **state)
 {
 	static const int expected[][4] = {
 	    /* free, ask, change, admin */
@@ -362,7 +362,7 @@ static void rights_are_those_that_are_named(void **state)
 	close_users(&f);
 }
 
-static void a_login_that_is_too_long_is_nobodys(void **state)
+static void a_login_that_is_too_long_is_wrong(void **state)
 {
 	static char longest[PASSWORD_MAX + 2];
 	struct request_login login;
@@ -390,13 +390,13 @@ int main(void)
 	    cmocka_unit_test(proofs_that_prove_nothing_are_refused),
 	    cmocka_unit_test(a_hash_of_a_reload_is_tried_if_it_is_new),
 	    cmocka_unit_test(another_name_or_proof_is_another_user),
-	    cmocka_unit_test(other_logins_have_other_marks),
-	    cmocka_unit_test(a_digest_that_differs_in_one_byte_is_of_no_token),
+	    cmocka_unit_test(other_logins_have_other_fingerprints),
+	    cmocka_unit_test(a_digest_that_differs_in_one_byte_matches_no_token),
 	    cmocka_unit_test(a_nul_in_a_password_is_wrong),
-	    cmocka_unit_test(patterns_say_which_limits_a_user_may_use),
-	    cmocka_unit_test(each_name_of_the_commands_is_a_limit),
-	    cmocka_unit_test(rights_are_those_that_are_named),
-	    cmocka_unit_test(a_login_that_is_too_long_is_nobodys),
+	    cmocka_unit_test(patterns_select_the_limits_of_a_user),
+	    cmocka_unit_test(each_name_of_the_commands_is_a_pattern_for_limits),
+	    cmocka_unit_test(permissions_are_those_that_are_named),
+	    cmocka_unit_test(a_login_that_is_too_long_is_wrong),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

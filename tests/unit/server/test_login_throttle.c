@@ -1,4 +1,4 @@
-/* Who guesses, by their addresses, and how many passwords wait. */
+/* Tests how wrong logins are counted by address, and how many passwords may wait. */
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "server/access/login_throttle.h"
 
-#define FAILURES 10 /* of an address at once */
+#define FAILURES 10 /* of one address at once */
 
 static struct ip address_of(const char *text)
 {
@@ -50,7 +50,7 @@ static void failures_count_for_an_address_or_a_network(void **state)
 	login_throttle_close(&logins);
 }
 
-static void what_is_given_back_was_no_failure(void **state)
+static void a_refunded_login_was_no_failure(void **state)
 {
 	const char *const addresses[] = {"192.0.2.1", "2001:db8::1"};
 	struct login_throttle logins = {0};
@@ -72,8 +72,8 @@ static void what_is_given_back_was_no_failure(void **state)
 	login_throttle_close(&logins);
 }
 
-/* Addresses that are known go on counting when logins are opened once more, as by a reload. */
-static void to_open_it_again_forgets_nothing(void **state)
+/* A reload opens the throttle again; addresses keep their counts. */
+static void opening_again_forgets_nothing(void **state)
 {
 	struct login_throttle logins = {0};
 
@@ -97,7 +97,7 @@ static void *do_nothing(void *argument)
 	return argument;
 }
 
-static void as_many_wait_as_is_said_and_one_is_computed(void **state)
+static void the_number_of_waiting_passwords_is_bounded_and_one_is_computed(void **state)
 {
 	struct login_throttle logins = {0};
 	struct weir_pool_stats stats;
@@ -122,9 +122,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(failures_count_for_an_address_or_a_network),
-	    cmocka_unit_test(what_is_given_back_was_no_failure),
-	    cmocka_unit_test(to_open_it_again_forgets_nothing),
-	    cmocka_unit_test(as_many_wait_as_is_said_and_one_is_computed),
+	    cmocka_unit_test(a_refunded_login_was_no_failure),
+	    cmocka_unit_test(opening_again_forgets_nothing),
+	    cmocka_unit_test(the_number_of_waiting_passwords_is_bounded_and_one_is_computed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

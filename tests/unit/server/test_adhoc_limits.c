@@ -40,8 +40,8 @@ static void the_same_parameters_give_the_same_limit(void **state)
 	free(adhoc);
 }
 
-/* Ten times as many as there are slots, each differing from others in one parameter. */
-static void no_limit_changes_within_a_batch(void **state)
+/* Uses ten times as many limits as there are slots, each different in one parameter. */
+static void no_limit_changes_within_an_intake(void **state)
 {
 	enum { N = 10 * ADHOC_SLOTS };
 	struct adhoc *adhoc = calloc(1, sizeof *adhoc);
@@ -61,15 +61,15 @@ static void no_limit_changes_within_a_batch(void **state)
 	free(adhoc);
 }
 
-/* Otherwise the first ones to come would keep the slots for ever. */
-static void limits_in_the_way_are_forgotten_between_batches(void **state)
+/* Otherwise the first limits would have the slots for ever. */
+static void colliding_limits_are_forgotten_between_intakes(void **state)
 {
 	struct adhoc *adhoc = calloc(1, sizeof *adhoc);
 	struct arena arena = {0};
 	uint64_t burst = 1;
 
 	(void)state;
-	while (arena.used == 0) /* until one finds its slot taken */
+	while (arena.used == 0) /* until a limit finds its slot taken */
 		get(adhoc, &arena, burst++, 1, 1);
 	adhoc_release_limits(adhoc);
 	arena_reset(&arena);
@@ -79,7 +79,7 @@ static void limits_in_the_way_are_forgotten_between_batches(void **state)
 	free(adhoc);
 }
 
-static void what_is_refused_is_not_remembered(void **state)
+static void refused_parameters_are_not_cached(void **state)
 {
 	struct adhoc *adhoc = calloc(1, sizeof *adhoc);
 	struct arena arena = {0};
@@ -99,9 +99,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_same_parameters_give_the_same_limit),
-	    cmocka_unit_test(no_limit_changes_within_a_batch),
-	    cmocka_unit_test(limits_in_the_way_are_forgotten_between_batches),
-	    cmocka_unit_test(what_is_refused_is_not_remembered),
+	    cmocka_unit_test(no_limit_changes_within_an_intake),
+	    cmocka_unit_test(colliding_limits_are_forgotten_between_intakes),
+	    cmocka_unit_test(refused_parameters_are_not_cached),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
- * Memory that runs out after a request was charged. One worker and a client over loopback;
- * of all that the program's own code allocates for a request, one allocation fails, each in
- * its turn, until a request needs no more of them.
+ * Tests requests that run out of memory after they were charged. One worker and a client use the
+ * loopback address. Of all allocations that the program's own code makes for a request, one fails,
+ * each in its turn, until the request needs no more of them.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -46,9 +46,12 @@ static int start(void **state)
 	f->config = calloc(1, sizeof *f->config);
 	f->config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &f->config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(f->config, NULL, shared->table, &shared->stores, shared->metrics, NULL), 0);
+	assert_int_equal(server_config_compile(f->config, NULL, shared->table, &shared->stores,
+	                                       shared->metrics, NULL),
+	                 0);
 	assert_int_equal(worker_open(&f->worker, shared, 0, f->config), 0);
-	assert_int_equal(worker_listen(&f->worker, &worker_http, false, listen_somewhere(&f->address)), 0);
+	assert_int_equal(worker_listen(&f->worker, &worker_http, false, listen_somewhere(&f->address)),
+	                 0);
 	assert_int_equal(worker_start(&f->worker), 0);
 	*state = f;
 	return 0;
@@ -80,7 +83,7 @@ static uint64_t left(const struct fixture *f, const char *limit)
 	return d.remaining;
 }
 
-/* Appends a request; returns its end. */
+/* Appends a request, and returns its end. */
 static char *write_request(char *to, const char *body)
 {
 	return to + sprintf(to,
@@ -89,7 +92,7 @@ static char *write_request(char *to, const char *body)
 	                    *body == '[' ? "batch" : "acquire", strlen(body), body);
 }
 
-/* In one piece: the connection may be closed for want of memory as soon as a part is read. */
+/* In one write: the connection may be closed for lack of memory as soon as a part is read. */
 static void say(int fd, const char *body)
 {
 	static char sent[1 << 15];
@@ -98,18 +101,18 @@ static void say(int fd, const char *body)
 	assert_int_equal(send(fd, sent, len, MSG_NOSIGNAL), len);
 }
 
-static bool is_held(const struct fixture *f)
+static bool is_pending(const struct fixture *f)
 {
 	return atomic_load(&metrics_loop(f->shared.metrics, 0)->pending_answers) > 0;
 }
 
-/* The body of an answer. NULL: it is held, or the connection was closed without one. */
+/* The body of an answer; NULL if it is pending, or the connection was closed without one. */
 static const char *hear(const struct fixture *f, int fd)
 {
 	static char answer[1 << 18];
 	size_t len = 0, body_len;
 
-	while (!is_held(f)) {
+	while (!is_pending(f)) {
 		struct pollfd readable = {.fd = fd, .events = POLLIN};
 		const char *body;
 		ssize_t got;
@@ -138,7 +141,7 @@ static unsigned count(const char *answer, const char *word)
 	return n;
 }
 
-/* Asks on a connection that was used before; returns the answer, as hear() does. */
+/* Sends a request on a connection that was used before; returns the answer like hear(). */
 static const char *ask(const struct fixture *f, const char *body, unsigned nth)
 {
 	const char *answer;
@@ -150,19 +153,20 @@ static const char *ask(const struct fixture *f, const char *body, unsigned nth)
 	say(fd, body);
 	answer = hear(f, fd);
 	close(fd);
-	while (is_held(f)) /* until it is seen that the client has left */
+	while (is_pending(f)) /* until the server notices that the client has left */
 		usleep(100);
 	return answer;
 }
 
-static void an_answer_that_cannot_be_held_gives_its_turn_back(void **state)
+static void an_answer_that_cannot_be_stored_refunds_its_start(void **state)
 {
 	struct fixture *f = *state;
 	const char *answer;
 	unsigned nth = 0, errors = 0;
 	uint64_t before;
 
-	answer = ask(f, "{\"limit\":\"turns\",\"key\":\"k\"}", 0); /* at once: none has come before */
+	/* at once, because none has come before */
+	answer = ask(f, "{\"limit\":\"turns\",\"key\":\"k\"}", 0);
 	assert_int_equal(count(answer, "\"allowed\":true"), 1);
 	before = left(f, "turns");
 	do {
@@ -170,13 +174,13 @@ static void an_answer_that_cannot_be_held_gives_its_turn_back(void **state)
 		errors += count(answer, "out of memory");
 		assert_int_equal(count(answer, "out of memory"), answer != NULL);
 		assert_int_equal(left(f, "turns"), before);
-	} while (failing == 0); /* the last needed no more */
+	} while (failing == 0); /* the last request needed no more allocations */
 	failing = 0;
 	assert_true(errors > 0);
 }
 
 /*
- * One request for each limit, with a permit; so many that their texts need several pieces of
+ * Makes one request for each limit, with a permit: so many that their texts need several blocks of
  * memory.
  */
 static char *make_batch(unsigned items, const char *first)
@@ -200,7 +204,7 @@ static void reset(const struct fixture *f, const char *limit)
 	           (struct weir_key){"k", 1}, WEIR_NOW, &d);
 }
 
-static void what_an_answer_does_not_tell_of_was_not_taken(void **state)
+static void charges_without_an_answer_are_refunded(void **state)
 {
 	struct fixture *f = *state;
 	char *batch = make_batch(150, "");
@@ -211,7 +215,7 @@ static void what_an_answer_does_not_tell_of_was_not_taken(void **state)
 		unsigned granted = count(answer, "\"allowed\":true");
 
 		errors += count(answer, "out of memory");
-		if (answer) /* else there was no memory to write it, which nobody was told */
+		if (answer) /* otherwise no client knows of it: there was no memory for the answer */
 			assert_int_equal(1000 - left(f, "uses") + 100 - left(f, "places"), granted);
 		reset(f, "uses");
 		reset(f, "places");
@@ -221,7 +225,7 @@ static void what_an_answer_does_not_tell_of_was_not_taken(void **state)
 	free(batch);
 }
 
-static void a_batch_that_cannot_be_held_gives_everything_back(void **state)
+static void a_batch_that_cannot_be_stored_refunds_everything(void **state)
 {
 	struct fixture *f = *state;
 	char *batch = make_batch(10, "{\"limit\":\"turns\",\"key\":\"k\"},"
@@ -233,7 +237,7 @@ static void a_batch_that_cannot_be_held_gives_everything_back(void **state)
 	do {
 		answer = ask(f, batch, ++nth);
 		errors += answer && *answer == '{';
-		if (answer && *answer == '{') { /* one error for all */
+		if (answer && *answer == '{') { /* one error for all items */
 			assert_int_equal(left(f, "uses"), 1000);
 			assert_int_equal(left(f, "places"), 100);
 		}
@@ -246,7 +250,7 @@ static void a_batch_that_cannot_be_held_gives_everything_back(void **state)
 	free(batch);
 }
 
-/* Waits until `n` places are left, of those that a client that left gives back. */
+/* Waits until `n` places are free of those that a departed client gives back. */
 static void wait_for_places(const struct fixture *f, uint64_t n)
 {
 	uint64_t end_ns = os_monotonic_ns() + 60 * NS_PER_S;
@@ -257,7 +261,7 @@ static void wait_for_places(const struct fixture *f, uint64_t n)
 	}
 }
 
-/* Sends a request that waits and one behind it. Returns how many passed by what was answered. */
+/* Sends a request that waits and one after it. Returns how many the answers say have passed. */
 static unsigned ask_behind(const struct fixture *f, unsigned nth)
 {
 	char answers[4096] = "", both[1000];
@@ -268,10 +272,10 @@ static unsigned ask_behind(const struct fixture *f, unsigned nth)
 	say(fd, "{\"limit\":\"uses\",\"key\":\"warm\"}");
 	assert_non_null(hear(f, fd));
 	failing = nth;
-	/* At once: after the first the connection may have been closed for want of memory. */
+	/* In one write: after the first one the connection may have been closed for lack of memory. */
 	assert_int_equal(send(fd, both, len, MSG_NOSIGNAL), len);
 	len = 0;
-	while (count(answers, "HTTP/1.1 ") < 2 && !(is_held(f) && left(f, "places") == 99)) {
+	while (count(answers, "HTTP/1.1 ") < 2 && !(is_pending(f) && left(f, "places") == 99)) {
 		struct pollfd readable = {.fd = fd, .events = POLLIN};
 		ssize_t got;
 
@@ -284,13 +288,13 @@ static unsigned ask_behind(const struct fixture *f, unsigned nth)
 		answers[len] = '\0';
 	}
 	close(fd);
-	while (is_held(f))
+	while (is_pending(f))
 		usleep(100);
 	return count(answers, "\"allowed\":true");
 }
 
-/* One that can't be kept in order ends its connection; nobody is told of any, then. */
-static void answers_behind_one_that_waits_are_kept_or_given_back(void **state)
+/* A connection whose answers can't be given in order is closed without any of them. */
+static void answers_behind_a_waiting_one_are_stored_or_refunded(void **state)
 {
 	struct fixture *f = *state;
 	unsigned nth = 0;
@@ -312,10 +316,10 @@ static void answers_behind_one_that_waits_are_kept_or_given_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(an_answer_that_cannot_be_held_gives_its_turn_back),
-	    cmocka_unit_test(what_an_answer_does_not_tell_of_was_not_taken),
-	    cmocka_unit_test(a_batch_that_cannot_be_held_gives_everything_back),
-	    cmocka_unit_test(answers_behind_one_that_waits_are_kept_or_given_back),
+	    cmocka_unit_test(an_answer_that_cannot_be_stored_refunds_its_start),
+	    cmocka_unit_test(charges_without_an_answer_are_refunded),
+	    cmocka_unit_test(a_batch_that_cannot_be_stored_refunds_everything),
+	    cmocka_unit_test(answers_behind_a_waiting_one_are_stored_or_refunded),
 	};
 
 	return cmocka_run_group_tests(tests, start, finish);
