@@ -1,9 +1,10 @@
 /*
- * adaptive.c: measures how many requests in flight a backend can bear, and lets so many pass.
+ * adaptive.c: describes `adaptive` limits: the number of requests in flight is limited to what the
+ * backend was measured to serve without queueing.
  *
- * Each request has a permit, and its report says how long it took. From these latencies an
- * estimator (measured/estimate.h) computes the limit, between `min` and `max`. Permits count
- * requests, whatever their cost.
+ * Each request has a permit, whose report has the latency. From these latencies an estimator
+ * (measured/estimate.h) computes the limit, between `min` and `max`. A permit counts one request,
+ * whatever its cost.
  */
 #include "algo/measured/estimate.h"
 
@@ -19,7 +20,10 @@ static const struct word method_words[] = {
     {"vegas", WEIR_METHOD_VEGAS}, {"aimd", WEIR_METHOD_AIMD},
     {"bbr", WEIR_METHOD_BBR},     {0}};
 
-/* The options that are given, and the method's bounds for the others, moved as near as needed. */
+/*
+ * The bounds from the options, or, where they are missing, the method's, widened to fit the
+ * options.
+ */
 static struct adaptive_bounds bounds_of(const struct weir_limit_options *options)
 {
 	const struct weir_adaptive_options *own = options->adaptive;
@@ -55,7 +59,7 @@ static int init_adaptive(struct algo_limit *limit, const struct weir_limit_optio
 	limit->quota = bounds.most;
 	limit->is_measured = true;
 	limit->window_ns = own->permit_timeout_ns;
-	/* A state of another method, or of another length of permits, counts for nothing here. */
+	/* The period is part of the identity: a state of another method or timeout must not be used. */
 	limit->period_ns = own->permit_timeout_ns * 8 + own->method;
 	limit->width = algo_width(IN_FLIGHT_CELLS + estimate_cells(own->method));
 	if (!estimate_needs_cpu(own->method))

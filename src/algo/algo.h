@@ -1,21 +1,19 @@
 /*
- * algo.h: a limit's parameters and the pure step that every algorithm is.
+ * algo.h: declares a limit, the state of a key, and the step by which an algorithm decides.
  *
- *     (parameters, old state, now, cost) -> (new state, decision)
+ *     (limit, call, time, state) -> (new state, decision)
  *
- * A step reads no clock, takes no lock and allocates nothing. Where states
- * live and how two threads meet on one is the business of `table` and `store`.
+ * A step is a pure function: it reads no clock, takes no lock and allocates nothing. `table` and
+ * `store` hold the states, and let several threads change one.
  *
- * A state is one time and one word:
+ * A state is one time and one word, because a cell of the table has space for no more beside the
+ * key's tag:
  *
- *     until_ns   when the state has nothing left to say (the bucket is full
- *                again, the window over). At or before `now` the state equals
- *                none at all, so idle keys need no sweeper.
- *     word       what else the algorithm remembers, 32 bits.
+ *     until_ns   when the state expires (the bucket is full again, the window over). A state whose
+ *                until_ns is at or before `now` equals none, so nobody needs to clear idle keys.
+ *     word       32 bits, whose meaning is in the file of the algorithm.
  *
- * That is all a cell of the table has room for beside the key's tag; each
- * algorithm's file says what it keeps in them. What needs more says in record_kinds.h
- * how its rows are kept.
+ * An algorithm that needs more than one word has no step of this form; see record_kinds.h.
  */
 #ifndef ALGO_ALGO_H
 #define ALGO_ALGO_H
@@ -33,16 +31,16 @@
 #include "base/time/clock.h"
 
 /*
- * No state may reach further ahead than this. Cells count time modulo 2^60 ns,
- * 18 years either way of now, which leaves 2 years for clocks that step back.
+ * No state ends later than this after now. Cells count time modulo 2^60 ns, 18 years either way of
+ * now, which leaves 2 years for clocks that step back.
  */
 #define ALGO_HORIZON_NS (UINT64_C(16) * 365 * NS_PER_DAY)
 
 /*
- * A state further ahead than its limit could have put it was written by a clock
- * that has been set back since. Clocks that only differ must not share out
- * tokens, so up to a day it stands; what is further ahead is cut back, once, to
- * the furthest that the limit can put it now.
+ * A state that ends later than its limit allows was written under a clock that is ahead, or that
+ * has been set back since. Up to a day it stays as it is, because the clocks of two servers may
+ * differ, and a state that is cut gives away tokens. A state that ends even later is cut once, to
+ * the latest end that the limit allows now.
  */
 #define ALGO_SKEW_NS NS_PER_DAY
 
@@ -51,58 +49,58 @@ struct algo_cache;
 struct demand;
 
 struct algo_state {
-	uint64_t until_ns; /* 0 in a state never used */
+	uint64_t until_ns; /* 0 in a state that was never used */
 	uint32_t word;
 };
 
-/* A state that other parameters wrote, as the limit would have it. */
+/* A state that was written under other parameters, converted to those of the limit. */
 struct algo_converted {
-	struct algo_state whole; /* with all of the use */
-	struct algo_state cut;   /* with the use that the limit allows at most; mostly the same */
+	struct algo_state whole; /* with all units that are in use */
+	struct algo_state cut;   /* with at most the units that the limit allows; mostly the same */
 };
 
-/* The calendar's windows, see rates/calendar.c. */
+/* The windows of the calendar, see rates/calendar.c. */
 struct calendar {
 	struct zone *zone; /* owned by the limit */
-	uint64_t period;   /* in units */
+	uint64_t period;   /* length of a window, in units */
 	enum weir_unit unit;
 	enum weir_weekday week_start;
 };
 
-/* An exact time or length: ns - under/q nanoseconds, 0 <= under < q. `ns` is it rounded up. */
+/* An exact time or length of ns - under/q nanoseconds, 0 <= under < q: `ns` is rounded up. */
 struct bucket_time {
 	uint64_t ns;
 	uint32_t under;
 };
 
-/* Parameters of buckets, here for the inlined fast path. */
+/* Parameters of buckets, see rates/bucket.c. They stand here for the inlined fast path. */
 struct bucket_params {
 	uint64_t count;              /* tokens per period */
 	uint64_t burst;              /* tokens in `depth`, rounded up */
 	uint64_t p;                  /* period / gcd(count, period) */
 	uint64_t q;                  /* count / gcd(count, period); T = p/q ns */
 	struct bucket_time interval; /* T */
-	struct bucket_time depth;    /* what is admitted, ... */
-	struct bucket_time at_once;  /* and of it without a wait */
-	enum weir_reason denial;
+	struct bucket_time depth;    /* a request past it is denied, ... */
+	struct bucket_time at_once;  /* and one past this waits */
+	enum weir_reason denial;     /* the reason past `depth` */
 };
 
-/* Room for the parameters of other algorithms, which only their own files know. */
+/* Words for the parameters of other algorithms, whose layout only their own files know. */
 #define ALGO_OWN_WORDS 12
 
 struct algo_limit {
 	const struct algorithm *algorithm;
-	uint64_t identity;       /* of its counts: name, algorithm and period */
-	uint16_t generation;     /* of these parameters; store/parameter_history.h */
+	uint64_t identity;       /* hash of name, algorithm and period: limits of one share states */
+	uint16_t generation;     /* number of these parameters, see store/parameter_history.h */
 	bool has_whole_interval; /* a bucket whose tokens come in whole nanoseconds */
-	bool is_adhoc;           /* it travels in requests: all such limits share their states */
-	bool is_measured;        /* its quota changes: an outcome says what it is */
-	bool header_has_sum;     /* a sliding window whose heads say all that is in use */
-	uint64_t quota;       /* what it grants at once; also the greatest cost */
+	bool is_adhoc;           /* its parameters come with each request: such limits share states */
+	bool is_measured;        /* its quota changes: each decision has the present one */
+	bool header_has_sum;     /* a sliding window whose headers have the sum of all units in use */
+	uint64_t quota;          /* the most units that it grants at once; also the greatest cost */
 	uint64_t chunk;       /* units that a server takes from a remote store at once, or 0 */
-	uint64_t period_ns;   /* the rate's; of months and years the longest */
-	uint64_t farthest_ns; /* no state of it is further ahead, but of clocks that were set back */
-	uint64_t window_ns;   /* for explanations: the period, of a bucket what it takes to fill */
+	uint64_t period_ns;   /* of the rate; for months and years the longest */
+	uint64_t farthest_ns; /* a state that ends later after now is from a clock that was set back */
+	uint64_t window_ns;   /* shown to users: the period, or the time in which a bucket fills */
 	union {
 		struct bucket_params bucket;
 		struct slots_params slots;
@@ -114,39 +112,41 @@ struct algo_limit {
 		struct in_flight_params in_flight;
 		uint64_t own[ALGO_OWN_WORDS];
 	};
-	enum algo_record record; /* the algorithm's, ... */
+	enum algo_record record; /* copied from the algorithm, ... */
 	bool paced;           /* as is this */
-	uint64_t retry_ns;    /* after which a request asks again where nothing better is known */
-	uint64_t queue;       /* how many may wait for a key without being asked to, or 0 */
-	uint64_t max_wait_ns; /* and how long at most; of paced limits for a turn */
-	uint64_t count;       /* the rate's */
-	unsigned width; /* of wide states: least cells of a row; of other states 0 */
-	uint64_t keys;  /* of wide states: how many to have room for at least, or 0 for the store's share */
-	struct calendar calendar; /* aligned windows and days only, as is the cache */
-	struct cpu *cpu;          /* how busy the processors are, or NULL if it makes no difference */
-	struct algo_cache *cache; /* the calendar's window last asked for */
-	struct demand *demand;    /* of limits that shed a share by priority; owned by the limit */
-	const struct algo_limit *_Atomic successor; /* the last: once other parameters have taken over */
+	uint64_t retry_ns;    /* retry_after_ns of denials whose end is unknown */
+	uint64_t queue;       /* requests that may wait for a key although they did not ask to, or 0 */
+	uint64_t max_wait_ns; /* how long they wait at most; in a paced limit: for a turn */
+	uint64_t count;       /* of the rate */
+	unsigned width;       /* of a wide state: the least number of its cells; 0 for other states */
+	uint64_t keys; /* of a wide state: keys to reserve space for, or 0 for the store's share */
+	struct calendar calendar; /* of aligned windows and days only, as is the cache */
+	struct cpu *cpu;          /* load of the processors, or NULL if the limit ignores it */
+	struct algo_cache *cache; /* the calendar's window last computed */
+	struct demand *demand;    /* of a limit that sheds a share by priority; owned by the limit */
+	const struct algo_limit
+	    *_Atomic successor; /* NULL until another limit takes over; last field */
 };
 
 /*
- * The highest bits of a permit's id tell in which stripe its thread counts: what is counted apart in
- * each stripe, threads change without meeting.
+ * Counters that many threads change are split into stripes, each on cache lines of its own. The
+ * highest bits of a permit's id name the stripe of the thread that granted it.
  */
 #define ALGO_STRIPES      4
 #define ALGO_STRIPE_SHIFT 62
 
 /*
- * What a limit's own server tells its quorum group: the probes that have ended, and the requests
- * that follow.
+ * The message of one server to its quorum group (servers that decide a breaker together) about one
+ * key: the results of its probes since the last message, and its wishes.
  */
 struct algo_notification {
-	uint64_t since_ns; /* when the phase began that the probes are of */
-	uint32_t good, bad, slow, freed; /* slow ones are good or bad as well */
-	bool trips;  /* its window says that it is to open */
-	bool wants_probe; /* a request was denied for want of a probe */
-	bool resets; /* it was reset */
-	bool rejoins; /* an operator forces it no more */
+	uint64_t since_ns;               /* when the phase of these probes began */
+	uint32_t good, bad, slow, freed; /* probes by result; slow ones are good or bad as well, freed
+	                                    ones were not used */
+	bool trips;                      /* its window of results is bad enough to open the breaker */
+	bool wants_probe;                /* a request was denied because no probe was left */
+	bool resets;                     /* the key was reset */
+	bool rejoins;                    /* an operator no longer forces the key */
 };
 
 /** Whether there is anything to notify. */
@@ -157,63 +157,67 @@ static inline bool algo_notification_is_due(const struct algo_notification *noti
 	       (notification->good | notification->bad | notification->freed) != 0;
 }
 
-/* An operation with its arguments: first those of several, then of one each. */
+/* A call of an operation, with its arguments: first those that several operations have. */
 struct algo_call {
 	enum algo_op op;
-	uint64_t cost;     /* acquire and peek: at most the limit's quota */
-	uint64_t until_ns; /* refund: only into the window, or of the turn, that ends then, or 0 for
-	                      current use; report, count, settle: of the permit, or 0 for the newest;
-	                      force: until when, or 0 for ever */
-	uint64_t draw;     /* acquire from a random limit: 64 fair bits; of others that draw now and
-	                      then 0, since they draw when they have to */
-	uint64_t permit;   /* acquire: the id that the request's places carry, or 0; refund and report:
-	                      of which permit; random bits, and a stripe (ALGO_STRIPE_SHIFT) */
+	uint64_t cost;     /* in units; acquire and peek: at most the limit's quota */
+	uint64_t until_ns; /* refund: the end of the window or turn to refund to, or 0 for any;
+	                      report, count, settle: the end of the permit, or 0 for the newest permit;
+	                      force: the end of the force, or 0 for none */
+	uint64_t draw;     /* acquire from a limit that draws (algorithm->draws): 64 fair random bits;
+	                      0 elsewhere, where steps that need a draw make one */
+	uint64_t permit;   /* id of a permit, or 0: random bits, and a stripe (ALGO_STRIPE_SHIFT);
+	                      acquire: of the new permit; refund and report: of the permit that ends */
 	struct algo_notification *notification; /* out, if a quorum group decides the limit, or NULL */
 	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST */
 	union {
 		struct { /* acquire and peek */
-			uint64_t max_wait_ns; /* of a paced limit: 0 for the limit's own, WEIR_ZERO for no wait, else
-			                         at most so long, and never longer than the limit's own */
-			uint64_t earlier; /* peek at a limit whose requests pay later (algorithm.h): so many
-			                     units does the same request take first, by charges of `cost` */
+			uint64_t max_wait_ns; /* of a paced limit: the longest wait that the caller accepts, 0
+			                         for the limit's own, WEIR_ZERO for no wait; never longer than
+			                         the limit's own */
+			uint64_t earlier; /* peek at a limit that pays_later (algorithm.h): units that the same
+			                     request takes before, by charges of `cost` each */
 		};
 		struct { /* report and count */
-			uint64_t latency_ns; /* of the request, or 0 for the time that the permit was held */
+			uint64_t latency_ns; /* of the request, or 0 for the age of its permit */
 			enum weir_outcome outcome;
 		};
 		enum weir_force force; /* force */
 	};
 };
 
-/** Whether the call takes units, if it is allowed: one of cost 0 only asks. */
+/** Whether the call consumes units if it is allowed: a call of cost 0 does not. */
 static inline bool algo_consumes(const struct algo_call *call)
 {
 	return algo_op_consumes(call->op) && call->cost > 0;
 }
 
-/* When: the same for every key of a limit, so found once and not part of the step. */
+/*
+ * The time of a call. It is the same for all keys of a limit, so it is computed once, not in steps.
+ */
 struct algo_time {
-	uint64_t now_ns;        /* the wall's for aligned windows, else the anchored clock's */
-	uint64_t window_end_ns; /* of the calendar window that now lies in; 0 without calendar */
+	uint64_t now_ns; /* Unix time by the wall clock for limits with a calendar, by the anchored
+	                    clock (base/time/clock.h) for others */
+	uint64_t window_end_ns; /* end of the calendar window that contains now; 0 without calendar */
 };
 
-/* Why a breaker has gone from one phase to another. */
+/* Why a breaker changed its phase. */
 enum algo_cause {
 	ALGO_BY_NOTHING,
-	ALGO_BY_FAILURES,      /* too large a share of the window's calls failed, ... */
-	ALGO_BY_FAILURE_COUNT, /* or a number of them */
-	ALGO_BY_SLOWNESS, /* or were slow */
+	ALGO_BY_FAILURES,      /* too large a share of the window's requests failed */
+	ALGO_BY_FAILURE_COUNT, /* too many of them failed */
+	ALGO_BY_SLOWNESS,      /* too large a share of them was slow */
 	ALGO_BY_BAD_PROBE,
 	ALGO_BY_GOOD_PROBES,
-	ALGO_BY_SLEEP, /* which is over */
-	ALGO_BY_TIME,  /* a ramp or force was over; no call turns it then, so none tells of that */
-	ALGO_BY_FORCE, /* an operator */
+	ALGO_BY_SLEEP, /* the sleep of an open breaker was over */
+	ALGO_BY_TIME, /* a ramp or a force was over; no call makes this change, so no decision has it */
+	ALGO_BY_FORCE, /* by an operator */
 	ALGO_BY_RESET,
-	ALGO_BY_GROUP, /* the quorum group, by its windows or its probes */
+	ALGO_BY_GROUP, /* decided by the quorum group */
 	ALGO_CAUSE_COUNT,
 };
 
-/* That it has; the phases are those of outcomes/breaker_state.h. */
+/* A change of a breaker from one enum breaker_phase (outcomes/breaker_state.h) to another. */
 struct algo_phase_change {
 	uint8_t from, to;
 	uint8_t cause; /* enum algo_cause */
@@ -224,19 +228,19 @@ struct algo_phase_change {
 
 struct algo_decision {
 	bool allowed;
-	uint8_t phase;              /* of a breaker: enum breaker_phase, as it is now; as is ... */
-	uint8_t phase_change_count; /* how many `phase_changes` there are; of other limits both may be
-	                               anything */
+	uint8_t phase; /* of a breaker: its enum breaker_phase after the call; this and the next field
+	                  are undefined for other limits */
+	uint8_t phase_change_count; /* of `phase_changes` */
 	enum weir_reason reason;
 	uint64_t remaining;
 	uint64_t retry_after_ns;
 	uint64_t reset_after_ns;
-	uint64_t wait_ns; /* allowed, but only after so long */
-	uint64_t quota;   /* of a limit that is measured */
+	uint64_t wait_ns; /* of an allowed request: the time until it may start */
+	uint64_t quota;   /* of a limit that is measured (is_measured) */
 	struct algo_phase_change phase_changes[ALGO_PHASE_CHANGES_MAX];
 };
 
-/* Allowed, ok, and no wait. */
+/* Allows the request without a wait. */
 static inline void algo_decision_allow(struct algo_decision *out)
 {
 	out->allowed = true;
@@ -245,7 +249,7 @@ static inline void algo_decision_allow(struct algo_decision *out)
 	out->wait_ns = 0;
 }
 
-/* Denied; the same request would pass after so long. */
+/* Denies the request; the same request would pass after retry_after_ns. Returns false. */
 static inline bool algo_decision_deny(struct algo_decision *out, enum weir_reason reason,
                                       uint64_t retry_after_ns)
 {
@@ -256,9 +260,9 @@ static inline bool algo_decision_deny(struct algo_decision *out, enum weir_reaso
 }
 
 /*
- * Allowed after so long, unless that is too_late_ns later than the limit lets a request start, for
- * the reason `denial`, or longer than the caller would wait. Where it is both, the later time
- * counts.
+ * Allows the request after a wait, unless that is longer than the caller accepts, or, with the
+ * reason `denial`, too_late_ns (if not 0) longer than the limit allows. If both, the later time
+ * counts. Returns whether the request is allowed.
  */
 static inline bool algo_decision_wait(struct algo_decision *out, const struct algo_call *call,
                                       uint64_t wait_ns, uint64_t too_late_ns,
@@ -277,79 +281,85 @@ static inline bool algo_decision_wait(struct algo_decision *out, const struct al
 	return true;
 }
 
-/* A refund that names a time says whether it gave anything back. One of cost 0 asks for nothing. */
+/* A refund that names a window or turn is allowed if it refunded units, or was to refund none. */
 static inline void algo_decision_refund(struct algo_decision *out, const struct algo_call *call,
                                         bool gave)
 {
 	out->allowed = gave || call->until_ns == 0 || call->cost == 0;
 }
 
-/* Denied, since the table has no room for the key: nobody knows when others let go of theirs. */
+/* Denies the request because the table has no space for the key; it is unknown for how long. */
 static inline void algo_decision_table_full(const struct algo_limit *limit,
                                             struct algo_decision *out)
 {
 	*out = (struct algo_decision){.reason = WEIR_REASON_NO_ROOM,
 	                              .retry_after_ns = limit->retry_ns,
-	                              .reset_after_ns = limit->retry_ns}; /* not sooner */
+	                              .reset_after_ns = limit->retry_ns}; /* no sooner than a retry */
 }
 
-/** Checks `options` and fills `limit`. Errors as weir_limit_open. Free with algo_limit_free. */
+/**
+ * Makes `limit` from `options`, which it checks. Errors as weir_limit_open. Free with
+ * algo_limit_free.
+ */
 int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *options,
                     struct weir_error *error);
-/** A copy that outlives it, and that nothing takes over. Errors: ENOMEM, ENOTFOUND (its zone). */
+/** Copies a limit, without its successor. Errors: ENOMEM, ENOTFOUND (the time zone). */
 int algo_limit_copy(struct algo_limit *copy, const struct algo_limit *limit);
 void algo_limit_free(struct algo_limit *limit);
 
-/* A window of the calendar: Unix time, the end is not in it. */
+/* A window of the calendar, in Unix time. The end is not part of it. */
 struct algo_window {
 	uint64_t start_ns, end_ns;
 };
 
-/** The window that a time is in, of a limit with a calendar (limit->cache). */
+/** The window that contains a time, for a limit with a calendar (one that has limit->cache). */
 struct algo_window algo_window_at(const struct algo_limit *limit, uint64_t wall_ns);
 
 struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at);
 
 /**
- * One step. Returns whether *state changed.
+ * Performs one operation. Returns whether *state changed.
  *
- * acquire  takes `cost` when the limit grants it; cost 0 answers for 1, taking nothing
- * peek     answers as acquire would, `remaining` as it stands, taking nothing
- * refund   gives back up to `cost` of what is in use, never below none
- * reset    forgets all use
+ * acquire: consumes `cost` units if the limit grants them; cost 0 decides for 1, and consumes none.
+ * peek: decides as acquire would, with `remaining` as it is now, and consumes nothing.
+ * refund: releases up to `cost` of the units in use.
+ * reset: releases all units.
  */
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_decision *out);
 
-/** The same for a limit that is whole, but for what algo_is_too_far_ahead tells of when it denies.
+/**
+ * The same for a limit with has_whole_interval. If it denies and algo_is_too_far_ahead, the caller
+ * must call algo_step in its place.
  */
 bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
                      const struct algo_time *time, struct algo_state *state,
                      struct algo_decision *out);
 
 /**
- * Whether a limit's step is this one. Not by its pointer: the limit may be another library's, which
- * has a copy of its own of all functions.
+ * Whether `step` is the step of the limit. Compares the algorithm, not the pointers, because a
+ * limit from another library has that library's own copy of all functions.
  */
 bool algo_has_step(const struct algo_limit *limit, algorithm_step *step);
 
 /**
- * algorithm.convert as of now, for a store that other parameters may be used with at the same time.
- * A state that is stored must not hide from them what a cut takes off. So the state has all use, and
- * reaches further ahead than the limit admits; or, where it would be taken for one of a clock that was
- * set back, it is cut: do not store it. Returns the end of the state with all use, which is another than
- * the state's if it is cut, or UINT64_MAX if that is further than a time can say.
+ * Converts `state` from the layout `from` at now, for a store in which limits with other parameters
+ * may use the key at the same time. A stored state must keep for them the units that a cut takes
+ * off. So the result has all units, and may end later than the limit allows; but if it would end so
+ * late that it looks like one of a clock that was set back, it is cut, and must not be stored.
+ * Returns the end of the state with all units. It differs from the end of `state` if that was cut,
+ * and is UINT64_MAX if no time can say it.
  */
 uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_layout *from,
                           uint64_t now_ns, struct algo_state *state);
 #define ALGO_NEVER UINT64_MAX
 /**
- * How long a request waits at least, whatever the state of its key, if it charges the key `earlier`
- * units before; or ALGO_NEVER if that is surely longer than the limit lets it wait.
+ * The shortest wait of a request for any state of its key, if it charges the key `earlier` units
+ * before; or ALGO_NEVER if that is surely longer than the limit lets a request wait.
  */
 uint64_t algo_least_wait_ns(const struct algo_limit *limit, uint64_t cost, uint64_t earlier);
 
-/** Whether a state is further ahead than the limit puts any. */
+/** Whether a state ends later than the limit lets any end. */
 static inline bool algo_is_too_far_ahead(const struct algo_limit *limit,
                                          const struct algo_time *time,
                                          const struct algo_state *state)
@@ -358,55 +368,54 @@ static inline bool algo_is_too_far_ahead(const struct algo_limit *limit,
 }
 
 /**
- * Changes the share of requests that the limit denies, in whatever has taken over from it, too.
- * 0, EINVAL (an algorithm without) or ERANGE.
+ * Sets the share of requests that the limit denies, from 0 to 1, in its successors, too. Returns
+ * WEIR_OK, EINVAL (the algorithm has no share) or ERANGE.
  */
 int algo_shed(const struct algo_limit *limit, double deny);
 
 /**
- * Lets `next`, of the same identity, take over: whoever still decides by `limit`
- * and meets a state of other parameters, or any that is wide, decides by `next`
- * from then on. `next` then knows where the wide states are.
+ * Lets `next`, of the same identity, take over from `limit`. A thread that still decides by `limit`
+ * and finds a state of other parameters, or any wide state, decides by `next` from then on.
  */
 void algo_hand_over(struct algo_limit *limit, struct algo_limit *next);
 
-/** Whether its requests hold places until they are reported, and so get permits unasked. */
+/** Whether its requests hold an entry of the key until they are reported, and so need permits. */
 static inline bool algo_holds_leases(const struct algo_limit *limit)
 {
 	return limit->record == ALGO_RECORD_LEASES;
 }
 
-/** Whether its keys have the phases of a breaker, which can be forced. */
+/** Whether its keys have the phases of a breaker, into which an operator can force them. */
 static inline bool algo_has_phases(const struct algo_limit *limit)
 {
 	return limit->record == ALGO_RECORD_BREAKER;
 }
 
-/** Whether an operator may force a key of it so. */
+/** Whether an operator may force a key of the limit so. */
 static inline bool algo_can_force(const struct algo_limit *limit, enum weir_force force)
 {
 	return algo_has_phases(limit) && (unsigned)force <= WEIR_FORCE_CLOSED;
 }
 
-/** Whether its requests are to be reported when they end, and so get permits unasked. */
+/** Whether its requests must be reported when they end, and so get permits. */
 static inline bool algo_is_reported(const struct algo_limit *limit)
 {
 	return algo_holds_leases(limit) || limit->algorithm->judges;
 }
 
-/** The operation by which a permit is reported: a limit that does not judge just takes it back. */
+/** The operation that ends a permit: without outcomes to judge, a refund. */
 static inline enum algo_op algo_report_op(const struct algo_limit *limit)
 {
 	return limit->algorithm->judges ? ALGO_REPORT : ALGO_REFUND;
 }
 
-/** Whether it is decided in this process's table, wherever other limits count. */
+/** Whether the limit is decided in this process's table, even if others count at a remote store. */
 static inline bool algo_is_local(const struct algo_limit *limit)
 {
 	return limit->algorithm->draws || limit->algorithm->judges;
 }
 
-/** The limit to decide by: `limit`, or the last that has taken over from it. */
+/** The limit to decide by: `limit`, or the last of its successors. */
 static inline const struct algo_limit *algo_current(const struct algo_limit *limit)
 {
 	const struct algo_limit *next;
@@ -416,7 +425,7 @@ static inline const struct algo_limit *algo_current(const struct algo_limit *lim
 	return limit;
 }
 
-/** Whether nothing has taken over from it. */
+/** Whether the limit has no successor. */
 static inline bool algo_is_current(const struct algo_limit *limit)
 {
 	return !atomic_load_explicit(&((struct algo_limit *)limit)->successor, memory_order_acquire);

@@ -1,4 +1,4 @@
-/* algorithm.c: the list of algorithms, as meson.build has it, and options against it. */
+/* algorithm.c: holds the list of algorithms, and checks and completes options by it. */
 #include "algo/algorithm.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ static const struct algo_parameter *counterpart(const struct algorithm *algorith
 	return NULL;
 }
 
-/* Expected only with the algorithms that have such a parameter. */
+/* Writes an error that names the algorithms that have the parameter. */
 static int refuse_parameter(const struct algo_parameter *parameter, const struct algorithm *found,
                             struct weir_error *error)
 {
@@ -59,7 +59,7 @@ static int refuse_parameter(const struct algo_parameter *parameter, const struct
 	                 parameter->name, names, found->name);
 }
 
-/* What belongs to another algorithm is refused, not ignored. */
+/* Refuses parameters of other algorithms: an ignored one would look as if it had an effect. */
 static int check_foreign(const struct algorithm *algorithm,
                          const struct weir_limit_options *options, struct weir_error *error)
 {
@@ -91,7 +91,7 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
 	return status;
 }
 
-/* The preset fills in the own options that `asked` does not give. */
+/* Fills in own options from the preset, unless `given` has a value or refuses the parameter. */
 static void resolve_preset(const struct algorithm *algorithm,
                            const struct weir_limit_options *given,
                            struct weir_limit_options *options)

@@ -1,8 +1,11 @@
-/* base.c: a day's first units are free, all others count in a window. */
+/*
+ * base.c: describes `base` limits: the first units of a day are free, all others count in a window
+ * that the first of them opens.
+ */
 #include "algo/algo.h"
 #include "base/error.h"
 
-/* The quota is a whole day's: so much may pass at once, if nothing comes later. */
+/* The quota is that of a whole day: all free units, and one window's, can be used at once. */
 static int init_base(struct algo_limit *limit, const struct weir_limit_options *options,
                      struct weir_error *error)
 {

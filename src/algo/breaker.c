@@ -1,12 +1,13 @@
 /*
- * breaker.c: keeps requests from a backend that fails, until probes have gone well.
+ * breaker.c: describes `breaker` limits: circuit breakers, which keep requests from a backend that
+ * fails. outcomes/breaker_state.h decides.
  *
- * While it is closed, all requests pass, and it counts their outcomes over a window. If too many of
- * at least `minimum` calls fail or are slow, it opens for `sleep`. Then it is half-open: the next
- * requests, `probes` at most, find out. If all go well, it closes, and over `ramp` lets 10% to 100%
- * of calls pass; if one fails, it opens again. outcomes/breaker_state.h has the rest.
+ * While the breaker is closed, all requests pass, and their outcomes are counted over a window. If
+ * too many of at least `minimum` requests fail or are slow, it opens for `sleep` and denies all.
+ * Then it is half-open: the next requests, `probes` at most, pass as probes. If all succeed, it
+ * closes, and over `ramp` lets 10% to 100% of requests pass. If one fails, it opens again.
  *
- * Permits count calls, whatever the cost of a request.
+ * A permit counts one request, whatever its cost.
  */
 #include "algo/outcomes/breaker_state.h"
 #include "base/error.h"
@@ -48,7 +49,7 @@ static const void *breaker_preset(const struct weir_limit_options *options)
 	return &presets[options->breaker->preset].options;
 }
 
-/* A window is one of time or one of calls. */
+/* A window counts a time or a number of calls, not both. */
 static enum algo_use unless_calls(const struct weir_limit_options *options)
 {
 	return options->breaker && options->breaker->calls ? ALGO_REFUSED : ALGO_USED;
@@ -59,7 +60,7 @@ static enum algo_use unless_window(const struct weir_limit_options *options)
 	return options->breaker && options->breaker->window_ns ? ALGO_REFUSED : ALGO_USED;
 }
 
-/* A number of failures stands in place of a share of calls. */
+/* A breaker opens by a number of failures or by a share of calls, not both. */
 static enum algo_use unless_failures(const struct weir_limit_options *options)
 {
 	return options->breaker && options->breaker->failures ? ALGO_REFUSED : ALGO_USED;
@@ -70,7 +71,7 @@ static uint64_t default_as_sleep(const struct weir_limit_options *options)
 	return options->breaker->sleep_ns;
 }
 
-/* A slow probe shall be found slow, and not lost. Those that presets are named after lose none. */
+/* Long enough to see that a probe is slow. The libraries that presets are named after have none. */
 static uint64_t default_probe_timeout(const struct weir_limit_options *options)
 {
 	const struct weir_breaker_options *own = options->breaker;
@@ -85,7 +86,7 @@ static uint32_t mix_seal(uint64_t seal, uint64_t value)
 	return (uint32_t)(((seal ^ value) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
-/* Computes the parameters that follow from the others. */
+/* Computes the parameters that follow from others. */
 static void derive_health(struct breaker_params *params)
 {
 	const uint64_t judged_by[] = {params->part_ns, params->parts, params->calls, params->minimum,
@@ -105,8 +106,8 @@ static void derive_health(struct breaker_params *params)
 }
 
 /*
- * Probes that are judged together are judged by shares: the percentage that so many of them reach,
- * and one less does not.
+ * The percentage that `failures` of `probes` reach and one less does not: probes that are judged
+ * together are judged by a percentage.
  */
 static uint32_t probe_share(uint32_t failures, uint32_t probes)
 {

@@ -1,4 +1,7 @@
-/* concurrency.c: so many requests in flight, each with a place. */
+/*
+ * concurrency.c: describes `concurrency` limits: at most `max` requests are in flight, each with an
+ * entry of the key that it releases at its end, or that its lease ends.
+ */
 #include "algo/algo.h"
 
 static int init_concurrency(struct algo_limit *limit, const struct weir_limit_options *options,

@@ -1,4 +1,6 @@
-/* dispatch.c: from options to parameters, and the dispatch over algorithms. */
+/*
+ * dispatch.c: makes limits from options, finds their calendar windows, and runs their steps.
+ */
 #include "algo/algo.h"
 
 #include <stdatomic.h>
@@ -14,9 +16,8 @@
 #include "base/time/zone.h"
 
 /*
- * The last window found, so that the calendar is worked out once a window.
- * Threads write it without a lock; `check` gives away a pair that was read
- * while another was being written.
+ * The calendar window that was computed last. Threads write it without a lock, so a thread may read
+ * a start and an end of two windows: then `check` does not match them.
  */
 struct algo_cache {
 	_Atomic uint64_t start_ns, end_ns, check;
@@ -37,7 +38,7 @@ int algo_use_calendar(struct algo_limit *limit, const struct weir_limit_options 
 	return limit->cache ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
-/* Twice as many each, so that a row is hardly more than half empty, and growth seldom moves it. */
+/* Widths double, so that a state wastes at most about half its cells, and seldom has to move. */
 unsigned algo_width(uint64_t cells)
 {
 	static const unsigned widths[] = {ALGO_WIDTH_LEAST, 32, 64, 128, 256, 512, 1024, 2048, 4096,
@@ -67,11 +68,11 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *g
 	limit->max_wait_ns = options.max_wait_ns;
 	limit->keys = options.keys;
 	limit->count = options.rate.count;
-	limit->period_ns = parameter_period_ns(&options.rate); /* a second where there is no rate */
+	limit->period_ns = parameter_period_ns(&options.rate); /* a second if it has no rate */
 	limit->quota = options.rate.count;
 	limit->window_ns = limit->period_ns;
 	status = limit->algorithm->init(limit, &options, error);
-	/* As far ahead as a calendar's next window can end, or ALGO_SKEW_NS more than any other. */
+	/* The latest end of a calendar's next window, or ALGO_SKEW_NS more than other states need. */
 	limit->farthest_ns = u64_max(limit->farthest_ns, limit->window_ns) +
 	                     (limit->cache ? limit->window_ns / 8 : ALGO_SKEW_NS);
 	if (status != WEIR_OK)
@@ -83,7 +84,7 @@ int algo_limit_copy(struct algo_limit *copy, const struct algo_limit *limit)
 {
 	int status = WEIR_OK;
 
-	/* Without `successor`, which another thread may set meanwhile. */
+	/* All but `successor`, the last field: another thread may set it meanwhile. */
 	memcpy(copy, limit, offsetof(struct algo_limit, successor));
 	atomic_init(&copy->successor, NULL);
 	copy->calendar.zone = NULL;
@@ -126,7 +127,7 @@ bool algo_has_step(const struct algo_limit *limit, algorithm_step *step)
 	return algorithm_of(limit->algorithm->id)->step == step;
 }
 
-/* Behind so many units, of which each takes the rate's interval at least. */
+/* The shortest wait behind `earlier` units, each of which takes the rate's interval at least. */
 static uint64_t wait_behind_ns(const struct algo_limit *limit, uint64_t earlier)
 {
 	u128 ns = ((u128)earlier * limit->period_ns + limit->count - 1) / limit->count;
@@ -194,7 +195,7 @@ void algo_hand_over(struct algo_limit *limit, struct algo_limit *next)
 		limit->algorithm->after_takeover(limit, next);
 }
 
-/* In what takes over meanwhile, too. */
+/* Repeats for a successor that takes over meanwhile. */
 int algo_shed(const struct algo_limit *limit, double deny)
 {
 	if (!limit->algorithm->set_share)
@@ -208,7 +209,10 @@ int algo_shed(const struct algo_limit *limit, double deny)
 	return WEIR_OK;
 }
 
-/* One number in, one out: a state that is passed whole would be in memory for all. */
+/*
+ * Cuts the end of a state that is too far ahead. Takes and returns numbers only: if the state's
+ * address went to a function, callers could not keep it in registers.
+ */
 __attribute__((noinline, cold)) static uint64_t cut_back_end(const struct algo_limit *limit,
                                                              uint64_t now_ns,
                                                              uint64_t window_end_ns,
@@ -216,7 +220,7 @@ __attribute__((noinline, cold)) static uint64_t cut_back_end(const struct algo_l
 {
 	uint64_t nearest_ns = limit->cache ? window_end_ns : now_ns;
 
-	/* Calendar windows differ in length, so theirs is judged from the end of this one. */
+	/* Calendar windows differ in length, so their ends are measured from the end of this one. */
 	if (until_ns - nearest_ns <= limit->farthest_ns)
 		return until_ns;
 	return limit->cache ? nearest_ns : nearest_ns + limit->window_ns;
@@ -227,12 +231,12 @@ static inline bool dispatch_step(const struct algo_limit *limit, const struct al
                                  struct algo_decision *out)
 {
 	algo_decision_allow(out);
-	if (limit->algorithm->step == bucket_step) /* the most frequent by far, and so it is inlined */
+	if (limit->algorithm->step == bucket_step) /* the most frequent: this call is inlined */
 		return bucket_step(limit, call, time, state, out);
 	return limit->algorithm->step(limit, call, time, state, out);
 }
 
-/* A state that is too far ahead denies, so only denials are checked for it. */
+/* A state that is too far ahead leads to a denial, so other decisions need no check. */
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {

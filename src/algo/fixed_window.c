@@ -1,4 +1,7 @@
-/* fixed_window.c: a count that ends with its window, of the calendar or not; see rates/window.c. */
+/*
+ * fixed_window.c: describes `fixed_window` limits: a count that ends with its window, which the
+ * calendar or the first request opens; see rates/window.c.
+ */
 #include "algo/rates/window.h"
 #include "base/error.h"
 
@@ -38,7 +41,7 @@ static int init_fixed_window(struct algo_limit *limit, const struct weir_limit_o
 	return WEIR_OK;
 }
 
-/* A period that was lengthened need not be one of the calendar: it begins with its first request. */
+/* A count below `nodes` is divided by making the period longer, which then fits no calendar. */
 static void divide_fixed_window(struct weir_limit_options *own,
                                 const struct weir_limit_options *whole, uint64_t nodes)
 {

@@ -1,4 +1,7 @@
-/* leaky_bucket.c: a token_bucket that is described by its level; see rates/bucket.c. */
+/*
+ * leaky_bucket.c: describes `leaky_bucket` limits: the same as token_bucket, described by the level
+ * of the bucket; see rates/bucket.c.
+ */
 #include "algo/rates/bucket.h"
 
 static int init_leaky_bucket(struct algo_limit *limit, const struct weir_limit_options *options,

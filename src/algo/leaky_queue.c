@@ -1,4 +1,7 @@
-/* leaky_queue.c: requests start an interval apart, and so many may wait; see rates/bucket.c. */
+/*
+ * leaky_queue.c: describes `leaky_queue` limits: requests start an interval apart, and `capacity`
+ * of them may wait; see rates/bucket.c.
+ */
 #include "algo/rates/bucket.h"
 
 static int init_leaky_queue(struct algo_limit *limit, const struct weir_limit_options *options,

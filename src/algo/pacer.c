@@ -1,4 +1,7 @@
-/* pacer.c: requests start an interval apart, if they need not wait too long; see rates/bucket.c. */
+/*
+ * pacer.c: describes `pacer` limits: requests start an interval apart, unless that makes one wait
+ * too long; see rates/bucket.c.
+ */
 #include "algo/rates/bucket.h"
 
 static int init_pacer(struct algo_limit *limit, const struct weir_limit_options *options,
@@ -9,7 +12,7 @@ static int init_pacer(struct algo_limit *limit, const struct weir_limit_options 
 	return bucket_init(limit, options->rate.count, &shape, "slack", error);
 }
 
-/* A turn passes at once without any slack, so slack + 1 turns are divided. */
+/* Divides slack + 1, the number of turns that pass at once. */
 static void divide_pacer(struct weir_limit_options *own, const struct weir_limit_options *whole,
                          uint64_t nodes)
 {

@@ -1,4 +1,4 @@
-/* parameter.c: values of options against their rows. */
+/* parameter.c: reads, checks and completes values of options by their descriptions. */
 #include "algo/parameter.h"
 
 #include <stdio.h>
@@ -66,7 +66,9 @@ static void set_number(const struct algo_parameter *parameter, uint64_t value,
 		*(uint64_t *)field = value;
 }
 
-/* Whether 0 is a value beside the default. */
+/*
+ * Whether 0 is an allowed value that differs from the default, so that WEIR_ZERO must stand for it.
+ */
 static bool zero_is_no_default(const struct algo_parameter *parameter)
 {
 	return parameter->min == 0 && parameter->otherwise != 0;

@@ -1,8 +1,8 @@
 /*
- * parameter.h: the parameters of limits as rows: where a value is, what it may be.
+ * parameter.h: describes parameters of limits: where each one's value is, and what it may be.
  *
- * A row has all facts about a parameter, so code that checks, reads or shows parameters
- * goes through rows and knows no names.
+ * A description has all facts about a parameter, so code that checks, reads or shows parameters
+ * loops over descriptions and has no names in it.
  */
 #ifndef ALGO_PARAMETER_H
 #define ALGO_PARAMETER_H
@@ -24,59 +24,61 @@
 struct algo_limit;
 
 enum algo_type {
-	ALGO_NUMBER, /* uint64_t or uint32_t */
-	ALGO_TIME,   /* uint64_t, ns */
-	ALGO_PERCENT, /* uint32_t; in rule files behind it stands % */
-	ALGO_DECIMAL, /* double */
-	ALGO_WORD,   /* an enum */
-	ALGO_TEXT,   /* const char * */
-	ALGO_RATE,   /* struct weir_rate; its period has a fixed length */
-	ALGO_CALENDAR_RATE, /* the same, months and years included */
+	ALGO_NUMBER,        /* uint64_t or uint32_t */
+	ALGO_TIME,          /* uint64_t, ns */
+	ALGO_PERCENT,       /* uint32_t; written with % in rule files */
+	ALGO_DECIMAL,       /* double */
+	ALGO_WORD,          /* an enum */
+	ALGO_TEXT,          /* const char * */
+	ALGO_RATE,          /* struct weir_rate; its period has a fixed length */
+	ALGO_CALENDAR_RATE, /* the same, but months and years are allowed */
 };
 
-/* As a default: what the rate's count is. */
+/* A default: the count of the rate. */
 #define ALGO_DEFAULT_AS_RATE UINT64_MAX
 
-/* As a default: what `derive` returns. */
+/* A default: the result of `derive`. */
 #define ALGO_DEFAULT_DERIVED (UINT64_MAX - 1)
 
-/* The effect of a parameter in a limit with certain others. */
+/* The effect of a parameter, which can depend on other options. */
 enum algo_use {
 	ALGO_USED,
-	ALGO_IDLE,   /* accepted, but without effect, so it is not shown */
-	ALGO_REFUSED,
+	ALGO_IDLE,    /* accepted, but without effect, so listings leave it out */
+	ALGO_REFUSED, /* an error if it is given */
 };
 
 struct algo_parameter {
 	const char *name; /* or NULL at the end of a list */
 	enum algo_type type;
-	uint16_t offset, size; /* of its field in struct weir_limit_options, if `own` is 0 */
-	uint16_t own;          /* otherwise in the algorithm's own options; see parameter_own */
+	uint16_t offset,
+	    size;     /* of its field in struct weir_limit_options, or if `own` is not 0, ... */
+	uint16_t own; /* in the algorithm's own options, see parameter_own */
 	bool required;
 	/*
-	 * The range of a number, a decimal, a time (from 0, 1 or a millisecond), a rate's count, or a
-	 * text's bytes. If the default is 0, 0 may be given without WEIR_ZERO.
+	 * The range of a number, a decimal, a time (ns; its least is 0, 1 or a millisecond), a rate's
+	 * count, or a text's length in bytes. If the default is 0, the caller may pass 0 for 0.
 	 */
 	uint64_t min, max;
-	uint64_t otherwise; /* the default; one that is out of range stands for "none" */
-	/* Computes the default ALGO_DEFAULT_DERIVED, from options in which all others are filled in. */
+	uint64_t otherwise; /* the default; one that is out of range means "none" */
+	/* Computes the default ALGO_DEFAULT_DERIVED, from options with all other defaults filled in. */
 	uint64_t (*derive)(const struct weir_limit_options *options);
-	const char *text; /* the default of an ALGO_TEXT; how a derived one is derived, in words */
-	const struct word *words;
+	const char
+	    *text; /* the default of an ALGO_TEXT; of a derived default, its rule for documents */
+	const struct word *words; /* the values of an ALGO_WORD */
 	/*
-	 * NULL for ALGO_USED. If it is refused, a message says `with` what it belongs, and what was
-	 * found.
+	 * The effect with these options, or NULL for ALGO_USED. If the parameter is refused, the error
+	 * message is "expected with `with` only, found `found`".
 	 */
 	enum algo_use (*use)(const struct weir_limit_options *options);
 	const char *with, *found;
 };
 
-/* The place of a parameter. */
+/* Initializers for the field of a parameter. */
 #define ALGO_FIELD(field)                                                                          \
 	.offset = offsetof(struct weir_limit_options, field),                                          \
 	.size = sizeof((struct weir_limit_options *)0)->field
 
-/* A place in the own options of an algorithm. */
+/* The same for a field in the algorithm's own options. */
 #define ALGO_OWN_FIELD(algorithm, field)                                                           \
 	.own = offsetof(struct weir_limit_options, algorithm),                                         \
 	.offset = offsetof(struct weir_##algorithm##_options, field),                                  \
@@ -107,7 +109,7 @@ struct algo_parameter {
 	"expected a period of fixed length, found months or years, which only calendar windows "       \
 	"(fixed_window) have"
 
-/* Room for an algorithm's own options, whichever it is. */
+/* Holds the own options of any algorithm. */
 union algo_own {
 	struct weir_breaker_options breaker;
 	struct weir_throttle_options throttle;
@@ -121,14 +123,14 @@ union algo_own {
 const void *parameter_own(uint16_t own, const struct weir_limit_options *options);
 void parameter_set_own(uint16_t own, const void *value, struct weir_limit_options *options);
 
-/** The place of its value. */
+/** The field of a parameter's value. Points to zeros if the own options are missing. */
 const void *parameter_field(const struct algo_parameter *parameter,
                             const struct weir_limit_options *options);
-/** The same to write to. Own options must be there, and be the caller's. */
+/** The same field for writing. Own options must be present, and belong to the caller. */
 void *parameter_writable(const struct algo_parameter *parameter,
                          struct weir_limit_options *options);
 
-/** Whether the options say anything of it. */
+/** Whether the options give the parameter a value. */
 bool parameter_is_given(const struct algo_parameter *parameter,
                         const struct weir_limit_options *options);
 
@@ -139,26 +141,26 @@ static inline enum algo_use parameter_use(const struct algo_parameter *parameter
 }
 
 /**
- * An ALGO_NUMBER, ALGO_PERCENT or ALGO_TIME as it is in the options, and back; 0 is then WEIR_ZERO
- * if it must.
+ * Reads an ALGO_NUMBER, ALGO_PERCENT or ALGO_TIME from the options, and writes it to them;
+ * parameter_set writes a 0 that is not the default as WEIR_ZERO.
  */
 uint64_t parameter_number(const struct algo_parameter *parameter,
                           const struct weir_limit_options *options);
 void parameter_set(const struct algo_parameter *parameter, uint64_t value,
                    struct weir_limit_options *options);
 
-/** Checks a parameter by itself. Errors as weir_limit_open: "rate: expected …". */
+/** Checks the value of one parameter. Errors as weir_limit_open: "rate: expected …". */
 int parameter_check(const struct algo_parameter *parameter,
                     const struct weir_limit_options *options, struct weir_error *error);
 
-/** Fills in its default; an explicit zero is 0 then. */
+/** Fills in the default if the parameter has no value, and replaces WEIR_ZERO by 0. */
 void parameter_resolve(const struct algo_parameter *row, struct weir_limit_options *options);
 
 #define PARAMETER_NAMES_MAX 200
-/** Appends a name to a list in a message. */
+/** Appends a name to a list, after a comma. */
 void parameter_add_name(char names[PARAMETER_NAMES_MAX], const char *name);
 
-/** How long a rate's period is; of months and years the longest. A year at most. */
+/** The period of a rate, a year at most; for months and years, the longest. */
 uint64_t parameter_period_ns(const struct weir_rate *rate);
 
 #endif

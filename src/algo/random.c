@@ -1,27 +1,27 @@
 /*
- * random.c: denies a share of all requests, each by a draw of its own.
+ * random.c: describes and decides `random` limits, which deny each request with the same
+ * probability.
  *
- * The draw is part of the call, so the step stays pure. A share is a threshold
- * of 2^63 draws: 0 denies none, 2^63 all, and any double from 0 to 1 that is at
- * least 2^-10 is exact. There is no state, and a peek draws nothing: it passes
- * unless all are denied.
+ * The random draw is part of the call, so the step stays pure. The share to deny is a number of
+ * draws of 2^63: 0 denies none, 2^63 all, and any double from 2^-10 to 1 is exact. There is no
+ * state. A peek passes unless all requests are denied.
  *
- * If requests have priorities, the total share stays, and is taken from the lowest.
- * For this the limit counts its recent demand, not that of each key.
+ * If requests have priorities, the total share stays the same, but falls on the lowest priorities.
+ * For this the limit counts its recent demand; keys have none of their own.
  */
 #include "algo/algo.h"
 #include "algo/priority/demand.h"
 #include "base/error.h"
 
 struct random_params {
-	uint64_t deny;             /* of PRIORITY_ALL draws so many are denied: as given, ... */
-	_Atomic uint64_t deny_now; /* and as it has been changed since */
+	uint64_t deny;             /* the draws of PRIORITY_ALL to deny, as configured, ... */
+	_Atomic uint64_t deny_now; /* and as set since (set_deny_share) */
 };
 
 _Static_assert(sizeof(struct random_params) <= sizeof((struct algo_limit *)0)->own,
                "a limit has room for them");
 
-/* Not const: the share changes while the limit is used. */
+/* The parameters are not const: the share changes while the limit is in use. */
 static struct random_params *params_of(const struct algo_limit *limit)
 {
 	return (struct random_params *)limit->own;
@@ -32,7 +32,7 @@ static uint64_t deny_threshold(double deny)
 	return (uint64_t)(deny * (double)PRIORITY_ALL);
 }
 
-/* It has no period. Where one is needed, such as to tell rates, that is a second. */
+/* The limit has no period; period_ns stays a second, for code that shows rates. */
 static int init_random(struct algo_limit *limit, const struct weir_limit_options *options,
                        struct weir_error *error)
 {
@@ -60,7 +60,7 @@ static inline bool decide_by_draw(const struct algo_limit *limit, const struct a
 	return false;
 }
 
-/* Apart, and called last, so that it costs nothing where there are no priorities. */
+/* Not inlined, and called last, so that requests without priorities save no registers for it. */
 __attribute__((noinline)) static bool decide_by_priority(const struct algo_limit *limit,
                                                          const struct algo_call *call,
                                                          uint64_t now_ns, uint64_t deny,
@@ -96,7 +96,8 @@ static void copy_demand(const struct algo_limit *limit, struct algo_limit *next)
 }
 
 /*
- * A thread that changes the share stores it first and then looks for a successor. So this reads
+ * Sets in `next` the share that was set in `limit`, unless another share is configured. A thread
+ * that sets the share stores it first and then looks for a successor. So either this function reads
  * the new share, or that thread stores it in `next`.
  */
 static void take_over_share(const struct algo_limit *limit, struct algo_limit *next)

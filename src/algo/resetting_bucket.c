@@ -1,4 +1,7 @@
-/* resetting_bucket.c: a fixed_window that its first request opens, see rates/window.c. */
+/*
+ * resetting_bucket.c: describes `resetting_bucket` limits: a fixed_window that its first request
+ * opens, see rates/window.c.
+ */
 #include "algo/rates/window.h"
 
 static int init_resetting_bucket(struct algo_limit *limit, const struct weir_limit_options *options,

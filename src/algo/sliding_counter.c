@@ -1,4 +1,7 @@
-/* sliding_counter.c: two slots of a period each, the earlier one weighted. */
+/*
+ * sliding_counter.c: describes `sliding_counter` limits: slots of one period each, of which the
+ * earlier counts by the share that the sliding period still covers.
+ */
 #include "algo/rates/sliding.h"
 
 static int init_sliding_counter(struct algo_limit *limit, const struct weir_limit_options *options,

@@ -1,4 +1,4 @@
-/* sliding_log.c: every request of the last period, exactly. */
+/* sliding_log.c: describes `sliding_log` limits: a log of all requests of the last period. */
 #include "algo/algo.h"
 
 static int init_sliding_log(struct algo_limit *limit, const struct weir_limit_options *options,

@@ -1,10 +1,13 @@
-/* sliding_window.c: the slots that make up the last period, added up. */
+/*
+ * sliding_window.c: describes `sliding_window` limits: the last period is split into slots, whose
+ * counts add up.
+ */
 #include "algo/rates/sliding.h"
 
 static int init_sliding_window(struct algo_limit *limit, const struct weir_limit_options *options,
                                struct weir_error *error)
 {
-	/* Times are whole nanoseconds: finer slots tell nothing more, and their numbers overflow. */
+	/* Slots shorter than a nanosecond would tell no more, and their numbers would overflow. */
 	uint32_t slots = (uint32_t)u64_min(options->slots, limit->period_ns);
 
 	(void)error;

@@ -1,12 +1,12 @@
 /*
- * throttle.c: sheds requests that the backend would not accept anyway.
+ * throttle.c: describes `throttle` limits: they shed requests that the backend would reject anyway.
  *
- * Client-side throttling, as in Google's SRE book: requests in the window beyond `k` times the
- * accepted ones are too many, and a draw denies the same share of new requests. Denied requests
- * count, so the longer the backend accepts nothing, the fewer requests it gets, down to one a
- * second. outcomes/success_ratio.h has the rest.
+ * This is client-side throttling as in Google's SRE book: the requests of the window beyond `k`
+ * times the accepted ones are too many, and a random draw denies the same share of new requests.
+ * Denied requests count as requests. So the longer the backend accepts none, the fewer it gets,
+ * down to one a second. outcomes/success_ratio.h decides.
  *
- * It counts requests, whatever their cost.
+ * A request counts once, whatever its cost.
  */
 #include "algo/outcomes/success_ratio.h"
 

@@ -1,4 +1,7 @@
-/* token_bucket.c: a burst at once, then one for each token that comes back; see rates/bucket.c. */
+/*
+ * token_bucket.c: describes `token_bucket` limits: a burst passes at once, then one request for
+ * each new token; see rates/bucket.c.
+ */
 #include "algo/rates/bucket.h"
 
 static int init_token_bucket(struct algo_limit *limit, const struct weir_limit_options *options,

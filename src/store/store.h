@@ -122,8 +122,8 @@ void store_fetch_alone(const struct store *store, const struct algo_limit *limit
 /** For one of many: starts fetching its home. */
 void store_fetch(const struct store *store, const struct store_key *key);
 /**
- * Instead, for many in a record with nothing between them: by a load that nothing waits for.
- * Prefetches in a record that all need a walk through the page tables were mostly without effect
+ * Instead, for many in a row with nothing between them: by a load that nothing waits for.
+ * Prefetches in a row that all need a walk through the page tables were mostly without effect
  * (docs/design/speed.md); loads are never dropped.
  */
 void store_touch(const struct store *store, const struct store_key *key);

@@ -2,7 +2,10 @@
 
 #include "base/number.h"
 
-/* Fields of a cell, from the lowest bit on. A caller that wants one field is to read no other. */
+/*
+ * Writes or reads the fields of a cell in turn, from the lowest bit on. Always inlined, so that a
+ * caller that needs one field reads no other.
+ */
 #define INLINE __attribute__((always_inline)) static inline
 
 struct bits {
@@ -45,7 +48,7 @@ static uint64_t clamp_to_bounds(uint64_t value, const struct in_flight_params *p
 	                                    : u64_min(value, params->bounds.most);
 }
 
-/* Place 0 changes by the report, once. */
+/* The change of cell 0 by a report, for estimators of one cell. */
 static bool change_first_cell(const struct estimate_report *report, struct estimate_cell before,
                               struct estimate_cell after, struct estimate_change *change)
 {
@@ -54,9 +57,10 @@ static bool change_first_cell(const struct estimate_report *report, struct estim
 }
 
 /*
- * knee: place 0 has what came of the windows so far, place 1 what this window has measured, and the
- * low bits of its number. A window ends in three changes: its last sample; place 0, with the next
- * number; place 1, empty, with that number. So if the numbers differ, the third one is missing.
+ * knee: cell 0 has the result of all windows so far, and the number of the current one. Cell 1 has
+ * the sums of the current window, and the low bits of its number. A window ends in three changes:
+ * its last sample; cell 0, with the next number; cell 1, empty, with that number. So if the numbers
+ * differ, the third change is missing.
  */
 
 #define WINDOW_BITS 2
@@ -92,7 +96,9 @@ static struct estimate_cell pack_measured(const struct knee *knee)
 	return cell_of(to);
 }
 
-/* None yet: as knee_begin has it, in window 1, so that a place 1 which is zero is of another. */
+/*
+ * An unwritten cell is the state of knee_begin, in window 1: so a zero cell 1 is of another window.
+ */
 INLINE struct knee learned_of(const struct in_flight_params *params, struct estimate_cell cell)
 {
 	struct bits from = bits_of(cell);
@@ -115,7 +121,7 @@ INLINE struct knee learned_of(const struct in_flight_params *params, struct esti
 	return knee;
 }
 
-/* Returns false if they are of another window. */
+/* Reads cell 1. Returns false if it is of another window. */
 static bool read_measured(struct estimate_cell cell, struct knee *knee)
 {
 	struct bits from = bits_of(cell);
@@ -164,7 +170,8 @@ static bool step_knee(const struct in_flight_params *params, const struct estima
 	knee_add_sample(&knee, &report->sample);
 	if (knee.base_ns == before.base_ns)
 		return change_measured(&knee, true, change);
-	before.base_ns = knee.base_ns; /* of the first sample, which is counted after that */
+	before.base_ns =
+	    knee.base_ns; /* the first sample sets the baseline, and is counted after that */
 	return change_learned(&before, change);
 }
 
@@ -265,8 +272,8 @@ static uint64_t quota_aimd(const struct in_flight_params *params, const struct e
 }
 
 /*
- * bbr: place 0 has when the first denial was, the others a part of time each. A sum that is full
- * takes no more: it would need more in flight than there can be.
+ * bbr: cell 0 has the time of the first denial, each other cell a part of time. A sum that is full
+ * counts no more; that would need more requests in flight than are possible.
  */
 
 #define SUM_BITS    44
@@ -342,7 +349,7 @@ static const struct estimator {
 	             const struct estimate_report *report, struct estimate_change *change);
 	unsigned cells;
 	struct adaptive_bounds bounds;
-	bool drops; /* a failure says something */
+	bool drops; /* a failed request is a sample, with `dropped`; others ignore it */
 } estimators[] = {
     [WEIR_METHOD_KNEE] = {NULL, step_knee, 2, {20, 1, 1000}, false},
     [WEIR_METHOD_GRADIENT2] = {quota_gradient2, step_gradient2, 1, {20, 20, 200}, false},
@@ -372,7 +379,7 @@ static uint64_t quota_of(const struct in_flight_params *params, const struct est
 	return bbr_quota(&bbr, &params->bounds, now_ns);
 }
 
-/* What else is known where requests have priorities. */
+/* Adds the limits that only requests with priorities need. */
 __attribute__((noinline)) static void add_ordinary(const struct in_flight_params *params,
                                                    struct estimate_cell learned,
                                                    struct headroom_limits *limits)

@@ -1,10 +1,11 @@
 /*
- * estimate.h: the estimators of estimators.h behind one step, as cells that change one by one.
+ * estimate.h: stores the estimators of estimators.h in cells, which change one at a time.
  *
- * An estimator's knowledge is one to ESTIMATE_CELLS_MAX cells of 96 bits; all zero is an estimator
- * that knows nothing yet. For a report, a step says which one cell to change next, and how. Its
- * caller swaps that cell and steps again, until a step wants no change. Others may swap cells
- * meanwhile, and a caller may die between two swaps: the next one finishes its work.
+ * The state of an estimator is one to ESTIMATE_CELLS_MAX cells of 96 bits. All cells are zero if
+ * nothing was measured yet. For a report, estimate_step computes which cell changes next, and how.
+ * The caller swaps that cell (compare and swap) and calls again, until nothing is left to change.
+ * Other threads may swap cells meanwhile, and a process may die between two swaps: the next caller
+ * completes the change.
  */
 #ifndef ALGO_MEASURED_ESTIMATE_H
 #define ALGO_MEASURED_ESTIMATE_H
@@ -27,50 +28,50 @@ struct estimate_cell {
 
 struct estimate_report {
 	enum weir_outcome outcome;
-	struct adaptive_sample sample; /* `dropped` follows from the outcome */
-	uint8_t window; /* estimate_window when the request was let through */
+	struct adaptive_sample sample; /* but for `dropped`, which follows from the outcome */
+	uint8_t window;                /* estimate_window when the request was admitted */
 	uint64_t now_ns;
-	bool counted; /* a change that `counts` has been made */
+	bool counted; /* a change with `counts` has been made for this report */
 };
 
 struct estimate_change {
-	unsigned place;
+	unsigned place; /* index of the cell */
 	struct estimate_cell after;
-	bool counts; /* once it is made, the report is counted; a step may want more all the same */
-	bool last;   /* once it is made, a step wants nothing more */
+	bool counts; /* this change counts the report; more changes may follow */
+	bool last;   /* no change follows */
 };
 
 /**
- * The most that may be in flight; cells that no estimator has written are zero. Without priorities
- * only `quota` is computed.
+ * The most requests that may be in flight. If no request has a priority (has_priorities), only
+ * `quota` is computed.
  */
 struct headroom_limits estimate_limits(const struct in_flight_params *params,
                                        const struct estimate_cell *cells, uint32_t cpu,
                                        uint64_t now_ns, bool has_priorities);
 
-/** A request was denied beside so many. Returns false if that changes nothing. */
+/** Computes the change for a request that was denied. Returns false if that changes nothing. */
 bool estimate_record_denial(const struct in_flight_params *params,
                             const struct estimate_cell *cells, uint32_t cpu, uint64_t now_ns,
                             struct estimate_change *change);
 
-/** Tells permits of one time from those of another. */
+/** The number of the window, by which late reports are recognized: see estimate_report.window. */
 uint8_t estimate_window(const struct in_flight_params *params, const struct estimate_cell *cells);
 
-/** The next change for a report. Returns false if there is nothing left to do. */
+/** Computes the next change for a report. Returns false if nothing is left to change. */
 bool estimate_step(const struct in_flight_params *params, const struct estimate_cell *cells,
                    const struct estimate_report *report, struct estimate_change *change);
 
-/** How many cells a method has, and the bounds that it has by default. */
+/** The number of cells of a method, and its default bounds. */
 unsigned estimate_cells(enum weir_method method);
 struct adaptive_bounds estimate_bounds(enum weir_method method);
 
-/** Whether samples of it need a draw. */
+/** Whether samples need `draw`. */
 static inline bool estimate_needs_draw(enum weir_method method)
 {
 	return method == WEIR_METHOD_VEGAS;
 }
 
-/** Whether it looks at the processors. */
+/** Whether the method depends on the load of the processors. */
 static inline bool estimate_needs_cpu(enum weir_method method)
 {
 	return method == WEIR_METHOD_BBR;

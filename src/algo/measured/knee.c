@@ -1,25 +1,26 @@
 /*
- * knee.c: the number of requests that a backend holds before they wait.
+ * knee.c: estimates the number of requests that a backend serves at once, beyond which they wait.
  *
- * With n in flight and a mean latency R, where B is the mean latency without waiting (the
- * baseline), n B / R of them are being worked on and the others wait. That is the knee, K. The
- * limit is K + sqrt K, so that what comes and goes by chance finds no worker idle.
+ * Let n requests be in flight with a mean latency R, and let B be the mean latency without waiting
+ * (the baseline). Then n B / R requests are being served, and the others wait. That number is the
+ * knee, K. The limit is K + sqrt K, so that no worker is idle when requests come at random.
  *
- * The baseline is measured where nobody waits: in a window in which fewer than K - sqrt K were in
- * flight, or, if there is none for long, in one that a limit of K - (sqrt K)/2 makes: a probe. If B
- * was too high, fewer in flight are faster, so it falls, and the next probe goes twice as deep. If
- * it was too low, fewer in flight are as slow as before, so it rises, and K with it. A lasting
- * overload cannot raise it. The first baseline is a guess, as it is measured at the initial limit,
- * which may be far too high. So the first probe halves the limit.
+ * The baseline must be measured when no request waits. That is so in a window with fewer than
+ * K - sqrt K in flight. If there is none for long, a probe makes one: a window with a limit of
+ * K - (sqrt K)/2. If B was too high, requests are faster in the probe: B falls, and the next probe
+ * is twice as deep. If B was too low, they are as slow as before: B rises, and K with it. A lasting
+ * overload cannot raise B. The first baseline is a guess, since it is measured at the initial
+ * limit, which may be far too high. So the first probe halves the limit.
  *
- * A latency counts as 3 B at most, so that a few long ones do not move the mean. A window's change
- * counts only as far as it stands out of the noise that its own variance implies (part()). The
- * first answers of a window are ignored: these requests started under the limit before.
+ * A latency counts as 3 B at most, so that a few long ones do not move the mean. The change by a
+ * window counts only as far as it exceeds the noise that the window's own variance implies
+ * (significant_part). The first answers of a window are skipped, because their requests were
+ * admitted under the limit before.
  *
- * A timeout tells how long its caller waited, not how long the server takes, so it counts as 4 B,
- * whatever its latency. If the mean of a window exceeds 3 B, timeouts are in it and answers are
- * hardly faster. Such a window never moves the baseline, and the knee falls: requests that callers
- * have given up may still fill the server, and no longer count as in flight.
+ * A timeout counts as 4 B, whatever its latency, because it shows how long its caller waited, not
+ * how long the server takes. If the mean of a window exceeds 3 B, the window has timeouts, and
+ * answers are hardly faster. Such a window never changes the baseline, and the knee falls: requests
+ * that callers have given up may still occupy the server, but no longer count as in flight.
  *
  * tests/model/models/adaptive.py has the same operations on whole numbers.
  */
@@ -39,10 +40,10 @@ _Static_assert(UINT64_C(1) * KNEE_MOST * (KNEE_LOST / 4) * (KNEE_LOST / 4) <= UI
 
 /* The measurements of one window. */
 struct measured {
-	int64_t mean;   /* of samples; BASE: as long as the baseline */
-	int64_t in_flight; /* ONE each, as are the next */
-	int64_t waits;  /* so many more than at the baseline wait; below 0: fewer */
-	int64_t noise;  /* the standard deviation of that */
+	int64_t mean;      /* of samples; the baseline is BASE */
+	int64_t in_flight; /* in 1/ONE requests, as are the next two */
+	int64_t waits;     /* requests that wait by the baseline; negative if answers were faster */
+	int64_t noise;     /* the standard deviation of `waits` */
 };
 
 static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
@@ -65,7 +66,7 @@ static int64_t root_of(const struct knee *knee)
 	return (int64_t)square_root((uint64_t)knee->knee * ONE);
 }
 
-/* So many fewer a probe lets through. */
+/* The number by which a probe lowers the knee, in 1/ONE. */
 static int64_t depth_of(const struct knee *knee)
 {
 	return (int64_t)u64_min((uint64_t)root_of(knee) << knee->streak, knee->knee) / 2;
@@ -92,7 +93,7 @@ uint32_t knee_ordinary(const struct knee *knee, const struct adaptive_bounds *bo
 {
 	uint64_t root;
 
-	if (!is_probe(knee)) /* a root is long to compute */
+	if (!is_probe(knee)) /* saves the root */
 		return knee->limit;
 	root = u64_min((uint64_t)root_of(knee), knee->knee);
 	return (uint32_t)clamp((knee->knee + root) / ONE, bounds->least, bounds->most);
@@ -105,7 +106,7 @@ void knee_begin(struct knee *knee, const struct adaptive_bounds *bounds)
 	    .limit = bounds->initial, .wait = 1};
 }
 
-/* As much of it as a cell keeps. */
+/* The latency with as many bits as a cell stores. */
 static uint64_t significant_bits(uint64_t latency_ns)
 {
 	unsigned bits = 64 - (unsigned)__builtin_clzll(latency_ns);
@@ -114,7 +115,7 @@ static uint64_t significant_bits(uint64_t latency_ns)
 	return latency_ns >> shift << shift;
 }
 
-/* `by` is of BASE. */
+/* Changes the baseline by `by` / BASE of itself. */
 static void scale_baseline(struct knee *knee, int64_t by)
 {
 	uint64_t base_ns = knee->base_ns * (uint64_t)(BASE + by) / BASE;
@@ -129,7 +130,7 @@ static void move_knee(struct knee *knee, int64_t by)
 	knee->knee = (uint32_t)clamp(moved > 0 ? (uint64_t)moved : 0, ONE, ADAPTIVE_LIMIT_MAX * ONE);
 }
 
-/* The part of a change that stands out of the noise. */
+/* The part of a change that is not explained by noise. */
 static int64_t significant_part(const struct knee *knee, int64_t change, int64_t noise)
 {
 	int64_t tells = 2 * noise + root_of(knee) / 4;
@@ -148,7 +149,7 @@ static uint8_t twice_as_long(uint8_t wait)
 	return wait < PROBE_SELDOM ? (uint8_t)(2 * wait) : PROBE_SELDOM;
 }
 
-/* Higher priorities, or `min`, have let through too many: requests may have waited. */
+/* Higher priorities, or `min`, admitted too many in this probe: requests may have waited. */
 static void repeat_probe(struct knee *knee)
 {
 	bool again = knee->phase == KNEE_PROBE;
@@ -156,7 +157,7 @@ static void repeat_probe(struct knee *knee)
 	knee->phase = again ? KNEE_PROBE_ALL : KNEE_FULL;
 	knee->streak = again ? knee->streak : 0;
 	knee->since = 0;
-	knee->wait = again ? knee->wait : twice_as_long(knee->wait); /* `min` allows none */
+	knee->wait = again ? knee->wait : twice_as_long(knee->wait); /* `min` allows no probe */
 }
 
 static void end_probe(struct knee *knee, const struct measured *measured)
@@ -170,15 +171,16 @@ static void end_probe(struct knee *knee, const struct measured *measured)
 	scale_baseline(knee, moved * measured->mean / measured->in_flight);
 	if (fewer > 0)
 		fewer = 0;
-	move_knee(knee,
-	          moved < fewer ? fewer : moved); /* those in flight do not wait, by the new baseline */
+	move_knee(knee, moved < fewer ? fewer
+	                              : moved); /* by the new baseline none of those in flight waits */
 	knee->phase = falls ? knee->phase : KNEE_FULL;
 	knee->streak = falls ? longer_streak(knee->streak) : 0;
 	knee->since = 0;
 	knee->wait = 2 * moved > depth || 2 * moved < -depth ? PROBE_SOON : twice_as_long(knee->wait);
 }
 
-/* A probe that nobody asked for. Where all but reached the limit and nobody waited, it grows. */
+/* Ends a window with so few in flight that it serves as a probe. If almost the limit was in flight
+ * and none waited, the knee grows. */
 static void end_light(struct knee *knee, const struct measured *measured)
 {
 	int64_t root = root_of(knee);
@@ -191,13 +193,15 @@ static void end_light(struct knee *knee, const struct measured *measured)
 	knee->wait = twice_as_long(knee->wait);
 }
 
-/* As many as did not wait: at most the limit, since room for priorities above it comes and goes. */
+/* The requests that did not wait, at most the limit: the headroom of priorities comes and goes. */
 static uint32_t most_known(const struct knee *knee, const struct measured *measured)
 {
 	return (uint32_t)u64_min((uint64_t)measured->in_flight, (uint64_t)knee->limit * ONE);
 }
 
-/* The knee moves, and what it falls brings the next probe nearer: the baseline may be too low. */
+/*
+ * Ends a full window. If the knee falls, the next probe comes sooner: the baseline may be too low.
+ */
 static void end_full(struct knee *knee, const struct measured *measured)
 {
 	int64_t root = root_of(knee), waits = measured->waits, since, moved;
@@ -224,7 +228,7 @@ static void end_full(struct knee *knee, const struct measured *measured)
 	}
 }
 
-/* Mostly timeouts: the baseline cannot be measured, nor does this confirm it. */
+/* Ends a window with many timeouts, which neither measures nor confirms the baseline. */
 static void end_lost(struct knee *knee, const struct measured *measured)
 {
 	move_knee(knee,
@@ -280,7 +284,8 @@ void knee_add_sample(struct knee *knee, const struct adaptive_sample *sample)
 {
 	uint64_t latency_ns = clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS), x;
 
-	if (knee->count == 0 && knee->in_flight > 0) { /* it was let through under another limit */
+	if (knee->count == 0 &&
+	    knee->in_flight > 0) { /* the request was admitted under another limit */
 		knee->in_flight--;
 		return;
 	}

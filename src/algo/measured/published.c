@@ -1,6 +1,8 @@
 /*
- * published.c: the published estimators. They are here to compare with, and for users who move over
- * with their settings; docs/design/adaptive.md says how each fares.
+ * published.c: computes limits by the published estimators: gradient2, vegas, aimd and bbr.
+ *
+ * They serve comparisons, and users who move to Weir with their settings. docs/design/adaptive.md
+ * has measurements of each.
  */
 #include "algo/measured/estimators.h"
 
@@ -17,7 +19,7 @@ static uint64_t latency_of(const struct adaptive_sample *sample)
 	return clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS);
 }
 
-/* gradient2: the limit is multiplied by 3/2 x the long average / this latency, at most by 1. */
+/* gradient2 multiplies the limit by 3/2 x the long average / this latency, at most by 1. */
 
 #define LONG_WARM  10
 #define LONG_AGE   600
@@ -51,7 +53,7 @@ void gradient2_sample(struct gradient2 *gradient, const struct adaptive_bounds *
 	gradient->limit_parts = clamp(limit, bounds->least * one, bounds->most * one);
 }
 
-/* vegas: the queue is what would not be in flight if all took the least latency. */
+/* vegas: the queue is the number that would not be in flight if all had the least latency. */
 
 void vegas_begin(struct vegas *vegas, const struct adaptive_bounds *bounds)
 {
@@ -68,7 +70,7 @@ static uint64_t log10_of(uint64_t limit)
 	return log;
 }
 
-/* Whether the least latency is to be found anew: after 15 to 30 samples for each of the limit. */
+/* Restarts the search for the least latency after 15 to 30 samples for each 1 of the limit. */
 static bool restarts_least(struct vegas *vegas, const struct adaptive_sample *sample)
 {
 	vegas->count++;
@@ -106,7 +108,7 @@ void vegas_sample(struct vegas *vegas, const struct adaptive_bounds *bounds,
 	vegas->limit = (uint32_t)clamp(limit, bounds->least, bounds->most);
 }
 
-/* aimd */
+/* aimd: additive increase, multiplicative decrease */
 
 #define LATE_NS (5 * NS_PER_S)
 
@@ -127,7 +129,7 @@ void aimd_sample(struct aimd *aimd, const struct adaptive_bounds *bounds,
 	aimd->limit = (uint32_t)clamp(limit, bounds->least, bounds->most);
 }
 
-/* bbr: most passes of a finished part x the least mean latency of one. */
+/* bbr: the most answers in a finished part of time x the least mean latency of one. */
 
 #define HOT          800000 /* millionths */
 #define COOL_NS      NS_PER_S

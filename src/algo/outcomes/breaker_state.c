@@ -1,6 +1,6 @@
 #include "algo/outcomes/breaker_state.h"
 
-/* An open breaker of nobody's is forgotten so long after its sleep, and one that is half-open. */
+/* A breaker that gets no requests is forgotten so long after its sleep or its half-open phase. */
 #define FORGOTTEN_NS NS_PER_DAY
 
 const char *breaker_phase_text(enum breaker_phase phase)
@@ -70,7 +70,7 @@ static uint64_t open_until_ns(const struct breaker_params *params,
 	return state->since_ns + breaker_sleep_ns(params, state->doublings, state->spread);
 }
 
-/* When nothing is left of it if nobody comes; forced phases leave a beginning instead. */
+/* The end of a phase without requests; forced phases end at since_ns. */
 static uint64_t forgotten_at_ns(const struct breaker_params *params,
                                 const struct breaker_state *state)
 {
@@ -94,10 +94,12 @@ struct breaker_state breaker_at(const struct breaker_params *params,
 			at.phase = BREAKER_CLOSED;
 		return at;
 	}
-	/* Begun by a clock that has been set back since: it would last until that time comes again. */
+	/*
+	 * The phase began under a clock that was set back since: it would last until that time returns.
+	 */
 	if (state->since_ns > now_ns + ALGO_SKEW_NS)
 		return (struct breaker_state){.phase = BREAKER_CLOSED};
-	/* With a beginning of its own: a window of before must not be taken for its. */
+	/* The closed phase gets a start of its own: results from before it must not count in it. */
 	if (forgotten_at_ns(params, state) <= now_ns)
 		return (struct breaker_state){.phase = BREAKER_CLOSED,
 		                              .since_ns = forgotten_at_ns(params, state)};
@@ -106,7 +108,7 @@ struct breaker_state breaker_at(const struct breaker_params *params,
 	return at;
 }
 
-/* A tenth of all draws at first, then more and more. */
+/* Whether a draw passes in a ramp: a tenth of all draws does at its start, all do at its end. */
 static bool ramp_passes(const struct breaker_params *params, const struct breaker_state *state,
                         uint64_t now_ns, uint64_t draw)
 {
@@ -121,14 +123,16 @@ static unsigned probes_given(const struct breaker_state *state)
 	return state->in_flight + state->good + state->bad;
 }
 
-/* A request has come for which the quorum group has given no probe. */
+/* Asks the quorum group for a probe, unless the request is a peek. Returns false: it is denied. */
 static bool ask_group_for_probe(const struct breaker_request *request)
 {
 	request->notification->wants_probe |= request->draw != NULL;
 	return false;
 }
 
-/* Whether the phase lets a request pass, and else for how long not. */
+/*
+ * Whether the phase lets a request pass. Sets the phase that it begins, or the time until a retry.
+ */
 static bool phase_passes(const struct algo_limit *limit, struct breaker_state *state,
                          uint64_t now_ns, const struct breaker_request *request, uint64_t *retry_ns)
 {
@@ -154,11 +158,11 @@ static bool phase_passes(const struct algo_limit *limit, struct breaker_state *s
 	case BREAKER_HALF_OPEN:
 		if (request->notification)
 			return probes_given(state) < params->probes || ask_group_for_probe(request);
-		/* The quorum group that would end it is not there any more. */
+		/* No probe is left, and the quorum group that would have ended the phase is gone. */
 		is_lost = state->in_flight == 0 && probes_given(state) >= params->probes;
 		if (probes_given(state) > 0 && !is_lost)
 			return probes_given(state) < params->probes;
-		break; /* nothing says when it began: it begins anew */
+		break; /* no probe tells when the phase began: it begins anew */
 	default:
 		return true;
 	}
@@ -217,7 +221,7 @@ void breaker_open(struct breaker_state *state, uint64_t now_ns)
 	begin_phase(state, BREAKER_OPEN, now_ns);
 }
 
-/* A probe has failed. */
+/* Opens the breaker because a probe failed: it sleeps twice as long as before. */
 static void reopen_breaker(struct breaker_state *state, uint64_t now_ns)
 {
 	unsigned doublings = state->doublings;
@@ -227,7 +231,7 @@ static void reopen_breaker(struct breaker_state *state, uint64_t now_ns)
 	state->spread = breaker_spread(state->since_ns);
 }
 
-/* For a tally as long as is needed, as is the next. */
+/* Whether too many were slow. The caller has checked that the tally has enough requests. */
 static enum algo_cause slow_cause(const struct breaker_params *params,
                                   const struct breaker_tally *tally)
 {
@@ -254,7 +258,10 @@ enum algo_cause breaker_trip_cause(const struct breaker_params *params,
 	return tally->failures >= params->failures ? ALGO_BY_FAILURE_COUNT : slow_cause(params, tally);
 }
 
-/* The probes are spent, because the quorum group judges their results. */
+/*
+ * Adds results of probes to the message to the quorum group, which judges them. The probes are
+ * spent.
+ */
 static void notify_probe_results(struct breaker_state *state, struct breaker_result result,
                                  bool failed, unsigned count,
                                  struct algo_notification *notification)
@@ -268,7 +275,7 @@ static void notify_probe_results(struct breaker_state *state, struct breaker_res
 	notification->slow += result.slow && !result.ignored ? count : 0;
 }
 
-/* So many of the probes have not been used. */
+/* The number of probes that no request has used. */
 static unsigned unused_probes(const struct breaker_params *params,
                               const struct breaker_state *state)
 {
@@ -305,7 +312,7 @@ bool breaker_apply_group(const struct breaker_params *params, struct breaker_sta
 			begin_phase(state, BREAKER_HALF_OPEN, now_ns);
 		state->doublings = doublings;
 		state->bad = 0;
-		/* As if spent: those that others have. */
+		/* Probes that other servers got count as spent here. */
 		state->good = sat_sub(params->probes, state->in_flight + more);
 		return true;
 	case ALGO_GROUP_LAPSE:

@@ -1,9 +1,12 @@
 #include "algo/outcomes/success_ratio.h"
 
-/* The sums of the window that matter. */
+/* Sums over the window. */
 struct sums {
 	uint64_t requests, accepts;
-	/* Up to now, without one of the other kind in between; parts without a report are none. */
+	/*
+	 * The newest parts in a row that had only failures, or no failure; parts without reports are
+	 * skipped.
+	 */
 	unsigned failing, working;
 };
 
@@ -30,9 +33,8 @@ static struct sums sum_window(const struct success_params *params,
 }
 
 /*
- * The share to deny after n requests, a of them accepted: (n - spared - k a) / (n + 1). Whole
- * numbers hold it exactly: n times SUCCESS_UNIT is less than 2^57, and with the parts less than
- * 2^63.
+ * The share to deny after n requests, of which a were accepted, is (n - spared - k a) / (n + 1).
+ * 64 bits hold it exactly: n times SUCCESS_UNIT is below 2^57, and times the parts below 2^63.
  */
 uint64_t success_shed_share(const struct success_params *params, const struct success_state *state)
 {

@@ -1,9 +1,9 @@
 /*
- * success_ratio.h: the requests that a backend has accepted lately, and the share to shed for it.
+ * success_ratio.h: decides by the ratio of requests that a backend accepted: `throttle` limits.
  *
- * All requests count, also those denied and those in flight; reports tell which of them the backend
- * has accepted. The window moves by parts. All decisions fall here, on the meaning of a state;
- * src/records keeps it in cells.
+ * All requests count, including those denied and those in flight; reports say which of them the
+ * backend accepted. The window is split into parts, and moves by one part at a time. Decisions are
+ * made here, on structs; src/records stores these in cells.
  */
 #ifndef ALGO_OUTCOMES_SUCCESS_RATIO_H
 #define ALGO_OUTCOMES_SUCCESS_RATIO_H
@@ -14,25 +14,24 @@
 #include "algo/algo.h"
 #include "algo/priority/priority.h"
 
-/* While requests are shed, one passes in so long, if any comes. */
+/* While requests are shed, one passes in each such time. */
 #define SUCCESS_PASS_NS NS_PER_S
 
 struct success_part {
 	uint64_t requests, accepts;
-	bool failed; /* a request is known to have failed in it */
+	bool failed; /* a request of this part was reported as failed */
 };
 
 struct success_state {
-	uint64_t now_ns;    /* never before the newest part */
-	uint64_t newest;    /* the number of the part of now */
-	struct priority_demand
-	    demand;         /* but for priority 0, which all others have: see success_shed_share_of */
-	uint64_t passed_ns; /* when the last passed of those that a draw decided on, or 0 */
+	uint64_t now_ns;               /* no earlier than the start of the newest part */
+	uint64_t newest;               /* number of the part that contains now */
+	struct priority_demand demand; /* of all priorities but 0, see success_shed_share_of */
+	uint64_t passed_ns;            /* time of the last request that a draw let pass, or 0 */
 	struct success_part
 	    parts[SUCCESS_PARTS_MAX]; /* the last is the newest, at [params->parts - 1] */
 };
 
-/** The number of the part that a time is in, and when what it counts has left the window. */
+/** The number of the part that contains a time, and the time at which a part leaves the window. */
 static inline uint64_t success_part_of(const struct success_params *params, uint64_t at_ns)
 {
 	return at_ns / params->part_ns;
@@ -43,47 +42,48 @@ static inline uint64_t success_end_ns(const struct success_params *params, uint6
 	return (part + params->parts) * params->part_ns;
 }
 
-/** The share of requests that is shed, of PRIORITY_ALL. */
+/** The share of all requests that is shed, of PRIORITY_ALL. */
 uint64_t success_shed_share(const struct success_params *params, const struct success_state *state);
 
-/** And of these the share that requests of a priority lose, one that asks included. */
+/** The share that requests of one priority lose if `share` of all is shed; counts a new request. */
 uint64_t success_shed_share_of(const struct success_params *params,
                                const struct success_state *state, uint64_t share,
                                unsigned priority);
 
-/** The slot that a part's demand is counted in. */
+/** The number of the slot in which the demand of a part is counted. */
 static inline uint64_t success_slot_of(const struct success_params *params, uint64_t part)
 {
 	return part / params->demand_parts;
 }
 
-/** How demand is counted, from the length and number of parts. */
+/** Sets demand_parts and demand_slots from the length and number of parts. */
 void success_set_demand_slots(struct success_params *params);
 
 enum success_verdict {
-	SUCCESS_PASSES, /* without a draw */
-	SUCCESS_DRAWN,  /* it passes by its draw: then it is noted as the last that did */
-	SUCCESS_FORCED, /* it passes, since none has for so long: only if it is noted as the last */
+	SUCCESS_PASSES, /* passes, since no share is shed */
+	SUCCESS_DRAWN,  /* passes by its draw, and is recorded in passed_ns */
+	SUCCESS_FORCED, /* passes since none has for SUCCESS_PASS_NS, if it can be recorded in passed_ns
+	                 */
 	SUCCESS_DENIED,
 };
 
-/** Whether a request passes where it loses such a share; `draw` is 64 fair bits. */
+/** Decides a request of a priority that loses `share`; `draw` is 64 fair random bits. */
 enum success_verdict success_decide(const struct success_state *state, uint64_t share,
                                     uint64_t draw);
 
-/** How long the state says something. */
+/** How long the state still has an effect, or 0 if it equals none. */
 uint64_t success_ttl_ns(const struct success_params *params, const struct success_state *state,
                         uint64_t now_ns);
 
-/** Counts a request, decided on so. */
+/** Counts a request that got this verdict. */
 void success_count(const struct success_params *params, struct success_state *state,
                    enum success_verdict verdict);
 
-/* So many classes of demand stand together in a cell; the highest needs none. */
+/* The number of priorities whose demand is in one cell; the highest priority needs none. */
 #define SUCCESS_CLASSES      3
 #define SUCCESS_DEMAND_CELLS (PRIORITY_LOWEST / SUCCESS_CLASSES)
 
-/** How many cells a record needs: for the last that passed, the parts, and the demand. */
+/** The cells of a record: for passed_ns, the parts, and the demand. */
 static inline unsigned success_cells(const struct success_params *params)
 {
 	return 1 + params->parts + params->demand_slots * SUCCESS_DEMAND_CELLS;

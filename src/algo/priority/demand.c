@@ -36,8 +36,8 @@ void demand_copy(struct demand *to, const struct demand *from)
 }
 
 /*
- * The number of parts that have begun since `newest`. All, if that is so far ahead that the clock
- * was set back; none, if another clock only lags.
+ * The number of parts that have begun since `newest`. If `newest` is ahead: none if this clock only
+ * lags, but all if it is so far ahead that the clock was set back.
  */
 static uint64_t parts_begun_since(uint64_t newest, uint64_t part)
 {
@@ -46,7 +46,7 @@ static uint64_t parts_begun_since(uint64_t newest, uint64_t part)
 	return newest - part > DEMAND_PARTS ? DEMAND_PARTS : 0;
 }
 
-/* When a part begins, the counts of the old part in its place end. */
+/* Clears the counts of the oldest part, whose array elements a part that begins now will use. */
 static void end_part_in_place(struct demand *demand, uint64_t part)
 {
 	_Atomic uint64_t *calls = demand->calls[part % DEMAND_PARTS];
@@ -57,7 +57,7 @@ static void end_part_in_place(struct demand *demand, uint64_t part)
 		    memory_order_relaxed);
 }
 
-/* The thread that moves the newest part on empties what has begun; others go on meanwhile. */
+/* Moves the newest part on, and clears the parts that begin. Other threads count on meanwhile. */
 static void advance_newest_part(struct demand *demand, uint64_t part)
 {
 	uint64_t newest = load_relaxed(&demand->part), begun = parts_begun_since(newest, part);
@@ -69,7 +69,10 @@ static void advance_newest_part(struct demand *demand, uint64_t part)
 		end_part_in_place(demand, part + DEMAND_PARTS - i);
 }
 
-/* A total is raised before and lowered after its part, so it is never below 0. */
+/*
+ * Adds to the total before the part; end_part_in_place clears the part first. So no total gets
+ * below 0.
+ */
 struct priority_demand demand_add(struct demand *demand, unsigned priority, uint64_t now_ns)
 {
 	uint64_t part, until_ns;

@@ -2,7 +2,7 @@
 
 #include "base/number.h"
 
-/* Seconds are kept by their number in 255, and one more. */
+/* A second is stored as its number modulo 255, plus 1. */
 #define SECONDS 255
 
 static unsigned age_s(uint8_t seen, uint64_t now_s)
@@ -10,7 +10,7 @@ static unsigned age_s(uint8_t seen, uint64_t now_s)
 	return (unsigned)((now_s % SECONDS + SECONDS - (seen - 1U)) % SECONDS);
 }
 
-/* A clock that lags a little sees it, too. */
+/* Whether a class is present: `seen` is at most HEADROOM_S ago, or a little ahead of this clock. */
 static bool asks_by_now(uint8_t seen, uint64_t now_s)
 {
 	return seen != 0 && (age_s(seen, now_s) < HEADROOM_S ||

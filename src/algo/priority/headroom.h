@@ -1,57 +1,62 @@
 /*
- * headroom.h: room over a measured limit for requests of higher priority.
+ * headroom.h: computes how far requests of higher priority may exceed a measured limit.
  *
- * If a class of priority is denied while a lower class also asks, each denial gives the class room
- * for one more request over the limit, and for HEADROOM_GROW more if a lower class has passed since
- * the denial before. The room shrinks slowly as its requests pass. It is gone when the class, or
- * every lower one, has not asked for HEADROOM_S. So only the lowest classes keep to the limit, and
- * higher ones pass beside them. bench/closed_loop has measured it.
+ * All requests of one priority are a class. A class gets room for more requests over the limit if
+ * it is denied while a lower class sends requests, too: each denial adds one, or HEADROOM_GROW if a
+ * lower class has passed since the last denial. The room shrinks slowly as requests of the class
+ * pass. It ends when the class, or every lower class, has sent no request for HEADROOM_S. So higher
+ * classes pass while the lowest ones keep to the limit (measured by bench/closed_loop).
  *
- * While the class is denied and no lower class passes, the class alone asks for more than the
- * capacity. More room would only let its requests wait, so half of the most room is kept then.
+ * If the class is denied although no lower class passes, it alone exceeds the capacity. More room
+ * would only let its requests wait, so its room then shrinks to half of the most.
  *
- * A limit measures its baseline in a probe, a window with fewer requests in flight. A probe denies
- * lower classes alone, and some more of them, so that higher ones fit in: half of the room, but at
- * most a HEADROOM_DEEPER-th of what the probe takes off the limit, since a deep probe leaves workers
- * idle. If more were in flight than a probe may have, all classes keep to the next probe. From the
- * first measured answer until a probe has confirmed the baseline, no class has room.
+ * A limit measures its baseline in a probe: a window with fewer requests in flight. A probe denies
+ * lower classes only. It denies more of them than the probe alone would, so that higher classes fit
+ * in: by half of the room, but at most by a HEADROOM_DEEPER-th of the probe's own reduction, since
+ * a deep probe leaves workers idle. If too many were in flight in a probe, the next probe is for
+ * all classes. No class has room from the first measured answer until a probe has confirmed the
+ * baseline.
  */
 #ifndef ALGO_PRIORITY_HEADROOM_H
 #define ALGO_PRIORITY_HEADROOM_H
 
 #include "algo/priority/priority.h"
 
-#define HEADROOM_S      10  /* so long a class counts as asking */
-#define HEADROOM_ROOTS  4   /* of the limit, which is the most room, and at most the limit itself */
+#define HEADROOM_S     10 /* seconds for which a class counts as present after a request */
+#define HEADROOM_ROOTS 4  /* the most room in square roots of the limit; at most the limit itself  \
+	                       */
 #define HEADROOM_GROW   4
 #define HEADROOM_DEEPER 3
-#define HEADROOM_SHRINK 400 /* one request in so many that pass takes a place off it, */
-#define HEADROOM_VAIN   8   /* and one in so many that are denied while no lower class passes,
-                              * down to half of the most room */
+#define HEADROOM_SHRINK 400 /* one in so many requests that pass takes 1 off the room, */
+#define HEADROOM_VAIN   8   /* and one in so many that are denied while no lower class passes */
 
 struct headroom {
-	uint8_t seen[PRIORITY_CLASSES]; /* the second in which it last asked, or 0 if it does not */
-	uint16_t room[PRIORITY_CLASSES - 1];
-	uint16_t passed_below; /* a bit for each class: a lower one has passed since its room last grew */
+	uint8_t
+	    seen[PRIORITY_CLASSES]; /* the second of the last request, modulo 255, plus 1; 0 if none */
+	uint16_t room[PRIORITY_CLASSES - 1]; /* requests over the limit; the lowest class has none */
+	uint16_t passed_below; /* bits by class: a lower class has passed since its room last grew */
 };
 
 struct headroom_limits {
 	uint64_t quota;
-	uint64_t ordinary; /* without the probe */
-	bool probes, probes_all;
+	uint64_t ordinary;       /* the limit if this window were no probe */
+	bool probes, probes_all; /* the window is a probe; one for all classes */
 };
 
-/** A request of a class asks. Whether that changes anything. */
+/** Records a request of a class. Returns whether that changes the headroom. */
 bool headroom_record_request(struct headroom *headroom, unsigned priority, uint64_t now_ns);
 
-/** How many places over a limit of `quota` a class has. */
+/** The requests over a limit of `quota` that a class may have in flight. */
 uint64_t headroom_extra(const struct headroom *headroom, unsigned priority, uint64_t quota);
 
-/** The most that may be in flight when a request of a class asks. */
+/** The most requests that may be in flight with a new one of the class. */
 uint64_t headroom_quota(const struct headroom *headroom, unsigned priority,
                         const struct headroom_limits *limits);
 
-/** A request of the class was denied, or passed; `draw` is fair. Whether that changes anything. */
+/**
+ * Records that a request of the class was denied, or passed. `draw` is random. Returns whether that
+ * changes the headroom.
+ */
 bool headroom_record_denial(struct headroom *headroom, unsigned priority, uint64_t quota,
                             uint64_t draw);
 bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t quota,

@@ -13,7 +13,7 @@ uint64_t priority_share(uint64_t share, const struct priority_demand *demand, un
 	}
 	if (total == 0 || share >= PRIORITY_ALL)
 		return share;
-	/* Both in requests times PRIORITY_ALL. */
+	/* Both are counted in requests times PRIORITY_ALL. */
 	shed = (u128)total * share;
 	below = (u128)lower * PRIORITY_ALL;
 	if (shed <= below)

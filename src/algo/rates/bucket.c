@@ -1,25 +1,24 @@
 /*
- * bucket.c: token_bucket, leaky_bucket, pacer and leaky_queue as one theoretical
- * arrival time.
+ * bucket.c: decides token_bucket, leaky_bucket, pacer and leaky_queue limits, all by GCRA.
  *
- * GCRA (ITU-T I.371, annex A) in its virtual scheduling form: the state is the
- * time TAT at which the bucket will be as new. With T = period / count and
- * burst B, a request of cost c passes iff
+ * The generic cell rate algorithm (ITU-T I.371, annex A), in its virtual scheduling form, has one
+ * time as its state: TAT, the theoretical arrival time, at which the bucket will be full of tokens
+ * again. With T = period / count and burst B, a request of cost c passes iff
  *
  *     max(TAT, now) + c T - now <= B T,    and then  TAT = max(TAT, now) + c T.
  *
- * leaky_bucket keeps the level instead of the tokens: level = (TAT - now) / T.
+ * For a leaky_bucket, (TAT - now) / T is the level of the bucket.
  *
- * The other two are buckets that lend: what is past `at_once` passes too, up to
- * `depth`, but waits as long as it is past it. TAT - at_once is the newest turn.
+ * A pacer and a leaky_queue have two bounds in place of B T. A request whose TAT - now is past
+ * `at_once` waits until it no longer is, and one past `depth` is denied. The time at which a
+ * request may start is its turn: TAT - at_once for the newest request.
  *
  *     pacer        at_once = (slack + 1) T,   depth = at_once + max_wait
  *     leaky_queue  at_once = T,               depth = at_once + min(capacity T, max_wait)
  *
- * T is a rational number p/q of nanoseconds, and so is every TAT. It is kept
- * exactly, as whole nanoseconds rounded up and the 1/q parts by which that is
- * too much. So no rate drifts, and the rounded time alone tells whether the
- * state still has something to say:
+ * T is a rational number p/q of nanoseconds, and so is every TAT. A state has it exactly: in whole
+ * nanoseconds, rounded up, and the 1/q parts that were added by rounding. So no rate drifts, and
+ * the rounded time alone tells whether the state has expired:
  *
  *     TAT = until_ns - word / q,    TAT > now  iff  until_ns > now.
  */
@@ -27,7 +26,7 @@
 
 #include "base/error.h"
 
-/* Further than any depth, and two of them add up. */
+/* Longer than any depth; the sum of two does not overflow. */
 #define TIME_MAX (UINT64_MAX / 4)
 
 static struct bucket_time time_of(u128 parts, uint64_t q)
@@ -39,7 +38,7 @@ static struct bucket_time time_of(u128 parts, uint64_t q)
 	return (struct bucket_time){(uint64_t)ns, (uint32_t)(ns * q - parts)};
 }
 
-/* Returns false if what the shape admits reaches past ALGO_HORIZON_NS. */
+/* Returns false if a state of that shape could end later than ALGO_HORIZON_NS after now. */
 static bool derive_bucket(struct bucket_params *params, uint64_t count, uint64_t period_ns,
                           const struct bucket_shape *shape)
 {
@@ -93,7 +92,7 @@ static struct bucket_time cost_time(const struct bucket_params *params, uint64_t
 	return cost == 1 ? params->interval : time_of((u128)cost * params->p, params->q);
 }
 
-/* Whole tokens left when TAT is `ahead` of now. */
+/* The whole tokens that are left if TAT is `ahead` of now. */
 static uint64_t tokens_left(const struct bucket_params *params, struct bucket_time ahead)
 {
 	struct bucket_time left;
@@ -103,7 +102,7 @@ static uint64_t tokens_left(const struct bucket_params *params, struct bucket_ti
 		return 0;
 	left = time_sub(params->depth, ahead, params->q);
 	parts = (u128)left.ns * params->q - left.under;
-	if (parts >> 64 == 0) /* one machine division where it suffices */
+	if (parts >> 64 == 0) /* one machine division in place of a call */
 		return (uint64_t)parts / params->p;
 	return (uint64_t)(parts / params->p);
 }
@@ -130,21 +129,22 @@ int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_sh
 }
 
 /*
- * A refund that names `until` takes back what the request still has in the bucket. As
- * a queue that leaks in order, its c T of water is gone by `until`, so
+ * Refunds units. A refund with until_ns releases the units of one request, whose TAT that was. Let
+ * the bucket leak in the order of requests: the c T of this one have leaked at `until`, so
  *
  *     min(c T, until - now)
  *
- * of it is left, and the state is not below what it were if the request had never come:
- * the two differ by c T when it comes. What comes later adds to both. Time takes from both,
- * until the state without it is at 0, and then they differ by TAT - now >= until - now.
+ * of them are left. The refund must not leave a lower TAT than if the request had never come.
+ * Proof: the two states differ by c T after the request. Later requests add the same to both. Time
+ * takes the same from both until the state without the request is at 0; from then on they differ by
+ * TAT - now >= until - now.
  *
- * The proof wants TAT >= until. If an earlier request has been taken back meanwhile, this
- * one has moved forward in the queue, and its `until` says too much. What a row of such
- * refunds can save up is the idle time in between: still no more passes, less what was
- * given back, than the burst and what has leaked since the bucket was idle.
+ * The proof needs TAT >= until. If an earlier request was refunded meanwhile, this one has moved
+ * forward in the queue, and its `until` is too late. A series of such refunds can gain the idle
+ * time between requests. But no more units pass, less those refunded, than the burst and the units
+ * that have leaked since the bucket was idle.
  *
- * Only the newest turn can go to the next request.
+ * In a limit with turns, only the newest turn can be refunded: the next request gets it.
  */
 static bool refund_bucket(const struct bucket_params *params, const struct algo_call *call,
                           struct algo_state *state, struct bucket_time ahead, uint64_t now_ns)
@@ -154,7 +154,7 @@ static bool refund_bucket(const struct bucket_params *params, const struct algo_
 	if (ahead.ns == 0 || call->cost == 0)
 		return false;
 	if (call->until_ns != 0 && call->until_ns != state->until_ns) {
-		/* It was rounded up. */
+		/* until_ns may have been rounded up by less than 1 ns: allow for it. */
 		struct bucket_time left = {sat_sub(call->until_ns, now_ns + (params->q > 1)), 0};
 
 		if (bucket_refunds_newest(params) || left.ns == 0)
@@ -170,7 +170,7 @@ static bool refund_bucket(const struct bucket_params *params, const struct algo_
 	return true;
 }
 
-/* A refund or a reset. Apart, so that an acquire keeps its registers. */
+/* Performs a refund or a reset. Not inlined, so that an acquire saves no registers for it. */
 __attribute__((noinline)) static bool refund_or_reset(const struct bucket_params *params,
                                                       const struct algo_call *call,
                                                       struct algo_state *state,
@@ -189,7 +189,7 @@ __attribute__((noinline)) static bool refund_or_reset(const struct bucket_params
 	return changed;
 }
 
-/* A paced limit notes the low bits of its burst, just to tell its parameters from others. */
+/* The burst of a paced limit may have more bits than fit: the low ones tell layouts apart. */
 struct algo_layout bucket_layout(const struct algo_limit *limit)
 {
 	return (struct algo_layout){(uint32_t)(limit->bucket.count - 1),
@@ -202,8 +202,8 @@ void bucket_cut(const struct algo_limit *limit, struct algo_state *state)
 }
 
 /*
- * Whether all that is in use are turns that requests were given: none of them may be given again. If they
- * reach so far ahead that a clock which was set back could have written them, they are cut.
+ * Whether all units in use are turns of requests. These must not be cut, because a turn would be
+ * given twice; unless they end so late that only a clock that was set back can have written them.
  */
 static bool holds_only_turns(const struct bucket_params *params, struct bucket_time whole)
 {
@@ -216,7 +216,7 @@ struct algo_converted bucket_convert(const struct algo_limit *limit,
                                      uint64_t now_ns, struct algo_state state)
 {
 	const struct bucket_params *to = &limit->bucket;
-	struct bucket_shape token = {1, 0, 0}; /* whatever it was: use is counted in tokens */
+	struct bucket_shape token = {1, 0, 0}; /* any shape will do: only tokens in use are converted */
 	struct bucket_params from;
 	struct bucket_time cut, whole = to->depth;
 
@@ -249,7 +249,7 @@ bool bucket_is_whole(const struct algo_limit *limit, const struct algo_layout *l
 	return limit->period_ns % ((uint64_t)layout->first + 1) == 0;
 }
 
-/* Whether what goes past `at_once` passes all the same, for a wait. */
+/* Whether a request past `at_once` passes after a wait; sets the wait or the denial. */
 static inline bool admit_for_a_wait(const struct bucket_params *params,
                                     const struct algo_call *call, struct bucket_time after,
                                     struct algo_decision *out)
@@ -258,14 +258,14 @@ static inline bool admit_for_a_wait(const struct bucket_params *params,
 
 	if (!time_at_most(after, params->depth)) {
 		too_late_ns = time_sub(after, params->depth, params->q).ns;
-		if (call->max_wait_ns == 0) /* as most are: there is no wait to look at */
+		if (call->max_wait_ns == 0) /* the most frequent case: needs no comparison of waits */
 			return algo_decision_deny(out, params->denial, too_late_ns);
 	}
 	return algo_decision_wait(out, call, time_sub(after, params->at_once, params->q).ns,
 	                          too_late_ns, params->denial);
 }
 
-/* A fraction that other parameters wrote is off by less than a nanosecond. */
+/* TAT - now, at least 0. A word that other parameters wrote can make it wrong by less than 1 ns. */
 static inline struct bucket_time ahead_of(const struct bucket_params *params,
                                           const struct algo_state *state, uint64_t now_ns)
 {

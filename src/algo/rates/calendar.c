@@ -6,7 +6,7 @@
 
 #define S_PER_DAY INT64_C(86400)
 
-/* Lengths of the units that have one; a week, a month and a year are spans of dates. */
+/* The lengths of units. Months and years have none: they are spans of dates. */
 static const uint64_t unit_ns[] = {
     [WEIR_UNIT_NANOSECOND] = 1,         [WEIR_UNIT_MILLISECOND] = NS_PER_MS,
     [WEIR_UNIT_SECOND] = NS_PER_S,      [WEIR_UNIT_MINUTE] = 60 * NS_PER_S,
@@ -25,9 +25,8 @@ static int64_t midnight(const struct calendar *calendar, int64_t day)
 }
 
 /*
- * The day whose span from midnight to midnight `unix_s` lies in. The date on
- * the clock is not enough: clocks put back from just after midnight show the
- * old date again when the new day has begun.
+ * The number of the day that contains `unix_s`. The local date is not enough: a clock that is put
+ * back from just after midnight shows the old date again although the new day has begun.
  */
 static int64_t day_at(const struct calendar *calendar, int64_t unix_s)
 {
@@ -38,7 +37,7 @@ static int64_t day_at(const struct calendar *calendar, int64_t unix_s)
 	return day;
 }
 
-/* From the midnight that begins day `first` to the one that begins `next`. */
+/* From the midnight at the start of day `first` to the one at the start of day `next`. */
 static struct calendar_window window_of_days(const struct calendar *calendar, int64_t first,
                                              int64_t next)
 {
@@ -69,7 +68,7 @@ static struct calendar_window window_of_months(const struct calendar *calendar, 
 	return window_of_days(calendar, first_of_month(first), first_of_month(first + months));
 }
 
-/* Parts of `length_ns` from midnight on; the last takes what is left of the day. */
+/* The window of length_ns, counted from midnight; the last one ends with the day. */
 static struct calendar_window part_of_day(struct calendar_window day, int64_t length_ns,
                                           int64_t wall_ns)
 {
@@ -84,7 +83,7 @@ static struct calendar_window part_of_day(struct calendar_window day, int64_t le
 	return day;
 }
 
-/* Groups of whole days, counted from 1970. */
+/* The group of `days` whole days, counted from 1970. */
 static struct calendar_window window_of_day_group(const struct calendar *calendar, int64_t day,
                                                   int64_t days)
 {
@@ -93,7 +92,7 @@ static struct calendar_window window_of_day_group(const struct calendar *calenda
 	return window_of_days(calendar, first, first + days);
 }
 
-/* Multiples of any length since 1970, on clocks that had always been as they are at `wall_ns`. */
+/* The multiple of a length since 1970, as if the zone had always had its offset of `wall_ns`. */
 static struct calendar_window window_since_1970(const struct calendar *calendar, uint64_t length_ns,
                                                 int64_t wall_ns)
 {

@@ -7,7 +7,10 @@ void sliding_init(struct algo_limit *limit)
 	limit->width = algo_width(limit->slots.slots);
 }
 
-/* The generation tells the number of slots from the one before; its form follows from the count. */
+/*
+ * A generation has two bits: one differs if the number of slots changes, one follows from the
+ * count.
+ */
 void sliding_before_takeover(const struct algo_limit *limit, struct algo_limit *next)
 {
 	unsigned other = limit->generation & SLOTS_OTHER;

@@ -1,18 +1,17 @@
 /*
- * window.c: fixed_window and resetting_bucket, a count that ends with its window.
+ * window.c: decides fixed_window and resetting_bucket limits: a count that ends with its window.
  *
- * An aligned window ends where the calendar says; any other is opened by the
- * first request that consumes and lasts one period. The state is the window's
- * end and the count less one (a count of none is no state):
+ * An aligned window is one of the calendar. Any other window is opened by the first request that
+ * consumes units, and lasts one period. The state is the end of the window and the count less one;
+ * a count of 0 is no state:
  *
  *     until_ns = end of the window,    word = count - 1.
  *
- * An aligned window that ends later than the current one was opened by a clock
- * that was ahead. If it can be the next one, it is used as it is: around
- * midnight two threads read different days, and their turns must not share out
- * two quotas. If it is further ahead, the wall's clock has stepped back: the
- * count is kept and its end cut back to the current window's, so that such a
- * step neither frees a key nor locks it.
+ * An aligned window that ends later than the current one was opened under a clock that was ahead.
+ * If it can be the next window, it is used as it is: around midnight, threads with different clocks
+ * read different days, and must not grant two quotas. If it is later than that, the wall clock was
+ * set back. Then the count stays, and counts in the current window, so that such a step of the
+ * clock neither frees a key nor blocks it for long.
  */
 #include "algo/rates/window.h"
 
@@ -37,7 +36,7 @@ static uint64_t window_end(const struct window_params *params, const struct algo
                            const struct algo_state *state, uint64_t count)
 {
 	uint64_t end_ns = params->aligned ? time->window_end_ns : time->now_ns + params->period_ns;
-	/* A day of 25 hours is longer than its period. */
+	/* A calendar day can have 25 hours, more than its period. */
 	uint64_t longest_ns = params->period_ns + params->period_ns / 8;
 
 	if (count > 0 && (!params->aligned || state->until_ns - end_ns <= longest_ns))

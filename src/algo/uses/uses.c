@@ -1,24 +1,25 @@
 /*
- * uses.c: the step on lists of uses.
+ * uses.c: decides by lists of uses (uses.h): the step of slots, logs and concurrency limits.
  *
- * All kinds of rows add up what is in use, grant what fits into the quota beside it, and tell
- * when enough will be gone. They differ in the use that a request adds to, and in the uses that
- * a refund may take from. Days have a step of their own (uses_day.c).
+ * All three add up the units in use, grant units that fit the quota beside these, and compute when
+ * enough of them will have ended. They differ in the use to which a request adds its units, and in
+ * the uses from which a refund may take some. Days have a step of their own (uses_day.c).
  */
 #include "algo/uses/uses.h"
 
 #include <string.h>
 
-/* A state as it stands for this call. */
+/* A state as one call sees it. */
 struct view {
 	const struct algo_limit *limit;
 	struct uses *uses;
-	size_t spent; /* uses that are over; they stay for clocks that lag until something is taken */
+	size_t spent; /* the number of expired uses: they stay, for clocks that lag, until units are
+	                 taken */
 	uint64_t now_ns;
-	uint64_t at_ns;   /* now, or the time of the newest use if that is later */
-	uint64_t life_ns; /* of a use, from its time on */
-	uint64_t fade_ns; /* at the end of its life it counts less and less for so long */
-	bool moved;       /* slots, log: all was put into one use, of now */
+	uint64_t at_ns;   /* now, or the time of the newest use if that is later (by another clock) */
+	uint64_t life_ns; /* from the time of a use to its end */
+	uint64_t fade_ns; /* the last part of its life, in which a use counts less and less, or 0 */
+	bool moved;       /* slots, log: merge_uses has put all units into one use, of now */
 };
 
 static uint64_t total_units(const struct view *view)
@@ -44,7 +45,7 @@ static uint64_t units_in_use(const struct view *view)
 	return units;
 }
 
-/* When no more than `room` units are in use, if nothing comes. */
+/* The time at which no more than `room` units will be in use, if no request comes. */
 static uint64_t when_units_fit(const struct view *view, uint64_t room)
 {
 	uint64_t rest = total_units(view), fade_ns = view->fade_ns;
@@ -69,7 +70,7 @@ static void drop_expired_uses(struct view *view)
 	view->spent = 0;
 }
 
-/* Forgets the oldest uses while the others alone fill the quota. */
+/* Drops the oldest uses as long as the others alone fill the quota. */
 static void drop_replaced_uses(struct view *view)
 {
 	const struct uses_entry *uses = view->uses->uses;
@@ -87,7 +88,7 @@ static bool is_too_far_ahead(const struct view *view, uint64_t until_ns)
 	return until_ns > view->now_ns + view->life_ns + ALGO_SKEW_NS;
 }
 
-/* Adds a use, or to one that is there; returns its name. */
+/* Adds the units of a request, to a new use or an equal one. Returns the name for a refund. */
 static uint64_t take_units(struct view *view, const struct algo_call *call)
 {
 	const struct algo_limit *limit = view->limit;
@@ -116,7 +117,7 @@ static uint64_t take_units(struct view *view, const struct algo_call *call)
 	return limit->record == ALGO_RECORD_LOG ? use.id : use.until_ns;
 }
 
-/* The units that a refund may take from a use. */
+/* The units of a use that the refund may release. */
 static uint64_t refundable_units(const struct view *view, const struct algo_call *call,
                                  const struct uses_entry *use)
 {
@@ -132,7 +133,7 @@ static uint64_t refundable_units(const struct view *view, const struct algo_call
 	}
 }
 
-/* The rest of a use that a permit gave back in part stays, without the permit's name. */
+/* Removes the permit's name from a use that was refunded in part: the rest stays until its end. */
 static void unname_use(struct view *view, const struct algo_call *call)
 {
 	struct uses *uses = view->uses;
@@ -145,11 +146,11 @@ static void unname_use(struct view *view, const struct algo_call *call)
 		memmove(&uses->uses[i], &uses->uses[i + 1], (--uses->count - i) * sizeof use);
 		use.id = 0;
 		uses_add(uses, use);
-		return; /* uses that are equal are one */
+		return; /* there is no other: equal uses are one */
 	}
 }
 
-/* Gives back the newest uses first. Returns the units given back. */
+/* Releases units, of the newest uses first. Returns their number. */
 static uint64_t give_back_units(struct view *view, const struct algo_call *call)
 {
 	struct uses *uses = view->uses;
@@ -172,7 +173,7 @@ static uint64_t give_back_units(struct view *view, const struct algo_call *call)
 	return call->cost - left;
 }
 
-/* A clock that was set back since wrote the newest use: all is in use from now on, as one. */
+/* Replaces all uses, written under a clock that was set back since, by one use of now. */
 static void merge_uses(struct view *view)
 {
 	struct uses *uses = view->uses;
@@ -185,7 +186,7 @@ static void merge_uses(struct view *view)
 		take_units(view, &all);
 }
 
-/* Leases that a clock since set back has put too far ahead begin now. */
+/* Lets leases begin now that were written under a clock that was set back since. */
 static void cut_back_leases(struct view *view)
 {
 	struct uses *uses = view->uses;
@@ -224,7 +225,7 @@ static struct view view_uses(const struct algo_limit *limit, const struct algo_t
 	return view;
 }
 
-/* Returns the name of what it took, or 0. */
+/* Decides an acquire or peek. Returns the name of the units that it took, or 0. */
 static uint64_t request_units(struct view *view, const struct algo_call *call, bool replaces,
                               struct algo_decision *out)
 {
@@ -237,7 +238,7 @@ static uint64_t request_units(struct view *view, const struct algo_call *call, b
 	if (units_in_use(view) + cost <= limit->quota || replaces)
 		return algo_consumes(call) ? take_units(view, call) : 0;
 	retry_ns = when_units_fit(view, limit->quota - cost) - view->now_ns;
-	if (holds_places) /* a lease is seldom held to its end */
+	if (holds_places) /* most requests end long before their lease */
 		retry_ns = u64_min(limit->retry_ns,
 		                   view->uses->uses[view->spent].until_ns - view->now_ns);
 	algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, retry_ns);
@@ -248,7 +249,7 @@ static void refund_units(struct view *view, const struct algo_call *call, struct
 {
 	bool gave = give_back_units(view, call) > 0;
 
-	if (view->limit->record == ALGO_RECORD_LEASES) /* which permits name, not times */
+	if (view->limit->record == ALGO_RECORD_LEASES) /* named by permits, not by times */
 		out->allowed = gave || call->permit == 0;
 	else
 		algo_decision_refund(out, call, gave);

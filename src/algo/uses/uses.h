@@ -1,9 +1,9 @@
 /*
- * uses.h: the meaning of a state of more than one word, and the step on it.
+ * uses.h: decides by the meaning of a state of more than one word, whatever its form.
  *
- * A state is a list of uses: so many units, until a time. It does not say how they are kept:
- * src/records keeps them in cells, another store may keep them as it likes. For equal states the
- * step gives the decision that src/records gives, to the nanosecond.
+ * The meaning is a list of uses. A use is a number of units that count until a time. src/records
+ * stores uses in cells and decides on the cells; a remote store may have another form, for which
+ * the step here decides. For equal states both give the same decision, to the nanosecond.
  */
 #ifndef ALGO_USES_USES_H
 #define ALGO_USES_USES_H
@@ -14,52 +14,53 @@
 
 struct uses_entry {
 	uint64_t units;    /* at least 1 */
-	uint64_t until_ns; /* from then on they do not count; weighted slots fade before */
-	uint64_t id;       /* slots, log, day: the time by which a refund names them (of a day's window
-	                      uses_day_id); places: of the permit, as leases_word keeps it */
+	uint64_t until_ns; /* the units no longer count from then on; weighted slots fade before */
+	uint64_t id;       /* slots, log, day: the time by which a refund names the use (of a day's
+	                      window: uses_day_id); concurrency: leases_word of the permit */
 };
 
 /*
- * In the order of `until_ns`, then of `id`; equal places are one entry. A state at its `until_ns`, or without
- * uses and never used, {0} but for the list, equals none.
+ * A list in the order of `until_ns`, then of `id`; uses that are equal in both are one entry. A
+ * state equals none at its `until_ns`, or if all its fields but the list are 0.
  */
 struct uses {
-	struct uses_entry *uses; /* the caller's */
+	struct uses_entry *uses; /* owned by the caller */
 	size_t count;
-	uint64_t until_ns; /* slots, log: the end of the newest use, even if it was given back since;
-	                      day: of that; places: 0 */
-	uint64_t newest_id; /* log: of the newest use, even if it was given back; all others: 0 */
+	uint64_t until_ns;  /* slots, log: the end of the newest use, even if it was refunded since;
+	                       day: the end of the day; concurrency: 0 */
+	uint64_t newest_id; /* log: id of the newest use, even if it was refunded since; others: 0 */
 };
 
-/** Adds a use in its place, or its units to an equal one. */
+/** Adds a use in the order of the list, or adds its units to an equal use. */
 void uses_add(struct uses *uses, struct uses_entry use);
 
 /**
- * The name of a day's window among its uses, which tells it from the day: its end, or a nanosecond
- * more if both end together.
+ * The id of a day's window, which differs from that of the day: the end of the window, or a
+ * nanosecond more if both end together.
  */
 static inline uint64_t uses_day_id(uint64_t window_ns, uint64_t day_ns)
 {
 	return window_ns + (window_ns == day_ns);
 }
 
-/** And back. */
+/** The end of the window with that id. */
 static inline uint64_t uses_day_window(uint64_t id, uint64_t day_ns)
 {
 	return id - (id == day_ns + 1);
 }
 
 /**
- * One step, as algo_step. `uses->uses` has room for limit->width uses and one more. Returns the
- * name by which a refund can ask for what was acquired, or 0 if nothing was.
+ * Performs one operation, as algo_step does. `uses->uses` has space for limit->width uses and one
+ * more. Returns the name by which a refund can release the units that were consumed, or 0 if none
+ * were.
  *
- * `time` is what algo_time_at says. The state may be of another time, also of a later one.
- * A peek leaves a state that equals the one before, unless a clock was set back since.
+ * `time` comes from algo_time_at. The state may have been written at a later time, by another
+ * clock. After a peek the state equals the one before, unless a clock was set back in between.
  */
 uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
                    const struct algo_time *time, struct uses *uses, struct algo_decision *out);
 
-/** The same for days; `out` is open. */
+/** The same for days. The caller has called algo_decision_allow. */
 uint64_t uses_day_step(const struct algo_limit *limit, const struct algo_call *call,
                        const struct algo_time *time, struct uses *uses, struct algo_decision *out);
 

@@ -1,22 +1,23 @@
 /*
- * uses_day.c: the step on days whose first units are free; all others count in a window.
+ * uses_day.c: decides by lists of uses for `base` limits: the first units of a day are free, all
+ * others count in a window.
  *
- * A list has up to two uses: those of the day, and those of a window (uses_day_id). If other
- * parameters wrote it, the day's may be more than are free now, or fewer: what is more counts no
- * more, and if there are fewer, units of the window, even if it is over, are the first. As
- * src/records has it, the day's stay as they were written while a window is open, for parameters
- * may come back.
+ * A list has up to two uses: that of the day, for the free units, and that of a window
+ * (uses_day_id). After a change of parameters, the use of the day may have more units than are free
+ * now, or fewer. Surplus units do not count. Missing ones are taken from the units of the window,
+ * even of one that is over. While a window is open the use of the day stays as it was written, as
+ * in src/records, because the old parameters may return.
  */
 #include "algo/uses/uses.h"
 
-/* A state as it stands for this call; count > 0 only where all that is free is in use. */
+/* A state as one call sees it. count > 0 only if all free units are in use. */
 struct view {
 	uint64_t end_ns;    /* of the day */
-	uint64_t window_ns; /* its end, or 0 if none is open */
-	uint64_t free;      /* units in use: free ones of today, ... */
-	uint64_t count;     /* and of the window, which has some */
-	uint64_t written;   /* free ones, as other parameters may have had them */
-	bool is_far;        /* written by a clock that was set back since */
+	uint64_t window_ns; /* the end of the window, or 0 if none is open */
+	uint64_t free;      /* units in use: free ones of the day, ... */
+	uint64_t count;     /* and those of the window; 0 if none is open */
+	uint64_t written;   /* units of the day as stored, perhaps under other parameters */
+	bool is_far;        /* the state was written under a clock that was set back since */
 };
 
 static void view_window(const struct day_params *day, const struct uses_entry *use, uint64_t now_ns,
@@ -48,7 +49,7 @@ static struct view view_day(const struct day_params *day, const struct algo_time
 		else
 			view_window(day, &uses->uses[i], time->now_ns, &view);
 	}
-	/* A day of 25 hours is followed by one of 24, or the other way round. */
+	/* The next day can have 25 hours, and end 9/8 of a day after this one. */
 	if (view.end_ns > time->window_end_ns + NS_PER_DAY / 8 * 9) {
 		view.end_ns = time->window_end_ns;
 		view.is_far = true;
@@ -76,7 +77,7 @@ static void write_day(const struct day_params *day, const struct view *view, str
 		uses_add(uses, (struct uses_entry){free, view->end_ns, view->end_ns});
 }
 
-/* Returns its name. */
+/* Adds the units of a request. Returns the name for a refund. */
 static uint64_t take_day_units(const struct day_params *day, uint64_t cost, uint64_t now_ns,
                                struct view *view)
 {
@@ -91,7 +92,9 @@ static uint64_t take_day_units(const struct day_params *day, uint64_t cost, uint
 	return view->count > 0 ? u64_min(view->window_ns, view->end_ns) : view->end_ns;
 }
 
-/* Gives back the window's units first: all free units are in use while it has any. */
+/*
+ * Releases units, those of the window first. False if there are none, or another day's are meant.
+ */
 static bool give_back_day_units(const struct algo_call *call, const struct algo_time *time,
                                 struct view *view)
 {

@@ -1,4 +1,4 @@
-/* uses_list.c: keeps a list of uses in its order. */
+/* uses_list.c: inserts a use into a list of uses, which is sorted. */
 #include <string.h>
 
 #include "algo/uses/uses.h"
