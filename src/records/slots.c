@@ -1,41 +1,40 @@
 /*
- * slots.c: the counts of the slots that make up the last period; weighted, of two periods.
+ * slots.c: counts a limit's units in S slots of its period, for sliding windows and sliding
+ * counters.
  *
- * Slot k of S begins at ceil(k * period / S), counted from the Unix epoch. The header is the
- * newest slot that something was taken in, its place in the record is k mod S, and both have
+ * Slot k begins at ceil(k * period / S) after the Unix epoch. The header is the newest slot in
+ * which something was consumed; its own cell in the record is the one at k mod S. Both have
  *
- *     until = start + period,    generation = 3 * that of S and the form + kind.
+ *     until = start + period,    generation = 3 * that of S and the form + kind
  *
- * The form is the header's alone: a record cell has none. So a slot is one of the last S exactly
- * while its `until` is ahead of now, and the sum over the record needs neither the number of a slot
- * nor a division. The words:
+ * where the form is the header's alone. A slot is therefore one of the last S exactly while its
+ * `until` is ahead of now, and a sum over the record needs neither slot numbers nor divisions. The
+ * words are
  *
  *     record cell                          count - 1
- *     header, of a limit below 2^16       before 16 | count 16
- *     header, of any other                count; of 2^32 see make_header
+ *     header, of a limit below 2^16        before 16 | count 16
+ *     header, of any other limit           count; of 2^32 see make_header
  *
- * After a change of the limit a header keeps its form until the next change of its word, and where
- * its count needs more than 16 bits, longer.
+ * `before` is the sum of the record's slots, valid while now is in the header's slot, because slots
+ * end where others begin. Within a slot a call therefore reads and swaps the header alone, and
+ * reads the record only when a slot is opened. After a change of the limit a header keeps its form
+ * until its word changes, and longer where its count needs more than 16 bits.
  *
- * where `before` is what the record's slots count, as long as time is in the header's slot: slots
- * leave where others begin. So within a slot the header alone is read, and swapped, and the record
- * when a slot is opened. A refund to an older slot takes from the record's cell first, and then
- * brings `before` down to the sum of the record. As record cells only lose, a sum that was read is
- * never too low; whoever dies in between leaves `before` too high until the next refund or slot.
+ * A refund to an older slot first swaps the record's cell and then lowers `before`. Record cells
+ * only lose units, so a sum that was read is never too low. A process that dies between the two
+ * swaps leaves `before` too high until the next refund or slot.
  *
- * When time has gone on to a later slot, the header is sealed (its count is final), copied to its
- * place, and swapped for the new slot: three compare-and-swaps, and whoever meets a sealed header
- * does what is left of them. A new key's header is void: its record says nothing until the header
- * is sealed, when the record is cleaned of what an earlier life of the key left there. So is a
- * header that takes over all use, because S has changed, or because it lies further ahead than
- * clocks differ (ALGO_SKEW_NS): the clock was set back. A reset header counts none.
+ * When now has reached a later slot, the header is sealed (its count is final), copied to its cell
+ * in the record, and swapped for the new slot. These are three compare-and-swaps; each call that
+ * meets a sealed header carries out those that are left. A new key's header is void: its record
+ * says nothing until the header is sealed, and then the record is cleaned of an earlier life of the
+ * key. A header is void, too, if it takes over all use because S has changed or because a clock
+ * that was set back finds it further ahead than ALGO_SKEW_NS. A reset header counts nothing.
  *
- * Weighted slots differ only in what they weigh: the one that time has left counts by the part of
- * it that still overlaps with the last period.
+ * Of a sliding counter's two slots the older counts by its share that overlaps the last period.
  *
- * The header's slot never goes back, not even by a reset, so a slot is sealed once and with one
- * count, and a record cell only ever loses: nothing that was written for one moment of a key can
- * be mistaken at another.
+ * The header's slot never goes back, not even by a reset. So each slot is sealed once, with one
+ * count, and a value that was computed for one state of the key fits no other.
  */
 #include "records/slots.h"
 
