@@ -1,3 +1,4 @@
+/* arena.c: allocates from chunks of 16 KiB, which are freed together. */
 #include "base/arena.h"
 
 #include <stdalign.h>

@@ -18,18 +18,18 @@ struct arena {
 };
 
 /**
- * Begins with `memory`, aligned for any type, of at least 64 bytes, which stays the caller's: a
- * small arena on the stack takes nothing from the heap.
+ * Initializes the arena with `memory`, which is aligned for any type, has at least 64 bytes, and
+ * remains the caller's. So a small arena on the stack takes nothing from the heap.
  */
 void arena_borrow(struct arena *arena, void *memory, size_t size);
 
-/** `size` bytes, zeroed, aligned for any type; NULL when there is no memory. */
+/** Allocates `size` zeroed bytes, aligned for any type. Returns NULL if there is no memory. */
 void *arena_alloc(struct arena *arena, size_t size);
-/** The same for `n` elements, NULL also when n * size overflows. */
+/** The same for `n` elements. Returns NULL also if n * size overflows. */
 void *arena_array(struct arena *arena, size_t n, size_t size);
-/** A copy with a NUL behind it, or NULL. */
+/** Copies `text` and appends a NUL. Returns NULL if there is no memory. */
 char *arena_copy(struct arena *arena, struct slice text);
-/** Forgets everything, keeping one chunk for the next use. */
+/** Frees all allocations, but one chunk remains for the next use. */
 void arena_reset(struct arena *arena);
 void arena_free(struct arena *arena);
 

@@ -1,3 +1,4 @@
+/* buffer.c: grows a buffer, and appends numbers and escaped texts to it. */
 #include "base/buffer.h"
 
 #include <stdarg.h>
@@ -82,7 +83,7 @@ size_t utf8_sequence(const unsigned char *p, size_t len)
 	return n;
 }
 
-/* How many bytes from the first on are ASCII that JSON takes as it is. */
+/* Counts the bytes at the beginning that need no escape in JSON and are ASCII. */
 static size_t plain_run(const unsigned char *p, size_t len)
 {
 	static const bool is_plain[256] = {
@@ -102,7 +103,7 @@ void buffer_add_json(struct buffer *buffer, struct slice text)
 	static const char hex[] = "0123456789abcdef";
 	const unsigned char *p = (const unsigned char *)text.data, *end;
 
-	if (text.len == 0) /* of no text there may be no address either */
+	if (text.len == 0) /* then `data` may be NULL */
 		return;
 	end = p + text.len;
 	for (;;) {
@@ -125,8 +126,11 @@ void buffer_add_json(struct buffer *buffer, struct slice text)
 	}
 }
 
-/* U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069: marks of direction, ends of lines. */
-static bool turns_text(const unsigned char *p, size_t len)
+/*
+ * Whether a character changes the direction of the text or ends a line: U+061C, U+200E, U+200F,
+ * U+2028 to U+202E, U+2066 to U+2069.
+ */
+static bool changes_direction(const unsigned char *p, size_t len)
 {
 	if (len == 2)
 		return p[0] == 0xd8 && p[1] == 0x9c;
@@ -143,7 +147,7 @@ void buffer_add_shown(struct buffer *buffer, struct slice text)
 	while (p < end) {
 		size_t n = utf8_sequence(p, (size_t)(end - p));
 		bool control =
-		    n == 0 || *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0) || turns_text(p, n);
+		    n == 0 || *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0) || changes_direction(p, n);
 
 		if (!control)
 			buffer_add(buffer, (const char *)p, n);

@@ -1,8 +1,8 @@
 /*
- * buffer.h: bytes that grow up to a bound.
+ * buffer.h: collects bytes in memory that grows up to a bound.
  *
- * A write that finds no memory, or would pass the bound, sets `failed` and
- * writes nothing from then on; check it once at the end.
+ * A write that finds no memory, or would pass the bound, sets `failed`, and nothing is written from
+ * then on. So the caller checks `failed` once at the end.
  */
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
@@ -23,8 +23,10 @@ struct buffer {
 
 char *buffer_reserve_slow(struct buffer *buffer, size_t len);
 
-/** Makes room for `len` more bytes and returns where they go, or NULL (failed). Add to `len`
- * yourself. */
+/**
+ * Makes space for `len` more bytes and returns where they go, or NULL (failed). The caller adds to
+ * buffer->len as many as it writes.
+ */
 static inline char *buffer_reserve(struct buffer *buffer, size_t len)
 {
 	if (len < buffer->capacity - buffer->len && !buffer->failed)
@@ -55,23 +57,26 @@ static inline void buffer_add_slice(struct buffer *buffer, struct slice text)
 void buffer_add_u64(struct buffer *buffer, uint64_t value);
 void buffer_printf(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/** `text` as the inside of a JSON string: escaped, invalid UTF-8 replaced by U+FFFD. */
+/** Appends `text` as the inside of a JSON string: escaped, invalid UTF-8 replaced by U+FFFD. */
 void buffer_add_json(struct buffer *buffer, struct slice text);
 /**
- * `text` for a terminal: control characters, characters that change the direction of the text, and
- * bytes that are no UTF-8, are shown as \xHH.
+ * Appends `text` for a terminal: bytes of control characters, of characters that change the
+ * direction of the text, and of invalid UTF-8 are written as \xHH.
  */
 void buffer_add_shown(struct buffer *buffer, struct slice text);
-/** Length of the valid UTF-8 sequence at `p`, or 0 (RFC 3629: no overlong forms, no surrogates). */
+/**
+ * Returns the length of the valid UTF-8 sequence at `p`, or 0 if it is invalid (RFC 3629: no overlong
+ * forms, no surrogates).
+ */
 size_t utf8_sequence(const unsigned char *p, size_t len);
 /** Drops the first `len` bytes. */
 void buffer_consume(struct buffer *buffer, size_t len);
-/** Gives back what is more than `len`. */
+/** Frees the memory behind the first `len` bytes. */
 void buffer_trim(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
 /**
- * The same of one that held a secret, which is overwritten. Where it has grown, it left a copy
- * behind: reserve its room at first.
+ * Overwrites the bytes, which were a secret, and frees the buffer. A buffer that grows leaves a copy
+ * of the secret behind, so reserve all of its memory before the first write.
  */
 void buffer_wipe(struct buffer *buffer);
 

@@ -1,3 +1,4 @@
+/* cell.c: asks the processor how cells can be loaded, and backs off from a contended cell. */
 #include "base/cell.h"
 
 #include "base/os/os.h"
@@ -21,7 +22,7 @@ bool cell_load_is_atomic(void)
 
 #define BACK_OFF_NS 2000
 
-/* Tells the processor that this is a loop that waits. */
+/* Hints to the processor that this is a spin loop. */
 static inline void pause_briefly(void)
 {
 #if defined(__x86_64__)

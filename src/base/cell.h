@@ -1,24 +1,22 @@
 /*
- * cell.h: defines a cell: 16 bytes for a key, read whole and changed by one compare-and-swap.
- * A state that is wider has a row of them besides.
+ * cell.h: the state of one key in 16 bytes, which is read as a whole and changed by one
+ * compare-and-swap. A wider state has a record of such cells besides.
  *
- *     high word   until 60 | generation 4     when the state is spent, in
- *                                             nanoseconds modulo 2^60; which
- *                                             parameters wrote it, HELD or ADHOC, NOTE
- *                                             or CLAIM
- *     low word    tag 32   | word 32          of the key's hash, never 0; what
- *                                             else the algorithm remembers
+ *     high word   until 60        when the state expires, in nanoseconds modulo 2^60
+ *                 generation 4    which parameters of the limit wrote it; or PINNED, ADHOC,
+ *                                 METADATA or CLAIM (below)
+ *     low word    tag 32          half of the key's hash, never 0
+ *                 word 32         further state of the algorithm
  *
- * All zero is empty. `until` can be read without knowing the algorithm: at or
- * before now, the cell says nothing that an empty one would not.
+ * All zero is empty. The expiry can be read without knowing the algorithm, and an expired cell
+ * means the same as an empty one.
  *
- * Atomicity. Writes are always a 16-byte compare-and-swap (cmpxchg16b; on arm64
- * an exclusive pair), spelled with __sync, since GCC turns the 16-byte __atomic
- * ones into library calls. A load must not dirty the line, so it is no
- * compare-and-swap. On x86-64 it is an aligned 16-byte SSE load, which Intel and AMD
- * guarantee to be atomic on every processor with AVX. On arm64 it is an LDP, which is
- * atomic from LSE2 (Armv8.4) on. Where that guarantee is missing, and only there, the
- * load is a compare-and-swap after all.
+ * Atomicity. Every write is a 16-byte compare-and-swap (cmpxchg16b; on arm64 an exclusive pair). It
+ * is spelled with __sync, since GCC turns 16-byte __atomic operations into library calls. A load is
+ * no compare-and-swap, because it must not dirty the line. On x86-64 it is an aligned 16-byte SSE
+ * load, which Intel and AMD guarantee to be atomic on every processor with AVX. On arm64 it is an
+ * LDP, which is atomic from LSE2 (Armv8.4) on. Only processors without that guarantee load by a
+ * compare-and-swap.
  */
 #ifndef BASE_CELL_H
 #define BASE_CELL_H
@@ -36,11 +34,11 @@ struct cell {
 _Static_assert(sizeof(struct cell) == 16, "a cell is one compare-and-swap");
 
 #define CELL_UNTIL_BITS  60
-#define CELL_GENERATIONS 13 /* 0 to 12; the last values mark other uses: */
-#define CELL_PINNED      13 /* no other key may evict it before it is spent */
-#define CELL_ADHOC       13 /* of one word, so never held; the request brought its parameters */
-#define CELL_METADATA    14 /* the store's own */
-#define CELL_CLAIM       15
+#define CELL_GENERATIONS 13 /* 0 to 12; the values from 13 on mark other uses: */
+#define CELL_PINNED      13 /* in tables of wide states: not evicted before it expires */
+#define CELL_ADHOC       13 /* among one-word states: its parameters came with the request */
+#define CELL_METADATA    14 /* a record of the store, such as the parameters of a generation */
+#define CELL_CLAIM       15 /* a key that is being inserted: no state yet */
 
 static inline u128 cell_bits(struct cell cell)
 {
@@ -82,7 +80,7 @@ static inline bool cell_is_empty(struct cell cell)
 	return cell.low == 0;
 }
 
-/* How far `until` is ahead of now; negative when it has passed. */
+/* The time until the cell expires; 0 or negative if it is expired. */
 static inline int64_t cell_ahead_ns(struct cell cell, uint64_t now_ns)
 {
 	return (int64_t)((cell.high & ~UINT64_C(15)) - (now_ns << 4)) >> 4;
@@ -94,7 +92,7 @@ static inline struct cell cell_make(uint32_t tag, uint64_t until_ns, uint32_t wo
 	return (struct cell){(uint64_t)tag << 32 | word, until_ns << 4 | generation};
 }
 
-/* A test that bounds the work of a request compiles its own copies of callers, which count. */
+/* Counts accesses in a test that bounds the work of a request; it compiles the callers again. */
 #ifdef CELL_COUNTS
 void cell_touch(const struct cell *cell);
 #else
@@ -108,12 +106,12 @@ static inline void cell_touch(const struct cell *cell)
 bool cell_load_is_atomic(void);
 
 /*
- * Hidden from the thread sanitizer: it would guard a 16-byte access by a lock of this process,
- * which other processes do not know. Tests run the shipped code, and count what it grants.
+ * The thread sanitizer would replace a 16-byte access by one under a lock of this process, which
+ * other processes do not know. Without it, tests run the shipped code, and count grants instead.
  */
 #define CELL_NOT_SANITIZED __attribute__((no_sanitize("thread")))
 
-/* Acquire. */
+/* Memory order: acquire. */
 CELL_NOT_SANITIZED static inline struct cell cell_load(struct cell *cell, bool load_is_atomic)
 {
 	struct cell value;
@@ -142,7 +140,7 @@ CELL_NOT_SANITIZED static inline struct cell cell_load(struct cell *cell, bool l
 	return value;
 }
 
-/* The low word alone, relaxed: enough to see which key is there. */
+/* Reads the low word alone, relaxed: enough to see which key's cell it is. */
 static inline uint64_t cell_peek_low(const struct cell *cell)
 {
 	cell_touch(cell);
@@ -150,8 +148,8 @@ static inline uint64_t cell_peek_low(const struct cell *cell)
 }
 
 /*
- * A whole cell in two loads, acquire: while it is being changed, one half may be older than the
- * other. For readers of thousands of cells that can live with that.
+ * Reads a cell in two loads, acquire. If another thread changes it meanwhile, one half may be older
+ * than the other. For readers of thousands of cells that tolerate this.
  */
 static inline struct cell cell_peek(const struct cell *cell)
 {
@@ -160,14 +158,14 @@ static inline struct cell cell_peek(const struct cell *cell)
 	                     __atomic_load_n(&cell->high, __ATOMIC_ACQUIRE)};
 }
 
-/* Acquire and release; for more see fence.h. */
+/* Memory order: acquire and release. Later loads may pass it on arm64 (base/os/fence.h). */
 CELL_NOT_SANITIZED static inline bool cell_swap(struct cell *cell, struct cell before, struct cell after)
 {
 	cell_touch(cell);
 #if defined(__x86_64__)
 	bool swapped;
 
-	/* The built-in function would carry its operands through memory. */
+	/* The built-in function would pass its operands through memory. */
 	__asm__ volatile("lock cmpxchg16b %1"
 	                 : "=@ccz"(swapped), "+m"(*cell), "+a"(before.low), "+d"(before.high)
 	                 : "b"(after.low), "c"(after.high)
@@ -179,16 +177,16 @@ CELL_NOT_SANITIZED static inline bool cell_swap(struct cell *cell, struct cell b
 }
 
 /**
- * Leaves a cell to the other threads for 2 us, then fetches its line for writing.
+ * Spins for 2 µs without touching the cell, then prefetches its line for writing.
  *
- * Threads that retry at once hand the line from core to core for each step, and that takes
- * several times as long as a step. While one of two stays away, the other takes some forty
- * steps on a line that it keeps. When the first comes back, it has the line before it loads, so
- * its swap succeeds nearly always, and both get through equally often.
+ * If threads retry at once, the line moves from core to core for each step, which takes several
+ * times as long as a step. While one of two threads backs off, the other makes some forty steps on
+ * a line that its core owns. Afterwards the first thread owns the line before it loads the cell, so
+ * its swap nearly always succeeds, and both threads get through equally often.
  */
 __attribute__((noinline, cold)) void cell_back_off(struct cell *cell);
 
-/* For a cell that many threads change at once. When it is false, load the cell and try again. */
+/* For a cell that many threads change at once. If it returns false, load the cell and try again. */
 static inline bool cell_swap_or_back_off(struct cell *cell, struct cell before, struct cell after)
 {
 	bool swapped = cell_swap(cell, before, after);

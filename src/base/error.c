@@ -1,3 +1,4 @@
+/* error.c: has the texts of statuses and reasons, and fills in struct weir_error. */
 #include "base/error.h"
 
 #include <stdarg.h>

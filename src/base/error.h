@@ -5,13 +5,13 @@
 #include <weir/weir.h>
 
 /**
- * Sets `error` (may be NULL), with a place in a file, and returns `status`, so that
- * `return error_set(…)` reads well. Lines and columns start at 1.
+ * Sets *error, with a line and column of a file (from 1), and returns `status`, so that a caller can
+ * write `return error_set(…)`. `error` may be NULL.
  */
 int error_set_at(struct weir_error *error, int status, unsigned line, unsigned column,
                  const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/** The same without a place. */
+/** The same without line and column. */
 #define error_set(error, status, ...) error_set_at(error, status, 0, 0, __VA_ARGS__)
 
 #endif

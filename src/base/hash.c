@@ -1,3 +1,4 @@
+/* hash.c: computes SipHash-1-3 and SipHash-2-4. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -69,7 +70,7 @@ static inline struct sip sip_start(const struct hash_key *key)
 	};
 }
 
-/* `before`: bytes that came earlier. */
+/* Hashes the last part of an input, of which `before` bytes are hashed already. */
 static inline void sip_data(struct sip *s, const void *data, size_t len, size_t before, int rounds)
 {
 	const unsigned char *p = data;

@@ -17,22 +17,19 @@ struct hash_key {
 	uint64_t k0, k1;
 };
 
-/** In a time that does not depend on where they differ. */
+/** Compares in constant time. */
 static inline bool hash_key_equal(struct hash_key a, struct hash_key b)
 {
 	return ((a.k0 ^ b.k0) | (a.k1 ^ b.k1)) == 0;
 }
 
-/** The hash of `salt` (eight bytes, little-endian) followed by `data`. */
+/** SipHash-1-3 of `salt` (eight bytes, little-endian) followed by `data`. */
 uint64_t hash_salted(const struct hash_key *key, uint64_t salt, const void *data, size_t len);
 
-/** The hash of `data`. */
+/** SipHash-1-3 of `data`. */
 uint64_t hash_bytes(const struct hash_key *key, const void *data, size_t len);
 
-/**
- * 128 bits of SipHash-2-4, with twice the rounds: proposed as a code of authentication, for
- * texts that clients must not be able to forge.
- */
+/** 128 bits of SipHash-2-4: a message authentication code for texts that clients must not forge. */
 struct hash_key hash_mac(const struct hash_key *key, const void *data, size_t len);
 
 #endif

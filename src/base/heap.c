@@ -1,34 +1,35 @@
+/* heap.c: adds, removes and sorts the nodes of a binary heap. */
 #include "base/heap.h"
 
 #include <stdlib.h>
 
 #define FIRST_CAPACITY 64
 
-static void put(struct heap *heap, size_t index, struct heap_node *node)
+static void set_node(struct heap *heap, size_t index, struct heap_node *node)
 {
 	heap->nodes[index] = node;
 	node->index = index;
 }
 
-/* Puts `node` into the hole at `index`, or above it, past those due later. */
-static void rise(struct heap *heap, size_t index, struct heap_node *node)
+/* Puts `node` into the hole at `index`, after all its ancestors that are due later moved down. */
+static void sift_up(struct heap *heap, size_t index, struct heap_node *node)
 {
 	while (index > 0 && heap->nodes[(index - 1) / 2]->due > node->due) {
-		put(heap, index, heap->nodes[(index - 1) / 2]);
+		set_node(heap, index, heap->nodes[(index - 1) / 2]);
 		index = (index - 1) / 2;
 	}
-	put(heap, index, node);
+	set_node(heap, index, node);
 }
 
-/* Moves the hole at `index` down to a leaf: the child due first moves up. */
-static size_t sink(struct heap *heap, size_t index)
+/* Moves the hole at `index` down to a leaf, while the child that is due first moves up. */
+static size_t sift_down(struct heap *heap, size_t index)
 {
 	size_t child;
 
 	while ((child = 2 * index + 1) < heap->count) {
 		if (child + 1 < heap->count && heap->nodes[child + 1]->due < heap->nodes[child]->due)
 			child++;
-		put(heap, index, heap->nodes[child]);
+		set_node(heap, index, heap->nodes[child]);
 		index = child;
 	}
 	return index;
@@ -45,19 +46,19 @@ bool heap_add(struct heap *heap, struct heap_node *node)
 		heap->nodes = nodes;
 		heap->capacity = capacity;
 	}
-	rise(heap, heap->count++, node);
+	sift_up(heap, heap->count++, node);
 	return true;
 }
 
-/* The last one fills the hole. */
+/* The last node of the array fills the hole. */
 void heap_remove(struct heap *heap, struct heap_node *node)
 {
 	struct heap_node *last = heap->nodes[--heap->count];
 
 	if (node->due == last->due)
-		put(heap, node->index, last);
+		set_node(heap, node->index, last);
 	else
-		rise(heap, sink(heap, node->index), last);
+		sift_up(heap, sift_down(heap, node->index), last);
 }
 
 static int compare(const void *left, const void *right)
@@ -70,7 +71,7 @@ static int compare(const void *left, const void *right)
 
 void heap_sort(struct heap *heap)
 {
-	if (heap->count > 0) /* there may be no array */
+	if (heap->count > 0) /* otherwise there may be no array */
 		qsort(heap->nodes, heap->count, sizeof *heap->nodes, compare);
 	for (size_t i = 0; i < heap->count; i++)
 		heap->nodes[i]->index = i;

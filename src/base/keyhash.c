@@ -1,3 +1,4 @@
+/* keyhash.c: derives the keys of the key table's hash, and hashes long inputs. */
 #include "base/keyhash.h"
 
 void keyhash_init(struct keyhash *keyhash, const struct hash_key *secret)
@@ -10,7 +11,7 @@ void keyhash_init(struct keyhash *keyhash, const struct hash_key *secret)
 	keyhash->high = hash_salted(secret, counter, NULL, 0);
 }
 
-/* Block after block, each salted with the hash so far. The length of all is in the first salt. */
+/* Hashes block after block, each salted with the hash so far. The first salt contains the length. */
 uint64_t keyhash_long(const struct keyhash *h, uint64_t salt, const void *data, size_t len)
 {
 	const unsigned char *p = data;

@@ -14,15 +14,15 @@
 #include "base/hash.h"
 #include "base/number.h"
 
-#define KEYHASH_BLOCK 1024 /* bytes under one NH key; longer inputs are chained */
+#define KEYHASH_BLOCK 1024 /* bytes under one NH key; longer inputs are hashed block after block */
 #define KEYHASH_WORDS (2 + KEYHASH_BLOCK / 8)
 
 struct keyhash {
 	uint64_t nh[KEYHASH_WORDS];
-	uint64_t low, high; /* of the last step */
+	uint64_t low, high; /* keys of the folded multiplication */
 };
 
-/** Derives everything from 128 secret bits. */
+/** Derives all keys from 128 secret bits. */
 void keyhash_init(struct keyhash *keyhash, const struct hash_key *secret);
 
 __attribute__((noinline)) uint64_t keyhash_long(const struct keyhash *keyhash, uint64_t salt,
@@ -45,12 +45,12 @@ struct keyhash_words {
 	uint64_t first, second;
 };
 
-/* Up to 15 bytes as two words, zeros behind them: the length is hashed too. */
+/* Returns 1 to 15 bytes as two words. They need no padding, because the length is hashed, too. */
 static inline struct keyhash_words keyhash_tail(const unsigned char *p, size_t len)
 {
 	uint32_t first, last;
 
-	if (len >= 8) /* the last eight bytes, without those that are in the first word */
+	if (len >= 8) /* the second word has the bytes behind the first eight */
 		return (struct keyhash_words){keyhash_word(p),
 		                              len == 8 ? 0 : keyhash_word(p + len - 8) >> (8 * (16 - len))};
 	if (len >= 4) {

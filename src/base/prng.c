@@ -1,3 +1,4 @@
+/* prng.c: generates pseudo-random numbers by SplitMix64, with a state for each thread. */
 #include "base/prng.h"
 
 #include <stdbool.h>
@@ -10,8 +11,8 @@ struct draw {
 };
 
 /*
- * One for each thread, so that threads do not meet here. Small enough for the room that the
- * system reserves for libraries loaded late, so it is found without a call.
+ * Each thread has its own state, so threads do not contend. It is small enough for the thread-local
+ * memory that the system reserves for libraries loaded late, so access needs no call.
  */
 static _Thread_local struct draw draw __attribute__((tls_model("initial-exec")));
 

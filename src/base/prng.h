@@ -4,16 +4,19 @@
 
 #include <stdint.h>
 
-/** 64 bits by SplitMix64 (Steele, Lea, Flood 2014): every state is a good seed. */
+/**
+ * Advances a state of the caller's and returns 64 bits, by SplitMix64 (Steele, Lea, Flood 2014).
+ * Every state is a good seed.
+ */
 uint64_t prng_step(uint64_t *state);
 
-/** 64 fair bits; fit for shedding load, not for secrets. */
+/** Returns 64 uniformly distributed bits from this thread's state. */
 uint64_t prng_next(void);
 
-/** Fair, from 0 to below 1. */
+/** Returns a number from 0 to below 1, uniformly distributed. */
 double prng_fraction(void);
 
-/** This thread's draws follow from `seed`; without a call, from the system's random source. */
+/** Seeds this thread's state. Without a call the system's random source seeds it. */
 void prng_seed(uint64_t seed);
 
 #endif

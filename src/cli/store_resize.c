@@ -114,9 +114,9 @@ static int plan_table(struct plan *plan, struct store_tables *tables, size_t i,
 		section.identity = SECTION_SHARED;
 	else if (section.identity == 0) /* lost before */
 		return WEIR_OK;
-	section.stays |= i == 0 || is_larger;
-	is_former = section.stays || !is_last(tables, i);
-	if (section.stays)
+	section.is_draining |= i == 0 || is_larger;
+	is_former = section.is_draining || !is_last(tables, i);
+	if (section.is_draining)
 		drop_claims(table);
 	if (!is_former || lives(&section, table, plan->now_ns))
 		status = add(plan, &section, table->header, error);
@@ -177,7 +177,7 @@ static void make_header(const struct plan *plan, const struct part *part,
 	if (part->from) {
 		header->evictions = part->from->evictions;
 		header->claims = part->from->claims;
-		header->is_former = part->from->is_former || part->section.stays;
+		header->is_former = part->from->is_former || part->section.is_draining;
 	}
 }
 

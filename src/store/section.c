@@ -39,7 +39,7 @@ void section_format(struct table_header *header, const struct section *section,
                     const struct hash_key *secret)
 {
 	const struct table_shape shape = {section->capacity, section->identity, section->record_cells,
-	                                  section->size, section->stays};
+	                                  section->size, section->is_draining};
 
 	table_format(header, &shape, secret);
 }
@@ -79,11 +79,12 @@ static uint64_t check_shape(const struct section_walk *walk, struct reporter *re
 	uint64_t size = section_size(header->capacity, header->record_cells), defects = 0;
 	char text[120];
 
-	if (is_first(walk) && (header->identity != 0 || header->record_cells != 0 || header->stays)) {
+	if (is_first(walk) &&
+	    (header->identity != 0 || header->record_cells != 0 || header->is_draining)) {
 		say(reporter, "expected the table of all limits, found that of one");
 		defects++;
 	}
-	if (shared && (header->record_cells != 0 || !header->stays)) {
+	if (shared && (header->record_cells != 0 || !header->is_draining)) {
 		say(reporter, "expected a former table of all limits, found another");
 		defects++;
 	}
@@ -142,7 +143,7 @@ void section_check_next(struct section_walk *walk, uint64_t file_size, table_rep
 	}
 	walk->defects += must_be ? wrong : 0;
 	walk->section = (struct section){header->identity, header->capacity, header->record_cells,
-	                                 header->size, header->stays != 0};
+	                                 header->size, header->is_draining != 0};
 }
 
 void section_read_header(struct section_walk *walk, const void *memory, size_t size)

@@ -34,7 +34,7 @@ struct section {
 	uint64_t capacity;
 	uint32_t record_cells;
 	uint64_t size; /* of all, in whole pages */
-	bool stays;    /* a former table whose keys stay in their cells (docs/design/key-table.md) */
+	bool is_draining; /* a former table: its keys remain in it while they live */
 };
 
 /** Bytes before the records, and of all of a section of so many keys (in range) and such records.

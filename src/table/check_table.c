@@ -1,7 +1,8 @@
 /*
- * check_table.c: finds damage without knowing the table's keys or limits. It cannot see whether a
- * cell is where its key belongs: the table keeps no names. But a tag stands once in a set: all
- * eight cells are among the spots of each key that could have put it there a second time.
+ * check_table.c: finds and repairs damage in a key table without knowing its keys or limits.
+ *
+ * The table has no names of keys, so no check can tell whether a cell is where its key belongs. But
+ * a tag must not stand twice in a set, because all eight cells are candidates of the same keys.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,8 +11,8 @@
 #include "table/table.h"
 
 /*
- * A claim is good for a millisecond by the clock that made it. For calendar windows that is the
- * wall's, which may have been ahead by a step, but hardly by days.
+ * A claim expires after a millisecond by the clock that made it. For calendar windows that is the
+ * wall clock, which may have been set back since, but hardly by days.
  */
 #define CLAIM_MAX_NS (2 * (int64_t)NS_PER_DAY)
 
@@ -42,7 +43,7 @@ static void expect(struct checker *checker, const char *name, uint64_t expected,
 		       (unsigned long long)found);
 }
 
-/* The same header with only its meaningful fields; the first header of a store has a clock. */
+/* Copies a header without its reserved fields. Only the first header of a store has a clock. */
 static void copy_known(struct table_header *known, const struct table_header *header,
                        bool has_clock)
 {
@@ -61,7 +62,7 @@ static void copy_known(struct table_header *known, const struct table_header *he
 	known->checksum_copy = header->checksum_copy;
 }
 
-/* The header of another release has other fields: nothing further can be said. */
+/* The header of another release has other fields, so nothing else of it is checked. */
 static bool is_other_version(struct checker *checker, const struct table_header *header)
 {
 	bool other = memcmp(header->magic, TABLE_MAGIC, sizeof header->magic) == 0 &&
@@ -80,8 +81,8 @@ static void check_sizes(struct checker *checker, const struct table_header *head
 	expect(checker, "header size", sizeof *header, header->header_size);
 	expect(checker, "cell size", sizeof(struct cell), header->cell_size);
 	expect(checker, "cells per set", TABLE_SET_CELLS, header->set_cells);
-	if (header->stays > 1)
-		defect(checker, "keys that stay: expected 0 or 1, found %u", header->stays);
+	if (header->is_draining > 1)
+		defect(checker, "keys that stay: expected 0 or 1, found %u", header->is_draining);
 	if (table_size(header->capacity) == 0)
 		defect(checker, "capacity: expected 1 to %llu keys, found %llu",
 		       (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header->capacity);

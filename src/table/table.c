@@ -1,3 +1,4 @@
+/* table.c: computes the size of a key table, makes its header, and counts its live states. */
 #include "table/table.h"
 
 #include <string.h>
@@ -5,8 +6,8 @@
 #define SAMPLE_SETS 8192
 
 /*
- * At capacity 78% of the cells are taken, so that an insertion hardly ever finds all its spots
- * taken.
+ * With as many keys as its capacity, 78% of a table's cells are occupied. Then an insertion hardly
+ * ever finds all its candidate cells occupied.
  */
 uint64_t table_sets(uint64_t capacity)
 {
@@ -39,7 +40,7 @@ void table_format(struct table_header *header, const struct table_shape *shape,
 	header->header_size = sizeof *header;
 	header->cell_size = sizeof(struct cell);
 	header->set_cells = TABLE_SET_CELLS;
-	header->stays = shape->stays;
+	header->is_draining = shape->is_draining;
 	header->record_cells = shape->record_cells;
 	header->capacity = shape->capacity;
 	header->sets = table_sets(shape->capacity);

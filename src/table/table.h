@@ -1,20 +1,20 @@
 /*
- * table.h: implements the key table: bounded, lock-free, free of pointers.
+ * table.h: the key table, a hash table of fixed size that maps each key to a cell of 16 bytes
+ * without locks. It has no pointers, so that processes can share it in a mapped file.
  *
- * A key's hash gives a tag of 32 bits, a home set of eight cells, and a run of
- * five sets elsewhere for when the home is full. The key lives in the first of
- * these spots that was free, or is idle. docs/design/key-table.md says how two
- * threads that meet on a new key end in one cell, and why; in short:
+ * A key's hash gives a tag of 32 bits, a home set of eight cells, and a run of five sets elsewhere
+ * for keys whose home is full. These 48 cells are the key's candidate cells. A new key gets the
+ * first one that is empty or expired. Two threads that insert the same key at once end with one
+ * cell; docs/design/key-table.md has the proof. In short:
  *
- *   - A thread that finds no cell of its tag claims one (a cell that says nothing),
- *     then looks at all the spots again.
- *   - A claim becomes a state only by a compare-and-swap of a thread that has
- *     seen no other cell of that tag since the claim was made. Other claims
- *     are removed first, higher addresses giving way to lower ones.
- *   - Every claim is unlike every other, so none is mistaken for an earlier one.
+ *   - A thread that finds no cell with its tag claims one (a claim is a cell without a state), then
+ *     reads all candidate cells again.
+ *   - A claim becomes a state only by a compare-and-swap of a thread that has found no other cell
+ * of that tag since the claim was made. Other claims are removed first; of two claims the one at
+ *     the higher address gives way.
+ *   - Every claim differs from every other, so none is mistaken for an earlier one.
  *
- * All functions may be called from any thread, and from any process that maps
- * the same table.
+ * All functions may be called from any thread, and from any process that maps the same table.
  */
 #ifndef TABLE_TABLE_H
 #define TABLE_TABLE_H
@@ -39,7 +39,7 @@
 #define TABLE_BYTE_ORDER 0x01020304
 #define TABLE_VERSION    5
 
-/* The part of a header that never changes, from `magic` to `size`. */
+/* Bytes of the part of a header that never changes, from `magic` to `size`. */
 #define TABLE_FIXED 80
 
 /* The first bytes of a table's memory, drawn in docs/design/key-table.md. */
@@ -49,97 +49,97 @@ struct table_header {
 	uint32_t version;
 	uint32_t header_size, cell_size;
 	uint16_t set_cells;
-	uint16_t stays;     /* not 0: its keys stay here while they live, and new ones go elsewhere */
-	uint32_t record_cells; /* of the row behind each cell; 0 if states are one word */
+	uint16_t is_draining; /* not 0: its keys remain while they live, new ones go elsewhere */
+	uint32_t record_cells;   /* cells of the record behind each cell; 0 if states are one word */
 	uint64_t capacity, sets;
-	struct hash_key secret;
-	uint64_t identity;  /* of the limit with these states; 0 for all limits of one word */
-	uint64_t size;      /* bytes, rows included */
-	struct cell clock;  /* of a file: the boot of the system, wall minus monotonic clock */
-	uint64_t recorded_ns; /* of a file: a late reading of that clock */
-	uint64_t checksum;  /* of the fixed part */
-	uint64_t end;       /* of a file: at least the end of its last table */
-	uint64_t is_former; /* not 0 once a larger table of the limit is announced */
+	struct hash_key secret; /* of the hash */
+	uint64_t identity;      /* of the limit with these states; 0 for all limits of one word */
+	uint64_t size;          /* bytes, records included */
+	struct cell clock;      /* of a file: the id of the system's boot, wall minus monotonic clock */
+	uint64_t recorded_ns;   /* of a file: a recent reading of that clock */
+	uint64_t checksum;      /* of the fixed part */
+	uint64_t end;           /* of a file: its last table ends here, or further on */
+	uint64_t is_former;     /* not 0 once a larger table of the limit is announced */
 	/* On lines of their own: written while others read. */
 	_Alignas(128) uint64_t evictions;
 	_Alignas(128) uint64_t claims; /* claims so far: the number of the next */
 	uint8_t rest_of_page[4096 - 256 - sizeof(uint64_t)];
-	/* On another page: without the secret no key would be found again. */
+	/* On another page, because without the secret no key would be found again. */
 	uint8_t fixed_copy[TABLE_FIXED];
 	uint64_t checksum_copy;
 	uint8_t reserved[4096 - TABLE_FIXED - sizeof(uint64_t)];
 };
 
 _Static_assert(sizeof(struct table_header) == 8192, "the cells start on a page");
-_Static_assert(offsetof(struct table_header, clock) == TABLE_FIXED, "what is fixed comes first");
+_Static_assert(offsetof(struct table_header, clock) == TABLE_FIXED, "the fixed part comes first");
 
+/* A process's view of a table. */
 struct table {
-	struct table_header *header; /* in a file anybody may write to it: only clock and counters
-	                                are read */
+	/* In a file other processes may write to the header, so only clock and counters are read. */
+	struct table_header *header;
 	struct cell *cells;
 	uint64_t sets;
-	bool load_is_atomic;
-	bool is_wide; /* its states have rows, and may be held; else CELL_ADHOC has that place */
+	bool load_is_atomic; /* see cell_load */
+	bool is_wide;        /* states have records, and CELL_PINNED; otherwise that value is CELL_ADHOC */
 };
 
-/** Bytes that a table of `capacity` keys takes, or 0 when that is out of range. */
+/** Returns how many bytes a table of `capacity` keys takes, or 0 if that is out of range. */
 size_t table_size(uint64_t capacity);
 
-/** Sets that a table of `capacity` keys, which is in range, has. */
+/** Returns how many sets a table of `capacity` keys, which is in range, has. */
 uint64_t table_sets(uint64_t capacity);
 
-/** The checksum of the TABLE_FIXED bytes that a header begins with. */
+/** The checksum of the first TABLE_FIXED bytes of a header. */
 uint64_t table_checksum(const void *fixed);
 
-/* The purpose of a table. */
+/* Fields of a new header, by the same names. */
 struct table_shape {
 	uint64_t capacity; /* in range */
-	uint64_t identity; /* as in the header, like those below */
+	uint64_t identity;
 	uint32_t record_cells;
 	uint64_t size;
-	bool stays;
+	bool is_draining;
 };
 
-/**
- * Makes the header of a new table, in zeroed memory; the cells and rows behind it are zero, too.
- */
+/** Makes the header of a new table. The memory of header, cells and records is zeroed before. */
 void table_format(struct table_header *header, const struct table_shape *shape,
                   const struct hash_key *secret);
 
 /**
- * Takes `memory`, aligned to a page, for a table of so many sets, of states of one word: set
- * `is_wide` where they are wide. Does not look at the header.
+ * Initializes *table from `memory`, which is aligned to a page, with so many sets. Does not read
+ * the header. The caller sets `is_wide` if the states have records.
  */
 void table_attach(struct table *table, void *memory, uint64_t sets);
 
-/** Gets one defect, in words. */
+/** Receives the text of one defect. */
 typedef void table_report(void *context, const char *text);
 
 /**
- * Reports the defects of a header that nobody changes meanwhile; only the first header of a
- * store has a clock. Returns their number; of another version nothing else is told.
+ * Reports the defects of a header that no other thread changes meanwhile, and returns their number.
+ * Only the first header of a store has a clock. If the version is another one, that is the only
+ * defect reported.
  */
 uint64_t table_check_header(const struct table_header *header, bool has_clock, table_report *report,
                             void *context);
 
 /**
- * Restores the fixed part of a header from its copy, or the copy from it, whichever has kept its
- * checksum, and zeroes the fields without meaning. False, and nothing is changed, when neither
- * has: a secret is not guessed.
+ * Restores the fixed part of a header from its copy, or the copy from it, by the one whose checksum
+ * is right, and zeroes the reserved fields. Returns false and changes nothing if neither checksum
+ * is right, because the secret can't be guessed.
  */
 bool table_repair_header(struct table_header *header, bool has_clock);
 
 /**
- * Reports cells that no limit can have written, and tags that stand twice in a set; no state
- * reaches further ahead than `horizon_ns`. Cells that others write meanwhile may be reported
- * wrongly. With `repair` such cells are emptied. Returns how many there are.
+ * Reports cells that no limit can have written, such as cells that expire more than `horizon_ns`
+ * from now, and tags that stand twice in a set. Returns how many there are. With `repair` these
+ * cells are emptied. A cell that another thread writes meanwhile may be reported wrongly.
  */
 uint64_t table_check_cells(struct table *table, uint64_t now_ns, uint64_t horizon_ns, bool repair,
                            table_report *report, void *context);
 
 /*
- * The spots where a key can be: its home, and a run of sets that few keys need, so it is not
- * worked out yet.
+ * The position of a key, from which its candidate cells follow: the home set and the run. The run
+ * is computed when it is needed, since three keys of four are in their home.
  */
 struct table_position {
 	struct cell *home;
@@ -147,7 +147,7 @@ struct table_position {
 	uint32_t tag;
 };
 
-/* A cell and the value seen there. NULL when the key was not found. */
+/* A cell and the value that was read from it. `cell` is NULL if the key was not found. */
 struct observed_cell {
 	struct cell *cell;
 	struct cell value;
@@ -158,7 +158,7 @@ static inline uint64_t table_scale(uint64_t hash, uint64_t n)
 	return (uint64_t)(((u128)hash * n) >> 64);
 }
 
-/* The tag is the hash's low half, the home depends on its high end. */
+/* The tag is the low half of the hash, while the home depends on its highest bits. */
 static inline uint32_t table_tag(uint64_t hash)
 {
 	return (uint32_t)hash ? (uint32_t)hash : 1;
@@ -172,8 +172,8 @@ static inline struct table_position table_position(const struct table *table, ui
 }
 
 /*
- * The run depends on all of the hash: if it followed from the tag, two keys of
- * one tag would always share it.
+ * The first cell of the key's run. It depends on all bits of the hash: if it followed from the tag,
+ * two keys of one tag would always share it.
  */
 static inline struct cell *table_run(const struct table *table,
                                      const struct table_position *position)
@@ -183,21 +183,22 @@ static inline struct cell *table_run(const struct table *table,
 	return table->cells + table_scale(mixed, table->sets - (TABLE_RUN_SETS - 1)) * TABLE_SET_CELLS;
 }
 
-/** The spots in the order in which they are filled, from 0 to TABLE_CANDIDATES - 1. */
+/** A key's candidate cell `i`, in the order in which they are filled, below TABLE_CANDIDATES. */
 static inline struct cell *table_cell(const struct table_position *position, struct cell *run,
                                       unsigned i)
 {
 	return i < TABLE_SET_CELLS ? &position->home[i] : &run[i - TABLE_SET_CELLS];
 }
 
-/** Starts fetching the home, which has three keys of four. */
+/** Prefetches the home set, which has three keys of four. */
 static inline void table_prefetch(const struct table_position *position)
 {
 	prefetch(position->home);
 	prefetch(position->home + TABLE_SET_CELLS / 2);
 }
 
-/** Starts fetching sets of the run; its first has most keys that are not at home. */
+/** Prefetches the run's sets from `from` to before `to`. Most keys outside the home are in set 0.
+ */
 static inline void table_prefetch_run(const struct table *table,
                                       const struct table_position *position, unsigned from,
                                       unsigned to)
@@ -208,7 +209,7 @@ static inline void table_prefetch_run(const struct table *table,
 		prefetch(run + i);
 }
 
-/* One bit for each cell of the set that has the tag. */
+/* Returns a bit for each cell of the set that has the tag. */
 static inline unsigned table_hits(const struct cell *set, uint32_t tag)
 {
 	unsigned hits = 0;
@@ -231,7 +232,10 @@ static inline unsigned table_hits(const struct cell *set, uint32_t tag)
 	return hits;
 }
 
-/** The first cell of the set that seems to have the tag, or NULL. Look at it again. */
+/**
+ * The first cell of the set whose tag matches in a relaxed read, or NULL. The caller must read the
+ * cell again before it relies on that.
+ */
 static inline struct cell *table_find_likely(struct cell *set, uint32_t tag)
 {
 	unsigned hits = table_hits(set, tag);
@@ -242,7 +246,7 @@ static inline struct cell *table_find_likely(struct cell *set, uint32_t tag)
 static inline bool table_find_in(const struct table *table, struct cell *set, uint32_t tag,
                                  struct observed_cell *observed)
 {
-	/* Reads the hits again: they may be out of date. */
+	/* A hit comes from a relaxed read and may be out of date, so the cell is read again. */
 	for (unsigned hits = table_hits(set, tag); hits != 0; hits &= hits - 1) {
 		observed->cell = &set[__builtin_ctz(hits)];
 		observed->value = cell_load(observed->cell, table->load_is_atomic);
@@ -268,45 +272,45 @@ static inline struct observed_cell table_find(const struct table *table,
 }
 
 /*
- * Tells how much a live state is worth: the state of least weight makes room for a new key, and
- * among equals the one that is spent first. Without a judge, only that counts.
+ * Chooses which live state a new key evicts: the one of least weight, and among equals the one that
+ * expires first. Without a policy, only the expiry counts.
  */
 struct eviction_policy {
-	uint64_t (*weight)(const struct eviction_policy *judge, struct cell *cell, struct cell value);
+	uint64_t (*weight)(const struct eviction_policy *policy, struct cell *cell, struct cell value);
 };
 
 __attribute__((noinline)) bool table_store_slow(struct table *table,
                                                 const struct table_position *position,
                                                 struct observed_cell observed, struct cell after,
                                                 uint64_t now_ns,
-                                                const struct eviction_policy *judge);
+                                                const struct eviction_policy *policy);
 
 /**
- * Puts `after` where `slot` was found, or in a position with room when it was not found; `after`
- * carries the key's tag, or is empty to forget the key. False when the key has changed
- * meanwhile: find it again, and decide again. Also false when there is no room: for a cell that
- * was not found, ask table_is_full. `judge` may be NULL.
+ * Stores `after` in the cell that was observed, or inserts it if the key was not found. `after` has
+ * the key's tag, or is empty to remove the key. Returns false if the key has changed meanwhile:
+ * then find it and decide again. Also returns false if there is no cell for a new key
+ * (table_is_full). `policy` may be NULL.
  */
 static inline bool table_store(struct table *table, const struct table_position *position,
                                struct observed_cell observed, struct cell after, uint64_t now_ns,
-                               const struct eviction_policy *judge)
+                               const struct eviction_policy *policy)
 {
 	if (__builtin_expect(observed.cell != NULL && !cell_is_claim(observed.value), 1))
 		return cell_swap(observed.cell, observed.value, after);
-	return table_store_slow(table, position, observed, after, now_ns, judge);
+	return table_store_slow(table, position, observed, after, now_ns, policy);
 }
 
 /**
- * Whether a key without a cell can get none: all its spots are held (cell_is_pinned) or claimed by
- * others.
+ * Whether a key without a cell can't get one: all its candidate cells are pinned, or claimed by
+ * other keys.
  */
 bool table_is_full(const struct table *table, const struct table_position *position,
                    uint64_t now_ns);
 
-/** Cells that are not spent; beyond 2^16 cells estimated from a sample. */
+/** Counts the cells with a live state; beyond 2^16 cells this is an estimate from a sample. */
 uint64_t table_live(const struct table *table, uint64_t now_ns);
 
-/** States that made room for others before they were spent. */
+/** How many states were evicted before they expired. */
 uint64_t table_evictions(const struct table *table);
 
 #endif

@@ -134,7 +134,7 @@ static void what_is_no_table_is_refused_and_left_as_it_is(void **state)
 	    {offsetof(struct table_header, header_size), 64, "header size: expected 8192, found 64"},
 	    {offsetof(struct table_header, cell_size), 24, "cell size: expected 16, found 24"},
 	    {offsetof(struct table_header, set_cells), 4, "cells per set: expected 8, found 4"},
-	    {offsetof(struct table_header, stays), 2, "keys that stay: expected 0 or 1, found 2"},
+	    {offsetof(struct table_header, is_draining), 2, "keys that stay: expected 0 or 1, found 2"},
 	    {offsetof(struct table_header, capacity), 0, "capacity: expected 1 to 4294967296 keys"},
 	    {offsetof(struct table_header, capacity), 9999, "sets: expected 1598, found 160"},
 	    {offsetof(struct table_header, capacity), UINT64_C(1) << 33, "found 8589934592"},
