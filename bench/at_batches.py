@@ -1,4 +1,4 @@
-"""What others wait for beside clients with batches: the 99th percentile of a PING.
+"""Measures how long others wait beside clients with batches: the 99th percentile of a PING.
 
 One server, by turns under three loads: 8 connections with batches of 1,000 acquires, 8 that pipeline
 1,000 acquires, and none. Each acquire is at a `concurrency` limit of 10,000 whose places are all held.

@@ -1,4 +1,4 @@
-"""HTTP/2: the CPU time of Weir per request beside that of a bare server with the same library.
+"""Measures the CPU time of Weir per HTTP/2 request, beside a bare server with the same library.
 
 Both run all the time and take turns under the load of h2load: 50 streams on each of 10 connections.
 The bare server's fixed answer is as long as Weir's.

@@ -1,4 +1,4 @@
-"""What a check costs the Redis that many servers share: its CPU time, its memory, its other users.
+"""Measures a check at a Redis that many servers share: its CPU time and memory, and its other users.
 
 Each case has a redis-server of its own, loaded over 50 connections in all: alone (one request at
 once on each) and by 16. Cases take turns, and the median of the turns counts. Where Weir stands
@@ -70,7 +70,7 @@ def weir_at(directory, server=None):
 
 @dataclasses.dataclass
 class Measured:
-    """Of one turn, for each check: nanoseconds of CPU time."""
+    """The CPU time of one round, in nanoseconds for each check."""
 
     redis_ns: float
     weir_ns: float
@@ -326,7 +326,7 @@ class Run:
                                    "ns CPU", f"weir, token bucket in memory, {depth_name(depth)}: its own")
 
     def show_bytes(self):
-        """What Redis says of some, and by how much all of them have filled it."""
+        """Prints the MEMORY USAGE of some keys, and the growth of used_memory by all."""
         for name in (YARDSTICK, "go-zero period", "redis-cell", "weir, token bucket", "weir, fixed window"):
             if name not in self.cases:
                 continue

@@ -1,4 +1,4 @@
-"""TLS: the CPU time of servers per request with it and without, and per handshake.
+"""Measures the CPU time of servers per request with TLS and without, and per handshake.
 
 All servers run all the time and take turns under load. Weir stands beside redis-server, and its
 handshake beside that of openssl s_server.

@@ -1,5 +1,6 @@
 /*
- * attack: a flood of fresh keys through a table of a million, in virtual time.
+ * attack: sends a flood of new keys through a table of a million, in virtual time, and measures
+ * what that gains offenders.
  *
  * Offenders ask ten times what their limit grants, honest keys half of it, and each
  * key of the flood once. Beside every offender runs a limiter that forgets nothing:

@@ -1,5 +1,5 @@
 /*
- * dearest: the time of the dearest call of each algorithm.
+ * dearest: measures the longest call of each algorithm.
  *
  * Each call of the library is made on keys that are full, which have 10,000 records where the
  * algorithm lets them. A call runs in processes of its own, which begin with the same state; the

@@ -1,10 +1,9 @@
 /*
- * evictions: how many insertions cost another key its state, at capacity.
+ * evictions: measures how many insertions cost another key its state in a full table.
  *
- * In virtual time, as many keys come as go: first while the table fills, then in
- * steady change, with keys that all live as long and with lives of all lengths; then
- * with more keys than that, as many as 80% of the cells.
- * Prints `name value unit` lines.
+ * In virtual time, as many keys begin as end: first while the table fills, then in steady state,
+ * with keys of one lifetime and of many. A last run has more live keys: 80% of the cells. Prints
+ * `name value unit` lines.
  */
 #include <weir/weir.h>
 

@@ -1,5 +1,5 @@
 /*
- * library: what a decision costs through the public interface of libweir.
+ * library: measures a decision through the public interface of libweir.
  *
  * Prints `name value unit` lines, medians. Keys are 20 bytes, drawn at random,
  * made in registers so that fetching them is not measured. With --permits only permits and
@@ -315,7 +315,7 @@ static const struct {
      "concurrency_key_2_threads"},
 };
 
-/* Time that is given goes on in all of these: what reads its own clock comes before. */
+/* The cases with a given time advance it, so those that read the clock come first. */
 static bool measure_permits_of(const struct bench *shared, size_t which)
 {
 	const struct weir_limit_options *options = &permit_limits[which].options;

@@ -1,4 +1,4 @@
-/* measure.h: what the benchmark programs share: time, cheap random numbers, medians. */
+/* measure.h: gives benchmark programs the time, cheap random numbers and medians. */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 

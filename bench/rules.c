@@ -1,6 +1,6 @@
 /*
- * rules: what it costs to load and to ask a dictionary of a million entries, and to find the three
- * rules that apply to a request, of ten and of ten thousand.
+ * rules: measures loading a dictionary of a million entries, lookups in it, and finding the three
+ * rules that apply to a request among ten and ten thousand.
  *
  * Prints `name value unit` lines, medians. Each lookup needs the answer of the one before, as a
  * dependent read does. Words are written into registers, so that fetching them is not measured.

@@ -106,7 +106,7 @@ def loop(name, *modes):
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What is asked of a server, in closed loop from 50 connections."""
+    """Requests to a server, in closed loop from 50 connections."""
 
     protocol: str
     flags: tuple
@@ -239,7 +239,7 @@ def plan(directory, requests, keys):
 
 
 def figures(*command):
-    """What a program says in lines `name value unit`."""
+    """The figures of a program that prints lines `name value unit`."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         name, value, unit = line.split()
@@ -363,7 +363,7 @@ def put_workers_ahead(pid):
 
 
 def longest_wait_ms(server, reload):
-    """Of any request of an open loop, from when it was sent; with a reload in the middle or not."""
+    """The longest wait of the requests of an open loop, with a reload in the middle or not."""
     port = server.wait_for("resp")
     command = [built("weir"), "bench", "--json", "--server", f"127.0.0.1:{port}", "--rate", "5000",
                "--connections", "10", "--warmup", "100ms", "--duration", "400ms", "--keys", "100",

@@ -1,4 +1,4 @@
-"""What benchmarks share: programs that run under a load, the load, and the table.
+"""Runs servers under load for the benchmarks, and prints their table.
 
 Servers are judged by the CPU time that they spend on a request, not by how many
 a second they answer: the load generator shares the machine and takes the larger
@@ -29,7 +29,7 @@ SET = f"SET key:{{key}} {'v' * VALUE_BYTES}"
 
 
 class Missing(Exception):
-    """What can't be measured here, and why."""
+    """Raised, with the reason, if something can't be measured here."""
 
 
 def tool(name):
@@ -84,7 +84,7 @@ class Server:
 
 
 def weir(directory, rules=CONFIG, *flags):
-    # Of its own: a server reads its file again when that changes.
+    # Each server has a file of its own, since it reads the file again when that changes.
     config = pathlib.Path(tempfile.mkdtemp(dir=directory), "bench.yaml")
     config.write_text(rules)
     return Server([__import__("os").environ.get("WEIR_BIN") or built("weir"), "serve", "-c", str(config), "--threads", "1",
@@ -113,7 +113,7 @@ def load(server, protocol, *flags):
 
 
 def said(generator):
-    """What `weir bench` says of a server under its load."""
+    """The report of `weir bench` on a server under its load."""
     with generator:
         out, trouble = generator.communicate(timeout=300)
     if generator.returncode != 0:

@@ -1,5 +1,6 @@
 /*
- * draw.h: numbers by chance that a seed decides, for the real server and for simulated ones.
+ * draw.h: draws random numbers and service times from a seed, for the real server and simulated
+ * ones.
  */
 #ifndef CLOSED_LOOP_DRAW_H
 #define CLOSED_LOOP_DRAW_H
@@ -8,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* From 0 to below 1, by chance, but always the same for a seed and a number. */
+/* A random number from 0 to below 1, the same in each run for a seed and a number. */
 static inline double draw(uint64_t seed, uint64_t number)
 {
 	uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + number;
@@ -22,7 +23,7 @@ static inline double draw(uint64_t seed, uint64_t number)
 	return (double)(x >> 11) / (double)(UINT64_C(1) << 53);
 }
 
-/* Service times, as parts of their mean, from a uniform draw. */
+/* A service time in means, from a uniform draw. */
 typedef double service_time(double uniform);
 
 static inline double exponential(double uniform)
@@ -42,7 +43,7 @@ static inline double bimodal(double uniform)
 	return uniform < 0.1 ? 19 / 2.8 : 1 / 2.8;
 }
 
-/* NULL: there is none of that name. */
+/* Returns NULL if there is none of that name. */
 static inline service_time *service_named(const char *name)
 {
 	static const struct {

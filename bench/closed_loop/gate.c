@@ -1,10 +1,11 @@
 /*
- * gate.c: between the clients and the server, with a limiter of this library around each call.
+ * gate.c: passes requests from the clients to the server, with a limiter of this library around
+ * each.
  *
  *     gate SERVER_PORT LIMITER TIMEOUT_MS
  *
  * A thread for each connection asks the limiter, then the server, and reports how it went. A call
- * that takes longer than TIMEOUT_MS fails; 0: none does.
+ * that takes longer than TIMEOUT_MS fails, unless that is 0.
  */
 #include "wire.h"
 
@@ -37,13 +38,13 @@ static const struct {
 };
 
 struct gate {
-	weir_limiter *limiter;     /* NULL: none */
+	weir_limiter *limiter; /* or NULL */
 	unsigned server_port, timeout_ms;
 };
 
 struct connection {
 	const struct gate *gate;
-	int client, server; /* -1: not connected */
+	int client, server; /* sockets; -1 if not connected */
 };
 
 static bool begin(struct connection *connection)
@@ -58,8 +59,9 @@ static bool begin(struct connection *connection)
 }
 
 /*
- * How the call went. After an error the connection begins anew; if it was kept from an earlier call
- * and the server had closed it, as all clients of HTTP do, with the same call.
+ * Calls the server, and returns the outcome. After an error the next call connects anew. If the
+ * server had closed a connection that was left from an earlier call, the same call is repeated on a
+ * new one, as HTTP clients do.
  */
 static enum weir_outcome call(struct connection *connection, struct frame *frame)
 {

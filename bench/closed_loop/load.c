@@ -1,5 +1,5 @@
 /*
- * load.c: clients that ask a gate.
+ * load.c: plays clients that send requests to a gate, and records the answers.
  *
  *     load PORT CLIENTS THINK_US SEED SECONDS LOW AGAIN ARRIVALS ATTEMPTS BACKOFF_US
  *
@@ -8,12 +8,12 @@
  * limiters meet the same clients. A client that was denied, or whose request failed, thinks AGAIN
  * times as long.
  *
- * Open arrivals do not wait for answers: one comes each THINK_US / CLIENTS, exponential, and takes an
- * idle client. If none is idle, it has failed.
+ * Open arrivals do not wait for answers: one comes each THINK_US / CLIENTS, exponential, and takes
+ * an idle client. If none is idle, it has failed.
  *
- * A request that is denied or fails is asked again, ATTEMPTS times in all, after up to BACKOFF_US, the
- * next time up to twice as much; 0: at once. The first LOW clients ask with a low priority; of open
- * arrivals a share of LOW / CLIENTS does.
+ * A request that is denied or fails is asked again, ATTEMPTS times in all, after up to BACKOFF_US,
+ * the next time up to twice as much. If BACKOFF_US is 0, that is at once. The first LOW clients ask
+ * with a low priority; of open arrivals a share of LOW / CLIENTS does.
  *
  * Commands by standard input: `faster F`: from here on, all think a part of the time.
  * Output, binary: the start (of CLOCK_MONOTONIC, 8 bytes), then a struct record for each request.
@@ -28,7 +28,7 @@
 struct record {
 	uint64_t asked_ns; /* from the start */
 	uint64_t took_ns;
-	uint64_t alone_ns; /* what it takes by itself, if it was answered */
+	uint64_t alone_ns; /* its service time without others, if it was answered */
 	uint32_t limit;
 	uint16_t inside;
 	uint8_t status, priority;
@@ -38,15 +38,15 @@ _Static_assert(sizeof(struct record) == 32, "read by bench/closed_loop/measure.p
 
 struct client {
 	int fd;
-	uint32_t asked; /* so many times */
-	uint64_t at_ns; /* thinks until, or waits since */
+	uint32_t asked; /* number of requests so far */
+	uint64_t at_ns; /* the end of thinking, or the start of waiting */
 	uint8_t priority, attempt;
 };
 
 struct load {
 	struct client *clients;
 	unsigned n;
-	unsigned *thinking, thinkers; /* a heap of indices: who asks first */
+	unsigned *thinking, thinkers; /* a heap of indices, by at_ns */
 	uint64_t seed, start_ns, end_ns;
 	double think_ns, again, low;
 	bool open;
@@ -175,7 +175,10 @@ static void answered(struct load *load, unsigned client)
 		think(load, client, now_ns, frame.status == STATUS_ANSWERED ? 1 : load->again);
 }
 
-/* Also for those that think just then: their order stays. false: there will be no more commands. */
+/*
+ * Reads a command. Clients that think now think faster, too, so their order stays. Returns false at
+ * the end of the commands.
+ */
 static bool faster(struct load *load)
 {
 	char line[64];

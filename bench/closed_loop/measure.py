@@ -27,7 +27,7 @@ RECORD = struct.Struct("<QQQIHBB")
 ANSWERED, DENIED, FAILED = range(3)
 CLIENTS = 1000
 
-# Of the mean: 99 of a hundred requests take no longer when they are alone.
+# The 99th percentile of service times without others, in means.
 UNLOADED_P99 = {"exponential": math.log(100), "constant": 1.0, "bimodal": 19 / 2.8}
 
 
@@ -72,7 +72,7 @@ class Run:
         self.changed = [at - start for at in changed]  # when
 
     def within(self, from_ns, to_ns):
-        """What ended in that time."""
+        """The requests that ended in that time."""
         return self.records[bisect.bisect_left(self.ends, from_ns):bisect.bisect_left(self.ends, to_ns)]
 
     def latencies(self, from_ns, to_ns):

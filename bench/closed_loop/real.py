@@ -56,7 +56,7 @@ class Figure:
 
 @dataclasses.dataclass
 class Phase:
-    """A part of a run in which nothing changes, and what is possible in it."""
+    """A part of a run in which nothing changes, with the best that is possible in it."""
     workload: Workload
     from_ns: int
     to_ns: int
@@ -192,7 +192,7 @@ def returns(workload, runs):
 
 
 def passed(workload, runs):
-    """Of each class, what was answered."""
+    """The share of requests that was answered, by class."""
     figures = []
     for low in (0, 1):
         asked = [[record for record in done.within(2 * SECOND, int(workload.seconds * SECOND))
@@ -258,7 +258,7 @@ EXPERIMENTS = {
 
 
 def build_peers():
-    """What is not built is left out, and named."""
+    """Builds the peers. Those that can't be built are printed and left out."""
     for peer in ("failsafe-go", "java"):
         done = subprocess.run([ROOT / "bench/peers/build.sh", peer, BUILD / "peers"], capture_output=True,
                               text=True, check=False, timeout=300)

@@ -248,7 +248,7 @@ def passed_high(done, from_s, to_s):
 
 
 def quiet(limit, seeds):
-    """What is let through although the server has room for all."""
+    """The share of requests that passes although the server has capacity for all."""
     for load in (0.3, 0.7):
         for service in ("exponential", "mixed"):
             done = list(runs(limit, service, 64, 10, load, seeds))

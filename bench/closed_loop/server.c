@@ -1,5 +1,5 @@
 /*
- * server.c: a server that can be overloaded.
+ * server.c: plays a server that can be overloaded.
  *
  *     server PORT SERVICE MEAN_US WORKERS SEED
  *

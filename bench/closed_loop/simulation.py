@@ -50,7 +50,7 @@ class Server:
 
 @dataclasses.dataclass
 class Change:
-    """What happens at a time: given values of `load`, `workers` or `mean_ns` are set."""
+    """Sets the given values of `load`, `workers` or `mean_ns` at a time."""
     at_ns: int
     load: float = None
     workers: int = None
@@ -58,7 +58,7 @@ class Change:
 
 
 class Run:
-    """What happened, in bins of `bin_ns`, and each answer."""
+    """The results of a run: counts in bins of `bin_ns`, and each answer."""
 
     def __init__(self, bin_ns, duration_ns):
         self.bin_ns = bin_ns

@@ -1,5 +1,5 @@
 /*
- * wire.h: what the programs of the closed loop tell each other, and what they share.
+ * wire.h: declares the frames by which load, gate and server talk, and their sockets.
  *
  * load -> gate -> server, each over a thousand connections, a frame each way at a time. The gate
  * holds the limiter, in the language of its library.
@@ -26,14 +26,14 @@
 
 enum status { STATUS_ANSWERED, STATUS_DENIED, STATUS_FAILED };
 
-/* Little-endian. */
+/* A request or an answer. Numbers are little-endian. */
 struct frame {
-	uint64_t number;  /* of the request: the client's in the upper half, then which of its. In an
-	                     answer: how long it takes by itself, in ns */
-	uint32_t limit;   /* the gate's, when it answered; 0: none */
+	uint64_t number;  /* request: the client's number in the upper half, the request's in the lower;
+	                     answer: the service time without others, in ns */
+	uint32_t limit;   /* the gate's limit at the answer, or 0 */
 	uint16_t inside;  /* requests in the server when this one came */
 	uint8_t status;   /* enum status */
-	uint8_t priority; /* 0: the highest */
+	uint8_t priority; /* 0 is the highest */
 };
 
 _Static_assert(sizeof(struct frame) == 16, "the same in each language");
@@ -59,7 +59,7 @@ static inline struct sockaddr_in loopback(unsigned port)
 	                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-/* On a port, or 0 for a free one; says which. */
+/* Listens on a port, or on a free one if `port` is 0. Prints which. */
 static inline int listen_on(unsigned port)
 {
 	struct sockaddr_in address = loopback(port);
@@ -74,7 +74,7 @@ static inline int listen_on(unsigned port)
 	return fd;
 }
 
-/* -1: nobody listens there. */
+/* Returns -1 if nobody listens there. */
 static inline int connect_to(unsigned port)
 {
 	struct sockaddr_in address = loopback(port);

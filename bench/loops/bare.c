@@ -1,7 +1,6 @@
 /*
- * bare: the least that a server can do, for ours to be compared with: one
- * thread, level-triggered epoll, one read and one write for each ready
- * connection. Ends on SIGTERM.
+ * bare: a server that does the least possible, to compare ours with: one thread, level-triggered
+ * epoll, one read and one write for each ready connection. Ends on SIGTERM.
  */
 #include <sys/epoll.h>
 

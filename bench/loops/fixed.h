@@ -1,5 +1,5 @@
 /*
- * fixed.h: what the bare servers share: a fixed reply to every request.
+ * fixed.h: answers every request by a fixed reply, for the bare servers.
  *
  * They understand no more than how many requests a read holds, and take each
  * to arrive whole, as those of load generators on one machine do. The replies

@@ -1,6 +1,6 @@
 /*
- * http2: the least that a server of HTTP/2 can do with nghttp2, for ours to be compared with: a
- * fixed answer to every request. One thread, level-triggered epoll, one read and one write for
+ * http2: an HTTP/2 server that does the least possible with nghttp2, to compare ours with: it sends
+ * a fixed answer to every request. One thread, level-triggered epoll, one read and one write for
  * each ready connection. Ends on SIGTERM.
  */
 #include <nghttp2/nghttp2.h>

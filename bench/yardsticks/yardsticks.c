@@ -1,5 +1,5 @@
 /*
- * yardsticks: what this machine charges for the steps that a decision can't avoid.
+ * yardsticks: measures the steps that no decision can avoid on this machine.
  *
  * Prints `name value unit` lines, medians. A figure of the library or of the
  * server is read as a multiple of one of these, so that machines compare.

@@ -37,13 +37,13 @@ static const struct weir_limit_options routes[] = {
      .algorithm = WEIR_ALGORITHM_LEAKY_BUCKET,
      .rate = {5, 1, WEIR_UNIT_MINUTE},
      .burst = 5},
-    /* One each 50 ms, whoever comes earlier waits for his turn, but not for long. */
+    /* One each 50 ms: an earlier request waits for its turn, but for 200 ms at most. */
     {.name = "/fixed-rate",
      .algorithm = WEIR_ALGORITHM_PACER,
      .rate = {20},
      .slack = WEIR_ZERO,
      .max_wait_ns = 200 * MS_NS},
-    /* Every second one, by a fair draw each. */
+    /* Denies half of all requests, each by a fair draw. */
     {.name = "/random", .algorithm = WEIR_ALGORITHM_RANDOM, .deny = 0.5},
 };
 #define ROUTE_COUNT (sizeof routes / sizeof *routes)
@@ -68,7 +68,7 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned code, 
 	return result;
 }
 
-/* What a handler does before its work: one decision, by the client's address. */
+/* Makes one decision, by the client's address, before the handler does its work. */
 static enum MHD_Result limited(struct app *app, size_t route, struct MHD_Connection *connection)
 {
 	const struct sockaddr_in *client = (const struct sockaddr_in *)MHD_get_connection_info(
@@ -141,11 +141,11 @@ static int serve(struct app *app, in_port_t port)
 	sigaddset(&end, SIGINT);
 	sigaddset(&end, SIGTERM);
 	sigprocmask(SIG_BLOCK, &end, NULL);
-	server = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0,
-	                          NULL, NULL, handle, app,
-	                          MHD_OPTION_SOCK_ADDR, &address,
-	                          /* Who sends half a request has a thread no longer than this. */
-	                          MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_S, MHD_OPTION_END);
+	server = MHD_start_daemon(
+	    MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0, NULL, NULL, handle, app,
+	    MHD_OPTION_SOCK_ADDR, &address,
+	    /* A client that sends half a request occupies a thread no longer than this. */
+	    MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_S, MHD_OPTION_END);
 	if (!server) {
 		fprintf(stderr, "port %u: expected one that is free\n", port);
 		return 1;

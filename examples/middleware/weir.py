@@ -7,9 +7,9 @@ A denied request is answered here, as Weir says: 429 or 503, with Retry-After. I
 answer within `timeout` seconds, the request passes (`fail_open`) or is answered 503. Where Weir has
 users, `token` is one's; without it, WEIR_TOKEN of the environment is. Only the standard library is needed.
 
-Where a limit waits for a report of the request, it gets one when the answer has been sent: `success`, `failure`
-(5xx or an exception), `timeout` (504 or a TimeoutError), or `ignored` (4xx, or the client has left), and how long
-the request took. If the report fails, that is logged and changes nothing for the client.
+If a limit waits for a report of the request, it gets one when the answer has been sent, with the duration and the
+outcome: `success`, `failure` (5xx or an exception), `timeout` (504 or a TimeoutError), or `ignored` (4xx, or the
+client has left). If the report fails, that is logged and changes nothing for the client.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import threading
 import time
 import urllib.parse
 
-# What Weir tells the client, too.
+# Headers of Weir's answer that the client gets, too.
 HEADERS = ("RateLimit", "RateLimit-Policy", "Retry-After")
 
 
@@ -159,7 +159,7 @@ class WeirASGI:
 
 
 class Body:
-    """What a WSGI application answers. The server closes it at the end, or when the client leaves."""
+    """The answer of a WSGI application. The server closes it at the end, or when the client leaves."""
 
     def __init__(self, parts, passed):
         self.parts, self.passed, self.is_whole = parts, passed, False

@@ -320,10 +320,9 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at);
 /**
  * Performs one operation. Returns whether *state changed.
  *
- * acquire: consumes `cost` units if the limit grants them; cost 0 decides for 1, and consumes none.
- * peek: decides as acquire would, with `remaining` as it is now, and consumes nothing.
- * refund: releases up to `cost` of the units in use.
- * reset: releases all units.
+ * An acquire consumes `cost` units if the limit grants them; with cost 0 it decides for 1, and
+ * consumes none. A peek decides as an acquire would, but `remaining` counts no units for it. A
+ * refund releases up to `cost` of the units in use. A reset releases all.
  */
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_decision *out);
@@ -345,7 +344,7 @@ bool algo_has_step(const struct algo_limit *limit, algorithm_step *step);
 /**
  * Converts `state` from the layout `from` at now, for a store in which limits with other parameters
  * may use the key at the same time. A stored state must keep for them the units that a cut takes
- * off. So the result has all units, and may end later than the limit allows; but if it would end so
+ * off. So the result has all units, and may end later than the limit allows. If it would end so
  * late that it looks like one of a clock that was set back, it is cut, and must not be stored.
  * Returns the end of the state with all units. It differs from the end of `state` if that was cut,
  * and is UINT64_MAX if no time can say it.

@@ -49,8 +49,7 @@ struct algorithm {
 	uint16_t own, own_size; /* of its own options, see ALGO_OWN; 0 if it has none */
 	const char *sample; /* parameters for the simulator's comparison, some 100 a minute, or NULL */
 
-	enum algo_record
-	    record;          /* how a state of more than one word is stored; NONE: it has a `step` */
+	enum algo_record record; /* the form of its wide states; algorithms without one have a `step` */
 	bool paced;          /* a request may have to wait for its start */
 	bool judges;         /* it decides by outcomes of requests: its permits are reported */
 	bool draws;          /* it decides by algo_call.draw, and has no states */

@@ -177,7 +177,7 @@ static inline uint64_t slots_start(const struct slots_params *params, uint64_t s
 	return (uint64_t)(((u128)slot * params->period_ns + params->slots - 1) / params->slots);
 }
 
-/** What units still count for if they fade over fade_ns, of which left_ns is left; rounded up. */
+/** The weight of units that fade over fade_ns, of which left_ns is left; rounded up. */
 static inline uint64_t slots_fading(uint64_t units, uint64_t left_ns, uint64_t fade_ns)
 {
 	return (uint64_t)(((u128)units * left_ns + fade_ns - 1) / fade_ns);

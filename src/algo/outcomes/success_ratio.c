@@ -33,8 +33,8 @@ static struct sums sum_window(const struct success_params *params,
 }
 
 /*
- * The share to deny after n requests, of which a were accepted, is (n - spared - k a) / (n + 1).
- * 64 bits hold it exactly: n times SUCCESS_UNIT is below 2^57, and times the parts below 2^63.
+ * Returns the share to deny: (n - spared - k a) / (n + 1) after n requests, a of them accepted. The
+ * fraction is exact in 64 bits: n times SUCCESS_UNIT is below 2^57, and times the parts below 2^63.
  */
 uint64_t success_shed_share(const struct success_params *params, const struct success_state *state)
 {

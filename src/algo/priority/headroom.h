@@ -2,19 +2,20 @@
  * headroom.h: computes how far requests of higher priority may exceed a measured limit.
  *
  * All requests of one priority are a class. A class gets room for more requests over the limit if
- * it is denied while a lower class sends requests, too: each denial adds one, or HEADROOM_GROW if a
- * lower class has passed since the last denial. The room shrinks slowly as requests of the class
- * pass. It ends when the class, or every lower class, has sent no request for HEADROOM_S. So higher
- * classes pass while the lowest ones keep to the limit (measured by bench/closed_loop).
+ * it is denied while a lower class sends requests, too. Each denial adds one request, or
+ * HEADROOM_GROW if a lower class has passed since the last denial. The room shrinks slowly as
+ * requests of the class pass. It ends when the class, or every lower class, has sent no request for
+ * HEADROOM_S. So higher classes pass while the lowest ones keep to the limit (measured by
+ * bench/closed_loop).
  *
  * If the class is denied although no lower class passes, it alone exceeds the capacity. More room
  * would only let its requests wait, so its room then shrinks to half of the most.
  *
  * A limit measures its baseline in a probe: a window with fewer requests in flight. A probe denies
  * lower classes only. It denies more of them than the probe alone would, so that higher classes fit
- * in: by half of the room, but at most by a HEADROOM_DEEPER-th of the probe's own reduction, since
- * a deep probe leaves workers idle. If too many were in flight in a probe, the next probe is for
- * all classes. No class has room from the first measured answer until a probe has confirmed the
+ * in: by half of the room, but at most by a HEADROOM_DEEPER-th of the probe's own reduction. A
+ * deeper probe would leave workers idle. If too many were in flight in a probe, the next probe is
+ * for all classes. No class has room from the first measured answer until a probe has confirmed the
  * baseline.
  */
 #ifndef ALGO_PRIORITY_HEADROOM_H

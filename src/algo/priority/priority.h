@@ -28,7 +28,7 @@ struct priority_demand {
 };
 
 /**
- * The share that a class loses if `share` of all requests is shed: what is left of it after all
+ * The share that a class loses if `share` of all requests is shed: the rest of it after all
  * lower classes are shed whole, between none and all. Rounded down, by less than one request of
  * each 2^63 / demand. `demand` includes the new request; if it is empty, the result is `share`.
  */

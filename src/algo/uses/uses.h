@@ -2,8 +2,8 @@
  * uses.h: decides by the meaning of a state of more than one word, whatever its form.
  *
  * The meaning is a list of uses. A use is a number of units that count until a time. src/records
- * stores uses in cells and decides on the cells; a remote store may have another form, for which
- * the step here decides. For equal states both give the same decision, to the nanosecond.
+ * stores uses in cells and decides on the cells. A remote store may store them in another form, for
+ * which the step here decides. For equal states both give the same decision, to the nanosecond.
  */
 #ifndef ALGO_USES_USES_H
 #define ALGO_USES_USES_H
