@@ -29,12 +29,12 @@ EXAMPLES, STORMS = "100", "20"
 
 # One for each protocol and store, and for what lives longer than a request.
 END_TO_END = [
-    "test_breaker_protocols.py::test_a_probe_that_succeeds_closes_it",
+    "test_breaker_protocols.py::test_a_successful_probe_closes_the_breaker",
     "test_distributed.py::test_two_servers_share_exactly_one_limit",
     "test_http.py::test_attributes_go_through_the_rules",
     "test_http2.py::test_fifty_streams_are_answered",
     "test_koala.py::test_update_counts_and_saturates",
-    "test_changed_parameters.py::test_a_permit_gives_back_its_due_after_the_rate_was_lowered",
+    "test_changed_parameters.py::test_a_permit_refunds_its_units_after_the_rate_was_lowered",
     "test_resp.py::test_pipelined_commands_are_answered_in_order",
     "test_store.py::test_a_killed_server_continues_where_it_was",
     "test_throttlecrab.py::test_a_count_is_that_of_the_same_key_over_resp",

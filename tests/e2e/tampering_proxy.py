@@ -1,4 +1,4 @@
-"""What stands between a client and its server, and spoils what the server says."""
+"""A TCP proxy between a client and its server that can change, delay or drop the server's replies."""
 
 import contextlib
 import socket
@@ -8,13 +8,13 @@ import time
 from redis_servers import free_port
 
 
-class Between:
-    """Passes bytes on. `spoil(connection, bytes)`, while set, sends what it likes to the client."""
+class TamperingProxy:
+    """Forwards bytes. While `tamper` is set, `tamper(client, bytes)` sends replies to the client in any form."""
 
     def __init__(self, port):
-        self.behind = port
+        self.server_port = port
         self.port = free_port()
-        self.spoil = None
+        self.tamper = None
         self.listener = socket.create_server(("127.0.0.1", self.port))
         self.sockets = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -35,7 +35,7 @@ class Between:
             while True:
                 client = self.listener.accept()[0]
                 try:
-                    server = socket.create_connection(("127.0.0.1", self.behind))
+                    server = socket.create_connection(("127.0.0.1", self.server_port))
                 except OSError:
                     end(client)
                     continue
@@ -49,8 +49,8 @@ class Between:
     def _pass(self, source, sink, is_reply):
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                spoil = self.spoil if is_reply else None
-                (spoil or socket.socket.sendall)(sink, data)
+                tamper = self.tamper if is_reply else None
+                (tamper or socket.socket.sendall)(sink, data)
         for one in (source, sink):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -68,7 +68,7 @@ def late(client, data):
 
 
 def half(client, data):
-    """And then nothing more."""
+    """Sends the first half of the reply only."""
     client.sendall(data[:len(data) // 2])
 
 
@@ -82,5 +82,5 @@ def silent(_, __):
 
 
 def instead(text):
-    """Something else, whatever was asked."""
+    """Returns a tampering that sends `text` in place of each reply."""
     return lambda client, _: client.sendall(text)

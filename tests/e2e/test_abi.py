@@ -1,4 +1,4 @@
-"""What the libraries export, need and hold, against their headers and tests/abi/weir.abi."""
+"""Compares what the libraries export and need with their headers and with tests/abi/weir.abi."""
 
 import difflib
 import importlib.util
@@ -20,15 +20,15 @@ NEEDED = {"weir": {"libc.so.6"}, "weir_rules": {"libc.so.6", "libweir.so.1", "li
 libraries = pytest.mark.parametrize("library", record.LIBRARIES)
 
 
-def test_the_interface_is_the_recorded_one():
+def test_the_interface_equals_the_record_in_weir_abi():
     recorded = (ROOT / "tests/abi/weir.abi").read_text()
     diff = "".join(difflib.unified_diff(
         recorded.splitlines(True), record.record(BUILD).splitlines(True), "recorded", "built", n=0))
     assert not diff, f"read docs/design/abi.md, then run tests/abi/record.py:\n{diff}"
 
 
-def test_the_headers_are_easy_to_bind_to():
-    """For other languages: few functions, few parameters, no unions, constants named by their enum."""
+def test_the_headers_are_easy_to_bind_from_other_languages():
+    """They have few functions, few parameters, no unions, and constants named by their enum."""
     text = record.preprocess(record.HEADERS)
     assert len(record.functions(["weir/weir.h"])) <= 35
     for name, prototype in record.functions(record.HEADERS).items():
@@ -43,7 +43,7 @@ def test_the_headers_are_easy_to_bind_to():
 
 
 @libraries
-def test_the_headers_functions_and_nothing_else_is_exported(library):
+def test_only_the_functions_of_the_headers_are_exported(library):
     found = record.exported(BUILD, library)
     public = {name for name, node in found.items() if node == "WEIR_1.0"}
     assert public == set(record.declared(library))
@@ -62,7 +62,7 @@ def test_libraries_of_different_releases_refuse_to_load_together(library, privat
 
 
 @libraries
-def test_the_static_library_gives_a_program_no_other_names(library):
+def test_the_static_library_defines_no_other_global_names(library):
     archive = BUILD / "src" / f"lib{library}.a"
     rows = record.output("nm", "--extern-only", "--defined-only", "--format=posix", archive)
     names = {line.split()[0] for line in rows.splitlines() if len(line.split()) > 1}
@@ -71,7 +71,7 @@ def test_the_static_library_gives_a_program_no_other_names(library):
 
 
 @libraries
-def test_the_library_needs_no_more_than_it_says(library):
+def test_the_library_needs_only_the_libraries_that_it_documents(library):
     assert set(record.dynamic(BUILD, library, "NEEDED")) == NEEDED[library]
 
 
@@ -79,8 +79,8 @@ def test_the_library_needs_no_more_than_it_says(library):
 def test_the_library_has_no_writable_state(library):
     rows = record.output("size", "-A", BUILD / "src" / f"lib{library}.a").splitlines()
     sizes = {row.split()[0]: int(row.split()[1]) for row in rows if re.match(r"\.\S+ +\d", row)}
-    # Of a process: how many threads there have been, and the page that a fork wipes (base/prng.h).
-    # Thread-local: the generator that a thread draws from, and the key of its ids.
+    # Per process: the number of threads so far, and the page that a fork wipes (base/prng.h).
+    # Per thread: its random generator, and the key of its ids.
     assert sizes[".data"] == 0 and sizes[".bss"] <= 16 and sizes.get(".tbss", 0) <= 72
 
 

@@ -1,4 +1,4 @@
-"""What may come in, and what may not: strangers, proxies, and pages in a browser."""
+"""The server refuses requests of web pages, proxies and other machines that they may not make."""
 
 import getpass
 import http.server
@@ -17,7 +17,7 @@ from browser import Browser
 from harness import CONFIG, PATIENCE, ROOT, Http, Server, Wire, is_listening, until, weir
 from test_tls import papers  # pylint: disable=unused-import
 
-STRANGER = pathlib.Path(__file__).parent / "non_loopback_callers.py"
+NON_LOOPBACK_CALLERS = pathlib.Path(__file__).parent / "non_loopback_callers.py"
 SHED = CONFIG.replace("rules:", "  relief: { algorithm: random, deny: 0.5 }\nrules:")
 TEXT = {"Content-Type": "text/plain"}
 
@@ -49,7 +49,7 @@ ADMINISTRATES = [post("/v1/shed", {"limit": "relief", "deny": 1}), get("/v1/limi
 
 
 @pytest.fixture(scope="module")
-def shedding(tmp_path_factory):
+def server_with_shedding(tmp_path_factory):
     server = Server(config=SHED, directory=tmp_path_factory.mktemp("door"))
     yield server
     assert server.stop() == 0
@@ -75,38 +75,38 @@ def state(server, key):
     ({"Host": "example.com"}, "`hosts`"),
     ({"Host": "127.0.0.1.example.com:8080"}, "`hosts`"),
 ], ids=lambda value: "+".join(value) if isinstance(value, dict) else "")
-def test_nothing_is_done_for_the_page_of_another_site(shedding, key, headers, word):
-    carry_out(shedding, ASKS[0], key, {})
-    before = state(shedding, key)
+def test_requests_of_pages_of_other_sites_are_refused(server_with_shedding, key, headers, word):
+    carry_out(server_with_shedding, ASKS[0], key, {})
+    before = state(server_with_shedding, key)
     for call in ASKS + CHANGES + ADMINISTRATES + [get("/healthz")]:
-        assert_forbidden(carry_out(shedding, call, key, headers), word)
-    assert state(shedding, key) == before
-    assert shedding.get("/auth", {"X-Original-URI": "/login", **headers}).status == 200
+        assert_forbidden(carry_out(server_with_shedding, call, key, headers), word)
+    assert state(server_with_shedding, key) == before
+    assert server_with_shedding.get("/auth", {"X-Original-URI": "/login", **headers}).status == 200
 
 
-def test_own_pages_and_programs_may_all(shedding, key):
-    assert not [line for line in shedding.log if "exposed" in line]
-    own = f"127.0.0.1:{shedding.http}"
+def test_pages_of_the_server_and_local_programs_may_make_every_call(server_with_shedding, key):
+    assert not [line for line in server_with_shedding.log if "exposed" in line]
+    own = f"127.0.0.1:{server_with_shedding.http}"
     for headers in ({}, {"Origin": f"http://{own}"}, {"Sec-Fetch-Site": "same-origin"},
                     {"Host": "localhost:1"}, {"Host": "[::1]:8080"}):
         for call in ASKS + CHANGES + ADMINISTRATES:
-            assert carry_out(shedding, call, key, headers).status == 200, (call, headers)
-    with Wire(shedding.http) as wire:
+            assert carry_out(server_with_shedding, call, key, headers).status == 200, (call, headers)
+    with Wire(server_with_shedding.http) as wire:
         wire.send(b"GET /v1/limits HTTP/1.0\r\n\r\n")
         assert b" 200 OK" in wire.rest()
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP",
                                     "Forwarded", "Via"])
-def test_what_a_proxy_passes_on_only_asks(shedding, key, header):
+def test_a_request_that_a_proxy_forwards_may_acquire_but_not_administrate(server_with_shedding, key, header):
     for call in ASKS + [get("/healthz")]:
-        assert carry_out(shedding, call, key, {header: "x"}).status == 200
-    before = state(shedding, key)
+        assert carry_out(server_with_shedding, call, key, {header: "x"}).status == 200
+    before = state(server_with_shedding, key)
     for call in CHANGES + ADMINISTRATES:
-        assert_forbidden(carry_out(shedding, call, key, {header: "x"}), "`protected`")
-    assert state(shedding, key) == before
-    permit = shedding.get(f"/v1/acquire/login?key={key}&permit=true").json["permit"]
-    refund = carry_out(shedding, post("/v1/refund", {"permit": permit}), key, {header: "x"})
+        assert_forbidden(carry_out(server_with_shedding, call, key, {header: "x"}), "`protected`")
+    assert state(server_with_shedding, key) == before
+    permit = server_with_shedding.get(f"/v1/acquire/login?key={key}&permit=true").json["permit"]
+    refund = carry_out(server_with_shedding, post("/v1/refund", {"permit": permit}), key, {header: "x"})
     assert refund.json["allowed"] is True
 
 
@@ -116,7 +116,7 @@ def of_security_page(language):
 
 
 @pytest.mark.parametrize("block", of_security_page("yaml"))
-def test_a_configuration_that_the_page_shows_is_one(tmp_path, papers, block):
+def test_each_configuration_of_the_security_page_is_valid(tmp_path, papers, block):
     for name, shown in ("server.pem", "server.pem"), ("server.key", "server.key"), ("right.pem", "clients.pem"):
         shutil.copy(papers / name, tmp_path / shown)
     file = tmp_path / "weir.yaml"
@@ -150,11 +150,11 @@ http {{
 """
 
 
-def test_a_proxy_that_says_so_of_itself_opens_nothing(shedding, tmp_path, key):
+def test_nginx_as_the_security_page_configures_it_forwards_no_admin_calls(server_with_shedding, tmp_path, key):
     path = tmp_path / "s"
     (tmp_path / "nginx.conf").write_text(NGINX.format(
         user=getpass.getuser(), socket=path, shown=of_security_page("nginx")[0]
-    ).replace("127.0.0.1:8080", f"127.0.0.1:{shedding.http}"))
+    ).replace("127.0.0.1:8080", f"127.0.0.1:{server_with_shedding.http}"))
     process = subprocess.Popen(["/usr/sbin/nginx", "-e", "stderr", "-p", tmp_path, "-c", "nginx.conf"],
                                stderr=subprocess.DEVNULL)
 
@@ -167,27 +167,27 @@ def test_a_proxy_that_says_so_of_itself_opens_nothing(shedding, tmp_path, key):
 
     try:
         until(lambda: is_listening(path), "nginx to listen")
-        before = state(shedding, key)
+        before = state(server_with_shedding, key)
         reset = json.dumps({"limit": "login", "key": key}).encode()
         assert ask("GET", "/metrics") == 200
         assert ask("GET", "/v1/limits") == ask("POST", "/v1/reset", reset) == 404
         assert ask("GET", "/all/v1/limits") == ask("POST", "/all/v1/reset", reset) == 403
         assert ask("POST", "/all/v1/acquire", reset) == 200
-        assert state(shedding, key) == (before[0] - 1, before[1])
+        assert state(server_with_shedding, key) == (before[0] - 1, before[1])
     finally:
         process.terminate()
         process.wait(PATIENCE)
 
 
-def test_an_item_of_a_batch_is_refused_alone(shedding, key):
+def test_a_forbidden_item_of_a_batch_fails_alone(server_with_shedding, key):
     items = [{"limit": "login", "key": key, "cost": 2}, {"op": "reset", "limit": "login", "key": key},
              {"op": "peek", "limit": "login", "key": key}]
-    answer = carry_out(shedding, post("/v1/batch", items), key, {"Via": "1.1 a"})
+    answer = carry_out(server_with_shedding, post("/v1/batch", items), key, {"Via": "1.1 a"})
     assert [item.get("remaining") for item in answer.json] == [8, None, 8]
     assert answer.json[1]["error"]["code"] == "forbidden"
 
 
-def test_a_reload_names_hosts_and_opens(serve, key):
+def test_a_reload_applies_hosts_and_protected(serve, key):
     server = serve()
     named = {"Host": "Limits.example.com:80"}
     assert_forbidden(carry_out(server, CHANGES[1], key, named), "found 'Limits.example.com'")
@@ -201,19 +201,19 @@ def test_a_reload_names_hosts_and_opens(serve, key):
     assert_forbidden(carry_out(server, ASKS[0], key, named), "`hosts`")
 
 
-def by_strangers(directory, *runs):
-    """What a server of each (config, calls) tells callers whose address is not loopback."""
+def by_non_loopback_callers(directory, *runs):
+    """The answers of a server to callers whose address is not loopback, for each (config, calls)."""
     alone = ["unshare", "--map-root-user", "--net"]
     may = subprocess.run([*alone, "true"], check=False, capture_output=True).returncode == 0
     done = subprocess.run(
-        [*(alone if may else []), sys.executable, STRANGER, directory], input=json.dumps(runs),
+        [*(alone if may else []), sys.executable, NON_LOOPBACK_CALLERS, directory], input=json.dumps(runs),
         env={**os.environ, **({"WEIR_NAMESPACE": "1"} if may else {})},
         capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_strangers_ask_and_nothing_else(tmp_path):
+def test_callers_of_other_machines_may_acquire_but_not_administrate(tmp_path):
     asks = [["CL.THROTTLE", "k", "9", "5", "3600"], ["WEIR.ACQUIRE", "login", "k"],
             ["WEIR.PEEK", "login", "k"], ["WEIR.CHECK", "path", "/login", "ip", "k"],
             [["MULTI"], ["WEIR.PEEK", "login", "k"], ["EXEC"]],
@@ -223,7 +223,7 @@ def test_strangers_ask_and_nothing_else(tmp_path):
             *CHANGES, *ADMINISTRATES]
     queued = [["MULTI"], ["DEL", "k"], ["WEIR.RESET", "login", "k"], ["EXISTS", "k"], ["EXEC"]]
     named = [post("/v1/reset", {"limit": "login", "key": "k"}, {"Host": "weir"})]
-    closed, opened, listed = by_strangers(
+    closed, opened, listed = by_non_loopback_callers(
         tmp_path, (SHED, [*asks, queued, *more]), (SHED + "protected: no\n", more + named),
         (SHED + 'protected: [0.0.0.0/0]\nhosts: [weir]\n', more + named))
     for run, word in (closed, "`protected` says who"), (opened, "`protected` is no"):
@@ -292,12 +292,12 @@ class Page(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_pages_in_a_browser_change_nothing(serve, tmp_path):
+def test_an_attack_by_a_page_in_a_browser_changes_nothing(serve, tmp_path):
     server = serve(config=SHED)
     assert server.get("/v1/acquire/one?key=k%3D").json["remaining"] == 0
     evil = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=evil.serve_forever, daemon=True).start()
-    # "rebound.example" leads here, as a name does whose owner has changed it since.
+    # "rebound.example" resolves to this machine, as after DNS rebinding.
     browser = Browser(tmp_path, "--host-resolver-rules=MAP rebound.example 127.0.0.1",
                       "--disable-features=BlockInsecurePrivateNetworkRequests", network=True)
     try:
@@ -310,7 +310,7 @@ def test_pages_in_a_browser_change_nothing(serve, tmp_path):
                  f"http://rebound.example:{server.http}")):
             browser.visit(page)
             assert browser.evaluate(attack.replace("HTTP", target)) == 10
-            # By <img> a page of another port of one's own host, which is of the same site, may ask.
+            # An <img> of a page at another port of the same host is of the same site, so it may acquire.
             asked = int(page.split(":")[1] == target.split(":")[1] and "rebound" not in page)
             assert state(server, "k") == (10 - asked, ["0.5"]), page
             assert server.get("/v1/peek/one?key=k%3D").json["remaining"] == 0, page

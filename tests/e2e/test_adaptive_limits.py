@@ -1,4 +1,4 @@
-"""Measured limits through a server: permits, reports, rules, a queue, and a store in a file."""
+"""Adaptive limits through a server: permits, reports, rules, the queue, and a store in a file."""
 
 import threading
 
@@ -32,7 +32,7 @@ def report(server, permit, outcome="success", **others):
     return server.post("/v1/report", {"permit": permit, "outcome": outcome, **others})
 
 
-def test_as_many_in_flight_as_the_limit_over_http_and_resp(server):
+def test_http_and_resp_share_one_count_of_requests_in_flight(server):
     first = acquire(server, "few", "a").json
     assert (first["quota"], first["remaining"]) == (2, 1)
     with Wire(server.resp) as wire:
@@ -47,22 +47,22 @@ def test_as_many_in_flight_as_the_limit_over_http_and_resp(server):
     assert report(server, first["permit"]).status == 404
 
 
-def test_a_prefetch_that_fills_the_limit_keeps_no_page_view_out(server):
+def test_prefetches_of_low_priority_make_way_for_page_views(server):
     def view(priority):
         return server.post("/v1/acquire", {"limit": "mixed", "key": "k", "priority": priority}).status
 
     with Wire(server.resp) as wire:
         prefetched = [wire.command("WEIR.ACQUIRE", "mixed", "k", "PRIORITY", 9)[0] for _ in range(20)]
         assert prefetched == [1] * 9 + [0] * 11
-        # A denial makes room for the next.
+        # Each denial makes room for one more request of this priority.
         assert [view(0) for _ in range(6)] == [429, 200] * 3
         assert wire.command("WEIR.ACQUIRE", "mixed", "k", "PRIORITY", 9)[0] == 0
         assert wire.command("WEIR.ACQUIRE", "mixed", "other", "PRIORITY", 9)[0] == 1
-    # Nobody without a lower priority beside it.
+    # Without requests of a lower priority beside it a denial makes no room.
     assert [acquire(server, "mixed", "alone").status for _ in range(12)] == [200] * 9 + [429] * 3
 
 
-def test_timeouts_lower_the_quota_that_answers_tell(server):
+def test_timeouts_lower_the_quota_in_answers(server):
     for expected in [10, 9, 8]:
         answer = acquire(server, "late", "b").json
         assert answer["quota"] == expected

@@ -1,4 +1,4 @@
-"""Batches, the listings of limits and of denied keys, and the log."""
+"""Batches, the lists of limits and of denied keys, and the log."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from harness import CONFIG, ROOM, Http, Wire, encode, until, weir
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def test_a_batch_answers_each_element_as_alone_and_in_order(server, key):
+def test_a_batch_answers_its_elements_in_order_as_single_requests(server, key):
     answer = server.post("/v1/batch", [
         {"limit": "one", "key": key},
         {"limit": "one", "key": key},
@@ -31,12 +31,12 @@ def test_a_batch_answers_each_element_as_alone_and_in_order(server, key):
     assert [one.get("allowed", one.get("error", {}).get("code")) for one in found] == [
         True, False, "unknown_limit", True, True, True, True, "cost_too_large", "bad_request", True]
     assert (found[3]["limit"], found[3]["remaining"], found[3]["rule"]) == ("login", 6, "login-by-ip")
-    # What came by the batch is used up for everybody.
+    # Other protocols see the units that the batch consumed.
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.ACQUIRE", "one", key)[0] == 0
 
 
-def test_a_batch_is_bounded_and_a_bad_one_is_refused_whole(server, key):
+def test_a_batch_that_is_too_large_or_malformed_is_refused_whole(server, key):
     element = {"limit": "login", "key": key}
     with Http(server.http) as client:
         full = client.request("POST", "/v1/batch", json.dumps([element] * 1000))
@@ -98,7 +98,7 @@ def test_the_most_denied_keys_are_listed_over_all_threads(serve):
                       + encode("WEIR.CHECK", "path", "/login", "ip", "1.2.3.4") * 2)
             for _ in range(19):
                 wire.reply()
-    # Peeks, and what rules in shadow mode would have denied, are not there.
+    # Neither peeks nor denials by rules in shadow mode are listed.
     expected = [("CL.THROTTLE", "worse", 79), ("one", "bad", 39), ("CL.THROTTLE", "huge", 8),
                 ("login", "1.2.3.4", 6)]
 
@@ -109,14 +109,14 @@ def test_the_most_denied_keys_are_listed_over_all_threads(serve):
     found, two = listed(10), listed(2)
     if time.time() // 60 == minute:
         assert (found, two) == (expected, expected[:2])
-    else:  # what came before the minute's end counts half
+    else:  # denials of the minute before count half
         assert {one[:2] for one in found} == {one[:2] for one in expected}
         assert [one[:2] for one in two] == [one[:2] for one in expected[:2]]
     assert all(one["error"] == 0 for one in server.get("/v1/top").json)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_life_is_logged_in_lines_of_one_form(serve, form):
+def test_start_reload_and_stop_are_logged_in_the_configured_format(serve, form):
     server = serve(env={"WEIR_LOG_FORMAT": form})
     assert server.log[-2:] == [f"listening: http 127.0.0.1:{server.http}",
                                f"listening: resp 127.0.0.1:{server.resp}"]
@@ -145,7 +145,7 @@ def test_a_life_is_logged_in_lines_of_one_form(serve, form):
                     ("error", "reload_failed"), ("info", "stopping"), ("info", "stopped")]
 
 
-def test_a_flood_of_lines_is_cut_and_told(serve):
+def test_a_flood_of_log_lines_is_cut_and_the_dropped_lines_are_counted(serve):
     server = serve("--log-format", "json")
     server.config.write_text("nonsense: 1\n")
 
@@ -157,13 +157,13 @@ def test_a_flood_of_lines_is_cut_and_told(serve):
     counted = until(dropped, "a line to be dropped")
     assert server.stop() == 0
     server.line_with('"stopped"')
-    # Which line tells it depends on whether another reload was over before the end.
+    # The number may stand in one of two lines: that depends on when the last reload ended.
     records = [json.loads(line) for line in server.log if line.startswith("{")]
     assert sum(record.get("dropped", 0) for record in records) >= counted
     assert sum("reload_failed" in line for line in server.log) >= 100
 
 
-def test_an_unknown_log_format_is_told_and_does_not_start():
+def test_an_unknown_log_format_stops_the_start_with_an_error():
     done = weir("serve", "--log-format", "xml", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
     assert done.returncode == 1
     assert "log-format: expected text or json, found 'xml'" in done.stderr

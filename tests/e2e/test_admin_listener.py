@@ -1,4 +1,4 @@
-"""A listener of their own for admin calls, which takes them from the other listeners."""
+"""With an admin listener, admin calls are answered there and refused at the other listeners."""
 
 import http.client
 import json
@@ -50,19 +50,19 @@ def test_other_calls_are_answered_at_both(server):
         assert call(server.http, *request).status == call(port, *request).status == 200, request
 
 
-def test_its_callers_are_judged_as_elsewhere(server):
+def test_the_admin_listener_checks_its_callers_as_the_others_do(server):
     port = admin_port(server)
     assert call(port, "GET", "/v1/limits", None, {"X-Forwarded-For": "192.0.2.1"}).status == 403
     assert call(port, "GET", "/v1/limits", None, {"Origin": "http://example.com"}).status == 403
 
 
-def test_without_it_nothing_changes(serve):
+def test_without_an_admin_listener_all_listeners_answer_admin_calls(serve):
     server = serve(config=SHED)
     for request in ADMIN:
         assert call(server.http, *request).status == 200, request
 
 
-def test_a_reload_neither_opens_nor_closes_it(server):
+def test_a_reload_neither_opens_nor_closes_the_admin_listener(server):
     port = admin_port(server)
     server.reload(SHED)
     assert "setting=listen.admin" in server.line_with("restart_needed")
@@ -71,7 +71,7 @@ def test_a_reload_neither_opens_nor_closes_it(server):
     assert call(port, "GET", "/v1/limits", None).status == 200
 
 
-def test_an_error_names_it(tmp_path, server):
+def test_an_error_of_the_admin_listener_names_it(tmp_path, server):
     file = tmp_path / "second.yaml"
     file.write_text(f"listen:\n  admin: 127.0.0.1:{server.http}\n")
     failed = weir("serve", "-c", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")

@@ -7,9 +7,9 @@ from harness import ROOT, little_of_ours
 pytestmark = little_of_ours
 
 ALGO = ROOT / "src/algo"
-# Words of their own in plain English, so only their constants can be told.
+# These names are plain English words, so only their constants are searched for.
 PLAIN = {"base", "random", "throttle"}
-# Koala has names of its own for some of them.
+# This file translates Koala's names of algorithms.
 TRANSLATES = ROOT / "src/readers/koala/koala_method.c"
 
 
@@ -21,7 +21,7 @@ def algorithms():
 def test_no_file_outside_its_folder_names_an_algorithm():
     names = algorithms()
     words = [f"WEIR_ALGORITHM_{name.upper()}" for name in names] + [n for n in names if n not in PLAIN]
-    # The path of a call may have the name of what it is for, and a limit's options those of an algorithm's own.
+    # Paths of calls and members of options may have the name of an algorithm.
     pattern = re.compile(rf"(?<!/v1/)(?<!options\.)(?<!options->)(?<!own\.)\b({'|'.join(words)}|algorithm[ _]({'|'.join(PLAIN)}))\b", re.I)
     files = [path for path in sorted((ROOT / "src").rglob("*"))
              if path.suffix in {".c", ".h", ".html"} and ALGO not in path.parents and path != TRANSLATES]

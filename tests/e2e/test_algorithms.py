@@ -1,4 +1,4 @@
-"""Limits that shed, and that count by the day, by both protocols."""
+"""`random` limits that operators switch, and `base` limits that count by the day, over both protocols."""
 
 import calendar
 import re
@@ -18,9 +18,9 @@ DAY_MS = 24 * 3_600_000
 
 
 def midday_zone():
-    """Where it is about noon, so that no day ends while a test runs."""
+    """A timezone in which it is about noon, so that no day ends while a test runs."""
     hours = 12 - time.gmtime().tm_hour
-    return f"Etc/GMT{-hours:+d}"  # by the sign of POSIX
+    return f"Etc/GMT{-hours:+d}"  # POSIX counts hours west of Greenwich as positive
 
 
 def utc(unix):
@@ -31,7 +31,7 @@ ZONE = midday_zone()
 CONFIG %= ZONE
 
 
-def test_what_is_shed_changes_while_running_and_stays_over_a_reload(serve, key):
+def test_an_operator_changes_the_share_that_is_shed_and_a_reload_keeps_it(serve, key):
     server = serve(config=CONFIG)
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.ACQUIRE", "relief", key)[0] == 1
@@ -51,12 +51,12 @@ def test_what_is_shed_changes_while_running_and_stays_over_a_reload(serve, key):
 
 
 def switched(server):
-    """Who has switched `relief`, when and until when, and the share that it denies."""
+    """(the operator who switched `relief`, with the times, or None; the share that it denies)"""
     limit = next(limit for limit in server.get("/v1/limits").json if limit["name"] == "relief")
     return limit.get("switched"), limit["deny"]
 
 
-def test_a_switch_tells_who_and_when_and_ends_in_time(serve):
+def test_a_switch_names_its_operator_and_ends_at_its_time(serve):
     server = serve(config=CONFIG.replace("deny: 0", "deny: 0.25"))
     assert switched(server) == (None, 0.25)
     for left in (5, 20, 60):  # a machine that stands still may be past the end when it asks
@@ -75,7 +75,7 @@ def test_a_switch_tells_who_and_when_and_ends_in_time(serve):
     server.line_with("shed_ended limit=relief deny=0.25")
 
 
-def test_the_last_switch_counts_and_a_reload_keeps_it_unless_it_says_otherwise(serve):
+def test_the_last_switch_counts_until_a_reload_changes_the_share(serve):
     server = serve(config=CONFIG)
     soon = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 1.5))
     server.post("/v1/shed", {"limit": "relief", "deny": 0.5, "until": soon})
@@ -92,7 +92,7 @@ def test_the_last_switch_counts_and_a_reload_keeps_it_unless_it_says_otherwise(s
     until(lambda: switched(server) == (None, 0.75), "the reload")
 
 
-def test_a_switch_ends_at_a_time_to_come(serve):
+def test_the_end_of_a_switch_must_be_a_time_in_the_future(serve):
     server = serve(config=CONFIG)
     for end, found in ((1, "in the future"), ("2001-02-03T04:05:06Z", "in the future"), ("soon", "'soon'"),
                        ("2026-13-01T00:00:00Z", "2026-13"), (-1, "'-1'"), (True, "'true'")):
@@ -103,7 +103,7 @@ def test_a_switch_ends_at_a_time_to_come(serve):
     assert refused.status == 400 and "until" in refused.json["error"]["message"]
 
 
-def test_only_a_random_limit_sheds_and_only_a_share(serve, key):
+def test_only_a_random_limit_can_shed_and_only_a_share_from_0_to_1(serve, key):
     server = serve(config=CONFIG)
     for body, status, found in (
             ({"limit": "plain", "deny": 0.5}, 400, "a share to deny"),
@@ -118,7 +118,7 @@ def test_only_a_random_limit_sheds_and_only_a_share(serve, key):
     assert refused.status == 400
 
 
-def test_base_passes_so_many_a_day_and_then_its_rate(serve, key):
+def test_base_allows_its_number_a_day_and_then_its_rate(serve, key):
     server = serve(config=CONFIG)
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.ACQUIRE", "daily", key)[:4] == [1, 4, 3, 0]
@@ -127,7 +127,7 @@ def test_base_passes_so_many_a_day_and_then_its_rate(serve, key):
         assert answer.headers["RateLimit-Policy"] == '"daily";q=4;w=86400'
         denied = server.get(f"/v1/acquire/daily?key={key}")
         assert (denied.status, denied.json["reason"]) == (429, "over_limit")
-        # The window would last a month, but not longer than its day.
+        # The rate's window of 30 days ends with the day.
         assert DAY_MS // 3 < denied.json["retry_after_ms"] <= denied.json["reset_after_ms"] < DAY_MS
         assert wire.command("WEIR.REFUND", "daily", key, "COST", 2)[2] == 2
         assert wire.command("WEIR.PEEK", "daily", key)[:3] == [1, 4, 2]

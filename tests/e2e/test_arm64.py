@@ -18,7 +18,7 @@ CLANG = ["clang", "--target=aarch64-linux-gnu", "-isystem", HEADERS, "-march=arm
          "-mno-outline-atomics", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/src",
          f"-I{ROOT}/include", f"-I{BUILD}/src/algo", "-Wall", "-Wextra",
          "-Wno-missing-field-initializers", "-Werror"]
-# Of libweir; the readers of rule files need libyaml, the server more.
+# Only libweir: the readers of rule files need libyaml, and the server needs more.
 SOURCES = [path for folder in ("base", "algo", "rows", "table", "store", "wait", "engine", "api",
                                     "pool")
            for path in sorted((ROOT / "src" / folder).rglob("*.c"))] + [ROOT / "src/rules/model.c"]
@@ -37,7 +37,7 @@ def test_the_library_compiles_for_arm64_without_a_warning():
 
 
 def fences(text):
-    """Of each full barrier: whether it stands behind an exclusive store, and no load between."""
+    """For each full barrier "store" or "load": the last memory access before it."""
     last, found = "", []
     for line in text.splitlines():
         word = line.split()[0] if line.startswith("\t") and line.split() else ""
@@ -51,17 +51,17 @@ def fences(text):
 
 
 @pytest.mark.parametrize("source, barriers", [
-    ("table/insert.c", 1),  # the claim, before step 2 looks
-    ("wait/waitlist.c", 1), # the count, before the waiter tries
-    ("records/leases.c", 3),   # a place, before (4) looks; a head that is closing, before (c) does, in two copies
+    ("table/insert.c", 1),  # the claim, before step 2 reads
+    ("wait/waitlist.c", 1), # the count of waiters, before the waiter tries again
+    ("records/leases.c", 3), # an entry, before (4) reads; a header that is closing, before (c) reads, in two copies
 ])
-def test_what_a_thread_changes_is_seen_before_it_looks(source, barriers):
+def test_a_full_barrier_follows_each_store_that_must_precede_a_load(source, barriers):
     text, errors = assembly(ROOT / "src" / source)
     assert not errors
     assert fences(text).count("store") == barriers
 
 
-def test_whoever_gives_back_looks_for_waiters_behind_a_barrier():
+def test_a_release_reads_the_number_of_waiters_behind_a_barrier():
     text, errors = assembly("-", '#include "wait/waitlist.h"\n'
                             "void probe(struct waitlist *const *p);\n"
                             "void probe(struct waitlist *const *p) { waitlist_wake(p, 1); }\n")

@@ -1,4 +1,4 @@
-"""/auth and limits that wait for reports: `auth`, the warnings, and the permit that a proxy reports."""
+"""Limits whose requests are reported, at /auth: the setting `auth`, warnings, and reports by proxies."""
 
 import re
 import threading
@@ -68,14 +68,14 @@ def test_lint_warns_of_a_rule_whose_requests_a_proxy_can_not_report(tmp_path, al
 
 
 @pytest.mark.parametrize("document", ["adaptive", "breaker", "throttle", "guide", "proxies", "rules"])
-def test_what_the_documents_show_needs_no_such_warning(tmp_path, document):
+def test_the_rule_files_of_the_documents_cause_no_such_warning(tmp_path, document):
     file = tmp_path / "weir.yaml"
     for block in re.findall(r"^```yaml\n(.*?)^```", (ROOT / f"docs/{document}.md").read_text(), re.M | re.S):
         file.write_text(block)
         assert "waits for a report" not in weir("lint", file).stderr, block
 
 
-def test_lint_shows_what_auth_may_be(tmp_path):
+def test_lint_lists_the_values_of_auth(tmp_path):
     file = tmp_path / "weir.yaml"
     file.write_text("auth: report\n")
     done = weir("lint", file)
@@ -105,7 +105,7 @@ def test_a_request_that_no_proxy_can_report_is_counted_and_logged_once(serve, al
     answers = [ask(server) for _ in range(2)]
     assert {answer.status for answer in answers} == {200}
     assert not any("X-Weir-Permit" in answer.headers for answer in answers)
-    # Callers who can report do so, and are nothing to warn of.
+    # Callers of /v1/acquire can report, so they cause no warning.
     assert server.post("/v1/acquire", {"limit": "backend", "key": "other"}).json["permit"]
     assert server.post("/v1/acquire", {"attributes": {"path": "/site", "host": "own"}}).json["permit"]
     assert metric(server, 'weir_permits_withheld_total{limit="backend"}') == 2
@@ -144,20 +144,19 @@ def test_a_proxy_reports_by_the_permit_of_the_answer(serve, start_redis, tmp_pat
         assert (status, body) == (200, "")
         assert re.fullmatch(r"[\w-]{40,}", permit)
         held.append(permit)
-    if algorithm != "throttle":  # which bounds no requests in flight
+    if algorithm != "throttle":  # `throttle` bounds no requests in flight
         status, permit, body = permit_of("/site")
         assert (status, permit) == (429, None) and "permit" not in body
     assert [report(server, permit) for permit in (held[0], held[0], held[1])] == [200, 404, 200]
     assert permit_of("/site")[0] == 200
-    # A rule of another limit, and no rule at all, give none.
+    # Requests of other limits and requests without a rule get no permit.
     assert permit_of("/elsewhere")[:2] == (200, None)
     assert "weir_permits_withheld_total{" not in server.get("/metrics").text
     assert metric(server, 'weir_permits_total{event="handed_out"}') == 3
 
 
 @pytest.mark.parametrize("algorithm", ["concurrency", "breaker", "adaptive"])
-def test_without_reports_places_run_out_and_with_them_they_do_not(serve, algorithm):
-    """Of an idle backend."""
+def test_permits_run_out_unless_the_proxy_reports(serve, algorithm):
     server = serve(config=config(algorithm))
     assert [ask(server).status for _ in range(4)] == [200] * 2 + [429] * 2
     server = serve(config=config(algorithm, "reports"))
@@ -178,7 +177,7 @@ def test_the_reports_of_a_proxy_open_a_breaker(serve):
 
 
 def test_a_permit_with_long_keys_fits_into_the_answer(serve, start_redis):
-    """At Redis a permit names its keys, so that every server takes the report."""
+    """At Redis a permit contains its keys, so that every server accepts the report."""
     limits = "".join(f"  l{i}: {{ algorithm: breaker, minimum: 2, quorum: 2 }}\n" for i in range(8))
     limits += "".join(f"  f{i}: {{ algorithm: concurrency, max: 9 }}\n" for i in range(8))
     names = ", ".join(f"{kind}{i}" for i in range(8) for kind in "lf")
@@ -205,7 +204,7 @@ def test_a_request_that_waits_at_auth_gets_its_permit_with_the_answer(serve):
     [answer] = answers
     assert answer.status == 200
     assert report(server, answer.headers["X-Weir-Permit"]) == 200
-    # One that leaves takes nothing along, whether its proxy would report or not.
+    # A request whose client disconnects consumes nothing, whether or not its proxy reports.
     for auth in ("reports", "yes"):
         server.reload(config(auth=auth, more=", queue: 5, max_wait: 1h, lease: 1h"))
         until(lambda: any(" reloaded " in line for line in (server.line(),)), "the reload")

@@ -1,4 +1,4 @@
-"""weir bench against our server, and against small ones that stall, fall silent or go away."""
+"""weir bench against our server, and against small servers that stall, stop answering or disconnect."""
 
 import contextlib
 import json
@@ -17,14 +17,14 @@ STALL = 0.2  # seconds
 
 
 def bench(port, *flags):
-    """(its figures, its exit code, its words)"""
+    """(figures, exit code, standard error)"""
     done = weir("bench", "--server", f"127.0.0.1:{port}", "--json", *flags)
     return json.loads(done.stdout), done.returncode, done.stderr
 
 
 @contextlib.contextmanager
 def toy(on_data):
-    """A server on a free port: `on_data(connection, bytes)` answers, in one thread."""
+    """A server of one thread on a free port: `on_data(connection, bytes)` answers."""
     listener = socket.create_server(("127.0.0.1", 0))
     wake, woken = socket.socketpair()
     selector = selectors.DefaultSelector()
@@ -55,7 +55,7 @@ def toy(on_data):
 
 
 def stalling(after):
-    """Answers PINGs, and sleeps once, after so many."""
+    """Answers PINGs, and sleeps once, after `after` of them."""
     left = after
 
     def on_data(connection, data):
@@ -69,28 +69,28 @@ def stalling(after):
     return on_data
 
 
-def test_an_open_loop_shows_a_stall_to_all_whom_it_delays():
+def test_an_open_loop_counts_a_stall_in_every_request_that_it_delays():
     rate = 500
     with toy(stalling(after=200)) as port:
         result, code, _ = bench(port, "--command", "PING", "--rate", rate, "--connections", 4,
                                 "--duration", "1s", "--warmup", "0s")
-    # What is due when a pause of the machine outlasts the load is not sent, but has waited as well.
+    # If the machine pauses until the load ends, requests that were due are not sent, but have waited as well.
     assert (code, result["loop"], result["sent"] + result["unsent"]) == (0, "open", rate)
-    # Due at an even pace during the stall: half of them wait for more than half of it.
+    # Requests are due at an even pace, so half of those due in the stall wait for more than half of it.
     assert result["slower_than_ms"]["100"] >= rate * STALL / 2 * 0.9
     assert result["slower_than_ms"]["10"] >= rate * STALL * 0.9
     assert result["latency_ns"]["max"] >= STALL * 0.95e9
     assert result["latency_ns"]["p99"] >= STALL * 0.5e9
-    # Only those that were on their way waited for a reply.
+    # Only requests that had been sent waited for a reply.
     assert result["from_send_ns"]["p90"] < 0.1e9 < result["from_send_ns"]["max"]
 
 
-def test_a_closed_loop_sees_a_stall_once_a_connection():
+def test_a_closed_loop_counts_a_stall_once_per_connection():
     with toy(stalling(after=200)) as port:
         result, code, _ = bench(port, "--command", "PING", "--connections", 4,
                                 "--duration", "700ms", "--warmup", "0s")
     assert (code, result["loop"]) == (0, "closed")
-    # Of what took that long, no connection can have had more in the time: the machine stalls as well.
+    # Up to four each, since the machine stalls as well.
     assert 1 <= result["slower_than_ms"]["100"] <= 4 * 8
     assert result["latency_ns"]["max"] >= STALL * 0.95e9
 
@@ -101,14 +101,14 @@ def test_a_closed_loop_sends_the_next_batch_when_the_last_is_answered():
     def on_data(connection, data):
         batches.append(data.count(b"PING"))
         for _ in range(batches[-1]):
-            connection.send(b"+PONG\r\n")  # each on its own: the client meets parts of a batch
+            connection.send(b"+PONG\r\n")  # one by one, so that the client reads parts of a batch
 
     with toy(on_data) as port:
         bench(port, "--command", "PING", "--connections", 1, "--pipeline", 8, "--requests", 84)
     assert batches == [8] * 10 + [4]
 
 
-def test_a_silent_server_ends_it_and_nothing_that_was_due_is_left_out():
+def test_a_silent_server_ends_the_load_and_unanswered_requests_are_counted():
     with toy(lambda connection, data: None) as port:
         result, code, said = bench(port, "--command", "PING", "--rate", 1000, "--connections", 2,
                                    "--timeout", "300ms", "--warmup", "0s")
@@ -119,7 +119,7 @@ def test_a_silent_server_ends_it_and_nothing_that_was_due_is_left_out():
     assert result["latency_ns"]["max"] >= 0.3e9
 
 
-def test_a_server_that_goes_away_ends_it():
+def test_a_server_that_disconnects_ends_the_load():
     served = 0
 
     def on_data(connection, data):
@@ -138,7 +138,7 @@ def test_a_server_that_goes_away_ends_it():
 
 
 @pytest.mark.parametrize("reply", [b"?\r\n", b"+PONG\r\n+PONG\r\n"])
-def test_a_server_that_speaks_otherwise_is_told(reply):
+def test_a_server_of_another_protocol_is_an_error(reply):
     with toy(lambda connection, data: connection.send(reply)) as port:
         result, code, said = bench(port, "--command", "PING", "--connections", 2)
     assert (code, result["disconnects"]) == (2, 2)
@@ -187,7 +187,7 @@ def test_an_interrupt_prints_what_was_measured_so_far(serve):
     command = [WEIR, "bench", "--server", f"127.0.0.1:{server.resp}", "--json", "--warmup", "0s",
                "--duration", "1h"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        # More than it has connections: it has read answers to the first.
+        # More requests than connections: so bench has read answers to the first.
         until(lambda: int(re.search(r'^weir_requests_total{protocol="resp"} (\d+)',
                                     server.get("/metrics").text, re.M)[1]) > 1000, "requests")
         process.send_signal(signal.SIGINT)
@@ -197,7 +197,7 @@ def test_an_interrupt_prints_what_was_measured_so_far(serve):
     assert 0 < result["answered"] <= result["sent"]
 
 
-def test_text_says_which_loop_it_was(server):
+def test_the_text_names_the_kind_of_loop(server):
     for flags, loop in (((), "closed loop"), (("--rate", "1000"), "open loop, 1000 a second")):
         done = weir("bench", "--server", f"127.0.0.1:{server.resp}", "--requests", 100, *flags)
         assert done.returncode == 0
@@ -213,13 +213,13 @@ def test_text_says_which_loop_it_was(server):
     ("--path", "a"), ("--path", "/a", "--command", "b"), ("--path", "/a", "--protocol", "resp"),
     ("--command", "a", "--protocol", "http"), ("--threads", "3", "--connections", "2"),
     ("--requests", "1", "--duration", "1s"), ("--server", "nonsense"), ("--command", " "), ("more",)])
-def test_bad_flags_say_what_was_expected(flags):
+def test_errors_of_flags_name_the_expected_values(flags):
     done = weir("bench", *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert "expected" in done.stderr
 
 
-def test_no_server_is_told():
+def test_a_missing_server_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = "127.0.0.1:%d" % free.getsockname()[1]
     done = weir("bench", "--server", address)

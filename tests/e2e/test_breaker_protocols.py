@@ -1,4 +1,4 @@
-"""Breakers through a server: permits, reports, rules, and beside limits at Redis."""
+"""Breakers through a server: permits, reports and rules, also beside limits at Redis."""
 
 import pytest
 from harness import Wire, until
@@ -25,7 +25,7 @@ rules:
 
 @pytest.fixture(params=["memory", "redis"])
 def server(request, serve, tmp_path):
-    """Breakers count in the server's own table, also where all else counts at Redis."""
+    """Breakers count in the server's own table even if all other limits count at Redis."""
     if request.param == "memory":
         yield serve(config=RULES)
         return
@@ -42,7 +42,7 @@ def report(server, permit, outcome="failure", **others):
     return server.post("/v1/report", {"permit": permit, "outcome": outcome, **others})
 
 
-def test_it_opens_by_reports_and_answers_503(server):
+def test_reports_open_the_breaker_and_it_answers_503(server):
     for _ in range(3):
         answer = acquire(server, "up", "a")
         assert answer.status == 200
@@ -63,7 +63,7 @@ def test_a_permit_is_reported_once_by_resp(server):
         assert wire.command("WEIR.ACQUIRE", "up", "c")[0] == 1
 
 
-def test_a_request_that_a_later_rule_refuses_gives_the_breakers_permit_back(server):
+def test_a_request_that_a_later_rule_refuses_releases_the_breakers_permit(server):
     request = {"attributes": {"service": "d", "user": "u"}}
     for _ in range(2):
         answer = server.post("/v1/acquire", request).json
@@ -77,7 +77,7 @@ def test_a_request_that_a_later_rule_refuses_gives_the_breakers_permit_back(serv
     assert acquire(server, "alone", "d").json["allowed"]
 
 
-def test_a_probe_that_succeeds_closes_it(server):
+def test_a_successful_probe_closes_the_breaker(server):
     assert report(server, acquire(server, "soon", "e").json["permit"]).status == 200
     permit = until(lambda: acquire(server, "soon", "e").json.get("permit"), "a probe")
     assert report(server, permit, "success").status == 200
@@ -95,7 +95,7 @@ def open_seldom(server, key):
 
 
 def test_half_open_with_sparse_traffic_closes(server):
-    """Never two requests at once: each probe has ended before the next one comes."""
+    """There are never two requests at once: each probe ends before the next request."""
     open_seldom(server, "f")
     permit = until(lambda: acquire(server, "seldom", "f").json.get("permit"), "a probe")
     for _ in range(2):
@@ -107,7 +107,7 @@ def test_half_open_with_sparse_traffic_closes(server):
 
 
 @pytest.mark.parametrize("protocol", ["http", "resp"])
-def test_a_probe_refused_by_a_later_rule_is_free_again(server, protocol):
+def test_a_probe_that_a_later_rule_refuses_is_available_again(server, protocol):
     key = f"g-{protocol}"
     words = {"probed": key, "later": key}
     assert acquire(server, "late", key).json["allowed"]
@@ -128,7 +128,7 @@ def test_a_probe_refused_by_a_later_rule_is_free_again(server, protocol):
     assert acquire(server, "seldom", key).json["allowed"]
 
 
-def test_a_breaker_that_only_judges_denies_nobody_until_a_reload_makes_it(server):
+def test_a_breaker_in_shadow_mode_denies_only_after_a_reload_enforces_it(server):
     permits = [acquire(server, "judge", "j").json["permit"] for _ in range(3)]  # two above max_concurrent
     assert [report(server, permit, "failure").status for permit in permits + permits] == [200] * 3 + [404] * 3
     assert "j" not in phases(server, "judge")  # only the first one counts

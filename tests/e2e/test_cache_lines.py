@@ -1,8 +1,8 @@
-"""No request touches more than 10,000 cache lines of a store, whichever command asks what of which limit.
+"""No request of any command at any limit touches more than 10,000 cache lines of a store.
 
-The server is one whose table, rows and stores count the lines that they touch (tests/unit/store/touched.h).
+The server is built so that its table, records and stores count the lines that they touch (tests/unit/store/touched.h).
 Each key has as many permits or entries as it can have, 10,000 where the algorithm allows it, and all of
-them were given at times of their own.
+them were granted at different times.
 """
 
 import mmap
@@ -35,12 +35,12 @@ CONFIG = "limits:\n" + "".join(f"  {name}: {limit}\n" for name, limit in LIMITS.
     f"  - {{ name: {name}, match: {{ kind: {name} }}, key: [who], limits: [{name}] }}\n" for name in LIMITS)
 
 
-# Those of which a key has one record for each request, or many.
+# A key of these has a record for each request, or many records.
 WIDE = ("adaptive", "base", "breaker", "breaker_of_calls", "concurrency", "sliding_counter", "sliding_log",
         "sliding_window", "throttle")
 KEYS = ("asked", "given_back", "reset")
 
-# {} is the limit, and COST, PART, FIRST, MIDDLE and LAST are numbers and permits of the key.
+# {} stands for the limit; COST, PART, FIRST, MIDDLE and LAST for numbers and permits of the key.
 ON_A_FULL_KEY = """
 WEIR.PEEK {} asked
 WEIR.PEEK {} asked COST 10000
@@ -99,7 +99,7 @@ class Counting:
         return struct.unpack("=Q", self.lines)[0]
 
     def fill(self):
-        """Each of the permits of a key is given in a turn of its own, so at a time of its own."""
+        """Grants each permit of a key in another iteration of the server's loop, so at another time."""
         asked = [(limit, key) for limit in WIDE for key in KEYS]
         request = b"".join(encode("WEIR.ACQUIRE", limit, key, "PERMIT") for limit, key in asked)
         for n in range(MOST):
@@ -114,7 +114,7 @@ class Counting:
                         permits["MIDDLE"] = permit
 
     def ask(self, line, limit):
-        """Returns how many lines the request touches."""
+        """The number of cache lines that the request touches."""
         words = line.replace("{}", limit).split(" ", 2)
         if words[0] in ("GET", "POST"):
             for name, permit in self.permits[limit].items():
@@ -137,6 +137,6 @@ def test_no_command_touches_more_than_the_bound(tmp_path):
         lines = {(line, limit): counting.ask(line, limit) for limit in LIMITS for line in ON_A_FULL_KEY}
     counting.server.stop()
     assert not {what: n for what, n in lines.items() if n > BOUND}
-    # It does count: a pass over all places of the widest row is a quarter as many lines.
+    # Shows that lines are counted: a pass over all entries of the widest record touches this many.
     assert lines["WEIR.PEEK {} asked", "concurrency"] >= MOST / 4
     assert lines["WEIR.REFUND {} given_back COST 3700", "concurrency"] >= MOST / 2

@@ -1,4 +1,4 @@
-"""What the keys of one limit take from others, how much room there is, and a disk that has none."""
+"""Capacity: limits do not take each other's share of the table, and errors of a full table or disk."""
 
 import pathlib
 import re
@@ -34,7 +34,7 @@ def test_fresh_keys_of_one_limit_deny_nobody_of_another(serve):
     fresh = [f"fresh{i}" for i in range(1700)]
     assert allowed(acquire(server, "uploads", users)) == 200
     flood = acquire(server, "flooded", fresh)
-    assert 175 <= allowed(flood) <= 240  # as many as its share says, and its cells
+    assert 175 <= allowed(flood) <= 240  # the size of its share, plus its cells
     refused = [reply for reply in flood if not reply[0]]
     assert {(reply[3], reply[5]) for reply in refused} == {(3000, b"no_room")}
     for limit in "uploads", "window", "log", "bucket":
@@ -47,7 +47,7 @@ def test_fresh_keys_of_one_limit_deny_nobody_of_another(serve):
     assert 'weir_no_room_total{limit="uploads"} 0\n' in page
 
 
-def test_a_request_that_waited_for_room_is_told_that_there_is_none(serve):
+def test_a_request_that_waited_in_vain_for_capacity_is_denied_with_no_room(serve):
     server = serve(config="""
 limits:
   crowded: { algorithm: concurrency, max: 1, keys: 1, queue: 9, max_wait: 20ms }
@@ -62,7 +62,7 @@ limits:
     assert f'weir_no_room_total{{limit="crowded"}} {refused}\n' in server.get("/metrics").text
 
 
-def test_fresh_keys_give_no_offender_his_quota_back(serve):
+def test_a_flood_of_fresh_keys_does_not_reset_a_denied_key(serve):
     server = serve("--capacity", "30000", config=CONFIG)
     assert allowed(acquire(server, "log", ["offender"], 1500)) == 1
     assert allowed(acquire(server, "log", [f"fresh{i}" for i in range(2000)])) == 2000
@@ -72,10 +72,10 @@ def test_fresh_keys_give_no_offender_his_quota_back(serve):
     assert (reply[0], reply[2], reply[5]) == (0, 0, b"over_limit")
 
 
-def test_how_many_keys_there_is_room_for_is_shown(serve, tmp_path):
+def test_the_number_of_keys_that_fit_is_listed_and_logged(serve, tmp_path):
     server = serve("--capacity", "30000", config=CONFIG)
     room = {limit["name"]: limit["room"] for limit in server.get("/v1/limits").json}
-    # Where no `keys` are named, as many as make capacity * 12 cells, 40 at least.
+    # Without `keys` a limit has as many keys as fit into capacity * 12 cells, 40 at least.
     assert {name: row and (row["keys"], row["shared"]) for name, row in room.items()} == {
         "flooded": (30000 * 12 // 2048, False), "uploads": (3000, False), "window": (30000, False),
         "log": (30000 * 12 // 2048, False), "bucket": (30000, True), "relief": None}
@@ -93,7 +93,7 @@ def test_how_many_keys_there_is_room_for_is_shown(serve, tmp_path):
         for name, row in room.items() if row and not row["shared"]] + [f"{file}: ok"]
 
 
-def test_a_reload_with_more_keys_makes_room_and_keeps_what_is_held(serve):
+def test_a_reload_with_more_keys_adds_capacity_and_keeps_permits(serve):
     server = serve("--capacity", "30000", config=CONFIG)
     users = [f"user{i}" for i in range(40)]
     assert allowed(acquire(server, "flooded", users, 2000)) == 40
@@ -106,16 +106,16 @@ def test_a_reload_with_more_keys_makes_room_and_keeps_what_is_held(serve):
 # ---- a full disk ----
 
 def limited(size):
-    """For a program whose files may be so large: the next byte is refused, as by a full disk."""
+    """Words that limit the size of a program's files: the next byte is refused, as by a full disk."""
     return ["prlimit", f"--fsize={size}"]
 
 
-def test_a_disk_without_room_is_an_error_at_the_start(tmp_path):
+def test_a_full_disk_is_an_error_at_the_start(tmp_path):
     file, state = tmp_path / "weir.yaml", tmp_path / "state"
     file.write_text(CONFIG)
     words = [WEIR, "serve", "-c", file, "--store", f"file:{state}", "--http", "127.0.0.1:0",
              "--resp", "127.0.0.1:0"]
-    for size in 1 << 20, 30 << 20:  # of the table that all share, and of the limits' own
+    for size in 1 << 20, 30 << 20:  # too small for the shared table, and for the tables of the limits
         done = subprocess.run([*limited(size), *words], capture_output=True, text=True, timeout=60,
                               check=False)
         assert done.returncode == 1
@@ -130,7 +130,7 @@ def test_a_disk_without_room_is_an_error_at_the_start(tmp_path):
                      done.stderr)
 
 
-def test_a_disk_without_room_is_an_error_at_a_reload_which_changes_nothing(serve, tmp_path):
+def test_a_full_disk_fails_a_reload_which_then_changes_nothing(serve, tmp_path):
     state = tmp_path / "state"
     few = "limits: { one: { algorithm: sliding_window, rate: 10/h } }"
     server = serve("--store", f"file:{state}", "--capacity", "1000", config=few,
@@ -147,7 +147,7 @@ def test_a_disk_without_room_is_an_error_at_a_reload_which_changes_nothing(serve
     assert weir("store", "check", state).returncode == 0
 
 
-def test_what_is_left_of_a_limit_that_is_gone_is_found_again(serve, tmp_path):
+def test_a_removed_limit_finds_its_counts_when_it_is_configured_again(serve, tmp_path):
     state = tmp_path / "state"
     both = "limits: { one: { algorithm: sliding_window, rate: 10/h }%s }"
     more = ", two: { algorithm: sliding_log, rate: 10/h }"
@@ -164,8 +164,8 @@ def test_what_is_left_of_a_limit_that_is_gone_is_found_again(serve, tmp_path):
     assert state.stat().st_size == size
 
 
-def test_servers_that_ask_for_other_widths_of_one_limit_share_its_counts(serve, tmp_path):
-    """The second makes a larger table; the first comes to know of it by the keys it shares."""
+def test_servers_with_different_widths_of_one_limit_share_its_counts(serve, tmp_path):
+    """The second server makes a larger table; the first finds it through the keys that they share."""
     state = tmp_path / "state"
     config = "limits: {{ it: {{ algorithm: sliding_log, rate: {}/h }} }}"
     one = serve("--store", f"file:{state}", "--capacity", "1000", config=config.format(10))
@@ -186,8 +186,8 @@ limits:
 """
 
 
-def test_parameters_that_come_with_requests_free_no_key_of_a_limit(serve):
-    """Their sender chooses how long a key counts, and the table forgets the key that is idle soonest."""
+def test_parameters_in_requests_evict_no_key_of_a_limit(serve):
+    """The sender chooses how long such a key counts, and the table evicts the key that is idle soonest."""
     server = serve("--capacity", "20000", config=FLOODED_BY_ADHOC)
     users = [f"user{i}" for i in range(200)]
     for limit in ("window", "bucket"):
@@ -200,7 +200,7 @@ def test_parameters_that_come_with_requests_free_no_key_of_a_limit(serve):
                 assert [wire.reply()[0] for _ in keys] == 1000 * [0]
     for limit in ("window", "bucket"):
         assert allowed(acquire(server, limit, users)) == 0
-    # Their keys are as many as fit, and count while there is room.
+    # Keys of such requests count while the table has capacity.
     with Wire(server.resp) as wire:
         assert wire.command("CL.THROTTLE", "last", 0, 1, 3600)[0] == 0
         assert wire.command("CL.THROTTLE", "last", 0, 1, 3600)[0] == 1

@@ -1,5 +1,5 @@
-"""What keys have in use when a limit's parameters change: it leaks as the new parameters say, each unit
-until its own time, and permits from before stay valid."""
+"""When a limit's parameters change, units in use leak as the new parameters say, each unit
+until its own time, and earlier permits stay valid."""
 
 import time
 
@@ -7,7 +7,7 @@ import pytest
 from harness import Server, Wire, until
 from test_algorithms import ZONE
 
-# By what a key has taken (a cost, and how often) and then waits for a second at most.
+# A key consumes a cost several times under the old parameters; then it waits for a second at most.
 CHANGES = {
     "rate": ("token_bucket", "rate: 10/d, burst: 5", "rate: 86400/d, burst: 5", 1, 5),
     "burst": ("token_bucket", "rate: 86400/d, burst: 3600", "rate: 86400/d, burst: 2", 3600, 1),
@@ -17,7 +17,7 @@ CHANGES = {
     "queue": ("leaky_queue", "rate: 10/d, capacity: 4", "rate: 86400/d, capacity: 4", 1, 1),
     "warm": ("warm_up", "rate: 10/d, cold: 1", "rate: 86400/d, cold: 1", 1, 1),
 }
-SECOND = 1000  # in milliseconds, as answers have it
+SECOND = 1000  # in milliseconds, as in answers
 
 
 def configuration(index, **keys):
@@ -33,7 +33,7 @@ def ask(server, *words):
 
 
 def passes_by_the_new_rate(server, limit, key):
-    """A key that obeys retry_after gets its unit; by the old rate it would wait for hours."""
+    """A key that waits for retry_after gets its unit; at the old rate it would wait for hours."""
     for _ in range(3):
         allowed, _, _, retry, *_ = ask(server, "WEIR.ACQUIRE", limit, key, "WAIT", 0)
         if allowed:
@@ -45,7 +45,7 @@ def passes_by_the_new_rate(server, limit, key):
 
 @pytest.fixture(params=["memory", "file", "redis"])
 def changed(request, tmp_path, key):
-    """A server after a reload, or after a restart on its file, with keys that have taken all."""
+    """A server after a reload, or after a restart on its file, with keys that have used up their quota."""
     store = {"memory": "memory", "file": f"file:{tmp_path}/state"}.get(request.param)
     server = Server("--store", store or request.getfixturevalue("start_redis")().url,
                     config=configuration(0), directory=tmp_path)
@@ -64,7 +64,7 @@ def changed(request, tmp_path, key):
 
 
 @pytest.mark.parametrize("limit", CHANGES)
-def test_a_denied_key_waits_by_the_new_parameters(changed, key, limit):
+def test_a_denied_key_waits_as_the_new_parameters_say(changed, key, limit):
     store, server = changed
     if store == "redis" and limit in ("burst", "odd"):
         counts_down(server, limit, key)
@@ -73,14 +73,14 @@ def test_a_denied_key_waits_by_the_new_parameters(changed, key, limit):
 
 
 def counts_down(server, limit, key):
-    """At Redis another server may have the higher burst still: all that is in use leaks first."""
+    """The quota in use falls. At Redis another server may still have the higher burst, so all of it leaks."""
     first = ask(server, "WEIR.ACQUIRE", limit, key)[3]
     until(lambda: ask(server, "WEIR.PEEK", limit, key)[3] <= first - 5, "5 ms")
     assert ask(server, "WEIR.ACQUIRE", limit, key)[3] <= first - 5
 
 
-def test_a_peek_counts_down_as_well(tmp_path):
-    """Nobody but peeks asks, and the request passes when they say."""
+def test_peeks_alone_show_the_units_leak(tmp_path):
+    """No request but peeks arrives, and the request passes at the time that they give."""
     server = Server(config=configuration(0), directory=tmp_path)
     for _ in range(5):
         assert ask(server, "WEIR.ACQUIRE", "rate", "k")[0] == 1
@@ -103,7 +103,7 @@ GROWING = {
 
 @pytest.fixture(params=["memory", "file"])
 def grown(request, tmp_path):
-    """A server, and what makes its tables larger."""
+    """(a server, a function that makes its tables larger)"""
     def text(keys):
         return configuration(0, **{name: f"{own}, keys: {keys}" for name, own in GROWING.items()})
 
@@ -118,7 +118,7 @@ def grown(request, tmp_path):
 
 
 @pytest.mark.parametrize("limit", ["log", "slots", "counter", "daily"])
-def test_more_keys_leave_each_use_its_time(grown, limit):
+def test_a_larger_table_keeps_the_time_of_each_use(grown, limit):
     server, grow = grown
 
     def retry():
@@ -134,7 +134,7 @@ def test_more_keys_leave_each_use_its_time(grown, limit):
 
 
 @pytest.mark.parametrize("limit", ["up", "places", "log", "daily"])
-def test_more_keys_leave_permits_valid(grown, limit):
+def test_a_larger_table_keeps_permits_valid(grown, limit):
     server, grow = grown
 
     def acquire():
@@ -154,8 +154,8 @@ def test_more_keys_leave_permits_valid(grown, limit):
     assert [acquire()["allowed"] for _ in range(3)] == [True, True, False]
 
 
-def test_a_permit_gives_back_its_due_after_the_rate_was_lowered(tmp_path):
-    """Of a bucket, and of a paced limit whose newest turn it is."""
+def test_a_permit_refunds_its_units_after_the_rate_was_lowered(tmp_path):
+    """For a bucket, and for a pacer whose newest turn the permit has."""
     limits = {"bucket": "algorithm: token_bucket, rate: {}/h, burst: 3",
               "turns": "algorithm: pacer, rate: {}/h, slack: 2"}
 

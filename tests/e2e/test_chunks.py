@@ -1,4 +1,4 @@
-"""Units that servers hold at Redis: other requests, servers, refunds and resets know of them."""
+"""Chunks of units that servers reserve at Redis: other requests, servers, refunds and resets account for them."""
 
 import time
 
@@ -21,7 +21,7 @@ COUNTED = ["hundred", "window"]
 
 @pytest.fixture(scope="module")
 def pair(shared_redis, tmp_path_factory):
-    """Two servers at one Redis, whose calls may be late on a busy machine."""
+    """Two servers at one Redis, with a long timeout for busy machines."""
     directory = tmp_path_factory.mktemp("chunks")
     config = f"store: {shared_redis.url}\nstore_timeout: 30s\ndenied_cache: 0s\nnodes: 2\n{CHUNKS}"
     servers = [Server(config=config, directory=directory) for _ in range(2)]
@@ -41,7 +41,7 @@ def acquire(wire, limit, key, *more):
 
 
 def exhaust(wire, limit, key, *more):
-    """How many pass until one is denied."""
+    """Acquires until a request is denied; returns how many were allowed."""
     passed = 0
     while acquire(wire, limit, key, *more)[0]:
         passed += 1
@@ -53,12 +53,12 @@ def value(redis, limit, key):
 
 
 def settled(redis, limit, key):
-    """Waits until no server holds units of the key."""
+    """Waits until no server has a chunk of the key."""
     until(lambda: ";" not in value(redis, limit, key), "chunks to be given back")
 
 
 def take_chunk(wire, redis, limit, key):
-    """Acquires by ones until the server holds a chunk; how many."""
+    """Acquires single units until the server has a chunk; returns how many."""
     taken = 0
 
     def holds():
@@ -73,14 +73,14 @@ def take_chunk(wire, redis, limit, key):
 
 
 @pytest.mark.parametrize("cost", [7, 13, 40])
-def test_a_rest_that_is_too_small_is_not_lost(wires, key, cost):
-    """A chunk of 20 units leaves 6 of each two requests of 7."""
+def test_the_rest_of_a_chunk_that_is_too_small_is_not_lost(wires, key, cost):
+    """A chunk of 20 units serves two requests of 7 and leaves 6."""
     assert exhaust(wires[0], "slow", key, "COST", cost) == 1000 // cost
     assert exhaust(wires[0], "slow", key) == 1000 % cost
 
 
-def test_large_costs_go_on_at_the_rate(wires, key):
-    """Requests of a whole chunk, as fast as one connection asks, do not starve."""
+def test_large_costs_are_allowed_at_the_rate(wires, key):
+    """Requests that cost a whole chunk do not starve, though one connection sends them without a pause."""
     began = time.monotonic()
     passed = 0
 
@@ -94,13 +94,13 @@ def test_large_costs_go_on_at_the_rate(wires, key):
 
 
 @pytest.mark.parametrize("limit", COUNTED)
-def test_a_refund_never_takes_what_another_server_holds(wires, shared_redis, key, limit):
+def test_a_refund_never_frees_the_chunk_of_another_server(wires, shared_redis, key, limit):
     one, other = wires
     for _ in range(40):
         assert acquire(one, limit, key)[0]
     taken = take_chunk(other, shared_redis, limit, key)
     assert one.command("WEIR.REFUND", limit, key, "COST", 40)[0] == 1
-    # More than is in use gives back no more.
+    # A refund of more units than are in use frees those in use only.
     one.command("WEIR.REFUND", limit, key, "COST", 40)
     passed = exhaust(one, limit, key) + exhaust(other, limit, key) + exhaust(one, limit, key)
     assert passed <= 100
@@ -110,7 +110,7 @@ def test_a_refund_never_takes_what_another_server_holds(wires, shared_redis, key
 
 
 @pytest.mark.parametrize("limit", COUNTED)
-def test_after_a_reset_no_more_passes_than_the_limit(wires, shared_redis, key, limit):
+def test_after_a_reset_no_more_than_the_limit_is_allowed(wires, shared_redis, key, limit):
     one, other = wires
     for _ in range(30):
         assert acquire(one, limit, key)[0]
@@ -123,8 +123,8 @@ def test_after_a_reset_no_more_passes_than_the_limit(wires, shared_redis, key, l
 
 
 @pytest.mark.parametrize("limit", ["slow_wide", "window"])
-def test_pauses_lose_nothing(wires, shared_redis, key, limit):
-    """Chunks lie side by side: each is given back, whatever was taken after it."""
+def test_unused_units_of_chunks_return_in_pauses(wires, shared_redis, key, limit):
+    """Each chunk is returned, also if another was taken after it."""
     passed = 0
     for _ in range(5):
         for wire in wires:
@@ -137,14 +137,14 @@ def test_pauses_lose_nothing(wires, shared_redis, key, limit):
 
 
 @pytest.mark.parametrize("limit", COUNTED)
-def test_a_server_finds_its_own_chunk_for_other_requests(wires, shared_redis, key, limit):
+def test_a_server_uses_its_own_chunk_for_other_requests(wires, shared_redis, key, limit):
     wire = wires[0]
     passed = take_chunk(wire, shared_redis, limit, key)
     passed += exhaust(wire, limit, key, "PERMIT")
     assert passed == 100
 
 
-def test_a_server_finds_its_own_chunk_for_several_limits(wires, shared_redis, key):
+def test_a_server_uses_its_own_chunk_for_several_limits(wires, shared_redis, key):
     passed = take_chunk(wires[0], shared_redis, "window", key)
     while wires[0].command("WEIR.CHECK", "path", "/two", "user", key)[0]:
         passed += 1
@@ -152,8 +152,8 @@ def test_a_server_finds_its_own_chunk_for_several_limits(wires, shared_redis, ke
 
 
 @pytest.mark.parametrize("limit", COUNTED)
-def test_refunds_and_costs_leave_what_remains_steady(wires, shared_redis, key, limit):
-    """One server: each answer is as without a chunk."""
+def test_remaining_is_exact_after_refunds_and_costs(wires, shared_redis, key, limit):
+    """With one server each answer is the same as without a chunk."""
     wire = wires[0]
     left = 100 - take_chunk(wire, shared_redis, limit, key)
     for step in [("ACQUIRE", 1), ("REFUND", 1), ("ACQUIRE", 5), ("PEEK", 1), ("ACQUIRE", 25),
@@ -165,7 +165,7 @@ def test_refunds_and_costs_leave_what_remains_steady(wires, shared_redis, key, l
 
 
 def test_requests_of_a_pipeline_keep_their_order(wires, key):
-    """A reset forgets the requests before it and none behind it, also while a chunk is on its way."""
+    """A reset forgets the requests before it and none after it, also while a chunk is being fetched."""
     wire = wires[0]
     operations = ["ACQUIRE", "ACQUIRE", "RESET", "ACQUIRE", "PEEK", "REFUND", "ACQUIRE", "ACQUIRE"]
     for _ in range(20):
@@ -204,8 +204,8 @@ def test_chunks_go_on_after_many_reloads(start_redis, serve):
         take_chunk(wire, redis, "bucket", "last")
 
 
-def test_a_dead_servers_chunk_of_a_bucket_comes_back(shared_redis, wires, tmp_path, key):
-    """Its units count as used when its time is over: 10 s, and then the rate refills them."""
+def test_the_chunk_of_a_dead_server_refills_after_its_expiry(shared_redis, wires, tmp_path, key):
+    """When the chunk expires, after 10 s, its units count as used, and then the rate refills them."""
     config = f"store: {shared_redis.url}\nstore_timeout: 30s\nnodes: 2\n{CHUNKS}"
     server = Server(config=config, directory=tmp_path)
     with Wire(server.resp) as wire:

@@ -1,4 +1,4 @@
-"""weir lint, weir ask, and the program's manners."""
+"""weir lint, weir ask, help, and exit codes."""
 
 import contextlib
 import re
@@ -10,7 +10,7 @@ from harness import CONFIG, ROOT, one_thread, weir
 
 pytestmark = one_thread
 
-# What is wrong with the file, where that is, and the file.
+# A message, the line and column that it names, and the file.
 BAD = {
     "unknown key": (1, 1, "limts: {}\n"),
     "unknown algorithm": (2, None, "limits:\n  a: { algorithm: magic, rate: 1/s }\n"),
@@ -49,7 +49,7 @@ def test_lint_says_file_line_column_expected_and_found(tmp_path, name):
     found = re.search(rf"^{re.escape(str(file))}:(\d+):(\d+): error: expected .+, found:? .+$",
                       done.stdout + done.stderr, re.M)
     assert found, done
-    if name != "not YAML":  # the end of the file, or where it began: both would do
+    if name != "not YAML":  # either the end of the file or its beginning is right
         assert int(found[1]) == line
     assert column in (None, int(found[2]))
 
@@ -60,7 +60,7 @@ def test_lint_of_good_files_exits_0(tmp_path):
     assert weir("lint", file, ROOT / "examples/weir.yaml").returncode == 0
 
 
-# Rules whose keys differ though they share a limit, and where the second stands.
+# Rules that share a limit though their keys differ, and the place of the second.
 SHARED = """limits:
   api: { algorithm: token_bucket, rate: 5/s }
   other: { algorithm: token_bucket, rate: 5/s }
@@ -87,7 +87,7 @@ def test_lint_warns_of_rules_with_different_keys_that_share_a_limit(tmp_path):
     assert done.stderr.splitlines() == [f"{file}:{warning}" for warning in WARNINGS]
     strict = weir("lint", "--strict", file)
     assert (strict.returncode, strict.stdout, strict.stderr) == (1, "", done.stderr)
-    # A header's name is one in any case; the order of a key matters.
+    # The case of a header's name does not matter; the order of a key's parts does.
     limits, rules = SHARED.split("rules:\n")
     for key, code in (("[header.a, ip]", 0), ("[ip, header.A]", 1)):
         file.write_text(limits + "rules:\n  - { key: [header.A, ip], limits: [api, other] }\n"
@@ -101,7 +101,7 @@ def test_lint_warns_of_rules_with_different_keys_that_share_a_limit(tmp_path):
     ("login", True), ("//login", True), ("/%6cogin", True), ("/a/../b", True), ("/a?b", True),
     ("/a/.", True), ("api/*", True), ("/a//*", True), ("/a?b*", True), ("[/a, //b]", True),
     ('""', True)])
-def test_lint_warns_of_paths_that_no_request_has(tmp_path, path, warned):
+def test_lint_warns_of_paths_that_no_request_can_have(tmp_path, path, warned):
     file = tmp_path / "weir.yaml"
     file.write_text(f"rules: [{{ answer: deny, match: {{ path: {path} }} }}]\n")
     done = weir("lint", file)
@@ -138,7 +138,7 @@ def test_ask_exits_0_when_allowed_and_1_when_denied(server, key):
     assert ask(server, "one", key).returncode == 1
 
 
-def test_ask_takes_a_cost_and_peeks(server, key):
+def test_ask_accepts_a_cost_and_can_peek(server, key):
     assert ask(server, "login", key, "--cost", 9).returncode == 0
     assert ask(server, "login", key, "--cost", 2, "--peek").returncode == 1
     for _ in range(5):
@@ -171,7 +171,7 @@ rules:
                             "1 of 2 left, reset in 3600000 ms\n")
     assert [done.returncode for done in (first, second, third)] == [0, 0, 1]
     assert "denied (over_limit) by the rule by-ip" in third.stdout
-    # A value may have the sign, and an attribute may be empty.
+    # A value may contain "=", and an attribute may be empty.
     banned = ask(server, "--attr", "user=a=b", "--attr", "host=")
     assert (banned.returncode, banned.stdout.split(",")[0]) == (1, "user=a=b host=: denied (listed) by the rule banned")
     assert "by no rule" in ask(server, "--attr", "path=/").stdout
@@ -180,7 +180,7 @@ rules:
 @pytest.mark.parametrize("words", [
     ["--attr", "path"], ["--attr", "=x"], ["--attr", "a=b", "login", "k"], ["--attr", "a=b", "--cost", "2"],
     []])
-def test_ask_refuses_what_it_cannot_ask(words):
+def test_ask_refuses_requests_that_make_no_sense(words):
     done = weir("ask", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert "expected" in done.stderr
@@ -195,7 +195,7 @@ SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b1m\xff\x0d"
     (b"-ERR %s\r\n" % HOSTILE, 2),
     (b"-ERR %s" % (HOSTILE * 10_000), 2),
 ], ids=["reason", "error", "endless"])
-def test_ask_shows_no_terminal_what_a_server_wants_it_to_do(reply, code):
+def test_ask_escapes_control_characters_of_a_servers_answer(reply, code):
     def answer(listener):
         client, _ = listener.accept()
         with client:
@@ -222,7 +222,7 @@ def test_every_command_has_help(command):
         assert done.stdout.startswith(f"usage: weir {command} ")
 
 
-def test_grpc_is_refused_and_nowhere_announced():
+def test_grpc_is_refused_and_not_in_the_help():
     done = weir("serve", "--grpc", "127.0.0.1:0")
     assert done.returncode == 1 and "grpc: not supported yet" in done.stderr
     mistyped = weir("serve", "--grcp", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""Logins of `weir ask` and `weir bench`: by the environment or a file, over each way to a server."""
+"""`weir ask` and `weir bench` log in with a secret of the environment or of a file, over each transport."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def bench(server, *flags, env=None):
 
 @pytest.fixture(scope="module", params=["port", "tls", "unix"])
 def way(request, tmp_path_factory):
-    """The flags that lead to RESP, and to HTTP, of a server with users."""
+    """(flags to reach a server with users over RESP, flags to reach it over HTTP)"""
     with tempfile.TemporaryDirectory(prefix="weir-logins-") as place:
         if request.param == "unix":
             listeners = {"http": f"unix:{place}/http", "resp": f"unix:{place}/resp"}
@@ -93,12 +93,12 @@ def test_a_wrong_login_is_refused(serve, user, env):
     ("everything:all", {},
      "--user: expected a name without a colon; the secret comes from WEIR_PASSWORD or WEIR_TOKEN")])
 @pytest.mark.parametrize("command", [ask, bench])
-def test_what_is_no_login_is_told_before_a_server_is_reached(command, user, env, told):
+def test_an_incomplete_login_is_an_error_before_connecting(command, user, env, told):
     done = command("127.0.0.1:1", *named(user), env=env)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"weir {command.__name__}: {told}\n")
 
 
-def test_a_file_beats_the_environment(users, tmp_path):
+def test_a_login_file_takes_precedence_over_the_environment(users, tmp_path):
     file = tmp_path / "login"
     file.write_text("everything:all\n")
     both = {"WEIR_PASSWORD": "guess", "WEIR_TOKEN": "guess"}
@@ -111,7 +111,7 @@ def test_a_file_beats_the_environment(users, tmp_path):
             2, f"weir {command.__name__}: expected --user or --login, found both\n")
 
 
-def test_without_a_login_none_is_sent(users):
+def test_without_a_login_no_credentials_are_sent(users):
     assert "NOAUTH" in ask(f"127.0.0.1:{users.resp}").stderr
     assert "NOAUTH" in bench(f"127.0.0.1:{users.resp}").stderr
     assert "401" in bench(f"127.0.0.1:{users.http}", "--protocol", "http").stderr
@@ -119,15 +119,15 @@ def test_without_a_login_none_is_sent(users):
 
 @pytest.mark.parametrize("path, answered", [
     ("/auth", True), ("/auth/login", True), ("/auth?deny=403", True), ("/authors", False), ("/v1/limits", True)])
-def test_at_auth_the_login_is_the_proxys(users, path, answered):
-    """Elsewhere Weir-Authorization is none, and at /auth Authorization is not."""
+def test_at_auth_the_proxy_logs_in_by_weir_authorization(users, path, answered):
+    """Other paths ignore Weir-Authorization, and /auth ignores Authorization."""
     done = weir(*BENCH, "--server", f"127.0.0.1:{users.http}", "--path", path, "--user", "everything", env=PASSWORD)
     assert (json.loads(done.stdout)["errors"] == 0) is answered, done.stderr
     assert answered or "404" in done.stderr
 
 
 @pytest.mark.parametrize("secret", ["{key}", "a\r\nX: y", "pä>>>???", ":", " ", "x" * 511])
-def test_a_secret_may_be_anything(serve, secret):
+def test_a_secret_may_contain_any_bytes(serve, secret):
     server = serve(config=config_of(entry("odd", token=secret, may=["ask"])))
     env = {"WEIR_TOKEN": secret}
     assert ask(f"127.0.0.1:{server.resp}", env=env).returncode == 0
@@ -148,11 +148,11 @@ def test_no_secret_is_printed(serve, protocol, secret):
         assert done.returncode == 2 and done.stderr and secret not in done.stdout + done.stderr
 
 
-def test_the_example_of_the_page_of_security(serve, tmp_path):
+def test_the_example_of_the_security_page_works(serve, tmp_path):
     part = re.search(r"^## Users\n(.*?)^## ", (ROOT / "docs/security.md").read_text(), re.M | re.S)[1]
     config = re.search(r"^```yaml\n(.*?)^```", part, re.M | re.S)[1]
     shown = re.search(r"^```console\n(.*?)^```", part, re.M | re.S)[1]
-    # A day for a second, so that nothing comes back between the commands.
+    # Per day in place of per second, so that nothing refills between the commands.
     config = config.replace("rate: 5/s", "rate: 5/d")
     config = re.sub(r'(password: )".*"', lambda found: f'{found[1]}"{hashed("correct horse", "j75")}"', config)
     server = serve(config=config)

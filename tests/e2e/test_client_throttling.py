@@ -1,4 +1,4 @@
-"""Client-side throttling through a server: permits, reports, rules, and beside limits at Redis."""
+"""Client-side throttling through a server: permits, reports and rules, also beside limits at Redis."""
 
 import pytest
 from harness import Wire, until
@@ -19,7 +19,7 @@ MANY = 60
 
 @pytest.fixture(params=["memory", "file", "redis"])
 def server(request, serve, tmp_path):
-    """It counts in the server's own table or file, also where all else counts at Redis."""
+    """`throttle` counts in the server's own table or file even if all other limits count at Redis."""
     if request.param == "redis":
         redis = RedisServer(tmp_path / "redis")
         yield serve("--store", redis.url, config=RULES)
@@ -38,7 +38,7 @@ def report(server, permit, outcome="failure"):
 
 
 def calls(server, key, outcome, n=MANY, limit="up"):
-    """Those of n that were denied."""
+    """The denied ones of `n` requests."""
     denied = []
     for _ in range(n):
         answer = acquire(server, key, limit)
@@ -49,7 +49,7 @@ def calls(server, key, outcome, n=MANY, limit="up"):
     return denied
 
 
-def test_what_fails_is_shed_and_answers_503(server):
+def test_requests_to_a_failing_backend_are_shed_with_503(server):
     assert not calls(server, "well", "success")
     denied = calls(server, "sick", "failure")
     assert len(denied) > MANY // 2
@@ -59,7 +59,7 @@ def test_what_fails_is_shed_and_answers_503(server):
     assert not calls(server, "well", "success")
 
 
-def test_it_comes_back_with_the_thing_behind(server):
+def test_throttling_ends_when_the_backend_recovers(server):
     assert calls(server, "back", "failure", limit="soon")
     until(lambda: not calls(server, "back", "success", 10, limit="soon"), "the window is over")
 
@@ -79,7 +79,7 @@ def test_a_permit_is_reported_once_by_resp(server):
         assert b"not held" in wire.command("WEIR.REPORT", permit, "failure")
 
 
-def test_a_request_that_a_later_rule_refuses_is_taken_back(server):
+def test_a_request_that_a_later_rule_refuses_is_not_counted(server):
     request = {"attributes": {"service": "d", "user": "u"}}
     for _ in range(2):
         answer = server.post("/v1/acquire", request).json
@@ -89,14 +89,14 @@ def test_a_request_that_a_later_rule_refuses_is_taken_back(server):
     assert not calls(server, "d", "success")
 
 
-def test_a_reset_forgets(server):
+def test_a_reset_ends_throttling(server):
     calls(server, "reset", "failure")
     assert server.post("/v1/reset", {"limit": "up", "key": "reset"}).status == 200
     assert not calls(server, "reset", "success")
 
 
 def test_the_lowest_priorities_are_shed_first(server):
-    """Of four requests one has the highest priority and is accepted: half of all are shed."""
+    """Half of all requests are shed; every fourth has the highest priority and always passes."""
     passed = {"0": 0, "9": 0}
     with Wire(server.resp) as wire:
         for _ in range(40):

@@ -92,7 +92,7 @@ def test_curl(server, key):
     assert "\nRetry-After: " in done.stdout
 
 
-def test_curl_with_a_body_that_makes_it_ask_first(server, tmp_path):
+def test_curl_with_a_body_so_large_that_it_expects_100_continue(server, tmp_path):
     body = tmp_path / "body"
     body.write_text(json.dumps({"limit": "login", "key": "k" * 1024, "cost": 1}).ljust(60_000))
     done = run("curl", "-sS", "-w", "%{http_code}", "-o", "/dev/null", "-H", "Expect: 100-continue",

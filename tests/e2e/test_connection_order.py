@@ -1,6 +1,6 @@
-"""Requests of one connection at one key take effect in their order, in a pipeline, MULTI or batch.
+"""Requests of one connection to one key take effect in order, in a pipeline, MULTI or batch.
 
-Each script of requests runs twice: one request after the other at one key, and all at once at
+Each script of requests runs twice: one request after the other to one key, and all at once to
 another. Both must get the same answers.
 """
 
@@ -13,7 +13,7 @@ import time
 import pytest
 from harness import Server, Wire, encode
 
-# Windows that begin with the first request: nothing comes back while a script runs.
+# Windows begin with the first request, so that none ends while a script runs.
 CONFIG = """
 store_timeout: 10s
 nodes: 1
@@ -55,7 +55,7 @@ def fresh_key():
 
 
 def random_script(chance):
-    """(op, limit or path, cost); by the rules only what RESP can ask by them."""
+    """A list of (op, limit or path, cost); with a path only operations that RESP has for rules."""
     script = []
     for _ in range(chance.randint(2, 12)):
         if chance.random() < 0.5:
@@ -80,8 +80,8 @@ def element(step, key):
     return {"op": op, "limit": name, "key": key, **({"cost": cost} if op != "reset" else {})}
 
 
-def told(answer):
-    """Whether it was allowed, and how many are left: times go on between two runs."""
+def result_of(answer):
+    """(allowed, remaining) of an answer; its times would differ between two runs."""
     if isinstance(answer, dict):
         return answer["allowed"], answer["remaining"]
     return bool(answer[0]), answer[2]
@@ -89,13 +89,13 @@ def told(answer):
 
 def one_by_one(server, script, key):
     with Wire(server.resp) as wire:
-        return [told(wire.command(*words(step, key))) for step in script]
+        return [result_of(wire.command(*words(step, key))) for step in script]
 
 
 def pipelined(server, script, key):
     with Wire(server.resp) as wire:
         wire.send(b"".join(encode(*words(step, key)) for step in script))
-        return [told(wire.reply()) for _ in script]
+        return [result_of(wire.reply()) for _ in script]
 
 
 def in_multi(server, script, key):
@@ -103,11 +103,11 @@ def in_multi(server, script, key):
         wire.send(encode("MULTI") + b"".join(encode(*words(step, key)) for step in script) + encode("EXEC"))
         for _ in range(len(script) + 1):
             wire.reply()
-        return [told(answer) for answer in wire.reply()]
+        return [result_of(answer) for answer in wire.reply()]
 
 
 def in_batch(server, script, key):
-    return [told(answer) for answer in server.post("/v1/batch", [element(step, key) for step in script]).json]
+    return [result_of(answer) for answer in server.post("/v1/batch", [element(step, key) for step in script]).json]
 
 
 def over_http(server, script, key):
@@ -127,12 +127,12 @@ def over_http(server, script, key):
             while (line := wire.file.readline()) != b"\r\n":
                 if line.lower().startswith(b"content-length:"):
                     length = int(line.split(b":")[1])
-            answers.append(told(json.loads(wire.file.read(length))))
+            answers.append(result_of(json.loads(wire.file.read(length))))
     return answers
 
 
 def within_a_day(run):
-    """Once more if a day has ended meanwhile: some limits count by days."""
+    """Runs again if a day has ended meanwhile, since some limits count by days."""
     while True:
         day = time.time() // 86400
         result = run()
@@ -144,7 +144,7 @@ WAYS = [pipelined, in_multi, in_batch, over_http]
 
 
 @pytest.mark.parametrize("ask", WAYS)
-def test_random_scripts_answer_as_one_by_one(server, ask):
+def test_random_scripts_are_answered_as_one_request_at_a_time(server, ask):
     seed = int(os.environ.get("WEIR_TEST_SEED", "20261123"))
     chance = random.Random(f"{seed}-{ask.__name__}")
     for number in range(SCRIPTS):
@@ -161,8 +161,8 @@ def test_memory_does_not_overtake_a_request_at_redis(server, ask):
 
 
 @pytest.mark.parametrize("ask", WAYS)
-def test_a_reset_behind_a_request_after_other_parameters(shared_redis, serve, ask):
-    """The value at Redis has another server's parameters, so the request needs a second call."""
+def test_a_reset_takes_effect_after_a_request_that_needs_a_second_call(shared_redis, serve, ask):
+    """The value at Redis was written under another server's parameters, so the request needs a second call."""
     key = fresh_key()
     other = serve(config=config(shared_redis, burst=9))
     assert other.post("/v1/acquire", {"limit": "drops", "key": key}).json["remaining"] == 8
@@ -171,8 +171,7 @@ def test_a_reset_behind_a_request_after_other_parameters(shared_redis, serve, as
     assert server.get(f"/v1/peek/drops?key={key}").json["remaining"] == 8
 
 
-def test_equal_requests_of_a_pipeline_go_together(server, shared_redis):
-    """A pipeline for one hot key is not one call for each request."""
+def test_equal_requests_of_a_pipeline_share_one_call_to_redis(server, shared_redis):
     key, n = fresh_key(), 200
     before = shared_redis.client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
     pipelined(server, [("acquire", "far", 1)] * n, key)

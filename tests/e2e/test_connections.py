@@ -1,4 +1,4 @@
-"""How many connections there may be, how long they may be idle, and who gets in when all are taken."""
+"""The bound on connections, their idle timeout, and the connections reserved for operators."""
 
 import contextlib
 import pathlib
@@ -24,8 +24,8 @@ def metric(page, name):
 
 
 @contextlib.contextmanager
-def crowd(server, n):
-    """So many idle connections that the server knows of."""
+def idle_connections(server, n):
+    """Opens `n` idle connections, all of which the server has accepted."""
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(Wire(server.resp)) for _ in range(n)]
         for wire in wires:
@@ -34,9 +34,9 @@ def crowd(server, n):
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_when_all_places_are_taken_operators_get_in_and_others_are_told(serve, threads):
+def test_at_the_bound_operators_are_served_and_others_refused_with_a_reason(serve, threads):
     server = serve("--threads", threads, config=CONFIG)
-    with crowd(server, 20) as wires:
+    with idle_connections(server, 20) as wires:
         for path in ("/healthz", "/readyz", "/metrics", "/v1/limits", "/v1/top"):
             answer = server.get(path)
             assert (answer.status, answer.headers["Connection"]) == (200, "close")
@@ -52,7 +52,7 @@ def test_when_all_places_are_taken_operators_get_in_and_others_are_told(serve, t
         with Wire(server.resp) as wire:
             wire.send(encode("MULTI") + encode("WEIR.ACQUIRE", "one", "k") + encode("EXEC"))
             assert wire.rest() == b"+OK\r\n+QUEUED\r\n" + CROWDED + b"\r\n"
-        with Wire(server.resp) as wire:  # a client greets before it says what it wants
+        with Wire(server.resp) as wire:  # a client sends HELLO before its first command
             assert wire.command("HELLO", "2")[:2] == [b"server", b"weir"]
             assert wire.command("WEIR.SHED", "shed", "0.25") == b"+OK"
             assert wire.rest() == b""
@@ -67,9 +67,9 @@ def test_when_all_places_are_taken_operators_get_in_and_others_are_told(serve, t
     until(lambda: server.get("/v1/acquire/one?key=other").status == 200, "room")
 
 
-def test_an_operator_gets_in_beside_many_who_have_no_place_and_say_nothing(serve):
+def test_an_operator_is_served_beside_many_silent_connections_over_the_bound(serve):
     server = serve("--threads", "1", config=CONFIG)
-    with crowd(server, 20), contextlib.ExitStack() as stack:
+    with idle_connections(server, 20), contextlib.ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(Wire(server.http))
         for _ in range(5):
@@ -78,16 +78,16 @@ def test_an_operator_gets_in_beside_many_who_have_no_place_and_say_nothing(serve
         assert metric(server.get("/metrics").text, "weir_connections_rejected_total") > 100
 
 
-def test_a_reload_changes_how_many_there_may_be_and_how_long_they_may_be_idle(serve):
+def test_a_reload_changes_the_bound_and_the_idle_timeout(serve):
     server = serve("--threads", "1", config=CONFIG)
-    with crowd(server, 20) as wires:
-        # One waits for a key, and is not idle.
+    with idle_connections(server, 20) as wires:
+        # A connection whose request is pending is not idle.
         assert wires[0].command("WEIR.ACQUIRE", "one", "k")[0] == 1
         wires[1].send(encode("WEIR.ACQUIRE", "one", "k", "WAIT", 3_600_000))
         until(lambda: metric(server.get("/metrics").text, "weir_answers_pending") == 1, "one to wait")
         server.reload(CONFIG.replace("20", "30"))
         server.line_with("reloaded")
-        with crowd(server, 5) as more:
+        with idle_connections(server, 5) as more:
             assert more[0].command("WEIR.PEEK", "one", "k")[0] == 0
         server.reload(CONFIG + "idle: { resp: 1s }\n")
         server.line_with("reloaded")
@@ -98,14 +98,14 @@ def test_a_reload_changes_how_many_there_may_be_and_how_long_they_may_be_idle(se
         assert metric(page, "weir_connections") <= 3
 
 
-def test_no_more_are_let_in_than_the_system_has_descriptors_for(serve, tmp_path):
+def test_the_bound_is_lowered_to_the_systems_limit_of_descriptors(serve, tmp_path):
     script = tmp_path / "weir-of-few-files"
     script.write_text(f'#!/bin/sh\nulimit -n 200\nexec "{WEIR}" "$@"\n')
     script.chmod(0o755)
     server = serve("--threads", "1", config=CONFIG.replace("20", "5000"), program=script)
     assert any(re.search(r"warning connections_lowered connections=128 wanted=5000 descriptors=200$",
                          line) for line in server.log)
-    with crowd(server, 128), contextlib.ExitStack() as stack:
+    with idle_connections(server, 128), contextlib.ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(Wire(server.http))
         page = server.get("/metrics").text
@@ -116,7 +116,7 @@ def test_no_more_are_let_in_than_the_system_has_descriptors_for(serve, tmp_path)
 
 
 def timers(port):
-    """What the system waits for on each connection to `port`, and for how many seconds."""
+    """(kind, seconds) of the kernel's timer of each connection to `port`."""
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, _, state, _, timer, *_ = line.split()
         kind, left = timer.split(":")
@@ -124,12 +124,12 @@ def timers(port):
             yield int(kind), int(left, 16) / 100
 
 
-def test_peers_that_vanish_without_a_word_are_found(server):
+def test_connections_of_vanished_peers_are_closed(server):
     with Wire(server.resp) as wire:
         assert wire.command("PING") == b"+PONG"
         until(lambda: any(kind == 2 and 200 < left < 301 for kind, left in timers(server.resp)),
               "keepalive")
-    # Where the system lets us have a network to take down, that it does what it is for.
+    # If the system allows a network namespace, a network that goes down shows that keepalive works.
     if subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode == 0:
         script = pathlib.Path(__file__).with_name("vanishing_peers.py")
         done = subprocess.run([*ALONE, sys.executable, script], capture_output=True, text=True,

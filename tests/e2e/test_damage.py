@@ -1,6 +1,6 @@
-"""Files damaged at random: what can be told is told, and what can be saved is saved.
+"""`weir store` finds random damage in store files, and repairs as much as can be known.
 
-WEIR_TEST_SEED=N replays a run, WEIR_TEST_DAMAGES=N looks at more files.
+WEIR_TEST_SEED=N replays a run, WEIR_TEST_DAMAGES=N damages more files.
 """
 
 import os
@@ -22,7 +22,7 @@ limits:
 
 
 def sections(data):
-    """[(offset, end of its cells, size, row cells)] of a file that is well."""
+    """[(offset, end of its cells, size, cells of a record)] of the sections of an intact file."""
     found, at = [], 0
     while at < len(data):
         row, sets, size = (struct.unpack_from(f, data, at + o)[0] for f, o in
@@ -33,16 +33,16 @@ def sections(data):
 
 
 YEAR_NS = 365 * 86400 * 10**9
-# With a sanitizer it takes long to start a program.
+# A program with a sanitizer starts slowly.
 DAMAGES = int(os.environ.get("WEIR_TEST_DAMAGES", 50 if BUILD.name in SANITIZED else 150))
 CLOCK, SEEN, CHECKSUM, END = slice(80, 96), slice(96, 104), slice(104, 112), slice(112, 120)
-# What means something in a header: the rest is zero. Only the first has a clock and an end.
+# The parts of a header that are used; the rest is zero. Only the first header has a clock and an end.
 KNOWN = [slice(0, FIXED), CHECKSUM, slice(120, 128), slice(128, 136), slice(256, 264),
          slice(COPY, COPY + FIXED + 8)]
 
 
 def fill(empty, seed, share, now):
-    """A file with so many of the cells of each table that limits could have written."""
+    """A file in which the given share of each table's cells is filled with values that limits can write."""
     chance = random.Random(seed)
     data = bytearray(empty)
     for start, end, *_ in sections(empty):
@@ -55,19 +55,19 @@ def fill(empty, seed, share, now):
 
 
 def cells(data, tables):
-    """[(offset, low, high)] of the whole cells of these tables, but those in rows."""
+    """[(offset, low, high)] of the whole cells of these tables, except for those in records."""
     return [(at, *struct.unpack_from("<QQ", data, at)) for start, end in tables
             for at in range(start + HEADER, min(len(data), end) // 16 * 16, 16)]
 
 
 def ahead(high, now):
-    """Nanoseconds from now, of a time kept modulo 2^60."""
+    """Nanoseconds from now to a time that is stored modulo 2^60."""
     distance = (high >> 4) - now & 2**60 - 1
     return distance - 2**60 if distance >> 59 else distance
 
 
 def impossible(data, now, tables):
-    """Offsets of the cells that no limit can have written."""
+    """Offsets of cells with values that no limit can write."""
     found, tags = set(), {}
     for at, low, high in cells(data, tables):
         tag, claim, far = low >> 32, high & 15 == 15, ahead(high, now)
@@ -83,7 +83,7 @@ def impossible(data, now, tables):
 
 
 def somewhere(chance, data, parts):
-    """A place in a file: mostly where something stands that is looked at, seldom in a row."""
+    """A random offset in a file, mostly in a section's header or cells."""
     start, end, *_ = chance.choice([*parts, parts[0], (0, parts[-1][0] + parts[-1][2])])
     return chance.randrange(start, end) % len(data)
 
@@ -109,7 +109,7 @@ def zero(chance, data, _, parts):
 
 
 def tear(chance, data, other, _):
-    """Sectors of an earlier state among those of a later one."""
+    """Replaces half of the sectors by those of an earlier state."""
     for start in range(0, len(data), 512):
         if chance.random() < 0.5:
             data[start:start + 512] = other[start:min(start + 512, len(data))]
@@ -132,7 +132,7 @@ def scribble(chance, data, _, parts):
 
 
 def clock_is_true(data):
-    """Whether a file's clock, as its next opener would have it, is no day ahead of ours."""
+    """Whether a file's clock, as its next opener computes it, is at most a day ahead of ours."""
     wall, monotonic = time.time_ns(), time.monotonic_ns()
     boot, offset = struct.unpack("<QQ", data[CLOCK])
     seen, = struct.unpack("<Q", data[SEEN])
@@ -144,14 +144,14 @@ def clock_is_true(data):
 
 
 def halves(data, intact):
-    """Whether the fixed part is as it was, and whether its copy is."""
+    """(whether a header's fixed part is unchanged, whether its copy is)"""
     wanted = intact[:FIXED], intact[CHECKSUM]
     return ((data[:FIXED], data[CHECKSUM]) == wanted,
             (data[COPY:COPY + FIXED], data[COPY + FIXED:COPY + FIXED + 8]) == wanted)
 
 
 def header_at(data, start):
-    """What is read of a header: behind the end of a file are zeros."""
+    """The bytes of a header, padded with zeros after the end of the file."""
     return bytes(data[start:start + HEADER]).ljust(HEADER, b"\0")
 
 
@@ -167,9 +167,9 @@ def header_can_be_saved(data, intact, start):
     return any(halves(header_at(data, start), header_at(intact, start)))
 
 
-def chain(data, intact):
-    """[(offset, end of cells)] of the tables that can be saved, all offsets of headers, where the
-    last section ends, and whether all headers and sizes are as they should be."""
+def usable_sections(data, intact):
+    """([(offset, end of cells)] of the tables that can be repaired, all offsets of headers, the end of
+    the last section, whether all headers and sizes are correct)"""
     parts = {part[0]: part for part in sections(intact)}
     committed, = struct.unpack("<Q", header_at(data, 0)[END])
     tables, starts, at, well = [], [], 0, True
@@ -194,7 +194,7 @@ def chain(data, intact):
 
 
 def is_well(data, intact, now):
-    tables, _, _, well = chain(data, intact)
+    tables, _, _, well = usable_sections(data, intact)
     return well and clock_is_true(data) and not impossible(data, now, tables)
 
 
@@ -206,8 +206,8 @@ def without_headers(data, starts):
 
 
 def repaired(data, intact, now):
-    """What repair makes of a file, but for its headers."""
-    tables, starts, end, _ = chain(data, intact)
+    """The file that a repair must leave, with its headers as zeros."""
+    tables, starts, end, _ = usable_sections(data, intact)
     left = bytearray(data[:min(len(data) // 16 * 16, end)])
     left.extend(bytes(end - len(left)))
     for at in impossible(data, now, tables):
@@ -216,10 +216,10 @@ def repaired(data, intact, now):
 
 
 def check_repaired(after, data, intact, now):
-    """`after` is what repair has made of `data`."""
-    starts = chain(data, intact)[1]
+    """Checks that `after` is a correct repair of `data`."""
+    starts = usable_sections(data, intact)[1]
     assert without_headers(after, starts) == repaired(data, intact, now)
-    for start in starts:  # nobody's where nothing could be known, else as it was
+    for start in starts:  # a header that was lost twice stays unknown; others are as before
         if header_can_be_saved(data, intact, start):
             assert header_is_sound(after, intact, start)
         else:
@@ -236,7 +236,7 @@ def empty(serve, tmp_path):
 
 
 @one_thread
-def test_random_damage_is_told_and_repaired(serve, tmp_path, empty):
+def test_random_damage_is_found_and_repaired(serve, tmp_path, empty):
     seed = int(os.environ.get("WEIR_TEST_SEED", 1))
     print(f"WEIR_TEST_SEED={seed}")
     chance = random.Random(seed)
@@ -262,7 +262,7 @@ def test_random_damage_is_told_and_repaired(serve, tmp_path, empty):
             assert done.returncode == 1 and done.stderr
             assert after == data
             continue
-        whole = chain(data, intact)[0] == [part[:2] for part in parts]
+        whole = usable_sections(data, intact)[0] == [part[:2] for part in parts]
         counts["well" if well else "repaired" if whole else "in part"] += 1
         assert done.returncode == 0, done.stderr
         check_repaired(after, data, intact, now)

@@ -1,4 +1,4 @@
-"""Servers whose limits are at a real Redis: every command, several servers, waiting, permits, failure."""
+"""Servers whose limits count at a real Redis: commands, several servers, queues, permits, failures."""
 
 import concurrent.futures
 import json
@@ -11,7 +11,7 @@ from redis_servers import OLDEST, PROGRAMS
 
 pytestmark = pytest.mark.first
 
-# Periods of an hour: no test sees anything come back. A timeout that no busy machine reaches.
+# Nothing refills during a test, as periods are an hour, and no busy machine reaches the timeout.
 LIMITS = """
 store_timeout: 30s
 limits:
@@ -39,7 +39,7 @@ NAMES = ["token", "leaky", "reset", "window", "calendar", "sliding", "counter", 
 
 @pytest.fixture
 def servers(serve, start_redis):
-    """As many servers as asked for, on one Redis."""
+    """A function that starts `n` servers on one Redis."""
 
     def start(n, config=LIMITS, **more):
         redis = start_redis(**more)
@@ -49,7 +49,7 @@ def servers(serve, start_redis):
 
 
 def ask(server, *commands):
-    """The replies to commands that are sent at once."""
+    """The replies to commands, all of which are sent before the first reply is read."""
     with Wire(server.resp) as wire:
         wire.send(b"".join(encode(*words) for words in commands))
         return [wire.reply() for _ in commands]
@@ -60,7 +60,7 @@ def passed(server, *words):
 
 
 def stable(reply):
-    """Without times, which differ between two runs, and permits."""
+    """A reply without permits and times, which differ between two runs."""
     if isinstance(reply, list) and len(reply) >= 7 and isinstance(reply[0], int):
         return reply[:3] + [reply[5], bool(reply[6])] + reply[7:]
     if isinstance(reply, list) and len(reply) == 5 and isinstance(reply[0], int):
@@ -145,7 +145,7 @@ def test_two_servers_share_exactly_one_limit(servers, name, program):
     assert ask(other, ("WEIR.PEEK", name, "k"))[0][2] == 0
 
 
-def test_starts_are_held_and_shared(servers):
+def test_paced_starts_are_delayed_and_spaced_over_all_servers(servers):
     config = LIMITS.replace("{ algorithm: pacer, rate: 10/h, slack: 5 }",
                             "{ algorithm: pacer, rate: 10/s, slack: 0, max_wait: 1h }")
     _, [one, other] = servers(2, config)
@@ -156,7 +156,7 @@ def test_starts_are_held_and_shared(servers):
             second.send(encode("WEIR.ACQUIRE", "paced", "k"))
         replies = [w.reply() for _ in range(3) for w in (wire, second)]
         assert all(reply[0] == 1 for reply in replies)
-        assert time.monotonic() - start >= 0.45  # five distances of 100 ms between six
+        assert time.monotonic() - start >= 0.45  # six starts have five distances of 100 ms
 
 
 def test_memory_does_not_wait_while_redis_hangs(servers):
@@ -176,7 +176,7 @@ def test_memory_does_not_wait_while_redis_hangs(servers):
         assert (token[2], near[2], behind) == (8, 9, b"behind")
 
 
-def test_a_client_that_leaves_gives_back_what_redis_grants_it(servers):
+def test_units_that_redis_grants_to_a_disconnected_client_are_released(servers):
     redis, [server] = servers(1)
     assert passed(server, "WEIR.ACQUIRE", "token", "k")
     with redis.hung():
@@ -190,7 +190,7 @@ def test_a_client_that_leaves_gives_back_what_redis_grants_it(servers):
     until(lambda: ask(server, ("WEIR.PEEK", "window", "k"))[0][2] == 10, "a unit to come back")
 
 
-def test_a_place_that_another_server_frees_is_given_to_one_that_waits(servers):
+def test_a_permit_that_is_released_at_one_server_admits_a_pending_request_at_another(servers):
     _, [one, other] = servers(2)
     permits = [ask(one, ("WEIR.ACQUIRE", "few", "k"))[0][6] for _ in range(2)]
     with Wire(other.resp) as wire:
@@ -201,7 +201,7 @@ def test_a_place_that_another_server_frees_is_given_to_one_that_waits(servers):
         assert wire.reply() == b"+PONG"
 
 
-def test_those_who_wait_are_served_one_for_each_place(servers):
+def test_each_released_permit_admits_one_pending_request(servers):
     _, [server] = servers(1)
     permits = [ask(server, ("WEIR.ACQUIRE", "few", "k"))[0][6] for _ in range(2)]
     wires = [Wire(server.resp) for _ in range(4)]
@@ -220,7 +220,7 @@ def test_those_who_wait_are_served_one_for_each_place(servers):
         held(server, left)
 
 
-def test_stores_of_limits_and_of_a_reload(serve, start_redis, key):
+def test_a_limit_may_have_its_own_store_and_a_reload_may_change_it(serve, start_redis, key):
     first, second = start_redis(), start_redis()
     config = ("store_timeout: 30s\nlimits:\n"
               "  here: { algorithm: fixed_window, rate: 10/h, align: first_request }\n"
@@ -243,7 +243,7 @@ def report(server, permit):
 
 
 def works_elsewhere(one, other, limit):
-    """Whether a permit of one server is taken by another; once, and by nobody later."""
+    """Whether another server accepts a permit; if so, it does it once only."""
     permit = ask(one, ("WEIR.ACQUIRE", limit, "{a} b", "PERMIT"))[0][6]
     [reply] = ask(other, ("WEIR.REFUND", limit, "{a} b", "PERMIT", permit))
     if not isinstance(reply, list):
@@ -259,7 +259,7 @@ def works_elsewhere(one, other, limit):
 def test_a_permit_works_at_every_server(servers, limit, program):
     _, [one, other] = servers(2, program=program)
     until(lambda: works_elsewhere(one, other, limit), "servers to share a secret")
-    before = ask(other, ("WEIR.PEEK", limit, "{a} b"))[0][2]  # permits of before the secret are not given back
+    before = ask(other, ("WEIR.PEEK", limit, "{a} b"))[0][2]  # permits issued before the secret was shared can't be refunded
     assert works_elsewhere(one, other, limit)
     assert ask(other, ("WEIR.PEEK", limit, "{a} b"))[0][2] >= before
     permit = ask(other, ("WEIR.ACQUIRE", "places", "r"))[0][6].decode()
@@ -268,7 +268,7 @@ def test_a_permit_works_at_every_server(servers, limit, program):
 
 
 def commands_about_secret(redis):
-    """Of which a server says one each time that it looks."""
+    """How many SET commands Redis has had: a server sends one each time that it checks the secret."""
     return calls_of(redis, "set")
 
 
@@ -276,7 +276,7 @@ def calls_of(redis, command):
     return redis.client.info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0)
 
 
-def test_a_redis_that_forgets_is_told_the_secret_again(servers):
+def test_the_secret_is_stored_again_after_redis_lost_it(servers):
     redis, _ = servers(1)
     secret = until(lambda: redis.client.get("weir:secret"), "the secret")
     assert redis.client.ttl("weir:secret") > 6 * 86400
@@ -286,8 +286,8 @@ def test_a_redis_that_forgets_is_told_the_secret_again(servers):
 
 
 @pytest.mark.parametrize("kind", ["text", "digits", "list"])
-def test_another_value_in_the_place_of_the_secret_is_told_and_left_alone(servers, serve, kind):
-    """Until it is deleted each server keeps to its own permits; no line repeats it."""
+def test_a_foreign_value_at_the_key_of_the_secret_is_reported_and_kept(servers, serve, kind):
+    """Until the value is deleted each server accepts its own permits only. No log line contains the value."""
     redis, [one] = servers(1)
     until(lambda: calls_of(redis, "pexpire"), "the secret to be there, and its lifetime to be renewed")
     redis.client.delete("weir:secret")
@@ -298,7 +298,7 @@ def test_another_value_in_the_place_of_the_secret_is_told_and_left_alone(servers
         redis.client.rpush("weir:secret", "hunter2")
         redis.client.expire("weir:secret", 100)
     other = serve("--store", redis.url, config=LIMITS)
-    before = [line for line in other.log if "secret_unusable" in line]  # maybe before it listened
+    before = [line for line in other.log if "secret_unusable" in line]  # the line may precede the one of the listeners
     line = before[0] if before else other.line_with("secret_unusable")
     assert f"store={redis.url} key=weir:secret times=1 expected 32 hexadecimal digits, found " in line
     assert ("found other text" if value else "found a value of another type") in line
@@ -325,17 +325,17 @@ def test_a_permit_works_at_every_server_of_a_cluster(serve, redis_cluster):
 @pytest.mark.parametrize("program", ["redis"] if BUILD.name in SANITIZED
                          else ["redis", "valkey", OLDEST])
 @pytest.mark.parametrize("missing", ["-time", "-set", "-setrange", "-script"])
-def test_one_that_refuses_what_a_script_does_is_away_until_it_may(serve, start_redis, key, program,
+def test_a_redis_that_forbids_commands_of_scripts_is_unavailable_until_it_permits_them(serve, start_redis, key, program,
                                                                   missing):
     redis = start_redis(program=program)
     redis.client.acl_setuser("weir", enabled=True, passwords=["+p"], keys=["*"], categories=["+@all"])
     redis.client.execute_command("ACL", "SETUSER", "weir", missing)
     server = serve("--store", redis.url.replace("//", "//weir:p@"), config=LIMITS + "nodes: 2\n")
     up = f'weir_store_up{{store="{redis.url}"}}'
-    for limit in ("token", "window", "token", "window"):  # later ones change what is there
+    for limit in ("token", "window", "token", "window"):  # the second of each changes a value that exists
         ask(server, ("WEIR.ACQUIRE", limit, key))
     assert "Redis says" in server.line_with("store_away")
-    time.sleep(2.5)  # some probes
+    time.sleep(2.5)  # time for some recovery checks
     assert metric(server, up) == 0
     assert not [line for line in server.log if "store_back" in line]
     redis.client.execute_command("ACL", "SETUSER", "weir", "+@all")
@@ -344,7 +344,7 @@ def test_one_that_refuses_what_a_script_does_is_away_until_it_may(serve, start_r
     assert ask(server, ("WEIR.ACQUIRE", "token", key))[0][0] == 1
 
 
-def test_one_that_is_missing_is_served_by_policy_until_it_is_back(serve, start_redis, key):
+def test_without_redis_the_policy_decides_until_it_recovers(serve, start_redis, key):
     redis = start_redis()
     redis.stop()
     server = serve("--store", redis.url.replace("//", "//:not-shown@"),
@@ -358,7 +358,7 @@ def test_one_that_is_missing_is_served_by_policy_until_it_is_back(serve, start_r
     assert metric(server, 'weir_store_failures_total{limit="window",policy="local"}') == 2
     for _ in range(5):
         ask(server, ("WEIR.ACQUIRE", "window", key))
-    assert ask(server, ("WEIR.ACQUIRE", "window", key))[0][0] == 0  # half of ten are passed
+    assert ask(server, ("WEIR.ACQUIRE", "window", key))[0][0] == 0  # the policy allows half of ten
     redis.options += ["--requirepass", "not-shown"]
     redis.restart()
     server.line_with("store_back")
@@ -368,7 +368,7 @@ def test_one_that_is_missing_is_served_by_policy_until_it_is_back(serve, start_r
     assert "not-shown" not in "".join(server.log)
 
 
-def test_a_server_stops_though_redis_hangs(servers):
+def test_a_server_stops_while_its_redis_hangs(servers):
     redis, [server] = servers(1)
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.ACQUIRE", "token", "k")[0] == 1
@@ -382,13 +382,13 @@ def test_a_server_stops_though_redis_hangs(servers):
 
 @pytest.mark.parametrize("limit", ["algorithm: token_bucket, rate: 1000/d, burst: 1000",
                                    "algorithm: fixed_window, rate: 1000/year"])
-def test_a_server_that_stops_gives_back_what_it_took_in_advance(servers, limit):
+def test_a_server_that_stops_returns_its_chunks(servers, limit):
     config = f"store_timeout: 30s\nlimits: {{ much: {{ {limit}, chunk: 50% }} }}\n"
     _, [one, other] = servers(2, config)
     taken = 0
 
     def has_a_chunk():
-        """The second request of a key within a second asks for it, unless the machine stands still."""
+        """The second request to a key within a second fetches a chunk, unless the machine stands still."""
         nonlocal taken
         assert ask(one, *[("WEIR.ACQUIRE", "much", "k")] * 5)[4][0] == 1
         taken += 5
@@ -401,7 +401,7 @@ def test_a_server_that_stops_gives_back_what_it_took_in_advance(servers, limit):
     assert sum(reply[0] for reply in replies) == 200 - taken // 5
 
 
-def test_a_server_that_stops_answers_what_is_at_redis(servers):
+def test_a_server_that_stops_answers_requests_that_are_pending_at_redis(servers):
     redis, [server] = servers(1, "limits: { ten: { algorithm: fixed_window, rate: 10/year, "
                                  "on_store_failure: closed } }\nstore_timeout: 2s\n")
     with Wire(server.resp) as wire:
@@ -414,7 +414,7 @@ def test_a_server_that_stops_answers_what_is_at_redis(servers):
             assert wire.rest() == b""
 
 
-def test_the_top_and_ask_tell_of_limits_at_redis(servers):
+def test_the_list_of_denied_keys_and_weir_ask_cover_limits_at_redis(servers):
     _, [server] = servers(1)
     for _ in range(13):
         ask(server, ("WEIR.ACQUIRE", "window", "k"))

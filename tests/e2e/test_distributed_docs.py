@@ -1,4 +1,4 @@
-"""docs/distributed.md as a newcomer reads it: each command is run, on ports of the test's own."""
+"""Runs each command of docs/distributed.md in order, with free ports in place of those of the page."""
 
 import os
 import re
@@ -13,13 +13,13 @@ from test_docs import blocks, steps
 pytestmark = plain_build_only
 
 PAGE = "docs/distributed.md"
-SLOW = "store_timeout: 30s\n"  # no busy machine takes Redis for away
+SLOW = "store_timeout: 30s\n"  # longer than a busy machine delays Redis
 PORTS = ["6379", "8080", "6380", "8081", "6381"]
 
 
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory):
-    """What the page starts. Yields how its commands read here."""
+    """Starts the page's programs. Yields a function that replaces the ports in a command."""
     directory = tmp_path_factory.mktemp("distributed")
     ports = {port: str(free_port()) for port in PORTS}
 
@@ -42,7 +42,7 @@ def setting(tmp_path_factory):
 
 
 def ready(port):
-    """Whether it decides by Redis, which may start after it: `sms` is closed without."""
+    """Whether the server has reached Redis, which may start later: without it `sms` denies."""
     try:
         with Http(port) as client:
             return client.request("GET", "/v1/peek/sms?key=nobody").json["allowed"]
@@ -50,7 +50,7 @@ def ready(port):
         return False
 
 
-def test_commands_print_what_is_shown(setting):
+def test_commands_print_the_output_that_the_page_shows(setting):
     shown = [step for block in blocks(PAGE, "console") for step in steps(block)]
     assert shown
     for command, expected in shown:
@@ -61,7 +61,7 @@ def test_commands_print_what_is_shown(setting):
             assert done.stdout.strip() == expected.strip(), command
 
 
-# Of every algorithm that counts, as `closed` as can be: what Redis forbids is denied.
+# A limit of each algorithm that counts. All have the policy `closed`, so a call that Redis forbids is denied.
 ALGORITHMS = """
   token_bucket: rate: 50/s, burst: 100
   leaky_bucket: rate: 50/m
@@ -80,7 +80,7 @@ ALGORITHMS = """
 
 @pytest.fixture
 def limits_at(tmp_path):
-    """A server whose limits are those of ALGORITHMS, at a Redis."""
+    """A function that starts a server with the limits of ALGORITHMS at the Redis of a URL."""
     limits = re.sub(r"(\w+): (.*)", r"\1: { algorithm: \1, \2, on_store_failure: closed }", ALGORITHMS)
     started = []
 
@@ -92,7 +92,7 @@ def limits_at(tmp_path):
     assert [server.stop() for server in started] == [0]
 
 
-def test_the_user_of_redis_that_is_shown_may_do_all_that_weir_needs(limits_at, start_redis):
+def test_the_documented_user_of_redis_has_all_permissions_that_weir_needs(limits_at, start_redis):
     redis = start_redis()
     [command] = [block for block in blocks(PAGE, "sh") if "ACL SETUSER" in block]
     subprocess.run(["sh", "-c", command.replace("redis-cli", f"redis-cli -p {redis.port}")],
@@ -110,7 +110,7 @@ def test_the_user_of_redis_that_is_shown_may_do_all_that_weir_needs(limits_at, s
     assert redis.client.acl_log() == []
 
 
-def test_a_key_takes_as_many_bytes_as_are_told(limits_at, start_redis):
+def test_a_key_takes_as_many_bytes_as_documented(limits_at, start_redis):
     redis = start_redis()
     server = limits_at(redis.url)
     text = re.search(r"^## Sizing\n(.*?)^## ", (ROOT / PAGE).read_text(), re.M | re.S)[1]
@@ -138,19 +138,19 @@ VALUES = """
 
 
 def value_of(redis, key):
-    """As the page shows it: of a list each element by itself."""
+    """The value as the page shows it, each element of a list on its own."""
     if redis.client.type(key) == "list":
         return "`, `".join(redis.client.lrange(key, 0, -1))
     return redis.client.get(key)
 
 
 def shape(value):
-    """A value without its numbers, and of many uses one."""
+    """A value with its numbers replaced, and only the first of many uses."""
     value = re.sub(r":\d{1,3}\b", ":N", re.sub(r"\d{4,}", "T", value))
     return re.sub(r"( T[:NT]+)( T[:NT]+)*", r"\1", value)
 
 
-def test_values_are_as_shown(serve, start_redis):
+def test_values_at_redis_are_as_documented(serve, start_redis):
     redis = start_redis()
     server = serve(config=f"store: {redis.url}\n{SLOW}limits:{VALUES}")
     shown = re.findall(r"^\| `(\w+ .*?)` \|", (ROOT / PAGE).read_text(), re.M)

@@ -1,4 +1,4 @@
-"""What the documents show is run, and must come out as they show it."""
+"""Runs the commands and programs that the documents show, and compares their output."""
 
 import importlib.util
 import json
@@ -46,13 +46,13 @@ int main(void)
 
 
 def blocks(document, language):
-    """Also those that belong to the point of a list."""
+    """The fenced blocks of a language, also indented ones in lists."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", (ROOT / document).read_text(), re.M | re.S)
     return [textwrap.dedent(text) for _, text in found]
 
 
 def steps(block):
-    """(command, output shown) of a console block; None where no output is shown."""
+    """(command, output or None if none is shown) of a console block."""
     for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
         command, _, output = part.partition("\n")
         yield command, output or None
@@ -69,7 +69,7 @@ def example(tmp_path_factory):
 @pytest.mark.parametrize("document", ["README.md", "docs/protocols.md", "docs/bench.md", "docs/simulate.md",
                                       "docs/guide.md", "docs/koala.md", "docs/migrating.md", "docs/throttle.md",
                                       "docs/adaptive.md"])
-def test_commands_print_what_is_shown(example, document):
+def test_commands_print_the_output_that_the_page_shows(example, document):
     shown = [step for block in blocks(document, "console") for step in steps(block)]
     assert shown
     for command, expected in shown:
@@ -85,7 +85,7 @@ def test_commands_print_what_is_shown(example, document):
 
 
 def library_examples():
-    """The programs of docs/library.md. The first is what the shorter pieces stand in."""
+    """The programs of docs/library.md. Shorter pieces are put into the first program."""
     first, *others = blocks("docs/library.md", "c")
     before, after = re.split(r"^\tstatus = weir_acquire.*?(?=\tweir_table_close)", first, flags=re.M | re.S)
     before = before.replace(" options = ", " first = ").replace("&options", "&first")
@@ -95,7 +95,7 @@ def library_examples():
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory):
-    """A header by which the compiler finds each call whose error is not looked at."""
+    """A header that makes the compiler report each call whose status is ignored."""
     path = tmp_path_factory.mktemp("checked") / "checked.h"
     path.write_text("".join(f"#include <{header}>\n" for header in record.HEADERS) + "".join(
         f"__attribute__((warn_unused_result)) {prototype};\n"
@@ -126,7 +126,7 @@ def test_there_is_an_example_of_each_header_and_the_page_is_narrow():
             if len(line.expandtabs(4)) > 100] == []
 
 
-# What examples of the headers use without declaring it.
+# Declarations that examples of the headers use without showing them.
 HEADERS = """
 #include <stdio.h>
 #include <string.h>
@@ -178,7 +178,7 @@ def test_the_examples_of_the_headers_compile_and_check_each_call(checked, tmp_pa
                    check=True, timeout=PATIENCE)
 
 
-def test_the_parameters_are_those_of_the_algorithms(tmp_path):
+def test_the_documented_parameters_are_those_of_the_algorithms(tmp_path):
     copy = tmp_path / "rules.md"
     copy.write_text((ROOT / "docs/rules.md").read_text().replace("| `rate`", "| `none`"))
     subprocess.run([sys.executable, ROOT / "docs/parameters.py", copy], check=True,
@@ -187,8 +187,8 @@ def test_the_parameters_are_those_of_the_algorithms(tmp_path):
 
 
 def decide_as_shown(part, directory, store="memory"):
-    """Asks the table of a part of docs/rules.md with its rules; the server goes on."""
-    # No busy machine takes Redis for away.
+    """Sends the requests of a table in docs/rules.md to a server with the rules beside it; returns the server."""
+    # The timeout is longer than a busy machine delays Redis.
     config = f"store: {store}\nstore_timeout: 30s\n" + re.search(r"^```yaml\n(.*?)^```", part, re.M | re.S)[1]
     head = re.search(r"^\| request \| (.*) \|$", part, re.M)[1].split(" | ")
     rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]]
@@ -205,7 +205,7 @@ def decide_as_shown(part, directory, store="memory"):
     return server, len(rows)
 
 
-def test_the_rules_decide_in_the_order_that_is_told(tmp_path):
+def test_rules_are_evaluated_in_the_documented_order(tmp_path):
     text = (ROOT / "docs/rules.md").read_text()
     part = re.search(r"^## Which rule decides\n(.*?)^### ", text, re.M | re.S)[1]
     server, rows = decide_as_shown(part, tmp_path)
@@ -217,7 +217,7 @@ def test_the_rules_decide_in_the_order_that_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("at_redis", [False, True])
-def test_the_first_rule_decides_where_that_is_told(at_redis, tmp_path, start_redis):
+def test_with_first_match_the_first_rule_decides_as_documented(at_redis, tmp_path, start_redis):
     text = (ROOT / "docs/rules.md").read_text()
     part = re.search(r"^### The first rule decides\n(.*?)^## ", text, re.M | re.S)[1]
     store = f"redis://127.0.0.1:{start_redis().port}" if at_redis else "memory"
@@ -226,7 +226,7 @@ def test_the_first_rule_decides_where_that_is_told(at_redis, tmp_path, start_red
     assert server.stop() == 0
 
 
-def test_values_match_as_is_told(tmp_path):
+def test_values_match_as_documented(tmp_path):
     text = (ROOT / "docs/rules.md").read_text()
     part = re.search(r"^## Matching\n(.*?)^### Paths", text, re.M | re.S)[1]
     for line, name in re.findall(r"`([\w./]+)` in `(\w+\.txt)`", part):
@@ -244,7 +244,7 @@ def test_values_match_as_is_told(tmp_path):
     assert asked == 12
 
 
-def test_the_first_program_runs():
+def test_the_first_program_prints_the_documented_decisions():
     begun = time.monotonic()
     done = subprocess.run([BUILD / "examples" / "first", "me"], capture_output=True, text=True,
                           timeout=PATIENCE, check=True)
@@ -252,13 +252,13 @@ def test_the_first_program_runs():
     lines = done.stdout.splitlines()
     assert lines[0] == "me: allowed, 9 of 10 left, retry after 0 ms"
     assert [line.split()[1] for line in lines[:10]] == ["allowed,"] * 10
-    # A token has come back for each 200 ms that the machine let it stand.
+    # The bucket refills a token each 200 ms in which the machine pauses the program.
     retries = [int(line.split()[-2]) for line in lines[10:] if line.startswith("me: denied, ")]
     assert 2 - took_ms / 200 <= len(retries) <= len(lines[10:]) == 2
     assert all(200 - took_ms <= retry <= 200 for retry in retries)
 
 
-def test_the_file_beside_a_rule_file_of_koala_is_good(tmp_path):
+def test_the_configuration_beside_a_rule_file_of_koala_is_valid(tmp_path):
     ours = tmp_path / "weir.yaml"
     for config in blocks("docs/koala.md", "yaml"):
         ours.write_text(config)
@@ -276,7 +276,7 @@ def lint_koala(directory, condition):
     return done.stderr.replace(str(path), "").splitlines()
 
 
-def test_conditions_of_koala_are_read_as_is_told(tmp_path):
+def test_conditions_of_koala_are_read_as_documented(tmp_path):
     text = (ROOT / "docs/koala.md").read_text()
     good = re.search(r"^\| condition \|.*?\n\n", text, re.M | re.S)[0]
     conditions = [condition for row in re.findall(r"^\| (`k.*?) \|", good, re.M)
@@ -296,7 +296,7 @@ def test_conditions_of_koala_are_read_as_is_told(tmp_path):
         assert ": error: expected a range such as 1-5" in line
 
 
-def test_other_lines_of_a_dictionary_of_koala_are_words_as_is_told(tmp_path):
+def test_lines_of_a_dictionary_of_koala_are_read_as_documented(tmp_path):
     text = (ROOT / "docs/koala.md").read_text()
     words = re.findall("`(.*?)`", re.search(r"meaning\. (.*?) are words there", text, re.S)[1])
     assert len(words) == 6
@@ -312,7 +312,7 @@ def test_other_lines_of_a_dictionary_of_koala_are_words_as_is_told(tmp_path):
     assert server.stop() == 0
 
 
-def test_the_policy_of_koala_is_as_shown():
+def test_the_policy_of_koala_is_as_documented():
     [shown] = blocks("docs/koala.md", "json")
     server = Server("-c", ROOT / "examples/koala.conf")
     lines = server.get("/dump/policy").text.splitlines(True)
@@ -324,7 +324,7 @@ def test_the_policy_of_koala_is_as_shown():
     assert server.stop() == 0
 
 
-def test_every_link_leads_somewhere():
+def test_every_link_of_the_documents_has_a_target():
     for document in [*DOCUMENTS, "docs/rules.md", "docs/install.md", "docs/security.md", "CONTRIBUTING.md", "SECURITY.md",
                      *(str(path.relative_to(ROOT)) for path in (ROOT / "docs/design").glob("*.md"))]:
         path = ROOT / document
@@ -332,7 +332,7 @@ def test_every_link_leads_somewhere():
             assert (path.parent / target).exists(), f"{document}: {target}"
 
 
-def test_the_metrics_and_events_that_are_described_are_those_that_there_are(example):
+def test_all_metrics_and_events_are_documented_and_exist(example):
     text = (ROOT / "docs/operations.md").read_text()
     metrics = re.findall(r"^# TYPE (weir_\w+)", example.get("/metrics").text, re.M)
     described = set(re.findall(r"`(weir_\w+)`", text))
@@ -344,7 +344,7 @@ def test_the_metrics_and_events_that_are_described_are_those_that_there_are(exam
     assert events == {event for row in rows for event in re.findall(r"`(\w+)`", row)}
 
 
-def test_the_settings_that_need_a_restart_are_those_of_the_server():
+def test_the_documented_settings_that_need_a_restart_are_those_of_the_server():
     source = (ROOT / "src/server/config/reload.c").read_text()
     table = re.search(r"fixed\[\] = \{\n(.*?)\};", source[source.index("say_what_needs_a_restart("):], re.S)[1]
     in_code = re.findall(r'\{"([\w.]+)",', table)
@@ -355,7 +355,7 @@ def test_the_settings_that_need_a_restart_are_those_of_the_server():
         assert set(re.findall(r"`([\w.]+)`", told)) == set(in_code), document
 
 
-def test_the_design_tells_what_each_error_of_redis_means():
+def test_each_error_of_redis_is_explained_in_the_design():
     source = (ROOT / "src/redis/call.c").read_text()
     means = {"SCRIPT": "the script has to be loaded", "MOVED": "another node has the slot",
              "SOON": "the call is made again soon", "UNAVAILABLE": "the node is unavailable",

@@ -1,4 +1,4 @@
-"""/v1/events: what happens, as it happens, by server-sent events."""
+"""/v1/events, which streams events of the server as server-sent events."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ STREAMS = 64
 
 
 class Follower(Wire):
-    """A client that reads a stream of events by the rules of the HTML standard."""
+    """A client that parses a stream of events as the HTML standard defines it."""
 
     def __init__(self, server, last=None, before=b""):
         super().__init__(server.http)
@@ -31,7 +31,7 @@ class Follower(Wire):
         return lines
 
     def event(self):
-        """(id, name, data); comments are skipped. None: the stream has ended."""
+        """(id, name, data) of the next event, or None if the stream has ended. Skips comments."""
         found = {}
         while True:
             line = self.file.readline()
@@ -54,7 +54,7 @@ def shed(server, deny):
     assert server.post("/v1/shed", {"limit": "relief", "deny": deny}).status == 200
 
 
-def test_events_come_as_they_happen(serve):
+def test_each_event_is_sent_to_all_followers_when_it_happens(serve):
     server = serve(config=CONFIG)
     with Follower(server) as one, Follower(server) as other:
         for follower in (one, other):
@@ -72,7 +72,7 @@ def test_events_come_as_they_happen(serve):
         assert one.named("reload_failed")[2]["level"] == "error"
 
 
-def test_a_client_that_comes_back_goes_on_where_it_was(serve):
+def test_a_client_that_reconnects_continues_after_its_last_event(serve):
     server = serve(config=CONFIG)
     with Follower(server) as follower:
         follower.head()
@@ -89,7 +89,7 @@ def test_a_client_that_comes_back_goes_on_where_it_was(serve):
         assert follower.event()[2]["deny"] == "0.4"
 
 
-def test_the_stream_comes_behind_the_answers_before_it_and_ends_the_requests(serve, key):
+def test_the_stream_follows_earlier_answers_and_ends_the_requests_of_its_connection(serve, key):
     server = serve(config=CONFIG + "  queue: { algorithm: pacer, rate: 10/s, slack: 0 }\n")
     ask = f"GET /v1/acquire/queue?key={key} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with Follower(server, before=2 * ask) as follower:
@@ -105,12 +105,12 @@ def test_the_stream_comes_behind_the_answers_before_it_and_ends_the_requests(ser
 
 
 def follower_length(follower):
-    """Of a decision: JSON without nesting."""
+    """The length of a decision in JSON, which has no nested objects."""
     peeked = follower.file.peek()
     return peeked.index(b"}") + 1
 
 
-def test_others_are_served_while_many_follow_and_no_more_than_so_many(serve, key):
+def test_the_number_of_followers_is_bounded_and_other_clients_are_served(serve, key):
     server = serve(config=CONFIG)
     with contextlib.ExitStack() as stack:
         followers = [stack.enter_context(Follower(server)) for _ in range(STREAMS)]
@@ -128,12 +128,12 @@ def test_others_are_served_while_many_follow_and_no_more_than_so_many(serve, key
         assert follower.head()[0] == "HTTP/1.1 200 OK"
 
 
-def test_a_follower_that_reads_nothing_costs_others_nothing(serve):
+def test_a_follower_that_does_not_read_delays_no_other(serve):
     server = serve(config=CONFIG)
     with Follower(server) as deaf, Follower(server) as follower, Wire(server.resp) as wire:
         follower.head()
         told = missed = 0
-        for i in range(3000):  # beyond a hundred, and ten a second, the log drops them
+        for i in range(3000):  # the log drops lines beyond a burst of a hundred and ten a second
             assert wire.command("WEIR.SHED", "relief", str(i / 4000)) == b"+OK"
         assert follower.named("shed")[2]["deny"] == "0"
         assert deaf.head()[0] == "HTTP/1.1 200 OK"

@@ -1,4 +1,4 @@
-"""The examples that are programs of their own."""
+"""The programs in examples/ that serve HTTP."""
 
 import re
 import socket
@@ -9,7 +9,7 @@ import time
 import pytest
 from harness import BUILD, PATIENCE, Http, until
 
-# What a client that has used up its five at once is told to wait, at least and at most, in seconds.
+# The least and greatest Retry-After in seconds after five requests at once.
 ROUTES = {"/counter": (60, 60), "/sliding-window": (54, 60), "/token-bucket": (12, 12),
           "/leaky-bucket": (12, 12)}
 
@@ -22,7 +22,7 @@ def port():
     assert process.wait(PATIENCE) == 0
 
 
-def test_each_route_passes_five_and_tells_the_sixth_when_to_come_back(port):
+def test_each_route_allows_five_requests_and_denies_the_sixth_with_retry_after(port):
     with Http(port) as client:
         for route, (least, most) in ROUTES.items():
             begun = time.monotonic()
@@ -36,14 +36,14 @@ def test_each_route_passes_five_and_tells_the_sixth_when_to_come_back(port):
         assert (refused.status, refused.headers["Allow"]) == (405, "GET")
 
 
-def test_half_a_request_does_not_keep_a_thread(port):
+def test_an_incomplete_request_does_not_block_a_thread(port):
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
         client.sendall(b"GET /counter HTT")
         assert client.recv(1000) == b""
 
 
 def at_once(port):
-    """The turns and the denials of thirty: the seconds after which they passed, [(status, Retry-After)]."""
+    """Sends thirty requests at once: ([seconds until an allowed one passed], [(status, Retry-After) of a denied one])."""
     answers, gate = [], threading.Barrier(31)
 
     def ask():
@@ -63,16 +63,16 @@ def at_once(port):
             [(status, wait) for _, status, wait in answers if status != 200])
 
 
-def test_at_a_fixed_rate_each_waits_for_its_turn_and_too_many_are_turned_away(port):
+def test_the_pacer_delays_each_request_to_its_turn_and_denies_those_that_would_wait_too_long(port):
     passed, denied = at_once(port)
     assert len(passed) >= 5  # one at once, and four within 200 ms
     assert all(at >= nth * 0.05 for nth, at in enumerate(passed))
-    # If the machine stood still, there was a turn for each.
+    # If the machine stood still, all thirty had a turn.
     denied = denied or until(lambda: at_once(port)[1], "too many")
     assert set(denied) == {(429, "1")}
 
 
-def test_at_random_some_pass_and_some_do_not(port):
+def test_random_allows_some_requests_and_denies_others(port):
     with Http(port) as client:
         answers = [client.request("GET", "/random") for _ in range(100)]
     assert {(answer.status, answer.text) for answer in answers} == {

@@ -1,4 +1,4 @@
-"""Breakers that an operator forces, and what is seen of all that turn."""
+"""Breakers that an operator forces open or closed, and the events and metrics of phase changes."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def report(server, key, outcome="failure", limit="up", **others):
 
 
 def listed(server, limit="up"):
-    """{key: (phase, who switched it)}"""
+    """{key: (phase, the operator who forced it)}"""
     limits = {one["name"]: one for one in server.get("/v1/limits").json}
     assert "breakers" not in limits["plain"]
     found = [(one["key"], (one["phase"], one.get("switched"))) for one in limits[limit]["breakers"]]
@@ -49,7 +49,7 @@ def utc(unix):
 
 
 def force_for_seconds(server, key, state):
-    for left in (3, 20, 60):  # a machine that stands still may be past the end when it asks
+    for left in (3, 20, 60):  # if the machine stands still, the request may arrive after the end
         end = int(time.time()) + left
         answer = force(server, key, state, until=end)
         if answer.status == 200:
@@ -57,7 +57,7 @@ def force_for_seconds(server, key, state):
     raise AssertionError(answer.text)
 
 
-def test_it_is_open_for_its_key_until_its_time_and_tells_who_did_it(serve):
+def test_a_breaker_that_is_forced_open_denies_its_key_until_the_end_and_names_the_operator(serve):
     server = serve(config=CONFIG)
     end, answer = force_for_seconds(server, "a", "open")
     assert answer.json == {"limit": "up", "key": "a", "state": "open", "until": utc(end)}
@@ -76,7 +76,7 @@ def test_it_is_open_for_its_key_until_its_time_and_tells_who_did_it(serve):
     assert listed(server) == {}
 
 
-def test_it_passes_all_while_it_is_forced_closed(serve):
+def test_a_breaker_that_is_forced_closed_allows_all_requests(serve):
     server = serve(config=CONFIG)
     report(server, "a")
     assert acquire(server, "a").status == 503
@@ -88,14 +88,14 @@ def test_it_passes_all_while_it_is_forced_closed(serve):
     report(server, "a")
     assert acquire(server, "a").status == 200
     assert force(server, "a", "auto").status == 200
-    report(server, "a")  # what failed before counts no more
+    report(server, "a")  # earlier failures count no more
     assert acquire(server, "a").status == 503
     assert listed(server) == {"a": ("open", None)}
     assert force(server, "a", "auto").status == 200
-    assert acquire(server, "a").status == 503  # nobody forces that
+    assert acquire(server, "a").status == 503  # it was open unforced
 
 
-def test_the_last_operator_counts(serve):
+def test_the_last_operator_replaces_the_force_of_the_first(serve):
     server = serve(config=CONFIG)
     end, _ = force_for_seconds(server, "a", "open")
     assert force(server, "a", "closed").status == 200
@@ -104,7 +104,7 @@ def test_the_last_operator_counts(serve):
     assert phase == "forced_closed" and "until" not in by
 
 
-def test_a_reload_keeps_it(serve):
+def test_a_reload_keeps_a_forced_phase(serve):
     server = serve(config=CONFIG)
     assert force(server, "a", "open").status == 200
     before = listed(server)
@@ -118,11 +118,11 @@ def test_a_reload_keeps_it(serve):
     assert listed(server, "else") == {}
     server.reload(CONFIG)
     server.line_with(" reloaded ")
-    assert acquire(server, "a").status == 503  # the state is still there; nobody is said to have done it
+    assert acquire(server, "a").status == 503  # the phase is still stored, but its operator is not
     assert listed(server) == {"a": ("forced_open", None)}
 
 
-def test_a_file_keeps_it_over_a_restart(serve, tmp_path):
+def test_a_store_file_keeps_a_forced_phase_over_a_restart(serve, tmp_path):
     store = ["--store", f"file:{tmp_path}/state", "--capacity", "10000"]
     server = serve(*store, config=CONFIG)
     assert force(server, "a", "open").status == 200
@@ -142,8 +142,8 @@ def test_a_file_keeps_it_over_a_restart(serve, tmp_path):
     assert acquire(server, "a").status == 200
 
 
-def test_it_is_forced_while_others_ask(serve):
-    """Of two threads of the server: an answer after the reply to the force is as it says."""
+def test_a_force_applies_to_every_later_request_of_all_threads(serve):
+    """With two threads of the server, each answer after the reply to the force obeys it."""
     server = serve("--threads", "2", config=CONFIG)
     stop = threading.Event()
 
@@ -193,23 +193,23 @@ def test_it_is_forced_while_others_ask(serve):
     ({"attributes": {"a": "b"}, "state": "open"}, 400, "and no other field"),
     ([], 400, ""), ("open", 400, ""),
 ])
-def test_what_makes_no_sense_changes_nothing(server_of_all, body, status, found):
-    answer = server_of_all.post("/v1/breaker", body)
+def test_an_invalid_force_is_refused_and_changes_nothing(shared_server, body, status, found):
+    answer = shared_server.post("/v1/breaker", body)
     assert answer.status == status, answer.text
     assert found in answer.json["error"]["message"]
-    assert listed(server_of_all) == {}
+    assert listed(shared_server) == {}
 
 
 @pytest.fixture(scope="module")
-def server_of_all(tmp_path_factory):
+def shared_server(tmp_path_factory):
     from harness import Server
     server = Server(config=CONFIG, directory=tmp_path_factory.mktemp("forced"))
     yield server
     assert server.stop() == 0
 
 
-def test_it_is_the_operators_and_no_pages_or_proxys(server_of_all):
-    server = server_of_all
+def test_requests_of_pages_and_proxies_cannot_force_a_breaker(shared_server):
+    server = shared_server
     body = json.dumps({"limit": "up", "key": "a", "state": "open"})
     for headers in ({"Origin": "http://example.com"}, {"Sec-Fetch-Site": "cross-site"},
                     {"Host": "example.com"}, {"X-Forwarded-For": "1.2.3.4"}, {"Via": "1.1 a"}):
@@ -222,7 +222,7 @@ def test_it_is_the_operators_and_no_pages_or_proxys(server_of_all):
     assert listed(server) == {} and acquire(server, "a").status == 200
 
 
-def test_so_many_keys_and_no_more(serve):
+def test_the_number_of_forced_keys_is_bounded(serve):
     server = serve(config=CONFIG)
     with Http(server.http) as client:
         def ask(key, state="open"):
@@ -234,7 +234,7 @@ def test_so_many_keys_and_no_more(serve):
         refused = ask("more")
         assert refused.status == 503 and "forced" in refused.json["error"]["message"]
         assert acquire(server, "more").status == 200
-        assert ask("k0", "closed").status == 200  # it is one of them
+        assert ask("k0", "closed").status == 200  # the key is forced already
         assert len(listed(server)) == 1000
         assert ask("k0", "auto").status == 200
         assert ask("more").status == 200
@@ -242,7 +242,7 @@ def test_so_many_keys_and_no_more(serve):
     assert total(samples, "weir_breakers", limit="up", phase="forced_open") == 1000
 
 
-def turned(follower):
+def next_phase_change(follower):
     data = follower.named("breaker_turned")[2]
     return {name: data[name] for name in ("limit", "key", "from", "to", "cause", "by") if name in data}
 
@@ -277,7 +277,7 @@ def test_each_change_of_phase_is_an_event_with_its_cause(serve):
         expect("up", "c", "closed", "forced_open", "forced", by="127.0.0.1")
         force(server, "c", "auto")
         expect("up", "c", "forced_open", "closed", "forced", by="127.0.0.1")
-        assert [turned(follower) for _ in expected] == expected
+        assert [next_phase_change(follower) for _ in expected] == expected
     server.line_with("warning breaker_turned limit=soon key=a from=closed to=open cause=failure_rate")
     server.line_with("info breaker_turned limit=up key=c from=closed to=forced_open cause=forced "
                      "by=127.0.0.1")
@@ -287,7 +287,7 @@ def test_each_change_of_phase_is_an_event_with_its_cause(serve):
     assert total(samples, "weir_breakers", limit="soon") == 0
 
 
-def test_the_metrics_tell_of_denials_by_reason_and_of_no_key(serve):
+def test_metrics_count_denials_by_reason_and_contain_no_key(serve):
     server = serve(config=CONFIG)
     for key in ("key-a", "key-b"):
         report(server, key)
@@ -304,14 +304,14 @@ def test_the_metrics_tell_of_denials_by_reason_and_of_no_key(serve):
     assert listed(server).keys() == {"key-a", "key-b", "key-c"}
 
 
-def test_a_crowd_that_flaps_floods_neither_log_nor_list(serve):
+def test_many_breakers_that_flap_flood_neither_log_nor_list(serve):
     server = serve(config=CONFIG)
     with Http(server.http) as client:
         for i in range(600):
             permit = json.loads(client.request("POST", "/v1/acquire", json.dumps(
                 {"limit": "up", "key": f"k{i}"})).text)["permit"]
             client.request("POST", "/v1/report", json.dumps({"permit": permit, "outcome": "failure"}))
-    force(server, "k1", "closed")  # is told, whatever was dropped
+    force(server, "k1", "closed")  # an operator's force is logged even if other lines were dropped
     server.line_with("limit=up key=k1 state=closed")
     lines = [line for line in server.log if "breaker_turned" in line]
     assert 100 <= len(lines) < 600
@@ -323,7 +323,7 @@ def test_a_crowd_that_flaps_floods_neither_log_nor_list(serve):
     assert found["k1"][0] == "forced_closed" and 100 <= len(found) <= 101
 
 
-def test_names_are_bounded_and_those_of_visitors_are_not_told(serve):
+def test_long_keys_are_cut_and_keys_from_visitors_are_not_shown(serve):
     server = serve(config=CONFIG)
     for key in ("x" * 1024, 'quo"te', "new\nline", "nul\0l", "ü" * 40):
         assert force(server, key, "open").status == 200

@@ -1,11 +1,11 @@
-"""Attributes that a proxied request carries: headers, cookies, parameters."""
+"""Rules match attributes of a request that a proxy forwards: headers, cookies and parameters."""
 
 import re
 
 import pytest
 from harness import ROOT, Http
 
-# One limit for each, since a reload leaves counts as they are.
+# Each attribute has a limit of its own, since a reload keeps counts.
 CONFIG = """
 limits:
   header: {{ algorithm: fixed_window, rate: 3/h, align: first_request }}
@@ -32,22 +32,22 @@ def statuses(n, ask):
 
 
 def test_the_shipped_file_counts_keys_and_addresses_apart_behind_a_proxy(serve):
-    # As many at once as it says, and hardly any back while the test lasts.
+    # The bursts stay, and hardly any unit refills during the test.
     server = serve(config=(ROOT / "examples/weir.yaml").read_text().replace("/m,", "/d,"))
     with Http(server.http) as client:
-        # A key that reads like an address takes nothing from that address.
+        # A key that looks like an address uses no units of that address.
         assert statuses(210, lambda: auth(client, "/api/x", x_api_key="192.0.2.77")) == (
             [200] * 200 + [429] * 10)
         assert statuses(70, lambda: auth(client, "/api/x")) == [200] * 60 + [429] * 10
-        # Whoever makes up a key for each call is stopped by the limit of the address.
+        # A client that makes up a key for each call is stopped by the limit of its address.
         answers = [auth(client, f"/api/{i}", x_api_key=f"made-up-{i}") for i in range(750)]
         assert [answer.status for answer in answers] == [200] * 740 + [429] * 10
         assert answers[-1].json["rule"] == "api-in-all"
 
 
-def test_a_reload_brings_the_attributes_that_its_rules_ask_for(serve):
+def test_a_reload_reads_the_attributes_that_its_rules_need(serve):
     server = serve(config=CONFIG.format("{ answer: allow }"))
-    with Http(server.http) as client:  # one connection, which outlives the configurations
+    with Http(server.http) as client:  # one connection stays open over all reloads
         def ask(value):
             return auth(client, f"/?id={value}", x_api_key=value, Cookie=f"a=b; id={value}")
 
@@ -58,7 +58,7 @@ def test_a_reload_brings_the_attributes_that_its_rules_ask_for(serve):
             assert statuses(5, lambda: ask("k")) == [200] * 3 + [429] * 2
             assert ask("k").json["limit"] == limit
             assert ask("other").status == 200
-            # Without it the rule does not apply.
+            # The rule does not apply to a request without the attribute.
             assert statuses(5, lambda: auth(client)) == [200] * 5
 
 
@@ -69,22 +69,22 @@ def test_a_long_value_is_a_key_like_any_other(serve, length):
         for last in "ab":
             value = "x" * length + last
             assert statuses(5, lambda: auth(client, x_api_key=value)) == [200] * 3 + [429] * 2
-        # A rule that only watches denies nobody, however long the path.
+        # A rule in shadow mode denies no request, however long its path is.
         assert auth(client, "/" + "y" * length).status == 200
-        # Callers who are no proxies are told.
+        # Other callers than proxies get an error.
         refused = client.request("POST", "/v1/acquire", '{"attributes":{"header.X-Api-Key":"v",'
                                  f'"header.x-api-key":"{"x" * length}"}}}}')
         assert (refused.status, refused.json["error"]["code"]) == (400, "too_long")
 
 
-def test_a_head_that_is_too_long_is_an_error_and_nothing_passes(serve):
+def test_a_header_that_is_too_long_is_an_error_at_auth(serve):
     server = serve(config=CONFIG.format(RULES["header"]))
     with Http(server.http) as client:
         refused = auth(client, x_api_key="x" * 17000)
     assert (refused.status, refused.json["error"]["code"]) == (431, "header_too_large")
 
 
-def test_what_visitors_sent_is_not_listed(serve):
+def test_values_that_visitors_sent_are_not_listed(serve):
     server = serve(config=CONFIG.format("{ key: [ip, header.authorization], limits: [header] }"))
     with Http(server.http) as client:
         for secret in ("Bearer s3cret", "Bearer other"):

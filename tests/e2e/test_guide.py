@@ -1,4 +1,4 @@
-"""docs/guide.md: a section for every algorithm, limits that are right, pictures that are those of today."""
+"""docs/guide.md has a section for every algorithm, valid limits, and pictures that the simulator still draws."""
 
 import base64
 import os
@@ -26,7 +26,7 @@ def test_every_algorithm_has_a_section_and_a_line_of_the_first_table():
         assert name == "LEAKY_BUCKET" or f"](#{name.lower()})" in text.split("\n## ")[0]
 
 
-def test_its_limits_are_right(tmp_path):
+def test_its_limits_are_valid(tmp_path):
     for n, block in enumerate(blocks(GUIDE, "yaml")):
         path = tmp_path / f"{n}.yaml"
         path.write_text(block)
@@ -34,7 +34,7 @@ def test_its_limits_are_right(tmp_path):
         assert done.returncode == 0, done.stderr
 
 
-def test_its_pictures_are_what_the_simulator_says_today(tmp_path):
+def test_its_pictures_are_those_that_the_simulator_draws_today(tmp_path):
     subprocess.run([sys.executable, PICTURES / "make.py", tmp_path], check=True, timeout=PATIENCE,
                    env={**os.environ, "WEIR_BUILD": str(BUILD)})
     made = {path.name: path.read_text() for path in tmp_path.glob("*.svg")}
@@ -48,7 +48,7 @@ def test_every_picture_is_shown_by_a_document():
     assert shown == {path.name for path in PICTURES.glob("*.svg")}
 
 
-# How many pixels of a picture are grey, green and red.
+# Counts the grey, green and red pixels of each picture.
 COLOURS = """[...document.images].map((image) => {
     const canvas = document.createElement("canvas");
     canvas.width = image.naturalWidth;
@@ -67,7 +67,7 @@ COLOURS = """[...document.images].map((image) => {
 })"""
 
 
-def test_a_browser_draws_traffic_what_passed_and_the_limit(tmp_path):
+def test_a_browser_draws_traffic_allowed_requests_and_the_limit(tmp_path):
     names = sorted(SHOWN)
     page = tmp_path / "page.html"
     page.write_text("".join(
@@ -82,5 +82,5 @@ def test_a_browser_draws_traffic_what_passed_and_the_limit(tmp_path):
         browser.close()
     for name, (grey, green, red) in drawn.items():
         assert green > 3000, (name, drawn)
-        assert grey > 4000 or name == "fixed_window.svg", (name, drawn)  # where all of it passed
-        assert red > 500 or name == "random.svg", (name, drawn)  # which is no limit
+        assert grey > 4000 or name == "fixed_window.svg", (name, drawn)  # `fixed_window` allowed all of it
+        assert red > 500 or name == "random.svg", (name, drawn)  # `random` has no limit to draw

@@ -1,4 +1,4 @@
-"""Clients that speak something else, take without reading, or break off."""
+"""Clients that speak another protocol, never read their answers, or reset their connections."""
 
 import contextlib
 import pathlib
@@ -21,7 +21,7 @@ def http_with(body):
 
 
 @pytest.mark.parametrize("data", [TLS, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"], ids=["TLS", "HTTP"])
-def test_another_protocol_on_the_resp_port_is_told_and_closed_at_once(server, data):
+def test_another_protocol_on_the_resp_port_gets_an_error_and_is_closed(server, data):
     with Wire(server.resp) as wire:
         wire.send(data)
         assert wire.reply().startswith(b"-ERR Protocol error: expected ")
@@ -38,7 +38,7 @@ def test_a_web_page_cannot_make_a_browser_send_commands(server, key):
     assert "listener=resp peer=127.0.0.1 closed: received HTTP" in line
 
 
-def test_strangers_can_not_fill_the_log(serve):
+def test_foreign_protocols_cannot_flood_the_log(serve):
     config = "limits: { one: { algorithm: token_bucket, rate: 1/h } }\n"
     server = serve("--threads", "1", config=config)
     for _ in range(30):
@@ -59,7 +59,7 @@ FIELDS = ["Host: h", "host:h", "Content-Type: text/plain", "X-a_b.c: d e f", "CS
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_opening_of_another_protocol_lets_a_command_behind_it_run(server, key, seed):
+def test_no_command_runs_after_an_opening_of_another_protocol(server, key, seed):
     draw = random.Random(seed)
     reset = b"WEIR.RESET one %s" % key.encode()
     with Wire(server.resp) as wire:
@@ -75,7 +75,7 @@ def test_no_opening_of_another_protocol_lets_a_command_behind_it_run(server, key
                   contextlib.suppress(BrokenPipeError, ConnectionResetError)):
                 browser.send(data)
                 browser.send(body + b"\r\n")
-                answer = browser.rest()  # nothing, where the rest of what was sent met a closed door
+                answer = browser.rest()  # empty if the rest arrived at a closed socket
                 assert re.fullmatch(rb"(-ERR Protocol error: [^\r]*\r\n)?", answer), (seed, data)
             assert wire.command("WEIR.PEEK", "one", key)[0] == 0, (seed, data)
         assert wire.command("WEIR.RESET", "one", key)[0] == 1
@@ -88,7 +88,7 @@ def test_resp_on_the_http_port_is_a_bad_request_and_closed(server, data):
         assert wire.rest().startswith(b"HTTP/1.1 400 ")
 
 
-def test_an_http_client_that_has_said_all_gets_its_answers(server):
+def test_an_http_client_that_half_closes_gets_its_answers(server):
     with Wire(server.http) as wire:
         wire.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
         wire.socket.shutdown(socket.SHUT_WR)
@@ -96,13 +96,13 @@ def test_an_http_client_that_has_said_all_gets_its_answers(server):
 
 
 def resident(server):
-    """Bytes of memory."""
+    """The resident memory in bytes."""
     status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) << 10
 
 
 def worst_wait(server):
-    """Seconds, of 50 questions by somebody else."""
+    """The longest of 50 round trips of another client, in seconds."""
     waits = []
     with Wire(server.resp) as wire:
         for _ in range(50):
@@ -112,7 +112,7 @@ def worst_wait(server):
     return max(waits)
 
 
-# What each sends, first once and then as long as it is taken, without reading an answer.
+# Name: (bytes to send once, bytes to send as long as the server accepts them). No answer is read.
 DEAF = {
     "echoes": ("resp", b"", encode("ECHO", b"x" * 60_000)),
     "long answers to short questions": ("resp", b"", b"COMMAND\r\n" * 5000),
@@ -123,11 +123,11 @@ DEAF = {
     "an endless command": ("resp", b"*1000000\r\n", b"$60\r\n%s\r\n" % (b"x" * 60) * 900),
     "an endless head": ("http", b"GET / HTTP/1.1\r\nX: ", b"x" * 60_000),
 }
-CROWD = 20 if BUILD.name not in SANITIZED else 5  # which look at what is done, not at how much
+CROWD = 20 if BUILD.name not in SANITIZED else 5  # sanitizers check accesses, not amounts
 
 
 class Deaf(Wire):
-    """Sends `head` once and `data` for ever, as far as it is taken, and never reads."""
+    """Sends `head` once, then `data` as long as the server accepts it, and never reads."""
 
     def __init__(self, port, head, data):
         super().__init__(port)
@@ -142,10 +142,10 @@ class Deaf(Wire):
 
 
 @pytest.mark.parametrize("name", DEAF)
-def test_a_crowd_that_reads_nothing_costs_bounded_memory_and_nobody_time(serve, name):
+def test_clients_that_never_read_cost_bounded_memory_and_delay_no_other(serve, name):
     server = serve()
     protocol, head, data = DEAF[name]
-    worst_wait(server)  # what the server allocates once
+    worst_wait(server)  # so that the server allocates its own memory first
     before = resident(server)
     waits = []
     with contextlib.ExitStack() as stack:
@@ -155,19 +155,19 @@ def test_a_crowd_that_reads_nothing_costs_bounded_memory_and_nobody_time(serve, 
                 deaf.push()
             waits.append(worst_wait(server))
         grown = resident(server) - before
-    if BUILD.name not in SANITIZED:  # which are slow, and keep what is freed
+    if BUILD.name not in SANITIZED:  # sanitizers are slow, and keep freed memory
         assert statistics.median(waits) < 0.5
-        # 1.5 MiB a connection, and 8 MiB for a turn.
+        # 1.5 MiB per connection, and 8 MiB for an iteration of the loop.
         assert grown < CROWD * (3 << 19) + (8 << 20)
 
 
-def test_connections_that_are_reset_at_any_point_leave_nothing_behind(serve, key):
+def test_connections_that_are_reset_at_any_point_leak_nothing(serve, key):
     server = serve()
     command = encode("WEIR.ACQUIRE", "login", key) * 20
     for cut in range(1, len(command), 7):
         with Wire(server.resp) as wire:
             wire.send(command[:cut])
-            # Closing sends RST, whatever is on its way.
+            # With SO_LINGER of 0 closing sends RST.
             wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     with Http(server.http) as other:
         until(lambda: re.search(r"^weir_connections 1$", other.request("GET", "/metrics").text, re.M),

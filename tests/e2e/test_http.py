@@ -1,4 +1,4 @@
-"""HTTP, answer by answer."""
+"""Requests over HTTP/1 and their answers: shapes, status codes, headers and errors."""
 
 import re
 import time
@@ -55,8 +55,8 @@ def test_identical_retry_after_synchronises_callers_unless_jittered(serve, key):
     server = serve(config=limits)
     day_ms = 24 * HOUR_MS
 
-    def told():
-        """What ten are told who are denied one after the other, by each protocol."""
+    def retry_times():
+        """For each protocol the times until retry of ten requests that are denied one after the other."""
         answers = [server.get(f"/v1/acquire/daily?key={key}") for _ in range(10)]
         batch = server.post("/v1/batch", 10 * [{"limit": "daily", "key": key}]).json
         with Wire(server.resp) as wire:
@@ -73,14 +73,14 @@ def test_identical_retry_after_synchronises_callers_unless_jittered(serve, key):
     assert server.get(f"/v1/acquire/daily?key={key}").status == 200
     with Wire(server.resp) as wire:
         assert wire.command("CL.THROTTLE", key, 0, 1, 86400)[0] == 0
-    apart = (time.monotonic() - begin) * 1000 + 1  # ms at most between the two
+    apart = (time.monotonic() - begin) * 1000 + 1  # the most milliseconds between the two
     begin = peek()
-    for times in told():
+    for times in retry_times():
         assert sorted(times, reverse=True) == times
         assert all(peek() - apart <= ms < begin + apart + 1000 for ms in times)
     server.reload(limits + "retry_jitter: 0.5\n")
     server.line_with("reloaded")
-    for times in told():
+    for times in retry_times():
         assert all(peek() - apart <= ms <= 1.5 * day_ms + 1000 for ms in times)
         assert max(times) - min(times) > day_ms / 100
     assert peek() <= begin
@@ -129,7 +129,7 @@ rules:
 """
 
 
-def test_a_result_cannot_have_the_name_of_any_field_that_answers_have(serve, tmp_path):
+def test_a_result_cannot_have_the_name_of_a_field_of_answers(serve, tmp_path):
     server = serve(config=RESULTS)
     batch = server.post("/v1/batch", [
         *[{"attributes": {"path": "/pace", "ip": "1.2.3.4"}, "wait_ms": 0}] * 20,
@@ -160,7 +160,7 @@ def auth(server, **headers):
     return server.get("/auth", {name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def test_auth_takes_its_attributes_from_the_proxys_headers(server, key):
+def test_auth_reads_attributes_from_the_headers_of_the_proxy(server, key):
     for _ in range(10):
         assert auth(server, X_Forwarded_Uri="/login?user=x", X_Forwarded_For="203.0.113.1").status == 200
     denied = auth(server, X_Original_URI="/login", X_Forwarded_For="203.0.113.1")
@@ -184,7 +184,7 @@ def test_a_client_cannot_choose_its_key_by_a_longer_x_forwarded_for(server):
     assert answers == [200] * 10 + [429] * 4
 
 
-def test_a_rule_for_a_path_holds_for_its_variants_where_it_says_so(serve):
+def test_a_rule_for_a_path_applies_to_its_variants_if_configured(serve):
     server = serve(config="""
 limits:
   exact: { algorithm: token_bucket, rate: 10/h, burst: 10 }
@@ -196,7 +196,7 @@ trusted_proxies: [127.0.0.0/8]
 """)
 
     def charged(path):
-        """The limits that a request for this path counts in."""
+        """The limits that count a request for this path."""
         def left():
             return {name: server.get(f"/v1/peek/{name}?key=").json["remaining"]
                     for name in ("exact", "all")}
@@ -263,7 +263,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("method,path,body,status", ERRORS,
                          ids=lambda value: str(value)[:40] if value else "-")
-def test_bad_input_is_a_clear_error_and_the_connection_goes_on(
+def test_bad_input_is_an_error_and_the_connection_stays_open(
         server, key, method, path, body, status):
     with Http(server.http) as client:
         encoded = body.encode("utf-8", "surrogatepass") if body is not None else None
@@ -316,14 +316,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_http_is_an_error_that_harms_no_other(server, key, name):
+def test_broken_http_is_an_error_that_affects_no_other_connection(server, key, name):
     data, statuses = BROKEN[name]
     with Wire(server.http) as wire, Http(server.http) as other:
         assert other.request("GET", f"/v1/acquire/one?key={key}").status == 200
         try:
             wire.send(data)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it answered and closed before it had read everything
+            pass  # the server answered and closed before it had read everything
         line = wire.file.readline().split()
         assert line and int(line[1]) in statuses, line
         assert other.request("GET", f"/v1/peek/one?key={key}").json["remaining"] == 0
@@ -332,7 +332,7 @@ def test_broken_http_is_an_error_that_harms_no_other(server, key, name):
 @pytest.mark.parametrize("host, status", [
     ("localhost:", 200), ("localhost:0", 200), ("localhost:65535", 200), ("[::1]:80", 200), ("[::1]", 200),
     ("localhost:65536", 400), ("localhost:x", 400), ("localhost:-1", 400), ("[::1]:x", 400)])
-def test_a_host_has_a_port_or_none(server, host, status):
+def test_the_port_of_a_host_is_optional_and_must_be_a_number(server, host, status):
     assert server.get("/healthz", {"Host": host}).status == status
     with Http2(server) as client:
         assert client.get("/healthz", authority=host)[0] == status

@@ -1,4 +1,4 @@
-"""HTTP/2 on the port of HTTP: the same answers, many at once, and bounds that hold."""
+"""HTTP/2 on the port of HTTP: the same answers, parallel streams, and bounds against floods."""
 
 import base64
 import contextlib
@@ -21,7 +21,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 class Http2:
-    """A connection; gathers what comes by stream."""
+    """A connection that collects the answers of its streams."""
 
     def __init__(self, server, window=None):
         self.socket = socket.create_connection(("127.0.0.1", server.http), timeout=10)
@@ -32,7 +32,7 @@ class Http2:
             self.h2.local_settings = h2.settings.Settings(client=True, initial_values={
                 h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window})
         self.answers, self.resets, self.goaway, self.last, self.ended = {}, {}, None, None, False
-        self.informed = {}  # the codes of interim answers
+        self.informed = {}  # the status codes of interim answers
         self.h2.initiate_connection()
         self.flush()
 
@@ -55,7 +55,7 @@ class Http2:
         return stream
 
     def read(self):
-        """Takes what comes next. False: the server has ended the connection."""
+        """Reads the next bytes. Returns False if the server has ended the connection."""
         try:
             data = self.socket.recv(65536)
         except ConnectionResetError:
@@ -80,7 +80,7 @@ class Http2:
         return not self.ended
 
     def wait(self, *streams):
-        """Their answers: status, fields, body."""
+        """Waits for the answers of the streams: [(status, fields, body)]."""
         self.flush()
         while not all(self.answers[s][3] or s in self.resets for s in streams) and self.read():
             try:
@@ -94,7 +94,7 @@ class Http2:
 
 
 def raw(server):
-    """A socket on which HTTP/2 has begun."""
+    """A socket that has sent the preface of HTTP/2."""
     connection = socket.create_connection(("127.0.0.1", server.http), timeout=10)
     connection.sendall(PREFACE + frames.SettingsFrame(0).serialize())
     return connection
@@ -112,7 +112,7 @@ def goaway_of(data):
 
 
 def flood(server, piece, count, first=b""):
-    """Sends `piece` so often; returns the code of the GOAWAY that ended the connection."""
+    """Sends `piece` `count` times; returns the code of the GOAWAY that ended the connection."""
     got = b""
     with raw(server) as connection:
         try:
@@ -136,7 +136,7 @@ def flood(server, piece, count, first=b""):
 
 
 def resident_kib(server):
-    """0 with the address sanitizer, which keeps memory that was freed, and shadows of all of it."""
+    """Resident memory, or 0 with the address sanitizer, which keeps freed memory and has shadow memory."""
     if BUILD.name == "asan":
         return 0
     for line in Path(f"/proc/{server.process.pid}/status").read_text().splitlines():
@@ -196,16 +196,16 @@ def test_curl_reads_the_metrics(server):
 
 
 @pytest.mark.parametrize("expect, told", [("100-continue", True), ("100-Continue", True), ("pizza", False)])
-def test_a_client_that_waits_to_send_its_body_is_told_to(server, key, expect, told):
+def test_a_client_that_expects_100_continue_gets_it(server, key, expect, told):
     with Http2(server) as http2:
         body = f'{{"limit":"login","key":"{key}"}}'.encode()
         stream = http2.ask("/v1/acquire", method="POST", headers=[("expect", expect)], end=False)
-        asked = http2.ask("/healthz")  # whose answer comes behind
+        asked = http2.ask("/healthz")  # its answer follows the interim one
         assert http2.wait(asked)[0][0] == 200
         assert http2.informed == ({stream: [100]} if told else {})
         http2.h2.send_data(stream, body, end_stream=True)
         assert http2.wait(stream)[0][0] == 200
-        # Nobody waits where there is no body, and an error needs none.
+        # Neither a request without a body nor one that is refused gets an interim answer.
         refused = http2.ask("/" + "a" * 17000, method="POST", headers=[("expect", expect)], end=False)
         whole = http2.ask("/healthz", headers=[("expect", expect)])
         assert [answer[0] for answer in http2.wait(refused, whole)] == [414, 200]
@@ -251,7 +251,7 @@ def test_limits_on_input_are_those_of_http_1(server, how, status, code):
             http2.h2.send_data(stream, b"a" * 16384)
         [(got, _, body)] = http2.wait(stream)
         assert (got, code in body) == (status, True)
-        assert http2.get("/healthz")[0] == 200  # the connection goes on
+        assert http2.get("/healthz")[0] == 200  # the connection is still open
 
 
 def test_events_need_http_1(server):
@@ -262,7 +262,7 @@ def test_events_need_http_1(server):
         assert http2.get("/healthz")[0] == 200
 
 
-def test_an_answer_that_waits_keeps_no_other(serve, key):
+def test_a_pending_stream_does_not_delay_other_streams(serve, key):
     server = serve(config="limits: { slow: { algorithm: token_bucket, rate: 1/s, burst: 1 } }")
     with Http2(server) as http2:
         assert http2.get(f"/v1/acquire/slow?key={key}")[0] == 200
@@ -286,14 +286,14 @@ def test_a_header_for_a_stream_that_has_ended_ends_the_connection(server):
     assert client.goaway == ErrorCodes.STREAM_CLOSED
 
 
-def test_a_server_that_stops_says_which_requests_it_has_seen(serve):
+def test_a_server_that_stops_names_the_last_request_that_it_processed(serve):
     server = serve(config=CONFIG.replace("rules:", "  paced: { algorithm: pacer, rate: 1/s, slack: 0 }\nrules:"))
     with Http2(server) as client, Http2(server) as idle:
         assert idle.wait(idle.ask("/healthz"))[0][0] == 200
         held = [client.ask("/v1/acquire/paced?key=k") for _ in range(3)]
         client.wait(held[0])
         server.process.terminate()
-        # What was received is answered still.
+        # Requests that were received are still answered.
         assert [answer[0] for answer in client.wait(*held)] == [200] * 3
         for connection, seen in (client, held[-1]), (idle, 1):
             while connection.read():
@@ -302,7 +302,7 @@ def test_a_server_that_stops_says_which_requests_it_has_seen(serve):
     assert server.process.wait(PATIENCE) == 0
 
 
-def test_an_idle_connection_is_told_which_requests_were_seen_before_it_ends(serve):
+def test_an_idle_connection_ends_with_the_number_of_the_last_processed_request(serve):
     server = serve(config=CONFIG + "idle: { http: 1s }\n")
     with Http2(server) as silent, Http2(server) as client:
         client.get("/healthz")
@@ -312,15 +312,15 @@ def test_an_idle_connection_is_told_which_requests_were_seen_before_it_ends(serv
             while connection.read():
                 pass
             assert (connection.goaway, connection.last) == (ErrorCodes.NO_ERROR, seen)
-        # The socket is not left half open.
+        # The server closes the socket, too.
         with pytest.raises(ConnectionError):
             for _ in range(PATIENCE * 10):
                 client.socket.sendall(frames.PingFrame(0, b"12345678").serialize())
                 time.sleep(0.1)
 
 
-def test_a_request_that_drips_ends_the_connection_in_time(server):
-    """10 s, as over HTTP/1; PING, whole requests and later ones that drip change nothing."""
+def test_a_request_that_trickles_in_ends_the_connection_in_10_seconds(server):
+    """As over HTTP/1. PING frames, complete requests and later slow requests do not extend the time."""
     started = time.monotonic()
     with Http2(server) as client:
         stream = client.ask("/v1/acquire", "POST", body=b"{", end=False)
@@ -339,8 +339,8 @@ def test_a_request_that_drips_ends_the_connection_in_time(server):
     assert client.ended and time.monotonic() - started > 9
 
 
-def test_requests_that_take_a_while_one_after_another_are_answered(server):
-    """Each of them ends in time, though together they take longer, and one is always unfinished."""
+def test_slow_requests_in_sequence_are_all_answered(server):
+    """Each is complete in time, though together they take longer and one is always incomplete."""
     started = time.monotonic()
     with Http2(server) as client:
         body = b'{"limit": "login", "key": "slow"}'
@@ -358,7 +358,7 @@ def test_requests_that_take_a_while_one_after_another_are_answered(server):
     ("localhost:80", True), ("localhost", True), ("localhost:", True), ("[::1]:65535", True), ("[::1]", True),
     ("localhost:65536", False), ("localhost:8o", False), ("localhost:-1", False), ("[::1]:x", False),
     ("127.0.0.1:80 80", False)])
-def test_a_host_with_a_port_that_is_none_is_refused(server, host, is_good):
+def test_a_host_with_an_invalid_port_is_refused(server, host, is_good):
     with Http(server.http) as client:
         statuses = {client.request("GET", path, headers={"Host": host}).status
                     for path in ("/v1/acquire/login?key=h", "/healthz", "/rule/browse?path=/x")}
@@ -368,7 +368,7 @@ def test_a_host_with_a_port_that_is_none_is_refused(server, host, is_good):
 
 
 def test_rapid_resets_end_the_connection(server):
-    """CVE-2023-44487: a stream is asked for and reset at once, again and again."""
+    """CVE-2023-44487: the client opens and resets streams again and again."""
     with Http2(server) as http2:
         sent = 0
         while sent < 2000:
@@ -415,7 +415,7 @@ def test_a_flood_of_empty_data_ends_the_connection(server):
 
 
 def test_a_header_without_end_ends_the_connection(server):
-    """A block of a header in CONTINUATION frames: far fewer than the budget for frames has."""
+    """A header in CONTINUATION frames ends the connection long before the budget for frames is used up."""
     fields = b"\x00\x01a\x7f\x81\x07" + b"b" * 262
     first = frames.HeadersFrame(1, fields).serialize()
     piece = frames.ContinuationFrame(1, fields).serialize()
@@ -425,7 +425,7 @@ def test_a_header_without_end_ends_the_connection(server):
 
 
 def test_a_small_block_cannot_become_a_big_header(server):
-    """HPACK: one long field, and thousands of references of one byte."""
+    """A header compressed by HPACK has one long field and thousands of one-byte references to it."""
     name_value = b"\x40\x01a\x7f\xa1\x1e" + b"b" * 4000
     block = b"\x82\x86\x84\x41\x01h" + name_value + b"\xbe" * 12000
     frame = frames.HeadersFrame(1, block)
@@ -440,7 +440,7 @@ def test_a_small_block_cannot_become_a_big_header(server):
 
 
 def upload(http2, length):
-    """A request without the end of its body; the server may reset it meanwhile."""
+    """Sends a request without the end of its body. The server may reset it meanwhile."""
     stream = http2.ask("/v1/acquire", method="POST", end=False)
     with contextlib.suppress(h2.exceptions.StreamClosedError):
         for at in range(0, length, 16384):
@@ -463,8 +463,8 @@ def test_unfinished_requests_of_a_connection_take_bounded_memory(server):
 
 @pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes memory of its own")
 @pytest.mark.parametrize("length", [1, 1000, 16384, 60000])
-def test_a_connection_takes_no_more_than_its_share(serve, length):
-    """As many requests as fit, none of them whole, and before any login: 320 KiB (docs/operations.md)."""
+def test_incomplete_requests_of_a_connection_take_at_most_320_kib(serve, length):
+    """Sends as many incomplete requests as fit, before any login; docs/operations.md documents the bound."""
     server = serve("--threads", "1")
     connections = 40
     before = resident_kib(server)
@@ -500,11 +500,11 @@ def test_requests_are_counted(server):
     before = metric(server, name)
     with Http2(server) as http2:
         http2.get("/healthz")
-    assert metric(server, name) - before == 2  # and that of the metrics before
+    assert metric(server, name) - before == 2  # and the request for the metrics before
 
 
-def test_a_login_is_proved_while_its_streams_wait(serve, key):
-    """The first request is put off until its password's hash is there, then comes again."""
+def test_streams_wait_while_the_password_of_their_login_is_hashed(serve, key):
+    """The first request is suspended until its password is hashed, then decided again."""
     script = 'print crypt("secret", "\\$y\\$j75\\$abcdefghijklmnop")'
     hashed = subprocess.run(["perl", "-e", script], check=True, text=True, capture_output=True).stdout
     server = serve(config=f"""

@@ -1,4 +1,4 @@
-"""HTTP/2 as others speak it: h2spec's cases, and the clients of Python, Go and Node."""
+"""HTTP/2 with other implementations: the cases of h2spec, and clients of Python, Go and Node."""
 
 import asyncio
 import collections
@@ -14,7 +14,7 @@ from test_tls import LIMITS, config, papers  # pylint: disable=unused-import
 
 MADE = ROOT / "build" / "clients"
 
-# Cases that expect another answer, and why ours is right.
+# Cases of h2spec that expect another answer than ours, with the reason.
 DISPUTED = {
     # RFC 9113, 3.4: no GOAWAY is due to a peer that does not speak HTTP/2. Ours may speak HTTP/1,
     # and is told 400 as HTTP/1.1 has it.
@@ -85,7 +85,7 @@ CLIENTS = {
 @programs_of_others
 @pytest.mark.parametrize("name, how", [
     ("httpx", "plain"), ("httpx", "tls"), ("node", "plain"), ("node", "tls"), ("net/http", "tls")])
-def test_a_client_gets_its_answers_one_by_one_and_fifty_at_once(reach, name, how):
+def test_a_client_gets_its_answers_in_sequence_and_fifty_at_once(reach, name, how):
     server, url, env = reach(how)
     visit = {"x_forwarded_uri": "/login", "x_forwarded_for": "10.0.0.1"}
     turns = [
@@ -105,7 +105,7 @@ def test_a_client_gets_its_answers_one_by_one_and_fifty_at_once(reach, name, how
     assert [json.loads(answer["body"])["remaining"] for [answer] in ones[:3]] == [9, 9, 0]
     assert collections.Counter(answer["status"] for answer in crowd) == {200: 10, 429: 40}
     assert sorted(json.loads(answer["body"])["remaining"] for answer in crowd) == [0] * 41 + list(range(1, 10))
-    # Each answer is that to its own question.
+    # Each answer belongs to its own request.
     assert [json.loads(answer["body"])["error"]["message"].split()[-1] for answer in named] == [
         f"'none-{i}'" for i in range(50)]
     assert server.process.poll() is None

@@ -1,4 +1,4 @@
-"""Installed by `make install` and `make deb`, and used from outside of the tree."""
+"""Uses programs, libraries and packages that `make install` and `make deb` made, outside of the source tree."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from harness import BUILD, PATIENCE, ROOT, Server, plain_build_only
 
 pytestmark = [plain_build_only, pytest.mark.first]
 
-# Compiles as C and as C++: a limiter by the library alone, and its version.
+# A limiter by the library alone, which prints the version. It compiles as C and as C++.
 LIMITER = """
 #include <stdio.h>
 #include <weir/limiter.h>
@@ -37,7 +37,7 @@ int main(void)
 }
 """
 
-# Has functions of its own with names that the libraries use inside.
+# A program that defines functions with names that are internal to the libraries.
 ENGINE = """
 #include <stdio.h>
 #include <weir/engine.h>
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
 """
 
 
-# With what they link to, at the same places as in the tree.
+# The documents and the files that they link to, at the same relative paths as in the source tree.
 DOCUMENTS = {
     "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "bench/README.md",
     "bench/closed_loop/README.md",
@@ -178,7 +178,7 @@ class Tree:
         return lambda *arguments: run(program, *arguments, env=env)
 
     def serve(self, config, directory):
-        """A decision of the program, then its exit code."""
+        """(remaining of a decision by the installed server, its exit code)"""
         server = Server(config=config.read_text(), directory=directory,
                         program=self.prefix / "bin/weir")
         answer = server.get("/v1/acquire/login?key=me")
@@ -200,7 +200,7 @@ def test_the_installed_program_decides_by_the_installed_example(tree, tmp_path):
     assert tree.serve(tree.prefix / "share/doc/weir/examples/weir.yaml", tmp_path) == (9, 0)
 
 
-def test_an_image_for_another_place_knows_that_place(tmp_path):
+def test_an_image_with_destdir_contains_the_final_prefix(tmp_path):
     try:
         run("make", "-C", ROOT, "install", f"BUILD={BUILD}", "PREFIX=/opt/weir",
             f"DESTDIR={tmp_path}")
@@ -225,7 +225,7 @@ def test_every_link_of_the_installed_documents_leads_to_a_file(tree):
 
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize(("compiler", "suffix"), [("gcc", "c"), ("g++", "cc")])
-def test_an_outside_program_decides_and_all_agree_on_the_version(
+def test_a_program_outside_of_the_tree_decides_and_all_agree_on_the_version(
         tree, tmp_path, compiler, suffix, static):
     source = tmp_path / f"limiter.{suffix}"
     source.write_text(LIMITER)
@@ -238,7 +238,7 @@ def test_an_outside_program_decides_and_all_agree_on_the_version(
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_an_outside_program_decides_by_a_rule_file(tree, tmp_path, static):
+def test_a_program_outside_of_the_tree_decides_by_a_rule_file(tree, tmp_path, static):
     source = tmp_path / "engine.c"
     source.write_text(ENGINE)
     program = tree.compile(source, "weir_rules", tmp_path / "engine", static=static)
@@ -246,7 +246,7 @@ def test_an_outside_program_decides_by_a_rule_file(tree, tmp_path, static):
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_an_outside_program_decides_at_redis(tree, tmp_path, start_redis, static):
+def test_a_program_outside_of_the_tree_decides_at_redis(tree, tmp_path, start_redis, static):
     source = tmp_path / "redis.c"
     source.write_text(REDIS)
     program = tree.compile(source, "weir_redis", tmp_path / "redis", static=static)
@@ -255,9 +255,9 @@ def test_an_outside_program_decides_at_redis(tree, tmp_path, start_redis, static
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """{name: its file} of what `make deb` builds."""
+    """{name: file} of the packages that `make deb` builds."""
     out = tmp_path_factory.mktemp("deb")
-    # How fast the programs are nobody asks here, and `tree` has those that are optimized as a whole.
+    # Built without optimization to save time; `tree` has the optimized programs.
     run("make", "-C", ROOT, "deb", f"BUILD={out}", env={
         "DEB_BUILD_OPTIONS": "noautodbgsym", "DEB_CFLAGS_APPEND": "-O0 -fno-lto", "DEB_LDFLAGS_APPEND": "-fno-lto"})
     return {path.name.partition("_")[0]: path
@@ -268,7 +268,7 @@ def field(package, name):
     return run("dpkg-deb", "--field", package, name).strip()
 
 
-def test_each_package_holds_its_part_and_needs_no_more(packages, tmp_path):
+def test_each_package_contains_its_files_and_depends_on_no_more_than_it_needs(packages, tmp_path):
     multiarch = run("dpkg-architecture", "-qDEB_HOST_MULTIARCH").strip()
     assert packages.keys() == PACKAGED.keys()
     for name, package in packages.items():
@@ -298,7 +298,7 @@ def test_the_unit_is_valid_and_confined(packages, tmp_path):
     unit = tmp_path / "lib/systemd/system/weir.service"
     unit.write_text(unit.read_text().replace("/usr/bin/weir", f"{tmp_path}/usr/bin/weir"))
     run("systemd-analyze", "verify", "--man=no", unit)
-    # Out of 100, of which an unconfined service has 96.
+    # The score is out of 100; an unconfined service has 96.
     run("systemd-analyze", "security", "--offline=yes", "--threshold=20", unit)
 
 
@@ -316,7 +316,7 @@ def options_of(build):
 
 
 @pytest.mark.parametrize("move", [["mv"], ["cp", "-a"]], ids=["moved", "copied"])
-def test_a_tree_in_another_place_is_set_up_anew_with_its_options(tmp_path, move):
+def test_a_build_tree_that_was_moved_or_copied_is_set_up_anew_with_its_options(tmp_path, move):
     first, second = tmp_path / "first", tmp_path / "sécond tree"
     unused = shutil.ignore_patterns("build*", ".git", "__pycache__", ".*cache*")
     shutil.copytree(ROOT, first, symlinks=True, ignore=unused)

@@ -1,4 +1,4 @@
-"""An IPv6 address counts by its network: who rotates through it meets one limit."""
+"""An IPv6 address counts by its network, so a client that rotates its addresses has one limit."""
 
 import random
 
@@ -8,7 +8,7 @@ LIMIT = 10
 
 
 def addresses(network, n, seed=1):
-    """`n` addresses of a /64, in all spellings."""
+    """`n` random addresses of a /64, in various spellings."""
     draw = random.Random(seed)
     for _ in range(n):
         groups = [draw.randrange(1 << 16) for _ in range(4)]
@@ -23,7 +23,7 @@ def forwarded(server, address):
     return server.get("/auth", {"X-Original-URI": "/login", "X-Forwarded-For": address}).status
 
 
-def test_an_attacker_who_rotates_through_a_64_meets_one_limit_by_every_way_in(server):
+def test_a_client_that_rotates_through_a_64_has_one_limit_over_each_protocol(server):
     attacker, neighbour = "2001:db8:aaaa:1:", "2001:db8:aaaa:2:"
     with Wire(server.resp) as wire:
         passed = 0
@@ -34,14 +34,14 @@ def test_an_attacker_who_rotates_through_a_64_meets_one_limit_by_every_way_in(se
                 passed += wire.command("WEIR.CHECK", "path", "/login", "ip", address)[0]
         assert passed == LIMIT
         assert wire.command("WEIR.PEEK", "login", "2001:db8:aaaa:1::/64")[2] == 0
-        # Who lives next door has lost nothing.
+        # The neighbouring network has used nothing.
         assert wire.command("WEIR.CHECK", "path", "/login", "ip", neighbour + ":1")[:3] == [
             1, LIMIT, LIMIT - 1]
     assert forwarded(server, f"[{neighbour}:2]:4711") == 200
     assert server.get("/v1/peek/login?key=2001:db8:aaaa:2::/64").json["remaining"] == LIMIT - 2
 
 
-def test_ipv4_is_whole_however_it_is_written(server):
+def test_an_ipv4_address_counts_by_itself_however_it_is_written(server):
     with Wire(server.resp) as wire:
         for address, left in (("203.0.113.64", 9), ("::ffff:203.0.113.64", 8),
                               ("::ffff:cb00:7140", 7), ("203.0.113.65", 9)):
@@ -50,7 +50,7 @@ def test_ipv4_is_whole_however_it_is_written(server):
     assert server.get("/v1/peek/login?key=203.0.113.64").json["remaining"] == 6
 
 
-def test_a_reload_changes_the_prefix(serve):
+def test_a_reload_changes_the_length_of_the_prefix(serve):
     config = """
 limits: { site: { algorithm: token_bucket, rate: 3/h } }
 rules: [{ key: [ip], limits: [site] }]

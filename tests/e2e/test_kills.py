@@ -1,7 +1,7 @@
-"""Servers and programs on one file, killed at random instants under load.
+"""Kills servers and programs that share a store file, at random instants under load.
 
-Each client keeps what it was answered; afterwards the file must have granted every
-one of these, and no more than what may have been decided without being heard.
+Each client counts its answers. Afterwards the file must have counted every grant that a
+client has received, and no more than those plus the requests without an answer.
 
 WEIR_TEST_SEED=N replays the choices (the scheduler's are its own), WEIR_TEST_KILLS=N
 kills as often.
@@ -23,12 +23,12 @@ from harness import BUILD, WEIR, encode, weir
 
 pytestmark = pytest.mark.first
 
-# A sanitizer takes its time to start.
+# A program with a sanitizer starts slowly.
 KILLS = int(os.environ.get("WEIR_TEST_KILLS", 60 if BUILD.name in ("asan", "tsan") else 300))
 KEYS, QUOTA, CAPACITY = 40000, 20, 150000
-EPOCHS, RATE, WINDOW = 256, 8, 256  # as tests/crash/acquirer.c has them
+EPOCHS, RATE, WINDOW = 256, 8, 256  # the same as in tests/crash/acquirer.c
 LIMITS = ("window", "bucket")
-# Nothing comes back while the test runs.
+# Nothing refills while the test runs.
 CONFIG = f"""
 limits:
   window: {{ algorithm: fixed_window, rate: {QUOTA}/13w, align: first_request }}
@@ -37,7 +37,7 @@ limits:
 
 
 class Report(ctypes.Structure):
-    """What a taker says, in a file that outlives it."""
+    """The counts of an acquirer, in a mapped file that outlives its process."""
     class Key(ctypes.Structure):
         _fields_ = [(name, ctypes.c_uint32) for name in ("asked", "answered", "granted")]
 
@@ -53,16 +53,16 @@ class Report(ctypes.Structure):
 
 
 class Counts:
-    """Of one client, by limit and key."""
+    """Requests, answers and grants of one client, by limit and key."""
 
     def __init__(self):
         self.asked, self.answered, self.granted = (array.array("I", bytes(8 * KEYS)) for _ in range(3))
 
 
-class Taker:
+class Acquirer:
     def __init__(self, run, number):
         self.run, self.seed = run, run.chance.randrange(2**31)
-        self.path = run.directory / f"taker-{number}"
+        self.path = run.directory / f"acquirer-{number}"
         self.report = Report.make(self.path)
         self.report.start_ns = run.start_ns
 
@@ -70,11 +70,11 @@ class Taker:
 
     def start(self):
         self.seed, self.log = self.seed + 1, []
-        self.process = subprocess.Popen([*self.run.taker(self.path), str(self.seed)])
+        self.process = subprocess.Popen([*self.run.acquirer(self.path), str(self.seed)])
 
 
 class Server:
-    """A server and its two clients, which live as long as it does."""
+    """A server and its two clients, which end with it."""
 
     process = None
 
@@ -106,16 +106,16 @@ class Server:
                 while True:
                     ask(connection, replies, counts, [self.run.place(chance) for _ in range(16)])
         except OSError:
-            pass  # killed: what was asked has no answer
+            pass  # the server was killed: the last requests have no answer
 
     def ask_resp(self, connection, replies, counts, places):
-        """All at once, as a pipeline."""
+        """Sends the requests as a pipeline."""
         for place in places:
             counts.asked[place] += 1
         connection.sendall(b"".join(
             encode("WEIR.ACQUIRE", LIMITS[place // KEYS], f"k{place % KEYS}") for place in places))
         for place in places:
-            reply = b"".join(replies.readline() for _ in range(12))  # seven, two of them text
+            reply = b"".join(replies.readline() for _ in range(12))  # seven elements, two of them strings of two lines
             if not reply.endswith(b"\r\n\r\n"):
                 raise OSError("closed")
             counts.granted[place] += reply.startswith(b"*7\r\n:1\r\n")
@@ -138,7 +138,7 @@ class Server:
 
 
 class Run:
-    """One file from its making until all its users are killed at once."""
+    """One store file, from its creation until all its users are killed at once."""
 
     def __init__(self, directory, chance):
         self.directory, self.chance = directory, chance
@@ -146,10 +146,10 @@ class Run:
         self.config.write_text(CONFIG)
         self.start_ns = time.monotonic_ns()
         self.threads, self.all_counts = [], []
-        self.takers = [Taker(self, i) for i in range(2)]
-        self.slots = [*self.takers, Server(self, 0), Server(self, 1)]
+        self.acquirers = [Acquirer(self, i) for i in range(2)]
+        self.slots = [*self.acquirers, Server(self, 0), Server(self, 1)]
 
-    def taker(self, report):
+    def acquirer(self, report):
         return [BUILD / "tests" / "crash" / "acquirer", self.file, str(CAPACITY), str(QUOTA), str(KEYS),
                 report]
 
@@ -167,8 +167,8 @@ class Run:
         thread.start()
 
     def epoch(self):
-        for taker in self.takers:
-            taker.report.epoch += 1
+        for acquirer in self.acquirers:
+            acquirer.report.epoch += 1
 
     def kill(self, slots):
         for slot in slots:
@@ -182,8 +182,8 @@ class Run:
         finally:
             for slot in self.slots:
                 if slot.process:
-                    slot.process.kill()  # nothing, but if the run has failed
-        for thread in self.threads:  # more come while the first end
+                    slot.process.kill()  # no effect, except if the run has failed
+        for thread in self.threads:  # new threads start while the first end
             thread.join()
 
     def start_and_kill(self, kills):
@@ -193,7 +193,7 @@ class Run:
         for _ in range(kills):
             time.sleep(self.chance.uniform(0, 0.05))
             slot = self.chance.choice(self.slots)
-            self.epoch()  # an odd one: around a kill
+            self.epoch()  # odd epochs are those around a kill
             self.kill([slot])
             slot.start()
             time.sleep(0.005)
@@ -201,33 +201,33 @@ class Run:
         self.kill(self.slots)
 
     def compare(self):
-        """How many grants were heard, how many there are, and how many answers were."""
+        """(grants that clients received, grants in the file, answers)"""
         done = weir("store", "check", self.file)
         assert done.returncode == 0, done.stderr
         found = Report.make(self.directory / "found")
-        subprocess.run(self.taker(self.directory / "found"), check=True)
-        heard = made = answers = 0
+        subprocess.run(self.acquirer(self.directory / "found"), check=True)
+        received = made = answers = 0
         for place in range(2 * KEYS):
-            said = [counts for counts in self.all_counts if counts.asked[place]]
-            asked = sum(counts.asked[place] for counts in said)
-            answered = sum(counts.answered[place] for counts in said)
-            granted = sum(counts.granted[place] for counts in said)
-            for taker in self.takers:
-                key = taker.report.keys[place]
+            clients = [counts for counts in self.all_counts if counts.asked[place]]
+            asked = sum(counts.asked[place] for counts in clients)
+            answered = sum(counts.answered[place] for counts in clients)
+            granted = sum(counts.granted[place] for counts in clients)
+            for acquirer in self.acquirers:
+                key = acquirer.report.keys[place]
                 asked, answered, granted = asked + key.asked, answered + key.answered, granted + key.granted
             there = found.keys[place].granted
             assert granted <= there <= granted + asked - answered, (place, granted, there, asked, answered)
             assert granted <= QUOTA
-            heard, made, answers = heard + granted, made + there, answers + answered
-        return heard, made, answers
+            received, stored, answers = received + granted, stored + there, answers + answered
+        return received, stored, answers
 
     def gaps(self):
-        """The most time of the processor between two answers of a survivor: around kills, and else."""
-        return [[max(taker.report.gap_ns[epoch] for taker in self.takers) / 1e6
-                 for epoch in range(parity, self.takers[0].report.epoch, 2)] for parity in (1, 0)]
+        """The longest CPU time between two answers of a survivor: [around kills, at other times]."""
+        return [[max(acquirer.report.gap_ns[epoch] for acquirer in self.acquirers) / 1e6
+                 for epoch in range(parity, self.acquirers[0].report.epoch, 2)] for parity in (1, 0)]
 
 
-def test_killed_under_load_nothing_that_was_answered_is_lost(tmp_path):
+def test_no_answered_request_is_lost_when_programs_are_killed_under_load(tmp_path):
     seed = int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 2**32))
     print(f"WEIR_TEST_SEED={seed}")
     chance = random.Random(seed)

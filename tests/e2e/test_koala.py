@@ -1,4 +1,4 @@
-"""Koala's endpoints, answer by answer, wherever the counts are."""
+"""Koala's endpoints and their answers, with counts in memory, in a file and at Redis."""
 
 import concurrent.futures
 import json
@@ -13,7 +13,7 @@ ALLOW = {"Ret_type": 0, "Ret_code": 0, "Err_no": 0, "Err_msg": "", "Str_reason":
          "Need_vcode": 0, "Vcode_len": 0, "Vcode_type": 0, "Other": "", "Version": 0}
 PASS = {**ALLOW, "Ret_type": 1}
 
-# Periods of an hour: no test sees anything come back.
+# Periods are an hour, so that no count ends during a test.
 RULES = """
 limits:
   "111": { algorithm: fixed_window, rate: 3/h, align: first_request }
@@ -60,7 +60,7 @@ def koala(serve, start_redis, tmp_path):
 
 
 def ask(server, path, **parameters):
-    """By GET; names with a leading underscore are written with two."""
+    """Asks by GET. Two underscores in the name of a parameter stand for one."""
     query = urllib.parse.urlencode({name.replace("__", "_"): v for name, v in parameters.items()})
     answer = server.get(f"{path}?{query}")
     assert answer.status == 200, answer.text
@@ -87,7 +87,7 @@ def value(server, rule, **parameters):
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_browse_tells_and_write_through_also_counts(koala, store):
+def test_browse_only_decides_and_write_through_also_counts(koala, store):
     server = koala(store)
     for _ in range(5):
         assert browse(server, act="ask", uid=1) == PASS
@@ -97,7 +97,7 @@ def test_browse_tells_and_write_through_also_counts(koala, store):
     assert browse(server, act="other", uid=1) == ALLOW
 
 
-def test_the_result_is_the_rules_object_in_its_order(koala):
+def test_the_answer_is_the_result_of_the_rule_with_its_order_of_fields(koala):
     server = koala()
     for _ in range(3):
         update(server, act="ask", uid=1)
@@ -119,7 +119,7 @@ def test_update_counts_and_saturates(koala, store):
 
 @pytest.mark.parametrize("store", STORES)
 def test_update_counts_for_each_rule_by_itself(koala, store):
-    """Also for those behind one that answers by itself, or whose count is full."""
+    """Also for rules after a rule that answers without counting, or whose count is full."""
     server = koala(store)
     for _ in range(5):
         update(server, act="ask", uid=7, page="index")
@@ -172,7 +172,7 @@ def test_complete_charges_all_rules_unless_one_refuses(koala, store):
 
 @pytest.mark.parametrize("store", STORES)
 def test_complete_decides_and_charges_in_one_step(koala, store):
-    """Requests at once: as many pass as the count says."""
+    """Of parallel requests exactly as many pass as the count allows."""
     server = koala(store)
     path = "/rule/browse_complete?_writeThrough=yes&act=ask&uid=1&page=p"
 
@@ -185,14 +185,14 @@ def test_complete_decides_and_charges_in_one_step(koala, store):
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_base_passes_as_many_as_its_base_and_then_a_window(koala, store):
+def test_base_allows_its_base_and_then_a_window(koala, store):
     server = koala(store)
     assert [take(server, act="base", ip="10.0.0.1")["Ret_type"] for _ in range(5)] == [1, 1, 1, 2, 2]
     assert value(server, 115, act="base", ip="10.0.0.1") == 3
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_many_in_parallel_pass_exactly_as_many_as_may(koala, store):
+def test_parallel_requests_pass_exactly_up_to_the_limit(koala, store):
     server = koala(store)
 
     def take_ten(_):
@@ -222,7 +222,7 @@ def test_servers_at_one_redis_share_one_set_of_counts(serve, start_redis):
     assert value(servers[2], 111, act="ask", uid=1) == 2
 
 
-def test_a_rule_that_is_not_there_is_400_and_minus_2(koala):
+def test_an_unknown_rule_is_400_and_minus_2(koala):
     server = koala()
     answer = server.get("/rule/value?rule_no=999&uid=1")
     assert (answer.status, answer.json["err_no"]) == (400, -2)
@@ -237,7 +237,7 @@ def test_a_rule_that_is_not_there_is_400_and_minus_2(koala):
     ("'\"", "'\""), (500 * "x", 64 * "x"), (40 * "%e4%b8%ad", 21 * "\u4e2d" + "\\xe4"), ("0112", "0112"),
     ("0", "0"), ("00", "00"),
     ("-1", "-1")])
-def test_a_rule_no_of_garbage_is_shown_as_it_came(koala, no, shown):
+def test_an_invalid_rule_no_is_shown_unchanged(koala, no, shown):
     server = koala()
     for path in ("/rule/value", "/dump/counter", "/dump/policy"):
         answer = server.get(f"{path}?uid=1&rule_no={no.replace(' ', '+')}")
@@ -245,7 +245,7 @@ def test_a_rule_no_of_garbage_is_shown_as_it_came(koala, no, shown):
             400, {"err_no": -2, "err_msg": f"expected the name of a rule, found '{shown}'"})
 
 
-def test_an_empty_rule_no_asks_for_all_rules(koala):
+def test_an_empty_rule_no_means_all_rules(koala):
     server = koala()
     for path in ("/dump/counter", "/dump/policy"):
         assert server.get(f"{path}?rule_no=").text == server.get(path).text
@@ -254,7 +254,7 @@ def test_an_empty_rule_no_asks_for_all_rules(koala):
     assert (answer.status, answer.json["err_no"]) == (400, -1)
 
 
-def test_a_key_that_is_too_long_tells_which_parameter_is_why(koala):
+def test_the_error_of_a_key_that_is_too_long_names_the_parameter(koala):
     server = koala()
     long = "x" * 1100
     for path in ("/rule/browse", "/rule/update", "/rule/browse_complete"):
@@ -268,8 +268,8 @@ def test_a_key_that_is_too_long_tells_which_parameter_is_why(koala):
     assert server.get(f"/rule/browse?other={long}").json == ALLOW
 
 
-def test_a_query_may_have_the_bytes_that_a_user_typed(koala):
-    """As curl sends them, and browsers behind a '?'."""
+def test_a_query_may_contain_unescaped_bytes(koala):
+    """curl sends such bytes, and browsers do after a '?'."""
     server = koala()
     for raw in ("\u00e9".encode(), "\u4e2d\u6587".encode(), b"\x80\xff"):
         request = (b"GET /rule/browse?act=ask&uid=" + raw
@@ -284,8 +284,8 @@ def test_a_query_may_have_the_bytes_that_a_user_typed(koala):
         assert server.get(f"/rule/value?rule_no=111&act=ask&uid={coded}").json["cache_val"] == 2
 
 
-def test_a_body_asks_whatever_the_method(koala):
-    """What it asks about would slip past a rule."""
+def test_a_form_in_the_body_is_read_whatever_the_method(koala):
+    """If a form of a GET were ignored, its parameters would evade the rules."""
     server = koala()
     assert server.get("/rule/browse", FORM, "GET", "uid=7").json == DENIED_101
     assert server.get("/rule/browse?uid=8", FORM, "GET", "uid=7").json == ALLOW
@@ -302,7 +302,7 @@ def test_a_feedback_of_another_type_is_an_error(koala):
         assert ask(server, "/rule/feedback", page="p", __feedbackType=kind) == {"err_no": 0, "err_msg": "OK"}
 
 
-def test_a_form_and_a_query_ask_the_same(koala):
+def test_a_form_and_a_query_are_equivalent(koala):
     server = koala()
 
     def post(path, body, headers=None):
@@ -312,7 +312,7 @@ def test_a_form_and_a_query_ask_the_same(koala):
     assert post("/rule/browse", "uid=7", {}).json == DENIED_101
     assert post("/rule/browse", "uid=7", {"Content-Type": FORM["Content-Type"] + "; charset=utf-8"}
                 ).json == DENIED_101
-    # The query is read before the form, and the first of a name counts.
+    # The query is read before the form, and the first value of a name counts.
     assert post("/rule/browse?uid=7", "uid=8").json == DENIED_101
     assert post("/rule/browse?uid=8", "uid=7").json == ALLOW
     assert post("/rule/update?act=ask", "uid=5").json == {"err_no": 0, "err_msg": "OK"}
@@ -330,7 +330,7 @@ def test_a_body_in_another_form_is_an_error(koala):
 @pytest.mark.parametrize("query", [
     "x&uid=7", "uid=7&x", "=&uid=7", "=x&uid=7", "&&uid=7&", "x=%zz&uid=7", "x=%&uid=7", "x;y&uid=7",
     "%75id=7", "uid=%37", "x=1&x=2&uid=7", "uid=7&uid=8", "%00=1&uid=7", "a%00b=1&uid=7"])
-def test_no_parameter_takes_another_one_away(koala, query):
+def test_a_malformed_parameter_hides_no_other(koala, query):
     assert koala().get(f"/rule/browse?{query}").json == DENIED_101
 
 
@@ -367,7 +367,7 @@ def many(server, items):
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_many_are_browsed_at_once_as_one_by_one(koala, store):
+def test_multi_browse_answers_as_single_requests_do(koala, store):
     server = koala(store)
     for _ in range(3):
         update(server, act="ask", uid=1)
@@ -379,7 +379,7 @@ def test_many_are_browsed_at_once_as_one_by_one(koala, store):
         for i, query in enumerate(queries)]
 
 
-def test_many_write_through_as_each_asks(koala):
+def test_each_item_of_multi_browse_may_write_through(koala):
     server = koala()
     arg = "act=ask&uid=1&_writeThrough=yes"
     types = [item["Result"]["Ret_type"] for item in many(server, [("a", arg)] * 5).json]
@@ -388,7 +388,7 @@ def test_many_write_through_as_each_asks(koala):
     assert types == [1] * 5
 
 
-def test_a_bad_item_of_many_disturbs_no_other(koala):
+def test_a_bad_item_of_multi_browse_affects_no_other(koala):
     server = koala()
     good = {"Id": "g", "Arg": "uid%3D7"}
     bad = [{"Id": "b"}, {"Idd": "b"}, {"Id": [], "Arg": ""}, {"Id": "b", "Arg": {}}, 5,
@@ -400,12 +400,12 @@ def test_a_bad_item_of_many_disturbs_no_other(koala):
 
 
 @pytest.mark.parametrize("value", ["", "x", "{}", "5", "[", json.dumps(1001 * [{}])])
-def test_many_that_are_no_array_are_an_error(koala, value):
+def test_items_that_are_no_array_are_an_error(koala, value):
     answer = koala().get("/multi/browse", FORM, "POST", urllib.parse.urlencode({"argsJson": value}))
     assert (answer.status, answer.json["err_no"]) == (400, -1)
 
 
-def test_counters_tell_what_each_rule_answered_over_reloads(koala):
+def test_counters_of_answers_per_rule_survive_reloads(koala):
     server = koala()
     for _ in range(5):
         take(server, act="ask", uid=1)
@@ -434,7 +434,7 @@ def test_policy_lists_the_rules_that_are_loaded(koala):
     assert only["limits"][0]["rate"] == "3/h"
 
 
-def test_policy_shows_what_koalas_language_says(serve):
+def test_policy_shows_the_rules_in_koalas_language(serve):
     server = serve("-c", ROOT / "examples" / "koala.conf", config=None)
     lines = [json.loads(line) for line in server.get("/dump/policy").text.splitlines()]
     assert lines[0]["match"] == [{"attribute": "uid", "in": ["dicts/staff.dat"]}]
@@ -456,7 +456,7 @@ def test_health_follows_redis(serve, start_redis):
         return answer.status, answer.json
 
     assert until(lambda: alive() == (200, {"errno": 0, "errmsg": "OK!"}), "a connection")
-    redis.stop()  # and nobody but the one who looks asks for anything
+    redis.stop()  # and there are no requests but those for health
     down = (500, {"errno": -1, "errmsg": "redis-error!"})
     assert until(lambda: alive() == down, "the loss to be seen")
     redis.restart()
@@ -491,8 +491,8 @@ def test_without_its_store_each_limit_follows_its_policy(serve, start_redis, pol
     assert any("store_away" in line for line in server.log) or server.line_with("store_away")
 
 
-def test_feedback_is_for_this_machine_and_dumps_too(koala):
-    """A proxied request is not the machine's own."""
+def test_feedback_and_dumps_are_for_callers_of_this_machine_only(koala):
+    """A request that a proxy forwards is not one of this machine."""
     server = koala()
     for path in ("/rule/feedback?page=1", "/dump/policy", "/dump/counter"):
         answer = server.get(path, {"X-Forwarded-For": "1.2.3.4"})
@@ -501,7 +501,7 @@ def test_feedback_is_for_this_machine_and_dumps_too(koala):
         assert server.get(path, {"X-Forwarded-For": "1.2.3.4"}).status == 200
 
 
-def test_a_page_of_another_site_asks_nothing(koala):
+def test_requests_of_pages_of_other_sites_are_refused(koala):
     server = koala()
     for path in ("/rule/browse?uid=7", "/rule/update?uid=9", "/multi/browse?argsJson=[]"):
         assert server.get(path, {"Sec-Fetch-Site": "cross-site"}).status == 403
@@ -517,7 +517,7 @@ def test_other_methods_are_refused(koala):
     assert server.get("/monitor/alive/", method="HEAD").status == 200
 
 
-def test_slashes_around_a_path_mean_nothing(koala):
+def test_slashes_before_and_after_a_path_are_ignored(koala):
     server = koala()
     for path in ("/rule/browse/", "//rule/browse", "///rule/browse//"):
         assert server.get(f"{path}?uid=7").json == DENIED_101
@@ -526,7 +526,7 @@ def test_slashes_around_a_path_mean_nothing(koala):
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
-def test_a_leak_past_what_a_log_holds_counts_and_takes_back(serve, start_redis, tmp_path, store):
+def test_a_leak_with_a_count_above_the_maximum_of_a_log_counts_and_refunds(serve, start_redis, tmp_path, store):
     path = tmp_path / "rules.conf"
     path.write_text("[RULES]\nRule : [leak] [page=+] [time=3600; count=20000; erase1=2; erase2=9] "
                     "[result=2; return=9]\n[RESULT]\n" + "".join(f'{n} : {{"Ret_type":{n}}}\n' for n in range(3)))
@@ -543,8 +543,8 @@ def test_a_leak_past_what_a_log_holds_counts_and_takes_back(serve, start_redis, 
     assert browse(server, page="p") == {**PASS, "Str_reason": ""}
 
 
-def test_a_caller_without_a_host_is_answered(koala):
-    """As Koala's own SDK for Go asks. It took an error for an allowed request."""
+def test_a_request_without_a_host_is_answered(koala):
+    """Koala's own SDK for Go sends none, and reads an error as an allowed request."""
     server = koala()
 
     def lines(target):

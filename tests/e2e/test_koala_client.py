@@ -1,4 +1,4 @@
-"""The client class that Koala's callers have, run by a real PHP."""
+"""The client class in PHP that Koala's callers use, run by a real PHP."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What was wrong with the published Koala, defect by defect, shown absent."""
+"""Shows that Weir has none of the defects of the published Koala; each test names a defect."""
 
 import concurrent.futures
 import datetime
@@ -22,7 +22,7 @@ DIRECT = "[time=1; count=0;] [result=2; return=1]"
 
 @pytest.fixture
 def koala(serve, tmp_path):
-    """Starts a server of these rules of Koala's; `more` is a file of ours beside them."""
+    """A function that starts a server with rules in Koala's language; `more` is a configuration of Weir beside them."""
 
     def start(*rules, dicts="", more=None, **flags):
         path = tmp_path / "rules.conf"
@@ -49,7 +49,7 @@ def value(server, rule, query):
 
 
 def in_parallel(server, n, path):
-    """What `n` requests at once are answered."""
+    """The answers to `n` parallel requests."""
     barrier = threading.Barrier(n)
 
     def one(_):
@@ -92,7 +92,7 @@ def test_defect_2_days_end_in_another_zone(koala, hour):
 
 
 def test_defect_3_leak_lets_one_more_through(koala):
-    """In any second at most two, whenever they come: tests/model has it in virtual time, too."""
+    """Any second has at most two allowed requests. tests/model shows the same in virtual time."""
     server = koala("[leak] [uid=+] [time=1; count=2] [result=2; return=1]")
     passed = []
     with Http(server.http) as client:
@@ -102,7 +102,7 @@ def test_defect_3_leak_lets_one_more_through(koala):
             answer = client.request("GET", "/rule/browse?uid=1&_writeThrough=yes").json
             if answer["Ret_code"] == 0:
                 passed.append((before, time.monotonic()))
-    # The server took the first after it was sent, and the third before it was answered.
+    # The server decided the first after it was sent, and the third before it was answered.
     for first, third in zip(passed, passed[2:]):
         assert third[1] - first[0] >= 1
 
@@ -154,7 +154,7 @@ def test_defect_8_write_through_counts_after_the_answer(koala):
         wire.send(3 * request + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         answers = wire.rest().decode()
     assert answers.count('"Ret_code":0') == 1 and answers.count('"Ret_code":1,') == 3
-    assert value(server, 2, "uid=1&ip=1") == 1  # those denied counted nowhere
+    assert value(server, 2, "uid=1&ip=1") == 1  # denied requests did not count
 
 
 def test_defect_9_a_reload_mixes_two_rule_sets(serve, tmp_path):
@@ -186,7 +186,7 @@ def test_defect_9_an_error_of_the_store_leaves_no_trace(koala, start_redis):
     until(lambda: server.get("/monitor/alive").status == 500 or code(server, "uid=0") and False,
           "the loss to be seen")
     took = [server.get("/rule/browse?uid=1&_writeThrough=yes").json["Ret_code"] for _ in range(2)]
-    assert took == [0, 1]  # by this server's own count
+    assert took == [0, 1]  # by the server's own count, as the policy `local` decides
     assert metric(server, 'weir_store_failures_total{limit="1",policy="local"}') >= 2
     assert "store_away" in server.line_with("store_away")
 
@@ -228,7 +228,7 @@ def test_defect_13_a_parameter_drops_the_rest_and_bodies_are_ignored(koala):
 
 
 def test_defect_14_an_empty_password_lets_everything_pass(koala, start_redis, tmp_path):
-    """It is an error of the file; without one the server connects, and counts."""
+    """An empty password is an error of the file; without the setting the server connects and counts."""
     store = start_redis()
     (tmp_path / "empty.yaml").write_text(f"store: 'redis://:@127.0.0.1:{store.port}'\n")
     assert weir("lint", tmp_path / "empty.yaml").returncode == 1
@@ -248,10 +248,10 @@ def test_defect_15_values_are_joined_without_escaping(koala):
         assert code(server, query) == 0, query
 
 
-def test_the_race_of_browse_and_update_and_the_way_without(koala):
-    """Two callers browse before either updates: both pass. In one step one of them does."""
+def test_browse_and_update_race_and_write_through_does_not(koala):
+    """If two callers browse before either updates, both pass. With a single request only one does."""
     server = koala("[count] [uid=+] [time=3600; count=1] [result=2; return=1]")
-    seen = [code(server, "uid=1"), code(server, "uid=1")]  # the first and the second caller
+    seen = [code(server, "uid=1"), code(server, "uid=1")]  # of the first and the second caller
     for _ in seen:
         server.get("/rule/update?uid=1")
     assert seen == [0, 0] and value(server, 1, "uid=1") == 1

@@ -1,4 +1,4 @@
-"""Rule files in Koala's language: several at once, and as our own language."""
+"""Rule files in Koala's language: several in one configuration, and printed as Weir's own language."""
 
 import json
 import os
@@ -44,14 +44,14 @@ def test_several_files_are_one_configuration_whatever_their_order(tmp_path):
         assert done.returncode == 0, done.stderr
         names = [line.split(": ")[1] for line in done.stdout.splitlines() if "- name: " in line]
         assert names == order
-        assert done.stdout.count("timezone: Europe/Berlin") == 3  # of the file, and of two limits
+        assert done.stdout.count("timezone: Europe/Berlin") == 3  # once for the file, and once for each of two limits
         server = Server(*both("-c", paths))
         with Wire(server.resp) as wire:
             assert wire.command("WEIR.CHECK", "act", "ask", "uid", "7")[0] == 0
         assert server.stop() == 0
 
 
-def test_mistakes_between_files_tell_both_places(tmp_path):
+def test_conflicts_between_files_name_both_places(tmp_path):
     ours, other = tmp_path / "weir.yaml", tmp_path / "other.yaml"
     ours.write_text("limits: { \"1\": { algorithm: token_bucket, rate: 1/s } }\n"
                     "rules: [{ limits: [\"1\"] }]\n")
@@ -135,8 +135,8 @@ def test_a_bad_file_prints_nothing(tmp_path):
     assert run("lint", "-c", conf, conf).returncode == 2
 
 
-def said(done, *paths):
-    """What lint says, with the names of files alone."""
+def messages(done, *paths):
+    """The messages of lint, with the names of files without their directories."""
     text = done.stderr
     for path in paths:
         text = text.replace(f"{path.parent}/", "")
@@ -167,18 +167,18 @@ OF_SLIPS = [
 ]
 
 
-def test_slips_that_are_legal_are_warned_of_by_lint_and_at_start(tmp_path):
+def test_probable_mistakes_cause_warnings_in_lint_and_at_the_start(tmp_path):
     conf = tmp_path / "rules.conf"
     conf.write_text(SLIPS + RESULTS)
     done = run("lint", conf)
-    assert (done.returncode, said(done, conf)) == (0, [f"rules.conf:{line}" for line in OF_SLIPS])
+    assert (done.returncode, messages(done, conf)) == (0, [f"rules.conf:{line}" for line in OF_SLIPS])
     assert run("lint", "--strict", conf).returncode == 1
     server = Server("-c", conf)
     for line in OF_SLIPS:
         number, column, text = line.split(":", 2)
         told = f"warning config_warning file={conf} line={number} column={column} "
         assert sum(found.endswith(told + text.removeprefix(" warning: ")) for found in server.log) == 1
-    # They are taken as what the warnings say.
+    # They are read as the warnings say.
     taken = server.get("/rule/browse?_writeThrough=yes&a=%3D5&b=1+-+3")
     assert taken.json["Ret_type"] == 1
     for query, used in (("a=%3D5&b=1+-+3", 1), ("a=5&b=2", 0)):
@@ -186,16 +186,16 @@ def test_slips_that_are_legal_are_warned_of_by_lint_and_at_start(tmp_path):
     assert server.stop() == 0
 
 
-def test_the_second_of_two_values_that_must_both_hold_is_where_yaml_warns_too(tmp_path):
+def test_two_values_that_must_both_match_cause_a_warning_at_the_second(tmp_path):
     path = tmp_path / "rules.yaml"
     path.write_text("rules:\n  - match: { a: { all: [1,\n      2] } }\n    answer: deny\n")
-    assert said(run("lint", path), path)[0] == (
+    assert messages(run("lint", path), path)[0] == (
         'rules.yaml:3:7: warning: expected conditions that a request can meet, found ones that exclude each '
         'other in rule "rule-1"')
 
 
 @pytest.mark.parametrize("language", ["conf", "yaml"])
-def test_every_wrong_line_of_a_dictionary_is_told_at_its_own_place(tmp_path, language):
+def test_each_wrong_line_of_a_dictionary_is_an_error_with_its_place(tmp_path, language):
     words, path = tmp_path / "words.dat", tmp_path / f"rules.{language}"
     if language == "yaml":
         path.write_text("rules: [{ answer: deny, match: { a: { in: words.dat }, b: { in: words.dat } } }]\n")
@@ -206,7 +206,7 @@ def test_every_wrong_line_of_a_dictionary_is_told_at_its_own_place(tmp_path, lan
     words.write_bytes(b"ann\n10.0.0.0/33\n\n# 10.0.0.0/33\nbob\na\x01b\n" + 2000 * b"x" + b"\n")
     done = run("lint", path)
     assert done.returncode == 1
-    found = said(done, path)
+    found = messages(done, path)
     assert [line for line in found if line.startswith("words.dat")] == [
         f"words.dat:2:1: error: {network}",
         "words.dat:6:1: error: expected a word, found a control character in it",
@@ -214,16 +214,16 @@ def test_every_wrong_line_of_a_dictionary_is_told_at_its_own_place(tmp_path, lan
     assert found[0].startswith(f"rules.{language}:")
     assert found[0].endswith(f'expected a dictionary, found "words.dat": line 2: {network} (and 2 more)')
     words.write_text(250 * "10.0.0.0/33\n")
-    found = [line for line in said(run("lint", path), path) if line.startswith("words.dat")]
+    found = [line for line in messages(run("lint", path), path) if line.startswith("words.dat")]
     assert found == [f"words.dat:{n}:1: error: {network}" for n in range(1, 101)] + [
         "words.dat: error: expected fewer wrong lines, found 150 more"]
     words.write_text("# nobody\n\n")
-    assert said(run("lint", path), path) == ["words.dat: warning: expected a word or an address on each line, "
+    assert messages(run("lint", path), path) == ["words.dat: warning: expected a word or an address on each line, "
                                              "found none: this dictionary matches no value"]
     assert run("lint", "--strict", path).returncode == 1
 
 
-def test_a_file_that_is_given_twice_is_an_error_by_itself(tmp_path):
+def test_a_file_that_is_passed_twice_is_an_error(tmp_path):
     conf, ours = write(tmp_path / "rules.conf", rule(1)), tmp_path / "weir.yaml"
     ours.write_text("capacity: 1000\n")
     (tmp_path / "link.conf").symlink_to(conf)

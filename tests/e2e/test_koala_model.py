@@ -1,7 +1,7 @@
-"""Random rule files and random requests: every answer is the one of an independent model.
+"""Sends random requests to servers with random rule files, and compares all answers with an independent model.
 
-Periods are hours, and midnight is far away in the zone of the file, so no answer depends on how
-quick a machine is. `WEIR_TEST_SEED` plays a run again.
+Periods are hours, and midnight is hours away in the timezone of the file, so no answer depends on how
+quick a machine is. `WEIR_TEST_SEED` replays a run.
 """
 
 import datetime
@@ -24,13 +24,13 @@ REQUESTS = 250
 
 
 def zone_of_noon():
-    """One in which it is about noon now: POSIX turns the signs of these names round."""
+    """A timezone in which it is about noon. In its name POSIX reverses the sign."""
     ahead = 12 - datetime.datetime.now(datetime.timezone.utc).hour
     return f"Etc/GMT{-ahead:+d}" if ahead else "Etc/GMT"
 
 
 def ask(client, draw, path, parameters):
-    """By a query or a form, or some in each."""
+    """Sends the parameters in the query, in a form, or some in each."""
     pairs = list(parameters.items())
     cut = draw.choice([0, len(pairs), len(pairs)])
     query, body = (urllib.parse.urlencode(part) for part in (pairs[:cut], pairs[cut:]))
@@ -47,7 +47,7 @@ def many(client, items):
 
 
 def one_request(draw, model, client):
-    """What is asked, what the model answers, and what the server does."""
+    """Sends a random request: (the request, the answer of the model, the answer of the server)."""
     parameters, now = random_parameters(draw, blanks=True), time.time_ns()
     kind = draw.choices(["browse", "write", "update", "complete", "complete_write", "feedback", "value",
                          "many"], [3, 8, 4, 2, 4, 2, 3, 1])[0]
@@ -80,10 +80,10 @@ def one_request(draw, model, client):
 
 @pytest.fixture
 def stores(start_redis, tmp_path):
-    """What makes a server keep its counts there, and how many servers share them."""
+    """A function that returns (settings for a store, the number of servers that share it)."""
 
     def of(name, number):
-        if name == "redis":  # no server may repeat a denial that another one's feedback ends
+        if name == "redis":  # without a cache of denials, since feedback at another server ends a denial
             return f"store: {start_redis().url}\nstore_timeout: 30s\ndenied_cache: 0s\n", 2
         return {"memory": "", "file": f"store: file:{tmp_path}/state-{number}\ncapacity: 10000\n"}[name], 1
 
@@ -91,7 +91,7 @@ def stores(start_redis, tmp_path):
 
 
 @pytest.mark.parametrize("store", ["memory", "file", "redis"])
-def test_every_answer_is_the_models(stores, tmp_path, store):
+def test_every_answer_equals_the_models(stores, tmp_path, store):
     seed = int(os.environ.get("WEIR_TEST_SEED", 1))
     draw, zone = random.Random(seed), zone_of_noon()
     write_dicts(tmp_path)
@@ -112,7 +112,7 @@ def follow(draw, text, zone, servers, what):
         for n in range(REQUESTS):
             asked, expected, answer = one_request(draw, model, draw.choice(clients))
             assert answer.status == 200, f"{what}request {n}: {asked}: {answer.text}"
-            # In text: the order of fields, too.
+            # Compared as text, so that the order of fields counts.
             found, wanted = koala.json.dumps(answer.json), koala.json.dumps(expected)
             assert found == wanted, f"{what}request {n}: {asked}"
     finally:

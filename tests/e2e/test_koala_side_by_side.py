@@ -1,4 +1,4 @@
-"""Koala and Weir side by side, as docs/koala.md shows it: one decides, the other gets the same requests."""
+"""Koala and Weir side by side as docs/koala.md shows it: one decides, and nginx mirrors its requests to the other."""
 
 import getpass
 import socket
@@ -21,11 +21,11 @@ def listens(port):
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_what_one_decides_the_other_counts_as_well(tmp_path):
-    """Another server of ours is Koala here: it has the same paths and answers."""
+def test_the_second_server_counts_the_requests_that_the_first_decides(tmp_path):
+    """A second Weir plays Koala, since it has the same paths and answers."""
     [site] = blocks("docs/koala.md", "nginx")
     koala, weir = (Server("-c", ROOT / "examples/koala.conf") for _ in range(2))
-    with socket.socket() as held:  # SO_REUSEPORT on both sides
+    with socket.socket() as held:  # both sockets set SO_REUSEPORT
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]

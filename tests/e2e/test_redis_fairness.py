@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from tampering_proxy import Between
+from tampering_proxy import TamperingProxy
 from harness import PATIENCE, Server, Wire
 
 FLEET = 4
@@ -22,9 +22,9 @@ LIMITS = f"""
 def fleet(shared_redis, tmp_path_factory):
     directory = tmp_path_factory.mktemp("turns")
     port = int(shared_redis.url.split(":")[2].split("/")[0])
-    with Between(port) as between:
-        between.spoil = lambda client, data: (time.sleep(ROUND_S), client.sendall(data))
-        urls = [between.url] + [shared_redis.url] * (FLEET - 1)
+    with TamperingProxy(port) as proxy:
+        proxy.tamper = lambda client, data: (time.sleep(ROUND_S), client.sendall(data))
+        urls = [proxy.url] + [shared_redis.url] * (FLEET - 1)
         servers = [Server(config=f"store: {url}\nstore_timeout: 30s\nnodes: {FLEET}\n"
                                  f"limits:{LIMITS}", directory=directory) for url in urls]
         yield servers

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from tampering_proxy import Between, half, half_and_gone, instead, late, silent
+from tampering_proxy import TamperingProxy, half, half_and_gone, instead, late, silent
 from harness import PATIENCE, Wire, encode, metric, one_thread, until
 from redis_servers import OLDEST, free_port
 
@@ -373,7 +373,7 @@ def test_a_transaction_of_many_keys_while_redis_is_away_is_answered_by_policy(
             assert wire.reply() == b"+PONG"
 
 
-SPOILED = {
+TAMPERINGS = {
     "late": late,
     "half": half,
     "half and gone": half_and_gone,
@@ -391,18 +391,18 @@ SPOILED = {
 
 
 @one_thread  # the thread that sent a command reads its answer
-@pytest.mark.parametrize("how", SPOILED)
+@pytest.mark.parametrize("how", TAMPERINGS)
 def test_a_redis_that_answers_nonsense_grants_nothing_and_is_forgiven(start_redis, serve, key, how):
     redis = start_redis()
-    with Between(redis.port) as between:
-        server = serve(config=configuration(between.url, timeout="50ms"))
+    with TamperingProxy(redis.port) as proxy:
+        server = serve(config=configuration(proxy.url, timeout="50ms"))
         until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be found")
         with Load(server, "closed", key) as load, Load(server, "memory", key) as memory:
-            between.spoil = SPOILED[how]
+            proxy.tamper = TAMPERINGS[how]
             until(load.failed, "an answer to fail")
             asked = memory.reasons.total()
             until(lambda: memory.reasons.total() > asked + 100, "others to be answered")
-            between.spoil = None
+            proxy.tamper = None
             load.until_exhausted()
         assert load.granted <= QUOTA
         assert memory.granted <= QUOTA

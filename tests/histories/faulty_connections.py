@@ -6,14 +6,14 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
-from tampering_proxy import Between, end  # noqa: E402
+from tampering_proxy import TamperingProxy, end  # noqa: E402
 
 KINDS = ["none", "delay", "drop", "cut"]
 DELAY_S = 0.005
 LOST_S = 0.05  # after which a connection ends that has lost something
 
 
-class Link(Between):
+class FaultyConnection(TamperingProxy):
     """
     Passes bytes on, both ways. `kind` may change at any time: `delay` holds each piece up; `drop` loses it,
     and ends the connection a little later; `cut` lets requests through and ends the connection instead of

@@ -3,7 +3,7 @@
 import algorithms
 from client_calls import WAYS, Broken, Library, Wire, ask, ask_broken, encode, resp
 from generate import Draw
-from faulty_connections import KINDS, Link
+from faulty_connections import KINDS, FaultyConnection
 from servers import RedisServer, draw_limit, until
 
 # Losing Redis
@@ -35,7 +35,7 @@ class Way:
     """To a server, over connections that may fail."""
 
     def __init__(self, server, library):
-        self.links = [Link(server.http), Link(server.resp)]
+        self.links = [FaultyConnection(server.http), FaultyConnection(server.resp)]
         self.http, self.resp = (link.port for link in self.links)
         self.library = library
 
@@ -50,7 +50,7 @@ class Outage:
         self.stage = stage
         nodes = len(history["configs"]) + 1
         timeout_ms = 30_000 if history["fails"] == "client" else 20
-        self.to_redis = [Link(self.redis.port) for _ in range(nodes)]
+        self.to_redis = [FaultyConnection(self.redis.port) for _ in range(nodes)]
         stage.begin(history, [link.url for link in self.to_redis],
                     f"store_timeout: {timeout_ms}ms\nnodes: {nodes}")
         self.library = Library(self.to_redis[-1].port, history["configs"][0], timeout_ms, nodes)

@@ -202,7 +202,7 @@ def test_ignored_results_count_neither_way():
     assert both.share == 0 and both.call("peek")["reset_after_ns"] == 0
 
 
-def test_a_request_that_a_later_rule_refuses_is_taken_back():
+def test_a_request_that_a_later_rule_refuses_is_not_counted():
     both = Both()
     for _ in range(100):
         assert both.acquire()
