@@ -241,6 +241,6 @@ def cpu_seconds(server):
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-def held(server, n):
-    """Waits until as many answers are held."""
-    until(lambda: metric(server, "weir_answers_pending") == n, f"{n} to be held")
+def until_pending(server, n):
+    """Waits until `n` answers are pending."""
+    until(lambda: metric(server, "weir_answers_pending") == n, f"{n} to be pending")

@@ -6,7 +6,7 @@ import select
 import time
 
 import pytest
-from harness import BUILD, PATIENCE, SANITIZED, Http, Wire, encode, held, metric, until, weir
+from harness import BUILD, PATIENCE, SANITIZED, Http, Wire, encode, metric, until, until_pending, weir
 from redis_servers import OLDEST, PROGRAMS
 
 pytestmark = pytest.mark.first
@@ -168,7 +168,7 @@ def test_memory_does_not_wait_while_redis_hangs(servers):
             slow.send(encode("PING", "before") + encode("WEIR.ACQUIRE", "token", "k") +
                       encode("WEIR.ACQUIRE", "near", "k") + encode("PING", "behind"))
             assert slow.reply() == b"before"
-            held(server, 1)
+            until_pending(server, 1)
             for _ in range(3):
                 assert quick.command("WEIR.ACQUIRE", "near", "k")[0] == 1
             assert http.request("GET", "/readyz").status == 200
@@ -184,8 +184,8 @@ def test_units_that_redis_grants_to_a_disconnected_client_are_released(servers):
             wire.send(encode("WEIR.ACQUIRE", "token", "k", "COST", 5) +
                       encode("MULTI") + encode("WEIR.ACQUIRE", "token", "k") +
                       encode("WEIR.ACQUIRE", "window", "k") + encode("EXEC"))
-            held(server, 2)
-        held(server, 0)
+            until_pending(server, 2)
+        until_pending(server, 0)
     until(lambda: ask(server, ("WEIR.PEEK", "token", "k"))[0][2] == 9, "five units to come back")
     until(lambda: ask(server, ("WEIR.PEEK", "window", "k"))[0][2] == 10, "a unit to come back")
 
@@ -195,7 +195,7 @@ def test_a_permit_that_is_released_at_one_server_admits_a_pending_request_at_ano
     permits = [ask(one, ("WEIR.ACQUIRE", "few", "k"))[0][6] for _ in range(2)]
     with Wire(other.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "few", "k", "WAIT", 60000) + encode("PING"))
-        held(other, 1)
+        until_pending(other, 1)
         assert ask(one, ("WEIR.REFUND", "few", "k", "PERMIT", permits[0]))[0][0] == 1
         assert wire.reply()[0] == 1
         assert wire.reply() == b"+PONG"
@@ -207,7 +207,7 @@ def test_each_released_permit_admits_one_pending_request(servers):
     wires = [Wire(server.resp) for _ in range(4)]
     for i, wire in enumerate(wires):
         wire.send(encode("WEIR.ACQUIRE", "few", "k", "WAIT", 60000) + encode("PING"))
-        held(server, i + 1)
+        until_pending(server, i + 1)
     for left in range(len(wires) - 1, -1, -1):
         assert ask(server, ("WEIR.REFUND", "few", "k", "PERMIT", permits.pop(0)))[0][0] == 1
         [wire] = select.select([w.socket for w in wires], [], [], PATIENCE)[0]
@@ -217,7 +217,7 @@ def test_each_released_permit_admits_one_pending_request(servers):
         assert wire.reply() == b"+PONG"
         permits.append(reply[6])
         wires.remove(wire)
-        held(server, left)
+        until_pending(server, left)
 
 
 def test_a_limit_may_have_its_own_store_and_a_reload_may_change_it(serve, start_redis, key):
@@ -375,7 +375,7 @@ def test_a_server_stops_while_its_redis_hangs(servers):
         with redis.hung():
             wire.send(encode("WEIR.ACQUIRE", "token", "k") + encode("WEIR.ACQUIRE", "near", "k") +
                       encode("MULTI") + encode("WEIR.ACQUIRE", "window", "k") + encode("EXEC"))
-            held(server, 2)
+            until_pending(server, 2)
             assert server.stop() == 0
             assert wire.rest() == b""
 
@@ -408,7 +408,7 @@ def test_a_server_that_stops_answers_requests_that_are_pending_at_redis(servers)
         assert wire.command("WEIR.ACQUIRE", "ten", "k")[0] == 1
         with redis.hung():
             wire.send(encode("WEIR.ACQUIRE", "ten", "k"))
-            held(server, 1)
+            until_pending(server, 1)
             assert server.stop() == 0
             assert wire.reply()[5] == b"store_failure"
             assert wire.rest() == b""

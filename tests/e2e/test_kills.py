@@ -206,7 +206,7 @@ class Run:
         assert done.returncode == 0, done.stderr
         found = Report.make(self.directory / "found")
         subprocess.run(self.acquirer(self.directory / "found"), check=True)
-        received = made = answers = 0
+        received = stored = answers = 0
         for place in range(2 * KEYS):
             clients = [counts for counts in self.all_counts if counts.asked[place]]
             asked = sum(counts.asked[place] for counts in clients)
@@ -231,7 +231,7 @@ def test_no_answered_request_is_lost_when_programs_are_killed_under_load(tmp_pat
     seed = int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 2**32))
     print(f"WEIR_TEST_SEED={seed}")
     chance = random.Random(seed)
-    kills = heard = made = answers = runs = 0
+    kills = received = stored = answers = runs = 0
     around, quiet = [], []
     while kills < KILLS:
         directory = tmp_path / str(runs)
@@ -240,14 +240,14 @@ def test_no_answered_request_is_lost_when_programs_are_killed_under_load(tmp_pat
         some = min(chance.randrange(10, 100), KILLS - kills)
         run.go(some)
         counted = run.compare()
-        heard, made, answers = heard + counted[0], made + counted[1], answers + counted[2]
+        received, stored, answers = received + counted[0], stored + counted[1], answers + counted[2]
         for all_gaps, gaps in zip((around, quiet), run.gaps()):
             all_gaps += gaps
         kills, runs = kills + some + len(run.slots), runs + 1
         (directory / "state").unlink()
     median = lambda values: sorted(values)[len(values) // 2]
-    print(f"{kills} kills on {runs} files: {answers} answers, {heard} grants heard of {made} made; "
+    print(f"{kills} kills on {runs} files: {answers} answers, {received} grants received of {stored} stored; "
           f"a survivor works for an answer around a kill: median {median(around):.2f} ms, "
           f"most {max(around):.1f} ms; without: {median(quiet):.2f} and {max(quiet):.1f} ms")
-    assert heard > 100 * runs
+    assert received > 100 * runs
     assert max(around) < 1000

@@ -1,4 +1,4 @@
-"""Start, reload, stop."""
+"""A server starts, reloads its configuration, and stops."""
 
 import contextlib
 import os
@@ -16,21 +16,21 @@ pytestmark = pytest.mark.first
 
 
 def wait_for_limit(server, name):
-    """Its quota, once a reload has brought it."""
+    """Waits until a reload has added the limit; returns its quota."""
     def there():
         answer = server.get(f"/v1/peek/{name}?key=k")
         return answer.status == 200 and answer.json["quota"]
     return until(there, f"limit {name}")
 
 
-def test_a_good_file_replaces_the_rules_on_sighup(serve):
+def test_sighup_replaces_the_rules_by_those_of_a_valid_file(serve):
     server = serve()
     assert server.get("/v1/peek/fresh?key=k").status == 404
     server.reload(CONFIG.replace("  one:", "  fresh: { algorithm: token_bucket, rate: 7/h }\n  one:"))
     assert wait_for_limit(server, "fresh") == 7
 
 
-def test_a_bad_file_changes_nothing_and_says_where(serve):
+def test_an_invalid_file_changes_nothing_and_its_error_names_the_place(serve):
     server = serve()
     server.reload(CONFIG.replace("rate: 1/h", "rate: 0/h"))
     line = server.line_with("error: expected")
@@ -40,7 +40,7 @@ def test_a_bad_file_changes_nothing_and_says_where(serve):
     assert wait_for_limit(server, "fresh") == 7
 
 
-def test_a_reload_keeps_what_keys_have_used_cut_to_what_is_allowed_now(serve):
+def test_a_reload_keeps_the_use_of_keys_up_to_the_new_limit(serve):
     server = serve()
     server.get("/v1/acquire/login?key=k&cost=3")
     server.get("/v1/acquire/window?key=k&cost=3")
@@ -53,11 +53,11 @@ def test_a_reload_keeps_what_keys_have_used_cut_to_what_is_allowed_now(serve):
     assert server.get("/v1/peek/login?key=k").json["remaining"] == 17
     window = server.get("/v1/peek/window?key=k").json
     assert (window["allowed"], window["quota"], window["remaining"]) == (False, 2, 0)
-    # Another period begins anew.
+    # A limit with another period counts anew.
     assert server.get("/v1/peek/reset?key=k").json["remaining"] == 3
 
 
-def test_a_reload_that_lowers_a_burst_cuts_the_wait_to_what_is_allowed_now(serve):
+def test_a_reload_that_lowers_a_burst_shortens_the_wait(serve):
     server = serve()
     server.get("/v1/acquire/login?key=k&cost=10")
     server.reload(CONFIG.replace("rate: 10/h, burst: 10", "rate: 10/h, burst: 2")
@@ -78,13 +78,13 @@ def test_reloads_under_load_lose_no_request(serve):
 
 
 def reloads(client):
-    """How many reloads have succeeded."""
+    """The number of successful reloads."""
     page = client.request("GET", "/metrics").text
     return int(re.search(r'^weir_reloads_total{result="success"} (\d+)', page, re.M)[1])
 
 
-def test_a_thousand_reloads_under_load_lose_no_decision_and_give_none_away(serve):
-    # Rates change, a token every ten minutes or so; the burst stays, and is granted once.
+def test_a_thousand_reloads_under_load_lose_no_count(serve):
+    # The rates differ, about a token in ten minutes; the burst is the same, and is granted once only.
     burst, config = 200_000, "limits: {{ it: {{ algorithm: token_bucket, rate: {}/w, burst: 200000 }} }}\n"
     server = serve("--threads", "4", config=config.format(1000))
     allowed, stop = [], threading.Event()
@@ -114,35 +114,35 @@ def test_a_thousand_reloads_under_load_lose_no_decision_and_give_none_away(serve
     assert sum(allowed) == burst
 
 
-def test_sigterm_answers_what_was_received_and_leaves(serve):
+def test_sigterm_answers_received_requests_and_exits(serve):
     server = serve()
-    with Wire(server.resp) as wire, Wire(server.http):  # the other is idle, and holds up nothing
+    with Wire(server.resp) as wire, Wire(server.http):  # the second connection is idle, and delays nothing
         assert wire.command("PING") == b"+PONG"
         wire.send(encode("WEIR.ACQUIRE", "login", "k") * 200)
         wire.reply()
         server.process.send_signal(signal.SIGTERM)
         answered = wire.rest()
     assert server.process.wait(PATIENCE) == 0
-    # Whole replies, or the rest of them: seven elements each, nothing cut off.
+    # The bytes end with a complete reply of seven elements.
     assert answered == b"" or answered.endswith(b"$0\r\n\r\n")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.resp))
 
 
-def test_sigint_leaves_cleanly(serve):
+def test_sigint_exits_with_0(serve):
     server = serve()
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(PATIENCE) == 0
 
 
-def test_without_a_file_the_commands_that_carry_their_limits_work(serve):
+def test_without_a_file_commands_with_limits_in_their_arguments_work(serve):
     server = serve(config=None)
     with Wire(server.resp) as wire:
         assert wire.command("CL.THROTTLE", "k", 9, 5, 3600)[:3] == [0, 10, 9]
         assert wire.command("WEIR.ACQUIRE", "login", "k").startswith(b"-ERR ")
 
 
-def test_flags_beat_the_environment_and_that_beats_the_file(serve):
+def test_flags_override_the_environment_and_that_overrides_the_file(serve):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         taken = "127.0.0.1:%d" % busy.getsockname()[1]
         config = f"listen: {{ http: '{taken}', resp: '{taken}' }}\n"
@@ -150,7 +150,7 @@ def test_flags_beat_the_environment_and_that_beats_the_file(serve):
               env={"WEIR_HTTP": "127.0.0.1:0", "WEIR_RESP": taken})
 
 
-def test_an_address_in_use_is_told_and_exits_1():
+def test_an_address_in_use_is_an_error_and_exits_1():
     with socket.create_server(("127.0.0.1", 0)) as busy:
         taken = "127.0.0.1:%d" % busy.getsockname()[1]
         done = weir("serve", "--http", taken, "--resp", "127.0.0.1:0")
@@ -161,13 +161,13 @@ def test_an_address_in_use_is_told_and_exits_1():
 @pytest.mark.parametrize("flags", [
     ("--store", "nosuch"), ("--capacity", "x"), ("--capacity", "-1"), ("--threads", "x"),
     ("--http", "nonsense:port"), ("-c", "/nonexistent/weir.yaml"), ("--nosuch",)])
-def test_a_bad_flag_is_told_and_does_not_start(flags):
+def test_an_invalid_flag_is_an_error_and_stops_the_start(flags):
     done = weir("serve", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", *flags)
     assert done.returncode in (1, 2)
     assert done.stderr.strip()
 
 
-def test_a_bad_file_does_not_start_and_says_where(tmp_path):
+def test_an_invalid_file_stops_the_start_and_its_error_names_the_place(tmp_path):
     file = tmp_path / "weir.yaml"
     file.write_text("limits:\n  login: { algorithm: token_bucket, rate: 0/s }\n")
     done = weir("serve", "-c", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
@@ -176,7 +176,7 @@ def test_a_bad_file_does_not_start_and_says_where(tmp_path):
     assert "listening:" not in done.stderr
 
 
-def test_a_stderr_that_takes_nothing_stops_neither_requests_nor_reloads_nor_the_end(tmp_path):
+def test_a_blocked_stderr_stops_neither_requests_nor_reloads_nor_the_exit(tmp_path):
     config = tmp_path / "weir.yaml"
     config.write_text(CONFIG)
     reading, writing = os.pipe()
@@ -187,7 +187,7 @@ def test_a_stderr_that_takes_nothing_stops_neither_requests_nor_reloads_nor_the_
         while said.count(b"listening: ") < 2 or not said.endswith(b"\n"):
             said += os.read(reading, 4096)
         http, resp = (int(port) for port in re.findall(rb"listening: \w+ .*:(\d+)", said))
-        # A file of its own, so that only this end does not block.
+        # Opened again, so that O_NONBLOCK applies to this descriptor only.
         full = os.open(f"/proc/self/fd/{writing}", os.O_WRONLY | os.O_NONBLOCK)
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -196,7 +196,7 @@ def test_a_stderr_that_takes_nothing_stops_neither_requests_nor_reloads_nor_the_
             for i in range(3):
                 server.send_signal(signal.SIGHUP)
                 with Wire(resp) as other:
-                    other.send(b"GET / HTTP/1.1\r\n\r\n")  # which is logged
+                    other.send(b"GET / HTTP/1.1\r\n\r\n")  # this is logged
                     assert b"-ERR" in other.rest()
                 until(lambda: reloads(watch) > i, "a reload")  # noqa: B023
         server.send_signal(signal.SIGTERM)

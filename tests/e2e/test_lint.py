@@ -1,4 +1,4 @@
-"""weir lint: what it tells of files that people mistype."""
+"""The errors and warnings of `weir lint` for mistyped files."""
 
 import re
 
@@ -11,14 +11,14 @@ LIMIT = "{ algorithm: token_bucket, rate: 5/s }"
 
 
 def lint(directory, text, *flags):
-    """(exit code, remarks without the file's name)"""
+    """(exit code, [message without the file's name])"""
     file = directory / "weir.yaml"
     file.write_text(text)
     done = weir("lint", *flags, file)
     return done.returncode, [line.removeprefix(f"{file}:").strip() for line in done.stderr.splitlines()]
 
 
-def test_every_mistake_of_a_file_is_told_at_its_place_and_once(tmp_path):
+def test_each_mistake_of_a_file_is_reported_once_with_its_place(tmp_path):
     code, remarks = lint(tmp_path, """\
 limits:
   login: { algorithm: token_bukcet, rate: 5/s }
@@ -66,19 +66,19 @@ def test_a_unit_that_is_spelled_out_is_understood(tmp_path, rate, meant):
     assert remark.endswith(f'did you mean "{meant}"?' if meant else f'found "{rate}"')
 
 
-def test_a_tab_is_named(tmp_path):
+def test_the_error_of_a_tab_names_it(tmp_path):
     code, remarks = lint(tmp_path, f"limits:\n  a: {LIMIT}\n\tb: {LIMIT}\n")
     assert (code, remarks) == (1, ["3:1: error: expected blanks to indent by, found a tab"])
 
 
 @pytest.mark.parametrize("name", ["http", "resp"])
-def test_an_address_is_told_at_its_place(tmp_path, name):
+def test_an_invalid_address_is_reported_with_its_place(tmp_path, name):
     code, [remark] = lint(tmp_path, f"capacity: 5\nlisten:\n  {name}: nonsense\n")
     assert code == 1
     assert remark.startswith("3:9: error: expected HOST:PORT")
 
 
-def test_addresses_are_told_beside_other_mistakes(tmp_path):
+def test_invalid_addresses_are_reported_beside_other_mistakes(tmp_path):
     code, remarks = lint(tmp_path, "listen: { http: nonsense, resp: 127.0.0.1:99999 }\n"
                                    "limits:\n  a: { algorithm: token_bucket, rate: 5/x }\n")
     assert code == 1
@@ -102,14 +102,14 @@ RULE = "rules:\n  - {{ match: {{ {} }}, key: [{}], limits: [a] }}\n"
     ("ip: 10.0.0.0/8", "ip", None), ("method: [GET, HEAD]", "ip", None), ("method: \"*\"", "user", None),
     ("header.pth: x", "ip", None), ("tenant: x", "plan", None), ("ip: 10.0.0.1", "ip", None),
     ("ip: \"::ffff:10.0.0.0/104\"", "ip", None)])
-def test_what_is_legal_and_unlikely_meant_is_a_warning(tmp_path, match, key, told):
+def test_a_valid_value_that_is_probably_a_mistake_is_a_warning(tmp_path, match, key, told):
     text = f"limits: {{ a: {LIMIT} }}\n" + RULE.format(match, key)
     for flags, code in (([], 0), (["--strict"], 1 if told else 0)):
         found, remarks = lint(tmp_path, text, *flags)
         assert (found, remarks) == (code, [told] if told else [])
 
 
-def test_attributes_that_a_file_lists_are_all_there_are(tmp_path):
+def test_a_file_that_lists_attributes_may_use_no_others(tmp_path):
     text = "attributes: [tenant, plan]\nlimits: { a: " + LIMIT + " }\n" + RULE.format("tenant: x, usr: y", "ip, plan")
     assert lint(tmp_path, text) == (
         0, ['4:27: warning: expected method, host, path, ip or one of `attributes`, found "usr"'])
@@ -120,7 +120,7 @@ def test_attributes_that_a_file_lists_are_all_there_are(tmp_path):
     assert "attributes: [tenant, plan]" in printed
 
 
-def test_a_limit_that_no_rule_uses_is_told_where_there_are_rules(tmp_path):
+def test_a_limit_that_no_rule_uses_is_a_warning_if_there_are_rules(tmp_path):
     limits = f"limits:\n  a: {LIMIT}\n  b: {LIMIT}\n"
     assert lint(tmp_path, limits) == (0, [])
     code, remarks = lint(tmp_path, limits + "rules: [{ key: [ip], limits: [a] }]\n")
@@ -128,7 +128,7 @@ def test_a_limit_that_no_rule_uses_is_told_where_there_are_rules(tmp_path):
                                    'only calls that name it count there'])
 
 
-def test_a_file_of_nothing_but_mistakes_is_told_in_bounded_time_and_space(tmp_path):
+def test_the_errors_of_a_file_of_mistakes_are_bounded_in_number_time_and_memory(tmp_path):
     text = "limits:\n" + "".join(f"  l{i}: {{ algorithm: token_bucket, rate: x, brst: {i} }}\n" for i in range(20_000))
     code, remarks = lint(tmp_path, text)
     assert code == 1
@@ -148,7 +148,7 @@ def test_a_file_of_nothing_but_mistakes_is_told_in_bounded_time_and_space(tmp_pa
                       'limit "a" is as long as the first'),
     ("sleep_max: 5s", None), ("probe_timeout: 1m", None), ("calls: 10, failures: 10", None), ("quorum: 0", None), ("slow_rate: 30%, slow: 1s", None), ("calls: 10, minimum: 10", None), ("calls: 10", None),
     ("preset: resilience4j, slow_rate: 30%", None)])
-def test_settings_without_effect_are_told(tmp_path, limit, told):
+def test_settings_without_effect_are_warnings(tmp_path, limit, told):
     code, remarks = lint(tmp_path, f"limits:\n  a: {{ algorithm: breaker, {limit} }}\n")
     assert (code, remarks) == (0, [f"2:3: warning: {told}"] if told else [])
 
@@ -171,7 +171,7 @@ def test_settings_without_effect_are_told(tmp_path, limit, told):
     ("users: [{ name: shop, unix: nobody-of-that-name, may: [ask] }]",
      "2:17: error: unix: expected a user of this system, found 'nobody-of-that-name'"),
 ])
-def test_who_can_never_get_in_is_told(tmp_path, setting, told):
+def test_a_user_or_setting_that_can_never_apply_is_a_warning(tmp_path, setting, told):
     text = setting if setting.startswith("{") else f"limits: {{ login: {LIMIT} }}\n{setting}\n"
     code, remarks = lint(tmp_path, text)
     assert remarks == ([told] if told else [])
@@ -189,6 +189,6 @@ def test_users_may_use_limits_of_another_file(tmp_path):
         f"{ours}:4:66: warning: expected a limit that 'nowhere' stands for, found none: the user may not use it"]
 
 
-def test_breakers_count_here_and_need_no_nodes(tmp_path):
+def test_breakers_count_in_the_server_and_need_no_nodes(tmp_path):
     text = "store: redis://127.0.0.1:1\nlimits:\n  a: { algorithm: breaker, quorum: 2 }\n"
     assert lint(tmp_path, text) == (0, [])

@@ -1,4 +1,4 @@
-"""Logins: what guessing brings, what waits for its hash, and who is there by an account."""
+"""Logins: failed guesses slow an address down, passwords wait for their hash, accounts of Unix sockets are users."""
 
 import base64
 import contextlib
@@ -19,7 +19,7 @@ from test_users import (CONFIG, TLS, USERS, authorization, config_of, from_addre
                         users)  # pylint: disable=unused-import
 
 
-def test_guessing_is_slowed_down_by_failures_of_the_address_alone(serve):
+def test_failed_logins_slow_down_guesses_of_their_address_alone(serve):
     server = serve("--threads", "1", config=CONFIG)
     guess = ["AUTH", "everything", "guess"]
     assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
@@ -29,20 +29,20 @@ def test_guessing_is_slowed_down_by_failures_of_the_address_alone(serve):
     assert re.match(rb"-WRONGPASS too many wrong logins from this address: try again in [1-6] s", slowed)
     told = server.line_with("login_refused")
     assert " warning login_refused listener=resp peer=127.0.0.2 too many wrong logins" in told
-    # Tokens count, too; what is known passes; others have failures of their own.
+    # Tokens are refused as well; logins that were right before pass; other addresses have their own failures.
     assert b"too many" in from_address(server, "127.0.0.2", "AUTH", "weir_guess")
     assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
     assert from_address(server, "127.0.0.2", "AUTH", "weir_asker") == b"+OK\r\n"
     assert b"too many" not in from_address(server, "127.0.0.3", *guess)
-    # A login that is right costs nothing, however often.
+    # Correct logins are not counted.
     for _ in range(30):
         assert from_address(server, "127.0.0.4", "AUTH", "admin", "pass: word") == b"+OK\r\n"
-    # Who guesses can't fill the log.
+    # Further guesses are not logged.
     assert server.stop() == 0
     assert not [line for line in server.lines.queue if line and "login_refused" in line]
 
-def test_what_anybody_may_ask_is_no_guess(serve):
-    """Whatever it brings along: a page may ask it that has a login of its own."""
+def test_a_wrong_login_at_a_public_path_is_not_counted_as_a_guess(serve):
+    """A page with a login of its own may ask for such a path."""
     server = serve(config=CONFIG)
     wrong = {"Authorization": "Basic " + base64.b64encode(b"everything:guess").decode()}
     for path in 15 * ["/healthz", "/readyz"]:
@@ -50,18 +50,18 @@ def test_what_anybody_may_ask_is_no_guess(serve):
     assert b"too many" not in from_address(server, "127.0.0.1", "AUTH", "everything", "guess")
 
 
-def test_a_user_that_is_not_there_takes_as_long_and_says_the_same(users):
+def test_an_unknown_user_gets_the_same_refusal_as_a_wrong_password(users):
     def refusal(name):
         return from_address(users, "127.0.0.5", "AUTH", name, "guess")
 
     assert refusal("nobody") == refusal("everything") == refusal("asker")
-    # Nor is it the user whose hash is computed for it, whoever that is.
+    # For an unknown name the hash of some user is computed; its password must not be accepted.
     for name in ("nobody", "asker", "default"):
         for secret in ("all", "pass: word"):
             found = from_address(users, "127.0.0.6", "AUTH", name, secret)
             assert found.startswith(b"-WRONGPASS expected the token"), (name, secret)
 
-def test_a_secret_is_right_as_a_whole(users):
+def test_a_secret_must_match_as_a_whole(users):
     for secret in (b"all\0", b"all\0more", b"al", b"all ", b"All"):
         assert from_address(users, "127.0.0.7", "AUTH", "everything", secret).startswith(b"-WRONGPASS"), secret
     assert from_address(users, "127.0.0.7", "AUTH", "asker", b"weir_asker\0").startswith(b"-WRONGPASS")
@@ -75,7 +75,7 @@ def test_a_login_of_any_length_is_refused(users):
 
 
 def all_lines(server):
-    """The whole of its log, once it has ended."""
+    """Stops the server and returns all lines of its log."""
     assert server.stop() == 0
     until(lambda: server.lines.queue and server.lines.queue[-1] is None, "the end of its log")
     return server.log + [line for line in server.lines.queue if line]
@@ -85,7 +85,7 @@ def all_lines(server):
     (None, "expected a proxy that is a user, by Weir-Authorization, its certificate or its account, found no login"),
     (authorization("changer"), "expected a user who may ask, found 'changer'"),
     ("Bearer weir_wrong", "expected the token, or the name and the password, of a user, found others")])
-def test_a_proxy_that_is_refused_is_told_once_why(serve, login, told):
+def test_the_reason_why_a_proxy_was_refused_is_logged_once(serve, login, told):
     server = serve("--threads", "1", config=CONFIG)
     for _ in range(5):
         assert server.get("/auth", {"Weir-Authorization": login} if login else {}).status == 500
@@ -94,8 +94,8 @@ def test_a_proxy_that_is_refused_is_told_once_why(serve, login, told):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_who_somebody_says_he_is_stays_out_of_the_log(serve, form):
-    """People type a password where a name belongs; and a name may hold anything."""
+def test_the_name_of_a_failed_login_is_not_logged(serve, form):
+    """Users type passwords in place of names, and a name may contain any bytes."""
     server = serve("--threads", "1", "--log", form, config=CONFIG)
     for name in "s3cret", 's3cret"', "s3cret\n2026-05-01T12:00:00.123Z info reloaded", "s3cret" * 80:
         for _ in range(5):
@@ -164,7 +164,7 @@ def test_bench_logs_in_over_tls_and_at_a_unix_socket(serve, tmp_path, kind):
     ("resp", "weir bench: WRONGPASS expected the token"),
     ("http", "weir bench: error reply: HTTP/1.1 401 Unauthorized"),
 ])
-def test_bench_tells_of_a_wrong_login(users, tmp_path, protocol, told):
+def test_bench_reports_a_wrong_login(users, tmp_path, protocol, told):
     file = tmp_path / "login"
     arguments = ["bench", "--server", f"127.0.0.1:{getattr(users, protocol)}", "--protocol", protocol,
                  "--limit", "login", "--connections", "1", "--requests", "1", "--login", file]
@@ -181,7 +181,7 @@ def test_bench_tells_of_a_wrong_login(users, tmp_path, protocol, told):
 SLOW = user("slow", password="x", may=["ask"], parameters="jBT")
 
 
-def test_logins_that_wait_are_bounded(serve):
+def test_the_number_of_pending_logins_is_bounded(serve):
     server = serve("--threads", "1", config=config_of(SLOW, USERS["asker"]))
     clients = [socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (f"127.0.1.{i}", 0))
                for i in range(150)]
@@ -189,28 +189,28 @@ def test_logins_that_wait_are_bounded(serve):
     for client in clients:
         client.sendall(LOGINS * b"AUTH slow guess\n")
         client.setblocking(False)
-    # Meanwhile others log in, and are served.
+    # Meanwhile other clients log in and are served.
     assert from_address(server, "127.0.0.1", "AUTH", "weir_asker") == b"+OK\r\n"
-    until(lambda: any(is_charged_nothing(client, told) for client in clients), "an address without a place")
+    until(lambda: any(is_refused_as_too_many_pending(client, told) for client in clients), "an address without a place")
     for client in clients:
         client.close()
-    # What is computed for clients that have left does nobody harm.
+    # Hashes for disconnected clients delay no other login for long.
     until(lambda: from_address(server, "127.0.3.1", "AUTH", "slow", "x") == b"+OK\r\n", "a place among them")
 
 
-LOGINS = 12  # more than an address may fail
+LOGINS = 12  # more failures than an address may have
 
 
-def is_charged_nothing(client, told):
-    """Whether all its logins were refused since too many wait: that is no failure of its own. The client
-    of an address whose login found a place is told nothing until that is computed."""
+def is_refused_as_too_many_pending(client, told):
+    """Whether all logins of a client were refused since too many are pending, which counts no failure. A client
+    whose login is pending gets no answer until its hash is computed."""
     with contextlib.suppress(BlockingIOError):
         told[client] += client.recv(4096)
     return told[client].count(b"too many logins wait") == LOGINS
 
 
-def test_connections_that_end_while_they_wait(serve):
-    """Those beyond `connections` make room for others."""
+def test_connections_that_end_free_their_pending_logins(serve):
+    """Connections beyond `connections` end, so that other logins can be pending."""
     server = serve("--threads", "1", config="connections: 1\n" + config_of(SLOW, USERS["asker"]))
     clients = [Wire(server.resp)]
     for i in range(60):
@@ -220,13 +220,13 @@ def test_connections_that_end_while_they_wait(serve):
 
 
 def cpu_seconds_of_ended():
-    """Of all processes that this one has started."""
+    """CPU seconds of all ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def test_a_server_that_stops_computes_no_more(serve):
-    """Else those that guess decide how long it takes."""
+def test_a_server_that_stops_computes_no_more_hashes(serve):
+    """If it did, clients that guess could delay the exit."""
     server = serve("--threads", "1", config=config_of(user("slow", password="x", may=["ask"], parameters="jDT")))
     before = cpu_seconds(server)
     assert from_address(server, "127.0.0.1", "AUTH", "slow", "x") == b"+OK\r\n"
@@ -253,7 +253,7 @@ def test_a_reload_while_passwords_wait(serve, then, reply):
         server.line_with("reloaded")
         for wire in wires:
             found = wire.reply()
-            assert found == b"+OK" or found.startswith(reply), found  # it was computed before the reload, or not
+            assert found == b"+OK" or found.startswith(reply), found  # the hash was computed before the reload or after it
             assert wire.command("AUTH", "slow", "x").startswith(reply)
 
 
@@ -264,7 +264,7 @@ ME = f"  - {{ name: me, unix: {getpass.getuser()}, may: [ask, change] }}\n"
 
 @pytest.fixture
 def at_unix():
-    """A server at Unix sockets that others may connect to, and their directory."""
+    """(a server at Unix sockets that all accounts may connect to, the directory of the sockets)"""
     with tempfile.TemporaryDirectory(prefix="weir-logins-") as place:
         os.chmod(place, 0o755)
         listen = "".join(f"  {name}: {{ path: {place}/{name}.sock, mode: 0666 }}\n" for name in ("http", "resp"))
@@ -286,7 +286,7 @@ for command in sys.argv[2:]:
 
 
 def at_socket(place, *commands, account=()):
-    """What a client of that account gets for each command. An array may come last: its first line is told."""
+    """The reply to each command of a client of that account; of an array, which must be last, its first line."""
     return subprocess.run([*account, sys.executable, "-c", SAY, f"{place}/resp.sock", *commands], check=True,
                           text=True, stdout=subprocess.PIPE, timeout=PATIENCE).stdout.splitlines()
 
@@ -303,13 +303,13 @@ def test_an_account_at_a_unix_socket_is_a_login(at_unix):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
-def test_another_account_is_not(at_unix):
+def test_another_account_at_a_unix_socket_is_no_login(at_unix):
     nobody = ["setpriv", "--reuid=nobody", "--clear-groups"]
     found = at_socket(at_unix[1], "WEIR.PEEK login k", "ACL WHOAMI", "AUTH weir_asker", "ACL WHOAMI", account=nobody)
     assert [line.split()[0] for line in found] == ["-NOAUTH", "-NOAUTH", "+OK", "asker"]
 
 
-def test_the_same_account_at_a_port_is_not(serve):
+def test_the_same_account_at_a_port_is_no_login(serve):
     server = serve(config=config_of(ME))
     assert from_address(server, "127.0.0.1", "WEIR.PEEK", "login", "k").startswith(b"-NOAUTH")
     assert server.get("/v1/peek/login?key=k").status == 401

@@ -1,4 +1,4 @@
-"""Batches that are too much work for one turn: other connections are answered in between."""
+"""A batch with too much work for one iteration of the loop is decided in parts, and others are answered in between."""
 
 import contextlib
 import hashlib
@@ -14,7 +14,7 @@ from test_loop_iterations import stopped
 
 pytestmark = one_thread
 
-# An acquire of `wide` looks at 10,240 records: it is 81 units of work, and a turn does 1,024 of a batch.
+# An acquire of `wide` reads 10,240 records, which is 81 units of work; an iteration does 1,024 units of a batch.
 LIMITS = """
 limits:
   wide: { algorithm: concurrency, max: 10000, lease: 1h }
@@ -22,12 +22,12 @@ limits:
   few: { algorithm: fixed_window, rate: 5/h, align: first_request }
   paced: { algorithm: pacer, rate: 20/s, slack: 0, max_wait: 1m }
 """
-PER_TURN = 13
+PER_ITERATION = 13
 SLOW_RULES = 300
-# Each request is SLOW_RULES * 81 units: a turn each, of some 10 ms.
+# Each request is SLOW_RULES * 81 units, so it takes an iteration of some 10 ms.
 SLOW = LIMITS + "rules:\n" + "".join(
     f"  - {{ name: r{n}, match: {{ kind: slow }}, key: [who], limits: [wide] }}\n" for n in range(SLOW_RULES))
-# Each request is as many units as it has rules.
+# Each request is one unit for each of its rules.
 RULES = LIMITS + "rules:\n" + "".join(
     f"  - {{ name: r{n}, match: {{ kind: many }}, key: [who], limits: [count{n}] }}\n" for n in range(SLOW_RULES))
 RULES = RULES.replace("rules:\n", "".join(
@@ -43,13 +43,13 @@ def continued(server):
     return metric(server, "weir_batches_continued_total")
 
 
-def turns(items):
-    """How often a batch of so many acquires of `wide` goes on."""
-    return -(-items // PER_TURN) - 1
+def continuations(items):
+    """How often a batch of `items` acquires of `wide` is continued in a later iteration."""
+    return -(-items // PER_ITERATION) - 1
 
 
 class Resp(Wire):
-    """Items are limit, key and operation; answers are whether each is allowed, and what is left."""
+    """Sends batches of (limit, key, operation); outcomes are [(allowed, remaining)]."""
 
     def __init__(self, server):
         super().__init__(server.resp)
@@ -123,16 +123,16 @@ def test_others_are_answered_between_the_items_of_a_batch(serve, protocol):
         assert other.reply()[:3] == [1, 1000, 999]
     assert answers[1:-1] == [(True, 10000 - n) for n in range(1, 601)]
     assert answers[-1] == (True, 999)
-    assert continued(server) == turns(601)
+    assert continued(server) == continuations(601)
 
 
 @every_protocol
-def test_what_a_batch_answers_does_not_depend_on_its_turns(serve, protocol):
-    """Items of all lengths of work, at keys that they share, and denials."""
+def test_the_answers_of_a_batch_do_not_depend_on_its_parts(serve, protocol):
+    """The items differ in their work, share keys, and some are denied."""
     server = serve("--threads", "1", config=LIMITS)
     ops = ["acquire", "peek", "acquire", "refund", "acquire", "acquire", "reset"]
     limits = ["wide", "few", "few", "wide", "count"]
-    if protocol is Resp:  # a pace is not kept in a transaction
+    if protocol is Resp:  # a transaction does not wait for a pacer
         limits.append("paced")
     items = [(limits[n % len(limits)], f"k{n % 3}", ops[n % len(ops)]) for n in range(700)]
     with protocol(server) as client, Resp(server) as single:
@@ -153,7 +153,7 @@ def test_what_a_batch_answers_does_not_depend_on_its_turns(serve, protocol):
         assert continued(server) == before
 
 
-def test_requests_behind_a_batch_are_decided_and_answered_behind_it(serve):
+def test_requests_after_a_batch_are_decided_and_answered_after_it(serve):
     server = serve("--threads", "1", config=LIMITS)
     with Resp(server) as wire:
         with stopped(server):
@@ -164,11 +164,11 @@ def test_requests_behind_a_batch_are_decided_and_answered_behind_it(serve):
         assert wire.outcomes()[-1] == (True, 998)
         assert wire.reply()[2] == 997
         assert wire.reply() == b"+PONG"
-    assert continued(server) == turns(300)
+    assert continued(server) == continuations(300)
 
 
-def test_a_request_of_many_rules_counts_as_many(serve):
-    """A pipeline of 60 is 60 * 300 units, so that it takes several turns."""
+def test_a_request_of_many_rules_counts_as_many_units(serve):
+    """A pipeline of 60 requests is 60 * 300 units, so it takes several iterations."""
     server = serve("--threads", "1", config=RULES)
     peek = encode("WEIR.PEEK", "count", "k")
     check = encode("WEIR.CHECK", "kind", "many", "who", "me")
@@ -182,16 +182,16 @@ def test_a_request_of_many_rules_counts_as_many(serve):
         assert other.reply()[2] == 999
 
 
-def test_a_batch_of_few_items_of_many_rules_takes_several_turns(serve):
+def test_a_batch_of_few_items_of_many_rules_takes_several_iterations(serve):
     server = serve("--threads", "1", config=RULES)
     items = [{"attributes": {"kind": "many", "who": f"user {n % 2}"}} for n in range(20)]
     answer = server.post("/v1/batch", items)
     assert [(one["allowed"], one["remaining"], one["rule"]) for one in answer.json] == \
         [(True, 999 - n // 2, "r0") for n in range(20)]
-    assert continued(server) == 4  # 4 items of 300 units a turn
+    assert continued(server) == 4  # an iteration decides 4 items of 300 units
 
 
-def test_a_batch_of_a_thousand_items_of_little_work_takes_one_turn(serve):
+def test_a_batch_of_a_thousand_cheap_items_takes_one_iteration(serve):
     server = serve("--threads", "1", config=LIMITS)
     with Resp(server) as wire:
         wire.batch([("few", f"k{n}", "acquire") for n in range(1000)])
@@ -199,7 +199,7 @@ def test_a_batch_of_a_thousand_items_of_little_work_takes_one_turn(serve):
     assert continued(server) == 0
 
 
-def test_errors_permits_and_waits_survive_the_turns(serve):
+def test_errors_permits_and_waits_of_a_batch_survive_its_parts(serve):
     server = serve("--threads", "1", config=LIMITS.replace("20/s", "1/s"))
     wide = [{"limit": "wide", "key": "w"}] * 50
     first = [{"limit": "nowhere", "key": "k"}, {"limit": "wide", "key": "p", "permit": True},
@@ -219,7 +219,7 @@ def test_errors_permits_and_waits_survive_the_turns(serve):
     assert server.get("/v1/peek/wide?key=p").json["remaining"] == 10000
 
 
-def test_keys_of_del_within_a_long_transaction(serve):
+def test_del_of_many_keys_in_a_long_transaction_deletes_all(serve):
     server = serve("--threads", "1", config=LIMITS)
     keys = [f"k{n}" for n in range(5)]
     with Wire(server.resp) as wire:
@@ -235,7 +235,7 @@ def test_keys_of_del_within_a_long_transaction(serve):
     assert continued(server) > 10
 
 
-def test_a_client_that_sends_no_more_gets_its_answer(serve):
+def test_a_client_that_half_closes_gets_the_answer_of_its_batch(serve):
     server = serve("--threads", "1", config=LIMITS)
     with Resp(server) as wire:
         with stopped(server):
@@ -243,11 +243,11 @@ def test_a_client_that_sends_no_more_gets_its_answer(serve):
             wire.socket.shutdown(socket.SHUT_WR)
         assert len(wire.outcomes()) == 200
         assert wire.file.read() == b""
-    assert continued(server) == turns(200)
+    assert continued(server) == continuations(200)
 
 
 def slow_items(server, count):
-    """As many turns, of some 10 ms each. A key has records to look at once something was taken."""
+    """Items for `count` iterations of some 10 ms each. Acquires once first, since only then the key has records."""
     with Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "wide", "me"))
         assert wire.reply()[0] == 1
@@ -255,8 +255,8 @@ def slow_items(server, count):
 
 
 @contextlib.contextmanager
-def in_the_midst(server, count):
-    """A connection with a batch of which some turns are over."""
+def started_batch(server, count):
+    """A connection with a batch of which some parts are decided."""
     body = slow_items(server, count)
     with Wire(server.http) as wire:
         wire.send(b"POST /v1/batch HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
@@ -267,9 +267,9 @@ def in_the_midst(server, count):
 MANY = 1000
 
 
-def test_the_rest_of_a_batch_is_left_when_its_client_leaves(serve):
+def test_a_batch_ends_when_its_client_disconnects(serve):
     server = serve("--threads", "1", config=SLOW)
-    with in_the_midst(server, MANY) as wire:
+    with started_batch(server, MANY) as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         wire.file.close()
         wire.socket.close()
@@ -277,7 +277,7 @@ def test_the_rest_of_a_batch_is_left_when_its_client_leaves(serve):
     assert continued(server) < MANY - 1
 
 
-def test_a_reset_stream_ends_its_batch_alone(serve):
+def test_a_stream_reset_ends_its_own_batch_only(serve):
     server = serve("--threads", "1", config=SLOW)
     with Streams(server) as http2:
         http2.post(slow_items(server, MANY))
@@ -302,10 +302,10 @@ def test_a_stream_that_is_reset_at_once_is_never_decided(serve):
     assert continued(server) == 0
 
 
-def test_the_rules_of_its_beginning_hold_to_the_end_of_a_batch(serve):
+def test_a_batch_is_decided_by_the_rules_at_its_start(serve):
     server = serve("--threads", "1", config=SLOW)
     count = 300
-    with in_the_midst(server, count) as wire:
+    with started_batch(server, count) as wire:
         server.reload(LIMITS)
         server.line_with("reloaded")
         assert continued(server) < count - 1
@@ -319,7 +319,7 @@ users:
 """
 
 
-def test_a_batch_ends_when_its_user_is_taken_away(serve):
+def test_a_batch_ends_when_a_reload_removes_its_user(serve):
     kept, gone = (hashlib.sha256(word).hexdigest() for word in (b"kept", b"gone"))
     both = SLOW + USERS % kept + f'  - {{ name: gone, token: "{gone}", may: [ask] }}\n'
     server = serve("--threads", "1", config=both)
@@ -341,7 +341,7 @@ def test_a_batch_ends_when_its_user_is_taken_away(serve):
 
 def test_a_server_that_stops_ends_its_batches(serve):
     server = serve("--threads", "1", config=SLOW)
-    with in_the_midst(server, 15) as wire:
+    with started_batch(server, 15) as wire:
         assert server.stop() == 0
         assert len(Http1.outcomes(wire)) == 15
 
@@ -360,4 +360,4 @@ def test_few_long_batches_are_in_memory_at_once_and_all_are_answered(serve):
         assert max(held) <= 16
         for wire in wires:
             assert wire.outcomes() == [(True, 10000)] * 200
-    assert continued(server) == len(wires) * turns(200)
+    assert continued(server) == len(wires) * continuations(200)

@@ -1,4 +1,4 @@
-"""What one turn of the server may take, and what a connection may cost."""
+"""An iteration of a server's loop shares its work among connections, and a connection takes bounded memory."""
 
 import contextlib
 import os
@@ -17,12 +17,12 @@ GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def requests(page, protocol="http"):
-    """How many are answered by then."""
+    """The number of answered requests in a page of metrics."""
     return int(re.search(rf'^weir_requests_total{{protocol="{protocol}"}} (\d+)', page, re.M)[1])
 
 
 def deny(server, keys):
-    """Keys for the list of those that are denied most."""
+    """Denies `keys` keys, so that they are in the list of the most denied."""
     with Wire(server.resp) as wire:
         for i in range(keys):
             wire.send(encode("WEIR.ACQUIRE", "one", f"key-{i:040}") * 2)
@@ -31,7 +31,7 @@ def deny(server, keys):
 
 @contextlib.contextmanager
 def stopped(server):
-    """What is sent meanwhile is all there when the server looks again."""
+    """Stops the process, so that it finds all requests sent meanwhile at once."""
     server.process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, server.process.pid, os.WSTOPPED)
     yield
@@ -45,32 +45,32 @@ def page_of(wire):
     return wire.file.read(int(re.search(rb"Content-Length: (\d+)", head)[1])).decode()
 
 
-def test_a_crowd_that_asks_for_long_answers_gets_one_each_before_others_are_answered(serve):
+def test_pipelines_of_long_answers_get_one_answer_each_before_others_are_answered(serve):
     server = serve("--threads", "1", config=CONFIG)
     deny(server, 100)
     crowd, pipeline = 60, 15
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(Wire(server.http)) for _ in range(crowd)]
-        strangers = wires[::20] + [wires[-1]]  # wherever the system names them
-        flooders = [wire for wire in wires if wire not in strangers]
+        others = wires[::20] + [wires[-1]]  # at several positions in the kernel's list of ready sockets
+        flooders = [wire for wire in wires if wire not in others]
         for wire in wires:
             wire.send(GET % b"/healthz")
             assert page_of(wire) == "ok\n"
         with stopped(server):
             for wire in flooders:
                 wire.send(GET % b"/v1/top?n=100" * pipeline)
-            for wire in strangers:
+            for wire in others:
                 wire.send(GET % b"/metrics")
-        before = [requests(page_of(wire)) - crowd for wire in strangers]
+        before = [requests(page_of(wire)) - crowd for wire in others]
         assert max(before) <= 2 * crowd, before
-        # And nothing is lost, or another's.
+        # No answer is lost, and each is the connection's own.
         first = [page_of(flooders[0]) for _ in range(pipeline)]
         assert first[0].count('"limit":"one"') == 100
         for wire in flooders[1:]:
             assert [page_of(wire) for _ in range(pipeline)] == first
 
 
-def test_lists_of_every_length_are_the_beginning_of_the_whole(serve):
+def test_lists_of_every_length_are_prefixes_of_the_longest(serve):
     server = serve("--threads", "1", config=CONFIG)
     deny(server, 20)
     with contextlib.ExitStack() as stack:
@@ -86,24 +86,24 @@ def test_lists_of_every_length_are_the_beginning_of_the_whole(serve):
         assert text[0] + text[-1] == "[]"
 
 
-def test_small_pipelined_requests_are_shared_out_as_well(serve):
+def test_an_iteration_bounds_the_small_requests_of_a_pipeline(serve):
     server = serve("--threads", "1", config=CONFIG)
     pings = 5000
-    with Wire(server.http) as stranger, contextlib.ExitStack() as stack:
+    with Wire(server.http) as other, contextlib.ExitStack() as stack:
         wires = [stack.enter_context(Wire(server.resp)) for _ in range(20)]
         for wire in wires:
             assert wire.command("PING") == b"+PONG"
         with stopped(server):
             for wire in wires:
                 wire.send(b"PING\r\n" * pings)
-            stranger.send(GET % b"/metrics")
-        assert requests(page_of(stranger), "resp") <= len(wires) * (1 + 2 * 1024)
+            other.send(GET % b"/metrics")
+        assert requests(page_of(other), "resp") <= len(wires) * (1 + 2 * 1024)
         for wire in wires:
             assert wire.file.read(7 * pings) == b"+PONG\r\n" * pings
 
 
 def settled(server):
-    """Memory, once it has stopped growing."""
+    """Waits until the resident memory stops growing; returns it."""
     last = 0
 
     def same():
@@ -116,7 +116,7 @@ def settled(server):
 
 
 def grown(server, data, crowd=60):
-    """Bytes that each of a crowd costs that sends all that is taken and reads nothing."""
+    """Bytes of memory per connection if `crowd` clients send all that the server accepts and read nothing."""
     before = resident(server)
     with contextlib.ExitStack() as stack:
         sockets = []
@@ -142,7 +142,7 @@ def test_long_answers_to_short_commands_wait_in_bounded_memory(serve):
         assert each < 450_000  # 256 KiB of answers, 64 KiB of commands
 
 
-def test_answers_behind_one_that_waits_take_bounded_memory(serve):
+def test_answers_after_a_pending_one_take_bounded_memory(serve):
     server = serve("--threads", "1", config=CONFIG)
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.ACQUIRE", "one", "k")[0] == 1
@@ -154,7 +154,7 @@ def test_answers_behind_one_that_waits_take_bounded_memory(serve):
         assert each < 450_000  # 256 KiB of answers, 64 KiB of commands, as above
 
 
-def test_what_is_no_request_is_not_counted_as_one(serve):
+def test_incomplete_requests_are_not_counted(serve):
     server = serve(config=CONFIG)
     body = b'{"limit":"one","key":"k"}'
     with Wire(server.http) as wire:
@@ -170,7 +170,7 @@ def test_what_is_no_request_is_not_counted_as_one(serve):
         wire.send(b"\r\n*0\r\n\r\n")
         for part in (b"*2\r\n$4\r\nECHO\r\n$300000\r\n", *[b"x" * 60_000] * 5, b"\r\n"):
             wire.send(part)
-            time.sleep(0.01)  # read piece by piece
+            time.sleep(0.01)  # so that the server reads piece by piece
         assert b"at most 65536 bytes" in wire.reply()
         assert wire.command("PING") == b"+PONG"
     assert requests(server.get("/metrics").text, "resp") == 2
@@ -180,26 +180,26 @@ WIDE = "limits: { wide: { algorithm: fixed_window, rate: 1000000/d } }\n"
 
 
 def taken_before(server, crowd, bytes_of_each, key):
-    """What a crowd has taken when somebody is answered that asks once, behind all of them."""
-    with Wire(server.resp) as stranger:
-        assert stranger.command("PING") == b"+PONG"
-        server.get("/healthz")  # else the kernel may still list the stranger as ready, and first
+    """The units that `crowd` has acquired when a single request, sent after all of theirs, is answered."""
+    with Wire(server.resp) as other:
+        assert other.command("PING") == b"+PONG"
+        server.get("/healthz")  # otherwise the kernel may still list the other connection as ready, before the crowd
         with stopped(server):
             for wire in crowd:
                 wire.send(bytes_of_each)
-            stranger.send(encode("WEIR.PEEK", "wide", key))
-        return 1_000_000 - stranger.reply()[2]
+            other.send(encode("WEIR.PEEK", "wide", key))
+        return 1_000_000 - other.reply()[2]
 
 
 def some_taken(attempt):
-    """What a crowd took in an attempt that shows it: the system may tell of the stranger first."""
+    """Repeats an attempt in which the kernel listed the single request first, as it proves nothing."""
     for key in range(10):
         if taken := attempt(key):
             return taken
-    raise AssertionError("the stranger was first in every attempt")
+    raise AssertionError("the single request was first in every attempt")
 
 
-def test_the_shares_of_a_large_crowd_are_smaller(serve):
+def test_the_share_of_a_connection_is_smaller_if_many_are_ready(serve):
     server = serve("--threads", "1", config=WIDE)
 
     def attempt(key):
@@ -212,7 +212,7 @@ def test_the_shares_of_a_large_crowd_are_smaller(serve):
     assert some_taken(attempt) <= 64 * 1024 + 64 * 512 + 122 * 256
 
 
-def test_long_requests_of_a_crowd_wait_for_one_another_and_not_others_for_them(serve):
+def test_long_requests_of_many_connections_do_not_delay_another_connection(serve):
     server = serve("--threads", "1", config=WIDE)
 
     def attempt(key):
@@ -223,7 +223,7 @@ def test_long_requests_of_a_crowd_wait_for_one_another_and_not_others_for_them(s
             for wire in crowd:
                 wire.send(b"POST /v1/batch HTTP/1.1\r\nHost: localhost\r\n"
                           b"Content-Length: %d\r\n\r\n" % len(body) + begin)
-            for _ in range(3):  # what was sent before is read by then
+            for _ in range(3):  # by then the server has read the first parts
                 server.get("/healthz")
             taken = taken_before(server, crowd, end, key)
             for wire in crowd:
@@ -233,7 +233,7 @@ def test_long_requests_of_a_crowd_wait_for_one_another_and_not_others_for_them(s
     assert some_taken(attempt) <= 20_000
 
 
-def test_transactions_of_a_crowd_wait_for_one_another_and_not_others_for_them(serve, at):
+def test_transactions_of_many_connections_do_not_delay_another_connection(serve, at):
     server = serve("--threads", "1", config=at + WIDE)
 
     def attempt(key):

@@ -1,4 +1,4 @@
-"""Help, manual pages and completions: all are made from one table."""
+"""Help, manual pages and shell completions, which are all generated from one table."""
 
 import importlib.util
 import json
@@ -32,7 +32,7 @@ def commands():
     return {command["name"]: command for command in json.loads(weir("help", "--json").stdout)}
 
 
-def test_what_is_made_from_the_table_is_up_to_date():
+def test_generated_files_are_up_to_date():
     run(sys.executable, ROOT / "docs/manual.py", "--check", env={**os.environ, "WEIR_BUILD": str(BUILD)})
 
 
@@ -71,7 +71,7 @@ def shown(page):
 
 
 def test_each_function_of_the_library_is_described_on_its_page(prototypes):
-    """Its parameters, what it returns, its errors, and what threads may do."""
+    """The page describes its parameters, result, errors, and use by threads."""
     assert len(prototypes) > 50
     pages = {page.stem: shown(page) for page in LIBRARY_PAGES}
     for name, prototype in prototypes.items():
@@ -96,8 +96,8 @@ def test_each_link_of_the_library_leads_to_a_page_that_names_it():
             assert re.search(rf"^.*\b{name}\b.* \\- ", pages[link[1]], re.M), name
 
 
-def test_every_variable_of_the_environment_is_one_that_counts(commands, tmp_path):
-    """A value that can't be is told by the name of its setting."""
+def test_every_documented_variable_of_the_environment_is_read(commands, tmp_path):
+    """An invalid value causes an error that names the setting."""
     flags = [flag for command in commands.values() for flag in command["flags"] if flag["variable"]]
     assert len(flags) >= 9
     for flag in flags:
@@ -128,7 +128,7 @@ def test_shells_complete(typed, expected, tmp_path):
     assert known <= in_bash and known <= in_fish
 
 
-def test_a_file_is_completed_behind_a_flag_that_takes_one(tmp_path):
+def test_a_flag_that_takes_a_file_is_completed_by_file_names(tmp_path):
     (tmp_path / "access.log").touch()
     script = f"""
         source {COMPLETIONS}/weir.bash
@@ -149,13 +149,13 @@ def test_zsh_reads_its_completion():
     (["serve", "--nonsense"], "see weir serve --help"), (["bench", "--json=1"], "expected no value with --json"),
     (["lint", "--to"], "expected a value after --to, found none"), (["store", "repair"], "expected check"),
     (["store", "check", "--owner", "root", "f"], "expected --owner with repair or resize, found check")])
-def test_slips_are_answered_by_what_was_meant(words, told):
+def test_a_mistyped_word_is_an_error_with_the_probable_word(words, told):
     done = weir(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_the_help_of_a_command_is_told_in_every_way(commands):
+def test_each_way_to_ask_for_the_help_of_a_command_prints_the_same(commands):
     for name in commands:
         shown = weir("help", name)
         assert (shown.returncode, shown.stderr) == (0, "")
@@ -165,7 +165,7 @@ def test_the_help_of_a_command_is_told_in_every_way(commands):
     assert weir("-V").stdout == weir("--version").stdout
 
 
-def test_no_document_names_a_flag_that_is_not_there(commands):
+def test_every_flag_in_documents_exists(commands):
     known = {flag["name"] for command in commands.values() for flag in command["flags"]} | {"help", "version", "json"}
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for command, rest in re.findall(r"\bweir (serve|lint|ask|simulate|bench|store)\b([^`\n|;&]*)",

@@ -1,4 +1,4 @@
-"""Slow, silent and many clients; more keys than there is room."""
+"""Slow, idle and many clients, and more keys than fit into the table."""
 
 import contextlib
 
@@ -11,7 +11,7 @@ def http_acquire(key):
             % len(body)) + body
 
 
-def test_a_command_that_comes_byte_by_byte(server, key):
+def test_a_command_that_arrives_byte_by_byte_is_answered(server, key):
     with Wire(server.resp) as slow, Wire(server.resp) as other:
         for byte in encode("WEIR.ACQUIRE", "login", key):
             slow.send(bytes([byte]))
@@ -19,7 +19,7 @@ def test_a_command_that_comes_byte_by_byte(server, key):
         assert slow.reply()[2] == 9
 
 
-def test_an_http_request_that_comes_byte_by_byte(server, key):
+def test_an_http_request_that_arrives_byte_by_byte_is_answered(server, key):
     with Wire(server.http) as slow, Wire(server.resp) as other:
         for byte in http_acquire(key):
             slow.send(bytes([byte]))
@@ -27,7 +27,7 @@ def test_an_http_request_that_comes_byte_by_byte(server, key):
         assert b'"remaining":9' in slow.rest()
 
 
-def test_half_requests_that_are_given_up_consume_nothing(server, key):
+def test_incomplete_requests_of_disconnected_clients_consume_nothing(server, key):
     whole = encode("WEIR.ACQUIRE", "login", key)
     for cut in range(1, len(whole)):
         with Wire(server.resp) as half:
@@ -40,7 +40,7 @@ def test_half_requests_that_are_given_up_consume_nothing(server, key):
         assert wire.command("WEIR.PEEK", "login", key)[2] == 10
 
 
-def test_half_requests_that_wait_hold_up_nobody(server, key):
+def test_incomplete_requests_delay_no_other_client(server, key):
     with contextlib.ExitStack() as stack:
         for port in (server.resp, server.http):
             for _ in range(50):
@@ -49,7 +49,7 @@ def test_half_requests_that_wait_hold_up_nobody(server, key):
             assert wire.command("WEIR.ACQUIRE", "login", key)[2] == 9
 
 
-def test_a_client_that_has_said_all_gets_its_answers(server, key):
+def test_a_client_that_half_closes_gets_its_answers(server, key):
     with Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "login", key) * 12)
         wire.socket.shutdown(1)
@@ -60,7 +60,7 @@ def test_a_client_that_has_said_all_gets_its_answers(server, key):
 IDLE = 900  # many systems give a process a thousand descriptors
 
 
-def test_hundreds_of_idle_connections_while_others_are_served(server, key):
+def test_other_clients_are_served_beside_hundreds_of_idle_connections(server, key):
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(Wire(server.resp if i % 2 else server.http))
                 for i in range(IDLE)]

@@ -1,4 +1,4 @@
-"""The metrics, as Prometheus itself would read them."""
+"""The metrics, parsed as Prometheus parses them, and the dashboard and alerts that use them."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def test_shadow_decisions_are_counted_apart(serve):
     assert total(samples, "weir_decisions_total", limit="shadowed") == 0
 
 
-def test_requests_latencies_connections_and_the_tables_fill_are_there(serve):
+def test_requests_latencies_connections_and_the_fill_of_the_table_are_metrics(serve):
     server = serve("--capacity", "5000", config=CONFIG)
     with Wire(server.resp) as wire:
         for i in range(10):
@@ -76,7 +76,7 @@ def test_requests_latencies_connections_and_the_tables_fill_are_there(serve):
     assert total(samples, "weir_table_evictions_total") == 0
 
 
-def test_calls_to_a_redis_are_counted_by_how_long_they_took(serve, start_redis):
+def test_calls_to_redis_are_counted_in_a_histogram_of_their_time(serve, start_redis):
     redis = start_redis()
     server = serve("--threads", "2", config=f"store: {redis.url}\nstore_timeout: 5s\n" + CONFIG)
     for i in range(20):
@@ -94,7 +94,7 @@ def test_calls_to_a_redis_are_counted_by_how_long_they_took(serve, start_redis):
     assert 0 < total(samples, f"{name}_sum") < 20 and timeouts == 1
 
 
-def test_requests_that_came_together_are_one_turn(serve):
+def test_requests_that_arrive_together_are_decided_in_one_iteration(serve):
     server = serve("--threads", "1", config=CONFIG)
     with Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "shadowed", "k") * 100)
@@ -116,7 +116,7 @@ def test_a_batch_is_one_request_of_many_decisions_and_errors(serve):
     assert total(samples, "weir_errors_total", protocol="http") == 3
 
 
-def test_reloads_are_counted_and_the_last_good_one_is_dated(serve):
+def test_reloads_are_counted_and_the_last_successful_one_has_a_timestamp(serve):
     server = serve(config=CONFIG)
     start = total(scrape(server), "weir_config_loaded_timestamp_seconds")
     assert abs(start - time.time()) < 60
@@ -128,17 +128,17 @@ def test_reloads_are_counted_and_the_last_good_one_is_dated(serve):
     assert total(scrape(server), "weir_config_loaded_timestamp_seconds") > start
 
 
-def test_the_process_tells_what_it_takes(serve):
+def test_metrics_show_the_memory_and_cpu_time_of_the_process(serve):
     server = serve(config=CONFIG)
 
-    def memory():  # as the system tells it
+    def memory():  # as the kernel reports it
         with open(f"/proc/{server.process.pid}/statm", encoding="ascii") as statm:
             return [int(pages) * 4096 for pages in statm.read().split()[:2]]
 
     size, resident = memory()
     samples = scrape(server)
     assert 0 < total(samples, "process_cpu_seconds_total") < 60
-    # A scrape takes memory itself, under a sanitizer much of it.
+    # A scrape allocates memory itself, much of it under a sanitizer.
     after_size, after_resident = memory()
     assert resident / 2 < total(samples, "process_resident_memory_bytes") < after_resident * 2
     assert size / 2 < total(samples, "process_virtual_memory_bytes") < after_size * 2
@@ -147,8 +147,8 @@ def test_the_process_tells_what_it_takes(serve):
 
 @pytest.fixture
 def busy(serve):
-    """Samples of a server that has used every part."""
-    # No Redis listens at that port: each step there fails.
+    """Samples of a server that has used all features with metrics."""
+    # No Redis listens at that port, so each call fails.
     far = "limits:\n  far: { algorithm: token_bucket, rate: 1/h, store: 'redis://127.0.0.1:1' }\n"
     up = "  up: { algorithm: breaker }\n"
     at_auth = "rules:\n  - { match: { path: /up }, limits: [up] }\n"
@@ -162,7 +162,7 @@ def busy(serve):
 
 
 def assert_is_there(expression, samples, and_labels):
-    """Whether all names and labels that a PromQL expression asks for are there. Returns the names."""
+    """Asserts that all names and labels of a PromQL expression exist; returns the names."""
     names = set(re.findall(r"\b(?:weir|process)_\w+", expression))
     assert names and names <= samples.keys(), expression
     labels = {label for name in names for found, _ in samples[name] for label in found}
@@ -173,7 +173,7 @@ def assert_is_there(expression, samples, and_labels):
     return names
 
 
-def test_the_dashboard_asks_for_what_there_is(busy):
+def test_the_dashboard_uses_existing_metrics(busy):
     dashboard = json.loads((ROOT / "packaging/grafana/weir.json").read_text())
     assert dashboard["schemaVersion"] >= 36
     panels = dashboard["panels"]
@@ -185,12 +185,12 @@ def test_the_dashboard_asks_for_what_there_is(busy):
     asked = set()
     for expression in (target["expr"] for panel in panels for target in panel["targets"]):
         asked |= assert_is_there(expression, busy, set())
-    # And leaves nothing out but the parts of histograms and a metric under its former name.
+    # The dashboard uses all metrics except for parts of histograms and a metric under its former name.
     unseen = {name for name in busy if not re.search("_(bucket|sum|count|created)$", name)} - asked
     assert unseen <= {"process_virtual_memory_bytes", "weir_answers_held"}
 
 
-def test_the_alerts_ask_for_what_there_is(busy):
+def test_the_alerts_use_existing_metrics(busy):
     [group] = yaml.safe_load((ROOT / "packaging/prometheus/weir.yml").read_text())["groups"]
     names = [rule["alert"] for rule in group["rules"]]
     assert len(set(names)) == len(names) >= 8

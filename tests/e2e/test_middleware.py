@@ -1,4 +1,4 @@
-"""examples/middleware in front of real applications, asking a real server."""
+"""The middleware in examples/middleware, in real applications, with a real server."""
 
 import contextlib
 import hashlib
@@ -34,7 +34,7 @@ rules:
 
 
 class App:
-    """A program that tells its port on stdout."""
+    """An application that prints its port on stdout."""
 
     def __init__(self, command, env=None):
         self.process = subprocess.Popen(
@@ -45,20 +45,20 @@ class App:
         self.port = int(line)
 
     def logs(self, text):
-        """Waits for a line of its log."""
+        """Waits for a line with `text` in the application's log."""
         timer = threading.Timer(PATIENCE, self.process.kill)
         timer.start()
         assert any(text in line for line in self.process.stderr)
         timer.cancel()
 
     def stop(self):
-        """What it has logged."""
+        """Stops the application; returns its log."""
         self.process.terminate()
         return self.process.communicate(timeout=PATIENCE)[1]
 
 
 class Php(App):
-    """PHP's own server takes no port 0, so one that was free a moment ago."""
+    """PHP's own server does not accept port 0, so it gets a port that was free a moment ago."""
 
     def __init__(self, url, failing, seconds, env):
         with socket.socket() as free:
@@ -90,7 +90,7 @@ def go_app(tmp_path_factory):
 
 @pytest.fixture(params=["asgi", "wsgi", "express", "go", "php"])
 def start(request):
-    """Starts an application in that language."""
+    """A function that starts an application in the language of the parameter."""
     started = []
 
     def make(url, failing="open", seconds=str(PATIENCE), **env):
@@ -116,7 +116,7 @@ def get(app, path="/log%20in/%C3%BC?next=1", method="GET"):
         return client.request(method, path)
 
 
-def test_denied_requests_are_answered_and_all_learn_the_limit(start, serve):
+def test_denied_requests_get_429_and_all_answers_have_headers_of_the_limit(start, serve):
     server = serve(config=LIMITS)
     app = start(f"http://127.0.0.1:{server.http}/")
     answers = [get(app) for _ in range(5)]
@@ -127,13 +127,13 @@ def test_denied_requests_are_answered_and_all_learn_the_limit(start, serve):
     assert "RateLimit-Policy" in answers[0].headers and "Retry-After" not in answers[0].headers
     assert 3500 < int(answers[3].headers["Retry-After"]) <= 3600
     assert answers[3].headers["RateLimit"].startswith('"login";r=0;')
-    # Another path has no limit; its answer is as it was.
+    # A path without a limit is answered unchanged.
     assert get(app, "/").status == 200
     shed = get(app, "/shed")
     assert (shed.status, shed.headers["Retry-After"]) == (503, "7")
 
 
-def test_a_server_that_comes_back_is_asked_again(start, serve):
+def test_a_server_that_recovers_is_used_again(start, serve):
     server = serve("--http", "127.0.0.1:0", config=LIMITS)
     app = start(f"http://127.0.0.1:{server.http}")
     assert get(app).status == 200
@@ -144,15 +144,15 @@ def test_a_server_that_comes_back_is_asked_again(start, serve):
 
 
 @pytest.mark.parametrize(("failing", "status"), [("open", 200), ("closed", 503)])
-def test_without_a_server_requests_pass_or_fail_as_asked(start, failing, status):
+def test_without_a_server_requests_pass_or_fail_as_configured(start, failing, status):
     with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        nobody.bind(("127.0.0.1", 0))  # bound, but not listening
         app = start(f"http://127.0.0.1:{nobody.getsockname()[1]}", failing)
         assert [get(app).status for _ in range(2)] == [status] * 2
 
 
 @pytest.mark.parametrize(("failing", "status"), [("open", 200), ("closed", 503)])
-def test_a_server_that_hangs_holds_nobody(start, failing, status):
+def test_a_server_that_hangs_delays_a_request_until_the_timeout_only(start, failing, status):
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         app = start(f"http://127.0.0.1:{hanging.getsockname()[1]}", failing, "0.1")
         assert [get(app).status for _ in range(2)] == [status] * 2
@@ -164,7 +164,7 @@ def test_a_server_that_hangs_holds_nobody(start, failing, status):
     ({"TOKEN": "weir_app", "WEIR_TOKEN": "weir_x"}, [200] * 3 + [429])],
     ids=["option", "wrong", "none", "variable", "wrong-variable", "both"])
 def test_an_application_is_a_user_over_tls(start, serve, papers, env, statuses):
-    """By an option of its own, TOKEN here, or else by the variable."""
+    """The token comes from an option, for which the test uses the variable TOKEN, or from WEIR_TOKEN."""
     hashed = hashlib.sha256(b"weir_app").hexdigest()
     server = serve(config=f"tls: {{ cert: {papers}/server.pem, key: {papers}/server.key }}\n{LIMITS}users:\n"
                           f"  - {{ name: app, token: {hashed}, may: [ask] }}\n")
@@ -173,7 +173,7 @@ def test_an_application_is_a_user_over_tls(start, serve, papers, env, statuses):
     assert [get(app).status for _ in statuses] == statuses
 
 
-def test_an_error_is_no_denial(start, serve):
+def test_an_error_of_the_server_is_not_taken_as_a_denial(start, serve):
     server = serve(config=LIMITS)
     app = start(f"http://127.0.0.1:{server.http}/nowhere")
     assert get(app).status == 200
@@ -181,7 +181,7 @@ def test_an_error_is_no_denial(start, serve):
 
 
 class Recorder(http.server.BaseHTTPRequestHandler):
-    """A Weir that numbers its permits and keeps what is reported; `fault` is what befalls a report."""
+    """A server that plays Weir: it numbers its permits and records reports; `fault` makes reports fail."""
 
     protocol_version = "HTTP/1.1"
 
@@ -240,9 +240,9 @@ def reported(recorder, outcome, permit=None):
     ("/", "success"), ("/status/201", "success"), ("/status/302", "success"), ("/status/400", "ignored"),
     ("/status/404", "ignored"), ("/status/429", "ignored"), ("/status/500", "failure"),
     ("/status/503", "failure"), ("/status/504", "timeout"), ("/raise", "failure")])
-def test_a_request_that_passed_is_reported_once_and_how_it_ended(start, recorder, path, outcome):
+def test_an_allowed_request_is_reported_once_with_its_outcome(start, recorder, path, outcome):
     app = start(recorder.url)
-    with contextlib.suppress(*[http.client.RemoteDisconnected] * (path == "/raise")):  # as Go's server does
+    with contextlib.suppress(*[http.client.RemoteDisconnected] * (path == "/raise")):  # Go's server closes the connection
         answer = get(app, path)
         if path != "/raise":
             assert answer.status == int(path[8:] or 200)
@@ -254,12 +254,12 @@ def test_a_request_that_passed_is_reported_once_and_how_it_ended(start, recorder
     assert recorder.reports.empty()
 
 
-def test_a_report_says_how_long_the_request_took(start, recorder):
+def test_a_report_contains_the_latency_of_the_request(start, recorder):
     assert get(start(recorder.url), "/slow").text == "welcome\n"
     assert 50 <= reported(recorder, "success")["latency_ms"] < PATIENCE * 1000
 
 
-def test_an_answer_that_breaks_off_is_a_failure(start, recorder):
+def test_an_answer_that_is_cut_off_is_reported_as_a_failure(start, recorder):
     app = start(recorder.url)
     with contextlib.suppress(http.client.HTTPException, ConnectionError):
         get(app, "/broken")
@@ -267,13 +267,13 @@ def test_an_answer_that_breaks_off_is_a_failure(start, recorder):
 
 
 @pytest.mark.parametrize("start", ["asgi", "wsgi", "php"], indirect=True)
-def test_a_request_that_took_too_long_for_the_application_is_a_timeout(start, recorder):
+def test_a_timeout_of_the_application_is_reported_as_a_timeout(start, recorder):
     with contextlib.suppress(http.client.HTTPException, ConnectionError):
         get(start(recorder.url), "/late")
     reported(recorder, "timeout")
 
 
-def test_a_client_that_leaves_is_ignored(start, recorder):
+def test_a_request_of_a_disconnected_client_is_reported_as_ignored(start, recorder):
     app = start(recorder.url)
     with socket.create_connection(("127.0.0.1", app.port), timeout=PATIENCE) as client:
         client.sendall(b"GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -283,7 +283,7 @@ def test_a_client_that_leaves_is_ignored(start, recorder):
     reported(recorder, "ignored")
 
 
-def test_without_a_permit_there_is_nothing_to_report(start, recorder):
+def test_a_request_without_a_permit_is_not_reported(start, recorder):
     app = start(recorder.url)
     assert get(app, "/denied").status == 429
     assert get(app, "/free").status == 200
@@ -300,7 +300,7 @@ def test_a_report_that_fails_changes_nothing_for_the_client(start, recorder, fau
         answer = get(app, "/")
         assert (answer.status, answer.text) == (200, "welcome\n")
         while recorder.reports.get(timeout=PATIENCE)["permit"] != f"permit-{n + 1}":
-            pass  # Python sends a report again if its old connection broke
+            pass  # Python repeats a report if its kept connection broke
         app.logs("no report")
 
 
@@ -318,7 +318,7 @@ def count(server, event):
     return metric(server, f'weir_permits_total{{event="{event}"}}')
 
 
-def test_places_do_not_run_out_and_failures_open_the_breaker(start, serve):
+def test_reported_permits_do_not_run_out_and_failures_open_the_breaker(start, serve):
     server = serve(config=AT_WORK)
     app = start(f"http://127.0.0.1:{server.http}")
     for n, path in enumerate(["/"] * 10 + ["/status/404"] * 5 + ["/status/500"] * 10):
@@ -329,7 +329,7 @@ def test_places_do_not_run_out_and_failures_open_the_breaker(start, serve):
     assert [count(server, event) for event in ("handed_out", "reported", "not_held")] == [25, 25, 0]
 
 
-def test_a_user_reports(start, serve):
+def test_a_user_with_a_token_can_report(start, serve):
     hashed = hashlib.sha256(b"weir_app").hexdigest()
     server = serve(config=f"{AT_WORK}users: [{{ name: app, token: {hashed}, may: [ask] }}]\n")
     app = start(f"http://127.0.0.1:{server.http}", "closed", TOKEN="weir_app")

@@ -1,4 +1,4 @@
-"""What docs/migrating.md says of nginx: its zones and ours let the same requests by."""
+"""The limits that docs/migrating.md gives for nginx's `limit_req` allow the same requests as nginx."""
 
 import getpass
 import os
@@ -15,7 +15,7 @@ pytestmark = programs_of_others
 
 REQUESTS = 20
 
-# At this rate nothing comes back while a test runs.
+# Replacements of rates, so that nothing refills while a test runs.
 SLOW = [("5r/s", "1r/m"), ("5/s", "1/m"), ("800ms", "4m")]
 
 SITE = """
@@ -30,7 +30,7 @@ SITE = """
 
 
 def rows():
-    """(limit_req, limit) of the table."""
+    """(limit_req of nginx, limit of Weir) of the document's table."""
     text = (ROOT / "docs/migrating.md").read_text()
     for old, new in SLOW:
         text = text.replace(old, new)
@@ -38,7 +38,7 @@ def rows():
 
 
 def crowd(connect, request, answers):
-    """So many at once: (passed, denied, waiting). The last are let go, once there are so many answers."""
+    """Sends REQUESTS requests at once; after `answers` answers closes the rest: (passed, denied, waiting)."""
     selector = selectors.DefaultSelector()
     clients = [connect() for _ in range(REQUESTS)]
     for client in clients:
@@ -80,7 +80,7 @@ def through_nginx(limit, directory, answers):
 
 
 def through_weir(limit, directory, answers):
-    # Of two threads one may be behind, and deny what is over by that.
+    # With one thread, since a second one with an older time may deny a request that the first would allow.
     server = Server("--threads", "1", config=f"limits:\n  login: {limit}\n", directory=directory)
     try:
         return crowd(lambda: socket.create_connection(("127.0.0.1", server.http), PATIENCE),
@@ -89,12 +89,12 @@ def through_weir(limit, directory, answers):
         assert server.stop() == 0
 
 
-def test_every_form_of_limit_req_is_told():
+def test_the_document_covers_every_form_of_limit_req():
     assert len(rows()) == 4
 
 
 @pytest.mark.parametrize("row", range(4))
-def test_a_zone_of_nginx_and_its_limit_let_the_same_by(row, tmp_path):
+def test_a_zone_of_nginx_and_its_limit_allow_the_same_requests(row, tmp_path):
     zone, limit = rows()[row]
     for name in ("nginx", "weir"):
         (tmp_path / name).mkdir()

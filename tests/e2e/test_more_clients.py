@@ -1,4 +1,4 @@
-"""Client libraries with their default settings: one script, one set of answers."""
+"""Client libraries of several languages with their default settings get the same answers to one script."""
 
 import json
 import os
@@ -26,7 +26,7 @@ CLIENTS = {
 
 
 class Client:
-    """A program of tests/clients, on a key that is its own."""
+    """A program of tests/clients, with a key of its own."""
 
     def __init__(self, name, port, key, env):
         program, *rest = CLIENTS[name]
@@ -60,7 +60,7 @@ def test_a_client_gets_the_same_answers_and_survives_a_restart(serve, name):
 
 @pytest.mark.parametrize("name", ["go-redis", "ioredis"])
 def test_a_client_sees_no_difference_when_counts_are_at_redis(serve, start_redis, name):
-    """But for one: a restart forgets nothing."""
+    """The one difference is that a restart forgets nothing."""
     at_redis = f"store: {start_redis().url}\nstore_timeout: 10s\n"
     again = answers_over_a_restart(serve, name, at_redis + CONFIG)
     assert again[:4] + again[5:] == [1, 10, 4, 0, "ok", ""]
@@ -87,7 +87,7 @@ def test_a_client_that_logs_in_sees_no_difference(serve, name, login):
 
 
 def answers_over_a_restart(serve, name, config, options=None, env=None):
-    """What the client got after it; all that it got before is compared here."""
+    """Checks the answers before a restart of the server; returns those after it."""
     server = serve(config=config)
     key = "k"
     with redis.Redis(port=server.resp, **(options or {})) as python:
@@ -104,10 +104,10 @@ def answers_over_a_restart(serve, name, config, options=None, env=None):
     assert 5 == left
     assert seen.pop("pipeline") == list(range(999, -1, -1))
     acquire, custom = seen.pop("acquire"), seen.pop("custom")
-    # What remains counts on where redis-py left off; what comes back meanwhile is a millisecond's.
+    # `remaining` continues after the acquires of redis-py; at most a millisecond's refill is added.
     assert [reply[2] for reply in (acquire, custom)] == [6, 5]
     assert [reply[:2] + reply[5:] for reply in (acquire, custom)] == [[1, 10, "ok", ""]] * 2
-    # rueidis leaves the first word out.
+    # rueidis removes the first word.
     assert seen.pop("error").removeprefix("ERR ") == "expected the name of a limit, found 'nosuch'"
     assert seen == {
         "ping": "PONG",

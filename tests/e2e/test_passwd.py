@@ -1,4 +1,4 @@
-"""`weir passwd`: hashes that other programs know, and tokens that nobody guesses."""
+"""`weir passwd` makes hashes that other programs can verify, and random tokens."""
 
 import hashlib
 import os
@@ -26,19 +26,19 @@ def passwd(text, *flags):
 
 
 def crypt(password, setting):
-    """By another program of the same library's users."""
+    """Hashes a password by Perl, which uses the same library."""
     return subprocess.run(["perl", "-e", "print crypt($ARGV[0], $ARGV[1])", password, setting],
                           check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
 @pytest.mark.parametrize("password", ["secret", "with blanks and : colons", "x" * 511, "pässwörd"])
-def test_a_hash_is_one_that_others_verify(password):
+def test_another_program_verifies_a_hash(password):
     run = passwd(password + "\nmore\n")
     assert run.returncode == 0 and not run.stderr
     found = run.stdout.splitlines()[-1]
     assert re.fullmatch(r"\$y\$j9T\$[./A-Za-z0-9]{43}\$[./A-Za-z0-9]{43}", found)
     assert crypt(password, found) == found
-    assert passwd(password).stdout.splitlines()[-1] != found  # another salt
+    assert passwd(password).stdout.splitlines()[-1] != found  # since the salt is random
 
 
 @pytest.mark.parametrize("text, words", [
@@ -46,13 +46,13 @@ def test_a_hash_is_one_that_others_verify(password):
     ("a\0b\n", "without control characters"), ("a\r\n", "such as CR"), ("a\tb\n", "without control characters"),
     ("a\x7f", "without control characters"),
 ])
-def test_what_is_no_password_is_refused(text, words):
+def test_an_invalid_password_is_refused(text, words):
     run = passwd(text)
     assert run.returncode == 2 and not run.stdout
     assert run.stderr.startswith("weir passwd: standard input: expected") and words in run.stderr
 
 
-def test_a_token_is_random_and_its_hash_follows():
+def test_a_token_is_random_and_is_followed_by_its_hash():
     found = [passwd("", "--token").stdout.splitlines() for _ in range(2)]
     for token, digest in found:
         assert re.fullmatch(r"weir_[-_A-Za-z0-9]{43}", token)  # 256 bits
@@ -60,7 +60,7 @@ def test_a_token_is_random_and_its_hash_follows():
     assert found[0] != found[1]
 
 
-def test_both_are_what_a_configuration_takes(serve):
+def test_a_configuration_accepts_both_kinds_of_hash(serve):
     token, digest = passwd("", "--token").stdout.splitlines()
     hashed = passwd("secret\n").stdout.strip()
     server = serve(config=USERS + f'  - {{ name: a, token: "{digest}", may: [ask] }}\n'
@@ -70,20 +70,20 @@ def test_both_are_what_a_configuration_takes(serve):
     assert server.get("/v1/peek/login?key=k", {"Authorization": "Basic YjpzZWNyZXU="}).status == 401
 
 
-def test_a_terminal_is_asked_twice_and_shows_nothing(tmp_path):
+def test_a_terminal_is_prompted_twice_without_echo(tmp_path):
     for again, status in (("secret", 0), ("other", 2)):
         own, other = pty.openpty()
         process = subprocess.Popen([WEIR, "passwd"], stdin=other, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
-        said = ""
+        output = ""
         for prompt, typed in (("password: ", "secret"), ("once more: ", again)):
-            while not said.endswith(prompt):  # what is typed before is dropped
-                said += os.read(process.stderr.fileno(), 1).decode()
+            while not output.endswith(prompt):  # input before the prompt is discarded
+                output += os.read(process.stderr.fileno(), 1).decode()
             os.write(own, f"{typed}\n".encode())
         out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == status, err
         shown = os.read(own, 4096).decode() if select.select([own], [], [], 0)[0] else ""
-        assert not re.search("secret|other", shown + said + err)
+        assert not re.search("secret|other", shown + output + err)
         assert (crypt("secret", out.strip()) == out.strip()) if status == 0 else "found two" in err
         os.close(own)
         os.close(other)
@@ -96,12 +96,12 @@ def echoes(terminal):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_the_prompt_leaves_the_echo_on(number):
     own, other = pty.openpty()
-    # A shell ignores SIGINT for what it runs in the background.
+    # A shell makes its background programs ignore SIGINT, so it is restored.
     process = subprocess.Popen([WEIR, "passwd"], stdin=other, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
-    said = b""
-    while not said.endswith(b"password: "):
-        said += os.read(process.stderr.fileno(), 1)
+    output = b""
+    while not output.endswith(b"password: "):
+        output += os.read(process.stderr.fileno(), 1)
     assert not echoes(other)
     process.send_signal(number)
     out, _ = process.communicate(timeout=PATIENCE)
@@ -123,7 +123,7 @@ def test_a_password_among_the_arguments_is_refused_and_not_shown(arguments):
     ("bcrypt", False), ("sha512crypt", False), ("sha256crypt", False), ("md5crypt", False),
     ("descrypt", False),
 ])
-def test_hashes_of_mkpasswd_are_taken_if_they_take_much_memory(tmp_path, method, accepted):
+def test_hashes_of_mkpasswd_are_accepted_if_their_method_is_memory_hard(tmp_path, method, accepted):
     made = subprocess.run(["mkpasswd", "-s", "-m", method], input="secret\n", check=True, text=True,
                           stdout=subprocess.PIPE).stdout.strip()
     file = tmp_path / "weir.yaml"

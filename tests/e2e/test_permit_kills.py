@@ -1,8 +1,8 @@
-"""Callers of limits whose requests are reported, killed at random instants.
+"""Kills programs that acquire and report permits in a store file, at random instants.
 
-Each of them holds permits of a file at that moment, or is about to take or report one. What it noted
-tells which; afterwards the file must say the same: no permit is in flight for longer than its time,
-nothing that was reported is, and no breaker stays half-open since its probes were lost.
+A killed program has permits, or is acquiring or reporting one. It has recorded its steps in
+shared memory, and afterwards the file must agree: no permit is in flight for longer than its time,
+no reported permit is, and no breaker stays half-open because its probes were lost.
 
 WEIR_TEST_SEED=N replays the choices (the scheduler's are its own), WEIR_TEST_KILLS=N
 kills as often.
@@ -21,7 +21,7 @@ from harness import BUILD, weir
 pytestmark = pytest.mark.first
 
 KILLS = int(os.environ.get("WEIR_TEST_KILLS", 100 if BUILD.name in ("asan", "tsan") else 400))
-# As tests/crash/permit_limits.h has them.
+# The same as in tests/crash/permit_limits.h.
 KEYS, PERMITS, CALLERS = 8, 12, 256
 LIMITS = BREAKER, BULKHEAD, THROTTLE, MEASURED, NARROW, CONCURRENCY = range(6)
 MOST = {BULKHEAD: 4, NARROW: 4, CONCURRENCY: 4}
@@ -29,7 +29,7 @@ TIMEOUT_NS, PROBES = 20_000_000, 2
 FREE, ASKING, HELD, REPORTING = range(4)
 CLOSED, _, OPEN, HALF_OPEN = range(4)
 U32, U64 = ctypes.c_uint32, ctypes.c_uint64
-# A measured limit counts permits in parts of a fifth of their time; they start to 256 ns.
+# An adaptive limit counts permits in parts of a fifth of their timeout, which begin at multiples of 256 ns.
 PARTS, START_NS = 6, 256
 PART_NS = TIMEOUT_NS // 5 + 1 + START_NS
 
@@ -51,20 +51,20 @@ class Memory(ctypes.Structure):
     _fields_ = [("now_ns", U64), ("callers", Caller * CALLERS)]
 
 
-def may_fly(limit, until_ns, now_ns):
-    """Whether a permit that nobody reported may be in flight, and whether it is."""
+def may_be_in_flight(limit, until_ns, now_ns):
+    """(whether an unreported permit may be in flight, whether it must be)"""
     if limit in (MEASURED, NARROW):
         part = (until_ns // START_NS * START_NS - TIMEOUT_NS) // PART_NS
         flies = part + PARTS > now_ns // START_NS * START_NS // PART_NS
         return flies, flies
     if limit in (BULKHEAD, CONCURRENCY):
         return until_ns > now_ns, until_ns > now_ns
-    # A breaker without a bound counts them in parts of an eighth.
+    # A breaker without max_concurrent counts permits in parts of an eighth of their timeout.
     return until_ns + TIMEOUT_NS // 8 + 1 > now_ns, until_ns > now_ns
 
 
 class Run:
-    """One file, from its making until all its users are killed."""
+    """One store file, from its creation until all its users are killed."""
 
     def __init__(self, directory, chance):
         self.directory, self.chance = directory, chance
@@ -103,29 +103,29 @@ class Run:
             self.kill(i)
 
     def is_untouched(self):
-        """Whether all callers were killed before they asked anything."""
+        """Whether all programs were killed before their first request."""
         return not any(bytes(caller).strip(b"\0") for caller in self.memory.callers[:self.started])
 
     def noted(self, place):
-        """Permits that are in flight for sure, and all that may be."""
+        """(permits that must be in flight, permits that may be in flight)"""
         sure = most = 0
         for caller in self.memory.callers[:self.started]:
             for permit in caller.permits:
                 if permit.step == FREE or permit.place != place:
                     continue
-                may, does = may_fly(place // KEYS, permit.until_ns, self.memory.now_ns)
+                may, does = may_be_in_flight(place // KEYS, permit.until_ns, self.memory.now_ns)
                 most += permit.step == ASKING or may
                 sure += permit.step == HELD and does
         return sure, most
 
     def counted(self, key):
-        """How often requests and successes were asked to be counted, and were for sure."""
+        """For requests and for successes: [number sent, number acknowledged]."""
         callers = self.memory.callers[:self.started]
         return [[sum(getattr(caller.counts[key], name) for caller in callers) for name in names]
                 for names in (("answered", "asked"), ("succeeded", "succeeds"))]
 
     def compare(self):
-        """How many permits flew in the end, and how many breakers were half-open."""
+        """Compares the file with the records: (permits in flight, breakers that were half-open)."""
         done = weir("store", "check", self.directory / "state")
         assert done.returncode == 0, done.stderr
         done = subprocess.run(self.program("inspector"), capture_output=True, text=True, timeout=60)
@@ -152,7 +152,7 @@ class Run:
         return flew, half_open
 
 
-def test_killed_between_acquire_and_report_nothing_is_held_for_longer_than_its_time(tmp_path):
+def test_no_permit_of_a_killed_program_is_in_flight_for_longer_than_its_time(tmp_path):
     seed = int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 2**32))
     print(f"WEIR_TEST_SEED={seed}")
     chance = random.Random(seed)

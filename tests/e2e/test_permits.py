@@ -1,4 +1,4 @@
-"""Permits over both protocols: what was taken goes back to where it was, once."""
+"""Permits over HTTP and RESP: a refund or report returns the units to their window, once."""
 
 import pytest
 from harness import Wire, until
@@ -14,7 +14,7 @@ rules:
 
 
 class HttpPermits:
-    """Each call returns (allowed, remaining, permit), or the message of an error."""
+    """Each method returns (allowed, remaining, permit), or the message of an error."""
 
     def __init__(self, server):
         self.server = server
@@ -74,7 +74,7 @@ def client(request, server):
 
 
 @pytest.mark.parametrize("limit", ["login", "level", "window", "reset"])
-def test_refund_twice(client, key, limit):
+def test_a_permit_is_refunded_once(client, key, limit):
     quota = client.peek(limit, key)
     allowed, _, permit = client.acquire(limit, key, 2)
     client.acquire(limit, key)
@@ -85,7 +85,7 @@ def test_refund_twice(client, key, limit):
     assert "not held" in client.report(permit)
 
 
-def test_part_of_it_is_given_back_once(client, key):
+def test_a_partial_refund_uses_up_the_permit(client, key):
     _, _, permit = client.acquire("login", key, 4)
     assert client.refund("login", key, permit, cost=1) == (True, 7, "")
     assert client.refund("login", key, permit) == (False, 7, "")
@@ -96,7 +96,7 @@ def test_a_denied_request_has_no_permit(client, key):
     assert client.acquire("one", key) == (False, 0, "")
 
 
-def test_forged_permit(client, key):
+def test_a_forged_permit_is_refused(client, key):
     _, _, permit = client.acquire("login", key)
     forged = [permit[:-2] + ("BB" if permit.endswith("AA") else "AA"),
               ("B" if permit.startswith("A") else "A") + permit[1:], permit + "A", permit[:-1], "x", "",
@@ -108,7 +108,7 @@ def test_forged_permit(client, key):
     assert client.refund("login", key, permit) == (True, 10, "")
 
 
-def test_permit_of_another_key(client, key):
+def test_a_permit_of_another_key_is_refused(client, key):
     _, _, permit = client.acquire("login", key)
     for limit, other in (("login", key + "x"), ("window", key)):
         client.acquire(limit, other)
@@ -117,14 +117,14 @@ def test_permit_of_another_key(client, key):
     assert client.refund("login", key, permit) == (True, 10, "")
 
 
-def test_permit_of_another_server(client, serve, key):
+def test_a_permit_of_another_server_is_refused(client, serve, key):
     _, _, permit = client.acquire("login", key)
     other = serve()
     assert "this server issued" in type(client)(other).refund("login", key, permit)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_permit_across_a_reload(serve, protocol):
+def test_a_permit_stays_valid_over_a_reload(serve, protocol):
     config = "limits: {{ a: {{ algorithm: fixed_window, rate: {}/d, align: first_request }} }}"
     server = serve(config=config.format(5))
     client = protocol(server)
@@ -140,7 +140,7 @@ def test_permit_across_a_reload(serve, protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_permit_across_a_restart(serve, tmp_path, protocol):
+def test_a_permit_stays_valid_over_a_restart_with_a_store_file(serve, tmp_path, protocol):
     flags = ["--store", f"file:{tmp_path}/state", "--capacity", "10000"]
     server = serve(*flags)
     _, _, first = protocol(server).acquire("login", "k", 2)
@@ -152,12 +152,12 @@ def test_permit_across_a_restart(serve, tmp_path, protocol):
     assert client.refund("login", "k", second) == (True, 10, "")
 
 
-def test_a_permit_of_rules_covers_all_that_were_charged(serve):
+def test_a_permit_of_rules_covers_all_charged_limits(serve):
     server = serve(config=RULES)
     request = {"attributes": {"path": "/login", "user": "u"}, "cost": 3, "permit": True}
     client = HttpPermits(server)
     first, second = (server.post("/v1/acquire", request).json["permit"] for _ in range(2))
-    # Whatever is asked beside it and whatever the rules say now.
+    # The refund ignores other attributes beside the permit, and later rules.
     server.reload(RULES.replace("/login", "/elsewhere"))
     server.line_with("reloaded")
     refund = {"attributes": {"path": "/login", "user": "v"}, "permit": first}
@@ -165,7 +165,7 @@ def test_a_permit_of_rules_covers_all_that_were_charged(serve):
     assert (client.peek("user", "u"), client.peek("site", "")) == (7, 17)
     assert server.post("/v1/refund", refund).json["allowed"] is False
     assert (client.peek("user", "u"), client.peek("site", "")) == (7, 17)
-    # Named by one of its keys, all comes back as well.
+    # A refund that names one of the keys refunds all of them.
     assert client.refund("site", "", second) == (True, 10, "")
     assert (client.peek("user", "u"), client.peek("site", "")) == (10, 20)
 
@@ -185,8 +185,8 @@ rules:
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
-def test_where_the_first_rule_decides_a_permit_covers_what_was_charged(serve, start_redis, store):
-    """A rule that lets pass what is past its limits charges nothing, and hands out no permit."""
+def test_with_first_match_a_permit_covers_the_charged_limits(serve, start_redis, store):
+    """A rule that answers beyond its limits charges nothing, so its requests have no permit."""
     config = f"store: {start_redis().url}\nstore_timeout: 30s\n" if store == "redis" else ""
     server = serve(config=config + FIRST)
     client = HttpPermits(server)
@@ -201,7 +201,7 @@ def test_where_the_first_rule_decides_a_permit_covers_what_was_charged(serve, st
     first, second = (take(path="/login", user="ann") for _ in range(2))
     assert first[0] and second[0] and first[2] and second[2]
     assert left() == (0, 3, 0)
-    # `many` is past its limit now, and decides before `logins`, which has no place left.
+    # The limits of `many` are exceeded now, and it decides before `logins`, which has no permit left.
     assert take(path="/login", user="ann") == (True, "listed", "")
     assert take(path="/login", user="bob") == (False, "over_limit", "")
     assert take(path="/login", user="mallory") == (False, "listed", "")
@@ -211,7 +211,7 @@ def test_where_the_first_rule_decides_a_permit_covers_what_was_charged(serve, st
     assert client.refund("login", "", second[2])[0] is True
     assert left() == (1, 4, 2)
     assert client.refund("login", "", second[2])[0] is False
-    # One that a rule answers behind limits with room charges none of these.
+    # A request that a rule answers after rules with capacity charges none of these.
     assert take(path="/x", ip="10.0.0.1") == (True, "listed", "")
     assert take(path="/login", ip="10.0.0.1") == (True, "listed", "")
     assert left() == (1, 4, 2)
@@ -219,13 +219,13 @@ def test_where_the_first_rule_decides_a_permit_covers_what_was_charged(serve, st
     assert left() == (1, 3, 1)
 
 
-def test_what_no_rule_charges_has_no_permit(serve):
+def test_a_request_that_no_rule_charges_has_no_permit(serve):
     server = serve(config=RULES)
     answer = server.post("/v1/acquire", {"attributes": {"path": "/other"}, "permit": True})
     assert answer.json["allowed"] is True and "permit" not in answer.json
 
 
-def test_more_charges_than_a_permit_covers_are_refused_and_take_nothing(serve):
+def test_more_charges_than_a_permit_covers_are_refused_and_consume_nothing(serve):
     limits = "\n".join(f"  l{i}: {{ algorithm: token_bucket, rate: 5/h }}" for i in range(17))
     server = serve(config=f"limits:\n{limits}\nrules:\n  - {{ limits: "
                           f"[{', '.join(f'l{i}' for i in range(17))}] }}")
@@ -236,7 +236,7 @@ def test_more_charges_than_a_permit_covers_are_refused_and_take_nothing(serve):
     assert server.post("/v1/acquire", {"attributes": {}}).status == 200
 
 
-def test_queries_and_batches_have_permits_too(server, key):
+def test_queries_and_batches_can_return_permits(server, key):
     permit = server.get(f"/v1/acquire/login?key={key}&cost=2&permit=true").json["permit"]
     assert server.post("/v1/report", {"permit": permit, "outcome": "failure"}).json == {"ok": True}
     batch = server.post("/v1/batch", [
@@ -248,7 +248,7 @@ def test_queries_and_batches_have_permits_too(server, key):
     assert server.post("/v1/refund", {"permit": batch[0]["permit"]}).json["remaining"] == 10
 
 
-def test_statuses_of_permits(server, key):
+def test_the_status_of_a_permit_call_says_spent_not_held_or_forged(server, key):
     permit = server.get(f"/v1/acquire/login?key={key}&permit=true").json["permit"]
     spent = [server.post("/v1/refund", {"permit": permit}) for _ in range(2)][1]
     assert (spent.status, spent.json["allowed"]) == (200, False)
@@ -271,7 +271,7 @@ def test_permits_are_counted(serve):
         assert f'weir_permits_total{{event="{event}"}} {count}\n' in page
 
 
-# What is in flight
+# Limits on requests in flight
 
 FLIGHT = """
 limits:
@@ -291,7 +291,7 @@ def check(server, path):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_places_are_taken_without_asking_and_given_back_once(serve, protocol):
+def test_concurrency_limits_always_return_a_permit_which_is_released_once(serve, protocol):
     client = protocol(serve(config=FLIGHT.replace("LEASE", "1h")))
     take = {HttpPermits: lambda: client.call("acquire", limit="flight", key="k"),
             RespPermits: lambda: client.call("WEIR.ACQUIRE", "flight", "k")}[protocol]
@@ -309,7 +309,7 @@ def test_places_are_taken_without_asking_and_given_back_once(serve, protocol):
     assert client.refund("flight", "k", first[2]) == (False, 1, "")
 
 
-def test_a_place_is_free_when_its_lease_is_over(serve):
+def test_a_permit_is_released_when_its_lease_ends(serve):
     server = serve(config=FLIGHT.replace("LEASE", "50ms"))
     client = HttpPermits(server)
     permits = [client.call("acquire", limit="flight", key="k")[2] for _ in range(2)]
@@ -318,7 +318,7 @@ def test_a_place_is_free_when_its_lease_is_over(serve):
         "the permit is not held: it was given back before, or its time is over"] * 2
 
 
-def test_places_of_rules_come_back_with_the_report_and_counts_with_a_refund(serve):
+def test_a_report_releases_permits_of_rules_and_a_refund_also_counts(serve):
     server = serve(config=FLIGHT.replace("LEASE", "1h"))
     client = RespPermits(server)
     (_, first), (_, second) = check(server, "/both"), check(server, "/both")
@@ -332,7 +332,7 @@ def test_places_of_rules_come_back_with_the_report_and_counts_with_a_refund(serv
     assert (client.peek("flight", ""), client.peek("login", "")) == (2, 4)
 
 
-def test_a_denied_request_holds_no_place(serve):
+def test_a_denied_request_is_not_in_flight(serve):
     server = serve(config=FLIGHT.replace("LEASE", "1h"))
     client = RespPermits(server)
     for _ in range(5):
@@ -343,7 +343,7 @@ def test_a_denied_request_holds_no_place(serve):
     assert client.peek("flight", "") == 2
 
 
-def test_places_of_shadow_rules_come_back_with_the_report(serve):
+def test_a_report_releases_permits_of_shadow_rules(serve):
     server = serve(config=FLIGHT.replace("LEASE", "1h"))
     client = RespPermits(server)
     permits = [check(server, "/shadow")[1] for _ in range(3)]

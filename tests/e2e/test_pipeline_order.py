@@ -1,4 +1,4 @@
-"""Scripts of pipelined waits, by chance: what is answered, and in which order, by a small model."""
+"""Random scripts of pipelined requests that wait: answers and their order equal those of a small model."""
 
 import collections
 import itertools
@@ -10,7 +10,7 @@ from harness import Server, Wire, encode, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-# Of a key nothing comes back by itself while a script runs.
+# Nothing refills while a script runs.
 QUOTA = 6
 CONFIG = f"limits: {{ hour: {{ algorithm: token_bucket, rate: {QUOTA}/h, burst: {QUOTA} }} }}\n"
 LONG = 3_000_000  # ms
@@ -21,7 +21,7 @@ numbers = itertools.count()
 class Request:
     def __init__(self, client, op, key=0, cost=1, waits=False):
         self.client, self.op, self.key, self.cost, self.waits = client, op, key, cost, waits
-        self.answer = None  # (allowed, remaining) or the word, once it is decided
+        self.answer = None  # (allowed, remaining) or the text of the reply, once it is decided
 
 
 class Model:
@@ -73,8 +73,8 @@ class Model:
         for key in range(KEYS):
             self.serve(key)
 
-    def told(self, client):
-        """What the client gets now: up to the first that is not decided."""
+    def answers_due(self, client):
+        """The answers that are sent now, up to the first undecided request."""
         waiting = self.unanswered[client]
         while waiting and waiting[0].answer:
             yield waiting.pop(0)
@@ -86,8 +86,8 @@ class Model:
         return sum(map(len, self.queues.values()))
 
 
-class World:
-    """The same of a server; clients of odd numbers speak HTTP."""
+class DrivenServer:
+    """Drives a real server as the model; clients with odd numbers speak HTTP."""
 
     def __init__(self, server):
         self.server, self.model = server, Model()
@@ -95,7 +95,7 @@ class World:
         self.clients = {}
         self.scrapes = 0
         self.admin = Wire(server.resp)
-        self.asked = 0  # by the administrator
+        self.asked = 0  # calls of the test itself
         self.before = self.total()
 
     def __enter__(self):
@@ -115,7 +115,7 @@ class World:
                    if line.startswith((name + " ", name + "{")))
 
     def total(self):
-        """Requests decided so far, but for those that ask for this."""
+        """Requests decided so far, without the scrapes."""
         scrapes = self.scrapes
         return self.metric("weir_requests_total") - scrapes
 
@@ -151,13 +151,13 @@ class World:
         return int(body["allowed"]), body["remaining"]
 
     def settle(self):
-        """All that the model has decided is decided, and each client has what it is to get."""
+        """Waits until the server has decided and answered as much as the model."""
         def same():
             return (self.metric("weir_answers_pending") == self.model.waiting()
                     and self.total() - self.before == self.model.decided + self.asked)
         until(same, "the server to decide as much as the model")
         for client in self.clients:
-            for request in self.model.told(client):
+            for request in self.model.answers_due(client):
                 assert self.read(client) == request.answer, (client, vars(request))
 
     def ask(self, *words):
@@ -179,7 +179,7 @@ class World:
             self.model.give(key, n)
 
     def reset(self, key):
-        # What a client that leaves gives back was taken from a state that is no more.
+        # A disconnected client would refund units of a state that the reset removed.
         if not self.model.kept(key):
             self.ask("WEIR.RESET", "hour", f"{self.prefix}{key}")
             self.model.give(key, QUOTA)
@@ -221,8 +221,8 @@ act = st.one_of(
 @settings(max_examples=int(os.environ.get("WEIR_TEST_EXAMPLES", "25")), deadline=None,
           print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=st.lists(act, min_size=5, max_size=20))
-def test_answers_come_in_order_whatever_happens(server, script):
-    with World(server) as world:
+def test_answers_are_in_order_whatever_happens(server, script):
+    with DrivenServer(server) as world:
         for name, *arguments in script:
             getattr(world, name)(*arguments)
             world.settle()

@@ -1,4 +1,4 @@
-"""Requests behind one that waits: decided when they come, answered in order."""
+"""Pipelined requests after a pending one are decided when they arrive and answered in order."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ import struct
 import time
 
 import pytest
-from harness import BUILD, Server, Wire, encode, held, metric, until
+from harness import BUILD, Server, Wire, encode, metric, until, until_pending
 
 CONFIG = """
 limits:
@@ -32,20 +32,20 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left(server):
+def no_request_is_pending(server):
     yield
-    held(server, 0)
+    until_pending(server, 0)
 
 
 def acquire(limit, key, **fields):
-    """Over HTTP."""
+    """The bytes of an acquire over HTTP."""
     body = json.dumps({"limit": limit, "key": key, **fields}).encode()
     return (b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
             % (len(body), body))
 
 
 def answer(wire):
-    """Of HTTP: the status and the body."""
+    """Reads an answer of HTTP: (status, body)."""
     status = int(wire.file.readline().split()[1])
     length = 0
     while (line := wire.file.readline()) != b"\r\n":
@@ -66,14 +66,14 @@ PAIRS = 200
 
 
 def give_back(server, keys):
-    """When all requests wait at once."""
-    held(server, len(keys))
+    """Refunds a unit of each key once all requests are pending."""
+    until_pending(server, len(keys))
     with Wire(server.resp) as wire:
         for key in keys:
             assert wire.command("WEIR.REFUND", "hour", key)
 
 
-def test_two_hundred_requests_of_a_connection_wait_at_once_by_resp(server, key):
+def test_two_hundred_requests_of_a_resp_connection_can_be_pending(server, key):
     keys = [f"{key}-{i}" for i in range(PAIRS)]
     with Wire(server.resp) as wire:
         wire.send(b"".join(encode("WEIR.ACQUIRE", "hour", one, "COST", 12) for one in keys))
@@ -83,7 +83,7 @@ def test_two_hundred_requests_of_a_connection_wait_at_once_by_resp(server, key):
         assert all(wire.reply()[0] == 1 for _ in keys)
 
 
-def test_two_hundred_requests_of_a_connection_wait_at_once_by_http(server, key):
+def test_two_hundred_requests_of_an_http_connection_can_be_pending(server, key):
     keys = [f"{key}-{i}" for i in range(PAIRS)]
     with Wire(server.http) as wire:
         wire.send(b"".join(acquire("hour", one, cost=12) for one in keys))
@@ -95,22 +95,22 @@ def test_two_hundred_requests_of_a_connection_wait_at_once_by_http(server, key):
             assert status == 200 and 0 < json.loads(body)["wait_ms"] < LONG
 
 
-def test_answers_behind_one_that_waits_come_after_it_and_in_order(server, key):
+def test_answers_after_a_pending_one_are_sent_after_it_and_in_order(server, key):
     drain(server, key)
     with Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG) + encode("PING")
                   + encode("WEIR.PEEK", "hour", key) + encode("WEIR.ACQUIRE", "nothing", key)
                   + encode("ECHO", "last"))
-        held(server, 1)
+        until_pending(server, 1)
         assert server.post("/v1/refund", {"limit": "hour", "key": key}).json["allowed"]
         assert wire.reply()[0] == 1
         assert wire.reply() == b"+PONG"
-        assert wire.reply()[:3] == [0, 12, 0]  # as it stood when it came
+        assert wire.reply()[:3] == [0, 12, 0]  # the state when the request arrived
         assert b"nothing" in wire.reply()
         assert wire.reply() == b"last"
 
 
-def test_what_gives_back_behind_a_wait_acts_at_once(server, key):
+def test_a_refund_or_report_after_a_pending_request_takes_effect_at_once(server, key):
     acts = [
         ("WEIR.REFUND", "hour", key),
         ("WEIR.RESET", "hour", key),
@@ -129,33 +129,33 @@ def test_what_gives_back_behind_a_wait_acts_at_once(server, key):
         assert wire.reply() == b"+OK"
 
 
-def test_a_request_is_not_overtaken_by_those_behind_it(server, key):
+def test_a_pending_request_is_not_overtaken_by_later_ones(server, key):
     drain(server, key)
     with Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "hour", key, "COST", 3, "WAIT", LONG)
                   + encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG)
                   + encode("WEIR.ACQUIRE", "hour", key))
-        held(server, 2)
+        until_pending(server, 2)
         server.post("/v1/refund", {"limit": "hour", "key": key, "cost": 2})
         assert left(server, "hour", key) == 2  # the first needs three
         server.post("/v1/refund", {"limit": "hour", "key": key})
         assert wire.reply()[0] == 1
-        held(server, 1)
+        until_pending(server, 1)
         server.post("/v1/refund", {"limit": "hour", "key": key})
         assert wire.reply()[0] == 1
         assert wire.reply()[0] == 0
 
 
-def test_the_second_may_be_granted_first_and_is_told_second(server, key):
+def test_the_second_request_may_be_granted_first_and_is_answered_second(server, key):
     other = key + "-other"
     for one in (key, other):
         drain(server, one)
     with Wire(server.http) as wire:
         wire.send(acquire("hour", key, wait_ms=LONG) + acquire("hour", other, wait_ms=LONG)
                   + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        held(server, 2)
+        until_pending(server, 2)
         server.post("/v1/refund", {"limit": "hour", "key": other, "cost": 2})
-        held(server, 1)
+        until_pending(server, 1)
         assert left(server, "hour", other) == 1
         server.post("/v1/refund", {"limit": "hour", "key": key})
         waited = [json.loads(answer(wire)[1])["wait_ms"] for _ in range(2)]
@@ -164,8 +164,8 @@ def test_the_second_may_be_granted_first_and_is_told_second(server, key):
 
 
 @pytest.mark.parametrize("kind", ["wait", "start", "kept"])
-def test_a_client_that_leaves_gives_back_all_that_it_was_not_told_of(server, key, kind):
-    """Also the answers that were decided, and wait for those before them."""
+def test_a_disconnected_client_releases_all_units_without_an_answer(server, key, kind):
+    """This includes decided requests whose answers wait for earlier ones."""
     other = key + "-other"
     cancelled = metric(server, "weir_waits_cancelled_total")
     server.post("/v1/acquire", {"limit": "slow", "key": key})
@@ -182,7 +182,7 @@ def test_a_client_that_leaves_gives_back_all_that_it_was_not_told_of(server, key
                   + encode("WEIR.ACQUIRE", "place", key) + encode("WEIR.ACQUIRE", "nothing", key))
         until(lambda: left(server, "place", key) == 0, "all to be decided")
         assert left(server, "hour", other) == 7
-    held(server, 0)
+    until_pending(server, 0)
     until(lambda: left(server, "place", key) == 1, "the place to come back")
     assert left(server, "hour", other) == 12
     assert 0 <= 3_600_000 - server.get(f"/v1/peek/slow?key={key}").json["wait_ms"] < 60_000
@@ -191,18 +191,18 @@ def test_a_client_that_leaves_gives_back_all_that_it_was_not_told_of(server, key
     assert left(server, "hour", key) == 12
 
 
-def test_what_was_answered_before_a_client_left_stays_taken(server, key):
+def test_units_of_answered_requests_stay_consumed_after_a_disconnect(server, key):
     with Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "hour", key, "COST", 5) + encode("WEIR.ACQUIRE", "slow", key)
                   + encode("WEIR.ACQUIRE", "slow", key) + encode("WEIR.ACQUIRE", "hour", key))
         assert [wire.reply()[0], wire.reply()[0]] == [1, 1]
-        held(server, 1)
+        until_pending(server, 1)
         assert left(server, "hour", key) == 6
-    held(server, 0)
+    until_pending(server, 0)
     until(lambda: left(server, "hour", key) == 7, "the second to come back")
 
 
-def test_a_connection_that_is_to_end_answers_all_first(server, key):
+def test_quit_answers_all_earlier_requests_first(server, key):
     with Wire(server.resp) as wire:
         begun = time.monotonic()
         wire.send(encode("WEIR.ACQUIRE", "pace", key) * 3 + encode("PING") + encode("QUIT"))
@@ -211,8 +211,8 @@ def test_a_connection_that_is_to_end_answers_all_first(server, key):
         assert wire.rest() == b"+PONG\r\n+OK\r\n"
 
 
-def test_the_form_of_an_answer_is_that_of_its_request(server, key):
-    """HELLO behind a wait changes its own reply, and transactions are decided at once."""
+def test_an_answer_has_the_protocol_version_of_its_request(server, key):
+    """HELLO after a pending request changes only later replies, and transactions are decided at once."""
     with Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "pace", key) * 2 + encode("HELLO", "2") + encode("MULTI")
                   + encode("WEIR.ACQUIRE", "pace", key) + encode("PING") + encode("EXEC"))
@@ -246,7 +246,7 @@ def resident(server):
         return int(statm.read().split()[1]) * resource.getpagesize()
 
 
-def test_of_a_hundred_thousand_waits_of_one_client_some_are_taken_at_a_time(serve, key):
+def test_a_client_with_a_hundred_thousand_waits_is_read_in_parts(serve, key):
     server = serve("--threads", "1", config=CONFIG)
     many = 100_000
     before = resident(server)
@@ -254,14 +254,14 @@ def test_of_a_hundred_thousand_waits_of_one_client_some_are_taken_at_a_time(serv
     drain(server, key)
     with Wire(server.resp) as wire, contextlib.ExitStack() as stack:
         wire.send(encode("WEIR.ACQUIRE", "hour", key, "WAIT", LONG))
-        held(server, 1)
+        until_pending(server, 1)
         sent = 0
         wire.socket.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             while sent < many // 1000:
                 wire.socket.send(waits)
                 sent += 1
-        assert sent < many // 1000  # it is not read any more
+        assert sent < many // 1000  # the server stopped reading
         wire.socket.setblocking(True)
         until(lambda: metric(server, "weir_answers_pending") > 100, "its share to be decided")
         others = [stack.enter_context(Wire(server.resp)) for _ in range(20)]
@@ -272,13 +272,13 @@ def test_of_a_hundred_thousand_waits_of_one_client_some_are_taken_at_a_time(serv
         for _ in range(100):
             server.post("/v1/reset", {"limit": "hour", "key": key})
             assert [wire.reply()[0] for _ in range(12)] == [1] * 12
-        # Its end would be stuck behind what the kernel takes no more.
+        # Without this the end of the stream would wait for data that the server does not read.
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    held(server, 0)
+    until_pending(server, 0)
 
 
 @pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes memory of its own")
-def test_a_crowd_shares_the_memory_of_a_loop_and_each_may_wait(serve, at, key):
+def test_pending_requests_of_many_clients_share_bounded_memory_and_each_client_may_wait(serve, at, key):
     server = serve("--threads", "1", config=at + CONFIG)
     drain(server, key)
     before = resident(server)
@@ -294,4 +294,4 @@ def test_a_crowd_shares_the_memory_of_a_loop_and_each_may_wait(serve, at, key):
             assert wire.reply() == b"+PONG"
         assert late[0].reply()[0] == 1
         assert resident(server) - before < 60 << 20
-    held(server, 0)
+    until_pending(server, 0)

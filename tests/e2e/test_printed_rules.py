@@ -1,4 +1,4 @@
-"""Random files in our language: printed by lint and read again they are the same, and decide the same."""
+"""Random rule files that `weir lint` prints and reads again are printed the same and decide the same."""
 
 import json
 import os
@@ -47,12 +47,12 @@ def quoted(text):
 
 
 def among(items):
-    """One or several, as YAML."""
+    """One item or a list, as YAML."""
     return items[0] if len(items) == 1 else "[" + ", ".join(items) + "]"
 
 
 def value(chance, name, negated=False):
-    """A form, or behind a backslash any text."""
+    """A random pattern, or any text after a backslash."""
     kind = chance.random()
     text = chance.choice(FORMS[name])
     if name != "ip" and kind < 0.3:
@@ -61,7 +61,7 @@ def value(chance, name, negated=False):
         text = "\\" + "".join(chance.choices(ODD, k=chance.randint(0, 4)))
     if negated:
         text = "!" + (text or "\\")
-        text = "!10.1.2.3" if text == "!*" else text  # which is a form of its own
+        text = "!10.1.2.3" if text == "!*" else text  # "!*" has another meaning
     return quoted(text)
 
 
@@ -77,7 +77,7 @@ def mapping(chance, name, depth):
 
 
 def condition(chance, name, depth=0):
-    """All that may stand behind an attribute."""
+    """A random condition on an attribute."""
     kind = chance.choice(["any", "any", "any", "none", "none", "absent", "mapping", "mapping"])
     if kind == "absent":
         return '"!*"'
@@ -145,7 +145,7 @@ def decide(path, trace):
 @settings(max_examples=int(os.environ.get("WEIR_TEST_EXAMPLES", 100 if BUILD.name in SANITIZED else 300)) // 5, deadline=None, print_blob=True,
           suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32 - 1))
-def test_a_file_that_is_printed_is_the_same_and_decides_the_same(tmp_path_factory, seed):
+def test_a_printed_file_is_printed_the_same_again_and_decides_the_same(tmp_path_factory, seed):
     chance, directory = random.Random(seed), tmp_path_factory.mktemp("printed")
     text = random_file(chance)
     for name, lines in DICTIONARIES.items():

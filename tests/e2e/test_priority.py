@@ -1,14 +1,14 @@
-"""Requests with priorities: the lowest are shed first, of a share and of a full queue."""
+"""Requests of the lowest priority are shed first, by `random` limits and by full queues."""
 
 import contextlib
 import json
 import random
 
 import pytest
-from harness import Wire, encode, held
+from harness import Wire, encode, until_pending
 
-# What waits for nothing and is decided at once counts in one moment of the last 10 s: so each test
-# sends all of it together.
+# Shedding depends on the priorities of the last 10 s. Requests sent together count at one time, so each test
+# sends all of its requests together.
 CONFIG = """
 limits:
   relief: { algorithm: random, deny: 0.3 }
@@ -25,7 +25,7 @@ rules:
   - { name: shadow, match: { path: /shade }, limits: [relief], mode: shadow, priority: 9 }
 trusted_proxies: [127.0.0.0/8]
 """
-LOW, HIGH = 20, 40  # of all 60, 18 are shed, which the lowest are enough for
+LOW, HIGH = 20, 40  # 18 of all 60 are shed, fewer than there are of the lowest priority
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def server(serve):
 
 
 def by_resp(server, commands):
-    """The reasons of commands that are sent together."""
+    """Sends commands together; returns the reasons of their replies."""
     with Wire(server.resp) as wire:
         wire.send(b"".join(encode(*command) for command in commands))
         return [wire.reply()[5].decode() for _ in commands]
@@ -49,36 +49,36 @@ def acquire(*more):
     return ("WEIR.ACQUIRE", "relief", "k", *more)
 
 
-def test_the_lowest_pay_for_all(server):
+def test_only_requests_of_the_lowest_priority_are_shed(server):
     reasons = by_resp(server, [acquire("PRIORITY", 9)] * LOW + [acquire()] * HIGH)
     assert set(reasons[LOW:]) == {"ok"}
 
 
-def test_they_lose_everything_before_others_lose_anything(server):
+def test_all_requests_of_the_lowest_priority_are_shed_before_any_other(server):
     by_resp(server, [acquire("PRIORITY", 9)] * LOW + [acquire()] * HIGH)
     assert server.post("/v1/shed", {"limit": "relief", "deny": 0.5}).status == 200
     with Wire(server.resp) as wire:
         wire.send(b"".join([encode(*acquire("PRIORITY", 9))] * LOW + [encode(*acquire())] * HIGH))
-        for _ in range(LOW):  # of 61 to 80 the half is more than the 21 to 40 of them
+        for _ in range(LOW):  # half of 61 to 80 requests is more than the 21 to 40 of the lowest priority
             assert wire.reply()[5] == b"shed"
 
 
 @pytest.mark.parametrize("low, high", [
     ({"limit": "relief", "key": "k", "priority": 9}, {"limit": "relief", "key": "k"}),
     ({"attributes": {"path": "/prefetch"}}, {"attributes": {"path": "/page"}}),
-    # A rule's beats the caller's, whether it is lower or higher.
+    # A rule's priority overrides the caller's, whether it is lower or higher.
     ({"attributes": {"path": "/prefetch"}, "priority": 0}, {"attributes": {"path": "/page"}}),
     ({"attributes": {"path": "/page"}, "priority": 9},
      {"attributes": {"path": "/payment"}, "priority": 9}),
-    # Rules in shadow count, too.
+    # Priorities of rules in shadow mode count, too.
     ({"attributes": {"path": "/shade"}}, {"limit": "relief", "key": "k", "priority": 0}),
 ])
-def test_a_rule_decides_or_else_the_caller(server, low, high):
+def test_the_priority_of_a_rule_overrides_that_of_the_caller(server, low, high):
     reasons = by_http(server, [low] * LOW + [high] * HIGH)
     assert set(reasons[LOW:]) == {"ok"}
 
 
-def test_every_protocol_counts_in_one_demand(server):
+def test_requests_of_all_protocols_count_in_one_demand(server):
     by_http(server, [{"limit": "relief", "key": "k", "priority": 5}] * LOW)
     reasons = by_resp(server, [("WEIR.CHECK", "path", "/page")] * (HIGH // 2))
     assert set(reasons) == {"ok"}
@@ -100,7 +100,7 @@ def test_a_priority_changes_nothing_where_nothing_is_shed(server):
 
 @pytest.mark.parametrize("value", ["10", "-1", '"high"', '"3"', "3.5", "1e0", "null", "[]",
                                    "256", "4294967296"])
-def test_what_is_no_priority_is_refused_alone(server, value):
+def test_an_invalid_priority_fails_only_its_own_item(server, value):
     bad = '{"limit":"login","key":"k","priority":%s}' % value
     with Wire(server.http) as wire:
         body = '[{"limit":"login","key":"k"},%s,{"limit":"login","key":"k","priority":9}]' % bad
@@ -116,7 +116,7 @@ def test_what_is_no_priority_is_refused_alone(server, value):
 
 
 @pytest.mark.parametrize("words", [("10",), ("-1",), ("high",), ("",), ("0x1",), ("+1",), ()])
-def test_what_is_no_priority_is_refused_by_resp(server, words):
+def test_an_invalid_priority_is_refused_over_resp(server, words):
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.ACQUIRE", "login", "k", "PRIORITY", *words).startswith(b"-ERR ")
         assert wire.command("WEIR.PEEK", "login", "k", "PRIORITY", "1").startswith(b"-ERR ")
@@ -126,20 +126,20 @@ def test_what_is_no_priority_is_refused_by_resp(server, words):
 
 
 @pytest.mark.parametrize("value", ["18446744073709551615", "18446744073709551616", "9" * 400])
-def test_a_number_that_is_none_of_ours_is_refused(server, value):
+def test_a_priority_beyond_64_bits_is_refused(server, value):
     body = '{"limit":"login","key":"k","priority":%s}' % value
     assert server.get("/v1/acquire", {"Content-Type": "application/json"}, "POST", body).status == 400
     assert server.get(f"/v1/acquire/login?key=k&priority={value}").status == 400
     assert server.get("/v1/peek/login?key=k").json["remaining"] == 100
 
 
-def test_only_what_is_decided_has_a_priority(server):
+def test_shed_and_report_accept_no_priority(server):
     assert server.post("/v1/shed", {"limit": "relief", "deny": 0.5, "priority": 1}).status == 400
     assert server.post("/v1/report", {"permit": "x", "outcome": "success", "priority": 1}).status == 400
 
 
 class Waiter:
-    """A request that may have to wait for a place, on a connection of its own."""
+    """A request that may wait in a queue, on a connection of its own."""
 
     def __init__(self, server, limit, priority=0, http=False, **asked):
         asked = asked or {"limit": limit, "key": "k"}
@@ -154,7 +154,7 @@ class Waiter:
             self.wire.send(encode("WEIR.ACQUIRE", limit, "k", "PRIORITY", priority))
 
     def answer(self):
-        """The reason, the time after which to ask again, and the permit."""
+        """(reason, time until retry, permit)"""
         if self.http:
             answer = json.loads(self.wire.rest().split(b"\r\n\r\n")[1])
             return answer["reason"], answer["retry_after_ms"], answer.get("permit", "")
@@ -164,14 +164,14 @@ class Waiter:
 
 @pytest.fixture
 def queue():
-    """Lets requests come one after the other."""
+    """A function that sends requests one after the other."""
     with contextlib.ExitStack() as stack:
 
         def come(server, limit, priority, waiting, **more):
-            """`waiting`: how many wait once it has come."""
+            """Sends a request, then waits until `waiting` requests are pending."""
             waiter = Waiter(server, limit, priority, **more)
             stack.callback(waiter.wire.__exit__)
-            held(server, waiting)
+            until_pending(server, waiting)
             return waiter
 
         yield come
@@ -182,8 +182,8 @@ def take(server, limit):
         return wire.command("WEIR.ACQUIRE", limit, "k")[6].decode()
 
 
-def serve_in_turn(server, permit, waiters):
-    """They are served in this order, each once the one before it has ended."""
+def serve_in_order(server, permit, waiters):
+    """Asserts that waiters are admitted in this order, each after the report of the one before it."""
     for waiter in waiters:
         with Wire(server.resp) as wire:
             assert wire.command("WEIR.REPORT", permit, "success") == b"+OK"
@@ -206,14 +206,14 @@ def test_a_full_queue_drops_the_newest_of_the_lowest(serve, queue, http):
     assert first.answer()[0] == "queue_full"
     higher = queue(server, "lane", 0, 3, http=http)
     assert middle.answer()[0] == "queue_full"
-    for priority in (4, 9):  # none is below these
+    for priority in (4, 9):  # no pending request has a lower priority
         assert Waiter(server, "lane", priority, http=http).answer()[0] == "queue_full"
-    serve_in_turn(server, permit, [third, high, higher])
-    held(server, 0)
+    serve_in_order(server, permit, [third, high, higher])
+    until_pending(server, 0)
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])
-def test_of_a_crowd_the_highest_stay_in_the_order_in_which_they_came(serve, queue, threads):
+def test_a_full_queue_keeps_the_highest_priorities_in_order_of_arrival(serve, queue, threads):
     server = serve("--threads", threads, config=CONFIG)
     permit = take(server, "wide")
     chance = random.Random(14)
@@ -230,10 +230,10 @@ def test_of_a_crowd_the_highest_stay_in_the_order_in_which_they_came(serve, queu
             assert dropped.answer()[0] == "queue_full"
             waiting.remove(dropped)
         waiting.append(waiter)
-    serve_in_turn(server, permit, waiting)
+    serve_in_order(server, permit, waiting)
 
 
-def test_rules_say_who_is_dropped(server, queue):
+def test_priorities_of_rules_decide_which_pending_request_is_dropped(server, queue):
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.ACQUIRE", "lane", "", "WAIT", 0)[0] == 1
     waiters = [queue(server, None, priority, i + 1, http=True, attributes={"path": path})
@@ -242,19 +242,19 @@ def test_rules_say_who_is_dropped(server, queue):
     assert waiters[2].answer()[0] == "queue_full"
 
 
-def test_who_leaves_makes_room_and_nobody_is_dropped(server, queue):
+def test_a_disconnected_client_frees_its_entry_in_the_queue(server, queue):
     permit = take(server, "brief")
     low = queue(server, "brief", 9, 1)
     low.wire.__exit__()
-    held(server, 0)
+    until_pending(server, 0)
     low = queue(server, "brief", 9, 1)
     high = queue(server, "brief", 1, 1)
     assert low.answer()[0] == "queue_full"
-    low.wire.__exit__()  # it has left the queue before, and leaves it to the other
-    serve_in_turn(server, permit, [high])
+    low.wire.__exit__()  # it was dropped from the queue before
+    serve_in_order(server, permit, [high])
 
 
-def test_what_waits_for_a_place_at_redis_is_dropped_too(serve, start_redis, queue):
+def test_requests_that_wait_for_a_limit_at_redis_are_dropped_as_well(serve, start_redis, queue):
     server = serve("--store", start_redis().url, config="store_timeout: 30s\n" + CONFIG)
     permit = take(server, "lane")
     low, lower, lowest = [queue(server, "lane", priority, i + 1)
@@ -262,4 +262,4 @@ def test_what_waits_for_a_place_at_redis_is_dropped_too(serve, start_redis, queu
     first, second = [queue(server, "lane", 0, 3) for _ in range(2)]
     for waiter in (lowest, lower):
         assert waiter.answer()[0] == "queue_full"
-    serve_in_turn(server, permit, [low, first, second])
+    serve_in_order(server, permit, [low, first, second])

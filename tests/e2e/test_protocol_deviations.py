@@ -1,6 +1,6 @@
-"""CL.THROTTLE and THROTTLE where they differ from their models: the table of docs/protocols.md.
+"""Where CL.THROTTLE and THROTTLE differ from redis-cell and throttlecrab, they reply as docs/protocols.md says.
 
-Each row's last column. What the models answer was seen by asking them the same.
+The tests check the last column of its table; the replies of the others were observed by sending them the same.
 """
 
 import pytest
@@ -9,7 +9,7 @@ from harness import Wire
 YEAR = 365 * 86400
 ERROR = "error"
 
-# A row of the table: commands on one key without their key, and what Weir answers.
+# Rows of the table: commands on one key, without their key, and the replies of Weir.
 ROWS = [
     ("quantity 0 on a used-up key", [
         ("CL.THROTTLE", (2, 1, 3600, 3), [0, 3, 0, -1, 10800]),
@@ -62,7 +62,7 @@ def wire(server):
 
 
 def is_like(found, expected):
-    """Times may be a second shorter: time passes between two commands."""
+    """Whether a reply is the expected one; times may be a second shorter, as time passes between commands."""
     return len(found) == len(expected) and found[:3] == expected[:3] and all(
         wanted - 1 <= value <= wanted for value, wanted in zip(found[3:], expected[3:]))
 
@@ -87,7 +87,7 @@ def test_seconds_are_rounded_up_and_a_denial_never_says_0(wire, key, name, retry
     assert reply[retry] == 1
 
 
-def test_a_key_is_any_1024_bytes(wire, key):
+def test_a_key_is_any_bytes_up_to_1024(wire, key):
     for name in ("CL.THROTTLE", "THROTTLE"):
         long = (b"\xff\x00" + key.encode() + name.encode()).ljust(1024, b"x")
         assert len(wire.command(name, long, 9, 5, 3600)) == 5

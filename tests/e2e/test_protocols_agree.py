@@ -1,4 +1,4 @@
-"""One key by every way in is one count."""
+"""All protocols count one key in one count, and rules decide the same over each."""
 
 import threading
 
@@ -6,7 +6,7 @@ from harness import Wire, weir
 
 
 def test_resp_http_auth_and_ask_share_one_count(server):
-    address = "192.0.2.77"  # the rule's key of one attribute is its value
+    address = "192.0.2.77"  # the key of a rule with one attribute is its value
     remaining = []
     with Wire(server.resp) as wire:
         remaining.append(wire.command("WEIR.ACQUIRE", "login", address)[2])
@@ -22,7 +22,7 @@ def test_resp_http_auth_and_ask_share_one_count(server):
     assert remaining == [9, 8, 7, 6, 5, 3]
 
 
-def test_connections_at_once_by_both_protocols_never_pass_more_than_the_limit(serve):
+def test_parallel_connections_of_both_protocols_never_exceed_the_limit(serve):
     server = serve("--threads", "4", config="""
 limits:
   shared: { algorithm: token_bucket, rate: 100/h }
@@ -87,7 +87,7 @@ def test_keys_of_several_attributes_are_not_just_joined(serve):
         assert check(wire, path="/pair", a="a", b="bc")[2] == 9
 
 
-def test_a_rule_that_answers_by_itself_wins_over_limits(serve):
+def test_a_rule_that_answers_by_itself_takes_precedence_over_limits(serve):
     server = serve(config=RULES)
     with Wire(server.resp) as wire:
         for ip in ("10.1.2.3", "192.168.1.9"):

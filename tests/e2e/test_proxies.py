@@ -1,4 +1,4 @@
-"""Proxies in front of a site, configured as docs/proxies.md shows."""
+"""nginx, Caddy, HAProxy, Traefik and Envoy in front of a site, configured as docs/proxies.md shows."""
 
 import collections
 import contextlib
@@ -25,10 +25,10 @@ pytestmark = [programs_of_others, pytest.mark.first]
 DOCUMENT = "docs/proxies.md"
 PROXIES = ["nginx", "caddy", "haproxy", "traefik", "envoy"]
 
-# The document's rule, but for any path and more requests than a test makes.
+# The document's rule, changed to apply to any path and to allow more requests than a test makes.
 ANY = blocks(DOCUMENT, "yaml")[0].replace('match: { path: "/shop/*" }, ', "").replace("100/h", "1000/h")
 
-# What a configuration file for sites is to be embedded in.
+# Configuration files into which the document's sites are embedded.
 NGINX = """
 daemon off;
 user {user};
@@ -47,10 +47,10 @@ http {{
 }}
 """
 
-CADDY = "{{\n\tadmin off\n}}\n{site}"  # its commands would have a port of their own
+CADDY = "{{\n\tadmin off\n}}\n{site}"  # its admin interface would need another port
 
 
-# Locations beside those that the document shows: each redirects requests in a way of its own.
+# Further locations, each of which redirects requests in another way.
 NGINX_MORE = """
     location /shop/try/ {{ try_files $uri $uri/ /index.html; }}
     location /shop/named/ {{ try_files $uri @named; }}
@@ -74,7 +74,7 @@ CADDY_MORE = """
 
 
 class Proxy:
-    """A proxy's command and files: what the document shows, with our addresses."""
+    """The command and files of a proxy as the document shows them, with the addresses of the test."""
 
     def __init__(self, name, directory, addresses, fail_open=False, more=False,
                  behind_cdn=False, token=None):
@@ -92,33 +92,33 @@ class Proxy:
         self.token = token
 
     def shown(self, language, holding="", **more):
-        """The document's first block in that language, or its second where that fails open."""
+        """The first block of a language in the document, or the second, in which Caddy fails open."""
         found = [block for block in blocks(DOCUMENT, language) if holding in block]
         text = found[self.fail_open and self.name == "caddy"]
         for old, new in {**self.addresses, **more}.items():
             text = text.replace(old, new)
-        return self.logging_in(self.adding(self.passing_on(self.failing_open(text))))
+        return self.logging_in(self.behind_a_cdn(self.forwarding(self.failing_open(text))))
 
     def failing_open(self, text):
-        """With the change that a comment of the document tells."""
+        """Applies the change that a comment of the document gives."""
         return re.sub(r"^( *).*?  (?:#|--) to fail open: (.*)$", r"\1\2", text,
                       flags=re.M) if self.fail_open else text
 
     def advised(self, title):
-        """The code that a list of the document has for this proxy."""
+        """The code for this proxy in a list of the document."""
         [section] = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", (ROOT / DOCUMENT).read_text(),
                                re.M | re.S)
         return re.findall(rf"^- {self.name}.*?: `(.*?)`", section, re.M | re.I)
 
-    def passing_on(self, text):
-        """With a line for a visitor's header behind the last of the lines for headers."""
+    def forwarding(self, text):
+        """Adds a line that forwards a visitor's header after the last of the lines for headers."""
         for line in self.advised("Headers and cookies"):
             text = re.sub(r"^( *).*(?:x-forwarded-uri|exact: x-forwarded-for).*\n",
                           rf"\g<0>\1{line}\n", text, flags=re.M | re.I)
         return text
 
-    def adding(self, text):
-        """With the line for a CDN: instead of the one for the address, or where Caddy has it."""
+    def behind_a_cdn(self, text):
+        """Adds the line for a CDN, in place of the line for the address, or where Caddy needs it."""
         for line in self.advised("Behind a CDN") if self.behind_cdn else []:
             text = re.sub(r"^(\s*)(?:.*x-forwarded-for.*|(uri .*))$",
                           lambda found: f"{found[1]}{found[2] or ''}\n{found[1]}{line}", text,
@@ -126,7 +126,7 @@ class Proxy:
         return text
 
     def logging_in(self, text):
-        """With the lines for a user's token."""
+        """Adds the lines for a user's token."""
         if not self.token:
             return text
         [line] = [line.replace("TOKEN", self.token) for line in self.advised("With users")]
@@ -143,7 +143,7 @@ class Proxy:
     def write(self, name, text):
         (self.directory / name).write_text(text)
 
-    # Each listens on a port that the test holds, which takes SO_REUSEPORT on both sides.
+    # Each proxy listens on a port that the test has bound, for which both sockets set SO_REUSEPORT.
 
     def nginx(self):
         site = self.shown("nginx", **{"listen 80": f"listen 127.0.0.1:{self.port} reuseport"})
@@ -215,12 +215,12 @@ class Pages(http.server.SimpleHTTPRequestHandler):
 
 
 class Backend(http.server.ThreadingHTTPServer):
-    request_queue_size = 128  # or a crowd's connections wait for a second SYN
+    request_queue_size = 128  # with a smaller backlog many connections wait for a second SYN
 
 
 @pytest.fixture
 def backend(tmp_path):
-    """The port of a server of the site's files, for a proxy that serves none."""
+    """The port of a server of the site's files, for proxies that cannot serve files."""
     handler = functools.partial(Pages, directory=tmp_path / "site")
     with Backend(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -231,8 +231,8 @@ def backend(tmp_path):
 
 
 @contextlib.contextmanager
-def held_port():
-    """A port that a server may listen on, and nobody else gets."""
+def reserved_port():
+    """A port that no other program gets, and that a server with SO_REUSEPORT can listen on."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", 0))
@@ -241,7 +241,7 @@ def held_port():
 
 @pytest.fixture
 def front(serve, tmp_path, backend):
-    """Starts a proxy in front of pages, with a fresh server behind."""
+    """A function that starts a proxy in front of pages, and a new Weir that it asks."""
     for page in ("shop/index.html", "shop/empty/nothing.txt", "index.html"):
         path = tmp_path / "site" / page
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -251,8 +251,8 @@ def front(serve, tmp_path, backend):
     with contextlib.ExitStack() as stack:
         def start(name, config=blocks(DOCUMENT, "yaml")[0], **how):
             weir = serve(config=config)
-            ports = {"weir": weir.http, "backend": backend, "spare": stack.enter_context(held_port())}
-            port = stack.enter_context(held_port())
+            ports = {"weir": weir.http, "backend": backend, "spare": stack.enter_context(reserved_port())}
+            port = stack.enter_context(reserved_port())
             site = Proxy(name, tmp_path, {"port": port, **{
                 what: f"127.0.0.1:{number}" for what, number in ports.items()}}, **how)
             site.weir = weir
@@ -270,7 +270,7 @@ def site(request, front):
     return front(request.param)
 
 
-def test_of_n_requests_exactly_the_limit_gets_through_and_the_rest_get_429(site):
+def test_exactly_the_limit_passes_and_other_requests_get_429(site):
     done = subprocess.run(
         ["curl", "-sS", "--parallel", "--parallel-max", "16", "-o", "/dev/null", "-w", "%{http_code}\n",
          "-H", "Host: example.com", f"http://127.0.0.1:{site.port}/shop/index.html?[1-400]"],
@@ -278,7 +278,7 @@ def test_of_n_requests_exactly_the_limit_gets_through_and_the_rest_get_429(site)
     assert collections.Counter(done.stdout.split()) == {"200": 100, "429": 300}, done.stderr
 
 
-def test_a_client_is_told_when_to_come_back_and_cannot_pretend_to_be_another(site):
+def test_a_denied_client_gets_retry_after_and_cannot_forge_its_address(site):
     forged = [{"X_Forwarded_For": f"10.0.0.{i}", "X_Forwarded_Uri": "/free"} if i % 2 else {}
               for i in range(105)]
     answers = [site.get(f"/shop/index.html?n={i}", "127.0.0.2", **headers)
@@ -292,19 +292,19 @@ def test_a_client_is_told_when_to_come_back_and_cannot_pretend_to_be_another(sit
     for header in ("X_Original_URI", "X_Original_Method", "X_Forwarded_Method", "X_Forwarded_Host",
                    "X_Real_IP", "Forwarded", "Weir_Authorization"):
         assert site.get("/shop/index.html", "127.0.0.2", **{header: "/free"}).status == 429, header
-    # What a browser says of other sites is the site's business.
+    # Weir does not judge the Origin of a visitor's request.
     assert site.get("/shop/index.html", "127.0.0.3", Origin="http://evil.example",
                     Sec_Fetch_Site="cross-site").status == 200
-    # Another address has a count of its own, another path has none.
+    # Another address has its own count, and another path has no limit.
     assert site.get("/shop/index.html", "127.0.0.3").status == 200
     assert site.get("/index.html", "127.0.0.2").status == 200
-    # What the site itself answers stays as it is.
+    # The site's own errors are unchanged.
     assert site.get("/shop/nosuch", "127.0.0.3").status == 404
     assert site.get("/shop/empty/", "127.0.0.3").status != 429
 
 
 @pytest.mark.parametrize("name", [name for name in PROXIES if name != "traefik"])
-def test_behind_a_cdn_the_address_is_the_one_that_it_tells(front, name):
+def test_behind_a_cdn_the_address_is_that_of_the_cdns_header(front, name):
     site = front(name, ANY.replace("[127.0.0.1]", "[127.0.0.1, 127.0.0.2]"), behind_cdn=True)
     for source, told, counted in (
             ("127.0.0.2", "203.0.113.9", "203.0.113.9"),
@@ -318,8 +318,8 @@ def test_behind_a_cdn_the_address_is_the_one_that_it_tells(front, name):
     assert left(site, "127.0.0.3") == 998
 
 
-def test_keys_of_an_api_are_told_apart(site):
-    """By the shipped file: keys are counted by themselves, callers without one by address."""
+def test_keys_of_an_api_are_counted_separately(site):
+    """With the shipped file requests with a key count by their key, others by address."""
     site.weir.reload((ROOT / "examples/weir.yaml").read_text().replace("/m,", "/d,"))
     site.weir.line_with("reloaded")
 
@@ -332,7 +332,7 @@ def test_keys_of_an_api_are_told_apart(site):
     assert statuses(62) == [False] * 60 + [True] * 2
 
 
-# What is asked of every proxy: the path, and what the site answers.
+# The paths that are requested through each proxy, and the site's statuses.
 ASKED = {"/": 200, "/index.html": 200, "/shop": (301, 308), "/shop/": 200, "/shop/nosuch": 404}
 ASKED_MORE = {
     "nginx": {"/shop/try/x": 200, "/shop/named/x": 404, "/shop/none/x": 404, "/shop/error/x": 404,
@@ -358,7 +358,7 @@ def test_a_request_counts_once_whatever_the_proxy_does_with_it(front, name, more
 
 
 @pytest.mark.parametrize("name", PROXIES)
-def test_a_body_is_passed_on(front, name):
+def test_a_body_is_forwarded(front, name):
     site = front(name, ANY, more=name in ASKED_MORE)
     before = left(site, "127.0.0.2")
     answer = site.get("/shop/passed/index.html", "127.0.0.2", "POST", "a body")
@@ -367,15 +367,15 @@ def test_a_body_is_passed_on(front, name):
 
 
 @pytest.mark.parametrize("name", ASKED_MORE)
-def test_rules_see_the_path_that_was_asked_for(front, name):
+def test_rules_match_the_path_of_the_original_request(front, name):
     site = front(name, more=True)
-    for path, counted in (("/old/x", 0), ("/shop/try/x", 1)):  # /shop/index.html, /index.html
+    for path, counted in (("/old/x", 0), ("/shop/try/x", 1)):  # the proxy rewrites them to /shop/index.html and /index.html
         before = left(site, "127.0.0.2")
         assert site.get(path, "127.0.0.2").status == 200
         assert before - left(site, "127.0.0.2") == counted, path
 
 
-def test_visitors_do_not_reach_other_calls(site):
+def test_visitors_can_reach_no_other_call_of_weir(site):
     for path in ("/v1/limits", "/auth", "/auth?deny=403", "/auth/../v1/limits", "/../v1/limits",
                  "/%2e%2e/v1/limits", "/healthz", "/metrics", "/_weir"):
         answer = site.get(path)
@@ -388,7 +388,7 @@ def test_visitors_do_not_reach_other_calls(site):
 
 @contextlib.contextmanager
 def silent(weir):
-    """Accepts connections, as far as the system does, and answers nothing."""
+    """Stops the process, so that only the kernel accepts connections, and answers nothing."""
     weir.process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, weir.process.pid, os.WSTOPPED)
     try:
@@ -397,8 +397,8 @@ def silent(weir):
         weir.process.send_signal(signal.SIGCONT)
 
 
-def documented_away():
-    """By proxy: the status while Weir is stopped, and while it does not answer."""
+def documented_failures():
+    """{proxy: (status while Weir is stopped, status while it does not answer)}"""
     rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+)", (ROOT / DOCUMENT).read_text(), re.M)
     return {name.lower(): (int(stopped), int(unanswered)) for name, stopped, unanswered in rows}
 
@@ -406,9 +406,9 @@ def documented_away():
 @pytest.mark.parametrize("name", PROXIES)
 def test_a_proxy_fails_closed_as_the_document_says(front, name):
     site = front(name)
-    stopped, unanswered = documented_away()[name]
+    stopped, unanswered = documented_failures()[name]
     assert site.get("/shop/index.html").status == 200
-    if name != "traefik":  # which waits for half a minute
+    if name != "traefik":  # Traefik waits for half a minute
         with silent(site.weir):
             assert site.get("/shop/index.html").status == unanswered
             assert site.get("/shop/index.html", method="POST", body="x").status == unanswered
@@ -435,8 +435,8 @@ def test_a_proxy_fails_open_as_the_document_says(front, name):
 
 
 @pytest.mark.parametrize("name", PROXIES)
-def test_a_request_too_long_to_be_asked_about_does_not_pass(front, name):
-    """8,150 bytes in both are what nginx still takes, and more than Weir does."""
+def test_a_request_too_long_for_weir_does_not_pass(front, name):
+    """nginx still accepts 8,150 bytes in both, and Weir does not."""
     site = front(name, ANY, fail_open=name != "traefik")
     for length in (4000, 8150, 50000):
         before = left(site, "127.0.0.2")
@@ -447,8 +447,8 @@ def test_a_request_too_long_to_be_asked_about_does_not_pass(front, name):
 
 
 @pytest.mark.parametrize("name", PROXIES)
-def test_a_denial_is_no_failure_however_it_is_told(front, name):
-    """Where requests are shed, Weir says 503: a proxy that fails open still denies them."""
+def test_a_denial_with_503_is_not_taken_as_a_failure(front, name):
+    """Weir answers 503 when it sheds a request; a proxy that fails open must still deny it."""
     site = front(name, """
 limits: { none: { algorithm: random, deny: 1 } }
 rules: [{ limits: [none] }]
@@ -459,7 +459,7 @@ rules: [{ limits: [none] }]
 
 
 def with_users(token):
-    """The document's user beside another one, for 10 requests of a visitor."""
+    """A configuration with the document's user and another one, and 10 requests per visitor."""
     hashes = [hashlib.sha256(text.encode()).hexdigest() for text in (token, "weir_other")]
     [users] = [block for block in blocks(DOCUMENT, "yaml") if block.startswith("users:")]
     return (ANY.replace("1000/h", "10/h") + users.replace("HASH", hashes[0]) +
@@ -469,7 +469,7 @@ def with_users(token):
 @pytest.mark.parametrize("name", PROXIES)
 def test_a_proxy_logs_in(front, name):
     site = front(name, with_users("weir_proxy"), token="weir_proxy")
-    # A visitor's header, whether it is another user's or nobody's, does not count.
+    # A visitor's header is ignored, whether its token is another user's or unknown.
     headers = [{}, {"Weir_Authorization": "Bearer weir_other"}, {"Weir_Authorization": "Bearer x"},
                {"Authorization": "Basic x"}]
     statuses = [site.get("/shop/index.html", "127.0.0.2", **headers[i % 4]).status for i in range(13)]
@@ -487,5 +487,5 @@ def test_a_proxy_whose_token_is_wrong_is_refused_as_the_document_says(front, nam
     assert "expected a user who may ask, found 'other'" in site.weir.line_with("proxy_refused")
 
 
-def test_the_readme_shows_what_is_run():
+def test_the_readme_shows_the_tested_configuration():
     assert blocks("README.md", "caddy") == blocks(DOCUMENT, "caddy")[:1]

@@ -1,4 +1,4 @@
-"""Proxies that report how requests ended, configured as docs/proxies.md shows."""
+"""Proxies that report the outcomes of requests, configured as docs/proxies.md shows."""
 
 import contextlib
 import hashlib
@@ -13,7 +13,7 @@ import pytest
 import yaml
 from harness import PATIENCE, metric, programs_of_others, until
 from test_docs import blocks
-from test_proxies import DOCUMENT, Proxy, held_port
+from test_proxies import DOCUMENT, Proxy, reserved_port
 
 pytestmark = [programs_of_others, pytest.mark.first]
 
@@ -23,18 +23,18 @@ DENIED = {"Retry-After": "1", "Content-Length": "0"}
 
 
 def added(language, holding):
-    """A block of the document that is to be added to another one."""
+    """A block of the document that is added to another block."""
     [block] = [block for block in blocks(DOCUMENT, language) if holding in block]
     return block
 
 
 class Reporter(Proxy):
-    """With the lines that the document adds for reports, in front of a backend, for whose answers it waits `wait`."""
+    """A proxy with the document's lines for reports, and with the timeout `wait` for its backend."""
 
     wait = f"{PATIENCE}s"
 
     def login(self):
-        """The line for a user's token beside a report."""
+        """The line that sends a user's token with a report."""
         if not self.token:
             return ""
         [line] = self.advised("Reporting how requests end")
@@ -42,7 +42,7 @@ class Reporter(Proxy):
 
     def shown(self, language, holding="", **more):
         text = super().shown(language, holding, **more)
-        # No busy machine takes Weir for away.
+        # Longer than a busy machine delays Weir.
         text = re.sub(r"(timeout:? )(100ms|500ms|0\.1s|0\.5s)", rf"\g<1>{PATIENCE}s", text)
         return {"nginx": self.add_nginx, "haproxy": self.add_haproxy, "lua": self.add_lua,
                 "yaml": self.add_envoy}[language](text)
@@ -99,7 +99,7 @@ class Quiet(http.server.BaseHTTPRequestHandler):
 
 
 class Site(Quiet):
-    """/shop/STATUS has that status; /shop/hang is answered once `ended` is set; /shop/cut breaks off."""
+    """/shop/STATUS has that status; /shop/hang waits until `ended` is set; /shop/cut cuts its answer off."""
 
     def do_GET(self):
         what = self.path.partition("?")[0].rpartition("/")[2]
@@ -115,7 +115,7 @@ class Site(Quiet):
 
 
 class Recorder(Quiet):
-    """A Weir that numbers its permits and keeps what is reported."""
+    """A server that plays Weir: it numbers its permits and records reports."""
 
     def do_GET(self):
         path = self.headers["X-Forwarded-Uri"] or self.path
@@ -160,15 +160,15 @@ def serving(handler):
 
 @pytest.fixture
 def front(tmp_path):
-    """Starts a proxy between a site and a Weir at that port."""
+    """A function that starts a proxy between a site and a Weir at a port."""
     (tmp_path / "site").mkdir()
     with contextlib.ExitStack() as stack:
         def start(name, weir, token=None, wait=Reporter.wait):
             backend = stack.enter_context(serving(Site))
             addresses = {"weir": weir, "backend": backend.server_port,
-                         "spare": stack.enter_context(held_port())}
+                         "spare": stack.enter_context(reserved_port())}
             site = Reporter(name, tmp_path, {
-                "port": stack.enter_context(held_port()),
+                "port": stack.enter_context(reserved_port()),
                 **{what: f"127.0.0.1:{port}" for what, port in addresses.items()}}, token=token)
             site.pages, site.wait = backend, wait
             process = site.start()
@@ -181,8 +181,8 @@ def front(tmp_path):
         yield start
 
 
-def leave(site, path):
-    """Sends a request and goes when the site has it."""
+def disconnect_early(site, path):
+    """Sends a request and disconnects when the site has received it."""
     client = http.client.HTTPConnection("127.0.0.1", site.port, timeout=PATIENCE)
     client.request("GET", path, headers={"Host": "example.com"})
     assert site.pages.arrived.get(timeout=PATIENCE) == "hang"
@@ -190,7 +190,7 @@ def leave(site, path):
 
 
 @pytest.mark.parametrize("name", REPORTERS)
-def test_each_request_is_reported_once_and_how_it_ended(front, name):
+def test_each_request_is_reported_once_with_its_outcome(front, name):
     with serving(Recorder) as weir:
         site = front(name, weir.server_port)
 
@@ -206,11 +206,11 @@ def test_each_request_is_reported_once_and_how_it_ended(front, name):
         for status, outcome in ((200, "success"), (204, "success"), (301, "success"), (404, "ignored"),
                                 (429, "ignored"), (500, "failure"), (503, "failure")):
             reported(f"/shop/{status}?x=1", outcome, status)
-        if name == "nginx":  # which redirects the request and asks and reports once
+        if name == "nginx":  # nginx redirects the request internally, and acquires and reports once
             reported("/old/200", "success", 200)
         reported("/shop/cut", "failure", 503 if name == "envoy" else 502)
         assert weir.given == (9 if name == "nginx" else 8)
-        # Nothing to report: denied, or no permit.
+        # A denied request and one without a permit are not reported.
         assert site.get("/shop/denied").status == 429
         assert site.get("/free").status == site.get("/shop/200").status == 200
         assert weir.reports.get(timeout=PATIENCE)[2]["permit"] == f"permit-{weir.given}"
@@ -218,7 +218,7 @@ def test_each_request_is_reported_once_and_how_it_ended(front, name):
 
 
 @pytest.mark.parametrize("name", REPORTERS)
-def test_an_answer_that_does_not_come_is_a_timeout(front, name):
+def test_a_missing_answer_is_reported_as_a_timeout(front, name):
     with serving(Recorder) as weir:
         site = front(name, weir.server_port, wait="1s")
         assert site.get("/shop/hang").status == 504
@@ -228,12 +228,12 @@ def test_an_answer_that_does_not_come_is_a_timeout(front, name):
 
 
 @pytest.mark.parametrize("name", ["nginx", "haproxy"])
-def test_a_visitor_who_leaves_is_reported(front, name):
+def test_the_request_of_a_disconnected_visitor_is_reported(front, name):
     with serving(Recorder) as weir:
         site = front(name, weir.server_port, wait="1s" if name == "haproxy" else Reporter.wait)
-        leave(site, "/shop/hang")
+        disconnect_early(site, "/shop/hang")
         report = weir.reports.get(timeout=PATIENCE)[2]
-        # HAProxy waits for the site all the same.
+        # HAProxy still waits for the site.
         assert (report["permit"], report["outcome"]) == ("permit-1", "ignored" if name == "nginx" else "timeout")
 
 
@@ -243,7 +243,7 @@ def test_a_report_that_fails_changes_nothing_for_the_visitor(front, name):
         site = front(name, weir.server_port)
         for weir.status in (404, 500):
             connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=PATIENCE)
-            for _ in range(3):  # on one connection
+            for _ in range(3):  # all on one connection
                 connection.request("GET", "/shop/200", headers={"Host": "example.com"})
                 answer = connection.getresponse()
                 answer.read()
@@ -257,7 +257,7 @@ def reported(weir):
 
 
 @pytest.mark.parametrize("name", REPORTERS)
-def test_places_of_an_idle_backend_never_run_out(front, serve, name):
+def test_permits_of_an_idle_backend_never_run_out(front, serve, name):
     weir = serve(config=RULES.replace("max_concurrent: 50", "max_concurrent: 1"))
     site = front(name, weir.http)
     for n in range(30):

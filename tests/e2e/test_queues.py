@@ -1,4 +1,4 @@
-"""Requests that wait for limits that are not paced: first come, first served."""
+"""Requests wait in a queue for a key of a limit other than a pacer, first come, first served."""
 
 import contextlib
 import fcntl
@@ -11,9 +11,9 @@ import termios
 import time
 
 import pytest
-from harness import BUILD, PATIENCE, Server, Wire, cpu_seconds, encode, held, until
+from harness import BUILD, PATIENCE, Server, Wire, cpu_seconds, encode, until, until_pending
 
-# Of the limits by the hour nothing comes back by itself in a test.
+# Limits by the hour refill nothing during a test.
 CONFIG = """
 limits:
   hour: { algorithm: token_bucket, rate: 12/h, burst: 12 }
@@ -59,14 +59,14 @@ def are_held(server, n):
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left(server):
-    """So that the next test counts its own."""
+def no_request_is_pending(server):
+    """Waits until no request is pending, so that the next test counts its own."""
     yield
-    held(server, 0)
+    until_pending(server, 0)
 
 
 class Client:
-    """Waits over either protocol."""
+    """Sends a request that waits, over either protocol."""
 
     def __init__(self, server, limit, key, wait=LONG, cost=1, http=False):
         self.http = http
@@ -85,7 +85,7 @@ class Client:
         self.wire.__exit__()
 
     def answer(self):
-        """Whether it was allowed, and the reason."""
+        """(allowed, reason)"""
         if self.http:
             answer = json.loads(self.wire.rest().split(b"\r\n\r\n")[1])
             return answer["allowed"], answer["reason"]
@@ -93,17 +93,17 @@ class Client:
         return bool(reply[0]), reply[5].decode()
 
 
-def crowd(stack, server, n, *arguments, **more):
-    """Clients that came one after the other, over both protocols."""
+def pending_clients(stack, server, n, *arguments, **more):
+    """`n` clients whose requests became pending one after the other, over both protocols."""
     clients = []
     for i in range(n):
         clients.append(stack.enter_context(Client(server, *arguments, http=i % 2 == 1, **more)))
-        held(server, len(clients))
+        until_pending(server, len(clients))
     return clients
 
 
 def order(clients, n):
-    """The first `n` of them to be answered, as they were."""
+    """The indices of the first `n` clients that are answered, in order."""
     answered = []
     with selectors.DefaultSelector() as selector:
         for i, client in enumerate(clients):
@@ -127,42 +127,42 @@ def refund(server, key, cost=1):
         wire.command("WEIR.REFUND", "hour", key, "COST", cost)
 
 
-def test_what_is_given_back_goes_to_who_came_first(server, key):
+def test_refunded_units_go_to_the_request_that_arrived_first(server, key):
     drain(server, key)
     with contextlib.ExitStack() as stack:
-        clients = crowd(stack, server, 10, "hour", key)
+        clients = pending_clients(stack, server, 10, "hour", key)
         for i in range(9):
             refund(server, key)
             assert order(clients[i:], 1) == [0]
             assert clients[i].answer() == (True, "ok")
-            held(server, 9 - i)
+            until_pending(server, 9 - i)
         server.post("/v1/reset", {"limit": "hour", "key": key})
         assert clients[9].answer() == (True, "ok")
 
 
-def test_time_serves_them_in_order(server, key):
+def test_refilled_units_go_to_pending_requests_in_order(server, key):
     with contextlib.ExitStack() as stack, Wire(server.resp) as wire:
-        for _ in range(2):  # until a token has just been taken, all come while it is not back
+        for _ in range(2):  # a token was just consumed, so all requests arrive before the next refill
             begun = time.monotonic()
             wire.command("WEIR.ACQUIRE", "quick", key, "WAIT", 1000)
         clients = [stack.enter_context(Client(server, "quick", key, http=i % 2 == 1))
                    for i in range(12)]
         assert sorted(order(clients, 12)) == list(range(12))
         assert all(client.answer()[0] for client in clients)
-        assert 12 * 0.04 <= time.monotonic() - begun < PATIENCE / 2  # nobody waits for the next to come
+        assert 12 * 0.04 <= time.monotonic() - begun < PATIENCE / 2  # no request waits for the next to arrive
 
 
-def test_a_reset_serves_a_whole_crowd_in_order(server, key):
+def test_a_reset_admits_all_pending_requests_in_order(server, key):
     drain(server, key)
     with contextlib.ExitStack() as stack:
-        clients = crowd(stack, server, 8, "hour", key)
+        clients = pending_clients(stack, server, 8, "hour", key)
         server.post("/v1/reset", {"limit": "hour", "key": key})
         replies = [client.wire.reply() for client in clients[::2]]
         assert [reply[2] for reply in replies] == [11, 9, 7, 5]
 
 
 @pytest.mark.parametrize("limit", ["window", "brief"])
-def test_any_limit_is_waited_for(server, limit, key):
+def test_requests_can_wait_for_any_limit(server, limit, key):
     with contextlib.ExitStack() as stack:
         begun = time.monotonic()
         clients = [stack.enter_context(Client(server, limit, key, http=i % 2)) for i in range(6)]
@@ -175,7 +175,7 @@ def waits(server):
     return int(text.split("\nweir_wait_duration_seconds_count ")[1].split("\n")[0])
 
 
-def test_the_answer_tells_how_long_it_was_held(server, key):
+def test_an_answer_contains_the_time_of_its_wait(server, key):
     counted = waits(server)
 
     def ask():
@@ -185,14 +185,14 @@ def test_the_answer_tells_how_long_it_was_held(server, key):
         return told
 
     assert ask() == 0
-    until(ask, "an answer to be held")  # who comes when the token is back is not
+    until(ask, "an answer to be held")  # a request after the refill does not wait
     assert waits(server) == counted + 1
 
 
-def test_nobody_overtakes_who_waits(server, key):
+def test_a_new_request_does_not_overtake_pending_ones(server, key):
     drain(server, key)
     with Client(server, "hour", key, cost=2) as first, Wire(server.resp) as wire:
-        held(server, 1)
+        until_pending(server, 1)
         refund(server, key)
         denied = wire.command("WEIR.ACQUIRE", "hour", key)
         assert (denied[0], denied[5]) == (0, b"over_limit")
@@ -210,10 +210,10 @@ def test_nobody_overtakes_who_waits(server, key):
         assert first.answer() == (True, "ok")
 
 
-def test_hammering_does_not_starve_who_waits(server, key):
+def test_a_flood_of_requests_does_not_starve_pending_ones(server, key):
     drain(server, key)
     with contextlib.ExitStack() as stack, Wire(server.resp) as wire:
-        clients = crowd(stack, server, 10, "hour", key)
+        clients = pending_clients(stack, server, 10, "hour", key)
         for client in clients:
             wire.send(encode("WEIR.ACQUIRE", "hour", key) * 100)
             refund(server, key)
@@ -221,19 +221,19 @@ def test_hammering_does_not_starve_who_waits(server, key):
             assert client.answer() == (True, "ok")
 
 
-def test_who_leaves_makes_room(server, key):
+def test_a_disconnected_client_leaves_the_queue(server, key):
     drain(server, key)
     with contextlib.ExitStack() as stack:
-        clients = crowd(stack, server, 4, "hour", key)
+        clients = pending_clients(stack, server, 4, "hour", key)
         clients[0].wire.__exit__()
-        held(server, 3)
+        until_pending(server, 3)
         clients[2].wire.__exit__()
-        held(server, 2)
+        until_pending(server, 2)
         refund(server, key, 2)
         assert [clients[i].answer()[0] for i in (1, 3)] == [True, True]
 
 
-def test_what_comes_too_late_is_denied_at_once(server, key):
+def test_a_request_whose_wait_is_too_short_is_denied_at_once(server, key):
     drain(server, key)
     with Client(server, "hour", key, wait=2000 * PATIENCE) as client:
         assert client.answer() == (False, "wait_too_long")
@@ -241,10 +241,10 @@ def test_what_comes_too_late_is_denied_at_once(server, key):
         assert wire.command("WEIR.ACQUIRE", "hour", key, "WAIT", 0)[5] == b"over_limit"
 
 
-def test_a_denial_tells_how_long_it_was_held(server, key):
+def test_a_denial_contains_the_time_of_its_wait(server, key):
     drain(server, key)
     with Client(server, "hour", key):
-        held(server, 1)
+        until_pending(server, 1)
         answer = server.get(f"/v1/acquire/chance?key={key}&wait_ms=30").json
         assert (answer["allowed"], 30 <= answer["wait_ms"] < 10_000) == (False, True)
 
@@ -267,8 +267,8 @@ def test_rules_wait_for_the_limit_that_denied(server, key):
         wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
                   b"GET /auth HTTP/1.0\r\nX-Forwarded-Uri: /other\r\n\r\n"
                   % (len(body), body))
-        held(server, 1)
-        assert server.get(f"/v1/peek/pace?key={key}").json["wait_ms"] == 0  # it took no turn
+        until_pending(server, 1)
+        assert server.get(f"/v1/peek/pace?key={key}").json["wait_ms"] == 0  # the request consumed no turn
         refund(server, key)
         answers = wire.rest()
     assert b'"rule":"both"' in answers
@@ -282,7 +282,7 @@ def test_two_rules_that_charge_one_key_do_not_wake_each_other(serve, key):
         body = json.dumps({"attributes": {"path": "/twice", "ip": key}, "wait_ms": LONG}).encode()
         client.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                     b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        held(server, 1)
+        until_pending(server, 1)
         before = cpu_seconds(server)
         time.sleep(0.5)
         assert cpu_seconds(server) - before <= 0.05
@@ -291,7 +291,7 @@ def test_two_rules_that_charge_one_key_do_not_wake_each_other(serve, key):
 
 
 @pytest.mark.parametrize("wait", [{}, {"wait_ms": 5_000}])
-def test_who_has_waited_in_a_queue_has_all_the_time_of_a_turn(server, key, wait):
+def test_a_wait_in_a_queue_does_not_shorten_the_wait_for_a_turn(server, key, wait):
     permit, patience = take(server, "single", key), wait.get("wait_ms", 1000) / 1000
     server.get(f"/v1/acquire/calm?key={key}")
     with Wire(server.http) as wire:
@@ -301,28 +301,28 @@ def test_who_has_waited_in_a_queue_has_all_the_time_of_a_turn(server, key, wait)
         until(lambda: are_held(server, 1) or time.monotonic() - sent >= patience, "it to be held")
         report(server, permit)
         reported = time.monotonic()
-        # If the machine stood still, so may it have, in the queue.
+        # If the machine stood still, the wait in the queue may have run out.
         assert b'"allowed":true' in wire.rest() or reported - sent >= patience
 
 
-def test_who_has_waited_for_a_key_waits_for_a_turn(server, key):
+def test_a_request_waits_for_its_turn_after_it_waited_for_a_key(server, key):
     body = json.dumps({"attributes": {"path": "/far", "ip": key}, "wait_ms": LONG}).encode()
     server.get(f"/v1/acquire/slow?key={key}")
     drain(server, key)
     with Wire(server.http) as wire:
         wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
                   % (len(body), body))
-        held(server, 1)
+        until_pending(server, 1)
         refund(server, key, 2)
         until(lambda: server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 1, "its token")
-        held(server, 1)
-    held(server, 0)
-    assert server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 2  # and its turn:
+        until_pending(server, 1)
+    until_pending(server, 0)
+    assert server.get(f"/v1/peek/hour?key={key}").json["remaining"] == 2  # both the unit and the turn were released
     assert server.get(f"/v1/peek/slow?key={key}").json["wait_ms"] <= 1_800_000
 
 
 def take(server, limit, key):
-    """A permit."""
+    """Acquires a permit."""
     with Wire(server.resp) as wire:
         reply = wire.command("WEIR.ACQUIRE", limit, key)
         assert reply[0] == 1
@@ -334,14 +334,14 @@ def report(server, permit):
         assert wire.command("WEIR.REPORT", permit, "success") == b"+OK"
 
 
-def test_a_queue_waits_for_places_without_being_asked_to(server, key):
+def test_requests_of_a_limit_with_a_queue_wait_for_permits_by_default(server, key):
     permits = [take(server, "lanes", key) for _ in range(2)]
     with contextlib.ExitStack() as stack:
         waiting = []
         for i in range(3):
             waiting.append(stack.enter_context(Wire(server.resp)))
             waiting[i].send(encode("WEIR.ACQUIRE", "lanes", key))
-            held(server, i + 1)
+            until_pending(server, i + 1)
         with Wire(server.resp) as wire:
             assert wire.command("WEIR.ACQUIRE", "lanes", key)[5] == b"queue_full"
             assert wire.command("WEIR.ACQUIRE", "lanes", key, "WAIT", 0)[5] == b"over_limit"
@@ -356,18 +356,18 @@ def test_a_queue_waits_for_places_without_being_asked_to(server, key):
 
 
 def unsent(wire):
-    """Bytes that the other side's kernel has not taken yet."""
+    """Bytes that the kernel of the other side has not acknowledged."""
     return struct.unpack("i", fcntl.ioctl(wire.socket, termios.TIOCOUTQ, bytes(4)))[0]
 
 
-def test_who_left_just_before_its_place_came_takes_none(serve, key):
+def test_a_client_that_disconnects_just_before_it_is_admitted_consumes_no_permit(serve, key):
     server = serve("--threads", "2", config=CONFIG)
     permit = take(server, "strict", key)
     with Wire(server.resp) as wire:
         gone = Client(server, "strict", key)
         silent = Client(server, "strict", key)
-        held(server, 2)
-        silent.wire.send(encode("PING") * 7_200)  # more than is read while it waits
+        until_pending(server, 2)
+        silent.wire.send(encode("PING") * 7_200)  # more than the server reads while the request is pending
         until(lambda: not unsent(silent.wire), "all to be sent")
         server.process.send_signal(signal.SIGSTOP)
         gone.__exit__()
@@ -375,39 +375,39 @@ def test_who_left_just_before_its_place_came_takes_none(serve, key):
         wire.send(encode("WEIR.REPORT", permit, "success"))
         server.process.send_signal(signal.SIGCONT)
         assert wire.reply() == b"+OK"
-        held(server, 0)
+        until_pending(server, 0)
         assert wire.command("WEIR.ACQUIRE", "strict", key)[0] == 1
 
 
 @contextlib.contextmanager
 def by_rules(server, path, key, **more):
-    """Waits by itself, for the first of the rule's limits."""
+    """Sends a request by rules, which waits for the first of their limits that denies it."""
     body = json.dumps({"attributes": {"path": path, "ip": key}, **more}).encode()
     with Wire(server.http) as wire:
         wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                   b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        held(server, 1)
+        until_pending(server, 1)
         yield lambda: json.loads(wire.rest().split(b"\r\n\r\n")[1])
 
 
-def test_who_is_first_for_one_key_does_not_overtake_at_another(server, key):
+def test_the_first_in_the_queue_of_one_key_does_not_overtake_at_another_key(server, key):
     permit = take(server, "strict", key)
     drain(server, key)
     with by_rules(server, "/narrow", key, wait_ms=LONG) as both:
         with Client(server, "hour", key, cost=2) as other:
-            held(server, 2)
+            until_pending(server, 2)
             refund(server, key)
             report(server, permit)
-            held(server, 2)
+            until_pending(server, 2)
             assert server.get(f"/v1/peek/strict?key={key}").json["remaining"] == 1
             refund(server, key)
             assert other.answer() == (True, "ok")
-        held(server, 1)
+        until_pending(server, 1)
         refund(server, key)
         assert both()["allowed"]
 
 
-def test_who_moves_on_to_another_key_is_served_when_its_time_comes(server, key):
+def test_a_request_that_moves_to_the_queue_of_another_key_is_admitted_there(server, key):
     drain(server, key)
     with by_rules(server, "/chain", key, wait_ms=LONG) as answer:
         assert server.get(f"/v1/acquire/half?key={key}").json["allowed"]
@@ -415,7 +415,7 @@ def test_who_moves_on_to_another_key_is_served_when_its_time_comes(server, key):
         assert answer()["allowed"]
 
 
-def test_who_waits_for_a_place_unasked_waits_for_nothing_else(server, key):
+def test_a_request_that_waits_by_default_waits_for_no_other_limit(server, key):
     permit = take(server, "single", key)
     drain(server, key)
     with by_rules(server, "/alone", key) as answer:
@@ -423,10 +423,10 @@ def test_who_waits_for_a_place_unasked_waits_for_nothing_else(server, key):
         assert not answer()["allowed"]
 
 
-def test_without_a_queue_only_who_asks_waits_for_a_place(server, key):
+def test_without_a_queue_only_requests_with_a_wait_wait_for_permits(server, key):
     permit = take(server, "strict", key)
     with Wire(server.resp) as wire, Client(server, "strict", key) as first:
-        held(server, 1)
+        until_pending(server, 1)
         denied = wire.command("WEIR.ACQUIRE", "strict", key)
         assert (denied[0], denied[5]) == (0, b"over_limit")
         report(server, permit)
@@ -435,7 +435,7 @@ def test_without_a_queue_only_who_asks_waits_for_a_place(server, key):
         assert late.answer() == (False, "wait_too_long")
 
 
-def test_a_limit_says_how_long_its_queue_waits_at_most(server, key):
+def test_max_wait_bounds_the_wait_of_a_queue(server, key):
     take(server, "hasty", key)
     begun = time.monotonic()
     with Wire(server.resp) as wire:
@@ -456,7 +456,7 @@ def test_a_decision_is_counted_once_however_often_it_was_tried(serve, key):
         body = json.dumps({"attributes": {"path": "/shade", "ip": key}, "wait_ms": LONG}).encode()
         wire.send(b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                   b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        held(server, 1)
+        until_pending(server, 1)
         for _ in range(3):
             refund(server, key, 0)
         refund(server, key)
@@ -465,7 +465,7 @@ def test_a_decision_is_counted_once_however_often_it_was_tried(serve, key):
     assert decisions(server, "weir_shadow_decisions_total", "quick") == [1]
 
 
-def test_a_reload_reaches_who_waits(serve, key):
+def test_pending_requests_are_decided_by_a_reloaded_configuration(serve, key):
     server = serve("--threads", "2", config=CONFIG)
     drain(server, key)
 
@@ -474,17 +474,17 @@ def test_a_reload_reaches_who_waits(serve, key):
         server.line_with("reloaded")
 
     with contextlib.ExitStack() as stack:
-        clients = crowd(stack, server, 2, "hour", key)
+        clients = pending_clients(stack, server, 2, "hour", key)
         reload(CONFIG.replace("12/h, burst: 12", "12/h, burst: 13"))
-        assert clients[0].answer() == (True, "ok")  # of the token that is new
+        assert clients[0].answer() == (True, "ok")  # by the added token
         shed = stack.enter_context(Client(server, "chance", key))
-        held(server, 2)
+        until_pending(server, 2)
         with Wire(server.resp) as wire:
             assert wire.command("WEIR.SHED", "chance", "0") == b"+OK"
             assert shed.answer() == (True, "ok")
             wire.command("WEIR.SHED", "chance", "1")
         gone = stack.enter_context(Client(server, "chance", key))
-        held(server, 2)
+        until_pending(server, 2)
         reload(CONFIG.replace("chance:", "other:"))
         assert b"ERR" in gone.wire.reply()
         assert server.stop() == 0
@@ -492,7 +492,7 @@ def test_a_reload_reaches_who_waits(serve, key):
 
 @pytest.mark.alone
 @pytest.mark.skipif(BUILD.name != "build", reason="a sanitizer takes time and memory of its own")
-def test_thousands_that_wait_cost_memory_alone(serve, at):
+def test_thousands_of_pending_requests_cost_bounded_memory_and_no_cpu_time(serve, at):
     many = 9_900
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limits[1] < many + 100:
@@ -509,7 +509,7 @@ def test_thousands_that_wait_cost_memory_alone(serve, at):
                     wire.reply()
             clients = [stack.enter_context(Client(server, "hour", keys[i % len(keys)]))
                        for i in range(many)]
-            held(server, many)
+            until_pending(server, many)
             before = cpu_seconds(server)
             time.sleep(1)
             assert cpu_seconds(server) - before <= 0.05
@@ -518,7 +518,7 @@ def test_thousands_that_wait_cost_memory_alone(serve, at):
             for key in keys:
                 refund(server, key)
             assert all(client.answer()[0] for client in clients[:len(keys)])
-            held(server, many - len(keys))
-        held(server, 0)
+            until_pending(server, many - len(keys))
+        until_pending(server, 0)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -1,4 +1,4 @@
-"""One breaker for three servers over a real Redis: votes, probes, and what happens without Redis."""
+"""A breaker that three servers share by a quorum over a real Redis: votes, probes, and failures of Redis."""
 
 import time
 
@@ -28,7 +28,7 @@ def redis(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def fleet(redis, tmp_path_factory):
+def group(redis, tmp_path_factory):
     servers = start(redis, tmp_path_factory.mktemp("fleet"))
     yield servers
     for server in servers:
@@ -38,12 +38,12 @@ def fleet(redis, tmp_path_factory):
 def start(redis, directory, count=3):
     servers = [Server(config=RULES.format(url=redis.url), directory=directory) for _ in range(count)]
     for server in servers:
-        joined(server)
+        until_in_group(server)
     return servers
 
 
-def joined(server):
-    """A window that trips opens nothing here: the fleet has been heard of."""
+def until_in_group(server):
+    """Waits until the server knows the quorum group: a tripped window alone no longer opens its breaker."""
     n = iter(range(1000000))
 
     def goes_on():
@@ -51,7 +51,7 @@ def joined(server):
         fail(server, "up", key, 3)
         return acquire(server, "up", key).status == 200
 
-    until(goes_on, "the server is one of the fleet")
+    until(goes_on, "the server to join the group")
 
 
 def acquire(server, limit, key):
@@ -80,7 +80,7 @@ def opened(servers, limit, key):
 
 
 def probe(servers, limit, key):
-    """A permit of the first server that lets a request pass."""
+    """(server, permit) of the first server that allows a request."""
     found = []
 
     def passes():
@@ -95,81 +95,81 @@ def probe(servers, limit, key):
     return found[0]
 
 
-def test_one_bad_server_opens_nothing_and_two_open_it_for_all(fleet, key):
-    fail(fleet[0], "up", key, 30)
-    time.sleep(0.2)  # a few polls, in which nothing is to happen
-    assert not any(is_open(server, "up", key) for server in fleet)
-    assert acquire(fleet[0], "up", key).status == 200
-    fail(fleet[1], "up", key, 3)
-    opened(fleet, "up", key)
-    assert 3_500_000 < acquire(fleet[2], "up", key).json["retry_after_ms"] <= 3_600_000
+def test_one_bad_server_opens_nothing_and_two_open_it_for_all(group, key):
+    fail(group[0], "up", key, 30)
+    time.sleep(0.2)  # a few polls, in which no phase may change
+    assert not any(is_open(server, "up", key) for server in group)
+    assert acquire(group[0], "up", key).status == 200
+    fail(group[1], "up", key, 3)
+    opened(group, "up", key)
+    assert 3_500_000 < acquire(group[2], "up", key).json["retry_after_ms"] <= 3_600_000
 
 
 @pytest.mark.alone
-def test_the_lag_is_a_poll(fleet, key):
-    """Of many turns most are known within `store_poll`: one that is late was late by the load."""
+def test_a_phase_change_reaches_other_servers_within_a_poll(group, key):
+    """Most of many phase changes arrive within `store_poll`; the load of the machine may delay one."""
     lags = []
     for n in range(15):
-        fail(fleet[0], "one", f"{key} {n}")
+        fail(group[0], "one", f"{key} {n}")
         began = time.monotonic()
-        opened(fleet[1:], "one", f"{key} {n}")
+        opened(group[1:], "one", f"{key} {n}")
         lags.append(time.monotonic() - began)
     assert sorted(lags)[len(lags) // 4] < 0.05 + 0.02
 
 
-def test_probes_are_those_of_the_fleet(fleet, key):
-    fail(fleet[0], "three", key)
-    opened(fleet, "three", key)
-    probes = [probe(fleet, "three", key) for _ in range(3)]
+def test_the_servers_of_a_group_share_the_probes(group, key):
+    fail(group[0], "three", key)
+    opened(group, "three", key)
+    probes = [probe(group, "three", key) for _ in range(3)]
     for _ in range(10):
-        assert {acquire(server, "three", key).status for server in fleet} == {503}
+        assert {acquire(server, "three", key).status for server in group} == {503}
         time.sleep(0.01)
     for server, permit in probes[:2]:
         report(server, permit, "success")
-    assert is_open(fleet[0], "three", key) or is_open(fleet[1], "three", key)
+    assert is_open(group[0], "three", key) or is_open(group[1], "three", key)
     report(*probes[2], "success")
-    for server in fleet:
+    for server in group:
         until(lambda server=server: acquire(server, "three", key).status == 200, "it closes for all")
 
 
-def test_a_bad_probe_opens_it_for_all_and_an_ignored_one_is_free(fleet, key):
-    fail(fleet[0], "soon", key)
-    opened(fleet, "soon", key)
-    report(*probe(fleet, "soon", key), "ignored")
-    report(*probe(fleet[::-1], "soon", key), "failure")
-    server, permit = probe(fleet[1:], "soon", key)
-    assert {acquire(other, "soon", key).status for other in fleet} == {503}
+def test_a_failed_probe_opens_the_breaker_for_all_and_an_ignored_one_is_available_again(group, key):
+    fail(group[0], "soon", key)
+    opened(group, "soon", key)
+    report(*probe(group, "soon", key), "ignored")
+    report(*probe(group[::-1], "soon", key), "failure")
+    server, permit = probe(group[1:], "soon", key)
+    assert {acquire(other, "soon", key).status for other in group} == {503}
     report(server, permit, "success")
-    for other in fleet:
+    for other in group:
         until(lambda other=other: acquire(other, "soon", key).status == 200, "it closes for all")
 
 
-def test_probes_of_a_server_that_was_killed_end(redis, fleet, tmp_path, key):
+def test_probes_of_a_killed_server_expire(redis, group, tmp_path, key):
     (other,) = start(redis, tmp_path, 1)
     fail(other, "lost", key)
-    opened(fleet, "lost", key)
+    opened(group, "lost", key)
     probe([other], "lost", key)
-    assert {acquire(server, "lost", key).status for server in fleet} == {503}
+    assert {acquire(server, "lost", key).status for server in group} == {503}
     other.process.kill()
     other.process.wait()
-    report(*probe(fleet, "lost", key), "success")
+    report(*probe(group, "lost", key), "success")
 
 
-def test_a_reset_closes_it_for_all_and_a_new_server_learns_what_is_open(redis, fleet, tmp_path, key):
-    fail(fleet[0], "one", key)
-    opened(fleet, "one", key)
+def test_a_reset_closes_the_breaker_for_all_and_a_new_server_reads_open_breakers(redis, group, tmp_path, key):
+    fail(group[0], "one", key)
+    opened(group, "one", key)
     (late,) = start(redis, tmp_path, 1)
     opened([late], "one", key)
     assert late.post("/v1/reset", {"limit": "one", "key": key}).status == 200
-    for server in [*fleet, late]:
+    for server in [*group, late]:
         until(lambda server=server: not is_open(server, "one", key), "it closes for all")
     assert late.stop() == 0
 
 
-def test_nothing_lives_for_ever_and_scripts_may_be_lost(redis, fleet, key):
+def test_all_keys_at_redis_expire_and_lost_scripts_are_loaded_again(redis, group, key):
     redis.client.script_flush()
-    fail(fleet[0], "one", key)
-    opened(fleet, "one", key)
+    fail(group[0], "one", key)
+    opened(group, "one", key)
     names = list(redis.client.scan_iter("weir:fleet:*"))
     assert names and all(redis.client.pttl(name) > 0 for name in names)
     assert {name.rsplit(":", 1)[0] for name in names} <= {
@@ -178,12 +178,12 @@ def test_nothing_lives_for_ever_and_scripts_may_be_lost(redis, fleet, key):
 
 @pytest.mark.parametrize("ends", ["stop", "kill"])
 def test_one_bad_server_that_restarts_opens_nothing_and_a_second_one_does(redis, tmp_path, key, ends):
-    """Each start draws another id: a vote of that id is in Redis, and it is the only one that counts."""
+    """Each start draws a new id. Its vote replaces those of earlier starts of that server."""
     good, bad = start(redis, tmp_path, 2)
     voters = set()
 
     def votes():
-        """Whether a server has voted that had not; the key's state is that after its vote."""
+        """Whether a server with a new id has voted; then the key's state includes that vote."""
         state = (redis.client.hget("weir:fleet:{up}:keys", key) or "").split()
         found = {one.split(":")[0] for one in state[7:]} - voters
         voters.update(found)
@@ -205,7 +205,7 @@ def test_one_bad_server_that_restarts_opens_nothing_and_a_second_one_does(redis,
     assert good.stop() == bad.stop() == 0
 
 
-def test_a_reload_keeps_what_the_fleet_has_decided(redis, tmp_path, key):
+def test_a_reload_keeps_the_decisions_of_the_group(redis, tmp_path, key):
     servers = start(redis, tmp_path, 2)
     fail(servers[0], "one", key)
     opened(servers, "one", key)
@@ -219,7 +219,7 @@ def test_a_reload_keeps_what_the_fleet_has_decided(redis, tmp_path, key):
 
 
 def test_each_failed_probe_doubles_the_sleep_for_all(redis, tmp_path, key):
-    """A reload makes the first sleep an hour, so that the sleep of now can be read however slow the machine is."""
+    """A reload sets the first sleep to an hour, so that the current sleep is readable on a slow machine."""
     rules = RULES.format(url=redis.url)
     servers = start(redis, tmp_path, 2)
     fail(servers[0], "grows", key)
@@ -241,13 +241,13 @@ def test_each_failed_probe_doubles_the_sleep_for_all(redis, tmp_path, key):
         assert server.stop() == 0
 
 
-def test_a_call_on_its_way_outlives_the_configuration_it_was_written_by(redis, tmp_path, key):
+def test_a_pending_call_outlives_the_configuration_that_sent_it(redis, tmp_path, key):
     rules = RULES.format(url=redis.url) + "store_poll: 20ms\n"
     server = Server(config=rules, directory=tmp_path)
-    joined(server)
+    until_in_group(server)
     for n in range(5):
         with redis.hung():
-            time.sleep(0.1)  # a call is due, and has no answer
+            time.sleep(0.1)  # a call is due, and is not answered
             server.reload(rules + f"# file {n}\n")
             server.line_with("reloaded")
             assert server.get("/healthz").status == 200
@@ -256,7 +256,7 @@ def test_a_call_on_its_way_outlives_the_configuration_it_was_written_by(redis, t
     assert server.stop() == 0
 
 
-def test_without_redis_each_decides_by_itself_and_then_takes_the_fleets_word(tmp_path, key):
+def test_without_redis_each_server_decides_alone_and_then_applies_the_groups_decision(tmp_path, key):
     redis = RedisServer(tmp_path / "redis", durable=True)
     servers = start(redis, tmp_path)
     fail(servers[0], "up", key + " open", 3)
@@ -265,12 +265,12 @@ def test_without_redis_each_decides_by_itself_and_then_takes_the_fleets_word(tmp
     redis.stop()
     for server in servers:
         server.line_with("store_away")
-    # What tripped just before Redis was missed is told to nobody: the next failure opens it.
+    # A window that tripped just before the loss of Redis was noticed has no effect: the next failure opens the breaker.
     until(lambda: fail(servers[2], "up", key, 3) or is_open(servers[2], "up", key), "it opens here")
     assert not is_open(servers[0], "up", key)
     redis.restart()
     for server in servers:
-        joined(server)
+        until_in_group(server)
     assert all(is_open(server, "up", key + " open") for server in servers)
     for server in servers:
         assert server.stop() == 0

@@ -109,7 +109,7 @@ def reload(server, slide, log):
           "the reload")
 
 
-def test_a_reload_keeps_what_keys_have_used_cut_to_what_is_allowed_now(serve):
+def test_a_reload_keeps_the_use_of_keys_up_to_the_new_limit(serve):
     server = serve(config=CONFIG)
     with Wire(server.resp) as wire:
         def remaining():

@@ -8,7 +8,7 @@ import select
 import socket
 
 import pytest
-from harness import PATIENCE, Server, encode, held, metric, until
+from harness import PATIENCE, Server, encode, metric, until, until_pending
 from redis_servers import RedisServer
 from test_http2 import Http2
 from test_users import user
@@ -64,7 +64,7 @@ def server(request, tmp_path_factory):
 def nothing_is_left(request):
     yield
     if "server" in request.fixturenames:
-        held(request.getfixturevalue("server"), 0)
+        until_pending(request.getfixturevalue("server"), 0)
 
 
 def acquire(http2, limit, key, wait_ms=WAIT_MS, **more):
@@ -110,11 +110,11 @@ def test_a_reset_leaves_the_line(server, key, limit):
     with Http2(server) as http2:
         streams = [acquire(http2, limit, key) for _ in range(3)]
         http2.flush()
-        held(server, 3)
+        until_pending(server, 3)
         before = metric(server, "weir_waits_cancelled_total")
         for left, stream in enumerate(streams[::-1], 1):
             reset(http2, stream)
-            held(server, 3 - left)
+            until_pending(server, 3 - left)
         assert metric(server, "weir_waits_cancelled_total") == before + 3
         give_back(server, limit, key, permits)
         until(lambda: take(server, limit, key)["allowed"], "the unit to be free")
@@ -131,12 +131,12 @@ def test_a_reset_gives_its_turn_back(server, key, limit):
     with Http2(server) as http2:
         streams = [acquire(http2, limit, key) for _ in range(2)]
         http2.flush()
-        held(server, 2)
+        until_pending(server, 2)
         until(lambda: wait_ms() > 2 * TURN_MS, "both turns to be taken")
         reset(http2, streams[1])
-        held(server, 1)
+        until_pending(server, 1)
         reset(http2, streams[0])
-        held(server, 0)
+        until_pending(server, 0)
         until(lambda: wait_ms() <= before, "both turns to come back")
 
 
@@ -151,11 +151,11 @@ def test_a_reset_while_redis_has_its_steps_takes_nothing(serve, start_redis, key
             streams = [acquire(http2, limit, key) for limit in limits]
             streams.append(http2.ask("/v1/acquire", "POST", body=b'{"attributes":{"path":"/both","ip":"::1"}}'))
             http2.flush()
-            held(server, len(streams))
+            until_pending(server, len(streams))
             for stream in streams:
                 http2.h2.reset_stream(stream)
             http2.flush()
-            held(server, 0)
+            until_pending(server, 0)
         for name in [*limits, "both"]:
             def is_free(name=name):
                 if name == "both":
@@ -172,10 +172,10 @@ def test_a_batch_that_waits_gives_all_back(server, key):
     with Http2(server) as http2:
         stream = http2.ask("/v1/batch", "POST", body=json.dumps(items).encode())
         http2.flush()
-        held(server, 1)
+        until_pending(server, 1)
         assert not take(server, "concurrency", key)["allowed"]
         reset(http2, stream)
-        held(server, 0)
+        until_pending(server, 0)
     until(lambda: take(server, "concurrency", key)["allowed"], "the place to be free")
 
 
@@ -184,10 +184,10 @@ def test_other_streams_go_on(server, key):
     with Http2(server) as http2:
         streams = [acquire(http2, "concurrency", key) for _ in range(5)]
         http2.flush()
-        held(server, 5)
+        until_pending(server, 5)
         for stream in streams[:2] + streams[3:]:
             reset(http2, stream)
-        held(server, 1)
+        until_pending(server, 1)
         give_back(server, "concurrency", key, permits)
         assert http2.wait(streams[2])[0][0] == 200
 
@@ -199,11 +199,11 @@ def test_streams_that_end_are_not_gathered(server, key):
         for _ in range(8):
             streams = [acquire(http2, "concurrency", key) for _ in range(20)]
             http2.flush()
-            held(server, 20)
+            until_pending(server, 20)
             for stream in streams:
                 http2.h2.reset_stream(stream)
             http2.flush()
-            held(server, 0)
+            until_pending(server, 0)
         assert http2.get("/healthz")[0] == 200
     give_back(server, "concurrency", key, permits)
 
@@ -250,7 +250,7 @@ def test_a_flood_of_resets_is_bounded(server, key):
         while http2.read():
             pass
         assert http2.goaway is not None
-    held(server, 0)
+    until_pending(server, 0)
     assert server.get(f"/v1/peek/leaky_queue?key={key}").json["wait_ms"] <= TURN_MS
 
 
@@ -261,9 +261,9 @@ def test_the_end_of_the_session_gives_all_back(server, key):
         for _ in range(3):
             acquire(http2, "concurrency", key)
         http2.flush()
-        held(server, 3)
+        until_pending(server, 3)
         http2.socket.sendall(b"\0\0\0\0\0\0\0\0\0")  # DATA without a stream
-        held(server, 0)
+        until_pending(server, 0)
     give_back(server, "concurrency", key, permits)
 
 

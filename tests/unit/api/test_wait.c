@@ -380,7 +380,7 @@ static void test_no_wake_is_lost(void **state)
 	close_scene(&scene);
 }
 
-static void test_what_comes_too_late_is_denied_at_once(void **state)
+static void test_a_request_whose_wait_is_too_short_is_denied_at_once(void **state)
 {
 	struct scene scene = open_scene(&hourly);
 	struct caller caller;
@@ -456,7 +456,7 @@ static void test_a_deadline_is_kept(void **state)
 	close_scene(&scene);
 }
 
-static void test_a_limit_says_how_long_its_queue_waits_at_most(void **state)
+static void test_max_wait_bounds_the_wait_of_a_queue(void **state)
 {
 	struct scene scene = open_scene(&(struct weir_limit_options){
 	    .algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 1, .queue = 1, .max_wait_ns = 20 * MS});
@@ -546,10 +546,10 @@ int main(void)
 	    cmocka_unit_test(test_a_permit_comes_with_what_was_waited_for),
 	    cmocka_unit_test(test_a_place_is_waited_for_and_the_queue_is_bounded),
 	    cmocka_unit_test(test_no_wake_is_lost),
-	    cmocka_unit_test(test_what_comes_too_late_is_denied_at_once),
+	    cmocka_unit_test(test_a_request_whose_wait_is_too_short_is_denied_at_once),
 	    cmocka_unit_test(test_who_would_not_wait_is_not_let_by),
 	    cmocka_unit_test(test_a_deadline_is_kept),
-	    cmocka_unit_test(test_a_limit_says_how_long_its_queue_waits_at_most),
+	    cmocka_unit_test(test_max_wait_bounds_the_wait_of_a_queue),
 	    cmocka_unit_test(test_turns_are_slept_for),
 	    cmocka_unit_test(test_a_limiter_wakes_who_waits_for_it),
 	};
