@@ -1,4 +1,4 @@
-"""What asks a Redis in tests of connections: a server of Weir, and a program of the library."""
+"""Callers of a Redis in tests of connections: a server of Weir, and a program that uses the library."""
 
 import contextlib
 import itertools
@@ -7,7 +7,7 @@ import subprocess
 from harness import BUILD, Wire, until
 from redis import ConnectionError
 
-TIMEOUT_MS = 20000  # no busy machine takes Redis for away
+TIMEOUT_MS = 20000  # longer than a busy machine delays Redis
 QUOTA = 10
 CONFIG = f"""
 store: {{url}}
@@ -19,7 +19,7 @@ limits:
 
 
 class Library:
-    """A program of the library, started behind words."""
+    """A program that uses the library; `words` precede its command."""
 
     def __init__(self, url, words=(), timeout_ms=TIMEOUT_MS):
         self.process = subprocess.Popen(
@@ -27,7 +27,7 @@ class Library:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, key):
-        """Takes one: what is left, or None if it was not granted."""
+        """Acquires one unit: the remaining units, or None if it was not granted."""
         self.process.stdin.write(f"{key}\n")
         self.process.stdin.flush()
         status, allowed, left = self.process.stdout.readline().split()
@@ -39,7 +39,7 @@ class Library:
 
 
 class Served:
-    """A server of one thread, which has one connection."""
+    """A server of one thread, so with one connection to Redis."""
 
     def __init__(self, serve, url, words=(), timeout_ms=TIMEOUT_MS):
         self.server = serve("--threads", "1", config=CONFIG.format(url=url, timeout_ms=timeout_ms),
@@ -51,16 +51,16 @@ class Served:
         return reply[2] if reply[0] else None
 
     def stop(self):
-        pass  # the fixture `serve` does
+        pass  # the fixture `serve` stops it
 
 
 _keys = itertools.count()
 
 
 def until_reached(asker, at=None):
-    """Until requests are answered; by that server, if one is given.
+    """Waits until requests are decided at Redis; at the server `at`, if given.
 
-    With keys of its own: what was not answered may have been taken.
+    It uses keys of its own, since a request without an answer may have consumed a unit.
     """
     def is_reached():
         key = f"until-{next(_keys)}"

@@ -1,4 +1,4 @@
-"""A name of several addresses, some of them dead, as a server and a program of the library reach it."""
+"""A host name with several addresses, some of them dead, still leads servers and programs to Redis."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ from redis_servers import free_port
 from redis_tls import tls_options
 
 PASSWORD = "secret"
-# The resolver puts ::1 in front of it, and leaves 127.0.0.2 where it is; 127.0.0.1 would come first.
+# The resolver sorts ::1 before this address and keeps its order with 127.0.0.2; 127.0.0.1 would be first.
 ALIVE = "127.0.0.3"
 
 
@@ -24,7 +24,7 @@ def names(tmp_path):
 
 @pytest.fixture
 def reach(asks, names):
-    """Starts what asks the Redis at a URL."""
+    """A function that starts a caller of the Redis at a URL."""
     return lambda url: asks(url, names.words)
 
 
@@ -35,7 +35,7 @@ def refusing(address, port):
 
 @contextlib.contextmanager
 def swallowing(address, port):
-    """The kernel drops what is sent to a listener whose queue is full."""
+    """A listener with a full queue: the kernel drops connection requests to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.create_server((address, port), family=family, backlog=0))
@@ -70,21 +70,21 @@ def hanging(address, port):
 
 @pytest.mark.parametrize("dead", ["::1", "127.0.0.2"])
 @pytest.mark.parametrize("kind", [refusing, swallowing, hanging])
-def test_a_dead_address_does_not_hide_the_others(start_redis, names, reach, dead, kind, key):
+def test_a_dead_address_does_not_block_the_others(start_redis, names, reach, dead, kind, key):
     redis = start_redis("--requirepass", PASSWORD, "--bind", "127.0.0.1", ALIVE)
     names.set(store=[dead, ALIVE])
     with kind(dead, redis.port):
         asker = reach(f"redis://:{PASSWORD}@store:{redis.port}")
         until_reached(asker)
         assert [asker.ask(key) for _ in range(3)] == [9, 8, 7]
-        # The address that worked comes first now.
+        # From now on the address that worked is tried first.
         redis.cut_clients()
         until_reached(asker)
         assert asker.ask(key) == 6
 
 
 @pytest.mark.parametrize("kind", [swallowing, hanging])
-def test_a_dead_address_does_not_hide_the_others_behind_tls(start_redis, papers, names, reach, kind, key):
+def test_a_dead_address_does_not_block_the_others_with_tls(start_redis, papers, names, reach, kind, key):
     port = free_port()
     start_redis(*tls_options(papers, port), "--requirepass", PASSWORD, "--bind", "127.0.0.1", ALIVE)
     names.set(store=["127.0.0.2", ALIVE])
@@ -94,7 +94,7 @@ def test_a_dead_address_does_not_hide_the_others_behind_tls(start_redis, papers,
         assert asker.ask(key) == 9
 
 
-def test_a_dns_server_that_hangs_holds_up_no_other_name_and_no_end(start_redis, serve, names, key):
+def test_a_dns_server_that_hangs_delays_neither_other_names_nor_the_exit(start_redis, serve, names, key):
     redis = start_redis()
     names.set(store=["127.0.0.1"])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
@@ -112,7 +112,7 @@ def test_a_dns_server_that_hangs_holds_up_no_other_name_and_no_end(start_redis, 
             silent.recv(512)
         with Wire(server.resp) as wire:
             until(lambda: wire.command("WEIR.ACQUIRE", "one", key)[0], "the name that is known")
-        # A lookup ends long after PATIENCE.
+        # A DNS query times out long after PATIENCE.
         assert server.stop() == 0
 
 
@@ -123,7 +123,7 @@ def network():
     network.close()
 
 
-def test_a_host_that_the_network_has_lost_does_not_hide_the_other(network, start_redis, names, reach, key):
+def test_an_unreachable_host_does_not_block_the_other_address(network, start_redis, names, reach, key):
     far, dead, near = (network.machine() for _ in range(3))
     with far.here():
         redis = start_redis("--bind", "0.0.0.0", "--protected-mode", "no")
@@ -152,7 +152,7 @@ def test_a_name_is_followed_when_its_address_changes(network, start_redis, names
         assert asker.ask(key) == 9
 
 
-def test_a_replica_does_not_hide_the_master_of_the_same_name(network, start_redis, names, reach, key):
+def test_a_replica_does_not_block_the_master_of_the_same_name(network, start_redis, names, reach, key):
     first, second, near = (network.machine() for _ in range(3))
     options = ("--bind", "0.0.0.0", "--protected-mode", "no")
     with second.here():

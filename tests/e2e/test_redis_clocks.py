@@ -1,4 +1,4 @@
-"""Servers of Weir whose clocks are wrong, on one Redis: its clock counts."""
+"""Servers with wrong clocks share limits at one Redis, whose clock decides."""
 
 import datetime
 import time
@@ -8,7 +8,7 @@ from harness import Wire, clock_ahead
 
 OFFSETS = [-10, 0, 10]
 
-# Ten seconds are much for each.
+# Ten seconds make a difference for each of these limits.
 CONFIG = """
 store: {url}
 store_timeout: 30s
@@ -33,40 +33,40 @@ def seconds(redis):
 
 
 def serve_ahead(serve, offset, config):
-    """A server whose clock is so many seconds ahead."""
+    """A server whose clock is `offset` seconds ahead."""
     return serve(config=config, env=clock_ahead(offset))
 
 
 @pytest.fixture
 def servers(serve, start_redis):
-    """One for each offset, and their Redis."""
+    """(a Redis, a server for each offset)"""
     redis = start_redis()
     return redis, [serve_ahead(serve, offset, CONFIG.format(url=redis.url)) for offset in OFFSETS]
 
 
 def test_the_clocks_of_these_servers_are_wrong(servers):
-    """Else the next test would say nothing."""
+    """The next test depends on this."""
     for offset, server in zip(OFFSETS, servers[1]):
         started = datetime.datetime.fromisoformat(server.log[0].split()[0])
         assert abs(time.time() - started.timestamp() + offset) < 5, (offset, server.log[0])
 
 
-def test_clocks_ten_seconds_apart_grant_what_one_would(servers, key):
+def test_servers_with_clocks_ten_seconds_apart_grant_no_more_than_one_server(servers, key):
     redis, started = servers
     wires = [Wire(server.resp) for server in started]
     for limit in LIMITS:
         begin = seconds(redis)
         replies = []
-        for _ in range(2):  # there and back again
+        for _ in range(2):  # in both orders
             for wire in (*wires, *reversed(wires)):
                 replies += [wire.command("WEIR.ACQUIRE", limit, key) for _ in range(5)]
         passed = seconds(redis) - begin
-        # A window more for each border between two that Redis has seen meanwhile.
+        # Each boundary of windows that Redis passed meanwhile allows another window's requests.
         borders = int((begin + passed) / 10) - int(begin / 10)
         most = 10 + (10 * borders if limit == "calendar" else 10 * passed / 10)
         assert 10 <= sum(reply[0] for reply in replies) <= most, limit
         assert b"store_failure" not in {reply[5] for reply in replies}
-        # All of them tell the same end.
+        # All servers answer the same end of the window.
         told = [wire.command("WEIR.PEEK", limit, key)[4] for wire in wires]
         late = (seconds(redis) - begin) * 1000
         assert borders or max(told) - min(told) <= late, (limit, told)
@@ -74,8 +74,8 @@ def test_clocks_ten_seconds_apart_grant_what_one_would(servers, key):
         wire.__exit__()
 
 
-# Each grants one unit in 20 minutes, and clocks are 50 minutes apart: by the clock of a server that
-# is ahead, a charge has ended before it was made.
+# Each limit grants one unit in 20 minutes, and clocks are 50 minutes apart: by the clock of a server that
+# is ahead, a charge ends before it was made.
 AHEAD = 3000
 PERMITS = """
 store: {url}
@@ -104,7 +104,7 @@ AT_REDIS = ["token_bucket", "leaky_bucket", "leaky_queue", "pacer", "warm_up", "
 
 
 def zone_at_noon():
-    """Where no day ends soon."""
+    """A timezone in which no day ends soon."""
     hours = 12 - datetime.datetime.now(datetime.UTC).hour
     return f"Etc/GMT{-hours:+}" if hours else "UTC"
 
@@ -115,7 +115,7 @@ def permit_of(answer):
 
 
 @pytest.mark.parametrize("offset", [-AHEAD, AHEAD])
-def test_a_server_whose_clock_is_wrong_gives_back_by_permit(serve, start_redis, key, offset):
+def test_a_server_with_a_wrong_clock_refunds_permits(serve, start_redis, key, offset):
     server = serve_ahead(serve, offset, PERMITS.format(url=start_redis().url, zone=zone_at_noon()))
 
     def ask(call, limit, **fields):
@@ -132,8 +132,8 @@ def test_a_server_whose_clock_is_wrong_gives_back_by_permit(serve, start_redis, 
 
 
 @pytest.mark.parametrize("offset", [-AHEAD, AHEAD])
-def test_a_server_whose_clock_is_wrong_reports(serve, start_redis, key, offset):
-    """Places at Redis and in memory, and a breaker, which all have room for one."""
+def test_a_server_with_a_wrong_clock_reports_permits(serve, start_redis, key, offset):
+    """Concurrency limits at Redis and in memory, and a breaker, all of which allow one request in flight."""
     server = serve_ahead(serve, offset, PERMITS.format(url=start_redis().url, zone=zone_at_noon()))
     attributes = {"attributes": {"path": "/all", "user": key}}
     for call in ("report", "refund", "report"):

@@ -1,4 +1,4 @@
-"""Servers of Weir on a real Redis Cluster: its slots moved under load, its masters killed."""
+"""Servers of Weir on a real Redis Cluster, whose slots are moved under load and whose masters are killed."""
 
 import binascii
 import collections
@@ -11,7 +11,7 @@ from harness import Wire, encode, metric, until
 
 pytestmark = pytest.mark.first
 
-# `closed`, so that a step that Redis did not do is seen, and grants nothing beside Redis.
+# With the policy `closed` a failed call is visible and grants nothing.
 CONFIG = """
 store: {url}
 store_timeout: {timeout}
@@ -35,7 +35,7 @@ rules:
     key: [user]
     limits: [few]
 """
-# Long enough for a busy machine: a test that sees a timeout must have caused it.
+# Longer than a busy machine delays Redis, so that only a test can cause a timeout.
 PATIENT = "30s"
 
 
@@ -48,21 +48,21 @@ def slot_of(key):
 
 
 def keys_at(slot, key, n):
-    """So many keys that lie in a slot, of the test's own key."""
+    """`n` keys in a slot, made from the test's own key."""
     names = (f"{key}-{number}" for number in itertools.count())
     return list(itertools.islice((name for name in names if slot_of(name) == slot), n))
 
 
 def key_of(cluster, master, key):
-    """One that a master serves."""
+    """A key that a master serves."""
     return keys_at(cluster.slots_of(master)[0], key, 1)[0]
 
 
-PAUSE_S = 0.001  # else the clients take the processor from the servers
+PAUSE_S = 0.001  # so that the clients leave CPU time to the servers
 
 
 class Load:
-    """Clients that ask again and again, each at one server, for each key in turn."""
+    """Clients that acquire repeatedly, each at one server, for each key in turn."""
 
     def __init__(self, servers, keys, limit="one"):
         self.allowed, self.reasons = collections.Counter(), collections.Counter()
@@ -101,13 +101,13 @@ class Load:
         assert self._errors == []
 
     def go_on(self, rounds=3):
-        """Waits for so many more rounds of each client."""
+        """Waits for `rounds` more rounds of each client."""
         target = self.rounds + rounds * len(self._threads)
         until(lambda: self.rounds >= target or self._errors, "clients to go on")
 
 
 def take_all(server, key, limit="one", most=100):
-    """How many requests are granted until one is not; the reason of the last."""
+    """Acquires until a request is denied: (number granted, reason of the last)."""
     with Wire(server.resp) as wire:
         for n in range(most):
             reply = wire.command("WEIR.ACQUIRE", limit, key)
@@ -117,13 +117,13 @@ def take_all(server, key, limit="one", most=100):
 
 
 def serves(server, key):
-    """Whether a key is decided by Redis."""
+    """Whether Redis decides a key."""
     with Wire(server.resp) as wire:
         return wire.command("WEIR.PEEK", "one", key)[5] != b"store_failure"
 
 
 @pytest.mark.parametrize("limit,quota", [("one", 10), ("wide", 12)])
-def test_servers_grant_the_limit_of_each_key_wherever_it_lies(serve, redis_cluster, key, limit, quota):
+def test_servers_grant_the_limit_of_each_key_at_each_node(serve, redis_cluster, key, limit, quota):
     servers = [serve(config=config(redis_cluster.url)) for _ in range(2)]
     keys = [f"{key}-{number}" for number in range(200)]
     with Load(servers, keys, limit) as load:
@@ -135,7 +135,7 @@ def test_servers_grant_the_limit_of_each_key_wherever_it_lies(serve, redis_clust
     assert all(names) and sum(map(len, names)) == len(keys)
 
 
-def test_one_node_of_the_cluster_is_enough_to_know_it(serve, redis_cluster, key):
+def test_one_node_in_the_url_is_enough_to_find_the_cluster(serve, redis_cluster, key):
     server = serve(config=config(f"redis-cluster://127.0.0.1:{redis_cluster.nodes[-1].port}"))
     for master in redis_cluster.masters():
         assert take_all(server, key_of(redis_cluster, master, key)) == (10, "over_limit")
@@ -147,17 +147,17 @@ def test_limits_of_one_key_are_one_call(serve, redis_cluster, key):
         def check():
             return wire.command("WEIR.CHECK", "path", "/together", "ip", key)
 
-        assert [check()[0] for _ in range(3)] == [1, 1, 1]  # scripts are loaded by now
+        assert [check()[0] for _ in range(3)] == [1, 1, 1]  # this loads the scripts
         before = sum(node.calls().get("evalsha", 0) for node in redis_cluster.masters())
         assert [check()[0] for _ in range(9)] == [1] * 7 + [0] * 2
         after = sum(node.calls().get("evalsha", 0) for node in redis_cluster.masters())
         assert after - before == 9
-        # A denial by the first took nothing from the others.
+        # A denial by the first limit consumed nothing of the others.
         assert wire.command("WEIR.PEEK", "drip", key)[2] == 12 - 10
         assert wire.command("WEIR.PEEK", "day", key)[2] == 1000 - 10
 
 
-def test_limits_of_keys_on_two_nodes_are_given_back(serve, redis_cluster, key):
+def test_a_denial_refunds_limits_with_keys_on_another_node(serve, redis_cluster, key):
     server = serve(config=config(redis_cluster.url))
     one, other = redis_cluster.masters()[:2]
     ip, user = key_of(redis_cluster, one, key), key_of(redis_cluster, other, key)
@@ -169,8 +169,8 @@ def test_limits_of_keys_on_two_nodes_are_given_back(serve, redis_cluster, key):
         assert wire.command("WEIR.PEEK", "few", user)[2] == 0
 
 
-def test_a_permit_of_keys_on_two_nodes_is_given_back_once(serve, redis_cluster, key):
-    """Each of its charges, at the node of its key, by whichever server."""
+def test_a_permit_of_keys_on_two_nodes_is_refunded_once(serve, redis_cluster, key):
+    """Any server refunds each charge at the node of its key."""
     servers = [serve(config=config(redis_cluster.url)) for _ in range(2)]
     one, other = redis_cluster.masters()[:2]
     ip, user = key_of(redis_cluster, one, key), key_of(redis_cluster, other, key)
@@ -206,7 +206,7 @@ def test_slots_that_move_under_load_keep_their_counts(serve, redis_cluster, key)
     masters = redis_cluster.masters()
     slot = redis_cluster.slots_of(masters[0])[0]
     many = keys_at(slot, key, 60)
-    early, late = many[:30], many[30:]  # late: new while the slot is being moved
+    early, late = many[:30], many[30:]  # `late` keys are new while the slot moves
     apart = [f"{key}-apart-{number}" for number in range(100)]
     with Load(servers, early + apart) as load:
         load.go_on(1)
@@ -227,7 +227,7 @@ def test_slots_that_move_under_load_keep_their_counts(serve, redis_cluster, key)
     assert redis_cluster.owner_of(slot) is masters[2]
 
 
-def test_resharding_by_redis_cli_is_not_noticed(serve, redis_cluster, key):
+def test_resharding_by_redis_cli_changes_no_decision(serve, redis_cluster, key):
     servers = [serve(config=config(redis_cluster.url)) for _ in range(2)]
     source, target = redis_cluster.masters()[:2]
     keys = [f"{key}-{number}" for number in range(1000)]
@@ -257,10 +257,10 @@ def test_limits_of_one_key_stay_together_while_its_slot_moves(serve, redis_clust
         wire.send(check(old))
         assert wire.reply()[0] == 1
         redis_cluster.begin_move(slot, target)
-        # All its keys are still at home.
+        # All keys of this slot are still at the source.
         wire.send(check(old))
         assert wire.reply()[0] == 1
-        # One is here and two are there; and another has not been anywhere.
+        # One key is at the target and two at the source, and another does not exist yet.
         source.client.execute_command("MIGRATE", "127.0.0.1", target.port, f"weir:{{{old}}}:one", 0,
                                       60000)
         before = refusals(source), refusals(target)
@@ -274,7 +274,7 @@ def test_limits_of_one_key_stay_together_while_its_slot_moves(serve, redis_clust
             assert wire.command("WEIR.PEEK", limit, new)[2] == quota - 1
 
 
-def test_a_node_that_hangs_holds_up_its_own_keys_alone(serve, start_redis_cluster):
+def test_a_node_that_hangs_delays_its_own_keys_only(serve, start_redis_cluster):
     cluster = start_redis_cluster(replicas=0)
     hanging, *others = cluster.masters()
     server = serve(config=config(cluster.url, "3s"))
@@ -289,13 +289,13 @@ def test_a_node_that_hangs_holds_up_its_own_keys_alone(serve, start_redis_cluste
     assert [load.allowed[name] for name in kept] == [load.rounds] * 2
 
 
-def test_nodes_come_and_go(serve, start_redis_cluster):
+def test_nodes_can_join_and_leave(serve, start_redis_cluster):
     cluster = start_redis_cluster(replicas=0)
     home = cluster.masters()[0]
     guest = cluster.add()
     cluster.reshard(home, guest, 20)
     keys = [*keys_at(cluster.slots_of(guest)[0], "guest", 5), *(f"any-{n}" for n in range(100))]
-    # The URL names only the node that leaves.
+    # The URL contains only the node that leaves.
     server = serve(config=config(f"redis-cluster://127.0.0.1:{guest.port}"))
     with Load([server], keys) as load:
         load.go_on(1)
@@ -309,12 +309,12 @@ def test_nodes_come_and_go(serve, start_redis_cluster):
     assert not [line for line in server.log if "store_away" in line]
 
 
-def test_a_master_that_dies_denies_its_own_slots_until_its_replica_takes_over(
+def test_slots_of_a_dead_master_are_denied_until_its_replica_takes_over(
         serve, start_redis_cluster):
     cluster = start_redis_cluster()
     dying, *others = cluster.masters()
     replica = cluster.replica_of(dying)
-    # The URL names only the node that dies.
+    # The URL contains only the node that dies.
     dead = f"redis-cluster://127.0.0.1:{dying.port}"
     server = serve(config=config(dead))
     lost = keys_at(cluster.slots_of(dying)[0], "k", 4)
@@ -325,7 +325,7 @@ def test_a_master_that_dies_denies_its_own_slots_until_its_replica_takes_over(
     dying.pass_on(lost[0])
     dying.stop()
     assert take_all(server, lost[0]) == (0, "store_failure")
-    # One that starts now finds the dead node first, and goes on to the next.
+    # A server that starts now tries the dead node first, then the next.
     late = serve(config=config(f"{dead},127.0.0.1:{others[0].port}"))
     until(lambda: serves(late, kept[0]), "the other node to be asked")
     for name in kept[::2]:
@@ -338,15 +338,15 @@ def test_a_master_that_dies_denies_its_own_slots_until_its_replica_takes_over(
         assert take_all(server, name) == (9, "over_limit")
 
 
-def told_of(replica, keys):
-    """How much of `many` its master has told it that keys have used, once that is dead."""
+def replicated_use(replica, keys):
+    """{key: units of `many` that a dead master replicated before it died}"""
     with redis.Redis(port=replica.port, decode_responses=True, single_connection_client=True) as client:
         until(lambda: client.info("replication")["master_link_status"] == "down", "all to be read")
         client.readonly()
         return {key: int((client.get(f"weir:{{{key}}}:many") or "0")[-10:]) for key in keys}
 
 
-def test_a_master_that_dies_under_load_grants_no_more_than_it_had_not_passed_on(
+def test_a_master_that_dies_under_load_loses_only_grants_that_were_not_replicated(
         serve, start_redis_cluster):
     cluster = start_redis_cluster()
     dying = cluster.masters()[0]
@@ -355,25 +355,25 @@ def test_a_master_that_dies_under_load_grants_no_more_than_it_had_not_passed_on(
     lost = keys_at(cluster.slots_of(dying)[0], "k", 10)
     keys = lost + [f"any-{number}" for number in range(50)]
     slots = set(cluster.slots_of(dying))
-    dying.pass_on(lost[0])  # its replica follows it by now
+    dying.pass_on(lost[0])  # after this the replica follows the master
     with Load(servers, keys, "many") as load:
         load.go_on(10)
         dying.stop()
-        told = told_of(replica, [key for key in keys if slot_of(key) in slots])
-        load.go_on(2)  # the last answers of the dead are counted
+        replicated = replicated_use(replica, [key for key in keys if slot_of(key) in slots])
+        load.go_on(2)  # until the last answers of the dead master are counted
         granted = load.allowed.copy()
         cluster.wait_for_new_master(replica)
         until(lambda: all(serves(server, lost[0]) for server in servers), "the replica to be asked")
         load.go_on(400)
     for key, allowed in load.allowed.items():
-        # A server may have missed the answer of the dead.
-        assert 300 - len(servers) <= allowed <= 300 + max(0, granted[key] - told.get(key, 300))
+        # A server may have missed the last answer of the dead master.
+        assert 300 - len(servers) <= allowed <= 300 + max(0, granted[key] - replicated.get(key, 300))
     assert load.reasons["store_failure"] > 0
     assert [take_all(server, key, "many") for server in servers for key in keys] == [
         (0, "over_limit")] * len(keys) * 2
 
 
-def test_a_replica_that_lags_forgets_what_it_was_not_told_and_no_more(serve, start_redis_cluster):
+def test_a_lagging_replica_forgets_only_grants_that_were_not_replicated(serve, start_redis_cluster):
     cluster = start_redis_cluster()
     master = cluster.masters()[0]
     replica = cluster.replica_of(master)
@@ -383,7 +383,7 @@ def test_a_replica_that_lags_forgets_what_it_was_not_told_and_no_more(serve, sta
         assert [wire.command("WEIR.ACQUIRE", "one", key)[0] for _ in range(6)] == [1] * 6
         master.pass_on(key)
         replica.hang()
-        # Else the kernel would hold for it what it does not read.
+        # Otherwise the kernel would buffer data for the stopped replica.
         master.client.execute_command("CLIENT", "KILL", "TYPE", "replica")
         assert [wire.command("WEIR.ACQUIRE", "one", key)[0] for _ in range(5)] == [1] * 4 + [0]
     master.stop()

@@ -1,4 +1,4 @@
-"""The cluster that other tests rely on: whole, its slots moved, its masters replaced."""
+"""The test helper for clusters can move slots and replace masters."""
 
 import pytest
 import redis
@@ -7,7 +7,7 @@ from harness import little_of_ours
 pytestmark = little_of_ours
 
 
-def test_a_slot_moves_with_its_keys_and_is_asked_for_meanwhile(redis_cluster):
+def test_a_slot_moves_with_its_keys_and_answers_ask_meanwhile(redis_cluster):
     slot = redis_cluster.slot_of("{moved}:1")
     source = redis_cluster.owner_of(slot)
     target = next(node for node in redis_cluster.masters() if node is not source)

@@ -1,4 +1,4 @@
-"""A master with a replica, without a cluster: Sentinel promotes it, HAProxy leads to the master."""
+"""A master with a replica behind HAProxy, which connects to the master; Sentinel promotes the replica."""
 
 import contextlib
 import csv
@@ -46,20 +46,20 @@ def listens(port):
 
 
 def documented():
-    """Connections that are open stay there, so Weir has to see by itself that a master is none."""
+    """The configuration of the document. HAProxy keeps open connections, so Weir itself must notice a demoted master."""
     text = (ROOT / "docs/distributed.md").read_text()
     return re.search(r"```haproxy\n(.*?)```", text, re.S)[1]
 
 
 class Proxy:
-    """HAProxy: the port that leads to the master."""
+    """HAProxy, with a port that connects to the master."""
 
     def __init__(self, port, directory):
         self.port = port
         self._directory = directory
 
     def _states(self):
-        """What it takes its servers for: before the first check it takes all for masters."""
+        """{server: state}; before its first check HAProxy takes all servers for masters."""
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as wire:
             wire.connect(str(self._directory / "stats"))
             wire.sendall(b"show stat\n")
@@ -68,7 +68,7 @@ class Proxy:
         return {}
 
     def wait_for(self, master, other):
-        """Until all that connect from now on come to the master."""
+        """Waits until new connections reach the master."""
         def is_known():
             states = self._states()
             return states.get(master) == "UP" and states.get(other) == "DOWN"
@@ -78,7 +78,7 @@ class Proxy:
 
 @pytest.fixture
 def pair(start_redis):
-    """A master and its replica, which has all."""
+    """(a master, its replica in sync)"""
     master, replica = start_redis("--repl-diskless-sync-delay", 0), start_redis()
     replica.client.replicaof("127.0.0.1", master.port)
     until(lambda: replica.client.info("replication")["master_link_status"] == "up", "the replica")
@@ -113,19 +113,19 @@ def acquire(server, key):
 
 
 def until_master_is_reached(server):
-    """A replica can be peeked at, so this takes from a key of its own."""
+    """Acquires from keys of its own, since a peek would succeed at a replica."""
     until(lambda: acquire(server, f"other-{next(_numbers)}")[0], "the master to be asked")
 
 
 @pytest.fixture
 def server(serve, proxy):
-    """Its one thread has one connection, which stays where it is though HAProxy changes its mind."""
+    """A server of one thread, whose one connection stays open when HAProxy changes the master."""
     server = serve("--threads", "1", config=CONFIG.format(port=proxy.port))
     until_master_is_reached(server)
     return server
 
 
-def test_a_master_that_becomes_a_replica_is_left(server, pair, proxy, key):
+def test_a_master_that_becomes_a_replica_is_disconnected(server, pair, proxy, key):
     master, replica = pair
     assert [acquire(server, key)[1] for _ in range(3)] == [9, 8, 7]
     master.pass_on()
@@ -136,7 +136,7 @@ def test_a_master_that_becomes_a_replica_is_left(server, pair, proxy, key):
     assert [acquire(server, key)[1] for _ in range(8)] == [6, 5, 4, 3, 2, 1, 0, 0]
 
 
-def test_sentinel_and_haproxy_lead_to_the_master(server, pair, proxy, tmp_path, key):
+def test_sentinel_and_haproxy_connect_weir_to_the_new_master(server, pair, proxy, tmp_path, key):
     master, replica = pair
     directory = tmp_path / "sentinel"
     directory.mkdir()

@@ -1,4 +1,4 @@
-"""Redis on another machine, and the network between."""
+"""Redis on another machine, with a network that is cut or loses packets."""
 
 import contextlib
 
@@ -17,7 +17,7 @@ def network():
 
 @pytest.fixture
 def far_redis(network, start_redis):
-    """On a machine of its own; the test reaches it there."""
+    """A Redis on a machine of its own, which the test can reach."""
     machine = network.machine()
     with machine.here():
         server = start_redis("--bind", "0.0.0.0", "--protected-mode", "no")
@@ -32,7 +32,7 @@ def hears(client):
 
 
 def test_a_network_is_cut_and_heals(network, far_redis):
-    """The network that other tests rely on."""
+    """Shows that the helper can cut the network."""
     near = network.machine()
     with near.here(), redis.Redis(far_redis.machine.address, far_redis.port, retry=None,
                                   socket_timeout=0.1) as client:
@@ -62,17 +62,17 @@ limits:
 
 
 class Site:
-    """A machine with a server of Weir, asked from there."""
+    """A machine with a server of Weir and its client."""
 
     def __init__(self, network, serve, far_redis):
         self.machine = network.machine()
         with self.machine.here():
-            # One thread has one connection, which the test has used before it cuts it.
+            # With one thread there is one connection, which the test uses before it cuts the network.
             self.server = serve("--threads", "1", config=CONFIG.format(
                 address=far_redis.machine.address, port=far_redis.port))
 
     def ask(self, limit, key, n=1, command="WEIR.ACQUIRE"):
-        """How many of n requests are granted, and the reason of the last."""
+        """(number granted of n requests, reason of the last)"""
         with self.machine.here(), Wire(self.server.resp) as wire:
             wire.send(encode(command, limit, key) * n)
             replies = [wire.reply() for _ in range(n)]
@@ -87,7 +87,7 @@ def sites(network, serve, far_redis):
     return [Site(network, serve, far_redis) for _ in range(2)]
 
 
-def test_a_server_that_is_cut_off_goes_by_policy_and_comes_back(network, sites, key):
+def test_a_server_that_is_cut_off_decides_by_policy_and_recovers(network, sites, key):
     one, other = sites
     for limit in ("shut", "wide", "part", "mine"):
         assert [site.ask(limit, key, 5) for site in sites] == [(5, "ok")] * 2
@@ -101,16 +101,16 @@ def test_a_server_that_is_cut_off_goes_by_policy_and_comes_back(network, sites, 
     network.heal(one.machine)
     until(lambda: one.reaches(key), "the server to come back")
     granted = [site.ask(limit, key, 30)[0] for limit in ("shut", "wide", "part") for site in sites]
-    # What was asked when the network was cut may have been taken later, and granted to nobody.
+    # The request during the cut may have consumed a unit later without a grant.
     assert 14 <= sum(granted[:2]) <= 15 and granted[2:] == [15, 0, 15, 0]
     assert one.ask("shut", key) == (0, "over_limit")
 
 
-def test_answers_that_are_lost_grant_nothing(network, far_redis, sites, key):
+def test_lost_answers_of_redis_grant_nothing(network, far_redis, sites, key):
     one, other = sites
     assert [site.ask("shut", key, 5) for site in sites] == [(5, "ok")] * 2
     network.lose_from(far_redis.machine)
-    # Redis carries them out, and nobody is told.
+    # Redis executes the calls, but its answers are lost.
     assert one.ask("shut", key, 3) == (0, "store_failure")
     assert one.ask("shut", key, 100) == (0, "store_failure")
     network.heal(far_redis.machine)

@@ -3,7 +3,7 @@
 import pytest
 from harness import Server, Wire
 
-# By what each limit has at first, and later; a year is long enough that nothing comes back.
+# The parameters of each limit, first and later. Periods are so long that nothing refills.
 PARAMETERS = {
     "token_bucket": ("rate: 30/365d, burst: 30", "rate: 90/365d, burst: 40"),
     "leaky_bucket": ("rate: 30/365d, capacity: 30", "rate: 30/365d, capacity: 40"),
@@ -39,7 +39,7 @@ def servers(shared_redis, tmp_path_factory):
 
 
 def ask(servers, *words):
-    """What each says: whether it is allowed, the quota, and what is left."""
+    """[(allowed, quota, remaining)] of each server."""
     answers = []
     for server in servers:
         with Wire(server.resp) as wire:
@@ -47,7 +47,7 @@ def ask(servers, *words):
     return answers
 
 
-def test_counts_go_on_as_in_memory(servers, key):
+def test_counts_continue_as_in_memory(servers, key):
     for turn, index in enumerate((0, 1, 0)):
         for server in servers:
             server.reload(configuration(index))
@@ -62,8 +62,8 @@ def test_counts_go_on_as_in_memory(servers, key):
 
 
 @pytest.mark.parametrize("limit", [name for name in LIMITS if name.startswith("lowered")])
-def test_what_was_lowered_and_raised_again_grants_no_more(servers, key, limit):
-    """Under lower parameters nothing is granted, and nothing of what is in use is forgotten."""
+def test_a_limit_that_is_lowered_and_raised_again_grants_no_more(servers, key, limit):
+    """Under the lower parameters nothing is granted, and no unit in use is forgotten."""
     taken = 0
     for index in (0, 1, 0):
         for server in servers:

@@ -1,4 +1,4 @@
-"""redis+sentinel://: the master is found, checked and followed, whatever Sentinels say."""
+"""redis+sentinel:// finds, checks and follows the master, also if Sentinels are wrong or unavailable."""
 
 import re
 
@@ -11,13 +11,13 @@ from redis_tls import tls_options
 
 pytestmark = pytest.mark.first
 
-# So long a master is silent until Sentinels take it for dead. A busy machine is silent, too.
+# The time without an answer after which Sentinels take a master for dead; long, as machines may be busy.
 DOWN_MS = 5000
 
 
 @pytest.fixture
 def watch(tmp_path, start_redis):
-    """Starts a master, a replica and Sentinels."""
+    """A function that starts a master, a replica and Sentinels."""
     started = []
 
     def start(**more):
@@ -32,7 +32,7 @@ def watch(tmp_path, start_redis):
 
 @pytest.fixture
 def fake():
-    """Starts programs that answer as Sentinels would."""
+    """A function that starts servers that answer as Sentinels do."""
     started = []
 
     def start(*arguments, **more):
@@ -46,7 +46,7 @@ def fake():
 
 @pytest.fixture
 def replica_of(start_redis):
-    """Starts a replica of a server."""
+    """A function that starts a replica of a server."""
     def start(master, *options):
         replica = start_redis(*options)
         replica.client.replicaof("127.0.0.1", master.port)
@@ -61,7 +61,7 @@ def url_of(*sentinels):
 
 
 @pytest.mark.parametrize("program", ["redis", "valkey"])
-def test_a_failover_is_followed_while_the_old_master_answers(watch, asks, key, program):
+def test_a_failover_is_followed_while_the_old_master_still_answers(watch, asks, key, program):
     watched = watch(program=program)
     one, other = (asks(watched.url.replace("redis", program)) for _ in range(2))
     assert [one.ask(key), other.ask(key), one.ask(key)] == [9, 8, 7]
@@ -85,9 +85,9 @@ def test_a_master_that_dies_is_followed_by_its_replica(watch, asks, key):
 
 
 @pytest.mark.first
-def test_a_master_that_hung_and_comes_back_is_not_used_again(watch, asks, key):
+def test_a_master_that_resumes_after_a_failover_is_not_used_again(watch, asks, key):
     watched = watch(down_ms=DOWN_MS)
-    one = asks(watched.url, timeout_ms=3000)  # what is asked of a master that hangs waits so long
+    one = asks(watched.url, timeout_ms=3000)  # the wait for an answer of a hanging master
     until_reached(one, watched.master)
     assert [one.ask(key), one.ask(key)] == [9, 8]
     watched.master.pass_on()
@@ -102,7 +102,7 @@ def test_a_master_that_hung_and_comes_back_is_not_used_again(watch, asks, key):
     assert watched.master.client.exists(f"weir:{{{key}}}:one")
 
 
-def test_sentinels_that_the_url_leaves_out_are_asked_when_the_others_are_gone(watch, asks, key):
+def test_sentinels_that_are_not_in_the_url_are_used_when_the_others_are_unavailable(watch, asks, key):
     watched = watch()
     one = asks(url_of(f"127.0.0.1:{watched.sentinels[0].port}"))
     assert one.ask(key) == 9
@@ -113,20 +113,20 @@ def test_sentinels_that_the_url_leaves_out_are_asked_when_the_others_are_gone(wa
     assert one.ask(key) == 8
 
 
-def documented_rights():
-    """Of the user that docs/distributed.md makes for Weir."""
+def documented_permissions():
+    """The permissions of the user that docs/distributed.md creates for Weir."""
     text = (ROOT / "docs/distributed.md").read_text().replace("\\\n", " ")
     return re.search(r"redis-cli ACL SETUSER weir (.*)", text)[1].replace("'", "").split()
 
 
-def test_logins_tls_and_few_rights(watch, asks, papers, start_redis, key):
-    """Sentinels and Redis have passwords of their own, and speak TLS."""
+def test_logins_tls_and_minimal_permissions_work_with_sentinels(watch, asks, papers, start_redis, key):
+    """Sentinels and Redis have different passwords, and speak TLS."""
     tls = [f"{tls_options(papers, 0)[i][2:]} {tls_options(papers, 0)[i + 1]}" for i in range(2, 10, 2)]
     port = free_port()
     watched = watch(options=["requirepass hunter2"], tls=tls)
-    # A master that speaks TLS alone is more than these Sentinels can watch: they name the port of TLS.
+    # These Sentinels cannot monitor a master that speaks only TLS, so they name its port for TLS.
     secure = start_redis(*tls_options(papers, port))
-    secure.client.execute_command("ACL", "SETUSER", "weir", *documented_rights())
+    secure.client.execute_command("ACL", "SETUSER", "weir", *documented_permissions())
     for sentinel in watched.sentinels:
         sentinel.command("REMOVE", NAME)
         sentinel.command("MONITOR", NAME, "127.0.0.1", port, 2)
@@ -139,33 +139,33 @@ def test_logins_tls_and_few_rights(watch, asks, papers, start_redis, key):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_role_is_asked_for_without_a_right_of_its_own(fake, asks, start_redis, program, key):
+def test_the_role_of_a_server_is_checked_with_the_documented_permissions(fake, asks, start_redis, program, key):
     redis = start_redis(program=program)
-    redis.client.execute_command("ACL", "SETUSER", "weir", *documented_rights())
+    redis.client.execute_command("ACL", "SETUSER", "weir", *documented_permissions())
     one = asks(url_of(fake(redis)).replace("://", "://weir:password@"))
     assert [one.ask(key), one.ask(key)] == [9, 8]
 
 
-def test_the_secret_of_permits_lies_at_the_master(fake, serve, start_redis):
+def test_the_secret_of_permits_is_stored_at_the_master(fake, serve, start_redis):
     redis = start_redis()
     Served(serve, url_of(fake(redis)))
     until(lambda: redis.client.exists("weir:secret"), "the secret")
 
 
-def test_sentinels_that_hang_or_are_gone_hold_nobody_up(fake, asks, start_redis, key):
+def test_unavailable_sentinels_delay_no_request(fake, asks, start_redis, key):
     redis = start_redis()
     hanging, good = fake(redis), fake(redis)
     hanging.hangs = True
     one = asks(url_of(hanging, f"127.0.0.1:{free_port()}", good))
     assert [one.ask(key), one.ask(key)] == [9, 8]
-    good.hangs = True  # what is known holds
+    good.hangs = True  # the known master stays valid
     assert one.ask(key) == 7
     redis.cut_clients()
     until_reached(one, redis)
     assert one.ask(key) == 6
 
 
-def test_most_sentinels_decide_and_of_equally_many_the_first(fake, asks, start_redis, key):
+def test_the_majority_of_sentinels_decides_and_in_a_tie_the_first(fake, asks, start_redis, key):
     first, second = start_redis(), start_redis()
     sentinels = [fake(first), fake(second), fake(second)]
     one, other = asks(url_of(*sentinels)), asks(url_of(*sentinels))
@@ -176,7 +176,7 @@ def test_most_sentinels_decide_and_of_equally_many_the_first(fake, asks, start_r
     until_reached(one, first)
     sentinels[0].master, sentinels[1].master = second, first
     until_reached(one, second)
-    sentinels[2].master = None  # one names the first server, one the second
+    sentinels[2].master = None  # a tie: one names the first server, one the second
     sentinels[0].master, sentinels[1].master = first, second
     until_reached(one, first)
     until_reached(other, first)
@@ -193,8 +193,8 @@ def test_a_replica_that_sentinels_name_is_not_written_to(fake, asks, start_redis
     assert sorted(writable.client.keys("weir:*one")) == sorted(master.client.keys("weir:*one"))
 
 
-def test_a_master_that_is_demoted_is_asked_no_more(fake, serve, start_redis, replica_of, key):
-    """Sentinels are late to say so: the server itself refuses writes, and then its role is checked."""
+def test_a_demoted_master_is_used_no_more(fake, serve, start_redis, replica_of, key):
+    """Sentinels report it late: the server refuses writes, and then Weir checks its role."""
     old = start_redis("--repl-diskless-sync-delay", 0)
     new = replica_of(old)
     sentinel = fake(old)
@@ -224,7 +224,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_a_sentinel_that_names_no_master_is_told_in_the_log(fake, serve, start_redis, refusal, key):
+def test_a_sentinel_that_names_no_master_is_logged(fake, serve, start_redis, refusal, key):
     answer, why = REFUSALS[refusal]
     redis, sentinel = start_redis(), fake(answer)
     one = Served(serve, url_of(sentinel), timeout_ms=200)
@@ -238,7 +238,7 @@ def test_a_sentinel_that_names_no_master_is_told_in_the_log(fake, serve, start_r
 
 
 @pytest.mark.parametrize("password,why", [(None, "Redis says NOAUTH"), ("wrong", "Redis refuses user or password")])
-def test_a_sentinel_that_demands_another_password_is_told_in_the_log(fake, serve, start_redis, password, why, key):
+def test_a_sentinel_that_refuses_the_password_is_logged(fake, serve, start_redis, password, why, key):
     sentinel = fake(start_redis(), password="hunter2")
     more = f"?sentinel_password={password}" if password else ""
     one = Served(serve, url_of(sentinel) + more, timeout_ms=200)
@@ -258,7 +258,7 @@ def test_a_sentinel_named_as_the_master_is_refused(fake, serve, key):
     assert f"{sentinel.host}: " in line and "ERR unexpected" in line, line
 
 
-def test_few_of_many_sentinels_that_one_names_are_asked(fake, serve, start_redis, key):
+def test_the_number_of_sentinels_that_are_asked_is_bounded(fake, serve, start_redis, key):
     redis = start_redis()
     other = fake(redis, address="0.0.0.0")
     sentinel = fake(redis, others=[(f"127.0.1.{i}", other.port) for i in range(1, 100)])

@@ -1,4 +1,4 @@
-"""The servers that other tests rely on: they keep, lose, hang and count as those believe."""
+"""The test helper for Redis servers keeps data, loses data, hangs and counts calls as its users expect."""
 
 import pytest
 import redis
@@ -20,7 +20,7 @@ def test_a_durable_server_keeps_what_it_acknowledged_over_a_kill(start_redis, pr
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_server_that_loads_for_long_is_waited_for(start_redis, program):
-    # It hears clients at every 1,024th command that it loads.
+    # While it loads, it handles clients at every 1,024th command.
     server = start_redis("--key-load-delay", 50, program=program, durable=True)
     with server.client.pipeline(transaction=False) as pipeline:
         for n in range(10000):
@@ -30,14 +30,14 @@ def test_a_server_that_loads_for_long_is_waited_for(start_redis, program):
     assert server.client.get("key") == "9999"
 
 
-def test_another_comes_back_empty(start_redis):
+def test_a_server_without_durable_restarts_empty(start_redis):
     server = start_redis()
     server.client.set("key", "value")
     server.restart()
     assert server.client.get("key") is None
 
 
-def test_a_server_hangs_and_goes_on(start_redis):
+def test_a_server_hangs_and_resumes(start_redis):
     server = start_redis()
     with server.hung(), redis.Redis(port=server.port, socket_timeout=0.05, retry=None) as client:
         with pytest.raises(redis.TimeoutError):
@@ -45,7 +45,7 @@ def test_a_server_hangs_and_goes_on(start_redis):
     assert server.client.ping()
 
 
-def test_clients_are_cut_but_for_the_tests_own(start_redis):
+def test_all_clients_are_disconnected_except_the_tests_own(start_redis):
     server = start_redis()
     with redis.Redis(port=server.port, retry=None) as client:
         other = client.connection_pool.get_connection()
@@ -55,7 +55,7 @@ def test_clients_are_cut_but_for_the_tests_own(start_redis):
         assert server.client.ping()
 
 
-def test_a_server_tells_what_it_did(shared_redis, key):
+def test_a_server_counts_its_commands(shared_redis, key):
     before = shared_redis.calls().get("set", 0)
     spent = shared_redis.cpu_seconds()
     shared_redis.client.set(key, "v" * 100)
@@ -64,6 +64,6 @@ def test_a_server_tells_what_it_did(shared_redis, key):
     assert 100 < shared_redis.bytes_of(key) < 300
 
 
-def test_options_and_a_password_are_taken(start_redis):
+def test_options_and_a_password_are_applied(start_redis):
     server = start_redis("--requirepass", "secret", "--maxmemory", "100mb")
     assert server.client.config_get("maxmemory") == {"maxmemory": "104857600"}

@@ -13,7 +13,7 @@ def test_a_redis_on_a_socket_counts(start_redis, asks, tmp_path, key, program):
     assert [one.ask(key), other.ask(key), one.ask(key)] == [9, 8, 7]
     redis.client.select(3)
     assert redis.client.exists(f"weir:{{{key}}}:one")
-    # Its connections end, and it starts again at the same path.
+    # Its connections end, and it restarts at the same path.
     redis.cut_clients()
     until_reached(one)
     until_reached(other)
@@ -22,7 +22,7 @@ def test_a_redis_on_a_socket_counts(start_redis, asks, tmp_path, key, program):
     until_reached(other)
 
 
-def test_a_socket_that_is_not_there_is_named_in_the_log(start_redis, serve, tmp_path, key):
+def test_a_missing_socket_is_named_in_the_log(start_redis, serve, tmp_path, key):
     path = tmp_path / "socket"
     one = Served(serve, f"redis+unix://{path}")
     assert one.ask(key) is None

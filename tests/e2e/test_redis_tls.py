@@ -1,4 +1,4 @@
-"""Limits at a Redis through TLS: the right authority's certificate is trusted, and no other's."""
+"""Limits at a Redis through TLS, whose certificate must be signed by the configured authority."""
 
 import pytest
 from harness import Wire, until
@@ -13,7 +13,7 @@ limits:
 
 @pytest.fixture
 def secure(start_redis, papers):
-    """A Redis, and the port at which it speaks TLS."""
+    """(a Redis, its port for TLS)"""
     port = free_port()
     redis = start_redis(*tls_options(papers, port))
     return redis, port
@@ -41,7 +41,7 @@ def test_a_certificate_of_another_authority_is_refused_and_the_log_says_so(
         line = server.line_with("store_away")
         assert "certificate" in line and f":{port}" in line, line
         assert wire.command("WEIR.ACQUIRE", "ten", key)[5] == b"store_failure"
-    # What is right is taken over without a restart.
+    # A reload with the right authority needs no restart.
     server.reload(configuration("memory").replace(
         "closed }", f"closed, store: 'rediss://127.0.0.1:{port}?ca={papers}/right.pem' }}"))
     with Wire(server.resp) as wire:

@@ -1,4 +1,4 @@
-"""What is no Redis at the address of one: policies answer, memory is bounded, and the log says what was found."""
+"""A server of another kind at Redis's address: policies decide, memory is bounded, and the log names the fault."""
 
 import contextlib
 import pathlib
@@ -29,7 +29,7 @@ MEBIBYTE = 1 << 20
 
 @contextlib.contextmanager
 def listening(serve_client):
-    """Serves each connection in a thread; the port."""
+    """Serves each connection in a thread; yields the port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         def accept():
             with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ def endless(text):
 
 
 def answering(value, time):
-    """Greets and is probed as a Redis; from scripts it has that value for each key, and that time."""
+    """Connects as a Redis does, but returns the same value and time for each call of a script."""
     def answer(client):
         for words in commands(client):
             if words[0] == b"EVALSHA" and words[1] != b"0" * 40:
@@ -102,7 +102,7 @@ def told(server, what):
 
 
 @pytest.mark.parametrize("what", STRANGERS)
-def test_no_redis_is_served_by_policy_with_little_memory_and_told(serve, key, what):
+def test_a_server_that_is_no_redis_leaves_decisions_to_the_policy_and_is_logged(serve, key, what):
     behaviour, says = STRANGERS[what]
     with listening(behaviour) as port:
         server = serve("--threads", "1", "--store", f"redis://127.0.0.1:{port}", config=CONFIG)
@@ -111,11 +111,11 @@ def test_no_redis_is_served_by_policy_with_little_memory_and_told(serve, key, wh
         told(server, says)
         for i in range(20):
             serves_by_policy(server, f"{key}-{i}")
-        assert peak(server) - before < 64 * MEBIBYTE  # replies of up to 4 MiB are read
+        assert peak(server) - before < 64 * MEBIBYTE  # replies of up to 4 MiB are buffered
 
 
 @pytest.mark.parametrize("port", ["resp", "http"])
-def test_another_weir_is_no_redis(serve, key, port):
+def test_a_weir_is_not_accepted_as_a_redis(serve, key, port):
     other = serve(config="limits:\n  a: { algorithm: token_bucket, rate: 5/s }\n")
     server = serve("--threads", "1", "--store", f"redis://127.0.0.1:{getattr(other, port)}", config=CONFIG)
     serves_by_policy(server, key)
@@ -125,8 +125,8 @@ def test_another_weir_is_no_redis(serve, key, port):
 
 
 @pytest.mark.parametrize("value", [LARGEST, LEAST])
-def test_senseless_values_at_a_time_that_makes_sense_grant_nothing(serve, key, value):
-    """A value may be another program's: the node stays, and each step fails by itself."""
+def test_invalid_values_with_a_valid_time_grant_nothing(serve, key, value):
+    """Another program may have written the value, so the node stays in use and only the call fails."""
     with listening(answering(value, b":1795341598000000\r\n")) as port:
         server = serve("--threads", "1", "--store", f"redis://127.0.0.1:{port}", config=CONFIG)
         with Wire(server.resp) as wire:

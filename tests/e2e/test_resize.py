@@ -1,4 +1,4 @@
-"""weir store resize: what keys have used stays, whatever happens meanwhile."""
+"""`weir store resize` keeps all counts, also if it is killed or the disk is full."""
 
 import fcntl
 import os
@@ -56,13 +56,13 @@ def ask(server, *commands):
 
 
 def use(server):
-    """A part of each key's quota, another one for each."""
+    """Uses a part of each key's quota, a different one for each key."""
     ask(server, *(("WEIR.ACQUIRE", name, key, "COST", 1 + n % 7)
                   for name in NAMES for n, key in enumerate(KEYS)))
 
 
 def left(server):
-    """Whether it would be allowed, and quota and remaining, of all keys."""
+    """[(allowed, quota, remaining)] of all keys."""
     return [reply[:3] for reply in ask(server, *(("WEIR.PEEK", name, key) for name in NAMES for key in KEYS))]
 
 
@@ -78,7 +78,7 @@ def used(serve_file, state):
     return state
 
 
-def test_all_algorithms_go_on_where_they_were(serve_file, used, tmp_path):
+def test_all_algorithms_continue_with_their_counts(serve_file, used, tmp_path):
     shutil.copy(used, tmp_path / "twin")
     before = used.stat()
     done = resize(used, LARGE)
@@ -92,7 +92,7 @@ def test_all_algorithms_go_on_where_they_were(serve_file, used, tmp_path):
     assert len({tuple(reply) for reply in found}) > 10
     rooms = {limit["name"]: limit["room"]["keys"] for limit in grown.get("/v1/limits").json}
     assert rooms["bucket"] == LARGE and rooms["slots"] == LARGE and rooms["own"] == 500
-    for server in grown, twin:  # and again, with keys that are new to both
+    for server in grown, twin:  # with keys that are new to both
         ask(server, *(("WEIR.ACQUIRE", name, key) for name in NAMES for key in KEYS[::2] + ["new"]))
     assert left(grown) == left(twin)
     assert grown.stop() == 0
@@ -100,7 +100,7 @@ def test_all_algorithms_go_on_where_they_were(serve_file, used, tmp_path):
     assert left(serve_file(used, 2 * LARGE)) == left(twin)
 
 
-def test_other_parameters_than_before_find_what_was_used(serve_file, used, tmp_path):
+def test_other_parameters_after_a_resize_find_the_use_of_keys(serve_file, used, tmp_path):
     shutil.copy(used, tmp_path / "twin")
     assert resize(used, LARGE).returncode == 0
     config = LIMITS.replace("20/52w", "35/52w")
@@ -108,7 +108,7 @@ def test_other_parameters_than_before_find_what_was_used(serve_file, used, tmp_p
     assert left(grown) == left(twin)
 
 
-def test_permits_stay_held_and_are_given_back_once(serve_file, state):
+def test_permits_stay_valid_and_are_released_once(serve_file, state):
     def acquire(server, name):
         return server.post("/v1/acquire", {"limit": name, "key": "k", "permit": True}).json["permit"]
 
@@ -134,7 +134,7 @@ def test_permits_stay_held_and_are_given_back_once(serve_file, state):
     assert server.get("/v1/acquire/up?key=k").json["reason"] == "breaker_open"
 
 
-def test_nobody_enlarges_or_mends_a_file_that_is_in_use(serve_file, used):
+def test_a_file_in_use_is_neither_resized_nor_repaired(serve_file, used):
     server = serve_file(used, SMALL)
     before = left(server)
     for action in (("resize", "--capacity", str(LARGE)), ("repair",)):
@@ -171,7 +171,7 @@ def test_a_start_waits_for_the_larger_file(serve_file, used, tmp_path):
             server.wait()
 
 
-def test_more_keys_fail(used):
+def test_a_resize_without_enough_capacity_fails(used):
     done = weir("serve", "--store", f"file:{used}", "--capacity", str(LARGE))
     assert done.returncode == 1
     assert (f"capacity: expected {LARGE}, found {SMALL}, which the file keeps: to enlarge it, stop all "
@@ -187,7 +187,7 @@ def refused(path, capacity, *told, status=1):
     assert not path.with_name(path.name + ".resizing").exists()
 
 
-def test_what_cannot_be_is_told_and_changes_nothing(used, tmp_path):
+def test_invalid_arguments_are_errors_and_change_nothing(used, tmp_path):
     refused(used, SMALL - 1, f"{used}: capacity: expected at least {SMALL}, found {SMALL - 1}: names of keys")
     refused(used, 0, "--capacity: expected 1 to 4294967296, found '0'", status=2)
     refused(used, 2**33, "--capacity: expected 1 to 4294967296, found '8589934592'", status=2)
@@ -204,7 +204,7 @@ def test_what_cannot_be_is_told_and_changes_nothing(used, tmp_path):
     refused(tmp_path / "link", LARGE, "expected a regular file, found a symbolic link")
 
 
-def test_a_damaged_file_is_mended_first(used):
+def test_a_damaged_file_must_be_repaired_first(used):
     for offset, told in (12, "version: expected "), (32, "checksum: expected "), (8192 + 4, "found no tag"):
         whole = used.read_bytes()
         change(used, offset, b"\x07\0\0\0" if offset < 8192 else b"\0\0\0\0" + b"\1" * 8)
@@ -216,7 +216,7 @@ def test_a_damaged_file_is_mended_first(used):
     assert resize(used, LARGE).returncode == 0
 
 
-def test_a_full_disk_changes_nothing(used):
+def test_a_full_disk_leaves_the_file_unchanged(used):
     before = used.read_bytes()
     size = used.stat().st_size + 4096
     done = subprocess.run([WEIR, "store", "resize", used, "--capacity", str(LARGE)], capture_output=True,
@@ -227,7 +227,7 @@ def test_a_full_disk_changes_nothing(used):
     assert used.read_bytes() == before and not used.with_name("state.resizing").exists()
 
 
-def test_tables_in_which_nothing_lives_are_left_out(serve_file, state):
+def test_tables_without_live_keys_are_removed(serve_file, state):
     config = "limits: { soon: { algorithm: sliding_window, rate: 9/s }, far: { algorithm: sliding_log, rate: 9/52w } }\n"
     server = serve_file(state, SMALL, config)
     ask(server, ("WEIR.ACQUIRE", "soon", "k"), ("WEIR.ACQUIRE", "far", "k"))
@@ -235,7 +235,7 @@ def test_tables_in_which_nothing_lives_are_left_out(serve_file, state):
     assert server.stop() == 0
     assert len(sections(state.read_bytes())) == 3
     assert resize(state, LARGE).returncode == 0
-    assert len(sections(state.read_bytes())) == 4  # far's former table has its key
+    assert len(sections(state.read_bytes())) == 4  # the former table of `far` has a live key
     server = serve_file(state, LARGE, config)
     assert server.get("/v1/peek/far?key=k").json["remaining"] == 8
     assert server.stop() == 0
@@ -243,7 +243,7 @@ def test_tables_in_which_nothing_lives_are_left_out(serve_file, state):
 
 
 @one_thread
-def test_a_kill_at_any_time_leaves_the_old_file_or_the_new_one(serve_file, used, tmp_path):
+def test_a_kill_at_any_time_leaves_either_the_old_file_or_the_new_one(serve_file, used, tmp_path):
     seed = int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 2**32))
     print(f"WEIR_TEST_SEED={seed}")
     rng = random.Random(seed)
@@ -265,13 +265,13 @@ def test_a_kill_at_any_time_leaves_the_old_file_or_the_new_one(serve_file, used,
         assert copy.stat().st_size in (len(old), new)
         assert weir("store", "check", copy).returncode == 0
     print(f"{len(outcomes)} outcomes")
-    assert resize(copy, LARGE).returncode == 0  # whatever a killed one has left beside it
+    assert resize(copy, LARGE).returncode == 0  # even with leftovers of the killed one beside it
     assert not copy.with_name("copy.resizing").exists()
     assert left(serve_file(copy, LARGE)) == before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users")
-def test_owner_group_and_mode_stay(serve_as, shared):
+def test_a_resize_keeps_owner_group_and_mode(serve_as, shared):
     path, group = shared / "state", 12345
     assert serve_as(OTHER, "--store", f"file:{path}", "--capacity", str(SMALL)).stop() == 0
     done = command(shared, "store", "resize", path, "--capacity", str(LARGE))

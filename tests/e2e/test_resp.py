@@ -1,4 +1,4 @@
-"""RESP, reply by reply. What does not come back within an hour is exact."""
+"""Commands over RESP and their replies. Periods are an hour or more, so that counts are exact."""
 
 import pytest
 from harness import Wire, encode
@@ -26,7 +26,7 @@ def test_cl_throttle_of_what_can_never_pass_is_denied_with_minus_1(wire, key):
 
 def test_cl_throttle_never_says_0_seconds_while_denied(wire, key):
     reply = [0]
-    while reply[0] == 0:  # one per microsecond: a denial is over long before a second is
+    while reply[0] == 0:  # one per microsecond, so a denial ends long before a second
         reply = wire.command("CL.THROTTLE", key, 0, 1000, 1)
     assert reply[3] == 1
 
@@ -40,7 +40,7 @@ def test_throttle_replies_as_throttlecrab(wire, key):
     assert 1790 <= reset <= 1800
 
 
-def test_acquire_peek_refund_and_reset_answer_the_same_seven(wire, key):
+def test_acquire_peek_refund_and_reset_reply_with_the_same_seven_fields(wire, key):
     assert wire.command("WEIR.ACQUIRE", "login", key, "COST", 4) == [
         1, 10, 6, 0, 1440000, b"ok", b""]
     assert wire.command("weir.peek", "login", key, "cost", 6)[:4] == [1, 10, 6, 0]
@@ -53,7 +53,7 @@ def test_acquire_peek_refund_and_reset_answer_the_same_seven(wire, key):
 
 
 @pytest.mark.parametrize("limit", ["window", "reset"])
-def test_the_last_one_of_a_window_hits_the_quota(wire, key, limit):
+def test_the_last_request_of_a_window_hits_the_quota(wire, key, limit):
     replies = [wire.command("WEIR.ACQUIRE", limit, key) for _ in range(4)]
     assert [reply[5] for reply in replies] == [b"ok", b"ok", b"hit_quota", b"over_limit"]
     assert [reply[0] for reply in replies] == [1, 1, 1, 0]
@@ -72,7 +72,7 @@ def test_check_goes_through_the_rules_and_names_limit_and_rule(wire, key):
     assert wire.command("WEIR.PEEK", "login", key)[2] == 9
 
 
-def test_checkpeek_answers_as_check_would_and_takes_nothing(wire, key):
+def test_checkpeek_replies_as_check_and_consumes_nothing(wire, key):
     attributes = ("path", "/login", "ip", key)
     for _ in range(2):
         seven = wire.command("WEIR.PEEK", "login", key)
@@ -85,7 +85,7 @@ def test_checkpeek_answers_as_check_would_and_takes_nothing(wire, key):
     assert denied[5:] == [b"over_limit", b"", b"login", b"login-by-ip"]
 
 
-def test_check_where_no_rule_applies_is_allowed(wire):
+def test_check_is_allowed_if_no_rule_applies(wire):
     reply = wire.command("WEIR.CHECK", "path", "/elsewhere")
     assert reply[0] == 1
     assert reply[5:] == [b"ok", b"", b"", b""]
@@ -104,7 +104,7 @@ def test_pipelined_commands_are_answered_in_order(wire, key):
     assert replies[12] == b"+PONG"
 
 
-def test_inline_commands(wire, key):
+def test_inline_commands_are_answered(wire, key):
     wire.send(b"PING\r\nWEIR.ACQUIRE login %s COST 2\n" % key.encode())
     assert wire.reply() == b"+PONG"
     assert wire.reply()[2] == 8
@@ -150,7 +150,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("words", ERRORS, ids=lambda words: " ".join(map(str, words))[:40])
-def test_a_bad_command_is_an_error_and_the_connection_goes_on(wire, key, words):
+def test_a_bad_command_is_an_error_and_the_connection_stays_open(wire, key, words):
     wire.send(encode(*words) + encode("PING"))
     error = wire.reply()
     assert isinstance(error, bytes) and error.startswith(b"-ERR "), error
@@ -166,7 +166,7 @@ FRAMING = [
 
 
 @pytest.mark.parametrize("data", FRAMING, ids=repr)
-def test_broken_framing_is_an_error_that_closes_and_harms_no_other(server, wire, data):
+def test_broken_framing_closes_the_connection_and_affects_no_other(server, wire, data):
     with Wire(server.resp) as bad:
         bad.send(data + b"\r\n" * 10)
         answer = bad.rest()

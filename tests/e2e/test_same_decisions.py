@@ -1,4 +1,4 @@
-"""The simulator, the library and a live server decide alike at the same times, by every algorithm."""
+"""The simulator, the library and a live server make the same decisions at the same times, for each algorithm."""
 
 import ctypes
 import json
@@ -16,16 +16,16 @@ pytestmark = one_thread
 
 sys.path.insert(0, str(ROOT / "tests" / "model"))
 
-# A live server is asked 20 ms after each fifth of a second begins, or a little later. Nothing turns
-# within 8 ms of that: no slot or window ends, no third of a second does, and what has dripped in
-# 200 ms, 400 ms and so on is nowhere near a whole. When it decided, it says itself: by how much is
-# left of a window of hours, of which now is about the middle.
+# A live server is asked 20 ms after the beginning of each fifth of a second, or a little later. No decision
+# changes within 8 ms of that: no slot, window or third of a second ends, and the refill of
+# 200 ms, 400 ms and so on is far from a whole unit. The time of a decision is computed from the rest
+# of a window of hours whose middle is about now.
 HOURS = min(range(25, 48), key=lambda hours: abs(time.time() / 3600 % hours / hours - 0.5))
 CLOCK = f"  clock: {{ algorithm: fixed_window, rate: 1000000/{HOURS}h }}\n"
 WINDOW_NS = HOURS * 3600 * S
 ALGORITHMS = json.loads(subprocess.run(
     [BUILD / "tests" / "model" / "describe"], check=True, capture_output=True, text=True).stdout)
-# Of other algorithms their samples at the first rate, with as short a wait.
+# Limits of other algorithms are their samples at the first rate, with as short a wait.
 LIMITS = {
     "token_bucket": "rate: 11/1400ms, burst: 4",
     "leaky_bucket": "rate: 11/1400ms, capacity: 4",
@@ -46,8 +46,8 @@ LIMITS = {
 LIMITS |= {algorithm["name"]: algorithm["sample"].replace("100/m", "11/1400ms")
            + (", max_wait: 191ms" if algorithm["paced"] else "")
            for algorithm in ALGORITHMS if algorithm["name"] not in LIMITS}
-BY_DRAWS = ("random", "throttle")  # so there need not be a denial, and is none before `minimum`
-# No log tells how long a request took: of these the library decides.
+BY_DRAWS = ("random", "throttle")  # random, so denials are not certain, and there are none before `minimum`
+# Their requests are reported, which this log does not contain, so the library decides them.
 NOT_SIMULATED = {algorithm["name"] for algorithm in ALGORITHMS if algorithm["is_reported"]}
 
 
@@ -60,7 +60,7 @@ def config(tmp_path):
 
 
 def simulated(config, trace, number):
-    """Of (time in ns, key, cost), each limit's decisions."""
+    """{limit: decisions} of the simulator for a trace of (time in ns, key, cost)."""
     (config.parent / "trace").write_text(
         "time,user,cost\n" + "".join(f"{decimal(t)},{k},{c}\n" for t, k, c in trace))
     out = config.parent / f"decisions-{number}"
@@ -83,7 +83,7 @@ class Library:
     """The limits of a file, in a table."""
 
     def __init__(self, text):
-        import weir as binding  # not in a build with a sanitizer, which Python would have to load first
+        import weir as binding  # imported here since Python cannot load a library with a sanitizer
 
         self.binding, lib = binding, binding.lib
         rules = ctypes.CDLL(str(BUILD / "src" / "libweir_rules.so"))
@@ -108,7 +108,7 @@ class Library:
         return decision
 
     def answer(self, d):
-        """A decision's fields as the server tells them."""
+        """The fields of a decision as in a server's answer."""
         fields = {
             "allowed": d.allowed, "remaining": d.remaining, "retry_after_ms": ms_up(d.retry_after_ns),
             "reset_after_ms": ms_up(d.reset_after_ns),
@@ -124,13 +124,13 @@ def library(config):
 
 
 @plain_build_only
-def test_the_library_decides_as_the_simulator_to_the_last_field(config, library):
+def test_the_library_and_the_simulator_agree_in_all_fields(config, library):
     chance, now, trace = random.Random(11), START * S, []
     for _ in range(3000):
         now += chance.choice([0, 0, 1, chance.randrange(S // 30), chance.randrange(S // 2), S // 5, 3 * S])
         trace.append((now, chance.choice("ab"), chance.choice([1, 1, 2])))
     for name, decisions in simulated(config, trace, 0).items():
-        library.binding.lib.weir_seed(1)  # as the simulator's draws
+        library.binding.lib.weir_seed(1)  # the seed of the simulator
         for (at, key, cost), line in zip(trace, decisions, strict=True):
             d = library.decide(name.encode(), key.encode(), at, cost)
             expected = library.answer(d)
@@ -140,7 +140,7 @@ def test_the_library_decides_as_the_simulator_to_the_last_field(config, library)
 
 
 def ask_live(server, limit, key, delay_ns, asked):
-    """Three requests at one time, each fifth of a second: that time is not before, not after, those."""
+    """Sends three requests in one batch each fifth of a second; records the earliest and latest time of each."""
     begin = (time.time_ns() // S + 1) * S + 20_000_000 + delay_ns
     batch = json.dumps([{"limit": "clock", "key": key + limit},
                         *({"limit": limit, "key": key, "cost": cost} for cost in COSTS)])
@@ -148,8 +148,8 @@ def ask_live(server, limit, key, delay_ns, asked):
         for turn in range(7):
             time.sleep(max(begin + turn * S // 5 - time.time_ns(), 0) / S)
             clock, *answers = client.request("POST", "/v1/batch", batch).json
-            # If answers are held, they came when the last turn did, and tell times from then on.
-            # What they say, of that as well, is rounded up.
+            # Suspended answers are sent at the last turn, and their times count from then.
+            # All times in answers are rounded up.
             held = max([answer["wait_ms"] for answer in answers
                         if answer["allowed"] and "wait_ms" in answer], default=0)
             end = (begin // WINDOW_NS + 1) * WINDOW_NS
@@ -160,7 +160,7 @@ def ask_live(server, limit, key, delay_ns, asked):
 
 
 def replays(config, library, asked):
-    """What each limit decides if all came as early as can be, as late, or by turns."""
+    """The decisions if all requests arrived at their earliest time, at their latest time, or alternately."""
     for number, late in enumerate(([0, 0], [1, 1], [0, 1], [1, 0])):
         trace = sorted(((request[late[i % 2]], limit, cost)
                         for limit, requests in asked.items() for i, request in enumerate(requests)
@@ -174,15 +174,15 @@ def replays(config, library, asked):
 
 
 @plain_build_only
-@pytest.mark.alone  # what is decided too late tells nothing
+@pytest.mark.alone  # late decisions prove nothing
 def test_a_live_server_decides_as_the_simulator_replays_it(serve, config, library):
     """
-    A decision's time is known to the millisecond. Where it matters when within it, since the machine
-    was slow, or all was decided alike, the limit is asked again.
+    A decision's time is known to the millisecond. If the time within the millisecond matters, since the machine
+    was slow, or if all decisions were the same, the requests are sent again.
     """
-    text = config.read_text().replace("deny: 0.3", "deny: 1")  # draws are the server's own
+    text = config.read_text().replace("deny: 0.3", "deny: 1")  # the server's random numbers differ
     server = serve(config=text + CLOCK)
-    config.write_text(text)  # of the same name
+    config.write_text(text)  # the file keeps its name
     unsettled = list(LIMITS)
     for attempt in range(6):
         asked = {limit: [] for limit in unsettled}

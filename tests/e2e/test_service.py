@@ -1,4 +1,4 @@
-"""As a service manager runs it: what it is told by sd_notify(3), and the commands of the unit."""
+"""The server as a service: its notifications by sd_notify(3), and the commands of the systemd unit."""
 
 import os
 import re
@@ -17,7 +17,7 @@ BAD = CONFIG + "rules: []\n"
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request, tmp_path):
-    """Its socket, and the name of that for NOTIFY_SOCKET."""
+    """(the socket of a service manager, its name for NOTIFY_SOCKET)"""
     name = (str(tmp_path / "notify") if request.param == "path"
             else f"@weir-test-{os.getpid()}-{time.monotonic_ns()}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
@@ -26,11 +26,11 @@ def manager(request, tmp_path):
         yield told, name
 
 
-def test_the_manager_is_told_when_it_is_ready_reloads_and_stops(serve, manager):
+def test_the_manager_is_notified_of_ready_reloading_and_stopping(serve, manager):
     told, name = manager
     server = serve(env={"NOTIFY_SOCKET": name})
     assert told.recv(1000) == b"READY=1"
-    with Http(server.http) as client:  # it listens by then
+    with Http(server.http) as client:  # the server listens before it notifies
         assert client.request("GET", "/readyz").status == 200
     for config, event in ((CONFIG, "reloaded"), (BAD, "reload_failed")):
         before = time.monotonic_ns() // 1000
@@ -44,13 +44,13 @@ def test_the_manager_is_told_when_it_is_ready_reloads_and_stops(serve, manager):
 
 
 @pytest.mark.parametrize("name", ["", "@", "relative", "/nowhere/notify", "/" + "x" * 200])
-def test_a_server_runs_whatever_stands_in_the_environment(serve, name):
+def test_an_invalid_notify_socket_does_not_stop_the_server(serve, name):
     server = serve(env={"NOTIFY_SOCKET": name})
     assert server.get("/readyz").status == 200
 
 
 def commands(key, server):
-    """What the unit runs, for this server and its file."""
+    """The commands of the unit, with the process and file of a server."""
     assert "Type=notify" in UNIT
     for line in re.findall(rf"^{key}=(.*)$", UNIT, re.M):
         yield shlex.split(line.replace("/usr/bin/weir", str(WEIR))
@@ -59,7 +59,7 @@ def commands(key, server):
 
 
 def run_all(key, server):
-    """As systemd: in order, until one fails. Returns its exit code, and what it said."""
+    """Runs commands in order until one fails, as systemd does: (exit code, output)."""
     for command in commands(key, server):
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         if done.returncode:
@@ -67,7 +67,7 @@ def run_all(key, server):
     return 0, ""
 
 
-def test_a_reload_of_the_unit_fails_with_a_bad_file_and_changes_nothing(serve):
+def test_a_reload_of_the_unit_with_an_invalid_file_fails_and_changes_nothing(serve):
     server = serve()
     assert run_all("ExecStartPre", server) == (0, "")
     assert run_all("ExecReload", server) == (0, "")
@@ -84,8 +84,8 @@ def test_a_reload_of_the_unit_fails_with_a_bad_file_and_changes_nothing(serve):
     assert server.get("/v1/peek/window?key=k").json["quota"] == 4
 
 
-def test_the_unit_does_not_hide_what_programs_on_one_file_have_in_common():
-    # /proc/sys/kernel/random/boot_id, by which a file's clock is known to be of this boot.
+def test_the_unit_hides_nothing_that_programs_on_one_store_file_need():
+    # Programs read /proc/sys/kernel/random/boot_id to see whether a file's clock is of this boot.
     settings = dict(re.findall(r"^(\w+)=(.*)$", UNIT, re.M))
     assert settings.get("ProcSubset", "all") == "all"
     assert not {"InaccessiblePaths", "TemporaryFileSystem", "RootDirectory"} & set(settings)

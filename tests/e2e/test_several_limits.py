@@ -1,4 +1,4 @@
-"""Several limits deny: which one an answer names, and when the request would pass."""
+"""If several limits deny, an answer names the first, and its time until retry is the longest."""
 
 import itertools
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 from harness import Server, Wire, weir
 
-# The first of a rule is the shorter one: it denies for about a minute, the other for about an hour.
+# The first limit of a rule denies for about a minute, the second for about an hour.
 LIMITS = """
 store_timeout: 10s
 denied_cache: 0s
@@ -35,16 +35,16 @@ def server(request, shared_redis, tmp_path_factory):
     assert server.stop() == 0
 
 
-def told(body):
+def denial_of(body):
     return body["allowed"], body["retry_after_ms"], body["limit"], body["rule"], body["code"]
 
 
 def by_http(server, op, ip):
-    return told(server.post(f"/v1/{op}", {"attributes": {"ip": ip}}).json)
+    return denial_of(server.post(f"/v1/{op}", {"attributes": {"ip": ip}}).json)
 
 
 def in_batch(server, op, ip):
-    return told(server.post("/v1/batch", [{"op": op, "attributes": {"ip": ip}}]).json[0])
+    return denial_of(server.post("/v1/batch", [{"op": op, "attributes": {"ip": ip}}]).json[0])
 
 
 def by_resp(server, _, ip):
@@ -59,7 +59,7 @@ def spend(server, ip):
 
 @pytest.mark.parametrize(("ask", "op"), [(by_http, "acquire"), (by_http, "peek"), (in_batch, "acquire"),
                                          (in_batch, "peek"), (by_resp, "acquire")])
-def test_the_first_is_named_and_the_longest_is_waited_for(server, ask, op):
+def test_the_first_denying_limit_is_named_with_the_longest_time(server, ask, op):
     ip = f"10.0.0.{next(numbers)}"
     spend(server, ip)
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_the_first_is_named_and_the_longest_is_waited_for(server, ask, op):
         assert MINUTE_MS < retry_ms <= HOUR_MS
 
 
-def test_the_headers_tell_the_longest(server):
+def test_retry_after_is_the_longest_time(server):
     ip = f"10.0.0.{next(numbers)}"
     spend(server, ip)
     answer = server.get("/auth", {"X-Forwarded-For": ip})
@@ -76,8 +76,8 @@ def test_the_headers_tell_the_longest(server):
     assert MINUTE_MS // 1000 < int(answer.headers["Retry-After"]) <= HOUR_MS // 1000
 
 
-def test_a_denial_takes_nothing_and_shadow_rules_count_above_it_alone(shared_redis, serve):
-    """The rule in the middle denies; `order: first` ends the search there."""
+def test_a_denial_consumes_nothing_and_only_earlier_shadow_rules_count(shared_redis, serve):
+    """The rule in the middle denies, and `order: first` evaluates no later rule."""
     config = (f"store_timeout: 10s\norder: first\nlimits:\n"
               f"  above: {{ algorithm: token_bucket, rate: 9/h, store: '{shared_redis.url}' }}\n"
               f"  spent: {{ algorithm: token_bucket, rate: 1/h }}\n"
@@ -111,11 +111,11 @@ def ask_for(server, user, ip):
     return server.post("/v1/acquire", {"attributes": {"user": user, "ip": ip}}).json
 
 
-def test_a_known_denial_does_not_hide_one_that_stands_first(serve, start_redis):
+def test_a_cached_denial_does_not_hide_an_earlier_denying_limit(serve, start_redis):
     url = start_redis().url
     server = serve("--threads", "1", config=TWO_KEYS.format(url, url))
     assert ask_for(server, "ann", "10.0.0.1")["allowed"]
-    assert ask_for(server, "bob", "10.0.0.1")["limit"] == "hour"  # and now it is known
+    assert ask_for(server, "bob", "10.0.0.1")["limit"] == "hour"  # now the denial is cached
     assert ask_for(server, "cat", "10.0.0.2")["allowed"]
     body = ask_for(server, "cat", "10.0.0.1")
     assert (body["allowed"], body["limit"]) == (False, "minute")
@@ -123,8 +123,8 @@ def test_a_known_denial_does_not_hide_one_that_stands_first(serve, start_redis):
 
 
 @pytest.mark.parametrize("denies", ["memory", "redis"])
-def test_denials_in_a_row_seldom_ask_redis(serve, start_redis, denies):
-    """One limit denies, in memory or at Redis; the other one at Redis would pass."""
+def test_repeated_denials_rarely_call_redis(serve, start_redis, denies):
+    """One limit denies, in memory or at Redis; another limit at Redis would allow."""
     redis = start_redis()
     server = serve("--threads", "1",
                    config=TWO_KEYS.format(redis.url, redis.url if denies == "redis" else "memory"))
@@ -135,8 +135,8 @@ def test_denials_in_a_row_seldom_ask_redis(serve, start_redis, denies):
     assert redis.client.info("commandstats")["cmdstat_evalsha"]["calls"] - before < 10
 
 
-def test_the_simulator_tells_the_longest(tmp_path):
-    """Its time is the log's."""
+def test_the_simulator_reports_the_longest_time(tmp_path):
+    """The simulator's clock is the log's."""
     config, log, out = tmp_path / "weir.yaml", tmp_path / "log.jsonl", tmp_path / "decisions"
     config.write_text(LIMITS.format("memory", "memory", order="all"))
     log.write_text("".join(f'{{"time": {1_800_000_000 + second}, "ip": "a"}}\n' for second in range(2)))
@@ -146,7 +146,7 @@ def test_the_simulator_tells_the_longest(tmp_path):
 
 
 @pytest.mark.parametrize("op", ["acquire", "peek"])
-def test_a_cost_too_large_below_a_denial_is_a_denial(shared_redis, serve, op):
+def test_a_cost_too_large_for_a_limit_after_a_denying_one_is_a_denial(shared_redis, serve, op):
     config = (f"store_timeout: 10s\norder: first\nlimits:\n"
               f"  large: {{ algorithm: token_bucket, rate: 9/h, store: '{shared_redis.url}' }}\n"
               f"  small: {{ algorithm: token_bucket, rate: 2/h }}\n"
@@ -182,7 +182,7 @@ rules:
 
 
 @pytest.mark.parametrize("store", ["memory", "file", "redis"])
-def test_charges_of_one_count_that_never_fit_together_are_an_error(shared_redis, serve, tmp_path, store):
+def test_charges_of_one_count_that_never_fit_together_are_errors(shared_redis, serve, tmp_path, store):
     url = {"memory": "memory", "file": f"file:{tmp_path}/state", "redis": shared_redis.url}[store]
     server = serve("--capacity", "1000", config=CHARGED_TWICE.format(url))
     user = f"twice-{next(numbers)}-{shared_redis.port}"
@@ -208,8 +208,8 @@ def test_charges_of_one_count_that_never_fit_together_are_an_error(shared_redis,
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
-def test_a_shadow_rule_on_the_same_count_is_in_the_retry(shared_redis, serve, store):
-    """It takes the last unit of a count that has too little for the request."""
+def test_the_time_until_retry_includes_the_charge_of_a_shadow_rule(shared_redis, serve, store):
+    """The shadow rule consumes the last unit of a count that cannot serve the request."""
     server = serve(config=CHARGED_TWICE.format(shared_redis.url if store == "redis" else store))
     user = f"shaded-{next(numbers)}-{shared_redis.port}"
     ask = {"attributes": {"path": "/shaded", "user": user}}

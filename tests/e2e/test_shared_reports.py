@@ -1,4 +1,4 @@
-"""Permits of one server that are reported at another: a balancer in front of servers at one Redis."""
+"""Permits that one server grants and another receives the report for, as behind a load balancer."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ rules:
 
 @pytest.fixture(scope="module")
 def servers(shared_redis, tmp_path_factory):
-    """That share a secret."""
+    """Servers that share the secret of permits."""
     started = start(shared_redis, tmp_path_factory.mktemp("shared"))
     yield started
     for server in started:
@@ -36,12 +36,12 @@ def servers(shared_redis, tmp_path_factory):
 def start(redis, directory, count=3):
     started = [Server(config=LIMITS.format(url=redis.url), directory=directory) for _ in range(count)]
     for server in started:
-        until(lambda server=server: joined(started, server), "all read the permits of each other")
+        until(lambda server=server: share_secret(started, server), "all read the permits of each other")
     return started
 
 
-def joined(servers, giver):
-    permit = acquire(giver, "uses", f"join {giver.http}", permit=True).json["permit"]
+def share_secret(servers, grantor):
+    permit = acquire(grantor, "uses", f"join {grantor.http}", permit=True).json["permit"]
     others = [report(server, permit) for server in servers]
     return all("issued" not in answer.text for answer in others)
 
@@ -67,24 +67,24 @@ def left(server, limit, key):
 
 
 def test_a_healthy_backend_behind_a_balancer_opens_no_breaker(servers, key):
-    """Each permit is reported at the next server, and in time."""
+    """Each permit is reported in time, at the next server."""
     for n in range(30):
-        giver, taker = servers[n % 3], servers[(n + 1) % 3]
-        assert report(taker, take(giver, "quick", key)).status == 200
-    # When these time out, all of the above would have.
+        grantor, taker = servers[n % 3], servers[(n + 1) % 3]
+        assert report(taker, take(grantor, "quick", key)).status == 200
+    # When these permits time out, all earlier ones would have.
     lost = [take(server, "quick", f"{key} lost") for server in servers]
     until(lambda: not any(is_closed(server, "quick", f"{key}%20lost") for server in servers), "permits end")
     assert all(is_closed(server, "quick", key) for server in servers), lost
 
 
 @pytest.mark.parametrize("limit", ["full", "measured", "here"])
-def test_the_giver_frees_the_entry(servers, key, limit):
+def test_a_report_at_another_server_frees_the_entry_at_the_grantor(servers, key, limit):
     a, b, c = servers
     permits = [take(a, limit, key) for _ in range(2)]
     assert acquire(a, limit, key).status == 429
     assert report(b, permits[0]).status == 200
     assert report(c, permits[1]).status == 200
-    until(lambda: acquire(a, limit, key).status == 200, "the giver knows")
+    until(lambda: acquire(a, limit, key).status == 200, "the grantor knows")
 
 
 @pytest.mark.parametrize("limit", ["safe", "measured", "shed", "here"])
@@ -98,7 +98,7 @@ def test_a_second_report_is_refused_everywhere(servers, key, limit):
     assert [report(server, own).status for server in (b, c, a)] == [404] * 3
 
 
-def test_an_outcome_counts_at_the_server_that_receives_it_alone(servers, key):
+def test_an_outcome_counts_only_at_the_server_that_receives_it(servers, key):
     a, b, c = servers
     for _ in range(4):
         assert report(b, take(a, "safe", key), "failure").status == 200
@@ -115,7 +115,7 @@ def test_no_timeout_is_counted_for_a_permit_that_was_reported_elsewhere(servers,
     assert is_closed(a, "quick", key)
 
 
-def test_a_probe_is_decided_where_it_was_given(servers, key):
+def test_a_probe_is_decided_at_the_server_that_granted_it(servers, key):
     a, b, _ = servers
     for _ in range(2):
         assert report(a, take(a, "soon", key), "failure").status == 200
@@ -125,7 +125,7 @@ def test_a_probe_is_decided_where_it_was_given(servers, key):
     until(lambda: acquire(a, "soon", key).status == 200 and acquire(a, "soon", key).status == 200, "closed")
 
 
-def test_permits_of_several_limits(servers, key):
+def test_a_permit_of_several_limits_can_be_reported_elsewhere(servers, key):
     a, b, _ = servers
     attributes = {"path": "/all", "user": key}
     permits = [a.post("/v1/acquire", {"attributes": attributes}).json["permit"] for _ in range(2)]
@@ -133,7 +133,7 @@ def test_permits_of_several_limits(servers, key):
     assert [report(b, permit).status for permit in permits] == [200, 200]
     assert [report(a, permit).status for permit in permits] == [404, 404]
     last = until(lambda: a.post("/v1/acquire", {"attributes": attributes}).json.get("permit"), "all are free")
-    # A refund gives back at Redis and in the memory of the giver; the reports before did not.
+    # A refund returns units at Redis and in the memory of the grantor; the reports before did not.
     uses = left(a, "uses", key)
     assert b.post("/v1/refund", {"permit": last}).json["allowed"]
     assert left(a, "uses", key) == uses + 1
@@ -148,15 +148,15 @@ def over_http2(server, permit):
     return int(done.stdout.split()[-1])
 
 
-def test_over_http2(servers, key):
+def test_reports_over_http2_reach_the_grantor(servers, key):
     a, b, c = servers
     permits = [take(a, "full", key) for _ in range(2)]
     assert [over_http2(b, permit) for permit in permits] == [200, 200]
     assert [over_http2(server, permits[0]) for server in (a, b, c)] == [404] * 3
-    until(lambda: left(a, "full", key) == 2, "the giver knows")
+    until(lambda: left(a, "full", key) == 2, "the grantor knows")
 
 
-def test_over_resp(servers, key):
+def test_reports_over_resp_reach_the_grantor(servers, key):
     a, b, _ = servers
     with Wire(a.resp) as at_a, Wire(b.resp) as at_b:
         permits = [at_a.command("WEIR.ACQUIRE", "full", key)[6] for _ in range(2)]
@@ -165,20 +165,20 @@ def test_over_resp(servers, key):
         at_b.send(b"".join(encode("WEIR.REPORT", permit, "success") for permit in permits))
         assert at_b.reply().startswith(b"-ERR")
         assert at_b.reply() == b"+OK"
-    until(lambda: acquire(a, "full", key).status == 200, "the giver knows")
+    until(lambda: acquire(a, "full", key).status == 200, "the grantor knows")
 
 
-def test_after_a_reload(servers, key):
+def test_reports_after_a_reload_reach_the_grantor(servers, key):
     a, b, _ = servers
     permits = [take(a, "full", key) for _ in range(2)]
     for server in (a, b):
         server.reload(server.config.read_text() + "# the same\n")
         server.line_with("reloaded")
     assert [report(b, permit).status for permit in permits] == [200, 200]
-    until(lambda: acquire(a, "full", key).status == 200, "the giver knows")
+    until(lambda: acquire(a, "full", key).status == 200, "the grantor knows")
 
 
-def test_a_giver_that_restarts_has_forgotten_its_permits(start_redis, tmp_path):
+def test_a_restarted_server_has_forgotten_its_permits(start_redis, tmp_path):
     redis = start_redis()
     a, b = start(redis, tmp_path, 2)
     permit = take(a, "safe", "k")
@@ -188,7 +188,7 @@ def test_a_giver_that_restarts_has_forgotten_its_permits(start_redis, tmp_path):
     assert b.stop() == 0
 
 
-def test_while_redis_is_away(start_redis, tmp_path):
+def test_reports_at_other_servers_fail_while_redis_is_unavailable(start_redis, tmp_path):
     redis = start_redis()
     a, b = start(redis, tmp_path, 2)
     permits = [take(a, "full", "k") for _ in range(2)]
@@ -198,6 +198,6 @@ def test_while_redis_is_away(start_redis, tmp_path):
     assert report(a, permits[1]).status == 404
     redis.restart()
     until(lambda: report(b, permits[0]).status == 200, "Redis is back")
-    until(lambda: left(a, "full", "k") == 2, "the giver knows")
+    until(lambda: left(a, "full", "k") == 2, "the grantor knows")
     for server in (a, b):
         assert server.stop() == 0
