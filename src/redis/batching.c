@@ -1,18 +1,18 @@
 #include "redis/batching.h"
 
-/* So few requests are not gathered. */
+/* Up to so many operations are sent at once, even while calls are under way. */
 #define AT_ONCE_MAX 8
 
-/* After so many answers more requests are awaited. */
+/* From so many answered operations on, their clients' next requests are awaited. */
 #define REPLIED_MIN 4
 
-/* The longest wait for clients that were answered: as long as they waited, and at most this. */
+/* The longest such wait; a shorter round trip shortens it. */
 #define WAIT_MAX_NS NS_PER_MS
 
-/* After each wait in vain, twice as many calls go by before the next, at most so many. */
+/* The most waits that are left out after waits in vain: 1, 3, 7, ... up to this. */
 #define SKIPS_MAX 64
 
-/* Ends a wait for clients. */
+/* Ends a wait for clients, and leaves out the next ones if it was in vain. */
 static void end_wait(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
@@ -23,7 +23,10 @@ static void end_wait(struct redis_client *client)
 	batching->skips_left = batching->skips;
 }
 
-/* It would be one step with those behind it, and the one on its way comes first. */
+/*
+ * Whether the batch is one command for the key that was sent last: later requests can join it while
+ * the call before it is under way.
+ */
 static bool is_of_newest_key(const struct redis_client *client)
 {
 	const struct redis_command *command = client->batch.commands.first;

@@ -1,3 +1,4 @@
+/* client.c: submits operations of one store client, and sends them at the end of an iteration. */
 #include <stdlib.h>
 
 #include "base/prng.h"
@@ -21,7 +22,7 @@ static void send_batch(struct redis_client *client)
 	nodes_send(client, first);
 }
 
-/* Cuts up to CALL_COMMANDS_MAX operations off the group. */
+/* Removes up to CALL_COMMANDS_MAX operations from the front of the group. */
 static struct store_operation *cut_group(struct store_operation **group, size_t *n)
 {
 	struct store_operation *first = *group, **end = group;
@@ -49,14 +50,14 @@ void redis_client_submit(struct store_client *store_client, struct store_operati
 		size_t n;
 		struct store_operation *operations = cut_group(&group, &n);
 
-		together &= !group; /* what is in one call can be all or nothing */
+		together &= !group; /* only one call can be all or nothing */
 		if (client->batch.count > 0 && client->batch.count + n > CALL_COMMANDS_FULL)
 			send_batch(client);
 		commands_add(client, operations, together);
 	}
 }
 
-/* Gives back units that the client took from Redis in advance and nobody uses. */
+/* Returns the units of idle chunks to Redis. */
 static void release_idle_chunks(struct redis_client *client)
 {
 	struct store_operation *operations = cache_release_idle(client);
@@ -123,10 +124,10 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 	client->client.store = store;
 	client->store = (struct redis_store *)store;
 	client->transport = transport;
-	client->ticket = (uint32_t)prng_next() | 1; /* never 0 */
+	client->ticket = (uint32_t)prng_next() | 1; /* never 0, which means no ticket */
 	commands_open(&client->batch);
 	if (client->store->url.master)
-		client_alarm_at(client, 1); /* at once: to ask Sentinels */
+		client_alarm_at(client, 1); /* at once, to ask the Sentinels */
 	command_list_clear(&client->again);
 	command_list_clear(&client->later);
 	pthread_mutex_lock(&client->store->lock);
@@ -143,7 +144,7 @@ void redis_client_close(struct store_client *store_client)
 
 	client->is_closing = true;
 	release_idle_chunks(client);
-	send_batch(client); /* which fails them */
+	send_batch(client); /* which fails, because the client is closing */
 	nodes_close(client);
 	send_batch(client); /* what was submitted meanwhile */
 	if (client->alarm_ns != 0)

@@ -1,11 +1,13 @@
 /*
- * client_inside.h: a store on Redis from inside: the store, its clients, their nodes and calls.
+ * client_inside.h: declares the structs that the files of src/redis share: the store, its clients,
+ * their nodes and calls.
  *
  *     operation -> command -> call -> node
  *
- * A client makes a command of each operation, or adds the operation to a command that asks the same
- * (commands.h). At the end of an iteration of the loop it hands its commands to nodes, which write them
- * as calls of scripts (redis_node.h, send.h). The reply to a call completes its commands (call.h).
+ * A client makes a command of each operation, or adds the operation to a command that requests the
+ * same (commands.h). At the end of an iteration of the loop it assigns its commands to nodes, which
+ * write them as calls of scripts (redis_node.h, send.h). The reply to a call completes its commands
+ * (script_reply.h).
  */
 #ifndef REDIS_CLIENT_INSIDE_H
 #define REDIS_CLIENT_INSIDE_H
@@ -22,16 +24,20 @@
 #include "redis/nodes/sentinels.h"
 #include "redis/redis.h"
 
-/* The most operations of a client. A group beyond fails with ESTORE, unless it is the only one. */
+/*
+ * The most operations of a client. A group that exceeds them fails with ESTORE, unless the client
+ * has no other operations.
+ */
 #define CLIENT_OPERATIONS_MAX ((size_t)64 << 10)
 
 /*
- * A node with calls of this weight under way gets no more until it answers. Redis carries out all that
- * it has read of a connection before it serves another, so this leaves room for others. And a command
- * that waits longer waits because of others' load, or because of a node that hangs.
+ * A node whose unanswered calls have this weight gets no further call. Redis carries out everything
+ * that it has read from a connection before it serves another one, so the bound leaves time for
+ * other users. A command that waits longer than these calls take waits because of others' load, or
+ * because the node hangs.
  */
 #define NODE_WEIGHT_MAX 48
-#define CALL_WEIGHT     4 /* of a call, beside its commands */
+#define CALL_WEIGHT     4 /* the weight of a call itself, added to that of its commands */
 
 struct redis_node;
 
@@ -42,10 +48,10 @@ struct redis_store {
 	struct redis_url url;
 	struct cluster *cluster;
 	struct addresses addresses;
-	_Atomic bool is_unavailable; /* the last that `switched` was called for */
-	struct denial_cache *denials; /* NULL where none are stored */
+	_Atomic bool is_unavailable;  /* as options.switched was last called */
+	struct denial_cache *denials; /* NULL if denials are not cached */
 	struct chunks *chunks;
-	pthread_mutex_t lock; /* of the two below */
+	pthread_mutex_t lock; /* guards the two members below */
 	struct list clients;
 	struct redis_stats closed; /* the counts of clients that were closed */
 };
@@ -55,44 +61,47 @@ typedef void send_on_reply(struct redis_node *node, const struct redis_reply *re
 struct script_call {
 	struct pending_reply base; /* first */
 	struct redis_node *node;
-	send_on_reply *on_reply; /* of other words than a script; or NULL */
+	/* Handles the reply to a command of Redis that is no script; otherwise NULL. */
+	send_on_reply *on_reply;
 	struct redis_command *commands[CALL_COMMANDS_MAX];
-	size_t count; /* 0 for other calls, and where no time was left for the commands */
+	size_t count; /* 0 for such a command, and if all commands have failed at their deadline */
 	struct script_text script;
-	size_t weight;   /* its cost to Redis, in acquires on buckets */
-	uint64_t number; /* of the node's calls */
+	size_t weight;   /* its cost for Redis; an acquire on a bucket counts 1 */
+	uint64_t number; /* counts the calls of the node */
 	uint64_t sent_ns;
 	uint64_t deadline_ns;
 };
 
-/* A Redis that a client is connected to, or will be. */
+/* One client's connection to one Redis server, with the commands and calls for it. */
 struct redis_node {
 	struct redis_client *client;
 	unsigned number;
 	struct redis_host host;
 	struct redis_dialer *dialer;
 	struct connection *connection; /* NULL until it is ready */
-	struct command_list waiting;   /* until the connection is ready, or replies have come */
-	/* While commands are handed out again: the end of those that were waiting before. */
+	/* Commands that wait for the connection, or for the weight to shrink. */
+	struct command_list waiting;
+	/* While retries are assigned: the end of the commands that were waiting before. */
 	struct redis_command **older;
-	size_t weight;              /* of its calls without a reply */
+	size_t weight;              /* of the calls without a reply */
 	bool was_full;              /* commands wait because of the weight */
 	uint64_t calls;             /* sent so far */
 	const char *loaded;         /* the source of the script that was loaded last */
 	uint64_t loaded_at;         /* `calls` at that time */
-	bool is_checked;            /* a probe is under way: ... */
-	bool loads;                 /* it loads a script of its own, whose call has to succeed, ... */
-	bool scripts_are_refused;   /* and the user may not call scripts, or Redis runs none now */
+	bool is_checked;            /* a recovery check is under way: ... */
+	bool loads;                 /* it loads and calls a script, which must succeed, ... */
+	bool scripts_are_refused; /* and the user may not call scripts, or Redis runs none at present */
 	uint64_t ready_deadline_ns; /* 0 once the connection is ready */
-	bool was_late;              /* the client itself checked its deadlines too late */
-	uint64_t era;               /* of its health, when it was connected or found recovered */
+	/* The client has checked its deadlines too late, and reads replies before it checks again. */
+	bool was_late;
+	uint64_t era; /* of its availability, when the node was connected or has recovered */
 	bool is_busy;               /* one of its functions is under way, so it must not be freed */
 	bool asks_map;              /* ask it for the map when it is ready */
 	bool is_sentinel;
-	bool is_replica;   /* it has refused a write, because it follows another */
+	bool is_replica;   /* it has refused a write because it is a replica */
 	unsigned asked;    /* times that a Sentinel was asked for the master */
 	char trouble[200]; /* why it is unavailable, or "" */
-	bool is_lost;      /* with trouble: the connection is of no use */
+	bool is_lost;      /* set with `trouble` if the connection has to be closed */
 };
 
 #define BATCH_INDEX_SIZE 256 /* a power of two, above CALL_COMMANDS_MAX */
@@ -132,26 +141,27 @@ struct redis_client {
 	struct list_node node;                       /* of the store's */
 	struct redis_node *nodes[CLUSTER_NODES_MAX]; /* by number, or NULL */
 	unsigned node_end;                           /* above all numbers in use */
-	struct command_list again; /* to be handed to nodes anew */
-	struct command_list later; /* the same, at later_ns */
+	struct command_list again;                   /* commands to be assigned to nodes again */
+	struct command_list later;                   /* the same, from later_ns on */
 	uint64_t later_ns;
 	struct batch batch;
 	struct list slow[CLIENT_SLOW]; /* commands that may need several calls: by key, newest first */
 	size_t slow_count;
 	size_t operations;
 	size_t steps;      /* commands */
-	uint32_t groups;   /* the number of the newest */
-	uint32_t ticket;   /* the client's number among those of all servers */
+	uint32_t groups;   /* the number of the newest group */
+	/* Identifies the client in the queue for a swap; never 0 (scripts/common.lua). */
+	uint32_t ticket;
 	uint64_t alarm_ns; /* or 0 */
-	uint64_t now_ns;   /* of this iteration, by the monotonic clock; 0 before it is read */
-	uint64_t clock_ns; /* Redis's, at the call that is being read */
+	uint64_t now_ns;   /* of this iteration, by the monotonic clock; 0 until it is read */
+	uint64_t clock_ns; /* Redis's clock at the call whose reply is being read */
 	uint64_t map_ns;   /* when to ask Sentinels again */
 	uint64_t idle_ns;  /* when to search for idle chunks, or 0 if there are none */
 	struct batching batching;
 	size_t on_the_way; /* calls */
 	bool has_sent;     /* in this iteration */
-	bool batch_is_delayed; /* the batch waits: batching.h */
-	bool is_stopping;  /* it takes no chunks any more */
+	bool batch_is_delayed; /* batching.h has delayed the batch */
+	bool is_stopping;      /* it takes no further chunks */
 	bool is_closing;
 	struct redis_command *free_commands;
 	struct list free_calls;
@@ -169,12 +179,12 @@ static inline const struct list *node_calls(const struct redis_node *node)
 	return node->connection ? connection_pending(node->connection) : &none;
 }
 
-/** In client.c. The store's kind. */
+/** In client.c: submits operations, as the store's kind does. */
 void redis_client_submit(struct store_client *client, struct store_operation *group);
 
 static inline void count_more(uint64_t *count, uint64_t n)
 {
-	/* One thread writes, so that no locked instruction is needed. */
+	/* Only the client's thread writes, so this needs no locked instruction. */
 	__atomic_store_n(count, *count + n, __ATOMIC_RELAXED);
 }
 
@@ -185,7 +195,7 @@ static inline uint64_t client_now_ns(struct redis_client *client)
 	return client->now_ns;
 }
 
-/* Calls redis_client_tick then, or earlier. */
+/* Has redis_client_tick called at that time, or earlier. */
 static inline void client_alarm_at(struct redis_client *client, uint64_t at_ns)
 {
 	if (client->alarm_ns != 0 && client->alarm_ns <= at_ns)
@@ -206,7 +216,7 @@ static inline void command_list_clear(struct command_list *list)
 	*list = (struct command_list){NULL, &list->first};
 }
 
-/* Takes all. */
+/* Empties the list and returns its first command. */
 static inline struct redis_command *command_list_take(struct command_list *list)
 {
 	struct redis_command *first = list->first;
@@ -215,11 +225,13 @@ static inline struct redis_command *command_list_take(struct command_list *list)
 	return first;
 }
 
-/* Until the client tries again with keys that are on their way to another node, or with which
-   another server has its turn. */
+/*
+ * The delay before a command is tried again whose key is moving to another node, or is reserved for
+ * another server's swap.
+ */
 #define LATER_NS NS_PER_MS
 
-/* Keeps a command, to be handed to nodes then. */
+/* Has the command assigned to a node again after LATER_NS. */
 static inline void command_retry_later(struct redis_client *client, struct redis_command *command)
 {
 	if (!client->later.first)

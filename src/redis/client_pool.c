@@ -13,13 +13,13 @@ struct loan {
 	struct store_loan loan; /* first */
 	struct blocking *blocking;
 	pid_t owner;
-	struct list_node node; /* of those that are not lent */
+	struct list_node node; /* of the pool's idle loans */
 };
 
 struct pool {
 	struct store_caller caller; /* first */
 	pthread_mutex_t lock;       /* of: */
-	struct list idle;           /* the newest first */
+	struct list idle;           /* the last returned first */
 	uint64_t timeout_ns;
 };
 
@@ -94,7 +94,7 @@ static void return_loan(struct store_caller *caller, struct store_loan *lent)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-/* Gives back what it has taken in advance. */
+/* Returns the client's chunks to Redis, as long as the timeout allows. */
 static void end_loan(const struct pool *pool, struct loan *loan)
 {
 	redis_client_stop(loan->loan.client);

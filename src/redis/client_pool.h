@@ -1,8 +1,9 @@
 /*
- * client_pool.h: the clients that blocking calls borrow, each with its own connections.
+ * client_pool.h: lends store clients, each with connections of its own, to the library's blocking
+ * calls.
  *
- * A client is lent to one call at a time; the client that came back last goes first. After a fork,
- * the child drops its parent's clients.
+ * A client serves one call at a time; the client that was returned last is lent first. After a
+ * fork, the child drops its parent's clients.
  */
 #ifndef REDIS_CLIENT_POOL_H
 #define REDIS_CLIENT_POOL_H

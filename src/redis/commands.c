@@ -8,11 +8,14 @@
 #include "redis/followers.h"
 #include "redis/nodes/hash_slots.h"
 
-/* The most unused commands of a client, and the longest name for which each has room. */
+/* The most unused commands that a client retains, and the longest name that one retains. */
 #define FREE_MAX   4096
 #define FREE_NAME  256
 
-/* So long others wait at most for one whose swap came too late; mostly half of the timeout. */
+/*
+ * The longest time for which a key is reserved after a swap came too late; mostly it is half of the
+ * timeout.
+ */
 #define TICKET_MAX_NS (100 * NS_PER_MS)
 
 void commands_open(struct batch *batch)
@@ -59,7 +62,7 @@ static void command_close(struct redis_client *client, struct redis_command *com
 		return;
 	}
 	name.len = 0;
-	command->name = name; /* the rest is set when the command is used again */
+	command->name = name; /* the other members are set when the command is used again */
 	command->next = client->free_commands;
 	client->free_commands = command;
 	client->free_count++;
@@ -76,7 +79,7 @@ void commands_close(struct redis_client *client)
 	}
 }
 
-/* Operations end. `done` may submit others, also on the key of these. */
+/* Completing operations. `done` may submit further ones, also on the same key. */
 
 static void complete_operations(struct redis_client *client, struct store_operation *first)
 {
@@ -152,7 +155,7 @@ static struct batch_index_entry *index_entry_of(struct batch *batch,
 	}
 }
 
-/* A permit is of its own request. Equal peeks are one question, asked once. */
+/* A permit belongs to one request. Equal peeks are decided once for all. */
 static bool may_repeat(const struct store_operation *operation)
 {
 	const struct algo_call *call = &operation->step.call;
@@ -161,7 +164,7 @@ static bool may_repeat(const struct store_operation *operation)
 	       call->permit == 0 && !operation->together;
 }
 
-/* `is_given`: the time counts, too. */
+/* `is_given`: operations are decided at the time that the caller gives, which must be the same. */
 static bool can_join(const struct redis_command *command, const struct store_operation *operation,
                      bool is_given)
 {
@@ -227,7 +230,7 @@ static struct redis_command *make_command(struct redis_client *client,
 	return command;
 }
 
-/* Whether the operation has joined the command. */
+/* Adds the operation to the command if both request the same. Whether it did. */
 static bool join_command(const struct redis_client *client, struct redis_command *command,
                          struct store_operation *operation)
 {
@@ -238,7 +241,9 @@ static bool join_command(const struct redis_client *client, struct redis_command
 	return true;
 }
 
-/* A command of the operation, which takes a chunk if the cache said so. NULL if there is no memory.
+/*
+ * Makes a command for an operation that the cache did not answer; it takes a chunk if the cache
+ * said so. NULL if there is no memory.
  */
 static struct redis_command *make_missed(struct redis_client *client,
                                          struct store_operation *operation,
@@ -251,7 +256,10 @@ static struct redis_command *make_missed(struct redis_client *client,
 	return command;
 }
 
-/* Operations that have waited for a chunk. Returns those that it covers. */
+/*
+ * Decides operations that have waited for a command to take a chunk. Returns those that the chunk
+ * grants; makes commands of the others.
+ */
 static struct store_operation *serve_waiters(struct redis_client *client,
                                              struct store_operation *operations)
 {
@@ -288,14 +296,14 @@ void commands_finish(struct redis_client *client, struct redis_command *command)
 {
 	struct store_operation *operations = command->operations;
 
-	/* Before those that follow. */
+	/* Waiters come before followers, which were submitted later. */
 	*command->last = serve_waiters(client, command->waiters);
 	followers_release(client, command);
 	command_close(client, command);
 	complete_operations(client, operations);
 }
 
-/* Whether the operation has joined a command that is to be sent. */
+/* Adds the operation to the newest command of its key if that is not sent yet. Whether it did. */
 static bool join_any(struct redis_client *client, struct redis_command *gathered,
                      struct redis_command *slow, struct store_operation *operation)
 {
@@ -304,7 +312,10 @@ static bool join_any(struct redis_client *client, struct redis_command *gathered
 	return slow && slow->followers.first && join_command(client, slow->newest, operation);
 }
 
-/* Whether the operation has joined a command that takes a chunk, or waits for that chunk. */
+/*
+ * Adds the operation to a command that takes a chunk, or has it wait for that chunk. Whether it
+ * did.
+ */
 static bool await_chunk(struct redis_client *client, struct redis_command *gathered,
                         struct redis_command *slow, struct store_operation *operation)
 {
@@ -320,7 +331,7 @@ static bool await_chunk(struct redis_client *client, struct redis_command *gathe
 	return true;
 }
 
-/* From now on it is the newest of its key. */
+/* Appends the command to the batch, as the newest of its key. */
 static void join_batch(struct redis_client *client, struct redis_command *command)
 {
 	struct batch *batch = &client->batch;
@@ -333,9 +344,9 @@ static void join_batch(struct redis_client *client, struct redis_command *comman
 }
 
 /*
- * Answers the operation from the cache, which operations submitted before it may have changed, or
- * makes it part of a command: of the batch, of an earlier one, or one to follow that. Whether it
- * has ended.
+ * Answers the operation from the cache, or makes it part of a command: of the batch, of an earlier
+ * one, or of one to follow that. The cache is asked here because operations submitted before this
+ * one may have changed it. Whether the operation has ended.
  */
 static bool add_operation(struct redis_client *client, struct store_operation *operation)
 {
@@ -368,7 +379,10 @@ static bool add_operation(struct redis_client *client, struct store_operation *o
 	return false;
 }
 
-/* Whether two commands are on one key. Tried before either takes, each would find room of its own. */
+/*
+ * Whether two commands are on one key. Such a group can't be tried before it is done: each command
+ * would find units that only one of them can have.
+ */
 static bool has_key_twice(const struct redis_command *first)
 {
 	for (const struct redis_command *command = first; command; command = command->next)
@@ -378,7 +392,9 @@ static bool has_key_twice(const struct redis_command *first)
 	return false;
 }
 
-/* Moves the first to the batch, and with it those of its slot: they stand together, as a group. */
+/*
+ * Moves the first command and all others of its slot to the batch, one after another, as one group.
+ */
 static void join_by_slot(struct redis_client *client, struct redis_command **from, bool is_group)
 {
 	struct redis_command **at = from, *command, *first = *from;
@@ -398,7 +414,7 @@ static void join_by_slot(struct redis_client *client, struct redis_command **fro
 	}
 }
 
-/* All or nothing, and so is the memory for it. */
+/* Makes commands that are all or nothing; if memory is short, all operations fail. */
 static void add_group(struct redis_client *client, struct store_operation *operations)
 {
 	struct redis_command *first = NULL, **last = &first;
@@ -447,5 +463,5 @@ void commands_add(struct redis_client *client, struct store_operation *operation
 		}
 	}
 	*last = NULL;
-	complete_operations(client, ended); /* now, since `done` may submit more */
+	complete_operations(client, ended); /* only now, because `done` may submit more operations */
 }

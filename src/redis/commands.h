@@ -1,13 +1,14 @@
 /*
- * commands.h: operations become commands, and end with them.
+ * commands.h: makes commands of operations, and completes the operations when their command has
+ * ended.
  *
- * Operations that are alike (on one key and limit, with the same cost) become one command, which
- * repeats an acquire, and asks once for all peeks. Operations that are all or nothing become a
+ * Operations that are alike (on one key and limit, with the same cost) share one command, which
+ * repeats an acquire, and decides all peeks at once. Operations that are all or nothing become a
  * group of commands.
  *
- * Two operations on one key keep their order, because Redis carries out calls and their commands as
- * they were sent. If a command may need several calls, later commands of its key follow when it has
- * ended. Groups do not wait for it.
+ * Two operations on one key keep their order, because Redis carries out calls and their commands in
+ * the order in which they were sent. If a command may need several calls, later commands of its key
+ * are sent when it has ended (followers.h). Groups do not wait for it.
  */
 #ifndef REDIS_COMMANDS_H
 #define REDIS_COMMANDS_H
@@ -17,26 +18,26 @@
 void commands_open(struct batch *batch);
 
 /**
- * Gathers operations, as many as leave the batch at most CALL_COMMANDS_MAX commands. Operations for
- * which there is no memory end. `together`: all or nothing, where they lie in one slot, and so is
- * the memory for them.
+ * Adds operations to the batch, so many that it has at most CALL_COMMANDS_MAX commands. Completes
+ * an operation at once if the cache answers it, or with ENOMEM. `together`: all or nothing,
+ * provided that their keys lie in one slot; the same holds for their memory.
  */
 void commands_add(struct redis_client *client, struct store_operation *operations, bool together);
-/** Ends operations instead. */
+/** Completes operations with an error, without a command. */
 void commands_refuse(struct redis_client *client, struct store_operation *operations, int status);
-/** Takes the commands of the batch, which is empty then. */
+/** Removes all commands from the batch. */
 struct redis_command *commands_take(struct batch *batch);
 
-/** Ends a command, and all its operations without an outcome. */
+/** Ends a command, and completes its operations with an error. */
 void commands_fail(struct redis_client *client, struct redis_command *command, int status);
 void commands_fail_all(struct redis_client *client, struct redis_command *first, int status);
-/** Gives client->result, as command_read has left it, to the operations of a command. */
+/** Copies client->result, which command_read has filled, to the operations of a command. */
 void commands_fill(struct redis_client *client, struct redis_command *command,
                    enum command_end end);
-/** Ends a command that was filled, and all its operations. */
+/** Ends a command whose operations have their results, and completes them. */
 void commands_finish(struct redis_client *client, struct redis_command *command);
 
-/** Frees the commands that the client has for further use. */
+/** Frees the client's unused commands. */
 void commands_close(struct redis_client *client);
 
 #endif

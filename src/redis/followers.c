@@ -4,7 +4,7 @@
 #include "algo/rates/bucket.h"
 #include "algo/rates/window.h"
 
-/* Other commands are done by one call, which carries its commands out in order. */
+/* Whether a command may need several calls. All others are done by one, in order. */
 static bool is_slow(const struct algo_limit *limit, const struct algo_call *call)
 {
 	if (limit->record == ALGO_RECORD_LOG || limit->record == ALGO_RECORD_LEASES)

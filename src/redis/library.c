@@ -1,4 +1,7 @@
-/* library.c: the public calls of libweir_redis. */
+/*
+ * library.c: implements the public functions of libweir_redis (weir/redis.h) by a pool of store
+ * clients.
+ */
 #include <weir/redis.h>
 
 #include "base/error.h"

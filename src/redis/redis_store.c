@@ -1,3 +1,4 @@
+/* redis_store.c: opens and closes a store, and sums the counts of its clients. */
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -14,21 +14,21 @@ static const struct {
     {"ASK", ERROR_REDIRECTS},
     {"TRYAGAIN",
      ERROR_IS_TRANSIENT}, /* a slot is being moved, and only some of its keys are here */
-    {"CLUSTERDOWN Hash slot", ERROR_FAILS_CALL}, /* no node serves it */
-    {"CLUSTERDOWN", ERROR_NODE_UNAVAILABLE},     /* most nodes are unavailable, for this one */
-    {"BUSY", ERROR_NODE_UNAVAILABLE},            /* a script that does not end */
-    {"OOM", ERROR_NODE_UNAVAILABLE},             /* no room for writes, ... */
-    {"MISCONF", ERROR_NODE_UNAVAILABLE},         /* nor on the disk, ... */
-    {"NOREPLICAS", ERROR_NODE_UNAVAILABLE},      /* nor replicas for them */
-    {"NOPERM", ERROR_NODE_UNAVAILABLE}, /* the user may not call scripts, or not their keys */
-    {"ERR unknown command", ERROR_NODE_UNAVAILABLE}, /* it is no Redis, or one without scripts */
+    {"CLUSTERDOWN Hash slot", ERROR_FAILS_CALL}, /* no node serves this slot */
+    {"CLUSTERDOWN", ERROR_NODE_UNAVAILABLE},     /* this node can't reach most of the others */
+    {"BUSY", ERROR_NODE_UNAVAILABLE},            /* a script runs for too long */
+    {"OOM", ERROR_NODE_UNAVAILABLE},             /* no memory for writes, ... */
+    {"MISCONF", ERROR_NODE_UNAVAILABLE},         /* no disk for them, ... */
+    {"NOREPLICAS", ERROR_NODE_UNAVAILABLE},      /* or too few replicas */
+    {"NOPERM", ERROR_NODE_UNAVAILABLE}, /* the user may not call scripts, or not use these keys */
+    {"ERR unknown command", ERROR_NODE_UNAVAILABLE}, /* not a Redis, or one without scripts */
     {"LOADING", ERROR_CONNECTION_USELESS},
     {"MASTERDOWN", ERROR_CONNECTION_USELESS},
     {"READONLY", ERROR_CONNECTION_USELESS},
     {"NOAUTH", ERROR_CONNECTION_USELESS},
 };
 
-/* Redis 6 says of an error within a script where it was, and then what. */
+/* Redis 6 puts the location of an error within a script in front of its text. */
 static struct slice skip_script_location(struct slice text)
 {
 	const char *in_script = "ERR Error running script";
@@ -48,7 +48,7 @@ static struct slice skip_script_location(struct slice text)
 	return (struct slice){code, text.len - (size_t)(code - text.data)};
 }
 
-/* Redis says this if its user may not run a command of the script. It then gives no code. */
+/* Errors, without a code, that mean that the user may not run a command of the script. */
 static const char *const refused_texts[] = {
     "The user executing the script can't",
     "ACL failure in script",
@@ -82,11 +82,10 @@ enum error_effect error_effect_of(struct slice text)
 	return ERROR_FAILS_CALL;
 }
 
-/* How many steps ahead their memory is fetched. */
+/* Commands are fetched from memory twice this many places ahead, and their operations this many. */
 #define AHEAD 3
 
-/* Much has happened since it was sent: a step's memory, and that of its first operation, is cold.
- */
+/* Since the call was sent, its commands and their first operations have left the cache. */
 static void prefetch_command(const struct script_call *call, size_t i)
 {
 	if (i + 2 * AHEAD < call->count)
@@ -100,8 +99,10 @@ void script_call_complete(struct redis_client *client, struct script_call *call,
 {
 	enum command_end ends[CALL_COMMANDS_MAX];
 
-	/* All are read before any operation ends, because `done` may submit more, and command_read
-	 * reads the whole group. */
+	/*
+	 * Reads all commands before it completes any: `done` may submit more operations, and
+	 * command_read reads the whole group.
+	 */
 	client->clock_ns = command_clock(reply, call->count);
 	client->batching.round_ns =
 	    sat_sub(client_now_ns(client) + client->store->options.timeout_ns, call->deadline_ns);

@@ -15,7 +15,7 @@ void cache_close(struct redis_store *store)
 	chunks_close(store->chunks);
 }
 
-/* By the clock of tests where they give the time, otherwise by the monotonic clock. */
+/* The caller's time if tests give it, otherwise the monotonic clock. */
 static uint64_t time_of(struct redis_client *client, struct moment at)
 {
 	return client->store->options.given_time ? at.now_ns : client_now_ns(client);
@@ -28,7 +28,10 @@ static bool is_refund_or_reset(const struct algo_call *call)
 
 /* Answers */
 
-/* A denial holds for any request; that one passes only explains the denial by another limit. */
+/*
+ * Repeats a cached answer. A denial answers any request; the answer that a request would pass only
+ * explains the denial by another limit.
+ */
 static bool repeat_answer(struct redis_client *client, struct store_operation *operation,
                           bool may_deny)
 {
@@ -134,7 +137,7 @@ void cache_prepare(struct redis_client *client, struct redis_command *command)
 		            client->is_stopping || client->is_closing);
 }
 
-/* Gives the chunk Redis's answer about it, if there was one. */
+/* Passes Redis's answer about the chunk on, and sets the alarm for its idle time. */
 static void record_chunk_reply(struct redis_client *client, struct redis_command *command,
                                bool answered)
 {
@@ -150,8 +153,8 @@ static void record_chunk_reply(struct redis_client *client, struct redis_command
 }
 
 /*
- * Stores the denial of the command's last request. One by a converted state is not stored, because
- * the next acquire has to reach Redis, which then stores the converted state.
+ * Caches the denial of the command's last request. A denial by a converted state is not cached,
+ * because the next acquire has to reach Redis, which then stores the converted state.
  */
 static void store_denial(struct redis_client *client, const struct redis_command *command)
 {
@@ -172,7 +175,10 @@ static void store_denial(struct redis_client *client, const struct redis_command
 	    });
 }
 
-/* The request would pass. For a paced limit that depends on how long the request would wait. */
+/*
+ * Caches that the request would pass, unless the limit is paced: there it depends on the time that
+ * the request would wait.
+ */
 static void store_pass(struct redis_client *client, const struct redis_command *command)
 {
 	const struct store_step *step = &command->operations->step;

@@ -1,8 +1,10 @@
 /*
- * cache.h: the cache in front of Redis: denials (denial_cache.h) and chunks of quota (chunks.h).
+ * cache.h: answers operations without Redis, from cached denials (denial_cache.h) and from chunks
+ * of quota (chunks.h).
  *
- * An operation passes the cache on its way out (cache_answer). If that has no answer, it becomes
- * part of a command, which the cache follows from its beginning over each write to its end
+ * An operation passes the cache before it is sent (cache_answer). If the cache has no answer, the
+ * operation becomes part of a command. The cache is called when the command is made
+ * (cache_register), each time it is written (cache_prepare), and when it has ended
  * (cache_record_end).
  */
 #ifndef REDIS_CACHE_H
@@ -15,34 +17,34 @@ int cache_open(struct redis_store *store);
 void cache_close(struct redis_store *store);
 
 /**
- * Answers an operation, if the cache can: all is set but that `done` is to be called. `is_first`:
- * no operation on the key is before it, so a denial may be repeated. CACHE_REQUEST_CHUNK: ask
- * Redis, and take a chunk with the answer (cache_request_chunk).
+ * Answers an operation if the cache can: sets everything, but does not call `done`. `is_first`: no
+ * operation on the key is before it, so a denial may be repeated. After CACHE_REQUEST_CHUNK call
+ * cache_request_chunk with the operation's command.
  */
 enum cache_answer cache_answer(struct redis_client *client, struct store_operation *operation,
                                bool is_first);
-/** Answers a group that is all or nothing, if the cache has a denial for one of its operations. */
+/** Answers a group that is all or nothing, if one of its operations has a cached denial. */
 bool cache_answer_group(struct redis_client *client, struct store_operation *operations);
-/** Whether an operation that has waited for a chunk is granted from it. */
+/** Grants an operation that has waited for a chunk, if the chunk has the units. Whether it did. */
 bool cache_grant_waiter(struct redis_client *client, struct store_operation *operation);
 
-/** A command of this operation begins. */
+/** A command was made for this operation. */
 void cache_register(const struct redis_client *client, struct redis_command *command,
                     const struct store_operation *operation);
-/** After CACHE_REQUEST_CHUNK: the command takes a chunk, if there is memory. */
+/** After CACHE_REQUEST_CHUNK: has the command take a chunk, if there is memory. */
 void cache_request_chunk(struct redis_client *client, struct redis_command *command);
-/** The command is about to be written. */
+/** The command is about to be written: sets its part of the chunk. */
 void cache_prepare(struct redis_client *client, struct redis_command *command);
 /**
- * The command has ended; its outcomes are in client->result unless it failed. A command that failed
- * with COMMAND_FAILED may or may not have been carried out.
+ * The command has ended; its outcomes are in client->result unless it failed. After COMMAND_FAILED
+ * Redis may or may not have carried it out.
  */
 void cache_record_end(struct redis_client *client, struct redis_command *command,
                       enum command_end end);
 
 /**
- * Operations that give back chunks which nobody has used for a while; of a client that closes, all
- * of its chunks.
+ * Returns operations that return idle chunks to Redis; all chunks of the client if it stops or
+ * closes.
  */
 struct store_operation *cache_release_idle(struct redis_client *client);
 

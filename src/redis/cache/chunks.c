@@ -12,21 +12,22 @@
 #define SETS    1024
 #define WAYS          4
 #define SOON_NS NS_PER_S
-#define IDLE_AGAIN_NS (20 * NS_PER_MS) /* to look again for one of which steps are under way */
-#define ID_MAX  (UINT64_C(1) << 48) /* scripts count by doubles, and write 15 digits */
+/* The delay before an idle chunk with commands under way is checked again. */
+#define IDLE_AGAIN_NS (20 * NS_PER_MS)
+#define ID_MAX        (UINT64_C(1) << 48) /* an id is a double in scripts, written with 15 digits */
 
-/* An operation that settles a chunk. */
+/* A refund of no units, whose command settles an idle chunk. */
 struct settling {
 	struct store_operation operation; /* first */
 	struct chunks *chunks;
 	struct cache_name name;
-	struct algo_limit limit; /* a copy, because the configuration may go meanwhile */
-	char texts[];            /* key, and name of the limit */
+	struct algo_limit limit; /* a copy, because a reload may free the original */
+	char texts[];            /* the name of the limit, and the key */
 };
 
 /*
- * The chunk of a key. Redis holds `left` units for this process, unless the chunk is_unsure. While
- * commands that settle the chunk are under way, `left` is 0.
+ * The chunk of a key: `left` units that Redis has reserved for this process, unless the chunk
+ * is_unsure. While commands that settle the chunk are under way, `left` is 0.
  */
 struct chunk {
 	struct cache_name name;
@@ -34,22 +35,22 @@ struct chunk {
 	bool has_others;     /* other servers held units at Redis's last answer */
 	bool is_unsure;      /* Redis may hold another number of units */
 	uint64_t asked_ns;   /* the last request for the key, by the local clock */
-	size_t commands;     /* on the key, that have not ended */
-	const void *owner;   /* the client of these, or NULL if they are of several */
-	size_t settling;     /* how many of these settle the chunk */
+	size_t commands;     /* of the key, under way */
+	const void *owner;   /* the client of all these commands; NULL if they are of several clients */
+	size_t settling;     /* the number of these that settle the chunk */
 	bool overlaps;       /* the newest was written while others were under way */
-	const void *client;  /* has the chunk, and settles it */
+	const void *client;  /* the client that settles the chunk when it is idle */
 	uint64_t id;         /* of the entry at Redis, or 0 before there is one */
 	uint64_t number;     /* of the newest command that settled it */
-	uint64_t used;       /* units granted so far */
-	uint64_t used_known; /* how many of these Redis knows */
+	uint64_t used;       /* units granted from the chunk so far */
+	uint64_t used_known; /* the part of these that was reported to Redis */
 	uint64_t left;
 	struct chunk_units_reserved reserved;
-	uint64_t offset_ns;      /* Redis's clock is ahead by this, modulo 2^64 */
+	uint64_t offset_ns;      /* Redis's clock minus the local clock, modulo 2^64 */
 	struct algo_state state; /* the key's, as if nobody held units */
-	struct algo_state own;   /* of a bucket: the effect of `used` since Redis knew it last */
-	struct settling
-	    *idle; /* the operation that settles the chunk when it is idle; NULL while it does */
+	/* Of a bucket: the state made by the units that Redis does not know yet, alone. */
+	struct algo_state own;
+	struct settling *idle; /* settles the chunk when it is idle; NULL while it does */
 };
 
 struct set {
@@ -128,13 +129,16 @@ static struct chunk *find_chunk(struct set *set, struct cache_name name)
 	return NULL;
 }
 
-/* Whether there is something to be said to Redis. */
+/* Whether Redis has to be told of units that are held or were used. */
 static bool must_report(const struct chunk *chunk)
 {
 	return chunk->left > 0 || chunk->is_unsure || chunk->used != chunk->used_known;
 }
 
-/* A place for another: one that is not used, else the one that was asked for longest ago; or NULL. */
+/*
+ * Takes an entry of the set for `name`: an unused one, otherwise the one that was requested longest
+ * ago and holds nothing. NULL if there is none.
+ */
 static struct chunk *claim_entry(struct set *set, struct cache_name name, uint64_t now_ns)
 {
 	struct chunk *oldest = NULL;
@@ -155,7 +159,10 @@ static struct chunk *claim_entry(struct set *set, struct cache_name name, uint64
 
 /* Requests */
 
-/* Decides by the algorithm's own step, on the state as if what is left were given back. */
+/*
+ * Decides an operation by the algorithm's own step, on the state as if the units of this chunk were
+ * free.
+ */
 static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operation,
                              uint64_t now_ns)
 {
@@ -225,7 +232,10 @@ bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation
 
 /* Settling */
 
-/* The chunk may need it again, if it is not known what became of it. */
+/*
+ * The settling command has ended. The chunk needs it again if the units are still held, or if
+ * Redis's reply was lost.
+ */
 static void on_settled(struct store_operation *operation)
 {
 	struct settling *settling = (struct settling *)operation;
@@ -270,7 +280,7 @@ static struct settling *make_settling(struct chunks *chunks,
 	return settling;
 }
 
-/* Gives `made` to the chunk, if it has none. Whether the chunk has one. */
+/* Attaches `made` to the chunk, or frees it if the chunk has one. Whether the chunk has one now. */
 static bool attach_settling(struct chunks *chunks, struct cache_name name, struct settling *made)
 {
 	struct set *set = lock_set(chunks, name.key);
@@ -310,13 +320,13 @@ void chunk_register(struct chunks *chunks, struct redis_command *command, const 
 	pthread_mutex_unlock(&set->lock);
 }
 
-/* Whether nobody has asked for it for a while. */
+/* Whether the key had no requests for the limit's idle time. */
 static bool chunk_is_idle(const struct chunk *chunk, const struct redis_command *command)
 {
 	return sat_sub(command->asked_ns, chunk->asked_ns) >= chunk_units_idle_ns(command->limit);
 }
 
-/* Writes into the command what Redis is to do with the chunk. */
+/* Writes the report of used units and the new reservation into the command. */
 static void write_settlement(struct chunk *chunk, struct redis_command *command, bool gives_all)
 {
 	struct command_units *units = &command->units;
@@ -349,7 +359,7 @@ void chunk_write(struct chunks *chunks, struct redis_command *command, const voi
 	*units = (struct command_units){.is_known = units->is_known || (chunk && chunk->has_others)};
 	if (!chunk ||
 	    (!own->is_requested && !must_report(chunk) && others == 0 && !own->settles_in_call)) {
-		; /* there is nothing to be said */
+		; /* nothing to report */
 	} else if (others > 0 && !insists) {
 		units->is_known = units->is_whole = true;
 	} else {
@@ -361,17 +371,17 @@ void chunk_write(struct chunks *chunks, struct redis_command *command, const voi
 	pthread_mutex_unlock(&set->lock);
 }
 
-/* The answer to the newest command. */
+/* Applies Redis's answer to the newest command. */
 static void apply_reply(struct chunk *chunk, const struct redis_command *command, uint64_t clock_ns)
 {
 	const struct command_units *units = &command->units;
 
-	/* Without an entry, Redis takes an older command that comes later for a new one. */
+	/* Without an entry, Redis takes an older command that arrives later for a new one. */
 	chunk->is_unsure = chunk->overlaps && units->held == 0;
 	chunk->left = units->held;
 	chunk->used_known = units->used;
 	chunk->reserved = units->reserved;
-	if (units->lifetime_ns > 0) /* clocks do not run quite alike */
+	if (units->lifetime_ns > 0) /* a margin, because clocks run at different rates */
 		chunk->reserved.until_ns -= units->lifetime_ns / 16;
 	chunk->offset_ns = clock_ns - command->asked_ns;
 	chunk->state = units->state;
@@ -404,7 +414,7 @@ uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, 
 	return at_ns;
 }
 
-/* When its client has to settle it. */
+/* The time at which the client has to settle the chunk. */
 static uint64_t due_ns(const struct chunk *chunk)
 {
 	const struct algo_limit *limit = &chunk->idle->limit;

@@ -1,21 +1,22 @@
 /*
- * chunks.h: units of limits that this process holds, to grant them without asking Redis. Threads
- * share them.
+ * chunks.h: holds units of limits that this process has reserved at Redis, and grants requests from
+ * them without asking Redis. Threads share them.
  *
- * When a key is asked for again soon, the command of that request also takes a chunk of the limit's
+ * When a key is requested again soon, the command of that request also takes a chunk of the limit's
  * quota. Redis then has an entry for the units that this process holds (scripts/chunks.lua). The
- * chunk grants requests until it is used up, or its window or its time ends.
+ * chunk grants requests until it is used up, or until its window or its lifetime ends.
  *
- * Each command of this process on the key settles the chunk: it says how many units were used,
- * gives back the others, and takes some again. So other operations find all units that the process
- * does not use. The chunk grants nothing from when such a command is written until its answer is
- * read. If several are under way, only the answer to the newest counts. If that is lost, the next
- * command says the same again.
+ * Each command of this process on the key settles the chunk: it reports how many units were used,
+ * returns the others, and reserves some again. So other operations find all units that the process
+ * does not use. The chunk grants nothing from when such a command is written until its reply is
+ * read. If several commands are under way, only the reply to the newest counts. If that reply is
+ * lost, the next command reports the same again.
  *
  * The parameter `now_ns` is by the local clock. All other times are by Redis's clock, which is
- * known from when Redis was asked; so it seems later than it is, never earlier.
+ * estimated from the time at which the command was written; so the estimate is never earlier than
+ * Redis's clock.
  *
- * A fixed number of keys has chunks; requests for others ask Redis.
+ * The number of keys with chunks is fixed; requests for others ask Redis.
  */
 #ifndef REDIS_CHUNKS_H
 #define REDIS_CHUNKS_H
@@ -26,9 +27,9 @@
 struct chunks;
 
 enum cache_answer {
-	CACHE_NONE,          /* ask Redis for the request itself */
+	CACHE_NONE,          /* ask Redis */
 	CACHE_ANSWERED,      /* the operation's outcome and name are set */
-	CACHE_REQUEST_CHUNK, /* ask Redis, and take a chunk: chunk_prepare */
+	CACHE_REQUEST_CHUNK, /* ask Redis, and take a chunk with the reply: chunk_prepare */
 };
 
 /** NULL if there is no memory. */
@@ -38,40 +39,41 @@ void chunks_close(struct chunks *chunks);
 
 /** Whether requests for the limit may be granted from chunks. */
 bool chunk_is_for(const struct algo_limit *limit);
-/** Whether this one may. */
+/** Whether this operation may be granted from a chunk. */
 bool chunk_applies(const struct store_operation *operation);
-/** A chunk belongs to a key and to a limit with all its parameters. */
+/** Identifies the chunk: by the key, and the limit with all its parameters. */
 struct cache_name chunk_name(const struct store_operation *operation);
 
-/** `client` asks, here and below. */
+/** Answers an operation of `client`, if its chunk has the units. */
 enum cache_answer chunk_answer(struct chunks *chunks, struct store_operation *operation,
                                uint64_t now_ns, const void *client);
-/** Whether an operation is granted that has waited for a command of this client to end. */
+/** Grants an operation that has waited for a command of this client to end. Whether it did. */
 bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation, uint64_t now_ns);
-/** After CACHE_REQUEST_CHUNK: makes ready to give the chunk back one day. False if there is no
- * memory for that.
+/**
+ * After CACHE_REQUEST_CHUNK: allocates the operation that will return the chunk. False if there is
+ * no memory for it.
  */
 bool chunk_prepare(struct chunks *chunks, const struct store_operation *operation);
 
-/** A command on a key of such a limit begins. Sets command->chunk.is_counted. */
+/** A command on a key of such a limit was made. Sets command->chunk.is_counted. */
 void chunk_register(struct chunks *chunks, struct redis_command *command, const void *client);
 /**
- * The counted command is written now, at command->asked_ns: sets its `units`. `stops`: the client
- * gives back all units.
+ * The counted command is written at command->asked_ns: sets its `units`. `stops`: the client
+ * returns all units.
  */
 void chunk_write(struct chunks *chunks, struct redis_command *command, const void *client,
                  bool stops);
 /**
- * The counted command has ended, with an answer in its `units` if `clock_ns`, Redis's clock at the
- * command, is not 0. Returns when the chunk is to be settled, or 0 if there is nothing in it.
+ * The counted command has ended. Unless `clock_ns`, Redis's clock at the command, is 0, its `units`
+ * have Redis's answer. Returns when the chunk is to be settled, or 0 if it holds nothing.
  */
 uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, const void *client,
                           uint64_t now_ns, uint64_t clock_ns);
 
 /**
- * Operations that settle the client's chunks: those that nobody has asked for lately, and those
- * whose time ends soon; or `all` of its chunks. A list by `next`; they free themselves. *next_ns is
- * when to call this again, or 0 if the client has no more chunks.
+ * Returns operations that settle the client's chunks: those without recent requests, and those
+ * whose lifetime ends soon; or `all` of its chunks. A list by `next`; they free themselves.
+ * *next_ns is when to call this again, or 0 if the client has no more chunks.
  */
 struct store_operation *chunk_release_idle(struct chunks *chunks, const void *client,
                                            uint64_t now_ns, bool all, uint64_t *next_ns);

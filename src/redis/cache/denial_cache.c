@@ -16,17 +16,17 @@ struct entry {
 	_Atomic uint64_t which, valid_until_ns, until_ns, reset_ns, remaining, reason;
 };
 
-/* `sequence` is odd while the set is being written; it has changed when it was. */
+/* `sequence` is odd while the set is being written, and changes with each write. */
 struct set {
 	_Alignas(64) _Atomic uint32_t sequence;
-	_Atomic uint64_t
-	    keys[WAYS]; /* 0 if there is none. On one line, because most searches find nothing */
+	_Atomic uint64_t keys[WAYS]; /* 0 for an empty entry. On one cache line, because most searches
+	                                find nothing */
 	struct entry entries[WAYS];
 };
 
 /*
- * Most keys are never denials, and their sets are not to be fetched from memory: `used` has a bit
- * for each set, and sets share the counts of what was forgotten.
+ * Most keys are never denied, and must not cost a cache miss: `used` has a bit for each set. Keys
+ * share the counts of invalidations.
  */
 struct denial_cache {
 	_Atomic uint64_t used[SETS / 64];
@@ -58,7 +58,7 @@ static bool is_used(const struct denial_cache *denials, uint64_t key)
 	return atomic_load_explicit((_Atomic uint64_t *)bits, memory_order_acquire) >> key % 64 & 1;
 }
 
-/* By the writer of the set. */
+/* Called by the writer of the set. */
 static void set_used(struct denial_cache *denials, uint64_t key, bool used)
 {
 	_Atomic uint64_t *bits = &denials->used[key % SETS / 64];
@@ -78,8 +78,8 @@ static bool is_bucket(const struct algo_limit *limit)
 }
 
 /*
- * Uses in rows leave one by one, so only a request of one unit gets the same denial until it
- * passes. At a limit that lends turns, only a request that leaves the patience to the limit does.
+ * Uses of sliding limits end one by one, so only a request of one unit gets the same denial until
+ * it passes. At a paced limit, only a request that leaves the longest wait to the limit does.
  */
 bool denial_cache_applies(const struct algo_limit *limit, const struct algo_call *call)
 {
@@ -99,7 +99,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Two kinds of limits may have the same counts; these words tell them apart. */
+/* Limits of one identity may differ in these parameters. */
 struct cache_name denial_cache_name(const struct algo_limit *limit, const struct algo_call *call,
                                     uint64_t key)
 {
@@ -123,7 +123,7 @@ static uint64_t read_word(const _Atomic uint64_t *word)
 	return atomic_load_explicit((_Atomic uint64_t *)word, memory_order_acquire);
 }
 
-/* A release, so that a reader that sees the word sees that the set is being written, too. */
+/* A release: a reader that sees the word also sees that the set is being written. */
 static void write_word(_Atomic uint64_t *word, uint64_t value)
 {
 	atomic_store_explicit(word, value, memory_order_release);
@@ -152,7 +152,9 @@ static void end_writing(struct set *set)
 	atomic_fetch_add_explicit(&set->sequence, 1, memory_order_release);
 }
 
-/* All loads are acquires, so that `sequence` is read last: if it is the same, they saw one entry.
+/*
+ * All loads are acquires, so that `sequence` is read last. If it has not changed, they saw one
+ * entry.
  */
 static bool read_entry(const struct set *set, const struct cache_name *name,
                        struct denial_cache_answer *answer)
@@ -178,7 +180,7 @@ static bool read_entry(const struct set *set, const struct cache_name *name,
 	return found;
 }
 
-/* A bucket that is `left_ns` short of `cost` fills while it is. */
+/* The tokens of a bucket that will hold `cost` tokens in `left_ns`. */
 static uint64_t remaining_of_bucket(const struct bucket_params *params, uint64_t cost,
                                     uint64_t left_ns)
 {
@@ -220,7 +222,7 @@ uint32_t denial_cache_invalidations(const struct denial_cache *denials, uint64_t
 	                            memory_order_acquire);
 }
 
-/* The place of a question: its own, or of the one that ends soonest. */
+/* The entry for a request: its own, or the one that ends soonest. */
 static size_t entry_index_for(const struct set *set, const struct cache_name *name)
 {
 	size_t best = 0;

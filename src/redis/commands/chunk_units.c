@@ -4,9 +4,7 @@
 #include "algo/rates/window.h"
 
 #define IDLE_NS NS_PER_S
-#define IDLE_MIN_NS                                                                                \
-	(50 * NS_PER_MS) /* the shortest time between two searches for idle chunks                     \
-	                  */
+#define IDLE_MIN_NS     (50 * NS_PER_MS) /* the shortest time between two searches for idle chunks */
 #define LIFETIME_MIN_NS (10 * NS_PER_S)
 #define LIFETIME_MAX_NS (3600 * NS_PER_S)
 
@@ -21,7 +19,10 @@ uint64_t chunk_units_idle_ns(const struct algo_limit *limit)
 	return u64_max(IDLE_MIN_NS, u64_min(IDLE_NS, limit->window_ns / 10));
 }
 
-/* As long as the rate takes for a chunk: after a server's end its units come back in twice that. */
+/*
+ * The time in which the rate brings a chunk: if a server ends, its units come back in twice that
+ * time.
+ */
 uint64_t chunk_units_lifetime_ns(const struct algo_limit *limit)
 {
 	u128 chunk_ns = limit->chunk * (u128)limit->bucket.interval.ns;
@@ -31,7 +32,7 @@ uint64_t chunk_units_lifetime_ns(const struct algo_limit *limit)
 	return u64_max(LIFETIME_MIN_NS, u64_min(LIFETIME_MAX_NS, sat_u64(chunk_ns)));
 }
 
-/* The state as if what others hold were used. */
+/* The state as if the units that others hold were used. */
 static struct algo_state with_others(const struct algo_limit *limit, uint64_t now_ns,
                                      const struct chunk_units_reserved *reserved,
                                      struct algo_state state)
@@ -59,9 +60,9 @@ static struct algo_state with_others(const struct algo_limit *limit, uint64_t no
 }
 
 /*
- * When a request that others' chunks deny may pass: what they do not use they give back when it
- * was idle, and a little later. Units that they hold do not leak, so that can take longer than a
- * bucket does.
+ * The retry time of a request that is denied because of others' chunks: they return unused units
+ * after the idle time, and some time for the call. Held units do not leak, so this can be longer
+ * than the bucket's own formula.
  */
 static uint64_t retry_ns(const struct algo_limit *limit, const struct algo_call *call,
                          const struct algo_time *time, uint64_t others, struct algo_state state,
@@ -105,7 +106,7 @@ uint64_t chunk_units_step(const struct algo_limit *limit, const struct algo_call
 	if (!out->allowed || !algo_consumes(call))
 		return 0;
 	if (!algo_has_step(limit, bucket_step) && state->until_ns <= time->now_ns) {
-		/* The window may be open, for what is held. */
+		/* The window may be open only because units of it are held. */
 		*state = (struct algo_state){reserved->until_ns, (uint32_t)(call->cost - 1)};
 		out->reset_after_ns = reserved->until_ns - time->now_ns;
 	} else if (reserved->others == 0) {

@@ -1,56 +1,55 @@
 /*
- * units.h: the units of a key that servers hold as chunks: in a command, in Redis's answer, and in
- * a step of the algorithm.
+ * chunk_units.h: decides operations on a key while servers hold units of it as chunks.
  *
- * The state at Redis has the units that were used. Units that servers hold are reserved beside it:
- * for other servers they are as good as used.
+ * The state at Redis has only the units that were used. Units that servers hold are reserved beside
+ * it: for other servers they are as good as used.
  */
 #ifndef REDIS_CHUNK_UNITS_H
 #define REDIS_CHUNK_UNITS_H
 
 #include "algo/algo.h"
 
-/* The units of a key that servers hold as chunks. */
+/* The reserved units of a key. */
 struct chunk_units_reserved {
 	uint64_t others; /* units that other servers hold */
-	uint64_t
-	    until_ns; /* the end of the window; for a bucket, when this server's units count as used */
+	/* The end of the window; for a bucket, when this server's units count as used. */
+	uint64_t until_ns;
 };
 
-/* A step on a key with chunks carries this. Times are Redis's. */
+/* The part of a command that settles a chunk, and Redis's answer. Times are by Redis's clock. */
 struct command_units {
-	/* Before it is written: */
-	uint64_t id;           /* of the server's entry, or 0 to leave that alone */
-	uint64_t number;       /* of the step, among those that said something of it */
-	uint64_t used;         /* units that the server has granted by itself so far */
-	struct algo_state own; /* of a bucket: what those alone would have made of it that Redis may
-	                          not know yet */
-	uint64_t want;         /* units that it wants to hold from then on */
-	uint64_t lifetime_ns;  /* and for how long; of a window until that ends */
-	bool is_known;         /* there may be chunks: the script has to know of them */
-	bool is_whole;         /* all requests are granted or none: another step of this server that is
-	                          under way holds units that these may need */
-	/* Redis's answer: */
+	/* Set before the command is written: */
+	uint64_t id;           /* of the server's entry, or 0 not to change it */
+	uint64_t number;       /* of this settlement, among all of the entry */
+	uint64_t used;         /* units that the server has granted from its chunks so far */
+	struct algo_state own; /* for a bucket: the state made by the granted units that Redis may not
+	                          know yet, alone */
+	uint64_t want;         /* units to reserve from now on */
+	uint64_t lifetime_ns;  /* of the reservation; a window's lasts until the window ends */
+	bool is_known; /* there may be chunks, so the command needs a script that handles them */
+	bool is_whole; /* all requests are granted or none, because another command of this server under
+	                  way holds units that these may need */
+	/* Set by Redis's answer: */
 	struct chunk_units_reserved reserved;
-	uint64_t held;           /* units that this server holds */
-	bool is_old;             /* a newer step of this server came first: nothing was said */
-	struct algo_state state; /* after the step, as if nobody held units */
+	uint64_t held;           /* units that this server holds from now on */
+	bool is_old;             /* a newer settlement came first, so this one changed nothing */
+	struct algo_state state; /* after the command, as if nobody held units */
 };
 
 /** Whether servers can hold units of a limit. */
 bool chunk_units_supported(const struct algo_limit *limit);
 
 /**
- * A step on `state` while others hold units. Returns the time by which a refund names what it took;
- * 0 if it has taken nothing.
+ * Applies a call to `state` while others hold units. Returns the time by which a refund identifies
+ * the units taken, or 0 if none were taken.
  */
 uint64_t chunk_units_step(const struct algo_limit *limit, const struct algo_call *call,
                           const struct algo_time *time, const struct chunk_units_reserved *reserved,
                           struct algo_state *state, struct algo_decision *out);
 
-/** After how long without requests a server gives units back. */
+/** The time without requests after which a server returns its units. */
 uint64_t chunk_units_idle_ns(const struct algo_limit *limit);
-/** How long a server may use the units of a bucket before it has to ask again. */
+/** The lifetime of a bucket's chunk. */
 uint64_t chunk_units_lifetime_ns(const struct algo_limit *limit);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * command_arguments.c: the arguments of a run of commands, as the scripts take them.
+ * command_arguments.c: writes the arguments of a run of commands, as the scripts unpack them.
  *
- * Most kinds have one argument: texts with a NUL behind each, and then numbers, as struct.unpack of
- * Lua takes them. One argument costs Redis less than several.
+ * Most kinds have one argument: texts with a NUL after each, then numbers for struct.unpack of Lua.
+ * One argument costs Redis less than several.
  */
 #include "algo/algo.h"
 #include "algo/rates/bucket.h"
@@ -20,7 +20,7 @@ static char *add_header(char *at, const struct redis_command *command)
 	return at;
 }
 
-/* The head, and its length as SETRANGE takes it. */
+/* The header, and its length as SETRANGE needs it. */
 static char *add_bucket_texts(char *texts, const struct redis_command *command)
 {
 	char *at = add_header(texts, command);
@@ -30,7 +30,10 @@ static char *add_bucket_texts(char *texts, const struct redis_command *command)
 	return at;
 }
 
-/* The most that may be in use after the request: less if it would not wait as long as others. */
+/*
+ * The most that may be in use after the request, which may accept a shorter wait than the limit
+ * allows.
+ */
 static u128 depth_of(const struct bucket_params *params, const struct algo_call *call)
 {
 	u128 depth = parts_of(params->depth, params->q);
@@ -54,7 +57,7 @@ static void put_bucket(struct numbers *numbers, const struct redis_command *comm
 	numbers_add(numbers, value_block_us(command->limit));
 }
 
-/* Redis's clock from its last reply, or ours. */
+/* Redis's clock at its last reply; before one, this server's clock. */
 static struct moment clock_of(const struct redis_command *command)
 {
 	uint64_t clock_ns = command->attempt.clock_ns;
@@ -67,8 +70,10 @@ static struct algo_window window_of(const struct redis_command *command)
 	return algo_window_at(command->limit, clock_of(command).wall_ns);
 }
 
-/* The calendar's window as its start, its end and the latest end that is used; or 0, and the
- * period. */
+/*
+ * The calendar's window: its start, its end and the latest end that may be valid; without a
+ * calendar 0, and the period.
+ */
 static void put_calendar(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct algo_limit *limit = command->limit;
@@ -85,7 +90,7 @@ static void put_calendar(struct numbers *numbers, const struct redis_command *co
 	            (window.end_ns + period_ns + period_ns / 8) / 1000);
 }
 
-/* The head, with the end of the calendar's window, and the length of that. */
+/* The header with the end of the calendar's window, and the length of that text. */
 static char *add_window_texts(char *texts, const struct redis_command *command)
 {
 	char *at = texts + value_header(command->limit, texts);
@@ -109,13 +114,13 @@ static void put_window(struct numbers *numbers, const struct redis_command *comm
 	put_calendar(numbers, command);
 }
 
-/* The slot that Redis's clock is in, if ours is right. */
+/* The slot at the present time, if this server's clock is right. */
 static uint64_t slot_of(const struct redis_command *command)
 {
 	return slots_number(&command->limit->slots, clock_of(command).now_ns);
 }
 
-/* The head, and when the slot ends to count. */
+/* The header, and the time until which the slot counts. */
 static char *add_slots_texts(char *texts, const struct redis_command *command)
 {
 	const struct slots_params *slots = &command->limit->slots;
@@ -138,13 +143,16 @@ static void put_slots(struct numbers *numbers, const struct redis_command *comma
 	numbers_add(numbers, slots->weighted ? slots->slot_ns / 1000 : 0);
 }
 
-/* A use's lifetime is renewed when its end reaches into the next block of so many microseconds. */
+/* The length of the blocks of time in which a list's lifetime is renewed. */
 static uint64_t list_block_us(uint64_t life_ns)
 {
 	return u64_max(life_ns / 8, NS_PER_S) / 1000;
 }
 
-/* Writes the question to a list. A refund of nothing peeks, and wants nothing: so it passes. */
+/*
+ * Adds the operation, the wanted number of requests and the cost. A refund of nothing becomes a
+ * peek that wants nothing, so it passes.
+ */
 static void put_list_operation(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct algo_call *call = &command->call;
@@ -158,7 +166,7 @@ static void put_list_operation(struct numbers *numbers, const struct redis_comma
 	            u64_max(call->cost, 1));
 }
 
-/* For a list: the most that may be in use, and the time that a use counts. */
+/* Adds the most units in use of a list, and how long a use counts. */
 static void put_life(struct numbers *numbers, const struct redis_command *command, uint64_t life_ns)
 {
 	numbers_add(numbers, command->limit->quota);
@@ -178,7 +186,7 @@ static void put_places(struct numbers *numbers, const struct redis_command *comm
 	put_life(numbers, command, command->limit->leases.lease_ns);
 }
 
-/* Each command of a run on places has these, besides its key. */
+/* The numbers of each command of a run on places. */
 static void put_place(struct numbers *numbers, const struct redis_command *command)
 {
 	put_list_operation(numbers, command);
@@ -211,7 +219,7 @@ static void put_slots_refund(struct numbers *numbers, const struct redis_command
 	numbers_add_ns(numbers, command->limit->slots.period_ns);
 }
 
-/* Adds the day, also for a refund. */
+/* Adds acquires and refunds of a day. */
 static void put_day(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct day_params *day = &command->limit->day;
@@ -223,7 +231,7 @@ static void put_day(struct numbers *numbers, const struct redis_command *command
 	numbers_add_ns(numbers, command->call.until_ns);
 }
 
-/* The operation that a script carries out at a key with chunks. */
+/* Adds the operation on a key with chunks. */
 static void put_operation(struct numbers *numbers, const struct redis_command *command,
                           uint64_t cost)
 {
@@ -269,7 +277,7 @@ void command_add_swap(struct buffer *out, const struct redis_command *command)
 	add_slice(out, swap_old(swap));
 	add_slice(out, swap_new(swap));
 	add_number(out, swap->life_ms);
-	/* Limits that follow each other in a group could wait for one another. */
+	/* A group joins no queue: its keys could wait for one another. */
 	add_number(out, command->group ? 0 : command->ticket);
 	add_number(out, command->ticket_us);
 }
@@ -307,7 +315,7 @@ const struct command_format *command_format(const struct redis_command *command)
 	return &formats[command->attempt.kind];
 }
 
-/* The numbers of each command, one after the other, in one text. */
+/* Adds the numbers of all commands, one after the other, as one word. */
 static void add_each_command(struct buffer *out, struct redis_command *const *commands, size_t n,
                              const struct command_format *format)
 {

@@ -1,42 +1,45 @@
-/* command_inside.h: what the files of commands/ share. */
+/*
+ * command_inside.h: declares the kinds of commands and the functions that the files of commands/
+ * share.
+ */
 #ifndef REDIS_COMMAND_INSIDE_H
 #define REDIS_COMMAND_INSIDE_H
 
 #include "redis/commands/command_words.h"
 #include "redis/commands/redis_command.h"
 
-/* The role of a command in a call. */
+/* The form in which a command stands in a call: which function of the scripts carries it out. */
 enum command_kind {
-	KIND_PEEK,        /* the value is read, and C knows the answer */
-	KIND_PEEK_PASSES, /* the same in a group, once it is known to pass */
-	KIND_READ,        /* the value is read, for a swap */
-	KIND_SWAP,        /* writes what C has made of the value, if that has not changed since */
-	KIND_WITHDRAW,    /* others need not wait for a swap any more; and the value is read again */
-	KIND_RESET,       /* any value is deleted */
-	/* Refunds; C finds how much they gave back: */
+	KIND_PEEK,        /* the value is read, and C decides */
+	KIND_PEEK_PASSES, /* the same in a group, after an earlier try would have passed */
+	KIND_READ,        /* the value is read; the next try swaps it */
+	KIND_SWAP,        /* writes the value that C has made, if the old one has not changed since */
+	KIND_WITHDRAW,    /* removes the client from the queue for a swap, and reads the value */
+	KIND_RESET,       /* deletes any value */
+	/* Refunds; C computes how much they returned: */
 	KIND_BUCKET_REFUND,
 	KIND_SLOTS_REFUND,
 	KIND_WINDOW_REFUND,
-	/* Acquires; the script says how many were granted: */
+	/* Acquires; the script returns how many requests were granted: */
 	KIND_BUCKET,
-	KIND_DAY, /* a refund, too */
-	KIND_LOG, /* this and places: whatever is asked of it */
+	KIND_DAY, /* refunds, too */
+	KIND_LOG, /* any operation, as KIND_PLACES */
 	KIND_PLACES,
 	KIND_SLOTS,
 	KIND_WINDOW,
-	/* All that is asked of a key of which servers may hold chunks: */
+	/* Any operation on a key of which servers may hold chunks: */
 	KIND_BUCKET_CHUNK,
 	KIND_WINDOW_CHUNK,
 	KIND_COUNT,
 };
 
-/* A value that takes the place of another. */
+/* The replacement of one value by another. */
 struct command_swap {
-	uint64_t at_ns;   /* the time that the new one is of */
-	uint64_t life_ms; /* of the new one; 0 for a question, which supposes the new value and writes
-	                     nothing */
+	uint64_t at_ns;   /* Redis's clock at which C has made the new value */
+	uint64_t life_ms; /* lifetime of the new value; 0 if the script only supposes the new value and
+	                     writes nothing */
 	size_t old_len, new_len;
-	char text[]; /* both; empty: none */
+	char text[]; /* the old value, then the new one; an empty one means no value */
 };
 
 static inline struct slice swap_old(const struct command_swap *swap)
@@ -49,21 +52,24 @@ static inline struct slice swap_new(const struct command_swap *swap)
 	return (struct slice){swap->text + swap->old_len, swap->new_len};
 }
 
-/** Whether it takes nothing, whatever the state: a peek, or a request that costs nothing. */
+/** Whether the command takes nothing in any state: a peek, or a request without cost. */
 static inline bool command_only_reads(const struct redis_command *command)
 {
 	return command->call.op == ALGO_PEEK || command->limit->algorithm->draws ||
 	       (command->call.op != ALGO_RESET && command->call.cost == 0);
 }
 
-/** Whether its state is a list at Redis, of which scripts decide all and return what says the same. */
+/**
+ * Whether the state is a list at Redis. Scripts decide such commands, and return only the uses that
+ * matter.
+ */
 static inline bool command_is_listed(const struct redis_command *command)
 {
 	return command->limit->record == ALGO_RECORD_LOG ||
 	       command->limit->record == ALGO_RECORD_LEASES;
 }
 
-/** Whether its script knows of chunks. */
+/** Whether the command's script handles chunks. */
 static inline bool command_knows_chunks(const struct redis_command *command)
 {
 	return command->attempt.kind == KIND_BUCKET_CHUNK || command->attempt.kind == KIND_WINDOW_CHUNK;
@@ -74,22 +80,22 @@ static inline bool command_knows_chunks(const struct redis_command *command)
 #define TIME_DIGITS_MAX 20
 #define SWAP_ARGUMENTS  5
 
-/* A kind of command, as scripts have it. */
+/* The arguments of a kind of command. */
 struct command_format {
 	const char *name;
-	unsigned script;    /* enum script: of the kind alone */
-	unsigned arguments; /* of a run */
-	/* Texts, whose end is returned, and numbers: they are one argument; ... */
+	unsigned script;    /* enum script: the script for this kind alone */
+	unsigned arguments; /* the number of arguments of a run */
+	/* The texts (returns their end) and the numbers of a run, in one argument; ... */
 	char *(*add_texts)(char *texts, const struct redis_command *command);
 	void (*add_numbers)(struct numbers *numbers, const struct redis_command *command);
-	/* ... the numbers of each command, which may differ in a run, are a second one; ... */
+	/* ... the numbers of each command, which may differ within a run, in a second argument; ... */
 	void (*add_each)(struct numbers *numbers, const struct redis_command *command);
-	/* ... or all arguments. */
+	/* ... or all arguments of a kind that has neither. */
 	void (*add)(struct buffer *out, const struct redis_command *command);
 };
 
 const struct command_format *command_format(const struct redis_command *command);
-/** Appends the arguments of so many commands that are one run. */
+/** Appends the arguments of `n` commands that are one run. */
 void command_add_arguments(struct buffer *out, struct redis_command *const *commands, size_t n);
 void command_add_swap(struct buffer *out, const struct redis_command *command);
 
@@ -98,15 +104,15 @@ void command_add_swap(struct buffer *out, const struct redis_command *command);
 struct value;
 
 /**
- * Reads the value of the i-th of `n` commands. False if that is nonsense, or if there is no memory.
- * Free with value_free in any case.
+ * Reads the value of the i-th of `n` commands. False if it is invalid, or if there is no memory.
+ * Call value_free in any case.
  */
 bool command_read_value(struct redis_command *command, size_t n, size_t i,
                         const struct redis_reply *reply, struct value *value);
-/** Reads the state of value->text, at value->time. False if there is no memory. */
+/** Reads the state of value->text as of value->time. False if there is no memory. */
 bool command_read_state(const struct redis_command *command, struct value *value);
 
-/** The time of a command by Redis's clock. */
+/** The time at which Redis decides a command, given its clock. */
 static inline struct moment command_moment(const struct redis_command *command, uint64_t clock_ns)
 {
 	return command->is_given ? command->at : moment_given(clock_ns);

@@ -1,7 +1,7 @@
-/* command_key.c: names of keys at Redis, which operators read: docs/distributed.md. */
+/* command_key.c: writes the names of keys at Redis, which operators read (docs/distributed.md). */
 #include "redis/commands/redis_command.h"
 
-/* Letters, digits and .:_-@/ stand as they are. */
+/* Bytes that are not percent-encoded. */
 static const bool is_plain[256] = {
     ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['.'] = true, [':'] = true,
     ['_'] = true,         ['-'] = true,         ['@'] = true,         ['/'] = true,

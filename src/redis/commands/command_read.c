@@ -1,7 +1,6 @@
 /*
- * command_read.c: turns the values that a script has seen into outcomes, by the steps of `algo`.
- *
- * A reply comes from outside and may be anything.
+ * command_read.c: computes the outcomes of commands from the values that a script has read, by the
+ * steps of `algo`. Replies come from outside and may be anything.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,26 +12,26 @@
 #include "redis/commands/exchange.h"
 #include "redis/commands/value.h"
 
-/* Swaps are tried so often; others may change the value in between. */
+/* The most tries of a command; others may change the value between two. */
 #define TRIES_MAX 32
 
 enum verdict {
-	GRANTED, /* in part, if not in a group */
+	GRANTED, /* outside of a group perhaps only some of the requests */
 	REFUSED,
-	UNDECIDED, /* nothing was changed: it needs what is known now, ... */
-	QUEUED,    /* ... and another server has its turn */
-	REWRITTEN, /* the same, and before it the state as it is now in `seen` has to be written */
+	UNDECIDED, /* nothing was changed; another try is needed, ... */
+	QUEUED,    /* ... while the key is reserved for another server */
+	REWRITTEN, /* ... which first writes the state as it is now in `value` */
 	INVALID,
 };
 
-/* One request on the state. Returns the name of what it took, or 0. */
+/* Applies one request to the state. Returns the time by which a refund identifies it, or 0. */
 static uint64_t apply_request(const struct redis_command *command, const struct algo_call *call,
                               struct value *value, struct algo_decision *out)
 {
 	struct algo_call rest = *call;
 
 	if (call->op == ALGO_REFUND_REPLACED)
-		rest.op = ALGO_REFUND; /* the script has returned the state without those */
+		rest.op = ALGO_REFUND; /* the script has returned the state without the replaced permits */
 	if (command_knows_chunks(command))
 		return chunk_units_step(command->limit, call, &value->time, &command->units.reserved,
 		                        &value->word, out);
@@ -43,8 +42,8 @@ static uint64_t apply_request(const struct redis_command *command, const struct 
 }
 
 /*
- * All requests of a command, of which so many were granted; less than 0: C decides. Those that were
- * denied find the same state, and so have one answer.
+ * Applies all requests of a command. `granted` is how many the script has granted; if it is less
+ * than 0, C decides. Denied requests find the same state, so they have one outcome.
  */
 static void apply_requests(const struct redis_command *command, int64_t granted,
                            struct value *value, struct command_result *out)
@@ -74,17 +73,17 @@ static void apply_requests(const struct redis_command *command, int64_t granted,
 	}
 }
 
-/* Whether C alone has to decide it, and write what comes of that. */
+/* Whether C decides the command, and the next try writes the result. */
 static bool is_swapped(const struct redis_command *command)
 {
 	return command->attempt.kind == KIND_READ || command->attempt.kind == KIND_SWAP ||
 	       command->attempt.kind == KIND_WITHDRAW;
 }
 
-/* As a peek, which changes nothing that is written. */
+/* Whether a request would be granted, by a peek. */
 static bool would_pass(const struct redis_command *command, struct value *value)
 {
-	struct algo_state before = value->word; /* which a peek may cut back */
+	struct algo_state before = value->word; /* a peek may reduce a state of the future */
 	struct algo_call peek = command->call;
 	struct algo_decision out;
 
@@ -96,15 +95,17 @@ static bool would_pass(const struct redis_command *command, struct value *value)
 	return out.allowed;
 }
 
-/* Whether a denial stores a state of other parameters as these have it. One that is over stays for
- * clocks that lag. */
+/*
+ * Whether a denial also stores the state converted to the command's parameters. A state that has
+ * ended stays for servers whose clocks lag.
+ */
 static bool denial_stores_converted(const struct redis_command *command, const struct value *value)
 {
 	return value->fit == VALUE_CONVERTS && algo_op_consumes(command->call.op) &&
 	       value->word.until_ns > value->time.now_ns;
 }
 
-/* Whether a denial leaves another state: of one that no clock could have written, cut back. */
+/* Whether a denial changes the state: one that no clock could have written is reduced. */
 static bool denial_changes_state(const struct redis_command *command, struct value *value)
 {
 	struct buffer text = {0};
@@ -121,8 +122,9 @@ static bool denial_changes_state(const struct redis_command *command, struct val
 }
 
 /*
- * A script has found a value that is not ours, which is converted before the command is taken. A
- * question writes nothing: a script that counts chunks supposes the converted value before them.
+ * Decides a command whose script has found a value under another header, which is converted first.
+ * A command that only reads writes nothing; a script that handles chunks then supposes the
+ * converted value.
  */
 static enum verdict judge_converted(const struct redis_command *command, struct value *value)
 {
@@ -132,7 +134,7 @@ static enum verdict judge_converted(const struct redis_command *command, struct 
 
 	if (command_only_reads(command) && value->chunks.len == 0)
 		return would_pass(command, value) ? GRANTED : REFUSED;
-	if (value->fit != VALUE_CONVERTS) /* nothing is in use */
+	if (value->fit != VALUE_CONVERTS) /* a value of another limit counts as none */
 		return acquires || (command->call.op == ALGO_RESET && value->has_text) ? REWRITTEN
 		                                                                       : GRANTED;
 	if (value->chunks.len > 0)
@@ -143,7 +145,7 @@ static enum verdict judge_converted(const struct redis_command *command, struct 
 	return acquires ? REFUSED : GRANTED;
 }
 
-/* Times that a denial is asked again, because this server itself may hold the units. */
+/* Tries after a denial that this server's own chunk may have caused. */
 #define DENIALS_MAX 3
 
 static enum verdict judge_chunk(const struct redis_command *command, struct value *value)
@@ -158,7 +160,7 @@ static enum verdict judge_chunk(const struct redis_command *command, struct valu
 	                                                                                  : REFUSED;
 }
 
-/* A value that does not show all that is in use is not to be written. */
+/* Whether the converted value shows less than is in use. Such a value must not be written. */
 static bool hides_use(const struct redis_command *command, const struct value *value)
 {
 	return value->hidden_ns > 0 && command->call.op != ALGO_RESET;
@@ -205,13 +207,15 @@ static enum verdict judge(const struct redis_command *command, struct value *val
 	}
 }
 
-/* Longer than any lease; the next command of a server that holds units says it better. */
+/*
+ * Longer than any chunk's lifetime; the next command of a server with a chunk sets the exact one.
+ */
 #define CHUNKS_LIFE_MS (2 * 3600 * UINT64_C(1000))
 
 /*
- * What stands behind a converted value: the chunks that stood there. A bucket takes back what a
- * permit of before names, since such a permit says how long it counts. Other states need the former
- * end.
+ * Adds the suffix of a converted value: its chunks, or the end that it had before. A permit from
+ * before the conversion names the former end; a bucket needs none, because such a permit also has
+ * its duration.
  */
 static uint64_t add_suffix(const struct redis_command *command, const struct value *value,
                            struct buffer *text)
@@ -227,7 +231,9 @@ static uint64_t add_suffix(const struct redis_command *command, const struct val
 	return 0;
 }
 
-/* Puts the value that is in `seen` in the place of its text, or that text again, with the next try.
+/*
+ * Plans to replace the value that was read by the state in `value`; unless that has changed, by the
+ * same text, which only checks it.
  */
 static bool plan_swap(struct redis_command *command, const struct value *value, bool has_changed)
 {
@@ -256,7 +262,7 @@ static bool plan_swap(struct redis_command *command, const struct value *value, 
 	return swap != NULL;
 }
 
-/* Returns `otherwise`, unless others wait for a swap of this command. */
+/* Returns `otherwise`, unless the command has to leave the queue for a swap first. */
 static enum command_end withdraw_ticket(struct redis_command *command, enum command_end otherwise)
 {
 	if (!command->attempt.has_ticket)
@@ -266,13 +272,13 @@ static enum command_end withdraw_ticket(struct redis_command *command, enum comm
 	return COMMAND_AGAIN;
 }
 
-/* Tells what the next try must read or write. */
+/* Plans what the next try reads or writes. */
 static enum command_end plan_next_try(struct redis_command *command, struct value *value,
                                       enum verdict own, struct command_result *out)
 {
 	bool planned = true;
 
-	if (own == GRANTED) /* and others of its group are not known yet */
+	if (own == GRANTED) /* the rest of its group is undecided */
 		return COMMAND_AGAIN;
 	command->units.is_known |= value->has_chunks || value->granted == -4;
 	command->units.is_whole = false;
@@ -292,12 +298,15 @@ static enum command_end plan_next_try(struct redis_command *command, struct valu
 		                        before.word != value->word.word);
 		if (planned && !command->group &&
 		    slice_equal(swap_old(command->attempt.swap), swap_new(command->attempt.swap)))
-			return withdraw_ticket(command, COMMAND_DONE); /* there is nothing to write */
+			return withdraw_ticket(command, COMMAND_DONE); /* nothing to write */
 	}
 	return planned ? COMMAND_AGAIN : COMMAND_FAILED;
 }
 
-/* A swap was done: by the state and at the time that it was made of. */
+/*
+ * Computes the outcomes of a swap that was done, from the old value at the time at which the new
+ * one was made.
+ */
 static bool explain_swap(const struct redis_command *command, struct command_result *out)
 {
 	const struct command_swap *swap = command->attempt.swap;
@@ -312,7 +321,9 @@ static bool explain_swap(const struct redis_command *command, struct command_res
 	return read;
 }
 
-/* The end of what a reset has forgotten, if that said anything; of another limit's it is not known.
+/*
+ * The end of the state that a reset has deleted: 0 if nothing was in use, UINT64_MAX if it is
+ * unknown because the value was another limit's.
  */
 static uint64_t reset_until(const struct redis_command *command, const struct value *value)
 {
@@ -325,8 +336,10 @@ static uint64_t reset_until(const struct redis_command *command, const struct va
 	return until_ns > value->time.now_ns ? until_ns : 0;
 }
 
-/* Nothing passes, or comes back, until what a cut hides has ended. Only for a bucket it is known
- * when. */
+/*
+ * Denies all requests, and refunds nothing, until the hidden use has ended. Only a bucket knows
+ * when that is.
+ */
 static void apply_hidden(const struct redis_command *command, struct value *value,
                          struct command_result *out)
 {
@@ -367,14 +380,19 @@ static enum command_end complete(struct redis_command *command, struct value *va
 	return COMMAND_DONE;
 }
 
-/* Whether `seen` has all that decides the command. A script that could not decide may show less. */
+/*
+ * Whether the value shows everything that decides the command. A script that could not decide may
+ * return less.
+ */
 static bool reply_shows_state(const struct redis_command *command, const struct value *value)
 {
 	return !value->has_chunks &&
 	       (is_swapped(command) || command_only_reads(command) || value->granted == -2);
 }
 
-/* Another of its group was refused, so it takes nothing, even where `own` asks for a further try.
+/*
+ * Another command of the group was refused, so this one takes nothing, even if `own` needs a
+ * further try.
  */
 static enum command_end withhold(struct redis_command *command, struct value *value,
                                  enum verdict own, struct command_result *out)
@@ -383,7 +401,7 @@ static enum command_end withhold(struct redis_command *command, struct value *va
 
 	peek.call.op = ALGO_PEEK;
 	if (algo_op_releases(command->call.op))
-		peek.call.cost = 0; /* a permit of before may have taken more than the limit grants now */
+		peek.call.cost = 0; /* an older permit may have taken more than the limit grants now */
 	apply_requests(&peek, -1, value, out);
 	command->units.state = value->word;
 	return own == GRANTED || (reply_shows_state(command, value) && out->outcomes[0].allowed)
@@ -391,7 +409,7 @@ static enum command_end withhold(struct redis_command *command, struct value *va
 	           : COMMAND_UNASKED;
 }
 
-/* How its group ends: REFUSED if any of it is refused, else UNDECIDED if any of it is. */
+/* The verdict on the whole group: the most severe of its commands'. */
 static enum verdict judge_group(struct redis_command *const *commands, size_t n, size_t i,
                                 const struct redis_reply *reply)
 {
@@ -429,7 +447,7 @@ static enum command_end end_try(struct redis_command *command, struct value *val
 		if (command->attempt.tries++ == TRIES_MAX)
 			return COMMAND_FAILED;
 		return plan_next_try(command, value, own, out);
-	case QUEUED: /* as long as it takes: turns end by themselves */
+	case QUEUED: /* without a bound on tries, because reservations end by themselves */
 		end = plan_next_try(command, value, own, out);
 		return end == COMMAND_AGAIN ? COMMAND_LATER : end;
 	case REFUSED:
@@ -444,7 +462,7 @@ static enum command_end end_try(struct redis_command *command, struct value *val
 	return complete(command, value, out);
 }
 
-/* Whether others may wait for this command. */
+/* Records whether the key may be reserved for this command. */
 static void update_ticket(struct redis_command *command, const struct value *value)
 {
 	if (command->attempt.kind == KIND_SWAP)

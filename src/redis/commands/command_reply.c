@@ -1,6 +1,6 @@
 /*
- * command_reply.c: the value of each command in the reply to a call. A reply comes from outside and
- * may be anything.
+ * command_reply.c: reads the value of each command from the reply to a call. Replies come from
+ * outside and may be anything.
  */
 #include <endian.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "redis/commands/value.h"
 
 /*
- * The i-th item of a reply to `n` commands: their values, and then the clock. Where all was
- * granted, the reply may be one text, of a double below 2^53 for each.
+ * The i-th item of a reply to `n` commands: the values, then the clock. If all requests were
+ * granted, the reply may be one text with a double below 2^53 for each.
  */
 static struct redis_reply item_of(const struct redis_reply *reply, size_t n, size_t i)
 {
@@ -45,8 +45,8 @@ uint64_t command_clock(const struct redis_reply *reply, size_t n)
 }
 
 /*
- * How many requests of the i-th command were granted: all, unless the reply has a pair for the
- * command behind the clock: its number, counted from 1, and that. False if that is nonsense.
+ * Reads how many requests of the i-th command were granted: all, unless the reply has a pair for
+ * the command after the clock, its number (from 1) and the count. False if the reply is invalid.
  */
 static bool read_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted)
 {
@@ -79,9 +79,9 @@ bool command_read_state(const struct redis_command *command, struct value *value
 	struct slice text = {value->text.data, value->text.len - value->chunks.len};
 
 	value->fit = value_read(limit, text, command->repeat + 1, value);
-	/* As of now: no server knows when the others began to use other parameters. */
+	/* Converted as of now: no server knows when the others began to use other parameters. */
 	if (value->fit == VALUE_CONVERTS && value->word.until_ns > value->time.now_ns) {
-		if (value->former_ns == 0) /* else nothing was granted since an earlier conversion */
+		if (value->former_ns == 0) /* otherwise nothing was granted since an earlier conversion */
 			value->former_ns = value->word.until_ns;
 		value->hidden_ns = algo_convert_now(limit, &value->from, value->time.now_ns, &value->word);
 		value->hidden_ns -= value->word.until_ns;
@@ -94,7 +94,10 @@ bool command_read_state(const struct redis_command *command, struct value *value
 	return value->fit != VALUE_NO_MEMORY;
 }
 
-/* A number alone: a bucket's time in microseconds, or the count of the window that is open. */
+/*
+ * Reads a value that is only a number: a bucket's time in microseconds, or the count of the open
+ * window.
+ */
 static bool read_number(const struct redis_command *command, uint64_t number, struct value *value)
 {
 	const struct algo_limit *limit = command->limit;
@@ -113,7 +116,9 @@ static bool read_number(const struct redis_command *command, uint64_t number, st
 	return true;
 }
 
-/* Reads the answer about chunks, which stands behind the state: others' units, this server's, ...
+/*
+ * Reads the answer about chunks after the state: units of others, units of this server, the end,
+ * and whether the settlement came too late.
  */
 static bool read_units(struct slice text, struct command_units *units)
 {
@@ -127,12 +132,12 @@ static bool read_units(struct slice text, struct command_units *units)
 	return true;
 }
 
-/* Takes what stands behind a state off its text. */
+/* Removes the suffix of a state from its text, and reads it. */
 static bool read_suffix(struct redis_command *command, struct value *value)
 {
 	struct slice text = slice_cut(&value->text, '|'), state;
 
-	if (!parse_u64(value->text, &value->former_ns)) /* else it is others' turns */
+	if (!parse_u64(value->text, &value->former_ns)) /* otherwise it is the queue for a swap */
 		value->former_ns = 0;
 	value->text = state = text;
 	state = slice_cut(&text, ';');
@@ -149,7 +154,10 @@ static bool read_suffix(struct redis_command *command, struct value *value)
 	return true;
 }
 
-/* Reads a script's answer about the value: the text, a number, or none (0 also means none). */
+/*
+ * Reads a script's answer about the value: its text, a number, or no value, for which 0 also
+ * stands.
+ */
 static bool read_item(struct redis_command *command, const struct redis_reply *found,
                       struct value *value)
 {
@@ -169,7 +177,7 @@ static bool read_item(struct redis_command *command, const struct redis_reply *f
 	}
 }
 
-/* A refund that names the state by its end before a conversion names it by its present end. */
+/* Has a refund that names the end of before a conversion name the present end. */
 static void rename_refund(struct redis_command *command, const struct value *value)
 {
 	struct algo_call *call = &command->call;

@@ -1,4 +1,4 @@
-/* command_words.h: the words of a call, as command_write.c writes them. */
+/* command_words.h: appends words of RESP, and numbers as scripts unpack them, to a call. */
 #ifndef REDIS_COMMAND_WORDS_H
 #define REDIS_COMMAND_WORDS_H
 
@@ -34,7 +34,7 @@ static inline void add_number(struct buffer *out, uint64_t number)
 
 #define NUMBERS_MAX 20
 
-/* Numbers below 2^53, as struct.unpack of Lua takes them: doubles, the lowest byte first. */
+/* Numbers below 2^53 as struct.unpack of Lua reads them: doubles in little-endian order. */
 struct numbers {
 	size_t count;
 	char bytes[NUMBERS_MAX * sizeof(double)];
@@ -65,7 +65,7 @@ static inline void add_numbers(struct buffer *out, const struct numbers *numbers
 	add_slice(out, (struct slice){numbers->bytes, numbers->count * sizeof(double)});
 }
 
-/* Microseconds, and nanoseconds. */
+/* Whole microseconds, then the remaining nanoseconds. */
 static inline void numbers_add_ns(struct numbers *numbers, uint64_t ns)
 {
 	numbers_add(numbers, ns / 1000);
@@ -77,7 +77,10 @@ static inline u128 parts_of(struct bucket_time time, uint64_t q)
 	return (u128)time.ns * q - time.under;
 }
 
-/* An exact length: so many parts of which 1000 q are a microsecond. */
+/*
+ * An exact duration: whole microseconds, then the remaining parts, of which a microsecond has 1000
+ * q.
+ */
 static inline void numbers_add_parts(struct numbers *numbers, u128 parts, uint64_t q)
 {
 	u128 unit = (u128)1000 * q;

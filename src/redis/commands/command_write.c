@@ -1,5 +1,5 @@
 /*
- * command_write.c: commands as calls of scripts.
+ * command_write.c: writes commands as calls of scripts, and chooses the script.
  *
  * Consecutive commands that differ only in their keys are one run, whose parameters stand once.
  */
@@ -27,10 +27,12 @@ void command_end(struct redis_command *command)
 
 /* Kinds */
 
-/* With shorter slots, a call would too often come after the slot that it was written for. */
+/*
+ * With shorter slots, Redis would often carry a call out after the slot for which it was written.
+ */
 #define SLOT_LEAST_NS (50 * NS_PER_MS)
 
-/* Whether a script decides it. */
+/* Whether a script decides the command; sets its kind. */
 static bool has_kind(const struct redis_command *command, enum command_kind *kind)
 {
 	bool refund = algo_op_releases(command->call.op);
@@ -115,7 +117,7 @@ static bool is_alike(const struct redis_command *a, const struct redis_command *
 	       !b->attempt.clock_ns;
 }
 
-/* The end of the run, or of the group, that begins at `first`. */
+/* The end of the run or group that begins at `first`. */
 static size_t end_of(struct redis_command *const *commands, size_t n, size_t first)
 {
 	uint32_t group = commands[first]->group;
@@ -127,7 +129,7 @@ static size_t end_of(struct redis_command *const *commands, size_t n, size_t fir
 	return end;
 }
 
-/* Not of all its bytes: of its length, both ends and the middle. */
+/* Hashes the length, both ends and the middle. */
 static size_t hash_name(struct slice name)
 {
 	uint64_t words[3] = {0}, hash = name.len;
@@ -141,7 +143,10 @@ static size_t hash_name(struct slice name)
 	return (size_t)(hash >> 32) % KEYS_HASHED;
 }
 
-/* Whether all values can be read before the first command, and some are: lists are not. */
+/*
+ * Whether the script can read all values before the first command: the keys differ, and nothing is
+ * swapped. Lists are not read so; at least one value must be a string.
+ */
 static bool can_read_ahead(struct redis_command *const *commands, size_t n)
 {
 	struct slice seen[KEYS_HASHED];
@@ -175,7 +180,7 @@ static enum script script_of(struct redis_command *const *commands, size_t n)
 	return script == SCRIPT_ANY && knows_chunks ? SCRIPT_EVERY : script;
 }
 
-/* Whether all commands are one run, of a kind that has a script for that alone. */
+/* Whether all commands are one run of a kind that has a script of its own. */
 static bool is_alone(struct redis_command *const *commands, size_t n, enum script script,
                      bool ahead)
 {
@@ -183,7 +188,7 @@ static bool is_alone(struct redis_command *const *commands, size_t n, enum scrip
 	       !commands[0]->group && end_of(commands, n, 0) == n;
 }
 
-/* For tests: in front of the arguments. */
+/* The time that tests give, in front of the arguments. */
 static void add_time(struct buffer *out, const struct redis_command *command)
 {
 	char text[1 + TIME_DIGITS_MAX] = "@";
@@ -193,7 +198,7 @@ static void add_time(struct buffer *out, const struct redis_command *command)
 		          (struct slice){text, (size_t)(format_u64(text + 1, command->at.now_ns) - text)});
 }
 
-/* How many words the runs of a call have. */
+/* The number of words of all runs of a call. */
 static size_t count_words(struct redis_command *const *commands, size_t n)
 {
 	size_t words = 0, end;
@@ -240,7 +245,7 @@ static void begin(struct buffer *out, const struct script_text *call, size_t wor
 	add_number(out, keys);
 }
 
-/* A call of its own. */
+/* Writes an exchange, which is always a call of its own. */
 static const struct script_text *write_exchange(const struct redis_command *command,
                                                 struct buffer *out)
 {

@@ -3,7 +3,10 @@
 #include "redis/commands/command_words.h"
 #include "redis/commands/redis_command.h"
 
-/* How long a server may have a probe before a request comes for it, and then for its outcome. */
+/*
+ * The longest time between the grant of a probe and the report of its outcome, twice the limit's
+ * `probe`: until a request comes for it, and until that ends.
+ */
 static uint64_t probe_lifetime_us(const struct breaker_params *params)
 {
 	return 2 * params->probe_ns / 1000;
@@ -125,7 +128,7 @@ static bool take_number(struct slice *from, uint64_t *out)
 	return true;
 }
 
-/* A text with its length before it, in two bytes. */
+/* A text that follows its length, two bytes in little-endian order. */
 static bool take_text(struct slice *from, struct slice *text)
 {
 	unsigned char size[2];

@@ -1,12 +1,13 @@
 /*
- * exchange.h: messages between the servers of one Redis, each one call of a script.
+ * exchange.h: builds and reads the messages by which servers of one Redis exchange votes and
+ * reports. Each message is one call of a script.
  *
- * A quorum group decides a limit together: each server sends what its requests have found, and
- * reads the changes of phase that follow (scripts/quorum.lua has the rules). A server also notifies
- * another of reports on that one's permits (scripts/reports.lua).
+ * A quorum group decides a limit together: each server sends the results of its requests, and
+ * receives the phase changes that follow (scripts/quorum.lua has the rules). A server also notifies
+ * another one of reports on permits that the other has issued (scripts/reports.lua).
  *
- * An exchange is an operation of a store client. Its limit and `limit_name` say whose keys it is
- * about, or `limit_name` the server whose permits; `key_name` means nothing.
+ * An exchange is an operation of a store client. Its limit and `limit_name` identify the quorum
+ * group; for reports, `limit_name` is the server that issued the permits. `key_name` is not used.
  */
 #ifndef REDIS_EXCHANGE_H
 #define REDIS_EXCHANGE_H
@@ -15,27 +16,32 @@
 #include "redis/network/reply.h"
 #include "store/store.h"
 
-#define EXCHANGE_REPORTS_MAX 100 /* as scripts/reports.lua has it */
-#define EXCHANGE_ID_SIZE 17 /* of a server, in letters and digits, and a NUL */
-#define EXCHANGE_ID_MARK "s" /* in front of it: the server's votes end with its lease */
+#define EXCHANGE_REPORTS_MAX 100 /* the same as in scripts/reports.lua */
+#define EXCHANGE_ID_SIZE     17  /* of a server's id: letters and digits, and a NUL */
+#define EXCHANGE_ID_MARK                                                                           \
+	"s" /* the first letter of an id: the server's votes end with its lease                        \
+	     */
 
 #define EXCHANGE_KEYS 4
 
 struct exchange {
 	struct store_operation operation; /* first: EXCHANGE_VOTES or EXCHANGE_REPORTS (algo/op.h) */
-	struct buffer message; /* the words of the call behind its keys */
+	struct buffer message;            /* the RESP words that follow the call's keys */
 	size_t words;
-	struct buffer answer; /* when the operation is done without an error */
+	struct buffer answer; /* valid when the operation is done without an error */
 };
 
 enum exchange_word {
 	EXCHANGE_TRIPS = 'v',
-	EXCHANGE_ASKS = 'a',    /* first: for so many probes */
-	EXCHANGE_PROBES = 'r',  /* good, bad, slow, freed */
+	EXCHANGE_ASKS = 'a',   /* first count: requested probes */
+	EXCHANGE_PROBES = 'r', /* counts: good, bad, slow, released */
 	EXCHANGE_RESETS = 'z',
 };
 
-/* An entry of a message, for a key: after which phase change, the word, and how often. */
+/*
+ * An entry of a message: a server's word on a key, the number of the phase change that it follows,
+ * and counts.
+ */
 struct exchange_entry {
 	enum exchange_word word;
 	uint64_t number;
@@ -44,49 +50,55 @@ struct exchange_entry {
 };
 
 enum exchange_kind {
-	EXCHANGE_END = '.',  /* `number` is the newest turn; count: there are more */
-	EXCHANGE_OPEN = 'o', /* since age_ns, after `count` failed probes in a row */
+	EXCHANGE_END = '.',  /* `number` is the newest phase change; `count`: whether there are more */
+	EXCHANGE_OPEN = 'o', /* for age_ns, after `count` failed probes in a row */
 	EXCHANGE_CLOSED = 'c',
-	EXCHANGE_GIVEN = 'p', /* so many probes more */
-	EXCHANGE_FULL = 'x',  /* the quorum group has no room for the key */
+	EXCHANGE_GIVEN = 'p', /* `count` further probes were granted */
+	EXCHANGE_FULL = 'x',  /* the quorum group can't hold the key */
 };
 
 struct exchange_event {
 	enum exchange_kind kind;
 	uint64_t number, age_ns, count;
-	struct slice key; /* in the answer */
+	struct slice key; /* a part of the answer */
 };
 
-/* A server in a call. */
+/* The sender of a message. */
 struct exchange_server {
-	const char *id;    /* begins with EXCHANGE_ID_MARK */
-	uint64_t since;    /* it knows all turns up to this one; ... */
-	bool rejoining;    /* and nothing else */
-	uint64_t lease_ns; /* how long its votes count after the call, or 0 if the server stops */
+	const char *id;    /* starts with EXCHANGE_ID_MARK */
+	uint64_t since;    /* it has all phase changes up to this one; ... */
+	bool rejoining;    /* ... after a restart, it has nothing else */
+	uint64_t lease_ns; /* how long its votes count after the call; 0 if the server stops */
 };
 
-/** Begins a call. */
+/** Begins a message of votes. */
 void exchange_begin_votes(struct exchange *exchange, const struct exchange_server *server);
 void exchange_add_entry(struct exchange *exchange, const struct exchange_entry *entry);
-/** Reads the next of an answer. False at the end, and if it is nonsense. */
+/** Reads the next event of an answer. False at the end, and if the answer is invalid. */
 bool exchange_read_event(struct slice *answer, struct exchange_event *event);
 void exchange_free(struct exchange *exchange);
 
-/** Begins a call that notifies another server of a report, which it reads within `life_ns`; ... */
+/**
+ * Begins a message that notifies another server of a report, which must be read within `life_ns`;
+ * ...
+ */
 void exchange_begin_report(struct exchange *exchange, struct slice report, uint64_t life_ns);
-/** ... and one that takes the reports of this server's permits, EXCHANGE_REPORTS_MAX at most. */
+/** ... or one that fetches the reports on this server's permits, at most EXCHANGE_REPORTS_MAX. */
 void exchange_begin_fetch(struct exchange *exchange);
-/** The next of them. False at the end. */
+/** Reads the next report of an answer. False at the end. */
 bool exchange_read_report(struct slice *answer, struct slice *report);
 
-/* For clients: */
+/* For store clients: */
 
-/** Appends the name of the first of its keys, prefix:fleet:{LIMIT}:keys; the others end otherwise. */
+/**
+ * Appends the name of the first of its keys, prefix:fleet:{LIMIT}:keys. The others differ in the
+ * last word.
+ */
 void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange);
-/** Appends all of them, EXCHANGE_KEYS words. */
+/** Appends all EXCHANGE_KEYS names as words. */
 void exchange_write_keys(struct slice first, struct buffer *out);
 void exchange_write(const struct exchange *exchange, struct buffer *out);
-/** False if it is nonsense, or if there is no memory. */
+/** Copies the answer. False if it is invalid, or if there is no memory. */
 bool exchange_read_answer(struct exchange *exchange, const struct redis_reply *reply);
 
 #endif

@@ -1,4 +1,4 @@
-/* value.c: states as text, and back. A text comes from outside and may be anything. */
+/* value.c: writes states as text, and reads them. Texts come from outside and may be anything. */
 #include "redis/commands/value.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define COUNT_DIGITS 10
 #define BLOCK_US     UINT64_C(60000000)
 #define BLOCK_TOKENS 16
-#define UNITS_MAX    (UINT64_C(1) << 33) /* more are nonsense */
+#define UNITS_MAX    (UINT64_C(1) << 33) /* more are invalid */
 
 /* Heads */
 
@@ -25,7 +25,9 @@ static char *add_text(char *at, const char *text)
 	return at + len;
 }
 
-/* A length as rule files have it: 10m, 100ms; one of a unit without its number: s. */
+/*
+ * A duration as in rule files, such as 10m or 100ms; one of a single unit has no number, such as s.
+ */
 static char *add_period(char *at, uint64_t ns)
 {
 	static const struct {
@@ -70,7 +72,7 @@ static char *add_calendar(char *at, const struct algo_limit *limit)
 	return at;
 }
 
-/* Two numbers that tell parameters apart stand on both sides of the period: 5/s 10. */
+/* Adds the two numbers that identify the parameters, around the period: 5/s 10. */
 static char *add_layout(char *at, const struct algo_limit *limit)
 {
 	struct algo_layout layout = limit->algorithm->layout(limit);
@@ -100,7 +102,7 @@ size_t value_header(const struct algo_limit *limit, char header[VALUE_HEADER_MAX
 	return (size_t)(at - header);
 }
 
-/* Whether a head differs from ours in nothing but parameters: takes it off *text. */
+/* Whether the header differs from the limit's only in parameters; removes it from *text. */
 static bool skip_other_header(const struct algo_limit *limit, struct slice *text,
                               struct algo_layout *from)
 {
@@ -156,7 +158,7 @@ static void write_time(struct buffer *out, uint64_t ns)
 		write_digits(out, ns, NS_DIGITS);
 }
 
-/* A time, and a word if it isn't 0 or the algorithm counts by it. */
+/* Reads a time, and a word unless that is 0 and the algorithm does not count by it. */
 static bool read_word(const struct algo_limit *limit, struct slice text, struct value *value)
 {
 	unsigned less = limit->algorithm->word_less;
@@ -186,9 +188,8 @@ static void write_word(const struct algo_limit *limit, const struct algo_state *
 }
 
 /*
- * A use is end:units, or end:units:name where the name isn't the end. The state's own end and name
- * are those of the last use; if they are not, because that was given back, they stand behind it as
- * a use of no units.
+ * Reads a use: end:units, or end:units:name if the name differs from the end. The state's own end
+ * and name are those of the last use. If that one was refunded, they follow as a use of no units.
  */
 static bool read_use(struct slice text, struct uses_entry *use)
 {
@@ -219,7 +220,7 @@ static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
 	return a->until_ns > b->until_ns || (a->until_ns == b->until_ns && a->id > b->id);
 }
 
-/* The rest of the state besides its uses, as a use of no units. */
+/* The state's own end and name, as a use of no units. */
 static struct uses_entry end_of(const struct algo_limit *limit, const struct uses_entry *last)
 {
 	if (limit->record == ALGO_RECORD_LEASES)
@@ -267,11 +268,11 @@ static uint64_t write_uses(const struct uses *uses, struct buffer *out)
 	if (last_ns != uses->until_ns)
 		write_use(out, (struct uses_entry){0, uses->until_ns, uses->until_ns});
 	if (until_ns > 0)
-		out->len--; /* the last blank */
+		out->len--; /* without the last blank */
 	return until_ns;
 }
 
-/* Uses that the text may have, and `more`. */
+/* Reserves memory for the uses that the text may have, and `more`. */
 static bool reserve_uses(struct slice text, size_t more, struct value *value)
 {
 	size_t most = more + 1;
@@ -320,12 +321,14 @@ uint64_t value_block_us(const struct algo_limit *limit)
 
 	if (limit->is_adhoc)
 		return BLOCK_US;
-	/* Paced limits whose depths differ by less than a token share a head, which has this depth. */
+	/*
+	 * Paced limits whose depths differ by less than a token share a header, which has this depth.
+	 */
 	tokens = (uint64_t)limit->algorithm->layout(limit).second + 1;
 	return u64_max(BLOCK_US, limit->bucket.interval.ns / 1000 * u64_min(tokens, BLOCK_TOKENS));
 }
 
-/* How long a state lives that ends then. */
+/* The lifetime of a state that ends at `until_ns`. */
 static uint64_t life_ms(const struct algo_limit *limit, uint64_t until_ns, uint64_t now_ns)
 {
 	if (algo_has_step(limit, bucket_step)) {

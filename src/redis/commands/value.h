@@ -1,13 +1,13 @@
 /*
- * value.h: the form of a state in Redis, which operators read, too.
+ * value.h: reads and writes states as values of Redis, in a form that operators can read.
  *
- * A value is its head and its fields, parted by blanks:
+ * A value is its header and its fields, separated by blanks:
  *
  *     ALGORITHM 5/s 10 1700000000123456
  *
- * The head names the algorithm and the period, the zone of calendar windows, and all parameters
- * that a reader needs. A value with another head is converted (other parameters), or it is no
- * state of this limit at all.
+ * The header names the algorithm and the period, the zone of calendar windows, and all parameters
+ * that a reader needs. A value with another header is converted if only parameters differ;
+ * otherwise it is no state of this limit.
  *
  * A time has 16 digits, microseconds of Unix time, or 19, nanoseconds.
  */
@@ -21,53 +21,55 @@
 
 enum value_fit {
 	VALUE_OURS,
-	VALUE_CONVERTS, /* the same algorithm and period, but other parameters */
-	VALUE_OTHER,    /* of another limit, or nonsense */
+	VALUE_CONVERTS, /* same algorithm and period, other parameters */
+	VALUE_OTHER,    /* of another limit, or invalid */
 	VALUE_NO_MEMORY,
 };
 
-/* The value of a key, as the reply to a call gives it. */
+/* The value of a key, read from the reply to a call. */
 struct value {
-	/* The state, as the steps of `algo` take it: */
-	struct algo_state word; /* of limits without rows, ... */
+	/* The state, for the steps of `algo`: */
+	struct algo_state word; /* of limits without records, ... */
 	struct uses uses;       /* ... and of all others */
-	struct algo_layout from; /* VALUE_CONVERTS: of the parameters that it was written under */
+	struct algo_layout from; /* the parameters under which a VALUE_CONVERTS was written */
 	enum value_fit fit;
 	/* The rest of the reply, for command_read: */
-	int64_t granted; /* requests, or less than 0 where the script could not decide */
+	int64_t granted; /* granted requests; less than 0 if the script could not decide */
 	bool has_text;
 	struct slice text;
-	bool has_chunks;     /* another script has to be called, which knows of chunks */
-	struct slice chunks; /* behind the state; they stay there when the state is converted */
-	uint64_t former_ns;  /* the end of a converted state before, by which permits name it, or 0 */
-	uint64_t hidden_ns;  /* how much sooner a converted value ends than with all that is in use */
+	bool has_chunks;     /* the command needs a script that handles chunks */
+	struct slice chunks; /* follow the state, and stay when it is converted */
+	/* The end of the state before a conversion, by which permits name it, or 0. */
+	uint64_t former_ns;
+	/* How much earlier the converted state ends than all use that it stands for. */
+	uint64_t hidden_ns;
 	uint64_t clock_ns;
 	struct algo_time time;
 };
 
-/** The head with a blank at its end. Returns its length. */
+/** Writes the header, with a blank at its end. Returns its length. */
 size_t value_header(const struct algo_limit *limit, char header[VALUE_HEADER_MAX]);
 
 /**
- * Reads the state of a value; an empty text is a state never used. A list has room for `more` uses
- * than it has. Free with value_free whatever it returns.
+ * Reads the state of a value; an empty text is a state that was never used. A list gets capacity
+ * for `more` uses than it has. Call value_free whatever this returns.
  */
 enum value_fit value_read(const struct algo_limit *limit, struct slice text, size_t more,
                           struct value *value);
 void value_free(struct value *value);
 
 /**
- * A bucket's value lives until the end of the block of time that its state reaches into, so that its
- * lifetime need not be renewed on every hit: a minute, or the time of some tokens if that is
- * longer, but not longer than it takes to fill. The next hit relies on the lifetime that the last one
- * has set. So limits that share a value have blocks of one length, which follows from the head alone:
- * a minute where the head has no parameters.
+ * The length of the blocks of time by which a bucket's value lives: until the end of the block that
+ * its state reaches into, so not every hit has to renew the lifetime. A block is a minute, or the
+ * time of some tokens if that is longer, at most the time to fill the bucket. A hit relies on the
+ * lifetime that an earlier one has set. Therefore limits that share a value have blocks of one
+ * length, which follows from the header alone: a minute if the header has no parameters.
  */
 uint64_t value_block_us(const struct algo_limit *limit);
 
 /**
- * Appends the value, or nothing if the state is one never used. Returns how long it has to live, in
- * milliseconds, at least 1.
+ * Appends the value, or nothing if the state was never used. Returns its lifetime in milliseconds,
+ * at least 1.
  */
 uint64_t value_write(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
                      struct buffer *out);

@@ -18,27 +18,27 @@
 #include "redis/redis.h"
 
 #define READ_MAX ((size_t)64 << 10)
-/* The longest wait without looking at the client: it sets alarms for all that it awaits. */
+/* The longest single wait; the client sets alarms for everything that it awaits. */
 #define WAIT_MAX_NS NS_PER_S
 
 enum source_state {
 	SOURCE_LOOKS_UP,
 	SOURCE_CONNECTS,
 	SOURCE_OPEN,
-	SOURCE_LOST, /* the attempt has still to learn this */
+	SOURCE_LOST, /* not reported to the attempt yet */
 	SOURCE_DEAD, /* to be freed */
 };
 
-/* A descriptor that is waited for: that of a lookup, or a socket. */
+/* A descriptor to poll: that of a lookup, or a socket. */
 struct poll_source {
-	struct redis_dialer *dialer;         /* of a lookup */
-	struct lookup *lookup;               /* of a socket NULL */
-	struct redis_attempt *attempt;       /* of a socket */
+	struct redis_dialer *dialer;         /* for a lookup; otherwise NULL */
+	struct lookup *lookup;               /* NULL for a socket */
+	struct redis_attempt *attempt;       /* for a socket; otherwise NULL */
 	int fd;                              /* -1 for none */
 	enum source_state state;
-	int error;  /* why a socket was lost: an errno, or 0 */
-	bool sends; /* it has bytes to be written, maybe */
-	struct list_node node; /* of all */
+	int error;             /* the errno by which a socket was lost; 0 if the peer closed it */
+	bool sends;            /* there may be bytes to write */
+	struct list_node node; /* in the list of all */
 };
 
 struct blocking {
@@ -46,7 +46,7 @@ struct blocking {
 	struct store_client *client;
 	struct list sources; /* the newest first */
 	size_t count;
-	struct pollfd *polled; /* capacity for all sources */
+	struct pollfd *polled; /* memory for all sources */
 	size_t capacity;
 	uint64_t alarm_ns; /* or 0 */
 	char input[READ_MAX];
@@ -115,7 +115,7 @@ static void finish_lookup(struct poll_source *source)
 	redis_dialer_found(source->dialer, addresses, n, why);
 }
 
-/* The port */
+/* The transport */
 
 static bool reserve_polled(struct blocking *blocking)
 {
@@ -180,7 +180,7 @@ static void send_soon(struct redis_transport *transport, void *source)
 	((struct poll_source *)source)->sends = true;
 }
 
-/* It is freed later: the client may be called for this very line. */
+/* Freed later, because a callback for this very source may be running. */
 static void hang_up(struct redis_transport *transport, void *source)
 {
 	(void)transport;
@@ -303,7 +303,7 @@ static void handle_ready(struct blocking *blocking, struct poll_source *source)
 	}
 }
 
-/* Writes, reports lost sources, and frees the dead. Whether it has reported any. */
+/* Writes bytes, reports lost sources, and frees dead ones. Whether any were reported. */
 static bool flush_and_reap(struct blocking *blocking)
 {
 	bool reported = false;
@@ -336,13 +336,13 @@ static void wait_ready(struct blocking *blocking, uint64_t wait_ns)
 	if (ppoll(blocking->polled, n, &wait, NULL) <= 0)
 		return;
 	n = 0;
-	/* A line that is dialled meanwhile comes before all of them. */
+	/* Sources that are added meanwhile stand in front of these. */
 	LIST_EACH(&blocking->sources, struct poll_source, node, source)
 	if (blocking->polled[n++].revents != 0)
 		handle_ready(blocking, source);
 }
 
-/* An alarm of the client that is due. */
+/* Runs the client's alarm if it is due. */
 static void run_alarm(struct blocking *blocking)
 {
 	uint64_t now_ns = os_monotonic_ns();
@@ -353,7 +353,7 @@ static void run_alarm(struct blocking *blocking)
 	redis_client_tick(blocking->client, now_ns);
 }
 
-/* Once: sources that were lost are reported, what is to be sent is sent, what comes is read. */
+/* One iteration: reports lost sources, writes and reads, and runs the alarm. */
 static void run_once(struct blocking *blocking, uint64_t until_ns)
 {
 	uint64_t now_ns;

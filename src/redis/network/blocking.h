@@ -1,7 +1,7 @@
 /*
- * blocking.h: the transport of a store client that blocks its thread, for calls of the library.
+ * blocking.h: is the transport of a store client whose calls block their thread, for the library.
  *
- * Between calls no thread serves the connections. blocking_poll, before a call, finds connections
+ * Between calls no thread serves the connections. blocking_poll, before a call, notices connections
  * that have ended meanwhile.
  */
 #ifndef REDIS_BLOCKING_H
@@ -14,20 +14,21 @@ struct blocking;
 
 /** NULL if there is no memory. */
 struct blocking *blocking_open(void);
-/** When its client is closed. */
+/** Call it after its client is closed. */
 void blocking_close(struct blocking *blocking);
 
 struct redis_transport *blocking_transport(struct blocking *blocking);
-/** The client that it is the transport of. */
+/** Sets the client that uses the transport. */
 void blocking_serve(struct blocking *blocking, struct store_client *client);
-/** Moves what can be moved without waiting; then rings. */
+/** Transfers the bytes that need no wait, then runs the alarm if it is due. */
 void blocking_poll(struct blocking *blocking);
 /**
- * The same, and waits for what the client still awaits, such as the answer to a probe; until then
- * at most, by the monotonic clock.
+ * The same, and waits for everything that the client still awaits, such as the reply to a recovery
+ * check; at most until that time by the monotonic clock.
  */
 void blocking_settle(struct blocking *blocking, uint64_t until_ns);
-/** Moves bytes, and rings the client's alarms, until the client's callbacks have made *pending 0.
+/**
+ * Transfers bytes and runs the client's alarms, until the client's callbacks have made *pending 0.
  */
 void blocking_run(struct blocking *blocking, const size_t *pending);
 

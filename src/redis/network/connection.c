@@ -23,21 +23,21 @@ struct connection {
 	const struct redis_url *url;
 	struct tls *tls; /* NULL without TLS */
 	redisReader *reader;
-	struct buffer out;   /* for Redis; of it `gone` bytes are on the wire */
-	struct buffer deferred; /* commands behind the greeting, until it is accepted */
-	struct buffer wire;  /* TLS: what became of `out`; `gone` is of this one */
-	struct buffer plain; /* TLS: what became of the bytes from the wire */
+	struct buffer out;      /* plain bytes for Redis; without TLS, `gone` of them are on the wire */
+	struct buffer deferred; /* commands until the greeting is accepted */
+	struct buffer wire; /* with TLS, the encrypted bytes of `out`; `gone` of them are on the wire */
+	struct buffer plain; /* with TLS, the decrypted bytes from the wire */
 	size_t gone;
 	struct list calls; /* whose replies are awaited */
 	struct greeting greetings[GREETINGS];
-	struct arena arena; /* of the reply that is being read */
+	struct arena arena; /* has the reply that is being read */
 	struct redis_reply reply;
-	size_t items, texts; /* of that reply: how many values, and bytes in them */
+	size_t items, texts; /* the number of values of that reply, and of bytes in its texts */
 	bool is_ready, has_failed, is_of_replica;
 	char error[200];
 };
 
-/* Errors that say how all commands would fare, not one: the connection is of no use any more. */
+/* Errors that all commands would get: the connection has to be closed. */
 static const char *const fatal[] = {"NOAUTH", "LOADING", "MASTERDOWN", "READONLY"};
 
 __attribute__((format(printf, 2, 3))) static int fail(struct connection *connection,
@@ -50,7 +50,7 @@ __attribute__((format(printf, 2, 3))) static int fail(struct connection *connect
 	va_start(args, format);
 	vsnprintf(connection->error, sizeof connection->error, format, args);
 	va_end(args);
-	/* It holds words of Redis, and goes into logs. */
+	/* The text has words of Redis, and goes into logs. */
 	for (char *c = connection->error; *c; c++)
 		if (!isascii((unsigned char)*c) || iscntrl((unsigned char)*c))
 			*c = '?';
@@ -60,7 +60,7 @@ __attribute__((format(printf, 2, 3))) static int fail(struct connection *connect
 
 /* Replies */
 
-/* The place for the value of a command; NULL if there are too many. */
+/* Where the next value of the reply is stored; NULL if there are too many. */
 static struct redis_reply *next_value(const redisReadTask *task)
 {
 	struct connection *connection = task->privdata;
@@ -71,7 +71,7 @@ static struct redis_reply *next_value(const redisReadTask *task)
 		     CONNECTION_ITEMS_MAX);
 		return NULL;
 	}
-	/* Items are const for those that read them. */
+	/* Items are const only for readers. */
 	return array ? (struct redis_reply *)&array->items[task->idx] : &connection->reply;
 }
 
@@ -126,7 +126,7 @@ static void *make_nil(const redisReadTask *task)
 	return reply;
 }
 
-/* All of a reply is in the arena. */
+/* The arena has the whole reply. */
 static void free_nothing(void *reply)
 {
 	(void)reply;
@@ -163,7 +163,7 @@ static void reset_reply(struct connection *connection)
 	arena_reset(&connection->arena);
 }
 
-/* A line that does not end would be searched anew with each piece of it that comes. */
+/* Bounds a line without an end: it would be searched again with each piece that arrives. */
 static int check_rest(struct connection *connection)
 {
 	const redisReader *reader = connection->reader;
@@ -198,7 +198,7 @@ static int read_replies(struct connection *connection, struct slice bytes)
 	return WEIR_EIO;
 }
 
-/* In pieces, so that the bounds are checked before all is stored. */
+/* Bytes are read in pieces, so that the bounds are checked before everything is stored. */
 #define PIECE ((size_t)64 << 10)
 
 static int read_plain(struct connection *connection, struct slice bytes)
@@ -297,7 +297,8 @@ struct slice connection_out(struct connection *connection)
 			fail(connection, "%s", tls_error(connection->tls));
 		connection->out.len = 0;
 	}
-	return rest_of(connection, &connection->wire); /* of a connection that has failed, maybe why */
+	/* After a failure this may be the alert that says why. */
+	return rest_of(connection, &connection->wire);
 }
 
 /* The most memory of an empty buffer. */
@@ -327,7 +328,10 @@ static void accept_greeting(struct connection *connection)
 		fail(connection, "out of memory");
 }
 
-/* The reply to HELLO: names and values in turn. An empty slice: it has no such text. */
+/*
+ * The value of a name in a reply to HELLO, which alternates names and values; an empty slice if it
+ * has no such text.
+ */
 static struct slice find_text(const struct redis_reply *reply, struct slice name)
 {
 	for (size_t i = 0; reply->type == REDIS_ARRAY && i + 1 < reply->count; i += 2)
@@ -361,7 +365,7 @@ static void on_greeting_reply(struct pending_reply *call, const struct redis_rep
 		return;
 	text = reply->text;
 	if (reply->type == REDIS_ERROR && which == GREETING_AUTH) {
-		/* Its code alone: a server that doesn't know AUTH quotes the password. */
+		/* Only the code: a server that does not know AUTH quotes the password. */
 		text = slice_cut(&text, ' ');
 		fail(connection, "Redis refuses user or password: %.*s", (int)u64_min(text.len, 20),
 		     text.data);
@@ -410,7 +414,7 @@ static void greet(struct connection *connection, enum connection_peer peer)
 		log_in(connection, url->sentinel_user, url->sentinel_password);
 	else
 		log_in(connection, url->user, url->password);
-	/* No access list forbids HELLO, as it may ROLE. */
+	/* An access list may forbid ROLE, but not HELLO. */
 	if (peer == CONNECTION_STORE && url->master)
 		send_greeting(connection, GREETING_ROLE, (struct slice[]){SLICE("HELLO"), SLICE("2")}, 2);
 	if (peer == CONNECTION_STORE && url->database > 0)
@@ -432,7 +436,7 @@ int connection_open(struct connection **out, const struct redis_url *url, enum c
 	if (!connection)
 		return WEIR_ENOMEM;
 	connection->url = url;
-	/* It only reads them. */
+	/* The reader does not change the functions. */
 	connection->reader = redisReaderCreateWithFunctions((redisReplyObjectFunctions *)&functions);
 	if (url->tls)
 		status = tls_open(&connection->tls, url->trust, host, &connection->wire);

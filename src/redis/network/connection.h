@@ -1,15 +1,16 @@
 /*
- * connection.h: one connection to a Redis, without input and output: commands become bytes, bytes
- * become replies. One thread uses it.
+ * connection.h: turns commands into bytes and bytes into replies, for one connection to a Redis,
+ * without input and output of its own. One thread uses a connection.
  *
- * A connection greets by itself (AUTH, SELECT, PING; through TLS where the URL says so). Where
- * Sentinels name the server, it also asks the server for its role, and refuses one that is no
- * master. Commands may be added at once; they are sent when Redis has accepted the greeting, so
- * none is carried out by a Redis that refuses the password or is loading. Replies come in the order
- * of the commands.
+ * A connection sends the greeting by itself (AUTH, SELECT, PING; through TLS if the URL requires
+ * it). If Sentinels named the server, it also asks the server for its role, and refuses one that is
+ * no master. Commands may be added at once; they are sent when Redis has accepted the greeting, so
+ * a Redis that refuses the password or is loading carries out none of them. Replies come in the
+ * order of the commands.
  *
- * A connection fails when an error of Redis would meet all commands (NOAUTH, LOADING, MASTERDOWN,
- * READONLY); the call gets its reply first. An error of one command leaves the connection as it is.
+ * A connection fails after an error of Redis that all commands would get (NOAUTH, LOADING,
+ * MASTERDOWN, READONLY); the command gets its reply first. An error of one command leaves the
+ * connection as it is.
  */
 #ifndef REDIS_CONNECTION_H
 #define REDIS_CONNECTION_H
@@ -19,9 +20,9 @@
 #include "redis/network/reply.h"
 #include "redis/network/url.h"
 
-/* The most bytes of a reply; more is nonsense. */
+/* The most bytes of a reply; longer ones are invalid. */
 #define CONNECTION_INPUT_MAX ((size_t)4 << 20)
-/* The same of a reply that is one line, and of values in a reply. */
+/* The same for a reply of one line, and the most values of a reply. */
 #define CONNECTION_LINE_MAX  ((size_t)64 << 10)
 #define CONNECTION_ITEMS_MAX ((size_t)256 << 10)
 
@@ -38,40 +39,43 @@ struct pending_reply {
 	struct list_node node; /* the connection's */
 };
 
-/* To whom a connection leads: their logins differ. */
+/* The kind of server, which decides the login. */
 enum connection_peer { CONNECTION_STORE, CONNECTION_SENTINEL };
 
-/** `url` outlives it. `host`: what its certificate must name. 0 or ENOMEM. */
+/** `url` must outlive the connection. Its certificate must name `host`. 0 or ENOMEM. */
 int connection_open(struct connection **out, const struct redis_url *url, enum connection_peer peer,
                     const char *host);
-/** Its calls get NULL first. */
+/** The commands without a reply get NULL first. */
 void connection_close(struct connection *connection);
 
 /** Append one whole command to this buffer, then call connection_sent before anything else. */
 struct buffer *connection_command(struct connection *connection);
-/** Its reply goes to `call`. */
+/** The reply to the command that was appended goes to `call`. */
 void connection_sent(struct connection *connection, struct pending_reply *call);
-/** The calls whose replies are awaited, the oldest first. */
+/** The commands without a reply, the oldest first. */
 const struct list *connection_pending(const struct connection *connection);
 
 /**
- * Bytes for the wire, and that so many of them are gone. There may be new ones after
- * connection_sent and after connection_in.
+ * The bytes for the wire; connection_out_gone removes those that were written. There may be new
+ * ones after connection_sent and after connection_in.
  */
 struct slice connection_out(struct connection *connection);
 void connection_out_gone(struct connection *connection, size_t bytes);
 /**
- * Bytes from the wire. 0, or EIO: the connection has failed, and connection_error says why
- * (nonsense, a refused password or certificate): close it.
+ * Reads bytes from the wire. After EIO the connection has failed, and connection_error has the
+ * reason (an invalid reply, a refused password or certificate): close it.
  */
 int connection_in(struct connection *connection, struct slice bytes);
 const char *connection_error(const struct connection *connection);
-/** Whether it failed because the server is a replica, where Sentinels named it as the master. */
+/**
+ * Whether the connection failed because the server is a replica, although Sentinels named it as the
+ * master.
+ */
 bool connection_is_of_replica(const struct connection *connection);
 /** Whether Redis has accepted the greeting. */
 bool connection_is_ready(const struct connection *connection);
 
-/** Appends a command of `count` words in Redis's own form. */
+/** Appends a command of `count` words in the form of RESP. */
 void connection_write_words(struct buffer *out, const struct slice *words, size_t count);
 
 #endif

@@ -11,7 +11,7 @@
 struct redis_attempt {
 	struct redis_dialer *dialer;
 	struct connection *connection; /* NULL when it has failed */
-	void *handle;                  /* the transport's, NULL when it has ended */
+	void *handle;                  /* of the transport's connection; NULL when that has ended */
 };
 
 struct redis_dialer {
@@ -22,8 +22,8 @@ struct redis_dialer {
 	void *lookup; /* under way, or NULL */
 	struct redis_attempt *accepted;
 	size_t count, begun; /* addresses, and attempts */
-	bool is_of_replica;  /* the newest failure is that */
-	uint64_t next_ns;    /* when the next attempt begins, 0 if no address is left */
+	bool is_of_replica;  /* the reason of the newest failure */
+	uint64_t next_ns;    /* when the next attempt begins; 0 if no address is left */
 	char why[160];       /* the newest failure */
 	struct redis_address addresses[DIALER_ADDRESSES_MAX];
 	struct redis_attempt attempts[DIALER_ADDRESSES_MAX]; /* one for each address */
@@ -78,7 +78,7 @@ static uint64_t delay_ns(const struct redis_dialer *dialer)
 	return u64_min(DIALER_DELAY_NS, DIALER_TIME_NS / 2 / dialer->count);
 }
 
-/* Begins an attempt at the next address. False if there is none, or no memory for any. */
+/* Begins an attempt at the next address. False if there is none, or no memory. */
 static bool begin_next_attempt(struct redis_dialer *dialer)
 {
 	bool has_begun = false;
@@ -93,7 +93,7 @@ static bool begin_next_attempt(struct redis_dialer *dialer)
 	return has_begun;
 }
 
-/* An attempt has failed. The dialer may be gone afterwards. */
+/* Goes on after a failed attempt, or reports the loss. The dialer may be freed afterwards. */
 static void continue_or_fail(struct redis_dialer *dialer)
 {
 	if (!begin_next_attempt(dialer) && !is_under_way(dialer))

@@ -11,13 +11,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Two threads share it; the last one frees it. */
+/* Shared by two threads; the last one frees it. */
 struct lookup {
 	struct redis_host host;
 	char port[6];
 	struct addrinfo *addresses;
 	int fd;
-	int status; /* written before the descriptor is, read behind it */
+	int status; /* written before, and read after, the descriptor */
 	atomic_int users;
 };
 
@@ -41,7 +41,7 @@ static void look_up(struct lookup *lookup, int flags)
 static void signal_end(struct lookup *lookup)
 {
 	uint64_t one = 1;
-	ssize_t written = write(lookup->fd, &one, sizeof one); /* a counter at 0 takes it */
+	ssize_t written = write(lookup->fd, &one, sizeof one); /* can't fail: the counter is 0 */
 
 	(void)written;
 }
@@ -56,7 +56,7 @@ static void *look_up_name(void *context)
 	return NULL;
 }
 
-/* Signals are left to the program's own threads. 0 or an errno. */
+/* The thread blocks all signals, which are for the program's own threads. Returns 0 or an errno. */
 static int start_thread(struct lookup *lookup)
 {
 	sigset_t all, before;

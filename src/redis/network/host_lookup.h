@@ -1,6 +1,6 @@
 /*
- * lookup.h: the addresses of a host. A thread of its own looks up each name and then ends, so a
- * name service that hangs blocks no other thread.
+ * host_lookup.h: looks up the addresses of a host in a thread of its own, so that a name service
+ * that hangs blocks no other thread.
  */
 #ifndef REDIS_HOST_LOOKUP_H
 #define REDIS_HOST_LOOKUP_H
@@ -12,14 +12,16 @@
 
 struct lookup;
 
-/** Begins it. NULL if there is no memory or no descriptor. */
+/** Begins a lookup. NULL if there is no memory or no descriptor. */
 struct lookup *lookup_open(const struct redis_host *host);
-/** Readable when it has ended. */
+/** A descriptor that becomes readable when the lookup has ended. */
 int lookup_fd(const struct lookup *lookup);
-/** Once, when it has ended: writes at most `max` addresses; NULL, or why there are none. */
+/**
+ * Call it once, after the end: writes at most `max` addresses. Returns NULL, or why there are none.
+ */
 const char *lookup_result(const struct lookup *lookup, struct redis_address *out, size_t max,
                           size_t *n);
-/** At any time. NULL does nothing. */
+/** May be called before the end. NULL does nothing. */
 void lookup_close(struct lookup *lookup);
 
 #endif

@@ -1,4 +1,4 @@
-/* redis_address.h: the address of a server, in the kernel's form. */
+/* redis_address.h: declares the address of a server in the kernel's form. */
 #ifndef REDIS_ADDRESS_H
 #define REDIS_ADDRESS_H
 

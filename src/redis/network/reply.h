@@ -1,4 +1,4 @@
-/* reply.h: what Redis answers. */
+/* reply.h: declares a reply of Redis. */
 #ifndef REDIS_REPLY_H
 #define REDIS_REPLY_H
 

@@ -1,6 +1,6 @@
 /*
- * transport.h: a store client's way to the network. The event loop of a server has one, and so has
- * a call of the library, which blocks.
+ * transport.h: declares the interface by which a store client uses the network. The event loop of a
+ * server implements it, and so do the blocking calls of the library.
  */
 #ifndef REDIS_TRANSPORT_H
 #define REDIS_TRANSPORT_H
@@ -40,7 +40,7 @@ struct redis_transport_kind {
 	/* Call redis_client_tick then, by the monotonic clock; at 0 no more. The last call counts.
 	 */
 	void (*alarm)(struct redis_transport *transport, uint64_t at_ns);
-	/* Its answers go to clients, which may ask again at once. */
+	/* Its answers go to clients, which may send the next request at once. */
 	bool has_clients;
 };
 
@@ -50,14 +50,14 @@ struct redis_transport {
 
 struct connection;
 
-/* For transports: */
+/* Called by transports: */
 
 /** The addresses of a host, the best first. Without any, `why` gives the reason. */
 void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address *addresses,
                         size_t n, const char *why);
 struct connection *redis_attempt_connection(struct redis_attempt *attempt);
 void redis_attempt_in(struct redis_attempt *attempt, struct slice bytes);
-/** `why` is for logs. The attempt is not to be used any more. */
+/** `why` is for logs. The attempt must not be used any more. */
 void redis_attempt_lost(struct redis_attempt *attempt, const char *why);
 
 #endif

@@ -101,7 +101,7 @@ static bool cut_name(struct slice *text, struct slice *name)
 	return true;
 }
 
-/* Blanks and what can't be seen. */
+/* Blanks and control characters. */
 static bool has_blanks(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++)
@@ -320,7 +320,7 @@ static bool names_nodes(struct slice login)
 	return at && memchr(at, ',', login.len - (size_t)(at - login.data));
 }
 
-/* Where the servers are: what stands before the ?. */
+/* Reads the part of the URL before the ?, which names the servers. */
 static int read_place(const struct scheme *scheme, struct slice place, struct redis_url *out,
                       struct weir_error *error)
 {

@@ -1,5 +1,5 @@
 /*
- * url.h: where a Redis is.
+ * url.h: reads the URL of a Redis, a cluster or a set of Sentinels.
  *
  *     redis://[user:password@]host[:port][/database]
  *     redis+unix://[user:password@]/path[?db=database]
@@ -7,14 +7,14 @@
  *     redis+sentinel://[user:password@]host[:port],host[:port],…/name[/database]
  *
  * The hosts of redis+sentinel:// are Sentinels, which know the master by that name. User and
- * password are the master's; the Sentinels' are `sentinel_user=` and `sentinel_password=` behind a
- * `?`. `valkey` may stand for `redis` in all of these.
+ * password are the master's; those of the Sentinels are the parameters `sentinel_user=` and
+ * `sentinel_password=` after a `?`. `valkey` may stand for `redis` in all of these.
  *
- * rediss://, rediss-cluster:// and rediss+sentinel:// go through TLS, and verify certificate and
- * name by the system's store. Behind a `?` they take `ca=FILE` (the authorities to trust instead),
- * `cert=FILE` and `key=FILE` (our own certificate), in PEM. `&` joins parameters. Without a user,
- * `:password@` is that of the default user. %XX stands for a byte in user, password, paths and the
- * master's name.
+ * rediss://, rediss-cluster:// and rediss+sentinel:// use TLS, and verify certificate and name by
+ * the system's store. After a `?` they accept `ca=FILE` (the authorities to trust instead),
+ * `cert=FILE` and `key=FILE` (the client's certificate), in PEM. `&` separates parameters. Without
+ * a user, `:password@` is the password of the default user. %XX stands for a byte in user,
+ * password, paths and the master's name.
  */
 #ifndef REDIS_URL_H
 #define REDIS_URL_H

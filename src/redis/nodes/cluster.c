@@ -6,7 +6,7 @@
 
 #include "redis/nodes/cluster_inside.h"
 
-/* The node behind the Sentinels stands for the master until they have named one. */
+/* The node after the Sentinels stands for the master until they have named one. */
 static void begin_with_sentinels(struct cluster *cluster, const char *master)
 {
 	for (unsigned i = 0; i < cluster->count; i++)
@@ -54,7 +54,7 @@ void cluster_close(struct cluster *cluster)
 
 unsigned cluster_node_of(const struct cluster *cluster, unsigned slot)
 {
-	/* Relaxed: a client that sees an old map, or a number's last owner, is redirected. */
+	/* Relaxed: a client that reads an old map, or an old meaning of a number, is redirected. */
 	return atomic_load_explicit(&cluster->node_of[slot], memory_order_relaxed);
 }
 
@@ -114,7 +114,7 @@ bool cluster_is_up(struct cluster *cluster)
 	return is_up;
 }
 
-/* Whether another host may get its place. */
+/* Whether the number may be given to another host. */
 static bool is_free(const struct cluster *cluster, unsigned node)
 {
 	bool is = !is_named(cluster, node) && cluster->nodes[node].held == 0;
@@ -180,7 +180,7 @@ unsigned cluster_ask_node(struct cluster *cluster, const struct redis_host *to)
 
 void cluster_doubt(struct cluster *cluster)
 {
-	/* Read first: all clients share the line, and doubt mostly comes in crowds. */
+	/* Read first: all clients share the cache line, and doubt mostly comes from many at once. */
 	if (!cluster->is_plain && !atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
 		atomic_store_explicit(&cluster->in_doubt, true, memory_order_relaxed);
 }
@@ -190,7 +190,7 @@ bool cluster_is_in_doubt(const struct cluster *cluster)
 	return atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed);
 }
 
-/* Behind the last one: one that is up, or else any. */
+/* The next node after the last one that was asked: an available one, or if there is none, any. */
 static unsigned next_to_ask(const struct cluster *cluster)
 {
 	unsigned any = CLUSTER_NO_NODE;
@@ -214,12 +214,12 @@ bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned
 	if (!atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
 		return false;
 	at_ns = atomic_load_explicit(&cluster->ask_at_ns, memory_order_relaxed);
-	/* The exchange picks one of the clients that come here at once. */
+	/* The exchange succeeds for one of the clients that come here at once. */
 	if (monotonic_ns < at_ns || !atomic_compare_exchange_strong_explicit(
 	                                &cluster->ask_at_ns, &at_ns, monotonic_ns + CLUSTER_ASK_NS,
 	                                memory_order_relaxed, memory_order_relaxed))
 		return false;
-	/* Before the question, so that doubt which comes meanwhile stays. */
+	/* Before the request, so that doubt which arises meanwhile stays. */
 	atomic_store_explicit(&cluster->in_doubt, false, memory_order_relaxed);
 	pthread_mutex_lock(&cluster->mutex);
 	*node = cluster->last_asked = next_to_ask(cluster);
@@ -234,7 +234,7 @@ void cluster_apply_map(struct cluster *cluster, const struct redis_reply *reply,
 	unsigned learned = 0;
 
 	pthread_mutex_lock(&cluster->mutex);
-	/* A list that names slots twice makes no sense, and must not take long. */
+	/* A list that names slots twice is invalid, and must not take long. */
 	for (size_t i = 0; i < reply->count && learned < HASH_SLOTS; i++) {
 		unsigned node = hash_slots_read_range(reply, i, asked, &range)
 		                    ? cluster_find_or_add(cluster, &range.host, false)

@@ -1,12 +1,14 @@
 /*
- * cluster.h: the nodes of a store, and which of them serves each slot. Shared by its clients.
+ * cluster.h: knows the nodes of a store, and which of them serves each hash slot. Its clients share
+ * it.
  *
- * With Sentinels, one server has all slots (sentinels.h). Without, the map begins as a guess: the
- * first host of the URL serves all slots. Redirections correct it slot by slot, CLUSTER HASH_SLOTS
- * all at once. A plain Redis is a cluster whose guess is right, and which is never asked.
+ * With Sentinels, one server has all slots (sentinels.h). Otherwise the map begins as a guess: the
+ * first host of the URL serves all slots. Redirections correct it slot by slot, the reply to
+ * CLUSTER SLOTS all at once. A plain Redis is a cluster whose guess is right, and whose map is
+ * never requested.
  *
- * Nodes are numbers below CLUSTER_NODES_MAX. A number may be given to another node once no slot
- * and no client has it; a client that mixes them up is redirected.
+ * Nodes are numbers below CLUSTER_NODES_MAX. A number may be given to another node once no slot and
+ * no client uses it; a client that still has the old meaning is redirected.
  */
 #ifndef REDIS_CLUSTER_H
 #define REDIS_CLUSTER_H
@@ -16,7 +18,7 @@
 #include "redis/nodes/hash_slots.h"
 #include "redis/nodes/node_availability.h"
 
-#define CLUSTER_ASK_NS    UINT64_C(1000000000) /* between two questions for the map */
+#define CLUSTER_ASK_NS UINT64_C(1000000000) /* between two requests for the map */
 
 struct cluster;
 
@@ -24,44 +26,46 @@ struct cluster;
 int cluster_open(struct cluster **out, const struct redis_url *url);
 void cluster_close(struct cluster *cluster);
 
-/** The node that seems to serve a slot: one load, no lock. */
+/** The node that serves a slot by the map: one load, without a lock. */
 unsigned cluster_node_of(const struct cluster *cluster, unsigned slot);
 
-/** A client begins to use a node, and learns where it is. */
+/** Counts a client as a user of the node, and copies the node's host. */
 void cluster_hold(struct cluster *cluster, unsigned node, struct redis_host *host);
-/** And ends it. */
+/** Ends that use. */
 void cluster_drop(struct cluster *cluster, unsigned node);
-/** Whether the map or the URL names a node. If not, a client that expects nothing of it drops it.
+/**
+ * Whether the map or the URL names a node. If neither does, a client closes its idle connection.
  */
 bool cluster_has(struct cluster *cluster, unsigned node);
-/** Whether the map names it. */
+/** Whether the map names the node. */
 bool cluster_serves(struct cluster *cluster, unsigned node);
 
-/** A node's own: what is dead denies its own slots alone. */
+/** The availability of one node: a dead node fails its own slots only. */
 struct availability *cluster_availability(struct cluster *cluster, unsigned node);
-/** Whether all nodes of the map are up. */
+/** Whether all nodes of the map are available. */
 bool cluster_is_up(struct cluster *cluster);
 
 /**
- * A node has said MOVED: notes where the slot is now. Returns that node, or CLUSTER_NO_NODE: there
- * are too many. The rest of the map is in doubt.
+ * A node has replied MOVED: changes the map, and puts the rest of it in doubt. Returns the new node
+ * of the slot, or CLUSTER_NO_NODE if there are too many nodes.
  */
 unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to);
-/** A node has said ASK: returns the node that it names, or CLUSTER_NO_NODE. */
+/** A node has replied ASK: returns the node that it names, or CLUSTER_NO_NODE. */
 unsigned cluster_ask_node(struct cluster *cluster, const struct redis_host *to);
 
-/** The map may be wrong: a node was lost, or doesn't serve what it should. */
+/** Puts the map in doubt: a node was lost, or does not serve a slot as it should. */
 void cluster_doubt(struct cluster *cluster);
-/** Whether it is in doubt. */
+/** Whether the map is in doubt. */
 bool cluster_is_in_doubt(const struct cluster *cluster);
 /**
- * Whether the caller is to ask *node for CLUSTER HASH_SLOTS now: when the map is in doubt, once in
- * CLUSTER_ASK_NS for all clients, each time another node, which is up if there is one.
+ * Whether the caller has to request CLUSTER SLOTS from *node now: the map is in doubt, and
+ * CLUSTER_ASK_NS have passed since any client's last request. Each time it is another node, if
+ * possible an available one.
  */
 bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node);
 /**
- * The answer of `asked`. Slots that it leaves out stay as they were. Nonsense leaves the map in
- * doubt.
+ * Applies the reply of `asked` to CLUSTER SLOTS. Slots that it omits stay as they were. After an
+ * invalid reply the map stays in doubt.
  */
 void cluster_apply_map(struct cluster *cluster, const struct redis_reply *reply,
                        const struct redis_host *asked);

@@ -1,4 +1,4 @@
-/* cluster_inside.h: the nodes of a store, for cluster.c and sentinels.c. */
+/* cluster_inside.h: declares the struct of a cluster for cluster.c and sentinels.c. */
 #ifndef REDIS_CLUSTER_INSIDE_H
 #define REDIS_CLUSTER_INSIDE_H
 
@@ -17,13 +17,13 @@ enum sentinel_state {
 
 struct cluster_node {
 	struct redis_host host;
-	unsigned slots; /* that the map gives it */
-	unsigned held;  /* by clients */
+	unsigned slots; /* the number that the map assigns to it */
+	unsigned held;  /* the number of clients that use it */
 	struct availability availability;
-	bool is_replica;  /* it said so itself; only used with Sentinels */
+	bool is_replica; /* by its own reply; only used with Sentinels */
 	bool is_sentinel;
-	enum sentinel_state state; /* of a Sentinel, ... */
-	unsigned named;            /* and the node that it named */
+	enum sentinel_state state; /* for a Sentinel, ... */
+	unsigned named;            /* ... and the node that it has named */
 };
 
 struct cluster {
@@ -32,8 +32,8 @@ struct cluster {
 	unsigned seeds; /* the first nodes: hosts of the URL, whose numbers never change */
 	_Atomic uint16_t node_of[HASH_SLOTS];
 	/*
-	 * The map was proven wrong in some place. A client that sees it asks, so nothing else depends
-	 * on its order with other stores.
+	 * The map was proven wrong somewhere. A client that reads it requests the map, and nothing else
+	 * depends on its order with other stores.
 	 */
 	atomic_bool in_doubt;
 	_Atomic uint64_t ask_at_ns; /* not before */

@@ -37,7 +37,7 @@ bool hash_slots_read_host(struct slice name, uint64_t port, const struct redis_h
 	if (port == 0 || port > UINT16_MAX || name.len > REDIS_HOST_MAX || (name.len == 0 && !asked))
 		return false;
 	for (size_t i = 0; i < name.len; i++) {
-		/* A slash would name a socket of this machine. */
+		/* A name with a slash would be a Unix socket of this machine. */
 		if (name.data[i] <= ' ' || name.data[i] > '~' || name.data[i] == '?' ||
 		    name.data[i] == '/')
 			return false;
@@ -68,7 +68,7 @@ bool hash_slots_read_range(const struct redis_reply *reply, size_t i,
 		return false;
 	const struct redis_reply *master = &entry->items[2];
 
-	/* Address, port, and more that does not matter. */
+	/* Address, port, and further fields. */
 	if (master->type != REDIS_ARRAY || master->count < 2 ||
 	    (master->items[0].type != REDIS_TEXT && master->items[0].type != REDIS_NIL) ||
 	    master->items[1].type != REDIS_INTEGER || master->items[1].integer < 0)
@@ -94,7 +94,7 @@ enum hash_slots_redirect hash_slots_read_redirect(struct slice error,
 		return HASH_SLOTS_STAY;
 	const char *colon = memrchr(error.data, ':', error.len);
 
-	/* An address of IPv6 has colons, too, and no brackets. */
+	/* An IPv6 address has colons, too, but no brackets. */
 	if (!colon)
 		return HASH_SLOTS_STAY;
 	struct slice name = {error.data, (size_t)(colon - error.data)};

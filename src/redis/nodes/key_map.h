@@ -1,14 +1,14 @@
-/* key_map.h: which server has which keys: asked of a cluster, or of Sentinels. */
+/* key_map.h: requests the map of keys to servers from a cluster, or from Sentinels. */
 #ifndef REDIS_KEY_MAP_H
 #define REDIS_KEY_MAP_H
 
 #include "redis/client_inside.h"
 
-/** Whether the client is to ask for the map now: the nodes that are to be asked, and how many. */
+/** How many nodes the client has to ask for the map now; writes their numbers. */
 size_t map_begin(struct redis_client *client, unsigned nodes[SENTINELS_MAX]);
-/** Asks a node if it is ready and is to be asked. */
+/** Asks a node for the map, if that is due and the node is ready. */
 void map_ask(struct redis_node *node);
-/** A node that was to be asked can't be. */
+/** A node can't be asked, or was lost before it replied. */
 void map_fail(struct redis_client *client, unsigned number, const char *why);
 
 #endif

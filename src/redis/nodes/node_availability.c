@@ -4,10 +4,10 @@ bool availability_fail(struct availability *availability, uint64_t check_ns)
 {
 	if (!availability_is_up(availability))
 		return false;
-	/* Before `unavailable`: a client that sees that it is unavailable may claim the probe. */
+	/* Before `unavailable`: a client that reads it may claim the check at once. */
 	if (check_ns > availability_check_ns(availability))
 		atomic_store_explicit(&availability->check_ns, check_ns, memory_order_relaxed);
-	/* Also before: a client that sees it back must see the new era. */
+	/* Also before: a client that reads a recovery must read the new era. */
 	atomic_fetch_add_explicit(&availability->era, 1, memory_order_relaxed);
 	return !atomic_exchange_explicit(&availability->unavailable, true, memory_order_acq_rel);
 }

@@ -1,9 +1,9 @@
 /*
- * node_availability.h: whether a Redis is there, for all clients: by one failure, and one probe a
- * second, without a lock.
+ * node_availability.h: records for all clients whether a node can be used: one failure makes it
+ * unavailable, and one recovery check a second finds out when it has recovered. It takes no lock.
  *
- * It is up until a client reports a failure. From then on no client sends steps, until a client
- * that has claimed a probe finds that it has recovered.
+ * A node is available until a client reports a failure. From then on no client sends it commands,
+ * until a client that has claimed a recovery check reports success.
  */
 #ifndef REDIS_NODE_AVAILABILITY_H
 #define REDIS_NODE_AVAILABILITY_H
@@ -12,14 +12,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RECOVERY_CHECK_NS UINT64_C(1000000000) /* between two probes, of all clients together */
+#define RECOVERY_CHECK_NS UINT64_C(1000000000) /* between two checks by any clients */
 
-/* Zero: up. */
+/* All zeros mean available. */
 struct availability {
 	_Atomic bool unavailable;
-	_Atomic uint64_t check_ns; /* unavailable: when the next probe is due, by the monotonic clock */
-	_Atomic uint64_t era;      /* how often it was found unavailable */
-	_Atomic bool refuses_scripts; /* it refused what a script does, or to load one */
+	/* When the next check of an unavailable node is due, by the monotonic clock. */
+	_Atomic uint64_t check_ns;
+	_Atomic uint64_t era;         /* how often the node became unavailable */
+	_Atomic bool refuses_scripts; /* Redis refused to load a script, or a command within one */
 };
 
 static inline bool availability_is_up(const struct availability *availability)
@@ -27,26 +28,30 @@ static inline bool availability_is_up(const struct availability *availability)
 	return !atomic_load_explicit(&availability->unavailable, memory_order_acquire);
 }
 
-/** When the next probe is due. */
+/** When the next check is due. */
 static inline uint64_t availability_check_ns(const struct availability *availability)
 {
 	return atomic_load_explicit(&availability->check_ns, memory_order_relaxed);
 }
 
 /**
- * A connection that was opened in an earlier era says nothing of what is there now: the address
- * may lead to another Redis, or this one may be a replica since.
+ * Changes each time the node becomes unavailable. A connection from an earlier era proves nothing
+ * about the present: its address may lead to another Redis now, or its Redis may have become a
+ * replica.
  */
 static inline uint64_t availability_era(const struct availability *availability)
 {
 	return atomic_load_explicit(&availability->era, memory_order_relaxed);
 }
 
-/** It is unavailable; the first probe is due then, or later after another. Whether it was up. */
+/**
+ * Makes the node unavailable; the first check is due at that time, or later if one was claimed.
+ * Whether the node was available.
+ */
 bool availability_fail(struct availability *availability, uint64_t check_ns);
-/** Whether the caller is to probe now: of all clients that ask, one in RECOVERY_CHECK_NS. */
+/** Whether the caller has to check now: only one client does in RECOVERY_CHECK_NS. */
 bool availability_claim_check(struct availability *availability, uint64_t now_ns);
-/** A probe has succeeded. Whether it was unavailable. */
+/** A check has succeeded. Whether the node was unavailable. */
 bool availability_restore(struct availability *availability);
 
 #endif

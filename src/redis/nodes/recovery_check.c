@@ -21,7 +21,7 @@ void recovery_set_unavailable(struct redis_client *client, unsigned number, cons
 	struct availability *availability = availability_of(client, number);
 	bool is_new = availability_fail(availability, check_ns);
 
-	/* Others have no keys, so nobody misses them. */
+	/* Other nodes have no keys, so the store is as available as before. */
 	if (!cluster_serves(client->store->cluster, number))
 		return;
 	if (is_new) {
@@ -66,14 +66,14 @@ static void on_write_reply(struct redis_node *node, const struct redis_reply *re
 	node->is_replica |= reply->type == REDIS_ERROR && redis_error_is(reply->text, "READONLY");
 	if (node->is_lost)
 		snprintf(node->trouble, sizeof node->trouble, "it accepts no writes");
-	/* In a cluster the key may be another's; elsewhere nobody would serve it. */
+	/* In a cluster another node may have the key; elsewhere nobody would serve it. */
 	else if (!node->scripts_are_refused &&
 	         (error == ERROR_FAILS_CALL ||
 	          (error == ERROR_REDIRECTS && node->client->store->url.cluster)))
 		recover(node);
 }
 
-/* There is no such script: that is what it should say, unless one was loaded. */
+/* The reply should be that there is no such script, unless one was loaded. */
 static void on_script_reply(struct redis_node *node, const struct redis_reply *reply)
 {
 	bool is_error = reply && reply->type == REDIS_ERROR;
@@ -87,9 +87,10 @@ static void on_script_reply(struct redis_node *node, const struct redis_reply *r
 #define NO_SCRIPT "0000000000000000000000000000000000000000"
 
 /*
- * A write, for a Redis that can only be read is of no use: what is full, or follows another, says
- * so here. One that says MOVED would do. Before it a script, for the user may write and yet not
- * call; a Redis that has refused what scripts do runs one that does it.
+ * Sends a write, because a Redis that is full or a replica refuses it, and could not be used; a
+ * node that replies MOVED can be used. A script comes before the write, because a user may be
+ * allowed to write but not to call scripts. A Redis that has refused commands of scripts gets a
+ * script that calls them.
  */
 static bool send_check(struct redis_node *node, struct slice key)
 {
@@ -112,7 +113,8 @@ void recovery_check_send(struct redis_node *node)
 
 	if (node->is_checked)
 		return;
-	buffer_printf(&key, "%sprobe", client->store->prefix); /* no key of a limit is without braces */
+	/* Without braces, so that it is no key of a limit. */
+	buffer_printf(&key, "%sprobe", client->store->prefix);
 	node->loads = atomic_load(&availability_of(client, node->number)->refuses_scripts);
 	node->is_checked = send_check(node, (struct slice){key.data, key.len});
 	buffer_free(&key);

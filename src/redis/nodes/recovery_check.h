@@ -1,4 +1,7 @@
-/* probe.h: whether the Redis of a node can be used: unavailable by one failure, back by a probe. */
+/*
+ * recovery_check.h: makes a node unavailable after a failure, and checks by a script and a write
+ * whether its Redis can be used again.
+ */
 #ifndef REDIS_RECOVERY_CHECK_H
 #define REDIS_RECOVERY_CHECK_H
 
@@ -10,15 +13,15 @@ static inline struct availability *availability_of(const struct redis_client *cl
 	return cluster_availability(client->store->cluster, number);
 }
 
-/** A node is unavailable, for `why`. The client comes back to it by itself. */
+/** Makes a node unavailable because of `why`. The client's alarm leads to the recovery check. */
 void recovery_set_unavailable(struct redis_client *client, unsigned number, const char *why,
                               uint64_t check_ns);
 /**
- * Tells that the store has recovered when all nodes are up that serve slots; a dead one may have
- * lost them.
+ * Reports that the store has recovered, if all nodes that serve slots are available. A dead node
+ * may have lost its slots.
  */
 void recovery_report(const struct redis_client *client);
-/** To a node that is ready. */
+/** Sends a check to a node that is ready, unless one is under way. */
 void recovery_check_send(struct redis_node *node);
 
 #endif

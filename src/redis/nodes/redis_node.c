@@ -10,12 +10,12 @@
 #include "redis/nodes/recovery_check.h"
 #include "redis/nodes/send.h"
 
-/* The client's own delay past a deadline, from which on replies may have come unseen. */
+/* The delay of the client past a deadline from which on replies may have arrived unread. */
 #define LATE_NS UINT64_C(1000000)
 
 /* Nodes */
 
-/* This client comes back to it by itself. */
+/* Makes the node unavailable, and names its host in the reason. */
 static void set_unavailable(const struct redis_node *node, const char *why, uint64_t check_ns)
 {
 	char host[REDIS_HOST_TEXT_MAX], text[sizeof host + sizeof node->trouble + 2];
@@ -65,7 +65,7 @@ static struct redis_node *node_open(struct redis_client *client, unsigned number
 	return node;
 }
 
-/* Claims the probe that is due, if it is. */
+/* Sends a recovery check if one is due and no other client has claimed it. */
 static void check_recovery_if_due(struct redis_client *client, unsigned number)
 {
 	struct redis_node *node = client->nodes[number];
@@ -77,19 +77,19 @@ static void check_recovery_if_due(struct redis_client *client, unsigned number)
 		if (node && node->ready_deadline_ns == 0)
 			recovery_check_send(node);
 		else if (!node && sentinels_know(client->store->cluster, number))
-			node_open(client, number); /* which probes when it is ready */
+			node_open(client, number); /* sends the check when it is ready */
 		cluster_doubt(client->store->cluster);
 	}
 	client_alarm_at(client, availability_check_ns(availability));
 }
 
-/* Whether it is connected, and nothing is under way or to be sent. */
+/* Whether the node is connected, and has nothing under way or to send. */
 static bool node_is_idle(const struct redis_node *node)
 {
 	return node->ready_deadline_ns == 0 && !node_calls(node)->first && !node->waiting.first;
 }
 
-/* Hangs up, unless anything is under way. */
+/* Closes the connection, unless something is under way. */
 static void close_if_idle(struct redis_node *node)
 {
 	struct redis_client *client = node->client;
@@ -100,12 +100,12 @@ static void close_if_idle(struct redis_node *node)
 	node_free(node);
 }
 
-/* Hangs up; its commands fail. */
+/* Closes the connection; its commands fail. */
 static void drop_node(struct redis_node *node, const char *why, uint64_t check_ns)
 {
 	struct redis_client *client = node->client;
 	unsigned number = node->number;
-	/* Redis may close what has nothing to say. */
+	/* The end of an idle connection is no failure: Redis may close it. */
 	bool was_idle = node_is_idle(node) && !node->is_lost;
 	bool counts = !was_idle && node->era == availability_era(availability_of(client, number));
 	struct redis_command *waiting = command_list_take(&node->waiting);
@@ -123,7 +123,7 @@ static void drop_node(struct redis_node *node, const char *why, uint64_t check_n
 		check_recovery_if_due(client, number);
 }
 
-/* The node of that number, if it is up. 0, or why there is none. */
+/* Finds or opens the node of that number. Fails if it is unavailable, or if there is no memory. */
 static int node_get(struct redis_client *client, unsigned number, struct redis_node **node)
 {
 	const struct availability *availability = availability_of(client, number);
@@ -138,7 +138,10 @@ static int node_get(struct redis_client *client, unsigned number, struct redis_n
 	return *node ? WEIR_OK : WEIR_ENOMEM;
 }
 
-/* Commands for a master that no Sentinel has named yet: they wait, or have waited long enough. */
+/*
+ * Commands for a master that no Sentinel has named yet: tries them later, or fails them at their
+ * deadline.
+ */
 static void await_master(struct redis_client *client, struct redis_command *first)
 {
 	unsigned number = cluster_node_of(client->store->cluster, first->slot);
@@ -161,7 +164,10 @@ static void await_master(struct redis_client *client, struct redis_command *firs
 	}
 }
 
-/* Hands out the first, and all of its group, or ends them. Returns the rest. */
+/*
+ * Assigns the first command and the rest of its group to a node, or fails them. Returns the
+ * commands after them.
+ */
 static struct redis_command *assign_to_node(struct redis_client *client,
                                             struct redis_command *first)
 {
@@ -218,12 +224,12 @@ static void ask_for_map(struct redis_client *client)
 		node->asks_map = true;
 		map_ask(node);
 	}
-	/* A new master is probed at once if the one before was unavailable. */
+	/* A new master is checked at once if the former one was unavailable. */
 	if (client->store->url.master && sentinels_know(cluster, cluster_node_of(cluster, 0)))
 		check_recovery_if_due(client, cluster_node_of(cluster, 0));
 }
 
-/* The commands of a node behind that place come before all others. */
+/* Moves the node's commands after `older`, which are retries, in front of the others. */
 static void move_retries_to_front(struct redis_node *node)
 {
 	struct command_list *waiting = &node->waiting;
@@ -238,7 +244,7 @@ static void move_retries_to_front(struct redis_node *node)
 	*older = NULL;
 }
 
-/* In front of what came later. */
+/* Retries come before commands that were submitted later. */
 static void assign_retries(struct redis_client *client)
 {
 	struct redis_command *first = command_list_take(&client->again);
@@ -279,19 +285,19 @@ static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 	    node->waiting.first->deadline_ns > now_ns)
 		return;
 	count_more(&client->counts.timeouts, 1);
-	/* A command that another node has sent here may have no time left; the others have. */
+	/* A redirected command may have no time left; the others have. */
 	if (now_ns < dialled_ns + client->store->options.timeout_ns) {
 		nodes_send(client, command_list_take(&node->waiting));
 		return;
 	}
-	/* All of them: nothing is sent to what is unavailable. */
+	/* All fail, because nothing is sent to an unavailable node. */
 	set_unavailable(node, "it takes long to connect", now_ns + RECOVERY_CHECK_NS);
 	commands_fail_all(client, command_list_take(&node->waiting), WEIR_ESTORE);
 }
 
 /*
- * Steps that are made again may have little of their time left. That a node does not answer within
- * it says nothing of the node: they fail, and their call has half of store_timeout, as every other.
+ * Repeated commands may have little of their time left. A node that does not answer them within it
+ * is not to blame: the commands fail, and their call gets half of store_timeout, as every other.
  */
 static void fail_short_calls(struct redis_node *node, uint64_t now_ns)
 {
@@ -310,7 +316,7 @@ static void fail_short_calls(struct redis_node *node, uint64_t now_ns)
 	}
 }
 
-/* The first of what it awaits. */
+/* The first deadline of the calls and of the connection. */
 static uint64_t first_deadline(const struct redis_node *node)
 {
 	uint64_t first_ns = UINT64_MAX;
@@ -343,7 +349,7 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 		return;
 	}
 	if (first_ns + LATE_NS < now_ns && !node->was_late) {
-		/* The client itself has slept: what has come meanwhile is to be read first. */
+		/* The client itself is late, so it first reads the replies that have arrived meanwhile. */
 		node->was_late = true;
 		client_alarm_at(client, now_ns + LATE_NS);
 		return;
@@ -359,7 +365,7 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	drop_node(node, why, now_ns + RECOVERY_CHECK_NS);
 }
 
-/* It is late enough. */
+/* Has all delayed commands assigned again. */
 static void retry_later_commands(struct redis_client *client)
 {
 	struct redis_command *command = command_list_take(&client->later), *next;
@@ -379,10 +385,10 @@ void nodes_tick(struct redis_client *client)
 			dialer_tick(client->nodes[i]->dialer, now_ns);
 		if (client->nodes[i])
 			node_tick(client->nodes[i], now_ns);
-		/* The cluster has it no more, or it was only asked. */
+		/* The cluster does not name the node any more, or only its ASK did. */
 		if (client->nodes[i] && !cluster_has(client->store->cluster, i))
 			close_if_idle(client->nodes[i]);
-		/* Others are tried when something is to be sent there. */
+		/* Nodes without slots are checked only if something is sent to them. */
 		if (!availability_is_up(availability_of(client, i)) &&
 		    cluster_serves(client->store->cluster, i))
 			check_recovery_if_due(client, i);
@@ -399,7 +405,7 @@ bool nodes_are_awaited(const struct redis_client *client)
 {
 	bool are = client->later.first || sentinels_are_awaited(client->store->cluster, client);
 
-	/* A Sentinel that hangs must not hold up calls. */
+	/* A Sentinel that hangs must not delay calls. */
 	for (unsigned i = 0; i < client->node_end && !are; i++)
 		are = client->nodes[i] && !client->nodes[i]->is_sentinel &&
 		      (first_deadline(client->nodes[i]) != UINT64_MAX || client->nodes[i]->waiting.first);
@@ -425,7 +431,7 @@ void nodes_close(struct redis_client *client)
 
 /* Events of a connection. The client may be used again afterwards. */
 
-/* Sends what must be sent again, and what has waited for answers. */
+/* Sends retries, and the batch if it has waited for replies. */
 static void send_pending(struct redis_client *client)
 {
 	nodes_send(client, NULL);
@@ -489,7 +495,10 @@ static void on_lost(void *context, const char *why)
 {
 	struct redis_node *node = context;
 	struct redis_client *client = node->client;
-	/* One that was there may be there again at once; one that could not be reached is not. */
+	/*
+	 * A connection that was ready may succeed again at once; a host that could not be reached will
+	 * not.
+	 */
 	uint64_t wait_ns = node->ready_deadline_ns == 0 ? 0 : RECOVERY_CHECK_NS;
 
 	drop_node(node, why, client_now_ns(client) + wait_ns);

@@ -7,7 +7,7 @@
 #include "redis/script_reply.h"
 #include "redis/commands.h"
 
-#define WINDOW 256 /* commands among which a call looks for those of its slot */
+#define WINDOW 256 /* the waiting commands that are searched for those of a call's slot */
 
 /* Calls */
 
@@ -35,7 +35,7 @@ static void call_free(struct script_call *call)
 
 static void call_replied(struct script_call *call, const struct redis_reply *reply);
 
-/* The oldest call of its node. */
+/* The reply to the oldest call of its node. */
 static void on_call_reply(struct pending_reply *base, const struct redis_reply *reply)
 {
 	struct script_call *call = (struct script_call *)base;
@@ -77,7 +77,7 @@ bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on
 	return true;
 }
 
-/* Why the node is unavailable, as read_bytes() will find. */
+/* Records why the node is unavailable; read_bytes() in redis_node.c acts on it. */
 static void set_trouble(struct redis_node *node, struct slice text)
 {
 	snprintf(node->trouble, sizeof node->trouble, "Redis says %.*s", (int)u64_min(text.len, 160),
@@ -107,7 +107,7 @@ void send_ignore(struct redis_node *node, const struct redis_reply *reply)
 /* False if there is no memory. */
 static bool load_script(struct redis_node *node, const struct script_call *missing)
 {
-	/* Calls that were sent before it miss it once more. */
+	/* Calls that were sent before the script was loaded miss it once more. */
 	if (node->loaded == missing->script.source && missing->number < node->loaded_at)
 		return true;
 	if (!send_words(
@@ -119,7 +119,7 @@ static bool load_script(struct redis_node *node, const struct script_call *missi
 	return true;
 }
 
-/* Times that a script is loaded for a step: an operator may flush scripts just then. */
+/* The most times that a script is loaded for a command: an operator may flush scripts just then. */
 #define LOADS_MAX 3
 
 static void load_and_repeat(struct redis_node *node, struct script_call *call)
@@ -136,10 +136,10 @@ static void load_and_repeat(struct redis_node *node, struct script_call *call)
 	}
 }
 
-/* Times that a step is sent elsewhere: nodes may each name the other. */
+/* The most redirections of a command: nodes may each name the other. */
 #define REDIRECTS_MAX 8
 
-/* False if the text names no node. */
+/* Sends a call's commands to the node that the error names. False if it names none. */
 static bool redirect(struct redis_node *node, struct script_call *call, struct slice text)
 {
 	struct redis_store *store = node->client->store;
@@ -166,8 +166,9 @@ static bool redirect(struct redis_node *node, struct script_call *call, struct s
 }
 
 /*
- * Redis does steps of several keys together only where all are, and new keys are made at the
- * other node. So each goes by itself; only a group, and one that was alone, has to wait.
+ * Handles TRYAGAIN: a slot is moving, and not all keys of the call are at this node. The commands
+ * are repeated one by one, since a single key is here, or the error ASK says that it is at the
+ * other node. Only a group, and a command that was alone, have to wait.
  */
 static void repeat_later(struct redis_client *client, struct script_call *call)
 {
@@ -177,7 +178,7 @@ static void repeat_later(struct redis_client *client, struct script_call *call)
 
 		command->is_alone = true;
 		command->ask = 0;
-		command->redirects = 0; /* its deadline ends that, as long as the slot may be moving */
+		command->redirects = 0; /* while the slot is moving, only the deadline ends the tries */
 		if (waits)
 			command_retry_later(client, command);
 		else
@@ -209,7 +210,10 @@ static void call_refused(struct redis_node *node, struct script_call *call, stru
 	script_call_fail(node->client, call);
 }
 
-/* A reply that no script gives means that replies are out of step, or that this is no Redis. */
+/*
+ * A reply that no script gives shows that replies are out of step with calls, or that this is not a
+ * Redis.
+ */
 static void call_got_invalid_reply(struct redis_node *node, struct script_call *call,
                                    const struct redis_reply *reply)
 {
@@ -248,7 +252,7 @@ static void call_replied(struct script_call *call, const struct redis_reply *rep
 	else if (reply->type == REDIS_ERROR)
 		call_refused(call->node, call, reply->text);
 	else if (call->count == 0)
-		; /* nobody awaits it any more */
+		; /* its commands have failed already */
 	else if (command_clock(reply, call->count) == 0)
 		call_got_invalid_reply(call->node, call, reply);
 	else
@@ -257,7 +261,7 @@ static void call_replied(struct script_call *call, const struct redis_reply *rep
 
 /* Sending */
 
-/* How many commands of the group stand here, all of them. */
+/* The number of commands of a group, which stand one after another. */
 static size_t group_size(const struct redis_command *command)
 {
 	uint32_t group = command->group;
@@ -268,7 +272,7 @@ static size_t group_size(const struct redis_command *command)
 	return n;
 }
 
-/* Whether a call for `first` may hold `command`, too. */
+/* Whether a call may have both commands. */
 static bool may_share_call(const struct redis_command *first, const struct redis_command *command)
 {
 	return first->slot == command->slot && first->ask == command->ask &&
@@ -277,9 +281,9 @@ static bool may_share_call(const struct redis_command *first, const struct redis
 }
 
 /*
- * The cost of a step for Redis, in requests for a bucket. A full call of any commands then takes
- * Redis no longer than a full call of these. Redis reads and writes all slots; it tries a group
- * before it does it.
+ * The cost of a command for Redis; an acquire on a bucket counts 1. So a full call of any commands
+ * takes Redis no longer than a full call on buckets. Redis reads and writes all slots of a state,
+ * and tries a group before it carries the group out.
  */
 static size_t weight_of(const struct redis_command *command)
 {
@@ -298,7 +302,10 @@ static size_t weight_of(const struct redis_command *command)
 	return command->group != 0 || algo_op_releases(command->call.op) ? 2 * weight : weight;
 }
 
-/* Moves the first and those like it into a call, as many as it holds; a group as a whole. */
+/*
+ * Moves the first command and others of its slot into the call, as many as it can have; a group as
+ * a whole.
+ */
 static void fill_call(struct command_list *list, struct script_call *call, bool is_given)
 {
 	const struct redis_command *first = list->first;
@@ -347,13 +354,16 @@ static bool write_call(struct script_call *call)
 	                     &call->script) == WEIR_OK;
 }
 
-/* When it is too late to send it: a call gets half of store_timeout at least. */
+/*
+ * The time after which a command is not sent any more: its call gets at least half of
+ * store_timeout.
+ */
 static uint64_t send_by_ns(const struct redis_client *client, const struct redis_command *command)
 {
 	return command->deadline_ns - client->store->options.timeout_ns / 2;
 }
 
-/* Fails the commands that have waited too long behind calls under way. */
+/* Fails the commands that have waited too long for calls under way. */
 static void fail_late(struct redis_node *node)
 {
 	struct redis_client *client = node->client;

@@ -29,7 +29,10 @@ static bool is_learnt(const struct cluster *cluster, unsigned node)
 	return node >= cluster->seeds;
 }
 
-/* Another client may miss a round before this one takes over: it may be between two calls. */
+/*
+ * Another client waits a round longer before it takes over: the asker may be between two calls of a
+ * library.
+ */
 static uint64_t next_round_ns(const struct cluster *cluster, const void *asker)
 {
 	if (cluster->round_ns == 0)
@@ -39,7 +42,7 @@ static uint64_t next_round_ns(const struct cluster *cluster, const void *asker)
 	return cluster->round_ns + (asker == cluster->asker ? 1 : 2) * SENTINELS_POLL_NS;
 }
 
-/* Among the first `end` nodes. */
+/* The number of Sentinels among the first `end` nodes that name the master. */
 static unsigned votes_for(const struct cluster *cluster, unsigned end, unsigned master)
 {
 	unsigned votes = 0;
@@ -50,7 +53,10 @@ static unsigned votes_for(const struct cluster *cluster, unsigned end, unsigned 
 	return votes;
 }
 
-/* The node that is named most often, and how often; CLUSTER_NO_NODE: none is named. */
+/*
+ * The node that most of the first `end` nodes name, and their number; CLUSTER_NO_NODE if none is
+ * named.
+ */
 static unsigned elect_among(const struct cluster *cluster, unsigned end, unsigned *votes)
 {
 	unsigned best = CLUSTER_NO_NODE;
@@ -83,8 +89,9 @@ static unsigned elect(const struct cluster *cluster, unsigned *votes)
 }
 
 /*
- * While the old master is unavailable, the store is unavailable. The new master then has to pass a
- * probe before it gets any call, so that no log says "back" on the word of a Sentinel alone.
+ * Assigns all slots to a master. If the old one was unavailable, the store is, and the new master
+ * has to pass a recovery check before it gets calls: the log must not report a recovery because a
+ * Sentinel says so.
  */
 static void adopt_master(struct cluster *cluster, unsigned master)
 {
@@ -211,7 +218,7 @@ static bool read_port(const struct redis_reply *reply, uint64_t *port)
 	return reply->type == REDIS_TEXT && parse_u64(reply->text, port);
 }
 
-/* Two texts. */
+/* Reads an answer of two texts, address and port. */
 static bool read_master(const struct redis_reply *reply, struct redis_host *out)
 {
 	uint64_t port;
@@ -252,7 +259,7 @@ void sentinels_answer(struct cluster *cluster, unsigned node, const struct redis
 	pthread_mutex_unlock(&cluster->mutex);
 }
 
-/* Names and values in turn. */
+/* Reads the address from fields, alternating names and values. */
 static bool read_sentinel(const struct redis_reply *fields, struct redis_host *out)
 {
 	struct slice name = {0};
@@ -271,7 +278,10 @@ static bool read_sentinel(const struct redis_reply *fields, struct redis_host *o
 	return hash_slots_read_host(name, port, NULL, out);
 }
 
-/* A place for one more: of a Sentinel that does not answer, if there are many. */
+/*
+ * Makes sure that one more Sentinel may be added: if there are many, in place of one that does not
+ * answer.
+ */
 static bool reserve_sentinel(struct cluster *cluster)
 {
 	unsigned learnt = 0, dead = CLUSTER_NO_NODE;
