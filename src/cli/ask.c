@@ -167,7 +167,7 @@ struct question {
 
 static void add_argument(struct question *question, const char *word)
 {
-	dial_add_word(&question->arguments, word);
+	dial_add_argument(&question->arguments, word);
 	question->count++;
 }
 
@@ -229,7 +229,7 @@ static int say(const char *server, const struct question *question, const struct
 	return command_fail("ask", "no answer from %s: %s", server, *why ? why : strerror(errno));
 }
 
-static int ask_at(const struct net_address *address, const struct dial_trust *trust,
+static int ask_at(const struct net_address *address, const struct dial_tls *trust,
                   const char *server, const struct question *question)
 {
 	struct line line = {0};
@@ -242,7 +242,7 @@ static int ask_at(const struct net_address *address, const struct dial_trust *tr
 
 	credentials_add_auth(&question->login, &request);
 	buffer_printf(&request, "*%zu\r\n", 1 + question->count);
-	dial_add_word(&request, question->command);
+	dial_add_argument(&request, question->command);
 	buffer_add(&request, question->arguments.data, question->arguments.len);
 	if (request.failed || question->arguments.failed || question->shown.failed)
 		return command_fail("ask", "out of memory");

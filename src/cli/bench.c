@@ -239,7 +239,7 @@ static bool add_fields(struct given *given, bool http, const char *path, struct 
 	else
 		credentials_add_auth(&given->login, &given->hello);
 	buffer_add(fields, "", 1);
-	given->load.hello = (struct slice){given->hello.data, given->hello.len};
+	given->load.login = (struct slice){given->hello.data, given->hello.len};
 	return !fields->failed && !given->hello.failed;
 }
 
@@ -279,7 +279,7 @@ static int resolve_trust(struct given *given, struct weir_error *error)
 {
 	int status = tls_flags_open(&given->trust, given->server, &given->load.server, error);
 
-	given->load.trust = given->trust.dial;
+	given->load.tls = given->trust.dial;
 	return status;
 }
 
@@ -302,7 +302,7 @@ static int run(const struct given *given)
 		if (!told)
 			command_fail("bench", "can't write the result");
 		else
-			status = result->trouble[0] ? command_fail("bench", "%s", result->trouble) : 0;
+			status = result->first_error[0] ? command_fail("bench", "%s", result->first_error) : 0;
 	}
 	free(result);
 	return status;

@@ -198,7 +198,7 @@ bool bench_report_json(FILE *to, const struct load_options *options, const char 
 		buffer_printf(&out, "\"server_cpu_ns\":%.1f,", per((double)result->server_cpu_ns, n));
 	buffer_printf(&out, "\"interrupted\":%s,\"trouble\":\"",
 	              result->interrupted ? "true" : "false");
-	buffer_add_json(&out, slice_of(result->trouble));
+	buffer_add_json(&out, slice_of(result->first_error));
 	buffer_add_text(&out, "\"}\n");
 	written = !out.failed && fwrite(out.data, 1, out.len, to) == out.len;
 	buffer_free(&out);

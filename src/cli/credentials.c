@@ -97,10 +97,10 @@ void credentials_add_auth(const struct credentials *credentials, struct buffer *
 		return;
 	buffer_reserve(out, strlen(user_of(credentials)) + strlen(credentials->secret) + AROUND_MAX);
 	buffer_printf(out, "*%d\r\n", credentials->user ? 3 : 2);
-	dial_add_word(out, "AUTH");
+	dial_add_argument(out, "AUTH");
 	if (credentials->user)
-		dial_add_word(out, credentials->user);
-	dial_add_word(out, credentials->secret);
+		dial_add_argument(out, credentials->user);
+	dial_add_argument(out, credentials->secret);
 }
 
 /* There `Authorization` is a visitor's. */

@@ -286,7 +286,7 @@ static int open_outputs(struct simulation *s, struct weir_error *error)
 	else if (decisions)
 		status = open_output(s, decisions, &s->replay.decisions, error);
 	if (status == WEIR_OK && decisions && !s->replay.decisions)
-		status = error_set(error, WEIR_EIO, "expected room for the decisions, found: %m");
+		status = error_set(error, WEIR_EIO, "can't write the decisions: %m");
 	if (status == WEIR_OK && page)
 		status = open_output(s, page, &s->page, error);
 	return status;
@@ -301,7 +301,7 @@ static int write_page(struct simulation *s, const struct buffer *page, struct we
 		written = false;
 	s->page = NULL;
 	return written ? WEIR_OK
-	               : error_set(error, WEIR_EIO, "%s: expected room for the page, found: %m",
+	               : error_set(error, WEIR_EIO, "%s: can't write the page: %m",
 	                           s->text[HTML]);
 }
 

@@ -1,6 +1,6 @@
 /* tables.h: the tables of a file store, as `weir store` finds them in a mapping of its own. */
-#ifndef CLI_TABLES_H
-#define CLI_TABLES_H
+#ifndef CLI_STORE_TABLES_H
+#define CLI_STORE_TABLES_H
 
 #include "store/file.h"
 #include "store/section.h"

@@ -1,6 +1,6 @@
 /* trust.h: the flags by which a command speaks TLS to a server. */
-#ifndef CLI_TRUST_H
-#define CLI_TRUST_H
+#ifndef CLI_TLS_FLAGS_H
+#define CLI_TLS_FLAGS_H
 
 #include <stdbool.h>
 
@@ -24,7 +24,7 @@
 struct tls_flags {
 	bool is_wanted;
 	struct tls_files files;
-	struct dial_trust dial;
+	struct dial_tls dial;
 	char host[IP_TEXT_MAX + 1];
 };
 

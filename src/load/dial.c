@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-#define GREETING_MAX 4096
+#define REPLY_MAX 4096
 
 bool dial_send(int fd, struct slice bytes)
 {
@@ -21,11 +21,8 @@ bool dial_send(int fd, struct slice bytes)
 	return true;
 }
 
-/*
- * Sends the bytes that TLS has for the server, also an alert that says why its certificate is
- * refused.
- */
-static bool send_words(int fd, struct buffer *wire)
+/* Sends the bytes that TLS has for the server, such as an alert. */
+static bool send_wire(int fd, struct buffer *wire)
 {
 	bool sent = dial_send(fd, (struct slice){wire->data, wire->len});
 
@@ -33,11 +30,14 @@ static bool send_words(int fd, struct buffer *wire)
 	return sent;
 }
 
-/* `wire` has the client's first words; `plain` is nothing that this side has asked for. */
-static int shake_hands(struct tls *tls, int fd, struct buffer *plain, struct buffer *wire,
-                       struct weir_error *error)
+/*
+ * Does the handshake, whose first message is in `wire`. `plain` stays empty, since the server does
+ * not send before it is asked.
+ */
+static int do_handshake(struct tls *tls, int fd, struct buffer *plain, struct buffer *wire,
+                        struct weir_error *error)
 {
-	bool sent = send_words(fd, wire);
+	bool sent = send_wire(fd, wire);
 	char bytes[4096];
 
 	while (sent && !tls_is_ready(tls)) {
@@ -50,21 +50,21 @@ static int shake_hands(struct tls *tls, int fd, struct buffer *plain, struct buf
 		if (got < 0)
 			break;
 		status = tls_decrypt(tls, (struct slice){bytes, (size_t)got}, plain, wire);
-		sent = send_words(fd, wire);
+		sent = send_wire(fd, wire);
 		if (status != WEIR_OK)
 			return error_set(error, status, "%s", tls_error(tls));
 	}
 	return tls_is_ready(tls) ? WEIR_OK : error_set(error, WEIR_EIO, "%s", strerror(errno));
 }
 
-static int secure(struct tls **tls, const struct dial_trust *trust, int fd,
-                  struct weir_error *error)
+static int open_tls(struct tls **tls, const struct dial_tls *trust, int fd,
+                    struct weir_error *error)
 {
 	struct buffer plain = {0}, wire = {0};
 	int status = tls_open(tls, trust->context, trust->name, &wire);
 
 	if (status == WEIR_OK)
-		status = shake_hands(*tls, fd, &plain, &wire, error);
+		status = do_handshake(*tls, fd, &plain, &wire, error);
 	else
 		error_set(error, status, "out of memory");
 	buffer_free(&plain);
@@ -72,7 +72,7 @@ static int secure(struct tls **tls, const struct dial_trust *trust, int fd,
 	return status;
 }
 
-int dial_open(const struct net_address *to, const struct dial_trust *trust, unsigned timeout_s,
+int dial_open(const struct net_address *to, const struct dial_tls *trust, unsigned timeout_s,
               struct tls **tls, struct weir_error *error)
 {
 	int fd = net_address_dial(to, timeout_s);
@@ -82,7 +82,7 @@ int dial_open(const struct net_address *to, const struct dial_trust *trust, unsi
 		error_set(error, WEIR_EIO, "%s", strerror(errno));
 		return -1;
 	}
-	if (!trust->context || secure(tls, trust, fd, error) == WEIR_OK)
+	if (!trust->context || open_tls(tls, trust, fd, error) == WEIR_OK)
 		return fd;
 	tls_close(*tls);
 	*tls = NULL;
@@ -90,22 +90,22 @@ int dial_open(const struct net_address *to, const struct dial_trust *trust, unsi
 	return -1;
 }
 
-void dial_add_word(struct buffer *out, const char *word)
+void dial_add_argument(struct buffer *out, const char *word)
 {
 	buffer_printf(out, "$%zu\r\n", strlen(word));
 	buffer_add_text(out, word);
 	buffer_add_text(out, "\r\n");
 }
 
-static bool send_hello(int fd, struct tls *tls, struct slice hello, struct buffer *wire)
+static bool send_login(int fd, struct tls *tls, struct slice login, struct buffer *wire)
 {
 	if (!tls)
-		return dial_send(fd, hello);
-	return tls_encrypt(tls, hello, wire) == WEIR_OK && !wire->failed && send_words(fd, wire);
+		return dial_send(fd, login);
+	return tls_encrypt(tls, login, wire) == WEIR_OK && !wire->failed && send_wire(fd, wire);
 }
 
-/* Appends the next bytes of the server to `said`. */
-static int read_some(int fd, struct tls *tls, struct buffer *said, struct buffer *wire,
+/* Appends the next bytes of the server to `reply`. */
+static int read_some(int fd, struct tls *tls, struct buffer *reply, struct buffer *wire,
                      struct weir_error *error)
 {
 	char bytes[512];
@@ -115,31 +115,32 @@ static int read_some(int fd, struct tls *tls, struct buffer *said, struct buffer
 		return error_set(error, WEIR_EIO, "%s",
 		                 got < 0 ? strerror(errno) : "the server closed the connection");
 	if (!tls)
-		buffer_add(said, bytes, (size_t)got);
-	else if (tls_decrypt(tls, (struct slice){bytes, (size_t)got}, said, wire) != WEIR_OK)
+		buffer_add(reply, bytes, (size_t)got);
+	else if (tls_decrypt(tls, (struct slice){bytes, (size_t)got}, reply, wire) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "%s", tls_error(tls));
-	return send_words(fd, wire) ? WEIR_OK : error_set(error, WEIR_EIO, "%s", strerror(errno));
+	return send_wire(fd, wire) ? WEIR_OK : error_set(error, WEIR_EIO, "%s", strerror(errno));
 }
 
-int dial_greet(int fd, struct tls *tls, struct slice hello, struct weir_error *error)
+int dial_log_in(int fd, struct tls *tls, struct slice login, struct weir_error *error)
 {
-	struct buffer said = {.max = GREETING_MAX}, wire = {0};
+	struct buffer reply = {.max = REPLY_MAX}, wire = {0};
 	struct slice rest, line = {NULL, 0};
-	int status = send_hello(fd, tls, hello, &wire)
+	int status = send_login(fd, tls, login, &wire)
 	                 ? WEIR_OK
 	                 : error_set(error, WEIR_EIO, "%s", strerror(errno));
 
-	while (status == WEIR_OK && !said.failed && !(said.len && memchr(said.data, '\n', said.len)))
-		status = read_some(fd, tls, &said, &wire, error);
-	rest = (struct slice){said.data, said.len};
-	if (said.len > 0)
+	while (status == WEIR_OK && !reply.failed &&
+	       !(reply.len && memchr(reply.data, '\n', reply.len)))
+		status = read_some(fd, tls, &reply, &wire, error);
+	rest = (struct slice){reply.data, reply.len};
+	if (reply.len > 0)
 		line = slice_cut(&rest, '\r');
 	if (status == WEIR_OK && line.len > 0 && line.data[0] == '-')
 		status = error_set(error, WEIR_EAUTH, "%.*s", (int)line.len - 1, line.data + 1);
 	else if (status == WEIR_OK && !slice_equal(line, SLICE("+OK")))
 		status = error_set(error, WEIR_EIO, "expected +OK to a login, found '%.*s'", (int)line.len,
 		                   line.len > 0 ? line.data : "");
-	buffer_free(&said);
+	buffer_free(&reply);
 	buffer_free(&wire);
 	return status;
 }

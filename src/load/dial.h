@@ -1,4 +1,4 @@
-/* dial.h: opens a blocking connection to a server, with TLS or without. */
+/* dial.h: opens a blocking connection to a server, with or without TLS, and logs in. */
 #ifndef LOAD_DIAL_H
 #define LOAD_DIAL_H
 
@@ -7,29 +7,28 @@
 #include "net/address.h"
 #include "tls/tls.h"
 
-/* How a server proves itself. Zeroed: without TLS. */
-struct dial_trust {
+/* How the server's certificate is verified. Zeroed: without TLS. */
+struct dial_tls {
 	struct tls_context *context; /* NULL without TLS */
-	const char *name;            /* that the server's certificate must be of, or its address */
+	const char *name;            /* the name or address that the certificate must be for */
 };
 
 /**
- * Connects and shakes hands. Returns the socket, or -1 and why in error->message (EIO, ENOMEM).
- * `timeout_s` bounds the connecting, and each send and receive then and later. *tls is the
- * caller's to close; NULL without TLS. The server's bytes after the handshake are yet to come.
+ * Connects and does the TLS handshake. Returns the socket, or -1 and the reason in error->message
+ * (EIO, ENOMEM). `timeout_s` bounds the connecting, and each send and receive from then on. The
+ * caller closes *tls, which is NULL without TLS.
  */
-int dial_open(const struct net_address *to, const struct dial_trust *trust, unsigned timeout_s,
+int dial_open(const struct net_address *to, const struct dial_tls *trust, unsigned timeout_s,
               struct tls **tls, struct weir_error *error);
 
-/** Appends a word of a command of RESP. */
-void dial_add_word(struct buffer *out, const char *word);
+/** Appends an argument of a RESP command. */
+void dial_add_argument(struct buffer *out, const char *word);
 /**
- * Sends `hello`, a command of RESP, and waits for its +OK. Why not is in error->message: EAUTH, the
- * server refuses it, with its words; EIO.
+ * Sends `login`, a RESP command, and waits for +OK. Errors: EAUTH with the server's message, EIO.
  */
-int dial_greet(int fd, struct tls *tls, struct slice hello, struct weir_error *error);
+int dial_log_in(int fd, struct tls *tls, struct slice login, struct weir_error *error);
 
-/** Sends all of it through a blocking socket; false and errno. */
+/** Sends all bytes through a blocking socket. Returns false and sets errno if that fails. */
 bool dial_send(int fd, struct slice bytes);
 
 #endif

@@ -50,13 +50,13 @@ int keys_parse_distribution(struct slice text, struct keys_options *out, struct 
 }
 
 /*
- * Zipf: key k of 1 to n with a weight of h(k) = k^-s, by rejection-inversion
+ * Zipf: draws key k of 1 to n with probability proportional to h(k) = k^-s, by rejection-inversion
  * (Hörmann and Derflinger, "Rejection-inversion to generate variates from
- * monotone discrete distributions", 1996): no table, whatever n is. A point
- * below the integral H of h is drawn and inverted; x rounds to k. The key k is
- * taken if the point lies in the last h(k) of H before k + 1/2, because there a
+ * monotone discrete distributions", 1996), which needs no table. A point
+ * below the integral H of h is drawn and inverted to x, which rounds to k. The key k is
+ * accepted if the point lies in the last h(k) of H before k + 1/2, because there a
  * column of h(k) fits under the convex h. `accept` is a distance between k and
- * x within which that is so for all k; most draws end there.
+ * x within which that holds for all k; it accepts most draws.
  */
 
 /* (e^t - 1) / t and log(1 + t) / t, which tend to 1. */
@@ -75,7 +75,7 @@ static double weight(double s, double x)
 	return exp(-s * log(x));
 }
 
-/* The integral of `weight` from 1 to x; s = 1 is no special case this way. */
+/* The integral of `weight` from 1 to x, in a form that includes s = 1. */
 static double integral(double s, double x)
 {
 	return log(x) * expm1_over((1 - s) * log(x));

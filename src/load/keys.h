@@ -1,4 +1,4 @@
-/* keys.h: draws the next key: a number from 0 to below `count`, replayed from a seed. */
+/* keys.h: draws the keys of requests, numbers below `count`, reproducibly from a seed. */
 #ifndef LOAD_KEYS_H
 #define LOAD_KEYS_H
 
@@ -28,7 +28,8 @@ struct keys {
 /** "uniform", "zipf:1.1", "sequential" or "single". Errors: EINVAL with what was expected. */
 int keys_parse_distribution(struct slice text, struct keys_options *out, struct weir_error *error);
 
-/** The `part`-th of `parts` streams of one seed: other draws; "sequential" starts elsewhere. */
+/** Starts the `part`-th of `parts` independent streams of a seed; "sequential" starts at its share.
+ */
 void keys_start(struct keys *keys, const struct keys_options *options, uint64_t seed, size_t part,
                 size_t parts);
 

@@ -14,11 +14,11 @@
 #include "base/os/os.h"
 #include "load/runner.h"
 
-#define HEAD_START (10 * NS_PER_MS) /* time for the threads to start before the first request */
+#define START_DELAY (10 * NS_PER_MS) /* time for the threads to start before the first request */
 
 /*
- * The CPU time of a whole process, user and system, threads that have ended
- * included: the kernel's own sum, to the nanosecond, where /proc rounds to ticks.
+ * The CPU time of a process, user and system, including threads that have ended. The kernel's clock
+ * counts nanoseconds; /proc would round to ticks.
  */
 static uint64_t cpu_ns(pid_t pid)
 {
@@ -30,19 +30,19 @@ static uint64_t cpu_ns(pid_t pid)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-struct watch {
+struct running_test {
 	struct pollfd signals, done;
 	size_t running;
 };
 
-/* Until `until_ns`, or until no runner is left. A signal stops the runners. */
-static void wait_for_runners(struct watch *watch, struct runner_plan *plan, uint64_t until_ns,
+/* Waits until `until_ns`, or until no runner is left. A signal stops the runners. */
+static void wait_for_runners(struct running_test *test, struct runner_plan *plan, uint64_t until_ns,
                              struct load_result *result)
 {
 	uint64_t now;
 
-	while (watch->running > 0 && (now = os_monotonic_ns()) < until_ns) {
-		struct pollfd fds[] = {watch->signals, watch->done};
+	while (test->running > 0 && (now = os_monotonic_ns()) < until_ns) {
+		struct pollfd fds[] = {test->signals, test->done};
 		uint64_t left = until_ns - now;
 		struct timespec timeout = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
 		struct signalfd_siginfo caught;
@@ -55,7 +55,7 @@ static void wait_for_runners(struct watch *watch, struct runner_plan *plan, uint
 			atomic_store_explicit(&plan->stop, true, memory_order_relaxed);
 		}
 		if (fds[1].revents && eventfd_read(fds[1].fd, &ended) == 0)
-			watch->running -= ended;
+			test->running -= ended;
 	}
 }
 
@@ -74,23 +74,23 @@ static void collect(const struct runner *runner, struct load_result *result)
 	histogram_add(&result->from_send, &runner->from_send);
 	result->elapsed_ns =
 	    u64_max(result->elapsed_ns, sat_sub(runner->last_reply_ns, plan->measure_ns));
-	if (result->trouble[0] == '\0')
-		memcpy(result->trouble, runner->trouble, sizeof result->trouble);
+	if (result->first_error[0] == '\0')
+		memcpy(result->first_error, runner->first_error, sizeof result->first_error);
 }
 
-static int start_runners(struct runner *runners, struct runner_plan *plan, struct watch *watch,
-                         struct weir_error *error)
+static int start_runners(struct runner *runners, struct runner_plan *plan,
+                         struct running_test *test, struct weir_error *error)
 {
 	const struct load_options *options = plan->options;
 
-	plan->start_ns = os_monotonic_ns() + HEAD_START;
+	plan->start_ns = os_monotonic_ns() + START_DELAY;
 	plan->measure_ns = plan->start_ns + options->warmup_ns;
 	plan->end_ns = options->requests > 0 ? UINT64_MAX : plan->measure_ns + options->duration_ns;
-	for (; watch->running < options->threads; watch->running++) {
-		struct runner *runner = &runners[watch->running];
+	for (; test->running < options->threads; test->running++) {
+		struct runner *runner = &runners[test->running];
 
 		if (pthread_create(&runner->thread, NULL, runner_run, runner) != 0)
-			return error_set(error, WEIR_EIO, "can't start thread %zu", watch->running + 1);
+			return error_set(error, WEIR_EIO, "can't start thread %zu", test->running + 1);
 	}
 	return WEIR_OK;
 }
@@ -99,19 +99,19 @@ static int run_all(struct runner *runners, struct runner_plan *plan, int signals
                    struct load_result *result, struct weir_error *error)
 {
 	const struct load_options *options = plan->options;
-	struct watch watch = {{signals, POLLIN, 0}, {plan->done, POLLIN, 0}, 0};
-	int status = start_runners(runners, plan, &watch, error);
-	size_t started = watch.running;
+	struct running_test test = {{signals, POLLIN, 0}, {plan->done, POLLIN, 0}, 0};
+	int status = start_runners(runners, plan, &test, error);
+	size_t started = test.running;
 
 	if (status == WEIR_OK) {
-		/* Just before, so that without a warm-up no request escapes. */
-		wait_for_runners(&watch, plan, plan->measure_ns - NS_PER_MS, result);
+		/* Read CPU time shortly before the first measured request. */
+		wait_for_runners(&test, plan, plan->measure_ns - NS_PER_MS, result);
 		result->client_cpu_ns = -cpu_ns(0);
 		result->server_cpu_ns = -cpu_ns(options->server_pid);
 	} else {
 		atomic_store_explicit(&plan->stop, true, memory_order_relaxed);
 	}
-	wait_for_runners(&watch, plan, UINT64_MAX, result);
+	wait_for_runners(&test, plan, UINT64_MAX, result);
 	result->client_cpu_ns += cpu_ns(0);
 	result->server_cpu_ns += cpu_ns(options->server_pid);
 	for (size_t i = 0; i < started; i++) {

@@ -6,8 +6,8 @@
  * waited meanwhile is not seen.
  *
  * Open loop: request i is due at start + i / rate, whatever the server does; the next connection
- * with room takes it, and its latency counts from when it was due. Requests that find no room
- * wait and keep that time.
+ * with capacity sends it, and its latency counts from when it was due. Requests that find no
+ * connection with capacity wait, and their latency still counts from when they were due.
  */
 #ifndef LOAD_LOAD_H
 #define LOAD_LOAD_H
@@ -29,14 +29,13 @@ struct load_result {
 	uint64_t elapsed_ns;        /* from the end of the warm-up to the last reply */
 	uint64_t client_cpu_ns, server_cpu_ns;
 	bool interrupted;
-	char trouble[2 * SCAN_LINE_MAX]; /* the first error of any kind; empty: none */
+	char first_error[2 * SCAN_LINE_MAX]; /* empty if there was none */
 };
 
 /**
- * Connects, runs, and fills in *result. SIGINT and SIGTERM end it early, with
- * what was measured until then; they stay blocked. A server that falls silent
- * ends it as well. Errors, before any request is sent: EAUTH, EIO,
- * ENOMEM.
+ * Connects, runs, and fills in *result. SIGINT and SIGTERM, which stay blocked, end the run early;
+ * so does a server that stops answering. The result then has what was measured so far. Errors,
+ * before any request is sent: EAUTH, EIO, ENOMEM.
  */
 int load_run(const struct load_options *options, struct load_result *result,
              struct weir_error *error);

@@ -1,6 +1,6 @@
-/* job.h: defines the load to put on a server, and its counters. */
-#ifndef LOAD_JOB_H
-#define LOAD_JOB_H
+/* load_options.h: the options of a load test, and the counts of its result. */
+#ifndef LOAD_OPTIONS_H
+#define LOAD_OPTIONS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,20 +20,19 @@
 
 struct load_options {
 	struct net_address server;
-	struct dial_trust trust; /* its context is shared by all connections */
-	struct slice hello; /* a login that each connection begins with, see dial_greet; empty: none */
+	struct dial_tls tls; /* its context is shared by all connections */
+	struct slice login;  /* a command that each connection sends first, see dial_log_in; or empty */
 	const struct template *request;
 	struct scan_rules replies;
 	struct keys_options keys;
 	size_t connections; /* at least `threads` */
 	size_t pipeline;
 	size_t threads;
-	uint64_t requests;    /* 0 if `duration_ns` ends the run */
+	uint64_t requests;    /* after the warm-up; 0 if `duration_ns` ends the run */
 	uint64_t duration_ns; /* after the warm-up */
-	uint64_t warmup_ns;   /* requests of this time are sent and not counted */
+	uint64_t warmup_ns;   /* requests of this time are sent but not counted */
 	uint64_t rate;        /* requests a second, over all connections; 0 for a closed loop */
-	uint64_t timeout_ns;  /* after so long without a byte from the server, requests in flight are
-	                         given up */
+	uint64_t timeout_ns; /* without a byte from the server, until requests in flight are given up */
 	uint64_t seed;
 	pid_t server_pid; /* 0 if its CPU time is not measured */
 };
@@ -43,8 +42,8 @@ struct load_counts {
 	uint64_t sent;
 	uint64_t answers[SCAN_OUTCOMES];
 	uint64_t unanswered;  /* sent, without a reply */
-	uint64_t unsent;      /* due, and no connection had room; open loop */
-	uint64_t disconnects; /* connections that the server ended */
+	uint64_t unsent;      /* due, but no connection had capacity; open loop only */
+	uint64_t disconnects; /* connections that were lost */
 	uint64_t bytes_sent, bytes_received;
 };
 

@@ -15,19 +15,19 @@
 #include "base/os/os.h"
 
 /*
- * Bare epoll and not net/: a measuring tool must cost less than the server that it measures.
- * Here one wait serves many connections, with one read and one send for each, and no timer or
- * allocation in between.
+ * Uses epoll and not src/net, because a measuring tool must cost less than the server that it
+ * measures. One wait serves many connections, with one read and one send for each, without timers
+ * or allocations.
  */
 
 #define EVENTS    256
 #define IN_SIZE   65536
-#define WAIT_NS   (100 * NS_PER_MS) /* so that plan->stop is seen */
-#define CATCH_UP  NS_PER_S          /* for requests due and unsent when the time is over */
+#define WAIT_NS   (100 * NS_PER_MS) /* the longest wait, so that plan->stop takes effect */
+#define CATCH_UP  NS_PER_S          /* time to send requests that are due when the run ends */
 #define CONNECT_S 5
 
 /* A request that waits for its reply. */
-struct flight {
+struct in_flight {
 	uint64_t due_ns;
 	uint64_t sent_ns;
 };
@@ -37,8 +37,8 @@ struct runner_conn {
 	struct tls *tls; /* NULL without TLS */
 	bool in_ring;
 	struct scan scan;
-	struct buffer rest;     /* bytes that the socket did not take */
-	struct flight *flights; /* a ring of `pipeline` */
+	struct buffer rest;         /* bytes that the socket did not accept */
+	struct in_flight *requests; /* a ring of `pipeline` */
 	size_t first, count;
 };
 
@@ -56,12 +56,12 @@ static int open_conn(struct runner *runner, struct weir_error *error)
 	struct weir_error why = {0};
 
 	conn->fd = -1;
-	conn->flights = calloc(options->pipeline, sizeof *conn->flights);
-	if (!conn->flights)
+	conn->requests = calloc(options->pipeline, sizeof *conn->requests);
+	if (!conn->requests)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	conn->fd = dial_open(&options->server, &options->trust, CONNECT_S, &conn->tls, &why);
-	if (conn->fd >= 0 && options->hello.len > 0)
-		dial_greet(conn->fd, conn->tls, options->hello, &why);
+	conn->fd = dial_open(&options->server, &options->tls, CONNECT_S, &conn->tls, &why);
+	if (conn->fd >= 0 && options->login.len > 0)
+		dial_log_in(conn->fd, conn->tls, options->login, &why);
 	if (conn->fd >= 0 && !why.message[0] &&
 	    (fcntl(conn->fd, F_SETFL, O_NONBLOCK) != 0 ||
 	     epoll_ctl(runner->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0))
@@ -75,7 +75,8 @@ static int open_conn(struct runner *runner, struct weir_error *error)
 	                 runner->conn_count + 1, why.message);
 }
 
-static void offer(struct runner *runner, struct runner_conn *conn)
+/* Puts the connection into the ring `free`. */
+static void add_free(struct runner *runner, struct runner_conn *conn)
 {
 	size_t size = runner->conn_count;
 
@@ -85,7 +86,7 @@ static void offer(struct runner *runner, struct runner_conn *conn)
 	runner->free[(runner->free_first + runner->free_count++) % size] = conn;
 }
 
-static struct runner_conn *take(struct runner *runner)
+static struct runner_conn *pop_free(struct runner *runner)
 {
 	struct runner_conn *conn = runner->free[runner->free_first];
 
@@ -123,7 +124,7 @@ int runner_open(struct runner *runner, struct runner_plan *plan, size_t index,
 	}
 	runner->conn_alive = n;
 	for (size_t i = 0; i < n; i++)
-		offer(runner, &runner->conns[i]);
+		add_free(runner, &runner->conns[i]);
 	return WEIR_OK;
 }
 
@@ -138,7 +139,7 @@ void runner_close(struct runner *runner)
 			close(conn->fd);
 		tls_close(conn->tls);
 		buffer_wipe(&conn->rest);
-		free(conn->flights);
+		free(conn->requests);
 	}
 	if (runner->epoll >= 0)
 		close(runner->epoll);
@@ -152,7 +153,7 @@ void runner_close(struct runner *runner)
 	buffer_free(&runner->plain);
 }
 
-/* When this runner's request number i is due: the runners take turns in one schedule. */
+/* When this runner's request number i is due: all runners share one schedule, in rotation. */
 static uint64_t due_ns(const struct runner *runner, uint64_t i)
 {
 	const struct load_options *options = runner->plan->options;
@@ -176,7 +177,7 @@ static bool is_measured(const struct runner *runner, uint64_t due)
 	return due >= runner->plan->measure_ns;
 }
 
-/* At the end of the warm-up, when the last request is known. */
+/* Ends the warm-up: sets `limit`, which depends on the requests sent so far. */
 static void begin_measuring(struct runner *runner)
 {
 	const struct runner_plan *plan = runner->plan;
@@ -212,44 +213,41 @@ static uint64_t allowance(const struct runner *runner, uint64_t now)
 	               runner->sent);
 }
 
-static void keep_trouble(struct runner *runner, const char *what, const char *why)
+static void record_error(struct runner *runner, const char *what, const char *why)
 {
-	if (runner->trouble[0] == '\0')
-		snprintf(runner->trouble, sizeof runner->trouble, "%s%s", what, why);
+	if (runner->first_error[0] == '\0')
+		snprintf(runner->first_error, sizeof runner->first_error, "%s%s", what, why);
 }
 
-static void count_wait(struct runner *runner, const struct flight *flight, uint64_t now)
+static void count_wait(struct runner *runner, const struct in_flight *request, uint64_t now)
 {
-	histogram_count(&runner->latency, sat_sub(now, flight->due_ns), 1);
-	histogram_count(&runner->from_send, sat_sub(now, flight->sent_ns), 1);
+	histogram_count(&runner->latency, sat_sub(now, request->due_ns), 1);
+	histogram_count(&runner->from_send, sat_sub(now, request->sent_ns), 1);
 }
 
-/*
- * Takes the oldest request in flight, whose wait ends at `now`. False: it belongs to the warm-
- * up.
- */
-static bool land(struct runner *runner, struct runner_conn *conn, uint64_t now)
+/* Removes the oldest request in flight and counts its wait. False if it is one of the warm-up. */
+static bool finish_request(struct runner *runner, struct runner_conn *conn, uint64_t now)
 {
-	const struct flight *flight = &conn->flights[conn->first];
+	const struct in_flight *request = &conn->requests[conn->first];
 
 	conn->first = (conn->first + 1) % runner->plan->options->pipeline;
 	conn->count--;
 	runner->in_flight--;
-	if (!is_measured(runner, flight->due_ns))
+	if (!is_measured(runner, request->due_ns))
 		return false;
-	count_wait(runner, flight, now);
+	count_wait(runner, request, now);
 	return true;
 }
 
 static void give_up(struct runner *runner, struct runner_conn *conn, uint64_t now)
 {
 	while (conn->count > 0)
-		runner->counts.unanswered += land(runner, conn, now);
+		runner->counts.unanswered += finish_request(runner, conn, now);
 }
 
 static void lose(struct runner *runner, struct runner_conn *conn, const char *what, const char *why)
 {
-	keep_trouble(runner, what, why);
+	record_error(runner, what, why);
 	runner->counts.disconnects++;
 	runner->conn_alive--;
 	close(conn->fd);
@@ -257,7 +255,7 @@ static void lose(struct runner *runner, struct runner_conn *conn, const char *wh
 	give_up(runner, conn, os_monotonic_ns());
 }
 
-static bool has_room(const struct runner *runner, const struct runner_conn *conn)
+static bool has_capacity(const struct runner *runner, const struct runner_conn *conn)
 {
 	const struct load_options *options = runner->plan->options;
 
@@ -265,42 +263,42 @@ static bool has_room(const struct runner *runner, const struct runner_conn *conn
 	       conn->count < (options->rate > 0 ? options->pipeline : 1);
 }
 
-static void watch(struct runner *runner, struct runner_conn *conn, uint32_t events)
+static void poll_events(struct runner *runner, struct runner_conn *conn, uint32_t events)
 {
 	struct epoll_event event = {.events = events, .data.ptr = conn};
 
 	epoll_ctl(runner->epoll, EPOLL_CTL_MOD, conn->fd, &event);
 }
 
-/* Returns how many of the bytes the socket took. */
+/* Returns how many of the bytes the socket accepted. */
 static size_t send_some(struct runner *runner, struct runner_conn *conn, const char *bytes,
                         size_t len)
 {
 	ssize_t n = send(conn->fd, bytes, len, MSG_NOSIGNAL);
-	size_t taken = n > 0 ? (size_t)n : 0;
+	size_t accepted = n > 0 ? (size_t)n : 0;
 
 	if (n < 0 && errno != EAGAIN && errno != EINTR)
 		lose(runner, conn, "connection lost: ", strerror(errno));
 	if (runner->measuring)
-		runner->counts.bytes_sent += taken;
-	return taken;
+		runner->counts.bytes_sent += accepted;
+	return accepted;
 }
 
 static void send_bytes(struct runner *runner, struct runner_conn *conn, const char *bytes,
                        size_t len)
 {
-	size_t taken = send_some(runner, conn, bytes, len);
+	size_t accepted = send_some(runner, conn, bytes, len);
 
-	if (conn->fd < 0 || taken == len)
+	if (conn->fd < 0 || accepted == len)
 		return;
-	buffer_add(&conn->rest, bytes + taken, len - taken);
+	buffer_add(&conn->rest, bytes + accepted, len - accepted);
 	if (conn->rest.failed)
 		lose(runner, conn, "out of memory", "");
 	else
-		watch(runner, conn, EPOLLIN | EPOLLOUT);
+		poll_events(runner, conn, EPOLLIN | EPOLLOUT);
 }
 
-/* With TLS, all of it in one record, or as few as hold it. */
+/* Sends the bytes; with TLS in as few records as possible. */
 static void send_plain(struct runner *runner, struct runner_conn *conn, struct slice bytes)
 {
 	struct buffer *wire = &runner->wire;
@@ -320,7 +318,7 @@ static void send_rest(struct runner *runner, struct runner_conn *conn)
 {
 	buffer_consume(&conn->rest, send_some(runner, conn, conn->rest.data, conn->rest.len));
 	if (conn->fd >= 0 && conn->rest.len == 0)
-		watch(runner, conn, EPOLLIN);
+		poll_events(runner, conn, EPOLLIN);
 }
 
 static void send_requests(struct runner *runner, struct runner_conn *conn, size_t n, uint64_t now)
@@ -332,18 +330,18 @@ static void send_requests(struct runner *runner, struct runner_conn *conn, size_
 		size_t at = (conn->first + conn->count++) % options->pipeline;
 		uint64_t due = options->rate > 0 ? due_ns(runner, runner->sent) : now;
 
-		conn->flights[at] = (struct flight){due, now};
+		conn->requests[at] = (struct in_flight){due, now};
 		runner->sent++;
 		runner->counts.sent += is_measured(runner, due);
 		template_fill(options->request, runner->out + i * len, keys_next(&runner->keys));
 	}
 	if (runner->in_flight == 0)
-		runner->heard_ns = now;
+		runner->received_ns = now;
 	runner->in_flight += n;
 	send_plain(runner, conn, (struct slice){runner->out, n * len});
 }
 
-/* Spreads the requests that may be sent over the connections with room, one send each. */
+/* Distributes the requests that may be sent over connections with capacity, one send each. */
 static void dispatch(struct runner *runner)
 {
 	const struct load_options *options = runner->plan->options;
@@ -354,20 +352,20 @@ static void dispatch(struct runner *runner)
 
 		if (allowed == 0)
 			return;
-		conn = take(runner);
-		if (!has_room(runner, conn))
+		conn = pop_free(runner);
+		if (!has_capacity(runner, conn))
 			continue;
 		if (options->rate > 0)
 			allowed = ceil_div(allowed, n);
 		send_requests(runner, conn, u64_min(allowed, options->pipeline - conn->count), now);
-		if (has_room(runner, conn))
-			offer(runner, conn);
+		if (has_capacity(runner, conn))
+			add_free(runner, conn);
 	}
 }
 
 /*
- * Takes the result of a read, `len` bytes; none is the end. Returns false if the connection is
- * lost.
+ * Decrypts the `len` bytes of a read; 0 is the end of the connection. Returns false if the
+ * connection is lost.
  */
 static bool decrypt(struct runner *runner, struct runner_conn *conn, size_t len,
                     struct slice *bytes)
@@ -379,7 +377,7 @@ static bool decrypt(struct runner *runner, struct runner_conn *conn, size_t len,
 			lose(runner, conn, "connection lost: ", tls_error(conn->tls));
 			return false;
 		}
-		if (runner->wire.len > 0) /* such as new keys, when the server has asked for them */
+		if (runner->wire.len > 0) /* for example a reply to the server's update of keys */
 			send_bytes(runner, conn, runner->wire.data, runner->wire.len);
 		*bytes = (struct slice){runner->plain.data, runner->plain.len};
 	}
@@ -403,15 +401,15 @@ static void read_replies(struct runner *runner, struct runner_conn *conn)
 	if (got < 0 || !decrypt(runner, conn, (size_t)got, &bytes))
 		return;
 	now = os_monotonic_ns();
-	runner->heard_ns = now;
+	runner->received_ns = now;
 	if (runner->measuring)
 		runner->counts.bytes_received += (uint64_t)got;
 	while ((result = scan_next(&options->replies, &conn->scan, &bytes)) == SCAN_REPLY) {
 		if (conn->count == 0)
 			break;
 		if (conn->scan.outcome == SCAN_ERROR)
-			keep_trouble(runner, "error reply: ", conn->scan.text);
-		if (land(runner, conn, now)) {
+			record_error(runner, "error reply: ", conn->scan.text);
+		if (finish_request(runner, conn, now)) {
 			runner->counts.answers[conn->scan.outcome]++;
 			runner->last_reply_ns = now;
 		}
@@ -420,8 +418,8 @@ static void read_replies(struct runner *runner, struct runner_conn *conn)
 		lose(runner, conn, "can't understand a reply: ", conn->scan.text);
 	else if (result == SCAN_REPLY)
 		lose(runner, conn, "a reply without a request", "");
-	else if (has_room(runner, conn))
-		offer(runner, conn);
+	else if (has_capacity(runner, conn))
+		add_free(runner, conn);
 }
 
 static void wait_and_read(struct runner *runner)
@@ -442,8 +440,8 @@ static void wait_and_read(struct runner *runner)
 			read_replies(runner, conn);
 		if (conn->fd >= 0 && (events[i].events & EPOLLOUT)) {
 			send_rest(runner, conn);
-			if (has_room(runner, conn))
-				offer(runner, conn);
+			if (has_capacity(runner, conn))
+				add_free(runner, conn);
 		}
 	}
 }
@@ -453,9 +451,9 @@ static bool is_over(struct runner *runner, uint64_t now)
 	if (atomic_load_explicit(&runner->plan->stop, memory_order_relaxed) || runner->conn_alive == 0)
 		return true;
 	if (runner->in_flight > 0) {
-		if (now < sat_add(runner->heard_ns, runner->plan->options->timeout_ns))
+		if (now < sat_add(runner->received_ns, runner->plan->options->timeout_ns))
 			return false;
-		keep_trouble(runner, "the server fell silent", "");
+		record_error(runner, "the server fell silent", "");
 		return true;
 	}
 	return now >= sat_add(runner->plan->end_ns, CATCH_UP) || runner->sent >= runner->limit ||
@@ -463,8 +461,8 @@ static bool is_over(struct runner *runner, uint64_t now)
 }
 
 /*
- * Requests that were due and never left count with their wait until `now`, whole buckets at a
- * time: there may be more of them than there is memory.
+ * Counts requests that were due but not sent, with their wait until `now`. Counts a whole bucket of
+ * the histogram at a time, because there may be very many.
  */
 static void count_unsent(struct runner *runner, uint64_t now)
 {
@@ -475,7 +473,7 @@ static void count_unsent(struct runner *runner, uint64_t now)
 	     i = next) {
 		uint64_t wait = now - due_ns(runner, i);
 
-		/* The wait shrinks with i; the first that falls short of this bucket: */
+		/* The wait decreases with i: find the first request below this bucket. */
 		next = u64_min(due_before(runner, now - histogram_floor(wait) + 1), end);
 		histogram_count(&runner->latency, wait, next - i);
 		runner->counts.unsent += next - i;
@@ -490,7 +488,7 @@ void *runner_run(void *argument)
 	prctl(PR_SET_TIMERSLACK, 1); /* wake when a request is due, not 50 us later */
 	while ((now = os_monotonic_ns()) < runner->plan->start_ns)
 		usleep(100);
-	runner->heard_ns = now;
+	runner->received_ns = now;
 	do {
 		dispatch(runner);
 		wait_and_read(runner);

@@ -1,4 +1,4 @@
-/* runner.h: generates one thread's share of the load. */
+/* runner.h: sends one thread's share of the load, and measures the replies. */
 #ifndef LOAD_RUNNER_H
 #define LOAD_RUNNER_H
 
@@ -31,22 +31,21 @@ struct runner {
 	size_t conn_count;         /* connections opened */
 	size_t conn_alive;         /* connections that have not been lost */
 	size_t in_flight;          /* requests in flight */
-	struct runner_conn **free; /* a ring of those with room for a request */
+	struct runner_conn **free; /* a ring of connections that may have capacity for a request */
 	size_t free_first, free_count;
 	char *out;              /* `pipeline` copies of the request */
 	char *in;               /* the bytes of one read */
 	struct buffer wire;     /* with TLS: one write, encrypted */
 	struct buffer plain;    /* with TLS: one read, decrypted */
-	uint64_t sent;          /* with those of the warm-up: also the number of the next in its
-	                           schedule */
+	uint64_t sent;          /* with the warm-up's; also the number of the next request */
 	uint64_t limit;         /* of `sent` */
 	bool measuring;         /* the warm-up is over, and `limit` known */
-	uint64_t heard_ns;      /* when bytes came, or the first request in flight was sent */
+	uint64_t received_ns;   /* when bytes last arrived, or the first request in flight was sent */
 	uint64_t last_reply_ns; /* 0 for none */
 	struct keys keys;
 	struct load_counts counts;
 	struct histogram latency, from_send;
-	char trouble[2 * SCAN_LINE_MAX];
+	char first_error[2 * SCAN_LINE_MAX];
 };
 
 /** Connects and logs in. Errors: EAUTH, EIO, ENOMEM; runner_close() in every case. */

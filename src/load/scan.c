@@ -7,7 +7,7 @@
 #define GROUP_MAX (UINT64_C(1) << 20)
 #define BODY_MAX  (UINT64_C(1) << 30)
 
-static void keep_text(struct scan *scan, struct slice text)
+static void store_text(struct scan *scan, struct slice text)
 {
 	size_t len = u64_min(text.len, SCAN_LINE_MAX - 1);
 
@@ -15,8 +15,8 @@ static void keep_text(struct scan *scan, struct slice text)
 	scan->text[len] = '\0';
 }
 
-/* Takes the next line off `bytes`, without its end; false while it is not whole. */
-static bool take_line(struct scan *scan, struct slice *bytes, struct slice *line)
+/* Removes the next line from `bytes`, without its end. False if it has not ended. */
+static bool next_line(struct scan *scan, struct slice *bytes, struct slice *line)
 {
 	const char *end = bytes->len > 0 ? memchr(bytes->data, '\n', bytes->len) : NULL;
 	struct slice part = {bytes->data, end ? (size_t)(end - bytes->data) : bytes->len};
@@ -56,16 +56,16 @@ enum scan_result scan_next(const struct scan_rules *rules, struct scan *scan, st
 			scan->begun = false;
 			return SCAN_REPLY;
 		}
-		if (!take_line(scan, bytes, &line))
+		if (!next_line(scan, bytes, &line))
 			return SCAN_MORE;
 		if (!rules->read_line(rules, scan, line)) {
-			keep_text(scan, line);
+			store_text(scan, line);
 			return SCAN_BROKEN;
 		}
 	}
 }
 
-/* The first integer of a reply decides it. */
+/* Reads an integer; the first one of a reply is its decision. */
 static bool resp_integer(const struct scan_rules *rules, struct scan *scan, struct slice digits)
 {
 	int64_t value;
@@ -92,7 +92,10 @@ static bool resp_bulk(struct scan *scan, struct slice digits)
 	return true;
 }
 
-/* A head announces `times` values for each that it counts, and stands for `self` itself. */
+/*
+ * Reads the length of an array or map: `times` values follow for each element. `self` is 1 if the
+ * group is itself a value that was missing.
+ */
 static bool resp_group(struct scan *scan, struct slice digits, uint64_t times, uint64_t self)
 {
 	uint64_t n = 0;
@@ -116,7 +119,7 @@ static bool resp_line(const struct scan_rules *rules, struct scan *scan, struct 
 		scan->pending = 1;
 		scan->outcome = error ? SCAN_ERROR : SCAN_ANSWER;
 		if (error)
-			keep_text(scan, rest);
+			store_text(scan, rest);
 	}
 	switch (line.data[0]) {
 	case ':':
@@ -138,7 +141,7 @@ static bool resp_line(const struct scan_rules *rules, struct scan *scan, struct 
 		return resp_group(scan, rest, 1, 1);
 	case '%':
 		return resp_group(scan, rest, 2, 1);
-	case '|': /* attributes: the value itself comes after them */
+	case '|': /* attributes, which precede a value */
 		return resp_group(scan, rest, 2, 0);
 	}
 	return false;
@@ -157,7 +160,7 @@ static bool http_status(struct scan *scan, struct slice line)
 	scan->sized = status == 204 || status == 304;
 	scan->outcome = status == 429 ? SCAN_DENIED : status < 300 ? SCAN_ALLOWED : SCAN_ERROR;
 	if (scan->outcome == SCAN_ERROR)
-		keep_text(scan, line);
+		store_text(scan, line);
 	return true;
 }
 

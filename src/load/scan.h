@@ -1,7 +1,7 @@
 /*
- * scan.h: counts replies in a stream that may be cut anywhere, and tells the outcome of each. It
- * keeps no bytes beyond the beginning of one line. Of HTTP it takes bodies with a Content-
- * Length, not chunked ones.
+ * scan.h: finds the replies in a stream of bytes, which may be split anywhere, and the outcome of
+ * each reply. It stores no bytes except the beginning of one line. In HTTP it reads bodies with a
+ * Content-Length, not chunked ones.
  */
 #ifndef LOAD_SCAN_H
 #define LOAD_SCAN_H
@@ -21,29 +21,30 @@ struct scan;
 /* How replies are read. */
 struct scan_rules {
 	bool (*read_line)(const struct scan_rules *rules, struct scan *scan, struct slice line);
-	int64_t allowed; /* RESP: the first integer of a reply that allows; negative: none decides */
+	int64_t
+	    allowed; /* for RESP: the integer that means allowed; negative if replies decide nothing */
 };
 
 /* Zeroed is the beginning of a stream. */
 struct scan {
-	uint64_t skip;    /* bytes of a body to come */
-	uint64_t pending; /* RESP: values to come; HTTP: 1 until the headers end */
-	uint64_t body;    /* HTTP: Content-Length */
+	uint64_t skip;    /* bytes of a body that have not arrived */
+	uint64_t pending; /* for RESP: values that are missing; for HTTP: 1 until the headers end */
+	uint64_t body;    /* for HTTP: Content-Length */
 	bool begun;       /* a reply has begun */
-	bool sized;       /* HTTP: the length of its body is known */
+	bool sized;       /* for HTTP: the length of the body is known */
 	enum scan_outcome outcome;
 	size_t line_len;
-	char line[SCAN_LINE_MAX]; /* the beginning of a line that was cut */
-	char text[SCAN_LINE_MAX]; /* an error, or a line that was not understood; NUL-terminated */
+	char line[SCAN_LINE_MAX]; /* the beginning of a line that has not ended */
+	char text[SCAN_LINE_MAX]; /* an error, or a line that can not be parsed; NUL-terminated */
 };
 
-/** Rules for a RESP command by its first word, and for HTTP. */
+/** Rules for the replies to a RESP command, by its first word, and to HTTP requests. */
 struct scan_rules scan_resp(struct slice command);
 struct scan_rules scan_http(void);
 
 /**
- * Takes bytes off `bytes` until a reply is whole: then SCAN_REPLY, and
- * scan->outcome. After SCAN_BROKEN the stream has lost its frame.
+ * Removes bytes from `bytes` until a reply is complete: then returns SCAN_REPLY and sets
+ * scan->outcome. After SCAN_BROKEN the rest of the stream can not be parsed.
  */
 enum scan_result scan_next(const struct scan_rules *rules, struct scan *scan, struct slice *bytes);
 

@@ -23,7 +23,7 @@ static size_t expanded_len(const struct template *template, struct slice text)
 	return text.len + count_marks(text) * template->key_len - count_marks(text) * strlen(MARK);
 }
 
-/* Counts keys beyond TEMPLATE_KEYS_MAX, for the message that refuses the template. */
+/* Appends a key of zeros. Counts keys beyond TEMPLATE_KEYS_MAX, too, for the error message. */
 static void add_key(struct template *out)
 {
 	size_t end = out->bytes.len + out->key_len;
@@ -47,13 +47,13 @@ static void add_expanded(struct template *out, struct slice text)
 	buffer_add(&out->bytes, text.data, (size_t)(end - text.data));
 }
 
-static void template_begin(struct template *out, size_t key_len, size_t digits)
+static void begin_template(struct template *out, size_t key_len, size_t digits)
 {
 	*out = (struct template){.key_len = key_len, .digits = digits};
 	out->bytes.max = TEMPLATE_SIZE_MAX;
 }
 
-static int template_check(struct template *out, struct weir_error *error)
+static int check_template(struct template *out, struct weir_error *error)
 {
 	int status = WEIR_OK;
 
@@ -68,7 +68,7 @@ static int template_check(struct template *out, struct weir_error *error)
 	return status;
 }
 
-/* Takes the next word off `text`; false at its end. */
+/* Reads the next word of *text; false at the end. */
 static bool next_word(const char **text, struct slice *word)
 {
 	*text += strspn(*text, " \t");
@@ -88,14 +88,14 @@ int template_resp(struct template *out, const char *command, size_t key_len, siz
 		words++;
 	if (words == 0)
 		return error_set(error, WEIR_EINVAL, "expected a command, found '%s'", command);
-	template_begin(out, key_len, digits);
+	begin_template(out, key_len, digits);
 	buffer_printf(&out->bytes, "*%zu\r\n", words);
 	for (rest = command; next_word(&rest, &word);) {
 		buffer_printf(&out->bytes, "$%zu\r\n", expanded_len(out, word));
 		add_expanded(out, word);
 		buffer_add_text(&out->bytes, "\r\n");
 	}
-	return template_check(out, error);
+	return check_template(out, error);
 }
 
 int template_http(struct template *out, const char *path, const char *fields, size_t key_len,
@@ -109,11 +109,11 @@ int template_http(struct template *out, const char *path, const char *fields, si
 			return error_set(error, WEIR_EINVAL,
 			                 "expected a path of visible ASCII, others as %%XX, found byte 0x%02x",
 			                 (unsigned char)*c);
-	template_begin(out, key_len, digits);
+	begin_template(out, key_len, digits);
 	buffer_add_text(&out->bytes, "GET ");
 	add_expanded(out, slice_of(path));
 	buffer_printf(&out->bytes, " HTTP/1.1\r\n%s\r\n", fields);
-	return template_check(out, error);
+	return check_template(out, error);
 }
 
 void template_fill(const struct template *template, char *request, uint64_t key)

@@ -1,4 +1,4 @@
-/* template.h: writes the bytes of a request once; each request only fills its key in. */
+/* template.h: builds the bytes of a request once, and fills in the key of each request. */
 #ifndef LOAD_TEMPLATE_H
 #define LOAD_TEMPLATE_H
 
@@ -23,18 +23,19 @@ struct template
 };
 
 /**
- * Both write "{key}" as `key_len` digits wherever it stands, for keys of at most
- * `digits` digits. `command` is split at blanks; `fields` is whole lines. Errors: EINVAL, ENOMEM.
+ * Build the request from a RESP command, which is split at blanks, or from a path and complete
+ * header lines. Each "{key}" becomes `key_len` digits, of which the last `digits` vary. Errors:
+ * EINVAL, ENOMEM.
  */
 int template_resp(struct template *out, const char *command, size_t key_len, size_t digits,
                   struct weir_error *error);
 int template_http(struct template *out, const char *path, const char *fields, size_t key_len,
                   size_t digits, struct weir_error *error);
 
-/** Puts `key` into a copy of the bytes. */
+/** Writes `key` into a copy of the bytes. */
 void template_fill(const struct template *template, char *request, uint64_t key);
 
-/** Overwrites it: it may hold a login. */
+/** Overwrites the bytes, which may contain a login. */
 void template_free(struct template *template);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With room for the charges that it has, which are seldom more than one or two. */
+/* Allocated with only the charges that it has, which are rarely more than one or two. */
 struct entry {
 	struct heap_node node;
 	struct ended ended;

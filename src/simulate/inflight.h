@@ -1,7 +1,8 @@
 /*
- * inflight.h: requests of a scenario that have passed and have not ended yet, by when they end.
+ * inflight.h: a queue of a scenario's requests that have passed but not ended, by the time they
+ * end.
  *
- * Memory is bounded: past INFLIGHT_MAX the next to end does so before its time.
+ * Memory is bounded: beyond INFLIGHT_MAX requests the caller ends the next one early.
  */
 #ifndef SIMULATE_INFLIGHT_H
 #define SIMULATE_INFLIGHT_H
@@ -18,16 +19,16 @@ struct inflight {
 
 /* How a request ended. */
 struct ended {
-	uint64_t latency_ns; /* 0 if it is not known */
+	uint64_t latency_ns; /* 0 if not known */
 	enum weir_outcome outcome;
-	uint64_t until_ns; /* when its limits give up waiting for it */
+	uint64_t until_ns; /* when its permits expire */
 	struct weir_permits permits;
 };
 
-/** It ends at `due_ns`. Returns false if out of memory. */
+/** Adds a request that ends at `due_ns`. Returns false if out of memory. */
 bool inflight_add(struct inflight *inflight, uint64_t due_ns, const struct ended *ended);
 
-/** When the next one ends; UINT64_MAX if there is none. */
+/** When the next request ends; UINT64_MAX if there is none. */
 static inline uint64_t inflight_due_ns(const struct inflight *inflight)
 {
 	const struct heap_node *first = heap_first(&inflight->heap);
@@ -40,7 +41,7 @@ static inline bool inflight_is_full(const struct inflight *inflight)
 	return inflight->heap.count >= INFLIGHT_MAX;
 }
 
-/** Takes out the next one, of those that are due at once any; there is one. */
+/** Removes and returns the request that ends next. There must be one. */
 struct ended inflight_pop(struct inflight *inflight);
 
 void inflight_close(struct inflight *inflight);

@@ -14,26 +14,26 @@
 struct run {
 	struct replay *replay;
 	struct order *order;
-	struct scenario *scenario; /* that the batch is in */
-	struct arena arena;        /* of the batch there */
-	struct arena ends;         /* of a report */
-	size_t attributes;         /* the first fields; those behind tell how requests end */
+	struct scenario *scenario; /* the one that decides the batch now */
+	struct arena arena;        /* for its plans */
+	struct arena ends;         /* for the plan of a report */
+	size_t attributes;         /* number of these among the fields; those of endings follow */
 	bool reads_ends;
 	struct ordered_record *batch[BATCH];
-	struct buffer outputs[BATCH]; /* what the scenarios say of each */
-	uint64_t missing[BATCH];      /* the fields that keys of each lack: a bit for each */
+	struct buffer outputs[BATCH]; /* JSON lines of the scenarios' decisions */
+	uint64_t missing[BATCH];      /* fields of keys that the request lacks, a bit each */
 	size_t count;
 	struct plan plans[BATCH];
 	int statuses[BATCH];
-	bool failed; /* memory, or the output, is at its end */
+	bool failed; /* out of memory, or the output can not be written */
 };
 
-/* For the engine's observers; of a report only the first three. */
-struct seen {
+/* The context of the engine's observers. A report sets only the first three members. */
+struct observed {
 	struct scenario *scenario;
 	uint64_t now_ns;
 	bool failed;
-	const struct ordered_record *held;
+	const struct ordered_record *ordered;
 	const struct plan *plan;
 	struct buffer *output; /* NULL if not wanted */
 };
@@ -44,19 +44,19 @@ static void add_number(struct buffer *out, const char *name, uint64_t value)
 	buffer_add_u64(out, value);
 }
 
-static void add_begin(struct buffer *out, const struct ordered_record *held, const char *limit)
+static void add_begin(struct buffer *out, const struct ordered_record *ordered, const char *limit)
 {
-	add_number(out, "{\"n\":", held->number);
+	add_number(out, "{\"n\":", ordered->number);
 	buffer_add_text(out, ",\"time\":");
-	timestamp_add_seconds(out, held->time_ns);
+	timestamp_add_seconds(out, ordered->time_ns);
 	buffer_add_text(out, ",\"limit\":\"");
 	buffer_add_json(out, slice_of(limit));
 }
 
-static void add_decision(struct buffer *out, const struct ordered_record *held,
+static void add_decision(struct buffer *out, const struct ordered_record *ordered,
                          const struct plan_step *step, const struct weir_decision *d)
 {
-	add_begin(out, held, step->limit->name);
+	add_begin(out, ordered, step->limit->name);
 	buffer_add_text(out, "\",\"key\":\"");
 	buffer_add_json(out, step->key_name);
 	buffer_add_text(out, d->allowed ? "\",\"allowed\":true" : "\",\"allowed\":false");
@@ -76,33 +76,35 @@ static struct tally *tally_of(const struct scenario *scenario, const struct plan
 
 static void observe(void *context, const struct plan_step *step)
 {
-	struct seen *seen = context;
-	const struct weir_decision *d = &seen->plan->step_decisions[step - seen->plan->steps];
-	struct tally *tally = tally_of(seen->scenario, step);
+	struct observed *observed = context;
+	const struct weir_decision *d = &observed->plan->step_decisions[step - observed->plan->steps];
+	struct tally *tally = tally_of(observed->scenario, step);
 
-	tally_count(tally, step, seen->held->cost, seen->held->time_ns, d);
+	tally_count(tally, step, observed->ordered->cost, observed->ordered->time_ns, d);
 	if (step->limit->algo.algorithm->judges)
-		tally_count_end(tally, d->allowed, seen->held->outcome, seen->held->latency_ns);
-	if (seen->output)
-		add_decision(seen->output, seen->held, step, d);
+		tally_count_end(tally, d->allowed, observed->ordered->outcome,
+		                observed->ordered->latency_ns);
+	if (observed->output)
+		add_decision(observed->output, observed->ordered, step, d);
 }
 
 static void observe_phase(void *context, const struct plan_step *step,
                           const struct algo_decision *outcome)
 {
-	struct seen *seen = context;
-	struct tally *tally = tally_of(seen->scenario, step);
+	struct observed *observed = context;
+	struct tally *tally = tally_of(observed->scenario, step);
 
-	seen->failed |=
-	    !phases_note(tally->phases, &step->limit->algo, step->key.hash, outcome, seen->now_ns);
+	observed->failed |= !phases_record(tally->phases, &step->limit->algo, step->key.hash, outcome,
+	                                   observed->now_ns);
 }
 
-static int prepare_one(struct run *run, const struct ordered_record *held, struct plan *plan)
+static int prepare_one(struct run *run, const struct ordered_record *ordered, struct plan *plan)
 {
 	const struct scenario *scenario = run->scenario;
-	const struct engine_values values = {scenario->attributes, held->values, held->value_count};
+	const struct engine_values values = {scenario->attributes, ordered->values,
+	                                     ordered->value_count};
 	int status =
-	    engine_prepare_values(scenario->engine, &(struct algo_call){ALGO_ACQUIRE, held->cost},
+	    engine_prepare_values(scenario->engine, &(struct algo_call){ALGO_ACQUIRE, ordered->cost},
 	                          &values, &run->arena, plan);
 
 	if (status != WEIR_OK || plan->step_count == 0)
@@ -121,16 +123,16 @@ static int prepare_one(struct run *run, const struct ordered_record *held, struc
 	return plan->step_decisions ? WEIR_OK : WEIR_ENOMEM;
 }
 
-/* The fields that keys of the request are made of, but that it does not have. */
-static uint64_t missing_fields(const struct scenario *scenario, const struct ordered_record *held,
-                               const struct plan *plan)
+/* The fields of keys that the request lacks. */
+static uint64_t missing_fields(const struct scenario *scenario,
+                               const struct ordered_record *ordered, const struct plan *plan)
 {
 	uint64_t fields = 0, missing = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++)
 		fields |= scenario->key_fields[scenario_rule_number(scenario, plan->steps[i].rule)];
 	for (; fields != 0; fields &= fields - 1)
-		if (held->values[__builtin_ctzll(fields)].len == 0)
+		if (ordered->values[__builtin_ctzll(fields)].len == 0)
 			missing |= fields & -fields;
 	return missing;
 }
@@ -165,14 +167,14 @@ static void locate(void *context, size_t start, size_t end)
 }
 
 /*
- * For a limit by itself: a request that costs more than it ever allows hits its key as a denial
- * does. If a request of that key can't be asked at any cost, the key is at fault, and counts
- * nowhere.
+ * Counts a request of too high a cost as a hit of its key, in a scenario of a single limit. A
+ * request whose key is the error, so that no cost would be accepted, is not counted.
  */
-static void refuse_cost(struct run *run, const struct ordered_record *held)
+static void refuse_cost(struct run *run, const struct ordered_record *ordered)
 {
 	struct scenario *scenario = run->scenario;
-	const struct engine_values values = {scenario->attributes, held->values, held->value_count};
+	const struct engine_values values = {scenario->attributes, ordered->values,
+	                                     ordered->value_count};
 	struct plan plan;
 
 	if (engine_prepare_values(scenario->engine, &(struct algo_call){ALGO_ACQUIRE, 1}, &values,
@@ -198,15 +200,15 @@ static void refuse(struct run *run, size_t i)
 	buffer_printf(&run->outputs[i], "\",\"error\":\"%s\"}\n", weir_strerror(status));
 }
 
-/* Tells the scenario how the next request that ends has ended, by now at the latest. */
+/* Reports the end of the request that ends next, at its time but not later than now. */
 static void end_next(struct run *run, uint64_t now_ns)
 {
 	struct scenario *scenario = run->scenario;
 	uint64_t due_ns = u64_min(inflight_due_ns(&scenario->inflight), now_ns);
 	struct ended ended = inflight_pop(&scenario->inflight);
-	struct seen seen = {scenario, due_ns};
+	struct observed observed = {scenario, due_ns};
 	struct decision_context context = {scenario->table, moment_given(due_ns),
-	                                   .phase_changed = observe_phase, .owner = &seen};
+	                                   .phase_changed = observe_phase, .owner = &observed};
 	struct weir_decision d;
 	struct plan plan;
 
@@ -215,8 +217,8 @@ static void end_next(struct run *run, uint64_t now_ns)
 		plan.outcome = ended.outcome;
 		plan.latency_ns = ended.latency_ns;
 		engine_report(&context, &plan, &d);
-		run->failed |= seen.failed;
-		run->replay->unheld += !d.allowed && due_ns < ended.until_ns;
+		run->failed |= observed.failed;
+		run->replay->evicted_permits += !d.allowed && due_ns < ended.until_ns;
 	} else {
 		run->failed = true;
 	}
@@ -240,19 +242,20 @@ static uint64_t reported_until_ns(const struct plan *plan)
 	return until_ns;
 }
 
-/* Ends a request that has passed with a permit, as the log says. */
-static void begin(struct run *run, const struct ordered_record *held, const struct plan *plan)
+/* Schedules the end of a request that has passed with a permit. */
+static void schedule_end(struct run *run, const struct ordered_record *ordered,
+                         const struct plan *plan)
 {
 	struct scenario *scenario = run->scenario;
-	uint64_t due_ns =
-	    u64_max(held->time_ns, held->end_ns); /* later than the log says, if it is late */
-	struct ended ended = {held->latency_ns, held->outcome, reported_until_ns(plan), {0}};
+	uint64_t due_ns = u64_max(ordered->time_ns,
+	                          ordered->end_ns); /* a request that counts later also ends later */
+	struct ended ended = {ordered->latency_ns, ordered->outcome, reported_until_ns(plan), {0}};
 
-	if (held->outcome == RECORD_NO_END)
+	if (ordered->outcome == RECORD_NO_END)
 		return;
 	if (inflight_is_full(&scenario->inflight)) {
 		run->replay->early++;
-		end_next(run, held->time_ns);
+		end_next(run, ordered->time_ns);
 	}
 	engine_permits(plan, &ended.permits, NULL);
 	run->failed |= !inflight_add(&scenario->inflight, due_ns, &ended);
@@ -265,23 +268,23 @@ static void decide(void *owner, size_t start, size_t end)
 
 	for (size_t i = start; i < end; i++) {
 		struct plan *plan = &run->plans[i];
-		struct ordered_record *held = run->batch[i];
-		struct seen seen = {scenario, held->time_ns,
-		                    false,    held,
-		                    plan,     run->replay->decisions ? &run->outputs[i] : NULL};
-		struct decision_context context = {scenario->table, moment_given(held->time_ns), observe,
-		                                   &seen, .phase_changed = observe_phase};
+		struct ordered_record *ordered = run->batch[i];
+		struct observed observed = {scenario, ordered->time_ns,
+		                            false,    ordered,
+		                            plan,     run->replay->decisions ? &run->outputs[i] : NULL};
+		struct decision_context context = {scenario->table, moment_given(ordered->time_ns), observe,
+		                                   &observed, .phase_changed = observe_phase};
 		struct weir_decision d;
 
 		if (run->statuses[i] != WEIR_OK) {
 			refuse(run, i);
 			continue;
 		}
-		end_until(run, held->time_ns);
+		end_until(run, ordered->time_ns);
 		engine_decide(&context, plan, &d);
 		if (__builtin_expect(plan->permit.id != 0, 0))
-			begin(run, held, plan);
-		run->failed |= seen.failed;
+			schedule_end(run, ordered, plan);
+		run->failed |= observed.failed;
 		if (d.reason == WEIR_REASON_LISTED)
 			scenario->answered[scenario_rule_number(scenario, plan->refused ? plan->refused->rule
 			                                                                : plan->listed)]++;
@@ -291,20 +294,21 @@ static void decide(void *owner, size_t start, size_t end)
 	}
 }
 
-/* Writes and forgets the requests that are decided, up to the first in the log that is not. */
-static void release(struct run *run)
+/* Writes the decided requests, in the order of the log, up to the first that is not decided. */
+static void write_decided(struct run *run)
 {
-	struct ordered_record *held;
+	struct ordered_record *ordered;
 
-	while ((held = order_release(run->order))) {
-		if (held->output_len > 0)
-			run->failed |= fwrite(held->output, 1, held->output_len, run->replay->decisions) !=
-			               held->output_len;
-		free(held->output);
+	while ((ordered = order_release(run->order))) {
+		if (ordered->output_len > 0)
+			run->failed |= fwrite(ordered->output, 1, ordered->output_len,
+			                      run->replay->decisions) != ordered->output_len;
+		free(ordered->output);
 	}
 }
 
-static void flush(struct run *run)
+/* Decides the batch in all scenarios. */
+static void flush_batch(struct run *run)
 {
 	struct replay *replay = run->replay;
 
@@ -314,40 +318,40 @@ static void flush(struct run *run)
 		arena_reset(&run->arena);
 	}
 	for (size_t i = 0; i < run->count; i++) {
-		struct ordered_record *held = run->batch[i];
+		struct ordered_record *ordered = run->batch[i];
 
 		for (; run->missing[i] != 0; run->missing[i] &= run->missing[i] - 1)
 			replay->without[__builtin_ctzll(run->missing[i])]++;
 		if (replay->requests++ == 0)
-			replay->first_ns = held->time_ns;
-		replay->last_ns = held->time_ns;
+			replay->first_ns = ordered->time_ns;
+		replay->last_ns = ordered->time_ns;
 		run->failed |= run->outputs[i].failed;
-		held->output = run->outputs[i].data;
-		held->output_len = (uint32_t)run->outputs[i].len;
+		ordered->output = run->outputs[i].data;
+		ordered->output_len = (uint32_t)run->outputs[i].len;
 		run->outputs[i] = (struct buffer){0};
-		order_done(held);
+		order_done(ordered);
 	}
 	run->count = 0;
-	release(run);
+	write_decided(run);
 }
 
-static void take(struct run *run, struct ordered_record *held)
+static void add_to_batch(struct run *run, struct ordered_record *ordered)
 {
-	run->batch[run->count++] = held;
+	run->batch[run->count++] = ordered;
 	if (run->count == BATCH)
-		flush(run);
+		flush_batch(run);
 }
 
-static void add(struct run *run, const struct record *record)
+static void add_request(struct run *run, const struct record *record)
 {
 	while (!order_add(run->order, record, run->attributes)) {
 		if (run->count == 0)
-			take(run, order_evict_oldest(run->order));
-		flush(run);
+			add_to_batch(run, order_evict_oldest(run->order));
+		flush_batch(run);
 	}
 }
 
-/* The log has ended: so do the requests that have not yet. */
+/* Ends the requests that are in flight at the end of the log. */
 static void end_scenario(struct run *run, struct scenario *scenario)
 {
 	uint64_t last_ns = run->replay->last_ns;
@@ -366,31 +370,30 @@ static int read_all(struct run *run, const struct source *source, struct record 
                     struct weir_error *error)
 {
 	struct replay *replay = run->replay;
-	struct ordered_record *held;
+	struct ordered_record *ordered;
 	int status;
 
 	for (uint64_t n = 0; (status = source->next(source->context, record, error)) == 1; n++) {
 		if (replay->reads_ends)
 			endings_read(&replay->endings, record);
-		add(run, record);
-		while ((held = order_next(run->order, false)))
-			take(run, held);
+		add_request(run, record);
+		while ((ordered = order_next(run->order, false)))
+			add_to_batch(run, ordered);
 		if (run->failed)
 			break;
 		if (n % PROGRESS_EVERY == 0 && replay->progress)
 			replay->progress(replay->progress_context, n);
 	}
-	while ((held = order_next(run->order, true)))
-		take(run, held);
-	flush(run);
+	while ((ordered = order_next(run->order, true)))
+		add_to_batch(run, ordered);
+	flush_batch(run);
 	for (size_t l = 0; l < replay->scenario_count; l++)
 		end_scenario(run, &replay->scenarios[l]);
 	return status < 0 ? status : WEIR_OK;
 }
 
-/* The scenarios' attributes stand first; what tells how requests end is asked for where one wants
- * it. */
-static void bind(struct run *run)
+/* Lists the fields to read: the scenarios' attributes, then those of endings if one needs them. */
+static void bind_fields(struct run *run)
 {
 	struct replay *replay = run->replay;
 
@@ -430,18 +433,18 @@ int replay_run(struct replay *replay, const struct source *source, struct weir_e
 	struct order *order = order_open();
 	int status = WEIR_ENOMEM;
 
-	prng_seed(1); /* the same log, the same report */
+	prng_seed(1); /* so that the same log gives the same report */
 	if (run && record && order) {
 		run->replay = replay;
 		run->order = order;
-		bind(run);
+		bind_fields(run);
 		status = read_all(run, source, record, error);
 		replay->order = *order_stats(order);
 		arena_free(&run->arena);
 		arena_free(&run->ends);
 		if (status == WEIR_OK && replay->decisions &&
 		    (run->failed || fflush(replay->decisions) != 0))
-			status = error_set(error, WEIR_EIO, "expected room for the decisions, found: %m");
+			status = error_set(error, WEIR_EIO, "can't write the decisions: %m");
 		else if (status == WEIR_OK && run->failed)
 			status = WEIR_ENOMEM;
 	}

@@ -1,9 +1,8 @@
 /*
- * replay.h: a trace in virtual time through scenarios.
+ * replay.h: replays a trace through scenarios in virtual time.
  *
- * In batches, by the passes that the server makes over a loop turn, each
- * request at its own time. Where limits are told how requests end, one that has
- * passed is reported when it ends.
+ * Requests are decided in batches, by the same passes as in the server (engine/pipeline.h), each
+ * request at its own time. Limits that need reports get one when a request that passed ends.
  */
 #ifndef SIMULATE_REPLAY_H
 #define SIMULATE_REPLAY_H
@@ -16,7 +15,10 @@
 
 /* A source of requests. */
 struct source {
-	/** 1: *record is the next, its values good until the next call; 0 at the end; or an error. */
+	/**
+	 * Returns 1 and sets *record to the next request, whose values are valid until the next call; 0
+	 * at the end; or an error.
+	 */
 	int (*next)(void *context, struct record *record, struct weir_error *error);
 	void *context;
 };
@@ -26,30 +28,28 @@ struct replay {
 	size_t scenario_count;
 	struct fields fields;
 	FILE *decisions; /* a JSON line for each request and limit, in the log's order; or NULL */
-	/** Told now and then how many requests were read; may be NULL. */
+	/** Called from time to time with the number of requests read; may be NULL. */
 	void (*progress)(void *context, uint64_t requests);
 	void *progress_context;
 
-	bool reads_ends; /* a scenario is told how requests end: */
+	bool reads_ends; /* a scenario needs reports; then these count: */
 	struct endings endings;
-	uint64_t early;  /* ended before their time, since too many were in flight */
-	uint64_t unheld; /* had to make room in a table before they ended */
+	uint64_t early;           /* ended early, because too many were in flight */
+	uint64_t evicted_permits; /* the table had evicted their permits before they ended */
 
 	uint64_t requests;
-	uint64_t first_ns, last_ns; /* when the first and the last counted */
-	uint64_t without[FORMAT_FIELDS_MAX]; /* requests of which a key lacks this field */
+	uint64_t first_ns, last_ns;          /* times of the first and the last request */
+	uint64_t without[FORMAT_FIELDS_MAX]; /* requests that lack this field of a key */
 	struct order_stats order;
 };
 
-/**
- * Until the source ends. Errors: those of the
- * source, EIO (decisions not written), ENOMEM.
+/** Replays until the source ends. Errors: those of the source, EIO (decisions not written), ENOMEM.
  */
 int replay_run(struct replay *replay, const struct source *source, struct weir_error *error);
 
 /**
- * Puts intervals of the timelines together until none has more than `most`, and all have one
- * width, so that they can be shown side by side.
+ * Merges intervals of the timelines until none has more than `most` and all have the same width, so
+ * that they can be shown side by side.
  */
 void replay_widen(const struct replay *replay, size_t most);
 

@@ -101,7 +101,7 @@ void scenario_close(struct scenario *scenario)
 	weir_config_close(scenario->own);
 }
 
-/* Its number, or the count of all. */
+/* Index of the field; the number of fields if there is none. */
 static size_t find_field(const struct fields *fields, const char *name)
 {
 	size_t i = 0;

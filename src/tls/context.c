@@ -12,8 +12,8 @@
 #include "tls/internal.h"
 #include "tls/ticket.h"
 
-/* Whether OpenSSL found nothing in a file. OpenSSL's own words for it differ between versions. */
-static bool is_empty_of_it(unsigned long code)
+/* Whether OpenSSL found no key or certificate in a file. Its own text differs between versions. */
+static bool found_nothing(unsigned long code)
 {
 	return (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
 	       (ERR_GET_LIB(code) == ERR_LIB_X509 &&
@@ -23,7 +23,7 @@ static bool is_empty_of_it(unsigned long code)
 
 static int fail_file(const char *name, const char *file, struct weir_error *error)
 {
-	unsigned long first = ERR_peek_error(); /* the cause, if the system said no */
+	unsigned long first = ERR_peek_error(); /* the cause, if the system has refused the file */
 	struct stat found;
 	const char *why;
 
@@ -31,7 +31,7 @@ static int fail_file(const char *name, const char *file, struct weir_error *erro
 		why = S_ISDIR(found.st_mode) ? "a directory" : "not a regular file";
 	else if (ERR_SYSTEM_ERROR(first))
 		why = strerror((int)ERR_GET_REASON(first));
-	else if (is_empty_of_it(first))
+	else if (found_nothing(first))
 		why = strcmp(name, "key") == 0 ? "no key in it" : "no certificate in it";
 	else
 		why = tls_reason_of(first);
@@ -40,7 +40,7 @@ static int fail_file(const char *name, const char *file, struct weir_error *erro
 	                 why);
 }
 
-/* OpenSSL would wait for whoever opens the other end of a pipe. */
+/* Whether opening may block: OpenSSL would wait for the other end of a pipe. */
 static bool may_block(const char *file)
 {
 	struct stat found;
@@ -48,8 +48,8 @@ static bool may_block(const char *file)
 	return stat(file, &found) == 0 && !S_ISREG(found.st_mode);
 }
 
-/* OpenSSL would ask at the terminal, and wait there: in a start, and in a reload. */
-static int know_no_passphrase(char *to, int size, int writes, void *asked)
+/* Refuses to give a passphrase; by default OpenSSL would wait for one at the terminal. */
+static int refuse_passphrase(char *to, int size, int writes, void *asked)
 {
 	(void)to;
 	(void)size;
@@ -58,7 +58,7 @@ static int know_no_passphrase(char *to, int size, int writes, void *asked)
 	return -1;
 }
 
-/* Whether the key that failed to load is that of another certificate. */
+/* Whether the key failed to load because it belongs to another certificate. */
 static bool is_of_other(unsigned long code)
 {
 	return ERR_GET_LIB(code) == ERR_LIB_X509 &&
@@ -72,7 +72,7 @@ static int load_key(SSL_CTX *context, const char *key, const char *cert, struct 
 
 	if (may_block(key))
 		return fail_file("key", key, error);
-	SSL_CTX_set_default_passwd_cb(context, know_no_passphrase);
+	SSL_CTX_set_default_passwd_cb(context, refuse_passphrase);
 	SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
 	loaded = SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) == 1;
 	SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
@@ -114,16 +114,16 @@ static SSL_CTX *make_context(const SSL_METHOD *method, int minimum)
 {
 	SSL_CTX *context = SSL_CTX_new(method);
 
-	ERR_clear_error(); /* the first from now on is ours */
+	ERR_clear_error(); /* so that later errors are those of the files */
 	if (!context)
 		return NULL;
 	SSL_CTX_set_min_proto_version(context, minimum);
-	SSL_CTX_set_read_ahead(context, 1); /* a record at once, not its header first */
+	SSL_CTX_set_read_ahead(context, 1); /* read a record at once, not its header first */
 	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
 	return context;
 }
 
-/* *out is NULL unless the context is complete. */
+/* Sets *out, or frees the context if `status` is an error. */
 static int finish_context(struct tls_context **out, SSL_CTX *context, int status)
 {
 	if (status != WEIR_OK)
@@ -148,7 +148,7 @@ int tls_context_open(struct tls_context **out, const struct tls_files *files,
 	return finish_context(out, context, status);
 }
 
-/* Clients are told which authorities may have signed their certificates. */
+/* Requests certificates of clients, and announces the authorities that may have signed them. */
 static int verify_clients(SSL_CTX *context, const struct tls_server *server,
                           struct weir_error *error)
 {
@@ -169,7 +169,7 @@ static int verify_clients(SSL_CTX *context, const struct tls_server *server,
 	return WEIR_OK;
 }
 
-/* The first of ours that the client has, too; without one the client goes on as if it had none. */
+/* Chooses by ALPN the first of our protocols that the client supports; none is not an error. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                            const unsigned char *offered, unsigned offered_len, void *context)
 {
@@ -187,7 +187,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 int tls_context_open_server(struct tls_context **out, const struct tls_server *server,
                             struct weir_error *error)
 {
-	static const unsigned char sessions[] = "weir"; /* resumed here alone */
+	static const unsigned char sessions[] = "weir"; /* identifies our own sessions */
 	SSL_CTX *context =
 	    make_context(TLS_server_method(), server->only_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
 	int status;
@@ -198,7 +198,7 @@ int tls_context_open_server(struct tls_context **out, const struct tls_server *s
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE |
 	                                 SSL_OP_PRIORITIZE_CHACHA | SSL_OP_NO_COMPRESSION);
 	SSL_CTX_set_session_id_context(context, sessions, sizeof sessions - 1);
-	/* Sessions are in the tickets of clients, which take no memory here. */
+	/* Sessions are stored in the clients' tickets, and use no memory here. */
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_num_tickets(context, 1);
 	ticket_limit_lifetime(context);

@@ -1,4 +1,4 @@
-/* internal.h: declares the functions that the files of this folder share. */
+/* internal.h: helpers for OpenSSL that the files of this folder share. */
 #ifndef TLS_INTERNAL_H
 #define TLS_INTERNAL_H
 
@@ -13,7 +13,7 @@ static inline SSL_CTX *tls_ssl_of(const struct tls_context *context)
 	return (SSL_CTX *)context;
 }
 
-/* OpenSSL's word for an error. */
+/* OpenSSL's text for an error. */
 static inline const char *tls_reason_of(unsigned long code)
 {
 	const char *text = code != 0 ? ERR_reason_error_string(code) : NULL;

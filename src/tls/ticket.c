@@ -9,15 +9,15 @@
 
 #define SECONDS_PER_DAY 86400
 
-/* In Unix time; one that can't be told is over. */
+/* When a certificate expires, in Unix time; 0 if that can not be determined. */
 static int64_t end_of(const X509 *certificate, time_t now)
 {
 	int days, seconds;
 	ASN1_TIME *from = ASN1_TIME_set(NULL, now);
-	bool told = from && ASN1_TIME_diff(&days, &seconds, from, X509_get0_notAfter(certificate));
+	bool known = from && ASN1_TIME_diff(&days, &seconds, from, X509_get0_notAfter(certificate));
 
 	ASN1_TIME_free(from);
-	return told ? now + (int64_t)days * SECONDS_PER_DAY + seconds : 0;
+	return known ? now + (int64_t)days * SECONDS_PER_DAY + seconds : 0;
 }
 
 /* When the first of the client's certificates expires. */
@@ -35,7 +35,7 @@ static int64_t end_of_chain(SSL *ssl)
 	return end;
 }
 
-/* Before a ticket is made. A session that was resumed keeps its end. */
+/* Stores the end in a new ticket. A resumed session keeps its former end. */
 static int add_end(SSL *ssl, void *context)
 {
 	int64_t end;
@@ -59,7 +59,7 @@ static bool has_ended(SSL_SESSION *session)
 	return end <= time(NULL);
 }
 
-/* A ticket that is ignored leads to a full handshake. */
+/* Ignores an expired ticket, which leads to a full handshake. */
 static SSL_TICKET_RETURN check_end(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
                                    size_t name_len, SSL_TICKET_STATUS status, void *context)
 {

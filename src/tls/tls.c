@@ -14,15 +14,15 @@
 #include "tls/internal.h"
 
 /*
- * The SSL reads and writes through a BIO of our own: from the bytes that the caller has received,
- * and into the buffer that it sends. OpenSSL's memory BIOs would keep a copy of both.
+ * OpenSSL's SSL object reads and writes through a BIO of our own: from the bytes that the caller
+ * has received, and into the buffer that the caller sends. OpenSSL's memory BIOs would copy both.
  */
 struct tls {
 	SSL *ssl;
-	struct slice in;           /* received, and not yet read by the SSL; empty between two calls */
-	struct buffer *out;        /* where the SSL writes; NULL between two calls */
-	struct tls_recent *recent; /* NULL if it never keeps OpenSSL's buffers */
-	struct tls **place;        /* its own in `recent`, or NULL */
+	struct slice in;           /* received and not yet read by `ssl`; empty between two calls */
+	struct buffer *out;        /* where `ssl` writes; NULL between two calls */
+	struct tls_recent *recent; /* NULL if it never retains OpenSSL's buffers */
+	struct tls **entry;        /* its entry in `recent`, or NULL */
 	bool has_ended;
 	char error[160];
 };
@@ -52,7 +52,7 @@ static int on_write(BIO *bio, const char *from, size_t size, size_t *len)
 	return !tls->out->failed;
 }
 
-/* The SSL flushes a BIO during the handshake. It can do without all else that it asks for. */
+/* OpenSSL needs flushing during the handshake, and no other control of a BIO. */
 static long on_control(BIO *bio, int what, long number, void *pointer)
 {
 	(void)bio;
@@ -61,10 +61,7 @@ static long on_control(BIO *bio, int what, long number, void *pointer)
 	return what == BIO_CTRL_FLUSH;
 }
 
-/*
- * Made once for all threads; NULL if there is no memory. It is never freed: an SSL may outlive any
- * context.
- */
+/* Made once for all threads; NULL without memory. Never freed: an SSL may outlive any context. */
 static BIO_METHOD *method;
 
 static void make_method(void)
@@ -78,7 +75,7 @@ static void make_method(void)
 		BIO_meth_free(made);
 }
 
-/* An address in a certificate is no name, and is not sent as one. */
+/* Sets the name or address to verify. An address must not be sent as a server name (SNI). */
 static bool set_host(SSL *ssl, const char *host)
 {
 	unsigned char address[sizeof(struct in6_addr)];
@@ -89,7 +86,7 @@ static bool set_host(SSL *ssl, const char *host)
 	return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-static struct tls *make(struct tls_context *context)
+static struct tls *create(struct tls_context *context)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct tls *tls = calloc(1, sizeof *tls);
@@ -116,13 +113,13 @@ int tls_open(struct tls **out, struct tls_context *context, const char *host, st
 {
 	size_t before = wire->len;
 
-	*out = make(context);
+	*out = create(context);
 	if (!*out)
 		return WEIR_ENOMEM;
 	SSL_set_connect_state((*out)->ssl);
 	(*out)->out = wire;
 	if (set_host((*out)->ssl, host))
-		SSL_do_handshake((*out)->ssl); /* its first words */
+		SSL_do_handshake((*out)->ssl); /* writes the first message */
 	(*out)->out = NULL;
 	ERR_clear_error();
 	if (wire->len > before)
@@ -134,7 +131,7 @@ int tls_open(struct tls **out, struct tls_context *context, const char *host, st
 
 int tls_accept(struct tls **out, struct tls_context *context, struct tls_recent *recent)
 {
-	*out = make(context);
+	*out = create(context);
 	if (!*out)
 		return WEIR_ENOMEM;
 	(*out)->recent = recent;
@@ -142,29 +139,32 @@ int tls_accept(struct tls **out, struct tls_context *context, struct tls_recent 
 	return WEIR_OK;
 }
 
-/* From now on it gives its buffers back. */
-static void leave_place(struct tls *tls)
+/* Removes the connection from `recent`; it frees its buffers after each record from now on. */
+static void remove_recent(struct tls *tls)
 {
-	*tls->place = NULL;
-	tls->place = NULL;
+	*tls->entry = NULL;
+	tls->entry = NULL;
 	SSL_set_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
-	SSL_free_buffers(tls->ssl); /* one with part of a record does it after that */
+	SSL_free_buffers(tls->ssl); /* or later, if a record has arrived in part */
 }
 
-/* Both buffers, allocated for each request, would take a twentieth of its instructions over TLS. */
-static void take_place(struct tls *tls)
+/*
+ * Adds the connection to `recent`. To allocate both buffers for each request would take a twentieth
+ * of its instructions over TLS.
+ */
+static void add_recent(struct tls *tls)
 {
 	struct tls_recent *recent = tls->recent;
 
-	if (!recent || tls->place)
+	if (!recent || tls->entry)
 		return;
-	if (recent->places[recent->next] && ++recent->misses % TLS_RECENT_MISSES != 0)
+	if (recent->connections[recent->next] && ++recent->misses % TLS_RECENT_MISSES != 0)
 		return;
-	tls->place = &recent->places[recent->next];
+	tls->entry = &recent->connections[recent->next];
 	recent->next = (recent->next + 1) % TLS_RECENT;
-	if (*tls->place)
-		leave_place(*tls->place);
-	*tls->place = tls;
+	if (*tls->entry)
+		remove_recent(*tls->entry);
+	*tls->entry = tls;
 	SSL_clear_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
 }
 
@@ -172,13 +172,13 @@ void tls_close(struct tls *tls)
 {
 	if (!tls)
 		return;
-	if (tls->place)
-		*tls->place = NULL;
+	if (tls->entry)
+		*tls->entry = NULL;
 	SSL_free(tls->ssl);
 	free(tls);
 }
 
-static int fail(struct tls *tls, const char *what, const char *why)
+static int set_error(struct tls *tls, const char *what, const char *why)
 {
 	long verified = SSL_get_verify_result(tls->ssl);
 
@@ -191,14 +191,14 @@ static int fail(struct tls *tls, const char *what, const char *why)
 }
 
 /*
- * A call of the SSL did not succeed. Returns 0 if it only waits for more bytes, or the peer has
- * ended.
+ * Handles a call of OpenSSL that did not succeed. Returns 0 if it only needs more bytes, or the
+ * peer has ended its output.
  *
- * SSL_get_error takes any error of this thread for the SSL's, so OpenSSL asks for ERR_clear_error
- * before each call. That costs as much as a tenth of a record. Cleared here, behind a call that did
- * not succeed, the same answer comes from the SSL's state alone.
+ * SSL_get_error attributes any error in the thread's queue to the SSL. Therefore OpenSSL requires
+ * ERR_clear_error before each call, which costs as much as a tenth of a record. Clearing the queue
+ * here, after the failed call, has the same effect: SSL_get_error decides by the SSL's state alone.
  */
-static int judge(struct tls *tls, int result, const char *what)
+static int handle_failure(struct tls *tls, int result, const char *what)
 {
 	unsigned long last = ERR_peek_last_error();
 	int code;
@@ -207,35 +207,32 @@ static int judge(struct tls *tls, int result, const char *what)
 	code = SSL_get_error(tls->ssl, result);
 	if (code == SSL_ERROR_WANT_READ)
 		return WEIR_OK;
-	/*
-	 * An alert that says why the peer ends it looks the same but for the SSL, which isn't ready
-	 * then.
-	 */
+	/* An alert during the handshake has the same code, but is an error. */
 	tls->has_ended = code == SSL_ERROR_ZERO_RETURN && tls_is_ready(tls);
 	if (tls->has_ended)
 		return WEIR_OK;
-	return fail(tls, what, tls->out->failed ? "out of memory" : tls_reason_of(last));
+	return set_error(tls, what, tls->out->failed ? "out of memory" : tls_reason_of(last));
 }
 
 /*
- * All records that are whole, of which `wire` bytes came last. Room is made for as many: for the
- * longest record each connection of a turn would take 16 KiB until its end.
+ * Decrypts all complete records; `wire` is the number of bytes that arrived now. Reserves as many
+ * bytes, because reserving the longest record, 16 KiB, for each connection would need much memory.
  */
 static int read_records(struct tls *tls, size_t wire, struct buffer *plain)
 {
-	int room = wire < SSL3_RT_MAX_PLAIN_LENGTH ? (int)wire : SSL3_RT_MAX_PLAIN_LENGTH;
+	int space = wire < SSL3_RT_MAX_PLAIN_LENGTH ? (int)wire : SSL3_RT_MAX_PLAIN_LENGTH;
 
 	while (tls_has_partial(tls)) {
-		char *to = buffer_reserve(plain, (size_t)room);
+		char *to = buffer_reserve(plain, (size_t)space);
 		int len;
 
 		if (!to)
-			return fail(tls, "TLS failed", "out of memory");
-		len = SSL_read(tls->ssl, to, room);
+			return set_error(tls, "TLS failed", "out of memory");
+		len = SSL_read(tls->ssl, to, space);
 		if (len <= 0)
-			return judge(tls, len, "TLS failed");
+			return handle_failure(tls, len, "TLS failed");
 		plain->len += (size_t)len;
-		take_place(tls);
+		add_recent(tls);
 	}
 	return WEIR_OK;
 }
@@ -252,7 +249,7 @@ int tls_decrypt(struct tls *tls, struct slice bytes, struct buffer *plain, struc
 		int result = SSL_do_handshake(tls->ssl);
 
 		if (result != 1)
-			status = judge(tls, result, "expected TLS");
+			status = handle_failure(tls, result, "expected TLS");
 	}
 	if (status == WEIR_OK && tls_is_ready(tls))
 		status = read_records(tls, bytes.len, plain);
@@ -268,7 +265,7 @@ bool tls_is_ready(const struct tls *tls)
 
 bool tls_has_partial(const struct tls *tls)
 {
-	/* A header that was read is not pending: the SSL has turned to the record's body. */
+	/* After a record's header is read, it is not pending: OpenSSL's state is "B", read body. */
 	return SSL_has_pending(tls->ssl) || tls->in.len > 0 || SSL_rstate_string(tls->ssl)[1] == 'B';
 }
 
@@ -287,7 +284,7 @@ void tls_send_end(struct tls *tls, struct buffer *wire)
 	ERR_clear_error();
 }
 
-/* A text without a NUL inside; what has one is no name that anybody could have written. */
+/* Whether the string has no NUL inside, which could hide a part of the name. */
 static bool is_text(const ASN1_STRING *string)
 {
 	const char *text = (const char *)ASN1_STRING_get0_data(string);
@@ -339,7 +336,7 @@ int tls_encrypt(struct tls *tls, struct slice plain, struct buffer *wire)
 
 	tls->out = wire;
 	if (plain.len > 0 && SSL_write_ex(tls->ssl, plain.data, plain.len, &written) != 1)
-		status = judge(tls, -1, "TLS failed");
+		status = handle_failure(tls, -1, "TLS failed");
 	tls->out = NULL;
 	return status;
 }

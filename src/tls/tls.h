@@ -1,7 +1,8 @@
 /*
- * tls.h: TLS without input and output: what stands between an owner's bytes and the wire's.
+ * tls.h: encrypts and decrypts the bytes of a TLS connection; the caller sends and receives them.
  *
- * Connections share a context, and keep it for as long as they need it.
+ * "Plain" bytes are the caller's, "wire" bytes are those of the socket. Connections share a context
+ * and hold a reference to it.
  */
 #ifndef TLS_TLS_H
 #define TLS_TLS_H
@@ -15,51 +16,53 @@
 struct tls;
 
 /*
- * Connections of a thread that were read lately. Each keeps OpenSSL's buffers, about 34 KiB; all
- * others give theirs back after each record. When no place is free, one in TLS_RECENT_MISSES reads
- * of other connections takes the oldest. If each did, more connections than places would take them
- * by turns, and none would find its buffers again. Zeroed at first; it must outlive its
- * connections.
+ * The connections of a thread that were read recently. Each retains OpenSSL's buffers, about 34
+ * KiB; all others free theirs after each record. When no entry is free, only every
+ * TLS_RECENT_MISSES-th read of another connection replaces the oldest entry. If each did,
+ * connections in excess of the entries would replace each other in turn, and none would find its
+ * buffers again. Zeroed at first; must outlive its connections.
  */
 #define TLS_RECENT        64
 #define TLS_RECENT_MISSES 16
 
 struct tls_recent {
-	struct tls *places[TLS_RECENT];
-	unsigned next; /* the place that was taken the longest ago */
+	struct tls *connections[TLS_RECENT]; /* NULL in free entries */
+	unsigned next;                       /* the entry to replace next: the oldest */
 	unsigned misses;
 };
 
 /**
- * `host` is the name, or the address, that the certificate must be of. Appends the first words of
- * the client to `wire`. 0 or ENOMEM.
+ * Opens the client's side of a connection. The server's certificate must be for `host`, a name or
+ * an address. Appends the first message of the handshake to `wire`. 0 or ENOMEM.
  */
 int tls_open(struct tls **out, struct tls_context *context, const char *host, struct buffer *wire);
-/** The server's side of a connection, for the thread of `recent` alone. 0 or ENOMEM. */
+/** Opens the server's side of a connection. Only the thread of `recent` may use it. 0 or ENOMEM. */
 int tls_accept(struct tls **out, struct tls_context *context, struct tls_recent *recent);
 /** NULL does nothing. */
 void tls_close(struct tls *tls);
 
 /**
- * `bytes` have come: appends what they say to `plain`, and what is to be sent to `wire`. 0, or EIO:
- * the connection is of no use, tls_error says why, and `wire` may tell the peer.
+ * Decrypts received `bytes`: appends to `plain`, and appends bytes to send, such as those of the
+ * handshake, to `wire`. Returns 0, or EIO if the connection has failed: tls_error says why, and
+ * `wire` may have an alert for the peer.
  */
 int tls_decrypt(struct tls *tls, struct slice bytes, struct buffer *plain, struct buffer *wire);
-/** Whether the certificate was accepted: only then is tls_encrypt called. */
+/** Whether the handshake is done and the certificate accepted; tls_encrypt needs that. */
 bool tls_is_ready(const struct tls *tls);
-/** Whether it has the beginning of a record, and waits for the rest. */
+/** Whether a record has arrived in part. */
 bool tls_has_partial(const struct tls *tls);
-/** Whether the peer has said that it sends no more. */
+/** Whether the peer has ended its output (close_notify). */
 bool tls_has_ended(const struct tls *tls);
-/** Says that to the peer. */
+/** Ends the output to the peer (close_notify). */
 void tls_send_end(struct tls *tls, struct buffer *wire);
 /**
- * Calls `found` with each name in the peer's certificate, which was verified: the subject's common
- * name, and DNS names, e-mail addresses and URIs that it stands for as well. Until it returns true.
+ * Calls `found` with each name in the peer's certificate, until `found` returns true: the subject's
+ * common name, and the DNS names, e-mail addresses and URIs among its alternative names. Calls it
+ * for verified certificates only.
  */
 void tls_each_name(const struct tls *tls, bool (*found)(void *context, const char *name),
                    void *context);
-/** Encrypts `plain`. 0, or EIO as above. */
+/** Encrypts `plain` and appends to `wire`. 0, or EIO as above. */
 int tls_encrypt(struct tls *tls, struct slice plain, struct buffer *wire);
 const char *tls_error(const struct tls *tls);
 

@@ -364,7 +364,7 @@ def test_the_lowest_priorities_of_the_last_ten_seconds_are_shed(config):
 def test_decisions_that_find_no_room_are_an_error(config):
     said = simulate(config, lines({"time": START, "ip": "a"}), "--decisions", "/dev/full",
                     fails=True)[1]
-    assert "expected room for the decisions" in said
+    assert "can't write the decisions" in said
 
 
 def test_the_keys_that_are_denied_most_and_what_they_are_told(config):
@@ -478,7 +478,7 @@ def test_every_pattern_runs_and_an_edge_burst_passes_twice_through_a_fixed_windo
     (["--pattern", "steady", "--capacity", "0"], 1, "capacity: expected 1"),
     (["--trace", "/dev/null", "--format", "xml"], 1, "expected combined, jsonl or csv, found 'xml'"),
     (["--pattern", "steady", "--html", "/nonexistent/x"], 1, "expected a file to write to"),
-    (["--pattern", "steady", "--decisions", "/dev/full"], 1, "expected room for the decisions"),
+    (["--pattern", "steady", "--decisions", "/dev/full"], 1, "can't write the decisions"),
     (["--pattern", "steady", "--key", "cost"], 1, "--key: expected an attribute, found 'cost'"),
     (["--pattern", "steady", "stray"], 2, "expected an option, found 'stray'"),
 ])

@@ -14,12 +14,12 @@
 
 #include "proto/codec.h"
 
-static const struct forwarded_attribute fuzz_carried[] = {
+static const struct forwarded_attribute fuzz_attributes[] = {
     {"header.a", FORWARDED_FROM_HEADER, {"a", 1}},
     {"cookie.c", FORWARDED_FROM_COOKIE, {"c", 1}},
     {"query.q", FORWARDED_FROM_QUERY, {"q", 1}},
 };
-static const struct forwarded_list fuzz_list = {fuzz_carried, 3};
+static const struct forwarded_list fuzz_list = {fuzz_attributes, 3};
 static const struct codec_bounds fuzz_bounds = {64, 1024, 512, 8, 4, &fuzz_list};
 
 /* The requests in `request`, itself among them; aborts where one is past its bounds. */

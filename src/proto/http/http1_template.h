@@ -5,8 +5,8 @@
  * not parsed again if the bytes before and behind its target are those of the message before. The
  * target must consist of bytes that llhttp accepts anywhere after the '/' of a target.
  */
-#ifndef PROTO_HTTP1_FORM_H
-#define PROTO_HTTP1_FORM_H
+#ifndef PROTO_HTTP1_TEMPLATE_H
+#define PROTO_HTTP1_TEMPLATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* http_request.h: turns an HTTP request of either version into a neutral request. */
-#ifndef PROTO_HTTP_CALL_H
-#define PROTO_HTTP_CALL_H
+#ifndef PROTO_HTTP_REQUEST_H
+#define PROTO_HTTP_REQUEST_H
 
 #include "proto/http/http_session.h"
 

@@ -1,7 +1,7 @@
 /* http2_internal.h: the structs of a connection and its streams, for the files that read requests
  * and write answers. */
-#ifndef PROTO_HTTP2_INSIDE_H
-#define PROTO_HTTP2_INSIDE_H
+#ifndef PROTO_HTTP2_INTERNAL_H
+#define PROTO_HTTP2_INTERNAL_H
 
 #include <nghttp2/nghttp2.h>
 

@@ -5,8 +5,8 @@
  * the length of each part, so a command with the same bytes before and after its key has the same
  * meaning and need not be parsed again.
  */
-#ifndef PROTO_RESP_FORM_H
-#define PROTO_RESP_FORM_H
+#ifndef PROTO_RESP_TEMPLATE_H
+#define PROTO_RESP_TEMPLATE_H
 
 #include <stdbool.h>
 #include <stddef.h>

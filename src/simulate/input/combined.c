@@ -1,13 +1,13 @@
 /*
- * combined.c: nginx's and Apache's "combined", and "common", which ends sooner.
+ * combined.c: parses lines of nginx's and Apache's formats "combined" and "common", which is
+ * shorter.
  *
  *     1.2.3.4 - ann [14/Nov/2023:22:13:20 +0000] "GET /a?b HTTP/1.1" 200 12 "-" "curl/8"
  *
- * Of the fields that a server adds behind these, the parser looks for nginx's times alone: by their
- * names (`rt=0.012`, `urt="0.011"`), else for the first two that are written as nginx writes times,
- * with three digits behind the point. A line without a proper
- * request line (a client that speaks TLS to a plain port leaves such) is a request
- * all the same, without method and path.
+ * Servers may append fields. The parser reads only nginx's times among them: those with a name
+ * (`rt=0.012`, `urt="0.011"`), or otherwise the first two fields with three digits after the point,
+ * which is how nginx writes times. A line without a valid request line, for example of a client
+ * that speaks TLS to a plain port, is a request without method and path.
  */
 #include <string.h>
 
@@ -44,7 +44,7 @@ static const char *find(const struct scan *s, char c)
 	return s->at < s->end ? memchr(s->at, c, (size_t)(s->end - s->at)) : NULL;
 }
 
-/* The same, for what is a few bytes away. */
+/* The same, faster for a character that is a few bytes away. */
 static const char *find_near(const struct scan *s, char c)
 {
 	const char *p = s->at, *end = s->end;
@@ -54,7 +54,7 @@ static const char *find_near(const struct scan *s, char c)
 	return p < end ? p : NULL;
 }
 
-static bool take(struct scan *s, char c)
+static bool skip_char(struct scan *s, char c)
 {
 	if (s->at == s->end || *s->at != c)
 		return false;
@@ -67,8 +67,8 @@ static int expected(const struct scan *s, const char *what)
 	return format_expected(s->error, s->line, s->at, what);
 }
 
-/* "-" is how these formats write nothing. */
-static void keep(struct scan *s, int column, const char *from, const char *to)
+/* Stores a value; these formats write "-" for no value. */
+static void store_value(struct scan *s, int column, const char *from, const char *to)
 {
 	int target = s->columns->targets[column];
 
@@ -76,7 +76,7 @@ static void keep(struct scan *s, int column, const char *from, const char *to)
 		s->record->values[target] = (struct slice){from, (size_t)(to - from)};
 }
 
-/* nginx writes what would end a string as \xHH, Apache as \" and \\. */
+/* Decodes escapes in place: nginx writes \xHH, Apache \" and \\. Returns the end. */
 static const char *unescape(char *from, const char *to)
 {
 	char *out = memchr(from, '\\', (size_t)(to - from));
@@ -96,12 +96,12 @@ static const char *unescape(char *from, const char *to)
 	return out;
 }
 
-/* The inside of the string that begins here, and past it; NULL when it does not end. */
-static const char *take_string(struct scan *s, const char **end)
+/* Reads a quoted string; returns its content and *end. NULL if it does not end. */
+static const char *read_string(struct scan *s, const char **end)
 {
 	const char *from = s->at + 1;
 
-	if (!take(s, '"'))
+	if (!skip_char(s, '"'))
 		return NULL;
 	for (; (*end = find(s, '"')); s->at = *end + 1) {
 		const char *slash = *end;
@@ -117,8 +117,8 @@ static const char *take_string(struct scan *s, const char **end)
 	return NULL;
 }
 
-/* From behind the bracket, and past the closing one. */
-static bool take_second(struct scan *s)
+/* Reads a time after its bracket, and the closing bracket. */
+static bool read_second(struct scan *s)
 {
 	struct record *record = s->record;
 	struct slice text = {s->at, FORMAT_SECOND};
@@ -135,8 +135,11 @@ static bool take_second(struct scan *s)
 	return true;
 }
 
-/* A user's name may have brackets in it, but no time: in a header it ends at the first colon. */
-static int take_time(struct scan *s)
+/*
+ * Reads the user's name and the time. A name may contain brackets but no time, since a name in an
+ * Authorization header ends at the first colon.
+ */
+static int read_time(struct scan *s)
 {
 	const char *user = s->at, *open = find_near(s, '[');
 
@@ -146,8 +149,8 @@ static int take_time(struct scan *s)
 	}
 	for (const char *next = open; next; next = find(s, '[')) {
 		s->at = next + 1;
-		if (next - user >= 2 && next[-1] == ' ' && take_second(s)) {
-			keep(s, USER, user, unescape((char *)user, next - 1));
+		if (next - user >= 2 && next[-1] == ' ' && read_second(s)) {
+			store_value(s, USER, user, unescape((char *)user, next - 1));
 			return WEIR_OK;
 		}
 	}
@@ -155,8 +158,9 @@ static int take_time(struct scan *s)
 	return expected(s, "a time such as 14/Nov/2023:22:13:20 +0000");
 }
 
-/* The path without the query, spelled as a server tells it to the rules. Returns its end. */
-static const char *spell_path(char *from, const char *end)
+/* Decodes and normalizes the path in place, without the query, as the server does. Returns its end.
+ */
+static const char *normalize_path(char *from, const char *end)
 {
 	const char *query = memchr(from, '?', (size_t)(end - from));
 	size_t len = (size_t)(unescape(from, query ? query : end) - from);
@@ -165,32 +169,32 @@ static const char *spell_path(char *from, const char *end)
 	return from + (len > 0 && *from == '/' ? path_normalize_here(from, len) : len);
 }
 
-static int take_request(struct scan *s)
+static int read_request(struct scan *s)
 {
 	const char *from, *end, *blank;
 
-	if (!take(s, ' ') || !(from = take_string(s, &end)))
+	if (!skip_char(s, ' ') || !(from = read_string(s, &end)))
 		return expected(s, "a request in quotes");
 	if (s->columns->targets[METHOD] < 0 && s->columns->targets[PATH] < 0)
 		return WEIR_OK;
 	blank = memchr(from, ' ', (size_t)(end - from));
 	if (!blank)
 		return WEIR_OK;
-	keep(s, METHOD, from, blank);
+	store_value(s, METHOD, from, blank);
 	if (s->columns->targets[PATH] < 0)
 		return WEIR_OK;
 	from = blank + 1;
 	blank = memchr(from, ' ', (size_t)(end - from));
 	end = blank ? blank : end;
-	keep(s, PATH, from, spell_path((char *)from, end));
+	store_value(s, PATH, from, normalize_path((char *)from, end));
 	return WEIR_OK;
 }
 
-static int take_number(struct scan *s, int column)
+static int read_number(struct scan *s, int column)
 {
 	const char *from = s->at + 1, *end = s->end, *p = from;
 
-	if (take(s, ' ')) {
+	if (skip_char(s, ' ')) {
 		while (p < end && ((unsigned char)(*p - '0') <= 9 || *p == '-'))
 			p++;
 		s->at = p;
@@ -199,34 +203,32 @@ static int take_number(struct scan *s, int column)
 	}
 	if (s->at <= from)
 		return expected(s, "a blank and a number");
-	keep(s, column, from, p);
+	store_value(s, column, from, p);
 	return WEIR_OK;
 }
 
-/* "common" ends before these. */
-static int take_text(struct scan *s, int column)
+/* Reads a quoted field, which lines in the format "common" do not have. */
+static int read_text(struct scan *s, int column)
 {
 	const char *from, *end;
 
 	if (s->at == s->end)
 		return WEIR_OK;
-	if (!take(s, ' ') || !(from = take_string(s, &end)))
+	if (!skip_char(s, ' ') || !(from = read_string(s, &end)))
 		return expected(s, "a string in quotes");
 	if (s->columns->targets[column] >= 0)
-		keep(s, column, from, unescape((char *)from, end));
+		store_value(s, column, from, unescape((char *)from, end));
 	return WEIR_OK;
 }
 
-/*
- * Past the digits of "0.012", which is how nginx writes times; NULL if that is not what is there.
- */
+/* Returns the end of a time in nginx's format, such as "0.012"; NULL if there is none. */
 static const char *time_end(const char *p, const char *end)
 {
 	const char *point = p;
 
 	while (point < end && (unsigned char)(*point - '0') <= 9)
 		point++;
-	/* A longer one is a time of day, not how long something took. */
+	/* More digits are a time of day, not a latency. */
 	if (point == p || point - p > 8 || end - point < 4 || *point != '.')
 		return NULL;
 	for (p = point + 1; p <= point + 3; p++)
@@ -235,7 +237,7 @@ static const char *time_end(const char *p, const char *end)
 	return p < end && (unsigned char)(*p - '0') <= 9 ? NULL : p;
 }
 
-/* Past one or more times: "0.100, 0.200 : -". Returns NULL if there is none. */
+/* Returns the end of one or more times such as "0.100, 0.200 : -"; NULL if there is none. */
 static const char *times_end(const char *p, const char *end)
 {
 	bool any = false;
@@ -256,7 +258,7 @@ static const char *times_end(const char *p, const char *end)
 	}
 }
 
-/* The column that a field's name tells, and past the name; -1 if it has no such name. */
+/* The column for the name at *at, which is skipped; -1 if there is no such name. */
 static int named_time(const char **at, const char *end)
 {
 	static const struct {
@@ -281,15 +283,15 @@ static int named_time(const char **at, const char *end)
 }
 
 /*
- * The next field: a string's inside, times in a row, or what ends at a blank. Returns NULL if it
- * has no end.
+ * Reads the next field: the content of a string, a list of times, or a word. Returns NULL if a
+ * string does not end.
  */
-static const char *take_field(struct scan *s, const char **end)
+static const char *read_field(struct scan *s, const char **end)
 {
 	const char *from = s->at;
 
 	if (from < s->end && *from == '"')
-		return take_string(s, end);
+		return read_string(s, end);
 	*end = times_end(from, s->end);
 	if (!*end || (*end < s->end && **end != ' '))
 		*end = find_near(s, ' ') ?: s->end;
@@ -297,21 +299,21 @@ static const char *take_field(struct scan *s, const char **end)
 	return from;
 }
 
-/* Among the fields behind: it is no error if they are not there. */
-static void take_times(struct scan *s)
+/* Reads the times among the appended fields, if there are any. */
+static void read_times(struct scan *s)
 {
 	int next = REQUEST_TIME;
 
 	if (s->columns->targets[REQUEST_TIME] < 0 && s->columns->targets[UPSTREAM_TIME] < 0)
 		return;
-	while (take(s, ' ')) {
+	while (skip_char(s, ' ')) {
 		int named = named_time(&s->at, s->end);
-		const char *end, *from = take_field(s, &end);
+		const char *end, *from = read_field(s, &end);
 
 		if (!from)
 			return;
 		if (times_end(from, end) == end && (named >= 0 || next <= UPSTREAM_TIME))
-			keep(s, named >= 0 ? named : next++, from, end);
+			store_value(s, named >= 0 ? named : next++, from, end);
 	}
 }
 
@@ -325,15 +327,15 @@ int format_combined(const struct columns *columns, struct slice line, struct rec
 	format_begin(columns, record);
 	if (!blank || blank == line.data)
 		return expected(&s, "an address and a blank");
-	keep(&s, IP, s.at, blank);
+	store_value(&s, IP, s.at, blank);
 	s.at = blank + 1;
 	blank = find_near(&s, ' ');
 	if (!blank)
 		return expected(&s, "- and a blank");
 	s.at = blank + 1;
-	status = take_time(&s) ?: take_request(&s) ?: take_number(&s, STATUS) ?:
-	         take_number(&s, BYTES) ?: take_text(&s, REFERER) ?: take_text(&s, USER_AGENT);
+	status = read_time(&s) ?: read_request(&s) ?: read_number(&s, STATUS) ?:
+	         read_number(&s, BYTES) ?: read_text(&s, REFERER) ?: read_text(&s, USER_AGENT);
 	if (status == WEIR_OK)
-		take_times(&s);
+		read_times(&s);
 	return status;
 }

@@ -1,7 +1,8 @@
 /*
- * csv.c: RFC 4180, a record on a line: a line's end in quotes is not read.
+ * csv.c: parses lines of CSV (RFC 4180), one record on a line: quoted values can not contain line
+ * ends.
  *
- * The first line names the columns. An empty cost is one that was not given.
+ * The first line names the columns. An empty cost counts as absent.
  */
 #include <string.h>
 
@@ -9,10 +10,10 @@
 #include "simulate/input/format.h"
 
 /*
- * The value at *at, quotes undone in place, and *at past it, on the comma or
- * the end of the line. ESYNTAX where quotes don't end, or something follows them.
+ * Reads the value at *at, decodes its quotes in place, and moves *at to the comma or the end of the
+ * line. ESYNTAX if quotes do not end or are not followed by a comma.
  */
-static int take_value(struct slice line, const char **at, struct slice *value,
+static int read_value(struct slice line, const char **at, struct slice *value,
                       struct weir_error *error)
 {
 	const char *end = line.data + line.len, *p = *at;
@@ -51,7 +52,7 @@ int format_csv_header(struct columns *columns, struct slice line, struct weir_er
 
 	for (;; at++) {
 		struct slice name;
-		int status = take_value(line, &at, &name, error);
+		int status = read_value(line, &at, &name, error);
 
 		if (status != WEIR_OK)
 			return status;
@@ -78,7 +79,7 @@ int format_csv(const struct columns *columns, struct slice line, struct record *
 
 		if (i == columns->count)
 			return format_expected(error, line, at, "no more columns than the first line has");
-		status = take_value(line, &at, &value, error);
+		status = read_value(line, &at, &value, error);
 		if (status == WEIR_OK && !(columns->targets[i] == TARGET_COST && value.len == 0))
 			status = format_store_value(record, columns->targets[i], value, line, error);
 		if (status != WEIR_OK)

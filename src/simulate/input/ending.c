@@ -26,7 +26,7 @@ void endings_add_fields(struct endings *endings, struct fields *fields)
 	}
 }
 
-/* A value, or none: programs write an empty one or "-" where they have nothing to say. */
+/* The value of a field; none if it is empty or "-", as programs write for no value. */
 static struct slice value_of(const struct endings *endings, const struct record *record, int field)
 {
 	struct slice value = slice_trim(record->values[endings->fields[field]]);
@@ -36,7 +36,7 @@ static struct slice value_of(const struct endings *endings, const struct record 
 	return value;
 }
 
-/* A number of units of `unit_ns`. */
+/* Reads a number of units of `unit_ns`. */
 static bool read_units(struct slice text, uint64_t unit_ns, uint64_t *out_ns)
 {
 	double units;
@@ -47,7 +47,7 @@ static bool read_units(struct slice text, uint64_t unit_ns, uint64_t *out_ns)
 	return true;
 }
 
-/* Seconds, or 120ms. */
+/* Reads seconds, or a number with a unit such as 120ms. */
 static bool read_duration(struct slice text, uint64_t *out_ns)
 {
 	static const struct {
@@ -73,7 +73,7 @@ static bool read_ms(struct slice text, uint64_t *out_ns)
 	return read_units(text, NS_PER_MS, out_ns);
 }
 
-/* Seconds, one after another where nginx asked several servers: "0.100, 0.200 : -". */
+/* Reads the sum of seconds such as "0.100, 0.200 : -", one for each server that nginx has tried. */
 static bool read_seconds(struct slice text, uint64_t *out_ns)
 {
 	const char *at = text.data, *end = text.data + text.len;
@@ -119,7 +119,7 @@ static bool read_outcome(struct slice text, uint8_t *out)
 	return false;
 }
 
-/* 499 is how nginx says that the client did not wait for the answer any longer. */
+/* Reads a status. nginx logs 499 if the client did not wait for the answer. */
 static bool read_status(struct slice text, uint8_t *out)
 {
 	uint64_t status;
@@ -132,7 +132,7 @@ static bool read_status(struct slice text, uint8_t *out)
 	return true;
 }
 
-/* The first of the latencies that is one. */
+/* Reads the first valid latency. */
 static bool read_latency(const struct endings *endings, const struct record *record,
                          uint64_t *out_ns, bool *wrong)
 {

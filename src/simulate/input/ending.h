@@ -1,8 +1,8 @@
 /*
- * ending.h: how a log says that a request ended: after how long, and how well.
+ * ending.h: reads the latency and the outcome of a request from the fields of its log line.
  *
- * These are fields like others, which are only asked for where a limit is to be told. nginx's
- * request_time also says when a request began, since nginx writes the time at which it ended.
+ * The fields are read only if a limit needs reports. nginx's request_time also shows when a request
+ * began, since nginx logs the time at which it ended.
  */
 #ifndef SIMULATE_ENDING_H
 #define SIMULATE_ENDING_H
@@ -10,10 +10,10 @@
 #include "base/number.h"
 #include "simulate/input/format.h"
 
-/* Longer than this no call takes. */
+/* A longer latency counts as wrong. */
 #define ENDING_LATENCY_MAX_NS NS_PER_DAY
 
-/* In the order in which they count: the first latency, the first outcome that a request has. */
+/* In order of precedence: the first latency and the first outcome of a request count. */
 enum {
 	ENDING_LATENCY_MS,
 	ENDING_LATENCY,
@@ -24,22 +24,22 @@ enum {
 	ENDING_FIELDS,
 };
 
-_Static_assert(ENDING_FIELDS == FORMAT_ENDING_FIELDS, "there is room for them");
+_Static_assert(ENDING_FIELDS == FORMAT_ENDING_FIELDS, "format.h reserves this many fields");
 
 struct endings {
-	size_t fields[ENDING_FIELDS]; /* where they stand among those asked for */
+	size_t fields[ENDING_FIELDS]; /* their indices in struct fields */
 
 	/* Counts of the requests so far: */
-	uint64_t wrong;      /* had a field that is no latency or no outcome, which is passed over */
-	uint64_t no_latency; /* end at once */
-	uint64_t no_outcome; /* but a latency: succeed */
-	uint64_t no_end;     /* neither: are never reported */
+	uint64_t wrong;      /* with an invalid latency or outcome, which is ignored */
+	uint64_t no_latency; /* with an outcome only: end at once */
+	uint64_t no_outcome; /* with a latency only: succeed */
+	uint64_t no_end;     /* with neither: are never reported */
 };
 
-/** Asks for these fields, which stand behind all others but those that are asked for already. */
+/** Appends these fields to `fields`, except those that it has already. */
 void endings_add_fields(struct endings *endings, struct fields *fields);
 
-/** Fills what *record says about its end, and makes its time that of its beginning. */
+/** Fills in latency, outcome and end of *record, and changes its time to that of its beginning. */
 void endings_read(struct endings *endings, struct record *record);
 
 /** Whether *record has a latency. */

@@ -48,7 +48,7 @@ static bool has_log_time(struct slice line)
 	return false;
 }
 
-/* A time in brackets is in no header of a CSV, and a brace begins nothing else. */
+/* A brace begins only JSON, and a time in brackets does not occur in the header of a CSV. */
 const struct format *format_guess(struct slice line)
 {
 	struct slice text = slice_trim(line);

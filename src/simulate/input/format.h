@@ -1,8 +1,8 @@
 /*
- * format.h: one line of a log -> one request.
+ * format.h: parses a line of a log into a request, by the format of the log.
  *
- * A parser keeps what is asked for and steps over the rest. Values lie in the
- * line itself, where escapes are undone in place.
+ * A parser stores the fields that are requested and skips the others. Values point into the line,
+ * where escapes are decoded in place.
  */
 #ifndef SIMULATE_FORMAT_H
 #define SIMULATE_FORMAT_H
@@ -16,12 +16,12 @@
 #include "base/slice.h"
 
 #define FORMAT_COLUMNS_MAX   256
-#define FORMAT_ENDING_FIELDS 6 /* what tells how a request ended, see ending.h */
+#define FORMAT_ENDING_FIELDS 6 /* fields of ending.h */
 #define FORMAT_FIELDS_MAX    (WEIR_ATTRIBUTES_MAX + FORMAT_ENDING_FIELDS)
 
-/* The attributes asked for, WEIR_ATTRIBUTES_MAX at most, and what else is. */
+/* The requested fields: at most WEIR_ATTRIBUTES_MAX attributes, and those of ending.h. */
 struct fields {
-	struct slice names[FORMAT_FIELDS_MAX]; /* with a NUL behind each */
+	struct slice names[FORMAT_FIELDS_MAX]; /* each is followed by a NUL */
 	size_t count;
 };
 
@@ -33,14 +33,14 @@ struct fields {
 struct record {
 	uint64_t time_ns;
 	uint64_t cost;
-	struct slice values[FORMAT_FIELDS_MAX]; /* as the fields; data NULL: absent */
+	struct slice values[FORMAT_FIELDS_MAX]; /* one for each field; data NULL if absent */
 
-	/* From endings_read, where that is called. */
-	uint64_t latency_ns; /* 0 if it is not known, or none */
-	uint64_t end_ns;     /* the time behind it */
+	/* Set by endings_read, if it is called. */
+	uint64_t latency_ns; /* 0 if not known */
+	uint64_t end_ns;     /* time_ns + latency_ns */
 	uint8_t outcome;     /* enum weir_outcome, or RECORD_NO_END */
 
-	/* The time last read from a combined log, which has many lines to a second. */
+	/* Cache of the time last parsed by format_combined, since a second has many lines. */
 	char second[FORMAT_SECOND];
 	uint64_t second_ns;
 };
@@ -48,47 +48,47 @@ struct record {
 /* The field that each column of a format fills. */
 struct columns {
 	const struct fields *fields;
-	int targets[FORMAT_COLUMNS_MAX]; /* a field's index, or one of: */
+	int targets[FORMAT_COLUMNS_MAX]; /* index of the field, or a TARGET_ */
 	size_t count;
 };
 
 enum { TARGET_NONE = -1, TARGET_TIME = -2, TARGET_COST = -3 };
 
-/** Errors: ESYNTAX with a column; "expected …, found …". */
+/** Parses a line. Errors: ESYNTAX with a column and "expected …, found …". */
 typedef int format_parse(const struct columns *columns, struct slice line, struct record *record,
                          struct weir_error *error);
 
 struct format {
 	const char *name;
-	const char *const *fixed; /* its columns' names, NULL behind them; NULL if not fixed */
-	/** Reads the first line as names of columns; NULL if the format has no such line. */
+	const char *const *fixed; /* names of its columns, ended by NULL; NULL if they are not fixed */
+	/** Reads the first line, the names of columns; NULL if the format has none. */
 	int (*header)(struct columns *columns, struct slice line, struct weir_error *error);
 	format_parse *parse;
 };
 
-/** By name, or NULL. */
+/** Finds a format by name; NULL if there is none. */
 const struct format *format_named(const char *name);
-/** By the first line of a log. */
+/** Guesses the format by the first line of a log. */
 const struct format *format_guess(struct slice line);
 /** "combined, jsonl or csv", for messages. */
 #define FORMAT_NAMES "combined, jsonl or csv"
 
-/** The target of the values called `name`. */
+/** The target of the field `name`. */
 int format_target(const struct fields *fields, struct slice name);
-/** Columns of the format's fixed names. */
+/** Sets the columns of a format with fixed names. */
 void format_columns(const struct format *format, const struct fields *fields,
                     struct columns *columns);
 
-/** An error at `at`, which lies in `line` or at its end: "expected `what`, found …". */
+/** Sets the error "expected `what`, found …" at `at`, in `line` or at its end. */
 int format_expected(struct weir_error *error, struct slice line, const char *at, const char *what);
 
-/** Takes a value for `target`; `column` counts from 1. */
+/** Stores a value of the line at its target; checks times and costs. */
 int format_store_value(struct record *record, int target, struct slice value, struct slice line,
                        struct weir_error *error);
 
-/** Forgets an earlier line. */
+/** Clears the values of an earlier line. */
 void format_begin(const struct columns *columns, struct record *record);
-/** At the end of a line: the time must have been there. */
+/** Checks, at the end of a line, that there was a time. */
 int format_end(const struct record *record, struct slice line, struct weir_error *error);
 
 format_parse format_combined, format_jsonl, format_csv;

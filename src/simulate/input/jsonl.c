@@ -1,22 +1,21 @@
 /*
- * jsonl.c: a JSON object on each line.
+ * jsonl.c: parses lines of JSON, an object on each line.
  *
- * Its strings, numbers and booleans are attributes, numbers as they are written
- * (a time never becomes a float); null is as if it were absent. Arrays and
- * objects inside are stepped over.
+ * Strings, numbers and booleans are fields. The text of a number is used as it is, so a time never
+ * becomes a float. null counts as absent; arrays and objects inside are skipped.
  */
 #include "base/text/json.h"
 #include "simulate/input/format.h"
 
-/* A text without its escapes is never longer than it was. */
-static struct slice plain(const struct json *json, struct slice text)
+/* Decodes escapes in place, which never makes the text longer. */
+static struct slice without_escapes(const struct json *json, struct slice text)
 {
 	if (json->escaped)
 		text.len = json_unescape(text, (char *)text.data);
 	return text;
 }
 
-/* A value without data is null. */
+/* Reads a value; data is NULL for null, arrays and objects. */
 static bool read_value(struct json *json, struct slice *value)
 {
 	char c = json_peek(json);
@@ -33,7 +32,7 @@ static bool read_value(struct json *json, struct slice *value)
 	}
 	if (!json_text(json, value))
 		return false;
-	*value = plain(json, *value);
+	*value = without_escapes(json, *value);
 	return true;
 }
 
@@ -48,7 +47,7 @@ int format_jsonl(const struct columns *columns, struct slice line, struct record
 	if (!json_open(&json, '{'))
 		json_fail(&json, "a JSON object");
 	while (json_more(&json, '}') && json_name(&json, &name)) {
-		int target = format_target(columns->fields, plain(&json, name)), status;
+		int target = format_target(columns->fields, without_escapes(&json, name)), status;
 
 		if (!read_value(&json, &value))
 			break;

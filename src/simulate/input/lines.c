@@ -46,8 +46,8 @@ void lines_close(struct lines *lines)
 	lines->data = NULL;
 }
 
-/* False at the end of the file, and with errno set when it can't be read. */
-static bool fill(struct lines *lines)
+/* Reads more bytes. False at the end of the file, and with errno set if it can't be read. */
+static bool read_more(struct lines *lines)
 {
 	ptrdiff_t got;
 
@@ -67,35 +67,35 @@ static bool fill(struct lines *lines)
 struct slice lines_peek(struct lines *lines)
 {
 	errno = 0;
-	while (!lines->ended && lines->end - lines->begin < LINES_LENGTH_MAX && fill(lines))
+	while (!lines->ended && lines->end - lines->begin < LINES_LENGTH_MAX && read_more(lines))
 		;
-	lines->ended &= errno == 0; /* whoever reads the lines is to find the error */
+	lines->ended &= errno == 0; /* let lines_next find the error */
 	return (struct slice){lines->data + lines->begin,
 	                      u64_min(lines->end - lines->begin, LINES_LENGTH_MAX)};
 }
 
-/* The end of the line that begins at `begin`, or NULL when it is further than a line may be. */
-static char *line_end(struct lines *lines)
+/* Returns the end of the line at `begin`; NULL if the line is longer than LINES_LENGTH_MAX. */
+static char *find_line_end(struct lines *lines)
 {
-	size_t seen = 0;
+	size_t searched = 0;
 
 	errno = 0;
 	for (;;) {
 		char *from = lines->data + lines->begin;
 		size_t len = lines->end - lines->begin;
-		char *end = memchr(from + seen, '\n', len - seen);
+		char *end = memchr(from + searched, '\n', len - searched);
 
 		if (end)
 			return end;
 		if (len > LINES_LENGTH_MAX)
 			return NULL;
-		seen = len;
-		if (lines->ended || !fill(lines))
+		searched = len;
+		if (lines->ended || !read_more(lines))
 			return lines->data + lines->end;
 	}
 }
 
-/* Past the end of a line of which the buffer holds only the beginning; that is kept. */
+/* Skips the rest of a line that is too long; its beginning stays at the start of the buffer. */
 static void skip_rest(struct lines *lines)
 {
 	const size_t kept = LINES_LENGTH_MAX;
@@ -111,7 +111,7 @@ static void skip_rest(struct lines *lines)
 		}
 		lines->begin = 0;
 		lines->end = kept;
-		if (lines->ended || !fill(lines)) {
+		if (lines->ended || !read_more(lines)) {
 			lines->begin = lines->end;
 			return;
 		}
@@ -120,7 +120,7 @@ static void skip_rest(struct lines *lines)
 
 int lines_next(struct lines *lines, struct line *line)
 {
-	char *end = line_end(lines);
+	char *end = find_line_end(lines);
 
 	if (errno != 0 && lines->ended)
 		return WEIR_EIO;

@@ -1,8 +1,8 @@
 /*
- * lines.h: the lines of a file or pipe, read in large pieces; unpack.h decodes compressed ones.
+ * lines.h: reads lines from a file or pipe, which may be compressed (unpack.h), in large pieces.
  *
- * A line is the reader's memory, may be written to, and is good until the next
- * one is asked for. "\n" and "\r\n" end it; the last one needs no end.
+ * A line is in the reader's memory, may be changed, and is valid until the next lines_next. "\n" or
+ * "\r\n" ends it; the last line needs no end.
  */
 #ifndef SIMULATE_LINES_H
 #define SIMULATE_LINES_H
@@ -20,8 +20,8 @@ struct lines {
 	int fd;
 	struct unpack *unpack; /* NULL for a plain text */
 	char *data;
-	size_t begin, end; /* of what was read and not yet given out */
-	uint64_t number;   /* of the line last given out, from 1 */
+	size_t begin, end; /* of the bytes that lines_next has not returned */
+	uint64_t number;   /* of the line last returned, from 1 */
 	bool ended;
 };
 
@@ -33,17 +33,15 @@ struct line {
 
 /** Takes over `fd`. 0 or ENOMEM. */
 int lines_open(struct lines *lines, int fd);
-/** The lines of a text, of which it takes a copy; the last may lack its end. 0 or ENOMEM. */
+/** Reads the lines of a copy of `text` instead of a file. 0 or ENOMEM. */
 int lines_copy(struct lines *lines, struct slice text);
 void lines_close(struct lines *lines);
 
-/**
- * The beginning of what lines_next will give, of LINES_LENGTH_MAX bytes unless the file ends
- * before.
+/** Returns, without removing it, the beginning of the input: LINES_LENGTH_MAX bytes, or all of it.
  */
 struct slice lines_peek(struct lines *lines);
 
-/** 1: *line is the next one; 0 if there is none; EIO with errno set, as unpack_read does. */
+/** Returns 1 and the next line; 0 at the end; EIO with errno set as by unpack_read. */
 int lines_next(struct lines *lines, struct line *line);
 
 #endif

@@ -5,7 +5,7 @@
 #include "algo/algorithm.h"
 #include "base/error.h"
 
-#define GONE SIZE_MAX
+#define REMOVED SIZE_MAX
 
 static bool is_named(const char *name, const char *const *names, size_t n)
 {
@@ -15,24 +15,24 @@ static bool is_named(const char *name, const char *const *names, size_t n)
 	return false;
 }
 
-/* Rules keep their limits but for those that are gone; `moved` says where each is now. */
-static int keep_in_rules(struct weir_config *config, const size_t *moved)
+/* Removes the limits from the rules. `moved` has the new index of each limit, or REMOVED. */
+static int remove_from_rules(struct weir_config *config, const size_t *moved)
 {
 	struct rules_rule *rules = arena_array(&config->arena, config->rule_count, sizeof *rules);
 
 	for (size_t i = 0; rules && i < config->rule_count; i++) {
 		const struct rules_rule *from = &config->rules[i];
-		size_t *kept = arena_array(&config->arena, from->limit_count, sizeof *kept);
+		size_t *limits = arena_array(&config->arena, from->limit_count, sizeof *limits);
 
-		if (!kept)
+		if (!limits)
 			return WEIR_ENOMEM;
 		rules[i] = *from;
-		rules[i].limits = kept;
+		rules[i].limits = limits;
 		rules[i].limit_count = 0;
 		for (size_t j = 0; j < from->limit_count; j++)
-			if (moved[from->limits[j]] != GONE)
-				kept[rules[i].limit_count++] = moved[from->limits[j]];
-		/* Without any it would answer by itself. */
+			if (moved[from->limits[j]] != REMOVED)
+				limits[rules[i].limit_count++] = moved[from->limits[j]];
+		/* A rule that has lost all its limits must not answer without them. */
 		if (rules[i].limit_count < from->limit_count && rules[i].limit_count == 0)
 			rules[i].answer = RULES_BY_LIMITS;
 	}
@@ -41,7 +41,7 @@ static int keep_in_rules(struct weir_config *config, const size_t *moved)
 }
 
 int remove_latency_limits(struct weir_config *config, const char *const *names, size_t n,
-                          FILE *said, struct weir_error *error)
+                          FILE *warnings, struct weir_error *error)
 {
 	struct rules_limit *kept = arena_array(&config->arena, config->limit_count, sizeof *kept);
 	size_t *moved = arena_array(&config->arena, config->limit_count, sizeof *moved), count = 0;
@@ -52,8 +52,8 @@ int remove_latency_limits(struct weir_config *config, const char *const *names, 
 		const struct weir_limit_options *options = &config->limits[i].options;
 		const struct algorithm *algorithm = algorithm_of(options->algorithm);
 
-		moved[i] = algorithm->record == ALGO_RECORD_LEASES || algorithm->judges ? GONE : count;
-		if (moved[i] != GONE)
+		moved[i] = algorithm->record == ALGO_RECORD_LEASES || algorithm->judges ? REMOVED : count;
+		if (moved[i] != REMOVED)
 			kept[count++] = config->limits[i];
 		else if (is_named(options->name, names, n))
 			return error_set(error, WEIR_EINVAL,
@@ -62,7 +62,7 @@ int remove_latency_limits(struct weir_config *config, const char *const *names, 
 			                 options->name, algorithm->name);
 		else
 			fprintf(
-			    said,
+			    warnings,
 			    "weir simulate: '%s' is left out: the log does not tell how long requests took\n",
 			    options->name);
 	}
@@ -74,6 +74,7 @@ int remove_latency_limits(struct weir_config *config, const char *const *names, 
 		                 "tell how long requests took");
 	config->limits = kept;
 	config->limit_count = count;
-	return keep_in_rules(config, moved) == WEIR_OK ? WEIR_OK
-	                                               : error_set(error, WEIR_ENOMEM, "out of memory");
+	return remove_from_rules(config, moved) == WEIR_OK
+	           ? WEIR_OK
+	           : error_set(error, WEIR_ENOMEM, "out of memory");
 }

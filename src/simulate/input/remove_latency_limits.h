@@ -1,17 +1,18 @@
-/* remove_latency_limits.h: what a log says nothing about. */
-#ifndef SIMULATE_LEAVE_OUT_H
-#define SIMULATE_LEAVE_OUT_H
+/* remove_latency_limits.h: removes limits that can not be simulated with a log without latencies.
+ */
+#ifndef SIMULATE_REMOVE_LATENCY_LIMITS_H
+#define SIMULATE_REMOVE_LATENCY_LIMITS_H
 
 #include <stdio.h>
 
 #include "rules/model.h"
 
 /**
- * For a log that does not tell how long requests took: takes limits that need to know it out of a
- * configuration and its rules, and says so on `said`. Errors: EINVAL (one of them is among the `n`
- * names that were asked for, or there is no other limit), ENOMEM.
+ * Removes limits that need reports from a configuration and its rules, and reports each on
+ * `warnings`. Errors: EINVAL (one of them is among the `n` requested names, or no other limit is
+ * left), ENOMEM.
  */
 int remove_latency_limits(struct weir_config *config, const char *const *names, size_t n,
-                          FILE *said, struct weir_error *error);
+                          FILE *warnings, struct weir_error *error);
 
 #endif

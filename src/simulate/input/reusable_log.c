@@ -32,11 +32,11 @@ static int copy(int from, FILE *to, uint64_t most)
 	}
 }
 
-static int keep(struct reusable_log *kept, const char *path, uint64_t most,
-                struct weir_error *error)
+static int copy_pipe(struct reusable_log *log, const char *path, uint64_t most,
+                     struct weir_error *error)
 {
 	FILE *file = tmpfile();
-	int status = file ? copy(kept->fd, file, most) : WEIR_EIO;
+	int status = file ? copy(log->fd, file, most) : WEIR_EIO;
 
 	if (status == WEIR_ELONG)
 		error_set(error, status,
@@ -44,44 +44,44 @@ static int keep(struct reusable_log *kept, const char *path, uint64_t most,
 		          "several times, so give it a file",
 		          path, (unsigned long long)(most >> 20));
 	else if (status != WEIR_OK)
-		error_set(error, status, "%s: expected a pipe, and room to keep it, found: %m", path);
-	close(kept->fd);
-	kept->fd = status == WEIR_OK ? fcntl(fileno(file), F_DUPFD_CLOEXEC, 0) : -1;
+		error_set(error, status, "%s: can't copy the pipe to a temporary file: %m", path);
+	close(log->fd);
+	log->fd = status == WEIR_OK ? fcntl(fileno(file), F_DUPFD_CLOEXEC, 0) : -1;
 	if (file)
 		fclose(file);
-	if (status == WEIR_OK && kept->fd < 0)
-		return error_set(error, WEIR_EIO, "%s: expected room to keep it, found: %m", path);
+	if (status == WEIR_OK && log->fd < 0)
+		return error_set(error, WEIR_EIO, "%s: can't copy the pipe to a temporary file: %m", path);
 	return status;
 }
 
-int reusable_log_open(struct reusable_log *kept, const char *path, uint64_t most,
+int reusable_log_open(struct reusable_log *log, const char *path, uint64_t most,
                       struct weir_error *error)
 {
 	struct stat file;
 
-	*kept = (struct reusable_log){.fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO)
-	                                                           : open(path, O_RDONLY | O_CLOEXEC)};
-	if (kept->fd < 0 || fstat(kept->fd, &file) != 0)
+	*log = (struct reusable_log){.fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO)
+	                                                          : open(path, O_RDONLY | O_CLOEXEC)};
+	if (log->fd < 0 || fstat(log->fd, &file) != 0)
 		return error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
 	if (!S_ISREG(file.st_mode))
-		return keep(kept, path, most, error);
-	kept->begin = lseek(kept->fd, 0, SEEK_CUR);
+		return copy_pipe(log, path, most, error);
+	log->begin = lseek(log->fd, 0, SEEK_CUR);
 	return WEIR_OK;
 }
 
-int reusable_log_reopen(const struct reusable_log *kept, const char *path, struct weir_error *error)
+int reusable_log_reopen(const struct reusable_log *log, const char *path, struct weir_error *error)
 {
 	int fd = -1;
 
-	if (lseek(kept->fd, kept->begin, SEEK_SET) == kept->begin)
-		fd = fcntl(kept->fd, F_DUPFD_CLOEXEC, 0);
+	if (lseek(log->fd, log->begin, SEEK_SET) == log->begin)
+		fd = fcntl(log->fd, F_DUPFD_CLOEXEC, 0);
 	return fd >= 0 ? fd
 	               : error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
 }
 
-void reusable_log_close(struct reusable_log *kept)
+void reusable_log_close(struct reusable_log *log)
 {
-	if (kept->fd >= 0)
-		close(kept->fd);
-	kept->fd = -1;
+	if (log->fd >= 0)
+		close(log->fd);
+	log->fd = -1;
 }

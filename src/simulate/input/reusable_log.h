@@ -1,11 +1,11 @@
 /*
- * kept.h: a log that is read more than once.
+ * reusable_log.h: opens a log so that it can be read more than once.
  *
- * A file is read again. A pipe is copied to a file without a name first, which ends with the
- * process; its size is bounded.
+ * A file is simply read again. A pipe is first copied to a temporary file without a name, of
+ * bounded size, which the kernel removes with the process.
  */
-#ifndef SIMULATE_KEPT_H
-#define SIMULATE_KEPT_H
+#ifndef SIMULATE_REUSABLE_LOG_H
+#define SIMULATE_REUSABLE_LOG_H
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -18,20 +18,22 @@
 
 struct reusable_log {
 	int fd;
-	off_t begin; /* of the log in it */
+	off_t begin; /* where the log begins in the file */
 };
 
 /**
- * Opens `path`, "-" being stdin. Errors: EIO (can't be read, or not be kept), ELONG (a pipe has
+ * Opens `path`; "-" is stdin. Errors: EIO (can't be read or copied), ELONG (a pipe has
  * more than `most` bytes). Close with reusable_log_close in any case.
  */
-int reusable_log_open(struct reusable_log *kept, const char *path, uint64_t most,
+int reusable_log_open(struct reusable_log *log, const char *path, uint64_t most,
                       struct weir_error *error);
 
-/** Another descriptor, at the log's beginning; those before it must not be read any more. */
-int reusable_log_reopen(const struct reusable_log *kept, const char *path,
-                        struct weir_error *error);
+/**
+ * Returns a descriptor at the log's beginning, or an error. Earlier descriptors must not be read
+ * any more, because they share its position.
+ */
+int reusable_log_reopen(const struct reusable_log *log, const char *path, struct weir_error *error);
 
-void reusable_log_close(struct reusable_log *kept);
+void reusable_log_close(struct reusable_log *log);
 
 #endif

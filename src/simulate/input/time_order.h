@@ -1,15 +1,14 @@
 /*
- * time_order.h: requests by their time, from a log that is only nearly so.
+ * time_order.h: sorts the requests of a log, which is nearly in order, by their times.
  *
- * Servers log a request when it ends, so its line stands behind later ones. A
- * window of ORDER_WINDOW requests is kept sorted; the oldest leaves it when the
- * window is full. What comes later than that counts at the latest time seen:
- * time goes on only. Memory is bounded, so a request whose time is far ahead of
- * all that follow it counts at the latest time seen, too, once the memory of
- * those is needed.
+ * Servers log a request when it ends, so its line may follow those of later requests. A window of
+ * ORDER_WINDOW requests is sorted; when it is full, the oldest request is taken from it. A request
+ * that is older than those already taken gets the latest of their times, since time must not go
+ * back. Memory is bounded: when it is needed, a request whose time is far ahead of those that
+ * follow is taken, and also gets that time.
  *
- * Requests leave in the order of their times, and are released in that of the
- * log, when all before them are done.
+ * Requests are taken in the order of their times (order_next), and released in the order of the
+ * log, when all before them are done (order_release).
  */
 #ifndef SIMULATE_TIME_ORDER_H
 #define SIMULATE_TIME_ORDER_H
@@ -19,15 +18,15 @@
 #define ORDER_WINDOW 4096
 #define ORDER_BYTES  ((size_t)8 << 20)
 
-/* A request that has been read. What is not told here is as in struct record. */
+/* A request in the window or being decided. Members without a comment are as in struct record. */
 struct ordered_record {
 	uint64_t number;  /* in the log, from 0 */
-	uint64_t time_ns; /* at which it counts */
+	uint64_t time_ns; /* at which it is decided */
 	uint64_t cost;
-	char *output; /* the user's */
+	char *output; /* the caller's, for writing in the log's order */
 	uint32_t output_len;
-	uint32_t size; /* of this and its values, or of a gap at the end of the ring */
-	enum { ORDERED_WAITING, ORDERED_LEFT, ORDERED_DONE, ORDERED_GAP } state;
+	uint32_t size; /* of this struct with its values, or of a gap at the end of the ring */
+	enum { ORDERED_WAITING, ORDERED_TAKEN, ORDERED_DONE, ORDERED_GAP } state;
 	uint16_t value_count;
 	uint8_t outcome;
 	uint64_t latency_ns, end_ns;
@@ -37,27 +36,28 @@ struct ordered_record {
 struct order;
 
 struct order_stats {
-	uint64_t sorted; /* stood behind later ones, put right */
-	uint64_t late;   /* older than the window; counted at the latest time seen */
-	uint64_t ahead;  /* too far ahead; counted at the latest time seen */
+	uint64_t sorted; /* requests that were out of order */
+	uint64_t late;   /* requests older than those already taken */
+	uint64_t ahead;  /* requests too far ahead of those that followed */
 };
 
 struct order *order_open(void); /* NULL if out of memory */
 void order_close(struct order *order);
 
-/** Copies a request. Returns false if there is no room, until some are done and released. */
+/** Adds a copy of a request. Returns false if there is no memory until requests are released. */
 bool order_add(struct order *order, const struct record *record, size_t value_count);
 
-/** The next request, or NULL: more must be added first. With `ended`: until there is none. */
+/** Takes the next request; NULL if more must be added first, or with `ended` if none is left. */
 struct ordered_record *order_next(struct order *order, bool ended);
 
-/** Forces out the oldest: for when there is no room although every request that left is done. */
+/** Takes the request that was added first, if order_add has failed though all taken ones are done.
+ */
 struct ordered_record *order_evict_oldest(struct order *order);
 
-/** A request that has left needs its memory no more. */
-void order_done(struct ordered_record *held);
+/** Marks a request that was taken as done. */
+void order_done(struct ordered_record *ordered);
 
-/** The next that is done, in the order of the log, or NULL. Its memory is good until order_add. */
+/** Releases the next request in the log's order if it is done, or NULL. Valid until order_add. */
 struct ordered_record *order_release(struct order *order);
 
 const struct order_stats *order_stats(const struct order *order);

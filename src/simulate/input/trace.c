@@ -44,7 +44,7 @@ void trace_close(struct trace *trace)
 	lines_close(&trace->lines);
 }
 
-/* A clock that was not set, more often than a log of so many years. */
+/* Refuses a time too far from the first one, most likely that of a clock that was not set. */
 static int check_time(struct trace *trace, const struct record *record, struct weir_error *error)
 {
 	uint64_t first_ns = trace->first_ns, time_ns = record->time_ns;
@@ -71,8 +71,9 @@ static void report(struct trace *trace, const struct weir_error *error)
 		fputs("more lines like these are only counted\n", trace->reports);
 }
 
-/* With the first line; *is_header: it is no request. */
-static int begin(struct trace *trace, struct slice line, bool *is_header, struct weir_error *error)
+/* Chooses the format and columns by the first line. *is_header: the line is not a request. */
+static int read_first_line(struct trace *trace, struct slice line, bool *is_header,
+                           struct weir_error *error)
 {
 	const struct fields *fields = trace->columns.fields;
 	bool guessed = !trace->format;
@@ -95,7 +96,7 @@ static int begin(struct trace *trace, struct slice line, bool *is_header, struct
 	return status;
 }
 
-/* Parsers write into their lines, so they are given a copy. */
+/* Parses a copy of the beginning of the log, because parsers change their lines. */
 bool trace_has_latency(struct trace *trace)
 {
 	struct slice text = lines_peek(&trace->lines);
@@ -104,15 +105,15 @@ bool trace_has_latency(struct trace *trace)
 	struct trace peek = {.path = trace->path, .format = trace->format, .columns.fields = &fields};
 	struct record *record = calloc(1, sizeof *record);
 	struct weir_error ignored;
-	bool tells = false;
+	bool found = false;
 
 	endings_add_fields(&endings, &fields);
 	if (record && lines_copy(&peek.lines, text) == WEIR_OK)
-		while (!tells && trace_next(&peek, record, &ignored) == 1)
-			tells = endings_has_latency(&endings, record);
+		while (!found && trace_next(&peek, record, &ignored) == 1)
+			found = endings_has_latency(&endings, record);
 	trace_close(&peek);
 	free(record);
-	return tells;
+	return found;
 }
 
 int trace_next(void *source, struct record *record, struct weir_error *error)
@@ -123,7 +124,7 @@ int trace_next(void *source, struct record *record, struct weir_error *error)
 
 	while ((status = lines_next(&trace->lines, &line)) == 1) {
 		struct slice text = {line.data, line.len};
-		struct weir_error wrong; /* not cleared for each line: a call that fails fills it */
+		struct weir_error wrong; /* not cleared, which would cost time: a call that fails sets it */
 		bool is_header = false;
 
 		if (line.len == 0)
@@ -132,7 +133,7 @@ int trace_next(void *source, struct record *record, struct weir_error *error)
 			trace->begun = true;
 			/* Some programs begin their files with a byte order mark. */
 			slice_skip(&text, SLICE("\xef\xbb\xbf"));
-			status = begin(trace, text, &is_header, error);
+			status = read_first_line(trace, text, &is_header, error);
 			if (status != WEIR_OK)
 				return status;
 			if (is_header)

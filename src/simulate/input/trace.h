@@ -1,9 +1,9 @@
 /*
- * trace.h: a log as a sequence of requests.
+ * trace.h: reads a log as a sequence of requests.
  *
- * Lines that are no request are counted, the first few of them reported; the
- * trace goes on behind them. So are requests further than ALGO_HORIZON_NS from
- * the first one: times that far apart can't be told apart in a table.
+ * Lines that are not requests are skipped and counted, and the first few are reported. The same
+ * holds for requests further than ALGO_HORIZON_NS from the first one, since a table can't
+ * distinguish times so far apart.
  */
 #ifndef SIMULATE_TRACE_H
 #define SIMULATE_TRACE_H
@@ -21,33 +21,30 @@ struct trace {
 	const struct format *format;
 	struct columns columns;
 	FILE *reports;
-	const char *before_report; /* what clears the line that it goes to; may be NULL */
-	bool begun;                /* the first line was seen */
+	const char *before_report; /* text that clears a progress line; may be NULL */
+	bool begun;                /* the first line was read */
 	uint64_t size;             /* of the file; 0 if not known */
-	uint64_t malformed;        /* lines so far */
+	uint64_t malformed;        /* number of lines that are not requests */
 	uint64_t first_ns;         /* time of the first request; 0 if there was none */
 };
 
 /**
- * Opens `path`, "-" being stdin. `format` NULL: guessed from the first line.
- * `fields` and `path` must outlive the trace; what is asked for may change until trace_next.
- * Errors: EIO, ENOMEM.
+ * Opens `path`; "-" is stdin. If `format` is NULL, it is guessed from the first line. `fields` and
+ * `path` must outlive the trace; fields may be added until trace_next. Errors: EIO, ENOMEM.
  */
 int trace_open(struct trace *trace, const char *path, const struct format *format,
                const struct fields *fields, FILE *reports, struct weir_error *error);
-/**
- * The same, of what is open: takes over `fd`, also where it fails. The caller has set trace->path.
- */
+/** The same for an open `fd`, which it takes over, also on error. The caller sets trace->path. */
 int trace_open_descriptor(struct trace *trace, int fd, const struct format *format,
                           const struct fields *fields, FILE *reports, struct weir_error *error);
 void trace_close(struct trace *trace);
 
-/** Whether one of its first requests says how long it took. Before the first trace_next. */
+/** Whether one of the first requests has a latency. Call it before the first trace_next. */
 bool trace_has_latency(struct trace *trace);
 
 /**
- * A struct source's `next`. 1: *record is the next request, its values good until the next call; 0:
- * there is none. Errors: EIO; ESYNTAX where the first line does not name the columns.
+ * The `next` function of a struct source. Errors: EIO; ESYNTAX if the first line of a CSV does not
+ * name its columns.
  */
 int trace_next(void *trace, struct record *record, struct weir_error *error);
 

@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 
-#define EPOCH_NS (UINT64_C(1767225600) * NS_PER_S) /* 2026-01-01T00:00:00Z: any time would do */
-#define PARTS    60                                /* of a period: phases are in these */
-#define EDGE     2                                 /* periods before the one of edge-burst */
+#define EPOCH_NS (UINT64_C(1767225600) * NS_PER_S) /* 2026-01-01T00:00:00Z, an arbitrary time */
+#define PARTS    60                                /* of a period, the unit of phases */
+#define EDGE     2                                 /* periods before the burst of edge-burst */
 
-/* From one share of the declared rate, in percent, evenly to another. */
+/* The rate changes linearly between two shares of the limit's rate, in percent. */
 struct pattern_phase {
 	uint64_t parts, from, to;
 };
@@ -46,7 +46,8 @@ int pattern_open(struct pattern *pattern, const char *name, const struct weir_li
                  uint64_t count, const struct fields *fields, struct weir_error *error)
 {
 	uint64_t period_ns = limit->algo.period_ns;
-	/* Months differ: where a pattern has its burst, a window shall end. */
+	/* Begin such that a window ends where edge-burst has its burst, since months differ in length.
+	 */
 	uint64_t before_ns = EDGE * period_ns, at_ns = EPOCH_NS + before_ns;
 	uint64_t edge_ns = algo_time_at(&limit->algo, moment_given(at_ns)).window_end_ns;
 	size_t i = 0;
@@ -74,7 +75,7 @@ int pattern_open(struct pattern *pattern, const char *name, const struct weir_li
 	return WEIR_OK;
 }
 
-/* Requests of all clients in the phase: its mean share of the rate, for its length. */
+/* The number of requests of all clients in the phase. */
 static uint64_t phase_requests(const struct pattern *pattern)
 {
 	const struct pattern_phase *phase = pattern->phase;
@@ -83,8 +84,8 @@ static uint64_t phase_requests(const struct pattern *pattern)
 	       (2 * 100 * PARTS);
 }
 
-/* The point of the phase, from 0 to 1, at which that share of its requests has been sent. */
-static double place_of(const struct pattern_phase *phase, double share)
+/* The time within the phase, from 0 to 1, at which a share of its requests has been sent. */
+static double time_of_share(const struct pattern_phase *phase, double share)
 {
 	double from = (double)phase->from, grown = (double)phase->to - from;
 
@@ -108,7 +109,7 @@ int pattern_next(void *source, struct record *record, struct weir_error *error)
 {
 	struct pattern *pattern = source;
 	uint64_t client;
-	double place, parts;
+	double time, parts;
 
 	(void)error;
 	while (pattern->sent == phase_requests(pattern)) {
@@ -117,11 +118,11 @@ int pattern_next(void *source, struct record *record, struct weir_error *error)
 		if (++pattern->phase == pattern->end)
 			return 0;
 	}
-	place = place_of(pattern->phase, (double)pattern->sent++ / (double)phase_requests(pattern));
+	time = time_of_share(pattern->phase, (double)pattern->sent++ / (double)phase_requests(pattern));
 	client = pattern->number++ % pattern->clients;
 	snprintf(pattern->address, sizeof pattern->address, "192.0.2.%u", (unsigned)client + 1);
-	/* Rounded but once: what belongs behind a window's edge is not a nanosecond before it. */
-	parts = (double)pattern->parts + place * (double)pattern->phase->parts;
+	/* Round only once, so that a request after a window's end is not a nanosecond before it. */
+	parts = (double)pattern->parts + time * (double)pattern->phase->parts;
 	record->time_ns =
 	    pattern->begin_ns + (uint64_t)(parts / PARTS * (double)pattern->period_ns + 0.5);
 	record->cost = 1;

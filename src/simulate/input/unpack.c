@@ -11,9 +11,9 @@
 
 #define PACKED_SIZE ((size_t)1 << 16)
 #define MAGIC_SIZE  4
-#define ANY_GZIP    (15 + 16) /* the largest window, with a header of gzip */
+#define ANY_GZIP    (15 + 16) /* for inflateInit2: the largest window, gzip format */
 
-/* Decodes some of the packed bytes. Bytes written to `out`, or -1. */
+/* Decodes some of the packed bytes; returns the number of bytes written to `out`, or -1. */
 typedef ptrdiff_t decode_fn(struct unpack *unpack, char *out, size_t size);
 
 struct unpack {
@@ -25,7 +25,7 @@ struct unpack {
 	uint64_t consumed;
 	z_stream gzip;
 	ZSTD_DStream *zstd;
-	size_t begin, end; /* of the packed bytes that were read and not decoded */
+	size_t begin, end; /* of the packed bytes that are not decoded yet */
 	unsigned char packed[PACKED_SIZE];
 };
 
@@ -47,7 +47,7 @@ static int out_of_memory(void)
 	return -1;
 }
 
-static ptrdiff_t fail(struct unpack *unpack, const char *damage)
+static ptrdiff_t report_damage(struct unpack *unpack, const char *damage)
 {
 	unpack->damage = damage;
 	errno = EBADMSG;
@@ -60,7 +60,7 @@ static ptrdiff_t decode_gzip(struct unpack *unpack, char *out, size_t size)
 	int status;
 
 	if (!unpack->inside && inflateReset(gzip) != Z_OK)
-		return fail(unpack, "expected gzip, found a broken state");
+		return report_damage(unpack, "expected gzip, found a broken state");
 	unpack->inside = true;
 	gzip->next_in = unpack->packed + unpack->begin;
 	gzip->avail_in = (unsigned)(unpack->end - unpack->begin);
@@ -71,7 +71,7 @@ static ptrdiff_t decode_gzip(struct unpack *unpack, char *out, size_t size)
 	if (status == Z_MEM_ERROR)
 		return out_of_memory();
 	if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-		return fail(unpack, "expected gzip, found other bytes or damaged ones");
+		return report_damage(unpack, "expected gzip, found other bytes or damaged ones");
 	unpack->inside = status != Z_STREAM_END;
 	return (ptrdiff_t)(size - gzip->avail_out);
 }
@@ -86,15 +86,16 @@ static ptrdiff_t decode_zstd(struct unpack *unpack, char *out, size_t size)
 	if (ZSTD_isError(left) && ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
 		return out_of_memory();
 	if (ZSTD_isError(left) && ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge)
-		return fail(unpack, "expected zstd with a window of at most 128 MiB, found a larger one");
+		return report_damage(unpack,
+		                     "expected zstd with a window of at most 128 MiB, found a larger one");
 	if (ZSTD_isError(left))
-		return fail(unpack, "expected zstd, found other bytes or damaged ones");
+		return report_damage(unpack, "expected zstd, found other bytes or damaged ones");
 	unpack->inside = left != 0;
 	return (ptrdiff_t)to.pos;
 }
 
-/* Reads the first bytes, and finds out by them how to decode the file. */
-static int begin(struct unpack *unpack)
+/* Reads the first bytes and chooses the decoder by them. */
+static int choose_decoder(struct unpack *unpack)
 {
 	static const unsigned char gzip[] = {0x1f, 0x8b}, zstd[] = {0x28, 0xb5, 0x2f, 0xfd};
 	const unsigned char *first = unpack->packed;
@@ -154,8 +155,8 @@ static ptrdiff_t read_plain(struct unpack *unpack, char *out, size_t size)
 ptrdiff_t unpack_read(struct unpack *unpack, char *out, size_t size)
 {
 	if (unpack->damage)
-		return fail(unpack, unpack->damage);
-	if (unpack->consumed == 0 && !unpack->ended && begin(unpack) != 0)
+		return report_damage(unpack, unpack->damage);
+	if (unpack->consumed == 0 && !unpack->ended && choose_decoder(unpack) != 0)
 		return -1;
 	if (!unpack->decode)
 		return read_plain(unpack, out, size);
@@ -169,14 +170,15 @@ ptrdiff_t unpack_read(struct unpack *unpack, char *out, size_t size)
 			unpack->begin = 0;
 			unpack->end = (size_t)got;
 		}
-		/* A decoder may hold back text of bytes that it has taken. */
+		/* A decoder may still have text of bytes that it has consumed. */
 		if (unpack->begin == unpack->end && !unpack->inside)
 			return 0;
 		got = unpack->decode(unpack, out, size);
 		if (got != 0)
 			return got;
 		if (unpack->begin == unpack->end && unpack->ended && unpack->inside)
-			return fail(unpack, "expected the whole of a compressed file, found its end too early");
+			return report_damage(
+			    unpack, "expected the whole of a compressed file, found its end too early");
 	}
 }
 

@@ -8,26 +8,26 @@
 
 #define SLOTS_FIRST 1024
 #define LOG_FIRST   4  /* entries of the smallest log; a single entry needs no log */
-#define ROOMS       11 /* powers of two up to BURST_LOG_MAX */
+#define SIZES       11 /* of logs: powers of two up to BURST_LOG_MAX */
 
 struct entry {
-	uint64_t last_ns; /* of what it counts */
+	uint64_t last_ns; /* of the grants that it counts */
 	uint64_t granted;
 };
 
 /*
- * Its newest entry's time is here, and what its entries come to, so that a grant
- * writes to the log and waits for nothing in it; a single entry needs none.
+ * The time of the newest entry and the sum of all entries are here, so that a grant writes to the
+ * log without reading it. A single entry needs no log.
  */
 struct key {
 	uint64_t hash; /* 0 if free */
-	uint64_t sum;  /* of the entries; those of an older period may still be among them */
+	uint64_t sum;  /* of the entries, including those that are not expired yet by `expire` */
 	uint64_t last_ns;
-	uint32_t log; /* where it begins, in LOG_FIRST entries */
-	uint32_t first : ROOMS - 1, count : ROOMS, power : 4 /* of its room */, in_slots : 1;
+	uint32_t log; /* where the log begins, in units of LOG_FIRST entries */
+	uint32_t first : SIZES - 1, count : SIZES, power : 4 /* log2 of its size */, in_slots : 1;
 };
 
-/* A log that its key has outgrown. */
+/* A log whose key has got a larger one. */
 struct free_log {
 	uint32_t next; /* 1-based; 0 for the last */
 };
@@ -37,19 +37,19 @@ struct burst {
 	struct burst_stats stats;
 	struct key *keys; /* open addressing; at most 3/4 are taken */
 	size_t mask;
-	struct entry *logs; /* taken from its beginning on */
+	struct entry *logs; /* allocated from the beginning on */
 	uint32_t logs_used, logs_max;
-	uint32_t free[ROOMS]; /* by the power of their room, as free_log.next */
+	uint32_t free[SIZES]; /* free lists by log2 of the size, as free_log.next */
 };
 
 _Static_assert(sizeof(struct key) == 32, "two keys are a line");
-_Static_assert(BURST_LOG_MAX == 1 << (ROOMS - 1) && ROOMS <= 1 << 4, "a power for each room");
+_Static_assert(BURST_LOG_MAX == 1 << (SIZES - 1) && SIZES <= 1 << 4, "a power for each size");
 
 #define LOG_BYTES (LOG_FIRST * sizeof(struct entry))
 
 struct burst *burst_open(uint64_t period_ns, uint64_t keys_max)
 {
-	/* Each has its first log, and what the logs may take and one more is beside that. */
+	/* A first log for each key, the memory for larger logs, and one log beyond it. */
 	uint64_t logs = u64_min(keys_max, UINT32_MAX / 4) * (1 + BURST_BYTES_PER_KEY / LOG_BYTES);
 	struct burst *burst = calloc(1, sizeof *burst);
 
@@ -76,7 +76,7 @@ void burst_close(struct burst *burst)
 	free(burst);
 }
 
-static struct key *find(struct key *keys, size_t mask, uint64_t hash)
+static struct key *find_key(struct key *keys, size_t mask, uint64_t hash)
 {
 	size_t i = hash & mask;
 
@@ -85,15 +85,15 @@ static struct key *find(struct key *keys, size_t mask, uint64_t hash)
 	return &keys[i];
 }
 
-static uint32_t room_of(const struct key *key)
+static uint32_t log_size(const struct key *key)
 {
 	return UINT32_C(1) << key->power;
 }
 
-/* The key must have a log. */
+/* The i-th entry of the key's log, which it must have. */
 static struct entry *entry_at(const struct burst *burst, const struct key *key, uint32_t i)
 {
-	return &burst->logs[(size_t)key->log * LOG_FIRST + ((key->first + i) & (room_of(key) - 1))];
+	return &burst->logs[(size_t)key->log * LOG_FIRST + ((key->first + i) & (log_size(key) - 1))];
 }
 
 void burst_prefetch(const struct burst *burst, uint64_t hash)
@@ -103,13 +103,13 @@ void burst_prefetch(const struct burst *burst, uint64_t hash)
 
 void burst_prefetch_log(const struct burst *burst, uint64_t hash)
 {
-	const struct key *key = find(burst->keys, burst->mask, hash ? hash : 1);
+	const struct key *key = find_key(burst->keys, burst->mask, hash ? hash : 1);
 
 	if (key->power > 0)
 		prefetch(entry_at(burst, key, key->count));
 }
 
-/* Without memory, the keys there are are all that are tracked. */
+/* Returns false without memory: then no more keys are tracked. */
 static bool grow_table(struct burst *burst)
 {
 	size_t mask = 2 * burst->mask + 1;
@@ -119,16 +119,16 @@ static bool grow_table(struct burst *burst)
 		return false;
 	for (size_t i = 0; i <= burst->mask; i++)
 		if (burst->keys[i].hash != 0)
-			*find(keys, mask, burst->keys[i].hash) = burst->keys[i];
+			*find_key(keys, mask, burst->keys[i].hash) = burst->keys[i];
 	os_pages_unmap(burst->keys, (burst->mask + 1) * sizeof *keys);
 	burst->keys = keys;
 	burst->mask = mask;
 	return true;
 }
 
-static struct key *take(struct burst *burst, uint64_t hash)
+static struct key *find_or_add(struct burst *burst, uint64_t hash)
 {
-	struct key *key = find(burst->keys, burst->mask, hash);
+	struct key *key = find_key(burst->keys, burst->mask, hash);
 
 	if (key->hash != 0)
 		return key;
@@ -137,29 +137,29 @@ static struct key *take(struct burst *burst, uint64_t hash)
 	if (burst->stats.keys >= (burst->mask + 1) / 4 * 3) {
 		if (!grow_table(burst))
 			return NULL;
-		key = find(burst->keys, burst->mask, hash);
+		key = find_key(burst->keys, burst->mask, hash);
 	}
 	burst->stats.keys++;
 	key->hash = hash;
 	return key;
 }
 
-/* Twice the room, while there is memory for it. */
+/* Doubles the size of the key's log. Returns false if there is no memory for it. */
 static bool grow_log(struct burst *burst, struct key *key)
 {
 	unsigned power = key->power > 0 ? key->power + 1u : (unsigned)__builtin_ctz(LOG_FIRST);
-	uint32_t room = UINT32_C(1) << power, log = burst->free[power];
+	uint32_t size = UINT32_C(1) << power, log = burst->free[power];
 	struct entry *entries;
 
-	if (room > BURST_LOG_MAX ||
-	    (room > LOG_FIRST && burst->logs_used * LOG_BYTES > burst->keys_max * BURST_BYTES_PER_KEY))
+	if (size > BURST_LOG_MAX ||
+	    (size > LOG_FIRST && burst->logs_used * LOG_BYTES > burst->keys_max * BURST_BYTES_PER_KEY))
 		return false;
 	if (log != 0) {
 		log--;
 		burst->free[power] = ((struct free_log *)&burst->logs[(size_t)log * LOG_FIRST])->next;
-	} else if (burst->logs_max - burst->logs_used >= room / LOG_FIRST) {
+	} else if (burst->logs_max - burst->logs_used >= size / LOG_FIRST) {
 		log = burst->logs_used;
-		burst->logs_used += room / LOG_FIRST;
+		burst->logs_used += size / LOG_FIRST;
 	} else {
 		return false;
 	}
@@ -180,13 +180,14 @@ static bool grow_log(struct burst *burst, struct key *key)
 	return true;
 }
 
-/* So wide that a period never touches more of them than there is room for. */
+/* The slot of a time. Slots are so wide that a period has at most as many as the log has entries.
+ */
 static uint64_t slot_of(const struct burst *burst, const struct key *key, uint64_t time_ns)
 {
-	return time_ns / (burst->period_ns / (room_of(key) > 2 ? room_of(key) - 2 : 1) + 1);
+	return time_ns / (burst->period_ns / (log_size(key) > 2 ? log_size(key) - 2 : 1) + 1);
 }
 
-static bool joins_last(const struct burst *burst, const struct key *key, uint64_t now_ns)
+static bool belongs_to_last(const struct burst *burst, const struct key *key, uint64_t now_ns)
 {
 	return key->count > 0 &&
 	       (key->last_ns == now_ns ||
@@ -195,7 +196,7 @@ static bool joins_last(const struct burst *burst, const struct key *key, uint64_
 
 static void append(struct burst *burst, struct key *key, uint64_t now_ns, uint64_t granted)
 {
-	bool joins = key->count == room_of(key) || joins_last(burst, key, now_ns);
+	bool joins = key->count == log_size(key) || belongs_to_last(burst, key, now_ns);
 
 	key->last_ns = now_ns;
 	key->count += !joins;
@@ -206,7 +207,7 @@ static void append(struct burst *burst, struct key *key, uint64_t now_ns, uint64
 	}
 }
 
-static void go_to_slots(struct burst *burst, struct key *key)
+static void change_to_slots(struct burst *burst, struct key *key)
 {
 	uint32_t count = key->count;
 
@@ -222,17 +223,17 @@ static void go_to_slots(struct burst *burst, struct key *key)
 	}
 }
 
-/* Forgets what is a period old. */
+/* Removes the entries that are a period old. */
 static void expire(struct burst *burst, struct key *key, uint64_t now_ns)
 {
 	if (now_ns - key->last_ns >= burst->period_ns) {
 		key->sum = 0;
 		key->count = 0;
 	}
-	/* The newest ends this at the latest; alone, it is nowhere else. */
+	/* Stops at the newest entry, which may exist only in `key`. */
 	while (key->count > 1 && now_ns - entry_at(burst, key, 0)->last_ns >= burst->period_ns) {
 		key->sum -= entry_at(burst, key, 0)->granted;
-		key->first = (key->first + 1) & (room_of(key) - 1);
+		key->first = (key->first + 1) & (log_size(key) - 1);
 		key->count--;
 	}
 }
@@ -240,7 +241,7 @@ static void expire(struct burst *burst, struct key *key, uint64_t now_ns)
 uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted,
                    uint64_t least)
 {
-	struct key *key = take(burst, hash ? hash : 1);
+	struct key *key = find_or_add(burst, hash ? hash : 1);
 
 	if (!key) {
 		burst->stats.untracked++;
@@ -249,11 +250,11 @@ uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t 
 	if (granted == 0)
 		return 0;
 	at_ns = u64_max(at_ns, key->last_ns);
-	if (key->count == room_of(key) || sat_add(key->sum, granted) > least)
+	if (key->count == log_size(key) || sat_add(key->sum, granted) > least)
 		expire(burst, key, at_ns);
-	if (key->count == room_of(key) && !joins_last(burst, key, at_ns) && !grow_log(burst, key) &&
-	    !key->in_slots)
-		go_to_slots(burst, key);
+	if (key->count == log_size(key) && !belongs_to_last(burst, key, at_ns) &&
+	    !grow_log(burst, key) && !key->in_slots)
+		change_to_slots(burst, key);
 	append(burst, key, at_ns, granted);
 	key->sum += granted;
 	return key->sum;

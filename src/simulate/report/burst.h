@@ -1,11 +1,10 @@
 /*
- * burst.h: the most that one key was granted in any sliding period.
+ * burst.h: measures how much a key was granted in its last period, at any time (a sliding window).
  *
- * Exact, from a log of each key's last period: a time and what was granted at
- * it. A key with more than BURST_LOG_MAX different times in a period, or that
- * comes when the logs have taken BURST_BYTES_PER_KEY of all keys' memory
- * together, is counted in slots from then on: too high by at most what it was
- * granted in one slot. Keys past the most that may be tracked are not.
+ * Each key has a log of the grants of its last period, so the result is exact. A key changes to
+ * counts in slots if it has more than BURST_LOG_MAX different times in a period, or if all logs
+ * together use BURST_BYTES_PER_KEY bytes for each key. Then the result is too high by at most the
+ * grants of one slot. At most `keys_max` keys are tracked.
  */
 #ifndef SIMULATE_BURST_H
 #define SIMULATE_BURST_H
@@ -21,7 +20,7 @@ struct burst;
 
 struct burst_stats {
 	uint64_t keys;      /* tracked */
-	uint64_t estimated; /* of them counted in slots */
+	uint64_t estimated; /* keys that are counted in slots */
 	uint64_t untracked; /* calls for keys that are not tracked */
 };
 
@@ -29,16 +28,16 @@ struct burst_stats {
 struct burst *burst_open(uint64_t period_ns, uint64_t keys_max);
 void burst_close(struct burst *burst);
 
-/** Starts fetching a key, then, best some keys later, its log: what burst_add will need. */
+/** Prefetch a key, and later its log, for burst_add. Prefetch other keys in between. */
 void burst_prefetch(const struct burst *burst, uint64_t hash);
 void burst_prefetch_log(const struct burst *burst, uint64_t hash);
 
 /**
- * A request of the key with this hash: `granted` is its cost, or 0, at `at_ns`, its
- * turn. A key's turns never go back, but where its state was evicted: what would
- * pass before another of its key counts with that one. Keys need no order among
- * them. Returns what the key was granted in the period that ends then, the start
- * not included; where that is not more than `least`, it may return any such number.
+ * Counts a request of the key with this hash: `granted` is its cost, or 0 if it was denied, and
+ * `at_ns` when it passes. The times of a key must not decrease; if they do, because its state was
+ * evicted, the request counts at the latest time of the key. Returns how much the key was granted
+ * in the period that ends at `at_ns`, without the start of the period. If that is at most `least`,
+ * any number up to `least` may be returned.
  */
 uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted,
                    uint64_t least);

@@ -21,8 +21,7 @@ void hits_close(struct hits *hits)
 
 void hits_add(struct hits *hits, uint64_t hash, bool denied)
 {
-	struct hits_key *key =
-	    map_add(&hits->keys, hash); /* without memory, or room, it is not tracked */
+	struct hits_key *key = map_add(&hits->keys, hash); /* NULL without memory, or beyond keys_max */
 
 	if (!key)
 		return;

@@ -1,8 +1,7 @@
 /*
- * hits.h: how many requests each key sent, and how many of them were denied.
+ * hits.h: counts the requests and the denied requests of each key. A key is "hit" if any is denied.
  *
- * Keys past the most that may be tracked are not counted. A count stops at
- * UINT32_MAX.
+ * At most `keys_max` keys are counted. A count stops at UINT32_MAX.
  */
 #ifndef SIMULATE_HITS_H
 #define SIMULATE_HITS_H
@@ -14,11 +13,11 @@
 #include "base/map.h"
 
 struct hits {
-	struct map keys; /* of those that sent requests */
-	uint64_t hit;    /* of them, those with a denied request */
+	struct map keys; /* that have sent requests */
+	uint64_t hit;    /* number of keys with a denied request */
 };
 
-/* The number that so many percent of the keys have at most; 0 without keys. */
+/* Percentiles of a count over keys; 0 without keys. */
 struct hits_spread {
 	uint64_t p50, p90, p99, max;
 };
@@ -26,12 +25,12 @@ struct hits_spread {
 void hits_open(struct hits *hits, uint64_t keys_max);
 void hits_close(struct hits *hits);
 
-/** A request of the key with this hash. */
+/** Counts a request of the key with this hash. */
 void hits_add(struct hits *hits, uint64_t hash, bool denied);
 
 /**
- * Requests of each key, and denied requests of each key that was hit. Returns false if out of
- * memory.
+ * Sets the percentiles of requests per key, and of denied requests per hit key. Returns false if
+ * out of memory.
  */
 bool hits_spreads(const struct hits *hits, struct hits_spread *asked, struct hits_spread *denied);
 

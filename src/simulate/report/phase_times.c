@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* A key that is not closed. */
-struct phased {
+struct timed_key {
 	uint64_t key;
 	uint64_t since_ns;
 	enum breaker_phase phase;
@@ -12,73 +12,75 @@ struct phased {
 
 static int compare(const void *a, const void *b)
 {
-	uint64_t left = ((const struct phased *)a)->key, right = ((const struct phased *)b)->key;
+	uint64_t left = ((const struct timed_key *)a)->key, right = ((const struct timed_key *)b)->key;
 
 	return (left > right) - (left < right);
 }
 
-static struct phased *find(const struct phases *phases, uint64_t key)
+static struct timed_key *find_key(const struct phases *phases, uint64_t key)
 {
-	void *node = tfind(&(struct phased){.key = key}, &phases->keys, compare);
+	void *node = tfind(&(struct timed_key){.key = key}, &phases->keys, compare);
 
-	return node ? *(struct phased **)node : NULL;
+	return node ? *(struct timed_key **)node : NULL;
 }
 
-/* A ramp is over by time alone, and a phase without any request is forgotten. */
-static uint64_t end_ns(const struct algo_limit *limit, const struct phased *phased, uint64_t now_ns)
+/* When the phase ends, at most `now_ns`: a ramp ends by time, and a phase without requests expires.
+ */
+static uint64_t end_ns(const struct algo_limit *limit, const struct timed_key *timed,
+                       uint64_t now_ns)
 {
-	const struct breaker_state health = {.phase = phased->phase, .since_ns = phased->since_ns};
+	const struct breaker_state health = {.phase = timed->phase, .since_ns = timed->since_ns};
 
 	return u64_min(now_ns,
-	               phased->since_ns + breaker_ttl_ns(&limit->breaker, &health, phased->since_ns));
+	               timed->since_ns + breaker_ttl_ns(&limit->breaker, &health, timed->since_ns));
 }
 
-static void count(struct phases *phases, const struct algo_limit *limit,
-                  const struct phased *phased, uint64_t now_ns)
+static void count_phase(struct phases *phases, const struct algo_limit *limit,
+                        const struct timed_key *timed, uint64_t now_ns)
 {
 	static const size_t fields[] = {[BREAKER_OPEN] = TIMELINE_OPEN,
 	                                [BREAKER_HALF_OPEN] = TIMELINE_HALF_OPEN,
 	                                [BREAKER_RAMP] = TIMELINE_RAMP};
-	uint64_t until_ns = end_ns(limit, phased, now_ns);
-	size_t field = fields[phased->phase];
+	uint64_t until_ns = end_ns(limit, timed, now_ns);
+	size_t field = fields[timed->phase];
 
-	phases->sum.n[field] += until_ns - phased->since_ns;
-	timeline_add_span(&phases->timeline, phased->since_ns, until_ns, field);
+	phases->sum.n[field] += until_ns - timed->since_ns;
+	timeline_add_span(&phases->timeline, timed->since_ns, until_ns, field);
 }
 
-static void forget(struct phases *phases, struct phased *phased)
+static void remove_key(struct phases *phases, struct timed_key *timed)
 {
-	tdelete(phased, &phases->keys, compare);
+	tdelete(timed, &phases->keys, compare);
 	phases->key_count--;
-	free(phased);
+	free(timed);
 }
 
-/* A key that was closed has another phase. */
-static bool begin(struct phases *phases, uint64_t key, enum breaker_phase phase, uint64_t now_ns)
+/* Adds a key that was closed before. */
+static bool add_key(struct phases *phases, uint64_t key, enum breaker_phase phase, uint64_t now_ns)
 {
-	struct phased *phased;
+	struct timed_key *timed;
 
 	if (phases->key_count == PHASES_KEYS_MAX) {
 		phases->untracked++;
 		return true;
 	}
-	phased = malloc(sizeof *phased);
-	if (!phased)
+	timed = malloc(sizeof *timed);
+	if (!timed)
 		return false;
-	*phased = (struct phased){key, now_ns, phase};
-	if (!tsearch(phased, &phases->keys, compare)) {
-		free(phased);
+	*timed = (struct timed_key){key, now_ns, phase};
+	if (!tsearch(timed, &phases->keys, compare)) {
+		free(timed);
 		return false;
 	}
 	phases->key_count++;
 	return true;
 }
 
-bool phases_note(struct phases *phases, const struct algo_limit *limit, uint64_t key,
-                 const struct algo_decision *outcome, uint64_t now_ns)
+bool phases_record(struct phases *phases, const struct algo_limit *limit, uint64_t key,
+                   const struct algo_decision *outcome, uint64_t now_ns)
 {
 	bool closed = outcome->phase == BREAKER_CLOSED || outcome->phase >= BREAKER_FORCED_OPEN;
-	struct phased *phased;
+	struct timed_key *timed;
 
 	if (phases->timeline.count == 0)
 		timeline_add(&phases->timeline, now_ns, (struct timeline_counts){0});
@@ -86,32 +88,32 @@ bool phases_note(struct phases *phases, const struct algo_limit *limit, uint64_t
 		phases->opened += outcome->phase_changes[i].to == BREAKER_OPEN;
 	if (closed && !phases->keys)
 		return true;
-	phased = find(phases, key);
-	if (!phased)
-		return closed || begin(phases, key, (enum breaker_phase)outcome->phase, now_ns);
-	/* It may have been in another phase in between, in the same instant. */
-	if (phased->phase == outcome->phase && outcome->phase_change_count == 0)
+	timed = find_key(phases, key);
+	if (!timed)
+		return closed || add_key(phases, key, (enum breaker_phase)outcome->phase, now_ns);
+	/* With a phase change the same phase has begun anew. */
+	if (timed->phase == outcome->phase && outcome->phase_change_count == 0)
 		return true;
-	count(phases, limit, phased, now_ns);
-	phased->phase = (enum breaker_phase)outcome->phase;
-	phased->since_ns = now_ns;
+	count_phase(phases, limit, timed, now_ns);
+	timed->phase = (enum breaker_phase)outcome->phase;
+	timed->since_ns = now_ns;
 	if (closed)
-		forget(phases, phased);
+		remove_key(phases, timed);
 	return true;
 }
 
 void phases_end(struct phases *phases, const struct algo_limit *limit, uint64_t now_ns)
 {
 	while (phases->keys) {
-		struct phased *phased = *(struct phased **)phases->keys;
+		struct timed_key *timed = *(struct timed_key **)phases->keys;
 
-		count(phases, limit, phased, now_ns);
-		forget(phases, phased);
+		count_phase(phases, limit, timed, now_ns);
+		remove_key(phases, timed);
 	}
 }
 
 void phases_close(struct phases *phases)
 {
 	while (phases->keys)
-		forget(phases, *(struct phased **)phases->keys);
+		remove_key(phases, *(struct timed_key **)phases->keys);
 }

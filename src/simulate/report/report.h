@@ -1,4 +1,4 @@
-/* report.h: what came of a replay, for people, programs and browsers. */
+/* report.h: writes the result of a replay as text, JSON or an HTML page. */
 #ifndef SIMULATE_REPORT_H
 #define SIMULATE_REPORT_H
 
@@ -10,17 +10,17 @@
 struct report_point {
 	uint64_t count;
 	uint64_t requests, denied;
-	uint64_t keys, hit; /* that sent requests; of them, those with a denied one */
+	uint64_t keys, hit; /* keys, and keys with a denied request */
 };
 
-/* The smallest limit that denies at most a share, and what others would deny. */
+/* The smallest limit that denies at most a share, and the denials of other counts. */
 struct report_suggestion {
-	const char *limit;                 /* as a rule file has it: "NAME: {...}" */
+	const char *limit;                 /* in the form of a rule file: "NAME: {...}" */
 	uint64_t count;                    /* of its rate */
-	bool unsure;                       /* a much smaller one may do, too: not all were tried */
-	bool by_requests;                  /* the share is one of requests, not of keys */
+	bool unsure;                       /* a much smaller limit may suffice: not all were tried */
+	bool by_requests;                  /* the share is of requests, not of keys */
 	double share;                      /* 0.001 is 0.1% */
-	const struct report_point *points; /* the curve, by count; that of the suggestion is in it */
+	const struct report_point *points; /* ascending by count, including the suggestion */
 	size_t point_count;
 };
 
@@ -29,21 +29,21 @@ struct report {
 	const char *source;                         /* a trace's path, or a pattern's name */
 	uint64_t malformed;                         /* lines */
 	bool as_rules;                              /* one scenario of rules, not limits side by side */
-	const struct report_suggestion *suggestion; /* NULL if none was asked for */
+	const struct report_suggestion *suggestion; /* NULL without --suggest */
 };
 
-#define REPORT_TOP 10 /* keys listed of those that are denied most */
+#define REPORT_TOP 10 /* how many of the most denied keys are listed */
 
-/** One JSON object. */
+/** Appends one JSON object. */
 void report_json(const struct report *report, struct buffer *out);
 
-/** A table with small charts. `plain`: no colours, no characters but ASCII. */
+/** Appends a table with small charts. `plain`: only ASCII, without colours. */
 void report_text(const struct report *report, bool plain, struct buffer *out);
 
-/** At most so many intervals should each timeline have for a page of bounded size. */
+/** How many intervals each timeline may have so that the size of the page is bounded. */
 size_t report_html_intervals(const struct replay *replay);
 
-/** A page that needs nothing else. */
+/** Appends an HTML page that needs no other files. */
 void report_html(const struct report *report, struct buffer *out);
 
 #endif

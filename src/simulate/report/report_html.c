@@ -1,9 +1,10 @@
+/* report_html.c: writes the report as an HTML page, with its data in JSON. */
 #include "simulate/report/report.h"
 
-/* The page is linked in, see assets.S. */
+/* The page is linked into the program, see assets.S. */
 extern const char simulate_page[], simulate_page_end[];
 
-/* Data in a page ends at the first "</script", so no "<" is left in it; only strings have any. */
+/* Escapes each "<", which occurs only in strings, because "</script" would end the data. */
 static void add_data(const struct report *report, struct buffer *out)
 {
 	struct buffer json = {0};
@@ -18,7 +19,7 @@ static void add_data(const struct report *report, struct buffer *out)
 	buffer_free(&json);
 }
 
-/* For all charts together; each has three numbers for an interval, and three more for phases. */
+/* Of all charts together. An interval has three numbers, and three more for phases. */
 #define INTERVALS 65536
 
 size_t report_html_intervals(const struct replay *replay)
@@ -31,7 +32,7 @@ size_t report_html_intervals(const struct replay *replay)
 	return charts <= 1 ? INTERVALS : charts < INTERVALS ? INTERVALS / charts : 1;
 }
 
-/* The page's only "@D@" stands for the data. */
+/* Replaces the page's only "@D@" by the data. */
 void report_html(const struct report *report, struct buffer *out)
 {
 	const char mark[] = {'@', 'D', '@'};

@@ -1,3 +1,4 @@
+/* report_json.c: writes the report as a JSON object. */
 #include "simulate/report/report.h"
 
 #include "base/time/timestamp.h"
@@ -62,7 +63,7 @@ static void add_counts(const char *before, const struct hits_spread *spread, str
 	buffer_add_text(out, "}");
 }
 
-/* How many keys had a request denied, and how many each. */
+/* Adds how many keys were hit, and percentiles of their requests and denials. */
 static void add_hits(const struct hits *hits, struct buffer *out)
 {
 	struct hits_spread asked = {0}, denied = {0};
@@ -149,7 +150,7 @@ static void add_top(const struct tally *tally, struct buffer *out)
 	arena_free(&arena);
 }
 
-/* One number for each interval of the requests, from a timeline beside theirs. */
+/* Adds a number for each interval of `requests`, from another timeline of the same width. */
 static void add_series(const char *name, const struct timeline *requests, const struct timeline *t,
                        size_t field, uint64_t unit, struct buffer *out)
 {
@@ -204,7 +205,7 @@ static void add_limit(const struct report *report, const struct scenario *scenar
 	buffer_add_text(out, "}");
 }
 
-/* Counts the requests that lacked a field of their key. */
+/* Adds how many requests lacked a field of their key. */
 static void add_without(const struct replay *replay, struct buffer *out)
 {
 	const char *between = "\"";
@@ -220,7 +221,7 @@ static void add_without(const struct replay *replay, struct buffer *out)
 	buffer_add_text(out, "}");
 }
 
-/* Adds what the log said, and did not say, about the ends of requests, if a limit was told. */
+/* Adds how complete the latencies and outcomes in the log were, if a limit needed them. */
 static void add_endings(const struct replay *replay, struct buffer *out)
 {
 	const struct endings *endings = &replay->endings;
@@ -232,11 +233,11 @@ static void add_endings(const struct replay *replay, struct buffer *out)
 	add_number(out, ",\"no_outcome\":", endings->no_outcome);
 	add_number(out, ",\"no_end\":", endings->no_end);
 	add_number(out, ",\"early\":", replay->early);
-	add_number(out, ",\"unheld\":", replay->unheld);
+	add_number(out, ",\"unheld\":", replay->evicted_permits);
 	buffer_add_text(out, "}");
 }
 
-/* Counts the requests that each rule answered by itself. */
+/* Adds how many requests each rule answered without a limit. */
 static void add_answered(const struct scenario *scenario, struct buffer *out)
 {
 	const char *between = "\"";

@@ -1,3 +1,4 @@
+/* report_text.c: writes the report as tables and charts for a terminal. */
 #include "simulate/report/report.h"
 
 #include <string.h>
@@ -15,10 +16,10 @@ static const char *const ascii[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"}
 
 #define LEVELS (sizeof blocks / sizeof *blocks - 1)
 
-/* All charts share these, so that they compare. */
+/* The scale, which all charts share so that they can be compared. */
 struct chart {
-	uint64_t begin_ns, column_ns; /* whole intervals of the timelines */
-	uint64_t most;                /* asked or passed in a column, of all limits */
+	uint64_t begin_ns, column_ns; /* multiples of the timelines' intervals */
+	uint64_t most;                /* the largest count of a column, of all limits */
 	bool plain;
 };
 
@@ -41,7 +42,7 @@ static struct bars bars_of(const struct chart *chart, const struct timeline *tim
 	return bars;
 }
 
-static struct chart plan(const struct replay *replay, bool plain)
+static struct chart scale_chart(const struct replay *replay, bool plain)
 {
 	struct chart chart = {.begin_ns = UINT64_MAX, .plain = plain};
 	uint64_t end_ns = 0, width_ns = 1;
@@ -68,7 +69,7 @@ static struct chart plan(const struct replay *replay, bool plain)
 	return chart;
 }
 
-/* Any count above zero shows at least the smallest bar. */
+/* A count above zero shows at least the smallest bar. */
 static void add_chart(const struct chart *chart, const char *name, const char *colour,
                       const uint64_t *values, struct buffer *out)
 {
@@ -85,7 +86,7 @@ static void add_asked(const struct chart *chart, const struct bars *bars, struct
 	add_chart(chart, "asked ", "\033[90m", bars->asked, out);
 }
 
-/* 150 us, 2.5 s, 3 m */
+/* Writes a duration such as 150 us, 2.5 s or 3 m. */
 static void add_duration(struct buffer *out, int width, uint64_t ns)
 {
 	static const struct {
@@ -97,17 +98,17 @@ static void add_duration(struct buffer *out, int width, uint64_t ns)
 	char text[32];
 	size_t i = 0;
 
-	/* 999.9 ms is 1 s in three digits. */
+	/* A value that rounds up to the next unit, such as 999.9 ms, is shown in that unit. */
 	while (i < 6 && ns + ns / 1999 < units[i].ns)
 		i++;
 	snprintf(text, sizeof text, "%.3g %s", (double)ns / (double)units[i].ns, units[i].name);
 	buffer_printf(out, "%*s", width, ns ? text : "-");
 }
 
-/* "algorithm":"NAME","rate":"5/s" -> algorithm NAME, rate 5/s */
+/* Writes the parameters "algorithm":"NAME","rate":"5/s" as: algorithm NAME, rate 5/s */
 static void add_parameters(const struct tally *tally, struct buffer *out)
 {
-	static const char last[] = ",\"on_store_failure\""; /* no store fails here */
+	static const char last[] = ",\"on_store_failure\""; /* has no effect in a simulation */
 	struct buffer json = {0};
 	const char *end;
 
@@ -123,7 +124,7 @@ static void add_parameters(const struct tally *tally, struct buffer *out)
 	buffer_free(&json);
 }
 
-/* Keys come from outside: nothing of them reaches the terminal but what can be seen. */
+/* Writes only the visible ASCII characters of a key, since clients choose keys. */
 static void add_key(struct slice key, struct buffer *out)
 {
 	for (size_t i = 0; i < key.len; i++)
@@ -189,7 +190,7 @@ static void add_waits(const struct tally *tally, int width, struct buffer *out)
 	buffer_add_text(out, "\n");
 }
 
-/* Only where there are limits that make requests wait. */
+/* Adds a table of the limits that make requests wait, if there are any. */
 static void add_waiting(const struct replay *replay, int width, struct buffer *out)
 {
 	bool any = false;
@@ -226,7 +227,7 @@ static void add_judged(const struct tally *tally, int width, struct buffer *out)
 	buffer_add_text(out, "\n");
 }
 
-/* Only of limits that judge by how requests end. */
+/* Adds a table of the limits that judge outcomes, if there are any. */
 static void add_judging(const struct replay *replay, int width, struct buffer *out)
 {
 	bool any = false;
@@ -246,8 +247,8 @@ static void add_judging(const struct replay *replay, int width, struct buffer *o
 		}
 }
 
-/* Of a limit that has phases: the one that its keys were in longest, if they were not all closed.
- */
+/* Adds, for each column, the letter of the phase in which keys were longest, unless all were
+ * closed. */
 static void add_phases(const struct chart *chart, const struct tally *tally, struct buffer *out)
 {
 	static const char letters[] = {
@@ -278,7 +279,7 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100 * (double)part / (double)whole : 0;
 }
 
-/* Adds the shares of requests and keys that are denied, and how often such keys are. */
+/* Adds the shares of denied requests and hit keys, and percentiles of denials per hit key. */
 static void add_hits(const struct tally *tally, struct buffer *out)
 {
 	const struct hits *hits = &tally->hits;
@@ -314,7 +315,7 @@ static void add_detail(const struct chart *chart, const struct tally *tally, boo
 	add_top(tally, out);
 }
 
-/* Tells what the replay had to guess, move or leave out. */
+/* Adds warnings about requests that were moved, estimated or left out. */
 static void add_notes(const struct report *report, struct buffer *out)
 {
 	const struct replay *replay = report->replay;
@@ -349,7 +350,7 @@ static void add_notes(const struct report *report, struct buffer *out)
 	    {replay->endings.no_outcome, "requests had a latency and no outcome, and succeeded"},
 	    {replay->endings.no_end, "requests had neither, and were never reported"},
 	    {replay->early, "requests ended before their time, since too many were in flight"},
-	    {replay->unheld,
+	    {replay->evicted_permits,
 	     "requests lost their permits before they ended: give the table more --capacity"},
 	    {phases, "times a key opened are not in how long, since 65,536 others were not closed"},
 	    {errors, "requests could not be decided (cost or key too large)"},
@@ -370,7 +371,7 @@ static void add_notes(const struct report *report, struct buffer *out)
 			              (unsigned long long)replay->without[i], replay->fields.names[i].data);
 }
 
-/* Rules that answered by themselves; those that let pass what is past their limits, too. */
+/* Adds how many requests each rule answered without a limit. */
 static void add_answered(const struct scenario *scenario, struct buffer *out)
 {
 	bool any = false;
@@ -407,7 +408,7 @@ static void add_point(const struct report_point *point, bool is_found, bool by_r
 	buffer_add_text(out, "|\n");
 }
 
-/* Not all counts that were tried: those up to twice the one found, and not too many. */
+/* Adds the denials of some of the counts that were tried, up to twice the suggested count. */
 static void add_curve(const struct report_suggestion *suggestion, struct buffer *out)
 {
 	size_t n = 0, step;
@@ -433,7 +434,7 @@ static void add_curve(const struct report_suggestion *suggestion, struct buffer 
 void report_text(const struct report *report, bool plain, struct buffer *out)
 {
 	const struct replay *replay = report->replay;
-	struct chart chart = plan(replay, plain);
+	struct chart chart = scale_chart(replay, plain);
 	int width = name_width(replay);
 
 	buffer_printf(out, "%s: %llu requests, ", report->source, (unsigned long long)replay->requests);
@@ -462,7 +463,8 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 	}
 	for (size_t l = 0; l < replay->scenario_count; l++)
 		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++)
-			if (replay->scenarios[l].tallies[i].timeline.count > 0) /* else no request asked it */
+			if (replay->scenarios[l].tallies[i].timeline.count >
+			    0) /* no request reached the others */
 				add_detail(&chart, &replay->scenarios[l].tallies[i], report->as_rules, out);
 	add_notes(report, out);
 	if (report->suggestion)

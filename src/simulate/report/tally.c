@@ -28,8 +28,8 @@ void tally_close(struct tally *tally)
 	free(tally->phases);
 }
 
-static void keep_worst(struct tally_worst *worst, uint64_t granted, uint64_t now_ns,
-                       struct slice key)
+static void set_worst(struct tally_worst *worst, uint64_t granted, uint64_t now_ns,
+                      struct slice key)
 {
 	worst->granted = granted;
 	worst->at_ns = now_ns;
@@ -49,10 +49,11 @@ void tally_count(struct tally *tally, const struct plan_step *step, uint64_t cos
                  const struct weir_decision *decision)
 {
 	bool allowed = decision->allowed;
-	uint64_t wait_ns = allowed && cost > 0 ? decision->wait_ns : 0; /* a question has no turn */
-	uint64_t turn_ns = now_ns + wait_ns;
+	uint64_t wait_ns =
+	    allowed && cost > 0 ? decision->wait_ns : 0; /* cost 0 only asks: it does not wait */
+	uint64_t pass_ns = now_ns + wait_ns;
 	uint64_t granted =
-	    burst_add(tally->burst, step->key.hash, turn_ns, allowed ? cost : 0, tally->worst.granted);
+	    burst_add(tally->burst, step->key.hash, pass_ns, allowed ? cost : 0, tally->worst.granted);
 
 	hits_add(&tally->hits, step->key.hash, !allowed);
 	timeline_add(&tally->timeline, now_ns,
@@ -63,9 +64,9 @@ void tally_count(struct tally *tally, const struct plan_step *step, uint64_t cos
 		if (decision->paced && cost > 0)
 			count_wait(&tally->waits, wait_ns);
 		if (wait_ns > 0)
-			timeline_add(&tally->timeline, turn_ns, (struct timeline_counts){.passed = 1});
+			timeline_add(&tally->timeline, pass_ns, (struct timeline_counts){.passed = 1});
 		if (granted > tally->worst.granted)
-			keep_worst(&tally->worst, granted, turn_ns, step->key_name);
+			set_worst(&tally->worst, granted, pass_ns, step->key_name);
 		return;
 	}
 	tally->denied++;

@@ -1,4 +1,4 @@
-/* tally.h: what a limit did to a trace. */
+/* tally.h: counts the decisions of one limit over a trace. */
 #ifndef SIMULATE_TALLY_H
 #define SIMULATE_TALLY_H
 
@@ -14,23 +14,23 @@
 /* The most that one key was granted in a period of its limit. */
 struct tally_worst {
 	uint64_t granted;
-	uint64_t at_ns; /* when it came to that much */
+	uint64_t at_ns; /* when it was reached */
 	char key[TOP_KEY_MAX];
-	size_t key_len; /* of the whole key */
+	size_t key_len; /* of the whole key, which may be longer than `key` */
 };
 
-/* How long what was allowed waited for its turn, where the limit makes requests wait. */
+/* Waits of allowed requests, of limits that make requests wait. */
 struct tally_waits {
-	uint64_t waited;        /* longer than 0 */
-	double sum_ns;          /* a year each may be more than 64 bits hold */
-	struct histogram waits; /* also those of 0, in nanoseconds; empty of any other limit */
+	uint64_t waited;        /* requests with a wait above 0 */
+	double sum_ns;          /* may exceed 64 bits */
+	struct histogram waits; /* of all allowed requests, in ns; empty for other limits */
 };
 
-/* How requests ended, or would have ended, by the log, in the eyes of a limit that judges. */
+/* How a limit that judges outcomes rates the end of a request in the log. */
 enum tally_end {
 	TALLY_GOOD,
-	TALLY_BAD,     /* failed, or slow where the limit minds */
-	TALLY_NEITHER, /* ignored, or the log does not tell */
+	TALLY_BAD,     /* failed, or slow if the limit counts slow requests */
+	TALLY_NEITHER, /* ignored, or not in the log */
 	TALLY_ENDS,
 };
 
@@ -38,16 +38,17 @@ struct tally {
 	const struct weir_limit *limit;
 	const struct rules_limit *declared;
 	uint64_t allowed, denied; /* requests */
-	uint64_t refused;         /* not decided: they cost more than the limit ever allows */
+	uint64_t refused;         /* requests that cost more than the limit ever allows */
 	struct tally_worst worst;
 	struct burst *burst;
 	struct hits hits;             /* requests and denials of each key */
-	struct top *top;              /* never fades: all at one time, TALLY_TIME */
-	struct histogram retry_after; /* of the denied, in nanoseconds */
+	struct top *top;              /* counted at one time, TALLY_TIME, so that counts do not decay */
+	struct histogram retry_after; /* of denied requests, in ns */
 	struct tally_waits waits;
-	uint64_t ends[2][TALLY_ENDS]; /* of the denied, of the passed; of a limit that judges */
-	struct phases *phases;        /* of a limit that has some; else NULL */
-	struct timeline timeline;     /* of requests; what waits passes when its turn comes */
+	uint64_t ends[2]
+	             [TALLY_ENDS]; /* of denied [0] and passed [1] requests, by a limit that judges */
+	struct phases *phases;     /* NULL for a limit without phases */
+	struct timeline timeline;  /* of requests; a request that waits passes after its wait */
 };
 
 #define TALLY_TIME 0
@@ -63,14 +64,14 @@ int tally_open(struct tally *tally, const struct weir_limit *limit,
                const struct rules_limit *declared, uint64_t keys_max);
 void tally_close(struct tally *tally);
 
-/** A request of `cost` that came to `decision`. Times never go back. */
+/** Counts a request of `cost` and its decision. Times must not decrease. */
 void tally_count(struct tally *tally, const struct plan_step *step, uint64_t cost, uint64_t now_ns,
                  const struct weir_decision *decision);
 
-/** A request that costs more than the limit ever allows. */
+/** Counts a request that costs more than the limit ever allows. */
 void tally_refuse(struct tally *tally, const struct plan_step *step);
 
-/** Counts how a request ended that the limit passed or denied; for limits that judge. */
+/** Counts the end of a request that the limit has passed or denied; for limits that judge. */
 void tally_count_end(struct tally *tally, bool passed, unsigned outcome, uint64_t latency_ns);
 
 #endif

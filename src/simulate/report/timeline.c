@@ -4,7 +4,7 @@
 
 #include "base/number.h"
 
-/* Each a multiple of the one before it; a thousand of the last are more than the clock has. */
+/* Each is a multiple of the one before. A thousand of the last exceed the range of the clock. */
 static const uint64_t widths[] = {
     NS_PER_MS,           2 * NS_PER_MS,   10 * NS_PER_MS,  20 * NS_PER_MS,
     100 * NS_PER_MS,     200 * NS_PER_MS, NS_PER_S,        2 * NS_PER_S,
@@ -26,7 +26,7 @@ static void add(struct timeline_counts *to, const struct timeline_counts *more)
 	to->denied += more->denied;
 }
 
-static void widen(struct timeline *t)
+static void merge_intervals(struct timeline *t)
 {
 	uint64_t factor = widths[t->width + 1] / widths[t->width], first = t->first / factor;
 
@@ -44,15 +44,15 @@ static void widen(struct timeline *t)
 	t->latest_width_ns = 0;
 }
 
-/* The index of the interval of `at_ns`. */
-static size_t place(struct timeline *t, uint64_t at_ns)
+/* Makes the timeline contain `at_ns`; returns the index of its interval. */
+static size_t extend_to(struct timeline *t, uint64_t at_ns)
 {
 	size_t i;
 
 	if (t->count == 0)
 		t->first = at_ns / widths[t->width];
 	while (at_ns / widths[t->width] - t->first >= TIMELINE_MAX)
-		widen(t);
+		merge_intervals(t);
 	i = (size_t)(at_ns / widths[t->width] - t->first);
 	t->count = i >= t->count ? i + 1 : t->count;
 	t->latest = i;
@@ -65,13 +65,14 @@ void timeline_add(struct timeline *t, uint64_t at_ns, struct timeline_counts mor
 {
 	bool same = at_ns - t->latest_ns < t->latest_width_ns;
 
-	add(&t->counts[same ? t->latest : place(t, at_ns)], &more);
+	add(&t->counts[same ? t->latest : extend_to(t, at_ns)], &more);
 }
 
 void timeline_add_span(struct timeline *t, uint64_t from_ns, uint64_t until_ns, size_t field)
 {
 	if (until_ns > from_ns)
-		timeline_add(t, until_ns - 1, (struct timeline_counts){0}); /* so that all have a place */
+		timeline_add(t, until_ns - 1,
+		             (struct timeline_counts){0}); /* so that all intervals exist */
 	while (from_ns < until_ns) {
 		uint64_t width_ns = widths[t->width];
 		uint64_t end_ns = u64_min(until_ns, (from_ns / width_ns + 1) * width_ns);
@@ -84,19 +85,20 @@ void timeline_add_span(struct timeline *t, uint64_t from_ns, uint64_t until_ns, 
 void timeline_widen_to(struct timeline *timeline, const struct timeline *other)
 {
 	while (timeline->width < other->width)
-		widen(timeline);
+		merge_intervals(timeline);
 }
 
 void timeline_widen_until(struct timeline *timeline, size_t most)
 {
 	while (timeline->count > most && timeline->width + 1 < sizeof widths / sizeof *widths)
-		widen(timeline);
+		merge_intervals(timeline);
 }
 
 struct timeline_counts timeline_beside(const struct timeline *timeline,
                                        const struct timeline *other, size_t i)
 {
-	uint64_t at = other->first + i - timeline->first; /* before the first is beyond all */
+	uint64_t at =
+	    other->first + i - timeline->first; /* wraps to a large number if it is before the first */
 
 	return at < timeline->count ? timeline->counts[at] : (struct timeline_counts){0};
 }

@@ -1,9 +1,8 @@
 /*
- * timeline.h: counts over time, in intervals that widen as the trace goes on.
+ * timeline.h: counts events over time, in intervals that become wider as the trace goes on.
  *
- * The span is not known before its end, and memory is bounded: when there is no
- * interval left, neighbours are put together. Intervals are those of a clock's
- * face: a second, ten seconds, a minute, an hour.
+ * The length of the trace is not known in advance, and memory is bounded: when no interval is left,
+ * neighbours are merged. Widths are those of clocks: a second, ten seconds, a minute, an hour.
  */
 #ifndef SIMULATE_TIMELINE_H
 #define SIMULATE_TIMELINE_H
@@ -12,9 +11,9 @@
 #include <stdint.h>
 
 #define TIMELINE_MAX   16384
-#define TIMELINE_SHOWN 1000 /* where it can't be looked at more closely */
+#define TIMELINE_SHOWN 1000 /* intervals for reports that can not be zoomed */
 
-/* The counts: of requests, or of the nanoseconds that keys were in a phase. */
+/* Counts of requests, or of nanoseconds that keys were in each phase. */
 struct timeline_counts {
 	union {
 		struct {
@@ -28,18 +27,18 @@ enum { TIMELINE_OPEN, TIMELINE_HALF_OPEN, TIMELINE_RAMP };
 
 /* Zeroed is empty. */
 struct timeline {
-	size_t width;   /* index of timeline_width_ns */
-	uint64_t first; /* interval since 1970 that counts[0] is */
+	size_t width;   /* index of the width, see timeline_width_ns */
+	uint64_t first; /* number of the interval of counts[0] since 1970 */
 	size_t count;
-	size_t latest; /* the index last counted at, and from when it is good for how long */
+	size_t latest; /* cache: the index last used, and the times for which it is valid */
 	uint64_t latest_ns, latest_width_ns;
 	struct timeline_counts counts[TIMELINE_MAX];
 };
 
-/** Counts what happened at `at_ns`, which is not before the first time given. */
+/** Adds counts at `at_ns`, which must not be before the first time. */
 void timeline_add(struct timeline *timeline, uint64_t at_ns, struct timeline_counts more);
 
-/** Counts, in the n[field] of each interval, how much of this stretch of time is in it. */
+/** Adds to n[field] of each interval how much of the time span is in it. */
 void timeline_add_span(struct timeline *timeline, uint64_t from_ns, uint64_t until_ns,
                        size_t field);
 

@@ -60,7 +60,11 @@ static const struct {
      {"\xf0\x9f\x98\x80", "\xef\xbf\xbdx", NULL, NULL}},
     {"jsonl", "{\"time\":1,\"path\":{\"ip\":[\"}\",1]},\"ip\":\"b\"}", {"b", NULL, NULL, NULL}},
     {"jsonl", "{\"time\":1,\"ip\":\"\\uffee\"}", {"\xef\xbf\xae", NULL, NULL, NULL}},
-    {"jsonl", "{\"time\":1,\"ip\":\"\\ud83d\\u0041\"}", {"\xef\xbf\xbd""A", NULL, NULL, NULL}},
+    {"jsonl",
+     "{\"time\":1,\"ip\":\"\\ud83d\\u0041\"}",
+     {"\xef\xbf\xbd"
+      "A",
+      NULL, NULL, NULL}},
     {"jsonl", "{\"time\":1,\"ip\":\"a\",\"ip\":\"b\"}", {NULL}, 26, "each field once"},
     {"jsonl", "{\"time\":1,\"ip\":\"a", {NULL}, 18, "the end of a text in quotes"},
     {"jsonl", "{\"time\":1,\"ip\":[1", {NULL}, 18, "a comma or the end of the list"},
@@ -106,7 +110,8 @@ static void what_ends_a_run_of_a_string_is_seen_at_every_place_of_a_word(void **
 {
 	static const struct {
 		const char *text, *becomes; /* NULL: refused */
-	} ends[] = {{"\\\"", "\""}, {"\\\\", "\\"}, {"\x1f", NULL}, {"\xa2", "\xa2"}, {" !#[]", " !#[]"}};
+	} ends[] = {
+	    {"\\\"", "\""}, {"\\\\", "\\"}, {"\x1f", NULL}, {"\xa2", "\xa2"}, {" !#[]", " !#[]"}};
 	struct columns columns;
 
 	(void)state;
@@ -117,9 +122,9 @@ static void what_ends_a_run_of_a_string_is_seen_at_every_place_of_a_word(void **
 				struct weir_error error = {0};
 				struct record record = {0};
 				char line[128], value[64];
-				int len = snprintf(line, sizeof line, "{\"time\":1,\"ip\":\"%.*s%s%.*s\"}", before,
-				                   "aaaaaaaaaaaaaaaaaaaa", ends[i].text, behind,
-				                   "bbbbbbbbbbbbbbbbbbbb");
+				int len =
+				    snprintf(line, sizeof line, "{\"time\":1,\"ip\":\"%.*s%s%.*s\"}", before,
+				             "aaaaaaaaaaaaaaaaaaaa", ends[i].text, behind, "bbbbbbbbbbbbbbbbbbbb");
 				int status =
 				    format_jsonl(&columns, (struct slice){line, (size_t)len}, &record, &error);
 

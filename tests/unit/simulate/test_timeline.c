@@ -16,7 +16,8 @@ static void nothing_is_lost_from_a_millisecond_to_all_of_time(void **state)
 
 	(void)state;
 	for (uint64_t step = 1; now < INT64_MAX; step = step * 3 / 2 + 1, now += step) {
-		timeline_add(&timeline, now, (struct timeline_counts){.asked = 2, .passed = 1, .denied = n % 3});
+		timeline_add(&timeline, now,
+		             (struct timeline_counts){.asked = 2, .passed = 1, .denied = n % 3});
 		asked += 2;
 		passed++;
 		denied += n++ % 3;
@@ -42,7 +43,8 @@ static void intervals_keep_what_happened_in_them_when_they_widen(void **state)
 
 	(void)state;
 	for (uint64_t second = 0; second < 3600; second++)
-		timeline_add(&timeline, start + second * NS_PER_S, (struct timeline_counts){.passed = second, .denied = 1});
+		timeline_add(&timeline, start + second * NS_PER_S,
+		             (struct timeline_counts){.passed = second, .denied = 1});
 	assert_int_equal(timeline_width_ns(&timeline), NS_PER_S);
 	timeline_widen_until(&timeline, 1000);
 	width = timeline_width_ns(&timeline);

@@ -26,7 +26,7 @@ static struct codec_bounds limits_with(struct forwarded_attribute *items,
 }
 
 /* `found`: the attributes behind method, path and host. */
-static void assert_carried(const char *target, const char *headers, const char *found)
+static void assert_found(const char *target, const char *headers, const char *found)
 {
 	static const struct reply passed = {.decision = {.allowed = true}};
 	struct forwarded_attribute items[COUNT];
@@ -45,39 +45,39 @@ static void assert_carried(const char *target, const char *headers, const char *
 static void headers_are_found_in_any_case_and_joined(void **state)
 {
 	(void)state;
-	assert_carried("/auth", AT_P "x-api-key: \tk 1 \r\n", " header.X-Api-Key=k 1");
-	assert_carried("/auth", "X-API-KEY:a\r\nACCEPT: x\r\n" AT_P "x-aPI-key: b\r\nX-Api-Key:\r\n",
+	assert_found("/auth", AT_P "x-api-key: \tk 1 \r\n", " header.X-Api-Key=k 1");
+	assert_found("/auth", "X-API-KEY:a\r\nACCEPT: x\r\n" AT_P "x-aPI-key: b\r\nX-Api-Key:\r\n",
 	               " header.X-Api-Key=a, b,  header.accept=x");
-	assert_carried("/auth", AT_P "X-Api-Key: \r\n", " header.X-Api-Key=");
-	assert_carried("/auth", AT_P "authorization: Bearer a:b=\r\n",
+	assert_found("/auth", AT_P "X-Api-Key: \r\n", " header.X-Api-Key=");
+	assert_found("/auth", AT_P "authorization: Bearer a:b=\r\n",
 	               " header.AUTHORIZATION=Bearer a:b=");
-	assert_carried("/auth", AT_P "X-Api-Keys: k\r\nX-Api: k\r\nY: X-Api-Key: k\r\n", "");
+	assert_found("/auth", AT_P "X-Api-Keys: k\r\nX-Api: k\r\nY: X-Api-Key: k\r\n", "");
 }
 
 static void the_first_cookie_of_a_name_counts(void **state)
 {
 	(void)state;
-	assert_carried("/auth", AT_P "Cookie: a=1; session=s1; session=s2; b=\"2\"\r\n",
+	assert_found("/auth", AT_P "Cookie: a=1; session=s1; session=s2; b=\"2\"\r\n",
 	               " cookie.session=s1");
-	assert_carried("/auth", AT_P "Cookie: a=1\r\ncookie:SESSION=S; session =\"s;x\"\r\n",
+	assert_found("/auth", AT_P "Cookie: a=1\r\ncookie:SESSION=S; session =\"s;x\"\r\n",
 	               " cookie.session=\"s cookie.SESSION=S");
-	assert_carried("/auth", AT_P "Cookie: ;;=;session=;session=2\r\n", " cookie.session=");
-	assert_carried("/auth", AT_P "Cookie: xsession=1; sessionx=1; session%3D1\r\n", "");
+	assert_found("/auth", AT_P "Cookie: ;;=;session=;session=2\r\n", " cookie.session=");
+	assert_found("/auth", AT_P "Cookie: xsession=1; sessionx=1; session%3D1\r\n", "");
 }
 
 static void the_query_is_the_visitors_and_never_weirs_own(void **state)
 {
 	(void)state;
-	assert_carried("/auth", "X-Forwarded-Uri: /p?x=1&api_key=k1&api_key=k2&&q+r=%2B+%zz\r\n",
+	assert_found("/auth", "X-Forwarded-Uri: /p?x=1&api_key=k1&api_key=k2&&q+r=%2B+%zz\r\n",
 	               " query.api_key=k1 query.q r=+ %zz");
-	assert_carried("/auth", "X-Original-Uri: /p?api%5Fkey=%41%00\r\n", " query.api_key=A");
-	assert_carried("/auth", "X-Original-Uri: /p?api_key&api_key=k\r\n", " query.api_key=");
-	assert_carried("/auth", "X-Original-Uri: /p?Api_Key=k&=e#api_key=k\r\n", " query.=e");
-	assert_carried("/auth?deny=403", AT_P, "");
-	assert_carried("/auth?api_key=k", "X-Original-Uri: /p?api_key=k\r\n", " query.api_key=k");
+	assert_found("/auth", "X-Original-Uri: /p?api%5Fkey=%41%00\r\n", " query.api_key=A");
+	assert_found("/auth", "X-Original-Uri: /p?api_key&api_key=k\r\n", " query.api_key=");
+	assert_found("/auth", "X-Original-Uri: /p?Api_Key=k&=e#api_key=k\r\n", " query.=e");
+	assert_found("/auth?deny=403", AT_P, "");
+	assert_found("/auth?api_key=k", "X-Original-Uri: /p?api_key=k\r\n", " query.api_key=k");
 	/* Envoy asks for the visitor's own path and query. */
-	assert_carried("/auth/p?api_key=k", "", " query.api_key=k");
-	assert_carried("/auth/x?api_key=weir", "X-Forwarded-Uri: /p?api_key=k\r\n", " query.api_key=k");
+	assert_found("/auth/p?api_key=k", "", " query.api_key=k");
+	assert_found("/auth/x?api_key=weir", "X-Forwarded-Uri: /p?api_key=k\r\n", " query.api_key=k");
 }
 
 /* So many lines of a wanted header that joining them one by one would be felt. */

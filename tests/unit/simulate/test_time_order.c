@@ -23,19 +23,19 @@ static void what_the_window_holds_leaves_by_time_and_is_released_by_line(void **
 	struct order *order = order_open();
 	unsigned short seed[3] = {1, 2, 3};
 	uint64_t last = 0, left = 0, released = 0;
-	struct ordered_record *held;
+	struct ordered_record *ordered;
 
 	(void)state;
 	for (uint64_t i = 0; i < 50000; i++) {
 		assert_true(
 		    add(order, i * 10 + (uint64_t)nrand48(seed) % 20000, (uint64_t)nrand48(seed) % 700));
-		while ((held = order_next(order, i == 49999))) {
-			assert_true(held->time_ns >= last);
-			last = held->time_ns;
+		while ((ordered = order_next(order, i == 49999))) {
+			assert_true(ordered->time_ns >= last);
+			last = ordered->time_ns;
 			left++;
-			order_done(held);
-			while ((held = order_release(order)))
-				assert_int_equal(held->number, released++);
+			order_done(ordered);
+			while ((ordered = order_release(order)))
+				assert_int_equal(ordered->number, released++);
 		}
 	}
 	assert_int_equal(left, 50000);
@@ -48,20 +48,20 @@ static void what_the_window_holds_leaves_by_time_and_is_released_by_line(void **
 static void what_is_too_late_counts_at_the_latest_time(void **state)
 {
 	struct order *order = order_open();
-	struct ordered_record *held;
+	struct ordered_record *ordered;
 
 	(void)state;
 	for (uint64_t i = 0; i < ORDER_WINDOW; i++)
 		assert_true(add(order, 1000 + i, 0));
-	held = order_next(order, false);
-	assert_int_equal(held->time_ns, 1000);
+	ordered = order_next(order, false);
+	assert_int_equal(ordered->time_ns, 1000);
 	assert_null(order_next(order, false));
 	assert_int_equal(order_stats(order)->sorted, 0);
 	assert_true(add(order, 7, 0));
 	assert_int_equal(order_stats(order)->sorted, 1);
-	held = order_next(order, false);
-	assert_int_equal(held->number, ORDER_WINDOW);
-	assert_int_equal(held->time_ns, 1000);
+	ordered = order_next(order, false);
+	assert_int_equal(ordered->number, ORDER_WINDOW);
+	assert_int_equal(ordered->time_ns, 1000);
 	assert_int_equal(order_stats(order)->late, 1);
 	order_close(order);
 }
@@ -69,7 +69,7 @@ static void what_is_too_late_counts_at_the_latest_time(void **state)
 static void the_ring_is_bounded_and_what_is_far_ahead_gives_way(void **state)
 {
 	struct order *order = order_open();
-	struct ordered_record *held;
+	struct ordered_record *ordered;
 	uint64_t n = 1;
 
 	(void)state;
@@ -78,18 +78,18 @@ static void the_ring_is_bounded_and_what_is_far_ahead_gives_way(void **state)
 		n++;
 		assert_true(n < 200);
 	}
-	held = order_evict_oldest(order);
-	assert_int_equal(held->number, 0);
-	assert_int_equal(held->time_ns, 0);
+	ordered = order_evict_oldest(order);
+	assert_int_equal(ordered->number, 0);
+	assert_int_equal(ordered->time_ns, 0);
 	assert_int_equal(order_stats(order)->ahead, 1);
-	order_done(held);
-	assert_ptr_equal(order_release(order), held);
+	order_done(ordered);
+	assert_ptr_equal(order_release(order), ordered);
 	assert_null(order_release(order));
 	/* The next in the log is the next in time, too: nothing is ahead of it. */
-	held = order_evict_oldest(order);
-	assert_int_equal(held->time_ns, 1);
+	ordered = order_evict_oldest(order);
+	assert_int_equal(ordered->time_ns, 1);
 	assert_int_equal(order_stats(order)->ahead, 1);
-	order_done(held);
+	order_done(ordered);
 	assert_non_null(order_release(order));
 	assert_true(add(order, n, LINES_LENGTH_MAX - 10));
 	order_close(order);
@@ -100,17 +100,17 @@ static void values_are_copied_and_absent_ones_stay_absent(void **state)
 	struct order *order = order_open();
 	struct record record = {
 	    .time_ns = 5, .cost = 7, .values = {{"abc", 3}, {NULL, 0}, {"", 0}, {"d", 1}}};
-	struct ordered_record *held;
+	struct ordered_record *ordered;
 
 	(void)state;
 	assert_true(order_add(order, &record, 4));
-	held = order_next(order, true);
-	assert_int_equal(held->cost, 7);
-	assert_memory_equal(held->values[0].data, "abc", 3);
-	assert_ptr_not_equal(held->values[0].data, record.values[0].data);
-	assert_null(held->values[1].data);
-	assert_non_null(held->values[2].data);
-	assert_memory_equal(held->values[3].data, "d", 1);
+	ordered = order_next(order, true);
+	assert_int_equal(ordered->cost, 7);
+	assert_memory_equal(ordered->values[0].data, "abc", 3);
+	assert_ptr_not_equal(ordered->values[0].data, record.values[0].data);
+	assert_null(ordered->values[1].data);
+	assert_non_null(ordered->values[2].data);
+	assert_memory_equal(ordered->values[3].data, "d", 1);
 	order_close(order);
 }
 
