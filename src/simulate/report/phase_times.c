@@ -29,10 +29,10 @@ static struct timed_key *find_key(const struct phases *phases, uint64_t key)
 static uint64_t end_ns(const struct algo_limit *limit, const struct timed_key *timed,
                        uint64_t now_ns)
 {
-	const struct breaker_state health = {.phase = timed->phase, .since_ns = timed->since_ns};
+	const struct breaker_state state = {.phase = timed->phase, .since_ns = timed->since_ns};
 
 	return u64_min(now_ns,
-	               timed->since_ns + breaker_ttl_ns(&limit->breaker, &health, timed->since_ns));
+	               timed->since_ns + breaker_ttl_ns(&limit->breaker, &state, timed->since_ns));
 }
 
 static void count_phase(struct phases *phases, const struct algo_limit *limit,
