@@ -25,10 +25,10 @@ static inline unsigned breaker_in_flight_at(const struct breaker_params *params)
 }
 
 /** The low word alone of a cell, acquire. */
-static inline uint64_t breaker_low(const struct record *record, unsigned place)
+static inline uint64_t breaker_low(const struct record *record, unsigned index)
 {
-	cell_touch(&record->cells[place]);
-	return __atomic_load_n(&record->cells[place].low, __ATOMIC_ACQUIRE);
+	cell_touch(&record->cells[index]);
+	return __atomic_load_n(&record->cells[index].low, __ATOMIC_ACQUIRE);
 }
 
 /** Whether a low word is not that of a cell without permits. */
@@ -59,9 +59,9 @@ static inline bool breaker_is_overdue(const struct breaker_params *params, int64
 }
 
 /** Ends a flight with all its permits. Returns false if it has changed. */
-static inline bool breaker_end(struct cell *at, struct cell flight)
+static inline bool breaker_expire_entry(struct cell *at, struct cell entry)
 {
-	return cell_swap(at, flight, (struct cell){flight.low - cell_word(flight), flight.high});
+	return cell_swap(at, entry, (struct cell){entry.low - cell_word(entry), entry.high});
 }
 
 #endif

@@ -3,9 +3,7 @@
 
 #define FOR_EVER 1 /* in the generation of a phase, beside ended */
 
-/* The phase */
-
-static struct cell pack(const struct breaker_state *state, uint32_t tag)
+static struct cell pack_phase(const struct breaker_state *state, uint32_t tag)
 {
 	bool is_open = state->phase == BREAKER_OPEN;
 	uint32_t word = state->phase | (is_open ? state->doublings : state->in_flight) << 3 |
@@ -17,7 +15,7 @@ static struct cell pack(const struct breaker_state *state, uint32_t tag)
 	                 state->ended << 1 | (for_ever ? FOR_EVER : 0));
 }
 
-static struct breaker_state unpack(struct cell cell, uint32_t tag, uint64_t now_ns)
+static struct breaker_state unpack_phase(struct cell cell, uint32_t tag, uint64_t now_ns)
 {
 	struct breaker_state state;
 	uint32_t word = cell_word(cell);
@@ -55,7 +53,7 @@ __attribute__((noinline, cold)) static unsigned doublings_before(const struct re
  * Before a phase turns half-open. All calls that turn the same open phase write the same; if that
  * phase has ended, whoever ended it has changed the cell, so that this swap fails.
  */
-__attribute__((noinline, cold)) static void write_sleep(const struct record_state *at,
+__attribute__((noinline, cold)) static void store_sleep(const struct record_state *at,
                                                         const struct breaker_snapshot *snapshot,
                                                         const struct breaker_state *after)
 {
@@ -72,10 +70,10 @@ __attribute__((noinline, cold)) static void write_sleep(const struct record_stat
 bool breaker_record_change_phase(const struct record_state *at, struct breaker_snapshot *snapshot,
                                  const struct breaker_state *after)
 {
-	struct cell phase = pack(after, at->record.tag);
+	struct cell phase = pack_phase(after, at->record.tag);
 
 	if (after->phase == BREAKER_HALF_OPEN && snapshot->state.phase != BREAKER_HALF_OPEN)
-		write_sleep(at, snapshot, after);
+		store_sleep(at, snapshot, after);
 	if (!record_swap(at, BREAKER_PHASE_AT, snapshot->phase, phase))
 		return false;
 	snapshot->phase = phase;
@@ -83,11 +81,9 @@ bool breaker_record_change_phase(const struct record_state *at, struct breaker_s
 	return true;
 }
 
-/* Flights */
-
 /* Closed: permits, and then a window that their ends may be counted in. */
-static uint64_t needs_ns(const struct algo_limit *limit, const struct breaker_state *state,
-                         uint64_t now_ns)
+static uint64_t retention_ns(const struct algo_limit *limit, const struct breaker_state *state,
+                             uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
 	uint64_t window_ns =
@@ -97,8 +93,8 @@ static uint64_t needs_ns(const struct algo_limit *limit, const struct breaker_st
 	               u64_min(breaker_ttl_ns(params, state, now_ns), ALGO_HORIZON_NS / 2));
 }
 
-static struct cell flight(const struct breaker_params *params, uint32_t tag, uint64_t until_ns,
-                          uint32_t count)
+static struct cell in_flight_cell(const struct breaker_params *params, uint32_t tag,
+                                  uint64_t until_ns, uint32_t count)
 {
 	return cell_make(tag, until_ns, count, params->in_flight_mark);
 }
@@ -110,51 +106,54 @@ void breaker_record_phase(const struct algo_limit *limit, uint64_t now_ns,
 
 	*snapshot = (struct breaker_snapshot){.first_ns = UINT64_MAX,
 	                                      .phase = record_load(record, BREAKER_PHASE_AT)};
-	kept = unpack(snapshot->phase, record->tag, now_ns);
+	kept = unpack_phase(snapshot->phase, record->tag, now_ns);
 	if (__builtin_expect(kept.phase == BREAKER_HALF_OPEN, 0))
 		kept.doublings = doublings_before(record, kept.since_ns);
 	snapshot->state = breaker_at(&limit->breaker, &kept, now_ns);
 }
 
-struct places {
+struct cell_range {
 	unsigned first, end; /* before the end */
 };
 
 /* Ends a flight whose time is over. Nothing is counted here: its permits count in the newest
  * record. */
-__attribute__((noinline, cold)) static void
-sweep_out(const struct breaker_params *params, uint64_t now_ns, struct cell *at, struct cell flight,
-          const struct breaker_snapshot *snapshot, struct breaker_sweep *sweep)
+__attribute__((noinline, cold)) static void expire_entry(const struct breaker_params *params,
+                                                         uint64_t now_ns, struct cell *at,
+                                                         struct cell in_flight_cell,
+                                                         const struct breaker_snapshot *snapshot,
+                                                         struct breaker_expiry *expiry)
 {
-	uint64_t until_ns = now_ns + (uint64_t)cell_ahead_ns(flight, now_ns);
+	uint64_t until_ns = now_ns + (uint64_t)cell_ahead_ns(in_flight_cell, now_ns);
 	uint64_t over_ns = u64_min(until_ns, now_ns), before = 0;
 
-	if (!breaker_end(at, flight) ||
+	if (!breaker_expire_entry(at, in_flight_cell) ||
 	    !breaker_counts(&snapshot->state, until_ns - params->timeout_ns))
 		return;
-	sweep->lost += cell_word(flight);
-	sweep->first_ns = sweep->first_ns ? u64_min(sweep->first_ns, until_ns) : until_ns;
-	sweep->last_ns = u64_max(sweep->last_ns, until_ns);
+	expiry->lost += cell_word(in_flight_cell);
+	expiry->first_ns = expiry->first_ns ? u64_min(expiry->first_ns, until_ns) : until_ns;
+	expiry->last_ns = u64_max(expiry->last_ns, until_ns);
 	if (params->part_ns)
 		before = breaker_part(params, now_ns) - breaker_part(params, over_ns);
 	if (before < BREAKER_PARTS_MAX + 2)
-		sweep->lost_in[before] += cell_word(flight);
+		expiry->lost_in[before] += cell_word(in_flight_cell);
 }
 
 /* A list with so many groups gets no more. */
-static void list(struct breaker_list *list, struct cell *at, struct cell flight, uint64_t ahead_ns)
+static void list_entry(struct breaker_list *list_entry, struct cell *at, struct cell in_flight_cell,
+                       uint64_t ahead_ns)
 {
-	if (cell_generation(flight) & 1) {
-		newest_add(&list->alone, ahead_ns);
-	} else if (list->grouped < BREAKER_GROUPS_MAX) {
-		list->groups[list->grouped++] = (struct breaker_group){at, ahead_ns};
+	if (cell_generation(in_flight_cell) & 1) {
+		newest_add_end(&list_entry->alone, ahead_ns);
+	} else if (list_entry->grouped < BREAKER_GROUPS_MAX) {
+		list_entry->groups[list_entry->grouped++] = (struct breaker_group){at, ahead_ns};
 	}
 }
 
 /* A permit that is no probe in time: of before the phase, or lost. */
-__attribute__((noinline, cold)) static void look_at_lost(const struct breaker_params *params,
-                                                         struct cell cell,
-                                                         struct breaker_snapshot *snapshot)
+__attribute__((noinline, cold)) static void read_lost_probe(const struct breaker_params *params,
+                                                            struct cell cell,
+                                                            struct breaker_snapshot *snapshot)
 {
 	uint64_t first_ns = snapshot->state.since_ns + params->timeout_ns;
 	int64_t more_ns = cell_ahead_ns(cell, first_ns);
@@ -164,11 +163,11 @@ __attribute__((noinline, cold)) static void look_at_lost(const struct breaker_pa
 		    params, snapshot->lost_ns, breaker_probe_end_ns(params, first_ns + (uint64_t)more_ns));
 }
 
-static void look_at_flight(const struct breaker_params *params, uint64_t now_ns,
-                           const struct record *record, unsigned place,
-                           struct breaker_snapshot *snapshot, struct breaker_sweep *sweep)
+static void read_in_flight_cell(const struct breaker_params *params, uint64_t now_ns,
+                                const struct record *record, unsigned index,
+                                struct breaker_snapshot *snapshot, struct breaker_expiry *expiry)
 {
-	struct cell cell = cell_peek(&record->cells[place]);
+	struct cell cell = cell_peek(&record->cells[index]);
 	int64_t ahead_ns = cell_ahead_ns(cell, now_ns);
 	uint64_t own_ns = u64_max(snapshot->state.since_ns, sat_sub(now_ns + 1, params->probe_ns)) +
 	                  params->timeout_ns;
@@ -176,36 +175,36 @@ static void look_at_flight(const struct breaker_params *params, uint64_t now_ns,
 	if (!breaker_is_in_flight_by_either_mark(params, cell, record->tag))
 		return;
 	if (breaker_is_overdue(params, ahead_ns)) {
-		if (sweep)
-			sweep_out(params, now_ns, &record->cells[place], cell, snapshot, sweep);
-		snapshot->overdue |= !sweep;
+		if (expiry)
+			expire_entry(params, now_ns, &record->cells[index], cell, snapshot, expiry);
+		snapshot->overdue |= !expiry;
 		return;
 	}
 	snapshot->in_flight += cell_word(cell);
 	if (cell_ahead_ns(cell, own_ns) >= 0)
 		snapshot->own += cell_word(cell);
 	else if (snapshot->state.phase == BREAKER_HALF_OPEN)
-		look_at_lost(params, cell, snapshot);
+		read_lost_probe(params, cell, snapshot);
 	snapshot->first_ns = u64_min(snapshot->first_ns, (uint64_t)ahead_ns);
 	snapshot->last_ns = u64_max(snapshot->last_ns, (uint64_t)ahead_ns);
-	if (__builtin_expect(sweep && sweep->list, 0))
-		list(sweep->list, &record->cells[place], cell, (uint64_t)ahead_ns);
+	if (__builtin_expect(expiry && expiry->list, 0))
+		list_entry(expiry->list, &record->cells[index], cell, (uint64_t)ahead_ns);
 }
 
 /* Most cells count no permit, and their low words say so. */
-static void look_at_flights(const struct breaker_params *params, uint64_t now_ns,
-                            const struct record *record, struct places places,
-                            struct breaker_snapshot *snapshot, struct breaker_sweep *sweep)
+static void read_in_flight_cells(const struct breaker_params *params, uint64_t now_ns,
+                                 const struct record *record, struct cell_range cell_range,
+                                 struct breaker_snapshot *snapshot, struct breaker_expiry *expiry)
 {
-	for (unsigned i = places.first; i < places.end; i++)
+	for (unsigned i = cell_range.first; i < cell_range.end; i++)
 		if (breaker_may_be_in_flight(breaker_low(record, i), record->tag))
-			look_at_flight(params, now_ns, record, i, snapshot, sweep);
+			read_in_flight_cell(params, now_ns, record, i, snapshot, expiry);
 }
 
 /* A half-open phase that began in a mixed record keeps it mixed: the cells say when probes were
  * lost. */
-static void look_at_layout(uint64_t now_ns, const struct record *record,
-                           struct breaker_snapshot *snapshot)
+static void read_layout(uint64_t now_ns, const struct record *record,
+                        struct breaker_snapshot *snapshot)
 {
 	struct cell layout = record_load(record, BREAKER_LAYOUT_AT);
 	uint64_t since_ns =
@@ -216,7 +215,7 @@ static void look_at_layout(uint64_t now_ns, const struct record *record,
 
 void breaker_record_read(const struct algo_limit *limit, uint64_t now_ns,
                          const struct record *record, struct breaker_snapshot *snapshot,
-                         struct breaker_sweep *sweep)
+                         struct breaker_expiry *expiry)
 {
 	const struct breaker_params *params = &limit->breaker;
 	unsigned cells = breaker_in_flight_cells(params), stride = breaker_stride(params);
@@ -227,37 +226,40 @@ void breaker_record_read(const struct algo_limit *limit, uint64_t now_ns,
 		return;
 	}
 	breaker_record_phase(limit, now_ns, record, snapshot);
-	look_at_layout(now_ns, record, snapshot);
+	read_layout(now_ns, record, snapshot);
 	if (snapshot->mixed) {
-		breaker_record_add_former(limit, now_ns, record, snapshot, sweep);
+		breaker_record_add_former(limit, now_ns, record, snapshot, expiry);
 		return;
 	}
 	for (unsigned stripe = 0; stripe < stripes; stripe++, at += stride)
-		look_at_flights(params, now_ns, record, (struct places){at, at + cells}, snapshot, sweep);
+		read_in_flight_cells(params, now_ns, record, (struct cell_range){at, at + cells}, snapshot,
+		                     expiry);
 }
 
 void breaker_record_add_former(const struct algo_limit *limit, uint64_t now_ns,
                                const struct record *record, struct breaker_snapshot *snapshot,
-                               struct breaker_sweep *sweep)
+                               struct breaker_expiry *expiry)
 {
-	look_at_flights(&limit->breaker, now_ns, record,
-	                (struct places){BREAKER_FIRST_STRIPE, record->width}, snapshot, sweep);
+	read_in_flight_cells(&limit->breaker, now_ns, record,
+	                     (struct cell_range){BREAKER_FIRST_STRIPE, record->width}, snapshot,
+	                     expiry);
 }
 
 /* The cell in which permits of one time are counted together. */
-static unsigned part_place(const struct breaker_params *params, uint64_t start_ns, unsigned stripe)
+static unsigned index_of_part(const struct breaker_params *params, uint64_t start_ns,
+                              unsigned stripe)
 {
 	return breaker_in_flight_at(params) + stripe * breaker_stride(params) +
 	       (unsigned)(breaker_in_flight_part(params, start_ns) % BREAKER_IN_FLIGHT_PARTS);
 }
 
-static enum breaker_acquired take_together(const struct breaker_params *params,
-                                           const struct record_state *at,
-                                           struct breaker_permit permit, uint64_t now_ns,
-                                           uint64_t *last_ns)
+static enum breaker_acquired acquire_in_part(const struct breaker_params *params,
+                                             const struct record_state *at,
+                                             struct breaker_permit permit, uint64_t now_ns,
+                                             uint64_t *last_ns)
 {
-	unsigned place = part_place(params, permit.start_ns, permit.stripe);
-	struct cell before = record_load(&at->record, place), after;
+	unsigned index = index_of_part(params, permit.start_ns, permit.stripe);
+	struct cell before = record_load(&at->record, index), after;
 	uint64_t until_ns = permit.until_ns;
 	uint32_t count = 0;
 
@@ -274,27 +276,27 @@ static enum breaker_acquired take_together(const struct breaker_params *params,
 		return BREAKER_FULL; /* there is a permit of a former max_concurrent */
 	}
 	*last_ns = until_ns;
-	after = flight(params, at->record.tag, until_ns, count + 1);
-	return record_swap(at, place, before, after) ? BREAKER_ACQUIRED : BREAKER_AGAIN;
+	after = in_flight_cell(params, at->record.tag, until_ns, count + 1);
+	return record_swap(at, index, before, after) ? BREAKER_ACQUIRED : BREAKER_AGAIN;
 }
 
 /* The places in which a permit may have a cell of its own, and the first that is tried. */
-struct flight_cells {
+struct own_cells {
 	unsigned at, count, first;
 	uint64_t until_ns;
 };
 
 /* Whether a cell has results that may count still. */
-static bool has_results(struct cell cell, uint32_t tag)
+static bool cell_has_results(struct cell cell, uint32_t tag)
 {
 	return cell_tag(cell) == tag && cell_word(cell) >= BREAKER_NAME_BIT;
 }
 
 /* A cell of its own for a permit: from `first` on, one of so many that are free. */
-static enum breaker_acquired take_cell(const struct algo_limit *limit,
-                                       const struct record_state *at,
-                                       const struct breaker_snapshot *snapshot,
-                                       struct flight_cells of, uint64_t now_ns)
+static enum breaker_acquired acquire_own_cell(const struct algo_limit *limit,
+                                              const struct record_state *at,
+                                              const struct breaker_snapshot *snapshot,
+                                              struct own_cells of, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
 	struct cell after = cell_make(at->record.tag, of.until_ns, 1, params->in_flight_mark | 1u),
@@ -303,34 +305,34 @@ static enum breaker_acquired take_cell(const struct algo_limit *limit,
 	unsigned spare = 0; /* a place of results */
 
 	for (unsigned n = 0; n < of.count; n++) {
-		unsigned place = of.at + (of.first + n) % of.count;
-		struct cell before = record_load(&at->record, place);
+		unsigned index = of.at + (of.first + n) % of.count;
+		struct cell before = record_load(&at->record, index);
 
 		if (breaker_is_in_flight_by_either_mark(params, before, tag))
 			continue;
-		if (!has_results(before, tag)) {
-			if (record_swap(at, place, before, after))
+		if (!cell_has_results(before, tag)) {
+			if (record_swap(at, index, before, after))
 				return BREAKER_ACQUIRED;
 		} else if (spare == 0) {
-			spare = place;
+			spare = index;
 		}
 	}
 	if (spare == 0)
 		return BREAKER_FULL;
 	/* Results make room only if nothing else does. */
 	results = record_load(&at->record, spare);
-	if (!has_results(results, tag) || !record_swap(at, spare, results, after))
+	if (!cell_has_results(results, tag) || !record_swap(at, spare, results, after))
 		return BREAKER_AGAIN;
-	breaker_record_count_again(limit, at, snapshot, results, now_ns);
+	breaker_record_move_counts(limit, at, snapshot, results, now_ns);
 	return BREAKER_ACQUIRED;
 }
 
 /* The record is mixed for as long as what is in it now may count. */
-static void mix(const struct algo_limit *limit, const struct record_state *at, struct cell layout,
-                uint64_t now_ns)
+static void mark_mixed(const struct algo_limit *limit, const struct record_state *at,
+                       struct cell layout, uint64_t now_ns)
 {
 	static const struct breaker_state closed = {.phase = BREAKER_CLOSED};
-	uint64_t until_ns = now_ns + needs_ns(limit, &closed, now_ns);
+	uint64_t until_ns = now_ns + retention_ns(limit, &closed, now_ns);
 
 	record_swap(at, BREAKER_LAYOUT_AT, layout,
 	            cell_make(at->record.tag, until_ns, limit->breaker.layout, 0));
@@ -345,7 +347,7 @@ void breaker_record_adopt(const struct algo_limit *limit, const struct record_st
 	if (cell_tag(layout) != tag) { /* it is new */
 		record_swap(at, BREAKER_LAYOUT_AT, layout, cell_make(tag, now_ns, own, 0));
 	} else if (cell_word(layout) != own) {
-		mix(limit, at, layout, now_ns);
+		mark_mixed(limit, at, layout, now_ns);
 		record_swap(at, BREAKER_QUIESCENT_AT, record_load(&at->record, BREAKER_QUIESCENT_AT),
 		            (struct cell){0, 0});
 	}
@@ -358,52 +360,52 @@ enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
 {
 	const struct breaker_params *params = &limit->breaker;
 	unsigned flights = breaker_in_flight_at(params);
-	struct flight_cells of = {flights, params->max_concurrent, 0, permit.until_ns};
-	enum breaker_acquired taken;
+	struct own_cells of = {flights, params->max_concurrent, 0, permit.until_ns};
+	enum breaker_acquired acquired;
 	uint64_t last_ns;
 
 	if (params->max_concurrent) {
 		of.first = record_start(permit.until_ns, params->max_concurrent);
-		return take_cell(limit, at, snapshot, of, now_ns);
+		return acquire_own_cell(limit, at, snapshot, of, now_ns);
 	}
-	taken = take_together(params, at, permit, now_ns, &last_ns);
-	if (taken != BREAKER_FULL)
-		return taken;
+	acquired = acquire_in_part(params, at, permit, now_ns, &last_ns);
+	if (acquired != BREAKER_FULL)
+		return acquired;
 	/* Its cell has a permit of a former max_concurrent. */
 	of.count = at->record.width - flights;
-	mix(limit, at, record_load(&at->record, BREAKER_LAYOUT_AT), now_ns);
-	return take_cell(limit, at, snapshot, of, now_ns);
+	mark_mixed(limit, at, record_load(&at->record, BREAKER_LAYOUT_AT), now_ns);
+	return acquire_own_cell(limit, at, snapshot, of, now_ns);
 }
 
-static unsigned find_together(const struct breaker_params *params, const struct record_state *at,
-                              struct breaker_permit permit, struct cell *cell)
+static unsigned find_in_part(const struct breaker_params *params, const struct record_state *at,
+                             struct breaker_permit permit, struct cell *cell)
 {
-	unsigned place = part_place(params, permit.start_ns, permit.stripe);
+	unsigned index = index_of_part(params, permit.start_ns, permit.stripe);
 
 	for (;;) {
-		if (place >= at->record.width)
+		if (index >= at->record.width)
 			return 0;
-		*cell = record_load(&at->record, place);
+		*cell = record_load(&at->record, index);
 		if (breaker_is_in_flight(params, *cell, at->record.tag) &&
 		    cell_ahead_ns(*cell, permit.until_ns) >= 0)
-			return place;
+			return index;
 		if (!permit.has_no_id || ++permit.stripe == breaker_stripes(params))
 			return 0;
-		place += breaker_stride(params);
+		index += breaker_stride(params);
 	}
 }
 
 /* Whether a cell is that of one permit alone, which ends then. */
-static bool is_alone(const struct breaker_params *params, struct cell cell, uint32_t tag,
-                     uint64_t until_ns)
+static bool cell_is_own(const struct breaker_params *params, struct cell cell, uint32_t tag,
+                        uint64_t until_ns)
 {
 	return breaker_is_in_flight_by_either_mark(params, cell, tag) && cell_generation(cell) & 1 &&
 	       cell_ahead_ns(cell, until_ns) == 0;
 }
 
 /* The cell that a permit has of its own: most likely near where it was taken, else anywhere. */
-static unsigned find_alone(const struct breaker_params *params, const struct record_state *at,
-                           struct breaker_permit permit, struct cell *cell)
+static unsigned find_own_cell(const struct breaker_params *params, const struct record_state *at,
+                              struct breaker_permit permit, struct cell *cell)
 {
 	unsigned first = BREAKER_FIRST_STRIPE, width = at->record.width, i;
 
@@ -411,45 +413,44 @@ static unsigned find_alone(const struct breaker_params *params, const struct rec
 	i = i < width ? i : first;
 	for (unsigned n = first; n < width; n++, i = i + 1 < width ? i + 1 : first) {
 		*cell = record_load(&at->record, i);
-		if (is_alone(params, *cell, at->record.tag, permit.until_ns))
+		if (cell_is_own(params, *cell, at->record.tag, permit.until_ns))
 			return i;
 	}
 	return 0;
 }
 
 /* The place of a permit that was given before max_concurrent was set, or 0. */
-__attribute__((noinline, cold)) static unsigned find_former(const struct breaker_params *params,
-                                                            const struct record_state *at,
-                                                            struct breaker_permit permit,
-                                                            struct cell *cell)
+__attribute__((noinline, cold)) static unsigned
+find_before_bound(const struct breaker_params *params, const struct record_state *at,
+                  struct breaker_permit permit, struct cell *cell)
 {
 	struct breaker_params together = *params;
 
 	together.max_concurrent = 0;
 	together.in_flight_mark &= (uint8_t)~1u;
 	permit.stripe = breaker_stripes(&together) > 1 ? permit.id_stripe : 0;
-	return find_together(&together, at, permit, cell);
+	return find_in_part(&together, at, permit, cell);
 }
 
 /* The place of the flight that counts it, or 0. */
-static unsigned find(const struct algo_limit *limit, const struct record_state *at,
-                     struct breaker_permit permit, struct cell *cell)
+static unsigned find_permit(const struct algo_limit *limit, const struct record_state *at,
+                            struct breaker_permit permit, struct cell *cell)
 {
 	const struct breaker_params *params = &limit->breaker;
-	unsigned place = 0;
+	unsigned index = 0;
 
-	if (permit.place != 0) {
-		*cell = record_load(&at->record, permit.place);
-		if (is_alone(params, *cell, at->record.tag, permit.until_ns))
-			return permit.place;
+	if (permit.index != 0) {
+		*cell = record_load(&at->record, permit.index);
+		if (cell_is_own(params, *cell, at->record.tag, permit.until_ns))
+			return permit.index;
 	}
 	if (!permit.alone && params->max_concurrent == 0)
-		place = find_together(params, at, permit, cell);
-	if (place == 0)
-		place = find_alone(params, at, permit, cell);
-	if (place == 0 && !permit.alone && params->max_concurrent != 0)
-		place = find_former(params, at, permit, cell);
-	return place;
+		index = find_in_part(params, at, permit, cell);
+	if (index == 0)
+		index = find_own_cell(params, at, permit, cell);
+	if (index == 0 && !permit.alone && params->max_concurrent != 0)
+		index = find_before_bound(params, at, permit, cell);
+	return index;
 }
 
 bool breaker_record_has_permit(const struct algo_limit *limit, const struct record_state *at,
@@ -457,22 +458,22 @@ bool breaker_record_has_permit(const struct algo_limit *limit, const struct reco
 {
 	struct cell cell;
 
-	permit->place = find(limit, at, *permit, &cell);
-	return permit->place != 0;
+	permit->index = find_permit(limit, at, *permit, &cell);
+	return permit->index != 0;
 }
 
 bool breaker_record_release(const struct algo_limit *limit, const struct record_state *at,
                             struct breaker_permit permit)
 {
 	struct cell before, after;
-	unsigned place;
+	unsigned index;
 
 	do {
-		place = find(limit, at, permit, &before);
-		if (place == 0)
+		index = find_permit(limit, at, permit, &before);
+		if (index == 0)
 			return false;
 		after = (struct cell){before.low - 1, before.high};
-	} while (!cell_swap(&at->record.cells[place], before, after));
+	} while (!cell_swap(&at->record.cells[index], before, after));
 	return true;
 }
 
@@ -490,7 +491,7 @@ FLAT uint64_t breaker_record_try_acquire(const struct algo_limit *limit,
 
 	if (params->max_concurrent ||
 	    !breaker_record_is_quiescent(limit, now_ns, &at->record, &snapshot) ||
-	    take_together(params, at, permit, now_ns, &last_ns) != BREAKER_ACQUIRED)
+	    acquire_in_part(params, at, permit, now_ns, &last_ns) != BREAKER_ACQUIRED)
 		return 0;
 	breaker_quiescent_outcome(out);
 	out->remaining = ALGO_COUNT_MAX;
@@ -516,11 +517,11 @@ FLAT bool breaker_record_try_report(const struct algo_limit *limit, const struct
 		return false;
 	if (!result.ignored)
 		breaker_record_count(limit, at, &snapshot,
-		                     &(struct breaker_ends){result, 1, now_ns, permit.stripe}, now_ns);
+		                     &(struct breaker_results){result, 1, now_ns, permit.stripe}, now_ns);
 	return true;
 }
 
-static bool must_be_held(const struct breaker_state *state)
+static bool phase_pins_header(const struct breaker_state *state)
 {
 	return state->phase != BREAKER_CLOSED;
 }
@@ -528,20 +529,20 @@ static bool must_be_held(const struct breaker_state *state)
 bool breaker_record_header_fits(const struct algo_limit *limit, struct cell header, uint32_t tag,
                                 const struct breaker_state *state, uint64_t now_ns)
 {
-	return cell_is_pinned(header) == must_be_held(state) &&
-	       header_retains(header, tag, now_ns + needs_ns(limit, state, now_ns));
+	return cell_is_pinned(header) == phase_pins_header(state) &&
+	       header_retains(header, tag, now_ns + retention_ns(limit, state, now_ns));
 }
 
 struct cell breaker_record_header(const struct algo_limit *limit, uint32_t tag,
                                   const struct breaker_state *state, uint64_t now_ns)
 {
-	uint64_t ahead_ns = u64_min(2 * needs_ns(limit, state, now_ns), ALGO_HORIZON_NS);
+	uint64_t ahead_ns = u64_min(2 * retention_ns(limit, state, now_ns), ALGO_HORIZON_NS);
 
-	return cell_make(tag, now_ns + ahead_ns, 0, must_be_held(state) ? CELL_PINNED : 0);
+	return cell_make(tag, now_ns + ahead_ns, 0, phase_pins_header(state) ? CELL_PINNED : 0);
 }
 
 /* The name of the kept phase, judged by these parameters. One other in 2^32 has the same. */
-static uint64_t calm_name(const struct breaker_params *params, struct cell phase, uint32_t tag)
+static uint64_t quiescent_name(const struct breaker_params *params, struct cell phase, uint32_t tag)
 {
 	uint64_t mixed = phase.low ^ (phase.high ^ params->seal) * UINT64_C(0xff51afd7ed558ccd);
 
@@ -553,20 +554,20 @@ static uint64_t calm_name(const struct breaker_params *params, struct cell phase
 bool breaker_record_is_quiescent(const struct algo_limit *limit, uint64_t now_ns,
                                  const struct record *record, struct breaker_snapshot *snapshot)
 {
-	struct cell calm = record_load(record, BREAKER_QUIESCENT_AT);
+	struct cell quiescent = record_load(record, BREAKER_QUIESCENT_AT);
 
 	snapshot->phase = record_load(record, BREAKER_PHASE_AT);
 	/* For an earlier time the difference is far greater than any span. */
-	if (now_ns - calm.high >= (uint32_t)calm.low ||
-	    calm.low >> 32 != calm_name(&limit->breaker, snapshot->phase, record->tag))
+	if (now_ns - quiescent.high >= (uint32_t)quiescent.low ||
+	    quiescent.low >> 32 != quiescent_name(&limit->breaker, snapshot->phase, record->tag))
 		return false;
-	snapshot->state = unpack(snapshot->phase, record->tag, now_ns);
+	snapshot->state = unpack_phase(snapshot->phase, record->tag, now_ns);
 	snapshot->state.phase = BREAKER_CLOSED; /* by time, where it was kept as a ramp */
 	return true;
 }
 
 /* How long from now until a part of that length ends. */
-static uint64_t rest_of(uint64_t now_ns, uint64_t part, uint64_t part_ns)
+static uint64_t rest_of_part_ns(uint64_t now_ns, uint64_t part, uint64_t part_ns)
 {
 	return (part + 1) * part_ns - now_ns;
 }
@@ -575,21 +576,22 @@ void breaker_record_set_quiescent(const struct algo_limit *limit, const struct r
                                   const struct breaker_snapshot *snapshot, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
-	struct breaker_state kept = unpack(snapshot->phase, at->record.tag, now_ns);
+	struct breaker_state kept = unpack_phase(snapshot->phase, at->record.tag, now_ns);
 	struct cell before = record_load(&at->record, BREAKER_QUIESCENT_AT), after = {0, now_ns};
 	uint64_t span_ns = u64_min(snapshot->first_ns, UINT32_MAX);
 	int64_t header_ns =
-	    cell_ahead_ns(at->header, now_ns + needs_ns(limit, &snapshot->state, now_ns));
+	    cell_ahead_ns(at->header, now_ns + retention_ns(limit, &snapshot->state, now_ns));
 
 	if (snapshot->mixed || snapshot->state.phase != BREAKER_CLOSED ||
 	    kept.since_ns != snapshot->state.since_ns || kept.since_ns > now_ns ||
 	    snapshot->last_ns > params->timeout_ns || header_ns <= 0 || cell_is_pinned(at->header))
 		return;
 	if (params->part_ns)
-		span_ns = u64_min(span_ns, rest_of(now_ns, breaker_part(params, now_ns), params->part_ns));
-	span_ns = u64_min(span_ns, rest_of(now_ns, breaker_in_flight_part(params, now_ns),
-	                                   breaker_in_flight_part_ns(params)));
+		span_ns = u64_min(span_ns,
+		                  rest_of_part_ns(now_ns, breaker_part(params, now_ns), params->part_ns));
+	span_ns = u64_min(span_ns, rest_of_part_ns(now_ns, breaker_in_flight_part(params, now_ns),
+	                                           breaker_in_flight_part_ns(params)));
 	span_ns = u64_min(span_ns, (uint64_t)header_ns);
-	after.low = calm_name(params, snapshot->phase, at->record.tag) << 32 | span_ns;
+	after.low = quiescent_name(params, snapshot->phase, at->record.tag) << 32 | span_ns;
 	record_swap(at, BREAKER_QUIESCENT_AT, before, after);
 }

@@ -89,7 +89,7 @@ struct breaker_list {
  * phase of the look: by the part in which their time was over, the part of now first. It lists all
  * others, unless `list` is NULL.
  */
-struct breaker_sweep {
+struct breaker_expiry {
 	uint64_t lost, lost_in[BREAKER_PARTS_MAX + 2];
 	uint64_t first_ns, last_ns; /* when the time of the first and of the last was over */
 	struct breaker_list *list;
@@ -101,12 +101,12 @@ struct breaker_permit {
 	unsigned stripe;
 	unsigned id_stripe; /* that of its id, where there are stripes or were */
 	bool has_no_id;     /* so it may be in any later stripe as well */
-	unsigned place;     /* where it seems to be, which is looked at first; 0 if not known */
+	unsigned index;     /* where it seems to be, which is looked at first; 0 if not known */
 	bool alone;         /* it is looked for in cells of one permit only */
 };
 
 /* So many calls ended at at_ns, with the same result. */
-struct breaker_ends {
+struct breaker_results {
 	struct breaker_result result;
 	uint64_t count, at_ns;
 	unsigned stripe; /* where they are counted */
@@ -157,12 +157,12 @@ void breaker_record_set_quiescent(const struct algo_limit *limit, const struct r
 /** A record without cells is that of a key which has none yet. `sweep` may be NULL. */
 void breaker_record_read(const struct algo_limit *limit, uint64_t now_ns,
                          const struct record *record, struct breaker_snapshot *snapshot,
-                         struct breaker_sweep *sweep);
+                         struct breaker_expiry *expiry);
 
 /** Adds the flights of a record in a former table to a snapshot. */
 void breaker_record_add_former(const struct algo_limit *limit, uint64_t now_ns,
                                const struct record *record, struct breaker_snapshot *snapshot,
-                               struct breaker_sweep *sweep);
+                               struct breaker_expiry *expiry);
 
 /** Visits how far ahead the flights of one permit each end. */
 void breaker_record_visit(const struct algo_limit *limit, uint64_t now_ns,
@@ -204,15 +204,15 @@ bool breaker_record_has_permit(const struct algo_limit *limit, const struct reco
 bool breaker_record_release(const struct algo_limit *limit, const struct record_state *at,
                             struct breaker_permit permit);
 /** Ends all, wherever they are. */
-void breaker_record_end_all(const struct algo_limit *limit, const struct record_state *at);
+void breaker_record_expire_all(const struct algo_limit *limit, const struct record_state *at);
 
 /** Counts results in the phase of the snapshot. */
 void breaker_record_count(const struct algo_limit *limit, const struct record_state *at,
-                          const struct breaker_snapshot *snapshot, const struct breaker_ends *ends,
-                          uint64_t now_ns);
+                          const struct breaker_snapshot *snapshot,
+                          const struct breaker_results *ends, uint64_t now_ns);
 
 /** Counts in the first stripe what a cell of another has counted for the phase of the snapshot. */
-void breaker_record_count_again(const struct algo_limit *limit, const struct record_state *at,
+void breaker_record_move_counts(const struct algo_limit *limit, const struct record_state *at,
                                 const struct breaker_snapshot *snapshot, struct cell part,
                                 uint64_t now_ns);
 

@@ -16,7 +16,7 @@
 #define BLOCK_OUTCOMES 32 /* bits */
 
 /* The name of the results of the phase that was seen. One phase in 2^31 has the same. */
-static uint64_t name_of(const struct breaker_snapshot *snapshot, uint32_t tag, uint64_t number)
+static uint64_t name_of_part(const struct breaker_snapshot *snapshot, uint32_t tag, uint64_t number)
 {
 	uint64_t mixed = (snapshot->state.since_ns ^ number * UINT64_C(0xff51afd7ed558ccd)) *
 	                 UINT64_C(0x9e3779b97f4a7c15);
@@ -25,7 +25,7 @@ static uint64_t name_of(const struct breaker_snapshot *snapshot, uint32_t tag, u
 }
 
 /* The place of a part in the first stripe. */
-static unsigned place_of_part(const struct breaker_params *params, uint64_t part)
+static unsigned index_of_part(const struct breaker_params *params, uint64_t part)
 {
 	unsigned cells = breaker_window_cells(params);
 
@@ -39,7 +39,8 @@ static unsigned place_of_part(const struct breaker_params *params, uint64_t part
  * the phase ends after this snapshot, whoever counts in the next changes the cell, and the call's
  * swap fails.
  */
-static bool may_begin(const struct record_state *at, const struct breaker_snapshot *snapshot)
+static bool phase_is_unchanged(const struct record_state *at,
+                               const struct breaker_snapshot *snapshot)
 {
 	struct cell phase = record_load(&at->record, BREAKER_PHASE_AT);
 
@@ -57,29 +58,29 @@ __attribute__((noinline, cold)) static bool is_later_part(const struct breaker_p
 {
 	for (unsigned i = 0; i < LATER_MOST; i++) {
 		part += breaker_window_cells(params);
-		if (name_of(snapshot, tag, part) == name)
+		if (name_of_part(snapshot, tag, part) == name)
 			return true;
 	}
 	return false;
 }
 
-static void add_part(const struct breaker_params *params, const struct record_state *at,
-                     const struct breaker_snapshot *snapshot, const struct breaker_ends *ends)
+static void add_to_part(const struct breaker_params *params, const struct record_state *at,
+                        const struct breaker_snapshot *snapshot, const struct breaker_results *ends)
 {
 	uint64_t part = breaker_part(params, ends->at_ns), count = ends->count;
-	unsigned place = place_of_part(params, part) + ends->stripe * breaker_stride(params);
-	uint64_t name = name_of(snapshot, at->record.tag, part);
+	unsigned index = index_of_part(params, part) + ends->stripe * breaker_stride(params);
+	uint64_t name = name_of_part(snapshot, at->record.tag, part);
 	struct cell before, after;
 
 	do {
-		before = record_load(&at->record, place);
+		before = record_load(&at->record, index);
 		/* The window of the first stripe never has a permit. */
 		if (before.low != name &&
 		    breaker_is_in_flight_by_either_mark(params, before, at->record.tag))
-			before = record_load(&at->record, place = place_of_part(params, part));
+			before = record_load(&at->record, index = index_of_part(params, part));
 		if (before.low != name &&
 		    (is_later_part(params, snapshot, at->record.tag, part, before.low) ||
-		     !may_begin(at, snapshot)))
+		     !phase_is_unchanged(at, snapshot)))
 			return;
 		after = (struct cell){name, before.low == name ? before.high : 0};
 		/* As many tell the share as well as more would. */
@@ -87,28 +88,28 @@ static void add_part(const struct breaker_params *params, const struct record_st
 			return;
 		after.high += count | (ends->result.failed ? count << COUNT_BITS : 0) |
 		              (ends->result.slow ? count << 2 * COUNT_BITS : 0);
-	} while (!record_swap(at, place, before, after) && record_is_own(at));
+	} while (!record_swap(at, index, before, after) && record_is_own(at));
 }
 
 /*
  * A part of all stripes, or only of those that the record has. Returns false if nothing was counted
  * in it.
  */
-static bool add_up(const struct breaker_params *params, const struct record *record,
-                   const struct breaker_snapshot *snapshot, uint64_t part,
-                   struct breaker_tally *sum)
+static bool add_part_of_stripes(const struct breaker_params *params, const struct record *record,
+                                const struct breaker_snapshot *snapshot, uint64_t part,
+                                struct breaker_tally *sum)
 {
-	unsigned place = place_of_part(params, part), stripes = breaker_stripes(params);
+	unsigned index = index_of_part(params, part), stripes = breaker_stripes(params);
 	unsigned stride = breaker_stride(params);
-	uint64_t name = name_of(snapshot, record->tag, part);
+	uint64_t name = name_of_part(snapshot, record->tag, part);
 	bool any = false;
 
-	for (unsigned i = 0; i < stripes && place < record->width; i++, place += stride) {
+	for (unsigned i = 0; i < stripes && index < record->width; i++, index += stride) {
 		struct cell cell;
 
-		if (breaker_low(record, place) != name)
+		if (breaker_low(record, index) != name)
 			continue;
-		cell = record_load(record, place);
+		cell = record_load(record, index);
 		if (cell.low != name)
 			continue;
 		any = true;
@@ -130,7 +131,7 @@ static uint64_t tally_parts(const struct breaker_params *params, const struct re
 		struct breaker_tally sum = {0};
 
 		if (breaker_part_end_ns(params, part) <= now_ns ||
-		    !add_up(params, record, snapshot, part, &sum))
+		    !add_part_of_stripes(params, record, snapshot, part, &sum))
 			continue;
 		until_ns = breaker_part_end_ns(params, part);
 		if (!breaker_has_part(params, part, now_part))
@@ -158,21 +159,21 @@ static uint64_t block_next(uint64_t number)
 }
 
 /* Whether a block is a later one than another. */
-static bool is_later(struct cell block, struct cell other)
+static bool block_is_later(struct cell block, struct cell other)
 {
 	return ((block_number(block) - block_number(other)) & 1 << (BLOCK_NUMBERS - 1)) == 0;
 }
 
 /* The newest block of the window, or -1. */
-static int newest_block(const struct breaker_params *params, const struct record *record,
-                        uint64_t name, struct cell *newest)
+static int find_newest_block(const struct breaker_params *params, const struct record *record,
+                             uint64_t name, struct cell *newest)
 {
 	int found = -1;
 
 	for (unsigned i = 0; i < breaker_window_cells(params); i++) {
 		struct cell block = record_load(record, BREAKER_WINDOW_AT + i);
 
-		if (block.low == name && (found < 0 || is_later(block, *newest))) {
+		if (block.low == name && (found < 0 || block_is_later(block, *newest))) {
 			*newest = block;
 			found = (int)i;
 		}
@@ -184,22 +185,22 @@ static int newest_block(const struct breaker_params *params, const struct record
  * The block to add to: the newest, or where that is full the one behind it, which is the newest
  * by now where somebody else has opened it.
  */
-static unsigned open_block(const struct breaker_params *params, const struct record *record,
-                           uint64_t name, struct cell *before, struct cell *after)
+static unsigned choose_block(const struct breaker_params *params, const struct record *record,
+                             uint64_t name, struct cell *before, struct cell *after)
 {
-	int newest = newest_block(params, record, name, before);
+	int newest = find_newest_block(params, record, name, before);
 	uint64_t number = newest < 0 ? 0 : block_next(block_number(*before));
-	unsigned place;
+	unsigned index;
 
 	*after = *before;
 	if (newest >= 0 && block_count(*before) < BREAKER_BLOCK)
 		return BREAKER_WINDOW_AT + (unsigned)newest;
-	place = BREAKER_WINDOW_AT + (unsigned)(newest + 1) % breaker_window_cells(params);
-	*before = record_load(record, place);
+	index = BREAKER_WINDOW_AT + (unsigned)(newest + 1) % breaker_window_cells(params);
+	*before = record_load(record, index);
 	*after = before->low == name && block_number(*before) == number
 	             ? *before
 	             : (struct cell){name, number << (64 - BLOCK_NUMBERS)};
-	return place;
+	return index;
 }
 
 /* Adds the same result `count` times, as many of them in one swap as a block has room for. */
@@ -207,20 +208,20 @@ static void add_to_blocks(const struct breaker_params *params, const struct reco
                           const struct breaker_snapshot *snapshot, struct breaker_result result,
                           uint64_t count)
 {
-	uint64_t name = name_of(snapshot, at->record.tag, 0);
+	uint64_t name = name_of_part(snapshot, at->record.tag, 0);
 	uint64_t outcome = (uint64_t)(result.failed | result.slow << 1);
 	struct cell before, after;
-	unsigned place;
+	unsigned index;
 
 	while (count > 0) {
 		uint64_t left = count;
 
-		place = open_block(params, &at->record, name, &before, &after);
-		if (before.low != name && !may_begin(at, snapshot))
+		index = choose_block(params, &at->record, name, &before, &after);
+		if (before.low != name && !phase_is_unchanged(at, snapshot))
 			return;
 		for (; left > 0 && block_count(after) < BREAKER_BLOCK; left--)
 			after.high += (UINT64_C(1) << BLOCK_OUTCOMES) | outcome << 2 * block_count(after);
-		if (record_swap(at, place, before, after))
+		if (record_swap(at, index, before, after))
 			count = left;
 		else if (!record_is_own(at))
 			return;
@@ -231,11 +232,11 @@ static void add_to_blocks(const struct breaker_params *params, const struct reco
 static uint64_t tally_blocks(const struct breaker_params *params, const struct record *record,
                              const struct breaker_snapshot *snapshot, struct breaker_tally *tally)
 {
-	uint64_t name = name_of(snapshot, record->tag, 0);
+	uint64_t name = name_of_part(snapshot, record->tag, 0);
 	struct cell block = {0, 0}, before;
-	int place = newest_block(params, record, name, &block);
+	int index = find_newest_block(params, record, name, &block);
 
-	while (place >= 0 && tally->calls < params->calls) {
+	while (index >= 0 && tally->calls < params->calls) {
 		for (unsigned i = block_count(block); i-- > 0 && tally->calls < params->calls;) {
 			unsigned outcome = block.high >> 2 * i & 3;
 
@@ -243,8 +244,8 @@ static uint64_t tally_blocks(const struct breaker_params *params, const struct r
 			tally->failures += outcome & 1;
 			tally->slow += outcome >> 1;
 		}
-		place = (place > 0 ? place : (int)breaker_window_cells(params)) - 1;
-		before = record_load(record, BREAKER_WINDOW_AT + (unsigned)place);
+		index = (index > 0 ? index : (int)breaker_window_cells(params)) - 1;
+		before = record_load(record, BREAKER_WINDOW_AT + (unsigned)index);
 		if (before.low != name || block_next(block_number(before)) != block_number(block))
 			break;
 		block = before;
@@ -252,38 +253,38 @@ static uint64_t tally_blocks(const struct breaker_params *params, const struct r
 	return tally->calls > 0 ? BREAKER_RETENTION_MIN_NS : 0;
 }
 
-void breaker_record_count_again(const struct algo_limit *limit, const struct record_state *at,
+void breaker_record_move_counts(const struct algo_limit *limit, const struct record_state *at,
                                 const struct breaker_snapshot *snapshot, struct cell part,
                                 uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
 	uint64_t number = breaker_part(params, now_ns), first = sat_sub(number, params->parts);
 	struct cell before, after;
-	unsigned place;
+	unsigned index;
 
-	while (number > first && name_of(snapshot, at->record.tag, number) != part.low)
+	while (number > first && name_of_part(snapshot, at->record.tag, number) != part.low)
 		number--;
-	if (params->part_ns == 0 || name_of(snapshot, at->record.tag, number) != part.low)
+	if (params->part_ns == 0 || name_of_part(snapshot, at->record.tag, number) != part.low)
 		return;
-	place = place_of_part(params, number);
+	index = index_of_part(params, number);
 	do {
-		before = record_load(&at->record, place);
+		before = record_load(&at->record, index);
 		after = (struct cell){part.low, part.high + (before.low == part.low ? before.high : 0)};
 		if ((after.high & COUNT_MAX) < (part.high & COUNT_MAX))
 			return;
-	} while (!record_swap(at, place, before, after) && record_is_own(at));
+	} while (!record_swap(at, index, before, after) && record_is_own(at));
 }
 
 void breaker_record_count(const struct algo_limit *limit, const struct record_state *at,
-                          const struct breaker_snapshot *snapshot, const struct breaker_ends *ends,
-                          uint64_t now_ns)
+                          const struct breaker_snapshot *snapshot,
+                          const struct breaker_results *ends, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
 
 	if (params->part_ns == 0) {
 		add_to_blocks(params, at, snapshot, ends->result, u64_min(ends->count, params->calls));
 	} else if (breaker_part_end_ns(params, breaker_part(params, ends->at_ns)) > now_ns) {
-		add_part(params, at, snapshot, ends);
+		add_to_part(params, at, snapshot, ends);
 	}
 }
 

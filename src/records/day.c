@@ -40,12 +40,12 @@ struct view {
 	bool day_far, window_far; /* written by a clock that was set back since */
 };
 
-static bool is_far(const struct day_params *params, int64_t left_ns)
+static bool window_is_too_far(const struct day_params *params, int64_t left_ns)
 {
 	return left_ns > (int64_t)(params->period_ns + ALGO_SKEW_NS);
 }
 
-static void look_at_window(const struct record_step *on, struct view *view)
+static void read_window(const struct record_step *on, struct view *view)
 {
 	const struct day_params *params = &on->limit->day;
 	int64_t left_ns;
@@ -59,11 +59,11 @@ static void look_at_window(const struct record_step *on, struct view *view)
 	left_ns = cell_ahead_ns(view->window, on->now_ns);
 	if (left_ns <= 0)
 		return;
-	view->window_far = is_far(params, left_ns);
+	view->window_far = window_is_too_far(params, left_ns);
 	view->window_ns = view->window_far ? params->period_ns : (uint64_t)left_ns;
 }
 
-static struct view view_of(const struct record_step *on)
+static struct view view_of_day(const struct record_step *on)
 {
 	const struct day_params *params = &on->limit->day;
 	struct view view = {.end_ns = on->window_end_ns};
@@ -80,7 +80,7 @@ static struct view view_of(const struct record_step *on)
 	if (view.day_far)
 		view.end_ns = on->window_end_ns;
 	if (cell_generation(on->header) % KINDS == OPEN) {
-		look_at_window(on, &view);
+		read_window(on, &view);
 	} else {
 		view.written = cell_word(on->header);
 	}
@@ -96,8 +96,8 @@ static struct view view_of(const struct record_step *on)
 	return view;
 }
 
-static void want_header(const struct record_step *on, const struct view *view, bool last,
-                        struct record_change *change)
+static void want_day_header(const struct record_step *on, const struct view *view, bool last,
+                            struct record_change *change)
 {
 	uint64_t were_less = sat_sub(on->limit->day.free, view->written);
 	unsigned kind = view->count > 0 ? OPEN : BELOW;
@@ -109,68 +109,68 @@ static void want_header(const struct record_step *on, const struct view *view, b
 	change->last = last;
 }
 
-static void want_cell(unsigned place, struct cell before, struct cell after,
-                      struct record_change *change)
+static void want_window_cell(unsigned index, struct cell before, struct cell after,
+                             struct record_change *change)
 {
 	change->want = RECORD_WANT_CELL;
-	change->place = place;
+	change->index = index;
 	change->before = before;
 	change->after = after;
 }
 
 /* A window for what is counted in `view`: first its cell, then, once that says so, the header. */
-static void want_window(const struct record_step *on, struct view *view,
-                        struct record_change *change)
+static void want_open_window(const struct record_step *on, struct view *view,
+                             struct record_change *change)
 {
 	const struct day_params *params = &on->limit->day;
-	unsigned place = (view->k + 1) % DAY_WINDOWS;
-	struct cell before = record_load(on->record, place), after;
+	unsigned index = (view->k + 1) % DAY_WINDOWS;
+	struct cell before = record_load(on->record, index), after;
 	int64_t left_ns = cell_ahead_ns(before, on->now_ns);
 	uint64_t free = u64_max(view->written, params->free);
 
 	view->window_ns = params->period_ns;
 	/* Another may have opened it just now, on behalf of the same header. */
 	if (cell_tag(before) == on->record->tag && left_ns > (int64_t)params->period_ns &&
-	    !is_far(params, left_ns))
+	    !window_is_too_far(params, left_ns))
 		view->window_ns = (uint64_t)left_ns;
 	after = cell_make(on->record->tag, on->now_ns + view->window_ns, (uint32_t)free, 0);
 	if (cell_bits(before) != cell_bits(after)) {
-		want_cell(place, before, after, change);
+		want_window_cell(index, before, after, change);
 		return;
 	}
-	view->k = place;
+	view->k = index;
 	view->written = free;
-	want_header(on, view, true, change);
+	want_day_header(on, view, true, change);
 }
 
 /* A state that was written too far ahead ends with the day, or a period from now. */
-static void cut_back(const struct record_step *on, const struct view *view,
-                     struct record_change *change)
+static void want_earlier_end(const struct record_step *on, const struct view *view,
+                             struct record_change *change)
 {
 	if (view->window_far)
-		want_cell(
+		want_window_cell(
 		    view->k, view->window,
 		    cell_make(on->record->tag, on->now_ns + view->window_ns, (uint32_t)view->written, 0),
 		    change);
 	else if (view->day_far)
-		want_header(on, view, true, change);
+		want_day_header(on, view, true, change);
 }
 
 /* The use that replaces `before`. */
-static void want_use(const struct record_step *on, const struct view *before, struct view *view,
-                     struct record_change *change)
+static void want_day_use(const struct record_step *on, const struct view *before, struct view *view,
+                         struct record_change *change)
 {
 	if (view->count == 0 || before->count > 0) {
-		want_header(on, view, true, change);
+		want_day_header(on, view, true, change);
 	} else if (on->record->cells && header_is_live(on->header, on->now_ns)) {
-		want_window(on, view, change);
+		want_open_window(on, view, change);
 	} else { /* there is no record yet */
-		want_header(on, before, false, change);
+		want_day_header(on, before, false, change);
 	}
 }
 
-static void take(const struct record_step *on, uint64_t cost, struct view *view,
-                 struct record_change *change)
+static void acquire_in_day(const struct record_step *on, uint64_t cost, struct view *view,
+                           struct record_change *change)
 {
 	uint64_t free = u64_min(cost, on->limit->day.free - view->free);
 	struct view before = *view;
@@ -178,15 +178,16 @@ static void take(const struct record_step *on, uint64_t cost, struct view *view,
 	view->free += free;
 	view->count += cost - free;
 	if (before.window_far)
-		cut_back(on, &before, change);
+		want_earlier_end(on, &before, change);
 	else
-		want_use(on, &before, view, change);
+		want_day_use(on, &before, view, change);
 	if (view->count > 0)
 		change->name_ns = u64_min(on->now_ns + view->window_ns, view->end_ns);
 }
 
 /* Gives back the window's units first: all free units are in use while it has any. */
-static void refund(const struct record_step *on, struct view *view, struct record_change *change)
+static void refund_day(const struct record_step *on, struct view *view,
+                       struct record_change *change)
 {
 	uint64_t back = u64_min(on->call->cost, view->free + view->count);
 	uint64_t of_window = u64_min(back, view->count);
@@ -196,16 +197,16 @@ static void refund(const struct record_step *on, struct view *view, struct recor
 		return;
 	view->count -= of_window;
 	view->free -= back - of_window;
-	want_use(on, &before, view, change);
+	want_day_use(on, &before, view, change);
 	if (change->last)
-		change->given_back = back;
+		change->refunded = back;
 }
 
-static void step(const struct record_step *on, struct algo_decision *out,
-                 struct record_change *change)
+static void decide_day(const struct record_step *on, struct algo_decision *out,
+                       struct record_change *change)
 {
 	uint64_t cost = u64_max(on->call->cost, 1), quota = on->limit->quota;
-	struct view view = view_of(on);
+	struct view view = view_of_day(on);
 	uint64_t day_ns = view.end_ns - on->now_ns;
 
 	switch (on->call->op) {
@@ -218,18 +219,18 @@ static void step(const struct record_step *on, struct algo_decision *out,
 			                          ? u64_min(view.window_ns, day_ns)
 			                          : day_ns;
 			if (on->call->op == ALGO_ACQUIRE)
-				cut_back(on, &view, change);
+				want_earlier_end(on, &view, change);
 		} else if (algo_consumes(on->call)) {
-			take(on, cost, &view, change);
+			acquire_in_day(on, cost, &view, change);
 		}
 		break;
 	case ALGO_REFUND:
-		refund(on, &view, change);
+		refund_day(on, &view, change);
 		break;
 	default:
 		if (on->call->op == ALGO_RESET && view.free + view.count > 0) {
 			view.free = view.count = 0;
-			want_header(on, &view, true, change);
+			want_day_header(on, &view, true, change);
 		}
 		break;
 	}
@@ -239,9 +240,9 @@ static void step(const struct record_step *on, struct algo_decision *out,
 	                                       : 0;
 }
 
-static void read(const struct record_step *on, struct uses *uses)
+static void read_day(const struct record_step *on, struct uses *uses)
 {
-	struct view view = view_of(on);
+	struct view view = view_of_day(on);
 	uint64_t window_ns = on->now_ns + view.window_ns;
 
 	uses->until_ns = view.end_ns;
@@ -252,4 +253,4 @@ static void read(const struct record_step *on, struct uses *uses)
 		uses_add(uses, (struct uses_entry){view.free, view.end_ns, view.end_ns});
 }
 
-const struct record_kind record_day = {.step = step, .read = read};
+const struct record_ops record_day = {.step = decide_day, .read = read_day};

@@ -1,6 +1,6 @@
 #include "records/in_flight.h"
 
-#define FLIGHTS_AT  0
+#define COUNTS_AT   0
 #define SEEN_AT     1
 #define ROOM_AT     2
 #define ESTIMATE_AT IN_FLIGHT_CELLS
@@ -18,23 +18,23 @@ _Static_assert(PART_BITS + IN_FLIGHT_PARTS * IN_FLIGHT_GIVEN_BITS == 96,
 
 /* The header */
 
-static uint64_t farthest_ns(const struct algo_limit *limit)
+static uint64_t header_ahead_max_ns(const struct algo_limit *limit)
 {
 	return u64_max(IN_FLIGHT_RETENTION_NS, IN_FLIGHT_PARTS * limit->in_flight.part_ns) +
 	       ALGO_SKEW_NS;
 }
 
 /* A clock that was set back since has left it too far ahead: what it keeps is not believed. */
-static bool is_far(const struct algo_limit *limit, struct cell header, uint64_t now_ns)
+static bool header_is_too_far(const struct algo_limit *limit, struct cell header, uint64_t now_ns)
 {
-	return cell_ahead_ns(header, now_ns) > (int64_t)farthest_ns(limit);
+	return cell_ahead_ns(header, now_ns) > (int64_t)header_ahead_max_ns(limit);
 }
 
 enum in_flight_header in_flight_header_of(const struct algo_limit *limit,
                                           const struct record_state *at, uint64_t now_ns)
 {
 	if (!at->cell || cell_tag(at->header) != at->record.tag ||
-	    !header_is_live(at->header, now_ns) || is_far(limit, at->header, now_ns))
+	    !header_is_live(at->header, now_ns) || header_is_too_far(limit, at->header, now_ns))
 		return IN_FLIGHT_NONE;
 	return cell_generation(at->header) == VOID ? IN_FLIGHT_VOID : IN_FLIGHT_OPEN;
 }
@@ -53,7 +53,8 @@ struct cell in_flight_spent_header(uint32_t tag, uint64_t now_ns)
 	return cell_make(tag, now_ns, 0, VOID);
 }
 
-struct cell in_flight_held_header(const struct algo_limit *limit, struct cell header, uint64_t part)
+struct cell in_flight_pinned_header(const struct algo_limit *limit, struct cell header,
+                                    uint64_t part)
 {
 	return cell_make(cell_tag(header), in_flight_end_ns(&limit->in_flight, part),
 	                 cell_word(header) & ~RECORD_CLOSING, CELL_PINNED);
@@ -64,7 +65,7 @@ bool in_flight_header_fits(const struct algo_limit *limit, struct cell header, u
 {
 	uint64_t end_ns = in_flight_end_ns(&limit->in_flight, part);
 
-	return header_is_held(header, tag, end_ns) &&
+	return header_pins_record(header, tag, end_ns) &&
 	       (uint64_t)cell_ahead_ns(header, end_ns) < PARTS_NEAR * limit->in_flight.part_ns;
 }
 
@@ -86,7 +87,7 @@ static struct cell cell_of(u128 bits, uint32_t tag)
 	return (struct cell){(uint64_t)tag << 32 | (uint32_t)bits, (uint64_t)(bits >> 32)};
 }
 
-static struct cell empty(struct cell cell)
+static struct cell empty_cell(struct cell cell)
 {
 	(void)cell;
 	return (struct cell){0, 0};
@@ -94,7 +95,7 @@ static struct cell empty(struct cell cell)
 
 bool in_flight_clean(const struct algo_limit *limit, const struct record_state *at)
 {
-	return record_clean(at, ESTIMATE_AT + estimate_cells(limit->in_flight.method), empty);
+	return record_clean(at, ESTIMATE_AT + estimate_cells(limit->in_flight.method), empty_cell);
 }
 
 /* Flights */
@@ -103,7 +104,8 @@ bool in_flight_clean(const struct algo_limit *limit, const struct record_state *
  * A part near to that of the counts. A held header has been made to fit them, and says it whatever
  * the clock does: a clock that was set back may be any number of parts from them.
  */
-static uint64_t near_part(const struct algo_limit *limit, struct cell header, uint64_t now_ns)
+static uint64_t part_near_counts(const struct algo_limit *limit, struct cell header,
+                                 uint64_t now_ns)
 {
 	const struct in_flight_params *params = &limit->in_flight;
 	uint64_t end_ns = now_ns + (uint64_t)cell_ahead_ns(header, now_ns);
@@ -113,7 +115,7 @@ static uint64_t near_part(const struct algo_limit *limit, struct cell header, ui
 }
 
 /* Of halves, since a shift of 64 bits takes one instruction. */
-static uint64_t sum_of(u128 given)
+static uint64_t sum_of_parts(u128 given)
 {
 	uint64_t newer = (uint64_t)given, sum = 0;
 	uint64_t older = (uint64_t)(given >> IN_FLIGHT_PARTS / 2 * IN_FLIGHT_GIVEN_BITS);
@@ -126,37 +128,37 @@ static uint64_t sum_of(u128 given)
 	return sum;
 }
 
-static struct in_flight_counts unpack(struct cell cell, uint64_t near)
+static struct in_flight_counts unpack_counts(struct cell cell, uint64_t near)
 {
 	u128 bits = bits_of(cell), given = bits >> PART_BITS;
 	unsigned shift = 64 - PART_BITS;
 
 	return (struct in_flight_counts){near + (uint64_t)((int64_t)((bits - near) << shift) >> shift),
-	                                 given, sum_of(given)};
+	                                 given, sum_of_parts(given)};
 }
 
-static struct cell pack(struct in_flight_counts counts, uint32_t tag)
+static struct cell pack_counts(struct in_flight_counts counts, uint32_t tag)
 {
 	return cell_of(counts.given << PART_BITS | (counts.part & ((1U << PART_BITS) - 1)), tag);
 }
 
 /* As it is in a later part. */
-static void go_on(struct in_flight_counts *counts, uint64_t now_part)
+static void advance_counts(struct in_flight_counts *counts, uint64_t now_part)
 {
 	uint64_t parts = now_part - counts->part;
 
 	counts->part = now_part;
 	counts->given =
 	    parts < IN_FLIGHT_PARTS ? counts->given << parts * IN_FLIGHT_GIVEN_BITS & GIVEN_MASK : 0;
-	counts->sum = sum_of(counts->given);
+	counts->sum = sum_of_parts(counts->given);
 }
 
-static inline bool swap_flights(const struct record_state *at, struct in_flight_snapshot *snapshot,
-                                struct in_flight_counts after)
+static inline bool swap_counts(const struct record_state *at, struct in_flight_snapshot *snapshot,
+                               struct in_flight_counts after)
 {
-	struct cell cell = pack(after, at->record.tag);
+	struct cell cell = pack_counts(after, at->record.tag);
 
-	if (!record_swap(at, FLIGHTS_AT, snapshot->cell, cell))
+	if (!record_swap(at, COUNTS_AT, snapshot->cell, cell))
 		return false;
 	snapshot->cell = cell;
 	snapshot->counts = after;
@@ -167,7 +169,7 @@ static inline bool swap_flights(const struct record_state *at, struct in_flight_
 
 bool in_flight_store_expiry(const struct record_state *at, struct in_flight_snapshot *snapshot)
 {
-	return swap_flights(at, snapshot, snapshot->counts);
+	return swap_counts(at, snapshot, snapshot->counts);
 }
 
 bool in_flight_acquire(const struct record_state *at, struct in_flight_snapshot *snapshot)
@@ -175,9 +177,8 @@ bool in_flight_acquire(const struct record_state *at, struct in_flight_snapshot 
 	const struct in_flight_counts *before = &snapshot->counts;
 
 	return in_flight_before(before, 0) < IN_FLIGHT_GIVEN_MAX &&
-	       swap_flights(
-	           at, snapshot,
-	           (struct in_flight_counts){before->part, before->given + 1, before->sum + 1});
+	       swap_counts(at, snapshot,
+	                   (struct in_flight_counts){before->part, before->given + 1, before->sum + 1});
 }
 
 bool in_flight_release(const struct record_state *at, struct in_flight_snapshot *snapshot,
@@ -186,7 +187,7 @@ bool in_flight_release(const struct record_state *at, struct in_flight_snapshot 
 	const struct in_flight_counts *before = &snapshot->counts;
 	u128 less = (u128)n << (before->part - part) * IN_FLIGHT_GIVEN_BITS;
 
-	return swap_flights(
+	return swap_counts(
 	    at, snapshot,
 	    (struct in_flight_counts){before->part, before->given - less, before->sum - n});
 }
@@ -194,19 +195,19 @@ bool in_flight_release(const struct record_state *at, struct in_flight_snapshot 
 bool in_flight_is_unchanged(const struct record_state *at,
                             const struct in_flight_snapshot *snapshot)
 {
-	return cell_bits(record_load(&at->record, FLIGHTS_AT)) == cell_bits(snapshot->cell);
+	return cell_bits(record_load(&at->record, COUNTS_AT)) == cell_bits(snapshot->cell);
 }
 
 bool in_flight_store_estimate(const struct record_state *at, struct in_flight_snapshot *snapshot,
                               const struct estimate_change *change)
 {
-	unsigned place = change->place;
+	unsigned index = change->place;
 	struct cell after = {(uint64_t)at->record.tag << 32 | change->after.low, change->after.high};
 
-	if (!record_swap(at, ESTIMATE_AT + place, snapshot->kept[place], after))
+	if (!record_swap(at, ESTIMATE_AT + index, snapshot->kept[index], after))
 		return false;
-	snapshot->kept[place] = after;
-	snapshot->estimate[place] = change->after;
+	snapshot->kept[index] = after;
+	snapshot->estimate[index] = change->after;
 	return true;
 }
 
@@ -220,7 +221,7 @@ _Static_assert(PRIORITY_CLASSES *SEEN_BITS + PRIORITY_CLASSES <= 96 &&
                "they fit into a cell beside its tag");
 
 /* The bits of a cell that is the key's. */
-static u128 own_bits(struct cell cell, uint32_t tag)
+static u128 bits_of_own_cell(struct cell cell, uint32_t tag)
 {
 	return cell_tag(cell) == tag ? bits_of(cell) : 0;
 }
@@ -233,8 +234,8 @@ static void unpack_headroom(uint32_t tag, struct in_flight_snapshot *snapshot)
 	snapshot->has_priorities = false;
 	if (cell_tag(snapshot->seen) != tag && cell_tag(snapshot->room) != tag)
 		return;
-	seen = own_bits(snapshot->seen, tag);
-	room = own_bits(snapshot->room, tag);
+	seen = bits_of_own_cell(snapshot->seen, tag);
+	room = bits_of_own_cell(snapshot->room, tag);
 	snapshot->has_priorities = seen != 0;
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++, seen >>= SEEN_BITS)
 		snapshot->headroom.seen[c] = (uint8_t)seen;
@@ -253,26 +254,26 @@ bool in_flight_store_headroom(const struct record_state *at,
 		seen = seen << SEEN_BITS | after->seen[c];
 	for (unsigned c = PRIORITY_LOWEST; c-- > 0;)
 		room = room << ROOM_BITS | after->room[c];
-	if (seen != own_bits(snapshot->seen, at->record.tag) &&
+	if (seen != bits_of_own_cell(snapshot->seen, at->record.tag) &&
 	    !record_swap(at, SEEN_AT, snapshot->seen, cell_of(seen, at->record.tag)))
 		return false;
-	return room == own_bits(snapshot->room, at->record.tag) ||
+	return room == bits_of_own_cell(snapshot->room, at->record.tag) ||
 	       record_swap(at, ROOM_AT, snapshot->room, cell_of(room, at->record.tag));
 }
 
-static void look_at_flights(const struct algo_limit *limit, uint64_t now_ns, struct cell header,
-                            const struct record *record, struct in_flight_snapshot *snapshot)
+static void read_counts(const struct algo_limit *limit, uint64_t now_ns, struct cell header,
+                        const struct record *record, struct in_flight_snapshot *snapshot)
 {
 	uint64_t now_part = in_flight_part(&limit->in_flight, now_ns), before;
 
 	snapshot->counts = (struct in_flight_counts){.part = now_part};
 	if (cell_tag(snapshot->cell) == record->tag)
-		snapshot->counts = unpack(snapshot->cell, near_part(limit, header, now_ns));
+		snapshot->counts = unpack_counts(snapshot->cell, part_near_counts(limit, header, now_ns));
 	before = snapshot->counts.sum;
 	if (before == 0) /* an old number may look as if it were to come */
 		snapshot->counts.part = now_part;
 	else if (snapshot->counts.part < now_part) /* a lagging clock counts in it */
-		go_on(&snapshot->counts, now_part);
+		advance_counts(&snapshot->counts, now_part);
 	snapshot->in_flight = snapshot->counts.sum;
 	snapshot->lost = before - snapshot->in_flight;
 }
@@ -283,8 +284,8 @@ void in_flight_read(const struct algo_limit *limit, uint64_t now_ns, struct cell
 	const struct cell none = {0, 0};
 	bool has_record = record->cells != NULL;
 
-	snapshot->cell = has_record ? record_load(record, FLIGHTS_AT) : none;
-	look_at_flights(limit, now_ns, header, record, snapshot);
+	snapshot->cell = has_record ? record_load(record, COUNTS_AT) : none;
+	read_counts(limit, now_ns, header, record, snapshot);
 	snapshot->seen = has_record ? record_load(record, SEEN_AT) : none;
 	snapshot->room = has_record ? record_load(record, ROOM_AT) : none;
 	unpack_headroom(record->tag, snapshot);

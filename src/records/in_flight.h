@@ -94,8 +94,8 @@ struct cell in_flight_spent_header(uint32_t tag, uint64_t now_ns);
  * The header while permits fly whose newest part is that; whether a header is as good. One that is
  * too far ahead is not: the counts' number would not be clear by it.
  */
-struct cell in_flight_held_header(const struct algo_limit *limit, struct cell header,
-                                  uint64_t part);
+struct cell in_flight_pinned_header(const struct algo_limit *limit, struct cell header,
+                                    uint64_t part);
 bool in_flight_header_fits(const struct algo_limit *limit, struct cell header, uint32_t tag,
                            uint64_t part);
 /** The header while none does. */

@@ -12,17 +12,17 @@ struct cell leases_make(const struct algo_limit *limit, const struct algo_call *
 	return cell_make(tag, now_ns + limit->leases.lease_ns, leases_word(call->permit), CELL_PINNED);
 }
 
-static bool is_meant(const struct leases_match *match, struct cell place)
+static bool lease_matches(const struct leases_match *match, struct cell lease)
 {
-	return (match->any_word || cell_word(place) == match->word) &&
-	       (match->until_ns == 0 || cell_ahead_ns(place, match->until_ns) == 0);
+	return (match->any_word || cell_word(lease) == match->word) &&
+	       (match->until_ns == 0 || cell_ahead_ns(lease, match->until_ns) == 0);
 }
 
 /* The same place, held by nobody. */
-static struct cell free_place(struct cell place)
+static struct cell released_lease(struct cell lease)
 {
-	place.high &= ~UINT64_C(15);
-	return place;
+	lease.high &= ~UINT64_C(15);
+	return lease;
 }
 
 unsigned leases_span(struct cell header, const struct record *record)
@@ -39,9 +39,9 @@ void leases_read(const struct algo_limit *limit, uint64_t now_ns, struct cell he
 	uint64_t held = 0, first = UINT64_MAX, last = 0; /* 1/16 ns, from now on */
 
 	for (unsigned i = 0; i < span; i++) { /* without a branch: a record may have 10,000 */
-		struct cell place = cell_peek(&record->cells[i]);
-		int64_t ahead = (int64_t)(place.high - (now_ns << 4 | CELL_PINNED));
-		bool is_held = (cell_tag(place) == record->tag) & ((ahead & 15) == 0) & (ahead > 0);
+		struct cell lease = cell_peek(&record->cells[i]);
+		int64_t ahead = (int64_t)(lease.high - (now_ns << 4 | CELL_PINNED));
+		bool is_held = (cell_tag(lease) == record->tag) & ((ahead & 15) == 0) & (ahead > 0);
 		uint64_t mine = is_held ? (uint64_t)ahead : 0;
 
 		held += is_held;
@@ -57,7 +57,8 @@ void leases_read(const struct algo_limit *limit, uint64_t now_ns, struct cell he
 bool leases_header_fits(const struct algo_limit *limit, struct cell header, uint32_t tag,
                         uint64_t until_ns)
 {
-	return header_is_held(header, tag, until_ns) && (cell_word(header) & SPAN) >= limit->leases.max;
+	return header_pins_record(header, tag, until_ns) &&
+	       (cell_word(header) & SPAN) >= limit->leases.max;
 }
 
 struct cell leases_raise_header(const struct algo_limit *limit, struct cell header, uint32_t tag,
@@ -77,29 +78,29 @@ struct cell leases_raise_header(const struct algo_limit *limit, struct cell head
 }
 
 /* The header as it says nothing any more. */
-static struct cell spent(struct cell header, uint64_t now_ns)
+static struct cell spent_header(struct cell header, uint64_t now_ns)
 {
 	return cell_make(cell_tag(header), now_ns, cell_word(header) & ~RECORD_CLOSING, CELL_PINNED);
 }
 
 uint64_t leases_acquire(const struct algo_limit *limit, const struct record_state *state,
-                        struct cell place, uint64_t n, uint64_t now_ns)
+                        struct cell lease, uint64_t n, uint64_t now_ns)
 {
-	unsigned places = (unsigned)limit->leases.max, taken = 0;
-	unsigned at = record_start(place.high >> 4 ^ cell_word(place), places);
+	unsigned span = (unsigned)limit->leases.max, acquired = 0;
+	unsigned index = record_start(lease.high >> 4 ^ cell_word(lease), span);
 
-	for (unsigned i = 0; i < places && taken < n; i++, at = at + 1 == places ? 0 : at + 1) {
-		struct cell before = record_load(&state->record, at);
+	for (unsigned i = 0; i < span && acquired < n; i++, index = index + 1 == span ? 0 : index + 1) {
+		struct cell before = record_load(&state->record, index);
 
 		if (!leases_is_held(before, state->record.tag, now_ns))
-			taken += record_swap(state, at, before, place);
+			acquired += record_swap(state, index, before, lease);
 	}
 	fence_behind_swap(); /* all see the places before the caller looks at the header */
-	return taken;
+	return acquired;
 }
 
 /* Whether a record whose places end at `span` has none that is held. */
-static bool is_idle(const struct record_state *state, unsigned span, uint64_t now_ns)
+static bool record_is_idle(const struct record_state *state, unsigned span, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < span; i++)
 		if (leases_is_held(cell_peek(&state->record.cells[i]), state->record.tag, now_ns))
@@ -115,7 +116,7 @@ static bool is_idle(const struct record_state *state, unsigned span, uint64_t no
  * An acquire that takes a place sees afterwards that the header is closing, or took the place
  * before the second look here.
  */
-static void after_release(const struct record_state *state, const struct leases_release *release,
+static void count_release(const struct record_state *state, const struct leases_release *release,
                           bool idle)
 {
 	unsigned span = leases_span(state->header, &state->record);
@@ -127,21 +128,21 @@ static void after_release(const struct record_state *state, const struct leases_
 		span = leases_span(header, &state->record);
 		if (span == 0)
 			return; /* another key's by now */
-		closing = !release->alone && is_idle(state, span, release->now_ns);
+		closing = !release->alone && record_is_idle(state, span, release->now_ns);
 		after = header_released(header, closing);
 	}
 	fence_behind_swap(); /* all see that it is closing before the second look */
-	if (closing && is_idle(state, span, release->now_ns))
-		cell_swap(state->cell, after, spent(after, release->now_ns));
+	if (closing && record_is_idle(state, span, release->now_ns))
+		cell_swap(state->cell, after, spent_header(after, release->now_ns));
 }
 
 /* How far ahead the lease of a held place ends; 0 if it is not held. */
-static uint64_t held_ns(struct cell place, uint32_t tag, uint64_t now_ns)
+static uint64_t lease_ahead_ns(struct cell lease, uint32_t tag, uint64_t now_ns)
 {
-	return leases_is_held(place, tag, now_ns) ? (uint64_t)cell_ahead_ns(place, now_ns) : 0;
+	return leases_is_held(lease, tag, now_ns) ? (uint64_t)cell_ahead_ns(lease, now_ns) : 0;
 }
 
-static void add_use(const struct algo_limit *limit, uint64_t ahead_ns, struct leases_use *use)
+static void add_lease_use(const struct algo_limit *limit, uint64_t ahead_ns, struct leases_use *use)
 {
 	use->held++;
 	use->first_ns = u64_min(use->first_ns, ahead_ns);
@@ -150,24 +151,25 @@ static void add_use(const struct algo_limit *limit, uint64_t ahead_ns, struct le
 }
 
 /* Whether a place that is held so far ahead is freed, or loses its name once `n` are. */
-static bool give_back(const struct record_state *state, struct leases_release *release, unsigned at)
+static bool release_lease(const struct record_state *state, struct leases_release *release,
+                          unsigned index)
 {
-	struct cell place = record_load(&state->record, at), nameless = place;
-	uint64_t ahead_ns = held_ns(place, state->record.tag, release->now_ns);
-	bool is_newest = !release->newest || newest_has(release->newest, ahead_ns);
+	struct cell lease = record_load(&state->record, index), nameless = lease;
+	uint64_t ahead_ns = lease_ahead_ns(lease, state->record.tag, release->now_ns);
+	bool is_newest = !release->newest || newest_includes(release->newest, ahead_ns);
 
-	if (ahead_ns == 0 || !is_meant(&release->match, place) || !is_newest)
+	if (ahead_ns == 0 || !lease_matches(&release->match, lease) || !is_newest)
 		return false;
 	if (release->freed == release->n) {
-		nameless.low = place.low >> 32 << 32;
-		if (release->unnames)
-			record_swap(state, at, place, nameless);
+		nameless.low = lease.low >> 32 << 32;
+		if (release->clears_permits)
+			record_swap(state, index, lease, nameless);
 		return false;
 	}
-	if (!record_swap(state, at, place, free_place(place)))
+	if (!record_swap(state, index, lease, released_lease(lease)))
 		return false;
 	if (release->newest)
-		newest_take(release->newest, ahead_ns);
+		newest_count_release(release->newest, ahead_ns);
 	release->freed++;
 	return true;
 }
@@ -176,32 +178,32 @@ void leases_release(const struct algo_limit *limit, const struct record_state *s
                     struct leases_release *release, struct leases_use *use)
 {
 	const struct leases_match *match = &release->match;
-	unsigned places = leases_span(state->header, &state->record);
-	unsigned at = record_start((match->until_ns & UINT64_MAX >> 4) ^ match->word, places);
+	unsigned span = leases_span(state->header, &state->record);
+	unsigned index = record_start((match->until_ns & UINT64_MAX >> 4) ^ match->word, span);
 	uint64_t before = release->freed, others = use->held;
 
-	for (unsigned i = 0; i < places; i++, at = at + 1 == places ? 0 : at + 1) {
-		struct cell place = cell_peek(&state->record.cells[at]);
-		uint64_t ahead_ns = held_ns(place, state->record.tag, release->now_ns);
+	for (unsigned i = 0; i < span; i++, index = index + 1 == span ? 0 : index + 1) {
+		struct cell lease = cell_peek(&state->record.cells[index]);
+		uint64_t ahead_ns = lease_ahead_ns(lease, state->record.tag, release->now_ns);
 
-		if (ahead_ns > 0 && !(is_meant(match, place) && give_back(state, release, at)))
-			add_use(limit, ahead_ns, use);
+		if (ahead_ns > 0 && !(lease_matches(match, lease) && release_lease(state, release, index)))
+			add_lease_use(limit, ahead_ns, use);
 	}
 	if (release->freed > before)
-		after_release(state, release, use->held == others);
+		count_release(state, release, use->held == others);
 }
 
 void leases_visit(const struct algo_limit *limit, uint64_t now_ns, const struct record_state *state,
                   newest_visit *visit, struct newest *newest)
 {
-	unsigned places = leases_span(state->header, &state->record);
+	unsigned span = leases_span(state->header, &state->record);
 
 	(void)limit;
-	for (unsigned i = 0; i < places; i++) {
-		struct cell place = cell_peek(&state->record.cells[i]);
-		uint64_t ahead_ns = held_ns(place, state->record.tag, now_ns);
+	for (unsigned i = 0; i < span; i++) {
+		struct cell lease = cell_peek(&state->record.cells[i]);
+		uint64_t ahead_ns = lease_ahead_ns(lease, state->record.tag, now_ns);
 
-		if (ahead_ns > 0 && cell_word(place) == 0)
+		if (ahead_ns > 0 && cell_word(lease) == 0)
 			visit(newest, ahead_ns);
 	}
 }
@@ -209,21 +211,21 @@ void leases_visit(const struct algo_limit *limit, uint64_t now_ns, const struct 
 void leases_cut_back(const struct algo_limit *limit, const struct record_state *state,
                      uint64_t now_ns, struct leases_use *use)
 {
-	unsigned places = leases_span(state->header, &state->record);
+	unsigned span = leases_span(state->header, &state->record);
 	uint64_t lease_ns = limit->leases.lease_ns;
 
-	for (unsigned at = 0; at < places; at++) {
-		struct cell place = record_load(&state->record, at);
-		uint64_t ahead_ns = held_ns(place, state->record.tag, now_ns);
+	for (unsigned index = 0; index < span; index++) {
+		struct cell lease = record_load(&state->record, index);
+		uint64_t ahead_ns = lease_ahead_ns(lease, state->record.tag, now_ns);
 
 		if (ahead_ns > lease_ns + ALGO_SKEW_NS) {
 			record_swap(
-			    state, at, place,
-			    cell_make(cell_tag(place), now_ns + lease_ns, cell_word(place), CELL_PINNED));
+			    state, index, lease,
+			    cell_make(cell_tag(lease), now_ns + lease_ns, cell_word(lease), CELL_PINNED));
 			ahead_ns = lease_ns;
 		}
 		if (ahead_ns > 0)
-			add_use(limit, ahead_ns, use);
+			add_lease_use(limit, ahead_ns, use);
 	}
 }
 
@@ -236,17 +238,18 @@ void leases_explain(const struct algo_limit *limit, const struct leases_use *use
 		algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, u64_min(limit->retry_ns, use->first_ns));
 }
 
-static void read(const struct record_step *on, struct uses *uses)
+static void read_leases(const struct record_step *on, struct uses *uses)
 {
 	unsigned span = leases_span(on->header, on->record);
 
 	for (unsigned i = 0; i < span; i++) {
-		struct cell place = record_load(on->record, i);
-		uint64_t until_ns = on->now_ns + (uint64_t)cell_ahead_ns(place, on->now_ns);
+		struct cell lease = record_load(on->record, i);
+		uint64_t until_ns = on->now_ns + (uint64_t)cell_ahead_ns(lease, on->now_ns);
 
-		if (leases_is_held(place, on->record->tag, on->now_ns))
-			uses_add(uses, (struct uses_entry){1, until_ns, cell_word(place)});
+		if (leases_is_held(lease, on->record->tag, on->now_ns))
+			uses_add(uses, (struct uses_entry){1, until_ns, cell_word(lease)});
 	}
 }
 
-const struct record_kind record_leases = {.read = read}; /* they are taken in more than one step */
+const struct record_ops record_leases = {
+    .read = read_leases}; /* they are taken in more than one step */

@@ -76,7 +76,7 @@ struct leases_release {
 	struct leases_match match;
 	uint64_t n;             /* so many at most */
 	struct newest *newest;  /* if not NULL, only these of the places that are meant */
-	bool unnames;           /* once `n` are free, the others that are meant lose their permit */
+	bool clears_permits;    /* once `n` are free, the others that are meant lose their permit */
 	bool alone;             /* no other key can take the header */
 	uint64_t now_ns, freed; /* so many are free */
 };

@@ -17,8 +17,8 @@
  * and was `known` places back, or a copy of it. One that came after it is what is left of others,
  * unless it was moved there since: then a later one is in the place of that as well.
  */
-static bool is_live_before(const struct log_view *view, unsigned back, unsigned known,
-                           struct cell later, struct cell *entry)
+static bool find_live_entry(const struct log_view *view, unsigned back, unsigned known,
+                            struct cell later, struct cell *entry)
 {
 	int64_t ahead, before;
 
@@ -40,9 +40,9 @@ static bool is_live_before(const struct log_view *view, unsigned back, unsigned 
  * span tells of are live, the oldest of them tells of more, if only of the next: those spans
  * are powers of 4; and refunds may have left one that is short.
  */
-static unsigned count_live(const struct log_view *view)
+static unsigned count_live_entries(const struct log_view *view)
 {
-	unsigned known = 1, span = view->span, dead, step;
+	unsigned known = 1, span = view->span, dead, decide_log;
 	struct cell oldest = view->newest, cell; /* the oldest that is known to be live */
 
 	if (view->first || cell_tag(oldest) != view->record->tag ||
@@ -52,37 +52,37 @@ static unsigned count_live(const struct log_view *view)
 		if (known == view->record->width - 1 || log_is(oldest, LOG_FIRST))
 			return known;
 		dead = (unsigned)u64_min(known + u64_max(span, 2) - 1, view->record->width - 1);
-		if (!is_live_before(view, dead, known, oldest, &cell))
+		if (!find_live_entry(view, dead, known, oldest, &cell))
 			break;
 	}
 	/* In a narrow record it is not far from there. */
-	step = log_is_narrow(view->record->width) ? 1 : (dead - known) / 2;
+	decide_log = log_is_narrow(view->record->width) ? 1 : (dead - known) / 2;
 	while (dead > known + 1) {
-		unsigned probe = dead > known + step ? dead - step : known + (dead - known) / 2;
+		unsigned probe = dead > known + decide_log ? dead - decide_log : known + (dead - known) / 2;
 
-		if (is_live_before(view, probe, known, oldest, &cell)) {
+		if (find_live_entry(view, probe, known, oldest, &cell)) {
 			known = probe;
 			oldest = cell;
-			step = (unsigned)u64_max((dead - known) / 2, 1);
+			decide_log = (unsigned)u64_max((dead - known) / 2, 1);
 		} else {
 			dead = probe;
-			step *= 2;
+			decide_log *= 2;
 		}
 	}
 	return known;
 }
 
 /* The units taken by the entries up to `back`, of those in use. */
-static unsigned used_up_to(const struct log_view *view, unsigned back)
+static unsigned units_up_to(const struct log_view *view, unsigned back)
 {
 	return (log_sum(log_entry(view, back)) - view->base) & LOG_SUM;
 }
 
-static void look_into_record(const struct log_params *params, struct log_view *view)
+static void read_record_use(const struct log_params *params, struct log_view *view)
 {
 	struct cell oldest;
 
-	view->live = count_live(view);
+	view->live = count_live_entries(view);
 	view->use = view->cost;
 	if (view->live == 0)
 		return;
@@ -95,10 +95,10 @@ static void look_into_record(const struct log_params *params, struct log_view *v
 		                 ? log_sum(spent)
 		                 : (log_sum(oldest) - (unsigned)params->count) & LOG_SUM;
 	}
-	view->use += used_up_to(view, 1);
+	view->use += units_up_to(view, 1);
 }
 
-static unsigned unpack_lead(const struct log_view *view, unsigned lead)
+static unsigned unpack_header_lead(const struct log_view *view, unsigned lead)
 {
 	int64_t ns;
 
@@ -109,12 +109,12 @@ static unsigned unpack_lead(const struct log_view *view, unsigned lead)
 	return ns >= 0 && ns <= log_lead_max(view->record) ? (unsigned)ns : 0; /* unless damaged */
 }
 
-void log_unpack(struct cell header, struct log_view *view)
+void log_unpack_header(struct cell header, struct log_view *view)
 {
 	struct log_header fields = log_header(view->record->width, cell_word(header));
 
 	view->cost = fields.cost;
-	view->place = fields.place < view->record->width ? fields.place : 0; /* unless damaged */
+	view->index = fields.index < view->record->width ? fields.index : 0; /* unless damaged */
 	view->first = cell_generation(header) & LOG_FIRST;
 	/* In this order: who sees an entry in its place sees what its sum was made from. */
 	view->own = log_entry(view, 0);
@@ -124,11 +124,11 @@ void log_unpack(struct cell header, struct log_view *view)
 		view->lead = fields.lead;
 	} else {
 		view->span = log_span(view->record, view->newest);
-		view->lead = unpack_lead(view, fields.lead);
+		view->lead = unpack_header_lead(view, fields.lead);
 	}
 }
 
-static struct log_view view_of(const struct record_step *on)
+static struct log_view view_of_log(const struct record_step *on)
 {
 	struct log_view view = {.record = on->record,
 	                        .until_ns = on->now_ns + on->limit->period_ns,
@@ -145,7 +145,7 @@ static struct log_view view_of(const struct record_step *on)
 	}
 	ahead = cell_ahead_ns(on->header, on->now_ns);
 	view.until_ns = on->now_ns + (uint64_t)ahead;
-	log_unpack(on->header, &view);
+	log_unpack_header(on->header, &view);
 	if (ahead <= view.lead) { /* it is over */
 		view.cost = 0;
 		view.first = LOG_FIRST;
@@ -153,7 +153,7 @@ static struct log_view view_of(const struct record_step *on)
 	newest = ahead - view.lead - (int64_t)on->limit->period_ns;
 	if (newest > 0)
 		view.at = on->now_ns + (uint64_t)newest;
-	look_into_record(&on->limit->log, &view);
+	read_record_use(&on->limit->log, &view);
 	if (newest > (int64_t)ALGO_SKEW_NS) { /* the clock was set back */
 		view.first = LOG_FIRST;
 		view.live = 0;
@@ -173,7 +173,7 @@ static struct log_view view_of(const struct record_step *on)
  * one that goes on.
  */
 __attribute__((always_inline)) static inline void
-want_place(struct cell header, const struct log_view *view, struct record_change *change)
+want_header_entry(struct cell header, const struct log_view *view, struct record_change *change)
 {
 	struct cell have = view->own;
 	unsigned first = view->live == 0 ? LOG_FIRST : LOG_LATER;
@@ -193,7 +193,7 @@ want_place(struct cell header, const struct log_view *view, struct record_change
 }
 
 /* Use that was moved is one entry, now. */
-static void want_moved(const struct log_view *view, struct record_change *change)
+static void want_merged_header(const struct log_view *view, struct record_change *change)
 {
 	struct log_view header = *view;
 
@@ -206,8 +206,8 @@ static void want_moved(const struct log_view *view, struct record_change *change
  * word has no room for is told by a note under that one's name, GONE. There may be only
  * one: another that decides for the same header must not find it to end at another time.
  */
-static void want_instead(struct record_change *change, const struct log_view *view,
-                         uint64_t least_ns, uint64_t end_ns, struct log_view *header)
+static void want_replaced_header(struct record_change *change, const struct log_view *view,
+                                 uint64_t least_ns, uint64_t end_ns, struct log_view *header)
 {
 	int64_t lead = (int64_t)(view->until_ns - end_ns);
 	bool known = view->own.high >> 4 == view->until_ns << 4 >> 4;
@@ -215,7 +215,7 @@ static void want_instead(struct record_change *change, const struct log_view *vi
 	if (lead >= 0 && lead <= log_lead_max(view->record) && !known)
 		header->own = log_make(view->record,
 		                       (struct log_fields){view->until_ns, 0, 1, (unsigned)lead, LOG_GONE});
-	log_name(header, least_ns, end_ns);
+	log_set_name(header, least_ns, end_ns);
 	log_want_header(change, header, true);
 	if (log_is_narrow(view->record->width) || log_pack_lead(header) != LOG_LEAD_OWN ||
 	    cell_bits(header->own) == cell_bits(view->own))
@@ -224,15 +224,15 @@ static void want_instead(struct record_change *change, const struct log_view *vi
 	change->then_header = true;
 }
 
-static void take(const struct record_step *on, unsigned cost, struct log_view *view,
-                 struct record_change *change)
+static void append_entry(const struct record_step *on, unsigned cost, struct log_view *view,
+                         struct record_change *change)
 {
 	uint64_t end_ns = view->at + on->limit->period_ns;
 	struct log_view next;
 
 	view->use += cost;
 	if (!view->written) {
-		want_moved(view, change);
+		want_merged_header(view, change);
 		return;
 	}
 	next = *view;
@@ -240,63 +240,63 @@ static void take(const struct record_step *on, unsigned cost, struct log_view *v
 	if (view->cost == 0) {
 		next.span = view->live;
 		next.first = next.span == 0 ? LOG_FIRST : LOG_LATER;
-		want_instead(change, view, view->until_ns + 1, end_ns, &next);
+		want_replaced_header(change, view, view->until_ns + 1, end_ns, &next);
 	} else {
-		next.place = record_next(view->record, view->place);
+		next.index = record_next(view->record, view->index);
 		next.span = view->live + 1;
 		next.first = LOG_LATER;
 		next.own = (struct cell){0, 0}; /* unknown */
 		next.newest = log_make(view->record,
 		                       (struct log_fields){view->until_ns, 0, 1, view->lead, LOG_LATER});
-		log_name(&next, view->until_ns + 1, end_ns);
+		log_set_name(&next, view->until_ns + 1, end_ns);
 		log_want_header(change, &next, true);
-		want_place(on->header, view, change);
+		want_header_entry(on->header, view, change);
 	}
 	*view = next;
 }
 
-static void forget(struct log_view *view, struct record_change *change)
+static void reset_log(struct log_view *view, struct record_change *change)
 {
 	struct log_view header = *view;
 
 	header.cost = header.span = 0;
 	header.first = LOG_FIRST;
-	want_instead(change, view, view->until_ns, view->until_ns - view->lead, &header);
+	want_replaced_header(change, view, view->until_ns, view->until_ns - view->lead, &header);
 	view->use = 0;
 }
 
 /* By a time at which the header does not seem to be of a clock that was set back. */
-bool log_wants_closing(const struct record_step *on, struct record_change *change)
+bool log_want_close(const struct record_step *on, struct record_change *change)
 {
 	int64_t since = cell_ahead_ns(on->header, on->now_ns) - (int64_t)on->limit->period_ns;
 	struct record_step then = *on;
 	struct log_view view;
 
 	then.now_ns += since > 0 ? (uint64_t)since : 0;
-	view = view_of(&then);
+	view = view_of_log(&then);
 	if (view.use == 0)
 		return false;
 	*change = (struct record_change){.want = RECORD_WANT_HEADER,
 	                                 .header = {on->header.low, on->header.high & ~UINT64_C(15)}};
 	change->header.high |= RECORD_MOVED;
 	if (view.cost > 0)
-		want_place(on->header, &view, change);
+		want_header_entry(on->header, &view, change);
 	return true;
 }
 
-static uint64_t when_room(const struct log_view *view, uint64_t now_ns, uint64_t need)
+static uint64_t ns_until_capacity(const struct log_view *view, uint64_t now_ns, uint64_t need)
 {
 	unsigned enough = 0, few = view->live; /* what leaves up to `enough` places back suffices */
 
-	if (view->live == 0 || used_up_to(view, 1) < need)
+	if (view->live == 0 || units_up_to(view, 1) < need)
 		return view->until_ns - view->lead - now_ns;
 	enough = 1;
-	if (used_up_to(view, few) >= need)
+	if (units_up_to(view, few) >= need)
 		enough = few;
 	while (few > enough + 1) {
 		unsigned middle = enough + (few - enough) / 2;
 
-		if (used_up_to(view, middle) >= need)
+		if (units_up_to(view, middle) >= need)
 			enough = middle;
 		else
 			few = middle;
@@ -305,18 +305,18 @@ static uint64_t when_room(const struct log_view *view, uint64_t now_ns, uint64_t
 }
 
 /* When nothing will be in use. */
-static uint64_t end_of(const struct log_view *view, uint64_t now_ns)
+static uint64_t end_of_use_ns(const struct log_view *view, uint64_t now_ns)
 {
 	if (view->cost > 0 || view->live == 0)
 		return view->until_ns - view->lead;
 	return now_ns + (uint64_t)log_ahead_ns(view->record, view->newest, now_ns);
 }
 
-static void look_and_step(const struct record_step *on, struct algo_decision *out,
-                          struct record_change *change)
+static void decide_from_view(const struct record_step *on, struct algo_decision *out,
+                             struct record_change *change)
 {
 	uint64_t cost = u64_max(on->call->cost, 1);
-	struct log_view view = view_of(on);
+	struct log_view view = view_of_log(on);
 	enum algo_op op = on->call->op;
 	bool replaces = algo_op_replaces(op) && on->call->cost > 0 && !view.moved;
 
@@ -328,39 +328,39 @@ static void look_and_step(const struct record_step *on, struct algo_decision *ou
 		if (view.use + cost > on->limit->log.count && !replaces) {
 			algo_decision_deny(
 			    out, WEIR_REASON_OVER_LIMIT,
-			    when_room(&view, on->now_ns, view.use + cost - on->limit->log.count));
+			    ns_until_capacity(&view, on->now_ns, view.use + cost - on->limit->log.count));
 			if (view.moved && algo_op_consumes(op))
-				want_moved(&view, change);
+				want_merged_header(&view, change);
 		} else if (algo_consumes(on->call)) {
-			take(on, (unsigned)cost, &view, change);
+			append_entry(on, (unsigned)cost, &view, change);
 		}
 	} else if (algo_op_releases(op)) {
 		log_refund(on, &view, change);
 	} else if (view.use > 0) {
-		forget(&view, change);
+		reset_log(&view, change);
 	}
 	out->remaining = sat_sub(on->limit->log.count, view.use);
-	out->reset_after_ns = view.use > 0 ? end_of(&view, on->now_ns) - on->now_ns : 0;
+	out->reset_after_ns = view.use > 0 ? end_of_use_ns(&view, on->now_ns) - on->now_ns : 0;
 }
 
-static void step(const struct record_step *on, struct algo_decision *out,
-                 struct record_change *change)
+static void decide_log(const struct record_step *on, struct algo_decision *out,
+                       struct record_change *change)
 {
-	if (__builtin_expect(on->way.live > 0, 0))
-		log_step_on(on, change);
+	if (__builtin_expect(on->progress.live > 0, 0))
+		log_continue(on, change);
 	else
-		look_and_step(on, out, change);
+		decide_from_view(on, out, change);
 }
 
-static void read(const struct record_step *on, struct uses *uses)
+static void read_log(const struct record_step *on, struct uses *uses)
 {
-	struct log_view view = view_of(on);
+	struct log_view view = view_of_log(on);
 	unsigned before = 0;
 
 	for (unsigned back = view.live; back > 0; back--) {
 		struct cell entry = log_entry(&view, back);
 		uint64_t name_ns = view.at + (uint64_t)cell_ahead_ns(entry, view.at);
-		unsigned used = used_up_to(&view, back);
+		unsigned used = units_up_to(&view, back);
 
 		if (used > before)
 			uses_add(uses, (struct uses_entry){used - before, name_ns - log_lead(on->record, entry),
@@ -375,4 +375,4 @@ static void read(const struct record_step *on, struct uses *uses)
 		uses_add(uses, (struct uses_entry){view.cost, uses->until_ns, view.until_ns});
 }
 
-const struct record_kind record_log = {.step = step, .read = read};
+const struct record_ops record_log = {.step = decide_log, .read = read_log};

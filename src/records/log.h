@@ -31,7 +31,7 @@
 
 /* The word of a header; whoever is about to decide can fetch what it points at. */
 struct log_header {
-	unsigned cost, place, span, lead; /* of records that are not narrow no span, and a code */
+	unsigned cost, index, span, lead; /* of records that are not narrow no span, and a code */
 };
 
 static inline bool log_is_narrow(unsigned record_cells)
@@ -63,7 +63,7 @@ struct log_view {
 	const struct record *record;
 	uint64_t until_ns; /* the header's name */
 	uint64_t use;      /* all of it */
-	unsigned cost, place, span, lead, first;
+	unsigned cost, index, span, lead, first;
 	unsigned live;           /* entries of the record that are */
 	unsigned base;           /* sum before the oldest live one */
 	struct cell own, newest; /* what is in the header's place, and in the one before */
@@ -144,7 +144,7 @@ static inline int64_t log_ahead_ns(const struct record *record, struct cell entr
 /* The entry `back` places before the header's. */
 static inline struct cell log_entry(const struct log_view *view, unsigned back)
 {
-	return record_load(view->record, record_back(view->record, view->place, back));
+	return record_load(view->record, record_back(view->record, view->index, back));
 }
 
 /* The units of a PART that are given back. */
@@ -172,7 +172,7 @@ struct log_fields {
 struct cell log_make(const struct record *record, struct log_fields entry);
 
 /* Gives a header that is to be a name, `least_ns` or later, and the lead that makes it end then. */
-void log_name(struct log_view *header, uint64_t least_ns, uint64_t end_ns);
+void log_set_name(struct log_view *header, uint64_t least_ns, uint64_t end_ns);
 
 /* Makes the lead one that any header can tell. The entry then ends later, by microseconds at most.
  */
@@ -190,7 +190,7 @@ enum {
 unsigned log_pack_lead(const struct log_view *header);
 
 /* Whether a header with that name, lead, first, own and newest can be told from its cell. */
-bool log_fits(const struct log_view *header);
+bool log_header_fits(const struct log_view *header);
 
 /* Wants the header of which the view has name, cost, place, span, lead, first, own and newest. */
 void log_want_header(struct record_change *change, const struct log_view *header, bool last);
@@ -210,7 +210,7 @@ enum log_next {
 };
 
 /* The next change of a step with a way, which needs no view. */
-void log_step_on(const struct record_step *on, struct record_change *change);
+void log_continue(const struct record_step *on, struct record_change *change);
 
 /*
  * The next change that forgets the oldest entry where the others alone fill the count: it is over
@@ -219,22 +219,22 @@ void log_step_on(const struct record_step *on, struct record_change *change);
 bool log_forget_replaced(const struct log_view *view, uint64_t count, struct record_change *change);
 
 /* Reads all that a header's word tells; `record` and `until_ns` are there. */
-void log_unpack(struct cell header, struct log_view *view);
+void log_unpack_header(struct cell header, struct log_view *view);
 
-/* To a wider record: log_move.c. */
+/* To a wider record: log_widen.c. */
 
 /**
  * Wants the change that closes a live header, after its entry is in its place. False: nothing is in
  * use.
  */
-bool log_wants_closing(const struct record_step *on, struct record_change *change);
+bool log_want_close(const struct record_step *on, struct record_change *change);
 /** The header as it was before it was closed. */
 struct cell log_reopened(const struct record_state *closed);
 /**
  * Wants the next cell of a closed header's record, from a place on, to be frozen. Returns false if
  * all are.
  */
-bool log_wants_freezing(const struct record *record, unsigned from, struct record_change *change);
+bool log_want_freeze(const struct record *record, unsigned from, struct record_change *change);
 
 /* What is copied from a frozen record. */
 struct log_copy {
@@ -249,7 +249,7 @@ void log_want_copy(const struct log_copy *copy, const struct record *to, unsigne
 
 /* The swaps of an acquire from a log, one after the other. */
 struct log_append {
-	unsigned place;
+	unsigned index;
 	bool is_there; /* the header's entry, in its place; else: */
 	struct cell before, entry;
 	struct cell header;
@@ -261,7 +261,7 @@ struct log_append {
  * False if there is more to it; else the outcome stands once *append is done, or of a
  * denial, while the header stays the same.
  */
-bool log_try(const struct record_step *on, uint64_t cost, struct algo_decision *out,
-             struct log_append *append);
+bool log_try_acquire(const struct record_step *on, uint64_t cost, struct algo_decision *out,
+                     struct log_append *append);
 
 #endif

@@ -11,20 +11,20 @@
 #define RUN 256
 
 /* An entry of the record with something else in it; it stays the same request. */
-static struct cell altered(const struct record *record, struct cell entry, unsigned sum,
-                           unsigned span, unsigned state)
+static struct cell altered_entry(const struct record *record, struct cell entry, unsigned sum,
+                                 unsigned span, unsigned state)
 {
 	return log_make(
 	    record, (struct log_fields){entry.high >> 4, sum, span, log_lead(record, entry), state});
 }
 
-static uint64_t name_of(const struct log_view *view, struct cell entry)
+static uint64_t name_of_entry(const struct log_view *view, struct cell entry)
 {
 	return view->at + (uint64_t)cell_ahead_ns(entry, view->at);
 }
 
 /* The units that `cell`, there, counts; 0 if the one before it is not there any more. */
-static unsigned cost_of(const struct log_view *view, unsigned back, struct cell cell)
+static unsigned cost_of_entry(const struct log_view *view, unsigned back, struct cell cell)
 {
 	struct cell earlier;
 
@@ -50,7 +50,7 @@ static struct cell gone_in_part(const struct record *record, struct cell entry, 
 /* The units of one that is GONE, there, that are given back. */
 static unsigned units_gone(const struct log_view *view, unsigned back, struct cell gone)
 {
-	return log_is_part(gone) ? log_part(view->record, gone) : cost_of(view, back, gone);
+	return log_is_part(gone) ? log_part(view->record, gone) : cost_of_entry(view, back, gone);
 }
 
 /* The units of the newest entry that the header takes over where a part of them was given back. */
@@ -64,7 +64,7 @@ static unsigned rest_of_newest(const struct log_view *view, struct cell newest)
 }
 
 /* How many places back the oldest live entry is that is not over before `until_ns`, or 0 */
-static unsigned find(const struct log_view *view, uint64_t until_ns)
+static unsigned find_entry_back(const struct log_view *view, uint64_t until_ns)
 {
 	int64_t wanted = (int64_t)(until_ns - view->at);
 	unsigned found = 0, earlier = view->live + 1;
@@ -85,8 +85,8 @@ static unsigned find(const struct log_view *view, uint64_t until_ns)
  * others may have moved it. Whoever goes the way that entries move does not miss it, though it
  * is GONE where it was. Returns 0 when there is none, or it is given back.
  */
-static unsigned follow(const struct log_view *view, uint64_t until_ns, unsigned back,
-                       struct cell *entry)
+static unsigned follow_moved_entry(const struct log_view *view, uint64_t until_ns, unsigned back,
+                                   struct cell *entry)
 {
 	int64_t wanted = (int64_t)(until_ns - view->at);
 
@@ -103,13 +103,13 @@ static unsigned follow(const struct log_view *view, uint64_t until_ns, unsigned 
 	return 0;
 }
 
-static struct log_progress way_from(const struct log_view *view, unsigned back)
+static struct log_progress progress_from(const struct log_view *view, unsigned back)
 {
 	return (struct log_progress){
 	    .at = view->at, .live = (uint16_t)view->live, .back = (uint16_t)back};
 }
 
-static bool is_there(const struct log_view *view, unsigned back, struct cell cell)
+static bool entry_is_unchanged(const struct log_view *view, unsigned back, struct cell cell)
 {
 	return cell_bits(log_entry(view, back)) == cell_bits(cell);
 }
@@ -118,24 +118,24 @@ static bool is_there(const struct log_view *view, unsigned back, struct cell cel
  * The next change for `cell`, which is MOVING: to the index of the one GONE, or to be GONE where
  * it was. If neither fits, the record is damaged, and the cell stays.
  */
-static void want_moved_on(const struct log_view *view, unsigned back, struct cell cell,
-                          struct record_change *change)
+static void want_finish_move(const struct log_view *view, unsigned back, struct cell cell,
+                             struct record_change *change)
 {
 	struct cell gap = log_entry(view, back + 1);
 	unsigned sum = log_sum(cell);
 	bool copied = (cell.high ^ gap.high) >> 4 == 0;
 
-	if (!is_there(view, back, cell)) /* the one GONE may have come after it */
+	if (!entry_is_unchanged(view, back, cell)) /* the one GONE may have come after it */
 		change->want = RECORD_WANT_AGAIN;
 	else if (!copied && log_is(gap, LOG_GONE))
 		log_want_entry(change, view, back + 1, gap,
-		               altered(view->record, cell, sum - units_gone(view, back + 1, gap),
-		                       (unsigned)u64_max(sat_sub(view->live, back), 1),
-		                       cell_generation(gap) & LOG_FIRST));
+		               altered_entry(view->record, cell, sum - units_gone(view, back + 1, gap),
+		                             (unsigned)u64_max(sat_sub(view->live, back), 1),
+		                             cell_generation(gap) & LOG_FIRST));
 	else
 		log_want_entry(change, view, back, cell,
-		               altered(view->record, cell, sum, log_span(view->record, cell),
-		                       copied ? LOG_GONE : LOG_LATER));
+		               altered_entry(view->record, cell, sum, log_span(view->record, cell),
+		                             copied ? LOG_GONE : LOG_LATER));
 }
 
 /*
@@ -158,11 +158,12 @@ static unsigned count_gone(const struct log_view *view, struct cell *last)
 }
 
 /* The header whose place is that of the entry `last`, so many places back, which is GONE. */
-static struct log_view header_back(const struct log_view *view, unsigned back, struct cell last)
+static struct log_view header_moved_back(const struct log_view *view, unsigned back,
+                                         struct cell last)
 {
 	struct log_view header = *view;
 
-	header.place = record_back(view->record, view->place, back);
+	header.index = record_back(view->record, view->index, back);
 	header.first = cell_generation(last) & LOG_FIRST;
 	header.span = view->live - back;
 	header.own = last;
@@ -174,7 +175,7 @@ static struct log_view header_back(const struct log_view *view, unsigned back, s
 
 /* All that are GONE next to the header go at once, if the header's end can be told without a note.
  */
-static bool want_run_out(const struct log_view *view, struct record_change *change)
+static bool want_drop_gone_run(const struct log_view *view, struct record_change *change)
 {
 	struct cell last = view->newest;
 	unsigned back = count_gone(view, &last);
@@ -183,10 +184,10 @@ static bool want_run_out(const struct log_view *view, struct record_change *chan
 
 	if (back == 0)
 		return false;
-	header = header_back(view, back, last);
-	if (!log_fits(&header) && header.cost == 0) /* nobody has its name */
-		log_name(&header, view->until_ns, end_ns);
-	if (!log_fits(&header) || header.until_ns - header.lead != end_ns)
+	header = header_moved_back(view, back, last);
+	if (!log_header_fits(&header) && header.cost == 0) /* nobody has its name */
+		log_set_name(&header, view->until_ns, end_ns);
+	if (!log_header_fits(&header) || header.until_ns - header.lead != end_ns)
 		return false;
 	log_want_header(change, &header, false);
 	return true;
@@ -197,16 +198,16 @@ static bool want_run_out(const struct log_view *view, struct record_change *chan
  * room for its lead, something that ends when it does is to be in that place before: by a
  * name that had its time, and is GONE as well.
  */
-static void want_newest_out(const struct log_view *view, struct cell newest,
-                            struct record_change *change)
+static void want_drop_newest(const struct log_view *view, struct cell newest,
+                             struct record_change *change)
 {
-	struct log_view header = header_back(view, 1, newest);
+	struct log_view header = header_moved_back(view, 1, newest);
 
-	if (want_run_out(view, change))
+	if (want_drop_gone_run(view, change))
 		return;
-	if (log_is_part(newest) && !log_fits(&header)) /* the cell has no room for a note */
+	if (log_is_part(newest) && !log_header_fits(&header)) /* the cell has no room for a note */
 		log_shorten_lead(&header);
-	if (log_fits(&header))
+	if (log_header_fits(&header))
 		log_want_header(change, &header, false);
 	else
 		log_want_entry(
@@ -225,7 +226,7 @@ static void want_newest_out(const struct log_view *view, struct cell newest,
  * and in each time an entry goes through its states once, so a writer that stalls
  * finds that it comes too late; whoever finds a step undone can do it.
  */
-static bool want_move(const struct log_view *view, unsigned back, struct record_change *change)
+static bool want_close_gap(const struct log_view *view, unsigned back, struct record_change *change)
 {
 	struct cell cell = {0, 0}, next;
 
@@ -233,23 +234,23 @@ static bool want_move(const struct log_view *view, unsigned back, struct record_
 		;
 	if (back == 0)
 		return false;
-	change->gone_ns = name_of(view, cell);
-	change->way = way_from(view, back);
+	change->gone_ns = name_of_entry(view, cell);
+	change->progress = progress_from(view, back);
 	while (back > 1 && log_is(cell, LOG_GONE) &&
 	       log_is(next = log_entry(view, back - 1), LOG_GONE | LOG_MOVING)) {
 		cell = next;
 		back--;
 	}
 	if (log_is_moving(cell)) {
-		want_moved_on(view, back, cell, change);
-	} else if (back > 1 && !is_there(view, back, cell)) {
+		want_finish_move(view, back, cell, change);
+	} else if (back > 1 && !entry_is_unchanged(view, back, cell)) {
 		change->want = RECORD_WANT_AGAIN; /* what was read next may have been in this place */
 	} else if (back > 1) {
-		log_want_entry(
-		    change, view, back - 1, next,
-		    altered(view->record, next, log_sum(next), log_span(view->record, next), LOG_MOVING));
+		log_want_entry(change, view, back - 1, next,
+		               altered_entry(view->record, next, log_sum(next),
+		                             log_span(view->record, next), LOG_MOVING));
 	} else if (view->written) {
-		want_newest_out(view, cell, change);
+		want_drop_newest(view, cell, change);
 	} else {
 		change->want = RECORD_WANT_AGAIN; /* it takes more than is known on the way */
 	}
@@ -257,11 +258,11 @@ static bool want_move(const struct log_view *view, unsigned back, struct record_
 }
 
 /* Ends the oldest entry, so many places back, if the others alone fill the count. */
-static bool want_forgotten(const struct log_view *view, unsigned back, uint64_t count,
-                           struct record_change *change)
+static bool want_expire_oldest(const struct log_view *view, unsigned back, uint64_t count,
+                               struct record_change *change)
 {
 	struct cell oldest = log_entry(view, back);
-	unsigned cost = cost_of(view, back, oldest);
+	unsigned cost = cost_of_entry(view, back, oldest);
 
 	if (log_is(oldest, LOG_GONE | LOG_MOVING) || cost == 0 || view->use < count + cost)
 		return false;
@@ -269,9 +270,9 @@ static bool want_forgotten(const struct log_view *view, unsigned back, uint64_t 
 	               log_make(view->record, (struct log_fields){view->at, log_sum(oldest),
 	                                                          log_span(view->record, oldest), 0,
 	                                                          cell_generation(oldest)}));
-	change->way = way_from(view, back);
-	change->way.use = (uint16_t)(view->use - cost);
-	change->way.next = LOG_FORGETS;
+	change->progress = progress_from(view, back);
+	change->progress.use = (uint16_t)(view->use - cost);
+	change->progress.next = LOG_FORGETS;
 	return true;
 }
 
@@ -279,19 +280,19 @@ bool log_forget_replaced(const struct log_view *view, uint64_t count, struct rec
 {
 	if (view->live == 0 || view->use <= count)
 		return false;
-	if (want_move(view, view->live,
-	              change)) { /* until it has left it may count in another's place */
-		change->way.next = LOG_MOVES;
+	if (want_close_gap(view, view->live,
+	                   change)) { /* until it has left it may count in another's place */
+		change->progress.next = LOG_MOVES;
 		return true;
 	}
-	return want_forgotten(view, view->live, count, change);
+	return want_expire_oldest(view, view->live, count, change);
 }
 
 /* Refunds one entry of the record, or a part of it. */
 static void refund_entry(const struct algo_call *call, const struct log_view *view, unsigned back,
                          struct cell cell, struct record_change *change)
 {
-	unsigned cost = cost_of(view, back, cell), sum = log_sum(cell);
+	unsigned cost = cost_of_entry(view, back, cell), sum = log_sum(cell);
 	unsigned span = log_span(view->record, cell);
 
 	/*
@@ -301,24 +302,25 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 	if (log_is(cell, LOG_GONE)) {
 		change->want = RECORD_WANT_AGAIN;
 	} else if (log_is_moving(cell)) {
-		want_moved_on(view, back, cell, change);
+		want_finish_move(view, back, cell, change);
 	} else if (call->cost >= cost) {
-		log_want_entry(change, view, back, cell,
-		               altered(view->record, cell, sum, span, cell_generation(cell) | LOG_GONE));
-		change->given_back = call->until_ns ? call->cost : cost;
-		change->gone_ns = name_of(view, cell);
-		change->way = way_from(view, back);
-	} else if (back == 1 && view->cost == 0) { /* else who appends may have read its sum */
 		log_want_entry(
 		    change, view, back, cell,
-		    altered(view->record, cell, sum - (unsigned)call->cost, span, cell_generation(cell)));
-		change->given_back = call->cost;
+		    altered_entry(view->record, cell, sum, span, cell_generation(cell) | LOG_GONE));
+		change->refunded = call->until_ns ? call->cost : cost;
+		change->gone_ns = name_of_entry(view, cell);
+		change->progress = progress_from(view, back);
+	} else if (back == 1 && view->cost == 0) { /* else who appends may have read its sum */
+		log_want_entry(change, view, back, cell,
+		               altered_entry(view->record, cell, sum - (unsigned)call->cost, span,
+		                             cell_generation(cell)));
+		change->refunded = call->cost;
 	} else if (call->cost > 0) {
 		log_want_entry(change, view, back, cell,
 		               gone_in_part(view->record, cell, (unsigned)call->cost));
-		change->given_back = call->cost;
-		change->gone_ns = name_of(view, cell);
-		change->way = way_from(view, back);
+		change->refunded = call->cost;
+		change->gone_ns = name_of_entry(view, cell);
+		change->progress = progress_from(view, back);
 	}
 }
 
@@ -326,7 +328,7 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
  * Behind what a refund without a name has marked, which are the newest, the next one that it marks.
  * All of them go with one swap of the header, as if each had gone by itself at that instant.
  */
-static bool want_next_gone(const struct algo_call *call, const struct log_view *view, unsigned back,
+static bool want_mark_next(const struct algo_call *call, const struct log_view *view, unsigned back,
                            struct record_change *change)
 {
 	struct cell last = log_entry(view, back), cell;
@@ -336,7 +338,7 @@ static bool want_next_gone(const struct algo_call *call, const struct log_view *
 	    !log_is(last, LOG_GONE) || log_is(last, LOG_FIRST))
 		return false;
 	cell = log_entry(view, back + 1);
-	cost = cost_of(view, back + 1, cell);
+	cost = cost_of_entry(view, back + 1, cell);
 	if (log_is(cell, LOG_GONE | LOG_MOVING) || cost == 0 || cost > call->cost)
 		return false;
 	refund_entry(call, view, back + 1, cell, change);
@@ -344,26 +346,26 @@ static bool want_next_gone(const struct algo_call *call, const struct log_view *
 }
 
 /* In a view of which only this is known, what takes more is done once the record is read anew. */
-void log_step_on(const struct record_step *on, struct record_change *change)
+void log_continue(const struct record_step *on, struct record_change *change)
 {
-	const struct log_progress *way = &on->way;
+	const struct log_progress *progress = &on->progress;
 	struct log_header header = log_header(on->record->width, cell_word(on->header));
 	struct log_view view = {.record = on->record,
-	                        .place = header.place,
-	                        .at = way->at,
-	                        .live = way->live,
-	                        .use = way->use};
+	                        .index = header.index,
+	                        .at = progress->at,
+	                        .live = progress->live,
+	                        .use = progress->use};
 	bool wants;
 
-	if (way->next == LOG_FORGETS)
-		wants =
-		    way->back > 1 && want_forgotten(&view, way->back - 1u, on->limit->log.count, change);
-	else if (way->next == LOG_MOVES || on->call->until_ns != 0)
-		wants = want_move(&view, way->back, change);
+	if (progress->next == LOG_FORGETS)
+		wants = progress->back > 1 &&
+		        want_expire_oldest(&view, progress->back - 1u, on->limit->log.count, change);
+	else if (progress->next == LOG_MOVES || on->call->until_ns != 0)
+		wants = want_close_gap(&view, progress->back, change);
 	else
-		wants = want_next_gone(on->call, &view, way->back, change);
+		wants = want_mark_next(on->call, &view, progress->back, change);
 	if (wants)
-		change->way.next = way->next;
+		change->progress.next = progress->next;
 	else
 		change->want = RECORD_WANT_AGAIN;
 }
@@ -385,20 +387,21 @@ void log_refund(const struct record_step *on, const struct log_view *view,
 		struct log_view header = *view;
 
 		header.cost = (unsigned)(mine - given);
-		change->given_back = given;
+		change->refunded = given;
 		log_want_header(change, &header, false);
 		return;
 	}
 	if (view->live == 0)
 		return;
-	if (on->gone_ns != 0 &&
-	    (want_run_out(view, change) || want_move(view, find(view, on->gone_ns), change)))
+	if (on->gone_ns != 0 && (want_drop_gone_run(view, change) ||
+	                         want_close_gap(view, find_entry_back(view, on->gone_ns), change)))
 		return;
 	if (named && call->cost > 0) {
-		back = follow(view, call->until_ns, find(view, call->until_ns), &entry);
+		back =
+		    follow_moved_entry(view, call->until_ns, find_entry_back(view, call->until_ns), &entry);
 		if (back > 0)
 			refund_entry(call, view, back, entry, change);
-	} else if (!named && !want_move(view, 1, change) && call->cost > 0) {
+	} else if (!named && !want_close_gap(view, 1, change) && call->cost > 0) {
 		refund_entry(call, view, 1, log_entry(view, 1), change);
 	}
 }

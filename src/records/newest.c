@@ -6,7 +6,7 @@
 #define FEW (NEWEST_CHUNK / 2)
 
 /* The greatest first. The C library's function may allocate. */
-static void sort(uint64_t *ends, size_t count)
+static void sort_descending(uint64_t *ends, size_t count)
 {
 	static const uint16_t gaps[] = {701, 301, 132, 57, 23, 10, 4, 1};
 
@@ -34,7 +34,7 @@ void newest_begin(struct newest *newest, uint64_t n)
 }
 
 /* Of a sorted chunk. */
-static void take_sample(struct newest *newest)
+static void sample_chunk(struct newest *newest)
 {
 	newest->chunks++;
 	for (size_t i = NEWEST_STEP - 1; i < newest->filled && newest->samples < NEWEST_SAMPLES;
@@ -43,29 +43,29 @@ static void take_sample(struct newest *newest)
 	newest->filled = 0;
 }
 
-static void use_chunk(struct newest *newest)
+static void reduce_chunk(struct newest *newest)
 {
-	sort(newest->chunk, newest->filled);
+	sort_descending(newest->chunk, newest->filled);
 	if (newest->n <= newest->filled)
 		newest->least = u64_max(newest->least, newest->chunk[newest->n - 1]);
 	if (newest->n <= FEW)
 		newest->filled = u64_min(newest->filled, newest->n);
 	else
-		take_sample(newest);
+		sample_chunk(newest);
 }
 
-void newest_add(struct newest *newest, uint64_t end)
+void newest_add_end(struct newest *newest, uint64_t end)
 {
 	newest->count++;
 	if (end < newest->least)
 		return;
 	if (newest->filled == NEWEST_CHUNK)
-		use_chunk(newest);
+		reduce_chunk(newest);
 	newest->chunk[newest->filled++] = end;
 }
 
 /* The n-th of sorted ends. */
-static void find(struct newest *newest, const uint64_t *ends, uint64_t n)
+static void set_nth_end(struct newest *newest, const uint64_t *ends, uint64_t n)
 {
 	newest->after = ends[n - 1];
 	for (newest->then = 0; newest->then < n && ends[n - 1 - newest->then] == newest->after;)
@@ -80,13 +80,13 @@ bool newest_needs_count(struct newest *newest, uint64_t n)
 	newest->after = newest->then = 0;
 	if (newest->n >= newest->count)
 		return false;
-	sort(newest->chunk, newest->filled);
+	sort_descending(newest->chunk, newest->filled);
 	if (newest->chunks == 0) {
-		find(newest, newest->chunk, newest->n);
+		set_nth_end(newest, newest->chunk, newest->n);
 		return false;
 	}
-	take_sample(newest);
-	sort(newest->sample, newest->samples);
+	sample_chunk(newest);
+	sort_descending(newest->sample, newest->samples);
 	doubt = newest->chunks * (NEWEST_STEP - 1);
 	surely = u64_min(sat_sub(newest->n, doubt) / NEWEST_STEP, newest->samples);
 	enough = (newest->n + NEWEST_STEP - 1) / NEWEST_STEP;
@@ -96,7 +96,7 @@ bool newest_needs_count(struct newest *newest, uint64_t n)
 	return true;
 }
 
-void newest_count(struct newest *newest, uint64_t end)
+void newest_count_end(struct newest *newest, uint64_t end)
 {
 	newest->beyond += end > newest->later;
 	newest->at_later += end == newest->later;
@@ -106,7 +106,7 @@ void newest_count(struct newest *newest, uint64_t end)
 		newest->ends[newest->between - 1] = end;
 }
 
-bool newest_end(struct newest *newest)
+bool newest_end_count(struct newest *newest)
 {
 	uint64_t rest = newest->n - newest->beyond;
 
@@ -117,9 +117,9 @@ bool newest_end(struct newest *newest)
 	if (rest <= newest->at_later)
 		return true;
 	rest -= newest->at_later;
-	sort(newest->ends, newest->between);
+	sort_descending(newest->ends, newest->between);
 	if (rest <= newest->between) {
-		find(newest, newest->ends, rest);
+		set_nth_end(newest, newest->ends, rest);
 		return true;
 	}
 	newest->after = newest->earlier;

@@ -3,8 +3,8 @@
  *
  * The ends of all entries together would need 80 KB, and the work must stay bounded. So a first
  * pass over the entries keeps a sample of their ends, a second one counts around the one that is
- * searched for, and a third, the caller's, gives back those that newest_has() names. Where there
- * are 256 entries or fewer, the first pass keeps all ends, so the second is not needed.
+ * searched for, and a third, the caller's, gives back those that newest_includes() names. Where
+ * there are 256 entries or fewer, the first pass keeps all ends, so the second is not needed.
  *
  * The sample: each NEWEST_CHUNK ends that come one after the other are sorted, and each
  * NEWEST_STEP-th of them is kept. So the rank of a sample is known to within NEWEST_STEP - 1 for
@@ -58,7 +58,7 @@ typedef void newest_visit(struct newest *newest, uint64_t end);
 void newest_begin(struct newest *newest, uint64_t n);
 
 /** The first pass: an end. */
-void newest_add(struct newest *newest, uint64_t end);
+void newest_add_end(struct newest *newest, uint64_t end);
 
 /**
  * Ends the first pass, and searches for no more than the number that it began with. Whether there
@@ -67,22 +67,22 @@ void newest_add(struct newest *newest, uint64_t end);
 bool newest_needs_count(struct newest *newest, uint64_t n);
 
 /** The second pass: an end. */
-void newest_count(struct newest *newest, uint64_t end);
+void newest_count_end(struct newest *newest, uint64_t end);
 
 /**
  * Ends it. Returns false if so many others have changed entries meanwhile that all has to begin
  * anew.
  */
-bool newest_end(struct newest *newest);
+bool newest_end_count(struct newest *newest);
 
 /** Whether an entry that ends then is one of the n newest. */
-static inline bool newest_has(const struct newest *newest, uint64_t end)
+static inline bool newest_includes(const struct newest *newest, uint64_t end)
 {
 	return end > newest->after || (end == newest->after && newest->then > 0);
 }
 
 /** Such an entry was given back. */
-static inline void newest_take(struct newest *newest, uint64_t end)
+static inline void newest_count_release(struct newest *newest, uint64_t end)
 {
 	newest->then -= end == newest->after;
 }

@@ -1,7 +1,7 @@
-/* records.c: the ways to keep records. */
+/* record.c: calls the operations of the kind of record that a limit has. */
 #include "records/record.h"
 
-static const struct record_kind *const kinds[] = {
+static const struct record_ops *const kinds[] = {
     [ALGO_RECORD_SLOTS] = &record_slots,
     [ALGO_RECORD_LOG] = &record_log,
     [ALGO_RECORD_DAY] = &record_day,

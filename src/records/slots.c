@@ -1,41 +1,4 @@
-/*
- * slots.c: counts a limit's units in S slots of its period, for sliding windows and sliding
- * counters.
- *
- * Slot k begins at ceil(k * period / S) after the Unix epoch. The header is the newest slot in
- * which something was consumed; its own cell in the record is the one at k mod S. Both have
- *
- *     until = start + period,    generation = 3 * that of S and the form + kind
- *
- * where the form is the header's alone. A slot is therefore one of the last S exactly while its
- * `until` is ahead of now, and a sum over the record needs neither slot numbers nor divisions. The
- * words are
- *
- *     record cell                          count - 1
- *     header, of a limit below 2^16        before 16 | count 16
- *     header, of any other limit           count; of 2^32 see make_header
- *
- * `before` is the sum of the record's slots, valid while now is in the header's slot, because slots
- * end where others begin. Within a slot a call therefore reads and swaps the header alone, and
- * reads the record only when a slot is opened. After a change of the limit a header keeps its form
- * until its word changes, and longer where its count needs more than 16 bits.
- *
- * A refund to an older slot first swaps the record's cell and then lowers `before`. Record cells
- * only lose units, so a sum that was read is never too low. A process that dies between the two
- * swaps leaves `before` too high until the next refund or slot.
- *
- * When now has reached a later slot, the header is sealed (its count is final), copied to its cell
- * in the record, and swapped for the new slot. These are three compare-and-swaps; each call that
- * meets a sealed header carries out those that are left. A new key's header is void: its record
- * says nothing until the header is sealed, and then the record is cleaned of an earlier life of the
- * key. A header is void, too, if it takes over all use because S has changed or because a clock
- * that was set back finds it further ahead than ALGO_SKEW_NS. A reset header counts nothing.
- *
- * Of a sliding counter's two slots the older counts by its share that overlaps the last period.
- *
- * The header's slot never goes back, not even by a reset. So each slot is sealed once, with one
- * count, and a value that was computed for one state of the key fits no other.
- */
+/* slots.c: acquires, refunds and reads units in the slots that slots.h describes. */
 #include "records/slots.h"
 
 enum {
@@ -64,7 +27,7 @@ struct cell slots_void(struct cell cell)
 	return cell;
 }
 
-static uint64_t start_after(const struct slots_params *params, uint64_t start_ns)
+static uint64_t next_slot_start_ns(const struct slots_params *params, uint64_t start_ns)
 {
 	if (params->whole)
 		return start_ns + params->slot_ns;
@@ -72,15 +35,15 @@ static uint64_t start_after(const struct slots_params *params, uint64_t start_ns
 }
 
 /* Whether now is after the slot; only one that is not whole may end a nanosecond late. */
-static bool is_over(const struct slots_params *params, uint64_t start_ns, uint64_t now_ns)
+static bool slot_is_over(const struct slots_params *params, uint64_t start_ns, uint64_t now_ns)
 {
 	int64_t age = (int64_t)(now_ns - start_ns), slot_ns = (int64_t)params->slot_ns;
 
-	return age > slot_ns || (age == slot_ns && start_after(params, start_ns) == now_ns);
+	return age > slot_ns || (age == slot_ns && next_slot_start_ns(params, start_ns) == now_ns);
 }
 
 /* Whether a header that is neither reset nor moved says what the record's slots count. */
-static bool has_before(struct cell header)
+static bool header_has_before(struct cell header)
 {
 	return !(cell_generation(header) / KINDS & BARE);
 }
@@ -89,8 +52,8 @@ static bool has_before(struct cell header)
  * Bare, word 0 is none if the header is open, which a sealed or void one never has: there
  * it is 2^32. An open header that comes to that has no other slot beside it, and may be void.
  */
-static struct cell make_header(const struct record_step *on, uint64_t start_ns, unsigned kind,
-                               uint64_t before, uint64_t count)
+static struct cell make_slots_header(const struct record_step *on, uint64_t start_ns, unsigned kind,
+                                     uint64_t before, uint64_t count)
 {
 	unsigned form = on->limit->generation | (count > FIELD ? BARE : 0);
 	/* A record may count more than the limit: what came into it late. */
@@ -102,14 +65,14 @@ static struct cell make_header(const struct record_step *on, uint64_t start_ns, 
 	                 form * KINDS + kind);
 }
 
-static unsigned kind_of(struct cell header)
+static unsigned kind_of_header(struct cell header)
 {
 	unsigned generation = cell_generation(header);
 
 	return generation < SLOTS_RESET ? generation % KINDS : VOID;
 }
 
-static uint64_t count_of(struct cell header)
+static uint64_t count_of_header(struct cell header)
 {
 	unsigned generation = cell_generation(header);
 	uint32_t word = cell_word(header);
@@ -129,21 +92,22 @@ struct range {
 };
 
 /* The generation of record cells beside such a header. They have no form. */
-static unsigned record_generation(unsigned generation)
+static unsigned generation_of_cells(unsigned generation)
 {
 	return (generation & ~(unsigned)BARE) * KINDS;
 }
 
-static struct range range_of(uint64_t period_ns, uint64_t now_ns, struct cell header, uint32_t tag)
+static struct range range_of_live_slots(uint64_t period_ns, uint64_t now_ns, struct cell header,
+                                        uint32_t tag)
 {
 	int64_t ahead = (int64_t)((header.high & ~UINT64_C(15)) - (now_ns << 4));
 	int64_t over = ahead - (int64_t)(period_ns << 4); /* a clock that lags uses the header's */
 
-	return (struct range){now_ns << 4 | record_generation(cell_generation(header) / KINDS),
+	return (struct range){now_ns << 4 | generation_of_cells(cell_generation(header) / KINDS),
 	                      over > 0 ? over : 0, ahead, tag};
 }
 
-static inline bool in_range(const struct range *range, struct cell cell)
+static inline bool slot_is_in_range(const struct range *range, struct cell cell)
 {
 	int64_t ahead = (int64_t)(cell.high - range->origin);
 
@@ -151,44 +115,45 @@ static inline bool in_range(const struct range *range, struct cell cell)
 	       cell_tag(cell) == range->tag;
 }
 
-static uint64_t record_use(const struct record *record, unsigned width, const struct range *range)
+static uint64_t sum_of_record(const struct record *record, unsigned width,
+                              const struct range *range)
 {
 	uint64_t use = 0;
 
 	for (unsigned i = 0; i < width; i++) {
 		struct cell cell = record_load(record, i);
 
-		use += in_range(range, cell) ? (uint64_t)cell_word(cell) + 1 : 0;
+		use += slot_is_in_range(range, cell) ? (uint64_t)cell_word(cell) + 1 : 0;
 	}
 	return use;
 }
 
-static uint64_t use(const struct record_step *on)
+static uint64_t slots_in_use(const struct record_step *on)
 {
 	struct range range =
-	    range_of(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
-	uint64_t count = count_of(on->header);
+	    range_of_live_slots(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
+	uint64_t count = count_of_header(on->header);
 
-	if (kind_of(on->header) == VOID)
+	if (kind_of_header(on->header) == VOID)
 		return count;
-	return count + record_use(on->record, on->record->width, &range);
+	return count + sum_of_record(on->record, on->record->width, &range);
 }
 
 /* The record is only read where the header does not say what it would come to. */
-static uint64_t before_of(const struct record_step *on, const struct view *view)
+static uint64_t read_before(const struct record_step *on, const struct view *view)
 {
 	const struct slots_params *params = &on->limit->slots;
 	struct range range;
 
 	if (view->kind == VOID || cell_ahead_ns(on->header, on->now_ns) <= (int64_t)params->slot_ns)
 		return 0; /* the slots before are over */
-	if (has_before(on->header) && !view->later)
+	if (header_has_before(on->header) && !view->later)
 		return cell_word(on->header) >> 16;
-	range = range_of(params->period_ns, on->now_ns, on->header, on->record->tag);
-	return record_use(on->record, params->slots, &range);
+	range = range_of_live_slots(params->period_ns, on->now_ns, on->header, on->record->tag);
+	return sum_of_record(on->record, params->slots, &range);
 }
 
-static struct view view_of(const struct record_step *on)
+static struct view view_of_slots(const struct record_step *on)
 {
 	const struct slots_params *params = &on->limit->slots;
 	unsigned generation = cell_generation(on->header);
@@ -209,15 +174,15 @@ static struct view view_of(const struct record_step *on)
 	if ((generation / KINDS | BARE) != (on->limit->generation | BARE) ||
 	    start_ahead > (int64_t)ALGO_SKEW_NS) {
 		view.start_ns = slots_start(params, slots_number(params, on->now_ns));
-		view.count = u64_min(use(on), params->count);
+		view.count = u64_min(slots_in_use(on), params->count);
 		view.moved = true;
 		return view;
 	}
 	view.start_ns = on->now_ns + (uint64_t)start_ahead;
-	view.later = is_over(params, view.start_ns, on->now_ns);
-	view.count = count_of(on->header);
-	view.kind = kind_of(on->header);
-	view.before = before_of(on, &view);
+	view.later = slot_is_over(params, view.start_ns, on->now_ns);
+	view.count = count_of_header(on->header);
+	view.kind = kind_of_header(on->header);
+	view.before = read_before(on, &view);
 	return view;
 }
 
@@ -237,7 +202,8 @@ static struct windows windows_of(const struct slots_params *params, const struct
 }
 
 /* The units in use, rounded up for weighted slots. */
-static uint64_t use_of(const struct slots_params *params, const struct view *view, uint64_t now_ns)
+static uint64_t units_in_use(const struct slots_params *params, const struct view *view,
+                             uint64_t now_ns)
 {
 	struct windows w;
 
@@ -249,7 +215,7 @@ static uint64_t use_of(const struct slots_params *params, const struct view *vie
 }
 
 /* Until `before`, which fades to nothing within a window, is down to `room`. */
-static uint64_t fade_ns(const struct slots_params *params, uint64_t before, uint64_t room)
+static uint64_t ns_until_faded(const struct slots_params *params, uint64_t before, uint64_t room)
 {
 	if (before <= room)
 		return 0;
@@ -257,23 +223,23 @@ static uint64_t fade_ns(const struct slots_params *params, uint64_t before, uint
 }
 
 /* In this window if its own count leaves room, else in the next, where that is what fades. */
-static uint64_t when_faded(const struct slots_params *params, const struct view *view,
-                           uint64_t now_ns, uint64_t cost)
+static uint64_t ns_until_capacity_weighted(const struct slots_params *params,
+                                           const struct view *view, uint64_t now_ns, uint64_t cost)
 {
 	struct windows w = windows_of(params, view, now_ns);
 	uint64_t room = params->count - cost;
 
 	if (w.count <= room)
-		return w.start_ns + fade_ns(params, w.before, room - w.count) - now_ns;
-	return w.start_ns + params->slot_ns + fade_ns(params, w.count, room) - now_ns;
+		return w.start_ns + ns_until_faded(params, w.before, room - w.count) - now_ns;
+	return w.start_ns + params->slot_ns + ns_until_faded(params, w.count, room) - now_ns;
 }
 
-static struct cell with_kind(struct cell header, unsigned from, unsigned to)
+static struct cell header_with_kind(struct cell header, unsigned from, unsigned to)
 {
 	return (struct cell){header.low, header.high - from + to};
 }
 
-static void want_header(struct record_change *change, struct cell header, bool last)
+static void want_slots_header(struct record_change *change, struct cell header, bool last)
 {
 	change->want = RECORD_WANT_HEADER;
 	change->header = header;
@@ -281,41 +247,42 @@ static void want_header(struct record_change *change, struct cell header, bool l
 }
 
 /* The rest of the work for a sealed header, up to the next slot with `count` in it. */
-static void want_next(const struct record_step *on, uint64_t count, struct view *view,
-                      struct record_change *change)
+static void want_next_slot(const struct record_step *on, uint64_t count, struct view *view,
+                           struct record_change *change)
 {
 	const struct slots_params *params = &on->limit->slots;
 	uint64_t slot = slots_number(params, view->start_ns);
 	struct range range;
 	struct cell next;
 
-	change->place = (unsigned)(slot % params->slots);
-	change->before = record_load(on->record, change->place);
+	change->index = (unsigned)(slot % params->slots);
+	change->before = record_load(on->record, change->index);
 	change->after =
 	    cell_make(on->record->tag, view->start_ns + params->period_ns, (uint32_t)(view->count - 1),
-	              record_generation(on->limit->generation));
+	              generation_of_cells(on->limit->generation));
 	if (cell_bits(change->before) != cell_bits(change->after)) {
 		change->want = RECORD_WANT_CELL;
 		return;
 	}
 	slot = u64_max(slot + 1, slots_number(params, on->now_ns)); /* of a clock that lags: the next */
 	view->start_ns = slots_start(params, slot);
-	next = make_header(on, view->start_ns, OPEN, 0, count);
-	range = range_of(params->period_ns, on->now_ns, next, on->record->tag);
-	view->before = record_use(on->record, params->slots, &range);
+	next = make_slots_header(on, view->start_ns, OPEN, 0, count);
+	range = range_of_live_slots(params->period_ns, on->now_ns, next, on->record->tag);
+	view->before = sum_of_record(on->record, params->slots, &range);
 	view->count = count;
-	want_header(change, make_header(on, view->start_ns, OPEN, view->before, count), count > 0);
+	want_slots_header(change, make_slots_header(on, view->start_ns, OPEN, view->before, count),
+	                  count > 0);
 }
 
-static void take(const struct record_step *on, uint64_t cost, struct view *view,
-                 struct record_change *change)
+static void acquire_in_slot(const struct record_step *on, uint64_t cost, struct view *view,
+                            struct record_change *change)
 {
 	if (view->kind == SEALED) {
-		want_next(on, cost, view, change);
+		want_next_slot(on, cost, view, change);
 		return;
 	}
 	if (view->later && view->count > 0) { /* the word stays: it is right for clocks that lag */
-		want_header(change, with_kind(on->header, view->kind, SEALED), false);
+		want_slots_header(change, header_with_kind(on->header, view->kind, SEALED), false);
 		change->clean = view->kind == VOID;
 		return;
 	}
@@ -323,36 +290,38 @@ static void take(const struct record_step *on, uint64_t cost, struct view *view,
 		view->start_ns =
 		    slots_start(&on->limit->slots, slots_number(&on->limit->slots, on->now_ns));
 	view->count += cost;
-	want_header(change, make_header(on, view->start_ns, view->kind, view->before, view->count),
-	            true);
+	want_slots_header(
+	    change, make_slots_header(on, view->start_ns, view->kind, view->before, view->count), true);
 }
 
 /* All use goes; a slot whose count was final is not begun again. */
-static void forget(const struct record_step *on, const struct view *view, bool last,
-                   struct record_change *change)
+static void reset_slots(const struct record_step *on, const struct view *view, bool last,
+                        struct record_change *change)
 {
-	uint64_t start_ns =
-	    view->kind == SEALED ? start_after(&on->limit->slots, view->start_ns) : view->start_ns;
+	uint64_t start_ns = view->kind == SEALED ? next_slot_start_ns(&on->limit->slots, view->start_ns)
+	                                         : view->start_ns;
 
-	want_header(change,
-	            cell_make(on->record->tag, start_ns + on->limit->slots.period_ns, 0, SLOTS_RESET),
-	            last);
+	want_slots_header(
+	    change, cell_make(on->record->tag, start_ns + on->limit->slots.period_ns, 0, SLOTS_RESET),
+	    last);
 }
 
-static uint64_t when_room(const struct record_step *on, const struct view *view, uint64_t need)
+static uint64_t ns_until_capacity(const struct record_step *on, const struct view *view,
+                                  uint64_t need)
 {
 	const struct slots_params *params = &on->limit->slots;
-	struct range range = range_of(params->period_ns, on->now_ns, on->header, on->record->tag);
-	unsigned place;
+	struct range range =
+	    range_of_live_slots(params->period_ns, on->now_ns, on->header, on->record->tag);
+	unsigned index;
 
 	if (view->kind != VOID) {
-		place = (unsigned)(slots_number(params, view->start_ns) % params->slots);
+		index = (unsigned)(slots_number(params, view->start_ns) % params->slots);
 		for (unsigned i = 1; i < params->slots; i++) { /* the oldest is behind the header's */
 			struct cell cell;
 
-			place = place + 1 == params->slots ? 0 : place + 1;
-			cell = record_load(on->record, place);
-			if (!in_range(&range, cell))
+			index = index + 1 == params->slots ? 0 : index + 1;
+			cell = record_load(on->record, index);
+			if (!slot_is_in_range(&range, cell))
 				continue;
 			if (cell_word(cell) >= need - 1)
 				return (uint64_t)cell_ahead_ns(cell, on->now_ns);
@@ -366,98 +335,102 @@ static uint64_t when_room(const struct record_step *on, const struct view *view,
 static int find_slot(const struct record_step *on, uint64_t until_ns, struct cell *found)
 {
 	struct range range =
-	    range_of(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
-	int place = -1;
+	    range_of_live_slots(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
+	int index = -1;
 
 	for (unsigned i = 0; i < on->limit->slots.slots; i++) {
 		struct cell cell = record_load(on->record, i);
 
-		if (!in_range(&range, cell))
+		if (!slot_is_in_range(&range, cell))
 			continue;
 		if (until_ns != 0 ? on->now_ns + (uint64_t)cell_ahead_ns(cell, on->now_ns) == until_ns
-		                  : place < 0 || cell_ahead_ns(cell, on->now_ns) >
+		                  : index < 0 || cell_ahead_ns(cell, on->now_ns) >
 		                                     cell_ahead_ns(*found, on->now_ns)) {
 			*found = cell;
-			place = (int)i;
+			index = (int)i;
 		}
 	}
-	return place;
+	return index;
 }
 
 /* What the record counts in the slot of a header that is not void. */
-static uint64_t before_in_slot(const struct record_step *on, const struct view *view)
+static uint64_t before_of_header(const struct record_step *on, const struct view *view)
 {
 	const struct slots_params *params = &on->limit->slots;
-	struct range range = range_of(params->period_ns, view->start_ns, on->header, on->record->tag);
+	struct range range =
+	    range_of_live_slots(params->period_ns, view->start_ns, on->header, on->record->tag);
 
-	return has_before(on->header) ? cell_word(on->header) >> 16
-	                              : record_use(on->record, params->slots, &range);
+	return header_has_before(on->header) ? cell_word(on->header) >> 16
+	                                     : sum_of_record(on->record, params->slots, &range);
 }
 
 /* Refunds from the header's own slot. */
 static void refund_header(const struct record_step *on, uint64_t cost, struct view *view,
                           struct record_change *change)
 {
-	uint64_t before = view->kind == VOID ? 0 : before_in_slot(on, view);
+	uint64_t before = view->kind == VOID ? 0 : before_of_header(on, view);
 
-	change->given_back = u64_min(cost, view->count);
-	if (change->given_back == 0)
+	change->refunded = u64_min(cost, view->count);
+	if (change->refunded == 0)
 		return;
-	view->count -= change->given_back;
+	view->count -= change->refunded;
 	if (view->kind == VOID && view->count == 0)
-		forget(on, view, false, change);
+		reset_slots(on, view, false, change);
 	else
-		want_header(change, make_header(on, view->start_ns, view->kind, before, view->count),
-		            false);
-	change->last = change->given_back == cost;
+		want_slots_header(
+		    change, make_slots_header(on, view->start_ns, view->kind, before, view->count), false);
+	change->last = change->refunded == cost;
 }
 
 /* Takes what was given back in the record from the sum of it in the header. */
-static void settle(const struct record_step *on, const struct view *view,
-                   struct record_change *change)
+static void want_lower_before(const struct record_step *on, const struct view *view,
+                              struct record_change *change)
 {
 	const struct slots_params *params = &on->limit->slots;
-	struct range range = range_of(params->period_ns, view->start_ns, on->header, on->record->tag);
-	uint64_t before = record_use(on->record, params->slots, &range);
+	struct range range =
+	    range_of_live_slots(params->period_ns, view->start_ns, on->header, on->record->tag);
+	uint64_t before = sum_of_record(on->record, params->slots, &range);
 	struct cell header = on->header;
 
-	if (!has_before(header) || cell_word(header) >> 16 <= before)
+	if (!header_has_before(header) || cell_word(header) >> 16 <= before)
 		return;
 	header.low -= ((cell_word(header) >> 16) - before) << 16;
-	want_header(change, header, false);
+	want_slots_header(change, header, false);
 }
 
 /* Refunds from the slot at `place`, whose cell is change->before. */
-static void refund_cell(const struct record_step *on, unsigned place, struct record_change *change)
+static void refund_record_cell(const struct record_step *on, unsigned index,
+                               struct record_change *change)
 {
-	change->given_back = u64_min(on->call->cost, (uint64_t)cell_word(change->before) + 1);
+	change->refunded = u64_min(on->call->cost, (uint64_t)cell_word(change->before) + 1);
 	change->want = RECORD_WANT_CELL;
-	change->place = place;
+	change->index = index;
 	change->after = change->before;
-	if (change->given_back > cell_word(change->before))
+	if (change->refunded > cell_word(change->before))
 		change->after = slots_void(change->before);
 	else
-		change->after.low -= change->given_back;
+		change->after.low -= change->refunded;
 }
 
 /*
  * Refunds from the slot that ends at `until_ns`, or with 0 from the newest that has a count. Before
  * that, completes a sealed header. If nothing is left to give back, settles.
  */
-static void refund(const struct record_step *on, struct view *view, struct record_change *change)
+static void refund_slots(const struct record_step *on, struct view *view,
+                         struct record_change *change)
 {
 	uint64_t name_ns = on->call->until_ns;
 	bool of_header =
 	    name_ns == 0 ? view->count > 0 : name_ns == view->start_ns + on->limit->slots.period_ns;
-	int place = -1;
+	int index = -1;
 
 	if (view->before + view->count == 0) {
 		if (view->kind == OPEN)
-			settle(on, view, change);
+			want_lower_before(on, view, change);
 		return;
 	}
 	if (view->kind == SEALED) {
-		want_next(on, 0, view, change);
+		want_next_slot(on, 0, view, change);
 		return;
 	}
 	if (of_header && on->call->cost > 0) {
@@ -467,27 +440,28 @@ static void refund(const struct record_step *on, struct view *view, struct recor
 	if (view->kind == VOID)
 		return;
 	if (on->call->cost > 0)
-		place = find_slot(on, name_ns, &change->before);
-	if (place < 0) {
-		settle(on, view, change);
+		index = find_slot(on, name_ns, &change->before);
+	if (index < 0) {
+		want_lower_before(on, view, change);
 		return;
 	}
-	refund_cell(on, (unsigned)place, change);
+	refund_record_cell(on, (unsigned)index, change);
 	change->older = name_ns == 0 ? on->limit->slots.slots - 1 : 0;
 }
 
 bool slots_refund_older(const struct record_step *on, struct record_change *change)
 {
 	const struct slots_params *params = &on->limit->slots;
-	struct range range = range_of(params->period_ns, on->now_ns, on->header, on->record->tag);
+	struct range range =
+	    range_of_live_slots(params->period_ns, on->now_ns, on->header, on->record->tag);
 
 	for (; on->call->cost > 0 && change->older > 0; change->older--) {
-		unsigned place = change->place > 0 ? change->place - 1 : params->slots - 1;
+		unsigned index = change->index > 0 ? change->index - 1 : params->slots - 1;
 
-		change->place = place;
-		change->before = record_load(on->record, place);
-		if (in_range(&range, change->before)) {
-			refund_cell(on, place, change);
+		change->index = index;
+		change->before = record_load(on->record, index);
+		if (slot_is_in_range(&range, change->before)) {
+			refund_record_cell(on, index, change);
 			change->older--;
 			return true;
 		}
@@ -496,7 +470,7 @@ bool slots_refund_older(const struct record_step *on, struct record_change *chan
 }
 
 /* Until nothing is in use. */
-static uint64_t ahead_of_all(const struct record_step *on, const struct view *view)
+static uint64_t ns_until_idle(const struct record_step *on, const struct view *view)
 {
 	struct cell newest;
 
@@ -505,43 +479,45 @@ static uint64_t ahead_of_all(const struct record_step *on, const struct view *vi
 	if (view->before == 0)
 		return 0;
 	if (find_slot(on, 0, &newest) < 0) /* given back, but not settled */
-		return start_after(&on->limit->slots, view->start_ns) - on->now_ns;
+		return next_slot_start_ns(&on->limit->slots, view->start_ns) - on->now_ns;
 	return (uint64_t)cell_ahead_ns(newest, on->now_ns);
 }
 
-static void step(const struct record_step *on, struct algo_decision *out,
-                 struct record_change *change)
+static void decide_slots(const struct record_step *on, struct algo_decision *out,
+                         struct record_change *change)
 {
 	const struct slots_params *params = &on->limit->slots;
 	uint64_t now_ns = on->now_ns, cost = u64_max(on->call->cost, 1);
-	struct view view = view_of(on);
-	uint64_t use = use_of(params, &view, now_ns);
+	struct view view = view_of_slots(on);
+	uint64_t use = units_in_use(params, &view, now_ns);
 
 	switch (on->call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
 		if (use + cost > params->count) {
 			algo_decision_deny(out, WEIR_REASON_OVER_LIMIT,
-			                   params->weighted ? when_faded(params, &view, now_ns, cost)
-			                                    : when_room(on, &view, use + cost - params->count));
+			                   params->weighted
+			                       ? ns_until_capacity_weighted(params, &view, now_ns, cost)
+			                       : ns_until_capacity(on, &view, use + cost - params->count));
 			if (view.moved && on->call->op == ALGO_ACQUIRE)
-				want_header(change, make_header(on, view.start_ns, VOID, 0, view.count), true);
+				want_slots_header(change, make_slots_header(on, view.start_ns, VOID, 0, view.count),
+				                  true);
 		} else if (algo_consumes(on->call)) {
-			take(on, cost, &view, change);
+			acquire_in_slot(on, cost, &view, change);
 		}
 		break;
 	case ALGO_REFUND:
-		refund(on, &view, change);
+		refund_slots(on, &view, change);
 		break;
 	default:
 		if (on->call->op == ALGO_RESET && view.before + view.count > 0) {
-			forget(on, &view, true, change);
+			reset_slots(on, &view, true, change);
 			view.before = view.count = 0;
 		}
 		break;
 	}
-	out->remaining = sat_sub(params->count, use_of(params, &view, now_ns));
-	out->reset_after_ns = ahead_of_all(on, &view);
+	out->remaining = sat_sub(params->count, units_in_use(params, &view, now_ns));
+	out->reset_after_ns = ns_until_idle(on, &view);
 }
 
 bool slots_seal(const struct record_step *on, struct record_change *change)
@@ -549,15 +525,15 @@ bool slots_seal(const struct record_step *on, struct record_change *change)
 	const struct slots_params *params = &on->limit->slots;
 	struct view view = {.start_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
 	                                params->period_ns,
-	                    .count = count_of(on->header),
+	                    .count = count_of_header(on->header),
 	                    .later = true};
 
 	if (cell_generation(on->header) != on->limit->generation * KINDS + OPEN || params->weighted ||
 	    view.count == 0 || cell_ahead_ns(on->header, on->now_ns) <= 0 ||
-	    !is_over(params, view.start_ns, on->now_ns) ||
-	    before_of(on, &view) + view.count + on->call->cost > params->count)
+	    !slot_is_over(params, view.start_ns, on->now_ns) ||
+	    read_before(on, &view) + view.count + on->call->cost > params->count)
 		return false;
-	change->header = with_kind(on->header, OPEN, SEALED);
+	change->header = header_with_kind(on->header, OPEN, SEALED);
 	return true;
 }
 
@@ -566,35 +542,35 @@ void slots_open(const struct record_step *on, struct algo_decision *out,
 {
 	struct view view = {.start_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
 	                                on->limit->slots.period_ns,
-	                    .count = count_of(on->header)};
+	                    .count = count_of_header(on->header)};
 
-	want_next(on, on->call->cost, &view, change);
+	want_next_slot(on, on->call->cost, &view, change);
 	algo_decision_allow(out);
 	out->remaining = sat_sub(on->limit->slots.count, view.before + view.count);
 	out->reset_after_ns = view.start_ns + on->limit->slots.period_ns - on->now_ns;
 }
 
-static void add_slot(struct uses *uses, uint64_t units, uint64_t until_ns)
+static void add_slot_uses(struct uses *uses, uint64_t units, uint64_t until_ns)
 {
 	if (units > 0)
 		uses_add(uses, (struct uses_entry){units, until_ns, until_ns});
 }
 
-static void read(const struct record_step *on, struct uses *uses)
+static void read_slots(const struct record_step *on, struct uses *uses)
 {
-	struct view view = view_of(on);
+	struct view view = view_of_slots(on);
 	struct range range =
-	    range_of(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
+	    range_of_live_slots(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
 
 	uses->until_ns = view.start_ns + on->limit->slots.period_ns;
 	for (unsigned i = 0; view.kind != VOID && i < on->limit->slots.slots; i++) {
 		struct cell cell = record_load(on->record, i);
 
-		if (in_range(&range, cell))
-			add_slot(uses, (uint64_t)cell_word(cell) + 1,
-			         on->now_ns + (uint64_t)cell_ahead_ns(cell, on->now_ns));
+		if (slot_is_in_range(&range, cell))
+			add_slot_uses(uses, (uint64_t)cell_word(cell) + 1,
+			              on->now_ns + (uint64_t)cell_ahead_ns(cell, on->now_ns));
 	}
-	add_slot(uses, view.count, uses->until_ns);
+	add_slot_uses(uses, view.count, uses->until_ns);
 }
 
-const struct record_kind record_slots = {step, use, read};
+const struct record_ops record_slots = {decide_slots, slots_in_use, read_slots};

@@ -1,5 +1,40 @@
 /*
- * slots.h: the cells of slots, see slots.c, and decisions at once.
+ * slots.h: counts a limit's units in S slots of its period, for sliding windows and sliding
+ * counters.
+ *
+ * Slot k begins at ceil(k * period / S) after the Unix epoch. The header is the newest slot in
+ * which something was consumed; its own cell in the record is the one at k mod S. Both have
+ *
+ *     until = start + period,    generation = 3 * that of S and the form + kind
+ *
+ * where the form is the header's alone. A slot is therefore one of the last S exactly while its
+ * `until` is ahead of now, and a sum over the record needs neither slot numbers nor divisions. The
+ * words are
+ *
+ *     record cell                          count - 1
+ *     header, of a limit below 2^16        before 16 | count 16
+ *     header, of any other limit           count; of 2^32 see make_slots_header in slots.c
+ *
+ * `before` is the sum of the record's slots, valid while now is in the header's slot, because slots
+ * end where others begin. Within a slot a call therefore reads and swaps the header alone, and
+ * reads the record only when a slot is opened. After a change of the limit a header keeps its form
+ * until its word changes, and longer where its count needs more than 16 bits.
+ *
+ * A refund to an older slot first swaps the record's cell and then lowers `before`. Record cells
+ * only lose units, so a sum that was read is never too low. A process that dies between the two
+ * swaps leaves `before` too high until the next refund or slot.
+ *
+ * When now has reached a later slot, the header is sealed (its count is final), copied to its cell
+ * in the record, and swapped for the new slot. These are three compare-and-swaps; each call that
+ * meets a sealed header carries out those that are left. A new key's header is void: its record
+ * says nothing until the header is sealed, and then the record is cleaned of an earlier life of the
+ * key. A header is void, too, if it takes over all use because S has changed or because a clock
+ * that was set back finds it further ahead than ALGO_SKEW_NS. A reset header counts nothing.
+ *
+ * A sliding counter has two slots. The older one counts by its share that overlaps the last period.
+ *
+ * The header's slot never goes back, not even by a reset. So each slot is sealed once, with one
+ * count, and a value that was computed for one state of the key fits no other.
  */
 #ifndef RECORDS_SLOTS_H
 #define RECORDS_SLOTS_H

@@ -9,7 +9,7 @@
 #define DEMAND_MAX  ((UINT64_C(1) << DEMAND_BITS) - 1)
 
 /* A part's number as a cell has it. */
-static uint32_t number_in_cell(const struct success_params *params, uint64_t part)
+static uint32_t number_of_part_in_cell(const struct success_params *params, uint64_t part)
 {
 	uint64_t lengths = (params->part_ns ^ params->parts) * UINT64_C(0x9e3779b97f4a7c15);
 
@@ -19,7 +19,7 @@ static uint32_t number_in_cell(const struct success_params *params, uint64_t par
 /* How many parts after `part` that of a cell is. */
 static int32_t parts_after(const struct success_params *params, uint64_t low, uint64_t part)
 {
-	return (int32_t)((uint32_t)low - number_in_cell(params, part));
+	return (int32_t)((uint32_t)low - number_of_part_in_cell(params, part));
 }
 
 static bool has_tag(uint64_t low, uint32_t tag)
@@ -27,12 +27,12 @@ static bool has_tag(uint64_t low, uint32_t tag)
 	return (uint32_t)(low >> 32) == tag;
 }
 
-static struct success_part unpack(struct cell cell)
+static struct success_part unpack_part(struct cell cell)
 {
 	return (struct success_part){cell.high >> 32, cell.high >> 1 & COUNT_MAX, cell.high & 1};
 }
 
-static struct cell pack(uint64_t low, struct success_part part)
+static struct cell pack_part(uint64_t low, struct success_part part)
 {
 	return (struct cell){low, part.requests << 32 | part.accepts << 1 | part.failed};
 }
@@ -68,8 +68,8 @@ void success_record_advance(const struct algo_limit *limit, const struct record 
 	state->newest = part + (uint32_t)ahead;
 }
 
-static void look_at_pass(const struct algo_limit *limit, const struct record *record,
-                         struct success_state *state)
+static void read_last_passed(const struct algo_limit *limit, const struct record *record,
+                             struct success_state *state)
 {
 	struct cell cell = record_load(record, PASSED_AT);
 	int64_t ahead_ns = cell_ahead_ns(cell, state->now_ns);
@@ -78,8 +78,8 @@ static void look_at_pass(const struct algo_limit *limit, const struct record *re
 		state->passed_ns = u64_max(state->passed_ns, state->now_ns + (uint64_t)ahead_ns);
 }
 
-static void look_at_demand(const struct success_params *params, const struct record *record,
-                           struct success_state *state)
+static void read_demand(const struct success_params *params, const struct record *record,
+                        struct success_state *state)
 {
 	uint64_t slot = success_slot_of(params, state->newest);
 
@@ -103,12 +103,12 @@ void success_record_read(const struct algo_limit *limit, const struct record *re
 
 	if (!record->cells)
 		return;
-	look_at_pass(limit, record, state);
-	look_at_demand(params, record, state);
+	read_last_passed(limit, record, state);
+	read_demand(params, record, state);
 	for (unsigned i = PARTS_AT; i < parts_end(params, record); i++) {
 		struct cell cell = record_load(record, i);
 		int32_t after = parts_after(params, cell.low, state->newest);
-		struct success_part *part, found = unpack(cell);
+		struct success_part *part, found = unpack_part(cell);
 
 		if (!has_tag(cell.low, record->tag) || after > 0 || after <= -(int32_t)params->parts)
 			continue;
@@ -130,7 +130,7 @@ bool success_record_set_passed(const struct record_state *at, struct cell before
 }
 
 /* If a sum would not fit, halves both counts, so that their ratio stays. */
-static void add(struct success_part *part, struct success_part more)
+static void add_to_part(struct success_part *part, struct success_part more)
 {
 	if (part->requests + more.requests > COUNT_MAX || part->accepts + more.accepts > COUNT_MAX) {
 		part->requests /= 2;
@@ -142,7 +142,7 @@ static void add(struct success_part *part, struct success_part more)
 }
 
 /* The place of a part in a record of its limit's width. */
-static unsigned place_of(const struct success_params *params, uint64_t part)
+static unsigned index_of_part(const struct success_params *params, uint64_t part)
 {
 	return PARTS_AT + (unsigned)(part % params->parts);
 }
@@ -150,16 +150,16 @@ static unsigned place_of(const struct success_params *params, uint64_t part)
 void success_record_add(const struct algo_limit *limit, const struct record_state *at,
                         uint64_t part, struct success_part more)
 {
-	unsigned place = place_of(&limit->success, part);
-	uint64_t low = (uint64_t)at->record.tag << 32 | number_in_cell(&limit->success, part);
+	unsigned index = index_of_part(&limit->success, part);
+	uint64_t low = (uint64_t)at->record.tag << 32 | number_of_part_in_cell(&limit->success, part);
 	struct success_part counts;
 	struct cell before;
 
 	do {
-		before = record_load(&at->record, place);
-		counts = before.low == low ? unpack(before) : (struct success_part){0};
-		add(&counts, more);
-	} while (!record_swap(at, place, before, pack(low, counts)) && record_is_own(at));
+		before = record_load(&at->record, index);
+		counts = before.low == low ? unpack_part(before) : (struct success_part){0};
+		add_to_part(&counts, more);
+	} while (!record_swap(at, index, before, pack_part(low, counts)) && record_is_own(at));
 }
 
 void success_record_demand(const struct algo_limit *limit, const struct record_state *at,
@@ -168,39 +168,40 @@ void success_record_demand(const struct algo_limit *limit, const struct record_s
 	const struct success_params *params = &limit->success;
 	uint64_t slot = success_slot_of(params, part);
 	unsigned shift = (priority - 1) % SUCCESS_CLASSES * DEMAND_BITS;
-	unsigned place = PARTS_AT + params->parts +
+	unsigned index = PARTS_AT + params->parts +
 	                 (unsigned)(slot % params->demand_slots) * SUCCESS_DEMAND_CELLS +
 	                 (priority - 1) / SUCCESS_CLASSES;
-	uint64_t low = (uint64_t)at->record.tag << 32 | number_in_cell(params, slot);
+	uint64_t low = (uint64_t)at->record.tag << 32 | number_of_part_in_cell(params, slot);
 	struct cell before, after;
 
 	do {
-		before = record_load(&at->record, place);
+		before = record_load(&at->record, index);
 		after = (struct cell){low, before.low == low ? before.high : 0};
 		if ((after.high >> shift & DEMAND_MAX) == DEMAND_MAX)
 			return;
 		after.high += UINT64_C(1) << shift;
-	} while (!record_swap(at, place, before, after) && record_is_own(at));
+	} while (!record_swap(at, index, before, after) && record_is_own(at));
 }
 
 uint64_t success_record_refund(const struct algo_limit *limit, const struct record_state *at,
                                uint64_t part, uint64_t n)
 {
-	unsigned place = place_of(&limit->success, part);
-	uint64_t low = (uint64_t)at->record.tag << 32 | number_in_cell(&limit->success, part);
+	unsigned index = index_of_part(&limit->success, part);
+	uint64_t low = (uint64_t)at->record.tag << 32 | number_of_part_in_cell(&limit->success, part);
 	struct success_part counts;
 	struct cell before;
-	uint64_t taken;
+	uint64_t refunded;
 
-	if (place >= at->record.width) /* a former record, of other parameters */
+	if (index >= at->record.width) /* a former record, of other parameters */
 		return 0;
 	do {
-		before = record_load(&at->record, place);
-		counts = before.low == low ? unpack(before) : (struct success_part){0};
-		taken = u64_min(counts.requests, n);
-		counts.requests -= taken;
-	} while (taken > 0 && !record_swap(at, place, before, pack(low, counts)) && record_is_own(at));
-	return taken;
+		before = record_load(&at->record, index);
+		counts = before.low == low ? unpack_part(before) : (struct success_part){0};
+		refunded = u64_min(counts.requests, n);
+		counts.requests -= refunded;
+	} while (refunded > 0 && !record_swap(at, index, before, pack_part(low, counts)) &&
+	         record_is_own(at));
+	return refunded;
 }
 
 void success_record_clear(const struct algo_limit *limit, const struct record_state *at)
@@ -216,7 +217,7 @@ void success_record_clear(const struct algo_limit *limit, const struct record_st
 }
 
 /* The end of the state that a request now would leave. */
-static uint64_t end_ns(const struct success_params *params, uint64_t now_ns)
+static uint64_t state_end_ns(const struct success_params *params, uint64_t now_ns)
 {
 	return u64_max(success_end_ns(params, success_part_of(params, now_ns)),
 	               now_ns + SUCCESS_PASS_NS);
@@ -225,7 +226,7 @@ static uint64_t end_ns(const struct success_params *params, uint64_t now_ns)
 bool success_record_header_fits(const struct algo_limit *limit, struct cell header, uint32_t tag,
                                 uint64_t now_ns)
 {
-	return header_retains(header, tag, end_ns(&limit->success, now_ns));
+	return header_retains(header, tag, state_end_ns(&limit->success, now_ns));
 }
 
 struct cell success_record_header(const struct algo_limit *limit, uint32_t tag, uint64_t now_ns)
@@ -233,5 +234,5 @@ struct cell success_record_header(const struct algo_limit *limit, uint32_t tag, 
 	const struct success_params *params = &limit->success;
 	uint64_t longer_ns = (params->parts / 2) * params->part_ns;
 
-	return cell_make(tag, end_ns(params, now_ns) + longer_ns, 0, 0);
+	return cell_make(tag, state_end_ns(params, now_ns) + longer_ns, 0, 0);
 }

@@ -32,7 +32,7 @@ static bool take_over(struct memory *store, struct wide_table *wide)
 			if (there && covers(there, &wide->section))
 				return false;
 			wide->former = there;
-			if (there) /* before the exchange: wide.c, is_in_newest */
+			if (there) /* before the exchange: wide.c, header_is_in_newest */
 				__atomic_store_n(&there->table.header->is_former, 1, __ATOMIC_RELEASE);
 			/* Released: who finds the table finds what it is. */
 			if (__atomic_compare_exchange_n(&store->wide[i], &there, wide, false,

@@ -133,7 +133,7 @@ struct replay {
 	weir_table *table;
 	weir_limit *limit;
 	struct weir_permit permits[STATE_PERMITS_MAX];
-	bool given_back[STATE_PERMITS_MAX];
+	bool refunded[STATE_PERMITS_MAX];
 };
 
 #define KEY ((struct weir_key){"key", 3})
@@ -206,9 +206,9 @@ static bool replay_step(struct run *run, struct replay *on, const struct vector_
 	int status;
 
 	if (by_name) {
-		again = !on->limiter && on->given_back[step->call.permit];
+		again = !on->limiter && on->refunded[step->call.permit];
 		expected.allowed &= !again && step->call.until_ns > step->time.now_ns;
-		on->given_back[step->call.permit] = true;
+		on->refunded[step->call.permit] = true;
 	}
 	status = call(on, step, &found);
 	compare(run, "status", (uint64_t)-status,

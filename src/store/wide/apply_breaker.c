@@ -15,8 +15,8 @@
 #include "store/wide/breaker_phase.h"
 #include "store/wide/breaker_view.h"
 
-static void explain(const struct breaker_view *view, const struct breaker_state *state,
-                    uint64_t own_ns, struct algo_decision *out)
+static void set_reset_after(const struct breaker_view *view, const struct breaker_state *state,
+                            uint64_t own_ns, struct algo_decision *out)
 {
 	const struct breaker_params *params = &view->key.limit->breaker;
 	struct breaker_tally tally;
@@ -27,19 +27,20 @@ static void explain(const struct breaker_view *view, const struct breaker_state 
 }
 
 /* A denial writes nothing, but that a request which finds no room may count as failed. */
-static void refuse(struct breaker_view *view, bool takes, struct algo_decision *out)
+static void deny(struct breaker_view *view, bool consumes, struct algo_decision *out)
 {
 	if (out->reason == WEIR_REASON_OVER_LIMIT)
 		out->retry_after_ns = u64_min(out->retry_after_ns, view->snapshot.first_ns);
-	explain(view, &view->snapshot.state, 0, out);
-	if (takes && out->reason == WEIR_REASON_OVER_LIMIT && view->key.limit->breaker.refusals_fail &&
-	    view->snapshot.state.phase <= BREAKER_RAMP)
-		breaker_phase_count(view, (struct breaker_ends){{.failed = true}, 1, view->key.now_ns, 0});
-	else if (takes)
+	set_reset_after(view, &view->snapshot.state, 0, out);
+	if (consumes && out->reason == WEIR_REASON_OVER_LIMIT &&
+	    view->key.limit->breaker.refusals_fail && view->snapshot.state.phase <= BREAKER_RAMP)
+		breaker_phase_count(view,
+		                    (struct breaker_results){{.failed = true}, 1, view->key.now_ns, 0});
+	else if (consumes)
 		breaker_phase_store_header(view, &view->snapshot.state);
 }
 
-__attribute__((noinline, cold)) static bool are_too_many(struct breaker_view again)
+__attribute__((noinline, cold)) static bool read_is_over_bound(struct breaker_view again)
 {
 	fence_behind_swap();
 	breaker_view_read(&again, NULL);
@@ -50,36 +51,37 @@ __attribute__((noinline, cold)) static bool are_too_many(struct breaker_view aga
  * Whether more permits are in flight than may be. If all of them have cells side by side, there are
  * no more cells. Else two calls may have taken the last room, and the later of them finds out.
  */
-static bool is_one_too_many(const struct breaker_view *view)
+static bool exceeds_bound(const struct breaker_view *view)
 {
 	return (view->snapshot.mixed || view->key.count > 1) &&
-	       view->key.limit->breaker.max_concurrent != 0 && are_too_many(*view);
+	       view->key.limit->breaker.max_concurrent != 0 && read_is_over_bound(*view);
 }
 
 /*
  * A permit for what `state` has granted. Returns false if the caller is to look again; `out` may
  * be a denial for want of room.
  */
-static bool take(struct breaker_view *view, const struct breaker_state *state, uint64_t id,
-                 struct algo_decision *out, uint64_t *until_ns)
+static bool acquire_permit(struct breaker_view *view, const struct breaker_state *state,
+                           uint64_t id, struct algo_decision *out, uint64_t *until_ns)
 {
 	const struct algo_limit *limit = view->key.limit;
 	struct breaker_permit permit = breaker_permit_of(
 	    &limit->breaker, breaker_until_ns(&limit->breaker, breaker_start(state, view->key.now_ns)),
 	    id);
-	enum header_result kept = breaker_phase_store_header(view, &view->snapshot.state);
-	bool turns = state->phase == BREAKER_HALF_OPEN;
+	enum header_result stored = breaker_phase_store_header(view, &view->snapshot.state);
+	bool is_new_probe = state->phase == BREAKER_HALF_OPEN;
 
-	if (kept == HEADER_NO_CAPACITY) {
+	if (stored == HEADER_NO_CAPACITY) {
 		algo_decision_table_full(limit, out);
 		*until_ns = 0;
 		return true;
 	}
-	if (kept == HEADER_CHANGED ||
+	if (stored == HEADER_CHANGED ||
 	    breaker_record_acquire(limit, &view->key.states[0].at, &view->snapshot, permit,
 	                           view->key.now_ns) != BREAKER_ACQUIRED)
 		return false;
-	if (is_one_too_many(view) || (turns && !breaker_phase_change(view, state, ALGO_BY_SLEEP))) {
+	if (exceeds_bound(view) ||
+	    (is_new_probe && !breaker_phase_change(view, state, ALGO_BY_SLEEP))) {
 		breaker_record_release(limit, &view->key.states[0].at, permit);
 		return false;
 	}
@@ -88,71 +90,72 @@ static bool take(struct breaker_view *view, const struct breaker_state *state, u
 }
 
 /* A request that was denied; if the limit only judges, it passes. */
-static uint64_t pass_denied(const struct breaker_view *view, bool takes, struct algo_decision *out)
+static uint64_t pass_if_judge_only(const struct breaker_view *view, bool consumes,
+                                   struct algo_decision *out)
 {
 	const struct breaker_params *params = &view->key.limit->breaker;
 
 	if (!params->judge_only)
 		return 0;
 	algo_decision_allow(out);
-	return takes ? breaker_unrecorded_until_ns(params, view->key.now_ns) : 0;
+	return consumes ? breaker_unrecorded_until_ns(params, view->key.now_ns) : 0;
 }
 
 /* Whether a permit is in no record. Permits of before a reload may only seem so. */
-static bool is_bare(const struct breaker_view *view, uint64_t until_ns)
+static bool is_unrecorded(const struct breaker_view *view, uint64_t until_ns)
 {
 	return breaker_is_unrecorded(&view->key.limit->breaker, until_ns) && !view->snapshot.mixed &&
 	       view->key.count == 1;
 }
 
-static uint64_t acquire(struct breaker_view *view, const struct algo_call *call,
-                        struct algo_decision *out)
+static uint64_t acquire_or_peek(struct breaker_view *view, const struct algo_call *call,
+                                struct algo_decision *out)
 {
-	bool takes = algo_consumes(call);
+	bool consumes = algo_consumes(call);
 	uint64_t draw = call->draw, until_ns = 0;
 
 	for (;;) {
 		struct breaker_request request;
 		struct breaker_state state;
 
-		breaker_phase_settle(view, NULL);
+		breaker_phase_update(view, NULL);
 		state = view->snapshot.state;
-		if (takes && draw == 0 && breaker_needs_draw(&state))
+		if (consumes && draw == 0 && breaker_needs_draw(&state))
 			draw = prng_next();
-		request =
-		    (struct breaker_request){takes ? &draw : NULL, view->told, view->snapshot.in_flight};
+		request = (struct breaker_request){consumes ? &draw : NULL, view->notification,
+		                                   view->snapshot.in_flight};
 		if (!breaker_decide(view->key.limit, &state, view->key.now_ns, &request, out)) {
-			refuse(view, takes, out);
-			return pass_denied(view, takes, out);
+			deny(view, consumes, out);
+			return pass_if_judge_only(view, consumes, out);
 		}
-		if (!takes) {
+		if (!consumes) {
 			if (reported_key_is_full(&view->key))
 				algo_decision_table_full(view->key.limit, out);
 			else
-				explain(view, &view->snapshot.state, 0, out);
-			return out->allowed ? 0 : pass_denied(view, takes, out);
+				set_reset_after(view, &view->snapshot.state, 0, out);
+			return out->allowed ? 0 : pass_if_judge_only(view, consumes, out);
 		}
-		if (take(view, &state, call->permit, out, &until_ns)) {
+		if (acquire_permit(view, &state, call->permit, out, &until_ns)) {
 			if (until_ns > 0)
-				explain(view, &state, until_ns - view->key.now_ns, out);
-			return out->allowed ? until_ns : pass_denied(view, takes, out);
+				set_reset_after(view, &state, until_ns - view->key.now_ns, out);
+			return out->allowed ? until_ns : pass_if_judge_only(view, consumes, out);
 		}
 	}
 }
 
 /* How the key stands. */
-static void tell_seen(const struct breaker_view *view, struct algo_decision *out)
+static void report_snapshot(const struct breaker_view *view, struct algo_decision *out)
 {
 	out->remaining = breaker_capacity(&view->key.limit->breaker, &view->snapshot.state,
 	                                  view->snapshot.in_flight);
-	explain(view, &view->snapshot.state, 0, out);
+	set_reset_after(view, &view->snapshot.state, 0, out);
 }
 
 /* The same, once a permit is given back. */
-static void tell(struct breaker_view *view, struct algo_decision *out)
+static void report_state(struct breaker_view *view, struct algo_decision *out)
 {
-	breaker_phase_settle(view, NULL);
-	tell_seen(view, out);
+	breaker_phase_update(view, NULL);
+	report_snapshot(view, out);
 }
 
 /* Whether it is a probe of the half-open one that was seen, whose time is not over. */
@@ -166,8 +169,8 @@ static bool is_probe(const struct breaker_view *view, const struct breaker_permi
 }
 
 /* Whether the permit was in flight. */
-static bool give(struct breaker_view *view, struct breaker_permit permit,
-                 struct breaker_result result, bool counts)
+static bool release_permit(struct breaker_view *view, struct breaker_permit permit,
+                           struct breaker_result result, bool counts)
 {
 	const struct algo_limit *limit = view->key.limit;
 
@@ -175,9 +178,9 @@ static bool give(struct breaker_view *view, struct breaker_permit permit,
 		struct breaker_state after;
 		const struct record_state *record;
 
-		breaker_phase_settle(view, NULL);
+		breaker_phase_update(view, NULL);
 		after = view->snapshot.state;
-		if (is_bare(view, permit.until_ns))
+		if (is_unrecorded(view, permit.until_ns))
 			return permit.until_ns > view->key.now_ns;
 		record =
 		    permit.until_ns > view->key.now_ns ? breaker_view_find_permit(view, &permit) : NULL;
@@ -196,15 +199,16 @@ static bool give(struct breaker_view *view, struct breaker_permit permit,
 			return false;
 		if (counts && view->key.states[0].at.cell && after.phase <= BREAKER_RAMP &&
 		    breaker_counts(&after, permit.start_ns))
-			breaker_phase_count(view,
-			                    (struct breaker_ends){result, 1, view->key.now_ns, permit.stripe});
+			breaker_phase_count(
+			    view, (struct breaker_results){result, 1, view->key.now_ns, permit.stripe});
 		return true;
 	}
 }
 
 /* How its request ended. */
-static struct breaker_result result_of(const struct algo_limit *limit, const struct algo_call *call,
-                                       uint64_t start_ns, uint64_t now_ns)
+static struct breaker_result result_of_call(const struct algo_limit *limit,
+                                            const struct algo_call *call, uint64_t start_ns,
+                                            uint64_t now_ns)
 {
 	if (!algo_op_reports(call->op))
 		return (struct breaker_result){.ignored = true};
@@ -219,100 +223,101 @@ static struct breaker_result result_of(const struct algo_limit *limit, const str
 static void count_foreign(struct breaker_view *view, const struct algo_call *call)
 {
 	struct breaker_permit permit;
-	enum header_result kept = HEADER_CHANGED;
+	enum header_result stored = HEADER_CHANGED;
 
-	while (kept == HEADER_CHANGED) {
-		breaker_phase_settle(view, NULL);
-		kept = view->key.states[0].at.cell
-		           ? HEADER_STORED
-		           : breaker_phase_store_header(view, &view->snapshot.state);
+	while (stored == HEADER_CHANGED) {
+		breaker_phase_update(view, NULL);
+		stored = view->key.states[0].at.cell
+		             ? HEADER_STORED
+		             : breaker_phase_store_header(view, &view->snapshot.state);
 	}
 	permit = breaker_permit_of(&view->key.limit->breaker, call->until_ns, call->permit);
-	if (kept == HEADER_STORED && !is_bare(view, call->until_ns) &&
+	if (stored == HEADER_STORED && !is_unrecorded(view, call->until_ns) &&
 	    view->snapshot.state.phase <= BREAKER_RAMP &&
 	    breaker_counts(&view->snapshot.state, permit.start_ns))
-		breaker_phase_count(view,
-		                    (struct breaker_ends){
-		                        result_of(view->key.limit, call, permit.start_ns, view->key.now_ns),
-		                        1, view->key.now_ns, permit.stripe});
+		breaker_phase_count(
+		    view, (struct breaker_results){
+		              result_of_call(view->key.limit, call, permit.start_ns, view->key.now_ns), 1,
+		              view->key.now_ns, permit.stripe});
 }
 
 /*
  * Gives back the newest permits. Those of a half-open phase are probes, which then nobody judges.
  */
-__attribute__((noinline)) static void give_newest(struct breaker_view *view, uint64_t n,
-                                                  struct algo_decision *out)
+__attribute__((noinline)) static void release_newest(struct breaker_view *view, uint64_t n,
+                                                     struct algo_decision *out)
 {
 	static const struct breaker_result ignored = {.ignored = true};
 	struct breaker_list list;
-	bool turned = true;
+	bool changed_phase = true;
 
 	list.alone.n = u64_max(n, 1);
 	do {
 		const struct breaker_state *state = &view->snapshot.state;
 		unsigned probes;
 
-		breaker_phase_settle(view, &list);
+		breaker_phase_update(view, &list);
 		probes = (unsigned)u64_min(u64_min(n, view->snapshot.own), state->in_flight);
 		if (view->key.states[0].at.cell && state->phase == BREAKER_HALF_OPEN && probes > 0)
-			turned = breaker_phase_end_probes(view, ignored, probes, view->key.now_ns);
-	} while (!turned);
+			changed_phase = breaker_phase_end_probes(view, ignored, probes, view->key.now_ns);
+	} while (!changed_phase);
 	breaker_view_release_newest(view, &list, n);
-	tell_seen(view, out);
+	report_snapshot(view, out);
 }
 
 /* Gives back a permit, or without a name the newest ones. */
-static void give_back(struct breaker_view *view, const struct algo_call *call,
-                      struct algo_decision *out)
+static void release(struct breaker_view *view, const struct algo_call *call,
+                    struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->key.limit;
 	struct breaker_permit permit;
-	bool given;
+	bool released;
 
 	if (call->op == ALGO_COUNT) {
 		count_foreign(view, call);
-		tell(view, out);
+		report_state(view, out);
 		return;
 	}
 	if (call->until_ns == 0 && call->op == ALGO_REFUND) {
-		give_newest(view, call->cost, out);
+		release_newest(view, call->cost, out);
 		return;
 	}
 	if (call->until_ns == 0)
-		breaker_phase_settle(view, NULL); /* without a name it reports the newest permit */
+		breaker_phase_update(view, NULL); /* without a name it reports the newest permit */
 	permit = call->until_ns
 	             ? breaker_permit_of(&limit->breaker, call->until_ns, call->permit)
 	             : breaker_permit_of(&limit->breaker, view->key.now_ns + view->snapshot.last_ns, 0);
-	given = call->cost > 0 &&
-	        give(view, permit, result_of(limit, call, permit.start_ns, view->key.now_ns),
-	             call->op != ALGO_SETTLE);
-	if (call->op == ALGO_REFUND && !given && call->cost > 0)
-		tell_seen(view, out); /* as it was found */
+	released =
+	    call->cost > 0 &&
+	    release_permit(view, permit, result_of_call(limit, call, permit.start_ns, view->key.now_ns),
+	                   call->op != ALGO_SETTLE);
+	if (call->op == ALGO_REFUND && !released && call->cost > 0)
+		report_snapshot(view, out); /* as it was found */
 	else if (call->op == ALGO_REFUND)
-		tell(view, out);
+		report_state(view, out);
 	else if (call->cost == 0)
-		breaker_phase_settle(view, NULL); /* a permit whose time was over may open it now */
-	out->allowed = given || call->until_ns == 0;
+		breaker_phase_update(view, NULL); /* a permit whose time was over may open it now */
+	out->allowed = released || call->until_ns == 0;
 }
 
 /* Its window is forgotten with the phase; permits of before are in flight no more. */
-static void reset(struct breaker_view *view, struct algo_decision *out)
+static void reset_breaker(struct breaker_view *view, struct algo_decision *out)
 {
-	if (view->told)
-		view->told->resets = true;
+	if (view->notification)
+		view->notification->resets = true;
 	for (;;) {
 		struct breaker_state after = {.phase = BREAKER_CLOSED, .since_ns = view->key.now_ns};
 		struct breaker_tally tally;
 
-		breaker_phase_settle(view, NULL);
+		breaker_phase_update(view, NULL);
 		if (!view->key.states[0].at.cell &&
 		    !(view->key.count > 1 &&
 		      breaker_phase_store_header(view, &view->snapshot.state) != HEADER_NO_CAPACITY))
 			break;
 		if (!view->key.states[0].at.cell)
 			continue;
-		breaker_record_end_all(view->key.limit, &view->key.states[0].at);
-		breaker_view_end_former(view);
+		breaker_record_expire_all(view->key.limit, &view->key.states[0].at);
+		breaker_view_expire_former(view);
 		after.since_ns = u64_max(after.since_ns, view->snapshot.state.since_ns + 1);
 		if (view->snapshot.state.phase >= BREAKER_FORCED_OPEN ||
 		    (view->snapshot.state.phase == BREAKER_CLOSED &&
@@ -321,7 +326,7 @@ static void reset(struct breaker_view *view, struct algo_decision *out)
 			break;
 	}
 	view->snapshot.in_flight = view->snapshot.last_ns = 0;
-	tell_seen(view, out);
+	report_snapshot(view, out);
 }
 
 /* A time that is further ahead than a cell can tell never comes. */
@@ -336,19 +341,19 @@ static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
  * Puts the key into a phase. Returns false if the caller is to read the key anew. Without room it
  * is denied.
  */
-static bool enter(struct breaker_view *view, const struct breaker_state *after,
-                  enum algo_cause cause, struct algo_decision *out)
+static bool enter_phase(struct breaker_view *view, const struct breaker_state *after,
+                        enum algo_cause cause, struct algo_decision *out)
 {
-	enum header_result kept = breaker_phase_store_header(view, after);
+	enum header_result stored = breaker_phase_store_header(view, after);
 
-	if (kept == HEADER_NO_CAPACITY)
+	if (stored == HEADER_NO_CAPACITY)
 		algo_decision_table_full(view->key.limit, out);
-	return kept == HEADER_NO_CAPACITY ||
-	       (kept == HEADER_STORED && breaker_phase_change(view, after, cause));
+	return stored == HEADER_NO_CAPACITY ||
+	       (stored == HEADER_STORED && breaker_phase_change(view, after, cause));
 }
 
-static void force(struct breaker_view *view, const struct algo_call *call,
-                  struct algo_decision *out)
+static void force_phase(struct breaker_view *view, const struct algo_call *call,
+                        struct algo_decision *out)
 {
 	static const enum breaker_phase phases[] = {[WEIR_FORCE_OPEN] = BREAKER_FORCED_OPEN,
 	                                            [WEIR_FORCE_CLOSED] = BREAKER_FORCED_CLOSED,
@@ -363,48 +368,49 @@ static void force(struct breaker_view *view, const struct algo_call *call,
 		after = (struct breaker_state){.phase = phases[call->force],
 		                               .since_ns = is_auto ? view->key.now_ns
 		                                                   : forced_until(call, view->key.now_ns)};
-	} while (!enter(view, &after, ALGO_BY_FORCE, out));
+	} while (!enter_phase(view, &after, ALGO_BY_FORCE, out));
 	if (!out->allowed)
 		return;
-	if (view->told)
-		view->told->rejoins = is_auto;
-	tell(view, out);
+	if (view->notification)
+		view->notification->rejoins = is_auto;
+	report_state(view, out);
 }
 
 /* Does what its fleet says. Not `allowed`: an operator has forced it, so the fleet has to wait. */
-static void obey(struct breaker_view *view, const struct algo_call *call, struct algo_decision *out)
+static void apply_group_decision(struct breaker_view *view, const struct algo_call *call,
+                                 struct algo_decision *out)
 {
 	struct breaker_state after;
 
 	do {
 		breaker_view_read(view, NULL);
-		if (view->told)
-			*view->told = (struct algo_notification){0};
+		if (view->notification)
+			*view->notification = (struct algo_notification){0};
 		after = view->snapshot.state;
 		if (!breaker_apply_group(&view->key.limit->breaker, &after, call, view->key.now_ns))
 			break;
-	} while (!enter(view, &after, ALGO_BY_GROUP, out));
+	} while (!enter_phase(view, &after, ALGO_BY_GROUP, out));
 	if (!out->allowed)
 		return;
-	tell(view, out);
+	report_state(view, out);
 	out->allowed = after.phase < BREAKER_FORCED_OPEN;
-	if (view->told)
-		view->told->since_ns = after.since_ns;
+	if (view->notification)
+		view->notification->since_ns = after.since_ns;
 }
 
 /* While it is calm, a call needs a few cells, and little else. */
-static bool apply_calmly(struct reported_key *key, const struct algo_call *call,
-                         struct algo_decision *out, uint64_t *until_ns)
+static bool apply_quiescent(struct reported_key *key, const struct algo_call *call,
+                            struct algo_decision *out, uint64_t *until_ns)
 {
 	const struct record_state *at = &key->states[0].at;
-	bool takes = call->op == ALGO_ACQUIRE;
+	bool consumes = call->op == ALGO_ACQUIRE;
 
-	if (!(takes || call->op == ALGO_REPORT) || call->cost == 0)
+	if (!(consumes || call->op == ALGO_REPORT) || call->cost == 0)
 		return false;
 	reported_key_read_newest(key);
 	if (!at->cell || cell_tag(at->header) != at->record.tag)
 		return false;
-	if (takes) {
+	if (consumes) {
 		*until_ns = breaker_record_try_acquire(key->limit, at, call->permit, key->now_ns, out);
 		return *until_ns != 0;
 	}
@@ -418,25 +424,25 @@ static bool apply_calmly(struct reported_key *key, const struct algo_call *call,
 }
 
 __attribute__((noinline)) static uint64_t
-apply_watched(struct breaker_view *view, const struct algo_call *call, struct algo_decision *out)
+apply_with_view(struct breaker_view *view, const struct algo_call *call, struct algo_decision *out)
 {
 	uint64_t until_ns = 0;
 
-	view->told = call->notification;
+	view->notification = call->notification;
 	view->lost_ns = 0;
 	view->turned = 0;
 	memset(view->turns, 0, sizeof view->turns);
 	if (algo_op_requests(call->op)) {
-		until_ns = acquire(view, call, out);
+		until_ns = acquire_or_peek(view, call, out);
 	} else if (algo_op_releases(call->op)) {
 		out->remaining = out->reset_after_ns = 0;
-		give_back(view, call, out);
+		release(view, call, out);
 	} else if (call->op == ALGO_RESET) {
-		reset(view, out);
+		reset_breaker(view, out);
 	} else if (call->op == ALGO_FORCE) {
-		force(view, call, out);
+		force_phase(view, call, out);
 	} else {
-		obey(view, call, out);
+		apply_group_decision(view, call, out);
 	}
 	out->phase =
 	    (uint8_t)(view->turned > 0 ? view->turns[view->turned - 1].to : view->snapshot.state.phase);
@@ -452,8 +458,8 @@ uint64_t breaker_apply(const struct call_target *target, const struct algo_call 
 	uint64_t until_ns;
 
 	reported_key_begin(&view.key, target);
-	if (apply_calmly(&view.key, call, out, &until_ns))
+	if (apply_quiescent(&view.key, call, out, &until_ns))
 		return until_ns;
 	algo_decision_allow(out);
-	return apply_watched(&view, call, out);
+	return apply_with_view(&view, call, out);
 }

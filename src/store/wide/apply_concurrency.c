@@ -21,28 +21,28 @@ struct view {
 	struct leases_use use;
 };
 
-static void find_unused(struct view *view)
+static void begin_view(struct view *view)
 {
 	reported_key_read(&view->key);
 	view->use = (struct leases_use){.first_ns = UINT64_MAX};
 }
 
-static void look(struct view *view)
+static void read_view(struct view *view)
 {
 	const struct reported_key *key = &view->key;
 
-	find_unused(view);
+	begin_view(view);
 	for (size_t i = 0; i < key->count; i++)
 		leases_read(key->limit, key->now_ns, key->states[i].at.header, &key->states[i].at.record,
 		            &view->use);
 }
 
 /* Before an acquire: after the clock was set back, a second pass corrects the leases. */
-static void look_and_cut_back(struct view *view)
+static void read_and_correct(struct view *view)
 {
 	const struct reported_key *key = &view->key;
 
-	look(view);
+	read_view(view);
 	if (!view->use.far)
 		return;
 	view->use = (struct leases_use){.first_ns = UINT64_MAX};
@@ -51,37 +51,38 @@ static void look_and_cut_back(struct view *view)
 }
 
 /* The places that an acquire has so far: `n` like `place` in the record of `state`. */
-struct taken {
+struct acquired {
 	struct wide_state state;
 	const struct algo_limit *limit;
-	struct cell place;
+	struct cell lease;
 	uint64_t n;
 };
 
-static void put_back(const struct reported_key *key, struct taken *taken)
+static void release_acquired(const struct reported_key *key, struct acquired *acquired)
 {
 	struct leases_use use = {.first_ns = UINT64_MAX};
-	struct leases_release release = {
-	    .match = {.until_ns = key->now_ns + taken->limit->leases.lease_ns,
-	              .word = cell_word(taken->place)},
-	    .n = taken->n,
+	struct leases_release release_matching = {
+	    .match = {.until_ns = key->now_ns + acquired->limit->leases.lease_ns,
+	              .word = cell_word(acquired->lease)},
+	    .n = acquired->n,
 	    .alone = !key->target->store,
 	    .now_ns = key->now_ns};
 
-	taken->state.at.header = record_header(&taken->state.at);
-	leases_release(taken->limit, &taken->state.at, &release, &use);
-	taken->n = 0;
+	acquired->state.at.header = record_header(&acquired->state.at);
+	leases_release(acquired->limit, &acquired->state.at, &release_matching, &use);
+	acquired->n = 0;
 }
 
 /* Takes what is missing. Whether that can be granted without a look at all places. */
-static bool take_rest(const struct reported_key *key, struct taken *taken, uint64_t cost)
+static bool acquire_missing(const struct reported_key *key, struct acquired *acquired,
+                            uint64_t cost)
 {
 	const struct algo_limit *limit = key->limit;
 	const struct record_state *at = &key->states[0].at;
 
-	taken->state = key->states[0];
-	taken->n += leases_acquire(limit, at, taken->place, cost - taken->n, key->now_ns);
-	return taken->n == cost && key->count == 1 &&
+	acquired->state = key->states[0];
+	acquired->n += leases_acquire(limit, at, acquired->lease, cost - acquired->n, key->now_ns);
+	return acquired->n == cost && key->count == 1 &&
 	       leases_span(at->header, &at->record) == limit->leases.max &&
 	       leases_header_fits(limit, record_header(at), at->record.tag,
 	                          key->now_ns + limit->leases.lease_ns) &&
@@ -89,7 +90,7 @@ static bool take_rest(const struct reported_key *key, struct taken *taken, uint6
 }
 
 /* `fresh` of the places that are held now the look has not seen. */
-static uint64_t grant(struct view *view, uint64_t fresh, struct algo_decision *out)
+static uint64_t grant_permit(struct view *view, uint64_t fresh, struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->key.limit;
 
@@ -99,16 +100,16 @@ static uint64_t grant(struct view *view, uint64_t fresh, struct algo_decision *o
 	return view->key.now_ns + limit->leases.lease_ns;
 }
 
-static bool has_room(const struct view *view, uint64_t cost, uint64_t own)
+static bool has_capacity(const struct view *view, uint64_t cost, uint64_t own)
 {
 	return sat_sub(view->use.held, own) + cost <= view->key.limit->leases.max;
 }
 
-static void peek(struct view *view, const struct algo_call *call, struct algo_decision *out)
+static void peek_leases(struct view *view, const struct algo_call *call, struct algo_decision *out)
 {
 	do { /* a release in between may have made the room that was not found */
-		look(view);
-		out->allowed = has_room(view, u64_max(call->cost, 1), 0);
+		read_view(view);
+		out->allowed = has_capacity(view, u64_max(call->cost, 1), 0);
 	} while (!out->allowed && !reported_key_is_unchanged(&view->key));
 	if (out->allowed && reported_key_is_full(&view->key))
 		algo_decision_table_full(view->key.limit, out);
@@ -116,49 +117,51 @@ static void peek(struct view *view, const struct algo_call *call, struct algo_de
 		leases_explain(view->key.limit, &view->use, out);
 }
 
-static void release(struct view *view, struct leases_release *release, struct algo_decision *out)
+static void release_matching(struct view *view, struct leases_release *release_matching,
+                             struct algo_decision *out)
 {
 	const struct reported_key *key = &view->key;
 
-	find_unused(view);
+	begin_view(view);
 	for (size_t i = 0; i < key->count; i++)
-		leases_release(key->limit, &key->states[i].at, release, &view->use);
+		leases_release(key->limit, &key->states[i].at, release_matching, &view->use);
 	leases_explain(key->limit, &view->use, out);
 }
 
 /* Of places without a permit. Apart, so that the other calls have no sample on the stack. */
-__attribute__((noinline)) static void release_newest(struct view *view, struct leases_release *of,
-                                                     struct algo_decision *out)
+__attribute__((noinline)) static void
+release_newest_leases(struct view *view, struct leases_release *of, struct algo_decision *out)
 {
 	struct newest newest;
 
 	reported_key_read(&view->key);
 	newest_begin(&newest, of->n);
-	reported_key_visit(&view->key, leases_visit, newest_add, &newest);
+	reported_key_visit(&view->key, leases_visit, newest_add_end, &newest);
 	reported_key_find_newest(&view->key, leases_visit, of->n, &newest);
 	of->newest = &newest;
-	release(view, of, out);
+	release_matching(view, of, out);
 }
 
-static void refund(struct view *view, const struct algo_call *call, struct algo_decision *out)
+static void release_or_reset(struct view *view, const struct algo_call *call,
+                             struct algo_decision *out)
 {
 	bool resets = call->op == ALGO_RESET;
 	struct leases_release of = {.match = {call->until_ns, leases_word(call->permit), resets},
 	                            .n = resets ? UINT64_MAX : call->cost,
-	                            .unnames = call->op == ALGO_REFUND_LAST && call->until_ns != 0 &&
-	                                       call->cost > 0,
+	                            .clears_permits = call->op == ALGO_REFUND_LAST &&
+	                                              call->until_ns != 0 && call->cost > 0,
 	                            .alone = !view->key.target->store,
 	                            .now_ns = view->key.now_ns};
 
 	if (!resets && call->permit == 0 && call->until_ns == 0 && call->cost > 0)
-		release_newest(view, &of, out);
+		release_newest_leases(view, &of, out);
 	else
-		release(view, &of, out);
+		release_matching(view, &of, out);
 	out->allowed = of.freed > 0 || call->permit == 0;
 }
 
 /* Makes the header fit. What was seen of the places stays as good as it was. */
-static enum header_result fit(struct reported_key *key)
+static enum header_result fit_header(struct reported_key *key)
 {
 	const struct algo_limit *limit = key->limit;
 	const struct record_state *at = &key->states[0].at;
@@ -169,40 +172,43 @@ static enum header_result fit(struct reported_key *key)
 	    key, leases_raise_header(limit, at->header, at->record.tag, key->now_ns));
 }
 
-static uint64_t acquire(struct view *view, const struct algo_call *call, struct algo_decision *out)
+static uint64_t acquire_permit(struct view *view, const struct algo_call *call,
+                               struct algo_decision *out)
 {
 	struct reported_key *key = &view->key;
-	struct taken taken;
+	struct acquired acquired;
 
-	for (taken.n = 0;;) {
+	for (acquired.n = 0;;) {
 		const struct record_state *at = &key->states[0].at;
-		enum header_result kept;
+		enum header_result stored;
 		uint64_t missing;
 
-		look_and_cut_back(view);
-		if (taken.n > 0 && (key->limit != taken.limit || at->cell != taken.state.at.cell)) {
-			put_back(key, &taken);
+		read_and_correct(view);
+		if (acquired.n > 0 &&
+		    (key->limit != acquired.limit || at->cell != acquired.state.at.cell)) {
+			release_acquired(key, &acquired);
 			continue;
 		}
-		out->allowed = has_room(view, call->cost, taken.n);
+		out->allowed = has_capacity(view, call->cost, acquired.n);
 		if (!out->allowed) {
-			if (taken.n == 0 && !reported_key_is_unchanged(key))
+			if (acquired.n == 0 && !reported_key_is_unchanged(key))
 				continue;
-			if (taken.n > 0)
-				put_back(key, &taken);
+			if (acquired.n > 0)
+				release_acquired(key, &acquired);
 			leases_explain(key->limit, &view->use, out);
 			return 0;
 		}
-		taken.limit = key->limit;
-		taken.place = leases_make(key->limit, call, key->now_ns, at->record.tag);
-		kept = fit(key);
-		if (kept == HEADER_NO_CAPACITY) {
+		acquired.limit = key->limit;
+		acquired.lease = leases_make(key->limit, call, key->now_ns, at->record.tag);
+		stored = fit_header(key);
+		if (stored == HEADER_NO_CAPACITY) {
 			algo_decision_table_full(key->limit, out);
 			return 0;
 		}
-		missing = call->cost - taken.n;
-		if (kept == HEADER_STORED && (missing == 0 || take_rest(key, &taken, call->cost)))
-			return grant(view, missing, out);
+		missing = call->cost - acquired.n;
+		if (stored == HEADER_STORED &&
+		    (missing == 0 || acquire_missing(key, &acquired, call->cost)))
+			return grant_permit(view, missing, out);
 	}
 }
 
@@ -213,12 +219,12 @@ uint64_t leases_apply(const struct call_target *target, const struct algo_call *
 
 	reported_key_begin(&view.key, target);
 	if (algo_consumes(call))
-		return acquire(&view, call, out);
+		return acquire_permit(&view, call, out);
 	if (algo_op_requests(call->op))
-		peek(&view, call, out);
+		peek_leases(&view, call, out);
 	else if (call->op == ALGO_COUNT) /* a place ends where it is held */
 		out->remaining = out->reset_after_ns = 0;
 	else
-		refund(&view, call, out);
+		release_or_reset(&view, call, out);
 	return 0;
 }

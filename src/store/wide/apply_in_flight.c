@@ -31,8 +31,8 @@ struct in_flight_view {
 };
 
 /* Without cells unless the header says that they are the key's. */
-static void look_at(const struct in_flight_view *view, const struct wide_state *state,
-                    enum in_flight_header header, struct in_flight_snapshot *snapshot)
+static void read_state(const struct in_flight_view *view, const struct wide_state *state,
+                       enum in_flight_header header, struct in_flight_snapshot *snapshot)
 {
 	const struct record none = {.tag = state->at.record.tag};
 
@@ -40,13 +40,13 @@ static void look_at(const struct in_flight_view *view, const struct wide_state *
 	               header == IN_FLIGHT_OPEN ? &state->at.record : &none, snapshot);
 }
 
-static uint64_t in_flight(const struct in_flight_view *view)
+static uint64_t total_in_flight(const struct in_flight_view *view)
 {
 	return view->snapshot.in_flight + view->others;
 }
 
 /* Takes over a former record's estimate, where the newest has none, and the counts there. */
-RARE static void look_back(struct in_flight_view *view)
+RARE static void read_former(struct in_flight_view *view)
 {
 	for (size_t i = 1; i < view->key.count; i++) {
 		struct wide_state *former = &view->key.states[i];
@@ -54,7 +54,7 @@ RARE static void look_back(struct in_flight_view *view)
 		    in_flight_header_of(view->key.limit, &former->at, view->key.now_ns);
 		struct in_flight_snapshot snapshot;
 
-		look_at(view, former, header, &snapshot);
+		read_state(view, former, header, &snapshot);
 		view->others += snapshot.in_flight;
 		if (header == IN_FLIGHT_OPEN && view->header != IN_FLIGHT_OPEN &&
 		    view->snapshot.estimate[0].high == 0 && view->snapshot.estimate[0].low == 0)
@@ -62,18 +62,18 @@ RARE static void look_back(struct in_flight_view *view)
 	}
 }
 
-static void look(struct in_flight_view *view)
+static void read_view(struct in_flight_view *view)
 {
 	reported_key_read(&view->key);
 	view->header = in_flight_header_of(view->key.limit, &view->key.states[0].at, view->key.now_ns);
-	look_at(view, &view->key.states[0], view->header, &view->snapshot);
+	read_state(view, &view->key.states[0], view->header, &view->snapshot);
 	view->others = 0;
 	if (view->key.count > 1)
-		look_back(view);
+		read_former(view);
 }
 
 /* Tells the estimator of a report, step by step; others may be at it. */
-static void learn(struct in_flight_view *view, struct estimate_report *report)
+static void update_estimate(struct in_flight_view *view, struct estimate_report *report)
 {
 	struct estimate_change change = {.last = false};
 
@@ -83,33 +83,33 @@ static void learn(struct in_flight_view *view, struct estimate_report *report)
 	       estimate_step(&view->key.limit->in_flight, view->snapshot.estimate, report, &change)) {
 		if (!in_flight_store_estimate(&view->key.states[0].at, &view->snapshot, &change)) {
 			change.counts = change.last = false;
-			look(view);
+			read_view(view);
 		}
 		report->counted |= change.counts;
 	}
 }
 
 /* Permits that nobody has reported leave, and are as one that timed out. */
-RARE static void settle(struct in_flight_view *view)
+RARE static void expire_lost(struct in_flight_view *view)
 {
 	struct estimate_report report = {
 	    .outcome = WEIR_OUTCOME_TIMEOUT,
-	    .sample = {view->key.limit->in_flight.timeout_ns, in_flight(view) + 1},
+	    .sample = {view->key.limit->in_flight.timeout_ns, total_in_flight(view) + 1},
 	    .window = estimate_window(&view->key.limit->in_flight, view->snapshot.estimate),
 	    .now_ns = view->key.now_ns};
 
 	if (in_flight_store_expiry(&view->key.states[0].at, &view->snapshot))
-		learn(view, &report);
+		update_estimate(view, &report);
 }
 
-static void look_settled(struct in_flight_view *view)
+static void read_current(struct in_flight_view *view)
 {
-	for (look(view); view->snapshot.lost > 0; look(view))
-		settle(view);
+	for (read_view(view); view->snapshot.lost > 0; read_view(view))
+		expire_lost(view);
 }
 
 /* A record that has just been cleaned takes along what a former one has measured. */
-RARE static void inherit(const struct in_flight_view *view)
+RARE static void inherit_estimate(const struct in_flight_view *view)
 {
 	struct estimate_change change = {.after = view->snapshot.estimate[0]};
 	struct in_flight_snapshot none = {.kept = {{0, 0}}};
@@ -119,7 +119,7 @@ RARE static void inherit(const struct in_flight_view *view)
 }
 
 /* Makes the header such that the record stays the key's while permits of the newest part fly. */
-static enum header_result keep(struct in_flight_view *view)
+static enum header_result fit_header(struct in_flight_view *view)
 {
 	const struct algo_limit *limit = view->key.limit;
 	const struct record_state *at = &view->key.states[0].at;
@@ -134,21 +134,21 @@ static enum header_result keep(struct in_flight_view *view)
 		           : HEADER_CHANGED;
 	if (view->header == IN_FLIGHT_VOID) {
 		if (in_flight_clean(limit, at)) {
-			inherit(view);
-			reported_key_store_header(&view->key, in_flight_held_header(limit, at->header, part));
+			inherit_estimate(view);
+			reported_key_store_header(&view->key, in_flight_pinned_header(limit, at->header, part));
 		}
 		return HEADER_CHANGED;
 	}
 	if (in_flight_header_fits(limit, at->header, tag, part))
 		return HEADER_STORED;
-	return reported_key_store_header(&view->key, in_flight_held_header(limit, at->header, part));
+	return reported_key_store_header(&view->key, in_flight_pinned_header(limit, at->header, part));
 }
 
 /*
  * No permit is in flight: others may have the record's place if they need it. If another call is at
  * the header meanwhile, it stays as it is until the newest part is over.
  */
-static void let_go(struct in_flight_view *view)
+static void close_header(struct in_flight_view *view)
 {
 	struct record_state *at = &view->key.states[0].at;
 	struct cell closing = header_released(at->header, true);
@@ -162,9 +162,9 @@ static void let_go(struct in_flight_view *view)
 		reported_key_store_header(&view->key, in_flight_idle_header(closing, view->key.now_ns));
 		return;
 	}
-	look(view);
+	read_view(view);
 	if (view->snapshot.in_flight > 0)
-		keep(view); /* else the owner of that permit does */
+		fit_header(view); /* else the owner of that permit does */
 }
 
 /* What the estimate that was seen lets through. */
@@ -176,28 +176,28 @@ static void set_limits(struct in_flight_view *view)
 }
 
 /* By the limits that were set. */
-static void explain(const struct in_flight_view *view, struct algo_decision *out)
+static void fill_decision(const struct in_flight_view *view, struct algo_decision *out)
 {
 	const struct record_state *at = &view->key.states[0].at;
 
 	out->quota = view->limits.quota;
-	out->remaining = sat_sub(view->limits.quota, in_flight(view));
+	out->remaining = sat_sub(view->limits.quota, total_in_flight(view));
 	out->reset_after_ns =
 	    view->header != IN_FLIGHT_OPEN ? 0 : (uint64_t)cell_ahead_ns(at->header, view->key.now_ns);
 }
 
 /* How the key stands by what was last seen. */
-static void tell(struct in_flight_view *view, struct algo_decision *out)
+static void report_state(struct in_flight_view *view, struct algo_decision *out)
 {
 	set_limits(view);
-	explain(view, out);
+	fill_decision(view, out);
 }
 
 /*
  * Notes that a class asks, where priorities are in use. Returns false if the caller is to look
  * again.
  */
-static bool see(const struct in_flight_view *view, unsigned priority)
+static bool record_class(const struct in_flight_view *view, unsigned priority)
 {
 	struct headroom after;
 
@@ -222,7 +222,7 @@ static uint64_t quota_of(const struct in_flight_view *view, unsigned priority)
 }
 
 /* Counts a request that passed or was denied for its class, unless others are faster. */
-static void prefer(const struct in_flight_view *view, unsigned priority, bool passed)
+static void update_headroom(const struct in_flight_view *view, unsigned priority, bool passed)
 {
 	struct headroom after;
 
@@ -234,20 +234,20 @@ static void prefer(const struct in_flight_view *view, unsigned priority, bool pa
 		in_flight_store_headroom(&view->key.states[0].at, &view->snapshot, &after);
 }
 
-static void refuse(struct in_flight_view *view, bool takes, struct algo_decision *out)
+static void deny(struct in_flight_view *view, bool consumes, struct algo_decision *out)
 {
 	struct estimate_change change;
 
-	if (takes && view->header == IN_FLIGHT_OPEN &&
+	if (consumes && view->header == IN_FLIGHT_OPEN &&
 	    estimate_record_denial(&view->key.limit->in_flight, view->snapshot.estimate, view->cpu,
 	                           view->key.now_ns, &change))
 		in_flight_store_estimate(&view->key.states[0].at, &view->snapshot, &change);
 	algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, view->key.limit->retry_ns);
-	explain(view, out);
+	fill_decision(view, out);
 }
 
 /* Whether a call that looks from now on finds the permit: in the same record, which is kept. */
-static bool is_kept(const struct in_flight_view *view)
+static bool permit_is_retained(const struct in_flight_view *view)
 {
 	const struct record_state *at = &view->key.states[0].at;
 	struct cell header;
@@ -259,18 +259,18 @@ static bool is_kept(const struct in_flight_view *view)
 	       in_flight_is_same_life(header, at->header) && reported_key_is_current(&view->key);
 }
 
-static void no_room(const struct in_flight_view *view, struct algo_decision *out)
+static void deny_table_full(const struct in_flight_view *view, struct algo_decision *out)
 {
 	algo_decision_table_full(view->key.limit, out);
 	out->quota = view->limits.quota;
 }
 
 /* Takes up to `n` permits of a part off a record. Returns how many. */
-RARE static uint64_t take_off(struct in_flight_view *view, struct wide_state *state, uint64_t part,
-                              uint64_t n)
+RARE static uint64_t release_from(struct in_flight_view *view, struct wide_state *state,
+                                  uint64_t part, uint64_t n)
 {
 	struct in_flight_snapshot snapshot;
-	uint64_t taken;
+	uint64_t released;
 
 	if (!state->at.cell)
 		return 0;
@@ -279,15 +279,15 @@ RARE static uint64_t take_off(struct in_flight_view *view, struct wide_state *st
 
 		state->at.header = record_header(&state->at);
 		header = in_flight_header_of(view->key.limit, &state->at, view->key.now_ns);
-		look_at(view, state, header, &snapshot);
-		taken =
+		read_state(view, state, header, &snapshot);
+		released =
 		    header == IN_FLIGHT_OPEN ? u64_min(n, in_flight_of_part(&snapshot.counts, part)) : 0;
-	} while (taken > 0 && !in_flight_release(&state->at, &snapshot, part, taken));
-	return taken;
+	} while (released > 0 && !in_flight_release(&state->at, &snapshot, part, released));
+	return released;
 }
 
 /* Swaps the cells that were checked. Returns false if the caller is to look again. */
-static bool give(struct in_flight_view *view, uint64_t *until_ns)
+static bool give_permit(struct in_flight_view *view, uint64_t *until_ns)
 {
 	const struct in_flight_params *params = &view->key.limit->in_flight;
 	struct wide_state *newest = &view->key.states[0];
@@ -297,10 +297,10 @@ static bool give(struct in_flight_view *view, uint64_t *until_ns)
 		start_ns = part * params->part_ns + IN_FLIGHT_START_NS;
 	if (!in_flight_acquire(&newest->at, &view->snapshot))
 		return false;
-	if (!is_kept(view)) {
+	if (!permit_is_retained(view)) {
 		/* In another life it may have been cleaned. */
 		if (in_flight_is_same_life(record_header(&newest->at), newest->at.header))
-			take_off(view, newest, part, 1);
+			release_from(view, newest, part, 1);
 		return false;
 	}
 	*until_ns =
@@ -308,38 +308,38 @@ static bool give(struct in_flight_view *view, uint64_t *until_ns)
 	return true;
 }
 
-static uint64_t acquire(struct in_flight_view *view, bool takes, unsigned priority,
-                        struct algo_decision *out)
+static uint64_t acquire_or_peek(struct in_flight_view *view, bool consumes, unsigned priority,
+                                struct algo_decision *out)
 {
 	uint64_t until_ns = 0;
 
 	for (;;) {
-		enum header_result kept;
+		enum header_result stored;
 
-		look_settled(view);
-		if (takes && !see(view, priority))
+		read_current(view);
+		if (consumes && !record_class(view, priority))
 			continue;
 		set_limits(view);
-		if (in_flight(view) >= quota_of(view, priority)) {
-			if (takes)
-				prefer(view, priority, false);
-			refuse(view, takes, out);
+		if (total_in_flight(view) >= quota_of(view, priority)) {
+			if (consumes)
+				update_headroom(view, priority, false);
+			deny(view, consumes, out);
 			return 0;
 		}
-		kept = takes                              ? keep(view)
-		       : reported_key_is_full(&view->key) ? HEADER_NO_CAPACITY
-		                                          : HEADER_STORED;
-		if (kept == HEADER_NO_CAPACITY) {
-			no_room(view, out);
+		stored = consumes                           ? fit_header(view)
+		         : reported_key_is_full(&view->key) ? HEADER_NO_CAPACITY
+		                                            : HEADER_STORED;
+		if (stored == HEADER_NO_CAPACITY) {
+			deny_table_full(view, out);
 			return 0;
 		}
-		if (!takes) {
-			explain(view, out);
+		if (!consumes) {
+			fill_decision(view, out);
 			return 0;
 		}
-		if (kept == HEADER_STORED && give(view, &until_ns)) {
-			prefer(view, priority, true);
-			explain(view, out);
+		if (stored == HEADER_STORED && give_permit(view, &until_ns)) {
+			update_headroom(view, priority, true);
+			fill_decision(view, out);
 			return until_ns;
 		}
 	}
@@ -349,23 +349,23 @@ static uint64_t acquire(struct in_flight_view *view, bool takes, unsigned priori
  * Takes a permit of a part off the newest record, or else off a former one. Returns false if it is
  * in none.
  */
-static bool take_off_any(struct in_flight_view *view, uint64_t part)
+static bool release_one(struct in_flight_view *view, uint64_t part)
 {
 	while (view->header == IN_FLIGHT_OPEN && in_flight_of_part(&view->snapshot.counts, part) > 0) {
 		if (in_flight_release(&view->key.states[0].at, &view->snapshot, part, 1))
 			return true;
-		look(view);
+		read_view(view);
 	}
 	for (size_t i = 1; i < view->key.count; i++)
-		if (take_off(view, &view->key.states[i], part, 1)) {
-			look(view);
+		if (release_from(view, &view->key.states[i], part, 1)) {
+			read_view(view);
 			return true;
 		}
 	return false;
 }
 
 /* A report of one permit. Returns false if it is not in flight. */
-static bool land(struct in_flight_view *view, const struct algo_call *call)
+static bool apply_report(struct in_flight_view *view, const struct algo_call *call)
 {
 	const struct in_flight_params *params = &view->key.limit->in_flight;
 	uint64_t until_ns = call->until_ns, start_ns = in_flight_start_ns(params, until_ns);
@@ -373,75 +373,75 @@ static bool land(struct in_flight_view *view, const struct algo_call *call)
 	struct estimate_report report = {
 	    .outcome = counts ? call->outcome : WEIR_OUTCOME_IGNORED,
 	    .sample = {call->latency_ns ? call->latency_ns : sat_sub(view->key.now_ns, start_ns),
-	               in_flight(view)},
+	               total_in_flight(view)},
 	    .window = (uint8_t)(until_ns % IN_FLIGHT_START_NS),
 	    .now_ns = view->key.now_ns};
 
-	if (until_ns <= view->key.now_ns || !take_off_any(view, in_flight_part_of(params, start_ns)))
+	if (until_ns <= view->key.now_ns || !release_one(view, in_flight_part_of(params, start_ns)))
 		return false;
-	learn(view, &report);
+	update_estimate(view, &report);
 	return true;
 }
 
 /* Gives back up to `n` permits of the newest part that has any. Returns how many. */
-RARE static uint64_t take_back(struct in_flight_view *view, uint64_t n)
+RARE static uint64_t release_newest(struct in_flight_view *view, uint64_t n)
 {
 	unsigned newest = 0;
 
-	look_settled(view);
+	read_current(view);
 	while (newest < IN_FLIGHT_PARTS && in_flight_before(&view->snapshot.counts, newest) == 0)
 		newest++;
 	if (newest == IN_FLIGHT_PARTS)
 		return 0;
-	return take_off(view, &view->key.states[0], view->snapshot.counts.part - newest, n);
+	return release_from(view, &view->key.states[0], view->snapshot.counts.part - newest, n);
 }
 
 /*
  * The outcome of another server's permit. Without the caller's latency there is no sample: the time
  * since the permit was given is that of two clocks.
  */
-RARE static void learn_foreign(struct in_flight_view *view, const struct algo_call *call)
+RARE static void apply_foreign_report(struct in_flight_view *view, const struct algo_call *call)
 {
 	struct estimate_report report = {.outcome = call->outcome, .now_ns = view->key.now_ns};
 
-	look_settled(view);
+	read_current(view);
 	if (call->outcome == WEIR_OUTCOME_IGNORED || call->latency_ns == 0)
 		return;
 	report.window = estimate_window(&view->key.limit->in_flight, view->snapshot.estimate);
 	report.sample = (struct adaptive_sample){.latency_ns = call->latency_ns,
-	                                         .in_flight = u64_max(in_flight(view), 1)};
-	learn(view, &report);
+	                                         .in_flight = u64_max(total_in_flight(view), 1)};
+	update_estimate(view, &report);
 }
 
 /* Gives back a permit, or without a name the newest ones. */
-static void give_back(struct in_flight_view *view, const struct algo_call *call,
-                      struct algo_decision *out)
+static void release(struct in_flight_view *view, const struct algo_call *call,
+                    struct algo_decision *out)
 {
-	uint64_t left = call->until_ns ? 0 : call->cost, taken;
-	bool given = call->cost > 0;
+	uint64_t left = call->until_ns ? 0 : call->cost, released;
+	bool released_one = call->cost > 0;
 
 	if (call->op == ALGO_COUNT) {
-		learn_foreign(view, call);
-		tell(view, out);
+		apply_foreign_report(view, call);
+		report_state(view, out);
 		return;
 	}
-	while (left > 0 && (taken = take_back(view, left)) > 0)
-		left -= taken;
-	look_settled(view);
-	if (call->until_ns && given)
-		given = land(view, call);
-	let_go(view);
+	while (left > 0 && (released = release_newest(view, left)) > 0)
+		left -= released;
+	read_current(view);
+	if (call->until_ns && released_one)
+		released_one = apply_report(view, call);
+	close_header(view);
 	if (algo_op_reports(call->op)) /* no report is answered with how its key stands */
 		out->quota = out->remaining = out->reset_after_ns = 0;
 	else
-		tell(view, out);
-	out->allowed = given || call->until_ns == 0;
+		report_state(view, out);
+	out->allowed = released_one || call->until_ns == 0;
 }
 
 /* All that fly are forgotten with all that was measured; reports of before count no more. */
-RARE static void reset(struct in_flight_view *view, struct algo_decision *out)
+RARE static void reset_in_flight(struct in_flight_view *view, struct algo_decision *out)
 {
-	look(view);
+	read_view(view);
 	for (size_t i = 0; i < view->key.count; i++) {
 		struct wide_state *state = &view->key.states[i];
 		struct record_step on = {.limit = view->key.limit, .now_ns = view->key.now_ns};
@@ -452,8 +452,8 @@ RARE static void reset(struct in_flight_view *view, struct algo_decision *out)
 		       !wide_store_header(state, &on, header))
 			state->at.header = record_header(&state->at);
 	}
-	look(view);
-	tell(view, out);
+	read_view(view);
+	report_state(view, out);
 }
 
 uint64_t in_flight_apply(const struct call_target *target, const struct algo_call *call,
@@ -463,10 +463,10 @@ uint64_t in_flight_apply(const struct call_target *target, const struct algo_cal
 
 	reported_key_begin(&view.key, target);
 	if (algo_op_requests(call->op))
-		return acquire(&view, algo_consumes(call), call->priority, out);
+		return acquire_or_peek(&view, algo_consumes(call), call->priority, out);
 	if (call->op == ALGO_RESET)
-		reset(&view, out);
+		reset_in_flight(&view, out);
 	else
-		give_back(&view, call, out);
+		release(&view, call, out);
 	return 0;
 }

@@ -20,7 +20,7 @@ struct success_view {
 	struct cell passed; /* as the newest record has it */
 };
 
-static void look(struct success_view *view)
+static void read_view(struct success_view *view)
 {
 	struct reported_key *key = &view->key;
 
@@ -34,7 +34,7 @@ static void look(struct success_view *view)
 }
 
 /* Makes the header such that the record stays the key's. */
-static enum header_result keep(struct success_view *view)
+static enum header_result fit_header(struct success_view *view)
 {
 	struct reported_key *key = &view->key;
 	const struct record_state *at = &key->states[0].at;
@@ -46,14 +46,15 @@ static enum header_result keep(struct success_view *view)
 	    key, success_record_header(key->limit, at->record.tag, view->state.now_ns));
 }
 
-static void explain(const struct success_view *view, struct algo_decision *out)
+static void fill_decision(const struct success_view *view, struct algo_decision *out)
 {
 	out->remaining = out->allowed ? ALGO_COUNT_MAX : 0;
 	out->reset_after_ns = success_ttl_ns(&view->key.limit->success, &view->state, view->key.now_ns);
 }
 
 /* One draw for a request, however often it has to ask. */
-static enum success_verdict ask(const struct success_view *view, unsigned priority, uint64_t *draw)
+static enum success_verdict decide_request(const struct success_view *view, unsigned priority,
+                                           uint64_t *draw)
 {
 	const struct success_params *params = &view->key.limit->success;
 	uint64_t share = success_shed_share(params, &view->state);
@@ -66,43 +67,43 @@ static enum success_verdict ask(const struct success_view *view, unsigned priori
 }
 
 /* Notes it as the last that passed. Returns false if another request is by now. */
-static bool note(const struct success_view *view)
+static bool set_last_passed(const struct success_view *view)
 {
 	return view->state.passed_ns < view->state.now_ns &&
 	       success_record_set_passed(&view->key.states[0].at, view->passed, view->state.now_ns);
 }
 
-static void peek(struct success_view *view, struct algo_decision *out)
+static void peek_key(struct success_view *view, struct algo_decision *out)
 {
-	look(view);
-	explain(view, out);
+	read_view(view);
+	fill_decision(view, out);
 	if (reported_key_is_full(&view->key))
 		algo_decision_table_full(view->key.limit, out);
 }
 
-static uint64_t acquire(struct success_view *view, const struct algo_call *call,
-                        struct algo_decision *out)
+static uint64_t acquire_permit(struct success_view *view, const struct algo_call *call,
+                               struct algo_decision *out)
 {
 	uint64_t draw = call->draw;
 	enum success_verdict verdict;
 
 	for (;;) {
-		enum header_result kept;
+		enum header_result stored;
 
-		look(view);
-		kept = keep(view);
-		if (kept == HEADER_NO_CAPACITY) {
+		read_view(view);
+		stored = fit_header(view);
+		if (stored == HEADER_NO_CAPACITY) {
 			algo_decision_table_full(view->key.limit, out);
 			return 0;
 		}
-		if (kept == HEADER_CHANGED)
+		if (stored == HEADER_CHANGED)
 			continue;
-		verdict = ask(view, call->priority, &draw);
-		if (verdict != SUCCESS_FORCED || note(view))
+		verdict = decide_request(view, call->priority, &draw);
+		if (verdict != SUCCESS_FORCED || set_last_passed(view))
 			break;
 	}
 	if (verdict == SUCCESS_DRAWN)
-		note(view);
+		set_last_passed(view);
 	success_record_add(view->key.limit, &view->key.states[0].at, view->state.newest,
 	                   (struct success_part){.requests = 1});
 	if (call->priority > 0)
@@ -111,74 +112,74 @@ static uint64_t acquire(struct success_view *view, const struct algo_call *call,
 	if (verdict == SUCCESS_DENIED)
 		algo_decision_deny(out, WEIR_REASON_SHED, view->key.limit->retry_ns);
 	success_count(&view->key.limit->success, &view->state, verdict);
-	explain(view, out);
+	fill_decision(view, out);
 	return out->allowed ? view->state.now_ns + view->key.limit->success.timeout_ns : 0;
 }
 
 /* Takes requests back from a part; returns how many. */
-static uint64_t take_back(const struct success_view *view, uint64_t part, uint64_t n)
+static uint64_t refund_part(const struct success_view *view, uint64_t part, uint64_t n)
 {
 	const struct reported_key *key = &view->key;
-	uint64_t taken = 0;
+	uint64_t refunded = 0;
 
-	for (size_t i = 0; i < key->count && taken < n; i++)
+	for (size_t i = 0; i < key->count && refunded < n; i++)
 		if (key->states[i].at.cell)
-			taken += success_record_refund(key->limit, &key->states[i].at, part, n - taken);
-	return taken;
+			refunded += success_record_refund(key->limit, &key->states[i].at, part, n - refunded);
+	return refunded;
 }
 
 /* And from all parts, the newest first. */
-static void take_newest(const struct success_view *view, uint64_t n)
+static void refund_newest(const struct success_view *view, uint64_t n)
 {
 	for (unsigned back = 0; n > 0 && back < view->key.limit->success.parts; back++)
-		n -= take_back(view, view->state.newest - back, n);
+		n -= refund_part(view, view->state.newest - back, n);
 }
 
 /* A report counts when it comes, with what others report then: its request may be long ago. */
-static void count(struct success_view *view, enum weir_outcome outcome)
+static void count_report(struct success_view *view, enum weir_outcome outcome)
 {
 	bool accepted = outcome == WEIR_OUTCOME_SUCCESS;
-	enum header_result kept;
+	enum header_result stored;
 
-	while ((kept = keep(view)) == HEADER_CHANGED)
-		look(view);
-	if (kept == HEADER_STORED)
+	while ((stored = fit_header(view)) == HEADER_CHANGED)
+		read_view(view);
+	if (stored == HEADER_STORED)
 		success_record_add(view->key.limit, &view->key.states[0].at, view->state.newest,
 		                   (struct success_part){.accepts = accepted, .failed = !accepted});
 }
 
 /* Gives back a permit, or without a name the newest requests. */
-static void give_back(struct success_view *view, const struct algo_call *call,
-                      struct algo_decision *out)
+static void release(struct success_view *view, const struct algo_call *call,
+                    struct algo_decision *out)
 {
 	const struct success_params *params;
 	uint64_t until_ns = call->until_ns;
 	bool held = call->cost > 0 && until_ns > view->key.now_ns;
 	bool counts = algo_op_counts_outcome(call->op) && call->outcome != WEIR_OUTCOME_IGNORED;
 
-	look(view);
+	read_view(view);
 	params = &view->key.limit->success;
 	if (until_ns == 0)
-		take_newest(view, call->cost);
+		refund_newest(view, call->cost);
 	else if (held && counts)
-		count(view, call->outcome);
+		count_report(view, call->outcome);
 	else if (held && (call->op == ALGO_REFUND || call->op == ALGO_REPORT))
-		take_back(view, success_part_of(params, until_ns - params->timeout_ns), 1);
-	look(view);
-	explain(view, out);
+		refund_part(view, success_part_of(params, until_ns - params->timeout_ns), 1);
+	read_view(view);
+	fill_decision(view, out);
 	out->allowed = held || until_ns == 0;
 }
 
-static void reset(struct success_view *view, struct algo_decision *out)
+static void reset_counts(struct success_view *view, struct algo_decision *out)
 {
 	const struct reported_key *key = &view->key;
 
-	look(view);
+	read_view(view);
 	for (size_t i = 0; i < key->count; i++)
 		if (key->states[i].at.cell)
 			success_record_clear(key->limit, &key->states[i].at);
-	look(view);
-	explain(view, out);
+	read_view(view);
+	fill_decision(view, out);
 }
 
 uint64_t success_apply(const struct call_target *target, const struct algo_call *call,
@@ -188,12 +189,12 @@ uint64_t success_apply(const struct call_target *target, const struct algo_call 
 
 	reported_key_begin(&view.key, target);
 	if (algo_consumes(call))
-		return acquire(&view, call, out);
+		return acquire_permit(&view, call, out);
 	if (call->op == ALGO_RESET)
-		reset(&view, out);
+		reset_counts(&view, out);
 	else if (algo_op_releases(call->op))
-		give_back(&view, call, out);
+		release(&view, call, out);
 	else
-		peek(&view, out);
+		peek_key(&view, out);
 	return 0;
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* A new record takes over the phase of a former table's. */
-__attribute__((noinline, cold)) static void inherit(struct breaker_view *view)
+__attribute__((noinline, cold)) static void inherit_phase(struct breaker_view *view)
 {
 	const struct record_state *at = &view->key.states[0].at;
 	struct breaker_state former = view->snapshot.state;
@@ -25,20 +25,20 @@ enum header_result breaker_phase_store_header(struct breaker_view *view,
 	struct reported_key *key = &view->key;
 	const struct record_state *at = &key->states[0].at;
 	uint64_t now_ns = key->now_ns;
-	enum header_result kept;
+	enum header_result stored;
 
 	if (at->cell &&
 	    breaker_record_header_fits(key->limit, at->header, at->record.tag, state, now_ns))
 		return HEADER_STORED;
-	kept = reported_key_store_header(
+	stored = reported_key_store_header(
 	    key, breaker_record_header(key->limit, at->record.tag, state, now_ns));
-	if (kept == HEADER_CHANGED && !at->cell && view->snapshot.state.since_ns > 0)
-		inherit(view);
-	return kept;
+	if (stored == HEADER_CHANGED && !at->cell && view->snapshot.state.since_ns > 0)
+		inherit_phase(view);
+	return stored;
 }
 
-static void note(struct breaker_view *view, enum breaker_phase from, enum breaker_phase to,
-                 enum algo_cause cause)
+static void record_phase_change(struct breaker_view *view, enum breaker_phase from,
+                                enum breaker_phase to, enum algo_cause cause)
 {
 	if (from == to)
 		return;
@@ -55,7 +55,7 @@ bool breaker_phase_change(struct breaker_view *view, const struct breaker_state 
 
 	if (!breaker_record_change_phase(&view->key.states[0].at, &view->snapshot, after))
 		return false;
-	note(view, from, after->phase, cause);
+	record_phase_change(view, from, after->phase, cause);
 	breaker_phase_store_header(view, after); /* else the next call does */
 	return true;
 }
@@ -64,15 +64,16 @@ bool breaker_phase_end_probes(struct breaker_view *view, struct breaker_result r
                               unsigned count, uint64_t at_ns)
 {
 	struct breaker_state after = view->snapshot.state;
-	struct algo_notification told = view->told ? *view->told : (struct algo_notification){0};
+	struct algo_notification notification =
+	    view->notification ? *view->notification : (struct algo_notification){0};
 
 	breaker_end_probes(&view->key.limit->breaker, &after, result, count, at_ns,
-	                   view->told ? &told : NULL);
+	                   view->notification ? &notification : NULL);
 	if (!breaker_phase_change(
 	        view, &after, after.phase == BREAKER_OPEN ? ALGO_BY_BAD_PROBE : ALGO_BY_GOOD_PROBES))
 		return false;
-	if (view->told)
-		*view->told = told;
+	if (view->notification)
+		*view->notification = notification;
 	return true;
 }
 
@@ -80,7 +81,7 @@ bool breaker_phase_end_probes(struct breaker_view *view, struct breaker_result r
  * Opens it, if the window says so. Whether it did; what others do meanwhile, they judge. A fleet
  * opens it itself. A call `has_counted` if it has added to the part of now.
  */
-static bool judge(struct breaker_view *view, bool has_counted)
+static bool trip_if_due(struct breaker_view *view, bool has_counted)
 {
 	struct breaker_state after = view->snapshot.state;
 	struct breaker_tally tally;
@@ -96,8 +97,8 @@ static bool judge(struct breaker_view *view, bool has_counted)
 			                             view->key.now_ns);
 		return false;
 	}
-	if (view->told) {
-		view->told->trips = true;
+	if (view->notification) {
+		view->notification->trips = true;
 		return false;
 	}
 	breaker_open(&after, view->key.now_ns);
@@ -105,43 +106,43 @@ static bool judge(struct breaker_view *view, bool has_counted)
 	return true;
 }
 
-void breaker_phase_count(struct breaker_view *view, struct breaker_ends ends)
+void breaker_phase_count(struct breaker_view *view, struct breaker_results ends)
 {
 	if (ends.result.ignored)
 		return;
 	breaker_record_count(view->key.limit, &view->key.states[0].at, &view->snapshot, &ends,
 	                     view->key.now_ns);
-	judge(view, ends.at_ns == view->key.now_ns);
+	trip_if_due(view, ends.at_ns == view->key.now_ns);
 }
 
 /* A permit that nobody has reported in its time. */
-static struct breaker_result timed_out(const struct breaker_view *view)
+static struct breaker_result result_of_timeout(const struct breaker_view *view)
 {
 	return breaker_result_of(&view->key.limit->breaker, WEIR_OUTCOME_TIMEOUT,
 	                         view->key.limit->breaker.timeout_ns);
 }
 
 /* Counts those permits in the parts in which their time was over. Whether the window trips. */
-static bool count_lost(struct breaker_view *view, const struct breaker_sweep *sweep)
+static bool count_lost_permits(struct breaker_view *view, const struct breaker_expiry *expiry)
 {
 	const struct breaker_params *params = &view->key.limit->breaker;
-	struct breaker_ends ends = {.result = timed_out(view), .at_ns = view->key.now_ns};
+	struct breaker_results ends = {.result = result_of_timeout(view), .at_ns = view->key.now_ns};
 
 	for (unsigned before = 0; before < BREAKER_PARTS_MAX + 2; before++) {
-		ends.count = sweep->lost_in[before];
+		ends.count = expiry->lost_in[before];
 		ends.at_ns = sat_sub(view->key.now_ns, before * params->part_ns);
 		if (ends.count > 0)
 			breaker_record_count(view->key.limit, &view->key.states[0].at, &view->snapshot, &ends,
 			                     view->key.now_ns);
 	}
-	return judge(view, false);
+	return trip_if_due(view, false);
 }
 
 /* In half-open, probes that fly by the phase but not by the record are lost, however that came. */
-void breaker_phase_settle(struct breaker_view *view, struct breaker_list *list)
+void breaker_phase_update(struct breaker_view *view, struct breaker_list *list)
 {
 	for (;;) {
-		struct breaker_sweep sweep = {.list = list};
+		struct breaker_expiry expiry = {.list = list};
 		const struct breaker_state *state = &view->snapshot.state;
 		const struct breaker_params *params;
 		uint64_t lost_ns;
@@ -150,11 +151,12 @@ void breaker_phase_settle(struct breaker_view *view, struct breaker_list *list)
 			newest_begin(&list->alone, list->alone.n);
 			list->grouped = 0;
 		}
-		breaker_view_read(view, &sweep);
+		breaker_view_read(view, &expiry);
 		params = &view->key.limit->breaker;
-		if (sweep.lost > 0 && state->phase == BREAKER_HALF_OPEN)
-			breaker_view_note_lost(view, &sweep);
-		else if (sweep.lost > 0 && count_lost(view, &sweep) && state->phase <= BREAKER_RAMP)
+		if (expiry.lost > 0 && state->phase == BREAKER_HALF_OPEN)
+			breaker_view_record_lost(view, &expiry);
+		else if (expiry.lost > 0 && count_lost_permits(view, &expiry) &&
+		         state->phase <= BREAKER_RAMP)
 			continue; /* others have changed the phase meanwhile */
 		if (view->snapshot.overdue ||
 		    (state->phase == BREAKER_HALF_OPEN && state->in_flight > view->snapshot.own)) {
@@ -166,9 +168,10 @@ void breaker_phase_settle(struct breaker_view *view, struct breaker_list *list)
 			}
 			lost_ns = breaker_probes_lost_ns(params, view->lost_ns, view->snapshot.lost_ns);
 			breaker_phase_end_probes(
-			    view, timed_out(view), state->in_flight - (unsigned)view->snapshot.own,
+			    view, result_of_timeout(view), state->in_flight - (unsigned)view->snapshot.own,
 			    lost_ns ? u64_min(lost_ns, view->key.now_ns) : view->key.now_ns);
-		} else if (!params->finished_only || !view->key.states[0].at.cell || !judge(view, false)) {
+		} else if (!params->finished_only || !view->key.states[0].at.cell ||
+		           !trip_if_due(view, false)) {
 			return; /* else parts have finished since the last report */
 		}
 	}

@@ -32,13 +32,13 @@ bool breaker_phase_end_probes(struct breaker_view *view, struct breaker_result r
 /**
  * Counts results in the window of the closed phase that was read. If the window trips, it opens.
  */
-void breaker_phase_count(struct breaker_view *view, struct breaker_ends ends);
+void breaker_phase_count(struct breaker_view *view, struct breaker_results ends);
 
 /**
  * Reads the key, and counts the permits whose time is over without a report. Other calls begin with
  * it. `list` gets the permits in flight, of which `list->alone.n` are wanted at most; it may be
  * NULL.
  */
-void breaker_phase_settle(struct breaker_view *view, struct breaker_list *list);
+void breaker_phase_update(struct breaker_view *view, struct breaker_list *list);
 
 #endif

@@ -13,7 +13,7 @@ static bool has_former(const struct breaker_view *view)
 }
 
 /* Adds the flights in former tables, and the phase, where the newest table has none. */
-static void look_back(struct breaker_view *view, struct breaker_sweep *sweep)
+static void read_former(struct breaker_view *view, struct breaker_expiry *expiry)
 {
 	struct reported_key *key = &view->key;
 	size_t count = 1;
@@ -28,13 +28,13 @@ static void look_back(struct breaker_view *view, struct breaker_sweep *sweep)
 			breaker_record_phase(key->limit, key->now_ns, &at->record, &snapshot);
 			view->snapshot.state = snapshot.state;
 		}
-		breaker_record_add_former(key->limit, key->now_ns, &at->record, &view->snapshot, sweep);
+		breaker_record_add_former(key->limit, key->now_ns, &at->record, &view->snapshot, expiry);
 		key->states[count++] = key->states[i];
 	}
 	key->count = count;
 }
 
-void breaker_view_read(struct breaker_view *view, struct breaker_sweep *sweep)
+void breaker_view_read(struct breaker_view *view, struct breaker_expiry *expiry)
 {
 	const struct record_state *at = &view->key.states[0].at;
 	const struct algo_limit *limit;
@@ -42,69 +42,70 @@ void breaker_view_read(struct breaker_view *view, struct breaker_sweep *sweep)
 	reported_key_read(&view->key);
 	limit = view->key.limit;
 	if (!at->cell)
-		sweep = NULL;
+		expiry = NULL;
 	if (cell_tag(at->header) == at->record.tag)
 		breaker_record_adopt(limit, at, view->key.now_ns);
-	breaker_record_read(limit, view->key.now_ns, &at->record, &view->snapshot, sweep);
+	breaker_record_read(limit, view->key.now_ns, &at->record, &view->snapshot, expiry);
 	if (has_former(view))
-		look_back(view, sweep);
+		read_former(view, expiry);
 }
 
-void breaker_view_note_lost(struct breaker_view *view, const struct breaker_sweep *sweep)
+void breaker_view_record_lost(struct breaker_view *view, const struct breaker_expiry *expiry)
 {
 	const struct breaker_params *params = &view->key.limit->breaker;
 
 	view->lost_ns = breaker_probes_lost_ns(params, view->lost_ns,
-	                                       breaker_probe_end_ns(params, sweep->first_ns));
-	view->lost_ns =
-	    breaker_probes_lost_ns(params, view->lost_ns, breaker_probe_end_ns(params, sweep->last_ns));
+	                                       breaker_probe_end_ns(params, expiry->first_ns));
+	view->lost_ns = breaker_probes_lost_ns(params, view->lost_ns,
+	                                       breaker_probe_end_ns(params, expiry->last_ns));
 }
 
 /* The newest first. */
-static uint64_t give_groups(struct breaker_view *view, struct breaker_list *list, uint64_t n)
+static uint64_t release_from_groups(struct breaker_view *view, struct breaker_list *list,
+                                    uint64_t n)
 {
 	uint32_t tag = view->key.states[0].at.record.tag;
-	uint64_t given = 0;
+	uint64_t released = 0;
 
-	while (list->grouped > 0 && given < n) {
+	while (list->grouped > 0 && released < n) {
 		struct breaker_group *groups = list->groups, *newest = groups;
 
 		for (size_t i = 1; i < list->grouped; i++)
 			newest = groups[i].ahead_ns > newest->ahead_ns ? &groups[i] : newest;
-		given += breaker_group_release(view->key.limit, tag, newest, n - given);
+		released += breaker_group_release(view->key.limit, tag, newest, n - released);
 		*newest = groups[--list->grouped];
 	}
-	return given;
+	return released;
 }
 
-static uint64_t give_alone(struct breaker_view *view, struct newest *newest, uint64_t n)
+static uint64_t release_singles(struct breaker_view *view, struct newest *newest, uint64_t n)
 {
 	const struct reported_key *key = &view->key;
-	uint64_t given = 0, last_ns = 0;
+	uint64_t released = 0, last_ns = 0;
 
 	if (n == 0 || newest->count == 0)
 		return 0;
 	reported_key_find_newest(key, breaker_record_visit, n, newest);
 	for (size_t i = 0; i < key->count; i++)
-		given += breaker_record_release_newest(key->limit, key->now_ns, &key->states[i].at.record,
-		                                       newest, &last_ns);
+		released += breaker_record_release_newest(key->limit, key->now_ns,
+		                                          &key->states[i].at.record, newest, &last_ns);
 	view->snapshot.last_ns = last_ns;
-	return given;
+	return released;
 }
 
 uint64_t breaker_view_release_newest(struct breaker_view *view, struct breaker_list *list,
                                      uint64_t n)
 {
 	bool bounded = view->key.limit->breaker.max_concurrent != 0;
-	uint64_t given = bounded ? 0 : give_groups(view, list, n);
+	uint64_t released = bounded ? 0 : release_from_groups(view, list, n);
 
-	given += give_alone(view, &list->alone, n - given);
-	if (bounded && given < n)
-		given += give_groups(view, list, n - given);
-	view->snapshot.in_flight = sat_sub(view->snapshot.in_flight, given);
+	released += release_singles(view, &list->alone, n - released);
+	if (bounded && released < n)
+		released += release_from_groups(view, list, n - released);
+	view->snapshot.in_flight = sat_sub(view->snapshot.in_flight, released);
 	if (view->snapshot.in_flight == 0)
 		view->snapshot.last_ns = 0;
-	return given;
+	return released;
 }
 
 uint64_t breaker_view_tally(const struct breaker_view *view, struct breaker_tally *tally)
@@ -134,7 +135,7 @@ static const struct record_state *find_in_records(const struct breaker_view *vie
 	const struct record_state *found = NULL;
 	struct breaker_permit there = *permit;
 
-	for (size_t i = 0; i < view->key.count; i++, there.place = 0) {
+	for (size_t i = 0; i < view->key.count; i++, there.index = 0) {
 		const struct record_state *at = &view->key.states[i].at;
 
 		if (!at->cell || !breaker_record_has_permit(view->key.limit, at, &there))
@@ -160,8 +161,8 @@ const struct record_state *breaker_view_find_permit(const struct breaker_view *v
 	return find_in_records(view, permit);
 }
 
-void breaker_view_end_former(const struct breaker_view *view)
+void breaker_view_expire_former(const struct breaker_view *view)
 {
 	for (size_t i = 1; i < view->key.count; i++)
-		breaker_record_end_all(view->key.limit, &view->key.states[i].at);
+		breaker_record_expire_all(view->key.limit, &view->key.states[i].at);
 }

@@ -11,7 +11,7 @@
 /* A key as one call sees it. */
 struct breaker_view {
 	struct reported_key key;        /* of former records only those that are live */
-	struct algo_notification *told; /* what a fleet is to be told, which decides; or NULL */
+	struct algo_notification *notification; /* what a fleet is to be told, which decides; or NULL */
 	struct breaker_snapshot snapshot;
 	uint64_t lost_ns; /* when permits were lost that this call has found; 0 if it has found none */
 	struct algo_phase_change turns[ALGO_PHASE_CHANGES_MAX]; /* that this call has made */
@@ -22,7 +22,7 @@ struct breaker_view {
  * Finds the key anew, by the limit that has taken over, and looks at its records. `sweep` may be
  * NULL. A key without a record in the newest table is not swept.
  */
-void breaker_view_read(struct breaker_view *view, struct breaker_sweep *sweep);
+void breaker_view_read(struct breaker_view *view, struct breaker_expiry *expiry);
 
 /**
  * Gives back up to `n` of the permits that a look has listed, the newest first, and takes them off
@@ -33,7 +33,7 @@ uint64_t breaker_view_release_newest(struct breaker_view *view, struct breaker_l
                                      uint64_t n);
 
 /** Half-open: notes when the probes were lost that a look has ended. */
-void breaker_view_note_lost(struct breaker_view *view, const struct breaker_sweep *sweep);
+void breaker_view_record_lost(struct breaker_view *view, const struct breaker_expiry *expiry);
 
 /** The window of the phase that was seen, wherever it was counted. Returns as breaker_record_tally.
  */
@@ -47,6 +47,6 @@ const struct record_state *breaker_view_find_permit(const struct breaker_view *v
                                                     struct breaker_permit *permit);
 
 /** Ends all flights in former tables. */
-void breaker_view_end_former(const struct breaker_view *view);
+void breaker_view_expire_former(const struct breaker_view *view);
 
 #endif

@@ -69,10 +69,10 @@ void reported_key_find_newest(const struct reported_key *key, reported_key_ends 
                               struct newest *newest)
 {
 	while (newest_needs_count(newest, n)) {
-		reported_key_visit(key, ends, newest_count, newest);
-		if (newest_end(newest))
+		reported_key_visit(key, ends, newest_count_end, newest);
+		if (newest_end_count(newest))
 			return;
 		newest_begin(newest, n);
-		reported_key_visit(key, ends, newest_add, newest);
+		reported_key_visit(key, ends, newest_add_end, newest);
 	}
 }

@@ -24,7 +24,8 @@ static inline struct record wide_record(const struct wide_table *wide, struct ce
 }
 
 /** Whether a header has still this value. */
-static inline bool wide_is_still(struct cell *cell, struct cell value, const struct record *record)
+static inline bool wide_cell_is_unchanged(struct cell *cell, struct cell value,
+                                          const struct record *record)
 {
 	return cell_bits(cell_load(cell, record->load_is_atomic)) == cell_bits(value);
 }
@@ -48,15 +49,15 @@ bool wide_store_header(struct wide_state *state, const struct record_step *on, s
 /** Whether there is no room for a header that is missing. */
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns);
 
-enum wide_carried {
-	WIDE_NOTHING,  /* there is nothing to carry over */
-	WIDE_AGAIN,    /* something was done, or others did it: look again */
-	WIDE_ANSWERED, /* it was a peek, and `out` stands */
+enum wide_widening {
+	WIDE_NOT_NEEDED, /* there is nothing to carry over */
+	WIDE_RETRY,      /* something was done, or others did it: look again */
+	WIDE_ANSWERED,   /* it was a peek, and `out` stands */
 };
 
 /** Carries a log over from a narrower record of a former table, step by step. */
-enum wide_carried wide_carry_log(struct wide_state *newest, const struct store_key *key,
-                                 const struct record_step *on, struct algo_decision *out);
+enum wide_widening wide_widen_log(struct wide_state *newest, const struct store_key *key,
+                                  const struct record_step *on, struct algo_decision *out);
 
 /* Whose entries a call is on: those of a key in a store, or one header and record. */
 struct call_target {

@@ -91,7 +91,7 @@ static void same_change(const struct record_change *change, const struct record_
 	assert_int_equal(change->want, step->want);
 	assert_false(step->clean);
 	if (step->want == RECORD_WANT_CELL) {
-		assert_int_equal(change->place, step->place);
+		assert_int_equal(change->index, step->index);
 		assert_memory_equal(&change->before, &step->before, sizeof change->before);
 		assert_memory_equal(&change->after, &step->after, sizeof change->after);
 	}
@@ -129,7 +129,7 @@ static void agree_to_append(const struct record_step *on, const struct record_ch
 	struct log_append append;
 
 	if (on->call->op != ALGO_ACQUIRE || state.limit.record != ALGO_RECORD_LOG ||
-	    !log_is_narrow(on->record->width) || !log_try(on, on->call->cost, &out, &append))
+	    !log_is_narrow(on->record->width) || !log_try_acquire(on, on->call->cost, &out, &append))
 		return;
 	same_outcome(&out);
 	assert_int_equal(append.until_ns,
@@ -139,7 +139,7 @@ static void agree_to_append(const struct record_step *on, const struct record_ch
 		struct record_change change = {.want =
 		                                   append.is_there ? RECORD_WANT_HEADER : RECORD_WANT_CELL,
 		                               .header = append.header,
-		                               .place = append.place,
+		                               .index = append.index,
 		                               .before = append.before,
 		                               .after = append.entry};
 
@@ -166,15 +166,15 @@ static bool go_on(struct record_step *on, struct algo_call *call, unsigned wants
 		struct record_change change;
 
 		if (cell_bits(on->header) != cell_bits(state.header))
-			on->way.live = 0;
+			on->progress.live = 0;
 		on->header = state.header;
 		record_decide(on, &state.out, &change);
-		if (on->way.live > 0 &&
+		if (on->progress.live > 0 &&
 		    change.want == RECORD_WANT_AGAIN) { /* it has come to the way's end */
-			on->way.live = 0;
+			on->progress.live = 0;
 			record_decide(on, &state.out, &change);
 		}
-		on->way.live = 0;
+		on->progress.live = 0;
 		agree_at_once(call, now_ns, &change);
 		agree_to_open(on, &change, &opening);
 		agree_to_append(on, &change);
@@ -183,15 +183,15 @@ static bool go_on(struct record_step *on, struct algo_call *call, unsigned wants
 		if (wants == 0)
 			return false;
 		if (change.want == RECORD_WANT_CELL) {
-			assert_true(change.place < record.width);
-			assert_memory_equal(&state.record[change.place], &change.before, sizeof change.before);
-			state.record[change.place] = change.after;
+			assert_true(change.index < record.width);
+			assert_memory_equal(&state.record[change.index], &change.before, sizeof change.before);
+			state.record[change.index] = change.after;
 			if (change.then_header && --wants == 0)
 				return false;
 		}
 		if (change.want == RECORD_WANT_HEADER || !change.then_header) {
-			call->cost -= change.given_back;
-			on->way = change.way;
+			call->cost -= change.refunded;
+			on->progress = change.progress;
 			if (change.gone_ns != 0)
 				on->gone_ns = change.gone_ns;
 		}

@@ -47,7 +47,7 @@ static void turn(enum breaker_phase phase, uint64_t since_ns)
 /* Adds successes in the phase that was seen. */
 static void count(const struct breaker_snapshot *seen, uint64_t n, uint64_t now_ns)
 {
-	breaker_record_count(&limit, &at, seen, &(struct breaker_ends){.count = n, .at_ns = now_ns},
+	breaker_record_count(&limit, &at, seen, &(struct breaker_results){.count = n, .at_ns = now_ns},
 	                     now_ns);
 }
 
@@ -169,8 +169,8 @@ static void a_window_that_nobody_has_judged_is_judged_once_calm_is_over(void **u
 	seen = look(now_ns);
 	count(&seen, 2, now_ns);
 	breaker_record_set_quiescent(&limit, &at, &seen, now_ns);
-	breaker_record_count(&limit, &at, &seen, &(struct breaker_ends){{.failed = true}, 5, now_ns, 0},
-	                     now_ns);
+	breaker_record_count(&limit, &at, &seen,
+	                     &(struct breaker_results){{.failed = true}, 5, now_ns, 0}, now_ns);
 	end_ns = now_ns + UINT32_MAX;
 	for (; breaker_record_is_quiescent(&limit, now_ns, &at.record, &seen);
 	     now_ns += NS_PER_S / 10) {

@@ -80,7 +80,7 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 		if (wants == 0)
 			return false;
 		if (change.want == RECORD_WANT_CELL) {
-			state.record[change.place] = change.after;
+			state.record[change.index] = change.after;
 			continue;
 		}
 		state.header = change.header;
@@ -203,7 +203,8 @@ static bool same(struct cell a, struct cell b)
 	return cell_bits(a) == cell_bits(b);
 }
 
-/* As store/wide/wide.c does it: whatever happens in between, it happens in one of these gaps. */
+/* As store/wide/apply_record.c does it: whatever happens in between, it happens in one of these
+ * gaps. */
 static void move(struct state *on, struct caller *caller)
 {
 	const struct record_change *change = &caller->change;
@@ -225,8 +226,8 @@ static void move(struct state *on, struct caller *caller)
 	case SWAP:
 		caller->next = READ;
 		if (change->want == RECORD_WANT_CELL) {
-			if (same(on->record[change->place], change->before))
-				on->record[change->place] = change->after;
+			if (same(on->record[change->index], change->before))
+				on->record[change->index] = change->after;
 		} else if (same(on->header, caller->header)) {
 			on->header = change->header;
 			caller->next = change->last ? DONE : READ;

@@ -72,15 +72,15 @@ static void search_of(size_t count, uint64_t most, uint64_t n)
 
 	newest_begin(&newest, most);
 	for (size_t i = 0; i < count; i++)
-		newest_add(&newest, ends[i]);
+		newest_add_end(&newest, ends[i]);
 	if (newest_needs_count(&newest, n)) {
 		for (size_t i = 0; i < count; i++)
-			newest_count(&newest, ends[i]);
-		assert_true(newest_end(&newest));
+			newest_count_end(&newest, ends[i]);
+		assert_true(newest_end_count(&newest));
 	}
 	for (size_t i = 0; i < count; i++)
-		if (newest_has(&newest, ends[i])) {
-			newest_take(&newest, ends[i]);
+		if (newest_includes(&newest, ends[i])) {
+			newest_count_release(&newest, ends[i]);
 			assert_true(n >= count || ends[i] >= sorted[n - 1]);
 			taken++;
 		}
@@ -124,18 +124,18 @@ static void ends_that_change_meanwhile_are_noticed(void **state)
 	(void)state;
 	newest_begin(&newest, 5000);
 	for (size_t i = 0; i < 10000; i++)
-		newest_add(&newest, i + 1);
+		newest_add_end(&newest, i + 1);
 	assert_true(newest_needs_count(&newest, 5000));
 	for (size_t i = 0; i < 10000; i++)
-		newest_count(&newest, 20000);
-	assert_false(newest_end(&newest));
+		newest_count_end(&newest, 20000);
+	assert_false(newest_end_count(&newest));
 	newest_begin(&newest, 5000);
 	for (size_t i = 0; i < 10000; i++)
-		newest_add(&newest, i + 1);
+		newest_add_end(&newest, i + 1);
 	assert_true(newest_needs_count(&newest, 5000));
 	for (size_t i = 0; i < 10000; i++)
-		newest_count(&newest, 5001);
-	assert_false(newest_end(&newest));
+		newest_count_end(&newest, 5001);
+	assert_false(newest_end_count(&newest));
 }
 
 int main(void)

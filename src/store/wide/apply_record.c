@@ -1,5 +1,5 @@
 /*
- * wide.c: the loop in which a step on a header and its record meets what others write.
+ * apply_record.c: the loop in which a step on a header and its record meets what others write.
  *
  * The header is the only thing that decides: a record cell is written after a look
  * that the header is still the one it is written for, and what a thread that
@@ -18,23 +18,23 @@
 /* Records of a set that are wider have too many pages. */
 #define TOUCHED_WIDTH 128
 
-static uint64_t until_of(struct cell header, uint64_t now_ns)
+static uint64_t end_of_header_ns(struct cell header, uint64_t now_ns)
 {
 	return cell_is_empty(header) ? 0 : now_ns + (uint64_t)cell_ahead_ns(header, now_ns);
 }
 
 /* The rest of a call, once a change is done. */
-static void go_on(struct record_step *on, struct algo_call *rest,
-                  const struct record_change *change)
+static void subtract_done(struct record_step *on, struct algo_call *rest,
+                          const struct record_change *change)
 {
-	rest->cost -= change->given_back;
+	rest->cost -= change->refunded;
 	if (change->gone_ns != 0)
 		on->gone_ns = change->gone_ns;
 }
 
 /* `rest` is what a call has left to do. */
-static void say_what_was_given(const struct algo_call *asked, const struct algo_call *rest,
-                               struct algo_decision *out)
+static void report_refund(const struct algo_call *asked, const struct algo_call *rest,
+                          struct algo_decision *out)
 {
 	if (algo_op_releases(asked->op))
 		algo_decision_refund(out, asked, rest->cost < asked->cost);
@@ -46,26 +46,26 @@ static bool change_cells(const struct wide_state *state, struct record_step *on,
 {
 	do {
 		if (!wide_is_unchanged(state) ||
-		    !cell_swap(&state->at.record.cells[change->place], change->before, change->after))
+		    !cell_swap(&state->at.record.cells[change->index], change->before, change->after))
 			return false;
 		if (!change->then_header)
-			go_on(on, rest, change);
-		on->way = change->way;
+			subtract_done(on, rest, change);
+		on->progress = change->progress;
 	} while (change->older > 0 && slots_refund_older(on, change));
 	return true;
 }
 
 /* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
-static bool attempt_step(struct wide_state *state, struct record_step *on, struct algo_call *rest,
-                         struct algo_decision *out, uint64_t *until_ns)
+static bool apply_one_step(struct wide_state *state, struct record_step *on, struct algo_call *rest,
+                           struct algo_decision *out, uint64_t *until_ns)
 {
 	struct record_change change;
 
 	record_decide(on, out, &change);
-	on->way.live = 0;
+	on->progress.live = 0;
 	switch (change.want) {
 	case RECORD_WANT_NOTHING:
-		*until_ns = until_of(on->header, on->now_ns);
+		*until_ns = end_of_header_ns(on->header, on->now_ns);
 		return wide_is_unchanged(state);
 	case RECORD_WANT_AGAIN:
 		return false;
@@ -77,22 +77,22 @@ static bool attempt_step(struct wide_state *state, struct record_step *on, struc
 		if ((change.clean && !record_clean(&state->at, state->at.record.width, slots_void)) ||
 		    !wide_store_header(state, on, change.header))
 			return false;
-		go_on(on, rest, &change);
-		*until_ns = change.name_ns ? change.name_ns : until_of(change.header, on->now_ns);
+		subtract_done(on, rest, &change);
+		*until_ns = change.name_ns ? change.name_ns : end_of_header_ns(change.header, on->now_ns);
 		return change.last;
 	}
 	__builtin_unreachable();
 }
 
 /* The same, with the steps that go on under the same header: one that changes makes them end. */
-static bool attempt(struct wide_state *state, struct record_step *on, struct algo_call *rest,
-                    struct algo_decision *out, uint64_t *until_ns)
+static bool apply_steps(struct wide_state *state, struct record_step *on, struct algo_call *rest,
+                        struct algo_decision *out, uint64_t *until_ns)
 {
 	bool done;
 
 	do
-		done = attempt_step(state, on, rest, out, until_ns);
-	while (on->way.live > 0);
+		done = apply_one_step(state, on, rest, out, until_ns);
+	while (on->progress.live > 0);
 	return done;
 }
 
@@ -101,8 +101,8 @@ static bool attempt(struct wide_state *state, struct record_step *on, struct alg
  * had before. That is closed there first, so that it is the last word; whoever dies in
  * between leaves it closed, and the next finds it so. Returns false if the caller is to look again.
  */
-static bool find_former(struct wide_table *former, const struct store_key *key,
-                        const struct record_step *on, struct cell *header)
+static bool close_former(struct wide_table *former, const struct store_key *key,
+                         const struct record_step *on, struct cell *header)
 {
 	struct record_step old = *on;
 	struct wide_state state;
@@ -128,58 +128,58 @@ static bool find_former(struct wide_table *former, const struct store_key *key,
 }
 
 /* Whether the header is of this key, and nothing has taken over from the limit. */
-static inline bool is_own(const struct record_step *on)
+static inline bool header_is_current(const struct record_step *on)
 {
 	return cell_tag(on->header) == on->record->tag && algo_is_current(on->limit);
 }
 
 /* The functions below decide at once, for `on->header` as it is in `cell`. */
-static inline bool try_log(struct cell *cell, const struct record_step *on, uint64_t cost,
-                           struct algo_decision *out, uint64_t *until_ns)
+static inline bool try_log_acquire(struct cell *cell, const struct record_step *on, uint64_t cost,
+                                   struct algo_decision *out, uint64_t *until_ns)
 {
 	const struct record *record = on->record;
 	struct log_append append;
 
-	if (on->limit->record != ALGO_RECORD_LOG || !log_is_narrow(record->width) || !is_own(on) ||
-	    !log_try(on, cost, out, &append))
+	if (on->limit->record != ALGO_RECORD_LOG || !log_is_narrow(record->width) ||
+	    !header_is_current(on) || !log_try_acquire(on, cost, out, &append))
 		return false;
 	*until_ns = append.until_ns;
 	if (!out->allowed)
-		return wide_is_still(cell, on->header, record);
-	if (!append.is_there && (!wide_is_still(cell, on->header, record) ||
-	                         !cell_swap(&record->cells[append.place], append.before, append.entry)))
+		return wide_cell_is_unchanged(cell, on->header, record);
+	if (!append.is_there && (!wide_cell_is_unchanged(cell, on->header, record) ||
+	                         !cell_swap(&record->cells[append.index], append.before, append.entry)))
 		return false;
 	return cell_swap(cell, on->header, append.header);
 }
 
 /* All of a narrow record. */
-static void fetch_slots(const struct record *record)
+static void prefetch_slots(const struct record *record)
 {
 	for (unsigned i = 0; i < ALGO_WIDTH_LEAST; i += 4)
 		prefetch(record->cells + i);
 }
 
 /* From one slot to the next: all three swaps, of which whoever comes can do the rest. */
-static bool try_open(struct cell *cell, struct record_step *on, struct algo_decision *out,
-                     uint64_t *until_ns)
+static bool try_next_slot(struct cell *cell, struct record_step *on, struct algo_decision *out,
+                          uint64_t *until_ns)
 {
 	const struct record *record = on->record;
 	struct record_change change;
 
-	if (on->call->cost == 0 || !is_own(on))
+	if (on->call->cost == 0 || !header_is_current(on))
 		return false;
-	fetch_slots(record);
+	prefetch_slots(record);
 	if (!slots_seal(on, &change) || !cell_swap(cell, on->header, change.header))
 		return false;
 	on->header = change.header;
 	slots_open(on, out, &change);
 	if (change.want == RECORD_WANT_CELL) {
-		if (!wide_is_still(cell, on->header, record) ||
-		    !cell_swap(&record->cells[change.place], change.before, change.after))
+		if (!wide_cell_is_unchanged(cell, on->header, record) ||
+		    !cell_swap(&record->cells[change.index], change.before, change.after))
 			return false;
 		slots_open(on, out, &change);
 	}
-	*until_ns = until_of(change.header, on->now_ns);
+	*until_ns = end_of_header_ns(change.header, on->now_ns);
 	return change.want == RECORD_WANT_HEADER && cell_swap(cell, on->header, change.header);
 }
 
@@ -192,7 +192,7 @@ __attribute__((flatten)) bool store_try_log(const struct algo_limit *limit,
 	struct record_step on = {limit,  NULL, now_ns, 0, cell_load(key->cell, record.load_is_atomic),
 	                         &record};
 
-	return try_log(key->cell, &on, cost, out, until_ns);
+	return try_log_acquire(key->cell, &on, cost, out, until_ns);
 }
 
 bool store_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
@@ -203,7 +203,7 @@ bool store_try_open(const struct algo_limit *limit, const struct store_key *key,
 	struct record_step on = {limit,  &call, now_ns, 0, cell_load(key->cell, record.load_is_atomic),
 	                         &record};
 
-	return try_open(key->cell, &on, out, until_ns);
+	return try_next_slot(key->cell, &on, out, until_ns);
 }
 
 /* A permit that is given back when its request ends may be in more than one header. */
@@ -246,19 +246,19 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const st
 			continue;
 		on.header = state.at.header;
 		if (wide->former && on.limit->record == ALGO_RECORD_LOG) {
-			enum wide_carried carried = wide_carry_log(&state, key, &on, out);
+			enum wide_widening carried = wide_widen_log(&state, key, &on, out);
 
 			if (carried == WIDE_ANSWERED)
 				return 0;
-			if (carried == WIDE_AGAIN)
+			if (carried == WIDE_RETRY)
 				continue;
 		} else if (wide->former && on.limit->record == ALGO_RECORD_SLOTS &&
 		           !header_is_live(on.header, on.now_ns) &&
-		           !find_former(wide->former, key, &on, &on.header)) {
+		           !close_former(wide->former, key, &on, &on.header)) {
 			continue;
 		}
-		if (attempt(&state, &on, &rest, out, &until_ns)) {
-			say_what_was_given(call, &rest, out);
+		if (apply_steps(&state, &on, &rest, out, &until_ns)) {
+			report_refund(call, &rest, out);
 			return until_ns;
 		}
 		if (wide_is_full(&state, on.now_ns)) {
@@ -283,13 +283,13 @@ uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_lim
 		    &(struct call_target){.alone = &state, .limit = &limit, .now_ns = time->now_ns}, call,
 		    out);
 	if (call->op == ALGO_ACQUIRE &&
-	    (limit->header_has_sum ? try_open(alone->cell, &on, out, &until_ns)
-	                           : try_log(alone->cell, &on, call->cost, out, &until_ns)))
+	    (limit->header_has_sum ? try_next_slot(alone->cell, &on, out, &until_ns)
+	                           : try_log_acquire(alone->cell, &on, call->cost, out, &until_ns)))
 		return until_ns;
 	do
 		on.header = state.at.header = record_header(alone);
-	while (!attempt(&state, &on, &rest, out, &until_ns));
-	say_what_was_given(call, &rest, out);
+	while (!apply_steps(&state, &on, &rest, out, &until_ns));
+	report_refund(call, &rest, out);
 	return until_ns;
 }
 
@@ -313,21 +313,21 @@ void wide_touch_records(const struct wide_table *wide, uint64_t hash)
 	}
 }
 
-static void fetch_back(const struct record *record, unsigned place, unsigned back)
+static void prefetch_entry(const struct record *record, unsigned index, unsigned back)
 {
-	unsigned at = record_back(record, place, back);
+	unsigned at = record_back(record, index, back);
 
 	if (at < record->width) /* else it is damaged, or no log */
 		prefetch(&record->cells[at]);
 }
 
 /* For a log: the places of the header, the newest and the oldest. */
-static void fetch_log(const struct record *record, struct log_header header)
+static void prefetch_log(const struct record *record, struct log_header header)
 {
-	fetch_back(record, header.place, 0);
-	fetch_back(record, header.place, 1);
+	prefetch_entry(record, header.index, 0);
+	prefetch_entry(record, header.index, 1);
 	if (log_is_narrow(record->width))
-		fetch_back(record, header.place, header.span);
+		prefetch_entry(record, header.index, header.span);
 }
 
 void wide_fetch_record(const struct algo_limit *limit, const struct store_key *key, uint64_t now_ns)
@@ -336,7 +336,7 @@ void wide_fetch_record(const struct algo_limit *limit, const struct store_key *k
 	struct record record = wide_record(key->wide, key->cell, 0);
 
 	if (limit->record == ALGO_RECORD_LOG)
-		fetch_log(&record, log_header(record.width, cell_word(header)));
+		prefetch_log(&record, log_header(record.width, cell_word(header)));
 	else if (!limit->header_has_sum || slots_needs_record(limit, now_ns, header))
-		fetch_slots(&record);
+		prefetch_slots(&record);
 }

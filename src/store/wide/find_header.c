@@ -1,5 +1,5 @@
 /*
- * find.c: finds the header of a key and the record behind it, and stores a header.
+ * find_header.c: finds the header of a key and the record behind it, and stores a header.
  *
  * A header may be in a former table of the limit. A new header goes into the newest table, where
  * the states of other keys may have to make room for it.
@@ -10,24 +10,25 @@
 
 bool wide_is_unchanged(const struct wide_state *state)
 {
-	return !state->at.cell || wide_is_still(state->at.cell, state->at.header, &state->at.record);
+	return !state->at.cell ||
+	       wide_cell_is_unchanged(state->at.cell, state->at.header, &state->at.record);
 }
 
 /* By this the states of a table, all of one limit, are judged. */
-struct judge {
-	struct eviction_policy judge; /* first, so that either is the other */
+struct use_policy {
+	struct eviction_policy policy; /* first, so that either is the other */
 	const struct wide_table *wide;
 	const struct record_step *on; /* the step that needs room */
 };
 
 /* The units that a key has in use: it denies itself these, and would get them back. */
-static uint64_t weigh(const struct eviction_policy *eviction_policy, struct cell *cell,
-                      struct cell header)
+static uint64_t units_in_use(const struct eviction_policy *eviction_policy, struct cell *cell,
+                             struct cell header)
 {
-	const struct judge *judge = (const struct judge *)eviction_policy;
-	struct record record = wide_record(judge->wide, cell, cell_tag(header));
+	const struct use_policy *use_policy = (const struct use_policy *)eviction_policy;
+	struct record record = wide_record(use_policy->wide, cell, cell_tag(header));
 	struct algo_call peek = {.op = ALGO_PEEK};
-	struct record_step on = *judge->on;
+	struct record_step on = *use_policy->on;
 	struct algo_decision out;
 	struct record_change change;
 
@@ -39,7 +40,7 @@ static uint64_t weigh(const struct eviction_policy *eviction_policy, struct cell
 }
 
 /* A held state is never evicted, whatever its weight. */
-static bool weighs(const struct algo_limit *limit)
+static bool may_be_evicted(const struct algo_limit *limit)
 {
 	return !algo_is_reported(limit);
 }
@@ -50,8 +51,9 @@ static bool weighs(const struct algo_limit *limit)
  * looked for it there before. The larger table is announced before it is used, so either the other
  * thread finds the header, or this thread finds the announcement and removes the header.
  */
-__attribute__((noinline)) static bool
-is_in_newest(struct wide_table *wide, const struct table_position *position, struct cell header)
+__attribute__((noinline)) static bool header_is_in_newest(struct wide_table *wide,
+                                                          const struct table_position *position,
+                                                          struct cell header)
 {
 	struct observed_cell observed;
 
@@ -66,7 +68,7 @@ is_in_newest(struct wide_table *wide, const struct table_position *position, str
 
 bool wide_store_header(struct wide_state *state, const struct record_step *on, struct cell after)
 {
-	struct judge judge = {{weigh}, state->wide, on};
+	struct use_policy use_policy = {{units_in_use}, state->wide, on};
 
 	if (!state->wide)
 		return cell_swap(state->at.cell, state->at.header, after);
@@ -79,10 +81,10 @@ bool wide_store_header(struct wide_state *state, const struct record_step *on, s
 	if (state->at.cell)
 		return table_store(&state->wide->table, &state->position,
 		                   (struct observed_cell){state->at.cell, state->at.header}, after,
-		                   on->now_ns, weighs(on->limit) ? &judge.judge : NULL);
+		                   on->now_ns, may_be_evicted(on->limit) ? &use_policy.policy : NULL);
 	return table_store(&state->wide->table, &state->position, (struct observed_cell){NULL, {0, 0}},
-	                   after, on->now_ns, weighs(on->limit) ? &judge.judge : NULL) &&
-	       is_in_newest(state->wide, &state->position, after);
+	                   after, on->now_ns, may_be_evicted(on->limit) ? &use_policy.policy : NULL) &&
+	       header_is_in_newest(state->wide, &state->position, after);
 }
 
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns)

@@ -1,5 +1,5 @@
 /*
- * log_try.c: most acquires from a narrow log, without log.c's general step.
+ * log_try_acquire.c: most acquires from a narrow log, without log.c's general step.
  *
  * The general step handles any record and operation, reads one thing after the other,
  * and takes 500 instructions. A header of a narrow record tells all places at once.
@@ -12,54 +12,54 @@
 #define TIME (~UINT64_C(15))
 
 /* The cell `back` places before `place`. */
-static inline struct cell behind(const struct record *record, unsigned place, unsigned back)
+static inline struct cell entry_back(const struct record *record, unsigned index, unsigned back)
 {
-	return cell_load(&record->cells[record_back(record, place, back)], true);
+	return cell_load(&record->cells[record_back(record, index, back)], true);
 }
 
 /* How long the entry counts. */
-static int64_t left(struct cell entry, uint64_t now)
+static int64_t left_of_entry(struct cell entry, uint64_t now)
 {
 	return (int64_t)((entry.high & TIME) - (entry.low & 0x7f) * 16 - now);
 }
 
-static bool is_live(uint32_t tag, struct cell entry, uint64_t now, struct cell newest)
+static bool entry_is_live(uint32_t tag, struct cell entry, uint64_t now, struct cell newest)
 {
-	return cell_tag(entry) == tag && left(entry, now) > 0 &&
+	return cell_tag(entry) == tag && left_of_entry(entry, now) > 0 &&
 	       (int64_t)((newest.high & TIME) - (entry.high & TIME)) >= 0;
 }
 
 /* Whether `own` is the header's entry: whose clock lags sees more live, and that span stays. */
-static bool is_there(struct cell own, struct cell entry)
+static bool has_header_entry(struct cell own, struct cell entry)
 {
 	return own.high == entry.high && own.low >> 17 == entry.low >> 17 &&
 	       own.low >> 7 >= entry.low >> 7;
 }
 
 /* The cells that an acquire reads. */
-struct found {
+struct log_cells {
 	struct cell own, newest, oldest;
 	unsigned live; /* entries of the record that are */
 	unsigned base; /* sum before the oldest of them */
 };
 
-static inline bool look(const struct record *record, struct log_header last, uint64_t now,
-                        struct found *f)
+static inline bool read_log_cells(const struct record *record, struct log_header last, uint64_t now,
+                                  struct log_cells *f)
 {
-	f->own = behind(record, last.place, 0); /* before `newest`, as in log.c */
-	f->newest = behind(record, last.place, 1);
-	f->oldest = behind(record, last.place, last.span);
+	f->own = entry_back(record, last.index, 0); /* before `newest`, as in log.c */
+	f->newest = entry_back(record, last.index, 1);
+	f->oldest = entry_back(record, last.index, last.span);
 	f->live = last.span;
 	f->base = 0;
-	while (!is_live(record->tag, f->oldest, now, f->newest)) {
+	while (!entry_is_live(record->tag, f->oldest, now, f->newest)) {
 		if (--f->live == 0)
 			return false;
-		f->oldest = behind(record, last.place, f->live);
+		f->oldest = entry_back(record, last.index, f->live);
 	}
 	if (!log_is(f->oldest, LOG_FIRST)) { /* else the line behind it is not needed */
-		struct cell spent = behind(record, last.place, f->live + 1);
+		struct cell spent = entry_back(record, last.index, f->live + 1);
 
-		if (!log_is_before(spent, f->oldest) || is_live(record->tag, spent, now, f->newest))
+		if (!log_is_before(spent, f->oldest) || entry_is_live(record->tag, spent, now, f->newest))
 			return false;
 		f->base = log_sum(spent);
 	}
@@ -67,8 +67,8 @@ static inline bool look(const struct record *record, struct log_header last, uin
 }
 
 /* Flat, so that the callers that it is inlined into keep all in registers. */
-__attribute__((flatten)) bool log_try(const struct record_step *on, uint64_t cost,
-                                      struct algo_decision *out, struct log_append *append)
+__attribute__((flatten)) bool log_try_acquire(const struct record_step *on, uint64_t cost,
+                                              struct algo_decision *out, struct log_append *append)
 {
 	const struct record *record = on->record;
 	struct cell header = on->header;
@@ -77,13 +77,13 @@ __attribute__((flatten)) bool log_try(const struct record_step *on, uint64_t cos
 	uint64_t count = on->limit->log.count, period_ns = on->limit->period_ns, tag = record->tag;
 	uint64_t use, end_ns;
 	int64_t ahead = cell_ahead_ns(header, now_ns), left_ns = ahead - last.lead;
-	unsigned next = record_next(record, last.place), lead;
-	struct found f;
+	unsigned next = record_next(record, last.index), lead;
+	struct log_cells f;
 
 	if (cell_generation(header) != 0 || last.cost == 0 || cost == 0 ||
-	    last.place >= record->width || last.span == 0 || last.span + 1 >= record->width ||
+	    last.index >= record->width || last.span == 0 || last.span + 1 >= record->width ||
 	    (uint64_t)left_ns - 1 >= period_ns || !record->load_is_atomic ||
-	    !look(record, last, now_ns << 4, &f))
+	    !read_log_cells(record, last, now_ns << 4, &f))
 		return false;
 	use = last.cost + ((log_sum(f.newest) - f.base) & LOG_SUM);
 	algo_decision_allow(out);
@@ -91,18 +91,18 @@ __attribute__((flatten)) bool log_try(const struct record_step *on, uint64_t cos
 		out->allowed = false;
 		out->reason = WEIR_REASON_OVER_LIMIT;
 		out->remaining = sat_sub(count, use);
-		out->retry_after_ns = (uint64_t)left(f.oldest, now_ns << 4) >> 4;
+		out->retry_after_ns = (uint64_t)left_of_entry(f.oldest, now_ns << 4) >> 4;
 		out->reset_after_ns = (uint64_t)left_ns;
 		append->until_ns = now_ns + (uint64_t)ahead;
 		/* Else it is not the oldest alone that has to go. */
 		return ((log_sum(f.oldest) - f.base) & LOG_SUM) >= use + cost - count;
 	}
-	append->place = last.place;
+	append->index = last.index;
 	append->before = f.own;
 	append->entry = (struct cell){tag << 32 | (log_sum(f.newest) + last.cost) << 17 |
 	                                  (f.live + 1) << 7 | last.lead,
 	                              header.high};
-	append->is_there = is_there(f.own, append->entry);
+	append->is_there = has_header_entry(f.own, append->entry);
 	end_ns = u64_max((uint64_t)ahead + 1, period_ns);
 	lead = (unsigned)u64_min(end_ns - period_ns, 0x7f);
 	append->until_ns = now_ns + end_ns;

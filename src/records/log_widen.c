@@ -1,5 +1,5 @@
 /*
- * log_move.c: a log goes on in a wider record, each entry with its name, time and state.
+ * log_widen.c: a log goes on in a wider record, each entry with its name, time and state.
  *
  * Threads that meet on this do the same, and any of them may stall or die:
  *
@@ -18,11 +18,11 @@
 #define FROZEN 8u
 
 /* A closed header and its record, by no clock. */
-static struct log_view closed_view(const struct record *record, struct cell header)
+static struct log_view view_of_closed(const struct record *record, struct cell header)
 {
 	struct log_view view = {.record = record, .until_ns = header.high >> 4, .at = header.high >> 4};
 
-	log_unpack(header, &view);
+	log_unpack_header(header, &view);
 	view.first = view.cost > 0 && cell_tag(view.own) == record->tag ? view.own.high & LOG_FIRST : 0;
 	return view;
 }
@@ -51,7 +51,7 @@ static unsigned count_entries(const struct log_view *view)
  * The sum before the oldest of n entries. What came before it is not known, unless that is a
  * FIRST one: it counts one unit. Where the record was full, it is over.
  */
-static unsigned base_of(const struct log_view *view, unsigned n)
+static unsigned sum_before_oldest(const struct log_view *view, unsigned n)
 {
 	struct cell oldest = log_entry(view, n);
 
@@ -59,12 +59,12 @@ static unsigned base_of(const struct log_view *view, unsigned n)
 }
 
 /* The entry for a place of the new record, of n. */
-static struct cell copy_of(const struct log_view *view, unsigned n, unsigned base, unsigned place,
-                           const struct record *to)
+static struct cell copy_of_entry(const struct log_view *view, unsigned n, unsigned base,
+                                 unsigned index, const struct record *to)
 {
-	struct cell entry = log_entry(view, n - place);
-	unsigned state = (cell_generation(entry) & ~FROZEN) | (place == 0 ? LOG_FIRST : 0);
-	unsigned span = (unsigned)u64_min(u64_max(log_span(view->record, entry), 1), place + 1);
+	struct cell entry = log_entry(view, n - index);
+	unsigned state = (cell_generation(entry) & ~FROZEN) | (index == 0 ? LOG_FIRST : 0);
+	unsigned span = (unsigned)u64_min(u64_max(log_span(view->record, entry), 1), index + 1);
 
 	return log_make(to,
 	                (struct log_fields){entry.high >> 4, log_sum(entry) - base, span,
@@ -72,30 +72,31 @@ static struct cell copy_of(const struct log_view *view, unsigned n, unsigned bas
 	                                    log_is_part(entry) ? log_part(view->record, entry) : 0});
 }
 
-static void want_new_header(const struct log_view *view, unsigned n, const struct record *to,
-                            struct record_change *change)
+static void want_copied_header(const struct log_view *view, unsigned n, const struct record *to,
+                               struct record_change *change)
 {
 	struct log_view header = *view;
 
 	header.record = to;
-	header.place = n;
+	header.index = n;
 	header.span = (unsigned)u64_min(view->span, n);
 	header.first = n == 0 ? LOG_FIRST : LOG_LATER;
 	header.own = (struct cell){0, 0};
-	header.newest = n == 0 ? header.own : copy_of(view, n, base_of(view, n), n - 1, to);
-	while (!log_fits(&header)) /* it ends by some nanoseconds later */
+	header.newest =
+	    n == 0 ? header.own : copy_of_entry(view, n, sum_before_oldest(view, n), n - 1, to);
+	while (!log_header_fits(&header)) /* it ends by some nanoseconds later */
 		header.lead &= header.lead - 1;
 	log_want_header(change, &header, true);
 }
 
 struct cell log_reopened(const struct record_state *closed)
 {
-	struct log_view view = closed_view(&closed->record, closed->header);
+	struct log_view view = view_of_closed(&closed->record, closed->header);
 
 	return cell_make(closed->record.tag, view.until_ns, cell_word(closed->header), view.first);
 }
 
-bool log_wants_freezing(const struct record *record, unsigned from, struct record_change *change)
+bool log_want_freeze(const struct record *record, unsigned from, struct record_change *change)
 {
 	for (unsigned i = from; i < record->width; i++) {
 		struct cell cell = record_load(record, i);
@@ -103,7 +104,7 @@ bool log_wants_freezing(const struct record *record, unsigned from, struct recor
 		if (cell_tag(cell) != record->tag || log_is(cell, FROZEN))
 			continue;
 		*change = (struct record_change){.want = RECORD_WANT_CELL,
-		                                 .place = i,
+		                                 .index = i,
 		                                 .before = cell,
 		                                 .after = {cell.low, cell.high | FROZEN}};
 		return true;
@@ -113,10 +114,10 @@ bool log_wants_freezing(const struct record *record, unsigned from, struct recor
 
 struct log_copy log_copy_of(const struct record_state *closed)
 {
-	struct log_copy copy = {.view = closed_view(&closed->record, closed->header)};
+	struct log_copy copy = {.view = view_of_closed(&closed->record, closed->header)};
 
 	copy.entries = count_entries(&copy.view);
-	copy.base = copy.entries > 0 ? base_of(&copy.view, copy.entries) : 0;
+	copy.base = copy.entries > 0 ? sum_before_oldest(&copy.view, copy.entries) : 0;
 	return copy;
 }
 
@@ -124,17 +125,17 @@ void log_want_copy(const struct log_copy *copy, const struct record *to, unsigne
                    struct record_change *change)
 {
 	*change = (struct record_change){.want = RECORD_WANT_NOTHING};
-	for (unsigned place = from; place < copy->entries; place++) {
-		struct cell before = record_load(to, place);
-		struct cell after = copy_of(&copy->view, copy->entries, copy->base, place, to);
+	for (unsigned index = from; index < copy->entries; index++) {
+		struct cell before = record_load(to, index);
+		struct cell after = copy_of_entry(&copy->view, copy->entries, copy->base, index, to);
 
 		if (cell_bits(before) == cell_bits(after))
 			continue;
 		change->want = RECORD_WANT_CELL;
-		change->place = place;
+		change->index = index;
 		change->before = before;
 		change->after = after;
 		return;
 	}
-	want_new_header(&copy->view, copy->entries, to, change);
+	want_copied_header(&copy->view, copy->entries, to, change);
 }

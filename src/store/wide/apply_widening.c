@@ -1,0 +1,114 @@
+/*
+ * apply_widening.c: a key whose log stands in a narrower record of a former table goes on in the
+ * newest one.
+ *
+ * Each call makes the changes of one kind, while the header stays, for the caller starts over
+ * anyway. log_widen.c says in which order they come, and why threads that meet here do the same.
+ */
+#include "records/log.h"
+#include "store/wide/wide.h"
+
+static bool header_is_moved(struct cell header)
+{
+	return cell_generation(header) == RECORD_MOVED;
+}
+
+static bool apply_change(const struct wide_state *state, const struct record_change *change)
+{
+	if (change->want == RECORD_WANT_CELL &&
+	    (!wide_is_unchanged(state) ||
+	     !cell_swap(&state->at.record.cells[change->index], change->before, change->after)))
+		return false;
+	return (change->want == RECORD_WANT_CELL && !change->then_header) ||
+	       cell_swap(state->at.cell, state->at.header, change->header);
+}
+
+/* The key's live header in a former table with narrower records. */
+static bool find_narrower_record(const struct wide_state *newest, const struct store_key *key,
+                                 uint64_t now_ns, struct wide_state *narrower)
+{
+	for (struct wide_table *wide = newest->asked->former; wide; wide = narrower->wide->former) {
+		wide_find(wide, key, narrower);
+		if (header_is_live(narrower->at.header, now_ns) &&
+		    narrower->at.record.width < newest->asked->section.record_cells)
+			return true;
+	}
+	return false;
+}
+
+/* By the narrower record as it is, which nobody grants on if it is closed. */
+static enum wide_widening peek_narrower(const struct wide_state *narrower,
+                                        const struct record_step *on, struct algo_decision *out)
+{
+	struct record_step there = *on;
+	struct record_change change;
+
+	there.record = &narrower->at.record;
+	there.header =
+	    header_is_moved(narrower->at.header) ? log_reopened(&narrower->at) : narrower->at.header;
+	record_decide(&there, out, &change);
+	return wide_is_unchanged(narrower) ? WIDE_ANSWERED : WIDE_RETRY;
+}
+
+static void close_narrower(const struct wide_state *narrower, const struct record_step *on,
+                           enum wide_widening *result)
+{
+	struct record_step there = *on;
+	struct record_change change;
+
+	there.record = &narrower->at.record;
+	there.header = narrower->at.header;
+	if (log_want_close(&there, &change))
+		apply_change(narrower, &change);
+	else
+		*result = WIDE_NOT_NEEDED;
+}
+
+/* A place where a swap fails is looked at again: another thread may have done it. */
+static void freeze_narrower(const struct wide_state *narrower, struct record_change *change)
+{
+	do
+		apply_change(narrower, change);
+	while (wide_is_unchanged(narrower) &&
+	       log_want_freeze(&narrower->at.record, change->index, change));
+}
+
+/* The entries, and then the header. */
+static void copy_entries(const struct wide_state *newest, const struct wide_state *narrower)
+{
+	struct log_copy all = log_copy_of(&narrower->at);
+	struct record_change change = {.index = 0};
+
+	do {
+		log_want_copy(&all, &newest->at.record, change.index, &change);
+		apply_change(newest, &change);
+	} while (change.want == RECORD_WANT_CELL && wide_is_unchanged(newest));
+}
+
+enum wide_widening wide_widen_log(struct wide_state *newest, const struct store_key *key,
+                                  const struct record_step *on, struct algo_decision *out)
+{
+	enum wide_widening result = WIDE_RETRY;
+	struct wide_state narrower;
+	struct record_change change;
+
+	if (header_is_live(newest->at.header, on->now_ns) && !header_is_moved(newest->at.header))
+		return WIDE_NOT_NEEDED;
+	if (!find_narrower_record(newest, key, on->now_ns, &narrower))
+		return WIDE_NOT_NEEDED;
+	if (on->call->op == ALGO_PEEK)
+		return peek_narrower(&narrower, on, out);
+	if (on->call->op == ALGO_RESET)
+		cell_swap(narrower.at.cell, narrower.at.header, (struct cell){0, 0});
+	else if (!header_is_moved(narrower.at.header))
+		close_narrower(&narrower, on, &result);
+	else if (log_want_freeze(&narrower.at.record, 0, &change))
+		freeze_narrower(&narrower, &change);
+	else if (!header_is_live(newest->at.header, on->now_ns))
+		wide_store_header(newest, on, narrower.at.header);
+	else if (cell_bits(newest->at.header) != cell_bits(narrower.at.header))
+		return WIDE_NOT_NEEDED;
+	else
+		copy_entries(newest, &narrower);
+	return result;
+}
