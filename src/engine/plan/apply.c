@@ -33,7 +33,7 @@ __attribute__((noinline)) static uint64_t try_open(const struct weir_limit *limi
 	return until_ns;
 }
 
-/* A call of its own for windows: a log's outcome has no address then (docs/design/speed.md). */
+/* A call of its own for windows: a log's decision has no address then (docs/design/speed-library.md). */
 uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, uint64_t cost,
                         uint64_t now_ns, struct weir_decision *decision)
 {
