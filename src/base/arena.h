@@ -1,7 +1,7 @@
 /*
  * arena.h: allocates memory that is freed all at once.
  *
- * One for a rule file while it is read, one for the requests of a loop turn.
+ * For example, one arena serves a rule file while it is read, and one the requests of an iteration.
  */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H

@@ -1,6 +1,6 @@
 /*
- * cell.h: the state of one key in 16 bytes, which is read as a whole and changed by one
- * compare-and-swap. A wider state has a record of such cells besides.
+ * cell.h: defines a cell, the state of one key in 16 bytes, which is read as a whole and changed by
+ * one compare-and-swap. A wider state has a record of such cells besides.
  *
  *     high word   until 60        when the state expires, in nanoseconds modulo 2^60
  *                 generation 4    which parameters of the limit wrote it; or PINNED, ADHOC,

@@ -1,10 +1,10 @@
 /*
- * hash.h: computes SipHash-1-3, the keyed hash of everything that comes from outside, and
- * SipHash-2-4.
+ * hash.h: computes SipHash, a keyed hash: without the key nobody can choose inputs whose hashes
+ * collide in a hash table.
  *
- * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012), with one compression
- * and three finalisation rounds, the variant that language runtimes use for their hash tables.
- * Without the key an attacker can aim neither at a cell of the table nor at a chain of an index.
+ * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012). SipHash-1-3 (one
+ * compression and three finalisation rounds) is the variant that language runtimes use for their
+ * hash tables; SipHash-2-4 authenticates texts.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H

@@ -1,10 +1,11 @@
 /*
- * keyhash.h: computes the hash of a table's keys, which is fast and keyed.
+ * keyhash.h: computes the hash of a key in the key table: keyed like SipHash, in a fifth of its
+ * time for a short key.
  *
- * NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999) over 64-bit words: two
- * different inputs agree in its 128 bits with a probability of at most 2^-64 over the secret.
- * That holds even if an attacker chose them, because no hash is ever shown. A folded
- * multiplication, keyed too, then stirs them into 64. A fifth of SipHash's time for a short key.
+ * It is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999) over 64-bit words. Two
+ * different inputs agree in its 128 bits with a probability of at most 2^-64 over the secret, even
+ * if an attacker chose them, because no hash is ever shown. A folded multiplication with further
+ * keys then reduces the 128 bits to 64.
  */
 #ifndef BASE_KEYHASH_H
 #define BASE_KEYHASH_H

@@ -1,17 +1,17 @@
 /*
  * list.h: links structs in doubly linked lists, through nodes that are members of these structs.
  *
- * A list of zeros is empty, and a node of zeros is in no list. Adding, removing, and asking whether
- * a node is in a list take constant time and no memory. A list with nodes must not move.
+ * A zeroed list is empty, and a zeroed node is in no list. All functions take constant time and
+ * allocate nothing. A list that has nodes must not move in memory.
  *
- *     struct job { int number; struct list_node node; };
- *     struct list jobs = {0};
+ *     struct task { int number; struct list_node node; };
+ *     struct list tasks = {0};
  *
- *     list_append(&jobs, &job->node);
- *     LIST_EACH(&jobs, struct job, node, job)
- *         printf("%d\n", job->number);
- *     while ((job = list_of(list_pop(&jobs), struct job, node)))
- *         free(job);
+ *     list_append(&tasks, &task->node);
+ *     LIST_EACH(&tasks, struct task, node, task)
+ *         printf("%d\n", task->number);
+ *     while ((task = list_of(list_pop(&tasks), struct task, node)))
+ *         free(task);
  */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
@@ -34,13 +34,10 @@ static inline void *list_owner(const struct list_node *node, size_t offset)
 	return node ? (char *)node - offset : NULL;
 }
 
-/** The struct that a node stands in; NULL for NULL. */
+/** The struct that has this node as a member, or NULL if `node` is NULL. */
 #define list_of(node, type, member) ((type *)list_owner(node, offsetof(type, member)))
 
-/**
- * A loop over a list's structs. Its body may remove and free the struct that it is at, and no
- * other.
- */
+/** Loops over a list's structs. The body may remove and free the current struct, and no other. */
 #define LIST_EACH(list, type, member, name)                                                        \
 	for (type *name = list_of((list)->first, type, member), *name##_next;                          \
 	     name && (name##_next = list_of(name->member.next, type, member), true); name = name##_next)
@@ -50,7 +47,7 @@ static inline bool list_has(const struct list_node *node)
 	return node->link != NULL;
 }
 
-/** Adds a node, which is in no list, before another one; or behind all if that is NULL. */
+/** Adds a node, which is in no list, before another one, or at the end if `before` is NULL. */
 static inline void list_insert(struct list *list, struct list_node *node, struct list_node *before)
 {
 	node->next = before;
@@ -64,7 +61,7 @@ static inline void list_append(struct list *list, struct list_node *node)
 	list_insert(list, node, NULL);
 }
 
-/** Removes a node from its list. Does nothing if it is in none. */
+/** Removes a node from its list, if it is in one. */
 static inline void list_remove(struct list *list, struct list_node *node)
 {
 	if (!node->link)

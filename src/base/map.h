@@ -1,21 +1,21 @@
 /*
- * map.h: values by a number of 64 bits, side by side in one array (open addressing, linear
- * probing).
+ * map.h: implements a hash map from numbers of 64 bits to structs, by open addressing with linear
+ * probing.
  *
- * A value is a struct whose first member is its key. 0 marks a free place, so the key 0 is taken
- * for 1. The place of a value is the low bits of its key: use a number that is spread over these
- * bits, such as a hash, and for texts from outside a keyed hash (base/hash.h, base/keyhash.h).
- * Otherwise a client could send many keys that share one place.
+ * A value is a struct whose first member is its key. A key of 0 marks a free slot, so 0 is replaced
+ * by 1. The low bits of the key choose the slot, so use keys whose low bits are spread evenly, such
+ * as hashes. For texts from outside use a keyed hash (base/hash.h, base/keyhash.h), so that clients
+ * can't send many keys of one slot.
  *
- * At most three quarters of the places are taken. Values move when the map grows and when another
- * value is removed, so a pointer to one lasts until then.
+ * At most three quarters of the slots are occupied. Values move when the map grows and when another
+ * value is removed, so a pointer to a value is valid until then.
  *
- *     struct seen { uint64_t key; unsigned times; };
- *     struct map map = MAP_OF(struct seen, 1000);
- *     struct seen *seen = map_add(&map, hash);
+ *     struct tally { uint64_t key; unsigned times; };
+ *     struct map map = MAP_OF(struct tally, 1000);
+ *     struct tally *tally = map_add(&map, hash);
  *
- *     if (seen)
- *         seen->times++;
+ *     if (tally)
+ *         tally->times++;
  */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
@@ -27,9 +27,9 @@
 #include "base/slice.h"
 
 struct map {
-	char *places;      /* NULL before the first value */
+	char *slots;       /* NULL before the first value */
 	size_t stride;     /* bytes of a value */
-	size_t mask;       /* one less than the number of places, which is a power of two */
+	size_t mask;       /* the number of slots, which is a power of two, less one */
 	size_t count, max; /* of values */
 };
 
@@ -41,50 +41,51 @@ static inline uint64_t map_key(uint64_t key)
 	return key ? key : 1;
 }
 
-/** The place of the key's value, or the free one where it belongs. The map has places. */
+/** The slot of the key's value, or the free slot where it belongs. The map has slots. */
 static inline void *map_slot(const struct map *map, uint64_t key)
 {
 	size_t i = key & map->mask;
 
 	for (;; i = (i + 1) & map->mask) {
-		void *place = map->places + i * map->stride;
-		uint64_t found = *(const uint64_t *)place;
+		void *slot = map->slots + i * map->stride;
+		uint64_t found = *(const uint64_t *)slot;
 
 		if (found == key || found == 0)
-			return place;
+			return slot;
 	}
 }
 
 /** The key's value, or NULL if there is none. */
 static inline void *map_find(const struct map *map, uint64_t key)
 {
-	void *place = map->places ? map_slot(map, map_key(key)) : NULL;
+	void *slot = map->slots ? map_slot(map, map_key(key)) : NULL;
 
-	return place && *(const uint64_t *)place != 0 ? place : NULL;
+	return slot && *(const uint64_t *)slot != 0 ? slot : NULL;
 }
 
 /**
- * The same. If there is none, makes one of zeros behind its key; NULL if out of memory, or full.
+ * Returns the key's value. If there is none, adds one that is zero but for its key. Returns NULL if
+ * out of memory, or if the map is full.
  */
 void *map_add(struct map *map, uint64_t key);
 /** Removes a value of the map. */
 void map_remove(struct map *map, void *value);
 
 /**
- * The first value in the places from number *at on, which becomes the number behind it; or NULL.
- * Begin with 0. After map_remove of the value that this returned, go on with the number of its own
- * place.
+ * Enumerates the values. Returns the first one in slot *at or behind it, and sets *at to the slot
+ * behind that; or returns NULL. Begin with *at = 0. After map_remove of the value that was
+ * returned, decrease *at by one, since another value may have moved into its slot.
  */
 void *map_next(const struct map *map, size_t *at);
 
-/* The beginning of a value whose key is a text. Such values are never removed but for the newest.
+/* The first member of a value whose key is a text. Of such values only the newest may be removed.
  */
 struct map_text {
-	uint64_t hash; /* or a number behind it, where another text has the same hash */
+	uint64_t hash; /* larger by 1 or more if other texts have the same hash */
 	struct slice text;
 };
 
-/** The value of that text, whose hash the caller has, or NULL. */
+/** The value of a text, whose hash is given, or NULL. */
 static inline void *map_find_text(const struct map *map, uint64_t hash, struct slice text)
 {
 	struct map_text *value;
@@ -95,12 +96,12 @@ static inline void *map_find_text(const struct map *map, uint64_t hash, struct s
 }
 
 /**
- * The same. If there is none, makes one of zeros behind its text, which is not copied; NULL if out
- * of memory, or full.
+ * Returns the value of a text. If there is none, adds one that is zero but for its hash and text,
+ * which is not copied. Returns NULL if out of memory, or if the map is full.
  */
 void *map_add_text(struct map *map, uint64_t hash, struct slice text);
 
-/** Frees the memory: the map is empty again. */
+/** Frees the memory. The map is empty afterwards. */
 void map_free(struct map *map);
 
 #endif

@@ -1,3 +1,4 @@
+/* number.c: parses and prints whole and decimal numbers, independent of the locale. */
 #include "base/number.h"
 
 #include <endian.h>
@@ -105,9 +106,9 @@ void format_decimal(char out[DECIMAL_TEXT_MAX], double value)
 }
 
 /*
- * The decimal digits of `value`, below 10^8, as the bytes of a number: the first digit is the
- * lowest byte. Halves, quarters and then single digits are split side by side, each division
- * being a multiplication whose result is exact in this range.
+ * Returns the eight decimal digits of `value`, which is below 10^8, as the bytes of a number. The
+ * first digit is the lowest byte. The number is split into halves, quarters and single digits, all
+ * parts at once. Each division is a multiplication whose result is exact in this range.
  */
 static inline uint64_t eight_digits(uint64_t value)
 {

@@ -1,7 +1,7 @@
 /*
  * number.h: computes with whole numbers that saturate or are wide, and reads them from text.
  *
- * Times and costs come from outside; nothing here wraps round.
+ * Times and costs come from outside, so no sum or product wraps around.
  */
 #ifndef BASE_NUMBER_H
 #define BASE_NUMBER_H
@@ -44,13 +44,13 @@ static inline uint64_t ceil_div(uint64_t a, uint64_t b)
 	return a / b + (a % b != 0);
 }
 
-/** 2^64 / n rounded down, or one less, for n > 1. */
+/** The inverse of n > 1 for divide_by: 2^64 / n rounded down, or one less. */
 static inline uint64_t inverse_of(uint64_t n)
 {
 	return UINT64_MAX / n;
 }
 
-/** x / n by that: a division by the processor takes four times as long. */
+/** x / n, by inverse_of(n). The processor's division takes four times as long. */
 static inline uint64_t divide_by(uint64_t x, uint64_t n, uint64_t inverse)
 {
 	uint64_t least = (uint64_t)((u128)x * inverse >> 64); /* at most 1 too small */
@@ -74,10 +74,10 @@ static inline uint64_t gcd_u64(uint64_t a, uint64_t b)
 	return a;
 }
 
-/** All of `text` as a decimal number without sign or blanks; false when it is none or too large. */
+/** Parses a decimal number without sign or blanks. Returns false if it is none or too large. */
 bool parse_u64(struct slice text, uint64_t *out);
 
-/** The same with an optional minus. */
+/** The same, with an optional minus. */
 bool parse_i64(struct slice text, int64_t *out);
 
 /** The value of a hexadecimal digit, or -1. */
@@ -90,25 +90,25 @@ static inline int hex_digit(char c)
 }
 
 /**
- * All of `text` as a decimal number without sign, such as 3, 0.25 or 2.5e-1, whatever the locale;
- * false when it is none, or one of 18 digits before the point.
+ * Parses a decimal number without sign, such as 3, 0.25 or 2.5e-1, whatever the locale. Returns
+ * false if it is none, or has 18 digits before the point.
  */
 bool parse_decimal(struct slice text, double *out);
 
-/** The same from 0 to 1. */
+/** The same for a number from 0 to 1. */
 bool parse_share(struct slice text, double *out);
 
 #define DECIMAL_TEXT_MAX 24
 
 /**
- * The shortest text that parse_decimal reads as `value`, which is less than 10^17; of 19 digits at
- * most.
+ * Writes the shortest text that parse_decimal reads as `value`, which is less than 10^17. It has at
+ * most 19 digits.
  */
 void format_decimal(char out[DECIMAL_TEXT_MAX], double value);
 
 char *format_u64_slow(char *out, uint64_t value);
 
-/** Writes `value` in decimal, returns the end; `out` holds at least 20 bytes. */
+/** Writes `value` in decimal and returns the end. `out` has space for at least 20 bytes. */
 static inline char *format_u64(char *out, uint64_t value)
 {
 	if (value >= 10)

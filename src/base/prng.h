@@ -1,4 +1,4 @@
-/* prng.h: draws random numbers from a generator that each thread has for itself. */
+/* prng.h: draws random numbers, not for secrets, from a generator that each thread has. */
 #ifndef BASE_PRNG_H
 #define BASE_PRNG_H
 

@@ -1,4 +1,4 @@
-/* slice.h: bytes that somebody else owns. */
+/* slice.h: refers to bytes that somebody else owns, and cuts, trims and compares them. */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
 
@@ -24,7 +24,7 @@ static inline bool slice_equal(struct slice a, struct slice b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
-/** Takes `prefix` off the beginning of *text; false if that is another one. */
+/** Cuts `prefix` off *text. Returns false if *text does not begin with it. */
 static inline bool slice_skip(struct slice *text, struct slice prefix)
 {
 	if (text->len < prefix.len || memcmp(text->data, prefix.data, prefix.len) != 0)
@@ -33,7 +33,7 @@ static inline bool slice_skip(struct slice *text, struct slice prefix)
 	return true;
 }
 
-/** Without blanks and tabs round it. */
+/** The text without blanks and tabs at both ends. */
 static inline struct slice slice_trim(struct slice text)
 {
 	while (text.len > 0 && (*text.data == ' ' || *text.data == '\t'))
@@ -43,9 +43,7 @@ static inline struct slice slice_trim(struct slice text)
 	return text;
 }
 
-/**
- * Cuts the text before the first `at` off *rest, and the `at` itself; all of it if there is
- * none.
+/** Cuts the text up to the first `at` off *rest, or all if there is none. Returns it without `at`.
  */
 static inline struct slice slice_cut(struct slice *rest, char at)
 {
@@ -58,7 +56,7 @@ static inline struct slice slice_cut(struct slice *rest, char at)
 	return part;
 }
 
-/* ASCII, whatever the locale. */
+/* Ignores the case of ASCII letters, whatever the locale. */
 static inline bool slice_equal_nocase(struct slice a, struct slice b)
 {
 	return a.len == b.len && (a.len == 0 || strncasecmp(a.data, b.data, a.len) == 0);

@@ -44,7 +44,7 @@ static inline struct u256 u256_product(u128 a, u128 b)
 	return out;
 }
 
-/** Modulo 2^256, as is the next. */
+/** The sum modulo 2^256. u256_times is modulo 2^256, too. */
 static inline struct u256 u256_sum(struct u256 a, struct u256 b)
 {
 	uint64_t carry = 0;
@@ -79,7 +79,7 @@ static inline uint64_t u256_divide(struct u256 *a, uint64_t by)
 	for (int i = 3; i >= 0; i--) {
 		u128 dividend = (u128)rest << 64 | a->limb[i];
 
-		/* Most are small: a machine division where it suffices. */
+		/* Most dividends fit in 64 bits, and a machine division suffices. */
 		a->limb[i] = rest == 0 ? a->limb[i] / by : (uint64_t)(dividend / by);
 		rest = (uint64_t)dividend - a->limb[i] * by;
 	}

@@ -1,6 +1,6 @@
 /*
- * table.h: the key table, a hash table of fixed size that maps each key to a cell of 16 bytes
- * without locks. It has no pointers, so that processes can share it in a mapped file.
+ * table.h: implements the key table, a hash table of fixed size that maps each key to a cell of 16
+ * bytes without locks. It has no pointers, so that processes can share it in a mapped file.
  *
  * A key's hash gives a tag of 32 bits, a home set of eight cells, and a run of five sets elsewhere
  * for keys whose home is full. These 48 cells are the key's candidate cells. A new key gets the

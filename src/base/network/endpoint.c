@@ -1,3 +1,4 @@
+/* endpoint.c: parses HOST:PORT, plain:HOST:PORT and unix:/PATH. */
 #include "base/network/endpoint.h"
 
 #include <stdio.h>
@@ -7,8 +8,8 @@
 #include "base/number.h"
 #include "base/text/store_url.h"
 
-/* It may be the URL of a store. */
-static int refuse(struct slice text, struct weir_error *error)
+/* The message redacts the text, because it may be the URL of a store with a password. */
+static int refuse_endpoint(struct slice text, struct weir_error *error)
 {
 	char copy[STORE_URL_SHOWN_MAX], found[STORE_URL_SHOWN_MAX];
 
@@ -28,7 +29,7 @@ static int read_path(struct slice path, struct endpoint *out, struct weir_error 
 	return WEIR_OK;
 }
 
-/* The text behind plain: is HOST:PORT. */
+/* Reads the text behind `plain:`. */
 static int read_plain(struct slice text, struct endpoint *out, struct weir_error *error)
 {
 	int status = endpoint_parse(text, out, error);
@@ -53,18 +54,18 @@ int endpoint_parse(struct slice text, struct endpoint *out, struct weir_error *e
 		return read_path(path, out, error);
 	colon = text.len ? memrchr(text.data, ':', text.len) : NULL;
 	if (!colon)
-		return refuse(text, error);
+		return refuse_endpoint(text, error);
 	host = (struct slice){text.data, (size_t)(colon - text.data)};
 	port_text = (struct slice){colon + 1, text.len - host.len - 1};
 	if (!parse_u64(port_text, &port) || port > UINT16_MAX)
-		return refuse(text, error);
+		return refuse_endpoint(text, error);
 	out->port = (uint16_t)port;
 	if (slice_equal_nocase(host, SLICE("localhost")))
 		host = SLICE("127.0.0.1");
 	/* An IPv6 address without brackets would take its last group for the port. */
 	if (memchr(host.data, ':', host.len) && host.data[0] != '[')
-		return refuse(text, error);
+		return refuse_endpoint(text, error);
 	if (host.len > 0 && !slice_equal(host, SLICE("*")) && !ip_parse(host, &out->ip))
-		return refuse(text, error);
+		return refuse_endpoint(text, error);
 	return WEIR_OK;
 }

@@ -12,23 +12,23 @@
 #include "base/network/ip.h"
 #include "base/slice.h"
 
-/* As long as the path of a Unix socket may be; the kernel keeps a NUL behind it. */
+/* The kernel's limit for the path of a Unix socket, without the NUL at its end. */
 #define ENDPOINT_PATH_MAX 107
 #define ENDPOINT_UNIX     "unix:"
 #define ENDPOINT_PLAIN    "plain:"
 
 /** An address and a port, or a Unix socket. */
 struct endpoint {
-	struct ip ip; /* IPv4 is mapped; all zero: every address of the machine */
+	struct ip ip; /* IPv4 is mapped (base/network/ip.h); all zero means every address */
 	uint16_t port;
-	bool plain;        /* plain: stood before it: without TLS */
-	struct slice path; /* of a Unix socket, in the text that was read; without data: none */
+	bool plain;        /* the text began with `plain:`: no TLS */
+	struct slice path; /* of a Unix socket, a part of the text; its data is NULL for an address */
 };
 
 /**
- * Reads HOST:PORT, plain:HOST:PORT or unix:/PATH. HOST is numeric, localhost (127.0.0.1), or nothing or * for every
- * address; IPv6 stands in brackets. PATH is absolute. Errors: EINVAL, which hides what may be a
- * login.
+ * Parses HOST:PORT, plain:HOST:PORT or unix:/PATH. HOST is numeric (IPv6 in brackets), localhost
+ * (127.0.0.1), or * or empty for every address. PATH is absolute. Errors: EINVAL, whose message
+ * redacts what may be a password.
  */
 int endpoint_parse(struct slice text, struct endpoint *out, struct weir_error *error);
 

@@ -1,3 +1,4 @@
+/* ip.c: parses, compares and prints IP addresses, ranges and patterns. */
 #include "base/network/ip.h"
 
 #include <arpa/inet.h>
@@ -12,7 +13,7 @@ static bool is_v6(struct slice text)
 	return text.len > 0 && memchr(text.data, ':', text.len) != NULL;
 }
 
-/* As inet_pton does, which needs a NUL and more time: every request over HTTP names a Host. */
+/* As inet_pton, which needs a NUL and more time: each HTTP request has a Host to be parsed. */
 static bool parse_v4(struct slice text, uint8_t out[4])
 {
 	const char *p = text.data, *end = p + text.len;
@@ -54,7 +55,7 @@ bool ip_parse(struct slice text, struct ip *out)
 	return inet_pton(AF_INET6, copy, out->bytes) == 1;
 }
 
-/* Four parts of digits, each up to 255. */
+/* Reads four decimal parts, which may have leading zeros. */
 static bool read_parts(struct slice text, uint8_t out[4])
 {
 	uint64_t part;
@@ -97,7 +98,7 @@ bool ip_is_loopback(const struct ip *ip)
 	       memcmp(ip, &v6, sizeof v6) == 0;
 }
 
-/* The bits of byte `i` that are behind the prefix. */
+/* The bits of byte `i` that are behind a prefix of `bits` bits. */
 static uint8_t host_mask(unsigned bits, unsigned i)
 {
 	unsigned kept = bits > i * 8 ? bits - i * 8 : 0;
@@ -158,7 +159,7 @@ bool ip_pattern_parse(struct slice text, struct ip_pattern *out)
 	return parse_v4((struct slice){zeroed, text.len}, out->bytes);
 }
 
-/* Stars at the end alone make a prefix. */
+/* Only stars at the end make a range: 10.1.*.* does, 10.*.0.1 does not. */
 static bool parse_wildcard(struct slice text, struct ip_range *out)
 {
 	struct ip_pattern pattern;

@@ -1,3 +1,4 @@
+/* cpu.c: reads the use of processors from control groups (version 2 or 1) or from /proc/stat. */
 #include "base/os/cpu.h"
 
 #include <fcntl.h>
@@ -13,23 +14,26 @@
 #include "base/os/os.h"
 #include "base/time/clock.h"
 
-#define EVERY_NS (500 * NS_PER_MS)
-#define ALL      1000 /* thousandths */
+#define INTERVAL_NS (500 * NS_PER_MS)
+#define FULL        1000 /* thousandths */
 
-/* The work that the processors have done and could have done, in a unit of their own. */
+/*
+ * How much time the processors have worked and could have worked since a common start. The unit is
+ * nanoseconds for a group and ticks for the host; only quotients are used.
+ */
 struct use {
-	uint64_t busy, room;
+	uint64_t busy, possible;
 };
 
 struct cpu {
 	char root[PATH_MAX];
 	char group[PATH_MAX], group1[PATH_MAX]; /* this process's, of version 2 and 1, or "" for none */
-	_Atomic uint64_t read_ns;               /* by a monotonic clock; 0 means never */
-	_Atomic uint64_t busy, room;            /* then */
+	_Atomic uint64_t read_ns;               /* the last reading, monotonic; 0 means never */
+	_Atomic uint64_t busy, possible;        /* at the last reading */
 	_Atomic uint32_t smoothed;
 };
 
-/* A short file as a text; false if there is none. */
+/* Reads a short file as a text. Returns false if it can't be read or is empty. */
 static bool read_text(char *text, size_t size, const char *root, const char *directory,
                       const char *group, const char *name)
 {
@@ -58,7 +62,7 @@ static bool read_number(const struct cpu *cpu, const char *directory, const char
 	return true;
 }
 
-/* The place of a version's groups, and the form of their files. */
+/* The directory of a version's groups, and the readers of their files. */
 struct version {
 	const char *directory;
 	bool (*quota)(const struct cpu *cpu, const char *group, int64_t *quota, int64_t *period);
@@ -111,7 +115,10 @@ static bool usage_of_1(const struct cpu *cpu, const char *group, uint64_t *busy_
 static const struct version versions[] = {{UNIFIED, quota_of_2, usage_of_2},
                                           {CPU, quota_of_1, usage_of_1}};
 
-/* The group with the least quota, from the process's own up to the root; false if none has one. */
+/*
+ * Finds the group with the least quota, from the process's own up to the root. Returns false if
+ * none has a quota.
+ */
 static bool find_quota(const struct cpu *cpu, const struct version *version, const char *own,
                        char group[PATH_MAX], int64_t *quota, int64_t *period)
 {
@@ -149,13 +156,13 @@ static bool use_of_group(const struct cpu *cpu, uint64_t now_ns, struct use *use
 		if (!find_quota(cpu, &versions[i], own[i], group, &quota, &period) ||
 		    !versions[i].usage(cpu, group, &use->busy))
 			continue;
-		use->room = (uint64_t)((u128)now_ns * (uint64_t)quota / (uint64_t)period);
+		use->possible = (uint64_t)((u128)now_ns * (uint64_t)quota / (uint64_t)period);
 		return true;
 	}
 	return false;
 }
 
-/* "cpu  user nice system idle iowait irq softirq steal …": of these two are idle. */
+/* The first line of /proc/stat is "cpu  user nice system idle iowait irq softirq steal …". */
 static bool use_of_host(const struct cpu *cpu, struct use *use)
 {
 	char text[256], *at = text + sizeof "cpu" - 1;
@@ -166,15 +173,13 @@ static bool use_of_host(const struct cpu *cpu, struct use *use)
 	for (unsigned i = 0; i < 8; i++) {
 		uint64_t ticks = strtoull(at, &at, 10);
 
-		use->room += ticks;
+		use->possible += ticks;
 		use->busy += i == 3 || i == 4 ? 0 : ticks;
 	}
 	return true;
 }
 
-/*
- * The first line of /proc/self/cgroup that is of a version, such as "0::/a/b" or
- * "4:cpu,cpuacct:/a".
+/* Finds each version's line in /proc/self/cgroup, such as "0::/a/b" (2) or "4:cpu,cpuacct:/a" (1).
  */
 static void find_groups(struct cpu *cpu)
 {
@@ -196,7 +201,10 @@ static void find_groups(struct cpu *cpu)
 	}
 }
 
-/* In a container it may be a path of the host, of which the container sees only the end. */
+/*
+ * Forgets a group whose directory is missing: in a container its path may be one of the host, of
+ * which the container sees only the end.
+ */
 static void drop_missing(struct cpu *cpu, char *group, const char *directory)
 {
 	char path[3 * PATH_MAX];
@@ -229,21 +237,23 @@ uint32_t cpu_smooth(uint32_t smoothed, unsigned thousandths)
 	return (uint32_t)((95 * (uint64_t)smoothed + UINT64_C(5) * 1000 * thousandths) / 100);
 }
 
-/* By the one thread that has claimed it. */
-static void read_now(struct cpu *cpu, bool is_first, uint64_t now_ns)
+/* Only one thread at a time gets here: the one that has set cpu->read_ns. */
+static void update_use(struct cpu *cpu, bool is_first, uint64_t now_ns)
 {
 	uint64_t busy = atomic_load_explicit(&cpu->busy, memory_order_relaxed);
-	uint64_t room = atomic_load_explicit(&cpu->room, memory_order_relaxed);
+	uint64_t possible = atomic_load_explicit(&cpu->possible, memory_order_relaxed);
 	uint32_t smoothed = atomic_load_explicit(&cpu->smoothed, memory_order_relaxed);
 	struct use use;
 
 	if (!use_of_group(cpu, now_ns, &use) && !use_of_host(cpu, &use))
 		return;
 	atomic_store_explicit(&cpu->busy, use.busy, memory_order_relaxed);
-	atomic_store_explicit(&cpu->room, use.room, memory_order_relaxed);
-	if (is_first || use.busy < busy || use.room <= room) /* or it was moved to another group */
+	atomic_store_explicit(&cpu->possible, use.possible, memory_order_relaxed);
+	if (is_first || use.busy < busy ||
+	    use.possible <= possible) /* or it was moved to another group */
 		return;
-	smoothed = cpu_smooth(smoothed, (unsigned)u64_min((use.busy - busy) * ALL / (use.room - room), ALL));
+	smoothed = cpu_smooth(
+	    smoothed, (unsigned)u64_min((use.busy - busy) * FULL / (use.possible - possible), FULL));
 	atomic_store_explicit(&cpu->smoothed, smoothed, memory_order_relaxed);
 }
 
@@ -251,9 +261,9 @@ uint32_t cpu_smoothed_at(struct cpu *cpu, uint64_t monotonic_ns)
 {
 	uint64_t before = atomic_load_explicit(&cpu->read_ns, memory_order_relaxed);
 
-	if ((before == 0 || monotonic_ns - before >= EVERY_NS) &&
+	if ((before == 0 || monotonic_ns - before >= INTERVAL_NS) &&
 	    atomic_compare_exchange_strong(&cpu->read_ns, &before, monotonic_ns))
-		read_now(cpu, before == 0, monotonic_ns);
+		update_use(cpu, before == 0, monotonic_ns);
 	return atomic_load_explicit(&cpu->smoothed, memory_order_relaxed);
 }
 

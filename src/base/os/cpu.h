@@ -1,9 +1,9 @@
 /*
  * cpu.h: measures how busy the processors are that this process may use.
  *
- * In a control group with a quota of processor time (version 2 or 1), this is the group's use of
- * the least quota above it. Otherwise it is the host's use. There is no thread: a caller that asks
- * reads it, at most every 500 ms. Asking takes one look at the clock.
+ * In a control group with a quota of processor time (version 2 or 1), this is the use of the least
+ * quota of the group and its parents. Otherwise it is the host's use. No thread runs for this: a
+ * caller reads the use at most every 500 ms, and other calls only read the clock.
  */
 #ifndef BASE_OS_CPU_H
 #define BASE_OS_CPU_H
@@ -13,19 +13,22 @@
 struct cpu;
 
 /**
- * `root` is put before all paths: "" but in tests. Returns NULL if there is no memory. Without what
- * it needs to read, processors are never busy.
+ * `root` is put before all paths; it is "" except in tests. Returns NULL if there is no memory. If
+ * the files can't be read, the use is always 0.
  */
 struct cpu *cpu_open(const char *root);
 void cpu_close(struct cpu *cpu);
 
-/** Smoothed by 0.95 each 500 ms, in millionths. Any thread may ask at any time. */
+/**
+ * The use in millionths, smoothed: each 500 ms the former value counts 0.95, and the new one 0.05.
+ * Any thread may call it at any time.
+ */
 uint32_t cpu_smoothed(struct cpu *cpu);
 
-/** The same at a time of a monotonic clock; for tests. */
+/** The same at a given time of the monotonic clock. */
 uint32_t cpu_smoothed_at(struct cpu *cpu, uint64_t monotonic_ns);
 
-/** One step of that: after so many thousandths of half a second. */
+/** The smoothed use after another 500 ms, of which the processors were busy so many thousandths. */
 uint32_t cpu_smooth(uint32_t smoothed, unsigned thousandths);
 
 #endif

@@ -1,4 +1,4 @@
-/* deadline.h: deadlines, and waits for a condition until a time of the monotonic clock. */
+/* deadline.h: waits for a condition variable until a deadline by the monotonic clock. */
 #ifndef BASE_OS_DEADLINE_H
 #define BASE_OS_DEADLINE_H
 
@@ -11,6 +11,7 @@
 #include "base/number.h"
 #include "base/os/os.h"
 
+/** Initializes a condition variable for condition_wait_until. */
 static inline void condition_init(pthread_cond_t *cond)
 {
 	pthread_condattr_t attributes;
@@ -21,7 +22,7 @@ static inline void condition_init(pthread_cond_t *cond)
 	pthread_condattr_destroy(&attributes);
 }
 
-/** As pthread_cond_timedwait. */
+/** As pthread_cond_timedwait, with a time of the monotonic clock. */
 static inline int condition_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock,
                                        uint64_t until_ns)
 {

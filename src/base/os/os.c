@@ -1,3 +1,4 @@
+/* os.c: asks Linux for memory, time, random bytes, usage and the processor's counter. */
 #include "base/os/os.h"
 
 #if defined(__x86_64__)
@@ -20,7 +21,7 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define PAGE      ((size_t)4096)
 
-/* Compared with the memory there is: making all of it resident would do no harm. */
+/* Whether so many bytes may become resident at once: at most an eighth of the machine's memory. */
 static bool is_small(size_t size)
 {
 	return size <= (size_t)sysconf(_SC_PHYS_PAGES) * PAGE / 8;
@@ -29,7 +30,7 @@ static bool is_small(size_t size)
 void *os_pages_map(size_t size)
 {
 	size_t slack = size >= HUGE_PAGE ? HUGE_PAGE : 0, before;
-	/* Not reserved: pages that are never touched take address space alone. */
+	/* Without a reservation, pages that are never touched take only address space. */
 	char *pages = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
 	                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -37,7 +38,7 @@ void *os_pages_map(size_t size)
 		return NULL;
 	if (slack == 0)
 		return pages;
-	/* Huge pages lie on their own boundaries only. */
+	/* A huge page begins at a multiple of its size. */
 	before = -(uintptr_t)pages % HUGE_PAGE;
 	if (before > 0)
 		munmap(pages, before);
@@ -45,7 +46,7 @@ void *os_pages_map(size_t size)
 	size = (size + PAGE - 1) / PAGE * PAGE;
 	if (slack > before)
 		munmap(pages + size, slack - before);
-	/* A wish: a refusal changes nothing. A few scattered keys make all of it resident. */
+	/* An error changes nothing. With huge pages, a few scattered keys make all of it resident. */
 	if (is_small(size))
 		madvise(pages, size, MADV_HUGEPAGE);
 	return pages;
@@ -144,7 +145,7 @@ struct os_usage os_usage(void)
 #if defined(__x86_64__)
 #define COUNTER_SOURCE "tsc"
 
-/* The counter runs at one rate whatever the core does. */
+/* Whether the counter runs at a constant rate, whatever the core's frequency and sleep states. */
 static bool counter_is_invariant(void)
 {
 	unsigned a, b, c, d;
@@ -156,7 +157,7 @@ static bool counter_is_invariant(void)
 
 static bool counter_is_invariant(void)
 {
-	return true; /* the counter is the system's own, outside of the cores */
+	return true; /* all cores read one counter, which is outside of them */
 }
 #else
 #define COUNTER_SOURCE ""

@@ -7,28 +7,30 @@
 #include <stdint.h>
 
 /**
- * Zeroed pages, `size` bytes; NULL if there is no memory. They become resident when they are
- * touched: as huge pages where the system grants them and memory abounds.
+ * Maps `size` bytes of zeroed pages. They become resident when they are touched. If they are at
+ * most an eighth of the machine's memory, the system is asked for huge pages. Returns NULL if there
+ * is no memory.
  */
 void *os_pages_map(size_t size);
 /**
- * Tells the system that pages of a file will be touched here and there, so that it need not read
- * ahead. Not where memory abounds: there it soon has them all.
+ * Advises the system not to read ahead in mapped pages of a file. Does nothing if they are at most
+ * an eighth of the machine's memory, since then all of them are soon resident.
  */
 void os_pages_scatter(void *pages, size_t size);
-/** Zeroed pages without memory until they are touched; NULL if no addresses are left. */
+/** Maps zeroed pages without advice on huge pages. Returns NULL if there are no addresses left. */
 void *os_pages_reserve(size_t size);
-/** The child of a fork finds them zeroed, where the system can do that (Linux 4.14). */
+/** Lets the child of a fork find zeroed pages. Returns false if the system can't (before
+ * Linux 4.14). */
 bool os_pages_forget_in_child(void *pages, size_t size);
 void os_pages_unmap(void *pages, size_t size);
 
-/** Waits until written pages of a file are on its disk; 0 or WEIR_EIO. */
+/** Waits until written pages of a file are on its disk. Returns 0 or WEIR_EIO. */
 int os_pages_sync(void *pages, size_t size);
 
-/** Fills `out` from the system's random source; 0 or WEIR_EIO. */
+/** Fills `out` from the system's random source. Returns 0 or WEIR_EIO. */
 int os_random(void *out, size_t len);
 
-/* The processor time and memory that this process has taken so far. */
+/* The processor time that this process has used so far, and its memory now. */
 struct os_usage {
 	uint64_t cpu_ns; /* user and system */
 	uint64_t resident_bytes;
@@ -44,12 +46,12 @@ uint64_t os_monotonic_ns(void);
 uint64_t os_wall_ns(void);
 
 /**
- * Whether the system itself tells the time by the processor's counter, and has
- * found it to run evenly, on all processors alike.
+ * Whether the system's own clock uses the processor's counter, which it does if the counter runs at
+ * a constant rate and alike on all processors.
  */
 bool os_trusts_counter(void);
 
-/** A number of this boot of the system, and of no other; 0 if not known. */
+/** A number that identifies this boot of the system, or 0 if it is not known. */
 uint64_t os_boot_id(void);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /*
- * Not __builtin_prefetch: to GCC a function that does nothing else has no
- * effect, and where it has not inlined the function it drops the call.
+ * __builtin_prefetch would not do: GCC takes a function that only prefetches for one without
+ * effect, and drops calls to it that are not inlined.
  */
 static inline void prefetch(const void *line)
 {
@@ -19,7 +19,7 @@ static inline void prefetch(const void *line)
 #endif
 }
 
-/* The same for a line that is to be changed: other cores lose it. */
+/* Prefetches a line that is to be changed, and so takes it from other cores. */
 static inline void prefetch_to_write(const void *line)
 {
 #if defined(__x86_64__)
@@ -31,7 +31,7 @@ static inline void prefetch_to_write(const void *line)
 #endif
 }
 
-/** All lines of so many bytes. */
+/** Prefetches all lines of `size` bytes. */
 static inline void prefetch_all(const void *memory, size_t size)
 {
 	for (size_t at = 0; at < size; at += 64)

@@ -1,3 +1,4 @@
+/* read_file.c: reads a whole file into a buffer; a pipe's writer has 5 s. */
 #include "base/os/read_file.h"
 
 #include <errno.h>
@@ -11,13 +12,13 @@
 #include "base/number.h"
 #include "base/os/os.h"
 
-#define ROOM ((size_t)64 << 10)
+#define BLOCK_SIZE ((size_t)64 << 10)
 
-/* How long the writer of a pipe is waited for, all its writing together. */
+/* The writer of a pipe must have written everything in this time. */
 #define PIPE_NS (5 * NS_PER_S)
 
-/* read(), which waits no longer than until then; less than 0: errno says why. */
-static ssize_t read_until(int fd, void *to, size_t room, uint64_t until_ns)
+/* As read(), but fails with ETIMEDOUT at `until_ns` of the monotonic clock. */
+static ssize_t read_until(int fd, void *to, size_t size, uint64_t until_ns)
 {
 	for (;;) {
 		uint64_t left_ms = sat_sub(until_ns, os_monotonic_ns()) / NS_PER_MS;
@@ -29,13 +30,13 @@ static ssize_t read_until(int fd, void *to, size_t room, uint64_t until_ns)
 			errno = ETIMEDOUT;
 			return -1;
 		}
-		got = events > 0 ? read(fd, to, room) : -1;
+		got = events > 0 ? read(fd, to, size) : -1;
 		if (got >= 0 || (errno != EINTR && errno != EAGAIN))
 			return got;
 	}
 }
 
-/* One byte more than is accepted, so that too much is noticed. */
+/* Reads beyond `max` bytes, so that a longer file is noticed. */
 static int read_up_to(int fd, bool is_file, size_t max, struct buffer *out,
                       struct weir_error *error)
 {
@@ -44,11 +45,11 @@ static int read_up_to(int fd, bool is_file, size_t max, struct buffer *out,
 	ssize_t got = 1;
 
 	while (got > 0 && out->len - before <= max) {
-		char *to = buffer_reserve(out, ROOM);
+		char *to = buffer_reserve(out, BLOCK_SIZE);
 
 		if (!to)
 			return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
-		got = is_file ? read(fd, to, ROOM) : read_until(fd, to, ROOM, until_ns);
+		got = is_file ? read(fd, to, BLOCK_SIZE) : read_until(fd, to, BLOCK_SIZE, until_ns);
 		out->len += got > 0 ? (size_t)got : 0;
 	}
 	if (got < 0)
@@ -63,7 +64,7 @@ static int read_up_to(int fd, bool is_file, size_t max, struct buffer *out,
 static int read_path(const char *path, bool any, size_t max, struct buffer *out,
                      struct weir_error *error)
 {
-	/* Without O_NONBLOCK a pipe that nobody writes to would not even be opened. */
+	/* Without O_NONBLOCK, open() would block on a pipe that has no writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), status;
 	struct stat about;
 	bool is_file;

@@ -7,12 +7,11 @@
 #include "base/buffer.h"
 
 /**
- * Appends a regular file to `out`, and nothing of one that has more than `max` bytes. 0, EIO, ELONG
- * or ENOMEM. Free `out` in each case. Never waits: anything else at `path`, such as a pipe, is an
- * EIO.
+ * Appends the content of a regular file to `out`. Appends nothing if it has more than `max` bytes
+ * (ELONG). Free `out` in each case. Never waits, so a pipe is an error. Errors: EIO, ELONG, ENOMEM.
  */
 int file_read(const char *path, size_t max, struct buffer *out, struct weir_error *error);
-/** As file_read, of a pipe, too, which is waited for 5 s at most. */
+/** The same, but also reads a pipe, and waits up to 5 s for its writer. */
 int file_read_any(const char *path, size_t max, struct buffer *out, struct weir_error *error);
 
 #endif

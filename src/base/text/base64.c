@@ -1,3 +1,4 @@
+/* base64.c: encodes and decodes base64 in the common alphabet and the one for URLs (RFC 4648). */
 #include "base/text/base64.h"
 
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -8,15 +9,15 @@ static size_t encode(const char digits[65], const uint8_t *bytes, size_t len, ch
 {
 	size_t n = 0;
 	uint32_t bits = 0;
-	unsigned held = 0;
+	unsigned pending = 0; /* bits that are not written yet */
 
 	for (size_t i = 0; i < len; i++) {
 		bits = bits << 8 | bytes[i];
-		for (held += 8; held >= 6; held -= 6)
-			text[n++] = digits[bits >> (held - 6) & 63];
+		for (pending += 8; pending >= 6; pending -= 6)
+			text[n++] = digits[bits >> (pending - 6) & 63];
 	}
-	if (held > 0)
-		text[n++] = digits[bits << (6 - held) & 63];
+	if (pending > 0)
+		text[n++] = digits[bits << (6 - pending) & 63];
 	return n;
 }
 
@@ -34,11 +35,11 @@ size_t base64_encode(const uint8_t *bytes, size_t len, char *text)
 	return n;
 }
 
-static size_t decode(const char digits[65], struct slice text, uint8_t *bytes, size_t room)
+static size_t decode(const char digits[65], struct slice text, uint8_t *bytes, size_t capacity)
 {
 	size_t n = 0;
 	uint32_t bits = 0;
-	unsigned held = 0;
+	unsigned pending = 0; /* bits that are not written yet */
 
 	for (size_t i = 0; i < text.len; i++) {
 		const char *digit = memchr(digits, text.data[i], 64);
@@ -46,26 +47,26 @@ static size_t decode(const char digits[65], struct slice text, uint8_t *bytes, s
 		if (!digit)
 			return 0;
 		bits = bits << 6 | (uint32_t)(digit - digits);
-		held += 6;
-		if (held >= 8) {
-			held -= 8;
-			if (n == room)
+		pending += 6;
+		if (pending >= 8) {
+			pending -= 8;
+			if (n == capacity)
 				return 0;
-			bytes[n++] = (uint8_t)(bits >> held);
+			bytes[n++] = (uint8_t)(bits >> pending);
 		}
 	}
-	/* One text for the same bytes: nothing is left over. */
-	return held < 6 && (bits & ((1u << held) - 1)) == 0 ? n : 0;
+	/* Bits left over must be 0, so that no other text has the same bytes. */
+	return pending < 6 && (bits & ((1u << pending) - 1)) == 0 ? n : 0;
 }
 
-size_t base64_url_decode(struct slice text, uint8_t *bytes, size_t room)
+size_t base64_url_decode(struct slice text, uint8_t *bytes, size_t capacity)
 {
-	return decode(url_digits, text, bytes, room);
+	return decode(url_digits, text, bytes, capacity);
 }
 
-size_t base64_decode(struct slice text, uint8_t *bytes, size_t room)
+size_t base64_decode(struct slice text, uint8_t *bytes, size_t capacity)
 {
 	for (int i = 0; i < 2 && text.len > 0 && text.data[text.len - 1] == '='; i++)
 		text.len--;
-	return decode(common_digits, text, bytes, room);
+	return decode(common_digits, text, bytes, capacity);
 }

@@ -1,4 +1,4 @@
-/* base64.h: bytes as text (RFC 4648). */
+/* base64.h: encodes bytes as text, and decodes them (RFC 4648). */
 #ifndef BASE_TEXT_BASE64_H
 #define BASE_TEXT_BASE64_H
 
@@ -10,16 +10,19 @@
 /* How many characters `len` bytes take without padding. */
 #define BASE64_LEN(len) (((len) * 4 + 2) / 3)
 
-/** In the alphabet for URLs, without padding. Returns how many characters; there is room for them. */
+/**
+ * Encodes in the alphabet for URLs, without padding. Returns how many characters; `text` has space
+ * for BASE64_LEN(len).
+ */
 size_t base64_url_encode(const uint8_t *bytes, size_t len, char *text);
 
-/** Returns how many bytes; 0 when it is no such text, or of more than `room`. */
-size_t base64_url_decode(struct slice text, uint8_t *bytes, size_t room);
+/** Returns how many bytes, or 0 if the text is invalid or has more than `capacity` bytes. */
+size_t base64_url_decode(struct slice text, uint8_t *bytes, size_t capacity);
 
-/** The same in the common alphabet, with padding: up to 2 characters more. */
+/** Encodes in the common alphabet, with padding: up to 2 characters more than BASE64_LEN(len). */
 size_t base64_encode(const uint8_t *bytes, size_t len, char *text);
 
-/** The same as base64_url_decode in the common alphabet; padding may be left out. */
-size_t base64_decode(struct slice text, uint8_t *bytes, size_t room);
+/** As base64_url_decode, in the common alphabet; padding may be missing. */
+size_t base64_decode(struct slice text, uint8_t *bytes, size_t capacity);
 
 #endif

@@ -1,14 +1,15 @@
 /*
  * decision_fields.h: names the fields of a decision's answer in JSON.
  *
- * The writer of answers uses only fields that are listed here. A rule's `result` comes after them
- * and can't have one of their names: most readers keep the last of two equal fields, so a result
- * could turn a denial into a grant.
+ * A rule may add a `result` with fields of its own to a response, which come after these. A reader
+ * of rules refuses results with one of these names: most JSON readers use the last of two equal
+ * fields, so such a result could turn a denial into a grant. The writer of responses uses only
+ * fields that are listed here.
  */
 #ifndef BASE_TEXT_DECISION_FIELDS_H
 #define BASE_TEXT_DECISION_FIELDS_H
 
-/* X(name); error: instead of all others. */
+/* X(name). A response with `error` has no other field. */
 #define DECISION_FIELDS(X)                                                                         \
 	X(allowed)                                                                                     \
 	X(limit)                                                                                       \
@@ -29,7 +30,7 @@ enum {
 #undef DECISION_FIELD_LISTED
 };
 
-/** `before`, a literal, and `"name":`; compiles for names that are listed. */
+/** The literal `before` followed by `"name":`. Compiles only for names that are listed. */
 #define DECISION_FIELD(before, name) (&before "\"" #name "\":"[0 * DECISION_##name])
 
 #endif
