@@ -1,5 +1,5 @@
 /*
- * engine.h: rules over a table, which choose the limits of a request by its attributes.
+ * engine.h: decides requests by rules, which choose the limits of a request by its attributes.
  *
  * Conventions as in weir.h.
  */
@@ -29,7 +29,7 @@ struct weir_attribute {
 #define WEIR_ATTRIBUTES_MAX 64
 
 /**
- * Compiles `config` for deciding, and makes the room for all of its limits, or for none. `config`
+ * Compiles `config` for deciding, and reserves space for all of its limits, or for none. `config`
  * and `table` must outlive the engine. Limits count where the table does. On a table at Redis
  * (<weir/redis.h>), limits whose `store` is `memory` count in this process.
  *

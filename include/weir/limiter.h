@@ -1,5 +1,5 @@
 /*
- * limiter.h: one limit without keys.
+ * limiter.h: decides by one limit without keys, which has one count.
  *
  * Conventions as in weir.h.
  */
@@ -63,11 +63,11 @@ WEIR_API int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t no
  *     struct weir_ask patient = {.deadline_ns = WEIR_FOREVER};
  *     status = weir_limiter_ask(limiter, &patient, &d); // blocks until it passes
  *
- * A limiter recognizes a second refund or report of a permit (ENOTFOUND) only of places and of a
- * log's entries. It stores no list of other permits, so a caller must not refund or report one
- * twice before its time is over. A throttle counts each such report as another outcome. A breaker
- * and an adaptive limit may take it for the report of another permit that was given at about the
- * same time, and otherwise return ENOTFOUND. A table recognizes all of them.
+ * A limiter recognizes a second refund or report of a permit (ENOTFOUND) only for the places
+ * of concurrency and the entries of a log. It stores no list of other permits, so a caller must not
+ * refund or report one twice before its time is over. A throttle counts each such report as another
+ * outcome. A breaker and an adaptive limit may take it for the report of another permit that was
+ * given at about the same time, and otherwise return ENOTFOUND. A table recognizes all of them.
  *
  * Errors: ECOST, EINVAL (reserved; both a time and a deadline; `permits`), ERANGE (no such
  * priority), ENOMEM.
@@ -106,7 +106,7 @@ WEIR_API int weir_limiter_report(weir_limiter *limiter, const struct weir_permit
                                  const struct weir_report *report);
 
 /**
- * Forgets all use. `decision` is the state afterwards.
+ * Resets the limiter: it is as if never used. `decision` is the state afterwards.
  *
  *     status = weir_limiter_reset(limiter, WEIR_NOW, &d);
  *

@@ -1,5 +1,5 @@
 /*
- * pool.h: threads that run tasks from a bounded bucket, at once or at a rate.
+ * pool.h: runs tasks from a bounded bucket on threads, at once or at a rate.
  *
  * Conventions as in weir.h.
  */

@@ -1,11 +1,11 @@
 /*
- * redis.h: tables whose limits count at Redis (libweir_redis). docs/distributed.md tells which
- * counts are exact there, and the bounds of the others.
+ * redis.h: opens tables whose limits count at Redis (libweir_redis). docs/distributed.md tells
+ * which counts are exact there, and the bounds of the others.
  *
  * Conventions as in weir.h, and:
  *
  *   blocking  A call with such a table blocks its thread for one round trip, at most
- *             `timeout_ns`. While Redis is away, one call a second tries to reach it, and takes
+ *             `timeout_ns`. While Redis is unavailable, one call a second tries to reach it, and takes
  *             twice that at most. A call with a deadline may make several. A batch is
  *             one round trip, and so is a request by rules whose limits lie at one node. No call
  *             repeats a request that Redis did not answer.
@@ -48,9 +48,9 @@ struct weir_redis_options {
 };
 
 /**
- * Opens a table whose limits count at a Redis. It does not connect yet, so a Redis that is away
- * is no error here. The calls of weir.h work on the table. weir_table_close gives back what limits
- * with a `chunk` have taken in advance, and so blocks like a call. weir_table_stats,
+ * Opens a table whose limits count at a Redis. It does not connect yet, so a Redis that is
+ * unavailable is no error here. The calls of weir.h work on the table. weir_table_close gives back
+ * what limits with a `chunk` have taken in advance, and so blocks like a call. weir_table_stats,
  * weir_table_sync and weir_table_reserve concern only the table's memory.
  *
  *     weir_table *table;
@@ -71,8 +71,8 @@ struct weir_redis_stats {
 	uint64_t steps;    /**< steps of limits in those calls */
 	uint64_t failed;   /**< steps that were not done, or may not have been */
 	uint64_t timeouts; /**< calls that Redis did not answer in time */
-	uint64_t switches; /**< times that Redis was found away */
-	uint64_t denied;   /**< steps that a known denial answered, without Redis */
+	uint64_t switches; /**< times that Redis became unavailable */
+	uint64_t denied;   /**< steps that were answered from the cache of denials, without Redis */
 	uint64_t reserved[5];
 };
 

@@ -1,5 +1,5 @@
 /*
- * rules.h: read rule files (libweir_rules). The format is in docs/rules.md.
+ * rules.h: reads rule files (libweir_rules). The format is in docs/rules.md.
  *
  * Conventions as in weir.h.
  */

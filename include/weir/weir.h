@@ -1,7 +1,7 @@
 /*
- * weir.h: decide for each request and key whether it may pass now.
+ * weir.h: decides for each request and key whether it may pass now.
  *
- * weir.h has limits, tables of keys, permits and batches. The other headers are:
+ * This header declares limits, tables of keys, permits and batches. The other headers are:
  *
  *     <weir/limiter.h>  one limit without keys
  *     <weir/engine.h>   rules that choose the limits of a request
@@ -20,8 +20,7 @@
  *   errors    A function that can fail returns int: 0 or a negative enum weir_status, whose text
  *             is weir_strerror(). A denied request is not an error. On an error, a
  *             `struct weir_error *` receives it in words; otherwise it is left as it is. It may
- *             be NULL. The library never prints, aborts or
- *             exits. Comments name errors without their prefix: "ECOST" is WEIR_ECOST.
+ *             be NULL. The library never prints, aborts or exits. Comments name errors without their prefix: "ECOST" is WEIR_ECOST.
  *   memory    *_open makes a handle and *_close frees it; *_close(NULL) does nothing. On an error
  *             *_open sets the handle to NULL. The library copies strings and option structs that
  *             it is given, and only reads keys. Pointers may be NULL only where the comment says
@@ -600,8 +599,8 @@ WEIR_API int weir_table_open(const struct weir_table_options *options, weir_tabl
 WEIR_API void weir_table_close(weir_table *table);
 
 /**
- * Makes the room for the keys of a limit now. Without this call, the first call with the limit
- * makes it.
+ * Reserves space for the keys of a limit. Without this call, the first call with the limit does so.
+ *
  * The states of sliding_window, sliding_counter, sliding_log, base, concurrency, breaker,
  * throttle and adaptive are wide, so each such limit has its own table, for as many keys as
  * its `keys` says. In memory that takes only address space until keys come; in a file it takes
@@ -725,7 +724,7 @@ struct weir_request {
 /**
  * As weir_acquire for `n` requests in order, at one time. On a large table this is several times as
  * fast as single calls, because their memory is fetched ahead. Each request's `status` is its own
- * error; the others are decided all the same. `decisions` has room for `n`; that of a request with
+ * error; the others are decided all the same. `decisions` has `n` elements; that of a request with
  * an error is not set. Returns 0, or the first error.
  *
  *     struct weir_request requests[2] = {{.limit = limit, .key = {"ann", 3}, .cost = 1},
@@ -781,7 +780,7 @@ WEIR_API int weir_report(weir_table *table, const weir_limit *limit, struct weir
                          const struct weir_permit *permit, const struct weir_report *report);
 
 /**
- * Forgets all use of a key. `decision` is the state of the key afterwards.
+ * Resets a key: it is as if never used. `decision` is the state of the key afterwards.
  *
  *     status = weir_reset(table, limit, key, WEIR_NOW, &d);
  *

@@ -117,6 +117,7 @@ void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
 		parameter_set_own(algorithm->own, own, options);
 	if (algorithm->preset)
 		resolve_preset(algorithm, &given, options);
+	/* Derived defaults come last, since they depend on the others. */
 	for (int derived = 0; derived <= 1; derived++)
 		for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 			if ((row->otherwise == ALGO_DEFAULT_DERIVED) == derived)

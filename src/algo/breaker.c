@@ -87,7 +87,7 @@ static uint32_t mix_seal(uint64_t seal, uint64_t value)
 }
 
 /* Computes the parameters that follow from others. */
-static void derive_health(struct breaker_params *params)
+static void derive_breaker_params(struct breaker_params *params)
 {
 	const uint64_t judged_by[] = {params->part_ns, params->parts, params->calls, params->minimum,
 	                              params->failures, params->failure_percent, params->slow_ns, params->slow_percent,
@@ -147,7 +147,7 @@ static int init_breaker(struct algo_limit *limit, const struct weir_limit_option
 	    .refusals_fail = named->refusals_fail,
 	    .judge_only = own->judge_only,
 	};
-	derive_health(&limit->breaker);
+	derive_breaker_params(&limit->breaker);
 	limit->quota = own->max_concurrent ? own->max_concurrent : ALGO_COUNT_MAX;
 	limit->window_ns = own->calls ? 0 : own->window_ns;
 	limit->width = algo_width(breaker_cells(&limit->breaker));

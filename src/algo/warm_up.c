@@ -519,7 +519,7 @@ static i128 scaled_end(const struct warm_up *was, const struct warm_up *to, i128
 	rest = u256_divide(&grains, was->p) > 0;
 	rest |= u256_divide(&grains, was->parts) > 0;
 	if (grains.limb[2] || grains.limb[3] || grains.limb[1] >> 62)
-		return (i128)1 << 126;
+		return (i128)1 << 126; /* longer than any limit allows */
 	return (i128)(((u128)grains.limb[1] << 64 | grains.limb[0]) + rest);
 }
 

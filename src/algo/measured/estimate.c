@@ -279,6 +279,10 @@ static uint64_t quota_aimd(const struct in_flight_params *params, const struct e
 #define SUM_BITS    44
 #define PASSES_BITS 20
 
+/*
+ * A cell has the low 32 bits of the part's number: of all such numbers the nearest to now_part is
+ * meant.
+ */
 static struct bbr_part part_of(struct estimate_cell cell, uint64_t now_part)
 {
 	struct bits from = bits_of(cell);

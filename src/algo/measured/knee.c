@@ -242,6 +242,7 @@ static void end_lost(struct knee *knee, const struct measured *measured)
 		knee->wait = PROBE_SOON;
 }
 
+/* The squares are of fourths of samples. The noise follows from the standard error of the mean. */
 static struct measured measure_window(const struct knee *knee)
 {
 	uint64_t mean = u64_max(knee->sum / knee->count, 1);
@@ -250,8 +251,10 @@ static struct measured measure_window(const struct knee *knee)
 	uint64_t noise = in_flight * square_root(variance * 16 / knee->count) / (4 * mean);
 	int64_t over = (int64_t)mean - BASE;
 
-	return (struct measured){(int64_t)mean, (int64_t)in_flight, (int64_t)in_flight * over / (int64_t)mean,
-	                         (int64_t)noise};
+	return (struct measured){.mean = (int64_t)mean,
+	                         .in_flight = (int64_t)in_flight,
+	                         .waits = (int64_t)in_flight * over / (int64_t)mean,
+	                         .noise = (int64_t)noise};
 }
 
 static void end_window(struct knee *knee)

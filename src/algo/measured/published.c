@@ -159,9 +159,12 @@ void bbr_busy(struct bbr *bbr, unsigned thousandths, uint64_t now_ns)
 	bbr->cpu_at_ns = now_ns;
 }
 
+/*
+ * By Little's law: the highest throughput x the least latency, at least 1 ms, rounded to nearest.
+ */
 uint64_t bbr_limit(const struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t now_ns)
 {
-	uint64_t now = now_ns / BBR_PART_NS, most = 0, least_ns = ADAPTIVE_LATENCY_MAX_NS, a_second_ns;
+	uint64_t now = now_ns / BBR_PART_NS, most = 0, least_ns = ADAPTIVE_LATENCY_MAX_NS, in_flight_ns;
 
 	for (unsigned i = 0; i < BBR_PARTS; i++) {
 		const struct bbr_part *part = &bbr->parts[i];
@@ -173,8 +176,8 @@ uint64_t bbr_limit(const struct bbr *bbr, const struct adaptive_bounds *bounds, 
 	}
 	if (most == 0)
 		return bounds->initial;
-	a_second_ns = sat_u64((u128)most * u64_max(least_ns, NS_PER_MS) * (NS_PER_S / BBR_PART_NS));
-	return clamp(sat_add(a_second_ns, NS_PER_S / 2) / NS_PER_S, bounds->least, bounds->most);
+	in_flight_ns = sat_u64((u128)most * u64_max(least_ns, NS_PER_MS) * (NS_PER_S / BBR_PART_NS));
+	return clamp(sat_add(in_flight_ns, NS_PER_S / 2) / NS_PER_S, bounds->least, bounds->most);
 }
 
 uint64_t bbr_quota(const struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t now_ns)

@@ -196,14 +196,15 @@ bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state,
 	const struct breaker_params *params = &limit->breaker;
 	struct breaker_state after = *state;
 	uint64_t retry_ns;
-	bool full = params->max_concurrent && request->in_flight >= params->max_concurrent;
+	bool is_full = params->max_concurrent && request->in_flight >= params->max_concurrent;
 
 	algo_decision_allow(out);
 	out->remaining = 0;
 	if (!phase_passes(limit, &after, now_ns, request, &retry_ns))
 		return algo_decision_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
-	if (full)
+	if (is_full)
 		return algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
+	/* A peek, which has no draw, takes no permit. */
 	after.in_flight += after.phase == BREAKER_HALF_OPEN && request->draw;
 	out->remaining = breaker_capacity(
 	    params, &after, request->in_flight + (request->draw && params->max_concurrent));

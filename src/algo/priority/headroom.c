@@ -11,7 +11,7 @@ static unsigned age_s(uint8_t seen, uint64_t now_s)
 }
 
 /* Whether a class is present: `seen` is at most HEADROOM_S ago, or a little ahead of this clock. */
-static bool asks_by_now(uint8_t seen, uint64_t now_s)
+static bool is_present(uint8_t seen, uint64_t now_s)
 {
 	return seen != 0 && (age_s(seen, now_s) < HEADROOM_S ||
 	                     age_s(seen, now_s) > SECONDS - HEADROOM_S);
@@ -29,20 +29,20 @@ bool headroom_record_request(struct headroom *headroom, unsigned priority, uint6
 {
 	uint64_t now_s = now_ns / NS_PER_S;
 	uint8_t now = (uint8_t)(now_s % SECONDS + 1);
-	bool known = asks_by_now(headroom->seen[priority], now_s);
+	bool asked = is_present(headroom->seen[priority], now_s);
 
-	if (known && age_s(headroom->seen[priority], now_s) > SECONDS - HEADROOM_S)
+	if (asked && age_s(headroom->seen[priority], now_s) > SECONDS - HEADROOM_S)
 		return false; /* the clock lags */
 	if (headroom->seen[priority] == now)
 		return false;
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
-		if (headroom->seen[c] != 0 && !asks_by_now(headroom->seen[c], now_s))
+		if (headroom->seen[c] != 0 && !is_present(headroom->seen[c], now_s))
 			forget_class(headroom, c);
 	headroom->seen[priority] = now;
 	return true;
 }
 
-static bool lower_class_asks(const struct headroom *headroom, unsigned priority)
+static bool lower_class_is_present(const struct headroom *headroom, unsigned priority)
 {
 	for (unsigned c = priority + 1; c < PRIORITY_CLASSES; c++)
 		if (headroom->seen[c] != 0)
@@ -62,17 +62,18 @@ static uint64_t most_room(uint64_t quota)
 uint64_t headroom_extra(const struct headroom *headroom, unsigned priority, uint64_t quota)
 {
 	if (priority >= PRIORITY_LOWEST || headroom->room[priority] == 0 ||
-	    !lower_class_asks(headroom, priority))
+	    !lower_class_is_present(headroom, priority))
 		return 0;
 	return u64_min(headroom->room[priority], most_room(quota));
 }
 
+/* A class with a lower one keeps its quota and room in a probe; others make way for that. */
 static uint64_t quota_in_probe(const struct headroom *headroom, unsigned priority,
                                const struct headroom_limits *limits)
 {
 	uint64_t room = 0, fewer;
 
-	if (priority < PRIORITY_LOWEST && lower_class_asks(headroom, priority))
+	if (priority < PRIORITY_LOWEST && lower_class_is_present(headroom, priority))
 		return limits->probes_all
 		           ? limits->quota
 		           : limits->ordinary + headroom_extra(headroom, priority, limits->ordinary);
@@ -114,16 +115,17 @@ bool headroom_record_denial(struct headroom *headroom, unsigned priority, uint64
                             uint64_t draw)
 {
 	uint64_t most = most_room(quota);
-	bool yields;
+	bool lower_passed;
 
-	if (priority >= PRIORITY_LOWEST || !lower_class_asks(headroom, priority))
+	if (priority >= PRIORITY_LOWEST || !lower_class_is_present(headroom, priority))
 		return false;
-	yields = headroom->passed_below & 1U << priority;
-	if (!yields && headroom->room[priority] > most / 2)
+	lower_passed = headroom->passed_below & 1U << priority;
+	if (!lower_passed && headroom->room[priority] > most / 2)
 		return shrink_room(headroom, priority, draw, HEADROOM_VAIN);
 	headroom->passed_below &= (uint16_t)~(1U << priority);
-	return grow_room(headroom, priority, yields ? HEADROOM_GROW : 1, yields ? most : most / 2) ||
-	       yields;
+	return grow_room(headroom, priority, lower_passed ? HEADROOM_GROW : 1,
+	                 lower_passed ? most : most / 2) ||
+	       lower_passed;
 }
 
 bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t quota,

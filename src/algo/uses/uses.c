@@ -13,20 +13,20 @@
 struct view {
 	const struct algo_limit *limit;
 	struct uses *uses;
-	size_t spent; /* the number of expired uses: they stay, for clocks that lag, until units are
+	size_t expired; /* the number of expired uses: they stay, for clocks that lag, until units are
 	                 taken */
 	uint64_t now_ns;
 	uint64_t at_ns;   /* now, or the time of the newest use if that is later (by another clock) */
 	uint64_t life_ns; /* from the time of a use to its end */
 	uint64_t fade_ns; /* the last part of its life, in which a use counts less and less, or 0 */
-	bool moved;       /* slots, log: merge_uses has put all units into one use, of now */
+	bool merged;      /* slots, log: merge_uses has put all units into one use, of now */
 };
 
 static uint64_t total_units(const struct view *view)
 {
 	uint64_t units = 0;
 
-	for (size_t i = view->spent; i < view->uses->count; i++)
+	for (size_t i = view->expired; i < view->uses->count; i++)
 		units += view->uses->uses[i].units;
 	return units;
 }
@@ -35,7 +35,7 @@ static uint64_t units_in_use(const struct view *view)
 {
 	uint64_t units = 0;
 
-	for (size_t i = view->spent; i < view->uses->count; i++) {
+	for (size_t i = view->expired; i < view->uses->count; i++) {
 		const struct uses_entry *use = &view->uses->uses[i];
 		uint64_t left_ns = use->until_ns - view->at_ns;
 
@@ -49,7 +49,7 @@ static uint64_t units_in_use(const struct view *view)
 static uint64_t when_units_fit(const struct view *view, uint64_t room)
 {
 	uint64_t rest = total_units(view), fade_ns = view->fade_ns;
-	const struct uses_entry *use = &view->uses->uses[view->spent];
+	const struct uses_entry *use = &view->uses->uses[view->expired];
 
 	for (; rest - use->units > room; use++)
 		rest -= use->units;
@@ -61,13 +61,14 @@ static uint64_t when_units_fit(const struct view *view, uint64_t room)
 	                  use->units);
 }
 
-static void drop_expired_uses(struct view *view)
+/* Removes the expired uses from the list, and those that the caller has counted as such. */
+static void drop_first_uses(struct view *view)
 {
 	struct uses *uses = view->uses;
 
-	uses->count -= view->spent;
-	memmove(uses->uses, uses->uses + view->spent, uses->count * sizeof *uses->uses);
-	view->spent = 0;
+	uses->count -= view->expired;
+	memmove(uses->uses, uses->uses + view->expired, uses->count * sizeof *uses->uses);
+	view->expired = 0;
 }
 
 /* Drops the oldest uses as long as the others alone fill the quota. */
@@ -75,12 +76,13 @@ static void drop_replaced_uses(struct view *view)
 {
 	const struct uses_entry *uses = view->uses->uses;
 	uint64_t units = total_units(view);
-	size_t before = view->spent;
+	size_t before = view->expired;
 
-	while (view->spent < view->uses->count && units - uses[view->spent].units >= view->limit->quota)
-		units -= uses[view->spent++].units;
-	if (view->spent > before)
-		drop_expired_uses(view);
+	while (view->expired < view->uses->count &&
+	       units - uses[view->expired].units >= view->limit->quota)
+		units -= uses[view->expired++].units;
+	if (view->expired > before)
+		drop_first_uses(view);
 }
 
 static bool is_too_far_ahead(const struct view *view, uint64_t until_ns)
@@ -94,7 +96,7 @@ static uint64_t take_units(struct view *view, const struct algo_call *call)
 	const struct algo_limit *limit = view->limit;
 	struct uses_entry use = {.units = call->cost};
 
-	drop_expired_uses(view);
+	drop_first_uses(view);
 	switch (limit->record) {
 	case ALGO_RECORD_SLOTS:
 		use.until_ns = slots_start(&limit->slots, slots_number(&limit->slots, view->at_ns)) +
@@ -103,7 +105,7 @@ static uint64_t take_units(struct view *view, const struct algo_call *call)
 		break;
 	case ALGO_RECORD_LOG:
 		use.until_ns = view->at_ns + view->life_ns;
-		use.id = view->moved ? use.until_ns : u64_max(use.until_ns, view->uses->newest_id + 1);
+		use.id = view->merged ? use.until_ns : u64_max(use.until_ns, view->uses->newest_id + 1);
 		view->uses->newest_id = use.id;
 		break;
 	default:
@@ -138,7 +140,7 @@ static void unname_use(struct view *view, const struct algo_call *call)
 {
 	struct uses *uses = view->uses;
 
-	for (size_t i = view->spent; i < uses->count; i++) {
+	for (size_t i = view->expired; i < uses->count; i++) {
 		struct uses_entry use = uses->uses[i];
 
 		if (use.id == 0 || refundable_units(view, call, &use) == 0)
@@ -157,7 +159,7 @@ static uint64_t give_back_units(struct view *view, const struct algo_call *call)
 	uint64_t left = call->cost;
 	size_t n = uses->count, kept = 0;
 
-	for (size_t i = n; i-- > view->spent;) {
+	for (size_t i = n; i-- > view->expired;) {
 		struct uses_entry *use = &uses->uses[i];
 		uint64_t back = u64_min(left, refundable_units(view, call, use));
 
@@ -180,8 +182,8 @@ static void merge_uses(struct view *view)
 	struct algo_call all = {.cost = u64_min(total_units(view), view->limit->quota)};
 
 	view->at_ns = view->now_ns;
-	view->moved = true;
-	uses->count = view->spent = 0;
+	view->merged = true;
+	uses->count = view->expired = 0;
 	if (all.cost > 0)
 		take_units(view, &all);
 }
@@ -218,8 +220,8 @@ static struct view view_uses(const struct algo_limit *limit, const struct algo_t
 	}
 	if (limit->record != ALGO_RECORD_LEASES)
 		view.at_ns = u64_max(view.at_ns, sat_sub(uses->until_ns, view.life_ns));
-	while (view.spent < uses->count && uses->uses[view.spent].until_ns <= view.at_ns)
-		view.spent++;
+	while (view.expired < uses->count && uses->uses[view.expired].until_ns <= view.at_ns)
+		view.expired++;
 	if (view.at_ns > view.now_ns + ALGO_SKEW_NS)
 		merge_uses(&view);
 	return view;
@@ -239,8 +241,8 @@ static uint64_t request_units(struct view *view, const struct algo_call *call, b
 		return algo_consumes(call) ? take_units(view, call) : 0;
 	retry_ns = when_units_fit(view, limit->quota - cost) - view->now_ns;
 	if (holds_places) /* most requests end long before their lease */
-		retry_ns = u64_min(limit->retry_ns,
-		                   view->uses->uses[view->spent].until_ns - view->now_ns);
+		retry_ns =
+		    u64_min(limit->retry_ns, view->uses->uses[view->expired].until_ns - view->now_ns);
 	algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, retry_ns);
 	return 0;
 }
@@ -266,17 +268,17 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 	if (limit->record == ALGO_RECORD_DAY)
 		return uses_day_step(limit, call, time, uses, out);
 	view = view_uses(limit, time, uses);
-	replaces = algo_op_replaces(call->op) && call->cost > 0 && !view.moved;
+	replaces = algo_op_replaces(call->op) && call->cost > 0 && !view.merged;
 	if (replaces)
 		drop_replaced_uses(&view);
 	if (algo_op_requests(call->op))
 		name_ns = request_units(&view, call, replaces, out);
 	else if (algo_op_releases(call->op))
 		refund_units(&view, call, out);
-	else if (call->op == ALGO_RESET && view.spent < uses->count)
-		uses->count = view.spent = 0;
+	else if (call->op == ALGO_RESET && view.expired < uses->count)
+		uses->count = view.expired = 0;
 	out->remaining = sat_sub(limit->quota, units_in_use(&view));
-	if (uses->count > view.spent)
+	if (uses->count > view.expired)
 		out->reset_after_ns = uses->uses[uses->count - 1].until_ns - view.now_ns;
 	else
 		out->reset_after_ns = 0;
