@@ -146,30 +146,30 @@ __attribute__((noinline)) static bool
 check_new_login(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
                 const struct request_login *login, uint64_t tag)
 {
-	struct client_login *of = &client_of(conn)->login;
+	struct client_login *state = &client_of(conn)->login;
 	struct weir_error *login_error = &decider->login_error;
 	struct login_check check = {0};
 
-	if (of->check)
+	if (state->check)
 		return false;
 	if (!users_fingerprint(decider->config->users, login, &check.fingerprint)) {
 		refuse_wrong(login_error);
 		return true;
 	}
-	if (of->status != WEIR_OK &&
-	    hash_key_equal(of->fingerprint, check.fingerprint)) { /* its check has just ended */
-		if (of->status == WEIR_EAUTH)
+	if (state->status != WEIR_OK &&
+	    hash_key_equal(state->fingerprint, check.fingerprint)) { /* its check has just ended */
+		if (state->status == WEIR_EAUTH)
 			refuse_wrong(login_error);
 		else
-			error_set(login_error, of->status, "%s", weir_strerror(of->status));
-		of->status = WEIR_OK;
+			error_set(login_error, state->status, "%s", weir_strerror(state->status));
+		state->status = WEIR_OK;
 		return true;
 	}
 	switch (users_check_login(decider->config->users, login, check.fingerprint, &check.user,
 	                          &check.exists)) {
 	case USERS_KNOWN:
-		of->tag = tag;
-		of->verified = decider->user = check.user;
+		state->tag = tag;
+		state->verified = decider->user = check.user;
 		return true;
 	case USERS_WRONG:
 		if (charge_failure(decider, queue, conn, login_error))
@@ -184,12 +184,12 @@ check_new_login(struct decider *decider, struct login_queue *queue, struct net_c
 static bool check_login(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
                         const struct request_login *login)
 {
-	const struct client_login *of = &client_of(conn)->login;
+	const struct client_login *state = &client_of(conn)->login;
 	uint64_t tag = users_login_tag(decider->config->users, login);
 
-	if (!of->verified || of->tag != tag)
+	if (!state->verified || state->tag != tag)
 		return check_new_login(decider, queue, conn, login, tag);
-	decider->user = of->verified;
+	decider->user = state->verified;
 	return true;
 }
 
@@ -202,11 +202,11 @@ static bool has_login(const struct request *request)
 
 const struct user *client_login_user(struct decider *decider, struct net_conn *conn)
 {
-	struct client_login *of = &client_of(conn)->login;
+	struct client_login *state = &client_of(conn)->login;
 
-	if (of->serial != decider->config->users->serial)
+	if (state->serial != decider->config->users->serial)
 		adopt_configuration(decider->config->users, conn);
-	return of->user;
+	return state->user;
 }
 
 bool client_login_identify(struct decider *decider, struct login_queue *queue,
@@ -225,11 +225,11 @@ bool client_login_identify(struct decider *decider, struct login_queue *queue,
 
 void client_login_set_user(struct decider *decider, struct net_conn *conn, bool has_login)
 {
-	struct client_login *of = &client_of(conn)->login;
+	struct client_login *state = &client_of(conn)->login;
 
-	of->has_user_id = has_login;
+	state->has_user_id = has_login;
 	if (has_login)
-		of->user_id = decider->user->id;
+		state->user_id = decider->user->id;
 	adopt_configuration(decider->config->users, conn);
 }
 
@@ -265,17 +265,17 @@ void client_login_prepare(struct decider *decider, struct work *work, const stru
 /* Runs in the loop's thread. */
 static void finish_check(struct login_check *check)
 {
-	struct client_login *of = check->client ? &check->client->login : NULL;
+	struct client_login *state = check->client ? &check->client->login : NULL;
 	bool right = check->result == 1 && check->exists;
 
-	if (check->result < 0 || right)
+	if (check->result < 0 || right) /* not a wrong guess */
 		login_throttle_refund(check->throttle, &check->address);
 	if (right)
 		user_remember(check->user, check->fingerprint);
-	if (of) {
-		of->check = NULL;
-		of->fingerprint = check->fingerprint;
-		of->status = right ? WEIR_OK : check->result < 0 ? check->result : WEIR_EAUTH;
+	if (client_login) {
+		state->check = NULL;
+		state->fingerprint = check->fingerprint;
+		state->status = right ? WEIR_OK : check->result < 0 ? check->result : WEIR_EAUTH;
 		net_conn_suspend(check->client->conn, CLIENT_LOGIN, false);
 	}
 	free_check(check);
@@ -302,12 +302,12 @@ void client_login_resume(struct login_queue *queue)
 
 void client_login_cancel(struct net_conn *conn)
 {
-	struct client_login *of = &client_of(conn)->login;
+	struct client_login *state = &client_of(conn)->login;
 
-	if (!of->check)
+	if (!state->check)
 		return;
-	of->check->client = NULL;
-	of->check = NULL;
+	state->check->client = NULL;
+	state->check = NULL;
 	net_conn_suspend(conn, CLIENT_LOGIN, false);
 }
 

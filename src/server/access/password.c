@@ -20,7 +20,7 @@ _Static_assert(PASSWORD_MAX < CRYPT_MAX_PASSPHRASE_SIZE, "libcrypt takes it");
  * Computes the hash with the salt and the parameters of `setting`. Returns 0, WEIR_ENOMEM, or
  * WEIR_EINVAL for a setting that libcrypt refuses.
  */
-static int compute(const char *password, const char *setting, char out[PASSWORD_HASH_MAX])
+static int compute_hash(const char *password, const char *setting, char out[PASSWORD_HASH_MAX])
 {
 	struct crypt_data *data = calloc(1, sizeof *data);
 	const char *hash;
@@ -50,7 +50,7 @@ int password_hash(const char *password, char out[PASSWORD_HASH_MAX])
 	if (os_random(random, sizeof random) != WEIR_OK ||
 	    !crypt_gensalt_rn(METHOD, 0, random, sizeof random, salt, sizeof salt))
 		return WEIR_EIO;
-	return compute(password, salt, out);
+	return compute_hash(password, salt, out);
 }
 
 int password_check(const char *hash, const char *password)
@@ -61,7 +61,7 @@ int password_check(const char *hash, const char *password)
 
 	if (strlen(password) > PASSWORD_MAX)
 		return 0;
-	status = compute(password, hash, found);
+	status = compute_hash(password, hash, found);
 	if (status != WEIR_OK)
 		return status == WEIR_EINVAL ? 0 : status;
 	return strlen(found) == len && CRYPTO_memcmp(found, hash, len) == 0;
@@ -71,7 +71,7 @@ int password_try(const char *hash)
 {
 	char found[PASSWORD_HASH_MAX];
 
-	return compute("", hash, found);
+	return compute_hash("", hash, found);
 }
 
 int token_make(char out[TOKEN_TEXT_MAX])

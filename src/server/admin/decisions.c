@@ -21,8 +21,8 @@ void decisions_count(struct decider *decider, size_t metric, bool shadow, bool a
 __attribute__((noinline)) static void count_denied(struct decider *decider,
                                                    const struct plan_step *step, const char *limit)
 {
-	char room[KEY_PHASES_HASH_TEXT];
-	struct slice name = step->secret ? key_phases_hash_text(step->key.hash, room) : step->key_name;
+	char text[KEY_PHASES_HASH_TEXT];
+	struct slice name = step->secret ? key_phases_hash_text(step->key.hash, text) : step->key_name;
 
 	top_count_denial(decider->shared->top, decider->index, step->key.hash, limit, name,
 	          decider->context.at.now_ns);
@@ -92,6 +92,7 @@ static size_t observe_phase(struct decider *decider, const struct plan_step *ste
 	return outcome.phase_change_count;
 }
 
+/* Records the phase of a key that has changed or is not known, and logs and counts the changes. */
 __attribute__((noinline)) static void record_phase(struct decider *decider,
                                                    const struct plan_step *step,
                                                    const struct algo_decision *outcome)
@@ -102,9 +103,9 @@ __attribute__((noinline)) static void record_phase(struct decider *decider,
 	const struct named_counters *limit = decider->config->metrics[metric];
 	struct algo_phase_change changes[ALGO_PHASE_CHANGES_MAX];
 	size_t n = outcome->phase_change_count;
-	char room[KEY_PHASES_HASH_TEXT];
+	char text[KEY_PHASES_HASH_TEXT];
 
-	key_phases_set_name(&key, step->secret ? key_phases_hash_text(key.hash, room) : step->key_name);
+	key_phases_set_name(&key, step->secret ? key_phases_hash_text(key.hash, text) : step->key_name);
 	memcpy(changes, outcome->phase_changes, sizeof changes);
 	if (n > 0)
 		key_phases_record(decider->shared->phases, &key);

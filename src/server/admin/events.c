@@ -95,7 +95,7 @@ static uint64_t oldest_of(uint64_t next)
 #define MISSED     "event: missed\ndata: {\"count\":%llu}\n\n"
 #define MISSED_MAX (sizeof MISSED + 20)
 
-uint64_t events_read(struct events *events, uint64_t next, size_t room, struct buffer *out)
+uint64_t events_read(struct events *events, uint64_t next, size_t space, struct buffer *out)
 {
 	uint64_t end, oldest;
 
@@ -104,9 +104,9 @@ uint64_t events_read(struct events *events, uint64_t next, size_t room, struct b
 	oldest = oldest_of(end);
 	if (next > end) /* the client has followed an earlier process of the server */
 		next = oldest;
-	if (next < oldest && room >= MISSED_MAX) {
+	if (next < oldest && space >= MISSED_MAX) {
 		buffer_printf(out, MISSED, (unsigned long long)(oldest - next));
-		room -= MISSED_MAX;
+		space -= MISSED_MAX;
 		next = oldest;
 	}
 	for (; next >= oldest && next < end; next++) {
@@ -114,10 +114,10 @@ uint64_t events_read(struct events *events, uint64_t next, size_t room, struct b
 
 		if (text->failed)
 			continue;
-		if (text->len > room)
+		if (text->len > space)
 			break;
 		buffer_add(out, text->data, text->len);
-		room -= text->len;
+		space -= text->len;
 	}
 	pthread_mutex_unlock(&events->mutex);
 	return next;

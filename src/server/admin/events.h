@@ -39,10 +39,10 @@ size_t events_followers(const struct events *events);
 uint64_t events_next(const struct events *events);
 
 /**
- * Appends the events from number `next` on that fit into `room` bytes. Returns the number of the
+ * Appends the events from number `next` on that fit into `space` bytes. Returns the number of the
  * first one that it has not appended.
  */
-uint64_t events_read(struct events *events, uint64_t next, size_t room, struct buffer *out);
+uint64_t events_read(struct events *events, uint64_t next, size_t space, struct buffer *out);
 
 /** Calls `wake` after each event, on the thread that adds it, while there are clients. */
 void events_wake(struct events *events, void (*wake)(void *context), void *context);

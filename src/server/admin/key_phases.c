@@ -46,12 +46,12 @@ void key_phases_close(struct key_phases *phases)
 	free(phases);
 }
 
-struct slice key_phases_hash_text(uint64_t hash, char room[KEY_PHASES_HASH_TEXT])
+struct slice key_phases_hash_text(uint64_t hash, char text[KEY_PHASES_HASH_TEXT])
 {
-	int len = snprintf(room, KEY_PHASES_HASH_TEXT, "#%08x",
+	int len = snprintf(text, KEY_PHASES_HASH_TEXT, "#%08x",
 	                   (unsigned)(hash * UINT64_C(0x9e3779b97f4a7c15) >> 32));
 
-	return (struct slice){room, (size_t)len};
+	return (struct slice){text, (size_t)len};
 }
 
 static size_t set_of(uint64_t hash)
@@ -125,7 +125,7 @@ enum breaker_phase key_phases_record(struct key_phases *phases, struct key_phase
 {
 	struct set *set = &phases->sets[set_of(key->hash)];
 	enum breaker_phase before = BREAKER_CLOSED;
-	char room[KEY_PHASES_HASH_TEXT];
+	char text[KEY_PHASES_HASH_TEXT];
 	size_t i;
 
 	pthread_mutex_lock(&phases->mutex);
@@ -138,7 +138,7 @@ enum breaker_phase key_phases_record(struct key_phases *phases, struct key_phase
 		i = find_free_slot(set);
 	}
 	if (key->len == 0)
-		key_phases_set_name(key, key_phases_hash_text(key->hash, room));
+		key_phases_set_name(key, key_phases_hash_text(key->hash, text));
 	if (i < SET_KEYS) {
 		set->keys[i] = *key;
 		atomic_store_explicit(&set->phases[i], key->phase, memory_order_relaxed);

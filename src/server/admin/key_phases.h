@@ -24,7 +24,7 @@
 
 /* The text that stands for a secret key: "#" and 8 hexadecimal digits of a hash. */
 #define KEY_PHASES_HASH_TEXT 16
-struct slice key_phases_hash_text(uint64_t hash, char room[KEY_PHASES_HASH_TEXT]);
+struct slice key_phases_hash_text(uint64_t hash, char text[KEY_PHASES_HASH_TEXT]);
 
 struct key_phases;
 

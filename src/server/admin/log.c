@@ -283,7 +283,7 @@ struct log_line {
 	size_t count;
 };
 
-static void render(struct buffer *out, enum log_format format, const struct log_line *line)
+static void render_line(struct buffer *out, enum log_format format, const struct log_line *line)
 {
 	bool json = format == LOG_JSON;
 	void (*add)(struct buffer *out, const struct log_field *field) = json ? add_json : add_text;
@@ -304,7 +304,7 @@ static void notify_listener(const struct log *log, const struct log_line *line)
 {
 	struct buffer json = {0};
 
-	render(&json, LOG_JSON, line);
+	render_line(&json, LOG_JSON, line);
 	if (!json.failed)
 		log->listener(log->context, line->event, (struct slice){json.data, json.len});
 	buffer_free(&json);
@@ -325,7 +325,7 @@ void log_write(struct log *log, enum log_level level, const char *event,
 	}
 	line.newly_dropped.number =
 	    atomic_exchange_explicit(&log->newly_dropped, 0, memory_order_relaxed);
-	render(&text, log->format, &line);
+	render_line(&text, log->format, &line);
 	buffer_add(&text, "\n", 1);
 	if (text.failed)
 		drop_line(log, line.newly_dropped.number);

@@ -242,7 +242,7 @@ static struct counters loops_of(const struct metrics *metrics)
 	return (struct counters){metrics->loops, sizeof *metrics->loops, metrics->loop_count};
 }
 
-static uint64_t sum(struct counters counters, size_t at)
+static uint64_t sum_counters(struct counters counters, size_t at)
 {
 	uint64_t sum = 0;
 
@@ -257,7 +257,8 @@ uint64_t metrics_answered(const struct metrics *metrics, const struct named_coun
 {
 	struct counters answers = {rule->loops, sizeof(struct metrics_answers), metrics->loop_count};
 
-	return sum(answers, offsetof(struct metrics_answers, answers) + allowed * sizeof(uint64_t));
+	return sum_counters(answers,
+	                    offsetof(struct metrics_answers, answers) + allowed * sizeof(uint64_t));
 }
 
 static void add_head(struct buffer *out, const char *name, const char *type, const char *help)
@@ -326,12 +327,12 @@ static void add_counters(struct buffer *out, const struct family *family, struct
 
 	for (size_t i = 0; i < n; i++) {
 		size_t offset = i * sizeof(uint64_t);
-		uint64_t value = sum(counters, family->at + offset);
+		uint64_t value = sum_counters(counters, family->at + offset);
 		const char *first = a->name ? a->texts[i / inner] : "";
 		const char *second = b->name ? b->texts[i % inner] : "";
 
 		if (family->also)
-			value += sum(counters, family->also + offset);
+			value += sum_counters(counters, family->also + offset);
 		if (first && second && (value > 0 || family->zeros >> i & 1))
 			add_line(out, family->name, "",
 			         PAIRS({limit ? "limit" : NULL, limit}, {a->name, first}, {b->name, second}),
@@ -375,7 +376,8 @@ static void add_phases(const struct metrics *metrics, const struct metrics_now *
 			add_line(
 			    out, phase_changes, "",
 			    PAIRS({"limit", now->phases[i].limit->name}, {"to", breaker_phase_text(phase)}),
-			    sum(counters_of(metrics, now->phases[i].limit), OF_LIMIT(phase_changes[phase])),
+			    sum_counters(counters_of(metrics, now->phases[i].limit),
+			                 OF_LIMIT(phase_changes[phase])),
 			    false);
 }
 
@@ -454,12 +456,12 @@ static void add_times(const struct metrics_now *now, struct buffer *out)
 
 static void add_histogram(const struct metrics *metrics, size_t h, struct buffer *out)
 {
-	uint64_t time_or_count = sum(loops_of(metrics), OF_LOOP(histograms[h].sum));
+	uint64_t time_or_count = sum_counters(loops_of(metrics), OF_LOOP(histograms[h].sum));
 	struct histogram former = histograms[h];
 	uint64_t counts[METRICS_BUCKETS_MAX + 1];
 
 	for (size_t b = 0; b <= METRICS_BUCKETS_MAX; b++)
-		counts[b] = sum(loops_of(metrics), OF_LOOP(histograms[h].buckets[b]));
+		counts[b] = sum_counters(loops_of(metrics), OF_LOOP(histograms[h].buckets[b]));
 	add_head(out, histograms[h].name, "histogram", histograms[h].help);
 	add_buckets(out, &histograms[h], (struct pair){0}, counts, time_or_count);
 	if (former.former) {

@@ -105,7 +105,7 @@ size_t page_size(const struct pages *pages, enum request_kind kind)
 }
 
 /* Renders the page, unless this intake has rendered it already. */
-static int render(struct decider *decider, enum request_kind kind)
+static int render_page(struct decider *decider, enum request_kind kind)
 {
 	struct page *page = &decider->pages.of[kind];
 	int status;
@@ -127,11 +127,12 @@ void page_finish(struct decider *decider, struct work *work, struct reply *reply
 {
 	enum request_kind kind = work->kind;
 	const struct buffer *text = &decider->pages.of[kind].text;
-	int status = render(decider, kind);
+	int status = render_page(decider, kind);
 	struct slice body = {text->data, text->len};
 
 	if (status == WEIR_OK && kind == REQUEST_TOP)
 		body = top_first(body, &decider->pages.top_ends, work->whole->top, &decider->arena);
+	/* Koala's pages: one rule alone */
 	if (status == WEIR_OK && kind >= REQUEST_POLICY && work->whole->name.len > 0) {
 		body = koala_find_line(decider, body, work->whole->name);
 		status = body.data ? WEIR_OK : WEIR_ENOTFOUND;

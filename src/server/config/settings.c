@@ -66,7 +66,7 @@ int settings_log_format(const struct settings *settings, enum log_format *out,
 	            : WEIR_OK;
 }
 
-static const char *first(const char *given, const char *file, const char *otherwise)
+static const char *first_set(const char *given, const char *file, const char *otherwise)
 {
 	return given ? given : file ? file : otherwise;
 }
@@ -183,7 +183,7 @@ static int read_access(const char *name, const struct rules_listen *listen, stru
 static int read_address(const char *name, const char *given, const struct rules_listen *file,
                         const char *otherwise, struct net_address *out, struct weir_error *error)
 {
-	const char *text = first(given, file->address.text, otherwise);
+	const char *text = first_set(given, file->address.text, otherwise);
 	struct weir_error inner;
 	int status = net_address_parse(slice_of(text), out, &inner);
 
@@ -247,7 +247,7 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
 	out->threads = cpu_count();
 	out->tls = config->tls.cert != NULL;
-	status = read_store(first(text[SETTING_STORE], config->store.text, "memory"), out, error);
+	status = read_store(first_set(text[SETTING_STORE], config->store.text, "memory"), out, error);
 	if (status == WEIR_OK)
 		status = check_urls(config, out->redis, error);
 	if (status == WEIR_OK)

@@ -45,14 +45,14 @@ static void write_answers(struct worker *worker)
 		buffer_free(&worker->waiting.pending.out);
 }
 
-static void fetch(void *context, size_t start, size_t end)
+static void fetch_cells(void *context, size_t start, size_t end)
 {
 	const struct worker *worker = context;
 
 	handle_fetch(worker->shared->table, worker->intake.works + start, end - start);
 }
 
-static void locate(void *context, size_t start, size_t end)
+static void locate_cells(void *context, size_t start, size_t end)
 {
 	const struct worker *worker = context;
 
@@ -66,7 +66,7 @@ static bool must_suspend(const struct waiting *waiting, const struct work *work)
 	        (suspend_is_needed(work) || key_order_must_wait(&waiting->order, work)));
 }
 
-static void decide(void *context, size_t start, size_t end)
+static void decide_works(void *context, size_t start, size_t end)
 {
 	struct worker *worker = context;
 	bool may_suspend = worker->decider.config->stores != 0 || worker->waiting.splits;
@@ -97,7 +97,7 @@ void intake_answer(struct worker *worker)
 		return;
 	}
 	decider_read_clock(&worker->decider);
-	pipeline_run((struct pipeline){worker->intake.count, {fetch, locate, decide}},
+	pipeline_run((struct pipeline){worker->intake.count, {fetch_cells, locate_cells, decide_works}},
 	             worker->intake.count, worker);
 	write_answers(worker);
 	if (__builtin_expect(worker->decider.new_streams > 0, 0))
@@ -145,7 +145,7 @@ struct input {
 	bool reserved; /* the connection is above max_connections */
 };
 
-static void consume(struct input *input, size_t bytes, size_t requests)
+static void consume_input(struct input *input, size_t bytes, size_t requests)
 {
 	input->rest = (struct slice){input->rest.data + bytes, input->rest.len - bytes};
 	input->share = sat_sub(input->share, requests);
@@ -285,7 +285,7 @@ static inline bool take_request(struct worker *worker, struct input *input)
 	case CODEC_SKIPPED:
 		if (codec->cancelled)
 			end_cancelled(worker, input);
-		consume(input, consumed, 1);
+		consume_input(input, consumed, 1);
 		return true;
 	case CODEC_REQUEST:
 		if (__builtin_expect(request->kind == REQUEST_INTERIM, 0))
@@ -310,31 +310,31 @@ static inline bool take_request(struct worker *worker, struct input *input)
 			return false;
 		}
 	}
-	consume(input, consumed, 1 + extra_requests(request));
+	consume_input(input, consumed, 1 + extra_requests(request));
 	return add_request(worker, request, input, page);
 }
 
 /* Whether the intake must be answered before it takes another request of this client. */
 static inline bool must_answer(const struct worker *worker, const struct client *client,
-                               size_t room)
+                               size_t space)
 {
-	return client->reply_bytes >= room || worker->intake.count == INTAKE_WORKS_MAX ||
+	return client->reply_bytes >= space || worker->intake.count == INTAKE_WORKS_MAX ||
 	       !worker->intake.parsing || worker->intake.reply_bytes > INTAKE_OUT_MAX ||
 	       worker->decider.arena.used > INTAKE_ARENA_MAX;
 }
 
 /*
- * Adds requests as long as the replies have `room`. Returns true if the intake must be answered to
- * go on.
+ * Adds requests as long as their replies fit into `space`. Returns true if the intake must be
+ * answered to go on.
  */
-static bool take_requests(struct worker *worker, struct input *input, size_t room)
+static bool take_requests(struct worker *worker, struct input *input, size_t space)
 {
 	while (input->rest.len > 0) {
 		if (input->share == 0) {
 			net_conn_yield(input->conn);
 			return false;
 		}
-		if (must_answer(worker, input->client, room))
+		if (must_answer(worker, input->client, space))
 			return true;
 		if (!take_request(worker, input))
 			return false;
@@ -362,7 +362,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	    .share = net_loop_share(worker->loop, INTAKE_SHARE),
 	    .reserved = !net_conn_admit(conn),
 	};
-	size_t room;
+	size_t space;
 
 	if (must_yield(worker->loop, &input)) {
 		net_conn_yield(conn);
@@ -371,8 +371,8 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	intake_begin_iteration(worker);
 	do {
 		while (!input.client->has_split &&
-		       (room = admission_reply_space(&worker->admission, conn, input.rest.len)) > 0 &&
-		       take_requests(worker, &input, room))
+		       (space = admission_reply_space(&worker->admission, conn, input.rest.len)) > 0 &&
+		       take_requests(worker, &input, space))
 			intake_answer(worker);
 	} while (look_ahead(worker, &input));
 	if (input.protocol->codec->unfinished)

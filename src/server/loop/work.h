@@ -75,7 +75,7 @@ struct client {
 struct work {
 	struct net_conn *conn;
 	union {
-		/* The request, in the arena, if the answer needs more than the header; otherwise NULL. */
+		/* The request, in the arena, if the answer needs more than `core`; otherwise NULL. */
 		const struct request *whole;
 		const char *message; /* of an error, unless the kind is REQUEST_LOCAL */
 		size_t end;          /* once it is decided: where its answer ends in pending.out */

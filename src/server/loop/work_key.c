@@ -10,7 +10,7 @@ uint64_t work_key(const struct weir_table *table, const struct plan_step *step)
 	return store_hash(table->store, origin->algo.identity, name.data, name.len);
 }
 
-static uint64_t mix(uint64_t sum, uint64_t value)
+static uint64_t mix_hash(uint64_t sum, uint64_t value)
 {
 	sum = (sum ^ value) * UINT64_C(0x9e3779b97f4a7c15);
 	return sum ^ sum >> 29;
@@ -29,17 +29,17 @@ static bool charges_a_key_twice(const struct plan *plan)
 uint64_t work_equality_hash(const struct weir_table *table, const struct work *work)
 {
 	const struct plan *plan = &work->plan;
-	uint64_t sum = mix(work->kind, plan->op);
+	uint64_t sum = mix_hash(work->kind, plan->op);
 
 	if (charges_a_key_twice(plan))
 		return 0;
-	sum = mix(sum, plan->cost);
-	sum = mix(sum, plan->max_wait_ns);
-	sum = mix(sum, plan->permit.id);
-	sum = mix(sum, (uint64_t)plan->feedback << 2 | plan->outcome);
+	sum = mix_hash(sum, plan->cost);
+	sum = mix_hash(sum, plan->max_wait_ns);
+	sum = mix_hash(sum, plan->permit.id);
+	sum = mix_hash(sum, (uint64_t)plan->feedback << 2 | plan->outcome);
 	for (size_t i = 0; i < plan->step_count; i++) {
-		sum = mix(sum, work_key(table, &plan->steps[i]));
-		sum = mix(sum, (uintptr_t)plan->steps[i].rule);
+		sum = mix_hash(sum, work_key(table, &plan->steps[i]));
+		sum = mix_hash(sum, (uintptr_t)plan->steps[i].rule);
 	}
 	return sum | 1;
 }

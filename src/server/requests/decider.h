@@ -44,7 +44,7 @@ struct decider {
 	size_t batch_slice;    /* units of work of a batch to prepare now, see split_batch.h */
 	/* memory of plans that end in the iteration in which a split batch continues */
 	struct arena plans;
-	struct request blank; /* only its header is ever set */
+	struct request blank; /* only its core is ever set */
 	struct adhoc adhoc;
 	struct pages pages;
 	size_t new_streams;               /* number of event streams to begin, see event_streams.h */

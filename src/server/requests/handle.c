@@ -22,8 +22,8 @@
 #include "server/waiting/item_order.h"
 #include "server/waiting/rollback.h"
 
-static void prepare(struct decider *decider, struct work *work, const struct request *r,
-                    const struct request_origin *origin);
+static void prepare_request(struct decider *decider, struct work *work, const struct request *r,
+                            const struct request_origin *origin);
 
 static void set_reply_status(const struct work *work, struct reply *reply)
 {
@@ -311,7 +311,7 @@ static void prepare_items(struct decider *decider, const struct work *work, stru
 		struct work *item = &batch->items[batch->begun];
 
 		item->conn = work->conn;
-		prepare(decider, item, &r->items[batch->begun], r->origin);
+		prepare_request(decider, item, &r->items[batch->begun], r->origin);
 		batch->work += work_units(item);
 	}
 	decider->batch_slice = most;
@@ -377,7 +377,7 @@ static void begin_next_items(struct decider *decider, struct work *work, struct 
 	handle_locate(&decider->context, batch->items + from, batch->begun - from);
 }
 
-/* Runs items that have begun and are not finished. */
+/* Runs items that have begun and are not finished, which `at_store` of their replies marks. */
 static void run_items(struct decider *decider, struct batch *batch, struct reply *reply)
 {
 	struct item_order unfinished = ITEM_ORDER_NONE;
@@ -450,8 +450,8 @@ static const struct {
     [REQUEST_KEY] = {adhoc_key_prepare, adhoc_key_finish},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
     [REQUEST_BROWSE] = {prepare_rules, finish_browse},
-    [REQUEST_EACH_LIMIT] = {per_rule_prepare, per_rule_finish},
-    [REQUEST_BROWSE_ALL] = {per_rule_prepare_complete, per_rule_finish_complete},
+    [REQUEST_EACH_LIMIT] = {per_rule_prepare_each_limit, per_rule_finish_each_limit},
+    [REQUEST_BROWSE_ALL] = {per_rule_prepare_browse_all, per_rule_finish_browse_all},
     [REQUEST_VALUE] = {per_rule_prepare_value, per_rule_finish_value},
     [REQUEST_ALIVE] = {per_rule_prepare_alive, per_rule_finish_alive},
     [REQUEST_LOGIN] = {client_login_prepare, finish_nothing},
@@ -473,8 +473,8 @@ void handle_drop(struct work *work)
 	clear_plan(work);
 }
 
-static void prepare(struct decider *decider, struct work *work, const struct request *r,
-                    const struct request_origin *origin)
+static void prepare_request(struct decider *decider, struct work *work, const struct request *r,
+                            const struct request_origin *origin)
 {
 	work->core = r->core;
 	clear_plan(work);
@@ -493,7 +493,7 @@ static void prepare(struct decider *decider, struct work *work, const struct req
 
 void handle_prepare(struct decider *decider, struct work *work, const struct request *request)
 {
-	prepare(decider, work, request, request->origin);
+	prepare_request(decider, work, request, request->origin);
 }
 
 bool handle_may_wait(const struct work *work)

@@ -88,7 +88,7 @@ void koala_answer_browse(struct decider *decider, const struct plan *plan, struc
 	reply->body = result_of_none(config, any);
 }
 
-int koala_check_each(const struct plan *plan)
+int koala_check_each_limit(const struct plan *plan)
 {
 	for (uint32_t i = 0; i < plan->step_count; i++)
 		if (!plan->steps[i].allowed && plan->steps[i].reason == WEIR_REASON_STORE_FAILURE)
@@ -96,7 +96,7 @@ int koala_check_each(const struct plan *plan)
 	return WEIR_OK;
 }
 
-int koala_answer_complete(struct decider *decider, const struct plan *plan, struct reply *reply)
+int koala_answer_browse_all(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
 	const struct weir_config *config = decider->config->rules;
 	const struct rules_rule *rule;

@@ -10,12 +10,12 @@ void koala_answer_browse(struct decider *decider, const struct plan *plan, struc
  * Returns ESTORE if a limit of a decided REQUEST_EACH fails closed because of its store; otherwise
  * 0.
  */
-int koala_check_each(const struct plan *plan);
+int koala_check_each_limit(const struct plan *plan);
 /**
  * Answers a decided REQUEST_COMPLETE with the results of the rules that refused it, or with the
  * result for no refusal. Returns 0 or ENOMEM.
  */
-int koala_answer_complete(struct decider *decider, const struct plan *plan, struct reply *reply);
+int koala_answer_browse_all(struct decider *decider, const struct plan *plan, struct reply *reply);
 /** The rule of that number, which may have leading zeros; or NULL. */
 const struct rules_rule *koala_rule(const struct decider *decider, struct slice number);
 /** Whether all stores that have limits are available. */

@@ -4,8 +4,8 @@
 #include "server/requests/run_plan.h"
 #include "server/requests/work_error.h"
 
-static void prepare(struct decider *decider, struct work *work, const struct request *r,
-                    const struct engine_rule_operation *operation)
+static void prepare_plan(struct decider *decider, struct work *work, const struct request *r,
+                         const struct engine_rule_operation *operation)
 {
 	const struct engine_attributes attributes = {r->attributes, r->attribute_count, WEIR_KEY_MAX,
 	                                             decider_permitted_limits(decider)};
@@ -15,30 +15,33 @@ static void prepare(struct decider *decider, struct work *work, const struct req
 	work_set_rules_status(decider, work, status, r);
 }
 
-void per_rule_prepare(struct decider *decider, struct work *work, const struct request *r)
+void per_rule_prepare_each_limit(struct decider *decider, struct work *work,
+                                 const struct request *r)
 {
-	prepare(decider, work, r,
-	        &(struct engine_rule_operation){.op = run_plan_op(r->op), .feedback = r->feedback});
+	prepare_plan(
+	    decider, work, r,
+	    &(struct engine_rule_operation){.op = run_plan_op(r->op), .feedback = r->feedback});
 }
 
-void per_rule_finish(struct decider *decider, struct work *work, struct reply *reply)
+void per_rule_finish_each_limit(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
-		work_set_status(work, koala_check_each(&work->plan));
+		work_set_status(work, koala_check_each_limit(&work->plan));
 }
 
-void per_rule_prepare_complete(struct decider *decider, struct work *work, const struct request *r)
+void per_rule_prepare_browse_all(struct decider *decider, struct work *work,
+                                 const struct request *r)
 {
 	enum algo_op op = run_plan_op(r->op);
 
-	prepare(decider, work, r,
-	        &(struct engine_rule_operation){.op = op, .all_or_none = algo_op_consumes(op)});
+	prepare_plan(decider, work, r,
+	             &(struct engine_rule_operation){.op = op, .all_or_none = algo_op_consumes(op)});
 }
 
-void per_rule_finish_complete(struct decider *decider, struct work *work, struct reply *reply)
+void per_rule_finish_browse_all(struct decider *decider, struct work *work, struct reply *reply)
 {
 	if (work->status == WEIR_OK && run_plan(decider, work, reply, engine_decide))
-		work_set_status(work, koala_answer_complete(decider, &work->plan, reply));
+		work_set_status(work, koala_answer_browse_all(decider, &work->plan, reply));
 }
 
 void per_rule_prepare_value(struct decider *decider, struct work *work, const struct request *r)
@@ -46,8 +49,8 @@ void per_rule_prepare_value(struct decider *decider, struct work *work, const st
 	const struct rules_rule *rule = koala_rule(decider, r->name);
 
 	if (rule)
-		prepare(decider, work, r,
-		        &(struct engine_rule_operation){.op = run_plan_op(r->op), .only = rule});
+		prepare_plan(decider, work, r,
+		             &(struct engine_rule_operation){.op = run_plan_op(r->op), .only = rule});
 	else
 		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
 }

@@ -1,6 +1,6 @@
 /*
- * per_rule.h: handles Koala's requests that decide each rule by itself, as struct engine_rule_operation
- * describes, and its request for the health of stores.
+ * per_rule.h: handles Koala's requests that decide each rule by itself, as struct
+ * engine_rule_operation describes, and its request for the health of stores.
  */
 #ifndef SERVER_PER_RULE_H
 #define SERVER_PER_RULE_H
@@ -8,10 +8,12 @@
 #include "server/requests/decider.h"
 
 /* The handlers of REQUEST_EACH, REQUEST_COMPLETE, REQUEST_VALUE and REQUEST_ALIVE; see handle.c. */
-void per_rule_prepare(struct decider *decider, struct work *work, const struct request *r);
-void per_rule_finish(struct decider *decider, struct work *work, struct reply *reply);
-void per_rule_prepare_complete(struct decider *decider, struct work *work, const struct request *r);
-void per_rule_finish_complete(struct decider *decider, struct work *work, struct reply *reply);
+void per_rule_prepare_each_limit(struct decider *decider, struct work *work,
+                                 const struct request *r);
+void per_rule_finish_each_limit(struct decider *decider, struct work *work, struct reply *reply);
+void per_rule_prepare_browse_all(struct decider *decider, struct work *work,
+                                 const struct request *r);
+void per_rule_finish_browse_all(struct decider *decider, struct work *work, struct reply *reply);
 void per_rule_prepare_value(struct decider *decider, struct work *work, const struct request *r);
 void per_rule_finish_value(struct decider *decider, struct work *work, struct reply *reply);
 /* Peeks at one limit of each store: without a call, a store that has failed would go unnoticed. */

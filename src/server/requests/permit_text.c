@@ -6,10 +6,10 @@
 #include "base/text/base64.h"
 #include "proto/request.h"
 
-#define WORDS_HEAD   2
+#define WORDS_FIXED  2
 #define WORDS_CHARGE 3
 #define WORDS_NAMES  ((2 * WEIR_PERMITS_MAX + PERMIT_NAMES_MAX) / 8)
-#define WORDS_MAX    (WORDS_HEAD + WORDS_CHARGE * WEIR_PERMITS_MAX + WORDS_NAMES + 2)
+#define WORDS_MAX    (WORDS_FIXED + WORDS_CHARGE * WEIR_PERMITS_MAX + WORDS_NAMES + 2)
 
 /* The word of the cost has the number of charges from this bit on. */
 #define COUNT_SHIFT 56
@@ -20,7 +20,7 @@ struct sealed {
 	uint64_t words[WORDS_MAX];
 };
 
-_Static_assert((sizeof(struct sealed) + 2) / 3 * 4 <= REPLY_PERMIT_MAX, "a reply has room for it");
+_Static_assert((sizeof(struct sealed) + 2) / 3 * 4 <= REPLY_PERMIT_MAX, "it fits into a reply");
 
 struct keys {
 	struct hash_key tag, stream;
@@ -114,7 +114,7 @@ struct slice permit_text_write(const struct weir_permits *permits,
 {
 	struct keys keys = keys_of(secret);
 	struct sealed sealed; /* not cleared, because it is large */
-	size_t words = WORDS_HEAD, len;
+	size_t words = WORDS_FIXED, len;
 	char *text;
 
 	sealed.words[0] = permits->id;
@@ -140,13 +140,13 @@ struct slice permit_text_write(const struct weir_permits *permits,
 }
 
 /* Decrypts the words and returns their number, or 0 if they were not written under this secret. */
-static size_t unseal(struct slice text, const struct hash_key *secret, struct sealed *sealed)
+static size_t decrypt_words(struct slice text, const struct hash_key *secret, struct sealed *sealed)
 {
 	struct keys keys = keys_of(secret);
 	size_t len = base64_url_decode(text, (uint8_t *)sealed, sizeof *sealed), words;
 	struct hash_key tag;
 
-	if (len < offsetof(struct sealed, words[WORDS_HEAD + WORDS_CHARGE]) ||
+	if (len < offsetof(struct sealed, words[WORDS_FIXED + WORDS_CHARGE]) ||
 	    len % sizeof *sealed->words != 0)
 		return 0;
 	words = (len - offsetof(struct sealed, words)) / sizeof *sealed->words;
@@ -163,8 +163,8 @@ bool permit_text_read(struct slice text, const struct hash_key *secret, struct a
                       struct weir_permits *permits, struct engine_names *names)
 {
 	struct sealed sealed;
-	size_t words = unseal(text, secret, &sealed), count, at = WORDS_HEAD;
-	const uint64_t *word = sealed.words + WORDS_HEAD;
+	size_t words = decrypt_words(text, secret, &sealed), count, at = WORDS_FIXED;
+	const uint64_t *word = sealed.words + WORDS_FIXED;
 
 	if (words == 0)
 		return false;
@@ -173,7 +173,7 @@ bool permit_text_read(struct slice text, const struct hash_key *secret, struct a
 	*permits = (struct weir_permits){
 	    .id = sealed.words[0],
 	    .cost = sealed.words[1] & ((UINT64_C(1) << COUNT_SHIFT) - 1),
-	    .count = count > 0 ? count : (words - WORDS_HEAD) / WORDS_CHARGE,
+	    .count = count > 0 ? count : (words - WORDS_FIXED) / WORDS_CHARGE,
 	};
 	for (size_t i = 0; i < permits->count; i++, word += WORDS_CHARGE)
 		permits->charges[i] = (struct weir_charge){word[0], word[1], word[2]};

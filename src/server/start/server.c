@@ -198,7 +198,7 @@ static void log_started(struct server *server)
  * The lines "listening: …" have the same form in both log formats: programs that start a server
  * parse them.
  */
-static int serve(struct server *server, struct weir_error *error)
+static int serve_until_signal(struct server *server, struct weir_error *error)
 {
 	const struct weir_config *rules = server->config->rules;
 	struct listener *listeners = server->listeners;
@@ -275,7 +275,7 @@ int server_run(const struct settings *flags)
 	if (status == WEIR_OK)
 		status = open_server(&server, &error);
 	if (status == WEIR_OK)
-		status = serve(&server, &error);
+		status = serve_until_signal(&server, &error);
 	if (status == WEIR_OK)
 		log_event(server.shared.log, LOG_INFO, "stopped");
 	else if (*error.message)

@@ -246,6 +246,7 @@ static void release_probes(const struct tick *tick, struct group_key *key)
 	merge_notification(tick->group, key, &notification);
 }
 
+/* Grants the probes that the group has granted to this server. */
 static void apply_probes(const struct tick *tick, struct group_key *key,
                          const struct exchange_event *event)
 {
@@ -454,6 +455,7 @@ static void on_call_done(struct store_operation *operation)
 	wake_loop(group->groups);
 }
 
+/* Sends what is queued, and asks for decisions since the last version. */
 static void send_call(struct tick *tick)
 {
 	struct quorum_group *group = tick->group;
@@ -474,6 +476,7 @@ static void send_call(struct tick *tick)
 	    .done = on_call_done,
 	};
 	exchange_begin_votes(&group->exchange, &server);
+	/* queues keys that need something, and frees idle ones */
 	group_keys_expire(&group->keys, tick->is_stopping, check_key, tick);
 	write_queued(tick);
 	group->sent_ns = tick->now_ns;

@@ -49,6 +49,7 @@ void reports_begin(struct decider *decider)
 	decider->context.claims = shares ? decider->shared->stores.items[0].store : NULL;
 }
 
+/* Calls the first store, which passes the reports of all servers. */
 static void submit_exchange(struct decider *decider, struct exchange *exchange, const char *name,
                             void (*done)(struct store_operation *operation))
 {

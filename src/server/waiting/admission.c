@@ -22,7 +22,7 @@ static bool is_long_request(struct net_conn *conn, size_t bytes)
 	                                        : bytes > LONG_BYTES;
 }
 
-static void enqueue(struct admission *admission, struct net_conn *conn, size_t bytes)
+static void enqueue_client(struct admission *admission, struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
 
@@ -43,7 +43,7 @@ static bool waits_for_batches(struct admission *admission, struct net_conn *conn
 	             !client->admission.is_admitted;
 
 	if (waits) {
-		enqueue(admission, conn, 0);
+		enqueue_client(admission, conn, 0);
 		client->admission.waits_for_batches = true;
 	}
 	return waits;
@@ -69,22 +69,25 @@ void admission_remove(struct admission *admission, struct client *client)
 	list_remove(&admission->clients, &client->admission.node);
 }
 
-/* Not inlined: requests without stores need none of it. */
+/*
+ * Limits a client while stores are overloaded: it gets one short request if it has none pending,
+ * and otherwise joins the queue. Not inlined: requests without stores need none of it.
+ */
 __attribute__((noinline)) static size_t space_under_load(struct admission *admission,
                                                          struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
-	size_t room = net_conn_output_space(conn);
+	size_t space = net_conn_output_space(conn);
 
 	if (store_clients_steps(admission->store_clients) < ADMISSION_STEPS)
-		return room;
+		return space;
 	if (client->admission.is_admitted) {
 		client->admission.is_admitted = false;
-		return room;
+		return space;
 	}
 	if (!client->unanswered.first && !is_long_request(conn, bytes))
-		return u64_min(room, 1);
-	enqueue(admission, conn, bytes);
+		return u64_min(space, 1); /* stops after one request */
+	enqueue_client(admission, conn, bytes);
 	return 0;
 }
 

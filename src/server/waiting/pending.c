@@ -326,7 +326,7 @@ void pending_answer(struct pending *pending, struct work *work, struct reply *re
 }
 
 /* Takes an unanswered work out of its client's list and the heap. */
-static void detach(struct pending *pending, struct unanswered *unanswered)
+static void detach_work(struct pending *pending, struct unanswered *unanswered)
 {
 	if (unanswered->kind) {
 		metrics_add(&pending->decider->metrics->cancelled, 1);
@@ -343,7 +343,7 @@ static void detach_by_decision(struct pending *pending, struct unanswered *unans
 {
 	struct list_node *at = detached->first;
 
-	detach(pending, unanswered);
+	detach_work(pending, unanswered);
 	while (at && list_of(at, struct unanswered, client_node)->decision_number >
 	                 unanswered->decision_number)
 		at = at->next;

@@ -12,15 +12,15 @@
 #define SPARE_MAX 2048
 
 /*
- * Memory that is given out from its start. Once it is used up, reserve() returns NULL but still
- * counts.
+ * Memory that is given out from its start. Once it is used up, reserve_space() returns NULL but
+ * still counts.
  */
 struct copy_space {
 	char *memory;
 	size_t size, used;
 };
 
-static void *reserve(struct copy_space *copy_space, size_t size)
+static void *reserve_space(struct copy_space *copy_space, size_t size)
 {
 	char *memory = copy_space->memory + copy_space->used;
 
@@ -30,7 +30,7 @@ static void *reserve(struct copy_space *copy_space, size_t size)
 
 static void *copy_block(struct copy_space *copy_space, const void *from, size_t size)
 {
-	void *to = reserve(copy_space, size);
+	void *to = reserve_space(copy_space, size);
 
 	return to && size > 0 ? memcpy(to, from, size) : to;
 }
@@ -80,7 +80,7 @@ static struct slice copy_bytes(struct copy_space *copy_space, struct slice bytes
 static const struct weir_attribute *copy_attributes(struct copy_space *copy_space,
                                                     const struct weir_attribute *from, size_t n)
 {
-	struct weir_attribute *to = reserve(copy_space, n * sizeof *to), ignored;
+	struct weir_attribute *to = reserve_space(copy_space, n * sizeof *to), ignored;
 
 	for (size_t i = 0; i < n; i++) {
 		struct weir_attribute *one = to ? &to[i] : &ignored;
@@ -111,7 +111,7 @@ static void copy_unprepared(struct copy_space *copy_space, const struct request 
 static const struct request_origin *copy_origin(struct copy_space *copy_space,
                                                 const struct request_origin *from)
 {
-	struct request_origin *origin = from ? reserve(copy_space, sizeof *origin) : NULL;
+	struct request_origin *origin = from ? reserve_space(copy_space, sizeof *origin) : NULL;
 	struct slice host = from ? copy_bytes(copy_space, from->host) : (struct slice){NULL, 0};
 
 	if (origin)
@@ -140,8 +140,8 @@ static struct request *copy_batch(const struct weir_table *table, struct copy_sp
 	const struct work *items = items_of(work, &n);
 	const struct batch *from = (const struct batch *)work->whole;
 	size_t all = from->request.item_count;
-	struct batch *batch = reserve(copy_space, sizeof *batch + all * sizeof *batch->items);
-	struct reply *replies = reserve(copy_space, all * sizeof *replies);
+	struct batch *batch = reserve_space(copy_space, sizeof *batch + all * sizeof *batch->items);
+	struct reply *replies = reserve_space(copy_space, all * sizeof *replies);
 	struct request request;
 	struct work item;
 
@@ -168,7 +168,7 @@ static struct request *copy_whole(const struct weir_table *table, struct copy_sp
 		return NULL;
 	if (work->kind == REQUEST_BATCH)
 		return copy_batch(table, copy_space, work);
-	whole = reserve(copy_space, sizeof *whole);
+	whole = reserve_space(copy_space, sizeof *whole);
 	copy_request(copy_space, work->whole, whole ? whole : &ignored);
 	return whole;
 }
@@ -176,7 +176,7 @@ static struct request *copy_whole(const struct weir_table *table, struct copy_sp
 static void copy_plan(const struct weir_table *table, struct copy_space *copy_space,
                       const struct work *from, struct work *to)
 {
-	void *memory = reserve(copy_space, engine_suspend_size(&from->plan));
+	void *memory = reserve_space(copy_space, engine_suspend_size(&from->plan));
 
 	if (memory)
 		engine_suspend(table, &to->plan, &from->plan, memory);
@@ -242,7 +242,7 @@ void suspend_release(struct unanswered *unanswered)
 }
 
 /* The fields before `work` are zero. */
-static struct suspended *allocate(struct waiting *waiting, size_t size)
+static struct suspended *allocate_suspended(struct waiting *waiting, size_t size)
 {
 	struct list_node *spare = size <= SMALL ? list_pop(&waiting->spare) : NULL;
 	struct suspended *suspended = list_of(spare, struct suspended, ready);
@@ -267,7 +267,7 @@ static struct suspended *allocate(struct waiting *waiting, size_t size)
  */
 static struct suspended *copy_into(struct waiting *waiting, const struct work *work, size_t size)
 {
-	struct suspended *suspended = allocate(waiting, size);
+	struct suspended *suspended = allocate_suspended(waiting, size);
 	struct copy_space copy_space;
 
 	if (!suspended)
