@@ -1,3 +1,4 @@
+/* apply.c: runs one step at the store of a table, and turns its outcome into a decision. */
 #include "engine/plan/apply.h"
 #include "wait/waitlist.h"
 

@@ -1,35 +1,42 @@
-/* apply.h: one step in the store of a table, explained; no rule. */
+/*
+ * apply.h: runs one step at the store of a table, and turns its outcome into a decision of a limit.
+ */
 #ifndef ENGINE_PLAN_APPLY_H
 #define ENGINE_PLAN_APPLY_H
 
 #include "engine/plan/plan.h"
 #include "store/store.h"
 
-/** Any step of `limit`. Returns as store_run. */
+/** Runs any step of `limit`. Returns as store_run. */
 __attribute__((noinline)) uint64_t engine_apply_slow(const struct weir_limit *limit,
                                                      const struct store_step *step,
                                                      struct weir_decision *decision);
 
 /**
- * An acquire from a wide state that is in key.cell, where it is done at once. Returns the end
- * of the state that it left, or 0 if nothing has happened. It gets no more than it needs, because a
- * step that is passed whole would be in memory for all callers.
+ * Acquires from the wide state whose header is in key.cell, if the fast path can. Returns the end
+ * of the state after it, or 0 if it has done nothing. It gets single arguments, because a struct
+ * store_step that is passed by address would have to be in memory, not in registers, for all
+ * callers.
  */
 __attribute__((noinline)) uint64_t engine_try_row(const struct weir_limit *limit,
                                                   struct store_key key, uint64_t cost,
                                                   uint64_t now_ns,
                                                   struct weir_decision *decision);
 
-/** Any step of a limit that does not draw. Tells context->phase_changed. Returns as store_run. */
+/**
+ * Runs any step of a limit that does not draw; calls context->phase_changed. Returns as store_run.
+ */
 __attribute__((noinline)) uint64_t engine_apply_observed(const struct decision_context *context,
                                                          const struct plan_step *step,
                                                          const struct algo_call *call,
                                                          struct weir_decision *decision);
 
-/** The time by which a refund by permit names what the step took (store_refund_end). */
+/** Returns the end by which a refund by permit finds the step's charge (store_refund_end). */
 uint64_t engine_refund_end(const struct decision_context *context, const struct plan_step *step);
 
-/** Does a step at once on a key that was found before. Returns false if it has done nothing. */
+/**
+ * Runs a step by the fast path on a key whose cell was found. Returns false if it has done nothing.
+ */
 static inline bool engine_try(const struct weir_limit *limit, const struct store_step *step,
                               struct weir_decision *decision, uint64_t *until_ns)
 {
@@ -47,7 +54,9 @@ static inline bool engine_try(const struct weir_limit *limit, const struct store
 	return true;
 }
 
-/** Any step. Inline, so that what is known of it is left out. */
+/**
+ * Runs any step. Inline, so that the compiler omits the cases that the caller's step can't have.
+ */
 static inline uint64_t engine_apply(const struct weir_limit *limit, struct store_step step,
                                     struct weir_decision *decision)
 {
@@ -55,7 +64,7 @@ static inline uint64_t engine_apply(const struct weir_limit *limit, struct store
 
 	if (!step.key.cell)
 		store_find_likely(step.store, &step.key);
-	/* A copy: else the step would be in memory, not in registers, for those that are quick, too. */
+	/* The slow path gets a copy, so that `step` stays in registers on the fast path. */
 	if (__builtin_expect(!engine_try(limit, &step, decision, &until_ns), 0))
 		return engine_apply_slow(limit, &(struct store_step){step.store, step.limit, step.key,
 		                                                     step.call, step.at}, decision);

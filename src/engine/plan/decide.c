@@ -1,4 +1,4 @@
-/* decide.c: a plan from stage to stage. */
+/* decide.c: runs a plan from stage to stage until it is done, waits, or has steps at a store. */
 #include "engine/plan/denial.h"
 #include "engine/plan/permits.h"
 #include "engine/plan/stage.h"
@@ -8,7 +8,7 @@
 #include "engine/remote/submit.h"
 #include "wait/waitlist.h"
 
-/* Apart: a plan in memory pays one branch. */
+/* In a function of its own, so that a plan in memory pays only one branch. */
 __attribute__((noinline, cold)) static bool
 run_stage_at_stores(const struct decision_context *context, struct plan *plan,
                     struct weir_decision *d)
@@ -20,7 +20,7 @@ run_stage_at_stores(const struct decision_context *context, struct plan *plan,
 	return true;
 }
 
-/* Runs the steps of the stage. Returns false if remote steps are still on their way. */
+/* Runs the steps of the stage. Returns false if remote steps are still at their stores. */
 static bool run_stage(const struct decision_context *context, struct plan *plan,
                       struct weir_decision *d)
 {
@@ -30,8 +30,11 @@ static bool run_stage(const struct decision_context *context, struct plan *plan,
 	return true;
 }
 
-/* Decides whether a refused plan waits. It may be refused only because others wait before it. */
-static bool waits(struct plan *plan, struct weir_decision *d)
+/*
+ * Decides whether a refused plan waits: true, or a denial in `d`. The plan may be refused only
+ * because other requests wait before it.
+ */
+static bool decide_wait(struct plan *plan, struct weir_decision *d)
 {
 	const struct rules_rule *rule = stage_ending(plan);
 	enum weir_reason reason;
@@ -49,8 +52,8 @@ static bool waits(struct plan *plan, struct weir_decision *d)
 	return false;
 }
 
-/* Whether the observer counts what passes and what is denied. */
-static bool is_observed(const struct decision_context *context, const struct plan *plan)
+/* Whether the observer gets the plan's steps: only of acquires. */
+static bool counts_for_metrics(const struct decision_context *context, const struct plan *plan)
 {
 	return context->observe && algo_op_consumes(plan->op) && !plan->independent;
 }
@@ -62,21 +65,21 @@ static bool is_denied(const struct plan *plan)
 	return rule ? rule->answer == RULES_DENY : plan->refused != NULL;
 }
 
-/* The end of a plan, after its steps were observed. */
-static inline enum plan_stage settle(const struct decision_context *context, struct plan *plan)
+/* Ends a plan, except that the charges of its shadow steps may be left to refund. */
+static inline enum plan_stage end_plan(const struct decision_context *context, struct plan *plan)
 {
 	plan->position = WAIT_NEW;
 	if (is_denied(plan) && algo_op_consumes(plan->op))
 		return PLAN_REFUND_SHADOW;
 	if (__builtin_expect(plan->permit.id != 0, 0))
-		permits_hold(context, plan);
+		permits_issue(context, plan);
 	return PLAN_DONE;
 }
 
-static void observe(const struct decision_context *context, const struct plan *plan)
+static void observe_steps(const struct decision_context *context, const struct plan *plan)
 {
 	const struct plan_step *refused = plan->refused;
-	bool counts = !stage_answering(plan); /* else no enforced limit does */
+	bool counts = !stage_answering(plan); /* a rule that answers has no enforced limit counted */
 
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
@@ -86,15 +89,17 @@ static void observe(const struct decision_context *context, const struct plan *p
 	}
 }
 
-/* The end of a plan, when its answer is known. */
-static enum plan_stage conclude(const struct decision_context *context, struct plan *plan)
+/* Returns the stage of a plan whose decision is final. */
+static enum plan_stage observe_and_end(const struct decision_context *context, struct plan *plan)
 {
-	if (is_observed(context, plan))
-		observe(context, plan);
-	return settle(context, plan);
+	if (counts_for_metrics(context, plan))
+		observe_steps(context, plan);
+	return end_plan(context, plan);
 }
 
-/* How a plan that is refused for good goes on. */
+/*
+ * Returns the stage after a refusal that is final. Sets adds_earlier, since PLAN_EXPLAIN peeks so.
+ */
 static enum plan_stage refused_stage(struct plan *plan, struct weir_decision *d)
 {
 	bool is_denial =
@@ -131,9 +136,9 @@ static enum plan_stage next_stage(const struct decision_context *context, struct
 		if (__builtin_expect(plan->refused != NULL, 0) && !stage_answering(plan) &&
 		    denial_is_early(plan))
 			return PLAN_EXPLAIN_SHADOWED;
-		return conclude(context, plan);
+		return observe_and_end(context, plan);
 	case PLAN_EXPLAIN_SHADOWED:
-		return conclude(context, plan);
+		return observe_and_end(context, plan);
 	case PLAN_PEEK_AWAITED:
 	case PLAN_ROLL_BACK:
 		return PLAN_REFUSED;
@@ -148,7 +153,7 @@ static enum plan_stage next_stage(const struct decision_context *context, struct
 	}
 }
 
-static void begin(struct plan *plan, enum plan_stage stage)
+static void begin_stage(struct plan *plan, enum plan_stage stage)
 {
 	plan->stage = (unsigned char)stage;
 	plan->tightest = PLAN_NO_STEP;
@@ -156,15 +161,15 @@ static void begin(struct plan *plan, enum plan_stage stage)
 	plan->submitted = false;
 }
 
-/* Until it is done, or waits for a key or for a store. */
+/* Runs stages until the plan is done, or waits for a key or a store. */
 static enum engine_state run_stages(const struct decision_context *context, struct plan *plan,
                                     struct weir_decision *d)
 {
 	while (plan->stage != PLAN_DONE) {
 		if (plan->stage == PLAN_REFUSED) {
-			if (waits(plan, d))
+			if (decide_wait(plan, d))
 				return ENGINE_WAITS;
-			begin(plan, refused_stage(plan, d));
+			begin_stage(plan, refused_stage(plan, d));
 		}
 		if (!run_stage(context, plan, d))
 			return ENGINE_SUBMITTED;
@@ -172,13 +177,13 @@ static enum engine_state run_stages(const struct decision_context *context, stru
 			denial_explain(plan, d);
 		if (plan->listed && plan->passes && plan->stage == PLAN_PEEK)
 			denial_listed(plan->listed, d);
-		begin(plan, next_stage(context, plan));
+		begin_stage(plan, next_stage(context, plan));
 	}
 	return ENGINE_DONE;
 }
 
-static enum engine_state advance(const struct decision_context *context, struct plan *plan,
-                                 struct weir_decision *d)
+static enum engine_state run_to_end(const struct decision_context *context, struct plan *plan,
+                                    struct weir_decision *d)
 {
 	enum engine_state state = run_stages(context, plan, d);
 
@@ -188,7 +193,7 @@ static enum engine_state advance(const struct decision_context *context, struct 
 	return state;
 }
 
-/* A direct call, at once. */
+/* Runs a direct call in memory that never waits, without stages. */
 static void run_direct(const struct decision_context *context, struct plan *plan,
                        struct weir_decision *d)
 {
@@ -196,15 +201,16 @@ static void run_direct(const struct decision_context *context, struct plan *plan
 
 	stage_run_alone(context, plan, d);
 	plan->refused = d->allowed ? NULL : step;
-	if (is_observed(context, plan))
+	if (counts_for_metrics(context, plan))
 		context->observe(context->owner, step);
-	if (settle(context, plan) == PLAN_REFUND_SHADOW)
+	if (end_plan(context, plan) == PLAN_REFUND_SHADOW)
 		plan->permit.id = 0;
 	plan->stage = PLAN_DONE;
 }
 
-/* The enforced step whose key other requests wait for, or NULL. */
-static struct plan_step *waited_for(const struct decision_context *context, const struct plan *plan)
+/* Finds the enforced step whose key other requests wait for, or NULL. */
+static struct plan_step *find_awaited_step(const struct decision_context *context,
+                                           const struct plan *plan)
 {
 	struct waitlist *list = waitlist_at(&context->table->waiting);
 
@@ -218,8 +224,8 @@ static struct plan_step *waited_for(const struct decision_context *context, cons
 	return NULL;
 }
 
-static enum engine_state start(const struct decision_context *context, struct plan *plan,
-                               struct weir_decision *d)
+static enum engine_state start_plan(const struct decision_context *context, struct plan *plan,
+                                    struct weir_decision *d)
 {
 	bool refunds = algo_op_releases(plan->op) && plan->permit.id != 0;
 
@@ -239,24 +245,24 @@ static enum engine_state start(const struct decision_context *context, struct pl
 		plan->stage = PLAN_DONE;
 	} else if (refunds) {
 		permits_drop_ended(context, plan);
-		permits_begin(context, plan);
+		permits_redeem(context, plan);
 		d->allowed = false;
-		begin(plan, PLAN_REFUND_PERMIT);
+		begin_stage(plan, PLAN_REFUND_PERMIT);
 	} else {
-		bool asks = stage_order_steps(plan);
+		bool peeks = stage_order_steps(plan);
 
 		if (plan->in_order && plan->position != WAIT_YIELDED)
-			plan->refused = waited_for(context, plan);
-		begin(plan, plan->refused ? PLAN_PEEK_OWN : asks ? PLAN_PEEK : PLAN_EXECUTE);
+			plan->refused = find_awaited_step(context, plan);
+		begin_stage(plan, plan->refused ? PLAN_PEEK_OWN : peeks ? PLAN_PEEK : PLAN_EXECUTE);
 	}
-	return advance(context, plan, d);
+	return run_to_end(context, plan, d);
 }
 
 enum engine_state engine_decide(const struct decision_context *context, struct plan *plan,
                                 struct weir_decision *d)
 {
 	plan->in_order = false;
-	return start(context, plan, d);
+	return start_plan(context, plan, d);
 }
 
 enum engine_state engine_run(const struct decision_context *context, struct plan *plan,
@@ -264,7 +270,7 @@ enum engine_state engine_run(const struct decision_context *context, struct plan
 {
 	plan->in_order =
 	    algo_op_requests(plan->op) && (engine_may_wait(plan) || engine_others_wait(context->table));
-	return start(context, plan, d);
+	return start_plan(context, plan, d);
 }
 
 enum engine_state engine_resume(const struct decision_context *context, struct plan *plan,
@@ -272,18 +278,18 @@ enum engine_state engine_resume(const struct decision_context *context, struct p
 {
 	if (plan->stage == PLAN_REFUSED) {
 		denial_reset(plan);
-		return start(context, plan, d);
+		return start_plan(context, plan, d);
 	}
 	submit_decision(plan, d);
-	return advance(context, plan, d);
+	return run_to_end(context, plan, d);
 }
 
 enum engine_state engine_deny(const struct decision_context *context, struct plan *plan,
                               enum weir_reason reason, struct weir_decision *d)
 {
 	denial_decide(plan, reason, d);
-	begin(plan, refused_stage(plan, d));
-	return advance(context, plan, d);
+	begin_stage(plan, refused_stage(plan, d));
+	return run_to_end(context, plan, d);
 }
 
 enum engine_state engine_cancel(const struct decision_context *context, struct plan *plan)
@@ -291,7 +297,7 @@ enum engine_state engine_cancel(const struct decision_context *context, struct p
 	struct weir_decision ignored = {0};
 
 	if (plan->stage == PLAN_PREPARED || plan->stage == PLAN_REFUSED)
-		return ENGINE_DONE; /* nothing is taken yet */
+		return ENGINE_DONE; /* it has no charges */
 	if (plan->stage != PLAN_DONE) {
 		plan->cancelled = true;
 		return ENGINE_SUBMITTED;
@@ -300,23 +306,23 @@ enum engine_state engine_cancel(const struct decision_context *context, struct p
 		return ENGINE_DONE;
 	if (plan->permit.id != 0)
 		permit_redeem(context->table->store, plan->permit, context->at.now_ns);
-	begin(plan, PLAN_REFUND_ALL);
-	return advance(context, plan, &ignored);
+	begin_stage(plan, PLAN_REFUND_ALL);
+	return run_to_end(context, plan, &ignored);
 }
 
 /*
- * Gives back only what ends with the request; all else that the permit covers stays taken. A
- * remote store marks the rest as spent.
+ * Drops the charges in memory that a report does not end; they stay charged. Remote charges are not
+ * dropped, since the store must mark them as spent.
  */
-static void leave_rest(struct plan *plan)
+static void drop_other_charges(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
 		plan->steps[i].charged &=
 		    plan->steps[i].remote || algo_is_reported(&plan->steps[i].limit->algo);
 }
 
-static enum engine_state report(const struct decision_context *context, struct plan *plan,
-                                enum algo_op op, struct weir_decision *d)
+static enum engine_state run_report(const struct decision_context *context, struct plan *plan,
+                                    enum algo_op op, struct weir_decision *d)
 {
 	struct store *store = context->table->store;
 
@@ -327,18 +333,18 @@ static enum engine_state report(const struct decision_context *context, struct p
 		plan->refunds_rest = plan->claims
 		                         ? permit_is_outstanding(store, plan->permit, context->at.now_ns)
 		                         : permit_redeem(store, plan->permit, context->at.now_ns);
-		leave_rest(plan);
+		drop_other_charges(plan);
 	} else {
-		d->allowed = permits_are_held(context, plan);
+		d->allowed = permits_are_outstanding(context, plan);
 	}
-	begin(plan, PLAN_REFUND_PERMIT);
-	return advance(context, plan, d);
+	begin_stage(plan, PLAN_REFUND_PERMIT);
+	return run_to_end(context, plan, d);
 }
 
 enum engine_state engine_report(const struct decision_context *context, struct plan *plan,
                                 struct weir_decision *d)
 {
-	return report(context, plan, ALGO_REPORT, d);
+	return run_report(context, plan, ALGO_REPORT, d);
 }
 
 void engine_settle(const struct decision_context *context, struct plan *plan, bool reports)
@@ -349,7 +355,7 @@ void engine_settle(const struct decision_context *context, struct plan *plan, bo
 	for (size_t i = 0; i < plan->step_count; i++)
 		plan->steps[i].charged &= !plan->steps[i].remote;
 	if (reports)
-		report(context, plan, ALGO_SETTLE, &ignored);
+		run_report(context, plan, ALGO_SETTLE, &ignored);
 	else
 		engine_run(context, plan, &ignored);
 }
@@ -361,7 +367,7 @@ bool engine_others_wait(const struct weir_table *table)
 	return list && waitlist_count(list) > 0;
 }
 
-static bool may_wait(const struct plan_step *step, uint64_t max_wait_ns)
+static bool step_may_wait(const struct plan_step *step, uint64_t max_wait_ns)
 {
 	return !step->shadow &&
 	       (step->limit->algo.paced || wait_patience_ns(&step->limit->algo, max_wait_ns) > 0);
@@ -372,6 +378,6 @@ bool engine_may_wait(const struct plan *plan)
 	bool may = false;
 
 	for (size_t i = 0; i < plan->step_count && !may; i++)
-		may = may_wait(&plan->steps[i], plan->max_wait_ns);
+		may = step_may_wait(&plan->steps[i], plan->max_wait_ns);
 	return may && plan_charges(plan) && plan->max_wait_ns != WEIR_ZERO;
 }

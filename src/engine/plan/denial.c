@@ -1,3 +1,4 @@
+/* denial.c: finds the step that a denied plan names, and the time after which it would pass. */
 #include "engine/plan/denial.h"
 
 #include "engine/plan/stage.h"
@@ -46,7 +47,7 @@ bool denial_peeks_at(const struct plan *plan, const struct plan_step *step)
 	if (step->remote ? !step->answered
 	                 : step > plan->refused || (plan->remote && step < plan->refused))
 		return true;
-	/* A step that was refused behind the earlier charge does not say when both would pass. */
+	/* The step ran after the earlier charge, so its retry_after_ns was not for the sum of both. */
 	return denial_cost(plan, step) > plan->cost;
 }
 
@@ -90,7 +91,7 @@ enum weir_reason denial_reason(const struct plan *plan, const struct plan_step *
 	                    d);
 }
 
-/* The step stands before the one that the plan named so far. */
+/* Lets the denial name `step`, which is before the step that it named so far. */
 static void name_instead(struct plan *plan, struct plan_step *step, const struct weir_decision *one,
                          struct weir_decision *d)
 {
@@ -99,7 +100,7 @@ static void name_instead(struct plan *plan, struct plan_step *step, const struct
 	if (!plan->in_order || d->reason == WEIR_REASON_STORE_FAILURE)
 		return;
 	d->reason = denial_reason(plan, step, d);
-	if (d->reason == WEIR_REASON_OK) /* the step that was named before denies any wait */
+	if (d->reason == WEIR_REASON_OK) /* the plan could wait for this step, but not for the other */
 		d->reason = WEIR_REASON_WAIT_TOO_LONG;
 	step->reason = d->reason;
 }
@@ -127,7 +128,7 @@ void denial_of_cost(struct plan_step *step, struct weir_decision *d)
 	step->reason = d->reason = WEIR_REASON_OVER_LIMIT;
 	stage_explain(step, d);
 	d->wait_ns = 0;
-	d->retry_after_ns = ALGO_HORIZON_NS; /* further ahead than anything: never */
+	d->retry_after_ns = ALGO_HORIZON_NS; /* never: later than any state ends */
 }
 
 void denial_decide(struct plan *plan, enum weir_reason reason, struct weir_decision *d)
@@ -143,8 +144,9 @@ void denial_decide(struct plan *plan, enum weir_reason reason, struct weir_decis
 }
 
 /*
- * If the order of rules decides, a rule that allows where its limit is used up ends the search
- * when it is the first one that is still refused after the retries of those above it.
+ * If the order of rules decides, a rule may allow requests that its limit refuses. After the
+ * retries of the rules above it such a rule passes the request if it is still refused itself, so
+ * later rules do not count.
  */
 static uint64_t longest_retry_ns(const struct plan *plan)
 {

@@ -1,11 +1,14 @@
-/* order_steps.c: which steps a plan peeks at, and in which order it takes from them. */
+/*
+ * order_steps.c: decides whether a plan peeks before it charges, and in which order its steps run.
+ */
 #include "engine/plan/stage.h"
 
 /*
- * Whether to ask before anything is taken: several steps, since all of them or none is. Where the
- * order decides, remote steps that are alone are taken in their order anyway.
+ * Whether to peek before charging: if several enforced steps are all or nothing. If the order of
+ * rules decides and all enforced steps are remote, their store runs them in that order without a
+ * peek.
  */
-static bool asks_first(const struct plan *plan)
+static bool peeks_first(const struct plan *plan)
 {
 	size_t enforced = 0, remote = 0;
 
@@ -21,12 +24,12 @@ static bool asks_first(const struct plan *plan)
 }
 
 /*
- * Whether `last`, the last enforced step, can be taken before the others without a peek: if each of
- * these is granted whenever its peek passed and no other request came between. A limit that draws
- * decides only when it is taken, and of two steps on one key the first may leave too little for
- * the second. A paced limit is taken last.
+ * Whether `last`, the last enforced step, can be charged before the others without a peek: if each
+ * of the others is granted after its peek passed, unless another request comes between. This does
+ * not hold for a limit that draws, which decides only when it is charged, nor for two steps on one
+ * key: the first may leave too little for the second. A paced limit is charged last.
  */
-static bool can_be_unasked(const struct plan *plan, const struct plan_step *last)
+static bool can_skip_peek(const struct plan *plan, const struct plan_step *last)
 {
 	for (const struct plan_step *step = plan->steps; step <= last; step++) {
 		if (step->shadow)
@@ -39,23 +42,23 @@ static bool can_be_unasked(const struct plan *plan, const struct plan_step *last
 	return true;
 }
 
-/* Whether two steps may be on one count. If two are, it says so. */
-static bool may_share(const struct plan *plan)
+/* Returns true if two steps are on one key; may also be true if none are (a Bloom filter). */
+static bool may_share_key(const struct plan *plan)
 {
-	uint64_t seen = 0, shared = 0;
+	uint64_t used = 0, shared = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
 		uint64_t bit = UINT64_C(1) << (plan->steps[i].key.hash & 63);
 
-		shared |= seen & bit;
-		seen |= bit;
+		shared |= used & bit;
+		used |= bit;
 	}
 	return shared != 0;
 }
 
 bool stage_order_steps(struct plan *plan)
 {
-	bool asks = asks_first(plan);
+	bool peeks = peeks_first(plan);
 	struct plan_step *last = NULL;
 	unsigned passes = 0;
 
@@ -68,17 +71,17 @@ bool stage_order_steps(struct plan *plan)
 			last = step;
 		plan->has_shadow |= step->shadow;
 	}
-	/* With a paced limit, too: a turn that was taken is not always given back exactly. */
+	/* Also with a paced limit, because the refund of a start is not always exact. */
 	if (!plan_charges(plan) || plan->by_order || passes & STAGE_PASS(PASS_PACED))
-		plan->adds_earlier = algo_op_requests(plan->op) && !plan->independent && may_share(plan);
-	/*
-	 * If the steps before it would pass, it is taken first: its refusal then leaves nothing taken.
-	 */
-	if (asks && algo_op_consumes(plan->op) && !plan->listed && !plan->cost_exceeds_limit &&
-	    !plan->remote && can_be_unasked(plan, last)) {
+		plan->adds_earlier =
+		    algo_op_requests(plan->op) && !plan->independent && may_share_key(plan);
+	/* After the peeks at the other steps, the last one is charged first: if it refuses, no charge
+	 * has to be rolled back. */
+	if (peeks && algo_op_consumes(plan->op) && !plan->listed && !plan->cost_exceeds_limit &&
+	    !plan->remote && can_skip_peek(plan, last)) {
 		last->pass = PASS_WITHOUT_PEEK;
 		passes |= STAGE_PASS(PASS_WITHOUT_PEEK);
 	}
 	plan->execute_passes = passes & 7;
-	return asks;
+	return peeks;
 }

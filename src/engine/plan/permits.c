@@ -1,3 +1,4 @@
+/* permits.c: permits name the charges of a plan, and are refunded, claimed or reported by plans. */
 #include "engine/plan/permits.h"
 
 #include "engine/engine.h"
@@ -13,8 +14,8 @@
 
 _Static_assert(GENERATION_BITS *WEIR_PERMITS_MAX <= 64, "one word has all generations");
 
-/* None where the key's hash is enough. */
-static struct slice name_of(const struct plan_step *step, uint64_t giver)
+/* Returns NULL data where the key's hash is enough. */
+static struct slice charge_key_name(const struct plan_step *step, uint64_t giver)
 {
 	bool shared = giver != 0 && algo_is_reported(&step->limit->algo);
 	struct slice name = step->key_name;
@@ -24,7 +25,7 @@ static struct slice name_of(const struct plan_step *step, uint64_t giver)
 	return name.data ? name : (struct slice){"", 0};
 }
 
-static struct weir_charge charge_of(const struct plan_step *step)
+static struct weir_charge charge_of_step(const struct plan_step *step)
 {
 	return (struct weir_charge){step->limit->algo.identity, step->key.hash, step->until_ns};
 }
@@ -44,8 +45,8 @@ size_t engine_charges(const struct plan *plan, struct engine_charge *taken)
 		const struct plan_step *step = &plan->steps[i];
 
 		if (step->charged && taken)
-			taken[n] = (struct engine_charge){charge_of(step), engine_generation(step), plan->cost,
-			                                  plan->permit.id};
+			taken[n] = (struct engine_charge){charge_of_step(step), engine_generation(step),
+			                                  plan->cost, plan->permit.id};
 		n += step->charged;
 	}
 	return n;
@@ -100,11 +101,11 @@ void engine_permits(const struct plan *plan, struct weir_permits *permits,
 		if (!step->charged)
 			continue;
 		if (names)
-			names->of[permits->count] = name_of(step, names->giver);
+			names->of[permits->count] = charge_key_name(step, names->giver);
 		if (names && !step->remote && algo_is_reported(&step->limit->algo))
 			permits->reserved[1] = names->giver;
 		permits->reserved[0] |= (uint64_t)engine_generation(step) << GENERATION_BITS * permits->count;
-		permits->charges[permits->count++] = charge_of(step);
+		permits->charges[permits->count++] = charge_of_step(step);
 	}
 }
 
@@ -114,7 +115,7 @@ void engine_claimed(const struct plan *plan, struct weir_permits *permits,
 	*permits = (struct weir_permits){.id = plan->permit.id, .cost = plan->cost};
 	*names = (struct engine_names){0};
 	permits->reserved[1] = plan->giver;
-	permits->charges[0].key = plan->permit.keys; /* of all that the permit covers */
+	permits->charges[0].key = plan->permit.keys; /* of all its charges */
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
 		struct weir_charge *charge = &permits->charges[permits->count];
@@ -134,16 +135,16 @@ struct charge_origin {
 	uint64_t giver, own;
 };
 
-/* Whether the charge is held in the memory of a server that shares permits with this one. */
-static bool is_shared(const struct plan_step *step, const struct charge_origin *origin)
+/* Whether the charge is in the memory of a server that shares permits with this one. */
+static bool is_in_shared_memory(const struct plan_step *step, const struct charge_origin *origin)
 {
 	return !step->remote && origin->giver != 0 && origin->own != 0 && origin->name.data &&
 	       algo_is_reported(&step->limit->algo);
 }
 
-/* NULL data in `name` means none. Returns false if the charge can't be given back. */
-static bool find_charge(const struct weir_engine *engine, const struct weir_charge *charge,
-                        const struct charge_origin *origin, struct plan_step *step)
+/* Makes the step that refunds a charge. Returns false if it can't be refunded. */
+static bool step_of_charge(const struct weir_engine *engine, const struct weir_charge *charge,
+                           const struct charge_origin *origin, struct plan_step *step)
 {
 	struct slice name = origin->name;
 	const struct weir_table *table = engine_table(engine);
@@ -159,7 +160,7 @@ static bool find_charge(const struct weir_engine *engine, const struct weir_char
 	                           .charged = charge->until_ns != 0,
 	                           .remote = remote};
 	/* Another server's memory has another secret, and so other hashes. */
-	step->key.hash = remote || is_shared(step, origin)
+	step->key.hash = remote || is_in_shared_memory(step, origin)
 	                     ? store_hash(table->store, charge->limit, name.data, name.len)
 	                     : charge->key;
 	step->key = store_key(table->store, &limit->algo, step->key.hash);
@@ -189,9 +190,9 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 			origin.name = names->of[i];
 			origin.own = names->giver;
 		}
-		if (!find_charge(engine, &permits->charges[i], &origin, step))
+		if (!step_of_charge(engine, &permits->charges[i], &origin, step))
 			continue;
-		if (is_shared(step, &origin)) {
+		if (is_in_shared_memory(step, &origin)) {
 			plan->claims = true;
 			plan->giver = origin.giver;
 			step->of_other_server = origin.giver != origin.own;
@@ -202,13 +203,15 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 	return WEIR_OK;
 }
 
-/* Whether a mark in memory says that it may be given back. A remote store has its own. */
-static bool is_marked(const struct plan_step *step)
+/*
+ * Whether the table's outstanding permits decide about the step's refund. A remote store has marks.
+ */
+static bool needs_outstanding(const struct plan_step *step)
 {
 	return step->charged && !step->remote && !algo_holds_leases(&step->limit->algo);
 }
 
-void permits_hold(const struct decision_context *context, struct plan *plan)
+void permits_issue(const struct decision_context *context, struct plan *plan)
 {
 	uint64_t until_ns = 0;
 	bool any = false;
@@ -220,7 +223,7 @@ void permits_hold(const struct decision_context *context, struct plan *plan)
 			continue;
 		any = true;
 		plan->permit.keys ^= step->key.hash;
-		if (is_marked(step))
+		if (needs_outstanding(step))
 			until_ns = u64_max(until_ns, step->until_ns);
 	}
 	if (!any)
@@ -229,41 +232,41 @@ void permits_hold(const struct decision_context *context, struct plan *plan)
 		permit_record(context->table->store, plan->permit, until_ns, context->at.now_ns);
 }
 
-static bool has_marked(const struct plan *plan)
+static bool any_needs_outstanding(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (is_marked(&plan->steps[i]))
+		if (needs_outstanding(&plan->steps[i]))
 			return true;
 	return false;
 }
 
-/* Whether anything that a mark is of still counts, after find_ends. */
+/* Whether a charge that the outstanding permit covers still counts. Call convert_ends before. */
 static bool still_counts(const struct decision_context *context, const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (is_marked(&plan->steps[i]) && plan->steps[i].until_ns > context->at.now_ns)
+		if (needs_outstanding(&plan->steps[i]) && plan->steps[i].until_ns > context->at.now_ns)
 			return true;
 	return false;
 }
 
-/* By the parameters of now: once for each plan. */
-static void find_ends(const struct decision_context *context, struct plan *plan)
+/* Converts the charges' ends to the limits' current parameters. Only once for each plan. */
+static void convert_ends(const struct decision_context *context, struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
 		plan->steps[i].until_ns = engine_refund_end(context, &plan->steps[i]);
 }
 
-bool permits_are_held(const struct decision_context *context, struct plan *plan)
+bool permits_are_outstanding(const struct decision_context *context, struct plan *plan)
 {
-	find_ends(context, plan);
+	convert_ends(context, plan);
 	return still_counts(context, plan) &&
 	       permit_is_outstanding(context->table->store, plan->permit, context->at.now_ns);
 }
 
-void permits_begin(const struct decision_context *context, struct plan *plan)
+void permits_redeem(const struct decision_context *context, struct plan *plan)
 {
-	find_ends(context, plan);
-	if (!has_marked(plan))
+	convert_ends(context, plan);
+	if (!any_needs_outstanding(plan))
 		plan->refunds_rest = true;
 	else if (plan->cost == 0 || plan->claims) /* a claim takes it once it has succeeded */
 		plan->refunds_rest =
@@ -274,17 +277,17 @@ void permits_begin(const struct decision_context *context, struct plan *plan)
 		                     permit_redeem(context->table->store, plan->permit, context->at.now_ns);
 }
 
-void permits_consume_claimed(const struct decision_context *context, struct plan *plan)
+void permits_redeem_claimed(const struct decision_context *context, struct plan *plan)
 {
-	if (plan->refunds_rest && has_marked(plan))
+	if (plan->refunds_rest && any_needs_outstanding(plan))
 		plan->refunds_rest = permit_redeem(context->table->store, plan->permit, context->at.now_ns);
 }
 
 /*
- * Whether a refund of a part takes the permit's name off the places that stay held. Where the request
- * took places of one key more than once, only the last of its steps to be carried out does so: for all.
+ * Whether a partial refund removes the permit's id from the entries that stay. If the request has
+ * several steps on one key, only the step that runs last does so, for the entries of all.
  */
-static bool takes_name(const struct plan *plan, const struct plan_step *step)
+static bool removes_permit_id(const struct plan *plan, const struct plan_step *step)
 {
 	const struct plan_step *last = step;
 
@@ -307,12 +310,12 @@ void permits_drop_ended(const struct decision_context *context, struct plan *pla
 		if (step->remote && sat_add(step->until_ns, PERMITS_CLOCKS_NS) <= context->at.wall_ns)
 			step->charged = false;
 		if (step->of_other_server && step->until_ns <= context->at.now_ns)
-			step->charged = false; /* its giver has counted a timeout */
+			step->charged = false; /* the server that granted it has counted a timeout */
 	}
 }
 
-/* Whether it gives back what the step took. A remote store knows by itself. */
-static bool gives(const struct plan *plan, const struct plan_step *step)
+/* Whether the refund has the step's cost. A remote store checks its own marks. */
+static bool refunds_cost(const struct plan *plan, const struct plan_step *step)
 {
 	if (algo_holds_leases(&step->limit->algo) || step->of_other_server)
 		return true;
@@ -321,11 +324,12 @@ static bool gives(const struct plan *plan, const struct plan_step *step)
 	return plan->refunds_rest || step->remote;
 }
 
-void permits_call(const struct plan *plan, const struct plan_step *step, struct algo_call *call)
+void permits_fill_call(const struct plan *plan, const struct plan_step *step,
+                       struct algo_call *call)
 {
 	bool reports = algo_op_reports(plan->op);
 
-	if (!gives(plan, step))
+	if (!refunds_cost(plan, step))
 		call->cost = 0;
 	call->latency_ns = reports ? plan->latency_ns : 0;
 	call->outcome = reports ? (enum weir_outcome)plan->outcome : WEIR_OUTCOME_IGNORED;
@@ -333,7 +337,7 @@ void permits_call(const struct plan *plan, const struct plan_step *step, struct 
 		call->op = ALGO_COUNT;
 	else if (step->limit->algo.algorithm->judges)
 		call->op = reports ? plan->op : ALGO_REFUND;
-	else if (takes_name(plan, step))
+	else if (removes_permit_id(plan, step))
 		call->op = ALGO_REFUND_LAST;
 }
 
@@ -342,10 +346,10 @@ bool permits_spend_rest(const struct plan *plan)
 	return algo_op_reports(plan->op) && engine_is_reported(plan);
 }
 
-void permits_fold(struct plan *plan, struct plan_step *step, const struct weir_decision *one,
-                  struct weir_decision *d)
+void permits_merge_decision(struct plan *plan, struct plan_step *step,
+                            const struct weir_decision *one, struct weir_decision *d)
 {
-	bool counts = gives(plan, step) || (step->remote && !permits_spend_rest(plan));
+	bool counts = refunds_cost(plan, step) || (step->remote && !permits_spend_rest(plan));
 	bool held = d->allowed || (one->allowed && counts);
 	uint32_t i = (uint32_t)(step - plan->steps);
 

@@ -1,44 +1,41 @@
 /*
- * permits.h: permits: the units that a plan took, and their way back.
+ * permits.h: permits name the charges of a request, so that they can be refunded or reported once.
  *
- * A step that knows the places of a request gives them back. All else that a permit covers goes
- * back by one thread: the one that first takes the permit off the list of those held
- * (store/permit.h).
+ * A concurrency limit finds the entries of a permit in the key's own state and releases them there.
+ * All other charges that a permit covers are refunded only by the thread that redeems the permit:
+ * that removes it from the table's outstanding permits (store/permit.h).
  */
 #ifndef ENGINE_PLAN_PERMITS_H
 #define ENGINE_PLAN_PERMITS_H
 
 #include "engine/plan/plan.h"
 
+/** Makes the permit of an allowed plan outstanding, or voids it if the plan has no charges. */
+void permits_issue(const struct decision_context *context, struct plan *plan);
+/** Before a refund by permit: redeems the permit, and sets `refunds_rest` if it was outstanding. */
+void permits_redeem(const struct decision_context *context, struct plan *plan);
+/** Completes the call by which a step is refunded by permit. */
+void permits_fill_call(const struct plan *plan, const struct plan_step *step,
+                       struct algo_call *call);
 /**
- * Call this when a plan with a permit was allowed: the permit is held from now on,
- * if the plan took anything.
+ * Redeems a permit of this server after its claim has succeeded. Not before: if another server has
+ * claimed the permit, that server's report must find it outstanding.
  */
-void permits_hold(const struct decision_context *context, struct plan *plan);
-/** Before a refund by permit: takes the permit from those that are held, and sets `refunds_rest`.
- */
-void permits_begin(const struct decision_context *context, struct plan *plan);
-/** The rest of the call by which a step is given back by permit. */
-void permits_call(const struct plan *plan, const struct plan_step *step, struct algo_call *call);
+void permits_redeem_claimed(const struct decision_context *context, struct plan *plan);
+/** Whether the permit is outstanding. For a report to limits that are not concurrency limits. */
+bool permits_are_outstanding(const struct decision_context *context, struct plan *plan);
 /**
- * Takes a permit of this server from those that are held once it is claimed. Not before: if another
- * server has claimed it, its report is to find the permit held.
- */
-void permits_consume_claimed(const struct decision_context *context, struct plan *plan);
-/** Before a report of a permit without places: whether it is held. */
-bool permits_are_held(const struct decision_context *context, struct plan *plan);
-/**
- * Before that, and before a report: leaves out charges that have surely ended at their remote stores.
- * The store's clock decides whether the other charges have ended.
+ * Before a refund or a report: drops the charges that have ended at their remote stores by any
+ * clock (PERMITS_CLOCKS_NS). The store's clock decides about the other charges.
  */
 void permits_drop_ended(const struct decision_context *context, struct plan *plan);
-/** Whether the plan reports to any limit: then nothing else that the permit covers is given back. */
+/** Whether the plan reports to a limit: then the permit's other charges stay, and are spent. */
 bool permits_spend_rest(const struct plan *plan);
 /**
- * Adds a step of such a refund to the plan's decision: it is allowed if anything was held, and says
- * how the tightest of all stands.
+ * Merges a step's decision into the plan's: allowed if any charge was outstanding, with the numbers
+ * of the step that has the fewest units remaining.
  */
-void permits_fold(struct plan *plan, struct plan_step *step, const struct weir_decision *one,
-                  struct weir_decision *d);
+void permits_merge_decision(struct plan *plan, struct plan_step *step,
+                            const struct weir_decision *one, struct weir_decision *d);
 
 #endif

@@ -1,32 +1,32 @@
 /*
- * plan.h: the steps of a request, and its state.
+ * plan.h: a plan runs the operation of one request on several keys and limits, all or nothing.
  *
- * A plan is prepared, from a limit and a key or from attributes by the rules; then it runs. First
- * it peeks at all enforced steps in memory except the last: a plan that one of them refuses
- * touches none. Then it takes, from remote stores first, and in memory from the last step first.
- * If a step is refused after all, the plan gives back what it has taken. No limit ever passes more
- * than it may. Until a plan has given back, it may deny others, by its cost at most.
+ * A plan has a step for each key and limit. It is prepared from a limit and a key, or by the rules
+ * from attributes; then it runs in stages (enum plan_stage). First it peeks at all enforced steps
+ * in memory except the last, so that a plan which one of them refuses charges none. Then it
+ * executes: remote steps first, then the steps in memory, the last one first. If a step is refused
+ * after all, the plan rolls back its charges. No limit ever grants more than its quota; but until
+ * the roll-back is done, the charges may deny other requests.
  *
- * If the order of rules decides, the first refused step denies, or allows if its rule says so. If
- * no step is refused, a rule that answers by itself does so. In both cases the plan takes nothing;
- * otherwise it takes. Shadow rules below the deciding one are not charged.
+ * If the order of rules decides (`by_order`), the first refused step denies, or allows if its rule
+ * says so. If no step is refused, a rule that answers without limits decides. In both cases the
+ * plan charges nothing, and shadow rules below the deciding rule are not charged.
  *
- * A denial names the first step, in the order of the rules, of those that are refused, and its
- * retry_after_ns is when the request would pass. So a denied plan that does not wait peeks at the
- * steps that it has not asked, and in the end at those whose counts shadow rules have charged.
+ * A denial names the first refused step in the order of the rules, and its retry_after_ns is the
+ * time after which the request would pass. Therefore a denied plan that does not wait peeks at the
+ * steps that it did not run, and at last at those whose counts shadow rules have charged.
  *
- * A remote store completes steps later. The steps that a stage has there go as one list for
- * each store, before the stage's steps in memory, which are done at once. A step that its store
- * could not do ends as `on_store_failure` says: allowed, denied, or in memory by the limit's
- * `local`, which the step belongs to from then on.
+ * A remote store completes steps later. The remote steps of a stage are submitted as one list for
+ * each store, before the stage's steps in memory run. If a store fails, `on_store_failure` decides:
+ * the step is allowed, or denied, or moves to the limit's `local` in memory and stays there.
  *
- * A plan that waits for a key has taken nothing. The owner puts it into the waitlist of that
- * key, sets its position there, and resumes it.
+ * A plan that waits for a key has no charges. Its owner puts it into the waitlist of that key, sets
+ * its `position` there, and resumes it.
  *
- * A turn puts all plans that it has read through a pipeline (pipeline.h): engine_fetch starts
- * fetching their cells, engine_locate looks which are where they should be, engine_run runs the
- * steps. `fetch` is a pass of its own without other work: a large table costs a walk through the
- * page tables for each cell, and walks overlap only if they follow one another closely.
+ * All plans of one iteration of a loop pass through a pipeline (pipeline.h): engine_fetch starts
+ * fetching their cells, engine_locate finds the cells that are in their sets, engine_run runs the
+ * steps. `fetch` is a pass of its own, without other work: in a large table each cell costs a walk
+ * through the page tables, and the processor overlaps these walks only if they follow closely.
  */
 #ifndef ENGINE_PLAN_PLAN_H
 #define ENGINE_PLAN_PLAN_H
@@ -43,106 +43,116 @@
 #include "store/permit.h"
 #include "wait/patience.h"
 
-/* One operation on one key of one limit, and how it ended. */
+/* One operation on one key of one limit, and its result. */
 struct plan_step {
 	const struct weir_limit *limit;
-	const struct rules_rule *rule; /* that asked for it; NULL in direct calls */
+	const struct rules_rule *rule; /* the rule that the step belongs to; NULL in direct calls */
 	struct store_key key;
-	struct slice key_name; /* the caller's, or in its arena */
+	struct slice key_name; /* in the caller's memory, or in the plan's arena */
 	union {
-		uint64_t until_ns;       /* of the state that it left: what a refund names, if not 0 */
-		uint64_t retry_after_ns; /* if it was refused, and its rule is enforced */
-		uint64_t total_cost;     /* of plan->only after ECOST: what its limit could never grant */
+		uint64_t until_ns;       /* end of the state after the step, by which a refund finds the
+		                            charge; 0 if there is nothing to refund */
+		uint64_t retry_after_ns; /* if the step was refused, and its rule is enforced */
+		uint64_t total_cost; /* of plan->only after ECOST: the sum that its limit never grants */
 	};
 	bool shadow;
-	bool secret : 1;  /* the key is made of what visitors send: its name is not for others */
-	bool answered : 1; /* of a remote step: in this attempt its store has answered */
-	bool refused : 1; /* in this attempt: `retry_after_ns` */
-	bool of_other_server : 1; /* of a refund by permit: another server has given it, and holds it in
-	                             memory */
-	uint8_t generation : 4; /* of a refund: of the parameters that `until_ns` is of (permits.c) */
+	bool secret : 1;   /* the key is made of visitors' data, so no listing may show its name */
+	bool answered : 1; /* the step's remote store has answered in this attempt */
+	bool refused : 1;  /* refused in this attempt; `retry_after_ns` is set */
+	bool of_other_server : 1; /* of a refund by permit: another server granted the charge and has it
+	                             in its memory */
+	uint8_t
+	    generation : 4; /* of a refund: of the parameters that `until_ns` belongs to (permits.c) */
 	bool allowed;
-	bool charged; /* it holds something that can be given back */
-	bool remote; /* at a store that completes it later */
+	bool charged;         /* the step holds a charge that can be refunded */
+	bool remote;          /* its store completes it later */
 	unsigned char reason; /* enum weir_reason */
-	unsigned char pass;   /* of PLAN_EXECUTE, in which it is taken: see stage.h */
-	uint8_t priority;     /* the rule's, else the caller's */
+	unsigned char pass;   /* the pass of PLAN_EXECUTE that runs the step, see stage.h */
+	uint8_t priority;     /* the rule's, or the caller's if the rule has none */
 };
 
-/* The stages of a plan: those from PLAN_ROLL_BACK on give back. Not all in the order of time. */
+/*
+ * The stages of a plan. From PLAN_ROLL_BACK on they refund. The order is not that of time:
+ * decide.c (next_stage) says which stage follows which.
+ */
 enum plan_stage {
 	PLAN_PREPARED,
-	PLAN_PEEK_OWN, /* peeks at the keys of which it is the first, while others wait for another */
-	PLAN_PEEK_AWAITED, /* peeks at that other key, for which it is to wait */
-	PLAN_PEEK,         /* at all enforced steps in memory, with `by_order` at all */
-	PLAN_EXECUTE,
-	PLAN_REFUSED,          /* it waits, or is denied */
-	PLAN_SHADOW,           /* the steps of shadow rules */
-	PLAN_EXPLAIN,          /* before: peeks at the steps that a denied plan has not asked yet */
-	PLAN_EXPLAIN_SHADOWED, /* peeks at steps of a denied plan whose counts shadow rules have charged
-	                        */
-	PLAN_ROLL_BACK,        /* what was taken before a step was refused */
-	PLAN_REFUND_SHADOW,    /* gives back what shadow steps hold for a plan that is denied */
-	PLAN_REFUND_PERMIT,    /* gives back by permit */
-	PLAN_REFUND_ALL,       /* gives back all that it holds */
+	PLAN_PEEK_OWN,     /* other requests wait for one of its keys: peeks at the keys whose queue the
+	                      plan heads */
+	PLAN_PEEK_AWAITED, /* then peeks at the key that the others wait for, as it is to wait there too
+	                    */
+	PLAN_PEEK,         /* peeks at all enforced steps in memory; with `by_order` at all steps */
+	PLAN_EXECUTE,      /* runs the operation on the enforced steps */
+	PLAN_REFUSED,      /* decides whether the plan waits or is denied */
+	PLAN_SHADOW,       /* runs the operation on the steps of shadow rules */
+	PLAN_EXPLAIN,      /* before PLAN_SHADOW: peeks at the steps that a denied plan did not run */
+	PLAN_EXPLAIN_SHADOWED, /* after it: peeks at steps whose counts shadow rules have charged */
+	PLAN_ROLL_BACK,        /* refunds the charges that were made before a step was refused */
+	PLAN_REFUND_SHADOW,    /* refunds the charges of shadow steps that last as long as a request */
+	PLAN_REFUND_PERMIT,    /* refunds the charges that a permit covers */
+	PLAN_REFUND_ALL,       /* refunds all charges of a plan that was cancelled or has failed */
 	PLAN_DONE,
 };
 
 struct plan {
 	struct plan_step *steps; /* in the order of the rules; of a direct call `only` */
 	uint32_t step_count;
-	uint32_t tightest;  /* whose decision is the plan's so far, or PLAN_NO_STEP */
-	unsigned char op;          /* enum algo_op */
-	unsigned char stage;       /* enum plan_stage */
-	signed char status;        /* done: 0, or the error of a store, for which it took nothing */
+	uint32_t tightest;   /* the step whose decision is the plan's so far, or PLAN_NO_STEP */
+	unsigned char op;    /* enum algo_op */
+	unsigned char stage; /* enum plan_stage */
+	signed char status;  /* when done: 0, or the error of a store, after which it has no charges */
 	unsigned char position : 2; /* enum wait_position; WAIT_NEW when it was prepared */
-	bool in_order : 1;          /* it may wait, and does not overtake */
+	bool in_order : 1;          /* it may wait, and does not overtake requests that wait */
 	bool wants_permit : 1;      /* see engine_want_permit */
-	bool refunds_rest : 1;      /* by permit: all that it covers in memory, else places alone; of a
-	                             report: what is judged by it */
-	bool passes : 1;            /* no step of the stage was refused so far */
+	bool refunds_rest : 1; /* by permit: refunds every charge in memory, not only the entries of
+	                          concurrency limits. In a report: the limits that judge count it */
+	bool passes : 1;       /* no step of the stage was refused so far */
 	bool cancelled : 1;
-	bool remote : 1;            /* when it was prepared, a step was at a remote store */
-	bool claims : 1;            /* by permit: it counts once among all servers, so it is claimed at
-	                               context->claims before it is given back in memory */
-	bool submitted : 1;         /* the remote steps of the stage are at their stores, or were */
-	bool independent : 1;       /* each step is decided by itself, whatever becomes of others; a log
-	                          takes in the place of its oldest uses */
-	bool explains_all : 1;      /* with all steps it says how each ended, whichever refuses first */
-	bool adds_earlier : 1;      /* steps on one count ask for what they would take together */
-	bool by_order : 1;          /* of RULES_FIRST: the first step that is refused decides */
-	unsigned char feedback : 2; /* a refund: of a step as much as this one of its rule's `feedback`
-	                             says, from 1; or 0 for `cost` of each */
-	unsigned char
-	    execute_passes : 3;     /* the passes of PLAN_EXECUTE that its steps are in: see stage.h */
-	bool has_shadow : 1;        /* a step of a shadow rule */
+	bool remote : 1;       /* a step was at a remote store when the plan was prepared */
+	bool claims : 1;       /* by permit: only one of all servers may refund it, so it is claimed at
+	                          context->claims before its charges in memory are refunded */
+	bool submitted : 1;    /* the stage's remote steps have been submitted */
+	bool independent : 1;  /* a refused step does not stop the others; a log that is full replaces
+	                          its oldest uses */
+	bool explains_all : 1; /* step_decisions gets the result of every step, also behind a refused
+	                          one */
+	bool adds_earlier : 1; /* a step's peek asks for the charges of earlier steps on its key, too */
+	bool by_order : 1;     /* RULES_FIRST: the first refused step decides */
+	unsigned char feedback : 2; /* of a refund: the cost of a step is rule->feedback[feedback - 1];
+	                               0 for plan->cost */
+	unsigned char execute_passes : 3; /* set of the passes that the steps are in, see stage.h */
+	bool has_shadow : 1;              /* a step belongs to a shadow rule */
 	unsigned char outcome : 2;  /* of engine_report: enum weir_outcome */
-	bool cost_exceeds_limit : 1; /* with `by_order`: behind its steps comes a limit that could never
-	                      grant its part; if none of them is refused it ends with ECOST */
-	unsigned short sender : 10; /* the caller's own number of whoever asks; the engine leaves it alone */
-	struct submission *submission; /* its steps at stores that complete them later; or NULL */
+	bool
+	    cost_exceeds_limit : 1; /* with `by_order`: a limit behind the steps could never grant its
+	                               cost. The plan ends with ECOST if none of its steps is refused */
+	unsigned short
+	    sender : 10; /* the caller's own number of the sender; the engine does not use it */
+	struct submission *submission; /* its steps at remote stores, or NULL */
 	uint64_t cost;
 	union {
 		uint64_t max_wait_ns; /* as in struct algo_call */
-		uint64_t giver;       /* with `claims`: the server that gave the permit */
+		uint64_t giver;       /* with `claims`: the server that granted the permit */
 	};
 	union {
-		uint64_t waits_at;   /* the hash of the key that it waits for, or waited for last */
-		uint64_t latency_ns; /* of engine_report: how long it took, or 0 for as long as it was held */
+		uint64_t waits_at;   /* hash of the key that it waits for, or waited for last */
+		uint64_t latency_ns; /* of engine_report: the latency, or 0 for the permit's age */
 	};
-	struct permit permit; /* acquire: out, what was handed out; refund: which one it is */
-	struct plan_step *refused; /* by this one; or it waits for its key; or NULL */
-	struct weir_decision
-	    *step_decisions; /* NULL, or memory for the decision of each step that counts */
-	/* The rule that answers by itself, or NULL: with `by_order` if no step before it is refused.
-	 * If preparing ended in ELONG: the rule whose key is too long, or NULL. */
+	struct permit
+	    permit; /* acquire: the permit that it gets; refund: the permit that is refunded */
+	struct plan_step *refused; /* the step that denies the plan or that it waits for, or NULL */
+	struct weir_decision *step_decisions; /* memory for the decision of each step, or NULL */
+	/*
+	 * The rule that answers without limits, or NULL; with `by_order` only if no step before it is
+	 * refused. After ELONG: the rule whose key is too long.
+	 */
 	const struct rules_rule *listed;
-	struct plan_step only;
+	struct plan_step only; /* the step of a direct call */
 };
 
 #define PLAN_NO_STEP UINT32_MAX
 
-/** Whether the plan takes units, if it is allowed: one of cost 0 only asks. */
+/** Whether the plan charges units if it is allowed. An acquire of cost 0 does not. */
 static inline bool plan_charges(const struct plan *plan)
 {
 	return algo_op_consumes(plan->op) && plan->cost > 0;
@@ -150,13 +160,14 @@ static inline bool plan_charges(const struct plan *plan)
 
 enum engine_state {
 	ENGINE_DONE,
-	ENGINE_WAITS,     /* it has taken nothing, and is to wait for the key of plan->refused */
-	ENGINE_SUBMITTED, /* a store has steps of it: resume it when it is ready, and do not move it */
+	ENGINE_WAITS,     /* it has no charges; put it into the waitlist of plan->refused's key */
+	ENGINE_SUBMITTED, /* a store has steps of it: do not move it, resume it when it is ready */
 };
 
 /**
- * Gets each step that counts in a plan to acquire, with `allowed` and `reason` set: for metrics. In a
- * denied plan these are the step that was denied, and all of shadow rules.
+ * Called for metrics with the steps of a plan to acquire, `allowed` and `reason` set: with all
+ * steps of a plan that passed; of a denied plan with the step that denies it and those of shadow
+ * rules.
  */
 typedef void engine_observer(void *context, const struct plan_step *step);
 
@@ -168,47 +179,47 @@ struct decision_context {
 	engine_observer *observe; /* or NULL */
 	void *owner;              /* passed to the functions here */
 	/*
-	 * Gets each step that its store could not do, with what happens instead: for metrics. Not
-	 * of what could not be given back. Or NULL.
+	 * Called for metrics with each step whose store failed, and the policy that applies instead,
+	 * but not with a refund that failed. Or NULL.
 	 */
 	void (*failed)(void *context, const struct plan_step *step, enum rules_failure policy);
 	/*
-	 * Gets each step of a limit that has phases, with what became of the phase: for events and
-	 * metrics. Or NULL.
+	 * Called with each step of a limit that has phases (a breaker's closed, open, half-open), for
+	 * events and metrics: `outcome` has the phase changes. Or NULL.
 	 */
 	void (*phase_changed)(void *context, const struct plan_step *step,
 	                      const struct algo_decision *outcome);
-	/* Gets what a step of a limit has for its quorum group. Or NULL. */
+	/* Called with the notification of a step for its limit's quorum group. Or NULL. */
 	void (*notify)(void *context, const struct plan_step *step,
 	               const struct algo_notification *notification);
-	/* Called by any thread when the stores have completed what a plan waits for. */
+	/* Called by any thread when the stores have completed the submitted steps of a plan. */
 	void (*ready)(void *context, struct plan *plan);
 	/* Called when the plan has claimed a permit of another server (engine_claimed), or NULL. */
 	void (*claimed)(void *context, const struct plan *plan);
 	struct store *claims; /* where servers claim each other's permits, or NULL */
-	uint64_t giver;       /* by which permits name this server's memory; not 0 */
+	uint64_t giver;       /* this server's number in the permits that it grants; not 0 */
 	struct store_client *const *store_clients; /* of this thread, by the index of their store */
 	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0 counts as one */
 	struct submit_spares *spares; /* of this thread, or NULL */
 };
 
-/* Submissions that plans of one step have left, to be used again: all zero at first. */
+/* A free list of submissions for plans of one step. All zero at first. */
 struct submit_spares {
 	struct submission *first;
 	size_t count;
 };
 
-/** Frees them. */
+/** Frees the submissions. */
 void submit_free_spares(struct submit_spares *spares);
 
 /**
- * Prepares a plan of no steps, which is allowed. All of these take op, cost, priority and
- * max_wait_ns from `call`. After ECOST plan->only has the limit, and `dear`: all that the request
- * would charge its key.
+ * Prepares a plan of no steps, which is allowed. All engine_prepare functions copy op, cost,
+ * priority and max_wait_ns from `call`. After ECOST plan->only has the limit, and in total_cost the
+ * sum that the request would charge its key.
  */
 void engine_prepare_none(const struct algo_call *call, struct plan *plan);
 
-/** A direct call. 0 or ECOST, ELONG, and errors of weir_table_reserve. */
+/** Prepares a direct call. Returns 0, ECOST, ELONG, or an error of weir_table_reserve. */
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
                          const struct algo_call *call, struct slice key, struct plan *plan);
 
@@ -216,75 +227,73 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
 struct engine_attributes {
 	const struct weir_attribute *items;
 	size_t count;
-	size_t key_max;            /* bytes that a key made of them may have */
-	const uint64_t *permitted; /* a bit for each limit, by its index: the request may use no other;
-	                              or NULL for all */
+	size_t key_max;            /* largest size of a key made of them, in bytes */
+	const uint64_t *permitted; /* a bit for each limit that the request may use, by its index; or
+	                              NULL for all */
 };
 
 /**
- * By the rules; the steps are in `arena`. 0 or ECOST, ELONG, ENOMEM, EPERM: before anything that
- * depends on a limit or a key, plan->only.limit is one that is not permitted.
+ * Prepares a plan by the rules that apply; its steps are in `arena`. Returns 0, ECOST, ELONG,
+ * ENOMEM or EPERM. EPERM comes before any error that depends on a limit or a key; plan->only.limit
+ * is then the limit that is not permitted.
  */
 int engine_prepare_rules(const struct weir_engine *engine, const struct algo_call *call,
                          const struct engine_attributes *attributes, struct arena *arena,
                          struct plan *plan);
 
-/* A question to each rule that applies, separately. */
+/* An operation on the limits of each rule that applies, with a result for each step. */
 struct engine_rule_operation {
 	enum algo_op op;
-	bool all_or_none;  /* to acquire: of all rules, or of none. Which of them refuse stands in the
-	                    * steps
-	                    */
-	unsigned feedback; /* a refund: see struct plan */
-	const struct rules_rule *only; /* of this rule alone, or NULL for all */
+	bool all_or_none;              /* false: each step is decided by itself */
+	unsigned feedback;             /* of a refund, see struct plan */
+	const struct rules_rule *only; /* the rule whose limits are used, or NULL for all rules */
 };
 
 /**
- * A plan of the limits of all rules that apply, in their order: each step is decided by itself, or
- * with the others where `together` says so, and how it ended stands in it. Where that or `op` is
- * ALGO_PEEK, and all rules are asked, one that answers by itself has a step, too, which is refused.
- * Errors as engine_prepare_rules.
+ * Prepares a plan with a step for each limit of the rules that apply, in their order; the result of
+ * each stands in the step. A rule that answers without limits has a refused step, if `only` is NULL
+ * and the plan peeks or has `all_or_none`. Errors as engine_prepare_rules.
  */
 int engine_prepare_rule_operation(const struct weir_engine *engine,
                                   const struct engine_rule_operation *operation,
                                   const struct engine_attributes *attributes, struct arena *arena,
                                   struct plan *plan);
 
-/** The rule of that name, or NULL. */
+/** Returns the rule of that name, or NULL. */
 const struct rules_rule *engine_rule(const struct weir_engine *engine, struct slice name);
 
-/** The number of an attribute that a rule asks for, which lives as long as the engine; or -1. */
+/** Returns the engine's number of an attribute that a rule uses, or -1. */
 int engine_attribute(const struct weir_engine *engine, struct slice name);
 
-/* Values whose attributes come in one order always. */
+/* Values of attributes whose numbers (engine_attribute) the caller has looked up before. */
 struct engine_values {
-	const int *numbers; /* of the attributes, each once; those of -1 are passed over */
-	const struct slice *items; /* a value whose data is NULL is absent */
+	const int *numbers;        /* of the attributes, each once; -1 is skipped */
+	const struct slice *items; /* the values; one whose data is NULL is absent */
 	size_t count;
 };
 
-/** engine_prepare_rules for such values. */
+/** As engine_prepare_rules, for such values. */
 int engine_prepare_values(const struct weir_engine *engine, const struct algo_call *call,
                           const struct engine_values *values, struct arena *arena,
                           struct plan *plan);
 
 /**
- * Whether a plan that was prepared has a step at a remote store. Then engine_run may return
- * ENGINE_SUBMITTED, so the plan has to be in memory of its own before: engine_suspend moves it.
+ * Whether a prepared plan has a step at a remote store. Then engine_run may return
+ * ENGINE_SUBMITTED, so the plan must first move to memory of its own (engine_suspend).
  */
 static inline bool engine_is_remote(const struct plan *plan)
 {
 	return plan->remote;
 }
 
-/* A step that looks at so many records of a wide state is two units of work. */
+/* So many records of a wide state add a unit to a step's work. */
 #define ENGINE_WORK_RECORDS 128
 
 __attribute__((noinline)) size_t engine_work_slow(const struct plan *plan);
 /**
- * How much work it is to run a plan that was prepared, in units. A step is one: about half a
- * microsecond in a server. It is more if the step looks at many records, at most: how many of them
- * a key has is known later.
+ * Returns the work of running a prepared plan, in units of a step (half a microsecond in a server).
+ * The records of a wide state count as if the state were full: only the run finds how many there
+ * are.
  */
 static inline size_t engine_work(const struct plan *plan)
 {
@@ -295,10 +304,12 @@ static inline size_t engine_work(const struct plan *plan)
 	return engine_work_slow(plan);
 }
 
-/** Optional: starts fetching the cells. A plan without steps has none. */
+/** Optional: starts fetching the steps' cells into the processor's cache. */
 void engine_fetch(const struct weir_table *table, const struct plan *plan);
 
-/** Optional, best some plans after `fetch`: looks for the cells. */
+/**
+ * Optional: finds the steps' cells. Call it some plans after `fetch`, when they are in the cache.
+ */
 void engine_locate(const struct decision_context *context, struct plan *plan);
 
 /** Whether the decision may be to wait. */
@@ -308,55 +319,54 @@ bool engine_may_wait(const struct plan *plan);
 bool engine_others_wait(const struct weir_table *table);
 
 /**
- * The last pass: runs a plan that was prepared, in order: it may wait, and does not overtake
- * requests that wait. Fills `decision` when it is done, and when it waits: as the first that
- * waits for its key it would pass after `decision->retry_after_ns`. A refund by a permit that
- * is not held changes nothing, and is not `allowed`.
+ * Runs a prepared plan in order: it may wait, and does not overtake requests that wait. Fills
+ * `decision` when it is done, and when it waits: then it would pass after
+ * `decision->retry_after_ns` if no other request waited before it. A refund by a permit that is not
+ * outstanding changes nothing, and is not `allowed`.
  */
 enum engine_state engine_run(const struct decision_context *context, struct plan *plan,
                              struct weir_decision *decision);
 
-/** The same at once: it never waits, and overtakes requests that do. */
+/** As engine_run, but never waits, and overtakes requests that do. */
 enum engine_state engine_decide(const struct decision_context *context, struct plan *plan,
                                 struct weir_decision *decision);
 
 /**
- * Goes on with a plan that is ready, or one that waits: then its `position` says how it stands
- * by now, its `max_wait_ns` how much longer it would wait.
+ * Continues a plan whose stores have completed its steps, or tries a waiting plan again: the caller
+ * has set its `position`, and `max_wait_ns` to the time that it may still wait.
  */
 enum engine_state engine_resume(const struct decision_context *context, struct plan *plan,
                                 struct weir_decision *decision);
 
 /**
- * Whether other servers also take from the key that a plan waits for. No message says what they
- * give back, so try the plan now and then, even before its retry_after_ns.
+ * Whether other servers charge the key that a plan waits for. They send no message about refunds,
+ * so try the plan periodically, even before its retry_after_ns.
  */
 bool engine_must_poll(const struct plan *plan);
 
-/** The memory that engine_suspend needs beside the plan's own. */
+/** Returns the size of the `memory` that engine_suspend needs. */
 size_t engine_suspend_size(const struct plan *plan);
 /**
- * Copies a plan that waits, or that was prepared, with all that it points to but for what its
- * configuration owns: into `to` and `memory` of engine_suspend_size bytes, aligned for any type.
- * The limit of engine_adhoc_limit is copied, too.
+ * Copies a plan that waits or was prepared into `to`, and the data that it points to into `memory`
+ * (engine_suspend_size bytes, aligned for any type). The copy still points to data of its
+ * configuration. A limit of engine_adhoc_limit is copied, too.
  */
 void engine_suspend(const struct weir_table *table, struct plan *to, const struct plan *from,
                     void *memory);
 /**
- * Call this before a waiting plan resumes after `now` has taken over from its engine. It forgets
- * the steps whose limits `now` does not have. Returns false if the plan was a direct call of such a
- * limit.
+ * Removes the steps whose limits `now` does not have. Call it before a waiting plan resumes after a
+ * reload, in which `now` replaced its engine. Returns false if the limit of a direct call is gone.
  */
 bool engine_adapt(struct plan *plan, const struct weir_engine *now);
 
-/** Ends a plan that waits: makes `decision` a denial. */
+/** Ends the wait of a plan: `decision` becomes a denial for `reason`. */
 enum engine_state engine_deny(const struct decision_context *context, struct plan *plan,
                               enum weir_reason reason, struct weir_decision *decision);
 
 /**
- * Cancels a plan in any state, because its client has left or its answer can't be given. Gives
- * back what it has taken, the newest first, and voids its permit. A plan that is at a store must
- * still be resumed when it is ready.
+ * Cancels a plan in any state, for example because its client has disconnected. Refunds its
+ * charges, the newest first, and voids its permit. A plan with steps at a store must still be
+ * resumed when it is ready.
  */
 enum engine_state engine_cancel(const struct decision_context *context, struct plan *plan);
 
@@ -369,28 +379,28 @@ struct engine_charge {
 };
 
 /**
- * How many steps of the plan have taken something; `taken` (or NULL) holds as many. For
- * plans in memory; a remote plan is stored whole, and engine_cancel gives back.
+ * Returns how many steps have charges; `taken` gets these, if it is not NULL. For plans in memory:
+ * a remote plan is suspended as a whole instead, and engine_cancel refunds it.
  */
 size_t engine_charges(const struct plan *plan, struct engine_charge *taken);
-/** Gives it back where it came from, by the limits of `engine`, which may no longer have it. */
+/** Refunds a charge, if `engine` still has its limit. */
 void engine_refund_charge(const struct decision_context *context, const struct weir_engine *engine,
                           const struct engine_charge *taken);
 
-/** Whether a limit wants reports: then the request needs a permit. */
+/** Whether a limit of the plan needs a report when the request ends, and therefore a permit. */
 bool engine_is_reported(const struct plan *plan);
 /**
- * Asks for a permit for a prepared plan that acquires, if it takes anything. 0, or ELONG: the
- * plan has more steps than a permit covers.
+ * Lets a prepared plan that charges units draw a permit. Returns 0, or ELONG if the plan has more
+ * steps than a permit covers.
  */
 int engine_want_permit(struct plan *plan);
 
-/* So far may the clocks of servers and of their stores be apart. */
+/* The largest difference between the clocks of servers and stores that refunds allow for. */
 #define PERMITS_CLOCKS_NS (3600 * NS_PER_S)
 
 /*
- * The names of the keys that permits are of, charge by charge, where a remote store has to be
- * sent what to give back. Where data is NULL the key's hash is enough.
+ * The names of the keys of a permit's charges: a remote store needs the name of the key to refund.
+ * The data of a name is NULL where the hash of the key is enough.
  */
 struct engine_names {
 	struct slice of[WEIR_PERMITS_MAX];
@@ -400,66 +410,70 @@ struct engine_names {
 };
 
 /**
- * The charges of a decided plan, by its permit; without a permit all is 0. `names` (or NULL)
- * live as long as the plan's.
+ * Fills `permits` with the charges of a decided plan, or zeros if it has no permit. `names`, if it
+ * is not NULL, gets names that live as long as the plan's.
  */
 void engine_permits(const struct plan *plan, struct weir_permits *permits,
                     struct engine_names *names);
-/** For context->claimed: the same of the charges that the giver holds in memory, by their names. */
+/**
+ * For context->claimed: fills them with the charges in the memory of the server that granted them.
+ */
 void engine_claimed(const struct plan *plan, struct weir_permits *permits,
                     struct engine_names *names);
-/** The generation of the parameters by which a step in memory took; 0 if its limit has none. */
+/** Returns the generation of the parameters of a charge in memory; 0 if its limit has none. */
 uint8_t engine_generation(const struct plan_step *step);
 
-/* The one of a single key, as the public calls return it; `id` is 0 if nothing was taken. */
+/* Makes the permit that the public calls return for one key; `id` is 0 if there is no charge. */
 static inline struct weir_permit engine_permit_of(uint64_t id, uint64_t until_ns, uint64_t cost)
 {
 	return id != 0 ? (struct weir_permit){id, until_ns, cost, 0} : (struct weir_permit){0};
 }
 /**
- * A refund of what they cover. What was taken from limits that are no more is left out, and
- * from remote ones where `names` (or NULL for no names) have no name.
- * 0, EINVAL (more charges than there can be) or ENOMEM.
+ * Prepares a refund of the charges of `permits`. It leaves out charges of limits that the engine
+ * does not have, and remote charges without a name; `names` may be NULL. Returns 0, EINVAL (too
+ * many charges) or ENOMEM.
  */
 int engine_prepare_permits(const struct weir_engine *engine, const struct weir_permits *permits,
                            const struct engine_names *names, struct arena *arena,
                            struct plan *plan);
 
 /**
- * Instead of engine_run, for a refund by permit: the work has ended, as plan->outcome and
- * plan->latency_ns say. `decision->allowed` says whether the permit was held: its places are not
- * any more, and limits that judge by outcomes have counted it.
+ * Runs a refund by permit as a report: the request has ended with plan->outcome after
+ * plan->latency_ns. Releases the entries of concurrency limits, and limits that judge outcomes
+ * count it. `decision->allowed` says whether the permit was outstanding.
  */
 enum engine_state engine_report(const struct decision_context *context, struct plan *plan,
                                 struct weir_decision *decision);
 
 /**
- * Instead of engine_run and engine_report, for permits of engine_claimed at their giver. What they
- * cover in memory ends; with `reports` another server has counted the outcome.
+ * Runs a refund of permits that another server has claimed (engine_claimed), at the server that
+ * granted them: their charges in memory end. With `reports` the other server has counted the
+ * outcome.
  */
 void engine_settle(const struct decision_context *context, struct plan *plan, bool reports);
 
 /**
- * Instead of engine_run, for a reset of a bucket's key in memory by a direct call: whether there
- * was anything to forget. If two calls forget a key at once, one of them says so.
+ * Runs a direct call that resets a bucket's key in memory. Returns whether the key had a state. If
+ * two calls reset one key at the same time, one of them returns true.
  */
 bool engine_forget(const struct decision_context *context, const struct plan *plan);
 
 /**
- * Forces a key into a phase until then, or for ever if that is 0, or ends the force. Errors: EINVAL
- * (the limit has no phases, or there is no such force), ERANGE (until_ns is over), EFULL (the table
- * has no room for the key), and those of engine_prepare_limit.
+ * Forces a key into a phase until until_ns, without end if that is 0, or ends the force. Errors:
+ * EINVAL (the limit has no phases, or no such force), ERANGE (until_ns is past), EFULL (the table
+ * has no space for the key), and those of engine_prepare_limit.
  */
 int engine_force(const struct decision_context *context, const struct weir_limit *limit,
                  struct slice key, enum weir_force force, uint64_t until_ns);
 /**
- * Does what a quorum group says of a key (ALGO_GROUP_OPEN and on), by its hash. Returns false if
- * an operator has forced it, or if there is no room.
+ * Applies a quorum group's operation (ALGO_GROUP_OPEN and those after it) to a key, by its hash.
+ * Returns false if an operator has forced the key's phase, or if the table is full.
  */
 bool engine_follow_group(const struct decision_context *context, const struct weir_limit *limit,
                          uint64_t hash, const struct algo_call *call);
-/** Looks at a key, by its hash: its phase (algo/outcomes/breaker_state.h), and the turns that were
- * due. */
+/**
+ * Reads the phase of a key (algo/outcomes/breaker_state.h), by its hash, after the changes that were due.
+ */
 void engine_view(const struct decision_context *context, const struct weir_limit *limit,
                  uint64_t hash, struct algo_decision *outcome);
 

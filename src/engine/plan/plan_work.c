@@ -1,7 +1,7 @@
-/* plan_work.c: how much work a plan is, before it runs. */
+/* plan_work.c: estimates the work of a plan before it runs. */
 #include "engine/plan/plan.h"
 
-/* A log takes and asks at its end. Other operations may have to read a whole row. */
+/* A request reads only the newest records of a log. Other operations may read all records. */
 static size_t records_of(const struct plan *plan, const struct algo_limit *limit)
 {
 	if (limit->record == ALGO_RECORD_LOG && algo_op_requests(plan->op))

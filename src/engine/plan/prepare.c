@@ -1,4 +1,4 @@
-/* prepare.c: a plan of a direct call, and its keys on their way from memory. */
+/* prepare.c: prepares plans of direct calls, and fetches the cells of plans. */
 #include "engine/engine.h"
 
 /* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */

@@ -1,25 +1,25 @@
-/* stage.h: the steps of the stage that a plan is in. */
+/* stage.h: properties of the stage that a plan is in, and the order in which it runs its steps. */
 #ifndef ENGINE_PLAN_STAGE_H
 #define ENGINE_PLAN_STAGE_H
 
 #include "engine/plan/plan.h"
 
-/** Whether it gives back. */
+/** Whether the stage refunds. */
 static inline bool stage_refunds(enum plan_stage stage)
 {
 	return stage >= PLAN_ROLL_BACK;
 }
 
 /**
- * The index of the step that comes `i`-th in the stage. What is given back goes back newest first:
- * of several turns in one paced count only the newest can be given back.
+ * Returns the index of the stage's `i`-th step. Refunds begin with the newest charge, because a
+ * paced limit can refund only the newest of its starts.
  */
 static inline size_t stage_index(const struct plan *plan, size_t i)
 {
 	return stage_refunds((enum plan_stage)plan->stage) ? plan->step_count - 1 - i : i;
 }
 
-/** Says in a decision which rule it is of. */
+/** Sets the rule of a step's decision, and the rule's result if it is a denial. */
 static inline void stage_explain(const struct plan_step *step, struct weir_decision *d)
 {
 	d->rule = step->rule ? step->rule->name : NULL;
@@ -27,21 +27,21 @@ static inline void stage_explain(const struct plan_step *step, struct weir_decis
 }
 
 /**
- * Whether the plan is the first that waits for the key. It would wake itself, and take and give
- * back for ever, where two rules charge one key.
+ * Whether the plan is the first that waits for the key. It must not wake that key's queue: if two
+ * rules charge the key, it would wake itself again and again.
  */
 static inline bool stage_is_first_of(const struct plan *plan, uint64_t hash)
 {
 	return plan->position >= WAIT_FIRST && plan->waits_at == hash;
 }
 
-/** Whether the stage asks only when a plan that is denied would pass. */
+/** Whether the stage only peeks, to find when a denied plan would pass. */
 static inline bool stage_explains(const struct plan *plan)
 {
 	return plan->stage == PLAN_EXPLAIN || plan->stage == PLAN_EXPLAIN_SHADOWED;
 }
 
-/** The rule whose answer decides the plan, as far as it is decided; or NULL. */
+/** Returns the rule whose own answer decides the plan so far, or NULL. */
 static inline const struct rules_rule *stage_answering(const struct plan *plan)
 {
 	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
@@ -49,7 +49,7 @@ static inline const struct rules_rule *stage_answering(const struct plan *plan)
 	return rule && rule->answer != RULES_BY_LIMITS ? rule : NULL;
 }
 
-/** The same if the plan ends by it: it does not ask what else there is. */
+/** As stage_answering, but NULL if the plan runs its other steps in spite of that rule. */
 static inline const struct rules_rule *stage_ending(const struct plan *plan)
 {
 	const struct rules_rule *rule = stage_answering(plan);
@@ -57,26 +57,24 @@ static inline const struct rules_rule *stage_ending(const struct plan *plan)
 	return rule && !plan->explains_all ? rule : NULL;
 }
 
-/** Whether the order of rules ends before the step: a rule above it has decided. */
+/** With `by_order`: whether a rule above the step has decided. */
 static inline bool stage_is_below(const struct plan *plan, const struct plan_step *step)
 {
 	return plan->by_order && plan->refused && step > plan->refused;
 }
 
-/* The passes in which PLAN_EXECUTE comes to the steps in memory of a plan to acquire. */
+/* The passes in which PLAN_EXECUTE runs the steps in memory of a plan to acquire. */
 enum {
 	PASS_AFTER_PEEK,
-	PASS_WITHOUT_PEEK, /* before all others: the one that nobody has peeked at */
-	PASS_PACED, /* paced: only the newest start can be given back, so it had better not be asked to
-	             */
+	PASS_WITHOUT_PEEK, /* first of all: the step that the plan has not peeked at */
+	PASS_PACED,        /* last of all: a paced limit can refund only its newest start */
 };
 
 #define STAGE_PASS(pass) (1u << (pass))
-#define STAGE_ANY_PASS   (~0u) /* of other stages */
+#define STAGE_ANY_PASS   (~0u) /* the one pass of other stages */
 
 /**
- * In order_steps.c. Orders the steps when the plan starts. Returns whether to peek before anything
- * is taken.
+ * In order_steps.c. Sets the pass of each step. Returns whether to peek before any step is charged.
  */
 bool stage_order_steps(struct plan *plan);
 

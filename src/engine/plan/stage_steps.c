@@ -1,3 +1,4 @@
+/* stage_steps.c: runs the steps of a plan's stage in memory, and records their results. */
 #include "engine/plan/stage_steps.h"
 
 #include "engine/plan/apply.h"
@@ -6,7 +7,7 @@
 #include "engine/plan/stage.h"
 #include "wait/waitlist.h"
 
-static inline struct algo_call call_of(const struct plan *plan, const struct plan_step *step)
+static inline struct algo_call make_call(const struct plan *plan, const struct plan_step *step)
 {
 	struct algo_call call = {.cost = plan->cost, .permit = plan->permit.id};
 
@@ -14,7 +15,7 @@ static inline struct algo_call call_of(const struct plan *plan, const struct pla
 		call.op = ALGO_REFUND;
 		call.until_ns = step->until_ns;
 		if (plan->stage == PLAN_REFUND_PERMIT)
-			permits_call(plan, step, &call);
+			permits_fill_call(plan, step, &call);
 		return call;
 	}
 	call.op = plan->stage == PLAN_EXECUTE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
@@ -30,7 +31,7 @@ static inline struct algo_call call_of(const struct plan *plan, const struct pla
 		if (plan->independent && step->limit->algo.record == ALGO_RECORD_LOG)
 			call.op = algo_op_replacing(call.op);
 	}
-	/* No step may see a cost that its limit could never grant: it is only peeked at. */
+	/* No limit may get a cost above its quota: peek without a cost instead. */
 	if (plan->stage == PLAN_SHADOW && !limit_cost_fits(step->limit, call.op, call.cost))
 		call = (struct algo_call){.op = ALGO_PEEK};
 	return call;
@@ -44,25 +45,27 @@ static struct store_step store_step_of(const struct decision_context *context,
 }
 
 /*
- * For a step that gives back, or explains a denial: whether its result is recorded. A plan that is
- * denied learns only of steps that it did not know to be refused.
+ * For stages that refund or explain a denial, and operations that request nothing: wakes the
+ * requests that wait for the key, since it may have capacity again. Returns whether the step
+ * records its result. A stage that explains records only refusals that the plan did not have yet.
  */
-static bool record_late(const struct decision_context *context, const struct plan *plan,
-                        const struct plan_step *step, const struct weir_decision *d)
+static bool wakes_and_records(const struct decision_context *context, const struct plan *plan,
+                              const struct plan_step *step, const struct weir_decision *d)
 {
-	bool gave = stage_refunds(plan->stage);
+	bool refunds = stage_refunds(plan->stage);
 
-	if ((gave || !algo_op_requests(plan->op)) && !stage_is_first_of(plan, step->key.hash))
+	if ((refunds || !algo_op_requests(plan->op)) && !stage_is_first_of(plan, step->key.hash))
 		waitlist_wake(&context->table->waiting, step->key.hash);
-	return !gave && !(stage_explains(plan) && (d->allowed || step->refused));
+	return !refunds && !(stage_explains(plan) && (d->allowed || step->refused));
 }
 
-/* Notes how a step ended; `d` says how its key stands. */
-static inline void record(const struct decision_context *context, const struct plan *plan,
-                          struct plan_step *step, uint64_t until_ns, struct weir_decision *d)
+/* Records the result of a step in the step: `d` is the decision of its limit. */
+static inline void record_in_step(const struct decision_context *context, const struct plan *plan,
+                                  struct plan_step *step, uint64_t until_ns,
+                                  struct weir_decision *d)
 {
 	if (__builtin_expect(plan->stage >= PLAN_EXPLAIN || !algo_op_requests(plan->op), 0) &&
-	    !record_late(context, plan, step, d))
+	    !wakes_and_records(context, plan, step, d))
 		return;
 	step->until_ns = until_ns;
 	step->allowed = d->allowed;
@@ -70,20 +73,21 @@ static inline void record(const struct decision_context *context, const struct p
 	stage_explain(step, d);
 }
 
-/* In memory, at once. */
-__attribute__((flatten)) static void apply(const struct decision_context *context,
-                                           const struct plan *plan, struct plan_step *step,
-                                           const struct algo_call *call, struct weir_decision *d)
+/* Runs a step in memory and records its result in the step. */
+__attribute__((flatten)) static void run_in_memory(const struct decision_context *context,
+                                                   const struct plan *plan, struct plan_step *step,
+                                                   const struct algo_call *call,
+                                                   struct weir_decision *d)
 {
 	uint64_t until_ns = __builtin_expect(algo_has_phases(&step->limit->algo), 0)
 	                        ? engine_apply_observed(context, step, call, d)
 	                        : engine_apply(step->limit, store_step_of(context, step, call), d);
 
-	record(context, plan, step, until_ns, d);
+	record_in_step(context, plan, step, until_ns, d);
 }
 
-/* Whether the step has a part in the plan's stage. */
-static inline bool belongs(const struct plan *plan, const struct plan_step *step)
+/* Whether the plan's stage runs the step. */
+static inline bool is_in_stage(const struct plan *plan, const struct plan_step *step)
 {
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_PEEK_OWN:
@@ -109,17 +113,20 @@ static inline bool belongs(const struct plan *plan, const struct plan_step *step
 	}
 }
 
-/* The `i`-th step of the stage, if it is in memory and has a part in such a pass; else NULL. */
-static inline struct plan_step *pick(const struct plan *plan, size_t i, unsigned pass)
+/* Returns the `i`-th step of the stage if it runs in memory and in this pass, or NULL. */
+static inline struct plan_step *step_to_run(const struct plan *plan, size_t i, unsigned pass)
 {
 	struct plan_step *step = &plan->steps[stage_index(plan, i)];
 
-	return STAGE_PASS(step->pass) & pass && !step->remote && belongs(plan, step) ? step : NULL;
+	return STAGE_PASS(step->pass) & pass && !step->remote && is_in_stage(plan, step) ? step : NULL;
 }
 
-/* The decision of a plan is that of its tightest step, but the longest wait is that of all. */
-static void fold(struct plan *plan, struct plan_step *step, const struct weir_decision *one,
-                 struct weir_decision *d)
+/*
+ * Merges a step's decision into the plan's. The plan has the decision of its tightest step
+ * (refused, or with the fewest units remaining), but the longest wait of all steps.
+ */
+static void merge_decision(struct plan *plan, struct plan_step *step,
+                           const struct weir_decision *one, struct weir_decision *d)
 {
 	bool first = plan->tightest == PLAN_NO_STEP;
 	bool paced = one->paced || (!first && d->paced);
@@ -136,20 +143,20 @@ static void fold(struct plan *plan, struct plan_step *step, const struct weir_de
 }
 
 /*
- * Whether the pass goes on to a step although another was refused. Remote steps are asked before
- * those in memory, whichever rule stands first, and a peek at a step before the refused one may
- * name that step instead.
+ * Whether the pass runs step `i` although another step was refused. Remote steps are refused before
+ * the steps in memory run, so a peek may find a refused step that is earlier in the order of the
+ * rules, which the denial then names.
  */
-static bool goes_on(const struct plan *plan, size_t i)
+static bool continues_after_refusal(const struct plan *plan, size_t i)
 {
 	bool peeks = plan->stage <= PLAN_PEEK || plan->op == ALGO_PEEK;
 
 	return stage_explains(plan) || (peeks && i < (size_t)(plan->refused - plan->steps));
 }
 
-/* Takes note of how a step of the stage ended. Whether the plan passes it. */
-static bool note(struct plan *plan, struct plan_step *step, struct weir_decision *one,
-                 struct weir_decision *d)
+/* Applies a step's decision to the plan. Returns false if the step refuses the plan. */
+static bool apply_result(struct plan *plan, struct plan_step *step, struct weir_decision *one,
+                         struct weir_decision *d)
 {
 	bool takes = plan_charges(plan) && one->allowed && step->until_ns != 0;
 
@@ -159,7 +166,7 @@ static bool note(struct plan *plan, struct plan_step *step, struct weir_decision
 		__attribute__((fallthrough));
 	case PLAN_PEEK:
 		if (plan->passes)
-			fold(plan, step, one, d);
+			merge_decision(plan, step, one, d);
 		break;
 	case PLAN_EXPLAIN:
 	case PLAN_EXPLAIN_SHADOWED:
@@ -167,14 +174,14 @@ static bool note(struct plan *plan, struct plan_step *step, struct weir_decision
 			return one->allowed;
 		break;
 	case PLAN_SHADOW:
-		/* Shadow rules give nothing back but what a request holds until it ends. */
+		/* The charges of shadow rules stay, except those that last only as long as the request. */
 		if (!limit_cost_fits(step->limit, plan->op, plan->cost))
 			denial_of_cost(step, one);
 		else
 			step->charged = takes && algo_is_reported(&step->limit->algo);
 		break;
 	case PLAN_REFUND_PERMIT:
-		permits_fold(plan, step, one, d);
+		permits_merge_decision(plan, step, one, d);
 		return true;
 	case PLAN_PEEK_OWN:
 	case PLAN_PEEK_AWAITED:
@@ -189,32 +196,33 @@ static bool note(struct plan *plan, struct plan_step *step, struct weir_decision
 	return one->allowed || plan->stage == PLAN_SHADOW;
 }
 
-__attribute__((always_inline)) static inline void pass_on(struct plan *plan, struct plan_step *step,
-                                                          struct weir_decision *one,
-                                                          struct weir_decision *d)
+__attribute__((always_inline)) static inline void record_in_plan(struct plan *plan,
+                                                                 struct plan_step *step,
+                                                                 struct weir_decision *one,
+                                                                 struct weir_decision *d)
 {
-	if (!note(plan, step, one, d) && !plan->independent)
+	if (!apply_result(plan, step, one, d) && !plan->independent)
 		denial_record(plan, step, one, d);
 }
 
 struct algo_call stage_call(const struct plan *plan, const struct plan_step *step)
 {
-	return call_of(plan, step);
+	return make_call(plan, step);
 }
 
 bool stage_includes(const struct plan *plan, const struct plan_step *step)
 {
-	return belongs(plan, step);
+	return is_in_stage(plan, step);
 }
 
 void stage_record(const struct decision_context *context, struct plan *plan, struct plan_step *step,
                   uint64_t until_ns, struct weir_decision *one, struct weir_decision *d)
 {
-	record(context, plan, step, until_ns, one);
-	pass_on(plan, step, one, d);
+	record_in_step(context, plan, step, until_ns, one);
+	record_in_plan(plan, step, one, d);
 }
 
-/* One pass over the steps of the stage, until one is refused, which plan->refused is then. */
+/* Runs one pass over the steps of the stage, until a step is refused (plan->refused). */
 static void run_pass(const struct decision_context *context, struct plan *plan, unsigned pass,
                      struct weir_decision *d)
 {
@@ -223,14 +231,14 @@ static void run_pass(const struct decision_context *context, struct plan *plan, 
 		struct algo_call call;
 		struct weir_decision one;
 
-		if (!plan->passes && !goes_on(plan, i))
+		if (!plan->passes && !continues_after_refusal(plan, i))
 			break;
-		step = pick(plan, i, pass);
+		step = step_to_run(plan, i, pass);
 		if (!step)
 			continue;
-		call = call_of(plan, step);
-		apply(context, plan, step, &call, &one);
-		pass_on(plan, step, &one, d);
+		call = make_call(plan, step);
+		run_in_memory(context, plan, step, &call, &one);
+		record_in_plan(plan, step, &one, d);
 	}
 }
 
@@ -256,7 +264,7 @@ void stage_run_alone(const struct decision_context *context, struct plan *plan,
 	struct algo_call call;
 
 	plan->stage = PLAN_EXECUTE;
-	call = call_of(plan, step);
-	apply(context, plan, step, &call, d);
+	call = make_call(plan, step);
+	run_in_memory(context, plan, step, &call, d);
 	step->charged = plan_charges(plan) && d->allowed && step->until_ns != 0;
 }

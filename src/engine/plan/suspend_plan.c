@@ -1,13 +1,15 @@
-/* suspend_plan.c: plans that outlive the turn, and the configuration, in which they were prepared. */
+/*
+ * suspend_plan.c: copies plans that outlive the iteration or the configuration that they began in.
+ */
 #include "engine/engine.h"
 
-/* A direct call whose limit came with it. */
+/* Whether the plan is a direct call whose limit came with the command. */
 static bool is_adhoc(const struct plan *plan)
 {
 	return plan->steps == &plan->only && engine_is_adhoc(plan->only.limit);
 }
 
-/* Such a limit, and its stand-in once its store is away. */
+/* The copy of such a limit, and its local limit for the time when its store is unavailable. */
 struct companion {
 	struct weir_limit limit, local;
 };
@@ -55,14 +57,14 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 
 bool engine_adapt(struct plan *plan, const struct weir_engine *now)
 {
-	size_t kept = 0;
+	size_t remaining = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
 
 		if (engine_limit_of(now, step->limit->algo.identity))
-			plan->steps[kept++] = *step;
+			plan->steps[remaining++] = *step;
 	}
-	plan->step_count = (uint32_t)kept;
-	return kept > 0 || plan->steps != &plan->only;
+	plan->step_count = (uint32_t)remaining;
+	return remaining > 0 || plan->steps != &plan->only;
 }

@@ -44,7 +44,9 @@ static bool is_marked(const struct plan *plan, const struct plan_step *step)
 	return plan->stage == PLAN_REFUND_PERMIT && !algo_holds_leases(&step->limit->algo);
 }
 
-/* Whether there is nothing left of a charge that a permit names, by the clock that has set its end. */
+/*
+ * Whether there is nothing left of a charge that a permit names, by the clock that has set its end.
+ */
 static bool has_ended(const struct plan *plan, const struct submitted *submitted)
 {
 	return plan->stage == PLAN_REFUND_PERMIT &&
@@ -90,7 +92,7 @@ static void collect_claim(const struct decision_context *context, struct plan *p
 	if (operation->status == WEIR_OK && (!operation->outcome.allowed || operation->withheld)) {
 		drop_shared(plan);
 	} else if (!foreign) {
-		permits_consume_claimed(context, plan);
+		permits_redeem_claimed(context, plan);
 	} else if (operation->status != WEIR_OK) {
 		drop_shared(plan);
 		plan->status = (signed char)operation->status;
