@@ -101,7 +101,7 @@ static void resolve_preset(const struct algorithm *algorithm,
 	parameter_set_own(algorithm->own, algorithm->preset(options), &preset);
 	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
 		if (row->own && !parameter_is_given(row, given) &&
-		    parameter_use(row, given) != ALGO_REFUSED)
+		    parameter_effect_in(row, given) != ALGO_REFUSED)
 			memcpy(parameter_writable(row, options), parameter_field(row, &preset), row->size);
 }
 
@@ -120,6 +120,6 @@ void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
 	/* Derived defaults come last, since they depend on the others. */
 	for (int derived = 0; derived <= 1; derived++)
 		for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-			if ((row->otherwise == ALGO_DEFAULT_DERIVED) == derived)
+			if ((row->default_value == ALGO_DEFAULT_DERIVED) == derived)
 				parameter_resolve(row, options);
 }

@@ -50,18 +50,18 @@ static const void *breaker_preset(const struct weir_limit_options *options)
 }
 
 /* A window counts a time or a number of calls, not both. */
-static enum algo_use unless_calls(const struct weir_limit_options *options)
+static enum parameter_effect unless_calls(const struct weir_limit_options *options)
 {
 	return options->breaker && options->breaker->calls ? ALGO_REFUSED : ALGO_USED;
 }
 
-static enum algo_use unless_window(const struct weir_limit_options *options)
+static enum parameter_effect unless_window(const struct weir_limit_options *options)
 {
 	return options->breaker && options->breaker->window_ns ? ALGO_REFUSED : ALGO_USED;
 }
 
 /* A breaker opens by a number of failures or by a share of calls, not both. */
-static enum algo_use unless_failures(const struct weir_limit_options *options)
+static enum parameter_effect unless_failures(const struct weir_limit_options *options)
 {
 	return options->breaker && options->breaker->failures ? ALGO_REFUSED : ALGO_USED;
 }
@@ -161,36 +161,37 @@ const struct algorithm algorithm_breaker = {
     .parameters =
         {{"preset", ALGO_WORD, ALGO_OWN_FIELD(breaker, preset), .words = preset_words},
          {"window", ALGO_TIME, ALGO_OWN_FIELD(breaker, window_ns), .min = NS_PER_MS,
-          .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S, .use = unless_calls,
+          .max = ALGO_PERIOD_MAX_NS, .default_value = 10 * NS_PER_S, .effect = unless_calls,
           .with = "no window of calls", .found = "one"},
          {"calls", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, calls), .min = 1, .max = BREAKER_CALLS_MAX,
-          .use = unless_window, .with = "no window of time", .found = "one"},
+          .effect = unless_window, .with = "no window of time", .found = "one"},
          {"minimum", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, minimum), .min = 1, .max = FAILURES_MAX,
-          .otherwise = 20, .use = unless_failures, .with = "no number of failures", .found = "one"},
-         {"failure_rate", ALGO_PERCENT, ALGO_OWN_FIELD(breaker, failure_percent), .min = 1,
-          .max = 100, .otherwise = 50, .use = unless_failures, .with = "no number of failures",
+          .default_value = 20, .effect = unless_failures, .with = "no number of failures",
           .found = "one"},
+         {"failure_rate", ALGO_PERCENT, ALGO_OWN_FIELD(breaker, failure_percent), .min = 1,
+          .max = 100, .default_value = 50, .effect = unless_failures,
+          .with = "no number of failures", .found = "one"},
          {"failures", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, failures), .min = 1,
           .max = FAILURES_MAX},
          {"slow", ALGO_TIME, ALGO_OWN_FIELD(breaker, slow_ns), .min = 1, .max = ALGO_PERIOD_MAX_NS},
          {"slow_rate", ALGO_PERCENT, ALGO_OWN_FIELD(breaker, slow_percent), .min = 1, .max = 100,
-          .otherwise = 100},
+          .default_value = 100},
          {"sleep", ALGO_TIME, ALGO_OWN_FIELD(breaker, sleep_ns), .min = NS_PER_MS,
-          .max = ALGO_PERIOD_MAX_NS, .otherwise = 5 * NS_PER_S},
+          .max = ALGO_PERIOD_MAX_NS, .default_value = 5 * NS_PER_S},
          {"sleep_max", ALGO_TIME, ALGO_OWN_FIELD(breaker, sleep_max_ns), .min = NS_PER_MS,
-          .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DEFAULT_DERIVED, .derive = default_as_sleep,
-          .text = "as `sleep`"},
+          .max = ALGO_PERIOD_MAX_NS, .default_value = ALGO_DEFAULT_DERIVED,
+          .derive = default_as_sleep, .text = "as `sleep`"},
          {"probes", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, probes), .min = 1,
-          .max = BREAKER_PROBES_MAX, .otherwise = 1},
+          .max = BREAKER_PROBES_MAX, .default_value = 1},
          {"probe_timeout", ALGO_TIME, ALGO_OWN_FIELD(breaker, probe_timeout_ns), .min = NS_PER_MS,
-          .max = ALGO_PERIOD_MAX_NS, .otherwise = ALGO_DEFAULT_DERIVED,
+          .max = ALGO_PERIOD_MAX_NS, .default_value = ALGO_DEFAULT_DERIVED,
           .derive = default_probe_timeout, .text = "as `sleep`, see [breakers](breaker.md)"},
          {"ramp", ALGO_TIME, ALGO_OWN_FIELD(breaker, ramp_ns), .max = ALGO_PERIOD_MAX_NS,
-          .otherwise = ALGO_DEFAULT_DERIVED, .derive = default_as_sleep, .text = "as `sleep`"},
+          .default_value = ALGO_DEFAULT_DERIVED, .derive = default_as_sleep, .text = "as `sleep`"},
          {"max_concurrent", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, max_concurrent), .min = 1,
           .max = ALGO_PERMITS_MAX},
          {"permit_timeout", ALGO_TIME, ALGO_OWN_FIELD(breaker, permit_timeout_ns), .min = NS_PER_MS,
-          .max = ALGO_PERIOD_MAX_NS, .otherwise = PERMITS_DEFAULT_NS},
+          .max = ALGO_PERIOD_MAX_NS, .default_value = PERMITS_DEFAULT_NS},
          {"quorum", ALGO_NUMBER, ALGO_OWN_FIELD(breaker, quorum), .max = QUORUM_MAX},
          {"judge_only", ALGO_WORD, ALGO_OWN_FIELD(breaker, judge_only), .words = judge_words},
          ALGO_RETRY_ROW,

@@ -23,7 +23,7 @@ const struct algorithm algorithm_concurrency = {
                     .max = ALGO_PERMITS_MAX},
                    {"queue", ALGO_NUMBER, ALGO_FIELD(queue), .max = 1000000},
                    {"lease", ALGO_TIME, ALGO_FIELD(lease_ns), .min = 1, .max = ALGO_PERIOD_MAX_NS,
-                    .otherwise = 30 * NS_PER_S},
+                    .default_value = 30 * NS_PER_S},
                    ALGO_RETRY_ROW,
                    ALGO_KEYS_ROW},
     .record = ALGO_RECORD_LEASES,

@@ -14,16 +14,16 @@ static const struct word weekdays[] = {
     {"friday", WEIR_WEEKDAY_FRIDAY},       {"saturday", WEIR_WEEKDAY_SATURDAY},
     {"sunday", WEIR_WEEKDAY_SUNDAY},       {0}};
 
-static enum algo_use if_aligned(const struct weir_limit_options *options)
+static enum parameter_effect if_aligned(const struct weir_limit_options *options)
 {
 	return options->align == WEIR_ALIGN_CALENDAR ? ALGO_USED : ALGO_REFUSED;
 }
 
-static enum algo_use if_weekly(const struct weir_limit_options *options)
+static enum parameter_effect if_weekly(const struct weir_limit_options *options)
 {
 	if (options->align != WEIR_ALIGN_CALENDAR)
 		return ALGO_REFUSED;
-	return options->rate.unit == WEIR_UNIT_WEEK ? ALGO_USED : ALGO_IDLE;
+	return options->rate.unit == WEIR_UNIT_WEEK ? ALGO_USED : ALGO_IGNORED;
 }
 
 static int init_fixed_window(struct algo_limit *limit, const struct weir_limit_options *options,
@@ -58,10 +58,10 @@ const struct algorithm algorithm_fixed_window = {
     .parameters = {{"rate", ALGO_CALENDAR_RATE, ALGO_FIELD(rate), .required = true, .min = 1,
                     .max = ALGO_COUNT_MAX},
                    {"align", ALGO_WORD, ALGO_FIELD(align), .words = aligns},
-                   ALGO_TIMEZONE_ROW(.use = if_aligned, .with = "calendar windows",
+                   ALGO_TIMEZONE_ROW(.effect = if_aligned, .with = "calendar windows",
                                      .found = "windows that requests open"),
                    {"week_start", ALGO_WORD, ALGO_FIELD(week_start), .words = weekdays,
-                    .use = if_weekly, .with = "calendar windows",
+                    .effect = if_weekly, .with = "calendar windows",
                     .found = "windows that requests open"}},
     .sample = "rate: 100/m",
     .init = init_fixed_window,

@@ -16,9 +16,8 @@ enum {
 	ALGO_RELEASES = 4,        /* units or a permit */
 	ALGO_REPORTS = 8,         /* that the request of a permit has ended */
 	ALGO_COUNTS_OUTCOME = 16, /* into the statistics by which the limit judges */
-	ALGO_REPLACES = 32,
-	/* the oldest uses of a log if all together exceed its quota */ ALGO_EXCHANGES =
-	    64, /* messages of servers at a remote store; unknown to algorithms */
+	ALGO_REPLACES = 32,       /* the oldest uses of a log if all together exceed its quota */
+	ALGO_EXCHANGES = 64,      /* messages of servers at a remote store */
 };
 
 /*

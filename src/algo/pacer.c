@@ -26,7 +26,7 @@ const struct algorithm algorithm_pacer = {
     .id = WEIR_ALGORITHM_PACER,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX),
                    {"slack", ALGO_NUMBER, ALGO_FIELD(slack), .max = ALGO_COUNT_MAX - 1,
-                    .otherwise = 10},
+                    .default_value = 10},
                    ALGO_MAX_WAIT_ROW(ALGO_WAIT_DEFAULT_NS)},
     .sample = "rate: 100/m",
     .paced = true,

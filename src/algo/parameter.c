@@ -71,7 +71,7 @@ static void set_number(const struct algo_parameter *parameter, uint64_t value,
  */
 static bool zero_is_no_default(const struct algo_parameter *parameter)
 {
-	return parameter->min == 0 && parameter->otherwise != 0;
+	return parameter->min == 0 && parameter->default_value != 0;
 }
 
 void parameter_set(const struct algo_parameter *parameter, uint64_t value,
@@ -169,7 +169,8 @@ int parameter_check(const struct algo_parameter *parameter,
 {
 	double value;
 
-	if (parameter_use(parameter, options) == ALGO_REFUSED && parameter_is_given(parameter, options))
+	if (parameter_effect_in(parameter, options) == ALGO_REFUSED &&
+	    parameter_is_given(parameter, options))
 		return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found %s", parameter->name,
 		                 parameter->with, parameter->found);
 	switch (parameter->type) {
@@ -196,9 +197,9 @@ int parameter_check(const struct algo_parameter *parameter,
 static uint64_t default_of(const struct algo_parameter *row,
                            const struct weir_limit_options *options)
 {
-	if (row->otherwise == ALGO_DEFAULT_DERIVED)
+	if (row->default_value == ALGO_DEFAULT_DERIVED)
 		return row->derive(options);
-	return row->otherwise == ALGO_DEFAULT_AS_RATE ? options->rate.count : row->otherwise;
+	return row->default_value == ALGO_DEFAULT_AS_RATE ? options->rate.count : row->default_value;
 }
 
 void parameter_resolve(const struct algo_parameter *row, struct weir_limit_options *options)
@@ -206,12 +207,13 @@ void parameter_resolve(const struct algo_parameter *row, struct weir_limit_optio
 	if (row->type == ALGO_TEXT && !parameter_is_given(row, options)) {
 		*(const char **)parameter_writable(row, options) = row->text;
 	} else if (row->type == ALGO_DECIMAL && !parameter_is_given(row, options)) {
-		*(double *)parameter_writable(row, options) = (double)row->otherwise;
+		*(double *)parameter_writable(row, options) = (double)row->default_value;
 	} else if (row->type == ALGO_NUMBER || row->type == ALGO_PERCENT || row->type == ALGO_TIME) {
 		uint64_t value = parameter_number(row, options);
 
 		if (value == 0)
-			value = parameter_use(row, options) == ALGO_REFUSED ? 0 : default_of(row, options);
+			value =
+			    parameter_effect_in(row, options) == ALGO_REFUSED ? 0 : default_of(row, options);
 		else if (value == WEIR_ZERO)
 			value = 0;
 		set_number(row, value, options);

@@ -41,9 +41,9 @@ enum algo_type {
 #define ALGO_DEFAULT_DERIVED (UINT64_MAX - 1)
 
 /* The effect of a parameter, which can depend on other options. */
-enum algo_use {
+enum parameter_effect {
 	ALGO_USED,
-	ALGO_IDLE,    /* accepted, but without effect, so listings leave it out */
+	ALGO_IGNORED, /* accepted, but without effect, so listings leave it out */
 	ALGO_REFUSED, /* an error if it is given */
 };
 
@@ -59,17 +59,16 @@ struct algo_parameter {
 	 * count, or a text's length in bytes. If the default is 0, the caller may pass 0 for 0.
 	 */
 	uint64_t min, max;
-	uint64_t otherwise; /* the default; one that is out of range means "none" */
+	uint64_t default_value; /* the default; one that is out of range means "none" */
 	/* Computes the default ALGO_DEFAULT_DERIVED, from options with all other defaults filled in. */
 	uint64_t (*derive)(const struct weir_limit_options *options);
-	const char
-	    *text; /* the default of an ALGO_TEXT; of a derived default, its rule for documents */
+	const char *text; /* an ALGO_TEXT's default; for documents, how a derived default is derived */
 	const struct word *words; /* the values of an ALGO_WORD */
 	/*
 	 * The effect with these options, or NULL for ALGO_USED. If the parameter is refused, the error
 	 * message is "expected with `with` only, found `found`".
 	 */
-	enum algo_use (*use)(const struct weir_limit_options *options);
+	enum parameter_effect (*effect)(const struct weir_limit_options *options);
 	const char *with, *found;
 };
 
@@ -90,14 +89,18 @@ struct algo_parameter {
 #define ALGO_BURST_ROW(name)                                                                       \
 	{                                                                                              \
 		name, ALGO_NUMBER, ALGO_FIELD(burst), .min = 1, .max = ALGO_COUNT_MAX,                     \
-		                                      .otherwise = ALGO_DEFAULT_AS_RATE                    \
+		                                      .default_value = ALGO_DEFAULT_AS_RATE                \
 	}
-#define ALGO_MAX_WAIT_ROW(otherwise_ns)                                                            \
-	{"max_wait", ALGO_TIME, ALGO_FIELD(max_wait_ns), .max = ALGO_PERIOD_MAX_NS,                    \
-	 .otherwise = (otherwise_ns)}
+#define ALGO_MAX_WAIT_ROW(default_ns)                                                              \
+	{                                                                                              \
+		"max_wait", ALGO_TIME, ALGO_FIELD(max_wait_ns), .max = ALGO_PERIOD_MAX_NS,                 \
+		                                                .default_value = (default_ns)              \
+	}
 #define ALGO_RETRY_ROW                                                                             \
-	{"retry", ALGO_TIME, ALGO_FIELD(retry_ns), .min = 1, .max = ALGO_PERIOD_MAX_NS,                \
-	 .otherwise = ALGO_RETRY_DEFAULT_NS}
+	{                                                                                              \
+		"retry", ALGO_TIME, ALGO_FIELD(retry_ns), .min = 1, .max = ALGO_PERIOD_MAX_NS,             \
+		                                          .default_value = ALGO_RETRY_DEFAULT_NS           \
+	}
 #define ALGO_KEYS_ROW                                                                              \
 	{"keys", ALGO_NUMBER, ALGO_FIELD(keys), .min = 1, .max = WEIR_CAPACITY_MAX}
 #define ALGO_TIMEZONE_ROW(...)                                                                     \
@@ -134,10 +137,10 @@ void *parameter_writable(const struct algo_parameter *parameter,
 bool parameter_is_given(const struct algo_parameter *parameter,
                         const struct weir_limit_options *options);
 
-static inline enum algo_use parameter_use(const struct algo_parameter *parameter,
-                                          const struct weir_limit_options *options)
+static inline enum parameter_effect parameter_effect_in(const struct algo_parameter *parameter,
+                                                        const struct weir_limit_options *options)
 {
-	return parameter->use ? parameter->use(options) : ALGO_USED;
+	return parameter->effect ? parameter->effect(options) : ALGO_USED;
 }
 
 /**

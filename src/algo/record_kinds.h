@@ -85,8 +85,7 @@ struct leases_params {
 #define BREAKER_IN_FLIGHT_PARTS 10
 
 struct breaker_params {
-	uint64_t
-	    part_ns; /* length of a part of the window, or 0 if the window is a number of requests */
+	uint64_t part_ns; /* of the window, or 0 if that is a number of requests */
 	uint64_t part_inverse, in_flight_inverse, entry_inverse; /* of divide_by */
 	uint64_t slow_ns;      /* longer latencies are slow, or 0 if none is */
 	uint64_t sleep_ns;     /* the first sleep; each failed probe doubles it, ... */
@@ -103,8 +102,7 @@ struct breaker_params {
 	uint32_t layout;         /* differs between records of different max_concurrent or judge_only */
 	uint32_t quorum; /* servers whose windows must trip to open it, or 0 if it is not shared */
 	uint32_t seal;   /* hash of the parameters by which a window is judged */
-	uint8_t
-	    in_flight_mark; /* 0 to 15, hash of the permits' timeout; odd if each has its own cell */
+	uint8_t in_flight_mark; /* 0 to 15: hash of the timeout, odd if each permit has a cell */
 	bool finished_only; /* the current part of the window does not count yet */
 	bool together;      /* probes are judged when all have ended, as a window is */
 	bool refusals_fail; /* a request that max_concurrent denies counts as failed */

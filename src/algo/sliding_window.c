@@ -27,7 +27,7 @@ const struct algorithm algorithm_sliding_window = {
     .id = WEIR_ALGORITHM_SLIDING_WINDOW,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX),
                    {"slots", ALGO_NUMBER, ALGO_FIELD(slots), .min = 1, .max = ALGO_SLOTS_MAX,
-                    .otherwise = 10},
+                    .default_value = 10},
                    ALGO_KEYS_ROW},
     .sample = "rate: 100/m",
     .record = ALGO_RECORD_SLOTS,

@@ -581,8 +581,9 @@ const struct algorithm algorithm_warm_up = {
     .id = WEIR_ALGORITHM_WARM_UP,
     .parameters = {ALGO_RATE_ROW(ALGO_COUNT_MAX),
                    {"warm_up", ALGO_TIME, ALGO_FIELD(warm_up_ns), .min = NS_PER_MS,
-                    .max = ALGO_PERIOD_MAX_NS, .otherwise = 10 * NS_PER_S},
-                   {"cold", ALGO_DECIMAL, ALGO_FIELD(cold), .min = 1, .max = 10000, .otherwise = 3},
+                    .max = ALGO_PERIOD_MAX_NS, .default_value = 10 * NS_PER_S},
+                   {"cold", ALGO_DECIMAL, ALGO_FIELD(cold), .min = 1, .max = 10000,
+                    .default_value = 3},
                    ALGO_MAX_WAIT_ROW(ALGO_WAIT_DEFAULT_NS)},
     .unordered = true, /* it warms up by its own rate */
     .sample = "rate: 100/m",

@@ -107,7 +107,7 @@ static const char *limit_text(const struct goal *goal, uint64_t count, char out[
 	                   goal->algorithm->name, (unsigned long long)count, goal->period);
 
 	for (const struct algo_parameter *row = goal->algorithm->parameters; row->name; row++)
-		if (row->type == ALGO_NUMBER && row->otherwise == ALGO_DEFAULT_AS_RATE)
+		if (row->type == ALGO_NUMBER && row->default_value == ALGO_DEFAULT_AS_RATE)
 			len += snprintf(out + len, LIMIT_BYTES - (size_t)len, ", %s: %llu", row->name,
 			                (unsigned long long)count);
 	snprintf(out + len, LIMIT_BYTES - (size_t)len, " }");

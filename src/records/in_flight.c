@@ -201,7 +201,7 @@ bool in_flight_is_unchanged(const struct record_state *at,
 bool in_flight_store_estimate(const struct record_state *at, struct in_flight_snapshot *snapshot,
                               const struct estimate_change *change)
 {
-	unsigned index = change->place;
+	unsigned index = change->index;
 	struct cell after = {(uint64_t)at->record.tag << 32 | change->after.low, change->after.high};
 
 	if (!record_swap(at, ESTIMATE_AT + index, snapshot->kept[index], after))
@@ -238,7 +238,7 @@ static void unpack_headroom(uint32_t tag, struct in_flight_snapshot *snapshot)
 	room = bits_of_own_cell(snapshot->room, tag);
 	snapshot->has_priorities = seen != 0;
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++, seen >>= SEEN_BITS)
-		snapshot->headroom.seen[c] = (uint8_t)seen;
+		snapshot->headroom.last_request[c] = (uint8_t)seen;
 	snapshot->headroom.passed_below = (uint16_t)seen;
 	for (unsigned c = 0; c < PRIORITY_LOWEST; c++, room >>= ROOM_BITS)
 		snapshot->headroom.room[c] = (uint16_t)(room & ((1U << ROOM_BITS) - 1));
@@ -251,7 +251,7 @@ bool in_flight_store_headroom(const struct record_state *at,
 	u128 seen = after->passed_below, room = 0;
 
 	for (unsigned c = PRIORITY_CLASSES; c-- > 0;)
-		seen = seen << SEEN_BITS | after->seen[c];
+		seen = seen << SEEN_BITS | after->last_request[c];
 	for (unsigned c = PRIORITY_LOWEST; c-- > 0;)
 		room = room << ROOM_BITS | after->room[c];
 	if (seen != bits_of_own_cell(snapshot->seen, at->record.tag) &&

@@ -69,7 +69,7 @@ static bool is_shown(const struct algo_parameter *parameter,
 {
 	uint64_t value;
 
-	if (parameter_use(parameter, options) != ALGO_USED)
+	if (parameter_effect_in(parameter, options) != ALGO_USED)
 		return false;
 	if (parameter->type != ALGO_NUMBER && parameter->type != ALGO_PERCENT &&
 	    parameter->type != ALGO_TIME)

@@ -15,19 +15,20 @@ static void add_default(struct buffer *out, const struct algo_parameter *record)
 		buffer_printf(out, "\"%s\"", record->text);
 	else if (record->type == ALGO_WORD)
 		buffer_printf(out, "\"%s\"", record->words[0].name);
-	else if (record->otherwise == ALGO_DEFAULT_AS_RATE)
+	else if (record->default_value == ALGO_DEFAULT_AS_RATE)
 		buffer_add_text(out, "\"rate\"");
-	else if (record->otherwise == ALGO_DEFAULT_DERIVED)
+	else if (record->default_value == ALGO_DEFAULT_DERIVED)
 		buffer_printf(out, "\"%s\"", record->text);
-	else if (record->required || record->otherwise < record->min || record->otherwise > record->max)
+	else if (record->required || record->default_value < record->min ||
+	         record->default_value > record->max)
 		buffer_add_text(out, "null");
 	else if (record->type == ALGO_NUMBER || record->type == ALGO_DECIMAL)
-		buffer_add_u64(out, record->otherwise);
+		buffer_add_u64(out, record->default_value);
 	else if (record->type == ALGO_PERCENT)
-		buffer_printf(out, "\"%u%%\"", (unsigned)record->otherwise);
+		buffer_printf(out, "\"%u%%\"", (unsigned)record->default_value);
 	else {
 		buffer_add_text(out, "\"");
-		duration_add(out, record->otherwise);
+		duration_add(out, record->default_value);
 		buffer_add_text(out, "\"");
 	}
 }

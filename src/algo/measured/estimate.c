@@ -78,8 +78,8 @@ static struct estimate_cell pack_learned(const struct knee *knee)
 	write_bits(&to, knee->limit, 16);
 	write_bits(&to, knee->phase, 2);
 	write_bits(&to, knee->streak, 3);
-	write_bits(&to, knee->since, 6);
-	write_bits(&to, (unsigned)__builtin_ctz(knee->wait), 3);
+	write_bits(&to, knee->windows_since_probe, 6);
+	write_bits(&to, (unsigned)__builtin_ctz(knee->probe_interval), 3);
 	write_bits(&to, knee->window, 8);
 	return cell_of(to);
 }
@@ -115,8 +115,8 @@ INLINE struct knee learned_of(const struct in_flight_params *params, struct esti
 	knee.limit = (uint32_t)read_bits(&from, 16);
 	knee.phase = (enum knee_phase)read_bits(&from, 2);
 	knee.streak = (uint8_t)read_bits(&from, 3);
-	knee.since = (uint8_t)read_bits(&from, 6);
-	knee.wait = (uint8_t)(1U << read_bits(&from, 3));
+	knee.windows_since_probe = (uint8_t)read_bits(&from, 6);
+	knee.probe_interval = (uint8_t)(1U << read_bits(&from, 3));
 	knee.window = (uint8_t)read_bits(&from, 8);
 	return knee;
 }
@@ -309,16 +309,16 @@ static bool step_bbr(const struct in_flight_params *params, const struct estimat
                      const struct estimate_report *report, struct estimate_change *change)
 {
 	uint64_t now_part = report->now_ns / BBR_PART_NS;
-	unsigned place = (unsigned)(now_part % BBR_PARTS);
-	struct bbr_part part = part_of(cells[1 + place], now_part);
+	unsigned index = (unsigned)(now_part % BBR_PARTS);
+	struct bbr_part part = part_of(cells[1 + index], now_part);
 	struct bbr one;
 
 	(void)params;
 	bbr_begin(&one);
-	one.parts[place] = part;
+	one.parts[index] = part;
 	bbr_sample(&one, &report->sample, report->now_ns);
-	part = one.parts[place];
-	*change = (struct estimate_change){1 + place, pack_part(&part), true, true};
+	part = one.parts[index];
+	*change = (struct estimate_change){1 + index, pack_part(&part), true, true};
 	return !report->counted && part.passes >> PASSES_BITS == 0 && part.sum_ns >> SUM_BITS == 0;
 }
 

@@ -35,7 +35,7 @@ struct estimate_report {
 };
 
 struct estimate_change {
-	unsigned place; /* index of the cell */
+	unsigned index; /* of the cell */
 	struct estimate_cell after;
 	bool counts; /* this change counts the report; more changes may follow */
 	bool last;   /* no change follows */

@@ -61,15 +61,14 @@ struct knee {
 	                       skip */
 	/* The result of earlier windows: 91 bits. */
 	uint32_t knee;    /* 24 */
-	uint64_t
-	    base_ns; /* the baseline: 25, shifted by up to 15 (4 more); 0 before the first sample */
+	uint64_t base_ns; /* the baseline, 0 before the first sample: 25, shifted by up to 15 */
 	uint32_t limit;   /* 16 */
 	enum knee_phase phase;
 	uint8_t streak; /* windows in a row that grew the knee, or probes in a row that lowered the
 	                   baseline: 3 */
-	uint8_t since;  /* full windows since the last probe: 6 */
-	uint8_t wait;   /* full windows from one probe to the next: 1 before the first, a power of 2 to
-	                   32: 3 */
+	uint8_t windows_since_probe; /* full windows since the last probe: 6 */
+	uint8_t probe_interval; /* full windows from one probe to the next: 1 before the first, a power
+	                 of 2 to 32: 3 */
 	uint8_t window; /* number of the window: 8 */
 };
 
@@ -90,7 +89,7 @@ static inline bool knee_is_late(const struct knee *knee, uint8_t window)
 /** Whether the baseline is the first one, which no probe has confirmed yet. */
 static inline bool knee_baseline_is_guess(const struct knee *knee)
 {
-	return knee->wait == 1 && knee->base_ns != 0;
+	return knee->probe_interval == 1 && knee->base_ns != 0;
 }
 
 /** Adds a sample to this window, or skips it if its request was admitted under an older limit. */

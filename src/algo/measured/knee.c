@@ -101,9 +101,11 @@ uint32_t knee_ordinary(const struct knee *knee, const struct adaptive_bounds *bo
 
 void knee_begin(struct knee *knee, const struct adaptive_bounds *bounds)
 {
-	*knee = (struct knee){
-	    .in_flight = bounds->initial, .knee = bounds->initial * ONE, .phase = KNEE_START,
-	    .limit = bounds->initial, .wait = 1};
+	*knee = (struct knee){.in_flight = bounds->initial,
+	                      .knee = bounds->initial * ONE,
+	                      .phase = KNEE_START,
+	                      .limit = bounds->initial,
+	                      .probe_interval = 1};
 }
 
 /* The latency with as many bits as a cell stores. */
@@ -144,9 +146,9 @@ static uint8_t longer_streak(uint8_t streak)
 	return streak < STREAK_MAX ? streak + 1 : STREAK_MAX;
 }
 
-static uint8_t twice_as_long(uint8_t wait)
+static uint8_t twice_as_long(uint8_t interval)
 {
-	return wait < PROBE_SELDOM ? (uint8_t)(2 * wait) : PROBE_SELDOM;
+	return interval < PROBE_SELDOM ? (uint8_t)(2 * interval) : PROBE_SELDOM;
 }
 
 /* Higher priorities, or `min`, admitted too many in this probe: requests may have waited. */
@@ -156,8 +158,9 @@ static void repeat_probe(struct knee *knee)
 
 	knee->phase = again ? KNEE_PROBE_ALL : KNEE_FULL;
 	knee->streak = again ? knee->streak : 0;
-	knee->since = 0;
-	knee->wait = again ? knee->wait : twice_as_long(knee->wait); /* `min` allows no probe */
+	knee->windows_since_probe = 0;
+	knee->probe_interval = again ? knee->probe_interval
+	                             : twice_as_long(knee->probe_interval); /* `min` allows no probe */
 }
 
 static void end_probe(struct knee *knee, const struct measured *measured)
@@ -175,8 +178,9 @@ static void end_probe(struct knee *knee, const struct measured *measured)
 	                              : moved); /* by the new baseline none of those in flight waits */
 	knee->phase = falls ? knee->phase : KNEE_FULL;
 	knee->streak = falls ? longer_streak(knee->streak) : 0;
-	knee->since = 0;
-	knee->wait = 2 * moved > depth || 2 * moved < -depth ? PROBE_SOON : twice_as_long(knee->wait);
+	knee->windows_since_probe = 0;
+	knee->probe_interval =
+	    2 * moved > depth || 2 * moved < -depth ? PROBE_SOON : twice_as_long(knee->probe_interval);
 }
 
 /* Ends a window with so few in flight that it serves as a probe. If almost the limit was in flight
@@ -189,8 +193,8 @@ static void end_light(struct knee *knee, const struct measured *measured)
 		move_knee(knee, root / 2);
 	scale_baseline(knee, (measured->mean - BASE) / 4);
 	knee->streak = 0;
-	knee->since = 0;
-	knee->wait = twice_as_long(knee->wait);
+	knee->windows_since_probe = 0;
+	knee->probe_interval = twice_as_long(knee->probe_interval);
 }
 
 /* The requests that did not wait, at most the limit: the headroom of priorities comes and goes. */
@@ -211,18 +215,19 @@ static void end_full(struct knee *knee, const struct measured *measured)
 		                         measured->noise);
 		move_knee(knee, moved);
 		knee->streak = 0;
-		since = knee->since - moved * PROBE_SELDOM / root;
-		knee->since = (uint8_t)clamp(since > 0 ? (uint64_t)since : 0, 0, PROBE_SELDOM);
+		since = knee->windows_since_probe - moved * PROBE_SELDOM / root;
+		knee->windows_since_probe =
+		    (uint8_t)clamp(since > 0 ? (uint64_t)since : 0, 0, PROBE_SELDOM);
 	} else if (2 * (measured->in_flight - (int64_t)knee->knee) < root) {
 		move_knee(knee, root / 2);
 		knee->streak = 0;
 	} else {
 		knee->knee = most_known(knee, measured);
 		knee->streak = longer_streak(knee->streak);
-		knee->since += PROBE_SELDOM / 4;
+		knee->windows_since_probe += PROBE_SELDOM / 4;
 	}
-	knee->since++;
-	if (knee->since >= knee->wait) {
+	knee->windows_since_probe++;
+	if (knee->windows_since_probe >= knee->probe_interval) {
 		knee->phase = KNEE_PROBE;
 		knee->streak = knee_baseline_is_guess(knee) ? STREAK_MAX : 0;
 	}
@@ -237,9 +242,9 @@ static void end_lost(struct knee *knee, const struct measured *measured)
 	if (is_probe(knee))
 		knee->phase = KNEE_FULL;
 	knee->streak = 0;
-	knee->since = 0;
+	knee->windows_since_probe = 0;
 	if (!knee_baseline_is_guess(knee))
-		knee->wait = PROBE_SOON;
+		knee->probe_interval = PROBE_SOON;
 }
 
 /* The squares are of fourths of samples. The noise follows from the standard error of the mean. */

@@ -5,21 +5,22 @@
 /* A second is stored as its number modulo 255, plus 1. */
 #define SECONDS 255
 
-static unsigned age_s(uint8_t seen, uint64_t now_s)
+static unsigned age_s(uint8_t second, uint64_t now_s)
 {
-	return (unsigned)((now_s % SECONDS + SECONDS - (seen - 1U)) % SECONDS);
+	return (unsigned)((now_s % SECONDS + SECONDS - (second - 1U)) % SECONDS);
 }
 
-/* Whether a class is present: `seen` is at most HEADROOM_S ago, or a little ahead of this clock. */
-static bool is_present(uint8_t seen, uint64_t now_s)
+/* Whether a class is present: `second` is at most HEADROOM_S ago, or a little ahead of this clock.
+ */
+static bool is_present(uint8_t second, uint64_t now_s)
 {
-	return seen != 0 && (age_s(seen, now_s) < HEADROOM_S ||
-	                     age_s(seen, now_s) > SECONDS - HEADROOM_S);
+	return second != 0 &&
+	       (age_s(second, now_s) < HEADROOM_S || age_s(second, now_s) > SECONDS - HEADROOM_S);
 }
 
 static void forget_class(struct headroom *headroom, unsigned priority)
 {
-	headroom->seen[priority] = 0;
+	headroom->last_request[priority] = 0;
 	headroom->passed_below &= (uint16_t)~(1U << priority);
 	if (priority < PRIORITY_LOWEST)
 		headroom->room[priority] = 0;
@@ -29,23 +30,23 @@ bool headroom_record_request(struct headroom *headroom, unsigned priority, uint6
 {
 	uint64_t now_s = now_ns / NS_PER_S;
 	uint8_t now = (uint8_t)(now_s % SECONDS + 1);
-	bool asked = is_present(headroom->seen[priority], now_s);
+	bool asked = is_present(headroom->last_request[priority], now_s);
 
-	if (asked && age_s(headroom->seen[priority], now_s) > SECONDS - HEADROOM_S)
+	if (asked && age_s(headroom->last_request[priority], now_s) > SECONDS - HEADROOM_S)
 		return false; /* the clock lags */
-	if (headroom->seen[priority] == now)
+	if (headroom->last_request[priority] == now)
 		return false;
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
-		if (headroom->seen[c] != 0 && !is_present(headroom->seen[c], now_s))
+		if (headroom->last_request[c] != 0 && !is_present(headroom->last_request[c], now_s))
 			forget_class(headroom, c);
-	headroom->seen[priority] = now;
+	headroom->last_request[priority] = now;
 	return true;
 }
 
 static bool lower_class_is_present(const struct headroom *headroom, unsigned priority)
 {
 	for (unsigned c = priority + 1; c < PRIORITY_CLASSES; c++)
-		if (headroom->seen[c] != 0)
+		if (headroom->last_request[c] != 0)
 			return true;
 	return false;
 }
@@ -134,7 +135,7 @@ bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t
 	uint16_t above = 0;
 
 	for (unsigned c = 0; c < priority; c++)
-		above |= (uint16_t)((headroom->seen[c] != 0) << c);
+		above |= (uint16_t)((headroom->last_request[c] != 0) << c);
 	if ((headroom->passed_below & above) != above) {
 		headroom->passed_below |= above;
 		return true;

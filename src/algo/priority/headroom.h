@@ -32,8 +32,7 @@
 #define HEADROOM_VAIN   8   /* and one in so many that are denied while no lower class passes */
 
 struct headroom {
-	uint8_t
-	    seen[PRIORITY_CLASSES]; /* the second of the last request, modulo 255, plus 1; 0 if none */
+	uint8_t last_request[PRIORITY_CLASSES]; /* its second modulo 255, plus 1; 0 if none */
 	uint16_t room[PRIORITY_CLASSES - 1]; /* requests over the limit; the lowest class has none */
 	uint16_t passed_below; /* bits by class: a lower class has passed since its room last grew */
 };

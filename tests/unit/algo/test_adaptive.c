@@ -129,7 +129,7 @@ static void no_priority_has_room_until_a_probe_has_confirmed_the_baseline(void *
 		report.sample = (struct adaptive_sample){
 		    .latency_ns = u64_max(limits.quota, 4) * MEAN_NS / 4, .in_flight = limits.quota};
 		while (estimate_step(&params, cells, &report, &change)) {
-			cells[change.place] = change.after;
+			cells[change.index] = change.after;
 			report.counted |= change.counts;
 		}
 		limits = estimate_limits(&params, cells, 0, 0, true);

@@ -192,7 +192,7 @@ static void numbers_are_taken_to_the_ends_of_their_range(void **state)
 			parameter_set(row, row->max + 1, &options);
 			assert_status(&options, WEIR_ERANGE, row->name);
 			memcpy(parameter_writable(row, &options), &zero, row->size);
-			if (row->min == 0 && row->otherwise != 0)
+			if (row->min == 0 && row->default_value != 0)
 				assert_taken(options);
 			else
 				assert_status(&options, WEIR_ERANGE, row->name);
