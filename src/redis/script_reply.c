@@ -12,8 +12,7 @@ static const struct {
     {"NOSCRIPT", ERROR_NEEDS_SCRIPT},
     {"MOVED", ERROR_REDIRECTS},
     {"ASK", ERROR_REDIRECTS},
-    {"TRYAGAIN",
-     ERROR_IS_TRANSIENT}, /* a slot is being moved, and only some of its keys are here */
+    {"TRYAGAIN", ERROR_IS_TRANSIENT},            /* only some keys of a moving slot are here */
     {"CLUSTERDOWN Hash slot", ERROR_FAILS_CALL}, /* no node serves this slot */
     {"CLUSTERDOWN", ERROR_NODE_UNAVAILABLE},     /* this node can't reach most of the others */
     {"BUSY", ERROR_NODE_UNAVAILABLE},            /* a script runs for too long */

@@ -356,20 +356,20 @@ def test_the_documented_settings_that_need_a_restart_are_those_of_the_server():
 
 
 def test_each_error_of_redis_is_explained_in_the_design():
-    source = (ROOT / "src/redis/call.c").read_text()
-    means = {"SCRIPT": "the script has to be loaded", "MOVED": "another node has the slot",
-             "SOON": "the call is made again soon", "UNAVAILABLE": "the node is unavailable",
-             "LOST": "the node is unavailable, and this connection is of no use", "OWN": "this call alone fails"}
+    source = (ROOT / "src/redis/script_reply.c").read_text()
+    means = {"NEEDS_SCRIPT": "the script has to be loaded", "REDIRECTS": "another node has the slot",
+             "IS_TRANSIENT": "the call is made again soon", "NODE_UNAVAILABLE": "the node is unavailable",
+             "CONNECTION_USELESS": "the node is unavailable, and this connection is of no use", "FAILS_CALL": "this call alone fails"}
     in_code = {}
-    for code, error in re.findall(r'\{"([^"]+)", CALL_ERROR_(\w+)\}', source):
+    for code, error in re.findall(r'\{"([^"]+)", ERROR_(\w+)\}', source):
         in_code.setdefault(means[error], set()).add(code)
-    text = (ROOT / "docs/design/redis.md").read_text()
+    text = (ROOT / "docs/design/redis-failures.md").read_text()
     table = text[text.index("| what an error means |"):].split("\n\n")[0].splitlines()[2:]
     in_docs = {}
     for row in table:
         meaning, codes = row.strip("| ").split(" | ")
         in_docs[meaning.split(" ([")[0]] = set(re.findall("`([^`]+)`", codes.split(", and all others")[0]))
     assert in_docs == in_code and len(in_code) == len(means)
-    within = source[source.index("within[] = {"):].split("};")[0]
-    for said in re.findall('"([^"]+)"', within):
-        assert f"`{said}`" in text.replace("\n", " ")
+    refused = source[source.index("refused_texts[] = {"):].split("};")[0]
+    for error in re.findall('"([^"]+)"', within):
+        assert f"`{error}`" in text.replace("\n", " ")
