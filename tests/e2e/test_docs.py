@@ -371,5 +371,5 @@ def test_each_error_of_redis_is_explained_in_the_design():
         in_docs[meaning.split(" ([")[0]] = set(re.findall("`([^`]+)`", codes.split(", and all others")[0]))
     assert in_docs == in_code and len(in_code) == len(means)
     refused = source[source.index("refused_texts[] = {"):].split("};")[0]
-    for error in re.findall('"([^"]+)"', within):
+    for error in re.findall('"([^"]+)"', refused):
         assert f"`{error}`" in text.replace("\n", " ")
