@@ -272,7 +272,7 @@ static void finish_check(struct login_check *check)
 		login_throttle_refund(check->throttle, &check->address);
 	if (right)
 		user_remember(check->user, check->fingerprint);
-	if (client_login) {
+	if (state) {
 		state->check = NULL;
 		state->fingerprint = check->fingerprint;
 		state->status = right ? WEIR_OK : check->result < 0 ? check->result : WEIR_EAUTH;
