@@ -1,11 +1,11 @@
-/* count_phases.c: how many keys of a limit are in which phase. */
+/* count_phases.c: counts the keys of a breaker that are in each phase. */
 #include <string.h>
 
 #include "records/breaker_record.h"
 #include "store/memory.h"
 #include "store/store.h"
 
-/* A larger table is counted by so many sets, spread evenly, as the hash spreads keys. */
+/* Of a larger table this number of sets is counted; the hash spreads keys evenly over sets. */
 #define SETS_MAX UINT64_C(16384)
 
 /* Only a header that is HELD is of a key whose phase is not closed, so hardly any record is read.

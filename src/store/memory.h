@@ -1,4 +1,7 @@
-/* memory.h: states in memory: this process's own, or a file's that others map too. */
+/*
+ * memory.h: defines a store in memory, which is private to this process or a mapped file, and finds
+ * keys and tables in it.
+ */
 #ifndef STORE_MEMORY_H
 #define STORE_MEMORY_H
 
@@ -11,7 +14,7 @@
 #include "store/store.h"
 #include "table/table.h"
 
-/* The tag of a state that belongs to one limit alone, and has no key. */
+/* The tag of the state of a limit without keys. */
 #define KEYLESS_TAG 1
 
 /*
@@ -21,13 +24,14 @@
 struct wide_table {
 	struct table table;
 	struct cell *records;
-	struct section section; /* what it is: as it was found, not what a file says by now */
-	struct wide_table *former; /* where what is not here may still be, and its former ...; NULL */
+	struct section section; /* as it was when the file was checked, not as the file is now */
+	struct wide_table
+	    *former; /* the table before it, which may have keys that are not here; NULL */
 };
 
 /**
- * The table that a larger one has taken over from, if its records are as wide; NULL. A limit can do
- * the same in either table, so keys stay in the former one while they live.
+ * The table before `wide`, if its records are as wide, or NULL. Then its keys remain there while
+ * they live. Keys of narrower records are moved.
  */
 static inline struct wide_table *wide_usable_former(const struct wide_table *wide)
 {
@@ -36,21 +40,22 @@ static inline struct wide_table *wide_usable_former(const struct wide_table *wid
 	return former && former->section.record_cells >= wide->section.record_cells ? former : NULL;
 }
 
-/* Twice as many as there may be tables, so one that is not there is soon missed. */
+/* Slots of the hash map of tables: twice as many as tables, so a search for an absent one is short.
+ */
 #define MEMORY_SLOTS (2 * SECTION_MAX)
 
 struct memory {
-	struct store store; /* first, so that either is the other; of no kind */
+	struct store store; /* first, so that a pointer to it is one to the memory; its kind is NULL */
 	struct table table; /* of one-word states; its header is the store's */
 	struct hash_key secret; /* as it was when the file was checked, as is `section` */
-	struct keyhash hash;    /* made of it */
+	struct keyhash hash;    /* derived from the secret */
 	struct clock clock;
 	struct section section; /* of that table */
-	struct wide_table *former; /* one-word states from before the file grew, and so on; NULL */
+	struct wide_table *former; /* one-word states from before the file grew; NULL */
 	struct mapped_file *file;  /* NULL for memory of this process */
 	const char *path;       /* of the file, or NULL */
-	size_t wide_count; /* of all tables of limits */
-	/* By the hash that the limit's identity is: the last of its tables. Only ever added to. */
+	size_t wide_count;      /* tables in `wide`, with their former ones */
+	/* The newest table of each limit: a hash map by the identity. Tables are never removed. */
 	struct wide_table *wide[MEMORY_SLOTS];
 };
 
@@ -64,7 +69,8 @@ int memory_open(struct memory *store, const struct weir_table_options *options,
                 struct weir_error *error);
 void memory_close(struct memory *store);
 
-/* The state in a cell with a tag and no claim. A state that is over equals none. */
+/* The state in a cell that has a tag and is no claim. An expired state is returned as an empty one.
+ */
 static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
@@ -74,7 +80,7 @@ static inline struct algo_state memory_state(struct cell cell, uint64_t now_ns)
 	return (struct algo_state){now_ns + (uint64_t)ahead, cell_word(cell)};
 }
 
-/* The state in any cell: an empty one and a claim have none. */
+/* The state in any cell. The state of an empty cell and of a claim is empty. */
 static inline struct algo_state memory_unpack(struct cell cell, uint64_t now_ns)
 {
 	if (cell_is_empty(cell) || cell_is_claim(cell))
@@ -88,8 +94,8 @@ static inline bool memory_has_state(struct cell cell)
 }
 
 /*
- * The state in such a cell, as it was written. By other parameters than those that wrote it, it may
- * count beyond its time.
+ * The state in a cell that has one, even if it is expired: under other parameters than those that
+ * wrote it, it may live longer.
  */
 static inline struct algo_state memory_written(struct cell cell, uint64_t now_ns)
 {
@@ -104,15 +110,15 @@ static inline struct cell memory_pack(uint32_t tag, struct algo_state state, uns
 }
 
 /**
- * Looks for a key of one-word states that is not in the store's table: whether a former table
- * has its state, in *observed. A state that is over is removed, so that the key can go to the
- * table.
+ * Finds a key of one-word states, which is not in the newest table, in a former one. Returns
+ * whether it has a live state there. An expired state is removed, so that the key can be inserted
+ * into the newest table.
  */
 __attribute__((noinline, cold)) bool memory_find_former(const struct memory *store, uint64_t hash,
                                                         uint64_t now_ns,
                                                         struct observed_cell *observed);
 
-/* Finds it where it was seen, if it is still there; else wherever it is. */
+/* Finds a key in the `likely` cell, which may be NULL, or searches its table. */
 static inline struct observed_cell
 memory_find(const struct table *table, const struct table_position *position, struct cell *likely)
 {
@@ -126,7 +132,8 @@ memory_find(const struct table *table, const struct table_position *position, st
 	return table_find(table, position);
 }
 
-/* Finds one-word states: in the store's table, or where the key was before the file grew. */
+/* Finds a key of one-word states in the newest table, or in a former one from before the file grew.
+ */
 static inline struct observed_cell memory_find_all(const struct memory *store,
                                                    const struct table_position *position,
                                                    struct cell *likely, uint64_t now_ns)
@@ -138,13 +145,13 @@ static inline struct observed_cell memory_find_all(const struct memory *store,
 	return observed;
 }
 
-/** The last of the tables that are filed under a slot, or NULL. */
+/** The newest table of the limit in a slot of the map, or NULL. */
 static inline struct wide_table *wide_at(const struct memory *store, size_t slot)
 {
 	return __atomic_load_n(&store->wide[slot], __ATOMIC_ACQUIRE);
 }
 
-/** The table of a limit with wide states, or NULL. */
+/** The newest table of a limit with wide states, or NULL. */
 static inline struct wide_table *memory_wide(const struct memory *store, uint64_t identity)
 {
 	for (size_t i = identity % MEMORY_SLOTS;; i = (i + 1) % MEMORY_SLOTS) {
@@ -155,13 +162,11 @@ static inline struct wide_table *memory_wide(const struct memory *store, uint64_
 	}
 }
 
-/**
- * The larger table that another process has made instead of this one; this one if there is none.
- */
+/** Finds the larger table of the limit that another process has made, or returns `wide`. */
 __attribute__((noinline, cold)) struct wide_table *memory_find_newer(struct memory *store,
                                                                      struct wide_table *wide);
 
-/** The table of a limit that was admitted, also when another process has made it. */
+/** The newest table of a limit that has one, even if another process has made it. */
 static inline struct wide_table *memory_newest(struct memory *store, uint64_t identity)
 {
 	struct wide_table *wide = memory_wide(store, identity);
@@ -172,7 +177,7 @@ static inline struct wide_table *memory_newest(struct memory *store, uint64_t id
 	return wide;
 }
 
-/** Whether the limit's table is one that it can be decided in. */
+/** Whether a table has records that are wide enough for the limit's states. */
 static inline bool memory_is_wide_enough(const struct wide_table *wide,
                                          const struct algo_limit *limit)
 {
@@ -190,7 +195,7 @@ static inline uint64_t memory_hash(const struct memory *store, uint64_t identity
 	return keyhash(&store->hash, identity, key, key_len);
 }
 
-/** `limit` was admitted. */
+/** As store_key. */
 static inline struct store_key memory_key(const struct memory *store,
                                            const struct algo_limit *limit, uint64_t hash)
 {
@@ -200,10 +205,7 @@ static inline struct store_key memory_key(const struct memory *store,
 	return (struct store_key){hash, NULL, wide};
 }
 
-/**
- * The same of any limit: of one whose states are wide, makes its table unless it is there.
- * Errors: as weir_table_reserve.
- */
+/** As store_admit. */
 static inline int memory_admit(struct memory *store, const struct algo_limit *limit,
                                uint64_t hash, struct store_key *key)
 {
@@ -214,24 +216,25 @@ static inline int memory_admit(struct memory *store, const struct algo_limit *li
 	return memory_admit_slow(store, limit, &key->wide);
 }
 
-/* The table that has the states, or the headers, of the key's limit. */
+/* The table that has the cells (states, or headers of wide states) of the key's limit. */
 static inline const struct table *memory_table(const struct memory *store,
                                                const struct store_key *key)
 {
 	return __builtin_expect(key->wide == NULL, 1) ? &store->table : &key->wide->table;
 }
 
-/** Starts what can be done for a key's record before it is known which one that is. */
+/** Prefetches the page-table entries of the records that a key may have, before its cell is known.
+ */
 __attribute__((noinline)) void wide_touch_records(const struct wide_table *wide, uint64_t hash);
 
-/** Starts fetching what a decision will read of the record behind the key's cell. */
+/** Prefetches the part of the record behind key->cell that a decision will read. */
 void wide_fetch_record(const struct algo_limit *limit, const struct store_key *key,
                        uint64_t now_ns);
 
-/** Adds the tables of limits. */
+/** Adds the statistics of the tables of limits, and of former tables. */
 void wide_add_stats(const struct memory *store, uint64_t now_ns, struct weir_table_stats *stats);
 
-/** The place where a key seems to be: at home, in the next set, or (NULL) not there. */
+/** The cell where a key is likely to be, in its home set or the next one, or NULL. */
 static inline struct cell *memory_find_likely(const struct memory *store,
                                               const struct store_key *key)
 {

@@ -1,3 +1,4 @@
+/* memory_open.c: opens, syncs and closes a store, in memory of this process or in a file. */
 #include "store/memory.h"
 
 #include <stdlib.h>
@@ -62,9 +63,9 @@ static int make_in_memory(struct memory *store, uint64_t capacity, const struct 
 	return WEIR_OK;
 }
 
-/* The file, which is made when there is none. */
-static int find_file(const struct weir_table_options *options, uint64_t capacity,
-                     const struct hash_key *secret, int *fd, struct weir_error *error)
+/* Opens the file, and makes it if there is none. */
+static int open_or_create_file(const struct weir_table_options *options, uint64_t capacity,
+                               const struct hash_key *secret, int *fd, struct weir_error *error)
 {
 	struct file_trust trust = {options->owner, options->group};
 	int status = file_open(options->path, FILE_SHARED, &trust, fd, error);
@@ -75,15 +76,16 @@ static int find_file(const struct weir_table_options *options, uint64_t capacity
 	return status == WEIR_OK ? file_open(options->path, FILE_SHARED, &trust, fd, error) : status;
 }
 
-/* Somebody who enlarges the file puts another one in its place. */
+/* `weir store resize` may replace the file between open and lock; then it is opened again. */
 #define OPEN_TRIES 100
 
-/* The file that the path leads to, and `weir store` leaves it as it is until *fd is closed. */
-static int open_file(const struct weir_table_options *options, uint64_t capacity,
-                     const struct hash_key *secret, int *fd, struct weir_error *error)
+/* Opens the file under a shared lock, so that `weir store` does not change it until *fd is closed.
+ */
+static int open_locked_file(const struct weir_table_options *options, uint64_t capacity,
+                            const struct hash_key *secret, int *fd, struct weir_error *error)
 {
 	for (int i = 0; i < OPEN_TRIES; i++) {
-		int status = find_file(options, capacity, secret, fd, error);
+		int status = open_or_create_file(options, capacity, secret, fd, error);
 
 		if (status != WEIR_OK)
 			return status;
@@ -98,9 +100,9 @@ static int open_file(const struct weir_table_options *options, uint64_t capacity
 	                 options->path);
 }
 
-/* The file must be as the options say. */
-static int check_file(const struct memory *store, const struct weir_table_options *options,
-                      struct weir_error *error)
+/* Compares the file's capacity and secret with the options. */
+static int check_file_options(const struct memory *store, const struct weir_table_options *options,
+                              struct weir_error *error)
 {
 	uint64_t capacity = store->section.capacity;
 	const struct hash_key *secret = &store->secret;
@@ -127,13 +129,13 @@ static int check_file(const struct memory *store, const struct weir_table_option
 static int attach_file(struct memory *store, const struct weir_table_options *options,
                        uint64_t capacity, const struct hash_key *secret, struct weir_error *error)
 {
-	int fd, status = open_file(options, capacity, secret, &fd, error);
+	int fd, status = open_locked_file(options, capacity, secret, &fd, error);
 
 	if (status != WEIR_OK)
 		return status;
 	status = mapped_file_open(store, fd, options, error);
 	if (status == WEIR_OK)
-		status = check_file(store, options, error);
+		status = check_file_options(store, options, error);
 	return status;
 }
 

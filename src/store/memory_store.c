@@ -1,4 +1,7 @@
-/* memory_store.c: the store of a table, for those that see no table. */
+/*
+ * memory_store.c: implements store.h for a store in memory or in a mapped file, and for limits
+ * without keys.
+ */
 #include "records/breaker_record.h"
 #include "store/store.h"
 
@@ -191,14 +194,14 @@ static struct record_state record_of(struct store_keyless *alone, const struct a
 	    &alone->cell, .record = {alone->record, limit->width, KEYLESS_TAG, alone->load_is_atomic}};
 }
 
-/* Finds the state of a limit with phases. Returns false if it has none yet. */
+/* Reads the header of a breaker without keys. Returns false if it has no state yet. */
 static bool find_health(struct record_state *at)
 {
 	at->header = record_header(at);
 	return cell_tag(at->header) == KEYLESS_TAG;
 }
 
-/* Of a limit with a measured number of permits in flight. */
+/* Applies a call of an adaptive limit without keys, which counts permits in flight. */
 __attribute__((noinline)) static uint64_t apply_flying(struct store_keyless *alone,
                                                        const struct algo_limit *limit,
                                                        const struct algo_call *call,

@@ -1,3 +1,4 @@
+/* publish.c: makes a new table the newest one of its limit, for all threads of this process. */
 #include "store/publish.h"
 
 #include <stdlib.h>
@@ -20,8 +21,11 @@ static size_t count_formers(const struct wide_table *wide)
 	return n;
 }
 
-/* Whether `wide` is the last of its limit's tables from now on; else one that covers it is. */
-static bool take_over(struct memory *store, struct wide_table *wide)
+/*
+ * Makes `wide` the newest of its limit's tables. Returns false if there is one already that is as
+ * large and as wide.
+ */
+static bool publish_table(struct memory *store, struct wide_table *wide)
 {
 	uint64_t identity = wide->section.identity;
 
@@ -34,7 +38,7 @@ static bool take_over(struct memory *store, struct wide_table *wide)
 			wide->former = there;
 			if (there) /* before the exchange: wide.c, header_is_in_newest */
 				__atomic_store_n(&there->table.header->is_former, 1, __ATOMIC_RELEASE);
-			/* Released: who finds the table finds what it is. */
+			/* Release: a thread that finds the table finds its fields, too. */
 			if (__atomic_compare_exchange_n(&store->wide[i], &there, wide, false,
 			                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 				return true;
@@ -42,7 +46,7 @@ static bool take_over(struct memory *store, struct wide_table *wide)
 	}
 }
 
-/* Keys of one-word states stay in it, so which former table is looked into first is the same. */
+/* A former table of one-word states. A key is in one of them at most, so their order is free. */
 static void add_former(struct memory *store, struct wide_table *former)
 {
 	former->former = store->former;
@@ -81,7 +85,7 @@ int publish_section(struct memory *store, const struct section *section, void *m
 		wide->section = *section;
 		if (section->identity == SECTION_SHARED)
 			add_former(store, wide);
-		if (section->identity == SECTION_SHARED || take_over(store, wide)) {
+		if (section->identity == SECTION_SHARED || publish_table(store, wide)) {
 			__atomic_fetch_add(&store->wide_count, 1, __ATOMIC_RELAXED);
 			return WEIR_OK;
 		}

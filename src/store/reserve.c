@@ -1,10 +1,10 @@
 /*
- * reserve.c: a table for each limit whose states are wide.
+ * reserve.c: makes a table for each limit whose states are wide.
  *
- * A limit has one when its configuration is opened, or else at its first call. Where records
- * or room are too small for what it has become, a larger table takes over, and the old one
- * stays behind it, as its former, with what its keys have in use. Tables never become
- * smaller, so however often limits change, few are made.
+ * A limit gets its table when its configuration is opened, or at its first call. If the parameters
+ * change so that records or capacity are too small, the limit gets a larger table. The one before
+ * remains as its former table, because its keys have use there. Tables never become smaller, so even
+ * if limits change often, few tables are made.
  */
 #include "store/publish.h"
 
@@ -30,9 +30,10 @@ static struct section wanted(const struct memory *store, const struct algo_limit
 	return section_of(limit->identity, (unsigned)width, limit->keys, store->section.capacity);
 }
 
-/* The sections that the limits still need. Returns how many, in `fresh`, which has room for all. */
-static size_t plan(const struct memory *store, const struct algo_limit *const *limits, size_t n,
-                   struct section *fresh)
+/* Writes the sections that the limits still need to `fresh`, which has space for n, and counts
+ * them. */
+static size_t plan_sections(const struct memory *store, const struct algo_limit *const *limits,
+                            size_t n, struct section *fresh)
 {
 	size_t count = 0;
 
@@ -50,7 +51,7 @@ static int reserve_in_file(struct memory *store, const struct algo_limit *const 
 
 	if (status != WEIR_OK)
 		return status;
-	count = plan(store, limits, n, fresh);
+	count = plan_sections(store, limits, n, fresh);
 	for (size_t i = 0; status == WEIR_OK && i < count; i++)
 		status = publish_check(store, fresh[i].identity, count, error);
 	if (status == WEIR_OK && count > 0)
@@ -59,7 +60,7 @@ static int reserve_in_file(struct memory *store, const struct algo_limit *const 
 	return status;
 }
 
-/* All memory before any of it is used. */
+/* Maps the memory of all sections before it publishes one, so that all are made or none. */
 static int reserve_in_memory(struct memory *store, const struct section *fresh, size_t count,
                              struct weir_error *error)
 {
@@ -97,7 +98,7 @@ int store_reserve(struct store *store, const struct algo_limit *const *limits, s
 
 	if (!fresh)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	count = plan(memory, limits, n, fresh);
+	count = plan_sections(memory, limits, n, fresh);
 	if (count > 0)
 		status = memory->file ? reserve_in_file(memory, limits, n, fresh, error)
 		                      : reserve_in_memory(memory, fresh, count, error);
@@ -113,7 +114,7 @@ struct wide_table *memory_find_newer(struct memory *store, struct wide_table *wi
 	if (mapped_file_lock(store, &fd, NULL) != WEIR_OK)
 		return wide;
 	newer = memory_wide(store, wide->section.identity);
-	if (newer == wide) /* it is damaged, or was repaired without the other */
+	if (newer == wide) /* the mark is damaged, or a repair has removed the newer table */
 		__atomic_store_n(&wide->table.header->is_former, 0, __ATOMIC_RELAXED);
 	mapped_file_unlock(fd);
 	return newer;
@@ -154,7 +155,7 @@ static void add_all(const struct wide_table *wide, uint64_t now_ns, struct weir_
 {
 	for (; wide; wide = wide->former) {
 		if (__atomic_load_n(&wide->table.header->claims, __ATOMIC_RELAXED) == 0)
-			continue; /* nothing ever came in, and no memory was taken */
+			continue; /* no key was ever inserted, so its pages take no memory */
 		stats->cells += wide->table.sets * TABLE_SET_CELLS;
 		stats->live += table_live(&wide->table, now_ns);
 		stats->evictions += table_evictions(&wide->table);

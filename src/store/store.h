@@ -1,8 +1,13 @@
 /*
- * store.h: a store as those see it that decide: where the states of keys live.
+ * store.h: applies operations to the states of keys, wherever these are stored.
  *
- * The store of a table is this process's memory, or a file that others map, too: of it are all
- * functions here. A limit may name a store of another kind, which completes steps later.
+ * The store of a weir_table is memory of this process, or a file that other processes map, too. The
+ * functions here are for that store. A limit may name a remote store instead (Redis), which
+ * completes its operations later.
+ *
+ * Terms: a *step* is one operation on the state of one key. A limit with *wide* states has states
+ * of more than one word: a header in the key's cell, and a record of further cells. Its keys have a
+ * table of their own. All other limits share the store's first table.
  *
  * All functions may be called from any thread.
  */
@@ -22,12 +27,12 @@ struct store_operation;
 struct store_client;
 struct wide_table;
 
-/* A kind of remote store, which completes steps later. */
+/* A kind of remote store, which completes operations later. */
 struct store_kind {
 	/**
-	 * Takes over the steps that a stage of a plan has at this store: a list by `next`. Calls
-	 * `done` of each once: before it returns, or later on the thread of the client. The operations
-	 * stay until the `done` of the last one is called, and may be gone when it returns.
+	 * Starts the operations that one stage of a plan has at this store; they are linked by `next`.
+	 * Calls `done` of each once, before it returns or later on the thread of the client. The caller
+	 * keeps the operations in memory until the last `done` is called.
 	 */
 	void (*submit)(struct store_client *client, struct store_operation *list);
 };
@@ -45,11 +50,11 @@ struct store_client {
 /** Errors: as weir_table_open. */
 int store_open(const struct weir_table_options *options, struct store **out,
                struct weir_error *error);
-/** NULL does nothing. */
+/** `store` may be NULL. */
 void store_close(struct store *store);
 /** As weir_table_sync. */
 int store_sync(struct store *store);
-/** As weir_table_stats, at a time that is given. */
+/** As weir_table_stats, at a given time. */
 void store_stats(const struct store *store, uint64_t now_ns, struct weir_table_stats *stats);
 
 const struct clock *store_clock(const struct store *store);
@@ -64,16 +69,17 @@ uint64_t store_capacity(const struct store *store);
 int store_reserve(struct store *store, const struct algo_limit *const *limits, size_t n,
                   struct weir_error *error);
 /**
- * Gives a bucket the generation that its parameters have in this table: theirs, if
- * they were there before, else a new one. Of more than CELL_GENERATIONS the one
- * begins anew that was joined longest ago; states that were written under it, and
- * still live, are then read under the wrong parameters. Other limits have none.
+ * Sets limit->generation, by which a bucket's states name the parameters that wrote them.
+ * Parameters that are in use already keep their generation; others get a new one. A limit has at
+ * most CELL_GENERATIONS: a further one replaces an older one, and live states of that one are then
+ * read under the wrong parameters (docs/design/key-table.md). Limits other than buckets have no
+ * generation.
  */
 void store_assign_generation(struct store *store, struct algo_limit *limit);
 
 /* How many keys a limit can have. */
 struct store_capacity {
-	uint64_t keys;  /* so many at once, nearly always */
+	uint64_t keys;  /* with so many at once, evictions of live states are rare */
 	uint64_t bytes; /* of memory, or of the file, at most */
 	bool is_shared; /* with the keys of all limits whose states are one word */
 };
@@ -84,8 +90,8 @@ struct store_capacity store_capacity_of(const struct store *store, const struct 
 struct store_capacity store_capacity_planned(uint64_t capacity, const struct algo_limit *limit);
 
 /**
- * How many keys of a limit that has phases are in which one: those of its newest table in
- * `store`, of a large one estimated from a part. Closed ones are not counted.
+ * Counts the keys of a breaker in each phase, but for the closed phase, which is 0. For a large
+ * table this is an estimate from a sample.
  */
 void store_count_phases(const struct store *store, const struct algo_limit *limit, uint64_t now_ns,
                         uint64_t counts[BREAKER_PHASE_COUNT]);
@@ -93,56 +99,57 @@ void store_count_phases(const struct store *store, const struct algo_limit *limi
 /* Keys */
 
 /*
- * A key on its way through a turn. Memory is slow and answers many questions at once, so a
- * turn starts fetching homes, looks into each some keys later and starts fetching the runs of
- * those that are not there, and decides later still.
+ * A key whose state is looked up in stages, so that the memory of many keys is fetched at the same
+ * time. The first stage prefetches the home set of each key (store_fetch). Some keys later the
+ * second one searches it, and prefetches the next set for keys that are not there (store_locate,
+ * store_fetch_next). The third one searches that set (store_locate_next). Then the step is applied.
  */
 struct store_key {
 	uint64_t hash;
-	struct cell *cell; /* where it was seen; NULL if not looked for, or not there */
-	struct wide_table *wide; /* that its limit has for wide states, where `cell` is; else NULL */
+	struct cell *cell;       /* the likely cell, to be read again; NULL if none was found so far */
+	struct wide_table *wide; /* the table of a limit with wide states, otherwise NULL */
 };
 
 /** The hash of a key of the limit with this identity. */
 uint64_t store_hash(const struct store *store, uint64_t identity, const void *key, size_t key_len);
 
-/** `limit` was admitted. */
+/** Makes a key of a limit that has its table already (store_admit, store_reserve). */
 struct store_key store_key(const struct store *store, const struct algo_limit *limit,
                            uint64_t hash);
 /**
- * The same of any limit: of one whose states are wide, makes its table unless it is there.
+ * Makes a key of any limit. If the limit has wide states and no table yet, makes that first.
  * Errors: as weir_table_reserve.
  */
 int store_admit(struct store *store, const struct algo_limit *limit, uint64_t hash,
                 struct store_key *key);
 
-/** Starts fetching all that a key which comes alone may need. */
+/** For a single key: prefetches all memory that its step may need. */
 void store_fetch_alone(const struct store *store, const struct algo_limit *limit,
                        const struct store_key *key);
-/** For one of many: starts fetching its home. */
+/** For one of many keys: prefetches its home set. */
 void store_fetch(const struct store *store, const struct store_key *key);
 /**
- * Instead, for many in a row with nothing between them: by a load that nothing waits for.
- * Prefetches in a row that all need a walk through the page tables were mostly without effect
- * (docs/design/speed.md); loads are never dropped.
+ * Does the same by a load whose result is not used, for many keys one directly after another. A
+ * processor drops most prefetches in such a sequence if each needs a walk through the page tables
+ * (docs/design/speed.md), but it never drops loads.
  */
 void store_touch(const struct store *store, const struct store_key *key);
 
-/** Best some keys after store_fetch: looks at home. */
+/** Searches the home set, and sets key->cell. Call it some keys after store_fetch. */
 void store_locate(const struct store *store, const struct algo_limit *limit, struct store_key *key,
                   uint64_t now_ns);
-/** Then, for a key that is not there: starts fetching the next set. */
+/** Prefetches the next set, for a key that is not in its home set. */
 void store_fetch_next(const struct store *store, const struct store_key *key);
-/** At last, for such a key: looks into that set, or starts fetching all others. */
+/** Searches that set and sets key->cell, or prefetches all other sets if the key is not there. */
 void store_locate_next(const struct store *store, const struct algo_limit *limit,
                        struct store_key *key, uint64_t now_ns);
 
-/** Finds a key's likely place: at home, in the next set, or (NULL) nowhere. */
+/** Searches the home set and the next one, and sets key->cell. */
 void store_find_likely(const struct store *store, struct store_key *key);
 
 /* Steps */
 
-/* One operation on one key, and all that it needs. */
+/* One operation on the state of one key. */
 struct store_step {
 	struct store *store;
 	const struct algo_limit *limit;
@@ -152,14 +159,15 @@ struct store_step {
 };
 
 /**
- * A step where it is done at once: on a bucket, or in the slot of a summed window, whose cell
- * seems to be near. Returns false if nothing has happened, and store_run or its like does it. Else
- * *until_ns is the end of the state that it left.
+ * Applies a step by the fast path: step->key.cell is the key's cell, and its state is a bucket or
+ * the slot of a summed window. Sets *until_ns to the expiry of the new state. Returns false if that
+ * is not so, or another thread was faster: then nothing has changed, and the caller calls
+ * store_run.
  */
 bool store_try(const struct store_step *step, struct algo_decision *out, uint64_t *until_ns);
 /**
- * Two more tries of an acquire on a wide state that is in key.cell: in a summed window that
- * time has left, and in any other record.
+ * Two further fast paths, for an acquire on a wide state whose header is in key->cell: a summed
+ * window that is over, and any other record.
  */
 bool store_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
                     uint64_t now_ns, struct algo_decision *out, uint64_t *until_ns);
@@ -167,64 +175,67 @@ bool store_try_log(const struct algo_limit *limit, const struct store_key *key, 
                    uint64_t now_ns, struct algo_decision *out, uint64_t *until_ns);
 
 /**
- * Any step, by *by (its limit, or what has taken over from it), which is what decided then.
- * Returns the end of the state it left, which a refund may name; 0 when it left none.
+ * Applies any step. *by is the limit; if a limit with other parameters has replaced it meanwhile,
+ * *by becomes that one. Returns the expiry of the new state, by which a refund can name it, or 0 if
+ * there is no state.
  */
 uint64_t store_run(const struct store_step *step, const struct algo_limit **by,
                    struct algo_decision *out);
 
 /**
- * call.until_ns names, for a refund, what a bucket under another generation of its parameters took.
- * Returns the name that it has under the limit's parameters, no later than the use is due.
+ * A refund names the use that it gives back by the expiry of the state at that time
+ * (call.until_ns). If a bucket's state was of another generation then, returns the expiry that
+ * corresponds under the limit's current parameters, or an earlier one if that is not known exactly.
  */
 uint64_t store_refund_end(const struct store_step *step, unsigned generation);
 
-/** Forgets a key of one-word states. Whether it had one that says something still. */
+/** Removes the state of a key, which is of one word. Returns whether it had a live state. */
 bool store_forget(const struct store_step *step);
 
-/* A step at a store that completes it later. */
+/* A step at a remote store, which completes later. */
 struct store_operation {
 	struct store_step step;
 	const char *limit_name;
 	struct slice key_name;
-	struct store_operation *next; /* of the list; the store's own once it was submitted */
-	bool together; /* all or nothing with others of the list, where their keys lie together */
-	bool explains; /* a peek for a denial: that it passes may be as old as a denial is repeated */
-	bool anew; /* the same request has charged the key since a denial of it may have been known */
+	struct store_operation *next; /* in the list that is submitted; then used by the store */
+	bool together; /* atomic with the list's others that have it, if their keys are on one node */
+	bool explains; /* a peek that explains a denial: the denial cache may answer it in either way */
+	bool anew;     /* this request has charged the key, so the denial cache must not answer */
 	void (*done)(struct store_operation *operation);
-	/* Set before `done`: */
+	/* The results, set before `done` is called: */
 	int status; /* 0, or an error. ESTORE: the store was away, and took something or not */
-	bool withheld; /* it would have been granted, but took nothing: another was refused */
-	bool unasked;  /* with `withheld`: whether it would have been granted is not known */
+	bool withheld; /* not applied, because another of an atomic list was denied */
+	bool unasked;  /* with `withheld`: it is not known whether it would have been granted */
 	struct algo_decision outcome;
-	uint64_t until_ns; /* as store_run returns it; of a reset the end of what was forgotten */
-	uint64_t clock_ns; /* Unix time at the store, which differs from ours; 0 if it was not asked */
+	uint64_t until_ns; /* as store_run returns it; of a reset, the expiry of the removed state */
+	uint64_t clock_ns; /* Unix time by the store's clock; 0 if it was not asked */
 };
 
-/* The state of one limit alone, which has no key. */
+/* The state of a limit that has no keys (weir_limit), without a table. */
 struct store_keyless {
 	struct cell cell;
-	_Alignas(64) struct cell *record; /* NULL where the cell is all of it; not on the cell's line */
+	/* NULL if states are one word. Not on the cache line of the cell, which threads contend for. */
+	_Alignas(64) struct cell *record;
 	bool load_is_atomic;
 };
 
-/** 0 or ENOMEM. */
+/** Returns 0 or ENOMEM. */
 int store_keyless_open(struct store_keyless *alone, const struct algo_limit *limit);
 void store_keyless_close(struct store_keyless *alone);
-/** store_try on it. */
+/** As store_try. */
 bool store_keyless_try(struct store_keyless *alone, const struct store_step *step,
                      struct algo_decision *out, uint64_t *until_ns);
 /**
- * The same of a limit that judges by outcomes: an acquire with a permit of this id, which returns
- * when its time is over, or STORE_DENIED, and a report. 0 or false: nothing has happened, and
- * store_keyless_run does it.
+ * Fast paths of a limit that gives permits and gets reports, such as a breaker: an acquire of a
+ * permit with this id, and a report. The acquire returns the expiry of the permit, or STORE_DENIED.
+ * If 0 or false is returned, nothing has changed, and the caller calls store_keyless_run.
  */
-#define STORE_DENIED 1 /* no permit's time ends then */
+#define STORE_DENIED 1 /* not the expiry of any permit */
 uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
                                 uint64_t id, uint64_t now_ns, struct algo_decision *out);
 bool store_keyless_try_report(struct store_keyless *alone, const struct algo_limit *limit,
                               const struct breaker_report *report, uint64_t now_ns);
-/** store_run on it. */
+/** As store_run. */
 uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step *step,
                          struct algo_decision *out);
 
