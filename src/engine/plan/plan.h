@@ -213,7 +213,7 @@ struct submit_spares {
 void submit_free_spares(struct submit_spares *spares);
 
 /**
- * Prepares a plan of no steps, which is allowed. All engine_prepare functions copy op, cost,
+ * Prepares a plan of no steps, which is allowed. The functions that prepare plans copy op, cost,
  * priority and max_wait_ns from `call`. After ECOST plan->only has the limit, and in total_cost the
  * sum that the request would charge its key.
  */
