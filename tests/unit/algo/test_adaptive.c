@@ -1,6 +1,7 @@
 /*
- * Measured limits, at a server that is a formula: `workers` of them, each takes `mean_ns`, and with
- * more in flight each answer comes later by as much as they wait. The traps are in the names.
+ * Tests the estimators of measured limits at a server that is a formula. It has `workers`, each of
+ * which takes `mean_ns` for a request. If more requests are in flight, answers come later by their
+ * wait.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,12 +17,12 @@
 
 #define ROOM    100 /* workers, mostly */
 #define MEAN_NS (10 * NS_PER_MS)
-#define WINDOW  300 /* answers, more than any window here takes, with those that are let by */
+#define WINDOW  300 /* answers: more than any window here has, with those that it skips */
 #define MANY    1000
 
 struct server {
 	uint64_t workers, mean_ns;
-	uint64_t load; /* so many are in flight where the limit allows it */
+	uint64_t load; /* requests in flight if the limit allows them */
 	uint64_t
 	    scatters; /* one of so many takes `longer` times as long, in thousandths; 0: none does */
 	uint64_t longer;
@@ -60,7 +61,7 @@ static struct server overloaded(void)
 	return (struct server){.workers = ROOM, .mean_ns = MEAN_NS, .load = 3 * ROOM};
 }
 
-static void it_finds_what_the_server_holds(void **unused)
+static void knee_finds_the_capacity_of_the_server(void **unused)
 {
 	(void)unused;
 	begin();
@@ -154,7 +155,7 @@ static void timeouts_do_not_confirm_the_first_baseline(void **unused)
 	assert_in_range(knee.limit * KNEE_ONE, 0, (knee.knee + KNEE_ONE) / 2); /* as deep as the first one is */
 }
 
-static void a_min_that_allows_no_probe_leaves_priorities_their_room(void **unused)
+static void a_min_that_prevents_probes_leaves_priorities_their_room(void **unused)
 {
 	const struct adaptive_bounds bounds = {20, 20, 1000};
 	struct adaptive_sample sample = {0};
@@ -221,7 +222,7 @@ static void a_service_that_becomes_slower_bit_by_bit_is_followed(void **unused)
 	assert_in_range(least, ROOM * 85 / 100, ROOM);
 }
 
-static void it_settles_in_three_windows_when_capacity_halves_and_returns(void **unused)
+static void knee_settles_in_three_windows_when_capacity_halves_and_returns(void **unused)
 {
 	struct server server = overloaded();
 	uint8_t window;
@@ -242,7 +243,7 @@ static void it_settles_in_three_windows_when_capacity_halves_and_returns(void **
 	assert_in_range(most, ROOM * 97 / 100, ROOM * 17 / 10);
 }
 
-static void it_does_not_grow_without_load(void **unused)
+static void knee_does_not_grow_without_load(void **unused)
 {
 	struct server server = overloaded();
 
@@ -258,7 +259,7 @@ static void it_does_not_grow_without_load(void **unused)
 	assert_in_range(most, 75, 100);
 }
 
-static void it_does_not_grow_without_end_at_light_overload(void **unused)
+static void knee_does_not_grow_without_end_at_light_overload(void **unused)
 {
 	struct server server = overloaded();
 
@@ -288,7 +289,7 @@ static void samples_from_an_earlier_window_do_not_count(void **unused)
 	assert_int_equal(knee.count, before.count + 1);
 }
 
-static void what_the_limit_before_let_through_is_not_measured(void **unused)
+static void answers_to_requests_of_the_former_limit_are_skipped(void **unused)
 {
 	struct adaptive_sample slow = {NS_PER_S, 100, false, 0};
 	uint8_t window;
@@ -499,21 +500,21 @@ static void bbr_follows_its_formula(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(it_finds_what_the_server_holds),
+	    cmocka_unit_test(knee_finds_the_capacity_of_the_server),
 	    cmocka_unit_test(one_lucky_sample_does_not_sink_the_limit),
 	    cmocka_unit_test(a_lasting_overload_does_not_drift_the_baseline_upwards),
 	    cmocka_unit_test(a_baseline_from_an_overload_is_corrected),
 	    cmocka_unit_test(no_priority_has_room_until_a_probe_has_confirmed_the_baseline),
 	    cmocka_unit_test(timeouts_do_not_confirm_the_first_baseline),
-	    cmocka_unit_test(a_min_that_allows_no_probe_leaves_priorities_their_room),
+	    cmocka_unit_test(a_min_that_prevents_probes_leaves_priorities_their_room),
 	    cmocka_unit_test(room_for_priorities_is_not_taken_for_capacity),
 	    cmocka_unit_test(a_service_that_became_slower_is_not_taken_for_an_overload),
 	    cmocka_unit_test(a_service_that_becomes_slower_bit_by_bit_is_followed),
-	    cmocka_unit_test(it_settles_in_three_windows_when_capacity_halves_and_returns),
-	    cmocka_unit_test(it_does_not_grow_without_load),
-	    cmocka_unit_test(it_does_not_grow_without_end_at_light_overload),
+	    cmocka_unit_test(knee_settles_in_three_windows_when_capacity_halves_and_returns),
+	    cmocka_unit_test(knee_does_not_grow_without_load),
+	    cmocka_unit_test(knee_does_not_grow_without_end_at_light_overload),
 	    cmocka_unit_test(samples_from_an_earlier_window_do_not_count),
-	    cmocka_unit_test(what_the_limit_before_let_through_is_not_measured),
+	    cmocka_unit_test(answers_to_requests_of_the_former_limit_are_skipped),
 	    cmocka_unit_test(few_samples_change_nothing),
 	    cmocka_unit_test(it_is_not_stuck_at_1_with_mixed_latencies),
 	    cmocka_unit_test(a_probe_is_not_the_floor),

@@ -1,4 +1,4 @@
-/* The phases of a breaker, one step after the other. */
+/* Tests the phases of a breaker, one step after the other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static void tell(struct breaker_result result, uint64_t now_ns)
 	breaker_end_probes(&limit.breaker, &breaker, result, 1, now_ns, NULL);
 }
 
-static void it_opens_at_the_rate_and_not_below_the_minimum(void **unused)
+static void a_breaker_opens_at_the_rate_and_not_below_the_minimum(void **unused)
 {
 	const struct breaker_params *params = begin();
 
@@ -66,7 +66,7 @@ static void it_opens_at_the_rate_and_not_below_the_minimum(void **unused)
 	assert_false(breaker_trip_cause(params, &(struct breaker_tally){0, 0, 0}));
 }
 
-static void slow_calls_open_it(void **unused)
+static void slow_requests_open_a_breaker(void **unused)
 {
 	struct breaker_params *params = begin();
 
@@ -79,7 +79,7 @@ static void slow_calls_open_it(void **unused)
 	assert_false(breaker_trip_cause(params, &(struct breaker_tally){20, 0, 15}));
 }
 
-static void open_says_when_it_lets_a_probe_pass(void **unused)
+static void an_open_breaker_reports_when_a_probe_passes(void **unused)
 {
 	struct algo_decision out;
 
@@ -98,7 +98,7 @@ static void open_says_when_it_lets_a_probe_pass(void **unused)
 	assert_int_equal(out.retry_after_ns, NS_PER_S);
 }
 
-static void a_failing_probe_opens_it_again(void **unused)
+static void a_failed_probe_opens_the_breaker_again(void **unused)
 {
 	(void)unused;
 	begin()->probes = 3;
@@ -212,7 +212,7 @@ static void the_bulkhead_refuses_for_its_own_reason(void **unused)
 	assert_int_equal(breaker.phase, BREAKER_OPEN); /* no probe has passed */
 }
 
-static void a_forced_phase_ends_when_it_was_told_to(void **unused)
+static void a_forced_phase_ends_at_its_time(void **unused)
 {
 	(void)unused;
 	begin();
@@ -255,17 +255,17 @@ static void only_finished_parts_may_count(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(it_opens_at_the_rate_and_not_below_the_minimum),
-	    cmocka_unit_test(slow_calls_open_it),
-	    cmocka_unit_test(open_says_when_it_lets_a_probe_pass),
-	    cmocka_unit_test(a_failing_probe_opens_it_again),
+	    cmocka_unit_test(a_breaker_opens_at_the_rate_and_not_below_the_minimum),
+	    cmocka_unit_test(slow_requests_open_a_breaker),
+	    cmocka_unit_test(an_open_breaker_reports_when_a_probe_passes),
+	    cmocka_unit_test(a_failed_probe_opens_the_breaker_again),
 	    cmocka_unit_test(late_success_does_not_close_a_breaker_that_has_opened_again),
 	    cmocka_unit_test(half_open_is_not_stuck_after_an_ignored_probe),
 	    cmocka_unit_test(a_probe_that_is_slow_has_failed),
 	    cmocka_unit_test(calls_come_back_bit_by_bit),
 	    cmocka_unit_test(probes_may_be_judged_together),
 	    cmocka_unit_test(the_bulkhead_refuses_for_its_own_reason),
-	    cmocka_unit_test(a_forced_phase_ends_when_it_was_told_to),
+	    cmocka_unit_test(a_forced_phase_ends_at_its_time),
 	    cmocka_unit_test(a_clock_that_was_set_back_keeps_nothing_open),
 	    cmocka_unit_test(only_finished_parts_may_count),
 	};

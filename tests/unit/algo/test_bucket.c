@@ -1,4 +1,4 @@
-/* Refunds by name, of buckets and of turns. */
+/* Tests refunds that name a request, of buckets and of turns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static uint64_t acquired(void)
 	return state.until_ns;
 }
 
-static void a_turn_is_given_back_only_while_nothing_came_after_it(void **unused)
+static void a_turn_is_refunded_only_until_the_next_request(void **unused)
 {
 	const struct weir_limit_options paced[] = {
 	    {.algorithm = WEIR_ALGORITHM_PACER, .slack = 1},
@@ -126,7 +126,7 @@ static void a_refund_lets_no_more_pass_than_if_its_request_had_not_come(void **u
 	}
 }
 
-static void at_once_all_is_given_back(void **unused)
+static void an_immediate_refund_releases_all(void **unused)
 {
 	(void)unused;
 	for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
@@ -144,7 +144,7 @@ static void at_once_all_is_given_back(void **unused)
 		}
 }
 
-/* Out of order they may save up idle time, but nothing is made of nothing. */
+/* Refunds out of order may gain idle time, but release no more units than were taken. */
 static void refunds_in_any_order_give_back_no_more_than_was_taken(void **unused)
 {
 	uint64_t draw = 1;
@@ -175,7 +175,7 @@ static void refunds_in_any_order_give_back_no_more_than_was_taken(void **unused)
 	}
 }
 
-static void of_tokens_what_has_not_leaked_is_given_back(void **unused)
+static void a_refund_releases_the_tokens_that_have_not_leaked(void **unused)
 {
 	uint64_t first, second;
 
@@ -190,7 +190,7 @@ static void of_tokens_what_has_not_leaked_is_given_back(void **unused)
 	assert_int_equal(state.until_ns, second - 30 * NS_PER_MS);
 }
 
-static void of_tokens_any_is_given_back(void **unused)
+static void any_request_for_tokens_can_be_refunded(void **unused)
 {
 	uint64_t first;
 
@@ -202,7 +202,7 @@ static void of_tokens_any_is_given_back(void **unused)
 	assert_int_equal(state.until_ns, first);
 }
 
-/* As a request may have that was let in just before a reload made its limit a slower one. */
+/* A request can have such a cost if it was admitted just before a reload made its limit slower. */
 static void a_cost_beyond_all_time_is_denied_and_not_taken_for_a_small_one(void **unused)
 {
 	static const uint64_t costs[] = {UINT64_C(1) << 32, UINT64_C(1) << 53, UINT64_MAX};
@@ -238,7 +238,7 @@ static void a_denial_takes_no_turn(void **unused)
 }
 
 /* T is 100 ms; the one who came first took the turn that is now. */
-static void who_would_not_wait_for_the_turn_is_denied_and_takes_none(void **unused)
+static void a_request_that_does_not_wait_is_denied_and_takes_no_turn(void **unused)
 {
 	static const struct {
 		uint64_t max_wait_ns, wait_ns, retry_ns;
@@ -273,7 +273,7 @@ static void who_would_not_wait_for_the_turn_is_denied_and_takes_none(void **unus
 	}
 }
 
-static void who_waits_longer_than_the_limit_lets_him_is_denied_as_all(void **unused)
+static void a_request_waits_no_longer_than_the_limit_allows(void **unused)
 {
 	struct algo_call patient = {.op = ALGO_ACQUIRE, .cost = 1, .max_wait_ns = 3600 * NS_PER_S};
 	struct algo_time time = {NOW, 0};
@@ -288,7 +288,7 @@ static void who_waits_longer_than_the_limit_lets_him_is_denied_as_all(void **unu
 	assert_int_equal(out.reason, WEIR_REASON_QUEUE_FULL);
 }
 
-static void what_is_admitted_comes_within_the_horizon(void **unused)
+static void admitted_requests_start_within_the_horizon(void **unused)
 {
 	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_PACER,
 	                                     .rate = {1, 365, WEIR_UNIT_DAY},
@@ -308,7 +308,7 @@ static void what_is_admitted_comes_within_the_horizon(void **unused)
 }
 
 /* T = 10/7 ns: a fraction of the time that was cut off must not be left over. */
-static void what_is_cut_back_is_a_full_bucket_to_the_fraction(void **unused)
+static void a_state_that_is_cut_back_is_exactly_a_full_bucket(void **unused)
 {
 	struct weir_limit_options options = {.rate = {7, 10, WEIR_UNIT_NANOSECOND}};
 
@@ -321,7 +321,7 @@ static void what_is_cut_back_is_a_full_bucket_to_the_fraction(void **unused)
 }
 
 /* The wait is of a turn and a half, so that what is in use is more than two at once. */
-static void a_refund_of_more_than_there_is_takes_all_back(void **unused)
+static void a_refund_of_more_than_is_in_use_releases_all(void **unused)
 {
 	const uint64_t costs[] = {100, UINT64_C(1) << 63, UINT64_MAX};
 
@@ -340,19 +340,19 @@ static void a_refund_of_more_than_there_is_takes_all_back(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_turn_is_given_back_only_while_nothing_came_after_it),
-	    cmocka_unit_test(of_tokens_any_is_given_back),
-	    cmocka_unit_test(of_tokens_what_has_not_leaked_is_given_back),
-	    cmocka_unit_test(at_once_all_is_given_back),
+	    cmocka_unit_test(a_turn_is_refunded_only_until_the_next_request),
+	    cmocka_unit_test(any_request_for_tokens_can_be_refunded),
+	    cmocka_unit_test(a_refund_releases_the_tokens_that_have_not_leaked),
+	    cmocka_unit_test(an_immediate_refund_releases_all),
 	    cmocka_unit_test(a_refund_lets_no_more_pass_than_if_its_request_had_not_come),
 	    cmocka_unit_test(refunds_in_any_order_give_back_no_more_than_was_taken),
-	    cmocka_unit_test(a_refund_of_more_than_there_is_takes_all_back),
+	    cmocka_unit_test(a_refund_of_more_than_is_in_use_releases_all),
 	    cmocka_unit_test(a_cost_beyond_all_time_is_denied_and_not_taken_for_a_small_one),
 	    cmocka_unit_test(a_denial_takes_no_turn),
-	    cmocka_unit_test(who_would_not_wait_for_the_turn_is_denied_and_takes_none),
-	    cmocka_unit_test(who_waits_longer_than_the_limit_lets_him_is_denied_as_all),
-	    cmocka_unit_test(what_is_admitted_comes_within_the_horizon),
-	    cmocka_unit_test(what_is_cut_back_is_a_full_bucket_to_the_fraction),
+	    cmocka_unit_test(a_request_that_does_not_wait_is_denied_and_takes_no_turn),
+	    cmocka_unit_test(a_request_waits_no_longer_than_the_limit_allows),
+	    cmocka_unit_test(admitted_requests_start_within_the_horizon),
+	    cmocka_unit_test(a_state_that_is_cut_back_is_exactly_a_full_bucket),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

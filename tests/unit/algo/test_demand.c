@@ -1,4 +1,4 @@
-/* The demand of the last 10 s, against a list of all requests. */
+/* Compares the demand of the last 10 s with a list of all requests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static bool model_matters(const struct model *model, uint64_t now_ns)
 }
 
 /* In steps from none to many parts; sometimes by a clock that lags. */
-static void it_is_that_of_a_model(void **unused)
+static void demand_equals_that_of_a_model(void **unused)
 {
 	static struct model model;
 	struct demand *demand = demand_open();
@@ -127,7 +127,7 @@ static void *ask_often(void *asking)
 }
 
 /* While a part goes on. One that begins may miss what others count at that instant: demand.h. */
-static void threads_lose_nothing(void **unused)
+static void requests_of_concurrent_threads_are_all_counted(void **unused)
 {
 	struct asking at = {.demand = demand_open()};
 	pthread_t threads[THREADS];
@@ -152,7 +152,7 @@ static void threads_lose_nothing(void **unused)
 	demand_close(at.demand);
 }
 
-static void what_takes_over_knows_it_all(void **unused)
+static void a_successor_takes_over_the_demand(void **unused)
 {
 	struct demand *old = demand_open(), *new = demand_open();
 
@@ -170,11 +170,11 @@ static void what_takes_over_knows_it_all(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(it_is_that_of_a_model),
+	    cmocka_unit_test(demand_equals_that_of_a_model),
 	    cmocka_unit_test(a_clock_that_was_set_back_begins_anew),
 	    cmocka_unit_test(requests_of_one_priority_change_nothing),
-	    cmocka_unit_test(threads_lose_nothing),
-	    cmocka_unit_test(what_takes_over_knows_it_all),
+	    cmocka_unit_test(requests_of_concurrent_threads_are_all_counted),
+	    cmocka_unit_test(a_successor_takes_over_the_demand),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Room over a limit for higher priorities. */
+/* Tests the room over a limit for higher priorities. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,14 +19,14 @@ static bool denied_beside(struct headroom *headroom, unsigned higher, unsigned l
 	return headroom_record_denial(headroom, higher, quota, 1);
 }
 
-static void only_a_class_above_one_that_asks_has_room(void **state)
+static void only_a_class_above_a_present_one_has_room(void **state)
 {
 	struct headroom headroom = {{0}};
 
 	(void)state;
 	assert_true(headroom_record_request(&headroom, 3, NOW));
 	assert_false(headroom_record_request(&headroom, 3, NOW + 1));
-	assert_false(headroom_record_denial(&headroom, 3, 20, 0)); /* nobody below it asks */
+	assert_false(headroom_record_denial(&headroom, 3, 20, 0)); /* no lower class is present */
 	assert_true(headroom_record_request(&headroom, 7, NOW));
 	assert_true(denied_beside(&headroom, 3, 7, 20));
 	assert_int_equal(headroom_extra(&headroom, 3, 20), HEADROOM_GROW);
@@ -55,8 +55,8 @@ static void room_ends_at_four_roots_of_the_limit(void **state)
 	assert_int_equal(headroom_extra(&headroom, 0, 101), 38);
 }
 
-/* The class alone asks for more than there is: it would wait in every room. */
-static void half_of_the_room_is_kept_where_no_lower_class_passes(void **state)
+/* The class alone exceeds the capacity: its requests would wait, however large the room. */
+static void half_of_the_room_stays_if_no_lower_class_passes(void **state)
 {
 	struct headroom headroom = {{0}};
 
@@ -104,7 +104,7 @@ static void a_probe_denies_lower_classes_first(void **state)
 	assert_int_equal(headroom_quota(&headroom, 9, &limits), 24);
 }
 
-static void room_is_gone_when_a_class_does_not_ask_for_ten_seconds(void **state)
+static void room_ends_when_a_class_sends_no_request_for_ten_seconds(void **state)
 {
 	struct headroom headroom = {{0}};
 
@@ -112,15 +112,15 @@ static void room_is_gone_when_a_class_does_not_ask_for_ten_seconds(void **state)
 	headroom_record_request(&headroom, 1, NOW);
 	headroom_record_request(&headroom, 5, NOW);
 	denied_beside(&headroom, 1, 5, 20);
-	/* Those below it are away: it has no more than they would. */
+	/* The lower classes are absent: the class has no room. */
 	assert_true(headroom_record_request(&headroom, 1, NOW + 9 * NS_PER_S));
 	assert_int_equal(headroom_extra(&headroom, 1, 20), HEADROOM_GROW);
 	assert_true(headroom_record_request(&headroom, 1, NOW + 10 * NS_PER_S));
 	assert_int_equal(headroom_extra(&headroom, 1, 20), 0);
-	/* They are back, and it has what it had. */
+	/* They are present again, and the class has its former room. */
 	assert_true(headroom_record_request(&headroom, 5, NOW + 12 * NS_PER_S));
 	assert_int_equal(headroom_extra(&headroom, 1, 20), HEADROOM_GROW);
-	/* It was away itself. */
+	/* The class itself was absent. */
 	assert_true(headroom_record_request(&headroom, 5, NOW + 21 * NS_PER_S));
 	assert_int_equal(headroom_extra(&headroom, 1, 20), 0);
 	assert_true(headroom_record_request(&headroom, 1, NOW + 22 * NS_PER_S));
@@ -144,11 +144,11 @@ static void a_clock_that_lags_a_little_changes_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(only_a_class_above_one_that_asks_has_room),
+	    cmocka_unit_test(only_a_class_above_a_present_one_has_room),
 	    cmocka_unit_test(room_ends_at_four_roots_of_the_limit),
-	    cmocka_unit_test(half_of_the_room_is_kept_where_no_lower_class_passes),
+	    cmocka_unit_test(half_of_the_room_stays_if_no_lower_class_passes),
 	    cmocka_unit_test(a_probe_denies_lower_classes_first),
-	    cmocka_unit_test(room_is_gone_when_a_class_does_not_ask_for_ten_seconds),
+	    cmocka_unit_test(room_ends_when_a_class_sends_no_request_for_ten_seconds),
 	    cmocka_unit_test(a_clock_that_lags_a_little_changes_nothing),
 	};
 

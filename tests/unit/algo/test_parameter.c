@@ -1,4 +1,4 @@
-/* The rows of parameters of every algorithm, and what is checked by them. */
+/* Tests the descriptions of the parameters of all algorithms, and the checks by them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 /* Belongs to the options that `least` made last. */
 static union algo_own own_options;
 
-/* The least that the algorithm takes: one of each required parameter. */
+/* Options with a value for each required parameter, and no others. */
 static struct weir_limit_options least(const struct algorithm *algorithm)
 {
 	struct weir_limit_options options = {.algorithm = algorithm->id};
@@ -29,7 +29,7 @@ static struct weir_limit_options least(const struct algorithm *algorithm)
 	return options;
 }
 
-/* Something in the row's field, not in its range for sure. */
+/* Writes some value to the field of a parameter, perhaps one out of range. */
 static void give(const struct algo_parameter *row, struct weir_limit_options *options)
 {
 	if (row->type == ALGO_DECIMAL)
@@ -49,7 +49,7 @@ static const struct algo_parameter *own(const struct algorithm *algorithm,
 	return NULL;
 }
 
-/* By which a field that has several names is blamed. */
+/* The name in messages about a field that has several names. */
 static const char *first_name(const struct algo_parameter *other)
 {
 	const struct algo_parameter *row = NULL;
@@ -118,7 +118,7 @@ static void a_step_changes_nothing_for_an_operation_that_it_does_not_know(void *
 	}
 }
 
-static void what_is_required_is_enough_and_needed(void **state)
+static void required_parameters_are_sufficient_and_necessary(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; algorithm_of(i); i++) {
@@ -237,7 +237,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_value_of_the_enumeration_has_its_description),
 	    cmocka_unit_test(a_step_changes_nothing_for_an_operation_that_it_does_not_know),
-	    cmocka_unit_test(what_is_required_is_enough_and_needed),
+	    cmocka_unit_test(required_parameters_are_sufficient_and_necessary),
 	    cmocka_unit_test(parameters_of_other_algorithms_are_refused_by_name),
 	    cmocka_unit_test(numbers_are_taken_to_the_ends_of_their_range),
 	    cmocka_unit_test(a_number_that_is_set_is_the_one_that_is_resolved),

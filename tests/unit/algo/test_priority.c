@@ -1,4 +1,4 @@
-/* The share that each priority loses, against a model that sheds one class after the other. */
+/* Compares the share that each priority loses with a model that sheds one class after the other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* A share of all that is taken from the lowest priorities, in virtual time. */
+/* Tests a random limit with priorities, in virtual time: the lowest lose the share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static bool passes(enum algo_op op, unsigned priority, uint64_t draw, uint64_t n
 	return out.allowed;
 }
 
-/* The last 10 s of all that was asked, part by part; a request stands at its millisecond. */
+/* The requests of the last 10 s, part by part; each comes at a whole millisecond. */
 struct model {
 	unsigned char asked[120000];
 	size_t count;
@@ -76,7 +76,7 @@ static void every_decision_is_that_of_a_model(void **unused)
 		share = model_share(&model, deny, priority);
 		draw >>= 2;
 		apart = draw < share ? share - draw : draw - share;
-		if (apart > UINT64_C(1) << 30) /* else they are too near for the model's arithmetic */
+		if (apart > UINT64_C(1) << 30) /* nearer draws are too near for the model's arithmetic */
 			assert_int_equal(passed, draw >= share);
 	}
 	algo_limit_free(&limit);
@@ -127,7 +127,7 @@ static void the_total_stays_and_the_lowest_lose_it(void **unused)
 	algo_limit_free(&limit);
 }
 
-/* A flood of low priority pays for all: it does not make the others lose more. */
+/* A flood of low priority loses the whole share, so the others lose no more. */
 static void a_flood_of_the_lowest_frees_the_others(void **unused)
 {
 	static const unsigned alike[PRIORITY_CLASSES] = {[0] = 5};
@@ -166,7 +166,7 @@ static void the_share_is_changed_live(void **unused)
 	algo_limit_free(&limit);
 }
 
-static void a_peek_tells_what_is_sure_and_writes_nothing(void **unused)
+static void a_peek_reports_only_certain_denials_and_writes_nothing(void **unused)
 {
 	static const unsigned each[PRIORITY_CLASSES] = {[0] = 3, [5] = 1};
 	struct seen seen[PRIORITY_CLASSES] = {0};
@@ -191,7 +191,7 @@ int main(void)
 	    cmocka_unit_test(the_total_stays_and_the_lowest_lose_it),
 	    cmocka_unit_test(a_flood_of_the_lowest_frees_the_others),
 	    cmocka_unit_test(the_share_is_changed_live),
-	    cmocka_unit_test(a_peek_tells_what_is_sure_and_writes_nothing),
+	    cmocka_unit_test(a_peek_reports_only_certain_denials_and_writes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Turns that are given back, states that others wrote, and clocks that jump. */
+/* Tests refunds of turns, states that were written under other parameters, and clocks that jump. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void assert_state(struct algo_state expected)
 	assert_int_equal(state.word, expected.word);
 }
 
-static void a_turn_is_given_back_whole_while_nothing_came_after_it(void **unused)
+static void a_turn_is_refunded_whole_until_the_next_request(void **unused)
 {
 	struct algo_state first, second;
 
@@ -71,7 +71,7 @@ static void a_turn_is_given_back_whole_while_nothing_came_after_it(void **unused
 	assert_int_equal(call(ALGO_REFUND, 1, 0, NOW + 2).remaining, limit.quota);
 }
 
-static void a_turn_that_took_the_last_stored_permits_is_given_back_whole(void **unused)
+static void a_turn_that_took_the_last_stored_permits_is_refunded_whole(void **unused)
 {
 	struct weir_limit_options slow = usual;
 	struct algo_state first, second;
@@ -101,7 +101,7 @@ static void a_turn_that_took_the_last_stored_permits_is_given_back_whole(void **
 	assert_state((struct algo_state){0, 0});
 }
 
-static void a_warm_turn_is_given_back_as_warm_as_it_was(void **unused)
+static void a_refund_of_a_warm_turn_leaves_the_key_as_warm_as_before(void **unused)
 {
 	struct algo_state before;
 	uint64_t end_ns;
@@ -125,8 +125,10 @@ static void a_warm_turn_is_given_back_as_warm_as_it_was(void **unused)
 	}
 }
 
-/* A state has no room for so many requests: a refund then stores what the turn can have taken. */
-static void a_turn_after_very_many_is_given_back_no_warmer_than_it_was(void **unused)
+/*
+ * A state can't count so many requests: a refund then stores the most that the turn can have taken.
+ */
+static void a_refund_after_very_many_turns_leaves_the_key_no_warmer(void **unused)
 {
 	struct weir_limit_options slow = usual;
 	uint64_t end_ns;
@@ -146,7 +148,7 @@ static void a_turn_after_very_many_is_given_back_no_warmer_than_it_was(void **un
 	assert_in_range(NOW + wait_at(NOW), end_ns + 20 * NS_PER_S / 3, end_ns + 20 * NS_PER_S);
 }
 
-static void more_than_was_taken_of_the_stored_leaves_it_as_new(void **unused)
+static void a_refund_of_more_than_was_stored_leaves_the_key_as_new(void **unused)
 {
 	(void)unused;
 	for (uint64_t taken = 1; taken < 1000; taken += 111) {
@@ -157,7 +159,7 @@ static void more_than_was_taken_of_the_stored_leaves_it_as_new(void **unused)
 	}
 }
 
-static void the_later_of_two_bounds_is_told(void **unused)
+static void the_later_of_two_bounds_is_reported(void **unused)
 {
 	struct algo_call hasty = {.op = ALGO_ACQUIRE, .cost = 1, .max_wait_ns = WEIR_ZERO};
 	struct algo_time time = {NOW, 0};
@@ -173,7 +175,7 @@ static void the_later_of_two_bounds_is_told(void **unused)
 	assert_true(acquire(1, NOW + 5010 * NS_PER_MS).allowed);
 }
 
-static void a_clock_that_was_set_back_locks_no_key(void **unused)
+static void a_clock_that_was_set_back_blocks_no_key(void **unused)
 {
 	uint64_t then = NOW - 30 * NS_PER_DAY;
 	struct algo_decision out;
@@ -260,14 +262,14 @@ static void other_parameters_keep_what_was_used(void **unused)
 	changed_to(odd, NOW);
 	assert_in_range(wait_at(NOW), 25 * NS_PER_S + 39 * NS_PER_MS, 25 * NS_PER_S + 42 * NS_PER_MS);
 	odd.rate.count = 99;
-	changed_to(odd, NOW); /* too odd for a note, but they are the same still */
+	changed_to(odd, NOW); /* a layout has no room for it, but tells that it is the same */
 	assert_in_range(wait_at(NOW), 25291 * NS_PER_MS, 25295 * NS_PER_MS); /* 100/99 of it */
-	changed_to(usual, NOW); /* not known: as if the last had just come */
+	changed_to(usual, NOW); /* unknown: as if the last request had just come */
 	assert_int_equal(acquire(1, NOW).retry_after_ns, 10 * NS_PER_MS);
 }
 
 /* 1,000 of 70,000, which are counted in larger parts. */
-static void use_is_kept_where_parts_are_larger(void **unused)
+static void use_is_converted_if_parts_are_larger(void **unused)
 {
 	struct weir_limit_options fast = usual;
 
@@ -308,16 +310,16 @@ static void a_key_that_rests_stays_as_cold_as_it_is(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_turn_is_given_back_whole_while_nothing_came_after_it),
-	    cmocka_unit_test(a_turn_that_took_the_last_stored_permits_is_given_back_whole),
-	    cmocka_unit_test(a_warm_turn_is_given_back_as_warm_as_it_was),
-	    cmocka_unit_test(a_turn_after_very_many_is_given_back_no_warmer_than_it_was),
-	    cmocka_unit_test(more_than_was_taken_of_the_stored_leaves_it_as_new),
-	    cmocka_unit_test(the_later_of_two_bounds_is_told),
-	    cmocka_unit_test(a_clock_that_was_set_back_locks_no_key),
+	    cmocka_unit_test(a_turn_is_refunded_whole_until_the_next_request),
+	    cmocka_unit_test(a_turn_that_took_the_last_stored_permits_is_refunded_whole),
+	    cmocka_unit_test(a_refund_of_a_warm_turn_leaves_the_key_as_warm_as_before),
+	    cmocka_unit_test(a_refund_after_very_many_turns_leaves_the_key_no_warmer),
+	    cmocka_unit_test(a_refund_of_more_than_was_stored_leaves_the_key_as_new),
+	    cmocka_unit_test(the_later_of_two_bounds_is_reported),
+	    cmocka_unit_test(a_clock_that_was_set_back_blocks_no_key),
 	    cmocka_unit_test(any_state_is_decided_by),
 	    cmocka_unit_test(other_parameters_keep_what_was_used),
-	    cmocka_unit_test(use_is_kept_where_parts_are_larger),
+	    cmocka_unit_test(use_is_converted_if_parts_are_larger),
 	    cmocka_unit_test(a_shorter_wait_cuts_the_end),
 	    cmocka_unit_test(a_key_that_rests_stays_as_cold_as_it_is),
 	};
