@@ -32,7 +32,7 @@ static void take_knee(const struct line *line)
 	knee_sample(&knee, bounds, &line->sample, (uint8_t)(knee.window - line->window));
 	printf("%u %u %u %u %u %" PRIu64 " %u %u %u %u %u %u\n", knee.count, knee.sum, knee.squares,
 	       knee.in_flight, knee.knee, knee.base_ns, knee.limit, (unsigned)knee.phase, knee.streak,
-	       knee.since, knee.wait, knee.window);
+	       knee.windows_since_probe, knee.probe_interval, knee.window);
 }
 
 static void take_gradient2(const struct line *line)
