@@ -36,9 +36,9 @@ END_TO_END = [
     "test_koala.py::test_update_counts_and_saturates",
     "test_changed_parameters.py::test_a_permit_refunds_its_units_after_the_rate_was_lowered",
     "test_resp.py::test_pipelined_commands_are_answered_in_order",
-    "test_store.py::test_a_killed_server_continues_where_it_was",
-    "test_throttlecrab.py::test_a_count_is_that_of_the_same_key_over_resp",
-    "test_users.py::test_a_request_over_http_is_of_its_own_user",
+    "test_store.py::test_a_server_continues_with_its_counts_after_a_kill",
+    "test_throttlecrab.py::test_a_key_has_the_same_count_over_http_and_resp",
+    "test_users.py::test_each_request_over_http_has_its_own_user",
 ]
 
 

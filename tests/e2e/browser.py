@@ -1,4 +1,4 @@
-"""A page in headless Chromium, by its own protocol over a pipe: no driver, no port."""
+"""Controls a page in headless Chromium by the DevTools protocol over a pipe, without a driver or a port."""
 
 import base64
 import json
@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import time
 
-PATIENCE = 60  # it is large, and other tests run beside it
+PATIENCE = 60  # Chromium is large, and other tests run at the same time
 
 
 class Browser:
-    """One browser with one page, and no network unless it is asked for."""
+    """A browser with one page, without a network unless `network` is set."""
 
     def __init__(self, profile, *flags, network=False):
-        # It reads commands from descriptor 3 and writes to 4; each ends with a NUL.
+        # Chromium reads commands from descriptor 3 and writes messages to 4; each ends with a NUL.
         theirs_in, self.out = os.pipe()
         self.into, theirs_out = os.pipe()
 
@@ -94,12 +94,12 @@ class Browser:
                 if event.get("method") == "Network.requestWillBeSent"]
 
     def complaints(self):
-        """Exceptions, and what the console says of errors."""
+        """Exceptions, and errors in the console."""
         return [event["params"] for event in self.events
                 if event.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")]
 
     def evaluate(self, expression):
-        """Its value, or what it promises."""
+        """The value of an expression, or the result of its promise."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
                            awaitPromise=True)
         assert "exceptionDetails" not in result, result
@@ -112,12 +112,12 @@ class Browser:
                       buttons=buttons, clickCount=1)
 
     def emulate(self, width=1200, height=1000, scheme="light", media="screen"):
-        """A screen of this width in CSS pixels, a phone's where it is narrow, or paper."""
+        """Emulates a screen of a width in CSS pixels, of a phone if it is narrow, or paper."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", media=media,
                   features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def screenshot(self):
-        """A PNG."""
+        """The page as a PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])

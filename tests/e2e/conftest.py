@@ -5,10 +5,10 @@ from redis_callers import Library, Served
 from harness import BUILD, CONFIG, SANITIZED, Server
 from redis_cluster import RedisCluster
 from redis_servers import RedisServer
-from redis_tls import make_papers
+from redis_tls import make_certificates
 
 
-MOST_BLOCKS = 200 * 2**20 // 512  # 200 MB in a file
+MOST_BLOCKS = 200 * 2**20 // 512  # 200 MB per file
 
 
 def pytest_configure(config):
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item):
-    """Also fails a test that fills the disk."""
+    """Fails a test that leaves a file of more than MOST_BLOCKS."""
     yield
     if directory := item.funcargs.get("tmp_path"):
         large = [path for path in directory.iterdir() if path.is_file() and path.stat().st_blocks > MOST_BLOCKS]
@@ -31,7 +31,7 @@ def pytest_runtest_call(item):
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """One server for all who only need keys of their own. It must survive them all."""
+    """One server for all tests that only need keys of their own. All of them must leave it running."""
     server = Server(config=CONFIG, directory=tmp_path_factory.mktemp("server"))
     yield server
     assert server.process.poll() is None, f"died: {server.log}"
@@ -40,7 +40,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def serve(tmp_path):
-    """Starts servers of the test's own; each must stop cleanly."""
+    """A function that starts servers for one test; each must stop cleanly."""
     started = []
 
     def start(*flags, config=CONFIG, **more):
@@ -55,7 +55,7 @@ def serve(tmp_path):
 
 @pytest.fixture
 def start_redis(tmp_path):
-    """Starts Redis servers of the test's own, and ends them whatever becomes of it."""
+    """A function that starts Redis servers for one test; they end with it."""
     started = []
 
     def start(*options, **more):
@@ -68,8 +68,8 @@ def start_redis(tmp_path):
 
 
 @pytest.fixture(params=["server", "library"])
-def asks(request, serve):
-    """Starts what asks the Redis at a URL: redis_callers.py."""
+def start_caller(request, serve):
+    """A function that starts a caller of the Redis at a URL (redis_callers.py)."""
     started = []
 
     def start(url, words=(), **more):
@@ -84,7 +84,7 @@ def asks(request, serve):
 
 @pytest.fixture
 def start_redis_cluster(tmp_path):
-    """The same of clusters."""
+    """A function that starts Redis clusters for one test; they end with it."""
     started = []
 
     def start(**more):
@@ -98,25 +98,25 @@ def start_redis_cluster(tmp_path):
 
 @pytest.fixture(scope="session")
 def redis_cluster(tmp_path_factory):
-    """One cluster for all who leave it whole: they may move slots, but kill nobody."""
+    """One cluster for all tests that may move slots, but kill no node."""
     cluster = RedisCluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.stop()
 
 
 @pytest.fixture(scope="session")
-def papers(tmp_path_factory):
+def certificates(tmp_path_factory):
     """A directory with certificates (redis_tls.py)."""
-    directory = tmp_path_factory.mktemp("papers")
-    make_papers(directory)
+    directory = tmp_path_factory.mktemp("certificates")
+    make_certificates(directory)
     return directory
 
 
-# To a sanitizer they are the same. The oldest has tests of its own.
+# A sanitizer sees no difference between them. The oldest Redis has tests of its own.
 @pytest.fixture(scope="session",
                 params=["redis"] if BUILD.name in SANITIZED else ["redis", "valkey"])
 def shared_redis(request, tmp_path_factory):
-    """One server of both kinds, for all who only need keys of their own and disturb nobody."""
+    """A Redis and a Valkey for all tests that only need keys of their own."""
     server = RedisServer(tmp_path_factory.mktemp(request.param), program=request.param)
     yield server
     server.stop()
@@ -124,11 +124,11 @@ def shared_redis(request, tmp_path_factory):
 
 @pytest.fixture(params=["memory", "redis"])
 def at(request):
-    """What a configuration begins with whose limits are in memory, and then of one at Redis."""
+    """The beginning of a configuration whose limits count in memory, then of one whose limits count at Redis."""
     if request.param == "memory":
         return ""
     url = request.getfixturevalue("start_redis")().url
-    # A busy machine is late, and what takes long is not the test's business.
+    # The timeout is long, as machines may be busy.
     return f"store: {url}\nstore_timeout: 10s\n"
 
 
@@ -137,5 +137,5 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def key():
-    """A key that nobody else has."""
+    """A key that no other test uses."""
     return f"key-{next(_numbers)}"

@@ -1,4 +1,4 @@
-"""Real programs on free loopback ports, and plain clients to talk to them."""
+"""Starts real programs on free loopback ports, and has plain clients for them."""
 
 import http.client
 import itertools
@@ -24,16 +24,16 @@ def _left_out(forms, reason):
     return pytest.mark.skipif(BUILD.name in forms, reason=reason)
 
 
-# What is not tested against a form with a sanitizer, and why: see tests/README.md.
+# Marks of tests that builds with a sanitizer leave out, with the reason; see tests/README.md.
 SANITIZED = ("asan", "tsan")
 plain_build_only = _left_out(SANITIZED, "a build with a sanitizer is not what users get")
 little_of_ours = _left_out(SANITIZED, "texts, or servers of the tests' own, and little or nothing of Weir")
 programs_of_others = _left_out(SANITIZED, "they ask what our own clients ask, and the time goes to them")
 one_thread = _left_out(("tsan",), "no threads meet here")
 
-PATIENCE = 60  # seconds until a wait is a failure; a sanitizer on a busy machine is slow
+PATIENCE = 60  # seconds until a wait fails; a program with a sanitizer on a busy machine is slow
 
-# Periods of an hour: no test sees anything come back.
+# Periods are an hour, so that nothing refills during a test.
 CONFIG = """
 limits:
   login: { algorithm: token_bucket, rate: 10/h, burst: 10 }
@@ -50,18 +50,18 @@ trusted_proxies: [127.0.0.0/8]
 """
 
 
-# What /v1/limits says of the limits that share the default capacity.
+# The `room` in /v1/limits of limits that share the default capacity.
 ROOM = {"keys": 1000000, "bytes": 20410368, "shared": True}
 
 
 def clock_ahead(seconds):
-    """The environment of a server whose wall clock is so many seconds ahead; less than 0: behind."""
+    """The environment of a server whose wall clock is `seconds` ahead, or behind if they are negative."""
     return {"LD_PRELOAD": str(BUILD / "tests" / "libclock.so"), "WEIR_TEST_CLOCK_AHEAD": str(int(seconds)),
             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
 
 def until(condition, what):
-    """Polls for what happens in another process."""
+    """Polls until `condition()` is true and returns its value; fails after PATIENCE."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         result = condition()
@@ -72,19 +72,19 @@ def until(condition, what):
 
 
 def is_listening(path):
-    """Whether a socket of that path accepts connections: its file is there a moment before."""
+    """Whether a socket accepts connections at a path; its file exists slightly earlier."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0
 
 
 class Server:
-    """`weir serve`, its ports and what it says on stderr."""
+    """A running `weir serve`, with its ports and the lines of its stderr."""
 
     def __init__(self, *flags, config=None, directory=None, ports=True, env=None, program=WEIR, account=()):
         command = [*account, program, "serve"]
         self.config = None
         if config is not None:
-            # A file of its own: a server reads its file again when another one writes to it.
+            # Each server has its own file, since a server reloads its file when it is written.
             names = (f"weir{n or ''}.yaml" for n in itertools.count())
             self.config = next(path for path in map(pathlib.Path(directory).joinpath, names)
                                if not path.exists())
@@ -125,8 +125,8 @@ class Server:
         return line
 
     def reload(self, config):
-        """By SIGHUP: the server is stopped meanwhile, else it might reload first for the change alone."""
-        # Renamed into place: an earlier reload may be reading the file right now.
+        """Replaces the file and sends SIGHUP. The server is stopped meanwhile, since it might reload for the change alone."""
+        # The new file is renamed into place, as an earlier reload may be reading the old one.
         fresh = self.config.with_suffix(".new")
         fresh.write_text(config)
         self.process.send_signal(signal.SIGSTOP)
@@ -135,7 +135,7 @@ class Server:
         self.process.send_signal(signal.SIGCONT)
 
     def stop(self):
-        """SIGTERM; returns the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(PATIENCE)
@@ -164,7 +164,7 @@ class Answer:
 
 
 class Http:
-    """One connection, kept alive."""
+    """An HTTP connection that is kept open."""
 
     def __init__(self, port):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
@@ -181,7 +181,7 @@ class Http:
 
 
 class Wire:
-    """A bare connection: bytes out, bytes or RESP2 replies in."""
+    """A TCP connection that sends bytes and reads bytes or RESP2 replies."""
 
     def __init__(self, port, address="127.0.0.1"):
         self.socket = socket.create_connection((address, port), timeout=PATIENCE)
@@ -213,7 +213,7 @@ class Wire:
         return self.reply()
 
     def rest(self):
-        """All that comes until the other side closes."""
+        """Reads all bytes until the other side closes."""
         try:
             return self.file.read()
         except ConnectionResetError:

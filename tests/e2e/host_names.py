@@ -1,10 +1,10 @@
-"""Names of hosts that only some programs see. Needs root."""
+"""Host names that resolve for some programs only. Needs root."""
 
 import pathlib
 
 
 class Names:
-    """Files that stand in the place of /etc/hosts and resolv.conf for programs started behind `words`."""
+    """Replaces /etc/hosts and resolv.conf for programs whose command begins with `words`."""
 
     def __init__(self, directory):
         self._file = pathlib.Path(directory) / "hosts"
@@ -13,13 +13,13 @@ class Names:
         self.ask_dns("127.0.0.1")
 
     def set(self, **addresses):
-        """The addresses of each name, from now on."""
+        """Sets the addresses of each name."""
         lines = [f"{address} {name}\n" for name, all_of_it in addresses.items() for address in all_of_it]
-        # Written in place: another file would not be seen where this one is mounted.
+        # Written in place, since programs have this very file mounted.
         self._file.write_text("".join(["127.0.0.1 localhost\n", *lines]))
 
     def ask_dns(self, address):
-        """Which server is asked for other names, for many minutes."""
+        """Sets the DNS server for other names; its queries time out after many minutes."""
         self._resolver.write_text(f"nameserver {address}\noptions timeout:30 attempts:5\n")
 
     @property

@@ -1,4 +1,4 @@
-"""Machines on a network that a test can cut: namespaces of the kernel. Needs root."""
+"""Simulates machines on a network that a test can cut, by network namespaces of the kernel. Needs root."""
 
 import contextlib
 import ctypes
@@ -17,7 +17,7 @@ def _call(function, *arguments):
 
 
 def _network():
-    """Of this thread."""
+    """A descriptor of this thread's network namespace."""
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -26,7 +26,7 @@ def _ip(*words):
 
 
 class Machine:
-    """A namespace, which lives as long as this object or a program in it."""
+    """A network namespace, which exists as long as this object or a program in it."""
 
     def __init__(self):
         home = _network()
@@ -40,7 +40,7 @@ class Machine:
 
     @contextlib.contextmanager
     def here(self):
-        """Within it, sockets that this thread makes and programs that it starts are on this machine."""
+        """In this context, sockets that this thread makes and programs that it starts are on this machine."""
         home = _network()
         try:
             _call(_libc.setns, self.network, CLONE_NEWNET)
@@ -54,7 +54,7 @@ class Machine:
 
 
 class Network:
-    """Machines round a router. Each has an `address`."""
+    """Machines connected by a router. Each has an `address`."""
 
     def __init__(self):
         self.router = Machine()
@@ -84,12 +84,12 @@ class Network:
         return machine
 
     def lose_from(self, machine):
-        """What a machine sends is lost, and nobody is told."""
+        """Drops all packets that a machine sends, without an error."""
         with self.router.here():
             self._switch(f"{machine.port}/forwarding", 0)
 
     def lose_to(self, machine):
-        """What is sent to it is."""
+        """Drops all packets to a machine, without an error."""
         with self.router.here():
             _ip("route", "add", "blackhole", machine.address)
 

@@ -1,6 +1,6 @@
-"""A server, and callers whose address is not loopback: prints what they are told, as JSON.
+"""Starts servers, calls them from an address that is not loopback, and prints the answers as JSON.
 
-Run in a network namespace of its own it makes the address there; else it takes the machine's.
+In a network namespace of its own it creates the address; otherwise it uses the machine's.
 Usage: non_loopback_callers.py DIRECTORY, with a list of [config, [call, …]] on standard input. A call is a
 list of words for RESP, a list of such lists for one connection, of which the last reply counts, or
 {"method", "path", "body", "headers"} for HTTP.
@@ -34,7 +34,7 @@ def address_of_machine():
         return unsent.getsockname()[0]
 
 
-def tell(server, address, call):
+def answer_of(server, address, call):
     if isinstance(call, list):
         with Wire(server.resp, address) as wire:
             for words in call if isinstance(call[0], list) else [call]:
@@ -53,7 +53,7 @@ def main():
     for config, calls in json.load(sys.stdin):
         server = Server("--http", f"{address}:0", "--resp", f"{address}:0", "--threads", "1",
                         config=config, directory=sys.argv[1], ports=False)
-        told.append({"log": server.log, "told": [tell(server, address, call) for call in calls]})
+        told.append({"log": server.log, "told": [answer_of(server, address, call) for call in calls]})
         assert server.stop() == 0
     print(json.dumps(told))
 

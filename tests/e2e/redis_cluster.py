@@ -1,4 +1,4 @@
-"""A real cluster of Redis servers: masters with replicas, slots moved and masters killed."""
+"""Starts real Redis clusters, whose slots tests can move and whose masters they can kill."""
 
 import subprocess
 
@@ -7,12 +7,12 @@ from harness import PATIENCE, until
 from redis_servers import RedisServer
 
 SLOTS = 16384
-# Milliseconds until a master that is silent counts as dead; a busy machine is silent, too.
+# Milliseconds without an answer until a master counts as dead; long, as machines may be busy.
 NODE_TIMEOUT = 4000
 
 
 class RedisCluster:
-    """Masters and their replicas on free ports. A dead master leaves the others' slots in service."""
+    """Masters and their replicas on free ports. If a master dies, other slots stay available."""
 
     def __init__(self, directory, masters=3, replicas=1, program="redis"):
         self.directory = directory
@@ -58,15 +58,15 @@ class RedisCluster:
                 self._is_passed_on(role))
 
     @staticmethod
-    def _is_passed_on(role):
-        """A replica may have its first data, and its master send nothing more until it has heard so."""
+    def _is_replicated(role):
+        """A replica may have its first data while its master still waits for the acknowledgement."""
         if role["role"] != "master":
             return role["master_link_status"] == "up"
         return all(role[f"slave{n}"]["state"] == "online" for n in range(role["connected_slaves"]))
 
     @staticmethod
     def map_of(node):
-        """What a node says of all: {"127.0.0.1:7000": {"flags": "myself,master", …}, …}."""
+        """All nodes as one node knows them: {"127.0.0.1:7000": {"flags": "myself,master", …}, …}."""
         return node.client.execute_command("CLUSTER NODES")
 
     @property
@@ -87,7 +87,7 @@ class RedisCluster:
         return self.living()[0].client.execute_command("CLUSTER KEYSLOT", name)
 
     def slots_of(self, master):
-        """Its slots, by its own word."""
+        """The slots of a master as it knows them itself."""
         mine = next(one for one in self.map_of(master).values() if "myself" in one["flags"])
         return [slot for part in mine["slots"] for slot in range(int(part[0]), int(part[-1]) + 1)]
 
@@ -98,14 +98,14 @@ class RedisCluster:
         return node.client.execute_command("CLUSTER MYID")
 
     def begin_move(self, slot, target):
-        """From now on the target may have keys of the slot, and is named by ASK for those not at home."""
+        """Begins to move a slot: the source answers ASK with the target for keys that it does not have."""
         source = self.owner_of(slot)
         target.client.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", self.id_of(source))
         source.client.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", self.id_of(target))
         return source
 
     def move_keys(self, slot, source, target, most=10):
-        """Some of the slot's keys; how many went."""
+        """Moves at most `most` keys of the slot; returns how many."""
         names = source.client.execute_command("CLUSTER GETKEYSINSLOT", slot, most)
         if names:
             source.client.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 1000 * PATIENCE,
@@ -122,12 +122,12 @@ class RedisCluster:
         self.end_move(slot, self.begin_move(slot, target), target)
 
     def reshard(self, source, target, slots):
-        """As an operator does."""
+        """Moves slots by redis-cli, as an operator does."""
         self._cli("reshard", self.address(source), "--cluster-from", self.id_of(source),
                   "--cluster-to", self.id_of(target), "--cluster-slots", slots, "--cluster-yes")
 
     def add(self):
-        """One more master, without slots."""
+        """Adds a master without slots."""
         known = self.address(self.nodes[0])
         self._start()
         self._cli("add-node", self.address(self.nodes[-1]), known)
@@ -135,13 +135,13 @@ class RedisCluster:
         return self.nodes[-1]
 
     def remove(self, node):
-        """A master without slots, for good."""
+        """Removes a master without slots."""
         self.nodes.remove(node)
         self._cli("del-node", self.address(self.nodes[0]), self.id_of(node))
         node.stop()
 
     def wait_for_new_master(self, replica):
-        """After its master's death, until all that live know of its promotion."""
+        """After the death of a master, waits until all living nodes know that `replica` was promoted."""
         address = self.address(replica)
 
         def promoted():
@@ -151,7 +151,7 @@ class RedisCluster:
         until(promoted, "the replica to be promoted")
 
     def client(self):
-        """redis-py, which follows the cluster by itself."""
+        """A client of redis-py, which finds the nodes of keys by itself."""
         return redis.RedisCluster("127.0.0.1", self.living()[0].port, decode_responses=True)
 
     def stop(self):

@@ -1,4 +1,4 @@
-"""Real Sentinels of the tests' own, which watch a master with a replica."""
+"""Starts real Sentinels that monitor a master with a replica, and servers that answer as Sentinels."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ NAME = "weir-master"
 
 
 class Sentinel:
-    """One of them. `options` are lines of its file."""
+    """A Sentinel. `options` are lines of its configuration file."""
 
     def __init__(self, directory, master, quorum, down_ms, options=(), program="redis", tls_port=None):
         directory.mkdir()
@@ -49,13 +49,13 @@ class Sentinel:
 
 
 def role(server):
-    """None while a Sentinel ends connections, as it does when it changes a role."""
+    """The role of a server, or None while a Sentinel ends connections, as it does when it changes the role."""
     with contextlib.suppress(redis.ConnectionError):
         return server.client.info("replication")["role"]
 
 
 class Watched:
-    """A master, its replica, and Sentinels that all know one another."""
+    """A master, its replica, and Sentinels that all know each other."""
 
     def __init__(self, directory, start_redis, sentinels=3, down_ms=1000 * PATIENCE, program="redis",
                  redis_options=(), options=(), tls=()):
@@ -89,16 +89,16 @@ class Watched:
         return f"redis+sentinel://{self.hosts}/{NAME}"
 
     def until_promoted(self):
-        """Until the replica is the master; from now on it is called so."""
+        """Waits until the replica is promoted; then swaps `master` and `replica`."""
         until(lambda: role(self.replica) == "master", "the promotion")
         self.master, self.replica = self.replica, self.master
 
     def fail_over(self, sentinel=0):
-        """As an operator does. The old master answers all the while."""
+        """Starts a failover by command, as an operator does. The old master stays available."""
         def begin():
             try:
                 return self.sentinels[sentinel].command("FAILOVER", NAME)
-            except redis.ResponseError as error:  # the replica is not known to be good yet
+            except redis.ResponseError as error:  # the Sentinel does not know yet that the replica is healthy
                 assert "NOGOODSLAVE" in str(error) or "INPROG" in str(error), error
                 return False
 
@@ -111,16 +111,16 @@ class Watched:
 
 
 class FakeSentinel:
-    """A program that answers as a Sentinel would, or as the test says.
+    """A server that answers as a Sentinel does, or as the test sets it up.
 
-    `master` is the server that it names, None for none, or the bytes of any other answer. `others` are
-    the addresses of Sentinels that it tells of. While `hangs` it reads and does not answer.
+    `master` is the server that it names, None for none, or the bytes of another answer. `others` are
+    the addresses of other Sentinels that it names. While `hangs` it reads and does not answer.
     """
 
     def __init__(self, master=None, others=(), password=None, address="127.0.0.1"):
         self.master, self.others, self.password = master, list(others), password
         self.hangs = False
-        self.asked = set()  # the addresses at which it was asked
+        self.asked = set()  # the addresses at which it received commands
         self._clients = []
         self._listener = socket.create_server((address, 0))
         self.port = self._listener.getsockname()[1]
@@ -176,12 +176,12 @@ class FakeSentinel:
 
 
 def array(*texts):
-    """As a reply."""
+    """The bytes of a reply with an array of strings."""
     return b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text.encode()) for text in texts)
 
 
 def commands(client):
-    """The words of each, as they come."""
+    """Yields the words of each command that a client sends."""
     file = client.makefile("rb")
     while head := file.readline():
         yield [file.read(int(file.readline()[1:]) + 2)[:-2] for _ in range(int(head[1:]))]

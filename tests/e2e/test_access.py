@@ -15,7 +15,7 @@ import threading
 import pytest
 from browser import Browser
 from harness import CONFIG, PATIENCE, ROOT, Http, Server, Wire, is_listening, until, weir
-from test_tls import papers  # pylint: disable=unused-import
+from test_tls import certificates  # pylint: disable=unused-import
 
 NON_LOOPBACK_CALLERS = pathlib.Path(__file__).parent / "non_loopback_callers.py"
 SHED = CONFIG.replace("rules:", "  relief: { algorithm: random, deny: 0.5 }\nrules:")
@@ -116,9 +116,9 @@ def of_security_page(language):
 
 
 @pytest.mark.parametrize("block", of_security_page("yaml"))
-def test_each_configuration_of_the_security_page_is_valid(tmp_path, papers, block):
+def test_each_configuration_of_the_security_page_is_valid(tmp_path, certificates, block):
     for name, shown in ("server.pem", "server.pem"), ("server.key", "server.key"), ("right.pem", "clients.pem"):
-        shutil.copy(papers / name, tmp_path / shown)
+        shutil.copy(certificates / name, tmp_path / shown)
     file = tmp_path / "weir.yaml"
     file.write_text(block)
     done = weir("lint", "--strict", file)

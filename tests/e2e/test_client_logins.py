@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 from harness import PATIENCE, ROOT, WEIR, Server, weir
-from test_tls import papers  # pylint: disable=unused-import
+from test_tls import certificates  # pylint: disable=unused-import
 from test_users import CONFIG, config_of, hashed, user as entry, users  # pylint: disable=unused-import
 
 PASSWORD, TOKEN = {"WEIR_PASSWORD": "all"}, {"WEIR_TOKEN": "weir_asker"}
@@ -47,7 +47,7 @@ def way(request, tmp_path_factory):
         else:
             tls, flags = "", []
             if request.param == "tls":
-                top = request.getfixturevalue("papers")
+                top = request.getfixturevalue("certificates")
                 tls, flags = f"tls: {{ cert: {top}/server.pem, key: {top}/server.key }}\n", [
                     "--tls", "--cacert", top / "right.pem"]
             server = Server(config=tls + CONFIG, directory=tmp_path_factory.mktemp("way"))

@@ -10,7 +10,7 @@ import subprocess
 import httpx
 import pytest
 from harness import CONFIG, PATIENCE, ROOT, one_thread, programs_of_others
-from test_tls import LIMITS, config, papers  # pylint: disable=unused-import
+from test_tls import LIMITS, certificates, config  # pylint: disable=unused-import
 
 MADE = ROOT / "build" / "clients"
 
@@ -23,12 +23,12 @@ DISPUTED = {
 
 
 @pytest.fixture
-def reach(serve, papers):
+def reach(serve, certificates):
     """Starts a server; returns it, its URL, and an environment that trusts it."""
     def start(how):
-        tls = config(papers).removesuffix(LIMITS) if how == "tls" else ""
+        tls = config(certificates).removesuffix(LIMITS) if how == "tls" else ""
         server = serve(config=tls + CONFIG)
-        ca = str(papers / "right.pem")
+        ca = str(certificates / "right.pem")
         return (server, f"http{'s' * bool(tls)}://127.0.0.1:{server.http}",
                 {**os.environ, "SSL_CERT_FILE": ca, "NODE_EXTRA_CA_CERTS": ca})
     return start

@@ -15,7 +15,7 @@ import threading
 
 import pytest
 from harness import PATIENCE, ROOT, Http, metric, programs_of_others, until
-from test_tls import papers  # pylint: disable=unused-import
+from test_tls import certificates  # pylint: disable=unused-import
 
 pytestmark = programs_of_others
 
@@ -163,13 +163,13 @@ def test_a_server_that_hangs_delays_a_request_until_the_timeout_only(start, fail
     ({"WEIR_TOKEN": "weir_app"}, [200] * 3 + [429]), ({"WEIR_TOKEN": "weir_x"}, [503] * 4),
     ({"TOKEN": "weir_app", "WEIR_TOKEN": "weir_x"}, [200] * 3 + [429])],
     ids=["option", "wrong", "none", "variable", "wrong-variable", "both"])
-def test_an_application_is_a_user_over_tls(start, serve, papers, env, statuses):
+def test_an_application_is_a_user_over_tls(start, serve, certificates, env, statuses):
     """The token comes from an option, for which the test uses the variable TOKEN, or from WEIR_TOKEN."""
     hashed = hashlib.sha256(b"weir_app").hexdigest()
-    server = serve(config=f"tls: {{ cert: {papers}/server.pem, key: {papers}/server.key }}\n{LIMITS}users:\n"
+    server = serve(config=f"tls: {{ cert: {certificates}/server.pem, key: {certificates}/server.key }}\n{LIMITS}users:\n"
                           f"  - {{ name: app, token: {hashed}, may: [ask] }}\n")
-    app = start(f"https://127.0.0.1:{server.http}", "closed", **env, SSL_CERT_FILE=f"{papers}/right.pem",
-                NODE_EXTRA_CA_CERTS=f"{papers}/right.pem")
+    app = start(f"https://127.0.0.1:{server.http}", "closed", **env, SSL_CERT_FILE=f"{certificates}/right.pem",
+                NODE_EXTRA_CA_CERTS=f"{certificates}/right.pem")
     assert [get(app).status for _ in statuses] == statuses
 
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import redis
 from harness import BUILD, CONFIG, PATIENCE, ROOT, programs_of_others
-from test_tls import papers  # pylint: disable=unused-import
+from test_tls import certificates  # pylint: disable=unused-import
 from test_users import ALL, user
 
 pytestmark = programs_of_others
@@ -67,9 +67,9 @@ def test_a_client_sees_no_difference_when_counts_are_at_redis(serve, start_redis
 
 
 @pytest.mark.parametrize("name", ["go-redis", "ioredis"])
-def test_a_client_sees_no_difference_over_tls(serve, papers, name):
-    trusted = str(papers / "right.pem")
-    config = f"tls: {{ cert: {papers}/server.pem, key: {papers}/server.key }}\n{CONFIG}"
+def test_a_client_sees_no_difference_over_tls(serve, certificates, name):
+    trusted = str(certificates / "right.pem")
+    config = f"tls: {{ cert: {certificates}/server.pem, key: {certificates}/server.key }}\n{CONFIG}"
     again = answers_over_a_restart(serve, name, config, {"ssl": True, "ssl_ca_certs": trusted},
                                    {"WEIR_TLS": "1", "NODE_EXTRA_CA_CERTS": trusted, "SSL_CERT_FILE": trusted})
     assert again == [1, 10, 9, 0, 360000, "ok", ""]

@@ -23,9 +23,9 @@ def names(tmp_path):
 
 
 @pytest.fixture
-def reach(asks, names):
+def reach(start_caller, names):
     """A function that starts a caller of the Redis at a URL."""
-    return lambda url: asks(url, names.words)
+    return lambda url: start_caller(url, names.words)
 
 
 @contextlib.contextmanager
@@ -84,12 +84,12 @@ def test_a_dead_address_does_not_block_the_others(start_redis, names, reach, dea
 
 
 @pytest.mark.parametrize("kind", [swallowing, hanging])
-def test_a_dead_address_does_not_block_the_others_with_tls(start_redis, papers, names, reach, kind, key):
+def test_a_dead_address_does_not_block_the_others_with_tls(start_redis, certificates, names, reach, kind, key):
     port = free_port()
-    start_redis(*tls_options(papers, port), "--requirepass", PASSWORD, "--bind", "127.0.0.1", ALIVE)
+    start_redis(*tls_options(certificates, port), "--requirepass", PASSWORD, "--bind", "127.0.0.1", ALIVE)
     names.set(store=["127.0.0.2", ALIVE])
     with kind("127.0.0.2", port):
-        asker = reach(f"rediss://:{PASSWORD}@store:{port}?ca={papers / 'right.pem'}")
+        asker = reach(f"rediss://:{PASSWORD}@store:{port}?ca={certificates / 'right.pem'}")
         until_reached(asker)
         assert asker.ask(key) == 9
 

@@ -61,9 +61,9 @@ def url_of(*sentinels):
 
 
 @pytest.mark.parametrize("program", ["redis", "valkey"])
-def test_a_failover_is_followed_while_the_old_master_still_answers(watch, asks, key, program):
+def test_a_failover_is_followed_while_the_old_master_still_answers(watch, start_caller, key, program):
     watched = watch(program=program)
-    one, other = (asks(watched.url.replace("redis", program)) for _ in range(2))
+    one, other = (start_caller(watched.url.replace("redis", program)) for _ in range(2))
     assert [one.ask(key), other.ask(key), one.ask(key)] == [9, 8, 7]
     watched.master.pass_on()
     watched.fail_over()
@@ -72,9 +72,9 @@ def test_a_failover_is_followed_while_the_old_master_still_answers(watch, asks, 
     assert [one.ask(key), other.ask(key), one.ask(key)] == [6, 5, 4]
 
 
-def test_a_master_that_dies_is_followed_by_its_replica(watch, asks, key):
+def test_a_master_that_dies_is_followed_by_its_replica(watch, start_caller, key):
     watched = watch(down_ms=DOWN_MS)
-    one, other = (asks(watched.url) for _ in range(2))
+    one, other = (start_caller(watched.url) for _ in range(2))
     assert [one.ask(key), other.ask(key)] == [9, 8]
     watched.master.pass_on()
     watched.master.stop()
@@ -85,9 +85,9 @@ def test_a_master_that_dies_is_followed_by_its_replica(watch, asks, key):
 
 
 @pytest.mark.first
-def test_a_master_that_resumes_after_a_failover_is_not_used_again(watch, asks, key):
+def test_a_master_that_resumes_after_a_failover_is_not_used_again(watch, start_caller, key):
     watched = watch(down_ms=DOWN_MS)
-    one = asks(watched.url, timeout_ms=3000)  # the wait for an answer of a hanging master
+    one = start_caller(watched.url, timeout_ms=3000)  # the wait for an answer of a hanging master
     until_reached(one, watched.master)
     assert [one.ask(key), one.ask(key)] == [9, 8]
     watched.master.pass_on()
@@ -102,9 +102,9 @@ def test_a_master_that_resumes_after_a_failover_is_not_used_again(watch, asks, k
     assert watched.master.client.exists(f"weir:{{{key}}}:one")
 
 
-def test_sentinels_that_are_not_in_the_url_are_used_when_the_others_are_unavailable(watch, asks, key):
+def test_sentinels_that_are_not_in_the_url_are_used_when_the_others_are_unavailable(watch, start_caller, key):
     watched = watch()
-    one = asks(url_of(f"127.0.0.1:{watched.sentinels[0].port}"))
+    one = start_caller(url_of(f"127.0.0.1:{watched.sentinels[0].port}"))
     assert one.ask(key) == 9
     watched.master.pass_on()
     watched.sentinels[0].stop()
@@ -119,30 +119,30 @@ def documented_permissions():
     return re.search(r"redis-cli ACL SETUSER weir (.*)", text)[1].replace("'", "").split()
 
 
-def test_logins_tls_and_minimal_permissions_work_with_sentinels(watch, asks, papers, start_redis, key):
+def test_logins_tls_and_minimal_permissions_work_with_sentinels(watch, start_caller, certificates, start_redis, key):
     """Sentinels and Redis have different passwords, and speak TLS."""
-    tls = [f"{tls_options(papers, 0)[i][2:]} {tls_options(papers, 0)[i + 1]}" for i in range(2, 10, 2)]
+    tls = [f"{tls_options(certificates, 0)[i][2:]} {tls_options(certificates, 0)[i + 1]}" for i in range(2, 10, 2)]
     port = free_port()
     watched = watch(options=["requirepass hunter2"], tls=tls)
     # These Sentinels cannot monitor a master that speaks only TLS, so they name its port for TLS.
-    secure = start_redis(*tls_options(papers, port))
+    secure = start_redis(*tls_options(certificates, port))
     secure.client.execute_command("ACL", "SETUSER", "weir", *documented_permissions())
     for sentinel in watched.sentinels:
         sentinel.command("REMOVE", NAME)
         sentinel.command("MONITOR", NAME, "127.0.0.1", port, 2)
     hosts = ",".join(f"127.0.0.1:{sentinel.tls_port}" for sentinel in watched.sentinels)
-    url = (f"rediss+sentinel://weir:password@{hosts}/{NAME}?ca={papers / 'right.pem'}"
+    url = (f"rediss+sentinel://weir:password@{hosts}/{NAME}?ca={certificates / 'right.pem'}"
            "&sentinel_password=hunter2")
-    one = asks(url)
+    one = start_caller(url)
     until_reached(one, secure)
     assert [one.ask(key), one.ask(key)] == [9, 8]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_role_of_a_server_is_checked_with_the_documented_permissions(fake, asks, start_redis, program, key):
+def test_the_role_of_a_server_is_checked_with_the_documented_permissions(fake, start_caller, start_redis, program, key):
     redis = start_redis(program=program)
     redis.client.execute_command("ACL", "SETUSER", "weir", *documented_permissions())
-    one = asks(url_of(fake(redis)).replace("://", "://weir:password@"))
+    one = start_caller(url_of(fake(redis)).replace("://", "://weir:password@"))
     assert [one.ask(key), one.ask(key)] == [9, 8]
 
 
@@ -152,11 +152,11 @@ def test_the_secret_of_permits_is_stored_at_the_master(fake, serve, start_redis)
     until(lambda: redis.client.exists("weir:secret"), "the secret")
 
 
-def test_unavailable_sentinels_delay_no_request(fake, asks, start_redis, key):
+def test_unavailable_sentinels_delay_no_request(fake, start_caller, start_redis, key):
     redis = start_redis()
     hanging, good = fake(redis), fake(redis)
     hanging.hangs = True
-    one = asks(url_of(hanging, f"127.0.0.1:{free_port()}", good))
+    one = start_caller(url_of(hanging, f"127.0.0.1:{free_port()}", good))
     assert [one.ask(key), one.ask(key)] == [9, 8]
     good.hangs = True  # the known master stays valid
     assert one.ask(key) == 7
@@ -165,10 +165,10 @@ def test_unavailable_sentinels_delay_no_request(fake, asks, start_redis, key):
     assert one.ask(key) == 6
 
 
-def test_the_majority_of_sentinels_decides_and_in_a_tie_the_first(fake, asks, start_redis, key):
+def test_the_majority_of_sentinels_decides_and_in_a_tie_the_first(fake, start_caller, start_redis, key):
     first, second = start_redis(), start_redis()
     sentinels = [fake(first), fake(second), fake(second)]
-    one, other = asks(url_of(*sentinels)), asks(url_of(*sentinels))
+    one, other = start_caller(url_of(*sentinels)), start_caller(url_of(*sentinels))
     until_reached(one, second)
     until_reached(other, second)
     assert [one.ask(key), other.ask(key)] == [9, 8]
@@ -182,11 +182,11 @@ def test_the_majority_of_sentinels_decides_and_in_a_tie_the_first(fake, asks, st
     until_reached(other, first)
 
 
-def test_a_replica_that_sentinels_name_is_not_written_to(fake, asks, start_redis, replica_of, key):
+def test_a_replica_that_sentinels_name_is_not_written_to(fake, start_caller, start_redis, replica_of, key):
     master = start_redis()
     writable = replica_of(master, "--replica-read-only", "no")
     sentinels = [fake(writable), fake(writable), fake(master)]
-    one = asks(url_of(*sentinels))
+    one = start_caller(url_of(*sentinels))
     until_reached(one, master)
     assert one.ask(key) == 9
     master.pass_on()

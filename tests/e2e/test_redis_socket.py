@@ -5,11 +5,11 @@ from redis_callers import Served, until_reached
 
 
 @pytest.mark.parametrize("program", ["redis", "valkey"])
-def test_a_redis_on_a_socket_counts(start_redis, asks, tmp_path, key, program):
+def test_a_redis_on_a_socket_counts(start_redis, start_caller, tmp_path, key, program):
     path = tmp_path / "my redis"
     redis = start_redis("--requirepass", "hunter2", "--unixsocket", path, program=program)
     url = f"{program}+unix://:hunter2@{str(path).replace(' ', '%20')}?db=3"
-    one, other = asks(url), asks(url)
+    one, other = start_caller(url), start_caller(url)
     assert [one.ask(key), other.ask(key), one.ask(key)] == [9, 8, 7]
     redis.client.select(3)
     assert redis.client.exists(f"weir:{{{key}}}:one")

@@ -1,4 +1,4 @@
-"""weir simulate: what it counts, that it decides as the server does, and what its page shows."""
+"""`weir simulate`: its decisions equal those of models and of the server, and its report, errors and output."""
 
 import datetime
 import json
@@ -29,7 +29,7 @@ limits:
   log: { algorithm: sliding_log, rate: 6/3s }
   daily: { algorithm: base, base: 20, rate: 2/5s, timezone: America/Anchorage }
 """
-ZONE_NS = -9 * 3600 * S  # there: the trace runs over midnight
+ZONE_NS = -9 * 3600 * S  # in this zone the trace passes midnight
 MODELS = {
     "bucket": lambda: models.Bucket(3, S, 5),
     "leaky": lambda: models.Bucket(7, 10 * S, 4),
@@ -55,7 +55,7 @@ def lines(*records):
 
 
 def simulate(config, trace, *flags, fails=False):
-    """The report, and what was said on stderr."""
+    """(report, standard error)"""
     path = config.parent / "trace"
     path.write_bytes(trace if isinstance(trace, bytes) else trace.encode())
     done = weir("simulate", "-c", config, "--trace", path, "--json", *flags)
@@ -74,7 +74,7 @@ def decimal(time_ns):
 
 
 def random_trace(seed, requests):
-    """(time in ns, key, cost): bursts, pauses, equal times, and times apart by a nanosecond."""
+    """[(time in ns, key, cost)] with bursts, pauses, equal times, and times a nanosecond apart."""
     chance, now = random.Random(seed), START * S
     for _ in range(requests):
         now += chance.choice([0, 0, 1, chance.randrange(S), chance.randrange(4 * S), S // 3, 20 * S])
@@ -86,7 +86,7 @@ def ms_up(ns):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_decisions_are_those_of_the_models(config, seed):
+def test_decisions_equal_those_of_the_models(config, seed):
     trace = list(random_trace(seed, 1500))
     text = "time,user,cost\n" + "".join(f"{decimal(t)},{k},{c}\n" for t, k, c in trace)
     states, expected = {}, []
@@ -123,8 +123,8 @@ rules:
 """
 
 
-def test_rules_decide_as_the_server_does_at_the_same_requests(tmp_path):
-    """Periods of an hour: whatever time the server takes, nothing comes back meanwhile."""
+def test_rules_decide_as_in_the_server(tmp_path):
+    """Periods are an hour, so that nothing refills in the server meanwhile."""
     chance = random.Random(5)
     requests = [{"ip": chance.choice(["1.1.1.1", "2.2.2.2", "10.1.1.1"]),
                  "path": chance.choice(["/login", "/login/x", "/"]),
@@ -142,7 +142,7 @@ def test_rules_decide_as_the_server_does_at_the_same_requests(tmp_path):
         if "shadow" not in line:
             decided.setdefault(line["n"], []).append(line)
     for n, answer in enumerate(live):
-        # A denied request has the line of who denied it, an allowed one those of all.
+        # A denied request has the line of the limit that denied it, an allowed one those of all limits.
         mine = decided.get(n, [])
         assert answer["allowed"] == all(line["allowed"] for line in mine)
         assert (answer["reason"] == "listed") == (not mine)
@@ -177,8 +177,8 @@ rules:
 """
 
 
-def test_the_first_rule_decides_as_at_the_server_and_is_told(tmp_path):
-    """Limits of places are left out, and so is what their rules would have answered."""
+def test_with_first_match_rules_decide_as_in_the_server_and_the_report_says_so(tmp_path):
+    """Concurrency limits are left out, and so are the answers of their rules."""
     chance = random.Random(7)
     requests = [{"ip": chance.choice(["1.1.1.1", "2.2.2.2", "10.1.1.1"]), "user": chance.choice("ab"),
                  "path": chance.choice(["/login", "/x", "/"]), "method": chance.choice(["GET", "POST"])}
@@ -219,7 +219,7 @@ rule : [count] [act=vote; uid=+] [time=60; count=2] [result=2; return=112]
 """
 
 
-def test_limits_that_no_request_asked_have_no_chart(tmp_path):
+def test_limits_without_requests_have_no_chart(tmp_path):
     path = tmp_path / "rules.conf"
     path.write_text(KOALA)
     trace = lines(*({"time": START + i, "act": "ask", "uid": i % 2 + 7} for i in range(8)))
@@ -231,8 +231,8 @@ def test_limits_that_no_request_asked_have_no_chart(tmp_path):
     assert text.count("asked  |") == text.count("denied |") == 1
 
 
-def test_only_requests_that_are_charged_without_a_part_of_their_key_share_one(tmp_path):
-    """Those that no rule with such a key applies to are not missing anything."""
+def test_only_charged_requests_without_a_part_of_their_key_are_reported(tmp_path):
+    """Requests that match no rule with such a key are not missing an attribute."""
     path = tmp_path / "rules.conf"
     path.write_text(KOALA)
     trace = lines({"time": START, "act": "ask"}, {"time": START, "act": "ask", "uid": ""},
@@ -246,7 +246,7 @@ def test_only_requests_that_are_charged_without_a_part_of_their_key_share_one(tm
     assert simulate(path, trace)[0]["without"] == {"uid": 2, "ip": 3}
 
 
-def test_a_file_whose_rules_answer_by_themselves_can_be_tried(tmp_path):
+def test_a_file_whose_rules_answer_by_themselves_can_be_simulated(tmp_path):
     path = tmp_path / "rules.conf"
     path.write_text("".join(line for line in KOALA.splitlines(True) if "[count]" not in line))
     trace = lines({"time": START, "uid": 7}, {"time": START, "uid": 8})
@@ -262,7 +262,7 @@ def combined(ip, second, request="GET /a?b=c HTTP/1.1", zone="+0000"):
     return f'{ip} - - [{day:%d/%b/%Y:%H:%M:%S} {zone}] "{request}" 200 5 "-" "x \\x22y\\x22"\n'
 
 
-def test_the_three_formats_say_the_same(config):
+def test_the_three_formats_give_the_same_report(config):
     records = [(f"192.0.2.{i % 3}", i // 4) for i in range(60)]
     traces = {
         "combined": "".join(combined(*record) for record in records),
@@ -284,7 +284,7 @@ def test_keys_and_paths_of_a_combined_log_are_those_that_the_server_sees(config)
 
 
 @pytest.mark.parametrize("count", [100, 200, 3000])
-def test_a_log_in_whole_seconds_lets_all_of_a_second_go_when_its_period_is_over(config, count):
+def test_in_a_log_in_whole_seconds_a_period_ends_for_all_requests_of_a_second(config, count):
     config.write_text(f"limits:\n  log: {{ algorithm: sliding_log, rate: {count}/m }}\n")
     rounds = [(0, count), (59, 2), (60, count + 1), (119, 1), (120, count)]
     trace = "".join(combined("1.1.1.1", second, "GET /") * n for second, n in rounds)
@@ -294,7 +294,7 @@ def test_a_log_in_whole_seconds_lets_all_of_a_second_go_when_its_period_is_over(
 
 
 def test_the_worst_period_is_found_between_windows(config):
-    """Ten at the end of a minute and ten at the start of the next: twenty in a second."""
+    """Ten requests at the end of a minute and ten at the start of the next are twenty in a second."""
     times = [START + 59.5] * 10 + [START + 60.2] * 10 + [START + 300] * 3
     report, _ = simulate(config, lines(*({"time": t, "ip": "a"} for t in times)), "--limit", "minute")
     limit = report["limits"]["minute"]
@@ -312,8 +312,8 @@ limits:
 """
 
 
-def test_what_waits_is_measured_and_passes_when_its_turn_comes(config):
-    """A hundred at once: they pass ten a second. Who only asks, at a cost of 0, waits for nothing."""
+def test_paced_requests_pass_at_their_turns_and_their_waits_are_measured(config):
+    """Of a hundred at once ten pass in each second. Requests with a cost of 0 do not wait."""
     config.write_text(WAITING)
     one = {"time": START, "ip": "a"}
     trace = lines(one, {**one, "cost": 0}, *[one] * 99)
@@ -325,7 +325,7 @@ def test_what_waits_is_measured_and_passes_when_its_turn_comes(config):
         assert waits["mean"] == longest / 2
         assert waits["p50"] == pytest.approx(longest / 2, rel=0.01)
         assert waits["p99"] == pytest.approx(longest, rel=0.01)
-        # By their turns, not by when they asked.
+        # Counted at their turns, not at their arrivals.
         assert limit["worst"]["granted"] == 10
         series = limit["timeline"]
         assert (sum(series["asked"]), sum(series["passed"])) == (101, passed + 1)
@@ -347,7 +347,7 @@ def test_the_same_log_gives_the_same_report(config):
 
 
 def test_the_lowest_priorities_of_the_last_ten_seconds_are_shed(config):
-    """Of 60 requests a second 18 are denied in all, of which 20 have the lowest priority."""
+    """18 of 60 requests a second are denied, and 20 have the lowest priority."""
     config.write_text("limits: { low: { algorithm: random, deny: 0.3 } }\nrules:\n"
                       "  - { match: { kind: prefetch }, limits: [low], priority: 9 }\n"
                       "  - { match: { kind: page }, limits: [low] }\n")
@@ -358,16 +358,16 @@ def test_the_lowest_priorities_of_the_last_ten_seconds_are_shed(config):
     denied = [json.loads(line)["n"] % 3 for line in decisions.read_text().splitlines()
               if not json.loads(line)["allowed"]]
     assert report["limits"]["low"]["denied"] == len(denied) == pytest.approx(900, rel=0.05)
-    assert denied.count(0) >= len(denied) - 3  # but for the first few, of which little is known
+    assert denied.count(0) >= len(denied) - 3  # except for the first few, before the priorities of the load are known
 
 
-def test_decisions_that_find_no_room_are_an_error(config):
+def test_decisions_with_no_room_are_an_error(config):
     said = simulate(config, lines({"time": START, "ip": "a"}), "--decisions", "/dev/full",
                     fails=True)[1]
     assert "can't write the decisions" in said
 
 
-def test_the_keys_that_are_denied_most_and_what_they_are_told(config):
+def test_the_report_lists_the_most_denied_keys_with_their_times_until_retry(config):
     trace = lines(*({"time": START, "ip": f"k{i}"} for i in range(20) for _ in range(5 + i)))
     limit = simulate(config, trace, "--limit", "first")[0]["limits"]["first"]
     assert [(k["key"], k["denied"], k["error"]) for k in limit["top"]] == \
@@ -376,8 +376,8 @@ def test_the_keys_that_are_denied_most_and_what_they_are_told(config):
     assert limit["retry_after_ms"]["p50"] == pytest.approx(2000, rel=0.01)
 
 
-def test_requests_out_of_order_count_in_order_and_are_told_in_the_logs(config):
-    """A log is written as requests end: each second's stand in any order."""
+def test_requests_out_of_order_are_decided_in_order_and_listed_as_in_the_log(config):
+    """A log is written when requests end, so those of one second are in any order."""
     chance = random.Random(3)
     trace = [{"time": START + i // 50, "ip": "a", "i": i} for i in range(5000)]
     shuffled = [r for i in range(0, 5000, 500) for r in chance.sample(trace[i:i + 500], 500)]
@@ -390,7 +390,7 @@ def test_requests_out_of_order_count_in_order_and_are_told_in_the_logs(config):
 
 
 def test_times_far_off_are_bounded_and_counted(config):
-    first = {"time": START + 10**8, "ip": "far"}  # three years ahead of all others
+    first = {"time": START + 10**8, "ip": "far"}  # three years after all others
     trace = [first, *({"time": START + i, "ip": "x" * 900} for i in range(20000)),
              {"time": START - 500, "ip": "late"}]
     report, _ = simulate(config, lines(*trace), "--limit", "bucket")
@@ -399,15 +399,15 @@ def test_times_far_off_are_bounded_and_counted(config):
     assert report["to"] == START + 19999
 
 
-def test_a_time_that_no_table_could_tell_apart_is_refused(config):
-    """Thirty-six years and a half later a cell of the first would look as if it were ahead."""
+def test_a_time_beyond_the_range_of_a_table_is_refused(config):
+    """After thirty-six and a half years a cell with the first time would seem to be in the future."""
     report, said = simulate(config, lines({"time": START, "ip": "a"}, {"time": 1, "ip": "a"},
                                           {"time": START + 17 * 365 * 86400, "ip": "a"}))
     assert (report["requests"], report["malformed"]) == (1, 2)
     assert "expected a time within 16 years of the first one, found 57 years" in said
 
 
-def test_lines_that_are_no_requests_are_told_by_place_and_counted(config):
+def test_lines_without_a_request_are_warnings_with_their_place_and_counted(config):
     good = lines({"time": START, "ip": "a"})
     bad = ['{"time": 1x}\n', '{"ip": "a"}\n', '{"time": -1}\n', "[]\n", '{"time": 1, "cost": 1.5}\n',
            '{"time": 1, "ip": "\\q"}\n', '{"time": 1, "time": 2}\n', "x" * 100000 + "\n", "\0\n"]
@@ -421,7 +421,7 @@ def test_lines_that_are_no_requests_are_told_by_place_and_counted(config):
     assert "/trace:1:1: error: expected a column \"time\", found 'a,b'" in said
 
 
-def test_costs_and_keys_that_no_limit_takes_are_counted_and_told(config):
+def test_costs_and_keys_out_of_range_are_counted_and_reported(config):
     trace = lines({"time": START, "ip": "a", "cost": 6}, {"time": START, "ip": "k" * 1025},
                   {"time": START, "ip": "a", "cost": 0}, {"time": START, "ip": "a", "cost": 5})
     got = decisions_of(config, trace, "--limit", "bucket")
@@ -436,14 +436,14 @@ def test_costs_and_keys_that_no_limit_takes_are_counted_and_told(config):
     (["--key", "usr"], lines({"time": START, "user": "a"}, {"time": START, "usr": ""}), "usr"),
     ([], f"time, ip\n{START}, a\n{START}, b\n", "ip"),
 ])
-def test_requests_without_the_field_that_makes_the_key_are_told(config, flags, trace, field):
+def test_requests_without_the_field_of_the_key_are_reported(config, flags, trace, field):
     report, _ = simulate(config, trace, *flags)
     assert report["without"] == {field: 2}
     text = weir("simulate", "-c", config, "--trace", config.parent / "trace", *flags).stdout
     assert f'2 requests had no "{field}": they share a key\n' in text
 
 
-def test_what_a_small_table_forgets_is_said(config):
+def test_evictions_of_a_small_table_are_reported(config):
     trace = lines(*({"time": START, "ip": f"k{i}"} for i in range(5000)))
     limit = simulate(config, trace, "--limit", "minute", "--capacity", "100")[0]["limits"]["minute"]
     assert limit["evictions"] > 0
@@ -454,7 +454,7 @@ def test_what_a_small_table_forgets_is_said(config):
     assert "keys in use had to make room" in text
 
 
-def test_every_pattern_runs_and_an_edge_burst_passes_twice_through_a_fixed_window():
+def test_every_pattern_runs_and_a_fixed_window_allows_an_edge_burst_twice():
     for pattern in ("steady", "edge-burst", "ramp", "flash-sale"):
         done = weir("simulate", "--pattern", pattern, "--json")
         assert done.returncode == 0, done
@@ -482,7 +482,7 @@ def test_every_pattern_runs_and_an_edge_burst_passes_twice_through_a_fixed_windo
     (["--pattern", "steady", "--key", "cost"], 1, "--key: expected an attribute, found 'cost'"),
     (["--pattern", "steady", "stray"], 2, "expected an option, found 'stray'"),
 ])
-def test_mistakes_are_told(config, flags, status, said):
+def test_mistakes_are_errors(config, flags, status, said):
     done = weir("simulate", "-c", config, *flags)
     assert done.returncode == status and said in done.stderr, done
 
@@ -490,13 +490,13 @@ def test_mistakes_are_told(config, flags, status, said):
 ON_TRY = "bucket2: { algorithm: token_bucket, rate: 3/s, burst: 5 }"
 
 
-def test_a_limit_of_the_command_line_decides_as_one_of_a_file(config):
+def test_a_limit_on_the_command_line_decides_as_in_a_file(config):
     trace = "time,ip,cost\n" + "".join(f"{decimal(t)},{k},{c}\n" for t, k, c in random_trace(3, 500))
     both, _ = simulate(config, trace, "--limit", "bucket", "--try", ON_TRY)
     assert list(both["limits"]) == ["bucket", "bucket2"]
     of_file, tried = both["limits"].values()
     assert of_file == tried and tried["denied"] > 0
-    # By itself, without a file; several stand in their order.
+    # Without a file; several limits keep their order.
     log = config.parent / "trace"
     alone = weir("simulate", "--trace", log, "--json", "--try", ON_TRY, "--try",
                  "slow: { algorithm: token_bucket, rate: 1/s, burst: 1 }")
@@ -504,7 +504,7 @@ def test_a_limit_of_the_command_line_decides_as_one_of_a_file(config):
     limits = json.loads(alone.stdout)["limits"]
     assert list(limits) == ["bucket2", "slow"] and limits["bucket2"] == tried
     assert limits["slow"]["denied"] > tried["denied"]
-    # Beside all limits of a file, also where that has rules, and for made-up traffic.
+    # Beside all limits of a file, also of one with rules, and for generated traffic.
     config.write_text(RULES)
     limits = simulate(config, trace, "--try", ON_TRY)[0]["limits"]
     assert list(limits) == ["login", "all", "trial", "daily", "guest", "bucket2"]
@@ -520,25 +520,25 @@ def test_a_limit_of_the_command_line_decides_as_one_of_a_file(config):
     (ON_TRY + ", " + ON_TRY.replace("2", "3"), "--try: expected one limit"),
     ("bucket: { algorithm: token_bucket, rate: 1/s }", "a name that no other limit has, found 'bucket'"),
 ])
-def test_mistakes_in_a_limit_of_the_command_line_are_told_by_place(config, text, said):
+def test_mistakes_in_a_limit_on_the_command_line_are_errors_with_their_place(config, text, said):
     done = weir("simulate", "-c", config, "--pattern", "steady", "--try", text)
     assert done.returncode == 1 and said in done.stderr, done
 
 
-def test_a_place_that_cannot_be_written_to_is_told_before_the_log_is_read(config):
+def test_an_unwritable_output_is_an_error_before_the_log_is_read(config):
     _, said = simulate(config, "{\n", "--html", "/nonexistent/x", fails=True)
     assert "/nonexistent/x: expected a file to write to" in said and "trace:1:" not in said
 
 
 @pytest.mark.parametrize("flag", ["--html", "--decisions"])
-def test_the_log_is_not_written_over(config, flag):
+def test_the_log_is_not_overwritten(config, flag):
     trace = lines({"time": START, "ip": "a"})
     _, said = simulate(config, trace, flag, config.parent / "trace", fails=True)
     assert "expected a file to write to, found the log" in said
     assert (config.parent / "trace").read_text() == trace
 
 
-def test_a_log_that_begins_in_the_middle_of_a_line_is_told_what_it_was_taken_for(config):
+def test_the_error_of_a_log_that_begins_within_a_line_names_the_assumed_format(config):
     trace = combined("1.1.1.1", 0)[40:] + combined("1.1.1.1", 0)
     assert "(read as CSV: --format if it is none)" in simulate(config, trace, fails=True)[1]
     assert simulate(config, trace, "--format", "combined")[0]["requests"] == 1
@@ -551,7 +551,7 @@ def test_an_edge_burst_is_a_quota_on_each_side_of_a_windows_edge(config, rate):
     assert json.loads(done.stdout)["limits"]["a"]["denied"] == 0
 
 
-def test_a_pattern_goes_through_each_limit_though_no_rule_applies(config):
+def test_a_pattern_is_applied_to_each_limit_though_no_rule_matches(config):
     config.write_text("""
 limits:
   some: { algorithm: random, deny: 0.5 }
@@ -584,11 +584,11 @@ def test_a_terminal_gets_a_progress_bar_and_colours(config):
     shown = done.stdout.decode()
     assert re.search(r"\[#* *\] +\d+%", shown)
     assert "\033[32m" in shown and "█" in shown
-    # What is wrong stands on a line of its own.
+    # An error is on its own line.
     assert re.search(rf"\r\033\[K{re.escape(str(log))}:4:1: error", shown)
 
 
-def test_limits_of_what_is_in_flight_are_left_out_and_it_is_said(config):
+def test_limits_on_requests_in_flight_are_left_out_with_a_warning(config):
     config.write_text("""
 limits:
   uploads: { algorithm: concurrency, max: 1 }
@@ -607,7 +607,7 @@ rules:
     assert "found 'uploads', of concurrency" in said
 
 
-def test_a_log_counts_by_the_paths_that_auth_would_have_counted_by(serve, tmp_path):
+def test_paths_of_a_log_are_normalized_as_at_auth(serve, tmp_path):
     asked = ["/login", "//login?x", "/%6cogin", "/a/../login", "/LOGIN", "/login;x/", "/login%00", "/x"]
     config = tmp_path / "weir.yaml"
     trace = "".join(f'192.0.2.1 - - [14/Nov/2023:22:13:20 +0000] "GET {path} HTTP/1.1" 200 1\n'

@@ -1,13 +1,13 @@
-"""A log with latencies and outcomes: weir simulate decides as a live server that is told the same.
+"""`weir simulate` decides a log with latencies and outcomes as a live server does.
 
-Requests and reports come to the server in the order of the log, one after the other, and each report
-tells the log's latency. So the two differ only in when things come: at the server up to LATE_NS
-later. The log leaves so much room, and more, between each request and whatever time alone changes: the
-end of a breaker's sleep, and of its window. A run in which the machine was slower says nothing, and is
-made again.
+The test sends requests and reports to the server in the order of the log, one after the other, and each report
+has the log's latency. The two differ only in the times of arrival, which at the server are up to LATE_NS
+later. The log has longer gaps than that between each request and each change by time alone: the
+end of a breaker's sleep, and of its window. A run on a machine that was slower proves nothing, and is
+repeated.
 
-A throttle draws. While nothing is accepted, the chances of its draws follow from the log alone,
-so the denials of both are compared with the sum of these.
+A throttle draws random numbers. While nothing is accepted, its probabilities follow from the log alone,
+so the denials of both are compared with their sum.
 """
 
 import heapq
@@ -31,14 +31,14 @@ LIMITS = {
     "few": f"algorithm: breaker, max_concurrent: 4, window: 1h, sleep: {SLEEP_MS}ms, ramp: 0s",
     "share": "algorithm: throttle, window: 1h, minimum: 50",
     **{method: f"algorithm: adaptive, method: {method}, initial: 4, min: 2, max: 12"
-       for method in ("knee", "gradient2", "aimd")},  # vegas draws, too
+       for method in ("knee", "gradient2", "aimd")},  # not vegas, which is random as well
 }
 BREAKERS = ("calls", "time", "few")
 HEALTHY, SICK = 80, 400
 
 
 def log():
-    """(at, latency, outcome), times in ms: healthy, failing, then a few at a time."""
+    """[(at, latency, outcome)] with times in ms: first healthy, then failing, then a few requests."""
     at = 0
     for n in range(HEALTHY):
         at += 7
@@ -47,20 +47,20 @@ def log():
     for n in range(SICK):
         at += 3
         yield at, 11 + n * 17 % 31, ("failure", "timeout", "failure")[n % 3]
-    # Breakers opened while it failed, so they sleep until less than this after it: probes that fail.
+    # Breakers opened during the failures, so their sleep ends before these probes, the first of which fails.
     for wait, outcome in ((SLEEP_MS + 300, "failure"), (400, "success"), (400, "success")):
         at += wait
         for n in range(3):
             at += 5
             yield at, 20 + n, outcome
     at += SLEEP_MS - 200
-    for n in range(60):  # they close
+    for n in range(60):  # these close the breakers
         at += 9
         yield at, 30 + n * 13 % 41, "success"
 
 
 def ask_live(server, key):
-    """Each limit's answers; None: something came too late."""
+    """{limit: answers}, or None if a request was too late."""
     found, permits = {name: [] for name in LIMITS}, {}
     events = [(at, n, None) for n, (at, _, _) in enumerate(LOG)]
     heapq.heapify(events)
@@ -94,26 +94,26 @@ LOG = list(log())
 
 
 def chances():
-    """Of each request that comes while nothing is accepted any more: that the throttle denies it."""
+    """The probability that the throttle denies each request after the last accepted one."""
     accepts = sum(outcome == "success" for _, _, outcome in LOG[:HEALTHY])
     ignored = sum(outcome == "ignored" for _, _, outcome in LOG[:HEALTHY])
     return [max(0, (n - 2 * accepts) / (n + 1))
             for n in range(HEALTHY - ignored, HEALTHY - ignored + SICK)]
 
 
-def look_at_draws(answers):
-    """Nothing is denied while all is well, then so many that a fair draw differs once in a million."""
+def check_draws(answers):
+    """Checks that nothing is denied at first, and that later denials are within a one-in-a-million deviation."""
     assert all(allowed for allowed, *_ in answers[:HEALTHY])
     denied = [not allowed for allowed, *_ in answers[HEALTHY:HEALTHY + SICK]]
     expected = chances()
     assert not any(d for d, chance in zip(denied, expected, strict=True) if chance == 0)
     apart = math.sqrt(SICK * math.log(2e6) / 2)  # Hoeffding's bound
-    passes = 3  # one a second, and that took less than two
+    passes = 3  # one a second, and the test takes less than two
     assert sum(expected) - apart - passes <= sum(denied) <= sum(expected) + apart
-    assert sum(expected) > 2 * apart  # so to deny nothing would fail
+    assert sum(expected) > 2 * apart  # so that denying nothing would fail
 
 
-def test_a_log_with_outcomes_is_decided_as_by_a_server_that_is_told_them(serve, tmp_path):
+def test_a_log_with_outcomes_is_decided_as_by_a_live_server(serve, tmp_path):
     config = tmp_path / "weir.yaml"
     config.write_text("limits:\n" + "".join(
         f"  {name}: {{ {parameters} }}\n" for name, parameters in LIMITS.items()))
@@ -132,11 +132,11 @@ def test_a_log_with_outcomes_is_decided_as_by_a_server_that_is_told_them(serve, 
         pytest.fail(f"in each run something came more than {LATE_NS} ns too late")
     for name in LIMITS:
         if name == "share":
-            look_at_draws(simulated[name])
-            look_at_draws(live[name])
+            check_draws(simulated[name])
+            check_draws(live[name])
             continue
         for n, (one, other) in enumerate(zip(simulated[name], live[name], strict=True)):
             assert one == other, (name, n, LOG[n])
         assert {allowed for allowed, *_ in live[name]} == {True, False}, name
-    for name in BREAKERS:  # closed, open, open after a probe, and closed again
+    for name in BREAKERS:  # closed, open, open after a failed probe, and closed again
         assert [live[name][n][0] for n in (0, HEALTHY + SICK - 1, -60, -1)] == [True, False, True, True], name

@@ -1,4 +1,4 @@
-"""weir simulate --html: one page that a browser draws, on any screen, without a network."""
+"""`weir simulate --html` makes one page that a browser draws on any screen without a network."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ HOSTILE = "</script><script>document.title='x'</script><b>&amp;"
 BREAKER = """limits: { up: { algorithm: breaker, minimum: 5, sleep: 10s, probes: 3, ramp: 10s },
           bucket: { algorithm: token_bucket, rate: 9/s } }
 """
-# It fails for 20 s, and the first probes take long.
+# The backend fails for 20 s, and the first probes take long.
 FAILING = lines(*({"time": START + n / 10, "ip": "a", "latency_ms": 10_000 if 250 <= n < 310 else 1,
                    "status": 500 if 100 <= n < 300 else 200} for n in range(1000)))
 
@@ -22,7 +22,7 @@ BOXES = """((selector) => [...document.querySelectorAll(selector)].filter((e) =>
     .map((e) => e.getBoundingClientRect()).map((b) => [b.left, b.top, b.right, b.bottom]))"""
 TABLE = """((id) => [...document.querySelectorAll(`#${id} tr`)].map((row) =>
     [...row.cells].map((cell) => cell.textContent)))"""
-# How many bars of a series each chart has.
+# Counts the bars of a series in each chart.
 BARS = """((series) => [...document.querySelectorAll('.chart')].map((chart) =>
     [...chart.querySelectorAll(`.bars.${series}`)].map((path) =>
         (path.getAttribute('d').match(/M/g) ?? []).length)[0]))"""
@@ -37,7 +37,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """Simulates, and opens the page; the report and the browser."""
+    """A function that simulates and opens the page: (report, browser)."""
     def show(limits, trace, *flags, **screen):
         config, page = tmp_path / "weir.yaml", tmp_path / "report.html"
         config.write_text(limits)
@@ -51,7 +51,7 @@ def show(browser, tmp_path):
 
 
 def table(browser, name):
-    """A row for each limit: what stands below each title."""
+    """{limit: {title of a column: cell}} of a table."""
     head, *rows = browser.evaluate(f"{TABLE}('{name}')")
     return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
 
@@ -75,11 +75,11 @@ def test_the_page_draws_its_charts_and_zooms_all_of_them(show):
     assert list(table(browser, "limits")) == names
     assert table(browser, "waits") == {"pace": {
         "waited": "104", "wait, mean": "4.86 s", "wait, p50": "5 s", "wait, p99": "5 s", "wait, max": "5 s"}}
-    # Something passed in each chart, and something was denied.
+    # Each chart has allowed and denied requests.
     for series in "passed", "denied":
         assert min(browser.evaluate(f"{BARS}('{series}')")) > 0
     assert len(browser.evaluate(f"{BARS}('passed')")) == len(names)
-    # The middle of one is dragged over.
+    # Drag over the middle of one chart.
     browser.evaluate("document.querySelector('.chart').scrollIntoView({ block: 'center' })")
     left, top, right, bottom = browser.evaluate(f"""{BOXES}('.chart')""")[0]
     before = windows(browser)
@@ -89,7 +89,7 @@ def test_the_page_draws_its_charts_and_zooms_all_of_them(show):
     assert after[1] - after[0] < 0.3 * (before[1] - before[0])
     ticks = browser.evaluate("charts.map((c) => [...c.svg.querySelectorAll('.tick-x')].map((t) => t.textContent).join())")
     assert len(set(ticks)) == 1
-    # The buttons do what they say.
+    # The buttons move and zoom.
     for name, (begin, end) in {"later": (1, 1), "earlier": (-1, -1), "out": (-1, 1), "in": (1, -1)}.items():
         was = windows(browser)
         browser.evaluate(f"document.querySelector('[data-zoom={name}]').click()")
@@ -100,13 +100,13 @@ def test_the_page_draws_its_charts_and_zooms_all_of_them(show):
     assert browser.complaints() == []
 
 
-def test_a_single_request_is_seen(show):
+def test_a_single_request_is_visible(show):
     _, browser = show(LIMITS, f"time,ip\n{START + 1}.001,a\n")
     assert windows(browser) == [(START + 1) * 1000 + 1, (START + 1) * 1000 + 2]
     assert set(browser.evaluate(f"{BARS}('passed')")) == {1}
 
 
-def test_figures_stand_in_percent_and_no_column_is_empty(show):
+def test_figures_are_in_percent_and_no_column_is_empty(show):
     trace = lines(*({"time": START, "ip": f"k{min(n, 7)}"} for n in range(31)))
     report, browser = show("limits: { a: { algorithm: fixed_window, rate: 2/m }, "
                            "b: { algorithm: fixed_window, rate: 100/m } }", trace)
@@ -118,7 +118,7 @@ def test_figures_stand_in_percent_and_no_column_is_empty(show):
         assert keys["a"][f"denied per key hit, {percentile}"] == str(per_key["denied_per_key"][percentile]) == "22"
         assert keys["a"][f"requests per key, {percentile}"] == str(per_key["requests_per_key"][percentile])
         assert keys["b"][f"denied per key hit, {percentile}"] == "–"
-    # Where nothing was denied, no figure of what is denied has a column.
+    # Without denials the table has no columns for them.
     _, browser = show("limits: { b: { algorithm: fixed_window, rate: 100/m } }", trace)
     for name in "limits", "keys":
         for figures in table(browser, name).values():
@@ -158,7 +158,7 @@ def test_bars_refine_when_zoomed_and_the_page_stays_small(show, tmp_path):
         steps.append(step)
         browser.evaluate("document.querySelector('[data-zoom=in]').click()")
     assert steps == sorted(steps, reverse=True) and steps[0] >= 300_000 and steps[-1] == 10_000, steps
-    # All charts share what a page may hold.
+    # All charts share the bound on the size of a page.
     limits = "".join(f"  l{n}: {{ algorithm: token_bucket, rate: 30/m }}\n" for n in range(20))
     _, browser = show(f"limits:\n{limits}", trace)
     assert browser.evaluate("charts.reduce((all, c) => all + c.t.asked.length, 0)") <= 65_536
@@ -166,7 +166,7 @@ def test_bars_refine_when_zoomed_and_the_page_stays_small(show, tmp_path):
     assert (tmp_path / "report.html").stat().st_size < 1_000_000
 
 
-def test_the_legend_names_each_series_and_says_what_is_shown(show):
+def test_the_legend_names_each_series_and_shows_the_bar_below_the_pointer(show):
     report, browser = show(LIMITS, lines(*({"time": START + n / 10, "ip": "a"} for n in range(1000))))
     items = browser.evaluate("[...charts[0].svg.parentNode.querySelectorAll('.legend li')].map((i) => i.textContent)")
     bucket = report["limits"]["bucket"]
@@ -184,7 +184,7 @@ def test_the_legend_names_each_series_and_says_what_is_shown(show):
     assert " to " in items[0] and items[1] == "came in 5"
 
 
-def test_phases_of_a_breaker_stand_below_the_chart(show):
+def test_phases_of_a_breaker_are_drawn_below_the_chart(show):
     report, browser = show(BREAKER, FAILING)
     times = report["limits"]["up"]["phases"]
     assert times["opened"] >= 2 and min(times["open_ms"], times["half_open_ms"], times["ramp_ms"]) > 900
@@ -202,16 +202,16 @@ def test_phases_of_a_breaker_stand_below_the_chart(show):
     for phase in "open", "half_open", "ramp":
         bars = browser.evaluate(f"{BARS}('{phase}')")
         assert bars[0] > 1 and bars[1] is None, (phase, bars)
-    # Below the requests, not among them.
+    # Below the requests, not between them.
     above, below = (browser.evaluate(f"document.querySelector('.bars.{name}').getBoundingClientRect().{edge}")
                     for name, edge in (("passed", "bottom"), ("open", "top")))
     assert above <= below
-    # Without a breaker there is nothing of that.
+    # Without a breaker nothing is drawn there.
     _, browser = show(BREAKER, FAILING, "--limit", "bucket")
     assert browser.evaluate("document.getElementById('judging') ?? document.querySelector('.ramp')") is None
 
 
-# Machado, Oliveira and Fernandes (2009), of no cones of a kind; on linear red, green and blue.
+# Machado, Oliveira and Fernandes (2009), for sight without one kind of cones; applied to linear red, green and blue.
 SIGHT = {
     "all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "no long": ((.152286, 1.052583, -.204868), (.114503, .786281, .099216), (-.003882, -.048116, 1.051998)),
@@ -226,7 +226,7 @@ def linear(colour):
 
 
 def contrast(a, b):
-    """That of WCAG 2."""
+    """The contrast ratio of WCAG 2."""
     a, b = sorted(sum(w * c for w, c in zip((.2126, .7152, .0722), linear(colour))) for colour in (a, b))
     return (b + .05) / (a + .05)
 
@@ -239,7 +239,7 @@ def lab(rgb):
 
 
 def difference(a, b, sight):
-    """In CIELAB: 2.3 is just seen."""
+    """The distance of two colours in CIELAB; 2.3 is just noticeable."""
     a, b = (lab([min(1, max(0, sum(w * c for w, c in zip(row, linear(colour))))) for row in SIGHT[sight]])
             for colour in (a, b))
     return sum((p - q) ** 2 for p, q in zip(a, b)) ** .5
@@ -252,7 +252,7 @@ def colours(browser):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_colours_are_told_apart_by_all_eyes(show, scheme):
+def test_colours_are_distinguishable_with_each_kind_of_colour_blindness(show, scheme):
     _, browser = show(BREAKER, FAILING, scheme=scheme)
     found = colours(browser)
     for text, ground in itertools.product(("text", "muted"), ("page", "raised")):
@@ -306,7 +306,7 @@ def test_nothing_overflows_or_overlaps(show, width):
 def test_a_suggestion_has_a_curve(show, tmp_path, width):
     _, browser = show(LIMITS, FAILING, width=width)
     page = tmp_path / "report.html"
-    # The form in which the report has it.
+    # In the form of the report.
     suggestion = {"limit": f"login: {HOSTILE}", "count": 22, "by": "keys", "deny": 0.1, "curve": [
         {"count": n, "requests": 1000, "denied": 1000 // n, "keys": 50, "hit": 110 // n}
         for n in (3, 4, 6, 8, 11, 16, 20, 21, 22, 23, 30, 50, 100, 400, 1000)]}

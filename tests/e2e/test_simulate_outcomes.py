@@ -1,4 +1,4 @@
-"""weir simulate: a log that tells how requests ended, through limits that want to know it."""
+"""`weir simulate` with a log that contains latencies and outcomes, and limits whose requests are reported."""
 
 import heapq
 import json
@@ -20,11 +20,11 @@ def config(tmp_path):
     return tmp_path / "weir.yaml"
 
 
-def sick_log(seed, requests):
+def failing_log(seed, requests):
     """
-    Requests of two keys to something that fails, is slow and hangs by turns: (time, key, latency,
-    outcome), at times that differ to the nanosecond. Without a latency they end at once, without
-    both never.
+    Requests of two keys to a backend that fails, is slow and hangs alternately: [(time, key, latency,
+    outcome)], at different times. A request without a latency ends at once, one without
+    latency and outcome never.
     """
     chance, now = random.Random(seed), START * S
     bad = 0.1
@@ -62,7 +62,7 @@ def report_to_breaker(model, now, permit, outcome, latency):
 
 
 class Phases:
-    """How long models were in which phase, from the call that shows it on."""
+    """How long models were in each phase, from the call that shows the phase."""
 
     def __init__(self):
         self.keys, self.sums, self.opened = {}, dict.fromkeys(("open", "half_open", "ramp"), 0), 0
@@ -89,7 +89,7 @@ class Phases:
 
 
 def replay(log, model_of, report=report_to_breaker, phases=None):
-    """What models of these keys decide, told of each end at its time."""
+    """The decisions of the models of all keys, which get each report at its time."""
     keys, ends, answers = {}, [], []
     note = phases.note if phases else lambda *_: None
 
@@ -121,10 +121,10 @@ def written(log):
 
 
 @pytest.mark.parametrize("name", BREAKERS)
-def test_a_breaker_decides_as_its_model_that_is_told_of_each_end_at_its_time(config, name):
+def test_a_breaker_decides_as_its_model_with_a_report_at_each_end(config, name):
     parameters, given = BREAKERS[name]
     config.write_text(f"limits: {{ up: {{ algorithm: breaker, {parameters} }} }}\n")
-    log = list(sick_log(name, 4000))
+    log = list(failing_log(name, 4000))
     draw, phases = models.splitmix64(1), Phases()
 
     def model():
@@ -147,9 +147,9 @@ def test_a_breaker_decides_as_its_model_that_is_told_of_each_end_at_its_time(con
         assert found["phases"][phase + "_ms"] == length // 10**6, phase
 
 
-def test_places_are_free_after_the_latency_of_the_log(config):
+def test_permits_are_released_after_the_latency_of_the_log(config):
     config.write_text("limits: { two: { algorithm: concurrency, max: 2, lease: 30s } }\n")
-    log = list(sick_log(5, 2000))
+    log = list(failing_log(5, 2000))
     expected = [answer["allowed"] for answer in replay(
         log, lambda: models.Concurrency(2, 30 * S, S), lambda model, now, permit, *_: model.call("refund", now, 1, permit))]
     got = decisions_of(config, written(log), "--key", "user")
@@ -164,7 +164,7 @@ def allowed(config, trace, *flags):
     return [line["allowed"] for line in decisions_of(config, trace, *flags)]
 
 
-def test_what_a_breaker_spared_and_what_it_lost_is_told(config):
+def test_the_report_counts_bad_requests_spared_and_good_requests_lost(config):
     config.write_text(BREAKER % "")
     bad, good = {"ip": "a", "latency_ms": 1, "status": 503}, {"ip": "a", "latency_ms": 1, "status": 200}
     log = [bad, bad, bad, good, bad, {"ip": "a", "latency_ms": 1, "outcome": "ignored"}]
@@ -177,7 +177,7 @@ def test_what_a_breaker_spared_and_what_it_lost_is_told(config):
            "up                        2         1          2           0       1     4 s         -       -\n" in text
 
 
-def test_slow_calls_are_bad_where_the_breaker_minds(config):
+def test_slow_calls_are_bad_for_a_breaker_with_slow(config):
     config.write_text(BREAKER % ", slow: 100ms")
     trace = lines(*({"time": START + n, "ip": "a", "latency": latency, "status": 200}
                     for n, latency in enumerate(["101ms", 0.2, "0.3s", 0.01])))
@@ -196,14 +196,14 @@ def nginx(second, behind, status=200):
     ('"203.0.113.9, 10.0.0.1" rt=1.500 uct="0.001" urt="0.100, 0.250 : 0.050"', 1500, 400),
     ("3.000 0.100, 0.200", 3000, 300), ("4.000 - upstream_response_time=-", 4000, 4000),
     ('1700000000.123 "x 0.999 \\" y" request_time=2.000 a=b', 2000, 2000)])
-def test_nginx_tells_when_a_request_ended_how_long_it_took_and_how_long_the_upstream_did(
+def test_a_log_of_nginx_gives_the_end_and_both_latencies_of_a_request(
         config, behind, took_ms, upstream_ms):
-    """The place of the first is free when its upstream is done, and not before."""
+    """The permit of the first request is released when its upstream has answered, not before."""
     config.write_text("limits: { one: { algorithm: concurrency, max: 1 } }\n")
     assert START % 86400 == 8 * 3600
     begin = 60_000 - took_ms
     after = [begin + upstream_ms - 1, begin + upstream_ms]
-    # Times are of whole seconds: others come at the millisecond wanted by how long they took.
+    # The log's times are whole seconds; by their latencies the others start at the wanted millisecond.
     trace = nginx(60, behind) + "".join(
         nginx(at // 1000 + 7, f"{7 - at % 1000 / 1000:.3f} 0.000" if at % 1000 else "7.000 0.000") for at in after)
     got = decisions_of(config, trace)
@@ -211,7 +211,7 @@ def test_nginx_tells_when_a_request_ended_how_long_it_took_and_how_long_the_upst
         (begin, True), (after[0], False), (after[1], True)]
 
 
-def test_the_three_formats_tell_the_same_ends(config):
+def test_the_three_formats_give_the_same_outcomes(config):
     config.write_text(BREAKER % "")
     status = [200, 504, 499, 200, 500, 302, 404]
     combined = "".join(nginx(n, "0.250", s) for n, s in enumerate(status, 1))
@@ -228,11 +228,11 @@ def test_the_three_formats_tell_the_same_ends(config):
     assert [line["allowed"] for line in found[0]] == [True] * 2 + [False] * 5
 
 
-def test_permits_that_the_log_does_not_end_time_out(config):
+def test_permits_without_an_end_in_the_log_time_out(config):
     config.write_text(BREAKER % "")
     trace = lines({"time": START, "ip": "a", "latency_ms": 1}, {"time": START + 1, "ip": "a"},
                   {"time": START + 2, "ip": "a"}, {"time": START + 3, "ip": "a"},
-                  # The three lost ones time out together, 30 s after the last of them.
+                  # The three unended permits time out together, 30 s after the last of them.
                   {"time": START + 32.9, "ip": "a"}, {"time": START + 33, "ip": "a"},
                   {"time": START + 42.9, "ip": "a"}, {"time": START + 43, "ip": "a"})
     assert allowed(config, trace) == [True] * 5 + [False, False, True]
@@ -259,7 +259,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("fields, counted", HOSTILE)
-def test_ends_that_make_no_sense_are_counted_and_told(config, fields, counted):
+def test_invalid_latencies_and_outcomes_are_counted_and_reported(config, fields, counted):
     config.write_text(BREAKER % "")
     trace = lines({"time": START, "ip": "a", "latency_ms": 1, "outcome": "success"}, {"time": START, "ip": "a", **fields})
     report, _ = simulate(config, trace)
@@ -267,8 +267,8 @@ def test_ends_that_make_no_sense_are_counted_and_told(config, fields, counted):
     assert report["limits"]["up"]["allowed"] == 2
 
 
-def test_a_flood_of_requests_that_take_long_ends_early_and_is_told(config):
-    """More in flight than are kept: memory is bounded, and the first to end does so."""
+def test_a_flood_of_long_requests_ends_early_with_a_warning(config):
+    """More requests are in flight than memory is reserved for, so the first to end is ended early."""
     config.write_text("limits: { up: { algorithm: breaker, permit_timeout: 1h, window: 1h } }\n")
     n = 2**18 + 1000
     trace = "time,ip,latency,status\n" + f"{START},a,600,200\n" * n + f"{START + 1},a,1,200\n"
@@ -278,7 +278,7 @@ def test_a_flood_of_requests_that_take_long_ends_early_and_is_told(config):
 
 
 def test_a_breaker_beside_a_limit_is_all_or_nothing(config):
-    """What the bucket refuses is no call, so the breaker's only probe is free for the next."""
+    """A request that the bucket denies is no call, so the breaker's only probe stays available."""
     config.write_text("""
 limits:
   up: { algorithm: breaker, minimum: 1, sleep: 5s, ramp: 0s }
@@ -300,19 +300,19 @@ rules:
                                               "passed": {"good": 2, "bad": 1, "neither": 0}}
 
 
-def test_only_a_log_that_tells_how_long_requests_took_shows_what_is_in_flight(config):
+def test_only_a_log_with_latencies_simulates_limits_on_requests_in_flight(config):
     config.write_text(BREAKER % "")
     for log in ({"time": START, "status": 500}, {"time": START, "latency_ms": "x"}, {"time": START, "latency": -1}):
         _, said = simulate(config, lines(log), fails=True)
         assert "found none: the log does not tell how long requests took" in said
-    # One of the first lines is enough, whatever the others are.
+    # One of the first lines with a latency is enough.
     for first in ("", '{"time":1}\n', "nonsense\n", '{"time":1,"latency":"\\u0035"}\n'):
         log = '{"time":1,"ip":"\\u0061"}\n' + first + '{"time":2,"ip":"\\u0061","latency":1}\n'
         report, said = simulate(config, log, "--format", "jsonl")
         assert report["limits"]["up"]["keys"] == 1 + ("ip" not in first and '"' in first), said
 
 
-def test_a_log_on_standard_input_shows_it_too(config):
+def test_a_log_with_latencies_on_standard_input_simulates_them_too(config):
     import subprocess
 
     from harness import PATIENCE, WEIR
@@ -322,7 +322,7 @@ def test_a_log_on_standard_input_shows_it_too(config):
     assert json.loads(done.stdout)["limits"]["up"]["allowed"] == 1
 
 
-def test_fields_that_tell_an_end_are_attributes_of_rules_as_well(config):
+def test_latency_and_outcome_are_also_attributes_for_rules(config):
     config.write_text("""
 limits: { up: { algorithm: breaker, minimum: 1 }, seldom: { algorithm: token_bucket, rate: 1/h, burst: 1 } }
 rules:
@@ -335,7 +335,7 @@ rules:
     assert (report["limits"]["up"]["denied"], report["limits"]["seldom"]["denied"], report["unlimited"]) == (1, 1, 1)
 
 
-def test_the_text_shows_the_phases_over_time(config):
+def test_the_text_report_shows_phases_over_time(config):
     config.write_text("limits: { up: { algorithm: breaker, minimum: 5, sleep: 16s, ramp: 16s } }\n")
     trace = lines(*({"time": START + n, "ip": "a", "latency_ms": 1, "status": 500 if n < 16 else 200} for n in range(64)))
     config.with_name("trace").write_text(trace)

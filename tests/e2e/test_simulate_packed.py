@@ -1,4 +1,4 @@
-"""Logs that are compressed decide as the same logs in plain text."""
+"""`weir simulate` reads compressed logs as it reads plain text, and bounds their memory."""
 
 import gzip
 import json
@@ -44,9 +44,9 @@ def refused(done):
     return done.stderr.decode()
 
 
-def test_it_decides_as_the_plain_log(tmp_path):
+def test_a_compressed_log_is_decided_as_the_plain_log(tmp_path):
     text = text_of(20_000)
-    half = text.index(b"\n", len(text) // 2) - 10  # in the middle of a line
+    half = text.index(b"\n", len(text) // 2) - 10  # within a line
     skippable = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
     log = tmp_path / "log"
     log.write_bytes(text)
@@ -77,17 +77,17 @@ def test_a_limit_is_suggested_by_a_compressed_log(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd])
-def test_each_truncation_is_told(tmp_path, pack):
+def test_each_truncation_is_an_error(tmp_path, pack):
     packed = pack(text_of(3))
     log = tmp_path / "log"
-    for size in range(4, len(packed), 5 if BUILD.name in SANITIZED else 1):  # which take long to start
+    for size in range(4, len(packed), 5 if BUILD.name in SANITIZED else 1):  # programs with a sanitizer start slowly
         log.write_bytes(packed[:size])
         assert f"{log}: after line" in (said := refused(simulate(log))), size
         assert "expected the whole of a compressed file, found its end too early" in said
 
 
 @pytest.mark.parametrize("pack, name", [(gzip.compress, "gzip"), (zstd, "zstd")])
-def test_damage_and_strange_bytes_after_it_are_told(tmp_path, pack, name):
+def test_damage_and_trailing_bytes_are_errors(tmp_path, pack, name):
     text = text_of(5_000)
     packed = bytearray(pack(text))
     log = tmp_path / "log"
@@ -107,7 +107,7 @@ def test_a_file_of_a_few_bytes_is_no_log(tmp_path, text):
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd])
-def test_a_bomb_needs_no_memory(tmp_path, pack):
+def test_a_decompression_bomb_needs_bounded_memory(tmp_path, pack):
     log = tmp_path / "log"
     log.write_bytes(pack(text_of(1)) + pack(bytes(1 << 26)) * 10 + pack(b"\n" + text_of(1)))
     with open(tmp_path / "shown", "w+b") as shown, open(tmp_path / "said", "w+b") as said:
@@ -117,10 +117,10 @@ def test_a_bomb_needs_no_memory(tmp_path, pack):
         shown.seek(0), said.seek(0)
         assert json.load(shown)["requests"] == 2
         assert b":2:1: error: expected a line of at most 65536 bytes" in said.read()
-    assert usage.ru_maxrss < 400 << 10  # of 640 MiB of text
+    assert usage.ru_maxrss < 400 << 10  # the text has 640 MiB
 
 
-def test_a_zstd_window_has_a_bound(tmp_path):
+def test_the_window_of_zstd_is_bounded(tmp_path):
     log = tmp_path / "log"
     packed = zstd(bytes(1 << 29) + b"\n", "--ultra", "-1", "--long=29")
     log.write_bytes(packed)

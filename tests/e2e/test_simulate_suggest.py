@@ -1,4 +1,4 @@
-"""weir simulate: how many keys a limit hits, and which limit it suggests."""
+"""`weir simulate` counts the keys that a limit denies, and suggests limits."""
 
 import collections
 import json
@@ -14,14 +14,14 @@ START = 1_800_000_000  # a whole minute
 
 
 def write_log(path, requests):
-    """A log of (seconds after START in thousandths, key, cost)."""
+    """Writes a log of [(milliseconds after START, key, cost)]."""
     path.write_text("time,ip,cost\n" + "".join(
         f"{START + at // 1000}.{at % 1000:03d},{key},{cost}\n" for at, key, cost in requests))
     return path
 
 
 def random_log(chance, requests, costs=(1,)):
-    """Some keys send much more than others, in bursts."""
+    """A log in which some keys send much more than others, in bursts."""
     at, weights = 0, [1 / (n + 1) for n in range(30)]
     for _ in range(requests):
         at += chance.choice([0, 0, 1, chance.randrange(50), chance.randrange(500), 5000])
@@ -35,7 +35,7 @@ def simulate(log, *flags):
 
 
 def rank(numbers, percent):
-    """The nearest rank: as many percent are at most that."""
+    """The percentile by the nearest rank."""
     ordered = sorted(numbers)
     return ordered[-(-len(ordered) * percent // 100) - 1]
 
@@ -45,7 +45,7 @@ def spread(numbers):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_keys_that_are_hit_are_counted_and_how_often(tmp_path, seed):
+def test_denied_keys_and_their_denials_are_counted(tmp_path, seed):
     log = write_log(tmp_path / "log", random_log(random.Random(seed), 3000))
     out = tmp_path / "decisions"
     limit = simulate(log, "--decisions", out, "--try",
@@ -64,7 +64,7 @@ def test_keys_that_are_hit_are_counted_and_how_often(tmp_path, seed):
         "denied_per_key": spread(hit)}
 
 
-ALGORITHMS = {  # with the parameter that is its count, too
+ALGORITHMS = {  # each with the parameter that is its count
     "token_bucket": "burst", "leaky_bucket": "capacity", "leaky_queue": "capacity", "pacer": None,
     "warm_up": None, "fixed_window": None, "resetting_bucket": None, "sliding_window": None,
     "sliding_log": None, "sliding_counter": None,
@@ -77,26 +77,26 @@ def limit_of(algorithm, count, period, name="suggested"):
 
 
 def denials(log, requests, out, limits, *flags):
-    """For each limit, by the decisions: the denied requests, and the keys that have one."""
+    """{limit: (denied requests, keys with a denial)}, from the decisions of a simulation."""
     simulate(log, "--decisions", out, *flags, *(f for text in limits for f in ("--try", text)))
     found = {text.split(":")[0]: (0, set()) for text in limits}
     for line in out.read_text().splitlines():
         decision = json.loads(line)
-        if not decision.get("allowed"):  # one that costs too much for the limit is an error
+        if not decision.get("allowed"):  # a request that costs more than the limit is an error
             count, keys = found[decision["limit"]]
             found[decision["limit"]] = (count + 1, keys | {requests[decision["n"]][1]})
     return found
 
 
-# A sanitizer has seen all of an algorithm with one log.
+# With a sanitizer one log for each algorithm is enough.
 LOGS = slice(1 if BUILD.name in SANITIZED else None)
 
 
 @pytest.mark.parametrize("costs", [(1, 1, 1, 2, 5), (1,)][LOGS], ids=["costs", "unit"][LOGS])
 @pytest.mark.parametrize("by, deny", [("keys", "0.1%"), ("keys", "20%"), ("requests", "0.03")][LOGS])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_suggested_limit_is_the_smallest_that_denies_so_few(tmp_path, algorithm, by, deny, costs):
-    """Every smaller limit denies more, by the decisions of a replay of its own."""
+def test_the_suggested_limit_is_the_smallest_with_the_wanted_denials(tmp_path, algorithm, by, deny, costs):
+    """A replay of each smaller limit has more denials."""
     chance = random.Random(f"{algorithm} {by} {deny} {costs}")
     requests = list(random_log(chance, 400, costs))
     log, period = write_log(tmp_path / "log", requests), chance.choice(["m", "10s", "3s"])
@@ -111,30 +111,30 @@ def test_the_suggested_limit_is_the_smallest_that_denies_so_few(tmp_path, algori
     for name, (denied, hit) in found.items():
         part = denied / total if by == "requests" else len(hit) / keys
         assert (part <= share) == (name == f"n{count}"), (name, denied, len(hit))
-    # The curve has the same counts as these replays.
+    # The curve contains the same counts as these replays.
     for point in suggestion["curve"]:
         if point["count"] <= count:
             denied, hit = found[f"n{point['count']}"]
             assert point == {"count": point["count"], "requests": total, "denied": denied,
                              "keys": keys, "hit": len(hit)}
     assert {count, max(count - 1, 1)} <= {point["count"] for point in suggestion["curve"]}
-    # And the report is of that very limit.
+    # The report is about the suggested limit.
     limit = report["limits"]["suggested"]
     assert limit["hits"]["keys"] == len(found[f"n{count}"][1])
 
 
-def test_where_costs_differ_a_smaller_limit_may_deny_fewer_requests(tmp_path):
-    """One large request spends what small ones would have got; a bisection alone finds 6."""
+def test_with_different_costs_a_smaller_limit_may_deny_fewer_requests(tmp_path):
+    """One large request uses the units of several small ones; a bisection alone would find 6."""
     log = write_log(tmp_path / "log", [(0, "a", 4)] + [(1, "a", 1)] * 4 + [
         (60_000 * n, key, 1) for n, key in enumerate("bcdefghijk", 1)])
-    flags = ["--suggest", "fixed_window/m", "--by", "requests", "--deny", "14%"]  # two of 15
+    flags = ["--suggest", "fixed_window/m", "--by", "requests", "--deny", "14%"]  # 14% are two of 15
     suggestion = simulate(log, *flags)["suggestion"]
     curve = {point["count"]: point["denied"] for point in suggestion["curve"]}
     assert suggestion["count"] == 3
     assert [curve[n] for n in (1, 2, 3, 4, 5, 6)] == [4, 3, 2, 4, 3, 2]
 
 
-def test_the_last_line_is_the_limit_as_a_file_has_it(tmp_path):
+def test_the_last_line_is_the_limit_as_in_a_file(tmp_path):
     log = write_log(tmp_path / "log", random_log(random.Random(5), 300))
     done = weir("simulate", "--trace", log, "--suggest", "token_bucket/m")
     assert done.returncode == 0, done
@@ -145,7 +145,7 @@ def test_the_last_line_is_the_limit_as_a_file_has_it(tmp_path):
     config = tmp_path / "weir.yaml"
     config.write_text(f"limits:\n  {last}\n")
     assert weir("lint", config).returncode == 0
-    # Beside the limits of a file, which has one of that name already.
+    # Beside a file with a limit of that name.
     done = weir("simulate", "-c", config, "--trace", log, "--suggest", "token_bucket/m")
     assert "--suggest: expected a name that no other limit has" in done.stderr
     config.write_text("limits:\n  mine: { algorithm: sliding_log, rate: 2/m }\n")
@@ -153,7 +153,7 @@ def test_the_last_line_is_the_limit_as_a_file_has_it(tmp_path):
     assert list(limits) == ["mine", "suggested"]
 
 
-def test_a_log_from_a_pipe_is_kept_for_the_replays(tmp_path):
+def test_a_log_from_a_pipe_is_stored_for_the_replays(tmp_path):
     log = write_log(tmp_path / "log", random_log(random.Random(6), 2000))
     of_file = simulate(log, "--suggest", "sliding_log/m")
     command = [WEIR, "simulate", "--trace", "-", "--json", "--suggest", "sliding_log/m"]
@@ -178,7 +178,7 @@ def test_a_log_from_a_pipe_is_kept_for_the_replays(tmp_path):
     (["--suggest", "token_bucket/m", "--by", "x"], 2, "--by: expected keys or requests, found 'x'"),
     (["--deny", "1%"], 2, "expected --suggest with --deny and --by, found none"),
 ])
-def test_mistakes_about_suggestions_are_told(tmp_path, flags, status, said):
+def test_mistakes_in_options_of_suggestions_are_errors(tmp_path, flags, status, said):
     log = write_log(tmp_path / "log", [(0, "a", 1)])
     done = weir("simulate", "--trace", log, *flags)
     assert done.returncode == status and said in done.stderr, done

@@ -1,4 +1,4 @@
-"""sliding_window, sliding_log and sliding_counter, through the server and in virtual time."""
+"""`sliding_window`, `sliding_log` and `sliding_counter` through the server, and in virtual time."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import time
 import pytest
 from harness import PATIENCE, Http, Server, Wire, until, weir
 
-# A period of hours whose middle is about now, so that no window of `counter` ends while a test runs.
+# A period of hours whose middle is now, so that no window of `counter` ends while a test runs.
 HOURS = min(range(20, 40), key=lambda hours: abs(time.time() / 3600 % hours / hours - 0.5))
 CONFIG = """
 limits:
@@ -30,11 +30,11 @@ def sliding(tmp_path_factory):
 WINDOW = HOURS * 3600
 
 
-# A full counter waits for the next window, and until its own part of that has faded enough.
+# A full counter allows again in the next window, when enough of its count has faded.
 @pytest.mark.parametrize("limit,quota,window,retry,reset", [
     ("slide", 10, 3600, (3000, 3600), (3000, 3600)), ("log", 5, 3600, (3000, 3600), (3000, 3600)),
     ("counter", 7, WINDOW, (WINDOW / 7, WINDOW * 8 / 7 + 1), (WINDOW, 2 * WINDOW))])
-def test_every_way_in_shares_one_count(sliding, key, limit, quota, window, retry, reset):
+def test_all_protocols_share_one_count(sliding, key, limit, quota, window, retry, reset):
     with Wire(sliding.resp) as wire:
         def resp(command, *words):
             return wire.command(f"WEIR.{command}", limit, key, *words)
@@ -72,7 +72,7 @@ def test_a_counter_weighs_the_last_window_by_what_still_overlaps(tmp_path):
                 "--format", "jsonl", "--decisions", out)
     assert done.returncode == 0, done.stderr
     decisions = [json.loads(line) for line in out.read_text().splitlines()]
-    # Half of the ten, and five of now; one more once but four of them overlap, at 36 of 60 s.
+    # Half of the ten overlap, beside five of this window; one more is allowed when four overlap, at 36 of 60 s.
     assert [one["allowed"] for one in decisions] == [True] * 15 + [False] * 2 + [True] * 2
     assert decisions[16]["retry_after_ms"] == 6000
     assert [one["remaining"] for one in decisions[-2:]] == [0, 9]
@@ -87,7 +87,7 @@ def test_a_denied_request_consumes_from_none_of_its_limits(sliding):
         assert wire.command("WEIR.PEEK", "bucket", "1.1.1.1")[2] == 95
 
 
-def test_listing_and_metrics_know_them(sliding):
+def test_limits_and_metrics_list_sliding_limits(sliding):
     listed = {limit["name"]: limit for limit in sliding.get("/v1/limits").json}
     assert listed["slide"] == {
         "name": "slide", "algorithm": "sliding_window", "rate": "10/h", "slots": 12,
@@ -102,7 +102,7 @@ def test_listing_and_metrics_know_them(sliding):
 
 
 def reload(server, slide, log):
-    """Waits until it is in force; the quotas tell."""
+    """Reloads and waits until the quotas show that the configuration is active."""
     server.reload(CONFIG.replace("rate: 10/h, slots: 12", slide).replace("rate: 5/h", log))
     wanted = [int(re.search(r"\d+", one)[0]) for one in (slide, log)]
     until(lambda: [limit["quota"] for limit in server.get("/v1/limits").json][:2] == wanted,
@@ -124,7 +124,7 @@ def test_a_reload_keeps_the_use_of_keys_up_to_the_new_limit(serve):
             lowered = wire.command("WEIR.ACQUIRE", limit, "k")
             assert lowered[:3] == [0, quota, 0]
             assert 3_000_000 < lowered[3] <= lowered[4] <= 3_600_000
-        # More again: what was used is still known, or all of what was allowed in between.
+        # After the limits rise again, the old use still counts, or the whole lower limit does.
         reload(server, "rate: 20/h, slots: 12", "rate: 9/h")
         assert remaining() in ([12, 5], [14, 6])
 
@@ -135,7 +135,7 @@ def test_a_reload_that_changes_the_slots_forgets_no_use(serve, slots):
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.ACQUIRE", "slide", "k", "COST", 8)[0] == 1
         for i, now in enumerate((slots, 12, slots)):
-            # The other limit's quota tells when the reload is there.
+            # The quota of the other limit shows that the reload is done.
             reload(server, f"rate: 10/h, slots: {now}", f"rate: {i + 1}/h")
             answer = wire.command("WEIR.PEEK", "slide", "k")
             assert answer[2] == 2
@@ -156,7 +156,7 @@ def test_a_reload_that_changes_the_count_of_a_log_forgets_no_use(serve, count):
 
 
 def passes(client, limit, n):
-    """(asked, answered) in seconds of the first `n` that are allowed to who asks without a pause."""
+    """[(sent, answered)] in seconds of the first `n` allowed requests of a client that never pauses."""
     allowed, end = [], time.monotonic() + PATIENCE
     while len(allowed) < n:
         asked = time.monotonic()
@@ -168,12 +168,12 @@ def passes(client, limit, n):
 
 
 def most_surely_within(passed, length):
-    """The most of these that were decided within `length` of each other, whatever the delays."""
+    """The most requests that were certainly decided within `length` of each other, despite delays."""
     return max(sum(answered - first <= length for _, answered in passed[i:])
                for i, (first, _) in enumerate(passed))
 
 
-def test_no_edge_burst_and_no_lasting_block_for_who_never_stops_asking(serve):
+def test_a_client_that_never_pauses_gets_no_edge_burst_and_is_not_blocked_forever(serve):
     server = serve(config="""
 limits:
   slide: { algorithm: sliding_window, rate: 10/200ms, slots: 10 }
@@ -181,7 +181,7 @@ limits:
 """)
     with Http(server.http) as client:
         for limit, calm in (("slide", 0.18), ("log", 0.2 - 1e-6)):
-            passed = passes(client, limit, 35)  # were denials counted, they would never come to it
+            passed = passes(client, limit, 35)  # never reached if denials were counted
             assert most_surely_within(passed, calm) <= 10
             assert most_surely_within(passed, 0.2) <= 20
     assert server.get("/v1/peek/slide?key=other").json["remaining"] == 10

@@ -1,4 +1,4 @@
-"""store: file:PATH, and weir store."""
+"""Store files (`store: file:PATH`), and `weir store`."""
 
 import concurrent.futures
 import json
@@ -12,7 +12,7 @@ from harness import CONFIG, ROOT, Wire, encode, plain_build_only, until, weir
 
 CAPACITY, SETS = 1000, 160
 HEADER = 8192
-TABLE = HEADER + SETS * 128  # of one-word states; wide ones follow
+TABLE = HEADER + SETS * 128  # the table of one-word states; those of wide states follow
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def serve_file(serve, state):
 
 @pytest.fixture
 def used(serve_file, state):
-    """A file in which key `k` of `window` has one of three left."""
+    """A file in which key `k` of `window` has one of three units left."""
     server = serve_file("--capacity", str(CAPACITY))
     server.get("/v1/acquire/window?key=k&cost=2")
     assert server.stop() == 0
@@ -46,7 +46,7 @@ def dump(path):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_killed_server_continues_where_it_was(serve_file):
+def test_a_server_continues_with_its_counts_after_a_kill(serve_file):
     server = serve_file()
     assert server.get("/v1/acquire/window?key=spent&cost=3").json["reason"] == "hit_quota"
     assert server.get("/v1/acquire/login?key=half&cost=4").json["remaining"] == 6
@@ -64,14 +64,14 @@ def recorded_ns(path):
         return struct.unpack("<Q", file.read(8))[0]
 
 
-def test_the_file_is_synced_as_often_as_is_said(serve, state):
+def test_the_file_is_synced_at_the_configured_interval(serve, state):
     serve("--store", f"file:{state}", "--sync", "20ms")
     for _ in range(3):
         before = recorded_ns(state)
         until(lambda: recorded_ns(state) > before, "a sync")
 
 
-def test_a_reload_changes_how_often_the_file_is_synced(serve, state):
+def test_a_reload_changes_the_interval_of_syncs(serve, state):
     server = serve("--store", f"file:{state}", config=CONFIG + "sync: 20ms\n")
     before = recorded_ns(state)
     until(lambda: recorded_ns(state) > before, "a sync")
@@ -82,7 +82,7 @@ def test_a_reload_changes_how_often_the_file_is_synced(serve, state):
     until(lambda: recorded_ns(state) > before, "a sync")
 
 
-def test_other_parameters_after_a_restart_find_what_was_used(serve, state):
+def test_other_parameters_after_a_restart_find_the_use_of_keys(serve, state):
     config = "limits: {{ it: {{ algorithm: token_bucket, rate: {}/h, burst: {} }} }}"
     first = serve("--store", f"file:{state}", config=config.format(60, 10))
     assert first.get("/v1/acquire/it?key=k&cost=4").json["remaining"] == 6
@@ -90,9 +90,9 @@ def test_other_parameters_after_a_restart_find_what_was_used(serve, state):
     first.process.wait()
     second = serve("--store", f"file:{state}", config=config.format(1, 10))
     answer = second.get("/v1/peek/it?key=k").json
-    # Four used, less the seconds in between; each comes back in an hour now.
+    # Four units are in use, less the seconds in between; each now refills in an hour.
     assert answer["remaining"] in (6, 7) and answer["reset_after_ms"] > 2 * 3600 * 1000
-    third = serve("--store", f"file:{state}", config=config.format(2, 20))  # beside the second
+    third = serve("--store", f"file:{state}", config=config.format(2, 20))  # beside the second server
     assert third.get("/v1/peek/it?key=k").json["remaining"] == answer["remaining"] + 10
     assert second.get("/v1/acquire/it?key=k&cost=6").json["allowed"]
     assert third.get("/v1/peek/it?key=k").json["remaining"] == answer["remaining"] + 4
@@ -101,14 +101,14 @@ def test_other_parameters_after_a_restart_find_what_was_used(serve, state):
 def test_another_store_needs_a_restart(serve, tmp_path):
     config = CONFIG + f"store: file:{tmp_path}/%s\n"
     server = serve(config=config % "one")
-    for path in ("two", "three"):  # what is in force is remembered beyond the file that named it
+    for path in ("two", "three"):  # compared with the active store, not with the last file
         server.reload(config % path)
         server.line_with("restart_needed setting=store")
         server.line_with("reloaded")
     assert not (tmp_path / "two").exists()
 
 
-def test_a_backup_that_is_copied_back_has_the_counts_of_its_time(serve_file, used, tmp_path):
+def test_a_restored_backup_has_the_counts_of_its_time(serve_file, used, tmp_path):
     backup = tmp_path / "backup"
     copy = ("cp", "-p", "--sparse=never")
     subprocess.run([*copy, used, backup], check=True)
@@ -121,7 +121,7 @@ def test_a_backup_that_is_copied_back_has_the_counts_of_its_time(serve_file, use
     assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
 
 
-def test_what_somebody_writes_into_the_header_later_is_not_gone_by(serve_file, state):
+def test_a_running_server_ignores_later_writes_to_the_header(serve_file, state):
     server = serve_file("--capacity", str(CAPACITY))
     take = lambda: server.post("/v1/acquire", {"limit": "login", "key": "k", "permit": True}).json
     permit = take()["permit"]
@@ -129,12 +129,12 @@ def test_what_somebody_writes_into_the_header_later_is_not_gone_by(serve_file, s
     assert take()["remaining"] == 8
     back = server.post("/v1/refund", {"limit": "login", "key": "k", "permit": permit}).json
     assert (back["allowed"], back["remaining"]) == (True, 9)
-    server.reload(CONFIG)  # rules are matched under the file's secret, too
+    server.reload(CONFIG)  # matching rules uses the file's secret, too
     server.line_with("reloaded")
     assert take()["remaining"] == 8
 
 
-def test_a_file_that_does_not_fit_stops_the_start_and_stays_as_it_is(used):
+def test_an_unsuitable_file_stops_the_start_and_is_not_changed(used):
     before = used.read_bytes()
     done = weir("serve", "--store", f"file:{used}", "--capacity", "5")
     assert done.returncode == 1
@@ -149,7 +149,7 @@ def test_a_file_that_does_not_fit_stops_the_start_and_stays_as_it_is(used):
 
 
 def take(server, key):
-    """As many of 30 as it grants, all sent at once."""
+    """Sends 30 acquires at once; returns how many were granted."""
     with Wire(server.resp) as wire:
         wire.send(encode("WEIR.ACQUIRE", "login", key) * 30)
         return sum(wire.reply()[0] for _ in range(30))
@@ -158,7 +158,7 @@ def take(server, key):
 def test_servers_on_one_file_share_a_count(serve_file):
     servers = [serve_file(), serve_file()]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        for key in range(100):  # each new to both at the same moment
+        for key in range(100):  # each is new to both servers at the same time
             assert sum(pool.map(lambda i: take(servers[i % 2], f"key-{key}"), range(4))) == 10
 
 
@@ -176,9 +176,9 @@ def test_a_server_and_a_program_share_a_count(serve_file, state):
     assert server.get("/v1/acquire/login?key=k").status == 429
 
 
-def test_a_file_has_what_was_counted_and_is_found_well(used):
+def test_a_file_contains_the_counts_and_passes_the_check(used):
     cell, = dump(used)
-    assert cell["live"] and cell["word"] == 1  # a window's count less one
+    assert cell["live"] and cell["word"] == 1  # a window stores its count less one
     done = weir("store", "check", used)
     assert (done.returncode, done.stdout) == (0, f"{used}: ok\n")
 
@@ -210,11 +210,11 @@ def test_check_names_every_defect_and_repair_keeps_the_rest(serve_file, used):
     assert serve_file().get("/v1/peek/window?key=k").json["remaining"] == 1
 
 
-FIXED, COPY = 80, 4096  # the part of the header that never changes, and where it stands again
+FIXED, COPY = 80, 4096  # the size of the header's constant part, and the offset of its copy
 
 
 @pytest.mark.parametrize("offset, length", [(0, 1), (12, 8), (32, 8), (48, 16), (0, 4096), (COPY, 4096)])
-def test_a_header_is_repaired_from_its_copy_and_that_from_it(serve_file, used, offset, length):
+def test_a_header_and_its_copy_are_repaired_from_each_other(serve_file, used, offset, length):
     before = used.read_bytes()
     change(used, offset, bytes(byte ^ 0x55 for byte in before[offset:offset + length]))
     assert weir("store", "check", used).returncode == 1
@@ -236,7 +236,7 @@ limits:
 
 @pytest.fixture
 def wide(serve, state):
-    """A file in which key `k` of two limits, each in a section of its own, has used four."""
+    """A file in which key `k` of two limits, each in its own section, has used four units."""
     serve_wide = lambda: serve("--store", f"file:{state}", "--capacity", str(CAPACITY), config=WIDE)
     server = serve_wide()
     for name in "wide", "other":
@@ -246,7 +246,7 @@ def wide(serve, state):
 
 
 def sections(data):
-    """[(offset, size)] of all sections."""
+    """[(offset, size)] of all sections of a file."""
     found, at = [], 0
     while at < len(data):
         size, = struct.unpack_from("<Q", data, at + 72)
@@ -274,7 +274,7 @@ def test_a_header_of_wide_states_is_repaired_too(wide, state, offset, length):
     assert server.get("/v1/peek/other?key=k").json["remaining"] == 96
 
 
-def test_a_section_whose_header_is_lost_twice_takes_no_other_with_it(wide, state):
+def test_the_loss_of_a_header_and_its_copy_loses_no_other_section(wide, state):
     first, second = sections(state.read_bytes())[1:]
     change(state, first[0], bytes(HEADER))
     assert weir("store", "check", state).returncode == 1
@@ -286,7 +286,7 @@ def test_a_section_whose_header_is_lost_twice_takes_no_other_with_it(wide, state
     assert server.get("/v1/peek/wide?key=k").json["remaining"] == 10
     assert server.get("/v1/peek/other?key=k").json["remaining"] == 96
     assert server.stop() == 0
-    last = sections(state.read_bytes())[-1]  # the limit that lost its own has another now
+    last = sections(state.read_bytes())[-1]  # the limit without its section gets a new one
     assert last == (second[0] + second[1], first[1])
     change(state, last[0], bytes(HEADER))
     assert weir("store", "check", state).returncode == 1
@@ -294,7 +294,7 @@ def test_a_section_whose_header_is_lost_twice_takes_no_other_with_it(wide, state
     assert state.stat().st_size == last[0]
 
 
-def test_a_header_that_is_lost_twice_is_not_guessed(used):
+def test_a_header_that_is_lost_with_its_copy_is_not_guessed(used):
     version, = struct.unpack_from("<I", used.read_bytes(), 12)
     for offset in (0, COPY):
         change(used, offset + 12, struct.pack("<II", 8, 8))
@@ -308,7 +308,7 @@ def test_a_header_that_is_lost_twice_is_not_guessed(used):
     assert used.read_bytes() == before
 
 
-def test_a_clock_that_cannot_be_true_is_set_anew(serve_file, used):
+def test_an_impossible_clock_is_reset(serve_file, used):
     far = struct.unpack("<Q", used.read_bytes()[96:104])[0] + 40 * 365 * 86400 * 10**9
     change(used, 96, struct.pack("<Q", far))
     done = weir("store", "check", used)
@@ -321,7 +321,7 @@ def test_a_clock_that_cannot_be_true_is_set_anew(serve_file, used):
 
 @pytest.mark.parametrize("words, status", [
     (["check"], 2), (["mend", "x"], 2), (["check", "/nowhere/state"], 1), (["dump", "/dev/null"], 1)])
-def test_what_weir_store_cannot_do_it_says(words, status):
+def test_invalid_uses_of_weir_store_are_errors(words, status):
     done = weir("store", *words)
     assert done.returncode == status
     assert done.stderr

@@ -1,4 +1,4 @@
-"""A Redis that hangs, dies, forgets and lies: what is granted then, who waits, and how it ends."""
+"""A Redis that hangs, dies, loses data or sends nonsense: no more than the limit is granted, and servers recover."""
 
 import collections
 import contextlib
@@ -16,7 +16,7 @@ NODES = 4
 BATCH = 10
 
 
-# No busy machine takes Redis for away, where a test does not need that it does.
+# By default the timeout is longer than a busy machine delays Redis.
 def configuration(url, timeout="30s"):
     return f"""
 store: {url}
@@ -36,7 +36,7 @@ rules:
 
 
 class Load:
-    """Asks for one key until it is stopped, and counts the answers by reason."""
+    """Acquires from one key until it is stopped, and counts the answers by reason."""
 
     def __init__(self, server, limit, key):
         self.server, self.command = server, ("WEIR.ACQUIRE", limit, key)
@@ -62,13 +62,13 @@ class Load:
                     reply = wire.reply()
                     self.granted += reply[0]
                     self.reasons[reply[5].decode()] += 1
-                time.sleep(0.001)  # else it takes the processor from the servers
+                time.sleep(0.001)  # leaves CPU time to the servers
 
     def failed(self):
         return self.reasons["store_failure"]
 
     def until_exhausted(self):
-        """What only Redis can say: so it is asked again."""
+        """Waits for a denial by Redis, which shows that it is available again."""
         self.reasons["over_limit"] = 0
         until(lambda: self.reasons["over_limit"], "Redis to deny")
 
@@ -89,7 +89,7 @@ def fill(redis, loads):
     redis.client.config_set("maxmemory", 0)
 
 
-# What becomes of Redis, and how often the quota may be granted then in all.
+# A fault of Redis, and how often the whole quota may be granted in all.
 FAULTS = {
     "killed and back with its data": (lambda redis, _: redis.restart(), 1),
     "hangs": (hang, 1),
@@ -114,13 +114,13 @@ def test_a_fault_under_load_grants_no_more_than_the_limit(start_redis, serve, ke
             load.until_exhausted()
     for load in loads:
         assert load.granted <= times * QUOTA
-        # An answer that never came may have taken one, and nothing else is lost.
+        # Each call without an answer may have consumed a unit, and no other unit is lost.
         assert load.granted >= QUOTA - load.failed()
     assert memory.granted <= QUOTA
     assert set(memory.reasons) <= {"ok", "over_limit"}
 
 
-def test_scripts_that_were_flushed_cost_no_answer(start_redis, serve, key):
+def test_flushed_scripts_cause_no_failure(start_redis, serve, key):
     redis = start_redis()
     server = serve(config=configuration(redis.url))
     with Load(server, "closed", key) as load:
@@ -131,7 +131,7 @@ def test_scripts_that_were_flushed_cost_no_answer(start_redis, serve, key):
     assert (load.granted, load.failed()) == (QUOTA, 0)
 
 
-def test_local_grants_a_share_of_the_quota_while_redis_is_away(start_redis, serve, key):
+def test_local_grants_a_share_of_the_quota_without_redis(start_redis, serve, key):
     redis = start_redis(durable=True)
     server = serve(config=configuration(redis.url))
     assert ask(server, "local", key, "COST", QUOTA // 2)[:3] == [1, QUOTA, QUOTA // 2]
@@ -147,7 +147,7 @@ def test_local_grants_a_share_of_the_quota_while_redis_is_away(start_redis, serv
     assert load.granted == QUOTA // 2
 
 
-def test_open_allows_and_closed_denies_while_redis_is_away(start_redis, serve, key):
+def test_open_allows_and_closed_denies_without_redis(start_redis, serve, key):
     redis = start_redis()
     server = serve(config=configuration(redis.url))
     assert [ask(server, limit, key)[:2] for limit in ("open", "closed")] == [[1, QUOTA]] * 2
@@ -157,21 +157,21 @@ def test_open_allows_and_closed_denies_while_redis_is_away(start_redis, serve, k
         assert ask(server, "open", key, "COST", QUOTA)[0] == 1
         allowed, quota, _, retry_ms, _, reason, _ = ask(server, "closed", key)
         assert (allowed, quota, retry_ms, reason) == (0, QUOTA, 1000, b"store_failure")
-    # Over HTTP it is not the client's fault.
+    # Over HTTP the status says that the fault is not the client's.
     denied = server.get(f"/v1/acquire/closed?key={key}")
     assert (denied.status, denied.json["reason"]) == (503, "store_failure")
-    # A rule's policy beats its limit's.
+    # A rule's policy overrides its limit's.
     with Wire(server.resp) as wire:
         assert wire.command("WEIR.CHECK", "path", "/open", "user", key)[0] == 1
 
 
-# By reason, and whether the answer is degraded.
+# Policy: (reason, whether the answer is degraded).
 WITHOUT_REDIS = {"open": ("store_open", True), "local": ("store_local", True),
                  "closed": ("store_failure", True), "memory": ("ok", False)}
 
 
 def answers_over_http(server, limit, key):
-    """A way to ask, and the answer, which may be null where a field is absent."""
+    """Yields (name of a call, answer) for each way to ask; a missing field may be null."""
     fields = {"limit": limit, "key": key}
     yield "acquire", server.post("/v1/acquire", fields).json
     yield "acquire by GET", server.get(f"/v1/acquire/{limit}?key={key}").json
@@ -199,7 +199,7 @@ def test_answers_say_that_a_policy_decided(start_redis, serve, key):
     redis.stop()
     until(lambda: ask(server, "closed", key)[5] == b"store_failure", "Redis to be away")
     expect(WITHOUT_REDIS)
-    # A rule over a limit, which it opens; and a share that is used up.
+    # A rule that overrides its limit's policy with `open`, and a local share that is used up.
     checked = server.post("/v1/acquire", {"attributes": {"path": "/open", "user": key}}).json
     assert (checked["allowed"], checked["reason"], checked["degraded"]) == (True, "store_open", True)
     with Wire(server.resp) as wire:
@@ -212,15 +212,15 @@ def test_answers_say_that_a_policy_decided(start_redis, serve, key):
                                    ("closed", "false", "store_failure")):
         assert f'limit="{limit}",reason="{reason}",allowed="{allowed}"' in page
     assert 'limit="memory",reason="store_' not in page
-    # Replies whose form belongs to others stay as they are.
+    # Replies in formats of other programs are unchanged.
     with Wire(server.resp) as wire:
         assert [len(wire.command(name, key, 5, 10, 60)) for name in ("CL.THROTTLE", "THROTTLE")] == [5, 5]
     throttled = server.post("/throttle", {"key": key, "max_burst": 5, "count_per_period": 10, "period": 60})
     assert set(throttled.json) == {"allowed", "limit", "remaining", "reset_after", "retry_after"}
 
 
-def test_nothing_is_given_back_while_redis_is_away(start_redis, serve, key):
-    """And the answer is no denial: it says that nobody knows."""
+def test_nothing_is_refunded_without_redis(start_redis, serve, key):
+    """The answer is an error of the store, not a denial."""
     redis = start_redis()
     server = serve(config=configuration(redis.url))
     permits = [server.get(f"/v1/acquire/{limit}?key={key}&permit=true").json["permit"]
@@ -236,7 +236,7 @@ def test_nothing_is_given_back_while_redis_is_away(start_redis, serve, key):
         assert wire.command("WEIR.REPORT", permits[0], "success").startswith(b"-ERR the store")
 
 
-def test_a_redis_that_is_missing_at_start_is_served_by_policy(start_redis, serve, key):
+def test_without_redis_at_the_start_the_policy_decides(start_redis, serve, key):
     port = free_port()
     server = serve(config=configuration(f"redis://127.0.0.1:{port}"))
     assert ask(server, "closed", key)[5] == b"store_failure"
@@ -249,7 +249,7 @@ def test_a_redis_that_is_missing_at_start_is_served_by_policy(start_redis, serve
 
 
 def test_limits_in_memory_answer_while_redis_hangs(start_redis, serve, key):
-    """Only requests that need Redis wait for it, and those only on their own connection."""
+    """Only requests that need Redis wait for it, and only on their own connections."""
     redis = start_redis()
     server = serve(config=configuration(redis.url, timeout="1m"))
     assert ask(server, "closed", key)[0] == 1
@@ -265,7 +265,7 @@ def test_limits_in_memory_answer_while_redis_hangs(start_redis, serve, key):
         assert waits.reply() == b"+PONG"
 
 
-def test_a_dead_redis_costs_one_timeout_and_not_one_a_request(start_redis, serve, key):
+def test_a_dead_redis_costs_one_timeout_not_one_per_request(start_redis, serve, key):
     redis = start_redis()
     server = serve(config=configuration(redis.url, timeout="1s"))
     until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be found")
@@ -277,7 +277,7 @@ def test_a_dead_redis_costs_one_timeout_and_not_one_a_request(start_redis, serve
     until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be back")
 
 
-def test_a_short_wait_is_short_while_redis_is_away(start_redis, serve, key):
+def test_a_short_wait_stays_short_while_redis_hangs(start_redis, serve, key):
     redis = start_redis()
     server = serve("--threads", "1", config=configuration(redis.url, timeout="1s"))
     until(lambda: ask(server, "closed", key)[0] == 1, "Redis to be found")
@@ -286,11 +286,11 @@ def test_a_short_wait_is_short_while_redis_is_away(start_redis, serve, key):
             pass
         waits = sorted(server.post("/v1/acquire", {"limit": "places", "key": key, "wait_ms": 10}).json["wait_ms"]
                        for _ in range(15))
-    # They ended with the loop's next look at its timeouts, up to half a second later.
+    # A wait that only ends when the loop checks its timeouts takes up to half a second longer.
     assert waits[0] >= 10 and waits[7] < 200, waits
 
 
-def test_what_waits_for_redis_is_given_up_when_its_client_leaves(start_redis, serve, key):
+def test_requests_pending_at_redis_are_cancelled_when_their_client_disconnects(start_redis, serve, key):
     redis = start_redis()
     server = serve(config=configuration(redis.url, timeout="1m"))
     assert ask(server, "closed", key)[0] == 1
@@ -310,7 +310,7 @@ def test_a_server_stops_while_redis_hangs(start_redis, serve, key):
         assert server.stop() == 0
 
 
-def test_the_oldest_redis_says_why_it_takes_no_writes(start_redis, serve, key):
+def test_a_redis_that_refuses_writes_is_logged_with_its_reason(start_redis, serve, key):
     redis = start_redis(program=OLDEST)
     server = serve(config=configuration(redis.url))
     assert ask(server, "closed", key)[0] == 1
@@ -322,8 +322,8 @@ def test_the_oldest_redis_says_why_it_takes_no_writes(start_redis, serve, key):
     assert ask(server, "closed", key)[2] == QUOTA - 2
 
 
-def taken_in(server):
-    """How many requests the server has, once it takes in no more."""
+def requests_read(server):
+    """The number of pending requests once the server reads no more."""
     counts = [-1, metric(server, "weir_answers_pending")]
     while counts[-1] != counts[-2]:
         time.sleep(0.2)
@@ -332,7 +332,7 @@ def taken_in(server):
 
 
 @pytest.mark.parametrize("as_one", [False, True])
-def test_a_crowd_waits_outside_while_redis_has_much_to_do(start_redis, serve, key, as_one):
+def test_a_server_stops_reading_requests_while_too_many_are_pending_at_redis(start_redis, serve, key, as_one):
     redis = start_redis()
     server = serve("--threads", "1", config=configuration(redis.url, timeout="1m"))
     assert ask(server, "closed", key)[0] == 1
@@ -349,7 +349,7 @@ def test_a_crowd_waits_outside_while_redis_has_much_to_do(start_redis, serve, ke
         with redis.hung():
             for wire, bytes_of_it in zip(wires, requests):
                 wire.send(bytes_of_it)
-            assert taken_in(server) <= (12 if as_one else 3000)
+            assert requests_read(server) <= (12 if as_one else 3000)
             assert ask(server, "memory", key)[0] == 1
         for wire in wires:
             replies = wire.reply() if as_one else [wire.reply() for _ in range(pipeline)]
@@ -357,7 +357,7 @@ def test_a_crowd_waits_outside_while_redis_has_much_to_do(start_redis, serve, ke
     assert metric(server, f'weir_store_failed_steps_total{{store="{redis.url}"}}') == 0
 
 
-def test_a_transaction_of_many_keys_while_redis_is_away_is_answered_by_policy(
+def test_a_transaction_of_many_keys_is_decided_by_policy_without_redis(
         start_redis, serve, key):
     redis = start_redis()
     server = serve("--threads", "1", config=configuration(redis.url, timeout="200ms"))
@@ -366,8 +366,8 @@ def test_a_transaction_of_many_keys_while_redis_is_away_is_answered_by_policy(
             wire.send(encode("MULTI") + b"".join(
                 encode("WEIR.ACQUIRE", policy, f"{key}-{i}") for i in range(500)))
             assert [wire.reply() for _ in range(501)] == [b"+OK"] + [b"+QUEUED"] * 500
-            # More than a call holds: some fail while others are still to be asked for, and since
-            # it is not the last of what was read, these are not sent at once.
+            # More keys than one call takes: some fail while others are not sent yet, and as EXEC
+            # is not the last command that was read, those are not sent at once.
             wire.send(encode("EXEC") + encode("PING"))
             assert [one[0] for one in wire.reply()] == [allowed] * 500
             assert wire.reply() == b"+PONG"
@@ -390,9 +390,9 @@ TAMPERINGS = {
 }
 
 
-@one_thread  # the thread that sent a command reads its answer
+@one_thread  # the thread that sends a command reads its reply
 @pytest.mark.parametrize("how", TAMPERINGS)
-def test_a_redis_that_answers_nonsense_grants_nothing_and_is_forgiven(start_redis, serve, key, how):
+def test_a_redis_that_sends_nonsense_grants_nothing_and_is_used_again_after_it(start_redis, serve, key, how):
     redis = start_redis()
     with TamperingProxy(redis.port) as proxy:
         server = serve(config=configuration(proxy.url, timeout="50ms"))

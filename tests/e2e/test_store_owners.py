@@ -1,4 +1,4 @@
-"""Whose file a file store is: only root can run programs as several users."""
+"""The owner and permissions of store files, with programs of several accounts. Needs root."""
 
 import grp
 import os
@@ -14,27 +14,27 @@ from harness import BUILD, PATIENCE, ROOT, WEIR, Server
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users")
 
-# Users of every system: of the service, in a group of its own, and of somebody else.
+# Accounts that every system has: one for the service, in a group of its own, and another one.
 SERVICE, OTHER = "daemon", "nobody"
 IDS = {name: pwd.getpwnam(name).pw_uid for name in (SERVICE, OTHER, "root")}
 GROUP = grp.getgrnam(SERVICE).gr_gid
 
 
 def sanitize():
-    """The flags by which a program goes with the libraries of this form."""
+    """The compiler flags for a program that links with the libraries of this build."""
     name = {"asan": "address,undefined", "tsan": "thread"}.get(BUILD.name)
     return [f"-fsanitize={name}"] if name else []
 
 
 def run_as(user, group=None):
-    """The words before a command that run it as a user, with no other right."""
+    """The words before a command that run it as a user without capabilities."""
     gid = pwd.getpwnam(user).pw_gid if group is None else group
     return ["setpriv", f"--reuid={IDS[user]}", f"--regid={gid}", "--clear-groups", "--inh-caps=-all"]
 
 
 @pytest.fixture
 def shared():
-    """A directory in which everybody may make files, with the program and the library in it."""
+    """A directory that all accounts may write to, with the program and the library."""
     with tempfile.TemporaryDirectory(prefix="weir-owners-") as name:
         directory = pathlib.Path(name)
         directory.chmod(0o1777)
@@ -64,7 +64,7 @@ def serve_as(shared):
 
 
 @pytest.mark.parametrize("user", ["root", SERVICE])
-def test_a_file_that_somebody_else_made_is_not_used(serve_as, shared, user):
+def test_a_file_of_another_account_is_not_used(serve_as, shared, user):
     state = shared / "state"
     server = serve_as(OTHER, "--store", f"file:{state}", "--capacity", "1000")
     state.chmod(0o666)
@@ -77,7 +77,7 @@ def test_a_file_that_somebody_else_made_is_not_used(serve_as, shared, user):
     assert server.get("/healthz").status == 200
 
 
-def test_roots_file_is_used_and_a_named_users(serve_as, shared):
+def test_files_of_root_and_of_the_configured_account_are_used(serve_as, shared):
     state = shared / "state"
     serve_as("root", "--store", f"file:{state}", "--capacity", "1000").stop()
     state.chmod(0o660)
@@ -139,7 +139,7 @@ int main(void)
     assert second.get("/v1/acquire/login?key=k").json["remaining"] == 3
 
 
-def test_root_looks_into_anybodys_file_and_is_told_whose_it_is_before_mending_it(serve_as, shared):
+def test_root_can_check_each_file_and_must_confirm_its_owner_to_repair(serve_as, shared):
     state = shared / "state"
     assert serve_as(OTHER, "--store", f"file:{state}", "--capacity", "1000").stop() == 0
     assert command(shared, "store", "check", state).stdout == f"{state}: ok\n"
@@ -163,7 +163,7 @@ def test_root_looks_into_anybodys_file_and_is_told_whose_it_is_before_mending_it
     assert "--owner: expected a user of this system, found 'no-such-user'" in done.stderr
 
 
-def test_a_repair_follows_no_link_that_somebody_has_put_there(shared):
+def test_a_repair_follows_no_symbolic_link(shared):
     state, precious = shared / "state", shared / "precious"
     precious.write_text("precious")
     os.symlink(precious, state)

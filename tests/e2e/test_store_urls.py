@@ -1,13 +1,13 @@
-"""`store` and what belongs to it: what lint and a start say, and that no password is told."""
+"""`store` and its options: errors and warnings of lint and of a start, and passwords that never appear."""
 
 import pytest
 from harness import Server, Wire, one_thread, until, weir
 
 SECRET = "pa55w0rd"
-SLOW = "store_timeout: 30s\n"  # no busy machine takes Redis for away
+SLOW = "store_timeout: 30s\n"  # longer than a busy machine delays Redis
 LIMITS = "limits:\n  a: { algorithm: token_bucket, rate: 5/s }\n"
 
-# A wrong value of `store`, and what is said of it.
+# A wrong value of `store`, and the error.
 BAD = {
     f"http://me:{SECRET}@h": "expected memory, file:PATH or a URL such as redis://127.0.0.1:6379/0, "
                              "found 'http://…@h'",
@@ -43,7 +43,7 @@ BAD = {
     f"file:valkey://me:{SECRET}": "found 'file:…'",
     f"file:valkey:/me:{SECRET}": "found 'file:…'",
 }
-# What is no store, nor an option.
+# Neither a store nor an option.
 NO_OPTION = {
     f"redis://me:{SECRET}@h": "found 'redis://…@h'",
     f"--stores=redis://me:{SECRET}@h": "found '…@h'",
@@ -54,7 +54,7 @@ NO_OPTION = {
 
 @one_thread
 @pytest.mark.parametrize("url", BAD)
-def test_a_bad_store_is_refused_where_it_stands_without_its_password(tmp_path, url):
+def test_the_error_of_an_invalid_store_names_its_place_without_the_password(tmp_path, url):
     file = tmp_path / "weir.yaml"
     of_limit = LIMITS.replace(" }", f', store: "{url}" }}')
     for text, place in ((f'capacity: 5\nstore: "{url}"\n', "2:8"), (of_limit, "2:51")):
@@ -68,7 +68,7 @@ def test_a_bad_store_is_refused_where_it_stands_without_its_password(tmp_path, u
 
 @one_thread
 @pytest.mark.parametrize("url", BAD)
-def test_a_bad_store_of_a_flag_or_the_environment_is_refused_without_its_password(url):
+def test_the_error_of_an_invalid_store_of_a_flag_or_variable_omits_the_password(url):
     for done in (weir("serve", "--store", url), weir("serve", env={"WEIR_STORE": url})):
         assert done.returncode == 1
         assert "store: expected " in done.stderr and BAD[url] in done.stderr
@@ -77,7 +77,7 @@ def test_a_bad_store_of_a_flag_or_the_environment_is_refused_without_its_passwor
 
 @one_thread
 @pytest.mark.parametrize("text", NO_OPTION)
-def test_a_url_that_is_no_option_is_refused_without_its_password(text):
+def test_the_error_of_a_url_that_is_no_option_omits_the_password(text):
     done = weir("serve", text)
     assert done.returncode == 2
     assert done.stderr.startswith("weir serve: expected ") and NO_OPTION[text] in done.stderr
@@ -87,7 +87,7 @@ def test_a_url_that_is_no_option_is_refused_without_its_password(text):
 @one_thread
 @pytest.mark.parametrize("words", [["bench"], ["simulate"], [], ["ask", "a", "k", "--server"],
                                    ["bench", "--server"], ["serve", "--http"]], ids=" ".join)
-def test_a_url_in_the_place_of_something_else_is_refused_without_its_password(words):
+def test_the_error_of_a_url_in_place_of_another_value_omits_the_password(words):
     for url in f"redis://me:{SECRET}@h", f"redis://me:{SECRET}", f"me:{SECRET}@h:1":
         done = weir(*words, url)
         assert done.returncode != 0 and "expected " in done.stderr
@@ -96,7 +96,7 @@ def test_a_url_in_the_place_of_something_else_is_refused_without_its_password(wo
 
 @one_thread
 @pytest.mark.parametrize("action", ["check", "dump", "repair"])
-def test_a_url_in_the_place_of_a_file_is_refused_without_its_password(action):
+def test_the_error_of_a_url_in_place_of_a_file_omits_the_password(action):
     for path in (f"redis://me:{SECRET}@h", f"redis:/me:{SECRET}", f"file:rediss://me:{SECRET}@h"):
         done = weir("store", action, path)
         assert done.returncode != 0 and "expected the path of a file, found a URL" in done.stderr
@@ -117,7 +117,7 @@ def test_lists_of_processes_show_no_password(start_redis):
     assert server.stop() == 0
 
 
-# What is unlikely meant of stores, and where.
+# Stores that are probably a mistake, and the place of the warning.
 UNLIKELY = {
     "store: redis://h\n" + LIMITS: ["1:8: expected `nodes` beside a store at Redis, found none"],
     "store: redis://h\n": ["1:8: expected `nodes` beside a store at Redis, found none"],
@@ -134,7 +134,7 @@ UNLIKELY = {
     "store: file:state\n" + LIMITS.replace(" }", ", store: memory }"):
         ["3:51: expected no `store: memory` beside a store in a file, found it"],
 }
-# What is meant.
+# Stores without a warning.
 LIKELY = [
     "store: redis://h\nlimits: { a: { algorithm: random, deny: 0.5 } }\n",
     "nodes: 1\nstore: redis://h\n" + LIMITS.replace(" }", ", chunk: 100% }"),
@@ -167,7 +167,7 @@ def test_lint_refuses_what_a_server_would(tmp_path):
 
 @one_thread
 @pytest.mark.parametrize("text", [*UNLIKELY, *LIKELY])
-def test_lint_warns_of_stores_that_are_unlikely_meant(tmp_path, text):
+def test_lint_warns_of_stores_that_are_probably_mistakes(tmp_path, text):
     file = tmp_path / "weir.yaml"
     file.write_text(text)
     done = weir("lint", file)
@@ -202,7 +202,7 @@ def test_lists_of_processes_show_no_password_of_sentinels():
     assert SECRET not in "".join(server.log)
 
 
-def test_a_password_of_sentinels_is_told_nowhere(tmp_path):
+def test_a_password_of_sentinels_appears_nowhere(tmp_path):
     url = f"redis+sentinel://me:{SECRET}@127.0.0.1:1/m/2?sentinel_user=me&sentinel_password={SECRET}"
     server = Server(config=f"nodes: 2\nstore: {url}\n" + LIMITS, directory=tmp_path)
     pages = [server.get(path).text for path in
@@ -213,8 +213,8 @@ def test_a_password_of_sentinels_is_told_nowhere(tmp_path):
 
 
 @pytest.mark.parametrize("password", [SECRET, "another"], ids=["right", "refused"])
-def test_a_password_is_told_nowhere(tmp_path, start_redis, password):
-    """Whether Redis accepts it or not: in no answer, no metric, no line of the log."""
+def test_a_password_appears_nowhere(tmp_path, start_redis, password):
+    """Whether Redis accepts it or not, the password is in no answer, metric or line of the log."""
     redis = start_redis("--requirepass", password)
     url = redis.url.replace("redis://", f"redis://default:{SECRET}@")
     server = Server(config=f"nodes: 2\nstore: {url}\n" + SLOW + LIMITS, directory=tmp_path)
@@ -224,7 +224,7 @@ def test_a_password_is_told_nowhere(tmp_path, start_redis, password):
     with Wire(server.resp) as wire:
         for command in ("INFO", "CONFIG GET *", "CLIENT LIST", "WEIR.PEEK a k", "WEIR.PEEK b k"):
             pages.append(repr(wire.command(*command.split())))
-    assert answer.json["remaining"] == (4 if password == SECRET else 1)  # of nodes: 2
+    assert answer.json["remaining"] == (4 if password == SECRET else 1)  # since `nodes` is 2
     assert f"redis://127.0.0.1:{redis.port}" in pages[1]
     assert server.stop() == 0
     assert SECRET not in "".join(pages) + "".join(server.log)
@@ -251,7 +251,7 @@ def test_another_store_of_all_limits_needs_a_restart_and_one_of_a_limit_does_not
     assert server.stop() == 0
 
 
-def test_limits_that_come_along_count_here_while_their_redis_is_missing(start_redis):
+def test_limits_in_requests_count_locally_without_their_redis(start_redis):
     redis = start_redis()
     redis.stop()
     server = Server("--store", redis.url)
@@ -265,7 +265,7 @@ def test_limits_that_come_along_count_here_while_their_redis_is_missing(start_re
     assert server.stop() == 0
 
 
-def test_what_can_not_be_given_back_is_an_error_of_the_store(tmp_path, start_redis):
+def test_a_refund_that_redis_cannot_do_is_an_error_of_the_store(tmp_path, start_redis):
     redis = start_redis()
     server = Server(config=f"nodes: 2\nstore: {redis.url}\n" + LIMITS, directory=tmp_path)
     server.get("/v1/acquire/a?key=k")

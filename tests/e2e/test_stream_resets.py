@@ -1,4 +1,4 @@
-"""A reset stream of HTTP/2 ends its request: it keeps no turn, no place and no place in a line."""
+"""A client that resets a stream of HTTP/2 ends its request, which then has no turn, permit or entry in a queue."""
 
 import base64
 import contextlib
@@ -14,9 +14,9 @@ from test_http2 import Http2
 from test_users import user
 
 TURN_MS = 1_200_000
-WAIT_MS = 3 * TURN_MS  # the longest that is accepted
+WAIT_MS = 3 * TURN_MS  # the longest accepted wait
 
-# Each grants one unit, and nothing comes back while a test runs.
+# Each limit grants one unit, and nothing refills while a test runs.
 CONFIG = """
 store: {store}
 store_timeout: 60s
@@ -61,7 +61,7 @@ def server(request, tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(request):
+def no_request_is_pending(request):
     yield
     if "server" in request.fixturenames:
         until_pending(request.getfixturevalue("server"), 0)
@@ -82,7 +82,7 @@ def take(server, limit, key):
 
 
 def use_up(server, limit, key):
-    """The permits of all that there is."""
+    """Acquires until a request is denied; returns the permits."""
     permits = []
     while (answer := take(server, limit, key))["allowed"]:
         permits.append(answer["permit"])
@@ -95,16 +95,16 @@ def give_back(server, limit, key, permits):
 
 
 @pytest.mark.parametrize("limit", NAMES)
-def test_a_reset_behind_its_request_takes_nothing(server, key, limit):
+def test_a_request_that_is_reset_at_once_consumes_nothing(server, key, limit):
     with Http2(server) as http2:
         http2.h2.reset_stream(acquire(http2, limit, key))
-        assert http2.get("/healthz")[0] == 200  # all before it was read, and is decided
+        assert http2.get("/healthz")[0] == 200  # all earlier frames were read, and their requests decided
     answer = take(server, limit, key)
     assert (answer["allowed"], answer.get("wait_ms", 0)) == (True, 0)
 
 
 @pytest.mark.parametrize("limit", LINES)
-def test_a_reset_leaves_the_line(server, key, limit):
+def test_a_reset_removes_the_request_from_the_queue(server, key, limit):
     permits = use_up(server, limit, key)
     assert permits
     with Http2(server) as http2:
@@ -121,7 +121,7 @@ def test_a_reset_leaves_the_line(server, key, limit):
 
 
 @pytest.mark.parametrize("limit", PACED)
-def test_a_reset_gives_its_turn_back(server, key, limit):
+def test_a_reset_releases_the_turn(server, key, limit):
     def wait_ms():
         return server.get(f"/v1/peek/{limit}?key={key}").json["wait_ms"]
 
@@ -140,12 +140,12 @@ def test_a_reset_gives_its_turn_back(server, key, limit):
         until(lambda: wait_ms() <= before, "both turns to come back")
 
 
-def test_a_reset_while_redis_has_its_steps_takes_nothing(serve, start_redis, key):
+def test_a_reset_while_redis_decides_consumes_nothing(serve, start_redis, key):
     redis = start_redis()
     server = serve(config=CONFIG.format(store=redis.url))
-    limits = [name for name in NAMES if name not in ("breaker", "adaptive")]  # in memory
+    limits = [name for name in NAMES if name not in ("breaker", "adaptive")]  # which count in memory
     for limit in limits:
-        server.get(f"/v1/peek/{limit}?key={key}")  # the connection, and the scripts
+        server.get(f"/v1/peek/{limit}?key={key}")  # so that the connection is open and scripts are loaded
     with Http2(server) as http2:
         with redis.hung():
             streams = [acquire(http2, limit, key) for limit in limits]
@@ -166,7 +166,7 @@ def test_a_reset_while_redis_has_its_steps_takes_nothing(serve, start_redis, key
             until(is_free, f"{name} to be as new")
 
 
-def test_a_batch_that_waits_gives_all_back(server, key):
+def test_a_reset_of_a_pending_batch_releases_all_its_units(server, key):
     items = [{"limit": "concurrency", "key": key}, {"limit": "pacer", "key": key}]
     assert take(server, "pacer", key)["allowed"]
     with Http2(server) as http2:
@@ -179,7 +179,7 @@ def test_a_batch_that_waits_gives_all_back(server, key):
     until(lambda: take(server, "concurrency", key)["allowed"], "the place to be free")
 
 
-def test_other_streams_go_on(server, key):
+def test_a_reset_does_not_affect_other_streams(server, key):
     permits = use_up(server, "concurrency", key)
     with Http2(server) as http2:
         streams = [acquire(http2, "concurrency", key) for _ in range(5)]
@@ -192,8 +192,8 @@ def test_other_streams_go_on(server, key):
         assert http2.wait(streams[2])[0][0] == 200
 
 
-def test_streams_that_end_are_not_gathered(server, key):
-    """As a client does whose requests time out: their waits must not fill the connection's memory."""
+def test_reset_streams_take_no_memory(server, key):
+    """Requests that time out at the client must not fill the memory of its connection."""
     permits = use_up(server, "concurrency", key)
     with Http2(server) as http2:
         for _ in range(8):
@@ -208,8 +208,8 @@ def test_streams_that_end_are_not_gathered(server, key):
     give_back(server, "concurrency", key, permits)
 
 
-def test_a_reset_is_seen_where_the_connection_takes_no_more(server, key):
-    """Batches that wait fill what a connection may keep, so it takes no request behind them."""
+def test_a_reset_is_read_while_the_connection_accepts_no_requests(server, key):
+    """Pending batches fill the memory of the connection, so it accepts no further requests."""
     others = [{"limit": "t", "key": str(n)} for n in range(990)]
     with Http2(server) as http2:
         streams = []
@@ -238,7 +238,7 @@ def test_a_reset_is_seen_where_the_connection_takes_no_more(server, key):
 
 
 def test_a_flood_of_resets_is_bounded(server, key):
-    """Each request takes a turn and is reset: the connection ends, and no turn stays taken."""
+    """Each request takes a turn and is reset. The connection ends, and all turns are released."""
     assert take(server, "leaky_queue", key)["allowed"]
     with Http2(server) as http2:
         sent = 0
@@ -254,8 +254,8 @@ def test_a_flood_of_resets_is_bounded(server, key):
     assert server.get(f"/v1/peek/leaky_queue?key={key}").json["wait_ms"] <= TURN_MS
 
 
-def test_the_end_of_the_session_gives_all_back(server, key):
-    """An error of the client's framing: nothing can be answered after it."""
+def test_the_end_of_a_connection_releases_all_its_units(server, key):
+    """An error in the client's framing ends the connection without further answers."""
     permits = use_up(server, "concurrency", key)
     with Http2(server) as http2:
         for _ in range(3):
@@ -267,8 +267,8 @@ def test_the_end_of_the_session_gives_all_back(server, key):
     give_back(server, "concurrency", key, permits)
 
 
-def test_a_reset_ends_the_wait_for_a_login(serve, key):
-    """Many slow logins are before it; its connection goes on at once, with its other streams."""
+def test_a_reset_cancels_a_pending_login(serve, key):
+    """Many slow logins are queued before it; other streams of its connection continue at once."""
     server = serve("--threads", "1", config="limits: { login: { algorithm: token_bucket, rate: 1/30m } }\nusers:\n" +
                    user("slow", password="x", may=["ask"], parameters="jDT"))
     proof = [("authorization", "Basic " + base64.b64encode(b"slow:x").decode())]

@@ -1,4 +1,4 @@
-"""throttlecrab's calls over HTTP."""
+"""throttlecrab's calls over HTTP: POST /throttle and /health."""
 
 import json
 
@@ -17,7 +17,7 @@ def limit(key, **more):
     return {"key": key, "max_burst": 3, "count_per_period": 3, "period": HOUR, **more}
 
 
-def test_the_answer_is_throttlecrabs_field_for_field(server, key):
+def test_the_answer_has_the_fields_of_throttlecrab(server, key):
     with Http(server.http) as client:
         answers = [ask(client, limit(key)) for _ in range(4)]
     assert {answer.status for answer in answers} == {200}
@@ -31,12 +31,12 @@ def test_the_answer_is_throttlecrabs_field_for_field(server, key):
                    for answer in answers for name in map(str.lower, answer.headers))
 
 
-def test_a_count_is_that_of_the_same_key_over_resp(server, key):
+def test_a_key_has_the_same_count_over_http_and_resp(server, key):
     with Http(server.http) as client, Wire(server.resp) as wire:
         assert ask(client, limit(key, quantity=2)).json["remaining"] == 1
         assert wire.command("THROTTLE", key, 3, 3, HOUR)[:3] == [1, 3, 0]
         assert ask(client, limit(key)).json["allowed"] is False
-        # Both say the same: also of what could never pass, and of a question.
+        # Both answer the same, also for a quantity that can never pass and for 0.
         for quantity in (4, 0, 3):
             found = ask(client, limit(key, quantity=quantity)).json
             assert [int(value) for value in found.values()] == wire.command(
@@ -44,7 +44,7 @@ def test_a_count_is_that_of_the_same_key_over_resp(server, key):
 
 
 @pytest.mark.parametrize("more", [{"quantity": None}, {"extra": {"deep": [1]}}, {"quantity": 1}])
-def test_a_quantity_may_be_left_out_and_what_is_unknown_does_not_matter(server, key, more):
+def test_the_quantity_is_optional_and_unknown_fields_are_ignored(server, key, more):
     with Http(server.http) as client:
         assert ask(client, limit(key, **more)).json["remaining"] == 2
 
@@ -65,16 +65,16 @@ def test_a_quantity_may_be_left_out_and_what_is_unknown_does_not_matter(server, 
     (500, '{"key":"k","max_burst":9223372036854775807,"count_per_period":1,"period":9223372036854775807}'),
     (400, json.dumps(limit("k" * 1025))),
 ])
-def test_an_error_has_its_status_and_one_text(server, status, body):
+def test_an_error_has_a_status_and_one_text(server, status, body):
     with Http(server.http) as client:
         answer = ask(client, body)
         assert answer.status == status
         assert list(answer.json) == ["error"] and isinstance(answer.json["error"], str)
-        # The connection goes on.
+        # The connection stays open.
         assert client.request("GET", "/health").text == "OK"
 
 
-def test_a_broken_body_is_not_taken_for_a_page_in_a_browser(serve):
+def test_a_broken_body_is_not_shown_as_a_page_by_browsers(serve):
     server = serve()
     with Http(server.http) as client:
         assert ask(client, "{").status == 400
@@ -84,7 +84,7 @@ def test_a_broken_body_is_not_taken_for_a_page_in_a_browser(serve):
     assert "listener=resp" in server.line_with("foreign_protocol")
 
 
-def test_health_is_a_word_and_other_methods_are_refused(server):
+def test_health_answers_ok_and_other_methods_are_refused(server):
     health = server.get("/health")
     assert (health.status, health.text) == (200, "OK")
     assert health.headers["Content-Type"] == "text/plain; charset=utf-8"

@@ -1,4 +1,4 @@
-"""TLS of the listeners: who gets in with which certificate and version, and what a reload changes."""
+"""TLS of the listeners: accepted certificates and versions, certificates as logins, and reloads."""
 
 import http.client
 import json
@@ -23,8 +23,8 @@ def openssl(directory, *words):
 
 
 @pytest.fixture(scope="session")
-def papers(tmp_path_factory):
-    """Files of two authorities, and certificates of servers and clients that they have signed."""
+def certificates(tmp_path_factory):
+    """A directory with two authorities and certificates of servers and clients that they signed."""
     directory = tmp_path_factory.mktemp("tls")
     new = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     for name in "right", "wrong":
@@ -43,15 +43,15 @@ def papers(tmp_path_factory):
     return directory
 
 
-def config(papers, more="", cert="server", clients="none", users=""):
-    return (f"tls: {{ cert: {papers}/{cert}.pem, key: {papers}/{cert}.key, ca: {papers}/right.pem, "
+def config(certificates, more="", cert="server", clients="none", users=""):
+    return (f"tls: {{ cert: {certificates}/{cert}.pem, key: {certificates}/{cert}.key, ca: {certificates}/right.pem, "
             f"clients: {clients}{more} }}\n{LIMITS}{users}")
 
 
-def trusting(papers, cert=None, key=None, ca="right", version=None):
-    context = ssl.create_default_context(cafile=papers / f"{ca}.pem")
+def trusting(certificates, cert=None, key=None, ca="right", version=None):
+    context = ssl.create_default_context(cafile=certificates / f"{ca}.pem")
     if cert:
-        context.load_cert_chain(papers / f"{cert}.pem", papers / f"{key or cert}.key")
+        context.load_cert_chain(certificates / f"{cert}.pem", certificates / f"{key or cert}.key")
     if version:
         context.minimum_version = context.maximum_version = version
     return context
@@ -75,7 +75,7 @@ def https(server, context, path="/v1/peek/login?key=k"):
 
 
 def fails(port, context):
-    """With TLS 1.3 a client learns at its first answer that its certificate is refused."""
+    """Checks that a client is refused. With TLS 1.3 it sees this only when it reads an answer."""
     with pytest.raises((ssl.SSLError, ConnectionError)):
         with wrapped(port, context) as client:
             client.sendall(b"PING\n")
@@ -84,13 +84,13 @@ def fails(port, context):
 
 
 @pytest.fixture
-def secure(serve, papers):
-    return serve(config=config(papers))
+def secure(serve, certificates):
+    return serve(config=config(certificates))
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=str)
-def test_both_protocols_speak_tls(secure, papers, version):
-    context = trusting(papers, version=version)
+def test_both_protocols_speak_tls(secure, certificates, version):
+    context = trusting(certificates, version=version)
     with wrapped(secure.resp, context) as client:
         assert command(client, "PING") == b"+PONG\r\n"
         client.sendall(1000 * encode("WEIR.ACQUIRE", "login", "k"))
@@ -104,18 +104,18 @@ def test_both_protocols_speak_tls(secure, papers, version):
     status, text = https(secure, context, "/metrics")
     assert status == 200 and text.endswith(b"\n") and len(text) > 8000
     said = subprocess.run(["redis-cli", "-p", str(secure.resp), "--tls", "--cacert",
-                           papers / "right.pem", "PING"], capture_output=True, text=True, timeout=PATIENCE)
+                           certificates / "right.pem", "PING"], capture_output=True, text=True, timeout=PATIENCE)
     assert said.stdout == "PONG\n"
-    client = redis.Redis(port=secure.resp, ssl=True, ssl_ca_certs=str(papers / "right.pem"))
+    client = redis.Redis(port=secure.resp, ssl=True, ssl_ca_certs=str(certificates / "right.pem"))
     assert client.execute_command("WEIR.PEEK", "login", "other")[0] == 1
-    said = subprocess.run(["curl", "-sS", "--cacert", papers / "right.pem",
+    said = subprocess.run(["curl", "-sS", "--cacert", certificates / "right.pem",
                            f"https://localhost:{secure.http}/healthz"], capture_output=True, timeout=PATIENCE)
     assert said.returncode == 0, said.stderr
 
 
-def test_bytes_may_come_one_by_one_and_the_end_is_told(secure, papers):
+def test_single_bytes_are_accepted_and_the_connection_ends_with_close_notify(secure, certificates):
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = trusting(papers).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    tls = trusting(certificates).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
 
     def step(call):
         while True:
@@ -141,15 +141,15 @@ def test_bytes_may_come_one_by_one_and_the_end_is_told(secure, papers):
             assert step(lambda: tls.read(100)) == b"+PONG\r\n"
         step(lambda: tls.write(b"QUIT\n"))
         assert step(lambda: tls.read(100)) == b"+OK\r\n"
-        assert step(lambda: tls.read(100)) == b""  # a close_notify: else an error
+        assert step(lambda: tls.read(100)) == b""  # a close_notify; without one this is an error
 
 
 @pytest.mark.parametrize("minimum, version, passes", [
     ("", "TLSv1", False), ("", "TLSv1_1", False), ("", "TLSv1_2", True),
     (', minimum: "1.3"', "TLSv1_2", False), (', minimum: "1.3"', "TLSv1_3", True)])
-def test_old_versions_are_refused(serve, papers, minimum, version, passes):
-    server = serve(config=config(papers, minimum))
-    context = trusting(papers)
+def test_old_versions_are_refused(serve, certificates, minimum, version, passes):
+    server = serve(config=config(certificates, minimum))
+    context = trusting(certificates)
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
     if passes:
@@ -165,10 +165,10 @@ def test_old_versions_are_refused(serve, papers, minimum, version, passes):
     ("optional", "foreign", None, False), ("optional", "old", "client", False),
     ("required", None, None, False), ("required", "client", None, True),
     ("required", "foreign", None, False), ("required", "old", "client", False)])
-def test_certificates_of_clients(serve, papers, clients, cert, key, passes):
-    server = serve(config=config(papers, clients=clients))
+def test_certificates_of_clients_are_checked_as_configured(serve, certificates, clients, cert, key, passes):
+    server = serve(config=config(certificates, clients=clients))
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
-        context = trusting(papers, cert, key, version=version)
+        context = trusting(certificates, cert, key, version=version)
         if passes:
             assert https(server, context)[0] == 200
         else:
@@ -180,57 +180,57 @@ def test_certificates_of_clients(serve, papers, clients, cert, key, passes):
 
 @pytest.mark.parametrize("name", ["client-of-right", "shop@example.com", "shop.example.com",
                                   "spiffe://shop"])
-def test_a_certificate_is_a_login(serve, papers, name):
+def test_a_certificate_is_a_login(serve, certificates, name):
     users = (f"users:\n  - {{ name: shop, certificate: '{name}', may: [ask] }}\n"
              "  - { name: root, certificate: shop, may: [admin] }\n")
-    server = serve(config=config(papers, clients="optional", users=users))
-    with wrapped(server.resp, trusting(papers, "client")) as client:
+    server = serve(config=config(certificates, clients="optional", users=users))
+    with wrapped(server.resp, trusting(certificates, "client")) as client:
         assert command(client, "ACL", "WHOAMI") == b"$4\r\nshop\r\n"
         assert command(client, "WEIR.PEEK", "login", "k").startswith(b"*7")
         assert command(client, "WEIR.RESET", "login", "k").startswith(b"-NOPERM")
         assert command(client, "RESET") == b"+RESET\r\n"
         assert command(client, "ACL", "WHOAMI") == b"$4\r\nshop\r\n"
-        # The next one has other users.
-        server.reload(config(papers, clients="optional",
+        # A reload with other users.
+        server.reload(config(certificates, clients="optional",
                              users="users:\n  - { name: x, certificate: x, may: [ask] }\n"))
         server.line_with("reloaded")
         assert command(client, "WEIR.PEEK", "login", "k").startswith(b"-NOAUTH")
-    assert https(server, trusting(papers))[0] == 401
+    assert https(server, trusting(certificates))[0] == 401
 
 
-def test_at_auth_the_certificate_is_the_proxys(serve, papers):
+def test_at_auth_the_certificate_logs_in_the_proxy(serve, certificates):
     users = "users:\n  - { name: proxy, certificate: client-of-right, may: [ask] }\n"
-    server = serve(config=config(papers, clients="optional", users=users))
-    assert https(server, trusting(papers, "client"), "/auth")[0] == 200
-    assert https(server, trusting(papers), "/auth")[0] == 500
+    server = serve(config=config(certificates, clients="optional", users=users))
+    assert https(server, trusting(certificates, "client"), "/auth")[0] == 200
+    assert https(server, trusting(certificates), "/auth")[0] == 500
 
 
-def certificate_of(port, papers):
-    with wrapped(port, trusting(papers)) as client:
+def certificate_of(port, certificates):
+    with wrapped(port, trusting(certificates)) as client:
         return dict(pair[0] for pair in client.getpeercert()["subject"])["commonName"]
 
 
-def test_a_reload_takes_new_certificates_and_loses_no_connection(secure, papers):
-    assert certificate_of(secure.http, papers) == "server-of-right"
-    with wrapped(secure.resp, trusting(papers)) as client:
+def test_a_reload_applies_new_certificates_and_closes_no_connection(secure, certificates):
+    assert certificate_of(secure.http, certificates) == "server-of-right"
+    with wrapped(secure.resp, trusting(certificates)) as client:
         assert command(client, "PING") == b"+PONG\r\n"
-        secure.reload(config(papers, cert="next"))
+        secure.reload(config(certificates, cert="next"))
         secure.line_with("reloaded")
-        assert certificate_of(secure.http, papers) == certificate_of(secure.resp, papers) == "next-of-right"
+        assert certificate_of(secure.http, certificates) == certificate_of(secure.resp, certificates) == "next-of-right"
         assert command(client, "PING") == b"+PONG\r\n"
-        # One that can't be read leaves all as it was.
-        secure.reload(config(papers, cert="none"))
+        # A certificate that can't be read fails the reload.
+        secure.reload(config(certificates, cert="none"))
         assert "none.pem" in secure.line_with("reload_failed")
-        assert certificate_of(secure.http, papers) == "next-of-right"
+        assert certificate_of(secure.http, certificates) == "next-of-right"
         assert command(client, "PING") == b"+PONG\r\n"
         secure.reload(LIMITS)
         assert "setting=tls" in secure.line_with("restart_needed")
-        assert certificate_of(secure.http, papers) == "next-of-right"
+        assert certificate_of(secure.http, certificates) == "next-of-right"
 
 
-def test_sessions_are_resumed_and_not_beyond_a_reload(secure, papers):
+def test_sessions_are_resumed_but_not_after_a_reload(secure, certificates):
     def resumed(version):
-        context = trusting(papers, version=version)
+        context = trusting(certificates, version=version)
         with wrapped(secure.resp, context) as client:
             assert command(client, "PING") == b"+PONG\r\n"
             session = client.session
@@ -241,7 +241,7 @@ def test_sessions_are_resumed_and_not_beyond_a_reload(secure, papers):
                 assert command(client, "PING") == b"+PONG\r\n"
                 found.append(client.session_reused)
             if not found[1:]:
-                secure.reload(config(papers, cert="next"))
+                secure.reload(config(certificates, cert="next"))
                 secure.line_with("reloaded")
         return found
 
@@ -251,8 +251,8 @@ def test_sessions_are_resumed_and_not_beyond_a_reload(secure, papers):
 
 @pytest.mark.parametrize("offered, chosen", [
     (None, None), (["http/1.1"], "http/1.1"), (["http/1.1", "h2"], "h2"), (["h2"], "h2"), (["redis"], None)])
-def test_clients_of_http_choose_its_version(secure, papers, offered, chosen):
-    context = trusting(papers)
+def test_clients_of_http_choose_its_version(secure, certificates, offered, chosen):
+    context = trusting(certificates)
     if offered:
         context.set_alpn_protocols(offered)
     with wrapped(secure.http, context) as client:
@@ -260,23 +260,23 @@ def test_clients_of_http_choose_its_version(secure, papers, offered, chosen):
 
 
 @pytest.mark.parametrize("flag, version", [("--http2", "2"), ("--http1.1", "1.1")])
-def test_curl_speaks_either_version_over_tls(secure, papers, flag, version):
-    said = subprocess.run(["curl", "-sS", flag, "--cacert", papers / "right.pem", "-w", "%{http_version}",
+def test_curl_speaks_either_version_over_tls(secure, certificates, flag, version):
+    said = subprocess.run(["curl", "-sS", flag, "--cacert", certificates / "right.pem", "-w", "%{http_version}",
                            f"https://localhost:{secure.http}/v1/peek/login?key=k"],
                           capture_output=True, text=True, timeout=PATIENCE)
     assert said.stdout.endswith("}" + version) and '"remaining":1000' in said.stdout, said
 
 
-def test_listeners_may_stay_plain(serve, papers, tmp_path):
+def test_listeners_can_be_without_tls(serve, certificates, tmp_path):
     path = tmp_path / "resp.sock"
-    server = serve("--http", "plain:127.0.0.1:0", "--resp", f"unix:{path}", config=config(papers), ports=False)
+    server = serve("--http", "plain:127.0.0.1:0", "--resp", f"unix:{path}", config=config(certificates), ports=False)
     assert server.get("/healthz").status == 200
     said = subprocess.run(["redis-cli", "-s", path, "PING"], capture_output=True, text=True, timeout=PATIENCE)
     assert said.stdout == "PONG\n"
 
 
-def test_plain_requests_to_a_port_with_tls_are_told_once(serve, papers):
-    secure = serve("--threads", "1", config=config(papers))
+def test_plain_requests_to_a_port_with_tls_are_logged_once(serve, certificates):
+    secure = serve("--threads", "1", config=config(certificates))
     for _ in range(20):
         with Wire(secure.http) as wire:
             wire.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -302,17 +302,17 @@ def test_plain_requests_to_a_port_with_tls_are_told_once(serve, papers):
     ("{ cert: server.pem, key: server.key, minimum: 1.1 }", "expected minimum to be one of 1.2, 1.3"),
     ("{ cert: server.pem, key: server.key, ca: server.key, clients: optional }", "ca=server.key"),
 ])
-def test_what_can_t_be_is_told_by_its_place(papers, text, words):
-    (papers / "chain-upside-down.pem").write_text(
-        "".join((papers / f"{name}.pem").read_text() for name in ("right", "server")))
-    if not (papers / "pipe").exists():
-        os.mkfifo(papers / "pipe")
-    file = papers / "wrong.yaml"
+def test_invalid_settings_are_errors_with_their_place(certificates, text, words):
+    (certificates / "chain-upside-down.pem").write_text(
+        "".join((certificates / f"{name}.pem").read_text() for name in ("right", "server")))
+    if not (certificates / "pipe").exists():
+        os.mkfifo(certificates / "pipe")
+    file = certificates / "wrong.yaml"
     file.write_text(f"tls: {text}\n{LIMITS}")
     for command in ("lint", file), ("serve", "-c", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"):
         run = weir(*command)
         assert run.returncode == 1
-        assert words in run.stderr.replace(f"{papers}/", ""), run.stderr
+        assert words in run.stderr.replace(f"{certificates}/", ""), run.stderr
 
 
 @pytest.mark.parametrize("text, words", [
@@ -322,22 +322,22 @@ def test_what_can_t_be_is_told_by_its_place(papers, text, words):
     ("{ cert: server.pem, key: open.key }", "1:6: warning: expected a key that other users can't read"),
     ("{ cert: server.pem, key: server.key, ca: right.pem }", "beside ca, found none: no client is asked"),
 ])
-def test_what_is_unlikely_meant_is_a_warning(papers, serve, text, words):
-    (papers / "open.key").write_bytes((papers / "server.key").read_bytes())
-    (papers / "open.key").chmod(0o644)
-    file = papers / "unlikely.yaml"
+def test_probable_mistakes_are_warnings(certificates, serve, text, words):
+    (certificates / "open.key").write_bytes((certificates / "server.key").read_bytes())
+    (certificates / "open.key").chmod(0o644)
+    file = certificates / "unlikely.yaml"
     file.write_text(f"tls: {text}\n{LIMITS}")
     run = weir("lint", file)
     assert run.returncode == 0
     assert words in run.stderr if words else not run.stderr
-    there = re.sub("([a-z]+[.](pem|key))", rf"{papers}/\1", text)
+    there = re.sub("([a-z]+[.](pem|key))", rf"{certificates}/\1", text)
     server = serve(config=f"tls: {there}\n{LIMITS}")
     if words:
         assert any("config_warning" in line and words.partition("warning: ")[2] in line for line in server.log)
 
 
-def test_it_is_printed_as_it_was_read(papers):
-    file = papers / "printed.yaml"
-    file.write_text(config(papers, ', minimum: "1.3"', clients="optional"))
-    assert f"""tls: {{ cert: {papers}/server.pem, key: {papers}/server.key, ca: {papers}/right.pem, """ \
+def test_tls_settings_are_printed_as_they_were_read(certificates):
+    file = certificates / "printed.yaml"
+    file.write_text(config(certificates, ', minimum: "1.3"', clients="optional"))
+    assert f"""tls: {{ cert: {certificates}/server.pem, key: {certificates}/server.key, ca: {certificates}/right.pem, """ \
            "clients: optional, minimum: 1.3 }" in weir("lint", "--to", "yaml", file).stdout

@@ -1,4 +1,4 @@
-"""`weir ask` and `weir bench` as clients that speak TLS."""
+"""`weir ask` and `weir bench` over TLS."""
 
 import contextlib
 import json
@@ -8,18 +8,18 @@ import threading
 
 import pytest
 from harness import PATIENCE, weir
-from test_tls import LIMITS, config, openssl, papers  # pylint: disable=unused-import
+from test_tls import LIMITS, certificates, config, openssl  # pylint: disable=unused-import
 
 
 @pytest.fixture
-def closed(serve, papers):
-    """Only clients with a certificate get in."""
-    return serve(config=config(papers, clients="required"))
+def closed(serve, certificates):
+    """A server that requires a certificate of its clients."""
+    return serve(config=config(certificates, clients="required"))
 
 
-def flags(papers, cert="client", ca="right"):
-    return ["--tls", "--cacert", papers / f"{ca}.pem", "--cert", papers / f"{cert}.pem",
-            "--key", papers / f"{cert}.key"]
+def flags(certificates, cert="client", ca="right"):
+    return ["--tls", "--cacert", certificates / f"{ca}.pem", "--cert", certificates / f"{cert}.pem",
+            "--key", certificates / f"{cert}.key"]
 
 
 def ask(port, *words, host="127.0.0.1"):
@@ -27,50 +27,50 @@ def ask(port, *words, host="127.0.0.1"):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_ask(closed, papers, host):
-    asked = ask(closed.resp, *flags(papers), host=host)
+def test_ask_works_over_tls(closed, certificates, host):
+    asked = ask(closed.resp, *flags(certificates), host=host)
     assert (asked.returncode, "999 of 1000 left" in asked.stdout) == (0, True), asked
-    assert ask(closed.resp, "--cost", 999, *flags(papers), host=host).returncode == 0
-    assert ask(closed.resp, *flags(papers), host=host).returncode == 1
-    chained = papers / "both.pem"
-    chained.write_text((papers / "client.pem").read_text() + (papers / "client.key").read_text())
-    peeked = ask(closed.resp, "--peek", "--tls", "--cacert", papers / "right.pem", "--cert", chained, host=host)
+    assert ask(closed.resp, "--cost", 999, *flags(certificates), host=host).returncode == 0
+    assert ask(closed.resp, *flags(certificates), host=host).returncode == 1
+    chained = certificates / "both.pem"
+    chained.write_text((certificates / "client.pem").read_text() + (certificates / "client.key").read_text())
+    peeked = ask(closed.resp, "--peek", "--tls", "--cacert", certificates / "right.pem", "--cert", chained, host=host)
     assert peeked.returncode == 1, peeked
 
 
-def test_ask_says_why_not(closed, papers, serve):
+def test_ask_reports_why_tls_fails(closed, certificates, serve):
     def fails(*words, port=closed.resp):
         asked = ask(port, *words)
         assert (asked.returncode, asked.stdout) == (2, "")
         return asked.stderr
 
-    assert "its certificate is refused: " in fails(*flags(papers, ca="wrong"))
-    assert "hostname mismatch" in fails(*flags(papers), "--sni", "other.example.com").lower()
-    assert "certificate required" in fails("--tls", "--cacert", papers / "right.pem")
-    assert "unknown ca" in fails(*flags(papers, cert="foreign")).lower()
-    assert "no answer from" in fails()  # without TLS
+    assert "its certificate is refused: " in fails(*flags(certificates, ca="wrong"))
+    assert "hostname mismatch" in fails(*flags(certificates), "--sni", "other.example.com").lower()
+    assert "certificate required" in fails("--tls", "--cacert", certificates / "right.pem")
+    assert "unknown ca" in fails(*flags(certificates, cert="foreign")).lower()
+    assert "no answer from" in fails()  # this client does not speak TLS
     plain = serve(config=LIMITS)
-    assert "expected TLS" in fails(*flags(papers), port=plain.resp)
+    assert "expected TLS" in fails(*flags(certificates), port=plain.resp)
     for words, said in [
             (["--cacert", "a"], "expected --tls beside --cacert"),
             (["--sni", "a"], "expected --tls beside --sni"),
-            (["--tls", "--cacert", papers / "none.pem"],
-             f"--tls: expected a file in PEM in ca={papers}/none.pem, found: No such file or directory"),
-            (["--tls", "--key", papers / "client.key"], "expected cert=FILE beside it")]:
+            (["--tls", "--cacert", certificates / "none.pem"],
+             f"--tls: expected a file in PEM in ca={certificates}/none.pem, found: No such file or directory"),
+            (["--tls", "--key", certificates / "client.key"], "expected cert=FILE beside it")]:
         assert said in fails(*words)
 
 
-def test_a_name_in_the_certificate_may_be_asked_for(serve, papers):
-    server = serve(config=config(papers, cert="next"))
-    asked = ask(server.resp, "--tls", "--cacert", papers / "right.pem", "--sni", "next")
+def test_the_expected_name_of_the_server_can_be_set(serve, certificates):
+    server = serve(config=config(certificates, cert="next"))
+    asked = ask(server.resp, "--tls", "--cacert", certificates / "right.pem", "--sni", "next")
     assert (asked.returncode, asked.stderr) == (0, "")
 
 
 @contextlib.contextmanager
-def impostor(papers, cert, set_up=lambda context: None):
-    """A server of another's, for one client. Yields its port, and a list of the names that are asked for."""
+def impostor(certificates, cert, set_up=lambda context: None):
+    """A server with another certificate, for one client. Yields (its port, a list of the names that clients request)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(papers / f"{cert}.pem", papers / f"{cert}.key")
+    context.load_cert_chain(certificates / f"{cert}.pem", certificates / f"{cert}.key")
     names = []
     context.sni_callback = lambda _, name, __: names.append(name)
     set_up(context)
@@ -92,19 +92,19 @@ def impostor(papers, cert, set_up=lambda context: None):
 @pytest.mark.parametrize("cert, flags, refused", [
     ("server", [], None), ("client", [], "IP address mismatch"), ("star", ["--sni", "a.star.test"], None),
     ("star", ["--sni", "part.wild.test"], "hostname mismatch")])
-def test_the_server_must_be_the_one_that_is_asked(papers, cert, flags, refused):
+def test_the_certificate_must_be_of_the_requested_server(certificates, cert, flags, refused):
     if cert == "star":
-        openssl(papers, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+        openssl(certificates, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
                 "star.key", "-out", "star.pem", "-subj", "/CN=star", "-CA", "right.pem", "-CAkey", "right.key", "-addext",
                 "subjectAltName=DNS:*.star.test,DNS:p*.wild.test", "-addext", "basicConstraints=critical,CA:false")
-    with impostor(papers, cert) as (port, names):
-        asked = ask(port, "--tls", "--cacert", papers / "right.pem", *flags)
+    with impostor(certificates, cert) as (port, names):
+        asked = ask(port, "--tls", "--cacert", certificates / "right.pem", *flags)
     assert (f"its certificate is refused: {refused}" if refused else "an impostor") in asked.stderr, asked
     assert names == (flags[1:] or [None])
 
 
-def test_a_server_of_an_old_version_is_refused(papers, tmp_path):
-    """Whatever the system allows its programs."""
+def test_a_server_of_an_old_version_is_refused(certificates, tmp_path):
+    """Even if the system's configuration allows old versions."""
     def set_up(context):
         context.set_ciphers("DEFAULT:@SECLEVEL=0")
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -112,29 +112,29 @@ def test_a_server_of_an_old_version_is_refused(papers, tmp_path):
     allow = tmp_path / "openssl.cnf"
     allow.write_text("openssl_conf = a\n[a]\nssl_conf = b\n[b]\nsystem_default = c\n[c]\nMinProtocol = TLSv1\n"
                      "CipherString = DEFAULT:@SECLEVEL=0\n")
-    with impostor(papers, "server", set_up) as (port, _):
-        asked = weir("ask", "login", "k", "--server", f"127.0.0.1:{port}", "--tls", "--cacert", papers / "right.pem",
+    with impostor(certificates, "server", set_up) as (port, _):
+        asked = weir("ask", "login", "k", "--server", f"127.0.0.1:{port}", "--tls", "--cacert", certificates / "right.pem",
                      env={"OPENSSL_CONF": str(allow)})
     assert asked.returncode == 2 and "protocol" in asked.stderr, asked
 
 
 @pytest.mark.parametrize("protocol, depth", [("resp", 1), ("resp", 16), ("http", 1)])
-def test_bench(closed, papers, protocol, depth):
+def test_bench_works_over_tls(closed, certificates, protocol, depth):
     done = weir("bench", "--server", f"127.0.0.1:{closed.ports[protocol]}", "--protocol", protocol,
                 "--limit", "login", "--connections", 10, "--threads", 2, "--requests", 3200, "--keys", 100,
-                "--pipeline", depth, "--json", *flags(papers))
+                "--pipeline", depth, "--json", *flags(certificates))
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["answered"], result["errors"], result["disconnects"]) == (3200, 0, 0)
     assert result["allowed"] == 3200
 
 
-def test_bench_says_why_not(closed, papers):
+def test_bench_reports_why_tls_fails(closed, certificates):
     def fails(*words):
         done = weir("bench", "--server", f"127.0.0.1:{closed.resp}", "--limit", "login", "--requests", 10, *words)
         assert done.returncode == 2
         return done.stderr
 
-    assert "(connection 1): its certificate is refused" in fails(*flags(papers, ca="wrong"))
-    assert "certificate required" in fails("--tls", "--cacert", papers / "right.pem")
-    assert "expected --tls beside --cert" in fails("--cert", papers / "client.pem")
+    assert "(connection 1): its certificate is refused" in fails(*flags(certificates, ca="wrong"))
+    assert "certificate required" in fails("--tls", "--cacert", certificates / "right.pem")
+    assert "expected --tls beside --cert" in fails("--cert", certificates / "client.pem")

@@ -1,4 +1,4 @@
-"""MULTI and EXEC, keys of CL.THROTTLE and THROTTLE, and what connections are called."""
+"""MULTI and EXEC, commands on keys of CL.THROTTLE and THROTTLE, and numbers and names of connections."""
 
 import re
 
@@ -23,7 +23,7 @@ def wire(server):
 
 
 def transaction(wire, *commands):
-    """The replies of one EXEC."""
+    """Runs commands in a transaction; returns the replies of EXEC."""
     wire.send(b"".join(encode(*words) for words in [("MULTI",), *commands, ("EXEC",)]))
     assert wire.reply() == b"+OK"
     assert [wire.reply() for _ in commands] == [b"+QUEUED"] * len(commands)
@@ -31,7 +31,7 @@ def transaction(wire, *commands):
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_redis_py_takes_what_its_default_pipeline_says_it_took(server, key, protocol):
+def test_the_default_pipeline_of_redis_py_is_a_transaction(server, key, protocol):
     client = redis.Redis(port=server.resp, protocol=protocol)
     pipeline = client.pipeline()
     for _ in range(12):
@@ -48,7 +48,7 @@ def test_redis_py_takes_what_its_default_pipeline_says_it_took(server, key, prot
     client.close()
 
 
-def test_an_error_stops_no_other_command_and_a_bad_command_stops_all(wire, key):
+def test_a_failing_command_stops_no_other_and_an_unknown_command_stops_all(wire, key):
     replies = transaction(
         wire, ("WEIR.ACQUIRE", "login", key), ("WEIR.ACQUIRE", "nosuch", key),
         ("WEIR.ACQUIRE", "login", key, "COST", 2))
@@ -63,7 +63,7 @@ def test_an_error_stops_no_other_command_and_a_bad_command_stops_all(wire, key):
     assert wire.command("WEIR.PEEK", "login", key)[2] == 7
 
 
-def test_nothing_is_held_in_a_transaction(serve):
+def test_no_command_in_a_transaction_waits(serve):
     server = serve(config=HELD)
     with Wire(server.resp) as wire:
         paced = transaction(wire, *[("WEIR.ACQUIRE", "paced", "k")] * 2,
@@ -84,33 +84,33 @@ def test_a_thousand_commands_fit_and_one_more_does_not(wire, key):
     assert replies[1002].startswith(b"-EXECABORT ")
 
 
-def kept(server):
-    """Bytes that transactions keep."""
+def transaction_bytes(server):
+    """The memory of queued commands in bytes."""
     return int(re.search(r"^weir_transactions_bytes (\d+)$", server.get("/metrics").text, re.M)[1])
 
 
-def test_what_is_queued_is_bounded_counted_and_freed(serve):
+def test_queued_commands_are_bounded_counted_and_freed(serve):
     server = serve()
     ends = {"EXEC": b"*2", "DISCARD": b"+OK", "RESET": b"+RESET", "QUIT": b"+OK", "ECHO": b"-ERR",
             None: None}
-    assert kept(server) == 0
+    assert transaction_bytes(server) == 0
     for end, reply in ends.items():
         with Wire(server.resp) as wire:
             wire.send(encode("MULTI") + encode("ECHO", b"x" * 60_000) * 2)
             assert [wire.reply() for _ in range(3)] == [b"+OK", b"+QUEUED", b"+QUEUED"]
-            assert 120_000 < kept(server) <= 131_072
+            assert 120_000 < transaction_bytes(server) <= 131_072
             if end:
                 wire.send(encode(end))
                 assert wire.file.readline().startswith(reply)
-                assert kept(server) == 0
-        until(lambda: kept(server) == 0, "the queue of a closed connection to be freed")
+                assert transaction_bytes(server) == 0
+        until(lambda: transaction_bytes(server) == 0, "the queue of a closed connection to be freed")
     with Wire(server.resp) as wire:
         wire.send(encode("MULTI") + encode("ECHO", b"x" * 60_000) * 3 + encode("EXEC"))
         assert [wire.reply()[:9] for _ in range(5)] == [
             b"+OK", b"+QUEUED", b"+QUEUED", b"-ERR expe", b"-EXECABOR"]
 
 
-def test_keys_are_cleared_and_timed_as_in_redis(wire, key):
+def test_del_exists_and_ttl_of_keys_work_as_in_redis(wire, key):
     other = f"{key}:other"
     assert wire.command("DEL", key) == 0
     assert wire.command("TTL", key) == wire.command("PTTL", key) == -2
@@ -125,14 +125,14 @@ def test_keys_are_cleared_and_timed_as_in_redis(wire, key):
     assert wire.command("CL.THROTTLE", key, 9, 5, 3600)[2] == 9
 
 
-def test_a_key_that_is_far_from_new_is_timed_exactly(wire, key):
+def test_the_ttl_of_a_key_far_in_the_future_is_exact(wire, key):
     year = 365 * 86400
     assert wire.command("CL.THROTTLE", key, 15, 1, year, 16)[4] == 16 * year
     assert 16 * year - 10 <= wire.command("TTL", key) <= 16 * year
     assert wire.command("DEL", key) == 1
 
 
-def test_keys_of_other_limits_are_not_touched(wire, key):
+def test_commands_on_keys_do_not_affect_other_limits(wire, key):
     assert wire.command("WEIR.ACQUIRE", "login", key)[2] == 9
     assert wire.command("EXISTS", key) == wire.command("DEL", key) == 0
     assert wire.command("TTL", key) == -2
@@ -140,7 +140,7 @@ def test_keys_of_other_limits_are_not_touched(wire, key):
 
 
 @pytest.mark.parametrize("name", ["CL.THROTTLE", "THROTTLE"])
-def test_reset_reaches_a_key_by_the_name_of_the_command(server, wire, key, name):
+def test_a_key_of_a_command_can_be_reset_by_the_name_of_the_command(server, wire, key, name):
     for _ in range(2):
         assert wire.command("CL.THROTTLE", key, 0, 1, 3600)[0] == 0
         assert wire.command("CL.THROTTLE", key, 0, 1, 3600)[0] == 1
@@ -170,7 +170,7 @@ def test_every_connection_has_a_number_of_its_own(serve):
         wire.__exit__()
 
 
-def test_databases_share_one_space(server, key):
+def test_all_databases_share_the_same_keys(server, key):
     for number in (0, 7, 100):
         client = redis.Redis(port=server.resp, db=number)
         left = client.execute_command("WEIR.ACQUIRE", "login", key)[2]
@@ -178,7 +178,7 @@ def test_databases_share_one_space(server, key):
     assert left == 7
 
 
-def test_integers_are_arguments(wire, key):
+def test_integers_are_accepted_as_arguments(wire, key):
     wire.send(b"*5\r\n$8\r\nTHROTTLE\r\n$%d\r\n%s\r\n:3\r\n:6\r\n:+3600\r\n" % (
         len(key), key.encode()))
     assert wire.reply() == [1, 3, 2, 600, 0]

@@ -1,4 +1,4 @@
-"""Unix sockets: real clients, the file and its life, and what a peer there counts as."""
+"""Listeners at Unix sockets: real clients, the life and permissions of the file, and the access of peers."""
 
 import getpass
 import grp
@@ -24,7 +24,7 @@ QUEUE = CONFIG.replace("limits:", "limits:\n  queue: "
 
 @pytest.fixture
 def place():
-    """A directory with a short path: pytest's own may be too long for a socket."""
+    """A directory with a short path, since pytest's own may be too long for a socket."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="weir-unix-"))
     yield path
     shutil.rmtree(path)
@@ -69,7 +69,7 @@ def run(*command):
                           timeout=PATIENCE, check=True).stdout
 
 
-def test_clients_of_both_protocols(start, place):
+def test_clients_of_both_protocols_connect(start, place):
     server = start("--threads", "2")
     assert server.addresses == {"http": f"unix:{place}/http.sock", "resp": f"unix:{place}/resp.sock"}
     assert run("redis-cli", "-s", place / "resp.sock", "WEIR.ACQUIRE", "login", "a").split()[:3] == \
@@ -87,7 +87,7 @@ def test_clients_of_both_protocols(start, place):
 
 
 @pytest.mark.parametrize("protocol", ["http", "resp"])
-def test_bench(start, place, protocol):
+def test_bench_measures_at_a_unix_socket(start, place, protocol):
     start()
     done = weir("bench", "--server", f"unix:{place}/{protocol}.sock", "--protocol", protocol,
                 "--limit", "login", "--connections", 20, "--threads", 2, "--requests", 2000, "--json")
@@ -96,7 +96,7 @@ def test_bench(start, place, protocol):
     assert '"errors":0' in done.stdout.replace(" ", "")
 
 
-def test_the_file_is_the_servers_own_and_goes_with_it(start, place):
+def test_the_file_is_only_for_the_servers_account_and_is_removed_with_it(start, place):
     server = start()
     for name in "http.sock", "resp.sock":
         mode = (place / name).stat().st_mode
@@ -114,7 +114,7 @@ def test_the_file_of_a_killed_server_is_replaced(start, place):
     assert run("redis-cli", "-s", place / "resp.sock", "PING") == "PONG\n"
 
 
-def test_a_living_server_keeps_its_file(start, place):
+def test_the_file_of_a_running_server_is_not_replaced(start, place):
     start()
     for flags in [("--resp", f"unix:{place}/resp.sock", "--http", "127.0.0.1:0"),
                   ("--resp", "127.0.0.1:0", "--http", f"unix:{place}/http.sock")]:
@@ -126,7 +126,7 @@ def test_a_living_server_keeps_its_file(start, place):
     assert run("redis-cli", "-s", place / "resp.sock", "PING") == "PONG\n"
 
 
-def test_a_server_that_stops_leaves_the_file_of_another_one(start, place):
+def test_a_server_that_stops_does_not_remove_the_file_of_another(start, place):
     first = start()
     for name in "http.sock", "resp.sock":
         (place / name).unlink()
@@ -143,7 +143,7 @@ def test_a_start_that_fails_leaves_no_file(place):
     assert f"resp: can't listen on 127.0.0.1:{port}" in failed.stderr
 
 
-def test_errors_tell_the_setting_and_its_place(place):
+def test_errors_name_the_setting_and_its_place(place):
     file = place / "weir.yaml"
     (place / "text").write_text("precious")
     for address, message in [
@@ -163,7 +163,7 @@ def test_errors_tell_the_setting_and_its_place(place):
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_the_file_gets_its_mode_and_account_whatever_the_umask(place, umask):
+def test_the_file_gets_its_mode_and_group_whatever_the_umask(place, umask):
     gid = os.getgid() or grp.getgrnam("nogroup").gr_gid
     listen = ("listen:\n  http: { path: %s/http.sock, mode: 0666 }\n"
               "  resp: { path: %s/resp.sock, mode: 0660, owner: %s, group: %s }\n"
@@ -189,7 +189,7 @@ def test_the_file_gets_its_mode_and_account_whatever_the_umask(place, umask):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="root alone becomes somebody who gives no files away")
-def test_a_file_that_can_t_be_given_away_does_not_stay(place):
+def test_a_file_whose_group_cannot_be_set_is_removed(place):
     place.chmod(0o777)
     file = place / "weir.yaml"
     file.write_text(f"listen: {{ http: 127.0.0.1:0, resp: {{ path: {place}/resp.sock, owner: root }} }}\n")
@@ -201,7 +201,7 @@ def test_a_file_that_can_t_be_given_away_does_not_stay(place):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
-def test_others_connect_if_the_mode_says_so(place):
+def test_other_accounts_connect_if_the_mode_allows_it(place):
     place.chmod(0o755)
     listen = ("listen:\n  http: { path: %s/http.sock, mode: 0600, owner: nobody }\n"
               "  resp: { path: %s/resp.sock }\n" % (place, place))
@@ -219,7 +219,7 @@ def test_others_connect_if_the_mode_says_so(place):
     assert server.stop() == 0
 
 
-def test_a_changed_listener_needs_a_restart_and_a_kept_one_stays(place):
+def test_a_changed_listener_needs_a_restart_and_an_unchanged_one_stays(place):
     config = f"listen: {{ http: 'unix:{place}/http.sock', resp: 'unix:{place}/resp.sock' }}\n" + CONFIG
     server = Server(config=config, directory=place, ports=False)
     with redis.Redis(unix_socket_path=f"{place}/resp.sock") as client:
@@ -235,7 +235,7 @@ def test_a_changed_listener_needs_a_restart_and_a_kept_one_stays(place):
     assert server.stop() == 0
 
 
-def test_a_peer_counts_as_loopback_unless_a_proxy_passes_it_on(start, place):
+def test_a_peer_counts_as_loopback_unless_a_proxy_forwards_it(start, place):
     start()
     path = place / "http.sock"
     assert ask(path, "GET", "/v1/limits").status == 200
@@ -247,8 +247,8 @@ def test_a_peer_counts_as_loopback_unless_a_proxy_passes_it_on(start, place):
     assert ask(path, "GET", "/v1/limits", {"Host": "example.com"}).status == 403
 
 
-def test_a_client_that_leaves_gives_its_place_back(start, place):
-    """Also behind input that the server has not read."""
+def test_a_disconnected_client_frees_its_connection(start, place):
+    """Also if the server has not read all of its input."""
     start(config=QUEUE)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(place / "resp.sock"))
@@ -304,7 +304,7 @@ def nginx(place):
 
 
 @pytest.mark.parametrize("trusted", ["[127.0.0.0/8]", "[10.0.0.0/8]"])
-def test_behind_nginx_the_visitors_count_if_loopback_is_trusted(start, nginx, trusted):
+def test_behind_nginx_visitors_are_counted_if_loopback_is_trusted(start, nginx, trusted):
     start(config=CONFIG.replace("[127.0.0.0/8]", trusted))
 
     def visit(visitor):

@@ -1,4 +1,4 @@
-"""Users: who may do what over which protocol, and how they prove it."""
+"""Users: their permissions over each protocol, and their logins by passwords, tokens and certificates."""
 
 import base64
 import hashlib
@@ -37,7 +37,7 @@ trusted_proxies: [127.0.0.0/8]
 
 
 def hashed(password, parameters):
-    """By another program, with parameters that make it quick."""
+    """The hash of a password by another program, with parameters that make it fast."""
     script = 'print crypt($ARGV[0], "\\$y\\$$ARGV[1]\\$abcdefghijklmnop")'
     return subprocess.run(["perl", "-e", script, password, parameters], check=True, text=True,
                           stdout=subprocess.PIPE).stdout
@@ -84,7 +84,7 @@ def users(tmp_path_factory):
 # ---- Every route and command, by every user -----------------------------------------------------
 
 def listed(test):
-    """The lines that a unit test expects, which must list every route, or every command."""
+    """The lines that a unit test expects, which list every route or every command."""
     source = (ROOT / "tests/unit/proto/test_classes.c").read_text()
     body = source[source.index(test):]
     body = body[:body.index(");\n}")]
@@ -92,7 +92,7 @@ def listed(test):
 
 
 LOGIN = {"limit": "login", "key": "k"}
-# A request of each route that is right but for its user. `some` may not make those of WHOLE.
+# A valid request for each route. `some` may not make those of WHOLE.
 ROUTES = {
     "/auth": ("GET", "/auth", None), "/auth/": ("GET", "/auth/login", None),
     "/v1/acquire": ("POST", "/v1/acquire", LOGIN),
@@ -132,9 +132,9 @@ def make_certificate(directory):
 
 
 @pytest.fixture(scope="module", params=["port", "unix", "tls", "beside", "admin"])
-def door(request, users, tmp_path_factory):
-    """A way in: connects to the port of HTTP, or of RESP. "beside" and "admin" are the ports of a server
-    with a listener for admin calls."""
+def connector(request, users, tmp_path_factory):
+    """Functions that connect to the port of HTTP and of RESP. "beside" and "admin" are the ports of a server
+    with an admin listener."""
     directory = tmp_path_factory.mktemp("door")
     kind, server = request.param, None
 
@@ -175,7 +175,7 @@ def door(request, users, tmp_path_factory):
 
 
 def ask(connect, path, name):
-    """The status alone: that of a stream comes before its end."""
+    """The status only, since a stream of events does not end."""
     method, target, body = ROUTES[path]
     header = "Weir-Authorization" if path.startswith("/auth") else "Authorization"
     lines = [f"{method} {target} HTTP/1.1", "Host: localhost", "Connection: close"]
@@ -190,7 +190,7 @@ def ask(connect, path, name):
 
 
 def expected_status(kind, path, right, name):
-    """None: any but 401 and 403."""
+    """The expected status, or None for any status but 401 and 403."""
     if right == "free":
         return None
     if kind == "beside" and right == "admin":
@@ -202,8 +202,8 @@ def expected_status(kind, path, right, name):
 
 
 @pytest.mark.parametrize("name", MAY, ids=str)
-def test_every_route_is_for_those_who_may(door, name):
-    kind, connect = door
+def test_every_route_is_for_users_with_its_permission(connector, name):
+    kind, connect = connector
     routes = listed("test_every_route_has_methods_and_a_class")
     assert {route[0] for route in routes} == set(ROUTES)
     for path, *_, right in routes:
@@ -223,8 +223,8 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", MAY, ids=str)
-def test_every_command_is_for_those_who_may(door, name):
-    kind, connect = door
+def test_every_command_is_for_users_with_its_permission(connector, name):
+    kind, connect = connector
     commands = listed("test_every_command_has_a_class")
     assert {command for command, _ in commands} == set(COMMANDS)
     for command, right in commands:
@@ -243,7 +243,7 @@ def test_every_command_is_for_those_who_may(door, name):
             assert found.startswith(b"-NOPERM" if name or beside else b"-NOAUTH"), (command, found)
 
 
-def test_what_may_not_be_charged_is_not(users, key):
+def test_a_user_cannot_charge_limits_without_permission(users, key):
     window = {"limit": "window", "key": key}
     with Http(users.http) as client:
         def post(path, value, name="some"):
@@ -274,8 +274,8 @@ def test_what_may_not_be_charged_is_not(users, key):
 
 # ---- Limits of others -----------------------------------------------------------------------------
 
-# None of these limits is of the user `other`, and each answer that depends on one shows it: its quota,
-# by a cost above it, its wait, or the count of a key.
+# The user `other` may use none of these limits. An answer that depends on one would show its quota,
+# for a cost above it, its wait, or the count of a key.
 FOREIGN = """
 limits:
   login: { algorithm: token_bucket, rate: 7/d }
@@ -301,14 +301,14 @@ ARGS = urllib.parse.urlencode({"argsJson": json.dumps([{"Id": "1", "Arg": "path%
 
 
 def calls(command, *least):
-    """The command with every cost, wait and length of a key on which an answer can depend."""
+    """Yields the command with each cost, wait and length of key on which an answer can depend."""
     for key in ("k", "new"):
         yield [command, *least, key]
         for cost in (0, 1, 7, 8, 10**9):
             yield [command, *least, key, "COST", cost]
 
 
-# The commands and routes that none of the limits has a part in; what shows all limits is refused as a whole.
+# Commands and routes without a limit. Those that show all limits are refused as a whole.
 NO_LIMIT = {"CLIENT", "WEIR.REPORT", "/metrics", "/monitor/alive", "/v1/report"}
 
 
@@ -360,7 +360,7 @@ def foreign_requests():
 
 @pytest.fixture(scope="module", params=["", "order: first\n"], ids=["together", "first"])
 def foreign(request, tmp_path_factory):
-    """Somebody else has used some of every key."""
+    """A server at which another user has used a part of each key."""
     server = Server(config=request.param + FOREIGN + "users:\n" + OTHER + USERS["everything"],
                     directory=tmp_path_factory.mktemp("foreign"))
     with Wire(server.resp) as wire:
@@ -373,7 +373,7 @@ def foreign(request, tmp_path_factory):
 
 
 def shown(server):
-    """All that a refused request may not change."""
+    """All state that a refused request may not change."""
     with Http(server.http) as client, Wire(server.resp) as wire:
         headers = {"Authorization": basic("everything", "all")}
         assert wire.command("AUTH", "everything", "all") == b"+OK"
@@ -383,14 +383,14 @@ def shown(server):
                 wire.command("CL.THROTTLE", "k", 9, 5, 60, 0)[:2], states)
 
 
-def covered(asked, test):
-    """Every route or command that needs a right is asked, or has no limit."""
+def all_are_covered(asked, test):
+    """Whether every route or command that needs a permission is tested, or has no limit."""
     return {line[0] for line in listed(test) if line[-1] != "free"} <= asked | NO_LIMIT
 
 
-def test_no_command_tells_of_a_limit_that_its_user_may_not_use(foreign):
+def test_no_command_reveals_a_limit_that_its_user_may_not_use(foreign):
     commands = list(foreign_commands())
-    assert covered({command[0] for command in commands}, "test_every_command_has_a_class")
+    assert all_are_covered({command[0] for command in commands}, "test_every_command_has_a_class")
     before = shown(foreign)
     with Wire(foreign.resp) as wire:
         assert wire.command("AUTH", "weir_other") == b"+OK"
@@ -402,7 +402,7 @@ def test_no_command_tells_of_a_limit_that_its_user_may_not_use(foreign):
             assert {wire.reply() for _ in some} == {b"+QUEUED"}
             for command, found in zip(some, wire.reply(), strict=True):
                 assert found.startswith(b"-NOPERM expected a limit of user"), command
-        # An unknown limit and an unreadable request are answered as for everybody.
+        # An unknown limit and an unreadable request are answered the same for all users.
         assert wire.command("WEIR.PEEK", "none", "k").startswith(b"-ERR expected the name of a limit")
         assert wire.command("CL.THROTTLE", "k", "x", 5, 60).startswith(b"-ERR expected max_burst")
         assert wire.command("CL.THROTTLE", "k", 9, 10**18, 1).startswith(b"-ERR ")
@@ -411,11 +411,11 @@ def test_no_command_tells_of_a_limit_that_its_user_may_not_use(foreign):
     assert shown(foreign) == before
 
 
-def test_no_route_tells_of_a_limit_that_its_user_may_not_use(foreign):
+def test_no_route_reveals_a_limit_that_its_user_may_not_use(foreign):
     requests = list(foreign_requests())
     asked = {path.split("?")[0] for _, path, _ in requests}
     asked |= {"/v1/acquire/", "/v1/peek/", "/v1/batch", "/multi/browse", "/auth", "/auth/"}
-    assert covered(asked, "test_every_route_has_methods_and_a_class")
+    assert all_are_covered(asked, "test_every_route_has_methods_and_a_class")
     before = shown(foreign)
     headers = {"Authorization": "Bearer weir_other"}
     with Http(foreign.http) as client:
@@ -436,7 +436,7 @@ def test_no_route_tells_of_a_limit_that_its_user_may_not_use(foreign):
                               headers).status == 400
         assert client.request("POST", "/v1/acquire", json.dumps({"limit": "none", "key": "k"}),
                               headers).status == 404
-        # A rule that answers by itself has no limit, and so no foreign one.
+        # A rule that answers by itself has no limit that the user may not use.
         assert client.request("GET", "/rule/browse_complete?path=/white", None, headers).status == 200
     assert shown(foreign) == before
 
@@ -446,7 +446,7 @@ SECRETS["other"] = "weir_other"
 
 # ---- Logins -------------------------------------------------------------------------------------
 
-def test_a_connection_is_its_users_from_login_to_reset(users):
+def test_a_resp_connection_is_logged_in_until_reset(users):
     with Wire(users.resp) as wire:
         wire.send(b"ACL WHOAMI\nAUTH weir_asker\nACL WHOAMI\nAUTH admin x\nACL WHOAMI\n"
                   b"AUTH everything all\nACL WHOAMI\nWEIR.PEEK login k\nRESET\nACL WHOAMI\n")
@@ -462,7 +462,7 @@ def test_a_connection_is_its_users_from_login_to_reset(users):
         assert wire.command("ACL", "WHOAMI").startswith(b"-NOAUTH")
 
 
-def test_a_request_over_http_is_of_its_own_user(users):
+def test_each_request_over_http_has_its_own_user(users):
     with Http(users.http) as client:
         def status(value):
             headers = {} if value is None else {"Authorization": value}
@@ -477,7 +477,7 @@ def test_a_request_over_http_is_of_its_own_user(users):
         assert answer.headers["WWW-Authenticate"].startswith("Bearer, Basic ")
 
 
-def test_a_visitors_login_is_never_ours(users):
+def test_a_visitors_login_is_never_read_at_auth(users):
     visit = {"X-Original-URI": "/login", "Authorization": authorization("everything")}
     answer = users.get("/auth", visit)
     assert answer.status == 500 and "WWW-Authenticate" not in answer.headers
@@ -496,7 +496,7 @@ def test_clients_of_redis_log_in(users):
         client = redis.Redis.from_url(url, protocol=protocol)
         assert client.execute_command("WEIR.PEEK", "login", "k")[0] == 1
         assert client.acl_whoami() in (b"everything", "everything")
-    for protocol in (2, 3):  # with 3 it sends the name "default", too
+    for protocol in (2, 3):  # with 3 redis-py also sends the name "default"
         client = redis.Redis(port=users.resp, password="weir_asker", protocol=protocol)
         assert client.acl_whoami() in (b"asker", "asker")
     with pytest.raises(redis.exceptions.AuthenticationError):
@@ -509,7 +509,7 @@ def test_clients_of_redis_log_in(users):
     assert said.strip() == "everything"
 
 
-def test_a_user_named_default_has_the_logins_without_a_name_that_are_no_token(serve):
+def test_a_user_named_default_gets_logins_without_a_name_that_are_no_token(serve):
     server = serve(config=LIMITS + "users:\n" + user("default", password="all", may=ALL) + USERS["asker"])
     with Wire(server.resp) as wire:
         for login, name in ((["all"], b"default"), (["default", "all"], b"default"), (["weir_asker"], b"asker"),
@@ -521,7 +521,7 @@ def test_a_user_named_default_has_the_logins_without_a_name_that_are_no_token(se
 
 
 def test_both_logins_of_default_pass_after_wrong_ones(serve):
-    """They are one login, and a known login passes whatever its address has guessed."""
+    """Both are one login, and a login that was right before passes despite failed guesses of its address."""
     server = serve(config=LIMITS + "users:\n" + user("default", password="all", may=ALL))
     with Wire(server.resp) as wire:
         assert wire.command("AUTH", "all") == b"+OK"
@@ -534,19 +534,19 @@ def test_both_logins_of_default_pass_after_wrong_ones(serve):
 
 
 def from_address(server, address, *words):
-    """The reply to a command from an address of this machine."""
+    """The reply to a command sent from an address of this machine."""
     with socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (address, 0)) as client:
         client.sendall(encode(*words))
         return client.makefile("rb").readline()
 
 
-def test_the_log_and_the_limits_say_who_switched(serve):
+def test_the_log_and_the_list_of_limits_name_the_user_who_switched(serve):
     server = serve(config=CONFIG)
     logins = [encode("AUTH", name, SECRETS[name]) for name in ("everything", "admin")]
     with Wire(server.resp) as wire:
-        wire.send(b"".join(logins))  # and so both are known
+        wire.send(b"".join(logins))  # so that both logins are cached
         assert [wire.file.readline() for _ in logins] == [b"+OK\r\n"] * 2
-        wire.send(logins[0] + encode("WEIR.SHED", "relief", "0.1") + logins[1])  # decided together
+        wire.send(logins[0] + encode("WEIR.SHED", "relief", "0.1") + logins[1])  # all are decided in one iteration
         assert [wire.file.readline() for _ in range(3)] == [b"+OK\r\n"] * 3
     server.line_with("shed limit=relief deny=0.1 by=everything@127.0.0.1")
     headers = {"Authorization": authorization("admin")}
@@ -565,7 +565,7 @@ def config_of(*users):
     return LIMITS + ("users:\n" + "".join(users) if users else "")
 
 
-def test_a_reload_holds_for_connections_that_are_open(serve):
+def test_a_reload_of_users_applies_to_open_connections(serve):
     server = serve(config=CONFIG)
 
     def reload(*users):
@@ -582,7 +582,7 @@ def test_a_reload_holds_for_connections_that_are_open(serve):
 
         assert wire.command("AUTH", "everything", "all") == b"+OK"
         assert may("change") == ("yes", 200)
-        # Other rights, by the same password; its salt is the same, too.
+        # Other permissions with the same password and salt.
         reload(USERS["everything"].replace("change, ", ""))
         assert may("change") == (b"-NOPERM", 403)
         assert may("ask") == ("yes", 200)
@@ -591,12 +591,12 @@ def test_a_reload_holds_for_connections_that_are_open(serve):
         reload(user("everything", password="another", may=ALL))
         assert may("ask") == (b"-NOAUTH", 401)
         reload(USERS["everything"])
-        assert may("ask") == ("yes", 200)  # nobody else has logged in meanwhile
+        assert may("ask") == ("yes", 200)  # no other user has logged in meanwhile
         reload(USERS["asker"])
         assert may("ask") == (b"-NOAUTH", 401)
         assert wire.command("AUTH", "weir_asker") == b"+OK"
         assert may("ask")[0] == "yes"
-        # Without users `protected` says who may.
+        # Without users `protected` decides.
         reload()
         assert may("change") == ("yes", 200)
         assert wire.command("ACL", "WHOAMI") == b"default"
@@ -605,7 +605,7 @@ def test_a_reload_holds_for_connections_that_are_open(serve):
 
 
 def test_a_token_is_changed_without_an_outage(serve):
-    """As docs/security.md says: the new one has a name of its own for a while."""
+    """As docs/security.md describes: the new token has its own name for a while."""
     old, new = (user(name, token=f"weir_{name}", may=["ask"]) for name in ("old", "new"))
     server = serve(config=config_of(old))
 
@@ -625,7 +625,7 @@ def test_a_token_is_changed_without_an_outage(serve):
         assert wire.command("WEIR.PEEK", "login", "k").startswith(b"-NOAUTH")
 
 
-def test_a_reload_without_users_says_that_all_may_ask(serve):
+def test_a_reload_that_removes_all_users_is_a_warning(serve):
     server = serve("--http", "0.0.0.0:0", "--resp", "127.0.0.1:0", ports=False, config=CONFIG)
     assert not [line for line in server.log if "exposed" in line]
     unprotected = "protected: no\n" + config_of()
@@ -646,7 +646,7 @@ def test_a_reload_without_users_says_that_all_may_ask(serve):
 
 @pytest.mark.parametrize("after", [(USERS["everything"],), (USERS["admin"].replace(" }", ", limits: [login] }"),)],
                          ids=["gone", "with limits"])
-def test_events_end_for_a_user_who_may_follow_them_no_more(serve, after):
+def test_a_stream_of_events_ends_when_its_user_loses_the_permission(serve, after):
     server = serve(config=CONFIG)
     with Wire(server.http) as wire:
         wire.send(f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n"
@@ -655,12 +655,12 @@ def test_events_end_for_a_user_who_may_follow_them_no_more(serve, after):
         server.reload(config_of(USERS["everything"], USERS["admin"]))
         until(lambda: b"reloaded" in wire.file.readline(), "an event")
         server.reload(config_of(*after))
-        assert b"event: reloaded" not in wire.file.read()  # which is after that
+        assert b"event: reloaded" not in wire.file.read()  # that event would be after the end
 
 
 @pytest.mark.parametrize("limit", ["place", "turn"])
-def test_a_request_that_waits_ends_with_its_user(serve, limit):
-    """Its connection closes, and other requests wait on."""
+def test_a_pending_request_ends_when_its_user_is_removed(serve, limit):
+    """Its connection closes, and other requests stay pending."""
     limits = """limits:
   place: { algorithm: concurrency, max: 1, lease: 1h }
   turn: { algorithm: pacer, rate: 6/h, slack: 0, max_wait: 1h }
@@ -694,7 +694,7 @@ users:
             assert stays.reply()[0] == 1
 
 
-def test_no_secret_is_told(serve):
+def test_no_secret_appears_in_logs_or_answers(serve):
     server = serve(config=CONFIG)
     with Wire(server.resp) as wire:
         wire.command("AUTH", "everything", "s3cret")

@@ -1,4 +1,4 @@
-"""A server reads its rule files and dictionaries again when they change: whole, or not at all."""
+"""A server reloads its rule files and dictionaries when they change, completely or not at all."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def reloads(server):
                  for result in ("success", "failure"))
 
 
-def test_a_file_that_is_written_in_place_is_read(server, files):
+def test_a_file_that_is_written_in_place_is_reloaded(server, files):
     assert quota(server) == 3
     (files / "koala.conf").write_text(RULES.format(count=4))
     assert f"reloaded file={files}/koala.conf limits=1 rules=2" in server.line_with("reloaded")
@@ -64,7 +64,7 @@ def test_a_file_that_is_written_in_place_is_read(server, files):
     assert reloads(server) == (1, 0)
 
 
-def test_a_file_that_another_one_is_renamed_over_is_read(server, files):
+def test_a_file_that_is_replaced_by_a_rename_is_reloaded(server, files):
     for count in (4, 5, 6):
         (files / "fresh").write_text(RULES.format(count=count))
         (files / "fresh").rename(files / "koala.conf")
@@ -73,7 +73,7 @@ def test_a_file_that_another_one_is_renamed_over_is_read(server, files):
     assert reloads(server) == (3, 0)
 
 
-def test_half_a_file_changes_nothing_and_says_where(server, files):
+def test_an_incomplete_file_changes_nothing_and_its_error_names_the_place(server, files):
     whole = RULES.format(count=4)
     (files / "koala.conf").write_text(whole[:whole.index("[result]")])
     line = server.line_with("reload_failed")
@@ -89,18 +89,18 @@ def test_half_a_file_changes_nothing_and_says_where(server, files):
     assert quota(server) == 4
 
 
-def test_a_file_is_read_once_it_is_closed(server, files):
+def test_a_file_is_reloaded_when_its_writer_closes_it(server, files):
     with open(files / "koala.conf", "w", encoding="ascii") as file:
         text = RULES.format(count=4)
         for line in text.splitlines(keepends=True):
             file.write(line)
             file.flush()
-            check(server, "uid", "ann")  # others go on
+            check(server, "uid", "ann")  # other requests are answered
     server.line_with("reloaded")
     assert (quota(server), reloads(server)) == (4, (1, 0))
 
 
-def test_a_dictionary_is_read_again_whole_or_not_at_all(server, files):
+def test_a_dictionary_is_reloaded_completely_or_not_at_all(server, files):
     assert is_blocked(server, "eve") and not is_blocked(server, "bob")
     (files / "fresh").write_text("bob\n")
     (files / "fresh").rename(files / "blocked.dat")
@@ -121,7 +121,7 @@ def test_a_pipe_is_refused_whoever_writes_to_it(server, files):
     (files / "blocked.dat").unlink()
     os.mkfifo(files / "blocked.dat")
     assert 'blocked.dat": expected a readable file, found: not a regular' in server.line_with("reload_failed")
-    writer = os.open(files / "blocked.dat", os.O_RDWR)  # neither writes nor ends
+    writer = os.open(files / "blocked.dat", os.O_RDWR)  # a writer that neither writes nor closes
     server.process.send_signal(signal.SIGHUP)
     assert 'blocked.dat": expected a readable file, found: not a regular' in server.line_with("reload_failed")
     os.close(writer)
@@ -132,7 +132,7 @@ def test_a_pipe_is_refused_whoever_writes_to_it(server, files):
     assert is_blocked(server, "bob")
 
 
-def test_a_dictionary_that_is_missing_is_waited_for(server, files):
+def test_a_missing_dictionary_is_read_when_it_appears(server, files):
     (files / "koala.conf").write_text(RULES.format(count=4).replace(
         "blocked.dat", "later/blocked.dat"))
     server.line_with("reload_failed")
@@ -143,7 +143,7 @@ def test_a_dictionary_that_is_missing_is_waited_for(server, files):
     assert is_blocked(server, "bob") and not is_blocked(server, "eve")
 
 
-def test_a_mounted_configuration_that_is_swapped_is_read(tmp_path):
+def test_a_mounted_configuration_that_is_swapped_is_reloaded(tmp_path):
     def put(name, count, word):
         (tmp_path / name).mkdir()
         (tmp_path / name / "koala.conf").write_text(RULES.format(count=count))
@@ -157,14 +157,14 @@ def test_a_mounted_configuration_that_is_swapped_is_read(tmp_path):
     server = Server("-c", tmp_path / "koala.conf")
     for count, word in ((4, "bob"), (5, "joe")):
         put(f"..{count}", count, word)
-        # Taking the old one away may be a change of its own.
+        # Removing the old directory may cause another reload.
         until(lambda count=count: quota(server) == count, f"the count {count}")
         assert is_blocked(server, word)
         shutil.rmtree(tmp_path / f"..{count - 1 if count > 4 else 1}")
     assert server.stop() == 0
 
 
-def test_sighup_and_a_change_at_once_are_one_reload(files):
+def test_sighup_and_a_change_at_the_same_time_cause_one_reload(files):
     server = Server("-c", files / "koala.conf", config="capacity: 1000\n", directory=files)
     server.reload("capacity: 1000\nkoala: { timezone: UTC }\n")
     server.line_with("reloaded")
@@ -174,12 +174,12 @@ def test_sighup_and_a_change_at_once_are_one_reload(files):
     assert server.stop() == 0
 
 
-# The thread sanitizer takes half a minute for so many, and sees no more in them.
+# The thread sanitizer needs half a minute for so many, and finds no more in them.
 MILLION = 1_000_000 if BUILD.name != "tsan" else 100_000
 
 
 def test_a_dictionary_of_a_million_is_replaced_under_load_without_a_wrong_decision(server, files):
-    """What stands in the old dictionary and in the new one is denied all the time."""
+    """Words of both the old dictionary and the new one are denied all the time."""
     stop = threading.Event()
     wrong = []
     asked = [0, 0]

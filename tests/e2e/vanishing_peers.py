@@ -1,7 +1,7 @@
-"""Peers that vanish without a word: fails unless the server closes their connections.
+"""Checks that a server closes connections whose peers vanish without closing them.
 
-Runs in a network namespace of its own, whose loopback goes down. The server's listening sockets
-get a keepalive of a second, which what they accept inherits as it does that of 300 s.
+Runs in a network namespace of its own, whose loopback it takes down. The server's listening sockets
+get a keepalive of a second, which accepted sockets inherit as they do the usual one of 300 s.
 """
 
 import ctypes
@@ -25,8 +25,8 @@ def descriptors(server):
     return os.listdir(f"/proc/{server.process.pid}/fd")
 
 
-def hurry(server):
-    """Finds its listening sockets among its descriptors."""
+def shorten_keepalive(server):
+    """Sets the keepalive of the listening sockets among the server's descriptors."""
     pid = os.pidfd_open(server.process.pid)
     found = 0
     for number in descriptors(server):
@@ -34,7 +34,7 @@ def hurry(server):
         assert copy >= 0
         try:
             one = socket.socket(fileno=copy)
-        except OSError:  # no socket
+        except OSError:  # not a socket
             os.close(copy)
             continue
         with one:
@@ -50,7 +50,7 @@ def hurry(server):
 def main():
     loopback(True)
     server = Server("--threads", "1")
-    hurry(server)
+    shorten_keepalive(server)
     peers = [Wire(server.resp) for _ in range(PEERS)]
     for peer in peers:
         assert peer.command("PING") == b"+PONG"
