@@ -1,3 +1,5 @@
+/* apply_step.c: the slow paths of a step: conversion of a state, former tables, removal of a key.
+ */
 #include "store/apply_step.h"
 
 #include "store/parameter_history.h"
@@ -15,8 +17,8 @@ bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
 
 /*
  * An acquire stores the converted state even if it is denied. Otherwise the next request would
- * convert the state as of its own time, and a state of a slow rate would stay as it is for a fast
- * one. A peek writes nothing.
+ * convert it again as of its own time, so that the state would leak by its old rate. A peek writes
+ * nothing.
  */
 bool memory_apply_converted(const struct foreign_state *other, const struct algo_call *call,
                             const struct algo_time *time, struct algo_decision *out,

@@ -1,6 +1,6 @@
 /*
- * apply_step.h: the loop in which a pure step meets a cell that others are changing: find, step,
- * compare-and-swap, and again when somebody was faster.
+ * apply_step.h: applies a step to the state in a cell that other threads may be changing. It finds
+ * the cell, computes the step, and swaps the cell; if another thread was faster, it starts over.
  */
 #ifndef STORE_APPLY_STEP_H
 #define STORE_APPLY_STEP_H
@@ -9,13 +9,13 @@
 #include "store/memory.h"
 #include "store/store.h"
 
-/** Whether there is no room for a key that has no cell, which is denied then. */
+/** Whether there is no cell for a new key. If so, writes the denial to *out. */
 __attribute__((noinline, cold)) bool memory_is_full(const struct memory *store,
                                                     const struct algo_limit *limit,
                                                     const struct table_position *position,
                                                     uint64_t now_ns, struct algo_decision *out);
 
-/* A state in the table that other parameters than the limit's have written. */
+/* A key that has a state of another generation of parameters, or none. */
 struct foreign_state {
 	struct memory *store;
 	const struct algo_limit *limit;
@@ -23,7 +23,10 @@ struct foreign_state {
 	struct observed_cell observed;
 };
 
-/** One step on such a state. Returns false if the cell has changed meanwhile. */
+/**
+ * Converts the state to the limit's parameters, and applies one step. Returns false if the cell has
+ * changed meanwhile.
+ */
 __attribute__((noinline, cold)) bool
 memory_apply_converted(const struct foreign_state *other, const struct algo_call *call,
                        const struct algo_time *time, struct algo_decision *out, uint64_t *until_ns);
@@ -40,10 +43,10 @@ uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_lim
                          struct algo_decision *out);
 
 /**
- * One step on the state of this tag that is in `cell`, where that is done at once: see
- * memory_try. It swaps once; when another thread was faster, memory_apply goes on. Inline, so
- * that the step's results stay in registers: a result that is stored and loaded in other pieces
- * makes the processor wait for all that came before it.
+ * Applies a step to a bucket in `cell` if its tag and generation match. Swaps once. If it returns
+ * false, nothing has changed, and memory_apply must apply the step. It is inline, so that the
+ * results remain in registers: a result that is stored as one word and loaded as two makes the
+ * processor wait for all earlier stores.
  */
 static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic, uint32_t tag,
                                      const struct store_step *step, struct algo_decision *out,
@@ -54,7 +57,7 @@ static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic, uin
 	struct algo_time time = {step->at.now_ns, 0};
 	struct algo_state state;
 
-	/* Neither a claim nor an empty cell has the limit's generation and a tag. */
+	/* No claim has the limit's generation, and no empty cell has a tag. */
 	if (__builtin_expect(cell_tag(before) != tag, 0) ||
 	    __builtin_expect(cell_generation(before) != limit->generation, 0))
 		return false;
@@ -69,7 +72,7 @@ static inline bool memory_try_bucket(struct cell *cell, bool load_is_atomic, uin
 	return true;
 }
 
-/* The same for an acquire from a summed window, in the slot that the key's header is. */
+/* The same for an acquire from a summed window, whose newest slot is the cell itself. */
 static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic, uint32_t tag,
                                    const struct store_step *step, struct algo_decision *out,
                                    uint64_t *until_ns)
@@ -88,9 +91,9 @@ static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic, uint3
 }
 
 /**
- * One step on a key that is in `cell`, with a state that the step's limit wrote itself: at once
- * where it is a whole bucket, or in the slot of a summed window. False when it is none
- * of that: then nothing has happened, and memory_apply or its like does it.
+ * Applies a step by the fast path, if `cell` has the key's state and that is a bucket of the
+ * limit's own generation with tokens of whole nanoseconds, or the slot of a summed window. If it
+ * returns false, nothing has changed, and memory_apply (or memory_apply_cell) must apply the step.
  */
 static inline bool memory_try(struct cell *cell, bool load_is_atomic, uint32_t tag,
                               const struct store_step *step, struct algo_decision *out,
@@ -103,9 +106,9 @@ static inline bool memory_try(struct cell *cell, bool load_is_atomic, uint32_t t
 }
 
 /**
- * One step on a key, by *limit or what has taken over from it, which *limit is
- * then. Returns the end of the state it left, which a refund may name; 0 when it
- * left none.
+ * Applies any step to a key. *by is the limit; if one with other parameters has replaced it
+ * meanwhile, *by becomes that one. Returns the expiry of the new state, by which a refund can name
+ * it, or 0 if there is no state.
  */
 static inline uint64_t memory_apply(struct memory *store, const struct algo_limit **by,
                                     const struct store_key *key, const struct algo_call *call,
@@ -146,7 +149,7 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 	}
 }
 
-/** The same on a cell that belongs to one limit alone, of KEYLESS_TAG. */
+/** The same for a limit without keys. */
 static inline uint64_t memory_apply_cell(struct cell *cell, bool load_is_atomic,
                                          const struct algo_limit *limit,
                                          const struct algo_call *call, const struct algo_time *time,

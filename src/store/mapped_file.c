@@ -1,3 +1,4 @@
+/* mapped_file.c: maps the sections of a store's file, and adds sections to it, under its lock. */
 #include "store/mapped_file.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "base/os/os.h"
 #include "store/publish.h"
 
-static void keep_first(void *context, const char *text)
+static void record_first_defect(void *context, const char *text)
 {
 	struct weir_error *error = context;
 
@@ -25,7 +26,7 @@ static int map_section(struct memory *store, int fd, const struct section_walk *
 	int status = WEIR_OK;
 
 	if (walk->offset > 0 && section->identity == 0)
-		return WEIR_OK; /* nobody's */
+		return WEIR_OK; /* its header was lost, so no limit owns it */
 	status = file_map_part(fd, store->file->path, walk->offset, section->size, &memory, error);
 	if (status != WEIR_OK)
 		return status;
@@ -40,8 +41,9 @@ static int map_section(struct memory *store, int fd, const struct section_walk *
 }
 
 /*
- * How far the first header says that sections go by now: others use what is before that, be
- * its header damaged or not. Returns 0 if the first header itself is not the one that was opened.
+ * Sets *end to the end of sections by the first header, which grows as others add sections. A
+ * damaged header before that end is an error, because others use its section. If the first header
+ * is not the one that was opened, *end is unchanged.
  */
 static int find_end(const struct memory *store, int fd, uint64_t size, uint64_t *end,
                     struct weir_error *error)
@@ -57,7 +59,7 @@ static int find_end(const struct memory *store, int fd, uint64_t size, uint64_t 
 	return WEIR_OK;
 }
 
-/* All sections from store->file->end on. */
+/* Maps all sections from store->file->end on. */
 static int map_rest(struct memory *store, int fd, struct weir_error *error)
 {
 	struct mapped_file *file = store->file;
@@ -72,7 +74,7 @@ static int map_rest(struct memory *store, int fd, struct weir_error *error)
 		status = file_read_header(fd, file->path, walk.offset, &walk.header, error);
 		if (status != WEIR_OK)
 			break;
-		section_check_next(&walk, size, keep_first, &inner);
+		section_check_next(&walk, size, record_first_defect, &inner);
 		if (walk.defects > 0)
 			return error_set(error, WEIR_EINVAL, "%.120s: %s", file->path, inner.message);
 		if (walk.done)

@@ -1,13 +1,13 @@
 /*
- * permit.c: a cell for each permit that is held.
+ * permit.c: records each outstanding permit in a cell of the table of one-word states.
  *
- *     key      its id and its keys, of the limit below
- *     until    a little before that of the permit: where cells are scarce it makes room
- *              before the states that it is of, which would be worth more than it
- *     word     the id's low half: with the tag, 64 bits tell permits apart
+ *     key      the permit's id and keys, under IDENTITY
+ *     until    1 ns before the permit's expiry, so that the permit's cell is evicted before the
+ *              states that it has taken from, whose loss would be worse
+ *     word     the low half of the id: with the tag, 64 bits distinguish permits
  *
- * A cell whose time is over still says that its permit was not given back, until it makes room for
- * another key. What the permit is of may end later by then, under other parameters.
+ * An expired cell still shows that its permit is outstanding, until another key overwrites it.
+ * Under other parameters the use of the permit may count longer than its cell.
  */
 #include "store/permit.h"
 
@@ -16,7 +16,7 @@
 /* The identity of no limit: theirs are hashes. */
 #define IDENTITY UINT64_C(0x7065726d69747320)
 
-/* Tries against faster threads, before it gives up; no permit meets so many. */
+/* Attempts against faster threads. No permit has so many. */
 #define TRIES 100
 
 static struct table_position position_of(const struct store *store, struct permit permit)
@@ -25,16 +25,16 @@ static struct table_position position_of(const struct store *store, struct permi
 	                      memory_hash(memory_of(store), IDENTITY, &permit, sizeof permit));
 }
 
-static bool find(const struct store *store, struct permit permit,
-                 const struct table_position *position, uint64_t now_ns,
-                 struct observed_cell *observed)
+static bool find_permit(const struct store *store, struct permit permit,
+                        const struct table_position *position, uint64_t now_ns,
+                        struct observed_cell *observed)
 {
 	*observed = memory_find_all(memory_of(store), position, NULL, now_ns);
 	return observed->cell && cell_generation(observed->value) == 0 &&
 	       cell_word(observed->value) == (uint32_t)permit.id;
 }
 
-/* If there is no room, and none can be made, the permit is not held. */
+/* If no cell can be had, the permit is not recorded, and can't be redeemed. */
 void permit_record(struct store *store, struct permit permit, uint64_t until_ns, uint64_t now_ns)
 {
 	struct table_position position = position_of(store, permit);
@@ -51,7 +51,7 @@ bool permit_is_outstanding(const struct store *store, struct permit permit, uint
 	struct table_position position = position_of(store, permit);
 	struct observed_cell observed;
 
-	return find(store, permit, &position, now_ns, &observed);
+	return find_permit(store, permit, &position, now_ns, &observed);
 }
 
 bool permit_redeem(struct store *store, struct permit permit, uint64_t now_ns)
@@ -59,7 +59,7 @@ bool permit_redeem(struct store *store, struct permit permit, uint64_t now_ns)
 	struct table_position position = position_of(store, permit);
 	struct observed_cell observed;
 
-	while (find(store, permit, &position, now_ns, &observed))
+	while (find_permit(store, permit, &position, now_ns, &observed))
 		if (cell_swap(observed.cell, observed.value, (struct cell){0, 0}))
 			return true;
 	return false;

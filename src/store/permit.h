@@ -1,13 +1,13 @@
 /*
- * permit.h: which permits may still be given back, so that each is given back once.
+ * permit.h: records outstanding permits, so that each can be redeemed once: released or refunded.
  *
- * A permit that is held has a cell in the table of one-word states, like a key; who
- * swaps it for an empty one gives the permit back, and nobody else does. Where that cell
- * had to make room, or a process dies right behind the swap, nothing is given back:
- * the safe side. Permits that hold a place of their own need no cell.
+ * An outstanding permit has a cell in the table of one-word states, like a key. Of several threads
+ * that redeem it, the one whose swap empties the cell gives back what the permit has taken. If the
+ * cell was evicted, or the process dies right after the swap, nothing is given back, which is safe:
+ * no limit grants too much. Permits of concurrency limits have an entry in the limit's own table,
+ * and need no cell.
  *
- * A permit may be held after its time. The caller knows whether anything that it is of still
- * counts.
+ * A permit may be outstanding after its expiry. The caller must check whether its use still counts.
  */
 #ifndef STORE_PERMIT_H
 #define STORE_PERMIT_H
@@ -16,23 +16,24 @@
 
 struct permit {
 	uint64_t id;   /* 0 for none */
-	uint64_t keys; /* the hashes of all keys that it was taken from, xored: it is no other's */
+	uint64_t keys; /* the xor of the hashes of all its keys, so it fits no other request's */
 };
 
 /**
- * A new id, not 0: bits that nobody can guess, and above ALGO_STRIPE_SHIFT this thread's stripe.
- * Children of a fork draw others.
+ * Returns a new id, not 0: random bits that nobody can guess, and from ALGO_STRIPE_SHIFT on this
+ * thread's stripe. The child of a fork draws other ids than its parent.
  */
 uint64_t permit_random_id(void);
-/** The same at less cost: bits by chance, for callers that have no reason to guess. */
+/** The same at less cost, by a generator whose ids can be guessed, for permits within one process.
+ */
 uint64_t permit_cheap_id(void);
 
-/** Until `until_ns`, when none of what it was taken from has anything left to give back. */
+/** Records a permit until `until_ns`, when nothing of its use counts any more. */
 void permit_record(struct store *store, struct permit permit, uint64_t until_ns, uint64_t now_ns);
 
 bool permit_is_outstanding(const struct store *store, struct permit permit, uint64_t now_ns);
 
-/** Whether it was held, which it is not any more. */
+/** Removes the record of a permit. Returns whether there was one, which only one caller gets. */
 bool permit_redeem(struct store *store, struct permit permit, uint64_t now_ns);
 
 #endif

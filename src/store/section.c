@@ -1,3 +1,4 @@
+/* section.c: checks and repairs the headers of a store's sections, one after the other. */
 #include "store/section.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ size_t section_size(uint64_t capacity, uint32_t record_cells)
 	       pages(table_sets(capacity) * TABLE_SET_CELLS * record_cells * sizeof(struct cell));
 }
 
-/* As many keys as make the same bytes, whatever the width. */
+/* The number of keys that take the same number of bytes, whatever the width. */
 static uint64_t default_keys(uint64_t capacity, unsigned width)
 {
 	return u64_max(capacity * ALGO_WIDTH_LEAST / width, SECTION_KEYS_MIN);
@@ -50,7 +51,7 @@ struct reporter {
 	void *context;
 };
 
-static void say(void *context, const char *text)
+static void report_defect(void *context, const char *text)
 {
 	const struct reporter *reporter = context;
 	char line[240];
@@ -70,7 +71,7 @@ static bool is_first(const struct section_walk *walk)
 	return walk->offset == 0;
 }
 
-/* The sizes of what its owner put behind the cells; the rest of the header is sound. */
+/* Checks the kind and size of a section whose header is sound otherwise. */
 static uint64_t check_shape(const struct section_walk *walk, struct reporter *reporter)
 {
 	const struct table_header *header = &walk->header;
@@ -81,21 +82,21 @@ static uint64_t check_shape(const struct section_walk *walk, struct reporter *re
 
 	if (is_first(walk) &&
 	    (header->identity != 0 || header->record_cells != 0 || header->is_draining)) {
-		say(reporter, "expected the table of all limits, found that of one");
+		report_defect(reporter, "expected the table of all limits, found that of one");
 		defects++;
 	}
 	if (shared && (header->record_cells != 0 || !header->is_draining)) {
-		say(reporter, "expected a former table of all limits, found another");
+		report_defect(reporter, "expected a former table of all limits, found another");
 		defects++;
 	}
 	if (lost ? header->size < size || header->size % PAGE != 0 : header->size != size) {
 		snprintf(text, sizeof text, "size: expected %llu bytes, found %llu",
 		         (unsigned long long)size, (unsigned long long)header->size);
-		say(reporter, text);
+		report_defect(reporter, text);
 		defects++;
 	}
 	if (!is_first(walk) && memcmp(&header->secret, &walk->secret, sizeof walk->secret) != 0) {
-		say(reporter, "secret: expected the store's, found another");
+		report_defect(reporter, "secret: expected the store's, found another");
 		defects++;
 	}
 	return defects;
@@ -111,13 +112,13 @@ static uint64_t check_end(const struct section_walk *walk, uint64_t file_size,
 		return 0;
 	snprintf(text, sizeof text, "size: expected a file of at least %llu bytes, found %llu",
 	         (unsigned long long)end, (unsigned long long)file_size);
-	say(reporter, text);
+	report_defect(reporter, text);
 	return 1;
 }
 
 static uint64_t check(const struct section_walk *walk, struct reporter *reporter)
 {
-	uint64_t defects = table_check_header(&walk->header, is_first(walk), say, reporter);
+	uint64_t defects = table_check_header(&walk->header, is_first(walk), report_defect, reporter);
 
 	if (defects == 0)
 		defects = check_shape(walk, reporter);
@@ -166,8 +167,8 @@ uint64_t section_check(const void *memory, size_t size, table_report *report, vo
 	}
 }
 
-/* Whether the header is sound, or can be made so by its copy. */
-static bool try_mend(struct section_walk *walk)
+/* Repairs a header by its copy. Returns whether it is sound. */
+static bool repair_by_copy(struct section_walk *walk)
 {
 	struct reporter nobody = {0};
 
@@ -178,7 +179,7 @@ bool section_repair(struct section_walk *walk, const void *memory, size_t size)
 {
 	struct section lost = {.capacity = 1, .size = section_size(1, 0)};
 
-	if (try_mend(walk))
+	if (repair_by_copy(walk))
 		return true;
 	if (is_first(walk))
 		return false;
@@ -187,7 +188,7 @@ bool section_repair(struct section_walk *walk, const void *memory, size_t size)
 
 		next.offset += lost.size;
 		section_read_header(&next, memory, size);
-		if (!try_mend(&next))
+		if (!repair_by_copy(&next))
 			continue;
 		memset(&walk->header, 0, sizeof walk->header);
 		section_format(&walk->header, &lost, &walk->secret);
