@@ -141,7 +141,10 @@ static void adopt_configuration(const struct users *users, struct net_conn *conn
 	login->verified = NULL;
 }
 
-/* Checks a login other than the connection's last one. Not inlined: a login_check is large. */
+/*
+ * Checks a login other than the connection's last one. Returns false if its hash is being computed.
+ * Not inlined: a login_check is large.
+ */
 __attribute__((noinline)) static bool
 check_new_login(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
                 const struct request_login *login, uint64_t tag)

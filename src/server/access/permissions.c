@@ -15,7 +15,7 @@ static void log_proxy(struct decider *decider, const struct work *work, const ch
 }
 
 /* Requests that show all limits. Users of some limits may not make them. */
-#define WHOLE_KINDS                                                                                \
+#define KINDS_SHOWING_ALL_LIMITS                                                                   \
 	(1u << REQUEST_LIMITS | 1u << REQUEST_TOP | 1u << REQUEST_POLICY | 1u << REQUEST_COUNTERS |    \
 	 1u << REQUEST_EVENTS)
 
@@ -30,7 +30,7 @@ static int check_user(const struct decider *decider, const struct request *r,
 		return error->status;
 	}
 	status = user_check(user, r->class, error);
-	if (status == WEIR_OK && user && user->limits && 1u << r->kind & WHOLE_KINDS)
+	if (status == WEIR_OK && user && user->limits && 1u << r->kind & KINDS_SHOWING_ALL_LIMITS)
 		status = error_set(error, WEIR_EPERM,
 		                   "expected a user of all limits, which this shows, found '%s'",
 		                   user->rule->name);

@@ -185,6 +185,7 @@ uint64_t forced_keys_expire(struct forced_keys *forced, const struct server_conf
 	forced_keys_lock(forced);
 	LIST_EACH(&forced->items, struct forced_key, node, item)
 	{
+		/* NULL after a reload without the limit */
 		const weir_limit *limit = engine_limit_of(config->engine, item->key.limit);
 		uint64_t until_ns = item->override.until_ns;
 

@@ -222,7 +222,7 @@ static void add_quoted(struct buffer *out, const char *text)
 	buffer_add(out, "\"", 1);
 }
 
-static void add_json(struct buffer *out, const struct log_field *field)
+static void add_json_field(struct buffer *out, const struct log_field *field)
 {
 	buffer_printf(out, ",\"%s\":", field->name);
 	if (field->text)
@@ -251,7 +251,7 @@ static void add_quoted_shown(struct buffer *out, const char *text)
 	buffer_free(&quoted);
 }
 
-static void add_text(struct buffer *out, const struct log_field *field)
+static void add_text_field(struct buffer *out, const struct log_field *field)
 {
 	if (strcmp(field->name, "message") == 0) {
 		buffer_add(out, " ", 1);
@@ -286,7 +286,8 @@ struct log_line {
 static void render_line(struct buffer *out, enum log_format format, const struct log_line *line)
 {
 	bool json = format == LOG_JSON;
-	void (*add)(struct buffer *out, const struct log_field *field) = json ? add_json : add_text;
+	void (*add)(struct buffer * out, const struct log_field *field) =
+	    json ? add_json_field : add_text_field;
 
 	buffer_add_text(out, json ? "{\"time\":\"" : "");
 	add_time(out, line->at_ns);

@@ -151,15 +151,15 @@ static bool end_if_over(const struct overrides *overrides, const struct server_c
 	const weir_limit *limit = weir_engine_limit(config->engine, item->limit, strlen(item->limit));
 	bool is_over = item->override.until_ns != 0 && item->override.until_ns <= now_ns;
 	char share[DECIMAL_TEXT_MAX];
-	double filed;
+	double configured;
 
 	if (!limit || !limit->algo.algorithm->amend || share_of(limit) != item->share)
 		return true;
 	if (!is_over)
 		return false;
-	filed = configured_share(config->rules, item->limit);
-	weir_limit_shed(limit, filed);
-	format_decimal(share, filed);
+	configured = configured_share(config->rules, item->limit);
+	weir_limit_shed(limit, configured);
+	format_decimal(share, configured);
 	log_event(overrides->log, LOG_INFO, "shed_ended", {"limit", item->limit}, {"deny", share});
 	return true;
 }

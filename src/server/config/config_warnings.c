@@ -71,6 +71,7 @@ static const struct rules_text *local_redis(const struct warnings *warnings)
 static void check_nodes(const struct warnings *warnings)
 {
 	const struct rules_text *store = warnings->config->has_nodes ? NULL : local_redis(warnings);
+	/* a flag may have named another store than the file */
 	bool in_file =
 	    store && store->text &&
 	    (store != &warnings->config->store || strcmp(store->text, warnings->plan->redis) == 0);

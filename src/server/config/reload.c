@@ -16,7 +16,7 @@
 #define DESCRIPTORS_THREAD  8
 
 /* Raises the limit of descriptors as far as the system permits, and returns it. */
-static uint64_t descriptor_limit(void)
+static uint64_t raise_descriptor_limit(void)
 {
 	struct rlimit limit;
 
@@ -36,7 +36,7 @@ void reload_apply_connections(struct server *server)
 	const struct weir_config *rules = server->config->rules;
 	uint64_t others =
 	    DESCRIPTORS_PROCESS + server->plan.threads * (DESCRIPTORS_THREAD + NET_RESERVE);
-	uint64_t descriptors = descriptor_limit();
+	uint64_t descriptors = raise_descriptor_limit();
 	uint64_t max = u64_min(rules->connections, u64_max(sat_sub(descriptors, others), 1));
 
 	if (max < rules->connections)
@@ -286,12 +286,12 @@ static void reload_files(struct server *server)
 
 void reload(struct server *server)
 {
-	notify_reloading();
+	service_manager_notify_reloading();
 	if (server->settings.file_count > 0)
 		reload_files(server);
 	else
 		log_event(server->shared.log, LOG_WARNING, "reload_failed",
 		          {"message", "nothing to reload: started without a file"});
-	notify("READY=1");
+	service_manager_notify("READY=1");
 }
 

@@ -120,7 +120,7 @@ static void on_open(void *context, struct net_conn *conn)
 	struct worker *worker = context;
 
 	worker->intake.opened++;
-	protocol_of(conn)->codec->open(client_of(conn)->session, &worker->intake.limits,
+	protocol_of(conn)->codec->open(client_of(conn)->session, &worker->intake.bounds,
 	                               worker->intake.opened * worker->shared->threads + worker->index);
 }
 
@@ -432,9 +432,9 @@ int intake_open(struct worker *worker)
 {
 	struct intake *intake = &worker->intake;
 
-	intake->limits = worker->shared->limits;
-	intake->limits.forwarded_attributes = &worker->decider.forwarded;
-	intake->limits.session_bytes = &worker->decider.metrics->transaction_bytes;
+	intake->bounds = worker->shared->bounds;
+	intake->bounds.forwarded_attributes = &worker->decider.forwarded;
+	intake->bounds.session_bytes = &worker->decider.metrics->transaction_bytes;
 	intake->parsing = &intake->parsed;
 	intake->works = calloc(INTAKE_WORKS_MAX, sizeof *intake->works);
 	return intake->works ? WEIR_OK : WEIR_ENOMEM;

@@ -144,7 +144,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 	*worker = (struct worker){.shared = shared, .index = index};
 	open_parts(worker, config);
 	worker->waiting.pending.stop_ns = options.stop_timeout_ms * NS_PER_MS;
-	options.input_max = shared->limits.header_max + shared->limits.request_max + 1024;
+	options.input_max = shared->bounds.header_max + shared->bounds.request_max + 1024;
 	status = intake_open(worker);
 	if (status != WEIR_OK)
 		return status;

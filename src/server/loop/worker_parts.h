@@ -22,7 +22,7 @@ struct intake {
 	/* `parsed`, or a request in the arena once that is a work's `whole`; NULL if memory is short */
 	struct request *parsing;
 	uint64_t opened;            /* number of connections so far */
-	struct codec_bounds limits; /* sessions point to it */
+	struct codec_bounds bounds; /* sessions point to it */
 };
 
 struct worker {

@@ -36,7 +36,7 @@ struct worker_shared {
 	struct login_throttle login_throttle;
 	struct net_conn_limit conn_limit;
 	_Atomic uint64_t idle_timeout_ms[METRICS_PROTOCOL_COUNT];
-	struct codec_bounds limits;
+	struct codec_bounds bounds;
 	size_t threads; /* number of workers */
 	_Atomic bool stopping;
 };

@@ -83,7 +83,10 @@ void handle_deny(struct decider *decider, struct work *work, enum weir_reason re
 		koala_answer_browse(decider, &work->plan, reply);
 }
 
-/* These limits come with their requests, so all that can be done here is to reset a key. */
+/*
+ * Handles the names CL.THROTTLE and THROTTLE. Their limits come with their requests, so without one
+ * a key can only be reset.
+ */
 static void prepare_reserved(struct decider *decider, struct work *work, const struct request *r)
 {
 	struct slice name = r->limit;
@@ -259,13 +262,14 @@ static void finish_adhoc(struct decider *decider, struct work *work, struct repl
 static void finish_report(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct metrics_loop *metrics = decider->metrics;
-	bool known;
+	bool was_in_use;
 
 	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_report))
 		return;
-	known = reply->decision.allowed;
-	metrics_add(&metrics->permits[known ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD], 1);
-	if (!known)
+	was_in_use = reply->decision.allowed;
+	metrics_add(&metrics->permits[was_in_use ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD],
+	            1);
+	if (!was_in_use)
 		work_fail(decider, work, WEIR_ENOTFOUND,
 		          SLICE("the permit is not held: it was given back before, or its time is over"));
 }
@@ -550,7 +554,8 @@ void handle_finish(struct decider *decider, struct work *work, struct reply *rep
 	reply->wait_ns = 0;
 	if (!work->refused)
 		handlers[work->kind].finish(decider, work, reply);
-	if (__builtin_expect(reply->at_store, 0))
+	if (__builtin_expect(reply->at_store,
+	                     0)) /* not finished: called again after the store's answer */
 		return;
 	if (__builtin_expect(work->status == WEIR_OK, 1))
 		return;

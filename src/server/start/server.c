@@ -71,7 +71,7 @@ static int open_server(struct server *server, struct weir_error *error)
 	if (overrides_open(&shared->overrides, shared->log) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "out of descriptors");
 	forced_keys_open(&shared->forced, &shared->overrides);
-	shared->limits = CODEC_BOUNDS_DEFAULT;
+	shared->bounds = CODEC_BOUNDS_DEFAULT;
 	shared->threads = server->plan.threads;
 	reload_apply_connections(server);
 	shared->metrics = metrics_open(server->plan.threads);
@@ -229,9 +229,9 @@ static int serve_until_signal(struct server *server, struct weir_error *error)
 	for (size_t i = 0; status == WEIR_OK && i < count; i++)
 		listener_log_address(&listeners[i], server->shared.log);
 	if (status == WEIR_OK) {
-		notify("READY=1");
+		service_manager_notify("READY=1");
 		caught = wait_for_signals(server, &signals);
-		notify("STOPPING=1");
+		service_manager_notify("STOPPING=1");
 		log_event(server->shared.log, LOG_INFO, "stopping",
 		          {"signal", caught == SIGTERM ? "SIGTERM" : "SIGINT"});
 	}

@@ -14,7 +14,7 @@
 
 #include "base/os/os.h"
 
-void notify(const char *state)
+void service_manager_notify(const char *state)
 {
 	const char *name = getenv("NOTIFY_SOCKET");
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -34,11 +34,11 @@ void notify(const char *state)
 	close(fd);
 }
 
-void notify_reloading(void)
+void service_manager_notify_reloading(void)
 {
 	char state[64];
 
 	snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%llu",
 	         (unsigned long long)(os_monotonic_ns() / 1000));
-	notify(state);
+	service_manager_notify(state);
 }

@@ -3,9 +3,9 @@
 #define SERVER_SERVICE_MANAGER_H
 
 /** Sends `state`, such as "READY=1"; does nothing without NOTIFY_SOCKET. */
-void notify(const char *state);
+void service_manager_notify(const char *state);
 
 /** Reports that a reload begins. READY=1 must follow, whatever its result. */
-void notify_reloading(void);
+void service_manager_notify_reloading(void);
 
 #endif

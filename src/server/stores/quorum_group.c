@@ -200,6 +200,7 @@ void quorum_groups_notify(void *context, const struct plan_step *step,
 	if (suppress_redundant(group, step, notification, decider->context.at.now_ns))
 		return;
 	pthread_mutex_lock(&group->lock);
+	/* a report has the key's hash alone, so the key must be known */
 	key = step->key_name.data ? group_keys_add(&group->keys, step->key.hash, step->key_name)
 	                          : group_keys_find(&group->keys, step->key.hash);
 	if (key) {
@@ -246,7 +247,7 @@ static void release_probes(const struct tick *tick, struct group_key *key)
 	merge_notification(tick->group, key, &notification);
 }
 
-/* Grants the probes that the group has granted to this server. */
+/* Lets the key pass the probes that the group has granted to this server. */
 static void apply_probes(const struct tick *tick, struct group_key *key,
                          const struct exchange_event *event)
 {
@@ -357,7 +358,8 @@ static void lose_store(struct tick *tick)
 
 /* Sending reports */
 
-static bool check_key(void *context, struct group_key *key)
+/* For group_keys_expire: queues a key that needs something. Returns whether to keep the key. */
+static bool queue_or_expire_key(void *context, struct group_key *key)
 {
 	const struct tick *tick = context;
 	uint64_t probe_ns = tick->limit->algo.breaker.probe_ns;
@@ -477,7 +479,7 @@ static void send_call(struct tick *tick)
 	};
 	exchange_begin_votes(&group->exchange, &server);
 	/* queues keys that need something, and frees idle ones */
-	group_keys_expire(&group->keys, tick->is_stopping, check_key, tick);
+	group_keys_expire(&group->keys, tick->is_stopping, queue_or_expire_key, tick);
 	write_queued(tick);
 	group->sent_ns = tick->now_ns;
 	group->due_ns = tick->now_ns + poll_ns - poll_ns / 4;

@@ -122,6 +122,7 @@ void reports_forward(void *context, const struct plan *plan)
 
 /* Receiving reports */
 
+/* Ends the permit of a report whose outcome another server has counted. */
 static void settle_report(struct decider *decider, struct slice report)
 {
 	struct report_header header;

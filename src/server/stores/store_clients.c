@@ -44,7 +44,7 @@ void store_clients_tick(struct store_clients *clients)
 		struct client_transport *transport = &clients->transports[i];
 
 		if (transport->armed_ns != 0 && transport->armed_ns <= now_ns)
-			transport->armed_ns = 0;
+			transport->armed_ns = 0; /* the loop's alarm has gone off */
 		if (transport->base.alarm_ns == 0 || transport->base.alarm_ns > now_ns)
 			continue;
 		transport->base.alarm_ns = 0;

@@ -19,12 +19,13 @@ bool item_order_waits(const struct weir_table *table, const struct item_order *i
 		const struct item_entry *entry = map_find(&items->newest, key);
 		size_t before = entry ? entry->item : 0;
 
+		/* equal items may run at once, when the earlier one has begun */
 		if (before > 0 &&
 		    (!is_begun(&works[before - 1]) || work_equality_hash(table, item) == 0 ||
 		     work_equality_hash(table, &works[before - 1]) != work_equality_hash(table, item)))
 			return true;
 	}
-	return items->is_lost;
+	return items->is_incomplete;
 }
 
 void item_order_add(const struct weir_table *table, struct item_order *items,
@@ -34,10 +35,10 @@ void item_order_add(const struct weir_table *table, struct item_order *items,
 
 	if (!work_has_plan(&works[i]))
 		return;
-	for (size_t j = 0; j < plan->step_count && !items->is_lost; j++) {
+	for (size_t j = 0; j < plan->step_count && !items->is_incomplete; j++) {
 		struct item_entry *entry = map_add(&items->newest, work_key(table, &plan->steps[j]));
 
-		items->is_lost = !entry;
+		items->is_incomplete = !entry;
 		if (entry)
 			entry->item = i + 1;
 	}

@@ -17,7 +17,7 @@ struct item_entry {
 /* The items of a batch that are not finished, by key. */
 struct item_order {
 	struct map newest; /* of struct item_entry */
-	bool is_lost;      /* out of memory: each item waits for all items before it */
+	bool is_incomplete; /* out of memory: each item waits for all items before it */
 };
 
 #define ITEM_ORDER_NONE ((struct item_order){.newest = MAP_OF(struct item_entry, SIZE_MAX)})

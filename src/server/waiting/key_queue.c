@@ -75,6 +75,7 @@ static void remove_poll(struct waiting *waiting, struct queue_entry *queue)
 		waiting->queues.poll_ns = 0;
 }
 
+/* Makes the oldest polling queues due. Each polls again after its attempt, see next_retry_ns. */
 static void run_polls(struct waiting *waiting)
 {
 	uint64_t every_ns = waiting->decider->config->rules->store_poll_ns;

@@ -440,20 +440,20 @@ uint64_t pending_due(const struct pending *pending)
 void pending_abandon_late(struct pending *pending)
 {
 	uint64_t last_ns = os_monotonic_ns() + pending->stop_ns;
-	struct heap *holds = &pending->due;
+	struct heap *due = &pending->due;
 	size_t sorted = 0;
 
 	/* Start with the newest start: of each key only the newest one can be given back. */
 	for (;;) {
-		size_t n = holds->count;
+		size_t n = due->count;
 
-		if (n != sorted)
-			heap_sort(holds);
-		while (n > 0 && holds->nodes[n - 1]->due == PENDING_NEVER) /* stores answer soon */
+		if (n != sorted) /* the last cancel has removed more than the last element */
+			heap_sort(due);
+		while (n > 0 && due->nodes[n - 1]->due == PENDING_NEVER) /* stores answer soon */
 			n--;
-		if (n == 0 || holds->nodes[n - 1]->due <= last_ns)
+		if (n == 0 || due->nodes[n - 1]->due <= last_ns)
 			break;
-		sorted = holds->count - 1;
-		cancel_and_close(pending, ((struct unanswered *)holds->nodes[n - 1])->conn);
+		sorted = due->count - 1;
+		cancel_and_close(pending, ((struct unanswered *)due->nodes[n - 1])->conn);
 	}
 }

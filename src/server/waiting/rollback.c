@@ -31,6 +31,7 @@ void rollback_unanswered(struct decider *decider, struct work *work, uint64_t wa
 	for (size_t i = n; i > 0; i--) {
 		const struct reply *reply = &((const struct batch *)work->whole)->replies[i - 1];
 
+		/* an item that has started without a permit keeps its charges */
 		if (wait_ns == 0 || reply->wait_ns > 0 || reply->permit.len > 0)
 			rollback_unanswered(decider, &items[i - 1], reply->wait_ns);
 	}

@@ -72,7 +72,7 @@ static int begin(void **state)
 {
 	struct fixture *f = calloc(1, sizeof *f);
 
-	f->shared.limits = CODEC_BOUNDS_DEFAULT;
+	f->shared.bounds = CODEC_BOUNDS_DEFAULT;
 	f->shared.threads = WORKERS;
 	f->shared.conn_limit.max = 10;
 	f->shared.metrics = metrics_open(WORKERS);

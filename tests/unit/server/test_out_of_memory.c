@@ -38,7 +38,7 @@ static int start(void **state)
 	struct fixture *f = calloc(1, sizeof *f);
 	struct worker_shared *shared = &f->shared;
 
-	shared->limits = CODEC_BOUNDS_DEFAULT;
+	shared->bounds = CODEC_BOUNDS_DEFAULT;
 	shared->conn_limit.max = 10;
 	shared->metrics = metrics_open(1);
 	shared->top = top_open(1);

@@ -102,8 +102,9 @@ static void begin(struct scene *it, bool streams)
 	static const char text[] = "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n";
 	struct sockaddr_in address;
 
-	*it = (struct scene){.shared = {.limits = CODEC_BOUNDS_DEFAULT, .threads = 1, .conn_limit.max = 10},
-	                     .codec = lines};
+	*it = (struct scene){
+	    .shared = {.bounds = CODEC_BOUNDS_DEFAULT, .threads = 1, .conn_limit.max = 10},
+	    .codec = lines};
 	it->protocol = (struct worker_protocol){&it->codec, METRICS_RESP};
 	it->codec.streams = streams ? always : NULL;
 	it->codec.send = send_as_they_are;

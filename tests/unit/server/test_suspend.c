@@ -110,7 +110,7 @@ static int start(void **state)
 	f->client.store = &f->store;
 	f->seed = os_wall_ns();
 	f->told = eventfd(0, EFD_NONBLOCK);
-	shared->limits = CODEC_BOUNDS_DEFAULT;
+	shared->bounds = CODEC_BOUNDS_DEFAULT;
 	shared->threads = 1;
 	shared->conn_limit.max = 10000;
 	shared->metrics = metrics_open(1);
