@@ -1,3 +1,5 @@
+/* arguments.c: reads the flags of a command by getopt_long, and suggests a flag for a misspelled
+ * one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +16,7 @@ void arguments_begin(struct arguments *arguments, const struct command *command,
 	size_t i;
 
 	*arguments = (struct arguments){.command = command, .argc = argc, .argv = argv};
-	*letters++ = ':'; /* the errors are ours */
+	*letters++ = ':'; /* getopt returns ':' for a missing value, and prints no errors */
 	for (i = 0; i < command->flag_count; i++) {
 		const struct flag *flag = &command->flags[i];
 
@@ -27,12 +29,15 @@ void arguments_begin(struct arguments *arguments, const struct command *command,
 	}
 	*letters = 'h';
 	arguments->options[i] = (struct option){"help", no_argument, NULL, HELP};
-	optind = 0; /* from the beginning, whoever has used getopt before */
+	optind = 0; /* start from the beginning, even if getopt was used before */
 	opterr = 0;
 }
 
-/* Names of flags are told from values, which may be secrets, by what is in the table. */
-static const char *meant(const struct command *command, const char *text)
+/*
+ * The flag whose name is misspelled in `text`; NULL if none is similar. Only flags of the table are
+ * shown, since `text` may contain a secret.
+ */
+static const char *find_similar_flag(const struct command *command, const char *text)
 {
 	struct slice name = {text + 2, strcspn(text + 2, "=")};
 
@@ -44,7 +49,8 @@ static const char *meant(const struct command *command, const char *text)
 
 int arguments_refuse(const struct command *command, const char *argument)
 {
-	const char *near = strncmp(argument, "--", 2) == 0 ? meant(command, argument) : NULL;
+	const char *near =
+	    strncmp(argument, "--", 2) == 0 ? find_similar_flag(command, argument) : NULL;
 	char found[STORE_URL_SHOWN_MAX];
 
 	store_url_redact_if_any(argument, found);
@@ -55,7 +61,7 @@ int arguments_refuse(const struct command *command, const char *argument)
 	                    command->name);
 }
 
-static int refuse(const struct arguments *arguments, int option)
+static int report_invalid_flag(const struct arguments *arguments, int option)
 {
 	const struct command *command = arguments->command;
 	const char *text = arguments->argv[optind - 1];
@@ -68,7 +74,7 @@ static int refuse(const struct arguments *arguments, int option)
 	return arguments_refuse(command, text);
 }
 
-static int by_letter(const struct command *command, int letter)
+static int index_of_letter(const struct command *command, int letter)
 {
 	size_t i = 0;
 
@@ -83,7 +89,7 @@ int arguments_next(struct arguments *arguments)
 	    getopt_long(arguments->argc, arguments->argv, arguments->letters, arguments->options, NULL);
 
 	if (option == '?' || option == ':')
-		exit(refuse(arguments, option));
+		exit(report_invalid_flag(arguments, option));
 	if (option == HELP || option == 'h') {
 		command_help(arguments->command, stdout);
 		exit(0);
@@ -91,5 +97,5 @@ int arguments_next(struct arguments *arguments)
 	arguments->value = optarg;
 	if (option < 0 || option >= 256)
 		return option < 0 ? option : option - 256;
-	return by_letter(arguments->command, option);
+	return index_of_letter(arguments->command, option);
 }

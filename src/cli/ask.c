@@ -1,3 +1,4 @@
+/* ask.c: the command `weir ask`: asks a server for one decision by RESP. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@
 #define REPLY_MAX      4096
 #define ANSWER_MAX     (4 * REPLY_MAX)
 
-/* The reply of WEIR.ACQUIRE and WEIR.PEEK, in its order. Those of the rules have two texts more. */
+/* Elements of the reply to WEIR.ACQUIRE and WEIR.PEEK; WEIR.CHECK and CHECKPEEK have LIMIT and
+ * RULE, too. */
 enum field {
 	ALLOWED,
 	QUOTA,
@@ -37,55 +39,55 @@ enum field {
 enum reading { READ_NOTHING, READ_DONE, READ_ERROR, READ_NONSENSE };
 
 /* The connection to a server. */
-struct line {
+struct server_conn {
 	int fd;
 	struct tls *tls;     /* NULL without TLS */
-	struct buffer plain; /* with TLS: what was decrypted, and not read yet */
+	struct buffer plain; /* with TLS: decrypted bytes that are not read yet */
 };
 
-static ssize_t read_line(void *context, char *to, size_t size)
+static ssize_t receive(void *context, char *to, size_t size)
 {
-	struct line *line = context;
+	struct server_conn *conn = context;
 	char bytes[REPLY_MAX];
 	size_t len;
 
-	if (!line->tls)
-		return recv(line->fd, to, size, 0);
-	while (line->plain.len == 0 && !tls_has_ended(line->tls)) {
-		ssize_t got = recv(line->fd, bytes, sizeof bytes, 0);
-		struct buffer wire = {0}; /* one answer was asked for: nothing is sent any more */
+	if (!conn->tls)
+		return recv(conn->fd, to, size, 0);
+	while (conn->plain.len == 0 && !tls_has_ended(conn->tls)) {
+		ssize_t got = recv(conn->fd, bytes, sizeof bytes, 0);
+		struct buffer wire = {0}; /* not sent: nothing more is requested */
 		int status;
 
 		if (got <= 0)
 			return got;
-		status = tls_decrypt(line->tls, (struct slice){bytes, (size_t)got}, &line->plain, &wire);
+		status = tls_decrypt(conn->tls, (struct slice){bytes, (size_t)got}, &conn->plain, &wire);
 		buffer_free(&wire);
 		if (status != WEIR_OK) {
 			errno = EPROTO;
 			return -1;
 		}
 	}
-	len = line->plain.len < size ? line->plain.len : size;
-	memcpy(to, line->plain.data, len);
-	buffer_consume(&line->plain, len);
+	len = conn->plain.len < size ? conn->plain.len : size;
+	memcpy(to, conn->plain.data, len);
+	buffer_consume(&conn->plain, len);
 	return (ssize_t)len;
 }
 
-static bool send_request(struct line *line, struct slice request)
+static bool send_request(struct server_conn *conn, struct slice request)
 {
 	struct buffer wire = {0};
 	bool sent;
 
-	if (!line->tls)
-		return dial_send(line->fd, request);
-	sent = tls_encrypt(line->tls, request, &wire) == WEIR_OK &&
-	       dial_send(line->fd, (struct slice){wire.data, wire.len});
+	if (!conn->tls)
+		return dial_send(conn->fd, request);
+	sent = tls_encrypt(conn->tls, request, &wire) == WEIR_OK &&
+	       dial_send(conn->fd, (struct slice){wire.data, wire.len});
 	buffer_free(&wire);
 	return sent;
 }
 
 /* Reads a reply, which the caller frees. READ_NOTHING leaves the reason in errno. */
-static enum reading next_reply(struct line *line, redisReader *reader, redisReply **reply)
+static enum reading next_reply(struct server_conn *conn, redisReader *reader, redisReply **reply)
 {
 	char bytes[REPLY_MAX];
 	size_t sum = 0;
@@ -97,7 +99,7 @@ static enum reading next_reply(struct line *line, redisReader *reader, redisRepl
 			return READ_NONSENSE;
 		if (*reply)
 			return (*reply)->type == REDIS_REPLY_ERROR ? READ_ERROR : READ_DONE;
-		got = read_line(line, bytes, sizeof bytes);
+		got = receive(conn, bytes, sizeof bytes);
 		if (got == 0)
 			errno = ECONNRESET;
 		else if (got > 0 && (sum += (size_t)got) > ANSWER_MAX)
@@ -125,27 +127,27 @@ static bool is_answer(const redisReply *reply)
 	return true;
 }
 
-/* The server answers a login by +OK or an error. */
-static bool is_welcome(const redisReply *reply)
+/* The server answers a login with +OK or an error. */
+static bool is_ok(const redisReply *reply)
 {
 	return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0;
 }
 
-/* *answer is the last reply that came, or NULL. */
-static enum reading exchange(struct line *line, const struct buffer *request, bool has_login,
-                             redisReply **answer)
+/* Sends the request and reads its answer. Sets *answer to the last reply, or NULL. */
+static enum reading request_answer(struct server_conn *conn, const struct buffer *request,
+                                   bool has_login, redisReply **answer)
 {
-	bool sent = send_request(line, (struct slice){request->data, request->len});
+	bool sent = send_request(conn, (struct slice){request->data, request->len});
 	redisReader *reader = sent ? redisReaderCreate() : NULL;
-	enum reading reading = reader ? next_reply(line, reader, answer) : READ_NOTHING;
+	enum reading reading = reader ? next_reply(conn, reader, answer) : READ_NOTHING;
 	int failure;
 
 	if (has_login && reading == READ_DONE) {
-		bool welcome = is_welcome(*answer);
+		bool logged_in = is_ok(*answer);
 
 		freeReplyObject(*answer);
 		*answer = NULL;
-		reading = welcome ? next_reply(line, reader, answer) : READ_NONSENSE;
+		reading = logged_in ? next_reply(conn, reader, answer) : READ_NONSENSE;
 	}
 	if (reading == READ_DONE && !is_answer(*answer))
 		reading = READ_NONSENSE;
@@ -160,7 +162,7 @@ static enum reading exchange(struct line *line, const struct buffer *request, bo
 struct question {
 	const char *command;
 	struct buffer arguments, shown;
-	struct credentials login; /* which is sent before it */
+	struct credentials login; /* sent first */
 	size_t count;             /* of the arguments */
 	bool by_rules;
 };
@@ -176,7 +178,7 @@ static unsigned long long number_of(const redisReply *answer, enum field field)
 	return (unsigned long long)answer->element[field]->integer;
 }
 
-/* A null, as of the rule where none applied, is empty; so is a field that the answer lacks. */
+/* The text of a field; empty if it is null, as the rule if none applied, or absent. */
 static const char *text_of(const redisReply *answer, enum field field)
 {
 	const char *text = field < answer->elements ? answer->element[field]->str : NULL;
@@ -210,10 +212,11 @@ static int report(const struct question *question, const redisReply *answer)
 	return allowed ? 0 : 1;
 }
 
-static int say(const char *server, const struct question *question, const struct line *line,
-               enum reading reading, const redisReply *answer)
+static int print_result(const char *server, const struct question *question,
+                        const struct server_conn *conn, enum reading reading,
+                        const redisReply *answer)
 {
-	const char *why = line->tls ? tls_error(line->tls) : "";
+	const char *why = conn->tls ? tls_error(conn->tls) : "";
 
 	switch (reading) {
 	case READ_DONE:
@@ -232,12 +235,12 @@ static int say(const char *server, const struct question *question, const struct
 static int ask_at(const struct net_address *address, const struct dial_tls *trust,
                   const char *server, const struct question *question)
 {
-	struct line line = {0};
+	struct server_conn conn = {0};
 	struct weir_error error;
 	redisReply *answer = NULL;
 	struct buffer request = {0};
 	enum reading reading;
-	struct timeval for_ever = {0}; /* an answer may be held until its turn */
+	struct timeval no_timeout = {0}; /* the server may delay the answer */
 	int status;
 
 	credentials_add_auth(&question->login, &request);
@@ -246,18 +249,18 @@ static int ask_at(const struct net_address *address, const struct dial_tls *trus
 	buffer_add(&request, question->arguments.data, question->arguments.len);
 	if (request.failed || question->arguments.failed || question->shown.failed)
 		return command_fail("ask", "out of memory");
-	line.fd = dial_open(address, trust, TIMEOUT_S, &line.tls, &error);
-	if (line.fd >= 0) {
-		setsockopt(line.fd, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
-		reading = exchange(&line, &request, question->login.secret != NULL, &answer);
-		status = say(server, question, &line, reading, answer);
-		close(line.fd);
+	conn.fd = dial_open(address, trust, TIMEOUT_S, &conn.tls, &error);
+	if (conn.fd >= 0) {
+		setsockopt(conn.fd, SOL_SOCKET, SO_RCVTIMEO, &no_timeout, sizeof no_timeout);
+		reading = request_answer(&conn, &request, question->login.secret != NULL, &answer);
+		status = print_result(server, question, &conn, reading, answer);
+		close(conn.fd);
 	} else {
 		status = command_fail("ask", "can't reach %s: %s", server, error.message);
 	}
 	freeReplyObject(answer);
-	tls_close(line.tls);
-	buffer_free(&line.plain);
+	tls_close(conn.tls);
+	buffer_free(&conn.plain);
 	buffer_wipe(&request);
 	return status;
 }
@@ -280,10 +283,10 @@ static int ask(const char *server, struct tls_flags *trust, const struct questio
 enum { ATTR, COST, PEEK, SERVER, LOGIN, TRUST = LOGIN + CREDENTIALS_FLAG_COUNT };
 
 static const struct flag flags[] = {
-    [ATTR] = {"attr", "NAME=VALUE", "ask the rules about a request; once for each attribute", 0,
-              NULL},
-    [COST] = {"cost", "N", "units to take; 0 takes nothing (1)", 0, NULL},
-    [PEEK] = {"peek", NULL, "take nothing", 0, NULL},
+    [ATTR] = {"attr", "NAME=VALUE", "ask the rules about a request with this attribute; repeatable",
+              0, NULL},
+    [COST] = {"cost", "N", "units to consume; 0 consumes nothing (1)", 0, NULL},
+    [PEEK] = {"peek", NULL, "consume nothing", 0, NULL},
     [SERVER] = {"server", "ADDR", "RESP address of the server (" DEFAULT_SERVER ")", 0, NULL},
     CREDENTIALS_FLAGS,
     TLS_FLAGS,

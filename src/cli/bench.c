@@ -1,3 +1,4 @@
+/* bench.c: the command `weir bench`: reads its flags and runs the load generator of src/load. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,13 @@
 #define EXIT_TROUBLE    2
 #define DEFAULT_COMMAND "CL.THROTTLE key:{key} 15 1000 1"
 
-/* The values of the flags, before they are put together. */
+/* The values of the flags. */
 struct given {
 	struct load_options load;
 	const char *server, *protocol, *command, *limit, *path, *distribution;
-	struct tls_flags trust;
+	struct tls_flags tls;
 	struct credentials login;
-	struct buffer hello;
+	struct buffer login_command;
 	uint64_t key_len, pid;
 	bool json;
 };
@@ -71,7 +72,7 @@ static const struct {
     [TIME] = {parse_duration, "a time such as 500ms, 10s or 1m"},
 };
 
-/* X(name, value, help; member, kind, least, most): a time's bounds are in nanoseconds. */
+/* X(name, value, help; member, kind, min, max). The bounds of a time are in nanoseconds. */
 #define FLAG_LIST(X)                                                                               \
 	X("server", "ADDR", "address of the server (127.0.0.1:6380; for HTTP port 8080)", server,      \
 	  TEXT, 0, 0)                                                                                  \
@@ -103,7 +104,7 @@ static const struct {
 	X("pid", "PID", "the server's process on this machine, to show its CPU time", pid, COUNT, 1,   \
 	  INT32_MAX)
 
-/* How each is read. */
+/* How the value of each flag of FLAG_LIST is read. */
 static const struct input {
 	size_t at;
 	enum kind kind;
@@ -115,7 +116,7 @@ static const struct input {
 #undef INPUT
 };
 
-/* The flags behind those. */
+/* The flags after those of FLAG_LIST. */
 enum { JSON = sizeof inputs / sizeof *inputs, LOGIN, TRUST = LOGIN + CREDENTIALS_FLAG_COUNT };
 
 static const struct flag flags[] = {
@@ -154,7 +155,7 @@ static int read_flags(struct given *given, int argc, char **argv, struct weir_er
 	arguments_begin(&arguments, &command_bench, argc, argv);
 	while (status == WEIR_OK && (flag = arguments_next(&arguments)) >= 0) {
 		if (flag >= TRUST)
-			tls_flags_set(&given->trust, flag - TRUST, arguments.value);
+			tls_flags_set(&given->tls, flag - TRUST, arguments.value);
 		else if (flag >= LOGIN)
 			credentials_set(&given->login, flag - LOGIN, arguments.value);
 		else if (flag == JSON)
@@ -203,7 +204,7 @@ static int resolve_keys(struct given *given, size_t *digits, struct weir_error *
 	return WEIR_OK;
 }
 
-/* The one flag that says what to ask for, as a command or a path. */
+/* Checks that at most one flag says what to send, and chooses the protocol by it. */
 static int resolve_protocol(struct given *given, struct weir_error *error)
 {
 	bool http;
@@ -227,20 +228,20 @@ static int resolve_protocol(struct given *given, struct weir_error *error)
 	return net_address_parse(slice_of(given->server), &given->load.server, error);
 }
 
-/* The lines of HTTP that name the server, and the user; RESP logs in once. */
+/* Makes the HTTP header lines with host and login, or the RESP command that logs in. */
 static bool add_fields(struct given *given, bool http, const char *path, struct buffer *fields)
 {
-	/* A Unix socket has no name that a server would know. */
+	/* A Unix socket has no host name. */
 	const char *host = net_address_is_unix(&given->load.server) ? "localhost" : given->server;
 
 	buffer_printf(fields, "Host: %s\r\n", host);
 	if (http)
 		credentials_add_field(&given->login, path, fields);
 	else
-		credentials_add_auth(&given->login, &given->hello);
+		credentials_add_auth(&given->login, &given->login_command);
 	buffer_add(fields, "", 1);
-	given->load.login = (struct slice){given->hello.data, given->hello.len};
-	return !fields->failed && !given->hello.failed;
+	given->load.login = (struct slice){given->login_command.data, given->login_command.len};
+	return !fields->failed && !given->login_command.failed;
 }
 
 static int resolve_request(struct given *given, size_t digits, struct template *request,
@@ -275,11 +276,11 @@ static int resolve_request(struct given *given, size_t digits, struct template *
 	return status;
 }
 
-static int resolve_trust(struct given *given, struct weir_error *error)
+static int resolve_tls(struct given *given, struct weir_error *error)
 {
-	int status = tls_flags_open(&given->trust, given->server, &given->load.server, error);
+	int status = tls_flags_open(&given->tls, given->server, &given->load.server, error);
 
-	given->load.tls = given->trust.dial;
+	given->load.tls = given->tls.dial;
 	return status;
 }
 
@@ -296,10 +297,10 @@ static int run(const struct given *given)
 	if (load_run(load, result, &error) != WEIR_OK) {
 		command_fail("bench", "%s", error.message);
 	} else {
-		bool told = report(stdout, load, given->protocol, given->distribution, result);
+		bool written = report(stdout, load, given->protocol, given->distribution, result);
 
 		fflush(stdout);
-		if (!told)
+		if (!written)
 			command_fail("bench", "can't write the result");
 		else
 			status = result->first_error[0] ? command_fail("bench", "%s", result->first_error) : 0;
@@ -326,13 +327,13 @@ static int bench(int argc, char **argv)
 	int status = read_flags(&given, argc, argv, &error) ?: resolve_loop(&given, &error) ?:
 	             resolve_keys(&given, &digits, &error) ?: resolve_protocol(&given, &error) ?:
 	             credentials_read(&given.login, &error) ?:
-	             resolve_request(&given, digits, &request, &error) ?: resolve_trust(&given, &error);
+	             resolve_request(&given, digits, &request, &error) ?: resolve_tls(&given, &error);
 
 	status = status == WEIR_OK ? run(&given) : command_fail("bench", "%s", error.message);
 	template_free(&request);
 	credentials_free(&given.login);
-	buffer_wipe(&given.hello);
-	tls_flags_close(&given.trust);
+	buffer_wipe(&given.login_command);
+	tls_flags_close(&given.tls);
 	return status;
 }
 
@@ -341,7 +342,7 @@ const struct command command_bench = {
     .summary = "Load a server and measure its answers.",
     .uses = {"[--server ADDR] [--rate N] [--duration TIME] [FLAG]...", "--user NAME [FLAG]...",
              "--tls [--cacert FILE] [FLAG]..."},
-    .exits = "0, 2 if the load could not run as asked",
+    .exits = "0, 2 if the load could not run as requested",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},
     .run = bench,

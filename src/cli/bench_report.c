@@ -17,7 +17,7 @@ static const struct {
 
 #define AT(member) offsetof(struct load_counts, member)
 
-/* How the counts are called; NULL if not told. */
+/* The names of counts in JSON and in text; NULL if not shown there. */
 static const struct {
 	const char *json, *text;
 	size_t at;
@@ -60,7 +60,7 @@ static double per_second(const struct load_result *result)
 	return per((double)answered(&result->counts) * NS_PER_S, result->elapsed_ns);
 }
 
-/* In an unit that leaves at most four digits before the point. */
+/* Prints a time in a unit with at most four digits before the point. */
 static void print_time(FILE *to, uint64_t ns)
 {
 	if (ns < 10 * NS_PER_MS)
@@ -87,8 +87,9 @@ static void print_loop(FILE *to, const struct load_options *options)
 		        "from_send from the time it was sent\n\n",
 		        options->rate);
 	else
-		fputs("closed loop: a connection sends when its replies have come. A stall holds back requests,\n"
-		      "and no latency shows how long these would have waited; see --rate\n\n",
+		fputs("closed loop: a connection sends when its replies have arrived. A stall delays "
+		      "requests,\n"
+		      "but their latency does not include this delay; see --rate\n\n",
 		      to);
 }
 

@@ -1,4 +1,4 @@
-/* bench_report.h: what `weir bench` prints. */
+/* bench_report.h: prints the result of `weir bench` as text or JSON. */
 #ifndef CLI_BENCH_REPORT_H
 #define CLI_BENCH_REPORT_H
 
@@ -6,9 +6,7 @@
 
 #include "load/load.h"
 
-/**
- * Prints the result; `keys` is how --distribution named it. Returns false if `to` did not take it.
- */
+/** Prints the result. `keys` is the value of --distribution. Returns false if writing fails. */
 typedef bool bench_report(FILE *to, const struct load_options *options, const char *protocol,
                           const char *keys, const struct load_result *result);
 

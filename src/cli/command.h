@@ -1,4 +1,4 @@
-/* command.h: what a subcommand is to main.c, to its help and to the manual. */
+/* command.h: describes a subcommand (name, flags, help) and reads its arguments. */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
 
@@ -10,7 +10,7 @@
 
 #define COMMAND_FLAGS_MAX 32
 
-/* Takes an array whose size is known; with more than COMMAND_FLAGS_MAX it does not compile. */
+/* Sets the flags of a command from an array. More than COMMAND_FLAGS_MAX do not compile. */
 #define COMMAND_FLAGS(table)                                                                       \
 	.flags = (table),                                                                              \
 	.flag_count = sizeof(table) / sizeof *(table) +                                                \
@@ -18,10 +18,10 @@
 
 struct flag {
 	const char *name;     /* as in --NAME */
-	const char *value;    /* its argument, such as FILE, or NULL */
-	const char *help;     /* its purpose and default; a flag without a help text is shown nowhere */
+	const char *value;    /* the name of its argument, such as FILE; NULL if it has none */
+	const char *help;     /* purpose and default; NULL for a flag that is not shown */
 	char letter;          /* as in -c, or 0 */
-	const char *variable; /* the environment's, which counts if there is no flag, or NULL */
+	const char *variable; /* environment variable that counts without the flag, or NULL */
 };
 
 struct variable {
@@ -29,7 +29,7 @@ struct variable {
 	const char *help; /* its meaning */
 };
 
-/* Takes its own name as argv[0], returns the exit status. */
+/* Runs a command, whose name is argv[0]; returns the exit status. */
 typedef int command_run(int argc, char **argv);
 
 #define COMMAND_USES_MAX      4
@@ -37,18 +37,18 @@ typedef int command_run(int argc, char **argv);
 
 struct command {
 	const char *name, *summary;
-	const char *uses[COMMAND_USES_MAX + 1]; /* ways to call it: what stands behind its name */
+	const char *uses[COMMAND_USES_MAX + 1]; /* usages, without its name; ended by NULL */
 	const char *exits;                      /* the meaning of its exit statuses */
 	const struct flag *flags;
 	size_t flag_count;
-	struct variable variables[COMMAND_VARIABLES_MAX + 1]; /* that no flag replaces */
+	struct variable variables[COMMAND_VARIABLES_MAX + 1]; /* without a flag of the same effect */
 	command_run *run;
 };
 
 extern const struct command command_serve, command_lint, command_ask, command_store,
     command_simulate, command_bench, command_passwd;
 
-/* The arguments of a command, flag by flag. */
+/* Reads the arguments of a command, one flag at a time. */
 struct arguments {
 	const struct command *command;
 	int argc;
@@ -62,25 +62,27 @@ void arguments_begin(struct arguments *arguments, const struct command *command,
                      char **argv);
 
 /**
- * The next flag, as its place in the command's table. Negative: what is left stands in argv from
- * optind on. Ends the program once it has told the help (0), or what is wrong (EXIT_USAGE).
+ * Returns the next flag, as its index in the command's table. Negative after the last one: the
+ * other arguments are in argv from optind on. Exits after --help (0) or an error (EXIT_USAGE).
  */
 int arguments_next(struct arguments *arguments);
 
-/** Tells that an argument is one too many; returns EXIT_USAGE. */
+/** Reports an unexpected argument; returns EXIT_USAGE. */
 int arguments_refuse(const struct command *command, const char *argument);
 
-/** `weir help COMMAND`. */
+/** Prints the help of a command. */
 void command_help(const struct command *command, FILE *to);
 
-/** All commands and flags as JSON: what the manual and completions are made from. Returns the exit
- * status. */
+/**
+ * Prints all commands and flags as JSON, from which manual pages and completions are generated.
+ * Returns the exit status.
+ */
 int command_list_json(const struct command *const *commands, size_t count, FILE *to);
 
-/** Prints `text`, which may be a server's or a key, such that no terminal obeys it. */
+/** Prints `text`, which may come from a server, with its control characters escaped. */
 void command_print_escaped(FILE *to, const char *text);
 
-/** Tells on stderr, by command_print_escaped, why `weir COMMAND` failed, and returns EXIT_USAGE. */
+/** Prints on stderr, escaped, why `weir COMMAND` failed; returns EXIT_USAGE. */
 int command_fail(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

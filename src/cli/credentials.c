@@ -9,7 +9,7 @@
 #include "load/dial.h"
 
 #define FILE_MAX   (1 << 20)
-#define AROUND_MAX 80 /* bytes around the words of a login */
+#define AROUND_MAX 80 /* bytes around the user and the secret */
 
 enum { USER, LOGIN };
 
@@ -42,7 +42,7 @@ static int read_file(struct credentials *credentials, struct weir_error *error)
 	return WEIR_OK;
 }
 
-/* An empty variable is not set. */
+/* An environment variable; NULL if it is empty. */
 static const char *variable(const char *name)
 {
 	const char *value = getenv(name);
@@ -72,7 +72,7 @@ int credentials_read(struct credentials *credentials, struct weir_error *error)
 {
 	if (credentials->user && credentials->path)
 		return error_set(error, WEIR_EINVAL, "expected --user or --login, found both");
-	/* A secret may stand behind a colon, so the value is not shown. */
+	/* The value is not shown, because a secret may follow the colon. */
 	if (credentials->user && strchr(credentials->user, ':'))
 		return error_set(error, WEIR_EINVAL,
 		                 "--user: expected a name without a colon; the secret comes from "
@@ -103,7 +103,7 @@ void credentials_add_auth(const struct credentials *credentials, struct buffer *
 	dial_add_argument(out, credentials->secret);
 }
 
-/* There `Authorization` is a visitor's. */
+/* Whether the path is /auth, where the Authorization header is a visitor's. */
 static bool is_auth(const char *path)
 {
 	static const char auth[] = "/auth";
@@ -111,7 +111,7 @@ static bool is_auth(const char *path)
 	return strncmp(path, auth, sizeof auth - 1) == 0 && strchr("/?#", path[sizeof auth - 1]);
 }
 
-/* A token is sent as a password, too: Base64 carries any bytes. */
+/* Sends a token as a password, too, because Base64 can encode any bytes. */
 void credentials_add_field(const struct credentials *credentials, const char *path,
                            struct buffer *out)
 {

@@ -1,4 +1,5 @@
-/* credentials.h: the flags and variables by which a command logs in to a server. */
+/* credentials.h: reads the flags and environment variables by which a command logs in to a server.
+ */
 #ifndef CLI_CREDENTIALS_H
 #define CLI_CREDENTIALS_H
 
@@ -6,11 +7,12 @@
 
 #include "base/buffer.h"
 
-/* For a command's table. A secret is no value of a flag: other users can read those. */
+/* For a command's table. A flag has no secret as its value, since other users can read arguments.
+ */
 #define CREDENTIALS_FLAGS                                                                          \
 	{"user", "NAME", "log in as this user, by WEIR_PASSWORD or WEIR_TOKEN", 0, NULL},              \
 	{                                                                                              \
-		"login", "FILE", "log in by what is in it instead: a token, or NAME:SECRET", 0, NULL       \
+		"login", "FILE", "log in with the content of this file: a token, or NAME:SECRET", 0, NULL  \
 	}
 
 #define CREDENTIALS_FLAG_COUNT 2
@@ -22,31 +24,31 @@
 		"WEIR_TOKEN", "a token to log in by, with --user or without"                               \
 	}
 
-/* Zeroed: none. */
+/* Zeroed: there is no login. */
 struct credentials {
 	const char *path; /* of --login */
 	struct buffer text;
-	const char *user;   /* NULL for a token, which names the user */
+	const char *user;   /* NULL for a token, which identifies the user */
 	const char *secret; /* NULL if there is no login */
 };
 
-/** Takes a flag, by its place in CREDENTIALS_FLAGS. */
+/** Sets a flag by its index in CREDENTIALS_FLAGS. */
 void credentials_set(struct credentials *credentials, int flag, const char *value);
 
 /**
- * Reads the secret when all flags are known: from the file of --login, its first line, where only a
- * token has no colon; or else from the variables. EINVAL, EIO, ELONG, ENOMEM.
+ * Reads the secret once all flags are set: from the first line of the file of --login, which is a
+ * token if it has no colon; without --login from the environment. EINVAL, EIO, ELONG, ENOMEM.
  */
 int credentials_read(struct credentials *credentials, struct weir_error *error);
 
-/** Also from memory. */
+/** Overwrites the secret in memory. */
 void credentials_free(struct credentials *credentials);
 
-/* Both add nothing without a login, and leave no copies of it behind. Free `out` by buffer_wipe. */
+/* Both append nothing without a login. Free `out` by buffer_wipe, since it contains the secret. */
 
-/** Appends the command of RESP that logs in. */
+/** Appends the RESP command that logs in. */
 void credentials_add_auth(const struct credentials *credentials, struct buffer *out);
-/** Appends the field of HTTP that logs in at `path`, with its end of line. */
+/** Appends the HTTP header line that logs in at `path`. */
 void credentials_add_field(const struct credentials *credentials, const char *path,
                            struct buffer *out);
 

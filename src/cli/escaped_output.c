@@ -1,3 +1,4 @@
+/* escaped_output.c: prints texts of servers and clients without control characters, and errors. */
 #include <stdarg.h>
 #include <stdlib.h>
 

@@ -1,11 +1,12 @@
+/* help.c: prints the help of a command, and all commands as JSON. */
 #include <string.h>
 
 #include "base/buffer.h"
 #include "cli/command.h"
 
-#define COLUMN 24 /* where it stands what a flag does */
+#define COLUMN 24 /* where the descriptions of flags begin */
 
-static void tell_flag(const struct flag *flag, FILE *to)
+static void print_flag(const struct flag *flag, FILE *to)
 {
 	char letter[8] = "    ", left[64];
 
@@ -19,7 +20,7 @@ static void tell_flag(const struct flag *flag, FILE *to)
 
 void command_help(const struct command *command, FILE *to)
 {
-	static const struct flag help = {"help", NULL, "show this", 'h', NULL};
+	static const struct flag help = {"help", NULL, "show this help", 'h', NULL};
 
 	for (size_t i = 0; command->uses[i]; i++)
 		fprintf(to, "%s weir %s%s%s\n", i == 0 ? "usage:" : "      ", command->name,
@@ -27,10 +28,10 @@ void command_help(const struct command *command, FILE *to)
 	fprintf(to, "\n%s\n\n", command->summary);
 	for (size_t i = 0; i < command->flag_count; i++)
 		if (command->flags[i].help)
-			tell_flag(&command->flags[i], to);
-	tell_flag(&help, to);
+			print_flag(&command->flags[i], to);
+	print_flag(&help, to);
 	if (command->variables->name)
-		fprintf(to, "\nVariables of the environment:\n");
+		fprintf(to, "\nEnvironment variables:\n");
 	for (const struct variable *variable = command->variables; variable->name; variable++)
 		fprintf(to, "  %-*s %s\n", COLUMN, variable->name, variable->help);
 	fprintf(to, "\nExit status: %s.\n", command->exits);

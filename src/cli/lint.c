@@ -1,3 +1,4 @@
+/* lint.c: the command `weir lint`: checks rule files, and prints one in Weir's own language. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,35 +14,36 @@
 #include "server/config/config_warnings.h"
 #include "server/config/settings.h"
 
-/* How many keys each limit has room for that has a table of its own, as a server would make it. */
-static void say_room(const char *path, const weir_engine *engine, uint64_t capacity)
+/* Prints the capacity of each limit that has a table of its own, as the server would make it. */
+static void print_capacities(const char *path, const weir_engine *engine, uint64_t capacity)
 {
 	for (size_t i = 0; i < engine_limit_count(engine); i++) {
 		const struct weir_limit *limit = engine_limit_at(engine, i);
 		const struct weir_limit *here = limit->local ? limit->local : limit;
-		struct store_capacity room = store_capacity_planned(capacity, &here->algo);
+		struct store_capacity own = store_capacity_planned(capacity, &here->algo);
 
-		if (!room.is_shared)
-			printf("%s: limit \"%s\": room for %llu keys%s, %llu bytes at most\n", path,
-			       limit->name, (unsigned long long)room.keys,
-			       limit->local ? " while its Redis is away" : "", (unsigned long long)room.bytes);
+		if (!own.is_shared)
+			printf("%s: limit \"%s\": capacity for %llu keys%s, at most %llu bytes\n", path,
+			       limit->name, (unsigned long long)own.keys,
+			       limit->local ? " while its Redis is unavailable" : "",
+			       (unsigned long long)own.bytes);
 	}
 }
 
-/* Files that make one configuration, and whether it is as good as was asked for. */
+/* A check of files that make one configuration together; `good` is its result. */
 struct check {
 	const char *const *paths;
 	size_t count;
 	bool strict, to_yaml, good;
 };
 
-static void say_ok(const struct check *check)
+static void print_ok(const struct check *check)
 {
 	for (size_t i = 0; i < check->count; i++)
 		printf("%s: ok\n", check->paths[i]);
 }
 
-static void say(void *context, const struct weir_config_remark *remark)
+static void print_remark(void *context, const struct weir_config_remark *remark)
 {
 	struct check *check = context;
 	struct weir_config_remark shown = *remark;
@@ -56,7 +58,7 @@ static void say(void *context, const struct weir_config_remark *remark)
 	check->good = check->good && !check->strict && !remark->is_error;
 }
 
-/* As the server would: what a file asks for can be well formed and impossible. */
+/* Opens what the server would open, since a well-formed configuration may still be impossible. */
 static int check_config(struct check *check, const weir_config *config, struct weir_error *error)
 {
 	struct stores stores = {0};
@@ -74,10 +76,10 @@ static int check_config(struct check *check, const weir_config *config, struct w
 	         users_open(&users, config, engine, NULL, error) ?:
 	         server_config_tls(config, &tls, error);
 	if (status == WEIR_OK) {
-		config_warnings_check(config, engine, tls, &plan, say, check);
+		config_warnings_check(config, engine, tls, &plan, print_remark, check);
 		if (!check->to_yaml)
-			say_room(check->paths[0], engine,
-			         plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
+			print_capacities(check->paths[0], engine,
+			                 plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT);
 	}
 	tls_context_close(tls);
 	users_close(users);
@@ -106,11 +108,11 @@ static int print(const weir_config *config, struct weir_error *error)
 	return status;
 }
 
-/* Whether there is nothing to object to. */
+/* Returns whether the files are valid; prints errors and warnings. */
 static bool check_files(struct check *check)
 {
 	const struct weir_config_files files = {
-	    .paths = check->paths, .count = check->count, .say = say, .context = check};
+	    .paths = check->paths, .count = check->count, .say = print_remark, .context = check};
 	struct weir_error error = {0};
 	weir_config *config = NULL;
 	int status;
@@ -122,10 +124,10 @@ static bool check_files(struct check *check)
 	if (status == WEIR_OK && check->to_yaml && check->good)
 		status = print(config, &error);
 	else if (status == WEIR_OK && check->good)
-		say_ok(check);
+		print_ok(check);
 	if (status != WEIR_OK)
-		say(check, &(struct weir_config_remark){
-		               config->file, error.line, error.column, true, error.message, {0}});
+		print_remark(check, &(struct weir_config_remark){
+		                        config->file, error.line, error.column, true, error.message, {0}});
 	weir_config_close(config);
 	return check->good;
 }

@@ -1,3 +1,4 @@
+/* main.c: the program `weir`: runs the command that its first argument names. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,13 +9,13 @@
 #include "base/text/misspelling.h"
 #include "cli/command.h"
 
-static const struct command *const commands[] = {
-    &command_serve, &command_lint,  &command_ask,   &command_simulate,
-    &command_bench, &command_store, &command_passwd};
+static const struct command *const commands[] = {&command_serve,    &command_lint,  &command_ask,
+                                                 &command_simulate, &command_bench, &command_store,
+                                                 &command_passwd};
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 
-static int help(FILE *to, int status)
+static int print_help(FILE *to, int status)
 {
 	fputs("usage: weir COMMAND [ARGUMENT]...\n\n", to);
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
@@ -23,7 +24,7 @@ static int help(FILE *to, int status)
 	return status;
 }
 
-static const struct command *find(const char *name)
+static const struct command *find_command(const char *name)
 {
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		if (strcmp(name, commands[i]->name) == 0)
@@ -31,7 +32,7 @@ static const struct command *find(const char *name)
 	return NULL;
 }
 
-static int refuse(const char *name)
+static int report_unknown_command(const char *name)
 {
 	char found[STORE_URL_SHOWN_MAX];
 
@@ -46,17 +47,17 @@ static int refuse(const char *name)
 	return EXIT_USAGE;
 }
 
-/* `name` is the command's, or NULL. */
-static int help_with(const char *name)
+/* `weir help` with the name of a command, or NULL. */
+static int run_help(const char *name)
 {
-	const struct command *command = name ? find(name) : NULL;
+	const struct command *command = name ? find_command(name) : NULL;
 
 	if (!name)
-		return help(stdout, 0);
+		return print_help(stdout, 0);
 	if (strcmp(name, "--json") == 0)
 		return command_list_json(commands, COMMAND_COUNT, stdout);
 	if (!command)
-		return refuse(name);
+		return report_unknown_command(name);
 	command_help(command, stdout);
 	return 0;
 }
@@ -69,19 +70,19 @@ static bool is_either(const char *text, const char *one, const char *other)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
-	const struct command *command = name ? find(name) : NULL;
+	const struct command *command = name ? find_command(name) : NULL;
 
 	if (command)
 		return command->run(argc - 1, argv + 1);
 	if (!name)
-		return help(stderr, EXIT_USAGE);
+		return print_help(stderr, EXIT_USAGE);
 	if (is_either(name, "--help", "-h"))
-		return help(stdout, 0);
+		return print_help(stdout, 0);
 	if (strcmp(name, "help") == 0)
-		return help_with(argv[2]);
+		return run_help(argv[2]);
 	if (is_either(name, "--version", "-V")) {
 		printf("weir %s\n", weir_version());
 		return 0;
 	}
-	return refuse(name);
+	return report_unknown_command(name);
 }

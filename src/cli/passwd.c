@@ -1,4 +1,4 @@
-/* passwd.c: what a configuration keeps of a password or a token. */
+/* passwd.c: the command `weir passwd`: makes the hash of a password, or a token and its SHA-256. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -30,8 +30,8 @@ static void set_echo(bool on)
 }
 
 /*
- * Reads a line without its end, of one byte more than a password may have. Returns its length, or -1
- * if there is none.
+ * Reads a line without its end, cut to one byte more than a password may have. Returns its length,
+ * or -1 if there is none.
  */
 static int read_line(char line[PASSWORD_MAX + 2])
 {
@@ -45,27 +45,27 @@ static int read_line(char line[PASSWORD_MAX + 2])
 }
 
 /*
- * Holds back signals that end the program, for they would leave the terminal without its echo.
- * Returns a descriptor that is readable once one came.
+ * Blocks signals that end the program, since they would leave the terminal without echo. Returns a
+ * descriptor that is readable once a signal has arrived.
  */
-static int hold_signals(sigset_t *before)
+static int block_signals(sigset_t *before)
 {
 	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-	sigset_t held;
+	sigset_t blocked;
 
-	sigemptyset(&held);
+	sigemptyset(&blocked);
 	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
 		struct sigaction now;
 
 		if (sigaction(ending[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-			sigaddset(&held, ending[i]);
+			sigaddset(&blocked, ending[i]);
 	}
-	sigprocmask(SIG_BLOCK, &held, before);
-	return signalfd(-1, &held, SFD_CLOEXEC);
+	sigprocmask(SIG_BLOCK, &blocked, before);
+	return signalfd(-1, &blocked, SFD_CLOEXEC);
 }
 
-/* Waits for a line, or (false) for a signal. */
-static bool line_comes(int signals)
+/* Waits for a line (true) or a signal (false). */
+static bool wait_for_line(int signals)
 {
 	struct pollfd any[] = {{STDIN_FILENO, POLLIN, 0}, {signals, POLLIN, 0}};
 
@@ -74,49 +74,53 @@ static bool line_comes(int signals)
 	return any[1].revents == 0;
 }
 
-/* At a terminal, which shows `prompt`. */
-static int ask(const char *prompt, char line[PASSWORD_MAX + 2])
+/* Prompts for a line at the terminal, without echo. */
+static int prompt_line(const char *prompt, char line[PASSWORD_MAX + 2])
 {
 	sigset_t before;
-	int n, signals = hold_signals(&before);
+	int n, signals = block_signals(&before);
 
-	set_echo(false); /* first: it drops what was typed too early */
+	set_echo(false); /* before the prompt, since it discards earlier input */
 	fputs(prompt, stderr);
-	n = line_comes(signals) ? read_line(line) : -1;
+	n = wait_for_line(signals) ? read_line(line) : -1;
 	set_echo(true);
 	fputc('\n', stderr);
 	close(signals);
-	sigprocmask(SIG_SETMASK, &before, NULL); /* one that was held ends the program */
+	sigprocmask(SIG_SETMASK, &before, NULL); /* a signal that has arrived ends the program here */
 	return n;
 }
 
-static int check(const char *password, int n)
+static int check_password(const char *password, int n)
 {
 	if (n <= 0)
 		return command_fail(NAME, "standard input: expected a password, found none");
 	if (n > PASSWORD_MAX)
-		return command_fail(NAME, "standard input: expected a password of at most %d bytes, found more",
+		return command_fail(NAME,
+		                    "standard input: expected a password of at most %d bytes, found more",
 		                    PASSWORD_MAX);
-	/* Nobody could type it: mostly the CR of a file whose lines end as on Windows. */
+	/* Nobody could type it. Most often it is the CR of a line end of Windows. */
 	for (int i = 0; i < n; i++)
 		if (password[i] == '\x7f' || (unsigned char)password[i] < ' ')
-			return command_fail(NAME, "standard input: expected a password without control characters "
-			                          "such as CR or NUL, found one");
+			return command_fail(NAME,
+			                    "standard input: expected a password without control characters "
+			                    "such as CR or NUL, found one");
 	return 0;
 }
 
-/* The first line of standard input; a terminal is asked twice. Returns the exit status. */
+/* Reads the first line of standard input; prompts twice at a terminal. Returns the exit status. */
 static int read_password(char password[PASSWORD_MAX + 2])
 {
 	char again[PASSWORD_MAX + 2];
 	int exit_status, n;
 
 	if (!isatty(STDIN_FILENO))
-		return check(password, read_line(password));
-	n = ask("password: ", password);
-	exit_status = check(password, n);
-	if (exit_status == 0 && (ask("once more: ", again) != n || strcmp(again, password) != 0))
-		exit_status = command_fail(NAME, "standard input: expected the same password twice, found two");
+		return check_password(password, read_line(password));
+	n = prompt_line("password: ", password);
+	exit_status = check_password(password, n);
+	if (exit_status == 0 &&
+	    (prompt_line("once more: ", again) != n || strcmp(again, password) != 0))
+		exit_status =
+		    command_fail(NAME, "standard input: expected the same password twice, found two");
 	explicit_bzero(again, sizeof again);
 	return exit_status;
 }
@@ -170,7 +174,8 @@ static int run(int argc, char **argv)
 	while ((flag = arguments_next(&arguments)) >= 0)
 		token |= flag == TOKEN;
 	if (optind < argc)
-		return command_fail(NAME, "expected no argument, found one: a password comes from standard input");
+		return command_fail(
+		    NAME, "expected no argument, found one: a password comes from standard input");
 	exit_status = token ? make_token() : make_hash();
 	if (exit_status == 0 && fflush(stdout) != 0)
 		exit_status = command_fail(NAME, "standard output: %s", strerror(errno));

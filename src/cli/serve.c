@@ -1,3 +1,4 @@
+/* serve.c: the command `weir serve`: reads its flags and runs the server. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,22 +8,22 @@
 #include "server/start/server.h"
 
 /*
- * Lists of processes show arguments to everyone: logins are taken out of them. Returns NULL if
- * there is no memory.
+ * Copies the URL of a store and overwrites its secrets in the argument, which other users can read
+ * in the list of processes. Returns NULL if there is no memory.
  */
-static char *take_store(char *text)
+static char *copy_store_url(char *text)
 {
 	char *copy = strdup(text), *sentinel = strstr(text, "sentinel_");
 	struct slice login = store_url_split(text).login;
 
-	if (sentinel) /* the login of Sentinels, and what stands behind it */
+	if (sentinel) /* the login of Sentinels, and all text after it */
 		memset(sentinel, '*', strlen(sentinel));
 	if (login.len > 0)
 		memset(text + (login.data - text), '*', login.len);
 	return copy;
 }
 
-/* In the order of settings. */
+/* Indexed by enum setting. */
 static const struct flag flags[] = {
     [SETTING_CONFIG] = {"config", "FILE", "a configuration file; repeat for several", 'c',
                         "WEIR_CONFIG"},
@@ -30,17 +31,17 @@ static const struct flag flags[] = {
     [SETTING_RESP] = {"resp", "ADDR", "address for RESP (127.0.0.1:6380)", 0, "WEIR_RESP"},
     [SETTING_GRPC] = {"grpc", "ADDR", NULL, 0, "WEIR_GRPC"},
     [SETTING_STORE] = {"store", "URL",
-                       "where to keep counts: memory, file:PATH or a URL of Redis (memory)", 0,
+                       "where to store counts: memory, file:PATH or a Redis URL (memory)", 0,
                        "WEIR_STORE"},
     [SETTING_CAPACITY] = {"capacity", "N",
-                          "keys to count at once (1000000, or as the file store has)", 0,
+                          "keys to count at once (1000000, or the capacity of the file store)", 0,
                           "WEIR_CAPACITY"},
     [SETTING_SYNC] = {"sync", "TIME",
                       "how often to write a file store to the disk (only at the end)", 0,
                       "WEIR_SYNC"},
     [SETTING_THREADS] = {"threads", "N", "threads that decide (one for each processor)", 0,
                          "WEIR_THREADS"},
-    [SETTING_LOG_FORMAT] = {"log-format", "FORMAT", "form of the log: text or json (text)", 0,
+    [SETTING_LOG_FORMAT] = {"log-format", "FORMAT", "format of the log: text or json (text)", 0,
                             "WEIR_LOG_FORMAT"},
 };
 
@@ -56,7 +57,7 @@ static int serve(int argc, char **argv, char **store)
 		if (flag != SETTING_STORE)
 			continue;
 		free(*store);
-		*store = take_store(optarg);
+		*store = copy_store_url(optarg);
 		if (!*store)
 			return command_fail("serve", "out of memory");
 		settings.text[SETTING_STORE] = *store;

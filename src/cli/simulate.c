@@ -1,3 +1,4 @@
+/* simulate.c: the command `weir simulate`: reads its flags, replays, and writes the reports. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +15,9 @@
 #include "simulate/input/traffic_pattern.h"
 #include "simulate/report/report.h"
 
-#define EXIT_TROUBLE 1
-#define BAR          30
-#define CLEAR_LINE   "\r\033[K"
+#define EXIT_FAILED 1
+#define BAR         30
+#define CLEAR_LINE  "\r\033[K"
 
 enum {
 	CONFIG,
@@ -41,18 +42,19 @@ static const struct flag flags[] = {
                 "WEIR_CONFIG"},
     [TRACE] = {"trace", "FILE", "the log to replay, plain, gzip or zstd; - is standard input", 0,
                NULL},
-    [FORMAT] = {"format", "NAME", "form of the log: " FORMAT_NAMES " (guessed from its first line)",
-                0, NULL},
+    [FORMAT] = {"format", "NAME",
+                "format of the log: " FORMAT_NAMES " (guessed from its first line)", 0, NULL},
     [PATTERN] = {"pattern", "NAME", "made-up traffic instead of a log: " PATTERN_NAMES, 0, NULL},
     [LIMIT] = {"limit", "NAME...", "try these limits side by side, without the rules", 0, NULL},
     [TRY] = {"try", "'NAME: {...}'", "try a limit that is written as in a file; repeatable", 0,
              NULL},
     [SUGGEST] = {"suggest", "ALGORITHM/PERIOD",
                  "find the smallest limit that denies few enough, and try it", 0, NULL},
-    [DENY] = {"deny", "SHARE", "the most that it may deny, such as 0.5% (" SUGGEST_DENY ")", 0,
+    [DENY] = {"deny", "SHARE", "largest share that it may deny, such as 0.5% (" SUGGEST_DENY ")", 0,
               NULL},
-    [BY] = {"by", "WHAT", "a share of what: keys, hit by any denial, or requests (keys)", 0, NULL},
-    [KEY] = {"key", "FIELD", "key of every limit (that of its first rule, or ip)", 0, NULL},
+    [BY] = {"by", "WHAT", "what the share counts: keys with any denial, or requests (keys)", 0,
+            NULL},
+    [KEY] = {"key", "FIELD", "key of every limit (the key of its first rule, or ip)", 0, NULL},
     [CAPACITY] = {"capacity", "N",
                   "keys that are counted at once (the configuration's, or 1000000)", 0,
                   "WEIR_CAPACITY"},
@@ -67,12 +69,12 @@ struct simulation {
 	struct scenario *scenarios;
 	struct replay replay;
 	struct trace trace;
-	FILE *page; /* NULL if not wanted */
+	FILE *page; /* NULL without --html */
 	struct pattern pattern;
 	struct suggest suggest;
 };
 
-/* 0, or what the command returns. */
+/* Returns 0 or the exit status. */
 static int set_suggest(struct simulation *s)
 {
 	struct weir_error error;
@@ -92,7 +94,7 @@ static int set_suggest(struct simulation *s)
 	return 0;
 }
 
-/* 0, or what the command returns. */
+/* Returns 0 or the exit status. */
 static int set_flags(struct simulation *s, int argc, char **argv)
 {
 	struct arguments arguments;
@@ -109,7 +111,7 @@ static int set_flags(struct simulation *s, int argc, char **argv)
 		if (flag == TRY)
 			s->limits.tried[s->limits.tried_count++] = arguments.value;
 	}
-	/* --limit a b is --limit a --limit b. */
+	/* --limit a b means --limit a --limit b. */
 	for (; s->limits.name_count > 0 && optind < argc; optind++)
 		s->limits.names[s->limits.name_count++] = argv[optind];
 	if (optind < argc)
@@ -130,14 +132,14 @@ static int limit_index(const struct weir_config *config, const char *name, size_
 	                 name);
 }
 
-/* The rules, unless something asks for limits by themselves, or there are no rules to meet. */
-static bool goes_by_rules(const struct simulation *s)
+/* Whether to replay the rules of the files, and not single limits. */
+static bool replays_rules(const struct simulation *s)
 {
 	return s->limits.name_count == 0 && s->limits.tried_count == 0 && !s->text[SUGGEST] &&
 	       !s->text[PATTERN] && !s->text[KEY] && s->limits.config->rule_count > 0;
 }
 
-/* Finds the i-th limit that is tried by itself. */
+/* Finds the i-th limit to replay. */
 static int find_limit(const struct simulate_limits *limits, size_t i, size_t *out,
                       struct weir_error *error)
 {
@@ -152,13 +154,13 @@ static int find_limit(const struct simulate_limits *limits, size_t i, size_t *ou
 	return limit_index(limits->config, limits->names[i], out, error);
 }
 
-/* The rules, or each limit by itself. */
+/* Opens one scenario of the rules, or one for each limit. */
 static int open_scenarios(struct simulation *s, struct weir_error *error)
 {
 	const struct simulate_limits *limits = &s->limits;
 	const struct weir_config *config = limits->config;
-	bool as_rules = goes_by_rules(s);
-	/* Made-up clients have an address, and none of what the keys of rules are made of. */
+	bool as_rules = replays_rules(s);
+	/* Clients of a pattern have an address, and no other attributes for keys. */
 	const char *key = s->text[KEY] ? s->text[KEY] : s->text[PATTERN] ? "ip" : NULL;
 	size_t n = as_rules ? 1 : limits->name_count ? limits->name_count : config->limit_count;
 	int status = WEIR_OK;
@@ -193,7 +195,7 @@ static void show_progress(void *context, uint64_t requests)
 	struct winsize window = {0};
 
 	fputc('\r', stderr);
-	/* A line that wraps can't be drawn over. */
+	/* Draw no bar where the line would wrap, since it could not be overwritten. */
 	ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
 	if (s->trace.size && (window.ws_col == 0 || window.ws_col >= 2 * BAR))
 		fprintf(stderr, "[%.*s%*s]", bars, "##############################", BAR - bars, "");
@@ -202,8 +204,9 @@ static void show_progress(void *context, uint64_t requests)
 	fprintf(stderr, " %llu requests ", (unsigned long long)requests);
 }
 
-/* The limit that is found is one more to try. */
-static int suggest(struct simulation *s, const struct format *format, struct weir_error *error)
+/* Searches for the limit of --suggest, and adds it to those that are replayed. */
+static int find_suggestion(struct simulation *s, const struct format *format,
+                           struct weir_error *error)
 {
 	int status;
 
@@ -219,7 +222,9 @@ static int suggest(struct simulation *s, const struct format *format, struct wei
 	           : status;
 }
 
-/* And leaves out the limits that it cannot show. Made up traffic does not tell how long it takes.
+/*
+ * Opens the log, and removes limits that need latencies if the log has none. A pattern never has
+ * any.
  */
 static int open_log(struct simulation *s, struct weir_error *error)
 {
@@ -230,7 +235,7 @@ static int open_log(struct simulation *s, struct weir_error *error)
 		return error_set(error, WEIR_EINVAL, "--format: expected " FORMAT_NAMES ", found '%.40s'",
 		                 s->text[FORMAT]);
 	if (s->text[SUGGEST])
-		status = suggest(s, format, error);
+		status = find_suggestion(s, format, error);
 	if (s->text[SUGGEST] && status == WEIR_OK) {
 		int fd = reusable_log_reopen(&s->suggest.log, s->text[TRACE], error);
 
@@ -261,7 +266,7 @@ static int open_source(struct simulation *s, struct source *source, struct weir_
 	                    first->declared->options.rate.count, &s->replay.fields, error);
 }
 
-/* Before the replay, which should not be for nothing; and never over the log itself. */
+/* Opens a file for output; called before the replay. Refuses to overwrite the log. */
 static int open_output(const struct simulation *s, const char *path, FILE **out,
                        struct weir_error *error)
 {
@@ -292,7 +297,7 @@ static int open_outputs(struct simulation *s, struct weir_error *error)
 	return status;
 }
 
-/* Closes it, too. */
+/* Writes and closes the page. */
 static int write_page(struct simulation *s, const struct buffer *page, struct weir_error *error)
 {
 	bool written = fwrite(page->data, 1, page->len, s->page) == page->len;
@@ -301,8 +306,7 @@ static int write_page(struct simulation *s, const struct buffer *page, struct we
 		written = false;
 	s->page = NULL;
 	return written ? WEIR_OK
-	               : error_set(error, WEIR_EIO, "%s: can't write the page: %m",
-	                           s->text[HTML]);
+	               : error_set(error, WEIR_EIO, "%s: can't write the page: %m", s->text[HTML]);
 }
 
 static int write_reports(struct simulation *s, struct weir_error *error)
@@ -318,7 +322,7 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 	struct buffer out = {0}, page = {0};
 	int status = WEIR_OK;
 
-	/* The page first: its bars refine when zoomed, and what is wide can't be made narrow. */
+	/* The page first: it needs narrower intervals, and merged intervals can't be split again. */
 	if (s->page) {
 		replay_widen(&s->replay, report_html_intervals(&s->replay));
 		report_html(&report, &page);
@@ -381,7 +385,7 @@ static int simulate(int argc, char **argv)
 	if (result == 0 && run(&s, &error) != WEIR_OK) {
 		if (*error.message)
 			command_fail("simulate", "%s", error.message);
-		result = EXIT_TROUBLE;
+		result = EXIT_FAILED;
 	}
 	trace_close(&s.trace);
 	suggest_close(&s.suggest);
@@ -398,7 +402,7 @@ const struct command command_simulate = {
     .uses = {"-c FILE... --trace FILE [FLAG]...", "--try 'NAME: {...}' --trace FILE [FLAG]...",
              "--suggest ALGORITHM/PERIOD --trace FILE [FLAG]...",
              "[-c FILE] --pattern NAME [FLAG]..."},
-    .exits = "0, 1 if it can't replay it, 2 for a wrong argument",
+    .exits = "0, 1 if it can't replay the log, 2 for a wrong argument",
     COMMAND_FLAGS(flags),
     .run = simulate,
 };

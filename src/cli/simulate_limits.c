@@ -6,16 +6,17 @@
 #include "cli/command.h"
 #include "simulate/input/traffic_pattern.h"
 
-#define BEFORE_TEXT  "limits: {\n" /* so that columns are those of the text */
+#define BEFORE_TEXT                                                                                \
+	"limits: {\n" /* on a line of its own, so that columns of errors are those of the text */
 #define LINES_BEFORE 1
 
 int simulate_limits_open(struct simulate_limits *limits, int argc)
 {
-	size_t room = (size_t)argc;
+	size_t capacity = (size_t)argc;
 
-	limits->names = calloc(room, sizeof *limits->names);
-	limits->tried = calloc(room, sizeof *limits->tried);
-	limits->own = calloc(room, sizeof *limits->own);
+	limits->names = calloc(capacity, sizeof *limits->names);
+	limits->tried = calloc(capacity, sizeof *limits->tried);
+	limits->own = calloc(capacity, sizeof *limits->own);
 	return limits->names && limits->tried && limits->own ? WEIR_OK : WEIR_ENOMEM;
 }
 
@@ -41,9 +42,9 @@ static int read_pattern_limits(struct weir_config **config, struct weir_error *e
 	return status;
 }
 
-static void say_error(void *context, const struct weir_config_remark *remark)
+static void print_error(void *context, const struct weir_config_remark *remark)
 {
-	bool *said = context;
+	bool *printed = context;
 	struct buffer line = {0};
 
 	if (!remark->is_error)
@@ -52,13 +53,13 @@ static void say_error(void *context, const struct weir_config_remark *remark)
 	buffer_add(&line, "", 1);
 	command_fail("simulate", "%s", line.failed ? remark->text : line.data);
 	buffer_free(&line);
-	*said = true;
+	*printed = true;
 }
 
 static int read_files(struct simulate_limits *limits, bool has_pattern, struct weir_error *error)
 {
 	struct settings *settings = &limits->settings;
-	bool said = false;
+	bool printed = false;
 	int status;
 
 	if (settings->file_count > SETTINGS_FILES_MAX)
@@ -67,10 +68,10 @@ static int read_files(struct simulate_limits *limits, bool has_pattern, struct w
 	if (settings->file_count > 0) {
 		status = weir_config_read_files(&(struct weir_config_files){.paths = settings->files,
 		                                                            .count = settings->file_count,
-		                                                            .say = say_error,
-		                                                            .context = &said},
+		                                                            .say = print_error,
+		                                                            .context = &printed},
 		                                &limits->config, error);
-		return said ? error_set(error, status, "%s", "") : status;
+		return printed ? error_set(error, status, "%s", "") : status;
 	}
 	if (limits->tried_count > 0 || limits->may_be_none) {
 		limits->config = weir_private_config_new();

@@ -8,13 +8,13 @@
 #include "simulate/input/trace.h"
 #include "simulate/smallest.h"
 
-#define WHOLE       UINT64_C(1000000000000) /* shares are counted in parts of it: exact decimals */
+#define WHOLE       UINT64_C(1000000000000) /* the unit of shares, so that decimals are exact */
 #define PERCENT     (WHOLE / 100)
 #define SHOWN_MAX   63
-#define SCAN_MAX    1000 /* smaller counts that are tried where the order of counts is no proof */
+#define SCAN_MAX    1000 /* counts to try one by one where bisection is not exact, see smallest.h */
 #define LIMIT_BYTES 256
 
-/* The aim of a search, read from the flags. */
+/* The goal of a search, read from the flags. */
 struct goal {
 	const struct algorithm *algorithm;
 	const char *period;
@@ -100,7 +100,7 @@ int suggest_check(const struct suggest *suggest, struct weir_error *error)
 	return read_goal(suggest, &goal, error);
 }
 
-/* The limit as a rule file has it. A burst is written out: it is the count, too. */
+/* Writes the limit in the form of a rule file. A burst, which equals the count, is written, too. */
 static const char *limit_text(const struct goal *goal, uint64_t count, char out[LIMIT_BYTES])
 {
 	int len = snprintf(out, LIMIT_BYTES, "suggested: { algorithm: %s, rate: %llu/%.40s",
@@ -122,8 +122,8 @@ static bool fits(const struct goal *goal, const struct report_point *point)
 	return (u128)part * WHOLE <= (u128)goal->deny * whole;
 }
 
-/* A struct source's `next`: it sees whether costs differ. */
-static int next_watched(void *context, struct record *record, struct weir_error *error)
+/* The `next` function of a struct source, which also records whether costs differ. */
+static int next_request(void *context, struct record *record, struct weir_error *error)
 {
 	struct finder *finder = context;
 	int status = trace_next(&finder->trace, record, error);
@@ -149,7 +149,7 @@ static int open_candidate(const struct finder *finder, uint64_t count, weir_conf
 static int read_log(struct finder *finder, struct replay *replay, struct weir_error *error)
 {
 	const struct suggest *suggest = finder->suggest;
-	const struct source source = {next_watched, finder};
+	const struct source source = {next_request, finder};
 	int fd = reusable_log_reopen(&suggest->log, suggest->path, error);
 	int status = fd < 0 ? fd
 	                    : trace_open_descriptor(&finder->trace, fd, suggest->format,
@@ -176,7 +176,7 @@ static struct report_point point_of(const struct scenario *scenario, uint64_t co
 	                             tally->hits.hit};
 }
 
-/* One replay of limits with these counts, side by side; their points are appended. */
+/* Replays limits with these counts side by side, and appends their points. */
 static int try_counts(struct finder *finder, const uint64_t *counts, size_t n,
                       struct weir_error *error)
 {
@@ -235,8 +235,8 @@ static int bisect(struct finder *finder, struct weir_error *error)
 	                 (unsigned long long)finder->search.max);
 }
 
-/* Counts below the one found, ascending, until one fits. */
-static int scan(struct finder *finder, struct weir_error *error)
+/* Tries the counts below the one found, ascending, until one fits. */
+static int try_smaller_counts(struct finder *finder, struct weir_error *error)
 {
 	uint64_t found = finder->search.fits, next = 1, counts[SMALLEST_AT_ONCE];
 
@@ -270,8 +270,8 @@ static int by_count(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* Each count once; the scan may try one again. */
-static int keep_found(struct finder *finder, struct weir_error *error)
+/* Stores the result, with each count once, though try_smaller_counts may have repeated some. */
+static int store_result(struct finder *finder, struct weir_error *error)
 {
 	struct suggest *suggest = finder->suggest;
 	struct report_point *points = arena_array(&suggest->arena, point_count(finder), sizeof *points);
@@ -302,7 +302,7 @@ int suggest_run(struct suggest *suggest, struct weir_error *error)
 
 	if (status == WEIR_OK) {
 		status = reusable_log_open(&suggest->log, suggest->path, REUSABLE_LOG_MAX, error);
-		suggest->is_kept = status == WEIR_OK;
+		suggest->log_is_open = status == WEIR_OK;
 	}
 	if (status == WEIR_OK) {
 		finder.search.max = rate_of(finder.goal.algorithm)->max;
@@ -310,16 +310,16 @@ int suggest_run(struct suggest *suggest, struct weir_error *error)
 	}
 	if (status == WEIR_OK &&
 	    (finder.goal.algorithm->unordered || (finder.costs_differ && finder.goal.by_requests)))
-		status = scan(&finder, error);
+		status = try_smaller_counts(&finder, error);
 	if (status == WEIR_OK)
-		status = keep_found(&finder, error);
+		status = store_result(&finder, error);
 	buffer_free(&finder.points);
 	return status;
 }
 
 void suggest_close(struct suggest *suggest)
 {
-	if (suggest->is_kept)
+	if (suggest->log_is_open)
 		reusable_log_close(&suggest->log);
 	arena_free(&suggest->arena);
 }

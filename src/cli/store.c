@@ -1,3 +1,4 @@
+/* store.c: the command `weir store`: checks, dumps, repairs and resizes a file store. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,8 @@
 
 enum { OWNER, GROUP, CAPACITY };
 
-/* The flags by which an action that writes knows whose file it may write. */
-#define WHOSE (1U << OWNER | 1U << GROUP)
+/* The flags that say whose files an action may write. */
+#define TRUST_FLAGS (1U << OWNER | 1U << GROUP)
 
 /* The values of the flags. */
 struct request {
@@ -24,18 +25,18 @@ struct request {
 	unsigned given; /* a bit for each flag */
 };
 
-static int fail(const struct weir_error *error)
+static int print_error(const struct weir_error *error)
 {
 	fprintf(stderr, "%s\n", error->message);
 	return 1;
 }
 
-static void say(void *path, const char *text)
+static void print_defect(void *path, const char *text)
 {
 	fprintf(stderr, "%s: %s\n", (const char *)path, text);
 }
 
-static void say_at(const char *path, uint64_t offset, const char *text)
+static void print_defect_at(const char *path, uint64_t offset, const char *text)
 {
 	if (offset > 0)
 		fprintf(stderr, "%s: section at byte %" PRIu64 ": %s\n", path, offset, text);
@@ -44,11 +45,11 @@ static void say_at(const char *path, uint64_t offset, const char *text)
 }
 
 /*
- * The file's time, by which its cells are judged, or the system's where the file's
- * cannot be true: what its clock is made of may be damaged like all else. `table`
- * is private: to ask a clock moves it.
+ * Returns the file's time, by which its cells expire. Returns the system's time and counts a defect
+ * if the file's time can not be true, since its clock may be damaged. `table` is in a private
+ * mapping, because reading the clock changes it.
  */
-static uint64_t time_of(const struct table *table, char *path, uint64_t *defects)
+static uint64_t read_time(const struct table *table, char *path, uint64_t *defects)
 {
 	const struct table_header *header = table->header;
 	uint64_t wall_ns = os_wall_ns(), latest_ns = header->recorded_ns;
@@ -64,13 +65,13 @@ static uint64_t time_of(const struct table *table, char *path, uint64_t *defects
 	snprintf(text, sizeof text,
 	         "clock: expected at most a day ahead of the system's, found %" PRIu64 " days",
 	         (latest_ns - wall_ns) / NS_PER_DAY);
-	say(path, text);
+	print_defect(path, text);
 	++*defects;
 	return wall_ns;
 }
 
-static void view_table(const struct file_map *map, const struct section_walk *walk,
-                       struct store_tables *tables)
+static void add_table(const struct file_map *map, const struct section_walk *walk,
+                      struct store_tables *tables)
 {
 	char *memory = (char *)map->memory + walk->offset;
 	uint64_t len = sat_sub(map->size, walk->offset);
@@ -87,10 +88,10 @@ static void view_table(const struct file_map *map, const struct section_walk *wa
 }
 
 /*
- * The tables of a store, their headers put right as far as they can be, in `map` as well.
- * False: the first can't be.
+ * Finds the tables of a store, and repairs their headers in `map` where possible. Returns false if
+ * the first header can not be repaired. With `warn`, prints which tables are lost.
  */
-static bool find_tables(const struct file_map *map, char *path, bool tell,
+static bool find_tables(const struct file_map *map, char *path, bool warn,
                         struct store_tables *tables)
 {
 	struct section_walk walk = {0};
@@ -106,9 +107,10 @@ static bool find_tables(const struct file_map *map, char *path, bool tell,
 			section_check_next(&walk, size, NULL, NULL);
 		if (walk.done)
 			break;
-		if (tell && walk.offset > 0 && walk.section.identity == 0)
-			say_at(path, walk.offset, "lost, with the counts of a limit");
-		view_table(map, &walk, tables);
+		if (warn && walk.offset > 0 && walk.section.identity == 0)
+			print_defect_at(path, walk.offset,
+			                "the header is lost, and with it the counts of a limit");
+		add_table(map, &walk, tables);
 	}
 	tables->end = walk.offset;
 	if (tables->count > 0)
@@ -116,16 +118,16 @@ static bool find_tables(const struct file_map *map, char *path, bool tell,
 	return tables->count > 0;
 }
 
-struct place {
+struct location {
 	char *path;
 	uint64_t offset;
 };
 
-static void say_cell(void *context, const char *text)
+static void print_cell_defect(void *context, const char *text)
 {
-	const struct place *place = context;
+	const struct location *location = context;
 
-	say_at(place->path, place->offset, text);
+	print_defect_at(location->path, location->offset, text);
 }
 
 static uint64_t check_cells(char *path, struct store_tables *tables, uint64_t now_ns, bool repair)
@@ -133,16 +135,16 @@ static uint64_t check_cells(char *path, struct store_tables *tables, uint64_t no
 	uint64_t defects = 0;
 
 	for (size_t i = 0; i < tables->count; i++) {
-		struct place place = {path, tables->found[i].offset};
+		struct location location = {path, tables->found[i].offset};
 
 		if (i == 0 || tables->found[i].section.identity != 0)
 			defects += table_check_cells(&tables->found[i].table, now_ns, ALGO_HORIZON_NS, repair,
-			                             say_cell, &place);
+			                             print_cell_defect, &location);
 	}
 	return defects;
 }
 
-/* The file may be anybody's, for damage in it stays in the copy. */
+/* Maps a private copy of the file, which may belong to anybody. */
 static int map_copy(const char *path, struct file_map *map, struct weir_error *error)
 {
 	int fd, status = file_open(path, FILE_PRIVATE, NULL, &fd, error);
@@ -155,16 +157,16 @@ static int map_copy(const char *path, struct file_map *map, struct weir_error *e
 }
 
 /*
- * Tells all defects, and counts them. Cells are looked at even under damaged headers, if those
- * can be saved, which is seen in a private mapping: of a file cut short those that are left.
+ * Prints and counts all defects. If headers are damaged but can be repaired in the private mapping,
+ * cells are checked, too; of a truncated file, those that are left.
  */
 static uint64_t count_defects(const struct file_map *map, char *path, struct store_tables *tables,
                               uint64_t *now_ns)
 {
-	uint64_t defects = section_check(map->memory, map->size, say, path);
+	uint64_t defects = section_check(map->memory, map->size, print_defect, path);
 
 	if (find_tables(map, path, false, tables)) {
-		*now_ns = time_of(&tables->found[0].table, path, &defects);
+		*now_ns = read_time(&tables->found[0].table, path, &defects);
 		defects += check_cells(path, tables, *now_ns, false);
 	}
 	return defects;
@@ -178,7 +180,7 @@ static int check(char *path, const struct request *request, struct store_tables 
 
 	(void)request;
 	if (map_copy(path, &map, &error) != WEIR_OK)
-		return fail(&error);
+		return print_error(&error);
 	defects = count_defects(&map, path, tables, &now_ns);
 	os_pages_unmap(map.memory, map.size);
 	if (defects == 0)
@@ -208,9 +210,9 @@ static int dump(char *path, const struct request *request, struct store_tables *
 
 	(void)request;
 	if (map_copy(path, &map, &error) != WEIR_OK)
-		return fail(&error);
-	/* Looked for anew: somebody may have written to the file in between. */
-	if (section_check(map.memory, map.size, say, path) > 0 ||
+		return print_error(&error);
+	/* Find the tables after the check, since a program may have written to the file in between. */
+	if (section_check(map.memory, map.size, print_defect, path) > 0 ||
 	    !find_tables(&map, path, false, tables)) {
 		os_pages_unmap(map.memory, map.size);
 		return 1;
@@ -231,7 +233,7 @@ static int dump(char *path, const struct request *request, struct store_tables *
 	return 0;
 }
 
-static int mend(int fd, char *path, bool clock_is_true, struct store_tables *tables)
+static int repair_mapped(int fd, char *path, bool clock_is_true, struct store_tables *tables)
 {
 	struct weir_error error;
 	struct clock clock;
@@ -240,9 +242,9 @@ static int mend(int fd, char *path, bool clock_is_true, struct store_tables *tab
 	bool sound;
 
 	if (file_map(fd, path, FILE_SHARED, &map, &error) != WEIR_OK)
-		return fail(&error);
+		return print_error(&error);
 	sound = find_tables(&map, path, true, tables) &&
-	        section_check(map.memory, map.size, say, path) == 0;
+	        section_check(map.memory, map.size, print_defect, path) == 0;
 	if (sound) {
 		struct table *first = &tables->found[0].table;
 
@@ -258,7 +260,7 @@ static int mend(int fd, char *path, bool clock_is_true, struct store_tables *tab
 	return sound ? 0 : 1;
 }
 
-/* In a private mapping, where nothing is at stake, it is seen whether the headers can be saved. */
+/* Tries in a private mapping whether the headers can be repaired, and then repairs the file. */
 static int repair_opened(int fd, char *path, struct store_tables *tables)
 {
 	struct weir_error error;
@@ -267,24 +269,24 @@ static int repair_opened(int fd, char *path, struct store_tables *tables)
 	bool sound;
 
 	if (file_map(fd, path, FILE_PRIVATE, &map, &error) != WEIR_OK)
-		return fail(&error);
-	section_check(map.memory, map.size, say, path);
+		return print_error(&error);
+	section_check(map.memory, map.size, print_defect, path);
 	sound = find_tables(&map, path, false, tables);
 	if (sound)
-		time_of(&tables->found[0].table, path, &wrong_clocks);
+		read_time(&tables->found[0].table, path, &wrong_clocks);
 	os_pages_unmap(map.memory, map.size);
 	if (!sound) {
-		say(path, "not repaired: neither the header nor its copy can be trusted");
+		print_defect(path, "not repaired: neither the header nor its copy can be trusted");
 		return 1;
 	}
 	if (map.size != tables->end && file_resize(fd, path, tables->end, &error) != WEIR_OK)
-		return fail(&error);
-	return mend(fd, path, wrong_clocks == 0, tables);
+		return print_error(&error);
+	return repair_mapped(fd, path, wrong_clocks == 0, tables);
 }
 
-/* The file, which no program uses until `fd` is closed. */
-static int open_alone(const char *path, const struct request *request, int *fd,
-                      struct weir_error *error)
+/* Opens the file, and locks it against all other programs until `fd` is closed. */
+static int open_exclusive(const char *path, const struct request *request, int *fd,
+                          struct weir_error *error)
 {
 	int status = file_open(path, FILE_SHARED, &request->trust, fd, error);
 
@@ -292,8 +294,8 @@ static int open_alone(const char *path, const struct request *request, int *fd,
 		return status;
 	status = file_lock_exclusive(*fd, path, error);
 	if (status == WEIR_OK && !file_is_at(*fd, path))
-		status = error_set(error, WEIR_EIO, "%.120s: expected a file that stays, found it replaced",
-		                   path);
+		status = error_set(error, WEIR_EIO,
+		                   "%.120s: expected a file that is not replaced meanwhile", path);
 	if (status != WEIR_OK)
 		close(*fd);
 	return status;
@@ -304,15 +306,15 @@ static int repair(char *path, const struct request *request, struct store_tables
 	struct weir_error error;
 	int fd, result;
 
-	if (open_alone(path, request, &fd, &error) != WEIR_OK)
-		return fail(&error);
+	if (open_exclusive(path, request, &fd, &error) != WEIR_OK)
+		return print_error(&error);
 	result = repair_opened(fd, path, tables);
 	close(fd);
 	return result;
 }
 
-static int resize_sound(int fd, char *path, uint64_t capacity, struct store_tables *tables,
-                        uint64_t now_ns)
+static int resize_checked(int fd, char *path, uint64_t capacity, struct store_tables *tables,
+                          uint64_t now_ns)
 {
 	uint64_t found = tables->found[0].section.capacity;
 	struct weir_error error;
@@ -320,12 +322,12 @@ static int resize_sound(int fd, char *path, uint64_t capacity, struct store_tabl
 	if (capacity < found) {
 		fprintf(stderr,
 		        "%s: capacity: expected at least %" PRIu64 ", found %" PRIu64
-		        ": names of keys are not in the file, so it can't become smaller\n",
+		        ": the file does not contain the names of keys, so it can't become smaller\n",
 		        path, found, capacity);
 		return 1;
 	}
 	if (capacity > found && store_resize(fd, path, tables, capacity, now_ns, &error) != WEIR_OK)
-		return fail(&error);
+		return print_error(&error);
 	printf("%s: ok, capacity %" PRIu64 "\n", path, capacity);
 	return 0;
 }
@@ -337,16 +339,16 @@ static int resize(char *path, const struct request *request, struct store_tables
 	uint64_t now_ns;
 	int fd, result = 1;
 
-	if (open_alone(path, request, &fd, &error) != WEIR_OK)
-		return fail(&error);
+	if (open_exclusive(path, request, &fd, &error) != WEIR_OK)
+		return print_error(&error);
 	if (file_map(fd, path, FILE_PRIVATE, &map, &error) != WEIR_OK) {
 		close(fd);
-		return fail(&error);
+		return print_error(&error);
 	}
 	if (count_defects(&map, path, tables, &now_ns) == 0)
-		result = resize_sound(fd, path, request->capacity, tables, now_ns);
+		result = resize_checked(fd, path, request->capacity, tables, now_ns);
 	else
-		say(path, "not resized: expected a file without defects");
+		print_defect(path, "not resized: expected a file without defects");
 	os_pages_unmap(map.memory, map.size);
 	close(fd);
 	return result;
@@ -355,12 +357,12 @@ static int resize(char *path, const struct request *request, struct store_tables
 static const struct action {
 	const char *name;
 	int (*run)(char *path, const struct request *request, struct store_tables *tables);
-	unsigned flags; /* that it takes */
+	unsigned flags; /* that it accepts, a bit each */
 } actions[] = {
     {"check", check, 0},
     {"dump", dump, 0},
-    {"repair", repair, WHOSE},
-    {"resize", resize, WHOSE | 1 << CAPACITY},
+    {"repair", repair, TRUST_FLAGS},
+    {"resize", resize, TRUST_FLAGS | 1 << CAPACITY},
 };
 
 static const struct action *find_action(const char *name)
@@ -377,8 +379,7 @@ static const struct flag flags[] = {
                NULL},
     [GROUP] = {"group", "GROUP", "with repair and resize: accept a file that this group may write",
                0, NULL},
-    [CAPACITY] = {"capacity", "N", "with resize: keys that the file has room for from now on", 0,
-                  NULL},
+    [CAPACITY] = {"capacity", "N", "with resize: the new capacity in keys", 0, NULL},
 };
 
 static int read_flag(int flag, const char *text, struct request *request)
@@ -397,7 +398,7 @@ static int read_flag(int flag, const char *text, struct request *request)
 	                    flag == OWNER ? "user" : "group", text);
 }
 
-/* The flags that were given, against those that the action takes. */
+/* Checks that the action accepts the flags that were given. */
 static int check_flags(const struct action *action, const struct request *request)
 {
 	unsigned more = request->given & ~action->flags;
@@ -405,7 +406,7 @@ static int check_flags(const struct action *action, const struct request *reques
 	if (more != 0)
 		return command_fail("store", "expected --%s with %s, found %s",
 		                    flags[__builtin_ctz(more)].name,
-		                    more & WHOSE ? "repair or resize" : "resize", action->name);
+		                    more & TRUST_FLAGS ? "repair or resize" : "resize", action->name);
 	if (action->run == resize && request->capacity == 0)
 		return command_fail("store", "expected --capacity N with resize, found none");
 	return 0;
@@ -447,7 +448,7 @@ static int run(int argc, char **argv)
 
 const struct command command_store = {
     .name = "store",
-    .summary = "Inspect a file store, mend it, or enlarge it.",
+    .summary = "Check, dump, repair or enlarge a file store.",
     .uses = {"check FILE", "dump FILE", "repair [--owner USER] [--group GROUP] FILE",
              "resize FILE --capacity N [--owner USER] [--group GROUP]"},
     .exits = "0, 1 for a file with defects or that can't be used, 2 for a wrong argument",

@@ -1,10 +1,10 @@
 /*
- * enlarge.c: makes a file store larger.
+ * store_resize.c: writes a larger copy of a file store, for `weir store resize`.
  *
- * Names of keys are not in the file, so nobody can tell where in a larger table a key belongs.
- * Therefore every state stays in its cell. A table that grows stays in the file as a former one,
- * whose keys stay in it while they live, and a larger, empty table comes first
- * (docs/design/key-table.md). Former tables in which nothing lives are left out.
+ * The file does not contain the names of keys, so the cell of a key in a larger table can not be
+ * computed. Therefore every state stays in its cell: a table that grows stays in the file as a
+ * former generation, where its keys stay while they live, and a larger, empty table is added before
+ * it (docs/design/key-table.md). Former tables without live states are left out.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 /* A section of the new file. */
 struct part {
 	struct section section;
-	const struct table_header *from; /* in the old file; NULL if it is new, and empty */
+	const struct table_header *from; /* in the old file; NULL for a new, empty table */
 };
 
 struct plan {
@@ -34,19 +34,20 @@ struct plan {
 	struct part parts[1 + SECTION_MAX];
 };
 
-static int fail(struct weir_error *error, const char *path, const char *what)
+static int set_io_error(struct weir_error *error, const char *path, const char *what)
 {
 	return error_set(error, WEIR_EIO, "%.120s: %s: %m", path, what);
 }
 
-/* Notes about limits, in the table of one-word states, say nothing without states. */
+/* Whether a cell has a live state. The layouts of limits, in the shared table, count as none. */
 static bool is_live(const struct section *section, struct cell cell, uint64_t now_ns)
 {
 	return !cell_is_empty(cell) && !cell_is_claim(cell) && cell_ahead_ns(cell, now_ns) > 0 &&
 	       !(section->record_cells == 0 && cell_is_metadata(cell));
 }
 
-static bool lives(const struct section *section, const struct table *table, uint64_t now_ns)
+static bool has_live_state(const struct section *section, const struct table *table,
+                           uint64_t now_ns)
 {
 	for (uint64_t i = 0; i < table->sets * TABLE_SET_CELLS; i++)
 		if (is_live(section, table->cells[i], now_ns))
@@ -54,7 +55,7 @@ static bool lives(const struct section *section, const struct table *table, uint
 	return false;
 }
 
-/* Nobody is about to make states of them any more. */
+/* Removes cells that were claimed for states which nobody will write any more. */
 static void drop_claims(struct table *table)
 {
 	for (uint64_t i = 0; i < table->sets * TABLE_SET_CELLS; i++)
@@ -62,8 +63,8 @@ static void drop_claims(struct table *table)
 			table->cells[i] = (struct cell){0, 0};
 }
 
-static int add(struct plan *plan, const struct section *section, const struct table_header *from,
-               struct weir_error *error)
+static int add_part(struct plan *plan, const struct section *section,
+                    const struct table_header *from, struct weir_error *error)
 {
 	size_t same = 0;
 
@@ -80,7 +81,7 @@ static int add(struct plan *plan, const struct section *section, const struct ta
 	return WEIR_OK;
 }
 
-static bool is_last(const struct store_tables *tables, size_t i)
+static bool is_last_of_limit(const struct store_tables *tables, size_t i)
 {
 	for (size_t j = i + 1; j < tables->count; j++)
 		if (tables->found[j].section.identity == tables->found[i].section.identity)
@@ -88,14 +89,15 @@ static bool is_last(const struct store_tables *tables, size_t i)
 	return true;
 }
 
-/* Whether it is a limit's that did not name its keys; `larger` is what it gets then. */
+/* Whether the table is of a limit without `keys:`, whose capacity follows the store's; sets
+ * *larger. */
 static bool grows(const struct store_tables *tables, size_t i, uint64_t capacity,
                   struct section *larger)
 {
 	const struct section *old = &tables->found[i].section;
 	struct section now;
 
-	if (old->record_cells == 0 || !is_last(tables, i))
+	if (old->record_cells == 0 || !is_last_of_limit(tables, i))
 		return false;
 	now = section_of(old->identity, old->record_cells, 0, tables->found[0].section.capacity);
 	*larger = section_of(old->identity, old->record_cells, 0, capacity);
@@ -112,21 +114,21 @@ static int plan_table(struct plan *plan, struct store_tables *tables, size_t i,
 
 	if (i == 0)
 		section.identity = SECTION_SHARED;
-	else if (section.identity == 0) /* lost before */
+	else if (section.identity == 0) /* its header was lost before */
 		return WEIR_OK;
 	section.is_draining |= i == 0 || is_larger;
-	is_former = section.is_draining || !is_last(tables, i);
+	is_former = section.is_draining || !is_last_of_limit(tables, i);
 	if (section.is_draining)
 		drop_claims(table);
-	if (!is_former || lives(&section, table, plan->now_ns))
-		status = add(plan, &section, table->header, error);
-	return status == WEIR_OK && is_larger ? add(plan, &larger, NULL, error) : status;
+	if (!is_former || has_live_state(&section, table, plan->now_ns))
+		status = add_part(plan, &section, table->header, error);
+	return status == WEIR_OK && is_larger ? add_part(plan, &larger, NULL, error) : status;
 }
 
 static int plan_all(struct plan *plan, struct store_tables *tables, struct weir_error *error)
 {
 	struct section first = {.capacity = plan->capacity, .size = section_size(plan->capacity, 0)};
-	int status = add(plan, &first, NULL, error);
+	int status = add_part(plan, &first, NULL, error);
 
 	for (size_t i = 0; status == WEIR_OK && i < tables->count; i++)
 		status = plan_table(plan, tables, i, error);
@@ -140,7 +142,7 @@ static int write_all(int fd, const char *path, const char *from, size_t size, ui
 		ssize_t done = pwrite(fd, from, size, (off_t)offset);
 
 		if (done < 0 && errno != EINTR)
-			return fail(error, path, "cannot write to it");
+			return set_io_error(error, path, "cannot write to it");
 		done = done < 0 ? 0 : done;
 		from += done;
 		offset += (uint64_t)done;
@@ -149,9 +151,9 @@ static int write_all(int fd, const char *path, const char *from, size_t size, ui
 	return WEIR_OK;
 }
 
-/* Cells and rows; the new file is zero where nothing is written. */
-static int copy(int fd, const char *path, const struct part *part, uint64_t offset,
-                struct weir_error *error)
+/* Copies cells and records. Pages of zeros are not written, since the new file has zeros there. */
+static int copy_table(int fd, const char *path, const struct part *part, uint64_t offset,
+                      struct weir_error *error)
 {
 	static const char zeros[PAGE];
 	const char *from = (const char *)part->from;
@@ -163,7 +165,8 @@ static int copy(int fd, const char *path, const struct part *part, uint64_t offs
 	return status;
 }
 
-/* The new header takes over what the old one, `store`, says about the whole file. */
+/* Makes the header of a part. The first one gets the clock and size from the old file's, `store`.
+ */
 static void make_header(const struct plan *plan, const struct part *part,
                         const struct table_header *store, struct table_header *header)
 {
@@ -181,18 +184,19 @@ static void make_header(const struct plan *plan, const struct part *part,
 	}
 }
 
-/* For its owner alone until then, since the secret is in it. */
-static int give_to(int fd, const char *path, const struct stat *old, struct weir_error *error)
+/* Gives the new file the owner, group and mode of the old one. Until then it is private. */
+static int copy_permissions(int fd, const char *path, const struct stat *old,
+                            struct weir_error *error)
 {
 	struct stat fresh;
 
 	if (fstat(fd, &fresh) != 0)
-		return fail(error, path, "cannot look at it");
+		return set_io_error(error, path, "cannot read its status");
 	if ((fresh.st_uid != old->st_uid || fresh.st_gid != old->st_gid) &&
 	    fchown(fd, old->st_uid, old->st_gid) != 0)
-		return fail(error, path, "cannot give it the owner and group of the old file");
+		return set_io_error(error, path, "cannot give it the owner and group of the old file");
 	if (fchmod(fd, old->st_mode & 07777) != 0)
-		return fail(error, path, "cannot give it the mode of the old file");
+		return set_io_error(error, path, "cannot give it the mode of the old file");
 	return WEIR_OK;
 }
 
@@ -210,13 +214,13 @@ static int write_file(int fd, const char *path, const struct plan *plan,
 		make_header(plan, part, store, &header);
 		status = file_write_header(fd, path, offset, &header, error);
 		if (status == WEIR_OK && part->from)
-			status = copy(fd, path, part, offset, error);
+			status = copy_table(fd, path, part, offset, error);
 		offset += part->section.size;
 	}
 	if (status == WEIR_OK)
-		status = give_to(fd, path, old, error);
+		status = copy_permissions(fd, path, old, error);
 	if (status == WEIR_OK && fsync(fd) != 0)
-		status = fail(error, path, "cannot write it to its disk");
+		status = set_io_error(error, path, "cannot write it to its disk");
 	return status;
 }
 
@@ -224,9 +228,10 @@ static int sync_directory(const char *path, struct weir_error *error)
 {
 	char *copy = strdup(path);
 	int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	int status = fd >= 0 && fsync(fd) == 0
-	                 ? WEIR_OK
-	                 : fail(error, path, "enlarged, but cannot write its directory to the disk");
+	int status =
+	    fd >= 0 && fsync(fd) == 0
+	        ? WEIR_OK
+	        : set_io_error(error, path, "enlarged, but cannot write its directory to the disk");
 
 	if (fd >= 0)
 		close(fd);
@@ -234,31 +239,31 @@ static int sync_directory(const char *path, struct weir_error *error)
 	return status;
 }
 
-static int replace(int old_fd, const char *path, const char *fresh, const struct plan *plan,
-                   const struct table_header *store, struct weir_error *error)
+static int replace_file(int old_fd, const char *path, const char *fresh, const struct plan *plan,
+                        const struct table_header *store, struct weir_error *error)
 {
 	struct stat old;
 	int fd, status;
 
 	if (fstat(old_fd, &old) != 0)
-		return fail(error, path, "cannot look at it");
+		return set_io_error(error, path, "cannot read its status");
 	if (old.st_nlink != 1)
 		return error_set(
 		    error, WEIR_EINVAL,
 		    "%.120s: expected a file of one name, found %llu (hard links), which would "
 		    "lead to different files",
 		    path, (unsigned long long)old.st_nlink);
-	if (unlink(fresh) != 0 && errno != ENOENT) /* of one that was killed */
-		return fail(error, fresh, "cannot remove it");
+	if (unlink(fresh) != 0 && errno != ENOENT) /* of a process that was killed */
+		return set_io_error(error, fresh, "cannot remove it");
 	fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return fail(error, fresh, "cannot make it");
+		return set_io_error(error, fresh, "cannot make it");
 	status = write_file(fd, fresh, plan, store, &old, error);
 	if (status == WEIR_OK && !file_is_at(old_fd, path))
 		status = error_set(error, WEIR_EIO,
 		                   "%.120s: expected the file that was opened, found another", path);
 	if (status == WEIR_OK && rename(fresh, path) != 0)
-		status = fail(error, path, "cannot put the larger file in its place");
+		status = set_io_error(error, path, "cannot put the larger file in its place");
 	if (status != WEIR_OK)
 		unlink(fresh);
 	close(fd);
@@ -281,7 +286,7 @@ int store_resize(int fd, const char *path, struct store_tables *tables, uint64_t
 	plan->now_ns = now_ns;
 	status = plan_all(plan, tables, error);
 	if (status == WEIR_OK)
-		status = replace(fd, path, fresh, plan, tables->found[0].table.header, error);
+		status = replace_file(fd, path, fresh, plan, tables->found[0].table.header, error);
 	free(fresh);
 	free(plan);
 	return status;

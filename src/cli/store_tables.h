@@ -1,4 +1,4 @@
-/* tables.h: the tables of a file store, as `weir store` finds them in a mapping of its own. */
+/* store_tables.h: the tables that `weir store` finds in a file store, and resizing of the file. */
 #ifndef CLI_STORE_TABLES_H
 #define CLI_STORE_TABLES_H
 
@@ -12,15 +12,15 @@ struct store_tables {
 	struct {
 		uint64_t offset;
 		struct section section;
-		struct table table; /* as far as the file reaches */
+		struct table table; /* the part of it that the file contains */
 	} found[1 + SECTION_MAX];
 };
 
 /**
- * Replaces the file at `path` by one of the same states with room for `capacity` keys, which is in
- * range and more than before. The old file is open as `fd`, used by nobody, and sound; `tables` are
- * in a private mapping of it. Owner, group and mode stay. Until all is on the disk
- * nothing is changed, and then all at once. Errors: EIO, EFULL (no room), EINVAL, ENOMEM.
+ * Replaces the file at `path` by one with the same states and the larger `capacity` in keys, which
+ * must be in range. The old file is open as `fd`, not in use, and without defects; `tables` are in
+ * a private mapping of it. Owner, group and mode stay. The replacement is atomic: it happens once
+ * the new file is on the disk. Errors: EIO, EFULL (too many tables), EINVAL, ENOMEM.
  */
 int store_resize(int fd, const char *path, struct store_tables *tables, uint64_t capacity,
                  uint64_t now_ns, struct weir_error *error);

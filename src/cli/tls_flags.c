@@ -6,22 +6,22 @@
 
 enum { TLS, CACERT, CERT, KEY, SNI };
 
-void tls_flags_set(struct tls_flags *trust, int flag, const char *value)
+void tls_flags_set(struct tls_flags *flags, int flag, const char *value)
 {
 	if (flag == TLS)
-		trust->is_wanted = true;
+		flags->is_wanted = true;
 	else if (flag == CACERT)
-		trust->files.ca = (char *)value;
+		flags->files.ca = (char *)value;
 	else if (flag == CERT)
-		trust->files.cert = (char *)value;
+		flags->files.cert = (char *)value;
 	else if (flag == KEY)
-		trust->files.key = (char *)value;
+		flags->files.key = (char *)value;
 	else
-		trust->dial.name = value;
+		flags->dial.name = value;
 }
 
-/* Names are not looked up: it is an address, or this one name. */
-static const char *host_of(struct tls_flags *trust, const char *server,
+/* The name or address that the certificate must be for: "localhost" is the only name allowed. */
+static const char *host_of(struct tls_flags *flags, const char *server,
                            const struct net_address *address)
 {
 	static const char local[] = "localhost";
@@ -29,33 +29,33 @@ static const char *host_of(struct tls_flags *trust, const char *server,
 
 	if (strncasecmp(server, local, sizeof local - 1) == 0)
 		return local;
-	trust->host[ip_format(&ip, trust->host)] = '\0';
-	return trust->host;
+	flags->host[ip_format(&ip, flags->host)] = '\0';
+	return flags->host;
 }
 
-int tls_flags_open(struct tls_flags *trust, const char *server, const struct net_address *address,
+int tls_flags_open(struct tls_flags *flags, const char *server, const struct net_address *address,
                    struct weir_error *error)
 {
-	const struct tls_files *files = &trust->files;
+	const struct tls_files *files = &flags->files;
 	struct weir_error inner = {0};
 	int status;
 
-	if (!trust->is_wanted && (files->ca || files->cert || files->key || trust->dial.name))
+	if (!flags->is_wanted && (files->ca || files->cert || files->key || flags->dial.name))
 		return error_set(error, WEIR_EINVAL, "expected --tls beside --%s",
 		                 files->ca     ? "cacert"
 		                 : files->cert ? "cert"
 		                 : files->key  ? "key"
 		                               : "sni");
-	if (!trust->is_wanted)
+	if (!flags->is_wanted)
 		return WEIR_OK;
-	if (!trust->dial.name)
-		trust->dial.name = host_of(trust, server, address);
-	status = tls_context_open(&trust->dial.context, files, &inner);
+	if (!flags->dial.name)
+		flags->dial.name = host_of(flags, server, address);
+	status = tls_context_open(&flags->dial.context, files, &inner);
 	return status == WEIR_OK ? status : error_set(error, status, "--tls: %s", inner.message);
 }
 
-void tls_flags_close(struct tls_flags *trust)
+void tls_flags_close(struct tls_flags *flags)
 {
-	tls_context_close(trust->dial.context);
-	trust->dial.context = NULL;
+	tls_context_close(flags->dial.context);
+	flags->dial.context = NULL;
 }

@@ -1,4 +1,4 @@
-/* trust.h: the flags by which a command speaks TLS to a server. */
+/* tls_flags.h: reads the flags by which a command connects to a server with TLS. */
 #ifndef CLI_TLS_FLAGS_H
 #define CLI_TLS_FLAGS_H
 
@@ -8,12 +8,12 @@
 #include "load/dial.h"
 #include "net/address.h"
 
-/* For a command's table. Named as redis-cli's. */
+/* For a command's table. Their names are those of redis-cli. */
 #define TLS_FLAGS                                                                                  \
 	{"tls", NULL, "speak TLS", 0, NULL},                                                           \
-	    {"cacert", "FILE", "with --tls: who signs servers, in PEM (the system's authorities)", 0,  \
+	    {"cacert", "FILE", "with --tls: authorities that sign servers, in PEM (the system's)", 0,  \
 	     NULL},                                                                                    \
-	    {"cert", "FILE", "with --tls: a certificate to show, in PEM", 0, NULL},                    \
+	    {"cert", "FILE", "with --tls: client certificate, in PEM", 0, NULL},                       \
 	    {"key", "FILE", "its key, in PEM (in the file of --cert)", 0, NULL},                       \
 	{                                                                                              \
 		"sni", "NAME", "with --tls: name in the server's certificate (the host of --server)", 0,   \
@@ -28,12 +28,12 @@ struct tls_flags {
 	char host[IP_TEXT_MAX + 1];
 };
 
-/** Takes a flag, by its place in TLS_FLAGS. */
-void tls_flags_set(struct tls_flags *trust, int flag, const char *value);
+/** Sets a flag by its index in TLS_FLAGS. */
+void tls_flags_set(struct tls_flags *flags, int flag, const char *value);
 
-/** `server` was written for `address`. Reads the files: EIO, EINVAL, ENOMEM. */
-int tls_flags_open(struct tls_flags *trust, const char *server, const struct net_address *address,
+/** Reads the files. `server` is the text of `address`. Errors: EIO, EINVAL, ENOMEM. */
+int tls_flags_open(struct tls_flags *flags, const char *server, const struct net_address *address,
                    struct weir_error *error);
-void tls_flags_close(struct tls_flags *trust);
+void tls_flags_close(struct tls_flags *flags);
 
 #endif

@@ -204,7 +204,7 @@ void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const
 	struct net_conn *conn = conn_create(loop, kind), *oldest;
 
 	if (!conn) {
-		loop->owner->warn(loop->context, "can't take a connection", "out of memory");
+		loop->owner->warn(loop->context, "can't accept a connection", "out of memory");
 		conn_limit_release(loop, reserved);
 		close(fd);
 		return;

@@ -123,8 +123,8 @@ static int warn_of_patterns(struct weir_config *config)
 			if (!stands_for_any(config, pattern->text))
 				status = remark_add(config,
 				                    REMARK_WARNING(pattern->file, pattern->line, pattern->column),
-				                    "expected a limit that '%s' stands for, found none: the user "
-				                    "may not use it",
+				                    "expected a limit that matches '%s', found none: the user can "
+				                    "use no limit by it",
 				                    pattern->text);
 		}
 	return status;

@@ -59,7 +59,7 @@ static int check_file(int fd, const char *path, enum file_access access,
 	struct stat stat;
 
 	if (fstat(fd, &stat) != 0)
-		return fail(error, path, "cannot look at it");
+		return fail(error, path, "cannot read its status");
 	if (!S_ISREG(stat.st_mode))
 		return error_set(error, WEIR_EINVAL, "%.120s: expected a regular file, found another kind",
 		                 path);
@@ -102,7 +102,7 @@ int file_map(int fd, const char *path, enum file_access access, struct file_map 
 	struct stat stat;
 
 	if (fstat(fd, &stat) != 0)
-		return fail(error, path, "cannot look at it");
+		return fail(error, path, "cannot read its status");
 	if (stat.st_size < (off_t)sizeof(struct table_header))
 		return error_set(error, WEIR_EINVAL,
 		                 "%.120s: size: expected a header of %zu bytes, found %lld", path,
@@ -154,15 +154,15 @@ static int fail_for_room(int fd, const char *path, uint64_t bytes, int failed,
 
 	errno = failed;
 	if (failed != ENOSPC && failed != EDQUOT && failed != EFBIG)
-		return error_set(error, WEIR_EIO, "%.120s: cannot make room: %m", path);
+		return error_set(error, WEIR_EIO, "%.120s: cannot reserve space: %m", path);
 	if (failed == EFBIG)
 		return error_set(error, WEIR_EFULL,
-		                 "%.120s: expected leave for %llu more bytes (RLIMIT_FSIZE, file system), "
+		                 "%.120s: expected permission for %llu more bytes (RLIMIT_FSIZE, file system), "
 		                 "found none",
 		                 path, (unsigned long long)bytes);
 	fstatvfs(fd, &disk);
 	return error_set(error, WEIR_EFULL,
-	                 "%.120s: expected room for %llu more bytes on its disk, found %llu", path,
+	                 "%.120s: expected space for %llu more bytes on its disk, found %llu", path,
 	                 (unsigned long long)bytes, (unsigned long long)disk.f_bavail * disk.f_frsize);
 }
 
@@ -257,7 +257,7 @@ int file_lock_sections(int fd, const char *path, struct weir_error *error)
 		nanosleep(&wait, NULL);
 	}
 	return error_set(error, WEIR_EIO,
-	                 "%.120s: expected a lock of it, found that another process has held it for "
+	                 "%.120s: expected to lock the file, found it locked by another process for "
 	                 "seconds",
 	                 path);
 }
@@ -344,7 +344,7 @@ int file_size(int fd, const char *path, uint64_t *out, struct weir_error *error)
 	struct stat stat;
 
 	if (fstat(fd, &stat) != 0)
-		return fail(error, path, "cannot look at it");
+		return fail(error, path, "cannot read its status");
 	*out = (uint64_t)stat.st_size;
 	return WEIR_OK;
 }

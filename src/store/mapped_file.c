@@ -116,7 +116,7 @@ int mapped_file_open(struct memory *store, int fd, const struct weir_table_optio
 	store->path = file->path;
 	file->trust = (struct file_trust){options->owner, options->group};
 	if (fstat(fd, &stat) != 0)
-		return error_set(error, WEIR_EIO, "%.120s: cannot look at it: %m", file->path);
+		return error_set(error, WEIR_EIO, "%.120s: cannot read its status: %m", file->path);
 	file->device = stat.st_dev;
 	file->inode = stat.st_ino;
 	if (stat.st_size < (off_t)sizeof(struct table_header))

@@ -110,19 +110,19 @@ static int check_file_options(const struct memory *store, const struct weir_tabl
 	if (options->capacity > capacity)
 		return error_set(
 		    error, WEIR_EINVAL,
-		    "capacity: expected %llu, found %llu, which the file keeps: to enlarge it, stop "
-		    "all that use it and run `weir store resize %.80s --capacity %llu`",
+		    "capacity: expected %llu, found %llu in the file: to enlarge it, stop all "
+		    "programs that use it and run `weir store resize %.80s --capacity %llu`",
 		    (unsigned long long)options->capacity, (unsigned long long)capacity, options->path,
 		    (unsigned long long)options->capacity);
 	if (options->capacity && options->capacity != capacity)
 		return error_set(
 		    error, WEIR_EINVAL,
-		    "%.120s: capacity: expected %llu, found %llu, which the file keeps: ask for "
-		    "that, or begin with a new file",
+		    "%.120s: capacity: expected %llu, found %llu in the file: use that, or "
+		    "begin with a new file",
 		    options->path, (unsigned long long)options->capacity, (unsigned long long)capacity);
 	if (options->secret && memcmp(options->secret, secret, sizeof *secret) != 0)
 		return error_set(error, WEIR_EINVAL,
-		                 "%.120s: secret: expected the one given, found another", options->path);
+		                 "%.120s: secret: expected the configured one, found another", options->path);
 	return WEIR_OK;
 }
 

@@ -89,7 +89,7 @@ def test_the_number_of_keys_that_fit_is_listed_and_logged(serve, tmp_path):
     done = weir("lint", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        f'{file}: limit "{name}": room for {row["keys"]} keys, {row["bytes"]} bytes at most'
+        f'{file}: limit "{name}": capacity for {row["keys"]} keys, at most {row["bytes"]} bytes'
         for name, row in room.items() if row and not row["shared"]] + [f"{file}: ok"]
 
 
@@ -126,7 +126,7 @@ def test_a_full_disk_is_an_error_at_the_start(tmp_path):
                 "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
     petabyte.unlink()
     assert done.returncode == 1
-    assert re.search(rf"{petabyte}: expected room for \d+ more bytes on its disk, found \d+",
+    assert re.search(rf"{petabyte}: expected space for \d+ more bytes on its disk, found \d+",
                      done.stderr)
 
 

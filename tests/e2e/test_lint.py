@@ -186,7 +186,7 @@ def test_users_may_use_limits_of_another_file(tmp_path):
                       '[result]\n0 : { "Ret_type":0 }\n1 : { "Ret_type":1 }\n2 : { "Ret_type":2 }\n')
     done = weir("lint", "-c", ours, "-c", koalas)
     assert [line for line in done.stderr.splitlines() if "stands for" in line] == [
-        f"{ours}:4:66: warning: expected a limit that 'nowhere' stands for, found none: the user may not use it"]
+        f"{ours}:4:66: warning: expected a limit that matches 'nowhere', found none: the user can use no limit by it"]
 
 
 def test_breakers_count_in_the_server_and_need_no_nodes(tmp_path):

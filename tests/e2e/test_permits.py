@@ -315,7 +315,7 @@ def test_a_permit_is_released_when_its_lease_ends(serve):
     permits = [client.call("acquire", limit="flight", key="k")[2] for _ in range(2)]
     until(lambda: client.peek("flight", "k") == 2, "the lease to end")
     assert [client.report(permit) for permit in permits] == [
-        "the permit is not held: it was given back before, or its time is over"] * 2
+        "the permit is not held: it was reported or refunded before, or has expired"] * 2
 
 
 def test_a_report_releases_permits_of_rules_and_a_refund_also_counts(serve):

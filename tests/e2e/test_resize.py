@@ -174,8 +174,8 @@ def test_a_start_waits_for_the_larger_file(serve_file, used, tmp_path):
 def test_a_resize_without_enough_capacity_fails(used):
     done = weir("serve", "--store", f"file:{used}", "--capacity", str(LARGE))
     assert done.returncode == 1
-    assert (f"capacity: expected {LARGE}, found {SMALL}, which the file keeps: to enlarge it, stop all "
-            f"that use it and run `weir store resize {used} --capacity {LARGE}`") in done.stderr
+    assert (f"capacity: expected {LARGE}, found {SMALL} in the file: to enlarge it, stop all "
+            f"programs that use it and run `weir store resize {used} --capacity {LARGE}`") in done.stderr
 
 
 def refused(path, capacity, *told, status=1):

@@ -450,8 +450,8 @@ def test_evictions_of_a_small_table_are_reported(config):
     assert limit["keys"] == 100 and limit["worst"]["untracked_requests"] == 4900
     text = weir("simulate", "-c", config, "--trace", config.parent / "trace", "--limit", "minute",
                 "--capacity", "100").stdout
-    assert "4900 requests of keys past --capacity" in text
-    assert "keys in use had to make room" in text
+    assert "4900 requests of keys beyond --capacity" in text
+    assert "keys in use were evicted" in text
 
 
 def test_every_pattern_runs_and_a_fixed_window_allows_an_edge_burst_twice():

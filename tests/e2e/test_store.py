@@ -138,7 +138,7 @@ def test_an_unsuitable_file_stops_the_start_and_is_not_changed(used):
     before = used.read_bytes()
     done = weir("serve", "--store", f"file:{used}", "--capacity", "5")
     assert done.returncode == 1
-    assert (f"{used}: capacity: expected 5, found {CAPACITY}, which the file keeps: ask for that, "
+    assert (f"{used}: capacity: expected 5, found {CAPACITY} in the file: use that, "
             "or begin with a new file" in done.stderr)
     assert used.read_bytes()[HEADER:] == before[HEADER:]
     used.write_text("precious " * 1000)
@@ -280,7 +280,7 @@ def test_the_loss_of_a_header_and_its_copy_loses_no_other_section(wide, state):
     assert weir("store", "check", state).returncode == 1
     done = weir("store", "repair", state)
     assert done.returncode == 0
-    assert f"{state}: section at byte {first[0]}: lost, with the counts of a limit\n" in done.stderr
+    assert f"{state}: section at byte {first[0]}: the header is lost, and with it the counts of a limit\n" in done.stderr
     assert weir("store", "check", state).returncode == 0
     server = wide()
     assert server.get("/v1/peek/wide?key=k").json["remaining"] == 10

@@ -29,7 +29,8 @@ static int open_local_limit(struct weir_engine *engine, struct weir_limit *limit
 	status = limit_init_local(local, limit, &from->options, nodes, engine->table->store, &inner);
 	if (status != WEIR_OK)
 		return error_set(error, status,
-		                 "expected a limit that %llu servers can divide while Redis is away, found "
+		                 "expected a limit that %llu servers can divide while Redis is unavailable, "
+		                 "found "
 		                 "one that they can't: %s",
 		                 (unsigned long long)nodes, inner.message);
 	engine->local_count++;

@@ -143,7 +143,7 @@ static void shorten_time(struct koala *koala, struct reading *rule, uint64_t max
 	if (rule->value[TIME] <= max_s)
 		return;
 	koala_warning(koala, rule->text[TIME].data,
-	              "expected a time of at most %llu s, found %llu: Weir takes %llu s",
+	              "expected a time of at most %llu s, found %llu: Weir uses %llu s",
 	              (unsigned long long)max_s, (unsigned long long)rule->value[TIME],
 	              (unsigned long long)max_s);
 	rule->value[TIME] = max_s;

@@ -146,7 +146,7 @@ static void deliver(struct connection *connection)
 	struct redis_reply *reply = &connection->reply;
 
 	if (!call) {
-		fail(connection, "expected nothing, found a reply that no command asked for");
+		fail(connection, "expected nothing, found a reply without a command");
 		return;
 	}
 	call->replied(call, reply);

@@ -135,7 +135,7 @@ static int try_password(const struct users *users, const struct user *user,
 		return WEIR_OK;
 	return error_set_at(error, status, rule->line, rule->column,
 	                    "password: expected a hash that libcrypt can compute, found one %s",
-	                    status == WEIR_ENOMEM ? "that takes more memory than there is"
+	                    status == WEIR_ENOMEM ? "it needs more memory than is available"
 	                                          : "of other parameters, or damaged");
 }
 

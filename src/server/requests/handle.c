@@ -271,7 +271,7 @@ static void finish_report(struct decider *decider, struct work *work, struct rep
 	            1);
 	if (!was_in_use)
 		work_fail(decider, work, WEIR_ENOTFOUND,
-		          SLICE("the permit is not held: it was given back before, or its time is over"));
+		          SLICE("the permit is not held: it was reported or refunded before, or has expired"));
 }
 
 static void prepare_nothing(struct decider *decider, struct work *work, const struct request *r)

@@ -338,27 +338,27 @@ static void add_notes(const struct report *report, struct buffer *out)
 		uint64_t n;
 		const char *text;
 	} notes[] = {
-	    {report->malformed, "lines were no requests"},
-	    {replay->order.sorted, "requests stood behind later ones, and were put right"},
+	    {report->malformed, "lines were not requests"},
+	    {replay->order.sorted, "requests were out of order, and were sorted"},
 	    {replay->order.late,
-	     "requests came too late for that, and counted at the latest time seen"},
+	     "requests were too late to be sorted, and count at the latest time before them"},
 	    {replay->order.ahead,
-	     "requests were far ahead of those that followed, and counted at the latest time seen"},
+	     "requests were far ahead of those that followed, and count at an earlier time"},
 	    {replay->endings.wrong,
-	     "requests had a latency or an outcome that is none, which does not count"},
+	     "requests had an invalid latency or outcome, which was ignored"},
 	    {replay->endings.no_latency, "requests had no latency, and ended at once"},
 	    {replay->endings.no_outcome, "requests had a latency and no outcome, and succeeded"},
 	    {replay->endings.no_end, "requests had neither, and were never reported"},
 	    {replay->early, "requests ended before their time, since too many were in flight"},
 	    {replay->evicted_permits,
-	     "requests lost their permits before they ended: give the table more --capacity"},
-	    {phases, "times a key opened are not in how long, since 65,536 others were not closed"},
+	     "requests lost their permits before they ended: raise --capacity"},
+	    {phases, "openings of keys are not in the times of phases, since 65,536 other keys were not closed"},
 	    {errors, "requests could not be decided (cost or key too large)"},
-	    {evictions, "keys in use had to make room in a table: give it more --capacity"},
+	    {evictions, "keys in use were evicted from a table: raise --capacity"},
 	    {estimated,
 	     "keys had too many requests in a period: worst periods may be up to one slot too high"},
 	    {untracked,
-	     "requests of keys past --capacity are not in the worst period, nor counted in keys"},
+	     "requests of keys beyond --capacity are in neither the worst period nor the number of keys"},
 	};
 
 	buffer_add_text(out, "\n");

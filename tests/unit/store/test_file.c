@@ -100,10 +100,10 @@ static void a_file_keeps_capacity_secret_and_counts(void **state)
 	assert_int_equal(weir_peek(table, limit, (struct weir_key){"a", 1}, 1, NOW, &d), WEIR_OK);
 	assert_int_equal(d.remaining, 30);
 	weir_table_close(table);
-	refused(&other, WEIR_EINVAL, "capacity: expected 999, found 1000, which the file keeps: ");
+	refused(&other, WEIR_EINVAL, "capacity: expected 999, found 1000 in the file: ");
 	other.capacity = 1000;
 	other.secret = (const uint8_t *)"another sixteen.";
-	refused(&other, WEIR_EINVAL, "secret: expected the one given, found another");
+	refused(&other, WEIR_EINVAL, "secret: expected the configured one, found another");
 	weir_table_close(open_with(1000, "sixteen bytes ok"));
 	weir_limit_close(limit);
 }

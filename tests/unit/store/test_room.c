@@ -397,7 +397,7 @@ static void a_disk_that_is_too_small_is_an_error_with_what_there_is(void **state
 	table = open_with(1000, file);
 	assert_int_equal(weir_table_reserve(table, limit, &error), WEIR_EFULL);
 	if (sscanf(error.message,
-	           "/dev/shm/weir-test-room: expected room for %llu more bytes on its disk, found %llu",
+	           "/dev/shm/weir-test-room: expected space for %llu more bytes on its disk, found %llu",
 	           &wanted, &found) != 2)
 		fail_msg("%s", error.message);
 	assert_true(wanted > UINT64_C(800000000000000) && found < wanted);
