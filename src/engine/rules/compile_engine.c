@@ -30,8 +30,7 @@ static int open_local_limit(struct weir_engine *engine, struct weir_limit *limit
 	if (status != WEIR_OK)
 		return error_set(error, status,
 		                 "expected a limit that %llu servers can divide while Redis is unavailable, "
-		                 "found "
-		                 "one that they can't: %s",
+		                 "found one that they can't: %s",
 		                 (unsigned long long)nodes, inner.message);
 	engine->local_count++;
 	store_assign_generation(engine->table->store, &local->algo);
