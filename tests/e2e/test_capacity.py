@@ -119,7 +119,7 @@ def test_a_full_disk_is_an_error_at_the_start(tmp_path):
         done = subprocess.run([*limited(size), *words], capture_output=True, text=True, timeout=60,
                               check=False)
         assert done.returncode == 1
-        assert re.search(rf"{state}: expected leave for \d+ more bytes", done.stderr), done
+        assert re.search(rf"{state}: expected permission for \d+ more bytes", done.stderr), done
     petabyte = pathlib.Path("/dev/shm/weir-test-room-e2e")
     file.write_text("limits: { petabyte: { algorithm: concurrency, max: 10000, keys: 4294967296 } }")
     done = weir("serve", "-c", file, "--store", f"file:{petabyte}", "--capacity", "1000",
@@ -140,7 +140,7 @@ def test_a_full_disk_fails_a_reload_which_then_changes_nothing(serve, tmp_path):
     assert state.stat().st_blocks * 512 >= size
     server.reload(few[:-1] + ", two: { algorithm: sliding_window, rate: 10/h, keys: 1000000 } }")
     line = server.line_with("reload_failed")
-    assert re.search(rf"{state}: expected leave for \d+ more bytes", line)
+    assert re.search(rf"{state}: expected permission for \d+ more bytes", line)
     assert state.stat().st_size == size
     assert server.get("/v1/acquire/one?key=k&cost=4").json["remaining"] == 2
     assert server.get("/v1/acquire/two?key=k").status == 404

@@ -185,7 +185,7 @@ def test_users_may_use_limits_of_another_file(tmp_path):
     koalas.write_text("[rules]\nrule : [count] [uid=+] [time=9; count=9] [result=1; return=101]\n"
                       '[result]\n0 : { "Ret_type":0 }\n1 : { "Ret_type":1 }\n2 : { "Ret_type":2 }\n')
     done = weir("lint", "-c", ours, "-c", koalas)
-    assert [line for line in done.stderr.splitlines() if "stands for" in line] == [
+    assert [line for line in done.stderr.splitlines() if "limit that matches" in line] == [
         f"{ours}:4:66: warning: expected a limit that matches 'nowhere', found none: the user can use no limit by it"]
 
 

@@ -188,7 +188,7 @@ def refused(path, capacity, *told, status=1):
 
 
 def test_invalid_arguments_are_errors_and_change_nothing(used, tmp_path):
-    refused(used, SMALL - 1, f"{used}: capacity: expected at least {SMALL}, found {SMALL - 1}: names of keys")
+    refused(used, SMALL - 1, f"{used}: capacity: expected at least {SMALL}, found {SMALL - 1}: the file does not contain the names of keys")
     refused(used, 0, "--capacity: expected 1 to 4294967296, found '0'", status=2)
     refused(used, 2**33, "--capacity: expected 1 to 4294967296, found '8589934592'", status=2)
     before = used.read_bytes()
@@ -223,7 +223,7 @@ def test_a_full_disk_leaves_the_file_unchanged(used):
                           text=True, timeout=PATIENCE, check=False,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
     assert done.returncode == 1
-    assert "expected leave for " in done.stderr
+    assert "expected permission for " in done.stderr
     assert used.read_bytes() == before and not used.with_name("state.resizing").exists()
 
 
