@@ -1,5 +1,6 @@
--- One run of all KEYS, which differ. The kind's function follows as it stands: a call of a function
--- is cheap, but making one, as each call of a script does, costs as much as a command.
+-- Reads all KEYS, which differ, for one run of one kind. The body of the kind's function follows
+-- without the function: calling a function is cheap, but each call of a script makes its functions, and
+-- making one costs as much as a command.
 values = values or call('MGET', unpack(keys))
 values[noted] = now
 local first, last, dry, ahead = 1, key_count, false, true

@@ -1,21 +1,22 @@
--- A call: steps one after another, at one reading of the clock.
+-- Begins the script of a call: reads the clock. A call carries out commands one after another, at one
+-- reading of the clock.
 --
--- Most calls have steps alike: their script is this, alone.lua and one kind. Others have runs of
--- steps, of one kind or of any: theirs is this, runs.lua, the kinds and end.lua.
+-- The script of a call whose commands are one run of one kind is this file, alone.lua and the kind.
+-- Other calls have runs of commands, of one kind or of any: this file, runs.lua, the kinds and end.lua.
 --
--- ARGV       what the kind wants; or runs. Tests put the time in front, in nanoseconds behind an @.
---            A place of its own would cost each call as much as an argument does.
+-- ARGV       the arguments of the kind; or runs. Tests put the time in front, in nanoseconds after an
+--            @. An argument of its own for it would cost each call as much as any argument.
 --
--- What a kind wants are texts, and numbers as doubles in one text.
+-- The arguments of a kind are texts, and numbers as doubles in one text.
 --
--- Returns for each key the value as it was before, none where it said nothing any more, of a bucket
--- or a window mostly its number alone; then the time in microseconds; and then the steps of which
--- not all requests were granted: where each is, and how many were; -1: it has to be tried again;
--- -2: no script can decide it; -4: servers hold chunks of it, of which other scripts know. Times are whole microseconds, and parts of one. All that is one
--- array, since one within another costs Redis as much as a command.
+-- Returns for each key the value as it was before; none if it had no meaning any more; of a bucket or a
+-- window mostly only its number. Then the time in microseconds. Then a pair for each command of which
+-- not all requests were granted: its position, and how many were granted; -1 if it has to be tried
+-- again; -2 if no script can decide it; -4 if servers hold chunks of the key, which other scripts
+-- handle. All that is one array, because an array within another costs Redis as much as a command.
 --
--- A call of buckets or of windows alone, of which all is granted, returns less: the numbers of its
--- keys and the time, as doubles in one text.
+-- A call of only buckets or only windows of which all is granted returns less: the numbers of its keys
+-- and the time, as doubles in one text.
 local call, floor, unpacked = redis.call, math.floor, struct.unpack
 local format, sub, byte, find = string.format, string.sub, string.byte, string.find
 local keys, args, clock, values = KEYS, ARGV, call('TIME'), nil

@@ -1,11 +1,11 @@
--- token_bucket, leaky_bucket, pacer, leaky_queue.
+-- Acquires on token_bucket, leaky_bucket, pacer and leaky_queue.
 --
--- The value is its head, and the time at which the key is as new: 16 digits of microseconds; or
--- 19 of nanoseconds, rounded up, and by how many of their q-th parts that is too late. parts.lua
--- reads and writes them.
+-- The value is its header, and the time at which the key is as if never used: 16 digits of
+-- microseconds; or 19 of nanoseconds, rounded up, and the number of q-th parts of a nanosecond by which
+-- it is rounded. parts.lua reads and writes them.
 
--- How many fit of `wanted` that take us and parts each, from a time on until another; and the
--- time after them. By halves.
+-- Returns how many of `wanted` requests, each of us and parts, fit between two times, and the time
+-- after them. By binary search.
 local function fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, unit)
   local least, most, try = 0, wanted, wanted
   local least_us, least_parts = us, parts
@@ -23,8 +23,10 @@ local function fit(wanted, cost, cost_parts, us, parts, last_us, last_parts, uni
   return least, least_us, least_parts
 end
 
--- head, and its length as text; then numbers: q, wanted, cost and depth: each us and parts, block
--- A lifetime is that of a block of time, and renewed when a state reaches into the next one.
+-- Arguments: the header, and its length as text; then numbers: q, wanted, cost and depth (each us and
+-- parts), block.
+--
+-- A lifetime ends with a block of time, and is renewed when a state reaches into the next one.
 function kinds.bucket(a, first, last, dry)
   local call, keys, values, byte, format, find = call, keys, values, byte, format, find
   local head, offset, q, wanted, cost, cost_parts, depth, depth_parts, block =
@@ -32,7 +34,7 @@ function kinds.bucket(a, first, last, dry)
   local length, all, granted, rest = #head, wanted * cost, wanted, nil
   local latest = now + depth - all
 
-  -- Most times are whole microseconds, and most requests are granted.
+  -- The common case: times are whole microseconds, and requests are granted.
   if now_ns == 0 and cost_parts == 0 and depth_parts == 0 and now >= 1000000000000000 then
     local size, at = length + 16, length + 1
     local fresh, edge, expiry

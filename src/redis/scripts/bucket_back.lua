@@ -1,12 +1,12 @@
--- What is left of a bucket's time after a refund: us and parts; 0 where nothing is in use any more. The
--- refund may name the time of what it gives back, which `ends` and `ends_ns` are for the newest.
+-- Returns a bucket's time after a refund, us and parts; 0 if nothing is in use any more. The refund may
+-- name the time of its request, which is that of the newest if it is `ends` and `ends_ns`.
 local function give_back(us, parts, ends, ends_ns, q, name, name_ns, back, back_parts, newest)
   local unit = 1000 * q
   if not is_later(us, parts, now, now_ns * q) then
     return us, parts
   end
   if name > 0 and (name ~= ends or name_ns ~= ends_ns) then
-    -- No more than is left of it, which the name rounds up.
+    -- Not more than is left of the request, which its name rounds up.
     local left, left_parts = name - now, (name_ns - now_ns - (q > 1 and 1 or 0)) * q
     if left_parts < 0 then
       left, left_parts = left - 1, left_parts + unit

@@ -1,7 +1,7 @@
--- What is asked of a bucket of which servers hold chunks: bucket.lua, bucket_refund.lua, a peek or a
--- reset, and what one server says of its own chunk.
+-- Decides all operations on a bucket of which servers hold chunks: those of bucket.lua and
+-- bucket_refund.lua, peeks and resets; and settles the chunk of one server.
 
--- So many times a length: us and parts. By digits of 10 bits, since parts have up to 42.
+-- Multiplies a duration, us and parts. By digits of 10 bits, because parts have up to 42 bits.
 local function times(n, us, parts, unit)
   if parts == 0 or n < 2 then
     return n * us, n * parts
@@ -24,7 +24,7 @@ local function plus(us, parts, more, more_parts, unit)
   return us, parts
 end
 
--- How often a length fits into another.
+-- Divides a duration by another, rounded down.
 local function division(us, parts, by, by_parts, unit)
   if us < 0 then
     return 0
@@ -46,13 +46,14 @@ local function division(us, parts, by, by_parts, unit)
   end
 end
 
--- head; then numbers: the operation; 1: all or nothing; wanted, cost; the name, 1: only to the newest;
--- q; a unit and the depth, each us and parts; of the chunk the server's id, the step's number, the units
--- that it has used, and when these alone would make the bucket as new, us and parts; how many it wants to
--- hold, for how long, and the block of lifetimes
+-- Arguments: the header; then numbers: the operation; 1 if all or nothing; wanted, cost; the name; 1 if
+-- only the newest request may be refunded; q; the time of a unit and the depth, each us and parts; then
+-- of the chunk: the server's id, the number of the settlement, the units used so far, and the time that
+-- these alone would give the bucket, us and parts; the units to hold, for how long, and the block of
+-- lifetimes.
 --
--- C reads the state before the operation, what others hold, what the server holds now, until when in
--- nanoseconds, and whether the step came too late to say something.
+-- C reads the state before the operation, the units that others hold, the units that the server holds
+-- now, the end of its chunk in nanoseconds, and whether the settlement came too late.
 function kinds.bucket_chunk(a, first, last, dry)
   local head, op, whole, wanted, cost, name, name_ns, newest, q, length, length_parts, depth,
     depth_parts, id, number, used, own, own_parts, want, lease,
@@ -90,7 +91,7 @@ function kinds.bucket_chunk(a, first, last, dry)
     end
   end
 
-  -- How many units there are.
+  -- The number of free units.
   local reserved, reserved_parts = times(held, length, length_parts, part)
   local function left()
     local from, from_parts = us, parts

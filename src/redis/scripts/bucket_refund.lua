@@ -1,4 +1,7 @@
--- head; then numbers: the name, q, what is given back: us and parts; 1: only to the newest
+-- Refunds to a bucket.
+--
+-- Arguments: the header; then numbers: the name; q; the refund, us and parts; 1 if only the newest
+-- request may be refunded.
 function kinds.bucket_refund(a, first, last, dry)
   local head, name, name_ns, q, back, back_parts, newest = unpacked('<sdddddd', args[a])
   local old, known = find_value(first, head, 30)

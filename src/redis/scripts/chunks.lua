@@ -1,17 +1,17 @@
--- Chunks: units of a bucket or a window that servers hold, to grant them by themselves.
+-- Settles chunks: units of a bucket or a window that servers hold, to grant them without asking Redis.
 --
--- Behind the state of a key stands an entry for each server that holds some:
+-- After the state of a key stands an entry for each server that holds units:
 --
 --     ;ID:HELD:USED:NUMBER:END
 --
--- HELD units are reserved. USED is how many units the server has granted from all of its chunks so far,
--- so a server that has not read a reply just says it again. NUMBER is that of the server's newest step:
--- an older one that comes late says nothing. At END, in microseconds, the units count as used; at 0
--- they last as long as the window. The state says only what was used.
+-- HELD units are reserved. USED is the number of units that the server has granted from all of its
+-- chunks so far, so a server that has not read a reply just reports it again. NUMBER counts the
+-- server's settlements: an older one that comes late changes nothing. At END, in microseconds, the held
+-- units count as used; 0 means that they last as long as the window. The state has only the used units.
 
 local CHUNKS_MAX = 64
 
--- The values as they are at Redis: values[] are what C is to read.
+-- The values as they are at Redis; values[] are those that C is to read.
 local raws = {}
 
 local function raw_of(i)
@@ -21,10 +21,9 @@ local function raw_of(i)
   return raws[i]
 end
 
--- Reads an entry's parts of what stands behind a state, as a server sees it: the entries of others,
--- how many these are, and what they hold; whether its own says something newer; what it has held and how
--- much of that it has used; units whose time is over, and the last of these times; the line of servers
--- that wait for a swap.
+-- Reads the suffix of a state for one server: the entries of others, their number and their units; 1 if
+-- the server's settlement is older than its entry; the units that it held, and those of them that it
+-- has used; the units of expired entries, and the last expiry; the queue for a swap.
 local function read_chunks(tail, id, number, used)
   local others, count, held, is_old, mine, spent, ended, ended_at = '', 0, 0, 0, 0, 0, 0, 0
   for entry, who, has, has_used, newest, ends in
@@ -50,13 +49,13 @@ local function write_chunk(id, held, used, number, ends)
   return format(';%015d:%d:%d:%d:%d', id, held, used, number, ends)
 end
 
--- Whether servers hold units, or wait for a swap.
+-- Whether the value has entries or a queue.
 local function has_tail(value)
   return value and find(value, '[;|]')
 end
 
--- Puts a value in the place of the one that is there, empty for none. It lives until then. A question with
--- nothing to settle writes nothing.
+-- Replaces the value, or deletes it if the text is empty. It lives until that time. A command that only
+-- reads and settles nothing writes nothing.
 local function put_chunks(i, op, old, value, life)
   if op == 1 and not has_tail(old) and not has_tail(value) then
     return

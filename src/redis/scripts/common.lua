@@ -1,4 +1,4 @@
--- What needs no more than the value as a whole.
+-- Decides commands that need only the value as a whole: reads, resets and swaps.
 
 local function read_all(first, last)
   for i = first, last do
@@ -33,26 +33,28 @@ function kinds.reset(a, first, last, dry)
   return a, true
 end
 
--- A server whose swap came too late has the next turn: no other writes the key until it has, or until
--- its time is over. Those that ask meanwhile stand in line. Behind the value is until when the first
--- of the line has its turn, and the line: |1767225605210000 4711 815
--- Without a line there may be the end that a state had before it was converted, in nanoseconds.
+-- A server whose swap came too late reserves the key: no other server writes it until that one has, or
+-- until the reservation ends. Servers that try meanwhile join a queue. After the value stand the end of
+-- the reservation and the queue, whose first server has the key: |1767225605210000 4711 815
+--
+-- Without a queue, the former end of a converted state may stand there, in nanoseconds.
 
--- The value, when the turn ends, and the line; empty if it is nobody's turn.
-local function turn_of(value)
-  local state, ends, line = string.match(value or '', '^([^|]*)|(%d+)([ %d]*)$')
+-- Returns the value, the end of the reservation, and the queue; an empty queue if the key is not
+-- reserved.
+local function read_queue(value)
+  local state, ends, queue = string.match(value or '', '^([^|]*)|(%d+)([ %d]*)$')
   if not state then
     return value or '', '', ''
   end
-  return state, ends, tonumber(ends) > now and line or ''
+  return state, ends, tonumber(ends) > now and queue or ''
 end
 
--- Puts state and line in the place of a value; the state lives for so many ms, or as long as it did.
--- A turn does not end with the life of a state.
-local function put_turn(i, old, state, ends, line, life)
+-- Replaces a value by state and queue. The state lives for so many ms, or as long as it did. A
+-- reservation outlives the state.
+local function write_queue(i, old, state, ends, queue, life)
   local left = 0
-  if line ~= '' then
-    state, left = string.match(state, '^[^|]*') .. '|' .. ends .. line, floor((ends - now) / 1000) + 1
+  if queue ~= '' then
+    state, left = string.match(state, '^[^|]*') .. '|' .. ends .. queue, floor((ends - now) / 1000) + 1
   end
   life = life or old and call('PTTL', keys[i]) >= left and 'KEEPTTL'
   if state == '' then
@@ -64,28 +66,28 @@ local function put_turn(i, old, state, ends, line, life)
   end
 end
 
--- Puts args[a + 1] in the place of args[a], for args[a + 2] ms; empty: of none, and none. By whom, and
--- how long its turn would be in us, is args[a + 3] and [a + 4]. What it is if not done: -1: the value
--- is another; -3: it is another's turn.
+-- Replaces the value args[a] by args[a + 1], for args[a + 2] ms; an empty text means no value. args[a +
+-- 3] is the server's number in the queue, args[a + 4] the longest reservation in us. If nothing was
+-- replaced, returns -1 if the value is another, or -3 if the key is reserved for another server.
 local function swap(a, i, dry, waits)
   local old = read(i)
-  local state, ends, line = turn_of(old)
-  local me, first = ' ' .. args[a + 3], string.match(line, '^ %d+')
+  local state, ends, queue = read_queue(old)
+  local me, first = ' ' .. args[a + 3], string.match(queue, '^ %d+')
   local next_ends = format('%d', now + args[a + 4])
   waits = waits and me ~= ' 0' and not dry
   if first and first ~= me then
-    if waits and not find(line .. ' ', me .. ' ', 1, true) and #line < 300 then
-      put_turn(i, old, state, ends, line .. me)
+    if waits and not find(queue .. ' ', me .. ' ', 1, true) and #queue < 300 then
+      write_queue(i, old, state, ends, queue .. me)
     end
     return -3
   elseif state ~= args[a] then
     if waits and not first then
-      put_turn(i, old, state, next_ends, me)
+      write_queue(i, old, state, next_ends, me)
     end
     return -1
   elseif not dry then
-    line = sub(line, #me + 1)
-    put_turn(i, old, args[a + 1], next_ends, line, args[a + 2])
+    queue = sub(queue, #me + 1)
+    write_queue(i, old, args[a + 1], next_ends, queue, args[a + 2])
   end
   return 1
 end
@@ -98,27 +100,28 @@ function kinds.swap(a, i, last, dry)
   return a + 5, done > 0
 end
 
--- Ends the turn of args[a], or its place in the line, and reads.
+-- Removes the server args[a] from the queue, and reads the value.
 function kinds.leave(a, i)
   local old = read(i)
-  local state, ends, line = turn_of(old)
-  local before, after = find(line .. ' ', ' ' .. args[a] .. ' ', 1, true)
+  local state, ends, queue = read_queue(old)
+  local before, after = find(queue .. ' ', ' ' .. args[a] .. ' ', 1, true)
   if before then
     if before == 1 then
       ends = format('%d', now + args[a + 1])
     end
-    put_turn(i, old, state, ends, sub(line, 1, before - 1) .. sub(line, after))
+    write_queue(i, old, state, ends, sub(queue, 1, before - 1) .. sub(queue, after))
   end
   note(i, -1)
   return a + 2, false
 end
 
--- A swap before another step on this key. With a life of 0 it is only supposed: the step is a question.
+-- A swap before another command on this key. With a lifetime of 0 the new value is only supposed,
+-- because the command only reads.
 function kinds.first(a, i, last, dry)
   if args[a + 2] ~= '0' then
     swap(a, i, false, false)
     values[i] = nil
-  elseif turn_of(read(i)) == args[a] then
+  elseif read_queue(read(i)) == args[a] then
     values[i] = args[a + 1]
   end
   return kinds[args[a + 5]](a + 7, i, i, dry)

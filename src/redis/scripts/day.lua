@@ -1,11 +1,12 @@
--- base.
+-- Acquires and refunds of `base`.
 --
--- The value is its head, and one or two of these: units that count in a window, until that ends, and
--- units of the day: 1767225605000000:1 1767312000000000:2. A window that does not end before the day
--- has its own end, in nanoseconds, as a third number behind the day's.
+-- The value is its header, and one or two fields: units of a window, with its end, and units of the
+-- day: 1767225605000000:1 1767312000000000:2. A window that does not end before the day has its own
+-- end, in nanoseconds, as a third number after the day's.
 
--- head; then numbers: 1 for a refund; wanted, cost; free units of a day, and units of a window; the
--- day's start and end; how long a window is: us and ns; what a refund names: us and ns, or 0
+-- Arguments: the header; then numbers: 1 for a refund; wanted, cost; the free units of a day, and the
+-- units of a window; the day's start and end; the length of a window, us and ns; the name that a refund
+-- has, us and ns, or 0.
 function kinds.day(a, first, last, dry)
   local head, refund, wanted, cost, most_free, most, start, stop, life, life_ns, name, name_ns =
     unpacked('<sddddddddddd', args[a])

@@ -3,7 +3,7 @@ a = a + 1
 while i <= key_count do
   local n = tonumber(args[a + 1])
   if args[a] == 'group' then
-    -- All or nothing: tried first, and done if all are granted.
+    -- A group is tried first, and done if all of its commands pass.
     local first, all, fits = a + 2, true, nil
     a = first
     for j = i, i + n - 1 do

@@ -1,8 +1,8 @@
--- sliding_log: a list of uses (uses.lua). A use has a name if it isn't its end: no two have the
--- same.
+-- Decides operations on sliding_log, a list of uses (uses.lua). A use has a name if that is not its
+-- end; names are unique.
 
--- Groups of n uses with so many units, when one of `cost` comes behind them, and the first, of
--- `gone` units, goes, if any.
+-- Returns the groups of a list of n uses with so many units, after a use of `cost` units is appended
+-- and, if `gone` is passed, the first use, of `gone` units, is removed.
 local function regroup(groups, n, units, cost, gone)
   local form = ' %05d:%05d'
   if groups == '' and n < LONG then
@@ -24,11 +24,11 @@ local function regroup(groups, n, units, cost, gone)
   return groups
 end
 
--- What is asked of any list, as one function.
+-- Decides the operations that the common case does not cover, as one function.
 local function any_log()
   local list = uses()
 
-  -- A name, or the end if there is none, in microseconds and nanoseconds.
+  -- A use's name, or its end if it has none, in microseconds and nanoseconds.
   local function name_of(ends, name)
     if name == '' then
       return time_of(ends)
@@ -36,7 +36,7 @@ local function any_log()
     return tonumber(sub(name, 1, -4)) or 0, tonumber(sub(name, -3)) or 0
   end
 
-  -- The end and name of the newest use, also if that was given back.
+  -- The end and name of the newest use, even if that was refunded.
   local function newest_of(l)
     if l.newest ~= '' then
       return l.newest, l.newest_name
@@ -44,8 +44,8 @@ local function any_log()
     return l.ends, l.name
   end
 
-  -- Uses of `granted` requests, which end then, and have that as their name or those behind the
-  -- newest one.
+  -- Appends the uses of `granted` requests, all with this end. Their names follow the newest one's, or
+  -- begin with the end.
   local function add_to_log(l, fresh, granted, cost, us, ns, after_us, after_ns)
     local ends, name_us, name_ns, name = time_text(us, ns), us, ns, nil
     if not is_later(us, ns, after_us, after_ns) then
@@ -63,7 +63,8 @@ local function any_log()
     l.ends, l.name, l.newest, l.newest_name = ends, name, '', ''
   end
 
-  -- Where the last so many units begin, and the part of the first use that is not of them.
+  -- Finds where the last `back` units begin, and the part of the first use that does not belong to
+  -- them.
   local function before_last(l, back)
     local k, n, units = list.group_count(l), l.n, l.units
     local size, all = list.group(l, k)
@@ -88,7 +89,7 @@ local function any_log()
     return {n = n, units = units, group = k, from = from, from_units = from_units}, part
   end
 
-  -- Gives back the last uses, all behind a place but `part` units of the first of them.
+  -- Refunds the uses after a position, except `part` units of the first of them.
   local function cut_log(l, p, q, part)
     local newest, newest_name = newest_of(l)
     local before, _, before_name = list.use_of(q.n > 0 and call('LINDEX', l.key, format('%d', q.n)))
@@ -116,7 +117,7 @@ local function any_log()
     return told
   end
 
-  -- Gives back the newest units, or units of a use by its name.
+  -- Refunds the newest units, or units of the use with a name.
   local function give_back_to_log(l, p, used, cost, us, ns)
     if us == 0 and ns == 0 then
       if used == 0 then
@@ -149,7 +150,8 @@ local function any_log()
     return told
   end
 
-  -- A clock that was set back since wrote the newest use: all is in use from now on, as one.
+  -- Moves a log whose newest use was written by a clock that was set back since: all units count from
+  -- now on, as one use.
   local function move_log(l, units, ends)
     local moved = {key = l.key, head = l.head, wide = l.wide, is_new = true, is_other = true,
       n = 1, units = units, bare = 0, groups = '', ends = ends, name = '', newest = '',
@@ -157,8 +159,7 @@ local function any_log()
     return moved, {false, false, list.use_text(ends, units, '')}
   end
 
-  -- Forgets the oldest uses while the others alone fill the limit. Returns the list and the place
-  -- anew.
+  -- Removes the oldest uses while the others alone fill the limit. Returns the new list and position.
   local function forget_replaced(l, p, limit, us, ns)
     local q = list.walk(l, p, function(units)
       return l.units - units < limit
@@ -178,7 +179,7 @@ local function any_log()
     local l = list.open(keys[i], head)
     local newest, newest_name = newest_of(l)
     local newest_us, newest_ns = time_of(newest)
-    -- Now, or when the newest use was if that is later.
+    -- Now, or the time of the newest use if that is later.
     local us, ns = newest_us - life, newest_ns - life_ns
     if ns < 0 then
       us, ns = us - 1, ns + 1000
@@ -266,8 +267,8 @@ local function any_log()
   end
 end
 
--- head; numbers: what to do, wanted, cost, limit; how long a
--- use counts: us and ns; block; for a refund a name, or 0
+-- Arguments: the header; numbers: the operation, wanted, cost, limit; how long a use counts, us and ns;
+-- block; for a refund a name, or 0.
 function kinds.log(a, first, last, dry)
   local head, op, wanted, cost, limit, life, life_ns, block, name_us, name_ns =
     unpacked('<sddddddddd', args[a])

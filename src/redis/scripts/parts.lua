@@ -1,4 +1,4 @@
--- Exact times: whole microseconds and so many parts, of which a microsecond has 1000 q.
+-- Reads and writes exact times: whole microseconds, and parts, of which a microsecond has 1000 q.
 
 local function read_parts(text, at, q)
   local us, ns = tonumber(sub(text, at, at + 15)) or 0, tonumber(sub(text, at + 16, at + 18))

@@ -1,9 +1,10 @@
--- concurrency: a list of uses (uses.lua), named by permits: those that carry none have no name.
--- Those that end together may stand in any order: a new place goes to the end.
+-- Decides operations on `concurrency`, a list of uses (uses.lua) that are named by permits; an acquire
+-- without a permit makes a use without a name. Uses that end together have no fixed order: a new one is
+-- appended at the end.
 
 local OTHERS = '4294967296' -- no permit's name: a refund is not told of other uses one by one
 
--- What is asked of any list, as one function.
+-- Decides the operations that the common case does not cover, as one function.
 local function any_places()
   local list = uses()
 
@@ -15,8 +16,8 @@ local function any_places()
     end)
   end
 
-  -- In its place among others, as where a clock lags. Spent uses go, so that none counts again when the
-  -- clock lags further. An old use is the first element until that is written.
+  -- Inserts a use in the order of ends, because a clock lags. Removes expired uses, so that none counts
+  -- again when the clock lags further. Until the first element is written, an old use stands there.
   local function insert_place(l, p, us, ns, units, name)
     list.drop(l, p)
     if l.trim > 0 then
@@ -31,7 +32,7 @@ local function any_places()
     call('LSET', l.key, '0', list.write_first(l))
   end
 
-  -- Leases that a clock since set back has put too far ahead begin now.
+  -- Shortens leases that a clock has put too far ahead which was set back since: they begin now.
   local function cut_back(l, p, us, ns, block)
     local all, far, later, fresh = {}, {}, {}, {false, false}
     for n = p.n + 1, l.n do
@@ -64,15 +65,16 @@ local function any_places()
     end
   end
 
-  -- What a refund takes from: uses under the name that end then, or the newest ones. `found` tells of
-  -- them as one, which ends as the oldest does. Returns how many units the use gives.
+  -- Counts a use from which a refund takes units: a use with the permit's name and end, or one of the
+  -- newest. `found` sums these uses as one, which ends as the oldest does. Returns how many units are
+  -- taken from the use.
   local function find_use(found, ends, units)
     local back = found.left < units and found.left or units
     found.ends, found.units, found.left = ends, found.units + units, found.left - back
     return back
   end
 
-  -- A permit that has given back a part keeps no name for the rest.
+  -- Removes the name of a use: a permit that has refunded a part can't refund the rest.
   local function unname(l, at, ends, units)
     call('LSET', l.key, format('%d', at), list.use_text(ends, units, ''))
     list.change(l, list.group_of(l, at), 0, 0, units)
@@ -113,7 +115,8 @@ local function any_places()
     end
   end
 
-  -- The uses of a group are counted together, since finding the group of each would take long.
+  -- Takes units of the newest uses. Counts the uses of a group together, because finding the group of
+  -- each would take long.
   local function take_newest(l, p, found, name)
     local k, from = list.group_count(l), l.n
     while from > p.n and found.left > 0 do
@@ -210,16 +213,18 @@ local function any_places()
   end
 end
 
--- Of texts of uses that end together and have as many units.
+-- Orders uses that end together and have equal units by their names, given their texts.
 local function has_less_name(one, other)
   return #one < #other or (#one == #other and one < other)
 end
 
--- head; numbers: limit; how long a lease is: us and ns; block; and for each step: what to do, wanted,
--- cost; the permit's name, or 0; for a refund when its lease ends, or 0: us and ns
+-- Arguments: the header; numbers: limit; the length of a lease, us and ns; block. Then for each
+-- command: the operation, wanted, cost; the permit's name, or 0; for a refund the end of the lease, us
+-- and ns, or 0.
 --
--- Steps of one key that follow one another read and write the first element of its list once, and
--- their places are one command. That stands here as one, since a function costs as much as a command.
+-- Consecutive commands on one key read and write the first element of its list once, and push their
+-- uses by one command of Redis. The common case is one function, because each function costs as much as
+-- a command.
 function kinds.places(a, first, last, dry)
   local own, i, any, granted, wanted = args[a + 1], first, nil, nil, nil
   local head, limit, us, ns, block = unpacked('<sdddd', args[a])
@@ -229,8 +234,9 @@ function kinds.places(a, first, last, dry)
 
   while i <= last do
     local key, op, cost, name, told, is_plain, is_changed = keys[i], nil, nil, nil, nil, false, false
-    -- What the first element says by now: its sums, and the end of the last use, with its name. Of
-    -- a long list the last group, which grows, and those before. And uses that are not written yet.
+    -- The sums of the first element as they are by now, and the end and name of the last use. For a
+    -- long list also the last group, which grows, and the groups before. And the uses that are not
+    -- written yet.
     local n, units, bare, ends, ends_name, ends_us = 0, 0, 0, '', '', 0
     local groups, size, size_units, size_bare, fresh, count = '', nil, nil, nil, {}, 0
     local page = is_whole and pcall('LRANGE', key, '0', '1') or {}

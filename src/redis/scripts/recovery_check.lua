@@ -1,5 +1,6 @@
--- Whether the user of Redis may run what the other scripts call. ARGV[1] is the key of the probe. It
--- is in no KEYS, so that every node of a cluster can be asked: Redis looks at the user first.
+-- Fails unless the user of Redis may run all commands that the other scripts call. ARGV[1] is the key
+-- of the check. It is not in KEYS, so that every node of a cluster can be asked: Redis checks the user
+-- first.
 local key = ARGV[1]
 for _, command in ipairs({
   {'TIME'}, {'SET', key, '1', 'PX', '1000'}, {'MGET', key}, {'SETRANGE', key, '0', '1'}, {'PTTL', key},

@@ -1,7 +1,7 @@
--- What refunds share. They take back of what is in use, never below none. A refund may name the time
--- of what it gives back: us and ns; us is 0 where it does not.
+-- Declares the functions that refunds share. They return units that are in use, never more. A refund
+-- may name the time of its request, us and ns; us is 0 if it does not.
 
--- What remains of a value that says something still. The lifetime stays.
+-- Writes the rest of a value that is still in use. The lifetime stays.
 local function put(i, old, length, text, dry)
   if dry then
   elseif text == '' then
@@ -13,8 +13,8 @@ local function put(i, old, length, text, dry)
   end
 end
 
--- The value, or nil if there is nothing to give back, and whether that is known. A value that is more than
--- `most` longer than its head has chunks.
+-- Returns the value, or nil if there is nothing to refund, and whether that is certain. A value that is
+-- more than `most` longer than its header has chunks.
 local function find_value(i, head, most)
   local old = VALUE(i)
   if old and sub(old, 1, #head) ~= head then

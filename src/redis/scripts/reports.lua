@@ -1,10 +1,10 @@
--- Reports of permits that other servers have taken in, for the server that gave the permits.
+-- Passes reports on permits from the servers that received them to the server that issued the permits.
 --
 -- KEYS[1]    a list of reports, the oldest first; the other keys are not used
--- ARGV       the lifetime in milliseconds, as a number; and the report that is added, or none: then
---            the oldest reports are taken out and returned. Tests put the time in front, behind an @.
+-- ARGV       the lifetime in milliseconds, as a number; and the report to add, or none: then the oldest
+--            reports are removed and returned. Tests put the time in front, after an @.
 --
--- A list keeps the newest 10,000 reports. Returns the reports as one text, and the time.
+-- A list has the newest 10,000 reports at most. Returns the reports as one text, and the time.
 local call, a = redis.call, 1
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]

@@ -1,10 +1,12 @@
--- ARGV[1]    empty: KEYS differ, and are read at once
--- then runs  a kind, how many of KEYS it takes, and what the kind wants
+-- Reads the values of a call of several runs.
+--
+-- ARGV[1]    empty if KEYS differ and can be read at once
+-- then runs  a kind, the number of its KEYS, and the arguments of the kind
 local kinds, ahead = {}, args[a] == ''
 values = ahead and call('MGET', unpack(keys)) or {}
 values[noted] = now
 
--- A value of any other type is none.
+-- A value of another type counts as none.
 local function read(i)
   local value = call('MGET', keys[i])[1]
   values[i] = value

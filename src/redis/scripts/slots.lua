@@ -1,9 +1,9 @@
--- sliding_window, sliding_counter.
+-- Acquires on sliding_window and sliding_counter.
 --
--- The value is its head and a list of slots, oldest first: when each ends to count, 16 digits of
--- microseconds or 19 of nanoseconds, and its units: 1700000010000000:3
+-- The value is its header and a list of slots, the oldest first: the time until which each counts, 16
+-- digits of microseconds or 19 of nanoseconds, and its units: 1700000010000000:3
 
--- Whether a / b is at most c / d, exactly: their products pass 53 bits.
+-- Whether a / b is at most c / d, exactly, although the products exceed 53 bits.
 local function at_most(a, b, c, d)
   while true do
     local whole, other = floor(a / b), floor(c / d)
@@ -18,7 +18,7 @@ local function at_most(a, b, c, d)
   end
 end
 
--- What is left of units that fade, rounded up.
+-- The rest of fading units, rounded up.
 local function faded(units, left, fade)
   local n = floor(units * (left / fade))
   while n < 1 or not at_most(units, n, fade, left) do
@@ -30,8 +30,8 @@ local function faded(units, left, fade)
   return n
 end
 
--- head; when the slot ends to count, as it is written; then numbers: wanted, cost, limit; the slot's
--- start and end, each us and ns; for how long slots fade, or 0
+-- Arguments: the header; the time until which the slot counts, as it is written; then numbers: wanted,
+-- cost, limit; the slot's start and end, each us and ns; for how long slots fade, or 0.
 function kinds.slots(a, first, last, dry)
   local head, current, wanted, cost, limit, start, start_ns, stop, stop_ns, fade =
     unpacked('<ssdddddddd', args[a])
@@ -51,7 +51,7 @@ function kinds.slots(a, first, last, dry)
     elseif fade > 0 and now_ns > 0 then
       granted = -2 -- for tests: parts of a microsecond
     else
-      -- Slots that count still begin at `from`.
+      -- Slots that still count begin at `from`.
       local used, from, last_at, last_ends, last_units = 0, nil, nil, nil, 0
       for at, ends, units in string.gmatch(old or '', '()(%d+):(%d+)') do
         local us, ns = tonumber(sub(ends, 1, 16)), tonumber(sub(ends, 17)) or 0

@@ -1,4 +1,6 @@
--- head; then numbers: the name, cost; for how long a slot counts: us and ns
+-- Refunds to sliding_window and sliding_counter.
+--
+-- Arguments: the header; then numbers: the name, cost; for how long a slot counts, us and ns.
 function kinds.slots_refund(a, first, last, dry)
   local head, name, name_ns, left, life, life_ns = unpacked('<sddddd', args[a])
   local old, known = find_value(first, head, math.huge)
@@ -25,14 +27,14 @@ function kinds.slots_refund(a, first, last, dry)
     end
   end
   if changed then
-    -- The newest one stays when it is empty, too: it tells how far the clock has been.
+    -- The newest slot stays even if it is empty: it shows how far the clock has been.
     local list = {}
     for k, slot in ipairs(slots) do
       if slot[2] > 0 or k == n then
         list[#list + 1] = slot[1] .. ':' .. format('%d', slot[2])
       end
     end
-    -- Behind it may be servers that wait for their turn.
+    -- The queue for a swap may follow.
     local line = string.match(old, '|.*$') or ''
     put(first, old, #head, table.concat(list, ' ') .. line, dry)
   end

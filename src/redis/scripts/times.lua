@@ -1,4 +1,4 @@
--- Times as they are written: 16 digits of microseconds, or 19 of nanoseconds.
+-- Reads and writes times: 16 digits of microseconds, or 19 of nanoseconds.
 
 local function is_later(us, ns, than_us, than_ns)
   return us > than_us or (us == than_us and ns > than_ns)

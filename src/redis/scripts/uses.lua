@@ -1,19 +1,20 @@
--- Lists of uses, for sliding_log and concurrency: units, and until when they count.
+-- Reads and writes lists of uses, units with the time until which they count, for sliding_log and
+-- concurrency.
 --
--- The first element of a list is the head, and what is behind it:
+-- The first element of a list is the header, followed by sums:
 --
 --   sliding_log m 00002:00003 1767225660345678
 --
--- 2 uses with 3 units, and the end of the last one; its name, if it has one. Of places a third
--- number says how many units have no name. If a newer use of a log was given back, its end and name
--- follow behind a slash. A use is end:units or end:units:name, in order of ends, then names. Ends
+-- 2 uses with 3 units, and the end of the last one; and its name, if it has one. For `concurrency` a
+-- third number counts the units without a name. If a newer use of a log was refunded, its end and name
+-- follow after a slash. A use is end:units or end:units:name, in the order of ends, then names. Ends
 -- have 16 digits of microseconds or 19 of nanoseconds; names are whole numbers.
 --
--- A long list is divided into groups, of which the first element says how many uses and units they
--- have, too: 00128:00150. So a step reads that and at most one group, not all uses.
+-- A long list is divided into groups. The first element also has the number of uses and units of each:
+-- 00128:00150. So a step reads these numbers and at most one group, not all uses.
 --
--- What most steps need stands in log.lua and places.lua. All else is in functions that are made
--- only where they are needed, since a call makes all of its functions anew.
+-- log.lua and places.lua have the code that most steps need. The rest is in functions that are made
+-- only when they are needed, because each call of a script makes its functions anew.
 
 local ACQUIRE, PEEK, REFUND, RESET, REPLACE, REFUND_REPLACED, REFUND_LAST = 0, 1, 2, 3, 4, 5, 6
 local LONG = 128 -- a group
@@ -21,7 +22,7 @@ local FEW = 64 -- uses that are taken from a list one by one
 local pcall = redis.pcall
 values = values or {} -- lists are not read as values
 
--- The number of 16 digits; nil: there are fewer.
+-- Reads a number of 16 digits; nil if there are fewer.
 local function read_end(text, at)
   local b, c, d, e, f, g, h, j, k, l, m, n, o, p, r, s = byte(text, at, at + 15)
   return s and (b * 10000000 + c * 1000000 + d * 100000 + e * 10000 + f * 1000 + g * 100 + h * 10
@@ -29,7 +30,7 @@ local function read_end(text, at)
     + o * 1000 + p * 100 + r * 10 + s - 533333328
 end
 
--- A number of 5 digits, which a first element and its groups have: uses, and units.
+-- Reads a number of 5 digits: the uses or units of a first element or a group.
 local function read_count(text, at)
   local b, c, d, e, f = byte(text, at, at + 4)
   return f and b * 10000 + c * 1000 + d * 100 + e * 10 + f - 533328
@@ -52,7 +53,7 @@ local function uses()
     return ends or '', tonumber(units) or 0, name or ''
   end
 
-  -- What is none, or of another limit, is empty.
+  -- Opens the list of a key. A missing list, or another limit's, counts as empty.
   local function open(key, head, named)
     local page = pcall('LRANGE', key, '0', '2')
     local l = {key = key, head = head, page = page, base = 0, size = 4, named = named,
@@ -81,7 +82,7 @@ local function uses()
       (l.newest_name ~= '' and ':' .. l.newest_name or '') .. l.groups
   end
 
-  -- The n-th use.
+  -- Returns the n-th use.
   local function element(l, n)
     local at = n - l.base + 1
     if at < 1 or not l.page[at] then
@@ -92,7 +93,7 @@ local function uses()
     return l.page[at]
   end
 
-  -- Groups: how many uses, their units, and how many of these have no name.
+  -- Each group has three numbers: uses, units, and units without a name.
 
   local function group_text(l, n, units, bare)
     if n == 0 then
@@ -114,13 +115,13 @@ local function uses()
       l.named and read_count(l.groups, at + 12) or 0
   end
 
-  -- The k-th and those up to `last` become one.
+  -- Replaces the groups k to `last` by one.
   local function set_group(l, k, last, n, units, bare)
     l.groups = sub(l.groups, 1, (k - 1) * l.wide) .. group_text(l, n, units, bare) ..
       sub(l.groups, last * l.wide + 1)
   end
 
-  -- More or fewer in the k-th group.
+  -- Adds to the numbers of the k-th group.
   local function change(l, k, n, units, bare)
     if l.groups ~= '' then
       local a, b, c = group(l, k)
@@ -129,7 +130,7 @@ local function uses()
     l.n, l.units, l.bare = l.n + n, l.units + units, l.bare + bare
   end
 
-  -- The group of the n-th use, and how many uses are before it.
+  -- Returns the group of the n-th use, and the number of uses before that group.
   local function group_of(l, n)
     local k, before = 1, 0
     for _ = 2, group_count(l) do
@@ -142,7 +143,7 @@ local function uses()
     return k, before
   end
 
-  -- Groups that have become small are one, so that their number is bounded.
+  -- Joins small groups, so that their number is bounded.
   local function join_group(l, k)
     if k < 1 or k >= group_count(l) then
       return
@@ -154,7 +155,7 @@ local function uses()
     end
   end
 
-  -- A group into which a clock that lags has put too many becomes two.
+  -- Splits a group into which a lagging clock has put too many uses.
   local function split_group(l, k, before)
     local n, units, bare = group(l, k)
     if n <= 2 * LONG then
@@ -174,15 +175,15 @@ local function uses()
       group_text(l, n - LONG, units - half, bare - half_bare) .. sub(l.groups, k * l.wide + 1)
   end
 
-  -- Places in a list: how many uses are before, their units and nameless ones; the group, and the
-  -- same of what is before it.
+  -- A position in a list: the number of uses before it, their units and those without a name; its
+  -- group, and the same numbers before the group.
 
   local function start()
     return {n = 0, units = 0, bare = 0, group = 1, from = 0, from_units = 0, from_bare = 0}
   end
 
-  -- Goes on from a place to the first use that is past something: is_past(units with it, its end),
-  -- or of the last use of a group its number in place of the end.
+  -- Moves a position to the first use for which is_past(units up to it, its end) holds; for the last
+  -- use of a group, its number stands in place of the end.
   local function walk(l, p, is_past)
     local n, units, bare, k = p.n, p.units, p.bare, p.group
     local from, from_units, from_bare = p.from, p.from_units, p.from_bare
@@ -206,7 +207,7 @@ local function uses()
       from_bare = from_bare}
   end
 
-  -- Up to the first use that counts at a time.
+  -- Finds the first use that counts at a time.
   local function spent(l, us, ns)
     local p = start()
     if l.n == 0 then
@@ -222,7 +223,7 @@ local function uses()
     end)
   end
 
-  -- The first use from p on that is not before what is looked for.
+  -- Finds the first use from p on for which is_before does not hold.
   local function seek(l, p, is_before)
     local low, high = p.n + 1, l.n + 1
     while low < high do
@@ -236,7 +237,7 @@ local function uses()
     return low
   end
 
-  -- Writing: spent uses go when others come.
+  -- Writing removes expired uses.
 
   local function drop(l, p)
     if p.n == 0 then
@@ -256,7 +257,7 @@ local function uses()
     end
   end
 
-  -- So many uses of `units` each are new at the end.
+  -- Counts n new uses of `units` each at the end.
   local function append(l, n, units, bare)
     while n > 0 do
       local k, size = group_count(l), group(l, group_count(l))
@@ -272,8 +273,9 @@ local function uses()
     end
   end
 
-  -- `fresh` are new elements behind key and room for the first; `before_us` is the end of the last
-  -- use that was there. The lifetime is renewed when the end reaches into another block of time.
+  -- Writes a list that has grown. `fresh` has the key, an entry for the first element, and the new
+  -- elements; `before_us` is the end of the former last use. The lifetime is renewed when the end
+  -- reaches into another block of time.
   local function save(l, fresh, ends_us, before_us, block)
     if l.is_new then
       if l.is_other then
@@ -294,7 +296,7 @@ local function uses()
     end
   end
 
-  -- Fewer units of a use. One that has none left is taken from the list by save_less.
+  -- Reduces the units of a use. A use without units is removed by save_less.
   local function cut_use(l, n, ends, units, name, back)
     if back < units then
       call('LSET', l.key, format('%d', n), use_text(ends, units - back, name))
@@ -304,7 +306,7 @@ local function uses()
     end
   end
 
-  -- The same, counted in its group, which is returned.
+  -- The same, and reduces its group, which is returned.
   local function take_out(l, n, ends, units, name, back)
     local k = group_of(l, n)
     cut_use(l, n, ends, units, name, back)
@@ -312,7 +314,7 @@ local function uses()
     return k
   end
 
-  -- Writes all behind the n-th use anew, without those that go: Redis would search for each of them.
+  -- Rewrites all uses after the n-th, without the removed ones: Redis would search for each of them.
   local function rewrite(l, n, size)
     local goes, kept = {}, {}
     local page = call('LRANGE', l.key, format('%d', n), format('%d', size))
@@ -346,7 +348,7 @@ local function uses()
     end
   end
 
-  -- Fewer are left, of these groups.
+  -- Writes a list that has shrunk in these groups.
   local function save_less(l, first, last)
     for k = last or 0, (first or 1) - 1, -1 do
       join_group(l, k)
@@ -361,7 +363,7 @@ local function uses()
     call('LSET', l.key, '0', write_first(l))
   end
 
-  -- What C reads.
+  -- The value that C reads.
 
   local function fit(used, wanted, cost, limit)
     if used + wanted * cost <= limit then
@@ -370,7 +372,7 @@ local function uses()
     return used < limit and floor((limit - used) / cost) or 0
   end
 
-  -- Of a list as it was: `units` in use, `room` of them until `room_ends`; a newer end.
+  -- Describes a list as it was: `units` in use, of which `room` end by `room_ends`, and a newer end.
   local function tell(l, units, room_ends, room)
     local ends, name = l.newest, l.newest_name
     if l.is_new then

@@ -1,17 +1,17 @@
--- fixed_window, resetting_bucket.
+-- Acquires on fixed_window and resetting_bucket.
 --
--- The value is its head, the window's end (16 digits of microseconds, or 19 of nanoseconds), and
--- the count in 10 digits.
+-- The value is its header, the window's end (16 digits of microseconds, or 19 of nanoseconds), and the
+-- count in 10 digits.
 
--- head, with the end of the calendar's window; and the length of that as text; then numbers: the
--- length of the head alone; wanted, cost, limit; and the calendar's window as its start, its end and
--- the latest end that is used as it is; or 0, and the period: us and ns
+-- Arguments: the header with the end of the calendar's window, and the length of that as text; then
+-- numbers: the length of the header alone; wanted, cost, limit; the calendar's window as its start, its
+-- end and the latest end that is valid as it is, or 0 and the period, us and ns.
 function kinds.window(a, first, last, dry)
   local opened, offset, length, wanted, cost, limit, start, stop, far =
     unpacked('<ssddddddd', args[a])
   local granted, rest = wanted, nil
 
-  -- Of most keys the calendar's window is open, or opens, and all is granted.
+  -- The common case: the calendar's window is open, or opens, and all requests are granted.
   if start > 0 and now >= start and now < stop then
     local call, keys, values, find, sub = call, keys, values, find, sub
     local size, all = #opened, wanted * cost

@@ -1,5 +1,13 @@
--- What is asked of a window of which servers hold chunks: window.lua, window_refund.lua, a peek or a
--- reset, and what one server says of its own chunk. Chunks end with their window.
+-- Decides all operations on a window of which servers hold chunks: those of window.lua and
+-- window_refund.lua, peeks and resets; and settles the chunk of one server. Chunks expire with their
+-- window.
+--
+-- Arguments: the header; then numbers: the operation; 1 if all or nothing; wanted, cost; the name;
+-- limit; the calendar's window as its start, its end and the latest end that is valid as it is, or 0
+-- and the period, us and ns; then of the chunk: the server's id, the number of the settlement, the
+-- units used so far, and the units to hold.
+--
+-- C reads the same as from bucket_chunk.lua.
 
 -- head; then numbers: the operation; 1: all or nothing; wanted, cost; the name; limit; the calendar's
 -- window as its start, its end and the latest end that is used as it is, or 0 and the period: us and ns;

@@ -1,5 +1,7 @@
--- head; then numbers: the name, cost; the calendar's window as its start, its end and the latest end
--- that is used as it is; or 0
+-- Refunds to fixed_window and resetting_bucket.
+--
+-- Arguments: the header; then numbers: the name, cost; the calendar's window as its start, its end and
+-- the latest end that is valid as it is; or 0.
 function kinds.window_refund(a, first, last, dry)
   local head, name, name_ns, cost, start, stop, far = unpacked('<sdddddd', args[a])
   local old, known = find_value(first, head, 30)
