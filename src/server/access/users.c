@@ -80,9 +80,9 @@ static int read_limits(struct user *user, const struct weir_engine *engine)
 	if (!user->limits)
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i <= n; i++) {
-		bool may = i < n ? has_pattern(user->rule, engine_limit_at(engine, i)->name)
-		                 : has_pattern(user->rule, "CL.THROTTLE") ||
-		                       has_pattern(user->rule, "THROTTLE");
+		bool may =
+		    i < n ? has_pattern(user->rule, engine_limit_at(engine, i)->name)
+		          : has_pattern(user->rule, "CL.THROTTLE") || has_pattern(user->rule, "THROTTLE");
 
 		user->limits[i / 64] |= (uint64_t)may << i % 64;
 	}
@@ -333,8 +333,9 @@ int user_check(const struct user *user, enum request_class class, struct weir_er
 	if (class == REQUEST_FREE)
 		return WEIR_OK;
 	if (!user)
-		return error_set(error, WEIR_EAUTH,
-		                 "expected the login of a user (a token, or a name and a password), found none");
+		return error_set(
+		    error, WEIR_EAUTH,
+		    "expected the login of a user (a token, or a name and a password), found none");
 	if (!(user->rule->may & needed[class]))
 		return error_set(error, WEIR_EPERM, "expected a user who may %s, found '%s'", words[class],
 		                 user->rule->name);

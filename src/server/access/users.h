@@ -76,7 +76,8 @@ enum users_login {
  */
 static inline uint64_t users_login_tag(const struct users *users, const struct request_login *login)
 {
-	uint64_t salt = login->user.len ? hash_bytes(&users->key, login->user.data, login->user.len) : 0;
+	uint64_t salt =
+	    login->user.len ? hash_bytes(&users->key, login->user.data, login->user.len) : 0;
 
 	return hash_salted(&users->key, salt, login->secret.data, login->secret.len);
 }

@@ -25,7 +25,7 @@ __attribute__((noinline)) static void count_denied(struct decider *decider,
 	struct slice name = step->secret ? key_phases_hash_text(step->key.hash, text) : step->key_name;
 
 	top_count_denial(decider->shared->top, decider->index, step->key.hash, limit, name,
-	          decider->context.at.now_ns);
+	                 decider->context.at.now_ns);
 }
 
 void decisions_count_step(void *context, const struct plan_step *step)

@@ -7,7 +7,7 @@
 #include "base/number.h"
 
 struct events {
-	pthread_mutex_t mutex; /* of `texts` */
+	pthread_mutex_t mutex;            /* of `texts` */
 	struct buffer texts[EVENTS_KEPT]; /* event n is at n % EVENTS_KEPT */
 	_Atomic uint64_t next;
 	_Atomic size_t followers;

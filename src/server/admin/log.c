@@ -356,8 +356,7 @@ void log_add_remark(struct buffer *out, const struct weir_config_remark *remark)
 	buffer_printf(out, "%s: %s", kind, remark->text);
 }
 
-void log_error(struct log *log, const char *event, const char *path,
-               const struct weir_error *error)
+void log_error(struct log *log, const char *event, const char *path, const struct weir_error *error)
 {
 	struct buffer place = {0};
 

@@ -52,7 +52,7 @@ static bool find_phases(struct decider *decider, struct metrics_now *now)
 			continue;
 		of->limit = decider->config->metrics[i];
 		store_count_phases(decider->shared->table->store, &limit->algo, decider->context.at.now_ns,
-		             of->counts);
+		                   of->counts);
 		now->phases_count++;
 	}
 	now->phases = found;
@@ -65,9 +65,11 @@ static int render_metrics(struct decider *decider, struct buffer *out)
 	struct metrics_now now = {
 	    .connections = atomic_load_explicit(&shared->conn_limit.open, memory_order_relaxed) +
 	                   atomic_load_explicit(&shared->conn_limit.reserved, memory_order_relaxed),
-	    .connections_reserved = atomic_load_explicit(&shared->conn_limit.reserved, memory_order_relaxed),
+	    .connections_reserved =
+	        atomic_load_explicit(&shared->conn_limit.reserved, memory_order_relaxed),
 	    .connections_max = atomic_load_explicit(&shared->conn_limit.max, memory_order_relaxed),
-	    .connections_rejected = atomic_load_explicit(&shared->conn_limit.rejected, memory_order_relaxed),
+	    .connections_rejected =
+	        atomic_load_explicit(&shared->conn_limit.rejected, memory_order_relaxed),
 	    .log_lines_dropped = log_dropped(shared->log),
 	    .event_streams = events_followers(shared->events),
 	    .usage = os_usage(),

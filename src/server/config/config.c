@@ -174,7 +174,7 @@ struct server_config *server_config_retain(struct server_config *config)
 
 void server_config_release(struct server_config *config)
 {
-	/* Acquire and release: whatever any thread did with the configuration happens before it is freed. */
+	/* Acquire and release: all uses of the configuration happen before it is freed. */
 	while (config && atomic_fetch_sub_explicit(&config->references, 1, memory_order_acq_rel) == 1) {
 		struct server_config *next = atomic_load_explicit(&config->successor, memory_order_relaxed);
 

@@ -66,7 +66,7 @@ static int join_quorum_groups(struct server *server, const struct server_config 
 }
 
 int reload_compile(struct server *server, struct server_config *config,
-                          const struct server_config *before, struct weir_error *error)
+                   const struct server_config *before, struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
 	int status = server_config_compile(config, before, shared->table, &shared->stores,
@@ -189,7 +189,7 @@ static void watch_file(void *context, const char *path)
 }
 
 int reload_read(struct server *server, const char *event, struct server_config **out,
-                      struct weir_error *error)
+                struct weir_error *error)
 {
 	struct remark_log remark_log = {server->shared.log, event, false, &server->watch};
 	const struct weir_config_files files = {.paths = server->settings.files,
@@ -294,4 +294,3 @@ void reload(struct server *server)
 		          {"message", "nothing to reload: started without a file"});
 	service_manager_notify("READY=1");
 }
-

@@ -22,8 +22,8 @@
 #define INTAKE_SHARE     1024
 /* transactions with more commands wait while the loop is busy */
 #define INTAKE_COMMANDS_AT_ONCE 64
-#define INTAKE_ARENA_MAX ((size_t)1 << 20)
-#define INTAKE_OUT_MAX   ((size_t)512 << 10)
+#define INTAKE_ARENA_MAX        ((size_t)1 << 20)
+#define INTAKE_OUT_MAX          ((size_t)512 << 10)
 #define INTAKE_OUT_RETAINED     ((size_t)1 << 20)
 
 /** The callbacks of a listener's connections. */

@@ -22,10 +22,10 @@ static int on_read(const struct net_filter *filter, void *state, struct slice by
 	status = tls_decrypt(conn->tls, bytes, in, wire);
 	if (status != WEIR_OK)
 		return status;
-	return tls_has_ended(conn->tls)   ? NET_FILTER_END
-	       : !tls_is_ready(conn->tls) ? NET_FILTER_HANDSHAKE
-	       : tls_has_partial(conn->tls)  ? NET_FILTER_PARTIAL
-	                                  : NET_FILTER_READY;
+	return tls_has_ended(conn->tls)     ? NET_FILTER_END
+	       : !tls_is_ready(conn->tls)   ? NET_FILTER_HANDSHAKE
+	       : tls_has_partial(conn->tls) ? NET_FILTER_PARTIAL
+	                                    : NET_FILTER_READY;
 }
 
 static void on_write(const struct net_filter *filter, void *state, struct slice bytes,

@@ -30,8 +30,8 @@ struct decider {
 	struct metrics_loop *metrics; /* the counters of this worker */
 	struct net_loop *loop;
 	struct store_clients *store_clients;
-	struct server_config *config; /* the newest when the iteration began; owns a reference */
-	bool was_reloaded;            /* works that wait may have lost their user */
+	struct server_config *config;    /* the newest when the iteration began; owns a reference */
+	bool was_reloaded;               /* works that wait may have lost their user */
 	struct forwarded_list forwarded; /* the configuration's, for the codecs */
 	struct decider *self;
 	/* its `owner` points to `self`, or to the same field of a suspended work */

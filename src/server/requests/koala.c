@@ -4,8 +4,8 @@
 
 /* An object with the fields that Koala's clients read. */
 #define RESULT(type, error, reason)                                                                \
-	"{\"Ret_type\":" #type ",\"Ret_code\":0,\"Err_no\":" #error ",\"Err_msg\":\"\","              \
-	"\"Str_reason\":\"" reason "\",\"Need_vcode\":0,\"Vcode_len\":0,\"Vcode_type\":0,"            \
+	"{\"Ret_type\":" #type ",\"Ret_code\":0,\"Err_no\":" #error ",\"Err_msg\":\"\","               \
+	"\"Str_reason\":\"" reason "\",\"Need_vcode\":0,\"Vcode_len\":0,\"Vcode_type\":0,"             \
 	"\"Other\":\"\",\"Version\":0}"
 
 /* Results for configurations that define none. */

@@ -108,9 +108,8 @@ static size_t read_names(const uint64_t *words, size_t n, struct arena *arena,
 	return (at + sizeof *words - 1) / sizeof *words;
 }
 
-struct slice permit_text_write(const struct weir_permits *permits,
-                               const struct engine_names *names, const struct hash_key *secret,
-                               struct arena *arena)
+struct slice permit_text_write(const struct weir_permits *permits, const struct engine_names *names,
+                               const struct hash_key *secret, struct arena *arena)
 {
 	struct keys keys = keys_of(secret);
 	struct sealed sealed; /* not cleared, because it is large */

@@ -33,9 +33,8 @@
 #define PERMIT_NAMES_MAX 4096
 
 /** Writes permits of at least one charge. The data is NULL if memory is short. */
-struct slice permit_text_write(const struct weir_permits *permits,
-                               const struct engine_names *names, const struct hash_key *secret,
-                               struct arena *arena);
+struct slice permit_text_write(const struct weir_permits *permits, const struct engine_names *names,
+                               const struct hash_key *secret, struct arena *arena);
 
 /**
  * Returns false if the text was not written under this secret, or if `arena`, which gets the names,

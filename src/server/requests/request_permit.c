@@ -73,8 +73,7 @@ int permit_prepare(struct decider *decider, const struct request *r, struct plan
 
 int permit_request(const struct request *r, struct plan *plan, struct weir_error *error)
 {
-	if ((r->wants_permit || engine_is_reported(plan)) &&
-	    engine_want_permit(plan) != WEIR_OK)
+	if ((r->wants_permit || engine_is_reported(plan)) && engine_want_permit(plan) != WEIR_OK)
 		return error_set(error, WEIR_ELONG,
 		                 "expected at most %d limits on a request with a permit, found %u",
 		                 WEIR_PERMITS_MAX, plan->step_count);
@@ -89,8 +88,8 @@ int permit_write_reply(struct decider *decider, const struct plan *plan, struct 
 	bool refunded = reply->decision.allowed;
 
 	if (!algo_op_consumes(plan->op)) {
-		metrics_add(&metrics->permits[refunded ? METRICS_PERMIT_REFUNDED
-		                                       : METRICS_PERMIT_NOT_HELD], 1);
+		metrics_add(&metrics->permits[refunded ? METRICS_PERMIT_REFUNDED : METRICS_PERMIT_NOT_HELD],
+		            1);
 		return WEIR_OK;
 	}
 	names.giver = giver_of(decider);

@@ -48,7 +48,8 @@ static int open_item(struct stores *stores, struct stores_item *item, const char
 	    .context = stores,
 	};
 
-	*item = (struct stores_item){.url = strdup(url), .prefix = strdup(rules->prefix),
+	*item = (struct stores_item){.url = strdup(url),
+	                             .prefix = strdup(rules->prefix),
 	                             .timeout_ns = rules->store_timeout_ns,
 	                             .denied_cache_ns = rules->denied_cache_ns};
 	if (!item->url || !item->prefix)
@@ -70,7 +71,8 @@ int stores_open(struct stores *stores, const char *url, const struct weir_config
 	if (stores->count == STORES_MAX)
 		return error_set(error, WEIR_ERANGE,
 		                 "expected at most %d stores since the server started, found one "
-		                 "more", STORES_MAX);
+		                 "more",
+		                 STORES_MAX);
 	status = open_item(stores, item, url, rules, error);
 	if (status != WEIR_OK) {
 		close_item(item);

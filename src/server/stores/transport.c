@@ -165,7 +165,7 @@ static void *look_up(struct redis_transport *transport, struct redis_dialer *dia
 	lookup->dialer = dialer;
 	lookup->query = lookup_open(host);
 	if (!lookup->query || net_descriptor_open(&lookup->watch, of->loop, lookup_fd(lookup->query),
-	                                     on_found, lookup) != WEIR_OK) {
+	                                          on_found, lookup) != WEIR_OK) {
 		end_lookup(lookup);
 		return NULL;
 	}

@@ -16,7 +16,7 @@ struct item_entry {
 
 /* The items of a batch that are not finished, by key. */
 struct item_order {
-	struct map newest; /* of struct item_entry */
+	struct map newest;  /* of struct item_entry */
 	bool is_incomplete; /* out of memory: each item waits for all items before it */
 };
 

@@ -113,8 +113,7 @@ void key_queue_wake_due(struct waiting *waiting)
 	struct suspended *suspended;
 
 	pthread_mutex_lock(&waiting->queues.lock);
-	while (
-	    (suspended = list_of(list_pop(&waiting->queues.woken), struct suspended, queue.woken))) {
+	while ((suspended = list_of(list_pop(&waiting->queues.woken), struct suspended, queue.woken))) {
 		suspended->queue.is_first = !suspended->queue.is_dropped;
 		if (suspended->unanswered.at_store > 0)
 			suspended->queue.was_woken = true;

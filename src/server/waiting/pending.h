@@ -52,7 +52,7 @@ struct unanswered_owner {
 
 /* An unanswered work: the first member of a larger struct, which is freed with it. */
 struct unanswered {
-	struct heap_node node;      /* due by the monotonic clock; not in the heap when done */
+	struct heap_node node;        /* due by the monotonic clock; not in the heap when done */
 	struct list_node client_node; /* in client->unanswered */
 	struct net_conn *conn;
 	struct server_config *config;
@@ -63,7 +63,7 @@ struct unanswered {
 	uint64_t decision_number; /* counts the decisions of this worker, from 1, or 0 */
 	uint64_t wait_ns;         /* from the decision until the work may start */
 	struct buffer reply;
-	struct arena arena;         /* for a batch that takes several iterations; see deferred.c */
+	struct arena arena;          /* for a batch that takes several iterations; see deferred.c */
 	struct engine_charge *taken; /* the charges to give back if the client leaves */
 	size_t taken_count;
 	const struct unanswered_owner *owner; /* NULL if malloc is */

@@ -212,7 +212,8 @@ static size_t size_elsewhere(const struct work *work)
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
-	size_t size = work_has_plan(work) && engine_is_remote(&work->plan) ? submit_size(&work->plan) : 0;
+	size_t size =
+	    work_has_plan(work) && engine_is_remote(&work->plan) ? submit_size(&work->plan) : 0;
 
 	for (size_t i = 0; i < n; i++)
 		size += size_elsewhere(&items[i]);
