@@ -91,15 +91,15 @@ static int read_sync(const char *text, uint64_t *out, struct weir_error *error)
 static int read_store(const char *text, struct settings_plan *out, struct weir_error *error)
 {
 	const char *path = text + sizeof RULES_FILE_PREFIX - 1;
-	enum rules_store_kind place;
+	enum rules_store_kind kind;
 	struct weir_error inner;
-	int status = rules_store_kind_read(text, &place, &inner);
+	int status = rules_store_kind_read(text, &kind, &inner);
 
 	out->path[0] = '\0';
-	out->redis = status == WEIR_OK && place == RULES_REDIS ? text : NULL;
+	out->redis = status == WEIR_OK && kind == RULES_REDIS ? text : NULL;
 	if (status != WEIR_OK)
 		return error_set(error, status, "store: %s", inner.message);
-	if (place != RULES_FILE)
+	if (kind != RULES_FILE)
 		return WEIR_OK;
 	if (strlen(path) >= SETTINGS_PATH_MAX)
 		return error_set(error, WEIR_ELONG, "store: expected a path below %d bytes, found %zu",
@@ -109,7 +109,7 @@ static int read_store(const char *text, struct settings_plan *out, struct weir_e
 }
 
 /* Checks that the URL is one of a Redis, and that its files of certificates exist. */
-static int check_url(const char *url, const struct rules_text *place, struct weir_error *error)
+static int check_url(const char *url, const struct rules_text *text, struct weir_error *error)
 {
 	struct weir_error inner = {0};
 	struct redis_url read;
@@ -117,8 +117,8 @@ static int check_url(const char *url, const struct rules_text *place, struct wei
 
 	if (status == WEIR_OK)
 		redis_url_free(&read);
-	else if (url == place->text)
-		error_set_at(error, status, place->line, place->column, "%s", inner.message);
+	else if (url == text->text)
+		error_set_at(error, status, text->line, text->column, "%s", inner.message);
 	else
 		error_set(error, status, "store: %s", inner.message);
 	return status;
@@ -153,10 +153,10 @@ static int read_account(const char *name, const char *text, const char *expected
 	return WEIR_OK;
 }
 
-static int place_error(const struct rules_text *place, const char *name, int status,
-                       const char *message, struct weir_error *error)
+static int set_setting_error(const struct rules_text *text, const char *name, int status,
+                             const char *message, struct weir_error *error)
 {
-	return error_set_at(error, status, place ? place->line : 0, place ? place->column : 0, "%s: %s",
+	return error_set_at(error, status, text ? text->line : 0, text ? text->column : 0, "%s: %s",
 	                    name, message);
 }
 
@@ -171,7 +171,7 @@ static int read_access(const char *name, const struct rules_listen *listen, stru
 	if (status == WEIR_OK)
 		status = read_account("group", listen->group, "group", account_group, &group, &inner);
 	if (status != WEIR_OK)
-		return place_error(&listen->address, name, status, inner.message, error);
+		return set_setting_error(&listen->address, name, status, inner.message, error);
 	out->mode = listen->mode;
 	out->has_owner = listen->owner;
 	out->has_group = listen->group;
@@ -188,7 +188,7 @@ static int read_address(const char *name, const char *given, const struct rules_
 	int status = net_address_parse(slice_of(text), out, &inner);
 
 	if (status != WEIR_OK)
-		return place_error(given ? NULL : &file->address, name, status, inner.message, error);
+		return set_setting_error(given ? NULL : &file->address, name, status, inner.message, error);
 	return given ? WEIR_OK : read_access(name, file, out, error);
 }
 
@@ -209,7 +209,7 @@ static int check_addresses(const struct settings *settings, const struct weir_co
 	const struct {
 		const char *name;
 		const struct net_address *address;
-		const struct rules_text *place; /* NULL for a flag */
+		const struct rules_text *text; /* NULL for a flag */
 	} all[] = {
 	    {"http", &plan->http, settings->text[SETTING_HTTP] ? NULL : &config->listen_http.address},
 	    {"resp", &plan->resp, settings->text[SETTING_RESP] ? NULL : &config->listen_resp.address},
@@ -223,7 +223,7 @@ static int check_addresses(const struct settings *settings, const struct weir_co
 			snprintf(message, sizeof message,
 			         "expected another address than %s has, found the same", all[j].name);
 			if (is_same_address(all[j].address, all[i].address))
-				return place_error(all[i].place, all[i].name, WEIR_EINVAL, message, error);
+				return set_setting_error(all[i].text, all[i].name, WEIR_EINVAL, message, error);
 		}
 	return WEIR_OK;
 }

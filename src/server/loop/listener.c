@@ -20,7 +20,7 @@ size_t listeners_init(struct listener listeners[LISTENERS], const struct setting
 		const char *name;
 		const char *given; /* the text of a flag or a variable */
 		const struct net_address *address;
-		const struct rules_text *place;
+		const struct rules_text *text;
 		const struct worker_protocol *protocol;
 	} sources[LISTENERS] = {
 	    [LISTENER_HTTP] = {"http", settings->text[SETTING_HTTP], &plan->http,
@@ -37,8 +37,8 @@ size_t listeners_init(struct listener listeners[LISTENERS], const struct setting
 		listeners[i] = (struct listener){
 		    .name = sources[i].name,
 		    .address = *sources[i].address,
-		    .line = given ? 0 : sources[i].place->line,
-		    .column = given ? 0 : sources[i].place->column,
+		    .line = given ? 0 : sources[i].text->line,
+		    .column = given ? 0 : sources[i].text->column,
 		    .protocol = sources[i].protocol,
 		    .uses_tls = uses_tls_at(sources[i].address, config),
 		};

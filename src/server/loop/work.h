@@ -60,9 +60,9 @@ struct client {
 	bool has_split;         /* it has a batch whose items have not all begun */
 	struct list unanswered; /* works without an answer, oldest first, see pending.h */
 	struct list ordered; /* the works among them that may make later ones wait, see key_order.h */
-	size_t wide;         /* how many of these have too many keys to compare */
-	uint64_t event;      /* if the client follows events: the number of the first one to send */
-	size_t reply_bytes;  /* about the bytes of replies in the intake */
+	size_t many_keys_count; /* how many of these have too many keys to compare */
+	uint64_t event;         /* if the client follows events: the number of the first one to send */
+	size_t reply_bytes;     /* about the bytes of replies in the intake */
 	struct client_login login;
 	alignas(max_align_t) unsigned char session[]; /* the codec's state */
 };

@@ -147,13 +147,13 @@ static void wake_loop(const struct quorum_groups *groups)
 static bool test_and_mark_recent(struct quorum_group *group, uint64_t hash, uint64_t now_ns,
                                  uint64_t for_ns)
 {
-	_Atomic uint64_t *place = &group->recent[hash % RECENT_SLOTS];
+	_Atomic uint64_t *slot = &group->recent[hash % RECENT_SLOTS];
 	uint64_t mark = hash >> 40 << 40, mask = (UINT64_C(1) << 40) - 1;
-	uint64_t previous = atomic_load_explicit(place, memory_order_relaxed);
+	uint64_t previous = atomic_load_explicit(slot, memory_order_relaxed);
 
 	if ((previous & ~mask) == mark && (previous & mask) > now_ns / RECENT_UNIT_NS)
 		return true;
-	atomic_store_explicit(place, mark | ((now_ns + for_ns) / RECENT_UNIT_NS & mask),
+	atomic_store_explicit(slot, mark | ((now_ns + for_ns) / RECENT_UNIT_NS & mask),
 	                      memory_order_relaxed);
 	return false;
 }

@@ -125,15 +125,15 @@ static void hang_up(struct redis_transport *transport, void *context)
 struct host_lookup {
 	struct redis_dialer *dialer;
 	struct lookup *query;
-	struct net_descriptor *watch; /* NULL when the transport has ended */
+	struct net_descriptor *descriptor; /* NULL when the transport has ended */
 	struct server_transport *transport;
 	struct list_node node; /* in transport->lookups */
 };
 
 static void end_lookup(struct host_lookup *lookup)
 {
-	if (lookup->watch)
-		net_descriptor_close(lookup->watch);
+	if (lookup->descriptor)
+		net_descriptor_close(lookup->descriptor);
 	lookup_close(lookup->query);
 	list_remove(&lookup->transport->lookups, &lookup->node);
 	free(lookup);
@@ -164,12 +164,13 @@ static void *look_up(struct redis_transport *transport, struct redis_dialer *dia
 	list_append(&of->lookups, &lookup->node);
 	lookup->dialer = dialer;
 	lookup->query = lookup_open(host);
-	if (!lookup->query || net_descriptor_open(&lookup->watch, of->loop, lookup_fd(lookup->query),
-	                                          on_found, lookup) != WEIR_OK) {
+	if (!lookup->query ||
+	    net_descriptor_open(&lookup->descriptor, of->loop, lookup_fd(lookup->query), on_found,
+	                        lookup) != WEIR_OK) {
 		end_lookup(lookup);
 		return NULL;
 	}
-	net_descriptor_set_events(lookup->watch, NET_READABLE);
+	net_descriptor_set_events(lookup->descriptor, NET_READABLE);
 	return lookup;
 }
 
@@ -197,7 +198,7 @@ void server_transport_end(struct server_transport *transport)
 	transport->has_ended = true;
 	LIST_EACH(&transport->lookups, struct host_lookup, node, lookup)
 	{
-		net_descriptor_close(lookup->watch);
-		lookup->watch = NULL;
+		net_descriptor_close(lookup->descriptor);
+		lookup->descriptor = NULL;
 	}
 }

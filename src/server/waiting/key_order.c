@@ -27,14 +27,14 @@ static struct order order_of(const struct key_order *keys, const struct work *wo
 	return order;
 }
 
-static bool is_wide(const struct order *order)
+static bool has_many_keys(const struct order *order)
 {
 	return order->count > ORDER_KEYS;
 }
 
 static bool share_key(const struct order *a, const struct order *b)
 {
-	if (is_wide(a) || is_wide(b))
+	if (has_many_keys(a) || has_many_keys(b))
 		return a->count > 0 && b->count > 0;
 	for (size_t i = 0; i < a->count; i++)
 		for (size_t j = 0; j < b->count; j++)
@@ -52,7 +52,7 @@ static size_t filter_at(const struct client *client, uint64_t key)
 static bool may_share_key(const struct key_order *keys, const struct client *client,
                           const struct order *order)
 {
-	if (is_wide(order) || client->wide > 0)
+	if (has_many_keys(order) || client->many_keys_count > 0)
 		return true;
 	for (size_t i = 0; i < order->count; i++)
 		if (keys->filter[filter_at(client, order->keys[i])] > 0)
@@ -99,9 +99,9 @@ bool key_order_must_wait(const struct key_order *keys, const struct work *work)
 static void count_keys(struct key_order *keys, struct client *client, const struct order *order,
                        int by)
 {
-	if (is_wide(order))
-		client->wide += (size_t)by;
-	for (size_t i = 0; !is_wide(order) && i < order->count; i++)
+	if (has_many_keys(order))
+		client->many_keys_count += (size_t)by;
+	for (size_t i = 0; !has_many_keys(order) && i < order->count; i++)
 		keys->filter[filter_at(client, order->keys[i])] += (uint32_t)by;
 }
 

@@ -41,12 +41,16 @@ static bool is_permitted(const struct weir_config *config, const char *peer,
 static void only_this_machine_changes_and_administrates(void **state)
 {
 	static const char *const own[] = {"127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.2"};
-	static const char *const others[] = {"10.1.2.3", "128.0.0.1", "126.255.255.255", "::2",
-	                                     "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff", "::127.0.0.1"};
+	static const char *const others[] = {"10.1.2.3",
+	                                     "128.0.0.1",
+	                                     "126.255.255.255",
+	                                     "::2",
+	                                     "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff",
+	                                     "::127.0.0.1"};
 	struct weir_config config = {0};
 
 	(void)state;
-	for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++) {
+	for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class ++) {
 		for (size_t i = 0; i < sizeof own / sizeof *own; i++)
 			assert_true(is_permitted(&config, own[i], class, nothing_said, NULL));
 		for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -89,23 +93,24 @@ static void protected_permits_networks_or_everybody(void **state)
 /* The author of a page can make any name lead to this server's address. */
 static void unknown_hosts_may_ask_from_other_machines_only(void **state)
 {
-	static const char *const known[] = {"127.0.0.1", "10.1.2.3",  "[::1]", "[2001:db8::1]",
+	static const char *const known[] = {"127.0.0.1", "10.1.2.3",  "[::1]",         "[2001:db8::1]",
 	                                    "localhost", "LocalHost", "w.example.com", "W.Example.COM"};
-	static const char *const unknown[] = {"example.com", "127.0.0.1.example.com", "localhost.com",
-	                                      "x.w.example.com", "2130706433", "127.1", "[::1",
-	                                      "w.example.com.evil.example"};
+	static const char *const unknown[] = {"example.com",   "127.0.0.1.example.com",
+	                                      "localhost.com", "x.w.example.com",
+	                                      "2130706433",    "127.1",
+	                                      "[::1",          "w.example.com.evil.example"};
 	static const char *const hosts[] = {"limits.example.com", "w.example.com"};
 	struct weir_config config = {.hosts = hosts, .host_count = 2, .unprotected = true};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++)
+		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class ++)
 			assert_true(is_permitted(&config, i % 2 ? LOCAL : REMOTE, class,
 			                         (struct request_origin){.host = slice_of(known[i])}, NULL));
 	for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
 		const struct request_origin origin = {.host = slice_of(unknown[i])};
 
-		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++)
+		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class ++)
 			assert_false(is_permitted(&config, LOCAL, class, origin, "`hosts`"));
 		assert_true(is_permitted(&config, REMOTE, REQUEST_ASK, origin, NULL));
 		assert_false(is_permitted(&config, REMOTE, REQUEST_CHANGE, origin, unknown[i]));
@@ -119,7 +124,7 @@ static void foreign_pages_may_not_even_ask(void **state)
 	struct weir_config config = {.unprotected = true};
 
 	(void)state;
-	for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++) {
+	for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class ++) {
 		assert_false(is_permitted(&config, LOCAL, class, foreign, "Origin"));
 		assert_false(is_permitted(&config, REMOTE, class, foreign, "Sec-Fetch-Site"));
 	}
@@ -130,7 +135,7 @@ static void admin_calls_come_by_their_own_listener_only(void **state)
 	struct weir_error error;
 
 	(void)state;
-	for (enum request_class class = REQUEST_FREE; class < REQUEST_ADMIN; class++) {
+	for (enum request_class class = REQUEST_FREE; class < REQUEST_ADMIN; class ++) {
 		assert_int_equal(access_check_listener(false, class, &error), WEIR_OK);
 		assert_int_equal(access_check_listener(true, class, &error), WEIR_OK);
 	}

@@ -64,9 +64,10 @@ static void ports_brackets_and_blanks_are_accepted(void **state)
 static void a_hop_that_is_no_address_ends_the_search_at_its_proxy(void **state)
 {
 	static const char *const garbage[] = {
-	    "unknown", "_hidden", "1.2.3",       "1.2.3.4.5",          "1.2.3.4:",  "1.2.3.4:x",
-	    "-",       " ",       "1.2.3.4:123456", "2001:db8::5:443x", "[1.2.3.4", "1.2.3.4 5.6.7.8",
-	    "\"1.2.3.4\"", "for=1.2.3.4", "0x7f.1", "1.2.3.4;",
+	    "unknown",        "_hidden",          "1.2.3",    "1.2.3.4.5",
+	    "1.2.3.4:",       "1.2.3.4:x",        "-",        " ",
+	    "1.2.3.4:123456", "2001:db8::5:443x", "[1.2.3.4", "1.2.3.4 5.6.7.8",
+	    "\"1.2.3.4\"",    "for=1.2.3.4",      "0x7f.1",   "1.2.3.4;",
 	};
 
 	(void)state;

@@ -34,13 +34,15 @@ void __wrap_weir_engine_close(weir_engine *engine)
 
 static struct server_config *make(struct worker_shared *shared)
 {
-	static const char text[] = "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n";
+	static const char text[] =
+	    "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n";
 	struct server_config *config = calloc(1, sizeof *config);
 
 	config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(config, NULL, shared->table, &shared->stores,
-	                                       shared->metrics, NULL), 0);
+	assert_int_equal(
+	    server_config_compile(config, NULL, shared->table, &shared->stores, shared->metrics, NULL),
+	    0);
 	return config;
 }
 
@@ -82,7 +84,8 @@ static int begin(void **state)
 	for (size_t i = 0; i < WORKERS; i++) {
 		assert_int_equal(worker_open(&f->workers[i], &f->shared, i, f->config), 0);
 		assert_int_equal(
-		    worker_listen(&f->workers[i], &worker_resp, false, listen_somewhere(&f->address[i])), 0);
+		    worker_listen(&f->workers[i], &worker_resp, false, listen_somewhere(&f->address[i])),
+		    0);
 	}
 	freed = 0;
 	*state = f;
@@ -139,7 +142,7 @@ static void workers_retain_the_configuration_they_have_seen_and_its_successors(v
 }
 
 /* Sends a command, and reads the whole answer, which must be `want`. */
-static void ask(int fd, const char *command, const char *want)
+static void send_and_expect(int fd, const char *command, const char *want)
 {
 	char got[64];
 	size_t len = strlen(want);
@@ -170,19 +173,19 @@ static void a_waiting_request_retains_its_configuration(void **state)
 	start_all(f);
 	for (size_t i = 0; i < 3; i++) /* the first passes; the others wait on both loops */
 		clients[i] = dial_to(&f->address[i % WORKERS]);
-	ask(clients[0], acquire, "*7\r\n:1\r\n");
-	ask(clients[1], acquire, "");
+	send_and_expect(clients[0], acquire, "*7\r\n:1\r\n");
+	send_and_expect(clients[1], acquire, "");
 	wait_for_held(f, 1, 1);
 	reload(f, 1);
-	ask(clients[2], "PING\r\n", pong); /* its loop has seen the second configuration */
-	ask(clients[2], acquire, "");
+	send_and_expect(clients[2], "PING\r\n", pong); /* its loop has seen the second configuration */
+	send_and_expect(clients[2], acquire, "");
 	wait_for_held(f, 0, 1);
 	reload(f, 2);
 	wake_all(f->workers);
 	for (size_t i = 0; i < WORKERS; i++) {
 		int other = dial_to(&f->address[i]);
 
-		ask(other, "PING\r\n", pong);
+		send_and_expect(other, "PING\r\n", pong);
 		close(other);
 	}
 	assert_int_equal(freed, 0);

@@ -40,9 +40,8 @@ static void a_client_reads_from_its_next_event(void **state)
 	assert_int_equal(next, 1);
 	events_add(events, "shed", SLICE("{\"deny\":1}"));
 	events_add(events, "reloaded", SLICE("{}"));
-	assert_string_equal(read_from(events, &next, ROOM),
-	                    "id: 1\nevent: shed\ndata: {\"deny\":1}\n\n"
-	                    "id: 2\nevent: reloaded\ndata: {}\n\n");
+	assert_string_equal(read_from(events, &next, ROOM), "id: 1\nevent: shed\ndata: {\"deny\":1}\n\n"
+	                                                    "id: 2\nevent: reloaded\ndata: {}\n\n");
 	assert_int_equal(next, 3);
 	assert_string_equal(read_from(events, &next, ROOM), "");
 	assert_string_equal(read_from(events, &last, ROOM), "id: 2\nevent: reloaded\ndata: {}\n\n");
@@ -59,7 +58,8 @@ static void an_event_that_does_not_fit_comes_later_and_whole(void **state)
 	add_some(events, 2);
 	assert_string_equal(read_from(events, &next, strlen(first) - 1), "");
 	assert_string_equal(read_from(events, &next, 2 * strlen(first) - 1), first);
-	assert_string_equal(read_from(events, &next, strlen(first)), "id: 2\nevent: shed\ndata: {}\n\n");
+	assert_string_equal(read_from(events, &next, strlen(first)),
+	                    "id: 2\nevent: shed\ndata: {}\n\n");
 	events_close(events);
 }
 

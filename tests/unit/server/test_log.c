@@ -16,7 +16,7 @@
 #include "server/admin/log.h"
 
 #define PATIENCE_MS 20000
-#define TIME_LEN (sizeof "2026-05-01T12:00:00.123Z" - 1)
+#define TIME_LEN    (sizeof "2026-05-01T12:00:00.123Z" - 1)
 
 struct fixture {
 	struct log *log;
@@ -59,7 +59,8 @@ static void assert_line(const char *line, const char *before, const char *after)
 	assert_memory_equal(line, before, strlen(before));
 	line += strlen(before);
 	assert_int_equal(sscanf(line, "%4u-%2u-%2uT%2u:%2u:%2u.%3uZ%n", &n[0], &n[1], &n[2], &n[3],
-	                        &n[4], &n[5], &n[6], &len), 7);
+	                        &n[4], &n[5], &n[6], &len),
+	                 7);
 	assert_int_equal(len, TIME_LEN);
 	assert_string_equal(line + len, after);
 }

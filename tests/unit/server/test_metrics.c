@@ -12,7 +12,8 @@
 /* Renders the page, with a NUL at its end. Free it with buffer_free. */
 static struct buffer render(struct metrics *metrics)
 {
-	struct metrics_now now = {.connections = 3, .table = {.live = 7}, .usage = {1500000000, 4096, 0}};
+	struct metrics_now now = {
+	    .connections = 3, .table = {.live = 7}, .usage = {1500000000, 4096, 0}};
 	struct buffer page = {0};
 
 	metrics_render(metrics, &now, &page);

@@ -93,7 +93,7 @@ static char *write_request(char *to, const char *body)
 }
 
 /* In one write: the connection may be closed for lack of memory as soon as a part is read. */
-static void say(int fd, const char *body)
+static void send_request(int fd, const char *body)
 {
 	static char sent[1 << 15];
 	size_t len = (size_t)(write_request(sent, body) - sent);
@@ -107,7 +107,7 @@ static bool is_pending(const struct fixture *f)
 }
 
 /* The body of an answer; NULL if it is pending, or the connection was closed without one. */
-static const char *hear(const struct fixture *f, int fd)
+static const char *read_answer(const struct fixture *f, int fd)
 {
 	static char answer[1 << 18];
 	size_t len = 0, body_len;
@@ -141,17 +141,17 @@ static unsigned count(const char *answer, const char *word)
 	return n;
 }
 
-/* Sends a request on a connection that was used before; returns the answer like hear(). */
-static const char *ask(const struct fixture *f, const char *body, unsigned nth)
+/* Sends a request on a connection that was used before; returns the answer like read_answer(). */
+static const char *request_answer(const struct fixture *f, const char *body, unsigned nth)
 {
 	const char *answer;
 	int fd = dial_to(&f->address);
 
-	say(fd, "{\"limit\":\"uses\",\"key\":\"warm\"}");
-	assert_non_null(hear(f, fd));
+	send_request(fd, "{\"limit\":\"uses\",\"key\":\"warm\"}");
+	assert_non_null(read_answer(f, fd));
 	failing = nth;
-	say(fd, body);
-	answer = hear(f, fd);
+	send_request(fd, body);
+	answer = read_answer(f, fd);
 	close(fd);
 	while (is_pending(f)) /* until the server notices that the client has left */
 		usleep(100);
@@ -166,11 +166,11 @@ static void an_answer_that_cannot_be_stored_refunds_its_start(void **state)
 	uint64_t before;
 
 	/* at once, because none has come before */
-	answer = ask(f, "{\"limit\":\"turns\",\"key\":\"k\"}", 0);
+	answer = request_answer(f, "{\"limit\":\"turns\",\"key\":\"k\"}", 0);
 	assert_int_equal(count(answer, "\"allowed\":true"), 1);
 	before = left(f, "turns");
 	do {
-		answer = ask(f, "{\"limit\":\"turns\",\"key\":\"k\"}", ++nth);
+		answer = request_answer(f, "{\"limit\":\"turns\",\"key\":\"k\"}", ++nth);
 		errors += count(answer, "out of memory");
 		assert_int_equal(count(answer, "out of memory"), answer != NULL);
 		assert_int_equal(left(f, "turns"), before);
@@ -211,7 +211,7 @@ static void charges_without_an_answer_are_refunded(void **state)
 	unsigned nth = 0, errors = 0;
 
 	do {
-		const char *answer = ask(f, batch, ++nth);
+		const char *answer = request_answer(f, batch, ++nth);
 		unsigned granted = count(answer, "\"allowed\":true");
 
 		errors += count(answer, "out of memory");
@@ -235,7 +235,7 @@ static void a_batch_that_cannot_be_stored_refunds_everything(void **state)
 
 	reset(f, "turns");
 	do {
-		answer = ask(f, batch, ++nth);
+		answer = request_answer(f, batch, ++nth);
 		errors += answer && *answer == '{';
 		if (answer && *answer == '{') { /* one error for all items */
 			assert_int_equal(left(f, "uses"), 1000);
@@ -262,15 +262,15 @@ static void wait_for_places(const struct fixture *f, uint64_t n)
 }
 
 /* Sends a request that waits and one after it. Returns how many the answers say have passed. */
-static unsigned ask_behind(const struct fixture *f, unsigned nth)
+static unsigned request_behind_waiting(const struct fixture *f, unsigned nth)
 {
 	char answers[4096] = "", both[1000];
 	char *behind = write_request(both, "{\"limit\":\"turns\",\"key\":\"k\"}");
 	size_t len = (size_t)(write_request(behind, "{\"limit\":\"places\",\"key\":\"k\"}") - both);
 	int fd = dial_to(&f->address);
 
-	say(fd, "{\"limit\":\"uses\",\"key\":\"warm\"}");
-	assert_non_null(hear(f, fd));
+	send_request(fd, "{\"limit\":\"uses\",\"key\":\"warm\"}");
+	assert_non_null(read_answer(f, fd));
 	failing = nth;
 	/* In one write: after the first one the connection may have been closed for lack of memory. */
 	assert_int_equal(send(fd, both, len, MSG_NOSIGNAL), len);
@@ -302,10 +302,10 @@ static void answers_behind_a_waiting_one_are_stored_or_refunded(void **state)
 
 	reset(f, "places");
 	reset(f, "turns");
-	ask(f, "{\"limit\":\"turns\",\"key\":\"k\"}", 0);
+	request_answer(f, "{\"limit\":\"turns\",\"key\":\"k\"}", 0);
 	before = left(f, "turns");
 	do {
-		wait_for_places(f, 100 - ask_behind(f, ++nth));
+		wait_for_places(f, 100 - request_behind_waiting(f, ++nth));
 		assert_int_equal(left(f, "turns"), before);
 		reset(f, "places");
 	} while (failing == 0);

@@ -76,8 +76,9 @@ static void a_token_differs_each_time_and_its_digest_is_sha_256(void **state)
 	assert_int_equal(token_make(one), WEIR_OK);
 	assert_int_equal(token_make(other), WEIR_OK);
 	assert_string_not_equal(one, other);
-	assert_int_equal(strspn(one, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"),
-	                 sizeof TOKEN_PREFIX - 1 + 43);
+	assert_int_equal(
+	    strspn(one, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"),
+	    sizeof TOKEN_PREFIX - 1 + 43);
 	token_digest(SLICE("abc"), digest);
 	assert_true(token_read_digest(abc, expected));
 	assert_memory_equal(digest, expected, sizeof digest);
@@ -85,10 +86,10 @@ static void a_token_differs_each_time_and_its_digest_is_sha_256(void **state)
 	assert_true(token_read_digest(upper, expected));
 	assert_memory_equal(digest, expected, sizeof digest);
 	assert_false(token_read_digest(abc + 1, expected));
-	assert_false(token_read_digest("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad0",
-	                               expected));
-	assert_false(token_read_digest("ga7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
-	                               expected));
+	assert_false(token_read_digest(
+	    "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad0", expected));
+	assert_false(token_read_digest(
+	    "ga7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", expected));
 }
 
 int main(void)

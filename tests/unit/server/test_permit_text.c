@@ -87,7 +87,8 @@ static void names_of_keys_are_read_as_they_were_written(void **state)
 /* Changes every character to every other, and tries every prefix and every additional character. */
 static void a_forged_permit_is_refused(void **state)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ ";
+	static const char digits[] =
+	    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ ";
 	struct weir_permits permits = of(2, 5);
 	struct arena arena = {0};
 	struct slice text;

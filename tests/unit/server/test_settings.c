@@ -20,8 +20,9 @@ static char *environment(const char *name)
 
 static void flags_beat_the_environment_which_beats_the_file_which_beats_defaults(void **state)
 {
-	struct weir_config file = {
-	    .listen_http.address.text = "127.0.0.1:4", .listen_resp.address.text = "127.0.0.1:3", .capacity = 33};
+	struct weir_config file = {.listen_http.address.text = "127.0.0.1:4",
+	                           .listen_resp.address.text = "127.0.0.1:3",
+	                           .capacity = 33};
 	struct weir_config empty = {0};
 	struct settings settings = {.text = {[SETTING_HTTP] = "127.0.0.1:1"}};
 	struct settings_plan plan;
@@ -72,7 +73,8 @@ static void impossible_values_are_refused_by_name(void **state)
 	    {SETTING_THREADS, "257", "threads: expected 1 to 256, found '257'"},
 	    {SETTING_STORE, "reddis", "store: expected memory, file:PATH or a URL such as redis://"},
 	    {SETTING_STORE, "http://me:secret@h?password=x", "found 'http://…@h?…'"},
-	    {SETTING_SYNC, "1", "sync: expected a number and one of ms s m h d w, such as 1s, found '1'"},
+	    {SETTING_SYNC, "1",
+	     "sync: expected a number and one of ms s m h d w, such as 1s, found '1'"},
 	    {SETTING_STORE, "file:", "found 'file:'"},
 	    {SETTING_GRPC, "127.0.0.1:1", "grpc: not supported yet"},
 	};

@@ -37,7 +37,9 @@ static enum codec_result lines_parse(void *session, struct slice data, size_t *c
 		return CODEC_MORE;
 	*consumed = (size_t)(end + 1 - data.data);
 	*request = (struct request){
-	    .kind = verb == 'a' || verb == 'r' ? REQUEST_LIMIT : verb == 'e' ? REQUEST_EVENTS : REQUEST_LOCAL,
+	    .kind = verb == 'a' || verb == 'r' ? REQUEST_LIMIT
+	            : verb == 'e'              ? REQUEST_EVENTS
+	                                       : REQUEST_LOCAL,
 	    .class = verb == 'e' ? REQUEST_ADMIN : REQUEST_FREE,
 	    .op = verb == 'r' ? REQUEST_REFUND : REQUEST_ACQUIRE,
 	    .reply_code = verb,
@@ -77,7 +79,7 @@ static void send_as_they_are(void *session, struct slice answers, struct buffer 
 	buffer_add_slice(out, answers);
 }
 
-struct scene {
+struct fixture {
 	struct worker_shared shared;
 	struct server_config *config; /* the reference of the server's thread */
 	struct codec codec;
@@ -86,73 +88,76 @@ struct scene {
 	int client;
 };
 
-static struct server_config *compile(struct scene *it, const char *text)
+static struct server_config *compile(struct fixture *fixture, const char *text)
 {
 	struct server_config *config = calloc(1, sizeof *config);
 
 	config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &config->rules, NULL), 0);
-	assert_int_equal(server_config_compile(config, it->config, it->shared.table, &it->shared.stores,
-	                                       it->shared.metrics, NULL), 0);
+	assert_int_equal(server_config_compile(config, fixture->config, fixture->shared.table,
+	                                       &fixture->shared.stores, fixture->shared.metrics, NULL),
+	                 0);
 	return config;
 }
 
-static void begin(struct scene *it, bool streams)
+static void begin(struct fixture *fixture, bool streams)
 {
-	static const char text[] = "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n";
+	static const char text[] =
+	    "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n";
 	struct sockaddr_in address;
 
-	*it = (struct scene){
+	*fixture = (struct fixture){
 	    .shared = {.bounds = CODEC_BOUNDS_DEFAULT, .threads = 1, .conn_limit.max = 10},
 	    .codec = lines};
-	it->protocol = (struct worker_protocol){&it->codec, METRICS_RESP};
-	it->codec.streams = streams ? always : NULL;
-	it->codec.send = send_as_they_are;
-	it->shared.metrics = metrics_open(1);
-	it->shared.top = top_open(1);
-	it->shared.events = events_open();
-	assert_int_equal(weir_table_open(NULL, &it->shared.table, NULL), 0);
-	it->config = compile(it, text);
-	assert_int_equal(worker_open(&it->worker, &it->shared, 0, it->config), 0);
-	assert_int_equal(worker_listen(&it->worker, &it->protocol, false, listen_somewhere(&address)), 0);
-	assert_int_equal(worker_start(&it->worker), 0);
-	it->client = dial_to(&address);
+	fixture->protocol = (struct worker_protocol){&fixture->codec, METRICS_RESP};
+	fixture->codec.streams = streams ? always : NULL;
+	fixture->codec.send = send_as_they_are;
+	fixture->shared.metrics = metrics_open(1);
+	fixture->shared.top = top_open(1);
+	fixture->shared.events = events_open();
+	assert_int_equal(weir_table_open(NULL, &fixture->shared.table, NULL), 0);
+	fixture->config = compile(fixture, text);
+	assert_int_equal(worker_open(&fixture->worker, &fixture->shared, 0, fixture->config), 0);
+	assert_int_equal(
+	    worker_listen(&fixture->worker, &fixture->protocol, false, listen_somewhere(&address)), 0);
+	assert_int_equal(worker_start(&fixture->worker), 0);
+	fixture->client = dial_to(&address);
 }
 
-static void say(const struct scene *it, const char *said)
+static void send_line(const struct fixture *fixture, const char *line)
 {
-	assert_int_equal(send(it->client, said, strlen(said), MSG_NOSIGNAL), strlen(said));
+	assert_int_equal(send(fixture->client, line, strlen(line), MSG_NOSIGNAL), strlen(line));
 }
 
-static void expect(const struct scene *it, const char *want)
+static void expect(const struct fixture *fixture, const char *want)
 {
 	char got[64] = {0};
 
-	assert_int_equal(recv(it->client, got, strlen(want), MSG_WAITALL), strlen(want));
+	assert_int_equal(recv(fixture->client, got, strlen(want), MSG_WAITALL), strlen(want));
 	assert_string_equal(got, want);
 }
 
-static void end(struct scene *it)
+static void end(struct fixture *fixture)
 {
-	close(it->client);
-	net_loop_stop(it->worker.loop);
-	worker_join(&it->worker);
-	worker_close(&it->worker);
-	server_config_release(it->config);
-	weir_table_close(it->shared.table);
-	metrics_close(it->shared.metrics);
-	top_close(it->shared.top);
-	events_close(it->shared.events);
+	close(fixture->client);
+	net_loop_stop(fixture->worker.loop);
+	worker_join(&fixture->worker);
+	worker_close(&fixture->worker);
+	server_config_release(fixture->config);
+	weir_table_close(fixture->shared.table);
+	metrics_close(fixture->shared.metrics);
+	top_close(fixture->shared.top);
+	events_close(fixture->shared.events);
 }
 
-static void converse(bool streams, const char *said, const char *want)
+static void converse(bool streams, const char *line, const char *want)
 {
-	struct scene it;
+	struct fixture fixture;
 
-	begin(&it, streams);
-	say(&it, said);
-	expect(&it, want);
-	end(&it);
+	begin(&fixture, streams);
+	send_line(&fixture, line);
+	expect(&fixture, want);
+	end(&fixture);
 }
 
 static void each_answer_is_written_when_it_is_done(void **state)
@@ -170,7 +175,7 @@ static void without_streams_the_order_is_that_of_the_requests(void **state)
 /* Events */
 
 static struct {
-	struct scene *scene;
+	struct fixture *fixture;
 	struct server_config *_Atomic next; /* set by the test's thread, read by the worker's */
 } reload;
 
@@ -183,16 +188,16 @@ uint64_t __wrap_events_read(struct events *events, uint64_t next, size_t room, s
 	struct server_config *config = atomic_exchange(&reload.next, NULL);
 
 	if (config) {
-		server_config_replace(&reload.scene->config, config);
+		server_config_replace(&reload.fixture->config, config);
 		events_add(events, "reloaded", SLICE("{}"));
 	}
 	return __real_events_read(events, next, room, out);
 }
 
-static void add_event(struct scene *it, const char *name)
+static void add_event(struct fixture *fixture, const char *name)
 {
-	events_add(it->shared.events, name, SLICE("{}"));
-	net_loop_wake(it->worker.loop);
+	events_add(fixture->shared.events, name, SLICE("{}"));
+	net_loop_wake(fixture->worker.loop);
 }
 
 static void a_user_without_the_permission_gets_no_event_of_that_reload(void **state)
@@ -201,21 +206,21 @@ static void a_user_without_the_permission_gets_no_event_of_that_reload(void **st
 	    "limits: { uses: { algorithm: token_bucket, rate: 2/h, burst: 1 } }\n"
 	    "users: [{ name: one, may: [ask], token: "
 	    "\"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\" }]\n";
-	struct scene it;
+	struct fixture fixture;
 	char rest[64];
 
 	(void)state;
-	begin(&it, false);
-	say(&it, "e\n");
-	expect(&it, "e\n");
-	add_event(&it, "first");
-	expect(&it, "id: 1\nevent: first\ndata: {}\n\n");
-	reload.scene = &it;
-	reload.next = compile(&it, users);
-	add_event(&it, "second");
-	assert_true(recv(it.client, rest, sizeof rest, 0) <= 0);
+	begin(&fixture, false);
+	send_line(&fixture, "e\n");
+	expect(&fixture, "e\n");
+	add_event(&fixture, "first");
+	expect(&fixture, "id: 1\nevent: first\ndata: {}\n\n");
+	reload.fixture = &fixture;
+	reload.next = compile(&fixture, users);
+	add_event(&fixture, "second");
+	assert_true(recv(fixture.client, rest, sizeof rest, 0) <= 0);
 	assert_null(atomic_load(&reload.next));
-	end(&it);
+	end(&fixture);
 }
 
 int main(void)

@@ -42,11 +42,11 @@ struct fixture {
 	struct store store;
 	struct store_client client;
 	struct store *states;
-	struct net_descriptor *watch;
-	int told;
+	struct net_descriptor *descriptor;
+	int complete_fd;
 	struct store_operation *jobs[JOBS_MAX];
 	_Atomic size_t count;
-	_Atomic bool is_prompt; /* completes all by itself, in a later iteration */
+	_Atomic bool completes_by_itself; /* completes all by itself, in a later iteration */
 	uint64_t seed;
 };
 
@@ -66,8 +66,8 @@ static void submit(struct store_client *client, struct store_operation *chain)
 		f->jobs[n++] = chain;
 	}
 	f->count = n;
-	if (f->is_prompt)
-		eventfd_write(f->told, 1);
+	if (f->completes_by_itself)
+		eventfd_write(f->complete_fd, 1);
 }
 
 static const struct store_kind kind = {submit};
@@ -89,7 +89,7 @@ static void complete(void *context, unsigned events)
 	eventfd_t ignored;
 
 	(void)events;
-	eventfd_read(f->told, &ignored);
+	eventfd_read(f->complete_fd, &ignored);
 	while (f->count > 0) {
 		size_t i = draw(&f->seed, f->count);
 		struct store_operation *job = f->jobs[i];
@@ -109,7 +109,7 @@ static int start(void **state)
 	f->store = (struct store){.kind = &kind};
 	f->client.store = &f->store;
 	f->seed = os_wall_ns();
-	f->told = eventfd(0, EFD_NONBLOCK);
+	f->complete_fd = eventfd(0, EFD_NONBLOCK);
 	shared->bounds = CODEC_BOUNDS_DEFAULT;
 	shared->threads = 1;
 	shared->conn_limit.max = 10000;
@@ -123,12 +123,15 @@ static int start(void **state)
 	f->config->references = 1;
 	assert_int_equal(weir_config_read_yaml(text, strlen(text), NULL, &f->config->rules, NULL), 0);
 	assert_int_equal(server_config_compile(f->config, NULL, shared->table, &shared->stores,
-	                                       shared->metrics, NULL), 0);
+	                                       shared->metrics, NULL),
+	                 0);
 	assert_int_equal(worker_open(&f->worker, shared, 0, f->config), 0);
 	f->worker.store_clients.by_store[0] = &f->client;
-	assert_int_equal(worker_listen(&f->worker, &worker_resp, false, listen_somewhere(&f->address)), 0);
-	assert_int_equal(net_descriptor_open(&f->watch, f->worker.loop, f->told, complete, f), 0);
-	net_descriptor_set_events(f->watch, NET_READABLE);
+	assert_int_equal(worker_listen(&f->worker, &worker_resp, false, listen_somewhere(&f->address)),
+	                 0);
+	assert_int_equal(
+	    net_descriptor_open(&f->descriptor, f->worker.loop, f->complete_fd, complete, f), 0);
+	net_descriptor_set_events(f->descriptor, NET_READABLE);
 	assert_int_equal(worker_start(&f->worker), 0);
 	*state = f;
 	return 0;
@@ -140,27 +143,27 @@ static int finish(void **state)
 
 	net_loop_stop(f->worker.loop);
 	worker_join(&f->worker);
-	net_descriptor_close(f->watch);
+	net_descriptor_close(f->descriptor);
 	worker_close(&f->worker);
 	server_config_release(f->config);
 	weir_table_close(f->shared.table);
 	metrics_close(f->shared.metrics);
 	top_close(f->shared.top);
-	close(f->told);
+	close(f->complete_fd);
 	free(f);
 	return 0;
 }
 
 #define UNTIL(condition)                                                                           \
-	for (uint64_t end_ns = os_monotonic_ns() + 60 * NS_PER_S; !(condition); usleep(200))          \
+	for (uint64_t end_ns = os_monotonic_ns() + 60 * NS_PER_S; !(condition); usleep(200))           \
 	assert_true(os_monotonic_ns() < end_ns)
 
 static void tell(struct fixture *f)
 {
-	eventfd_write(f->told, 1);
+	eventfd_write(f->complete_fd, 1);
 }
 
-static void say(int fd, const char *words)
+static void send_text(int fd, const char *words)
 {
 	assert_int_equal(send(fd, words, strlen(words), MSG_NOSIGNAL), strlen(words));
 }
@@ -181,7 +184,7 @@ static void expect(int fd, const char *want)
 	}
 }
 
-static void hear_line(int fd, char line[200])
+static void read_line(int fd, char line[200])
 {
 	size_t len = 0;
 
@@ -210,8 +213,8 @@ static uint64_t in_use(const struct fixture *f, const char *name)
 	const struct algo_limit *by = step.limit;
 	struct algo_decision outcome;
 
-	assert_int_equal(store_admit(f->states, by,
-	                             store_hash(f->states, by->identity, "k", 1), &step.key), 0);
+	assert_int_equal(
+	    store_admit(f->states, by, store_hash(f->states, by->identity, "k", 1), &step.key), 0);
 	store_run(&step, &by, &outcome);
 	return by->quota - outcome.remaining;
 }
@@ -226,12 +229,13 @@ static void answers_come_in_order_and_memory_does_not_wait_for_stores(void **sta
 	struct fixture *f = *state;
 	int slow = dial_to(&f->address), quick = dial_to(&f->address);
 
-	say(slow, "PING a\r\nWEIR.ACQUIRE far k\r\nPING b\r\nWEIR.ACQUIRE near k\r\n"
+	send_text(slow,
+	          "PING a\r\nWEIR.ACQUIRE far k\r\nPING b\r\nWEIR.ACQUIRE near k\r\n"
 	          "CL.THROTTLE k 4 5 3600\r\nMULTI\r\nPING c\r\nWEIR.ACQUIRE far k\r\n"
 	          "WEIR.ACQUIRE near k\r\nCL.THROTTLE other 4 5 3600\r\nPING d\r\nEXEC\r\nPING e\r\n");
 	expect(slow, TEXT("a"));
 	UNTIL(f->count == 2); /* the transaction waits for a key that the store has */
-	say(quick, "WEIR.ACQUIRE near k\r\nPING f\r\n");
+	send_text(quick, "WEIR.ACQUIRE near k\r\nPING f\r\n");
 	expect(quick, PASSED("98") TEXT("f"));
 	assert_true(is_silent(slow));
 	tell(f);
@@ -261,10 +265,10 @@ static void clients_that_leave_refund_charges_without_an_answer(void **state)
 	for (size_t i = 0; i < 19; i++) {
 		clients[i] = dial_to(&f->address);
 		if (i % 2 == 0)
-			say(clients[i], "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\n"
-			                "WEIR.ACQUIRE far k COST 3\r\n");
-		say(clients[i], "MULTI\r\nWEIR.ACQUIRE near k\r\nWEIR.ACQUIRE far k\r\n"
-		                "WEIR.ACQUIRE places k\r\nEXEC\r\n");
+			send_text(clients[i], "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\n"
+			                      "WEIR.ACQUIRE far k COST 3\r\n");
+		send_text(clients[i], "MULTI\r\nWEIR.ACQUIRE near k\r\nWEIR.ACQUIRE far k\r\n"
+		                      "WEIR.ACQUIRE places k\r\nEXEC\r\n");
 	}
 	UNTIL(f->count == 10 + 2 * 9);
 	UNTIL(unanswered(f) == 3 * 10 + 9);
@@ -272,7 +276,7 @@ static void clients_that_leave_refund_charges_without_an_answer(void **state)
 	for (size_t i = 0; i < 18; i++)
 		close(clients[i]);
 	UNTIL(unanswered(f) == 3);
-	f->is_prompt = true;
+	f->completes_by_itself = true;
 	tell(f);
 	expect(clients[18], PASSED("?") PASSED("?") PASSED("?"));
 	UNTIL(in_use(f, "near") == 2);
@@ -290,20 +294,20 @@ static void works_wait_for_keys_that_are_at_a_store(void **state)
 	struct fixture *f = *state;
 	int clients[4];
 
-	f->is_prompt = true;
+	f->completes_by_itself = true;
 	for (size_t i = 0; i < 4; i++) {
 		clients[i] = dial_to(&f->address);
-		say(clients[i], "WEIR.ACQUIRE places k WAIT 60000\r\nPING a\r\n");
+		send_text(clients[i], "WEIR.ACQUIRE places k WAIT 60000\r\nPING a\r\n");
 		UNTIL(i < 2 ? !is_silent(clients[i]) : unanswered(f) == i - 1);
 	}
 	for (size_t i = 0; i < 4; i++) {
 		char permit[200], refund[300], head[64];
 
 		expect(clients[i], "*7\r\n:1\r\n:2\r\n:?\r\n:0\r\n:?\r\n$2\r\nok\r\n$?\r\n");
-		hear_line(clients[i], permit);
+		read_line(clients[i], permit);
 		expect(clients[i], TEXT("a"));
 		snprintf(refund, sizeof refund, "WEIR.REFUND places k PERMIT %s\r\n", permit);
-		say(clients[i], refund);
+		send_text(clients[i], refund);
 		assert_true(recv(clients[i], head, sizeof head, 0) > 4);
 	}
 	UNTIL(in_use(f, "places") == 0);
@@ -316,10 +320,10 @@ static void a_start_that_a_store_grants_is_awaited(void **state)
 	struct fixture *f = *state;
 	int client = dial_to(&f->address), other = dial_to(&f->address);
 
-	f->is_prompt = true;
-	say(client, "WEIR.ACQUIRE paced k\r\n");
+	f->completes_by_itself = true;
+	send_text(client, "WEIR.ACQUIRE paced k\r\n");
 	UNTIL(!is_silent(client));
-	say(other, "WEIR.ACQUIRE paced k\r\nWEIR.ACQUIRE far k\r\n");
+	send_text(other, "WEIR.ACQUIRE paced k\r\nWEIR.ACQUIRE far k\r\n");
 	UNTIL(in_use(f, "far") == 1);
 	assert_true(is_silent(other));
 	UNTIL(unanswered(f) == 1);
@@ -329,20 +333,22 @@ static void a_start_that_a_store_grants_is_awaited(void **state)
 }
 
 /* Sends items with so much work that the next ones need another iteration. */
-static void say_wide(int fd)
+static void send_wide_items(int fd)
 {
 	for (size_t i = 0; i < 13; i++)
-		say(fd, "WEIR.PEEK wide k\r\n");
+		send_text(fd, "WEIR.PEEK wide k\r\n");
 }
 
 /* In each iteration the batch has items at the store. The next one begins when they are done. */
-static void ask_in_three_turns(int fd)
+static void send_batch_of_three_iterations(int fd)
 {
-	say(fd, "WEIR.ACQUIRE near k\r\nMULTI\r\nWEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\n");
-	say_wide(fd);
-	say(fd, "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE far other\r\nWEIR.ACQUIRE near k\r\n");
-	say_wide(fd);
-	say(fd, "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nEXEC\r\nWEIR.ACQUIRE near k\r\nPING e\r\n");
+	send_text(fd, "WEIR.ACQUIRE near k\r\nMULTI\r\nWEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\n");
+	send_wide_items(fd);
+	send_text(fd, "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE far other\r\nWEIR.ACQUIRE near k\r\n");
+	send_wide_items(fd);
+	send_text(
+	    fd,
+	    "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nEXEC\r\nWEIR.ACQUIRE near k\r\nPING e\r\n");
 }
 
 static void expect_wide(int fd)
@@ -356,13 +362,13 @@ static void a_batch_continues_when_stores_have_done_its_items(void **state)
 	struct fixture *f = *state;
 	int slow = dial_to(&f->address), quick = dial_to(&f->address);
 
-	ask_in_three_turns(slow);
+	send_batch_of_three_iterations(slow);
 	expect(slow, PASSED("99") "+OK\r\n");
 	for (size_t i = 0; i < 2 + 13 + 3 + 13 + 2; i++)
 		expect(slow, "+QUEUED\r\n");
 	for (size_t turn = 0; turn < 3; turn++) {
 		UNTIL(f->count == (turn == 1 ? 2 : 1));
-		say(quick, "PING f\r\n");
+		send_text(quick, "PING f\r\n");
 		expect(quick, TEXT("f"));
 		assert_int_equal(f->count, turn == 1 ? 2 : 1);
 		assert_int_equal(in_use(f, "near"), turn + 2);
@@ -385,13 +391,13 @@ static void a_client_leaves_during_its_batch(void **state)
 	struct fixture *f = *state;
 	int slow = dial_to(&f->address);
 
-	ask_in_three_turns(slow);
+	send_batch_of_three_iterations(slow);
 	UNTIL(f->count == 1);
 	tell(f);
 	UNTIL(f->count == 2);
 	close(slow);
 	UNTIL(unanswered(f) == 0);
-	f->is_prompt = true;
+	f->completes_by_itself = true;
 	tell(f);
 	UNTIL(in_use(f, "far") == 1 && f->count == 0);
 	assert_int_equal(in_use(f, "near"), 3);
@@ -401,10 +407,13 @@ static void a_client_leaves_during_its_batch(void **state)
 static void no_charge_is_lost_whichever_client_leaves(void **state)
 {
 	static const char *const requests[] = {
-	    "WEIR.ACQUIRE near k\r\n", "WEIR.ACQUIRE far k\r\n", "PING x\r\n",
+	    "WEIR.ACQUIRE near k\r\n",
+	    "WEIR.ACQUIRE far k\r\n",
+	    "PING x\r\n",
 	    "CL.THROTTLE k 4 5 3600\r\n",
 	    "MULTI\r\nWEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nEXEC\r\n",
-	    "WEIR.ACQUIRE places k WAIT 100\r\n", "WEIR.PEEK far k\r\n",
+	    "WEIR.ACQUIRE places k WAIT 100\r\n",
+	    "WEIR.PEEK far k\r\n",
 	    "WEIR.RESET CL.THROTTLE k\r\n"};
 	struct fixture *f = *state;
 	uint64_t seed = f->seed;
@@ -413,18 +422,18 @@ static void no_charge_is_lost_whichever_client_leaves(void **state)
 	for (unsigned round = 0; round < 300; round++) {
 		int clients[4];
 
-		f->is_prompt = draw(&seed, 4) > 0;
+		f->completes_by_itself = draw(&seed, 4) > 0;
 		for (size_t i = 0; i < 4; i++) {
 			clients[i] = dial_to(&f->address);
 			for (uint64_t n = draw(&seed, 12); n > 0; n--)
-				say(clients[i], requests[draw(&seed, sizeof requests / sizeof *requests)]);
+				send_text(clients[i], requests[draw(&seed, sizeof requests / sizeof *requests)]);
 		}
 		if (draw(&seed, 2) == 0)
 			tell(f);
 		for (size_t i = 0; i < 4; i++)
 			close(clients[i]); /* with answers unread or not yet given */
 	}
-	f->is_prompt = true;
+	f->completes_by_itself = true;
 	tell(f);
 	UNTIL(unanswered(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
 }
@@ -438,8 +447,8 @@ static void forget(const struct fixture *f, const char *name)
 	const struct algo_limit *by = step.limit;
 	struct algo_decision outcome;
 
-	assert_int_equal(store_admit(f->states, by,
-	                             store_hash(f->states, by->identity, "k", 1), &step.key), 0);
+	assert_int_equal(
+	    store_admit(f->states, by, store_hash(f->states, by->identity, "k", 1), &step.key), 0);
 	store_run(&step, &by, &outcome);
 }
 
@@ -458,15 +467,16 @@ static unsigned count_of(const char *answer, const char *words)
  * Sends a request on a connection that was used before, and reads up to LAST. Returns false if the
  * connection was closed first.
  */
-static bool ask(struct fixture *f, const char *request, unsigned nth, char *answer, size_t size)
+static bool request_answer(struct fixture *f, const char *request, unsigned nth, char *answer,
+                           size_t size)
 {
 	int fd = dial_to(&f->address);
 	size_t len = 0;
 
-	say(fd, "PING a\r\nWEIR.ACQUIRE far warm\r\n");
+	send_text(fd, "PING a\r\nWEIR.ACQUIRE far warm\r\n");
 	expect(fd, TEXT("a") PASSED("?"));
 	failing = nth;
-	say(fd, request);
+	send_text(fd, request);
 	answer[0] = '\0';
 	while (!strstr(answer, "$4\r\nlast\r\n")) {
 		ssize_t got = recv(fd, answer + len, size - 1 - len, 0);
@@ -500,18 +510,17 @@ static void charges_at_a_store_are_answered_or_refunded_without_memory(void **st
 	for (unsigned i = 0; i < 30; i++)
 		strcat(many, "WEIR.ACQUIRE far k\r\nWEIR.ACQUIRE near k\r\nCL.THROTTLE k 99 99 3600\r\n");
 	strcat(many, "WEIR.ACQUIRE places k PERMIT\r\nEXEC\r\n" LAST);
-	f->is_prompt = true;
-	ask(f, many, 0, answer, sizeof answer); /* the store itself needs no more memory */
+	f->completes_by_itself = true;
+	request_answer(f, many, 0, answer, sizeof answer); /* the store itself needs no more memory */
 	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++, failing = 0)
 		/* until the request needs no more allocations */
 		for (unsigned nth = 1; failing == 0; nth++) {
 			for (size_t j = 0; j < sizeof limits / sizeof *limits; j++)
 				forget(f, limits[j]);
-			ends += !ask(f, requests[i], nth, answer, sizeof answer);
+			ends += !request_answer(f, requests[i], nth, answer, sizeof answer);
 			errors += count_of(answer, "out of memory");
 			/* The units are given back in an iteration after the client's end. */
-			UNTIL(in_use(f, "far") + in_use(f, "near") ==
-			      count_of(answer, "*7\r\n:1\r\n:100\r\n"));
+			UNTIL(in_use(f, "far") + in_use(f, "near") == count_of(answer, "*7\r\n:1\r\n:100\r\n"));
 			UNTIL(in_use(f, "places") == count_of(answer, "*7\r\n:1\r\n:2\r\n"));
 		}
 	assert_true(errors > 0 && ends > 0);

@@ -12,10 +12,10 @@
 
 #include "server/access/users.h"
 
-#define TOKEN_A "df9d216f695873ebe1f8c9bf84f6b0a427478801d3a04aff0409c52d2d536bed"
-#define TOKEN_B "5818b0ef6a81c3d8e09d004c324e7640ec4b54a4c43b4ddc395b112ac26dd5a8"
+#define TOKEN_A    "df9d216f695873ebe1f8c9bf84f6b0a427478801d3a04aff0409c52d2d536bed"
+#define TOKEN_B    "5818b0ef6a81c3d8e09d004c324e7640ec4b54a4c43b4ddc395b112ac26dd5a8"
 #define OTHER_HASH "$y$j75$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC"
-#define HASH    "$y$j75$abcdefghijklmnop$vZlXu1XtxOBWRxjOpQqONp1WYfMO0dN.H4xeSMU2ZvC"
+#define HASH       "$y$j75$abcdefghijklmnop$vZlXu1XtxOBWRxjOpQqONp1WYfMO0dN.H4xeSMU2ZvC"
 
 /* Tokens "weir_a" and "weir_b"; password "secret", with parameters that make it fast. */
 #define TEXT                                                                                       \
@@ -24,10 +24,10 @@
 	"  api-read: { algorithm: token_bucket, rate: 1/s }\n"                                         \
 	"  api-write: { algorithm: token_bucket, rate: 1/s }\n"                                        \
 	"users:\n"                                                                                     \
-	"  - { name: a, token: \"" TOKEN_A "\", may: [ask], limits: [\"*-read\", THROTTLE] }\n"         \
-	"  - { name: b, token: \"" TOKEN_B "\", may: [change, admin] }\n"                               \
-	"  - { name: p, password: \"" HASH "\", may: [ask] }\n"                                         \
-	"  - { name: c, certificate: c.example.com, may: [ask] }\n"                                      \
+	"  - { name: a, token: \"" TOKEN_A "\", may: [ask], limits: [\"*-read\", THROTTLE] }\n"        \
+	"  - { name: b, token: \"" TOKEN_B "\", may: [change, admin] }\n"                              \
+	"  - { name: p, password: \"" HASH "\", may: [ask] }\n"                                        \
+	"  - { name: c, certificate: c.example.com, may: [ask] }\n"                                    \
 	"  - { name: u, unix: root, may: [ask] }\n"
 
 struct fixture {
@@ -58,7 +58,8 @@ static void close_users(struct fixture *f)
 
 static struct request_login login_of(const char *user, const char *secret)
 {
-	return (struct request_login){user ? slice_of(user) : (struct slice){NULL, 0}, slice_of(secret)};
+	return (struct request_login){user ? slice_of(user) : (struct slice){NULL, 0},
+	                              slice_of(secret)};
 }
 
 /* Returns the result of a login, and the name of the user whose hash or token decides it. */
@@ -139,7 +140,8 @@ static void a_password_that_was_right_is_known_until_its_hash_changes(void **sta
 	open_users(&same, TEXT, f.users);
 	assert_int_equal(prove(same.users, "p", "secret", &found, &exists), USERS_KNOWN);
 	assert_non_null(users_find(same.users, f.users->items[0].id));
-	open_users(&other, "users:\n  - { name: p, password: \"" OTHER_HASH "\", may: [ask] }\n", f.users);
+	open_users(&other, "users:\n  - { name: p, password: \"" OTHER_HASH "\", may: [ask] }\n",
+	           f.users);
 	assert_int_equal(prove(other.users, "p", "secret", &found, &exists), USERS_UNVERIFIED);
 	assert_null(users_find(other.users, f.users->items[2].id));
 	close_users(&other);
@@ -178,7 +180,8 @@ static void proofs_that_prove_nothing_are_refused(void **state)
 		const char *users, *message; /* the message is about the second user */
 	} cases[] = {
 	    {"- { name: a, password: \"" HASH "\", may: [ask] }\n"
-	     "- { name: b, password: \"$y$zzz$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC\", "
+	     "- { name: b, password: "
+	     "\"$y$zzz$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC\", "
 	     "may: [ask] }",
 	     "password: expected a hash that libcrypt can compute"},
 	    {"- { name: a, unix: root, may: [ask] }\n- { name: b, unix: \"0\", may: [ask] }",
@@ -213,7 +216,8 @@ static void a_hash_of_a_reload_is_tried_if_it_is_new(void **state)
 {
 	static const char impossible[] =
 	    "users:\n  - { name: p, password: \"" HASH "\", may: [ask] }\n"
-	    "  - { name: q, password: \"$y$zzz$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC\", "
+	    "  - { name: q, password: "
+	    "\"$y$zzz$ponmlkjihgfedcba$82PD8SyhY9AprIyK42emcuYyDU3aZqnofXVIzZTQEkC\", "
 	    "may: [ask] }\n";
 	struct weir_error error;
 	weir_config *config;
@@ -222,7 +226,8 @@ static void a_hash_of_a_reload_is_tried_if_it_is_new(void **state)
 
 	(void)state;
 	open_users(&f, TEXT, NULL);
-	assert_int_equal(weir_config_read_yaml(impossible, strlen(impossible), NULL, &config, &error), 0);
+	assert_int_equal(weir_config_read_yaml(impossible, strlen(impossible), NULL, &config, &error),
+	                 0);
 	assert_int_equal(users_open(&users, config, f.engine, f.users, &error), WEIR_EINVAL);
 	assert_null(users);
 	assert_int_equal(error.line, 3);
@@ -256,8 +261,8 @@ static void another_name_or_proof_is_another_user(void **state)
 /* The first four would be the same text if their parts were joined. */
 static void other_logins_have_other_fingerprints(void **state)
 {
-	static const char *const logins[][2] = {{"ab", "c"}, {"a", "bc"}, {"", "abc"}, {"abc", ""},
-	                                         {"b", "c"},  {"ab", "d"}};
+	static const char *const logins[][2] = {{"ab", "c"}, {"a", "bc"}, {"", "abc"},
+	                                        {"abc", ""}, {"b", "c"},  {"ab", "d"}};
 	struct hash_key marks[sizeof logins / sizeof *logins];
 	struct fixture f;
 
@@ -318,8 +323,8 @@ static void each_name_of_the_commands_is_a_pattern_for_limits(void **state)
 		struct fixture f;
 		char text[128];
 
-		snprintf(text, sizeof text, "users:\n  - { name: c, certificate: c, may: [ask], limits: [%s] }\n",
-		         names[i]);
+		snprintf(text, sizeof text,
+		         "users:\n  - { name: c, certificate: c, may: [ask], limits: [%s] }\n", names[i]);
 		open_users(&f, text, NULL);
 		assert_true(user_may_use(&f.users->items[0], 0));
 		close_users(&f);
@@ -356,7 +361,7 @@ static void permissions_are_those_that_are_named(void **state)
 	(void)state;
 	open_users(&f, TEXT, NULL);
 	for (size_t i = 0; i < 3; i++)
-		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class++)
+		for (enum request_class class = REQUEST_FREE; class <= REQUEST_ADMIN; class ++)
 			assert_int_equal(user_check(i ? &f.users->items[i - 1] : NULL, class, &error),
 			                 expected[i][class]);
 	close_users(&f);
