@@ -1,26 +1,14 @@
+/* breaker_record.c: reads the permits and the phase of a breaker's record, and adds and releases
+ * permits. */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
-
-#define FOR_EVER 1 /* in the generation of a phase, beside ended */
-
-static struct cell pack_phase(const struct breaker_state *state, uint32_t tag)
-{
-	bool is_open = state->phase == BREAKER_OPEN;
-	uint32_t word = state->phase | (is_open ? state->doublings : state->in_flight) << 3 |
-	                (is_open ? state->spread : state->good) << 10 | state->bad << 17 |
-	                state->slow << 24;
-	bool for_ever = state->since_ns == BREAKER_FOREVER;
-
-	return cell_make(tag, for_ever ? 0 : state->since_ns, word,
-	                 state->ended << 1 | (for_ever ? FOR_EVER : 0));
-}
 
 static struct breaker_state unpack_phase(struct cell cell, uint32_t tag, uint64_t now_ns)
 {
 	struct breaker_state state;
 	uint32_t word = cell_word(cell);
 	uint64_t since_ns = now_ns + (uint64_t)cell_ahead_ns(cell, now_ns);
-	bool for_ever = cell_generation(cell) & FOR_EVER;
+	bool for_ever = cell_generation(cell) & BREAKER_PHASE_FOR_EVER;
 
 	if (cell_tag(cell) != tag)
 		return (struct breaker_state){.phase = BREAKER_CLOSED};
@@ -49,39 +37,7 @@ __attribute__((noinline, cold)) static unsigned doublings_before(const struct re
 	return is_own ? cell_word(sleep) & BREAKER_DOUBLINGS_MAX : 0;
 }
 
-/*
- * Before a phase turns half-open. All calls that turn the same open phase write the same; if that
- * phase has ended, whoever ended it has changed the cell, so that this swap fails.
- */
-__attribute__((noinline, cold)) static void store_sleep(const struct record_state *at,
-                                                        const struct breaker_snapshot *snapshot,
-                                                        const struct breaker_state *after)
-{
-	bool was_open = snapshot->state.phase == BREAKER_OPEN;
-	struct cell before = record_load(&at->record, BREAKER_SLEEP_AT), phase;
-	struct cell sleep = cell_make(
-	    at->record.tag, was_open ? snapshot->state.since_ns : after->since_ns, after->doublings, 0);
-
-	phase = record_load(&at->record, BREAKER_PHASE_AT);
-	if (cell_bits(before) != cell_bits(sleep) && cell_bits(phase) == cell_bits(snapshot->phase))
-		record_swap(at, BREAKER_SLEEP_AT, before, sleep);
-}
-
-bool breaker_record_change_phase(const struct record_state *at, struct breaker_snapshot *snapshot,
-                                 const struct breaker_state *after)
-{
-	struct cell phase = pack_phase(after, at->record.tag);
-
-	if (after->phase == BREAKER_HALF_OPEN && snapshot->state.phase != BREAKER_HALF_OPEN)
-		store_sleep(at, snapshot, after);
-	if (!record_swap(at, BREAKER_PHASE_AT, snapshot->phase, phase))
-		return false;
-	snapshot->phase = phase;
-	snapshot->state = *after;
-	return true;
-}
-
-/* Closed: permits, and then a window that their ends may be counted in. */
+/* How long a record is retained: for permits, then for a window that may count their results. */
 static uint64_t retention_ns(const struct algo_limit *limit, const struct breaker_state *state,
                              uint64_t now_ns)
 {
@@ -116,8 +72,10 @@ struct cell_range {
 	unsigned first, end; /* before the end */
 };
 
-/* Ends a flight whose time is over. Nothing is counted here: its permits count in the newest
- * record. */
+/*
+ * Expires an entry that has timed out. Adds its permits to `expiry`; the caller counts them in the
+ * newest record.
+ */
 __attribute__((noinline, cold)) static void expire_entry(const struct breaker_params *params,
                                                          uint64_t now_ns, struct cell *at,
                                                          struct cell in_flight_cell,
@@ -139,7 +97,7 @@ __attribute__((noinline, cold)) static void expire_entry(const struct breaker_pa
 		expiry->lost_in[before] += cell_word(in_flight_cell);
 }
 
-/* A list with so many groups gets no more. */
+/* Lists an entry. Groups beyond BREAKER_GROUPS_MAX are left out. */
 static void list_entry(struct breaker_list *list_entry, struct cell *at, struct cell in_flight_cell,
                        uint64_t ahead_ns)
 {
@@ -150,7 +108,10 @@ static void list_entry(struct breaker_list *list_entry, struct cell *at, struct 
 	}
 }
 
-/* A permit that is no probe in time: of before the phase, or lost. */
+/*
+ * Reads a half-open key's entry that has no probe of this phase, or one that has timed out as a
+ * probe.
+ */
 __attribute__((noinline, cold)) static void read_lost_probe(const struct breaker_params *params,
                                                             struct cell cell,
                                                             struct breaker_snapshot *snapshot)
@@ -191,7 +152,7 @@ static void read_in_flight_cell(const struct breaker_params *params, uint64_t no
 		list_entry(expiry->list, &record->cells[index], cell, (uint64_t)ahead_ns);
 }
 
-/* Most cells count no permit, and their low words say so. */
+/* The low words of most cells already say that they count no permit. */
 static void read_in_flight_cells(const struct breaker_params *params, uint64_t now_ns,
                                  const struct record *record, struct cell_range cell_range,
                                  struct breaker_snapshot *snapshot, struct breaker_expiry *expiry)
@@ -201,8 +162,10 @@ static void read_in_flight_cells(const struct breaker_params *params, uint64_t n
 			read_in_flight_cell(params, now_ns, record, i, snapshot, expiry);
 }
 
-/* A half-open phase that began in a mixed record keeps it mixed: the cells say when probes were
- * lost. */
+/*
+ * Reads whether the record is mixed. A half-open phase that began in a mixed record keeps it mixed,
+ * because the cells say when its probes were lost.
+ */
 static void read_layout(uint64_t now_ns, const struct record *record,
                         struct breaker_snapshot *snapshot)
 {
@@ -245,7 +208,7 @@ void breaker_record_add_former(const struct algo_limit *limit, uint64_t now_ns,
 	                     expiry);
 }
 
-/* The cell in which permits of one time are counted together. */
+/* The index of the entry that counts permits given at `start_ns` together. */
 static unsigned index_of_part(const struct breaker_params *params, uint64_t start_ns,
                               unsigned stripe)
 {
@@ -267,32 +230,32 @@ static enum breaker_acquired acquire_in_part(const struct breaker_params *params
 		int64_t more_ns = cell_ahead_ns(before, until_ns);
 
 		if (cell_ahead_ns(before, now_ns) <= 0)
-			return BREAKER_AGAIN; /* it has to end first */
+			return BREAKER_AGAIN; /* the former permits have to be expired first */
 		count = cell_word(before);
 		until_ns += more_ns > 0 ? (uint64_t)more_ns : 0;
 		if (count == BREAKER_IN_FLIGHT_MAX)
 			return BREAKER_FULL;
 	} else if (breaker_is_in_flight_by_either_mark(params, before, at->record.tag)) {
-		return BREAKER_FULL; /* there is a permit of a former max_concurrent */
+		return BREAKER_FULL; /* the entry has a permit of a former max_concurrent */
 	}
 	*last_ns = until_ns;
 	after = in_flight_cell(params, at->record.tag, until_ns, count + 1);
 	return record_swap(at, index, before, after) ? BREAKER_ACQUIRED : BREAKER_AGAIN;
 }
 
-/* The places in which a permit may have a cell of its own, and the first that is tried. */
+/* The indexes at which a permit may have an entry of its own, and the first one to try. */
 struct own_cells {
 	unsigned at, count, first;
 	uint64_t until_ns;
 };
 
-/* Whether a cell has results that may count still. */
+/* Whether a cell has results that may still count. */
 static bool cell_has_results(struct cell cell, uint32_t tag)
 {
 	return cell_tag(cell) == tag && cell_word(cell) >= BREAKER_NAME_BIT;
 }
 
-/* A cell of its own for a permit: from `first` on, one of so many that are free. */
+/* Stores a permit in the first free entry of a range. */
 static enum breaker_acquired acquire_own_cell(const struct algo_limit *limit,
                                               const struct record_state *at,
                                               const struct breaker_snapshot *snapshot,
@@ -302,7 +265,7 @@ static enum breaker_acquired acquire_own_cell(const struct algo_limit *limit,
 	struct cell after = cell_make(at->record.tag, of.until_ns, 1, params->in_flight_mark | 1u),
 	            results;
 	uint32_t tag = at->record.tag;
-	unsigned spare = 0; /* a place of results */
+	unsigned spare = 0; /* the index of a cell with results */
 
 	for (unsigned n = 0; n < of.count; n++) {
 		unsigned index = of.at + (of.first + n) % of.count;
@@ -319,7 +282,7 @@ static enum breaker_acquired acquire_own_cell(const struct algo_limit *limit,
 	}
 	if (spare == 0)
 		return BREAKER_FULL;
-	/* Results make room only if nothing else does. */
+	/* Results are moved only if no other entry is free. */
 	results = record_load(&at->record, spare);
 	if (!cell_has_results(results, tag) || !record_swap(at, spare, results, after))
 		return BREAKER_AGAIN;
@@ -327,7 +290,7 @@ static enum breaker_acquired acquire_own_cell(const struct algo_limit *limit,
 	return BREAKER_ACQUIRED;
 }
 
-/* The record is mixed for as long as what is in it now may count. */
+/* Marks the record as mixed for as long as its present cells may count. */
 static void mark_mixed(const struct algo_limit *limit, const struct record_state *at,
                        struct cell layout, uint64_t now_ns)
 {
@@ -344,7 +307,7 @@ void breaker_record_adopt(const struct algo_limit *limit, const struct record_st
 	struct cell layout = record_load(&at->record, BREAKER_LAYOUT_AT);
 	uint32_t tag = at->record.tag, own = limit->breaker.layout;
 
-	if (cell_tag(layout) != tag) { /* it is new */
+	if (cell_tag(layout) != tag) { /* the record is new */
 		record_swap(at, BREAKER_LAYOUT_AT, layout, cell_make(tag, now_ns, own, 0));
 	} else if (cell_word(layout) != own) {
 		mark_mixed(limit, at, layout, now_ns);
@@ -371,7 +334,7 @@ enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
 	acquired = acquire_in_part(params, at, permit, now_ns, &last_ns);
 	if (acquired != BREAKER_FULL)
 		return acquired;
-	/* Its cell has a permit of a former max_concurrent. */
+	/* Its entry has a permit of a former max_concurrent. */
 	of.count = at->record.width - flights;
 	mark_mixed(limit, at, record_load(&at->record, BREAKER_LAYOUT_AT), now_ns);
 	return acquire_own_cell(limit, at, snapshot, of, now_ns);
@@ -395,7 +358,7 @@ static unsigned find_in_part(const struct breaker_params *params, const struct r
 	}
 }
 
-/* Whether a cell is that of one permit alone, which ends then. */
+/* Whether a cell is the entry of one permit that ends at `until_ns`. */
 static bool cell_is_own(const struct breaker_params *params, struct cell cell, uint32_t tag,
                         uint64_t until_ns)
 {
@@ -403,7 +366,10 @@ static bool cell_is_own(const struct breaker_params *params, struct cell cell, u
 	       cell_ahead_ns(cell, until_ns) == 0;
 }
 
-/* The cell that a permit has of its own: most likely near where it was taken, else anywhere. */
+/*
+ * Finds the entry of one permit: probably near the index where its search began, otherwise
+ * anywhere.
+ */
 static unsigned find_own_cell(const struct breaker_params *params, const struct record_state *at,
                               struct breaker_permit permit, struct cell *cell)
 {
@@ -419,7 +385,10 @@ static unsigned find_own_cell(const struct breaker_params *params, const struct 
 	return 0;
 }
 
-/* The place of a permit that was given before max_concurrent was set, or 0. */
+/*
+ * Finds the entry of a permit that was given before max_concurrent was set. Returns 0 if there is
+ * none.
+ */
 __attribute__((noinline, cold)) static unsigned
 find_before_bound(const struct breaker_params *params, const struct record_state *at,
                   struct breaker_permit permit, struct cell *cell)
@@ -432,7 +401,7 @@ find_before_bound(const struct breaker_params *params, const struct record_state
 	return find_in_part(&together, at, permit, cell);
 }
 
-/* The place of the flight that counts it, or 0. */
+/* Finds the entry that counts a permit. Returns its index, or 0. */
 static unsigned find_permit(const struct algo_limit *limit, const struct record_state *at,
                             struct breaker_permit permit, struct cell *cell)
 {
@@ -477,7 +446,10 @@ bool breaker_record_release(const struct algo_limit *limit, const struct record_
 	return true;
 }
 
-/* Calm: a call needs a few cells, and little else, so nothing of it goes through memory */
+/*
+ * In a quiescent key a call reads a few cells. flatten: the functions it needs are inlined, so that
+ * no value goes through memory.
+ */
 #define FLAT __attribute__((flatten))
 
 FLAT uint64_t breaker_record_try_acquire(const struct algo_limit *limit,
@@ -541,7 +513,10 @@ struct cell breaker_record_header(const struct algo_limit *limit, uint32_t tag,
 	return cell_make(tag, now_ns + ahead_ns, 0, phase_pins_header(state) ? CELL_PINNED : 0);
 }
 
-/* The name of the kept phase, judged by these parameters. One other in 2^32 has the same. */
+/*
+ * The name of the stored phase and of the parameters that judge it. One other phase in 2^32 has the
+ * same.
+ */
 static uint64_t quiescent_name(const struct breaker_params *params, struct cell phase, uint32_t tag)
 {
 	uint64_t mixed = phase.low ^ (phase.high ^ params->seal) * UINT64_C(0xff51afd7ed558ccd);
@@ -557,16 +532,16 @@ bool breaker_record_is_quiescent(const struct algo_limit *limit, uint64_t now_ns
 	struct cell quiescent = record_load(record, BREAKER_QUIESCENT_AT);
 
 	snapshot->phase = record_load(record, BREAKER_PHASE_AT);
-	/* For an earlier time the difference is far greater than any span. */
+	/* An earlier now makes the difference far greater than any span. */
 	if (now_ns - quiescent.high >= (uint32_t)quiescent.low ||
 	    quiescent.low >> 32 != quiescent_name(&limit->breaker, snapshot->phase, record->tag))
 		return false;
 	snapshot->state = unpack_phase(snapshot->phase, record->tag, now_ns);
-	snapshot->state.phase = BREAKER_CLOSED; /* by time, where it was kept as a ramp */
+	snapshot->state.phase = BREAKER_CLOSED; /* a stored ramp has become closed by time */
 	return true;
 }
 
-/* How long from now until a part of that length ends. */
+/* How long until a part of this length ends. */
 static uint64_t rest_of_part_ns(uint64_t now_ns, uint64_t part, uint64_t part_ns)
 {
 	return (part + 1) * part_ns - now_ns;

@@ -1,57 +1,59 @@
 /*
- * breaker_record.h: the state of the thing behind a key, in the cells of its record.
+ * breaker_record.h: keeps a breaker in the cells of a record: its phase, its window of results, and
+ * the permits in flight.
  *
- * The key's header counts nothing: it is there so that the record stays the key's, and it is HELD,
- * so never evicted, while the phase is one that must not be forgotten. The record has
+ * The header counts nothing: it retains the record, and is PINNED, so never evicted, in a phase
+ * that must not be forgotten. The record has
  *
- *     the phase       tag 32 | slow 7 | bad 7 | good 7 | flying 7 | phase 3
+ *     phase           tag 32 | slow 7 | bad 7 | good 7 | in flight 7 | phase 3
  *                                                           since 60 | ended 3 | for ever 1
- *                     or open, instead of probes: spread 7 | doublings 7
- *     calm            name 32 | span 32                                       from 64
- *     the layout      tag 32 | judge_only 1 | max_concurrent 31               mixed until 60 | 0
- *     the sleep       tag 32 | doublings                                      opened at 60 | 0
+ *                     of an open one, instead of probes: spread 7 | doublings 7
+ *     quiescence      name 32 | span 32                                       from 64
+ *     layout          tag 32 | judge_only 1 | max_concurrent 31               mixed until 60 | 0
+ *     sleep           tag 32 | doublings                                      opened at 60 | 0
  *
- * and then stripes, all alike, each of which has
+ * and then stripes, which are alike, and of which each has
  *
  *     parts           tag 32 | 1 | name 31              calls 21 | failures 21 | slow 21
  *     or blocks       tag 32 | 1 | name 31              number 27 | count 5 | outcomes 2 each
- *     flights         tag 32 | 0 | count 31                                   until 60 | mark 4
+ *     in-flight       tag 32 | 0 | count 31                                   until 60 | mark 4
  *
- * The sum over stripes counts. A permit is counted in one stripe, which its id tells, from its
- * flight to its result. So threads change lines of their own, and only read those of others.
+ * *Stripes.* The sum over the stripes counts. The id of a permit names its stripe, which counts the
+ * permit from its acquire to its result. Threads therefore write cache lines of their own, and only
+ * read those of others.
  *
- * The sleep is that of the last open phase, for the half-open one, which has no room for it: before
- * the phase turns from open, the sleep is written. It tells when it opened, so a call that stalls
- * and writes later changes nothing.
+ * *Permits.* An in-flight entry counts permits that were given in one part of time, until the last
+ * of them times out. With max_concurrent each permit has an entry of its own, and there are no more
+ * entries. With judge_only a request that would be denied passes with an unrecorded permit: it ends
+ * at an odd nanosecond, all others at even ones. In a mixed record permits from before a reload may
+ * end at any nanosecond.
  *
- * While it is *calm*, from such a time and for such a span, the phase is closed, the window has its
- * minimum of calls and does not trip, and no part begins or ends, nor does a flight. So nothing
- * changes by time alone, nor by a call that ends well, and nobody need look at more than a few
- * cells.
+ * *Results.* A part counts the results of a time, a block has BREAKER_BLOCK results in their order.
+ * The name of a part or block says to which phase it belongs, so results of another phase are
+ * ignored, and nothing has to be cleaned.
  *
- * A flight counts permits that were given near each other, until the time of the last is over; with
- * max_concurrent each has its own, and there are no more. A part counts results in so much time, a
- * block has BREAKER_BLOCK of them in their order. Their names tell of which phase they are: what
- * another phase has counted is not seen, so nothing has to be cleaned.
+ * *Sleep.* A half-open phase needs the doublings of the open phase before it, for which its cell
+ * has no space. They are stored before the phase changes from open. The sleep cell says when that
+ * open phase began, so a call that stalls and writes later changes nothing.
  *
- * With judge_only, a request that would be denied passes by a permit that is in no record: it ends
- * at an odd nanosecond, and the others end at even ones. In a mixed record permits of before a
- * reload may end at any.
+ * *Quiescence.* A key is quiescent from a time on and for a span if its phase is closed, its window
+ * has the minimum of calls and does not trip, no part begins or ends, and no in-flight entry times
+ * out. Then neither time alone nor a successful call changes the phase, so that a call reads only a
+ * few cells.
  *
- * A reload that changes max_concurrent gives the places of a record another meaning, but for the
- * window of the first stripe. So each cell says by itself what it is: flights and names differ by a
- * bit, and the mark of a flight says whether it is of one permit. The record is *mixed* then, until
- * all that was counted before is over: flights and parts may be anywhere in it. So they may be in
- * the record of a former table, whose records were narrower.
+ * *Layout.* A reload that changes max_concurrent gives the cells of a record another meaning,
+ * except the window of the first stripe. Each cell therefore says what it is: a bit tells in-flight
+ * entries from names, and an entry's mark says whether it is of one permit. The record is *mixed*
+ * until everything counted before the reload has ended: entries and parts may be in any cell then,
+ * also in the narrower record of a former table. The mark also tells permits of another timeout and
+ * windows of another kind: such entries are ignored, and their cells are free. One mark in 8 is the
+ * same for both.
  *
- * The mark also tells other times of permits and other windows: such flights say nothing, and their
- * places are free. Marks of one reload in 8 are alike.
- *
- * Each change is a compare-and-swap of one cell. docs/design/health.md says in which order they
- * come, and what is left when a process dies between two of them.
+ * Each change is a compare-and-swap of one cell. docs/design/breaker-states.md gives the order of
+ * the changes and the state that a process leaves if it dies between two of them.
  */
-#ifndef RECORDS_HEALTH_H
-#define RECORDS_HEALTH_H
+#ifndef RECORDS_BREAKER_RECORD_H
+#define RECORDS_BREAKER_RECORD_H
 
 #include "algo/outcomes/breaker_state.h"
 #include "records/newest.h"
@@ -59,22 +61,23 @@
 
 #define BREAKER_GROUPS_MAX (4 * ALGO_STRIPES * BREAKER_IN_FLIGHT_PARTS)
 
-#define BREAKER_RETENTION_MIN_NS NS_PER_DAY /* that a window of calls is kept at least */
+#define BREAKER_RETENTION_MIN_NS                                                                   \
+	NS_PER_DAY /* a window of calls is retained for at least this long */
 
-/* The phase and the flights that a look has found. */
+/* The phase and the permits in flight, as a read found them. */
 struct breaker_snapshot {
-	struct cell phase;          /* as it is kept, ... */
-	struct breaker_state state; /* and what time has made of it */
+	struct cell phase;          /* as stored, ... */
+	struct breaker_state state; /* and as it is at now_ns */
 	uint64_t in_flight;
-	uint64_t own;      /* of these, given since the phase began, and in time as probes */
-	uint64_t first_ns; /* how far ahead the first of their ends is; UINT64_MAX if there is none */
+	uint64_t own;      /* of these, given since the phase began and not timed out as probes */
+	uint64_t first_ns; /* how far ahead the first permit ends; UINT64_MAX without permits */
 	uint64_t last_ns;
-	bool overdue;     /* the time of some is over, and the look has not ended them */
-	uint64_t lost_ns; /* half-open: when the time of lost probes was over, or 0 */
+	bool overdue;     /* some have timed out, and the read has not expired them */
+	uint64_t lost_ns; /* half-open: when lost probes timed out, or 0 */
 	bool mixed;
 };
 
-/* Flights by how far ahead their ends are: those of one permit each, and those of several. */
+/* In-flight entries by how far ahead they end: those of one permit each, and groups of several. */
 struct breaker_list {
 	struct newest alone;
 	struct breaker_group {
@@ -85,36 +88,36 @@ struct breaker_list {
 };
 
 /*
- * What a look does besides. It ends flights whose time is over, and adds up those that count in the
- * phase of the look: by the part in which their time was over, the part of now first. It lists all
- * others, unless `list` is NULL.
+ * The expired permits that a read has found. Such a read expires in-flight entries that have timed
+ * out, and adds up the permits that count in the snapshot's phase by the part of the window in
+ * which they timed out, the part of now first. It lists all other entries, unless `list` is NULL.
  */
 struct breaker_expiry {
 	uint64_t lost, lost_in[BREAKER_PARTS_MAX + 2];
-	uint64_t first_ns, last_ns; /* when the time of the first and of the last was over */
+	uint64_t first_ns, last_ns; /* when the first and the last one timed out */
 	struct breaker_list *list;
 };
 
-/* The places in which a flight may be. */
+/* Where in a record a permit may be in flight. */
 struct breaker_permit {
 	uint64_t start_ns, until_ns;
 	unsigned stripe;
-	unsigned id_stripe; /* that of its id, where there are stripes or were */
-	bool has_no_id;     /* so it may be in any later stripe as well */
-	unsigned index;     /* where it seems to be, which is looked at first; 0 if not known */
-	bool alone;         /* it is looked for in cells of one permit only */
+	unsigned id_stripe; /* its id's stripe, where */
+	bool has_no_id;     /* the permit may be in any later stripe, too */
+	unsigned index;     /* the cell to search first; 0 if it is not known */
+	bool alone;         /* search only entries of a single permit */
 };
 
-/* So many calls ended at at_ns, with the same result. */
+/* `count` calls that ended at `at_ns` with the same result. */
 struct breaker_results {
 	struct breaker_result result;
 	uint64_t count, at_ns;
-	unsigned stripe; /* where they are counted */
+	unsigned stripe; /* the stripe that counts them */
 };
 
 enum breaker_acquired { BREAKER_ACQUIRED, BREAKER_FULL, BREAKER_AGAIN };
 
-/** When a permit ends that is given at a time. */
+/** When a permit ends that is given at `start_ns`. */
 static inline uint64_t breaker_until_ns(const struct breaker_params *params, uint64_t start_ns)
 {
 	uint64_t until_ns = start_ns + params->timeout_ns;
@@ -122,8 +125,7 @@ static inline uint64_t breaker_until_ns(const struct breaker_params *params, uin
 	return until_ns + (until_ns & params->judge_only);
 }
 
-/** The same of a permit in no record, and whether a permit is one, in a record that is not mixed.
- */
+/** When an unrecorded permit ends, and whether a permit is one, in a record that is not mixed. */
 static inline uint64_t breaker_unrecorded_until_ns(const struct breaker_params *params,
                                                    uint64_t start_ns)
 {
@@ -147,85 +149,92 @@ static inline struct breaker_permit breaker_permit_of(const struct breaker_param
 	};
 }
 
-/** Whether it is calm; `look` then has the phase. */
+/** Whether the key is quiescent. If so, `snapshot` gets the phase. */
 bool breaker_record_is_quiescent(const struct algo_limit *limit, uint64_t now_ns,
                                  const struct record *record, struct breaker_snapshot *snapshot);
-/** Makes it calm, after a look that found nothing overdue, and a window that does not trip. */
+/**
+ * Stores that the key is quiescent, after a read that found nothing overdue and a window that does
+ * not trip.
+ */
 void breaker_record_set_quiescent(const struct algo_limit *limit, const struct record_state *at,
                                   const struct breaker_snapshot *snapshot, uint64_t now_ns);
 
-/** A record without cells is that of a key which has none yet. `sweep` may be NULL. */
+/** Reads the record. One without cells is that of a key without a header. `expiry` may be NULL. */
 void breaker_record_read(const struct algo_limit *limit, uint64_t now_ns,
                          const struct record *record, struct breaker_snapshot *snapshot,
                          struct breaker_expiry *expiry);
 
-/** Adds the flights of a record in a former table to a snapshot. */
+/** Adds the in-flight entries of a record in a former table to `snapshot`. */
 void breaker_record_add_former(const struct algo_limit *limit, uint64_t now_ns,
                                const struct record *record, struct breaker_snapshot *snapshot,
                                struct breaker_expiry *expiry);
 
-/** Visits how far ahead the flights of one permit each end. */
+/** Visits the ends (how far ahead) of the entries of one permit each. */
 void breaker_record_visit(const struct algo_limit *limit, uint64_t now_ns,
                           const struct record_state *at, newest_visit *visit,
                           struct newest *newest);
 /**
- * Gives back those of a record that are among the newest; returns how many. *last_ns: at least how
- * far ahead the last end of those is that stay.
+ * Releases the permits of a record that `newest` includes. Returns how many. Raises `*last_ns` to
+ * how far ahead the last permit ends that stays.
  */
 uint64_t breaker_record_release_newest(const struct algo_limit *limit, uint64_t now_ns,
                                        const struct record *record, struct newest *newest,
                                        uint64_t *last_ns);
-/** Of several permits that are counted together, up to `n`. Returns how many were given back. */
+/** Releases up to `n` permits of a group. Returns how many. */
 uint64_t breaker_group_release(const struct algo_limit *limit, uint32_t tag,
                                const struct breaker_group *group, uint64_t n);
 
-/** Makes the record one of this limit's max_concurrent: mixed, if it was one of another. */
+/** Gives the record this limit's layout. It is mixed then, if it had another one. */
 void breaker_record_adopt(const struct algo_limit *limit, const struct record_state *at,
                           uint64_t now_ns);
 
-/** The phase alone. */
+/** Reads the phase alone. */
 void breaker_record_phase(const struct algo_limit *limit, uint64_t now_ns,
                           const struct record *record, struct breaker_snapshot *snapshot);
 
-/** Swaps the phase that the look has found, also in the snapshot. Returns false if it has changed.
+/**
+ * Swaps the phase of `snapshot` for `after`, also in `snapshot`. Returns false if the stored phase
+ * has changed.
  */
 bool breaker_record_change_phase(const struct record_state *at, struct breaker_snapshot *snapshot,
                                  const struct breaker_state *after);
 
-/** Another permit in flight, in the phase of the snapshot. */
+/** Adds a permit that is given in the snapshot's phase. */
 enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
                                              const struct record_state *at,
                                              const struct breaker_snapshot *snapshot,
                                              struct breaker_permit permit, uint64_t now_ns);
-/** Whether it seems to be in flight; its place is noted then. */
+/** Whether the permit seems to be in flight. If so, stores its index in `permit`. */
 bool breaker_record_has_permit(const struct algo_limit *limit, const struct record_state *at,
                                struct breaker_permit *permit);
-/** It is no more. Returns false if it was not. */
+/** Releases the permit. Returns false if it is not in flight. */
 bool breaker_record_release(const struct algo_limit *limit, const struct record_state *at,
                             struct breaker_permit permit);
-/** Ends all, wherever they are. */
+/** Expires all in-flight entries of the record. */
 void breaker_record_expire_all(const struct algo_limit *limit, const struct record_state *at);
 
-/** Counts results in the phase of the snapshot. */
+/** Counts results in the window of the snapshot's phase. */
 void breaker_record_count(const struct algo_limit *limit, const struct record_state *at,
                           const struct breaker_snapshot *snapshot,
                           const struct breaker_results *ends, uint64_t now_ns);
 
-/** Counts in the first stripe what a cell of another has counted for the phase of the snapshot. */
+/** Adds the counts of a part in another cell to the same part of the first stripe. */
 void breaker_record_move_counts(const struct algo_limit *limit, const struct record_state *at,
                                 const struct breaker_snapshot *snapshot, struct cell part,
                                 uint64_t now_ns);
 
-/** The window of the look's phase. Returns how long something in it counts still. */
+/**
+ * Sums up the window of the snapshot's phase. Returns for how long something in it still counts.
+ */
 uint64_t breaker_record_tally(const struct algo_limit *limit, const struct record *record,
                               const struct breaker_snapshot *snapshot, uint64_t now_ns,
                               struct breaker_tally *tally);
-/** The same of another record, added to the window so far. */
+/** Adds the same of another record to `tally`. */
 uint64_t breaker_record_add_tally(const struct algo_limit *limit, const struct record *record,
                                   const struct breaker_snapshot *snapshot, uint64_t now_ns,
                                   struct breaker_tally *tally);
 
-/** The same where something counts in the part of now. */
+/** How long the part of now still counts. */
 static inline uint64_t breaker_record_ahead_ns(const struct breaker_params *params, uint64_t now_ns)
 {
 	if (params->part_ns == 0)
@@ -233,14 +242,14 @@ static inline uint64_t breaker_record_ahead_ns(const struct breaker_params *para
 	return breaker_part_end_ns(params, breaker_part(params, now_ns)) - now_ns;
 }
 
-/** Whether the header keeps the record long enough, and is HELD if it has to be. */
+/** Whether the header retains the record long enough, and is PINNED if the phase requires it. */
 bool breaker_record_header_fits(const struct algo_limit *limit, struct cell header, uint32_t tag,
                                 const struct breaker_state *state, uint64_t now_ns);
-/** A header that does. */
+/** A header that fits. */
 struct cell breaker_record_header(const struct algo_limit *limit, uint32_t tag,
                                   const struct breaker_state *state, uint64_t now_ns);
 
-/* Allowed, closed as before, and what remains yet to be said. */
+/* Allowed by a closed phase. The caller sets `remaining` and `reset_after_ns`. */
 static inline void breaker_quiescent_outcome(struct algo_decision *out)
 {
 	algo_decision_allow(out);
@@ -249,12 +258,12 @@ static inline void breaker_quiescent_outcome(struct algo_decision *out)
 }
 
 /**
- * An acquire while the record is calm: when its permit ends, with all of `out` set. 0: it is not
- * calm, or somebody was faster; nothing has changed.
+ * Acquires a permit while the key is quiescent, and sets all of `out`. Returns when the permit
+ * ends, or 0 if the key is not quiescent or another thread was faster. Nothing has changed then.
  */
 uint64_t breaker_record_try_acquire(const struct algo_limit *limit, const struct record_state *at,
                                     uint64_t id, uint64_t now_ns, struct algo_decision *out);
-/** A report that is good, likewise. Returns false if nothing has changed. */
+/** Applies a successful report while the key is quiescent. Returns false if nothing has changed. */
 bool breaker_record_try_report(const struct algo_limit *limit, const struct record_state *at,
                                const struct breaker_report *report, uint64_t now_ns);
 

@@ -2,7 +2,7 @@
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
 
-/* How far ahead the flight of a cell ends; 0 if there is none. */
+/* How far ahead an in-flight entry ends; 0 if the cell is none. */
 static uint64_t entry_ahead_ns(const struct breaker_params *params, uint64_t now_ns,
                                const struct record *record, unsigned index, struct cell *cell)
 {

@@ -1,8 +1,9 @@
 /*
- * breaker_window.c: the results in the window of a record, in parts of time or in blocks of calls.
+ * breaker_window.c: counts the results in a breaker's window, in parts of time or in blocks of
+ * calls.
  *
  * Each result is one swap of one cell. A cell has the name of its phase and part, so a call that
- * counts for another part begins the cell anew.
+ * counts for another part starts the cell anew.
  */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
@@ -15,7 +16,7 @@
 #define BLOCK_NUMBERS  27
 #define BLOCK_OUTCOMES 32 /* bits */
 
-/* The name of the results of the phase that was seen. One phase in 2^31 has the same. */
+/* The name of results of the snapshot's phase and of a part. One other in 2^31 has the same. */
 static uint64_t name_of_part(const struct breaker_snapshot *snapshot, uint32_t tag, uint64_t number)
 {
 	uint64_t mixed = (snapshot->state.since_ns ^ number * UINT64_C(0xff51afd7ed558ccd)) *
@@ -24,7 +25,7 @@ static uint64_t name_of_part(const struct breaker_snapshot *snapshot, uint32_t t
 	return (uint64_t)tag << 32 | BREAKER_NAME_BIT | (mixed >> 32);
 }
 
-/* The place of a part in the first stripe. */
+/* The index of a part in the first stripe. */
 static unsigned index_of_part(const struct breaker_params *params, uint64_t part)
 {
 	unsigned cells = breaker_window_cells(params);
@@ -34,10 +35,9 @@ static unsigned index_of_part(const struct breaker_params *params, uint64_t part
 }
 
 /*
- * Whether a call may begin to count where others have counted, in a cell that it has loaded before
- * this. It may not if its phase has ended: the results there may be those of the next phase. If
- * the phase ends after this snapshot, whoever counts in the next changes the cell, and the call's
- * swap fails.
+ * Whether a call may start a cell anew that it has loaded before. It may not if its phase has
+ * ended, because the cell may have results of the next phase. If the phase ends after this read,
+ * the first call that counts in the next phase changes the cell, and the swap of this call fails.
  */
 static bool phase_is_unchanged(const struct record_state *at,
                                const struct breaker_snapshot *snapshot)
@@ -48,8 +48,8 @@ static bool phase_is_unchanged(const struct record_state *at,
 }
 
 /*
- * Whether a name is that of a later part with the same place. A call that has stalled for up to
- * LATER_MOST windows finds out so, and erases nothing.
+ * Whether a name is that of a later part with the same index. A call that has stalled for up to
+ * LATER_MOST windows finds this out here, and erases nothing.
  */
 __attribute__((noinline, cold)) static bool is_later_part(const struct breaker_params *params,
                                                           const struct breaker_snapshot *snapshot,
@@ -74,7 +74,7 @@ static void add_to_part(const struct breaker_params *params, const struct record
 
 	do {
 		before = record_load(&at->record, index);
-		/* The window of the first stripe never has a permit. */
+		/* The window of the first stripe never has an in-flight entry. */
 		if (before.low != name &&
 		    breaker_is_in_flight_by_either_mark(params, before, at->record.tag))
 			before = record_load(&at->record, index = index_of_part(params, part));
@@ -83,7 +83,7 @@ static void add_to_part(const struct breaker_params *params, const struct record
 		     !phase_is_unchanged(at, snapshot)))
 			return;
 		after = (struct cell){name, before.low == name ? before.high : 0};
-		/* As many tell the share as well as more would. */
+		/* The share of so many calls is exact enough. */
 		if ((after.high & COUNT_MAX) + count > COUNT_MAX)
 			return;
 		after.high += count | (ends->result.failed ? count << COUNT_BITS : 0) |
@@ -92,8 +92,7 @@ static void add_to_part(const struct breaker_params *params, const struct record
 }
 
 /*
- * A part of all stripes, or only of those that the record has. Returns false if nothing was counted
- * in it.
+ * Adds a part of all stripes that the record has to `sum`. Returns false if no stripe has the part.
  */
 static bool add_part_of_stripes(const struct breaker_params *params, const struct record *record,
                                 const struct breaker_snapshot *snapshot, uint64_t part,
@@ -158,13 +157,13 @@ static uint64_t block_next(uint64_t number)
 	return (number + 1) & ((UINT64_C(1) << BLOCK_NUMBERS) - 1);
 }
 
-/* Whether a block is a later one than another. */
+/* Whether a block is later than another. */
 static bool block_is_later(struct cell block, struct cell other)
 {
 	return ((block_number(block) - block_number(other)) & 1 << (BLOCK_NUMBERS - 1)) == 0;
 }
 
-/* The newest block of the window, or -1. */
+/* Finds the newest block of the window. Returns its number, or -1. */
 static int find_newest_block(const struct breaker_params *params, const struct record *record,
                              uint64_t name, struct cell *newest)
 {
@@ -182,8 +181,8 @@ static int find_newest_block(const struct breaker_params *params, const struct r
 }
 
 /*
- * The block to add to: the newest, or where that is full the one behind it, which is the newest
- * by now where somebody else has opened it.
+ * Chooses the block to add to: the newest, or if that is full the next one, which another thread
+ * may have opened already. Returns its index.
  */
 static unsigned choose_block(const struct breaker_params *params, const struct record *record,
                              uint64_t name, struct cell *before, struct cell *after)
@@ -203,7 +202,7 @@ static unsigned choose_block(const struct breaker_params *params, const struct r
 	return index;
 }
 
-/* Adds the same result `count` times, as many of them in one swap as a block has room for. */
+/* Adds the same result `count` times; each swap adds as many as the block has capacity for. */
 static void add_to_blocks(const struct breaker_params *params, const struct record_state *at,
                           const struct breaker_snapshot *snapshot, struct breaker_result result,
                           uint64_t count)
@@ -228,7 +227,7 @@ static void add_to_blocks(const struct breaker_params *params, const struct reco
 	}
 }
 
-/* The last `calls` outcomes, from the newest on. */
+/* Sums up the last `calls` outcomes, from the newest on. */
 static uint64_t tally_blocks(const struct breaker_params *params, const struct record *record,
                              const struct breaker_snapshot *snapshot, struct breaker_tally *tally)
 {
@@ -296,7 +295,7 @@ uint64_t breaker_record_tally(const struct algo_limit *limit, const struct recor
 	return breaker_record_add_tally(limit, record, snapshot, now_ns, tally);
 }
 
-/* In a mixed record all stripes that other parameters may have counted in. */
+/* Sums up all stripes of a mixed record, in which other parameters may have counted. */
 __attribute__((noinline, cold)) static uint64_t
 tally_mixed(const struct algo_limit *limit, const struct record *record,
             const struct breaker_snapshot *snapshot, uint64_t now_ns, struct breaker_tally *tally)

@@ -1,43 +1,43 @@
 /*
- * day.c: days whose first units are free; all others count in windows.
+ * day.c: counts a day's first `free` units, and all further ones in windows (the algorithm `base`).
  *
- * A window is opened by the first such unit that finds none, passes `count` in a period,
- * and says nothing once the day is over.
+ * After the free units, a request opens a window if none is open. A window allows `count` units in
+ * a period, and ends no later than the day.
  *
- * The header is today, and the only thing that decides; the record remembers times:
+ * The header is today's state, and the only value that decides. The record has the ends of windows:
  *
- *     header      until = end of the day,    generation = 2 * k + kind
- *       BELOW   word = free units in use
- *       OPEN    word = count of the window - 1; all free units are in use
- *     record[k]    until = end of the window, word = free units of a day when it was opened
+ *     header       until = end of the day,       generation = 2 * k + kind
+ *       BELOW      word = free units in use
+ *       OPEN       word = count of the window - 1; all free units are in use
+ *     record[k]    until = end of the window,    word = free units of a day when it was opened
  *
- * So the window of an OPEN header ends with record[k], and the next one with the place
- * after that, which is written before the header is swapped: on behalf of it, and
- * never to an earlier time. docs/design/wide-states.md says why that suffices.
+ * The window of an OPEN header ends with record[k]. The next window is stored at the index after k
+ * before the header is swapped, on behalf of that header, and never with an earlier end.
+ * docs/design/wide-states.md proves that this suffices.
  *
- * A day's end is judged as algo/rates/window.c does it: tomorrow's stands, one further ahead
- * is cut back, and the count stays. A window's that is more than ALGO_SKEW_NS too
- * far ahead is cut back, too.
+ * The end of a day is checked as in algo/rates/window.c: an end up to one day ahead stands, a later
+ * one is cut back, and the count stays. The end of a window more than ALGO_SKEW_NS too far ahead is
+ * cut back, too.
  */
 #include "records/record.h"
 
-/* The windows that a state tells apart. */
+/* How many windows a state can tell apart. */
 #define DAY_WINDOWS 6
 
 enum { BELOW, OPEN, KINDS };
 
 _Static_assert(DAY_WINDOWS *KINDS <= CELL_GENERATIONS, "all generations fit in a cell");
 
-/* A state as it stands for this call; count > 0 only where all that is free is in use. */
+/* The day as one step reads it. `count` is 0 unless all free units are in use. */
 struct view {
 	uint64_t end_ns;    /* of the day */
-	uint64_t window_ns; /* until the window is over; 0 if there is none */
+	uint64_t window_ns; /* how long the window lasts; 0 without a window */
 	uint64_t free;      /* units in use: free ones of today, ... */
-	uint64_t count;     /* and of the window, which has some */
-	uint64_t written;   /* free ones, as other parameters may have had them */
-	struct cell window; /* as it was read */
+	uint64_t count;     /* and those of the window */
+	uint64_t written;   /* free units of a day by the parameters that wrote the state */
+	struct cell window; /* the window's cell as it was read */
 	unsigned k;
-	bool day_far, window_far; /* written by a clock that was set back since */
+	bool day_far, window_far; /* too far ahead: a clock that was set back since wrote it */
 };
 
 static bool window_is_too_far(const struct day_params *params, int64_t left_ns)
@@ -52,7 +52,7 @@ static void read_window(const struct record_step *on, struct view *view)
 
 	view->window = record_load(on->record, view->k);
 	view->written = params->free;
-	if (cell_tag(view->window) != on->record->tag) /* of a damaged file */
+	if (cell_tag(view->window) != on->record->tag) /* the file is damaged */
 		return;
 	view->written = cell_word(view->window);
 	view->count = (uint64_t)cell_word(on->header) + 1;
@@ -85,7 +85,8 @@ static struct view view_of_day(const struct record_step *on)
 		view.written = cell_word(on->header);
 	}
 	/*
-	 * If more units are free than before, the window's units fill them first, even if it is over.
+	 * If the limit has more free units than before, the window's units fill these first, even of a
+	 * window that is over.
 	 */
 	view.free = u64_min(view.written, params->free);
 	more = u64_min(view.count, params->free - view.free);
@@ -118,7 +119,7 @@ static void want_window_cell(unsigned index, struct cell before, struct cell aft
 	change->after = after;
 }
 
-/* A window for what is counted in `view`: first its cell, then, once that says so, the header. */
+/* Wants a window for the units of `view`: first its cell, and then the header. */
 static void want_open_window(const struct record_step *on, struct view *view,
                              struct record_change *change)
 {
@@ -129,7 +130,7 @@ static void want_open_window(const struct record_step *on, struct view *view,
 	uint64_t free = u64_max(view->written, params->free);
 
 	view->window_ns = params->period_ns;
-	/* Another may have opened it just now, on behalf of the same header. */
+	/* Another thread may have opened it just now, on behalf of the same header. */
 	if (cell_tag(before) == on->record->tag && left_ns > (int64_t)params->period_ns &&
 	    !window_is_too_far(params, left_ns))
 		view->window_ns = (uint64_t)left_ns;
@@ -143,7 +144,7 @@ static void want_open_window(const struct record_step *on, struct view *view,
 	want_day_header(on, view, true, change);
 }
 
-/* A state that was written too far ahead ends with the day, or a period from now. */
+/* Makes a state that was written too far ahead end with the day, or a period from now. */
 static void want_earlier_end(const struct record_step *on, const struct view *view,
                              struct record_change *change)
 {
@@ -156,7 +157,7 @@ static void want_earlier_end(const struct record_step *on, const struct view *vi
 		want_day_header(on, view, true, change);
 }
 
-/* The use that replaces `before`. */
+/* Wants the change from `before` to `view`. */
 static void want_day_use(const struct record_step *on, const struct view *before, struct view *view,
                          struct record_change *change)
 {
@@ -164,7 +165,7 @@ static void want_day_use(const struct record_step *on, const struct view *before
 		want_day_header(on, view, true, change);
 	} else if (on->record->cells && header_is_live(on->header, on->now_ns)) {
 		want_open_window(on, view, change);
-	} else { /* there is no record yet */
+	} else { /* a key without a header has no record yet */
 		want_day_header(on, before, false, change);
 	}
 }
@@ -185,7 +186,7 @@ static void acquire_in_day(const struct record_step *on, uint64_t cost, struct v
 		change->name_ns = u64_min(on->now_ns + view->window_ns, view->end_ns);
 }
 
-/* Gives back the window's units first: all free units are in use while it has any. */
+/* Refunds the window's units first: while it has any, all free units are in use. */
 static void refund_day(const struct record_step *on, struct view *view,
                        struct record_change *change)
 {

@@ -5,11 +5,13 @@
 #define ROOM_AT     2
 #define ESTIMATE_AT IN_FLIGHT_CELLS
 
-#define VOID 1 /* a header's generation */
+#define VOID 1 /* the generation of a VOID header */
 
 #define PART_BITS  12
 #define GIVEN_MASK (((u128)1 << IN_FLIGHT_PARTS * IN_FLIGHT_GIVEN_BITS) - 1)
-#define PARTS_NEAR (1U << (PART_BITS - 1)) /* so far from a known part a number is clear */
+#define PARTS_NEAR                                                                                 \
+	(1U << (PART_BITS - 1)) /* within this distance a part's number is unambiguous                 \
+	                         */
 
 _Static_assert(IN_FLIGHT_PARTS % 2 == 0, "parts have halves");
 _Static_assert(ALGO_PERMITS_MAX <= IN_FLIGHT_GIVEN_MAX, "all may be given in one part");
@@ -24,7 +26,7 @@ static uint64_t header_ahead_max_ns(const struct algo_limit *limit)
 	       ALGO_SKEW_NS;
 }
 
-/* A clock that was set back since has left it too far ahead: what it keeps is not believed. */
+/* Whether a clock that was set back since has written the header. Its record is ignored then. */
 static bool header_is_too_far(const struct algo_limit *limit, struct cell header, uint64_t now_ns)
 {
 	return cell_ahead_ns(header, now_ns) > (int64_t)header_ahead_max_ns(limit);
@@ -101,8 +103,8 @@ bool in_flight_clean(const struct algo_limit *limit, const struct record_state *
 /* Flights */
 
 /*
- * A part near to that of the counts. A held header has been made to fit them, and says it whatever
- * the clock does: a clock that was set back may be any number of parts from them.
+ * A part near that of the stored counts, which tells their whole number. A pinned header's `until`
+ * was computed from their part, so it is right whatever the clock does since.
  */
 static uint64_t part_near_counts(const struct algo_limit *limit, struct cell header,
                                  uint64_t now_ns)
@@ -114,7 +116,7 @@ static uint64_t part_near_counts(const struct algo_limit *limit, struct cell hea
 	                              : in_flight_part(params, now_ns);
 }
 
-/* Of halves, since a shift of 64 bits takes one instruction. */
+/* Adds in two halves, since a shift of 64 bits takes one instruction. */
 static uint64_t sum_of_parts(u128 given)
 {
 	uint64_t newer = (uint64_t)given, sum = 0;
@@ -142,7 +144,7 @@ static struct cell pack_counts(struct in_flight_counts counts, uint32_t tag)
 	return cell_of(counts.given << PART_BITS | (counts.part & ((1U << PART_BITS) - 1)), tag);
 }
 
-/* As it is in a later part. */
+/* Advances the counts to a later part. */
 static void advance_counts(struct in_flight_counts *counts, uint64_t now_part)
 {
 	uint64_t parts = now_part - counts->part;
@@ -220,7 +222,7 @@ _Static_assert(PRIORITY_CLASSES *SEEN_BITS + PRIORITY_CLASSES <= 96 &&
                    PRIORITY_LOWEST * ROOM_BITS <= 96,
                "they fit into a cell beside its tag");
 
-/* The bits of a cell that is the key's. */
+/* The bits of a cell; 0 if it is another key's. */
 static u128 bits_of_own_cell(struct cell cell, uint32_t tag)
 {
 	return cell_tag(cell) == tag ? bits_of(cell) : 0;
@@ -270,9 +272,9 @@ static void read_counts(const struct algo_limit *limit, uint64_t now_ns, struct 
 	if (cell_tag(snapshot->cell) == record->tag)
 		snapshot->counts = unpack_counts(snapshot->cell, part_near_counts(limit, header, now_ns));
 	before = snapshot->counts.sum;
-	if (before == 0) /* an old number may look as if it were to come */
+	if (before == 0) /* without permits the number may be ambiguous, so take the part of now */
 		snapshot->counts.part = now_part;
-	else if (snapshot->counts.part < now_part) /* a lagging clock counts in it */
+	else if (snapshot->counts.part < now_part) /* a clock that lags counts in the newer part */
 		advance_counts(&snapshot->counts, now_part);
 	snapshot->in_flight = snapshot->counts.sum;
 	snapshot->lost = before - snapshot->in_flight;
@@ -289,7 +291,7 @@ void in_flight_read(const struct algo_limit *limit, uint64_t now_ns, struct cell
 	snapshot->seen = has_record ? record_load(record, SEEN_AT) : none;
 	snapshot->room = has_record ? record_load(record, ROOM_AT) : none;
 	unpack_headroom(record->tag, snapshot);
-	/* The first one last: what others are of, it says. */
+	/* The first cell last: it says to which estimate the others belong. */
 	for (unsigned i = estimate_cells(limit->in_flight.method); i-- > 0;) {
 		struct cell kept = has_record ? record_load(record, ESTIMATE_AT + i) : none;
 		bool own = cell_tag(kept) == record->tag;

@@ -18,7 +18,7 @@ static bool lease_matches(const struct leases_match *match, struct cell lease)
 	       (match->until_ns == 0 || cell_ahead_ns(lease, match->until_ns) == 0);
 }
 
-/* The same place, held by nobody. */
+/* The cell of `lease` when it is free. */
 static struct cell released_lease(struct cell lease)
 {
 	lease.high &= ~UINT64_C(15);
@@ -38,14 +38,14 @@ void leases_read(const struct algo_limit *limit, uint64_t now_ns, struct cell he
 	unsigned span = leases_span(header, record);
 	uint64_t held = 0, first = UINT64_MAX, last = 0; /* 1/16 ns, from now on */
 
-	for (unsigned i = 0; i < span; i++) { /* without a branch: a record may have 10,000 */
+	for (unsigned i = 0; i < span; i++) { /* no branches, since a record may have 10,000 entries */
 		struct cell lease = cell_peek(&record->cells[i]);
 		int64_t ahead = (int64_t)(lease.high - (now_ns << 4 | CELL_PINNED));
 		bool is_held = (cell_tag(lease) == record->tag) & ((ahead & 15) == 0) & (ahead > 0);
 		uint64_t mine = is_held ? (uint64_t)ahead : 0;
 
 		held += is_held;
-		first = u64_min(first, mine - 1); /* of none the greatest */
+		first = u64_min(first, mine - 1); /* wraps to the greatest number for a free entry */
 		last = u64_max(last, mine);
 	}
 	use->held += held;
@@ -77,7 +77,7 @@ struct cell leases_raise_header(const struct algo_limit *limit, struct cell head
 	return cell_make(tag, now_ns + ahead_ns, word | span, CELL_PINNED);
 }
 
-/* The header as it says nothing any more. */
+/* The spent header: other keys may take its cell. */
 static struct cell spent_header(struct cell header, uint64_t now_ns)
 {
 	return cell_make(cell_tag(header), now_ns, cell_word(header) & ~RECORD_CLOSING, CELL_PINNED);
@@ -95,11 +95,11 @@ uint64_t leases_acquire(const struct algo_limit *limit, const struct record_stat
 		if (!leases_is_held(before, state->record.tag, now_ns))
 			acquired += record_swap(state, index, before, lease);
 	}
-	fence_behind_swap(); /* all see the places before the caller looks at the header */
+	fence_behind_swap(); /* all threads see the leases before the caller reads the header */
 	return acquired;
 }
 
-/* Whether a record whose places end at `span` has none that is held. */
+/* Whether the first `span` entries have no lease. */
 static bool record_is_idle(const struct record_state *state, unsigned span, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < span; i++)
@@ -109,12 +109,12 @@ static bool record_is_idle(const struct record_state *state, unsigned span, uint
 }
 
 /*
- * After places were freed, in the pass before which the header was read, and which found others
- * held unless it is `idle`. If the header has changed since, others have freed places in the same
- * time.
+ * Raises the version of the header after a pass that released leases. The header was read before
+ * that pass, which found other leases unless `idle`. If the header has changed since, other threads
+ * have released leases at the same time, and the entries are read again.
  *
- * An acquire that takes a place sees afterwards that the header is closing, or took the place
- * before the second look here.
+ * An acquire that takes an entry either sees afterwards that the header is closing, or took the
+ * entry before the second read here.
  */
 static void count_release(const struct record_state *state, const struct leases_release *release,
                           bool idle)
@@ -127,16 +127,16 @@ static void count_release(const struct record_state *state, const struct leases_
 		header = record_header(state);
 		span = leases_span(header, &state->record);
 		if (span == 0)
-			return; /* another key's by now */
+			return; /* the cell is another key's by now */
 		closing = !release->alone && record_is_idle(state, span, release->now_ns);
 		after = header_released(header, closing);
 	}
-	fence_behind_swap(); /* all see that it is closing before the second look */
+	fence_behind_swap(); /* all threads see the closing header before the second read */
 	if (closing && record_is_idle(state, span, release->now_ns))
 		cell_swap(state->cell, after, spent_header(after, release->now_ns));
 }
 
-/* How far ahead the lease of a held place ends; 0 if it is not held. */
+/* How far ahead a lease ends; 0 for a free entry. */
 static uint64_t lease_ahead_ns(struct cell lease, uint32_t tag, uint64_t now_ns)
 {
 	return leases_is_held(lease, tag, now_ns) ? (uint64_t)cell_ahead_ns(lease, now_ns) : 0;
@@ -150,7 +150,10 @@ static void add_lease_use(const struct algo_limit *limit, uint64_t ahead_ns, str
 	use->far |= ahead_ns > limit->leases.lease_ns + ALGO_SKEW_NS;
 }
 
-/* Whether a place that is held so far ahead is freed, or loses its name once `n` are. */
+/*
+ * Releases a lease that matches, or clears its permit once `n` are released. Returns whether it was
+ * released.
+ */
 static bool release_lease(const struct record_state *state, struct leases_release *release,
                           unsigned index)
 {
@@ -252,4 +255,4 @@ static void read_leases(const struct record_step *on, struct uses *uses)
 }
 
 const struct record_ops record_leases = {
-    .read = read_leases}; /* they are taken in more than one step */
+    .read = read_leases}; /* leases are acquired by leases_acquire, not by a step */

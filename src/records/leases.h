@@ -1,46 +1,48 @@
 /*
- * leases.h: requests in flight, as places that are held.
+ * leases.h: keeps the permits of a limit on concurrency as leases, one in each of the first `max`
+ * entries of a record.
  *
- * A limit of `max` has `max` places in a key's record, so no more than `max` are in flight. A
- * permit holds as many places as its cost. Each is a cell with the key's tag, the end of the
- * lease and the low half of the permit's id. A compare-and-swap takes a place from free to
- * held; another frees exactly the value that was taken. docs/design/wide-states.md says why
- * that is exact.
+ * A request takes as many entries as its cost. A lease is a cell with the key's tag, the lease's
+ * end and the low half of the permit's id. One compare-and-swap takes a free entry, another frees
+ * exactly the lease that was taken. docs/design/wide-states.md proves that this is exact.
  *
- * The key's header counts nothing. While places are held it is there, of the
- * generation CELL_PINNED, its `until` at or after the end of every lease, its word
+ * The header counts nothing. While leases are held it is PINNED, its `until` is no earlier than the
+ * end of any lease, and its word is
  *
  *     version 17 | closing 1 | span 14
  *
- * All held places lie before span. Each release raises the version, so a request that found no
- * free place and then the same header was right. Closing says that a thread looks whether any place
- * is still held. A release (1) reads the header; (2) frees places and sees in the same pass whether
- * others are held; (3) counts itself in that header, which is closing if none is held; (4) if a
- * second pass again finds none, marks the header as spent. The header of a limit without keys is
- * never closing, because no other key can take it.
+ * All held leases are before index `span`. Each release raises the version, so a request that found
+ * no free entry under an unchanged header was rightly denied. A release
+ *
+ * - reads the header;
+ * - frees leases, and sees in the same pass whether others are held;
+ * - raises the header's version, and marks the header as closing if none is held;
+ * - if a second pass finds none either, stores a spent header.
+ *
+ * The header of a limit without keys is never closing, because no other key can take its cell.
  */
-#ifndef RECORDS_PLACES_H
-#define RECORDS_PLACES_H
+#ifndef RECORDS_LEASES_H
+#define RECORDS_LEASES_H
 
 #include "records/newest.h"
 #include "records/record.h"
 
-/* Held places: how many, and how far ahead their leases end. */
+/* The leases held. */
 struct leases_use {
 	uint64_t held;
-	uint64_t first_ns; /* the first to end, or UINT64_MAX */
+	uint64_t first_ns; /* how far ahead the first one ends; UINT64_MAX without leases */
 	uint64_t last_ns;
-	bool far; /* some end further ahead than the limit lets them: the clock was set back */
+	bool far; /* some end further ahead than leases last: the clock was set back */
 };
 
-/* Chooses held places. */
+/* Chooses leases. */
 struct leases_match {
-	uint64_t until_ns; /* when their lease ends; 0 for any */
+	uint64_t until_ns; /* when they end; 0 for any time */
 	uint32_t word;     /* leases_word's */
 	bool any_word;
 };
 
-/** A place as it is held from `now_ns` on. */
+/** A lease that begins at `now_ns`. */
 struct cell leases_make(const struct algo_limit *limit, const struct algo_call *call,
                         uint64_t now_ns, uint32_t tag);
 
@@ -49,57 +51,60 @@ static inline bool leases_is_held(struct cell place, uint32_t tag, uint64_t now_
 	return cell_tag(place) == tag && cell_is_pinned(place) && cell_ahead_ns(place, now_ns) > 0;
 }
 
-/** How many places of the record may be held: none without a header. */
+/** How many entries of the record may have a lease: none without a header. */
 unsigned leases_span(struct cell header, const struct record *record);
 
 /**
- * Adds up the record's, on top of what `use` has; {.first_ns = UINT64_MAX} at first. A place
- * that is being taken or freed counts as before or as after.
+ * Adds the record's leases to `use`, which begins as {.first_ns = UINT64_MAX}. A lease that is
+ * being acquired or released meanwhile may or may not be in the sum.
  */
 void leases_read(const struct algo_limit *limit, uint64_t now_ns, struct cell header,
                  const struct record *record, struct leases_use *use);
 
-/** Whether places may be taken on behalf of this header, until `until_ns`. */
+/** Whether leases that end at `until_ns` may be acquired under this header. */
 bool leases_header_fits(const struct algo_limit *limit, struct cell header, uint32_t tag,
                         uint64_t until_ns);
 
-/** A header that fits for as long as a lease that begins now, and some time longer. */
+/** A header that fits for leases that begin now, and for an eighth of their time longer. */
 struct cell leases_raise_header(const struct algo_limit *limit, struct cell header, uint32_t tag,
                                 uint64_t now_ns);
 
-/** Makes up to `n` places of the limit be as `place`; returns how many. All see them then. */
+/**
+ * Stores `lease` in up to `n` free entries. Returns how many. All threads see these before the
+ * caller reads on.
+ */
 uint64_t leases_acquire(const struct algo_limit *limit, const struct record_state *state,
                         struct cell place, uint64_t n, uint64_t now_ns);
 
-/* What a release frees, and how far it is. */
+/* A release: which leases, and how many are released so far. */
 struct leases_release {
 	struct leases_match match;
-	uint64_t n;             /* so many at most */
-	struct newest *newest;  /* if not NULL, only these of the places that are meant */
-	bool clears_permits;    /* once `n` are free, the others that are meant lose their permit */
-	bool alone;             /* no other key can take the header */
-	uint64_t now_ns, freed; /* so many are free */
+	uint64_t n;             /* releases at most so many */
+	struct newest *newest;  /* unless NULL, only matching leases that it includes */
+	bool clears_permits;    /* the other matching leases lose their permit */
+	bool alone;             /* the limit has no keys, so the header is never closing */
+	uint64_t now_ns, freed; /* released so far */
 };
 
 /**
- * Frees places of the record, counts the release in the header if there were any, and adds up in
- * `use` those that stay held, as leases_read does.
+ * Releases leases of the record, raises the header's version if there were any, and adds the leases
+ * that stay to `use`, as leases_read does.
  */
 void leases_release(const struct algo_limit *limit, const struct record_state *state,
                     struct leases_release *release, struct leases_use *use);
 
-/** Visits how far ahead the leases of the record end that have no permit. */
+/** Visits the ends (how far ahead) of the leases without a permit. */
 void leases_visit(const struct algo_limit *limit, uint64_t now_ns, const struct record_state *state,
                   newest_visit *visit, struct newest *newest);
 
 /**
- * Leases that a clock since set back has put too far ahead begin now. Adds up all that are held in
+ * Makes leases that a clock set back since has put too far ahead begin now. Adds all leases to
  * `use`, as leases_read does.
  */
 void leases_cut_back(const struct algo_limit *limit, const struct record_state *state,
                      uint64_t now_ns, struct leases_use *use);
 
-/** Explains `use` in `out`, which says already whether it is allowed. */
+/** Fills in `out` from `use`. `out->allowed` is set before. */
 void leases_explain(const struct algo_limit *limit, const struct leases_use *use,
                     struct algo_decision *out);
 

@@ -1,21 +1,21 @@
 /*
- * log.c: counts exactly the units taken in (now - period, now].
+ * log.c: acquires and reads units of a sliding log, which counts exactly the units of (now -
+ * period, now]. log.h describes the cells.
  *
- * log.h says what the cells are. The oldest live entry is found from the newest by
- * the spans on the way: where it was when the header was written, or a little after. Beside
- * a narrow header, which knows that place, all that a request reads of the record is fetched
- * at once.
+ * The oldest live entry is found from the newest by the spans on the way: it is where it was when
+ * the header was written, or a little later. A narrow header stores that span, so all cells that a
+ * request reads can be fetched at once.
  *
- * A record has more cells than the count, so that also the last spent entry is there.
- * Entries beyond the header stay in it; going round, they may stand where older ones
- * were. Their names tell them: they are later than those of all that they could be before.
+ * A record has more cells than the count, so the last entry that is over is still in it. Entries of
+ * former rounds stay in the ring too. They are told apart by their names: each name is later than
+ * all names of entries that came before.
  */
 #include "records/log.h"
 
 /*
- * Whether what is `back` places before is an entry that is live, from before `later`, which is live
- * and was `known` places back, or a copy of it. One that came after it is what is left of others,
- * unless it was moved there since: then a later one is in the place of that as well.
+ * Whether the cell `back` before the header has a live entry that came before `later`, which is
+ * live and was `known` back, or has a copy of that entry. A cell with a later entry is of a former
+ * round, unless `later` was moved meanwhile: then the cell at `known` has changed, too.
  */
 static bool find_live_entry(const struct log_view *view, unsigned back, unsigned known,
                             struct cell later, struct cell *entry)
@@ -36,14 +36,15 @@ static bool find_live_entry(const struct log_view *view, unsigned back, unsigned
 }
 
 /*
- * Entries before the header are live up to some place back, and none behind it. Where all that a
- * span tells of are live, the oldest of them tells of more, if only of the next: those spans
- * are powers of 4; and refunds may have left one that is short.
+ * Counts the live entries before the header: all up to some index back, and none behind it. If all
+ * entries of a span are live, the oldest of these has a span of its own. Spans of wide records are
+ * rounded down to powers of 4, and refunds may have left short ones, so the search goes on from
+ * there.
  */
 static unsigned count_live_entries(const struct log_view *view)
 {
 	unsigned known = 1, span = view->span, dead, decide_log;
-	struct cell oldest = view->newest, cell; /* the oldest that is known to be live */
+	struct cell oldest = view->newest, cell; /* the oldest entry known to be live */
 
 	if (view->first || cell_tag(oldest) != view->record->tag ||
 	    log_is_over(view->record, oldest, cell_ahead_ns(oldest, view->at)))
@@ -55,7 +56,7 @@ static unsigned count_live_entries(const struct log_view *view)
 		if (!find_live_entry(view, dead, known, oldest, &cell))
 			break;
 	}
-	/* In a narrow record it is not far from there. */
+	/* In a narrow record the oldest live entry is near. */
 	decide_log = log_is_narrow(view->record->width) ? 1 : (dead - known) / 2;
 	while (dead > known + 1) {
 		unsigned probe = dead > known + decide_log ? dead - decide_log : known + (dead - known) / 2;
@@ -72,7 +73,7 @@ static unsigned count_live_entries(const struct log_view *view)
 	return known;
 }
 
-/* The units taken by the entries up to `back`, of those in use. */
+/* The units in use of the entries from the oldest live one up to the one `back`. */
 static unsigned units_up_to(const struct log_view *view, unsigned back)
 {
 	return (log_sum(log_entry(view, back)) - view->base) & LOG_SUM;
@@ -90,7 +91,10 @@ static void read_record_use(const struct log_params *params, struct log_view *vi
 	if (!log_is(oldest, LOG_FIRST)) {
 		struct cell spent = log_entry(view, view->live + 1);
 
-		/* For a clock that lags refunds may have left another in its place: then all is in use. */
+		/*
+		 * A clock that lags may find another entry there, after refunds. Then the whole count is in
+		 * use.
+		 */
 		view->base = log_is_before(spent, oldest)
 		                 ? log_sum(spent)
 		                 : (log_sum(oldest) - (unsigned)params->count) & LOG_SUM;
@@ -116,7 +120,10 @@ void log_unpack_header(struct cell header, struct log_view *view)
 	view->cost = fields.cost;
 	view->index = fields.index < view->record->width ? fields.index : 0; /* unless damaged */
 	view->first = cell_generation(header) & LOG_FIRST;
-	/* In this order: who sees an entry in its place sees what its sum was made from. */
+	/*
+	 * This order: a thread that sees an entry in its own cell also sees the cells from which its
+	 * sum was made.
+	 */
 	view->own = log_entry(view, 0);
 	view->newest = view->first ? (struct cell){0, 0} : log_entry(view, 1);
 	if (log_is_narrow(view->record->width)) {
@@ -139,7 +146,7 @@ static struct log_view view_of_log(const struct record_step *on)
 	if (!header_is_live(on->header, on->now_ns))
 		return view;
 	if (cell_generation(on->header) == RECORD_MOVED) {
-		view.use = on->limit->log.count; /* its narrower record is lost */
+		view.use = on->limit->log.count; /* its record in the former table is lost */
 		view.moved = true;
 		return view;
 	}
@@ -168,9 +175,9 @@ static struct log_view view_of_log(const struct record_step *on)
 }
 
 /*
- * First the header's entry in its place, unless it is there. Of two threads that put
- * it there the one whose clock lags sees more entries live, and it may be the
- * one that goes on.
+ * Wants the header's entry in its own cell, unless it is there. If two threads store it, the one
+ * whose clock lags sees more live entries. Either of them may be the one that goes on, so the
+ * longer span stays.
  */
 __attribute__((always_inline)) static inline void
 want_header_entry(struct cell header, const struct log_view *view, struct record_change *change)
@@ -192,7 +199,7 @@ want_header_entry(struct cell header, const struct log_view *view, struct record
 	change->then_header = true;
 }
 
-/* Use that was moved is one entry, now. */
+/* Merges all use into one entry that begins now. */
 static void want_merged_header(const struct log_view *view, struct record_change *change)
 {
 	struct log_view header = *view;
@@ -202,9 +209,9 @@ static void want_merged_header(const struct log_view *view, struct record_change
 }
 
 /*
- * A header in the same place, which takes that of one that is given back or forgotten. What its
- * word has no room for is told by a note under that one's name, GONE. There may be only
- * one: another that decides for the same header must not find it to end at another time.
+ * Wants a header at the same index, in place of one that is refunded or reset. If the lead does not
+ * fit in the header's word, a note with the old header's name, marked GONE, stores it. There is one
+ * note at most, so that another thread which decides on the same header computes the same end.
  */
 static void want_replaced_header(struct record_change *change, const struct log_view *view,
                                  uint64_t least_ns, uint64_t end_ns, struct log_view *header)
@@ -265,7 +272,7 @@ static void reset_log(struct log_view *view, struct record_change *change)
 	view->use = 0;
 }
 
-/* By a time at which the header does not seem to be of a clock that was set back. */
+/* Reads the log at a time at which the header does not seem to be of a clock that was set back. */
 bool log_want_close(const struct record_step *on, struct record_change *change)
 {
 	int64_t since = cell_ahead_ns(on->header, on->now_ns) - (int64_t)on->limit->period_ns;
@@ -286,7 +293,8 @@ bool log_want_close(const struct record_step *on, struct record_change *change)
 
 static uint64_t ns_until_capacity(const struct log_view *view, uint64_t now_ns, uint64_t need)
 {
-	unsigned enough = 0, few = view->live; /* what leaves up to `enough` places back suffices */
+	unsigned enough = 0,
+	         few = view->live; /* the entries up to `enough` back release at least `need` units */
 
 	if (view->live == 0 || units_up_to(view, 1) < need)
 		return view->until_ns - view->lead - now_ns;
@@ -304,7 +312,7 @@ static uint64_t ns_until_capacity(const struct log_view *view, uint64_t now_ns, 
 	return (uint64_t)log_ahead_ns(view->record, log_entry(view, enough), now_ns);
 }
 
-/* When nothing will be in use. */
+/* When the last unit ends. */
 static uint64_t end_of_use_ns(const struct log_view *view, uint64_t now_ns)
 {
 	if (view->cost > 0 || view->live == 0)

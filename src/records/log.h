@@ -1,37 +1,40 @@
 /*
- * log.h: the cells of a log, for the files of records/log*.c.
+ * log.h: the cells of a sliding log, which counts each request from its time T for a period, and
+ * what the files of records/log*.c share.
  *
- * An entry is an allowed request: its time T and its cost. The header is the newest; the
- * others stand in the record in the order in which they came, round and round. In both
- * `until` = T + period + lead, and the word is
+ * An entry is an allowed request with its time T and its cost. The header is the newest entry; the
+ * record is a ring with the others in the order in which they came. In both `until` = T + period +
+ * lead, and the word is
  *
- *                       header                                  record
- *     up to 128 cells   cost 7 | place 7 | span 7 | lead 7 | 4   sum 15 | 3 | span 7 | lead 7
- *     more              cost 14 | place 14 | lead 4              sum 15 | span 3 | lead 14
+ *                       header                                record
+ *     up to 128 cells   cost 7 | index 7 | span 7 | lead 7 | 4   sum 15 | 3 | span 7 | lead 7
+ *     more              cost 14 | index 14 | lead 4              sum 15 | span 3 | lead 14
  *
- * where place is the header's own in the record; sum is that of all costs up to and with
- * this entry, modulo 2^15, so what is in use is a difference of two; and span is a hint
- * how many entries of the record were live when the next one came: of a record's entry
- * itself included, and a header repeats that of the entry before it. In 3 bits it is
- * the greatest power of 4 that is not more. FIRST: nothing before this entry is to be looked
- * at, and no span reaches there. A header of cost 0 was given back, or is a reset, and its
- * place is free.
+ * - index: the header entry's own index in the record.
+ * - sum: the costs of all entries up to and with this one, modulo 2^15. The units in use are
+ *   therefore the difference of two sums.
+ * - span: a hint how many entries of the record were live when the next entry came, an entry of the
+ *   record included. A header repeats the span of the entry before it. In 3 bits it is the greatest
+ *   power of 4 that is not more.
+ * - lead: an entry ends `lead` nanoseconds before its `until`. No two entries of a key have the
+ *   same `until`, so it names one entry, and no header value comes back. In 4 bits a lead is 0, a
+ *   power of two up to 2^12, or a code: the header ends when the entry before it does, or when the
+ *   cell at its own index does, which may be a note that is GONE. Names are chosen so that one of
+ *   these fits. Only where more names are given out at one instant than a lead can tell apart,
+ *   entries end later than they should, by microseconds at most.
  *
- * No two of a key have the same `until`, so it names one entry, and no header comes back. An
- * entry is over `lead` nanoseconds before, when its own time is. In 4 bits a lead is 0, a
- * power of two up to 2^12, or that which makes the header end when the entry before it does, or
- * when what is in its place does, which may be a note, GONE. Names are chosen so that one of
- * them fits. Only where more names are given out at one instant than a lead can tell,
- * entries end later than they should, by microseconds at most.
+ * FIRST marks an entry before which nothing is read; no span reaches over it. A header of cost 0
+ * was refunded or is a reset, and the cell at its index is free.
  */
 #ifndef RECORDS_LOG_H
 #define RECORDS_LOG_H
 
 #include "records/record.h"
 
-/* The word of a header; whoever is about to decide can fetch what it points at. */
+/* The fields of a header's word, from which a caller can prefetch the entries. */
 struct log_header {
-	unsigned cost, index, span, lead; /* of records that are not narrow no span, and a code */
+	unsigned cost, index, span,
+	    lead; /* if the record is not narrow, span is 0 and lead is a code */
 };
 
 static inline bool log_is_narrow(unsigned record_cells)
@@ -48,9 +51,10 @@ static inline struct log_header log_header(unsigned record_cells, uint32_t word)
 }
 
 /*
- * Bits of an entry's generation. MOVING: to the place before it, which is that of one GONE. Both
- * bits are PART: of one GONE only some units are given back, which its span says, or its lead in
- * records that are not narrow. The entry that comes next takes over the rest.
+ * Bits of an entry's generation. GONE: the entry is refunded. MOVING: it moves to the index before
+ * it, whose entry is GONE. Both bits are PART: only some units of the entry are refunded, which its
+ * span says, or its lead in a record that is not narrow. The entry that comes next takes over the
+ * rest.
  */
 enum { LOG_LATER = 0, LOG_FIRST = 1, LOG_GONE = 2, LOG_MOVING = 4, LOG_PART = 6 };
 
@@ -58,18 +62,18 @@ enum { LOG_LATER = 0, LOG_FIRST = 1, LOG_GONE = 2, LOG_MOVING = 4, LOG_PART = 6 
 
 _Static_assert(2 * ALGO_LOG_MAX <= LOG_SUM, "before and after are told apart");
 
-/* A state as it stands for this call. */
+/* A log as one step reads it. */
 struct log_view {
 	const struct record *record;
-	uint64_t until_ns; /* the header's name */
-	uint64_t use;      /* all of it */
+	uint64_t until_ns; /* the header's `until` */
+	uint64_t use;      /* units in use */
 	unsigned cost, index, span, lead, first;
-	unsigned live;           /* entries of the record that are */
-	unsigned base;           /* sum before the oldest live one */
-	struct cell own, newest; /* what is in the header's place, and in the one before */
-	uint64_t at;             /* now, or the newest entry's time if that is ahead */
-	bool written;            /* the header says so; else there is nothing, or: */
-	bool moved;              /* use that a header has to take over as one entry */
+	unsigned live;           /* live entries of the record */
+	unsigned base;           /* the sum before the oldest live entry */
+	struct cell own, newest; /* the cell at the header's index, and the one before */
+	uint64_t at;             /* now, or the newest entry's time if that is later */
+	bool written;            /* the header is live; otherwise there is no state, or: */
+	bool moved;              /* `use` has to be merged into one entry of a new header */
 };
 
 static inline unsigned log_sum(struct cell entry)
@@ -77,13 +81,13 @@ static inline unsigned log_sum(struct cell entry)
 	return cell_word(entry) >> 17;
 }
 
-/* Bits of the lead in a record's entry. */
+/* How many bits the lead of a record's entry has. */
 static inline unsigned log_lead_bits(const struct record *record)
 {
 	return log_is_narrow(record->width) ? 7 : 14;
 }
 
-/* The most that the cost of a header may be. */
+/* The greatest cost that a header can hold. */
 static inline unsigned log_cost_max(const struct record *record)
 {
 	return log_is_narrow(record->width) ? 0x7f : 0x3fff;
@@ -109,10 +113,12 @@ static inline bool log_is_moving(struct cell entry)
 	return (cell_generation(entry) & LOG_PART) == LOG_MOVING;
 }
 
-/* The most in any record. */
+/* The greatest lead in any record. */
 #define LOG_LEAD_MAX 0x3fff
 
-/* In a record that is not narrow, one that is GONE in part may seem to end later, by its lead. */
+/*
+ * In a record that is not narrow, the lead of a PART holds its refunded units, so it is taken as 0.
+ */
 static inline unsigned log_lead(const struct record *record, struct cell entry)
 {
 	if (log_is_part(entry) && !log_is_narrow(record->width))
@@ -129,25 +135,25 @@ static inline unsigned log_span(const struct record *record, struct cell entry)
 	return log_is_part(entry) ? 1 : field;
 }
 
-/* Whether the entry is over, which ends so far ahead. Few entries' leads make a difference. */
+/* Whether an entry is over that ends `ahead` ns from now. Leads matter only for few entries. */
 static inline bool log_is_over(const struct record *record, struct cell entry, int64_t ahead)
 {
 	return ahead <= LOG_LEAD_MAX && (ahead <= 0 || ahead <= (int64_t)log_lead(record, entry));
 }
 
-/* How long the entry counts from then on. */
+/* For how long after `at` the entry counts. */
 static inline int64_t log_ahead_ns(const struct record *record, struct cell entry, uint64_t at)
 {
 	return cell_ahead_ns(entry, at) - log_lead(record, entry);
 }
 
-/* The entry `back` places before the header's. */
+/* The entry `back` before the header's own. */
 static inline struct cell log_entry(const struct log_view *view, unsigned back)
 {
 	return record_load(view->record, record_back(view->record, view->index, back));
 }
 
-/* The units of a PART that are given back. */
+/* The refunded units of a PART. */
 static inline unsigned log_part(const struct record *record, struct cell entry)
 {
 	unsigned low = cell_word(entry) & 0x1ffff;
@@ -160,106 +166,114 @@ static inline bool log_is_before(struct cell entry, struct cell newest)
 	return ((log_sum(newest) - log_sum(entry)) & LOG_SUM) <= ALGO_LOG_MAX;
 }
 
-/* An entry of the record. */
+/* The fields of a record's entry. */
 struct log_fields {
 	uint64_t until_ns;
 	unsigned sum;
 	unsigned span; /* at least 1 */
 	unsigned lead, state;
-	unsigned part; /* of a PART: log_part */
+	unsigned part; /* of a PART: its refunded units */
 };
 
 struct cell log_make(const struct record *record, struct log_fields entry);
 
-/* Gives a header that is to be a name, `least_ns` or later, and the lead that makes it end then. */
+/*
+ * Gives a new header its name (`until`), `least_ns` or later, and the lead that makes it end at
+ * `end_ns`.
+ */
 void log_set_name(struct log_view *header, uint64_t least_ns, uint64_t end_ns);
 
-/* Makes the lead one that any header can tell. The entry then ends later, by microseconds at most.
+/*
+ * Changes the lead to one that any header can store. The entry then ends later, by microseconds at
+ * most.
  */
 void log_shorten_lead(struct log_view *header);
 
 /*
- * The lead of a header in 4 bits: the number of bits of a power of two, 0 for 0, or one of the last
- * two.
+ * The lead of a header in 4 bits: 0, or the number of bits of a power of two, or one of the last
+ * two codes.
  */
 enum {
-	LOG_LEAD_SIMPLE = 13, /* the greatest of the former */
-	LOG_LEAD_OWN = 14,    /* the header ends when the entry in its own place does */
+	LOG_LEAD_SIMPLE = 13, /* the greatest number of bits */
+	LOG_LEAD_OWN = 14,    /* the header ends when the cell at its own index does */
 	LOG_LEAD_NEWEST = 15, /* or when the entry before it does */
 };
 unsigned log_pack_lead(const struct log_view *header);
 
-/* Whether a header with that name, lead, first, own and newest can be told from its cell. */
+/* Whether this name, lead, first, own and newest can be read again from the header's cell. */
 bool log_header_fits(const struct log_view *header);
 
-/* Wants the header of which the view has name, cost, place, span, lead, first, own and newest. */
+/* Wants the header with the name, cost, index, span, lead, first, own and newest of `header`. */
 void log_want_header(struct record_change *change, const struct log_view *header, bool last);
 
 void log_want_entry(struct record_change *change, const struct log_view *view, unsigned back,
                     struct cell before, struct cell after);
 
-/* The next change that a refund wants. */
+/* The next change of a refund. */
 void log_refund(const struct record_step *on, const struct log_view *view,
                 struct record_change *change);
 
-/* What a step with a way does. */
+/* The kind of a step that continues from log_progress. */
 enum log_next {
-	LOG_REFUNDS, /* a refund continues */
-	LOG_MOVES,   /* entries move to the places of those that are GONE */
-	LOG_FORGETS, /* the next oldest entry ends */
+	LOG_REFUNDS, /* a refund marks or closes the next entry */
+	LOG_MOVES,   /* entries move to the cells of those that are GONE */
+	LOG_FORGETS, /* the next oldest entry is expired */
 };
 
-/* The next change of a step with a way, which needs no view. */
+/* The next change of a step that continues, without a view. */
 void log_continue(const struct record_step *on, struct record_change *change);
 
 /*
- * The next change that forgets the oldest entry where the others alone fill the count: it is over
- * now. Returns false if there is none.
+ * The next change that expires the oldest entry if the others alone fill the count. Returns false
+ * if there is none.
  */
 bool log_forget_replaced(const struct log_view *view, uint64_t count, struct record_change *change);
 
-/* Reads all that a header's word tells; `record` and `until_ns` are there. */
+/* Reads a header's word into a view whose `record` and `until_ns` are set. */
 void log_unpack_header(struct cell header, struct log_view *view);
 
-/* To a wider record: log_widen.c. */
+/* Moving to a wider record: log_widen.c. */
 
 /**
- * Wants the change that closes a live header, after its entry is in its place. False: nothing is in
- * use.
+ * Wants the change that closes a live header, after its entry is in its own cell. Returns false if
+ * nothing is in use.
  */
 bool log_want_close(const struct record_step *on, struct record_change *change);
-/** The header as it was before it was closed. */
+/** The header's value before it was closed. */
 struct cell log_reopened(const struct record_state *closed);
 /**
- * Wants the next cell of a closed header's record, from a place on, to be frozen. Returns false if
- * all are.
+ * Wants to freeze the next cell, from index `from` on, of a closed header's record. Returns false
+ * if all are frozen.
  */
 bool log_want_freeze(const struct record *record, unsigned from, struct record_change *change);
 
-/* What is copied from a frozen record. */
+/* The entries to copy from a frozen record. */
 struct log_copy {
 	struct log_view view;
-	unsigned entries, base; /* and the sum before the oldest */
+	unsigned entries, base; /* number of entries, and the sum before the oldest */
 };
 
 struct log_copy log_copy_of(const struct record_state *closed);
-/** Wants the next entry, from a place on, in the new record, at last the new header. */
+/**
+ * Wants the next entry, from index `from` on, in the new record, and after the last one the new
+ * header.
+ */
 void log_want_copy(const struct log_copy *copy, const struct record *to, unsigned from,
                    struct record_change *change);
 
-/* The swaps of an acquire from a log, one after the other. */
+/* The swaps of an acquire, in their order. */
 struct log_append {
 	unsigned index;
-	bool is_there; /* the header's entry, in its place; else: */
+	bool is_there; /* the header's entry is in its cell; otherwise swap this first: */
 	struct cell before, entry;
 	struct cell header;
-	uint64_t until_ns; /* the header's, also of one that stays */
+	uint64_t until_ns; /* the `until` of the header after the acquire or denial */
 };
 
 /**
- * At once where it can be: what an acquire wants of a narrow log with entries in its record.
- * False if there is more to it; else the outcome stands once *append is done, or of a
- * denial, while the header stays the same.
+ * Acquires at once from a narrow log with entries in its record. If it returns true, the decision
+ * stands once `*append` is carried out, or, of a denial, if the header is unchanged. If it returns
+ * false, the general step has to decide.
  */
 bool log_try_acquire(const struct record_step *on, uint64_t cost, struct algo_decision *out,
                      struct log_append *append);

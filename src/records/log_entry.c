@@ -1,7 +1,6 @@
 /*
  * log_entry.c: makes the cells of a log's entries and headers, and chooses their names and leads.
- *
- * log.h says what is in them.
+ * log.h describes the cells.
  */
 #include "records/log.h"
 
@@ -15,7 +14,7 @@ static struct cell make_entry(const struct record *record, struct log_fields ent
 	return cell_make(record->tag, entry.until_ns, (entry.sum & LOG_SUM) << 17 | low, entry.state);
 }
 
-/* An entry of which no part is given back. */
+/* Makes an entry of which no part is refunded. */
 static inline struct cell make_whole_entry(const struct record *record, struct log_fields entry)
 {
 	unsigned span = log_is_narrow(record->width) ? entry.span : (bits_of(entry.span) - 1) / 2;

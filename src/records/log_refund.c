@@ -1,16 +1,17 @@
 /*
- * log_refund.c: takes an entry out of a log.
+ * log_refund.c: refunds entries of a sliding log, and expires its oldest entries.
  *
- * A refund of an entry behind others takes it out of the record. It marks the entry GONE,
- * which only one thread can do. The entry counts until those after it have moved one
- * place each, and the header, whose swap gives the cost back. See want_move.
+ * The header's own entry is refunded by a swap of the header. An entry of the record is marked
+ * GONE, which only one thread can do, and still counts then. Each entry after it moves by one
+ * index, and at last the header does. The header's swap makes the refund effective. See
+ * want_close_gap.
  */
 #include "records/log.h"
 
-/* So many entries are marked, at most, before the header leaves them all behind. */
+/* At most so many entries are marked before the header moves behind all of them. */
 #define RUN 256
 
-/* An entry of the record with something else in it; it stays the same request. */
+/* Changes fields of an entry. It stays the same request. */
 static struct cell altered_entry(const struct record *record, struct cell entry, unsigned sum,
                                  unsigned span, unsigned state)
 {
@@ -23,7 +24,10 @@ static uint64_t name_of_entry(const struct log_view *view, struct cell entry)
 	return view->at + (uint64_t)cell_ahead_ns(entry, view->at);
 }
 
-/* The units that `cell`, there, counts; 0 if the one before it is not there any more. */
+/*
+ * The units of the entry `cell`, `back` before the header's. Returns 0 if the entry before it has
+ * left.
+ */
 static unsigned cost_of_entry(const struct log_view *view, unsigned back, struct cell cell)
 {
 	struct cell earlier;
@@ -39,7 +43,7 @@ static unsigned cost_of_entry(const struct log_view *view, unsigned back, struct
 	return (log_sum(cell) - log_sum(earlier)) & LOG_SUM;
 }
 
-/* An entry of which so many units are given back. */
+/* Marks `units` of an entry as refunded. */
 static struct cell gone_in_part(const struct record *record, struct cell entry, unsigned units)
 {
 	return log_make(record, (struct log_fields){entry.high >> 4, log_sum(entry),
@@ -47,13 +51,13 @@ static struct cell gone_in_part(const struct record *record, struct cell entry, 
 	                                            cell_generation(entry) | LOG_PART, units});
 }
 
-/* The units of one that is GONE, there, that are given back. */
+/* The refunded units of the GONE entry `back` before the header's. */
 static unsigned units_gone(const struct log_view *view, unsigned back, struct cell gone)
 {
 	return log_is_part(gone) ? log_part(view->record, gone) : cost_of_entry(view, back, gone);
 }
 
-/* The units of the newest entry that the header takes over where a part of them was given back. */
+/* The units that a header takes over from the newest entry, if a part of that was refunded. */
 static unsigned rest_of_newest(const struct log_view *view, struct cell newest)
 {
 	unsigned before = view->live > 1 ? log_sum(log_entry(view, 2)) : view->base;
@@ -63,7 +67,7 @@ static unsigned rest_of_newest(const struct log_view *view, struct cell newest)
 	return (unsigned)sat_sub((log_sum(newest) - before) & LOG_SUM, units_gone(view, 1, newest));
 }
 
-/* How many places back the oldest live entry is that is not over before `until_ns`, or 0 */
+/* How far back the oldest live entry is that is not over before `until_ns`, or 0. */
 static unsigned find_entry_back(const struct log_view *view, uint64_t until_ns)
 {
 	int64_t wanted = (int64_t)(until_ns - view->at);
@@ -81,9 +85,9 @@ static unsigned find_entry_back(const struct log_view *view, uint64_t until_ns)
 }
 
 /*
- * The entry of that name, which is that many places back or, since that was looked up, more:
- * others may have moved it. Whoever goes the way that entries move does not miss it, though it
- * is GONE where it was. Returns 0 when there is none, or it is given back.
+ * Finds the entry named `until_ns` that was `back` before the header's. Other threads may have
+ * moved it further back since. A search in the direction in which entries move does not miss it,
+ * although it is GONE at its former index. Returns 0 if there is none or it is refunded.
  */
 static unsigned follow_moved_entry(const struct log_view *view, uint64_t until_ns, unsigned back,
                                    struct cell *entry)
@@ -115,8 +119,9 @@ static bool entry_is_unchanged(const struct log_view *view, unsigned back, struc
 }
 
 /*
- * The next change for `cell`, which is MOVING: to the index of the one GONE, or to be GONE where
- * it was. If neither fits, the record is damaged, and the cell stays.
+ * Wants the next change for `cell`, which is MOVING: its copy at the index of the entry that is
+ * GONE, or, once copied, the mark GONE at its own index. If neither fits, the record is damaged,
+ * and the cell stays.
  */
 static void want_finish_move(const struct log_view *view, unsigned back, struct cell cell,
                              struct record_change *change)
@@ -125,7 +130,8 @@ static void want_finish_move(const struct log_view *view, unsigned back, struct 
 	unsigned sum = log_sum(cell);
 	bool copied = (cell.high ^ gap.high) >> 4 == 0;
 
-	if (!entry_is_unchanged(view, back, cell)) /* the one GONE may have come after it */
+	if (!entry_is_unchanged(view, back,
+	                        cell)) /* the GONE entry may have come to this index afterwards */
 		change->want = RECORD_WANT_AGAIN;
 	else if (!copied && log_is(gap, LOG_GONE))
 		log_want_entry(change, view, back + 1, gap,
@@ -139,8 +145,8 @@ static void want_finish_move(const struct log_view *view, unsigned back, struct 
 }
 
 /*
- * How many of the newest entries are GONE as a whole, and the oldest of them. What is read as GONE
- * behind those stays so under this header: nothing moves to its place but what is next to it.
+ * Counts how many of the newest entries are wholly GONE, and finds the oldest of them. Entries read
+ * as GONE behind these stay so under this header, since only the next entry moves to their index.
  */
 static unsigned count_gone(const struct log_view *view, struct cell *last)
 {
@@ -157,7 +163,7 @@ static unsigned count_gone(const struct log_view *view, struct cell *last)
 	return n;
 }
 
-/* The header whose place is that of the entry `last`, so many places back, which is GONE. */
+/* The header moved back to the index of the entry `last`, which is GONE. */
 static struct log_view header_moved_back(const struct log_view *view, unsigned back,
                                          struct cell last)
 {
@@ -168,12 +174,14 @@ static struct log_view header_moved_back(const struct log_view *view, unsigned b
 	header.span = view->live - back;
 	header.own = last;
 	header.newest = (struct cell){0, 0};
-	header.cost = (unsigned)u64_min(view->cost + (back == 1 ? rest_of_newest(view, last) : 0),
-	                                log_cost_max(view->record)); /* which is a full log at least */
+	header.cost = (unsigned)u64_min(
+	    view->cost + (back == 1 ? rest_of_newest(view, last) : 0),
+	    log_cost_max(view->record)); /* more than this is a full log in any case */
 	return header;
 }
 
-/* All that are GONE next to the header go at once, if the header's end can be told without a note.
+/*
+ * Wants a header that drops all GONE entries next to it, if its end can be stored without a note.
  */
 static bool want_drop_gone_run(const struct log_view *view, struct record_change *change)
 {
@@ -185,7 +193,7 @@ static bool want_drop_gone_run(const struct log_view *view, struct record_change
 	if (back == 0)
 		return false;
 	header = header_moved_back(view, back, last);
-	if (!log_header_fits(&header) && header.cost == 0) /* nobody has its name */
+	if (!log_header_fits(&header) && header.cost == 0) /* no caller knows its name */
 		log_set_name(&header, view->until_ns, end_ns);
 	if (!log_header_fits(&header) || header.until_ns - header.lead != end_ns)
 		return false;
@@ -194,9 +202,9 @@ static bool want_drop_gone_run(const struct log_view *view, struct record_change
 }
 
 /*
- * The header's place becomes that of the newest, which is GONE. Where the header's word has no
- * room for its lead, something that ends when it does is to be in that place before: by a
- * name that had its time, and is GONE as well.
+ * Wants a header that drops the newest entry, which is GONE. If the header's word has no space for
+ * its lead, the cell at that index first gets a note that ends when the header does, under a name
+ * that has passed, also GONE.
  */
 static void want_drop_newest(const struct log_view *view, struct cell newest,
                              struct record_change *change)
@@ -205,7 +213,7 @@ static void want_drop_newest(const struct log_view *view, struct cell newest,
 
 	if (want_drop_gone_run(view, change))
 		return;
-	if (log_is_part(newest) && !log_header_fits(&header)) /* the cell has no room for a note */
+	if (log_is_part(newest) && !log_header_fits(&header)) /* a PART has no space for a note */
 		log_shorten_lead(&header);
 	if (log_header_fits(&header))
 		log_want_header(change, &header, false);
@@ -218,13 +226,16 @@ static void want_drop_newest(const struct log_view *view, struct cell newest,
 }
 
 /*
- * The next change that takes out an entry that is GONE, of those up to `back`;
- * false: there is none. The entry after it is marked MOVING, so that it is not
- * given back meanwhile, copied to its place, and is then itself GONE; the newest
- * goes with the header's swap. All but that leaves the sum of all as it is, so
- * whoever dies before it has given nothing back. In each place times only grow,
- * and in each time an entry goes through its states once, so a writer that stalls
- * finds that it comes too late; whoever finds a step undone can do it.
+ * Wants the next change that closes the gap of a GONE entry, of those up to `back`. Returns false
+ * if there is none.
+ *
+ * The entry after the gap is marked MOVING, so that nobody refunds it meanwhile. It is then copied
+ * to the gap's index, and marked GONE at its own. The newest entry leaves by a swap of the header.
+ * Only that swap changes the sum of all entries, so a thread that dies before it has refunded
+ * nothing.
+ *
+ * Times in each cell only grow, and for each time an entry passes through its states once. So the
+ * swap of a writer that stalls fails. Any thread that finds a step undone can do it.
  */
 static bool want_close_gap(const struct log_view *view, unsigned back, struct record_change *change)
 {
@@ -244,7 +255,8 @@ static bool want_close_gap(const struct log_view *view, unsigned back, struct re
 	if (log_is_moving(cell)) {
 		want_finish_move(view, back, cell, change);
 	} else if (back > 1 && !entry_is_unchanged(view, back, cell)) {
-		change->want = RECORD_WANT_AGAIN; /* what was read next may have been in this place */
+		change->want =
+		    RECORD_WANT_AGAIN; /* the next entry may have been at this index when it was read */
 	} else if (back > 1) {
 		log_want_entry(change, view, back - 1, next,
 		               altered_entry(view->record, next, log_sum(next),
@@ -252,12 +264,12 @@ static bool want_close_gap(const struct log_view *view, unsigned back, struct re
 	} else if (view->written) {
 		want_drop_newest(view, cell, change);
 	} else {
-		change->want = RECORD_WANT_AGAIN; /* it takes more than is known on the way */
+		change->want = RECORD_WANT_AGAIN; /* the header's swap needs more than log_progress has */
 	}
 	return true;
 }
 
-/* Ends the oldest entry, so many places back, if the others alone fill the count. */
+/* Expires the oldest entry, `back` before the header's, if the others alone fill the count. */
 static bool want_expire_oldest(const struct log_view *view, unsigned back, uint64_t count,
                                struct record_change *change)
 {
@@ -280,15 +292,14 @@ bool log_forget_replaced(const struct log_view *view, uint64_t count, struct rec
 {
 	if (view->live == 0 || view->use <= count)
 		return false;
-	if (want_close_gap(view, view->live,
-	                   change)) { /* until it has left it may count in another's place */
+	if (want_close_gap(view, view->live, change)) { /* while it moves it may count at two indexes */
 		change->progress.next = LOG_MOVES;
 		return true;
 	}
 	return want_expire_oldest(view, view->live, count, change);
 }
 
-/* Refunds one entry of the record, or a part of it. */
+/* Refunds an entry of the record, or a part of it. */
 static void refund_entry(const struct algo_call *call, const struct log_view *view, unsigned back,
                          struct cell cell, struct record_change *change)
 {
@@ -296,8 +307,8 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 	unsigned span = log_span(view->record, cell);
 
 	/*
-	 * If the cost is wrong, since the entry has moved to the place of the one before it, then the
-	 * swap fails. It may be GONE since it was found.
+	 * If the entry has moved meanwhile, the cost is wrong, but then the swap fails. It may also be
+	 * GONE since it was found.
 	 */
 	if (log_is(cell, LOG_GONE)) {
 		change->want = RECORD_WANT_AGAIN;
@@ -310,7 +321,7 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 		change->refunded = call->until_ns ? call->cost : cost;
 		change->gone_ns = name_of_entry(view, cell);
 		change->progress = progress_from(view, back);
-	} else if (back == 1 && view->cost == 0) { /* else who appends may have read its sum */
+	} else if (back == 1 && view->cost == 0) { /* later an append may have read its sum */
 		log_want_entry(change, view, back, cell,
 		               altered_entry(view->record, cell, sum - (unsigned)call->cost, span,
 		                             cell_generation(cell)));
@@ -325,8 +336,8 @@ static void refund_entry(const struct algo_call *call, const struct log_view *vi
 }
 
 /*
- * Behind what a refund without a name has marked, which are the newest, the next one that it marks.
- * All of them go with one swap of the header, as if each had gone by itself at that instant.
+ * Marks the next entry behind those that a refund without a name has marked, which are the newest.
+ * One swap of the header drops all of them, as if each had been refunded at that instant.
  */
 static bool want_mark_next(const struct algo_call *call, const struct log_view *view, unsigned back,
                            struct record_change *change)
@@ -345,7 +356,10 @@ static bool want_mark_next(const struct algo_call *call, const struct log_view *
 	return true;
 }
 
-/* In a view of which only this is known, what takes more is done once the record is read anew. */
+/*
+ * The view has only the fields that log_progress stores. A change that needs more is made after the
+ * record is read anew.
+ */
 void log_continue(const struct record_step *on, struct record_change *change)
 {
 	const struct log_progress *progress = &on->progress;
@@ -371,8 +385,8 @@ void log_continue(const struct record_step *on, struct record_change *change)
 }
 
 /*
- * The newest first, or the one that is named. The place of the entry that this refund has marked
- * is closed before it marks another: requests that came since may stand behind that entry.
+ * Refunds the newest entries, or the named one. The gap of an entry that this refund has marked is
+ * closed before it marks another, because requests that came since may stand behind that entry.
  */
 void log_refund(const struct record_step *on, const struct log_view *view,
                 struct record_change *change)

@@ -1,8 +1,9 @@
 /*
- * log_try_acquire.c: most acquires from a narrow log, without log.c's general step.
+ * log_try_acquire.c: decides most acquires from a narrow log at once, without the general step.
  *
- * The general step handles any record and operation, reads one thing after the other,
- * and takes 500 instructions. A header of a narrow record tells all places at once.
+ * The general step of log.c handles any record and operation, reads one cell after the other, and
+ * takes 500 instructions. A header of a narrow record has the indexes of all cells that an acquire
+ * reads.
  *
  * Times are compared as they stand in cells, in sixteenths of a nanosecond.
  */
@@ -11,13 +12,13 @@
 /* The time in a cell's `high`, without the generation. */
 #define TIME (~UINT64_C(15))
 
-/* The cell `back` places before `place`. */
+/* The cell `back` before `index`. */
 static inline struct cell entry_back(const struct record *record, unsigned index, unsigned back)
 {
 	return cell_load(&record->cells[record_back(record, index, back)], true);
 }
 
-/* How long the entry counts. */
+/* For how long after `now` the entry counts. */
 static int64_t left_of_entry(struct cell entry, uint64_t now)
 {
 	return (int64_t)((entry.high & TIME) - (entry.low & 0x7f) * 16 - now);
@@ -29,7 +30,10 @@ static bool entry_is_live(uint32_t tag, struct cell entry, uint64_t now, struct 
 	       (int64_t)((newest.high & TIME) - (entry.high & TIME)) >= 0;
 }
 
-/* Whether `own` is the header's entry: whose clock lags sees more live, and that span stays. */
+/*
+ * Whether `own` is the header's entry. A thread whose clock lags has seen more live entries, and
+ * its longer span stays.
+ */
 static bool has_header_entry(struct cell own, struct cell entry)
 {
 	return own.high == entry.high && own.low >> 17 == entry.low >> 17 &&
@@ -39,14 +43,14 @@ static bool has_header_entry(struct cell own, struct cell entry)
 /* The cells that an acquire reads. */
 struct log_cells {
 	struct cell own, newest, oldest;
-	unsigned live; /* entries of the record that are */
+	unsigned live; /* live entries of the record */
 	unsigned base; /* sum before the oldest of them */
 };
 
 static inline bool read_log_cells(const struct record *record, struct log_header last, uint64_t now,
                                   struct log_cells *f)
 {
-	f->own = entry_back(record, last.index, 0); /* before `newest`, as in log.c */
+	f->own = entry_back(record, last.index, 0); /* read before `newest`, as in log.c */
 	f->newest = entry_back(record, last.index, 1);
 	f->oldest = entry_back(record, last.index, last.span);
 	f->live = last.span;
@@ -56,7 +60,7 @@ static inline bool read_log_cells(const struct record *record, struct log_header
 			return false;
 		f->oldest = entry_back(record, last.index, f->live);
 	}
-	if (!log_is(f->oldest, LOG_FIRST)) { /* else the line behind it is not needed */
+	if (!log_is(f->oldest, LOG_FIRST)) { /* a FIRST entry needs no read of the line behind it */
 		struct cell spent = entry_back(record, last.index, f->live + 1);
 
 		if (!log_is_before(spent, f->oldest) || entry_is_live(record->tag, spent, now, f->newest))
@@ -66,7 +70,7 @@ static inline bool read_log_cells(const struct record *record, struct log_header
 	return true;
 }
 
-/* Flat, so that the callers that it is inlined into keep all in registers. */
+/* flatten: callers that inline this keep all values in registers. */
 __attribute__((flatten)) bool log_try_acquire(const struct record_step *on, uint64_t cost,
                                               struct algo_decision *out, struct log_append *append)
 {
@@ -94,7 +98,7 @@ __attribute__((flatten)) bool log_try_acquire(const struct record_step *on, uint
 		out->retry_after_ns = (uint64_t)left_of_entry(f.oldest, now_ns << 4) >> 4;
 		out->reset_after_ns = (uint64_t)left_ns;
 		append->until_ns = now_ns + (uint64_t)ahead;
-		/* Else it is not the oldest alone that has to go. */
+		/* A denial that needs more than the oldest entry to leave takes the general step. */
 		return ((log_sum(f.oldest) - f.base) & LOG_SUM) >= use + cost - count;
 	}
 	append->index = last.index;

@@ -1,23 +1,25 @@
 /*
- * log_widen.c: a log goes on in a wider record, each entry with its name, time and state.
+ * log_widen.c: moves a log to a wider record of a larger table; each entry keeps its name, time and
+ * state.
  *
- * Threads that meet on this do the same, and any of them may stall or die:
+ * Threads that meet here make the same changes, and any of them may stall or die:
  *
- *   (1) put the header's entry in its place, and close the header: nothing is granted on it again;
- *   (2) freeze each cell of the record: a writer that stalls finds it changed;
- *   (3) put the closed header into the larger table, so that the key has a record there;
- *   (4) copy the frozen entries, the oldest to place 0;
- *   (5) swap the closed header there for one that stands behind them.
+ * - (1) Put the header's entry in its own cell, and close the header. Nothing is granted on it
+ *   again.
+ * - (2) Freeze each cell of the record, so that the swap of a writer that stalls fails.
+ * - (3) Put the closed header into the larger table, so that the key has a record there.
+ * - (4) Copy the frozen entries, the oldest to index 0.
+ * - (5) Swap the closed header in the larger table for an open one behind the copied entries.
  *
- * From (2) on, all that is copied follows from cells that nobody changes, whatever the time: so two
- * threads write the same. A refund that others have begun goes on in the new record, for the marks
- * of entries are copied, too.
+ * From (2) on, all values follow from cells that nobody changes, and not from the time, so two
+ * threads write the same. The marks of entries are copied, too, so a refund continues in the new
+ * record.
  */
 #include "records/log.h"
 
 #define FROZEN 8u
 
-/* A closed header and its record, by no clock. */
+/* The view of a closed header and its record, independent of the time. */
 static struct log_view view_of_closed(const struct record *record, struct cell header)
 {
 	struct log_view view = {.record = record, .until_ns = header.high >> 4, .at = header.high >> 4};
@@ -27,7 +29,7 @@ static struct log_view view_of_closed(const struct record *record, struct cell h
 	return view;
 }
 
-/* The entries behind the header, back to the first one or to what is left of others. */
+/* Counts the entries behind the header, back to a FIRST entry or to one of a former round. */
 static unsigned count_entries(const struct log_view *view)
 {
 	int64_t before = 0;
@@ -48,8 +50,8 @@ static unsigned count_entries(const struct log_view *view)
 }
 
 /*
- * The sum before the oldest of n entries. What came before it is not known, unless that is a
- * FIRST one: it counts one unit. Where the record was full, it is over.
+ * The sum before the oldest of n entries. The cost of an oldest entry that is not FIRST is unknown:
+ * it counts one unit. In a record that was full that entry is over.
  */
 static unsigned sum_before_oldest(const struct log_view *view, unsigned n)
 {
@@ -58,7 +60,7 @@ static unsigned sum_before_oldest(const struct log_view *view, unsigned n)
 	return log_is(oldest, LOG_FIRST) ? 0 : log_sum(oldest) - 1;
 }
 
-/* The entry for a place of the new record, of n. */
+/* The entry for an index of the new record, out of `n`. */
 static struct cell copy_of_entry(const struct log_view *view, unsigned n, unsigned base,
                                  unsigned index, const struct record *to)
 {
@@ -84,7 +86,8 @@ static void want_copied_header(const struct log_view *view, unsigned n, const st
 	header.own = (struct cell){0, 0};
 	header.newest =
 	    n == 0 ? header.own : copy_of_entry(view, n, sum_before_oldest(view, n), n - 1, to);
-	while (!log_header_fits(&header)) /* it ends by some nanoseconds later */
+	while (
+	    !log_header_fits(&header)) /* rounds the lead down, so the header ends nanoseconds later */
 		header.lead &= header.lead - 1;
 	log_want_header(change, &header, true);
 }

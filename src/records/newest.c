@@ -2,10 +2,10 @@
 
 #include "base/number.h"
 
-/* So few entries are kept as a whole. */
+/* For up to this n, all ends that matter are kept. */
 #define FEW (NEWEST_CHUNK / 2)
 
-/* The greatest first. The C library's function may allocate. */
+/* Sorts the greatest first. The C library's function may allocate. */
 static void sort_descending(uint64_t *ends, size_t count)
 {
 	static const uint16_t gaps[] = {701, 301, 132, 57, 23, 10, 4, 1};
@@ -33,7 +33,7 @@ void newest_begin(struct newest *newest, uint64_t n)
 	newest->beyond = newest->at_later = newest->at_earlier = 0;
 }
 
-/* Of a sorted chunk. */
+/* Adds each NEWEST_STEP-th end of the sorted chunk to the sample. */
 static void sample_chunk(struct newest *newest)
 {
 	newest->chunks++;
@@ -64,7 +64,7 @@ void newest_add_end(struct newest *newest, uint64_t end)
 	newest->chunk[newest->filled++] = end;
 }
 
-/* The n-th of sorted ends. */
+/* Sets `after` and `then` from the n-th of sorted ends. */
 static void set_nth_end(struct newest *newest, const uint64_t *ends, uint64_t n)
 {
 	newest->after = ends[n - 1];

@@ -12,8 +12,8 @@
  * change next. The caller carries the change out and calls the step again, until a step wants
  * nothing more or its last change has been made.
  */
-#ifndef RECORDS_RECORDS_H
-#define RECORDS_RECORDS_H
+#ifndef RECORDS_RECORD_H
+#define RECORDS_RECORD_H
 
 #include "algo/algo.h"
 #include "algo/uses/uses.h"

@@ -11,14 +11,14 @@ enum {
 
 #define FIELD 0xffffu /* of 16 bits */
 
-/* A state as it stands for this call. */
+/* The slots as one step reads them. */
 struct view {
-	uint64_t start_ns; /* of the header's slot; of now's if there is no header or it is moved */
-	uint64_t count;    /* in it */
-	uint64_t before;   /* in the record's slots */
+	uint64_t start_ns; /* of the header's slot; of now's slot without a header or after a move */
+	uint64_t count;    /* units in that slot */
+	uint64_t before;   /* units in the record's slots */
 	unsigned kind;
-	bool later; /* time has left that slot */
-	bool moved; /* use that a header has to take over */
+	bool later; /* now is in a later slot */
+	bool moved; /* `count` is use that a new header takes over */
 };
 
 struct cell slots_void(struct cell cell)
@@ -34,7 +34,9 @@ static uint64_t next_slot_start_ns(const struct slots_params *params, uint64_t s
 	return slots_start(params, slots_number(params, start_ns) + 1);
 }
 
-/* Whether now is after the slot; only one that is not whole may end a nanosecond late. */
+/*
+ * Whether now is after the slot. A slot that is not a whole number of nanoseconds may end one late.
+ */
 static bool slot_is_over(const struct slots_params *params, uint64_t start_ns, uint64_t now_ns)
 {
 	int64_t age = (int64_t)(now_ns - start_ns), slot_ns = (int64_t)params->slot_ns;
@@ -42,21 +44,22 @@ static bool slot_is_over(const struct slots_params *params, uint64_t start_ns, u
 	return age > slot_ns || (age == slot_ns && next_slot_start_ns(params, start_ns) == now_ns);
 }
 
-/* Whether a header that is neither reset nor moved says what the record's slots count. */
+/* Whether a header that is neither reset nor moved stores the sum of the record's slots. */
 static bool header_has_before(struct cell header)
 {
 	return !(cell_generation(header) / KINDS & BARE);
 }
 
 /*
- * Bare, word 0 is none if the header is open, which a sealed or void one never has: there
- * it is 2^32. An open header that comes to that has no other slot beside it, and may be void.
+ * Makes a header. In the bare form (the word is the count alone) word 0 means no units in an open
+ * header, and 2^32 in a sealed or void one, which never has none. An open header that reaches 2^32
+ * has no other slot beside it, so it may become void.
  */
 static struct cell make_slots_header(const struct record_step *on, uint64_t start_ns, unsigned kind,
                                      uint64_t before, uint64_t count)
 {
 	unsigned form = on->limit->generation | (count > FIELD ? BARE : 0);
-	/* A record may count more than the limit: what came into it late. */
+	/* Late swaps may have put more into the record than the limit. */
 	uint64_t word = form & BARE ? count : u64_min(before, FIELD) << 16 | count;
 
 	if (count == ALGO_COUNT_MAX && kind == OPEN)
@@ -84,14 +87,17 @@ static uint64_t count_of_header(struct cell header)
 	return word == 0 && generation % KINDS != OPEN ? ALGO_COUNT_MAX : word;
 }
 
-/* The slots before the header's that are not over. Times in a cell's unit, 1/16 ns, from now on. */
+/*
+ * The range of `until` of slots before the header's that are not over. Times are in a cell's unit,
+ * 1/16 ns, from now on.
+ */
 struct range {
-	uint64_t origin; /* now, with the generation to look for */
+	uint64_t origin; /* now, with the generation of live cells */
 	int64_t over, header;
 	uint32_t tag;
 };
 
-/* The generation of record cells beside such a header. They have no form. */
+/* The generation of record cells under a header of this one. They have no form. */
 static unsigned generation_of_cells(unsigned generation)
 {
 	return (generation & ~(unsigned)BARE) * KINDS;
@@ -101,7 +107,8 @@ static struct range range_of_live_slots(uint64_t period_ns, uint64_t now_ns, str
                                         uint32_t tag)
 {
 	int64_t ahead = (int64_t)((header.high & ~UINT64_C(15)) - (now_ns << 4));
-	int64_t over = ahead - (int64_t)(period_ns << 4); /* a clock that lags uses the header's */
+	int64_t over =
+	    ahead - (int64_t)(period_ns << 4); /* a clock that lags takes the header's time */
 
 	return (struct range){now_ns << 4 | generation_of_cells(cell_generation(header) / KINDS),
 	                      over > 0 ? over : 0, ahead, tag};
@@ -139,14 +146,14 @@ static uint64_t slots_in_use(const struct record_step *on)
 	return count + sum_of_record(on->record, on->record->width, &range);
 }
 
-/* The record is only read where the header does not say what it would come to. */
+/* The sum of the slots before. Reads the record only if the header does not store the sum. */
 static uint64_t read_before(const struct record_step *on, const struct view *view)
 {
 	const struct slots_params *params = &on->limit->slots;
 	struct range range;
 
 	if (view->kind == VOID || cell_ahead_ns(on->header, on->now_ns) <= (int64_t)params->slot_ns)
-		return 0; /* the slots before are over */
+		return 0; /* all slots before are over */
 	if (header_has_before(on->header) && !view->later)
 		return cell_word(on->header) >> 16;
 	range = range_of_live_slots(params->period_ns, on->now_ns, on->header, on->record->tag);
@@ -186,7 +193,7 @@ static struct view view_of_slots(const struct record_step *on)
 	return view;
 }
 
-/* Weighted slots: the one that now is in, and the one before it. */
+/* Weighted slots: the units of the slot of now, and of the one before it. */
 struct windows {
 	uint64_t start_ns, before, count;
 };
@@ -201,7 +208,7 @@ static struct windows windows_of(const struct slots_params *params, const struct
 	return (struct windows){view->start_ns, view->before, view->count};
 }
 
-/* The units in use, rounded up for weighted slots. */
+/* The units in use; of weighted slots rounded up. */
 static uint64_t units_in_use(const struct slots_params *params, const struct view *view,
                              uint64_t now_ns)
 {
@@ -214,7 +221,7 @@ static uint64_t units_in_use(const struct slots_params *params, const struct vie
 	       slots_fading(w.before, params->slot_ns - sat_sub(now_ns, w.start_ns), params->slot_ns);
 }
 
-/* Until `before`, which fades to nothing within a window, is down to `room`. */
+/* When `before`, which fades to 0 within a slot, is down to `room`. */
 static uint64_t ns_until_faded(const struct slots_params *params, uint64_t before, uint64_t room)
 {
 	if (before <= room)
@@ -222,7 +229,9 @@ static uint64_t ns_until_faded(const struct slots_params *params, uint64_t befor
 	return (uint64_t)(((u128)(before - room) * params->slot_ns + before - 1) / before);
 }
 
-/* In this window if its own count leaves room, else in the next, where that is what fades. */
+/*
+ * In this slot if its own count leaves capacity; otherwise in the next, in which that count fades.
+ */
 static uint64_t ns_until_capacity_weighted(const struct slots_params *params,
                                            const struct view *view, uint64_t now_ns, uint64_t cost)
 {
@@ -246,7 +255,10 @@ static void want_slots_header(struct record_change *change, struct cell header, 
 	change->last = last;
 }
 
-/* The rest of the work for a sealed header, up to the next slot with `count` in it. */
+/*
+ * Wants the next change of a sealed header: its copy in the record, then a header of the next slot
+ * with `count` units.
+ */
 static void want_next_slot(const struct record_step *on, uint64_t count, struct view *view,
                            struct record_change *change)
 {
@@ -264,7 +276,8 @@ static void want_next_slot(const struct record_step *on, uint64_t count, struct 
 		change->want = RECORD_WANT_CELL;
 		return;
 	}
-	slot = u64_max(slot + 1, slots_number(params, on->now_ns)); /* of a clock that lags: the next */
+	slot =
+	    u64_max(slot + 1, slots_number(params, on->now_ns)); /* if the clock lags, the next slot */
 	view->start_ns = slots_start(params, slot);
 	next = make_slots_header(on, view->start_ns, OPEN, 0, count);
 	range = range_of_live_slots(params->period_ns, on->now_ns, next, on->record->tag);
@@ -281,7 +294,8 @@ static void acquire_in_slot(const struct record_step *on, uint64_t cost, struct 
 		want_next_slot(on, cost, view, change);
 		return;
 	}
-	if (view->later && view->count > 0) { /* the word stays: it is right for clocks that lag */
+	if (view->later &&
+	    view->count > 0) { /* the word stays, so clocks that lag still read it rightly */
 		want_slots_header(change, header_with_kind(on->header, view->kind, SEALED), false);
 		change->clean = view->kind == VOID;
 		return;
@@ -294,7 +308,7 @@ static void acquire_in_slot(const struct record_step *on, uint64_t cost, struct 
 	    change, make_slots_header(on, view->start_ns, view->kind, view->before, view->count), true);
 }
 
-/* All use goes; a slot whose count was final is not begun again. */
+/* Wants a header without use. A slot whose count was final is not opened again. */
 static void reset_slots(const struct record_step *on, const struct view *view, bool last,
                         struct record_change *change)
 {
@@ -316,7 +330,8 @@ static uint64_t ns_until_capacity(const struct record_step *on, const struct vie
 
 	if (view->kind != VOID) {
 		index = (unsigned)(slots_number(params, view->start_ns) % params->slots);
-		for (unsigned i = 1; i < params->slots; i++) { /* the oldest is behind the header's */
+		for (unsigned i = 1; i < params->slots;
+		     i++) { /* the oldest slot is at the index after the header's */
 			struct cell cell;
 
 			index = index + 1 == params->slots ? 0 : index + 1;
@@ -331,7 +346,7 @@ static uint64_t ns_until_capacity(const struct record_step *on, const struct vie
 	return view->start_ns + params->period_ns - on->now_ns;
 }
 
-/* The slot in the record that ends at `until_ns`, or with 0 the newest; its place, or -1. */
+/* Finds the slot that ends at `until_ns`, or for 0 the newest one. Returns its index, or -1. */
 static int find_slot(const struct record_step *on, uint64_t until_ns, struct cell *found)
 {
 	struct range range =
@@ -353,7 +368,7 @@ static int find_slot(const struct record_step *on, uint64_t until_ns, struct cel
 	return index;
 }
 
-/* What the record counts in the slot of a header that is not void. */
+/* The sum of the record's slots, for a header that is not void. */
 static uint64_t before_of_header(const struct record_step *on, const struct view *view)
 {
 	const struct slots_params *params = &on->limit->slots;
@@ -364,7 +379,7 @@ static uint64_t before_of_header(const struct record_step *on, const struct view
 	                                     : sum_of_record(on->record, params->slots, &range);
 }
 
-/* Refunds from the header's own slot. */
+/* Refunds units of the header's own slot. */
 static void refund_header(const struct record_step *on, uint64_t cost, struct view *view,
                           struct record_change *change)
 {
@@ -382,7 +397,7 @@ static void refund_header(const struct record_step *on, uint64_t cost, struct vi
 	change->last = change->refunded == cost;
 }
 
-/* Takes what was given back in the record from the sum of it in the header. */
+/* Lowers `before` in the header by the units that were refunded in the record. */
 static void want_lower_before(const struct record_step *on, const struct view *view,
                               struct record_change *change)
 {
@@ -398,7 +413,7 @@ static void want_lower_before(const struct record_step *on, const struct view *v
 	want_slots_header(change, header, false);
 }
 
-/* Refunds from the slot at `place`, whose cell is change->before. */
+/* Refunds units of the slot at `index`, whose cell is change->before. */
 static void refund_record_cell(const struct record_step *on, unsigned index,
                                struct record_change *change)
 {
@@ -413,8 +428,8 @@ static void refund_record_cell(const struct record_step *on, unsigned index,
 }
 
 /*
- * Refunds from the slot that ends at `until_ns`, or with 0 from the newest that has a count. Before
- * that, completes a sealed header. If nothing is left to give back, settles.
+ * Refunds units of the slot that ends at `until_ns`, or for 0 of the newest slot with a count.
+ * First completes a sealed header. If no units are left to refund, lowers `before`.
  */
 static void refund_slots(const struct record_step *on, struct view *view,
                          struct record_change *change)
@@ -469,7 +484,7 @@ bool slots_refund_older(const struct record_step *on, struct record_change *chan
 	return false;
 }
 
-/* Until nothing is in use. */
+/* How long until nothing is in use. */
 static uint64_t ns_until_idle(const struct record_step *on, const struct view *view)
 {
 	struct cell newest;
@@ -478,7 +493,7 @@ static uint64_t ns_until_idle(const struct record_step *on, const struct view *v
 		return view->start_ns + on->limit->slots.period_ns - on->now_ns;
 	if (view->before == 0)
 		return 0;
-	if (find_slot(on, 0, &newest) < 0) /* given back, but not settled */
+	if (find_slot(on, 0, &newest) < 0) /* refunded, but `before` is not lowered yet */
 		return next_slot_start_ns(&on->limit->slots, view->start_ns) - on->now_ns;
 	return (uint64_t)cell_ahead_ns(newest, on->now_ns);
 }

@@ -41,32 +41,32 @@
 
 #include "records/record.h"
 
-/* In the generation of a header: nothing is in use, its record says nothing. */
+/* The generation of a header of which nothing is in use. Its record is ignored. */
 #define SLOTS_RESET 12
 
-/* In the generations of cells: 3 * that of the limit + kind of the cell. */
+/* The generation of a cell is 3 * that of the limit + one of these kinds. */
 enum { SLOTS_OPEN, SLOTS_SEALED, SLOTS_VOID, SLOTS_KINDS };
 _Static_assert(SLOTS_GENERATIONS *SLOTS_KINDS <= SLOTS_RESET, "all fit in a cell");
 
 /**
- * Whether an acquire is granted by a header, open and all that is in use, whose slot time has
- * left: by a swap for change->header, which is sealed, and what slots_open wants then.
+ * Whether an acquire opens a new slot: the header is open, has all that is in use, and its slot is
+ * over. If so, change->header is the sealed header to swap in, and slots_open() says what follows.
  */
 bool slots_seal(const struct record_step *on, struct record_change *change);
-/** The change that it wants next, CELL or HEADER; the outcome stands after the latter. */
+/** Wants the next change, CELL or HEADER. The decision stands after HEADER. */
 void slots_open(const struct record_step *on, struct algo_decision *out,
                 struct record_change *change);
 
 /**
- * After a refund's change of a cell: whether an older slot has units that the refund still wants,
- * and the change of that slot's cell. It needs the same header, not another step.
+ * After a refund has changed a cell: whether an older slot has units that the refund still wants,
+ * and the change of that slot's cell. It needs the same header, but no other step.
  */
 bool slots_refund_older(const struct record_step *on, struct record_change *change);
 
-/** The cell, saying nothing. */
+/** Returns the cell with the kind VOID. */
 struct cell slots_void(struct cell cell);
 
-/** Whether a step at this time on a header that is live needs the record. */
+/** Whether a step at `now_ns` on a live header reads the record. */
 static inline bool slots_needs_record(const struct algo_limit *limit, uint64_t now_ns,
                                       struct cell header)
 {
@@ -77,8 +77,9 @@ static inline bool slots_needs_record(const struct algo_limit *limit, uint64_t n
 }
 
 /*
- * At once where it can be: what an acquire takes in the slot of a header that says all. False
- * if there is more to it; else *after is to be swapped for the header, and the outcome stands.
+ * Acquires at once in the slot of a header that has all that is in use. If it returns true,
+ * `*after` is to be swapped for the header, and then the decision stands. If it returns false, the
+ * general step has to decide.
  */
 static inline bool slots_take(const struct algo_limit *limit, struct cell header, uint64_t now_ns,
                               uint64_t cost, struct algo_decision *out, struct cell *after)
@@ -87,7 +88,7 @@ static inline bool slots_take(const struct algo_limit *limit, struct cell header
 	uint64_t ahead = header.high - (now_ns << 4 | limit->generation * SLOTS_KINDS);
 	uint64_t age_ns = params->period_ns - (ahead >> 4), before = cell_word(header) >> 16, room;
 
-	/* Open or void; not in a slot that is over, nor one that has not begun. */
+	/* The header is open or void, and now is in its slot. */
 	if ((ahead & 15 & ~(uint64_t)SLOTS_VOID) != SLOTS_OPEN || age_ns >= params->slot_ns)
 		return false;
 	if (params->weighted)

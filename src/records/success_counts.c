@@ -8,7 +8,7 @@
 #define DEMAND_BITS 21
 #define DEMAND_MAX  ((UINT64_C(1) << DEMAND_BITS) - 1)
 
-/* A part's number as a cell has it. */
+/* The number of a part in a cell. Parts of another length have another offset. */
 static uint32_t number_of_part_in_cell(const struct success_params *params, uint64_t part)
 {
 	uint64_t lengths = (params->part_ns ^ params->parts) * UINT64_C(0x9e3779b97f4a7c15);
@@ -16,7 +16,7 @@ static uint32_t number_of_part_in_cell(const struct success_params *params, uint
 	return (uint32_t)part + (uint32_t)(lengths >> 32);
 }
 
-/* How many parts after `part` that of a cell is. */
+/* How many parts after `part` the part of a cell is. */
 static int32_t parts_after(const struct success_params *params, uint64_t low, uint64_t part)
 {
 	return (int32_t)((uint32_t)low - number_of_part_in_cell(params, part));
@@ -37,7 +37,7 @@ static struct cell pack_part(uint64_t low, struct success_part part)
 	return (struct cell){low, part.requests << 32 | part.accepts << 1 | part.failed};
 }
 
-/* The first cell behind the parts, and behind all, of a record that may be another limit's. */
+/* The index behind the parts, and behind all cells, of a record that may be another limit's. */
 static unsigned parts_end(const struct success_params *params, const struct record *record)
 {
 	return (unsigned)u64_min(PARTS_AT + params->parts, record->width);
@@ -48,7 +48,10 @@ static unsigned record_end(const struct success_params *params, const struct rec
 	return (unsigned)u64_min(success_cells(params), record->width);
 }
 
-/* The part of a clock that is behind others lies in their time; one further ahead was set back. */
+/*
+ * A clock that lags counts in the newest part of the others. A part further ahead than the window
+ * was written by a clock set back since, and is ignored.
+ */
 void success_record_advance(const struct algo_limit *limit, const struct record *record,
                             struct success_state *state)
 {
@@ -129,7 +132,7 @@ bool success_record_set_passed(const struct record_state *at, struct cell before
 	return record_swap(at, PASSED_AT, before, cell_make(at->record.tag, now_ns, 0, 0));
 }
 
-/* If a sum would not fit, halves both counts, so that their ratio stays. */
+/* If a count would not fit, halves both, so that their ratio stays. */
 static void add_to_part(struct success_part *part, struct success_part more)
 {
 	if (part->requests + more.requests > COUNT_MAX || part->accepts + more.accepts > COUNT_MAX) {
@@ -141,7 +144,7 @@ static void add_to_part(struct success_part *part, struct success_part more)
 	part->failed |= more.failed;
 }
 
-/* The place of a part in a record of its limit's width. */
+/* The index of a part in a record of the limit's own width. */
 static unsigned index_of_part(const struct success_params *params, uint64_t part)
 {
 	return PARTS_AT + (unsigned)(part % params->parts);
@@ -192,7 +195,7 @@ uint64_t success_record_refund(const struct algo_limit *limit, const struct reco
 	struct cell before;
 	uint64_t refunded;
 
-	if (index >= at->record.width) /* a former record, of other parameters */
+	if (index >= at->record.width) /* a former table's record, of other parameters */
 		return 0;
 	do {
 		before = record_load(&at->record, index);
@@ -216,7 +219,7 @@ void success_record_clear(const struct algo_limit *limit, const struct record_st
 	}
 }
 
-/* The end of the state that a request now would leave. */
+/* When the state ends that a request now would leave. */
 static uint64_t state_end_ns(const struct success_params *params, uint64_t now_ns)
 {
 	return u64_max(success_end_ns(params, success_part_of(params, now_ns)),

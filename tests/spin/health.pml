@@ -1,5 +1,5 @@
 /*
- * health.pml: the row of a breaker, as docs/design/health.md tells it: the phase, calm, and the
+ * health.pml: the row of a breaker, as docs/design/breaker-states.md tells it: the phase, calm, and the
  * flights and the window of two stripes.
  *
  * CLIENTS acquire and report OPS times each, while time goes on to TIME. PERMITS of them hold permits

@@ -8,8 +8,8 @@
  * this server's table.
  *
  * While the store is unavailable, each server decides by itself. When the store has recovered, the
- * server receives all decisions of the group before it takes part again. docs/design/health.md has
- * the rules.
+ * server receives all decisions of the group before it takes part again.
+ * docs/design/breaker-states.md has the rules.
  */
 #ifndef SERVER_QUORUM_GROUP_H
 #define SERVER_QUORUM_GROUP_H

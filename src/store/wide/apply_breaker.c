@@ -1,11 +1,13 @@
 /*
- * apply_breaker.c: acquires, reports, resets and forces a key of a limit with phases.
+ * apply_breaker.c: carries out calls on a breaker's key: acquires, reports, refunds, resets, and
+ * what an operator or a quorum group decides.
  *
- * records/breaker_record.h keeps it in cells, each of which changes by itself; what each change is
- * to be, algo/outcomes/breaker_state.h says. An acquire takes a flight, then, in half-open, a probe
- * of the phase; a report gives back the probe, then the flight, and counts the outcome; whoever
- * finds that the window says so opens it, by one swap of the phase. docs/design/health.md tells why
- * the order is this, and what a process leaves that dies in between.
+ * records/breaker_record.h keeps the key in cells that change one by one;
+ * algo/outcomes/breaker_state.h computes each change. An acquire adds its permit to an in-flight
+ * entry, and then, in half-open, a probe to the phase. A report first ends the probe, then releases
+ * the permit and counts the result. The call that finds that the window trips opens the breaker, by
+ * one swap of the phase. docs/design/breaker-states.md says why the order is this, and what a
+ * process leaves that dies in between.
  */
 #include <string.h>
 
@@ -26,7 +28,10 @@ static void set_reset_after(const struct breaker_view *view, const struct breake
 	out->reset_after_ns = u64_max(ahead_ns, breaker_ttl_ns(params, state, view->key.now_ns));
 }
 
-/* A denial writes nothing, but that a request which finds no room may count as failed. */
+/*
+ * Fills in a denial. It writes nothing, except that a request beyond max_concurrent may count as
+ * failed.
+ */
 static void deny(struct breaker_view *view, bool consumes, struct algo_decision *out)
 {
 	if (out->reason == WEIR_REASON_OVER_LIMIT)
@@ -48,8 +53,9 @@ __attribute__((noinline, cold)) static bool read_is_over_bound(struct breaker_vi
 }
 
 /*
- * Whether more permits are in flight than may be. If all of them have cells side by side, there are
- * no more cells. Else two calls may have taken the last room, and the later of them finds out.
+ * Whether more permits are in flight than the bound allows. If all entries of single permits are
+ * side by side, there are no more entries. In a mixed record two calls may each have taken the last
+ * one, and the later of them finds out here.
  */
 static bool exceeds_bound(const struct breaker_view *view)
 {
@@ -58,8 +64,8 @@ static bool exceeds_bound(const struct breaker_view *view)
 }
 
 /*
- * A permit for what `state` has granted. Returns false if the caller is to look again; `out` may
- * be a denial for want of room.
+ * Adds the permit that `state` has granted. Returns false if the caller has to read the key again.
+ * `out` may become a denial because the table is full.
  */
 static bool acquire_permit(struct breaker_view *view, const struct breaker_state *state,
                            uint64_t id, struct algo_decision *out, uint64_t *until_ns)
@@ -89,7 +95,7 @@ static bool acquire_permit(struct breaker_view *view, const struct breaker_state
 	return true;
 }
 
-/* A request that was denied; if the limit only judges, it passes. */
+/* Lets a denied request pass if the limit only judges. */
 static uint64_t pass_if_judge_only(const struct breaker_view *view, bool consumes,
                                    struct algo_decision *out)
 {
@@ -101,7 +107,7 @@ static uint64_t pass_if_judge_only(const struct breaker_view *view, bool consume
 	return consumes ? breaker_unrecorded_until_ns(params, view->key.now_ns) : 0;
 }
 
-/* Whether a permit is in no record. Permits of before a reload may only seem so. */
+/* Whether a permit is unrecorded. Permits from before a reload may only seem so. */
 static bool is_unrecorded(const struct breaker_view *view, uint64_t until_ns)
 {
 	return breaker_is_unrecorded(&view->key.limit->breaker, until_ns) && !view->snapshot.mixed &&
@@ -143,7 +149,7 @@ static uint64_t acquire_or_peek(struct breaker_view *view, const struct algo_cal
 	}
 }
 
-/* How the key stands. */
+/* Reports the key's state by the snapshot. */
 static void report_snapshot(const struct breaker_view *view, struct algo_decision *out)
 {
 	out->remaining = breaker_capacity(&view->key.limit->breaker, &view->snapshot.state,
@@ -151,14 +157,14 @@ static void report_snapshot(const struct breaker_view *view, struct algo_decisio
 	set_reset_after(view, &view->snapshot.state, 0, out);
 }
 
-/* The same, once a permit is given back. */
+/* Reports the key's state after a release: reads it again. */
 static void report_state(struct breaker_view *view, struct algo_decision *out)
 {
 	breaker_phase_update(view, NULL);
 	report_snapshot(view, out);
 }
 
-/* Whether it is a probe of the half-open one that was seen, whose time is not over. */
+/* Whether the permit is a probe of the half-open phase that was read, and has not timed out. */
 static bool is_probe(const struct breaker_view *view, const struct breaker_permit *permit)
 {
 	const struct breaker_state *state = &view->snapshot.state;
@@ -168,7 +174,7 @@ static bool is_probe(const struct breaker_view *view, const struct breaker_permi
 	       end_ns > view->key.now_ns;
 }
 
-/* Whether the permit was in flight. */
+/* Releases a permit, and counts its result. Returns whether it was in flight. */
 static bool release_permit(struct breaker_view *view, struct breaker_permit permit,
                            struct breaker_result result, bool counts)
 {
@@ -188,7 +194,7 @@ static bool release_permit(struct breaker_view *view, struct breaker_permit perm
 			return false;
 		if (!view->key.states[0].at.cell &&
 		    breaker_phase_store_header(view, &after) != HEADER_NO_CAPACITY)
-			continue; /* its result counts in the newest table */
+			continue; /* its result counts in the newest table, which has a record now */
 		if (view->key.states[0].at.cell && is_probe(view, &permit)) {
 			if (!breaker_phase_end_probes(view, result, 1, view->key.now_ns))
 				continue;
@@ -205,7 +211,7 @@ static bool release_permit(struct breaker_view *view, struct breaker_permit perm
 	}
 }
 
-/* How its request ended. */
+/* The result of the permit's request. */
 static struct breaker_result result_of_call(const struct algo_limit *limit,
                                             const struct algo_call *call, uint64_t start_ns,
                                             uint64_t now_ns)
@@ -217,8 +223,8 @@ static struct breaker_result result_of_call(const struct algo_limit *limit,
 }
 
 /*
- * The outcome of another server's permit: it counts in the window of a closed key. A probe's
- * outcome decides the phase at the server that gave it (give()).
+ * Counts the outcome of another server's permit in the window of a closed key. A probe's outcome
+ * decides on the phase at the server that gave it (release_permit()).
  */
 static void count_foreign(struct breaker_view *view, const struct algo_call *call)
 {
@@ -241,9 +247,7 @@ static void count_foreign(struct breaker_view *view, const struct algo_call *cal
 		              view->key.now_ns, permit.stripe});
 }
 
-/*
- * Gives back the newest permits. Those of a half-open phase are probes, which then nobody judges.
- */
+/* Releases the newest permits. In half-open these are probes, whose results are ignored. */
 __attribute__((noinline)) static void release_newest(struct breaker_view *view, uint64_t n,
                                                      struct algo_decision *out)
 {
@@ -265,7 +269,7 @@ __attribute__((noinline)) static void release_newest(struct breaker_view *view, 
 	report_snapshot(view, out);
 }
 
-/* Gives back a permit, or without a name the newest ones. */
+/* Releases one permit, or without a name the newest ones. */
 static void release(struct breaker_view *view, const struct algo_call *call,
                     struct algo_decision *out)
 {
@@ -283,7 +287,7 @@ static void release(struct breaker_view *view, const struct algo_call *call,
 		return;
 	}
 	if (call->until_ns == 0)
-		breaker_phase_update(view, NULL); /* without a name it reports the newest permit */
+		breaker_phase_update(view, NULL); /* a report without a name is about the newest permit */
 	permit = call->until_ns
 	             ? breaker_permit_of(&limit->breaker, call->until_ns, call->permit)
 	             : breaker_permit_of(&limit->breaker, view->key.now_ns + view->snapshot.last_ns, 0);
@@ -292,15 +296,15 @@ static void release(struct breaker_view *view, const struct algo_call *call,
 	    release_permit(view, permit, result_of_call(limit, call, permit.start_ns, view->key.now_ns),
 	                   call->op != ALGO_SETTLE);
 	if (call->op == ALGO_REFUND && !released && call->cost > 0)
-		report_snapshot(view, out); /* as it was found */
+		report_snapshot(view, out); /* nothing has changed since the read */
 	else if (call->op == ALGO_REFUND)
 		report_state(view, out);
 	else if (call->cost == 0)
-		breaker_phase_update(view, NULL); /* a permit whose time was over may open it now */
+		breaker_phase_update(view, NULL); /* a permit that has timed out may open it now */
 	out->allowed = released || call->until_ns == 0;
 }
 
-/* Its window is forgotten with the phase; permits of before are in flight no more. */
+/* Closes the key with an empty window. Permits from before are not in flight any more. */
 static void reset_breaker(struct breaker_view *view, struct algo_decision *out)
 {
 	if (view->notification)
@@ -329,7 +333,7 @@ static void reset_breaker(struct breaker_view *view, struct algo_decision *out)
 	report_snapshot(view, out);
 }
 
-/* A time that is further ahead than a cell can tell never comes. */
+/* A time further ahead than a cell can store means for ever. */
 static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
 {
 	bool ends = call->until_ns != 0 && sat_sub(call->until_ns, now_ns) <= ALGO_HORIZON_NS;
@@ -338,8 +342,8 @@ static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
 }
 
 /*
- * Puts the key into a phase. Returns false if the caller is to read the key anew. Without room it
- * is denied.
+ * Puts the key into a phase. Returns false if the caller has to read the key anew. `out` becomes a
+ * denial if the table is full.
  */
 static bool enter_phase(struct breaker_view *view, const struct breaker_state *after,
                         enum algo_cause cause, struct algo_decision *out)
@@ -376,7 +380,10 @@ static void force_phase(struct breaker_view *view, const struct algo_call *call,
 	report_state(view, out);
 }
 
-/* Does what its fleet says. Not `allowed`: an operator has forced it, so the fleet has to wait. */
+/*
+ * Applies a decision of the quorum group. If an operator has forced the phase, `out->allowed` is
+ * false: the group has to wait.
+ */
 static void apply_group_decision(struct breaker_view *view, const struct algo_call *call,
                                  struct algo_decision *out)
 {
@@ -398,7 +405,10 @@ static void apply_group_decision(struct breaker_view *view, const struct algo_ca
 		view->notification->since_ns = after.since_ns;
 }
 
-/* While it is calm, a call needs a few cells, and little else. */
+/*
+ * Applies an acquire or a report to a quiescent key, which needs only a few cells. Returns false
+ * otherwise.
+ */
 static bool apply_quiescent(struct reported_key *key, const struct algo_call *call,
                             struct algo_decision *out, uint64_t *until_ns)
 {
@@ -430,8 +440,8 @@ apply_with_view(struct breaker_view *view, const struct algo_call *call, struct 
 
 	view->notification = call->notification;
 	view->lost_ns = 0;
-	view->turned = 0;
-	memset(view->turns, 0, sizeof view->turns);
+	view->phase_change_count = 0;
+	memset(view->phase_changes, 0, sizeof view->phase_changes);
 	if (algo_op_requests(call->op)) {
 		until_ns = acquire_or_peek(view, call, out);
 	} else if (algo_op_releases(call->op)) {
@@ -444,10 +454,11 @@ apply_with_view(struct breaker_view *view, const struct algo_call *call, struct 
 	} else {
 		apply_group_decision(view, call, out);
 	}
-	out->phase =
-	    (uint8_t)(view->turned > 0 ? view->turns[view->turned - 1].to : view->snapshot.state.phase);
-	out->phase_change_count = view->turned;
-	memcpy(out->phase_changes, view->turns, sizeof out->phase_changes);
+	out->phase = (uint8_t)(view->phase_change_count > 0
+	                           ? view->phase_changes[view->phase_change_count - 1].to
+	                           : view->snapshot.state.phase);
+	out->phase_change_count = view->phase_change_count;
+	memcpy(out->phase_changes, view->phase_changes, sizeof out->phase_changes);
 	return until_ns;
 }
 

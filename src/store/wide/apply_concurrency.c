@@ -1,16 +1,18 @@
 /*
- * apply_concurrency.c: the loop in which permits meet on places.
+ * apply_concurrency.c: carries out calls on a key of a limit on concurrency.
  *
- * records/leases.h takes and gives back places in one record. A key may have several records: that
- * of its limit's table and those of former ones; and parameters may change meanwhile. So an acquire
+ * records/leases.h acquires and releases leases in one record. A key may have a record in the
+ * limit's newest table and in former ones, and parameters may change meanwhile. An acquire
+ * therefore
  *
- *   (1) looks, and denies if too many others are held; (2) makes the header fit: there, not
- *   closing, spent no earlier than the lease; (3) takes places; (4) sees that the header still
- *   fits, else gives back and begins anew.
+ * - (1) reads all leases, and denies if others hold too many;
+ * - (2) makes the header fit: present, not closing, and ending no earlier than the lease;
+ * - (3) acquires leases;
+ * - (4) checks that the header still fits; if not, it releases them and starts over.
  *
- * Where there may be places beside those of `max` (it was lowered, or the record is a
- * wider one by now), (4) is a look over all of them: of those who grant at once the
- * last to take sees the others. docs/design/wide-states.md has the proof.
+ * There may be leases beyond `max` entries, if `max` was lowered or the record has become wider.
+ * Then (4) reads all leases again: of several calls that grant at once, the last to acquire sees
+ * the others. docs/design/wide-states.md has the proof.
  */
 #include "records/leases.h"
 #include "store/wide/reported_key.h"
@@ -37,7 +39,7 @@ static void read_view(struct view *view)
 		            &view->use);
 }
 
-/* Before an acquire: after the clock was set back, a second pass corrects the leases. */
+/* Reads the view for an acquire. If the clock was set back, a second pass corrects the leases. */
 static void read_and_correct(struct view *view)
 {
 	const struct reported_key *key = &view->key;
@@ -50,7 +52,7 @@ static void read_and_correct(struct view *view)
 		leases_cut_back(key->limit, &key->states[i].at, key->now_ns, &view->use);
 }
 
-/* The places that an acquire has so far: `n` like `place` in the record of `state`. */
+/* The leases that an acquire has so far: `n` copies of `lease` in the record of `state`. */
 struct acquired {
 	struct wide_state state;
 	const struct algo_limit *limit;
@@ -73,7 +75,9 @@ static void release_acquired(const struct reported_key *key, struct acquired *ac
 	acquired->n = 0;
 }
 
-/* Takes what is missing. Whether that can be granted without a look at all places. */
+/*
+ * Acquires the missing leases. Returns whether the grant is safe without reading all leases again.
+ */
 static bool acquire_missing(const struct reported_key *key, struct acquired *acquired,
                             uint64_t cost)
 {
@@ -89,7 +93,7 @@ static bool acquire_missing(const struct reported_key *key, struct acquired *acq
 	       reported_key_is_current(key);
 }
 
-/* `fresh` of the places that are held now the look has not seen. */
+/* Fills in the decision of a grant. The view lacks `fresh` of the leases held now. */
 static uint64_t grant_permit(struct view *view, uint64_t fresh, struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->key.limit;
@@ -107,7 +111,7 @@ static bool has_capacity(const struct view *view, uint64_t cost, uint64_t own)
 
 static void peek_leases(struct view *view, const struct algo_call *call, struct algo_decision *out)
 {
-	do { /* a release in between may have made the room that was not found */
+	do { /* a release in between may have freed the entry that was missing */
 		read_view(view);
 		out->allowed = has_capacity(view, u64_max(call->cost, 1), 0);
 	} while (!out->allowed && !reported_key_is_unchanged(&view->key));
@@ -128,7 +132,7 @@ static void release_matching(struct view *view, struct leases_release *release_m
 	leases_explain(key->limit, &view->use, out);
 }
 
-/* Of places without a permit. Apart, so that the other calls have no sample on the stack. */
+/* Releases leases without a permit. noinline: the other calls then have no sample on the stack. */
 __attribute__((noinline)) static void
 release_newest_leases(struct view *view, struct leases_release *of, struct algo_decision *out)
 {
@@ -160,7 +164,7 @@ static void release_or_reset(struct view *view, const struct algo_call *call,
 	out->allowed = of.freed > 0 || call->permit == 0;
 }
 
-/* Makes the header fit. What was seen of the places stays as good as it was. */
+/* Makes the header fit. The view of the leases stays valid. */
 static enum header_result fit_header(struct reported_key *key)
 {
 	const struct algo_limit *limit = key->limit;
@@ -222,7 +226,7 @@ uint64_t leases_apply(const struct call_target *target, const struct algo_call *
 		return acquire_permit(&view, call, out);
 	if (algo_op_requests(call->op))
 		peek_leases(&view, call, out);
-	else if (call->op == ALGO_COUNT) /* a place ends where it is held */
+	else if (call->op == ALGO_COUNT) /* a lease is released only by the server that holds it */
 		out->remaining = out->reset_after_ns = 0;
 	else
 		release_or_reset(&view, call, out);

@@ -1,14 +1,14 @@
 /*
- * apply_in_flight.c: the loop in which permits and their reports meet on what may be in flight.
+ * apply_in_flight.c: carries out calls on a key of a measured limit on permits in flight.
  *
- * records/in_flight.h keeps it in cells, each of which changes by itself. An acquire makes the
- * header such that it keeps the record, adds its permit to the counts by one swap, on the very
- * number that it has checked, and looks whether the header still keeps the record. A report takes
- * the permit off, tells the estimator, and lets go of the record when none is left in flight.
- * docs/design/ says what a process leaves that dies in between.
+ * records/in_flight.h keeps the key in cells that change one by one. An acquire makes the header
+ * retain the record, and adds its permit by one swap on the very count that it has checked. Then it
+ * checks that the header still retains the record. A report takes the permit off, updates the
+ * estimator, and closes the header when no permit is left. docs/design/wide-states.md says what a
+ * process leaves that dies in between.
  *
- * A key may have records in former tables of its limit, too: permits from there are in flight until
- * they end, and are reported there.
+ * A key may have records in former tables of its limit: permits from there are in flight until they
+ * time out, and are reported there.
  */
 #include "records/in_flight.h"
 
@@ -17,20 +17,23 @@
 #include "base/os/fence.h"
 #include "store/wide/reported_key.h"
 
-/* Kept out of the way of an acquire and its report, with the looks that it has on the stack. */
+/*
+ * Keeps rare functions, which have a snapshot on the stack, out of the code of acquires and
+ * reports.
+ */
 #define RARE __attribute__((noinline, cold))
 
 /* A key as one call reads it. */
 struct in_flight_view {
 	struct reported_key key;
-	enum in_flight_header header;       /* of the newest record */
-	struct in_flight_snapshot snapshot; /* in that record */
-	uint64_t others;                    /* in flight in the others */
+	enum in_flight_header header;       /* of the newest table's header */
+	struct in_flight_snapshot snapshot; /* of the newest table's record */
+	uint64_t others;                    /* permits in flight in former tables */
 	uint32_t cpu;
 	struct headroom_limits limits;
 };
 
-/* Without cells unless the header says that they are the key's. */
+/* Reads the record of a state. Unless the header is open, its cells are ignored. */
 static void read_state(const struct in_flight_view *view, const struct wide_state *state,
                        enum in_flight_header header, struct in_flight_snapshot *snapshot)
 {
@@ -45,7 +48,7 @@ static uint64_t total_in_flight(const struct in_flight_view *view)
 	return view->snapshot.in_flight + view->others;
 }
 
-/* Takes over a former record's estimate, where the newest has none, and the counts there. */
+/* Adds the permits in former tables, and takes their estimate if the newest record has none. */
 RARE static void read_former(struct in_flight_view *view)
 {
 	for (size_t i = 1; i < view->key.count; i++) {
@@ -72,7 +75,7 @@ static void read_view(struct in_flight_view *view)
 		read_former(view);
 }
 
-/* Tells the estimator of a report, step by step; others may be at it. */
+/* Updates the estimate from a report, cell by cell. Other threads may update it meanwhile. */
 static void update_estimate(struct in_flight_view *view, struct estimate_report *report)
 {
 	struct estimate_change change = {.last = false};
@@ -89,7 +92,7 @@ static void update_estimate(struct in_flight_view *view, struct estimate_report 
 	}
 }
 
-/* Permits that nobody has reported leave, and are as one that timed out. */
+/* Expires permits that were not reported in time. Together they count as one that timed out. */
 RARE static void expire_lost(struct in_flight_view *view)
 {
 	struct estimate_report report = {
@@ -108,7 +111,7 @@ static void read_current(struct in_flight_view *view)
 		expire_lost(view);
 }
 
-/* A record that has just been cleaned takes along what a former one has measured. */
+/* Gives a record that has just been cleaned the estimate of a former table. */
 RARE static void inherit_estimate(const struct in_flight_view *view)
 {
 	struct estimate_change change = {.after = view->snapshot.estimate[0]};
@@ -118,7 +121,7 @@ RARE static void inherit_estimate(const struct in_flight_view *view)
 		in_flight_store_estimate(&view->key.states[0].at, &none, &change);
 }
 
-/* Makes the header such that the record stays the key's while permits of the newest part fly. */
+/* Makes the header retain the record while permits of the newest part are in flight. */
 static enum header_result fit_header(struct in_flight_view *view)
 {
 	const struct algo_limit *limit = view->key.limit;
@@ -145,8 +148,8 @@ static enum header_result fit_header(struct in_flight_view *view)
 }
 
 /*
- * No permit is in flight: others may have the record's place if they need it. If another call is at
- * the header meanwhile, it stays as it is until the newest part is over.
+ * Closes the header if no permit is in flight, so that other keys may evict it. If another call
+ * swaps the header meanwhile, it stays pinned until the newest part times out.
  */
 static void close_header(struct in_flight_view *view)
 {
@@ -157,17 +160,17 @@ static void close_header(struct in_flight_view *view)
 	    !cell_is_pinned(at->header) || !cell_swap(at->cell, at->header, closing))
 		return;
 	at->header = closing;
-	fence_behind_swap(); /* all see that it is closing before the second look */
+	fence_behind_swap(); /* all threads see the closing header before the second read */
 	if (in_flight_is_unchanged(at, &view->snapshot)) {
 		reported_key_store_header(&view->key, in_flight_idle_header(closing, view->key.now_ns));
 		return;
 	}
 	read_view(view);
 	if (view->snapshot.in_flight > 0)
-		fit_header(view); /* else the owner of that permit does */
+		fit_header(view); /* if this fails, the call that added that permit does it */
 }
 
-/* What the estimate that was seen lets through. */
+/* Computes the limits from the estimate that was read. */
 static void set_limits(struct in_flight_view *view)
 {
 	view->cpu = view->key.limit->cpu ? cpu_smoothed(view->key.limit->cpu) : 0;
@@ -175,7 +178,7 @@ static void set_limits(struct in_flight_view *view)
 	                               view->key.now_ns, view->snapshot.has_priorities);
 }
 
-/* By the limits that were set. */
+/* Fills in the decision from the limits. */
 static void fill_decision(const struct in_flight_view *view, struct algo_decision *out)
 {
 	const struct record_state *at = &view->key.states[0].at;
@@ -186,7 +189,7 @@ static void fill_decision(const struct in_flight_view *view, struct algo_decisio
 	    view->header != IN_FLIGHT_OPEN ? 0 : (uint64_t)cell_ahead_ns(at->header, view->key.now_ns);
 }
 
-/* How the key stands by what was last seen. */
+/* Reports the key's state by the last snapshot. */
 static void report_state(struct in_flight_view *view, struct algo_decision *out)
 {
 	set_limits(view);
@@ -194,8 +197,8 @@ static void report_state(struct in_flight_view *view, struct algo_decision *out)
 }
 
 /*
- * Notes that a class asks, where priorities are in use. Returns false if the caller is to look
- * again.
+ * Records that a priority class requests, if priorities are in use. Returns false if the caller has
+ * to read the key again.
  */
 static bool record_class(const struct in_flight_view *view, unsigned priority)
 {
@@ -210,7 +213,7 @@ static bool record_class(const struct in_flight_view *view, unsigned priority)
 	return false;
 }
 
-/* The most that may be in flight for a class. */
+/* The quota of a priority class. */
 static uint64_t quota_of(const struct in_flight_view *view, unsigned priority)
 {
 	uint64_t quota;
@@ -221,7 +224,7 @@ static uint64_t quota_of(const struct in_flight_view *view, unsigned priority)
 	return u64_min(quota, u64_max(view->limits.quota, view->key.limit->in_flight.bounds.most));
 }
 
-/* Counts a request that passed or was denied for its class, unless others are faster. */
+/* Counts a passed or denied request of a class, unless another thread swaps the cell first. */
 static void update_headroom(const struct in_flight_view *view, unsigned priority, bool passed)
 {
 	struct headroom after;
@@ -246,13 +249,16 @@ static void deny(struct in_flight_view *view, bool consumes, struct algo_decisio
 	fill_decision(view, out);
 }
 
-/* Whether a call that looks from now on finds the permit: in the same record, which is kept. */
+/*
+ * Whether a call that reads the key from now on finds the permit: in the same record, which is
+ * retained.
+ */
 static bool permit_is_retained(const struct in_flight_view *view)
 {
 	const struct record_state *at = &view->key.states[0].at;
 	struct cell header;
 
-	fence_behind_swap(); /* all see the permit before the look at the header */
+	fence_behind_swap(); /* all threads see the permit before the header is read */
 	header = record_header(at);
 	return in_flight_header_fits(view->key.limit, header, at->record.tag,
 	                             view->snapshot.counts.part) &&
@@ -286,7 +292,10 @@ RARE static uint64_t release_from(struct in_flight_view *view, struct wide_state
 	return released;
 }
 
-/* Swaps the cells that were checked. Returns false if the caller is to look again. */
+/*
+ * Adds a permit on the counts that were checked. Returns false if the caller has to read the key
+ * again.
+ */
 static bool give_permit(struct in_flight_view *view, uint64_t *until_ns)
 {
 	const struct in_flight_params *params = &view->key.limit->in_flight;
@@ -298,7 +307,10 @@ static bool give_permit(struct in_flight_view *view, uint64_t *until_ns)
 	if (!in_flight_acquire(&newest->at, &view->snapshot))
 		return false;
 	if (!permit_is_retained(view)) {
-		/* In another life it may have been cleaned. */
+		/*
+		 * A new life of the key may have cleaned the counts, so only in the same life is it taken
+		 * off.
+		 */
 		if (in_flight_is_same_life(record_header(&newest->at), newest->at.header))
 			release_from(view, newest, part, 1);
 		return false;
@@ -346,8 +358,8 @@ static uint64_t acquire_or_peek(struct in_flight_view *view, bool consumes, unsi
 }
 
 /*
- * Takes a permit of a part off the newest record, or else off a former one. Returns false if it is
- * in none.
+ * Takes a permit of a part off the newest record, or off a former one. Returns false if no record
+ * has it.
  */
 static bool release_one(struct in_flight_view *view, uint64_t part)
 {
@@ -364,7 +376,7 @@ static bool release_one(struct in_flight_view *view, uint64_t part)
 	return false;
 }
 
-/* A report of one permit. Returns false if it is not in flight. */
+/* Applies the report of one permit. Returns false if it is not in flight. */
 static bool apply_report(struct in_flight_view *view, const struct algo_call *call)
 {
 	const struct in_flight_params *params = &view->key.limit->in_flight;
@@ -383,7 +395,7 @@ static bool apply_report(struct in_flight_view *view, const struct algo_call *ca
 	return true;
 }
 
-/* Gives back up to `n` permits of the newest part that has any. Returns how many. */
+/* Releases up to `n` permits of the newest part that has any. Returns how many. */
 RARE static uint64_t release_newest(struct in_flight_view *view, uint64_t n)
 {
 	unsigned newest = 0;
@@ -397,8 +409,8 @@ RARE static uint64_t release_newest(struct in_flight_view *view, uint64_t n)
 }
 
 /*
- * The outcome of another server's permit. Without the caller's latency there is no sample: the time
- * since the permit was given is that of two clocks.
+ * Applies the outcome of another server's permit. Without the caller's latency there is no sample:
+ * the time since the permit was given would compare two clocks.
  */
 RARE static void apply_foreign_report(struct in_flight_view *view, const struct algo_call *call)
 {
@@ -413,7 +425,7 @@ RARE static void apply_foreign_report(struct in_flight_view *view, const struct 
 	update_estimate(view, &report);
 }
 
-/* Gives back a permit, or without a name the newest ones. */
+/* Releases one permit, or without a name the newest ones. */
 static void release(struct in_flight_view *view, const struct algo_call *call,
                     struct algo_decision *out)
 {
@@ -431,14 +443,14 @@ static void release(struct in_flight_view *view, const struct algo_call *call,
 	if (call->until_ns && released_one)
 		released_one = apply_report(view, call);
 	close_header(view);
-	if (algo_op_reports(call->op)) /* no report is answered with how its key stands */
+	if (algo_op_reports(call->op)) /* the answer to a report has no state of the key */
 		out->quota = out->remaining = out->reset_after_ns = 0;
 	else
 		report_state(view, out);
 	out->allowed = released_one || call->until_ns == 0;
 }
 
-/* All that fly are forgotten with all that was measured; reports of before count no more. */
+/* Forgets all permits and measurements. Reports of earlier permits count no more. */
 RARE static void reset_in_flight(struct in_flight_view *view, struct algo_decision *out)
 {
 	read_view(view);

@@ -1,21 +1,21 @@
 /*
- * apply_record.c: the loop in which a step on a header and its record meets what others write.
+ * apply_record.c: carries out calls on wide states: repeats a step (records/record.h) and its
+ * change until the decision stands.
  *
- * The header is the only thing that decides: a record cell is written after a look
- * that the header is still the one it is written for, and what a thread that
- * stalls between the two leaves behind is found and named in
- * docs/design/wide-states.md. An answer that changes nothing stands if the header
- * is the same after the record was read.
+ * Only the header decides. A cell of the record is written after a check that the header is still
+ * the one that the step has read. docs/design/wide-states.md says which values a thread that stalls
+ * between the two may leave, and why they do no harm. A decision that changes nothing stands if the
+ * header is unchanged after the record was read.
  */
 #include "store/wide/wide.h"
 
 #include "records/log.h"
 #include "records/slots.h"
 
-/* Cells of a page, if it is a small one. */
+/* Cells of a small page. */
 #define PAGE_CELLS (4096 / sizeof(struct cell))
 
-/* Records of a set that are wider have too many pages. */
+/* Wider records of a set are on too many pages. */
 #define TOUCHED_WIDTH 128
 
 static uint64_t end_of_header_ns(struct cell header, uint64_t now_ns)
@@ -23,7 +23,7 @@ static uint64_t end_of_header_ns(struct cell header, uint64_t now_ns)
 	return cell_is_empty(header) ? 0 : now_ns + (uint64_t)cell_ahead_ns(header, now_ns);
 }
 
-/* The rest of a call, once a change is done. */
+/* Takes a change that was made off the rest of the call. */
 static void subtract_done(struct record_step *on, struct algo_call *rest,
                           const struct record_change *change)
 {
@@ -32,7 +32,7 @@ static void subtract_done(struct record_step *on, struct algo_call *rest,
 		on->gone_ns = change->gone_ns;
 }
 
-/* `rest` is what a call has left to do. */
+/* Reports a refund. `rest` is the part of the call that was not done. */
 static void report_refund(const struct algo_call *asked, const struct algo_call *rest,
                           struct algo_decision *out)
 {
@@ -40,7 +40,7 @@ static void report_refund(const struct algo_call *asked, const struct algo_call 
 		algo_decision_refund(out, asked, rest->cost < asked->cost);
 }
 
-/* Changes the cell, and then those of older slots that a refund goes on to. */
+/* Swaps the cell, and then those of older slots that a refund goes on to. */
 static bool change_cells(const struct wide_state *state, struct record_step *on,
                          struct algo_call *rest, struct record_change *change)
 {
@@ -55,7 +55,10 @@ static bool change_cells(const struct wide_state *state, struct record_step *on,
 	return true;
 }
 
-/* One step and what it wants; true when its outcome stands. `rest` is what is left to do. */
+/*
+ * Makes one step and its change. Returns true if the decision stands. `rest` is the part of the
+ * call that is left to do.
+ */
 static bool apply_one_step(struct wide_state *state, struct record_step *on, struct algo_call *rest,
                            struct algo_decision *out, uint64_t *until_ns)
 {
@@ -84,7 +87,7 @@ static bool apply_one_step(struct wide_state *state, struct record_step *on, str
 	__builtin_unreachable();
 }
 
-/* The same, with the steps that go on under the same header: one that changes makes them end. */
+/* Makes steps as long as they continue under the same header; a changed header ends them. */
 static bool apply_steps(struct wide_state *state, struct record_step *on, struct algo_call *rest,
                         struct algo_decision *out, uint64_t *until_ns)
 {
@@ -97,9 +100,9 @@ static bool apply_steps(struct wide_state *state, struct record_step *on, struct
 }
 
 /*
- * For a key that has no state in its limit's table: what it has in the one that the limit
- * had before. That is closed there first, so that it is the last word; whoever dies in
- * between leaves it closed, and the next finds it so. Returns false if the caller is to look again.
+ * Closes the header that a key without a state in the newest table has in a former one, and returns
+ * its use as a moved header. A process that dies in between leaves it closed, and the next call
+ * finds it so. Returns false if the caller has to start over.
  */
 static bool close_former(struct wide_table *former, const struct store_key *key,
                          const struct record_step *on, struct cell *header)
@@ -127,13 +130,13 @@ static bool close_former(struct wide_table *former, const struct store_key *key,
 	return true;
 }
 
-/* Whether the header is of this key, and nothing has taken over from the limit. */
+/* Whether the header is this key's, and no other limit has replaced this one. */
 static inline bool header_is_current(const struct record_step *on)
 {
 	return cell_tag(on->header) == on->record->tag && algo_is_current(on->limit);
 }
 
-/* The functions below decide at once, for `on->header` as it is in `cell`. */
+/* The functions below decide at once, on `on->header` as it was read from `cell`. */
 static inline bool try_log_acquire(struct cell *cell, const struct record_step *on, uint64_t cost,
                                    struct algo_decision *out, uint64_t *until_ns)
 {
@@ -152,14 +155,17 @@ static inline bool try_log_acquire(struct cell *cell, const struct record_step *
 	return cell_swap(cell, on->header, append.header);
 }
 
-/* All of a narrow record. */
+/* Prefetches a whole narrow record. */
 static void prefetch_slots(const struct record *record)
 {
 	for (unsigned i = 0; i < ALGO_WIDTH_LEAST; i += 4)
 		prefetch(record->cells + i);
 }
 
-/* From one slot to the next: all three swaps, of which whoever comes can do the rest. */
+/*
+ * Opens the next slot with its three swaps. If it fails in between, the next call carries out the
+ * others.
+ */
 static bool try_next_slot(struct cell *cell, struct record_step *on, struct algo_decision *out,
                           uint64_t *until_ns)
 {
@@ -206,7 +212,10 @@ bool store_try_open(const struct algo_limit *limit, const struct store_key *key,
 	return try_next_slot(key->cell, &on, out, until_ns);
 }
 
-/* A permit that is given back when its request ends may be in more than one header. */
+/*
+ * Applies a call on a limit whose requests are reported: their permits may be in more than one
+ * record.
+ */
 static uint64_t apply_reported(const struct call_target *target, const struct algo_call *call,
                                struct algo_decision *out)
 {
@@ -241,7 +250,7 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const st
 
 		wide_find(wide, key, &state);
 		*by = algo_current(on.limit);
-		/* A successor may have closed this state, or given slots another length. */
+		/* Another limit may have replaced this one and closed the state, or changed the slots. */
 		if (*by != on.limit || memory_newest(store, on.limit->identity) != wide)
 			continue;
 		on.header = state.at.header;
@@ -294,9 +303,9 @@ uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_lim
 }
 
 /*
- * Only the header tells which record it is, and in it the place. But records stand in the order of
- * their cells, so those of a set are in a few pages, and a walk through the page tables takes
- * longer than the line behind it: that walk goes on while the header is still on its way.
+ * Prefetches the pages of the records of a set. Only the header says which record and index are
+ * needed, but the records of a set are on a few pages, and a walk through the page tables takes
+ * longer than the cache line after it. The walk then runs while the header is being loaded.
  */
 void wide_touch_records(const struct wide_table *wide, uint64_t hash)
 {
@@ -317,11 +326,11 @@ static void prefetch_entry(const struct record *record, unsigned index, unsigned
 {
 	unsigned at = record_back(record, index, back);
 
-	if (at < record->width) /* else it is damaged, or no log */
+	if (at < record->width) /* a greater index is of a damaged record, or of no log */
 		prefetch(&record->cells[at]);
 }
 
-/* For a log: the places of the header, the newest and the oldest. */
+/* Prefetches a log's own, newest and oldest entries. */
 static void prefetch_log(const struct record *record, struct log_header header)
 {
 	prefetch_entry(record, header.index, 0);

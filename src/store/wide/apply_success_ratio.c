@@ -1,13 +1,12 @@
 /*
- * apply_success_ratio.c: the loop in which requests and their reports meet on how many were
- * accepted.
+ * apply_success_ratio.c: carries out calls on a key of a limit by success ratio.
  *
- * records/success_counts.h keeps it in cells, each of which changes by itself. A request looks, is
- * decided on by what it saw (algo/outcomes/success_ratio.h), and is counted, whether it passes or
- * not. Two that look at once may both be decided on without the other; counted are both. Of those
- * that pass only since none has for so long, one is noted as the last, and only that one passes. A
- * larger table takes over with a record of its own, so for the time of a window both are looked at,
- * and the newer one counts.
+ * records/success_counts.h keeps the key in cells that change one by one. A request reads the
+ * counts, gets its decision from them (algo/outcomes/success_ratio.h), and is counted whether it
+ * passes or not. Two requests at once may each be decided without the other; both are counted. A
+ * request that passes only because none has for long must store itself as the last one: one of
+ * several succeeds, and only that one passes. A larger table has a record of its own. Both are read
+ * for the time of a window, and only the newer one counts new requests.
  */
 #include "base/prng.h"
 #include "records/success_counts.h"
@@ -17,7 +16,7 @@
 struct success_view {
 	struct reported_key key;
 	struct success_state state;
-	struct cell passed; /* as the newest record has it */
+	struct cell passed; /* the newest record's cell of the last passed request */
 };
 
 static void read_view(struct success_view *view)
@@ -33,7 +32,7 @@ static void read_view(struct success_view *view)
 		success_record_read(key->limit, &key->states[i].at.record, &view->state);
 }
 
-/* Makes the header such that the record stays the key's. */
+/* Makes the header retain the record. */
 static enum header_result fit_header(struct success_view *view)
 {
 	struct reported_key *key = &view->key;
@@ -52,7 +51,7 @@ static void fill_decision(const struct success_view *view, struct algo_decision 
 	out->reset_after_ns = success_ttl_ns(&view->key.limit->success, &view->state, view->key.now_ns);
 }
 
-/* One draw for a request, however often it has to ask. */
+/* Decides on a request. It makes one draw, however often it is decided. */
 static enum success_verdict decide_request(const struct success_view *view, unsigned priority,
                                            uint64_t *draw)
 {
@@ -66,7 +65,7 @@ static enum success_verdict decide_request(const struct success_view *view, unsi
 	return success_decide(&view->state, share, *draw);
 }
 
-/* Notes it as the last that passed. Returns false if another request is by now. */
+/* Stores the request as the last that passed. Returns false if another request is by now. */
 static bool set_last_passed(const struct success_view *view)
 {
 	return view->state.passed_ns < view->state.now_ns &&
@@ -116,7 +115,7 @@ static uint64_t acquire_permit(struct success_view *view, const struct algo_call
 	return out->allowed ? view->state.now_ns + view->key.limit->success.timeout_ns : 0;
 }
 
-/* Takes requests back from a part; returns how many. */
+/* Takes requests off a part in all records. Returns how many. */
 static uint64_t refund_part(const struct success_view *view, uint64_t part, uint64_t n)
 {
 	const struct reported_key *key = &view->key;
@@ -128,14 +127,16 @@ static uint64_t refund_part(const struct success_view *view, uint64_t part, uint
 	return refunded;
 }
 
-/* And from all parts, the newest first. */
+/* Takes requests off the newest parts. */
 static void refund_newest(const struct success_view *view, uint64_t n)
 {
 	for (unsigned back = 0; n > 0 && back < view->key.limit->success.parts; back++)
 		n -= refund_part(view, view->state.newest - back, n);
 }
 
-/* A report counts when it comes, with what others report then: its request may be long ago. */
+/*
+ * Counts a report in the part of now, like all reports of that time: its request may be long ago.
+ */
 static void count_report(struct success_view *view, enum weir_outcome outcome)
 {
 	bool accepted = outcome == WEIR_OUTCOME_SUCCESS;
@@ -148,7 +149,7 @@ static void count_report(struct success_view *view, enum weir_outcome outcome)
 		                   (struct success_part){.accepts = accepted, .failed = !accepted});
 }
 
-/* Gives back a permit, or without a name the newest requests. */
+/* Releases one permit, or without a name takes the newest requests off. */
 static void release(struct success_view *view, const struct algo_call *call,
                     struct algo_decision *out)
 {

@@ -1,9 +1,8 @@
 /*
- * apply_widening.c: a key whose log stands in a narrower record of a former table goes on in the
- * newest one.
+ * apply_widening.c: moves the log of a key to the limit's newest table if that has wider records.
  *
- * Each call makes the changes of one kind, while the header stays, for the caller starts over
- * anyway. log_widen.c says in which order they come, and why threads that meet here do the same.
+ * Each call makes all changes of one kind while the header stays, because the caller starts over
+ * anyway. log_widen.c gives their order, and says why threads that meet here make the same changes.
  */
 #include "records/log.h"
 #include "store/wide/wide.h"
@@ -23,7 +22,7 @@ static bool apply_change(const struct wide_state *state, const struct record_cha
 	       cell_swap(state->at.cell, state->at.header, change->header);
 }
 
-/* The key's live header in a former table with narrower records. */
+/* Finds the key's live header in a former table with narrower records. */
 static bool find_narrower_record(const struct wide_state *newest, const struct store_key *key,
                                  uint64_t now_ns, struct wide_state *narrower)
 {
@@ -36,7 +35,7 @@ static bool find_narrower_record(const struct wide_state *newest, const struct s
 	return false;
 }
 
-/* By the narrower record as it is, which nobody grants on if it is closed. */
+/* Peeks at the narrower record. Nothing is granted on a closed one. */
 static enum wide_widening peek_narrower(const struct wide_state *narrower,
                                         const struct record_step *on, struct algo_decision *out)
 {
@@ -64,7 +63,7 @@ static void close_narrower(const struct wide_state *narrower, const struct recor
 		*result = WIDE_NOT_NEEDED;
 }
 
-/* A place where a swap fails is looked at again: another thread may have done it. */
+/* Freezes all cells. A cell whose swap fails is read again: another thread may have frozen it. */
 static void freeze_narrower(const struct wide_state *narrower, struct record_change *change)
 {
 	do
@@ -73,7 +72,7 @@ static void freeze_narrower(const struct wide_state *narrower, struct record_cha
 	       log_want_freeze(&narrower->at.record, change->index, change));
 }
 
-/* The entries, and then the header. */
+/* Copies the entries, and then swaps the header. */
 static void copy_entries(const struct wide_state *newest, const struct wide_state *narrower)
 {
 	struct log_copy all = log_copy_of(&narrower->at);

@@ -1,14 +1,14 @@
 /*
- * breaker_phase.c: opens, probes and closes a key by what its permits' reports say.
+ * breaker_phase.c: opens a breaker, counts its probes, and closes it, by the reports of permits.
  *
- * Each change of the phase is one compare-and-swap of its cell. A change that finds another phase
- * than the one read does nothing, and the caller reads the key anew.
+ * Each change of the phase is one compare-and-swap of its cell. If the phase is no longer the one
+ * that was read, nothing changes, and the caller reads the key anew.
  */
 #include "store/wide/breaker_phase.h"
 
 #include <stddef.h>
 
-/* A new record takes over the phase of a former table's. */
+/* Gives a new record the phase of the former table's record. */
 __attribute__((noinline, cold)) static void inherit_phase(struct breaker_view *view)
 {
 	const struct record_state *at = &view->key.states[0].at;
@@ -42,10 +42,10 @@ static void record_phase_change(struct breaker_view *view, enum breaker_phase fr
 {
 	if (from == to)
 		return;
-	if (view->turned < ALGO_PHASE_CHANGES_MAX)
-		view->turns[view->turned++].from = (uint8_t)from;
-	view->turns[view->turned - 1].to = (uint8_t)to;
-	view->turns[view->turned - 1].cause = (uint8_t)cause;
+	if (view->phase_change_count < ALGO_PHASE_CHANGES_MAX)
+		view->phase_changes[view->phase_change_count++].from = (uint8_t)from;
+	view->phase_changes[view->phase_change_count - 1].to = (uint8_t)to;
+	view->phase_changes[view->phase_change_count - 1].cause = (uint8_t)cause;
 }
 
 bool breaker_phase_change(struct breaker_view *view, const struct breaker_state *after,
@@ -56,7 +56,7 @@ bool breaker_phase_change(struct breaker_view *view, const struct breaker_state 
 	if (!breaker_record_change_phase(&view->key.states[0].at, &view->snapshot, after))
 		return false;
 	record_phase_change(view, from, after->phase, cause);
-	breaker_phase_store_header(view, after); /* else the next call does */
+	breaker_phase_store_header(view, after); /* if this fails, the next call does it */
 	return true;
 }
 
@@ -78,8 +78,9 @@ bool breaker_phase_end_probes(struct breaker_view *view, struct breaker_result r
 }
 
 /*
- * Opens it, if the window says so. Whether it did; what others do meanwhile, they judge. A fleet
- * opens it itself. A call `has_counted` if it has added to the part of now.
+ * Opens the breaker if its window trips. Returns whether the window did; another thread may have
+ * changed the phase first. A quorum group decides by itself, and only gets a notification.
+ * `has_counted`: this call has added a result to the part of now.
  */
 static bool trip_if_due(struct breaker_view *view, bool has_counted)
 {
@@ -115,14 +116,14 @@ void breaker_phase_count(struct breaker_view *view, struct breaker_results ends)
 	trip_if_due(view, ends.at_ns == view->key.now_ns);
 }
 
-/* A permit that nobody has reported in its time. */
+/* The result of a permit that was not reported in time. */
 static struct breaker_result result_of_timeout(const struct breaker_view *view)
 {
 	return breaker_result_of(&view->key.limit->breaker, WEIR_OUTCOME_TIMEOUT,
 	                         view->key.limit->breaker.timeout_ns);
 }
 
-/* Counts those permits in the parts in which their time was over. Whether the window trips. */
+/* Counts lost permits in the parts in which they timed out. Returns whether the window trips. */
 static bool count_lost_permits(struct breaker_view *view, const struct breaker_expiry *expiry)
 {
 	const struct breaker_params *params = &view->key.limit->breaker;
@@ -138,7 +139,10 @@ static bool count_lost_permits(struct breaker_view *view, const struct breaker_e
 	return trip_if_due(view, false);
 }
 
-/* In half-open, probes that fly by the phase but not by the record are lost, however that came. */
+/*
+ * In half-open, probes that the phase counts as in flight and the record does not are lost, for
+ * whatever reason.
+ */
 void breaker_phase_update(struct breaker_view *view, struct breaker_list *list)
 {
 	for (;;) {
@@ -157,10 +161,10 @@ void breaker_phase_update(struct breaker_view *view, struct breaker_list *list)
 			breaker_view_record_lost(view, &expiry);
 		else if (expiry.lost > 0 && count_lost_permits(view, &expiry) &&
 		         state->phase <= BREAKER_RAMP)
-			continue; /* others have changed the phase meanwhile */
+			continue; /* another thread has changed the phase meanwhile */
 		if (view->snapshot.overdue ||
 		    (state->phase == BREAKER_HALF_OPEN && state->in_flight > view->snapshot.own)) {
-			/* What they say counts in the newest table, where the key has no record yet. */
+			/* Their results count in the newest table, in which the key has no record yet. */
 			if (!view->key.states[0].at.cell) {
 				if (breaker_phase_store_header(view, state) == HEADER_NO_CAPACITY)
 					return;
@@ -172,7 +176,7 @@ void breaker_phase_update(struct breaker_view *view, struct breaker_list *list)
 			    lost_ns ? u64_min(lost_ns, view->key.now_ns) : view->key.now_ns);
 		} else if (!params->finished_only || !view->key.states[0].at.cell ||
 		           !trip_if_due(view, false)) {
-			return; /* else parts have finished since the last report */
+			return; /* a part that has finished since the last report may trip the window */
 		}
 	}
 }

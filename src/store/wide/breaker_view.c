@@ -1,8 +1,8 @@
 /*
- * breaker_view.c: the records in which a key of a limit with phases is counted.
+ * breaker_view.c: reads a breaker's records in the newest and the former tables as one.
  *
- * A limit that needed wider records has left former tables behind. Nothing new comes into a record
- * there: its permits and its results count until they end, and each call adds them to those of the
+ * A limit that needed wider records has left former tables behind. Nothing new is stored in their
+ * records: their permits and results count until they end, and each call adds them to those of the
  * newest record.
  */
 #include "store/wide/breaker_view.h"
@@ -12,7 +12,10 @@ static bool has_former(const struct breaker_view *view)
 	return __builtin_expect(view->key.count > 1, 0);
 }
 
-/* Adds the flights in former tables, and the phase, where the newest table has none. */
+/*
+ * Adds the in-flight entries of former tables, and takes their phase if the newest table has no
+ * record.
+ */
 static void read_former(struct breaker_view *view, struct breaker_expiry *expiry)
 {
 	struct reported_key *key = &view->key;
@@ -60,7 +63,7 @@ void breaker_view_record_lost(struct breaker_view *view, const struct breaker_ex
 	                                       breaker_probe_end_ns(params, expiry->last_ns));
 }
 
-/* The newest first. */
+/* Releases permits of groups, those of the newest group first. */
 static uint64_t release_from_groups(struct breaker_view *view, struct breaker_list *list,
                                     uint64_t n)
 {
@@ -126,8 +129,8 @@ uint64_t breaker_view_tally(const struct breaker_view *view, struct breaker_tall
 }
 
 /*
- * The oldest record that seems to have it: permits that are counted together in a later record all
- * end later than those in the record before.
+ * Finds the oldest record that seems to have the permit: groups in a later record all end later
+ * than those in the record before.
  */
 static const struct record_state *find_in_records(const struct breaker_view *view,
                                                   struct breaker_permit *permit)
@@ -146,7 +149,7 @@ static const struct record_state *find_in_records(const struct breaker_view *vie
 	return found;
 }
 
-/* A permit with a cell of its own must not be taken from those that are counted together. */
+/* Searches entries of one permit first: such a permit must not be taken off a group. */
 const struct record_state *breaker_view_find_permit(const struct breaker_view *view,
                                                     struct breaker_permit *permit)
 {

@@ -1,8 +1,8 @@
 /*
  * find_header.c: finds the header of a key and the record behind it, and stores a header.
  *
- * A header may be in a former table of the limit. A new header goes into the newest table, where
- * the states of other keys may have to make room for it.
+ * A header may be in a former table of the limit. A new header is inserted into the newest table,
+ * and may evict another key's state.
  */
 #include "store/wide/wide.h"
 
@@ -14,14 +14,14 @@ bool wide_is_unchanged(const struct wide_state *state)
 	       wide_cell_is_unchanged(state->at.cell, state->at.header, &state->at.record);
 }
 
-/* By this the states of a table, all of one limit, are judged. */
+/* Judges which state of a table, all of one limit, is evicted. */
 struct use_policy {
-	struct eviction_policy policy; /* first, so that either is the other */
+	struct eviction_policy policy; /* first, so a pointer to it is a pointer to this struct */
 	const struct wide_table *wide;
-	const struct record_step *on; /* the step that needs room */
+	const struct record_step *on; /* the step that needs capacity */
 };
 
-/* The units that a key has in use: it denies itself these, and would get them back. */
+/* The units that a key has in use: evicting the state gives them back to the key. */
 static uint64_t units_in_use(const struct eviction_policy *eviction_policy, struct cell *cell,
                              struct cell header)
 {
@@ -39,16 +39,16 @@ static uint64_t units_in_use(const struct eviction_policy *eviction_policy, stru
 	return on.limit->quota - out.remaining;
 }
 
-/* A held state is never evicted, whatever its weight. */
+/* A limit whose requests are reported pins its states, so their use doesn't matter. */
 static bool may_be_evicted(const struct algo_limit *limit)
 {
 	return !algo_is_reported(limit);
 }
 
 /*
- * Whether a new header, which was stored as `header`, is in the limit's newest table. A thread that
- * has not seen a larger table must leave no header in the former one: another thread may have
- * looked for it there before. The larger table is announced before it is used, so either the other
+ * Whether a new header, stored as `header`, is in the limit's newest table. A thread that has not
+ * seen a larger table must leave no header in the former one, because another thread may have
+ * looked for it there before. The larger table is announced before it is used: so either the other
  * thread finds the header, or this thread finds the announcement and removes the header.
  */
 __attribute__((noinline)) static bool header_is_in_newest(struct wide_table *wide,
@@ -74,7 +74,7 @@ bool wide_store_header(struct wide_state *state, const struct record_step *on, s
 		return cell_swap(state->at.cell, state->at.header, after);
 	if (__builtin_expect(state->wide != state->asked, 0) &&
 	    cell_ahead_ns(state->at.header, on->now_ns) <= 0) {
-		/* Spent, so the key is free to leave the former table. */
+		/* The header is spent, so the key may leave the former table. */
 		cell_swap(state->at.cell, state->at.header, (struct cell){0, 0});
 		return false;
 	}
@@ -105,7 +105,7 @@ void wide_find(struct wide_table *wide, const struct store_key *key, struct wide
 
 		there = table_position(&before->table, key->hash);
 		found = table_find(&before->table, &there);
-		/* A header that has moved on says that the key is elsewhere by now. */
+		/* A moved header says that the key's state is in another table. */
 		if (!found.cell || cell_is_claim(found.value) || cell_is_metadata(found.value))
 			continue;
 		observed = found;

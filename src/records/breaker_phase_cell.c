@@ -1,0 +1,48 @@
+/* breaker_phase_cell.c: changes the phase of a breaker, by a swap of the cell that stores it. */
+#include "records/breaker_record.h"
+#include "records/breaker_cells.h"
+
+static struct cell pack_phase(const struct breaker_state *state, uint32_t tag)
+{
+	bool is_open = state->phase == BREAKER_OPEN;
+	uint32_t word = state->phase | (is_open ? state->doublings : state->in_flight) << 3 |
+	                (is_open ? state->spread : state->good) << 10 | state->bad << 17 |
+	                state->slow << 24;
+	bool for_ever = state->since_ns == BREAKER_FOREVER;
+
+	return cell_make(tag, for_ever ? 0 : state->since_ns, word,
+	                 state->ended << 1 | (for_ever ? BREAKER_PHASE_FOR_EVER : 0));
+}
+
+/*
+ * Stores the doublings before the phase changes to half-open. All calls that change the same open
+ * phase store the same. If that phase has ended, the call that ended it has changed the cell, so
+ * that this swap fails.
+ */
+__attribute__((noinline, cold)) static void store_sleep(const struct record_state *at,
+                                                        const struct breaker_snapshot *snapshot,
+                                                        const struct breaker_state *after)
+{
+	bool was_open = snapshot->state.phase == BREAKER_OPEN;
+	struct cell before = record_load(&at->record, BREAKER_SLEEP_AT), phase;
+	struct cell sleep = cell_make(
+	    at->record.tag, was_open ? snapshot->state.since_ns : after->since_ns, after->doublings, 0);
+
+	phase = record_load(&at->record, BREAKER_PHASE_AT);
+	if (cell_bits(before) != cell_bits(sleep) && cell_bits(phase) == cell_bits(snapshot->phase))
+		record_swap(at, BREAKER_SLEEP_AT, before, sleep);
+}
+
+bool breaker_record_change_phase(const struct record_state *at, struct breaker_snapshot *snapshot,
+                                 const struct breaker_state *after)
+{
+	struct cell phase = pack_phase(after, at->record.tag);
+
+	if (after->phase == BREAKER_HALF_OPEN && snapshot->state.phase != BREAKER_HALF_OPEN)
+		store_sleep(at, snapshot, after);
+	if (!record_swap(at, BREAKER_PHASE_AT, snapshot->phase, phase))
+		return false;
+	snapshot->phase = phase;
+	snapshot->state = *after;
+	return true;
+}
