@@ -338,7 +338,7 @@ def test_all_metrics_and_events_are_documented_and_exist(example):
     described = set(re.findall(r"`(weir_\w+)`", text))
     assert set(metrics) == described
     sources = "".join(path.read_text() for path in (ROOT / "src/server").rglob("*.c"))
-    events = set(re.findall(r'log_(?:say|write)\([^;]*?(?:LOG_\w+|level),\s*"(\w+)"', sources))
+    events = set(re.findall(r'log_(?:event|write)\([^;]*?(?:LOG_\w+|level),\s*"(\w+)"', sources))
     events |= set(re.findall(r'(?:log_(?:error|remark)|client_log_warn|overrides_log)\([^;]*?"(\w+)"', sources))
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (?:info|warning|error) \|", text, re.M)
     assert events == {event for row in rows for event in re.findall(r"`(\w+)`", row)}
@@ -346,7 +346,7 @@ def test_all_metrics_and_events_are_documented_and_exist(example):
 
 def test_the_documented_settings_that_need_a_restart_are_those_of_the_server():
     source = (ROOT / "src/server/config/reload.c").read_text()
-    table = re.search(r"fixed\[\] = \{\n(.*?)\};", source[source.index("say_what_needs_a_restart("):], re.S)[1]
+    table = re.search(r"fixed\[\] = \{\n(.*?)\};", source[source.index("warn_restart_needed("):], re.S)[1]
     in_code = re.findall(r'\{"([\w.]+)",', table)
     assert "store_timeout" in in_code
     for document, part in (("docs/operations.md", r"These settings of the file change with a restart only[^.:]*(.*?)\n\n"),
