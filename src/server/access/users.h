@@ -1,5 +1,5 @@
 /*
- * users.h: the users of a configuration, their proofs and their permissions.
+ * users.h: compiles the users of a configuration, and checks their logins and permissions.
  *
  * They never change, except that a right password is remembered, so that later requests with it
  * need not compute its hash again. A reload copies that for users whose proof stays the same.

@@ -1,5 +1,5 @@
 /*
- * named_counters.h: counters that belong to a name, so that they survive reloads.
+ * named_counters.h: keeps counters under names, so that they survive reloads.
  *
  * Each loop counts on its own cache lines. A name is never removed, so any thread may walk all of
  * them; one thread at a time adds names.

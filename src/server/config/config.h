@@ -1,5 +1,6 @@
 /*
- * config.h: everything that a reload replaces, in one immutable object with a reference count.
+ * config.h: compiles everything that a reload replaces into one immutable object with a reference
+ * count.
  *
  * The server's thread owns a reference to the newest configuration, and each worker one to the
  * newest that it has seen. A configuration also owns a reference to its successor. So a thread with

@@ -1,6 +1,6 @@
 /*
  * work_key.h: compares the keys and the effect of works, so that their order can be kept
- * (key_order.h).
+ * (key_order.h). A work is a request that is being processed.
  */
 #ifndef SERVER_WORK_KEY_H
 #define SERVER_WORK_KEY_H

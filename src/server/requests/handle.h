@@ -2,8 +2,9 @@
  * handle.h: prepares, decides and answers requests of every kind, whatever their protocol. A table
  * in handle.c has the two functions of each kind.
  *
- * A work passes through handle_prepare, handle_fetch, handle_locate, handle_finish and
- * handle_reply; the works of an intake pass through each of them together.
+ * A work (work.h), a request that is being processed, passes through handle_prepare, handle_fetch,
+ * handle_locate, handle_finish and handle_reply; the works of an intake pass through each of them
+ * together.
  */
 #ifndef SERVER_HANDLE_H
 #define SERVER_HANDLE_H
@@ -30,7 +31,7 @@ void handle_fetch(const struct weir_table *table, const struct work *works, size
 void handle_locate(const struct decision_context *context, struct work *works, size_t n);
 /**
  * Decides a work at decider->context.at, fills in the reply, and counts an error. Call it again if
- * the reply says `waits` or `at_store`: then it resumes the plan.
+ * the reply says `must_wait` or `at_store`: then it resumes the plan.
  */
 void handle_finish(struct decider *decider, struct work *work, struct reply *reply);
 /** Renders the reply into `out`. */

@@ -1,4 +1,4 @@
-/* run_plan.h: runs the plan of a work, and sets the work's error if the plan fails. */
+/* run_plan.h: runs the plan of a request, and sets the request's error if the plan fails. */
 #ifndef SERVER_RUN_PLAN_H
 #define SERVER_RUN_PLAN_H
 

@@ -1,4 +1,7 @@
-/* work_error.h: sets the error that answers a work, and makes its message. */
+/*
+ * work_error.h: sets the error that answers a request, and makes its message. A work (work.h) is the
+ * request while it is processed.
+ */
 #ifndef SERVER_WORK_ERROR_H
 #define SERVER_WORK_ERROR_H
 

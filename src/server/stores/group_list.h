@@ -1,6 +1,6 @@
 /*
- * group_list.h: the list of quorum groups (quorum_group.h) that this server takes part in, as all
- * workers share it.
+ * group_list.h: lists the quorum groups (quorum_group.h) that this server takes part in, for all
+ * workers.
  */
 #ifndef SERVER_GROUP_LIST_H
 #define SERVER_GROUP_LIST_H

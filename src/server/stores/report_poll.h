@@ -1,6 +1,6 @@
 /*
- * report_poll.h: the state in which the first worker fetches reports of this server's permits that
- * other servers have received (reports.h).
+ * report_poll.h: defines the state with which the first worker fetches reports of this server's
+ * permits that other servers have received (reports.h).
  */
 #ifndef SERVER_REPORT_POLL_H
 #define SERVER_REPORT_POLL_H

@@ -1,6 +1,6 @@
 /*
- * store_clients.h: one worker's clients of the stores that complete steps later. The worker's loop
- * is their transport.
+ * store_clients.h: opens and runs one worker's clients of the stores that complete steps later. The
+ * worker's loop is their transport.
  *
  * The server's thread opens the clients, before the worker sees a configuration with their stores.
  * Everything else happens on the worker's thread.

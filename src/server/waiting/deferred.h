@@ -2,11 +2,12 @@
  * deferred.h: runs requests that are not answered in the iteration that reads them: they wait for a
  * key, for stores, or, as batches with much work, for other clients.
  *
- * A work with steps at a store is suspended (suspend.h) before it runs, because the store knows the
- * plan by its address. When the store has answered all of the steps, the work is ready. Ready works
- * resume together, after the iteration has read its input: they go to a store again, wait for a
- * key, or are answered. The memory of a work lasts until the store has answered, even if its client
- * leaves; the plan then gives back its charges.
+ * A work (work.h) is such a request while it is processed. If it has steps at a store, it is
+ * suspended (suspend.h) before it runs, because the store knows the plan by its address. When the
+ * store has answered all of the steps, the work is ready. Ready works resume together, after the
+ * iteration has read its input: they go to a store again, wait for a key, or are answered. The
+ * memory of a work lasts until the store has answered, even if its client leaves; the plan then
+ * gives back its charges.
  */
 #ifndef SERVER_DEFERRED_H
 #define SERVER_DEFERRED_H

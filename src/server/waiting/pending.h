@@ -1,5 +1,6 @@
 /*
- * pending.h: writes answers in the order of the requests, and keeps answers that come later.
+ * pending.h: writes answers in the order of the requests, and stores answers that come later. A
+ * work (work.h) is a request that is being processed.
  *
  * A request may wait for its start, a key or a store; requests behind it on the connection are
  * decided meanwhile. So each client lists its unanswered works, oldest first. A work in the list
