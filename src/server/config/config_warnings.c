@@ -88,6 +88,7 @@ static void check_chunk(const struct warnings *warnings, const struct rules_limi
                         uint64_t quota)
 {
 	uint64_t units = quota / 100 * limit->chunk_percent + quota % 100 * limit->chunk_percent / 100;
+	/* without `nodes` at least two servers are assumed */
 	uint64_t nodes = warnings->config->has_nodes ? warnings->config->nodes : 2;
 	struct position position = {limit->file, limit->line, limit->column};
 

@@ -400,6 +400,7 @@ static void run_items(struct decider *decider, struct batch *batch, struct reply
 	item_order_free(&unfinished);
 }
 
+/* Runs the items of a batch, or those of this iteration if it is split. */
 static void finish_batch(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct batch *batch = (struct batch *)work->whole;
@@ -422,10 +423,11 @@ static void finish_batch(struct decider *decider, struct work *work, struct repl
 	run_items(decider, batch, reply);
 	if (batch->is_split) {
 		split_batch_drop_plans(decider, batch);
-		reply->at_store |= batch->begun < n;
+		reply->at_store |= batch->begun < n; /* continues in another iteration */
 	}
 	if (reply->at_store)
 		return;
+	/* the batch is answered when the last of its items starts */
 	for (size_t i = 0; i < n; i++)
 		shift_reset(&replies[i].decision, reply->wait_ns - replies[i].wait_ns);
 	reply->items = replies;

@@ -87,7 +87,7 @@ int permit_write_reply(struct decider *decider, const struct plan *plan, struct 
 	struct engine_names names;
 	bool refunded = reply->decision.allowed;
 
-	if (!algo_op_consumes(plan->op)) {
+	if (!algo_op_consumes(plan->op)) { /* a refund is only counted */
 		metrics_add(&metrics->permits[refunded ? METRICS_PERMIT_REFUNDED : METRICS_PERMIT_NOT_HELD],
 		            1);
 		return WEIR_OK;

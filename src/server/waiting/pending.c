@@ -176,6 +176,7 @@ static bool render_answer(struct pending *pending, struct unanswered *unanswered
 {
 	unanswered->wait_ns = reply->wait_ns;
 	unanswered->decision_number = ++pending->decisions;
+	/* counts the charges first, without a list */
 	unanswered->taken_count = owner_keeps_plan(unanswered) ? 0 : collect_taken(work, reply, NULL);
 	if (unanswered->taken_count > 0) {
 		unanswered->taken = calloc(unanswered->taken_count, sizeof *unanswered->taken);
