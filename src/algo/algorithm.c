@@ -69,9 +69,11 @@ static int check_foreign(const struct algorithm *algorithm,
 		if (other->own && other != algorithm && parameter_own(other->own, options))
 			return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found with %s",
 			                 other->name, other->name, algorithm->name);
-		for (const struct algo_parameter *row = other->parameters; row->name; row++)
-			if (!row->own && parameter_is_given(row, options) && !counterpart(algorithm, row))
-				return refuse_parameter(row, algorithm, error);
+		for (const struct algo_parameter *parameter = other->parameters; parameter->name;
+		     parameter++)
+			if (!parameter->own && parameter_is_given(parameter, options) &&
+			    !counterpart(algorithm, parameter))
+				return refuse_parameter(parameter, algorithm, error);
 	}
 	return WEIR_OK;
 }
@@ -85,9 +87,9 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
 		return error_set(error, WEIR_EINVAL, "algorithm: expected a known one, found %d",
 		                 (int)options->algorithm);
 	status = check_foreign(algorithm, options, error);
-	for (const struct algo_parameter *row = algorithm->parameters; row->name && status == WEIR_OK;
-	     row++)
-		status = parameter_check(row, options, error);
+	for (const struct algo_parameter *parameter = algorithm->parameters;
+	     parameter->name && status == WEIR_OK; parameter++)
+		status = parameter_check(parameter, options, error);
 	return status;
 }
 
@@ -99,10 +101,12 @@ static void resolve_preset(const struct algorithm *algorithm,
 	struct weir_limit_options preset = {0};
 
 	parameter_set_own(algorithm->own, algorithm->preset(options), &preset);
-	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-		if (row->own && !parameter_is_given(row, given) &&
-		    parameter_effect_in(row, given) != ALGO_REFUSED)
-			memcpy(parameter_writable(row, options), parameter_field(row, &preset), row->size);
+	for (const struct algo_parameter *parameter = algorithm->parameters; parameter->name;
+	     parameter++)
+		if (parameter->own && !parameter_is_given(parameter, given) &&
+		    parameter_effect_in(parameter, given) != ALGO_REFUSED)
+			memcpy(parameter_writable(parameter, options), parameter_field(parameter, &preset),
+			       parameter->size);
 }
 
 void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
@@ -119,7 +123,8 @@ void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
 		resolve_preset(algorithm, &given, options);
 	/* Derived defaults come last, since they depend on the others. */
 	for (int derived = 0; derived <= 1; derived++)
-		for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-			if ((row->default_value == ALGO_DEFAULT_DERIVED) == derived)
-				parameter_resolve(row, options);
+		for (const struct algo_parameter *parameter = algorithm->parameters; parameter->name;
+		     parameter++)
+			if ((parameter->default_value == ALGO_DEFAULT_DERIVED) == derived)
+				parameter_resolve(parameter, options);
 }

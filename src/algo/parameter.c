@@ -194,28 +194,31 @@ int parameter_check(const struct algo_parameter *parameter,
 	}
 }
 
-static uint64_t default_of(const struct algo_parameter *row,
+static uint64_t default_of(const struct algo_parameter *parameter,
                            const struct weir_limit_options *options)
 {
-	if (row->default_value == ALGO_DEFAULT_DERIVED)
-		return row->derive(options);
-	return row->default_value == ALGO_DEFAULT_AS_RATE ? options->rate.count : row->default_value;
+	if (parameter->default_value == ALGO_DEFAULT_DERIVED)
+		return parameter->derive(options);
+	return parameter->default_value == ALGO_DEFAULT_AS_RATE ? options->rate.count
+	                                                        : parameter->default_value;
 }
 
-void parameter_resolve(const struct algo_parameter *row, struct weir_limit_options *options)
+void parameter_resolve(const struct algo_parameter *parameter, struct weir_limit_options *options)
 {
-	if (row->type == ALGO_TEXT && !parameter_is_given(row, options)) {
-		*(const char **)parameter_writable(row, options) = row->text;
-	} else if (row->type == ALGO_DECIMAL && !parameter_is_given(row, options)) {
-		*(double *)parameter_writable(row, options) = (double)row->default_value;
-	} else if (row->type == ALGO_NUMBER || row->type == ALGO_PERCENT || row->type == ALGO_TIME) {
-		uint64_t value = parameter_number(row, options);
+	if (parameter->type == ALGO_TEXT && !parameter_is_given(parameter, options)) {
+		*(const char **)parameter_writable(parameter, options) = parameter->text;
+	} else if (parameter->type == ALGO_DECIMAL && !parameter_is_given(parameter, options)) {
+		*(double *)parameter_writable(parameter, options) = (double)parameter->default_value;
+	} else if (parameter->type == ALGO_NUMBER || parameter->type == ALGO_PERCENT ||
+	           parameter->type == ALGO_TIME) {
+		uint64_t value = parameter_number(parameter, options);
 
 		if (value == 0)
-			value =
-			    parameter_effect_in(row, options) == ALGO_REFUSED ? 0 : default_of(row, options);
+			value = parameter_effect_in(parameter, options) == ALGO_REFUSED
+			            ? 0
+			            : default_of(parameter, options);
 		else if (value == WEIR_ZERO)
 			value = 0;
-		set_number(row, value, options);
+		set_number(parameter, value, options);
 	}
 }

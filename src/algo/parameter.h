@@ -157,7 +157,7 @@ int parameter_check(const struct algo_parameter *parameter,
                     const struct weir_limit_options *options, struct weir_error *error);
 
 /** Fills in the default if the parameter has no value, and replaces WEIR_ZERO by 0. */
-void parameter_resolve(const struct algo_parameter *row, struct weir_limit_options *options);
+void parameter_resolve(const struct algo_parameter *parameter, struct weir_limit_options *options);
 
 #define PARAMETER_NAMES_MAX 200
 /** Appends a name to a list, after a comma. */

@@ -9,31 +9,31 @@
 #include "rules/rate.h"
 
 /* Adds the parameter's default; null: it has none that could be told. */
-static void add_default(struct buffer *out, const struct algo_parameter *record)
+static void add_default(struct buffer *out, const struct algo_parameter *parameter)
 {
-	if (record->type == ALGO_TEXT)
-		buffer_printf(out, "\"%s\"", record->text);
-	else if (record->type == ALGO_WORD)
-		buffer_printf(out, "\"%s\"", record->words[0].name);
-	else if (record->default_value == ALGO_DEFAULT_AS_RATE)
+	if (parameter->type == ALGO_TEXT)
+		buffer_printf(out, "\"%s\"", parameter->text);
+	else if (parameter->type == ALGO_WORD)
+		buffer_printf(out, "\"%s\"", parameter->words[0].name);
+	else if (parameter->default_value == ALGO_DEFAULT_AS_RATE)
 		buffer_add_text(out, "\"rate\"");
-	else if (record->default_value == ALGO_DEFAULT_DERIVED)
-		buffer_printf(out, "\"%s\"", record->text);
-	else if (record->required || record->default_value < record->min ||
-	         record->default_value > record->max)
+	else if (parameter->default_value == ALGO_DEFAULT_DERIVED)
+		buffer_printf(out, "\"%s\"", parameter->text);
+	else if (parameter->required || parameter->default_value < parameter->min ||
+	         parameter->default_value > parameter->max)
 		buffer_add_text(out, "null");
-	else if (record->type == ALGO_NUMBER || record->type == ALGO_DECIMAL)
-		buffer_add_u64(out, record->default_value);
-	else if (record->type == ALGO_PERCENT)
-		buffer_printf(out, "\"%u%%\"", (unsigned)record->default_value);
+	else if (parameter->type == ALGO_NUMBER || parameter->type == ALGO_DECIMAL)
+		buffer_add_u64(out, parameter->default_value);
+	else if (parameter->type == ALGO_PERCENT)
+		buffer_printf(out, "\"%u%%\"", (unsigned)parameter->default_value);
 	else {
 		buffer_add_text(out, "\"");
-		duration_add(out, record->default_value);
+		duration_add(out, parameter->default_value);
 		buffer_add_text(out, "\"");
 	}
 }
 
-static void add_parameter(struct buffer *out, const struct algo_parameter *record)
+static void add_parameter(struct buffer *out, const struct algo_parameter *parameter)
 {
 	static const char *const types[] = {
 	    [ALGO_NUMBER] = "number", [ALGO_PERCENT] = "percent", [ALGO_TIME] = "time", [ALGO_DECIMAL] = "decimal",
@@ -41,13 +41,13 @@ static void add_parameter(struct buffer *out, const struct algo_parameter *recor
 	    [ALGO_CALENDAR_RATE] = "calendar rate"};
 
 	buffer_printf(out, "{\"name\":\"%s\",\"type\":\"%s\",\"required\":%s,\"min\":%llu,\"max\":%llu",
-	              record->name, types[record->type], record->required ? "true" : "false",
-	              (unsigned long long)record->min, (unsigned long long)record->max);
+	              parameter->name, types[parameter->type], parameter->required ? "true" : "false",
+	              (unsigned long long)parameter->min, (unsigned long long)parameter->max);
 	buffer_add_text(out, ",\"words\":[");
-	for (const struct word *word = record->words; word && word->name; word++)
-		buffer_printf(out, "%s\"%s\"", word == record->words ? "" : ",", word->name);
-	buffer_printf(out, "],\"with\":\"%s\",\"default\":", record->with ? record->with : "");
-	add_default(out, record);
+	for (const struct word *word = parameter->words; word && word->name; word++)
+		buffer_printf(out, "%s\"%s\"", word == parameter->words ? "" : ",", word->name);
+	buffer_printf(out, "],\"with\":\"%s\",\"default\":", parameter->with ? parameter->with : "");
+	add_default(out, parameter);
 	buffer_add_text(out, "}");
 }
 
@@ -65,9 +65,10 @@ int main(void)
 		                                                                           : "false");
 		buffer_printf(&out, "\"sample\":\"%s\",\"parameters\":[",
 		              algorithm->sample ? algorithm->sample : "");
-		for (const struct algo_parameter *record = algorithm->parameters; record->name; record++) {
-			buffer_add_text(&out, record == algorithm->parameters ? "" : ",");
-			add_parameter(&out, record);
+		for (const struct algo_parameter *parameter = algorithm->parameters; parameter->name;
+		     parameter++) {
+			buffer_add_text(&out, parameter == algorithm->parameters ? "" : ",");
+			add_parameter(&out, parameter);
 		}
 		buffer_add_text(&out, "]}");
 	}

@@ -44,8 +44,8 @@ static void get_value(struct run *run, const struct algo_limit *limit, struct st
 	state->uses.until_ns = value.uses.until_ns;
 	state->uses.newest_id = value.uses.newest_id;
 	for (size_t i = 0; i < value.uses.count; i++)
-		state->list[i] = value.uses.uses[i];
-	state->uses.uses = state->list;
+		state->list[i] = value.uses.entries[i];
+	state->uses.entries = state->list;
 	value_free(&value);
 	if (life_ms > 0)
 		compare(run, "lives until it ends", life_ms * NS_PER_MS >= end_of(state), true);

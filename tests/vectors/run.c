@@ -64,7 +64,7 @@ static void read_kept(struct kept *kept, const struct algo_limit *limit,
 {
 	struct record record = {kept->record, limit->width, KEYLESS_TAG, true};
 
-	kept->state.uses = (struct uses){.uses = kept->state.list};
+	kept->state.uses = (struct uses){.entries = kept->state.list};
 	if (limit->record == ALGO_RECORD_SUCCESS) {
 		kept->state.accepts = (struct success_state){.now_ns = time->now_ns};
 		success_record_advance(limit, &record, &kept->state.accepts);

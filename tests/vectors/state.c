@@ -70,7 +70,7 @@ static void read_uses(const struct algo_limit *limit, const json_t *written, str
 	json_array_foreach (json_object_get(written, "uses"), i, each)
 		uses_add(&state->uses, use_of(limit, each, state));
 	if (limit->record != ALGO_RECORD_LEASES)
-		state->uses.until_ns = state->uses.uses[state->uses.count - 1].until_ns;
+		state->uses.until_ns = state->uses.entries[state->uses.count - 1].until_ns;
 }
 
 /* The permit that a use was taken under, or 0. */
@@ -116,7 +116,7 @@ static json_t *write_uses(const struct algo_limit *limit, const struct state *st
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < state->uses.count; i++) {
-		const struct uses_entry *use = &state->uses.uses[i];
+		const struct uses_entry *use = &state->uses.entries[i];
 
 		if (use->until_ns > now_ns)
 			write_use(list, use->until_ns, use->units, permit_of(limit, state, use));
@@ -151,7 +151,7 @@ static json_t *write_day(const struct algo_limit *limit, const struct state *sta
 	uint64_t units = 0, window_ns = state->uses.until_ns, free;
 
 	for (size_t i = 0; i < state->uses.count; i++) {
-		const struct uses_entry *use = &state->uses.uses[i];
+		const struct uses_entry *use = &state->uses.entries[i];
 
 		if (use->until_ns <= now_ns)
 			continue;
@@ -248,7 +248,7 @@ static const struct form {
 void state_read(const struct algo_limit *limit, const json_t *written, struct state *state)
 {
 	state->word = (struct algo_state){0, 0};
-	state->uses = (struct uses){.uses = state->list};
+	state->uses = (struct uses){.entries = state->list};
 	memset(state->names, 0, sizeof state->names);
 	if (!json_is_null(written))
 		forms[limit->record].read(limit, written, state);

@@ -135,20 +135,20 @@ static unsigned word_value(const json_t *object, const char *name, const struct 
 static void read_parameter(const char *name, const json_t *parameters,
                            const struct algorithm *algorithm, struct weir_limit_options *options)
 {
-	const struct algo_parameter *record = parameter_named(algorithm, name);
-	void *at = parameter_writable(record, options);
+	const struct algo_parameter *parameter = parameter_named(algorithm, name);
+	void *at = parameter_writable(parameter, options);
 
-	switch (record->type) {
+	switch (parameter->type) {
 	case ALGO_NUMBER:
 	case ALGO_PERCENT:
 	case ALGO_TIME:
-		parameter_set(record, vector_number(parameters, name), options);
+		parameter_set(parameter, vector_number(parameters, name), options);
 		break;
 	case ALGO_DECIMAL:
 		*(double *)at = json_number_value(field(parameters, name));
 		break;
 	case ALGO_WORD:
-		parameter_set(record, word_value(parameters, name, record->words), options);
+		parameter_set(parameter, word_value(parameters, name, parameter->words), options);
 		break;
 	case ALGO_TEXT:
 		*(const char **)at = text(parameters, name);

@@ -27,7 +27,7 @@ static uint64_t total_units(const struct view *view)
 	uint64_t units = 0;
 
 	for (size_t i = view->expired; i < view->uses->count; i++)
-		units += view->uses->uses[i].units;
+		units += view->uses->entries[i].units;
 	return units;
 }
 
@@ -36,7 +36,7 @@ static uint64_t units_in_use(const struct view *view)
 	uint64_t units = 0;
 
 	for (size_t i = view->expired; i < view->uses->count; i++) {
-		const struct uses_entry *use = &view->uses->uses[i];
+		const struct uses_entry *use = &view->uses->entries[i];
 		uint64_t left_ns = use->until_ns - view->at_ns;
 
 		units += left_ns < view->fade_ns ? slots_fading(use->units, left_ns, view->fade_ns)
@@ -49,7 +49,7 @@ static uint64_t units_in_use(const struct view *view)
 static uint64_t when_units_fit(const struct view *view, uint64_t room)
 {
 	uint64_t rest = total_units(view), fade_ns = view->fade_ns;
-	const struct uses_entry *use = &view->uses->uses[view->expired];
+	const struct uses_entry *use = &view->uses->entries[view->expired];
 
 	for (; rest - use->units > room; use++)
 		rest -= use->units;
@@ -67,14 +67,14 @@ static void drop_first_uses(struct view *view)
 	struct uses *uses = view->uses;
 
 	uses->count -= view->expired;
-	memmove(uses->uses, uses->uses + view->expired, uses->count * sizeof *uses->uses);
+	memmove(uses->entries, uses->entries + view->expired, uses->count * sizeof *uses->entries);
 	view->expired = 0;
 }
 
 /* Drops the oldest uses as long as the others alone fill the quota. */
 static void drop_replaced_uses(struct view *view)
 {
-	const struct uses_entry *uses = view->uses->uses;
+	const struct uses_entry *uses = view->uses->entries;
 	uint64_t units = total_units(view);
 	size_t before = view->expired;
 
@@ -141,11 +141,11 @@ static void unname_use(struct view *view, const struct algo_call *call)
 	struct uses *uses = view->uses;
 
 	for (size_t i = view->expired; i < uses->count; i++) {
-		struct uses_entry use = uses->uses[i];
+		struct uses_entry use = uses->entries[i];
 
 		if (use.id == 0 || refundable_units(view, call, &use) == 0)
 			continue;
-		memmove(&uses->uses[i], &uses->uses[i + 1], (--uses->count - i) * sizeof use);
+		memmove(&uses->entries[i], &uses->entries[i + 1], (--uses->count - i) * sizeof use);
 		use.id = 0;
 		uses_add(uses, use);
 		return; /* there is no other: equal uses are one */
@@ -160,15 +160,15 @@ static uint64_t give_back_units(struct view *view, const struct algo_call *call)
 	size_t n = uses->count, kept = 0;
 
 	for (size_t i = n; i-- > view->expired;) {
-		struct uses_entry *use = &uses->uses[i];
+		struct uses_entry *use = &uses->entries[i];
 		uint64_t back = u64_min(left, refundable_units(view, call, use));
 
 		use->units -= back;
 		left -= back;
 	}
 	for (size_t i = 0; i < n; i++)
-		if (uses->uses[i].units > 0)
-			uses->uses[kept++] = uses->uses[i];
+		if (uses->entries[i].units > 0)
+			uses->entries[kept++] = uses->entries[i];
 	uses->count = kept;
 	if (call->op == ALGO_REFUND_LAST && call->until_ns != 0 && left < call->cost)
 		unname_use(view, call);
@@ -193,8 +193,8 @@ static void cut_back_leases(struct view *view)
 {
 	struct uses *uses = view->uses;
 
-	while (uses->count > 0 && is_too_far_ahead(view, uses->uses[uses->count - 1].until_ns)) {
-		struct uses_entry use = uses->uses[--uses->count];
+	while (uses->count > 0 && is_too_far_ahead(view, uses->entries[uses->count - 1].until_ns)) {
+		struct uses_entry use = uses->entries[--uses->count];
 
 		use.until_ns = view->now_ns + view->life_ns;
 		uses_add(uses, use);
@@ -220,7 +220,7 @@ static struct view view_uses(const struct algo_limit *limit, const struct algo_t
 	}
 	if (limit->record != ALGO_RECORD_LEASES)
 		view.at_ns = u64_max(view.at_ns, sat_sub(uses->until_ns, view.life_ns));
-	while (view.expired < uses->count && uses->uses[view.expired].until_ns <= view.at_ns)
+	while (view.expired < uses->count && uses->entries[view.expired].until_ns <= view.at_ns)
 		view.expired++;
 	if (view.at_ns > view.now_ns + ALGO_SKEW_NS)
 		merge_uses(&view);
@@ -242,7 +242,7 @@ static uint64_t request_units(struct view *view, const struct algo_call *call, b
 	retry_ns = when_units_fit(view, limit->quota - cost) - view->now_ns;
 	if (holds_places) /* most requests end long before their lease */
 		retry_ns =
-		    u64_min(limit->retry_ns, view->uses->uses[view->expired].until_ns - view->now_ns);
+		    u64_min(limit->retry_ns, view->uses->entries[view->expired].until_ns - view->now_ns);
 	algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, retry_ns);
 	return 0;
 }
@@ -279,7 +279,7 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 		uses->count = view.expired = 0;
 	out->remaining = sat_sub(limit->quota, units_in_use(&view));
 	if (uses->count > view.expired)
-		out->reset_after_ns = uses->uses[uses->count - 1].until_ns - view.now_ns;
+		out->reset_after_ns = uses->entries[uses->count - 1].until_ns - view.now_ns;
 	else
 		out->reset_after_ns = 0;
 	return name_ns;

@@ -24,7 +24,7 @@ struct uses_entry {
  * state equals none at its `until_ns`, or if all its fields but the list are 0.
  */
 struct uses {
-	struct uses_entry *uses; /* owned by the caller */
+	struct uses_entry *entries; /* owned by the caller */
 	size_t count;
 	uint64_t until_ns;  /* slots, log: the end of the newest use, even if it was refunded since;
 	                       day: the end of the day; concurrency: 0 */
@@ -50,9 +50,9 @@ static inline uint64_t uses_day_window(uint64_t id, uint64_t day_ns)
 }
 
 /**
- * Performs one operation, as algo_step does. `uses->uses` has space for limit->width uses and one
- * more. Returns the name by which a refund can release the units that were consumed, or 0 if none
- * were.
+ * Performs one operation, as algo_step does. `uses->entries` has space for limit->width uses and
+ * one more. Returns the name by which a refund can release the units that were consumed, or 0 if
+ * none were.
  *
  * `time` comes from algo_time_at. The state may have been written at a later time, by another
  * clock. After a peek the state equals the one before, unless a clock was set back in between.

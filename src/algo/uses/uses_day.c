@@ -44,10 +44,10 @@ static struct view view_day(const struct day_params *day, const struct algo_time
 	if (uses->until_ns <= time->now_ns)
 		return (struct view){.end_ns = time->window_end_ns};
 	for (size_t i = 0; i < uses->count; i++) {
-		if (uses->uses[i].id == uses->until_ns)
-			view.written = uses->uses[i].units;
+		if (uses->entries[i].id == uses->until_ns)
+			view.written = uses->entries[i].units;
 		else
-			view_window(day, &uses->uses[i], time->now_ns, &view);
+			view_window(day, &uses->entries[i], time->now_ns, &view);
 	}
 	/* The next day can have 25 hours, and end 9/8 of a day after this one. */
 	if (view.end_ns > time->window_end_ns + NS_PER_DAY / 8 * 9) {

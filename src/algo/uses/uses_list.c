@@ -10,14 +10,14 @@ static bool is_before(const struct uses_entry *a, const struct uses_entry *b)
 
 void uses_add(struct uses *uses, struct uses_entry fresh)
 {
-	struct uses_entry *use = &uses->uses[uses->count];
+	struct uses_entry *use = &uses->entries[uses->count];
 
-	while (use > uses->uses && is_before(&fresh, use - 1))
+	while (use > uses->entries && is_before(&fresh, use - 1))
 		use--;
-	if (use > uses->uses && !is_before(use - 1, &fresh)) {
+	if (use > uses->entries && !is_before(use - 1, &fresh)) {
 		use[-1].units += fresh.units;
 		return;
 	}
-	memmove(use + 1, use, (size_t)(&uses->uses[uses->count++] - use) * sizeof fresh);
+	memmove(use + 1, use, (size_t)(&uses->entries[uses->count++] - use) * sizeof fresh);
 	*use = fresh;
 }

@@ -332,7 +332,7 @@ static uint64_t reset_until(const struct redis_command *command, const struct va
 	if (value->fit == VALUE_OTHER)
 		return value->has_text ? UINT64_MAX : 0;
 	if (command->limit->record != ALGO_RECORD_NONE)
-		until_ns = value->uses.count > 0 ? value->uses.uses[value->uses.count - 1].until_ns : 0;
+		until_ns = value->uses.count > 0 ? value->uses.entries[value->uses.count - 1].until_ns : 0;
 	return until_ns > value->time.now_ns ? until_ns : 0;
 }
 

@@ -236,7 +236,7 @@ static bool read_uses(const struct algo_limit *limit, struct slice text, struct 
 	uint64_t units = 0;
 
 	while (text.len > 0) {
-		struct uses_entry *use = &uses->uses[uses->count];
+		struct uses_entry *use = &uses->entries[uses->count];
 
 		if (uses->count > limit->width || !read_use(slice_cut(&text, ' '), use) ||
 		    (uses->count > 0 && !is_after(use, use - 1) && use->units > 0))
@@ -261,8 +261,8 @@ static uint64_t write_uses(const struct uses *uses, struct buffer *out)
 	uint64_t last_ns = 0, until_ns = uses->until_ns;
 
 	for (size_t i = 0; i < uses->count; i++) {
-		write_use(out, uses->uses[i]);
-		last_ns = uses->uses[i].until_ns;
+		write_use(out, uses->entries[i]);
+		last_ns = uses->entries[i].until_ns;
 		until_ns = u64_max(until_ns, last_ns);
 	}
 	if (last_ns != uses->until_ns)
@@ -279,8 +279,8 @@ static bool reserve_uses(struct slice text, size_t more, struct value *value)
 
 	for (size_t i = 0; i < text.len; i++)
 		most += text.data[i] == ' ';
-	value->uses.uses = malloc(most * sizeof *value->uses.uses);
-	return value->uses.uses != NULL;
+	value->uses.entries = malloc(most * sizeof *value->uses.entries);
+	return value->uses.entries != NULL;
 }
 
 enum value_fit value_read(const struct algo_limit *limit, struct slice text, size_t more,
@@ -311,8 +311,8 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 
 void value_free(struct value *value)
 {
-	free(value->uses.uses);
-	value->uses.uses = NULL;
+	free(value->uses.entries);
+	value->uses.entries = NULL;
 }
 
 uint64_t value_block_us(const struct algo_limit *limit)

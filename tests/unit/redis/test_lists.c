@@ -44,7 +44,7 @@ static void begin(struct weir_limit_options options)
 {
 	memset(&both, 0, sizeof both);
 	assert_int_equal(algo_limit_init(&both.limit, &options, NULL), WEIR_OK);
-	both.twin.uses.uses = both.list;
+	both.twin.uses.entries = both.list;
 	both.now_ns = START_NS;
 	freeReplyObject(real_do(&real, "FLUSHALL"));
 }
@@ -158,7 +158,7 @@ static void take_many(uint64_t *names)
 
 	for (size_t i = 0; i < MANY; i++, both.now_ns += 1000) {
 		names[i] = both.now_ns + both.limit.window_ns;
-		uses->uses[uses->count] = (struct uses_entry){1, names[i], is_log ? names[i] : 1 + i};
+		uses->entries[uses->count] = (struct uses_entry){1, names[i], is_log ? names[i] : 1 + i};
 		uses->count += i + 1 < MANY;
 		if (is_log && i + 1 < MANY)
 			uses->until_ns = uses->newest_id = names[i];
@@ -349,13 +349,13 @@ static void a_key_of_another_type_begins_anew(void **state)
 			header[value_header(&both.limit, header)] = '\0';
 			for (enum algo_op op = ALGO_ACQUIRE; op <= ALGO_RESET; op++) {
 				freeReplyObject(real_do(&real, "DEL key"));
-				both.twin.uses = (struct uses){.uses = both.list};
+				both.twin.uses = (struct uses){.entries = both.list};
 				freeReplyObject(real_do(&real, scribbles[i], header));
 				if (i + 1 < sizeof scribbles / sizeof *scribbles || op == ALGO_ACQUIRE)
 					step((struct algo_call){op, 1}, 1);
 			}
 			freeReplyObject(real_do(&real, "DEL key"));
-			both.twin.uses = (struct uses){.uses = both.list};
+			both.twin.uses = (struct uses){.entries = both.list};
 			if (i + 1 == sizeof scribbles / sizeof *scribbles)
 				continue;
 			freeReplyObject(real_do(&real, scribbles[i], header));

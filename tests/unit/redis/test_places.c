@@ -43,7 +43,7 @@ static void begin(uint64_t max)
 	                                                 .lease_ns = LEASE_NS},
 	                    NULL),
 	    WEIR_OK);
-	both.twin.uses.uses = both.list;
+	both.twin.uses.entries = both.list;
 	both.now_ns = START_NS;
 	freeReplyObject(real_do(&real, "FLUSHALL"));
 }
@@ -223,15 +223,15 @@ static void values_of_the_version_before_are_read(void **state)
 /* Puts a list there whose uses stand as they came: all end together. */
 static void fill(const uint64_t *permits)
 {
-	struct value came = {.uses = {.uses = calloc(MANY, sizeof *both.list), .count = MANY}};
+	struct value came = {.uses = {.entries = calloc(MANY, sizeof *both.list), .count = MANY}};
 
 	for (size_t i = 0; i < MANY; i++) {
-		came.uses.uses[i] = (struct uses_entry){1, both.now_ns + LEASE_NS, permits[i]};
-		both.list[permits[i] - 1] = came.uses.uses[i];
+		came.uses.entries[i] = (struct uses_entry){1, both.now_ns + LEASE_NS, permits[i]};
+		both.list[permits[i] - 1] = came.uses.entries[i];
 	}
 	both.twin.uses.count = MANY;
 	values_set(&real, "key", &both.limit, &came, both.now_ns);
-	free(came.uses.uses);
+	free(came.uses.entries);
 }
 
 static void a_place_among_thousands_that_end_together_is_found(void **state)

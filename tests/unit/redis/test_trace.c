@@ -255,7 +255,7 @@ static uint64_t ends_ms(const struct value *value)
 	uint64_t until_ns = u64_max(value->word.until_ns, value->uses.until_ns);
 
 	for (size_t i = 0; i < value->uses.count; i++)
-		until_ns = u64_max(until_ns, value->uses.uses[i].until_ns);
+		until_ns = u64_max(until_ns, value->uses.entries[i].until_ns);
 	return until_ns / NS_PER_MS;
 }
 
@@ -390,7 +390,7 @@ static void run_kind(const struct kind *kind, bool has_ns, size_t most)
 		trace.limits[i].is_adhoc = kind->is_adhoc;
 	}
 	for (size_t i = 0; i < KEYS; i++)
-		trace.twins[i].value.uses.uses = lists[i];
+		trace.twins[i].value.uses.entries = lists[i];
 	for (; trace.line < STEPS; trace.line++) {
 		uint64_t roll = drawn(60);
 
@@ -447,7 +447,7 @@ static void groups_are_all_or_nothing(void **state)
 	freeReplyObject(real_do(&real, "FLUSHALL"));
 	for (size_t i = 0; i < N; i++) {
 		assert_int_equal(algo_limit_init(&limits[i], &kinds[i].options[0], NULL), WEIR_OK);
-		twins[i].value.uses.uses = lists[i];
+		twins[i].value.uses.entries = lists[i];
 	}
 	for (unsigned round = 0; round < 300; round++) {
 		struct redis_command steps[N], *list[N];

@@ -53,11 +53,11 @@ static void add_sums(struct buffer *out, const struct algo_limit *limit,
 static void add_first(struct buffer *out, const struct algo_limit *limit, const struct uses *uses)
 {
 	struct uses_entry newest = {0, uses->until_ns, uses->newest_id};
-	const struct uses_entry *last = uses->count > 0 ? &uses->uses[uses->count - 1] : NULL;
+	const struct uses_entry *last = uses->count > 0 ? &uses->entries[uses->count - 1] : NULL;
 	char header[VALUE_HEADER_MAX];
 
 	buffer_add(out, header, value_header(limit, header));
-	add_sums(out, limit, uses->uses, uses->count);
+	add_sums(out, limit, uses->entries, uses->count);
 	buffer_add_text(out, " ");
 	if (last)
 		add_end(out, limit, last);
@@ -67,7 +67,7 @@ static void add_first(struct buffer *out, const struct algo_limit *limit, const 
 	}
 	for (size_t i = 0; uses->count > GROUP && i < uses->count; i += GROUP) {
 		buffer_add_text(out, " ");
-		add_sums(out, limit, uses->uses + i, u64_min(GROUP, uses->count - i));
+		add_sums(out, limit, uses->entries + i, u64_min(GROUP, uses->count - i));
 	}
 }
 
@@ -84,7 +84,7 @@ static void set_list(struct real *real, const char *key, const struct algo_limit
 	starts[2] = text.len;
 	add_first(&text, limit, uses);
 	for (size_t i = 0; i < uses->count; i++) {
-		const struct uses_entry *use = &uses->uses[i];
+		const struct uses_entry *use = &uses->entries[i];
 
 		starts[3 + i] = text.len;
 		add_time(&text, use->until_ns);
@@ -120,7 +120,7 @@ void values_set(struct real *real, const char *key, const struct algo_limit *lim
 		uint64_t until_ns = value->uses.until_ns;
 
 		for (size_t i = 0; i < value->uses.count; i++)
-			until_ns = u64_max(until_ns, value->uses.uses[i].until_ns);
+			until_ns = u64_max(until_ns, value->uses.entries[i].until_ns);
 		set_list(real, key, limit, &value->uses);
 		/* As scripts do, to the end of the block of time that it reaches into, or later. */
 		real_number(real, "PEXPIREAT %s %llu", key,
@@ -201,7 +201,7 @@ static bool check_groups(const struct algo_limit *limit, const struct first *fir
  */
 static bool sort_places(const redisReply *list, struct buffer *out, size_t header)
 {
-	struct uses sorted = {.uses = calloc(list->elements, sizeof *sorted.uses)};
+	struct uses sorted = {.entries = calloc(list->elements, sizeof *sorted.entries)};
 	bool reads = true;
 
 	out->len = header;
@@ -213,18 +213,18 @@ static bool sort_places(const redisReply *list, struct buffer *out, size_t heade
 		reads = parse_u64(end, &use.until_ns) && parse_u64(units, &use.units) &&
 		        (text.len == 0 || parse_u64(text, &use.id));
 		use.until_ns *= end.len == 16 ? 1000 : 1;
-		reads = reads && (sorted.count == 0 ||
-		                  use.until_ns >= sorted.uses[sorted.count - 1].until_ns);
+		reads = reads &&
+		        (sorted.count == 0 || use.until_ns >= sorted.entries[sorted.count - 1].until_ns);
 		uses_add(&sorted, use);
 	}
 	for (size_t i = 0; i < sorted.count; i++) {
-		const struct uses_entry *use = &sorted.uses[i];
+		const struct uses_entry *use = &sorted.entries[i];
 
 		add_time(out, use->until_ns);
 		buffer_printf(out, ":%" PRIu64 ":%" PRIu64 "%s", use->units, use->id,
 		              i + 1 < sorted.count ? " " : "");
 	}
-	free(sorted.uses);
+	free(sorted.entries);
 	return reads;
 }
 
@@ -318,9 +318,9 @@ void values_text(const struct algo_limit *limit, const struct value *value, uint
 		return;
 	}
 	for (size_t i = 0; i < uses->count; i++)
-		if (uses->uses[i].until_ns > now_ns)
-			buffer_printf(out, "%" PRIu64 ":%" PRIu64 ":%" PRIu64 " ", uses->uses[i].until_ns,
-			              uses->uses[i].units, uses->uses[i].id);
+		if (uses->entries[i].until_ns > now_ns)
+			buffer_printf(out, "%" PRIu64 ":%" PRIu64 ":%" PRIu64 " ", uses->entries[i].until_ns,
+			              uses->entries[i].units, uses->entries[i].id);
 	if (uses->until_ns > now_ns)
 		buffer_printf(out, "%" PRIu64 " %" PRIu64, uses->until_ns, uses->newest_id);
 }

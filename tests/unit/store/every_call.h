@@ -62,35 +62,35 @@ static bool is_fine(const struct weir_limit_options *options)
 	return true;
 }
 
-static uint64_t number_of(const struct algo_parameter *record, struct variant variant)
+static uint64_t number_of(const struct algo_parameter *parameter, struct variant variant)
 {
-	if (strcmp(record->name, "keys") == 0)
+	if (strcmp(parameter->name, "keys") == 0)
 		return 40;
-	if (strcmp(record->name, "minimum") == 0 && variant.number & 1) /* it trips, or never does */
+	if (strcmp(parameter->name, "minimum") == 0 && variant.number & 1) /* it trips, or never does */
 		return 0;
-	if (strcmp(record->name, "calls") == 0 && variant.number & 2)
+	if (strcmp(parameter->name, "calls") == 0 && variant.number & 2)
 		return 0;
-	return record->max;
+	return parameter->max;
 }
 
 /* Sets a parameter to the greatest value that goes with those before it. */
-static void set(const struct algo_parameter *record, struct variant variant,
+static void set(const struct algo_parameter *parameter, struct variant variant,
                 struct weir_limit_options *options, union algo_own *own)
 {
 	struct weir_limit_options before = *options;
 	union algo_own own_before = *own;
 	uint64_t count = variant.number & 4 ? ALGO_COUNT_MAX : MOST;
 
-	switch (record->type) {
+	switch (parameter->type) {
 	case ALGO_NUMBER:
-		parameter_set(record, number_of(record, variant), options);
+		parameter_set(parameter, number_of(parameter, variant), options);
 		break;
 	case ALGO_RATE:
 	case ALGO_CALENDAR_RATE:
-		options->rate = (struct weir_rate){u64_min(count, record->max), 1, WEIR_UNIT_HOUR};
+		options->rate = (struct weir_rate){u64_min(count, parameter->max), 1, WEIR_UNIT_HOUR};
 		break;
 	case ALGO_WORD:
-		memcpy(parameter_writable(record, options), &(unsigned){variant.number / 8},
+		memcpy(parameter_writable(parameter, options), &(unsigned){variant.number / 8},
 		       sizeof(unsigned));
 		break;
 	default:
@@ -110,13 +110,15 @@ static struct weir_limit_options options_of(const struct algorithm *algorithm,
 	*own = (union algo_own){0};
 	if (algorithm->own)
 		parameter_set_own(algorithm->own, own, &options);
-	for (const struct algo_parameter *record = algorithm->parameters; record->name; record++)
-		if (record->required && record->type == ALGO_NUMBER)
-			parameter_set(record, 1, &options);
-		else if (record->required && record->type != ALGO_DECIMAL)
+	for (const struct algo_parameter *parameter = algorithm->parameters; parameter->name;
+	     parameter++)
+		if (parameter->required && parameter->type == ALGO_NUMBER)
+			parameter_set(parameter, 1, &options);
+		else if (parameter->required && parameter->type != ALGO_DECIMAL)
 			options.rate = (struct weir_rate){1, 1, WEIR_UNIT_HOUR};
-	for (const struct algo_parameter *record = algorithm->parameters; record->name; record++)
-		set(record, variant, &options, own);
+	for (const struct algo_parameter *parameter = algorithm->parameters; parameter->name;
+	     parameter++)
+		set(parameter, variant, &options, own);
 	return options;
 }
 

@@ -58,7 +58,7 @@ static void begin(const struct weir_limit_options *options, uint64_t step_ns)
 	algo_limit_free(&state.other);
 	memset(&state, 0, sizeof state);
 	assert_int_equal(algo_limit_init(&state.limit, options, NULL), WEIR_OK);
-	state.uses.uses = state.use;
+	state.uses.entries = state.use;
 	state.now_ns = NOW + draw(NS_PER_DAY);
 	state.step_ns = step_ns;
 	state.only_ones = draw(4) == 0;
@@ -81,7 +81,7 @@ static void same_outcome(const struct algo_decision *cells, const struct algo_de
 static void same_meaning(const struct algo_time *time)
 {
 	struct record record = {state.record, state.limit.width, KEYLESS_TAG, true};
-	struct uses read = {.uses = state.read};
+	struct uses read = {.entries = state.read};
 
 	size_t spent = 0;
 
@@ -90,10 +90,10 @@ static void same_meaning(const struct algo_time *time)
 	record_read_uses(&state.limit, time, state.header, &record, &read);
 	assert_int_equal(state.uses.count - spent, read.count);
 	for (size_t i = 0; i < read.count; i++) {
-		assert_int_equal(state.use[spent + i].units, read.uses[i].units);
-		assert_int_equal(state.use[spent + i].until_ns, read.uses[i].until_ns);
+		assert_int_equal(state.use[spent + i].units, read.entries[i].units);
+		assert_int_equal(state.use[spent + i].until_ns, read.entries[i].until_ns);
 		if (state.limit.record != ALGO_RECORD_LOG)
-			assert_int_equal(state.use[spent + i].id, read.uses[i].id);
+			assert_int_equal(state.use[spent + i].id, read.entries[i].id);
 	}
 }
 
