@@ -14,7 +14,7 @@ struct suggest {
 	/* The values of flags; NULL for the default. */
 	const char *what, *deny, *by, *key;
 	const char *path;            /* of the log */
-	const struct format *format; /* NULL: guess it */
+	const struct format *format; /* NULL if it is to be guessed */
 	uint64_t capacity;
 	void (*progress)(void *context, uint64_t requests);
 	void *progress_context;

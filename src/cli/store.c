@@ -233,6 +233,7 @@ static int dump(char *path, const struct request *request, struct store_tables *
 	return 0;
 }
 
+/* Repairs the file in a shared mapping. Resets its clock if that is wrong. */
 static int repair_mapped(int fd, char *path, bool clock_is_true, struct store_tables *tables)
 {
 	struct weir_error error;

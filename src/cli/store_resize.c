@@ -2,9 +2,9 @@
  * store_resize.c: writes a larger copy of a file store, for `weir store resize`.
  *
  * The file does not contain the names of keys, so the cell of a key in a larger table can not be
- * computed. Therefore every state stays in its cell: a table that grows stays in the file as a
- * former generation, where its keys stay while they live, and a larger, empty table is added before
- * it (docs/design/key-table.md). Former tables without live states are left out.
+ * computed. Therefore every state stays in its cell. A table that grows stays in the file as a
+ * former generation, in which its keys stay while they live. A larger, empty table is added before it
+ * (docs/design/key-table.md). Former tables without live states are left out.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -49,7 +49,7 @@ struct net_loop {
 	uv_poll_t wake;
 	int alarm_fd;
 	uv_poll_t alarm;
-	uint64_t alarm_ns; /* 0: no alarm is set */
+	uint64_t alarm_ns; /* 0 if no alarm is set */
 	uv_timer_t tick;
 	struct net_options options;
 	const struct net_owner *owner;

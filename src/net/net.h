@@ -29,7 +29,7 @@
  * The owner counts the pending answers of a connection, which are given in later iterations
  * (net_conn_add_pending), and the memory that it needs for them. While a connection has pending
  * answers, the end of the peer's input counts as the end of the peer, because a half-close looks
- * like a close: `close` is called, except while the owner works on an answer (NET_AT_WORK). No
+ * like a close. Then `close` is called, except while the owner works on an answer (NET_AT_WORK). No
  * timeout but that of writing applies.
  *
  * A filter (struct net_filter), such as TLS, may stand between the socket and the owner of a
@@ -191,7 +191,7 @@ int net_descriptor_open(struct net_descriptor **out, struct net_loop *loop, int 
                         void (*ready)(void *context, unsigned events), void *context);
 /** Polls for NET_READABLE, NET_WRITABLE, both, or 0 for none (the default), until the next call. */
 void net_descriptor_set_events(struct net_descriptor *descriptor, unsigned events);
-/** Reports NET_TIMER_EXPIRED once after this time; 0: never. Replaces the timer before. */
+/** Reports NET_TIMER_EXPIRED once after this time; never if it is 0. Replaces the timer before. */
 void net_descriptor_set_timer(struct net_descriptor *descriptor, uint64_t after_ms);
 /** Call it before the descriptor is closed, and before net_loop_close. `ready` may call it. */
 void net_descriptor_close(struct net_descriptor *descriptor);
@@ -264,7 +264,7 @@ void net_conn_reject(struct net_conn *conn);
 
 /**
  * Reports that the owner has consumed the beginning of a request but not its end. The request's
- * timeout runs from the first call with its number `part`. 0: there is no such request.
+ * timeout runs from the first call with its number `part`. `part` 0 says that there is no such request.
  */
 void net_conn_set_partial(struct net_conn *conn, uint64_t part);
 

@@ -29,7 +29,7 @@ struct codec_bounds {
 	 * between two calls of parse; it must outlive all sessions.
 	 */
 	const struct forwarded_list *forwarded_attributes;
-	/* Sessions add the bytes that they allocate besides themselves; NULL: these are not counted. */
+	/* Sessions add the bytes that they allocate besides themselves. NULL if nobody counts them. */
 	_Atomic uint64_t *session_bytes;
 };
 

@@ -248,7 +248,7 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 #define BIT(field) (1u << FIELD_##field)
 
 /* Checks a request that has all fields of `needs`, and no fields but those of `takes`. */
-static int finish_special(struct fill *fill, unsigned needs, unsigned takes, const char *expected)
+static int check_fields(struct fill *fill, unsigned needs, unsigned takes, const char *expected)
 {
 	if ((fill->given & needs) == needs && !(fill->given & ~takes) && !fill->attributes)
 		return 0;
@@ -256,47 +256,46 @@ static int finish_special(struct fill *fill, unsigned needs, unsigned takes, con
 }
 
 /* `until` would have no meaning for auto, which is the end of a forced state. */
-static int finish_force(struct fill *fill)
+static int check_force_fields(struct fill *fill)
 {
 	unsigned needs = BIT(LIMIT) | BIT(KEY) | BIT(STATE);
 
 	if (fill->given & BIT(UNTIL) && fill->request->force == WEIR_FORCE_AUTO)
 		return error_set(&fill->error, WEIR_EINVAL, "expected no until with state auto");
-	return finish_special(fill, needs, needs | BIT(UNTIL),
-	                      "limit, key, state and optionally until");
+	return check_fields(fill, needs, needs | BIT(UNTIL), "limit, key, state and optionally until");
 }
 
 int fill_finish(struct fill *fill)
 {
 	struct request *request = fill->request;
-	unsigned direct = fill->given & (BIT(LIMIT) | BIT(KEY));
+	unsigned limit_and_key = fill->given & (BIT(LIMIT) | BIT(KEY));
 
 	if (request->kind == REQUEST_SHED)
-		return finish_special(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY) | BIT(UNTIL),
-		                      "limit, deny and optionally until");
+		return check_fields(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY) | BIT(UNTIL),
+		                    "limit, deny and optionally until");
 	if (request->kind == REQUEST_FORCE)
-		return finish_force(fill);
+		return check_force_fields(fill);
 	if (request->kind == REQUEST_REPORT)
-		return finish_special(fill, BIT(PERMIT) | BIT(OUTCOME),
-		                      BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
-		                      "permit, outcome and optionally latency_ms");
+		return check_fields(fill, BIT(PERMIT) | BIT(OUTCOME),
+		                    BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
+		                    "permit, outcome and optionally latency_ms");
 	if (fill->given & (BIT(DENY) | BIT(STATE) | BIT(UNTIL)))
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected deny, state and until at /v1/shed and /v1/breaker only");
 	if (fill->given & (BIT(OUTCOME) | BIT(LATENCY)))
 		return error_set(&fill->error, WEIR_EINVAL, "expected outcome at /v1/report only");
-	if (fill->attributes || (request->permit.data && direct == 0)) {
+	if (fill->attributes || (request->permit.data && limit_and_key == 0)) {
 		request->kind = REQUEST_RULES;
-		if (direct == 0)
+		if (limit_and_key == 0)
 			return 0;
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected either attributes, or limit and key, found both");
 	}
 	request->kind = REQUEST_LIMIT;
-	if (direct == (BIT(LIMIT) | BIT(KEY)))
+	if (limit_and_key == (BIT(LIMIT) | BIT(KEY)))
 		return 0;
 	return error_set(&fill->error, WEIR_EINVAL, "expected %s, found none",
-	                 direct == 0           ? "a limit and a key, or attributes"
-	                 : direct & BIT(LIMIT) ? "a key beside the limit"
-	                                       : "a limit beside the key");
+	                 limit_and_key == 0           ? "a limit and a key, or attributes"
+	                 : limit_and_key & BIT(LIMIT) ? "a key beside the limit"
+	                                              : "a limit beside the key");
 }

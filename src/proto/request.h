@@ -60,7 +60,7 @@ struct request_origin {
 	struct slice host; /* the name or address by which the client calls this server, or NULL */
 	bool foreign;      /* apparently sent by a browser for a page of another origin */
 	bool forwarded;    /* sent by a proxy on behalf of another client */
-	struct request_login login; /* for this request; REQUEST_LOGIN: for later requests, too */
+	struct request_login login; /* for this request; that of REQUEST_LOGIN also for later ones */
 };
 
 enum request_op {
@@ -135,11 +135,11 @@ struct request {
 	struct slice name;
 	struct slice key;
 	uint64_t cost;
-	uint64_t wait_ns;    /* the longest wait; WEIR_ZERO: no wait; 0: the limit's default */
+	uint64_t wait_ns;    /* the longest wait; WEIR_ZERO for none, 0 for the limit's default */
 	struct slice permit; /* for REQUEST_REPORT and _REFUND, as the client sent it; or NULL */
 	union {
 		uint64_t latency_ms; /* for REQUEST_REPORT; 0 if not known */
-		uint64_t until_ns;   /* for REQUEST_SHED and _FORCE: Unix time; 0: no end */
+		uint64_t until_ns;   /* for REQUEST_SHED and _FORCE: Unix time, or 0 for no end */
 	};
 	double deny; /* for REQUEST_SHED */
 	const struct weir_attribute *attributes;
@@ -149,7 +149,7 @@ struct request {
 	size_t item_count;
 	union {
 		uint64_t top;   /* for REQUEST_TOP: how many keys, 1 to REQUEST_TOP_MAX */
-		uint64_t after; /* for REQUEST_EVENTS: the last event that the client has; 0: none */
+		uint64_t after; /* for REQUEST_EVENTS: the last event that the client has, or 0 */
 	};
 	struct slice forwarded_for; /* all lines of X-Forwarded-For, joined by commas */
 	size_t reply_size;          /* an estimate, if more than a few hundred bytes; or 0 */
@@ -178,7 +178,7 @@ struct reply {
 	bool must_wait;      /* the server's: not decided, because the request waits for a key */
 	bool at_store;    /* the server's: not decided, because a store has operations of the request */
 	uint64_t wait_ns; /* the server's: how long the answer is delayed */
-	struct slice body; /* for REQUEST_METRICS: Prometheus text; _LIMITS, _TOP, _BROWSE: JSON */
+	struct slice body; /* Prometheus text for REQUEST_METRICS; JSON for _LIMITS, _TOP, _BROWSE */
 	const struct slice *results; /* for REQUEST_BROWSE_ALL: JSON objects of rules that denied */
 	size_t result_count;
 	uint64_t used;             /* for REQUEST_VALUE */

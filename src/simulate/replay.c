@@ -98,7 +98,8 @@ static void observe_phase(void *context, const struct plan_step *step,
 	                                   observed->now_ns);
 }
 
-static int prepare_one(struct run *run, const struct ordered_record *ordered, struct plan *plan)
+/* Plans a request in the present scenario, and prefetches its keys. */
+static int plan_request(struct run *run, const struct ordered_record *ordered, struct plan *plan)
 {
 	const struct scenario *scenario = run->scenario;
 	const struct engine_values values = {scenario->attributes, ordered->values,
@@ -142,7 +143,7 @@ static void prepare(void *context, size_t start, size_t end)
 	struct run *run = context;
 
 	for (size_t i = start; i < end; i++) {
-		run->statuses[i] = prepare_one(run, run->batch[i], &run->plans[i]);
+		run->statuses[i] = plan_request(run, run->batch[i], &run->plans[i]);
 		if (run->statuses[i] == WEIR_OK)
 			run->missing[i] |= missing_fields(run->scenario, run->batch[i], &run->plans[i]);
 	}

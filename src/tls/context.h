@@ -11,7 +11,7 @@ struct tls_context;
 
 /* Names of files in PEM. */
 struct tls_files {
-	char *ca;   /* certificates of authorities; NULL: the system's */
+	char *ca;   /* certificates of authorities, or NULL for the system's */
 	char *cert; /* own certificate, followed by its chain; or NULL */
 	char *key;  /* own key; NULL if it is in the file of `cert` */
 };

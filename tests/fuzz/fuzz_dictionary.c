@@ -1,4 +1,4 @@
-/* Reads a text as a dictionary, then asks for each of its lines: a line that is a word is found. */
+/* Reads a text as a dictionary, and checks that each word of it is found. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* Reads any bytes as HTTP/1 or HTTP/2, see fuzz_codec.h. */
 #include "fuzz_codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,3 +1,4 @@
+/* Reads any bytes after the preface as frames of HTTP/2, see fuzz_codec.h. */
 #include "fuzz_codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,4 @@
-/* Bodies of requests in JSON, and whether the reader of JSON agrees with Jansson on what is JSON.
- */
+/* Reads bodies of requests, and compares the JSON reader with Jansson on what is JSON. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

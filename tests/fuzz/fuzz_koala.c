@@ -1,4 +1,5 @@
-/* Any bytes are rules in Koala's language or errors with words; what is read can be printed. */
+/* Reads any bytes as rules in Koala's language, which can be printed, or gets an error with a
+ * message. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A text either is one of ours, which is then written alike, or it is refused. */
+/* Reads a text as a permit: it is refused, or writing the permit gives the same text. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

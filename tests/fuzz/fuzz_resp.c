@@ -1,3 +1,4 @@
+/* Reads any bytes as RESP, see fuzz_codec.h. */
 #include "fuzz_codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

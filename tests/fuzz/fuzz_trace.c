@@ -1,4 +1,4 @@
-/* The parsers of log lines: the first byte chooses the format, the rest are its lines. */
+/* Parses log lines. The first byte chooses the format; the others are the lines. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

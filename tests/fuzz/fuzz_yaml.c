@@ -1,4 +1,4 @@
-/* Any bytes are a configuration or an error with words, never anything else. */
+/* Reads any bytes as a configuration, or gets an error with a message. */
 #include <stdlib.h>
 #include <string.h>
 

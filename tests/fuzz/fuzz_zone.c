@@ -1,4 +1,4 @@
-/* Any bytes as a time zone: refused, or a zone whose answers agree with each other. */
+/* Reads any bytes as a time zone: it is refused, or its answers agree with each other. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
  * The *head* of a message is its request line and its header fields. llhttp parses the head
  * strictly, unless the message equals the one before except for its target (http1_template.h).
  * Positions are stored as offsets, so that the bytes may be at another address in the next call.
- * llhttp gets every byte once, bytes of a chunked message twice, and a body of known length never.
+ * llhttp parses a head once, a chunked body twice, and a body of known length never.
  * Only the header fields of HTTP_FIELD_LIST are stored, and no trailers.
  *
  * Browsers and curl send a query as the user typed it, without escapes. So bytes from 0x80 on are

@@ -23,7 +23,7 @@ static void free_stream(struct http2 *http2, struct http2_stream *stream)
 	http2_memory()->free(stream, NULL);
 }
 
-/* Drops a request, and what may still arrive of it. */
+/* Drops a request and its later frames. */
 static void refuse_input(struct http2 *http2, struct http2_stream *stream, uint32_t code)
 {
 	stream->is_reset = true;
@@ -193,7 +193,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 	(void)session, (void)code;
 	if (!stream)
 		return 0;
-	if (!stream->is_answered)
+	if (!stream->is_answered) /* the client has reset it before its answer */
 		http2->flood_budget -= HTTP2_RESET_COST;
 	cancel_request(http2, stream);
 	free_stream(http2, stream);
@@ -282,7 +282,7 @@ static size_t next_len(struct http2 *http2, struct slice data)
 	return len;
 }
 
-/* Returns the request of `stream`. CODEC_SKIPPED: the stream is reset, or gets no request. */
+/* Returns the request of `stream`, or CODEC_SKIPPED if the stream is reset or refused. */
 static enum codec_result hand_over(struct http2 *http2, struct http2_stream *stream,
                                    struct arena *arena, struct request *request)
 {

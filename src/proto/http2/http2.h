@@ -3,8 +3,8 @@
  *
  * Each call of http2_parse gives nghttp2 one frame, so it returns one request at most. A header
  * becomes fields, which http_request.h reads as those of HTTP/1. An answer is stored as fields and
- * a body (http2_reply) and becomes frames when it is sent (http2_send), because frames must be sent
- * in the order in which nghttp2 makes them, while some answers are delayed.
+ * a body (http2_reply) and becomes frames when it is sent (http2_send). The reason is that frames
+ * must be sent in the order in which nghttp2 makes them, while some answers are delayed.
  *
  * A stream stores the part of its answer that the peer's flow-control window does not admit.
  */

@@ -58,7 +58,7 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 /* Digits of a length or an integer, leading zeros included. */
 #define RESP_DIGITS_MAX 20
 
-/** Reads "<type><digits>\r\n" at *at. RESP_COMMAND: it is read, and *at is after it. */
+/** Reads "<type><digits>\r\n" at *at. Returns RESP_COMMAND and moves *at behind it if it is complete. */
 static inline enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max,
                                                 uint32_t *out)
 {

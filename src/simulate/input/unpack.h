@@ -19,7 +19,7 @@ void unpack_close(struct unpack *unpack); /* NULL does nothing */
 
 /**
  * Reads 1 to `size` bytes of the text into `out`; returns their number, or 0 at the end. Returns -1
- * and sets errno on an error; EBADMSG: unpack_damage describes the damage of the compressed bytes.
+ * and sets errno on an error. For EBADMSG unpack_damage describes the damage.
  */
 ptrdiff_t unpack_read(struct unpack *unpack, char *out, size_t size);
 

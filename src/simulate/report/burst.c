@@ -6,9 +6,9 @@
 #include "base/os/os.h"
 #include "base/os/prefetch.h"
 
-#define SLOTS_FIRST 1024
-#define LOG_FIRST   4  /* entries of the smallest log; a single entry needs no log */
-#define SIZES       11 /* of logs: powers of two up to BURST_LOG_MAX */
+#define TABLE_FIRST 1024 /* entries of the first table of keys */
+#define LOG_FIRST   4    /* entries of the smallest log; a single entry needs no log */
+#define SIZES       11   /* of logs: powers of two up to BURST_LOG_MAX */
 
 struct entry {
 	uint64_t last_ns; /* of the grants that it counts */
@@ -55,9 +55,9 @@ struct burst *burst_open(uint64_t period_ns, uint64_t keys_max)
 
 	if (!burst)
 		return NULL;
-	*burst = (struct burst){.period_ns = period_ns, .keys_max = keys_max, .mask = SLOTS_FIRST - 1};
+	*burst = (struct burst){.period_ns = period_ns, .keys_max = keys_max, .mask = TABLE_FIRST - 1};
 	burst->logs_max = (uint32_t)logs + BURST_LOG_MAX / LOG_FIRST;
-	burst->keys = os_pages_map(SLOTS_FIRST * sizeof *burst->keys);
+	burst->keys = os_pages_map(TABLE_FIRST * sizeof *burst->keys);
 	burst->logs = os_pages_map(burst->logs_max * LOG_BYTES);
 	if (burst->keys && burst->logs)
 		return burst;

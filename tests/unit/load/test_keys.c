@@ -1,3 +1,4 @@
+/* Draws keys by each distribution, and compares their frequencies with the formula. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,8 +68,10 @@ static void uniform_is_uniform(void **state)
 
 static void zipf_stays_in_range_at_its_extremes(void **state)
 {
-	static const struct keys_options options[] = {
-	    {1, KEYS_ZIPF, 1}, {2, KEYS_ZIPF, 100}, {KEYS_MAX, KEYS_ZIPF, 0.01}, {KEYS_MAX, KEYS_ZIPF, 1}};
+	static const struct keys_options options[] = {{1, KEYS_ZIPF, 1},
+	                                              {2, KEYS_ZIPF, 100},
+	                                              {KEYS_MAX, KEYS_ZIPF, 0.01},
+	                                              {KEYS_MAX, KEYS_ZIPF, 1}};
 	struct keys keys;
 
 	(void)state;
@@ -93,7 +96,7 @@ static void sequential_parts_cover_all_keys_once_and_begin_again(void **state)
 	assert_int_equal(keys_next(&keys), 0);
 }
 
-static void a_seed_gives_the_same_keys_and_parts_give_others(void **state)
+static void a_seed_reproduces_its_keys_and_parts_have_different_ones(void **state)
 {
 	const struct keys_options options = {.count = KEYS_MAX};
 	struct keys first, again, other;
@@ -112,8 +115,9 @@ static void a_seed_gives_the_same_keys_and_parts_give_others(void **state)
 
 static void distributions_are_read_and_others_refused(void **state)
 {
-	static const char *const bad[] = {"",      "zipf",    "zipf:",   "zipf:0",   "zipf:-1", "zipf:x",
-	                                  "zipf:nan", "zipf:inf", "zipf:1x", "zipf:101", "gauss",   "single1"};
+	static const char *const bad[] = {"",        "zipf",     "zipf:",    "zipf:0",
+	                                  "zipf:-1", "zipf:x",   "zipf:nan", "zipf:inf",
+	                                  "zipf:1x", "zipf:101", "gauss",    "single1"};
 	struct keys_options options = {0};
 	struct weir_error error;
 
@@ -136,7 +140,7 @@ int main(void)
 	    cmocka_unit_test(uniform_is_uniform),
 	    cmocka_unit_test(zipf_stays_in_range_at_its_extremes),
 	    cmocka_unit_test(sequential_parts_cover_all_keys_once_and_begin_again),
-	    cmocka_unit_test(a_seed_gives_the_same_keys_and_parts_give_others),
+	    cmocka_unit_test(a_seed_reproduces_its_keys_and_parts_have_different_ones),
 	    cmocka_unit_test(distributions_are_read_and_others_refused),
 	};
 

@@ -1,3 +1,4 @@
+/* Finds replies of RESP and HTTP in bytes that are split anywhere. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,8 @@ static const struct stream streams[] = {
     {SLICE("THROTTLE"), SLICE("*5\r\n:0\r\n:1\r\n:1\r\n:1\r\n:2\r\n*1\r\n:1\r\n"), "DA"},
     {SLICE("WEIR.ACQUIRE"),
      SLICE("*7\r\n:1\r\n:10\r\n:9\r\n:0\r\n:200\r\n$2\r\nok\r\n$0\r\n\r\n-ERR no\r\n"), "AE"},
-    {SLICE("GET"), SLICE("$-1\r\n$4\r\n\r\n-x\r\n+OK\r\n:1\r\n_\r\n#t\r\n,1.5\r\n(12\r\n"), "aaaaaaaa"},
+    {SLICE("GET"), SLICE("$-1\r\n$4\r\n\r\n-x\r\n+OK\r\n:1\r\n_\r\n#t\r\n,1.5\r\n(12\r\n"),
+     "aaaaaaaa"},
     {SLICE("GET"), SLICE("*0\r\n*-1\r\n*2\r\n*1\r\n+a\r\n*2\r\n$1\r\nb\r\n:1\r\n"), "aaa"},
     {SLICE("GET"), SLICE("%2\r\n+a\r\n:1\r\n+b\r\n~1\r\n:2\r\n|1\r\n+k\r\n+v\r\n:3\r\n"), "aa"},
     {SLICE("GET"), SLICE(LONG_LINE "\r\n!3\r\nERR\r\n=7\r\ntxt:abc\r\n"), "EEa"},

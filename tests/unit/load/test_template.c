@@ -1,3 +1,4 @@
+/* Builds requests from templates, and fills in their keys. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +49,7 @@ static void a_request_needs_no_key(void **state)
 	template_free(&template);
 }
 
-static void what_makes_no_request_is_refused(void **state)
+static void an_invalid_template_is_refused(void **state)
 {
 	static char huge[TEMPLATE_SIZE_MAX + 1];
 	struct template template;
@@ -58,9 +59,9 @@ static void what_makes_no_request_is_refused(void **state)
 	memset(huge, 'x', sizeof huge - 1);
 	assert_int_equal(template_resp(&template, " \t", 1, 1, &error), WEIR_EINVAL);
 	assert_int_equal(template_resp(&template, huge, 1, 1, &error), WEIR_EINVAL);
-	assert_int_equal(template_resp(&template, "{key}{key}{key}{key}{key}{key}{key}{key}{key}", 1, 1,
-	                               &error),
-	                 WEIR_EINVAL);
+	assert_int_equal(
+	    template_resp(&template, "{key}{key}{key}{key}{key}{key}{key}{key}{key}", 1, 1, &error),
+	    WEIR_EINVAL);
 	assert_string_equal(error.message, "expected {key} at most 8 times, found 9");
 	assert_int_equal(template_http(&template, "a", "h", 1, 1, &error), WEIR_EINVAL);
 	assert_int_equal(template_http(&template, "/a b", "h", 1, 1, &error), WEIR_EINVAL);
@@ -73,7 +74,7 @@ int main(void)
 	    cmocka_unit_test(a_command_becomes_words_with_the_key_in_each_place),
 	    cmocka_unit_test(a_path_becomes_a_request),
 	    cmocka_unit_test(a_request_needs_no_key),
-	    cmocka_unit_test(what_makes_no_request_is_refused),
+	    cmocka_unit_test(an_invalid_template_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,16 @@
 /*
- * lines.h: a loop with an owner that speaks in lines: it echoes them when the turn comes.
- * "big N" is answered by N bytes, "quit" ends the connection. More than BATCH
- * big ones at once are answered before further ones are taken. "hold" is answered
- * when somebody says "go", "hold N" after N milliseconds, "hold quit" ends the
- * connection, too. One is held at a time. "off" puts a connection off for the reasons 1 and 2,
- * which "on 1" and "on 2" of any other connection take back. Of one connection `share` lines are
- * taken in a turn, and no big one while the loop is busy. A connection in the reserve is told
- * "full", unless it says "op", and ends.
+ * lines.h: a loop whose owner speaks a protocol of lines, for the tests of this folder.
+ *
+ * The owner echoes each line. Some lines are commands:
+ *
+ *   big N      is answered by N bytes. After BATCH of them the owner answers before it reads on. On
+ * a busy loop they wait for a later iteration. quit       ends the connection. hold       is
+ * answered when any connection sends "go"; "hold N" after N milliseconds; "hold quit" also ends the
+ * connection. One answer is pending at a time. off        suspends the connection for the reasons 1
+ * and 2, which "on 1" and "on 2" of any other connection clear.
+ *
+ * At most `share` lines of a connection are accepted in a batch. A connection in the reserve gets
+ * "full", unless its line is "op", and ends.
  */
 #ifndef TEST_NET_LINES_H
 #define TEST_NET_LINES_H
@@ -47,16 +51,16 @@ struct fixture {
 	pthread_t thread;
 	struct line lines[1 << 16];
 	size_t count;
-	struct net_conn *held; /* NULL: none */
+	struct net_conn *held; /* whose answer is pending, or NULL */
 	char held_text[32];
 	_Atomic uint64_t due_ns;
 	struct net_conn *off;    /* is put off, or was */
 	unsigned char reasons;   /* for which */
 	_Atomic size_t too_soon; /* it was handed over meanwhile */
-	size_t share;  /* 0: no bound */
-	size_t input;  /* bytes handed over since the loop's last turn */
-	size_t output; /* bytes of replies likewise */
-	size_t bigs;   /* answered */
+	size_t share;            /* lines of a connection in a batch, or 0 for any number */
+	size_t input;            /* bytes handed over since the loop's last turn */
+	size_t output;           /* bytes of replies likewise */
+	size_t bigs;             /* answered */
 	size_t bigs_before_hello;
 	_Atomic size_t most_in_a_turn, most_input, most_output, turns;
 	_Atomic int opened, closed, troubles;

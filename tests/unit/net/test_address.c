@@ -1,3 +1,4 @@
+/* Reads, writes, listens on and connects to addresses of TCP and Unix sockets. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -22,10 +23,14 @@ static char directory[] = "/tmp/weir-address-XXXXXX";
 static void addresses_are_read_and_written_back(void **state)
 {
 	static const char *const pairs[][2] = {
-	    {"127.0.0.1:8080", "127.0.0.1:8080"}, {"[::1]:6380", "[::1]:6380"},
-	    {"localhost:1", "127.0.0.1:1"},       {"LocalHost:1", "127.0.0.1:1"},
-	    {":8080", "[::]:8080"},               {"*:8080", "[::]:8080"},
-	    {"0.0.0.0:0", "0.0.0.0:0"},           {"[2001:db8::1]:65535", "[2001:db8::1]:65535"},
+	    {"127.0.0.1:8080", "127.0.0.1:8080"},
+	    {"[::1]:6380", "[::1]:6380"},
+	    {"localhost:1", "127.0.0.1:1"},
+	    {"LocalHost:1", "127.0.0.1:1"},
+	    {":8080", "[::]:8080"},
+	    {"*:8080", "[::]:8080"},
+	    {"0.0.0.0:0", "0.0.0.0:0"},
+	    {"[2001:db8::1]:65535", "[2001:db8::1]:65535"},
 	    {"unix:/run/weir/resp.sock", "unix:/run/weir/resp.sock"},
 	    {"unix:/a:80", "unix:/a:80"},
 	};
@@ -41,13 +46,27 @@ static void addresses_are_read_and_written_back(void **state)
 	}
 }
 
-static void what_is_no_address_is_refused_with_what_was_expected(void **state)
+static void an_invalid_address_is_refused_with_the_expected_form(void **state)
 {
 	static const char *const bad[] = {
-	    "",        "8080",       "127.0.0.1",      "127.0.0.1:",      "127.0.0.1:65536",
-	    ":-1",     "::1:8080",   "example.com:80", "127.0.0.256:80", "127.0.0.1:80x",
-	    "[::1:80", "[::1]8080",  "127.0.0.1 :80",  ":99999999999999999999",
-	    "unix:",   "unix:a.sock", "unix",          "UNIX:/a",
+	    "",
+	    "8080",
+	    "127.0.0.1",
+	    "127.0.0.1:",
+	    "127.0.0.1:65536",
+	    ":-1",
+	    "::1:8080",
+	    "example.com:80",
+	    "127.0.0.256:80",
+	    "127.0.0.1:80x",
+	    "[::1:80",
+	    "[::1]8080",
+	    "127.0.0.1 :80",
+	    ":99999999999999999999",
+	    "unix:",
+	    "unix:a.sock",
+	    "unix",
+	    "UNIX:/a",
 	};
 
 	(void)state;
@@ -84,7 +103,8 @@ static void a_path_may_be_as_long_as_the_kernel_has_room(void **state)
 	assert_string_equal(address.local.sun_path, text + 5);
 	text[strlen(text)] = 'a';
 	assert_int_equal(net_address_parse(slice_of(text), &address, &error), WEIR_EINVAL);
-	assert_string_equal(error.message, "expected a path of at most 107 bytes behind unix:, found 108");
+	assert_string_equal(error.message,
+	                    "expected a path of at most 107 bytes behind unix:, found 108");
 }
 
 static void loops_share_a_unix_socket_and_strangers_do_not(void **state)
@@ -144,7 +164,7 @@ static void the_file_of_a_dead_server_is_replaced_and_no_other(void **state)
 	assert_non_null(strstr(error.message, "No such file"));
 }
 
-static void a_file_that_has_taken_the_place_of_another_stays(void **state)
+static void a_file_that_has_replaced_the_socket_is_not_removed(void **state)
 {
 	char path[ENDPOINT_PATH_MAX + 1];
 	struct net_address ours = socket_at(path, "taken"), theirs = ours;
@@ -246,11 +266,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(addresses_are_read_and_written_back),
-	    cmocka_unit_test(what_is_no_address_is_refused_with_what_was_expected),
+	    cmocka_unit_test(an_invalid_address_is_refused_with_the_expected_form),
 	    cmocka_unit_test(a_path_may_be_as_long_as_the_kernel_has_room),
 	    cmocka_unit_test(loops_share_a_unix_socket_and_strangers_do_not),
 	    cmocka_unit_test(the_file_of_a_dead_server_is_replaced_and_no_other),
-	    cmocka_unit_test(a_file_that_has_taken_the_place_of_another_stays),
+	    cmocka_unit_test(a_file_that_has_replaced_the_socket_is_not_removed),
 	    cmocka_unit_test(a_peer_at_a_unix_socket_counts_as_loopback),
 	    cmocka_unit_test(loops_share_a_port_and_strangers_do_not),
 	    cmocka_unit_test(accepted_connections_find_out_that_their_peer_is_gone),

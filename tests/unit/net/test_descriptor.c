@@ -1,3 +1,4 @@
+/* Polls descriptors that belong to a library, with their timers. */
 #include <fcntl.h>
 
 #include "lines.h"
@@ -38,7 +39,7 @@ static void library_ready(void *context, unsigned events)
 	}
 }
 
-static void a_library_is_told_what_it_asks_for_and_keeps_its_descriptor(void **state)
+static void a_descriptor_reports_the_requested_events_and_is_not_closed(void **state)
 {
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
 	struct library l = {.f = f};
@@ -72,7 +73,7 @@ static void stop_at_error(void *context, unsigned events)
 	net_loop_stop(l->f->loop);
 }
 
-static void an_error_is_told_as_all_that_is_watched(void **state)
+static void an_error_is_reported_as_all_requested_events(void **state)
 {
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
 	struct library l = {.f = f};
@@ -102,7 +103,8 @@ static void a_descriptor_that_cannot_be_watched_is_refused(void **state)
 	FILE *file = tmpfile();
 
 	(void)state;
-	assert_int_equal(net_descriptor_open(&watch, f->loop, fileno(file), library_ready, NULL), WEIR_EIO);
+	assert_int_equal(net_descriptor_open(&watch, f->loop, fileno(file), library_ready, NULL),
+	                 WEIR_EIO);
 	assert_null(watch);
 	fclose(file);
 	close_fixture(f);
@@ -216,7 +218,7 @@ static struct fixture *prepare_telling(int *fds, size_t n)
 	return f;
 }
 
-static void a_connection_is_told_that_another_has_left(void **state)
+static void a_connection_learns_that_another_has_ended(void **state)
 {
 	int fds[2];
 	struct fixture *f = prepare_telling(fds, 2);
@@ -232,7 +234,7 @@ static void a_connection_is_told_that_another_has_left(void **state)
 }
 
 /* All leave in one turn, two before and behind the one that is told, in whatever order. */
-static void to_tell_a_connection_that_has_ended_does_nothing(void **state)
+static void output_to_an_ended_connection_is_ignored(void **state)
 {
 	int fds[3], other;
 	struct fixture *f = prepare_telling(fds, 3);
@@ -251,12 +253,12 @@ static void to_tell_a_connection_that_has_ended_does_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_library_is_told_what_it_asks_for_and_keeps_its_descriptor),
-	    cmocka_unit_test(an_error_is_told_as_all_that_is_watched),
+	    cmocka_unit_test(a_descriptor_reports_the_requested_events_and_is_not_closed),
+	    cmocka_unit_test(an_error_is_reported_as_all_requested_events),
 	    cmocka_unit_test(a_descriptor_that_cannot_be_watched_is_refused),
 	    cmocka_unit_test(output_that_answers_no_request_is_written_at_once_and_never_runs_out),
-	    cmocka_unit_test(a_connection_is_told_that_another_has_left),
-	    cmocka_unit_test(to_tell_a_connection_that_has_ended_does_nothing),
+	    cmocka_unit_test(a_connection_learns_that_another_has_ended),
+	    cmocka_unit_test(output_to_an_ended_connection_is_ignored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

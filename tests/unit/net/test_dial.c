@@ -1,3 +1,4 @@
+/* Connects to other servers: successes, failures, timeouts, and what a stopped loop does. */
 #include <fcntl.h>
 #include <poll.h>
 
@@ -96,7 +97,7 @@ static void run_thread(struct fixture *f)
 		usleep(1000);                                                                              \
 	while (!(condition))
 
-static void what_is_said_before_it_is_connected_arrives_and_is_answered(void **state)
+static void output_before_the_connection_is_made_is_sent_later(void **state)
 {
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
 	struct ours ours = {0};
@@ -219,7 +220,7 @@ static void it_lasts_while_a_loop_that_stops_answers_the_others(void **state)
 	close(listener);
 }
 
-static void a_loop_that_never_ran_closes_what_was_dialled(void **state)
+static void a_loop_that_never_ran_closes_dialled_connections(void **state)
 {
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
 	struct ours ours = {0};
@@ -245,7 +246,7 @@ static void a_unix_socket_is_dialled_as_well(void **state)
 	snprintf(address, sizeof address, "unix:%s/s", directory);
 	listener = listen_at(f, &ours, 3, address);
 	assert_int_equal(ours.opened, 0); /* never before the loop runs */
-	net_conn_abort(ours.conn); /* nor when it was closed before */
+	net_conn_abort(ours.conn);        /* nor when it was closed before */
 	run_thread(f);
 	peer = accept(listener, NULL, NULL);
 	expect_end(peer);
@@ -265,7 +266,7 @@ static void a_unix_socket_is_dialled_as_well(void **state)
 }
 
 /* Clients wait for it, and it may read again only when its own answers are taken. */
-static void it_is_heard_though_it_does_not_read(void **state)
+static void a_dialled_peer_that_does_not_read_is_still_read(void **state)
 {
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 1, 0);
 	struct ours ours = {0};
@@ -291,14 +292,14 @@ static void it_is_heard_though_it_does_not_read(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(what_is_said_before_it_is_connected_arrives_and_is_answered),
+	    cmocka_unit_test(output_before_the_connection_is_made_is_sent_later),
 	    cmocka_unit_test(a_refused_connection_is_closed_with_the_reason_and_dialled_again),
 	    cmocka_unit_test(connecting_has_a_deadline),
 	    cmocka_unit_test(an_aborted_connection_ends_at_once_and_is_closed_once),
 	    cmocka_unit_test(it_lasts_while_a_loop_that_stops_answers_the_others),
 	    cmocka_unit_test(a_unix_socket_is_dialled_as_well),
-	    cmocka_unit_test(it_is_heard_though_it_does_not_read),
-	    cmocka_unit_test(a_loop_that_never_ran_closes_what_was_dialled),
+	    cmocka_unit_test(a_dialled_peer_that_does_not_read_is_still_read),
+	    cmocka_unit_test(a_loop_that_never_ran_closes_dialled_connections),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* Passes bytes through a filter that frames them, with a handshake, partial records and errors. */
 #include "lines.h"
 
 /*
@@ -12,12 +13,12 @@
 struct framing {
 	struct net_filter filter; /* first */
 	_Atomic int closed;
-	size_t grows; /* each byte of a frame becomes so many for the owner; 0: one */
+	size_t grows; /* each byte of a frame becomes so many for the owner; 0 means one */
 };
 
 struct frame {
 	size_t greeted; /* bytes of "hi!" */
-	size_t len;     /* with the length itself; 0: none has begun */
+	size_t len;     /* with the length itself; 0 if none has begun */
 	unsigned char bytes[1 + LEN_MAX];
 	void *memory;
 };
@@ -158,7 +159,7 @@ static void frames_in_pieces_are_answered_when_they_are_whole(void **state)
 	assert_int_equal(framing.closed, 1);
 }
 
-static void each_side_may_end_and_says_so(void **state)
+static void each_side_may_end_its_output_first(void **state)
 {
 	struct framing framing = FRAMING;
 	struct fixture *f = filtered(&NET_OPTIONS_DEFAULT, &framing);
@@ -178,10 +179,10 @@ static void each_side_may_end_and_says_so(void **state)
 	assert_int_equal(framing.closed, 2);
 }
 
-static void a_greeting_a_frame_and_the_end_may_come_at_once(void **state)
+static void a_handshake_a_frame_and_the_end_may_arrive_at_once(void **state)
 {
-	static const char all[] = {'h', 'i', '!', 4, 'o' ^ MASK, 'n' ^ MASK, 'e' ^ MASK, '\n' ^ MASK,
-	                           (char)LEN_END};
+	static const char all[] = {'h',        'i',         '!',          4, 'o' ^ MASK, 'n' ^ MASK,
+	                           'e' ^ MASK, '\n' ^ MASK, (char)LEN_END};
 	struct framing framing = FRAMING;
 	struct fixture *f = filtered(&NET_OPTIONS_DEFAULT, &framing);
 	int fd = dial(f);
@@ -196,7 +197,7 @@ static void a_greeting_a_frame_and_the_end_may_come_at_once(void **state)
 	assert_int_equal(framing.closed, 1);
 }
 
-static void an_error_is_said_and_ends_the_connection_only(void **state)
+static void an_error_of_the_filter_is_sent_and_ends_its_connection_only(void **state)
 {
 	static const char nothing = 0;
 	struct framing framing = FRAMING;
@@ -339,9 +340,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(frames_in_pieces_are_answered_when_they_are_whole),
-	    cmocka_unit_test(each_side_may_end_and_says_so),
-	    cmocka_unit_test(a_greeting_a_frame_and_the_end_may_come_at_once),
-	    cmocka_unit_test(an_error_is_said_and_ends_the_connection_only),
+	    cmocka_unit_test(each_side_may_end_its_output_first),
+	    cmocka_unit_test(a_handshake_a_frame_and_the_end_may_arrive_at_once),
+	    cmocka_unit_test(an_error_of_the_filter_is_sent_and_ends_its_connection_only),
 	    cmocka_unit_test(a_greeting_or_a_frame_that_does_not_end_times_out),
 	    cmocka_unit_test(a_filter_may_not_pass_the_bound_of_input),
 	    cmocka_unit_test(both_ends_in_one_loop_pass_more_than_may_wait),

@@ -1,4 +1,4 @@
-/* hiredis in our loop. The server echoes lines, and the echo of a command is a reply: an array. */
+/* Runs hiredis in our loop, against a server whose echo of a command is a reply: an array. */
 #include "lines.h"
 
 #include <hiredis/async.h>
@@ -7,7 +7,7 @@ enum { COMMANDS = 1000 };
 
 struct client {
 	struct fixture *f;
-	redisAsyncContext *redis; /* NULL: hiredis has freed it */
+	redisAsyncContext *redis; /* NULL once hiredis has freed it */
 	struct net_descriptor *watch;
 	unsigned events;
 	size_t replies;

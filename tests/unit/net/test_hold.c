@@ -1,6 +1,7 @@
+/* Answers lines in later iterations: order, memory, timeouts and peers that leave meanwhile. */
 #include "lines.h"
 
-static void behind_a_held_line_others_wait_and_keep_their_order(void **state)
+static void lines_behind_a_pending_one_wait_in_order(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
 	uint64_t begun_ns = os_monotonic_ns();
@@ -27,7 +28,7 @@ static void go_on(int other)
 	}
 }
 
-static void a_connection_is_put_off_while_there_is_a_reason(void **state)
+static void a_connection_is_suspended_while_there_is_a_reason(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
 	int off = dial(f), other = dial(f);
@@ -47,7 +48,7 @@ static void a_connection_is_put_off_while_there_is_a_reason(void **state)
 	finish(f);
 }
 
-static void what_a_held_connection_sends_beyond_its_room_waits_in_the_kernel(void **state)
+static void input_beyond_the_bound_of_a_pending_connection_waits_in_the_kernel(void **state)
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
 	enum { N = 200000, WIDTH = 8 };
@@ -81,7 +82,7 @@ static void what_a_held_connection_sends_beyond_its_room_waits_in_the_kernel(voi
 	free(got);
 }
 
-static void that_the_peer_of_a_held_connection_has_left_is_told(void **state)
+static void the_peer_of_a_pending_answer_is_noticed_when_it_leaves(void **state)
 {
 	static const char *const said[] = {"hold\n", "hold\nmore\nhalf a li", "hold quit\n"};
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
@@ -104,7 +105,7 @@ static void that_the_peer_of_a_held_connection_has_left_is_told(void **state)
 	finish(f);
 }
 
-static void a_held_connection_that_is_to_end_is_answered_first(void **state)
+static void a_pending_answer_is_written_before_the_connection_ends(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
 	int fd = dial(f);
@@ -121,7 +122,7 @@ static void a_held_connection_that_is_to_end_is_answered_first(void **state)
 }
 
 /* Not only when the loop happens to wake, as it does twice a second. */
-static void the_alarm_takes_a_turn_when_it_is_time(void **state)
+static void the_alarm_runs_an_iteration_at_its_time(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
 	uint64_t begun_ns = os_monotonic_ns();
@@ -138,7 +139,7 @@ static void the_alarm_takes_a_turn_when_it_is_time(void **state)
 }
 
 /* Timeouts are looked at every half second. */
-static void who_is_held_has_all_the_time(void **state)
+static void no_timeout_applies_to_a_pending_answer(void **state)
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
 	struct fixture *f;
@@ -154,7 +155,7 @@ static void who_is_held_has_all_the_time(void **state)
 	finish(f);
 }
 
-static void stopping_waits_for_what_is_held_in_bounded_time(void **state)
+static void stopping_waits_for_pending_answers_in_bounded_time(void **state)
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
 
@@ -178,14 +179,14 @@ static void stopping_waits_for_what_is_held_in_bounded_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(behind_a_held_line_others_wait_and_keep_their_order),
-	    cmocka_unit_test(a_connection_is_put_off_while_there_is_a_reason),
-	    cmocka_unit_test(what_a_held_connection_sends_beyond_its_room_waits_in_the_kernel),
-	    cmocka_unit_test(that_the_peer_of_a_held_connection_has_left_is_told),
-	    cmocka_unit_test(a_held_connection_that_is_to_end_is_answered_first),
-	    cmocka_unit_test(the_alarm_takes_a_turn_when_it_is_time),
-	    cmocka_unit_test(who_is_held_has_all_the_time),
-	    cmocka_unit_test(stopping_waits_for_what_is_held_in_bounded_time),
+	    cmocka_unit_test(lines_behind_a_pending_one_wait_in_order),
+	    cmocka_unit_test(a_connection_is_suspended_while_there_is_a_reason),
+	    cmocka_unit_test(input_beyond_the_bound_of_a_pending_connection_waits_in_the_kernel),
+	    cmocka_unit_test(the_peer_of_a_pending_answer_is_noticed_when_it_leaves),
+	    cmocka_unit_test(a_pending_answer_is_written_before_the_connection_ends),
+	    cmocka_unit_test(the_alarm_runs_an_iteration_at_its_time),
+	    cmocka_unit_test(no_timeout_applies_to_a_pending_answer),
+	    cmocka_unit_test(stopping_waits_for_pending_answers_in_bounded_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

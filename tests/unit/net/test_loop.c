@@ -1,3 +1,5 @@
+/* Runs a loop with many connections: bounds, fairness, the limit of connections, timeouts,
+ * stopping. */
 #include "lines.h"
 
 /* The descriptor that the system gives next. */
@@ -119,7 +121,7 @@ static void a_peer_that_does_not_read_is_not_read_and_resumes_without_loss(void 
 }
 
 /* Input that is there before the loop runs for the first time is seen at once. */
-static void a_turn_has_a_bound_and_a_stranger_waits_for_one_turn_only(void **state)
+static void an_iteration_is_bounded_and_a_new_client_waits_for_one_only(void **state)
 {
 	enum { CROWD = 50, LINES = 20, SIZE = 10000, ROUND = 512 << 10 };
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, CROWD + 1, 0);
@@ -148,7 +150,7 @@ static void a_turn_has_a_bound_and_a_stranger_waits_for_one_turn_only(void **sta
 }
 
 /* Each gets its next share when all others had theirs. */
-static void shares_are_given_in_turns(void **state)
+static void shares_are_used_in_rotation(void **state)
 {
 	enum { CROWD = 20, LINES = 50 };
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, CROWD, 0);
@@ -198,7 +200,7 @@ static void a_connection_is_read_once_a_turn(void **state)
 }
 
 /* By TCP in each case: Linux has no error for a Unix socket that was shut down. */
-static void a_listener_that_is_broken_is_given_up_and_told_once(void **state)
+static void a_broken_listener_is_closed_and_reported_once(void **state)
 {
 	enum { LINES = 200 };
 	struct fixture *f = start_at("127.0.0.1:0", &NET_OPTIONS_DEFAULT, 10, 0);
@@ -278,7 +280,7 @@ static void input_that_waits_for_output_to_drain_is_not_taken_for_too_long(void 
 	free(all);
 }
 
-static void after_a_half_close_what_was_sent_is_answered(void **state)
+static void requests_before_a_half_close_are_answered(void **state)
 {
 	struct fixture *f = start(&NET_OPTIONS_DEFAULT, 10, 0);
 	int fd = dial(f);
@@ -393,7 +395,7 @@ static void one_in_the_reserve_has_a_second_and_the_oldest_makes_room(void **sta
 	finish(f);
 }
 
-static void an_idle_timeout_that_changes_holds_for_open_connections_but_held_ones(void **state)
+static void a_changed_idle_timeout_applies_to_open_connections_without_pending_answers(void **state)
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
 	struct fixture *f;
@@ -469,7 +471,7 @@ static void however_a_connection_ends_it_is_closed_once(void **state)
 	expect_end(fds[5]);
 }
 
-static void stopping_answers_what_was_received_and_ends_in_bounded_time(void **state)
+static void stopping_answers_received_requests_in_bounded_time(void **state)
 {
 	struct net_options options = NET_OPTIONS_DEFAULT;
 	struct fixture *f;
@@ -493,7 +495,7 @@ static void stopping_answers_what_was_received_and_ends_in_bounded_time(void **s
 	close(silent);
 }
 
-static void what_waits_to_be_accepted_when_stopping_is_answered(void **state)
+static void connections_in_the_backlog_are_answered_when_stopping(void **state)
 {
 	struct fixture *f = prepare(&NET_OPTIONS_DEFAULT, 10, 0);
 	int fd = dial(f);
@@ -525,22 +527,23 @@ int main(void)
 	    cmocka_unit_test(pipelines_longer_than_the_scratch_lose_nothing),
 	    cmocka_unit_test(more_than_input_max_without_a_line_ends_the_connection_only),
 	    cmocka_unit_test(a_peer_that_does_not_read_is_not_read_and_resumes_without_loss),
-	    cmocka_unit_test(a_turn_has_a_bound_and_a_stranger_waits_for_one_turn_only),
-	    cmocka_unit_test(shares_are_given_in_turns),
+	    cmocka_unit_test(an_iteration_is_bounded_and_a_new_client_waits_for_one_only),
+	    cmocka_unit_test(shares_are_used_in_rotation),
 	    cmocka_unit_test(a_connection_is_read_once_a_turn),
-	    cmocka_unit_test(a_listener_that_is_broken_is_given_up_and_told_once),
+	    cmocka_unit_test(a_broken_listener_is_closed_and_reported_once),
 	    cmocka_unit_test(without_descriptors_the_next_is_accepted_when_one_closes),
 	    cmocka_unit_test(input_that_waits_for_output_to_drain_is_not_taken_for_too_long),
-	    cmocka_unit_test(after_a_half_close_what_was_sent_is_answered),
+	    cmocka_unit_test(requests_before_a_half_close_are_answered),
 	    cmocka_unit_test(quit_is_answered_even_when_more_input_follows),
 	    cmocka_unit_test(past_the_maximum_operators_are_answered_and_others_refused),
 	    cmocka_unit_test(one_in_the_reserve_enters_when_there_is_room),
 	    cmocka_unit_test(one_in_the_reserve_has_a_second_and_the_oldest_makes_room),
-	    cmocka_unit_test(an_idle_timeout_that_changes_holds_for_open_connections_but_held_ones),
+	    cmocka_unit_test(
+	        a_changed_idle_timeout_applies_to_open_connections_without_pending_answers),
 	    cmocka_unit_test(a_half_sent_line_and_an_idle_connection_time_out),
 	    cmocka_unit_test(however_a_connection_ends_it_is_closed_once),
-	    cmocka_unit_test(stopping_answers_what_was_received_and_ends_in_bounded_time),
-	    cmocka_unit_test(what_waits_to_be_accepted_when_stopping_is_answered),
+	    cmocka_unit_test(stopping_answers_received_requests_in_bounded_time),
+	    cmocka_unit_test(connections_in_the_backlog_are_answered_when_stopping),
 	    cmocka_unit_test(a_loop_that_never_ran_closes),
 	};
 

@@ -1,9 +1,8 @@
 /*
- * drive.h: a codec over bytes, as a server would drive it.
+ * drive.h: gives bytes to a codec as the server does, and logs the requests and replies.
  *
- * Every call sees the pending bytes at a new address, in a block of exactly
- * their size, and an arena that was just reset: what a codec keeps for longer
- * than it may shows under the sanitizers.
+ * Every call sees the pending bytes at a new address, in a block of exactly their size, and an
+ * arena that was just reset. So the sanitizers find a codec that uses memory longer than it may.
  */
 #ifndef TESTS_UNIT_PROTO_DRIVE_H
 #define TESTS_UNIT_PROTO_DRIVE_H

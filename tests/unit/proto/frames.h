@@ -15,8 +15,7 @@
 #define UNKNOWN_FRAME 0x42
 #define END           NGHTTP2_FLAG_END_STREAM
 #define WHOLE         NGHTTP2_FLAG_END_HEADERS
-/* What a header of frame_get keeps besides its target: names and values, and 4 for each of the
- * four. */
+/* The bytes of a header of frame_get without its target: names and values, and 4 for each field. */
 #define GET_KEPT (7 + 3 + 7 + 4 + 10 + 1 + 5 + 4 * 4)
 
 struct peer {
@@ -193,7 +192,7 @@ static inline const char *peer_send(struct peer *peer)
 	return peer_look(peer);
 }
 
-/* Sends what was made, and takes the first request of it. False: there is none. */
+/* Sends the frames and takes their first request. Returns false if there is none. */
 static inline bool peer_take(struct peer *peer, struct drive_taken *taken)
 {
 	enum codec_result result;
@@ -220,7 +219,7 @@ static inline const char *peer_answer(struct peer *peer, struct drive_taken *tak
 	return peer_look(peer);
 }
 
-/* A connection on which the settings have been exchanged. NULL: none are sent. */
+/* Opens a connection and exchanges settings; the client sends none if `settings` is NULL. */
 static inline void peer_open(struct peer *peer, const struct codec_bounds *bounds,
                              const struct slice *settings)
 {

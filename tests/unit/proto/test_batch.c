@@ -1,4 +1,4 @@
-/* /v1/batch, /v1/limits and /v1/top from and to HTTP. */
+/* Reads /v1/batch, /v1/limits and /v1/top from HTTP, and writes their answers. */
 #include "drive.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void an_op_may_be_written_with_escapes(void **state)
 	         "[" ANSWER "," ANSWER "]");
 }
 
-static void a_bad_element_is_an_error_in_its_place_alone(void **state)
+static void an_invalid_item_is_an_error_of_this_item_only(void **state)
 {
 	static const char *const table[][2] = {
 	    {"7", "expected a JSON object in the batch"},
@@ -90,7 +90,7 @@ static void a_bad_element_is_an_error_in_its_place_alone(void **state)
 	         "found 9\"}}]");
 }
 
-static void a_batch_that_is_none_is_refused_whole(void **state)
+static void an_invalid_batch_is_refused_as_a_whole(void **state)
 {
 	(void)state;
 	exchange("{}", "", "400 Bad Request",
@@ -139,8 +139,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_batch_is_its_requests_and_their_answers_in_order),
 	    cmocka_unit_test(an_op_may_be_written_with_escapes),
-	    cmocka_unit_test(a_bad_element_is_an_error_in_its_place_alone),
-	    cmocka_unit_test(a_batch_that_is_none_is_refused_whole),
+	    cmocka_unit_test(an_invalid_item_is_an_error_of_this_item_only),
+	    cmocka_unit_test(an_invalid_batch_is_refused_as_a_whole),
 	    cmocka_unit_test(listings_are_asked_for_by_number),
 	};
 

@@ -1,4 +1,4 @@
-/* The class of each command and route. A new one is listed here, too. */
+/* Lists the permission that each command and route needs. A new one must be added here, too. */
 #include "drive.h"
 
 #include <stdio.h>

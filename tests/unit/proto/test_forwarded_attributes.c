@@ -1,4 +1,4 @@
-/* The headers, cookies and parameters that rules ask for, found in a proxied request. */
+/* Finds the headers, cookies and parameters of a proxied request that rules use. */
 #include "drive.h"
 
 #include <stdio.h>
@@ -47,10 +47,10 @@ static void headers_are_found_in_any_case_and_joined(void **state)
 	(void)state;
 	assert_found("/auth", AT_P "x-api-key: \tk 1 \r\n", " header.X-Api-Key=k 1");
 	assert_found("/auth", "X-API-KEY:a\r\nACCEPT: x\r\n" AT_P "x-aPI-key: b\r\nX-Api-Key:\r\n",
-	               " header.X-Api-Key=a, b,  header.accept=x");
+	             " header.X-Api-Key=a, b,  header.accept=x");
 	assert_found("/auth", AT_P "X-Api-Key: \r\n", " header.X-Api-Key=");
 	assert_found("/auth", AT_P "authorization: Bearer a:b=\r\n",
-	               " header.AUTHORIZATION=Bearer a:b=");
+	             " header.AUTHORIZATION=Bearer a:b=");
 	assert_found("/auth", AT_P "X-Api-Keys: k\r\nX-Api: k\r\nY: X-Api-Key: k\r\n", "");
 }
 
@@ -58,9 +58,9 @@ static void the_first_cookie_of_a_name_counts(void **state)
 {
 	(void)state;
 	assert_found("/auth", AT_P "Cookie: a=1; session=s1; session=s2; b=\"2\"\r\n",
-	               " cookie.session=s1");
+	             " cookie.session=s1");
 	assert_found("/auth", AT_P "Cookie: a=1\r\ncookie:SESSION=S; session =\"s;x\"\r\n",
-	               " cookie.session=\"s cookie.SESSION=S");
+	             " cookie.session=\"s cookie.SESSION=S");
 	assert_found("/auth", AT_P "Cookie: ;;=;session=;session=2\r\n", " cookie.session=");
 	assert_found("/auth", AT_P "Cookie: xsession=1; sessionx=1; session%3D1\r\n", "");
 }
@@ -69,7 +69,7 @@ static void the_query_is_the_visitors_and_never_weirs_own(void **state)
 {
 	(void)state;
 	assert_found("/auth", "X-Forwarded-Uri: /p?x=1&api_key=k1&api_key=k2&&q+r=%2B+%zz\r\n",
-	               " query.api_key=k1 query.q r=+ %zz");
+	             " query.api_key=k1 query.q r=+ %zz");
 	assert_found("/auth", "X-Original-Uri: /p?api%5Fkey=%41%00\r\n", " query.api_key=A");
 	assert_found("/auth", "X-Original-Uri: /p?api_key&api_key=k\r\n", " query.api_key=");
 	assert_found("/auth", "X-Original-Uri: /p?Api_Key=k&=e#api_key=k\r\n", " query.=e");
@@ -131,7 +131,7 @@ static void the_list_is_looked_at_anew_for_each_request(void **state)
 	drive_close(&drive);
 }
 
-static void other_attributes_are_nothing_that_is_carried(void **state)
+static void other_attributes_are_not_forwarded_ones(void **state)
 {
 	static const char *const others[] = {"", "ip", "header", "headers.x", "Header.x", "cookie"};
 	struct forwarded_attribute carried;
@@ -149,7 +149,7 @@ int main(void)
 	    cmocka_unit_test(the_query_is_the_visitors_and_never_weirs_own),
 	    cmocka_unit_test(many_lines_are_joined_in_one_go),
 	    cmocka_unit_test(the_list_is_looked_at_anew_for_each_request),
-	    cmocka_unit_test(other_attributes_are_nothing_that_is_carried),
+	    cmocka_unit_test(other_attributes_are_not_forwarded_ones),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* Reads requests of HTTP/1 however their bytes are split, and writes their answers. */
 #include "drive.h"
 
 #include <stdio.h>
@@ -267,7 +268,7 @@ static void test_where_no_limit_decided_there_are_no_ratelimit_fields(void **sta
 	         "\"reset_after_ms\":0,\"reason\":\"ok\"}");
 }
 
-static void test_an_error_of_the_server_is_told_by_its_status(void **state)
+static void test_an_error_of_the_server_has_its_http_status(void **state)
 {
 	struct reply reply = {.status = WEIR_ENOTFOUND, .message = "no limit 'l'"};
 
@@ -336,7 +337,7 @@ static void test_chunked_bodies_are_gathered_and_their_trailers_forgotten(void *
 	         "acquire rules method=POST path=/ host=h cost 1 for [a]\n", NULL);
 }
 
-static void test_a_client_that_asks_first_is_told_to_go_on(void **state)
+static void test_expect_100_continue_is_answered(void **state)
 {
 	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 	struct drive drive;
@@ -371,7 +372,7 @@ static void assert_auth(const char *target, const char *headers, const char *req
 	         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" PASSED_FIELDS "\r\n");
 }
 
-static void test_a_proxy_tells_method_path_host_and_addresses(void **state)
+static void test_a_proxy_sends_method_path_host_and_addresses(void **state)
 {
 	(void)state;
 	assert_auth("/auth", HOST "X-Original-URI: /login?user=1\r\n",
@@ -453,7 +454,7 @@ static void test_auth_answers_any_method_and_denies_as_asked(void **state)
 	assert_refused("GET /auth?dney=403 HTTP/1.1\r\n" HOST "\r\n", "400", "found 'dney'", false);
 }
 
-static void test_a_query_that_a_proxy_leaves_in_place_is_the_clients(void **state)
+static void test_an_unchanged_query_behind_a_proxy_is_the_visitors(void **state)
 {
 	(void)state;
 	exchange(&denied,
@@ -656,7 +657,7 @@ static void assert_too_long(const char *before, const char *filler, size_t n, co
 	buffer_free(&bytes);
 }
 
-static void test_what_is_too_long_is_named_and_memory_stays_bounded(void **state)
+static void test_the_part_that_is_too_long_is_named_and_memory_is_bounded(void **state)
 {
 	(void)state;
 	assert_too_long("GET /healthz HTTP/1.1\r\n" HOST "X: ", "x", 217, "\r\n\r\n", "200", false);
@@ -683,23 +684,23 @@ int main(void)
 	    cmocka_unit_test(test_a_decision_may_have_names_that_json_escapes),
 	    cmocka_unit_test(test_a_limit_without_a_quota_has_no_ratelimit_fields),
 	    cmocka_unit_test(test_where_no_limit_decided_there_are_no_ratelimit_fields),
-	    cmocka_unit_test(test_an_error_of_the_server_is_told_by_its_status),
+	    cmocka_unit_test(test_an_error_of_the_server_has_its_http_status),
 	    cmocka_unit_test(test_health_readiness_and_metrics),
 	    cmocka_unit_test(test_a_head_request_is_answered_without_the_body),
 	    cmocka_unit_test(test_connections_stay_or_close_by_the_rules_of_both_versions),
 	    cmocka_unit_test(test_chunked_bodies_are_gathered_and_their_trailers_forgotten),
-	    cmocka_unit_test(test_a_client_that_asks_first_is_told_to_go_on),
-	    cmocka_unit_test(test_a_proxy_tells_method_path_host_and_addresses),
+	    cmocka_unit_test(test_expect_100_continue_is_answered),
+	    cmocka_unit_test(test_a_proxy_sends_method_path_host_and_addresses),
 	    cmocka_unit_test(test_a_path_is_the_one_that_a_proxy_would_choose_by),
 	    cmocka_unit_test(test_a_client_cannot_contradict_its_proxy),
 	    cmocka_unit_test(test_auth_answers_any_method_and_denies_as_asked),
-	    cmocka_unit_test(test_a_query_that_a_proxy_leaves_in_place_is_the_clients),
+	    cmocka_unit_test(test_an_unchanged_query_behind_a_proxy_is_the_visitors),
 	    cmocka_unit_test(test_bad_requests_are_clear_errors_that_close_nothing),
 	    cmocka_unit_test(test_bad_bodies_are_clear_errors_that_close_nothing),
 	    cmocka_unit_test(test_bad_reports_and_refunds_are_clear_errors),
 	    cmocka_unit_test(test_broken_framing_is_an_error_that_closes),
 	    cmocka_unit_test(test_the_body_of_a_connect_is_not_the_next_request),
-	    cmocka_unit_test(test_what_is_too_long_is_named_and_memory_stays_bounded),
+	    cmocka_unit_test(test_the_part_that_is_too_long_is_named_and_memory_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* A message that is like the one before it is read as if it came alone. */
+/* Compares messages that are read by the template of the one before with messages read alone. */
 #include "drive.h"
 
 #include <stdio.h>

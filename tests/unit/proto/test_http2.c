@@ -1,3 +1,5 @@
+/* Reads requests of HTTP/2 from frames, and writes their answers, resets and flow control included.
+ */
 #include "frames.h"
 
 #include <stdio.h>
@@ -5,7 +7,7 @@
 static const struct slice no_settings = {"", 0};
 static const struct codec_bounds usual = CODEC_BOUNDS_DEFAULT;
 
-static void frames_may_come_in_any_pieces(void **state)
+static void frames_may_be_split_anywhere(void **state)
 {
 	static const char body[] = "{\"limit\":\"l\",\"key\":\"k\"}";
 	struct buffer bytes = {0}, block = {0};
@@ -171,7 +173,7 @@ static void a_look_ahead_finds_resets_behind_other_frames(void **state)
 	peer_close(&peer);
 }
 
-static void a_request_that_is_put_back_can_be_cancelled(void **state)
+static void a_request_that_was_put_back_can_be_cancelled(void **state)
 {
 	struct drive_taken taken;
 	struct buffer bytes = {0};
@@ -194,7 +196,7 @@ static void a_request_that_is_put_back_can_be_cancelled(void **state)
 	peer_close(&peer);
 }
 
-static void a_request_that_is_put_back_comes_again(void **state)
+static void a_request_that_was_put_back_is_returned_again(void **state)
 {
 	struct drive_taken taken, again;
 	unsigned place;
@@ -299,13 +301,13 @@ static void a_trailer_of_a_stream_that_we_have_reset_is_ignored(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(frames_may_come_in_any_pieces),
+	    cmocka_unit_test(frames_may_be_split_anywhere),
 	    cmocka_unit_test(answers_go_in_any_order),
 	    cmocka_unit_test(a_reset_cancels_the_request_and_leaves_its_place),
 	    cmocka_unit_test(the_end_of_the_session_cancels_all_that_wait),
 	    cmocka_unit_test(a_look_ahead_finds_resets_behind_other_frames),
-	    cmocka_unit_test(a_request_that_is_put_back_can_be_cancelled),
-	    cmocka_unit_test(a_request_that_is_put_back_comes_again),
+	    cmocka_unit_test(a_request_that_was_put_back_can_be_cancelled),
+	    cmocka_unit_test(a_request_that_was_put_back_is_returned_again),
 	    cmocka_unit_test(the_oldest_unfinished_request_is_known),
 	    cmocka_unit_test(the_end_names_the_last_stream),
 	    cmocka_unit_test(a_stream_that_was_passed_over_may_not_be_opened),

@@ -1,4 +1,4 @@
-/* Each bound of docs/design/http2.md, at its border. */
+/* Tests each bound of docs/design/http2.md at its border. */
 #include "frames.h"
 
 #include <stdatomic.h>
@@ -7,8 +7,7 @@
 static const struct slice no_settings = {"", 0};
 static const struct codec_bounds usual = CODEC_BOUNDS_DEFAULT;
 
-/* Of the budget, what peer_open has spent: the preface, the settings, and the client's word on
- * ours. */
+/* Frames of peer_open, which cost 1 each: the preface, the settings, and their acknowledgement. */
 #define OPENING 3
 #define FLOOD   "GOAWAY %u ENHANCE_YOUR_CALM\n"
 
@@ -44,7 +43,7 @@ static void a_frame_without_a_request_costs_1(void **state)
 	assert_is_spent(&peer, 0);
 }
 
-static void a_frame_that_comes_in_single_bytes_costs_no_more(void **state)
+static void a_frame_in_single_bytes_costs_no_more(void **state)
 {
 	struct buffer bytes = {0};
 	struct peer peer;
@@ -61,7 +60,7 @@ static void a_frame_that_comes_in_single_bytes_costs_no_more(void **state)
 	buffer_free(&bytes);
 }
 
-static void a_request_gives_64_back_but_no_more_than_was_spent(void **state)
+static void a_request_restores_64_but_no_more_than_was_spent(void **state)
 {
 	struct peer peer;
 
@@ -213,7 +212,7 @@ static void unfinished_requests_have_192_kib(void **state)
 	frame_body(&peer.sent, 1, bounds.request_max, false);
 	frame_body(&peer.sent, 3, bounds.request_max, false);
 	assert_string_equal(peer_send(&peer), "");
-	/* A third of the longest requests ends its stream and no other; what is whole needs no room. */
+	/* A third request of the longest size ends its own stream; complete requests do not count. */
 	frame_body(&peer.sent, 5, bounds.request_max, false);
 	assert_string_equal(peer_send(&peer), "RST_STREAM 5 ENHANCE_YOUR_CALM\n");
 	assert_in_range(atomic_load(&kept), 2 * bounds.request_max, HTTP2_INPUT_MAX);
@@ -326,8 +325,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_frame_without_a_request_costs_1),
-	    cmocka_unit_test(a_frame_that_comes_in_single_bytes_costs_no_more),
-	    cmocka_unit_test(a_request_gives_64_back_but_no_more_than_was_spent),
+	    cmocka_unit_test(a_frame_in_single_bytes_costs_no_more),
+	    cmocka_unit_test(a_request_restores_64_but_no_more_than_was_spent),
 	    cmocka_unit_test(a_reset_costs_128_before_the_answer_and_nothing_behind_it),
 	    cmocka_unit_test(a_block_of_a_header_has_8_continuations),
 	    cmocka_unit_test(headers_and_bodies_have_the_bounds_of_http_1),

@@ -1,4 +1,4 @@
-/* Koala's requests and answers, from and to HTTP. */
+/* Reads the requests of Koala's routes from HTTP, and writes their answers. */
 #include "drive.h"
 
 #include <stdio.h>
@@ -157,7 +157,7 @@ static void a_job_may_lack_its_id_and_have_any_bytes(void **state)
 	    "200 OK", "[{\"ID\":\"1\",\"Id\":\"1\",\"Result\":{\"c\":3}}]");
 }
 
-static void what_cannot_be_read_whole_is_refused(void **state)
+static void an_invalid_permit_is_refused(void **state)
 {
 	(void)state;
 	get("/rule/browse?a&b&c&d", "", "400 Bad Request",
@@ -200,7 +200,7 @@ static void many_are_asked_at_once_and_answered_under_both_names(void **state)
 	    "\"err_msg\":\"expected an object with Id and Arg, found no Arg\"}}]");
 }
 
-static void errors_of_the_server_are_told_by_number(void **state)
+static void errors_of_the_server_have_koalas_numbers(void **state)
 {
 	const struct reply unknown = {.status = WEIR_ENOTFOUND, .message = "none"};
 	const struct reply away = {.status = WEIR_ESTORE, .message = "away"}, down = {.ready = false};
@@ -225,9 +225,9 @@ int main(void)
 	    cmocka_unit_test(a_host_is_not_needed_here),
 	    cmocka_unit_test(paths_and_methods_are_as_there),
 	    cmocka_unit_test(a_job_may_lack_its_id_and_have_any_bytes),
-	    cmocka_unit_test(what_cannot_be_read_whole_is_refused),
+	    cmocka_unit_test(an_invalid_permit_is_refused),
 	    cmocka_unit_test(many_are_asked_at_once_and_answered_under_both_names),
-	    cmocka_unit_test(errors_of_the_server_are_told_by_number),
+	    cmocka_unit_test(errors_of_the_server_have_koalas_numbers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

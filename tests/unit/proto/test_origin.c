@@ -1,4 +1,4 @@
-/* How a request over HTTP says it came: from which name, which page, through which proxy. */
+/* Reads by which name, from which page and through which proxy a request of HTTP was sent. */
 #include "drive.h"
 
 #include <stdio.h>
@@ -85,7 +85,7 @@ static void test_a_page_of_another_origin_is_foreign(void **state)
 	assert_origin("/v1/acquire/l?key=k", "Origin: http://weir:8080\r\n", " foreign");
 }
 
-static void test_what_a_proxy_adds_is_seen_whatever_it_says(void **state)
+static void test_a_field_that_proxies_add_marks_the_request_as_forwarded(void **state)
 {
 	static const char *const proxied[] = {
 	    "X-Forwarded-For: 10.0.0.1\r\n", "x-forwarded-host:\r\n",
@@ -106,7 +106,7 @@ static void test_what_a_proxy_adds_is_seen_whatever_it_says(void **state)
 		assert_origin("/v1/top", plain[i], "");
 }
 
-static void test_at_auth_the_header_is_of_the_request_that_is_asked_about(void **state)
+static void test_at_auth_the_header_belongs_to_the_visitors_request(void **state)
 {
 	static const char visitor[] = "Host: shop.example.com\r\nOrigin: http://example.com\r\n"
 	                              "Sec-Fetch-Site: cross-site\r\nX-Forwarded-For: 10.0.0.1\r\n";
@@ -116,7 +116,7 @@ static void test_at_auth_the_header_is_of_the_request_that_is_asked_about(void *
 	assert_origin("/auth/login", visitor, "");
 }
 
-static void test_nothing_is_left_for_the_next_request(void **state)
+static void test_the_next_request_starts_without_the_former_origin(void **state)
 {
 	static const char bytes[] = "GET /metrics HTTP/1.1\r\nHost: a\r\nOrigin: b\r\nVia: c\r\n\r\n"
 	                            "GET /metrics HTTP/1.1\r\nHost: d\r\n\r\n";
@@ -148,7 +148,7 @@ static void test_a_login_is_read_from_authorization(void **state)
 	    {"Authorization: Basic OnRva2Vu\r\n", " user  secret token"},
 	    {"Authorization: Bearer abc.def\r\n", " secret abc.def"},
 	    {"Authorization: BEARER abc\r\n", " secret abc"},
-	    /* What can't be read is a secret that no user has. */
+	    /* Invalid credentials are a secret that no user has. */
 	    {"Authorization: Basic c2hvcA==\r\n", " user shop secret "},
 	    {"Authorization: Basic !\r\n", " user  secret "},
 	    {"Authorization: Basic\r\n", " user  secret "},
@@ -175,9 +175,9 @@ int main(void)
 	    cmocka_unit_test(test_host_is_the_name_alone),
 	    cmocka_unit_test(test_a_login_is_read_from_authorization),
 	    cmocka_unit_test(test_a_page_of_another_origin_is_foreign),
-	    cmocka_unit_test(test_what_a_proxy_adds_is_seen_whatever_it_says),
-	    cmocka_unit_test(test_at_auth_the_header_is_of_the_request_that_is_asked_about),
-	    cmocka_unit_test(test_nothing_is_left_for_the_next_request),
+	    cmocka_unit_test(test_a_field_that_proxies_add_marks_the_request_as_forwarded),
+	    cmocka_unit_test(test_at_auth_the_header_belongs_to_the_visitors_request),
+	    cmocka_unit_test(test_the_next_request_starts_without_the_former_origin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

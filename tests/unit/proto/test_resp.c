@@ -1,3 +1,4 @@
+/* Reads commands of RESP however their bytes are split, and writes their replies. */
 #include "drive.h"
 
 #include <stdio.h>
@@ -269,7 +270,7 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 	    {"RESET", "acquire login cost 1\n", "+RESET\r\n"});
 }
 
-static void test_a_login_that_is_refused_changes_nothing(void **state)
+static void test_a_refused_login_changes_nothing(void **state)
 {
 	const struct reply wrong = {.status = WEIR_EAUTH, .message = "who?"};
 
@@ -288,7 +289,7 @@ static void drive_text(const char *bytes, const char *requests, const char *out,
 	                 closes);
 }
 
-static void test_hello_changes_the_form_of_what_follows_and_of_nothing_else(void **state)
+static void test_hello_changes_the_form_of_later_replies_only(void **state)
 {
 	(void)state;
 #define PAIRS(proto)                                                                               \
@@ -305,7 +306,7 @@ static void test_hello_changes_the_form_of_what_follows_and_of_nothing_else(void
 	           false);
 }
 
-static void test_quit_is_answered_and_closes_before_what_follows(void **state)
+static void test_quit_is_answered_and_closes_before_later_commands(void **state)
 {
 	(void)state;
 	drive_text("PING\r\nQUIT\r\nPING\r\n", "", "+PONG\r\n+OK\r\n", true);
@@ -400,7 +401,7 @@ static void test_other_protocols_are_closed_before_their_second_line(void **stat
 	           "-ERR Protocol error: unbalanced quotes in request\r\n", true);
 }
 
-static void test_what_only_looks_like_http_is_a_command(void **state)
+static void test_a_command_that_resembles_http_is_accepted(void **state)
 {
 	(void)state;
 	drive_text("ECHO HTTP/\r\nECHO POST\r\nECHO a:b\r\n", "",
@@ -456,7 +457,7 @@ static void test_a_key_over_its_limit_is_an_error_of_that_command(void **state)
 }
 
 /* Byte by byte each command is read; in one piece only those unlike the one before. */
-static void test_what_differs_only_in_its_key_means_what_it_would_alone(void **state)
+static void test_a_command_that_differs_only_in_its_key_is_read_as_if_alone(void **state)
 {
 	static const char *const lines[] = {
 	    "CL.THROTTLE k 9 5 60",
@@ -521,7 +522,7 @@ static void test_a_command_over_its_limit_is_skipped_and_the_next_is_heard(void 
 	              "", "-ERR Protocol error: too big inline request\r\n"));
 }
 
-static void test_a_skipped_command_is_never_held_in_memory(void **state)
+static void test_a_skipped_command_uses_no_memory(void **state)
 {
 	struct codec_bounds input = bounds();
 	struct slice head = SLICE("*2\r\n$4\r\nECHO\r\n$536870912\r\n");
@@ -565,21 +566,21 @@ int main(void)
 	    cmocka_unit_test(test_every_refund_has_the_permit_that_came_with_it),
 	    cmocka_unit_test(test_a_permit_is_the_seventh_element),
 	    cmocka_unit_test(test_bad_arguments_are_errors_that_close_nothing),
-	    cmocka_unit_test(test_a_login_that_is_refused_changes_nothing),
+	    cmocka_unit_test(test_a_refused_login_changes_nothing),
 	    cmocka_unit_test(test_clients_are_greeted_as_by_redis),
-	    cmocka_unit_test(test_hello_changes_the_form_of_what_follows_and_of_nothing_else),
-	    cmocka_unit_test(test_quit_is_answered_and_closes_before_what_follows),
+	    cmocka_unit_test(test_hello_changes_the_form_of_later_replies_only),
+	    cmocka_unit_test(test_quit_is_answered_and_closes_before_later_commands),
 	    cmocka_unit_test(test_inline_words_are_unquoted_as_in_redis),
 	    cmocka_unit_test(test_broken_framing_is_an_error_that_closes),
 	    cmocka_unit_test(test_integers_are_words),
 	    cmocka_unit_test(test_other_protocols_are_closed_before_their_second_line),
-	    cmocka_unit_test(test_what_only_looks_like_http_is_a_command),
+	    cmocka_unit_test(test_a_command_that_resembles_http_is_accepted),
 	    cmocka_unit_test(test_no_command_is_taken_for_http),
 	    cmocka_unit_test(test_keys_are_any_bytes),
 	    cmocka_unit_test(test_a_key_over_its_limit_is_an_error_of_that_command),
-	    cmocka_unit_test(test_what_differs_only_in_its_key_means_what_it_would_alone),
+	    cmocka_unit_test(test_a_command_that_differs_only_in_its_key_is_read_as_if_alone),
 	    cmocka_unit_test(test_a_command_over_its_limit_is_skipped_and_the_next_is_heard),
-	    cmocka_unit_test(test_a_skipped_command_is_never_held_in_memory),
+	    cmocka_unit_test(test_a_skipped_command_uses_no_memory),
 	    cmocka_unit_test(test_more_words_than_fit_are_an_error_of_that_command),
 	};
 

@@ -1,4 +1,4 @@
-/* MULTI and EXEC, the keys of CL.THROTTLE and THROTTLE, and clients that would cache. */
+/* Reads MULTI and EXEC, commands for keys of CL.THROTTLE and THROTTLE, and CLIENT TRACKING. */
 #include "drive.h"
 
 static const struct reply passed = {
@@ -22,7 +22,7 @@ static void check(const char *lines, const char *requests, const char *out)
 	assert_false(drive_lines(&bounds, &passed, lines, requests, out));
 }
 
-static void test_exec_is_one_batch_of_what_was_queued(void **state)
+static void test_exec_is_one_batch_of_the_queued_commands(void **state)
 {
 	(void)state;
 	check("MULTI\nCL.THROTTLE k 9 5 60\nPING\nWEIR.ACQUIRE l j COST 2\nWEIR.CHECK path /\n"
@@ -50,7 +50,7 @@ static void test_a_wait_in_a_transaction_is_none(void **state)
 }
 
 /* The one before it is remembered by its bytes. */
-static void test_what_is_like_the_command_before_multi_is_queued_too(void **state)
+static void test_a_command_like_the_one_before_multi_is_queued(void **state)
 {
 #define THROTTLE "*5\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n$1\r\n9\r\n$1\r\n5\r\n$2\r\n60\r\n"
 	(void)state;
@@ -79,7 +79,7 @@ static void test_the_errors_of_single_commands_stand_among_the_replies(void **st
 	                         "-ERR no limit 'l'\r\n+PONG\r\n"));
 }
 
-static void test_exec_refuses_what_could_not_be_queued(void **state)
+static void test_exec_fails_after_a_command_that_can_not_be_queued(void **state)
 {
 #define ABORT "-EXECABORT Transaction discarded because of previous errors.\r\n"
 	(void)state;
@@ -94,7 +94,7 @@ static void test_exec_refuses_what_could_not_be_queued(void **state)
 	      "+OK\r\n-ERR unknown command 'NOSUCH'\r\n+OK\r\n+OK\r\n*0\r\n");
 }
 
-static void test_what_has_no_place_in_a_transaction_spoils_none(void **state)
+static void test_a_command_outside_multi_breaks_no_transaction(void **state)
 {
 	(void)state;
 	check("EXEC\nDISCARD\nMULTI\nMULTI\nWATCH k\nPING\nEXEC\n",
@@ -104,7 +104,7 @@ static void test_what_has_no_place_in_a_transaction_spoils_none(void **state)
 	      "+QUEUED\r\n*1\r\n+PONG\r\n");
 }
 
-static void test_discard_reset_and_quit_forget_what_was_queued(void **state)
+static void test_discard_reset_and_quit_drop_the_queue(void **state)
 {
 	struct codec_bounds bounds = CODEC_BOUNDS_DEFAULT;
 
@@ -117,7 +117,7 @@ static void test_discard_reset_and_quit_forget_what_was_queued(void **state)
 	                        "+OK\r\n+QUEUED\r\n+OK\r\n"));
 }
 
-static void test_hello_in_a_transaction_changes_what_follows_it(void **state)
+static void test_hello_in_a_transaction_changes_later_replies(void **state)
 {
 	(void)state;
 	check("MULTI\nCLIENT GETNAME\nHELLO 3\nCLIENT GETNAME\nEXEC\nMULTI\nCLIENT GETNAME\nEXEC\n",
@@ -244,14 +244,14 @@ static void test_tracking_is_answered_as_by_redis(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_exec_is_one_batch_of_what_was_queued),
+	    cmocka_unit_test(test_exec_is_one_batch_of_the_queued_commands),
 	    cmocka_unit_test(test_a_wait_in_a_transaction_is_none),
-	    cmocka_unit_test(test_what_is_like_the_command_before_multi_is_queued_too),
+	    cmocka_unit_test(test_a_command_like_the_one_before_multi_is_queued),
 	    cmocka_unit_test(test_the_errors_of_single_commands_stand_among_the_replies),
-	    cmocka_unit_test(test_exec_refuses_what_could_not_be_queued),
-	    cmocka_unit_test(test_what_has_no_place_in_a_transaction_spoils_none),
-	    cmocka_unit_test(test_discard_reset_and_quit_forget_what_was_queued),
-	    cmocka_unit_test(test_hello_in_a_transaction_changes_what_follows_it),
+	    cmocka_unit_test(test_exec_fails_after_a_command_that_can_not_be_queued),
+	    cmocka_unit_test(test_a_command_outside_multi_breaks_no_transaction),
+	    cmocka_unit_test(test_discard_reset_and_quit_drop_the_queue),
+	    cmocka_unit_test(test_hello_in_a_transaction_changes_later_replies),
 	    cmocka_unit_test(test_nobody_logs_in_inside_a_transaction),
 	    cmocka_unit_test(test_a_transaction_is_bounded),
 	    cmocka_unit_test(test_a_connection_may_end_in_a_transaction),

@@ -1,4 +1,4 @@
-/* The most in a sliding period, against a sum over all that was granted. */
+/* Compares the most that a key got in a period with a sum over all its grants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,7 +106,7 @@ static void logs_that_have_taken_their_memory_go_on_in_slots(void **state)
 	burst_close(burst);
 }
 
-static void what_comes_at_one_instant_or_is_denied_takes_no_room(void **state)
+static void grants_at_one_instant_and_denials_use_no_memory(void **state)
 {
 	struct burst *burst = burst_open(1000000, 10);
 
@@ -132,7 +132,7 @@ static void keys_past_the_most_are_counted_and_disturb_nobody(void **state)
 	burst_close(burst);
 }
 
-static void a_turn_before_another_of_its_key_counts_with_it_and_keys_need_no_order(void **state)
+static void an_earlier_grant_of_a_key_counts_at_its_latest_time(void **state)
 {
 	struct burst *burst = burst_open(1000, 10);
 
@@ -153,9 +153,9 @@ int main(void)
 	    cmocka_unit_test(sums_above_the_least_asked_for_are_exact_and_others_are_not_above_it),
 	    cmocka_unit_test(a_full_log_is_never_too_low_and_too_high_by_a_slot_at_most),
 	    cmocka_unit_test(logs_that_have_taken_their_memory_go_on_in_slots),
-	    cmocka_unit_test(what_comes_at_one_instant_or_is_denied_takes_no_room),
+	    cmocka_unit_test(grants_at_one_instant_and_denials_use_no_memory),
 	    cmocka_unit_test(keys_past_the_most_are_counted_and_disturb_nobody),
-	    cmocka_unit_test(a_turn_before_another_of_its_key_counts_with_it_and_keys_need_no_order),
+	    cmocka_unit_test(an_earlier_grant_of_a_key_counts_at_its_latest_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

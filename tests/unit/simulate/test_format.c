@@ -1,3 +1,4 @@
+/* Parses lines of each format: fields, times, escapes and errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,10 +107,10 @@ static void lines_become_requests_or_errors_with_a_place(void **state)
 	}
 }
 
-static void what_ends_a_run_of_a_string_is_seen_at_every_place_of_a_word(void **state)
+static void the_end_of_a_plain_run_is_found_at_every_offset(void **state)
 {
 	static const struct {
-		const char *text, *becomes; /* NULL: refused */
+		const char *text, *becomes; /* NULL if it is refused */
 	} ends[] = {
 	    {"\\\"", "\""}, {"\\\\", "\\"}, {"\x1f", NULL}, {"\xa2", "\xa2"}, {" !#[]", " !#[]"}};
 	struct columns columns;
@@ -166,7 +167,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(lines_become_requests_or_errors_with_a_place),
-	    cmocka_unit_test(what_ends_a_run_of_a_string_is_seen_at_every_place_of_a_word),
+	    cmocka_unit_test(the_end_of_a_plain_run_is_found_at_every_offset),
 	    cmocka_unit_test(columns_of_a_csv_are_found_by_name_and_quotes_are_undone),
 	};
 

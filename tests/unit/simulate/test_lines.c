@@ -1,4 +1,5 @@
-/* Lines at the edges of the reader's buffer, through a pipe-like file. */
+/* Reads lines at the edges of the reader's buffer, through a file that gives few bytes at a time.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +40,7 @@ static void expect(struct lines *lines, size_t len, bool too_long)
 	}
 }
 
-static void lines_of_every_length_come_whole_across_the_buffer(void **state)
+static void lines_of_every_length_are_read_across_the_buffers_end(void **state)
 {
 	static const size_t sizes[] = {0,
 	                               1,
@@ -98,7 +99,7 @@ static void the_last_line_needs_no_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(lines_of_every_length_come_whole_across_the_buffer),
+	    cmocka_unit_test(lines_of_every_length_are_read_across_the_buffers_end),
 	    cmocka_unit_test(the_last_line_needs_no_end),
 	};
 

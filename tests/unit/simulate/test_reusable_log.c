@@ -1,3 +1,4 @@
+/* Reads a log several times, from a file and from a pipe. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +41,7 @@ static void a_pipe_is_read_as_often_as_wanted(void **state)
 	close(fds[0]);
 }
 
-static void a_pipe_with_more_than_is_kept_is_refused(void **state)
+static void a_pipe_that_is_too_long_is_refused(void **state)
 {
 	struct weir_error error;
 	struct reusable_log kept;
@@ -59,7 +60,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_pipe_is_read_as_often_as_wanted),
-	    cmocka_unit_test(a_pipe_with_more_than_is_kept_is_refused),
+	    cmocka_unit_test(a_pipe_that_is_too_long_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

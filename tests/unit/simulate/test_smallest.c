@@ -1,3 +1,4 @@
+/* Searches for the smallest number that fits, for every answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

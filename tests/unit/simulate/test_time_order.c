@@ -1,3 +1,4 @@
+/* Sorts requests that are out of order, late or far ahead, in bounded memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@ static bool add(struct order *order, uint64_t time_ns, size_t len)
 	return order_add(order, &record, 2);
 }
 
-static void what_the_window_holds_leaves_by_time_and_is_released_by_line(void **state)
+static void requests_are_taken_by_time_and_released_by_line(void **state)
 {
 	struct order *order = order_open();
 	unsigned short seed[3] = {1, 2, 3};
@@ -45,7 +46,7 @@ static void what_the_window_holds_leaves_by_time_and_is_released_by_line(void **
 	order_close(order);
 }
 
-static void what_is_too_late_counts_at_the_latest_time(void **state)
+static void a_late_request_counts_at_the_latest_time(void **state)
 {
 	struct order *order = order_open();
 	struct ordered_record *ordered;
@@ -66,7 +67,7 @@ static void what_is_too_late_counts_at_the_latest_time(void **state)
 	order_close(order);
 }
 
-static void the_ring_is_bounded_and_what_is_far_ahead_gives_way(void **state)
+static void the_ring_is_bounded_and_a_request_far_ahead_is_taken_early(void **state)
 {
 	struct order *order = order_open();
 	struct ordered_record *ordered;
@@ -117,9 +118,9 @@ static void values_are_copied_and_absent_ones_stay_absent(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(what_the_window_holds_leaves_by_time_and_is_released_by_line),
-	    cmocka_unit_test(what_is_too_late_counts_at_the_latest_time),
-	    cmocka_unit_test(the_ring_is_bounded_and_what_is_far_ahead_gives_way),
+	    cmocka_unit_test(requests_are_taken_by_time_and_released_by_line),
+	    cmocka_unit_test(a_late_request_counts_at_the_latest_time),
+	    cmocka_unit_test(the_ring_is_bounded_and_a_request_far_ahead_is_taken_early),
 	    cmocka_unit_test(values_are_copied_and_absent_ones_stay_absent),
 	};
 

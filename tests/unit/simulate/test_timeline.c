@@ -1,3 +1,4 @@
+/* Counts over time while intervals are merged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +37,7 @@ static void nothing_is_lost_from_a_millisecond_to_all_of_time(void **state)
 	assert_int_equal(denied, 0);
 }
 
-static void intervals_keep_what_happened_in_them_when_they_widen(void **state)
+static void merged_intervals_keep_their_counts(void **state)
 {
 	static struct timeline timeline, wider;
 	uint64_t start = 1700000000 * NS_PER_S, width;
@@ -127,7 +128,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_stretch_of_time_is_in_the_intervals_that_it_crosses),
 	    cmocka_unit_test(nothing_is_lost_from_a_millisecond_to_all_of_time),
-	    cmocka_unit_test(intervals_keep_what_happened_in_them_when_they_widen),
+	    cmocka_unit_test(merged_intervals_keep_their_counts),
 	    cmocka_unit_test(all_intervals_are_used_before_they_widen),
 	    cmocka_unit_test(what_passes_later_may_be_told_before_what_is_asked_meanwhile),
 	};

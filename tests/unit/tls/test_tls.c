@@ -1,3 +1,4 @@
+/* Connects a client and a server of TLS in memory: handshakes, records, names, failures, memory. */
 #include <setjmp.h>
 #include <stdalign.h>
 #include <stdarg.h>
@@ -20,9 +21,9 @@
 
 #define HOST     "weir.test"
 #define HEADER   5  /* bytes of a record before its body */
-#define OVERHEAD 22 /* bytes of a record of TLS 1.3 beside what it says */
+#define OVERHEAD 22 /* bytes of a record of TLS 1.3 without its content */
 
-/* A side of a connection, and what has become of its bytes. */
+/* A side of a connection, with the bytes that it has sent and received. */
 struct side {
 	struct tls *tls;
 	bool is_server;
