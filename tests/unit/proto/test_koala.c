@@ -157,7 +157,7 @@ static void a_job_may_lack_its_id_and_have_any_bytes(void **state)
 	    "200 OK", "[{\"ID\":\"1\",\"Id\":\"1\",\"Result\":{\"c\":3}}]");
 }
 
-static void an_invalid_permit_is_refused(void **state)
+static void invalid_requests_are_refused(void **state)
 {
 	(void)state;
 	get("/rule/browse?a&b&c&d", "", "400 Bad Request",
@@ -225,7 +225,7 @@ int main(void)
 	    cmocka_unit_test(a_host_is_not_needed_here),
 	    cmocka_unit_test(paths_and_methods_are_as_there),
 	    cmocka_unit_test(a_job_may_lack_its_id_and_have_any_bytes),
-	    cmocka_unit_test(an_invalid_permit_is_refused),
+	    cmocka_unit_test(invalid_requests_are_refused),
 	    cmocka_unit_test(many_are_asked_at_once_and_answered_under_both_names),
 	    cmocka_unit_test(errors_of_the_server_have_koalas_numbers),
 	};
