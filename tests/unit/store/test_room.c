@@ -369,7 +369,7 @@ static void what_finds_no_room_on_the_disk_is_an_error_and_changes_nothing(void 
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
 	assert_int_equal(weir_table_reserve(table, log, &error), WEIR_EFULL);
 	assert_non_null(strstr(error.message, path));
-	assert_non_null(strstr(error.message, "expected leave for "));
+	assert_non_null(strstr(error.message, "expected permission for "));
 	assert_int_equal(weir_acquire(table, log, (struct weir_key){"k", 1}, 1, NOW, &d), WEIR_EFULL);
 	assert_true(ask(bucket, 1, 1, NOW).allowed);
 	assert_int_equal(stat(path, &stat_), 0);
