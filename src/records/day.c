@@ -13,7 +13,7 @@
  *
  * The window of an OPEN header ends with record[k]. The next window is stored at the index after k
  * before the header is swapped, on behalf of that header, and never with an earlier end.
- * docs/design/wide-states.md proves that this suffices.
+ * docs/design/sliding-states.md proves that this suffices.
  *
  * The end of a day is checked as in algo/rates/window.c: an end up to one day ahead stands, a later
  * one is cut back, and the count stays. The end of a window more than ALGO_SKEW_NS too far ahead is

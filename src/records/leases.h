@@ -4,7 +4,7 @@
  *
  * A request takes as many entries as its cost. A lease is a cell with the key's tag, the lease's
  * end and the low half of the permit's id. One compare-and-swap takes a free entry, another frees
- * exactly the lease that was taken. docs/design/wide-states.md proves that this is exact.
+ * exactly the lease that was taken. docs/design/reported-states.md proves that this is exact.
  *
  * The header counts nothing. While leases are held it is PINNED, its `until` is no earlier than the
  * end of any lease, and its word is

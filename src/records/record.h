@@ -4,9 +4,8 @@
  * Such a *wide* state is a header and a record. The header is the key's own cell in a table: it
  * holds the newest entry, and its `until` is that of the whole state. The record is an array of
  * cells of the same shape behind the header, with the other entries. A decision counts once its
- * value is swapped into the header; an entry of the record is written on behalf of one header
- * value, by a compare-and-swap, too. docs/design/wide-states.md proves that this is exact, and says
- * what a crash leaves.
+ * value is swapped into the header. An entry of the record is swapped on behalf of one header
+ * value. docs/design/wide-states.md proves that this is exact, and says what a crash leaves.
  *
  * A step reads the record, which other threads may be writing, and names the one cell that is to
  * change next. The caller carries the change out and calls the step again, until a step wants
@@ -89,7 +88,7 @@ static inline bool header_retains(struct cell header, uint32_t tag, uint64_t unt
  *     version 17 | closing 1 | 14 bits for the kind of record
  *
  * It is closed when the last entry is released: one swap marks it as closing, a second one unpins
- * it if a read of all entries in between has found none (docs/design/wide-states.md).
+ * it if a read of all entries in between has found none (docs/design/reported-states.md).
  */
 #define RECORD_CLOSING   (1U << 14)
 #define RECORD_WORD_MASK (RECORD_CLOSING - 1)

@@ -1,5 +1,5 @@
 /*
- * log.pml: sliding_log's protocol of docs/design/wide-states.md, for one key.
+ * log.pml: sliding_log's protocol of docs/design/sliding-states.md, for one key.
  *
  * A log of entries that stand in a row from the start; then ACQUIRES, REFUNDS by
  * name (of which two may have the same), TAKES from the newest and RESETS meet. Clocks

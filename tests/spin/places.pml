@@ -1,5 +1,5 @@
 /*
- * places.pml: how permits are held in a row and given back, by docs/design/wide-states.md, for one
+ * places.pml: how permits are held in a row and given back, by docs/design/reported-states.md, for one
  * key: in places, or with FLIGHTS in a count.
  *
  * CLIENTS acquire and release ROUNDS times each. The key's head may be in one of two

@@ -1,5 +1,5 @@
 /*
- * slots.pml: sliding_window's protocol of docs/design/wide-states.md, for one key.
+ * slots.pml: sliding_window's protocol of docs/design/sliding-states.md, for one key.
  *
  * CLIENTS acquires, REFUNDS and RESETS meet on one head and its row while time goes on,
  * slot by slot. Each reads the time once and may stall for as long as it likes at

@@ -12,7 +12,7 @@
  *
  * There may be leases beyond `max` entries, if `max` was lowered or the record has become wider.
  * Then (4) reads all leases again: of several calls that grant at once, the last to acquire sees
- * the others. docs/design/wide-states.md has the proof.
+ * the others. docs/design/reported-states.md has the proof.
  */
 #include "records/leases.h"
 #include "store/wide/reported_key.h"

@@ -4,7 +4,7 @@
  * records/in_flight.h keeps the key in cells that change one by one. An acquire makes the header
  * retain the record, and adds its permit by one swap on the very count that it has checked. Then it
  * checks that the header still retains the record. A report takes the permit off, updates the
- * estimator, and closes the header when no permit is left. docs/design/wide-states.md says what a
+ * estimator, and closes the header when no permit is left. docs/design/reported-states.md says what a
  * process leaves that dies in between.
  *
  * A key may have records in former tables of its limit: permits from there are in flight until they
