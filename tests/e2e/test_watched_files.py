@@ -59,7 +59,7 @@ def reloads(server):
 def test_a_file_that_is_written_in_place_is_reloaded(server, files):
     assert quota(server) == 3
     (files / "koala.conf").write_text(RULES.format(count=4))
-    assert f"reloaded file={files}/koala.conf limits=1 rules=2" in server.line_with("reloaded")
+    assert f"reloaded file={files}/koala.conf limits=1 rules=2" in server.line_with(" reloaded ")
     assert quota(server) == 4
     assert reloads(server) == (1, 0)
 
@@ -68,7 +68,7 @@ def test_a_file_that_is_replaced_by_a_rename_is_reloaded(server, files):
     for count in (4, 5, 6):
         (files / "fresh").write_text(RULES.format(count=count))
         (files / "fresh").rename(files / "koala.conf")
-        server.line_with("reloaded")
+        server.line_with(" reloaded ")
         assert quota(server) == count
     assert reloads(server) == (3, 0)
 
@@ -85,7 +85,7 @@ def test_an_incomplete_file_changes_nothing_and_its_error_names_the_place(server
     until(lambda: reloads(server) == (0, 2), "the count of failed reloads")
     assert quota(server) == 3
     (files / "koala.conf").write_text(whole)
-    server.line_with("reloaded")
+    server.line_with(" reloaded ")
     assert quota(server) == 4
 
 
@@ -96,7 +96,7 @@ def test_a_file_is_reloaded_when_its_writer_closes_it(server, files):
             file.write(line)
             file.flush()
             check(server, "uid", "ann")  # other requests are answered
-    server.line_with("reloaded")
+    server.line_with(" reloaded ")
     assert (quota(server), reloads(server)) == (4, (1, 0))
 
 
@@ -104,7 +104,7 @@ def test_a_dictionary_is_reloaded_completely_or_not_at_all(server, files):
     assert is_blocked(server, "eve") and not is_blocked(server, "bob")
     (files / "fresh").write_text("bob\n")
     (files / "fresh").rename(files / "blocked.dat")
-    server.line_with("reloaded")
+    server.line_with(" reloaded ")
     assert is_blocked(server, "bob") and not is_blocked(server, "eve")
     (files / "blocked.dat").unlink()
     assert 'blocked.dat": expected a readable file' in server.line_with("reload_failed")
@@ -113,7 +113,7 @@ def test_a_dictionary_is_reloaded_completely_or_not_at_all(server, files):
     assert "line 2: expected a range of addresses" in server.line_with("reload_failed")
     assert is_blocked(server, "bob")
     (files / "blocked.dat").write_text("ann\n")
-    server.line_with("reloaded")
+    server.line_with(" reloaded ")
     assert is_blocked(server, "ann") and not is_blocked(server, "bob")
 
 
@@ -128,7 +128,7 @@ def test_a_pipe_is_refused_whoever_writes_to_it(server, files):
     assert is_blocked(server, "eve")
     (files / "fresh").write_text("bob\n")
     (files / "fresh").rename(files / "blocked.dat")
-    server.line_with("reloaded")
+    server.line_with(" reloaded ")
     assert is_blocked(server, "bob")
 
 
@@ -139,7 +139,7 @@ def test_a_missing_dictionary_is_read_when_it_appears(server, files):
     (files / "later").mkdir()
     (files / "later/fresh").write_text("bob\n")
     (files / "later/fresh").rename(files / "later/blocked.dat")
-    server.line_with("reloaded")
+    server.line_with(" reloaded ")
     assert is_blocked(server, "bob") and not is_blocked(server, "eve")
 
 
@@ -167,9 +167,9 @@ def test_a_mounted_configuration_that_is_swapped_is_reloaded(tmp_path):
 def test_sighup_and_a_change_at_the_same_time_cause_one_reload(files):
     server = Server("-c", files / "koala.conf", config="capacity: 1000\n", directory=files)
     server.reload("capacity: 1000\nkoala: { timezone: UTC }\n")
-    server.line_with("reloaded")
+    server.line_with(" reloaded ")
     (files / "blocked.dat").write_text("bob\n")
-    server.line_with("reloaded")
+    server.line_with(" reloaded ")
     assert reloads(server) == (2, 0)
     assert server.stop() == 0
 
@@ -201,7 +201,7 @@ def test_a_dictionary_of_a_million_is_replaced_under_load_without_a_wrong_decisi
         (files / "fresh").write_text(more)
         os.replace(files / "fresh", files / "blocked.dat")
         before = list(asked)
-        server.line_with("reloaded")
+        server.line_with(" reloaded ")
         until(lambda before=before: all(a < b for a, b in zip(before, asked)), "decisions")
         assert is_blocked(server, "word-77") == ("word-77\n" in more)
     stop.set()

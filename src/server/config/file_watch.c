@@ -192,14 +192,14 @@ void file_watch_read(struct file_watch *watch, uint64_t now_ns)
 
 uint64_t file_watch_wait_ns(const struct file_watch *watch, uint64_t now_ns)
 {
-	uint64_t next_warning_ns = FILE_WATCH_QUIET_NS;
+	uint64_t quiet_ns = FILE_WATCH_QUIET_NS;
 
 	if (watch->changed_ns == 0)
 		return UINT64_MAX;
 	for (size_t i = 0; i < watch->count; i++)
 		if (watch->names[i].is_open)
-			next_warning_ns = FILE_WATCH_OPEN_NS;
-	return sat_sub(watch->changed_ns + next_warning_ns, now_ns);
+			quiet_ns = FILE_WATCH_OPEN_NS;
+	return sat_sub(watch->changed_ns + quiet_ns, now_ns);
 }
 
 void file_watch_reset(struct file_watch *watch)
