@@ -43,7 +43,7 @@ enum request_kind {
 
 /* The permission that a request needs, from the least to the most. */
 enum request_class {
-	REQUEST_FREE,   /* health, greetings, errors */
+	REQUEST_FREE,   /* health, handshakes, errors */
 	REQUEST_ASK,    /* decisions, and reports and refunds by permit */
 	REQUEST_CHANGE, /* changes how much others have used or may use */
 	REQUEST_ADMIN,  /* changes how limits behave, or shows whom they deny */
