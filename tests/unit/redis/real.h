@@ -1,4 +1,4 @@
-/* real.h: a Redis of the test's own, and steps on it, one call after another. */
+/* real.h: starts a Redis for the test, and carries out commands on it, one call after another. */
 #ifndef TEST_REDIS_REAL_H
 #define TEST_REDIS_REAL_H
 
@@ -13,7 +13,7 @@ struct real {
 	unsigned calls; /* of scripts, so far */
 };
 
-/* Starts one on a socket in a directory of its own. What fails ends the program. */
+/* Starts a Redis on a socket in a directory of its own. Any failure ends the program. */
 void real_open(struct real *real);
 void real_close(struct real *real);
 
@@ -22,7 +22,10 @@ redisReply *real_do(struct real *real, const char *format, ...);
 /* The same where the reply is a number. */
 long long real_number(struct real *real, const char *format, ...);
 
-/* Takes steps, again where that is asked for. Returns Redis's clock at the last call. */
+/*
+ * Carries out commands, with the further tries that they need. Returns Redis's clock at the last
+ * call.
+ */
 uint64_t real_steps(struct real *real, struct redis_command *const *steps, size_t n,
                     struct command_result *ends);
 

@@ -1,4 +1,4 @@
-/* scene.h: a store at a real Redis, and a client to it that blocks. */
+/* scene.h: opens a store at a real Redis, with a client that blocks. */
 #ifndef TEST_REDIS_SCENE_H
 #define TEST_REDIS_SCENE_H
 
@@ -16,9 +16,9 @@ struct scene {
 	struct store_client *client;
 	struct blocking *transport;
 	struct algo_limit limit;
-	uint64_t now_ns; /* of what is made, where the store takes times that are given */
+	uint64_t now_ns; /* the time of operations, if the store accepts given times */
 	size_t pending, away, back;
-	size_t awaits_back; /* 1, until it is back */
+	size_t awaits_recovery; /* 1 until the store has recovered */
 	char why[200];
 	struct redis_stats before;
 };
@@ -50,11 +50,11 @@ static inline void switched(void *context, const struct store *store, const char
 	else
 		scene->back++;
 	if (!why)
-		scene->awaits_back = 0;
+		scene->awaits_recovery = 0;
 	snprintf(scene->why, sizeof scene->why, "%s", why ? why : "");
 }
 
-/* `more` says what differs from the usual. */
+/* `more` has the options that differ from the usual ones. */
 static inline void open_store(struct scene *s, const char *user, struct redis_options more)
 {
 	char url[64];
@@ -99,7 +99,7 @@ static inline void make(struct scene *s, struct one *one, const char *key, uint6
 	s->pending++;
 }
 
-/* A turn: all of them, and then their answers. */
+/* An iteration: submits all operations, then awaits their answers. */
 static inline void submit(struct scene *s, struct one *ones, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -139,10 +139,10 @@ static inline struct algo_decision acquire(struct scene *s, uint64_t cost)
 	return ask_op(s, ALGO_ACQUIRE, cost).outcome;
 }
 
-static inline void until_back(struct scene *s)
+static inline void await_recovery(struct scene *s)
 {
-	s->awaits_back = 1;
-	blocking_run(s->transport, &s->awaits_back);
+	s->awaits_recovery = 1;
+	blocking_run(s->transport, &s->awaits_recovery);
 }
 
 /* Asks the server on a connection of its own. */

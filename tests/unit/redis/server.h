@@ -39,8 +39,8 @@ static inline struct sockaddr_in server_address(unsigned port)
 }
 
 /*
- * Below the transports that the kernel hands out: else a connection of anybody's could be given it
- * before the server starts, or while it is down.
+ * Below the ports that the kernel assigns: otherwise a connection of another program could get the
+ * port before the server starts, or while it is down.
  */
 static inline unsigned server_free_port(void)
 {
@@ -118,7 +118,7 @@ static inline void server_make_certificates(const char *directory)
 	               NULL});
 }
 
-/** `--port`, or `--tls-port`, and further words; NULL at their end. */
+/** `--port` or `--tls-port`, and further arguments, up to a NULL. */
 static inline void server_start_in(struct server *server, const char *port_option,
                                    const char *const *more)
 {

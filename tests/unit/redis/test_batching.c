@@ -1,6 +1,6 @@
 /*
- * When a client sends: the test is the transport, and answers as Redis would. Steps are the test's
- * own (steps.h).
+ * When a client sends: the test is the transport, and answers as Redis would. Commands are those of
+ * counters.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "steps.h"
+#include "counters.h"
 
 #include "base/number.h"
 #include "base/os/os.h"
@@ -25,7 +25,7 @@ struct one {
 	bool is_done;
 };
 
-struct paper {
+struct fake {
 	struct redis_transport transport; /* first */
 	struct redis_attempt *attempt;
 	struct store *store;
@@ -41,7 +41,7 @@ static bool dial(struct redis_transport *transport, struct redis_attempt *attemp
                  const struct redis_address *to, void **line)
 {
 	(void)to;
-	((struct paper *)transport)->attempt = attempt;
+	((struct fake *)transport)->attempt = attempt;
 	*line = transport;
 	return true;
 }
@@ -49,7 +49,7 @@ static bool dial(struct redis_transport *transport, struct redis_attempt *attemp
 /* Notes how many keys each EVALSHA has. */
 static void send_out(struct redis_transport *transport, void *line)
 {
-	struct paper *p = (struct paper *)transport;
+	struct fake *p = (struct fake *)transport;
 	struct connection *connection = redis_attempt_connection(p->attempt);
 	struct slice out = connection_out(connection), text = out;
 	const char *call;
@@ -75,7 +75,7 @@ static void hang_up(struct redis_transport *transport, void *line)
 
 static void set_alarm(struct redis_transport *transport, uint64_t at_ns)
 {
-	((struct paper *)transport)->alarm_ns = at_ns;
+	((struct fake *)transport)->alarm_ns = at_ns;
 }
 
 static const struct redis_transport_kind with_clients = {NULL,    NULL,      dial, send_out,
@@ -88,8 +88,8 @@ static void done(struct store_operation *operation)
 	((struct one *)operation)->is_done = true;
 }
 
-/* A turn in which so many ask, of different keys or of one. */
-static void ask(struct paper *p, size_t n, bool is_hot)
+/* An iteration with so many requests, for different keys or for one. */
+static void ask(struct fake *p, size_t n, bool is_hot)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct one *one = &p->ones[p->asked++];
@@ -111,8 +111,8 @@ static void ask(struct paper *p, size_t n, bool is_hot)
 	redis_client_flush(p->client);
 }
 
-/* Answers the oldest call, then ends the turn. */
-static void answer(struct paper *p)
+/* Answers the oldest call, then ends the iteration. */
+static void answer(struct fake *p)
 {
 	struct buffer text = {0};
 	size_t n = p->calls[p->first++];
@@ -127,9 +127,9 @@ static void answer(struct paper *p)
 	redis_client_flush(p->client);
 }
 
-static struct paper *begin(const struct redis_transport_kind *kind)
+static struct fake *begin(const struct redis_transport_kind *kind)
 {
-	struct paper *p = calloc(1, sizeof *p);
+	struct fake *p = calloc(1, sizeof *p);
 
 	p->transport.kind = kind;
 	assert_int_equal(algo_limit_init(&p->limit,
@@ -152,7 +152,7 @@ static struct paper *begin(const struct redis_transport_kind *kind)
 	return p;
 }
 
-static void end(struct paper *p)
+static void end(struct fake *p)
 {
 	redis_client_close(p->client);
 	redis_store_close(p->store);
@@ -160,14 +160,14 @@ static void end(struct paper *p)
 	free(p);
 }
 
-static size_t on_the_way(const struct paper *p)
+static size_t on_the_way(const struct fake *p)
 {
 	return p->last - p->first;
 }
 
 static void few_requests_are_sent_at_once(void **state)
 {
-	struct paper *p = begin(&without_clients);
+	struct fake *p = begin(&without_clients);
 
 	(void)state;
 	for (size_t i = 0; i < 8; i++)
@@ -180,9 +180,9 @@ static void few_requests_are_sent_at_once(void **state)
 	end(p);
 }
 
-static void those_of_one_key_are_gathered(void **state)
+static void requests_for_one_key_are_gathered(void **state)
 {
-	struct paper *p = begin(&without_clients);
+	struct fake *p = begin(&without_clients);
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++)
@@ -195,9 +195,9 @@ static void those_of_one_key_are_gathered(void **state)
 	end(p);
 }
 
-static void more_are_gathered_until_calls_are_answered(void **state)
+static void many_requests_are_gathered_until_calls_are_answered(void **state)
 {
-	struct paper *p = begin(&without_clients);
+	struct fake *p = begin(&without_clients);
 
 	(void)state;
 	ask(p, 8, false);
@@ -207,15 +207,15 @@ static void more_are_gathered_until_calls_are_answered(void **state)
 	assert_int_equal(p->calls[0], 8);
 	answer(p);
 	assert_int_equal(on_the_way(p), 1);
-	assert_int_equal(p->calls[1], 2); /* steps: one, and four that are alike */
+	assert_int_equal(p->calls[1], 2); /* commands: one, and one for four equal requests */
 	answer(p);
 	assert_true(p->ones[12].is_done);
 	end(p);
 }
 
-static void a_node_gets_more_when_it_has_answered(void **state)
+static void a_node_gets_further_calls_when_it_has_answered(void **state)
 {
-	struct paper *p = begin(&without_clients);
+	struct fake *p = begin(&without_clients);
 	static const size_t calls[] = {48, 48, 14};
 
 	(void)state;
@@ -231,7 +231,7 @@ static void a_node_gets_more_when_it_has_answered(void **state)
 	end(p);
 }
 
-static void a_call_of_steps_that_cost_more_is_full_sooner(void **state)
+static void a_call_of_dear_commands_is_full_sooner(void **state)
 {
 	static const struct {
 		struct weir_limit_options options;
@@ -246,7 +246,7 @@ static void a_call_of_steps_that_cost_more_is_full_sooner(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct paper *p = begin(&without_clients);
+		struct fake *p = begin(&without_clients);
 
 		algo_limit_free(&p->limit);
 		assert_int_equal(algo_limit_init(&p->limit, &cases[i].options, NULL), WEIR_OK);
@@ -259,7 +259,7 @@ static void a_call_of_steps_that_cost_more_is_full_sooner(void **state)
 
 static void clients_that_were_answered_are_awaited(void **state)
 {
-	struct paper *p = begin(&with_clients);
+	struct fake *p = begin(&with_clients);
 
 	(void)state;
 	ask(p, 6, true);
@@ -274,9 +274,9 @@ static void clients_that_were_answered_are_awaited(void **state)
 	end(p);
 }
 
-static void at_rest_nobody_is_awaited(void **state)
+static void without_load_no_client_is_awaited(void **state)
 {
-	struct paper *p = begin(&with_clients);
+	struct fake *p = begin(&with_clients);
 
 	(void)state;
 	ask(p, 3, false);
@@ -287,9 +287,9 @@ static void at_rest_nobody_is_awaited(void **state)
 }
 
 /* Only until an alarm; and each time in vain makes it rarer. */
-static void clients_that_do_not_come_are_not_awaited_for_long(void **state)
+static void the_wait_for_clients_is_bounded(void **state)
 {
-	struct paper *p = begin(&with_clients);
+	struct fake *p = begin(&with_clients);
 	size_t waits = 0;
 
 	(void)state;
@@ -318,13 +318,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(few_requests_are_sent_at_once),
-	    cmocka_unit_test(those_of_one_key_are_gathered),
-	    cmocka_unit_test(more_are_gathered_until_calls_are_answered),
-	    cmocka_unit_test(a_node_gets_more_when_it_has_answered),
-	    cmocka_unit_test(a_call_of_steps_that_cost_more_is_full_sooner),
+	    cmocka_unit_test(requests_for_one_key_are_gathered),
+	    cmocka_unit_test(many_requests_are_gathered_until_calls_are_answered),
+	    cmocka_unit_test(a_node_gets_further_calls_when_it_has_answered),
+	    cmocka_unit_test(a_call_of_dear_commands_is_full_sooner),
 	    cmocka_unit_test(clients_that_were_answered_are_awaited),
-	    cmocka_unit_test(at_rest_nobody_is_awaited),
-	    cmocka_unit_test(clients_that_do_not_come_are_not_awaited_for_long),
+	    cmocka_unit_test(without_load_no_client_is_awaited),
+	    cmocka_unit_test(the_wait_for_clients_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

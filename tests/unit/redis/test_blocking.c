@@ -1,4 +1,4 @@
-/* The blocking port, with a client of the test's own. */
+/* The blocking transport, with a client that the test implements. */
 #include "server.h"
 
 #include <netdb.h>
@@ -12,12 +12,12 @@
 
 struct redis_attempt {
 	struct connection *connection;
-	void *line; /* NULL: none */
+	void *line; /* NULL if there is none */
 	size_t lost;
 	char why[160];
 };
 
-/* A command of the client, and what came of it. */
+/* A command of the client, and its outcome. */
 struct asked {
 	struct pending_reply call; /* first */
 	char text[64];
@@ -160,7 +160,7 @@ static void a_call_ends_with_the_reply(void **state)
 	server_stop(&server);
 }
 
-static void a_refused_connection_is_told_once(void **state)
+static void a_refused_connection_is_reported_once(void **state)
 {
 	struct asked asked;
 
@@ -175,7 +175,7 @@ static void a_refused_connection_is_told_once(void **state)
 	end();
 }
 
-static void a_name_that_is_none_is_told(void **state)
+static void an_unknown_name_is_reported(void **state)
 {
 	struct asked asked;
 
@@ -198,7 +198,7 @@ static void a_lookup_that_nobody_waits_for_ends_by_itself(void **state)
 	}
 }
 
-static void an_alarm_ends_a_call_to_a_server_that_hangs(void **state)
+static void an_alarm_ends_a_call_to_a_hanging_server(void **state)
 {
 	struct server server = server_start(NULL);
 	struct asked asked;
@@ -218,8 +218,8 @@ static void an_alarm_ends_a_call_to_a_server_that_hangs(void **state)
 	server_stop(&server);
 }
 
-/* Else the next call would be the one to be lost. */
-static void a_connection_that_ended_between_calls_is_found_before_the_next(void **state)
+/* Otherwise the next call would be lost. */
+static void a_connection_that_ended_between_calls_is_noticed_before_the_next_call(void **state)
 {
 	struct server server = server_start(NULL);
 	struct asked asked;
@@ -245,7 +245,7 @@ static void a_connection_that_ended_between_calls_is_found_before_the_next(void 
 	server_stop(&server);
 }
 
-static void what_is_large_goes_in_parts(void **state)
+static void a_large_command_is_written_in_parts(void **state)
 {
 	struct server server = server_start(NULL);
 	size_t len = (size_t)3 << 20;
@@ -268,12 +268,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_call_ends_with_the_reply),
-	    cmocka_unit_test(a_refused_connection_is_told_once),
-	    cmocka_unit_test(a_name_that_is_none_is_told),
+	    cmocka_unit_test(a_refused_connection_is_reported_once),
+	    cmocka_unit_test(an_unknown_name_is_reported),
 	    cmocka_unit_test(a_lookup_that_nobody_waits_for_ends_by_itself),
-	    cmocka_unit_test(an_alarm_ends_a_call_to_a_server_that_hangs),
-	    cmocka_unit_test(a_connection_that_ended_between_calls_is_found_before_the_next),
-	    cmocka_unit_test(what_is_large_goes_in_parts),
+	    cmocka_unit_test(an_alarm_ends_a_call_to_a_hanging_server),
+	    cmocka_unit_test(a_connection_that_ended_between_calls_is_noticed_before_the_next_call),
+	    cmocka_unit_test(a_large_command_is_written_in_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* A client at a real Redis that breaks in all ways, with steps of the test's own (steps.h). */
+/* A client at a real Redis that fails in all ways. Commands are those of counters.h. */
 #include "scene.h"
-#include "steps.h"
+#include "counters.h"
 
 #define KEYS_MAX 300
 
@@ -30,7 +30,7 @@ static struct scene *begin(const char *const *more)
 	return s;
 }
 
-static void requests_alike_are_one_step(void **state)
+static void equal_requests_are_one_command(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one ones[9];
@@ -52,7 +52,7 @@ static void requests_alike_are_one_step(void **state)
 	end(s);
 }
 
-static void what_comes_while_calls_are_on_their_way_is_gathered(void **state)
+static void requests_are_gathered_while_calls_are_under_way(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one ones[10];
@@ -60,7 +60,7 @@ static void what_comes_while_calls_are_on_their_way_is_gathered(void **state)
 	(void)state;
 	for (size_t i = 0; i < 10; i++) {
 		make(s, &ones[i], i == 9 ? "other" : "hot", 1);
-		submit(s, &ones[i], 1); /* a turn each */
+		submit(s, &ones[i], 1); /* an iteration each */
 	}
 	blocking_run(s->transport, &s->pending);
 	for (size_t i = 0; i < 10; i++) {
@@ -72,7 +72,7 @@ static void what_comes_while_calls_are_on_their_way_is_gathered(void **state)
 	end(s);
 }
 
-static void another_cost_of_a_key_keeps_its_turn(void **state)
+static void requests_of_another_cost_keep_their_order(void **state)
 {
 	static const uint64_t costs[] = {2, 2, 1, 2, 1};
 	static const bool allowed[] = {true, true, true, false, false};
@@ -89,7 +89,7 @@ static void another_cost_of_a_key_keeps_its_turn(void **state)
 	end(s);
 }
 
-static void a_turn_of_many_keys_is_a_few_calls(void **state)
+static void an_iteration_of_many_keys_is_a_few_calls(void **state)
 {
 	struct scene *s = begin(NULL);
 	static struct one ones[KEYS_MAX];
@@ -109,7 +109,7 @@ static void a_turn_of_many_keys_is_a_few_calls(void **state)
 }
 
 /* Submits them as one group. */
-static void run_chain(struct scene *s, struct one *ones, size_t n)
+static void run_group(struct scene *s, struct one *ones, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		ones[i].operation.together = true;
@@ -120,7 +120,7 @@ static void run_chain(struct scene *s, struct one *ones, size_t n)
 	blocking_run(s->transport, &s->pending);
 }
 
-static void a_chain_is_all_or_nothing(void **state)
+static void a_command_group_is_all_or_nothing(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one ones[3], one;
@@ -128,12 +128,12 @@ static void a_chain_is_all_or_nothing(void **state)
 	(void)state;
 	for (size_t i = 0; i < 3; i++)
 		make(s, &ones[i], i == 1 ? "little" : i == 0 ? "a" : "b", i == 1 ? 4 : 1);
-	run_chain(s, ones, 3);
+	run_group(s, ones, 3);
 	for (size_t i = 0; i < 3; i++)
 		assert_true(ones[i].operation.outcome.allowed && !ones[i].operation.withheld);
 	for (size_t i = 0; i < 3; i++)
 		make(s, &ones[i], i == 1 ? "little" : i == 0 ? "a" : "b", i == 1 ? 4 : 1);
-	run_chain(s, ones, 3);
+	run_group(s, ones, 3);
 	assert_true(ones[0].operation.withheld && !ones[1].operation.withheld &&
 	            ones[2].operation.withheld);
 	assert_false(ones[1].operation.outcome.allowed);
@@ -142,8 +142,8 @@ static void a_chain_is_all_or_nothing(void **state)
 	end(s);
 }
 
-/* Each alone has room; the first takes, and whoever made the group gives that back. */
-static void steps_on_one_key_are_no_group(void **state)
+/* Each would pass alone; the first is charged, and the maker of the group refunds that. */
+static void commands_on_one_key_are_no_group(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one ones[2];
@@ -151,7 +151,7 @@ static void steps_on_one_key_are_no_group(void **state)
 	(void)state;
 	for (size_t i = 0; i < 2; i++)
 		make(s, &ones[i], "little", 3);
-	run_chain(s, ones, 2);
+	run_group(s, ones, 2);
 	assert_true(ones[0].operation.outcome.allowed && !ones[0].operation.withheld);
 	assert_true(!ones[1].operation.outcome.allowed && !ones[1].operation.withheld);
 	end(s);
@@ -172,13 +172,13 @@ static void a_group_is_never_cut_in_two(void **state)
 	}
 	for (size_t i = 0; i < 3; i++)
 		make(s, &group[i], i == 2 ? "none" : i == 1 ? "h" : "g", i == 2 ? 6 : 1);
-	run_chain(s, group, 3);
+	run_group(s, group, 3);
 	assert_true(group[0].operation.withheld && group[1].operation.withheld);
 	assert_int_equal(stats_of(s).calls, 2);
 	end(s);
 }
 
-static void steps_are_made_again(void **state)
+static void commands_are_repeated(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one ones[2];
@@ -194,7 +194,7 @@ static void steps_are_made_again(void **state)
 	end(s);
 }
 
-static void a_step_that_is_answered_by_nonsense_fails_alone(void **state)
+static void a_command_with_an_invalid_reply_fails_alone(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one ones[2];
@@ -236,7 +236,7 @@ static void flushed_scripts_are_loaded_again(void **state)
 	end(s);
 }
 
-static void a_redis_that_dies_costs_one_round_and_comes_back_by_itself(void **state)
+static void a_redis_that_dies_costs_one_round_and_recovers_by_itself(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one one;
@@ -251,7 +251,7 @@ static void a_redis_that_dies_costs_one_round_and_comes_back_by_itself(void **st
 		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
 	assert_false(stats_of(s).is_up);
 	server_start_in(&s->server, "--port", NULL);
-	until_back(s); /* nobody asks for anything */
+	await_recovery(s); /* nobody asks for anything */
 	assert_int_equal(ask(s, "k", &one), WEIR_OK);
 	assert_int_equal(stats_of(s).switches, 1);
 	assert_int_equal(s->back, 1);
@@ -269,7 +269,7 @@ static void a_redis_that_is_missing_at_the_start_is_found(void **state)
 	assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
 	assert_int_equal(s->away, 1);
 	server_start_in(&s->server, "--port", NULL);
-	until_back(s);
+	await_recovery(s);
 	assert_int_equal(ask(s, "k", &one), WEIR_OK);
 	end(s);
 }
@@ -282,12 +282,12 @@ static void ask_patiently(struct scene *s, struct one *one)
 
 	snprintf(key, sizeof key, "new %u", ++number);
 	while (ask(s, key, one) != WEIR_OK) {
-		until_back(s);
+		await_recovery(s);
 		snprintf(key, sizeof key, "new %u", ++number);
 	}
 }
 
-/* It may carry out what was sent to it; nothing is sent again. */
+/* Redis may carry out the sent call; nothing is sent again. */
 static void a_redis_that_hangs_costs_one_timeout(void **state)
 {
 	struct scene *s = calloc(1, sizeof *s);
@@ -314,14 +314,14 @@ static void a_redis_that_hangs_costs_one_timeout(void **state)
 	assert_true(stats_of(s).timeouts > stats.timeouts);
 	assert_non_null(strstr(s->why, "no answer within 200 ms"));
 	kill(s->server.pid, SIGCONT);
-	until_back(s);
+	await_recovery(s);
 	assert_in_range(calls_of(s), before, before + 1);
 	ask_patiently(s, &one);
 	assert_int_equal(one.operation.outcome.remaining, 4);
 	end(s);
 }
 
-static void a_connection_that_is_cut_is_made_anew_at_once(void **state)
+static void a_lost_connection_is_opened_again_at_once(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one one;
@@ -341,11 +341,11 @@ static void a_connection_that_is_cut_is_made_anew_at_once(void **state)
 	assert_int_equal(one.operation.status, WEIR_ESTORE);
 	assert_int_equal(stats_of(s).timeouts, 0);
 	server_start_in(&s->server, "--port", NULL);
-	until_back(s);
+	await_recovery(s);
 	end(s);
 }
 
-static void a_redis_that_takes_no_writes_is_away(void **state)
+static void a_redis_that_refuses_writes_is_unavailable(void **state)
 {
 	static const struct {
 		const char *spoil, *mend, *why;
@@ -369,19 +369,19 @@ static void a_redis_that_takes_no_writes_is_away(void **state)
 		assert_int_equal(s->away, 1);
 		assert_non_null(strstr(s->why, cases[i].why));
 		/* A probe that is due finds it as it was. */
-		s->awaits_back = 1;
+		s->awaits_recovery = 1;
 		assert_int_equal(ask(s, "k", &one), WEIR_ESTORE);
 		assert_int_equal(s->back, 0);
 		command(s, answer, sizeof answer, cases[i].mend);
 		assert_int_equal(answer[0], '+');
-		until_back(s);
+		await_recovery(s);
 		assert_int_equal(ask(s, "k", &one), WEIR_OK);
 		assert_int_equal(one.operation.outcome.remaining, 3);
 		end(s);
 	}
 }
 
-static void a_password_that_is_wrong_or_missing_is_told_without_it(void **state)
+static void a_wrong_or_missing_password_is_reported_without_its_text(void **state)
 {
 	static const char *const more[] = {"--requirepass", "right", NULL};
 	static const char *const users[] = {"", ":wrong-one@"};
@@ -402,8 +402,8 @@ static void a_password_that_is_wrong_or_missing_is_told_without_it(void **state)
 	}
 }
 
-/* No more than it can keep; those beyond fail at once. */
-static void jobs_are_bounded(void **state)
+/* Operations beyond the bound fail at once. */
+static void operations_are_bounded(void **state)
 {
 	const size_t n = (64 << 10) + 10;
 	struct scene *s = begin(NULL);
@@ -423,7 +423,7 @@ static void jobs_are_bounded(void **state)
 	end(s);
 }
 
-static void a_client_that_closes_fails_what_it_has(void **state)
+static void a_client_that_closes_fails_its_operations(void **state)
 {
 	struct scene *s = begin(NULL);
 	struct one ones[2];
@@ -441,24 +441,24 @@ static void a_client_that_closes_fails_what_it_has(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(requests_alike_are_one_step),
-	    cmocka_unit_test(what_comes_while_calls_are_on_their_way_is_gathered),
-	    cmocka_unit_test(another_cost_of_a_key_keeps_its_turn),
-	    cmocka_unit_test(a_turn_of_many_keys_is_a_few_calls),
-	    cmocka_unit_test(a_chain_is_all_or_nothing),
-	    cmocka_unit_test(steps_on_one_key_are_no_group),
+	    cmocka_unit_test(equal_requests_are_one_command),
+	    cmocka_unit_test(requests_are_gathered_while_calls_are_under_way),
+	    cmocka_unit_test(requests_of_another_cost_keep_their_order),
+	    cmocka_unit_test(an_iteration_of_many_keys_is_a_few_calls),
+	    cmocka_unit_test(a_command_group_is_all_or_nothing),
+	    cmocka_unit_test(commands_on_one_key_are_no_group),
 	    cmocka_unit_test(a_group_is_never_cut_in_two),
-	    cmocka_unit_test(steps_are_made_again),
-	    cmocka_unit_test(a_step_that_is_answered_by_nonsense_fails_alone),
+	    cmocka_unit_test(commands_are_repeated),
+	    cmocka_unit_test(a_command_with_an_invalid_reply_fails_alone),
 	    cmocka_unit_test(flushed_scripts_are_loaded_again),
-	    cmocka_unit_test(a_redis_that_dies_costs_one_round_and_comes_back_by_itself),
+	    cmocka_unit_test(a_redis_that_dies_costs_one_round_and_recovers_by_itself),
 	    cmocka_unit_test(a_redis_that_is_missing_at_the_start_is_found),
 	    cmocka_unit_test(a_redis_that_hangs_costs_one_timeout),
-	    cmocka_unit_test(a_connection_that_is_cut_is_made_anew_at_once),
-	    cmocka_unit_test(a_redis_that_takes_no_writes_is_away),
-	    cmocka_unit_test(a_password_that_is_wrong_or_missing_is_told_without_it),
-	    cmocka_unit_test(jobs_are_bounded),
-	    cmocka_unit_test(a_client_that_closes_fails_what_it_has),
+	    cmocka_unit_test(a_lost_connection_is_opened_again_at_once),
+	    cmocka_unit_test(a_redis_that_refuses_writes_is_unavailable),
+	    cmocka_unit_test(a_wrong_or_missing_password_is_reported_without_its_text),
+	    cmocka_unit_test(operations_are_bounded),
+	    cmocka_unit_test(a_client_that_closes_fails_its_operations),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,7 +70,7 @@ static const struct redis_reply *list_of(struct list *list, unsigned first)
 	return &list->reply;
 }
 
-static void a_plain_redis_serves_all_and_is_never_asked(void **state)
+static void a_plain_redis_serves_all_slots_and_is_never_asked_for_a_map(void **state)
 {
 	struct cluster *cluster = open_cluster(false, 1);
 	unsigned node;
@@ -98,7 +98,7 @@ static void a_list_says_where_slots_are(void **state)
 	cluster_close(cluster);
 }
 
-static void slots_that_a_list_leaves_out_stay(void **state)
+static void slots_that_a_list_omits_stay(void **state)
 {
 	struct cluster *cluster = open_cluster(true, 1);
 	const struct redis_host asked = host(0);
@@ -132,7 +132,7 @@ static void a_redirection_moves_one_slot_and_puts_the_map_in_doubt(void **state)
 	cluster_close(cluster);
 }
 
-static void asking_elsewhere_changes_no_map(void **state)
+static void an_ask_redirection_changes_no_map(void **state)
 {
 	struct cluster *cluster = open_cluster(true, 1);
 	const struct redis_host to = host(5);
@@ -150,7 +150,7 @@ static void asking_elsewhere_changes_no_map(void **state)
 	cluster_close(cluster);
 }
 
-static void doubt_asks_once_a_second_and_each_time_another(void **state)
+static void a_map_in_doubt_is_requested_once_a_second_each_time_from_another_node(void **state)
 {
 	struct cluster *cluster = open_cluster(true, 3);
 	unsigned seen[4];
@@ -169,7 +169,7 @@ static void doubt_asks_once_a_second_and_each_time_another(void **state)
 	cluster_close(cluster);
 }
 
-static void nonsense_changes_nothing_and_leaves_doubt(void **state)
+static void an_invalid_list_changes_nothing_and_leaves_the_map_in_doubt(void **state)
 {
 	struct cluster *cluster = open_cluster(true, 1);
 	const struct redis_reply nonsense[] = {
@@ -191,8 +191,8 @@ static void nonsense_changes_nothing_and_leaves_doubt(void **state)
 	cluster_close(cluster);
 }
 
-/* The addresses of a cluster change for ever; those in use are never taken away. */
-static void nodes_that_are_gone_leave_room_for_others(void **state)
+/* The addresses of a cluster change again and again; those in use are never removed. */
+static void numbers_of_removed_nodes_are_used_again(void **state)
 {
 	struct cluster *cluster = open_cluster(true, 1);
 	const struct redis_host asked = host(0), kept = host(60000);
@@ -251,7 +251,7 @@ static void *move_slots(void *argument)
 	return NULL;
 }
 
-static void clients_share_it(void **state)
+static void clients_share_the_map(void **state)
 {
 	struct cluster *cluster = open_cluster(true, 2);
 	const struct redis_host asked = host(0);
@@ -279,16 +279,16 @@ static void clients_share_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_plain_redis_serves_all_and_is_never_asked),
+	    cmocka_unit_test(a_plain_redis_serves_all_slots_and_is_never_asked_for_a_map),
 	    cmocka_unit_test(a_list_says_where_slots_are),
-	    cmocka_unit_test(slots_that_a_list_leaves_out_stay),
+	    cmocka_unit_test(slots_that_a_list_omits_stay),
 	    cmocka_unit_test(a_redirection_moves_one_slot_and_puts_the_map_in_doubt),
-	    cmocka_unit_test(asking_elsewhere_changes_no_map),
-	    cmocka_unit_test(doubt_asks_once_a_second_and_each_time_another),
-	    cmocka_unit_test(nonsense_changes_nothing_and_leaves_doubt),
-	    cmocka_unit_test(nodes_that_are_gone_leave_room_for_others),
+	    cmocka_unit_test(an_ask_redirection_changes_no_map),
+	    cmocka_unit_test(a_map_in_doubt_is_requested_once_a_second_each_time_from_another_node),
+	    cmocka_unit_test(an_invalid_list_changes_nothing_and_leaves_the_map_in_doubt),
+	    cmocka_unit_test(numbers_of_removed_nodes_are_used_again),
 	    cmocka_unit_test(too_many_nodes_at_once_are_refused),
-	    cmocka_unit_test(clients_share_it),
+	    cmocka_unit_test(clients_share_the_map),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,23 +3,23 @@
 #include "base/number.h"
 #include "redis/network/connection.h"
 
-/* A command and what came of it. */
+/* A command and its reply. */
 struct asked {
 	struct pending_reply call; /* first */
-	bool is_told, is_lost;
+	bool has_reply, is_lost;
 	enum redis_type type;
 	int64_t integer;
 	size_t count;
 	char text[256]; /* of an array, of its last item */
 };
 
-static void told(struct pending_reply *call, const struct redis_reply *reply)
+static void on_reply(struct pending_reply *call, const struct redis_reply *reply)
 {
 	struct asked *asked = (struct asked *)call;
 	const struct redis_reply *last = reply;
 
-	assert_false(asked->is_told);
-	asked->is_told = true;
+	assert_false(asked->has_reply);
+	asked->has_reply = true;
 	asked->is_lost = !reply;
 	if (!reply)
 		return;
@@ -37,7 +37,7 @@ static void ask_words(struct connection *connection, struct asked *asked, const 
 	struct slice slices[8];
 	size_t n = 0;
 
-	*asked = (struct asked){.call = {.replied = told}};
+	*asked = (struct asked){.call = {.replied = on_reply}};
 	for (; words[n]; n++)
 		slices[n] = slice_of(words[n]);
 	connection_write_words(connection_command(connection), slices, n);
@@ -84,14 +84,17 @@ static void write_out(struct connection *connection, int fd)
 	}
 }
 
-/* Until the last is told, or the connection has failed: its error; NULL: none. */
+/*
+ * Runs until the last command has its reply, or the connection has failed; returns its error, or
+ * NULL.
+ */
 static const char *drive(struct connection *connection, unsigned port, const struct asked *last)
 {
 	int fd = server_connect(port);
 	const char *why = NULL;
 
 	assert_true(fd >= 0);
-	while (!last->is_told && !why) {
+	while (!last->has_reply && !why) {
 		struct pollfd ready = {fd, POLLIN, 0};
 		char bytes[4096];
 		ssize_t len;
@@ -121,7 +124,7 @@ static void try(const struct redis_url *url, unsigned port, char why[256])
 	snprintf(why, 256, "%s", error ? error : "");
 	assert_int_equal(connection_is_ready(connection), !error);
 	connection_close(connection);
-	assert_true(pong.is_told);
+	assert_true(pong.has_reply);
 	assert_int_equal(pong.is_lost, error != NULL);
 	if (!error)
 		assert_string_equal(pong.text, "hello");
@@ -171,7 +174,7 @@ static void replies_come_in_the_order_of_commands(void **state)
 	assert_string_equal(array.text, "three");
 }
 
-static void a_link_greets_with_what_the_url_says(void **state)
+static void a_connection_greets_as_the_url_says(void **state)
 {
 	struct server server =
 	    server_start((const char *const[]){"--requirepass", "hunter2", "--user", "weir", "on",
@@ -259,7 +262,7 @@ static void replies_may_come_in_any_pieces(void **state)
 	}
 }
 
-static void nonsense_ends_a_link_with_what_was_found(void **state)
+static void an_invalid_reply_ends_a_connection_and_is_reported(void **state)
 {
 	static const struct {
 		const char *bytes, *says;
@@ -273,7 +276,7 @@ static void nonsense_ends_a_link_with_what_was_found(void **state)
 	    {"*2\r\n*200000\r\n", NULL},
 	    {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n",
 	     "expected a reply from Redis"},
-	    {"+fine\r\n+more\r\n", "no command asked for"},
+	    {"+fine\r\n+more\r\n", "without a command"},
 	    {"-LOADING Redis is \x1b[31m loading\r\n", "LOADING Redis is ?[31m loading"},
 	    {"-READONLY You can't write against a read only replica.\r\n", "READONLY"},
 	    {"-MASTERDOWN Link with MASTER is down\r\n", "MASTERDOWN"},
@@ -295,9 +298,9 @@ static void nonsense_ends_a_link_with_what_was_found(void **state)
 		    (bad[i].says && !strstr(connection_error(connection), bad[i].says)))
 			fail_msg("%s: %d %s", bad[i].bytes, status, connection_error(connection));
 		assert_int_equal(connection_in(connection, (struct slice){NULL, 0}), status);
-		assert_false(asked.is_told && asked.is_lost);
+		assert_false(asked.has_reply && asked.is_lost);
 		connection_close(connection);
-		assert_true(asked.is_told);
+		assert_true(asked.has_reply);
 		redis_url_free(&url);
 	}
 }
@@ -316,7 +319,7 @@ static size_t feed(struct connection *connection, const char *first, const char 
 	return bytes;
 }
 
-static void what_is_kept_of_a_reply_is_bounded(void **state)
+static void the_memory_of_a_reply_is_bounded(void **state)
 {
 	static char piece[8192];
 	static const struct {
@@ -394,7 +397,7 @@ static void tls_verifies_certificate_and_name(void **state)
 	server_stop(&server);
 }
 
-static void tls_shows_our_own_certificate(void **state)
+static void tls_sends_the_client_certificate(void **state)
 {
 	struct server server = start_tls("yes");
 
@@ -404,7 +407,7 @@ static void tls_shows_our_own_certificate(void **state)
 	server_stop(&server);
 }
 
-static void tls_to_a_server_without_is_told(void **state)
+static void tls_to_a_server_without_tls_is_reported(void **state)
 {
 	struct redis_url url = read_url("rediss://h");
 	struct connection *connection = open_link(&url);
@@ -421,15 +424,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(replies_come_in_the_order_of_commands),
-	    cmocka_unit_test(a_link_greets_with_what_the_url_says),
+	    cmocka_unit_test(a_connection_greets_as_the_url_says),
 	    cmocka_unit_test(a_password_where_none_is_set_is_refused),
 	    cmocka_unit_test(commands_wait_for_the_greeting),
 	    cmocka_unit_test(replies_may_come_in_any_pieces),
-	    cmocka_unit_test(nonsense_ends_a_link_with_what_was_found),
-	    cmocka_unit_test(what_is_kept_of_a_reply_is_bounded),
+	    cmocka_unit_test(an_invalid_reply_ends_a_connection_and_is_reported),
+	    cmocka_unit_test(the_memory_of_a_reply_is_bounded),
 	    cmocka_unit_test(tls_verifies_certificate_and_name),
-	    cmocka_unit_test(tls_shows_our_own_certificate),
-	    cmocka_unit_test(tls_to_a_server_without_is_told),
+	    cmocka_unit_test(tls_sends_the_client_certificate),
+	    cmocka_unit_test(tls_to_a_server_without_tls_is_reported),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Denials that are repeated without asking: the table of them, and what a client does with it. */
+/* Denials that are repeated without asking Redis: the table, and its use by a client. */
 #include <pthread.h>
 
 #include "scene.h"
@@ -61,8 +61,8 @@ static void a_denied_key_is_not_asked_for_until_it_may_pass(void **state)
 	end(s);
 }
 
-/* The same words that Redis would say. */
-static void what_remains_grows_while_a_large_request_is_denied(void **state)
+/* The same answer as Redis's. */
+static void remaining_units_grow_while_a_large_request_is_denied(void **state)
 {
 	struct scene *s = begin();
 
@@ -83,7 +83,7 @@ static void what_remains_grows_while_a_large_request_is_denied(void **state)
 	end(s);
 }
 
-static void it_is_asked_for_again_when_the_cache_says_so(void **state)
+static void a_denial_ends_with_denied_cache(void **state)
 {
 	struct scene *s = begin();
 	uint64_t steps;
@@ -106,7 +106,7 @@ static void it_is_asked_for_again_when_the_cache_says_so(void **state)
 	end(s);
 }
 
-static void a_refund_or_a_reset_here_is_seen_at_once(void **state)
+static void a_refund_or_a_reset_here_takes_effect_at_once(void **state)
 {
 	static const enum algo_op ops[] = {ALGO_REFUND, ALGO_RESET};
 	struct scene *s = begin();
@@ -125,8 +125,8 @@ static void a_refund_or_a_reset_here_is_seen_at_once(void **state)
 	end(s);
 }
 
-/* The refund was submitted before, too, in the same turn. */
-static void a_denial_of_before_a_refund_is_not_kept(void **state)
+/* The same if the refund was submitted before, in the same iteration. */
+static void a_denial_from_before_a_refund_is_not_stored(void **state)
 {
 	struct scene *s = begin();
 	struct one ones[3];
@@ -144,7 +144,7 @@ static void a_denial_of_before_a_refund_is_not_kept(void **state)
 	end(s);
 }
 
-static void other_parameters_are_another_question(void **state)
+static void other_parameters_have_answers_of_their_own(void **state)
 {
 	struct scene *s = begin();
 
@@ -157,7 +157,7 @@ static void other_parameters_are_another_question(void **state)
 	end(s);
 }
 
-static void a_chain_is_denied_by_what_is_known_of_one(void **state)
+static void a_group_is_denied_by_a_cached_denial_of_one_limit(void **state)
 {
 	struct scene *s = begin();
 	struct one ones[3];
@@ -225,7 +225,7 @@ static void that_a_request_passes_explains_denials_for_a_while(void **state)
 	end(s);
 }
 
-static void it_applies_where_it_is_right(void **state)
+static void denials_are_cached_only_where_repeating_is_right(void **state)
 {
 	static const struct {
 		struct weir_limit_options options;
@@ -287,16 +287,16 @@ static void compare_turn(struct scene *s, const struct one *ones, size_t n, uint
 {
 	for (size_t i = 0; i < n; i++) {
 		struct one alone;
-		char key[40];
+		char key[64];
 
 		snprintf(key, sizeof key, "alone %s", ones[i].key);
 		make(s, &alone, key, ones[i].operation.step.call.cost);
 		alone.operation.step.call = ones[i].operation.step.call;
-		/* The known denial is left aside, too. */
+		/* The cached denial is not used either. */
 		alone.operation.step.key.hash = draw(&seed, UINT64_MAX >> 40) << 20;
 		run(s, &alone, 1);
 		if (!is_same(&alone.operation, &ones[i].operation))
-			fail_msg("job %zu of %zu: %s op %d cost %u: %d %d %u, found %d %d %u", i, n,
+			fail_msg("operation %zu of %zu: %s op %d cost %u: %d %d %u, found %d %d %u", i, n,
 			         ones[i].key, ones[i].operation.step.call.op,
 			         (unsigned)ones[i].operation.step.call.cost, alone.operation.status,
 			         alone.operation.outcome.allowed, (unsigned)alone.operation.outcome.remaining,
@@ -305,7 +305,7 @@ static void compare_turn(struct scene *s, const struct one *ones, size_t n, uint
 	}
 }
 
-static void a_turn_says_what_single_steps_say(void **state)
+static void operations_of_an_iteration_equal_single_steps(void **state)
 {
 	static const enum weir_algorithm algorithms[] = {
 	    WEIR_ALGORITHM_TOKEN_BUCKET,   WEIR_ALGORITHM_FIXED_WINDOW,    WEIR_ALGORITHM_SLIDING_LOG,
@@ -348,7 +348,7 @@ static struct denial_cache_answer answer_until(uint64_t ns)
 	return (struct denial_cache_answer){ns, ns, ns, 0, WEIR_REASON_OVER_LIMIT};
 }
 
-static void what_was_asked_for_before_a_refund_is_not_kept(void **state)
+static void an_answer_requested_before_a_refund_is_not_stored(void **state)
 {
 	const struct algo_call call = {.cost = 1};
 	const struct denial_cache_answer answer = answer_until(1000);
@@ -407,7 +407,7 @@ struct race {
 	_Atomic uint64_t found;
 };
 
-/* Times and what remains come from one answer, which is of its key. */
+/* The times and the remaining units come from one answer, for this key. */
 static void *read_all(void *context)
 {
 	struct race *race = context;
@@ -446,7 +446,7 @@ static void *write_all(void *context)
 	return NULL;
 }
 
-static void threads_see_whole_answers(void **state)
+static void threads_read_whole_answers(void **state)
 {
 	struct race race = {.denied = denial_cache_open()};
 	pthread_t threads[4];
@@ -469,18 +469,18 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_denied_key_is_not_asked_for_until_it_may_pass),
-	    cmocka_unit_test(what_remains_grows_while_a_large_request_is_denied),
-	    cmocka_unit_test(it_is_asked_for_again_when_the_cache_says_so),
-	    cmocka_unit_test(a_refund_or_a_reset_here_is_seen_at_once),
-	    cmocka_unit_test(a_denial_of_before_a_refund_is_not_kept),
-	    cmocka_unit_test(other_parameters_are_another_question),
-	    cmocka_unit_test(a_chain_is_denied_by_what_is_known_of_one),
-	    cmocka_unit_test(a_turn_says_what_single_steps_say),
+	    cmocka_unit_test(remaining_units_grow_while_a_large_request_is_denied),
+	    cmocka_unit_test(a_denial_ends_with_denied_cache),
+	    cmocka_unit_test(a_refund_or_a_reset_here_takes_effect_at_once),
+	    cmocka_unit_test(a_denial_from_before_a_refund_is_not_stored),
+	    cmocka_unit_test(other_parameters_have_answers_of_their_own),
+	    cmocka_unit_test(a_group_is_denied_by_a_cached_denial_of_one_limit),
+	    cmocka_unit_test(operations_of_an_iteration_equal_single_steps),
 	    cmocka_unit_test(that_a_request_passes_explains_denials_for_a_while),
-	    cmocka_unit_test(it_applies_where_it_is_right),
-	    cmocka_unit_test(what_was_asked_for_before_a_refund_is_not_kept),
+	    cmocka_unit_test(denials_are_cached_only_where_repeating_is_right),
+	    cmocka_unit_test(an_answer_requested_before_a_refund_is_not_stored),
 	    cmocka_unit_test(many_denials_take_no_more_memory),
-	    cmocka_unit_test(threads_see_whole_answers),
+	    cmocka_unit_test(threads_read_whole_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

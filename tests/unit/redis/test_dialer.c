@@ -16,7 +16,7 @@
 
 /* One attempt. */
 struct line {
-	struct redis_attempt *attempt; /* NULL: it has ended */
+	struct redis_attempt *attempt; /* NULL after it has ended */
 	unsigned number;               /* of its address */
 };
 
@@ -38,7 +38,7 @@ static void *look_up(struct redis_transport *transport, struct redis_dialer *dia
 {
 	struct scene *s = (struct scene *)transport;
 
-	(void)dialer; /* known when connection_open has returned */
+	(void)dialer; /* set when connection_open has returned */
 	assert_string_equal(host->name, "store");
 	s->look_ups++;
 	return s;
@@ -114,7 +114,7 @@ static struct scene *scene_open(const char *url)
 	return s;
 }
 
-/* Forgets earlier connections, but not what is known of addresses. */
+/* Forgets earlier connections, but not the record of addresses. */
 static void begin(struct scene *s)
 {
 	const struct dialer_target target = {&s->url, CONNECTION_STORE, s->url.hosts[0], &s->known};
@@ -203,7 +203,7 @@ static void an_address_that_refuses_is_followed_by_the_next_at_once(void **state
 	end(s);
 }
 
-static void an_address_that_swallows_is_followed_by_the_next_after_a_delay(void **state)
+static void a_silent_address_is_followed_by_the_next_after_a_delay(void **state)
 {
 	struct scene *s = scene_open("redis://store");
 	uint64_t now_ns = os_monotonic_ns();
@@ -237,7 +237,7 @@ static void an_earlier_address_that_answers_late_may_still_win(void **state)
 	end(s);
 }
 
-static void an_address_that_refuses_the_greeting_is_no_use(void **state)
+static void an_address_that_refuses_the_greeting_has_failed(void **state)
 {
 	struct scene *s = scene_open("redis://:hunter2@store");
 
@@ -252,7 +252,7 @@ static void an_address_that_refuses_the_greeting_is_no_use(void **state)
 	end(s);
 }
 
-static void the_last_failure_is_told_once(void **state)
+static void the_last_failure_is_reported_once(void **state)
 {
 	struct scene *s = scene_open("redis://store");
 
@@ -303,7 +303,7 @@ static void the_address_that_worked_comes_first_and_one_that_failed_last(void **
 	begin_found(s, 4);
 	refuse(s, 0, "refused");
 	pass_delay(s);
-	greet(s, 2); /* the second swallowed what was sent to it */
+	greet(s, 2); /* the second dropped all packets */
 	begin_found(s, 4);
 	assert_string_equal(tried(s), "3 ");
 	refuse(s, 0, "refused");
@@ -331,7 +331,7 @@ static void an_address_that_is_blamed_comes_last(void **state)
 	end(s);
 }
 
-/* It was given up after DIALER_TIME_NS. */
+/* The dialer was closed after DIALER_TIME_NS. */
 static void an_address_that_never_answered_comes_last(void **state)
 {
 	struct scene *s = scene_open("redis://store");
@@ -423,10 +423,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_address_that_refuses_is_followed_by_the_next_at_once),
-	    cmocka_unit_test(an_address_that_swallows_is_followed_by_the_next_after_a_delay),
+	    cmocka_unit_test(a_silent_address_is_followed_by_the_next_after_a_delay),
 	    cmocka_unit_test(an_earlier_address_that_answers_late_may_still_win),
-	    cmocka_unit_test(an_address_that_refuses_the_greeting_is_no_use),
-	    cmocka_unit_test(the_last_failure_is_told_once),
+	    cmocka_unit_test(an_address_that_refuses_the_greeting_has_failed),
+	    cmocka_unit_test(the_last_failure_is_reported_once),
 	    cmocka_unit_test(all_addresses_are_tried_within_half_of_the_time),
 	    cmocka_unit_test(the_address_that_worked_comes_first_and_one_that_failed_last),
 	    cmocka_unit_test(an_address_that_is_blamed_comes_last),

@@ -1,4 +1,4 @@
-/* Tables of libweir_redis, and a Redis that dies, hangs and comes back. */
+/* Tables of libweir_redis, and a Redis that dies, hangs and recovers. */
 #include "server.h"
 
 #include <pthread.h>
@@ -44,7 +44,7 @@ static int acquire(weir_table *table, const weir_limit *limit, const char *key,
 	return weir_acquire(table, limit, (struct weir_key){key, strlen(key)}, 1, WEIR_NOW, d);
 }
 
-/* How often Redis was told a command, as its own statistics say. */
+/* How often Redis has carried out a command, by its own statistics. */
 static uint64_t count_commands(const struct server *server, const char *name)
 {
 	static const char question[] = "INFO commandstats\r\n";
@@ -271,8 +271,8 @@ static void a_redis_that_hangs_costs_one_timeout(void **state)
 	server_stop(&server);
 }
 
-/* The one that finds it back is decided itself. */
-static void a_call_that_comes_seldom_finds_redis_back(void **state)
+/* The call that notices the recovery is decided at Redis. */
+static void a_seldom_call_finds_that_redis_has_recovered(void **state)
 {
 	struct server server = server_start(NULL);
 	weir_table *table = open_table(&server, LONG_NS);
@@ -292,8 +292,8 @@ static void a_call_that_comes_seldom_finds_redis_back(void **state)
 	server_stop(&server);
 }
 
-/* An answer from a known denial sends nothing, and yet time goes on for the calls after it. */
-static void a_known_denial_ends_in_time(void **state)
+/* An answer from a cached denial sends nothing, but time goes on for the calls after it. */
+static void a_cached_denial_ends_in_time(void **state)
 {
 	struct server server = server_start(NULL);
 	weir_table *table = open_table(&server, LONG_NS);
@@ -317,7 +317,7 @@ static void a_known_denial_ends_in_time(void **state)
 	server_stop(&server);
 }
 
-static void a_known_denial_does_not_outlive_a_dead_redis_for_long(void **state)
+static void a_cached_denial_does_not_outlive_a_dead_redis_for_long(void **state)
 {
 	struct server server = server_start(NULL);
 	weir_table *table = open_table(&server, LONG_NS);
@@ -440,7 +440,7 @@ static int ask_rules(struct ruled *r, const char *user, struct weir_decision *d,
 	"rules:\n"                                                                                     \
 	"  - { name: by-user, key: [user], limits: [hour, burst] }\n"
 
-static void a_request_by_rules_takes_of_all_or_none(void **state)
+static void a_request_by_rules_charges_all_limits_or_none(void **state)
 {
 	struct ruled r = open_rules(TWO_LIMITS, LONG_NS);
 	struct weir_redis_stats before, stats;
@@ -465,7 +465,7 @@ static void a_request_by_rules_takes_of_all_or_none(void **state)
 	close_rules(&r);
 }
 
-static void what_rules_took_is_given_back_once(void **state)
+static void charges_by_rules_are_refunded_once(void **state)
 {
 	struct ruled r = open_rules(TWO_LIMITS, LONG_NS);
 	struct weir_permits permits[3];
@@ -486,7 +486,7 @@ static void what_rules_took_is_given_back_once(void **state)
 	close_rules(&r);
 }
 
-static void policies_decide_while_redis_is_away(void **state)
+static void policies_decide_while_redis_is_unavailable(void **state)
 {
 	struct ruled r = open_rules(
 	    "nodes: 2\n"
@@ -547,7 +547,7 @@ static void an_answer_that_follows_a_policy_is_degraded(void **state)
 	close_rules(&r);
 }
 
-static void a_table_that_closes_gives_back_what_it_took_in_advance(void **state)
+static void a_table_that_closes_returns_its_chunks(void **state)
 {
 	static const char *const rules =
 	    "limits:\n  much: { algorithm: fixed_window, rate: 1000/year, chunk: 50% }\n";
@@ -636,7 +636,7 @@ static void a_limit_at_another_store_is_refused(void **state)
 	weir_table_close(memory);
 }
 
-/* Nobody tells the thread that the place is free. */
+/* Nothing notifies the thread that the entry is free. */
 struct waiting {
 	weir_table *table;
 	weir_limit *limit;
@@ -653,7 +653,7 @@ static void *wait_run(void *context)
 	return NULL;
 }
 
-static void a_thread_waits_for_a_place_that_another_process_frees(void **state)
+static void a_thread_waits_for_an_entry_that_another_process_releases(void **state)
 {
 	struct server server = server_start(NULL);
 	weir_table *one = open_table(&server, LONG_NS), *two = open_table(&server, LONG_NS);
@@ -696,7 +696,7 @@ static void a_thread_waits_for_a_place_that_another_process_frees(void **state)
 	server_stop(&server);
 }
 
-static void waiting_ends_when_redis_does(void **state)
+static void waiting_ends_when_redis_fails(void **state)
 {
 	struct server server = server_start(NULL);
 	struct waiting w = {.table = open_table(&server, LONG_NS), .limit = open_limit("l", 1)};
@@ -774,20 +774,20 @@ int main(void)
 	    cmocka_unit_test(threads_are_given_the_limit_exactly),
 	    cmocka_unit_test(a_batch_is_one_call),
 	    cmocka_unit_test(a_redis_that_hangs_costs_one_timeout),
-	    cmocka_unit_test(a_call_that_comes_seldom_finds_redis_back),
-	    cmocka_unit_test(a_known_denial_ends_in_time),
-	    cmocka_unit_test(a_known_denial_does_not_outlive_a_dead_redis_for_long),
+	    cmocka_unit_test(a_seldom_call_finds_that_redis_has_recovered),
+	    cmocka_unit_test(a_cached_denial_ends_in_time),
+	    cmocka_unit_test(a_cached_denial_does_not_outlive_a_dead_redis_for_long),
 	    cmocka_unit_test(a_connection_that_redis_has_closed_costs_nothing),
 	    cmocka_unit_test(the_child_of_a_fork_connects_anew),
-	    cmocka_unit_test(a_request_by_rules_takes_of_all_or_none),
-	    cmocka_unit_test(what_rules_took_is_given_back_once),
-	    cmocka_unit_test(policies_decide_while_redis_is_away),
+	    cmocka_unit_test(a_request_by_rules_charges_all_limits_or_none),
+	    cmocka_unit_test(charges_by_rules_are_refunded_once),
+	    cmocka_unit_test(policies_decide_while_redis_is_unavailable),
 	    cmocka_unit_test(an_answer_that_follows_a_policy_is_degraded),
-	    cmocka_unit_test(a_table_that_closes_gives_back_what_it_took_in_advance),
+	    cmocka_unit_test(a_table_that_closes_returns_its_chunks),
 	    cmocka_unit_test(a_limit_may_stay_in_memory),
 	    cmocka_unit_test(a_limit_at_another_store_is_refused),
-	    cmocka_unit_test(a_thread_waits_for_a_place_that_another_process_frees),
-	    cmocka_unit_test(waiting_ends_when_redis_does),
+	    cmocka_unit_test(a_thread_waits_for_an_entry_that_another_process_releases),
+	    cmocka_unit_test(waiting_ends_when_redis_fails),
 	    cmocka_unit_test(a_permit_is_good_in_any_process),
 	    cmocka_unit_test(other_tables_have_no_redis),
 	};

@@ -192,7 +192,7 @@ static void a_batch_is_decided_wherever_its_keys_lie(void **state)
 	decide_a_batch(false);
 }
 
-static void also_through_tls(void **state)
+static void nodes_are_reached_through_tls(void **state)
 {
 	(void)state;
 	decide_a_batch(true);
@@ -229,7 +229,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_batch_is_decided_wherever_its_keys_lie),
-	    cmocka_unit_test(also_through_tls),
+	    cmocka_unit_test(nodes_are_reached_through_tls),
 	    cmocka_unit_test(a_node_that_dies_fails_its_own_keys),
 	};
 

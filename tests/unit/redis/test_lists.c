@@ -1,6 +1,6 @@
 /*
- * States that are lists at Redis, by what goes wrong with such: scripts at a real Redis against the
- * step on all uses in memory, at times that are given. WEIR_TEST_SEED replays a run.
+ * Faults of states that are lists at Redis: scripts at a real Redis against the step on all uses in
+ * memory, at given times. WEIR_TEST_SEED replays a run.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -74,7 +74,7 @@ static void expect_number(const char *what, uint64_t found, uint64_t expected)
 		         found);
 }
 
-/* The value says the same as the twin, and does not live for ever. */
+/* The value equals the twin's state, and has a lifetime. */
 static void expect_state(void)
 {
 	struct buffer expected = {0}, found = {0};
@@ -268,7 +268,7 @@ static void a_clock_that_goes_back_neither_frees_nor_locks(void **state)
 	assert_int_equal(peek(1)->remaining, 5);
 }
 
-static void a_lease_that_has_ended_is_given_to_others(void **state)
+static void units_of_an_ended_lease_are_granted_to_others(void **state)
 {
 	uint64_t end_ns;
 
@@ -280,7 +280,7 @@ static void a_lease_that_has_ended_is_given_to_others(void **state)
 	assert_false(step((struct algo_call){ALGO_ACQUIRE, 1, .permit = 8}, 1)->allowed);
 	both.now_ns = end_ns;
 	assert_true(step((struct algo_call){ALGO_ACQUIRE, 2, .permit = 9}, 1)->allowed);
-	/* A late report frees nobody's place. */
+	/* A late report releases no other entry. */
 	assert_false(give_back(2, end_ns, 7));
 	expect_state();
 	assert_false(peek(1)->allowed);
@@ -289,7 +289,7 @@ static void a_lease_that_has_ended_is_given_to_others(void **state)
 	assert_int_equal(real_number(&real, "EXISTS key"), 0);
 }
 
-static void a_part_of_a_permit_is_given_back(void **state)
+static void a_part_of_a_permit_is_refunded(void **state)
 {
 	uint64_t name, first;
 
@@ -302,12 +302,12 @@ static void a_part_of_a_permit_is_given_back(void **state)
 	assert_int_equal(peek(1)->remaining, 7);
 	assert_true(give_back(1, name, 7));
 	step((struct algo_call){ALGO_REFUND_LAST, 1, .until_ns = name, .permit = 7}, 1);
-	assert_true(ends[0].outcomes[0].allowed); /* no place is left that could lose its name */
+	assert_true(ends[0].outcomes[0].allowed); /* no entry is left that could lose its name */
 	take(2, 8);
 	step((struct algo_call){ALGO_REFUND_LAST, 1, .until_ns = name, .permit = 8}, 1);
 	expect_state();
 	assert_int_equal(peek(1)->remaining, 8);
-	assert_false(give_back(1, name, 8)); /* the other place has no name any more */
+	assert_false(give_back(1, name, 8)); /* the other entry has no name any more */
 	assert_true(give_back(5, 0, 0)); /* those without a permit, whenever they end */
 	assert_int_equal(peek(1)->remaining, 10);
 
@@ -380,7 +380,7 @@ static void scripts_that_redis_has_forgotten_are_loaded_again(void **state)
 	}
 }
 
-static void other_parameters_keep_what_is_used(void **state)
+static void other_parameters_preserve_the_use(void **state)
 {
 	(void)state;
 	begin_log(5, 60);
@@ -404,7 +404,7 @@ static void other_parameters_keep_what_is_used(void **state)
 
 /* Long lists */
 
-/* A step, and what it made Redis do: elements that it read, and commands. */
+/* A command, and the work that it caused in Redis: elements read, and commands. */
 struct watched {
 	size_t read, calls, writes;
 };
@@ -524,14 +524,14 @@ static void a_list_takes_as_much_memory_as_its_uses(void **state)
 	begin_log(MANY, 3600);
 	take_many(names);
 	assert_in_range(real_number(&real, "MEMORY USAGE key SAMPLES 0"), 1, MANY * 24);
-	/* To take and give back again does not make it longer, ... */
+	/* Acquires and refunds do not make the list longer, ... */
 	for (unsigned i = 0; i < 3 * GROUP; i++, both.now_ns += 1000) {
 		give_back(1, names[i], 0);
 		names[i] = take(1, 0);
 	}
 	expect_state();
 	assert_int_equal(real_number(&real, "LLEN key"), 1 + MANY);
-	/* ... and what is left of groups, joined, does not make the first element longer. */
+	/* ... and the rests of groups are joined, so the first element does not grow. */
 	for (size_t i = 3 * GROUP; i < MANY; i++)
 		if (i % 100 != 0)
 			give_back(1, names[i], 0);
@@ -634,11 +634,11 @@ int main(void)
 	    cmocka_unit_test(a_request_of_many_costs_is_one_use),
 	    cmocka_unit_test(a_cost_that_spans_uses_waits_for_as_many_as_it_needs),
 	    cmocka_unit_test(a_clock_that_goes_back_neither_frees_nor_locks),
-	    cmocka_unit_test(a_lease_that_has_ended_is_given_to_others),
-	    cmocka_unit_test(a_part_of_a_permit_is_given_back),
+	    cmocka_unit_test(units_of_an_ended_lease_are_granted_to_others),
+	    cmocka_unit_test(a_part_of_a_permit_is_refunded),
 	    cmocka_unit_test(a_key_of_another_type_begins_anew),
 	    cmocka_unit_test(scripts_that_redis_has_forgotten_are_loaded_again),
-	    cmocka_unit_test(other_parameters_keep_what_is_used),
+	    cmocka_unit_test(other_parameters_preserve_the_use),
 	    cmocka_unit_test(a_step_reads_little_of_a_list_of_thousands),
 	    cmocka_unit_test(a_refund_of_many_makes_a_few_passes),
 	    cmocka_unit_test(a_list_takes_as_much_memory_as_its_uses),

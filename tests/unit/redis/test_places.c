@@ -1,6 +1,6 @@
 /*
- * Places at a real Redis, where many come at one instant, as the steps of one call do. Each
- * decision is that of the step on all uses in memory. WEIR_TEST_SEED replays a run.
+ * Concurrency limits at a real Redis, with many acquires at one instant, as the commands of one
+ * call have. Each decision must equal the step on all uses in memory. WEIR_TEST_SEED replays a run.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static void expect_same(const struct algo_call *call, const struct command_resul
 	assert_int_equal(end->outcomes[0].reset_after_ns, expected.reset_after_ns);
 }
 
-/* The value says the same as the twin. */
+/* The value equals the twin's state. */
 static void expect_state(void)
 {
 	struct buffer expected = {0}, found = {0};
@@ -79,7 +79,7 @@ static void expect_state(void)
 	value_free(&value);
 }
 
-/* One call of so many steps; returns how many commands it took Redis. */
+/* One call of so many commands; returns how many commands of Redis it took. */
 static unsigned call(const struct algo_call *calls, size_t n)
 {
 	struct redis_command steps[CALL_COMMANDS_MAX], *list[CALL_COMMANDS_MAX];
@@ -143,7 +143,7 @@ static void draw_permits(uint64_t *permits, size_t n)
 	shuffle(permits, n);
 }
 
-static void steps_of_one_key_read_and_write_it_once(void **state)
+static void commands_on_one_key_read_and_write_it_once(void **state)
 {
 	uint64_t permits[CALL];
 	struct algo_call calls[CALL];
@@ -174,7 +174,7 @@ static void steps_of_one_key_read_and_write_it_once(void **state)
 }
 
 /* Servers of the version before look for permits in their order, where leases end together. */
-static void what_comes_in_one_call_is_in_the_order_of_permits(void **state)
+static void entries_of_one_call_are_in_the_order_of_permits(void **state)
 {
 	static const char *const expected[] = {"concurrency m 00004:00005:00002 1700000060000000:9",
 	                                       "1700000060000000:2", "1700000060000000:1:3",
@@ -234,7 +234,7 @@ static void fill(const uint64_t *permits)
 	free(came.uses.entries);
 }
 
-static void a_place_among_thousands_that_end_together_is_found(void **state)
+static void an_entry_among_thousands_that_end_together_is_found(void **state)
 {
 	static uint64_t permits[MANY];
 
@@ -275,10 +275,10 @@ static int close_redis(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(steps_of_one_key_read_and_write_it_once),
-	    cmocka_unit_test(what_comes_in_one_call_is_in_the_order_of_permits),
+	    cmocka_unit_test(commands_on_one_key_read_and_write_it_once),
+	    cmocka_unit_test(entries_of_one_call_are_in_the_order_of_permits),
 	    cmocka_unit_test(values_of_the_version_before_are_read),
-	    cmocka_unit_test(a_place_among_thousands_that_end_together_is_found),
+	    cmocka_unit_test(an_entry_among_thousands_that_end_together_is_found),
 	};
 
 	return cmocka_run_group_tests(tests, open_redis, close_redis);

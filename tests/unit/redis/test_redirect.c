@@ -1,6 +1,6 @@
-/* A client at a cluster on paper (paper.h). Steps are the test's own (steps.h). */
-#include "paper.h"
-#include "steps.h"
+/* A client at a fake cluster (fake_nodes.h). Commands are those of counters.h. */
+#include "fake_nodes.h"
+#include "counters.h"
 
 #include "redis/nodes/hash_slots.h"
 
@@ -14,13 +14,13 @@
 #define TRYAGAIN "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
 #define NOTHING  "*0\r\n" /* as a list of slots */
 
-static struct paper *begin(void)
+static struct fake *begin(void)
 {
-	return paper_open("redis-cluster://h:7000", TIMEOUT_NS);
+	return fake_open("redis-cluster://h:7000", TIMEOUT_NS);
 }
 
 /* A key in the lower or upper half of all slots. */
-static void make(struct paper *p, struct one *one, bool is_upper)
+static void make(struct fake *p, struct one *one, bool is_upper)
 {
 	static unsigned number;
 	char key[16], name[32];
@@ -32,14 +32,14 @@ static void make(struct paper *p, struct one *one, bool is_upper)
 	make_one(p, one, key, number);
 }
 
-static void ask(struct paper *p, struct one *one, bool is_upper)
+static void ask(struct fake *p, struct one *one, bool is_upper)
 {
 	make(p, one, is_upper);
 	submit(p, one);
 	redis_client_flush(p->client);
 }
 
-static void answer_redirect(struct paper *p, unsigned port, const char *word, const struct one *one,
+static void answer_redirect(struct fake *p, unsigned port, const char *word, const struct one *one,
                             unsigned to)
 {
 	char text[64], name[32];
@@ -50,7 +50,7 @@ static void answer_redirect(struct paper *p, unsigned port, const char *word, co
 }
 
 /* The lower half of the slots is at one node, the upper at the other. */
-static void answer_map(struct paper *p, unsigned port, unsigned lower, unsigned upper)
+static void answer_map(struct fake *p, unsigned port, unsigned lower, unsigned upper)
 {
 	char text[200];
 
@@ -61,10 +61,10 @@ static void answer_map(struct paper *p, unsigned port, unsigned lower, unsigned 
 	answer(p, port, text);
 }
 
-/* With a map of two nodes, 7000 and 7001, and a line to each. */
-static struct paper *begin_with_map(void)
+/* A map of two nodes, 7000 and 7001, with a connection to each. */
+static struct fake *begin_with_map(void)
 {
-	struct paper *p = begin();
+	struct fake *p = begin();
 	struct one one;
 
 	ask(p, &one, true);
@@ -78,7 +78,7 @@ static struct paper *begin_with_map(void)
 }
 
 /* Redirections put the map in doubt; lets a second pass, and answers the question that follows. */
-static void settle(struct paper *p, unsigned lower, unsigned upper)
+static void settle(struct fake *p, unsigned lower, unsigned upper)
 {
 	unsigned asked = 0;
 
@@ -93,7 +93,7 @@ static void settle(struct paper *p, unsigned lower, unsigned upper)
 
 static void keys_go_to_the_nodes_that_the_map_names(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one lower, upper;
 
 	(void)state;
@@ -115,7 +115,7 @@ static void keys_go_to_the_nodes_that_the_map_names(void **state)
 
 static void keys_of_two_slots_are_two_calls(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one ones[2];
 
 	(void)state;
@@ -131,7 +131,7 @@ static void keys_of_two_slots_are_two_calls(void **state)
 
 static void a_slot_that_has_moved_is_followed_and_remembered(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one one, same;
 
 	(void)state;
@@ -151,9 +151,9 @@ static void a_slot_that_has_moved_is_followed_and_remembered(void **state)
 	end(p);
 }
 
-static void a_key_that_is_being_moved_is_asked_for_once(void **state)
+static void a_key_that_is_moving_is_redirected_once(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one one, same;
 
 	(void)state;
@@ -174,7 +174,7 @@ static void a_key_that_is_being_moved_is_asked_for_once(void **state)
 
 static void a_script_that_the_other_node_lacks_is_loaded_there(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one one;
 
 	(void)state;
@@ -189,8 +189,8 @@ static void a_script_that_the_other_node_lacks_is_loaded_there(void **state)
 	end(p);
 }
 
-/* Two keys of one slot: what a call may hold, and what is on its way for a while. */
-static void make_two(struct paper *p, struct one *ones)
+/* Two keys of one slot, in one call or under way for a while. */
+static void make_two(struct fake *p, struct one *ones)
 {
 	for (size_t i = 0; i < 2; i++) {
 		make(p, &ones[i], false);
@@ -201,9 +201,9 @@ static void make_two(struct paper *p, struct one *ones)
 	ones[1].operation.step.call.cost = 2;
 }
 
-static void steps_that_are_not_all_there_go_one_by_one(void **state)
+static void commands_whose_keys_are_split_go_one_by_one(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one ones[2];
 
 	(void)state;
@@ -223,9 +223,9 @@ static void steps_that_are_not_all_there_go_one_by_one(void **state)
 	end(p);
 }
 
-static void a_group_that_is_not_all_there_waits(void **state)
+static void a_group_whose_keys_are_split_waits(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one ones[2];
 
 	(void)state;
@@ -247,8 +247,8 @@ static void a_group_that_is_not_all_there_waits(void **state)
 	end(p);
 }
 
-/* Makes a step again so late that its node can't answer in time; it fails. */
-static void make_again_too_late(struct paper *p, struct one *one, uint64_t *now_ns)
+/* Repeats a command so late that its node can't answer in time; it fails. */
+static void make_again_too_late(struct fake *p, struct one *one, uint64_t *now_ns)
 {
 	ask(p, one, false);
 	assert_string_equal(sent(p, SEED), "EVALSHA ");
@@ -260,16 +260,16 @@ static void make_again_too_late(struct paper *p, struct one *one, uint64_t *now_
 	assert_string_equal(sent(p, SEED), "EVALSHA ");
 	assert_false(one->is_done);
 	redis_client_tick(p->client, *now_ns);
-	redis_client_tick(p->client, *now_ns); /* what has come before was read */
+	redis_client_tick(p->client, *now_ns); /* the bytes that arrived before were read */
 	assert_failed(one);
 }
 
 /* Unless it does not answer within the time that each call has. */
-static void a_last_try_that_is_late_says_nothing_of_the_node(void **state)
+static void a_late_last_try_leaves_the_node_available(void **state)
 {
 	(void)state;
 	for (unsigned answers = 0; answers < 3; answers++) {
-		struct paper *p = begin_with_map();
+		struct fake *p = begin_with_map();
 		uint64_t now_ns;
 		struct one one;
 
@@ -293,7 +293,7 @@ static void a_last_try_that_is_late_says_nothing_of_the_node(void **state)
 
 static void a_group_waits_until_its_deadline(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one ones[2];
 	struct redis_stats stats;
 
@@ -314,7 +314,7 @@ static void a_group_waits_until_its_deadline(void **state)
 
 static void nodes_that_name_each_other_are_not_followed_for_ever(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one one;
 
 	(void)state;
@@ -329,7 +329,7 @@ static void nodes_that_name_each_other_are_not_followed_for_ever(void **state)
 
 static void a_node_that_is_lost_fails_its_own_keys_until_another_has_them(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one lower, upper;
 	struct redis_stats stats;
 
@@ -363,20 +363,20 @@ static void a_node_that_is_lost_fails_its_own_keys_until_another_has_them(void *
 	end(p);
 }
 
-static void a_connection_from_before_it_was_away_is_opened_anew(void **state)
+static void a_connection_of_an_earlier_era_is_replaced(void **state)
 {
-	struct paper *p = begin_with_map(), *q = calloc(1, sizeof *q);
+	struct fake *p = begin_with_map(), *q = calloc(1, sizeof *q);
 	struct one one, two;
 
 	(void)state;
-	q->transport.kind = &paper_kind;
+	q->transport.kind = &fake_kind;
 	q->limit = p->limit;
 	q->store = p->store;
 	assert_int_equal(redis_client_open(q->store, &q->transport, &q->client), WEIR_OK);
 	ask(q, &two, true);
 	accept_line(q, 7001, "EVALSHA ");
 	answer(q, 7001, GRANTED);
-	/* The other client finds it away, and back. */
+	/* The other client finds the node unavailable, and then recovered. */
 	ask(p, &one, true);
 	struct line *lost = line_to(p, 7001);
 	struct redis_attempt *attempt = lost->attempt;
@@ -397,9 +397,9 @@ static void a_connection_from_before_it_was_away_is_opened_anew(void **state)
 	end(p);
 }
 
-static void a_node_that_is_down_is_not_asked_again(void **state)
+static void an_unavailable_node_is_not_asked_again(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one one;
 
 	(void)state;
@@ -425,7 +425,7 @@ static void a_node_that_is_down_is_not_asked_again(void **state)
 /* The URL names it, and no key goes there. */
 static void a_node_without_slots_may_be_dead(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct redis_attempt *attempt;
 	struct line *gone;
 
@@ -443,7 +443,7 @@ static void a_node_without_slots_may_be_dead(void **state)
 
 static void a_slot_that_nobody_serves_fails_alone(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one one;
 
 	(void)state;
@@ -456,9 +456,9 @@ static void a_slot_that_nobody_serves_fails_alone(void **state)
 	end(p);
 }
 
-static void nodes_that_are_gone_are_hung_up(void **state)
+static void connections_to_removed_nodes_are_closed(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct line *gone = line_to(p, 7001);
 
 	(void)state;
@@ -469,9 +469,9 @@ static void nodes_that_are_gone_are_hung_up(void **state)
 	end(p);
 }
 
-static void redirections_without_sense_put_a_node_away(void **state)
+static void invalid_redirections_make_a_node_unavailable(void **state)
 {
-	struct paper *p = begin_with_map();
+	struct fake *p = begin_with_map();
 	struct one one;
 	struct redis_stats stats;
 
@@ -491,20 +491,20 @@ int main(void)
 	    cmocka_unit_test(keys_go_to_the_nodes_that_the_map_names),
 	    cmocka_unit_test(keys_of_two_slots_are_two_calls),
 	    cmocka_unit_test(a_slot_that_has_moved_is_followed_and_remembered),
-	    cmocka_unit_test(a_key_that_is_being_moved_is_asked_for_once),
+	    cmocka_unit_test(a_key_that_is_moving_is_redirected_once),
 	    cmocka_unit_test(a_script_that_the_other_node_lacks_is_loaded_there),
-	    cmocka_unit_test(steps_that_are_not_all_there_go_one_by_one),
-	    cmocka_unit_test(a_group_that_is_not_all_there_waits),
+	    cmocka_unit_test(commands_whose_keys_are_split_go_one_by_one),
+	    cmocka_unit_test(a_group_whose_keys_are_split_waits),
 	    cmocka_unit_test(a_group_waits_until_its_deadline),
-	    cmocka_unit_test(a_last_try_that_is_late_says_nothing_of_the_node),
+	    cmocka_unit_test(a_late_last_try_leaves_the_node_available),
 	    cmocka_unit_test(nodes_that_name_each_other_are_not_followed_for_ever),
 	    cmocka_unit_test(a_node_that_is_lost_fails_its_own_keys_until_another_has_them),
-	    cmocka_unit_test(a_connection_from_before_it_was_away_is_opened_anew),
-	    cmocka_unit_test(a_node_that_is_down_is_not_asked_again),
+	    cmocka_unit_test(a_connection_of_an_earlier_era_is_replaced),
+	    cmocka_unit_test(an_unavailable_node_is_not_asked_again),
 	    cmocka_unit_test(a_node_without_slots_may_be_dead),
 	    cmocka_unit_test(a_slot_that_nobody_serves_fails_alone),
-	    cmocka_unit_test(nodes_that_are_gone_are_hung_up),
-	    cmocka_unit_test(redirections_without_sense_put_a_node_away),
+	    cmocka_unit_test(connections_to_removed_nodes_are_closed),
+	    cmocka_unit_test(invalid_redirections_make_a_node_unavailable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,6 @@
-/*
- * A client meets the errors of a Redis on paper (paper.h): the calls that fail, the words, the next
- * calls.
- */
-#include "paper.h"
-#include "steps.h"
+/* Errors of a fake Redis: the calls that fail, the reasons reported, and the next calls. */
+#include "fake_nodes.h"
+#include "counters.h"
 
 #define PORT       6379
 #define TIMEOUT_NS (3600 * NS_PER_S) /* no test waits */
@@ -12,7 +9,7 @@ struct refusal {
 	const char *text;
 	bool is_unavailable; /* for all calls: else this one fails alone */
 	bool is_lost;   /* and the connection is of no use */
-	bool is_within; /* what a script does is refused: a probe tries that */
+	bool is_within; /* commands of scripts are refused, so the recovery check tries them */
 };
 
 static const struct refusal refusals[] = {
@@ -44,14 +41,14 @@ static const struct refusal refusals[] = {
     {"ERR what nobody has seen", false, false},
 };
 
-static void ask(struct paper *p, struct one *one, const char *key)
+static void ask(struct fake *p, struct one *one, const char *key)
 {
 	make_one(p, one, key, (uint64_t)key[0]);
 	submit(p, one);
 	redis_client_flush(p->client);
 }
 
-static void assert_told(const struct paper *p, const struct refusal *refusal)
+static void assert_reported(const struct fake *p, const struct refusal *refusal)
 {
 	const char *code = strstr(refusal->text, ": -");
 	char word[16];
@@ -62,8 +59,11 @@ static void assert_told(const struct paper *p, const struct refusal *refusal)
 		assert_non_null(strstr(p->why, word));
 }
 
-/* A request that comes while it is away is not sent; the first probe says what it did not like. */
-static void assert_comes_back(struct paper *p, const struct refusal *refusal)
+/*
+ * A request for an unavailable node is not sent; the first recovery check shows the refused
+ * command.
+ */
+static void assert_recovers(struct fake *p, const struct refusal *refusal)
 {
 	uint64_t now_ns = os_monotonic_ns();
 	const char *asked = refusal->is_within ? "SCRIPT EVALSHA SET " : "EVALSHA SET ";
@@ -92,27 +92,27 @@ static void assert_comes_back(struct paper *p, const struct refusal *refusal)
 	assert_int_equal(p->away, 1);
 }
 
-static void each_error_is_of_its_call_or_of_the_node(void **state)
+static void each_error_concerns_its_call_or_the_node(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
 		const struct refusal *refusal = &refusals[i];
-		struct paper *p = paper_open("redis://h", TIMEOUT_NS);
+		struct fake *p = fake_open("redis://h", TIMEOUT_NS);
 		struct one first, second;
 		char text[400];
 
 		ask(p, &first, "a");
 		accept_line(p, PORT, "EVALSHA ");
-		ask(p, &second, "b"); /* few steps are sent at once */
+		ask(p, &second, "b"); /* few commands are sent at once */
 		assert_string_equal(sent(p, PORT), "EVALSHA ");
 		snprintf(text, sizeof text, "-%s\r\n-%s\r\n", refusal->text, refusal->text);
 		answer(p, PORT, text);
 		assert_failed(&first);
 		assert_failed(&second);
-		assert_told(p, refusal);
+		assert_reported(p, refusal);
 		if (refusal->is_unavailable) {
 			assert_int_equal(p->lines[0].attempt == NULL, refusal->is_lost);
-			assert_comes_back(p, refusal);
+			assert_recovers(p, refusal);
 		}
 		ask(p, &first, "d");
 		assert_string_equal(sent(p, PORT), "EVALSHA ");
@@ -122,8 +122,8 @@ static void each_error_is_of_its_call_or_of_the_node(void **state)
 	}
 }
 
-/* It may be no Redis, or replies may be out of step with calls: there is no use in the connection. */
-static void what_is_no_reply_of_a_script_ends_the_connection(void **state)
+/* This may be no Redis, or replies are out of step with calls: the connection has to be closed. */
+static void a_reply_that_no_script_gives_ends_the_connection(void **state)
 {
 	static const char *const replies[][2] = {
 	    {"+OK\r\n", "expected an array from a script, found a text"},
@@ -134,7 +134,7 @@ static void what_is_no_reply_of_a_script_ends_the_connection(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
-		struct paper *p = paper_open("redis://h", TIMEOUT_NS);
+		struct fake *p = fake_open("redis://h", TIMEOUT_NS);
 		struct one one;
 
 		ask(p, &one, "a");
@@ -159,8 +159,8 @@ static void what_is_no_reply_of_a_script_ends_the_connection(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(each_error_is_of_its_call_or_of_the_node),
-	    cmocka_unit_test(what_is_no_reply_of_a_script_ends_the_connection),
+	    cmocka_unit_test(each_error_concerns_its_call_or_the_node),
+	    cmocka_unit_test(a_reply_that_no_script_gives_ends_the_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
-/* A client whose master Sentinels name, at servers on paper (paper.h). Steps are the test's own
- * (steps.h). */
-#include "paper.h"
-#include "steps.h"
+/* A client whose master fake Sentinels name (fake_nodes.h). Commands are those of counters.h. */
+#include "fake_nodes.h"
+#include "counters.h"
 
 #include "redis/nodes/sentinels.h"
 
@@ -16,13 +15,13 @@
 #define NONE    "*-1\r\n"
 #define NO_LIST "*0\r\n"
 
-static void tick(struct paper *p, uint64_t after_ns)
+static void tick(struct fake *p, uint64_t after_ns)
 {
 	redis_client_tick(p->client, os_monotonic_ns() + after_ns);
 	find_names(p);
 }
 
-static void name(struct paper *p, unsigned sentinel, unsigned master)
+static void name(struct fake *p, unsigned sentinel, unsigned master)
 {
 	char text[64];
 
@@ -30,10 +29,10 @@ static void name(struct paper *p, unsigned sentinel, unsigned master)
 	answer(p, sentinel, text);
 }
 
-/* All Sentinels are connected and asked, and tell of no others. */
-static struct paper *begin(const char *url, unsigned sentinels)
+/* All Sentinels are connected and asked, and name no other Sentinels. */
+static struct fake *begin(const char *url, unsigned sentinels)
 {
-	struct paper *p = paper_open(url, TIMEOUT_NS);
+	struct fake *p = fake_open(url, TIMEOUT_NS);
 
 	tick(p, 0);
 	for (unsigned i = 1; i <= sentinels; i++)
@@ -42,13 +41,13 @@ static struct paper *begin(const char *url, unsigned sentinels)
 }
 
 /* The first answer of a Sentinel, and none to the question for others. */
-static void name_first(struct paper *p, unsigned sentinel, unsigned master)
+static void name_first(struct fake *p, unsigned sentinel, unsigned master)
 {
 	name(p, sentinel, master);
 	answer(p, sentinel, NO_LIST);
 }
 
-static void greet(struct paper *p, unsigned port, const char *role, const char *names)
+static void greet(struct fake *p, unsigned port, const char *role, const char *names)
 {
 	assert_string_equal(sent(p, port), "HELLO PING ");
 	answer(p, port, role);
@@ -56,7 +55,7 @@ static void greet(struct paper *p, unsigned port, const char *role, const char *
 		assert_string_equal(sent(p, port), names);
 }
 
-static void ask(struct paper *p, struct one *one)
+static void ask(struct fake *p, struct one *one)
 {
 	static unsigned number;
 	char key[16];
@@ -67,7 +66,7 @@ static void ask(struct paper *p, struct one *one)
 	redis_client_flush(p->client);
 }
 
-static void ask_granted(struct paper *p, unsigned port)
+static void ask_granted(struct fake *p, unsigned port)
 {
 	struct one one;
 
@@ -77,7 +76,7 @@ static void ask_granted(struct paper *p, unsigned port)
 	assert_granted(&one);
 }
 
-static bool has_line(const struct paper *p, unsigned port)
+static bool has_line(const struct fake *p, unsigned port)
 {
 	for (size_t i = 0; i < p->count; i++)
 		if (p->lines[i].port == port && p->lines[i].attempt)
@@ -86,9 +85,9 @@ static bool has_line(const struct paper *p, unsigned port)
 }
 
 /* All name the first server, which has granted something. */
-static struct paper *begin_at_first(void)
+static struct fake *begin_at_first(void)
 {
-	struct paper *p = begin(URL, 3);
+	struct fake *p = begin(URL, 3);
 	struct one one;
 
 	for (unsigned i = 1; i <= 3; i++)
@@ -101,7 +100,7 @@ static struct paper *begin_at_first(void)
 }
 
 /* A later round, in which all are asked once. */
-static void begin_round(struct paper *p, uint64_t after_ns)
+static void begin_round(struct fake *p, uint64_t after_ns)
 {
 	tick(p, after_ns);
 	for (unsigned i = 1; i <= 3; i++)
@@ -110,7 +109,7 @@ static void begin_round(struct paper *p, uint64_t after_ns)
 
 static void requests_wait_until_most_sentinels_have_named_the_master(void **state)
 {
-	struct paper *p = begin(URL, 3);
+	struct fake *p = begin(URL, 3);
 	struct one one;
 
 	(void)state;
@@ -132,7 +131,7 @@ static void requests_wait_until_most_sentinels_have_named_the_master(void **stat
 
 static void sentinels_that_do_not_answer_are_not_waited_for_long(void **state)
 {
-	struct paper *p = begin(URL, 3);
+	struct fake *p = begin(URL, 3);
 	struct one one;
 
 	(void)state;
@@ -155,7 +154,7 @@ static void of_two_named_equally_often_the_first_sentinel_decides(void **state)
 {
 	(void)state;
 	for (unsigned first = 1; first <= 2; first++) {
-		struct paper *p = begin("redis+sentinel://h:1,h:2/m", 2);
+		struct fake *p = begin("redis+sentinel://h:1,h:2/m", 2);
 		struct one one;
 
 		name_first(p, first, first == 1 ? FIRST : SECOND);
@@ -169,14 +168,14 @@ static void of_two_named_equally_often_the_first_sentinel_decides(void **state)
 
 static void a_switch_is_followed_while_the_old_master_answers(void **state)
 {
-	struct paper *p = begin_at_first();
+	struct fake *p = begin_at_first();
 	struct one one;
 
 	(void)state;
 	begin_round(p, SENTINELS_POLL_NS);
 	name(p, 1, SECOND);
 	name(p, 2, FIRST);
-	ask_granted(p, FIRST); /* as long as most do not say otherwise */
+	ask_granted(p, FIRST); /* until most name another server */
 	name(p, 3, SECOND);
 	ask(p, &one);
 	greet(p, SECOND, MASTER, "EVALSHA ");
@@ -188,9 +187,9 @@ static void a_switch_is_followed_while_the_old_master_answers(void **state)
 	end(p);
 }
 
-static void a_master_that_turns_out_to_be_a_replica_is_left_for_any_other(void **state)
+static void a_named_replica_loses_against_any_other(void **state)
 {
-	struct paper *p = begin_at_first();
+	struct fake *p = begin_at_first();
 	struct one one;
 
 	(void)state;
@@ -219,7 +218,7 @@ static void a_master_that_turns_out_to_be_a_replica_is_left_for_any_other(void *
 
 static void a_replica_gets_nothing_but_the_greeting(void **state)
 {
-	struct paper *p = begin(URL, 3);
+	struct fake *p = begin(URL, 3);
 	struct one one;
 
 	(void)state;
@@ -233,7 +232,7 @@ static void a_replica_gets_nothing_but_the_greeting(void **state)
 	end(p);
 }
 
-static void what_is_no_redis_is_not_written_to(void **state)
+static void a_server_that_is_no_redis_gets_no_writes(void **state)
 {
 	static const struct {
 		const char *reply, *why;
@@ -246,7 +245,7 @@ static void what_is_no_redis_is_not_written_to(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-		struct paper *p = begin(URL, 3);
+		struct fake *p = begin(URL, 3);
 		struct one one;
 
 		for (unsigned n = 1; n <= 3; n++)
@@ -261,7 +260,7 @@ static void what_is_no_redis_is_not_written_to(void **state)
 
 static void a_master_that_is_lost_is_asked_for_again(void **state)
 {
-	struct paper *p = begin_at_first();
+	struct fake *p = begin_at_first();
 	struct line *line = line_to(p, FIRST);
 	struct redis_attempt *lost = line->attempt;
 	struct one one;
@@ -283,9 +282,9 @@ static void a_master_that_is_lost_is_asked_for_again(void **state)
 	end(p);
 }
 
-static void without_a_master_requests_fail_and_the_reason_is_told_once(void **state)
+static void without_a_master_requests_fail_and_the_reason_is_reported_once(void **state)
 {
-	struct paper *p = begin(URL, 3);
+	struct fake *p = begin(URL, 3);
 	struct one one;
 
 	(void)state;
@@ -304,7 +303,7 @@ static void without_a_master_requests_fail_and_the_reason_is_told_once(void **st
 	end(p);
 }
 
-/* Else it could name many others, and outvote the rest. */
+/* Otherwise it could name many others, and outvote the rest. */
 static void sentinels_that_are_learnt_do_not_vote_beside_those_of_the_url(void **state)
 {
 	const struct redis_url url = {
@@ -359,10 +358,10 @@ static void sentinels_that_are_learnt_do_not_vote_beside_those_of_the_url(void *
 
 static void one_client_asks_for_all(void **state)
 {
-	struct paper *p = begin_at_first(), *q = calloc(1, sizeof *q);
+	struct fake *p = begin_at_first(), *q = calloc(1, sizeof *q);
 
 	(void)state;
-	q->transport.kind = &paper_kind;
+	q->transport.kind = &fake_kind;
 	q->limit = p->limit;
 	q->store = p->store;
 	assert_int_equal(redis_client_open(q->store, &q->transport, &q->client), WEIR_OK);
@@ -386,11 +385,11 @@ int main(void)
 	    cmocka_unit_test(sentinels_that_do_not_answer_are_not_waited_for_long),
 	    cmocka_unit_test(of_two_named_equally_often_the_first_sentinel_decides),
 	    cmocka_unit_test(a_switch_is_followed_while_the_old_master_answers),
-	    cmocka_unit_test(a_master_that_turns_out_to_be_a_replica_is_left_for_any_other),
+	    cmocka_unit_test(a_named_replica_loses_against_any_other),
 	    cmocka_unit_test(a_replica_gets_nothing_but_the_greeting),
-	    cmocka_unit_test(what_is_no_redis_is_not_written_to),
+	    cmocka_unit_test(a_server_that_is_no_redis_gets_no_writes),
 	    cmocka_unit_test(a_master_that_is_lost_is_asked_for_again),
-	    cmocka_unit_test(without_a_master_requests_fail_and_the_reason_is_told_once),
+	    cmocka_unit_test(without_a_master_requests_fail_and_the_reason_is_reported_once),
 	    cmocka_unit_test(sentinels_that_are_learnt_do_not_vote_beside_those_of_the_url),
 	    cmocka_unit_test(one_client_asks_for_all),
 	};

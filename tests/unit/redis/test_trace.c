@@ -1,6 +1,6 @@
 /*
- * Random traces: scripts at a real Redis against the steps of `algo` on a state in memory, at times
- * that are given. WEIR_TEST_SEED replays one.
+ * Random traces: scripts at a real Redis against the steps of `algo` on a state in memory, at given
+ * times. WEIR_TEST_SEED replays one.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -133,7 +133,7 @@ static const struct kind kinds[] = {
 struct twin {
 	struct value value; /* its list has room for all */
 	size_t limit;       /* that it was written under */
-	uint64_t former_ns; /* the end of a warm_up before a denial converted it; 0: none did */
+	uint64_t former_ns; /* the end of a warm_up before a denial converted it, or 0 */
 };
 
 /* Whether a value that was written under one of them has another head than those of the other. */
@@ -164,7 +164,7 @@ static uint64_t drawn(uint64_t most)
 	return prng_next() % (most + 1);
 }
 
-/* What a cut hides is not forgotten: nothing passes, or comes back. */
+/* Use that a conversion hides is not forgotten: nothing passes, and nothing is refunded. */
 static void twin_hidden(const struct algo_limit *limit, const struct algo_call *call,
                         const struct algo_time *time, uint64_t hidden_ns, struct algo_state *word,
                         struct algo_decision *out)
@@ -249,7 +249,7 @@ static void expect_outcome(const struct trace *trace, const struct algo_decision
 	expect_number(trace, "wait_ns", found->wait_ns, expected->wait_ns);
 }
 
-/* When a state has nothing left to say. */
+/* When a state is not in use any more. */
 static uint64_t ends_ms(const struct value *value)
 {
 	uint64_t until_ns = u64_max(value->word.until_ns, value->uses.until_ns);
@@ -270,7 +270,7 @@ static void expect_life(const struct trace *trace, const char *key, uint64_t end
 	}
 }
 
-/* The value at Redis says the same as the twin, and lives as long. */
+/* The value at Redis equals the twin's state, and lives as long. */
 static void expect_state(const struct trace *trace, size_t number)
 {
 	const struct algo_limit *limit = &trace->limits[trace->limit];
@@ -291,7 +291,8 @@ static void expect_state(const struct trace *trace, size_t number)
 			print_message("%s, step %u: %s\n", trace->kind->name, trace->line, key);
 		assert_string_equal(found.data, expected.data);
 		life_ms = ends_ms(&twin->value);
-		if (expected.len > 1 && life_ms > trace->now_ns / NS_PER_MS + 2) /* it says something still */
+		if (expected.len > 1 &&
+		    life_ms > trace->now_ns / NS_PER_MS + 2) /* the state is still in use */
 			expect_life(trace, key, life_ms);
 	}
 	buffer_free(&expected);
@@ -328,7 +329,7 @@ static struct algo_call a_call(const struct trace *trace, const struct taken *na
 	return call;
 }
 
-/* A step of one request or several. */
+/* A command of one request or several. */
 static struct redis_command a_step(const struct trace *trace, const struct taken *names,
                                    char name[16])
 {
@@ -347,7 +348,7 @@ static struct redis_command a_step(const struct trace *trace, const struct taken
 	return step;
 }
 
-/* A call of so many steps at both. */
+/* A call of so many commands, at Redis and in memory. */
 static void steps_both(struct trace *trace, struct taken *names, size_t n)
 {
 	struct redis_command steps[CALL_COMMANDS_MAX], *list[CALL_COMMANDS_MAX] = {NULL};
@@ -377,7 +378,7 @@ static void steps_both(struct trace *trace, struct taken *names, size_t n)
 		expect_state(trace, (size_t)(keys[i][3] - '0'));
 }
 
-/* In calls of up to `most` steps. */
+/* In calls of up to `most` commands. */
 static void run_kind(const struct kind *kind, bool has_ns, size_t most)
 {
 	struct trace trace = {.kind = kind, .now_ns = START_NS, .has_ns = has_ns};
@@ -417,7 +418,7 @@ static void scripts_decide_as_memory_does(void **state)
 	}
 }
 
-/* Uses lists: no swap makes a step of a list come later than those behind it. */
+/* Uses lists, whose commands are never overtaken because of a swap. */
 static void steps_of_one_call_follow_one_another(void **state)
 {
 	(void)state;

@@ -14,7 +14,7 @@
 static struct real real;
 static struct command_result ends[CALL_COMMANDS_MAX];
 
-/* Nothing comes back, and no key ends, while the machine stands still for seconds. */
+/* So slow that nothing leaks, and no key ends, while the machine stands still for seconds. */
 static const struct weir_limit_options all_kinds[] = {
     {.rate = {5, 1, WEIR_UNIT_MINUTE}, .burst = 10},
     {.rate = {3, 1, WEIR_UNIT_MINUTE}, .burst = 1},
@@ -241,7 +241,7 @@ static bool refund(const struct algo_limit *limit, const char *key, uint64_t cos
 	return ends[0].outcomes[0].allowed;
 }
 
-/* Short states: all that a script gives back. */
+/* Short states, which a script refunds as a whole. */
 static const size_t short_kinds[] = {0, 1, 2, 3, 5, 6, 7, 8, 10};
 
 #define SHORT_KINDS (sizeof short_kinds / sizeof *short_kinds)
@@ -303,7 +303,7 @@ static void a_refund_leaves_the_lifetime(void **state)
 	}
 }
 
-/* Parameters under which nothing was taken or given back forget no use. */
+/* A conversion without a charge or a refund forgets no use. */
 static void a_burst_that_is_lowered_and_raised_again_grants_no_more(void **state)
 {
 	static const struct weir_limit_options pairs[][2] = {
@@ -335,7 +335,7 @@ static void a_burst_that_is_lowered_and_raised_again_grants_no_more(void **state
 	}
 }
 
-/* A window that is not the calendar's is no reason to give back to it, whatever our clock says. */
+/* A window that is not the calendar's gets no refund, even if this server's clock is wrong. */
 static struct algo_decision warm_step(const struct algo_limit *limit, struct algo_call call,
                                       uint64_t now_ns)
 {
@@ -352,7 +352,7 @@ static struct algo_decision warm_step(const struct algo_limit *limit, struct alg
 }
 
 /* A key of warm_up that has 6 s to wait, of which other parameters allow one second. */
-static void a_converted_turn_counts_down_and_is_given_back(void **state)
+static void a_converted_state_counts_down_and_is_refunded(void **state)
 {
 	struct weir_limit_options options = {
 	    .algorithm = WEIR_ALGORITHM_WARM_UP, .rate = {600, 1, WEIR_UNIT_HOUR}, .max_wait_ns = 60 * NS_PER_S};
@@ -385,7 +385,7 @@ static void a_converted_turn_counts_down_and_is_given_back(void **state)
 	}
 }
 
-/* Another server holds 7 units of the bucket, which the parameters of now have made smaller. */
+/* Another server holds 7 units of the bucket, which the present parameters have made smaller. */
 static void a_peek_beside_chunks_writes_nothing_under_other_parameters(void **state)
 {
 	struct algo_limit before = limit_of((struct weir_limit_options){
@@ -447,7 +447,7 @@ static void a_refund_finds_the_window_by_the_clock_of_redis(void **state)
 }
 
 /* The clock was set back: half a second ago it was later, when the older slot was over. */
-static void a_refund_takes_from_no_slot_that_is_over(void **state)
+static void a_refund_takes_from_no_expired_slot(void **state)
 {
 	struct algo_limit limit = limit_of(
 	    (struct weir_limit_options){.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {9}, .slots = 10});
@@ -472,7 +472,7 @@ static void a_refund_takes_from_no_slot_that_is_over(void **state)
 }
 
 /* The clock was set back by more than a window, and comes forward again. */
-static void a_refund_that_gives_nothing_back_shortens_no_window(void **state)
+static void an_empty_refund_shortens_no_window(void **state)
 {
 	struct algo_limit limit =
 	    limit_of((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {9}});
@@ -501,8 +501,11 @@ static void a_refund_that_gives_nothing_back_shortens_no_window(void **state)
 	algo_limit_free(&limit);
 }
 
-/* A place is taken behind a clock that was ahead; one that has ended by then stays free when the clock lags. */
-static void a_place_that_has_ended_is_not_held_again(void **state)
+/*
+ * An acquire after a clock that was ahead: an entry that has ended by then stays free when the
+ * clock lags.
+ */
+static void an_expired_entry_does_not_count_again(void **state)
 {
 	static const unsigned at_ms[] = {2000, 500, 1600, 1000};
 	struct algo_limit limit = limit_of(
@@ -527,7 +530,7 @@ static void a_place_that_has_ended_is_not_held_again(void **state)
 }
 
 /* A denial by other parameters finds a state that is over; then the clock lags, and the state counts again. */
-static void a_state_that_is_over_keeps_its_parameters(void **state)
+static void an_expired_state_keeps_its_parameters(void **state)
 {
 	struct algo_limit pair[] = {
 	    limit_of((struct weir_limit_options){.rate = {5}, .burst = 4}),
@@ -556,8 +559,8 @@ static void a_state_that_is_over_keeps_its_parameters(void **state)
 	algo_limit_free(&pair[1]);
 }
 
-/* A mark beside the key says that the permit is spent: both go in one call, or none. */
-static void a_permit_gives_back_once_and_in_one_call(void **state)
+/* A mark beside the key shows that the permit is spent: both are written in one call, or none. */
+static void a_permit_is_refunded_once_and_in_one_call(void **state)
 {
 	struct algo_limit mark = limit_of((struct weir_limit_options){.rate = {1, 1, WEIR_UNIT_HOUR}});
 
@@ -622,7 +625,7 @@ static void a_key_that_comes_twice_in_a_call_is_granted_once(void **state)
 }
 
 /* The bounds that are sent are of our clock, but Redis's counts. */
-static void a_clock_ten_seconds_apart_is_put_right(void **state)
+static void a_clock_ten_seconds_apart_is_corrected(void **state)
 {
 	struct algo_limit limit = limit_of((struct weir_limit_options){
 	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {1000000, 2, WEIR_UNIT_SECOND}});
@@ -714,7 +717,7 @@ static void a_script_that_redis_has_forgotten_is_loaded_again(void **state)
 }
 
 /* A value of another type or limit, or one scribbled by an operator: the key begins anew. */
-static void what_is_no_value_is_replaced(void **state)
+static void an_invalid_value_is_replaced(void **state)
 {
 	static const char *const texts[] = {"",
 	                                    "nonsense",
@@ -751,7 +754,7 @@ static uint64_t drawn(uint64_t most)
 	return prng_next() % (most + 1);
 }
 
-/* Any tree, mostly of the form that a script returns for three steps. */
+/* A random reply, mostly of the form that a script returns for three commands. */
 static struct redis_reply a_reply(struct redis_reply *items, size_t *left, unsigned depth)
 {
 	static const char *const texts[] = {
@@ -863,21 +866,21 @@ int main(void)
 	    cmocka_unit_test(a_request_and_its_refund_are_one_call_each),
 	    cmocka_unit_test(a_refund_of_nothing_writes_nothing),
 	    cmocka_unit_test(a_refund_leaves_the_lifetime),
-	    cmocka_unit_test(a_converted_turn_counts_down_and_is_given_back),
+	    cmocka_unit_test(a_converted_state_counts_down_and_is_refunded),
 	    cmocka_unit_test(a_peek_beside_chunks_writes_nothing_under_other_parameters),
 	    cmocka_unit_test(a_refund_finds_the_window_by_the_clock_of_redis),
-	    cmocka_unit_test(a_refund_takes_from_no_slot_that_is_over),
+	    cmocka_unit_test(a_refund_takes_from_no_expired_slot),
 	    cmocka_unit_test(a_burst_that_is_lowered_and_raised_again_grants_no_more),
-	    cmocka_unit_test(a_refund_that_gives_nothing_back_shortens_no_window),
-	    cmocka_unit_test(a_place_that_has_ended_is_not_held_again),
-	    cmocka_unit_test(a_state_that_is_over_keeps_its_parameters),
-	    cmocka_unit_test(a_permit_gives_back_once_and_in_one_call),
+	    cmocka_unit_test(an_empty_refund_shortens_no_window),
+	    cmocka_unit_test(an_expired_entry_does_not_count_again),
+	    cmocka_unit_test(an_expired_state_keeps_its_parameters),
+	    cmocka_unit_test(a_permit_is_refunded_once_and_in_one_call),
 	    cmocka_unit_test(a_key_that_comes_twice_in_a_call_is_granted_once),
-	    cmocka_unit_test(a_clock_ten_seconds_apart_is_put_right),
+	    cmocka_unit_test(a_clock_ten_seconds_apart_is_corrected),
 	    cmocka_unit_test(no_key_is_used_that_is_not_declared),
 	    cmocka_unit_test(an_ordinary_key_takes_160_bytes_at_most),
 	    cmocka_unit_test(a_script_that_redis_has_forgotten_is_loaded_again),
-	    cmocka_unit_test(what_is_no_value_is_replaced),
+	    cmocka_unit_test(an_invalid_value_is_replaced),
 	    cmocka_unit_test(a_reply_may_be_anything),
 	};
 

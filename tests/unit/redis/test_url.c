@@ -133,7 +133,7 @@ static void sentinels_have_hosts_a_name_and_their_own_login(void **state)
 	redis_url_free(&url);
 }
 
-static void schemes_are_known(void **state)
+static void schemes_are_recognized(void **state)
 {
 	static const char *const known[] = {
 	    "redis://",          "rediss://",          "redis-cluster://",    "rediss-cluster://",
@@ -153,8 +153,8 @@ static void schemes_are_known(void **state)
 	assert_false(redis_url_is("redis:/host"));
 }
 
-/* Each holds "hunter2" where a password may be. */
-static void errors_hold_no_password(void **state)
+/* Each has "hunter2" where a password may be. */
+static void errors_have_no_password(void **state)
 {
 	static const struct {
 		const char *text;
@@ -257,8 +257,8 @@ int main(void)
 	    cmocka_unit_test(a_password_that_was_not_encoded_is_taken_whole),
 	    cmocka_unit_test(a_unix_socket_has_a_path_and_no_port),
 	    cmocka_unit_test(sentinels_have_hosts_a_name_and_their_own_login),
-	    cmocka_unit_test(schemes_are_known),
-	    cmocka_unit_test(errors_hold_no_password),
+	    cmocka_unit_test(schemes_are_recognized),
+	    cmocka_unit_test(errors_have_no_password),
 	    cmocka_unit_test(hosts_and_names_are_bounded),
 	};
 

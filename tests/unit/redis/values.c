@@ -195,9 +195,8 @@ static bool check_groups(const struct algo_limit *limit, const struct first *fir
 }
 
 /*
- * Places that end together stand in the order in which they came, as value_read does not have it: by
- * their names, and the same ones as one. Replaces the text behind the head. False: nonsense, or ends
- * in disorder.
+ * Sorts uses that end together by their names, as value_read requires, and joins those of one name.
+ * Replaces the text after the header. False if the text is invalid or not in order.
  */
 static bool sort_places(const redisReply *list, struct buffer *out, size_t header)
 {

@@ -5,7 +5,7 @@
 #include "real.h"
 #include "redis/commands/value.h"
 
-/* Scripts that are given the time put lifetimes a century ahead. */
+/* With a given time, scripts set lifetimes a century ahead. */
 #define VALUES_AHEAD_MS UINT64_C(3155760000000)
 
 /* Puts a state there, also none. */
@@ -13,8 +13,8 @@ void values_set(struct real *real, const char *key, const struct algo_limit *lim
                 const struct value *value, uint64_t now_ns);
 
 /*
- * Reads what is there. Of a list that contradicts itself it says so on stderr, and VALUE_OTHER.
- * Free with value_free.
+ * Reads the value of the key. If a list contradicts itself, reports that on stderr, and returns
+ * VALUE_OTHER. Call value_free.
  */
 enum value_fit values_get(struct real *real, const char *key, const struct algo_limit *limit,
                           struct value *value);
@@ -23,7 +23,7 @@ enum value_fit values_get(struct real *real, const char *key, const struct algo_
 void values_text(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
                  struct buffer *out);
 
-/* When the key is gone, by the time that is given; 0: it is not there. */
+/* When the key ends, by the given time; 0 if it does not exist. */
 uint64_t values_life_ms(struct real *real, const char *key);
 
 #endif

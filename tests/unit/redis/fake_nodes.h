@@ -1,6 +1,6 @@
-/* paper.h: a client at nodes on paper: the test is its port, and says what each node answers. */
-#ifndef TEST_REDIS_PAPER_H
-#define TEST_REDIS_PAPER_H
+/* fake_nodes.h: a client whose transport is the test, which decides the reply of each node. */
+#ifndef TEST_REDIS_FAKE_NODES_H
+#define TEST_REDIS_FAKE_NODES_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,17 +20,17 @@
 #define LINES_MAX 16
 
 struct line {
-	struct redis_attempt *attempt; /* NULL: hung up */
+	struct redis_attempt *attempt; /* NULL after it was closed */
 	unsigned port;
 };
 
-/* A name that is looked up; NULL: it is not any more. */
+/* A name being looked up; NULL after the lookup was stopped. */
 struct look_up {
 	struct redis_dialer *dialer;
 	unsigned port;
 };
 
-struct paper {
+struct fake {
 	struct redis_transport transport; /* first */
 	struct line lines[LINES_MAX];
 	size_t count; /* that were dialled */
@@ -39,7 +39,7 @@ struct paper {
 	struct store *store;
 	struct store_client *client;
 	struct algo_limit limit;
-	size_t away, back; /* as often as it was told */
+	size_t away, back; /* the number of reports */
 	char why[200];     /* the last time */
 };
 
@@ -52,7 +52,7 @@ struct one {
 static inline void *look_up(struct redis_transport *transport, struct redis_dialer *dialer,
                             const struct redis_host *host)
 {
-	struct paper *p = (struct paper *)transport;
+	struct fake *p = (struct fake *)transport;
 	struct look_up *new = &p->look_ups[p->look_up_count++];
 
 	assert_true(p->look_up_count <= LINES_MAX);
@@ -75,7 +75,7 @@ static inline struct redis_address address_of(unsigned port)
 }
 
 /* Names that are looked up have one address. */
-static inline void find_names(struct paper *p)
+static inline void find_names(struct fake *p)
 {
 	for (size_t i = 0; i < p->look_up_count; i++) {
 		struct look_up found = p->look_ups[i];
@@ -91,7 +91,7 @@ static inline void find_names(struct paper *p)
 static inline bool dial(struct redis_transport *transport, struct redis_attempt *attempt,
                         const struct redis_address *to, void **line)
 {
-	struct paper *p = (struct paper *)transport;
+	struct fake *p = (struct fake *)transport;
 	struct line *new = &p->lines[p->count++];
 
 	assert_true(p->count <= LINES_MAX);
@@ -118,12 +118,12 @@ static inline void no_alarm(struct redis_transport *transport, uint64_t at_ns)
 	(void)at_ns;
 }
 
-static const struct redis_transport_kind paper_kind = {look_up,       stop_look_up, dial,
-                                                       nothing_to_do, hang_up,      no_alarm};
+static const struct redis_transport_kind fake_kind = {look_up,       stop_look_up, dial,
+                                                      nothing_to_do, hang_up,      no_alarm};
 
 static inline void switched(void *context, const struct store *store, const char *why)
 {
-	struct paper *p = context;
+	struct fake *p = context;
 
 	assert_ptr_equal(store, p->store);
 	*(why ? &p->away : &p->back) += 1;
@@ -131,16 +131,16 @@ static inline void switched(void *context, const struct store *store, const char
 		snprintf(p->why, sizeof p->why, "%s", why);
 }
 
-static inline struct paper *paper_open(const char *url, uint64_t timeout_ns)
+static inline struct fake *fake_open(const char *url, uint64_t timeout_ns)
 {
-	struct paper *p = calloc(1, sizeof *p);
+	struct fake *p = calloc(1, sizeof *p);
 
-	p->transport.kind = &paper_kind;
-	assert_int_equal(
-	    algo_limit_init(&p->limit,
-	                    &(struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
-	                    NULL),
-	    WEIR_OK);
+	p->transport.kind = &fake_kind;
+	assert_int_equal(algo_limit_init(&p->limit,
+	                                 &(struct weir_limit_options){
+	                                     .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5}},
+	                                 NULL),
+	                 WEIR_OK);
 	assert_int_equal(redis_store_open(&(struct redis_options){.url = url,
 	                                                          .prefix = "weir:",
 	                                                          .timeout_ns = timeout_ns,
@@ -152,7 +152,7 @@ static inline struct paper *paper_open(const char *url, uint64_t timeout_ns)
 	return p;
 }
 
-static inline void end(struct paper *p)
+static inline void end(struct fake *p)
 {
 	redis_client_close(p->client);
 	redis_store_close(p->store);
@@ -165,7 +165,7 @@ static inline void done(struct store_operation *operation)
 	((struct one *)operation)->is_done = true;
 }
 
-static inline void make_one(struct paper *p, struct one *one, const char *key, uint64_t hash)
+static inline void make_one(struct fake *p, struct one *one, const char *key, uint64_t hash)
 {
 	*one = (struct one){0};
 	snprintf(one->key, sizeof one->key, "%s", key);
@@ -180,13 +180,13 @@ static inline void make_one(struct paper *p, struct one *one, const char *key, u
 	};
 }
 
-static inline void submit(struct paper *p, struct one *one)
+static inline void submit(struct fake *p, struct one *one)
 {
 	p->store->kind->submit(p->client, &one->operation);
 }
 
 /* The last one to a node, by its port. */
-static inline struct line *line_to(struct paper *p, unsigned port)
+static inline struct line *line_to(struct fake *p, unsigned port)
 {
 	find_names(p);
 	for (size_t i = p->count; i-- > 0;)
@@ -197,7 +197,7 @@ static inline struct line *line_to(struct paper *p, unsigned port)
 }
 
 /* The names of the commands that were sent since, such as "CLUSTER EVALSHA ". */
-static inline const char *sent(struct paper *p, unsigned port)
+static inline const char *sent(struct fake *p, unsigned port)
 {
 	static char names[200];
 	struct line *line = line_to(p, port);
@@ -223,13 +223,13 @@ static inline const char *sent(struct paper *p, unsigned port)
 	return names;
 }
 
-static inline void answer(struct paper *p, unsigned port, const char *text)
+static inline void answer(struct fake *p, unsigned port, const char *text)
 {
 	redis_attempt_in(line_to(p, port)->attempt, slice_of(text));
 }
 
-/* A new connection, up to what is sent on it. */
-static inline void accept_line(struct paper *p, unsigned port, const char *names)
+/* Opens a connection, up to the bytes that are sent on it. */
+static inline void accept_line(struct fake *p, unsigned port, const char *names)
 {
 	assert_string_equal(sent(p, port), "PING ");
 	answer(p, port, "+PONG\r\n");

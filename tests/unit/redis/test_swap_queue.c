@@ -1,6 +1,6 @@
 /*
- * Servers whose swaps meet at one key, at a real Redis: each call is made when the test says so, at
- * a time that is given.
+ * Servers that swap the value of one key at a real Redis: the test makes each call, at a given
+ * time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,10 @@ static struct real real;
 static struct command_result end;
 static uint64_t now_ns;
 
-/* Decided by C, a swap each: turns whose distance changes as the key warms up, and short slots. */
+/*
+ * Limits decided by C, by a swap for each request: intervals that change as the key warms up, and
+ * short slots.
+ */
 static const struct weir_limit_options options[] = {
     {.algorithm = WEIR_ALGORITHM_WARM_UP,
      .rate = {5, 1, WEIR_UNIT_MINUTE},
@@ -87,8 +90,8 @@ static void clear(void)
 	freeReplyObject(real_do(&real, "DEL key"));
 }
 
-/* A script writes it, and the servers behind the value stay in line. */
-static void a_refund_leaves_the_line(void **state)
+/* A script writes the value, and the servers after it stay in the queue. */
+static void a_refund_preserves_the_queue(void **state)
 {
 	struct redis_command slow, fast = server(&limits[1], 2), refund = server(&limits[1], 3);
 
@@ -124,7 +127,7 @@ static void a_slow_server_is_not_starved_by_fast_ones(void **state)
 		}
 		assert_int_equal(ask(&slow), COMMAND_DONE);
 		assert_true(end.outcomes[0].allowed);
-		/* Then each of the others has its turn, in the order in which they came. */
+		/* Then the key is reserved for each of the others, in the order in which they came. */
 		for (size_t k = 0; k < 3; k++) {
 			for (size_t later = k + 1; later < 3; later++)
 				assert_int_equal(ask(&fast[later]), COMMAND_LATER);
@@ -137,7 +140,7 @@ static void a_slow_server_is_not_starved_by_fast_ones(void **state)
 }
 
 /* As in memory, though three servers met at each: no unit is lost, nor granted twice. */
-static void turns_grant_what_the_limit_has(void **state)
+static void queued_servers_get_exactly_the_limit(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < LIMITS; i++) {
@@ -167,7 +170,7 @@ static void turns_grant_what_the_limit_has(void **state)
 	}
 }
 
-static void a_server_that_dies_delays_others_as_long_as_its_turn_lasts(void **state)
+static void a_dead_server_delays_others_for_its_reservation(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < LIMITS; i++) {
@@ -187,12 +190,12 @@ static void a_server_that_dies_delays_others_as_long_as_its_turn_lasts(void **st
 		now_ns = START_NS + TURN_US * 1000;
 		assert_int_equal(ask(&other), COMMAND_DONE);
 		assert_true(end.outcomes[0].allowed);
-		assert_true(take(&limits[i], 4)); /* nobody is in line any more */
+		assert_true(take(&limits[i], 4)); /* the queue is empty */
 	}
 }
 
-/* A key that nobody has used, with a turn, is gone when that is over. */
-static void a_turn_leaves_no_key_behind(void **state)
+/* A key without a state is gone when its reservation ends. */
+static void an_ended_reservation_leaves_no_key(void **state)
 {
 	struct redis_command step = server(&limits[0], 1);
 
@@ -216,8 +219,8 @@ static void a_turn_leaves_no_key_behind(void **state)
 	command_end(&step);
 }
 
-/* By Redis's own clock: a state that says nothing any more in 20 s. */
-static void a_turn_outlives_the_state(void **state)
+/* By Redis's own clock: a state that is not in use any more after 20 s. */
+static void a_reservation_outlives_the_state(void **state)
 {
 	struct algo_limit limit;
 	struct redis_command steps[2];
@@ -247,7 +250,7 @@ static void a_turn_outlives_the_state(void **state)
 }
 
 /* One that is denied after all lets others go on at once. */
-static void a_denied_server_leaves_the_line(void **state)
+static void a_denied_server_leaves_the_queue(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < LIMITS; i++) {
@@ -258,7 +261,7 @@ static void a_denied_server_leaves_the_line(void **state)
 		assert_int_equal(ask(&late), COMMAND_AGAIN);
 		while (take(&limits[i], 2))
 			;
-		assert_int_equal(ask(&late), COMMAND_AGAIN); /* its turn, of which nothing comes */
+		assert_int_equal(ask(&late), COMMAND_AGAIN); /* its reservation, which it does not use */
 		assert_int_equal(ask(&late), COMMAND_DONE);
 		assert_false(end.outcomes[0].allowed);
 
@@ -275,8 +278,8 @@ static void a_denied_server_leaves_the_line(void **state)
 	}
 }
 
-/* While others wait, questions are answered, and a reset forgets the turn with the key. */
-static void questions_and_resets_do_not_wait(void **state)
+/* While others wait, peeks are answered, and a reset deletes the reservation with the key. */
+static void peeks_and_resets_do_not_wait(void **state)
 {
 	struct redis_command late, step;
 
@@ -294,8 +297,8 @@ static void questions_and_resets_do_not_wait(void **state)
 	command_end(&late);
 }
 
-/* All or nothing: such steps neither have turns nor overtake them. */
-static void a_group_waits_for_a_turn(void **state)
+/* Groups neither reserve keys nor overtake a reservation. */
+static void a_group_waits_for_a_reservation(void **state)
 {
 	struct redis_command late, steps[2];
 	struct command_result ends[2];
@@ -333,7 +336,8 @@ static void a_group_waits_for_a_turn(void **state)
 	freeReplyObject(real_do(&real, "DEL other"));
 }
 
-/* A group of two, of which another server swaps the first in front of each of its calls, so often. */
+/* A group of two, of which another server swaps the first in front of each of its calls, so often.
+ */
 static enum command_end lose(const struct algo_limit *limit, unsigned losses,
                              struct command_result ends[2])
 {
@@ -367,8 +371,8 @@ static enum command_end lose(const struct algo_limit *limit, unsigned losses,
 }
 
 /*
- * A group takes no turn. Each try that it loses is a swap that another server has won since the one
- * before; after 32 it fails, and has taken nothing. One that it wins is enough.
+ * A group reserves nothing. It loses a try if another server has swapped since the try before;
+ * after 32 lost tries it fails, and has taken nothing. One try that it wins is enough.
  */
 static void a_group_fails_only_when_others_were_faster_32_times(void **state)
 {
@@ -417,15 +421,15 @@ static int close_redis(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_refund_leaves_the_line),
+	    cmocka_unit_test(a_refund_preserves_the_queue),
 	    cmocka_unit_test(a_slow_server_is_not_starved_by_fast_ones),
-	    cmocka_unit_test(turns_grant_what_the_limit_has),
-	    cmocka_unit_test(a_server_that_dies_delays_others_as_long_as_its_turn_lasts),
-	    cmocka_unit_test(a_turn_leaves_no_key_behind),
-	    cmocka_unit_test(a_turn_outlives_the_state),
-	    cmocka_unit_test(a_denied_server_leaves_the_line),
-	    cmocka_unit_test(questions_and_resets_do_not_wait),
-	    cmocka_unit_test(a_group_waits_for_a_turn),
+	    cmocka_unit_test(queued_servers_get_exactly_the_limit),
+	    cmocka_unit_test(a_dead_server_delays_others_for_its_reservation),
+	    cmocka_unit_test(an_ended_reservation_leaves_no_key),
+	    cmocka_unit_test(a_reservation_outlives_the_state),
+	    cmocka_unit_test(a_denied_server_leaves_the_queue),
+	    cmocka_unit_test(peeks_and_resets_do_not_wait),
+	    cmocka_unit_test(a_group_waits_for_a_reservation),
 	    cmocka_unit_test(a_group_fails_only_when_others_were_faster_32_times),
 	};
 

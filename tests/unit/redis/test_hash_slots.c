@@ -22,7 +22,7 @@
 
 static const struct redis_host asked = {"seed.example", 7000};
 
-/* As CLUSTER KEYSLOT of redis-server says. */
+/* The results of CLUSTER KEYSLOT of redis-server. */
 static void a_key_has_the_slot_that_redis_gives_it(void **state)
 {
 	static const struct {
@@ -80,7 +80,7 @@ static void assert_no_range(struct redis_reply entry)
 	assert_false(hash_slots_read_range(&reply, 0, &asked, &range));
 }
 
-static void entries_that_make_no_sense_are_no_ranges(void **state)
+static void invalid_entries_are_no_ranges(void **state)
 {
 	static char long_name[REDIS_HOST_MAX + 2]; /* one byte too long, and the NUL */
 
@@ -184,7 +184,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_key_has_the_slot_that_redis_gives_it),
 	    cmocka_unit_test(ranges_are_read_from_cluster_slots),
-	    cmocka_unit_test(entries_that_make_no_sense_are_no_ranges),
+	    cmocka_unit_test(invalid_entries_are_no_ranges),
 	    cmocka_unit_test(errors_redirect),
 	    cmocka_unit_test(other_errors_redirect_nothing),
 	};

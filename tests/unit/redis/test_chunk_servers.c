@@ -1,10 +1,10 @@
 /*
- * Servers that hold chunks of one key at a real Redis, at times that are given: by chance they acquire,
- * peek, refund and reset; their steps overtake one another, get lost, or are carried out late; servers
- * end. WEIR_TEST_SEED replays a run.
+ * Servers that hold chunks of one key at a real Redis, at given times. At random they acquire,
+ * peek, refund and reset; their commands overtake one another, get lost, or are carried out late;
+ * servers end. WEIR_TEST_SEED replays a run.
  *
- * Beside each run stands the exact state of all that was granted, as one server would have it. No
- * grant may take it beyond the limit.
+ * Beside each run stands the exact state of all grants, as one server would have it. No grant may
+ * exceed the limit by that state.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -26,7 +26,7 @@
 #define START_NS UINT64_C(1700000000000000000)
 #define KEY      "chunks"
 #define SERVERS  4
-#define OPEN     3 /* steps that a server has under way at once */
+#define OPEN     3 /* commands that a server has under way at once */
 #define EVENTS   1500
 
 static struct real real;
@@ -38,21 +38,22 @@ enum stage {
 	CARRIED_OUT,
 };
 
-/* A step under way, of a thread of its own. */
+/* A command under way, of a thread of its own. */
 struct open_step {
 	enum stage stage;
 	struct redis_command step; /* its key must stay */
 	struct buffer bytes;
 	struct script_text call;
 	redisReply *reply;
-	struct store_operation *settling; /* that asks for it; NULL: a client does */
+	struct store_operation
+	    *settling; /* the operation that settles the chunk; NULL for a client's request */
 	uint64_t asked_ns, clock_ns;
 };
 
 struct server {
 	struct chunks *chunks;
 	struct open_step open[OPEN];
-	struct redis_command late; /* that Redis carries out after the server has given it up */
+	struct redis_command late; /* which Redis carries out after the server has abandoned it */
 	bool has_late;
 	uint64_t skew_ns; /* its clock is so much ahead */
 };
@@ -61,7 +62,7 @@ struct kind {
 	const char *name;
 	struct weir_limit_options options;
 	uint64_t chunk, pace_ns;
-	bool is_slow; /* nothing comes back during a run */
+	bool is_slow; /* nothing leaks during a run */
 };
 
 static const struct kind kinds[] = {
@@ -91,7 +92,7 @@ struct run {
 	struct algo_limit limit;
 	struct server servers[SERVERS];
 	uint64_t now_ns;
-	struct algo_state exact; /* of what was granted; of a window the units and its end: */
+	struct algo_state exact; /* of all grants; for a window the units and its end: */
 	uint64_t used, window_ns;
 	uint64_t granted, local;
 	bool stops; /* the servers end */
@@ -128,7 +129,7 @@ static struct algo_decision exact_step(struct run *run, enum algo_op op, uint64_
 	return out;
 }
 
-/* What was granted now; `name_ns` is the end of its window. */
+/* The units granted now; `name_ns` is the end of their window. */
 static void count(struct run *run, uint64_t cost, uint64_t name_ns)
 {
 	run->granted += cost;
@@ -156,7 +157,7 @@ static void forget(struct run *run, enum algo_op op, uint64_t cost)
 		run->used = op == ALGO_RESET ? 0 : sat_sub(run->used, cost);
 }
 
-/* What could still be granted. */
+/* The units that could still be granted. */
 static uint64_t remaining(struct run *run)
 {
 	if (is_bucket(run))
@@ -164,7 +165,7 @@ static uint64_t remaining(struct run *run)
 	return run->limit.quota - (run->now_ns < run->window_ns ? run->used : 0);
 }
 
-static struct store_operation a_job(const struct run *run, enum algo_op op, uint64_t cost)
+static struct store_operation make_operation(const struct run *run, enum algo_op op, uint64_t cost)
 {
 	return (struct store_operation){
 	    .step = {.limit = &run->limit,
@@ -238,7 +239,7 @@ static void end_step(struct run *run, struct server *server, struct open_step *o
 	open->stage = NONE;
 }
 
-/* What was carried out, whether anybody hears of it or not. */
+/* The outcome of a command that Redis has carried out, even if its reply is lost. */
 static void judge(struct run *run, struct open_step *open, struct command_result *end)
 {
 	struct redis_command *steps[1] = {&open->step};
@@ -257,7 +258,7 @@ static void judge(struct run *run, struct open_step *open, struct command_result
 
 /* Grants and refunds count from when they are carried out. */
 static void carry_out_and_judge(struct run *run, struct server *server, struct open_step *open,
-                                bool is_heard)
+                                bool reply_arrives)
 {
 	static struct command_result end;
 
@@ -269,7 +270,7 @@ static void carry_out_and_judge(struct run *run, struct server *server, struct o
 	if (end.end == COMMAND_AGAIN || end.end == COMMAND_LATER) {
 		freeReplyObject(open->reply);
 		open->reply = NULL;
-		if (is_heard)
+		if (reply_arrives)
 			write_step(run, server, open);
 		return;
 	}
@@ -297,13 +298,13 @@ static void request(struct run *run, struct server *server)
 	struct store_operation operation;
 
 	if (roll < 25)
-		operation = a_job(run, ALGO_ACQUIRE, cost);
+		operation = make_operation(run, ALGO_ACQUIRE, cost);
 	else if (roll < 30)
-		operation = a_job(run, ALGO_PEEK, cost);
+		operation = make_operation(run, ALGO_PEEK, cost);
 	else if (roll < 39)
-		operation = a_job(run, ALGO_REFUND, cost);
+		operation = make_operation(run, ALGO_REFUND, cost);
 	else
-		operation = a_job(run, ALGO_RESET, 0);
+		operation = make_operation(run, ALGO_RESET, 0);
 	if (roll < 3)
 		operation.step.call.permit = 1 + drawn(1000);
 	if (chunk_applies(&operation)) {
@@ -392,7 +393,7 @@ static void finish(struct run *run)
 }
 
 /* All that is not used has to be there again, at once or, of a server that ended, in the end. */
-static void expect_all_back(struct run *run)
+static void expect_all_returned(struct run *run)
 {
 	uint64_t expected = remaining(run);
 	struct redis_command step = {.limit = &run->limit,
@@ -412,10 +413,10 @@ static void expect_all_back(struct run *run)
 		         expected);
 }
 
-/* Once it has waited as long as it is told, a request passes if nothing else has come. */
+/* After `retry_after` a request passes, if no other came. */
 static void expect_progress(struct run *run)
 {
-	struct store_operation operation = a_job(run, ALGO_ACQUIRE, run->limit.quota);
+	struct store_operation operation = make_operation(run, ALGO_ACQUIRE, run->limit.quota);
 	static struct command_result end;
 
 	for (unsigned tries = 0;; tries++) {
@@ -476,12 +477,12 @@ static void run_kind(const struct kind *kind, unsigned what)
 	finish(&run);
 	run.stops = true;
 	for (size_t i = 0; i < SERVERS; i++)
-		for (size_t j = 0; j < 2; j++) { /* what came to nothing is said again */
+		for (size_t j = 0; j < 2; j++) { /* lost settlements are repeated */
 			settle(&run, &run.servers[i], true);
 			finish(&run);
 		}
 	local_of_all += run.local;
-	expect_all_back(&run);
+	expect_all_returned(&run);
 	if (!(what & WITH_FAULTS) || !kind->is_slow)
 		expect_progress(&run);
 	for (size_t i = 0; i < SERVERS; i++)
@@ -504,7 +505,7 @@ static void several_servers_never_exceed_the_limit_and_lose_nothing(void **state
 	run_all(0);
 }
 
-static void refunds_and_resets_never_touch_what_others_hold(void **state)
+static void refunds_and_resets_never_change_the_chunks_of_others(void **state)
 {
 	(void)state;
 	run_all(WITH_REFUNDS);
@@ -521,7 +522,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(several_servers_never_exceed_the_limit_and_lose_nothing),
-	    cmocka_unit_test(refunds_and_resets_never_touch_what_others_hold),
+	    cmocka_unit_test(refunds_and_resets_never_change_the_chunks_of_others),
 	    cmocka_unit_test(faults_lose_units_but_double_none),
 	};
 	const char *given = getenv("WEIR_TEST_SEED");

@@ -1,5 +1,4 @@
-/* Units that are taken in advance: what passes never exceeds the limit, and what is not used
- * returns. */
+/* Chunks: grants never exceed the limit, and unused units return. */
 #include <pthread.h>
 
 #include "scene.h"
@@ -78,7 +77,7 @@ static void a_chunk_ends_with_its_window(void **state)
 }
 
 /* As after a rest. */
-static void give_back(struct scene *s)
+static void return_chunks(struct scene *s)
 {
 	struct redis_store *store = (struct redis_store *)s->store;
 	struct redis_client *client = (struct redis_client *)s->client;
@@ -129,7 +128,7 @@ static size_t exhaust(struct scene *one, struct scene *other)
 	return allowed;
 }
 
-static void a_chunk_is_given_back_to_a_bucket_whatever_was_taken_after_it(void **state)
+static void a_chunk_is_returned_to_a_bucket_even_after_later_charges(void **state)
 {
 	struct scene *s = begin(&bucket, 20, true), other;
 
@@ -139,7 +138,7 @@ static void a_chunk_is_given_back_to_a_bucket_whatever_was_taken_after_it(void *
 		assert_true(acquire(s, 1).allowed);
 	for (size_t i = 0; i < 2; i++)
 		assert_true(acquire(&other, 1).allowed);
-	give_back(s);
+	return_chunks(s);
 	assert_int_equal(ask_op(s, ALGO_PEEK, 1).outcome.remaining, 100 - 2 - 2 - 20);
 	s->now_ns = other.now_ns = NOW + 22 * NS_PER_MS;
 	assert_int_equal(exhaust(s, &other), 100);
@@ -147,8 +146,8 @@ static void a_chunk_is_given_back_to_a_bucket_whatever_was_taken_after_it(void *
 	end(s);
 }
 
-/* What was used leaks, and what is held does not. */
-static void what_is_held_of_a_bucket_stays_good(void **state)
+/* Used units leak, and held units do not. */
+static void held_units_of_a_bucket_do_not_leak(void **state)
 {
 	static const uint64_t rests_ms[] = {0, 10, 25};
 
@@ -176,14 +175,17 @@ static void units_count_from_when_they_were_used(void **state)
 	s->now_ns = other.now_ns = NOW + 50 * NS_PER_MS;
 	for (size_t i = 0; i < 20; i++)
 		assert_true(acquire(s, 1).allowed);
-	give_back(s);
+	return_chunks(s);
 	assert_int_equal(exhaust(&other, &other), 80);
 	leave(&other);
 	end(s);
 }
 
-/* What a server has used and not told counts behind a refund that finds nothing more in use. */
-static void a_refund_forgets_nothing_that_is_used_of_chunks(void **state)
+/*
+ * Units that a server has used and not reported count after a refund that finds nothing more in
+ * use.
+ */
+static void a_refund_preserves_unsettled_uses_of_chunks(void **state)
 {
 	struct scene *s = begin(&bucket, 20, true), other;
 
@@ -196,7 +198,7 @@ static void a_refund_forgets_nothing_that_is_used_of_chunks(void **state)
 	/* 80 were used, of which 50 have leaked; Redis knows of 62. */
 	s->now_ns = other.now_ns = NOW + 50 * NS_PER_MS;
 	ask_op(&other, ALGO_REFUND, 28);
-	give_back(s);
+	return_chunks(s);
 	assert_in_range(exhaust(&other, &other), 100 - 18, 100 - 2);
 	leave(&other);
 	end(s);
@@ -213,7 +215,7 @@ static void a_chunk_outlives_a_change_of_parameters(void **state)
 	join(&other, s);
 	init(&other.limit, &lower, 20);
 	assert_true(acquire(s, 1).allowed && acquire(s, 1).allowed);
-	s->now_ns = other.now_ns = NOW + 10 * NS_PER_MS; /* what was used has leaked */
+	s->now_ns = other.now_ns = NOW + 10 * NS_PER_MS; /* the used units have leaked */
 	assert_int_equal(exhaust(&other, &other), 80 - 20);
 	for (size_t i = 0; i < 20; i++)
 		assert_true(acquire(s, 1).allowed);
@@ -223,8 +225,8 @@ static void a_chunk_outlives_a_change_of_parameters(void **state)
 }
 
 /*
- * Several servers at one bucket, which go on and rest by chance. In any span of time no more
- * passes than the burst and what the rate brings in it; and nearly as much as that does.
+ * Several servers at one bucket, each busy or idle at random. In any span of time no more passes
+ * than the burst and the tokens of that span; and nearly as much.
  */
 static void a_bucket_is_never_exceeded(void **state)
 {
@@ -249,7 +251,7 @@ static void a_bucket_is_never_exceeded(void **state)
 		if (acquire(one, cost).allowed)
 			passed += cost;
 		if (draw(&seed, 30) == 0)
-			give_back(one);
+			return_chunks(one);
 		seen[i].at_ns = s->now_ns;
 		seen[i].passed = passed;
 		if (draw(&seed, 200) == 0)
@@ -287,7 +289,7 @@ static void alone_a_bucket_gives_all_of_its_rate(void **state)
 	end(s);
 }
 
-static void a_reset_forgets_what_was_used_of_a_chunk(void **state)
+static void a_reset_forgets_the_used_units_of_a_chunk(void **state)
 {
 	struct scene *s = begin(&window, 1000, true);
 
@@ -301,7 +303,7 @@ static void a_reset_forgets_what_was_used_of_a_chunk(void **state)
 	end(s);
 }
 
-static void a_peek_sees_what_is_held_here(void **state)
+static void a_peek_counts_the_units_held_here_as_free(void **state)
 {
 	struct scene *s = begin(&window, 500, true);
 
@@ -314,7 +316,7 @@ static void a_peek_sees_what_is_held_here(void **state)
 }
 
 /* Those that wait for a chunk, and find it too small. */
-static void a_turn_of_one_key_takes_what_there_is(void **state)
+static void equal_requests_of_an_iteration_get_the_units_that_are_left(void **state)
 {
 	struct scene *s = begin(&window, 100, true);
 	struct one ones[1100];
@@ -350,7 +352,7 @@ static uint64_t in_use(struct scene *s)
 	return plain.quota - one.operation.outcome.remaining;
 }
 
-static void what_nobody_uses_is_given_back(void **state)
+static void unused_units_are_returned(void **state)
 {
 	static const struct weir_limit_options slow = {.rate = {1000, 1, WEIR_UNIT_DAY}, .burst = 1000};
 	static const struct weir_limit_options *const options[] = {&first, &slow};
@@ -360,7 +362,7 @@ static void what_nobody_uses_is_given_back(void **state)
 		struct scene *s = begin(options[k], 500, false);
 		uint64_t taken = 0, used;
 
-		do { /* again, if the machine stood still until it was given back */
+		do { /* repeated if the machine stood still until the chunk was returned */
 			assert_true(acquire(s, 1).allowed);
 			taken++;
 			used = in_use(s);
@@ -375,7 +377,7 @@ static void what_nobody_uses_is_given_back(void **state)
 	}
 }
 
-static void a_chunk_is_served_while_redis_is_gone(void **state)
+static void a_chunk_grants_while_redis_is_unavailable(void **state)
 {
 	struct scene *s = begin(&window, 500, true);
 	size_t allowed = 0;
@@ -414,7 +416,7 @@ static void keys_beyond_the_table_ask_for_each_request(void **state)
 	end(s);
 }
 
-static void it_applies_to_units_that_are_alike(void **state)
+static void chunks_apply_to_buckets_and_windows(void **state)
 {
 	static const struct {
 		struct weir_limit_options options;
@@ -452,20 +454,20 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_window_is_handed_out_in_chunks),
 	    cmocka_unit_test(a_chunk_ends_with_its_window),
-	    cmocka_unit_test(a_chunk_is_given_back_to_a_bucket_whatever_was_taken_after_it),
-	    cmocka_unit_test(what_is_held_of_a_bucket_stays_good),
+	    cmocka_unit_test(a_chunk_is_returned_to_a_bucket_even_after_later_charges),
+	    cmocka_unit_test(held_units_of_a_bucket_do_not_leak),
 	    cmocka_unit_test(units_count_from_when_they_were_used),
-	    cmocka_unit_test(a_refund_forgets_nothing_that_is_used_of_chunks),
+	    cmocka_unit_test(a_refund_preserves_unsettled_uses_of_chunks),
 	    cmocka_unit_test(a_chunk_outlives_a_change_of_parameters),
 	    cmocka_unit_test(a_bucket_is_never_exceeded),
 	    cmocka_unit_test(alone_a_bucket_gives_all_of_its_rate),
-	    cmocka_unit_test(a_reset_forgets_what_was_used_of_a_chunk),
-	    cmocka_unit_test(a_peek_sees_what_is_held_here),
-	    cmocka_unit_test(a_turn_of_one_key_takes_what_there_is),
-	    cmocka_unit_test(what_nobody_uses_is_given_back),
-	    cmocka_unit_test(a_chunk_is_served_while_redis_is_gone),
+	    cmocka_unit_test(a_reset_forgets_the_used_units_of_a_chunk),
+	    cmocka_unit_test(a_peek_counts_the_units_held_here_as_free),
+	    cmocka_unit_test(equal_requests_of_an_iteration_get_the_units_that_are_left),
+	    cmocka_unit_test(unused_units_are_returned),
+	    cmocka_unit_test(a_chunk_grants_while_redis_is_unavailable),
 	    cmocka_unit_test(keys_beyond_the_table_ask_for_each_request),
-	    cmocka_unit_test(it_applies_to_units_that_are_alike),
+	    cmocka_unit_test(chunks_apply_to_buckets_and_windows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

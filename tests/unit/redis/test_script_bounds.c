@@ -1,6 +1,6 @@
 /*
- * Scripts at the borders of what they compare, beside the steps of `algo`: on a value that is given,
- * at a time that is given.
+ * Scripts at the bounds of their comparisons, against the steps of `algo`: on a given value, at a
+ * given time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +58,7 @@ static void expect_text(const char *expected)
 	freeReplyObject(reply);
 }
 
-/* A request of cost 1 on that value does as the step of algo does. Whether it was granted. */
+/* Checks that a request of cost 1 on that value equals the step of algo. Whether it was granted. */
 static bool same(const struct algo_limit *limit, const char *text, uint64_t now_ns)
 {
 	struct redis_command step = step_of(limit, "key", now_ns);
@@ -97,8 +97,8 @@ static bool same(const struct algo_limit *limit, const char *text, uint64_t now_
 static void a_bucket_is_full_to_the_microsecond(void **state)
 {
 	struct algo_limit limit = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
-	struct algo_limit thirds = limit_of((struct weir_limit_options){
-	    .rate = {3, 7, WEIR_UNIT_MILLISECOND}, .burst = 4});
+	struct algo_limit thirds =
+	    limit_of((struct weir_limit_options){.rate = {3, 7, WEIR_UNIT_MILLISECOND}, .burst = 4});
 
 	(void)state;
 	assert_true(same(&limit, "token_bucket 5/s 2 1700000000200000", NOW_NS));
@@ -131,7 +131,7 @@ static void a_lifetime_is_renewed_where_the_next_block_begins(void **state)
 	}
 }
 
-static void a_window_of_another_clock_is_kept_or_cut(void **state)
+static void a_window_of_another_clock_stays_or_is_shortened(void **state)
 {
 	struct algo_limit limit = limit_of((struct weir_limit_options){
 	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {9, 2, WEIR_UNIT_SECOND}});
@@ -145,7 +145,7 @@ static void a_window_of_another_clock_is_kept_or_cut(void **state)
 	assert_false(same(&limit, "fixed_window 2s UTC 1700000002000000 0000000009", NOW_NS));
 }
 
-/* Another period: what is there says nothing of this limit. */
+/* Another period: the value is not of this limit. */
 static void a_value_of_another_period_does_not_count(void **state)
 {
 	struct algo_limit slots = limit_of((struct weir_limit_options){
@@ -171,10 +171,14 @@ static void a_day_and_its_window_end_together(void **state)
 	(void)state;
 	assert_true(same(&limit, "base 5m UTC 1700006400000000:2", now_ns));
 	expect_text("base 5m UTC 1700006400000000:2 1700006400000000:1:1700006400000000001");
-	assert_true(same(&limit, "base 5m UTC 1700006400000000:2 "
-	                         "1700006400000000:1:1700006400000000001", now_ns + 1000));
-	assert_true(same(&less, "base 5m UTC 1700006400000000:2 "
-	                        "1700006400000000:2:1700006400000000001", now_ns));
+	assert_true(same(&limit,
+	                 "base 5m UTC 1700006400000000:2 "
+	                 "1700006400000000:1:1700006400000000001",
+	                 now_ns + 1000));
+	assert_true(same(&less,
+	                 "base 5m UTC 1700006400000000:2 "
+	                 "1700006400000000:2:1700006400000000001",
+	                 now_ns));
 	assert_false(same(&less, "base 5m UTC 1700006400000000:3:1700006400000000001", now_ns));
 	assert_true(same(&less, "base 5m UTC 1700006400000000:3", now_ns));
 }
@@ -193,8 +197,7 @@ static void bounds_hold_from_their_start_to_before_their_end(void **state)
 	for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
 		struct algo_limit limit = limit_of(options[i]);
 		uint64_t clocks_ns[] = {starts_ns[i] - 1000, starts_ns[i],
-		                        starts_ns[i] + lengths_ns[i] - 1000,
-		                        starts_ns[i] + lengths_ns[i]};
+		                        starts_ns[i] + lengths_ns[i] - 1000, starts_ns[i] + lengths_ns[i]};
 
 		for (size_t k = 0; k < 4; k++) {
 			struct redis_command clock = step_of(&limit, "other", clocks_ns[k]);
@@ -212,7 +215,7 @@ static void bounds_hold_from_their_start_to_before_their_end(void **state)
 }
 
 /* In a group, too, a question only reads. */
-static void a_question_in_a_group_writes_nothing(void **state)
+static void a_peek_in_a_group_writes_nothing(void **state)
 {
 	struct algo_limit bucket = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
 	struct algo_limit window = limit_of((struct weir_limit_options){
@@ -232,7 +235,7 @@ static void a_question_in_a_group_writes_nothing(void **state)
 }
 
 /* Trying first takes nothing: with one unit left of each, both pass, once. */
-static void a_group_takes_once(void **state)
+static void a_group_charges_once(void **state)
 {
 	struct algo_limit bucket = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
 
@@ -261,7 +264,7 @@ static void set_all(const char *const *texts, size_t n)
 	}
 }
 
-/* One call of a step on each of these values, and what a client is told of it, in `ends`. */
+/* One call of a command on each of these values, whose outcomes are in `ends`. */
 static int reply_type(const struct algo_limit *limit, const char *const *texts, size_t n)
 {
 	static const char *const names[] = {"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"};
@@ -301,12 +304,14 @@ static void expect_ends(const struct algo_limit *limit, const char *const *texts
 	}
 }
 
-/* Keys in use, new, rested, full and with nonsense, in one call, in any order. */
+/*
+ * Keys in use, new, not in use any more, full and with invalid values, in one call, in any order.
+ */
 static void a_call_grants_each_of_its_keys_by_itself(void **state)
 {
 	struct algo_limit bucket = limit_of((struct weir_limit_options){.rate = {5}, .burst = 2});
-	struct algo_limit window =
-	    limit_of((struct weir_limit_options){.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {3, 1, WEIR_UNIT_DAY}});
+	struct algo_limit window = limit_of((struct weir_limit_options){
+	    .algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {3, 1, WEIR_UNIT_DAY}});
 	static const char *const values[2][8] = {
 	    {"token_bucket 5/s 2 1700000000100000", NULL, "token_bucket 5/s 2 1699999999900000",
 	     "token_bucket 5/s 2 1700000000200000", "token_bucket 5/s 2 1700000000200001",
@@ -336,7 +341,7 @@ static void a_call_grants_each_of_its_keys_by_itself(void **state)
 	}
 }
 
-/* Each number that no script returns ends its own step only. */
+/* A number that no script returns fails its own command only. */
 static void numbers_of_a_reply_may_be_anything(void **state)
 {
 	static const double numbers[] = {-1, 0.0 / 0.0, 1e300, -1e300, 0x1p53, 1.0 / 0.0, -0x1p63};
@@ -383,12 +388,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_bucket_is_full_to_the_microsecond),
 	    cmocka_unit_test(a_lifetime_is_renewed_where_the_next_block_begins),
-	    cmocka_unit_test(a_window_of_another_clock_is_kept_or_cut),
+	    cmocka_unit_test(a_window_of_another_clock_stays_or_is_shortened),
 	    cmocka_unit_test(a_value_of_another_period_does_not_count),
 	    cmocka_unit_test(a_day_and_its_window_end_together),
 	    cmocka_unit_test(bounds_hold_from_their_start_to_before_their_end),
-	    cmocka_unit_test(a_question_in_a_group_writes_nothing),
-	    cmocka_unit_test(a_group_takes_once),
+	    cmocka_unit_test(a_peek_in_a_group_writes_nothing),
+	    cmocka_unit_test(a_group_charges_once),
 	    cmocka_unit_test(a_call_grants_each_of_its_keys_by_itself),
 	    cmocka_unit_test(numbers_of_a_reply_may_be_anything),
 	};

@@ -1,10 +1,10 @@
 /*
- * A group that is all or nothing is sent as a whole or not at all: where calls are nearly full,
- * where a client has as much as it may, and where memory runs out. At nodes on paper (paper.h).
+ * A group is sent as a whole or not at all: if calls are nearly full, if a client has as many
+ * operations as it may, and if memory runs out. At fake nodes (fake_nodes.h).
  */
 #include "../failing.h"
-#include "paper.h"
-#include "steps.h"
+#include "fake_nodes.h"
+#include "counters.h"
 
 #include "redis/client_inside.h"
 
@@ -13,7 +13,7 @@
 #define CHAIN      3
 
 /* How many keys each call has that was sent since, such as "63 2 ". */
-static const char *keys_sent(struct paper *p)
+static const char *keys_sent(struct fake *p)
 {
 	static char counts[200];
 	struct connection *connection = redis_attempt_connection(line_to(p, PORT)->attempt);
@@ -29,7 +29,7 @@ static const char *keys_sent(struct paper *p)
 	return counts;
 }
 
-static void submit_chain(struct paper *p, struct one *group, size_t n)
+static void submit_group(struct fake *p, struct one *group, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		group[i].operation.together = true;
@@ -38,8 +38,8 @@ static void submit_chain(struct paper *p, struct one *group, size_t n)
 	p->store->kind->submit(p->client, &group[0].operation);
 }
 
-/* A step on the key of that number; the names of limits tell steps on one key apart. */
-static void make(struct paper *p, struct one *one, unsigned key, const char *limit)
+/* An operation on the key of that number; the names of limits distinguish operations on one key. */
+static void make(struct fake *p, struct one *one, unsigned key, const char *limit)
 {
 	char name[16];
 
@@ -53,7 +53,7 @@ static void groups_that_lie_between_others_are_not_cut_in_two(void **state)
 {
 	static char limits[CALL_COMMANDS_FULL - 1][8];
 	static struct one ones[CALL_COMMANDS_FULL - 1], group[CHAIN];
-	struct paper *p = paper_open("redis-cluster://h:7000", TIMEOUT_NS);
+	struct fake *p = fake_open("redis-cluster://h:7000", TIMEOUT_NS);
 
 	(void)state;
 	for (size_t i = 0; i < CALL_COMMANDS_FULL - 1; i++) {
@@ -64,7 +64,7 @@ static void groups_that_lie_between_others_are_not_cut_in_two(void **state)
 	make(p, &group[0], 1, "first");
 	make(p, &group[1], 2, "between");
 	make(p, &group[2], 1, "last");
-	submit_chain(p, group, CHAIN);
+	submit_group(p, group, CHAIN);
 	redis_client_flush(p->client);
 	assert_string_equal(sent(p, PORT), "PING ");
 	answer(p, PORT, "+PONG\r\n");
@@ -72,9 +72,9 @@ static void groups_that_lie_between_others_are_not_cut_in_two(void **state)
 	end(p);
 }
 
-static void a_chain_that_is_one_too_many_fails_as_a_whole(void **state)
+static void a_group_beyond_the_bound_fails_as_a_whole(void **state)
 {
-	struct paper *p = paper_open("redis://h:7000", TIMEOUT_NS);
+	struct fake *p = fake_open("redis://h:7000", TIMEOUT_NS);
 	struct one *ones = calloc(CLIENT_OPERATIONS_MAX - 1, sizeof *ones), group[2];
 
 	(void)state;
@@ -84,7 +84,7 @@ static void a_chain_that_is_one_too_many_fails_as_a_whole(void **state)
 	}
 	make(p, &group[0], 2, "token");
 	make(p, &group[1], 2, "refund");
-	submit_chain(p, group, 2);
+	submit_group(p, group, 2);
 	assert_failed(&group[0]);
 	assert_failed(&group[1]);
 	make(p, &group[0], 2, "alone");
@@ -94,26 +94,26 @@ static void a_chain_that_is_one_too_many_fails_as_a_whole(void **state)
 	free(ones);
 }
 
-static bool is_connected(struct paper *p)
+static bool is_connected(struct fake *p)
 {
 	find_names(p);
 	return p->count > 0 && p->lines[p->count - 1].attempt;
 }
 
 /* Every allocation fails once, that of the connection too. */
-static void a_chain_without_memory_is_not_sent_in_part(void **state)
+static void a_group_without_memory_is_not_sent_in_part(void **state)
 {
 	bool had_enough = false;
 
 	(void)state;
 	for (unsigned nth = 1; !had_enough; nth++) {
-		struct paper *p = paper_open("redis://h:7000", TIMEOUT_NS);
+		struct fake *p = fake_open("redis://h:7000", TIMEOUT_NS);
 		struct one group[CHAIN];
 
 		for (unsigned i = 0; i < CHAIN; i++)
 			make(p, &group[i], 1, i == 0 ? "a" : i == 1 ? "b" : "c");
 		failing = nth;
-		submit_chain(p, group, CHAIN);
+		submit_group(p, group, CHAIN);
 		redis_client_flush(p->client);
 		if (is_connected(p))
 			answer(p, PORT, "+PONG\r\n");
@@ -134,8 +134,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(groups_that_lie_between_others_are_not_cut_in_two),
-	    cmocka_unit_test(a_chain_that_is_one_too_many_fails_as_a_whole),
-	    cmocka_unit_test(a_chain_without_memory_is_not_sent_in_part),
+	    cmocka_unit_test(a_group_beyond_the_bound_fails_as_a_whole),
+	    cmocka_unit_test(a_group_without_memory_is_not_sent_in_part),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,11 @@
 /*
- * steps.h: steps of the tests' own, for what a client does with any: counters that grant up to the
- * limit's quota. Of a key with "again" in its name the first two tries change nothing; of one
- * with "nonsense" the reply makes no sense. There are two scripts: for calls of one step, and of
+ * counters.h: commands for tests of a client that need no algorithm: counters that grant up to the
+ * limit's quota. If the key's name has "again", the first two tries change nothing; if it has
+ * "nonsense", the reply is invalid. There are two scripts: for calls of one command, and of
  * several.
  */
-#ifndef TEST_REDIS_STEPS_H
-#define TEST_REDIS_STEPS_H
+#ifndef TEST_REDIS_COUNTERS_H
+#define TEST_REDIS_COUNTERS_H
 
 #include <openssl/evp.h>
 
@@ -15,7 +15,7 @@
 #define STEPS_WORDS_MAX (3 + 5 * CALL_COMMANDS_MAX)
 
 static const char *const steps_sources[2] = {
-    /* For each step: key; cost, times, quota, group. */
+    /* For each command: key; cost, times, quota, group. */
     "local answer, refused = {redis.call('TIME')[1]}, {} "
     "for i, key in ipairs(KEYS) do "
     "  local cost, most, group = ARGV[4 * i - 3] + 0, ARGV[4 * i - 1] + 0, ARGV[4 * i] "

@@ -1,6 +1,6 @@
 /*
- * A table at Redis and one in memory are asked the same at the same times: each decision is the
- * same in all that it says.
+ * Makes the same requests at the same times of a table at Redis and of one in memory: their
+ * decisions must be equal.
  *
  * Replay a run by its seed: WEIR_TEST_SEED=... .
  */
@@ -77,10 +77,12 @@ static weir_table *open_at(const struct server *server)
 
 	snprintf(url, sizeof url, "redis://127.0.0.1:%u", server->port);
 	assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
-	assert_int_equal(pool_open(&(struct redis_options){.url = url, .prefix = "weir:",
-	                                                   .timeout_ns = 20 * NS_PER_S,
-	                                                   .given_time = true},
-	                           &caller, NULL), WEIR_OK);
+	assert_int_equal(
+	    pool_open(
+	        &(struct redis_options){
+	            .url = url, .prefix = "weir:", .timeout_ns = 20 * NS_PER_S, .given_time = true},
+	        &caller, NULL),
+	    WEIR_OK);
 	assert_int_equal(weir_private_table_call(table, caller, 0), WEIR_OK);
 	return table;
 }
@@ -138,8 +140,8 @@ static void compare(const char *name, size_t step, const struct asked *asked,
 		            i ? "redis" : "memory", each[i]->allowed, weir_reason_text(each[i]->reason),
 		            (uintmax_t)each[i]->remaining, (uintmax_t)each[i]->retry_after_ns,
 		            (uintmax_t)each[i]->reset_after_ns, (uintmax_t)each[i]->wait_ns);
-	fail_msg("%s, step %zu: op %u, cost %ju, at %ju", name, step, asked->op,
-	         (uintmax_t)asked->cost, (uintmax_t)(asked->now_ns - START_NS));
+	fail_msg("%s, step %zu: op %u, cost %ju, at %ju", name, step, asked->op, (uintmax_t)asked->cost,
+	         (uintmax_t)(asked->now_ns - START_NS));
 }
 
 static void run(weir_table *memory, weir_table *redis, const struct weir_limit_options *options)
@@ -170,7 +172,7 @@ static void run(weir_table *memory, weir_table *redis, const struct weir_limit_o
 	weir_limit_close(limit);
 }
 
-static void decisions_at_redis_are_those_of_memory(void **state)
+static void decisions_at_redis_equal_those_in_memory(void **state)
 {
 	struct server server = server_start(NULL);
 	weir_table *redis = open_at(&server), *memory;
@@ -190,7 +192,7 @@ static void decisions_at_redis_are_those_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(decisions_at_redis_are_those_of_memory),
+	    cmocka_unit_test(decisions_at_redis_equal_those_in_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

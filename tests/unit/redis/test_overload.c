@@ -1,15 +1,15 @@
-/* A client that is asked for more than a Redis does in time, at one on paper (paper.h). */
-#include "paper.h"
-#include "steps.h"
+/* A client with more requests than Redis carries out in time, at a fake node. */
+#include "fake_nodes.h"
+#include "counters.h"
 
 #define PORT       6379
 #define TIMEOUT_NS (20 * NS_PER_S) /* as the client's own clock counts, no test waits */
 #define KEYS       1000
 
 /* It is connected, and was asked for as many keys as there are. */
-static struct paper *begin(struct one *ones)
+static struct fake *begin(struct one *ones)
 {
-	struct paper *p = paper_open("redis://h", TIMEOUT_NS);
+	struct fake *p = fake_open("redis://h", TIMEOUT_NS);
 	struct one first;
 	char key[16];
 
@@ -37,10 +37,10 @@ static size_t done_of(const struct one *ones)
 	return n;
 }
 
-static void few_calls_are_on_their_way_and_each_reply_lets_another_go(void **state)
+static void few_calls_are_under_way_and_each_reply_permits_another(void **state)
 {
 	static struct one ones[KEYS];
-	struct paper *p = begin(ones);
+	struct fake *p = begin(ones);
 	size_t calls = 1;
 
 	(void)state;
@@ -59,10 +59,10 @@ static void few_calls_are_on_their_way_and_each_reply_lets_another_go(void **sta
 	end(p);
 }
 
-static void those_behind_many_fail_in_time_and_redis_is_not_away(void **state)
+static void late_commands_fail_alone_and_redis_stays_available(void **state)
 {
 	static struct one ones[KEYS];
-	struct paper *p = begin(ones);
+	struct fake *p = begin(ones);
 	uint64_t now_ns = os_monotonic_ns();
 
 	(void)state;
@@ -78,10 +78,10 @@ static void those_behind_many_fail_in_time_and_redis_is_not_away(void **state)
 	end(p);
 }
 
-static void a_redis_that_answers_none_of_them_is_away(void **state)
+static void a_redis_that_answers_no_call_is_unavailable(void **state)
 {
 	static struct one ones[KEYS];
-	struct paper *p = begin(ones);
+	struct fake *p = begin(ones);
 	uint64_t now_ns = os_monotonic_ns();
 
 	(void)state;
@@ -95,9 +95,9 @@ static void a_redis_that_answers_none_of_them_is_away(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(few_calls_are_on_their_way_and_each_reply_lets_another_go),
-	    cmocka_unit_test(those_behind_many_fail_in_time_and_redis_is_not_away),
-	    cmocka_unit_test(a_redis_that_answers_none_of_them_is_away),
+	    cmocka_unit_test(few_calls_are_under_way_and_each_reply_permits_another),
+	    cmocka_unit_test(late_commands_fail_alone_and_redis_stays_available),
+	    cmocka_unit_test(a_redis_that_answers_no_call_is_unavailable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
