@@ -36,7 +36,12 @@ enum field {
 	FIELD_COUNT
 };
 
-enum reading { READ_NOTHING, READ_DONE, READ_ERROR, READ_NONSENSE };
+enum reading {
+	READ_NOTHING, /* the connection failed */
+	READ_DONE,
+	READ_ERROR,   /* an error of RESP */
+	READ_NONSENSE /* not the answer of a server of Weir */
+};
 
 /* The connection to a server. */
 struct server_conn {
@@ -142,7 +147,7 @@ static enum reading request_answer(struct server_conn *conn, const struct buffer
 	enum reading reading = reader ? next_reply(conn, reader, answer) : READ_NOTHING;
 	int failure;
 
-	if (has_login && reading == READ_DONE) {
+	if (has_login && reading == READ_DONE) { /* the first reply is that to the login */
 		bool logged_in = is_ok(*answer);
 
 		freeReplyObject(*answer);

@@ -213,6 +213,7 @@ static struct report_point *point_at(const struct finder *finder, size_t i)
 	return (struct report_point *)(void *)finder->points.data + i;
 }
 
+/* Tries counts until the smallest one that fits is known, several in each replay. */
 static int bisect(struct finder *finder, struct weir_error *error)
 {
 	uint64_t counts[SMALLEST_AT_ONCE];

@@ -270,7 +270,7 @@ void conn_resume_all(struct net_loop *loop)
 }
 
 /* Drops the input that was answered, and updates the connection. */
-static void settle(struct net_conn *conn)
+static void finish_batch(struct net_conn *conn)
 {
 	if (conn->consumed > 0)
 		buffer_consume(&conn->in, conn->consumed);
@@ -294,9 +294,9 @@ void loop_process(struct net_loop *loop)
 	while ((conn = loop->to_update)) {
 		loop->to_update = conn->next_to_update;
 		conn->update_scheduled = false;
-		settle(conn);
+		finish_batch(conn);
 	}
-	loop->scratch_used = 0;
+	loop->scratch_used = 0; /* the input of this batch is no longer used */
 }
 
 void net_conn_yield(struct net_conn *conn)

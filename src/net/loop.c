@@ -185,7 +185,7 @@ void net_loop_close(struct net_loop *loop)
 		return;
 	if (loop->phase != LOOP_ENDED)
 		end_loop(loop);
-	uv_run(&loop->uv, UV_RUN_DEFAULT); /* descriptors and connections closed since the loop ended */
+	uv_run(&loop->uv, UV_RUN_DEFAULT); /* completes the closing of descriptors and connections */
 	while (loop->listeners) {
 		struct listen_handle *handle = loop->listeners;
 

@@ -125,8 +125,9 @@ static int read_part(struct fill *fill, struct form *form, struct slice rest)
 static int read_form(struct fill *fill, struct form *form)
 {
 	/* A parameter has at least a letter and a '&'. */
-	size_t most = (form->parts[0].len + 1) / 2 + (form->parts[1].len + 1) / 2;
-	int status = fill_reserve_attributes(fill, u64_min(most, fill->bounds->attributes_max));
+	size_t parameters_max = (form->parts[0].len + 1) / 2 + (form->parts[1].len + 1) / 2;
+	int status =
+	    fill_reserve_attributes(fill, u64_min(parameters_max, fill->bounds->attributes_max));
 
 	for (size_t i = 0; i < 2 && status == 0; i++)
 		status = read_part(fill, form, form->parts[i]);

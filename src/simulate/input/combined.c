@@ -190,6 +190,7 @@ static int read_request(struct scan *s)
 	return WEIR_OK;
 }
 
+/* Reads a blank, and a number or "-". */
 static int read_number(struct scan *s, int column)
 {
 	const char *from = s->at + 1, *end = s->end, *p = from;

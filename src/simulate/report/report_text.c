@@ -42,6 +42,7 @@ static struct bars bars_of(const struct chart *chart, const struct timeline *tim
 	return bars;
 }
 
+/* Chooses columns that cover all timelines, and finds the largest count of a column. */
 static struct chart scale_chart(const struct replay *replay, bool plain)
 {
 	struct chart chart = {.begin_ns = UINT64_MAX, .plain = plain};
@@ -61,10 +62,10 @@ static struct chart scale_chart(const struct replay *replay, bool plain)
 	    ceil_div(ceil_div(sat_sub(end_ns, chart.begin_ns), width_ns), CHART_COLUMNS) * width_ns;
 	for (size_t l = 0; l < replay->scenario_count; l++)
 		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
-			struct bars c = bars_of(&chart, &replay->scenarios[l].tallies[i].timeline);
+			struct bars bars = bars_of(&chart, &replay->scenarios[l].tallies[i].timeline);
 
 			for (size_t j = 0; j < CHART_COLUMNS; j++)
-				chart.most = u64_max(chart.most, u64_max(c.asked[j], c.passed[j]));
+				chart.most = u64_max(chart.most, u64_max(bars.asked[j], bars.passed[j]));
 		}
 	return chart;
 }
@@ -344,21 +345,21 @@ static void add_notes(const struct report *report, struct buffer *out)
 	     "requests were too late to be sorted, and count at the latest time before them"},
 	    {replay->order.ahead,
 	     "requests were far ahead of those that followed, and count at an earlier time"},
-	    {replay->endings.wrong,
-	     "requests had an invalid latency or outcome, which was ignored"},
+	    {replay->endings.wrong, "requests had an invalid latency or outcome, which was ignored"},
 	    {replay->endings.no_latency, "requests had no latency, and ended at once"},
 	    {replay->endings.no_outcome, "requests had a latency and no outcome, and succeeded"},
 	    {replay->endings.no_end, "requests had neither, and were never reported"},
 	    {replay->early, "requests ended before their time, since too many were in flight"},
 	    {replay->evicted_permits,
 	     "requests lost their permits before they ended: raise --capacity"},
-	    {phases, "openings of keys are not in the times of phases, since 65,536 other keys were not closed"},
+	    {phases, "openings of keys are not in the times of phases, since 65,536 other keys were "
+	             "not closed"},
 	    {errors, "requests could not be decided (cost or key too large)"},
 	    {evictions, "keys in use were evicted from a table: raise --capacity"},
 	    {estimated,
 	     "keys had too many requests in a period: worst periods may be up to one slot too high"},
-	    {untracked,
-	     "requests of keys beyond --capacity are in neither the worst period nor the number of keys"},
+	    {untracked, "requests of keys beyond --capacity are in neither the worst period nor the "
+	                "number of keys"},
 	};
 
 	buffer_add_text(out, "\n");

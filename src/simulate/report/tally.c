@@ -80,7 +80,9 @@ void tally_refuse(struct tally *tally, const struct plan_step *step)
 	hits_add(&tally->hits, step->key.hash, true);
 }
 
-static enum tally_end end_of(const struct algo_limit *limit, unsigned outcome, uint64_t latency_ns)
+/* Rates the end of a request as the limit does. */
+static enum tally_end rate_end(const struct algo_limit *limit, unsigned outcome,
+                               uint64_t latency_ns)
 {
 	struct breaker_result result = {.failed = outcome != WEIR_OUTCOME_SUCCESS,
 	                                .ignored = outcome == WEIR_OUTCOME_IGNORED};
@@ -94,5 +96,5 @@ static enum tally_end end_of(const struct algo_limit *limit, unsigned outcome, u
 
 void tally_count_end(struct tally *tally, bool passed, unsigned outcome, uint64_t latency_ns)
 {
-	tally->ends[passed][end_of(&tally->limit->algo, outcome, latency_ns)]++;
+	tally->ends[passed][rate_end(&tally->limit->algo, outcome, latency_ns)]++;
 }
