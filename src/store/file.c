@@ -1,3 +1,4 @@
+/* file.c: creates, opens, checks, locks and extends the file of a store. */
 #include "store/file.h"
 
 #include <errno.h>
@@ -27,7 +28,10 @@ static int fail(struct weir_error *error, const char *path, const char *what)
 	return error_set(error, status, "%.120s: %s: %m", path, what);
 }
 
-/* A user that may write a file can change its counts at will, and its owner can allow that. */
+/*
+ * Checks owner and mode: a user who may write the file can change its counts at will, and the owner
+ * can permit that to anybody.
+ */
 static int check_trust(const struct stat *stat, const char *path, const struct file_trust *trust,
                        struct weir_error *error)
 {
@@ -77,13 +81,13 @@ static int refuse_url(const char *path, struct weir_error *error)
 int file_open(const char *path, enum file_access access, const struct file_trust *trust, int *out,
               struct weir_error *error)
 {
-	/* Neither wait for who is at a pipe's other end, nor make a terminal ours. */
+	/* Do not wait for the writer of a pipe, and do not get a controlling terminal. */
 	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY, status;
 
-	/* Here, before any message names the path. */
+	/* Before any message that contains the path: a URL may have a password. */
 	if (store_url_is_likely(path))
 		return refuse_url(path, error);
-	/* A link that somebody else has put there would lead to another file of ours. */
+	/* A symbolic link of another user could lead to another store of ours. */
 	*out = open(path, flags | (access == FILE_SHARED ? O_RDWR | O_NOFOLLOW : O_RDONLY));
 	if (*out < 0 && errno == ELOOP)
 		return error_set(error, WEIR_EINVAL,
@@ -115,8 +119,8 @@ int file_map(int fd, const char *path, enum file_access access, struct file_map 
 	return WEIR_OK;
 }
 
-/* A file may have an end that signals, of which the process dies, instead of an error. */
-static bool is_allowed(uint64_t size)
+/* Whether RLIMIT_FSIZE permits the size. Growing beyond it raises a signal instead of an error. */
+static bool is_size_permitted(uint64_t size)
 {
 	struct rlimit most;
 
@@ -125,17 +129,17 @@ static bool is_allowed(uint64_t size)
 }
 
 /*
- * Gives the file that size, and the bytes from `from` on room on the disk. Room that is
- * missing is found here, not by a signal at some later write. An errno.
+ * Sets the file's length, and allocates disk space from byte `from` on. Without that a full disk
+ * would raise a signal at a later write. Returns 0 or an errno.
  */
-static int make_room(int fd, uint64_t from, uint64_t size)
+static int allocate_space(int fd, uint64_t from, uint64_t size)
 {
 	struct statvfs disk;
 	int failed;
 
-	if (size > INT64_MAX || !is_allowed(size))
+	if (size > INT64_MAX || !is_size_permitted(size))
 		return EFBIG;
-	/* Room that is not there is not taken from others, not even while it is looked for. */
+	/* If the disk has too little space, don't use up the rest, not even for a moment. */
 	if (from < size && fstatvfs(fd, &disk) == 0 && disk.f_blocks > 0 &&
 	    (size - from) / disk.f_frsize > disk.f_bfree)
 		return ENOSPC;
@@ -147,8 +151,8 @@ static int make_room(int fd, uint64_t from, uint64_t size)
 	return failed;
 }
 
-static int fail_for_room(int fd, const char *path, uint64_t bytes, int failed,
-                         struct weir_error *error)
+static int fail_for_space(int fd, const char *path, uint64_t bytes, int failed,
+                          struct weir_error *error)
 {
 	struct statvfs disk = {0};
 
@@ -185,8 +189,8 @@ static int write_section(int fd, const char *path, uint64_t offset, const struct
 	return file_write_header(fd, path, offset, &header, error);
 }
 
-/* Made for its owner alone, since the secret is in it. */
-static int let_group_in(int fd, uint64_t group)
+/* Gives the file to `group`, mode 0660, unless that is 0. The mode is 0600 before. */
+static int give_to_group(int fd, uint64_t group)
 {
 	struct stat stat;
 
@@ -194,24 +198,25 @@ static int let_group_in(int fd, uint64_t group)
 		return 0;
 	if (fstat(fd, &stat) != 0)
 		return errno;
-	/* A service may be kept from it, and most often there is nothing to change. */
+	/* Often the group is right already, and a service may lack permission to change it. */
 	if (stat.st_gid != group && fchown(fd, (uid_t)-1, (gid_t)group) != 0)
 		return errno;
 	return fchmod(fd, 0660) != 0 ? errno : 0;
 }
 
-/* On the disk before it has its name: after a power loss it is there whole or not at all. */
-static int fill(int fd, const char *path, const struct section *first,
-                const struct hash_key *secret, uint64_t group, struct weir_error *error)
+/* Writes and syncs the file before it is linked, so that after a power loss it is complete or
+ * absent. */
+static int fill_new_file(int fd, const char *path, const struct section *first,
+                         const struct hash_key *secret, uint64_t group, struct weir_error *error)
 {
-	int failed = let_group_in(fd, group), status;
+	int failed = give_to_group(fd, group), status;
 
 	errno = failed;
 	if (failed)
 		return fail(error, path, "cannot give it to its group");
-	failed = make_room(fd, 0, first->size);
+	failed = allocate_space(fd, 0, first->size);
 	if (failed)
-		return fail_for_room(fd, path, first->size, failed, error);
+		return fail_for_space(fd, path, first->size, failed, error);
 	status = write_section(fd, path, 0, first, secret, error);
 	if (status == WEIR_OK && fsync(fd) != 0)
 		status = fail(error, path, "cannot write it to its disk");
@@ -232,7 +237,7 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
 		free(fresh);
 		return error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path);
 	}
-	status = fill(fd, path, &first, secret, group, error);
+	status = fill_new_file(fd, path, &first, secret, group, error);
 	if (status == WEIR_OK && link(fresh, path) != 0 && errno != EEXIST)
 		status = error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path);
 	unlink(fresh);
@@ -241,7 +246,7 @@ int file_create(const char *path, uint64_t capacity, const struct hash_key *secr
 	return status;
 }
 
-/* A process that is stopped while it holds the lock must not stop all others. */
+/* After 5 s without the lock give up: a process that holds it may be stopped. */
 #define LOCK_TRIES   500
 #define LOCK_WAIT_NS (10 * NS_PER_MS)
 
@@ -262,17 +267,18 @@ int file_lock_sections(int fd, const char *path, struct weir_error *error)
 	                 path);
 }
 
-/* Said, since a child of a fork may have the descriptor, too. */
+/* Closing would not suffice, since a child of a fork may have the descriptor, too. */
 void file_unlock_sections(int fd)
 {
 	flock(fd, LOCK_UN);
 }
 
 /*
- * Not the lock of file_lock_sections, which those that use the file take in turns. It is of the
- * open file and not of the process, so a library that opens the same file twice does not lose it.
+ * Sets the lock that shows the file's use. It is apart from the lock of file_lock_sections, which
+ * users of the file take one after the other. It belongs to the open file and not to the process,
+ * so a library that opens the same file twice does not lose it.
  */
-static int use_as(int fd, short type)
+static int set_use_lock(int fd, short type)
 {
 	struct flock use = {.l_type = type, .l_whence = SEEK_SET, .l_len = 1};
 
@@ -286,7 +292,7 @@ bool file_is_exclusive(int fd)
 	return fcntl(fd, F_OFD_GETLK, &use) == 0 && use.l_type == F_UNLCK;
 }
 
-static bool is_used(void)
+static bool is_lock_taken(void)
 {
 	return errno == EAGAIN || errno == EACCES || errno == EINTR;
 }
@@ -296,9 +302,9 @@ int file_lock_shared(int fd, const char *path, struct weir_error *error)
 	const struct timespec wait = {0, LOCK_WAIT_NS};
 
 	for (int i = 0; i < LOCK_TRIES; i++) {
-		if (use_as(fd, F_RDLCK) == 0)
+		if (set_use_lock(fd, F_RDLCK) == 0)
 			return WEIR_OK;
-		if (!is_used())
+		if (!is_lock_taken())
 			return fail(error, path, "cannot lock it");
 		nanosleep(&wait, NULL);
 	}
@@ -310,9 +316,9 @@ int file_lock_shared(int fd, const char *path, struct weir_error *error)
 
 int file_lock_exclusive(int fd, const char *path, struct weir_error *error)
 {
-	if (use_as(fd, F_WRLCK) == 0)
+	if (set_use_lock(fd, F_WRLCK) == 0)
 		return WEIR_OK;
-	if (!is_used())
+	if (!is_lock_taken())
 		return fail(error, path, "cannot lock it");
 	return error_set(error, WEIR_EIO,
 	                 "%.120s: expected a file that nobody uses, found that a server or another program "
@@ -356,7 +362,8 @@ int file_map_part(int fd, const char *path, uint64_t offset, size_t size, void *
 	return *out == MAP_FAILED ? fail(error, path, "cannot map it") : WEIR_OK;
 }
 
-/* They count once the first header says so, when they are on the disk. */
+/* Writes and syncs the new headers. Then the first header's `end`, which makes the sections valid.
+ */
 static int write_sections(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
                           struct weir_error *error)
 {
@@ -381,13 +388,13 @@ int file_add_sections(int fd, const char *path, uint64_t end, const struct file_
 
 	for (size_t i = 0; i < fresh->n; i++)
 		size += fresh->all[i].size;
-	if (ftruncate(fd, (off_t)end) != 0) /* what somebody who died has begun there */
+	if (ftruncate(fd, (off_t)end) != 0) /* remove what a process that died has begun there */
 		return fail(error, path, "cannot change its size");
-	failed = make_room(fd, end, size);
-	status = failed ? fail_for_room(fd, path, size - end, failed, error)
+	failed = allocate_space(fd, end, size);
+	status = failed ? fail_for_space(fd, path, size - end, failed, error)
 	                : write_sections(fd, path, end, fresh, error);
 	if (status != WEIR_OK && ftruncate(fd, (off_t)end) != 0)
-		return status; /* its room is left to the next who adds */
+		return status; /* the next process that adds sections removes them */
 	return status;
 }
 
@@ -398,12 +405,12 @@ int file_resize(int fd, const char *path, uint64_t size, struct weir_error *erro
 
 	if (status != WEIR_OK)
 		return status;
-	/* Half a cell would be another cell. */
+	/* A file that ends within a cell: the other half would be zeros, and the cell a wrong one. */
 	before -= before % sizeof(struct cell);
 	if (before < size && ftruncate(fd, (off_t)before) != 0)
 		return fail(error, path, "cannot change its size");
-	failed = make_room(fd, 0, size);
-	return failed ? fail_for_room(fd, path, sat_sub(size, before), failed, error) : WEIR_OK;
+	failed = allocate_space(fd, 0, size);
+	return failed ? fail_for_space(fd, path, sat_sub(size, before), failed, error) : WEIR_OK;
 }
 
 void file_record_time(const struct table *table, uint64_t now_ns)
@@ -421,7 +428,7 @@ struct clock file_open_clock(const struct table *table)
 
 	if (seen > now_ns)
 		offset_ns += seen - now_ns;
-	/* If the boot is not known, the clock of programs that know it stays as it is. */
+	/* If the boot is not known, leave the clock as other programs, which know it, have set it. */
 	while (boot != 0) {
 		struct cell before = cell_load(&header->clock, table->load_is_atomic);
 
