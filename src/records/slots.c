@@ -525,7 +525,7 @@ static void decide_slots(const struct record_step *on, struct algo_decision *out
 		refund_slots(on, &view, change);
 		break;
 	default:
-		if (on->call->op == ALGO_RESET && view.before + view.count > 0) {
+		if (view.before + view.count > 0 && on->call->op == ALGO_RESET) {
 			reset_slots(on, &view, true, change);
 			view.before = view.count = 0;
 		}
