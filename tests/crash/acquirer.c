@@ -1,17 +1,17 @@
 /*
- * acquirer: takes from a table's file until it is killed, and says what it was granted.
+ * acquirer: acquires from a table's file until it is killed, and reports its grants.
  *
  *     acquirer FILE CAPACITY QUOTA KEYS REPORT SEED
- *     acquirer FILE CAPACITY QUOTA KEYS REPORT         only looks what the file has granted
+ *     acquirer FILE CAPACITY QUOTA KEYS REPORT         only reads the grants that the file has
  *
- * REPORT is a file of this process's own, mapped, so that nothing which was said is
- * lost with the process: for each limit and key how often it asked, how often it had
- * an answer, and how often that was a grant; and the most of the processor's time between
- * two answers in each epoch, whose number somebody else counts up. Nothing here sleeps, so
- * who waits for another takes that time; who is not let run does not.
+ * REPORT is a file of this process's own, mapped, so that no report is lost with the process. For
+ * each limit and key it has the numbers of requests, answers and grants. It also has the longest
+ * processor time between two answers in each epoch, whose number another process increments.
+ * Nothing here sleeps, so a process that waits for another uses processor time; one that is not
+ * scheduled does not.
  *
- * All takers ask for the same keys at the same time, and for new ones all the time:
- * key `i` from the i / RATE th millisecond on, as long as WINDOW newer ones take.
+ * All acquirers request the same keys at the same time, and always new ones: key `i` from the i /
+ * RATE th millisecond on, until WINDOW newer ones are in use.
  */
 #include <fcntl.h>
 #include <stdatomic.h>

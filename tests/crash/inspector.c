@@ -1,13 +1,14 @@
 /*
- * inspector: says what callers that were killed have left in a table's file.
+ * inspector: prints the state that killed callers have left in a table's file.
  *
  *     inspector FILE RUN
  *
- * For each place a line of numbers. At the time of the run: the phase, probes that fly, probes that
- * ended well, permits in flight, requests, accepts. Then, as soon as each permit's time is over:
- * the permits in flight; and of a breaker how many denials and probes it takes until it is closed.
+ * It prints a line of numbers for each key of each limit. At the time of the run: the phase, probes
+ * in flight, probes that ended well, permits in flight, requests, and accepted requests. Then, as
+ * soon as each permit has timed out: the permits in flight, and for a breaker how many denials and
+ * probes it takes until it is closed.
  *
- * From within, since counts and phases are not to be had from outside.
+ * It uses internal functions, since no public call returns counts and phases.
  */
 #include "permit_limits.h"
 

@@ -1,9 +1,9 @@
 /*
- * permit_limits.h: limits whose requests are reported, one or more of each kind of record that a
- * record may have, and the memory in which callers note their permits.
+ * permit_limits.h: the limits whose requests are reported, one or more for each kind of record, and
+ * the memory in which callers write down their permits.
  *
- * All callers of a run share that memory, and it outlives them. A place is a key of a limit:
- * `limit * KEYS + key`. Time is a number in it, which each call of anyone puts forward.
+ * All callers of a run share that memory, and it outlives them. A place is a key of a limit: `limit
+ * * KEYS + key`. Time is a number in it, which each call of any caller advances.
  */
 #ifndef CRASH_PERMIT_LIMITS_H
 #define CRASH_PERMIT_LIMITS_H
@@ -68,7 +68,7 @@ static inline struct run *run_map(const char *path)
 	return memory;
 }
 
-/* Those of MEASURED never deny: what is in flight there is bounded by the callers. */
+/* The limits of MEASURED never deny: the callers bound the permits in flight. */
 static inline struct weir_limit_options options_of_limit(int limit)
 {
 	static const struct weir_breaker_options breaker = {.window_ns = 20 * MS,

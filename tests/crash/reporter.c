@@ -1,18 +1,17 @@
 /*
- * reporter: takes permits from a table's file and reports them, until it is killed.
+ * reporter: acquires permits from a table's file and reports them, until it is killed.
  *
  *     reporter FILE RUN NUMBER SEED
  *
- * It notes each step before and after it in its part of RUN (permit_limits.h), so that what it held when
- * it was killed is known but for the one step that it was at. It ends by itself if a permit that it
- * holds can't be reported, or if one can whose time is over.
+ * It writes each step, before and after it, to its part of RUN (permit_limits.h). So the permits
+ * that it held when it was killed are known, except for its last step. It ends by itself if a
+ * permit that it holds can't be reported, or if one can that has timed out.
  *
- * The things behind are sick by turns, each at its own time. One permit in thousands is reported
- * too late.
+ * The backends fail in turns, each at its own time. One permit in thousands is reported too late.
  */
 #include "permit_limits.h"
 
-#define SICK_NS (40 * MS)
+#define FAILING_NS (40 * MS)
 #define LATE_NS (TIMEOUT_NS / 4)
 
 struct calls {
@@ -65,9 +64,9 @@ static void acquire(struct calls *calls, unsigned i)
 
 static enum weir_outcome outcome_of(struct calls *calls, unsigned place, uint64_t now_ns)
 {
-	bool sick = (now_ns / SICK_NS + place) % 2;
+	bool failing = (now_ns / FAILING_NS + place) % 2;
 
-	if (chance(calls, 10) < (sick ? 8 : 1))
+	if (chance(calls, 10) < (failing ? 8 : 1))
 		return chance(calls, 2) ? WEIR_OUTCOME_FAILURE : WEIR_OUTCOME_TIMEOUT;
 	if (place / KEYS == THROTTLE || chance(calls, 8))
 		return WEIR_OUTCOME_SUCCESS;

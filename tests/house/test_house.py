@@ -213,8 +213,8 @@ def named_files(text, folders):
 
 
 def test_named_files_are_found():
-    text = "see store/wide/find.c (`src/base/map.h`), tests/spin/places.pml; not https://a/store.c or x/y.c"
-    assert named_files(text, ["base", "store"]) == {"src/store/wide/find.c", "src/base/map.h", "tests/spin/places.pml"}
+    text = "see store/wide/find.c (`src/base/map.h`), tests/spin/leases.pml; not https://a/store.c or x/y.c"
+    assert named_files(text, ["base", "store"]) == {"src/store/wide/find.c", "src/base/map.h", "tests/spin/leases.pml"}
 
 
 def test_files_that_comments_and_pages_name_are_there():

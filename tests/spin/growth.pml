@@ -1,20 +1,19 @@
 /*
- * growth.pml: what happens to one key while its limit gets a larger table, by
- * docs/design/wide-states.md.
+ * growth.pml: models one key while its limit gets a larger table, by docs/design/wide-states.md.
  *
- * Without MOVE: one thread adds a table whose rows are as wide. Others take a unit each, of a key that
- * had no head. Those that have not seen the new table look into the old one alone. Checked: the key
- * never has a head with a grant in either table.
+ * Without MOVE: one thread adds a table whose records are as wide. Others take a unit each, of a key that
+ * had no header. Those that have not seen the new table search the old one alone. Checked: the key never
+ * has a header with a grant in both tables.
  *
- * With MOVE: the rows of the new table are wider. A log with an entry behind its head stands in the old
- * row. Movers carry it over; a taker appends, which changes the head, and refunders mark the entry as
- * gone. Checked: no grant is lost, the entry is marked once, and its mark is never lost.
+ * With MOVE: the records of the new table are wider. A log with an entry behind its header is in the old
+ * table. Movers copy it; a taker appends, which changes the header, and refunders mark the entry as GONE.
+ * Checked: no grant is lost, the entry is marked once, and its mark is never lost.
  *
- * Each load and each compare-and-swap is a step of its own, and a process may stop anywhere.
+ * Each load and each compare-and-swap is one step, and a process may stop anywhere.
  *
- * BREAK_* leaves one thing out; each must make spin find a counterexample.
+ * BREAK_* leaves one thing out; each must make Spin find a counterexample.
  */
-/* A third one could change a head before it is taken back: its use then stays in the old table. */
+/* A third one could change a header before it is taken back: its use then stays in the old table. */
 #ifndef TAKERS
 #define TAKERS 2
 #endif
@@ -37,7 +36,7 @@ inline swap(cell, from, to)
 
 bit announced, published;
 byte ended;
-byte old, new; /* the head: how many units were granted by it; 0: there is none */
+byte old, new; /* the header: how many units were granted by it; 0: there is none */
 
 proctype grower()
 {
@@ -86,7 +85,7 @@ again:
 				swap(old, 1, 0);
 				if
 				:: ok -> goto again
-				:: else -> skip /* another has taken by this head */
+				:: else -> skip /* another has taken by this header */
 				fi
 			:: else -> skip
 			fi
@@ -125,10 +124,10 @@ init {
 #define OPEN   1
 #define CLOSED 2
 #define UNIT   4
-#define kind(head) ((head) % 4)
+#define kind(header) ((header) % 4)
 
 byte before = LIVE, after;
-byte old_head = OPEN, new_head;
+byte old_header = OPEN, new_header;
 byte granted, marks;
 
 proctype mover()
@@ -137,16 +136,16 @@ proctype mover()
 	bit ok;
 
 again:
-	closed = old_head;
+	closed = old_header;
 	if
-	:: kind(new_head) == OPEN -> goto done
+	:: kind(new_header) == OPEN -> goto done
 	:: else
 	fi;
 #ifdef BREAK_CLOSE
 	closed = closed - kind(closed) + CLOSED;
 #else
 	if
-	:: kind(closed) == OPEN -> swap(old_head, closed, closed - OPEN + CLOSED); goto again
+	:: kind(closed) == OPEN -> swap(old_header, closed, closed - OPEN + CLOSED); goto again
 	:: else
 	fi;
 #endif
@@ -158,14 +157,14 @@ again:
 	fi;
 #endif
 	if
-	:: new_head == NONE -> swap(new_head, NONE, closed); goto again
+	:: new_header == NONE -> swap(new_header, NONE, closed); goto again
 	:: else
 	fi;
 	seen = after;
 	want = state(before);
 #ifndef BREAK_BEHALF
 	if
-	:: new_head != closed -> goto again
+	:: new_header != closed -> goto again
 	:: else
 	fi;
 #endif
@@ -173,7 +172,7 @@ again:
 	:: seen != want -> swap(after, seen, want); goto again
 	:: else
 	fi;
-	swap(new_head, closed, closed - CLOSED + OPEN);
+	swap(new_header, closed, closed - CLOSED + OPEN);
 done:
 	skip
 }
@@ -185,25 +184,25 @@ proctype taker()
 	bit ok;
 
 again:
-	seen = new_head;
+	seen = new_header;
 	if
 	:: kind(seen) == OPEN ->
-		atomic { swap(new_head, seen, seen + UNIT); granted = granted + ok }
+		atomic { swap(new_header, seen, seen + UNIT); granted = granted + ok }
 	:: else ->
-		seen = old_head;
+		seen = old_header;
 		if
-		:: kind(seen) == OPEN -> atomic { swap(old_head, seen, seen + UNIT); granted = granted + ok }
-		:: else -> kind(new_head) == OPEN; ok = 0
+		:: kind(seen) == OPEN -> atomic { swap(old_header, seen, seen + UNIT); granted = granted + ok }
+		:: else -> kind(new_header) == OPEN; ok = 0
 		fi
 	fi;
 	if
 	:: ok
 	:: else -> goto again
 	fi;
-	assert(kind(new_head) != OPEN || new_head == OPEN + UNIT * granted)
+	assert(kind(new_header) != OPEN || new_header == OPEN + UNIT * granted)
 }
 
-/* Marks the entry, in the row where the key is. */
+/* Marks the entry, in the record where the key is. */
 proctype refunder()
 {
 	byte seen;
@@ -211,7 +210,7 @@ proctype refunder()
 
 again:
 	if
-	:: kind(new_head) == OPEN ->
+	:: kind(new_header) == OPEN ->
 		seen = after;
 		if
 		:: seen == LIVE ->
@@ -225,7 +224,7 @@ again:
 	:: else ->
 		seen = before;
 		if
-		:: kind(old_head) != OPEN -> kind(new_head) == OPEN; goto again
+		:: kind(old_header) != OPEN -> kind(new_header) == OPEN; goto again
 		:: else
 		fi;
 		if
@@ -239,7 +238,7 @@ again:
 		fi
 	fi;
 	assert(marks <= 1);
-	assert(kind(new_head) != OPEN || marks == 0 || after == GONE)
+	assert(kind(new_header) != OPEN || marks == 0 || after == GONE)
 }
 
 init {

@@ -1,24 +1,22 @@
 /*
- * log.pml: sliding_log's protocol of docs/design/sliding-states.md, for one key.
+ * log.pml: models the protocol of sliding_log, by docs/design/sliding-states.md, for one key.
  *
- * A log of entries that stand in a row from the start; then ACQUIRES, REFUNDS by
- * name (of which two may have the same), TAKES from the newest and RESETS meet. Clocks
- * say any times up to TIME. Each may stall for as long as it likes at any step, and
- * whoever takes no further step has died. Each look at a cell of the row is a step.
+ * A log begins with entries in its record. ACQUIRES, REFUNDS by name (of which two may have the same
+ * name), TAKES, which refund the newest units, and RESETS meet on it. Clocks have any times up to TIME.
+ * Each call may stall at any step, and one that takes no further step has died. Each load of a cell of
+ * the record is one step.
  *
- * Checked after every change: at no time, now or later, is less in use than was
- * granted and not given back, so no period has more than LIMIT; a name is given back once;
- * who is told that there is nothing to be given back asked for what is given back, reset or over.
- * When all have come to their end, no more is in use either.
+ * Checked after every change: at no time, now or later, is less in use than was granted and not
+ * refunded, so no period has more than LIMIT. A name is refunded once. A refund that finds nothing was
+ * of a refunded, reset or ended name. When all calls have ended, no more is in use either.
  *
- * Left out: names that run ahead of time by a lead (but the notes that tell it are
- * written), clocks that are set back, other keys (insert.pml), spans in the head, which
- * repeat those in the row. Those in the row are powers of 2. A row that is damaged: what is
- * MOVING has a place to go to.
+ * Left out: names that run ahead of time by a lead (but the notes that store it are written), clocks that
+ * are set back, other keys (insert.pml), and spans in the header, which repeat those in the record. Spans
+ * in the record are powers of 2. The record is never damaged: a MOVING entry has a cell to go to.
  *
  * A PARTED entry is refunded in part: the entry behind it takes over the rest.
  *
- * BREAK_* leaves one thing out; each must make spin find a counterexample.
+ * BREAK_* leaves one thing out; each must make Spin find a counterexample.
  */
 #ifndef ACQUIRES
 #define ACQUIRES 1
@@ -48,7 +46,7 @@
 #define COST 1 /* of an acquire */
 #endif
 #ifndef ENTRIES
-#define ENTRIES 3 /* of the start, the head's included; they came at 1, 2, 3 and so on */
+#define ENTRIES 3 /* of the start, the header's included; they came at 1, 2, 3 and so on */
 #endif
 #ifndef TIME
 #define TIME ENTRIES /* the last that clocks say */
@@ -57,7 +55,7 @@
 #define SPAN 4 /* the most that spans of the start tell; refunds may have left short ones */
 #endif
 #define LIMIT  6
-#define W      7 /* cells of the row */
+#define W      7 /* cells of the record */
 #define PERIOD (ENTRIES + 1)
 #define TIMES  12
 
@@ -86,17 +84,17 @@
 #define state(e)                   ((e) % 16)
 #define is(e, bits)                (state(e) & (bits))
 
-#define head_of(t, cost, place, first) ((t) * 128 + (cost) * 16 + (place) * 2 + (first))
+#define header_of(t, cost, place, first) ((t) * 128 + (cost) * 16 + (place) * 2 + (first))
 #define cost(h)                        ((h) / 16 % 8)
 #define place(h)                       ((h) / 2 % 8)
 #define first(h)                       ((h) % 2)
-#define head_time(h)                   ((h) / 128)
+#define header_time(h)                   ((h) / 128)
 
 #define max(a, b)   ((a) > (b) -> (a) : (b))
 #define min(a, b)   ((a) < (b) -> (a) : (b))
 #define minus(a, b) (((a) + 16 - (b)) % 16)
 #define place_of(b) ((place(seen) + W - (b)) % W)
-#define load(b)     row[place_of(b)]
+#define load(b)     record[place_of(b)]
 /* As much as the bits of a span tell. */
 #define hint(n)     ((n) >= 4 -> 4 : ((n) >= 2 -> 2 : 1))
 
@@ -114,13 +112,13 @@
 
 #define NOWHERE 255
 
-/* Of all that look at the row. */
+/* Of all that look at the record. */
 #define VIEW \
 	byte at, live, use, far, i; \
 	short seen, cell, next, newest
 
-short head;
-short row[W];
+short header;
+short record[W];
 byte granted[TIMES]; /* and not given back */
 byte reset_time;
 
@@ -221,10 +219,10 @@ inline forget_view()
 inline check(exactly)
 {
 	d_step {
-		seen = head;
-		at = head_time(head);
+		seen = header;
+		at = header_time(header);
 		do
-		:: at < head_time(head) + PERIOD ->
+		:: at < header_time(header) + PERIOD ->
 			look();
 			sum_up();
 			far = 0;
@@ -288,7 +286,7 @@ inline want_moved_on()
 #endif
 	if
 	:: time(cell) != time(next) ->
-		assert(head != seen || is(next, GONE)); /* else the row is damaged */
+		assert(header != seen || is(next, GONE)); /* else the record is damaged */
 		units_gone(back + 1, next);
 		atomic {
 			want(back + 1, next, time(cell), minus(sum(cell), worth),
@@ -329,7 +327,7 @@ inline want_run_out()
 		fi;
 		if
 #endif
-		:: far > 0 -> to_head = head_of(head_time(seen), cost(seen), place_of(far), state(next) & FIRST)
+		:: far > 0 -> to_header = header_of(header_time(seen), cost(seen), place_of(far), state(next) & FIRST)
 		:: else
 		fi;
 		far = 0;
@@ -394,12 +392,12 @@ inline want_move()
 #endif
 				i = minus(minus(sum(cell), i % 16), field(cell));
 				i = (i > LIMIT -> 0 : i);
-				to_head = head_of(head_time(seen), cost(seen) + i, place_of(1), state(cell) & FIRST);
+				to_header = header_of(header_time(seen), cost(seen) + i, place_of(1), state(cell) & FIRST);
 				i = 0
 			}
-		:: is(cell, GONE) && !is(cell, PART) && back == 1 && time(cell) < head_time(seen) - 1 -> /* a note */
-			atomic { want(1, cell, head_time(seen) - 1, sum(cell), span(cell), state(cell)) }
-		:: else -> to_head = head_of(head_time(seen), cost(seen), place_of(1), state(cell) & FIRST)
+		:: is(cell, GONE) && !is(cell, PART) && back == 1 && time(cell) < header_time(seen) - 1 -> /* a note */
+			atomic { want(1, cell, header_time(seen) - 1, sum(cell), span(cell), state(cell)) }
+		:: else -> to_header = header_of(header_time(seen), cost(seen), place_of(1), state(cell) & FIRST)
 		fi
 	:: else
 	fi
@@ -501,30 +499,30 @@ inline follow()
 
 inline acquire()
 {
-	atomic { own = load(0); at = max(now, head_time(seen)) };
+	atomic { own = load(0); at = max(now, header_time(seen)) };
 	look();
 	sum_up();
 	if
 	:: use + left > LIMIT
 	:: use + left <= LIMIT && cost(seen) > 0 -> atomic {
-			to_head = head_of(max(now, head_time(seen) + 1), left, (place(seen) + 1) % W, 0);
+			to_header = header_of(max(now, header_time(seen) + 1), left, (place(seen) + 1) % W, 0);
 			i = (live == 0 -> cost(seen) : (sum(newest) + cost(seen)) % 16);
 			if
-			:: live == 0 && own != 0 && time(own) == head_time(seen) && state(own) == FIRST &&
+			:: live == 0 && own != 0 && time(own) == header_time(seen) && state(own) == FIRST &&
 			   sum(own) == cost(seen)
-			:: !first(seen) && time(own) == head_time(seen) && state(own) == 0 &&
+			:: !first(seen) && time(own) == header_time(seen) && state(own) == 0 &&
 			   sum(own) == (sum(newest) + cost(seen)) % 16 && span(own) >= hint(live + 1)
 			:: else ->
-#ifndef BREAK_PLACE
-				want(0, own, head_time(seen), i, hint(live + 1), (live == 0 -> FIRST : 0))
+#ifndef BREAK_ENTRY
+				want(0, own, header_time(seen), i, hint(live + 1), (live == 0 -> FIRST : 0))
 #endif
 			fi
 		}
 	:: use + left <= LIMIT && cost(seen) == 0 -> atomic {
-			to_head = head_of(max(now, head_time(seen) + 1), left, place(seen), (live == 0 -> 1 : 0));
+			to_header = header_of(max(now, header_time(seen) + 1), left, place(seen), (live == 0 -> 1 : 0));
 			if
-			:: time(own) != head_time(seen) -> /* a note */
-				want(0, own, head_time(seen), 0, 1, GONE)
+			:: time(own) != header_time(seen) -> /* a note */
+				want(0, own, header_time(seen), 0, 1, GONE)
 			:: else
 			fi
 		}
@@ -534,12 +532,12 @@ inline acquire()
 inline refund()
 {
 	if
-	:: left > 0 && cost(seen) > 0 && (op == TAKE || name == head_time(seen)) -> atomic {
+	:: left > 0 && cost(seen) > 0 && (op == TAKE || name == header_time(seen)) -> atomic {
 			given = min(left, cost(seen));
-			to_head = head_of(head_time(seen), cost(seen) - given, place(seen), first(seen))
+			to_header = header_of(header_time(seen), cost(seen) - given, place(seen), first(seen))
 		}
 	:: else ->
-		at = max(now, head_time(seen));
+		at = max(now, header_time(seen));
 		look();
 		atomic { at = 0; newest = 0 };
 		if
@@ -547,13 +545,13 @@ inline refund()
 		:: gone > 0 ->
 			want_run_out();
 			if
-			:: to_head == 0 -> find(gone); want_move()
+			:: to_header == 0 -> find(gone); want_move()
 			:: else
 			fi
 		:: else
 		fi;
 		if
-		:: p != NOWHERE || to_head != 0
+		:: p != NOWHERE || to_header != 0
 		:: else ->
 			if
 			:: op == REFUND && left > 0 -> find(name); follow()
@@ -562,12 +560,12 @@ inline refund()
 				back = min(live, 1);
 				want_move();
 				if
-				:: p == NOWHERE && to_head == 0 && live > 0 -> atomic { back = 1; cell = load(1) }
+				:: p == NOWHERE && to_header == 0 && live > 0 -> atomic { back = 1; cell = load(1) }
 				:: else
 				fi
 			fi;
 			if
-			:: p == NOWHERE && to_head == 0 && back > 0 && left > 0 -> refund_entry()
+			:: p == NOWHERE && to_header == 0 && back > 0 && left > 0 -> refund_entry()
 			:: else
 			fi
 		fi
@@ -596,31 +594,31 @@ proctype client(byte op; byte left; byte name)
 {
 	VIEW;
 	byte now, back, p, worth, given, gone, then_gone;
-	short own, to, to_head, before;
+	short own, to, to_header, before;
 
 	gone = (op == REFUND && left == 0 -> name : 0);
 	select(now : ENTRIES .. TIME);
 again:
 	atomic {
 		forget_view();
-		back = 0; worth = 0; given = 0; then_gone = 0; own = 0; to = 0; to_head = 0; before = 0;
+		back = 0; worth = 0; given = 0; then_gone = 0; own = 0; to = 0; to_header = 0; before = 0;
 		p = NOWHERE;
-		seen = head
+		seen = header
 	};
 	if
 	:: op == ACQUIRE -> acquire()
-	:: op == RESET -> to_head = head_of(head_time(seen), 0, place(seen), 1)
+	:: op == RESET -> to_header = header_of(header_time(seen), 0, place(seen), 1)
 	:: else -> refund()
 	fi;
 	atomic {
 		forget_view();
 		back = 0; worth = 0; own = 0;
 		if
-		:: p == NOWHERE && to_head == 0 ->
+		:: p == NOWHERE && to_header == 0 ->
 			if
-			:: head == seen ->
+			:: header == seen ->
 				assert(op != REFUND || left == 0 || granted[name] == 0 || name == PARTED ||
-				       name + PERIOD <= max(now, head_time(head)));
+				       name + PERIOD <= max(now, header_time(header)));
 				goto end
 			:: else -> goto again
 			fi
@@ -631,7 +629,7 @@ again:
 	:: p != NOWHERE ->
 #ifndef BREAK_LOOK
 		if
-		:: head != seen -> goto again
+		:: header != seen -> goto again
 		:: else
 		fi;
 #endif
@@ -644,7 +642,7 @@ again:
 			:: else -> goto again
 			fi;
 			if
-			:: to_head == 0 -> check(false); goto again
+			:: to_header == 0 -> check(false); goto again
 			:: else
 			fi
 		}
@@ -652,18 +650,18 @@ again:
 	fi;
 	atomic {
 		if
-		:: head == seen ->
-			head = to_head;
+		:: header == seen ->
+			header = to_header;
 			if
-			:: op == ACQUIRE -> granted[head_time(head)] = left
+			:: op == ACQUIRE -> granted[header_time(header)] = left
 			:: op == RESET ->
-				reset_time = head_time(head);
+				reset_time = header_time(header);
 				i = 0;
 				do
 				:: i < TIMES -> granted[i] = 0; i++
 				:: else -> break
 				od
-			:: else -> at = head_time(head); take_back()
+			:: else -> at = header_time(header); take_back()
 			fi;
 			check(false);
 			if
@@ -676,7 +674,7 @@ again:
 end:
 	atomic {
 		forget_view();
-		now = 0; seen = 0; to = 0; to_head = 0; before = 0; p = 0; given = 0; name = 0;
+		now = 0; seen = 0; to = 0; to_header = 0; before = 0; p = 0; given = 0; name = 0;
 		left = 0; gone = 0; then_gone = 0
 	}
 }
@@ -694,8 +692,8 @@ init
 			granted[n] = (n > MARKED -> start_cost(n) : 0);
 			if
 			:: n < ENTRIES ->
-				row[n - 1] = start_entry(n, use)
-			:: else -> head = head_of(n, start_cost(n), n - 1, 0)
+				record[n - 1] = start_entry(n, use)
+			:: else -> header = header_of(n, start_cost(n), n - 1, 0)
 			fi
 		:: else -> break
 		od;

@@ -1,22 +1,22 @@
 /*
- * slots.pml: sliding_window's protocol of docs/design/sliding-states.md, for one key.
+ * slots.pml: models the protocol of sliding_window, by docs/design/sliding-states.md, for one key.
  *
- * CLIENTS acquires, REFUNDS and RESETS meet on one head and its row while time goes on,
- * slot by slot. Each reads the time once and may stall for as long as it likes at
- * any step, and whoever takes no further step has died; so clocks that lag, late
- * writers and every crash are among the orders that spin tries.
+ * CLIENTS acquires, REFUNDS and RESETS meet on one header and its record while time goes on, slot by
+ * slot. Each reads the time once and may stall at any step; one that takes no further step has died.
+ * So Spin tries clocks that lag, late writers and every crash.
  *
- * Checked in every state: no S slots in a row were granted more than LIMIT, less
- * what was given back; every slot that is not over counts what was granted in it since
- * the last reset, answered or not, and no more than that and what the key had in
- * it before; what the head says of the slots before its own is no less than they count,
- * and more only by what refunders who are not done have taken there; and somebody who
- * comes now, while all others stand still, is done in three rounds and denied only if the
- * limit is used up, or such refunders keep it.
+ * Checked in every state:
+ *   - no S consecutive slots were granted more than LIMIT, less refunds;
+ *   - every slot that is not over counts all that was granted in it since the last reset, answered or
+ *     not, and no more than that and the key's use before;
+ *   - the header's sum of the slots before its own is no less than they count, and more only by the
+ *     units of unfinished refunds;
+ *   - a client that comes now, while all others stand still, is done in three rounds, and is denied only
+ *     if the limit is used up or unfinished refunds keep it so.
  *
  * Left out: clocks that are set back, other numbers of slots, other keys (insert.pml).
  *
- * BREAK_* leaves one thing out; each must make spin find a counterexample.
+ * BREAK_* leaves one thing out; each must make Spin find a counterexample.
  */
 #ifndef CLIENTS
 #define CLIENTS 2 /* besides the one that comes last */
@@ -53,9 +53,9 @@
 #define max(a, b)     ((a) > (b) -> (a) : (b))
 #define live(v, time) ((v) != NONE && slot(v) + S > (time))
 
-/* Whether a row's cell counts beside this head. */
-#define in_range(v, head, time) \
-	((v) != NONE && kind(v) == OPEN && slot(v) < slot(head) && slot(v) + S > max(time, slot(head)))
+/* Whether a record's cell counts beside this header. */
+#define in_range(v, header, time) \
+	((v) != NONE && kind(v) == OPEN && slot(v) < slot(header) && slot(v) + S > max(time, slot(header)))
 
 #define ACQUIRE 0
 #define REFUND  1
@@ -63,19 +63,19 @@
 #define NEWEST  255 /* the slot that a refund names */
 
 byte clock;
-byte head = NONE;
-byte row[S];
+byte header = NONE;
+byte record[S];
 byte granted[TIME + 1]; /* in a slot, since the last reset */
 byte earlier[TIME + 1]; /* before it */
-byte late; /* refunders that have taken from the row and are not done */
+byte late; /* refunders that have taken from the record and are not done */
 hidden byte each, use, sum;
 
-/* What a slot counts, for those whose clocks do not run ahead of the head. */
+/* What a slot counts, for those whose clocks do not run ahead of the header. */
 #define counted(n) \
-	(head == NONE || (n) > slot(head) -> 0 : \
-	((n) == slot(head) -> count(head) : \
-	(kind(head) != VOID && row[(n) % S] != NONE && kind(row[(n) % S]) == OPEN && \
-	 slot(row[(n) % S]) == (n) -> count(row[(n) % S]) : 0)))
+	(header == NONE || (n) > slot(header) -> 0 : \
+	((n) == slot(header) -> count(header) : \
+	(kind(header) != VOID && record[(n) % S] != NONE && kind(record[(n) % S]) == OPEN && \
+	 slot(record[(n) % S]) == (n) -> count(record[(n) % S]) : 0)))
 
 inline check()
 {
@@ -84,7 +84,7 @@ inline check()
 		do
 		:: each <= TIME ->
 			if
-			:: each + S > clock && (head == NONE || each + S > slot(head)) ->
+			:: each + S > clock && (header == NONE || each + S > slot(header)) ->
 				use = counted(each);
 				assert(use >= granted[each]);
 				assert(use <= granted[each] + earlier[each])
@@ -107,17 +107,17 @@ inline check()
 		:: else -> break
 		od;
 		if
-		:: head != NONE && kind(head) != VOID ->
+		:: header != NONE && kind(header) != VOID ->
 			each = 0;
 			sum = 0;
 			do
 			:: each < S ->
-				sum = sum + (in_range(row[each], head, 0) -> count(row[each]) : 0);
+				sum = sum + (in_range(record[each], header, 0) -> count(record[each]) : 0);
 				each++
 			:: else -> break
 			od;
-			assert(before(head) >= sum);
-			assert(slot(head) < clock || before(head) <= sum + late)
+			assert(before(header) >= sum);
+			assert(slot(header) < clock || before(header) <= sum + late)
 		:: else
 		fi;
 		each = 0; use = 0; sum = 0
@@ -141,20 +141,20 @@ inline take_back()
 	fi
 }
 
-/* On behalf of the head that was seen: look, then swap. */
+/* On behalf of the header that was seen: look, then swap. */
 inline swap_cell()
 {
 #ifdef BREAK_LOOK
 	ok = true;
 #else
-	ok = (head == seen);
+	ok = (header == seen);
 #endif
 	if
 	:: ok ->
 		atomic {
-			ok = (row[i] == cell);
+			ok = (record[i] == cell);
 			if
-			:: ok -> row[i] = to
+			:: ok -> record[i] = to
 			:: else
 			fi
 		}
@@ -162,14 +162,14 @@ inline swap_cell()
 	fi
 }
 
-/* What the row counts beside a head at `time`, cell by cell. */
-inline sum_row(other, time)
+/* What the record counts beside a header at `time`, cell by cell. */
+inline sum_record(other, time)
 {
 	atomic { i = 0; sums = 0 };
 	do
 	:: i < S ->
 		atomic {
-			cell = row[i];
+			cell = record[i];
 			sums = sums + (in_range(cell, other, time) -> count(cell) : 0);
 			i++
 		}
@@ -177,11 +177,11 @@ inline sum_row(other, time)
 	od
 }
 
-inline swap_head()
+inline swap_header()
 {
-	ok = (head == seen);
+	ok = (header == seen);
 	if
-	:: ok -> head = to
+	:: ok -> header = to
 	:: else
 	fi
 }
@@ -191,9 +191,9 @@ inline work(counts)
 {
 	skip;
 again:
-	atomic { rounds = rounds + counts; cell = 0; to = 0; ok = false; i = 0; sums = 0; seen = head };
+	atomic { rounds = rounds + counts; cell = 0; to = 0; ok = false; i = 0; sums = 0; seen = header };
 	if
-	:: live(seen, now) && kind(seen) != VOID && now > slot(seen) -> sum_row(seen, now)
+	:: live(seen, now) && kind(seen) != VOID && now > slot(seen) -> sum_record(seen, now)
 	:: live(seen, now) && kind(seen) != VOID && now <= slot(seen) -> sums = before(seen)
 	:: else
 	fi;
@@ -210,7 +210,7 @@ again:
 	if
 	:: op == ACQUIRE && count(view) + sums + 1 > LIMIT -> /* denied */
 		atomic {
-			ok = (head == seen);
+			ok = (header == seen);
 			if
 			:: ok -> ok = false; goto done
 			:: else -> goto again
@@ -228,7 +228,7 @@ go_on:
 		:: kind(view) == SEALED -> /* (b) */
 			atomic {
 				i = slot(view) % S;
-				cell = row[i];
+				cell = record[i];
 				to = make(slot(view), OPEN, 0, count(view))
 			};
 			if
@@ -242,12 +242,12 @@ go_on:
 				found = make(max(slot(view) + 1, now), OPEN, 0, 0);
 				sums = 0
 			};
-			sum_row(found, 0);
+			sum_record(found, 0);
 			atomic { /* (c) */
 				i = slot(found);
 				found = 0;
 				to = make(i, OPEN, sums, (op == ACQUIRE -> 1 : 0));
-				swap_head();
+				swap_header();
 				if
 				:: ok && op == ACQUIRE -> granted[i]++; check(); goto done
 				:: else -> check(); goto again
@@ -262,7 +262,7 @@ go_on:
 		:: kind(view) == VOID -> /* what an earlier life left */
 			do
 			:: i < S ->
-				cell = row[i];
+				cell = record[i];
 				if
 				:: cell != NONE && kind(cell) == OPEN ->
 					to = make(slot(cell), VOID, 0, count(cell));
@@ -280,7 +280,7 @@ go_on:
 #else
 		atomic { /* (a) */
 			to = make(slot(view), SEALED, before(view), count(view));
-			swap_head();
+			swap_header();
 			check();
 			goto again
 		}
@@ -293,7 +293,7 @@ go_on:
 			i = max(slot(view), now);
 #endif
 			to = make(i, kind(view), sums, count(view) + 1);
-			swap_head();
+			swap_header();
 			if
 			:: ok -> granted[i]++; check(); goto done
 			:: else -> goto again
@@ -303,7 +303,7 @@ go_on:
 	   (name == slot(view) || (name == NEWEST && count(view) > 0)) ->
 		atomic {
 			to = (count(view) > 0 -> view - 1 : seen);
-			swap_head();
+			swap_header();
 			i = slot(view);
 			if
 			:: ok && count(view) > 0 -> take_back(); check(); goto done
@@ -313,15 +313,15 @@ go_on:
 		}
 	:: op == REFUND && given && kind(view) != VOID && count(view) + sums > 0 -> /* settle */
 #ifdef BREAK_GUARD
-		sum_row(seen, 0);
-		atomic { seen = head; ok = (kind(seen) == OPEN && before(seen) > sums) };
+		sum_record(seen, 0);
+		atomic { seen = header; ok = (kind(seen) == OPEN && before(seen) > sums) };
 #else
-		sum_row(seen, 0);
+		sum_record(seen, 0);
 		ok = (before(seen) > sums);
 #endif
 		atomic {
 			to = (ok -> make(slot(seen), OPEN, sums, count(seen)) : seen);
-			swap_head();
+			swap_header();
 			if
 			:: ok -> late--; check(); goto done
 			:: else -> goto again
@@ -333,7 +333,7 @@ go_on:
 		do
 		:: i < S ->
 			atomic {
-				cell = row[i];
+				cell = record[i];
 				if
 				:: in_range(cell, seen, now) && (name == NEWEST -> cell > found :
 				   slot(cell) == name) -> found = cell
@@ -346,7 +346,7 @@ go_on:
 		od;
 		if
 		:: found == NONE -> atomic {
-				ok = (head == seen);
+				ok = (header == seen);
 				if
 				:: ok -> goto done
 				:: else -> goto again
@@ -355,13 +355,13 @@ go_on:
 		:: else
 		fi;
 		if
-		:: head != seen -> goto again
+		:: header != seen -> goto again
 		:: else
 		fi;
 #ifdef BREAK_ORDER
 		atomic {
 			to = (before(seen) > 0 -> seen - 4 : seen);
-			swap_head();
+			swap_header();
 			if
 			:: ok -> check()
 			:: else -> goto again
@@ -370,10 +370,10 @@ go_on:
 #endif
 		atomic {
 			i = slot(found) % S;
-			ok = (row[i] == found);
+			ok = (record[i] == found);
 			if
-			:: ok && count(found) > 1 -> row[i] = found - 1
-			:: ok && count(found) == 1 -> row[i] = make(slot(found), VOID, 0, 1)
+			:: ok && count(found) > 1 -> record[i] = found - 1
+			:: ok && count(found) == 1 -> record[i] = make(slot(found), VOID, 0, 1)
 			:: else
 			fi;
 			i = slot(found);
@@ -386,7 +386,7 @@ go_on:
 	:: op == RESET && live(seen, now) ->
 		atomic {
 			to = make(slot(view) + (kind(view) == SEALED -> 1 : 0), VOID, 0, 0);
-			swap_head();
+			swap_header();
 			if
 			:: ok ->
 				i = 0;
@@ -404,7 +404,7 @@ go_on:
 		}
 	:: else -> /* nothing to do */
 		atomic {
-			ok = (head == seen);
+			ok = (header == seen);
 			if
 			:: ok ->
 				late = late - given;
@@ -474,15 +474,15 @@ init
 	atomic {
 #ifdef LEFT /* what an earlier life of the key, that was reset in slot LEFT, may have left */
 #ifndef BREAK_RESET
-		head = make(LEFT, VOID, 0, 0);
+		header = make(LEFT, VOID, 0, 0);
 #endif
 		clock = LEFT;
 		do
 		:: n < LEFT ->
 			if
 			:: skip
-			:: row[n % S] = make(n, OPEN, 0, 1); earlier[n] = 1
-			:: row[n % S] = make(n, OPEN, 0, LIMIT); earlier[n] = LIMIT
+			:: record[n % S] = make(n, OPEN, 0, 1); earlier[n] = 1
+			:: record[n % S] = make(n, OPEN, 0, LIMIT); earlier[n] = LIMIT
 			fi;
 			n++
 		:: else -> break

@@ -37,7 +37,7 @@ def test_what_is_in_use_counts_and_what_was_given_back_does_not(defines, errors)
 
 
 @pytest.mark.parametrize("broken", [
-    ("BREAK_PLACE",), ("BREAK_LOOK", "ACQUIRES=2"), ("BREAK_SPENT", "TIME=5"),
+    ("BREAK_ENTRY",), ("BREAK_LOOK", "ACQUIRES=2"), ("BREAK_SPENT", "TIME=5"),
     ("BREAK_RING", *ROUND), ("BREAK_MOVING", "ACQUIRES=0", "REFUNDS=2"),
     ("BREAK_TWICE", "ACQUIRES=0", "REFUNDS=2"),
     ("BREAK_TWICE", *ONE_GONE, "REFUNDS=0", "TAKES=1", "TAKEN=2"),

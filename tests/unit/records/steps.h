@@ -1,7 +1,6 @@
 /*
- * steps.h: a state of a header and a record, and calls that are carried out on it step by step, in
- * virtual time, to their end or to a death in between. What is decided at once must be what
- * the steps say.
+ * steps.h: carries out calls on one header and record step by step, in virtual time, to their end
+ * or to a crash in between. A decision made at once must equal that of the steps.
  */
 #ifndef TEST_ALGO_STEPS_H
 #define TEST_ALGO_STEPS_H

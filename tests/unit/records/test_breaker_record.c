@@ -1,4 +1,4 @@
-/* A breaker's record: two calls, one of which stalls between two of its steps. */
+/* Tests a breaker's record with two calls, one of which stalls between two of its steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static uint64_t calls(uint64_t now_ns)
 	return tally.calls;
 }
 
-static void a_result_that_comes_windows_late_erases_no_newer_one(void **unused)
+static void a_result_that_is_windows_late_erases_no_newer_result(void **unused)
 {
 	(void)unused;
 	for (unsigned late = 1; late <= 10; late++) {
@@ -79,7 +79,7 @@ static void a_result_that_comes_windows_late_erases_no_newer_one(void **unused)
 }
 
 /* The window is one of time, or of calls. */
-static void a_result_of_a_phase_that_has_ended_erases_none_of_the_next(void **unused)
+static void a_result_of_an_ended_phase_erases_none_of_the_next_phase(void **unused)
 {
 	(void)unused;
 	for (unsigned by_calls = 0; by_calls < 2; by_calls++) {
@@ -157,7 +157,7 @@ static void a_probe_that_is_ignored_while_another_begins_is_not_lost(void **unus
 }
 
 /* It died before it judged what it had counted. */
-static void a_window_that_nobody_has_judged_is_judged_once_calm_is_over(void **unused)
+static void an_unjudged_window_is_judged_when_quiescence_ends(void **unused)
 {
 	const struct breaker_report report = {.until_ns = 0, .permit = 1, .latency_ns = 1};
 	struct breaker_snapshot seen;
@@ -187,10 +187,10 @@ static void a_window_that_nobody_has_judged_is_judged_once_calm_is_over(void **u
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_result_that_comes_windows_late_erases_no_newer_one),
-	    cmocka_unit_test(a_result_of_a_phase_that_has_ended_erases_none_of_the_next),
+	    cmocka_unit_test(a_result_that_is_windows_late_erases_no_newer_result),
+	    cmocka_unit_test(a_result_of_an_ended_phase_erases_none_of_the_next_phase),
 	    cmocka_unit_test(a_probe_that_is_ignored_while_another_begins_is_not_lost),
-	    cmocka_unit_test(a_window_that_nobody_has_judged_is_judged_once_calm_is_over),
+	    cmocka_unit_test(an_unjudged_window_is_judged_when_quiescence_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * base step by step, in virtual time: with callers that meet on a key in every order of
- * their reads and writes, and with those that die between two writes.
+ * Tests `base` step by step, in virtual time: with callers whose reads and writes meet in every
+ * order, and with callers that crash between two writes.
  *
  * WEIR_TEST_SEED=N replays the random ones.
  */
@@ -149,7 +149,7 @@ static void a_window_ends_with_its_day(void **unused)
 	assert_int_equal(out.retry_after_ns, NS_PER_DAY - 8 * NS_PER_S);
 }
 
-static void a_death_between_the_writes_leaves_a_window_that_nobody_counts(void **unused)
+static void a_crash_between_the_writes_leaves_a_window_without_units(void **unused)
 {
 	(void)unused;
 	for (unsigned later = 0; later < 2; later++) { /* the day's first window, and a later one */
@@ -166,7 +166,7 @@ static void a_death_between_the_writes_leaves_a_window_that_nobody_counts(void *
 	}
 }
 
-static void a_key_that_was_never_seen_gets_its_header_before_its_window(void **unused)
+static void a_new_key_gets_its_header_before_its_window(void **unused)
 {
 	(void)unused;
 	begin(1, 1);
@@ -322,7 +322,7 @@ static struct caller caller(enum algo_op op, uint64_t cost, uint64_t now_ns)
  * Two and three who reach base at once, or open the next window, of different costs and by
  * clocks that differ, while another gives back or forgets all.
  */
-static void whoever_meets_in_whatever_order_nothing_is_lost_or_granted_twice(void **unused)
+static void in_every_order_of_writes_nothing_is_lost_or_granted_twice(void **unused)
 {
 	static const uint64_t lags[][2] = {{0, 0}, {NS_PER_S, 0}, {0, NS_PER_S}};
 	const char *given = getenv("WEIR_TEST_SEED");
@@ -362,7 +362,7 @@ static void whoever_meets_in_whatever_order_nothing_is_lost_or_granted_twice(voi
 
 /* ---- traps ---- */
 
-static void who_lags_behind_a_window_does_not_end_it_earlier(void **unused)
+static void a_lagging_clock_ends_no_window_early(void **unused)
 {
 	struct algo_call acquire = {.op = ALGO_ACQUIRE, .cost = 1};
 	struct record_change change;
@@ -441,7 +441,7 @@ static void another_base_keeps_all_use(void **unused)
 	assert_int_equal(remaining(NOON + 2 * PERIOD), 2);
 }
 
-static void what_another_key_left_in_a_record_says_nothing(void **unused)
+static void cells_of_another_key_are_ignored(void **unused)
 {
 	(void)unused;
 	begin(3, 2);
@@ -497,7 +497,7 @@ static void a_refund_by_name_goes_to_its_day_or_its_window_or_nowhere(void **unu
 }
 
 /* Once the first permit is back, the unit that a window counted is the one that is free. */
-static void permits_come_back_in_any_order(void **unused)
+static void permits_are_refunded_in_any_order(void **unused)
 {
 	uint64_t day_ns, window_ns, next_ns = NOON + PERIOD, late_ns = DAY + NS_PER_DAY - NS_PER_S;
 
@@ -520,7 +520,7 @@ static void permits_come_back_in_any_order(void **unused)
 	call_until(ALGO_REFUND, 1, next_ns + 1, NOON + 1, 9);
 	assert_int_equal(out.remaining, 5);
 
-	/* What a window counts is over with its day. */
+	/* A window's units end with its day. */
 	assert_int_equal(admitted(2, late_ns), 2);
 	assert_int_equal(name_ns, DAY + NS_PER_DAY);
 	assert_int_equal(admitted(1, DAY + NS_PER_DAY), 1);
@@ -551,17 +551,17 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_unit_that_reaches_base_counts_in_the_window_too),
 	    cmocka_unit_test(a_window_ends_with_its_day),
-	    cmocka_unit_test(a_death_between_the_writes_leaves_a_window_that_nobody_counts),
-	    cmocka_unit_test(a_key_that_was_never_seen_gets_its_header_before_its_window),
-	    cmocka_unit_test(whoever_meets_in_whatever_order_nothing_is_lost_or_granted_twice),
-	    cmocka_unit_test(who_lags_behind_a_window_does_not_end_it_earlier),
+	    cmocka_unit_test(a_crash_between_the_writes_leaves_a_window_without_units),
+	    cmocka_unit_test(a_new_key_gets_its_header_before_its_window),
+	    cmocka_unit_test(in_every_order_of_writes_nothing_is_lost_or_granted_twice),
+	    cmocka_unit_test(a_lagging_clock_ends_no_window_early),
 	    cmocka_unit_test(a_clock_set_back_by_days_neither_frees_nor_locks_a_key),
 	    cmocka_unit_test(a_window_that_a_clock_since_set_back_prepared_lasts_no_longer),
 	    cmocka_unit_test(another_base_keeps_all_use),
-	    cmocka_unit_test(what_another_key_left_in_a_record_says_nothing),
+	    cmocka_unit_test(cells_of_another_key_are_ignored),
 	    cmocka_unit_test(clocks_on_both_sides_of_midnight_share_one_quota),
 	    cmocka_unit_test(a_refund_by_name_goes_to_its_day_or_its_window_or_nowhere),
-	    cmocka_unit_test(permits_come_back_in_any_order),
+	    cmocka_unit_test(permits_are_refunded_in_any_order),
 	    cmocka_unit_test(all_of_2_to_the_32_fits),
 	};
 

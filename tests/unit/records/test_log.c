@@ -1,4 +1,4 @@
-/* sliding_log: its entries' names, what is given back by them, and what is left half done. */
+/* Tests sliding_log: the names of entries, refunds by name, and refunds that crash in between. */
 #include "steps.h"
 
 static uint64_t take(uint64_t cost, uint64_t now_ns)
@@ -102,7 +102,7 @@ static void long_logs_end_with_their_ticks(void **unused)
 }
 
 /* The rest of it ends with the entry that came next. A name is used up by a part. */
-static void part_of_an_entry_is_given_back(void **unused)
+static void a_part_of_an_entry_is_refunded(void **unused)
 {
 	static const uint64_t counts[] = {20, 127, 128, 1000, 10000};
 	static const uint64_t gap_ns = NS_PER_S / 10;
@@ -131,8 +131,11 @@ static void part_of_an_entry_is_given_back(void **unused)
 	}
 }
 
-/* In the middle of a log, of one instant or of several: what comes next takes over the rest. */
-static void the_rest_of_an_entry_counts_until_the_next_one_ends(void **unused)
+/*
+ * Refunds a part of an entry in the middle of a log, with entries of one instant or of several. The
+ * next entry takes over the rest.
+ */
+static void the_rest_of_an_entry_counts_until_the_next_entry_ends(void **unused)
 {
 	(void)unused;
 	for (unsigned count = 100; count <= 1000; count += 900) {
@@ -159,7 +162,7 @@ static void the_rest_of_an_entry_counts_until_the_next_one_ends(void **unused)
 	}
 }
 
-static void a_part_that_died_anywhere_is_given_back_once(void **unused)
+static void a_partial_refund_that_crashes_anywhere_is_made_once(void **unused)
 {
 	(void)unused;
 	for (unsigned wants = 0; wants < 16; wants++) {
@@ -183,7 +186,7 @@ static void a_part_that_died_anywhere_is_given_back_once(void **unused)
 }
 
 /* Others wait for their room, which they would not have had anyway; none get more. */
-static void a_refund_that_died_anywhere_gives_nothing_twice(void **unused)
+static void a_refund_that_crashes_anywhere_refunds_nothing_twice(void **unused)
 {
 	(void)unused;
 	for (unsigned wants = 0; wants < 16; wants++) {
@@ -205,7 +208,7 @@ static void a_refund_that_died_anywhere_gives_nothing_twice(void **unused)
 }
 
 /* A refund stalls while two requests come, which may stand behind what it has marked. */
-static void a_refund_that_others_come_between_gives_back_all(void **unused)
+static void a_refund_with_requests_in_between_refunds_all(void **unused)
 {
 	(void)unused;
 	for (unsigned wants = 0; wants < 16; wants++) {
@@ -250,11 +253,11 @@ int main(void)
 	    cmocka_unit_test(a_refund_from_a_log_takes_out_its_entry_or_nothing),
 	    cmocka_unit_test(entries_of_one_instant_have_names_of_their_own_and_end_together),
 	    cmocka_unit_test(long_logs_end_with_their_ticks),
-	    cmocka_unit_test(part_of_an_entry_is_given_back),
-	    cmocka_unit_test(the_rest_of_an_entry_counts_until_the_next_one_ends),
-	    cmocka_unit_test(a_part_that_died_anywhere_is_given_back_once),
-	    cmocka_unit_test(a_refund_that_died_anywhere_gives_nothing_twice),
-	    cmocka_unit_test(a_refund_that_others_come_between_gives_back_all),
+	    cmocka_unit_test(a_part_of_an_entry_is_refunded),
+	    cmocka_unit_test(the_rest_of_an_entry_counts_until_the_next_entry_ends),
+	    cmocka_unit_test(a_partial_refund_that_crashes_anywhere_is_made_once),
+	    cmocka_unit_test(a_refund_that_crashes_anywhere_refunds_nothing_twice),
+	    cmocka_unit_test(a_refund_with_requests_in_between_refunds_all),
 	    cmocka_unit_test(a_log_whose_narrower_record_is_lost_counts_as_full),
 	};
 

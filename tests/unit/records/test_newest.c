@@ -1,6 +1,6 @@
 /*
- * The n newest of many ends are those that a sort of all of them finds: for ends that grow, fall,
- * are drawn, gather around a few times or are alike.
+ * Tests that the n newest of many ends are those that a sort of all ends finds: for ends that grow,
+ * fall, are random, gather around a few times or are equal.
  */
 #include <setjmp.h>
 #include <stdarg.h>

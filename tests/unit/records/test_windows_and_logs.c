@@ -1,7 +1,6 @@
 /*
- * sliding_window, sliding_counter and sliding_log step by step, in virtual time: against a
- * plain list of what was taken, and with steps left half done as a process that dies
- * leaves them.
+ * Tests sliding_window, sliding_counter and sliding_log step by step, in virtual time: against a
+ * plain list of uses, and with unfinished steps as a crash leaves them.
  *
  * WEIR_TEST_SEED=N replays the random ones.
  */
@@ -253,7 +252,7 @@ static void any_death(enum weir_algorithm algorithm, enum algo_op op, enum algo_
 	}
 }
 
-static void what_a_dead_writer_left_is_completed_by_the_next(void **unused)
+static void the_work_of_a_crashed_writer_is_completed_by_the_next(void **unused)
 {
 	(void)unused;
 	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_LOG;
@@ -282,7 +281,7 @@ static void a_denial_or_peek_wants_nothing_whatever_the_header(void **unused)
 	}
 }
 
-static void what_another_key_left_in_a_record_says_nothing(void **unused)
+static void cells_of_another_key_are_ignored(void **unused)
 {
 	(void)unused;
 	for (enum weir_algorithm a = WEIR_ALGORITHM_SLIDING_WINDOW; a <= WEIR_ALGORITHM_SLIDING_LOG;
@@ -462,7 +461,7 @@ static void a_refund_by_name_goes_to_its_slot_or_nowhere(void **unused)
 }
 
 /* The header may count too much for the slots before it, until the next refund or slot. */
-static void a_refund_that_died_in_the_record_is_completed_by_the_next(void **unused)
+static void a_refund_that_crashes_in_the_record_is_completed_by_the_next(void **unused)
 {
 	uint64_t first, now_ns = NOW + NS_PER_S / 10;
 
@@ -515,7 +514,7 @@ static void a_count_that_crosses_2_to_the_16_keeps_all_use(void **unused)
 	}
 }
 
-static void a_limit_cut_below_its_use_in_the_slot_has_no_room(void **unused)
+static void a_limit_lowered_below_the_use_of_its_slot_denies(void **unused)
 {
 	(void)unused;
 	begin(WEIR_ALGORITHM_SLIDING_WINDOW, 10, NS_PER_S, 10);
@@ -550,9 +549,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(random_calls_agree_with_a_list),
-	    cmocka_unit_test(what_a_dead_writer_left_is_completed_by_the_next),
+	    cmocka_unit_test(the_work_of_a_crashed_writer_is_completed_by_the_next),
 	    cmocka_unit_test(a_denial_or_peek_wants_nothing_whatever_the_header),
-	    cmocka_unit_test(what_another_key_left_in_a_record_says_nothing),
+	    cmocka_unit_test(cells_of_another_key_are_ignored),
 	    cmocka_unit_test(steady_excess_does_not_block_for_ever),
 	    cmocka_unit_test(alternating_older_and_newer_times_mint_nothing),
 	    cmocka_unit_test(a_clock_set_back_by_years_neither_frees_nor_locks_a_key),
@@ -561,9 +560,9 @@ int main(void)
 	    cmocka_unit_test(a_lagging_clock_goes_on_behind_a_sealed_header),
 	    cmocka_unit_test(another_number_of_slots_keeps_all_use_in_the_current_one),
 	    cmocka_unit_test(a_refund_by_name_goes_to_its_slot_or_nowhere),
-	    cmocka_unit_test(a_refund_that_died_in_the_record_is_completed_by_the_next),
+	    cmocka_unit_test(a_refund_that_crashes_in_the_record_is_completed_by_the_next),
 	    cmocka_unit_test(a_count_that_crosses_2_to_the_16_keeps_all_use),
-	    cmocka_unit_test(a_limit_cut_below_its_use_in_the_slot_has_no_room),
+	    cmocka_unit_test(a_limit_lowered_below_the_use_of_its_slot_denies),
 	    cmocka_unit_test(all_of_2_to_the_32_fits_in_a_slot),
 	};
 

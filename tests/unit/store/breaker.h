@@ -1,4 +1,4 @@
-/* breaker.h: a store that has one breaker, and calls of its one key. */
+/* breaker.h: opens a store with one breaker, and makes calls on its one key. */
 #ifndef TEST_STORE_BREAKER_H
 #define TEST_STORE_BREAKER_H
 

@@ -1,9 +1,9 @@
 /*
- * every_call.h: each call of the library on keys that are full, for all algorithms.
+ * every_call.h: makes each call of the library on full keys, for all algorithms.
  *
- * All algorithms are taken from their list, with the greatest numbers that their parameters allow,
- * and a key has as many permits as it can have. For test_bounded.c, which counts what a call
- * touches, and for bench/dearest.c, which takes its time.
+ * The algorithms come from their list, with the greatest numbers that their parameters allow, and a
+ * key has as many permits as possible. test_bounded.c counts the cache lines that a call touches,
+ * and bench/dearest.c takes its time.
  */
 #ifndef EVERY_CALL_H
 #define EVERY_CALL_H

@@ -1,9 +1,9 @@
 /*
- * No request touches more than 10,000 cache lines, whatever it asks of whichever limit.
+ * Tests that no call touches more than 10,000 cache lines, whatever the limit and operation.
  *
  * The table, records and stores are compiled for this program so that each access to a cell is
- * counted (touched.h). Each call of every_call.h is made in a process of its own, so that all find
- * the same state. tests/e2e/test_bounded.py counts for the commands of the server.
+ * counted (touched.h). Each call of every_call.h is made in a process of its own, so that all calls
+ * find the same state. tests/e2e/test_bounded.py counts for the commands of the server.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,7 +133,7 @@ static void is_bounded_after_reloads(size_t call, const char *state)
 	try_call(call, state, BOUND_AFTER_RELOADS);
 }
 
-static void test_places_in_all_former_tables_are_bounded(void **state)
+static void test_leases_in_all_former_tables_are_bounded(void **state)
 {
 	struct weir_limit_options options = {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 12};
 	weir_limit *opened[12];
@@ -186,7 +186,7 @@ int main(void)
 	    cmocka_unit_test(test_every_call_is_bounded),
 	    cmocka_unit_test(test_a_wider_record_is_bounded),
 	    cmocka_unit_test(test_replacing_is_bounded),
-	    cmocka_unit_test(test_places_in_all_former_tables_are_bounded),
+	    cmocka_unit_test(test_leases_in_all_former_tables_are_bounded),
 	    cmocka_unit_test(test_leases_of_a_clock_set_back_are_bounded),
 	};
 

@@ -1,5 +1,6 @@
-/* Threads that meet on a breaker, through the public calls. Time stands still, so numbers are
- * exact. */
+/*
+ * Tests threads on one breaker, through the public calls. Time stands still, so numbers are exact.
+ */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -224,7 +225,7 @@ static void it_opens_exactly_when_the_sum_of_all_stripes_says(void **unused)
 }
 
 /* All flights are gone again: had one stayed in any stripe, its time would be up as a failure. */
-static void no_flight_is_left_in_any_stripe(void **unused)
+static void no_permit_is_left_in_any_stripe(void **unused)
 {
 	struct weir_permit permit;
 
@@ -243,7 +244,7 @@ static void no_flight_is_left_in_any_stripe(void **unused)
 
 /* A permit that nobody reports ends in time, though it was calm until then: others do not hide it.
  */
-static void calm_hides_no_lost_permit(void **unused)
+static void quiescence_hides_no_lost_permit(void **unused)
 {
 	struct weir_permit permit, lost;
 
@@ -359,8 +360,7 @@ static bool passes(const char *key, size_t len)
 	return acquire(key, len, &permit) && report(key, len, &permit) == WEIR_OK;
 }
 
-/* What one set of parameters has left in a record's cells, another one never takes for lost
- * permits. */
+/* Tests that one set of parameters never takes cells of another set for lost permits. */
 static void no_reload_opens_a_healthy_breaker(void **state)
 {
 	static const struct {
@@ -389,7 +389,7 @@ static void no_reload_opens_a_healthy_breaker(void **state)
 }
 
 /* Permits whose place or time a reload has changed say nothing, as after a larger table. */
-static void permits_of_before_a_reload_are_not_lost_ones(void **state)
+static void permits_from_before_a_reload_are_not_lost(void **state)
 {
 	static const struct {
 		struct weir_breaker_options before, after;
@@ -426,14 +426,14 @@ int main(void)
 	    cmocka_unit_test(every_result_of_threads_that_meet_counts),
 	    cmocka_unit_test(a_window_of_calls_loses_none_either),
 	    cmocka_unit_test(it_opens_exactly_when_the_sum_of_all_stripes_says),
-	    cmocka_unit_test(no_flight_is_left_in_any_stripe),
-	    cmocka_unit_test(calm_hides_no_lost_permit),
+	    cmocka_unit_test(no_permit_is_left_in_any_stripe),
+	    cmocka_unit_test(quiescence_hides_no_lost_permit),
 	    cmocka_unit_test(the_bulkhead_holds_among_threads),
 	    cmocka_unit_test(threads_that_meet_in_half_open_get_the_probes_and_no_more),
 	    cmocka_unit_test(an_idle_open_breaker_is_not_evicted),
 	    cmocka_unit_test(a_permit_is_reported_once),
 	    cmocka_unit_test(no_reload_opens_a_healthy_breaker),
-	    cmocka_unit_test(permits_of_before_a_reload_are_not_lost_ones),
+	    cmocka_unit_test(permits_from_before_a_reload_are_not_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

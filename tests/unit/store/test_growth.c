@@ -1,7 +1,7 @@
 /*
- * A limit whose table becomes larger, by `keys` or by wider records, goes on as if the table had
- * always been so large. A twin whose table is as large from the start gets the same calls at the
- * same times; each answer has to be the same.
+ * Tests that a limit whose table becomes larger, by `keys` or by wider records, goes on as if the
+ * table had always been so large. A twin whose table is as large from the start gets the same calls
+ * at the same times, and each answer has to be the same.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -95,7 +95,7 @@ static uint64_t draw(uint64_t below)
 	return (state >> 33) % below;
 }
 
-/* One of the two tables, and what was taken from it. */
+/* One of the two tables, with the permits taken from it. */
 struct side {
 	weir_table *table;
 	weir_limit *limits[2];
@@ -310,7 +310,7 @@ static void a_count_that_crosses_2_to_the_16_changes_nothing_else(void **context
 			play_forms(&kinds[i], seed % 10 == 0 ? path : NULL, seed);
 }
 
-/* What was taken in a slot needs more than 16 bits, and a smaller limit denies until it is over. */
+/* The slot's count needs more than 16 bits, and a smaller limit denies until the slot is over. */
 static void a_large_count_keeps_its_time_under_a_small_limit(void **context)
 {
 	const struct change change = {

@@ -1,6 +1,6 @@
 /*
- * Measured limits of requests in flight, through the public calls. Time moves only where a test
- * moves it, so numbers are exact. The traps are in the names.
+ * Tests measured limits on requests in flight, through the public calls. Time moves only where a
+ * test moves it, so numbers are exact.
  */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,7 +1,6 @@
 /*
- * Permits of a concurrency limit: one by one in virtual time; then by threads, and by
- * processes that are killed while they hold, where a count that the limit knows nothing
- * of says how many are in flight.
+ * Tests permits of a concurrency limit one by one in virtual time, then with threads, and with
+ * processes that are killed while they hold permits. A separate count says how many are in flight.
  *
  * WEIR_TEST_SEED=N replays the choices; the scheduler's are its own.
  */
@@ -106,7 +105,7 @@ static int close_table(void **unused)
 
 /* ---- one by one ---- */
 
-static void max_are_in_flight_and_each_release_makes_room(void **unused)
+static void max_are_in_flight_and_each_release_admits_one(void **unused)
 {
 	static const uint64_t maxima[] = {1, 2, 12, 13, 128, 1000, 10000};
 	struct algo_limit limit;
@@ -139,7 +138,7 @@ static void max_are_in_flight_and_each_release_makes_room(void **unused)
 	}
 }
 
-static void what_is_given_back_twice_or_too_late_changes_nothing(void **unused)
+static void a_second_or_late_release_changes_nothing(void **unused)
 {
 	struct algo_limit limit;
 	uint64_t until_ns;
@@ -183,7 +182,7 @@ static void a_lease_ends_to_the_nanosecond_and_retry_says_when(void **unused)
 	assert_int_equal(out.retry_after_ns, 700);
 }
 
-static void places_without_a_name_come_back_newest_first_and_those_with_one_stay(void **unused)
+static void leases_without_a_permit_are_released_newest_first_and_others_stay(void **unused)
 {
 	struct algo_limit limit;
 
@@ -215,7 +214,7 @@ static void a_cost_that_does_not_fit_takes_nothing(void **unused)
 
 /* ---- clocks ---- */
 
-static void a_clock_that_lags_has_no_places_of_its_own(void **unused)
+static void a_clock_that_lags_has_no_leases_of_its_own(void **unused)
 {
 	struct algo_limit limit;
 
@@ -227,7 +226,7 @@ static void a_clock_that_lags_has_no_places_of_its_own(void **unused)
 	assert_int_equal(admitted(&limit, 20, NOW), 0);
 }
 
-static void a_clock_set_back_by_years_keeps_a_place_for_a_lease(void **unused)
+static void a_clock_set_back_by_years_holds_an_entry_for_one_lease(void **unused)
 {
 	struct algo_limit limit;
 
@@ -255,7 +254,7 @@ static void let_go(const struct algo_limit *limit, uint64_t key, uint64_t now_ns
 }
 
 /* The flood meets the same limit: other limits have tables of their own. */
-static void no_flood_takes_the_room_of_a_key_that_holds(void **unused)
+static void no_flood_evicts_a_key_with_leases(void **unused)
 {
 	struct algo_limit limit;
 	unsigned denied = 0;
@@ -305,7 +304,7 @@ static void a_table_full_of_permits_denies_until_there_is_room(void **unused)
 	assert_true(hold(&limit, 5000, NOW));
 }
 
-static void keys_that_hold_nothing_need_no_room(void **unused)
+static void keys_without_leases_can_be_evicted(void **unused)
 {
 	struct weir_table_stats stats;
 	struct algo_limit limit;
@@ -335,7 +334,7 @@ static void reload(struct algo_limit *old, struct algo_limit *next, uint64_t max
 	algo_hand_over(old, next);
 }
 
-static void what_is_in_flight_counts_whatever_max_becomes(void **unused)
+static void permits_in_flight_count_after_any_change_of_max(void **unused)
 {
 	static const uint64_t maxima[] = {10, 4, 6, 100, 8, 5000, 20};
 	struct algo_limit limits[7];
@@ -364,7 +363,7 @@ static void what_is_in_flight_counts_whatever_max_becomes(void **unused)
 }
 
 /* In the record, and so by its header, which is raised once more when that was written long ago. */
-static void places_behind_those_of_max_count_and_come_back(void **unused)
+static void leases_beyond_max_count_and_are_released(void **unused)
 {
 	for (uint64_t kept = 0; kept < 8; kept++) {
 		struct algo_limit few, many, again;
@@ -483,7 +482,7 @@ static void no_more_than_max_are_in_flight_whatever_threads_do(void **unused)
 }
 
 /* If there are more places than may be taken, no two requests take the last room at once. */
-static void no_more_than_max_are_in_flight_beside_places_of_before(void **unused)
+static void no_more_than_max_are_in_flight_beside_earlier_leases(void **unused)
 {
 	static const uint64_t reloads[][3] = {{12, 6, 7}, {12, 9, 13}, {100, 60, 64}, {3, 3, 14}};
 
@@ -505,7 +504,7 @@ static void no_more_than_max_are_in_flight_beside_places_of_before(void **unused
 }
 
 /* Holes that move while somebody looks for one. */
-static void as_many_threads_as_places_are_never_denied(void **unused)
+static void as_many_threads_as_entries_are_never_denied(void **unused)
 {
 	struct algo_limit limit;
 	struct crowd crowd = {.limit = &limit, .max = THREADS, .rounds = FLIGHTS(40000), .cost = 1};
@@ -578,7 +577,7 @@ static void hold_until_killed(const struct algo_limit *limit, uint64_t now_ns, u
 	}
 }
 
-static void the_killed_hold_until_their_leases_end_and_no_longer(void **unused)
+static void killed_processes_hold_leases_until_these_end(void **unused)
 {
 	uint64_t *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	unsigned long lost = 0;
@@ -620,23 +619,23 @@ int main(void)
 {
 #define IN_A_SMALL_TABLE(test) cmocka_unit_test_setup_teardown(test, open_small, close_table)
 	const struct CMUnitTest tests[] = {
-	    IN_A_SMALL_TABLE(max_are_in_flight_and_each_release_makes_room),
-	    IN_A_SMALL_TABLE(what_is_given_back_twice_or_too_late_changes_nothing),
+	    IN_A_SMALL_TABLE(max_are_in_flight_and_each_release_admits_one),
+	    IN_A_SMALL_TABLE(a_second_or_late_release_changes_nothing),
 	    IN_A_SMALL_TABLE(a_lease_ends_to_the_nanosecond_and_retry_says_when),
-	    IN_A_SMALL_TABLE(places_without_a_name_come_back_newest_first_and_those_with_one_stay),
+	    IN_A_SMALL_TABLE(leases_without_a_permit_are_released_newest_first_and_others_stay),
 	    IN_A_SMALL_TABLE(a_cost_that_does_not_fit_takes_nothing),
-	    IN_A_SMALL_TABLE(a_clock_that_lags_has_no_places_of_its_own),
-	    IN_A_SMALL_TABLE(a_clock_set_back_by_years_keeps_a_place_for_a_lease),
-	    IN_A_SMALL_TABLE(no_flood_takes_the_room_of_a_key_that_holds),
+	    IN_A_SMALL_TABLE(a_clock_that_lags_has_no_leases_of_its_own),
+	    IN_A_SMALL_TABLE(a_clock_set_back_by_years_holds_an_entry_for_one_lease),
+	    IN_A_SMALL_TABLE(no_flood_evicts_a_key_with_leases),
 	    IN_A_SMALL_TABLE(a_table_full_of_permits_denies_until_there_is_room),
-	    IN_A_SMALL_TABLE(keys_that_hold_nothing_need_no_room),
-	    IN_A_SMALL_TABLE(what_is_in_flight_counts_whatever_max_becomes),
-	    cmocka_unit_test(places_behind_those_of_max_count_and_come_back),
+	    IN_A_SMALL_TABLE(keys_without_leases_can_be_evicted),
+	    IN_A_SMALL_TABLE(permits_in_flight_count_after_any_change_of_max),
+	    cmocka_unit_test(leases_beyond_max_count_and_are_released),
 	    IN_A_SMALL_TABLE(no_more_than_max_are_in_flight_whatever_threads_do),
-	    IN_A_SMALL_TABLE(no_more_than_max_are_in_flight_beside_places_of_before),
-	    IN_A_SMALL_TABLE(as_many_threads_as_places_are_never_denied),
+	    IN_A_SMALL_TABLE(no_more_than_max_are_in_flight_beside_earlier_leases),
+	    IN_A_SMALL_TABLE(as_many_threads_as_entries_are_never_denied),
 	    IN_A_SMALL_TABLE(reloads_under_load_let_no_more_pass),
-	    cmocka_unit_test(the_killed_hold_until_their_leases_end_and_no_longer),
+	    cmocka_unit_test(killed_processes_hold_leases_until_these_end),
 	};
 
 	return cmocka_run_group_tests(tests, path_choose, path_remove);

@@ -1,4 +1,4 @@
-/* Requests that count in the place of the oldest uses of a log, while others ask it. */
+/* Tests requests that replace the oldest uses of a log, while others acquire from it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static void *ask_always(void *unused)
 	return unused;
 }
 
-static void a_full_log_lets_nobody_in_while_its_oldest_uses_are_replaced(void **unused)
+static void a_full_log_admits_no_other_request_while_its_oldest_uses_are_replaced(void **unused)
 {
 	pthread_t ids[THREADS];
 
@@ -77,7 +77,7 @@ static void a_full_log_lets_nobody_in_while_its_oldest_uses_are_replaced(void **
 	assert_int_equal(call(&(struct algo_call){ALGO_PEEK, 1}).remaining, 0);
 }
 
-static void a_log_keeps_the_newest_uses_and_gives_the_newest_back(void **unused)
+static void a_log_retains_and_refunds_the_newest_uses(void **unused)
 {
 	const uint64_t later_ns = 60 * NS_PER_S;
 
@@ -95,7 +95,7 @@ static void a_log_keeps_the_newest_uses_and_gives_the_newest_back(void **unused)
 	assert_int_equal(call(&(struct algo_call){ALGO_PEEK, 1}).remaining, COUNT);
 }
 
-static void a_log_with_room_takes_as_ever(void **unused)
+static void a_log_with_capacity_appends_as_usual(void **unused)
 {
 	(void)unused;
 	begin();
@@ -106,9 +106,9 @@ static void a_log_with_room_takes_as_ever(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_full_log_lets_nobody_in_while_its_oldest_uses_are_replaced),
-	    cmocka_unit_test(a_log_keeps_the_newest_uses_and_gives_the_newest_back),
-	    cmocka_unit_test(a_log_with_room_takes_as_ever),
+	    cmocka_unit_test(a_full_log_admits_no_other_request_while_its_oldest_uses_are_replaced),
+	    cmocka_unit_test(a_log_retains_and_refunds_the_newest_uses),
+	    cmocka_unit_test(a_log_with_capacity_appends_as_usual),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

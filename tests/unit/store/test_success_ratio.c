@@ -1,6 +1,7 @@
 /*
- * From within: what is counted of requests and their reports among threads, exactly; and through
- * the public calls what a larger table and other parameters leave of it. Time stands still.
+ * Tests counts of requests and their reports among threads, exactly, with internal functions; and
+ * through the public calls, how a larger table and other parameters treat these counts. Time stands
+ * still.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -114,7 +115,7 @@ static void meet(unsigned rounds)
 	pthread_barrier_destroy(&load.start);
 }
 
-static void nothing_that_threads_count_at_once_is_lost(void **unused)
+static void counts_of_threads_at_once_are_not_lost(void **unused)
 {
 	(void)unused;
 	begin((struct weir_throttle_options){.minimum = 1000000});
@@ -132,7 +133,7 @@ static void nothing_that_threads_count_at_once_is_lost(void **unused)
 	assert_int_equal(newest().accepts, THREADS * 5000);
 }
 
-static void of_threads_that_ask_at_once_one_passes_in_a_second(void **unused)
+static void one_of_several_threads_passes_in_a_second(void **unused)
 {
 	(void)unused;
 	begin((struct weir_throttle_options){0});
@@ -211,7 +212,7 @@ static void the_lowest_priorities_are_shed_first(void **unused)
 	assert_in_range(low, 0, 2000);
 }
 
-static void what_priorities_lose_is_the_share_of_all(void **unused)
+static void the_shed_shares_of_priorities_sum_to_the_whole(void **unused)
 {
 	struct success_state state;
 	uint64_t share, lost;
@@ -266,7 +267,7 @@ static weir_limit *limit_of(struct weir_throttle_options breaker, uint64_t keys)
 	return limit;
 }
 
-static void a_larger_table_and_other_parameters_keep_what_is_counted(void **unused)
+static void a_larger_table_and_other_parameters_keep_counts(void **unused)
 {
 	weir_limit *few = limit_of((struct weir_throttle_options){0}, 40);
 	weir_limit *many = limit_of((struct weir_throttle_options){.k = 3}, 5000);
@@ -330,12 +331,12 @@ static void a_flood_of_keys_denies_none(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(nothing_that_threads_count_at_once_is_lost),
-	    cmocka_unit_test(of_threads_that_ask_at_once_one_passes_in_a_second),
+	    cmocka_unit_test(counts_of_threads_at_once_are_not_lost),
+	    cmocka_unit_test(one_of_several_threads_passes_in_a_second),
 	    cmocka_unit_test(a_part_that_is_full_keeps_its_ratio),
 	    cmocka_unit_test(the_lowest_priorities_are_shed_first),
-	    cmocka_unit_test(what_priorities_lose_is_the_share_of_all),
-	    cmocka_unit_test(a_larger_table_and_other_parameters_keep_what_is_counted),
+	    cmocka_unit_test(the_shed_shares_of_priorities_sum_to_the_whole),
+	    cmocka_unit_test(a_larger_table_and_other_parameters_keep_counts),
 	    cmocka_unit_test(a_narrower_record_is_left_for_a_wider_one),
 	    cmocka_unit_test(a_flood_of_keys_denies_none),
 	};

@@ -1,7 +1,7 @@
 /*
- * States of more than one word as they are kept in cells, beside the step on what they mean:
- * the same requests, in virtual time, with refunds by name, resets and clocks that lag. Every
- * decision is the same, and so is what is in use.
+ * Compares wide states in cells with the step on their uses: the same requests, in virtual time,
+ * with refunds by name, resets and clocks that lag. Every decision is the same, and so is the use
+ * after it.
  *
  * WEIR_TEST_SEED=N replays the choices.
  */
@@ -157,7 +157,7 @@ static void any_call(void)
 	} else if (kind < 6 && !state.only_counts) {
 		call.op = ALGO_REFUND;
 		state.refunds++;
-		/* Of a part of a log's use the rest ends with the next one in cells. */
+		/* In cells, the rest of an entry that was refunded in part ends with the next entry. */
 		if (name && (draw(4) || state.limit.record == ALGO_RECORD_LOG))
 			call.cost = name->cost;
 		call.permit = name ? name->permit : 0;
@@ -237,7 +237,7 @@ static void days_mean_what_they_decide(void **unused)
 	agree_on(WEIR_ALGORITHM_BASE, 50);
 }
 
-static void places_mean_what_they_decide(void **unused)
+static void leases_mean_what_they_decide(void **unused)
 {
 	(void)unused;
 	agree_on(WEIR_ALGORITHM_CONCURRENCY, 50);
@@ -250,7 +250,7 @@ int main(void)
 	    cmocka_unit_test(weighted_slots_mean_what_they_decide),
 	    cmocka_unit_test(logs_mean_what_they_decide),
 	    cmocka_unit_test(days_mean_what_they_decide),
-	    cmocka_unit_test(places_mean_what_they_decide),
+	    cmocka_unit_test(leases_mean_what_they_decide),
 	};
 	const char *given = getenv("WEIR_TEST_SEED");
 

@@ -1,4 +1,4 @@
-/* The room that keys of one limit can take from other keys, of their own limit and of others. */
+/* Tests which keys are evicted for new ones: keys of the same limit, and never those of another. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -108,7 +108,7 @@ static const struct weir_limit_options sliding[] = {
     {.algorithm = WEIR_ALGORITHM_BASE, .base = 10, .rate = {90, 1, WEIR_UNIT_HOUR}},
 };
 
-/* Entries of strangers are newer than his, and so last longer: what counts is how much they deny. */
+/* Entries of strangers are newer, and so end later. The use that a key would get back decides. */
 static void fresh_keys_give_no_offender_his_quota_back(void **state)
 {
 	for (size_t i = 0; i < sizeof sliding / sizeof *sliding; i++) {
@@ -131,7 +131,7 @@ static void fresh_keys_give_no_offender_his_quota_back(void **state)
 }
 
 /* Among keys of equal use, the one that is idle soonest goes. */
-static void of_equals_the_one_that_is_idle_soonest_makes_room(void **state)
+static void among_equal_keys_the_one_idle_first_is_evicted(void **state)
 {
 	struct weir_limit_options options = sliding[0];
 	weir_limit *limit;
@@ -226,7 +226,7 @@ static void a_denial_for_want_of_room_says_so_and_when_to_ask_again(void **state
 	weir_limit_close(limit);
 }
 
-/* A larger table takes over, and what is in use comes along. */
+/* Tests that the use of a key moves along when a larger table takes over. */
 static void a_limit_that_asks_for_more_keys_gets_them_and_keeps_its_counts(void **state)
 {
 	weir_limit *few = places("them", 3, 10), *many = places("them", 3, 5000),
@@ -396,9 +396,10 @@ static void a_disk_that_is_too_small_is_an_error_with_what_there_is(void **state
 	unlink(file);
 	table = open_with(1000, file);
 	assert_int_equal(weir_table_reserve(table, limit, &error), WEIR_EFULL);
-	if (sscanf(error.message,
-	           "/dev/shm/weir-test-room: expected space for %llu more bytes on its disk, found %llu",
-	           &wanted, &found) != 2)
+	if (sscanf(
+	        error.message,
+	        "/dev/shm/weir-test-room: expected space for %llu more bytes on its disk, found %llu",
+	        &wanted, &found) != 2)
 		fail_msg("%s", error.message);
 	assert_true(wanted > UINT64_C(800000000000000) && found < wanted);
 	weir_table_close(table);
@@ -481,7 +482,7 @@ int main(void)
 #define IN_A_SMALL_TABLE(test) cmocka_unit_test_setup_teardown(test, open_small, close_small)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(fresh_keys_give_no_offender_his_quota_back),
-	    IN_A_SMALL_TABLE(of_equals_the_one_that_is_idle_soonest_makes_room),
+	    IN_A_SMALL_TABLE(among_equal_keys_the_one_idle_first_is_evicted),
 	    IN_A_SMALL_TABLE(fresh_keys_of_one_limit_deny_nobody_of_another),
 	    IN_A_SMALL_TABLE(a_limit_has_room_for_as_many_keys_as_it_says),
 	    IN_A_SMALL_TABLE(a_limit_that_grows_at_a_call_has_room_for_its_keys),

@@ -1,4 +1,4 @@
-/* The phases of a breaker as calls tell them: the phase, the one before, and the cause. */
+/* Tests the phases that calls on a breaker report: the phase, the one before, and the cause. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,12 @@ static uint64_t acquire(uint64_t now_ns)
 
 static void report(uint64_t permit_ns, enum weir_outcome outcome, uint64_t now_ns)
 {
-	run((struct algo_call){.op = ALGO_REPORT, .cost = 1, .until_ns = permit_ns,
-	                       .outcome = outcome, .latency_ns = S}, now_ns);
+	run((struct algo_call){.op = ALGO_REPORT,
+	                       .cost = 1,
+	                       .until_ns = permit_ns,
+	                       .outcome = outcome,
+	                       .latency_ns = S},
+	    now_ns);
 }
 
 static void force(enum weir_force how, uint64_t until_ns, uint64_t now_ns)
@@ -50,7 +54,7 @@ static void peek(uint64_t now_ns)
 		assert_int_equal(out.phase, in_phase);                                                     \
 	} while (0)
 
-static void a_call_tells_where_it_turned_a_breaker_to_and_why(void **unused)
+static void a_call_reports_the_phase_change_and_its_cause(void **unused)
 {
 	uint64_t permit_ns;
 
@@ -88,7 +92,7 @@ static void slow_calls_are_a_cause_of_their_own(void **unused)
 }
 
 /* The call that finds a probe lost long ago opens it, and after its sleep it is the next probe. */
-static void a_call_may_turn_it_twice(void **unused)
+static void a_call_may_change_the_phase_twice(void **unused)
 {
 	(void)unused;
 	begin((struct weir_breaker_options){.minimum = 1, .permit_timeout_ns = S});
@@ -103,7 +107,7 @@ static void a_call_may_turn_it_twice(void **unused)
 	end();
 }
 
-static void force_and_reset_are_told_too(void **unused)
+static void force_and_reset_are_reported_too(void **unused)
 {
 	(void)unused;
 	begin((struct weir_breaker_options){.minimum = 1});
@@ -126,10 +130,10 @@ static void force_and_reset_are_told_too(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_call_tells_where_it_turned_a_breaker_to_and_why),
+	    cmocka_unit_test(a_call_reports_the_phase_change_and_its_cause),
 	    cmocka_unit_test(slow_calls_are_a_cause_of_their_own),
-	    cmocka_unit_test(a_call_may_turn_it_twice),
-	    cmocka_unit_test(force_and_reset_are_told_too),
+	    cmocka_unit_test(a_call_may_change_the_phase_twice),
+	    cmocka_unit_test(force_and_reset_are_reported_too),
 	};
 
 	return cmocka_run_group_tests_name("turns", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Threads that meet where a breaker turns: each turn is made once, and told once. */
+/* Tests threads that meet at a breaker's phase change: each change is made and reported once. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +50,8 @@ static void end(void)
 static uint64_t call(struct algo_call call, uint64_t now_ns, struct algo_decision *out)
 {
 	const struct algo_limit *by = &limit;
-	struct store_step step = {.store = store, .limit = by, .call = call, .at = moment_given(now_ns)};
+	struct store_step step = {
+	    .store = store, .limit = by, .call = call, .at = moment_given(now_ns)};
 
 	if (store_admit(store, by, store_hash(store, 1, "key", 3), &step.key) != WEIR_OK)
 		abort();
@@ -69,8 +70,11 @@ static void report(struct worker *worker)
 
 	if (worker->permit_ns == 0)
 		return;
-	call((struct algo_call){.op = ALGO_REPORT, .cost = 1, .until_ns = worker->permit_ns,
-	                        .outcome = worker->outcome, .latency_ns = 1},
+	call((struct algo_call){.op = ALGO_REPORT,
+	                        .cost = 1,
+	                        .until_ns = worker->permit_ns,
+	                        .outcome = worker->outcome,
+	                        .latency_ns = 1},
 	     worker->now_ns, &out);
 	note(worker, &out);
 }
@@ -79,7 +83,8 @@ static void acquire(struct worker *worker)
 {
 	struct algo_decision out;
 
-	worker->permit_ns = call((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, worker->now_ns, &out);
+	worker->permit_ns =
+	    call((struct algo_call){.op = ALGO_ACQUIRE, .cost = 1}, worker->now_ns, &out);
 	note(worker, &out);
 }
 
@@ -154,7 +159,7 @@ static void two_threads_opening_at_once_open_it_once(void **unused)
 }
 
 /* Three good probes and a bad one, reported at once: it opens or closes, and does so once. */
-static void probes_that_end_at_once_turn_it_once(void **unused)
+static void probes_that_end_at_once_change_the_phase_once(void **unused)
 {
 	struct worker workers[THREADS] = {0};
 	uint64_t now_ns = NOW;
@@ -184,7 +189,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(two_threads_opening_at_once_open_it_once),
-	    cmocka_unit_test(probes_that_end_at_once_turn_it_once),
+	    cmocka_unit_test(probes_that_end_at_once_change_the_phase_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-"""A breaker's cells in every order of the steps on them: spin finds no counterexample, and finds
-one as soon as something is left out."""
+"""Spin searches every order of the steps on a breaker's cells: it finds no counterexample, and finds one
+as soon as a step is left out."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_it_opens_once_loses_no_probe_and_is_never_stuck(defines, errors):
 
 @pytest.mark.parametrize("broken", [
     ("BREAK_SWAP", *HELD), ("BREAK_STRIPE", *HELD), ("BREAK_ORDER", *HELD), ("BREAK_MINIMUM", *HELD),
-    ("BREAK_CALM", *HELD, "GOOD=2", "TIME=1"), ("BREAK_NAME", *AGAIN), ("BREAK_TWICE", *LATER),
+    ("BREAK_QUIESCENT", *HELD, "GOOD=2", "TIME=1"), ("BREAK_NAME", *AGAIN), ("BREAK_TWICE", *LATER),
     ("BREAK_FIRST", *PROBES), ("BREAK_PROBES", *PROBES), ("BREAK_LAST", *PROBES),
     ("BREAK_ENDED", *PROBES), ("BREAK_LOST", *ALL_DIE)])
 def test_each_part_of_the_protocol_is_needed(broken, errors):

@@ -1,24 +1,25 @@
 /*
- * health.pml: the row of a breaker, as docs/design/breaker-states.md tells it: the phase, calm, and the
- * flights and the window of two stripes.
+ * breaker_cells.pml: models the record of a breaker, by docs/design/breaker-states.md: the phase, the
+ * quiescence cell, and the in-flight entries and the window of two stripes.
  *
- * CLIENTS acquire and report OPS times each, while time goes on to TIME. PERMITS of them hold permits
- * of time 0 at the beginning; with HALF_OPEN these are probes. Each load and each swap is a step of
- * its own. A swap that a call repeats with new values until it succeeds is one step. Each call reads
- * the time once, and may stall at any step.
+ * CLIENTS acquire and report OPS times each, while time goes on to TIME. At the beginning PERMITS of
+ * them hold permits of time 0; with HALF_OPEN these are probes. Each load and each swap is one step.
+ * A swap that a call repeats with new values until it succeeds is one step. Each call reads the time
+ * once, and may stall at any step.
  *
  * Checked:
  *   - a closed phase opens once;
  *   - no window of a closed phase trips, unless a call is between its count and its judgement;
- *   - no more than PROBES fly in half-open, and a probe is lost only when its time is over;
- *   - no more results count than permits were given, but a probe that ends in the instant of its
- *     beginning may count once more when its time is over;
+ *   - no more than PROBES are in flight in half-open, and a probe is lost only when it times out;
+ *   - no more results count than permits were given, except that a probe which ends in the instant of
+ *     its beginning may count once more when it times out;
  *   - no request passes a phase that was open from the request's beginning to its end;
  *   - LAST: a caller that comes much later, while all others have died, closes the phase.
  *
- * Left out: parts of the window, slow calls, ramps, forces, fleets, resets, clocks that are set back.
+ * Left out: parts of the window, slow calls, ramps, forced phases, quorum groups, resets, clocks that
+ * are set back.
  *
- * Each BREAK_* leaves one thing out, and spin must find a counterexample.
+ * Each BREAK_* leaves one thing out, and Spin must find a counterexample.
  */
 #ifndef CLIENTS
 #define CLIENTS 2
@@ -56,14 +57,14 @@
 #define MOST PROBES
 #endif
 #define stripe_of(c) ((c) % STRIPES)
-#define PLACES  (TIMEOUT + 1) /* of flights, by their start */
+#define ENTRIES  (TIMEOUT + 1) /* of entries, by their start */
 #define LATE    (TIME + TIMEOUT + SLEEP + 1)
 #define TIMES   (LATE + SLEEP + 2)
 
 #define CLOSED 0
 #define OPEN   1
 #define HALF   2
-#define make(kind, since, flying, good) ((kind) + 4 * (flying) + 16 * (good) + 64 * (since))
+#define make(kind, since, in_flight, good) ((kind) + 4 * (in_flight) + 16 * (good) + 64 * (since))
 #ifdef BREAK_ENDED
 #define end_one(p) (ended(p))
 #else
@@ -71,24 +72,24 @@
 #endif
 #define with_ended(p, n) ((p) + 1024 * (n))
 #define kind(p)   ((p) % 4)
-#define flying(p) ((p) / 4 % 4)
+#define in_flight(p) ((p) / 4 % 4)
 #define good(p)   ((p) / 16 % 4)
 #define since(p)  ((p) / 64 % 16)
 #define ended(p)  ((p) / 1024)
-#define used(p)   (flying(p) + good(p))
+#define used(p)   (in_flight(p) + good(p))
 #define max(a, b) ((a) > (b) -> (a) : (b))
 
 #define SUCCESS 0
 #define FAILURE 1
 #define IGNORED 2
 
-/* A flight's start and count; a window's phase, calls and failures. */
-typedef flights { byte start[PLACES]; byte count[PLACES] };
+/* A entry's start and count; a window's phase, calls and failures. */
+typedef in_flight_entries { byte start[ENTRIES]; byte count[ENTRIES] };
 typedef window { byte name; byte calls; byte failures };
 
 short phase = BEGIN;
-short calm = -1, calm_at;
-flights stripe[STRIPES];
+short quiescent = -1, quiescent_at;
+in_flight_entries stripe[STRIPES];
 window part[STRIPES];
 byte clock;
 bool over; /* only the last one moves */
@@ -181,7 +182,7 @@ inline load_stripe(s)
 	}
 }
 
-/* After the count: whether it is to open, or calm. */
+/* After the count: whether it is to open, or quiescent. */
 inline judge()
 {
 	atomic { calls = 0; failures = 0 };
@@ -194,9 +195,9 @@ inline judge()
 	if
 	:: trips(calls, failures) -> was = make(OPEN, max(now, since(seen)), 0, 0); turn(was); was = -1
 #ifdef BREAK_MINIMUM
-	:: !(trips(calls, failures)) -> atomic { calm = seen; calm_at = now }
+	:: !(trips(calls, failures)) -> atomic { quiescent = seen; quiescent_at = now }
 #else
-	:: !(trips(calls, failures)) && calls >= MINIMUM -> atomic { calm = seen; calm_at = now }
+	:: !(trips(calls, failures)) && calls >= MINIMUM -> atomic { quiescent = seen; quiescent_at = now }
 #endif
 	:: else
 	fi;
@@ -217,15 +218,15 @@ inline count_judged(where, number, failures_too)
 	atomic { judging--; check_window() }
 }
 
-inline load_flights(s)
+inline load_entries(s)
 {
 	atomic {
 		i = 0;
 		do
-		:: i < PLACES ->
+		:: i < ENTRIES ->
 			if
 			:: stripe[s].count[i] > 0 && stripe[s].start[i] + TIMEOUT <= now ->
-				overdue = s * PLACES + i
+				overdue = s * ENTRIES + i
 			:: stripe[s].count[i] > 0 && stripe[s].start[i] + TIMEOUT > now &&
 			   stripe[s].start[i] >= since(seen) ->
 				own = own + stripe[s].count[i]
@@ -238,25 +239,25 @@ inline load_flights(s)
 	}
 }
 
-/* The phase, and then the flights; what is overdue ends first, and probes that are lost. */
+/* The phase, and then the entries; what is overdue ends first, and probes that are lost. */
 inline look_settled()
 {
 	do
 	:: atomic { seen = phase; own = 0; overdue = 255; ok = true };
-		load_flights(0);
-		load_flights(1);
+		load_entries(0);
+		load_entries(1);
 		if
 		:: overdue != 255 ->
 			atomic { /* a swap of what is there, if that is over yet */
 				i = 0;
 				if
-				:: stripe[overdue / PLACES].start[overdue % PLACES] + TIMEOUT <= now ->
-					i = stripe[overdue / PLACES].count[overdue % PLACES];
-					stripe[overdue / PLACES].count[overdue % PLACES] = 0
+				:: stripe[overdue / ENTRIES].start[overdue % ENTRIES] + TIMEOUT <= now ->
+					i = stripe[overdue / ENTRIES].count[overdue % ENTRIES];
+					stripe[overdue / ENTRIES].count[overdue % ENTRIES] = 0
 				:: else
 				fi;
 				own = (i > 0 && kind(seen) == CLOSED &&
-				       stripe[overdue / PLACES].start[overdue % PLACES] >= since(seen) -> i : 0);
+				       stripe[overdue / ENTRIES].start[overdue % ENTRIES] >= since(seen) -> i : 0);
 				i = 0
 			};
 			if
@@ -264,7 +265,7 @@ inline look_settled()
 			:: else
 			fi
 #ifndef BREAK_LOST
-		:: overdue == 255 && kind(seen) == HALF && flying(seen) > own ->
+		:: overdue == 255 && kind(seen) == HALF && in_flight(seen) > own ->
 			atomic {
 				was = make(OPEN, max(now, since(seen)), 0, 0);
 				turn(was);
@@ -279,7 +280,7 @@ inline look_settled()
 						i++
 					:: else -> break
 					od;
-					assert(calls < flying(seen));
+					assert(calls < in_flight(seen));
 					i = 0; calls = 0
 				:: else
 				fi
@@ -291,11 +292,11 @@ inline look_settled()
 	atomic { own = 0; overdue = 0 }
 }
 
-/* A flight in a stripe of one's own. False: it has to end first. */
-inline take_flight()
+/* A entry in a stripe of one's own. False: it has to end first. */
+inline acquire_permit()
 {
 	atomic {
-		i = start % PLACES;
+		i = start % ENTRIES;
 		ok = (stripe[my].count[i] == 0 || stripe[my].start[i] + TIMEOUT > now);
 		if
 		:: ok && stripe[my].count[i] > 0 ->
@@ -310,23 +311,23 @@ inline take_flight()
 	}
 }
 
-#define has_flight() (stripe[my].count[start % PLACES] > 0 && stripe[my].start[start % PLACES] >= start)
+#define has_permit() (stripe[my].count[start % ENTRIES] > 0 && stripe[my].start[start % ENTRIES] >= start)
 
-inline give_flight()
+inline release_permit()
 {
 	atomic {
-		ok = has_flight();
+		ok = has_permit();
 		if
-		:: ok -> stripe[my].count[start % PLACES]--
+		:: ok -> stripe[my].count[start % ENTRIES]--
 		:: else
 		fi
 	}
 }
 
-/* Whether it is calm: that cell first, and then the phase of its name. */
-inline look_for_calm()
+/* Whether it is quiescent: that cell first, and then the phase of its name. */
+inline read_quiescent()
 {
-	atomic { was = calm; ok = (calm >= 0 && calm_at == now) };
+	atomic { was = quiescent; ok = (quiescent >= 0 && quiescent_at == now) };
 	seen = phase;
 #ifndef BREAK_NAME
 	ok = (ok && was == seen)
@@ -336,11 +337,11 @@ inline look_for_calm()
 inline acquire()
 {
 	atomic { now = clock; began = phase; holds = false };
-	look_for_calm();
+	read_quiescent();
 	start = now;
 	if
 	:: ok ->
-		take_flight();
+		acquire_permit();
 		if
 		:: ok ->
 			atomic {
@@ -364,7 +365,7 @@ inline acquire()
 			:: kind(seen) == OPEN && now < since(seen) + SLEEP -> break
 			:: kind(seen) == HALF && used(seen) > 0 && used(seen) >= MOST -> break
 			:: kind(seen) == HALF && used(seen) > 0 && used(seen) < MOST ->
-				was = with_ended(make(HALF, since(seen), flying(seen) + 1, good(seen)), ended(seen))
+				was = with_ended(make(HALF, since(seen), in_flight(seen) + 1, good(seen)), ended(seen))
 			:: kind(seen) == CLOSED
 			:: else -> was = with_ended(make(HALF, start, 1, 0), ended(seen))
 			fi
@@ -372,7 +373,7 @@ inline acquire()
 #ifdef BREAK_FIRST
 		ok = true;
 #else
-		take_flight();
+		acquire_permit();
 #endif
 		if
 		:: !ok
@@ -393,11 +394,11 @@ inline acquire()
 			};
 			if
 #ifdef BREAK_FIRST
-			:: ok -> take_flight(); break
+			:: ok -> acquire_permit(); break
 			:: else
 #else
 			:: ok -> break
-			:: else -> give_flight()
+			:: else -> release_permit()
 #endif
 			fi
 		fi
@@ -410,10 +411,10 @@ inline end_probe()
 {
 	atomic {
 		if
-		:: result == IGNORED -> was = with_ended(make(HALF, since(seen), flying(seen) - 1, good(seen)), end_one(seen))
+		:: result == IGNORED -> was = with_ended(make(HALF, since(seen), in_flight(seen) - 1, good(seen)), end_one(seen))
 		:: result == FAILURE -> was = make(OPEN, max(now, since(seen)), 0, 0)
 		:: result == SUCCESS && good(seen) + 1 >= PROBES -> was = make(CLOSED, max(now, since(seen)), 0, 0)
-		:: else -> was = with_ended(make(HALF, since(seen), flying(seen) - 1, good(seen) + 1), end_one(seen))
+		:: else -> was = with_ended(make(HALF, since(seen), in_flight(seen) - 1, good(seen) + 1), end_one(seen))
 		fi;
 		turn(was);
 		if
@@ -439,15 +440,15 @@ inline end_probe()
 inline report()
 {
 	now = clock;
-	look_for_calm();
-#ifdef BREAK_CALM
+	read_quiescent();
+#ifdef BREAK_QUIESCENT
 	if
 	:: ok && start >= since(seen) ->
 #else
 	if
 	:: ok && result != FAILURE && start >= since(seen) && start + TIMEOUT > now ->
 #endif
-		give_flight();
+		release_permit();
 		if
 		:: ok && result != IGNORED -> count_results(my, 1, result == FAILURE)
 		:: else
@@ -461,22 +462,22 @@ inline report()
 		look_settled();
 		if
 #ifndef BREAK_TWICE
-		:: start + TIMEOUT <= now || !has_flight() -> break
+		:: start + TIMEOUT <= now || !has_permit() -> break
 #endif
 		:: else
 		fi;
 		if
 		:: kind(seen) == HALF && start >= since(seen) ->
 #ifdef BREAK_LAST
-			give_flight();
+			release_permit();
 #endif
 			end_probe();
 			if
-			:: ok -> give_flight(); break
+			:: ok -> release_permit(); break
 			:: else
 			fi
 		:: else ->
-			give_flight();
+			release_permit();
 #ifdef BREAK_TWICE
 			ok = true;
 #endif
@@ -581,8 +582,8 @@ init
 		part[0].calls = GOOD;
 		permits = GOOD + PERMITS;
 		results = GOOD;
-		probes[0] = flying(BEGIN);
-		alive[0] = flying(BEGIN);
+		probes[0] = in_flight(BEGIN);
+		alive[0] = in_flight(BEGIN);
 		do
 		:: c < CLIENTS ->
 			if
