@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "readers/yaml/print.h"
 #include "rules/model.h"
-#include "server/admin/log.h"
+#include "server/admin/event_log.h"
 #include "server/config/config.h"
 #include "server/config/config_warnings.h"
 #include "server/config/settings.h"

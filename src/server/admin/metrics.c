@@ -73,8 +73,8 @@ static const struct family of_limits[] = {
      "Denials because all entries of the limit's own table were in use.",
      OF_LIMIT(decisions[0][WEIR_REASON_NO_ROOM]), OF_LIMIT(decisions[1][WEIR_REASON_NO_ROOM]), ALL},
     {"weir_store_failures_total", "counter",
-     "Operations on limits that their Redis could not do, by what Weir did instead.", OF_LIMIT(failures),
-     .labels = {LABEL("policy", policies)}},
+     "Operations on limits that their Redis could not do, by what Weir did instead.",
+     OF_LIMIT(failures), .labels = {LABEL("policy", policies)}},
     {"weir_permits_withheld_total", "counter",
      "Requests that passed at /auth and will not be reported, by the limit that waits for their "
      "reports.",
@@ -394,7 +394,8 @@ static void add_stores(const struct metrics_now *now, struct buffer *out)
 	     OF_STORE(failed)},
 	    {"weir_store_timeouts_total", "Calls without an answer in time.", OF_STORE(timeouts)},
 	    {"weir_store_switches_total", "Times that Redis became unavailable.", OF_STORE(switches)},
-	    {"weir_store_denied_hits_total", "Operations answered from the denial cache.", OF_STORE(denied)},
+	    {"weir_store_denied_hits_total", "Operations answered from the denial cache.",
+	     OF_STORE(denied)},
 	    {"weir_store_chunk_hits_total", "Steps answered from a chunk that was taken before.",
 	     OF_STORE(chunk)},
 	};

@@ -17,7 +17,7 @@
 #include "base/network/ip.h"
 #include "base/time/timestamp.h"
 #include "rules/model.h"
-#include "server/admin/log.h"
+#include "server/admin/event_log.h"
 #include "server/config/config.h"
 
 #define OVERRIDE_BY_MAX (RULES_NAME_MAX + 1 + IP_TEXT_MAX + 1)

@@ -80,7 +80,8 @@ static void check_nodes(const struct warnings *warnings)
 		warn_at(warnings,
 		        in_file ? (struct position){store->file, store->line, store->column}
 		                : (struct position){0},
-		        "expected `nodes` beside a store at Redis, found none: while Redis is unavailable, each "
+		        "expected `nodes` beside a store at Redis, found none: while Redis is unavailable, "
+		        "each "
 		        "server would grant the whole quota of limits whose on_store_failure is local");
 }
 

@@ -8,7 +8,7 @@
 #include <weir/rules.h>
 
 #include "net/address.h"
-#include "server/admin/log.h"
+#include "server/admin/event_log.h"
 
 /* Each setting is a flag --NAME and an environment variable. */
 #define SETTING_LIST(X)                                                                            \

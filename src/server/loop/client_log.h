@@ -7,7 +7,7 @@
 
 #include "base/number.h"
 #include "net/net.h"
-#include "server/admin/log.h"
+#include "server/admin/event_log.h"
 
 #define CLIENT_LOG_APART_NS (10 * NS_PER_S)
 

@@ -11,7 +11,7 @@
 #include "server/admin/events.h"
 #include "server/admin/forced_keys.h"
 #include "server/admin/key_phases.h"
-#include "server/admin/log.h"
+#include "server/admin/event_log.h"
 #include "server/admin/metrics.h"
 #include "server/admin/overrides.h"
 #include "server/stores/group_list.h"

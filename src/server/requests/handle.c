@@ -270,8 +270,9 @@ static void finish_report(struct decider *decider, struct work *work, struct rep
 	metrics_add(&metrics->permits[was_in_use ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD],
 	            1);
 	if (!was_in_use)
-		work_fail(decider, work, WEIR_ENOTFOUND,
-		          SLICE("the permit is not held: it was reported or refunded before, or has expired"));
+		work_fail(
+		    decider, work, WEIR_ENOTFOUND,
+		    SLICE("the permit is not held: it was reported or refunded before, or has expired"));
 }
 
 static void prepare_nothing(struct decider *decider, struct work *work, const struct request *r)

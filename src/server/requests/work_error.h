@@ -1,6 +1,6 @@
 /*
- * work_error.h: sets the error that answers a request, and makes its message. A work (work.h) is the
- * request while it is processed.
+ * work_error.h: sets the error that answers a request, and makes its message. A work (work.h) is
+ * the request while it is processed.
  */
 #ifndef SERVER_WORK_ERROR_H
 #define SERVER_WORK_ERROR_H

@@ -12,7 +12,7 @@
 #include <weir/rules.h>
 
 #include "redis/redis.h"
-#include "server/admin/log.h"
+#include "server/admin/event_log.h"
 
 #define STORES_MAX 64
 

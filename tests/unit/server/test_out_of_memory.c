@@ -1,7 +1,7 @@
 /*
  * Tests requests that run out of memory after they were charged. One worker and a client use the
- * loopback address. Of all allocations that the program's own code makes for a request, one fails,
- * each in its turn, until the request needs no more of them.
+ * loopback address. The program's own code allocates several times for a request. One allocation
+ * after another fails, until the request needs no more of them.
  */
 #include <poll.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-#include "server/admin/log.h"
+#include "server/admin/event_log.h"
 
 #include <errno.h>
 #include <pthread.h>

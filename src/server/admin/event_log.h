@@ -1,5 +1,5 @@
 /*
- * log.h: writes the server's log to stderr: one line for each event, as text or JSON.
+ * event_log.h: writes the server's log to stderr: one line for each event, as text or JSON.
  *
  *     2026-05-01T12:00:00.123Z info reloaded file=weir.yaml limits=4 rules=4
  *     {"time":"2026-05-01T12:00:00.123Z","level":"info","event":"reloaded",…}
@@ -12,8 +12,8 @@
  * alternative, O_NONBLOCK, belongs to the open file and thus to all processes that share it, such
  * as a shell; and another process may fill the pipe between poll() and write().
  */
-#ifndef SERVER_LOG_H
-#define SERVER_LOG_H
+#ifndef SERVER_EVENT_LOG_H
+#define SERVER_EVENT_LOG_H
 
 #include <stdbool.h>
 #include <stddef.h>

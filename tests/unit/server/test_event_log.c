@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "server/admin/log.h"
+#include "server/admin/event_log.h"
 
 #define PATIENCE_MS 20000
 #define TIME_LEN    (sizeof "2026-05-01T12:00:00.123Z" - 1)
