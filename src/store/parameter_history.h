@@ -4,7 +4,7 @@
  * A state tells the generation of its parameters, and the table keeps what each
  * generation of a limit stands for: as long as its states and where its states
  * are, so after a restart and in other processes too. The table also keeps which
- * generation took over last, and when: docs/design/key-table.md, "Parameters that change".
+ * generation took over last, and when: docs/design/parameter-changes.md.
  */
 #ifndef STORE_PARAMETER_HISTORY_H
 #define STORE_PARAMETER_HISTORY_H

@@ -72,7 +72,7 @@ int store_reserve(struct store *store, const struct algo_limit *const *limits, s
  * Sets limit->generation, by which a bucket's states name the parameters that wrote them.
  * Parameters that are in use already keep their generation; others get a new one. A limit has at
  * most CELL_GENERATIONS: a further one replaces an older one, and live states of that one are then
- * read under the wrong parameters (docs/design/key-table.md). Limits other than buckets have no
+ * read under the wrong parameters (docs/design/parameter-changes.md). Limits other than buckets have no
  * generation.
  */
 void store_assign_generation(struct store *store, struct algo_limit *limit);
