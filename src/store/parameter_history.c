@@ -1,31 +1,30 @@
 /*
- * parameter_history.c: a note for each generation of a limit, in a cell like a key's.
+ * parameter_history.c: records in the key table which parameters each generation of a limit stands
+ * for, and converts states that other generations have written.
  *
- *     key      the limit's identity, and the generation
- *     until    years ahead, in its low 32 bits the second number of struct algo_layout
- *     word     its first number; the period is part of the identity
+ * docs/design/parameter-changes.md has the reasons. The records are metadata cells, each with a
+ * key:
  *
- * One more note of a limit tells which generation took over last:
+ *     layout       the parameters of a generation
+ *         key      the limit's identity, and the generation
+ *         until    years ahead; its low 32 bits are the second number of struct algo_layout
+ *         word     the first number of it; the period is part of the identity
+ *     takeover     the generation that was the last to be put in use
+ *         key      the limit's identity, and TAKEOVER
+ *         until    METADATA_NS after that
+ *         word     the generation, and DISPUTED if another one has been in use since
+ *     predecessor  the generation that was in use before another one
+ *         key      the limit's identity, and PREDECESSOR + generation
+ *         until    METADATA_NS after that generation took over
+ *         word     the generation before it, or NONE; DISPUTED if others may have been in use, too
+ *     cut          a key whose state was cut to the limit's burst
+ *         key      the key's hash
+ *         until    the expiry of the state without the cut
+ *         word     the low half of the cell's `high`, so that the record fits this state alone
  *
- *     key      the limit's identity, and TAKEOVER
- *     until    NOTE_NS after that
- *     word     the generation, and DISPUTED if another one has been in use since
- *
- * One of each generation tells which one was in use before it:
- *
- *     key      the limit's identity, and SINCE + generation
- *     until    NOTE_NS after it took over
- *     word     that generation, or NONE; with DISPUTED, others may have been in use as well
- *
- * And one of a key tells that its state was cut to what the limit allows:
- *
- *     key      the key's hash
- *     until    the end that the state would have without the cut
- *     word     the low half of the cell's `high`: of which state that is true
- *
- * Of two who make the same generation at once, one writes its note, by the protocol
- * of every insertion, and the other finds it. No state reaches as far ahead, but for
- * buckets that take longer than that to fill, so nothing evicts a note.
+ * If two threads record the same generation at once, the insertion protocol leaves one cell. Only
+ * states of buckets that take longer than METADATA_NS to fill reach further ahead, so hardly
+ * anything evicts metadata.
  */
 #include "store/parameter_history.h"
 
@@ -33,184 +32,186 @@
 #include "store/memory.h"
 #include "store/mapped_file.h"
 
-#define NOTE_NS (UINT64_C(12) * 365 * NS_PER_DAY)
+#define METADATA_NS (UINT64_C(12) * 365 * NS_PER_DAY)
 
 static struct table_position position_of(const struct memory *store, const struct algo_limit *limit,
                                          unsigned generation)
 {
 	uint8_t key = (uint8_t)generation;
 
-	/* The identity of no limit: that of this one under another name. */
+	/* No limit has this identity, so metadata shares no key with states. */
 	return table_position(&store->table, memory_hash(store, ~limit->identity, &key, sizeof key));
 }
 
-/* Beside generations, in the keys of notes. */
-#define SINCE    0x80u
+/* In the keys of metadata, besides generations. */
+#define PREDECESSOR 0x80u
 #define TAKEOVER 0xffu
 
-/* In the words of notes. */
+/* In the words of metadata. */
 #define NONE     15u
 #define DISPUTED 16u
 
-/* The identity of no limit: theirs are hashes. */
+/* No limit has this identity, since theirs are hashes. */
 #define CUT_IDENTITY UINT64_C(0x7374617465637574)
 
-static struct cell note_make(const struct table_position *position, const struct algo_layout *note,
-                             uint64_t now_ns)
+static struct cell layout_cell(const struct table_position *position,
+                               const struct algo_layout *layout, uint64_t now_ns)
 {
-	uint64_t until_ns = ((now_ns + NOTE_NS) >> 32 << 32) | note->second;
+	uint64_t until_ns = ((now_ns + METADATA_NS) >> 32 << 32) | layout->second;
 
-	return cell_make(position->tag, until_ns, note->first, CELL_METADATA);
+	return cell_make(position->tag, until_ns, layout->first, CELL_METADATA);
 }
 
-static struct algo_layout note_of(struct cell cell)
+static struct algo_layout layout_of(struct cell cell)
 {
 	return (struct algo_layout){cell_word(cell), (uint32_t)(cell.high >> 4)};
 }
 
-static bool is_in(const struct table *table, const struct cell *cell)
+static bool is_in_table(const struct table *table, const struct cell *cell)
 {
 	return cell >= table->cells && cell < table->cells + table->sets * TABLE_SET_CELLS;
 }
 
-static bool find_note(const struct memory *store, const struct table_position *position,
-                      uint64_t now_ns, struct observed_cell *observed)
+static bool find_metadata(const struct memory *store, const struct table_position *position,
+                          uint64_t now_ns, struct observed_cell *observed)
 {
 	*observed = memory_find_all(store, position, NULL, now_ns);
 	return observed->cell && cell_is_metadata(observed->value);
 }
 
-/* The notes of all generations, as they were found. */
-struct joining {
+/* The metadata of all generations, from which one is chosen for a limit. */
+struct choice {
 	struct algo_layout own;
-	unsigned last; /* generation to take over, or NONE */
-	struct table_position spots[CELL_GENERATIONS];
-	struct observed_cell slots[CELL_GENERATIONS];
+	unsigned last; /* the generation that took over last, or NONE */
+	struct table_position positions[CELL_GENERATIONS];
+	struct observed_cell observed[CELL_GENERATIONS];
 	uint64_t ages_ns[CELL_GENERATIONS]; /* since they took over */
 };
 
-static bool is_note_of(const struct joining *joining, unsigned generation,
-                       const struct algo_layout *note)
+static bool has_layout(const struct choice *choice, unsigned generation,
+                       const struct algo_layout *layout)
 {
-	struct cell cell = joining->slots[generation].value;
-	struct algo_layout found = note_of(cell);
+	struct cell cell = choice->observed[generation].value;
+	struct algo_layout found = layout_of(cell);
 
-	return joining->slots[generation].cell && cell_is_metadata(cell) &&
-	       found.first == note->first && found.second == note->second;
+	return choice->observed[generation].cell && cell_is_metadata(cell) &&
+	       found.first == layout->first && found.second == layout->second;
 }
 
-/* Whether another generation stands for the same parameters. */
-static bool is_double(const struct joining *joining, unsigned generation)
+/* Whether another generation has the same parameters. */
+static bool is_duplicate(const struct choice *choice, unsigned generation)
 {
-	struct algo_layout note = note_of(joining->slots[generation].value);
+	struct algo_layout layout = layout_of(choice->observed[generation].value);
 
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++)
-		if (i != generation && is_note_of(joining, i, &note))
+		if (i != generation && has_layout(choice, i, &layout))
 			return true;
 	return false;
 }
 
 /*
- * The greatest is best. The same parameters again are the same generation; all others get a new
- * one, so each tells when its states were written. If there is none left: an older one of these
- * parameters, one whose parameters another one has as well, any but the last. Among equals it is
- * the oldest.
+ * The generation with the greatest preference is chosen. If the last one has the limit's
+ * parameters, it is chosen. Otherwise a free one is, so that a generation tells when its states
+ * were written. If none is free: an older one of the same parameters, or one whose parameters
+ * another one has as well, or any but the last. Among equals the oldest is chosen.
  */
-static uint64_t preference(const struct joining *joining, unsigned generation)
+static uint64_t preference(const struct choice *choice, unsigned generation)
 {
-	const struct observed_cell *observed = &joining->slots[generation];
-	bool is_own = is_note_of(joining, generation, &joining->own);
-	uint64_t class = is_own ? 3 : is_double(joining, generation) ? 2 : 1;
+	const struct observed_cell *observed = &choice->observed[generation];
+	bool is_own = has_layout(choice, generation, &choice->own);
+	uint64_t class = is_own ? 3 : is_duplicate(choice, generation) ? 2 : 1;
 
-	if (generation == joining->last)
+	if (generation == choice->last)
 		return is_own ? UINT64_MAX : 0;
 	if (!observed->cell || !cell_is_metadata(observed->value))
 		return UINT64_MAX - 1;
-	return class << 60 | joining->ages_ns[generation];
+	return class << 60 | choice->ages_ns[generation];
 }
 
-static void find_notes(const struct memory *store, const struct algo_limit *limit, uint64_t now_ns,
-                       struct joining *joining)
+static void find_generations(const struct memory *store, const struct algo_limit *limit,
+                             uint64_t now_ns, struct choice *choice)
 {
 	struct table_position position = position_of(store, limit, TAKEOVER);
 	struct observed_cell observed;
 
-	joining->own = limit->algorithm->layout(limit);
-	joining->last =
-	    find_note(store, &position, now_ns, &observed) ? cell_word(observed.value) & NONE : NONE;
+	choice->own = limit->algorithm->layout(limit);
+	choice->last = find_metadata(store, &position, now_ns, &observed)
+	                   ? cell_word(observed.value) & NONE
+	                   : NONE;
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++) {
-		position = position_of(store, limit, SINCE + i);
-		joining->ages_ns[i] = NOTE_NS;
-		if (find_note(store, &position, now_ns, &observed))
-			joining->ages_ns[i] -=
-			    u64_min((uint64_t)cell_ahead_ns(observed.value, now_ns), NOTE_NS);
-		joining->spots[i] = position_of(store, limit, i);
-		joining->slots[i] = memory_find_all(store, &joining->spots[i], NULL, now_ns);
+		position = position_of(store, limit, PREDECESSOR + i);
+		choice->ages_ns[i] = METADATA_NS;
+		if (find_metadata(store, &position, now_ns, &observed))
+			choice->ages_ns[i] -=
+			    u64_min((uint64_t)cell_ahead_ns(observed.value, now_ns), METADATA_NS);
+		choice->positions[i] = position_of(store, limit, i);
+		choice->observed[i] = memory_find_all(store, &choice->positions[i], NULL, now_ns);
 	}
 }
 
-static bool join(struct memory *store, struct algo_limit *limit, uint64_t now_ns)
+static bool assign_generation(struct memory *store, struct algo_limit *limit, uint64_t now_ns)
 {
 	struct observed_cell observed, former = {0};
-	struct joining joining;
+	struct choice choice;
 	struct table_position *position;
 	bool done;
 
-	find_notes(store, limit, now_ns, &joining);
+	find_generations(store, limit, now_ns, &choice);
 	limit->generation = 0;
 	for (unsigned i = 1; i < CELL_GENERATIONS; i++)
-		if (preference(&joining, i) > preference(&joining, limit->generation))
+		if (preference(&choice, i) > preference(&choice, limit->generation))
 			limit->generation = (uint16_t)i;
-	position = &joining.spots[limit->generation];
-	observed = joining.slots[limit->generation];
-	if (observed.cell && !is_in(&store->table, observed.cell)) {
-		/* Others will want it when the former table is gone. */
+	position = &choice.positions[limit->generation];
+	observed = choice.observed[limit->generation];
+	if (observed.cell && !is_in_table(&store->table, observed.cell)) {
+		/* Move the metadata to the newest table, since the former one may be dropped. */
 		former = observed;
 		observed = (struct observed_cell){NULL, {0, 0}};
 	}
-	done = table_store(&store->table, position, observed, note_make(position, &joining.own, now_ns),
-	                   now_ns, NULL);
+	done = table_store(&store->table, position, observed,
+	                   layout_cell(position, &choice.own, now_ns), now_ns, NULL);
 	if (done && former.cell)
 		cell_swap(former.cell, former.value, (struct cell){0, 0});
-	return done || (!observed.cell && table_is_full(&store->table, position, now_ns)); /* no room */
+	return done || (!observed.cell && table_is_full(&store->table, position,
+	                                                now_ns)); /* no cell: go on without metadata */
 }
 
-/* Tries against faster threads; each of them has done as much. */
+/* Attempts against faster threads, each of which has recorded the same. */
 #define TRIES 100
 
-static struct cell takeover(const struct table_position *position, const struct algo_limit *limit,
-                            uint64_t now_ns)
+static struct cell takeover_cell(const struct table_position *position,
+                                 const struct algo_limit *limit, uint64_t now_ns)
 {
-	return cell_make(position->tag, now_ns + NOTE_NS, limit->generation, CELL_METADATA);
+	return cell_make(position->tag, now_ns + METADATA_NS, limit->generation, CELL_METADATA);
 }
 
-static void note_since(struct memory *store, const struct algo_limit *limit, uint32_t before,
-                       uint64_t now_ns)
+static void record_predecessor(struct memory *store, const struct algo_limit *limit,
+                               uint32_t before, uint64_t now_ns)
 {
-	struct table_position position = position_of(store, limit, SINCE + limit->generation);
-	struct cell note = cell_make(position.tag, now_ns + NOTE_NS, before, CELL_METADATA);
+	struct table_position position = position_of(store, limit, PREDECESSOR + limit->generation);
+	struct cell metadata = cell_make(position.tag, now_ns + METADATA_NS, before, CELL_METADATA);
 
 	for (unsigned tries = 0; tries < TRIES; tries++)
 		if (table_store(&store->table, &position, memory_find_all(store, &position, NULL, now_ns),
-		                note, now_ns, NULL))
+		                metadata, now_ns, NULL))
 			return;
 }
 
-/* A limit that was joined again under the same parameters took over when it was joined first. */
-static void note_takeover(struct memory *store, const struct algo_limit *limit, uint64_t now_ns)
+/* A limit that is opened again under the same parameters took over when it was opened first. */
+static void record_takeover(struct memory *store, const struct algo_limit *limit, uint64_t now_ns)
 {
 	struct table_position position = position_of(store, limit, TAKEOVER);
-	struct cell note = takeover(&position, limit, now_ns);
+	struct cell metadata = takeover_cell(&position, limit, now_ns);
 	struct observed_cell observed;
 
 	for (unsigned tries = 0; tries < TRIES; tries++) {
-		bool found = find_note(store, &position, now_ns, &observed);
+		bool found = find_metadata(store, &position, now_ns, &observed);
 
 		if (found && cell_word(observed.value) == limit->generation)
 			return;
 		if (!found || (cell_word(observed.value) & NONE) != limit->generation)
-			note_since(store, limit, found ? cell_word(observed.value) : NONE, now_ns);
-		if (table_store(&store->table, &position, observed, note, now_ns, NULL))
+			record_predecessor(store, limit, found ? cell_word(observed.value) : NONE, now_ns);
+		if (table_store(&store->table, &position, observed, metadata, now_ns, NULL))
 			return;
 	}
 }
@@ -222,20 +223,21 @@ void store_assign_generation(struct store *store, struct algo_limit *limit)
 
 	if (!limit->algorithm->layout)
 		return;
-	while (!join(memory, limit, now_ns))
+	while (!assign_generation(memory, limit, now_ns))
 		;
-	note_takeover(memory, limit, now_ns);
+	record_takeover(memory, limit, now_ns);
 }
 
-static uint64_t time_of_takeover(struct cell note, uint64_t now_ns)
+static uint64_t time_of_takeover(struct cell metadata, uint64_t now_ns)
 {
-	return u64_min(now_ns + (uint64_t)cell_ahead_ns(note, now_ns) - NOTE_NS, now_ns);
+	return u64_min(now_ns + (uint64_t)cell_ahead_ns(metadata, now_ns) - METADATA_NS, now_ns);
 }
 
 /*
- * Until when states of other generations were written: until the takeover, if the limit's
- * generation was the last to take over. If it was not, and yet decides, both are in use; and
- * another process with the same file may use any. Then a state may be of any time: 0.
+ * Returns until when states of other generations were written, which is the takeover by the limit's
+ * generation, if that was the last. If it was not, and yet decides, both are in use; and another
+ * process with the same file may use any generation. Then a state may be of any time, and the
+ * result is 0.
  */
 static uint64_t written_until(const struct history_state *of, bool writes, uint64_t now_ns)
 {
@@ -244,13 +246,15 @@ static uint64_t written_until(const struct history_state *of, bool writes, uint6
 	struct observed_cell observed;
 	struct cell after;
 
-	if (!find_note(of->store, &position, now_ns, &observed) || cell_word(observed.value) & DISPUTED)
+	if (!find_metadata(of->store, &position, now_ns, &observed) ||
+	    cell_word(observed.value) & DISPUTED)
 		return 0;
 	if (cell_word(observed.value) != of->limit->generation)
 		after = (struct cell){observed.value.low | DISPUTED, observed.value.high};
 	else if (file && !file_is_exclusive(file->fd))
-		after = takeover(&position, of->limit,
-		                 now_ns); /* the other process may end, and be forgotten */
+		after =
+		    takeover_cell(&position, of->limit,
+		                  now_ns); /* it may end before the next call, which would not notice it */
 	else
 		return time_of_takeover(observed.value, now_ns);
 	if (writes)
@@ -264,13 +268,13 @@ static struct table_position cut_position(const struct history_state *of)
 	                      memory_hash(of->store, CUT_IDENTITY, &of->hash, sizeof of->hash));
 }
 
-/* The state without its cut. Returns false if it had none. */
+/* Restores the state as it would be without its cut. Returns false if it was not cut. */
 static bool undo_cut(const struct history_state *of, uint64_t now_ns, struct algo_state *state)
 {
 	struct table_position position = cut_position(of);
 	struct observed_cell observed;
 
-	if (!find_note(of->store, &position, now_ns, &observed) ||
+	if (!find_metadata(of->store, &position, now_ns, &observed) ||
 	    cell_word(observed.value) != (uint32_t)of->cell.high)
 		return false;
 	*state = (struct algo_state){now_ns + (uint64_t)cell_ahead_ns(observed.value, now_ns), 0};
@@ -281,11 +285,11 @@ void history_record_cut(const struct history_state *of, struct cell cell, uint64
                         uint64_t now_ns)
 {
 	struct table_position position = cut_position(of);
-	struct cell note = cell_make(position.tag, u64_min(end_ns, now_ns + ALGO_HORIZON_NS),
-	                             (uint32_t)cell.high, CELL_METADATA);
+	struct cell metadata = cell_make(position.tag, u64_min(end_ns, now_ns + ALGO_HORIZON_NS),
+	                                 (uint32_t)cell.high, CELL_METADATA);
 
 	table_store(&of->store->table, &position, memory_find_all(of->store, &position, NULL, now_ns),
-	            note, now_ns, NULL); /* without room the cut is for good */
+	            metadata, now_ns, NULL); /* if there is no cell, the cut can't be undone */
 }
 
 /* When a generation took over, and from which one. */
@@ -295,9 +299,9 @@ struct takeover {
 	bool disputed; /* and maybe from others, too */
 };
 
-/* Those that a state has not seen, the last first, and the parameters that it was written under. */
-struct chain {
-	struct takeover takeovers[CELL_GENERATIONS];
+/* The takeovers since a state was written, the last first, and the layout of its generation. */
+struct takeovers {
+	struct takeover all[CELL_GENERATIONS];
 	unsigned n;
 	struct algo_layout from;
 };
@@ -305,10 +309,10 @@ struct chain {
 static bool find_takeover(const struct history_state *of, unsigned generation, uint64_t now_ns,
                           struct takeover *takeover)
 {
-	struct table_position position = position_of(of->store, of->limit, SINCE + generation);
+	struct table_position position = position_of(of->store, of->limit, PREDECESSOR + generation);
 	struct observed_cell observed;
 
-	if (!find_note(of->store, &position, now_ns, &observed))
+	if (!find_metadata(of->store, &position, now_ns, &observed))
 		return false;
 	*takeover = (struct takeover){
 	    .generation = generation,
@@ -320,13 +324,13 @@ static bool find_takeover(const struct history_state *of, unsigned generation, u
 }
 
 /*
- * Finds all takeovers since a generation was in use, or, if they are not known, that of the limit.
- * Before a time in which several generations were in use nobody knows their order.
+ * Finds all takeovers since a generation was in use. If the sequence is incomplete, it has only the
+ * takeover by the limit's generation. The order before a disputed takeover is not known.
  */
-static void find_chain(const struct history_state *of, unsigned generation, uint64_t now_ns,
-                       struct chain *chain)
+static void find_takeovers(const struct history_state *of, unsigned generation, uint64_t now_ns,
+                           struct takeovers *sequence)
 {
-	struct takeover *takeover = chain->takeovers;
+	struct takeover *takeover = sequence->all;
 	unsigned next = of->limit->generation;
 
 	for (unsigned n = 1; n <= CELL_GENERATIONS; n++, takeover++) {
@@ -335,51 +339,54 @@ static void find_chain(const struct history_state *of, unsigned generation, uint
 			break;
 		next = takeover->before;
 		if (next == generation || takeover->disputed) {
-			chain->n = n;
+			sequence->n = n;
 			return;
 		}
 	}
-	chain->n = 1;
+	sequence->n = 1;
 }
 
-static bool find_parameters(const struct history_state *of, unsigned generation, uint64_t now_ns,
-                            struct algo_layout *note)
+static bool find_layout(const struct history_state *of, unsigned generation, uint64_t now_ns,
+                        struct algo_layout *layout)
 {
 	struct table_position position = position_of(of->store, of->limit, generation);
 	struct observed_cell observed;
-	bool found = find_note(of->store, &position, now_ns, &observed);
+	bool found = find_metadata(of->store, &position, now_ns, &observed);
 
-	*note = note_of(observed.value);
+	*layout = layout_of(observed.value);
 	return found;
 }
 
-/* Brings a state to the parameters before the limit's, from takeover to takeover. */
-static bool convert_to_last(const struct history_state *of, uint64_t later_ns, uint64_t now_ns,
-                            struct chain *chain, struct algo_state *state)
+/* Converts a state from takeover to takeover, to the parameters before the limit's. */
+static bool convert_along_takeovers(const struct history_state *of, uint64_t later_ns,
+                                    uint64_t now_ns, struct takeovers *sequence,
+                                    struct algo_state *state)
 {
 	const struct algorithm *algorithm = of->limit->algorithm;
 
-	for (unsigned i = chain->n - 1; i > 0; i--) {
+	for (unsigned i = sequence->n - 1; i > 0; i--) {
 		struct algo_limit then = {.algorithm = algorithm, .period_ns = of->limit->period_ns};
-		const struct takeover *takeover = &chain->takeovers[i];
+		const struct takeover *takeover = &sequence->all[i];
 		struct algo_converted converted;
 		struct algo_layout to;
 
-		if (!find_parameters(of, takeover->generation, now_ns, &to) ||
+		if (!find_layout(of, takeover->generation, now_ns, &to) ||
 		    !algorithm->restore(of->limit, &to, &then))
 			return false;
-		later_ns = i == chain->n - 1 ? u64_max(later_ns, takeover->since_ns) : takeover->since_ns;
-		converted = algorithm->convert(&then, &chain->from, takeover->since_ns, later_ns, *state);
+		later_ns =
+		    i == sequence->n - 1 ? u64_max(later_ns, takeover->since_ns) : takeover->since_ns;
+		converted =
+		    algorithm->convert(&then, &sequence->from, takeover->since_ns, later_ns, *state);
 		*state = converted.whole;
-		chain->from = to;
+		sequence->from = to;
 	}
 	return true;
 }
 
 /*
- * A state that reaches further ahead than `generation` lets any was written at later_ns; with 0 it
- * was written before, and its cut was undone. A note can tell the end of a bucket without its
- * cut; other states have more to them.
+ * Converts a state of `generation`. A state that reaches further ahead of the takeover than its
+ * parameters permit was written at later_ns; with 0 it was written before, and its cut was undone.
+ * Only the expiry of a bucket can be recorded without a cut, since other states have more fields.
  */
 static uint64_t convert(const struct history_state *of, unsigned generation, uint64_t since_ns,
                         uint64_t later_ns, uint64_t now_ns, struct algo_state *state)
@@ -387,24 +394,26 @@ static uint64_t convert(const struct history_state *of, unsigned generation, uin
 	const struct algo_limit *limit = of->limit;
 	struct algo_state last = *state;
 	struct algo_layout from;
-	struct chain chain;
-	bool known = find_parameters(of, generation, now_ns, &from);
+	struct takeovers sequence;
+	bool has_layout_of_state = find_layout(of, generation, now_ns, &from);
 	struct algo_converted converted;
 
-	if (!known && state->until_ns <= now_ns)
+	if (!has_layout_of_state && state->until_ns <= now_ns)
 		return state->until_ns;
 	if (since_ns == 0) {
-		uint64_t end_ns = algo_convert_now(limit, known ? &from : NULL, now_ns, state);
+		uint64_t end_ns =
+		    algo_convert_now(limit, has_layout_of_state ? &from : NULL, now_ns, state);
 
 		return end_ns == state->until_ns ? end_ns : HISTORY_HIDDEN;
 	}
-	find_chain(of, generation, now_ns, &chain);
-	chain.from = from;
-	if (!known || chain.n == 1 || !convert_to_last(of, later_ns, now_ns, &chain, &last))
-		converted = limit->algorithm->convert(limit, known ? &from : NULL, since_ns,
+	find_takeovers(of, generation, now_ns, &sequence);
+	sequence.from = from;
+	if (!has_layout_of_state || sequence.n == 1 ||
+	    !convert_along_takeovers(of, later_ns, now_ns, &sequence, &last))
+		converted = limit->algorithm->convert(limit, has_layout_of_state ? &from : NULL, since_ns,
 		                                      u64_max(later_ns, since_ns), *state);
 	else
-		converted = limit->algorithm->convert(limit, &chain.from, since_ns, since_ns, last);
+		converted = limit->algorithm->convert(limit, &sequence.from, since_ns, since_ns, last);
 	*state = converted.cut;
 	if (converted.whole.until_ns == converted.cut.until_ns || algo_has_step(limit, bucket_step))
 		return converted.whole.until_ns;
@@ -422,18 +431,17 @@ uint64_t history_convert(const struct history_state *of, bool writes, uint64_t n
 		return state->until_ns;
 	was_cut = undo_cut(of, now_ns, state);
 	since_ns = written_until(of, writes, now_ns);
-	/* A state without its cut reaches further ahead than its parameters let any, and is no later
-	 * one. */
+	/* A state whose cut was undone reaches so far ahead though it was written before the takeover. */
 	return convert(of, cell_generation(of->cell), since_ns, was_cut ? 0 : now_ns, now_ns, state);
 }
 
 /*
- * The name is the rounded end of a state, so what it converts to is known to within a range, unless
- * tokens came in whole nanoseconds. The state may be the named one itself, converted: then its own
- * end is the name.
+ * Converts the expiry by which a refund names a use. The name is rounded up, so the conversion
+ * gives a range, unless tokens come in whole nanoseconds. If the expiry of the key's state is in
+ * that range, the state may be the named one, and its expiry is the name.
  */
-static uint64_t converted_name(const struct history_state *of, unsigned generation,
-                               uint64_t name_ns, uint64_t now_ns)
+static uint64_t convert_refund_name(const struct history_state *of, unsigned generation,
+                                    uint64_t name_ns, uint64_t now_ns)
 {
 	uint64_t since_ns = written_until(of, false, now_ns), until_ns, earliest_ns, latest_ns;
 	struct algo_state earliest = {name_ns - 1, 0}, latest = {name_ns, 0};
@@ -441,7 +449,7 @@ static uint64_t converted_name(const struct history_state *of, unsigned generati
 
 	if (!algo_has_step(of->limit, bucket_step))
 		return name_ns;
-	if (find_parameters(of, generation, now_ns, &from) && bucket_is_whole(of->limit, &from))
+	if (find_layout(of, generation, now_ns, &from) && bucket_is_whole(of->limit, &from))
 		earliest = latest;
 	earliest_ns = convert(of, generation, since_ns, now_ns, now_ns, &earliest);
 	latest_ns = convert(of, generation, since_ns, now_ns, now_ns, &latest);
@@ -465,7 +473,7 @@ uint64_t store_refund_end(const struct store_step *step, unsigned generation)
 		return name_ns;
 	state = memory_written(of.cell, now_ns);
 	if (cell_generation(of.cell) != generation || state.until_ns != name_ns)
-		return converted_name(&of, generation, name_ns, now_ns);
+		return convert_refund_name(&of, generation, name_ns, now_ns);
 	history_convert(&of, false, now_ns, &state);
 	return state.until_ns;
 }

@@ -1,10 +1,9 @@
 /*
- * parameter_history.h: under which parameters a bucket's state was written.
+ * parameter_history.h: converts bucket states that other parameters of the limit have written.
  *
- * A state tells the generation of its parameters, and the table keeps what each
- * generation of a limit stands for: as long as its states and where its states
- * are, so after a restart and in other processes too. The table also keeps which
- * generation took over last, and when: docs/design/parameter-changes.md.
+ * A state has the generation of its parameters. Metadata in the key table records the parameters of
+ * each generation, which one took over last, and when. So states can be converted after a restart and
+ * in other processes, too: docs/design/parameter-changes.md.
  */
 #ifndef STORE_PARAMETER_HISTORY_H
 #define STORE_PARAMETER_HISTORY_H
@@ -22,21 +21,23 @@ struct history_state {
 	struct cell cell;
 };
 
-/* In place of an end: the use was cut for this call alone, since a limit in use elsewhere counts it
- * whole. */
+/*
+ * A result instead of an expiry: the use was cut for this call alone, and must not be stored so,
+ * because another process has parameters under which all of it counts.
+ */
 #define HISTORY_HIDDEN (ALGO_CUT - 1)
 
 /**
- * The state as `limit` would have it; all in use if no note tells its parameters. Returns the end
- * that the state would have without a cut, ALGO_CUT or HISTORY_HIDDEN. `writes`: for an operation
- * that may change the state.
+ * Converts *state to the parameters of of->limit. If its own parameters are not recorded, it becomes
+ * a bucket that is all in use. Returns the expiry that the state would have without a cut, ALGO_CUT
+ * or HISTORY_HIDDEN. `writes` is true for an operation that may change states.
  */
 uint64_t history_convert(const struct history_state *of, bool writes, uint64_t now_ns,
                          struct algo_state *state);
 
 /**
- * Notes that the state which has become `cell` was cut, and would end then. The next conversion of
- * this very state finds the note.
+ * Records that the state in `cell` was cut, and would expire at `end_ns` without the cut. The next
+ * conversion of this very state uses the record.
  */
 void history_record_cut(const struct history_state *of, struct cell cell, uint64_t end_ns,
                         uint64_t now_ns);
