@@ -88,7 +88,7 @@ void redis_client_flush(struct store_client *store_client)
 	if (!client->batch_is_delayed)
 		send_batch(client);
 	client->has_sent = false;
-	client->now_ns = 0;
+	client->now_ns = 0; /* the next iteration reads the clock again */
 }
 
 void redis_client_tick(struct store_client *store_client, uint64_t monotonic_ns)

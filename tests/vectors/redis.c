@@ -61,7 +61,7 @@ static void step_at_redis(struct run *run, const struct algo_limit *limit, struc
 	                                 .repeat = 1,
 	                                 .at = moment_given(step->time.now_ns),
 	                                 .is_given = true,
-	                                 .units = {.is_known = knows_chunks}};
+	                                 .units = {.may_have_chunks = knows_chunks}};
 
 	real_steps(&real, (struct redis_command *[]){&at_redis}, 1, &end);
 	compare(run, "end", end.end, COMMAND_DONE);

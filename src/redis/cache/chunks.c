@@ -37,7 +37,7 @@ struct chunk {
 	uint64_t asked_ns;   /* the last request for the key, by the local clock */
 	size_t commands;     /* of the key, under way */
 	const void *owner;   /* the client of all these commands; NULL if they are of several clients */
-	size_t settling;     /* the number of these that settle the chunk */
+	size_t settling_commands; /* the number of these that settle the chunk */
 	bool overlaps;       /* the newest was written while others were under way */
 	const void *client;  /* the client that settles the chunk when it is idle */
 	uint64_t id;         /* of the entry at Redis, or 0 before there is one */
@@ -50,7 +50,7 @@ struct chunk {
 	struct algo_state state; /* the key's, as if nobody held units */
 	/* Of a bucket: the state made by the units that Redis does not know yet, alone. */
 	struct algo_state own;
-	struct settling *idle; /* settles the chunk when it is idle; NULL while it does */
+	struct settling *idle_operation; /* settles the chunk when it is idle; NULL while it does */
 };
 
 struct set {
@@ -84,7 +84,7 @@ void chunks_close(struct chunks *chunks)
 		return;
 	for (size_t i = 0; i < SETS; i++) {
 		for (size_t j = 0; j < WAYS; j++)
-			free_settling(chunks->sets[i].chunks[j].idle);
+			free_settling(chunks->sets[i].chunks[j].idle_operation);
 		pthread_mutex_destroy(&chunks->sets[i].lock);
 	}
 	os_pages_unmap(chunks, sizeof *chunks);
@@ -152,7 +152,7 @@ static struct chunk *claim_entry(struct set *set, struct cache_name name, uint64
 	}
 	if (!oldest)
 		return NULL;
-	free_settling(oldest->idle);
+	free_settling(oldest->idle_operation);
 	*oldest = (struct chunk){.name = name, .is_used = true, .asked_ns = now_ns};
 	return oldest;
 }
@@ -212,7 +212,7 @@ enum cache_answer chunk_answer(struct chunks *chunks, struct store_operation *op
 		bool soon = sat_sub(now_ns, chunk->asked_ns) <= SOON_NS;
 
 		chunk->asked_ns = now_ns;
-		if (soon && chunk->settling == 0 && algo_op_consumes(operation->step.call.op))
+		if (soon && chunk->settling_commands == 0 && algo_op_consumes(operation->step.call.op))
 			answer = CACHE_REQUEST_CHUNK;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -242,8 +242,8 @@ static void on_settled(struct store_operation *operation)
 	struct set *set = lock_set(settling->chunks, settling->name.key);
 	struct chunk *chunk = find_chunk(set, settling->name);
 
-	if (chunk && !chunk->idle && (must_report(chunk) || chunk->commands > 0)) {
-		chunk->idle = settling;
+	if (chunk && !chunk->idle_operation && (must_report(chunk) || chunk->commands > 0)) {
+		chunk->idle_operation = settling;
 		settling = NULL;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -287,11 +287,11 @@ static bool attach_settling(struct chunks *chunks, struct cache_name name, struc
 	struct chunk *chunk = find_chunk(set, name);
 	bool has;
 
-	if (chunk && !chunk->idle) {
-		chunk->idle = made;
+	if (chunk && !chunk->idle_operation) {
+		chunk->idle_operation = made;
 		made = NULL;
 	}
-	has = chunk && chunk->idle;
+	has = chunk && chunk->idle_operation;
 	pthread_mutex_unlock(&set->lock);
 	free_settling(made);
 	return has;
@@ -331,10 +331,10 @@ static void write_settlement(struct chunk *chunk, struct redis_command *command,
 {
 	struct command_units *units = &command->units;
 
-	chunk->overlaps = chunk->settling > 1;
+	chunk->overlaps = chunk->settling_commands > 1;
 	if (chunk->id == 0)
 		chunk->id = 1 + prng_next() % (ID_MAX - 1);
-	units->is_known = true;
+	units->may_have_chunks = true;
 	units->id = chunk->id;
 	units->number = ++chunk->number;
 	units->used = chunk->used;
@@ -354,16 +354,17 @@ void chunk_write(struct chunks *chunks, struct redis_command *command, const voi
 	struct set *set = lock_set(chunks, own->name.key);
 	struct chunk *chunk = find_chunk(set, own->name);
 	bool insists = command->attempt.tries > 0 || !algo_op_consumes(command->call.op);
-	size_t others = chunk ? chunk->settling - own->settles_in_call : 0;
+	size_t others = chunk ? chunk->settling_commands - own->settles_in_call : 0;
 
-	*units = (struct command_units){.is_known = units->is_known || (chunk && chunk->has_others)};
+	*units = (struct command_units){.may_have_chunks =
+	                                    units->may_have_chunks || (chunk && chunk->has_others)};
 	if (!chunk ||
 	    (!own->is_requested && !must_report(chunk) && others == 0 && !own->settles_in_call)) {
 		; /* nothing to report */
 	} else if (others > 0 && !insists) {
-		units->is_known = units->is_whole = true;
+		units->may_have_chunks = units->all_or_nothing = true;
 	} else {
-		chunk->settling += !own->settles_in_call;
+		chunk->settling_commands += !own->settles_in_call;
 		own->settles_in_call = true;
 		chunk->client = client;
 		write_settlement(chunk, command, stops || (own->settles && chunk_is_idle(chunk, command)));
@@ -398,15 +399,15 @@ uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, 
 	uint64_t at_ns = 0;
 
 	chunk->commands--;
-	chunk->settling -= settles;
+	chunk->settling_commands -= settles;
 	if (settles && answered && units->number == chunk->number)
 		apply_reply(chunk, command, clock_ns);
 	else if (settles)
 		chunk->is_unsure |= !answered || units->held > 0;
-	if (answered && units->is_known)
+	if (answered && units->may_have_chunks)
 		chunk->has_others = units->reserved.others > 0;
 	if (must_report(chunk)) {
-		if (chunk->settling == 0)
+		if (chunk->settling_commands == 0)
 			chunk->client = client;
 		at_ns = now_ns + chunk_units_idle_ns(command->limit);
 	}
@@ -417,7 +418,7 @@ uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, 
 /* The time at which the client has to settle the chunk. */
 static uint64_t due_ns(const struct chunk *chunk)
 {
-	const struct algo_limit *limit = &chunk->idle->limit;
+	const struct algo_limit *limit = &chunk->idle_operation->limit;
 	uint64_t idle_ns = chunk->asked_ns + chunk_units_idle_ns(limit);
 	uint64_t lifetime_ns = chunk_units_lifetime_ns(limit);
 
@@ -440,7 +441,8 @@ struct store_operation *chunk_release_idle(struct chunks *chunks, const void *cl
 			struct store_operation *operation;
 			uint64_t at_ns;
 
-			if (!chunk->is_used || chunk->client != client || !must_report(chunk) || !chunk->idle)
+			if (!chunk->is_used || chunk->client != client || !must_report(chunk) ||
+			    !chunk->idle_operation)
 				continue;
 			at_ns = due_ns(chunk);
 			if (!all && (at_ns > now_ns || chunk->commands > 0)) {
@@ -449,8 +451,8 @@ struct store_operation *chunk_release_idle(struct chunks *chunks, const void *cl
 				*next_ns = *next_ns == 0 ? at_ns : u64_min(*next_ns, at_ns);
 				continue;
 			}
-			operation = &chunk->idle->operation;
-			chunk->idle = NULL;
+			operation = &chunk->idle_operation->operation;
+			chunk->idle_operation = NULL;
 			operation->step.at = moment_given(now_ns + chunk->offset_ns);
 			operation->next = operations;
 			operations = operation;

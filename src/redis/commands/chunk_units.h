@@ -26,13 +26,13 @@ struct command_units {
 	                          know yet, alone */
 	uint64_t want;         /* units to reserve from now on */
 	uint64_t lifetime_ns;  /* of the reservation; a window's lasts until the window ends */
-	bool is_known; /* there may be chunks, so the command needs a script that handles them */
-	bool is_whole; /* all requests are granted or none, because another command of this server under
-	                  way holds units that these may need */
+	bool may_have_chunks; /* there may be chunks, so the command needs a script that handles them */
+	bool all_or_nothing; /* all requests are granted or none, because another command of this server
+	                   under way holds units that these may need */
 	/* Set by Redis's answer: */
 	struct chunk_units_reserved reserved;
 	uint64_t held;           /* units that this server holds from now on */
-	bool is_old;             /* a newer settlement came first, so this one changed nothing */
+	bool came_late;          /* a newer settlement came first, so this one changed nothing */
 	struct algo_state state; /* after the command, as if nobody held units */
 };
 

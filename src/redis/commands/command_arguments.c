@@ -239,7 +239,8 @@ static void put_operation(struct numbers *numbers, const struct redis_command *c
 	bool is_refund = algo_op_releases(call->op);
 
 	NUMBERS_ADD(numbers, command_only_reads(command) && !is_refund ? ALGO_PEEK : call->op,
-	            command->units.is_whole, command->repeat, is_refund ? cost : u64_max(cost, 1));
+	            command->units.all_or_nothing, command->repeat,
+	            is_refund ? cost : u64_max(cost, 1));
 	numbers_add_ns(numbers, is_refund ? call->until_ns : 0);
 }
 

@@ -156,8 +156,9 @@ static enum verdict judge_chunk(const struct redis_command *command, struct valu
 		return GRANTED;
 	if (value->granted < 0)
 		return value->has_text ? judge_converted(command, value) : UNDECIDED;
-	return (units->is_whole || units->is_old) && command->attempt.tries < DENIALS_MAX ? UNDECIDED
-	                                                                                  : REFUSED;
+	return (units->all_or_nothing || units->came_late) && command->attempt.tries < DENIALS_MAX
+	           ? UNDECIDED
+	           : REFUSED;
 }
 
 /* Whether the converted value shows less than is in use. Such a value must not be written. */
@@ -280,8 +281,8 @@ static enum command_end plan_next_try(struct redis_command *command, struct valu
 
 	if (own == GRANTED) /* the rest of its group is undecided */
 		return COMMAND_AGAIN;
-	command->units.is_known |= value->has_chunks || value->granted == -4;
-	command->units.is_whole = false;
+	command->units.may_have_chunks |= value->has_chunks || value->granted == -4;
+	command->units.all_or_nothing = false;
 	command_end(command);
 	command->attempt.clock_ns = value->clock_ns;
 	command->attempt.swaps_first = own == REWRITTEN;

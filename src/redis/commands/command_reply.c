@@ -128,7 +128,7 @@ static bool read_units(struct slice text, struct command_units *units)
 	    !parse_u64(slice_cut(&text, ':'), &units->held) ||
 	    !parse_u64(slice_cut(&text, ':'), &units->reserved.until_ns) || !parse_u64(text, &is_old))
 		return false;
-	units->is_old = is_old != 0;
+	units->came_late = is_old != 0;
 	return true;
 }
 

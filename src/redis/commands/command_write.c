@@ -59,7 +59,7 @@ static enum command_kind kind_of(const struct redis_command *command)
 
 	if (command_is_listed(command))
 		return command->limit->record == ALGO_RECORD_LOG ? KIND_LOG : KIND_PLACES;
-	if (command->units.is_known && chunk_units_supported(command->limit))
+	if (command->units.may_have_chunks && chunk_units_supported(command->limit))
 		return algo_has_step(command->limit, bucket_step) ? KIND_BUCKET_CHUNK : KIND_WINDOW_CHUNK;
 	if (command->call.op == ALGO_RESET)
 		return KIND_RESET;
@@ -103,7 +103,7 @@ static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
 	return a->op == b->op && a->until_ns == b->until_ns;
 }
 
-static bool is_alike(const struct redis_command *a, const struct redis_command *b)
+static bool may_share_run(const struct redis_command *a, const struct redis_command *b)
 {
 	if (a->limit != b->limit || a->attempt.kind != b->attempt.kind || a->group != 0 ||
 	    b->group != 0 || command_knows_chunks(a))
@@ -118,13 +118,13 @@ static bool is_alike(const struct redis_command *a, const struct redis_command *
 }
 
 /* The end of the run or group that begins at `first`. */
-static size_t end_of(struct redis_command *const *commands, size_t n, size_t first)
+static size_t end_of_run(struct redis_command *const *commands, size_t n, size_t first)
 {
 	uint32_t group = commands[first]->group;
 	size_t end = first + 1;
 
 	while (end < n &&
-	       (group ? commands[end]->group == group : is_alike(commands[first], commands[end])))
+	       (group ? commands[end]->group == group : may_share_run(commands[first], commands[end])))
 		end++;
 	return end;
 }
@@ -185,7 +185,7 @@ static bool is_alone(struct redis_command *const *commands, size_t n, enum scrip
                      bool ahead)
 {
 	return script < SCRIPT_ANY && (ahead || command_is_listed(commands[0])) &&
-	       !commands[0]->group && end_of(commands, n, 0) == n;
+	       !commands[0]->group && end_of_run(commands, n, 0) == n;
 }
 
 /* The time that tests give, in front of the arguments. */
@@ -204,7 +204,7 @@ static size_t count_words(struct redis_command *const *commands, size_t n)
 	size_t words = 0, end;
 
 	for (size_t i = 0; i < n; i = end) {
-		end = end_of(commands, n, i);
+		end = end_of_run(commands, n, i);
 		words += commands[i]->group ? 2 : run_arguments(commands[i]);
 		for (size_t j = i; j < end && commands[i]->group; j++)
 			words += run_arguments(commands[j]);
@@ -219,7 +219,7 @@ static void add_runs(struct buffer *out, struct redis_command *const *commands, 
 
 	add_slice(out, ahead ? SLICE("") : SLICE("1"));
 	for (size_t i = 0; i < n; i = end) {
-		end = end_of(commands, n, i);
+		end = end_of_run(commands, n, i);
 		if (!commands[i]->group) {
 			add_run(out, commands + i, end - i);
 			continue;

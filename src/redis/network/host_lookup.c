@@ -72,6 +72,7 @@ static int start_thread(struct lookup *lookup)
 	return error;
 }
 
+/* An address in digits needs no thread. */
 static void begin_lookup(struct lookup *lookup)
 {
 	look_up(lookup, AI_NUMERICHOST);

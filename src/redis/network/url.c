@@ -321,14 +321,14 @@ static bool names_nodes(struct slice login)
 }
 
 /* Reads the part of the URL before the ?, which names the servers. */
-static int read_place(const struct scheme *scheme, struct slice place, struct redis_url *out,
-                      struct weir_error *error)
+static int read_servers(const struct scheme *scheme, struct slice servers, struct redis_url *out,
+                        struct weir_error *error)
 {
-	struct slice path = place, hosts = slice_cut(&path, '/');
+	struct slice path = servers, hosts = slice_cut(&path, '/');
 	int status;
 
 	if (scheme->kind == UNIX_SOCKET)
-		return read_socket(place, out, error);
+		return read_socket(servers, out, error);
 	status = read_hosts(hosts, scheme->kind, out, error);
 	if (status != WEIR_OK)
 		return status;
@@ -340,7 +340,7 @@ static int read_parts(const struct scheme *scheme, const char *text, struct redi
                       struct weir_error *error)
 {
 	struct store_url_parts found = store_url_split(text);
-	struct slice query = found.rest, place = slice_cut(&query, '?');
+	struct slice query = found.rest, servers = slice_cut(&query, '?');
 	int status;
 
 	out->tls = scheme->tls;
@@ -355,7 +355,7 @@ static int read_parts(const struct scheme *scheme, const char *text, struct redi
 		                 "password as %%40");
 	status = found.login.data ? read_login(found.login, out, error) : WEIR_OK;
 	if (status == WEIR_OK)
-		status = read_place(scheme, place, out, error);
+		status = read_servers(scheme, servers, out, error);
 	return status == WEIR_OK ? read_query(scheme, query, out, error) : status;
 }
 

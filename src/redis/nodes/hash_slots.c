@@ -20,6 +20,7 @@ static unsigned crc16(struct slice text)
 	return crc;
 }
 
+/* Only the text in the first braces decides the slot, if there is any. */
 unsigned hash_slot_of(struct slice name)
 {
 	struct slice rest = name;

@@ -297,7 +297,7 @@ static size_t weight_of(const struct redis_command *command)
 		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, CALL_COMMANDS_FULL);
 	if (command->attempt.swap)
 		weight += 3;
-	if (command->units.is_known || command->chunk.is_requested)
+	if (command->units.may_have_chunks || command->chunk.is_requested)
 		weight += 3;
 	return command->group != 0 || algo_op_releases(command->call.op) ? 2 * weight : weight;
 }
@@ -312,20 +312,21 @@ static void fill_call(struct command_list *list, struct script_call *call, bool 
 	struct redis_command **at = &list->first;
 	uint32_t group = 0;
 
-	for (size_t seen = 0; *at && seen < WINDOW && call->count < CALL_COMMANDS_MAX; seen++) {
+	for (size_t searched = 0; *at && searched < WINDOW && call->count < CALL_COMMANDS_MAX;
+	     searched++) {
 		struct redis_command *command = *at;
-		bool is_new = command->group == 0 || command->group != group;
+		bool begins = command->group == 0 || command->group != group;
 
-		if (is_new && call->weight >= CALL_COMMANDS_FULL)
-			break;
+		if (begins && call->weight >= CALL_COMMANDS_FULL)
+			break; /* only the rest of a group may exceed the weight */
 		if (!may_share_call(first, command)) {
 			at = &command->next;
 			continue;
 		}
-		if (is_new && command->group != 0 && call->count > 0 &&
+		if (begins && command->group != 0 && call->count > 0 &&
 		    (group_size(command) > CALL_COMMANDS_MAX - call->count ||
-		     group_size(command) > WINDOW - seen))
-			break;
+		     group_size(command) > WINDOW - searched))
+			break; /* a group is not divided */
 		if (is_given && call->count > 0 && command->at.now_ns != call->commands[0]->at.now_ns)
 			break; /* a call has one time */
 		group = command->group;

@@ -341,7 +341,7 @@ static struct redis_command a_step(const struct trace *trace, const struct taken
 	    .at = moment_given(trace->now_ns),
 	    .is_given = true,
 	    /* By the scripts that know of chunks, where there are none. */
-	    .units = {.is_known = drawn(2) == 0}};
+	    .units = {.may_have_chunks = drawn(2) == 0}};
 
 	if (step.call.op == ALGO_ACQUIRE && step.call.permit == 0 && drawn(2) == 0)
 		step.repeat = (uint32_t)(1 + drawn(drawn(9) == 0 ? COMMAND_REPEAT_MAX - 1 : 8));

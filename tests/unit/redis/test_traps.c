@@ -487,7 +487,7 @@ static void an_empty_refund_shortens_no_window(void **state)
 		    .repeat = 1,
 		    .at = moment_given(1700000028 * NS_PER_S),
 		    .is_given = true,
-		    .units = {.is_known = knows_chunks}};
+		    .units = {.may_have_chunks = knows_chunks}};
 		redisReply *reply;
 
 		freeReplyObject(real_do(&real, "SET key %s", before));
