@@ -49,8 +49,8 @@ static uint64_t retention_ns(const struct algo_limit *limit, const struct breake
 	               u64_min(breaker_ttl_ns(params, state, now_ns), ALGO_HORIZON_NS / 2));
 }
 
-static struct cell in_flight_cell(const struct breaker_params *params, uint32_t tag,
-                                  uint64_t until_ns, uint32_t count)
+static struct cell make_entry(const struct breaker_params *params, uint32_t tag, uint64_t until_ns,
+                              uint32_t count)
 {
 	return cell_make(tag, until_ns, count, params->in_flight_mark);
 }
@@ -78,33 +78,33 @@ struct cell_range {
  */
 __attribute__((noinline, cold)) static void expire_entry(const struct breaker_params *params,
                                                          uint64_t now_ns, struct cell *at,
-                                                         struct cell in_flight_cell,
+                                                         struct cell entry,
                                                          const struct breaker_snapshot *snapshot,
                                                          struct breaker_expiry *expiry)
 {
-	uint64_t until_ns = now_ns + (uint64_t)cell_ahead_ns(in_flight_cell, now_ns);
+	uint64_t until_ns = now_ns + (uint64_t)cell_ahead_ns(entry, now_ns);
 	uint64_t over_ns = u64_min(until_ns, now_ns), before = 0;
 
-	if (!breaker_expire_entry(at, in_flight_cell) ||
+	if (!breaker_expire_entry(at, entry) ||
 	    !breaker_counts(&snapshot->state, until_ns - params->timeout_ns))
 		return;
-	expiry->lost += cell_word(in_flight_cell);
+	expiry->lost += cell_word(entry);
 	expiry->first_ns = expiry->first_ns ? u64_min(expiry->first_ns, until_ns) : until_ns;
 	expiry->last_ns = u64_max(expiry->last_ns, until_ns);
 	if (params->part_ns)
 		before = breaker_part(params, now_ns) - breaker_part(params, over_ns);
 	if (before < BREAKER_PARTS_MAX + 2)
-		expiry->lost_in[before] += cell_word(in_flight_cell);
+		expiry->lost_in[before] += cell_word(entry);
 }
 
 /* Lists an entry. Groups beyond BREAKER_GROUPS_MAX are left out. */
-static void list_entry(struct breaker_list *list_entry, struct cell *at, struct cell in_flight_cell,
+static void list_entry(struct breaker_list *list, struct cell *at, struct cell entry,
                        uint64_t ahead_ns)
 {
-	if (cell_generation(in_flight_cell) & 1) {
-		newest_add_end(&list_entry->alone, ahead_ns);
-	} else if (list_entry->grouped < BREAKER_GROUPS_MAX) {
-		list_entry->groups[list_entry->grouped++] = (struct breaker_group){at, ahead_ns};
+	if (cell_generation(entry) & 1) {
+		newest_add_end(&list->alone, ahead_ns);
+	} else if (list->grouped < BREAKER_GROUPS_MAX) {
+		list->groups[list->grouped++] = (struct breaker_group){at, ahead_ns};
 	}
 }
 
@@ -239,7 +239,7 @@ static enum breaker_acquired acquire_in_part(const struct breaker_params *params
 		return BREAKER_FULL; /* the entry has a permit of a former max_concurrent */
 	}
 	*last_ns = until_ns;
-	after = in_flight_cell(params, at->record.tag, until_ns, count + 1);
+	after = make_entry(params, at->record.tag, until_ns, count + 1);
 	return record_swap(at, index, before, after) ? BREAKER_ACQUIRED : BREAKER_AGAIN;
 }
 
@@ -340,6 +340,10 @@ enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
 	return acquire_own_cell(limit, at, snapshot, of, now_ns);
 }
 
+/*
+ * Finds the entry that counts a permit together with others of its part, in the permit's stripe;
+ * without an id it may be in any later stripe, too. Returns its index, or 0.
+ */
 static unsigned find_in_part(const struct breaker_params *params, const struct record_state *at,
                              struct breaker_permit permit, struct cell *cell)
 {

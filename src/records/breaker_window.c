@@ -157,13 +157,13 @@ static uint64_t block_next(uint64_t number)
 	return (number + 1) & ((UINT64_C(1) << BLOCK_NUMBERS) - 1);
 }
 
-/* Whether a block is later than another. */
+/* Whether a block is later than another. Block numbers wrap. */
 static bool block_is_later(struct cell block, struct cell other)
 {
 	return ((block_number(block) - block_number(other)) & 1 << (BLOCK_NUMBERS - 1)) == 0;
 }
 
-/* Finds the newest block of the window. Returns its number, or -1. */
+/* Finds the newest block of the window. Returns its index in the window, or -1. */
 static int find_newest_block(const struct breaker_params *params, const struct record *record,
                              uint64_t name, struct cell *newest)
 {

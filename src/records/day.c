@@ -29,7 +29,7 @@ enum { BELOW, OPEN, KINDS };
 _Static_assert(DAY_WINDOWS *KINDS <= CELL_GENERATIONS, "all generations fit in a cell");
 
 /* The day as one step reads it. `count` is 0 unless all free units are in use. */
-struct view {
+struct day_view {
 	uint64_t end_ns;    /* of the day */
 	uint64_t window_ns; /* how long the window lasts; 0 without a window */
 	uint64_t free;      /* units in use: free ones of today, ... */
@@ -45,7 +45,7 @@ static bool window_is_too_far(const struct day_params *params, int64_t left_ns)
 	return left_ns > (int64_t)(params->period_ns + ALGO_SKEW_NS);
 }
 
-static void read_window(const struct record_step *on, struct view *view)
+static void read_window(const struct record_step *on, struct day_view *view)
 {
 	const struct day_params *params = &on->limit->day;
 	int64_t left_ns;
@@ -63,10 +63,10 @@ static void read_window(const struct record_step *on, struct view *view)
 	view->window_ns = view->window_far ? params->period_ns : (uint64_t)left_ns;
 }
 
-static struct view view_of_day(const struct record_step *on)
+static struct day_view view_of_day(const struct record_step *on)
 {
 	const struct day_params *params = &on->limit->day;
-	struct view view = {.end_ns = on->window_end_ns};
+	struct day_view view = {.end_ns = on->window_end_ns};
 	uint64_t more;
 
 	if (cell_is_empty(on->header) || cell_is_claim(on->header))
@@ -97,7 +97,7 @@ static struct view view_of_day(const struct record_step *on)
 	return view;
 }
 
-static void want_day_header(const struct record_step *on, const struct view *view, bool last,
+static void want_day_header(const struct record_step *on, const struct day_view *view, bool last,
                             struct record_change *change)
 {
 	uint64_t were_less = sat_sub(on->limit->day.free, view->written);
@@ -120,7 +120,7 @@ static void want_window_cell(unsigned index, struct cell before, struct cell aft
 }
 
 /* Wants a window for the units of `view`: first its cell, and then the header. */
-static void want_open_window(const struct record_step *on, struct view *view,
+static void want_open_window(const struct record_step *on, struct day_view *view,
                              struct record_change *change)
 {
 	const struct day_params *params = &on->limit->day;
@@ -145,7 +145,7 @@ static void want_open_window(const struct record_step *on, struct view *view,
 }
 
 /* Makes a state that was written too far ahead end with the day, or a period from now. */
-static void want_earlier_end(const struct record_step *on, const struct view *view,
+static void want_earlier_end(const struct record_step *on, const struct day_view *view,
                              struct record_change *change)
 {
 	if (view->window_far)
@@ -158,8 +158,8 @@ static void want_earlier_end(const struct record_step *on, const struct view *vi
 }
 
 /* Wants the change from `before` to `view`. */
-static void want_day_use(const struct record_step *on, const struct view *before, struct view *view,
-                         struct record_change *change)
+static void want_day_use(const struct record_step *on, const struct day_view *before,
+                         struct day_view *view, struct record_change *change)
 {
 	if (view->count == 0 || before->count > 0) {
 		want_day_header(on, view, true, change);
@@ -170,11 +170,11 @@ static void want_day_use(const struct record_step *on, const struct view *before
 	}
 }
 
-static void acquire_in_day(const struct record_step *on, uint64_t cost, struct view *view,
+static void acquire_in_day(const struct record_step *on, uint64_t cost, struct day_view *view,
                            struct record_change *change)
 {
 	uint64_t free = u64_min(cost, on->limit->day.free - view->free);
-	struct view before = *view;
+	struct day_view before = *view;
 
 	view->free += free;
 	view->count += cost - free;
@@ -187,12 +187,12 @@ static void acquire_in_day(const struct record_step *on, uint64_t cost, struct v
 }
 
 /* Refunds the window's units first: while it has any, all free units are in use. */
-static void refund_day(const struct record_step *on, struct view *view,
+static void refund_day(const struct record_step *on, struct day_view *view,
                        struct record_change *change)
 {
 	uint64_t back = u64_min(on->call->cost, view->free + view->count);
 	uint64_t of_window = u64_min(back, view->count);
-	struct view before = *view;
+	struct day_view before = *view;
 
 	if (back == 0 || !day_covers(on->call->until_ns, view->end_ns, on->now_ns, on->window_end_ns))
 		return;
@@ -207,7 +207,7 @@ static void decide_day(const struct record_step *on, struct algo_decision *out,
                        struct record_change *change)
 {
 	uint64_t cost = u64_max(on->call->cost, 1), quota = on->limit->quota;
-	struct view view = view_of_day(on);
+	struct day_view view = view_of_day(on);
 	uint64_t day_ns = view.end_ns - on->now_ns;
 
 	switch (on->call->op) {
@@ -241,9 +241,10 @@ static void decide_day(const struct record_step *on, struct algo_decision *out,
 	                                       : 0;
 }
 
+/* Adds the window's units and the free units in use. */
 static void read_day(const struct record_step *on, struct uses *uses)
 {
-	struct view view = view_of_day(on);
+	struct day_view view = view_of_day(on);
 	uint64_t window_ns = on->now_ns + view.window_ns;
 
 	uses->until_ns = view.end_ns;

@@ -201,7 +201,7 @@ void leases_visit(const struct algo_limit *limit, uint64_t now_ns, const struct 
 {
 	unsigned span = leases_span(state->header, &state->record);
 
-	(void)limit;
+	(void)limit; /* the function is a reported_key_ends */
 	for (unsigned i = 0; i < span; i++) {
 		struct cell lease = cell_peek(&state->record.cells[i]);
 		uint64_t ahead_ns = lease_ahead_ns(lease, state->record.tag, now_ns);

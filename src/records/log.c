@@ -43,7 +43,7 @@ static bool find_live_entry(const struct log_view *view, unsigned back, unsigned
  */
 static unsigned count_live_entries(const struct log_view *view)
 {
-	unsigned known = 1, span = view->span, dead, decide_log;
+	unsigned known = 1, span = view->span, dead, step;
 	struct cell oldest = view->newest, cell; /* the oldest entry known to be live */
 
 	if (view->first || cell_tag(oldest) != view->record->tag ||
@@ -57,17 +57,17 @@ static unsigned count_live_entries(const struct log_view *view)
 			break;
 	}
 	/* In a narrow record the oldest live entry is near. */
-	decide_log = log_is_narrow(view->record->width) ? 1 : (dead - known) / 2;
+	step = log_is_narrow(view->record->width) ? 1 : (dead - known) / 2;
 	while (dead > known + 1) {
-		unsigned probe = dead > known + decide_log ? dead - decide_log : known + (dead - known) / 2;
+		unsigned probe = dead > known + step ? dead - step : known + (dead - known) / 2;
 
 		if (find_live_entry(view, probe, known, oldest, &cell)) {
 			known = probe;
 			oldest = cell;
-			decide_log = (unsigned)u64_max((dead - known) / 2, 1);
+			step = (unsigned)u64_max((dead - known) / 2, 1);
 		} else {
 			dead = probe;
-			decide_log *= 2;
+			step *= 2;
 		}
 	}
 	return known;

@@ -67,7 +67,7 @@ static unsigned rest_of_newest(const struct log_view *view, struct cell newest)
 	return (unsigned)sat_sub((log_sum(newest) - before) & LOG_SUM, units_gone(view, 1, newest));
 }
 
-/* How far back the oldest live entry is that is not over before `until_ns`, or 0. */
+/* How far back the oldest live entry is that ends at `until_ns` or later; 0 if there is none. */
 static unsigned find_entry_back(const struct log_view *view, uint64_t until_ns)
 {
 	int64_t wanted = (int64_t)(until_ns - view->at);
@@ -121,7 +121,8 @@ static bool entry_is_unchanged(const struct log_view *view, unsigned back, struc
 /*
  * Wants the next change for `cell`, which is MOVING: its copy at the index of the entry that is
  * GONE, or, once copied, the mark GONE at its own index. If neither fits, the record is damaged,
- * and the cell stays.
+ * and the cell stays. If the cell has changed, the GONE entry may have come to its index
+ * afterwards, so the record is read again.
  */
 static void want_finish_move(const struct log_view *view, unsigned back, struct cell cell,
                              struct record_change *change)
@@ -130,8 +131,7 @@ static void want_finish_move(const struct log_view *view, unsigned back, struct 
 	unsigned sum = log_sum(cell);
 	bool copied = (cell.high ^ gap.high) >> 4 == 0;
 
-	if (!entry_is_unchanged(view, back,
-	                        cell)) /* the GONE entry may have come to this index afterwards */
+	if (!entry_is_unchanged(view, back, cell))
 		change->want = RECORD_WANT_AGAIN;
 	else if (!copied && log_is(gap, LOG_GONE))
 		log_want_entry(change, view, back + 1, gap,

@@ -9,10 +9,10 @@ enum {
 	BARE = SLOTS_BARE,
 };
 
-#define FIELD 0xffffu /* of 16 bits */
+#define FIELD 0xffffu
 
 /* The slots as one step reads them. */
-struct view {
+struct slots_view {
 	uint64_t start_ns; /* of the header's slot; of now's slot without a header or after a move */
 	uint64_t count;    /* units in that slot */
 	uint64_t before;   /* units in the record's slots */
@@ -34,9 +34,7 @@ static uint64_t next_slot_start_ns(const struct slots_params *params, uint64_t s
 	return slots_start(params, slots_number(params, start_ns) + 1);
 }
 
-/*
- * Whether now is after the slot. A slot that is not a whole number of nanoseconds may end one late.
- */
+/* Whether now is after the slot; one of no whole number of ns may end a nanosecond late. */
 static bool slot_is_over(const struct slots_params *params, uint64_t start_ns, uint64_t now_ns)
 {
 	int64_t age = (int64_t)(now_ns - start_ns), slot_ns = (int64_t)params->slot_ns;
@@ -75,6 +73,7 @@ static unsigned kind_of_header(struct cell header)
 	return generation < SLOTS_RESET ? generation % KINDS : VOID;
 }
 
+/* The units of the header's slot; after a move, of all slots; after a reset 0. */
 static uint64_t count_of_header(struct cell header)
 {
 	unsigned generation = cell_generation(header);
@@ -147,7 +146,7 @@ static uint64_t slots_in_use(const struct record_step *on)
 }
 
 /* The sum of the slots before. Reads the record only if the header does not store the sum. */
-static uint64_t read_before(const struct record_step *on, const struct view *view)
+static uint64_t read_before(const struct record_step *on, const struct slots_view *view)
 {
 	const struct slots_params *params = &on->limit->slots;
 	struct range range;
@@ -160,11 +159,16 @@ static uint64_t read_before(const struct record_step *on, const struct view *vie
 	return sum_of_record(on->record, params->slots, &range);
 }
 
-static struct view view_of_slots(const struct record_step *on)
+/*
+ * Reads the slots for a step. Without a live header they are empty, in the slot of now; after a
+ * reset they are empty, in the header's slot if that is later. All use moves into the slot of now
+ * if the header has another number of slots, or lies so far ahead that the clock was set back.
+ */
+static struct slots_view view_of_slots(const struct record_step *on)
 {
 	const struct slots_params *params = &on->limit->slots;
 	unsigned generation = cell_generation(on->header);
-	struct view view = {.kind = VOID};
+	struct slots_view view = {.kind = VOID};
 	int64_t start_ahead;
 
 	if (!header_is_live(on->header, on->now_ns)) {
@@ -198,7 +202,7 @@ struct windows {
 	uint64_t start_ns, before, count;
 };
 
-static struct windows windows_of(const struct slots_params *params, const struct view *view,
+static struct windows windows_of(const struct slots_params *params, const struct slots_view *view,
                                  uint64_t now_ns)
 {
 	uint64_t next_ns = view->start_ns + params->slot_ns;
@@ -209,7 +213,7 @@ static struct windows windows_of(const struct slots_params *params, const struct
 }
 
 /* The units in use; of weighted slots rounded up. */
-static uint64_t units_in_use(const struct slots_params *params, const struct view *view,
+static uint64_t units_in_use(const struct slots_params *params, const struct slots_view *view,
                              uint64_t now_ns)
 {
 	struct windows w;
@@ -233,7 +237,8 @@ static uint64_t ns_until_faded(const struct slots_params *params, uint64_t befor
  * In this slot if its own count leaves capacity; otherwise in the next, in which that count fades.
  */
 static uint64_t ns_until_capacity_weighted(const struct slots_params *params,
-                                           const struct view *view, uint64_t now_ns, uint64_t cost)
+                                           const struct slots_view *view, uint64_t now_ns,
+                                           uint64_t cost)
 {
 	struct windows w = windows_of(params, view, now_ns);
 	uint64_t room = params->count - cost;
@@ -259,7 +264,7 @@ static void want_slots_header(struct record_change *change, struct cell header, 
  * Wants the next change of a sealed header: its copy in the record, then a header of the next slot
  * with `count` units.
  */
-static void want_next_slot(const struct record_step *on, uint64_t count, struct view *view,
+static void want_next_slot(const struct record_step *on, uint64_t count, struct slots_view *view,
                            struct record_change *change)
 {
 	const struct slots_params *params = &on->limit->slots;
@@ -287,7 +292,7 @@ static void want_next_slot(const struct record_step *on, uint64_t count, struct 
 	                  count > 0);
 }
 
-static void acquire_in_slot(const struct record_step *on, uint64_t cost, struct view *view,
+static void acquire_in_slot(const struct record_step *on, uint64_t cost, struct slots_view *view,
                             struct record_change *change)
 {
 	if (view->kind == SEALED) {
@@ -309,7 +314,7 @@ static void acquire_in_slot(const struct record_step *on, uint64_t cost, struct 
 }
 
 /* Wants a header without use. A slot whose count was final is not opened again. */
-static void reset_slots(const struct record_step *on, const struct view *view, bool last,
+static void reset_slots(const struct record_step *on, const struct slots_view *view, bool last,
                         struct record_change *change)
 {
 	uint64_t start_ns = view->kind == SEALED ? next_slot_start_ns(&on->limit->slots, view->start_ns)
@@ -320,7 +325,7 @@ static void reset_slots(const struct record_step *on, const struct view *view, b
 	    last);
 }
 
-static uint64_t ns_until_capacity(const struct record_step *on, const struct view *view,
+static uint64_t ns_until_capacity(const struct record_step *on, const struct slots_view *view,
                                   uint64_t need)
 {
 	const struct slots_params *params = &on->limit->slots;
@@ -369,7 +374,7 @@ static int find_slot(const struct record_step *on, uint64_t until_ns, struct cel
 }
 
 /* The sum of the record's slots, for a header that is not void. */
-static uint64_t before_of_header(const struct record_step *on, const struct view *view)
+static uint64_t before_of_header(const struct record_step *on, const struct slots_view *view)
 {
 	const struct slots_params *params = &on->limit->slots;
 	struct range range =
@@ -380,7 +385,7 @@ static uint64_t before_of_header(const struct record_step *on, const struct view
 }
 
 /* Refunds units of the header's own slot. */
-static void refund_header(const struct record_step *on, uint64_t cost, struct view *view,
+static void refund_header(const struct record_step *on, uint64_t cost, struct slots_view *view,
                           struct record_change *change)
 {
 	uint64_t before = view->kind == VOID ? 0 : before_of_header(on, view);
@@ -398,7 +403,7 @@ static void refund_header(const struct record_step *on, uint64_t cost, struct vi
 }
 
 /* Lowers `before` in the header by the units that were refunded in the record. */
-static void want_lower_before(const struct record_step *on, const struct view *view,
+static void want_lower_before(const struct record_step *on, const struct slots_view *view,
                               struct record_change *change)
 {
 	const struct slots_params *params = &on->limit->slots;
@@ -431,7 +436,7 @@ static void refund_record_cell(const struct record_step *on, unsigned index,
  * Refunds units of the slot that ends at `until_ns`, or for 0 of the newest slot with a count.
  * First completes a sealed header. If no units are left to refund, lowers `before`.
  */
-static void refund_slots(const struct record_step *on, struct view *view,
+static void refund_slots(const struct record_step *on, struct slots_view *view,
                          struct record_change *change)
 {
 	uint64_t name_ns = on->call->until_ns;
@@ -485,7 +490,7 @@ bool slots_refund_older(const struct record_step *on, struct record_change *chan
 }
 
 /* How long until nothing is in use. */
-static uint64_t ns_until_idle(const struct record_step *on, const struct view *view)
+static uint64_t ns_until_idle(const struct record_step *on, const struct slots_view *view)
 {
 	struct cell newest;
 
@@ -503,7 +508,7 @@ static void decide_slots(const struct record_step *on, struct algo_decision *out
 {
 	const struct slots_params *params = &on->limit->slots;
 	uint64_t now_ns = on->now_ns, cost = u64_max(on->call->cost, 1);
-	struct view view = view_of_slots(on);
+	struct slots_view view = view_of_slots(on);
 	uint64_t use = units_in_use(params, &view, now_ns);
 
 	switch (on->call->op) {
@@ -538,10 +543,11 @@ static void decide_slots(const struct record_step *on, struct algo_decision *out
 bool slots_seal(const struct record_step *on, struct record_change *change)
 {
 	const struct slots_params *params = &on->limit->slots;
-	struct view view = {.start_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
-	                                params->period_ns,
-	                    .count = count_of_header(on->header),
-	                    .later = true};
+	struct slots_view view = {.start_ns = on->now_ns +
+	                                      (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
+	                                      params->period_ns,
+	                          .count = count_of_header(on->header),
+	                          .later = true};
 
 	if (cell_generation(on->header) != on->limit->generation * KINDS + OPEN || params->weighted ||
 	    view.count == 0 || cell_ahead_ns(on->header, on->now_ns) <= 0 ||
@@ -555,9 +561,10 @@ bool slots_seal(const struct record_step *on, struct record_change *change)
 void slots_open(const struct record_step *on, struct algo_decision *out,
                 struct record_change *change)
 {
-	struct view view = {.start_ns = on->now_ns + (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
-	                                on->limit->slots.period_ns,
-	                    .count = count_of_header(on->header)};
+	struct slots_view view = {.start_ns = on->now_ns +
+	                                      (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
+	                                      on->limit->slots.period_ns,
+	                          .count = count_of_header(on->header)};
 
 	want_next_slot(on, on->call->cost, &view, change);
 	algo_decision_allow(out);
@@ -573,7 +580,7 @@ static void add_slot_uses(struct uses *uses, uint64_t units, uint64_t until_ns)
 
 static void read_slots(const struct record_step *on, struct uses *uses)
 {
-	struct view view = view_of_slots(on);
+	struct slots_view view = view_of_slots(on);
 	struct range range =
 	    range_of_live_slots(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
 

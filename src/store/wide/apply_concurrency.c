@@ -18,18 +18,18 @@
 #include "store/wide/reported_key.h"
 
 /* A key as one call reads it. */
-struct view {
+struct lease_view {
 	struct reported_key key;
 	struct leases_use use;
 };
 
-static void begin_view(struct view *view)
+static void begin_view(struct lease_view *view)
 {
 	reported_key_read(&view->key);
 	view->use = (struct leases_use){.first_ns = UINT64_MAX};
 }
 
-static void read_view(struct view *view)
+static void read_view(struct lease_view *view)
 {
 	const struct reported_key *key = &view->key;
 
@@ -40,7 +40,7 @@ static void read_view(struct view *view)
 }
 
 /* Reads the view for an acquire. If the clock was set back, a second pass corrects the leases. */
-static void read_and_correct(struct view *view)
+static void read_and_correct(struct lease_view *view)
 {
 	const struct reported_key *key = &view->key;
 
@@ -63,7 +63,7 @@ struct acquired {
 static void release_acquired(const struct reported_key *key, struct acquired *acquired)
 {
 	struct leases_use use = {.first_ns = UINT64_MAX};
-	struct leases_release release_matching = {
+	struct leases_release of = {
 	    .match = {.until_ns = key->now_ns + acquired->limit->leases.lease_ns,
 	              .word = cell_word(acquired->lease)},
 	    .n = acquired->n,
@@ -71,7 +71,7 @@ static void release_acquired(const struct reported_key *key, struct acquired *ac
 	    .now_ns = key->now_ns};
 
 	acquired->state.at.header = record_header(&acquired->state.at);
-	leases_release(acquired->limit, &acquired->state.at, &release_matching, &use);
+	leases_release(acquired->limit, &acquired->state.at, &of, &use);
 	acquired->n = 0;
 }
 
@@ -94,7 +94,7 @@ static bool acquire_missing(const struct reported_key *key, struct acquired *acq
 }
 
 /* Fills in the decision of a grant. The view lacks `fresh` of the leases held now. */
-static uint64_t grant_permit(struct view *view, uint64_t fresh, struct algo_decision *out)
+static uint64_t grant_permit(struct lease_view *view, uint64_t fresh, struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->key.limit;
 
@@ -104,12 +104,13 @@ static uint64_t grant_permit(struct view *view, uint64_t fresh, struct algo_deci
 	return view->key.now_ns + limit->leases.lease_ns;
 }
 
-static bool has_capacity(const struct view *view, uint64_t cost, uint64_t own)
+static bool has_capacity(const struct lease_view *view, uint64_t cost, uint64_t own)
 {
 	return sat_sub(view->use.held, own) + cost <= view->key.limit->leases.max;
 }
 
-static void peek_leases(struct view *view, const struct algo_call *call, struct algo_decision *out)
+static void peek_leases(struct lease_view *view, const struct algo_call *call,
+                        struct algo_decision *out)
 {
 	do { /* a release in between may have freed the entry that was missing */
 		read_view(view);
@@ -121,20 +122,20 @@ static void peek_leases(struct view *view, const struct algo_call *call, struct 
 		leases_explain(view->key.limit, &view->use, out);
 }
 
-static void release_matching(struct view *view, struct leases_release *release_matching,
+static void release_matching(struct lease_view *view, struct leases_release *of,
                              struct algo_decision *out)
 {
 	const struct reported_key *key = &view->key;
 
 	begin_view(view);
 	for (size_t i = 0; i < key->count; i++)
-		leases_release(key->limit, &key->states[i].at, release_matching, &view->use);
+		leases_release(key->limit, &key->states[i].at, of, &view->use);
 	leases_explain(key->limit, &view->use, out);
 }
 
 /* Releases leases without a permit. noinline: the other calls then have no sample on the stack. */
 __attribute__((noinline)) static void
-release_newest_leases(struct view *view, struct leases_release *of, struct algo_decision *out)
+release_newest_leases(struct lease_view *view, struct leases_release *of, struct algo_decision *out)
 {
 	struct newest newest;
 
@@ -146,7 +147,7 @@ release_newest_leases(struct view *view, struct leases_release *of, struct algo_
 	release_matching(view, of, out);
 }
 
-static void release_or_reset(struct view *view, const struct algo_call *call,
+static void release_or_reset(struct lease_view *view, const struct algo_call *call,
                              struct algo_decision *out)
 {
 	bool resets = call->op == ALGO_RESET;
@@ -176,7 +177,7 @@ static enum header_result fit_header(struct reported_key *key)
 	    key, leases_raise_header(limit, at->header, at->record.tag, key->now_ns));
 }
 
-static uint64_t acquire_permit(struct view *view, const struct algo_call *call,
+static uint64_t acquire_permit(struct lease_view *view, const struct algo_call *call,
                                struct algo_decision *out)
 {
 	struct reported_key *key = &view->key;
@@ -219,7 +220,7 @@ static uint64_t acquire_permit(struct view *view, const struct algo_call *call,
 uint64_t leases_apply(const struct call_target *target, const struct algo_call *call,
                       struct algo_decision *out)
 {
-	struct view view;
+	struct lease_view view;
 
 	reported_key_begin(&view.key, target);
 	if (algo_consumes(call))

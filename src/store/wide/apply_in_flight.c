@@ -4,8 +4,8 @@
  * records/in_flight.h keeps the key in cells that change one by one. An acquire makes the header
  * retain the record, and adds its permit by one swap on the very count that it has checked. Then it
  * checks that the header still retains the record. A report takes the permit off, updates the
- * estimator, and closes the header when no permit is left. docs/design/reported-states.md says what a
- * process leaves that dies in between.
+ * estimator, and closes the header when no permit is left. docs/design/reported-states.md says what
+ * a process leaves that dies in between.
  *
  * A key may have records in former tables of its limit: permits from there are in flight until they
  * time out, and are reported there.
@@ -398,14 +398,14 @@ static bool apply_report(struct in_flight_view *view, const struct algo_call *ca
 /* Releases up to `n` permits of the newest part that has any. Returns how many. */
 RARE static uint64_t release_newest(struct in_flight_view *view, uint64_t n)
 {
-	unsigned newest = 0;
+	unsigned back = 0; /* parts before the newest */
 
 	read_current(view);
-	while (newest < IN_FLIGHT_PARTS && in_flight_before(&view->snapshot.counts, newest) == 0)
-		newest++;
-	if (newest == IN_FLIGHT_PARTS)
+	while (back < IN_FLIGHT_PARTS && in_flight_before(&view->snapshot.counts, back) == 0)
+		back++;
+	if (back == IN_FLIGHT_PARTS)
 		return 0;
-	return release_from(view, &view->key.states[0], view->snapshot.counts.part - newest, n);
+	return release_from(view, &view->key.states[0], view->snapshot.counts.part - back, n);
 }
 
 /*
