@@ -301,7 +301,7 @@ static void what_koala_accepts_is_accepted(void **state)
 	            "7:38: warning: expected a count of at most 10000, found 10001: Weir counts it by "
 	            "hundredths of "
 	            "the time, so a unit comes back up to a hundredth later\n"
-	            "8:27: warning: expected a time of at most 31309300 s, found 31622400: Weir takes "
+	            "8:27: warning: expected a time of at most 31309300 s, found 31622400: Weir uses "
 	            "31309300 s\n"
 	            "8:43: warning: expected a count of at most 10000, found 20000: Weir counts it by "
 	            "hundredths of "
