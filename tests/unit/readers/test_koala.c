@@ -297,7 +297,7 @@ static void what_koala_accepts_is_accepted(void **state)
 	            "4:67: warning: expected each name once, found \"result\" again: the last counts\n"
 	            "5:19: warning: expected a value before and behind each comma, found \"b,,c,\"\n"
 	            "5:32: warning: expected a time of at most 31622400 s, found 2147483647: Weir "
-	            "takes 31622400 s\n"
+	            "uses 31622400 s\n"
 	            "7:38: warning: expected a count of at most 10000, found 10001: Weir counts it by "
 	            "hundredths of "
 	            "the time, so a unit comes back up to a hundredth later\n"
