@@ -19,7 +19,7 @@ CLANG = ["clang", "--target=aarch64-linux-gnu", "-isystem", HEADERS, "-march=arm
          f"-I{ROOT}/include", f"-I{BUILD}/src/algo", "-Wall", "-Wextra",
          "-Wno-missing-field-initializers", "-Werror"]
 # Only libweir: the readers of rule files need libyaml, and the server needs more.
-SOURCES = [path for folder in ("base", "algo", "rows", "table", "store", "wait", "engine", "api",
+SOURCES = [path for folder in ("base", "algo", "records", "table", "store", "wait", "engine", "api",
                                     "pool")
            for path in sorted((ROOT / "src" / folder).rglob("*.c"))] + [ROOT / "src/rules/model.c"]
 

@@ -3,7 +3,7 @@
  *
  * The table, records and stores are compiled for this program so that each access to a cell is
  * counted (touched.h). Each call of every_call.h is made in a process of its own, so that all calls
- * find the same state. tests/e2e/test_bounded.py counts for the commands of the server.
+ * find the same state. tests/e2e/test_cache_lines.py counts for the commands of the server.
  */
 #include <setjmp.h>
 #include <stdarg.h>
