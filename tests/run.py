@@ -74,7 +74,7 @@ class Tally:
 
     @staticmethod
     def cpu_seconds():
-        """Of all that has ended so far, what builds in the background too."""
+        """The CPU time of all ended processes, including builds in the background."""
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
 
@@ -166,7 +166,7 @@ def build(form, *prefix):
     verb = ["configure"] if (directory / "build.ninja").exists() else ["setup"]
     code, log = run(["meson", *verb, directory, *options], env)
     if code == 0:
-        # What has changed in the build's description, before it is asked for its targets.
+        # Updates the build's description if it has changed, before its targets are listed.
         code, log = run(["ninja", "-C", directory, "build.ninja"])
     if code:
         return code, log
@@ -330,7 +330,7 @@ def fuzz(form, seconds=None):
 
     def one(program):
         name = program.name.removeprefix("fuzz_")
-        # What is found goes to the first directory; the tree's own corpus is only read.
+        # New inputs go to the first directory; the corpus in the tree is only read.
         found = directory / ("corpus" if seconds else "seeded") / name
         if not seconds:
             shutil.rmtree(found, ignore_errors=True)

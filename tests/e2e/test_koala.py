@@ -172,7 +172,7 @@ def test_complete_charges_all_rules_unless_one_refuses(koala, store):
 
 @pytest.mark.parametrize("store", STORES)
 def test_complete_decides_and_charges_in_one_step(koala, store):
-    """Of parallel requests exactly as many pass as the count allows."""
+    """Exactly as many parallel requests pass as the count allows."""
     server = koala(store)
     path = "/rule/browse_complete?_writeThrough=yes&act=ask&uid=1&page=p"
 

@@ -313,7 +313,7 @@ limits:
 
 
 def test_paced_requests_pass_at_their_turns_and_their_waits_are_measured(config):
-    """Of a hundred at once ten pass in each second. Requests with a cost of 0 do not wait."""
+    """A hundred requests arrive at once, and ten pass in each second. Requests with a cost of 0 do not wait."""
     config.write_text(WAITING)
     one = {"time": START, "ip": "a"}
     trace = lines(one, {**one, "cost": 0}, *[one] * 99)

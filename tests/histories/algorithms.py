@@ -1,4 +1,4 @@
-"""What the generator draws, and what the judge may expect, of each algorithm: a line in a table each."""
+"""A table with a row for each algorithm: the parameters that the generator draws, and the bounds that the judge expects."""
 
 import dataclasses
 import math
@@ -115,7 +115,7 @@ def _reserve(limit, interval):
 
 
 def quota(limit):
-    """What a key that is as new grants at once, where the judge needs it: chunks and bounds."""
+    """The units that a new key grants at once, for the rules on chunks and bounds."""
     if limit["algorithm"] in ("token_bucket", "leaky_bucket"):
         return _burst(limit)
     return limit["max"] if "max" in limit else count_of(limit)

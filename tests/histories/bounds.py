@@ -18,7 +18,7 @@ ROUNDING = Fraction(1, 100)  # of a unit: at Redis, times are whole microseconds
 
 @dataclasses.dataclass
 class Event:
-    """What an operation did to one key of one limit."""
+    """The effect of an operation on one key of one limit."""
 
     i: int          # the operation
     at: int         # when
@@ -170,7 +170,7 @@ class Window:
 
 
 class Places:
-    """Who holds one, until when for sure. Given back without a permit: nobody knows by whom."""
+    """Permits that are in flight, with the times of their ends. A refund without a permit may release any of them."""
 
     def __init__(self, limits):
         self.lease = min(algorithms.duration(limit["lease"]) for limit in limits)
@@ -191,7 +191,7 @@ COUNTS = {"bucket": Bucket, "window": Window, "turns": Bucket, "places": Places}
 
 
 def quota_of(kind, limit):
-    """What may be in use of a count. Turns: how many may begin at once."""
+    """The units of a count that may be in use. Turns: how many may begin at once."""
     if kind == "turns":
         return 1 + (limit.get("slack", 10) if limit["algorithm"] == "pacer" else 0)
     return algorithms.quota(limit)
@@ -237,7 +237,7 @@ def counts_of(case, limits):
 
 
 def documented(case, limits, quota, times):
-    """What may be in use at once: docs/distributed.md. The share of a server is 1 at least."""
+    """The most units that may be in use at once, as docs/distributed.md bounds them. The share of a server is 1 at least."""
     if not case.has_faults or {limit.get("on_store_failure", "local") for limit in limits} != {"local"}:
         return quota
     return (times - 1) * quota + max(quota, case.servers)
@@ -314,7 +314,7 @@ def spans(events):
 
 
 def most_in(kind, limits, span):
-    """What may pass in so many nanoseconds, or None: no bound."""
+    """The most units that may pass in `span` nanoseconds, or None if there is no bound."""
     quota = max(algorithms.quota(limit) for limit in limits)
     period = algorithms.period_of(limits[0])
     if kind == "day":
@@ -411,7 +411,7 @@ def is_fresh(case, i, pair):
 
 
 def settled(case):
-    """What nobody uses was given back, so that an exact count remains."""
+    """All unused chunks have been returned, so that an exact count remains."""
     for i, record in enumerate(case.records):
         if not is_chunked(case) or record["op"]["do"] != "settle":
             continue

@@ -42,7 +42,7 @@ def draw_limit(draw, names):
 
 
 def give(limit, name, value):
-    """None: the parameter is not given. Of a tuple of parameters, each has its value."""
+    """None: the parameter is not given. Each parameter of a tuple has its own value."""
     for one, its in zip(name, value) if isinstance(name, tuple) else [(name, value)]:
         limit.pop(one, None)
         if its is not None:
@@ -412,7 +412,7 @@ PACED = ["pacer", "leaky_queue"]
 
 
 class FaultOps(Ops):
-    """What separates servers from Redis, and what makes Redis forget."""
+    """Faults that separate servers from Redis, and faults that make Redis lose data."""
 
     def __init__(self, *words, kinds, **more):
         super().__init__(*words, **more)

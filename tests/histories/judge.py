@@ -63,7 +63,7 @@ class Case:
         return self.history["store"] == "memory" or is_local
 
     def charged(self, i):
-        """What an allowed request charges: {(limit, key): times}, of enforced and of shadow rules."""
+        """The charges of an allowed request, by enforced and by shadow rules: {(limit, key): times}."""
         op = self.records[i].get("again") or self.records[i]["op"]
         if op["do"] == "acquire":
             return {(op["limit"], op["key"]): 1}, {}

@@ -1,4 +1,4 @@
-"""The books of permits: what is given back, once, and to where it came from."""
+"""Accounts for permits: each refund returns its units once, to the count that they came from."""
 
 import algorithms
 
@@ -7,7 +7,7 @@ ESTORE = -14
 
 
 class Taken:
-    """What one permit took: {(limit, key): units}, and whether it was given back."""
+    """The units that one permit charged, {(limit, key): units}, and whether it was refunded."""
 
     def __init__(self, i, record, charged, now):
         self.i = i

@@ -60,7 +60,7 @@ def draw(world, seed):
 
 
 def complaints_of(players_of, history):
-    """What is wrong with a history. That the program ends is wrong, too."""
+    """The violations that a played history shows. An exit of the program is one, too."""
     if history.get("world") in worlds.WORLDS:
         return worlds.complaints_of(players_of.stage, history)
     player = players_of.player

@@ -1,4 +1,4 @@
-"""Histories of real servers in which Redis, connections or servers fail: who may have passed, and what is left."""
+"""Histories of real servers in which Redis, connections or servers fail, and bounds on allowed requests and remaining units."""
 
 import algorithms
 from client_calls import WAYS, Broken, Library, Wire, ask, ask_broken, encode, resp
@@ -12,7 +12,7 @@ STOPS = ["kill", "start", "hang", "go_on", "cut", "flush", "readonly"]
 
 
 def generate_outages(seed):
-    """What fails: Redis and the way to it, the way of clients, or both."""
+    """The parts that fail: Redis and its connections, the connections of clients, or both."""
     draw = Draw(f"outages {seed}")
     servers = draw.choice([1, 2])
     limit = draw_limit(draw, without=("concurrency",))

@@ -129,7 +129,7 @@ FIELDS = ("allowed", "quota", "remaining", "retry", "reset", "wait")
 
 
 def decision(words):
-    """What play answers to a call that decides."""
+    """The answer of the program `play` to a call that decides."""
     answer = {"status": int(words[0]), "now": int(words[1])}
     if len(words) > 2:
         answer.update(zip(FIELDS, map(int, words[2:8])))
@@ -350,7 +350,7 @@ class Performance:
         self._must([self._configure(server) for server in servers])
 
     def _restart(self, op, record):
-        """The servers end and start; what is in memory is lost."""
+        """The servers end and start again; counts in memory are lost."""
         self.config = min(op.get("config", self.config), len(self.history["configs"]) - 1)
         for server in self._servers():
             if server != OBSERVER:

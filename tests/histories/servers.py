@@ -253,7 +253,7 @@ class Waiting:
             self.found.append((0, "bound", f"{self.granted} passed, {most} may have"))
 
     def _most(self):
-        """What may have passed by now."""
+        """The most units that may have passed by now."""
         ns = int((time.monotonic() - self.began) * 10**9)
         count, period = algorithms.count_of(self.limit), algorithms.period_of(self.limit)
         if "align" in self.limit:

@@ -77,7 +77,7 @@ def draw_calls(seed, count, unit, counts=COUNTS):
 
 
 def ask(player, store, calls):
-    """What Weir answers to each call. A quantity above the burst is peeked at, as the server does."""
+    """The reply of Weir to each call. A quantity above the burst is peeked at, as the server does."""
     config = "limits: { a: { algorithm: token_bucket, rate: 1/s } }\n"
     opened = player.ask([f"begin {players.START}", f"server 0 {store} 0 0 {20 * MS} 1",
                          f"config 0 {len(config)}\n{config}"[:-1]])

@@ -14,7 +14,7 @@ def generate(world, seed):
 
 
 def complaints_of(stage, history):
-    """What is wrong, as main.complaints_of says it. That nothing comes of a wait is wrong, too."""
+    """The violations, in the form of main.complaints_of. That nothing comes of a wait is wrong, too."""
     try:
         return WORLDS[history["world"]][1](stage, history)
     except AssertionError as failure:

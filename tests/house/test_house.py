@@ -1,4 +1,4 @@
-"""The shape of src/: what may see what, and what fits in a hand. It builds nothing."""
+"""The structure of src/: folders include only lower ones, and files, functions and lists of parameters are short."""
 
 import ast
 import collections
@@ -77,7 +77,7 @@ def parameters(arguments):
     return 0 if arguments.strip() in ("", "void") else count
 
 
-# What stands before a function's name, the name, and what stands between the parentheses.
+# The text before a function's name, the name, and the text between the parentheses.
 DEFINITION = re.compile(r"^ *([a-zA-Z_][\w\s*]*?)\b(\w+)\(((?:[^(){};]|\([^(){};]*\))*)\)\s*\{", re.M)
 
 
@@ -196,7 +196,7 @@ def test_functions_are_seen():
     assert {"net_loop_run", "weir_acquire", "buffer_reserve", "main"} <= set(found)
 
 
-def test_what_starts_threads_is_run_with_the_thread_sanitizer():
+def test_unit_tests_that_start_threads_run_with_the_thread_sanitizer():
     build = os.environ.get("WEIR_BUILD", ROOT / "build")
     listed = json.loads(subprocess.check_output(["meson", "introspect", "--tests", build]))
     sanitized = {test["name"] for test in listed if "weir:threads" in test["suite"]}

@@ -1,4 +1,4 @@
-"""What tests/run.py makes of the sanitizers' reports, and what tests/check.py runs."""
+"""tests/run.py reads the sanitizers' reports rightly, and tests/check.py chooses existing tests."""
 
 import importlib.util
 import pathlib

@@ -97,7 +97,7 @@ class Rule:
 
 
 class Count:
-    """What one key of one rule has used."""
+    """The units that one key of one rule has used."""
 
     def __init__(self, rule, zone):
         self.rule, self.zone = rule, zone

@@ -21,7 +21,7 @@ class Attribute(ctypes.Structure):
 
 
 class Engine:
-    """Of a rule file, in a table of its own."""
+    """The engine of a rule file, with a table of its own."""
 
     def __init__(self, path):
         self.rules = ctypes.CDLL(str(weir.BUILD / "src" / "libweir_rules.so"))

@@ -1,4 +1,4 @@
-"""Published limiters failed on these. Each test carries the name of its trap."""
+"""Cases in which published limiters failed; each test is named after its case."""
 
 import math
 import random
@@ -488,7 +488,7 @@ def sliding_window(count, slots):
 
 
 def most_within(times, length):
-    """Of sorted `times`, the most that lie less than `length` apart."""
+    """The most of the sorted `times` that lie less than `length` apart."""
     most = first = 0
     for last, time in enumerate(times):
         while time - times[first] >= length:

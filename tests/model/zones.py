@@ -16,7 +16,7 @@ def seconds(when):
 
 
 def clock(zone, t):
-    """What the zone's clocks show at Unix time `t`, as a naive datetime."""
+    """The local time of the zone at Unix time `t`, as a naive datetime."""
     return (EPOCH + timedelta(seconds=t)).astimezone(zone).replace(tzinfo=None)
 
 

@@ -221,7 +221,7 @@ FOR_EACH = 3  # ... the others through the first ones
 
 
 def chance(trace, draw):
-    """What only asks draws nothing, and nothing is remembered."""
+    """Peeks draw no random number and change no state."""
     trace.draw = models.splitmix64(SEED)
     for _ in range(12):
         trace.acquire(1 + draw() % 3)

@@ -1,4 +1,4 @@
-"""What each algorithm means, in exact rational arithmetic, and nothing else.
+"""Models that define each algorithm in exact rational arithmetic.
 
 Written from the words of the definition and not from the library. Times are
 integers, nanoseconds; a state that has nothing left to say is None. Where the

@@ -34,9 +34,9 @@ def clamp(value, least, most):
 class Knee:
     def __init__(self, initial=20, least=1, most=1000):
         self.least, self.most = least, most
-        # What is measured: one cell.
+        # The measured values, which take one cell.
         self.count, self.sum, self.squares, self.flying = 0, 0, 0, initial
-        # What it came to: another.
+        # The results, which take another cell.
         self.phase, self.streak, self.since, self.wait, self.window = START, 0, 0, 1, 0
         self.knee, self.base_ns = initial * ONE, 0
         self.limit = initial

@@ -1,4 +1,4 @@
-"""The health of the thing behind."""
+"""Models of circuit breakers."""
 
 from models.model import DAY_NS, Model
 

@@ -1,4 +1,4 @@
-"""What is in flight."""
+"""The model of limits on the number of requests in flight."""
 
 from models.model import DAY_NS, Model, uses_of
 

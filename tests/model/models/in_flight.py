@@ -1,4 +1,4 @@
-"""As many in flight as the thing behind can bear: a limit that is measured."""
+"""Models of adaptive limits, which measure how many requests in flight the backend can serve."""
 
 import copy
 

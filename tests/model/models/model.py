@@ -1,4 +1,4 @@
-"""What all models share: the calls, and what they answer."""
+"""The base class of all models, with their calls and answers."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Chance."""
+"""The model of `random`, which denies a share of requests."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Counts of the last period: by slots, by two windows, by each request."""
+"""Models of counts of the last period: in slots, in two windows, and for each request."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Client-side throttling."""
+"""The model of client-side throttling."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Buckets, and what makes requests wait for their starts."""
+"""Models of buckets, and of pacers, which delay requests to their turns."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What makes requests wait for their starts, longer after a rest."""
+"""The model of a pacer that delays requests for longer after a rest."""
 
 import math
 from fractions import Fraction

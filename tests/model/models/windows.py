@@ -1,4 +1,4 @@
-"""Counts that end with a window, and with a day."""
+"""Models of counts that end with a window or a day."""
 
 import math
 
