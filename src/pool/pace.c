@@ -1,3 +1,4 @@
+/* pace.c: computes evenly spaced start times for a rate. */
 #include "pool/pace.h"
 
 #include "algo/algo.h"

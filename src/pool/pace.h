@@ -1,4 +1,4 @@
-/* pace.h: starts evenly spaced, exact over any time. Pure: times are passed in. */
+/* pace.h: computes start times that are evenly spaced, exactly over any time. It reads no clock. */
 #ifndef POOL_PACE_H
 #define POOL_PACE_H
 
@@ -6,7 +6,7 @@
 
 #include <weir/weir.h>
 
-/* A start that is later than this is lost. */
+/* A start that is delayed by more than this is dropped, and counted as missed. */
 #define PACE_CATCH_UP_NS (UINT64_C(100) * 1000 * 1000)
 
 struct pace {
@@ -22,7 +22,7 @@ int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error
 /** After idleness: the next start is not in the past. */
 void pace_resume(struct pace *pace, uint64_t now_ns);
 
-/** Takes the start at start_ns, which is now or was. */
+/** Uses the start at start_ns, which is not in the future, and computes the next one. */
 void pace_advance(struct pace *pace, uint64_t now_ns);
 
 #endif

@@ -1,3 +1,4 @@
+/* histogram.c: merges histograms, and computes their quantiles. */
 #include "stats/histogram.h"
 
 #include <math.h>

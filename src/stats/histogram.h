@@ -1,5 +1,5 @@
 /*
- * histogram.h: counts of durations in bounded memory, log-linear.
+ * histogram.h: counts durations in log-linear buckets, in bounded memory.
  *
  * Each power of two is cut into 128 equal buckets, so that a bucket is at most
  * 1/128 of its values wide and its middle is within 0.4% of each of them. Below

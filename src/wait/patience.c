@@ -1,3 +1,4 @@
+/* patience.c: decides how long a request may wait, and why it is refused. */
 #include "wait/patience.h"
 
 uint64_t wait_patience_ns(const struct algo_limit *limit, uint64_t asked_ns)

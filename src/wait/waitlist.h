@@ -3,8 +3,8 @@
  *
  * The requests that wait for one key form a queue, and only the first of it tries to
  * acquire. It does so at the time that its denial named, and when another request has given
- * something back. How a waiter sleeps is its owner's business. So a crowd
- * costs one attempt per grant, and the queue of one key never delays another key.
+ * something back. The owner of a waiter decides how it sleeps. So many waiters
+ * cost one attempt per grant, and the queue of one key never delays another key.
  *
  * A queue that has no room drops the newest of its lowest priority for a waiter of a higher one.
  * Otherwise a priority makes no difference: it is first come, first served among all.

@@ -1,3 +1,4 @@
+/* forwarded.c: parses names of attributes such as `header.X-Api-Key`. */
 #include "base/text/forwarded.h"
 
 bool forwarded_parse(const char *attribute, struct forwarded_attribute *out)

@@ -1,3 +1,4 @@
+/* json.c: reads JSON in place, value by value, and unescapes its texts. */
 #include "base/text/json.h"
 
 #include <endian.h>

@@ -28,10 +28,10 @@ struct json {
 	bool begins;          /* nothing of the object or list that was opened last is read yet */
 };
 
-/** To read `text`. */
+/** Makes a reader of `text`. */
 struct json json_of(struct slice text);
 
-/** What is not read yet. */
+/** The text that is not read yet. */
 static inline struct slice json_rest(const struct json *json)
 {
 	return (struct slice){json->at, (size_t)(json->end - json->at)};

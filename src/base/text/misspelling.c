@@ -1,3 +1,4 @@
+/* misspelling.c: compares two names by their edit distance. */
 #include "base/text/misspelling.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* path.c: decodes, normalizes and folds the path of a URL. */
 #include "base/text/path.h"
 
 #include <weir/weir.h>

@@ -1,3 +1,4 @@
+/* store_url.c: splits, strips and redacts the URL of a store. */
 #include "base/text/store_url.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /*
- * store_url.h: hides the login in the text of a store, which may be a URL or a failed attempt at
- * one.
+ * store_url.h: redacts user and password in the URL of a store, even if the URL is invalid.
  *
  * Messages, listings and logs show the text of a store only through these functions.
  */
@@ -23,7 +22,7 @@ struct store_url_parts store_url_split(const char *text);
  */
 void store_url_strip(const char *text, char *out);
 
-/** Whether a text that should be the path of a file is more likely a URL. */
+/** Whether a text that should be the path of a file looks like a URL. */
 bool store_url_is_likely(const char *path);
 
 #define STORE_URL_SHOWN_MAX 96

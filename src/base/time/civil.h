@@ -1,5 +1,5 @@
 /*
- * civil.h: dates of the Gregorian calendar and day numbers, day 0 being 1970-01-01.
+ * civil.h: converts between dates of the Gregorian calendar and day numbers (1970-01-01 is day 0).
  *
  * The year is taken to begin in March, so that the leap day is its last and
  * the months before it have fixed lengths. Good for years within 2^40 of 0.

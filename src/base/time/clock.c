@@ -1,3 +1,5 @@
+/* clock.c: reads the system's clock, and draws the line by which readings of the counter are
+ * converted. */
 #include "base/time/clock.h"
 
 uint64_t clock_offset(void)

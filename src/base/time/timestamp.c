@@ -1,3 +1,4 @@
+/* timestamp.c: parses Unix seconds, RFC 3339 and the times of access logs, and prints times. */
 #include "base/time/timestamp.h"
 
 #include "base/number.h"

@@ -1,3 +1,4 @@
+/* tzif.c: parses a TZif file, and expands its POSIX rule to a cycle of 400 years. */
 #include "base/time/tzif.h"
 
 #include <stdbool.h>

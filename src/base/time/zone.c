@@ -1,3 +1,4 @@
+/* zone.c: opens a time zone by name, and converts between local time and Unix time. */
 #include "base/time/zone.h"
 
 #include <errno.h>
